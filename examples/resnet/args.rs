@@ -1,0 +1,200 @@
+//! The command line of the example.
+
+use std::path::PathBuf;
+
+use lexopt::prelude::*;
+use lexopt::{Arg, Error, Parser};
+
+/// What `--help` prints.
+const HELP: &str = "\
+Train ResNet-50 on a batch of random images and profile the memory that it takes.
+
+Each iteration runs forward, backward and one step of SGD with momentum on the CPU, while memtrace
+records which source line holds how much memory. The end shows what was held at the peak.
+
+Usage: cargo run --release --example resnet -- [OPTIONS]
+
+Options:
+  --iterations N   training iterations [default: 5]
+  --batch N        images per iteration [default: 1]
+  --image N        height and width of an image in pixels, a multiple of 32 [default: 224]
+  --device DEVICE  where the tensors live: cpu [default: cpu]
+  --out DIR        folder for the files [default: a new one below target/memtrace]
+  --max-entries N  allocations and frees kept in the event history [default: 100000]
+  --min-size SIZE  smallest allocation recorded, such as 512, 64KiB or 1MiB [default: 64KiB]
+  -h, --help       print this help
+
+Examples:
+  cargo run --release --example resnet -- --iterations 1
+  cargo run --release --example resnet -- --batch 2 --image 96 --out /tmp/resnet
+";
+
+/// Where the tensors live.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum DeviceArg {
+    /// Main memory.
+    Cpu,
+}
+
+/// The options of one run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Args {
+    /// Training iterations, at least 1.
+    pub(crate) iterations: usize,
+    /// Images per iteration, at least 1.
+    pub(crate) batch: usize,
+    /// Where the tensors live.
+    pub(crate) device: DeviceArg,
+    /// Folder for the recording's files; none are written without it.
+    pub(crate) out: Option<PathBuf>,
+    /// Records kept in the event history; for the library to check.
+    pub(crate) max_entries: usize,
+    /// Smallest allocation recorded, as typed; for the library to parse.
+    pub(crate) min_size: String,
+    /// Height and width of an image in pixels, a positive multiple of 32.
+    pub(crate) image: usize,
+}
+
+impl Default for Args {
+    fn default() -> Self {
+        Self {
+            iterations: 5,
+            batch: 1,
+            device: DeviceArg::Cpu,
+            out: None,
+            max_entries: 100_000,
+            min_size: "64KiB".to_owned(),
+            image: 224,
+        }
+    }
+}
+
+impl Args {
+    /// The process's command line; `None` once the help it asked for is printed.
+    ///
+    /// # Errors
+    /// A sentence for the user: what is wrong with which option.
+    pub(crate) fn parse() -> Result<Option<Self>, Error> {
+        let args = Self::from_parser(Parser::from_env())?;
+        if args.is_none() {
+            print!("{HELP}");
+        }
+        Ok(args)
+    }
+
+    /// The options in `parser`; `None` if they ask for help.
+    fn from_parser(mut parser: Parser) -> Result<Option<Self>, Error> {
+        let mut args = Self::default();
+        while let Some(arg) = parser.next()? {
+            let flag = match arg {
+                Short('h') | Long("help") => return Ok(None),
+                Long(flag) => flag.to_owned(),
+                other => return Err(unknown(other)),
+            };
+            args.set(&flag, &mut parser)?;
+        }
+        Ok(Some(args))
+    }
+
+    /// Sets the option `flag` to the value that follows in `parser`.
+    fn set(&mut self, flag: &str, parser: &mut Parser) -> Result<(), Error> {
+        match flag {
+            "iterations" => self.iterations = positive(flag, parser)?,
+            "batch" => self.batch = positive(flag, parser)?,
+            "image" => self.image = image_size(flag, parser)?,
+            "device" => self.device = device(&parser.value()?.string()?)?,
+            "out" => self.out = Some(parser.value()?.into()),
+            "max-entries" => self.max_entries = number(flag, parser)?,
+            "min-size" => self.min_size = parser.value()?.string()?,
+            _ => return Err(unknown(Long(flag))),
+        }
+        Ok(())
+    }
+}
+
+/// The error for an argument that the example does not have.
+fn unknown(arg: Arg<'_>) -> Error {
+    format!("{}; try --help", arg.unexpected()).into()
+}
+
+/// The next value as a whole number.
+fn number(flag: &str, parser: &mut Parser) -> Result<usize, Error> {
+    let text = parser.value()?.string()?;
+    let error = format!("--{flag} takes a whole number, not '{text}'");
+    text.parse().or(Err(error.into()))
+}
+
+/// The next value as a whole number above zero.
+fn positive(flag: &str, parser: &mut Parser) -> Result<usize, Error> {
+    match number(flag, parser)? {
+        0 => Err(format!("--{flag} must be at least 1").into()),
+        number => Ok(number),
+    }
+}
+
+/// The next value as an image size that ResNet halves five times without a remainder.
+fn image_size(flag: &str, parser: &mut Parser) -> Result<usize, Error> {
+    match number(flag, parser)? {
+        size if size > 0 && size % 32 == 0 => Ok(size),
+        _ => Err(format!("--{flag} must be a positive multiple of 32").into()),
+    }
+}
+
+/// The device of that name.
+fn device(name: &str) -> Result<DeviceArg, Error> {
+    match name {
+        "cpu" => Ok(DeviceArg::Cpu),
+        "cuda" | "cuda:0" => Err("this build records CPU memory only; use --device cpu".into()),
+        _ => Err(format!("--device accepts cpu, not '{name}'").into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(line: &str) -> Result<Option<Args>, String> {
+        let words = line.split_whitespace();
+        Args::from_parser(Parser::from_args(words)).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn every_flag_sets_its_field() {
+        let line = "--iterations 2 --batch=3 --image 64 --device cpu --out a/b --max-entries 0";
+        let args = parse(&format!("{line} --min-size 1MiB")).unwrap().unwrap();
+        let numbers = [args.iterations, args.batch, args.image, args.max_entries];
+        assert_eq!(numbers, [2, 3, 64, 0]);
+        assert_eq!(args.out, Some("a/b".into()));
+        assert_eq!(args.min_size, "1MiB");
+        assert_eq!(parse(""), Ok(Some(Args::default())));
+    }
+
+    #[test]
+    fn help_names_every_flag() {
+        assert_eq!(["--batch 2 -h", "--help"].map(parse), [Ok(None), Ok(None)]);
+        for flag in "iterations batch image device out max-entries min-size".split(' ') {
+            assert!(HELP.contains(&format!("  --{flag} ")), "{flag}");
+        }
+    }
+
+    #[test]
+    fn errors_name_the_flag_and_what_it_accepts() {
+        let cases = "\
+--iterations 0 => --iterations must be at least 1
+--batch 0 => --batch must be at least 1
+--batch -1 => --batch takes a whole number, not '-1'
+--image 100 => --image must be a positive multiple of 32
+--image 0 => --image must be a positive multiple of 32
+--max-entries 1e6 => --max-entries takes a whole number, not '1e6'
+--device cuda => this build records CPU memory only; use --device cpu
+--device cuda:0 => this build records CPU memory only; use --device cpu
+--device tpu => --device accepts cpu, not 'tpu'
+--epochs 3 => invalid option '--epochs'; try --help
+-x => invalid option '-x'; try --help
+resnet => unexpected argument \"resnet\"; try --help
+--out => missing argument for option '--out'";
+        for (line, message) in cases.lines().map(|case| case.split_once(" => ").unwrap()) {
+            assert_eq!(parse(line), Err(message.to_owned()), "{line}");
+        }
+    }
+}

@@ -1,0 +1,106 @@
+//! What was live, summed by a key: the rows add up to the total, to the byte.
+
+use std::collections::HashMap;
+
+use super::labels::{function_label, line_label, scope_label};
+use crate::snapshot::{Block, DeviceSnapshot, SnapshotData};
+
+/// One row of a breakdown.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Row {
+    /// Line, function or scope.
+    pub label: String,
+    /// Bytes of its blocks.
+    pub bytes: u64,
+    /// Median size of its blocks, rounded down.
+    pub median: u64,
+    /// Number of its blocks; `None` where only the bytes are known.
+    pub count: Option<u64>,
+}
+
+/// Live memory at one moment, by some key.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Breakdown {
+    /// Largest first; equal ones by label. The rows "before recording" and "below the threshold"
+    /// stand among them.
+    pub rows: Vec<Row>,
+    /// The sum of all rows.
+    pub total: u64,
+}
+
+/// Label of what was allocated before the recording began.
+pub const BEFORE_RECORDING: &str = "(allocated before recording)";
+
+/// The peak's blocks by user line.
+pub fn by_line(data: &SnapshotData, device: &DeviceSnapshot) -> Breakdown {
+    at_peak(data, device, line_label)
+}
+
+/// The peak's blocks by the function of the user line.
+pub fn by_function(data: &SnapshotData, device: &DeviceSnapshot) -> Breakdown {
+    at_peak(data, device, function_label)
+}
+
+/// The peak's blocks by the innermost scope in which they were allocated.
+pub fn by_scope(data: &SnapshotData, device: &DeviceSnapshot) -> Breakdown {
+    at_peak(data, device, scope_label)
+}
+
+/// What is live at the end, by user line.
+pub fn live_by_line(data: &SnapshotData, device: &DeviceSnapshot) -> Breakdown {
+    let rest = [device.not_recorded, device.below_threshold];
+    breakdown(data, &device.live, rest, line_label)
+}
+
+type Label = fn(&SnapshotData, &Block) -> String;
+
+fn at_peak(data: &SnapshotData, device: &DeviceSnapshot, label: Label) -> Breakdown {
+    let peak = &device.peak;
+    breakdown(data, &peak.blocks, [peak.not_recorded, peak.below_threshold], label)
+}
+
+fn breakdown(data: &SnapshotData, blocks: &[Block], [before, below]: [u64; 2], label: Label) -> Breakdown {
+    let mut rows = summed(data, blocks, label);
+    let below_label = format!("(blocks smaller than {})", crate::units::Bytes(data.settings.min_size));
+    for (label, bytes) in [(BEFORE_RECORDING.to_owned(), before), (below_label, below)] {
+        if bytes > 0 {
+            rows.push(Row { label, bytes, median: 0, count: None });
+        }
+    }
+    rows.sort_by(|a, b| b.bytes.cmp(&a.bytes).then_with(|| a.label.cmp(&b.label)));
+    let total = rows.iter().map(|row| row.bytes).sum();
+    Breakdown { rows, total }
+}
+
+fn summed(data: &SnapshotData, blocks: &[Block], label: Label) -> Vec<Row> {
+    // A label depends on the stack or the context alone: work it out once for each.
+    let mut labels: HashMap<(u32, u32), String> = HashMap::new();
+    let mut sizes: HashMap<String, Vec<u64>> = HashMap::new();
+    for block in blocks {
+        let name = labels.entry((block.stack.0, block.context.0)).or_insert_with(|| label(data, block));
+        match sizes.get_mut(name.as_str()) {
+            Some(list) => list.push(block.size),
+            None => drop(sizes.insert(name.clone(), vec![block.size])),
+        }
+    }
+    sizes.into_iter().map(|(label, sizes)| row(label, sizes)).collect()
+}
+
+fn row(label: String, mut sizes: Vec<u64>) -> Row {
+    sizes.sort_unstable();
+    let upper = sizes.get(sizes.len() / 2).copied().unwrap_or(0);
+    let lower = sizes.get((sizes.len().max(1) - 1) / 2).copied().unwrap_or(0);
+    Row { label, bytes: sizes.iter().sum(), median: lower.midpoint(upper), count: Some(sizes.len() as u64) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_median_of_an_even_number_of_sizes_lies_between_the_middle_two() {
+        assert_eq!(row(String::new(), vec![1, 100, 3, 2]).median, 2);
+        assert_eq!(row(String::new(), vec![5, 1, 9]).median, 5);
+        assert_eq!(row(String::new(), vec![]).median, 0);
+    }
+}

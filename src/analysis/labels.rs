@@ -1,0 +1,105 @@
+//! What a block is called in a table.
+
+use crate::attribute::{Place, place};
+use crate::snapshot::{Block, Frame, SnapshotData};
+
+/// A path as people read it: relative to the working directory, or from the package's folder on
+/// where it lies in a registry.
+pub fn shorten_path<'a>(path: &'a str, working_dir: &str) -> &'a str {
+    if let Some(below) = path.strip_prefix(working_dir).and_then(|rest| rest.strip_prefix('/'))
+        && !working_dir.is_empty()
+    {
+        return below;
+    }
+    let registry = path.split_once("/registry/src/").and_then(|(_, rest)| rest.split_once('/'));
+    let checkout = path.split_once("/git/checkouts/");
+    let std = path.split_once("/library/").filter(|_| path.starts_with("/rustc/") || path.contains("/rustlib/src/"));
+    registry.or(checkout).or(std).map_or(path, |(_, rest)| rest)
+}
+
+/// `src/main.rs:42 (forward)`; the bare name where there is no line.
+pub fn frame_location(frame: &Frame, working_dir: &str) -> String {
+    let function = last_part(&frame.function);
+    match (frame.file.is_empty(), frame.line) {
+        (true, _) => frame.function.clone(),
+        (false, 0) => format!("{} ({function})", shorten_path(&frame.file, working_dir)),
+        (false, line) => format!("{}:{line} ({function})", shorten_path(&frame.file, working_dir)),
+    }
+}
+
+/// `resnet::model::Bottleneck::forward` in two parts at most: `Bottleneck::forward`.
+fn last_part(function: &str) -> &str {
+    let mut depth = 0usize;
+    let mut separators = Vec::new();
+    let bytes = function.as_bytes();
+    for (at, pair) in bytes.windows(2).enumerate() {
+        match pair {
+            [b'<', _] => depth += 1,
+            [b'>', _] if at == 0 || bytes[at - 1] != b'-' => depth = depth.saturating_sub(1),
+            b"::" if depth == 0 => separators.push(at + 2),
+            _ => {}
+        }
+    }
+    let from = separators.len().checked_sub(2).and_then(|i| separators.get(i)).copied().unwrap_or(0);
+    function.get(from..).unwrap_or(function)
+}
+
+pub(super) fn line_label(data: &SnapshotData, block: &Block) -> String {
+    let dir = &data.process.working_dir;
+    match place(data, block.stack) {
+        Place::User(frame) => frame_location(frame, dir),
+        Place::Framework(frame) => format!("{} [no user frame]", frame_location(frame, dir)),
+        Place::Unknown => "(no stack)".to_owned(),
+    }
+}
+
+pub(super) fn function_label(data: &SnapshotData, block: &Block) -> String {
+    let dir = &data.process.working_dir;
+    match place(data, block.stack) {
+        Place::User(frame) => function_of(frame, dir),
+        Place::Framework(frame) => format!("{} [no user frame]", function_of(frame, dir)),
+        Place::Unknown => "(no stack)".to_owned(),
+    }
+}
+
+fn function_of(frame: &Frame, dir: &str) -> String {
+    let name = if frame.function.is_empty() { "(unknown function)" } else { &frame.function };
+    if frame.file.is_empty() { name.to_owned() } else { format!("{name} ({})", shorten_path(&frame.file, dir)) }
+}
+
+pub(super) fn scope_label(data: &SnapshotData, block: &Block) -> String {
+    let path = data.context_path(block.context);
+    if path.is_empty() { "(no scope)".to_owned() } else { path }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_are_shortened_to_what_tells() {
+        let cases = [
+            ("/home/u/p/src/main.rs", "src/main.rs"),
+            ("/c/registry/src/index.crates.io-1/candle-nn-0.11.1/src/conv.rs", "candle-nn-0.11.1/src/conv.rs"),
+            ("/rustc/abc/library/alloc/src/vec.rs", "alloc/src/vec.rs"),
+            ("/elsewhere/x.rs", "/elsewhere/x.rs"),
+            ("/home/u/people/x.rs", "/home/u/people/x.rs"),
+        ];
+        for (path, short) in cases {
+            assert_eq!(shorten_path(path, "/home/u/p"), short);
+        }
+    }
+
+    #[test]
+    fn names_keep_their_last_two_parts() {
+        let cases = [
+            ("main", "main"),
+            ("resnet::model::forward", "model::forward"),
+            ("<resnet::Net as candle_core::Module>::forward", "<resnet::Net as candle_core::Module>::forward"),
+            ("a::b::<impl Fn() -> x::Y>::c", "<impl Fn() -> x::Y>::c"),
+        ];
+        for (name, short) in cases {
+            assert_eq!(last_part(name), short);
+        }
+    }
+}

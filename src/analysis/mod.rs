@@ -1,0 +1,24 @@
+//! Pure computations over a snapshot: no clock, no environment, no I/O.
+
+mod breakdown;
+mod labels;
+mod scopes;
+mod temporaries;
+
+pub use breakdown::{BEFORE_RECORDING, Breakdown, Row, by_function, by_line, by_scope, live_by_line};
+pub use labels::{frame_location, shorten_path};
+pub use scopes::{ScopeRow, scopes};
+pub use temporaries::{SOON, TemporaryRow, temporaries};
+
+use crate::snapshot::{Device, DeviceSnapshot, SnapshotData};
+
+/// The device that a report is about when none is named: the one with the largest peak.
+pub fn main_device(data: &SnapshotData) -> Option<Device> {
+    let largest = data.devices.iter().rev().max_by_key(|device| device.peak.total());
+    largest.map(|device| device.device)
+}
+
+/// The named device's part, or that of the main device.
+pub fn device_or_main(data: &SnapshotData, device: Option<Device>) -> Option<&DeviceSnapshot> {
+    device.or_else(|| main_device(data)).and_then(|device| data.device(device))
+}

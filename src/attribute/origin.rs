@@ -1,0 +1,157 @@
+//! Whose code a frame is.
+
+use crate::snapshot::Frame;
+
+/// Whose code a frame is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Origin {
+    /// Rust's standard library.
+    Std,
+    /// memtrace itself.
+    Memtrace,
+    /// candle, cudarc and what they are made of.
+    Framework,
+    /// Another library from a registry or a git checkout.
+    Library,
+    /// The user's own workspace: any other source file.
+    Workspace,
+    /// Neither a file nor a name that tells.
+    Unknown,
+}
+
+/// Crates whose lines say nothing about who needed the memory. Names as in `use`, without versions.
+const FRAMEWORKS: [&str; 25] = [
+    "candle_core",
+    "candle_nn",
+    "candle_kernels",
+    "candle_flash_attn",
+    "candle_ug",
+    "cudarc",
+    "half",
+    "float8",
+    "rayon",
+    "rayon_core",
+    "dyn_stack",
+    "num_traits",
+    "num_cpus",
+    "rand",
+    "rand_core",
+    "rand_distr",
+    "rand_chacha",
+    "safetensors",
+    "pulp",
+    "crossbeam_deque",
+    "crossbeam_epoch",
+    "tracing",
+    "tracing_core",
+    "memmap2",
+    "zerocopy",
+];
+
+impl Origin {
+    /// Whose code this frame is: by its file, or by the crate in its name where there is no file.
+    pub fn of(frame: &Frame) -> Self {
+        if frame.file.is_empty() { by_name(&frame.function) } else { by_file(&frame.file) }
+    }
+}
+
+fn by_file(file: &str) -> Origin {
+    if file.starts_with(crate::sources::own()) {
+        return Origin::Memtrace;
+    }
+    if file.starts_with("/rustc/") || file.contains("/rustlib/src/") || file.starts_with("library/") {
+        return Origin::Std;
+    }
+    match library_of(file) {
+        Some(package) if package.replace('-', "_") == "candle_memtrace" => Origin::Memtrace,
+        Some(package) => by_crate(&package.replace('-', "_"), Origin::Library),
+        None if file.ends_with(".rs") => Origin::Workspace,
+        None => Origin::Unknown,
+    }
+}
+
+/// The package that a file of a registry or a git checkout belongs to.
+fn library_of(file: &str) -> Option<&str> {
+    if let Some((_, path)) = file.split_once("/registry/src/") {
+        return path.split('/').nth(1).map(without_version);
+    }
+    let (_, path) = file.split_once("/git/checkouts/")?;
+    // CHECKOUT-HASH/REVISION/[FOLDER/…]src/…: the folder before `src` is the package, usually.
+    let before_src = path.split("/src/").next()?;
+    let folders: Vec<&str> = before_src.split('/').collect();
+    match folders.as_slice() {
+        [checkout, _revision] => checkout.rsplit_once('-').map(|(name, _)| name),
+        [.., package] => Some(package),
+        [] => None,
+    }
+}
+
+/// `candle-core` of `candle-core-0.11.1`.
+fn without_version(folder: &str) -> &str {
+    let version = folder.match_indices('-').find(|(at, _)| folder[at + 1..].starts_with(|c: char| c.is_ascii_digit()));
+    version.map_or(folder, |(at, _)| &folder[..at])
+}
+
+fn by_name(function: &str) -> Origin {
+    match crate_of(function) {
+        Some("std" | "core" | "alloc") => Origin::Std,
+        Some("memtrace") => Origin::Memtrace,
+        Some(name) => by_crate(name, Origin::Workspace),
+        None => Origin::Unknown,
+    }
+}
+
+fn by_crate(name: &str, otherwise: Origin) -> Origin {
+    let gemm = name == "gemm" || name.starts_with("gemm_");
+    if gemm || FRAMEWORKS.contains(&name) { Origin::Framework } else { otherwise }
+}
+
+/// The crate of `candle_core::tensor::Tensor::matmul` or `<candle_nn::Linear as …>::forward`.
+fn crate_of(function: &str) -> Option<&str> {
+    let plain = function.trim_start_matches(['<', '&', '*', '(', '[', '\'', '_', ' ']);
+    let plain = plain.strip_prefix("mut ").or_else(|| plain.strip_prefix("dyn ")).unwrap_or(plain);
+    let (name, _) = plain.split_once("::")?;
+    let is_name = !name.is_empty() && name.chars().all(|c| c.is_alphanumeric() || c == '_');
+    is_name.then_some(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_tell_whose_code_it_is() {
+        let cases = [
+            ("/home/u/.cargo/registry/src/index-1/candle-core-0.11.1/src/tensor.rs", Origin::Framework),
+            ("/home/u/.cargo/registry/src/index-1/gemm-f32-0.19.0/src/lib.rs", Origin::Framework),
+            ("/home/u/.cargo/registry/src/index-1/candle-transformers-0.11.1/src/models/llama.rs", Origin::Library),
+            ("/home/u/.cargo/registry/src/index-1/candle-memtrace-0.1.0/src/scope.rs", Origin::Memtrace),
+            ("/home/u/.cargo/git/checkouts/candle-0c2b/7e49a4b/candle-core/src/tensor.rs", Origin::Framework),
+            ("/home/u/.cargo/git/checkouts/cudarc-ab12/0123456/src/driver/safe.rs", Origin::Framework),
+            ("/rustc/59807616e/library/alloc/src/vec/mod.rs", Origin::Std),
+            ("/home/u/.rustup/toolchains/stable/lib/rustlib/src/rust/library/core/src/x.rs", Origin::Std),
+            ("/home/u/my-model/src/main.rs", Origin::Workspace),
+            ("./csu/../sysdeps/nptl/libc_start_call_main.h", Origin::Unknown),
+        ];
+        for (file, origin) in cases {
+            assert_eq!(by_file(file), origin, "{file}");
+        }
+        assert_eq!(by_file(&format!("{}scope.rs", crate::sources::own())), Origin::Memtrace);
+    }
+
+    #[test]
+    fn names_tell_where_there_is_no_file() {
+        let cases = [
+            ("<candle_core::tensor::Tensor>::matmul", Origin::Framework),
+            ("<&candle_nn::linear::Linear as candle_core::Module>::forward", Origin::Framework),
+            ("alloc::raw_vec::RawVec<T>::grow", Origin::Std),
+            ("memtrace::scope::scope", Origin::Memtrace),
+            ("my_model::train", Origin::Workspace),
+            ("main", Origin::Unknown),
+            ("libc.so.6+0x1234", Origin::Unknown),
+        ];
+        for (name, origin) in cases {
+            assert_eq!(by_name(name), origin, "{name}");
+        }
+    }
+}

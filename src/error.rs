@@ -1,0 +1,150 @@
+//! The one error type.
+
+use std::error::Error as StdError;
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// What went wrong, in a sentence that names the next step.
+///
+/// The kind is private so that it can grow; the underlying I/O error, if there is one, is its
+/// [`source`](StdError::source).
+#[derive(Debug)]
+pub struct Error {
+    kind: Kind,
+}
+
+#[derive(Debug)]
+enum Kind {
+    AlreadyRecording,
+    NoEntries,
+    MinSize(u64),
+    StackDepth(usize),
+    Size(String),
+    NotInstalled,
+    Forked,
+    OutOfMemory,
+    Exists(PathBuf),
+    Output { path: PathBuf, source: io::Error },
+    Write(io::Error),
+    Flamegraph(io::Error),
+}
+
+impl Error {
+    fn new(kind: Kind) -> Self {
+        Self { kind }
+    }
+    pub(crate) fn already_recording() -> Self {
+        Self::new(Kind::AlreadyRecording)
+    }
+    pub(crate) fn no_entries() -> Self {
+        Self::new(Kind::NoEntries)
+    }
+    pub(crate) fn min_size(bytes: u64) -> Self {
+        Self::new(Kind::MinSize(bytes))
+    }
+    pub(crate) fn stack_depth(frames: usize) -> Self {
+        Self::new(Kind::StackDepth(frames))
+    }
+    pub(crate) fn size(text: &str) -> Self {
+        Self::new(Kind::Size(text.to_owned()))
+    }
+    pub(crate) fn not_installed() -> Self {
+        Self::new(Kind::NotInstalled)
+    }
+    pub(crate) fn forked() -> Self {
+        Self::new(Kind::Forked)
+    }
+    pub(crate) fn out_of_memory() -> Self {
+        Self::new(Kind::OutOfMemory)
+    }
+    pub(crate) fn exists(path: &Path) -> Self {
+        Self::new(Kind::Exists(path.to_owned()))
+    }
+    pub(crate) fn output(path: &Path, source: io::Error) -> Self {
+        Self::new(Kind::Output { path: path.to_owned(), source })
+    }
+    pub(crate) fn flamegraph(source: io::Error) -> Self {
+        Self::new(Kind::Flamegraph(source))
+    }
+    /// The same with the file that was being written.
+    pub(crate) fn at(self, path: &Path) -> Self {
+        match self.kind {
+            Kind::Write(source) => Self::output(path, source),
+            kind => Self { kind },
+        }
+    }
+    /// True if a session is already recording in this process.
+    pub fn is_already_recording(&self) -> bool {
+        matches!(self.kind, Kind::AlreadyRecording)
+    }
+    /// True if the output path was taken; nothing was written and the old file is untouched.
+    pub fn is_already_exists(&self) -> bool {
+        matches!(self.kind, Kind::Exists(_))
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.kind {
+            Kind::AlreadyRecording => write!(
+                f,
+                "a memtrace session is already recording; drop it before starting another \
+                 (recordings may follow one another, not overlap)"
+            ),
+            Kind::NoEntries => write!(
+                f,
+                "max_entries is 0; give the number of records to keep (1 or more), \
+                 or `enabled(Enabled::State)` for a recording without event history"
+            ),
+            Kind::MinSize(bytes) => write!(
+                f,
+                "min_size is {bytes} bytes, which is not a power of two; use {} or {}",
+                bytes.next_power_of_two() / 2,
+                bytes.next_power_of_two()
+            ),
+            Kind::StackDepth(frames) => {
+                write!(f, "stack_depth is {frames}; give 2 to {} frames", crate::units::MAX_STACK_DEPTH)
+            }
+            Kind::Size(text) => {
+                write!(f, "cannot read {text:?} as a size; write it like 512 MiB, 1.5 GiB, 500 MB or 4096")
+            }
+            Kind::NotInstalled => write!(
+                f,
+                "memtrace sees no allocations: install its allocator in the program, with\n    \
+                 #[global_allocator]\n    static ALLOC: memtrace::Alloc = memtrace::Alloc::system();"
+            ),
+            Kind::Forked => {
+                write!(f, "this session was started before a fork; start a new one in the child process")
+            }
+            Kind::OutOfMemory => write!(f, "not enough memory to copy the recording; lower max_entries"),
+            Kind::Exists(path) => {
+                write!(f, "{} already exists and was left as it is; give another name or move it away", path.display())
+            }
+            Kind::Output { path, source } => {
+                write!(
+                    f,
+                    "cannot write {}: {source}; the recording is still in memory, try another path",
+                    path.display()
+                )
+            }
+            Kind::Write(source) => write!(f, "cannot write: {source}"),
+            Kind::Flamegraph(source) => write!(f, "cannot draw the flamegraph: {source}"),
+        }
+    }
+}
+
+impl StdError for Error {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        match &self.kind {
+            Kind::Output { source, .. } | Kind::Write(source) | Kind::Flamegraph(source) => Some(source),
+            _ => None,
+        }
+    }
+}
+
+impl From<io::Error> for Error {
+    fn from(source: io::Error) -> Self {
+        Self::new(Kind::Write(source))
+    }
+}

@@ -1,0 +1,96 @@
+//! Files that appear whole or not at all.
+
+use std::fs;
+use std::io::{self, BufWriter, Write};
+use std::path::Path;
+
+use tempfile::NamedTempFile;
+
+use crate::error::Error;
+
+/// Writes a new file: to a temporary name beside it, then renamed. A reader never sees half of it, a
+/// failure leaves nothing behind, an existing file is left as it is.
+pub(crate) fn create(path: &Path, content: impl FnOnce(&mut dyn Write) -> Result<(), Error>) -> Result<(), Error> {
+    if path.symlink_metadata().is_ok() {
+        return Err(Error::exists(path));
+    }
+    let output = |source| Error::output(path, source);
+    let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    fs::create_dir_all(dir).map_err(output)?;
+    let mut temporary = new_file(dir).map_err(output)?;
+    let mut buffered = BufWriter::with_capacity(1 << 16, temporary.as_file_mut());
+    content(&mut buffered).map_err(|error| error.at(path))?;
+    buffered.flush().map_err(output)?;
+    drop(buffered);
+    temporary.as_file().sync_data().map_err(output)?;
+    match temporary.persist_noclobber(path) {
+        Ok(_) => Ok(()),
+        Err(error) if error.error.kind() == io::ErrorKind::AlreadyExists => Err(Error::exists(path)),
+        Err(error) => Err(output(error.error)),
+    }
+}
+
+/// With the permissions that a new file has, not the private ones of a temporary file.
+fn new_file(dir: &Path) -> io::Result<NamedTempFile> {
+    let mut builder = tempfile::Builder::new();
+    builder.prefix(".memtrace-").suffix(".part");
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt;
+        builder.permissions(fs::Permissions::from_mode(0o666));
+    }
+    builder.tempfile_in(dir)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(dir: &Path) -> Vec<String> {
+        let mut names: Vec<String> =
+            fs::read_dir(dir).unwrap().map(|e| e.unwrap().file_name().to_string_lossy().into_owned()).collect();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn a_new_file_appears_whole_and_in_a_new_folder() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a/b/file");
+        create(&path, |out| Ok(out.write_all(b"all of it")?)).unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"all of it");
+        assert_eq!(names(path.parent().unwrap()), ["file"]);
+    }
+
+    #[test]
+    fn an_existing_file_is_left_as_it_is() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("file");
+        fs::write(&path, "old").unwrap();
+        let error = create(&path, |out| Ok(out.write_all(b"new")?)).unwrap_err();
+        assert!(error.is_already_exists(), "{error}");
+        assert_eq!(fs::read_to_string(&path).unwrap(), "old");
+        assert_eq!(names(dir.path()), ["file"]);
+    }
+
+    #[test]
+    fn a_failed_write_leaves_nothing_and_names_the_path() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("file");
+        let error = create(&path, |out| {
+            out.write_all(b"half")?;
+            Err(Error::from(io::Error::other("disk full")))
+        });
+        let text = error.unwrap_err().to_string();
+        assert!(text.contains("disk full") && text.contains("file"), "{text}");
+        assert_eq!(names(dir.path()), Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_path_that_cannot_be_is_a_clear_error() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join("file"), "").unwrap();
+        let error = create(&dir.path().join("file/below"), |_| Ok(())).unwrap_err();
+        assert!(error.to_string().contains("cannot write"), "{error}");
+    }
+}

@@ -1,0 +1,52 @@
+//! Flamegraph of the peak, drawn by inferno.
+
+use std::io::Write;
+
+use inferno::flamegraph;
+
+use super::folded::{self, Measure};
+use crate::analysis::device_or_main;
+use crate::error::Error;
+use crate::snapshot::{Device, SnapshotData};
+use crate::units::{Bytes, grouped};
+
+/// What to draw.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// Bytes or blocks.
+    pub measure: Measure,
+    /// Which device; the one with the largest peak if `None`.
+    pub device: Option<Device>,
+}
+
+/// Writes an SVG in which the width of a frame is what it held at the peak. Click to zoom, search
+/// with Ctrl-F.
+///
+/// # Errors
+/// If nothing was live at the peak, or `out` fails.
+pub fn write(data: &SnapshotData, options: &Options, mut out: impl Write) -> Result<(), Error> {
+    let Some(device) = device_or_main(data, options.device) else { return Err(nothing()) };
+    let lines = folded::lines(data, device, options.measure);
+    if lines.is_empty() {
+        return Err(nothing());
+    }
+    let mut drawing = flamegraph::Options::default();
+    let total = match options.measure {
+        Measure::Bytes => Bytes(device.peak.total()).to_string(),
+        Measure::Count => format!("{} blocks", grouped(device.peak.blocks.len() as u64)),
+    };
+    drawing.title = format!("{} on {}: {total} at the peak", data.process.program, device.device);
+    drawing.count_name = if options.measure == Measure::Bytes { "bytes" } else { "blocks" }.to_owned();
+    drawing.colors = flamegraph::color::Palette::Basic(flamegraph::color::BasicPalette::Mem);
+    drawing.deterministic = true;
+    let lines: Vec<String> = lines.iter().map(|(stack, value)| format!("{stack} {value}")).collect();
+    // Buffered, so that inferno's many small writes do not each go through `dyn Write`.
+    let mut svg = Vec::new();
+    flamegraph::from_lines(&mut drawing, lines.iter().map(String::as_str), &mut svg).map_err(Error::flamegraph)?;
+    out.write_all(&svg)?;
+    Ok(())
+}
+
+fn nothing() -> Error {
+    Error::flamegraph(std::io::Error::other("nothing was live at the peak"))
+}

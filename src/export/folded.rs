@@ -1,0 +1,71 @@
+//! Folded stacks of the peak: one line a stack, `outermost;…;innermost value`.
+
+use std::collections::BTreeMap;
+use std::io::Write;
+
+use crate::analysis::{device_or_main, frame_location};
+use crate::error::Error;
+use crate::snapshot::{Block, Device, DeviceSnapshot, SnapshotData};
+
+/// What the numbers count.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Measure {
+    /// Bytes live at the peak.
+    #[default]
+    Bytes,
+    /// Blocks live at the peak.
+    Count,
+}
+
+/// What to write.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// Bytes or blocks.
+    pub measure: Measure,
+    /// Which device; the one with the largest peak if `None`.
+    pub device: Option<Device>,
+}
+
+/// Writes the stacks that were live at the peak, sorted. With [`Measure::Bytes`] the values add up
+/// to the peak's total.
+///
+/// # Errors
+/// If `out` fails.
+pub fn write(data: &SnapshotData, options: &Options, mut out: impl Write) -> Result<(), Error> {
+    let Some(device) = device_or_main(data, options.device) else { return Ok(()) };
+    for (stack, value) in lines(data, device, options.measure) {
+        writeln!(out, "{stack} {value}")?;
+    }
+    Ok(())
+}
+
+pub(super) fn lines(data: &SnapshotData, device: &DeviceSnapshot, measure: Measure) -> BTreeMap<String, u64> {
+    let mut lines = BTreeMap::new();
+    for block in &device.peak.blocks {
+        let value = if measure == Measure::Bytes { block.size } else { 1 };
+        *lines.entry(folded(data, block)).or_insert(0) += value;
+    }
+    if measure == Measure::Bytes {
+        let rest = [
+            ("allocated before recording", device.peak.not_recorded),
+            ("blocks below min_size", device.peak.below_threshold),
+        ];
+        lines.extend(rest.into_iter().filter(|(_, bytes)| *bytes > 0).map(|(name, bytes)| (name.to_owned(), bytes)));
+    }
+    lines
+}
+
+/// Scopes first, as outermost frames in brackets, then the stack from the outside in.
+fn folded(data: &SnapshotData, block: &Block) -> String {
+    let path = data.context_path(block.context);
+    let scopes = path.split(" > ").filter(|name| !name.is_empty()).map(|name| format!("[{}]", clean(name)));
+    let dir = &data.process.working_dir;
+    let frames = data.stacks.frames(block.stack).rev().map(|frame| clean(&frame_location(frame, dir)));
+    let parts: Vec<String> = scopes.chain(frames).collect();
+    if parts.is_empty() { "(no stack)".to_owned() } else { parts.join(";") }
+}
+
+/// `;` separates frames and appears in Rust's array types.
+fn clean(name: &str) -> String {
+    name.replace(';', ",").replace(['\n', '\r'], " ")
+}

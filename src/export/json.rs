@@ -1,0 +1,123 @@
+//! The report's numbers as JSON: bytes as integers, times in nanoseconds.
+
+use std::io::Write;
+
+use serde_json::{Value, json};
+
+use crate::analysis::{self, Breakdown};
+use crate::error::Error;
+use crate::snapshot::{DeviceSnapshot, MemoryStats, SnapshotData, Stat};
+
+/// What to write.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// One line instead of indented lines.
+    pub compact: bool,
+}
+
+/// Writes every device with its peak, breakdowns, scopes, temporaries and counters.
+///
+/// # Errors
+/// If `out` fails.
+pub fn write(data: &SnapshotData, options: &Options, mut out: impl Write) -> Result<(), Error> {
+    let value = report(data);
+    let written = if options.compact {
+        serde_json::to_writer(&mut out, &value)
+    } else {
+        serde_json::to_writer_pretty(&mut out, &value)
+    };
+    written.map_err(std::io::Error::from)?;
+    Ok(out.write_all(b"\n")?)
+}
+
+fn report(data: &SnapshotData) -> Value {
+    let health = &data.health;
+    json!({
+        "recorded_by": concat!("memtrace ", env!("CARGO_PKG_VERSION")),
+        "program": data.process.program,
+        "pid": data.process.pid,
+        "started_unix_us": data.process.started_unix_us,
+        "duration_ns": data.process.duration_ns,
+        "min_size": data.settings.min_size,
+        "max_entries": data.settings.max_entries,
+        "devices": data.devices.iter().map(|device| self::device(data, device)).collect::<Vec<_>>(),
+        "modules": data.modules.iter().map(module).collect::<Vec<_>>(),
+        "health": {
+            "lost_blocks": health.lost_blocks,
+            "lost_stacks": health.lost_stacks,
+            "shortened_stacks": health.shortened_stacks,
+            "missed_frees": health.missed_frees,
+            "lost_scopes": health.lost_scopes,
+            "no_line_numbers": health.no_line_numbers,
+            "unknown_addresses": health.unknown_addresses,
+        },
+    })
+}
+
+fn device(data: &SnapshotData, device: &DeviceSnapshot) -> Value {
+    let peak = &device.peak;
+    json!({
+        "device": device.device.to_string(),
+        "records": device.records.len(),
+        "records_overwritten": device.overwritten,
+        "peak": {
+            "total_bytes": peak.total(),
+            "bytes": peak.bytes,
+            "before_recording_bytes": peak.not_recorded,
+            "below_threshold_bytes": peak.below_threshold,
+            "blocks": peak.blocks.len(),
+            "time_ns": peak.time_ns,
+        },
+        "peak_by_line": breakdown(&analysis::by_line(data, device)),
+        "peak_by_function": breakdown(&analysis::by_function(data, device)),
+        "peak_by_scope": breakdown(&analysis::by_scope(data, device)),
+        "live_by_line": breakdown(&analysis::live_by_line(data, device)),
+        "scopes": analysis::scopes(data, device).iter().map(scope).collect::<Vec<_>>(),
+        "temporaries": analysis::temporaries(data, device).iter().map(temporary).collect::<Vec<_>>(),
+        "stats": stats(&device.stats),
+    })
+}
+
+fn breakdown(breakdown: &Breakdown) -> Value {
+    let row = |row: &analysis::Row| json!({ "label": row.label, "bytes": row.bytes, "count": row.count, "median_bytes": row.count.map(|_| row.median) });
+    json!({ "total_bytes": breakdown.total, "rows": breakdown.rows.iter().map(row).collect::<Vec<_>>() })
+}
+
+fn scope(row: &analysis::ScopeRow) -> Value {
+    json!({
+        "path": row.path,
+        "at_peak_bytes": row.at_peak,
+        "own_peak_bytes": row.own_peak,
+        "total_peak_bytes": row.total_peak,
+        "calls": row.calls,
+        "allocations": row.allocations,
+    })
+}
+
+fn temporary(row: &analysis::TemporaryRow) -> Value {
+    json!({ "label": row.label, "bytes": row.bytes, "count": row.count, "largest_bytes": row.largest })
+}
+
+fn module(module: &crate::snapshot::Module) -> Value {
+    let build_id: String = module.build_id.iter().map(|byte| format!("{byte:02x}")).collect();
+    json!({ "path": module.path, "build_id": build_id, "base": module.base })
+}
+
+/// In the keys of `torch.cuda.memory_stats`.
+fn stats(stats: &MemoryStats) -> Value {
+    let quantities = [
+        ("allocated_bytes", stats.allocated_bytes),
+        ("active_bytes", stats.active_bytes),
+        ("reserved_bytes", stats.reserved_bytes),
+        ("allocation", stats.allocations),
+    ];
+    let mut flat = serde_json::Map::new();
+    for (name, stat) in quantities {
+        let Stat { current, peak, allocated, freed } = stat;
+        for (part, value) in [("current", current), ("peak", peak), ("allocated", allocated), ("freed", freed)] {
+            flat.insert(format!("{name}.all.{part}"), value.into());
+        }
+    }
+    flat.insert("below_threshold_bytes".to_owned(), stats.below_threshold.into());
+    Value::Object(flat)
+}

@@ -1,0 +1,12 @@
+//! Files for people and their tools. Each format has `write(&SnapshotData, &Options, impl Write)`
+//! and does nothing but write to it; [`Snapshot`](crate::Snapshot)'s methods write files.
+
+pub(crate) mod file;
+#[cfg(feature = "flamegraph")]
+pub mod flamegraph;
+pub mod folded;
+pub mod json;
+mod pickle;
+pub mod pytorch;
+mod table;
+pub mod text;

@@ -1,0 +1,267 @@
+//! PyTorch memory snapshot: the pickle that `memory_viz` opens.
+//!
+//! The dictionaries and their keys are those of `torch.cuda.memory._snapshot()` (torch 2.15), so that
+//! torch's own tools read it. What memtrace knows and PyTorch has no place for goes into
+//! `allocator_settings`; the scopes in which a block was allocated go into `user_metadata`.
+
+use std::collections::HashMap;
+use std::io::{self, Write};
+
+use super::pickle::{Memo, Pickle};
+use crate::error::Error;
+use crate::snapshot::{
+    Action, Block, ContextId, Device, DeviceSnapshot, Mark, Record, RecordKind, Segment, SnapshotData, StackId,
+};
+
+/// What to write.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// Only this device; all if `None`.
+    pub device: Option<Device>,
+}
+
+/// Writes a snapshot pickle (protocol 4).
+///
+/// CUDA devices have their ordinals; the CPU device comes after them, as device 0 where there is
+/// none. A free is written as `free_requested` and `free_completed`.
+///
+/// # Errors
+/// If `out` fails.
+pub fn write(data: &SnapshotData, options: &Options, out: impl Write) -> Result<(), Error> {
+    let devices = numbered(data, options);
+    let mut pickle = Pickle::begin(out)?;
+    let mut shared = Shared { data, frames: HashMap::new(), stacks: HashMap::new(), contexts: HashMap::new() };
+    pickle.dict(|p| {
+        p.word("segments")?;
+        let segments = devices.iter().flat_map(|&(number, device)| placed(number, device));
+        p.list(segments, |p, segment| shared.segment(p, &segment))?;
+        p.word("device_traces")?;
+        let lists = devices.iter().map(|&(number, _)| number + 1).max().unwrap_or(1);
+        p.list(0..lists, |p, number| shared.trace(p, devices.iter().find(|(n, _)| *n == number).map(|(_, d)| *d)))?;
+        p.word("allocator_settings")?;
+        settings(p, data, &devices)?;
+        p.word("external_annotations")?;
+        let marks = devices.iter().flat_map(|&(number, device)| device.marks.iter().map(move |mark| (number, mark)));
+        p.list(marks, |p, (number, mark)| shared.annotation(p, number, mark))
+    })?;
+    pickle.finish()?;
+    Ok(())
+}
+
+/// The devices to write with the numbers that the viewers know them by.
+fn numbered<'a>(data: &'a SnapshotData, options: &Options) -> Vec<(u64, &'a DeviceSnapshot)> {
+    let wanted = |d: &&DeviceSnapshot| options.device.is_none_or(|only| only == d.device);
+    let ordinal = |d: &DeviceSnapshot| match d.device {
+        Device::Cuda(ordinal) => Some(u64::from(ordinal)),
+        Device::Cpu => None,
+    };
+    let after_cuda = data.devices.iter().filter(wanted).filter_map(ordinal).max().map_or(0, |last| last + 1);
+    data.devices.iter().filter(wanted).map(|d| (ordinal(d).unwrap_or(after_cuda), d)).collect()
+}
+
+/// A segment with the live blocks that lie in it, by address.
+struct PlacedSegment {
+    device: u64,
+    segment: Segment,
+    blocks: Vec<Block>,
+}
+
+fn placed(number: u64, device: &DeviceSnapshot) -> Vec<PlacedSegment> {
+    let mut blocks = device.live.clone();
+    blocks.sort_unstable_by_key(|block| block.address);
+    let mut rest = blocks.as_slice();
+    let within = |segment: &Segment| {
+        let end = segment.address + segment.size;
+        let (inside, after) = rest.split_at(rest.partition_point(|block| block.address < end));
+        rest = after;
+        PlacedSegment { device: number, segment: *segment, blocks: inside.to_vec() }
+    };
+    device.segments.iter().map(within).collect()
+}
+
+/// The size that a block takes up in its segment: blocks of no size need a place of their own, too.
+fn extent(block: &Block) -> u64 {
+    block.size.max(1)
+}
+
+/// What is written once and named again: frames, stacks, contexts. (Never entries, blocks or
+/// segments: the viewer writes into those.)
+struct Shared<'a> {
+    data: &'a SnapshotData,
+    frames: HashMap<u32, Memo>,
+    stacks: HashMap<StackId, Memo>,
+    contexts: HashMap<ContextId, Memo>,
+}
+
+impl Shared<'_> {
+    fn segment(&mut self, p: &mut Pickle<impl Write>, placed: &PlacedSegment) -> io::Result<()> {
+        let active: u64 = placed.blocks.iter().map(extent).sum();
+        let requested: u64 = placed.blocks.iter().map(|block| block.size).sum();
+        p.dict(|p| {
+            number(p, "device", placed.device)?;
+            number(p, "address", placed.segment.address)?;
+            number(p, "total_size", placed.segment.size)?;
+            number(p, "allocated_size", active)?;
+            number(p, "active_size", active)?;
+            number(p, "requested_size", requested)?;
+            number(p, "stream", 0)?;
+            p.word("segment_type")?;
+            p.word("large")?;
+            p.word("segment_pool_id")?;
+            p.pair(0, 0)?;
+            p.word("is_expandable")?;
+            p.bool(false)?;
+            p.word("frames")?;
+            self.stack(p, StackId::NONE)?;
+            p.word("blocks")?;
+            self.blocks(p, placed)
+        })
+    }
+
+    /// Live blocks with the gaps between them, so that they tile the segment.
+    fn blocks(&mut self, p: &mut Pickle<impl Write>, placed: &PlacedSegment) -> io::Result<()> {
+        let mut tiles: Vec<(u64, u64, Option<&Block>)> = Vec::new();
+        let mut at = placed.segment.address;
+        for block in &placed.blocks {
+            if block.address > at {
+                tiles.push((at, block.address - at, None));
+            }
+            tiles.push((block.address, extent(block), Some(block)));
+            at = block.address + extent(block);
+        }
+        let end = placed.segment.address + placed.segment.size;
+        if end > at {
+            tiles.push((at, end - at, None));
+        }
+        p.list(tiles, |p, (address, size, block)| {
+            p.dict(|p| {
+                number(p, "address", address)?;
+                number(p, "size", size)?;
+                number(p, "requested_size", block.map_or(0, |block| block.size))?;
+                p.word("state")?;
+                p.word(if block.is_some() { "active_allocated" } else { "inactive" })?;
+                p.word("frames")?;
+                self.stack(p, block.map_or(StackId::NONE, |block| block.stack))
+            })
+        })
+    }
+
+    fn trace(&mut self, p: &mut Pickle<impl Write>, device: Option<&DeviceSnapshot>) -> io::Result<()> {
+        let skipped = &self.data.settings.skip_actions;
+        let entries = device.into_iter().flat_map(|device| &device.records).flat_map(|record| {
+            let actions: &[Action] = match record.kind {
+                RecordKind::Alloc => &[Action::Alloc],
+                RecordKind::Free => &[Action::FreeRequested, Action::FreeCompleted],
+            };
+            actions.iter().filter(|action| !skipped.contains(action)).map(move |action| (action_name(*action), record))
+        });
+        p.list(entries, |p, (action, record)| self.entry(p, action, record))
+    }
+
+    fn entry(&mut self, p: &mut Pickle<impl Write>, action: &'static str, record: &Record) -> io::Result<()> {
+        p.dict(|p| {
+            p.word("action")?;
+            p.word(action)?;
+            number(p, "addr", record.address)?;
+            number(p, "size", record.size)?;
+            number(p, "stream", u64::from(record.stream))?;
+            number(p, "time_us", self.epoch_us(record.time_ns))?;
+            p.word("compile_context")?;
+            p.word("N/A")?;
+            p.word("user_metadata")?;
+            self.context(p, record.context)?;
+            p.word("frames")?;
+            self.stack(p, record.stack)
+        })
+    }
+
+    fn annotation(&mut self, p: &mut Pickle<impl Write>, device: u64, mark: &Mark) -> io::Result<()> {
+        p.dict(|p| {
+            p.word("stage")?;
+            p.word(if mark.enter { "START" } else { "END" })?;
+            p.word("name")?;
+            self.context(p, mark.context)?;
+            number(p, "device", device)?;
+            number(p, "time_us", self.epoch_us(mark.time_ns))
+        })
+    }
+
+    fn context(&mut self, p: &mut Pickle<impl Write>, context: ContextId) -> io::Result<()> {
+        if let Some(&memo) = self.contexts.get(&context) {
+            return p.get(memo);
+        }
+        p.text(&self.data.context_path(context))?;
+        let memo = p.remember()?;
+        self.contexts.insert(context, memo);
+        Ok(())
+    }
+
+    fn stack(&mut self, p: &mut Pickle<impl Write>, stack: StackId) -> io::Result<()> {
+        if let Some(&memo) = self.stacks.get(&stack) {
+            return p.get(memo);
+        }
+        let data = self.data;
+        p.list(data.stacks.frame_indices(stack), |p, index| self.frame(p, index))?;
+        let memo = p.remember()?;
+        self.stacks.insert(stack, memo);
+        Ok(())
+    }
+
+    fn frame(&mut self, p: &mut Pickle<impl Write>, index: u32) -> io::Result<()> {
+        if let Some(&memo) = self.frames.get(&index) {
+            return p.get(memo);
+        }
+        let frame = self.data.stacks.frames.get(index as usize).cloned().unwrap_or_default();
+        p.dict(|p| {
+            p.word("name")?;
+            // The viewers' flamegraphs split at semicolons, which Rust's array types contain.
+            p.text(&frame.function.replace(';', ","))?;
+            p.word("filename")?;
+            p.text(if frame.file.is_empty() { "??" } else { &frame.file })?;
+            number(p, "line", u64::from(frame.line))
+        })?;
+        let memo = p.remember()?;
+        self.frames.insert(index, memo);
+        Ok(())
+    }
+
+    fn epoch_us(&self, time_ns: u64) -> u64 {
+        self.data.process.started_unix_us + time_ns / 1000
+    }
+}
+
+fn number(p: &mut Pickle<impl Write>, key: &'static str, value: u64) -> io::Result<()> {
+    p.word(key)?;
+    p.int(value)
+}
+
+fn action_name(action: Action) -> &'static str {
+    match action {
+        Action::Alloc => "alloc",
+        Action::FreeRequested => "free_requested",
+        Action::FreeCompleted => "free_completed",
+    }
+}
+
+/// Shown by the viewer's "Allocator Settings".
+fn settings(p: &mut Pickle<impl Write>, data: &SnapshotData, devices: &[(u64, &DeviceSnapshot)]) -> io::Result<()> {
+    let overwritten = devices.iter().map(|(_, device)| device.overwritten).sum();
+    let estimated = devices.iter().any(|(_, device)| device.segments.iter().any(|segment| segment.estimated));
+    p.dict(|p| {
+        text(p, "recorded_by", concat!("memtrace ", env!("CARGO_PKG_VERSION")))?;
+        text(p, "program", &data.process.program)?;
+        let names: Vec<String> =
+            devices.iter().map(|(number, device)| format!("{number}: {}", device.device)).collect();
+        text(p, "devices", &names.join(", "))?;
+        number(p, "min_size", data.settings.min_size)?;
+        number(p, "max_entries", data.settings.max_entries as u64)?;
+        number(p, "records_overwritten", overwritten)?;
+        p.word("segments_are_estimated_from_addresses")?;
+        p.bool(estimated)
+    })
+}
+
+fn text(p: &mut Pickle<impl Write>, key: &'static str, value: &str) -> io::Result<()> {
+    p.word(key)?;
+    p.text(value)
+}

@@ -1,0 +1,252 @@
+//! The report as text, to fit a terminal.
+
+use std::fmt::Write as _;
+use std::io::Write;
+
+use super::table::Table;
+use crate::analysis::{self, Breakdown, device_or_main};
+use crate::error::Error;
+use crate::snapshot::{Device, DeviceSnapshot, SnapshotData};
+use crate::units::{Bytes, grouped};
+
+/// What to show.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Characters in a line.
+    pub width: usize,
+    /// Rows in a table; what is left out is summed in a last row.
+    pub rows: usize,
+    /// Bold headings, by ANSI escapes.
+    pub color: bool,
+    /// Which device; the one with the largest peak if `None`.
+    pub device: Option<Device>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { width: 120, rows: 20, color: false, device: None }
+    }
+}
+
+/// Writes the report.
+///
+/// # Errors
+/// If `out` fails.
+pub fn write(data: &SnapshotData, options: &Options, mut out: impl Write) -> Result<(), Error> {
+    Ok(out.write_all(to_string(data, options).as_bytes())?)
+}
+
+/// The report as a string.
+pub fn to_string(data: &SnapshotData, options: &Options) -> String {
+    let mut page = Page { text: String::new(), options };
+    match device_or_main(data, options.device) {
+        Some(device) => page.device(data, device),
+        None => page.line("memtrace: nothing was recorded"),
+    }
+    page.health(data);
+    page.text
+}
+
+/// The rows that hold most of the peak, for a failed assertion.
+pub(crate) fn top_lines(data: &SnapshotData, rows: usize) -> String {
+    let options = Options { rows, width: 100, ..Options::default() };
+    let mut page = Page { text: String::new(), options: &options };
+    if let Some(device) = device_or_main(data, None) {
+        page.breakdown(&analysis::by_line(data, device), "Location");
+    }
+    page.text
+}
+
+struct Page<'a> {
+    text: String,
+    options: &'a Options,
+}
+
+impl Page<'_> {
+    fn device(&mut self, data: &SnapshotData, device: &DeviceSnapshot) {
+        self.summary(data, device);
+        self.heading("At the peak, by line");
+        self.breakdown(&analysis::by_line(data, device), "Location");
+        self.heading("At the peak, by function");
+        self.breakdown(&analysis::by_function(data, device), "Function");
+        self.scopes(data, device);
+        self.temporaries(data, device);
+        self.heading("Still live at the end");
+        self.breakdown(&analysis::live_by_line(data, device), "Location");
+    }
+
+    fn summary(&mut self, data: &SnapshotData, device: &DeviceSnapshot) {
+        let (peak, stats, process) = (&device.peak, &device.stats, &data.process);
+        self.heading(&format!("memtrace: memory of {} on {}", process.program, device.device));
+        self.line(&format!(
+            "Peak             {} ({} bytes) after {:.3} s",
+            Bytes(peak.total()),
+            grouped(peak.total()),
+            seconds(peak.time_ns)
+        ));
+        if data.settings.min_size > 1 && device.device == Device::Cpu {
+            self.line(&format!(
+                "                 the largest sum of blocks of {} or more, {}, plus {} in smaller ones",
+                Bytes(data.settings.min_size),
+                Bytes(peak.bytes),
+                Bytes(peak.below_threshold)
+            ));
+        }
+        self.line(&format!(
+            "Total allocated  {} in {} allocations; {} of them freed",
+            Bytes(stats.allocated_bytes.allocated),
+            grouped(stats.allocations.allocated),
+            grouped(stats.allocations.freed)
+        ));
+        self.line(&format!(
+            "Recorded         {:.3} s, {} records, {} overwritten",
+            seconds(process.duration_ns),
+            grouped(device.records.len() as u64),
+            grouped(device.overwritten)
+        ));
+    }
+
+    fn breakdown(&mut self, breakdown: &Breakdown, last: &'static str) {
+        if breakdown.rows.is_empty() {
+            return self.line("(nothing)");
+        }
+        let mut table = Table::new(&["Mem", "Cumulative", "%", "Median", "Count", last]);
+        let mut cumulative = 0;
+        for row in breakdown.rows.iter().take(self.options.rows) {
+            cumulative += row.bytes;
+            table.row(vec![
+                Bytes(row.bytes).to_string(),
+                Bytes(cumulative).to_string(),
+                percent(row.bytes, breakdown.total),
+                row.count.map_or("-".to_owned(), |_| Bytes(row.median).to_string()),
+                row.count.map_or("-".to_owned(), grouped),
+                row.label.clone(),
+            ]);
+        }
+        if let Some(rest) = breakdown.rows.get(self.options.rows..).filter(|rest| !rest.is_empty()) {
+            let bytes: u64 = rest.iter().map(|row| row.bytes).sum();
+            let count: u64 = rest.iter().filter_map(|row| row.count).sum();
+            table.row(vec![
+                Bytes(bytes).to_string(),
+                Bytes(breakdown.total).to_string(),
+                percent(bytes, breakdown.total),
+                String::new(),
+                grouped(count),
+                format!("({} more rows)", rest.len()),
+            ]);
+        }
+        self.table(&table);
+    }
+
+    fn scopes(&mut self, data: &SnapshotData, device: &DeviceSnapshot) {
+        let rows = analysis::scopes(data, device);
+        if rows.is_empty() {
+            return;
+        }
+        self.heading("By scope");
+        self.line(
+            "At peak: held at the peak by what was allocated directly in the scope. Own peak: the most held at once",
+        );
+        self.line(
+            "by what was allocated in the scope or inside it. Total: the most on the device while the scope was open.",
+        );
+        let mut table = Table::new(&["At peak", "%", "Own peak", "Total", "Calls", "Allocs", "Scope"]);
+        let total = device.peak.total();
+        for row in &rows {
+            table.row(vec![
+                Bytes(row.at_peak).to_string(),
+                percent(row.at_peak, total),
+                Bytes(row.own_peak).to_string(),
+                row.total_peak.map_or("-".to_owned(), |bytes| Bytes(bytes).to_string()),
+                grouped(row.calls),
+                grouped(row.allocations),
+                format!("{}{}", "  ".repeat(row.depth.saturating_sub(1)), row.name),
+            ]);
+        }
+        let in_scopes: u64 = rows.iter().map(|row| row.at_peak).sum();
+        let outside = total - in_scopes;
+        let mut last = vec![Bytes(outside).to_string(), percent(outside, total)];
+        last.resize(6, String::new());
+        last.push("(outside every scope, before recording, or too small)".to_owned());
+        table.row(last);
+        self.table(&table);
+    }
+
+    fn temporaries(&mut self, data: &SnapshotData, device: &DeviceSnapshot) {
+        let rows = analysis::temporaries(data, device);
+        if rows.is_empty() {
+            return;
+        }
+        self.heading("Temporaries");
+        let of = if device.overwritten > 0 { ", in the records that the log still holds" } else { "" };
+        self.line(&format!("Freed before {} more blocks were allocated{of}.", analysis::SOON));
+        let mut table = Table::new(&["Total", "Count", "Largest", "Location"]);
+        for row in rows.iter().take(self.options.rows / 2) {
+            table.row(vec![
+                Bytes(row.bytes).to_string(),
+                grouped(row.count),
+                Bytes(row.largest).to_string(),
+                row.label.clone(),
+            ]);
+        }
+        self.table(&table);
+        if rows.len() > self.options.rows / 2 {
+            self.line(&format!("({} more rows)", rows.len() - self.options.rows / 2));
+        }
+    }
+
+    /// What was missed: said only where there is something to say.
+    fn health(&mut self, data: &SnapshotData) {
+        let health = &data.health;
+        let counts = [
+            (
+                health.lost_blocks,
+                "blocks were not recorded for lack of memory; they count as allocated before recording",
+            ),
+            (health.lost_stacks, "stacks were not kept: the stack table is full"),
+            (health.missed_frees, "frees were missed: an address was allocated again while its block seemed live"),
+            (health.lost_scopes, "scopes were not told apart: too many names"),
+        ];
+        let mut notes: Vec<String> =
+            counts.iter().filter(|(n, _)| *n > 0).map(|(n, text)| format!("{} {text}", grouped(*n))).collect();
+        if health.no_line_numbers {
+            notes.push(
+                "functions have no line numbers; for those put into Cargo.toml: [profile.release] debug = \"line-tables-only\""
+                    .to_owned(),
+            );
+        }
+        if health.unknown_addresses > 0 {
+            let addresses = grouped(health.unknown_addresses);
+            notes.push(format!("{addresses} code addresses have no name (a stripped library or program)"));
+        }
+        if !notes.is_empty() {
+            self.heading("Notes");
+            notes.iter().for_each(|note| self.line(note));
+        }
+    }
+
+    fn heading(&mut self, text: &str) {
+        if !self.text.is_empty() {
+            self.text.push('\n');
+        }
+        let (on, off) = if self.options.color { ("\x1b[1m", "\x1b[0m") } else { ("", "") };
+        let _ = writeln!(self.text, "{on}{text}{off}");
+    }
+
+    fn table(&mut self, table: &Table) {
+        table.lines(self.options.width).iter().for_each(|line| self.line(line));
+    }
+
+    fn line(&mut self, text: &str) {
+        self.text.push_str(text);
+        self.text.push('\n');
+    }
+}
+
+fn percent(part: u64, whole: u64) -> String {
+    if whole == 0 { "-".to_owned() } else { format!("{:.1}", 100.0 * part as f64 / whole as f64) }
+}
+
+fn seconds(nanos: u64) -> f64 {
+    nanos as f64 / 1e9
+}

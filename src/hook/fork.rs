@@ -1,0 +1,23 @@
+//! A forked child must not touch locks that another thread of the parent may have held.
+#![expect(unsafe_code, reason = "pthread_atfork is a C function")]
+
+use std::sync::Once;
+
+/// From the first recording on, children of this process start with recording switched off.
+#[cfg(unix)]
+pub(crate) fn watch() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        // SAFETY: the handler only stores to atomics and to a thread-local cell without destructor.
+        // A failure (no memory) leaves the process as it would be without memtrace.
+        unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
+    });
+}
+
+#[cfg(not(unix))]
+pub(crate) fn watch() {}
+
+#[cfg(unix)]
+extern "C" fn in_child() {
+    crate::record::recorder::abandon_after_fork();
+}

@@ -1,0 +1,83 @@
+//! The heap of the process, through the global allocator.
+#![expect(unsafe_code, reason = "GlobalAlloc is an unsafe trait")]
+
+use std::alloc::{GlobalAlloc, Layout, System};
+
+use crate::record::heap::{on_alloc, on_free, undo_free};
+
+/// A global allocator that lets memtrace see the memory of CPU tensors, and passes every request on.
+///
+/// ```
+/// #[global_allocator]
+/// static ALLOC: memtrace::Alloc = memtrace::Alloc::system();
+/// # fn main() {}
+/// ```
+///
+/// # What it costs
+/// While nothing is recorded, a request costs one thread-local read, one relaxed load and one
+/// uncontended atomic addition besides the allocation itself: the live bytes of *all* blocks are
+/// always counted, so that a recording can say exactly what was there before it began.
+///
+/// # What it means
+/// A reallocation is a free followed by an allocation at the line that reallocates. Memory that C
+/// libraries take with `malloc`, and mapped files, do not pass through here and are not seen.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Alloc<A = System> {
+    inner: A,
+}
+
+impl Alloc<System> {
+    /// Over the system allocator, Rust's default.
+    pub const fn system() -> Self {
+        Self { inner: System }
+    }
+}
+
+impl<A> Alloc<A> {
+    /// Over another allocator, such as jemalloc or mimalloc.
+    pub const fn new(inner: A) -> Self {
+        Self { inner }
+    }
+}
+
+// SAFETY: every request goes to `inner` unchanged and its answer comes back unchanged; what is done
+// besides neither unwinds nor touches the memory in question.
+unsafe impl<A: GlobalAlloc> GlobalAlloc for Alloc<A> {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: the caller keeps `alloc`'s contract.
+        let block = unsafe { self.inner.alloc(layout) };
+        seen(block, layout.size())
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: the caller keeps `alloc_zeroed`'s contract.
+        let block = unsafe { self.inner.alloc_zeroed(layout) };
+        seen(block, layout.size())
+    }
+
+    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
+        // Before the memory is given back: afterwards another thread may own this address.
+        on_free(block.addr(), layout.size());
+        // SAFETY: the caller keeps `dealloc`'s contract.
+        unsafe { self.inner.dealloc(block, layout) }
+    }
+
+    unsafe fn realloc(&self, block: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
+        // Out first, for the same reason; back in if nothing came of it.
+        let account = on_free(block.addr(), layout.size());
+        // SAFETY: the caller keeps `realloc`'s contract.
+        let moved = unsafe { self.inner.realloc(block, layout, new_size) };
+        if moved.is_null() {
+            undo_free(block.addr(), layout.size(), account);
+        }
+        seen(moved, new_size)
+    }
+}
+
+#[inline]
+fn seen(block: *mut u8, size: usize) -> *mut u8 {
+    if !block.is_null() {
+        on_alloc(block.addr(), size);
+    }
+    block
+}

@@ -1,0 +1,8 @@
+//! Where memtrace stands between the program and its allocators.
+//!
+//! A hook turns a foreign call into the recorder's words and knows nothing of stacks, spans or files.
+
+pub(crate) mod fork;
+mod heap;
+
+pub use heap::Alloc;

@@ -1,0 +1,70 @@
+//! Who holds the memory of a tensor program, and when it holds most: by source line, function and
+//! scope, to the byte.
+//!
+//! ```no_run
+//! #[global_allocator]
+//! static ALLOC: memtrace::Alloc = memtrace::Alloc::system();
+//!
+//! # fn forward() {}
+//! fn main() -> Result<(), memtrace::Error> {
+//!     let session = memtrace::start()?;
+//!     memtrace::scope("forward", || forward());
+//!     let snapshot = session.snapshot();
+//!     println!("{}", snapshot.report());
+//!     snapshot.write_pytorch("snapshot.pickle")?; // opens in pytorch.org/memory_viz
+//!     snapshot.write_flamegraph("peak.svg")?;
+//!     Ok(())
+//! }
+//! ```
+//!
+//! # What is recorded
+//! Every allocation, reallocation and free that goes through Rust's global allocator, on every
+//! thread, once a [`Session`] is under way: with its stack, its [`scope`]s, its thread and its time.
+//! Blocks smaller than [`min_size`](Builder::min_size) (1 KiB) are counted, not recorded.
+//!
+//! # What is exact
+//! The peak, what was live at it, the counters and every table's sum, to the byte, whatever the log
+//! has overwritten. The log itself holds the newest [`max_entries`](Builder::max_entries) records.
+//! The bytes below the threshold are exact for each thread and read one thread after another.
+//!
+//! # What cannot be seen from here
+//! Memory that C libraries take with `malloc`, mapped files, thread stacks, and, as of this version,
+//! GPU memory. A reallocation counts as a free followed by an allocation.
+//!
+//! # In tests
+//! [`measure`](fn@measure) and [`assert_peak!`] say what the calling thread allocates; they need the allocator
+//! and no session.
+//!
+//! # Line numbers
+//! A release build has function names only, unless `Cargo.toml` says:
+//! ```toml
+//! [profile.release]
+//! debug = "line-tables-only"
+//! ```
+
+pub mod analysis;
+mod assertion;
+pub mod attribute;
+mod error;
+pub mod export;
+mod hook;
+mod macros;
+mod record;
+mod scope;
+mod session;
+pub mod snapshot;
+mod sources;
+mod symbol;
+mod units;
+
+#[doc(hidden)]
+pub use assertion::shell;
+pub use assertion::{Measured, Measurement, Violation, check_peak, measure, try_measure};
+pub use error::Error;
+pub use hook::Alloc;
+pub use scope::{Context, ScopeGuard, scope, scope_guard};
+pub use session::{
+    Builder, IntoBytes, Report, Session, Snapshot, builder, is_recording, output_dir, reset_peak, start, stats,
+};
+pub use snapshot::{Action, Device, Enabled, MemoryStats, Settings, SnapshotData, StackContext, StackKind, Stat};
+pub use units::{Bytes, parse_bytes};

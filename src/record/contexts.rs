@@ -1,0 +1,191 @@
+//! Every path of scopes once, as a small number.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use super::memory::{HASHER, OwnTable, OwnVec, System};
+use crate::snapshot::{ContextId, ContextNode};
+use std::hash::BuildHasher;
+
+/// More paths than this are not told apart: a name with a step number in it must not eat the memory.
+const MAX_CONTEXTS: usize = 1 << 18;
+
+/// Process-wide: scopes may be open before a recording begins and stay open after it ends.
+#[derive(Debug)]
+pub(crate) struct ContextTable {
+    paths: Mutex<Paths>,
+    refused: AtomicU64,
+}
+
+#[derive(Debug)]
+struct Paths {
+    index: OwnTable<u32>,
+    /// Entry `n` is context `n + 1`.
+    nodes: OwnVec<Node>,
+    names: OwnVec<u8>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Node {
+    parent: u32,
+    start: u32,
+    length: u32,
+}
+
+impl ContextTable {
+    pub(crate) const fn new() -> Self {
+        let paths =
+            Paths { index: OwnTable::new_in(System), nodes: OwnVec::new_in(System), names: OwnVec::new_in(System) };
+        Self { paths: Mutex::new(paths), refused: AtomicU64::new(0) }
+    }
+
+    /// The path `parent > name`; `parent` itself if there is no room for another.
+    pub(crate) fn intern(&self, parent: ContextId, name: &str) -> ContextId {
+        match self.lock().intern(parent.0, name.as_bytes()) {
+            Some(index) => ContextId(index + 1),
+            None => {
+                self.refused.fetch_add(1, Relaxed);
+                parent
+            }
+        }
+    }
+
+    /// The enclosing path of each context from `from` on, in order.
+    pub(crate) fn parents_from(&self, from: ContextId, mut each: impl FnMut(ContextId)) {
+        let paths = self.lock();
+        paths.nodes.iter().skip((from.0 as usize).saturating_sub(1)).for_each(|node| each(ContextId(node.parent)));
+    }
+
+    #[cfg(test)]
+    pub(crate) fn parent(&self, context: ContextId) -> ContextId {
+        let index = (context.0 as usize).wrapping_sub(1);
+        self.lock().nodes.get(index).map_or(ContextId::ROOT, |node| ContextId(node.parent))
+    }
+
+    /// The path `parent > name`, with the name that `like` ends in.
+    pub(crate) fn intern_like(&self, parent: ContextId, like: ContextId) -> ContextId {
+        let mut paths = self.lock();
+        let index = (like.0 as usize).wrapping_sub(1);
+        let Some(&node) = paths.nodes.get(index) else { return parent };
+        match paths.intern_existing(parent.0, node) {
+            Some(index) => ContextId(index + 1),
+            None => parent,
+        }
+    }
+
+    /// Scopes whose path was not kept.
+    pub(crate) fn refused(&self) -> u64 {
+        self.refused.load(Relaxed)
+    }
+
+    /// All contexts; entry 0 is the root.
+    pub(crate) fn nodes(&self) -> Vec<ContextNode> {
+        let paths = self.lock();
+        let root = ContextNode { parent: ContextId::ROOT, name: String::new() };
+        let node = |node: &Node| ContextNode {
+            parent: ContextId(node.parent),
+            name: String::from_utf8_lossy(paths.name(*node)).into_owned(),
+        };
+        std::iter::once(root).chain(paths.nodes.iter().map(node)).collect()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Paths> {
+        // Nothing done under this lock panics.
+        self.paths.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Paths {
+    fn intern(&mut self, parent: u32, name: &[u8]) -> Option<u32> {
+        let hash = HASHER.hash_one((parent, name));
+        if let Some(index) = self.find(hash, parent, name) {
+            return Some(index);
+        }
+        self.names.try_reserve(name.len()).ok()?;
+        let start = u32::try_from(self.names.len()).ok()?;
+        let length = u32::try_from(name.len()).ok()?;
+        self.names.extend_from_slice(name);
+        let inserted = self.insert(hash, Node { parent, start, length });
+        if inserted.is_none() {
+            self.names.truncate(start as usize);
+        }
+        inserted
+    }
+
+    /// A path whose last name stands in the table already, so that nothing is copied.
+    fn intern_existing(&mut self, parent: u32, like: Node) -> Option<u32> {
+        let hash = HASHER.hash_one((parent, self.name(like)));
+        self.find(hash, parent, self.name(like)).or_else(|| self.insert(hash, Node { parent, ..like }))
+    }
+
+    fn find(&self, hash: u64, parent: u32, name: &[u8]) -> Option<u32> {
+        let same = |&i: &u32| self.nodes.get(i as usize).is_some_and(|n| n.parent == parent && self.name(*n) == name);
+        self.index.find(hash, same).copied()
+    }
+
+    fn insert(&mut self, hash: u64, node: Node) -> Option<u32> {
+        if self.nodes.len() >= MAX_CONTEXTS {
+            return None;
+        }
+        self.nodes.try_reserve(1).ok()?;
+        let (nodes, names) = (&self.nodes, &self.names);
+        let rehash = |&i: &u32| hash_of(nodes, names, i);
+        self.index.try_reserve(1, rehash).ok()?;
+        let index = self.nodes.len() as u32;
+        self.nodes.push(node);
+        let (nodes, names) = (&self.nodes, &self.names);
+        self.index.insert_unique(hash, index, |&i| hash_of(nodes, names, i));
+        Some(index)
+    }
+
+    fn name(&self, node: Node) -> &[u8] {
+        name_in(&self.names, node)
+    }
+}
+
+fn name_in(names: &[u8], node: Node) -> &[u8] {
+    let start = node.start as usize;
+    names.get(start..start + node.length as usize).unwrap_or(&[])
+}
+
+fn hash_of(nodes: &[Node], names: &[u8], index: u32) -> u64 {
+    let node = nodes.get(index as usize).copied().unwrap_or(Node { parent: 0, start: 0, length: 0 });
+    HASHER.hash_one((node.parent, name_in(names, node)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_has_one_number_however_often_it_is_entered() {
+        let table = ContextTable::new();
+        let a = table.intern(ContextId::ROOT, "forward");
+        let b = table.intern(a, "conv1");
+        assert_eq!(table.intern(ContextId::ROOT, "forward"), a);
+        assert_eq!(table.intern(a, "conv1"), b);
+        assert_ne!(table.intern(ContextId::ROOT, "conv1"), b);
+        assert_eq!((table.parent(b), table.parent(a)), (a, ContextId::ROOT));
+        let names: Vec<String> = table.nodes().into_iter().map(|n| n.name).collect();
+        assert_eq!(names, ["", "forward", "conv1", "conv1"]);
+    }
+
+    #[test]
+    fn a_flood_of_names_is_refused_and_counted() {
+        let table = ContextTable::new();
+        for n in 0..MAX_CONTEXTS + 10 {
+            table.intern(ContextId::ROOT, &n.to_string());
+        }
+        assert_eq!(table.refused(), 10);
+        assert_eq!(table.intern(ContextId(5), "one more"), ContextId(5));
+    }
+
+    #[test]
+    fn a_path_can_be_moved_below_another() {
+        let table = ContextTable::new();
+        let a = table.intern(ContextId::ROOT, "a");
+        let b = table.intern(a, "b");
+        let moved = table.intern_like(ContextId::ROOT, b);
+        assert_eq!(moved, table.intern(ContextId::ROOT, "b"));
+    }
+}

@@ -1,0 +1,104 @@
+//! What this thread is doing, in one thread-local byte that the hot path reads once.
+
+use std::cell::Cell;
+
+use crate::snapshot::ContextId;
+
+/// memtrace's own code is running: its allocations are its own.
+pub(crate) const OWN: u8 = 1;
+/// A measurement is open on this thread.
+pub(crate) const MEASURING: u8 = 2;
+/// Somebody asks whether the allocator is installed; the first allocation answers by clearing this.
+pub(crate) const PROBING: u8 = 4;
+
+thread_local! {
+    // Const and without a destructor: readable before main, in thread-local destructors and after.
+    static STATE: Cell<u8> = const { Cell::new(0) };
+    static CONTEXT: Cell<ContextId> = const { Cell::new(ContextId::ROOT) };
+}
+
+#[inline]
+pub(crate) fn state() -> u8 {
+    STATE.with(Cell::get)
+}
+
+pub(crate) fn set(bit: u8, on: bool) {
+    STATE.with(|state| state.set(if on { state.get() | bit } else { state.get() & !bit }));
+}
+
+/// The innermost open scope of this thread.
+#[inline]
+pub(crate) fn context() -> ContextId {
+    CONTEXT.with(Cell::get)
+}
+
+pub(crate) fn set_context(context: ContextId) {
+    CONTEXT.with(|cell| cell.set(context));
+}
+
+/// While this lives, allocations of this thread are memtrace's own: not recorded, counted apart.
+/// What is allocated under it must be freed under it.
+#[must_use]
+#[derive(Debug)]
+pub(crate) struct OwnWork {
+    /// The state before, so that nesting works.
+    before: u8,
+}
+
+pub(crate) fn own_work() -> OwnWork {
+    let before = state();
+    set(OWN, true);
+    OwnWork { before }
+}
+
+impl Drop for OwnWork {
+    fn drop(&mut self) {
+        set(OWN, self.before & OWN != 0);
+    }
+}
+
+/// Does an allocation of this thread reach memtrace's allocator?
+pub(crate) fn allocator_is_installed() -> bool {
+    set(PROBING, true);
+    drop(std::hint::black_box(Box::new(0u8)));
+    let answered = state() & PROBING == 0;
+    set(PROBING, false);
+    answered
+}
+
+/// A value whose memory is memtrace's own, wherever and whenever it is dropped.
+#[derive(Debug)]
+pub(crate) struct Own<T> {
+    value: T,
+    /// Set while `value` is being dropped; fields drop in this order.
+    work: Option<OwnWork>,
+}
+
+impl<T> Own<T> {
+    /// Makes a value as memtrace's own work.
+    pub(crate) fn make(f: impl FnOnce() -> T) -> Self {
+        let _work = own_work();
+        Self { value: f(), work: None }
+    }
+}
+
+impl<T, E> Own<Result<T, E>> {
+    /// Makes a value that may fail; the error is the caller's.
+    pub(crate) fn try_make(f: impl FnOnce() -> Result<T, E>) -> Result<Own<T>, E> {
+        let _work = own_work();
+        f().map(|value| Own { value, work: None })
+    }
+}
+
+impl<T> std::ops::Deref for Own<T> {
+    type Target = T;
+    fn deref(&self) -> &T {
+        &self.value
+    }
+}
+
+impl<T> Drop for Own<T> {
+    fn drop(&mut self) {
+        self.work = Some(own_work());
+    }
+}

@@ -1,0 +1,94 @@
+//! Heap blocks: which account each one goes to.
+//!
+//! memtrace's own work → own counter; recorded → the CPU ledger; everything else → the untraced
+//! counters. A block is in exactly one of them at any time, so the sums always hold, also while a
+//! session starts or ends on another thread. An open measurement sees blocks besides.
+
+use super::recorder::{self, wants_heap_block};
+use super::{guard, measure, untraced};
+use crate::snapshot::Device;
+
+/// Where a freed block came from, in case the free has to be undone.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Account {
+    /// memtrace's own.
+    Own,
+    /// Not recorded.
+    Untraced,
+    /// The ledger.
+    Ledger,
+}
+
+/// After an allocation succeeded.
+#[inline]
+pub(crate) fn on_alloc(address: usize, size: usize) {
+    if guard::state() == 0 && !wants_heap_block(size) {
+        untraced::add(size as u64);
+    } else {
+        on_watched_alloc(address as u64, size);
+    }
+}
+
+/// Before a block is freed.
+#[inline]
+pub(crate) fn on_free(address: usize, size: usize) -> Account {
+    if guard::state() == 0 && !wants_heap_block(size) {
+        untraced::subtract(size as u64);
+        return Account::Untraced;
+    }
+    on_watched_free(address as u64, size)
+}
+
+/// A reallocation failed: the block is still there.
+#[cold]
+pub(crate) fn undo_free(address: usize, size: usize, account: Account) {
+    match account {
+        Account::Own => untraced::add_own(size as u64),
+        Account::Untraced => untraced::add(size as u64),
+        Account::Ledger => on_alloc(address, size),
+    }
+}
+
+#[inline(never)]
+fn on_watched_alloc(address: u64, size: usize) {
+    let state = guard::state();
+    if state & guard::PROBING != 0 {
+        guard::set(guard::PROBING, false);
+    }
+    if state & guard::OWN != 0 {
+        return untraced::add_own(size as u64);
+    }
+    let (measuring, recording) = (state & guard::MEASURING != 0, wants_heap_block(size));
+    if !(measuring || recording) {
+        return untraced::add(size as u64);
+    }
+    let _own = guard::own_work();
+    let site = recorder::alloc_site(measuring);
+    if measuring {
+        measure::on_alloc(address, size as u64, site);
+    }
+    if !(recording && recorder::on_alloc(Device::Cpu, address, size as u64, site)) {
+        untraced::add(size as u64);
+    }
+}
+
+#[inline(never)]
+fn on_watched_free(address: u64, size: usize) -> Account {
+    let state = guard::state();
+    if state & guard::OWN != 0 {
+        untraced::subtract_own(size as u64);
+        return Account::Own;
+    }
+    let _own = guard::own_work();
+    if state & guard::MEASURING != 0 {
+        measure::on_free(address, size as u64);
+    }
+    let recorded = if wants_heap_block(size) { recorder::on_free(Device::Cpu, address, size as u64) } else { None };
+    match recorded {
+        Some(_) => Account::Ledger,
+        None => {
+            untraced::subtract(size as u64);
+            Account::Untraced
+        }
+    }
+}

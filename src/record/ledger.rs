@@ -1,0 +1,315 @@
+//! One device's account: live blocks, counters, log, peak and scopes, changed together.
+
+use std::time::Instant;
+
+use super::memory::{OwnMap, own_map};
+use super::peak::{Moment, PeakTracker};
+use super::ring::Ring;
+use super::windows::Windows;
+use crate::snapshot::{
+    Block, ContextId, Mark, MemoryStats, Peak, Record, RecordKind, ScopeStats, StackId, Stat, ThreadId,
+};
+
+/// Who did something, where.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Site {
+    pub(crate) stack: StackId,
+    pub(crate) context: ContextId,
+    pub(crate) thread: ThreadId,
+    pub(crate) stream: u32,
+}
+
+/// What a ledger keeps.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct LedgerOptions {
+    /// Records that the log holds; 0 for none.
+    pub(crate) max_entries: usize,
+    /// Stacks stand in the log too, not only with the live blocks.
+    pub(crate) stacks_in_log: bool,
+    pub(crate) skip_allocs: bool,
+    pub(crate) skip_frees: bool,
+    /// Asked at every new peak for the bytes below the threshold.
+    pub(crate) min_size: u64,
+    /// Blocks below `min_size` exist and are counted elsewhere (the heap).
+    pub(crate) counts_below: bool,
+}
+
+#[derive(Debug)]
+pub(crate) struct Ledger {
+    options: LedgerOptions,
+    began: Instant,
+    live: OwnMap<u64, Block>,
+    records: Ring<Record>,
+    marks: Ring<Mark>,
+    peak: PeakTracker,
+    windows: Windows,
+    seq: u64,
+    live_bytes: u64,
+    allocs: Flow,
+    frees: Flow,
+    /// Frees of blocks from before the recording.
+    unknown: Flow,
+    /// Largest total and number of live blocks since `reset_peak`.
+    stat_peak: i64,
+    stat_peak_blocks: u64,
+    lost_blocks: u64,
+    missed_frees: u64,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Flow {
+    count: u64,
+    bytes: u64,
+}
+
+impl Flow {
+    fn add(&mut self, bytes: u64) {
+        self.count += 1;
+        self.bytes += bytes;
+    }
+}
+
+/// A copy of a ledger, in ordinary memory, with the recorder's own stack numbers.
+#[derive(Clone, Debug)]
+pub(crate) struct LedgerCopy {
+    pub(crate) records: Vec<Record>,
+    pub(crate) overwritten: u64,
+    pub(crate) live: Vec<Block>,
+    pub(crate) peak: Peak,
+    pub(crate) stats: MemoryStats,
+    pub(crate) scopes: Vec<ScopeStats>,
+    pub(crate) marks: Vec<Mark>,
+    pub(crate) duration_ns: u64,
+    pub(crate) lost_blocks: u64,
+    pub(crate) missed_frees: u64,
+    pub(crate) lost_scopes: u64,
+}
+
+impl Ledger {
+    pub(crate) fn new(options: LedgerOptions, began: Instant, below_threshold: u64) -> Self {
+        Self {
+            options,
+            began,
+            live: own_map(),
+            records: Ring::new(options.max_entries),
+            marks: Ring::new(options.max_entries),
+            peak: PeakTracker::new(below_threshold),
+            windows: Windows::new(),
+            seq: 0,
+            live_bytes: 0,
+            allocs: Flow::default(),
+            frees: Flow::default(),
+            unknown: Flow::default(),
+            stat_peak: 0,
+            stat_peak_blocks: 0,
+            lost_blocks: 0,
+            missed_frees: 0,
+        }
+    }
+
+    /// Enters a block. False if there was no memory to: then it is not in this account.
+    pub(crate) fn alloc(&mut self, address: u64, size: u64, site: Site) -> bool {
+        if self.live.try_reserve(1).is_err() {
+            self.lost_blocks += 1;
+            return false;
+        }
+        if self.live.contains_key(&address) {
+            self.missed_frees += 1;
+            self.free(address, Site { stack: StackId::NONE, ..site });
+        }
+        self.seq += 1;
+        let block = Block {
+            address,
+            size,
+            seq: self.seq,
+            time_ns: self.now(),
+            stack: site.stack,
+            context: site.context,
+            thread: site.thread,
+            stream: site.stream,
+        };
+        self.live.insert(address, block);
+        self.live_bytes += size;
+        self.allocs.add(size);
+        self.log_alloc(&block);
+        self.after_alloc(&block);
+        true
+    }
+
+    /// Takes a block out, if it is here.
+    pub(crate) fn free(&mut self, address: u64, site: Site) -> Option<Block> {
+        let block = self.live.remove(&address)?;
+        self.live_bytes -= block.size;
+        self.frees.add(block.size);
+        self.windows.on_free(block.context, block.size);
+        self.peak.after_free(&block);
+        self.log_free(&block, site);
+        Some(block)
+    }
+
+    /// A block was freed that was allocated before the recording.
+    pub(crate) fn free_unknown(&mut self, address: u64, size: u64, site: Site) {
+        self.unknown.add(size);
+        let block = Block {
+            address,
+            size,
+            seq: 0,
+            time_ns: 0,
+            stack: StackId::NONE,
+            context: ContextId::ROOT,
+            thread: site.thread,
+            stream: site.stream,
+        };
+        self.log_free(&block, site);
+    }
+
+    pub(crate) fn enter_scope(&mut self, instance: u64, context: ContextId, thread: ThreadId) {
+        self.windows.enter(instance, context, self.total());
+        self.marks.push(Mark { time_ns: self.now(), context, thread, enter: true });
+    }
+
+    pub(crate) fn exit_scope(&mut self, instance: u64, context: ContextId, thread: ThreadId) {
+        self.windows.exit(instance, self.total());
+        self.marks.push(Mark { time_ns: self.now(), context, thread, enter: false });
+    }
+
+    pub(crate) fn reset_peak(&mut self) {
+        self.stat_peak = self.total();
+        self.stat_peak_blocks = self.live.len() as u64;
+    }
+
+    /// The live blocks, in no order.
+    pub(crate) fn live_blocks(&self) -> impl Iterator<Item = &Block> {
+        self.live.values()
+    }
+
+    pub(crate) fn min_size(&self) -> u64 {
+        self.options.min_size
+    }
+
+    /// Bytes of blocks from before the recording that were freed since.
+    pub(crate) fn unknown_freed(&self) -> u64 {
+        self.unknown.bytes
+    }
+
+    /// Counters; `base` is what was live when the recording began.
+    pub(crate) fn stats(&self, base: u64) -> MemoryStats {
+        let bytes = Stat {
+            current: base.saturating_add_signed(self.total()),
+            peak: base.saturating_add_signed(self.stat_peak),
+            allocated: self.allocs.bytes,
+            freed: self.frees.bytes + self.unknown.bytes,
+        };
+        let allocations = Stat {
+            current: self.live.len() as u64,
+            peak: self.stat_peak_blocks,
+            allocated: self.allocs.count,
+            freed: self.frees.count,
+        };
+        MemoryStats {
+            allocated_bytes: bytes,
+            active_bytes: bytes,
+            reserved_bytes: bytes,
+            allocations,
+            below_threshold: 0,
+        }
+    }
+
+    /// Everything, copied; `base` as in [`Ledger::stats`].
+    pub(crate) fn copy(&self, base: u64) -> LedgerCopy {
+        let mut live: Vec<Block> = self.live.values().copied().collect();
+        live.sort_unstable_by_key(|block| block.seq);
+        LedgerCopy {
+            records: self.records.in_order().copied().collect(),
+            overwritten: self.records.overwritten(),
+            live,
+            peak: self.copy_peak(base),
+            stats: self.stats(base),
+            scopes: self.windows.stats(base),
+            marks: self.marks.in_order().copied().collect(),
+            duration_ns: self.now(),
+            lost_blocks: self.lost_blocks,
+            missed_frees: self.missed_frees,
+            lost_scopes: self.windows.lost,
+        }
+    }
+
+    fn copy_peak(&self, base: u64) -> Peak {
+        let (blocks, lost) = self.peak.live_set(self.live.values());
+        Peak {
+            bytes: base.saturating_add_signed(self.peak.total),
+            time_ns: self.peak.time_ns,
+            seq: self.peak.seq,
+            blocks,
+            not_recorded: base.saturating_sub(self.peak.unknown_freed) + lost,
+            below_threshold: self.peak.below_threshold,
+        }
+    }
+
+    /// Bytes live relative to the start of the recording.
+    fn total(&self) -> i64 {
+        self.live_bytes as i64 - self.unknown.bytes as i64
+    }
+
+    fn now(&self) -> u64 {
+        // Read under the device's lock, so that time never goes back within the log.
+        self.began.elapsed().as_nanos() as u64
+    }
+
+    fn after_alloc(&mut self, block: &Block) {
+        let total = self.total();
+        self.stat_peak = self.stat_peak.max(total);
+        self.stat_peak_blocks = self.stat_peak_blocks.max(self.live.len() as u64);
+        self.windows.on_alloc(block.context, block.size, total);
+        let options = self.options;
+        let below = || if options.counts_below { super::untraced::below(options.min_size) } else { 0 };
+        let now = Moment { total, seq: block.seq, time_ns: block.time_ns, unknown_freed: self.unknown.bytes };
+        self.peak.after_alloc(now, below);
+    }
+
+    fn log_alloc(&mut self, block: &Block) {
+        if self.options.max_entries > 0 && !self.options.skip_allocs {
+            let stack = self.logged(block.stack);
+            let record = record_of(block, RecordKind::Alloc, block.time_ns, block.thread, stack, stack);
+            self.records.push(record);
+        }
+    }
+
+    fn log_free(&mut self, block: &Block, site: Site) {
+        if self.options.max_entries > 0 && !self.options.skip_frees {
+            let (stack, alloc_stack) = (self.logged(site.stack), self.logged(block.stack));
+            let record = record_of(block, RecordKind::Free, self.now(), site.thread, stack, alloc_stack);
+            self.records.push(record);
+        }
+    }
+
+    fn logged(&self, stack: StackId) -> StackId {
+        if self.options.stacks_in_log { stack } else { StackId::NONE }
+    }
+}
+
+fn record_of(
+    block: &Block,
+    kind: RecordKind,
+    time_ns: u64,
+    thread: ThreadId,
+    stack: StackId,
+    alloc_stack: StackId,
+) -> Record {
+    Record {
+        time_ns,
+        address: block.address,
+        size: block.size,
+        stack,
+        alloc_stack,
+        context: block.context,
+        thread,
+        alloc_seq: block.seq,
+        stream: block.stream,
+        kind,
+    }
+}
+
+#[cfg(test)]
+#[path = "ledger_tests.rs"]
+mod tests;

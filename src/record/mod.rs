@@ -1,0 +1,26 @@
+//! The recorder: runs inside the watched program, on the allocating thread.
+//!
+//! Takes stacks, interns them, keeps one ledger per device. Nothing here panics, formats, reads
+//! files or knows what an address means.
+
+mod contexts;
+pub(crate) mod guard;
+pub(crate) mod heap;
+mod ledger;
+pub(crate) mod measure;
+mod memory;
+mod peak;
+pub(crate) mod recorder;
+mod ring;
+mod stacks;
+pub(crate) mod thread;
+pub(crate) mod untraced;
+mod unwind;
+mod windows;
+
+pub(crate) use ledger::LedgerCopy;
+
+/// Every path of scopes of this process.
+pub(crate) static CONTEXTS: contexts::ContextTable = contexts::ContextTable::new();
+/// Every stack of this process.
+pub(crate) static STACKS: stacks::StackTable = stacks::StackTable::new();

@@ -1,0 +1,68 @@
+//! The exact peak and exactly what was live at it, in constant time per event.
+//!
+//! A block belongs to the peak's live set if its alloc came at or before the peak, and it is either
+//! still live or was freed since. So it is enough to remember what was freed since the last new
+//! maximum: at each new maximum that list empties, and it never holds more blocks than were live at
+//! the peak.
+
+use super::memory::{OwnVec, System, try_push};
+use crate::snapshot::Block;
+
+#[derive(Debug)]
+pub(crate) struct PeakTracker {
+    /// The largest total, in bytes relative to the start of the recording: at least 0, the start.
+    pub(crate) total: i64,
+    /// The alloc that made it.
+    pub(crate) seq: u64,
+    pub(crate) time_ns: u64,
+    /// Bytes from before the recording that had been freed by then.
+    pub(crate) unknown_freed: u64,
+    /// Bytes below the threshold then.
+    pub(crate) below_threshold: u64,
+    /// Blocks of the peak that were freed since.
+    freed: OwnVec<Block>,
+    /// Bytes of such blocks for which there was no memory in the list.
+    lost: u64,
+}
+
+/// Moments at which a new maximum can be reached.
+pub(crate) struct Moment {
+    pub(crate) total: i64,
+    pub(crate) seq: u64,
+    pub(crate) time_ns: u64,
+    pub(crate) unknown_freed: u64,
+}
+
+impl PeakTracker {
+    pub(crate) const fn new(below_threshold: u64) -> Self {
+        Self { total: 0, seq: 0, time_ns: 0, unknown_freed: 0, below_threshold, freed: OwnVec::new_in(System), lost: 0 }
+    }
+
+    /// After an alloc: a new maximum takes over; an equal one does not. `below` is asked only then.
+    #[inline]
+    pub(crate) fn after_alloc(&mut self, now: Moment, below: impl FnOnce() -> u64) {
+        if now.total > self.total {
+            (self.total, self.seq, self.time_ns) = (now.total, now.seq, now.time_ns);
+            self.unknown_freed = now.unknown_freed;
+            self.below_threshold = below();
+            self.freed.clear();
+            self.lost = 0;
+        }
+    }
+
+    #[inline]
+    pub(crate) fn after_free(&mut self, block: &Block) {
+        if block.seq <= self.seq && !try_push(&mut self.freed, *block) {
+            self.lost += block.size;
+        }
+    }
+
+    /// The live set at the peak, in the order of allocation, and the bytes of blocks that are missing
+    /// from it for lack of memory.
+    pub(crate) fn live_set<'a>(&'a self, live: impl Iterator<Item = &'a Block>) -> (Vec<Block>, u64) {
+        let survivors = live.filter(|block| block.seq <= self.seq);
+        let mut blocks: Vec<Block> = survivors.chain(self.freed.iter()).copied().collect();
+        blocks.sort_unstable_by_key(|block| block.seq);
+        (blocks, self.lost)
+    }
+}

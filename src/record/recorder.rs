@@ -1,0 +1,208 @@
+//! The recording under way: one ledger per device, the gates in front of them.
+
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use super::ledger::{Ledger, LedgerCopy, LedgerOptions, Site};
+use super::unwind::CapturedStack;
+use super::{STACKS, guard, thread, untraced};
+use crate::snapshot::{Action, Block, ContextId, Device, Enabled, MemoryStats, Settings, StackContext, StackId};
+
+const MAX_DEVICES: usize = 33;
+
+/// The CPU first, then CUDA devices by ordinal.
+static DEVICES: [Mutex<Option<Ledger>>; MAX_DEVICES] = [const { Mutex::new(None) }; MAX_DEVICES];
+static ACTIVE: Mutex<Option<Settings>> = Mutex::new(None);
+
+/// A session is under way. Release/acquire with the ledgers is not needed: they stand behind locks.
+static RECORDING: AtomicBool = AtomicBool::new(false);
+/// This process was forked off one that was recording: locks may be held for good.
+static FORKED: AtomicBool = AtomicBool::new(false);
+/// Smallest heap block that is recorded; nothing is while it is `usize::MAX`.
+static HEAP_THRESHOLD: AtomicUsize = AtomicUsize::new(usize::MAX);
+static STACK_CONTEXT: AtomicU8 = AtomicU8::new(0);
+static STACK_DEPTH: AtomicUsize = AtomicUsize::new(0);
+/// Stacks that lost their middle frames.
+static SHORTENED: AtomicUsize = AtomicUsize::new(0);
+
+/// The gate of the heap hook: one relaxed load.
+#[inline]
+pub(crate) fn wants_heap_block(size: usize) -> bool {
+    // Relaxed: a block that slips past the gate while a session starts or ends is counted as untraced.
+    size >= HEAP_THRESHOLD.load(Ordering::Relaxed)
+}
+
+pub(crate) fn is_recording() -> bool {
+    RECORDING.load(Ordering::Relaxed)
+}
+
+pub(crate) fn was_forked() -> bool {
+    FORKED.load(Ordering::Relaxed)
+}
+
+/// Begins a recording; false if one is under way.
+pub(crate) fn start(settings: &Settings, began: Instant) -> bool {
+    let mut active = lock(&ACTIVE);
+    if active.is_some() {
+        return false;
+    }
+    *active = Some(settings.clone());
+    STACK_CONTEXT.store(settings.context as u8, Ordering::Relaxed);
+    STACK_DEPTH.store(settings.stack_depth, Ordering::Relaxed);
+    let heap = settings.enabled != Enabled::Off && settings.device.is_none_or(|d| d == Device::Cpu);
+    if heap {
+        let below = untraced::below(settings.min_size);
+        *lock(&DEVICES[0]) = Some(Ledger::new(options(settings), began, below));
+        HEAP_THRESHOLD.store(settings.min_size.max(1) as usize, Ordering::Relaxed);
+    }
+    RECORDING.store(settings.enabled != Enabled::Off, Ordering::Relaxed);
+    true
+}
+
+/// Ends the recording. What the heap ledger holds goes to the untraced account, under its lock.
+pub(crate) fn stop() {
+    if was_forked() {
+        return;
+    }
+    let mut active = lock(&ACTIVE);
+    HEAP_THRESHOLD.store(usize::MAX, Ordering::Relaxed);
+    RECORDING.store(false, Ordering::Relaxed);
+    for (index, device) in DEVICES.iter().enumerate() {
+        let mut slot = lock(device);
+        if let Some(ledger) = slot.take()
+            && index == 0
+        {
+            ledger.live_blocks().for_each(|block| untraced::add(block.size));
+        }
+    }
+    *active = None;
+}
+
+/// In a forked child: no gate lets anything in, no lock is touched.
+pub(crate) fn abandon_after_fork() {
+    if is_recording() {
+        FORKED.store(true, Ordering::Relaxed);
+    }
+    HEAP_THRESHOLD.store(usize::MAX, Ordering::Relaxed);
+    RECORDING.store(false, Ordering::Relaxed);
+    guard::set(guard::MEASURING, false);
+}
+
+/// Enters a block into a device's ledger; false if it could not be.
+pub(crate) fn on_alloc(device: Device, address: u64, size: u64, site: Site) -> bool {
+    let mut slot = ledger_of(device);
+    slot.as_mut().is_some_and(|ledger| ledger.alloc(address, size, site))
+}
+
+/// Takes a block out of a device's ledger. `None` if it is not there; that is then logged as the
+/// free of a block from before the recording, if there is a recording.
+pub(crate) fn on_free(device: Device, address: u64, size: u64) -> Option<Block> {
+    let site = free_site();
+    let mut slot = ledger_of(device);
+    let ledger = slot.as_mut()?;
+    let block = ledger.free(address, site);
+    if block.is_none() {
+        ledger.free_unknown(address, size, site);
+    }
+    block
+}
+
+/// Where an allocation of this thread happens, with its stack if the recording keeps it.
+pub(crate) fn alloc_site(always_with_stack: bool) -> Site {
+    let wanted = STACK_CONTEXT.load(Ordering::Relaxed) != StackContext::None as u8;
+    let stack = if always_with_stack || wanted { capture() } else { StackId::NONE };
+    Site { stack, context: guard::context(), thread: thread::number(), stream: 0 }
+}
+
+fn free_site() -> Site {
+    let wanted = STACK_CONTEXT.load(Ordering::Relaxed) == StackContext::All as u8;
+    let stack = if wanted { capture() } else { StackId::NONE };
+    Site { stack, context: guard::context(), thread: thread::number(), stream: 0 }
+}
+
+fn capture() -> StackId {
+    let depth = STACK_DEPTH.load(Ordering::Relaxed);
+    let stack = CapturedStack::here(if depth == 0 { crate::snapshot::Settings::default().stack_depth } else { depth });
+    if stack.shortened {
+        SHORTENED.fetch_add(1, Ordering::Relaxed);
+    }
+    STACKS.intern(&stack)
+}
+
+pub(crate) fn on_scope(enter: bool, instance: u64, context: ContextId) {
+    let thread = thread::number();
+    for device in &DEVICES {
+        if let Some(ledger) = lock(device).as_mut() {
+            match enter {
+                true => ledger.enter_scope(instance, context, thread),
+                false => ledger.exit_scope(instance, context, thread),
+            }
+        }
+    }
+}
+
+/// Counters of a device, if it is being recorded.
+pub(crate) fn stats(device: Device) -> Option<MemoryStats> {
+    let slot = ledger_of(device);
+    let ledger = slot.as_ref()?;
+    let (below, base) = outside(device, ledger);
+    Some(MemoryStats { below_threshold: below, ..ledger.stats(base) })
+}
+
+pub(crate) fn reset_peak(device: Device) {
+    if let Some(ledger) = ledger_of(device).as_mut() {
+        ledger.reset_peak();
+    }
+}
+
+/// One device's ledger, copied, with (bytes below the threshold, bytes not recorded) now.
+pub(crate) fn copy(device: Device) -> Option<(LedgerCopy, u64, u64)> {
+    // The copies go through the watched allocator: were they recorded, they would wait for this lock.
+    let _own = guard::own_work();
+    let slot = ledger_of(device);
+    let ledger = slot.as_ref()?;
+    let (below, base) = outside(device, ledger);
+    Some((ledger.copy(base), below, base - ledger.unknown_freed().min(base)))
+}
+
+pub(crate) fn shortened_stacks() -> u64 {
+    SHORTENED.load(Ordering::Relaxed) as u64
+}
+
+/// Bytes outside the ledger, read under its lock: (below the threshold, live at the start).
+///
+/// What is large, untraced and live now was live at the start, and so was what was freed since
+/// without having been recorded.
+fn outside(device: Device, ledger: &Ledger) -> (u64, u64) {
+    if device != Device::Cpu {
+        return (0, 0);
+    }
+    let (below, large) = untraced::split_at(ledger.min_size());
+    (below, large + ledger.unknown_freed())
+}
+
+fn options(settings: &Settings) -> LedgerOptions {
+    let skips = |action| settings.skip_actions.contains(&action);
+    LedgerOptions {
+        max_entries: if settings.enabled == Enabled::All { settings.max_entries } else { 0 },
+        stacks_in_log: settings.context >= StackContext::Alloc,
+        skip_allocs: skips(Action::Alloc),
+        skip_frees: skips(Action::FreeRequested) && skips(Action::FreeCompleted),
+        min_size: settings.min_size,
+        counts_below: true,
+    }
+}
+
+fn ledger_of(device: Device) -> MutexGuard<'static, Option<Ledger>> {
+    let index = match device {
+        Device::Cpu => 0,
+        Device::Cuda(ordinal) => (ordinal as usize + 1).min(MAX_DEVICES - 1),
+    };
+    lock(&DEVICES[index])
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // Nothing done under these locks panics; a poisoned one is as good as another.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

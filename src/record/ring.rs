@@ -1,0 +1,92 @@
+//! A log of fixed capacity that overwrites its oldest entries.
+
+use super::memory::{OwnVec, System};
+
+#[derive(Debug)]
+pub(crate) struct Ring<T> {
+    entries: OwnVec<T>,
+    capacity: usize,
+    /// Entries ever pushed.
+    pushed: u64,
+    /// Entries that could not be kept for lack of memory.
+    refused: u64,
+}
+
+impl<T: Copy> Ring<T> {
+    /// Memory is taken as the ring fills, never more than `capacity` entries.
+    pub(crate) const fn new(capacity: usize) -> Self {
+        Self { entries: OwnVec::new_in(System), capacity, pushed: 0, refused: 0 }
+    }
+
+    pub(crate) fn push(&mut self, entry: T) {
+        if self.entries.len() < self.capacity && self.grow() {
+            self.entries.push(entry);
+        } else {
+            self.overwrite_oldest(entry);
+        }
+    }
+
+    /// Entries that were pushed and are no longer held.
+    pub(crate) fn overwritten(&self) -> u64 {
+        self.pushed + self.refused - self.entries.len() as u64
+    }
+
+    /// The entries held, oldest first, as two runs.
+    pub(crate) fn in_order(&self) -> impl Iterator<Item = &T> {
+        let (newer, older) = self.entries.split_at(self.next().min(self.entries.len()));
+        older.iter().chain(newer)
+    }
+
+    #[cfg(test)]
+    pub(crate) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    fn grow(&mut self) -> bool {
+        let room = self.entries.len() < self.entries.capacity() || self.entries.try_reserve(1).is_ok();
+        if room {
+            self.pushed += 1;
+        } else {
+            // What memory there is becomes the ring's size from now on.
+            self.capacity = self.entries.len();
+            self.pushed = self.entries.len() as u64;
+        }
+        room
+    }
+
+    fn overwrite_oldest(&mut self, entry: T) {
+        let next = self.next();
+        match self.entries.get_mut(next) {
+            Some(slot) => {
+                *slot = entry;
+                self.pushed += 1;
+            }
+            None => self.refused += 1,
+        }
+    }
+
+    /// Where the next entry goes once the ring is full, which is where the oldest one lies.
+    fn next(&self) -> usize {
+        if self.capacity == 0 { 0 } else { (self.pushed % self.capacity as u64) as usize }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_ring_holds_the_newest_entries_in_order() {
+        for capacity in 0..7 {
+            let mut ring = Ring::new(capacity);
+            for n in 0..20usize {
+                ring.push(n);
+                let held = capacity.min(n + 1);
+                let expected: Vec<usize> = (n + 1 - held..=n).collect();
+                assert_eq!(ring.in_order().copied().collect::<Vec<_>>(), expected);
+                assert_eq!(ring.overwritten(), (n + 1 - held) as u64);
+                assert_eq!(ring.len(), held);
+            }
+        }
+    }
+}

@@ -1,0 +1,135 @@
+//! What each scope held, and what the device held while it was open.
+
+use super::CONTEXTS;
+use super::memory::{OwnVec, System, try_push};
+use crate::snapshot::{ContextId, ScopeStats};
+
+/// Per device. An event costs one comparison plus one addition per enclosing scope; the open
+/// windows are brought up to date only when a scope is entered or left.
+#[derive(Debug)]
+pub(crate) struct Windows {
+    open: OwnVec<OpenScope>,
+    /// Largest total since a scope was last entered or left, on any thread.
+    largest: i64,
+    cells: OwnVec<ScopeCell>,
+    /// Contexts that got no cell for lack of memory.
+    pub(crate) lost: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct OpenScope {
+    /// Unique number of this entering, so that scopes may be left in any order, on any thread.
+    instance: u64,
+    context: ContextId,
+    largest: i64,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct ScopeCell {
+    parent: ContextId,
+    calls: u64,
+    allocations: u64,
+    allocated_bytes: u64,
+    now: u64,
+    own_peak: u64,
+    total_peak: Option<i64>,
+}
+
+impl Windows {
+    pub(crate) const fn new() -> Self {
+        Self { open: OwnVec::new_in(System), largest: 0, cells: OwnVec::new_in(System), lost: 0 }
+    }
+
+    pub(crate) fn enter(&mut self, instance: u64, context: ContextId, total: i64) {
+        self.settle(total);
+        if !try_push(&mut self.open, OpenScope { instance, context, largest: total }) {
+            self.lost += 1;
+        }
+        if let Some(cell) = self.cell(context) {
+            cell.calls += 1;
+        }
+    }
+
+    /// A scope that was entered before the recording began is unknown here, and ignored.
+    pub(crate) fn exit(&mut self, instance: u64, total: i64) {
+        self.settle(total);
+        let Some(at) = self.open.iter().rposition(|scope| scope.instance == instance) else { return };
+        let scope = self.open.remove(at);
+        if let Some(cell) = self.cell(scope.context) {
+            cell.total_peak = cell.total_peak.max(Some(scope.largest));
+        }
+    }
+
+    #[inline]
+    pub(crate) fn on_alloc(&mut self, context: ContextId, size: u64, total: i64) {
+        self.largest = self.largest.max(total);
+        self.each_enclosing(context, |cell| {
+            cell.allocations += 1;
+            cell.allocated_bytes += size;
+            cell.now += size;
+            cell.own_peak = cell.own_peak.max(cell.now);
+        });
+    }
+
+    #[inline]
+    pub(crate) fn on_free(&mut self, context: ContextId, size: u64) {
+        self.each_enclosing(context, |cell| cell.now = cell.now.saturating_sub(size));
+    }
+
+    /// Totals of every context that was used; `base` is what was live before the recording.
+    pub(crate) fn stats(&self, base: u64) -> Vec<ScopeStats> {
+        let with_total = |(index, cell): (usize, &ScopeCell)| {
+            let context = ContextId(index as u32 + 1);
+            let total = cell.total_peak.max(self.still_open(context));
+            ScopeStats {
+                context,
+                calls: cell.calls,
+                allocations: cell.allocations,
+                allocated_bytes: cell.allocated_bytes,
+                own_peak: cell.own_peak,
+                total_peak: total.map(|t| base.saturating_add_signed(t)),
+            }
+        };
+        let used = |stats: &ScopeStats| stats.calls > 0 || stats.allocations > 0;
+        self.cells.iter().enumerate().map(with_total).filter(used).collect()
+    }
+
+    fn still_open(&self, context: ContextId) -> Option<i64> {
+        let open = self.open.iter().filter(|scope| scope.context == context);
+        open.map(|scope| scope.largest.max(self.largest)).max()
+    }
+
+    fn settle(&mut self, total: i64) {
+        let largest = self.largest;
+        self.open.iter_mut().for_each(|scope| scope.largest = scope.largest.max(largest));
+        self.largest = total;
+    }
+
+    #[inline]
+    fn each_enclosing(&mut self, context: ContextId, mut change: impl FnMut(&mut ScopeCell)) {
+        let mut at = context;
+        while at != ContextId::ROOT {
+            let Some(cell) = self.cell(at) else { return };
+            change(cell);
+            at = cell.parent;
+        }
+    }
+
+    fn cell(&mut self, context: ContextId) -> Option<&mut ScopeCell> {
+        let index = (context.0 as usize).checked_sub(1)?;
+        if index >= self.cells.len() {
+            self.grow();
+        }
+        self.cells.get_mut(index)
+    }
+
+    #[cold]
+    fn grow(&mut self) {
+        let known = ContextId(self.cells.len() as u32 + 1);
+        CONTEXTS.parents_from(known, |parent| {
+            if !try_push(&mut self.cells, ScopeCell { parent, ..ScopeCell::default() }) {
+                self.lost += 1;
+            }
+        });
+    }
+}

@@ -1,0 +1,234 @@
+//! Labels for parts of the program: [`scope`], its guard form, and carrying them to other threads.
+
+use std::cell::RefCell;
+use std::marker::PhantomData;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use crate::record::{CONTEXTS, guard, recorder};
+use crate::snapshot::ContextId;
+
+/// Runs `f`; what this thread allocates meanwhile is labelled `name`, below the scopes already open.
+///
+/// The label goes on this thread only: work that other threads do for `f` is not labelled, unless
+/// it carries the [`Context`]. With no recording under way a scope costs about as much as a map
+/// look-up.
+///
+/// ```
+/// let sum = memtrace::scope("forward", || 1 + 1);
+/// # assert_eq!(sum, 2);
+/// ```
+pub fn scope<R>(name: impl AsRef<str>, f: impl FnOnce() -> R) -> R {
+    let _scope = scope_guard(name);
+    f()
+}
+
+/// The guard form of [`scope`]: the scope is open until the guard is dropped.
+///
+/// ```
+/// let forward = memtrace::scope_guard("forward");
+/// let activations = vec![0f32; 1024];
+/// drop(forward);
+/// ```
+///
+/// A guard stays on its thread:
+/// ```compile_fail
+/// let guard = memtrace::scope_guard("forward");
+/// std::thread::spawn(move || drop(guard));
+/// ```
+pub fn scope_guard(name: impl AsRef<str>) -> ScopeGuard {
+    let context = CONTEXTS.intern(guard::context(), name.as_ref());
+    ScopeGuard::open(context, Kind::Named)
+}
+
+/// Closes its scope when dropped, in whatever order guards are dropped.
+#[must_use = "a scope closes when its guard is dropped"]
+#[derive(Debug)]
+pub struct ScopeGuard {
+    instance: u64,
+    kind: Kind,
+    /// Belongs to the thread that opened it.
+    thread: PhantomData<*const ()>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    /// Opened by name, below what was open.
+    Named,
+    /// Carried here from elsewhere: not an entering of its own.
+    Carried,
+}
+
+impl ScopeGuard {
+    fn open(context: ContextId, kind: Kind) -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        // Relaxed: only the uniqueness of the number matters.
+        let instance = NEXT.fetch_add(1, Relaxed);
+        OPEN.with(|open| open.borrow_mut().push(OpenScope { instance, context, kind }));
+        if kind == Kind::Named && recorder::is_recording() {
+            recorder::on_scope(true, instance, context);
+        }
+        Self { instance, kind, thread: PhantomData }
+    }
+}
+
+impl Drop for ScopeGuard {
+    fn drop(&mut self) {
+        let closed = OPEN.with(|open| open.borrow_mut().remove(self.instance));
+        if let Some(context) = closed
+            && self.kind == Kind::Named
+            && recorder::is_recording()
+        {
+            recorder::on_scope(false, self.instance, context);
+        }
+    }
+}
+
+/// The scopes that are open on a thread, to be carried to work that runs elsewhere.
+///
+/// ```
+/// let _scope = memtrace::scope_guard("load");
+/// let here = memtrace::Context::current();
+/// std::thread::spawn(move || here.scope(|| vec![0u8; 4096])).join().unwrap();
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Context(ContextId);
+
+impl Context {
+    /// The scopes open on this thread now.
+    pub fn current() -> Self {
+        Self(guard::context())
+    }
+
+    /// Puts these scopes in place of this thread's until the guard is dropped.
+    pub fn enter(self) -> ScopeGuard {
+        ScopeGuard::open(self.0, Kind::Carried)
+    }
+
+    /// Runs `f` with these scopes in place of this thread's.
+    pub fn scope<R>(self, f: impl FnOnce() -> R) -> R {
+        let _scope = self.enter();
+        f()
+    }
+}
+
+/// Deeper nesting is not told apart: the scopes beyond keep the context of the deepest one.
+const MAX_OPEN: usize = 64;
+
+thread_local! {
+    // Const and without a destructor: scopes may be opened in thread-local destructors.
+    static OPEN: RefCell<OpenScopes> = const { RefCell::new(OpenScopes::new()) };
+}
+
+#[derive(Clone, Copy, Debug)]
+struct OpenScope {
+    instance: u64,
+    context: ContextId,
+    kind: Kind,
+}
+
+/// The scopes of one thread from the outermost inwards.
+#[derive(Debug)]
+struct OpenScopes {
+    scopes: [OpenScope; MAX_OPEN],
+    length: usize,
+}
+
+impl OpenScopes {
+    const fn new() -> Self {
+        let nothing = OpenScope { instance: 0, context: ContextId::ROOT, kind: Kind::Named };
+        Self { scopes: [nothing; MAX_OPEN], length: 0 }
+    }
+
+    fn push(&mut self, scope: OpenScope) {
+        if let Some(slot) = self.scopes.get_mut(self.length) {
+            *slot = scope;
+            self.length += 1;
+            guard::set_context(scope.context);
+        }
+    }
+
+    /// Takes a scope out wherever it stands; those inside it move up to what encloses it.
+    fn remove(&mut self, instance: u64) -> Option<ContextId> {
+        let open = self.scopes.get_mut(..self.length)?;
+        let at = open.iter().rposition(|scope| scope.instance == instance)?;
+        let closed = open.get(at)?.context;
+        open.get_mut(at..)?.rotate_left(1);
+        self.length -= 1;
+        self.repath(at);
+        Some(closed)
+    }
+
+    fn repath(&mut self, from: usize) {
+        let enclosing = from.checked_sub(1).and_then(|i| self.scopes.get(i));
+        let mut parent = enclosing.map_or(ContextId::ROOT, |scope| scope.context);
+        for scope in self.scopes.iter_mut().take(self.length).skip(from) {
+            if scope.kind == Kind::Named {
+                scope.context = CONTEXTS.intern_like(parent, scope.context);
+            }
+            parent = scope.context;
+        }
+        guard::set_context(parent);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn path() -> String {
+        let nodes = CONTEXTS.nodes();
+        let mut names = Vec::new();
+        let mut at = guard::context();
+        while at != ContextId::ROOT {
+            names.push(nodes[at.0 as usize].name.clone());
+            at = nodes[at.0 as usize].parent;
+        }
+        names.reverse();
+        names.join(">")
+    }
+
+    #[test]
+    fn scopes_nest_and_end_with_a_panic() {
+        scope("a", || {
+            let caught = std::panic::catch_unwind(|| scope("b", || scope("c", || panic!("{}", path()))));
+            assert_eq!(*caught.unwrap_err().downcast::<String>().unwrap(), "a>b>c");
+            assert_eq!(path(), "a");
+        });
+        assert_eq!(path(), "");
+    }
+
+    #[test]
+    fn guards_may_be_dropped_in_any_order() {
+        let (a, b, c) = (scope_guard("a"), scope_guard("b"), scope_guard("c"));
+        drop(b);
+        assert_eq!(path(), "a>c");
+        drop(a);
+        assert_eq!(path(), "c");
+        let d = scope_guard("d");
+        drop(c);
+        assert_eq!(path(), "d");
+        drop(d);
+        assert_eq!(path(), "");
+    }
+
+    #[test]
+    fn a_context_is_carried_to_another_thread_and_left_there() {
+        let _outer = scope_guard("outer");
+        let here = Context::current();
+        let there = std::thread::spawn(move || {
+            let _own = scope_guard("own");
+            let inside = here.scope(|| scope("inner", path));
+            (inside, path())
+        });
+        assert_eq!(there.join().unwrap(), ("outer>inner".to_owned(), "own".to_owned()));
+    }
+
+    #[test]
+    fn scopes_nested_too_deep_still_close_in_order() {
+        fn nest(levels: usize) -> usize {
+            scope("level", || if levels == 0 { path().split('>').count() } else { nest(levels - 1) })
+        }
+        assert_eq!(nest(MAX_OPEN + 20), MAX_OPEN);
+        assert_eq!(path(), "");
+    }
+}

@@ -1,0 +1,132 @@
+//! What people call on a finished recording: reports and files, as memtrace's own work.
+
+use std::fmt;
+use std::fs;
+use std::io::{IsTerminal, Write};
+use std::ops::Deref;
+use std::path::{Path, PathBuf};
+
+use crate::error::Error;
+use crate::export::{self, file};
+use crate::record::guard::Own;
+use crate::snapshot::SnapshotData;
+
+/// A finished recording: its data (see [`SnapshotData`]), a report, and files for people's tools.
+///
+/// The files are written to a temporary name and renamed; an existing file is never overwritten.
+#[derive(Debug)]
+pub struct Snapshot {
+    data: Own<SnapshotData>,
+}
+
+impl Deref for Snapshot {
+    type Target = SnapshotData;
+    fn deref(&self) -> &SnapshotData {
+        &self.data
+    }
+}
+
+impl Snapshot {
+    pub(crate) fn take(collect: impl FnOnce() -> SnapshotData) -> Self {
+        Self { data: Own::make(collect) }
+    }
+
+    /// Who held the memory at the peak, as tables; print it with `{}`.
+    pub fn report(&self) -> Report {
+        Report { text: Own::make(|| export::text::to_string(&self.data, &text_options())) }
+    }
+
+    /// The report's numbers as JSON.
+    ///
+    /// # Errors
+    /// If the file exists or cannot be written.
+    pub fn write_json(&self, path: impl AsRef<Path>) -> Result<(), Error> {
+        self.write(path.as_ref(), |out| export::json::write(&self.data, &export::json::Options::default(), out))
+    }
+
+    /// A snapshot pickle for PyTorch's `memory_viz` (pytorch.org/memory_viz).
+    ///
+    /// # Errors
+    /// If the file exists or cannot be written.
+    pub fn write_pytorch(&self, path: impl AsRef<Path>) -> Result<(), Error> {
+        self.write(path.as_ref(), |out| export::pytorch::write(&self.data, &export::pytorch::Options::default(), out))
+    }
+
+    /// A flamegraph (SVG) of what was live at the peak, by bytes.
+    ///
+    /// # Errors
+    /// If the file exists or cannot be written, or nothing was live at the peak.
+    #[cfg(feature = "flamegraph")]
+    pub fn write_flamegraph(&self, path: impl AsRef<Path>) -> Result<(), Error> {
+        self.write_flamegraph_with(path, &export::flamegraph::Options::default())
+    }
+
+    /// A flamegraph (SVG) of what was live at the peak, with options: by count, another device.
+    ///
+    /// # Errors
+    /// If the file exists or cannot be written, or nothing was live at the peak.
+    #[cfg(feature = "flamegraph")]
+    pub fn write_flamegraph_with(
+        &self,
+        path: impl AsRef<Path>,
+        options: &export::flamegraph::Options,
+    ) -> Result<(), Error> {
+        self.write(path.as_ref(), |out| export::flamegraph::write(&self.data, options, out))
+    }
+
+    /// Folded stacks of what was live at the peak, for flamegraph tools: `outer;…;inner bytes`.
+    ///
+    /// # Errors
+    /// If the file exists or cannot be written.
+    pub fn write_folded(&self, path: impl AsRef<Path>, options: &export::folded::Options) -> Result<(), Error> {
+        self.write(path.as_ref(), |out| export::folded::write(&self.data, options, out))
+    }
+
+    fn write(&self, path: &Path, content: impl FnOnce(&mut dyn Write) -> Result<(), Error>) -> Result<(), Error> {
+        Own::try_make(|| file::create(path, content)).map(drop)
+    }
+}
+
+/// Terminal width and colours as the process has them now.
+fn text_options() -> export::text::Options {
+    let terminal = std::io::stdout().is_terminal();
+    let width = terminal_size::terminal_size().map(|(width, _)| usize::from(width.0));
+    let no_color = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+    export::text::Options {
+        width: width.filter(|_| terminal).unwrap_or(export::text::Options::default().width),
+        color: terminal && !no_color,
+        ..export::text::Options::default()
+    }
+}
+
+/// A report as text: made once, printed as often as wanted.
+#[derive(Debug)]
+pub struct Report {
+    text: Own<String>,
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+/// Makes a new folder `NAME-1`, `NAME-2`, … for the outputs of one run, under `target/memtrace` when
+/// the program runs below a cargo project and under `memtrace` otherwise.
+///
+/// # Errors
+/// If the folder cannot be made.
+pub fn output_dir(name: &str) -> Result<PathBuf, Error> {
+    let base = if Path::new("Cargo.toml").exists() { "target/memtrace" } else { "memtrace" };
+    let base = Path::new(base);
+    fs::create_dir_all(base).map_err(|source| Error::output(base, source))?;
+    for number in 1..u32::MAX {
+        let dir = base.join(format!("{name}-{number}"));
+        match fs::create_dir(&dir) {
+            Ok(()) => return Ok(dir),
+            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(Error::output(&dir, error)),
+        }
+    }
+    Err(Error::exists(base))
+}

@@ -1,0 +1,22 @@
+//! What the recording missed or could not see. Zeros are good news.
+
+/// Counts of what was dropped and of what cannot be seen from where memtrace sits.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Health {
+    /// Blocks that could not be entered into the ledger for lack of memory; they are in the row
+    /// of what was not recorded.
+    pub lost_blocks: u64,
+    /// Stacks that were not kept because the stack table was full.
+    pub lost_stacks: u64,
+    /// Stacks whose middle frames were left out because they were deeper than `stack_depth`.
+    pub shortened_stacks: u64,
+    /// Allocations at an address that was still live: a free was missed in between.
+    pub missed_frees: u64,
+    /// Scopes that were not told apart because there were too many names or they nested too deep.
+    pub lost_scopes: u64,
+    /// Functions have names but no source lines: the program was built without debug information.
+    pub no_line_numbers: bool,
+    /// Code addresses for which not even a function name was found.
+    pub unknown_addresses: u64,
+}

@@ -1,0 +1,138 @@
+//! A finished recording: plain data that knows nothing of where it came from.
+//!
+//! Everything right of here (`attribute`, `analysis`, `export`) reads it and nothing else.
+
+mod device;
+mod health;
+mod ids;
+mod record;
+mod replay;
+mod scopes;
+pub(crate) mod segments;
+mod settings;
+mod stacks;
+mod stats;
+
+pub use device::Device;
+pub use health::Health;
+pub use ids::{ContextId, StackId, ThreadId};
+pub use record::{Block, Record, RecordKind};
+pub use replay::Replay;
+pub use scopes::{ContextNode, Mark, ScopeStats};
+pub use segments::Segment;
+pub use settings::{Action, Enabled, Settings, StackContext, StackKind};
+pub(crate) use stacks::FRAMES_LEFT_OUT;
+pub use stacks::{CodeAddress, Frame, Module, Stacks};
+pub use stats::{MemoryStats, Stat};
+
+/// The program that was recorded.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Process {
+    /// Name of the executable file.
+    pub program: String,
+    /// Process id.
+    pub pid: u32,
+    /// Its working directory; reports shorten paths below it.
+    pub working_dir: String,
+    /// Start of the recording, microseconds since 1970.
+    pub started_unix_us: u64,
+    /// From the start of the recording to this snapshot.
+    pub duration_ns: u64,
+}
+
+/// The moment at which most bytes were live on a device.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Peak {
+    /// Bytes live at that moment: `blocks` plus `not_recorded`.
+    ///
+    /// On the CPU device this is the largest sum over all blocks of at least the threshold;
+    /// `below_threshold` comes on top.
+    pub bytes: u64,
+    /// When: nanoseconds since the recording began.
+    pub time_ns: u64,
+    /// Position in the log of the alloc that made the peak; 0 if it was the very start.
+    pub seq: u64,
+    /// Exactly the recorded blocks that were live then, in the order of their allocation.
+    pub blocks: Vec<Block>,
+    /// Bytes in blocks from before the recording (and in blocks counted in
+    /// [`Health::lost_blocks`]) that were live then.
+    pub not_recorded: u64,
+    /// CPU only: bytes in blocks smaller than the threshold then. Exact for each thread; the
+    /// threads' counters are read one after another.
+    pub below_threshold: u64,
+}
+
+impl Peak {
+    /// Everything that was live: `bytes` plus `below_threshold`.
+    pub fn total(&self) -> u64 {
+        self.bytes + self.below_threshold
+    }
+}
+
+/// One device's part of a recording.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct DeviceSnapshot {
+    /// Which device.
+    pub device: Device,
+    /// The log, oldest first.
+    pub records: Vec<Record>,
+    /// How many older records the ring has overwritten.
+    pub overwritten: u64,
+    /// Recorded blocks that are live now, in the order of their allocation.
+    pub live: Vec<Block>,
+    /// Bytes live now that were allocated before the recording, in blocks of at least the threshold.
+    pub not_recorded: u64,
+    /// CPU only: bytes live now in blocks smaller than the threshold.
+    pub below_threshold: u64,
+    /// The peak, exact whatever the ring has overwritten.
+    pub peak: Peak,
+    /// Counters.
+    pub stats: MemoryStats,
+    /// Segments that cover every address in the log.
+    pub segments: Vec<Segment>,
+    /// Totals per context, by [`ContextId`].
+    pub scopes: Vec<ScopeStats>,
+    /// Scopes entered and left, oldest first.
+    pub marks: Vec<Mark>,
+}
+
+/// A finished recording.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct SnapshotData {
+    /// The program.
+    pub process: Process,
+    /// What was asked for.
+    pub settings: Settings,
+    /// The devices that were used, the CPU first.
+    pub devices: Vec<DeviceSnapshot>,
+    /// All stacks.
+    pub stacks: Stacks,
+    /// Tree of contexts; entry 0 is the root.
+    pub contexts: Vec<ContextNode>,
+    /// Loaded programs and libraries that occur in stacks.
+    pub modules: Vec<Module>,
+    /// What was missed.
+    pub health: Health,
+}
+
+impl SnapshotData {
+    /// The part of one device, if it was used.
+    pub fn device(&self, device: Device) -> Option<&DeviceSnapshot> {
+        self.devices.iter().find(|d| d.device == device)
+    }
+
+    /// The names of a context from the outermost scope inwards, joined by ` > `; empty for the root.
+    pub fn context_path(&self, context: ContextId) -> String {
+        let mut names = Vec::new();
+        let mut at = context;
+        while at != ContextId::ROOT {
+            let Some(node) = self.contexts.get(at.0 as usize) else { break };
+            names.push(node.name.as_str());
+            at = node.parent;
+        }
+        names.reverse();
+        names.join(" > ")
+    }
+}

@@ -1,0 +1,61 @@
+//! What the log holds, and the blocks that it talks about.
+
+use super::ids::{ContextId, StackId, ThreadId};
+
+/// Whether a [`Record`] took memory or gave it back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum RecordKind {
+    /// Memory was allocated.
+    Alloc,
+    /// Memory was freed. (A reallocation is a free, then an alloc.)
+    Free,
+}
+
+/// One entry of the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Record {
+    /// Nanoseconds since the recording began; never goes back within a device.
+    pub time_ns: u64,
+    /// Address of the block.
+    pub address: u64,
+    /// Requested size in bytes; the same in the alloc and in its free.
+    pub size: u64,
+    /// Where this happened, if it was kept (frees: only with [`StackContext::All`]).
+    ///
+    /// [`StackContext::All`]: crate::StackContext::All
+    pub stack: StackId,
+    /// Where the block was allocated; for an alloc the same as `stack`. `NONE` for the free of a
+    /// block that the recording did not see being allocated.
+    pub alloc_stack: StackId,
+    /// The scopes in which the block was *allocated*.
+    pub context: ContextId,
+    /// The thread that did it.
+    pub thread: ThreadId,
+    /// The alloc's position in the device's log; 0 for the free of an unknown block.
+    pub alloc_seq: u64,
+    /// CUDA stream, renumbered by exporters; 0 on the CPU.
+    pub stream: u32,
+    /// Alloc or free.
+    pub kind: RecordKind,
+}
+
+/// Memory that was allocated and not yet freed at the moment in question.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Block {
+    /// Address of its first byte.
+    pub address: u64,
+    /// Requested size in bytes.
+    pub size: u64,
+    /// Position of its alloc in the device's log, from 1; never reused.
+    pub seq: u64,
+    /// When it was allocated: nanoseconds since the recording began.
+    pub time_ns: u64,
+    /// Where it was allocated.
+    pub stack: StackId,
+    /// The scopes in which it was allocated.
+    pub context: ContextId,
+    /// The thread that allocated it.
+    pub thread: ThreadId,
+    /// CUDA stream; 0 on the CPU.
+    pub stream: u32,
+}

@@ -1,0 +1,82 @@
+//! The state at the beginning of the log, by undoing it, and the state after any part of it.
+
+use std::collections::HashMap;
+
+use super::DeviceSnapshot;
+use super::record::{Block, Record, RecordKind};
+
+/// Live blocks by address while records are applied.
+///
+/// Truth 2 of the project: replayed from [`Replay::at_log_start`] over all records, this ends in
+/// exactly the snapshot's live set, even after the ring has overwritten its oldest records.
+#[derive(Clone, Debug, Default)]
+pub struct Replay {
+    live: HashMap<u64, Block>,
+    bytes: u64,
+}
+
+impl Replay {
+    /// The live blocks just before the oldest record that the log still holds.
+    pub fn at_log_start(device: &DeviceSnapshot) -> Self {
+        let mut state = Self::default();
+        device.live.iter().for_each(|block| state.insert(*block));
+        device.records.iter().rev().for_each(|record| state.undo(record));
+        state
+    }
+
+    /// Applies one record.
+    pub fn apply(&mut self, record: &Record) {
+        match record.kind {
+            RecordKind::Alloc => self.insert(block_of(record, record.time_ns)),
+            RecordKind::Free => self.remove(record.address),
+        }
+    }
+
+    /// Bytes live now.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// The live blocks in the order of their allocation.
+    pub fn blocks(&self) -> Vec<Block> {
+        let mut blocks: Vec<Block> = self.live.values().copied().collect();
+        blocks.sort_unstable_by_key(|block| block.seq);
+        blocks
+    }
+
+    fn undo(&mut self, record: &Record) {
+        match record.kind {
+            RecordKind::Alloc => self.remove(record.address),
+            // The free of a block from before the recording: the ledger never held it.
+            RecordKind::Free if record.alloc_seq == 0 => {}
+            RecordKind::Free => self.insert(block_of(record, 0)),
+        }
+    }
+
+    fn insert(&mut self, block: Block) {
+        self.bytes += block.size;
+        if let Some(old) = self.live.insert(block.address, block) {
+            self.bytes -= old.size;
+        }
+    }
+
+    fn remove(&mut self, address: u64) {
+        if let Some(old) = self.live.remove(&address) {
+            self.bytes -= old.size;
+        }
+    }
+}
+
+/// The block that an alloc made, or that a free gave back (whose alloc time is not in the record).
+fn block_of(record: &Record, time_ns: u64) -> Block {
+    Block {
+        address: record.address,
+        size: record.size,
+        seq: record.alloc_seq,
+        time_ns,
+        stack: record.alloc_stack,
+        context: record.context,
+        thread: record.thread,
+        stream: record.stream,
+    }
+}

@@ -1,0 +1,94 @@
+//! What a recording was asked to keep, in the words of `torch.cuda.memory._record_memory_history`.
+
+/// How much is recorded.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Enabled {
+    /// Nothing: the session exists, its snapshot is empty.
+    Off,
+    /// Live blocks, counters and the peak, without the history of events.
+    State,
+    /// The history of events as well.
+    #[default]
+    All,
+}
+
+/// Whose stacks are kept.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum StackContext {
+    /// Nobody's: counters and addresses only.
+    None,
+    /// Of live blocks and of the blocks at the peak, not in the history.
+    State,
+    /// Of allocations, in the history too. The default here; PyTorch's is `All`.
+    #[default]
+    Alloc,
+    /// Of frees as well.
+    All,
+}
+
+/// Which frames of a stack are kept.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum StackKind {
+    /// Rust frames (what PyTorch calls "python").
+    #[default]
+    Rust,
+    /// Frames of C libraries and of the system too.
+    All,
+}
+
+/// Log entries, in PyTorch's words.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Action {
+    /// Memory was allocated.
+    Alloc,
+    /// The program gave memory back.
+    FreeRequested,
+    /// The memory can be used again.
+    FreeCompleted,
+}
+
+/// What a recording was asked to keep.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Settings {
+    /// How much is recorded.
+    pub enabled: Enabled,
+    /// Whose stacks are kept.
+    pub context: StackContext,
+    /// Which frames are kept.
+    pub stacks: StackKind,
+    /// How many records the log holds; older ones are overwritten.
+    pub max_entries: usize,
+    /// CPU: smallest block that is recorded, in bytes; a power of two, or 0 for every block.
+    pub min_size: u64,
+    /// Most frames that are kept of a stack, half of them innermost, half outermost.
+    pub stack_depth: usize,
+    /// Only this device is recorded.
+    pub device: Option<super::Device>,
+    /// Log entries that are left out. Counters and the peak are not affected.
+    pub skip_actions: Vec<Action>,
+}
+
+/// 1 KiB: in ResNet-50 training on candle's CPU device 71 % of the allocations are smaller, and
+/// together they hold well under 0.1 % of the memory at the peak.
+pub(crate) const DEFAULT_MIN_SIZE: u64 = 1024;
+/// About a million records, 56 MiB once the log is full.
+pub(crate) const DEFAULT_MAX_ENTRIES: usize = 1 << 20;
+/// candle's stacks are 16 to 34 calls deep; only its recursive graph walk is deeper.
+pub(crate) const DEFAULT_STACK_DEPTH: usize = 128;
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            enabled: Enabled::default(),
+            context: StackContext::default(),
+            stacks: StackKind::default(),
+            max_entries: DEFAULT_MAX_ENTRIES,
+            min_size: DEFAULT_MIN_SIZE,
+            stack_depth: DEFAULT_STACK_DEPTH,
+            device: None,
+            skip_actions: Vec::new(),
+        }
+    }
+}

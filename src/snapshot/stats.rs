@@ -1,0 +1,35 @@
+//! Counters in the words of `torch.cuda.memory_stats`.
+
+/// One quantity over time, as `torch.cuda.memory_stats` has it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stat {
+    /// Its value now.
+    pub current: u64,
+    /// Its largest value since the recording began or since [`reset_peak`](crate::reset_peak).
+    pub peak: u64,
+    /// The sum of all increases.
+    pub allocated: u64,
+    /// The sum of all decreases.
+    pub freed: u64,
+}
+
+/// The counters of a device.
+///
+/// On the CPU device `allocated = active = reserved`: the bytes that the program asked for, in
+/// blocks of at least the recording's `min_size`, those from before the recording included. What is
+/// smaller is in `below_threshold`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct MemoryStats {
+    /// Bytes in blocks that the program holds (`allocated_bytes.all`).
+    pub allocated_bytes: Stat,
+    /// Bytes in blocks that are held or wait for a stream (`active_bytes.all`).
+    pub active_bytes: Stat,
+    /// Bytes that the allocator took from the driver (`reserved_bytes.all`).
+    pub reserved_bytes: Stat,
+    /// Number of blocks allocated since the recording began (`allocation.all`); `current` counts
+    /// those still live.
+    pub allocations: Stat,
+    /// CPU only: live bytes in blocks smaller than the recording's threshold.
+    pub below_threshold: u64,
+}

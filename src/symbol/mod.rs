@@ -1,0 +1,70 @@
+//! Code addresses to functions, files and lines: once per unique address, after recording.
+
+mod modules;
+mod resolve;
+
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+
+use crate::snapshot::{CodeAddress, FRAMES_LEFT_OUT, Frame, Module};
+use resolve::{Resolved, Resolver};
+
+/// What a set of addresses means.
+pub(crate) struct Symbols {
+    pub(crate) addresses: Vec<CodeAddress>,
+    pub(crate) frames: Vec<Frame>,
+    pub(crate) modules: Vec<Module>,
+    /// For each address: not Rust code (C libraries, the system).
+    pub(crate) native: Vec<bool>,
+    /// Rust functions were found, but not one source line.
+    pub(crate) no_line_numbers: bool,
+    pub(crate) unknown_addresses: u64,
+}
+
+/// Resolved addresses of this process: a second snapshot resolves only what is new.
+static CACHE: Mutex<Option<HashMap<u64, Resolved>>> = Mutex::new(None);
+
+/// Resolves unique addresses.
+pub(crate) fn symbolise(addresses: &[u64]) -> Symbols {
+    let modules = modules::loaded();
+    let mut symbols = Symbols {
+        addresses: Vec::with_capacity(addresses.len()),
+        frames: Vec::new(),
+        modules: Vec::new(),
+        native: Vec::with_capacity(addresses.len()),
+        no_line_numbers: false,
+        unknown_addresses: 0,
+    };
+    let mut cache = CACHE.lock().unwrap_or_else(PoisonError::into_inner);
+    let cache = cache.get_or_insert_with(HashMap::new);
+    let mut resolver = Resolver::new(&modules);
+    for &address in addresses {
+        let resolved = cache.entry(address).or_insert_with(|| resolver.resolve(address));
+        symbols.push(address, resolved, &modules);
+    }
+    symbols.no_line_numbers = no_line_numbers(&symbols);
+    symbols.modules = modules;
+    symbols
+}
+
+impl Symbols {
+    fn push(&mut self, address: u64, resolved: &Resolved, modules: &[Module]) {
+        let module = modules.iter().position(|m| m.range.contains(&address));
+        let offset = module.and_then(|i| modules.get(i)).map_or(0, |m| address.wrapping_sub(m.base));
+        let start = self.frames.len() as u32;
+        self.frames.extend(resolved.frames.iter().cloned());
+        let end = self.frames.len() as u32;
+        self.addresses.push(CodeAddress { address, module: module.map(|i| i as u32), offset, frames: start..end });
+        self.native.push(resolved.native);
+        if resolved.unknown && address != FRAMES_LEFT_OUT {
+            self.unknown_addresses += 1;
+        }
+    }
+}
+
+fn no_line_numbers(symbols: &Symbols) -> bool {
+    let rust = symbols.addresses.iter().zip(&symbols.native).filter(|(_, native)| !**native);
+    let mut frames =
+        rust.flat_map(|(address, _)| &symbols.frames[address.frames.start as usize..address.frames.end as usize]);
+    !symbols.frames.is_empty() && frames.all(|frame| frame.line == 0)
+}

@@ -1,0 +1,134 @@
+//! One address to its frames, by the debug information and symbol table of the file it comes from.
+
+use std::collections::HashMap;
+
+use addr2line::Loader;
+
+use crate::snapshot::{FRAMES_LEFT_OUT, Frame, Module};
+
+/// What one address means.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Resolved {
+    /// Innermost first; without the frames of memtrace's own hooks.
+    pub(super) frames: Vec<Frame>,
+    pub(super) native: bool,
+    pub(super) unknown: bool,
+}
+
+pub(super) struct Resolver<'a> {
+    modules: &'a [Module],
+    /// Opened files by module; `None` for one that cannot be read.
+    loaders: HashMap<usize, Option<Loader>>,
+}
+
+impl<'a> Resolver<'a> {
+    pub(super) fn new(modules: &'a [Module]) -> Self {
+        Self { modules, loaders: HashMap::new() }
+    }
+
+    pub(super) fn resolve(&mut self, address: u64) -> Resolved {
+        if address == FRAMES_LEFT_OUT {
+            let function = "... (frames left out: the stack is deeper than stack_depth)".to_owned();
+            return Resolved { frames: vec![Frame { function, ..Frame::default() }], native: false, unknown: false };
+        }
+        let Some(index) = self.modules.iter().position(|m| m.range.contains(&address)) else {
+            return elsewhere(address);
+        };
+        let module = &self.modules[index];
+        let loader = self.loaders.entry(index).or_insert_with(|| open(module, index));
+        let Some(loader) = loader else { return unknown(address, module) };
+        // A return address: the call is just before it.
+        let offset = address.wrapping_sub(module.base).wrapping_sub(1);
+        from_file(loader, offset).unwrap_or_else(|| unknown(address, module))
+    }
+}
+
+/// The program's own file may have been replaced or deleted since it started; the kernel still has it.
+fn open(module: &Module, index: usize) -> Option<Loader> {
+    let running = if cfg!(target_os = "linux") && index == 0 { Loader::new("/proc/self/exe").ok() } else { None };
+    running.or_else(|| Loader::new(&module.path).ok())
+}
+
+fn from_file(loader: &Loader, offset: u64) -> Option<Resolved> {
+    let symbol = loader.find_symbol(offset);
+    let mut frames = Vec::new();
+    if let Ok(mut found) = loader.find_frames(offset) {
+        while let Ok(Some(frame)) = found.next() {
+            frames.push(to_frame(&frame));
+        }
+    }
+    // The last frame is the physical function: the symbol table knows it with its path.
+    match (frames.last_mut(), symbol) {
+        (Some(physical), Some(symbol)) => physical.function = demangled(symbol),
+        (None, Some(symbol)) => frames.push(Frame { function: demangled(symbol), ..Frame::default() }),
+        (None, None) => return None,
+        (Some(_), None) => {}
+    }
+    let length = frames.len();
+    frames.iter_mut().take(length.saturating_sub(1)).for_each(|frame| frame.inlined = true);
+    let native = !is_rust(symbol, &frames);
+    let own = frames.iter().take_while(|frame| is_machinery(frame)).count();
+    frames.drain(..own);
+    Some(Resolved { frames, native, unknown: false })
+}
+
+fn to_frame<R: addr2line::gimli::Reader>(frame: &addr2line::Frame<'_, R>) -> Frame {
+    let name = frame.function.as_ref().and_then(|f| f.raw_name().ok().map(|n| demangled(&n)));
+    let location = frame.location.as_ref();
+    Frame {
+        function: name.unwrap_or_default(),
+        file: location.and_then(|l| l.file).unwrap_or_default().to_owned(),
+        line: location.and_then(|l| l.line).unwrap_or(0),
+        inlined: false,
+    }
+}
+
+fn demangled(symbol: &str) -> String {
+    format!("{:#}", rustc_demangle::demangle(symbol))
+}
+
+fn is_rust(symbol: Option<&str>, frames: &[Frame]) -> bool {
+    symbol.is_some_and(|s| rustc_demangle::try_demangle(s).is_ok()) || frames.iter().any(|f| f.file.ends_with(".rs"))
+}
+
+fn unknown(address: u64, module: &Module) -> Resolved {
+    let file = module.path.rsplit('/').next().unwrap_or_default();
+    let function = format!("{file}+{:#x}", address.wrapping_sub(module.base));
+    let native = file.contains(".so");
+    Resolved { frames: vec![Frame { function, ..Frame::default() }], native, unknown: true }
+}
+
+/// An address outside every known module: on systems without a module list, `backtrace` knows.
+fn elsewhere(address: u64) -> Resolved {
+    let mut frames = Vec::new();
+    backtrace::resolve(address as *mut _, |symbol| {
+        frames.push(Frame {
+            function: symbol.name().map(|n| format!("{n:#}")).unwrap_or_default(),
+            file: symbol.filename().map(|f| f.display().to_string()).unwrap_or_default(),
+            line: symbol.lineno().unwrap_or(0),
+            inlined: false,
+        });
+    });
+    let unknown = frames.is_empty();
+    if unknown {
+        frames.push(Frame { function: format!("{address:#x}"), ..Frame::default() });
+    }
+    let own = frames.iter().take_while(|frame| is_machinery(frame)).count();
+    frames.drain(..own);
+    Resolved { frames, native: false, unknown }
+}
+
+/// How a request gets from the caller to the recorder: of no interest to anybody.
+fn is_machinery(frame: &Frame) -> bool {
+    const SHIMS: [&str; 5] = ["__rust_alloc", "__rust_realloc", "__rg_alloc", "__rg_realloc", "__rust_no_alloc_shim"];
+    let name = frame.function.rsplit("::").next().unwrap_or_default();
+    let shim = SHIMS.iter().any(|shim| name.starts_with(shim));
+    let named = ["memtrace::hook::", "memtrace::record::", "backtrace::"];
+    let by_name = named.iter().any(|path| frame.function.trim_start_matches('<').starts_with(path));
+    shim || by_name || is_own_file(&frame.file) || frame.file.contains("/backtrace-0.3.")
+}
+
+fn is_own_file(file: &str) -> bool {
+    let Some(rest) = file.strip_prefix(crate::sources::own()) else { return false };
+    rest.starts_with("hook/") || rest.starts_with("record/")
+}
