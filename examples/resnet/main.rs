@@ -54,8 +54,9 @@ fn train(args: &Args) -> Outcome<()> {
     };
     let varmap = VarMap::new();
     let model = scope("load", || ResNet50::new(VarBuilder::from_varmap(&varmap, DType::F32, &device)))?;
-    let loaded = memtrace::stats(memtrace::Device::Cpu).allocated_bytes.current;
-    eprintln!("loaded: {} ({loaded} bytes) of parameters and running statistics", Bytes(loaded));
+    let stats = memtrace::stats(memtrace::Device::Cpu);
+    let loaded = stats.allocated_bytes.current + stats.below_threshold;
+    eprintln!("loaded: {} ({loaded} bytes) live, parameters and running statistics", Bytes(loaded));
     let mut optimizer = SgdMomentum::new(sorted_vars(&varmap)?, LEARNING_RATE, MOMENTUM);
     let shape = (args.batch, 3, args.image, args.image);
     let images = scope("input", || Tensor::randn(0f32, 1f32, shape, &device))?;
@@ -117,7 +118,7 @@ fn output_folder(wanted: Option<&Path>) -> Outcome<PathBuf> {
 fn write_files(snapshot: &memtrace::Snapshot, out: &Path) -> Outcome<()> {
     snapshot.write_pytorch(out.join(PICKLE))?;
     snapshot.write_flamegraph(out.join(FLAMEGRAPH))?;
-    let count = flamegraph::Options { measure: folded::Measure::Count, ..Default::default() };
+    let count = flamegraph::Options { measure: flamegraph::Measure::Count, ..Default::default() };
     snapshot.write_flamegraph_with(out.join(COUNT_FLAMEGRAPH), &count)?;
     snapshot.write_folded(out.join(FOLDED), &folded::Options::default())?;
     snapshot.write_json(out.join(JSON))?;

@@ -62,9 +62,16 @@ pub(super) fn function_label(data: &SnapshotData, block: &Block) -> String {
     }
 }
 
+/// The function with its file. A closure of which only the number is known gets its line as well:
+/// the number alone would put different closures into one row.
 fn function_of(frame: &Frame, dir: &str) -> String {
     let name = if frame.function.is_empty() { "(unknown function)" } else { &frame.function };
-    if frame.file.is_empty() { name.to_owned() } else { format!("{name} ({})", shorten_path(&frame.file, dir)) }
+    let file = shorten_path(&frame.file, dir);
+    match (frame.file.is_empty(), name.starts_with('{')) {
+        (true, _) => name.to_owned(),
+        (false, true) => format!("{name} ({file}:{})", frame.line),
+        (false, false) => format!("{name} ({file})"),
+    }
 }
 
 pub(super) fn scope_label(data: &SnapshotData, block: &Block) -> String {

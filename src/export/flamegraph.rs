@@ -4,29 +4,22 @@ use std::io::Write;
 
 use inferno::flamegraph;
 
-use super::folded::{self, Measure};
+use super::folded;
 use crate::analysis::device_or_main;
 use crate::error::Error;
-use crate::snapshot::{Device, SnapshotData};
+use crate::snapshot::SnapshotData;
 use crate::units::{Bytes, grouped};
 
-/// What to draw.
-#[derive(Clone, Debug, Default)]
-pub struct Options {
-    /// Bytes or blocks.
-    pub measure: Measure,
-    /// Which device; the one with the largest peak if `None`.
-    pub device: Option<Device>,
-}
+pub use super::folded::{Measure, Options};
 
-/// Writes an SVG in which the width of a frame is what it held at the peak. Click to zoom, search
+/// Writes an SVG in which the width of a frame is what it held at the peak, outermost frames on top. Click to zoom, search
 /// with Ctrl-F.
 ///
 /// # Errors
 /// If nothing was live at the peak, or `out` fails.
 pub fn write(data: &SnapshotData, options: &Options, mut out: impl Write) -> Result<(), Error> {
     let Some(device) = device_or_main(data, options.device) else { return Err(nothing()) };
-    let lines = folded::lines(data, device, options.measure);
+    let lines = folded::lines(data, device, options);
     if lines.is_empty() {
         return Err(nothing());
     }
@@ -38,6 +31,8 @@ pub fn write(data: &SnapshotData, options: &Options, mut out: impl Write) -> Res
     drawing.title = format!("{} on {}: {total} at the peak", data.process.program, device.device);
     drawing.count_name = if options.measure == Measure::Bytes { "bytes" } else { "blocks" }.to_owned();
     drawing.colors = flamegraph::color::Palette::Basic(flamegraph::color::BasicPalette::Mem);
+    // The outermost frames on top: people look there first, and deep towers hang out of the way.
+    drawing.direction = flamegraph::Direction::Inverted;
     drawing.deterministic = true;
     let lines: Vec<String> = lines.iter().map(|(stack, value)| format!("{stack} {value}")).collect();
     // Buffered, so that inferno's many small writes do not each go through `dyn Write`.

@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 use std::io::Write;
 
 use crate::analysis::{device_or_main, frame_location};
+use crate::attribute::Origin;
 use crate::error::Error;
-use crate::snapshot::{Block, Device, DeviceSnapshot, SnapshotData};
+use crate::snapshot::{Block, Device, DeviceSnapshot, Frame, SnapshotData};
 
 /// What the numbers count.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -24,6 +25,8 @@ pub struct Options {
     pub measure: Measure,
     /// Which device; the one with the largest peak if `None`.
     pub device: Option<Device>,
+    /// Frames of the standard library and of memtrace as well; they are left out otherwise.
+    pub all_frames: bool,
 }
 
 /// Writes the stacks that were live at the peak, sorted. With [`Measure::Bytes`] the values add up
@@ -33,19 +36,19 @@ pub struct Options {
 /// If `out` fails.
 pub fn write(data: &SnapshotData, options: &Options, mut out: impl Write) -> Result<(), Error> {
     let Some(device) = device_or_main(data, options.device) else { return Ok(()) };
-    for (stack, value) in lines(data, device, options.measure) {
+    for (stack, value) in lines(data, device, options) {
         writeln!(out, "{stack} {value}")?;
     }
     Ok(())
 }
 
-pub(super) fn lines(data: &SnapshotData, device: &DeviceSnapshot, measure: Measure) -> BTreeMap<String, u64> {
+pub(super) fn lines(data: &SnapshotData, device: &DeviceSnapshot, options: &Options) -> BTreeMap<String, u64> {
     let mut lines = BTreeMap::new();
     for block in &device.peak.blocks {
-        let value = if measure == Measure::Bytes { block.size } else { 1 };
-        *lines.entry(folded(data, block)).or_insert(0) += value;
+        let value = if options.measure == Measure::Bytes { block.size } else { 1 };
+        *lines.entry(folded(data, block, options.all_frames)).or_insert(0) += value;
     }
-    if measure == Measure::Bytes {
+    if options.measure == Measure::Bytes {
         let rest = [
             ("allocated before recording", device.peak.not_recorded),
             ("blocks below min_size", device.peak.below_threshold),
@@ -56,11 +59,12 @@ pub(super) fn lines(data: &SnapshotData, device: &DeviceSnapshot, measure: Measu
 }
 
 /// Scopes first, as outermost frames in brackets, then the stack from the outside in.
-fn folded(data: &SnapshotData, block: &Block) -> String {
+fn folded(data: &SnapshotData, block: &Block, all: bool) -> String {
     let path = data.context_path(block.context);
     let scopes = path.split(" > ").filter(|name| !name.is_empty()).map(|name| format!("[{}]", clean(name)));
     let dir = &data.process.working_dir;
-    let frames = data.stacks.frames(block.stack).rev().map(|frame| clean(&frame_location(frame, dir)));
+    let shown = |frame: &&Frame| all || !matches!(Origin::of(frame), Origin::Std | Origin::Memtrace);
+    let frames = data.stacks.frames(block.stack).rev().filter(shown).map(|frame| clean(&frame_location(frame, dir)));
     let parts: Vec<String> = scopes.chain(frames).collect();
     if parts.is_empty() { "(no stack)".to_owned() } else { parts.join(";") }
 }

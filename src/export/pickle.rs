@@ -15,8 +15,9 @@
 use std::collections::HashMap;
 use std::io::{self, Write};
 
-/// Keys and other fixed strings get the memo numbers that one byte can name.
-const FIRST_LONG_MEMO: u32 = 256;
+/// Keys and other fixed strings stand in every entry: the first memo numbers, which one byte can
+/// name, are theirs.
+const FIRST_OTHER_MEMO: u32 = 64;
 /// The viewer passes the items of one APPENDS as arguments of one call.
 const BATCH: usize = 1000;
 
@@ -33,7 +34,7 @@ pub(super) struct Pickle<W> {
 impl<W: Write> Pickle<W> {
     pub(super) fn begin(mut out: W) -> io::Result<Self> {
         out.write_all(&[0x80, 4])?;
-        Ok(Self { out, words: HashMap::new(), next: FIRST_LONG_MEMO })
+        Ok(Self { out, words: HashMap::new(), next: FIRST_OTHER_MEMO })
     }
 
     pub(super) fn finish(mut self) -> io::Result<()> {
@@ -76,7 +77,7 @@ impl<W: Write> Pickle<W> {
         }
         self.text(word)?;
         let number = self.words.len() as u32;
-        let memo = if number < FIRST_LONG_MEMO { Memo(number) } else { self.next_memo() };
+        let memo = if number < FIRST_OTHER_MEMO { Memo(number) } else { self.next_memo() };
         self.words.insert(word, memo);
         self.put(memo)
     }

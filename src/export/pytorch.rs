@@ -10,7 +10,7 @@ use std::io::{self, Write};
 use super::pickle::{Memo, Pickle};
 use crate::error::Error;
 use crate::snapshot::{
-    Action, Block, ContextId, Device, DeviceSnapshot, Mark, Record, RecordKind, Segment, SnapshotData, StackId,
+    Action, Block, ContextId, Device, DeviceSnapshot, Frame, Mark, Record, RecordKind, Segment, SnapshotData, StackId,
 };
 
 /// What to write.
@@ -30,7 +30,7 @@ pub struct Options {
 pub fn write(data: &SnapshotData, options: &Options, out: impl Write) -> Result<(), Error> {
     let devices = numbered(data, options);
     let mut pickle = Pickle::begin(out)?;
-    let mut shared = Shared { data, frames: HashMap::new(), stacks: HashMap::new(), contexts: HashMap::new() };
+    let mut shared = Shared::new(data);
     pickle.dict(|p| {
         p.word("segments")?;
         let segments = devices.iter().flat_map(|&(number, device)| placed(number, device));
@@ -88,12 +88,17 @@ fn extent(block: &Block) -> u64 {
 /// segments: the viewer writes into those.)
 struct Shared<'a> {
     data: &'a SnapshotData,
-    frames: HashMap<u32, Memo>,
+    names: HashMap<&'a str, Memo>,
+    frames: HashMap<(&'a str, &'a str, u32), Memo>,
     stacks: HashMap<StackId, Memo>,
     contexts: HashMap<ContextId, Memo>,
 }
 
-impl Shared<'_> {
+impl<'a> Shared<'a> {
+    fn new(data: &'a SnapshotData) -> Self {
+        Self { data, names: HashMap::new(), frames: HashMap::new(), stacks: HashMap::new(), contexts: HashMap::new() }
+    }
+
     fn segment(&mut self, p: &mut Pickle<impl Write>, placed: &PlacedSegment) -> io::Result<()> {
         let active: u64 = placed.blocks.iter().map(extent).sum();
         let requested: u64 = placed.blocks.iter().map(|block| block.size).sum();
@@ -201,27 +206,37 @@ impl Shared<'_> {
             return p.get(memo);
         }
         let data = self.data;
-        p.list(data.stacks.frame_indices(stack), |p, index| self.frame(p, index))?;
+        p.list(data.stacks.frames(stack), |p, frame| self.frame(p, frame))?;
         let memo = p.remember()?;
         self.stacks.insert(stack, memo);
         Ok(())
     }
 
-    fn frame(&mut self, p: &mut Pickle<impl Write>, index: u32) -> io::Result<()> {
-        if let Some(&memo) = self.frames.get(&index) {
+    fn frame(&mut self, p: &mut Pickle<impl Write>, frame: &'a Frame) -> io::Result<()> {
+        let key = (frame.function.as_str(), frame.file.as_str(), frame.line);
+        if let Some(&memo) = self.frames.get(&key) {
             return p.get(memo);
         }
-        let frame = self.data.stacks.frames.get(index as usize).cloned().unwrap_or_default();
         p.dict(|p| {
             p.word("name")?;
-            // The viewers' flamegraphs split at semicolons, which Rust's array types contain.
-            p.text(&frame.function.replace(';', ","))?;
+            self.name(p, &frame.function)?;
             p.word("filename")?;
-            p.text(if frame.file.is_empty() { "??" } else { &frame.file })?;
+            self.name(p, if frame.file.is_empty() { "??" } else { &frame.file })?;
             number(p, "line", u64::from(frame.line))
         })?;
         let memo = p.remember()?;
-        self.frames.insert(index, memo);
+        self.frames.insert(key, memo);
+        Ok(())
+    }
+
+    fn name(&mut self, p: &mut Pickle<impl Write>, name: &'a str) -> io::Result<()> {
+        if let Some(&memo) = self.names.get(name) {
+            return p.get(memo);
+        }
+        // The viewers' flamegraphs split at semicolons, which Rust's array types contain.
+        p.text(&name.replace(';', ","))?;
+        let memo = p.remember()?;
+        self.names.insert(name, memo);
         Ok(())
     }
 

@@ -1,1 +1,246 @@
+//! The ledger against a naive oracle that remembers everything and adds it up again each time.
 
+use std::collections::{BTreeMap, HashMap};
+use std::time::Instant;
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::record::CONTEXTS;
+use crate::snapshot::{DeviceSnapshot, Replay, Segment};
+
+#[derive(Clone, Debug)]
+enum Step {
+    Alloc { address: u64, size: u64, thread: u32 },
+    Free { address: u64 },
+    FreeUnknown { size: u64 },
+    Enter { name: usize, thread: u32 },
+    /// Leaves one of the open scopes, not always the innermost.
+    Exit { which: usize },
+    ResetPeak,
+}
+
+const NAMES: [&str; 3] = ["forward", "backward", "step"];
+const BASE: u64 = 10_000;
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let step = prop_oneof![
+        6 => (0..24u64, 0..1000u64, 0..3u32).prop_map(|(address, size, thread)| Step::Alloc { address, size, thread }),
+        5 => (0..24u64).prop_map(|address| Step::Free { address }),
+        1 => (1..100u64).prop_map(|size| Step::FreeUnknown { size }),
+        2 => (0..NAMES.len(), 0..3u32).prop_map(|(name, thread)| Step::Enter { name, thread }),
+        2 => (0..8usize).prop_map(|which| Step::Exit { which }),
+        1 => Just(Step::ResetPeak),
+    ];
+    prop::collection::vec(step, 0..160)
+}
+
+/// Everything that happened, kept in full.
+#[derive(Default)]
+struct Oracle {
+    live: BTreeMap<u64, Block>,
+    unknown_freed: u64,
+    peak: u64,
+    at_peak: Vec<Block>,
+    stat_peak: u64,
+    open: Vec<(u64, ContextId, u32, u64)>,
+    own_peak: HashMap<ContextId, u64>,
+    total_peak: HashMap<ContextId, u64>,
+    calls: HashMap<ContextId, u64>,
+    seq: u64,
+}
+
+impl Oracle {
+    fn total(&self) -> u64 {
+        BASE - self.unknown_freed + self.live.values().map(|b| b.size).sum::<u64>()
+    }
+
+    fn blocks(&self) -> Vec<Block> {
+        let mut blocks: Vec<Block> = self.live.values().copied().collect();
+        blocks.sort_by_key(|b| b.seq);
+        blocks
+    }
+
+    /// Looks at everything again after each step.
+    fn look(&mut self) {
+        let total = self.total();
+        if total > self.peak {
+            (self.peak, self.at_peak) = (total, self.blocks());
+        }
+        self.stat_peak = self.stat_peak.max(total);
+        for scope in &mut self.open {
+            scope.3 = scope.3.max(total);
+        }
+        let mut held: HashMap<ContextId, u64> = HashMap::new();
+        for block in self.live.values() {
+            let mut at = block.context;
+            while at != ContextId::ROOT {
+                *held.entry(at).or_default() += block.size;
+                at = CONTEXTS.parent(at);
+            }
+        }
+        for (context, bytes) in held {
+            let peak = self.own_peak.entry(context).or_default();
+            *peak = (*peak).max(bytes);
+        }
+    }
+}
+
+/// Runs the same steps through both.
+fn run(steps: &[Step], max_entries: usize) -> (Oracle, LedgerCopy) {
+    let mut oracle = Oracle { peak: BASE, stat_peak: BASE, ..Oracle::default() };
+    let options = LedgerOptions { max_entries, stacks_in_log: true, ..LedgerOptions::default() };
+    let mut ledger = Ledger::new(options, Instant::now(), 0);
+    let mut instance = 0;
+    for step in steps {
+        apply(step, &mut oracle, &mut ledger, &mut instance);
+        oracle.look();
+        assert_eq!(ledger.stats(BASE).allocated_bytes.current, oracle.total());
+        assert_eq!(ledger.stats(BASE).allocated_bytes.peak, oracle.stat_peak);
+    }
+    (oracle, ledger.copy(BASE))
+}
+
+fn apply(step: &Step, oracle: &mut Oracle, ledger: &mut Ledger, instance: &mut u64) {
+    match *step {
+        Step::Alloc { address, size, thread } => {
+            let scope = oracle.open.iter().rev().find(|scope| scope.2 == thread);
+            let context = scope.map_or(ContextId::ROOT, |scope| scope.1);
+            let site = Site { stack: StackId(address as u32 + 1), context, thread: ThreadId(thread), stream: 0 };
+            // At an address that is live a free was missed: the old block goes first.
+            oracle.live.remove(&address);
+            assert!(ledger.alloc(address, size, site));
+            oracle.seq += 1;
+            let (seq, stack) = (oracle.seq, site.stack);
+            let thread = ThreadId(thread);
+            oracle.live.insert(address, Block { address, size, seq, time_ns: 0, stack, context, thread, stream: 0 });
+        }
+        Step::Free { address } => {
+            let block = ledger.free(address, Site::default());
+            assert_eq!(block.map(untimed), oracle.live.remove(&address));
+        }
+        Step::FreeUnknown { size } if oracle.unknown_freed + size <= BASE => {
+            ledger.free_unknown(99, size, Site::default());
+            oracle.unknown_freed += size;
+        }
+        Step::FreeUnknown { .. } => {}
+        Step::Enter { name, thread } => {
+            let outer = oracle.open.iter().rev().find(|scope| scope.2 == thread);
+            let context = CONTEXTS.intern(outer.map_or(ContextId::ROOT, |scope| scope.1), NAMES[name]);
+            *instance += 1;
+            ledger.enter_scope(*instance, context, ThreadId(thread));
+            oracle.open.push((*instance, context, thread, oracle.total()));
+            *oracle.calls.entry(context).or_default() += 1;
+        }
+        Step::Exit { which } if which < oracle.open.len() => {
+            let (instance, context, thread, largest) = oracle.open.remove(which);
+            ledger.exit_scope(instance, context, ThreadId(thread));
+            let peak = oracle.total_peak.entry(context).or_default();
+            *peak = (*peak).max(largest);
+        }
+        Step::Exit { .. } => {}
+        Step::ResetPeak => {
+            ledger.reset_peak();
+            oracle.stat_peak = oracle.total();
+        }
+    }
+}
+
+fn untimed(block: Block) -> Block {
+    Block { time_ns: 0, ..block }
+}
+
+fn all_untimed(blocks: &[Block]) -> Vec<Block> {
+    blocks.iter().copied().map(untimed).collect()
+}
+
+fn as_device(copy: &LedgerCopy) -> DeviceSnapshot {
+    DeviceSnapshot {
+        device: crate::snapshot::Device::Cpu,
+        records: copy.records.clone(),
+        overwritten: copy.overwritten,
+        live: copy.live.clone(),
+        not_recorded: 0,
+        below_threshold: 0,
+        peak: copy.peak.clone(),
+        stats: copy.stats,
+        segments: Vec::<Segment>::new(),
+        scopes: copy.scopes.clone(),
+        marks: copy.marks.clone(),
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn peak_and_its_live_set_are_exact_whatever_was_overwritten(steps in steps(), max_entries in 0..9usize) {
+        let (oracle, copy) = run(&steps, max_entries);
+        prop_assert_eq!(copy.peak.bytes, oracle.peak);
+        prop_assert_eq!(all_untimed(&copy.peak.blocks), all_untimed(&oracle.at_peak));
+        let blocks: u64 = copy.peak.blocks.iter().map(|b| b.size).sum();
+        prop_assert_eq!(blocks + copy.peak.not_recorded, copy.peak.bytes);
+        prop_assert_eq!(all_untimed(&copy.live), oracle.blocks());
+    }
+
+    #[test]
+    fn scopes_know_what_they_held_and_what_the_device_held(steps in steps()) {
+        let (mut oracle, copy) = run(&steps, 4);
+        for &(_, context, _, largest) in &oracle.open {
+            let peak = oracle.total_peak.entry(context).or_default();
+            *peak = (*peak).max(largest);
+        }
+        for scope in &copy.scopes {
+            prop_assert_eq!(scope.own_peak, oracle.own_peak.remove(&scope.context).unwrap_or(0));
+            prop_assert_eq!(scope.total_peak, oracle.total_peak.remove(&scope.context));
+            prop_assert_eq!(scope.calls, oracle.calls.remove(&scope.context).unwrap_or(0));
+        }
+        oracle.own_peak.retain(|_, bytes| *bytes > 0);
+        prop_assert!(oracle.own_peak.is_empty() && oracle.total_peak.is_empty());
+    }
+
+    #[test]
+    fn replaying_the_log_gives_the_final_state(steps in steps(), max_entries in 1..200usize) {
+        let (_, copy) = run(&steps, max_entries);
+        let device = as_device(&copy);
+        let mut replay = Replay::at_log_start(&device);
+        let mut largest = replay.bytes();
+        for record in &device.records {
+            replay.apply(record);
+            largest = largest.max(replay.bytes());
+        }
+        prop_assert_eq!(all_untimed(&replay.blocks()), all_untimed(&device.live));
+        if device.overwritten == 0 && !steps.iter().any(|s| matches!(s, Step::FreeUnknown { .. })) {
+            prop_assert_eq!(largest + BASE, device.peak.bytes);
+        }
+    }
+
+    #[test]
+    fn the_log_holds_the_newest_records_in_order(steps in steps(), max_entries in 1..40usize) {
+        let (_, all) = run(&steps, usize::MAX);
+        let (_, some) = run(&steps, max_entries);
+        let kept = all.records.len().min(max_entries);
+        prop_assert_eq!(some.records.len(), kept);
+        prop_assert_eq!(some.overwritten, (all.records.len() - kept) as u64);
+        let newest = all.records[all.records.len() - kept..].iter();
+        for (a, b) in newest.zip(&some.records) {
+            prop_assert_eq!((a.address, a.size, a.kind, a.alloc_seq), (b.address, b.size, b.kind, b.alloc_seq));
+        }
+        prop_assert!(some.records.is_sorted_by_key(|r| r.time_ns));
+    }
+}
+
+#[test]
+fn the_peak_is_the_start_if_everything_is_only_freed() {
+    let mut ledger = Ledger::new(LedgerOptions::default(), Instant::now(), 7);
+    ledger.free_unknown(1, 100, Site::default());
+    ledger.alloc(2, 60, Site::default());
+    let peak = ledger.copy(100).peak;
+    assert_eq!((peak.bytes, peak.seq, peak.not_recorded, peak.below_threshold), (100, 0, 100, 7));
+    assert!(peak.blocks.is_empty());
+}
+
+#[test]
+fn a_record_is_small() {
+    assert_eq!(size_of::<Record>(), 56);
+}

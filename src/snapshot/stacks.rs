@@ -81,11 +81,6 @@ impl Stacks {
         self.addresses(stack).flat_map(|address| self.frames_at(address))
     }
 
-    /// Indices into [`Stacks::frames`], innermost first.
-    pub fn frame_indices(&self, stack: StackId) -> impl DoubleEndedIterator<Item = u32> + '_ {
-        self.addresses(stack).flat_map(|address| address.frames.clone())
-    }
-
     fn frames_at(&self, address: &CodeAddress) -> &[Frame] {
         self.frames.get(address.frames.start as usize..address.frames.end as usize).unwrap_or(&[])
     }

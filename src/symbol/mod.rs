@@ -6,7 +6,7 @@ mod resolve;
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 
-use crate::snapshot::{CodeAddress, FRAMES_LEFT_OUT, Frame, Module};
+use crate::snapshot::{CodeAddress, Frame, Module};
 use resolve::{Resolved, Resolver};
 
 /// What a set of addresses means.
@@ -56,7 +56,8 @@ impl Symbols {
         let end = self.frames.len() as u32;
         self.addresses.push(CodeAddress { address, module: module.map(|i| i as u32), offset, frames: start..end });
         self.native.push(resolved.native);
-        if resolved.unknown && address != FRAMES_LEFT_OUT {
+        // What is not Rust is left out of stacks unless it was asked for.
+        if resolved.unknown && !resolved.native {
             self.unknown_addresses += 1;
         }
     }
