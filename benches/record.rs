@@ -7,32 +7,28 @@
 //! ```
 //!
 //! # Why not divan
-//! What is wanted are ratios, on machines that are shared. divan times one benchmark after another,
-//! so that a neighbour who wakes up half-way changes the ratio. Here every round runs every case, the
-//! order shifting by one from round to round, and a ratio compares two cases of the same round.
+//! What counts are ratios, on machines that are shared. divan times one benchmark after another, so
+//! that a neighbour who wakes up half-way changes them. Here every round runs every case, the order
+//! shifting by one from round to round, and a ratio compares two cases of the same round.
 //!
 //! # Conditions
-//! - 1,000 live blocks; a pair frees a random one of them and allocates its successor. So every
-//!   lookup has a table to search, the heap's own work is a warm one, and once the blocks are there
-//!   no pair makes a new peak.
-//! - 16 call chains in rotation: the innermost frames of two pairs in a row always differ, the
-//!   outer ones stay. That is kinder than a real program, which has thousands of stacks.
-//! - One size, one thread, no scopes; stacks of allocations only, on both sides.
-//! - Frames are machine frames from the call of the allocator outwards. Either side's own frames
-//!   come on top, a handful each.
-//! - Every round begins a new session. Its stacks are known from the warm-up, but its log of 2^20
-//!   records is empty and still grows: page faults are counted in, as in a program's first seconds.
-//! - The naive way runs with memtrace's allocator installed and off, which its own allocations go
-//!   through; it calls `System` for the block, notes a free without a stack, and empties its list at
-//!   4096 entries within the time taken (two times a round).
-//! - All figures include the call through the chain and the allocation itself, which the first row
-//!   shows alone. Nothing is subtracted, so ratios come out smaller than those of the added cost.
+//! - 1,000 live blocks; a pair frees a random one and allocates its successor. So tables have
+//!   something to search, and no pair that is timed makes a new peak.
+//! - 16 call chains in rotation: the innermost frames of two pairs in a row differ, the outer ones
+//!   stay. Kinder than a real program, which has thousands of stacks.
+//! - One size, one thread, no scopes; stacks of allocations, not of frees, on both sides.
+//! - Frames are machine frames, counted in this run: what the naive way takes, its own one or two
+//!   included. memtrace's own make its stacks a few longer.
+//! - Every measurement begins a new session. Its stacks are known from the warm-up, but its log of
+//!   2^20 records starts empty and grows: page faults are counted in, as in a program's first seconds.
+//! - The naive way calls `System` for the block and empties its list at 4096 entries, within the time
+//!   taken. Its own allocations go through memtrace's allocator, which is installed, and off.
+//! - Nothing is subtracted: all figures include the call through the chain and the allocation itself,
+//!   which the first row shows alone. So the ratios are smaller than those of the added cost.
 #![expect(unsafe_code, reason = "calls allocators directly")]
 
 use std::alloc::{GlobalAlloc, Layout, System};
-use std::fmt::Write as _;
 use std::hint::black_box;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
@@ -46,15 +42,11 @@ const BLOCK: Layout = Layout::new::<[u8; 4096]>();
 const LIVE: usize = 1000;
 const WARM_UP: usize = 512;
 const FRAMES: [usize; 3] = [21, 37, 67];
-/// Frames of a chain besides its innermost one.
-const CHAIN_LEVELS: usize = 3;
-const CHAINS: [Chain; 16] = [
-    chain::<0>, chain::<1>, chain::<2>, chain::<3>, chain::<4>, chain::<5>, chain::<6>, chain::<7>,
-    chain::<8>, chain::<9>, chain::<10>, chain::<11>, chain::<12>, chain::<13>, chain::<14>, chain::<15>,
-];
+/// Call chains: as many as there are paths of `CHAIN_LEVELS` turns.
+const CHAINS: usize = 1 << CHAIN_LEVELS;
+const CHAIN_LEVELS: u32 = 4;
 
 type Heap = &'static (dyn GlobalAlloc + Sync);
-type Chain = fn(usize, Heap, &mut *mut u8);
 
 /// The program's own allocator, as `Box` and `Vec` reach it: through memtrace.
 struct Watched;
@@ -105,25 +97,12 @@ unsafe impl GlobalAlloc for Naive {
     }
 }
 
-/// Counts the frames from the call of the allocator outwards.
-struct FrameCounter;
-
-static FRAMES_SEEN: AtomicUsize = AtomicUsize::new(0);
-
-// SAFETY: passes everything on to the system allocator.
-unsafe impl GlobalAlloc for FrameCounter {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        // libgcc reports one frame with address 0 past the outermost.
-        let stack = Backtrace::new_unresolved();
-        FRAMES_SEEN.store(stack.frames().iter().filter(|frame| !frame.ip().is_null()).count(), Relaxed);
-        // SAFETY: the caller keeps `alloc`'s contract.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
-        // SAFETY: the caller keeps `dealloc`'s contract.
-        unsafe { System.dealloc(block, layout) }
-    }
+/// Frames of the stack that the naive recorder took last.
+fn frames_seen() -> usize {
+    let log = naive_log();
+    let stack = log.iter().rev().find_map(|(_, stack)| stack.as_ref());
+    // libgcc reports one frame with address 0 past the outermost.
+    stack.map_or(0, |stack| stack.frames().iter().filter(|frame| !frame.ip().is_null()).count())
 }
 
 /// The live blocks, all from one heap.
@@ -139,10 +118,10 @@ impl Blocks {
     }
 
     fn exchange(&mut self, pairs: usize) {
-        for chain in CHAINS.iter().cycle().take(pairs) {
+        for pair in 0..pairs {
             self.random = self.random.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
             let slot = (self.random >> 33) as usize % LIVE;
-            chain(black_box(CHAIN_LEVELS), self.heap, &mut self.slots[slot]);
+            chain::<false>(black_box(CHAIN_LEVELS), pair % CHAINS, self.heap, &mut self.slots[slot]);
         }
     }
 }
@@ -163,23 +142,31 @@ fn allocate(heap: Heap) -> *mut u8 {
     block
 }
 
-/// One of 16 functions that differ only in their addresses. What follows a call keeps it a frame.
+/// Replaces a block at the end of a chain of calls to either side, as the bits of `path` say.
 #[inline(never)]
-fn chain<const ID: usize>(levels: usize, heap: Heap, slot: &mut *mut u8) {
-    if levels > 0 {
-        chain::<ID>(levels - 1, heap, slot);
-    } else {
-        // SAFETY: the slot holds a block of this heap and layout, and gets another one next.
-        unsafe { heap.dealloc(black_box(*slot), BLOCK) };
-        *slot = allocate(heap);
+fn chain<const SIDE: bool>(levels: u32, path: usize, heap: Heap, slot: &mut *mut u8) {
+    match (levels, path & 1) {
+        (0, _) => replace(heap, slot),
+        (_, 0) => chain::<false>(levels - 1, path >> 1, heap, slot),
+        _ => chain::<true>(levels - 1, path >> 1, heap, slot),
     }
-    black_box(ID);
+    // What follows a call keeps it a frame, and the two functions differ.
+    black_box(SIDE);
+}
+
+fn replace(heap: Heap, slot: &mut *mut u8) {
+    // SAFETY: the slot holds a block of this heap and layout, and gets another one next.
+    unsafe { heap.dealloc(black_box(*slot), BLOCK) };
+    *slot = allocate(heap);
 }
 
 /// Calls `work` from `levels` frames further in.
 #[inline(never)]
 fn deeper(levels: usize, work: &mut dyn FnMut()) {
-    if levels > 0 { deeper(levels - 1, work) } else { work() }
+    match levels {
+        0 => work(),
+        _ => deeper(levels - 1, work),
+    }
     black_box(levels);
 }
 
@@ -187,14 +174,15 @@ struct Case {
     name: &'static str,
     heap: Heap,
     session: Option<fn() -> Builder>,
-    /// Frames added between the round and the chain.
-    levels: usize,
+    /// As wished for; as counted once `find_depth` was here.
     frames: usize,
+    /// Frames added to get there.
+    levels: usize,
 }
 
 impl Case {
-    fn new(name: &'static str, heap: Heap, session: Option<fn() -> Builder>, (levels, frames): (usize, usize)) -> Self {
-        Self { name, heap, session, levels, frames }
+    fn new(name: &'static str, heap: Heap, session: Option<fn() -> Builder>, frames: usize) -> Self {
+        Self { name, heap, session, frames, levels: 0 }
     }
 
     /// Nanoseconds per pair, in a session of its own if it has one.
@@ -211,7 +199,26 @@ impl Case {
         });
         let recorded = memtrace::stats(Device::Cpu).allocations.allocated as usize;
         assert_eq!(recorded >= LIVE + WARM_UP + pairs, session.is_some(), "{}: {recorded} recorded", self.name);
-        drop(blocks);
+        nanos
+    }
+
+    /// Calls `measure` from as deep as `take` does.
+    #[inline(never)]
+    fn find_depth(&mut self) {
+        let mut counter = Self::new("frame counter", &Naive, None, 0);
+        counter.measure(1);
+        counter.levels = self.frames.saturating_sub(frames_seen());
+        naive_log().clear();
+        counter.measure(1);
+        (self.levels, self.frames) = (counter.levels, frames_seen());
+        naive_log().clear();
+    }
+
+    #[inline(never)]
+    fn take(&self, pairs: usize) -> f64 {
+        let nanos = self.measure(pairs);
+        let frames = frames_seen();
+        assert!(frames == 0 || frames == self.frames, "{}: {frames} frames", self.name);
         naive_log().clear();
         nanos
     }
@@ -223,36 +230,26 @@ fn counters_only() -> Builder {
 
 /// The cases without stacks, then memtrace at each depth, then the naive way at each depth.
 fn cases() -> Vec<Case> {
-    let depths = FRAMES.map(levels_for);
     let mut cases = vec![
-        Case::new("System, not through memtrace", &System, None, depths[0]),
-        Case::new("memtrace, off", &Watched, None, depths[0]),
-        Case::new("memtrace, counters only", &Watched, Some(counters_only), depths[0]),
+        Case::new("System, not through memtrace", &System, None, FRAMES[0]),
+        Case::new("memtrace, off", &Watched, None, FRAMES[0]),
+        Case::new("memtrace, counters only", &Watched, Some(counters_only), FRAMES[0]),
     ];
-    cases.extend(depths.map(|depth| Case::new("memtrace, full stacks", &Watched, Some(memtrace::builder), depth)));
-    cases.extend(depths.map(|depth| Case::new("naive, full stacks", &Naive, None, depth)));
+    cases.extend(FRAMES.map(|frames| Case::new("memtrace, full stacks", &Watched, Some(memtrace::builder), frames)));
+    cases.extend(FRAMES.map(|frames| Case::new("naive, full stacks", &Naive, None, frames)));
     cases
 }
 
-/// How many levels it takes to get to so many frames, and the frames there really are then.
-fn levels_for(frames: usize) -> (usize, usize) {
-    let levels = frames.saturating_sub(count_frames(0));
-    (levels, count_frames(levels))
-}
-
-#[inline(never)]
-fn count_frames(levels: usize) -> usize {
-    black_box(Case::new("frame counter", &FrameCounter, None, (levels, 0)).measure(1));
-    FRAMES_SEEN.load(Relaxed)
-}
-
 /// Nanoseconds of each case in each round.
-fn run(cases: &[Case], rounds: usize, pairs: usize) -> Vec<Vec<f64>> {
-    let mut nanos = vec![vec![0.0; rounds]; cases.len()];
+fn run(cases: &mut [Case], rounds: usize, pairs: usize) -> Vec<Vec<f64>> {
+    for case in &mut *cases {
+        case.find_depth();
+    }
+    let mut nanos = vec![Vec::with_capacity(rounds); cases.len()];
     for round in 0..rounds {
         for place in 0..cases.len() {
             let case = (place + round) % cases.len();
-            nanos[case][round] = cases[case].measure(pairs);
+            nanos[case].push(cases[case].take(pairs));
         }
     }
     nanos
@@ -288,21 +285,22 @@ fn print_table(cases: &[Case], nanos: &[Vec<f64>]) {
 }
 
 fn json(cases: &[Case], nanos: &[Vec<f64>], pairs: usize) -> String {
-    let rounds = nanos[0].len();
-    let mut out = format!("{{\n\"block_bytes\": {}, \"live_blocks\": {LIVE}, ", BLOCK.size());
-    let _ = write!(out, "\"chains\": {}, \"rounds\": {rounds}, \"pairs\": {pairs},\n\"cases\": [", CHAINS.len());
-    for (index, (case, nanos)) in cases.iter().zip(nanos).enumerate() {
-        let (minimum, median) = minimum_and_median(nanos);
-        let (comma, name, frames) = (if index > 0 { "," } else { "" }, case.name, case.frames);
-        let _ = write!(out, "{comma}\n  {{\"name\": \"{name}\", \"frames\": {frames}, ");
-        let _ = write!(out, "\"min_ns\": {minimum:.1}, \"median_ns\": {median:.1}}}");
-    }
-    out.push_str("\n],\n\"naive_to_memtrace\": [");
-    for (index, (frames, minima, median)) in ratios(cases, nanos).into_iter().enumerate() {
-        let comma = if index > 0 { "," } else { "" };
-        let _ = write!(out, "{comma}\n  {{\"frames\": {frames}, \"of_minima\": {minima:.3}, \"median\": {median:.3}}}");
-    }
-    out + "\n]\n}\n"
+    let case = |(case, nanos): (&Case, &Vec<f64>)| {
+        let ((minimum, median), name, frames) = (minimum_and_median(nanos), case.name, case.frames);
+        format!(r#"{{"name": "{name}", "frames": {frames}, "min_ns": {minimum:.1}, "median_ns": {median:.1}}}"#)
+    };
+    let ratio = |(frames, minima, median)| {
+        format!(r#"{{"frames": {frames}, "of_minima": {minima:.3}, "median": {median:.3}}}"#)
+    };
+    let rows = |rows: Vec<String>| rows.join(",\n    ");
+    let (block, rounds) = (BLOCK.size(), nanos[0].len());
+    format!(
+        "{{\n  \"block_bytes\": {block}, \"live_blocks\": {LIVE}, \"chains\": {CHAINS},\n  \
+         \"rounds\": {rounds}, \"pairs\": {pairs},\n  \
+         \"cases\": [\n    {}\n  ],\n  \"naive_to_memtrace\": [\n    {}\n  ]\n}}\n",
+        rows(cases.iter().zip(nanos).map(case).collect()),
+        rows(ratios(cases, nanos).into_iter().map(ratio).collect()),
+    )
 }
 
 fn main() -> std::io::Result<()> {
@@ -311,8 +309,8 @@ fn main() -> std::io::Result<()> {
     // `cargo bench` passes --bench; `cargo test --benches` does not.
     let quick = given("--bench").is_none() || given("--test").is_some();
     let (rounds, pairs) = if quick { (1, 32) } else { (21, 4096) };
-    let cases = cases();
-    let nanos = run(&cases, rounds, pairs);
+    let mut cases = cases();
+    let nanos = run(&mut cases, rounds, pairs);
     println!("{rounds} rounds of {pairs} pairs{}\n", if quick { ": a test, its figures mean nothing" } else { "" });
     print_table(&cases, &nanos);
     match given("--json").map(|at| arguments.get(at + 1)) {

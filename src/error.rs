@@ -25,9 +25,13 @@ enum Kind {
     Forked,
     OutOfMemory,
     Exists(PathBuf),
-    Output { path: PathBuf, source: io::Error },
+    Output {
+        path: PathBuf,
+        source: io::Error,
+    },
     Write(io::Error),
-    Flamegraph(io::Error),
+    #[cfg(feature = "flamegraph")]
+    Drawing(io::Error),
 }
 
 impl Error {
@@ -64,8 +68,9 @@ impl Error {
     pub(crate) fn output(path: &Path, source: io::Error) -> Self {
         Self::new(Kind::Output { path: path.to_owned(), source })
     }
+    #[cfg(feature = "flamegraph")]
     pub(crate) fn flamegraph(source: io::Error) -> Self {
-        Self::new(Kind::Flamegraph(source))
+        Self::new(Kind::Drawing(source))
     }
     /// The same with the file that was being written.
     pub(crate) fn at(self, path: &Path) -> Self {
@@ -129,7 +134,8 @@ impl fmt::Display for Error {
                 )
             }
             Kind::Write(source) => write!(f, "cannot write: {source}"),
-            Kind::Flamegraph(source) => write!(f, "cannot draw the flamegraph: {source}"),
+            #[cfg(feature = "flamegraph")]
+            Kind::Drawing(source) => write!(f, "cannot draw the flamegraph: {source}"),
         }
     }
 }
@@ -137,7 +143,9 @@ impl fmt::Display for Error {
 impl StdError for Error {
     fn source(&self) -> Option<&(dyn StdError + 'static)> {
         match &self.kind {
-            Kind::Output { source, .. } | Kind::Write(source) | Kind::Flamegraph(source) => Some(source),
+            Kind::Output { source, .. } | Kind::Write(source) => Some(source),
+            #[cfg(feature = "flamegraph")]
+            Kind::Drawing(source) => Some(source),
             _ => None,
         }
     }

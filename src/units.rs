@@ -37,6 +37,13 @@ impl fmt::Display for Bytes {
     }
 }
 
+/// A round size without decimals: `64 KiB`; others as [`Bytes`] prints them.
+pub(crate) fn round(bytes: u64) -> String {
+    let unit = if bytes == 0 { 0 } else { (bytes.trailing_zeros() / 10) as usize };
+    let whole = bytes >> (10 * unit);
+    if whole < 1024 { format!("{whole} {}", IEC[unit]) } else { Bytes(bytes).to_string() }
+}
+
 /// The same with a sign: `+1.500 KiB`, `-2.000 MiB`, `0 B`.
 pub(crate) fn signed(bytes: i64) -> String {
     let magnitude = Bytes(bytes.unsigned_abs());
@@ -148,6 +155,12 @@ mod tests {
             let error = parse_bytes(text).unwrap_err().to_string();
             assert!(error.contains("512 MiB"), "{text}: {error}");
         }
+    }
+
+    #[test]
+    fn round_sizes_have_no_decimals() {
+        let cases = [(0, "0 B"), (1024, "1 KiB"), (65_536, "64 KiB"), (3 << 20, "3 MiB"), (1025, "1.001 KiB")];
+        cases.iter().for_each(|(bytes, text)| assert_eq!(round(*bytes), *text));
     }
 
     #[test]

@@ -39,7 +39,7 @@ fn run() -> Outcome<()> {
     // Blocks below 64 KiB are counted but not recorded, so that five iterations fit into 100,000
     // entries; they hold well under 1 % of the peak.
     let session = memtrace::builder().max_entries(args.max_entries).min_size(&args.min_size).start()?;
-    eprintln!("recording blocks of {} or more; --min-size changes that", Bytes(session.settings().min_size));
+    eprintln!("recording blocks of {} or more; --min-size changes that", args.min_size);
     train(&args)?;
     eprintln!("resolving symbols");
     let snapshot = session.snapshot();

@@ -61,7 +61,7 @@ fn at_peak(data: &SnapshotData, device: &DeviceSnapshot, label: Label) -> Breakd
 
 fn breakdown(data: &SnapshotData, blocks: &[Block], [before, below]: [u64; 2], label: Label) -> Breakdown {
     let mut rows = summed(data, blocks, label);
-    let below_label = format!("(blocks smaller than {})", crate::units::Bytes(data.settings.min_size));
+    let below_label = format!("(blocks smaller than {})", crate::units::round(data.settings.min_size));
     for (label, bytes) in [(BEFORE_RECORDING.to_owned(), before), (below_label, below)] {
         if bytes > 0 {
             rows.push(Row { label, bytes, median: 0, count: None });

@@ -5,7 +5,11 @@ pub(crate) mod file;
 #[cfg(feature = "flamegraph")]
 pub mod flamegraph;
 pub mod folded;
+#[cfg(test)]
+mod golden_tests;
 pub mod json;
+#[cfg(test)]
+mod naive_unpickle;
 mod pickle;
 pub mod pytorch;
 mod table;

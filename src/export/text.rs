@@ -7,7 +7,7 @@ use super::table::Table;
 use crate::analysis::{self, Breakdown, device_or_main};
 use crate::error::Error;
 use crate::snapshot::{Device, DeviceSnapshot, SnapshotData};
-use crate::units::{Bytes, grouped};
+use crate::units::{Bytes, grouped, round};
 
 /// What to show.
 #[derive(Clone, Debug)]
@@ -85,12 +85,9 @@ impl Page<'_> {
             seconds(peak.time_ns)
         ));
         if data.settings.min_size > 1 && device.device == Device::Cpu {
-            self.line(&format!(
-                "                 the largest sum of blocks of {} or more, {}, plus {} in smaller ones",
-                Bytes(data.settings.min_size),
-                Bytes(peak.bytes),
-                Bytes(peak.below_threshold)
-            ));
+            let threshold = round(data.settings.min_size);
+            self.line(&format!("                 {} in blocks of {threshold} or more", Bytes(peak.bytes)));
+            self.line(&format!("                 {} in smaller ones at that moment", Bytes(peak.below_threshold)));
         }
         self.line(&format!(
             "Total allocated  {} in {} allocations; {} of them freed",
@@ -144,12 +141,9 @@ impl Page<'_> {
             return;
         }
         self.heading("By scope");
-        self.line(
-            "At peak: held at the peak by what was allocated directly in the scope. Own peak: the most held at once",
-        );
-        self.line(
-            "by what was allocated in the scope or inside it. Total: the most on the device while the scope was open.",
-        );
+        self.line("At peak   held at the peak by what was allocated directly in the scope");
+        self.line("Own peak  the most held at once by what was allocated in it or inside it");
+        self.line("Total     the most on the device while the scope was open, whoever allocated");
         let mut table = Table::new(&["At peak", "%", "Own peak", "Total", "Calls", "Allocs", "Scope"]);
         let total = device.peak.total();
         for row in &rows {
@@ -167,7 +161,7 @@ impl Page<'_> {
         let outside = total - in_scopes;
         let mut last = vec![Bytes(outside).to_string(), percent(outside, total)];
         last.resize(6, String::new());
-        last.push("(outside every scope, before recording, or too small)".to_owned());
+        last.push("(everything else)".to_owned());
         table.row(last);
         self.table(&table);
     }
@@ -211,7 +205,8 @@ impl Page<'_> {
             counts.iter().filter(|(n, _)| *n > 0).map(|(n, text)| format!("{} {text}", grouped(*n))).collect();
         if health.no_line_numbers {
             notes.push(
-                "functions have no line numbers; for those put into Cargo.toml: [profile.release] debug = \"line-tables-only\""
+                "functions have no line numbers; to get them, put this into Cargo.toml:\n    \
+                 [profile.release] debug = \"line-tables-only\""
                     .to_owned(),
             );
         }

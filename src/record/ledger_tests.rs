@@ -11,12 +11,25 @@ use crate::snapshot::{DeviceSnapshot, Replay, Segment};
 
 #[derive(Clone, Debug)]
 enum Step {
-    Alloc { address: u64, size: u64, thread: u32 },
-    Free { address: u64 },
-    FreeUnknown { size: u64 },
-    Enter { name: usize, thread: u32 },
+    Alloc {
+        address: u64,
+        size: u64,
+        thread: u32,
+    },
+    Free {
+        address: u64,
+    },
+    FreeUnknown {
+        size: u64,
+    },
+    Enter {
+        name: usize,
+        thread: u32,
+    },
     /// Leaves one of the open scopes, not always the innermost.
-    Exit { which: usize },
+    Exit {
+        which: usize,
+    },
     ResetPeak,
 }
 

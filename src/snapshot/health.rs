@@ -9,7 +9,7 @@ pub struct Health {
     pub lost_blocks: u64,
     /// Stacks that were not kept because the stack table was full.
     pub lost_stacks: u64,
-    /// Stacks whose middle frames were left out because they were deeper than `stack_depth`.
+    /// How often a stack's middle frames were left out because it was deeper than `stack_depth`.
     pub shortened_stacks: u64,
     /// Allocations at an address that was still live: a free was missed in between.
     pub missed_frees: u64,

@@ -12,6 +12,8 @@ pub(crate) mod segments;
 mod settings;
 mod stacks;
 mod stats;
+#[cfg(test)]
+pub(crate) mod testing;
 
 pub use device::Device;
 pub use health::Health;

@@ -1,0 +1,113 @@
+//! Every format of one small snapshot, made by hand, against files in `tests/golden`.
+//!
+//! `MEMTRACE_UPDATE_GOLDENS=1 cargo test goldens` writes them anew; a missing one fails.
+
+use std::path::Path;
+
+use super::naive_unpickle::{Value, unpickle};
+use super::{folded, json, pytorch, text};
+use crate::snapshot::testing::two_lines_and_a_temporary;
+
+fn check(name: &str, made: &[u8]) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name);
+    if std::env::var_os("MEMTRACE_UPDATE_GOLDENS").is_some() {
+        std::fs::write(&path, made).unwrap();
+    }
+    let golden = std::fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    assert!(
+        made == golden,
+        "{name} differs from its golden file. Made:\n{}\nGolden:\n{}",
+        String::from_utf8_lossy(made),
+        String::from_utf8_lossy(&golden)
+    );
+}
+
+#[test]
+fn text_report_matches_its_golden() {
+    let data = two_lines_and_a_temporary();
+    check("report.txt", text::to_string(&data, &text::Options { width: 80, ..Default::default() }).as_bytes());
+}
+
+#[test]
+fn json_report_matches_its_golden() {
+    let mut out = Vec::new();
+    json::write(&two_lines_and_a_temporary(), &json::Options::default(), &mut out).unwrap();
+    let version = env!("CARGO_PKG_VERSION");
+    check("report.json", String::from_utf8(out).unwrap().replace(version, "VERSION").as_bytes());
+}
+
+#[test]
+fn folded_stacks_match_their_goldens() {
+    let data = two_lines_and_a_temporary();
+    for (name, measure) in [("bytes.folded", folded::Measure::Bytes), ("count.folded", folded::Measure::Count)] {
+        let mut out = Vec::new();
+        folded::write(&data, &folded::Options { measure, ..Default::default() }, &mut out).unwrap();
+        check(name, &out);
+    }
+}
+
+#[test]
+fn pickle_reads_back_as_its_golden() {
+    let mut out = Vec::new();
+    pytorch::write(&two_lines_and_a_temporary(), &pytorch::Options::default(), &mut out).unwrap();
+    let value = unpickle(&out);
+    let version = env!("CARGO_PKG_VERSION");
+    check("pickle.txt", format!("{}\n", value.pretty(0)).replace(version, "VERSION").as_bytes());
+}
+
+#[test]
+fn an_empty_snapshot_is_written_by_every_format() {
+    let data = crate::snapshot::testing::empty();
+    assert!(text::to_string(&data, &text::Options::default()).contains("nothing was recorded"));
+    let mut out = Vec::new();
+    pytorch::write(&data, &pytorch::Options::default(), &mut out).unwrap();
+    assert!(matches!(unpickle(&out), Value::Dict(_)));
+    out.clear();
+    folded::write(&data, &folded::Options::default(), &mut out).unwrap();
+    assert!(out.is_empty());
+    json::write(&data, &json::Options { compact: true }, &mut out).unwrap();
+    assert!(serde_json::from_slice::<serde_json::Value>(&out).is_ok());
+    #[cfg(feature = "flamegraph")]
+    {
+        let error = super::flamegraph::write(&data, &folded::Options::default(), Vec::new()).unwrap_err();
+        assert!(error.to_string().contains("nothing was live"), "{error}");
+    }
+}
+
+#[cfg(feature = "flamegraph")]
+#[test]
+fn the_flamegraph_names_every_line_and_the_peak() {
+    let mut out = Vec::new();
+    super::flamegraph::write(&two_lines_and_a_temporary(), &folded::Options::default(), &mut out).unwrap();
+    let svg = String::from_utf8(out).unwrap();
+    for text in ["src/model.rs:7 (Net::forward)", "[forward]", "4.543 KiB at the peak", "allocated before recording"] {
+        assert!(svg.contains(text), "{text}");
+    }
+}
+
+/// A writer that takes only so many bytes.
+struct Full(usize);
+
+impl std::io::Write for Full {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        let taken = bytes.len().min(self.0);
+        self.0 -= taken;
+        if taken == 0 { Err(std::io::Error::other("disk full")) } else { Ok(taken) }
+    }
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn a_writer_that_fails_anywhere_is_an_error_and_never_a_panic() {
+    let data = two_lines_and_a_temporary();
+    let mut whole = Vec::new();
+    pytorch::write(&data, &pytorch::Options::default(), &mut whole).unwrap();
+    for room in 0..whole.len() {
+        assert!(pytorch::write(&data, &pytorch::Options::default(), Full(room)).is_err());
+        assert!(json::write(&data, &json::Options::default(), Full(room)).is_err());
+    }
+    assert!(text::write(&data, &text::Options::default(), Full(100)).is_err());
+    assert!(folded::write(&data, &folded::Options::default(), Full(10)).is_err());
+}

@@ -1,0 +1,180 @@
+//! Processes that are forked off one that records: they go on as if memtrace were not there.
+//!
+//! A child that hangs is ended by the kernel after a while, and that is a failure.
+#![cfg(target_os = "linux")]
+#![expect(unsafe_code, reason = "fork and its companions are C functions")]
+
+mod support;
+
+use std::panic::catch_unwind;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+use memtrace::{Context, Session, scope};
+use support::{MIB, Raw, alarm, passes};
+
+#[global_allocator]
+static ALLOC: memtrace::Alloc = memtrace::Alloc::system();
+
+#[used]
+// SAFETY: the loader calls the functions in this section; `before_main` unwinds into nobody.
+#[unsafe(link_section = ".init_array")]
+static SCENARIOS: extern "C" fn() = {
+    extern "C" fn start() {
+        support::before_main(&[
+            ("allocates", children_allocate),
+            ("opens scopes", children_open_scopes),
+            ("measures", children_measure),
+            ("inside", a_child_inside_a_measurement),
+            ("before", children_from_before_the_session),
+        ]);
+    }
+    start
+};
+
+unsafe extern "C" {
+    fn fork() -> i32;
+    fn waitpid(pid: i32, status: *mut i32, options: i32) -> i32;
+    fn _exit(code: i32) -> !;
+}
+
+const PATIENCE_SECONDS: u32 = 20;
+
+/// Forks, runs `work` in the child; panics unless that ended in time and without a panic.
+fn in_child(work: impl Fn() + std::panic::RefUnwindSafe) {
+    // SAFETY: the child calls nothing but `work` and `_exit`; glibc lets it allocate.
+    let pid = unsafe { fork() };
+    assert!(pid >= 0);
+    if pid == 0 {
+        alarm(PATIENCE_SECONDS);
+        let code = if catch_unwind(&work).is_ok() { 0 } else { 1 };
+        // SAFETY: ends the process, without handlers that are the parent's.
+        unsafe { _exit(code) };
+    }
+    let mut status = 0;
+    // SAFETY: `status` is there to be written to.
+    assert_eq!(unsafe { waitpid(pid, &raw mut status, 0) }, pid);
+    assert_eq!(status, 0, "the child was ended by signal {} or with code {}", status & 0x7f, status >> 8);
+}
+
+/// Runs `main` while three threads do `noise` over and over.
+fn beside(noise: fn(), main: impl FnOnce()) {
+    let stop = &AtomicBool::new(false);
+    std::thread::scope(|threads| {
+        for _ in 0..3 {
+            threads.spawn(|| {
+                while !stop.load(Relaxed) {
+                    noise();
+                }
+            });
+        }
+        let outcome = catch_unwind(std::panic::AssertUnwindSafe(main));
+        stop.store(true, Relaxed);
+        outcome.unwrap();
+    });
+}
+
+fn record_all() -> Session {
+    memtrace::builder().min_size(0).max_entries(1000).start().unwrap()
+}
+
+fn allocate_a_lot() {
+    let mut blocks: Vec<Raw> = (1..1000).map(Raw::new).collect();
+    blocks.iter_mut().step_by(3).for_each(|block| block.resize(5000));
+    let text: String = (0..1000).map(|n| n.to_string()).collect();
+    assert_eq!((blocks.len(), text.len()), (999, 2890));
+}
+
+#[test]
+fn children_forked_while_others_allocate_are_not_recorded_and_do_not_hang() {
+    passes("allocates");
+}
+
+fn children_allocate() {
+    let session = record_all();
+    let kept = Raw::new(MIB);
+    let allocate = || drop((Raw::new(100), Raw::new(3000)));
+    beside(allocate, || {
+        for _ in 0..50 {
+            in_child(|| {
+                allocate_a_lot();
+                assert!(!memtrace::is_recording());
+                assert!(session.snapshot().devices.is_empty());
+                assert!(!memtrace::start().unwrap_err().is_already_recording());
+                assert_eq!(kept.size(), MIB as u64);
+            });
+        }
+    });
+    let after = Raw::new(MIB);
+    let live = support::live(&session.snapshot());
+    assert!(live.contains(&kept.key()) && live.contains(&after.key()));
+}
+
+#[test]
+fn children_forked_while_others_open_scopes_do_not_hang() {
+    passes("opens scopes");
+}
+
+fn children_open_scopes() {
+    let session = record_all();
+    beside(
+        || scope("theirs", || ()),
+        || {
+            for _ in 0..200 {
+                in_child(|| {
+                    scope("own", || Context::current().scope(allocate_a_lot));
+                    assert!(session.snapshot().devices.is_empty());
+                });
+            }
+        },
+    );
+}
+
+#[test]
+fn children_forked_while_others_measure_do_not_hang() {
+    passes("measures");
+}
+
+fn children_measure() {
+    let _session = record_all();
+    // Stacks of many depths, so that the child asks for every part of the table of stacks.
+    let measure = || (0..60).for_each(measure_at);
+    beside(measure, || (0..200).for_each(|_| in_child(measure)));
+}
+
+fn measure_at(depth: usize) {
+    match depth {
+        0 => assert_eq!(memtrace::measure(|| drop(Raw::new(100))).peak, 100),
+        _ => std::hint::black_box(measure_at)(depth - 1),
+    }
+}
+
+#[test]
+fn a_child_forked_inside_a_measurement_goes_on() {
+    passes("inside");
+}
+
+fn a_child_inside_a_measurement() {
+    let session = memtrace::builder().enabled(memtrace::Enabled::Off).start().unwrap();
+    let inside = memtrace::measure(|| {
+        in_child(|| {
+            allocate_a_lot();
+            assert!(session.snapshot().devices.is_empty());
+        });
+        Raw::new(10)
+    });
+    assert_eq!((inside.peak, inside.leaked), (10, 10));
+}
+
+#[test]
+fn a_child_forked_before_the_session_may_record_itself() {
+    passes("before");
+}
+
+fn children_from_before_the_session() {
+    drop(record_all());
+    in_child(|| {
+        let session = memtrace::builder().min_size(MIB).start().unwrap();
+        let block = Raw::new(MIB);
+        assert_eq!(support::live(&session.snapshot()), [block.key()]);
+    });
+}

@@ -1,0 +1,87 @@
+//! The example's network under memtrace, held against what theory says of its memory.
+
+use std::process::Command;
+
+use candle_core::{DType, Device, Tensor};
+use candle_nn::{VarBuilder, VarMap};
+use memtrace::{analysis, scope};
+
+#[path = "../examples/resnet/model.rs"]
+mod model;
+#[path = "../examples/resnet/sgd.rs"]
+mod sgd;
+
+#[global_allocator]
+static ALLOC: memtrace::Alloc = memtrace::Alloc::system();
+
+/// Set in the child process that trains: candle and rayon read the number of threads once.
+const CHILD: &str = "MEMTRACE_TEST_TRAIN";
+const IMAGE: usize = 32;
+
+fn train() -> candle_core::Result<()> {
+    let session = memtrace::start().expect("nothing else records");
+    let held = || {
+        let stats = memtrace::stats(memtrace::Device::Cpu);
+        stats.allocated_bytes.current + stats.below_threshold
+    };
+    let before = held();
+    let varmap = VarMap::new();
+    let network = model::ResNet50::new(VarBuilder::from_varmap(&varmap, DType::F32, &Device::Cpu))?;
+    println!("loaded {}", held() - before);
+    let mut optimizer = sgd::SgdMomentum::new(varmap.all_vars(), 0.01, 0.9);
+    let images = Tensor::randn(0f32, 1f32, (1, 3, IMAGE, IMAGE), &Device::Cpu)?;
+    let labels = Tensor::new(&[7u32], &Device::Cpu)?;
+    for number in 1..=5 {
+        memtrace::reset_peak(memtrace::Device::Cpu);
+        let loss = scope(format!("step {number}"), || {
+            let logits = network.forward(&images)?;
+            candle_nn::loss::cross_entropy(&logits, &labels)
+        })?;
+        optimizer.step(&loss.backward()?)?;
+        println!("peak {}", memtrace::stats(memtrace::Device::Cpu).allocated_bytes.peak);
+    }
+    check_sums(&session.snapshot());
+    Ok(())
+}
+
+fn check_sums(snapshot: &memtrace::Snapshot) {
+    let device = snapshot.device(memtrace::Device::Cpu).expect("the CPU is recorded");
+    let peak = device.peak.total();
+    for breakdown in [analysis::by_line, analysis::by_function, analysis::by_scope].map(|by| by(snapshot, device)) {
+        assert_eq!(breakdown.total, peak);
+        assert_eq!(breakdown.rows.iter().map(|row| row.bytes).sum::<u64>(), peak);
+    }
+    let live = analysis::live_by_line(snapshot, device);
+    assert_eq!(live.total, device.stats.allocated_bytes.current + device.below_threshold);
+    let lines = analysis::by_line(snapshot, device);
+    let in_model = lines.rows.iter().filter(|row| row.label.contains("resnet"));
+    assert!(in_model.map(|row| row.bytes).sum::<u64>() * 10 > peak * 8, "lines of this program hold most: {lines:?}");
+}
+
+/// What the child printed after `word`, in order.
+fn numbers(output: &str, word: &str) -> Vec<u64> {
+    output.lines().filter_map(|line| line.strip_prefix(word)?.trim().parse().ok()).collect()
+}
+
+#[test]
+fn parameters_and_peaks_agree_with_theory() {
+    if std::env::var_os(CHILD).is_some() {
+        return train().unwrap();
+    }
+    let child = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "parameters_and_peaks_agree_with_theory", "--nocapture"])
+        .env(CHILD, "1")
+        .env("RAYON_NUM_THREADS", "1")
+        .output()
+        .unwrap();
+    let output = String::from_utf8_lossy(&child.stdout);
+    assert!(child.status.success(), "{output}{}", String::from_utf8_lossy(&child.stderr));
+    let theory = (25_557_032 + 53_120) * 4;
+    let loaded = numbers(&output, "loaded ")[0];
+    assert!(loaded >= theory && loaded - theory < theory * 3 / 1000, "loaded {loaded}, theory {theory}");
+    let peaks = numbers(&output, "peak ");
+    assert_eq!(peaks.len(), 5, "{output}");
+    assert!(peaks[1..].iter().all(|&peak| peak == peaks[1]), "peaks of steps 2 to 5 differ: {peaks:?}");
+    // Parameters, momentum, gradients at least; a network this small has few activations.
+    assert!(peaks[1] > 3 * 25_557_032 * 4, "{peaks:?}");
+}

@@ -1,0 +1,143 @@
+//! What the tests of the heap share: blocks that cost no memory, and processes with one thread.
+#![allow(dead_code, reason = "each test program uses a part of this")]
+#![expect(unsafe_code, reason = "blocks come straight from the global allocator")]
+
+use std::alloc::Layout;
+use std::process::{Command, Output};
+use std::ptr::NonNull;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use memtrace::snapshot::{DeviceSnapshot, Record};
+use memtrace::{Device, Session, SnapshotData};
+
+pub(crate) const MIB: usize = 1 << 20;
+
+/// Recordings are process-wide and the test harness runs tests side by side: one at a time.
+pub(crate) fn alone() -> MutexGuard<'static, ()> {
+    static LOCK: Mutex<()> = Mutex::new(());
+    LOCK.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Records blocks of 1 MiB or more: the harness has none, so what is recorded is the test's own.
+pub(crate) fn record_large() -> Session {
+    memtrace::builder().min_size(MIB).start().unwrap()
+}
+
+pub(crate) fn cpu(snapshot: &SnapshotData) -> &DeviceSnapshot {
+    snapshot.device(Device::Cpu).unwrap()
+}
+
+/// (address, size) of the live blocks, in the order of their allocation.
+pub(crate) fn live(snapshot: &SnapshotData) -> Vec<(u64, u64)> {
+    cpu(snapshot).live.iter().map(|block| (block.address, block.size)).collect()
+}
+
+/// The bytes of 1 MiB blocks and larger that a recording finds when it begins.
+pub(crate) fn bytes_before_recording() -> u64 {
+    cpu(&record_large().snapshot()).not_recorded
+}
+
+pub(crate) fn records(snapshot: &SnapshotData) -> &[Record] {
+    &cpu(snapshot).records
+}
+
+/// A block from the global allocator, never touched, so that even a large one takes no memory.
+#[derive(Debug)]
+pub(crate) struct Raw {
+    start: NonNull<u8>,
+    layout: Layout,
+}
+
+// SAFETY: a block belongs to whoever holds this; nobody else has its address.
+unsafe impl Send for Raw {}
+
+impl Raw {
+    pub(crate) fn new(size: usize) -> Self {
+        Self::with(Layout::from_size_align(size, 8).unwrap())
+    }
+
+    pub(crate) fn with(layout: Layout) -> Self {
+        assert!(layout.size() > 0);
+        // SAFETY: the size is not zero.
+        Self::of(unsafe { std::alloc::alloc(layout) }, layout)
+    }
+
+    pub(crate) fn zeroed(size: usize) -> Self {
+        let layout = Layout::from_size_align(size, 8).unwrap();
+        assert!(layout.size() > 0);
+        // SAFETY: the size is not zero.
+        Self::of(unsafe { std::alloc::alloc_zeroed(layout) }, layout)
+    }
+
+    pub(crate) fn resize(&mut self, size: usize) {
+        assert!(self.try_resize(size), "the allocator refused {size} bytes");
+    }
+
+    /// False if the allocator returned null; then the block is as it was.
+    pub(crate) fn try_resize(&mut self, size: usize) -> bool {
+        let layout = Layout::from_size_align(size, self.layout.align()).unwrap();
+        assert!(layout.size() > 0);
+        // SAFETY: the block came from this allocator with this layout; the new size is not zero.
+        let moved = unsafe { std::alloc::realloc(self.start.as_ptr(), self.layout, size) };
+        let Some(start) = NonNull::new(moved) else { return false };
+        (self.start, self.layout) = (start, layout);
+        true
+    }
+
+    pub(crate) fn address(&self) -> u64 {
+        self.start.addr().get() as u64
+    }
+
+    pub(crate) fn size(&self) -> u64 {
+        self.layout.size() as u64
+    }
+
+    /// As the ledger names it.
+    pub(crate) fn key(&self) -> (u64, u64) {
+        (self.address(), self.size())
+    }
+
+    fn of(start: *mut u8, layout: Layout) -> Self {
+        // Hidden from the optimiser, which may leave out a pair of alloc and dealloc.
+        Self { start: NonNull::new(std::hint::black_box(start)).unwrap(), layout }
+    }
+}
+
+impl Drop for Raw {
+    fn drop(&mut self) {
+        // SAFETY: the block came from this allocator with this layout.
+        unsafe { std::alloc::dealloc(self.start.as_ptr(), self.layout) }
+    }
+}
+
+const SCENARIO: &str = "MEMTRACE_TEST_SCENARIO";
+
+/// A process stuck for this long is taken to hang.
+const PATIENCE_SECONDS: u32 = 240;
+
+unsafe extern "C" {
+    /// The kernel ends the process after this time, whatever locks it waits for.
+    pub(crate) safe fn alarm(seconds: u32) -> u32;
+}
+
+/// Runs a scenario in a process of its own: this test program again, see [`before_main`].
+pub(crate) fn run(scenario: &str) -> Output {
+    Command::new(std::env::current_exe().unwrap()).env(SCENARIO, scenario).output().unwrap()
+}
+
+/// Runs a scenario that must come to its end without a panic.
+pub(crate) fn passes(scenario: &str) {
+    let output = run(scenario);
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{scenario}: {}\n{text}", output.status);
+}
+
+/// To be called from `.init_array`: if this process is to run a scenario, runs it and exits. At that
+/// time the process has one thread and the test harness has not allocated anything.
+pub(crate) fn before_main(scenarios: &[(&str, fn())]) {
+    let Some(name) = std::env::var_os(SCENARIO) else { return };
+    alarm(PATIENCE_SECONDS);
+    let scenario = scenarios.iter().find(|(scenario, _)| name == *scenario);
+    let passed = std::panic::catch_unwind(|| scenario.expect("no such scenario").1());
+    std::process::exit(if passed.is_ok() { 0 } else { 101 });
+}
