@@ -79,6 +79,24 @@ impl Error {
             kind => Self { kind },
         }
     }
+    /// The same error in memory of its own.
+    pub(crate) fn duplicate(&self) -> Self {
+        Self::new(match &self.kind {
+            Kind::AlreadyRecording => Kind::AlreadyRecording,
+            Kind::NoEntries => Kind::NoEntries,
+            Kind::MinSize(bytes) => Kind::MinSize(*bytes),
+            Kind::StackDepth(frames) => Kind::StackDepth(*frames),
+            Kind::Size(text) => Kind::Size(text.clone()),
+            Kind::NotInstalled => Kind::NotInstalled,
+            Kind::Forked => Kind::Forked,
+            Kind::OutOfMemory => Kind::OutOfMemory,
+            Kind::Exists(path) => Kind::Exists(path.clone()),
+            Kind::Output { path, source } => Kind::Output { path: path.clone(), source: same(source) },
+            Kind::Write(source) => Kind::Write(same(source)),
+            #[cfg(feature = "flamegraph")]
+            Kind::Drawing(source) => Kind::Drawing(same(source)),
+        })
+    }
     /// True if a session is already recording in this process.
     pub fn is_already_recording(&self) -> bool {
         matches!(self.kind, Kind::AlreadyRecording)
@@ -86,6 +104,13 @@ impl Error {
     /// True if the output path was taken; nothing was written and the old file is untouched.
     pub fn is_already_exists(&self) -> bool {
         matches!(self.kind, Kind::Exists(_))
+    }
+}
+
+fn same(error: &io::Error) -> io::Error {
+    match error.raw_os_error() {
+        Some(code) => io::Error::from_raw_os_error(code),
+        None => io::Error::new(error.kind(), error.to_string()),
     }
 }
 

@@ -82,14 +82,6 @@ impl<T> Own<T> {
     }
 }
 
-impl<T, E> Own<Result<T, E>> {
-    /// Makes a value that may fail; the error is the caller's.
-    pub(crate) fn try_make(f: impl FnOnce() -> Result<T, E>) -> Result<Own<T>, E> {
-        let _work = own_work();
-        f().map(|value| Own { value, work: None })
-    }
-}
-
 impl<T> std::ops::Deref for Own<T> {
     type Target = T;
     fn deref(&self) -> &T {

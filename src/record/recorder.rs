@@ -7,7 +7,9 @@ use std::time::Instant;
 use super::ledger::{Ledger, LedgerCopy, LedgerOptions, Site};
 use super::unwind::CapturedStack;
 use super::{STACKS, guard, thread, untraced};
-use crate::snapshot::{Action, Block, ContextId, Device, Enabled, MemoryStats, Settings, StackContext, StackId};
+use crate::snapshot::{
+    Action, Block, ContextId, DEFAULT_STACK_DEPTH, Device, Enabled, MemoryStats, Settings, StackContext, StackId,
+};
 
 const MAX_DEVICES: usize = 33;
 
@@ -22,7 +24,8 @@ static FORKED: AtomicBool = AtomicBool::new(false);
 /// Smallest heap block that is recorded; nothing is while it is `usize::MAX`.
 static HEAP_THRESHOLD: AtomicUsize = AtomicUsize::new(usize::MAX);
 static STACK_CONTEXT: AtomicU8 = AtomicU8::new(0);
-static STACK_DEPTH: AtomicUsize = AtomicUsize::new(0);
+/// Measurements take stacks without a session, too.
+static STACK_DEPTH: AtomicUsize = AtomicUsize::new(DEFAULT_STACK_DEPTH);
 /// Stacks that lost their middle frames.
 static SHORTENED: AtomicUsize = AtomicUsize::new(0);
 
@@ -122,8 +125,7 @@ fn free_site() -> Site {
 }
 
 fn capture() -> StackId {
-    let depth = STACK_DEPTH.load(Ordering::Relaxed);
-    let stack = CapturedStack::here(if depth == 0 { crate::snapshot::Settings::default().stack_depth } else { depth });
+    let stack = CapturedStack::here(STACK_DEPTH.load(Ordering::Relaxed));
     if stack.shortened {
         SHORTENED.fetch_add(1, Ordering::Relaxed);
     }

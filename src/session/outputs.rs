@@ -83,7 +83,8 @@ impl Snapshot {
     }
 
     fn write(&self, path: &Path, content: impl FnOnce(&mut dyn Write) -> Result<(), Error>) -> Result<(), Error> {
-        Own::try_make(|| file::create(path, content)).map(drop)
+        // An error outlives memtrace's own work: the caller gets one of their own.
+        Own::make(|| file::create(path, content)).as_ref().map_err(Error::duplicate).copied()
     }
 }
 

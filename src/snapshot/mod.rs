@@ -22,6 +22,7 @@ pub use record::{Block, Record, RecordKind};
 pub use replay::Replay;
 pub use scopes::{ContextNode, Mark, ScopeStats};
 pub use segments::Segment;
+pub(crate) use settings::DEFAULT_STACK_DEPTH;
 pub use settings::{Action, Enabled, Settings, StackContext, StackKind};
 pub(crate) use stacks::FRAMES_LEFT_OUT;
 pub use stacks::{CodeAddress, Frame, Module, Stacks};
@@ -113,7 +114,7 @@ pub struct SnapshotData {
     pub stacks: Stacks,
     /// Tree of contexts; entry 0 is the root.
     pub contexts: Vec<ContextNode>,
-    /// Loaded programs and libraries that occur in stacks.
+    /// Programs and libraries that were loaded when the snapshot was taken.
     pub modules: Vec<Module>,
     /// What was missed.
     pub health: Health,

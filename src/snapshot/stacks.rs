@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::ids::StackId;
 
-/// A program or library that was loaded while recording.
+/// A loaded program or library.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Module {
     /// Its file; empty if the system does not say.
