@@ -35,10 +35,10 @@ fn main() {
 
 fn run() -> Outcome<()> {
     let Some(args) = Args::parse()? else { return Ok(()) };
-    let out = output_folder(args.out.as_deref())?;
     // Blocks below 64 KiB are counted but not recorded, so that five iterations fit into 100,000
     // entries; they hold well under 1 % of the peak.
     let session = memtrace::builder().max_entries(args.max_entries).min_size(&args.min_size).start()?;
+    let out = output_folder(args.out.as_deref())?;
     eprintln!("recording blocks of {} or more; --min-size changes that", args.min_size);
     train(&args)?;
     eprintln!("resolving symbols");

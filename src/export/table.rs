@@ -1,14 +1,24 @@
 //! Aligned columns for terminals.
 
+/// What a label that is too long loses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Cut {
+    /// Its beginning: a path has its file and line at its end.
+    Start,
+    /// Its end: a function has its name at the beginning.
+    End,
+}
+
 /// Rows of cells; all columns but the last are right-aligned, the last is cut to fit.
 pub(super) struct Table {
+    cut: Cut,
     header: Vec<&'static str>,
     rows: Vec<Vec<String>>,
 }
 
 impl Table {
-    pub(super) fn new(header: &[&'static str]) -> Self {
-        Self { header: header.to_vec(), rows: Vec::new() }
+    pub(super) fn new(header: &[&'static str], cut: Cut) -> Self {
+        Self { cut, header: header.to_vec(), rows: Vec::new() }
     }
 
     pub(super) fn row(&mut self, cells: Vec<String>) {
@@ -21,7 +31,7 @@ impl Table {
         let widths = self.widths(&header);
         let used: usize = widths.iter().map(|w| w + 2).sum();
         let last = width.saturating_sub(used).max(20);
-        std::iter::once(&header).chain(&self.rows).map(|cells| line(cells, &widths, last)).collect()
+        std::iter::once(&header).chain(&self.rows).map(|cells| line(cells, &widths, last, self.cut)).collect()
     }
 
     /// Widths of all columns but the last.
@@ -35,25 +45,26 @@ impl Table {
     }
 }
 
-fn line(cells: &[String], widths: &[usize], last: usize) -> String {
+fn line(cells: &[String], widths: &[usize], last: usize, cut: Cut) -> String {
     let mut out = String::new();
     for (cell, &width) in cells.iter().zip(widths) {
         out.push_str(&format!("{cell:>width$}  "));
     }
     if let Some(text) = cells.get(widths.len()) {
-        out.push_str(&cut(text, last));
+        out.push_str(&shortened(text, last, cut));
     }
     out.trim_end().to_owned()
 }
 
-/// Keeps the end, where a path has its file and line.
-fn cut(text: &str, width: usize) -> String {
+fn shortened(text: &str, width: usize, cut: Cut) -> String {
     let length = text.chars().count();
     if length <= width {
         return text.to_owned();
     }
-    let kept: String = text.chars().skip(length + 1 - width).collect();
-    format!("…{kept}")
+    match cut {
+        Cut::Start => std::iter::once('…').chain(text.chars().skip(length + 1 - width)).collect(),
+        Cut::End => text.chars().take(width - 1).chain(['…']).collect(),
+    }
 }
 
 #[cfg(test)]
@@ -61,20 +72,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn columns_line_up_and_long_labels_lose_their_beginning() {
-        let mut table = Table::new(&["Mem", "Location"]);
-        table.row(vec!["1.000 MiB".into(), "src/a/very/long/path/that/does/not/fit/model.rs:42 (forward)".into()]);
-        table.row(vec!["5 B".into(), "x.rs:1".into()]);
-        let lines = table.lines(40);
-        assert_eq!(lines[0], "      Mem  Location");
-        assert_eq!(
-            lines[1],
-            "1.000 MiB  …does/not/fit/model.rs:42 (forward)"[..].chars().collect::<String>().replace(
-                "…does/not/fit/model.rs:42 (forward)",
-                &cut("src/a/very/long/path/that/does/not/fit/model.rs:42 (forward)", 29)
-            )
-        );
-        assert!(lines.iter().all(|line| line.chars().count() <= 40), "{lines:?}");
-        assert_eq!(lines[2], "      5 B  x.rs:1");
+    fn columns_line_up_and_long_labels_are_cut_to_the_width() {
+        for (cut, shown) in
+            [(Cut::Start, "…not/fit/model.rs:42 (forward)"), (Cut::End, "src/a/very/long/path/that/doe…")]
+        {
+            let mut table = Table::new(&["Mem", "Location"], cut);
+            table.row(vec!["1.000 MiB".into(), "src/a/very/long/path/that/does/not/fit/model.rs:42 (forward)".into()]);
+            table.row(vec!["5 B".into(), "x.rs:1".into()]);
+            let lines = table.lines(41);
+            assert_eq!(lines, ["      Mem  Location", &format!("1.000 MiB  {shown}"), "      5 B  x.rs:1"]);
+        }
     }
 }

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::io::Write;
 
-use super::table::Table;
+use super::table::{Cut, Table};
 use crate::analysis::{self, Breakdown, device_or_main};
 use crate::error::Error;
 use crate::snapshot::{Device, DeviceSnapshot, SnapshotData};
@@ -107,7 +107,8 @@ impl Page<'_> {
         if breakdown.rows.is_empty() {
             return self.line("(nothing)");
         }
-        let mut table = Table::new(&["Mem", "Cumulative", "%", "Median", "Count", last]);
+        let cut = if last == "Function" { Cut::End } else { Cut::Start };
+        let mut table = Table::new(&["Mem", "Cumulative", "%", "Median", "Count", last], cut);
         let mut cumulative = 0;
         for row in breakdown.rows.iter().take(self.options.rows) {
             cumulative += row.bytes;
@@ -144,7 +145,7 @@ impl Page<'_> {
         self.line("At peak   held at the peak by what was allocated directly in the scope");
         self.line("Own peak  the most held at once by what was allocated in it or inside it");
         self.line("Total     the most on the device while the scope was open, whoever allocated");
-        let mut table = Table::new(&["At peak", "%", "Own peak", "Total", "Calls", "Allocs", "Scope"]);
+        let mut table = Table::new(&["At peak", "%", "Own peak", "Total", "Calls", "Allocs", "Scope"], Cut::End);
         let total = device.peak.total();
         for row in &rows {
             table.row(vec![
@@ -174,7 +175,7 @@ impl Page<'_> {
         self.heading("Temporaries");
         let of = if device.overwritten > 0 { ", in the records that the log still holds" } else { "" };
         self.line(&format!("Freed before {} more blocks were allocated{of}.", analysis::SOON));
-        let mut table = Table::new(&["Total", "Count", "Largest", "Location"]);
+        let mut table = Table::new(&["Total", "Count", "Largest", "Location"], Cut::Start);
         for row in rows.iter().take(self.options.rows / 2) {
             table.row(vec![
                 Bytes(row.bytes).to_string(),
