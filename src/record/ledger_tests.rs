@@ -217,6 +217,7 @@ proptest! {
         let (_, copy) = run(&steps, max_entries);
         let device = as_device(&copy);
         let mut replay = Replay::at_log_start(&device);
+        prop_assert!(device.overwritten > 0 || replay.blocks().is_empty());
         let mut largest = replay.bytes();
         for record in &device.records {
             replay.apply(record);
@@ -251,6 +252,16 @@ fn the_peak_is_the_start_if_everything_is_only_freed() {
     let peak = ledger.copy(100).peak;
     assert_eq!((peak.bytes, peak.seq, peak.not_recorded, peak.below_threshold), (100, 0, 100, 7));
     assert!(peak.blocks.is_empty());
+}
+
+#[test]
+fn an_equal_maximum_does_not_take_over() {
+    let mut ledger = Ledger::new(LedgerOptions::default(), Instant::now(), 0);
+    ledger.alloc(1, 50, Site::default());
+    ledger.free(1, Site::default());
+    ledger.alloc(2, 50, Site::default());
+    let peak = ledger.copy(0).peak;
+    assert_eq!((peak.bytes, peak.seq, peak.blocks[0].address), (50, 1, 1));
 }
 
 #[test]
