@@ -114,7 +114,7 @@ impl OpenMeasure {
         if !guard::allocator_is_installed() {
             return Err(Error::not_installed());
         }
-        let depth = measure::begin().ok_or_else(Error::out_of_memory)?;
+        let depth = measure::begin().ok_or_else(Error::cannot_measure)?;
         Ok(Self { depth, thread: std::marker::PhantomData })
     }
 
@@ -179,11 +179,12 @@ pub fn check_peak(limit: u64, measured: Measured) -> Result<Measured, Box<Violat
 /// The parts of [`assert_peak!`](crate::assert_peak).
 #[doc(hidden)]
 pub mod shell {
-    use super::{Error, IntoBytes, OpenMeasure, check_peak};
+    use super::{Error, IntoBytes, OpenMeasure, Own, check_peak};
 
     #[track_caller]
     pub fn limit(limit: impl IntoBytes) -> u64 {
-        unwrap(limit.into_bytes())
+        let read = Own::make(|| limit.into_bytes());
+        unwrap(read.as_ref().map_err(Error::duplicate).copied())
     }
 
     #[track_caller]

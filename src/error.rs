@@ -23,7 +23,7 @@ enum Kind {
     Size(String),
     NotInstalled,
     Forked,
-    OutOfMemory,
+    CannotMeasure,
     Exists(PathBuf),
     Output {
         path: PathBuf,
@@ -59,8 +59,8 @@ impl Error {
     pub(crate) fn forked() -> Self {
         Self::new(Kind::Forked)
     }
-    pub(crate) fn out_of_memory() -> Self {
-        Self::new(Kind::OutOfMemory)
+    pub(crate) fn cannot_measure() -> Self {
+        Self::new(Kind::CannotMeasure)
     }
     pub(crate) fn exists(path: &Path) -> Self {
         Self::new(Kind::Exists(path.to_owned()))
@@ -89,7 +89,7 @@ impl Error {
             Kind::Size(text) => Kind::Size(text.clone()),
             Kind::NotInstalled => Kind::NotInstalled,
             Kind::Forked => Kind::Forked,
-            Kind::OutOfMemory => Kind::OutOfMemory,
+            Kind::CannotMeasure => Kind::CannotMeasure,
             Kind::Exists(path) => Kind::Exists(path.clone()),
             Kind::Output { path, source } => Kind::Output { path: path.clone(), source: same(source) },
             Kind::Write(source) => Kind::Write(same(source)),
@@ -130,8 +130,8 @@ impl fmt::Display for Error {
             Kind::MinSize(bytes) => write!(
                 f,
                 "min_size is {bytes} bytes, which is not a power of two; use {} or {}",
-                bytes.next_power_of_two() / 2,
-                bytes.next_power_of_two()
+                1u64 << bytes.ilog2(),
+                bytes.checked_next_power_of_two().unwrap_or(1 << 63)
             ),
             Kind::StackDepth(frames) => {
                 write!(f, "stack_depth is {frames}; give 2 to {} frames", crate::units::MAX_STACK_DEPTH)
@@ -145,9 +145,12 @@ impl fmt::Display for Error {
                  #[global_allocator]\n    static ALLOC: memtrace::Alloc = memtrace::Alloc::system();"
             ),
             Kind::Forked => {
-                write!(f, "this session was started before a fork; start a new one in the child process")
+                write!(f, "cannot record in a process that was forked off one that used memtrace; fork first, or exec")
             }
-            Kind::OutOfMemory => write!(f, "not enough memory to copy the recording; lower max_entries"),
+            Kind::CannotMeasure => write!(
+                f,
+                "cannot measure here: the thread is ending, or the process was forked off one that uses memtrace"
+            ),
             Kind::Exists(path) => {
                 write!(f, "{} already exists and was left as it is; give another name or move it away", path.display())
             }

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use crate::record::{CONTEXTS, guard, recorder};
+use crate::record::{CONTEXTS, fork, guard, recorder};
 use crate::snapshot::ContextId;
 
 /// Runs `f`; what this thread allocates meanwhile is labelled `name`, below the scopes already open.
@@ -36,6 +36,10 @@ pub fn scope<R>(name: impl AsRef<str>, f: impl FnOnce() -> R) -> R {
 /// std::thread::spawn(move || drop(guard));
 /// ```
 pub fn scope_guard(name: impl AsRef<str>) -> ScopeGuard {
+    fork::watch();
+    if recorder::was_forked() {
+        return ScopeGuard::closed();
+    }
     let context = CONTEXTS.intern(guard::context(), name.as_ref());
     ScopeGuard::open(context, Kind::Named)
 }
@@ -45,6 +49,8 @@ pub fn scope_guard(name: impl AsRef<str>) -> ScopeGuard {
 #[derive(Debug)]
 pub struct ScopeGuard {
     instance: u64,
+    /// The context that was entered.
+    context: ContextId,
     kind: Kind,
     /// Belongs to the thread that opened it.
     thread: PhantomData<*const ()>,
@@ -63,22 +69,27 @@ impl ScopeGuard {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         // Relaxed: only the uniqueness of the number matters.
         let instance = NEXT.fetch_add(1, Relaxed);
-        OPEN.with(|open| open.borrow_mut().push(OpenScope { instance, context, kind }));
+        if !OPEN.with(|open| open.borrow_mut().push(OpenScope { instance, context, kind })) {
+            CONTEXTS.count_refused();
+            return Self::closed();
+        }
         if kind == Kind::Named && recorder::is_recording() {
             recorder::on_scope(true, instance, context);
         }
-        Self { instance, kind, thread: PhantomData }
+        Self { instance, context, kind, thread: PhantomData }
+    }
+
+    /// A guard of no scope.
+    fn closed() -> Self {
+        Self { instance: 0, context: ContextId::ROOT, kind: Kind::Carried, thread: PhantomData }
     }
 }
 
 impl Drop for ScopeGuard {
     fn drop(&mut self) {
-        let closed = OPEN.with(|open| open.borrow_mut().remove(self.instance));
-        if let Some(context) = closed
-            && self.kind == Kind::Named
-            && recorder::is_recording()
-        {
-            recorder::on_scope(false, self.instance, context);
+        let was_open = OPEN.with(|open| open.borrow_mut().remove(self.instance)).is_some();
+        if was_open && self.kind == Kind::Named && recorder::is_recording() {
+            recorder::on_scope(false, self.instance, self.context);
         }
     }
 }
@@ -139,30 +150,30 @@ impl OpenScopes {
         Self { scopes: [nothing; MAX_OPEN], length: 0 }
     }
 
-    fn push(&mut self, scope: OpenScope) {
-        if let Some(slot) = self.scopes.get_mut(self.length) {
-            *slot = scope;
-            self.length += 1;
-            guard::set_context(scope.context);
-        }
+    /// False if there are too many already.
+    fn push(&mut self, scope: OpenScope) -> bool {
+        let Some(slot) = self.scopes.get_mut(self.length) else { return false };
+        *slot = scope;
+        self.length += 1;
+        guard::set_context(scope.context);
+        true
     }
 
     /// Takes a scope out wherever it stands; those inside it move up to what encloses it.
-    fn remove(&mut self, instance: u64) -> Option<ContextId> {
+    fn remove(&mut self, instance: u64) -> Option<()> {
         let open = self.scopes.get_mut(..self.length)?;
         let at = open.iter().rposition(|scope| scope.instance == instance)?;
-        let closed = open.get(at)?.context;
         open.get_mut(at..)?.rotate_left(1);
         self.length -= 1;
         self.repath(at);
-        Some(closed)
+        Some(())
     }
 
     fn repath(&mut self, from: usize) {
         let enclosing = from.checked_sub(1).and_then(|i| self.scopes.get(i));
         let mut parent = enclosing.map_or(ContextId::ROOT, |scope| scope.context);
         for scope in self.scopes.iter_mut().take(self.length).skip(from) {
-            if scope.kind == Kind::Named {
+            if scope.kind == Kind::Named && !recorder::was_forked() {
                 scope.context = CONTEXTS.intern_like(parent, scope.context);
             }
             parent = scope.context;

@@ -85,7 +85,7 @@ pub fn parse_bytes(text: &str) -> Result<u64, Error> {
 }
 
 fn parse(text: &str) -> Option<u64> {
-    let split = text.find(|c: char| !c.is_ascii_digit() && c != '.' && c != '_').unwrap_or(text.len());
+    let split = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let (number, unit) = text.split_at(split);
     let factor = factor(unit.trim_start())?;
     let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
@@ -102,8 +102,7 @@ fn parse(text: &str) -> Option<u64> {
 }
 
 fn digits(text: &str) -> Option<u128> {
-    let clean = text.replace('_', "");
-    if clean.is_empty() { Some(0) } else { clean.parse().ok() }
+    if text.is_empty() { Some(0) } else { text.parse().ok() }
 }
 
 fn factor(unit: &str) -> Option<u128> {
@@ -145,13 +144,26 @@ mod tests {
 
     #[test]
     fn sizes_are_read_strictly() {
-        let good = [("0", 0), ("4096", 4096), ("64KiB", 65_536), (" 1.5 GiB ", 1_610_612_736), ("1_000 B", 1000)];
+        let good = [("0", 0), ("4096", 4096), ("64KiB", 65_536), (" 1.5 GiB ", 1_610_612_736), ("1000 B", 1000)];
         for (text, bytes) in good {
             assert_eq!(parse_bytes(text).unwrap(), bytes, "{text}");
         }
-        for text in
-            ["", "MiB", "512M", "1k", "-1", "1.5", "0.3 KiB", "1..2 KiB", "1. KiB", ".", "99999999999 TiB", "1 mib"]
-        {
+        for text in [
+            "",
+            "MiB",
+            "512M",
+            "1k",
+            "-1",
+            "1.5",
+            "0.3 KiB",
+            "1..2 KiB",
+            "1. KiB",
+            ".",
+            "_",
+            "1_000",
+            "99999999999 TiB",
+            "1 mib",
+        ] {
             let error = parse_bytes(text).unwrap_err().to_string();
             assert!(error.contains("512 MiB"), "{text}: {error}");
         }

@@ -73,12 +73,11 @@ const ODD: usize = 3 * MIB + 12_345;
 fn ask_in_vain(call: usize) {
     let layout = Layout::from_size_align(ODD, 8).unwrap();
     refuse(call, ODD);
-    // SAFETY: the size is not zero.
-    let block = unsafe {
-        match call {
-            ALLOC_CALL => std::alloc::alloc(layout),
-            _ => std::alloc::alloc_zeroed(layout),
-        }
+    let block = match call {
+        // SAFETY: the size is not zero.
+        ALLOC_CALL => unsafe { std::alloc::alloc(layout) },
+        // SAFETY: as above.
+        _ => unsafe { std::alloc::alloc_zeroed(layout) },
     };
     assert!(block.is_null() && was_refused(call));
 }

@@ -98,11 +98,15 @@ fn a_session_may_end_inside_a_scope() {
     assert_eq!(paths(&snapshot), ["open"]);
     // Still open: what it has seen so far.
     assert_eq!(numbers(&snapshot, "open").unwrap().total_peak, Some(cpu(&snapshot).peak.bytes));
-    drop((session, open, block));
-    let session = record_large();
-    let _block = Raw::new(MIB);
-    assert_eq!(paths(&session.snapshot()), [""]);
-    assert_eq!(entered_and_left(cpu(&session.snapshot())), (0, 0));
+    drop((session, block));
+    let next = record_large();
+    let inside = Raw::new(MIB);
+    drop(open);
+    let outside = Raw::new(MIB);
+    let snapshot = next.snapshot();
+    assert_eq!(paths(&snapshot), ["open", ""]);
+    assert_eq!(numbers(&snapshot, "open").unwrap().calls, 0);
+    drop((inside, outside));
 }
 
 #[test]
@@ -246,7 +250,8 @@ fn what_worker_threads_allocate_is_recorded_and_labelled_where_the_context_is_ca
     let snapshot = session.snapshot();
     let mut expected: Vec<_> = own.iter().chain(&carried).map(Raw::key).collect();
     let mut found = live(&snapshot);
-    (expected.sort_unstable(), found.sort_unstable());
+    expected.sort_unstable();
+    found.sort_unstable();
     assert_eq!(found, expected);
     let (early, late) = cpu(&snapshot).live.split_at(3);
     let mut threads: Vec<u32> = early.iter().map(|block| block.thread.number()).collect();

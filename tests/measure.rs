@@ -4,7 +4,8 @@ mod support;
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
-use memtrace::{Measured, assert_peak, measure, try_measure};
+use memtrace::snapshot::StackId;
+use memtrace::{Measured, StackContext, assert_peak, measure, try_measure};
 use support::{MIB, Raw, alone, cpu, live, record_large};
 
 #[global_allocator]
@@ -125,6 +126,23 @@ fn a_panic_inside_ends_the_measurement_and_the_next_one_is_right() {
         assert_eq!(outcome.unwrap_err().downcast_ref(), Some(&"on purpose"));
         assert_eq!(numbers(&measure(known)), KNOWN);
     }
+}
+
+/// Is a measurement open on this thread? Its blocks have stacks, also in a recording without stacks.
+fn is_measuring() -> bool {
+    let _alone = alone();
+    let session = memtrace::builder().min_size(MIB).context(StackContext::None).start().unwrap();
+    let _block = Raw::new(MIB);
+    cpu(&session.snapshot()).live[0].stack != StackId::NONE
+}
+
+#[test]
+fn a_measurement_that_is_left_early_is_closed() {
+    assert!(measure(is_measuring).value && !is_measuring());
+    leaves_early(true).unwrap_err();
+    assert!(!is_measuring(), "left by a question mark");
+    catch_unwind(|| drop(measure(|| resume_unwind(Box::new(()))))).unwrap_err();
+    assert!(!is_measuring(), "left by a panic");
 }
 
 #[test]

@@ -112,6 +112,8 @@ fn a_session_begins_at_a_thread_end() {
             *SESSION.lock().unwrap() = Some(record_large());
             KEPT.lock().unwrap().push(Raw::new(MIB));
         });
+        // As above: locals that sessions may have are gone by then.
+        drop(record_large());
     });
     let session = SESSION.lock().unwrap().take().unwrap();
     KEPT.lock().unwrap().push(Raw::new(2 * MIB));

@@ -115,21 +115,31 @@ fn output_folder(wanted: Option<&Path>) -> Outcome<PathBuf> {
     Ok(dir.to_owned())
 }
 
+/// Writes every file that can be written; the first failure is told at the end.
 fn write_files(snapshot: &memtrace::Snapshot, out: &Path) -> Outcome<()> {
-    snapshot.write_pytorch(out.join(PICKLE))?;
-    snapshot.write_flamegraph(out.join(FLAMEGRAPH))?;
     let count = flamegraph::Options { measure: flamegraph::Measure::Count, ..Default::default() };
-    snapshot.write_flamegraph_with(out.join(COUNT_FLAMEGRAPH), &count)?;
-    snapshot.write_folded(out.join(FOLDED), &folded::Options::default())?;
-    snapshot.write_json(out.join(JSON))?;
-    let uses = [
-        (PICKLE, "drop it on https://pytorch.org/memory_viz"),
-        (FLAMEGRAPH, "open in a browser: bytes at the peak"),
-        (COUNT_FLAMEGRAPH, "open in a browser: blocks at the peak"),
-        (FOLDED, "folded stacks for other flamegraph tools"),
-        (JSON, "the report's numbers, to compare runs"),
+    let files = [
+        (PICKLE, "drop it on https://pytorch.org/memory_viz", snapshot.write_pytorch(out.join(PICKLE))),
+        (FLAMEGRAPH, "open in a browser: bytes at the peak", snapshot.write_flamegraph(out.join(FLAMEGRAPH))),
+        (
+            COUNT_FLAMEGRAPH,
+            "open in a browser: blocks at the peak",
+            snapshot.write_flamegraph_with(out.join(COUNT_FLAMEGRAPH), &count),
+        ),
+        (
+            FOLDED,
+            "folded stacks for other flamegraph tools",
+            snapshot.write_folded(out.join(FOLDED), &folded::Options::default()),
+        ),
+        (JSON, "the report's numbers, to compare runs", snapshot.write_json(out.join(JSON))),
     ];
     println!("Wrote");
-    uses.iter().for_each(|(file, use_)| println!("  {}  {use_}", out.join(file).display()));
-    Ok(())
+    let mut failure = None;
+    for (file, purpose, written) in files {
+        match written {
+            Ok(()) => println!("  {}  {purpose}", out.join(file).display()),
+            Err(error) => failure = failure.or(Some(format!("{file}: {error}"))),
+        }
+    }
+    failure.map_or(Ok(()), |error| Err(error.into()))
 }

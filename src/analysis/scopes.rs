@@ -32,15 +32,15 @@ pub fn scopes(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<ScopeRow> {
     for block in &device.peak.blocks {
         *at_peak.entry(block.context).or_default() += block.size;
     }
-    let mut rows: Vec<(Vec<u32>, ScopeRow)> = device
+    let mut rows: Vec<(Vec<ContextId>, ScopeRow)> = device
         .scopes
         .iter()
         .map(|stats| {
-            let path = ids_of(data, stats.context);
+            let path = data.context_ids(stats.context);
             let row = ScopeRow {
                 path: data.context_path(stats.context),
                 depth: path.len(),
-                name: data.contexts.get(stats.context.0 as usize).map(|n| n.name.clone()).unwrap_or_default(),
+                name: data.context_names(stats.context).pop().unwrap_or_default().to_owned(),
                 at_peak: at_peak.get(&stats.context).copied().unwrap_or(0),
                 own_peak: stats.own_peak,
                 total_peak: stats.total_peak,
@@ -50,18 +50,7 @@ pub fn scopes(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<ScopeRow> {
             (path, row)
         })
         .collect();
+    // By path as numbers: children come below their parents.
     rows.sort_by(|a, b| a.0.cmp(&b.0));
     rows.into_iter().map(|(_, row)| row).collect()
-}
-
-/// A context's path as numbers: sorting by it puts children below their parents.
-fn ids_of(data: &SnapshotData, context: ContextId) -> Vec<u32> {
-    let mut ids = Vec::new();
-    let mut at = context;
-    while at != ContextId::ROOT {
-        ids.push(at.0);
-        at = data.contexts.get(at.0 as usize).map_or(ContextId::ROOT, |node| node.parent);
-    }
-    ids.reverse();
-    ids
 }

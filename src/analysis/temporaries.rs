@@ -55,23 +55,10 @@ fn short_lived(records: &[Record]) -> Vec<Block> {
             RecordKind::Free => {
                 let since = allocated.remove(&record.alloc_seq).map(|at| allocs - at);
                 if since.is_some_and(|since| since < SOON) {
-                    found.push(block_of(record));
+                    found.push(record.block());
                 }
             }
         }
     }
     found
-}
-
-fn block_of(record: &Record) -> Block {
-    Block {
-        address: record.address,
-        size: record.size,
-        seq: record.alloc_seq,
-        time_ns: 0,
-        stack: record.alloc_stack,
-        context: record.context,
-        thread: record.thread,
-        stream: record.stream,
-    }
 }

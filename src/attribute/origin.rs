@@ -59,15 +59,27 @@ fn by_file(file: &str) -> Origin {
     if file.starts_with(crate::sources::own()) {
         return Origin::Memtrace;
     }
-    if file.starts_with("/rustc/") || file.contains("/rustlib/src/") || file.starts_with("library/") {
+    if file.starts_with("/rustc/")
+        || file.starts_with("/rust/deps/")
+        || file.contains("/rustlib/src/")
+        || file.starts_with("library/")
+    {
         return Origin::Std;
     }
     match library_of(file) {
         Some(package) if package.replace('-', "_") == "candle_memtrace" => Origin::Memtrace,
         Some(package) => by_crate(&package.replace('-', "_"), Origin::Library),
-        None if file.ends_with(".rs") => Origin::Workspace,
+        None if file.ends_with(".rs") => vendored(file),
         None => Origin::Unknown,
     }
+}
+
+/// A file outside the registry: the user's own, unless it lies in a copy of a framework or among
+/// vendored libraries.
+fn vendored(file: &str) -> Origin {
+    let package = file.rsplit_once("/src/").and_then(|(folder, _)| folder.rsplit('/').next()).map(without_version);
+    let otherwise = if file.contains("/vendor/") { Origin::Library } else { Origin::Workspace };
+    package.map_or(otherwise, |package| by_crate(&package.replace('-', "_"), otherwise))
 }
 
 /// The package that a file of a registry or a git checkout belongs to.
@@ -94,7 +106,7 @@ fn without_version(folder: &str) -> &str {
 
 fn by_name(function: &str) -> Origin {
     match crate_of(function) {
-        Some("std" | "core" | "alloc") => Origin::Std,
+        Some("std" | "core" | "alloc" | "rustc" | "hashbrown") => Origin::Std,
         Some("memtrace") => Origin::Memtrace,
         Some(name) => by_crate(name, Origin::Workspace),
         None => Origin::Unknown,
@@ -130,6 +142,10 @@ mod tests {
             ("/home/u/.cargo/git/checkouts/cudarc-ab12/0123456/src/driver/safe.rs", Origin::Framework),
             ("/rustc/59807616e/library/alloc/src/vec/mod.rs", Origin::Std),
             ("/home/u/.rustup/toolchains/stable/lib/rustlib/src/rust/library/core/src/x.rs", Origin::Std),
+            ("/rust/deps/hashbrown-0.16.1/src/raw/mod.rs", Origin::Std),
+            ("/home/u/my-model/vendor/candle-core/src/tensor.rs", Origin::Framework),
+            ("/home/u/candle/candle-nn/src/linear.rs", Origin::Framework),
+            ("/home/u/my-model/vendor/tokenizers/src/lib.rs", Origin::Library),
             ("/home/u/my-model/src/main.rs", Origin::Workspace),
             ("./csu/../sysdeps/nptl/libc_start_call_main.h", Origin::Unknown),
         ];
@@ -145,6 +161,8 @@ mod tests {
             ("<candle_core::tensor::Tensor>::matmul", Origin::Framework),
             ("<&candle_nn::linear::Linear as candle_core::Module>::forward", Origin::Framework),
             ("alloc::raw_vec::RawVec<T>::grow", Origin::Std),
+            ("hashbrown::raw::RawTable<T>::reserve_rehash", Origin::Std),
+            ("__rustc::__rust_alloc", Origin::Std),
             ("memtrace::scope::scope", Origin::Memtrace),
             ("my_model::train", Origin::Workspace),
             ("main", Origin::Unknown),

@@ -60,8 +60,7 @@ pub(super) fn lines(data: &SnapshotData, device: &DeviceSnapshot, options: &Opti
 
 /// Scopes first, as outermost frames in brackets, then the stack from the outside in.
 fn folded(data: &SnapshotData, block: &Block, all: bool) -> String {
-    let path = data.context_path(block.context);
-    let scopes = path.split(" > ").filter(|name| !name.is_empty()).map(|name| format!("[{}]", clean(name)));
+    let scopes = data.context_names(block.context).into_iter().map(|name| format!("[{}]", clean(name)));
     let dir = &data.process.working_dir;
     let shown = |frame: &&Frame| all || !matches!(Origin::of(frame), Origin::Std | Origin::Memtrace);
     let frames = data.stacks.frames(block.stack).rev().filter(shown).map(|frame| clean(&frame_location(frame, dir)));
@@ -69,7 +68,7 @@ fn folded(data: &SnapshotData, block: &Block, all: bool) -> String {
     if parts.is_empty() { "(no stack)".to_owned() } else { parts.join(";") }
 }
 
-/// `;` separates frames and appears in Rust's array types.
+/// `;` separates frames and appears in Rust's array types; control characters are no XML.
 fn clean(name: &str) -> String {
-    name.replace(';', ",").replace(['\n', '\r'], " ")
+    name.replace(';', ",").replace(char::is_control, " ")
 }

@@ -3,7 +3,7 @@
 /// What a label that is too long loses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Cut {
-    /// Its beginning: a path has its file and line at its end.
+    /// The function in parentheses, then its beginning: a path ends in file and line, which tell.
     Start,
     /// Its end: a function has its name at the beginning.
     End,
@@ -51,7 +51,7 @@ fn line(cells: &[String], widths: &[usize], last: usize, cut: Cut) -> String {
         out.push_str(&format!("{cell:>width$}  "));
     }
     if let Some(text) = cells.get(widths.len()) {
-        out.push_str(&shortened(text, last, cut));
+        out.push_str(&shortened(&text.replace(char::is_control, " "), last, cut));
     }
     out.trim_end().to_owned()
 }
@@ -62,6 +62,11 @@ fn shortened(text: &str, width: usize, cut: Cut) -> String {
         return text.to_owned();
     }
     match cut {
+        Cut::Start if text.contains(" (") => {
+            let (place, function) = text.split_once(" (").unwrap_or((text, ""));
+            let note = function.split_once(") ").map_or(String::new(), |(_, note)| format!(" {note}"));
+            shortened(&format!("{place}{note}"), width, cut)
+        }
         Cut::Start => std::iter::once('…').chain(text.chars().skip(length + 1 - width)).collect(),
         Cut::End => text.chars().take(width - 1).chain(['…']).collect(),
     }
@@ -74,7 +79,7 @@ mod tests {
     #[test]
     fn columns_line_up_and_long_labels_are_cut_to_the_width() {
         for (cut, shown) in
-            [(Cut::Start, "…not/fit/model.rs:42 (forward)"), (Cut::End, "src/a/very/long/path/that/doe…")]
+            [(Cut::Start, "…th/that/does/not/fit/model.rs:42"), (Cut::End, "src/a/very/long/path/that/doe…")]
         {
             let mut table = Table::new(&["Mem", "Location"], cut);
             table.row(vec!["1.000 MiB".into(), "src/a/very/long/path/that/does/not/fit/model.rs:42 (forward)".into()]);

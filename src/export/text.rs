@@ -144,7 +144,8 @@ impl Page<'_> {
         self.heading("By scope");
         self.line("At peak   held at the peak by what was allocated directly in the scope");
         self.line("Own peak  the most held at once by what was allocated in it or inside it");
-        self.line("Total     the most on the device while the scope was open, whoever allocated");
+        self.line("Total     the most on the device while the scope was open, whoever allocated;");
+        self.line("          blocks below the threshold are not in these three");
         let mut table = Table::new(&["At peak", "%", "Own peak", "Total", "Calls", "Allocs", "Scope"], Cut::End);
         let total = device.peak.total();
         for row in &rows {

@@ -2,7 +2,6 @@
 //!
 //! A hook turns a foreign call into the recorder's words and knows nothing of stacks, spans or files.
 
-pub(crate) mod fork;
 mod heap;
 
 pub use heap::Alloc;

@@ -73,6 +73,11 @@ impl ContextTable {
         }
     }
 
+    /// A scope was not told apart from the one around it.
+    pub(crate) fn count_refused(&self) {
+        self.refused.fetch_add(1, Relaxed);
+    }
+
     /// Scopes whose path was not kept.
     pub(crate) fn refused(&self) -> u64 {
         self.refused.load(Relaxed)

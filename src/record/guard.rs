@@ -59,6 +59,7 @@ impl Drop for OwnWork {
 
 /// Does an allocation of this thread reach memtrace's allocator?
 pub(crate) fn allocator_is_installed() -> bool {
+    let _own = own_work();
     set(PROBING, true);
     drop(std::hint::black_box(Box::new(0u8)));
     let answered = state() & PROBING == 0;

@@ -4,7 +4,7 @@
 //! counters. A block is in exactly one of them at any time, so the sums always hold, also while a
 //! session starts or ends on another thread. An open measurement sees blocks besides.
 
-use super::recorder::{self, wants_heap_block};
+use super::recorder::{self, Freed, wants_heap_block};
 use super::{guard, measure, untraced};
 use crate::snapshot::Device;
 
@@ -13,10 +13,10 @@ use crate::snapshot::Device;
 pub(crate) enum Account {
     /// memtrace's own.
     Own,
-    /// Not recorded.
+    /// Not recorded, and no measurement open.
     Untraced,
-    /// The ledger.
-    Ledger,
+    /// Seen by the ledger or a measurement.
+    Watched(Freed),
 }
 
 /// After an allocation succeeded.
@@ -41,11 +41,16 @@ pub(crate) fn on_free(address: usize, size: usize) -> Account {
 
 /// A reallocation failed: the block is still there.
 #[cold]
-pub(crate) fn undo_free(address: usize, size: usize, account: Account) {
+pub(crate) fn undo_free(size: usize, account: Account) {
+    let size = size as u64;
     match account {
-        Account::Own => untraced::add_own(size as u64),
-        Account::Untraced => untraced::add(size as u64),
-        Account::Ledger => on_alloc(address, size),
+        Account::Own => untraced::add_own(size),
+        Account::Untraced => untraced::add(size),
+        Account::Watched(freed) => {
+            let _own = guard::own_work();
+            measure::undo_free(size);
+            recorder::undo_heap_free(freed, size);
+        }
     }
 }
 
@@ -83,12 +88,9 @@ fn on_watched_free(address: u64, size: usize) -> Account {
     if state & guard::MEASURING != 0 {
         measure::on_free(address, size as u64);
     }
-    let recorded = if wants_heap_block(size) { recorder::on_free(Device::Cpu, address, size as u64) } else { None };
-    match recorded {
-        Some(_) => Account::Ledger,
-        None => {
-            untraced::subtract(size as u64);
-            Account::Untraced
-        }
+    let freed = if wants_heap_block(size) { recorder::on_heap_free(address, size as u64) } else { Freed::NotRecorded };
+    if matches!(freed, Freed::NotRecorded) {
+        untraced::subtract(size as u64);
     }
+    Account::Watched(freed)
 }

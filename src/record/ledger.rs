@@ -67,6 +67,11 @@ impl Flow {
         self.count += 1;
         self.bytes += bytes;
     }
+
+    fn subtract(&mut self, bytes: u64) {
+        self.count = self.count.saturating_sub(1);
+        self.bytes = self.bytes.saturating_sub(bytes);
+    }
 }
 
 /// A copy of a ledger, in ordinary memory, with the recorder's own stack numbers.
@@ -163,6 +168,29 @@ impl Ledger {
         self.log_free(&block, site);
     }
 
+    /// A block that was just freed is live after all: a reallocation failed. It gets a new place in
+    /// the log; the counts are as if nothing had happened.
+    pub(crate) fn undo_free(&mut self, block: &Block) -> bool {
+        let Block { stack, context, thread, stream, .. } = *block;
+        let kept = self.alloc(block.address, block.size, Site { stack, context, thread, stream });
+        self.frees.subtract(block.size);
+        if kept {
+            self.allocs.subtract(block.size);
+            self.windows.uncount(block.context, block.size);
+        }
+        kept
+    }
+
+    /// The same for a block from before the recording.
+    pub(crate) fn undo_free_unknown(&mut self, size: u64) {
+        self.unknown.subtract(size);
+    }
+
+    /// Are blocks of this size recorded here?
+    pub(crate) fn takes(&self, size: u64) -> bool {
+        size >= self.options.min_size
+    }
+
     pub(crate) fn enter_scope(&mut self, instance: u64, context: ContextId, thread: ThreadId) {
         self.windows.enter(instance, context, self.total());
         self.marks.push(Mark { time_ns: self.now(), context, thread, enter: true });
@@ -219,9 +247,10 @@ impl Ledger {
     pub(crate) fn copy(&self, base: u64) -> LedgerCopy {
         let mut live: Vec<Block> = self.live.values().copied().collect();
         live.sort_unstable_by_key(|block| block.seq);
+        let records = self.copy_records();
         LedgerCopy {
-            records: self.records.in_order().copied().collect(),
-            overwritten: self.records.overwritten(),
+            overwritten: self.records.overwritten() + (self.records.len() - records.len()) as u64,
+            records,
             live,
             peak: self.copy_peak(base),
             stats: self.stats(base),
@@ -232,6 +261,15 @@ impl Ledger {
             missed_frees: self.missed_frees,
             lost_scopes: self.windows.lost,
         }
+    }
+
+    /// The log; empty if there is no memory for a copy of it, which must not end the program.
+    fn copy_records(&self) -> Vec<Record> {
+        let mut records = Vec::new();
+        if records.try_reserve_exact(self.records.len()).is_ok() {
+            records.extend(self.records.in_order());
+        }
+        records
     }
 
     fn copy_peak(&self, base: u64) -> Peak {

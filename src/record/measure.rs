@@ -3,15 +3,18 @@
 use std::cell::RefCell;
 use std::time::Instant;
 
-use super::guard;
 use super::ledger::{Ledger, LedgerCopy, LedgerOptions, Site};
 use super::memory::{OwnVec, System, try_push};
 use super::thread;
+use super::{fork, guard, recorder};
+use crate::snapshot::Block;
 
 struct Measure {
     ledger: Ledger,
     /// Bytes of blocks that were freed here and had not been allocated here.
     foreign_freed: u64,
+    /// What the last free took out, should it have to be undone.
+    last_freed: Option<Block>,
 }
 
 thread_local! {
@@ -21,8 +24,12 @@ thread_local! {
 
 /// Opens a measurement inside those already open; `None` where it cannot be (a thread that ends).
 pub(crate) fn begin() -> Option<usize> {
+    fork::watch();
+    if recorder::was_forked() {
+        return None;
+    }
     let options = LedgerOptions::default();
-    let measure = Measure { ledger: Ledger::new(options, Instant::now(), 0), foreign_freed: 0 };
+    let measure = Measure { ledger: Ledger::new(options, Instant::now(), 0), foreign_freed: 0, last_freed: None };
     let depth = with_open(|open| try_push(open, measure).then(|| open.len() - 1)).flatten();
     guard::set(guard::MEASURING, depth.is_some());
     depth
@@ -53,9 +60,20 @@ pub(crate) fn on_alloc(address: u64, size: u64, site: Site) {
 pub(crate) fn on_free(address: u64, size: u64) {
     let site = Site { thread: thread::number(), ..Site::default() };
     each(|measure| {
-        if measure.ledger.free(address, site).is_none() {
+        measure.last_freed = measure.ledger.free(address, site);
+        if measure.last_freed.is_none() {
             measure.foreign_freed += size;
         }
+    });
+}
+
+/// The last free did not happen: a reallocation failed.
+pub(crate) fn undo_free(size: u64) {
+    each(|measure| match measure.last_freed.take() {
+        Some(block) => {
+            measure.ledger.undo_free(&block);
+        }
+        None => measure.foreign_freed = measure.foreign_freed.saturating_sub(size),
     });
 }
 

@@ -4,6 +4,7 @@
 //! files or knows what an address means.
 
 mod contexts;
+pub(crate) mod fork;
 pub(crate) mod guard;
 pub(crate) mod heap;
 mod ledger;

@@ -1,6 +1,6 @@
 //! The recording under way: one ledger per device, the gates in front of them.
 
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
@@ -17,9 +17,12 @@ const MAX_DEVICES: usize = 33;
 static DEVICES: [Mutex<Option<Ledger>>; MAX_DEVICES] = [const { Mutex::new(None) }; MAX_DEVICES];
 static ACTIVE: Mutex<Option<Settings>> = Mutex::new(None);
 
+/// One bit for each device that has a ledger.
+static ACTIVE_DEVICES: AtomicU64 = AtomicU64::new(0);
+
 /// A session is under way. Release/acquire with the ledgers is not needed: they stand behind locks.
 static RECORDING: AtomicBool = AtomicBool::new(false);
-/// This process was forked off one that was recording: locks may be held for good.
+/// This process was forked off one that used memtrace: locks may be held for good.
 static FORKED: AtomicBool = AtomicBool::new(false);
 /// Smallest heap block that is recorded; nothing is while it is `usize::MAX`.
 static HEAP_THRESHOLD: AtomicUsize = AtomicUsize::new(usize::MAX);
@@ -57,6 +60,7 @@ pub(crate) fn start(settings: &Settings, began: Instant) -> bool {
     if heap {
         let below = untraced::below(settings.min_size);
         *lock(&DEVICES[0]) = Some(Ledger::new(options(settings), began, below));
+        ACTIVE_DEVICES.store(1, Ordering::Relaxed);
         HEAP_THRESHOLD.store(settings.min_size.max(1) as usize, Ordering::Relaxed);
     }
     RECORDING.store(settings.enabled != Enabled::Off, Ordering::Relaxed);
@@ -71,6 +75,8 @@ pub(crate) fn stop() {
     let mut active = lock(&ACTIVE);
     HEAP_THRESHOLD.store(usize::MAX, Ordering::Relaxed);
     RECORDING.store(false, Ordering::Relaxed);
+    ACTIVE_DEVICES.store(0, Ordering::Relaxed);
+    STACK_DEPTH.store(DEFAULT_STACK_DEPTH, Ordering::Relaxed);
     for (index, device) in DEVICES.iter().enumerate() {
         let mut slot = lock(device);
         if let Some(ledger) = slot.take()
@@ -83,10 +89,8 @@ pub(crate) fn stop() {
 }
 
 /// In a forked child: no gate lets anything in, no lock is touched.
-pub(crate) fn abandon_after_fork() {
-    if is_recording() {
-        FORKED.store(true, Ordering::Relaxed);
-    }
+pub(super) fn abandon_after_fork() {
+    FORKED.store(true, Ordering::Relaxed);
     HEAP_THRESHOLD.store(usize::MAX, Ordering::Relaxed);
     RECORDING.store(false, Ordering::Relaxed);
     guard::set(guard::MEASURING, false);
@@ -95,20 +99,50 @@ pub(crate) fn abandon_after_fork() {
 /// Enters a block into a device's ledger; false if it could not be.
 pub(crate) fn on_alloc(device: Device, address: u64, size: u64, site: Site) -> bool {
     let mut slot = ledger_of(device);
-    slot.as_mut().is_some_and(|ledger| ledger.alloc(address, size, site))
+    // The gate that let this block through may have been that of an earlier session.
+    slot.as_mut().filter(|ledger| ledger.takes(size)).is_some_and(|ledger| ledger.alloc(address, size, site))
 }
 
-/// Takes a block out of a device's ledger. `None` if it is not there; that is then logged as the
-/// free of a block from before the recording, if there is a recording.
-pub(crate) fn on_free(device: Device, address: u64, size: u64) -> Option<Block> {
+/// What came of a free.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Freed {
+    /// The ledger held it.
+    Recorded(Block),
+    /// The recording takes such blocks and did not see this one: it is from before, and is now
+    /// logged as freed and no longer among the untraced.
+    FromBefore,
+    /// Nobody records such blocks.
+    NotRecorded,
+}
+
+/// Takes a heap block out of the CPU's ledger, or out of what was there before it.
+pub(crate) fn on_heap_free(address: u64, size: u64) -> Freed {
     let site = free_site();
-    let mut slot = ledger_of(device);
-    let ledger = slot.as_mut()?;
-    let block = ledger.free(address, site);
-    if block.is_none() {
-        ledger.free_unknown(address, size, site);
+    let mut slot = ledger_of(Device::Cpu);
+    let Some(ledger) = slot.as_mut().filter(|ledger| ledger.takes(size)) else { return Freed::NotRecorded };
+    if let Some(block) = ledger.free(address, site) {
+        return Freed::Recorded(block);
     }
-    block
+    ledger.free_unknown(address, size, site);
+    // Under the lock: whoever reads both must not find the block in both or in neither.
+    untraced::subtract(size);
+    Freed::FromBefore
+}
+
+/// Undoes [`on_heap_free`] for a block that stayed where it was.
+pub(crate) fn undo_heap_free(freed: Freed, size: u64) {
+    let mut slot = ledger_of(Device::Cpu);
+    let kept = match (freed, slot.as_mut()) {
+        (Freed::Recorded(block), Some(ledger)) => ledger.undo_free(&block),
+        (Freed::FromBefore, Some(ledger)) => {
+            ledger.undo_free_unknown(size);
+            false
+        }
+        _ => false,
+    };
+    if !kept {
+        untraced::add(size);
+    }
 }
 
 /// Where an allocation of this thread happens, with its stack if the recording keeps it.
@@ -134,7 +168,8 @@ fn capture() -> StackId {
 
 pub(crate) fn on_scope(enter: bool, instance: u64, context: ContextId) {
     let thread = thread::number();
-    for device in &DEVICES {
+    let active = ACTIVE_DEVICES.load(Ordering::Relaxed);
+    for (_, device) in DEVICES.iter().enumerate().filter(|(index, _)| active & (1 << index) != 0) {
         if let Some(ledger) = lock(device).as_mut() {
             match enter {
                 true => ledger.enter_scope(instance, context, thread),
@@ -146,6 +181,9 @@ pub(crate) fn on_scope(enter: bool, instance: u64, context: ContextId) {
 
 /// Counters of a device, if it is being recorded.
 pub(crate) fn stats(device: Device) -> Option<MemoryStats> {
+    if was_forked() {
+        return None;
+    }
     let slot = ledger_of(device);
     let ledger = slot.as_ref()?;
     let (below, base) = outside(device, ledger);
@@ -153,6 +191,9 @@ pub(crate) fn stats(device: Device) -> Option<MemoryStats> {
 }
 
 pub(crate) fn reset_peak(device: Device) {
+    if was_forked() {
+        return;
+    }
     if let Some(ledger) = ledger_of(device).as_mut() {
         ledger.reset_peak();
     }

@@ -37,7 +37,6 @@ impl<T: Copy> Ring<T> {
         older.iter().chain(newer)
     }
 
-    #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         self.entries.len()
     }

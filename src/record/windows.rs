@@ -71,6 +71,14 @@ impl Windows {
         });
     }
 
+    /// An alloc that was none: a free was undone.
+    pub(crate) fn uncount(&mut self, context: ContextId, size: u64) {
+        self.each_enclosing(context, |cell| {
+            cell.allocations = cell.allocations.saturating_sub(1);
+            cell.allocated_bytes = cell.allocated_bytes.saturating_sub(size);
+        });
+    }
+
     #[inline]
     pub(crate) fn on_free(&mut self, context: ContextId, size: u64) {
         self.each_enclosing(context, |cell| cell.now = cell.now.saturating_sub(size));

@@ -1,8 +1,8 @@
 //! From the recorder's ledgers to a snapshot: renumbers the stacks, resolves their addresses.
 
 use std::collections::HashMap;
-use std::time::Instant;
 
+use super::Session;
 use crate::record::{CONTEXTS, LedgerCopy, STACKS, recorder};
 use crate::snapshot::{
     Device, DeviceSnapshot, FRAMES_LEFT_OUT, Health, Process, Settings, SnapshotData, StackId, StackKind, Stacks,
@@ -11,10 +11,44 @@ use crate::snapshot::{
 use crate::symbol::{self, Symbols};
 
 /// Everything that is being recorded, as finished data.
-pub(super) fn collect(settings: &Settings, began: Instant, started_unix_us: u64) -> SnapshotData {
-    let duration_ns = began.elapsed().as_nanos() as u64;
-    let copies = if recorder::was_forked() { Vec::new() } else { copies() };
-    assemble(settings, copies, Process { started_unix_us, duration_ns, ..this_process() })
+pub(super) fn collect(session: &Session) -> SnapshotData {
+    let process = Process {
+        started_unix_us: session.started_unix_us,
+        duration_ns: session.began.elapsed().as_nanos() as u64,
+        ..this_process()
+    };
+    if recorder::was_forked() {
+        return SnapshotData { process, settings: session.settings.clone(), ..SnapshotData::default() };
+    }
+    assemble(&session.settings, copies(), process, session.missed_before)
+}
+
+/// What was missed in this process, in all recordings and measurements together.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Missed {
+    shortened_stacks: u64,
+    lost_stacks: u64,
+    lost_scopes: u64,
+}
+
+impl Missed {
+    pub(super) fn so_far() -> Self {
+        Self {
+            shortened_stacks: recorder::shortened_stacks(),
+            lost_stacks: STACKS.refused(),
+            lost_scopes: CONTEXTS.refused(),
+        }
+    }
+
+    fn since(self) -> Health {
+        let now = Self::so_far();
+        Health {
+            shortened_stacks: now.shortened_stacks - self.shortened_stacks,
+            lost_stacks: now.lost_stacks - self.lost_stacks,
+            lost_scopes: now.lost_scopes - self.lost_scopes,
+            ..Health::default()
+        }
+    }
 }
 
 /// The finished data of ledgers that stand for themselves: a measurement's.
@@ -22,7 +56,7 @@ pub(crate) fn ledger_snapshot(copies: Vec<LedgerCopy>) -> SnapshotData {
     let duration_ns = copies.first().map_or(0, |copy| copy.duration_ns);
     let settings = Settings { min_size: 0, ..Settings::default() };
     let copies = copies.into_iter().map(|copy| (Device::Cpu, copy, 0, 0)).collect();
-    assemble(&settings, copies, Process { duration_ns, ..this_process() })
+    assemble(&settings, copies, Process { duration_ns, ..this_process() }, Missed::so_far())
 }
 
 type Copy = (Device, LedgerCopy, u64, u64);
@@ -33,14 +67,9 @@ fn copies() -> Vec<Copy> {
     devices.filter_map(copy).collect()
 }
 
-fn assemble(settings: &Settings, copies: Vec<Copy>, process: Process) -> SnapshotData {
+fn assemble(settings: &Settings, copies: Vec<Copy>, process: Process, missed_before: Missed) -> SnapshotData {
     let mut renumber = Renumber::default();
-    let mut health = Health {
-        shortened_stacks: recorder::shortened_stacks(),
-        lost_stacks: STACKS.refused(),
-        lost_scopes: CONTEXTS.refused(),
-        ..Health::default()
-    };
+    let mut health = missed_before.since();
     let mut devices = Vec::new();
     for (device, copy, below, not_recorded) in copies {
         health.lost_blocks += copy.lost_blocks;

@@ -10,13 +10,13 @@ mod outputs;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 pub use builder::{Builder, IntoBytes};
+use collect::Missed;
 pub(crate) use collect::ledger_snapshot;
 pub use outputs::{Report, Snapshot, output_dir};
 
 use crate::error::Error;
-use crate::hook;
 use crate::record::guard::{self, Own};
-use crate::record::recorder;
+use crate::record::{fork, recorder};
 use crate::snapshot::{Device, MemoryStats, Settings};
 
 /// A recording under way. Dropping it ends the recording.
@@ -28,6 +28,8 @@ pub struct Session {
     settings: Own<Settings>,
     began: Instant,
     started_unix_us: u64,
+    /// What had been missed in this process before.
+    missed_before: Missed,
 }
 
 /// Begins to record with the default options; [`builder`] has the others.
@@ -45,17 +47,22 @@ pub fn builder() -> Builder {
 
 impl Session {
     fn begin(settings: &Settings) -> Result<Self, Error> {
+        fork::watch();
         if recorder::was_forked() {
             return Err(Error::forked());
         }
-        hook::fork::watch();
         let _own = guard::own_work();
         let began = Instant::now();
         if !recorder::start(settings, began) {
             return Err(Error::already_recording());
         }
         let epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        Ok(Self { settings: Own::make(|| settings.clone()), began, started_unix_us: epoch.as_micros() as u64 })
+        Ok(Self {
+            settings: Own::make(|| settings.clone()),
+            began,
+            started_unix_us: epoch.as_micros() as u64,
+            missed_before: Missed::so_far(),
+        })
     }
 
     /// What was recorded so far; the recording goes on. Resolves symbols: about a second for a
@@ -63,7 +70,7 @@ impl Session {
     ///
     /// In a process that was forked off after the session began it is empty.
     pub fn snapshot(&self) -> Snapshot {
-        Snapshot::take(|| collect::collect(&self.settings, self.began, self.started_unix_us))
+        Snapshot::take(|| collect::collect(self))
     }
 
     /// What was asked for.

@@ -112,8 +112,8 @@ impl fmt::Display for Report {
     }
 }
 
-/// Makes a new folder `NAME-1`, `NAME-2`, … for the outputs of one run, under `target/memtrace` when
-/// the program runs below a cargo project and under `memtrace` otherwise.
+/// Makes a new folder `NAME-1`, `NAME-2`, … for the outputs of one run, under `target/memtrace` if
+/// the working directory has a `Cargo.toml` and under `memtrace` otherwise.
 ///
 /// # Errors
 /// If the folder cannot be made.

@@ -101,7 +101,7 @@ pub struct DeviceSnapshot {
 }
 
 /// A finished recording.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 #[non_exhaustive]
 pub struct SnapshotData {
     /// The program.
@@ -128,14 +128,28 @@ impl SnapshotData {
 
     /// The names of a context from the outermost scope inwards, joined by ` > `; empty for the root.
     pub fn context_path(&self, context: ContextId) -> String {
-        let mut names = Vec::new();
+        self.context_names(context).join(" > ")
+    }
+
+    /// The names of a context from the outermost scope inwards.
+    pub fn context_names(&self, context: ContextId) -> Vec<&str> {
+        let name = |id: ContextId| self.contexts.get(id.0 as usize).map_or("", |node| node.name.as_str());
+        self.context_ids(context)
+            .into_iter()
+            .map(name)
+            .map(|name| if name.is_empty() { "(unnamed)" } else { name })
+            .collect()
+    }
+
+    /// A context and those around it, the outermost first; without the root.
+    pub(crate) fn context_ids(&self, context: ContextId) -> Vec<ContextId> {
+        let mut ids = Vec::new();
         let mut at = context;
         while at != ContextId::ROOT {
-            let Some(node) = self.contexts.get(at.0 as usize) else { break };
-            names.push(node.name.as_str());
-            at = node.parent;
+            ids.push(at);
+            at = self.contexts.get(at.0 as usize).map_or(ContextId::ROOT, |node| node.parent);
         }
-        names.reverse();
-        names.join(" > ")
+        ids.reverse();
+        ids
     }
 }

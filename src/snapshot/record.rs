@@ -39,6 +39,24 @@ pub struct Record {
     pub kind: RecordKind,
 }
 
+impl Record {
+    /// The block that an alloc made or a free gave back. What a free does not know is left out: the
+    /// time of its alloc is 0 and the thread is the one that freed.
+    pub fn block(&self) -> Block {
+        let time_ns = if self.kind == RecordKind::Alloc { self.time_ns } else { 0 };
+        Block {
+            address: self.address,
+            size: self.size,
+            seq: self.alloc_seq,
+            time_ns,
+            stack: self.alloc_stack,
+            context: self.context,
+            thread: self.thread,
+            stream: self.stream,
+        }
+    }
+}
+
 /// Memory that was allocated and not yet freed at the moment in question.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Block {

@@ -16,7 +16,8 @@ pub struct Replay {
 }
 
 impl Replay {
-    /// The live blocks just before the oldest record that the log still holds.
+    /// The live blocks just before the oldest record that the log still holds. For a block whose alloc
+    /// was overwritten and whose free was not, see [`Record::block`].
     pub fn at_log_start(device: &DeviceSnapshot) -> Self {
         let mut state = Self::default();
         device.live.iter().for_each(|block| state.insert(*block));
@@ -27,7 +28,7 @@ impl Replay {
     /// Applies one record.
     pub fn apply(&mut self, record: &Record) {
         match record.kind {
-            RecordKind::Alloc => self.insert(block_of(record, record.time_ns)),
+            RecordKind::Alloc => self.insert(record.block()),
             RecordKind::Free => self.remove(record.address),
         }
     }
@@ -49,7 +50,7 @@ impl Replay {
             RecordKind::Alloc => self.remove(record.address),
             // The free of a block from before the recording: the ledger never held it.
             RecordKind::Free if record.alloc_seq == 0 => {}
-            RecordKind::Free => self.insert(block_of(record, 0)),
+            RecordKind::Free => self.insert(record.block()),
         }
     }
 
@@ -64,19 +65,5 @@ impl Replay {
         if let Some(old) = self.live.remove(&address) {
             self.bytes -= old.size;
         }
-    }
-}
-
-/// The block that an alloc made, or that a free gave back (whose alloc time is not in the record).
-fn block_of(record: &Record, time_ns: u64) -> Block {
-    Block {
-        address: record.address,
-        size: record.size,
-        seq: record.alloc_seq,
-        time_ns,
-        stack: record.alloc_stack,
-        context: record.context,
-        thread: record.thread,
-        stream: record.stream,
     }
 }

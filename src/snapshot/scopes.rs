@@ -25,7 +25,7 @@ pub struct ScopeStats {
     /// "Memory of this block": the most bytes live at once among what was allocated inside it.
     pub own_peak: u64,
     /// "Total while in this block": the largest allocated total of the device while it was open,
-    /// whoever allocated. `None` if it was never open while recording (its blocks came from a
+    /// whoever allocated; without blocks below the threshold. `None` if it was never open while recording (its blocks came from a
     /// scope that was already open when the recording began).
     pub total_peak: Option<u64>,
 }

@@ -43,11 +43,11 @@ mod elf {
         let headers = headers(info);
         let loads = || headers.iter().filter(|h| h.p_type == libc::PT_LOAD);
         let start = loads().map(|h| h.p_vaddr).min().unwrap_or(0);
-        let end = loads().map(|h| h.p_vaddr + h.p_memsz).max().unwrap_or(0);
+        let end = loads().map(|h| h.p_vaddr.saturating_add(h.p_memsz)).max().unwrap_or(0);
         let base = info.dlpi_addr;
         let notes = headers.iter().filter(|h| h.p_type == libc::PT_NOTE);
         let build_id = notes.filter_map(|h| build_id(note_bytes(base, h))).next().unwrap_or_default();
-        list.push(Module { path: path(info), build_id, base, range: base + start..base + end });
+        list.push(Module { path: path(info), build_id, base, range: base.wrapping_add(start)..base.wrapping_add(end) });
         0
     }
 
@@ -69,7 +69,7 @@ mod elf {
     }
 
     fn note_bytes(base: u64, header: &libc::Elf64_Phdr) -> &[u8] {
-        let start = (base + header.p_vaddr) as *const u8;
+        let start = base.wrapping_add(header.p_vaddr) as *const u8;
         // SAFETY: a PT_NOTE segment of a loaded object is mapped and readable in its whole length.
         unsafe { std::slice::from_raw_parts(start, header.p_memsz as usize) }
     }

@@ -1,9 +1,10 @@
-//! A forked child must not touch locks that another thread of the parent may have held.
+//! A forked child must not touch locks that another thread of the parent may have held: from the
+//! first use of one on, memtrace is off in children of this process.
 #![expect(unsafe_code, reason = "pthread_atfork is a C function")]
 
 use std::sync::Once;
 
-/// From the first recording on, children of this process start with recording switched off.
+/// To be called before the first of our locks is taken.
 #[cfg(unix)]
 pub(crate) fn watch() {
     static ONCE: Once = Once::new();
@@ -19,5 +20,5 @@ pub(crate) fn watch() {}
 
 #[cfg(unix)]
 extern "C" fn in_child() {
-    crate::record::recorder::abandon_after_fork();
+    super::recorder::abandon_after_fork();
 }
