@@ -145,12 +145,9 @@ impl fmt::Display for Error {
                  #[global_allocator]\n    static ALLOC: memtrace::Alloc = memtrace::Alloc::system();"
             ),
             Kind::Forked => {
-                write!(f, "cannot record in a process that was forked off one that used memtrace; fork first, or exec")
+                write!(f, "cannot record in a process that was forked off a recording one; fork first, or exec")
             }
-            Kind::CannotMeasure => write!(
-                f,
-                "cannot measure here: the thread is ending, or the process was forked off one that uses memtrace"
-            ),
+            Kind::CannotMeasure => write!(f, "cannot measure on a thread that is ending; measure in its main function"),
             Kind::Exists(path) => {
                 write!(f, "{} already exists and was left as it is; give another name or move it away", path.display())
             }

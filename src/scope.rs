@@ -37,9 +37,6 @@ pub fn scope<R>(name: impl AsRef<str>, f: impl FnOnce() -> R) -> R {
 /// ```
 pub fn scope_guard(name: impl AsRef<str>) -> ScopeGuard {
     fork::watch();
-    if recorder::was_forked() {
-        return ScopeGuard::closed();
-    }
     let context = CONTEXTS.intern(guard::context(), name.as_ref());
     ScopeGuard::open(context, Kind::Named)
 }
@@ -173,7 +170,7 @@ impl OpenScopes {
         let enclosing = from.checked_sub(1).and_then(|i| self.scopes.get(i));
         let mut parent = enclosing.map_or(ContextId::ROOT, |scope| scope.context);
         for scope in self.scopes.iter_mut().take(self.length).skip(from) {
-            if scope.kind == Kind::Named && !recorder::was_forked() {
+            if scope.kind == Kind::Named {
                 scope.context = CONTEXTS.intern_like(parent, scope.context);
             }
             parent = scope.context;

@@ -79,7 +79,7 @@ mod tests {
     #[test]
     fn columns_line_up_and_long_labels_are_cut_to_the_width() {
         for (cut, shown) in
-            [(Cut::Start, "…th/that/does/not/fit/model.rs:42"), (Cut::End, "src/a/very/long/path/that/doe…")]
+            [(Cut::Start, "…that/does/not/fit/model.rs:42"), (Cut::End, "src/a/very/long/path/that/doe…")]
         {
             let mut table = Table::new(&["Mem", "Location"], cut);
             table.row(vec!["1.000 MiB".into(), "src/a/very/long/path/that/does/not/fit/model.rs:42 (forward)".into()]);

@@ -18,7 +18,7 @@ pub(crate) struct ContextTable {
 }
 
 #[derive(Debug)]
-struct Paths {
+pub(super) struct Paths {
     index: OwnTable<u32>,
     /// Entry `n` is context `n + 1`.
     nodes: OwnVec<Node>,
@@ -94,7 +94,7 @@ impl ContextTable {
         std::iter::once(root).chain(paths.nodes.iter().map(node)).collect()
     }
 
-    fn lock(&self) -> MutexGuard<'_, Paths> {
+    pub(super) fn lock(&self) -> MutexGuard<'_, Paths> {
         // Nothing done under this lock panics.
         self.paths.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -1,24 +1,70 @@
-//! A forked child must not touch locks that another thread of the parent may have held: from the
-//! first use of one on, memtrace is off in children of this process.
-#![expect(unsafe_code, reason = "pthread_atfork is a C function")]
+//! Forks happen while none of our locks is held, so that what a child inherits is whole; and a child
+//! of a recording process goes on without recording.
+#![cfg_attr(unix, expect(unsafe_code, reason = "pthread_atfork is a C function"))]
 
-use std::sync::Once;
+use std::cell::RefCell;
+use std::sync::{MutexGuard, Once};
+
+use super::recorder::{self, RecorderLocks};
+use super::{CONTEXTS, STACKS, contexts, guard, stacks};
+
+/// Every lock of the recorder, in the order in which they are taken elsewhere.
+struct Held {
+    recorder: RecorderLocks,
+    _contexts: MutexGuard<'static, contexts::Paths>,
+    _stacks: [MutexGuard<'static, stacks::Shard>; stacks::SHARDS],
+    /// Other fork handlers may allocate meanwhile, on this thread: that must not wait for these locks.
+    _own: guard::OwnWork,
+}
+
+thread_local! {
+    /// What the thread that forks holds meanwhile, on both sides of the fork.
+    static HELD: RefCell<Option<Held>> = const { RefCell::new(None) };
+}
 
 /// To be called before the first of our locks is taken.
-#[cfg(unix)]
 pub(crate) fn watch() {
     static ONCE: Once = Once::new();
-    ONCE.call_once(|| {
-        // SAFETY: the handler only stores to atomics and to a thread-local cell without destructor.
-        // A failure (no memory) leaves the process as it would be without memtrace.
-        unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
-    });
+    ONCE.call_once(register);
+}
+
+#[cfg(unix)]
+fn register() {
+    // SAFETY: the handlers take and release locks and neither allocate from the watched allocator nor
+    // unwind. A failure (no memory) leaves forks as they would be without memtrace.
+    unsafe { libc::pthread_atfork(Some(before), Some(in_parent), Some(in_child)) };
 }
 
 #[cfg(not(unix))]
-pub(crate) fn watch() {}
+fn register() {}
+
+#[cfg(unix)]
+extern "C" fn before() {
+    let _own = guard::own_work();
+    let recorder = RecorderLocks::take();
+    put(Some(Held { recorder, _contexts: CONTEXTS.lock(), _stacks: STACKS.lock_all(), _own }));
+}
+
+#[cfg(unix)]
+extern "C" fn in_parent() {
+    put(None);
+}
 
 #[cfg(unix)]
 extern "C" fn in_child() {
-    super::recorder::abandon_after_fork();
+    with(|held| {
+        if let Some(held) = held {
+            recorder::abandon(&mut held.recorder);
+        }
+    });
+    put(None);
+}
+
+fn put(held: Option<Held>) {
+    with(|slot| *slot = held);
+}
+
+/// Nothing where the thread's locals are gone already; then the locks are not held across the fork.
+fn with(f: impl FnOnce(&mut Option<Held>)) {
+    let _ = HELD.try_with(|slot| slot.try_borrow_mut().map(|mut slot| f(&mut slot)));
 }

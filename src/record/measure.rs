@@ -6,7 +6,7 @@ use std::time::Instant;
 use super::ledger::{Ledger, LedgerCopy, LedgerOptions, Site};
 use super::memory::{OwnVec, System, try_push};
 use super::thread;
-use super::{fork, guard, recorder};
+use super::{fork, guard};
 use crate::snapshot::Block;
 
 struct Measure {
@@ -25,9 +25,6 @@ thread_local! {
 /// Opens a measurement inside those already open; `None` where it cannot be (a thread that ends).
 pub(crate) fn begin() -> Option<usize> {
     fork::watch();
-    if recorder::was_forked() {
-        return None;
-    }
     let options = LedgerOptions::default();
     let measure = Measure { ledger: Ledger::new(options, Instant::now(), 0), foreign_freed: 0, last_freed: None };
     let depth = with_open(|open| try_push(open, measure).then(|| open.len() - 1)).flatten();

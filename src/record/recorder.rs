@@ -22,7 +22,7 @@ static ACTIVE_DEVICES: AtomicU64 = AtomicU64::new(0);
 
 /// A session is under way. Release/acquire with the ledgers is not needed: they stand behind locks.
 static RECORDING: AtomicBool = AtomicBool::new(false);
-/// This process was forked off one that used memtrace: locks may be held for good.
+/// This process was forked off one that was recording.
 static FORKED: AtomicBool = AtomicBool::new(false);
 /// Smallest heap block that is recorded; nothing is while it is `usize::MAX`.
 static HEAP_THRESHOLD: AtomicUsize = AtomicUsize::new(usize::MAX);
@@ -73,27 +73,46 @@ pub(crate) fn stop() {
         return;
     }
     let mut active = lock(&ACTIVE);
+    close_gates();
+    DEVICES.iter().enumerate().for_each(|(index, device)| discard(index, &mut lock(device)));
+    *active = None;
+}
+
+/// All locks of this file, taken in order.
+pub(super) struct RecorderLocks {
+    active: MutexGuard<'static, Option<Settings>>,
+    devices: [MutexGuard<'static, Option<Ledger>>; MAX_DEVICES],
+}
+
+impl RecorderLocks {
+    pub(super) fn take() -> Self {
+        Self { active: lock(&ACTIVE), devices: DEVICES.each_ref().map(lock) }
+    }
+}
+
+/// Ends the recording in a forked child: what it inherited stays whole, the parent's goes on.
+pub(super) fn abandon(locks: &mut RecorderLocks) {
+    if locks.active.is_some() {
+        FORKED.store(true, Ordering::Relaxed);
+        close_gates();
+        locks.devices.iter_mut().enumerate().for_each(|(index, slot)| discard(index, slot));
+    }
+}
+
+fn close_gates() {
     HEAP_THRESHOLD.store(usize::MAX, Ordering::Relaxed);
     RECORDING.store(false, Ordering::Relaxed);
     ACTIVE_DEVICES.store(0, Ordering::Relaxed);
     STACK_DEPTH.store(DEFAULT_STACK_DEPTH, Ordering::Relaxed);
-    for (index, device) in DEVICES.iter().enumerate() {
-        let mut slot = lock(device);
-        if let Some(ledger) = slot.take()
-            && index == 0
-        {
-            ledger.live_blocks().for_each(|block| untraced::add(block.size));
-        }
-    }
-    *active = None;
 }
 
-/// In a forked child: no gate lets anything in, no lock is touched.
-pub(super) fn abandon_after_fork() {
-    FORKED.store(true, Ordering::Relaxed);
-    HEAP_THRESHOLD.store(usize::MAX, Ordering::Relaxed);
-    RECORDING.store(false, Ordering::Relaxed);
-    guard::set(guard::MEASURING, false);
+/// Drops a device's ledger; what the heap's one held is untraced from now on.
+fn discard(index: usize, slot: &mut Option<Ledger>) {
+    if let Some(ledger) = slot.take()
+        && index == 0
+    {
+        ledger.live_blocks().for_each(|block| untraced::add(block.size));
+    }
 }
 
 /// Enters a block into a device's ledger; false if it could not be.
@@ -181,9 +200,6 @@ pub(crate) fn on_scope(enter: bool, instance: u64, context: ContextId) {
 
 /// Counters of a device, if it is being recorded.
 pub(crate) fn stats(device: Device) -> Option<MemoryStats> {
-    if was_forked() {
-        return None;
-    }
     let slot = ledger_of(device);
     let ledger = slot.as_ref()?;
     let (below, base) = outside(device, ledger);
@@ -191,9 +207,6 @@ pub(crate) fn stats(device: Device) -> Option<MemoryStats> {
 }
 
 pub(crate) fn reset_peak(device: Device) {
-    if was_forked() {
-        return;
-    }
     if let Some(ledger) = ledger_of(device).as_mut() {
         ledger.reset_peak();
     }

@@ -9,7 +9,7 @@ use crate::snapshot::StackId;
 use std::hash::BuildHasher;
 
 const SHARD_BITS: u32 = 4;
-const SHARDS: usize = 1 << SHARD_BITS;
+pub(super) const SHARDS: usize = 1 << SHARD_BITS;
 /// Addresses that one shard may hold: 16 MiB of them.
 const MAX_ADDRESSES: usize = 1 << 21;
 
@@ -22,7 +22,7 @@ pub(crate) struct StackTable {
 }
 
 #[derive(Debug)]
-struct Shard {
+pub(super) struct Shard {
     index: OwnTable<u32>,
     /// (start, length) in `addresses`.
     stacks: OwnVec<(u32, u32)>,
@@ -58,6 +58,10 @@ impl StackTable {
         let Some(&(start, length)) = shard.stacks.get((number >> SHARD_BITS) as usize) else { return };
         let range = start as usize..(start + length) as usize;
         out.extend_from_slice(shard.addresses.get(range).unwrap_or(&[]));
+    }
+
+    pub(super) fn lock_all(&self) -> [MutexGuard<'_, Shard>; SHARDS] {
+        std::array::from_fn(|shard| self.lock(shard))
     }
 
     /// How many stacks were not kept.

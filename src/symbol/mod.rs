@@ -4,7 +4,7 @@ mod modules;
 mod resolve;
 
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 use crate::snapshot::{CodeAddress, Frame, Module};
 use resolve::{Resolved, Resolver};
@@ -35,8 +35,10 @@ pub(crate) fn symbolise(addresses: &[u64]) -> Symbols {
         no_line_numbers: false,
         unknown_addresses: 0,
     };
-    let mut cache = CACHE.lock().unwrap_or_else(PoisonError::into_inner);
-    let cache = cache.get_or_insert_with(HashMap::new);
+    // Held by another thread, perhaps one that a fork left behind: then without the cache.
+    let mut shared = CACHE.try_lock().ok();
+    let mut own = None;
+    let cache = shared.as_deref_mut().unwrap_or(&mut own).get_or_insert_with(HashMap::new);
     let mut resolver = Resolver::new(&modules);
     for &address in addresses {
         let resolved = cache.entry(address).or_insert_with(|| resolver.resolve(address));
