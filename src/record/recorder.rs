@@ -262,3 +262,23 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     // Nothing done under these locks panics; a poisoned one is as good as another.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_block_below_the_sessions_threshold_is_not_taken_whatever_gate_let_it_through() {
+        let settings = Settings { min_size: 65_536, ..Settings::default() };
+        assert!(start(&settings, Instant::now()));
+        assert!(!on_alloc(Device::Cpu, 0x1000, 2048, Site::default()));
+        assert!(matches!(on_heap_free(0x1000, 2048), Freed::NotRecorded));
+        assert!(on_alloc(Device::Cpu, 0x2000, 65_536, Site::default()));
+        assert!(matches!(on_heap_free(0x2000, 65_536), Freed::Recorded(_)));
+        assert!(matches!(on_heap_free(0x3000, 65_536), Freed::FromBefore));
+        let (copy, _, _) = copy(Device::Cpu).unwrap();
+        stop();
+        assert_eq!((copy.records.len(), copy.live.len()), (3, 0));
+        untraced::add(65_536);
+    }
+}
