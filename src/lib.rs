@@ -47,7 +47,11 @@ mod assertion;
 pub mod attribute;
 mod error;
 pub mod export;
+#[cfg(feature = "tracing")]
+mod future;
 mod hook;
+#[cfg(feature = "tracing")]
+mod layer;
 mod macros;
 mod record;
 mod scope;
@@ -61,7 +65,11 @@ mod units;
 pub use assertion::shell;
 pub use assertion::{Measured, Measurement, Violation, check_peak, measure, try_measure};
 pub use error::Error;
+#[cfg(feature = "tracing")]
+pub use future::{FutureExt, Traced};
 pub use hook::Alloc;
+#[cfg(feature = "tracing")]
+pub use layer::{SpanLayer, layer};
 pub use scope::{Context, ScopeGuard, scope, scope_guard};
 pub use session::{
     Builder, IntoBytes, Report, Session, Snapshot, builder, is_recording, output_dir, reset_peak, start, stats,

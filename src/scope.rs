@@ -46,9 +46,6 @@ pub fn scope_guard(name: impl AsRef<str>) -> ScopeGuard {
 #[derive(Debug)]
 pub struct ScopeGuard {
     instance: u64,
-    /// The context that was entered.
-    context: ContextId,
-    kind: Kind,
     /// Belongs to the thread that opened it.
     thread: PhantomData<*const ()>,
 }
@@ -57,36 +54,79 @@ pub struct ScopeGuard {
 enum Kind {
     /// Opened by name, below what was open.
     Named,
+    /// A future's scope: entered at each poll, below what was open where the future was made.
+    Task,
     /// Carried here from elsewhere: not an entering of its own.
     Carried,
 }
 
+impl Kind {
+    fn is_entering(self) -> bool {
+        self != Self::Carried
+    }
+}
+
+/// Opens a span as a scope below what is open.
+pub(crate) fn enter_span(span: u64, name: &str) {
+    fork::watch();
+    let context = CONTEXTS.intern(guard::context(), name);
+    let instance = next_instance();
+    if open(OpenScope { instance, context, entered: context, kind: Kind::Named, span }) {
+        enter_windows(Kind::Named, instance, context);
+    }
+}
+
+/// Closes the innermost open scope of a span on this thread.
+pub(crate) fn exit_span(span: u64) {
+    if let Some(closed) = OPEN.with(|open| open.borrow_mut().remove(|scope| scope.span == span)) {
+        exit_windows(closed.kind, closed.instance, closed.entered);
+    }
+}
+
+fn next_instance() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    // Relaxed: only the uniqueness of the number matters.
+    NEXT.fetch_add(1, Relaxed)
+}
+
+/// False, and counted, if too many are open.
+fn open(scope: OpenScope) -> bool {
+    let pushed = OPEN.with(|open| open.borrow_mut().push(scope));
+    if !pushed {
+        CONTEXTS.count_refused();
+    }
+    pushed
+}
+
+fn enter_windows(kind: Kind, instance: u64, context: ContextId) {
+    if kind.is_entering() && recorder::is_recording() {
+        recorder::on_scope(true, instance, context);
+    }
+}
+
+fn exit_windows(kind: Kind, instance: u64, context: ContextId) {
+    if kind.is_entering() && recorder::is_recording() {
+        recorder::on_scope(false, instance, context);
+    }
+}
+
 impl ScopeGuard {
     fn open(context: ContextId, kind: Kind) -> Self {
-        static NEXT: AtomicU64 = AtomicU64::new(1);
-        // Relaxed: only the uniqueness of the number matters.
-        let instance = NEXT.fetch_add(1, Relaxed);
-        if !OPEN.with(|open| open.borrow_mut().push(OpenScope { instance, context, kind })) {
-            CONTEXTS.count_refused();
-            return Self::closed();
+        let instance = next_instance();
+        let thread = PhantomData;
+        if open(OpenScope { instance, context, entered: context, kind, span: 0 }) {
+            enter_windows(kind, instance, context);
+            return Self { instance, thread };
         }
-        if kind == Kind::Named && recorder::is_recording() {
-            recorder::on_scope(true, instance, context);
-        }
-        Self { instance, context, kind, thread: PhantomData }
-    }
-
-    /// A guard of no scope.
-    fn closed() -> Self {
-        Self { instance: 0, context: ContextId::ROOT, kind: Kind::Carried, thread: PhantomData }
+        // A guard of no scope.
+        Self { instance: 0, thread }
     }
 }
 
 impl Drop for ScopeGuard {
     fn drop(&mut self) {
-        let was_open = OPEN.with(|open| open.borrow_mut().remove(self.instance)).is_some();
-        if was_open && self.kind == Kind::Named && recorder::is_recording() {
-            recorder::on_scope(false, self.instance, self.context);
+        if let Some(closed) = OPEN.with(|open| open.borrow_mut().remove(|scope| scope.instance == self.instance)) {
+            exit_windows(closed.kind, closed.instance, closed.entered);
         }
     }
 }
@@ -112,6 +152,19 @@ impl Context {
         ScopeGuard::open(self.0, Kind::Carried)
     }
 
+    /// A scope called `name` below these, for a future to be polled in.
+    #[cfg(feature = "tracing")]
+    pub(crate) fn below(self, name: &str) -> Self {
+        fork::watch();
+        Self(CONTEXTS.intern(self.0, name))
+    }
+
+    /// Enters the innermost of these scopes as a future's own.
+    #[cfg(feature = "tracing")]
+    pub(crate) fn enter_task(self) -> ScopeGuard {
+        ScopeGuard::open(self.0, Kind::Task)
+    }
+
     /// Runs `f` with these scopes in place of this thread's.
     pub fn scope<R>(self, f: impl FnOnce() -> R) -> R {
         let _scope = self.enter();
@@ -129,9 +182,15 @@ thread_local! {
 
 #[derive(Clone, Copy, Debug)]
 struct OpenScope {
+    /// Unique number of this entering.
     instance: u64,
+    /// Its path now.
     context: ContextId,
+    /// Its path when it was entered, if a scope around it was closed since.
+    entered: ContextId,
     kind: Kind,
+    /// The span that it stands for, or 0.
+    span: u64,
 }
 
 /// The scopes of one thread from the outermost inwards.
@@ -143,7 +202,8 @@ struct OpenScopes {
 
 impl OpenScopes {
     const fn new() -> Self {
-        let nothing = OpenScope { instance: 0, context: ContextId::ROOT, kind: Kind::Named };
+        const ROOT: ContextId = ContextId::ROOT;
+        let nothing = OpenScope { instance: 0, context: ROOT, entered: ROOT, kind: Kind::Named, span: 0 };
         Self { scopes: [nothing; MAX_OPEN], length: 0 }
     }
 
@@ -156,14 +216,16 @@ impl OpenScopes {
         true
     }
 
-    /// Takes a scope out wherever it stands; those inside it move up to what encloses it.
-    fn remove(&mut self, instance: u64) -> Option<()> {
+    /// Takes out the innermost scope that is meant, wherever it stands; those inside it move up to
+    /// what encloses it.
+    fn remove(&mut self, is_meant: impl Fn(&OpenScope) -> bool) -> Option<OpenScope> {
         let open = self.scopes.get_mut(..self.length)?;
-        let at = open.iter().rposition(|scope| scope.instance == instance)?;
+        let at = open.iter().rposition(is_meant)?;
+        let closed = *open.get(at)?;
         open.get_mut(at..)?.rotate_left(1);
         self.length -= 1;
         self.repath(at);
-        Some(())
+        Some(closed)
     }
 
     fn repath(&mut self, from: usize) {

@@ -5,11 +5,13 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Each part with the parts that it may know. Leaves may be known by all and are not listed.
-const MAY_KNOW: [(&str, &[&str]); 9] = [
+const MAY_KNOW: [(&str, &[&str]); 11] = [
     ("snapshot", &[]),
     ("record", &["snapshot"]),
     ("hook", &["record"]),
     ("scope", &["record", "snapshot"]),
+    ("layer", &["record", "scope"]),
+    ("future", &["scope"]),
     ("symbol", &["snapshot"]),
     ("attribute", &["snapshot"]),
     ("analysis", &["attribute", "snapshot"]),
