@@ -35,7 +35,7 @@ pub struct Frame {
 pub struct CodeAddress {
     /// The address in this process.
     pub address: u64,
-    /// Index of its module in [`Snapshot::modules`](super::Snapshot::modules).
+    /// Index of its module in [`SnapshotData::modules`](super::SnapshotData::modules).
     pub module: Option<u32>,
     /// The address in the module's file, for symbolising elsewhere.
     pub offset: u64,
