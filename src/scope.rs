@@ -55,6 +55,7 @@ enum Kind {
     /// Opened by name, below what was open.
     Named,
     /// A future's scope: entered at each poll, below what was open where the future was made.
+    #[cfg(feature = "tracing")]
     Task,
     /// Carried here from elsewhere: not an entering of its own.
     Carried,
@@ -67,6 +68,7 @@ impl Kind {
 }
 
 /// Opens a span as a scope below what is open.
+#[cfg(feature = "tracing")]
 pub(crate) fn enter_span(span: u64, name: &str) {
     fork::watch();
     let context = CONTEXTS.intern(guard::context(), name);
@@ -77,6 +79,7 @@ pub(crate) fn enter_span(span: u64, name: &str) {
 }
 
 /// Closes the innermost open scope of a span on this thread.
+#[cfg(feature = "tracing")]
 pub(crate) fn exit_span(span: u64) {
     if let Some(closed) = OPEN.with(|open| open.borrow_mut().remove(|scope| scope.span == span)) {
         exit_windows(closed.kind, closed.instance, closed.entered);
@@ -190,6 +193,7 @@ struct OpenScope {
     entered: ContextId,
     kind: Kind,
     /// The span that it stands for, or 0.
+    #[cfg_attr(not(feature = "tracing"), expect(dead_code, reason = "only spans are looked up by it"))]
     span: u64,
 }
 
