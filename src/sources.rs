@@ -1,4 +1,4 @@
-//! Where memtrace's own source files lie, as the compiler recorded it.
+//! Where memtrace's own source files and those of the standard library lie, as compilers record it.
 
 /// The folder of memtrace's own sources, with a slash at its end.
 pub(crate) fn own() -> &'static str {
@@ -6,4 +6,9 @@ pub(crate) fn own() -> &'static str {
     const HERE: &str = file!();
     const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/");
     HERE.strip_suffix("sources.rs").filter(|dir| dir.starts_with('/')).unwrap_or(ROOT)
+}
+
+/// Is this a source file of Rust's standard library or of what that is made of?
+pub(crate) fn is_std(file: &str) -> bool {
+    ["/rustc/", "/rust/deps/", "library/"].iter().any(|dir| file.starts_with(dir)) || file.contains("/rustlib/src/")
 }

@@ -1,6 +1,6 @@
 //! Processes that are forked off one that records: they go on as if memtrace were not there.
 //!
-//! A child that hangs is ended by the kernel after a while, and that is a failure.
+//! A child that hangs is killed after a while, and that is a failure.
 #![cfg(target_os = "linux")]
 #![expect(unsafe_code, reason = "fork and its companions are C functions")]
 
@@ -8,9 +8,10 @@ mod support;
 
 use std::panic::catch_unwind;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::{Duration, Instant};
 
 use memtrace::{Context, Session, scope};
-use support::{MIB, Raw, alarm, passes};
+use support::{MIB, Raw, passes};
 
 #[global_allocator]
 static ALLOC: memtrace::Alloc = memtrace::Alloc::system();
@@ -34,10 +35,15 @@ static SCENARIOS: extern "C" fn() = {
 unsafe extern "C" {
     fn fork() -> i32;
     fn waitpid(pid: i32, status: *mut i32, options: i32) -> i32;
+    fn kill(pid: i32, signal: i32) -> i32;
     fn _exit(code: i32) -> !;
 }
 
-const PATIENCE_SECONDS: u32 = 20;
+const WNOHANG: i32 = 1;
+const SIGKILL: i32 = 9;
+
+/// A child that runs for this long is taken to hang.
+const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Forks, runs `work` in the child; panics unless that ended in time and without a panic.
 fn in_child(work: impl Fn() + std::panic::RefUnwindSafe) {
@@ -45,15 +51,28 @@ fn in_child(work: impl Fn() + std::panic::RefUnwindSafe) {
     let pid = unsafe { fork() };
     assert!(pid >= 0);
     if pid == 0 {
-        alarm(PATIENCE_SECONDS);
         let code = if catch_unwind(&work).is_ok() { 0 } else { 1 };
         // SAFETY: ends the process, without handlers that are the parent's.
         unsafe { _exit(code) };
     }
-    let mut status = 0;
-    // SAFETY: `status` is there to be written to.
-    assert_eq!(unsafe { waitpid(pid, &raw mut status, 0) }, pid);
+    let status = outcome(pid);
     assert_eq!(status, 0, "the child was ended by signal {} or with code {}", status & 0x7f, status >> 8);
+}
+
+/// Waits for a child, kills it if it hangs; does not allocate.
+fn outcome(pid: i32) -> i32 {
+    let (started, mut status) = (Instant::now(), 0);
+    loop {
+        // SAFETY: `status` is there to be written to.
+        if unsafe { waitpid(pid, &raw mut status, WNOHANG) } == pid {
+            return status;
+        }
+        if started.elapsed() > PATIENCE {
+            // SAFETY: the child was not waited for yet, so that the number is still its own.
+            unsafe { kill(pid, SIGKILL) };
+        }
+        std::thread::yield_now();
+    }
 }
 
 /// Runs `main` while two threads do `noise` over and over.

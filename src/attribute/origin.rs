@@ -59,11 +59,7 @@ fn by_file(file: &str) -> Origin {
     if file.starts_with(crate::sources::own()) {
         return Origin::Memtrace;
     }
-    if file.starts_with("/rustc/")
-        || file.starts_with("/rust/deps/")
-        || file.contains("/rustlib/src/")
-        || file.starts_with("library/")
-    {
+    if crate::sources::is_std(file) {
         return Origin::Std;
     }
     match library_of(file) {

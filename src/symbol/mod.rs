@@ -65,9 +65,11 @@ impl Symbols {
     }
 }
 
+/// The standard library comes with line numbers of its own, whatever the program was built with.
 fn no_line_numbers(symbols: &Symbols) -> bool {
     let rust = symbols.addresses.iter().zip(&symbols.native).filter(|(_, native)| !**native);
-    let mut frames =
+    let frames =
         rust.flat_map(|(address, _)| &symbols.frames[address.frames.start as usize..address.frames.end as usize]);
-    !symbols.frames.is_empty() && frames.all(|frame| frame.line == 0)
+    let mut rest = frames.filter(|frame| !crate::sources::is_std(&frame.file)).peekable();
+    rest.peek().is_some() && rest.all(|frame| frame.line == 0)
 }

@@ -117,7 +117,7 @@ const PATIENCE_SECONDS: u32 = 240;
 
 unsafe extern "C" {
     /// The kernel ends the process after this time, whatever locks it waits for.
-    pub(crate) safe fn alarm(seconds: u32) -> u32;
+    safe fn alarm(seconds: u32) -> u32;
 }
 
 /// Runs a scenario in a process of its own: this test program again, see [`before_main`].
