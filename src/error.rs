@@ -21,6 +21,19 @@ enum Kind {
     MinSize(u64),
     StackDepth(usize),
     Size(String),
+    Schedule,
+    /// Two options that exclude each other, and why.
+    Together(&'static str),
+    Signal(String),
+    Variable {
+        name: String,
+        value: String,
+        accepted: String,
+    },
+    Format {
+        path: PathBuf,
+        known: String,
+    },
     NotInstalled,
     Forked,
     CannotMeasure,
@@ -30,6 +43,14 @@ enum Kind {
         source: io::Error,
     },
     Write(io::Error),
+    Read {
+        path: PathBuf,
+        source: io::Error,
+    },
+    Capture {
+        path: PathBuf,
+        reason: String,
+    },
     #[cfg(feature = "flamegraph")]
     Drawing(io::Error),
 }
@@ -53,6 +74,22 @@ impl Error {
     pub(crate) fn size(text: &str) -> Self {
         Self::new(Kind::Size(text.to_owned()))
     }
+    pub(crate) fn schedule() -> Self {
+        Self::new(Kind::Schedule)
+    }
+    pub(crate) fn together(why: &'static str) -> Self {
+        Self::new(Kind::Together(why))
+    }
+    pub(crate) fn signal(text: &str) -> Self {
+        Self::new(Kind::Signal(text.to_owned()))
+    }
+    pub(crate) fn variable(name: &str, value: &str, accepted: &str) -> Self {
+        let (name, value, accepted) = (name.to_owned(), value.to_owned(), accepted.to_owned());
+        Self::new(Kind::Variable { name, value, accepted })
+    }
+    pub(crate) fn format(path: &Path, known: &str) -> Self {
+        Self::new(Kind::Format { path: path.to_owned(), known: known.to_owned() })
+    }
     pub(crate) fn not_installed() -> Self {
         Self::new(Kind::NotInstalled)
     }
@@ -72,10 +109,17 @@ impl Error {
     pub(crate) fn flamegraph(source: io::Error) -> Self {
         Self::new(Kind::Drawing(source))
     }
-    /// The same with the file that was being written.
+    pub(crate) fn input(path: &Path, source: io::Error) -> Self {
+        Self::new(Kind::Read { path: path.to_owned(), source })
+    }
+    pub(crate) fn capture(reason: String) -> Self {
+        Self::new(Kind::Capture { path: PathBuf::new(), reason })
+    }
+    /// The same with the file that was being written or read.
     pub(crate) fn at(self, path: &Path) -> Self {
         match self.kind {
             Kind::Write(source) => Self::output(path, source),
+            Kind::Capture { reason, .. } => Self::new(Kind::Capture { path: path.to_owned(), reason }),
             kind => Self { kind },
         }
     }
@@ -87,12 +131,21 @@ impl Error {
             Kind::MinSize(bytes) => Kind::MinSize(*bytes),
             Kind::StackDepth(frames) => Kind::StackDepth(*frames),
             Kind::Size(text) => Kind::Size(text.clone()),
+            Kind::Schedule => Kind::Schedule,
+            Kind::Together(why) => Kind::Together(why),
+            Kind::Signal(text) => Kind::Signal(text.clone()),
+            Kind::Variable { name, value, accepted } => {
+                Kind::Variable { name: name.clone(), value: value.clone(), accepted: accepted.clone() }
+            }
+            Kind::Format { path, known } => Kind::Format { path: path.clone(), known: known.clone() },
             Kind::NotInstalled => Kind::NotInstalled,
             Kind::Forked => Kind::Forked,
             Kind::CannotMeasure => Kind::CannotMeasure,
             Kind::Exists(path) => Kind::Exists(path.clone()),
             Kind::Output { path, source } => Kind::Output { path: path.clone(), source: same(source) },
             Kind::Write(source) => Kind::Write(same(source)),
+            Kind::Read { path, source } => Kind::Read { path: path.clone(), source: same(source) },
+            Kind::Capture { path, reason } => Kind::Capture { path: path.clone(), reason: reason.clone() },
             #[cfg(feature = "flamegraph")]
             Kind::Drawing(source) => Kind::Drawing(same(source)),
         })
@@ -139,6 +192,17 @@ impl fmt::Display for Error {
             Kind::Size(text) => {
                 write!(f, "cannot read {text:?} as a size; write it like 512 MiB, 1.5 GiB, 500 MB or 4096")
             }
+            Kind::Schedule => {
+                write!(f, "a schedule needs at least one active step in a cycle; give wait, warmup, active, repeat")
+            }
+            Kind::Together(why) => f.write_str(why),
+            Kind::Signal(text) => {
+                write!(f, "cannot listen to signal {text:?}; give USR1, USR2 or the number of one that can be caught")
+            }
+            Kind::Variable { name, value, accepted } => write!(f, "{name} is {value:?}; it takes {accepted}"),
+            Kind::Format { path, known } => {
+                write!(f, "{} names no format; let it end in one of {known}, with .gz if you like", path.display())
+            }
             Kind::NotInstalled => write!(
                 f,
                 "memtrace sees no allocations: install its allocator in the program, with\n    \
@@ -159,6 +223,13 @@ impl fmt::Display for Error {
                 )
             }
             Kind::Write(source) => write!(f, "cannot write: {source}"),
+            Kind::Read { path, source } => write!(f, "cannot read {}: {source}", path.display()),
+            Kind::Capture { path, reason } => write!(
+                f,
+                "cannot read {} as a memtrace capture: {reason}; captures are written by \
+                 `Snapshot::write_capture` and `Builder::stream`",
+                path.display()
+            ),
             #[cfg(feature = "flamegraph")]
             Kind::Drawing(source) => write!(f, "cannot draw the flamegraph: {source}"),
         }
@@ -168,7 +239,7 @@ impl fmt::Display for Error {
 impl StdError for Error {
     fn source(&self) -> Option<&(dyn StdError + 'static)> {
         match &self.kind {
-            Kind::Output { source, .. } | Kind::Write(source) => Some(source),
+            Kind::Output { source, .. } | Kind::Read { source, .. } | Kind::Write(source) => Some(source),
             #[cfg(feature = "flamegraph")]
             Kind::Drawing(source) => Some(source),
             _ => None,

@@ -45,6 +45,7 @@
 pub mod analysis;
 mod assertion;
 pub mod attribute;
+mod capture;
 mod error;
 pub mod export;
 #[cfg(feature = "tracing")]
@@ -72,7 +73,8 @@ pub use hook::Alloc;
 pub use layer::{SpanLayer, layer};
 pub use scope::{Context, ScopeGuard, scope, scope_guard};
 pub use session::{
-    Builder, IntoBytes, Report, Session, Snapshot, builder, is_recording, output_dir, reset_peak, start, stats,
+    Builder, IntoBytes, Report, Session, Snapshot, builder, init, is_recording, output_dir, parse_capture,
+    read_capture, reset_peak, start, stats,
 };
 pub use snapshot::{Action, Device, Enabled, MemoryStats, Settings, SnapshotData, StackContext, StackKind, Stat};
 pub use units::{Bytes, parse_bytes};

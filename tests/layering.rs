@@ -5,8 +5,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Each part with the parts that it may know. Leaves may be known by all and are not listed.
-const MAY_KNOW: [(&str, &[&str]); 11] = [
+const MAY_KNOW: [(&str, &[&str]); 12] = [
     ("snapshot", &[]),
+    ("capture", &["snapshot"]),
     ("record", &["snapshot"]),
     ("hook", &["record"]),
     ("scope", &["record", "snapshot"]),

@@ -4,12 +4,14 @@ use std::fs;
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
+use flate2::Compression;
+use flate2::write::GzEncoder;
 use tempfile::NamedTempFile;
 
 use crate::error::Error;
 
 /// Writes a new file: to a temporary name beside it, then renamed. A reader never sees half of it, a
-/// failure leaves nothing behind, an existing file is left as it is.
+/// failure leaves nothing behind, an existing file is left as it is. Compressed if it is called `.gz`.
 pub(crate) fn create(path: &Path, content: impl FnOnce(&mut dyn Write) -> Result<(), Error>) -> Result<(), Error> {
     if path.symlink_metadata().is_ok() {
         return Err(Error::exists(path));
@@ -19,7 +21,13 @@ pub(crate) fn create(path: &Path, content: impl FnOnce(&mut dyn Write) -> Result
     fs::create_dir_all(dir).map_err(output)?;
     let mut temporary = new_file(dir).map_err(output)?;
     let mut buffered = BufWriter::with_capacity(1 << 16, temporary.as_file_mut());
-    content(&mut buffered).map_err(|error| error.at(path))?;
+    if path.extension().is_some_and(|extension| extension == "gz") {
+        let mut compressed = GzEncoder::new(&mut buffered, Compression::fast());
+        content(&mut compressed).map_err(|error| error.at(path))?;
+        compressed.finish().map_err(output)?;
+    } else {
+        content(&mut buffered).map_err(|error| error.at(path))?;
+    }
     buffered.flush().map_err(output)?;
     drop(buffered);
     temporary.as_file().sync_data().map_err(output)?;

@@ -35,7 +35,9 @@ fn report(data: &SnapshotData) -> Value {
     json!({
         "recorded_by": concat!("memtrace ", env!("CARGO_PKG_VERSION")),
         "program": data.process.program,
+        "host": data.process.host,
         "pid": data.process.pid,
+        "rank": data.process.rank,
         "started_unix_us": data.process.started_unix_us,
         "duration_ns": data.process.duration_ns,
         "min_size": data.settings.min_size,
@@ -50,6 +52,9 @@ fn report(data: &SnapshotData) -> Value {
             "lost_scopes": health.lost_scopes,
             "no_line_numbers": health.no_line_numbers,
             "unknown_addresses": health.unknown_addresses,
+            "unreadable_modules": health.unreadable_modules,
+            "cut_off": health.cut_off,
+            "unread_bytes": health.unread_bytes,
         },
     })
 }

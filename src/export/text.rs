@@ -216,6 +216,18 @@ impl Page<'_> {
             let addresses = grouped(health.unknown_addresses);
             notes.push(format!("{addresses} code addresses have no name (a stripped library or program)"));
         }
+        notes.extend(health.unreadable_modules.iter().map(|module| format!("no names for the code of {module}")));
+        if health.cut_off {
+            notes.push(
+                "the capture ends without its end mark: the program was killed, or is still writing it; \
+                 this is what it held at the last flush"
+                    .to_owned(),
+            );
+        }
+        if health.unread_bytes > 0 {
+            let bytes = grouped(health.unread_bytes);
+            notes.push(format!("{bytes} bytes at the end of the capture are incomplete or damaged and were not read"));
+        }
         if !notes.is_empty() {
             self.heading("Notes");
             notes.iter().for_each(|note| self.line(note));

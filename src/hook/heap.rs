@@ -3,7 +3,7 @@
 
 use std::alloc::{GlobalAlloc, Layout, System};
 
-use crate::record::heap::{on_alloc, on_free, undo_free};
+use crate::record::heap::{on_alloc, on_free, refused, undo_free};
 
 /// A global allocator that lets memtrace see the memory of CPU tensors, and passes every request on.
 ///
@@ -76,7 +76,9 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for Alloc<A> {
 
 #[inline]
 fn seen(block: *mut u8, size: usize) -> *mut u8 {
-    if !block.is_null() {
+    if block.is_null() {
+        refused(size);
+    } else {
         on_alloc(block.addr(), size);
     }
     block

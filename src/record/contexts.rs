@@ -85,13 +85,18 @@ impl ContextTable {
 
     /// All contexts; entry 0 is the root.
     pub(crate) fn nodes(&self) -> Vec<ContextNode> {
-        let paths = self.lock();
         let root = ContextNode { parent: ContextId::ROOT, name: String::new() };
+        std::iter::once(root).chain(self.nodes_from(1)).collect()
+    }
+
+    /// The contexts from number `first` on, the root being number 0.
+    pub(crate) fn nodes_from(&self, first: usize) -> Vec<ContextNode> {
+        let paths = self.lock();
         let node = |node: &Node| ContextNode {
             parent: ContextId(node.parent),
             name: String::from_utf8_lossy(paths.name(*node)).into_owned(),
         };
-        std::iter::once(root).chain(paths.nodes.iter().map(node)).collect()
+        paths.nodes.iter().skip(first.saturating_sub(1)).map(node).collect()
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, Paths> {

@@ -4,6 +4,8 @@
 //! counters. A block is in exactly one of them at any time, so the sums always hold, also while a
 //! session starts or ends on another thread. An open measurement sees blocks besides.
 
+use std::sync::OnceLock;
+
 use super::recorder::{self, Freed, wants_heap_block};
 use super::{guard, measure, untraced};
 use crate::snapshot::Device;
@@ -51,6 +53,21 @@ pub(crate) fn undo_free(size: usize, account: Account) {
             measure::undo_free(size);
             recorder::undo_heap_free(freed, size);
         }
+    }
+}
+
+/// Called with the size of each allocation that failed; the first to ask is served.
+static ON_REFUSAL: OnceLock<fn(usize)> = OnceLock::new();
+
+pub(crate) fn on_refusal(call: fn(usize)) {
+    let _ = ON_REFUSAL.set(call);
+}
+
+/// The allocator could not serve a request.
+#[cold]
+pub(crate) fn refused(size: usize) {
+    if let Some(call) = ON_REFUSAL.get() {
+        call(size);
     }
 }
 

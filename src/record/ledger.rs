@@ -49,6 +49,8 @@ pub(crate) struct Ledger {
     frees: Flow,
     /// Frees of blocks from before the recording.
     unknown: Flow,
+    /// Their bytes when the log was begun anew.
+    unknown_before: u64,
     /// Largest total and number of live blocks since `reset_peak`.
     stat_peak: i64,
     stat_peak_blocks: u64,
@@ -90,6 +92,22 @@ pub(crate) struct LedgerCopy {
     pub(crate) lost_scopes: u64,
 }
 
+/// How far a device's log has been read.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Cursor {
+    records: u64,
+    marks: u64,
+}
+
+/// What a log has gained, with the recorder's own stack numbers.
+#[derive(Debug, Default)]
+pub(crate) struct LogPart {
+    /// Records that were overwritten before they could be read.
+    pub(crate) lost: u64,
+    pub(crate) records: Vec<Record>,
+    pub(crate) marks: Vec<Mark>,
+}
+
 impl Ledger {
     pub(crate) fn new(options: LedgerOptions, began: Instant, below_threshold: u64) -> Self {
         Self {
@@ -105,6 +123,7 @@ impl Ledger {
             allocs: Flow::default(),
             frees: Flow::default(),
             unknown: Flow::default(),
+            unknown_before: 0,
             stat_peak: 0,
             stat_peak_blocks: 0,
             lost_blocks: 0,
@@ -201,6 +220,23 @@ impl Ledger {
         self.marks.push(Mark { time_ns: self.now(), context, thread, enter: false });
     }
 
+    /// Forgets the log, counters, peak and scopes; what is live stays. Its times are from before `began`
+    /// and become 0.
+    pub(crate) fn begin_anew(&mut self, began: Instant, below_threshold: u64) {
+        let capacity = self.options.max_entries;
+        (self.began, self.records, self.marks) = (began, Ring::new(capacity), Ring::new(capacity));
+        self.live.values_mut().for_each(|block| block.time_ns = 0);
+        let now = Moment { total: self.total(), seq: self.seq, time_ns: 0, unknown_freed: self.unknown.bytes };
+        self.peak.begin_anew(now, below_threshold);
+        self.windows.begin_anew(self.total());
+        (self.allocs, self.frees, self.unknown_before) = (Flow::default(), Flow::default(), self.unknown.bytes);
+        self.reset_peak();
+    }
+
+    pub(crate) fn counts_below(&self) -> bool {
+        self.options.counts_below
+    }
+
     pub(crate) fn reset_peak(&mut self) {
         self.stat_peak = self.total();
         self.stat_peak_blocks = self.live.len() as u64;
@@ -226,7 +262,7 @@ impl Ledger {
             current: base.saturating_add_signed(self.total()),
             peak: base.saturating_add_signed(self.stat_peak),
             allocated: self.allocs.bytes,
-            freed: self.frees.bytes + self.unknown.bytes,
+            freed: self.frees.bytes + self.unknown.bytes.saturating_sub(self.unknown_before),
         };
         let allocations = Stat {
             current: self.live.len() as u64,
@@ -245,17 +281,32 @@ impl Ledger {
 
     /// Everything, copied; `base` as in [`Ledger::stats`].
     pub(crate) fn copy(&self, base: u64) -> LedgerCopy {
-        let mut live: Vec<Block> = self.live.values().copied().collect();
-        live.sort_unstable_by_key(|block| block.seq);
         let records = self.copy_records();
         LedgerCopy {
             overwritten: self.records.overwritten() + (self.records.len() - records.len()) as u64,
             records,
-            live,
-            peak: self.copy_peak(base),
-            stats: self.stats(base),
-            scopes: self.windows.stats(base),
             marks: self.marks.in_order().copied().collect(),
+            ..self.copy_state(base)
+        }
+    }
+
+    /// The same without the log.
+    pub(crate) fn copy_state(&self, base: u64) -> LedgerCopy {
+        let mut live: Vec<Block> = self.live.values().copied().collect();
+        live.sort_unstable_by_key(|block| block.seq);
+        LedgerCopy { live, peak: self.copy_peak(base), scopes: self.windows.stats(base), ..self.copy_counters(base) }
+    }
+
+    /// The same without anything that grows.
+    pub(crate) fn copy_counters(&self, base: u64) -> LedgerCopy {
+        LedgerCopy {
+            overwritten: 0,
+            records: Vec::new(),
+            live: Vec::new(),
+            peak: self.peak_numbers(base),
+            stats: self.stats(base),
+            scopes: Vec::new(),
+            marks: Vec::new(),
             duration_ns: self.now(),
             lost_blocks: self.lost_blocks,
             missed_frees: self.missed_frees,
@@ -272,14 +323,34 @@ impl Ledger {
         records
     }
 
+    /// Copies what the log has gained since `cursor` to `out`, at most `limit` records, and moves the
+    /// cursor on. True if that was all.
+    pub(crate) fn copy_log(&self, cursor: &mut Cursor, limit: usize, out: &mut LogPart) -> bool {
+        let (lost, records) = self.records.since(cursor.records);
+        out.lost += lost;
+        let before = out.records.len();
+        out.records.extend(records.take(limit));
+        let copied = out.records.len() - before;
+        cursor.records += lost + copied as u64;
+        let (lost_marks, marks) = self.marks.since(cursor.marks);
+        let before = out.marks.len();
+        out.marks.extend(marks.take(limit));
+        let copied_marks = out.marks.len() - before;
+        cursor.marks += lost_marks + copied_marks as u64;
+        copied < limit && copied_marks < limit
+    }
+
     fn copy_peak(&self, base: u64) -> Peak {
-        let (blocks, lost) = self.peak.live_set(self.live.values());
+        Peak { blocks: self.peak.live_set(self.live.values()), ..self.peak_numbers(base) }
+    }
+
+    fn peak_numbers(&self, base: u64) -> Peak {
         Peak {
             bytes: base.saturating_add_signed(self.peak.total),
             time_ns: self.peak.time_ns,
             seq: self.peak.seq,
-            blocks,
-            not_recorded: base.saturating_sub(self.peak.unknown_freed) + lost,
+            blocks: Vec::new(),
+            not_recorded: base.saturating_sub(self.peak.unknown_freed) + self.peak.lost,
             below_threshold: self.peak.below_threshold,
         }
     }

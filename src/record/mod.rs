@@ -19,7 +19,8 @@ pub(crate) mod untraced;
 mod unwind;
 mod windows;
 
-pub(crate) use ledger::LedgerCopy;
+pub(crate) use ledger::{Cursor, LedgerCopy, LogPart};
+pub(crate) use recorder::DeviceCopy;
 
 /// Every path of scopes of this process.
 pub(crate) static CONTEXTS: contexts::ContextTable = contexts::ContextTable::new();

@@ -22,7 +22,7 @@ pub(crate) struct PeakTracker {
     /// Blocks of the peak that were freed since.
     freed: OwnVec<Block>,
     /// Bytes of such blocks for which there was no memory in the list.
-    lost: u64,
+    pub(crate) lost: u64,
 }
 
 /// Moments at which a new maximum can be reached.
@@ -36,6 +36,14 @@ pub(crate) struct Moment {
 impl PeakTracker {
     pub(crate) const fn new(below_threshold: u64) -> Self {
         Self { total: 0, seq: 0, time_ns: 0, unknown_freed: 0, below_threshold, freed: OwnVec::new_in(System), lost: 0 }
+    }
+
+    /// Takes this moment for the start.
+    pub(crate) fn begin_anew(&mut self, now: Moment, below_threshold: u64) {
+        self.freed.clear();
+        self.lost = 0;
+        (self.total, self.seq, self.time_ns) = (now.total, now.seq, now.time_ns);
+        (self.unknown_freed, self.below_threshold) = (now.unknown_freed, below_threshold);
     }
 
     /// After an alloc: a new maximum takes over; an equal one does not. `below` is asked only then.
@@ -57,12 +65,11 @@ impl PeakTracker {
         }
     }
 
-    /// The live set at the peak, in the order of allocation, and the bytes of blocks that are missing
-    /// from it for lack of memory.
-    pub(crate) fn live_set<'a>(&'a self, live: impl Iterator<Item = &'a Block>) -> (Vec<Block>, u64) {
+    /// The live set at the peak, in the order of allocation, without the blocks that are `lost`.
+    pub(crate) fn live_set<'a>(&'a self, live: impl Iterator<Item = &'a Block>) -> Vec<Block> {
         let survivors = live.filter(|block| block.seq <= self.seq);
         let mut blocks: Vec<Block> = survivors.chain(self.freed.iter()).copied().collect();
         blocks.sort_unstable_by_key(|block| block.seq);
-        (blocks, self.lost)
+        blocks
     }
 }

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use super::ledger::{Ledger, LedgerCopy, LedgerOptions, Site};
+use super::ledger::{Cursor, Ledger, LedgerCopy, LedgerOptions, LogPart, Site};
 use super::unwind::CapturedStack;
 use super::{STACKS, guard, thread, untraced};
 use crate::snapshot::{
@@ -47,12 +47,46 @@ pub(crate) fn was_forked() -> bool {
     FORKED.load(Ordering::Relaxed)
 }
 
+/// Is a session under way, recording or not?
+pub(crate) fn is_taken() -> bool {
+    lock(&ACTIVE).is_some()
+}
+
 /// Begins a recording; false if one is under way.
 pub(crate) fn start(settings: &Settings, began: Instant) -> bool {
     let mut active = lock(&ACTIVE);
     if active.is_some() {
         return false;
     }
+    set_up(&mut active, settings, began);
+    true
+}
+
+/// Ends what is being recorded and begins to record with other settings, all in one.
+pub(crate) fn switch(settings: &Settings, began: Instant) {
+    if was_forked() {
+        return;
+    }
+    let mut active = lock(&ACTIVE);
+    close_gates();
+    DEVICES.iter().enumerate().for_each(|(index, device)| discard(index, &mut lock(device)));
+    set_up(&mut active, settings, began);
+}
+
+/// Begins every log anew, with counters and peak; what is live stays known.
+pub(crate) fn begin_anew(began: Instant) {
+    if was_forked() {
+        return;
+    }
+    for slot in &DEVICES {
+        if let Some(ledger) = lock(slot).as_mut() {
+            let below = if ledger.counts_below() { untraced::below(ledger.min_size()) } else { 0 };
+            ledger.begin_anew(began, below);
+        }
+    }
+}
+
+fn set_up(active: &mut Option<Settings>, settings: &Settings, began: Instant) {
     *active = Some(settings.clone());
     STACK_CONTEXT.store(settings.context as u8, Ordering::Relaxed);
     STACK_DEPTH.store(settings.stack_depth, Ordering::Relaxed);
@@ -64,7 +98,6 @@ pub(crate) fn start(settings: &Settings, began: Instant) -> bool {
         HEAP_THRESHOLD.store(settings.min_size.max(1) as usize, Ordering::Relaxed);
     }
     RECORDING.store(settings.enabled != Enabled::Off, Ordering::Relaxed);
-    true
 }
 
 /// Ends the recording. What the heap ledger holds goes to the untraced account, under its lock.
@@ -212,14 +245,49 @@ pub(crate) fn reset_peak(device: Device) {
     }
 }
 
-/// One device's ledger, copied, with (bytes below the threshold, bytes not recorded) now.
-pub(crate) fn copy(device: Device) -> Option<(LedgerCopy, u64, u64)> {
+/// One device's ledger, copied, and what was live outside it at that moment.
+#[derive(Debug)]
+pub(crate) struct DeviceCopy {
+    pub(crate) ledger: LedgerCopy,
+    pub(crate) below_threshold: u64,
+    /// Bytes that were live when the recording began and still are.
+    pub(crate) not_recorded: u64,
+}
+
+pub(crate) fn copy(device: Device) -> Option<DeviceCopy> {
     // The copies go through the watched allocator: were they recorded, they would wait for this lock.
     let _own = guard::own_work();
     let slot = ledger_of(device);
     let ledger = slot.as_ref()?;
-    let (below, base) = outside(device, ledger);
-    Some((ledger.copy(base), below, base - ledger.unknown_freed().min(base)))
+    Some(device_copy(device, ledger, |base| ledger.copy(base)))
+}
+
+/// What a device's log has gained since `cursor`, at most `limit` records, added to `out`; if that was
+/// all, the counters of the same moment, with everything live and at the peak if `whole`.
+pub(crate) fn read_log(
+    device: Device,
+    cursor: &mut Cursor,
+    limit: usize,
+    whole: bool,
+    out: &mut LogPart,
+) -> Option<Option<DeviceCopy>> {
+    let _own = guard::own_work();
+    let slot = ledger_of(device);
+    let ledger = slot.as_ref()?;
+    if !ledger.copy_log(cursor, limit, out) {
+        return Some(None);
+    }
+    Some(Some(device_copy(
+        device,
+        ledger,
+        |base| if whole { ledger.copy_state(base) } else { ledger.copy_counters(base) },
+    )))
+}
+
+fn device_copy(device: Device, ledger: &Ledger, copy: impl FnOnce(u64) -> LedgerCopy) -> DeviceCopy {
+    let (below_threshold, base) = outside(device, ledger);
+    let not_recorded = base - ledger.unknown_freed().min(base);
+    DeviceCopy { ledger: copy(base), below_threshold, not_recorded }
 }
 
 pub(crate) fn shortened_stacks() -> u64 {
@@ -276,9 +344,9 @@ mod tests {
         assert!(on_alloc(Device::Cpu, 0x2000, 65_536, Site::default()));
         assert!(matches!(on_heap_free(0x2000, 65_536), Freed::Recorded(_)));
         assert!(matches!(on_heap_free(0x3000, 65_536), Freed::FromBefore));
-        let (copy, _, _) = copy(Device::Cpu).unwrap();
+        let copy = copy(Device::Cpu).unwrap();
         stop();
-        assert_eq!((copy.records.len(), copy.live.len()), (3, 0));
+        assert_eq!((copy.ledger.records.len(), copy.ledger.live.len()), (3, 0));
         untraced::add(65_536);
     }
 }

@@ -37,6 +37,13 @@ impl<T: Copy> Ring<T> {
         older.iter().chain(newer)
     }
 
+    /// How many entries of those ever pushed from the one with number `from` on are gone, and those
+    /// that are held.
+    pub(crate) fn since(&self, from: u64) -> (u64, impl Iterator<Item = &T>) {
+        let oldest = self.overwritten();
+        (oldest.saturating_sub(from), self.in_order().skip(from.saturating_sub(oldest) as usize))
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.entries.len()
     }
@@ -85,6 +92,11 @@ mod tests {
                 assert_eq!(ring.in_order().copied().collect::<Vec<_>>(), expected);
                 assert_eq!(ring.overwritten(), (n + 1 - held) as u64);
                 assert_eq!(ring.len(), held);
+                for from in 0..=n + 1 {
+                    let (lost, rest) = ring.since(from as u64);
+                    assert_eq!(lost as usize, (n + 1 - held).saturating_sub(from));
+                    assert_eq!(rest.copied().collect::<Vec<_>>(), expected[from.saturating_sub(n + 1 - held)..]);
+                }
             }
         }
     }

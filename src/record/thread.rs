@@ -6,6 +6,10 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use crate::snapshot::ThreadId;
 
 static NEXT: AtomicU32 = AtomicU32::new(1);
+/// The system's numbers of the first threads, by our number less one.
+static OS_IDS: [AtomicU32; MAX_NAMED] = [const { AtomicU32::new(0) }; MAX_NAMED];
+/// Threads beyond this stay without names.
+const MAX_NAMED: usize = 4096;
 
 thread_local! {
     static NUMBER: Cell<u32> = const { Cell::new(0) };
@@ -26,5 +30,27 @@ fn first_time(number: &Cell<u32>) -> u32 {
     // Relaxed: only the uniqueness of the number matters.
     let n = NEXT.fetch_add(1, Relaxed);
     number.set(n);
+    if let Some(os_id) = OS_IDS.get(n as usize - 1) {
+        os_id.store(own_os_id(), Relaxed);
+    }
     n
+}
+
+/// The threads seen so far with the system's numbers, as far as they are known.
+pub(crate) fn seen() -> impl Iterator<Item = (ThreadId, u32)> {
+    let count = NEXT.load(Relaxed) - 1;
+    let ids = OS_IDS.iter().take(count as usize).map(|id| id.load(Relaxed));
+    (1..).map(ThreadId).zip(ids).filter(|(_, os_id)| *os_id != 0)
+}
+
+#[cfg(target_os = "linux")]
+#[expect(unsafe_code, reason = "gettid is a C function")]
+fn own_os_id() -> u32 {
+    // SAFETY: it has no preconditions and does nothing but answer.
+    unsafe { libc::gettid() as u32 }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn own_os_id() -> u32 {
+    0
 }

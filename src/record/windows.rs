@@ -50,6 +50,15 @@ impl Windows {
         }
     }
 
+    /// Forgets what was counted; what is live and open stays.
+    pub(crate) fn begin_anew(&mut self, total: i64) {
+        self.largest = total;
+        self.open.iter_mut().for_each(|scope| scope.largest = total);
+        for cell in &mut self.cells {
+            *cell = ScopeCell { parent: cell.parent, now: cell.now, own_peak: cell.now, ..ScopeCell::default() };
+        }
+    }
+
     /// A scope that was entered before the recording began is unknown here, and ignored.
     pub(crate) fn exit(&mut self, instance: u64, total: i64) {
         self.settle(total);

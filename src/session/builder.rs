@@ -1,5 +1,10 @@
 //! What to record, in PyTorch's words.
 
+use std::fmt;
+
+use super::dump::{Dumps, signal_number};
+use super::outputs::Snapshot;
+use super::schedule::Schedule;
 use crate::error::Error;
 use crate::session::Session;
 use crate::snapshot::{Action, Device, Enabled, Settings, StackContext, StackKind};
@@ -17,27 +22,79 @@ use crate::units::{MAX_STACK_DEPTH, parse_bytes};
 #[derive(Debug, Default)]
 #[must_use = "nothing is recorded before `start`"]
 pub struct Builder {
-    settings: Settings,
+    plan: Plan,
+    on_trace_ready: Option<TraceReady>,
     /// The first option that made no sense; told by `start`.
     wrong: Option<Error>,
+}
+
+/// Everything that was asked for, as data.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Plan {
+    pub(super) settings: Settings,
+    pub(super) dumps: Dumps,
+    pub(super) stream: Option<String>,
+    pub(super) schedule: Option<Schedule>,
+}
+
+impl Plan {
+    /// Where the end, a panic, a signal or a failed allocation writes to; a capture is streamed.
+    pub(super) fn output(&mut self, pattern: &str) {
+        if pattern.ends_with(".memtrace") {
+            self.stream = Some(pattern.to_owned());
+        } else {
+            self.dumps.path = Some(pattern.to_owned());
+            (self.dumps.at_end, self.dumps.on_panic) = (true, true);
+        }
+    }
+
+    pub(super) fn check(&self) -> Result<(), Error> {
+        let Settings { enabled, min_size, max_entries, stack_depth, skip_actions, .. } = &self.settings;
+        if *max_entries == 0 && *enabled == Enabled::All {
+            return Err(Error::no_entries());
+        }
+        if *min_size != 0 && !min_size.is_power_of_two() {
+            return Err(Error::min_size(*min_size));
+        }
+        if !(2..=MAX_STACK_DEPTH).contains(stack_depth) {
+            return Err(Error::stack_depth(*stack_depth));
+        }
+        if self.stream.is_some() && self.schedule.is_some() {
+            return Err(Error::together("a streamed capture has no pauses; leave out `stream` or `schedule`"));
+        }
+        if self.stream.is_some() && (*enabled == Enabled::State || !skip_actions.is_empty()) {
+            let why = "a streamed capture needs the whole history; leave out `stream`, or `enabled` and `skip_actions`";
+            return Err(Error::together(why));
+        }
+        Ok(())
+    }
+}
+
+/// What is called with each finished snapshot of a schedule.
+pub(super) struct TraceReady(pub(super) Box<dyn FnMut(&Snapshot) + Send>);
+
+impl fmt::Debug for TraceReady {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("TraceReady")
+    }
 }
 
 impl Builder {
     /// How much is recorded: nothing, the live blocks, or the history as well (default).
     pub fn enabled(mut self, enabled: Enabled) -> Self {
-        self.settings.enabled = enabled;
+        self.plan.settings.enabled = enabled;
         self
     }
 
     /// Whose stacks are kept (default: of allocations).
     pub fn context(mut self, context: StackContext) -> Self {
-        self.settings.context = context;
+        self.plan.settings.context = context;
         self
     }
 
     /// Which frames are kept (default: Rust's).
     pub fn stacks(mut self, stacks: StackKind) -> Self {
-        self.settings.stacks = stacks;
+        self.plan.settings.stacks = stacks;
         self
     }
 
@@ -45,7 +102,7 @@ impl Builder {
     /// 56 bytes each); entering and leaving scopes fills a second log of the same length. One record is one alloc or one free; in a PyTorch pickle a free becomes two
     /// entries. The peak and the counters stay exact whatever is overwritten.
     pub fn max_entries(mut self, records: usize) -> Self {
-        self.settings.max_entries = records;
+        self.plan.settings.max_entries = records;
         self
     }
 
@@ -57,7 +114,7 @@ impl Builder {
     /// less than 0.1 % of its memory.
     pub fn min_size(mut self, size: impl IntoBytes) -> Self {
         match size.into_bytes() {
-            Ok(bytes) => self.settings.min_size = bytes,
+            Ok(bytes) => self.plan.settings.min_size = bytes,
             Err(error) => self.wrong = self.wrong.or(Some(error)),
         }
         self
@@ -66,47 +123,106 @@ impl Builder {
     /// How many frames are kept of a stack, 2 to 256 (default: 128). A deeper stack keeps its
     /// innermost and its outermost half.
     pub fn stack_depth(mut self, frames: usize) -> Self {
-        self.settings.stack_depth = frames;
+        self.plan.settings.stack_depth = frames;
         self
     }
 
     /// Records this device only (default: all).
     pub fn device(mut self, device: Device) -> Self {
-        self.settings.device = Some(device);
+        self.plan.settings.device = Some(device);
         self
     }
 
     /// Leaves log entries out (default: none). Counters and the peak are not affected; a log
     /// without frees or without allocs cannot be replayed, and viewers show it accordingly.
     pub fn skip_actions(mut self, actions: impl IntoIterator<Item = Action>) -> Self {
-        self.settings.skip_actions = actions.into_iter().collect();
+        self.plan.settings.skip_actions = actions.into_iter().collect();
         self
     }
 
-    /// Begins to record.
+    /// Records by steps, as torch.profiler's `schedule`: of each cycle `wait` steps are not recorded,
+    /// `warmup` steps are recorded and thrown away, `active` steps are kept; `repeat` cycles, 0 for as
+    /// many as there are. [`Session::step`] ends a step.
+    ///
+    /// What was allocated in a warm-up step is known, with its stack, when the active steps begin.
+    pub fn schedule(mut self, wait: u64, warmup: u64, active: u64, repeat: u64) -> Self {
+        match Schedule::new(wait, warmup, active, repeat) {
+            Ok(schedule) => self.plan.schedule = Some(schedule),
+            Err(error) => self.wrong = self.wrong.or(Some(error)),
+        }
+        self
+    }
+
+    /// Called with the snapshot of each finished cycle of the [`schedule`](Builder::schedule), by
+    /// [`Session::step`]; at the session's end too if that comes amid active steps. Without a schedule
+    /// the session is one cycle.
+    pub fn on_trace_ready(mut self, ready: impl FnMut(&Snapshot) + Send + 'static) -> Self {
+        self.on_trace_ready = Some(TraceReady(Box::new(ready)));
+        self
+    }
+
+    /// Appends what is recorded to a capture while the program runs, so that it is there whatever ends
+    /// the program, `kill -9` included; [`read_capture`](crate::read_capture) reads it. `%e`, `%h`, `%p`,
+    /// `%r`, `%t` in the path stand for program, host, pid, rank and seconds since 1970.
+    ///
+    /// It is written about ten times a second by a thread of its own; recorded threads never wait for
+    /// the disk. If more than [`max_entries`](Builder::max_entries) records come in between, the oldest
+    /// are missing in the capture, and it says so.
+    pub fn stream(mut self, path: impl Into<String>) -> Self {
+        self.plan.stream = Some(path.into());
+        self
+    }
+
+    /// Where snapshots go that are written without being called for (see the `dump_` options); its end
+    /// says the format, see [`Snapshot::write`]. `%e`, `%h`, `%p`, `%r`, `%t` stand for program, host,
+    /// pid, rank and seconds since 1970. A name that is taken gets a number. Without it they are pickles
+    /// below `target/memtrace` or `memtrace`.
+    pub fn dump_to(mut self, path: impl Into<String>) -> Self {
+        self.plan.dumps.path = Some(path.into());
+        self
+    }
+
+    /// Writes a snapshot when the session ends, at the latest when the process exits in order, be it by
+    /// [`std::process::exit`].
+    pub fn dump_at_end(mut self, on: bool) -> Self {
+        self.plan.dumps.at_end = on;
+        self
+    }
+
+    /// Writes a snapshot on the first panic, before anything is unwound.
+    pub fn dump_on_panic(mut self, on: bool) -> Self {
+        self.plan.dumps.on_panic = on;
+        self
+    }
+
+    /// Writes a snapshot from inside the first allocation that fails.
+    pub fn dump_on_oom(mut self, on: bool) -> Self {
+        self.plan.dumps.on_oom = on;
+        self
+    }
+
+    /// Writes a snapshot at each signal of this kind, such as `"USR2"`. What the program itself does at
+    /// that signal is done besides.
+    pub fn dump_on_signal(mut self, signal: &str) -> Self {
+        match signal_number(signal) {
+            Ok(signal) => self.plan.dumps.signal = Some(signal),
+            Err(error) => self.wrong = self.wrong.or(Some(error)),
+        }
+        self
+    }
+
+    /// Begins to record. Variables `MEMTRACE_*` of the environment come before what was said here; they
+    /// are listed in the crate's documentation.
     ///
     /// # Errors
-    /// If a session is under way already, or an option makes no sense; the message says what would.
+    /// If a session is under way already, an option or variable makes no sense, or the file to stream to
+    /// cannot be made; the message says what would.
     pub fn start(self) -> Result<Session, Error> {
         if let Some(error) = self.wrong {
             return Err(error);
         }
-        check(&self.settings)?;
-        Session::begin(&self.settings)
+        Session::begin(&self.plan, self.on_trace_ready)
     }
-}
-
-fn check(settings: &Settings) -> Result<(), Error> {
-    if settings.max_entries == 0 && settings.enabled == Enabled::All {
-        return Err(Error::no_entries());
-    }
-    if settings.min_size != 0 && !settings.min_size.is_power_of_two() {
-        return Err(Error::min_size(settings.min_size));
-    }
-    if !(2..=MAX_STACK_DEPTH).contains(&settings.stack_depth) {
-        return Err(Error::stack_depth(settings.stack_depth));
-    }
-    Ok(())
 }
 
 /// A size: a number of bytes, or text like `"512 MiB"` as [`parse_bytes`] reads it.

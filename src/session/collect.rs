@@ -2,25 +2,27 @@
 
 use std::collections::HashMap;
 
-use super::Session;
-use crate::record::{CONTEXTS, LedgerCopy, STACKS, recorder};
+use super::process::this_process;
+use super::recording::Recording;
+use crate::record::{CONTEXTS, DeviceCopy, LedgerCopy, STACKS, recorder};
 use crate::snapshot::{
-    Device, DeviceSnapshot, FRAMES_LEFT_OUT, Health, Process, Settings, SnapshotData, StackId, StackKind, Stacks,
-    segments,
+    Device, DeviceSnapshot, FRAMES_LEFT_OUT, Health, Module, Process, Settings, SnapshotData, StackId, StackKind,
+    Stacks, segments,
 };
 use crate::symbol::{self, Symbols};
 
 /// Everything that is being recorded, as finished data.
-pub(super) fn collect(session: &Session) -> SnapshotData {
+pub(super) fn collect(recording: &Recording) -> SnapshotData {
+    let since = recording.since();
     let process = Process {
-        started_unix_us: session.started_unix_us,
-        duration_ns: session.began.elapsed().as_nanos() as u64,
+        started_unix_us: since.unix_us,
+        duration_ns: since.began.elapsed().as_nanos() as u64,
         ..this_process()
     };
     if recorder::was_forked() {
-        return SnapshotData { process, settings: session.settings.clone(), ..SnapshotData::default() };
+        return SnapshotData { process, settings: recording.settings.clone(), ..SnapshotData::default() };
     }
-    assemble(&session.settings, copies(), process, session.missed_before)
+    assemble(&recording.settings, copies(), process, since.missed)
 }
 
 /// What was missed in this process, in all recordings and measurements together.
@@ -40,7 +42,7 @@ impl Missed {
         }
     }
 
-    fn since(self) -> Health {
+    pub(super) fn since(self) -> Health {
         let now = Self::so_far();
         Health {
             shortened_stacks: now.shortened_stacks - self.shortened_stacks,
@@ -55,45 +57,62 @@ impl Missed {
 pub(crate) fn ledger_snapshot(copies: Vec<LedgerCopy>) -> SnapshotData {
     let duration_ns = copies.first().map_or(0, |copy| copy.duration_ns);
     let settings = Settings { min_size: 0, ..Settings::default() };
-    let copies = copies.into_iter().map(|copy| (Device::Cpu, copy, 0, 0)).collect();
+    let copy = |ledger| (Device::Cpu, DeviceCopy { ledger, below_threshold: 0, not_recorded: 0 });
+    let copies = copies.into_iter().map(copy).collect();
     assemble(&settings, copies, Process { duration_ns, ..this_process() }, Missed::so_far())
 }
 
-type Copy = (Device, LedgerCopy, u64, u64);
-
-fn copies() -> Vec<Copy> {
-    let devices = std::iter::once(Device::Cpu).chain((0..32).map(Device::Cuda));
-    let copy = |device| recorder::copy(device).map(|(copy, below, not_recorded)| (device, copy, below, not_recorded));
-    devices.filter_map(copy).collect()
+pub(super) fn devices() -> impl Iterator<Item = Device> {
+    std::iter::once(Device::Cpu).chain((0..32).map(Device::Cuda))
 }
 
-fn assemble(settings: &Settings, copies: Vec<Copy>, process: Process, missed_before: Missed) -> SnapshotData {
+fn copies() -> Vec<(Device, DeviceCopy)> {
+    devices().filter_map(|device| recorder::copy(device).map(|copy| (device, copy))).collect()
+}
+
+fn assemble(
+    settings: &Settings,
+    copies: Vec<(Device, DeviceCopy)>,
+    process: Process,
+    missed_before: Missed,
+) -> SnapshotData {
     let mut renumber = Renumber::default();
     let mut health = missed_before.since();
     let mut devices = Vec::new();
-    for (device, copy, below, not_recorded) in copies {
-        health.lost_blocks += copy.lost_blocks;
-        health.missed_frees += copy.missed_frees;
-        health.lost_scopes += copy.lost_scopes;
-        devices.push(renumber.device(device, copy, below, not_recorded));
+    for (device, copy) in copies {
+        health.lost_blocks += copy.ledger.lost_blocks;
+        health.missed_frees += copy.ledger.missed_frees;
+        health.lost_scopes += copy.ledger.lost_scopes;
+        devices.push(renumber.device(device, copy));
     }
-    let symbols = symbol::symbolise(&renumber.addresses);
-    health.no_line_numbers = symbols.no_line_numbers;
-    health.unknown_addresses = symbols.unknown_addresses;
-    let (stacks, modules) = renumber.stacks(symbols, settings.stacks);
+    let Renumber { stacks, addresses, .. } = renumber;
+    let symbols = symbol::symbolise(&addresses);
+    let (stacks, modules) = with_symbols(&stacks, symbols, settings.stacks, &mut health);
     SnapshotData { process, settings: settings.clone(), devices, stacks, contexts: CONTEXTS.nodes(), modules, health }
 }
 
-fn this_process() -> Process {
-    let program = std::env::current_exe().ok();
-    let name = program.as_deref().and_then(|p| p.file_name()).map(|n| n.to_string_lossy().into_owned());
-    let dir = std::env::current_dir().map(|d| d.display().to_string());
-    Process {
-        program: name.unwrap_or_default(),
-        pid: std::process::id(),
-        working_dir: dir.unwrap_or_default(),
-        ..Process::default()
+/// Stacks in their final form, without C frames if those were not asked for.
+pub(super) fn with_symbols(
+    stacks: &[Vec<u32>],
+    symbols: Symbols,
+    kind: StackKind,
+    health: &mut Health,
+) -> (Stacks, Vec<Module>) {
+    let Symbols { addresses, frames, modules, native, .. } = symbols;
+    health.no_line_numbers = symbols.no_line_numbers;
+    health.unknown_addresses = symbols.unknown_addresses;
+    health.unreadable_modules = symbols.unreadable_modules;
+    let kept = |call: &u32| {
+        let index = *call as usize;
+        let mark = addresses.get(index).is_some_and(|address| address.address == FRAMES_LEFT_OUT);
+        kind == StackKind::All || mark || !native.get(index).copied().unwrap_or(false)
+    };
+    let (mut starts, mut calls) = (vec![0], Vec::new());
+    for stack in stacks {
+        starts.push(calls.len() as u32);
+        calls.extend(stack.iter().copied().filter(kept));
     }
+    (Stacks { starts, calls, addresses, frames }, modules)
 }
 
 /// Gives the stacks that occur in a snapshot numbers of its own, without gaps.
@@ -107,7 +126,8 @@ struct Renumber {
 }
 
 impl Renumber {
-    fn device(&mut self, device: Device, mut copy: LedgerCopy, below: u64, not_recorded: u64) -> DeviceSnapshot {
+    fn device(&mut self, device: Device, copy: DeviceCopy) -> DeviceSnapshot {
+        let DeviceCopy { ledger: mut copy, below_threshold: below, not_recorded } = copy;
         for record in &mut copy.records {
             record.stack = self.id(record.stack);
             record.alloc_stack = self.id(record.alloc_stack);
@@ -153,21 +173,5 @@ impl Renumber {
             self.addresses.push(address);
         }
         index
-    }
-
-    /// The stacks in their final form: without C frames if those were not asked for.
-    fn stacks(self, symbols: Symbols, kind: StackKind) -> (Stacks, Vec<crate::snapshot::Module>) {
-        let Symbols { addresses, frames, modules, native, .. } = symbols;
-        let kept = |call: &u32| {
-            let index = *call as usize;
-            let mark = self.addresses.get(index) == Some(&FRAMES_LEFT_OUT);
-            kind == StackKind::All || mark || !native.get(index).copied().unwrap_or(false)
-        };
-        let (mut starts, mut calls) = (vec![0], Vec::new());
-        for stack in &self.stacks {
-            starts.push(calls.len() as u32);
-            calls.extend(stack.iter().copied().filter(kept));
-        }
-        (Stacks { starts, calls, addresses, frames }, modules)
     }
 }

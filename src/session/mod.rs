@@ -3,16 +3,31 @@
 //! With `assertion` the only part that sees both sides: it drives the recorder and hands finished
 //! data to analysis and export.
 
+mod background;
 mod builder;
+mod captures;
 mod collect;
+mod dump;
+mod env;
+mod output;
 mod outputs;
+mod process;
+mod recording;
+mod schedule;
+mod stream;
 
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::io::Write;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
 
 pub use builder::{Builder, IntoBytes};
-use collect::Missed;
+use builder::{Plan, TraceReady};
+pub use captures::{parse_capture, read_capture};
 pub(crate) use collect::ledger_snapshot;
 pub use outputs::{Report, Snapshot, output_dir};
+use recording::{Recording, Shared, Since};
+use schedule::{Phase, Schedule, Turn};
+use stream::Stream;
 
 use crate::error::Error;
 use crate::record::guard::{self, Own};
@@ -25,17 +40,35 @@ use crate::snapshot::{Device, MemoryStats, Settings};
 #[derive(Debug)]
 #[must_use = "dropping a session ends its recording"]
 pub struct Session {
-    settings: Own<Settings>,
-    began: Instant,
-    started_unix_us: u64,
-    /// What had been missed in this process before.
-    missed_before: Missed,
+    recording: Shared,
+    cycle: Mutex<Cycle>,
+    ended: bool,
+}
+
+/// Where the session is in its schedule.
+#[derive(Debug)]
+struct Cycle {
+    schedule: Option<Schedule>,
+    step: u64,
+    on_trace_ready: Option<TraceReady>,
+}
+
+impl Cycle {
+    fn phase(&self) -> Phase {
+        self.schedule.map_or(Phase::Active, |schedule| schedule.phase(self.step))
+    }
+
+    fn deliver(&mut self, recording: &Recording) {
+        if let Some(TraceReady(ready)) = &mut self.on_trace_ready {
+            ready(&recording.snapshot());
+        }
+    }
 }
 
 /// Begins to record with the default options; [`builder`] has the others.
 ///
 /// # Errors
-/// If a session is under way already.
+/// If a session is under way already, or a variable `MEMTRACE_*` makes no sense.
 pub fn start() -> Result<Session, Error> {
     builder().start()
 }
@@ -45,24 +78,46 @@ pub fn builder() -> Builder {
     Builder::default()
 }
 
+/// Records until the process ends, if the environment asks for it by `MEMTRACE=1`; else does nothing.
+/// What was recorded is written at the end and on a panic, to `MEMTRACE_OUT` if that is set. True if it
+/// records.
+///
+/// ```
+/// #[global_allocator]
+/// static ALLOC: memtrace::Alloc = memtrace::Alloc::system();
+///
+/// fn main() -> Result<(), memtrace::Error> {
+///     memtrace::init()?;
+///     Ok(())
+/// }
+/// ```
+///
+/// # Errors
+/// As [`start`].
+pub fn init() -> Result<bool, Error> {
+    static KEPT: Mutex<Option<Session>> = Mutex::new(None);
+    if !*Own::make(env::asks).as_ref().map_err(Error::duplicate)? {
+        return Ok(false);
+    }
+    let session = builder().dump_at_end(true).dump_on_panic(true).start()?;
+    *KEPT.lock().unwrap_or_else(PoisonError::into_inner) = Some(session);
+    Ok(true)
+}
+
 impl Session {
-    fn begin(settings: &Settings) -> Result<Self, Error> {
+    fn begin(plan: &Plan, on_trace_ready: Option<TraceReady>) -> Result<Self, Error> {
         fork::watch();
         if recorder::was_forked() {
             return Err(Error::forked());
         }
-        let _own = guard::own_work();
-        let began = Instant::now();
-        if !recorder::start(settings, began) {
-            return Err(Error::already_recording());
+        let begun = Own::make(|| begin(plan));
+        let (recording, schedule) = begun.as_ref().map_err(Error::duplicate)?;
+        if recording.dumps.on_panic {
+            // Not memtrace's own work: whoever takes the panic hook away frees it.
+            dump::hook_panics();
         }
-        let epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        Ok(Self {
-            settings: Own::make(|| settings.clone()),
-            began,
-            started_unix_us: epoch.as_micros() as u64,
-            missed_before: Missed::so_far(),
-        })
+        let cycle = Mutex::new(Cycle { schedule: *schedule, step: 0, on_trace_ready });
+        Ok(Self { recording: recording::share(recording), cycle, ended: false })
     }
 
     /// What was recorded so far; the recording goes on. Resolves symbols: about a second for a
@@ -70,20 +125,101 @@ impl Session {
     ///
     /// In a process that was forked off after the session began it is empty.
     pub fn snapshot(&self) -> Snapshot {
-        Snapshot::take(|| collect::collect(self))
+        self.recording.snapshot()
+    }
+
+    /// Ends a step of the [`schedule`](Builder::schedule): what it says for the next one begins. After
+    /// the last active step of a cycle [`on_trace_ready`](Builder::on_trace_ready) is called from here.
+    /// Without a schedule it does nothing.
+    pub fn step(&self) {
+        let mut cycle = self.cycle.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = cycle.phase();
+        cycle.step += 1;
+        let turn = Turn::between(before, cycle.phase());
+        if before == Phase::LastActive && cycle.schedule.is_some() {
+            cycle.deliver(&self.recording);
+        }
+        let _own = guard::own_work();
+        match turn {
+            Turn::Nothing => {}
+            Turn::On => self.recording.switch(true),
+            Turn::Off => self.recording.switch(false),
+            Turn::Anew => self.recording.begin_anew(),
+        }
     }
 
     /// What was asked for.
     pub fn settings(&self) -> &Settings {
-        &self.settings
+        &self.recording.settings
+    }
+
+    /// Ends the recording as dropping does, and says whether everything was written that was to be.
+    ///
+    /// # Errors
+    /// If the rest of a streamed capture cannot be written; what it holds by then is good.
+    pub fn end(mut self) -> Result<(), Error> {
+        self.finish()
+    }
+
+    fn finish(&mut self) -> Result<(), Error> {
+        self.ended = true;
+        let cycle = self.cycle.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let amid = matches!(cycle.phase(), Phase::Active | Phase::LastActive);
+        if amid && !recorder::was_forked() && !std::thread::panicking() {
+            cycle.deliver(&self.recording);
+        }
+        Own::make(|| recording::end(&self.recording)).as_ref().map_err(Error::duplicate).copied()
     }
 }
 
 impl Drop for Session {
     fn drop(&mut self) {
-        let _own = guard::own_work();
-        recorder::stop();
+        if !self.ended
+            && let Err(error) = self.finish()
+        {
+            say(&error.to_string());
+        }
     }
+}
+
+/// As memtrace's own work.
+fn begin(plan: &Plan) -> Result<(Shared, Option<Schedule>), Error> {
+    let mut plan = plan.clone();
+    env::apply(&mut plan)?;
+    plan.check()?;
+    plan.dumps.prepare()?;
+    let waits = plan.schedule.is_some_and(|schedule| schedule.phase(0) == Phase::Wait);
+    if recorder::is_taken() {
+        return Err(Error::already_recording());
+    }
+    let stream = plan.stream.as_deref().map(|pattern| {
+        let path = process::expand(pattern, &process::this_process());
+        Stream::create(Path::new(&path), &plan.settings, Since::now().unix_us)
+    });
+    let recording = Recording::begin(&plan.settings, waits, stream.transpose()?, &plan.dumps)?;
+    if recording.streams() {
+        append_in_background(&recording)?;
+    }
+    if recording.streams() || recording.dumps.at_end {
+        dump::at_exit();
+    }
+    Ok((recording, plan.schedule))
+}
+
+fn append_in_background(recording: &Arc<Recording>) -> Result<(), Error> {
+    let shared = recording::share(recording);
+    let work = move || {
+        while shared.flush() {
+            std::thread::sleep(stream::INTERVAL);
+        }
+    };
+    background::spawn("memtrace-stream", work).map(drop).map_err(Error::from)
+}
+
+/// A message to whoever runs the program. That it cannot be written must not end the program.
+fn say(message: &str) {
+    let _own = guard::own_work();
+    let _ = writeln!(std::io::stderr(), "memtrace: {message}");
 }
 
 /// The counters of a device; zeros if it is not being recorded.

@@ -6,6 +6,9 @@ use std::io::{IsTerminal, Write};
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
 
+use super::output::{Format, base_dir};
+use super::process::default_name;
+use crate::capture;
 use crate::error::Error;
 use crate::export::{self, file};
 use crate::record::guard::Own;
@@ -36,12 +39,56 @@ impl Snapshot {
         Report { text: Own::make(|| export::text::to_string(&self.data, &text_options())) }
     }
 
+    /// A file in the format that the end of its name says: `.pickle` (PyTorch's `memory_viz`),
+    /// `.trace.json` (Chrome, Perfetto), `.layout.json` (memory layout), `.json` (the report's numbers),
+    /// `.svg` (flamegraph of the peak), `.folded`, `.txt` (the report), `.memtrace` (a capture).
+    ///
+    /// As with all files, one whose name ends in `.gz` is compressed.
+    ///
+    /// # Errors
+    /// If the name says no format, the file exists or cannot be written.
+    pub fn write(&self, path: impl AsRef<Path>) -> Result<(), Error> {
+        let path = path.as_ref();
+        match Format::of(path)? {
+            Format::Pytorch => self.write_pytorch(path),
+            Format::Json => self.write_json(path),
+            #[cfg(feature = "flamegraph")]
+            Format::Flamegraph => self.write_flamegraph(path),
+            Format::Folded => self.write_folded(path, &export::folded::Options::default()),
+            Format::Text => self.create(path, |out| {
+                let text = export::text::to_string(&self.data, &export::text::Options::default());
+                Ok(out.write_all(text.as_bytes())?)
+            }),
+            Format::Capture => self.write_capture(path),
+        }
+    }
+
+    /// A name for a file of this snapshot: host, program, pid, rank if there is one, seconds since 1970.
+    ///
+    /// ```no_run
+    /// # let session = memtrace::start()?;
+    /// let snapshot = session.snapshot();
+    /// snapshot.write(snapshot.file_name("pickle.gz"))?; // box_train_4711_rank0_1790000000.pickle.gz
+    /// # Ok::<(), memtrace::Error>(())
+    /// ```
+    pub fn file_name(&self, extension: &str) -> String {
+        default_name(&self.data.process, extension)
+    }
+
+    /// Everything, to be read again with [`read_capture`](crate::read_capture), also elsewhere.
+    ///
+    /// # Errors
+    /// If the file exists or cannot be written.
+    pub fn write_capture(&self, path: impl AsRef<Path>) -> Result<(), Error> {
+        self.create(path.as_ref(), |out| Ok(capture::write(&self.data, usize::MAX, out)?))
+    }
+
     /// The report's numbers as JSON.
     ///
     /// # Errors
     /// If the file exists or cannot be written.
     pub fn write_json(&self, path: impl AsRef<Path>) -> Result<(), Error> {
-        self.write(path.as_ref(), |out| export::json::write(&self.data, &export::json::Options::default(), out))
+        self.create(path.as_ref(), |out| export::json::write(&self.data, &export::json::Options::default(), out))
     }
 
     /// A snapshot pickle for PyTorch's `memory_viz` (pytorch.org/memory_viz).
@@ -49,7 +96,7 @@ impl Snapshot {
     /// # Errors
     /// If the file exists or cannot be written.
     pub fn write_pytorch(&self, path: impl AsRef<Path>) -> Result<(), Error> {
-        self.write(path.as_ref(), |out| export::pytorch::write(&self.data, &export::pytorch::Options::default(), out))
+        self.create(path.as_ref(), |out| export::pytorch::write(&self.data, &export::pytorch::Options::default(), out))
     }
 
     /// A flamegraph (SVG) of what was live at the peak, by bytes.
@@ -71,7 +118,7 @@ impl Snapshot {
         path: impl AsRef<Path>,
         options: &export::flamegraph::Options,
     ) -> Result<(), Error> {
-        self.write(path.as_ref(), |out| export::flamegraph::write(&self.data, options, out))
+        self.create(path.as_ref(), |out| export::flamegraph::write(&self.data, options, out))
     }
 
     /// Folded stacks of what was live at the peak, for flamegraph tools: `outer;…;inner bytes`.
@@ -79,10 +126,10 @@ impl Snapshot {
     /// # Errors
     /// If the file exists or cannot be written.
     pub fn write_folded(&self, path: impl AsRef<Path>, options: &export::folded::Options) -> Result<(), Error> {
-        self.write(path.as_ref(), |out| export::folded::write(&self.data, options, out))
+        self.create(path.as_ref(), |out| export::folded::write(&self.data, options, out))
     }
 
-    fn write(&self, path: &Path, content: impl FnOnce(&mut dyn Write) -> Result<(), Error>) -> Result<(), Error> {
+    fn create(&self, path: &Path, content: impl FnOnce(&mut dyn Write) -> Result<(), Error>) -> Result<(), Error> {
         // An error outlives memtrace's own work: the caller gets one of their own.
         Own::make(|| file::create(path, content)).as_ref().map_err(Error::duplicate).copied()
     }
@@ -118,9 +165,8 @@ impl fmt::Display for Report {
 /// # Errors
 /// If the folder cannot be made.
 pub fn output_dir(name: &str) -> Result<PathBuf, Error> {
-    let base = if Path::new("Cargo.toml").exists() { "target/memtrace" } else { "memtrace" };
-    let base = Path::new(base);
-    fs::create_dir_all(base).map_err(|source| Error::output(base, source))?;
+    let base = base_dir();
+    fs::create_dir_all(&base).map_err(|source| Error::output(&base, source))?;
     for number in 1..u32::MAX {
         let dir = base.join(format!("{name}-{number}"));
         match fs::create_dir(&dir) {
@@ -129,5 +175,5 @@ pub fn output_dir(name: &str) -> Result<PathBuf, Error> {
             Err(error) => return Err(Error::output(&dir, error)),
         }
     }
-    Err(Error::exists(base))
+    Err(Error::exists(&base))
 }

@@ -19,4 +19,12 @@ pub struct Health {
     pub no_line_numbers: bool,
     /// Code addresses for which not even a function name was found.
     pub unknown_addresses: u64,
+    /// Programs and libraries whose code addresses could not be given names, and why; empty for a
+    /// recording that was symbolised where it was made.
+    pub unreadable_modules: Vec<String>,
+    /// The capture that this was read from ends without its end mark: the program was killed, or the
+    /// file is a copy of one that is being written. What was flushed until then is here.
+    pub cut_off: bool,
+    /// Bytes at the end of the capture that were not read, because they are incomplete or damaged.
+    pub unread_bytes: u64,
 }

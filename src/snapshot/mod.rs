@@ -5,6 +5,7 @@
 mod device;
 mod health;
 mod ids;
+mod process;
 mod record;
 mod replay;
 mod scopes;
@@ -18,8 +19,10 @@ pub(crate) mod testing;
 pub use device::Device;
 pub use health::Health;
 pub use ids::{ContextId, StackId, ThreadId};
+pub use process::{Process, Thread};
 pub use record::{Block, Record, RecordKind};
 pub use replay::Replay;
+pub(crate) use scopes::scopes_of_log;
 pub use scopes::{ContextNode, Mark, ScopeStats};
 pub use segments::Segment;
 pub(crate) use settings::DEFAULT_STACK_DEPTH;
@@ -27,21 +30,6 @@ pub use settings::{Action, Enabled, Settings, StackContext, StackKind};
 pub(crate) use stacks::FRAMES_LEFT_OUT;
 pub use stacks::{CodeAddress, Frame, Module, Stacks};
 pub use stats::{MemoryStats, Stat};
-
-/// The program that was recorded.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Process {
-    /// Name of the executable file.
-    pub program: String,
-    /// Process id.
-    pub pid: u32,
-    /// Its working directory; reports shorten paths below it.
-    pub working_dir: String,
-    /// Start of the recording, microseconds since 1970.
-    pub started_unix_us: u64,
-    /// From the start of the recording to this snapshot.
-    pub duration_ns: u64,
-}
 
 /// The moment at which most bytes were live on a device.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -73,7 +61,7 @@ impl Peak {
 }
 
 /// One device's part of a recording.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DeviceSnapshot {
     /// Which device.
@@ -101,7 +89,7 @@ pub struct DeviceSnapshot {
 }
 
 /// A finished recording.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SnapshotData {
     /// The program.

@@ -43,8 +43,17 @@ pub struct CodeAddress {
     pub frames: Range<u32>,
 }
 
+impl CodeAddress {
+    /// An address without frames yet, in the module that holds it.
+    pub(crate) fn in_modules(address: u64, modules: &[Module]) -> Self {
+        let module = modules.iter().position(|module| module.range.contains(&address));
+        let offset = module.and_then(|i| modules.get(i)).map_or(0, |module| address.wrapping_sub(module.base));
+        Self { address, module: module.map(|i| i as u32), offset, frames: 0..0 }
+    }
+}
+
 /// Every stack of a recording, each once.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Stacks {
     /// Starts of the stacks in `calls`; stack 0 is the empty one.
     pub(crate) starts: Vec<u32>,
@@ -79,6 +88,11 @@ impl Stacks {
     /// The frames of a stack, innermost first, inlined ones included.
     pub fn frames(&self, stack: StackId) -> impl DoubleEndedIterator<Item = &Frame> + '_ {
         self.addresses(stack).flat_map(|address| self.frames_at(address))
+    }
+
+    /// The calls of every stack as indices into `addresses`, the empty stack first.
+    pub(crate) fn each_calls(&self) -> impl ExactSizeIterator<Item = &[u32]> + '_ {
+        (0..self.starts.len()).map(|stack| self.calls_of(StackId(stack as u32)))
     }
 
     fn frames_at(&self, address: &CodeAddress) -> &[Frame] {

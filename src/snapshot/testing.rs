@@ -2,7 +2,7 @@
 
 use super::{
     Block, CodeAddress, ContextId, ContextNode, Device, DeviceSnapshot, Frame, Health, Mark, MemoryStats, Module, Peak,
-    Process, Record, RecordKind, ScopeStats, Settings, SnapshotData, StackId, Stacks, Stat, ThreadId, segments,
+    Process, Record, RecordKind, ScopeStats, Settings, SnapshotData, StackId, Stacks, Stat, Thread, ThreadId, segments,
 };
 
 const FORWARD: ContextId = ContextId(1);
@@ -13,7 +13,7 @@ pub(crate) fn empty() -> SnapshotData {
         process: Process::default(),
         settings: Settings::default(),
         devices: Vec::new(),
-        stacks: Stacks::default(),
+        stacks: Stacks { starts: vec![0], ..Stacks::default() },
         contexts: vec![ContextNode { parent: ContextId::ROOT, name: String::new() }],
         modules: Vec::new(),
         health: Health::default(),
@@ -69,10 +69,13 @@ pub(crate) fn two_lines_and_a_temporary() -> SnapshotData {
     };
     let process = Process {
         program: "net".into(),
+        host: "box".into(),
         pid: 42,
+        rank: None,
         working_dir: "/home/u/net".into(),
         started_unix_us: 1_790_000_000_000_000,
         duration_ns: 2_000_000,
+        threads: vec![Thread { number: ThreadId(1), os_id: 42, name: "net".into() }],
     };
     let contexts = vec![
         ContextNode { parent: ContextId::ROOT, name: String::new() },

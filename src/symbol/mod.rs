@@ -1,5 +1,6 @@
 //! Code addresses to functions, files and lines: once per unique address, after recording.
 
+mod files;
 mod modules;
 mod resolve;
 
@@ -10,6 +11,7 @@ use crate::snapshot::{CodeAddress, Frame, Module};
 use resolve::{Resolved, Resolver};
 
 /// What a set of addresses means.
+#[derive(Default)]
 pub(crate) struct Symbols {
     pub(crate) addresses: Vec<CodeAddress>,
     pub(crate) frames: Vec<Frame>,
@@ -19,22 +21,17 @@ pub(crate) struct Symbols {
     /// Rust functions were found, but not one source line.
     pub(crate) no_line_numbers: bool,
     pub(crate) unknown_addresses: u64,
+    /// Modules whose files could not be read, and why.
+    pub(crate) unreadable_modules: Vec<String>,
 }
 
 /// Resolved addresses of this process: a second snapshot resolves only what is new.
 static CACHE: Mutex<Option<HashMap<u64, Resolved>>> = Mutex::new(None);
 
-/// Resolves unique addresses.
+/// Resolves unique addresses of this process.
 pub(crate) fn symbolise(addresses: &[u64]) -> Symbols {
     let modules = modules::loaded();
-    let mut symbols = Symbols {
-        addresses: Vec::with_capacity(addresses.len()),
-        frames: Vec::new(),
-        modules: Vec::new(),
-        native: Vec::with_capacity(addresses.len()),
-        no_line_numbers: false,
-        unknown_addresses: 0,
-    };
+    let mut symbols = Symbols::default();
     // Held by another thread, perhaps one that a fork left behind: then without the cache.
     let mut shared = CACHE.try_lock().ok();
     let mut own = None;
@@ -49,14 +46,28 @@ pub(crate) fn symbolise(addresses: &[u64]) -> Symbols {
     symbols
 }
 
+/// Resolves unique addresses of another process from the files of its modules, where those are still
+/// the same by their build-ids.
+pub(crate) fn symbolise_files(addresses: &[u64], modules: Vec<Module>) -> Symbols {
+    let mut symbols = Symbols::default();
+    let mut resolver = Resolver::of_files(&modules);
+    for &address in addresses {
+        symbols.push(address, &resolver.resolve(address), &modules);
+    }
+    symbols.unreadable_modules = resolver.unreadable();
+    symbols.no_line_numbers = no_line_numbers(&symbols);
+    symbols.modules = modules;
+    symbols
+}
+
+pub(crate) use modules::loaded as loaded_modules;
+
 impl Symbols {
     fn push(&mut self, address: u64, resolved: &Resolved, modules: &[Module]) {
-        let module = modules.iter().position(|m| m.range.contains(&address));
-        let offset = module.and_then(|i| modules.get(i)).map_or(0, |m| address.wrapping_sub(m.base));
         let start = self.frames.len() as u32;
         self.frames.extend(resolved.frames.iter().cloned());
         let end = self.frames.len() as u32;
-        self.addresses.push(CodeAddress { address, module: module.map(|i| i as u32), offset, frames: start..end });
+        self.addresses.push(CodeAddress { frames: start..end, ..CodeAddress::in_modules(address, modules) });
         self.native.push(resolved.native);
         // What is not Rust is left out of stacks unless it was asked for.
         if resolved.unknown && !resolved.native {

@@ -17,13 +17,27 @@ pub(super) struct Resolved {
 
 pub(super) struct Resolver<'a> {
     modules: &'a [Module],
+    /// How the file of a module is opened, by its number.
+    open: fn(&Module, usize) -> Result<Loader, String>,
     /// Opened files by module; `None` for one that cannot be read.
     loaders: HashMap<usize, Option<Loader>>,
+    /// Modules that could not be read, and why.
+    unreadable: Vec<String>,
 }
 
 impl<'a> Resolver<'a> {
+    /// For addresses of this process.
     pub(super) fn new(modules: &'a [Module]) -> Self {
-        Self { modules, loaders: HashMap::new() }
+        Self { modules, open: loaded, loaders: HashMap::new(), unreadable: Vec::new() }
+    }
+
+    /// For addresses of another process, of which only the files are left.
+    pub(super) fn of_files(modules: &'a [Module]) -> Self {
+        Self { open: super::files::open, ..Self::new(modules) }
+    }
+
+    pub(super) fn unreadable(self) -> Vec<String> {
+        self.unreadable
     }
 
     pub(super) fn resolve(&mut self, address: u64) -> Resolved {
@@ -35,7 +49,11 @@ impl<'a> Resolver<'a> {
             return elsewhere(address);
         };
         let module = &self.modules[index];
-        let loader = self.loaders.entry(index).or_insert_with(|| open(module, index));
+        let (open, unreadable) = (self.open, &mut self.unreadable);
+        let loader = self.loaders.entry(index).or_insert_with(|| {
+            let opened = open(module, index);
+            opened.map_err(|why| unreadable.push(format!("{}: {why}", name_of(module)))).ok()
+        });
         let Some(loader) = loader else { return unknown(address, module) };
         // A return address: the call is just before it.
         let offset = address.wrapping_sub(module.base).wrapping_sub(1);
@@ -44,9 +62,13 @@ impl<'a> Resolver<'a> {
 }
 
 /// The program's own file may have been replaced or deleted since it started; the kernel still has it.
-fn open(module: &Module, index: usize) -> Option<Loader> {
+fn loaded(module: &Module, index: usize) -> Result<Loader, String> {
     let running = if cfg!(target_os = "linux") && index == 0 { Loader::new("/proc/self/exe").ok() } else { None };
-    running.or_else(|| Loader::new(&module.path).ok())
+    running.map_or_else(|| Loader::new(&module.path).map_err(|error| error.to_string()), Ok)
+}
+
+fn name_of(module: &Module) -> &str {
+    if module.path.is_empty() { "(a module without a name)" } else { &module.path }
 }
 
 fn from_file(loader: &Loader, offset: u64) -> Option<Resolved> {

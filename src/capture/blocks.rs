@@ -1,0 +1,126 @@
+//! Records, blocks, marks and scopes of a capture, read.
+
+use super::Damage;
+use super::bytes::{Reader, in_range};
+use crate::snapshot::{Block, ContextId, Mark, Record, RecordKind, ScopeStats, Segment, StackId, ThreadId};
+
+/// How many stacks and contexts stand in the file so far, the empty ones included.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Ids {
+    pub(super) stacks: usize,
+    pub(super) contexts: usize,
+}
+
+impl Ids {
+    fn stack(self, r: &mut Reader<'_>) -> Result<StackId, Damage> {
+        let number = r.small()?;
+        if (number as usize) < self.stacks { Ok(StackId(number)) } else { Err(Damage("the number of no stack")) }
+    }
+
+    fn context(self, r: &mut Reader<'_>) -> Result<ContextId, Damage> {
+        let number = r.small()?;
+        if (number as usize) < self.contexts { Ok(ContextId(number)) } else { Err(Damage("the number of no context")) }
+    }
+}
+
+/// The record or block before, from which the next one steps.
+#[derive(Default)]
+struct Last {
+    time_ns: u64,
+    address: u64,
+    seq: u64,
+}
+
+impl Last {
+    fn time(&mut self, r: &mut Reader<'_>) -> Result<u64, Damage> {
+        self.time_ns = r.step(self.time_ns).and_then(in_range)?;
+        Ok(self.time_ns)
+    }
+
+    fn address(&mut self, r: &mut Reader<'_>) -> Result<u64, Damage> {
+        self.address = r.step(self.address).and_then(in_range)?;
+        Ok(self.address)
+    }
+
+    fn seq(&mut self, r: &mut Reader<'_>) -> Result<u64, Damage> {
+        self.seq = r.step(self.seq).and_then(in_range)?;
+        Ok(self.seq)
+    }
+}
+
+/// Sizes add up to `total`, over the whole file, without overflow.
+fn size(r: &mut Reader<'_>, total: &mut u64) -> Result<u64, Damage> {
+    let size = r.number()?;
+    *total = in_range(*total + size)?;
+    Ok(size)
+}
+
+pub(super) fn records(r: &mut Reader<'_>, ids: Ids, out: &mut Vec<Record>, total: &mut u64) -> Result<(), Damage> {
+    let mut last = Last::default();
+    for _ in 0..r.count()? {
+        out.push(record(r, ids, &mut last, total)?);
+    }
+    Ok(())
+}
+
+fn record(r: &mut Reader<'_>, ids: Ids, last: &mut Last, total: &mut u64) -> Result<Record, Damage> {
+    let bits = r.raw()?;
+    let (time_ns, address, size) = (last.time(r)?, last.address(r)?, size(r, total)?);
+    let stack = ids.stack(r)?;
+    let alloc_stack = if bits & 2 == 0 { ids.stack(r)? } else { stack };
+    Ok(Record {
+        time_ns,
+        address,
+        size,
+        stack,
+        alloc_stack,
+        context: ids.context(r)?,
+        thread: ThreadId(r.small()?),
+        alloc_seq: last.seq(r)?,
+        stream: r.small()?,
+        kind: if bits & 1 == 0 { RecordKind::Alloc } else { RecordKind::Free },
+    })
+}
+
+pub(super) fn blocks(r: &mut Reader<'_>, ids: Ids, total: &mut u64) -> Result<Vec<Block>, Damage> {
+    let (mut last, count) = (Last::default(), r.count()?);
+    let block = |_| {
+        let (address, size) = (last.address(r)?, size(r, total)?);
+        let (seq, time_ns) = (last.seq(r)?, last.time(r)?);
+        let (stack, context) = (ids.stack(r)?, ids.context(r)?);
+        Ok(Block { address, size, seq, time_ns, stack, context, thread: ThreadId(r.small()?), stream: r.small()? })
+    };
+    (0..count).map(block).collect()
+}
+
+pub(super) fn marks(r: &mut Reader<'_>, ids: Ids, out: &mut Vec<Mark>) -> Result<(), Damage> {
+    let mut last = Last::default();
+    for _ in 0..r.count()? {
+        let time_ns = last.time(r)?;
+        let thread = r.raw()?;
+        let number = (thread >> 1).try_into().map_err(|_| Damage("a thread number of more than 32 bits"))?;
+        out.push(Mark { time_ns, context: ids.context(r)?, thread: ThreadId(number), enter: thread & 1 == 1 });
+    }
+    Ok(())
+}
+
+pub(super) fn scopes(r: &mut Reader<'_>, ids: Ids) -> Result<Vec<ScopeStats>, Damage> {
+    let count = r.count()?;
+    let scope = |_| {
+        Ok(ScopeStats {
+            context: ids.context(r)?,
+            calls: r.number()?,
+            allocations: r.number()?,
+            allocated_bytes: r.number()?,
+            own_peak: r.number()?,
+            total_peak: r.number()?.checked_sub(1),
+        })
+    };
+    (0..count).map(scope).collect()
+}
+
+pub(super) fn segments(r: &mut Reader<'_>) -> Result<Vec<Segment>, Damage> {
+    let (mut last, count) = (Last::default(), r.count()?);
+    let segment = |_| Ok(Segment { address: last.address(r)?, size: r.number()?, estimated: r.raw()? != 0 });
+    (0..count).map(segment).collect()
+}

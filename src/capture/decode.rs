@@ -1,0 +1,332 @@
+//! Reads captures. Whatever the bytes are, it neither panics nor takes more memory than a small
+//! multiple of them.
+
+use super::bytes::{Reader, in_range};
+use super::rebuild::DeviceParts;
+use super::{CHUNK_HEADER, Capture, Counters, Damage, HEADER, MAGIC, Tag, VERSION, blocks, chunk_head, refused};
+use crate::error::Error;
+use crate::snapshot::{
+    Action, CodeAddress, ContextId, ContextNode, Device, Enabled, Frame, Health, Module, Peak, Process, Settings,
+    SnapshotData, StackContext, StackKind, Stacks, Stat, Thread, ThreadId,
+};
+
+/// Reads a capture up to its last commit before the end or the first damage.
+///
+/// # Errors
+/// If it is no capture, a newer one, or nothing in it can be trusted.
+pub(crate) fn read(bytes: &[u8]) -> Result<Capture, Error> {
+    let chunks = committed(bytes)?;
+    let mut reading = Reading::default();
+    for (tag, payload) in &chunks.list {
+        reading.chunk(*tag, payload).map_err(|Damage(what)| refused(format!("it holds {what}")))?;
+    }
+    let mut capture = reading.finish().map_err(|Damage(what)| refused(format!("it holds {what}")))?;
+    let health = &mut capture.data.health;
+    health.cut_off |= !chunks.ended;
+    health.unread_bytes += chunks.unread;
+    Ok(capture)
+}
+
+/// The chunks up to the last commit.
+struct Chunks<'a> {
+    list: Vec<(Tag, &'a [u8])>,
+    ended: bool,
+    unread: u64,
+}
+
+fn committed(bytes: &[u8]) -> Result<Chunks<'_>, Error> {
+    let Some((header, mut rest)) = bytes.split_at_checked(HEADER).filter(|(header, _)| header.starts_with(MAGIC))
+    else {
+        return Err(refused("it does not begin like one"));
+    };
+    let version = header[MAGIC.len()..].iter().rev().fold(0, |number, byte| number << 8 | u32::from(*byte));
+    if version != VERSION {
+        return Err(refused(format!("it has version {version} of the format; this memtrace reads version {VERSION}")));
+    }
+    let mut chunks = Chunks { list: Vec::new(), ended: false, unread: 0 };
+    let (mut good, mut unread) = (0, rest.len());
+    while let Some((tag, payload, after)) = next_chunk(rest) {
+        rest = after;
+        match Tag::of(tag) {
+            Some(Tag::End) => (chunks.ended, unread) = (true, rest.len()),
+            Some(tag) => chunks.list.push((tag, payload)),
+            None => {}
+        }
+        if tag == Tag::Commit as u8 {
+            (good, unread) = (chunks.list.len(), rest.len());
+        }
+        if chunks.ended {
+            break;
+        }
+    }
+    if good == 0 {
+        return Err(refused("it ends before its first commit"));
+    }
+    chunks.list.truncate(good);
+    chunks.unread = unread as u64;
+    Ok(chunks)
+}
+
+/// Tag and payload of a whole, undamaged chunk, and what follows.
+fn next_chunk(bytes: &[u8]) -> Option<(u8, &[u8], &[u8])> {
+    let (head, rest) = bytes.split_at_checked(CHUNK_HEADER)?;
+    let length = u64::from_le_bytes(head.get(1..9)?.try_into().ok()?);
+    let (payload, rest) = rest.split_at_checked(length.try_into().ok()?)?;
+    let tag = *head.first()?;
+    (chunk_head(tag, payload) == head).then_some((tag, payload, rest))
+}
+
+/// What has been read so far.
+#[derive(Default)]
+struct Reading {
+    data: SnapshotData,
+    addresses: Vec<u64>,
+    starts: Vec<u32>,
+    calls: Vec<u32>,
+    /// Frames of all addresses and how many each has.
+    frames: Option<(Vec<Frame>, Vec<u32>)>,
+    devices: Vec<DeviceParts>,
+    total_bytes: u64,
+}
+
+impl Reading {
+    fn chunk(&mut self, tag: Tag, payload: &[u8]) -> Result<(), Damage> {
+        let mut r = Reader(payload);
+        match tag {
+            Tag::Process => process(&mut r, &mut self.data.process)?,
+            Tag::Settings => self.data.settings = settings(&mut r)?,
+            Tag::Threads => self.data.process.threads = list(&mut r, thread)?,
+            Tag::Modules => self.data.modules = modules(&mut r)?,
+            Tag::Addresses => self.addresses(&mut r)?,
+            Tag::Stacks => self.stacks(&mut r)?,
+            Tag::Contexts => self.contexts(&mut r)?,
+            Tag::Frames => self.frames(&mut r)?,
+            Tag::Commit => self.commit(&mut r)?,
+            Tag::End => {}
+            _ => self.of_device(tag, &mut r)?,
+        }
+        r.end()
+    }
+
+    fn addresses(&mut self, r: &mut Reader<'_>) -> Result<(), Damage> {
+        let mut last = 0;
+        for _ in 0..r.count()? {
+            last = r.step(last)?;
+            self.addresses.push(last);
+        }
+        Ok(())
+    }
+
+    fn stacks(&mut self, r: &mut Reader<'_>) -> Result<(), Damage> {
+        for _ in 0..r.count()? {
+            self.starts.push(self.calls.len().try_into().map_err(|_| Damage("too many calls"))?);
+            for _ in 0..r.count()? {
+                self.calls.push(below(r.small()?, self.addresses.len())?);
+            }
+        }
+        Ok(())
+    }
+
+    fn contexts(&mut self, r: &mut Reader<'_>) -> Result<(), Damage> {
+        let contexts = &mut self.data.contexts;
+        if contexts.is_empty() {
+            contexts.push(ContextNode { parent: ContextId::ROOT, name: String::new() });
+        }
+        for _ in 0..r.count()? {
+            let parent = ContextId(below(r.small()?, contexts.len())?);
+            contexts.push(ContextNode { parent, name: r.text()?.to_owned() });
+        }
+        Ok(())
+    }
+
+    fn frames(&mut self, r: &mut Reader<'_>) -> Result<(), Damage> {
+        let length = r.0.len();
+        let texts = list(r, |r| r.text())?;
+        let mut copied = Budget(64 * length + (1 << 20));
+        let mut text = |number: u32| {
+            let text = texts.get(number as usize).ok_or(Damage("the number of a text that is not there"))?;
+            copied.take(text.len())?;
+            Ok((*text).to_owned())
+        };
+        let (mut frames, mut counts) = (Vec::new(), Vec::new());
+        for _ in 0..self.addresses.len() {
+            let count = r.count()?;
+            for _ in 0..count {
+                let (function, file) = (text(r.small()?)?, text(r.small()?)?);
+                let line = r.raw()?;
+                let number = (line >> 1).try_into().map_err(|_| Damage("a line number of more than 32 bits"))?;
+                frames.push(Frame { function, file, line: number, inlined: line & 1 == 1 });
+            }
+            counts.push(count as u32);
+        }
+        self.frames = Some((frames, counts));
+        Ok(())
+    }
+
+    fn commit(&mut self, r: &mut Reader<'_>) -> Result<(), Damage> {
+        self.data.process.duration_ns = r.number()?;
+        self.data.health = Health {
+            lost_blocks: r.number()?,
+            lost_stacks: r.number()?,
+            shortened_stacks: r.number()?,
+            missed_frees: r.number()?,
+            lost_scopes: r.number()?,
+            no_line_numbers: flag(r)?,
+            unknown_addresses: r.number()?,
+            unreadable_modules: list(r, |r| r.text().map(str::to_owned))?,
+            cut_off: flag(r)?,
+            unread_bytes: r.number()?,
+        };
+        Ok(())
+    }
+
+    fn of_device(&mut self, tag: Tag, r: &mut Reader<'_>) -> Result<(), Damage> {
+        let ids = blocks::Ids { stacks: self.starts.len() + 1, contexts: self.data.contexts.len().max(1) };
+        let device = device(r.raw()?)?;
+        let at = match self.devices.iter().position(|parts| parts.device == device) {
+            Some(at) => at,
+            None => {
+                self.devices.push(DeviceParts::new(device));
+                self.devices.len() - 1
+            }
+        };
+        let Some(parts) = self.devices.get_mut(at) else { return Ok(()) };
+        match tag {
+            Tag::Gap => parts.gap(r.number()?)?,
+            Tag::Records => blocks::records(r, ids, parts.new_records(), &mut self.total_bytes)?,
+            Tag::Marks => blocks::marks(r, ids, parts.new_marks())?,
+            Tag::Live => parts.set_live(blocks::blocks(r, ids, &mut self.total_bytes)?),
+            Tag::Peak => parts.set_peak(blocks::blocks(r, ids, &mut self.total_bytes)?),
+            Tag::Counters => parts.set_counters(counters(r)?),
+            Tag::Scopes => parts.scopes = Some(blocks::scopes(r, ids)?),
+            Tag::Segments => parts.segments = Some(blocks::segments(r)?),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn finish(self) -> Result<Capture, Damage> {
+        let Self { mut data, addresses, starts, calls, frames, devices, .. } = self;
+        let symbolised = frames.is_some();
+        let (frames, counts) = frames.unwrap_or_default();
+        let mut ends = counts.iter().scan(0u32, |end, count| {
+            *end += count;
+            Some((*end - count, *end))
+        });
+        let addresses = addresses.into_iter().map(|address| {
+            let (start, end) = ends.next().unwrap_or_default();
+            CodeAddress { frames: start..end, ..CodeAddress::in_modules(address, &data.modules) }
+        });
+        data.stacks = Stacks {
+            addresses: addresses.collect(),
+            starts: std::iter::once(0).chain(starts).collect(),
+            calls,
+            frames,
+        };
+        if data.contexts.is_empty() {
+            data.contexts.push(ContextNode { parent: ContextId::ROOT, name: String::new() });
+        }
+        let contexts = &data.contexts;
+        data.devices = devices.into_iter().map(|parts| parts.finish(contexts)).collect::<Result<_, _>>()?;
+        Ok(Capture { data, symbolised })
+    }
+}
+
+/// How much may still be copied.
+struct Budget(usize);
+
+impl Budget {
+    fn take(&mut self, bytes: usize) -> Result<(), Damage> {
+        self.0 = self.0.checked_sub(bytes).ok_or(Damage("far more text than a program has"))?;
+        Ok(())
+    }
+}
+
+fn list<'a, T>(
+    r: &mut Reader<'a>,
+    mut each: impl FnMut(&mut Reader<'a>) -> Result<T, Damage>,
+) -> Result<Vec<T>, Damage> {
+    let count = r.count()?;
+    (0..count).map(|_| each(r)).collect()
+}
+
+/// A number that counts things which are there.
+fn below(number: u32, count: usize) -> Result<u32, Damage> {
+    if (number as usize) < count { Ok(number) } else { Err(Damage("the number of a thing that is not there")) }
+}
+
+fn flag(r: &mut Reader<'_>) -> Result<bool, Damage> {
+    Ok(r.raw()? != 0)
+}
+
+fn process(r: &mut Reader<'_>, process: &mut Process) -> Result<(), Damage> {
+    process.program = r.text()?.to_owned();
+    process.host = r.text()?.to_owned();
+    process.pid = r.small()?;
+    process.rank = r.small()?.checked_sub(1);
+    process.working_dir = r.text()?.to_owned();
+    process.started_unix_us = r.number()?;
+    Ok(())
+}
+
+fn settings(r: &mut Reader<'_>) -> Result<Settings, Damage> {
+    const UNKNOWN: Damage = Damage("a setting that this memtrace does not know");
+    let choice = |r: &mut Reader<'_>| Ok::<usize, Damage>(r.small()? as usize);
+    let enabled = [Enabled::Off, Enabled::State, Enabled::All].get(choice(r)?).copied().ok_or(UNKNOWN)?;
+    let contexts = [StackContext::None, StackContext::State, StackContext::Alloc, StackContext::All];
+    let context = contexts.get(choice(r)?).copied().ok_or(UNKNOWN)?;
+    let stacks = [StackKind::Rust, StackKind::All].get(choice(r)?).copied().ok_or(UNKNOWN)?;
+    Ok(Settings {
+        enabled,
+        context,
+        stacks,
+        max_entries: r.number()? as usize,
+        min_size: r.number()?,
+        stack_depth: r.number()? as usize,
+        device: r.raw()?.checked_sub(1).map(device).transpose()?,
+        skip_actions: list(r, |r| {
+            let actions = [Action::Alloc, Action::FreeRequested, Action::FreeCompleted];
+            actions.get(r.small()? as usize).copied().ok_or(UNKNOWN)
+        })?,
+    })
+}
+
+fn thread(r: &mut Reader<'_>) -> Result<Thread, Damage> {
+    Ok(Thread { number: ThreadId(r.small()?), os_id: r.small()?, name: r.text()?.to_owned() })
+}
+
+fn modules(r: &mut Reader<'_>) -> Result<Vec<Module>, Damage> {
+    let modules = list(r, module)?;
+    // Every address is looked up among them.
+    if modules.len() > 4096 { Err(Damage("more modules than a program loads")) } else { Ok(modules) }
+}
+
+fn module(r: &mut Reader<'_>) -> Result<Module, Damage> {
+    let (path, build_id) = (r.text()?.to_owned(), r.bytes()?.to_owned());
+    Ok(Module { path, build_id, base: r.raw()?, range: r.raw()?..r.raw()? })
+}
+
+fn device(number: u64) -> Result<Device, Damage> {
+    match number.checked_sub(1) {
+        None => Ok(Device::Cpu),
+        Some(ordinal) => ordinal.try_into().map(Device::Cuda).map_err(|_| Damage("a device of no ordinal")),
+    }
+}
+
+fn counters(r: &mut Reader<'_>) -> Result<Counters, Damage> {
+    let mut counters = Counters { not_recorded: r.number()?, below_threshold: r.number()?, ..Counters::default() };
+    counters.peak = Peak {
+        bytes: r.number()?,
+        time_ns: r.number()?,
+        seq: r.number()?,
+        not_recorded: r.number()?,
+        below_threshold: r.number()?,
+        blocks: Vec::new(),
+    };
+    let mut stat = || Ok(Stat { current: r.number()?, peak: r.number()?, allocated: r.number()?, freed: r.number()? });
+    let stats = &mut counters.stats;
+    (stats.allocated_bytes, stats.active_bytes) = (stat()?, stat()?);
+    (stats.reserved_bytes, stats.allocations) = (stat()?, stat()?);
+    stats.below_threshold = r.number().and_then(in_range)?;
+    Ok(counters)
+}

@@ -1,0 +1,182 @@
+//! The capture: a recording as a file of memtrace's own.
+//!
+//! It holds code addresses with the build-ids of the programs they belong to, so it can be read,
+//! symbolised and exported elsewhere and later. It is written whole from a snapshot, or piece by
+//! piece while a program runs; then it is good up to the last commit, whatever ends the program.
+//!
+//! # Bytes
+//! ```text
+//! file    = "memtrace" version:u32 chunk*
+//! chunk   = tag:u8 length:u32 crc:u32 payload[length]      crc: CRC-32 (IEEE) of tag and payload
+//! ```
+//! Integers of fixed size are little-endian. In payloads:
+//! ```text
+//! n       = a number: groups of seven bits, lowest first, the top bit set on all but the last
+//! step    = a signed difference to the number before as n: 0, -1, 1, -2, … are 0, 1, 2, 3, …
+//! text    = length:n UTF-8[length]
+//! ids     : stacks, contexts and code addresses are numbered in the order in which they stand in
+//!           the file, over all chunks; stack 0 and context 0 stand in none: no stack, no scope
+//! device  = n: 0 is the CPU, 1 + ordinal a CUDA device
+//! ```
+//!
+//! | tag | payload |
+//! |---|---|
+//! | 1 process | program:text host:text pid:n rank:n(0: none, else 1 + rank) working_dir:text started_unix_us:n |
+//! | 2 settings | enabled:n context:n stacks:n (in the order of their enums) max_entries:n min_size:n stack_depth:n device:n(0: all, else 1 + device) count:n action:n* |
+//! | 3 threads | count:n (number:n os_id:n name:text)*; replaces those before |
+//! | 4 modules | count:n (path:text build_id:text base:n start:n end:n)*; build_id as bytes |
+//! | 5 addresses | count:n step* |
+//! | 6 stacks | count:n (calls:n address:n*)*; innermost call first |
+//! | 7 contexts | count:n (parent:n name:text)*; the parent stands before |
+//! | 8 frames | count:n text* then for each address of the file count:n (function:n file:n line·2+inlined:n)*; at most once |
+//! | 9 gap | device records:n; the records of the device so far are forgotten, and so many more are missing |
+//! | 10 records | device count:n record*; record below |
+//! | 11 marks | device count:n (time_ns:step thread·2+enter:n context:n)* |
+//! | 12 live | device count:n block*; what was live after the last record |
+//! | 13 peak | device count:n block*; what was live at the peak |
+//! | 14 counters | device and the numbers in the order of `encode::counters` |
+//! | 15 scopes | device count:n (context calls allocations allocated_bytes own_peak total_peak:n(0: none, else 1 + bytes))* |
+//! | 16 segments | device count:n (address:step size:n estimated:n)* |
+//! | 17 commit | duration_ns:n and the numbers in the order of `encode::commit`; what came before counts from here on |
+//! | 18 end | nothing; the recording was ended in order |
+//!
+//! ```text
+//! record  = kind:n(bit 0: free, bit 1: stack and alloc_stack are the same) time_ns:step address:step size:n
+//!           stack:n [alloc_stack:n] context:n thread:n alloc_seq:step stream:n
+//! block   = address:step size:n seq:step time_ns:step stack:n context:n thread:n stream:n
+//! ```
+//! Steps begin at 0 in every chunk, each field for itself.
+//!
+//! A device without a *live* chunk since its last *gap* had nothing live at its first record; what was live later, and at
+//! the peak, follows from the records, and so do its scopes. Chunks with tags that a reader does not know are passed over.
+
+mod blocks;
+mod bytes;
+mod decode;
+mod encode;
+mod rebuild;
+
+use crate::error::Error;
+use crate::snapshot::{Block, Device, Health, MemoryStats, Peak, SnapshotData};
+
+pub(crate) use decode::read;
+pub(crate) use encode::{Encoder, write};
+
+const MAGIC: &[u8; 8] = b"memtrace";
+const VERSION: u32 = 1;
+const HEADER: usize = 12;
+/// Tag, length and checksum in front of a payload.
+const CHUNK_HEADER: usize = 13;
+
+/// What a chunk holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+enum Tag {
+    Process = 1,
+    Settings,
+    Threads,
+    Modules,
+    Addresses,
+    Stacks,
+    Contexts,
+    Frames,
+    Gap,
+    Records,
+    Marks,
+    Live,
+    Peak,
+    Counters,
+    Scopes,
+    Segments,
+    Commit,
+    End,
+}
+
+impl Tag {
+    const ALL: [Self; 18] = [
+        Self::Process,
+        Self::Settings,
+        Self::Threads,
+        Self::Modules,
+        Self::Addresses,
+        Self::Stacks,
+        Self::Contexts,
+        Self::Frames,
+        Self::Gap,
+        Self::Records,
+        Self::Marks,
+        Self::Live,
+        Self::Peak,
+        Self::Counters,
+        Self::Scopes,
+        Self::Segments,
+        Self::Commit,
+        Self::End,
+    ];
+
+    fn of(byte: u8) -> Option<Self> {
+        Self::ALL.into_iter().find(|tag| *tag as u8 == byte)
+    }
+}
+
+/// A device's numbers at a commit: what cannot be worked out from its records.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Counters {
+    pub(crate) not_recorded: u64,
+    pub(crate) below_threshold: u64,
+    /// Without its blocks.
+    pub(crate) peak: Peak,
+    pub(crate) stats: MemoryStats,
+}
+
+/// What holds for the whole recording at a commit.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Commit {
+    pub(crate) duration_ns: u64,
+    pub(crate) health: Health,
+}
+
+/// Why a part of a file is not what a writer wrote.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Damage(&'static str);
+
+/// A capture that was read.
+#[derive(Debug)]
+pub(crate) struct Capture {
+    pub(crate) data: SnapshotData,
+    /// It carries functions and lines; else only addresses, to be looked up in the modules' files.
+    pub(crate) symbolised: bool,
+}
+
+fn device_number(device: Device) -> u64 {
+    match device {
+        Device::Cpu => 0,
+        Device::Cuda(ordinal) => 1 + u64::from(ordinal),
+    }
+}
+
+fn refused(reason: impl Into<String>) -> Error {
+    Error::capture(reason.into())
+}
+
+/// In the order of allocation.
+fn by_seq(mut blocks: Vec<Block>) -> Vec<Block> {
+    blocks.sort_unstable_by_key(|block| block.seq);
+    blocks
+}
+
+/// Tag, length and checksum.
+fn chunk_head(tag: u8, payload: &[u8]) -> [u8; CHUNK_HEADER] {
+    let mut head = [0; CHUNK_HEADER];
+    let (front, sum) = head.split_at_mut(9);
+    front[0] = tag;
+    front[1..].copy_from_slice(&(payload.len() as u64).to_le_bytes());
+    let mut crc = crc32fast::Hasher::new();
+    crc.update(front);
+    crc.update(payload);
+    sum.copy_from_slice(&crc.finalize().to_le_bytes());
+    head
+}
+
+#[cfg(test)]
+mod tests;

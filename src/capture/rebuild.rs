@@ -1,0 +1,128 @@
+//! A device's part of a recording from the chunks of a capture: what was not written follows from
+//! the records.
+
+use std::collections::HashMap;
+
+use super::{Counters, Damage, by_seq};
+use crate::snapshot::{
+    Block, ContextNode, Device, DeviceSnapshot, Mark, Peak, Record, RecordKind, ScopeStats, Segment, scopes_of_log,
+    segments,
+};
+
+/// What the chunks say of one device.
+pub(super) struct DeviceParts {
+    pub(super) device: Device,
+    records: Vec<Record>,
+    marks: Vec<Mark>,
+    pub(super) scopes: Option<Vec<ScopeStats>>,
+    pub(super) segments: Option<Vec<Segment>>,
+    overwritten: u64,
+    /// What was live after so many records.
+    live: Option<(usize, Vec<Block>)>,
+    /// What was live at the peak whose alloc had this number.
+    peak: Option<(u64, Vec<Block>)>,
+    /// The same, until the counters say which peak that was.
+    new_peak: Option<Vec<Block>>,
+    counters: Counters,
+}
+
+impl DeviceParts {
+    pub(super) fn new(device: Device) -> Self {
+        Self {
+            device,
+            records: Vec::new(),
+            marks: Vec::new(),
+            scopes: None,
+            segments: None,
+            overwritten: 0,
+            live: None,
+            peak: None,
+            new_peak: None,
+            counters: Counters::default(),
+        }
+    }
+
+    pub(super) fn gap(&mut self, missing: u64) -> Result<(), Damage> {
+        let gone = self.overwritten + self.records.len() as u64 + missing;
+        self.overwritten = super::bytes::in_range(gone)?;
+        self.records.clear();
+        Ok(())
+    }
+
+    /// Where more records go; what was said of those before no longer holds.
+    pub(super) fn new_records(&mut self) -> &mut Vec<Record> {
+        (self.scopes, self.segments) = (None, None);
+        &mut self.records
+    }
+
+    pub(super) fn new_marks(&mut self) -> &mut Vec<Mark> {
+        self.scopes = None;
+        &mut self.marks
+    }
+
+    pub(super) fn set_live(&mut self, blocks: Vec<Block>) {
+        self.live = Some((self.records.len(), blocks));
+    }
+
+    pub(super) fn set_peak(&mut self, blocks: Vec<Block>) {
+        self.new_peak = Some(blocks);
+    }
+
+    pub(super) fn set_counters(&mut self, counters: Counters) {
+        if let Some(blocks) = self.new_peak.take() {
+            self.peak = Some((counters.peak.seq, blocks));
+        }
+        self.counters = counters;
+    }
+
+    pub(super) fn finish(mut self, contexts: &[ContextNode]) -> Result<DeviceSnapshot, Damage> {
+        let (live, at_peak) = self.live_and_peak()?;
+        let Counters { not_recorded, below_threshold, peak, stats } = self.counters;
+        if at_peak.iter().map(|block| block.size).sum::<u64>() + peak.not_recorded != peak.bytes {
+            return Err(Damage("a peak whose blocks do not add up to it"));
+        }
+        let end = stats.allocated_bytes.current;
+        let scopes = self.scopes.take().unwrap_or_else(|| scopes_of_log(&self.records, &self.marks, contexts, end));
+        let segments = self.segments.take().unwrap_or_else(|| segments::estimate(&self.records, &live));
+        Ok(DeviceSnapshot {
+            device: self.device,
+            records: self.records,
+            overwritten: self.overwritten,
+            live,
+            not_recorded,
+            below_threshold,
+            peak: Peak { blocks: at_peak, ..peak },
+            stats,
+            segments,
+            scopes,
+            marks: self.marks,
+        })
+    }
+
+    /// What is live after the last record, and what was at the peak: as written, or replayed from
+    /// where it was written last.
+    fn live_and_peak(&mut self) -> Result<(Vec<Block>, Vec<Block>), Damage> {
+        if self.live.is_none() && self.overwritten > 0 {
+            return Err(Damage("a gap without what was live behind it"));
+        }
+        let (from, blocks) = self.live.take().unwrap_or_default();
+        let later = self.records.get(from..).unwrap_or_default();
+        let peak_seq = self.counters.peak.seq;
+        let written = self.peak.take().filter(|(seq, _)| *seq == peak_seq).map(|(_, blocks)| blocks);
+        if later.is_empty() {
+            return Ok((blocks, written.unwrap_or_default()));
+        }
+        let mut live: HashMap<u64, Block> = blocks.into_iter().map(|block| (block.address, block)).collect();
+        let mut at_peak = written;
+        for record in later {
+            match record.kind {
+                RecordKind::Alloc => live.insert(record.address, record.block()),
+                RecordKind::Free => live.remove(&record.address),
+            };
+            if record.kind == RecordKind::Alloc && record.alloc_seq == peak_seq && at_peak.is_none() {
+                at_peak = Some(by_seq(live.values().copied().collect()));
+            }
+        }
+        Ok((by_seq(live.into_values().collect()), at_peak.unwrap_or_default()))
+    }
+}

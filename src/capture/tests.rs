@@ -1,0 +1,149 @@
+//! Captures come back as they were written, and whatever else the bytes are is told apart.
+
+use super::*;
+use crate::snapshot::testing;
+
+fn bytes_of(data: &SnapshotData) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    write(data, usize::MAX, &mut bytes).unwrap();
+    bytes
+}
+
+fn sample() -> SnapshotData {
+    let mut data = testing::two_lines_and_a_temporary();
+    data.health.unreadable_modules.push("libx.so: the file is gone".into());
+    data.process.rank = Some(0);
+    data
+}
+
+#[test]
+fn what_is_written_is_read_and_written_again() {
+    for data in [sample(), testing::empty()] {
+        let bytes = bytes_of(&data);
+        let capture = read(&bytes).unwrap();
+        assert!(capture.symbolised);
+        assert_eq!(capture.data, data);
+        assert_eq!(bytes_of(&capture.data), bytes);
+    }
+}
+
+#[test]
+fn the_bytes_of_a_small_capture_are_as_documented() {
+    let bytes = bytes_of(&testing::empty());
+    assert_eq!(bytes[..12], *b"memtrace\x01\0\0\0");
+    // process: six empty fields
+    assert_eq!(bytes[12..21], [1, 6, 0, 0, 0, 0, 0, 0, 0]);
+    assert_eq!(bytes[21..25], crc32fast::hash(&[&bytes[12..21], &[0; 6]].concat()).to_le_bytes());
+    assert_eq!(bytes[25..31], [0; 6]);
+    assert_eq!(bytes[31], 2);
+}
+
+#[test]
+fn a_capture_cut_anywhere_is_refused_or_read_to_its_last_commit() {
+    let data = sample();
+    let bytes = bytes_of(&data);
+    let commit = bytes.len() - CHUNK_HEADER;
+    for length in 0..bytes.len() {
+        match read(&bytes[..length]) {
+            Ok(capture) => {
+                assert!(length >= commit && capture.data.health.cut_off, "{length}");
+                assert_eq!(capture.data.devices, data.devices);
+                assert_eq!(capture.data.health.unread_bytes, (length - commit) as u64);
+            }
+            Err(error) => assert!(length < commit, "{length}: {error}"),
+        }
+    }
+}
+
+#[test]
+fn a_flipped_bit_anywhere_is_noticed() {
+    let data = sample();
+    let bytes = bytes_of(&data);
+    for at in 0..bytes.len() * 8 {
+        let mut damaged = bytes.clone();
+        damaged[at / 8] ^= 1 << (at % 8);
+        if let Ok(capture) = read(&damaged) {
+            assert!(capture.data.health.unread_bytes > 0 || capture.data.health.cut_off, "bit {at}");
+        }
+    }
+}
+
+#[test]
+fn what_is_no_capture_says_so() {
+    let newer = [&MAGIC[..], &7u32.to_le_bytes(), &[0; 40]].concat();
+    for (bytes, word) in [(&b""[..], "begin"), (b"\x80\x04}q\x00.", "begin"), (&newer, "version 7")] {
+        let error = read(bytes).unwrap_err().to_string();
+        assert!(error.contains(word), "{error}");
+    }
+}
+
+/// Chunks that are whole but hold what cannot be.
+#[test]
+fn nonsense_with_a_right_checksum_is_refused() {
+    let chunk = |tag: Tag, payload: &[u8]| [&chunk_head(tag as u8, payload), payload].concat();
+    let commit = chunk(Tag::Commit, &[0; 11]);
+    let file = |chunks: &[u8]| [&MAGIC[..], &VERSION.to_le_bytes(), chunks, &commit].concat();
+    assert!(read(&file(&[])).is_ok());
+    let context_before_its_parent = chunk(Tag::Contexts, &[1, 5, 1, b'a']);
+    let stack_of_no_address = chunk(Tag::Stacks, &[1, 1, 0]);
+    let record_of_no_stack = chunk(Tag::Records, &[0, 1, 2, 0, 0, 1, 9, 0, 0, 2, 0]);
+    let too_many = chunk(Tag::Addresses, &[0xff, 0xff, 0xff, 0xff, 0x0f]);
+    let too_long = chunk(Tag::End, &[1]);
+    let unsummed_peak = chunk(Tag::Counters, &[[0, 0, 0, 5].as_slice(), &[0; 21]].concat());
+    let gap_without_live = chunk(Tag::Gap, &[0, 3]);
+    let no_device = chunk(Tag::Gap, &[0xff, 0xff, 0xff, 0xff, 0xff, 0x0f, 0]);
+    let unknown_setting = chunk(Tag::Settings, &[9, 0, 0, 0, 0, 0, 0, 0]);
+    for (bad, word) in [
+        (&context_before_its_parent, "not there"),
+        (&stack_of_no_address, "not there"),
+        (&record_of_no_stack, "no stack"),
+        (&too_many, "count"),
+        (&unsummed_peak, "add up"),
+        (&gap_without_live, "gap"),
+        (&no_device, "device"),
+        (&unknown_setting, "setting"),
+    ] {
+        let error = read(&file(bad)).unwrap_err().to_string();
+        assert!(error.contains(word), "{word}: {error}");
+    }
+    assert!(read(&file(&too_long)).is_err());
+}
+
+#[test]
+fn chunks_of_a_later_writer_are_passed_over() {
+    let bytes = bytes_of(&sample());
+    let unknown = [&chunk_head(200, b"new")[..], b"new"].concat();
+    let with = [&bytes[..HEADER], &unknown, &bytes[HEADER..]].concat();
+    assert_eq!(read(&with).unwrap().data, sample());
+}
+
+#[test]
+fn fewer_records_are_a_younger_log() {
+    let data = sample();
+    let mut bytes = Vec::new();
+    write(&data, 2, &mut bytes).unwrap();
+    let read = read(&bytes).unwrap().data;
+    let (all, few) = (&data.devices[0], &read.devices[0]);
+    assert_eq!((few.records.as_slice(), few.overwritten), (&all.records[4..], 4));
+    assert_eq!((&few.peak, &few.live, &few.scopes), (&all.peak, &all.live, &all.scopes));
+}
+
+/// Records alone, as a stream has them: what was live and at the peak follows, and the scopes.
+#[test]
+fn a_device_without_lists_is_replayed() {
+    let data = sample();
+    let device = &data.devices[0];
+    let mut encoder = Encoder::begin(Vec::new()).unwrap();
+    encoder.contexts(&data.contexts[1..]).unwrap();
+    encoder.addresses(data.stacks.addresses.iter().map(|address| address.address)).unwrap();
+    encoder.stacks(data.stacks.each_calls().skip(1)).unwrap();
+    encoder.records(device.device, &device.records).unwrap();
+    encoder.marks(device.device, &device.marks).unwrap();
+    encoder.counters(device.device, &Counters::of(device)).unwrap();
+    encoder.commit(&Commit::default()).unwrap();
+    let capture = read(encoder.out()).unwrap();
+    assert!(!capture.symbolised && capture.data.health.cut_off);
+    let replayed = &capture.data.devices[0];
+    assert_eq!((&replayed.live, &replayed.peak), (&device.live, &device.peak));
+    assert_eq!((&replayed.scopes, &replayed.segments), (&device.scopes, &device.segments));
+}

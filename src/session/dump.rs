@@ -1,0 +1,179 @@
+//! Snapshots that are written without being called for: at the end, on a panic, on a signal, when an
+//! allocation fails.
+
+use std::path::{Path, PathBuf};
+use std::sync::Once;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use super::output::{self, Format};
+use super::process::{expand, this_process};
+use super::recording::{self, Recording};
+use super::{background, say};
+use crate::error::Error;
+use crate::record::{guard, heap};
+use crate::units::Bytes;
+
+/// Which of them, and where to.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Dumps {
+    /// Pattern of the file's path; its extension says the format.
+    pub(super) path: Option<String>,
+    pub(super) at_end: bool,
+    pub(super) on_panic: bool,
+    pub(super) on_oom: bool,
+    pub(super) signal: Option<i32>,
+}
+
+/// Taken from the allocator before a dump out of a failed allocation, to see that there is enough left:
+/// a dump that fails for want of memory would end a program that might go on.
+const ROOM_FOR_A_DUMP: usize = 256 << 20;
+
+impl Dumps {
+    /// Does what has to be done once per process, but for panics; the path must name a format.
+    pub(super) fn prepare(&self) -> Result<(), Error> {
+        if let Some(path) = &self.path {
+            Format::of(Path::new(path))?;
+        }
+        if self.on_oom {
+            heap::on_refusal(dump_out_of_memory);
+        }
+        if let Some(signal) = self.signal {
+            listen(signal)?;
+        }
+        Ok(())
+    }
+
+    /// Writes a snapshot beside any that are there already, and says so.
+    pub(super) fn write(&self, recording: &Recording, reason: &str) {
+        let _own = guard::own_work();
+        let path = match &self.path {
+            Some(pattern) => expand(pattern, &this_process()),
+            None => default_path(),
+        };
+        let snapshot = recording.snapshot();
+        let peak = snapshot.devices.iter().map(|device| device.peak.total()).max().unwrap_or(0);
+        match output::beside(&path, |path| snapshot.write(path)) {
+            Ok(path) => say(&format!("wrote {} {reason}; {} at the peak", path.display(), Bytes(peak))),
+            Err(error) => say(&error.to_string()),
+        }
+    }
+}
+
+fn default_path() -> PathBuf {
+    output::base_dir().join(super::process::default_name(&this_process(), "pickle"))
+}
+
+/// The recording that is under way, if this thread may look for it.
+fn current() -> Option<recording::Shared> {
+    if guard::state() & guard::OWN != 0 { None } else { recording::current() }
+}
+
+pub(super) fn hook_panics() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        let before = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |panic| {
+            before(panic);
+            dump_panic();
+        }));
+    });
+}
+
+/// Only the first panic of a recording: a server may catch thousands.
+fn dump_panic() {
+    let Some(recording) = current().filter(|recording| recording.dumps.on_panic) else { return };
+    let _own = guard::own_work();
+    if !recording.panicked.swap(true, Ordering::AcqRel) {
+        recording.flush();
+        recording.dumps.write(&recording, "after a panic");
+    }
+}
+
+/// The first failed allocation of a recording, from inside the failing call.
+fn dump_out_of_memory(size: usize) {
+    let Some(recording) = current().filter(|recording| recording.dumps.on_oom) else { return };
+    let _own = guard::own_work();
+    if recording.out_of_memory.swap(true, Ordering::AcqRel) {
+        return;
+    }
+    recording.flush();
+    if Vec::<u8>::new().try_reserve_exact(ROOM_FOR_A_DUMP).is_err() {
+        return say("no snapshot after a failed allocation: too little memory is left for one");
+    }
+    let reason = format!("after an allocation of {} failed", Bytes(size as u64));
+    recording.dumps.write(&recording, &reason);
+}
+
+/// At the process's end, finishes what is under way. Registered with the C library, once.
+pub(super) fn at_exit() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(exit::register);
+}
+
+mod exit {
+    #![expect(unsafe_code, reason = "`atexit` is a C function")]
+
+    use super::{guard, recording};
+
+    pub(super) fn register() {
+        // SAFETY: the function neither unwinds nor needs anything that is gone at exit. A failure (no
+        // memory) leaves the process without a last snapshot.
+        unsafe { libc::atexit(finish) };
+    }
+
+    extern "C" fn finish() {
+        let _own = guard::own_work();
+        let _ = std::panic::catch_unwind(recording::finish_current);
+    }
+}
+
+/// A thread that writes a snapshot at each signal of this kind.
+#[cfg(unix)]
+fn listen(signal: i32) -> Result<(), Error> {
+    static LISTENING: [AtomicBool; 65] = [const { AtomicBool::new(false) }; 65];
+    let known = usize::try_from(signal).ok().and_then(|signal| LISTENING.get(signal));
+    let Some(listening) = known else { return Err(Error::signal(&signal.to_string())) };
+    if listening.swap(true, Ordering::AcqRel) {
+        return Ok(());
+    }
+    let failed = |_| Error::signal(&signal.to_string());
+    let (mut reader, writer) = std::os::unix::net::UnixStream::pair().map_err(failed)?;
+    signal_hook::low_level::pipe::register(signal, writer).map_err(failed)?;
+    let work = move || {
+        while std::io::Read::read(&mut reader, &mut [0]).is_ok_and(|read| read > 0) {
+            dump_signalled(signal);
+        }
+    };
+    background::spawn("memtrace-signal", work).map_err(failed)?;
+    Ok(())
+}
+
+#[cfg(not(unix))]
+fn listen(signal: i32) -> Result<(), Error> {
+    Err(Error::signal(&signal.to_string()))
+}
+
+#[cfg(unix)]
+fn dump_signalled(signal: i32) {
+    let recording = recording::current().filter(|recording| recording.dumps.signal == Some(signal));
+    match recording {
+        Some(recording) => {
+            recording.flush();
+            recording.dumps.write(&recording, "on a signal");
+        }
+        None => say("a signal asked for a snapshot, but nothing is being recorded"),
+    }
+}
+
+/// `USR2`, `SIGUSR2` or a number.
+pub(super) fn signal_number(text: &str) -> Result<i32, Error> {
+    let named = [("USR1", 10), ("USR2", 12), ("HUP", 1), ("QUIT", 3), ("ALRM", 14), ("WINCH", 28)];
+    #[cfg(unix)]
+    let named = {
+        let numbers = [libc::SIGUSR1, libc::SIGUSR2, libc::SIGHUP, libc::SIGQUIT, libc::SIGALRM, libc::SIGWINCH];
+        std::array::from_fn::<_, 6, _>(|at| (named[at].0, numbers[at]))
+    };
+    let name = text.strip_prefix("SIG").unwrap_or(text);
+    let by_name = named.iter().find(|(known, _)| *known == name).map(|(_, number)| *number);
+    by_name.or_else(|| text.parse().ok().filter(|number| (1..=64).contains(number))).ok_or_else(|| Error::signal(text))
+}

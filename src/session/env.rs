@@ -1,0 +1,88 @@
+//! `MEMTRACE_*`: what whoever runs a program says, over what its code says.
+
+use std::env;
+
+use super::builder::Plan;
+use super::dump::signal_number;
+use crate::error::Error;
+use crate::snapshot::{Enabled, StackContext, StackKind};
+use crate::units::parse_bytes;
+
+/// Does `MEMTRACE` ask for a recording of a program that does not start one by itself?
+pub(super) fn asks() -> Result<bool, Error> {
+    Ok(variable("MEMTRACE")?.map(|value| enabled(&value)).transpose()?.is_some_and(|enabled| enabled != Enabled::Off))
+}
+
+/// Puts the variables that are set over the plan.
+pub(super) fn apply(plan: &mut Plan) -> Result<(), Error> {
+    let settings = &mut plan.settings;
+    set(&mut settings.enabled, "MEMTRACE", enabled)?;
+    set(&mut settings.stacks, "MEMTRACE_STACKS", stacks)?;
+    set(&mut settings.context, "MEMTRACE_CONTEXT", context)?;
+    set(&mut settings.max_entries, "MEMTRACE_MAX_ENTRIES", number)?;
+    set(&mut settings.min_size, "MEMTRACE_MIN_SIZE", parse_bytes)?;
+    set(&mut plan.dumps.on_oom, "MEMTRACE_DUMP_ON_OOM", flag)?;
+    if let Some(signal) = variable("MEMTRACE_SIGNAL")? {
+        plan.dumps.signal = Some(signal_number(&signal)?);
+    }
+    if let Some(out) = variable("MEMTRACE_OUT")? {
+        plan.output(&out);
+    }
+    Ok(())
+}
+
+/// A variable's text; set and empty is not set.
+fn variable(name: &str) -> Result<Option<String>, Error> {
+    match env::var(name) {
+        Ok(value) if value.is_empty() => Ok(None),
+        Ok(value) => Ok(Some(value)),
+        Err(env::VarError::NotPresent) => Ok(None),
+        Err(env::VarError::NotUnicode(value)) => Err(Error::variable(name, &value.to_string_lossy(), "UTF-8 text")),
+    }
+}
+
+fn set<T>(slot: &mut T, name: &str, read: fn(&str) -> Result<T, Error>) -> Result<(), Error> {
+    if let Some(value) = variable(name)? {
+        *slot = read(&value)?;
+    }
+    Ok(())
+}
+
+fn enabled(text: &str) -> Result<Enabled, Error> {
+    match text {
+        "0" | "off" | "false" => Ok(Enabled::Off),
+        "state" => Ok(Enabled::State),
+        "1" | "on" | "true" | "all" => Ok(Enabled::All),
+        _ => Err(Error::variable("MEMTRACE", text, "off, state or all")),
+    }
+}
+
+fn stacks(text: &str) -> Result<StackKind, Error> {
+    match text {
+        "rust" => Ok(StackKind::Rust),
+        "all" => Ok(StackKind::All),
+        _ => Err(Error::variable("MEMTRACE_STACKS", text, "rust or all")),
+    }
+}
+
+fn context(text: &str) -> Result<StackContext, Error> {
+    match text {
+        "none" => Ok(StackContext::None),
+        "state" => Ok(StackContext::State),
+        "alloc" => Ok(StackContext::Alloc),
+        "all" => Ok(StackContext::All),
+        _ => Err(Error::variable("MEMTRACE_CONTEXT", text, "none, state, alloc or all")),
+    }
+}
+
+fn number(text: &str) -> Result<usize, Error> {
+    text.parse().map_err(|_| Error::variable("MEMTRACE_MAX_ENTRIES", text, "a number of records"))
+}
+
+fn flag(text: &str) -> Result<bool, Error> {
+    match text {
+        "0" | "off" | "false" => Ok(false),
+        "1" | "on" | "true" => Ok(true),
+        _ => Err(Error::variable("MEMTRACE_DUMP_ON_OOM", text, "1 or 0")),
+    }
+}

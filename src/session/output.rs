@@ -1,0 +1,100 @@
+//! Which format a file name asks for, and names that are still free.
+
+use std::path::{Path, PathBuf};
+
+use crate::error::Error;
+
+/// A format, by the end of a file's name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Format {
+    Pytorch,
+    Json,
+    #[cfg(feature = "flamegraph")]
+    Flamegraph,
+    Folded,
+    Text,
+    Capture,
+}
+
+/// Longer ends first: `.trace.json` is no report.
+const ENDS: &[(&str, Format)] = &[
+    (".pickle", Format::Pytorch),
+    (".json", Format::Json),
+    #[cfg(feature = "flamegraph")]
+    (".svg", Format::Flamegraph),
+    (".folded", Format::Folded),
+    (".txt", Format::Text),
+    (".memtrace", Format::Capture),
+];
+
+impl Format {
+    /// The format that a path asks for; `.gz` behind it is about compression only.
+    pub(super) fn of(path: &Path) -> Result<Self, Error> {
+        let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        let plain = name.strip_suffix(".gz").unwrap_or(&name);
+        let found = ENDS.iter().find(|(end, _)| plain.ends_with(end));
+        found.map(|(_, format)| *format).ok_or_else(|| Error::format(path, &known()))
+    }
+}
+
+fn known() -> String {
+    ENDS.iter().map(|(end, _)| *end).collect::<Vec<_>>().join(", ")
+}
+
+/// The folder for outputs that have no other: `target/memtrace` where there is a `Cargo.toml`.
+pub(super) fn base_dir() -> PathBuf {
+    if Path::new("Cargo.toml").exists() { "target/memtrace" } else { "memtrace" }.into()
+}
+
+/// Writes to `path`, or to `NAME-2.EXTENSION`, `NAME-3.EXTENSION`, … if it is taken; gives the path.
+pub(super) fn beside(path: &Path, mut write: impl FnMut(&Path) -> Result<(), Error>) -> Result<PathBuf, Error> {
+    let mut number = 1u64;
+    loop {
+        let path = numbered(path, number);
+        match write(&path) {
+            Err(error) if error.is_already_exists() => number += 1,
+            outcome => return outcome.map(|()| path),
+        }
+    }
+}
+
+fn numbered(path: &Path, number: u64) -> PathBuf {
+    let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    if number == 1 {
+        return path.to_owned();
+    }
+    let plain = name.strip_suffix(".gz").unwrap_or(&name);
+    let stem = ENDS.iter().find_map(|(end, _)| plain.strip_suffix(end)).unwrap_or(plain);
+    path.with_file_name(format!("{stem}-{number}{}", &name[stem.len()..]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_end_of_a_name_says_the_format() {
+        let cases = [
+            ("a/b.pickle", Format::Pytorch),
+            ("b.pickle.gz", Format::Pytorch),
+            ("b.json", Format::Json),
+            ("b.memtrace", Format::Capture),
+        ];
+        cases.iter().for_each(|(path, format)| assert_eq!(Format::of(Path::new(path)).unwrap(), *format));
+        let error = Format::of(Path::new("x.bin")).unwrap_err().to_string();
+        assert!(error.contains(".pickle") && error.contains("x.bin"), "{error}");
+    }
+
+    #[test]
+    fn a_taken_name_gets_a_number() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a.json.gz");
+        let write = |path: &Path| match path.exists() {
+            true => Err(Error::exists(path)),
+            false => Ok(std::fs::write(path, "")?),
+        };
+        let names: Vec<PathBuf> = (0..3).map(|_| beside(&path, write).unwrap()).collect();
+        let expected = ["a.json.gz", "a-2.json.gz", "a-3.json.gz"];
+        assert_eq!(names, expected.map(|name| dir.path().join(name)));
+    }
+}

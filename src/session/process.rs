@@ -1,0 +1,99 @@
+//! This process, as far as a snapshot names it, and file names made from that.
+
+use std::fs;
+use std::path::PathBuf;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use crate::record::thread;
+use crate::snapshot::{Process, Thread};
+
+/// Variables in which launchers of distributed jobs say a process's number.
+const RANKS: [&str; 5] = ["RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID"];
+
+pub(super) fn this_process() -> Process {
+    let dir = std::env::current_dir().map(|dir| dir.display().to_string());
+    Process {
+        program: program(),
+        host: gethostname::gethostname().to_string_lossy().into_owned(),
+        pid: std::process::id(),
+        rank: RANKS.iter().find_map(|name| std::env::var(name).ok()?.parse().ok()),
+        working_dir: dir.unwrap_or_default(),
+        threads: threads(),
+        ..Process::default()
+    }
+}
+
+/// Name of the executable file; of one that was replaced since, without the kernel's remark.
+fn program() -> String {
+    let path = std::env::current_exe().ok();
+    let name = path.as_deref().and_then(|path| path.file_name()).map(|name| name.to_string_lossy().into_owned());
+    name.unwrap_or_default().trim_end_matches(" (deleted)").to_owned()
+}
+
+pub(super) fn threads() -> Vec<Thread> {
+    let name = |os_id| fs::read_to_string(format!("/proc/self/task/{os_id}/comm")).unwrap_or_default();
+    let thread = |(number, os_id)| Thread { number, os_id, name: name(os_id).trim_end().to_owned() };
+    thread::seen().map(thread).collect()
+}
+
+/// Fills in a pattern for file names: `%e` program, `%h` host, `%p` pid, `%r` rank (0 if there is none),
+/// `%t` seconds since 1970, `%%` a percent sign; others stay as they are.
+pub(super) fn expand(pattern: &str, process: &Process) -> PathBuf {
+    let mut out = String::new();
+    let mut chars = pattern.chars();
+    while let Some(c) = chars.next() {
+        match (c, if c == '%' { chars.next() } else { None }) {
+            ('%', Some('e')) => out.push_str(&process.program),
+            ('%', Some('h')) => out.push_str(&process.host),
+            ('%', Some('p')) => out.push_str(&process.pid.to_string()),
+            ('%', Some('r')) => out.push_str(&process.rank.unwrap_or(0).to_string()),
+            ('%', Some('t')) => out.push_str(&seconds_now().to_string()),
+            ('%', Some('%')) => out.push('%'),
+            ('%', Some(other)) => out.extend(['%', other]),
+            (c, _) => out.push(c),
+        }
+    }
+    out.into()
+}
+
+/// `host_program_pid_rank0_1790000000.EXTENSION`, the rank only where there is one.
+pub(super) fn default_name(process: &Process, extension: &str) -> String {
+    let rank = process.rank.map_or(String::new(), |rank| format!("_rank{rank}"));
+    let Process { host, program, pid, .. } = process;
+    let time = (process.started_unix_us * 1000 + process.duration_ns) / 1_000_000_000;
+    format!("{host}_{program}_{pid}{rank}_{time}.{extension}")
+}
+
+fn seconds_now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patterns_are_filled_in() {
+        let process = Process { program: "net".into(), host: "box".into(), pid: 7, ..Process::default() };
+        let fixed = expand("out/%e-%h-%p-%r-100%%-%x%", &process);
+        assert_eq!(fixed.to_str(), Some("out/net-box-7-0-100%-%x%"));
+        let ranked = Process { rank: Some(3), ..process.clone() };
+        assert_eq!(expand("%r", &ranked).to_str(), Some("3"));
+        assert!(expand("%t", &process).to_str().unwrap().parse::<u64>().unwrap() >= seconds_now() - 1);
+    }
+
+    #[test]
+    fn default_names_carry_host_program_pid_rank_and_time() {
+        let process = Process {
+            program: "net".into(),
+            host: "box".into(),
+            pid: 7,
+            started_unix_us: 1_790_000_000_999_999,
+            duration_ns: 1_000_001_000,
+            ..Process::default()
+        };
+        assert_eq!(default_name(&process, "pickle"), "box_net_7_1790000002.pickle");
+        let ranked = Process { rank: Some(0), ..process };
+        assert_eq!(default_name(&ranked, "json.gz"), "box_net_7_rank0_1790000002.json.gz");
+    }
+}

@@ -1,0 +1,161 @@
+//! The recording under way, as the session, its threads and the process's end know it.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+use super::collect::{Missed, collect};
+use super::dump::Dumps;
+use super::outputs::Snapshot;
+use super::say;
+use super::stream::Stream;
+use crate::error::Error;
+use crate::record::guard::Own;
+use crate::record::recorder;
+use crate::snapshot::{Enabled, Settings};
+
+/// Shared by whoever may have to finish it.
+pub(super) type Shared = Own<Arc<Recording>>;
+
+/// The one that is under way. Never touched in a forked child, where the lock may be held for good.
+static CURRENT: Mutex<Option<Shared>> = Mutex::new(None);
+
+#[derive(Debug)]
+pub(super) struct Recording {
+    pub(super) settings: Settings,
+    since: Mutex<Since>,
+    stream: Option<Mutex<Stream>>,
+    pub(super) dumps: Dumps,
+    /// A panic was seen.
+    pub(super) panicked: AtomicBool,
+    /// An allocation failed.
+    pub(super) out_of_memory: AtomicBool,
+    finished: AtomicBool,
+}
+
+/// When the recording began, and what had been missed in this process before.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Since {
+    pub(super) began: Instant,
+    pub(super) unix_us: u64,
+    pub(super) missed: Missed,
+}
+
+impl Since {
+    pub(super) fn now() -> Self {
+        let epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Self { began: Instant::now(), unix_us: epoch.as_micros() as u64, missed: Missed::so_far() }
+    }
+}
+
+impl Recording {
+    /// Begins to record; as memtrace's own work.
+    pub(super) fn begin(
+        settings: &Settings,
+        waits: bool,
+        stream: Option<Stream>,
+        dumps: &Dumps,
+    ) -> Result<Shared, Error> {
+        let since = Since::now();
+        let first = if waits { Settings { enabled: Enabled::Off, ..settings.clone() } } else { settings.clone() };
+        if !recorder::start(&first, since.began) {
+            return Err(Error::already_recording());
+        }
+        let (since, stream) = (Mutex::new(since), stream.map(Mutex::new));
+        let recording = Arc::new(Self {
+            settings: settings.clone(),
+            since,
+            stream,
+            dumps: dumps.clone(),
+            panicked: AtomicBool::new(false),
+            out_of_memory: AtomicBool::new(false),
+            finished: AtomicBool::new(false),
+        });
+        *lock(&CURRENT) = Some(share(&recording));
+        Ok(share(&recording))
+    }
+
+    pub(super) fn since(&self) -> Since {
+        *lock(&self.since)
+    }
+
+    /// Records from now on, or no longer.
+    pub(super) fn switch(&self, on: bool) {
+        let since = Since::now();
+        let enabled = if on { self.settings.enabled } else { Enabled::Off };
+        recorder::switch(&Settings { enabled, ..self.settings.clone() }, since.began);
+        *lock(&self.since) = since;
+    }
+
+    /// Begins the log, the counters and the peak anew; what is live stays known.
+    pub(super) fn begin_anew(&self) {
+        let since = Since::now();
+        recorder::begin_anew(since.began);
+        *lock(&self.since) = since;
+    }
+
+    pub(super) fn snapshot(&self) -> Snapshot {
+        Snapshot::take(|| collect(self))
+    }
+
+    pub(super) fn streams(&self) -> bool {
+        self.stream.is_some()
+    }
+
+    /// Appends what was recorded since the last time; false when there is nothing more to come.
+    pub(super) fn flush(&self) -> bool {
+        let Some(stream) = &self.stream else { return false };
+        lock(stream).flush(self.since()).is_ok_and(|open| open)
+    }
+
+    /// What is to be done before recording ends, by the session's end or the process's: once.
+    pub(super) fn finish(&self) -> Result<(), Error> {
+        if self.finished.swap(true, Ordering::AcqRel) {
+            return Ok(());
+        }
+        if self.dumps.at_end {
+            self.dumps.write(self, "at the end");
+        }
+        match &self.stream {
+            Some(stream) => lock(stream).close(self.since()),
+            None => Ok(()),
+        }
+    }
+}
+
+/// The recording under way.
+pub(super) fn current() -> Option<Shared> {
+    if recorder::was_forked() {
+        return None;
+    }
+    lock(&CURRENT).as_ref().map(|shared| share(shared))
+}
+
+/// Ends the recording that is under way.
+pub(super) fn end(recording: &Recording) -> Result<(), Error> {
+    if recorder::was_forked() {
+        return Ok(());
+    }
+    let finished = recording.finish();
+    recorder::stop();
+    *lock(&CURRENT) = None;
+    finished
+}
+
+/// At the process's end.
+pub(super) fn finish_current() {
+    if let Some(recording) = current()
+        && let Err(error) = recording.finish()
+    {
+        say(&error.to_string());
+    }
+}
+
+pub(super) fn share(recording: &Arc<Recording>) -> Shared {
+    Own::make(|| Arc::clone(recording))
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // A panic under these locks is a defect of ours; what they protect is still the best there is.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
