@@ -12,7 +12,7 @@ use crate::error::Error;
 
 /// Writes a new file: to a temporary name beside it, then renamed. A reader never sees half of it, a
 /// failure leaves nothing behind, an existing file is left as it is. Compressed if it is called `.gz`.
-pub(crate) fn create(path: &Path, content: impl FnOnce(&mut dyn Write) -> Result<(), Error>) -> Result<(), Error> {
+pub(crate) fn create<T>(path: &Path, content: impl FnOnce(&mut dyn Write) -> Result<T, Error>) -> Result<T, Error> {
     if path.symlink_metadata().is_ok() {
         return Err(Error::exists(path));
     }
@@ -21,18 +21,19 @@ pub(crate) fn create(path: &Path, content: impl FnOnce(&mut dyn Write) -> Result
     fs::create_dir_all(dir).map_err(output)?;
     let mut temporary = new_file(dir).map_err(output)?;
     let mut buffered = BufWriter::with_capacity(1 << 16, temporary.as_file_mut());
-    if path.extension().is_some_and(|extension| extension == "gz") {
+    let made = if path.extension().is_some_and(|extension| extension == "gz") {
         let mut compressed = GzEncoder::new(&mut buffered, Compression::fast());
-        content(&mut compressed).map_err(|error| error.at(path))?;
+        let made = content(&mut compressed).map_err(|error| error.at(path))?;
         compressed.finish().map_err(output)?;
+        made
     } else {
-        content(&mut buffered).map_err(|error| error.at(path))?;
-    }
+        content(&mut buffered).map_err(|error| error.at(path))?
+    };
     buffered.flush().map_err(output)?;
     drop(buffered);
     temporary.as_file().sync_data().map_err(output)?;
     match temporary.persist_noclobber(path) {
-        Ok(_) => Ok(()),
+        Ok(_) => Ok(made),
         Err(error) if error.error.kind() == io::ErrorKind::AlreadyExists => Err(Error::exists(path)),
         Err(error) => Err(output(error.error)),
     }
@@ -85,7 +86,7 @@ mod tests {
     fn a_failed_write_leaves_nothing_and_names_the_path() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("file");
-        let error = create(&path, |out| {
+        let error = create::<()>(&path, |out| {
             out.write_all(b"half")?;
             Err(Error::from(io::Error::other("disk full")))
         });

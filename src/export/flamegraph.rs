@@ -1,13 +1,15 @@
 //! Flamegraph of the peak, drawn by inferno.
 
+use std::collections::BTreeMap;
 use std::io::Write;
 
 use inferno::flamegraph;
 
+use super::budget::{self, LeftOut};
 use super::folded;
 use crate::analysis::device_or_main;
 use crate::error::Error;
-use crate::snapshot::SnapshotData;
+use crate::snapshot::{DeviceSnapshot, SnapshotData};
 use crate::units::{Bytes, grouped};
 
 pub use super::folded::{Measure, Options};
@@ -17,12 +19,24 @@ pub use super::folded::{Measure, Options};
 ///
 /// # Errors
 /// If nothing was live at the peak, or `out` fails.
-pub fn write(data: &SnapshotData, options: &Options, mut out: impl Write) -> Result<(), Error> {
+pub fn write(data: &SnapshotData, options: &Options, mut out: impl Write) -> Result<LeftOut, Error> {
     let Some(device) = device_or_main(data, options.device) else { return Err(nothing()) };
     let lines = folded::lines(data, device, options);
     if lines.is_empty() {
         return Err(nothing());
     }
+    budget::rows(options.max_bytes, lines.len(), &mut out, |count, _, out| {
+        draw(data, device, options, &folded::largest(&lines, count), out)
+    })
+}
+
+fn draw(
+    data: &SnapshotData,
+    device: &DeviceSnapshot,
+    options: &Options,
+    lines: &BTreeMap<String, u64>,
+    out: &mut dyn Write,
+) -> Result<(), Error> {
     let mut drawing = flamegraph::Options::default();
     let total = match options.measure {
         Measure::Bytes => Bytes(device.peak.total()).to_string(),

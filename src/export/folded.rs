@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::io::Write;
 
+use super::budget::{self, LeftOut};
 use crate::analysis::{device_or_main, frame_location};
 use crate::attribute::Origin;
 use crate::error::Error;
@@ -27,6 +28,8 @@ pub struct Options {
     pub device: Option<Device>,
     /// Frames of the standard library and of memtrace as well; they are left out otherwise.
     pub all_frames: bool,
+    /// The size to keep to: beyond it the smallest stacks stand together in one. No limit if `None`.
+    pub max_bytes: Option<u64>,
 }
 
 /// Writes the stacks that were live at the peak, sorted. With [`Measure::Bytes`] the values add up
@@ -34,12 +37,29 @@ pub struct Options {
 ///
 /// # Errors
 /// If `out` fails.
-pub fn write(data: &SnapshotData, options: &Options, mut out: impl Write) -> Result<(), Error> {
-    let Some(device) = device_or_main(data, options.device) else { return Ok(()) };
-    for (stack, value) in lines(data, device, options) {
-        writeln!(out, "{stack} {value}")?;
+pub fn write(data: &SnapshotData, options: &Options, mut out: impl Write) -> Result<LeftOut, Error> {
+    let Some(device) = device_or_main(data, options.device) else { return Ok(LeftOut::default()) };
+    let lines = lines(data, device, options);
+    budget::rows(options.max_bytes, lines.len(), &mut out, |count, _, out| {
+        for (stack, value) in largest(&lines, count) {
+            writeln!(out, "{stack} {value}")?;
+        }
+        Ok(())
+    })
+}
+
+/// The `count` largest lines, by name, and the others in one.
+pub(super) fn largest(lines: &BTreeMap<String, u64>, count: usize) -> BTreeMap<String, u64> {
+    if count >= lines.len() {
+        return lines.clone();
     }
-    Ok(())
+    let mut by_value: Vec<(&String, u64)> = lines.iter().map(|(stack, value)| (stack, *value)).collect();
+    by_value.sort_by_key(|(stack, value)| (std::cmp::Reverse(*value), *stack));
+    let (kept, rest) = by_value.split_at(count);
+    let mut largest: BTreeMap<String, u64> = kept.iter().map(|(stack, value)| ((*stack).clone(), *value)).collect();
+    let sum = rest.iter().map(|(_, value)| value).sum();
+    largest.insert(format!("({} smaller stacks)", rest.len()), sum);
+    largest
 }
 
 pub(super) fn lines(data: &SnapshotData, device: &DeviceSnapshot, options: &Options) -> BTreeMap<String, u64> {

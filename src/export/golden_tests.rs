@@ -65,7 +65,7 @@ fn an_empty_snapshot_is_written_by_every_format() {
     out.clear();
     folded::write(&data, &folded::Options::default(), &mut out).unwrap();
     assert!(out.is_empty());
-    json::write(&data, &json::Options { compact: true }, &mut out).unwrap();
+    json::write(&data, &json::Options { compact: true, ..Default::default() }, &mut out).unwrap();
     assert!(serde_json::from_slice::<serde_json::Value>(&out).is_ok());
     #[cfg(feature = "flamegraph")]
     {

@@ -4,7 +4,8 @@ use std::io::Write;
 
 use serde_json::{Value, json};
 
-use crate::analysis::{self, Breakdown};
+use super::budget::{self, LeftOut};
+use crate::analysis::{self, Breakdown, ScopeRow, TemporaryRow};
 use crate::error::Error;
 use crate::snapshot::{DeviceSnapshot, MemoryStats, SnapshotData, Stat};
 
@@ -13,26 +14,61 @@ use crate::snapshot::{DeviceSnapshot, MemoryStats, SnapshotData, Stat};
 pub struct Options {
     /// One line instead of indented lines.
     pub compact: bool,
+    /// The size to keep to: beyond it the smallest rows of each table stand together in one. No limit if
+    /// `None`.
+    pub max_bytes: Option<u64>,
 }
 
 /// Writes every device with its peak, breakdowns, scopes, temporaries and counters.
 ///
 /// # Errors
 /// If `out` fails.
-pub fn write(data: &SnapshotData, options: &Options, mut out: impl Write) -> Result<(), Error> {
-    let value = report(data);
-    let written = if options.compact {
-        serde_json::to_writer(&mut out, &value)
-    } else {
-        serde_json::to_writer_pretty(&mut out, &value)
-    };
-    written.map_err(std::io::Error::from)?;
-    Ok(out.write_all(b"\n")?)
+pub fn write(data: &SnapshotData, options: &Options, mut out: impl Write) -> Result<LeftOut, Error> {
+    let tables: Vec<Tables> = data.devices.iter().map(|device| Tables::of(data, device)).collect();
+    let most = tables.iter().map(Tables::longest).max().unwrap_or(0);
+    budget::rows(options.max_bytes, most, &mut out, |rows, left_out, mut out| {
+        let devices = data.devices.iter().zip(&tables).map(|(device, tables)| self::device(device, tables, rows));
+        let value = report(data, devices.collect(), left_out);
+        let written = if options.compact {
+            serde_json::to_writer(&mut out, &value)
+        } else {
+            serde_json::to_writer_pretty(&mut out, &value)
+        };
+        written.map_err(std::io::Error::from)?;
+        Ok(out.write_all(b"\n")?)
+    })
 }
 
-fn report(data: &SnapshotData) -> Value {
+/// A device's tables, worked out once.
+struct Tables {
+    breakdowns: [(&'static str, Breakdown); 4],
+    scopes: Vec<ScopeRow>,
+    temporaries: Vec<TemporaryRow>,
+}
+
+impl Tables {
+    fn of(data: &SnapshotData, device: &DeviceSnapshot) -> Self {
+        Self {
+            breakdowns: [
+                ("peak_by_line", analysis::by_line(data, device)),
+                ("peak_by_function", analysis::by_function(data, device)),
+                ("peak_by_scope", analysis::by_scope(data, device)),
+                ("live_by_line", analysis::live_by_line(data, device)),
+            ],
+            scopes: analysis::scopes(data, device),
+            temporaries: analysis::temporaries(data, device),
+        }
+    }
+
+    fn longest(&self) -> usize {
+        let breakdowns = self.breakdowns.iter().map(|(_, breakdown)| breakdown.rows.len());
+        breakdowns.chain([self.scopes.len(), self.temporaries.len()]).max().unwrap_or(0)
+    }
+}
+
+fn report(data: &SnapshotData, devices: Vec<Value>, left_out: &LeftOut) -> Value {
     let health = &data.health;
-    json!({
+    let mut report = json!({
         "recorded_by": concat!("memtrace ", env!("CARGO_PKG_VERSION")),
         "program": data.process.program,
         "host": data.process.host,
@@ -42,7 +78,7 @@ fn report(data: &SnapshotData) -> Value {
         "duration_ns": data.process.duration_ns,
         "min_size": data.settings.min_size,
         "max_entries": data.settings.max_entries,
-        "devices": data.devices.iter().map(|device| self::device(data, device)).collect::<Vec<_>>(),
+        "devices": devices,
         "modules": data.modules.iter().map(module).collect::<Vec<_>>(),
         "health": {
             "lost_blocks": health.lost_blocks,
@@ -56,12 +92,16 @@ fn report(data: &SnapshotData) -> Value {
             "cut_off": health.cut_off,
             "unread_bytes": health.unread_bytes,
         },
-    })
+    });
+    if !left_out.is_nothing() {
+        report["left_out"] = left_out.to_string().into();
+    }
+    report
 }
 
-fn device(data: &SnapshotData, device: &DeviceSnapshot) -> Value {
+fn device(device: &DeviceSnapshot, tables: &Tables, rows: usize) -> Value {
     let peak = &device.peak;
-    json!({
+    let mut value = json!({
         "device": device.device.to_string(),
         "records": device.records.len(),
         "records_overwritten": device.overwritten,
@@ -73,22 +113,23 @@ fn device(data: &SnapshotData, device: &DeviceSnapshot) -> Value {
             "blocks": peak.blocks.len(),
             "time_ns": peak.time_ns,
         },
-        "peak_by_line": breakdown(&analysis::by_line(data, device)),
-        "peak_by_function": breakdown(&analysis::by_function(data, device)),
-        "peak_by_scope": breakdown(&analysis::by_scope(data, device)),
-        "live_by_line": breakdown(&analysis::live_by_line(data, device)),
-        "scopes": analysis::scopes(data, device).iter().map(scope).collect::<Vec<_>>(),
-        "temporaries": analysis::temporaries(data, device).iter().map(temporary).collect::<Vec<_>>(),
-        "stats": stats(&device.stats),
-    })
+    });
+    for (name, table) in &tables.breakdowns {
+        value[*name] = breakdown(table, rows);
+    }
+    value["scopes"] = tables.scopes.iter().take(rows).map(scope).collect();
+    value["temporaries"] = tables.temporaries.iter().take(rows).map(temporary).collect();
+    value["stats"] = stats(&device.stats);
+    value
 }
 
-fn breakdown(breakdown: &Breakdown) -> Value {
+fn breakdown(breakdown: &Breakdown, rows: usize) -> Value {
+    let shown = breakdown.largest(rows);
     let row = |row: &analysis::Row| json!({ "label": row.label, "bytes": row.bytes, "count": row.count, "median_bytes": row.count.map(|_| row.median) });
-    json!({ "total_bytes": breakdown.total, "rows": breakdown.rows.iter().map(row).collect::<Vec<_>>() })
+    json!({ "total_bytes": shown.total, "rows": shown.rows.iter().map(row).collect::<Vec<_>>() })
 }
 
-fn scope(row: &analysis::ScopeRow) -> Value {
+fn scope(row: &ScopeRow) -> Value {
     json!({
         "path": row.path,
         "at_peak_bytes": row.at_peak,
@@ -99,7 +140,7 @@ fn scope(row: &analysis::ScopeRow) -> Value {
     })
 }
 
-fn temporary(row: &analysis::TemporaryRow) -> Value {
+fn temporary(row: &TemporaryRow) -> Value {
     json!({ "label": row.label, "bytes": row.bytes, "count": row.count, "largest_bytes": row.largest })
 }
 

@@ -1,6 +1,7 @@
 //! Files for people and their tools. Each format has `write(&SnapshotData, &Options, impl Write)`
 //! and does nothing but write to it; [`Snapshot`](crate::Snapshot)'s methods write files.
 
+mod budget;
 pub(crate) mod file;
 #[cfg(feature = "flamegraph")]
 pub mod flamegraph;
@@ -14,3 +15,6 @@ mod pickle;
 pub mod pytorch;
 mod table;
 pub mod text;
+
+pub use budget::LeftOut;
+pub(crate) use budget::rows as rows_that_fit;

@@ -7,6 +7,7 @@
 use std::collections::HashMap;
 use std::io::{self, Write};
 
+use super::budget::{self, LeftOut, Selection};
 use super::pickle::{Memo, Pickle};
 use crate::error::Error;
 use crate::snapshot::{
@@ -14,11 +15,23 @@ use crate::snapshot::{
 };
 
 /// What to write.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Options {
     /// Only this device; all if `None`.
     pub device: Option<Device>,
+    /// The size to keep to, if that is possible without losing the peak; 512 MiB unless you say
+    /// otherwise: the viewers fail on files of a gigabyte.
+    pub max_bytes: Option<u64>,
 }
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { device: None, max_bytes: Some(512 << 20) }
+    }
+}
+
+/// What one entry, block or mark takes at the most, without its names.
+const LARGEST_ENTRY: u64 = 128;
 
 /// Writes a snapshot pickle (protocol 4).
 ///
@@ -27,10 +40,30 @@ pub struct Options {
 ///
 /// # Errors
 /// If `out` fails.
-pub fn write(data: &SnapshotData, options: &Options, out: impl Write) -> Result<(), Error> {
+pub fn write(data: &SnapshotData, options: &Options, mut out: impl Write) -> Result<LeftOut, Error> {
+    let write = |selection: &Selection<'_>, out: &mut dyn Write| write_selection(data, options, selection, out);
+    budget::records(data, options.max_bytes, at_most(data), &mut out, write)
+}
+
+/// An upper bound of a pickle's size.
+fn at_most(data: &SnapshotData) -> u64 {
+    let entries = |d: &DeviceSnapshot| 2 * d.records.len() + 3 * d.live.len() + 4 * d.segments.len() + d.marks.len();
+    let entries: usize = data.devices.iter().map(entries).sum();
+    let stacks: usize = data.stacks.each_calls().map(<[u32]>::len).sum();
+    let names: usize = data.stacks.frames.iter().map(|frame| frame.function.len() + frame.file.len() + 64).sum();
+    let paths: usize = data.contexts.iter().map(|node| 64 + node.name.len()).sum::<usize>() * 64;
+    entries as u64 * LARGEST_ENTRY + (8 * stacks + names + paths) as u64 + 4096
+}
+
+fn write_selection(
+    data: &SnapshotData,
+    options: &Options,
+    selection: &Selection<'_>,
+    out: &mut dyn Write,
+) -> Result<(), Error> {
     let devices = numbered(data, options);
     let mut pickle = Pickle::begin(out)?;
-    let mut shared = Shared::new(data);
+    let mut shared = Shared::new(data, selection);
     pickle.dict(|p| {
         p.word("segments")?;
         let segments = devices.iter().flat_map(|&(number, device)| placed(number, device));
@@ -39,10 +72,13 @@ pub fn write(data: &SnapshotData, options: &Options, out: impl Write) -> Result<
         let lists = devices.iter().map(|&(number, _)| number + 1).max().unwrap_or(1);
         p.list(0..lists, |p, number| shared.trace(p, devices.iter().find(|(n, _)| *n == number).map(|(_, d)| *d)))?;
         p.word("allocator_settings")?;
-        settings(p, data, &devices)?;
+        settings(p, data, &devices, &selection.left_out)?;
         p.word("external_annotations")?;
-        let marks = devices.iter().flat_map(|&(number, device)| device.marks.iter().map(move |mark| (number, mark)));
-        p.list(marks, |p, (number, mark)| shared.annotation(p, number, mark))
+        let shown = |mark: &&Mark| selection.shows_mark(data, mark);
+        let marks = |device: &'_ DeviceSnapshot| device.marks.iter().filter(shown).copied().collect::<Vec<Mark>>();
+        let marks =
+            devices.iter().flat_map(|&(number, device)| marks(device).into_iter().map(move |mark| (number, mark)));
+        p.list(marks, |p, (number, mark)| shared.annotation(p, number, &mark))
     })?;
     pickle.finish()?;
     Ok(())
@@ -88,6 +124,7 @@ fn extent(block: &Block) -> u64 {
 /// segments: the viewer writes into those.)
 struct Shared<'a> {
     data: &'a SnapshotData,
+    selection: &'a Selection<'a>,
     names: HashMap<&'a str, Memo>,
     frames: HashMap<(&'a str, &'a str, u32), Memo>,
     stacks: HashMap<StackId, Memo>,
@@ -95,8 +132,9 @@ struct Shared<'a> {
 }
 
 impl<'a> Shared<'a> {
-    fn new(data: &'a SnapshotData) -> Self {
-        Self { data, names: HashMap::new(), frames: HashMap::new(), stacks: HashMap::new(), contexts: HashMap::new() }
+    fn new(data: &'a SnapshotData, selection: &'a Selection<'a>) -> Self {
+        let (names, frames, stacks, contexts) = Default::default();
+        Self { data, selection, names, frames, stacks, contexts }
     }
 
     fn segment(&mut self, p: &mut Pickle<impl Write>, placed: &PlacedSegment) -> io::Result<()> {
@@ -152,8 +190,8 @@ impl<'a> Shared<'a> {
     }
 
     fn trace(&mut self, p: &mut Pickle<impl Write>, device: Option<&DeviceSnapshot>) -> io::Result<()> {
-        let skipped = &self.data.settings.skip_actions;
-        let entries = device.into_iter().flat_map(|device| &device.records).flat_map(|record| {
+        let (skipped, selection) = (&self.data.settings.skip_actions, self.selection);
+        let entries = device.into_iter().flat_map(|device| selection.records(device)).flat_map(|record| {
             let actions: &[Action] = match record.kind {
                 RecordKind::Alloc => &[Action::Alloc],
                 RecordKind::Free => &[Action::FreeRequested, Action::FreeCompleted],
@@ -259,7 +297,12 @@ fn action_name(action: Action) -> &'static str {
 }
 
 /// Shown by the viewer's "Allocator Settings".
-fn settings(p: &mut Pickle<impl Write>, data: &SnapshotData, devices: &[(u64, &DeviceSnapshot)]) -> io::Result<()> {
+fn settings(
+    p: &mut Pickle<impl Write>,
+    data: &SnapshotData,
+    devices: &[(u64, &DeviceSnapshot)],
+    left_out: &LeftOut,
+) -> io::Result<()> {
     let overwritten = devices.iter().map(|(_, device)| device.overwritten).sum();
     let estimated = devices.iter().any(|(_, device)| device.segments.iter().any(|segment| segment.estimated));
     p.dict(|p| {
@@ -271,6 +314,9 @@ fn settings(p: &mut Pickle<impl Write>, data: &SnapshotData, devices: &[(u64, &D
         number(p, "min_size", data.settings.min_size)?;
         number(p, "max_entries", data.settings.max_entries as u64)?;
         number(p, "records_overwritten", overwritten)?;
+        if !left_out.is_nothing() {
+            text(p, "left_out", &left_out.to_string())?;
+        }
         p.word("segments_are_estimated_from_addresses")?;
         p.bool(estimated)
     })

@@ -8,9 +8,10 @@ use std::path::{Path, PathBuf};
 
 use super::output::{Format, base_dir};
 use super::process::default_name;
+use super::say;
 use crate::capture;
 use crate::error::Error;
-use crate::export::{self, file};
+use crate::export::{self, LeftOut, file};
 use crate::record::guard::Own;
 use crate::snapshot::SnapshotData;
 
@@ -57,7 +58,8 @@ impl Snapshot {
             Format::Folded => self.write_folded(path, &export::folded::Options::default()),
             Format::Text => self.create(path, |out| {
                 let text = export::text::to_string(&self.data, &export::text::Options::default());
-                Ok(out.write_all(text.as_bytes())?)
+                out.write_all(text.as_bytes())?;
+                Ok(LeftOut::default())
             }),
             Format::Capture => self.write_capture(path),
         }
@@ -80,7 +82,22 @@ impl Snapshot {
     /// # Errors
     /// If the file exists or cannot be written.
     pub fn write_capture(&self, path: impl AsRef<Path>) -> Result<(), Error> {
-        self.create(path.as_ref(), |out| Ok(capture::write(&self.data, usize::MAX, out)?))
+        self.write_capture_with(path, None)
+    }
+
+    /// The same, of at most `max_bytes` if that is possible: the oldest records are left out, as if the
+    /// log had been shorter. What was live at the peak and at the end stays.
+    ///
+    /// # Errors
+    /// If the file exists or cannot be written.
+    pub fn write_capture_with(&self, path: impl AsRef<Path>, max_bytes: Option<u64>) -> Result<(), Error> {
+        self.create(path.as_ref(), |out| {
+            let records = self.data.devices.iter().map(|device| device.records.len()).max().unwrap_or(0);
+            let write =
+                |records: usize, _: &LeftOut, out: &mut dyn Write| Ok(capture::write(&self.data, records, out)?);
+            let left_out = export::rows_that_fit(max_bytes, records, out, write)?;
+            Ok(LeftOut { oldest_records: left_out.rows, rows: 0, ..left_out })
+        })
     }
 
     /// The report's numbers as JSON.
@@ -88,7 +105,15 @@ impl Snapshot {
     /// # Errors
     /// If the file exists or cannot be written.
     pub fn write_json(&self, path: impl AsRef<Path>) -> Result<(), Error> {
-        self.create(path.as_ref(), |out| export::json::write(&self.data, &export::json::Options::default(), out))
+        self.write_json_with(path, &export::json::Options::default())
+    }
+
+    /// The report's numbers as JSON, with options: compact, a size to keep to.
+    ///
+    /// # Errors
+    /// If the file exists or cannot be written.
+    pub fn write_json_with(&self, path: impl AsRef<Path>, options: &export::json::Options) -> Result<(), Error> {
+        self.create(path.as_ref(), |out| export::json::write(&self.data, options, out))
     }
 
     /// A snapshot pickle for PyTorch's `memory_viz` (pytorch.org/memory_viz).
@@ -96,7 +121,15 @@ impl Snapshot {
     /// # Errors
     /// If the file exists or cannot be written.
     pub fn write_pytorch(&self, path: impl AsRef<Path>) -> Result<(), Error> {
-        self.create(path.as_ref(), |out| export::pytorch::write(&self.data, &export::pytorch::Options::default(), out))
+        self.write_pytorch_with(path, &export::pytorch::Options::default())
+    }
+
+    /// The same with options: one device, a size to keep to.
+    ///
+    /// # Errors
+    /// If the file exists or cannot be written.
+    pub fn write_pytorch_with(&self, path: impl AsRef<Path>, options: &export::pytorch::Options) -> Result<(), Error> {
+        self.create(path.as_ref(), |out| export::pytorch::write(&self.data, options, out))
     }
 
     /// A flamegraph (SVG) of what was live at the peak, by bytes.
@@ -129,9 +162,16 @@ impl Snapshot {
         self.create(path.as_ref(), |out| export::folded::write(&self.data, options, out))
     }
 
-    fn create(&self, path: &Path, content: impl FnOnce(&mut dyn Write) -> Result<(), Error>) -> Result<(), Error> {
+    fn create(&self, path: &Path, content: impl FnOnce(&mut dyn Write) -> Result<LeftOut, Error>) -> Result<(), Error> {
         // An error outlives memtrace's own work: the caller gets one of their own.
-        Own::make(|| file::create(path, content)).as_ref().map_err(Error::duplicate).copied()
+        let written = Own::make(|| {
+            let left_out = file::create(path, content)?;
+            if !left_out.is_nothing() {
+                say(&format!("{}: {left_out}", path.display()));
+            }
+            Ok(())
+        });
+        written.as_ref().map_err(Error::duplicate).copied()
     }
 }
 
