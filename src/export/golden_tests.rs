@@ -111,3 +111,47 @@ fn a_writer_that_fails_anywhere_is_an_error_and_never_a_panic() {
     assert!(text::write(&data, &text::Options::default(), Full(100)).is_err());
     assert!(folded::write(&data, &folded::Options::default(), Full(10)).is_err());
 }
+
+/// The live bytes over time, as the viewers work them out: from the entries, on top of the live blocks
+/// whose allocs are not among them.
+fn viewers_peak(pickle: &Value) -> i128 {
+    let entries = pickle.at("device_traces").list()[0].list();
+    let blocks: Vec<Value> =
+        pickle.at("segments").list().iter().flat_map(|segment| segment.at("blocks").list()).collect();
+    let live = blocks.iter().filter(|block| block.at("state").text() == "active_allocated");
+    let end: i128 = live.map(|block| block.at("requested_size").int()).sum();
+    let change = |entry: &Value| match entry.at("action").text().as_str() {
+        "alloc" => entry.at("size").int(),
+        "free_completed" => -entry.at("size").int(),
+        _ => 0,
+    };
+    let mut now = end - entries.iter().map(change).sum::<i128>();
+    let mut peak = now;
+    for entry in &entries {
+        now += change(entry);
+        peak = peak.max(now);
+    }
+    peak
+}
+
+#[test]
+fn a_small_pickle_says_what_it_left_out_and_keeps_the_peak() {
+    let data = two_lines_and_a_temporary();
+    let peak = i128::from(data.devices[0].peak.bytes - data.devices[0].peak.not_recorded);
+    let mut whole = Vec::new();
+    pytorch::write(&data, &pytorch::Options::default(), &mut whole).unwrap();
+    let whole = whole.len() as u64;
+    // Six records; a free is two entries. The temporary goes first.
+    for (max_bytes, entries) in [(None, 8), (Some(whole), 8), (Some(whole - 1), 5), (Some(10), 5)] {
+        let mut out = Vec::new();
+        let options = pytorch::Options { max_bytes, ..Default::default() };
+        let left_out = pytorch::write(&data, &options, &mut out).unwrap();
+        let value = unpickle(&out);
+        assert_eq!(viewers_peak(&value), peak, "{max_bytes:?}");
+        assert!(max_bytes.is_none_or(|max| out.len() as u64 <= max) || left_out.too_large, "{}", out.len());
+        let shown = value.at("device_traces").list()[0].list().len();
+        let said = value.at("allocator_settings").find("left_out").map(|text| text.text());
+        assert_eq!(said, (!left_out.is_nothing()).then(|| left_out.to_string()));
+        assert_eq!(shown, entries, "{max_bytes:?}");
+    }
+}

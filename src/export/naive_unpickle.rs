@@ -117,6 +117,30 @@ impl Machine<'_> {
 }
 
 impl Value {
+    pub(super) fn find(&self, key: &str) -> Option<Value> {
+        let Self::Dict(items) = self else { panic!("{key} of no dict") };
+        items.borrow().iter().find(|(name, _)| name == key).map(|(_, value)| value.clone())
+    }
+
+    pub(super) fn at(&self, key: &str) -> Value {
+        self.find(key).unwrap_or_else(|| panic!("no {key}"))
+    }
+
+    pub(super) fn list(&self) -> Vec<Value> {
+        let Self::List(items) = self else { panic!("no list") };
+        items.borrow().clone()
+    }
+
+    pub(super) fn text(&self) -> String {
+        let Self::Text(text) = self else { panic!("no text") };
+        text.clone()
+    }
+
+    pub(super) fn int(&self) -> i128 {
+        let Self::Int(int) = self else { panic!("no number") };
+        *int
+    }
+
     /// An indented outline.
     pub(super) fn pretty(&self, depth: usize) -> String {
         let pad = "  ".repeat(depth);

@@ -4,8 +4,9 @@ use std::cell::Cell;
 use std::fs;
 use std::path::Path;
 
-use super::collect::with_symbols;
+use super::collect::{SYMBOLS, with_symbols};
 use super::outputs::Snapshot;
+use super::progress::Progress;
 use crate::capture::{self, Capture};
 use crate::error::Error;
 use crate::record::guard::Own;
@@ -54,7 +55,8 @@ fn symbolised(capture: Capture) -> SnapshotData {
     }
     let addresses: Vec<u64> = data.stacks.addresses.iter().map(|address| address.address).collect();
     let stacks: Vec<Vec<u32>> = data.stacks.each_calls().skip(1).map(<[u32]>::to_vec).collect();
-    let symbols = symbol::symbolise_files(&addresses, std::mem::take(&mut data.modules));
+    let mut progress = Progress::of(SYMBOLS, addresses.len() as u64);
+    let symbols = symbol::symbolise_files(&addresses, std::mem::take(&mut data.modules), || progress.add(1));
     let (stacks, modules): (Stacks, _) = with_symbols(&stacks, symbols, data.settings.stacks, &mut data.health);
     (data.stacks, data.modules) = (stacks, modules);
     data

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use super::process::this_process;
+use super::progress::Progress;
 use super::recording::Recording;
 use crate::record::{CONTEXTS, DeviceCopy, LedgerCopy, STACKS, recorder};
 use crate::snapshot::{
@@ -86,10 +87,14 @@ fn assemble(
         devices.push(renumber.device(device, copy));
     }
     let Renumber { stacks, addresses, .. } = renumber;
-    let symbols = symbol::symbolise(&addresses);
+    let mut progress = Progress::of(SYMBOLS, addresses.len() as u64);
+    let symbols = symbol::symbolise(&addresses, || progress.add(1));
     let (stacks, modules) = with_symbols(&stacks, symbols, settings.stacks, &mut health);
     SnapshotData { process, settings: settings.clone(), devices, stacks, contexts: CONTEXTS.nodes(), modules, health }
 }
+
+/// What is being done while symbols are resolved.
+pub(super) const SYMBOLS: &str = "resolving symbols";
 
 /// Stacks in their final form, without C frames if those were not asked for.
 pub(super) fn with_symbols(

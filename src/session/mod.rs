@@ -12,6 +12,7 @@ mod env;
 mod output;
 mod outputs;
 mod process;
+mod progress;
 mod recording;
 mod schedule;
 mod stream;

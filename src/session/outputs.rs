@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use super::output::{Format, base_dir};
 use super::process::default_name;
+use super::progress::{Counting, Progress};
 use super::say;
 use crate::capture;
 use crate::error::Error;
@@ -165,7 +166,9 @@ impl Snapshot {
     fn create(&self, path: &Path, content: impl FnOnce(&mut dyn Write) -> Result<LeftOut, Error>) -> Result<(), Error> {
         // An error outlives memtrace's own work: the caller gets one of their own.
         let written = Own::make(|| {
-            let left_out = file::create(path, content)?;
+            let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+            let progress = Progress::bytes(&format!("writing {name}"));
+            let left_out = file::create(path, |out| content(&mut Counting { out, progress }))?;
             if !left_out.is_nothing() {
                 say(&format!("{}: {left_out}", path.display()));
             }

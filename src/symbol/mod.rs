@@ -28,8 +28,8 @@ pub(crate) struct Symbols {
 /// Resolved addresses of this process: a second snapshot resolves only what is new.
 static CACHE: Mutex<Option<HashMap<u64, Resolved>>> = Mutex::new(None);
 
-/// Resolves unique addresses of this process.
-pub(crate) fn symbolise(addresses: &[u64]) -> Symbols {
+/// Resolves unique addresses of this process; `each` is called after each one.
+pub(crate) fn symbolise(addresses: &[u64], mut each: impl FnMut()) -> Symbols {
     let modules = modules::loaded();
     let mut symbols = Symbols::default();
     // Held by another thread, perhaps one that a fork left behind: then without the cache.
@@ -40,6 +40,7 @@ pub(crate) fn symbolise(addresses: &[u64]) -> Symbols {
     for &address in addresses {
         let resolved = cache.entry(address).or_insert_with(|| resolver.resolve(address));
         symbols.push(address, resolved, &modules);
+        each();
     }
     symbols.no_line_numbers = no_line_numbers(&symbols);
     symbols.modules = modules;
@@ -48,11 +49,12 @@ pub(crate) fn symbolise(addresses: &[u64]) -> Symbols {
 
 /// Resolves unique addresses of another process from the files of its modules, where those are still
 /// the same by their build-ids.
-pub(crate) fn symbolise_files(addresses: &[u64], modules: Vec<Module>) -> Symbols {
+pub(crate) fn symbolise_files(addresses: &[u64], modules: Vec<Module>, mut each: impl FnMut()) -> Symbols {
     let mut symbols = Symbols::default();
     let mut resolver = Resolver::of_files(&modules);
     for &address in addresses {
         symbols.push(address, &resolver.resolve(address), &modules);
+        each();
     }
     symbols.unreadable_modules = resolver.unreadable();
     symbols.no_line_numbers = no_line_numbers(&symbols);
