@@ -31,6 +31,27 @@
 //! Memory that C libraries take with `malloc`, mapped files, thread stacks, and, as of this version,
 //! GPU memory. A reallocation counts as a free followed by an allocation.
 //!
+//! # From outside
+//! Variables of the environment come before what the code says. [`init`] records programs that start no
+//! session of their own, if `MEMTRACE` asks for it.
+//!
+//! | variable | takes | |
+//! |---|---|---|
+//! | `MEMTRACE` | `off`, `state`, `all` (or `0`, `1`) | how much is recorded |
+//! | `MEMTRACE_OUT` | a path with `%e %h %p %r %t` for program, host, pid, rank, seconds since 1970 | written at the end and on a panic; the format by its end, see [`Snapshot::write`]; `.memtrace` is streamed while the program runs |
+//! | `MEMTRACE_STACKS` | `rust`, `all` | whose frames are kept |
+//! | `MEMTRACE_CONTEXT` | `none`, `state`, `alloc`, `all` | whose stacks are kept |
+//! | `MEMTRACE_MAX_ENTRIES` | a number | records that the log holds |
+//! | `MEMTRACE_MIN_SIZE` | a size such as `64 KiB` | smaller blocks are counted only |
+//! | `MEMTRACE_DUMP_ON_OOM` | `1`, `0` | a snapshot when an allocation fails |
+//! | `MEMTRACE_SIGNAL` | `USR1`, `USR2`, a number | a snapshot at each such signal |
+//!
+//! # When the program dies
+//! [`Builder::stream`] appends to a capture that survives `kill -9`; [`Builder::dump_on_panic`],
+//! [`dump_on_signal`](Builder::dump_on_signal), [`dump_at_end`](Builder::dump_at_end) and
+//! [`dump_on_oom`](Builder::dump_on_oom) write snapshots. [`read_capture`] reads captures, elsewhere and
+//! later too.
+//!
 //! # In tests
 //! [`measure`](fn@measure) and [`assert_peak!`] say what the calling thread allocates; they need the allocator
 //! and no session.
