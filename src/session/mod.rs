@@ -198,8 +198,11 @@ fn begin(plan: &Plan) -> Result<(Shared, Option<Schedule>), Error> {
         Stream::create(Path::new(&path), &plan.settings, Since::now().unix_us)
     });
     let recording = Recording::begin(&plan.settings, waits, stream.transpose()?, &plan.dumps)?;
-    if recording.streams() {
-        append_in_background(&recording)?;
+    if recording.streams()
+        && let Err(error) = append_in_background(&recording)
+    {
+        let _ = recording::end(&recording);
+        return Err(error);
     }
     if recording.streams() || recording.dumps.at_end {
         dump::at_exit();
