@@ -2,6 +2,7 @@
 //! and does nothing but write to it; [`Snapshot`](crate::Snapshot)'s methods write files.
 
 mod budget;
+pub mod chrome;
 pub(crate) mod file;
 #[cfg(feature = "flamegraph")]
 pub mod flamegraph;

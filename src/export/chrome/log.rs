@@ -1,0 +1,48 @@
+//! The log of a device with the bytes that were live after each record.
+
+use crate::snapshot::{Device, DeviceSnapshot, Record, RecordKind};
+
+/// A record and the device's total after it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Moment<'a> {
+    pub(super) record: &'a Record,
+    /// Bytes live, those from before the recording included.
+    pub(super) allocated: u64,
+}
+
+/// Bytes live just before the oldest record that the log still holds.
+///
+/// Every change of the total has its record, frees of blocks from before the recording as well, so
+/// today's total minus the log's changes is exact whatever the ring has overwritten.
+pub(super) fn allocated_at_start(device: &DeviceSnapshot) -> u64 {
+    let undone = |total: i128, record: &Record| total - i128::from(change(record));
+    let total = device.records.iter().fold(i128::from(device.stats.allocated_bytes.current), undone);
+    u64::try_from(total).unwrap_or(0)
+}
+
+/// The log, oldest first.
+pub(super) fn moments(device: &DeviceSnapshot) -> impl Iterator<Item = Moment<'_>> {
+    let mut allocated = allocated_at_start(device);
+    device.records.iter().map(move |record| {
+        allocated = allocated.saturating_add_signed(change(record));
+        Moment { record, allocated }
+    })
+}
+
+/// What the record adds to the total: negative for a free.
+pub(super) fn change(record: &Record) -> i64 {
+    let size = i64::try_from(record.size).unwrap_or(i64::MAX);
+    if record.kind == RecordKind::Alloc { size } else { -size }
+}
+
+/// Bytes that the device's allocator has taken from the system while so many are live. Recordings so
+/// far are of allocators that reserve what is asked of them.
+pub(super) fn reserved(_device: Device, allocated: u64) -> u64 {
+    allocated
+}
+
+/// When the log begins: at the recording's start, or at the oldest record if older ones were overwritten.
+pub(super) fn start_ns(device: &DeviceSnapshot) -> u64 {
+    let oldest = device.records.first().filter(|_| device.overwritten > 0);
+    oldest.map_or(0, |record| record.time_ns)
+}

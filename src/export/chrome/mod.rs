@@ -1,0 +1,20 @@
+//! Trace Event Format, which Perfetto (ui.perfetto.dev) and `chrome://tracing` open.
+//!
+//! [`timeline`] is what happened over time, as torch.profiler writes it; [`layout`] is what lay where
+//! in memory, step by step, as ExecuTorch writes it.
+
+mod event;
+pub mod layout;
+mod log;
+mod names;
+mod scopes;
+mod stack_frames;
+mod steps;
+pub mod timeline;
+
+use crate::snapshot::{Device, DeviceSnapshot, SnapshotData};
+
+/// The devices to write: the one that was asked for, or all.
+fn devices(data: &SnapshotData, only: Option<Device>) -> impl Iterator<Item = &DeviceSnapshot> {
+    data.devices.iter().filter(move |device| only.is_none_or(|only| only == device.device))
+}

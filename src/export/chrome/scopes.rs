@@ -1,0 +1,117 @@
+//! Scopes as strictly nested slices, in whatever order they were left.
+
+use std::collections::BTreeMap;
+
+use crate::snapshot::{ContextId, DeviceSnapshot, Mark, SnapshotData, ThreadId};
+
+/// The open scopes of each thread, the outermost first.
+#[derive(Debug, Default)]
+pub(super) struct Open {
+    threads: BTreeMap<ThreadId, Vec<ContextId>>,
+}
+
+impl Open {
+    /// Those that the log does not show being entered: they were open when it began.
+    pub(super) fn at_start(marks: &[Mark]) -> Self {
+        let mut seen = Self::default();
+        let mut earlier = Self::default();
+        for mark in marks {
+            // The outermost is left last.
+            if seen.apply(mark) == Change::Unknown {
+                earlier.threads.entry(mark.thread).or_default().insert(0, mark.context);
+            }
+        }
+        earlier
+    }
+
+    /// Enters or leaves a scope.
+    pub(super) fn apply(&mut self, mark: &Mark) -> Change {
+        let open = self.threads.entry(mark.thread).or_default();
+        if mark.enter {
+            open.push(mark.context);
+            return Change::Entered;
+        }
+        match open.iter().rposition(|context| *context == mark.context) {
+            Some(at) => {
+                open.remove(at);
+                Change::Left { at }
+            }
+            None => Change::Unknown,
+        }
+    }
+
+    /// The innermost scope of a thread; the root outside every scope.
+    pub(super) fn innermost(&self, thread: ThreadId) -> ContextId {
+        self.of(thread).last().copied().unwrap_or(ContextId::ROOT)
+    }
+
+    /// The innermost scope of the first thread that has one.
+    pub(super) fn any(&self) -> ContextId {
+        self.threads.values().find_map(|open| open.last()).copied().unwrap_or(ContextId::ROOT)
+    }
+
+    fn of(&self, thread: ThreadId) -> &[ContextId] {
+        self.threads.get(&thread).map_or(&[], Vec::as_slice)
+    }
+
+    fn all(&self) -> impl DoubleEndedIterator<Item = (ThreadId, ContextId)> {
+        self.threads.iter().flat_map(|(thread, open)| open.iter().map(|context| (*thread, *context)))
+    }
+}
+
+/// What became of a mark.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Change {
+    Entered,
+    /// It stood at this depth; those further in are still open.
+    Left {
+        at: usize,
+    },
+    /// It was left without having been entered.
+    Unknown,
+}
+
+/// The device whose marks are shown: every device has the same ones, as far as its log goes back.
+pub(super) fn marks(data: &SnapshotData) -> &[Mark] {
+    let most = data.devices.iter().rev().max_by_key(|device| device.marks.len());
+    most.map_or(&[], |device| device.marks.as_slice())
+}
+
+/// When the log of marks begins: with the recording, unless it is full.
+fn start_ns(data: &SnapshotData, marks: &[Mark]) -> u64 {
+    marks.first().filter(|_| marks.len() >= data.settings.max_entries).map_or(0, |mark| mark.time_ns)
+}
+
+/// When everything has ended.
+pub(super) fn end_ns(data: &SnapshotData) -> u64 {
+    let last = |device: &DeviceSnapshot| {
+        let record = device.records.last().map_or(0, |record| record.time_ns);
+        record.max(device.marks.last().map_or(0, |mark| mark.time_ns))
+    };
+    data.devices.iter().map(last).fold(data.process.duration_ns, u64::max)
+}
+
+/// The marks as begins and ends of slices that nest strictly on each thread.
+///
+/// A scope that is left while others inside it are open ends those and begins them again at once.
+/// What was entered before the log begins with it, what is still open ends with the snapshot.
+pub(super) fn nested(data: &SnapshotData) -> Vec<Mark> {
+    let marks = marks(data);
+    let mut open = Open::at_start(marks);
+    let start = start_ns(data, marks);
+    let edge = |time_ns, (thread, context), enter| Mark { time_ns, context, thread, enter };
+    let mut edges: Vec<Mark> = open.all().map(|scope| edge(start, scope, true)).collect();
+    for mark in marks {
+        let change = open.apply(mark);
+        let inside = match change {
+            Change::Left { at } => open.of(mark.thread).get(at..).unwrap_or(&[]),
+            Change::Entered | Change::Unknown => &[],
+        };
+        let inside = inside.iter().map(|context| (mark.thread, *context));
+        edges.extend(inside.clone().rev().map(|scope| edge(mark.time_ns, scope, false)));
+        edges.push(*mark);
+        edges.extend(inside.map(|scope| edge(mark.time_ns, scope, true)));
+    }
+    edges.extend(open.all().rev().map(|scope| edge(end_ns(data), scope, false)));
+    edges
+}

@@ -1,0 +1,134 @@
+//! A device's log in steps, each with its own highest moment.
+
+use std::ops::Range;
+
+use super::log::{allocated_at_start, moments};
+use super::scopes::Open;
+use crate::snapshot::{ContextId, DeviceSnapshot, Mark, SnapshotData};
+
+/// What begins a new step.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Steps {
+    /// Every entering and leaving of a scope, on any thread. Steps in which nothing was allocated or
+    /// freed are left out.
+    #[default]
+    Scopes,
+    /// So many steps of equal numbers of records.
+    Count(usize),
+}
+
+/// A part of the log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Step {
+    /// Its records.
+    pub(super) records: Range<usize>,
+    /// The innermost scope on the thread whose scope began the step.
+    pub(super) context: ContextId,
+    /// How many of the log's records had been applied at the step's highest moment, the first of
+    /// several; the moment before its first record counts.
+    pub(super) highest: usize,
+    /// The device's total then.
+    pub(super) allocated: u64,
+}
+
+/// The steps and what had to be done to stay within their limit.
+#[derive(Debug)]
+pub(super) struct Plan {
+    pub(super) steps: Vec<Step>,
+    /// Scopes deeper than this began no step.
+    pub(super) depth: Option<usize>,
+    /// So many neighbours were joined into one step.
+    pub(super) joined: usize,
+}
+
+/// At most `most` steps. If there are more, the deepest scopes begin no step, level by level; if
+/// those of the outermost scopes are still too many, neighbours are joined. A joined step's highest
+/// moment is the highest of its parts, so the peak's is never lost.
+pub(super) fn plan(
+    data: &SnapshotData,
+    device: &DeviceSnapshot,
+    kind: Steps,
+    depth: Option<usize>,
+    most: usize,
+) -> Plan {
+    let most = most.max(1);
+    let totals = Totals::of(device);
+    let (parts, depth) = match kind {
+        Steps::Count(count) => (equal_parts(device.records.len(), count), None),
+        Steps::Scopes => by_scopes(data, device, depth, most),
+    };
+    let joined = parts.len().div_ceil(most).max(1);
+    let whole = |group: &[Part]| totals.highest(group);
+    Plan { steps: parts.chunks(joined).filter_map(whole).collect(), depth, joined }
+}
+
+/// Records and the scope they are named after.
+type Part = (Range<usize>, ContextId);
+
+fn equal_parts(records: usize, count: usize) -> Vec<Part> {
+    let count = count.clamp(1, records.max(1));
+    let at = |part: usize| (part as u128 * records as u128 / count as u128) as usize;
+    (0..count).map(|part| (at(part)..at(part + 1), ContextId::ROOT)).collect()
+}
+
+fn by_scopes(
+    data: &SnapshotData,
+    device: &DeviceSnapshot,
+    depth: Option<usize>,
+    most: usize,
+) -> (Vec<Part>, Option<usize>) {
+    let depths: Vec<usize> = (0..data.contexts.len() as u32).map(|id| data.context_ids(ContextId(id)).len()).collect();
+    let depth_of = |context: ContextId| depths.get(context.0 as usize).copied().unwrap_or(0);
+    let deepest = device.marks.iter().map(|mark| depth_of(mark.context)).max().unwrap_or(0);
+    let mut limit = depth.map_or(deepest, |depth| depth.min(deepest));
+    loop {
+        let shown = |mark: &Mark| depth_of(mark.context) <= limit;
+        let parts = between_marks(device, shown);
+        if parts.len() <= most || limit <= 1 {
+            return (parts, (limit < deepest).then_some(limit));
+        }
+        limit -= 1;
+    }
+}
+
+/// The records between one mark and the next; a mark comes before the records of its own instant.
+fn between_marks(device: &DeviceSnapshot, shown: impl Fn(&Mark) -> bool) -> Vec<Part> {
+    let marks = || device.marks.iter().filter(|mark| shown(mark));
+    let shown_marks: Vec<Mark> = marks().copied().collect();
+    let mut open = Open::at_start(&shown_marks);
+    let (mut from, mut context) = (0, open.any());
+    let mut parts = Vec::new();
+    for mark in &shown_marks {
+        let later = device.records.get(from..).unwrap_or(&[]);
+        let to = from + later.partition_point(|record| record.time_ns < mark.time_ns);
+        parts.extend((to > from).then_some((from..to, context)));
+        open.apply(mark);
+        (from, context) = (to, open.innermost(mark.thread));
+    }
+    let end = device.records.len();
+    parts.extend((end > from || parts.is_empty()).then_some((from..end, context)));
+    parts
+}
+
+/// The device's total before each record and after the last.
+struct Totals(Vec<u64>);
+
+impl Totals {
+    fn of(device: &DeviceSnapshot) -> Self {
+        let start = std::iter::once(allocated_at_start(device));
+        Self(start.chain(moments(device).map(|moment| moment.allocated)).collect())
+    }
+
+    /// Neighbouring parts as one step, named after the one with the highest moment.
+    fn highest(&self, group: &[Part]) -> Option<Step> {
+        let steps = group.iter().map(|(records, context)| {
+            let moments = self.0.get(records.start..=records.end).unwrap_or(&[]);
+            let highest = moments.iter().enumerate().rev().max_by_key(|(_, total)| **total);
+            let (highest, allocated) = highest.map_or((records.start, 0), |(at, total)| (records.start + at, *total));
+            Step { records: records.clone(), context: *context, highest, allocated }
+        });
+        let (first, last) = (group.first()?, group.last()?);
+        let highest = steps.rev().max_by_key(|step| step.allocated)?;
+        Some(Step { records: first.0.start..last.0.end, ..highest })
+    }
+}

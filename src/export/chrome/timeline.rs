@@ -1,0 +1,224 @@
+//! What happened over time: scopes, every alloc and free, the total as a curve, and its peak.
+//!
+//! Memory events are named and keyed as torch.profiler's are (`profile_memory=True`, torch 2.15), so
+//! that what reads its traces reads these. Whole stacks stand in the format's table of stack frames,
+//! which `chrome://tracing` shows; Perfetto (v52) does not, so the user line stands with each event.
+
+use std::collections::BTreeSet;
+use std::io::{self, BufWriter, Write};
+
+use super::event::{Object, Trace, Track, Value};
+use super::log::{self, Moment, moments};
+use super::names::{Names, scope_name, thread_name};
+use super::stack_frames::StackFrames;
+use super::{devices, scopes};
+use crate::analysis::frame_location;
+use crate::error::Error;
+use crate::snapshot::{Device, DeviceSnapshot, Mark, RecordKind, SnapshotData, StackId, ThreadId};
+use crate::units::Bytes;
+
+/// What to write.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// Only this device; all if `None`.
+    pub device: Option<Device>,
+    /// Whole stacks as text with each event, for Perfetto, which has no other place for them. They
+    /// make the file several times as large.
+    pub stack_text: bool,
+}
+
+/// Writes a timeline.
+///
+/// # Errors
+/// If `out` fails.
+pub fn write(data: &SnapshotData, options: &Options, out: impl Write) -> Result<(), Error> {
+    let mut timeline = Timeline {
+        data,
+        options,
+        names: Names::new(data),
+        stacks: StackFrames::new(data),
+        trace: Trace::begin(BufWriter::new(out))?,
+    };
+    timeline.metadata()?;
+    timeline.slices()?;
+    for device in devices(data, options.device) {
+        timeline.device(device)?;
+    }
+    Ok(timeline.finish()?)
+}
+
+struct Timeline<'a, W> {
+    data: &'a SnapshotData,
+    options: &'a Options,
+    names: Names,
+    stacks: StackFrames<'a>,
+    trace: Trace<W>,
+}
+
+impl<W: Write> Timeline<'_, W> {
+    fn metadata(&mut self) -> io::Result<()> {
+        let process = self.process();
+        self.trace.metadata("process_name", process, Value::Name(&self.data.process.program))?;
+        self.trace.metadata("process_labels", process, Value::Labels("memory"))?;
+        self.trace.metadata("process_sort_index", process, Value::SortIndex(0))?;
+        for thread in threads(self.data) {
+            let track = self.thread(thread);
+            self.trace.metadata("thread_name", track, Value::Name(&thread_name(self.data, thread)))?;
+            self.trace.metadata("thread_sort_index", track, Value::SortIndex(thread.number().into()))?;
+        }
+        Ok(())
+    }
+
+    fn slices(&mut self) -> io::Result<()> {
+        scopes::nested(self.data).iter().try_for_each(|edge| self.edge(edge))
+    }
+
+    fn edge(&mut self, edge: &Mark) -> io::Result<()> {
+        let track = self.thread(edge.thread);
+        let (data, names) = (self.data, &self.names);
+        self.trace.event(if edge.enter { 'B' } else { 'E' }, |event| {
+            event.track(track)?;
+            event.time(edge.time_ns)?;
+            if !edge.enter {
+                return Ok(());
+            }
+            event.text("cat", "user_annotation")?;
+            event.text("name", scope_name(data, edge.context))?;
+            event.object("args", |args| args.text("scope", names.path(edge.context)))
+        })
+    }
+
+    fn device(&mut self, device: &DeviceSnapshot) -> io::Result<()> {
+        let mut allocated = log::allocated_at_start(device);
+        self.counter(device.device, log::start_ns(device), allocated)?;
+        for moment in moments(device) {
+            self.memory(device.device, &moment)?;
+            self.counter(device.device, moment.record.time_ns, moment.allocated)?;
+            allocated = moment.allocated;
+        }
+        self.counter(device.device, scopes::end_ns(self.data), allocated)?;
+        self.peak(device)
+    }
+
+    fn memory(&mut self, device: Device, moment: &Moment<'_>) -> io::Result<()> {
+        let Moment { record, allocated } = *moment;
+        let track = self.thread(record.thread);
+        let frame = self.stacks.number(record.stack);
+        let (names, whole) = (&self.names, self.options.stack_text.then_some(self.data));
+        self.trace.event('i', |event| {
+            event.text("s", "t")?;
+            event.text("cat", "cpu_instant_event")?;
+            event.text("name", "[memory]")?;
+            event.track(track)?;
+            event.time(record.time_ns)?;
+            if frame > 0 {
+                event.number("sf", frame)?;
+            }
+            event.object("args", |args| {
+                args.number("Addr", record.address)?;
+                args.number("Bytes", log::change(record))?;
+                args.number("Total Allocated", allocated)?;
+                args.number("Total Reserved", log::reserved(device, allocated))?;
+                device_args(args, device)?;
+                said(args, "scope", names.path(record.context))?;
+                said(args, "source", names.line(record.stack))?;
+                if record.kind == RecordKind::Free {
+                    said(args, "allocated at", names.line(record.alloc_stack))?;
+                }
+                whole.map_or(Ok(()), |data| said(args, "stack", &stack_text(data, record.alloc_stack)))
+            })
+        })
+    }
+
+    /// A point of the curve. What a device reserves is a curve of its own where it is more than what
+    /// is allocated: two series of one counter would be drawn on top of each other.
+    fn counter(&mut self, device: Device, time_ns: u64, allocated: u64) -> io::Result<()> {
+        let process = self.process();
+        let mut point = |name: &str, bytes: u64| {
+            self.trace.event('C', |event| {
+                event.text("name", &format!("{device} {name}"))?;
+                event.track(process)?;
+                event.time(time_ns)?;
+                event.object("args", |args| args.number("bytes", bytes))
+            })
+        };
+        point("allocated", allocated)?;
+        let reserved = log::reserved(device, allocated);
+        if device == Device::Cpu { Ok(()) } else { point("reserved", reserved) }
+    }
+
+    fn peak(&mut self, device: &DeviceSnapshot) -> io::Result<()> {
+        let (process, peak) = (self.process(), &device.peak);
+        self.trace.event('i', |event| {
+            event.text("s", "g")?;
+            event.text("cat", "peak")?;
+            event.text("name", &format!("{} peak {}", device.device, Bytes(peak.total())))?;
+            event.text("cname", "terrible")?;
+            event.track(Track { tid: Some(0), ..process })?;
+            event.time(peak.time_ns)?;
+            event.object("args", |args| {
+                args.number("total_bytes", peak.total())?;
+                args.number("bytes", peak.bytes)?;
+                args.number("before_recording_bytes", peak.not_recorded)?;
+                args.number("below_threshold_bytes", peak.below_threshold)?;
+                args.number("blocks", peak.blocks.len())?;
+                device_args(args, device.device)
+            })
+        })
+    }
+
+    fn finish(self) -> io::Result<()> {
+        let Self { data, options, stacks, .. } = self;
+        self.trace.finish(|out| {
+            stacks.write(out)?;
+            out.text("displayTimeUnit", "ms")?;
+            out.object("otherData", |out| {
+                out.text("recorded_by", concat!("memtrace ", env!("CARGO_PKG_VERSION")))?;
+                out.text("program", &data.process.program)?;
+                out.number("started_unix_us", data.process.started_unix_us)?;
+                out.number("min_size", data.settings.min_size)?;
+                devices(data, options.device).try_for_each(|device| {
+                    out.object(device.device, |out| {
+                        out.number("records", device.records.len())?;
+                        out.number("records_overwritten", device.overwritten)
+                    })
+                })
+            })
+        })
+    }
+
+    fn process(&self) -> Track {
+        Track { pid: self.data.process.pid, tid: None }
+    }
+
+    fn thread(&self, thread: ThreadId) -> Track {
+        Track { tid: Some(thread.number().into()), ..self.process() }
+    }
+}
+
+/// Every thread that did something, in the order of their numbers.
+fn threads(data: &SnapshotData) -> BTreeSet<ThreadId> {
+    let records = data.devices.iter().flat_map(|device| &device.records).map(|record| record.thread);
+    records.chain(scopes::marks(data).iter().map(|mark| mark.thread)).collect()
+}
+
+/// As torch.profiler numbers devices.
+fn device_args(args: &mut Object<'_, impl Write>, device: Device) -> io::Result<()> {
+    let (kind, ordinal) = match device {
+        Device::Cpu => (0, -1),
+        Device::Cuda(ordinal) => (1, i64::from(ordinal)),
+    };
+    args.number("Device Type", kind)?;
+    args.number("Device Id", ordinal)
+}
+
+/// A text, if there is something to say.
+fn said(args: &mut Object<'_, impl Write>, key: &str, text: &str) -> io::Result<()> {
+    if text.is_empty() { Ok(()) } else { args.text(key, text) }
+}
+
+/// The frames of a stack, one a line, innermost first.
+fn stack_text(data: &SnapshotData, stack: StackId) -> String {
+    let lines = data.stacks.frames(stack).map(|frame| frame_location(frame, &data.process.working_dir));
+    lines.collect::<Vec<_>>().join("\n")
+}
