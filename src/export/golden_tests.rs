@@ -4,6 +4,7 @@
 
 use std::path::Path;
 
+use super::chrome::{layout, timeline};
 use super::naive_unpickle::{Value, unpickle};
 use super::{folded, json, pytorch, text};
 use crate::snapshot::testing::two_lines_and_a_temporary;
@@ -56,6 +57,18 @@ fn pickle_reads_back_as_its_golden() {
 }
 
 #[test]
+fn traces_match_their_goldens() {
+    let data = two_lines_and_a_temporary();
+    let (mut events, mut rows) = (Vec::new(), Vec::new());
+    timeline::write(&data, &timeline::Options::default(), &mut events).unwrap();
+    layout::write(&data, &layout::Options::default(), &mut rows).unwrap();
+    for (name, made) in [("timeline.json", events), ("layout.json", rows)] {
+        let made = String::from_utf8(made).unwrap();
+        check(name, made.replace(env!("CARGO_PKG_VERSION"), "VERSION").as_bytes());
+    }
+}
+
+#[test]
 fn an_empty_snapshot_is_written_by_every_format() {
     let data = crate::snapshot::testing::empty();
     assert!(text::to_string(&data, &text::Options::default()).contains("nothing was recorded"));
@@ -66,6 +79,12 @@ fn an_empty_snapshot_is_written_by_every_format() {
     folded::write(&data, &folded::Options::default(), &mut out).unwrap();
     assert!(out.is_empty());
     json::write(&data, &json::Options { compact: true, ..Default::default() }, &mut out).unwrap();
+    assert!(serde_json::from_slice::<serde_json::Value>(&out).is_ok());
+    out.clear();
+    timeline::write(&data, &timeline::Options::default(), &mut out).unwrap();
+    assert!(serde_json::from_slice::<serde_json::Value>(&out).is_ok());
+    out.clear();
+    layout::write(&data, &layout::Options::default(), &mut out).unwrap();
     assert!(serde_json::from_slice::<serde_json::Value>(&out).is_ok());
     #[cfg(feature = "flamegraph")]
     {
@@ -107,6 +126,10 @@ fn a_writer_that_fails_anywhere_is_an_error_and_never_a_panic() {
     for room in 0..whole.len() {
         assert!(pytorch::write(&data, &pytorch::Options::default(), Full(room)).is_err());
         assert!(json::write(&data, &json::Options::default(), Full(room)).is_err());
+    }
+    for room in 0..2000 {
+        assert!(timeline::write(&data, &timeline::Options::default(), Full(room)).is_err());
+        assert!(layout::write(&data, &layout::Options::default(), Full(room)).is_err());
     }
     assert!(text::write(&data, &text::Options::default(), Full(100)).is_err());
     assert!(folded::write(&data, &folded::Options::default(), Full(10)).is_err());

@@ -7,9 +7,13 @@ mod event;
 pub mod layout;
 mod log;
 mod names;
+#[cfg(test)]
+mod property_tests;
 mod scopes;
 mod stack_frames;
 mod steps;
+#[cfg(test)]
+mod tests;
 pub mod timeline;
 
 use crate::snapshot::{Device, DeviceSnapshot, SnapshotData};

@@ -1,0 +1,225 @@
+//! Random programs of allocs, frees and scopes, against a naive oracle.
+
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+
+use super::layout;
+use super::tests::{blocks, events, layout_of, timeline_of, with_scopes};
+use crate::snapshot::{Block, ContextId, Record, RecordKind, SnapshotData, StackId, ThreadId, segments};
+
+const SCOPES: [(&str, u32); 4] = [("a", 0), ("b", 1), ("c", 2), ("d", 0)];
+
+#[derive(Clone, Debug)]
+enum Op {
+    Alloc {
+        place: u64,
+        size: u64,
+    },
+    Free {
+        nth: usize,
+    },
+    /// The end of a block from before the recording.
+    FreeUnknown {
+        size: u64,
+    },
+    Scope {
+        thread: u32,
+        context: u32,
+        enter: bool,
+    },
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    prop_oneof![
+        4 => (0..40u64, 0..=64u64).prop_map(|(place, size)| Op::Alloc { place, size }),
+        3 => any::<usize>().prop_map(|nth| Op::Free { nth }),
+        1 => (1..50u64).prop_map(|size| Op::FreeUnknown { size }),
+        3 => (1..3u32, 1..5u32, any::<bool>()).prop_map(|(thread, context, enter)| Op::Scope { thread, context, enter }),
+    ]
+}
+
+/// What a naive ledger knows after each operation.
+#[derive(Clone, Debug, Default)]
+struct State {
+    live: BTreeMap<u64, Block>,
+    unknown: u64,
+}
+
+impl State {
+    fn total(&self) -> u64 {
+        self.unknown + self.live.values().map(|block| block.size).sum::<u64>()
+    }
+}
+
+/// The recording of a program whose log keeps the newest records, and the state before the log and
+/// after each of its records.
+fn run(ops: &[Op], kept: usize) -> (SnapshotData, Vec<State>) {
+    let unknown = ops.iter().map(|op| if let Op::FreeUnknown { size } = op { *size } else { 0 }).sum::<u64>() + 7;
+    let mut states = vec![State { live: BTreeMap::new(), unknown }];
+    let (mut records, mut marks, mut seq) = (Vec::new(), Vec::new(), 0);
+    for (time_ns, op) in (1u64..).zip(ops) {
+        let mut now = states.last().unwrap().clone();
+        let (kind, block) = match *op {
+            Op::Scope { thread, context, enter } => {
+                marks.push((time_ns, thread, context, enter));
+                continue;
+            }
+            Op::Alloc { place, size } if !now.live.contains_key(&(0x1000 + 64 * place)) => {
+                seq += 1;
+                let block = block(0x1000 + 64 * place, size, seq, time_ns);
+                now.live.insert(block.address, block);
+                (RecordKind::Alloc, block)
+            }
+            Op::Free { nth } if !now.live.is_empty() => {
+                let address = *now.live.keys().nth(nth % now.live.len()).unwrap();
+                (RecordKind::Free, now.live.remove(&address).unwrap())
+            }
+            Op::FreeUnknown { size } => {
+                now.unknown -= size;
+                (RecordKind::Free, block(0x9000, size, 0, 0))
+            }
+            Op::Alloc { .. } | Op::Free { .. } => continue,
+        };
+        records.push(record(kind, &block, time_ns));
+        states.push(now);
+    }
+    (snapshot(&marks, records, &states, kept), states)
+}
+
+fn snapshot(marks: &[(u64, u32, u32, bool)], mut records: Vec<Record>, states: &[State], kept: usize) -> SnapshotData {
+    let mut data = with_scopes(&SCOPES, marks);
+    let device = &mut data.devices[0];
+    let highest = states.iter().map(State::total).max().unwrap();
+    let at = states.iter().position(|state| state.total() == highest).unwrap();
+    let in_order = |state: &State| {
+        let mut blocks: Vec<Block> = state.live.values().copied().collect();
+        blocks.sort_unstable_by_key(|block| block.seq);
+        blocks
+    };
+    device.peak.bytes = highest;
+    device.peak.blocks = in_order(&states[at]);
+    device.peak.not_recorded = states[at].unknown;
+    device.peak.seq = at.checked_sub(1).map_or(0, |record| records[record].alloc_seq);
+    device.live = in_order(states.last().unwrap());
+    device.not_recorded = states.last().unwrap().unknown;
+    device.stats.allocated_bytes.current = states.last().unwrap().total();
+    device.overwritten = records.len().saturating_sub(kept) as u64;
+    device.records = records.split_off(device.overwritten as usize);
+    device.segments = segments::estimate(&device.records, &device.live);
+    data
+}
+
+fn block(address: u64, size: u64, seq: u64, time_ns: u64) -> Block {
+    let (stack, context) = (StackId(1), ContextId(1));
+    Block { address, size, seq, time_ns, stack, context, thread: ThreadId(1), stream: 0 }
+}
+
+fn record(kind: RecordKind, block: &Block, time_ns: u64) -> Record {
+    let Block { address, size, seq, stack, context, thread, stream, .. } = *block;
+    Record { time_ns, address, size, stack, alloc_stack: stack, context, thread, alloc_seq: seq, stream, kind }
+}
+
+/// The rows of a layout: their blocks as (offset, size).
+fn rows(trace: &serde_json::Value) -> BTreeMap<u64, Vec<(u64, u64)>> {
+    let mut rows: BTreeMap<u64, Vec<(u64, u64)>> = BTreeMap::new();
+    for name in events(trace, "M").filter(|event| event["name"] == "thread_name") {
+        rows.insert(name["tid"].as_u64().unwrap(), Vec::new());
+    }
+    for (row, offset, size) in blocks(trace) {
+        rows.get_mut(&row).unwrap().push((offset, size));
+    }
+    rows
+}
+
+/// The highest of the states between one shown mark and the next, the first of several: the records
+/// before it, and the state.
+fn expected_rows<'a>(data: &SnapshotData, states: &'a [State]) -> Vec<&'a State> {
+    let device = &data.devices[0];
+    let first = states.len() - 1 - device.records.len();
+    let mut starts: Vec<usize> = vec![0];
+    for mark in &device.marks {
+        starts.push(device.records.iter().filter(|record| record.time_ns < mark.time_ns).count());
+    }
+    starts.push(device.records.len());
+    let parts = starts.windows(2).filter(|pair| pair[0] < pair[1]);
+    parts
+        .map(|pair| {
+            let part = &states[first + pair[0]..=first + pair[1]];
+            let highest = part.iter().map(State::total).max().unwrap();
+            part.iter().find(|state| state.total() == highest).unwrap()
+        })
+        .collect()
+}
+
+fn sizes(state: &State) -> Vec<u64> {
+    let mut sizes: Vec<u64> = state.live.values().map(|block| block.size).collect();
+    sizes.sort_unstable();
+    sizes
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// 1. A slice ends after it begins. 2. Slices of a thread nest. 3. Nothing stays open.
+    #[test]
+    fn slices_nest_whatever_the_order_of_scopes(ops in prop::collection::vec(op(), 0..60)) {
+        let (data, _) = run(&ops, 1000);
+        let trace = timeline_of(&data);
+        let mut open: BTreeMap<u64, Vec<f64>> = BTreeMap::new();
+        let mut last: BTreeMap<u64, f64> = BTreeMap::new();
+        for event in trace["traceEvents"].as_array().unwrap() {
+            let (Some(thread), Some(time)) = (event["tid"].as_u64(), event["ts"].as_f64()) else { continue };
+            if event["ph"] != "B" && event["ph"] != "E" { continue }
+            prop_assert!(*last.get(&thread).unwrap_or(&0.0) <= time, "a thread's slices are in order");
+            last.insert(thread, time);
+            if event["ph"] == "B" {
+                open.entry(thread).or_default().push(time);
+            } else {
+                prop_assert!(open.get_mut(&thread).and_then(Vec::pop).is_some_and(|begin| begin <= time));
+            }
+        }
+        prop_assert!(open.values().all(Vec::is_empty));
+    }
+
+    /// 1. Every total is the oracle's. 2. The largest is the peak unless it was overwritten.
+    #[test]
+    fn totals_are_those_of_the_oracle(ops in prop::collection::vec(op(), 0..60), kept in 1..60usize) {
+        let (data, states) = run(&ops, kept);
+        let trace = timeline_of(&data);
+        let totals: Vec<u64> = events(&trace, "i").filter_map(|e| e["args"]["Total Allocated"].as_u64()).collect();
+        let expected: Vec<u64> = states[states.len() - totals.len()..].iter().map(State::total).collect();
+        prop_assert_eq!(totals, expected);
+    }
+
+    /// 1. Each row has the blocks of its step's highest moment. 2. They do not overlap. 3. A row has
+    /// exactly the peak's blocks.
+    #[test]
+    fn rows_are_those_of_the_oracle(ops in prop::collection::vec(op(), 0..60), kept in 1..60usize, offsets: bool) {
+        let (data, states) = run(&ops, kept);
+        let trace = layout_of(&data, &layout::Options { offsets, ..Default::default() });
+        let mut rows = rows(&trace);
+        let mut peak: Vec<u64> = data.devices[0].peak.blocks.iter().map(|block| block.size).collect();
+        peak.sort_unstable();
+        let mut seen = false;
+        for blocks in rows.values_mut() {
+            blocks.sort_unstable();
+            prop_assert!(blocks.windows(2).all(|pair| pair[0].0 + pair[0].1 <= pair[1].0), "{blocks:?}");
+            blocks.sort_unstable_by_key(|block| block.1);
+            seen |= blocks.iter().map(|block| block.1).eq(peak.iter().copied());
+        }
+        prop_assert!(seen, "a row has the peak's blocks");
+        let extra = rows.remove(&1);
+        if data.devices[0].records.is_empty() { return Ok(()) }
+        prop_assert_eq!(extra.is_some(), data.devices[0].overwritten > 0 && !peak_is_in_log(&data));
+        let made: Vec<Vec<u64>> = rows.values().map(|row| row.iter().map(|block| block.1).collect()).collect();
+        let expected: Vec<Vec<u64>> = expected_rows(&data, &states).into_iter().map(sizes).collect();
+        prop_assert_eq!(made, expected);
+    }
+}
+
+fn peak_is_in_log(data: &SnapshotData) -> bool {
+    let device = &data.devices[0];
+    let made = |record: &Record| record.kind == RecordKind::Alloc && record.alloc_seq == device.peak.seq;
+    device.peak.seq > 0 && device.records.iter().any(made)
+}

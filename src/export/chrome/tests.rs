@@ -1,0 +1,175 @@
+//! Both traces of small snapshots made by hand, read back as JSON.
+
+use serde_json::Value;
+
+use super::{layout, timeline};
+use crate::snapshot::testing::{empty, two_lines_and_a_temporary};
+use crate::snapshot::{ContextId, ContextNode, Mark, SnapshotData, ThreadId};
+
+pub(super) fn timeline_of(data: &SnapshotData) -> Value {
+    let mut out = Vec::new();
+    timeline::write(data, &timeline::Options::default(), &mut out).unwrap();
+    serde_json::from_slice(&out).unwrap()
+}
+
+pub(super) fn layout_of(data: &SnapshotData, options: &layout::Options) -> Value {
+    let mut out = Vec::new();
+    layout::write(data, options, &mut out).unwrap();
+    serde_json::from_slice(&out).unwrap()
+}
+
+pub(super) fn events<'a>(trace: &'a Value, phase: &'a str) -> impl Iterator<Item = &'a Value> {
+    trace["traceEvents"].as_array().unwrap().iter().filter(move |event| event["ph"] == phase)
+}
+
+fn memory(trace: &Value) -> Vec<&Value> {
+    events(trace, "i").filter(|event| event["name"] == "[memory]").collect()
+}
+
+/// (begin or end, thread, name, time) of the slices.
+fn slices(trace: &Value) -> Vec<String> {
+    let slice = |event: &Value| format!("{} {} {} {}", event["ph"], event["tid"], event["name"], event["ts"]);
+    let all = trace["traceEvents"].as_array().unwrap().iter();
+    all.filter(|event| event["ph"] == "B" || event["ph"] == "E").map(|event| slice(event).replace('"', "")).collect()
+}
+
+/// (row, offset, size) of the blocks.
+pub(super) fn blocks(trace: &Value) -> Vec<(u64, u64, u64)> {
+    let number = |event: &Value, key: &str| event[key].as_u64().unwrap();
+    events(trace, "X").map(|event| (number(event, "tid"), number(event, "ts"), number(event, "dur"))).collect()
+}
+
+pub(super) fn with_scopes(scopes: &[(&str, u32)], marks: &[(u64, u32, u32, bool)]) -> SnapshotData {
+    let mut data = two_lines_and_a_temporary();
+    let node = |(name, parent): &(&str, u32)| ContextNode { parent: ContextId(*parent), name: (*name).to_owned() };
+    data.contexts = empty().contexts.into_iter().chain(scopes.iter().map(node)).collect();
+    let mark = |&(time_ns, thread, context, enter): &(u64, u32, u32, bool)| Mark {
+        time_ns,
+        context: ContextId(context),
+        thread: ThreadId(thread),
+        enter,
+    };
+    data.devices[0].marks = marks.iter().map(mark).collect();
+    data
+}
+
+#[test]
+fn the_largest_total_is_the_peak_and_the_last_is_what_is_live() {
+    let data = two_lines_and_a_temporary();
+    let trace = timeline_of(&data);
+    let totals: Vec<u64> = memory(&trace).iter().map(|e| e["args"]["Total Allocated"].as_u64().unwrap()).collect();
+    assert_eq!(totals, [3024, 4024, 4524, 3524, 3588, 3524]);
+    let device = &data.devices[0];
+    assert_eq!(totals.iter().max(), Some(&device.peak.bytes));
+    assert_eq!(totals.last(), Some(&device.stats.allocated_bytes.current));
+    let curve: Vec<u64> = events(&trace, "C").map(|e| e["args"]["bytes"].as_u64().unwrap()).collect();
+    assert_eq!(curve, [1024, 3024, 4024, 4524, 3524, 3588, 3524, 3524], "from before the first to after the last");
+}
+
+#[test]
+fn totals_are_the_same_when_older_records_are_overwritten() {
+    let mut data = two_lines_and_a_temporary();
+    data.devices[0].records.drain(..3);
+    data.devices[0].overwritten = 3;
+    let trace = timeline_of(&data);
+    let totals: Vec<u64> = memory(&trace).iter().map(|e| e["args"]["Total Allocated"].as_u64().unwrap()).collect();
+    assert_eq!(totals, [3524, 3588, 3524]);
+    assert_eq!(events(&trace, "C").next().unwrap()["ts"], 4, "the curve begins where the log does");
+}
+
+#[test]
+fn scopes_left_in_any_order_are_slices_that_nest() {
+    let scopes = [("a", 0), ("b", 1)];
+    let marks = [(1000, 1, 1, true), (2000, 1, 2, true), (2500, 2, 1, true), (3000, 1, 1, false), (4000, 1, 2, false)];
+    let trace = timeline_of(&with_scopes(&scopes, &marks));
+    let expected =
+        ["B 1 a 1", "B 1 b 2", "B 2 a 2.5", "E 1 null 3", "E 1 null 3", "B 1 b 3", "E 1 null 4", "E 2 null 2000"];
+    assert_eq!(slices(&trace), expected);
+}
+
+#[test]
+fn scopes_entered_before_the_log_begin_with_it() {
+    let marks = [(2000, 1, 2, false), (3000, 1, 1, false)];
+    let mut data = with_scopes(&[("a", 0), ("b", 1)], &marks);
+    assert_eq!(slices(&timeline_of(&data)), ["B 1 a 0", "B 1 b 0", "E 1 null 2", "E 1 null 3"]);
+    data.settings.max_entries = 2;
+    assert_eq!(slices(&timeline_of(&data)), ["B 1 a 2", "B 1 b 2", "E 1 null 2", "E 1 null 3"]);
+}
+
+#[test]
+fn each_row_holds_what_was_live_at_the_highest_moment_of_its_step() {
+    let data = two_lines_and_a_temporary();
+    let trace = layout_of(&data, &layout::Options { offsets: false, ..Default::default() });
+    // Inside `forward` two blocks; after it the peak, with all three.
+    assert_eq!(blocks(&trace), [(2, 0, 2000), (2, 2000, 1000), (3, 0, 2000), (3, 2000, 1000), (3, 3000, 500)]);
+    let names: Vec<&Value> =
+        events(&trace, "M").filter(|e| e["name"] == "thread_name").map(|e| &e["args"]["name"]).collect();
+    let expected = [
+        "1 forward: 3.930 KiB (with 1.000 KiB that were not recorded)",
+        "2 (no scope): 4.418 KiB, the peak (with 1.000 KiB that were not recorded)",
+    ];
+    assert_eq!(names, expected);
+}
+
+#[test]
+fn with_offsets_segments_lie_end_to_end() {
+    let mut data = two_lines_and_a_temporary();
+    data.devices[0].segments = crate::snapshot::segments::estimate(&[], &data.devices[0].peak.blocks[..1]);
+    let trace = layout_of(&data, &layout::Options { steps: layout::Steps::Count(1), ..Default::default() });
+    assert_eq!(blocks(&trace), [(2, 0, 2000), (2, 2000, 1000), (2, 3000, 500)]);
+}
+
+#[test]
+fn the_peak_has_a_row_when_its_records_are_gone() {
+    let options = layout::Options { offsets: false, ..Default::default() };
+    let peak = [(1, 0, 2000), (1, 2000, 1000), (1, 3000, 500)];
+    let mut data = two_lines_and_a_temporary();
+    data.devices[0].records.drain(..4);
+    data.devices[0].overwritten = 4;
+    let rows = blocks(&layout_of(&data, &options));
+    assert_eq!(rows[..3], peak);
+    assert_eq!(rows[3..], [(2, 0, 2000), (2, 2000, 500), (2, 2500, 64)]);
+    // A recording of the state alone.
+    data.devices[0].records.clear();
+    data.devices[0].overwritten = 0;
+    assert_eq!(blocks(&layout_of(&data, &options)), peak);
+}
+
+#[test]
+fn too_many_steps_lose_their_deepest_scopes_first_and_never_the_peak() {
+    let marks = [(1500, 1, 2, true), (2500, 1, 2, false), (4500, 1, 1, true)];
+    let data = with_scopes(&[("a", 0), ("b", 1)], &marks);
+    let steps = |most| {
+        let trace = layout_of(&data, &layout::Options { max_steps: most, ..Default::default() });
+        let rows = events(&trace, "M").filter(|e| e["name"] == "thread_name").count();
+        let peak: u64 = data.devices[0].peak.blocks.iter().map(|block| block.size).sum();
+        let bytes = |row| blocks(&trace).iter().filter(|block| block.0 == row).map(|block| block.2).sum::<u64>();
+        assert!((2..9).any(|row| bytes(row) == peak), "{most} steps");
+        let cpu = trace["otherData"]["cpu"].clone();
+        (rows, cpu["scopes_to_depth"].as_u64(), cpu["steps_joined"].as_u64().unwrap())
+    };
+    assert_eq!(steps(4), (4, None, 1));
+    assert_eq!(steps(3), (2, Some(1), 1));
+    assert_eq!(steps(1), (1, Some(1), 2));
+}
+
+#[test]
+fn a_stack_is_a_path_in_the_table_and_text_on_request() {
+    let data = two_lines_and_a_temporary();
+    let trace = timeline_of(&data);
+    let frame = &trace["stackFrames"][memory(&trace)[0]["sf"].to_string()];
+    assert_eq!(frame["name"], "candle-core-0.11.1/src/tensor.rs:700 (Tensor::relu)");
+    assert_eq!(trace["stackFrames"][frame["parent"].to_string()]["name"], "src/model.rs:7 (Net::forward)");
+    let mut out = Vec::new();
+    timeline::write(&data, &timeline::Options { stack_text: true, ..Default::default() }, &mut out).unwrap();
+    let trace: Value = serde_json::from_slice(&out).unwrap();
+    assert!(memory(&trace)[0]["args"]["stack"].as_str().unwrap().contains("\nsrc/model.rs:7 (Net::forward)\n"));
+}
+
+#[test]
+fn odd_names_are_escaped() {
+    let name = "say \"hi\"\\\n\u{1}\u{1f980}";
+    let data = with_scopes(&[(name, 0)], &[(1000, 1, 1, true), (9000, 1, 1, false)]);
+    let trace = timeline_of(&data);
+    assert_eq!(events(&trace, "B").next().unwrap()["name"], name);
+}
