@@ -27,6 +27,7 @@ async function load(file) {
   const events = JSON.parse(fs.readFileSync(file)).traceEvents;
   check('slices in the trace processor and in the file',
     one(processor, 'select count(*) from slice'), events.filter(event => 'BXi'.includes(event.ph)).length);
+  check('begins without an end in the file', events.filter(event => event.ph === 'B').length - events.filter(event => event.ph === 'E').length, 0);
   check('slices without an end', one(processor, 'select count(*) from slice where dur < 0'), 0);
   return processor;
 }
@@ -77,7 +78,7 @@ async function layout() {
   check('bytes and extents that differ', one(trace, `select count(*) from slice s where dur != ${arg('s', 'bytes')} * 1000`), 0);
   for (const device of report.devices.filter(device => device.peak.blocks > 0)) {
     const here = rows.filter(row => row.space === `${device.device} memory`);
-    const peaks = here.filter(row => row.row.includes('the peak'));
+    const peaks = here.filter(row => /\(peak\)|the peak/.test(row.row));
     check(`${device.device}: ${here.length} rows; bytes and blocks of the peak's`, peaks[0] && [peaks[0].bytes, peaks[0].blocks],
       [device.peak.bytes - device.peak.before_recording_bytes, device.peak.blocks]);
   }

@@ -104,7 +104,7 @@ impl<W: Write> Layout<'_, W> {
     fn label(&self, number: u64, step: &Step, holds_peak: bool) -> String {
         let path = self.names.path(step.context);
         let path = if path.is_empty() && self.options.steps == Steps::Scopes { "(no scope)" } else { path };
-        let peak = if holds_peak { ", the peak" } else { "" };
+        let peak = if holds_peak { " (peak)" } else { "" };
         format!("{number} {path}{}: {}{peak}", if path.is_empty() { "records" } else { "" }, Bytes(step.allocated))
     }
 

@@ -106,7 +106,7 @@ fn each_row_holds_what_was_live_at_the_highest_moment_of_its_step() {
         events(&trace, "M").filter(|e| e["name"] == "thread_name").map(|e| &e["args"]["name"]).collect();
     let expected = [
         "1 forward: 3.930 KiB (with 1.000 KiB that were not recorded)",
-        "2 (no scope): 4.418 KiB, the peak (with 1.000 KiB that were not recorded)",
+        "2 (no scope): 4.418 KiB (peak) (with 1.000 KiB that were not recorded)",
     ];
     assert_eq!(names, expected);
 }
