@@ -103,12 +103,16 @@ const FLAMEGRAPH: &str = "peak.svg";
 const COUNT_FLAMEGRAPH: &str = "peak-count.svg";
 const FOLDED: &str = "peak.folded";
 const JSON: &str = "report.json";
+const TIMELINE: &str = "timeline.trace.json";
+const LAYOUT: &str = "memory.layout.json";
+const CAPTURE: &str = "recording.memtrace";
+const FILES: [&str; 8] = [PICKLE, FLAMEGRAPH, COUNT_FLAMEGRAPH, FOLDED, JSON, TIMELINE, LAYOUT, CAPTURE];
 
 /// Where to write: checked before the training, so that a taken name does not cost a run.
 fn output_folder(wanted: Option<&Path>) -> Outcome<PathBuf> {
     let Some(dir) = wanted else { return Ok(memtrace::output_dir("resnet")?) };
     let taken = |file: &&&str| dir.join(file).exists();
-    if let Some(file) = [PICKLE, FLAMEGRAPH, COUNT_FLAMEGRAPH, FOLDED, JSON].iter().find(taken) {
+    if let Some(file) = FILES.iter().find(taken) {
         return Err(format!("{} exists already; give another folder to --out", dir.join(file).display()).into());
     }
     std::fs::create_dir_all(dir).map_err(|error| format!("cannot use {} for --out: {error}", dir.display()))?;
@@ -131,7 +135,18 @@ fn write_files(snapshot: &memtrace::Snapshot, out: &Path) -> Outcome<()> {
             "folded stacks for other flamegraph tools",
             snapshot.write_folded(out.join(FOLDED), &folded::Options::default()),
         ),
+        (
+            TIMELINE,
+            "open on https://ui.perfetto.dev: what happened over time",
+            snapshot.write_chrome(out.join(TIMELINE)),
+        ),
+        (
+            LAYOUT,
+            "the same place: what lay where in memory, step by step",
+            snapshot.write_memory_layout(out.join(LAYOUT)),
+        ),
         (JSON, "the report's numbers, to compare runs", snapshot.write_json(out.join(JSON))),
+        (CAPTURE, "everything, for memtrace::read_capture", snapshot.write_capture(out.join(CAPTURE))),
     ];
     println!("Wrote");
     let mut failure = None;

@@ -26,6 +26,8 @@ pub struct LeftOut {
     pub rows: u64,
     /// Records at the log's beginning.
     pub oldest_records: u64,
+    /// Blocks of at most this size, outside the row of the peak.
+    pub blocks_up_to: Option<u64>,
     /// The budget.
     pub max_bytes: u64,
     /// The file is larger than the budget all the same: what may not be left out takes more.
@@ -59,6 +61,9 @@ impl fmt::Display for LeftOut {
         }
         if self.oldest_records > 0 {
             parts.push(format!("the {} oldest records", grouped(self.oldest_records)));
+        }
+        if let Some(size) = self.blocks_up_to {
+            parts.push(format!("blocks of at most {}, but for the row of the peak", Bytes(size)));
         }
         let budget = Bytes(self.max_bytes);
         match (parts.is_empty(), self.too_large) {
@@ -136,19 +141,33 @@ pub(crate) fn rows(
     out: &mut dyn Write,
     write: impl Fn(usize, &LeftOut, &mut dyn Write) -> Result<(), Error>,
 ) -> Result<LeftOut, Error> {
-    let max = max_bytes.unwrap_or(u64::MAX);
-    let left_out =
-        |step: usize, too_large| LeftOut { rows: step as u64, max_bytes: max, too_large, ..LeftOut::default() };
-    let mut whole = Vec::new();
-    write(rows, &LeftOut::default(), &mut whole)?;
-    if whole.len() as u64 <= max {
-        out.write_all(&whole)?;
-        return Ok(LeftOut::default());
+    let left_out = |step: usize| LeftOut { rows: step as u64, ..LeftOut::default() };
+    stepwise(max_bytes, rows, left_out, out, |step, left_out, out| write(rows - step, left_out, out))
+}
+
+/// Writes everything, or as many of the `most` steps less as it takes to keep to `max_bytes`; `left_out`
+/// says what a step means.
+pub(super) fn stepwise(
+    max_bytes: Option<u64>,
+    most: usize,
+    left_out: impl Fn(usize) -> LeftOut,
+    out: &mut dyn Write,
+    write: impl Fn(usize, &LeftOut, &mut dyn Write) -> Result<(), Error>,
+) -> Result<LeftOut, Error> {
+    let whole = LeftOut::default();
+    let Some(max) = max_bytes else {
+        write(0, &whole, out)?;
+        return Ok(whole);
+    };
+    if counted(|out| write(0, &whole, out))? <= max {
+        write(0, &whole, out)?;
+        return Ok(whole);
     }
-    drop(whole);
-    let (step, too_large) = fitting(rows, max, |step| counted(|out| write(rows - step, &left_out(step, false), out)))?;
+    let left_out = |step, too_large| LeftOut { max_bytes: max, too_large, ..left_out(step) };
+    let size = |step: usize| counted(|out| write(step, &left_out(step, false), out));
+    let (step, too_large) = fitting(most, max, size)?;
     let left_out = left_out(step, too_large);
-    write(rows - step, &left_out, out)?;
+    write(step, &left_out, out)?;
     Ok(left_out)
 }
 

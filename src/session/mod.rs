@@ -25,7 +25,7 @@ pub use builder::{Builder, IntoBytes};
 use builder::{Plan, TraceReady};
 pub use captures::{parse_capture, read_capture};
 pub(crate) use collect::ledger_snapshot;
-pub use outputs::{Report, Snapshot, output_dir};
+pub use outputs::{Report, Snapshot, output_dir, trace_handler};
 use recording::{Recording, Shared, Since};
 use schedule::{Phase, Schedule, Turn};
 use stream::Stream;

@@ -8,6 +8,8 @@ use crate::error::Error;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Format {
     Pytorch,
+    Chrome,
+    Layout,
     Json,
     #[cfg(feature = "flamegraph")]
     Flamegraph,
@@ -19,6 +21,8 @@ pub(super) enum Format {
 /// Longer ends first: `.trace.json` is no report.
 const ENDS: &[(&str, Format)] = &[
     (".pickle", Format::Pytorch),
+    (".trace.json", Format::Chrome),
+    (".layout.json", Format::Layout),
     (".json", Format::Json),
     #[cfg(feature = "flamegraph")]
     (".svg", Format::Flamegraph),
@@ -77,6 +81,8 @@ mod tests {
         let cases = [
             ("a/b.pickle", Format::Pytorch),
             ("b.pickle.gz", Format::Pytorch),
+            ("b.trace.json.gz", Format::Chrome),
+            ("b.layout.json", Format::Layout),
             ("b.json", Format::Json),
             ("b.memtrace", Format::Capture),
         ];
@@ -88,13 +94,13 @@ mod tests {
     #[test]
     fn a_taken_name_gets_a_number() {
         let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("a.json.gz");
+        let path = dir.path().join("a.trace.json.gz");
         let write = |path: &Path| match path.exists() {
             true => Err(Error::exists(path)),
             false => Ok(std::fs::write(path, "")?),
         };
         let names: Vec<PathBuf> = (0..3).map(|_| beside(&path, write).unwrap()).collect();
-        let expected = ["a.json.gz", "a-2.json.gz", "a-3.json.gz"];
+        let expected = ["a.trace.json.gz", "a-2.trace.json.gz", "a-3.trace.json.gz"];
         assert_eq!(names, expected.map(|name| dir.path().join(name)));
     }
 }

@@ -6,14 +6,15 @@ use std::io::{IsTerminal, Write};
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
 
-use super::output::{Format, base_dir};
+use super::output::{self, Format, base_dir};
 use super::process::default_name;
 use super::progress::{Counting, Progress};
 use super::say;
 use crate::capture;
 use crate::error::Error;
+use crate::export::chrome::{layout, timeline};
 use crate::export::{self, LeftOut, file};
-use crate::record::guard::Own;
+use crate::record::guard::{Own, own_work};
 use crate::snapshot::SnapshotData;
 
 /// A finished recording: its data (see [`SnapshotData`]), a report, and files for people's tools.
@@ -53,6 +54,8 @@ impl Snapshot {
         let path = path.as_ref();
         match Format::of(path)? {
             Format::Pytorch => self.write_pytorch(path),
+            Format::Chrome => self.write_chrome(path),
+            Format::Layout => self.write_memory_layout(path),
             Format::Json => self.write_json(path),
             #[cfg(feature = "flamegraph")]
             Format::Flamegraph => self.write_flamegraph(path),
@@ -133,6 +136,40 @@ impl Snapshot {
         self.create(path.as_ref(), |out| export::pytorch::write(&self.data, options, out))
     }
 
+    /// A timeline for Perfetto (ui.perfetto.dev) and `chrome://tracing`: scopes, every alloc and free, the
+    /// total as a curve, and its peak.
+    ///
+    /// # Errors
+    /// If the file exists or cannot be written.
+    pub fn write_chrome(&self, path: impl AsRef<Path>) -> Result<(), Error> {
+        self.write_chrome_with(path, &timeline::Options::default())
+    }
+
+    /// The same with options: one device, whole stacks as text, a size to keep to.
+    ///
+    /// # Errors
+    /// If the file exists or cannot be written.
+    pub fn write_chrome_with(&self, path: impl AsRef<Path>, options: &timeline::Options) -> Result<(), Error> {
+        self.create(path.as_ref(), |out| timeline::write(&self.data, options, out))
+    }
+
+    /// What lay where in memory, step by step, for the same viewers: one row a step with the blocks that
+    /// were live at the step's highest moment; the horizontal axis is bytes. As ExecuTorch's memory trace.
+    ///
+    /// # Errors
+    /// If the file exists or cannot be written.
+    pub fn write_memory_layout(&self, path: impl AsRef<Path>) -> Result<(), Error> {
+        self.write_memory_layout_with(path, &layout::Options::default())
+    }
+
+    /// The same with options: what a step is, packed instead of by address, a size to keep to.
+    ///
+    /// # Errors
+    /// If the file exists or cannot be written.
+    pub fn write_memory_layout_with(&self, path: impl AsRef<Path>, options: &layout::Options) -> Result<(), Error> {
+        self.create(path.as_ref(), |out| layout::write(&self.data, options, out))
+    }
+
     /// A flamegraph (SVG) of what was live at the peak, by bytes.
     ///
     /// # Errors
@@ -175,6 +212,23 @@ impl Snapshot {
             Ok(())
         });
         written.as_ref().map_err(Error::duplicate).copied()
+    }
+}
+
+/// A callback for [`Builder::on_trace_ready`](crate::Builder::on_trace_ready) that writes each snapshot to
+/// a folder, as torch's `tensorboard_trace_handler` does: a timeline and a PyTorch snapshot, compressed,
+/// named after host, program, pid, rank and time. What cannot be written is said on the standard error.
+pub fn trace_handler(dir: impl Into<PathBuf>) -> impl FnMut(&Snapshot) + Send + 'static {
+    let dir = dir.into();
+    move |snapshot| {
+        for extension in ["trace.json.gz", "pickle.gz"] {
+            let path = Own::make(|| dir.join(snapshot.file_name(extension)));
+            let _own = own_work();
+            match output::beside(&path, |path| snapshot.write(path)) {
+                Ok(path) => say(&format!("wrote {}", path.display())),
+                Err(error) => say(&error.to_string()),
+            }
+        }
     }
 }
 

@@ -12,6 +12,7 @@ use super::names::Names;
 pub use super::steps::Steps;
 use super::steps::{Plan, Step, plan};
 use crate::error::Error;
+use crate::export::budget::{self, LeftOut};
 use crate::snapshot::{Block, Device, DeviceSnapshot, Record, RecordKind, Replay, SnapshotData};
 use crate::units::Bytes;
 
@@ -29,11 +30,15 @@ pub struct Options {
     /// Each block at its place in memory, the device's segments end to end in the order of their
     /// addresses. Otherwise each row is packed from 0, in the order of allocation.
     pub offsets: bool,
+    /// The size to keep to: beyond it the smallest blocks are left out of all rows but that of the peak.
+    /// 256 MiB unless you say otherwise.
+    pub max_bytes: Option<u64>,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { device: None, steps: Steps::default(), max_depth: None, max_steps: 2000, offsets: true }
+        let (device, steps, max_depth) = (None, Steps::default(), None);
+        Self { device, steps, max_depth, max_steps: 2000, offsets: true, max_bytes: Some(256 << 20) }
     }
 }
 
@@ -46,9 +51,36 @@ impl Default for Options {
 ///
 /// # Errors
 /// If `out` fails.
-pub fn write(data: &SnapshotData, options: &Options, out: impl Write) -> Result<(), Error> {
+pub fn write(data: &SnapshotData, options: &Options, mut out: impl Write) -> Result<LeftOut, Error> {
+    let names = Names::new(data);
+    let sizes = sizes(data);
+    let up_to = |step: usize| step.checked_sub(1).and_then(|at| sizes.get(at)).copied();
+    let left_out = |step| LeftOut { blocks_up_to: up_to(step), ..LeftOut::default() };
+    budget::stepwise(options.max_bytes, sizes.len(), left_out, &mut out, |step, left_out, out| {
+        write_blocks(data, options, &names, up_to(step).unwrap_or(0), left_out, out)
+    })
+}
+
+/// The sizes of all blocks, each once, the smallest first.
+fn sizes(data: &SnapshotData) -> Vec<u64> {
+    let mut sizes: Vec<u64> =
+        data.devices.iter().flat_map(|device| &device.records).map(|record| record.size).collect();
+    sizes.extend(data.devices.iter().flat_map(|device| &device.live).map(|block| block.size));
+    sizes.sort_unstable();
+    sizes.dedup();
+    sizes
+}
+
+fn write_blocks(
+    data: &SnapshotData,
+    options: &Options,
+    names: &Names,
+    hidden: u64,
+    left_out: &LeftOut,
+    out: &mut dyn Write,
+) -> Result<(), Error> {
     let trace = Trace::begin(BufWriter::new(out))?;
-    let mut layout = Layout { data, options, names: Names::new(data), trace };
+    let mut layout = Layout { data, options, names, hidden, left_out, trace };
     let mut plans = Vec::new();
     for device in devices(data, options.device) {
         let plan = plan(data, device, options.steps, options.max_depth, options.max_steps);
@@ -61,7 +93,10 @@ pub fn write(data: &SnapshotData, options: &Options, out: impl Write) -> Result<
 struct Layout<'a, W> {
     data: &'a SnapshotData,
     options: &'a Options,
-    names: Names,
+    names: &'a Names,
+    /// Blocks of at most this size are shown in the row of the peak only.
+    hidden: u64,
+    left_out: &'a LeftOut,
     trace: Trace<W>,
 }
 
@@ -95,7 +130,9 @@ impl<W: Write> Layout<'_, W> {
             applied = step.highest;
             let holds_peak = peak.is_some_and(|peak| peak == step.highest);
             let label = self.label(number, step, holds_peak);
-            self.row(space, number, &label, step.allocated.saturating_sub(state.bytes()), state.blocks(), places)?;
+            let mut blocks = state.blocks();
+            blocks.retain(|block| holds_peak || block.size > self.hidden || self.hidden == 0);
+            self.row(space, number, &label, step.allocated.saturating_sub(state.bytes()), blocks, places)?;
         }
         Ok(())
     }
@@ -134,7 +171,7 @@ impl<W: Write> Layout<'_, W> {
     }
 
     fn block(&mut self, row: Track, block: &Block, offset: u64) -> io::Result<()> {
-        let names = &self.names;
+        let names = self.names;
         let line = Some(names.line(block.stack)).filter(|line| !line.is_empty()).unwrap_or("(no stack)");
         self.trace.event('X', |event| {
             event.text("cat", "memory_allocation")?;
@@ -153,7 +190,7 @@ impl<W: Write> Layout<'_, W> {
     }
 
     fn finish(self, plans: &[(Device, Plan)]) -> io::Result<()> {
-        let Self { data, options, trace, .. } = self;
+        let Self { data, options, left_out, trace, .. } = self;
         trace.finish(|out| {
             out.text("displayTimeUnit", "ms")?;
             out.object("otherData", |out| {
@@ -161,6 +198,9 @@ impl<W: Write> Layout<'_, W> {
                 out.text("program", &data.process.program)?;
                 out.text("horizontal_axis", "bytes: 1 us is 1 byte")?;
                 out.number("offsets", options.offsets)?;
+                if !left_out.is_nothing() {
+                    out.text("left_out", &left_out.to_string())?;
+                }
                 plans.iter().try_for_each(|(device, plan)| {
                     out.object(device, |out| {
                         out.number("steps", plan.steps.len())?;

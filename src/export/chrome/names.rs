@@ -21,6 +21,12 @@ impl Names {
         }
     }
 
+    /// The length of the longest line and the longest path together.
+    pub(super) fn longest(&self) -> usize {
+        let longest = |texts: &[String]| texts.iter().map(String::len).max().unwrap_or(0);
+        longest(&self.lines) + longest(&self.paths)
+    }
+
     /// The user line of a stack; empty if there is none.
     pub(super) fn line(&self, stack: StackId) -> &str {
         self.lines.get(stack.0 as usize).map_or("", String::as_str)
@@ -37,9 +43,15 @@ impl Names {
     }
 }
 
-/// What a thread is called.
-pub(super) fn thread_name(_data: &SnapshotData, thread: ThreadId) -> String {
-    format!("thread {}", thread.number())
+/// What a thread is called: the name it had when the snapshot was taken, and the system's number for it.
+pub(super) fn thread_name(data: &SnapshotData, thread: ThreadId) -> String {
+    let process = &data.process;
+    match process.threads.iter().find(|known| known.number == thread) {
+        Some(known) if known.os_id == process.pid => format!("main ({})", known.os_id),
+        Some(known) if !known.name.is_empty() => format!("{} ({})", known.name, known.os_id),
+        Some(known) => format!("thread {} ({}, ended)", thread.number(), known.os_id),
+        None => format!("thread {}", thread.number()),
+    }
 }
 
 /// The innermost scope of a context.

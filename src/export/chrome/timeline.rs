@@ -14,31 +14,65 @@ use super::stack_frames::StackFrames;
 use super::{devices, scopes};
 use crate::analysis::frame_location;
 use crate::error::Error;
+use crate::export::budget::{self, LeftOut, Selection};
 use crate::snapshot::{Device, DeviceSnapshot, Mark, RecordKind, SnapshotData, StackId, ThreadId};
 use crate::units::Bytes;
 
 /// What to write.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Options {
     /// Only this device; all if `None`.
     pub device: Option<Device>,
     /// Whole stacks as text with each event, for Perfetto, which has no other place for them. They
     /// make the file several times as large.
     pub stack_text: bool,
+    /// The size to keep to, if that is possible without losing the peak; 256 MiB unless you say
+    /// otherwise. The totals of what is shown stay exact.
+    pub max_bytes: Option<u64>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { device: None, stack_text: false, max_bytes: Some(256 << 20) }
+    }
 }
 
 /// Writes a timeline.
 ///
 /// # Errors
 /// If `out` fails.
-pub fn write(data: &SnapshotData, options: &Options, out: impl Write) -> Result<(), Error> {
-    let mut timeline = Timeline {
-        data,
-        options,
-        names: Names::new(data),
-        stacks: StackFrames::new(data),
-        trace: Trace::begin(BufWriter::new(out))?,
+pub fn write(data: &SnapshotData, options: &Options, mut out: impl Write) -> Result<LeftOut, Error> {
+    let names = Names::new(data);
+    budget::records(data, options.max_bytes, at_most(data, options, &names), &mut out, |selection, out| {
+        write_selection(data, options, &names, selection, out)
+    })
+}
+
+/// An upper bound of a timeline's size.
+fn at_most(data: &SnapshotData, options: &Options, names: &Names) -> u64 {
+    const RECORD: usize = 400;
+    const MARK: usize = 160;
+    if options.stack_text {
+        return u64::MAX;
+    }
+    let frames: usize = data.stacks.frames.iter().map(|frame| frame.function.len() + frame.file.len() + 64).sum();
+    let calls: usize = data.stacks.each_calls().map(<[u32]>::len).sum();
+    let longest = frames / data.stacks.frames.len().max(1) * 4 + 64;
+    let entry = |device: &DeviceSnapshot| {
+        device.records.len() * (RECORD + 2 * names.longest()) + 2 * device.marks.len() * (MARK + 2 * names.longest())
     };
+    (data.devices.iter().map(entry).sum::<usize>() + calls * longest + frames + 65_536) as u64
+}
+
+fn write_selection(
+    data: &SnapshotData,
+    options: &Options,
+    names: &Names,
+    selection: &Selection<'_>,
+    out: &mut dyn Write,
+) -> Result<(), Error> {
+    let trace = Trace::begin(BufWriter::new(out))?;
+    let mut timeline = Timeline { data, options, names, selection, stacks: StackFrames::new(data), trace };
     timeline.metadata()?;
     timeline.slices()?;
     for device in devices(data, options.device) {
@@ -50,7 +84,8 @@ pub fn write(data: &SnapshotData, options: &Options, out: impl Write) -> Result<
 struct Timeline<'a, W> {
     data: &'a SnapshotData,
     options: &'a Options,
-    names: Names,
+    names: &'a Names,
+    selection: &'a Selection<'a>,
     stacks: StackFrames<'a>,
     trace: Trace<W>,
 }
@@ -70,12 +105,15 @@ impl<W: Write> Timeline<'_, W> {
     }
 
     fn slices(&mut self) -> io::Result<()> {
-        scopes::nested(self.data).iter().try_for_each(|edge| self.edge(edge))
+        let edges = scopes::nested(self.data);
+        let shown = |edge: &&Mark| self.selection.shows_mark(self.data, edge);
+        let edges: Vec<&Mark> = edges.iter().filter(shown).collect();
+        edges.into_iter().try_for_each(|edge| self.edge(edge))
     }
 
     fn edge(&mut self, edge: &Mark) -> io::Result<()> {
         let track = self.thread(edge.thread);
-        let (data, names) = (self.data, &self.names);
+        let (data, names) = (self.data, self.names);
         self.trace.event(if edge.enter { 'B' } else { 'E' }, |event| {
             event.track(track)?;
             event.time(edge.time_ns)?;
@@ -92,9 +130,12 @@ impl<W: Write> Timeline<'_, W> {
         let mut allocated = log::allocated_at_start(device);
         self.counter(device.device, log::start_ns(device), allocated)?;
         for moment in moments(device) {
+            allocated = moment.allocated;
+            if !self.selection.shows(device.device, moment.record) {
+                continue;
+            }
             self.memory(device.device, &moment)?;
             self.counter(device.device, moment.record.time_ns, moment.allocated)?;
-            allocated = moment.allocated;
         }
         self.counter(device.device, scopes::end_ns(self.data), allocated)?;
         self.peak(device)
@@ -104,7 +145,7 @@ impl<W: Write> Timeline<'_, W> {
         let Moment { record, allocated } = *moment;
         let track = self.thread(record.thread);
         let frame = self.stacks.number(record.stack);
-        let (names, whole) = (&self.names, self.options.stack_text.then_some(self.data));
+        let (names, whole) = (self.names, self.options.stack_text.then_some(self.data));
         self.trace.event('i', |event| {
             event.text("s", "t")?;
             event.text("cat", "cpu_instant_event")?;
@@ -168,7 +209,7 @@ impl<W: Write> Timeline<'_, W> {
     }
 
     fn finish(self) -> io::Result<()> {
-        let Self { data, options, stacks, .. } = self;
+        let Self { data, options, stacks, selection, .. } = self;
         self.trace.finish(|out| {
             stacks.write(out)?;
             out.text("displayTimeUnit", "ms")?;
@@ -177,6 +218,9 @@ impl<W: Write> Timeline<'_, W> {
                 out.text("program", &data.process.program)?;
                 out.number("started_unix_us", data.process.started_unix_us)?;
                 out.number("min_size", data.settings.min_size)?;
+                if !selection.left_out.is_nothing() {
+                    out.text("left_out", &selection.left_out.to_string())?;
+                }
                 devices(data, options.device).try_for_each(|device| {
                     out.object(device.device, |out| {
                         out.number("records", device.records.len())?;
