@@ -1,6 +1,8 @@
 //! Spans of the `tracing` crate as scopes, and futures that carry their scopes along.
 
-use std::collections::HashMap;
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tracing::callsite::Identifier;
@@ -11,7 +13,7 @@ use tracing_subscriber::layer::{Context, Layer};
 use tracing_subscriber::registry::LookupSpan;
 
 use crate::record::guard::{Own, own_work};
-use crate::scope;
+use crate::scope::{self, SpanKey};
 
 /// A layer that makes every span a scope: what is allocated while a span is entered carries its name,
 /// below the spans and scopes that are open on the thread.
@@ -35,7 +37,7 @@ pub fn layer<S>() -> Filtered<SpanLayer, FilterFn, S>
 where
     S: Subscriber + for<'a> LookupSpan<'a>,
 {
-    SpanLayer { taken: Own::make(Mutex::default) }.with_filter(filter_fn(is_span))
+    SpanLayer::new().with_filter(filter_fn(is_span))
 }
 
 fn is_span(metadata: &Metadata<'_>) -> bool {
@@ -45,6 +47,8 @@ fn is_span(metadata: &Metadata<'_>) -> bool {
 /// What [`layer`] is made of.
 #[derive(Debug)]
 pub struct SpanLayer {
+    /// Tells its spans from those of another layer: each subscriber numbers its own.
+    number: u64,
     /// Which numbers are taken, by the place in the source that makes spans.
     taken: Own<Mutex<HashMap<Identifier, Numbers>>>,
 }
@@ -52,46 +56,71 @@ pub struct SpanLayer {
 /// The spans of one callsite that exist now.
 #[derive(Debug, Default)]
 struct Numbers {
-    taken: Vec<bool>,
-    /// More than one existed at a time: numbers are shown.
-    several: bool,
+    /// How many were ever taken at a time; if more than one, numbers are shown.
+    most: usize,
+    /// Those of them that are free.
+    free: BinaryHeap<Reverse<usize>>,
 }
 
 impl Numbers {
     /// The smallest free number.
     fn take(&mut self) -> usize {
-        let number = self.taken.iter().position(|taken| !taken).unwrap_or(self.taken.len());
-        match self.taken.get_mut(number) {
-            Some(slot) => *slot = true,
-            None => self.taken.push(true),
+        if let Some(Reverse(number)) = self.free.pop() {
+            return number;
         }
-        self.several |= number > 0;
-        number
+        self.most += 1;
+        self.most - 1
     }
 
     fn give_back(&mut self, number: usize) {
-        if let Some(slot) = self.taken.get_mut(number) {
-            *slot = false;
-        }
+        self.free.push(Reverse(number));
+    }
+
+    fn several(&self) -> bool {
+        self.most > 1
     }
 }
 
 /// What a span carries.
 #[derive(Debug)]
 struct Label {
+    /// The layer that labelled it: a second one on the same subscriber leaves it alone.
+    layer: u64,
     number: usize,
     /// Made when it is entered for the first time: only then is it known whether there are several.
     name: Option<Own<String>>,
 }
 
 impl SpanLayer {
+    fn new() -> Self {
+        static LAYERS: AtomicU64 = AtomicU64::new(0);
+        // Relaxed: only the uniqueness of the number matters.
+        Self { number: LAYERS.fetch_add(1, Relaxed), taken: Own::make(Mutex::default) }
+    }
+
+    fn key(&self, id: &Id) -> SpanKey {
+        SpanKey { layer: self.number, span: id.into_u64() }
+    }
+
     fn numbers(&self) -> MutexGuard<'_, HashMap<Identifier, Numbers>> {
         // Nothing done under this lock panics.
         self.taken.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn take_number(&self, metadata: &'static Metadata<'static>) -> usize {
+        let _work = own_work();
+        self.numbers().entry(metadata.callsite()).or_default().take()
+    }
+
+    fn give_back(&self, metadata: &'static Metadata<'static>, number: usize) {
+        let _work = own_work();
+        if let Some(numbers) = self.numbers().get_mut(&metadata.callsite()) {
+            numbers.give_back(number);
+        }
+    }
+
     fn name(&self, metadata: &'static Metadata<'static>, number: usize) -> Own<String> {
-        let several = self.numbers().get(&metadata.callsite()).is_some_and(|numbers| numbers.several);
+        let several = self.numbers().get(&metadata.callsite()).is_some_and(Numbers::several);
         let name = metadata.name();
         Own::make(|| if several { format!("{name}[{number}]") } else { name.to_owned() })
     }
@@ -100,31 +129,33 @@ impl SpanLayer {
 impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for SpanLayer {
     fn on_new_span(&self, attributes: &Attributes<'_>, id: &Id, context: Context<'_, S>) {
         let Some(span) = context.span(id) else { return };
-        let number = {
-            let _work = own_work();
-            self.numbers().entry(attributes.metadata().callsite()).or_default().take()
-        };
-        span.extensions_mut().insert(Label { number, name: None });
+        let mut extensions = span.extensions_mut();
+        if extensions.get_mut::<Label>().is_none() {
+            let number = self.take_number(attributes.metadata());
+            extensions.insert(Label { layer: self.number, number, name: None });
+        }
     }
 
     fn on_enter(&self, id: &Id, context: Context<'_, S>) {
         let Some(span) = context.span(id) else { return };
         let mut extensions = span.extensions_mut();
-        let Some(label) = extensions.get_mut::<Label>() else { return };
+        let Some(label) = extensions.get_mut::<Label>().filter(|label| label.layer == self.number) else { return };
         let number = label.number;
         let name = label.name.get_or_insert_with(|| self.name(span.metadata(), number));
-        scope::enter_span(id.into_u64(), name);
+        scope::enter_span(self.key(id), name);
     }
 
     fn on_exit(&self, id: &Id, _context: Context<'_, S>) {
-        scope::exit_span(id.into_u64());
+        scope::exit_span(self.key(id));
     }
 
     fn on_close(&self, id: Id, context: Context<'_, S>) {
         let Some(span) = context.span(&id) else { return };
-        let number = span.extensions().get::<Label>().map(|label| label.number);
-        if let (Some(number), Some(numbers)) = (number, self.numbers().get_mut(&span.metadata().callsite())) {
-            numbers.give_back(number);
+        let label = span.extensions().get::<Label>().map(|label| (label.layer, label.number));
+        if let Some((layer, number)) = label
+            && layer == self.number
+        {
+            self.give_back(span.metadata(), number);
         }
     }
 }
@@ -136,10 +167,10 @@ mod tests {
     #[test]
     fn numbers_are_reused_and_shown_only_if_there_were_several() {
         let mut numbers = Numbers::default();
-        assert_eq!((numbers.take(), numbers.several), (0, false));
+        assert_eq!((numbers.take(), numbers.several()), (0, false));
         numbers.give_back(0);
-        assert_eq!((numbers.take(), numbers.several), (0, false));
-        assert_eq!((numbers.take(), numbers.take(), numbers.several), (1, 2, true));
+        assert_eq!((numbers.take(), numbers.several()), (0, false));
+        assert_eq!((numbers.take(), numbers.take(), numbers.several()), (1, 2, true));
         numbers.give_back(1);
         assert_eq!(numbers.take(), 1);
     }

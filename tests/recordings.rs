@@ -46,9 +46,77 @@ fn scopes_closed_out_of_order_are_left_under_the_names_they_were_entered_by() {
     drop(outer);
     drop(inner);
     let snapshot = session.snapshot();
-    let marks = cpu(&snapshot).marks.iter().map(|mark| (snapshot.context_path(mark.context), mark.enter));
     let expected = [("outer", true), ("outer > inner", true), ("outer", false), ("outer > inner", false)];
-    assert_eq!(marks.collect::<Vec<_>>(), expected.map(|(path, enter)| (path.to_owned(), enter)));
+    assert_eq!(marks(&snapshot), expected.map(|(path, enter)| (path.to_owned(), enter)));
+}
+
+/// Paths entered and left, in order.
+fn marks(snapshot: &memtrace::SnapshotData) -> Vec<(String, bool)> {
+    cpu(snapshot).marks.iter().map(|mark| (snapshot.context_path(mark.context), mark.enter)).collect()
+}
+
+#[test]
+fn a_scope_open_when_the_recording_starts_is_neither_entered_nor_left_in_it() {
+    let _alone = alone();
+    let (before, carried) = (scope_guard("before"), memtrace::Context::current().enter());
+    let session = memtrace::builder().min_size(MIB).start().unwrap();
+    let inner = scope_guard("inner");
+    let small = Raw::new(MIB);
+    drop((before, carried));
+    let large = Raw::new(4 * MIB);
+    drop(inner);
+    let snapshot = session.snapshot();
+    let scopes = &cpu(&snapshot).scopes;
+    let seen: Vec<_> = scopes.iter().map(|s| (snapshot.context_path(s.context), s.calls, s.total_peak)).collect();
+    let peak = Some(cpu(&snapshot).peak.bytes);
+    let path = |path: &str| path.to_owned();
+    assert_eq!(seen, [(path("before"), 0, None), (path("before > inner"), 1, peak), (path("inner"), 0, None)]);
+    assert_eq!(marks(&snapshot), [(path("before > inner"), true), (path("before > inner"), false)]);
+    drop((small, large));
+}
+
+#[test]
+fn scopes_carried_elsewhere_are_not_entered_there() {
+    let _alone = alone();
+    let session = memtrace::builder().min_size(MIB).start().unwrap();
+    scope("work", || {
+        let here = memtrace::Context::current();
+        std::thread::spawn(move || here.scope(|| drop(Raw::new(MIB)))).join().unwrap();
+    });
+    let snapshot = session.snapshot();
+    let scopes: Vec<_> = cpu(&snapshot).scopes.iter().map(|s| (s.calls, s.allocations)).collect();
+    assert_eq!(scopes, [(1, 1)]);
+    assert_eq!(marks(&snapshot), [("work".to_owned(), true), ("work".to_owned(), false)]);
+}
+
+#[test]
+fn a_scope_that_outlives_its_session_closes_none_of_the_next_one() {
+    let _alone = alone();
+    let first = memtrace::builder().min_size(MIB).start().unwrap();
+    let old = scope_guard("old");
+    drop(first);
+    let session = memtrace::builder().min_size(MIB).start().unwrap();
+    let there = std::thread::scope(|threads| {
+        let (opened, is_open) = std::sync::mpsc::channel();
+        let (close, closing) = std::sync::mpsc::channel::<()>();
+        let thread = threads.spawn(move || {
+            scope("new", || {
+                opened.send(()).unwrap();
+                closing.recv().unwrap();
+            });
+        });
+        is_open.recv().unwrap();
+        drop(old);
+        let large = Raw::new(8 * MIB);
+        close.send(()).unwrap();
+        thread.join().unwrap();
+        large
+    });
+    let snapshot = session.snapshot();
+    let totals: Vec<_> = cpu(&snapshot).scopes.iter().map(|s| (s.calls, s.total_peak)).collect();
+    assert_eq!(totals, [(1, Some(cpu(&snapshot).peak.bytes))], "`new` was open when the large block came");
+    assert_eq!(marks(&snapshot), [("new".to_owned(), true), ("new".to_owned(), false)]);
+    drop(there);
 }
 
 #[test]

@@ -94,6 +94,52 @@ fn a_recursive_span_is_left_once_for_each_time_it_was_entered() {
 }
 
 #[test]
+fn a_span_entered_deeper_than_scopes_are_kept_is_left_in_order() {
+    let _alone = alone();
+    let session = record_large();
+    let blocks = with_layer(|| {
+        let (outer, walk) = (span!(Level::INFO, "outer"), span!(Level::INFO, "walk"));
+        let mut blocks = Vec::new();
+        let _outer = outer.enter();
+        let mut entered: Vec<_> = (0..100).map(|_| walk.enter()).collect();
+        drop(outer.enter());
+        while entered.len() > 2 {
+            drop(entered.pop());
+        }
+        blocks.push(block());
+        drop(entered);
+        blocks.push(block());
+        blocks
+    });
+    assert_eq!(contexts(&session), ["outer > walk > walk", "outer"]);
+    drop(blocks);
+}
+
+#[test]
+fn spans_of_two_subscribers_are_not_confused_though_they_have_the_same_numbers() {
+    let _alone = alone();
+    let session = record_large();
+    let here = with_layer(|| span!(Level::INFO, "here"));
+    let there = with_layer(|| span!(Level::INFO, "there"));
+    let (outer, inner) = (here.enter(), there.enter());
+    drop(outer);
+    let block = block();
+    drop(inner);
+    assert_eq!(contexts(&session), ["there"]);
+    drop(block);
+}
+
+#[test]
+fn a_second_layer_on_the_same_subscriber_adds_nothing() {
+    let _alone = alone();
+    let session = record_large();
+    let twice = tracing_subscriber::registry().with(memtrace::layer()).with(memtrace::layer());
+    let block = tracing::subscriber::with_default(twice, || span!(Level::INFO, "once").in_scope(block));
+    assert_eq!(contexts(&session), ["once"]);
+    drop(block);
+}
+
+#[test]
 fn a_span_entered_on_another_thread_is_a_scope_of_that_thread_alone() {
     let _alone = alone();
     let session = record_large();

@@ -216,8 +216,9 @@ impl Ledger {
     }
 
     pub(crate) fn exit_scope(&mut self, instance: u64, context: ContextId, thread: ThreadId) {
-        self.windows.exit(instance, self.total());
-        self.marks.push(Mark { time_ns: self.now(), context, thread, enter: false });
+        if self.windows.exit(instance, self.total()) {
+            self.marks.push(Mark { time_ns: self.now(), context, thread, enter: false });
+        }
     }
 
     /// Forgets the log, counters, peak and scopes; what is live stays. Its times are from before `began`

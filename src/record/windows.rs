@@ -59,14 +59,15 @@ impl Windows {
         }
     }
 
-    /// A scope that was entered before the recording began is unknown here, and ignored.
-    pub(crate) fn exit(&mut self, instance: u64, total: i64) {
+    /// False for a scope that was entered before the recording began: it is unknown here, and ignored.
+    pub(crate) fn exit(&mut self, instance: u64, total: i64) -> bool {
         self.settle(total);
-        let Some(at) = self.open.iter().rposition(|scope| scope.instance == instance) else { return };
+        let Some(at) = self.open.iter().rposition(|scope| scope.instance == instance) else { return false };
         let scope = self.open.remove(at);
         if let Some(cell) = self.cell(scope.context) {
             cell.total_peak = cell.total_peak.max(Some(scope.largest));
         }
+        true
     }
 
     #[inline]

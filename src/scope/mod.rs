@@ -1,11 +1,18 @@
 //! Labels for parts of the program: [`scope`], its guard form, and carrying them to other threads.
 
-use std::cell::RefCell;
+mod open;
+#[cfg(feature = "tracing")]
+mod span;
+
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use crate::record::{CONTEXTS, fork, guard, recorder};
 use crate::snapshot::ContextId;
+
+use open::{OPEN, OpenScope};
+#[cfg(feature = "tracing")]
+pub(crate) use span::{SpanKey, enter_span, exit_span};
 
 /// Runs `f`; what this thread allocates meanwhile is labelled `name`, below the scopes already open.
 ///
@@ -67,25 +74,6 @@ impl Kind {
     }
 }
 
-/// Opens a span as a scope below what is open.
-#[cfg(feature = "tracing")]
-pub(crate) fn enter_span(span: u64, name: &str) {
-    fork::watch();
-    let context = CONTEXTS.intern(guard::context(), name);
-    let instance = next_instance();
-    if open(OpenScope { instance, context, entered: context, kind: Kind::Named, span }) {
-        enter_windows(Kind::Named, instance, context);
-    }
-}
-
-/// Closes the innermost open scope of a span on this thread.
-#[cfg(feature = "tracing")]
-pub(crate) fn exit_span(span: u64) {
-    if let Some(closed) = OPEN.with(|open| open.borrow_mut().remove(|scope| scope.span == span)) {
-        exit_windows(closed.kind, closed.instance, closed.entered);
-    }
-}
-
 fn next_instance() -> u64 {
     static NEXT: AtomicU64 = AtomicU64::new(1);
     // Relaxed: only the uniqueness of the number matters.
@@ -93,7 +81,7 @@ fn next_instance() -> u64 {
 }
 
 /// False, and counted, if too many are open.
-fn open(scope: OpenScope) -> bool {
+fn push(scope: OpenScope) -> bool {
     let pushed = OPEN.with(|open| open.borrow_mut().push(scope));
     if !pushed {
         CONTEXTS.count_refused();
@@ -117,7 +105,7 @@ impl ScopeGuard {
     fn open(context: ContextId, kind: Kind) -> Self {
         let instance = next_instance();
         let thread = PhantomData;
-        if open(OpenScope { instance, context, entered: context, kind, span: 0 }) {
+        if push(OpenScope::new(instance, context, kind)) {
             enter_windows(kind, instance, context);
             return Self { instance, thread };
         }
@@ -175,78 +163,9 @@ impl Context {
     }
 }
 
-/// Deeper nesting is not told apart: the scopes beyond keep the context of the deepest one.
-const MAX_OPEN: usize = 64;
-
-thread_local! {
-    // Const and without a destructor: scopes may be opened in thread-local destructors.
-    static OPEN: RefCell<OpenScopes> = const { RefCell::new(OpenScopes::new()) };
-}
-
-#[derive(Clone, Copy, Debug)]
-struct OpenScope {
-    /// Unique number of this entering.
-    instance: u64,
-    /// Its path now.
-    context: ContextId,
-    /// Its path when it was entered, if a scope around it was closed since.
-    entered: ContextId,
-    kind: Kind,
-    /// The span that it stands for, or 0.
-    #[cfg_attr(not(feature = "tracing"), expect(dead_code, reason = "only spans are looked up by it"))]
-    span: u64,
-}
-
-/// The scopes of one thread from the outermost inwards.
-#[derive(Debug)]
-struct OpenScopes {
-    scopes: [OpenScope; MAX_OPEN],
-    length: usize,
-}
-
-impl OpenScopes {
-    const fn new() -> Self {
-        const ROOT: ContextId = ContextId::ROOT;
-        let nothing = OpenScope { instance: 0, context: ROOT, entered: ROOT, kind: Kind::Named, span: 0 };
-        Self { scopes: [nothing; MAX_OPEN], length: 0 }
-    }
-
-    /// False if there are too many already.
-    fn push(&mut self, scope: OpenScope) -> bool {
-        let Some(slot) = self.scopes.get_mut(self.length) else { return false };
-        *slot = scope;
-        self.length += 1;
-        guard::set_context(scope.context);
-        true
-    }
-
-    /// Takes out the innermost scope that is meant, wherever it stands; those inside it move up to
-    /// what encloses it.
-    fn remove(&mut self, is_meant: impl Fn(&OpenScope) -> bool) -> Option<OpenScope> {
-        let open = self.scopes.get_mut(..self.length)?;
-        let at = open.iter().rposition(is_meant)?;
-        let closed = *open.get(at)?;
-        open.get_mut(at..)?.rotate_left(1);
-        self.length -= 1;
-        self.repath(at);
-        Some(closed)
-    }
-
-    fn repath(&mut self, from: usize) {
-        let enclosing = from.checked_sub(1).and_then(|i| self.scopes.get(i));
-        let mut parent = enclosing.map_or(ContextId::ROOT, |scope| scope.context);
-        for scope in self.scopes.iter_mut().take(self.length).skip(from) {
-            if scope.kind == Kind::Named {
-                scope.context = CONTEXTS.intern_like(parent, scope.context);
-            }
-            parent = scope.context;
-        }
-        guard::set_context(parent);
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use super::open::MAX_OPEN;
     use super::*;
 
     fn path() -> String {
