@@ -2,18 +2,20 @@
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tracing::callsite::Identifier;
+use tracing::level_filters::{LevelFilter, STATIC_MAX_LEVEL};
 use tracing::span::{Attributes, Id};
-use tracing::{Metadata, Subscriber};
+use tracing::{Dispatch, Metadata, Subscriber};
 use tracing_subscriber::filter::{FilterFn, Filtered, filter_fn};
 use tracing_subscriber::layer::{Context, Layer};
 use tracing_subscriber::registry::LookupSpan;
 
 use crate::record::guard::{Own, own_work};
 use crate::scope::{self, SpanKey};
+use crate::sources::SPANNED_MODELS;
 
 /// A layer that makes every span a scope: what is allocated while a span is entered carries its name,
 /// below the spans and scopes that are open on the thread.
@@ -22,6 +24,7 @@ use crate::scope::{self, SpanKey};
 /// and a span that was made without a subscriber can never be entered. candle's spans are at level
 /// TRACE, so this layer brings a filter of its own that takes spans of every level; give the other
 /// layers their filters by `with_filter`, for a filter on the whole subscriber silences this one too.
+/// The report says so where a model of candle-transformers ran and its spans were not heard.
 ///
 /// Spans of the same name that exist side by side are numbered in the order in which they were made:
 /// `block[1] > attn[1]`.
@@ -42,6 +45,24 @@ where
 
 fn is_span(metadata: &Metadata<'_>) -> bool {
     metadata.is_span()
+}
+
+/// Is it a span of one of candle's models?
+fn is_model(metadata: &Metadata<'_>) -> bool {
+    metadata.target().split("::").next() == Some(SPANNED_MODELS)
+}
+
+static INSTALLED: AtomicBool = AtomicBool::new(false);
+
+/// Was a layer ever part of a subscriber in this process?
+pub(crate) fn was_installed() -> bool {
+    INSTALLED.load(Relaxed)
+}
+
+/// Are spans at level TRACE, such as those of candle's models, kept from all layers? By a filter on
+/// the whole subscriber, or by a feature of `tracing` that leaves them out of the program.
+pub(crate) fn trace_is_silenced() -> bool {
+    STATIC_MAX_LEVEL.min(LevelFilter::current()) < LevelFilter::TRACE
 }
 
 /// What [`layer`] is made of.
@@ -127,6 +148,10 @@ impl SpanLayer {
 }
 
 impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for SpanLayer {
+    fn on_register_dispatch(&self, _subscriber: &Dispatch) {
+        INSTALLED.store(true, Relaxed);
+    }
+
     fn on_new_span(&self, attributes: &Attributes<'_>, id: &Id, context: Context<'_, S>) {
         let Some(span) = context.span(id) else { return };
         let mut extensions = span.extensions_mut();
@@ -142,7 +167,7 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for SpanLayer {
         let Some(label) = extensions.get_mut::<Label>().filter(|label| label.layer == self.number) else { return };
         let number = label.number;
         let name = label.name.get_or_insert_with(|| self.name(span.metadata(), number));
-        scope::enter_span(self.key(id), name);
+        scope::enter_span(self.key(id), name, is_model(span.metadata()));
     }
 
     fn on_exit(&self, id: &Id, _context: Context<'_, S>) {

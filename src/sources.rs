@@ -8,6 +8,9 @@ pub(crate) fn own() -> &'static str {
     HERE.strip_suffix("sources.rs").filter(|dir| dir.starts_with('/')).unwrap_or(ROOT)
 }
 
+/// The crate whose models enter spans of their own.
+pub(crate) const SPANNED_MODELS: &str = "candle_transformers";
+
 /// Is this a source file of Rust's standard library or of what that is made of?
 pub(crate) fn is_std(file: &str) -> bool {
     ["/rustc/", "/rust/deps/", "library/"].iter().any(|dir| file.starts_with(dir)) || file.contains("/rustlib/src/")

@@ -3,11 +3,13 @@
 mod breakdown;
 mod labels;
 mod scopes;
+mod spanless;
 mod temporaries;
 
 pub use breakdown::{BEFORE_RECORDING, Breakdown, Row, by_function, by_line, by_scope, live_by_line};
 pub use labels::{frame_location, shorten_path};
 pub use scopes::{ScopeRow, scopes};
+pub use spanless::{Spanless, spanless, spanless_note};
 pub use temporaries::{SOON, TemporaryRow, temporaries};
 
 use crate::snapshot::{Device, DeviceSnapshot, SnapshotData};

@@ -3,8 +3,10 @@
 //! Knows the names of frameworks, not of file formats.
 
 mod origin;
+mod spanned;
 
 pub use origin::Origin;
+pub use spanned::belongs_to_a_span;
 
 use crate::snapshot::{Frame, SnapshotData, StackId};
 

@@ -73,7 +73,7 @@ fn by_file(file: &str) -> Origin {
 /// A file outside the registry: the user's own, unless it lies in a copy of a framework or among
 /// vendored libraries.
 fn vendored(file: &str) -> Origin {
-    let package = file.rsplit_once("/src/").and_then(|(folder, _)| folder.rsplit('/').next()).map(without_version);
+    let package = package_and_path(file).map(|(package, _)| package);
     let otherwise = if file.contains("/vendor/") { Origin::Library } else { Origin::Workspace };
     package.map_or(otherwise, |package| by_crate(&package.replace('-', "_"), otherwise))
 }
@@ -92,6 +92,12 @@ fn library_of(file: &str) -> Option<&str> {
         [.., package] => Some(package),
         [] => None,
     }
+}
+
+/// A source file's package, without its version, and its path below `src`.
+pub(super) fn package_and_path(file: &str) -> Option<(&str, &str)> {
+    let (folder, path) = file.rsplit_once("/src/")?;
+    folder.rsplit('/').next().map(|package| (without_version(package), path))
 }
 
 /// `candle-core` of `candle-core-0.11.1`.

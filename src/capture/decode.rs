@@ -7,7 +7,7 @@ use super::{CHUNK_HEADER, Capture, Counters, Damage, HEADER, MAGIC, Tag, VERSION
 use crate::error::Error;
 use crate::snapshot::{
     Action, CodeAddress, ContextId, ContextNode, Device, Enabled, Frame, Health, Module, Peak, Process, Settings,
-    SnapshotData, StackContext, StackKind, Stacks, Stat, Thread, ThreadId,
+    SnapshotData, Spans, StackContext, StackKind, Stacks, Stat, Thread, ThreadId,
 };
 
 /// Reads a capture up to its last commit before the end or the first damage.
@@ -130,11 +130,14 @@ impl Reading {
     fn contexts(&mut self, r: &mut Reader<'_>) -> Result<(), Damage> {
         let contexts = &mut self.data.contexts;
         if contexts.is_empty() {
-            contexts.push(ContextNode { parent: ContextId::ROOT, name: String::new() });
+            contexts.push(root());
         }
         for _ in 0..r.count()? {
-            let parent = ContextId(below(r.small()?, contexts.len())?);
-            contexts.push(ContextNode { parent, name: r.text()?.to_owned() });
+            let parent = r.raw()?;
+            let model_span = parent & 1 == 1;
+            let parent = u32::try_from(parent >> 1).map_err(|_| Damage("the number of no context"))?;
+            let parent = ContextId(below(parent, contexts.len())?);
+            contexts.push(ContextNode { parent, name: r.text()?.to_owned(), model_span });
         }
         Ok(())
     }
@@ -174,6 +177,7 @@ impl Reading {
             no_line_numbers: flag(r)?,
             unknown_addresses: r.number()?,
             unreadable_modules: list(r, |r| r.text().map(str::to_owned))?,
+            spans: spans(r)?,
             cut_off: flag(r)?,
             unread_bytes: r.number()?,
         };
@@ -224,12 +228,16 @@ impl Reading {
             frames,
         };
         if data.contexts.is_empty() {
-            data.contexts.push(ContextNode { parent: ContextId::ROOT, name: String::new() });
+            data.contexts.push(root());
         }
         let contexts = &data.contexts;
         data.devices = devices.into_iter().map(|parts| parts.finish(contexts)).collect::<Result<_, _>>()?;
         Ok(Capture { data, symbolised })
     }
+}
+
+fn root() -> ContextNode {
+    ContextNode { parent: ContextId::ROOT, name: String::new(), model_span: false }
 }
 
 /// How much may still be copied.
@@ -257,6 +265,11 @@ fn below(number: u32, count: usize) -> Result<u32, Damage> {
 
 fn flag(r: &mut Reader<'_>) -> Result<bool, Damage> {
     Ok(r.raw()? != 0)
+}
+
+fn spans(r: &mut Reader<'_>) -> Result<Spans, Damage> {
+    let all = [Spans::NoLayer, Spans::Heard, Spans::Silenced];
+    all.get(r.small()? as usize).copied().ok_or(Damage("a state of spans that this memtrace does not know"))
 }
 
 fn process(r: &mut Reader<'_>, process: &mut Process) -> Result<(), Damage> {

@@ -135,7 +135,7 @@ impl<W: Write> Encoder<W> {
     /// Contexts without the root.
     pub(crate) fn contexts(&mut self, contexts: &[ContextNode]) -> io::Result<()> {
         self.list(Tag::Contexts, contexts.iter(), |p, node| {
-            p.number(node.parent.0.into());
+            p.number(u64::from(node.parent.0) << 1 | u64::from(node.model_span));
             p.text(&node.name);
         })
     }
@@ -242,6 +242,7 @@ impl<W: Write> Encoder<W> {
             p.number(health.no_line_numbers.into());
             p.number(health.unknown_addresses);
             list(p, health.unreadable_modules.iter(), |p, module| p.text(module));
+            p.number(health.spans as u64);
             p.number(health.cut_off.into());
             p.number(health.unread_bytes);
         })

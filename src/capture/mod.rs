@@ -27,7 +27,7 @@
 //! | 4 modules | count:n (path:text build_id:text base:n start:n end:n)*; build_id as bytes |
 //! | 5 addresses | count:n step* |
 //! | 6 stacks | count:n (calls:n address:n*)*; innermost call first |
-//! | 7 contexts | count:n (parent:n name:text)*; the parent stands before |
+//! | 7 contexts | count:n (parent·2+model_span:n name:text)*; the parent stands before |
 //! | 8 frames | count:n text* then for each address of the file count:n (function:n file:n line·2+inlined:n)*; at most once |
 //! | 9 gap | device records:n; the records of the device so far are forgotten, and so many more are missing |
 //! | 10 records | device count:n record*; record below |

@@ -81,10 +81,10 @@ fn what_is_no_capture_says_so() {
 #[test]
 fn nonsense_with_a_right_checksum_is_refused() {
     let chunk = |tag: Tag, payload: &[u8]| [&chunk_head(tag as u8, payload), payload].concat();
-    let commit = chunk(Tag::Commit, &[0; 11]);
+    let commit = chunk(Tag::Commit, &[0; 12]);
     let file = |chunks: &[u8]| [&MAGIC[..], &VERSION.to_le_bytes(), chunks, &commit].concat();
     assert!(read(&file(&[])).is_ok());
-    let context_before_its_parent = chunk(Tag::Contexts, &[1, 5, 1, b'a']);
+    let context_before_its_parent = chunk(Tag::Contexts, &[1, 10, 1, b'a']);
     let stack_of_no_address = chunk(Tag::Stacks, &[1, 1, 0]);
     let record_of_no_stack = chunk(Tag::Records, &[0, 1, 2, 0, 0, 1, 9, 0, 0, 2, 0]);
     let too_many = chunk(Tag::Addresses, &[0xff, 0xff, 0xff, 0xff, 0x0f]);

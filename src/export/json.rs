@@ -67,7 +67,6 @@ impl Tables {
 }
 
 fn report(data: &SnapshotData, devices: Vec<Value>, left_out: &LeftOut) -> Value {
-    let health = &data.health;
     let mut report = json!({
         "recorded_by": concat!("memtrace ", env!("CARGO_PKG_VERSION")),
         "program": data.process.program,
@@ -80,23 +79,31 @@ fn report(data: &SnapshotData, devices: Vec<Value>, left_out: &LeftOut) -> Value
         "max_entries": data.settings.max_entries,
         "devices": devices,
         "modules": data.modules.iter().map(module).collect::<Vec<_>>(),
-        "health": {
-            "lost_blocks": health.lost_blocks,
-            "lost_stacks": health.lost_stacks,
-            "shortened_stacks": health.shortened_stacks,
-            "missed_frees": health.missed_frees,
-            "lost_scopes": health.lost_scopes,
-            "no_line_numbers": health.no_line_numbers,
-            "unknown_addresses": health.unknown_addresses,
-            "unreadable_modules": health.unreadable_modules,
-            "cut_off": health.cut_off,
-            "unread_bytes": health.unread_bytes,
-        },
+        "health": health(data),
     });
     if !left_out.is_nothing() {
         report["left_out"] = left_out.to_string().into();
     }
     report
+}
+
+fn health(data: &SnapshotData) -> Value {
+    let health = &data.health;
+    let analysis::Spanless { blocks, bytes } = analysis::spanless(data);
+    let note = analysis::spanless_note(data).map(|(cause, advice)| format!("{cause}; {advice}"));
+    json!({
+        "lost_blocks": health.lost_blocks,
+        "lost_stacks": health.lost_stacks,
+        "shortened_stacks": health.shortened_stacks,
+        "missed_frees": health.missed_frees,
+        "lost_scopes": health.lost_scopes,
+        "no_line_numbers": health.no_line_numbers,
+        "unknown_addresses": health.unknown_addresses,
+        "unreadable_modules": health.unreadable_modules,
+        "cut_off": health.cut_off,
+        "unread_bytes": health.unread_bytes,
+        "spanless": { "blocks": blocks, "bytes": bytes, "note": note },
+    })
 }
 
 fn device(device: &DeviceSnapshot, tables: &Tables, rows: usize) -> Value {

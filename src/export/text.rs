@@ -228,6 +228,9 @@ impl Page<'_> {
             let bytes = grouped(health.unread_bytes);
             notes.push(format!("{bytes} bytes at the end of the capture are incomplete or damaged and were not read"));
         }
+        if let Some((cause, advice)) = analysis::spanless_note(data) {
+            notes.push(format!("{cause};\n    {advice}"));
+        }
         if !notes.is_empty() {
             self.heading("Notes");
             notes.iter().for_each(|note| self.line(note));

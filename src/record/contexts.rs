@@ -30,6 +30,7 @@ struct Node {
     parent: u32,
     start: u32,
     length: u32,
+    model_span: bool,
 }
 
 impl ContextTable {
@@ -41,7 +42,12 @@ impl ContextTable {
 
     /// The path `parent > name`; `parent` itself if there is no room for another.
     pub(crate) fn intern(&self, parent: ContextId, name: &str) -> ContextId {
-        match self.lock().intern(parent.0, name.as_bytes()) {
+        self.intern_span(parent, name, false)
+    }
+
+    /// [`intern`](Self::intern) for a span, which may be one of candle's models.
+    pub(crate) fn intern_span(&self, parent: ContextId, name: &str, of_model: bool) -> ContextId {
+        match self.lock().intern(parent.0, name.as_bytes(), of_model) {
             Some(index) => ContextId(index + 1),
             None => {
                 self.refused.fetch_add(1, Relaxed);
@@ -85,7 +91,7 @@ impl ContextTable {
 
     /// All contexts; entry 0 is the root.
     pub(crate) fn nodes(&self) -> Vec<ContextNode> {
-        let root = ContextNode { parent: ContextId::ROOT, name: String::new() };
+        let root = ContextNode { parent: ContextId::ROOT, name: String::new(), model_span: false };
         std::iter::once(root).chain(self.nodes_from(1)).collect()
     }
 
@@ -95,6 +101,7 @@ impl ContextTable {
         let node = |node: &Node| ContextNode {
             parent: ContextId(node.parent),
             name: String::from_utf8_lossy(paths.name(*node)).into_owned(),
+            model_span: node.model_span,
         };
         paths.nodes.iter().skip(first.saturating_sub(1)).map(node).collect()
     }
@@ -106,16 +113,19 @@ impl ContextTable {
 }
 
 impl Paths {
-    fn intern(&mut self, parent: u32, name: &[u8]) -> Option<u32> {
+    fn intern(&mut self, parent: u32, name: &[u8], of_model: bool) -> Option<u32> {
         let hash = HASHER.hash_one((parent, name));
-        if let Some(index) = self.find(hash, parent, name) {
-            return Some(index);
-        }
+        let index = self.find(hash, parent, name).or_else(|| self.insert_new(hash, parent, name))?;
+        self.mark(index, of_model);
+        Some(index)
+    }
+
+    fn insert_new(&mut self, hash: u64, parent: u32, name: &[u8]) -> Option<u32> {
         self.names.try_reserve(name.len()).ok()?;
         let start = u32::try_from(self.names.len()).ok()?;
         let length = u32::try_from(name.len()).ok()?;
         self.names.extend_from_slice(name);
-        let inserted = self.insert(hash, Node { parent, start, length });
+        let inserted = self.insert(hash, Node { parent, start, length, model_span: false });
         if inserted.is_none() {
             self.names.truncate(start as usize);
         }
@@ -125,7 +135,16 @@ impl Paths {
     /// A path whose last name stands in the table already, so that nothing is copied.
     fn intern_existing(&mut self, parent: u32, like: Node) -> Option<u32> {
         let hash = HASHER.hash_one((parent, self.name(like)));
-        self.find(hash, parent, self.name(like)).or_else(|| self.insert(hash, Node { parent, ..like }))
+        let index = self.find(hash, parent, self.name(like)).or_else(|| self.insert(hash, Node { parent, ..like }))?;
+        self.mark(index, like.model_span);
+        Some(index)
+    }
+
+    /// Once a model's span took a path, it stays marked.
+    fn mark(&mut self, index: u32, model_span: bool) {
+        if let Some(node) = self.nodes.get_mut(index as usize) {
+            node.model_span |= model_span;
+        }
     }
 
     fn find(&self, hash: u64, parent: u32, name: &[u8]) -> Option<u32> {
@@ -159,7 +178,7 @@ fn name_in(names: &[u8], node: Node) -> &[u8] {
 }
 
 fn hash_of(nodes: &[Node], names: &[u8], index: u32) -> u64 {
-    let node = nodes.get(index as usize).copied().unwrap_or(Node { parent: 0, start: 0, length: 0 });
+    let node = nodes.get(index as usize).copied().unwrap_or(Node { parent: 0, start: 0, length: 0, model_span: false });
     HASHER.hash_one((node.parent, name_in(names, node)))
 }
 
@@ -197,5 +216,19 @@ mod tests {
         let b = table.intern(a, "b");
         let moved = table.intern_like(ContextId::ROOT, b);
         assert_eq!(moved, table.intern(ContextId::ROOT, "b"));
+    }
+
+    #[test]
+    fn a_path_that_a_models_span_took_stays_marked_and_so_does_where_it_moves() {
+        let table = ContextTable::new();
+        let marks = || table.nodes().iter().map(|node| node.model_span).collect::<Vec<_>>();
+        let outer = table.intern(ContextId::ROOT, "outer");
+        let own = table.intern(outer, "linear");
+        let known = table.intern(ContextId::ROOT, "linear");
+        assert_eq!(table.intern_span(outer, "linear", true), own);
+        assert_eq!(marks(), [false, false, true, false]);
+        assert_eq!(table.intern(outer, "linear"), own);
+        assert_eq!(table.intern_like(ContextId::ROOT, own), known);
+        assert_eq!(marks(), [false, false, true, true]);
     }
 }

@@ -12,9 +12,9 @@ pub(crate) struct SpanKey {
 }
 
 /// Opens a span as a scope below what is open.
-pub(crate) fn enter_span(key: SpanKey, name: &str) {
+pub(crate) fn enter_span(key: SpanKey, name: &str, of_model: bool) {
     fork::watch();
-    let context = CONTEXTS.intern(guard::context(), name);
+    let context = CONTEXTS.intern_span(guard::context(), name, of_model);
     let instance = next_instance();
     let mut scope = OpenScope::new(instance, context, Kind::Named);
     scope.span = Some(key);

@@ -5,10 +5,12 @@ use std::collections::HashMap;
 use super::process::this_process;
 use super::progress::Progress;
 use super::recording::Recording;
+#[cfg(feature = "tracing")]
+use crate::layer;
 use crate::record::{CONTEXTS, DeviceCopy, LedgerCopy, STACKS, recorder};
 use crate::snapshot::{
-    Device, DeviceSnapshot, FRAMES_LEFT_OUT, Health, Module, Process, Settings, SnapshotData, StackId, StackKind,
-    Stacks, segments,
+    Device, DeviceSnapshot, FRAMES_LEFT_OUT, Health, Module, Process, Settings, SnapshotData, Spans, StackId,
+    StackKind, Stacks, segments,
 };
 use crate::symbol::{self, Symbols};
 
@@ -86,11 +88,27 @@ fn assemble(
         health.lost_scopes += copy.ledger.lost_scopes;
         devices.push(renumber.device(device, copy));
     }
+    health.spans = spans();
     let Renumber { stacks, addresses, .. } = renumber;
     let mut progress = Progress::of(SYMBOLS, addresses.len() as u64);
     let symbols = symbol::symbolise(&addresses, || progress.add(1));
     let (stacks, modules) = with_symbols(&stacks, symbols, settings.stacks, &mut health);
     SnapshotData { process, settings: settings.clone(), devices, stacks, contexts: CONTEXTS.nodes(), modules, health }
+}
+
+/// Whether spans can become scopes as things stand.
+#[cfg(feature = "tracing")]
+pub(super) fn spans() -> Spans {
+    match (layer::was_installed(), layer::trace_is_silenced()) {
+        (false, _) => Spans::NoLayer,
+        (true, false) => Spans::Heard,
+        (true, true) => Spans::Silenced,
+    }
+}
+
+#[cfg(not(feature = "tracing"))]
+pub(super) fn spans() -> Spans {
+    Spans::NoLayer
 }
 
 /// What is being done while symbols are resolved.

@@ -9,7 +9,7 @@ use std::io::{self, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::collect::devices;
+use super::collect::{devices, spans};
 use super::process::{this_process, threads};
 use super::recording::Since;
 use super::say;
@@ -184,7 +184,7 @@ impl Stream {
 
     fn append(&mut self, since: Since, last: bool) -> io::Result<()> {
         let mut anything = last;
-        let mut health = since.missed.since();
+        let mut health = Health { spans: spans(), ..since.missed.since() };
         for device in devices() {
             anything |= self.append_device(device, last, &mut health)?;
         }

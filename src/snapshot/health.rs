@@ -27,4 +27,18 @@ pub struct Health {
     pub cut_off: bool,
     /// Bytes at the end of the capture that were not read, because they are incomplete or damaged.
     pub unread_bytes: u64,
+    /// Whether spans of `tracing` could become scopes.
+    pub spans: Spans,
+}
+
+/// Whether spans of `tracing` could become scopes when the snapshot was taken.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Spans {
+    /// `memtrace::layer()` was never installed: nobody asked for them.
+    #[default]
+    NoLayer,
+    /// It was, and no filter on the whole subscriber keeps level TRACE from it.
+    Heard,
+    /// It was, and nobody hears of level TRACE, at which candle's models make their spans.
+    Silenced,
 }

@@ -17,7 +17,7 @@ mod stats;
 pub(crate) mod testing;
 
 pub use device::Device;
-pub use health::Health;
+pub use health::{Health, Spans};
 pub use ids::{ContextId, StackId, ThreadId};
 pub use process::{Process, Thread};
 pub use record::{Block, Record, RecordKind};

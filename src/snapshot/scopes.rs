@@ -12,6 +12,8 @@ pub struct ContextNode {
     pub parent: ContextId,
     /// The scope's own name.
     pub name: String,
+    /// A span of one of candle's models was entered by this path; if not, it is the program's own.
+    pub model_span: bool,
 }
 
 /// Totals of one context path on one device.

@@ -14,7 +14,7 @@ pub(crate) fn empty() -> SnapshotData {
         settings: Settings::default(),
         devices: Vec::new(),
         stacks: Stacks { starts: vec![0], ..Stacks::default() },
-        contexts: vec![ContextNode { parent: ContextId::ROOT, name: String::new() }],
+        contexts: vec![ContextNode { parent: ContextId::ROOT, name: String::new(), model_span: false }],
         modules: Vec::new(),
         health: Health::default(),
     }
@@ -78,8 +78,8 @@ pub(crate) fn two_lines_and_a_temporary() -> SnapshotData {
         threads: vec![Thread { number: ThreadId(1), os_id: 42, name: "net".into() }],
     };
     let contexts = vec![
-        ContextNode { parent: ContextId::ROOT, name: String::new() },
-        ContextNode { parent: ContextId::ROOT, name: "forward".into() },
+        ContextNode { parent: ContextId::ROOT, name: String::new(), model_span: false },
+        ContextNode { parent: ContextId::ROOT, name: "forward".into(), model_span: false },
     ];
     let module = Module { path: "/home/u/net/net".into(), build_id: vec![0xab, 1], base: 0x100, range: 0x100..0x900 };
     SnapshotData { process, devices: vec![device], stacks: stacks(), contexts, modules: vec![module], ..empty() }

@@ -41,7 +41,11 @@ pub(super) fn blocks(trace: &Value) -> Vec<(u64, u64, u64)> {
 
 pub(super) fn with_scopes(scopes: &[(&str, u32)], marks: &[(u64, u32, u32, bool)]) -> SnapshotData {
     let mut data = two_lines_and_a_temporary();
-    let node = |(name, parent): &(&str, u32)| ContextNode { parent: ContextId(*parent), name: (*name).to_owned() };
+    let node = |(name, parent): &(&str, u32)| ContextNode {
+        parent: ContextId(*parent),
+        name: (*name).to_owned(),
+        model_span: false,
+    };
     data.contexts = empty().contexts.into_iter().chain(scopes.iter().map(node)).collect();
     let mark = |&(time_ns, thread, context, enter): &(u64, u32, u32, bool)| Mark {
         time_ns,

@@ -1,0 +1,137 @@
+//! Blocks that would be in a span of candle's models had it been alive.
+
+use std::collections::{HashMap, HashSet};
+
+use crate::attribute::belongs_to_a_span;
+use crate::snapshot::{Block, ContextId, DeviceSnapshot, RecordKind, SnapshotData, Spans, StackId};
+use crate::units::{Bytes, grouped};
+
+/// What should carry a span and does not.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Spanless {
+    /// Number of blocks, of those that the snapshot still knows.
+    pub blocks: u64,
+    /// Their bytes.
+    pub bytes: u64,
+}
+
+/// What was allocated by code of candle's models that enters spans of its own, outside all of them,
+/// although memtrace's layer was installed. At least: only functions that surely enter one are known.
+pub fn spanless(data: &SnapshotData) -> Spanless {
+    // A scope that was not told apart may have been the span.
+    if data.health.spans == Spans::NoLayer || data.health.lost_scopes > 0 {
+        return Spanless::default();
+    }
+    let mut search = Search { data, belongs: HashMap::new(), sum: Spanless::default() };
+    data.devices.iter().for_each(|device| search.device(device));
+    search.sum
+}
+
+/// Why that is and what to do about it, if it is so: two parts of one sentence.
+pub fn spanless_note(data: &SnapshotData) -> Option<(String, &'static str)> {
+    let Spanless { blocks, bytes } = spanless(data);
+    let (cause, advice) = match data.health.spans {
+        Spans::Silenced => (
+            "level TRACE is switched off in the whole program",
+            "give other layers their filters by with_filter, not the whole subscriber \
+             (tracing's max_level features switch it off, too)",
+        ),
+        Spans::NoLayer | Spans::Heard => (
+            "the model was loaded before memtrace::layer() was installed, or a filter on the subscriber hides them",
+            "install memtrace::layer() before loading the model, and give other layers their filters by with_filter",
+        ),
+    };
+    let what =
+        format!("{} in {} blocks or more belong to spans of the model that never", Bytes(bytes), grouped(blocks));
+    (blocks > 0).then(|| (format!("{what} became scopes: {cause}"), advice))
+}
+
+struct Search<'a> {
+    data: &'a SnapshotData,
+    /// By stack.
+    belongs: HashMap<StackId, bool>,
+    sum: Spanless,
+}
+
+impl Search<'_> {
+    fn device(&mut self, device: &DeviceSnapshot) {
+        // A block may be in the log, live, and live at the peak.
+        let mut seen = HashSet::new();
+        for record in device.records.iter().filter(|record| record.kind == RecordKind::Alloc) {
+            self.block(&mut seen, record.alloc_seq, record.size, record.alloc_stack, record.context);
+        }
+        for &Block { seq, size, stack, context, .. } in device.live.iter().chain(&device.peak.blocks) {
+            self.block(&mut seen, seq, size, stack, context);
+        }
+    }
+
+    fn block(&mut self, seen: &mut HashSet<u64>, seq: u64, size: u64, stack: StackId, context: ContextId) {
+        if self.belongs(stack) && !self.is_in_span(context) && seen.insert(seq) {
+            self.sum.blocks += 1;
+            self.sum.bytes += size;
+        }
+    }
+
+    fn belongs(&mut self, stack: StackId) -> bool {
+        *self.belongs.entry(stack).or_insert_with(|| belongs_to_a_span(self.data, stack))
+    }
+
+    fn is_in_span(&self, context: ContextId) -> bool {
+        let node = |id: ContextId| self.data.contexts.get(id.0 as usize);
+        self.data.context_ids(context).into_iter().any(|id| node(id).is_some_and(|node| node.model_span))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::snapshot::testing::two_lines_and_a_temporary;
+
+    /// Line 7, in scope `forward`, is that of a function with a span.
+    fn in_a_model(spans: Spans) -> SnapshotData {
+        let mut data = two_lines_and_a_temporary();
+        data.health.spans = spans;
+        let frame = data.stacks.frames.iter_mut().find(|frame| frame.line == 7).unwrap();
+        frame.file = "/home/u/.cargo/registry/src/index-1/candle-transformers-0.11.1/src/models/with_tracing.rs".into();
+        data
+    }
+
+    #[test]
+    fn blocks_of_dead_spans_are_counted_once_each() {
+        let mut data = in_a_model(Spans::Heard);
+        let dead = Spanless { blocks: 2, bytes: 3000 };
+        assert_eq!(spanless(&data), dead);
+        data.devices[0].records.clear();
+        assert_eq!(spanless(&data), dead, "live and at the peak");
+        data.devices[0].peak.blocks.clear();
+        assert_eq!(spanless(&data), Spanless { blocks: 1, bytes: 2000 }, "live");
+    }
+
+    #[test]
+    fn silence_where_spans_are_alive_or_nobody_asked_or_scopes_were_lost() {
+        assert_eq!(spanless(&two_lines_and_a_temporary()), Spanless::default());
+        assert_eq!(spanless(&in_a_model(Spans::NoLayer)), Spanless::default());
+        let mut alive = in_a_model(Spans::Heard);
+        alive.contexts[1].model_span = true;
+        assert_eq!((spanless(&alive), spanless_note(&alive)), (Spanless::default(), None));
+        let mut lost = in_a_model(Spans::Heard);
+        lost.health.lost_scopes = 1;
+        assert_eq!(spanless(&lost), Spanless::default());
+    }
+
+    #[test]
+    fn what_is_allocated_for_entering_a_span_is_not_counted() {
+        let mut data = in_a_model(Spans::Heard);
+        data.stacks.frames[0].file = "/home/u/.cargo/registry/src/index-1/tracing-0.1.44/src/span.rs".into();
+        assert_eq!(spanless(&data), Spanless::default());
+    }
+
+    #[test]
+    fn the_cause_is_named_where_it_is_known() {
+        let note = |spans| spanless_note(&in_a_model(spans)).unwrap();
+        assert!(note(Spans::Heard).0.contains("loaded before memtrace::layer()"));
+        assert!(note(Spans::Heard).1.contains("before loading the model"));
+        assert!(note(Spans::Silenced).0.contains("level TRACE is switched off"));
+        assert!(note(Spans::Silenced).0.starts_with("2.930 KiB in 2 blocks"), "{}", note(Spans::Silenced).0);
+    }
+}
