@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, PoisonError};
 
 use tracing::callsite::Identifier;
 use tracing::level_filters::{LevelFilter, STATIC_MAX_LEVEL};
@@ -13,6 +13,7 @@ use tracing_subscriber::filter::{FilterFn, Filtered, filter_fn};
 use tracing_subscriber::layer::{Context, Layer};
 use tracing_subscriber::registry::LookupSpan;
 
+use crate::record::fork;
 use crate::record::guard::{Own, own_work};
 use crate::scope::{self, SpanKey};
 use crate::sources::SPANNED_MODELS;
@@ -123,25 +124,18 @@ impl SpanLayer {
         SpanKey { layer: self.number, span: id.into_u64() }
     }
 
-    fn numbers(&self) -> MutexGuard<'_, HashMap<Identifier, Numbers>> {
+    /// Does something with the numbers of a callsite's spans, as memtrace's own work.
+    fn with_numbers<R>(&self, metadata: &'static Metadata<'static>, f: impl FnOnce(&mut Numbers) -> R) -> R {
+        let _work = own_work();
+        fork::watch();
+        let _numbering = fork::numbering();
         // Nothing done under this lock panics.
-        self.taken.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn take_number(&self, metadata: &'static Metadata<'static>) -> usize {
-        let _work = own_work();
-        self.numbers().entry(metadata.callsite()).or_default().take()
-    }
-
-    fn give_back(&self, metadata: &'static Metadata<'static>, number: usize) {
-        let _work = own_work();
-        if let Some(numbers) = self.numbers().get_mut(&metadata.callsite()) {
-            numbers.give_back(number);
-        }
+        let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
+        f(taken.entry(metadata.callsite()).or_default())
     }
 
     fn name(&self, metadata: &'static Metadata<'static>, number: usize) -> Own<String> {
-        let several = self.numbers().get(&metadata.callsite()).is_some_and(Numbers::several);
+        let several = self.with_numbers(metadata, |numbers| numbers.several());
         let name = metadata.name();
         Own::make(|| if several { format!("{name}[{number}]") } else { name.to_owned() })
     }
@@ -156,7 +150,7 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for SpanLayer {
         let Some(span) = context.span(id) else { return };
         let mut extensions = span.extensions_mut();
         if extensions.get_mut::<Label>().is_none() {
-            let number = self.take_number(attributes.metadata());
+            let number = self.with_numbers(attributes.metadata(), Numbers::take);
             extensions.insert(Label { layer: self.number, number, name: None });
         }
     }
@@ -180,7 +174,7 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for SpanLayer {
         if let Some((layer, number)) = label
             && layer == self.number
         {
-            self.give_back(span.metadata(), number);
+            self.with_numbers(span.metadata(), |numbers| numbers.give_back(number));
         }
     }
 }

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use memtrace::{Context, Session, scope};
 use support::{MIB, Raw, passes};
+use tracing_subscriber::prelude::*;
 
 #[global_allocator]
 static ALLOC: memtrace::Alloc = memtrace::Alloc::system();
@@ -24,6 +25,7 @@ static SCENARIOS: extern "C" fn() = {
         support::before_main(&[
             ("allocates", children_allocate),
             ("opens scopes", children_open_scopes),
+            ("enters spans", children_enter_spans),
             ("measures", children_measure),
             ("inside", children_inside_a_measurement),
             ("before", children_from_before_the_session),
@@ -146,6 +148,30 @@ fn children_open_scopes() {
             }
         },
     );
+}
+
+#[test]
+fn children_forked_while_others_make_spans_do_not_hang() {
+    passes("enters spans");
+}
+
+fn enter_spans() {
+    let spans = [tracing::trace_span!("outer"), tracing::trace_span!("inner")];
+    spans[0].in_scope(|| spans[1].in_scope(|| std::hint::black_box(())));
+}
+
+fn children_enter_spans() {
+    tracing_subscriber::registry().with(memtrace::layer()).init();
+    let session = record_all();
+    enter_spans();
+    beside(enter_spans, || {
+        for _ in 0..50 {
+            in_child(|| {
+                (0..100).for_each(|_| enter_spans());
+                assert!(session.snapshot().devices.is_empty());
+            });
+        }
+    });
 }
 
 #[test]

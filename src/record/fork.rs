@@ -3,7 +3,7 @@
 #![cfg_attr(unix, expect(unsafe_code, reason = "pthread_atfork is a C function"))]
 
 use std::cell::RefCell;
-use std::sync::{MutexGuard, Once};
+use std::sync::{Mutex, MutexGuard, Once, PoisonError};
 
 use super::recorder::{self, RecorderLocks};
 use super::{CONTEXTS, STACKS, contexts, guard, stacks};
@@ -13,6 +13,7 @@ struct Held {
     recorder: RecorderLocks,
     _contexts: MutexGuard<'static, contexts::Paths>,
     _stacks: [MutexGuard<'static, stacks::Shard>; stacks::SHARDS],
+    _numbering: MutexGuard<'static, ()>,
     /// Other fork handlers may allocate meanwhile, on this thread: that must not wait for these locks.
     _own: guard::OwnWork,
 }
@@ -20,6 +21,14 @@ struct Held {
 thread_local! {
     /// What the thread that forks holds meanwhile, on both sides of the fork.
     static HELD: RefCell<Option<Held>> = const { RefCell::new(None) };
+}
+
+/// Held while a layer of spans uses a lock of its own, so that it is free at a fork.
+static NUMBERING: Mutex<()> = Mutex::new(());
+
+pub(crate) fn numbering() -> MutexGuard<'static, ()> {
+    // Nothing done under this lock panics.
+    NUMBERING.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// To be called before the first of our locks is taken.
@@ -42,7 +51,7 @@ fn register() {}
 extern "C" fn before() {
     let _own = guard::own_work();
     let recorder = RecorderLocks::take();
-    put(Some(Held { recorder, _contexts: CONTEXTS.lock(), _stacks: STACKS.lock_all(), _own }));
+    put(Some(Held { recorder, _contexts: CONTEXTS.lock(), _stacks: STACKS.lock_all(), _numbering: numbering(), _own }));
 }
 
 #[cfg(unix)]
