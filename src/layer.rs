@@ -15,7 +15,7 @@ use tracing_subscriber::registry::LookupSpan;
 
 use crate::record::fork;
 use crate::record::guard::{Own, own_work};
-use crate::scope::{self, SpanKey};
+use crate::scope::{self, LastPath, SpanKey};
 use crate::sources::SPANNED_MODELS;
 
 /// A layer that makes every span a scope: what is allocated while a span is entered carries its name,
@@ -111,6 +111,7 @@ struct Label {
     number: usize,
     /// Made when it is entered for the first time: only then is it known whether there are several.
     name: Option<Own<String>>,
+    last: LastPath,
 }
 
 impl SpanLayer {
@@ -151,7 +152,7 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for SpanLayer {
         let mut extensions = span.extensions_mut();
         if extensions.get_mut::<Label>().is_none() {
             let number = self.with_numbers(attributes.metadata(), Numbers::take);
-            extensions.insert(Label { layer: self.number, number, name: None });
+            extensions.insert(Label { layer: self.number, number, name: None, last: LastPath::default() });
         }
     }
 
@@ -159,9 +160,11 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for SpanLayer {
         let Some(span) = context.span(id) else { return };
         let mut extensions = span.extensions_mut();
         let Some(label) = extensions.get_mut::<Label>().filter(|label| label.layer == self.number) else { return };
-        let number = label.number;
-        let name = label.name.get_or_insert_with(|| self.name(span.metadata(), number));
-        scope::enter_span(self.key(id), name, is_model(span.metadata()));
+        let Label { number, name, last, .. } = label;
+        let metadata = span.metadata();
+        scope::enter_span(self.key(id), last, || {
+            (name.get_or_insert_with(|| self.name(metadata, *number)).as_str(), is_model(metadata))
+        });
     }
 
     fn on_exit(&self, id: &Id, _context: Context<'_, S>) {

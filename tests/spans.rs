@@ -82,6 +82,20 @@ fn spans_may_be_left_out_of_order_and_in_a_panic() {
 }
 
 #[test]
+fn a_span_goes_below_whatever_is_open_when_it_is_entered() {
+    let _alone = alone();
+    let session = record_large();
+    let blocks: Vec<Raw> = with_layer(|| {
+        let span = span!(Level::INFO, "span");
+        let mut blocks: Vec<_> = ["a", "a", "b", "a"].map(|name| scope(name, || span.in_scope(block))).into();
+        blocks.push(span.in_scope(block));
+        blocks
+    });
+    assert_eq!(contexts(&session), ["a > span", "a > span", "b > span", "a > span", "span"]);
+    drop(blocks);
+}
+
+#[test]
 fn a_recursive_span_is_left_once_for_each_time_it_was_entered() {
     let _alone = alone();
     let session = record_large();

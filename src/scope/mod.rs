@@ -12,7 +12,7 @@ use crate::snapshot::ContextId;
 
 use open::{OPEN, OpenScope};
 #[cfg(feature = "tracing")]
-pub(crate) use span::{SpanKey, enter_span, exit_span};
+pub(crate) use span::{LastPath, SpanKey, enter_span, exit_span};
 
 /// Runs `f`; what this thread allocates meanwhile is labelled `name`, below the scopes already open.
 ///

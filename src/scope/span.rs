@@ -3,6 +3,7 @@
 use super::open::{OPEN, OpenScope};
 use super::{Kind, enter_windows, exit_windows, next_instance, push};
 use crate::record::{CONTEXTS, fork, guard};
+use crate::snapshot::ContextId;
 
 /// A span of one layer: two subscribers give their spans the same numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -11,10 +12,34 @@ pub(crate) struct SpanKey {
     pub(crate) span: u64,
 }
 
+/// The path that a span took last: nearly always it is the next one, too, and need not be looked up.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct LastPath {
+    parent: ContextId,
+    /// The root as long as there is none.
+    context: ContextId,
+}
+
+impl LastPath {
+    /// The path below what is open. `name` gives the span's name and says whether it is a model's.
+    fn here<N: AsRef<str>>(&mut self, name: impl FnOnce() -> (N, bool)) -> ContextId {
+        let parent = guard::context();
+        if self.context == ContextId::ROOT || self.parent != parent {
+            let (name, of_model) = name();
+            let context = CONTEXTS.intern_span(parent, name.as_ref(), of_model);
+            // Where there was no room for it, that is counted each time.
+            let found = if context == parent { ContextId::ROOT } else { context };
+            (self.parent, self.context) = (parent, found);
+            return context;
+        }
+        self.context
+    }
+}
+
 /// Opens a span as a scope below what is open.
-pub(crate) fn enter_span(key: SpanKey, name: &str, of_model: bool) {
+pub(crate) fn enter_span<N: AsRef<str>>(key: SpanKey, last: &mut LastPath, name: impl FnOnce() -> (N, bool)) {
     fork::watch();
-    let context = CONTEXTS.intern_span(guard::context(), name, of_model);
+    let context = last.here(name);
     let instance = next_instance();
     let mut scope = OpenScope::new(instance, context, Kind::Named);
     scope.span = Some(key);
