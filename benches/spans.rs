@@ -144,19 +144,21 @@ fn minimum_and_median(values: &[f64]) -> (f64, f64) {
     (sorted[0], sorted[sorted.len() / 2])
 }
 
-/// The median of the rounds' ratios to the registry alone.
-fn ratio(nanos: &[Vec<f64>], case: usize) -> f64 {
-    let alone = &nanos[case - case % LISTENERS.len()];
-    let by_round: Vec<f64> = nanos[case].iter().zip(alone).map(|(with, alone)| with / alone).collect();
-    minimum_and_median(&by_round).1
+/// To the registry alone: ratio of the minima, median of the rounds' ratios.
+fn ratios(nanos: &[Vec<f64>], case: usize) -> (f64, f64) {
+    let (with, alone) = (&nanos[case], &nanos[case - case % LISTENERS.len()]);
+    let by_round: Vec<f64> = with.iter().zip(alone).map(|(with, alone)| with / alone).collect();
+    (minimum_and_median(with).0 / minimum_and_median(alone).0, minimum_and_median(&by_round).1)
 }
 
 fn print_table(cases: &[Case], nanos: &[Vec<f64>]) {
-    println!("{:<28}{:>6}  {:<38}{:>9}{:>9}{:>8}", "ns per span", "depth", "", "minimum", "median", "ratio");
+    println!("{:<28}{:>6}  {:<38}{:>18}{:>18}", "", "", "", "ns per span", "to registry alone");
+    println!("{:<28}{:>6}  {:<38}{:>9}{:>9}{:>9}{:>9}", "", "depth", "", "minimum", "median", "of min.", "median");
     for (index, (case, rounds)) in cases.iter().zip(nanos).enumerate() {
         let (minimum, median) = minimum_and_median(rounds);
         let (what, depth, name) = (case.what(), case.depth, case.listener.name());
-        println!("{what:<28}{depth:>6}  {name:<38}{minimum:>9.1}{median:>9.1}{:>8.2}", ratio(nanos, index));
+        let (of_minima, by_round) = ratios(nanos, index);
+        println!("{what:<28}{depth:>6}  {name:<38}{minimum:>9.1}{median:>9.1}{of_minima:>9.2}{by_round:>9.2}");
     }
 }
 
