@@ -1,9 +1,10 @@
 //! candle's own Llama under memtrace's layer: what its spans cover, and what is said where they are
 //! dead. Each scenario is a process of its own: that a layer was installed is a fact of a process.
 //!
-//! `cargo test --test llama_spans -- --nocapture` prints the shares.
+//! `cargo test -p llama-spans -- --nocapture` prints the shares.
 #![expect(unsafe_code, reason = "an allocator that counts, and a scenario that runs before main")]
 
+#[path = "../../../support/mod.rs"]
 mod support;
 
 use std::alloc::{GlobalAlloc, Layout, System};
