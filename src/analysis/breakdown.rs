@@ -1,8 +1,6 @@
 //! What was live, summed by a key: the rows add up to the total, to the byte.
 
-use std::collections::HashMap;
-
-use super::labels::{function_label, line_label, scope_label};
+use super::labels::{Labels, function_label, line_label, scope_label};
 use crate::snapshot::{Block, DeviceSnapshot, SnapshotData};
 
 /// One row of a breakdown.
@@ -48,35 +46,33 @@ pub const BEFORE_RECORDING: &str = "(allocated before recording)";
 
 /// The peak's blocks by user line.
 pub fn by_line(data: &SnapshotData, device: &DeviceSnapshot) -> Breakdown {
-    at_peak(data, device, line_label)
+    at_peak(device, &mut Labels::of_stacks(data, line_label))
 }
 
 /// The peak's blocks by the function of the user line.
 pub fn by_function(data: &SnapshotData, device: &DeviceSnapshot) -> Breakdown {
-    at_peak(data, device, function_label)
+    at_peak(device, &mut Labels::of_stacks(data, function_label))
 }
 
 /// The peak's blocks by the innermost scope in which they were allocated.
 pub fn by_scope(data: &SnapshotData, device: &DeviceSnapshot) -> Breakdown {
-    at_peak(data, device, scope_label)
+    at_peak(device, &mut Labels::of_contexts(data, scope_label))
 }
 
 /// What is live at the end, by user line.
 pub fn live_by_line(data: &SnapshotData, device: &DeviceSnapshot) -> Breakdown {
     let rest = [device.not_recorded, device.below_threshold];
-    breakdown(data, &device.live, rest, line_label)
+    breakdown(&device.live, rest, &mut Labels::of_stacks(data, line_label))
 }
 
-type Label = fn(&SnapshotData, &Block) -> String;
-
-fn at_peak(data: &SnapshotData, device: &DeviceSnapshot, label: Label) -> Breakdown {
+fn at_peak(device: &DeviceSnapshot, labels: &mut Labels<'_>) -> Breakdown {
     let peak = &device.peak;
-    breakdown(data, &peak.blocks, [peak.not_recorded, peak.below_threshold], label)
+    breakdown(&peak.blocks, [peak.not_recorded, peak.below_threshold], labels)
 }
 
-fn breakdown(data: &SnapshotData, blocks: &[Block], [before, below]: [u64; 2], label: Label) -> Breakdown {
-    let mut rows = summed(data, blocks, label);
-    let below_label = format!("(blocks smaller than {})", crate::units::round(data.settings.min_size));
+fn breakdown(blocks: &[Block], [before, below]: [u64; 2], labels: &mut Labels<'_>) -> Breakdown {
+    let below_label = format!("(blocks smaller than {})", crate::units::round(labels.data().settings.min_size));
+    let mut rows = summed(blocks, labels);
     for (label, bytes) in [(BEFORE_RECORDING.to_owned(), before), (below_label, below)] {
         if bytes > 0 {
             rows.push(Row { label, bytes, median: 0, count: None });
@@ -87,18 +83,18 @@ fn breakdown(data: &SnapshotData, blocks: &[Block], [before, below]: [u64; 2], l
     Breakdown { rows, total }
 }
 
-fn summed(data: &SnapshotData, blocks: &[Block], label: Label) -> Vec<Row> {
-    // A label depends on the stack or the context alone: work it out once for each.
-    let mut labels: HashMap<(u32, u32), String> = HashMap::new();
-    let mut sizes: HashMap<String, Vec<u64>> = HashMap::new();
+fn summed(blocks: &[Block], labels: &mut Labels<'_>) -> Vec<Row> {
+    let mut sizes: Vec<Vec<u64>> = Vec::new();
     for block in blocks {
-        let name = labels.entry((block.stack.0, block.context.0)).or_insert_with(|| label(data, block));
-        match sizes.get_mut(name.as_str()) {
-            Some(list) => list.push(block.size),
-            None => drop(sizes.insert(name.clone(), vec![block.size])),
+        let number = labels.number(block);
+        if number >= sizes.len() {
+            sizes.resize_with(number + 1, Vec::new);
+        }
+        if let Some(sizes) = sizes.get_mut(number) {
+            sizes.push(block.size);
         }
     }
-    sizes.into_iter().map(|(label, sizes)| row(label, sizes)).collect()
+    labels.names().zip(sizes).map(|(label, sizes)| row(label.to_owned(), sizes)).collect()
 }
 
 fn row(label: String, mut sizes: Vec<u64>) -> Row {

@@ -1,7 +1,10 @@
 //! What a block is called in a table.
 
+use std::collections::HashMap;
+use std::rc::Rc;
+
 use crate::attribute::{Place, place};
-use crate::snapshot::{Block, Frame, SnapshotData};
+use crate::snapshot::{Block, ContextId, Frame, SnapshotData, StackId};
 
 /// A path as people read it: relative to the working directory, or from the package's folder on
 /// where it lies in a registry.
@@ -44,18 +47,67 @@ fn last_part(function: &str) -> &str {
     function.get(from..).unwrap_or(function)
 }
 
-pub(super) fn line_label(data: &SnapshotData, block: &Block) -> String {
+/// What blocks are called, worked out once for each stack or context: different ones may have the same
+/// name, which then has one number.
+pub(super) struct Labels<'a> {
+    data: &'a SnapshotData,
+    key: fn(&Block) -> u32,
+    label: fn(&SnapshotData, u32) -> String,
+    by_key: HashMap<u32, usize>,
+    by_name: HashMap<Rc<str>, usize>,
+    names: Vec<Rc<str>>,
+}
+
+impl<'a> Labels<'a> {
+    pub(super) fn of_stacks(data: &'a SnapshotData, label: fn(&SnapshotData, u32) -> String) -> Self {
+        Self::new(data, |block| block.stack.0, label)
+    }
+
+    pub(super) fn of_contexts(data: &'a SnapshotData, label: fn(&SnapshotData, u32) -> String) -> Self {
+        Self::new(data, |block| block.context.0, label)
+    }
+
+    fn new(data: &'a SnapshotData, key: fn(&Block) -> u32, label: fn(&SnapshotData, u32) -> String) -> Self {
+        Self { data, key, label, by_key: HashMap::new(), by_name: HashMap::new(), names: Vec::new() }
+    }
+
+    pub(super) fn data(&self) -> &'a SnapshotData {
+        self.data
+    }
+
+    /// The number of a block's name, from 0 in the order of first use.
+    pub(super) fn number(&mut self, block: &Block) -> usize {
+        let key = (self.key)(block);
+        if let Some(&number) = self.by_key.get(&key) {
+            return number;
+        }
+        let name: Rc<str> = (self.label)(self.data, key).into();
+        let number = *self.by_name.entry(name.clone()).or_insert(self.names.len());
+        if number == self.names.len() {
+            self.names.push(name);
+        }
+        self.by_key.insert(key, number);
+        number
+    }
+
+    /// The names by number.
+    pub(super) fn names(&self) -> impl Iterator<Item = &str> {
+        self.names.iter().map(|name| &**name)
+    }
+}
+
+pub(super) fn line_label(data: &SnapshotData, stack: u32) -> String {
     let dir = &data.process.working_dir;
-    match place(data, block.stack) {
+    match place(data, StackId(stack)) {
         Place::User(frame) => frame_location(frame, dir),
         Place::Framework(frame) => format!("{} [no user frame]", frame_location(frame, dir)),
         Place::Unknown => "(no stack)".to_owned(),
     }
 }
 
-pub(super) fn function_label(data: &SnapshotData, block: &Block) -> String {
+pub(super) fn function_label(data: &SnapshotData, stack: u32) -> String {
     let dir = &data.process.working_dir;
-    match place(data, block.stack) {
+    match place(data, StackId(stack)) {
         Place::User(frame) => function_of(frame, dir),
         Place::Framework(frame) => format!("{} [no user frame]", function_of(frame, dir)),
         Place::Unknown => "(no stack)".to_owned(),
@@ -74,8 +126,8 @@ fn function_of(frame: &Frame, dir: &str) -> String {
     }
 }
 
-pub(super) fn scope_label(data: &SnapshotData, block: &Block) -> String {
-    let path = data.context_path(block.context);
+pub(super) fn scope_label(data: &SnapshotData, context: u32) -> String {
+    let path = data.context_path(ContextId(context));
     if path.is_empty() { "(no scope)".to_owned() } else { path }
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::labels::line_label;
+use super::labels::{Labels, line_label};
 use crate::snapshot::{Block, DeviceSnapshot, Record, RecordKind, SnapshotData};
 
 /// A block counts as temporary if it is freed before this many further blocks were allocated on its
@@ -10,7 +10,7 @@ use crate::snapshot::{Block, DeviceSnapshot, Record, RecordKind, SnapshotData};
 pub const SOON: usize = 10;
 
 /// The temporaries of one line.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TemporaryRow {
     /// The user line.
     pub label: String,
@@ -24,20 +24,20 @@ pub struct TemporaryRow {
 
 /// Temporaries by user line, most bytes first; from the log, so of the records that it still holds.
 pub fn temporaries(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<TemporaryRow> {
-    let mut rows: HashMap<String, TemporaryRow> = HashMap::new();
+    let mut labels = Labels::of_stacks(data, line_label);
+    let mut rows: Vec<TemporaryRow> = Vec::new();
     for block in short_lived(&device.records) {
-        let label = line_label(data, &block);
-        let row = rows.entry(label).or_insert_with_key(|label| TemporaryRow {
-            label: label.clone(),
-            bytes: 0,
-            count: 0,
-            largest: 0,
-        });
-        row.bytes += block.size;
-        row.count += 1;
-        row.largest = row.largest.max(block.size);
+        let number = labels.number(&block);
+        if number >= rows.len() {
+            rows.resize_with(number + 1, TemporaryRow::default);
+        }
+        if let Some(row) = rows.get_mut(number) {
+            row.bytes += block.size;
+            row.count += 1;
+            row.largest = row.largest.max(block.size);
+        }
     }
-    let mut rows: Vec<TemporaryRow> = rows.into_values().collect();
+    rows.iter_mut().zip(labels.names()).for_each(|(row, label)| row.label = label.to_owned());
     rows.sort_by(|a, b| b.bytes.cmp(&a.bytes).then_with(|| a.label.cmp(&b.label)));
     rows
 }

@@ -48,9 +48,10 @@ impl Last {
     }
 }
 
-/// Sizes add up to `total`, over the whole file, without overflow.
-fn size(r: &mut Reader<'_>, total: &mut u64) -> Result<u64, Damage> {
+/// The size of a block at an address. Sizes add up to `total`, over the whole file, without overflow.
+fn size(r: &mut Reader<'_>, address: u64, total: &mut u64) -> Result<u64, Damage> {
     let size = r.number()?;
+    in_range(address + size.max(1))?;
     *total = in_range(*total + size)?;
     Ok(size)
 }
@@ -65,7 +66,8 @@ pub(super) fn records(r: &mut Reader<'_>, ids: Ids, out: &mut Vec<Record>, total
 
 fn record(r: &mut Reader<'_>, ids: Ids, last: &mut Last, total: &mut u64) -> Result<Record, Damage> {
     let bits = r.raw()?;
-    let (time_ns, address, size) = (last.time(r)?, last.address(r)?, size(r, total)?);
+    let (time_ns, address) = (last.time(r)?, last.address(r)?);
+    let size = size(r, address, total)?;
     let stack = ids.stack(r)?;
     let alloc_stack = if bits & 2 == 0 { ids.stack(r)? } else { stack };
     Ok(Record {
@@ -85,7 +87,8 @@ fn record(r: &mut Reader<'_>, ids: Ids, last: &mut Last, total: &mut u64) -> Res
 pub(super) fn blocks(r: &mut Reader<'_>, ids: Ids, total: &mut u64) -> Result<Vec<Block>, Damage> {
     let (mut last, count) = (Last::default(), r.count()?);
     let block = |_| {
-        let (address, size) = (last.address(r)?, size(r, total)?);
+        let address = last.address(r)?;
+        let size = size(r, address, total)?;
         let (seq, time_ns) = (last.seq(r)?, last.time(r)?);
         let (stack, context) = (ids.stack(r)?, ids.context(r)?);
         Ok(Block { address, size, seq, time_ns, stack, context, thread: ThreadId(r.small()?), stream: r.small()? })
@@ -105,10 +108,14 @@ pub(super) fn marks(r: &mut Reader<'_>, ids: Ids, out: &mut Vec<Mark>) -> Result
 }
 
 pub(super) fn scopes(r: &mut Reader<'_>, ids: Ids) -> Result<Vec<ScopeStats>, Damage> {
-    let count = r.count()?;
+    let (count, mut next) = (r.count()?, 0);
     let scope = |_| {
+        let context = ids.context(r)?;
+        if context.0 < std::mem::replace(&mut next, context.0 + 1) {
+            return Err(Damage("a scope twice"));
+        }
         Ok(ScopeStats {
-            context: ids.context(r)?,
+            context,
             calls: r.number()?,
             allocations: r.number()?,
             allocated_bytes: r.number()?,
@@ -121,6 +128,10 @@ pub(super) fn scopes(r: &mut Reader<'_>, ids: Ids) -> Result<Vec<ScopeStats>, Da
 
 pub(super) fn segments(r: &mut Reader<'_>) -> Result<Vec<Segment>, Damage> {
     let (mut last, count) = (Last::default(), r.count()?);
-    let segment = |_| Ok(Segment { address: last.address(r)?, size: r.number()?, estimated: r.raw()? != 0 });
+    let segment = |_| {
+        let (address, size) = (last.address(r)?, r.number()?);
+        in_range(address + size)?;
+        Ok(Segment { address, size, estimated: r.raw()? != 0 })
+    };
     (0..count).map(segment).collect()
 }

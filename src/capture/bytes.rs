@@ -3,8 +3,8 @@
 use super::Damage;
 
 /// The largest number that a reader accepts where it will be added to others, so that no sum of
-/// two overflows.
-const LARGEST: u64 = 1 << 62;
+/// a few overflows.
+pub(super) const LARGEST: u64 = (1 << 62) - 1;
 
 /// The payload of a chunk in the making.
 #[derive(Debug, Default)]
@@ -110,7 +110,7 @@ impl<'a> Reader<'a> {
 }
 
 pub(super) fn in_range(value: u64) -> Result<u64, Damage> {
-    if value < LARGEST { Ok(value) } else { Err(Damage("a number beyond any memory")) }
+    if value <= LARGEST { Ok(value) } else { Err(Damage("a number beyond any memory")) }
 }
 
 #[cfg(test)]
@@ -139,6 +139,6 @@ mod tests {
         assert!(Reader(&[5, b'a']).bytes().is_err());
         assert!(Reader(&[1, 0xff]).text().is_err());
         assert!(Reader(&[1]).end().is_err());
-        assert!(in_range(LARGEST).is_err());
+        assert!(in_range(LARGEST + 1).is_err());
     }
 }

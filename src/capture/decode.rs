@@ -1,13 +1,14 @@
 //! Reads captures. Whatever the bytes are, it neither panics nor takes more memory than a small
 //! multiple of them.
 
-use super::bytes::{Reader, in_range};
+use super::bytes::{LARGEST, Reader, in_range};
+use super::limits::{self, Budget};
 use super::rebuild::DeviceParts;
 use super::{CHUNK_HEADER, Capture, Counters, Damage, HEADER, MAGIC, Tag, VERSION, blocks, chunk_head, refused};
 use crate::error::Error;
 use crate::snapshot::{
-    Action, CodeAddress, ContextId, ContextNode, Device, Enabled, Frame, Health, Module, Peak, Process, Settings,
-    SnapshotData, Spans, StackContext, StackKind, Stacks, Stat, Thread, ThreadId,
+    Action, CodeAddress, ContextId, ContextNode, Device, Enabled, Frame, Health, Module, ModuleSpans, Peak, Process,
+    Settings, SnapshotData, Spans, StackContext, StackKind, Stacks, Stat, Thread, ThreadId,
 };
 
 /// Reads a capture up to its last commit before the end or the first damage.
@@ -20,10 +21,10 @@ pub(crate) fn read(bytes: &[u8]) -> Result<Capture, Error> {
     for (tag, payload) in &chunks.list {
         reading.chunk(*tag, payload).map_err(|Damage(what)| refused(format!("it holds {what}")))?;
     }
-    let mut capture = reading.finish().map_err(|Damage(what)| refused(format!("it holds {what}")))?;
+    let mut capture = reading.finish(bytes.len()).map_err(|Damage(what)| refused(format!("it holds {what}")))?;
     let health = &mut capture.data.health;
     health.cut_off |= !chunks.ended;
-    health.unread_bytes += chunks.unread;
+    health.unread_bytes = health.unread_bytes.saturating_add(chunks.unread).min(LARGEST);
     Ok(capture)
 }
 
@@ -145,7 +146,7 @@ impl Reading {
     fn frames(&mut self, r: &mut Reader<'_>) -> Result<(), Damage> {
         let length = r.0.len();
         let texts = list(r, |r| r.text())?;
-        let mut copied = Budget(64 * length + (1 << 20));
+        let mut copied = Budget::of(length);
         let mut text = |number: u32| {
             let text = texts.get(number as usize).ok_or(Damage("the number of a text that is not there"))?;
             copied.take(text.len())?;
@@ -209,17 +210,17 @@ impl Reading {
         Ok(())
     }
 
-    fn finish(self) -> Result<Capture, Damage> {
-        let Self { mut data, addresses, starts, calls, frames, devices, .. } = self;
+    fn finish(self, length: usize) -> Result<Capture, Damage> {
+        let Self { mut data, addresses, starts, calls, frames, devices, total_bytes } = self;
         let symbolised = frames.is_some();
         let (frames, counts) = frames.unwrap_or_default();
-        let mut ends = counts.iter().scan(0u32, |end, count| {
-            *end += count;
-            Some((*end - count, *end))
-        });
-        let addresses = addresses.into_iter().map(|address| {
-            let (start, end) = ends.next().unwrap_or_default();
-            CodeAddress { frames: start..end, ..CodeAddress::in_modules(address, &data.modules) }
+        let (spans, mut start) = (ModuleSpans::of(&data.modules), 0);
+        // Addresses that came after the frames have none.
+        let counts = counts.into_iter().chain(std::iter::repeat(0));
+        let addresses = addresses.into_iter().zip(counts).map(|(address, count)| {
+            let frames = start..start + count;
+            start = frames.end;
+            CodeAddress { frames, ..CodeAddress::in_modules(address, &data.modules, &spans) }
         });
         data.stacks = Stacks {
             addresses: addresses.collect(),
@@ -230,24 +231,17 @@ impl Reading {
         if data.contexts.is_empty() {
             data.contexts.push(root());
         }
+        limits::check(&data, symbolised, length)?;
         let contexts = &data.contexts;
-        data.devices = devices.into_iter().map(|parts| parts.finish(contexts)).collect::<Result<_, _>>()?;
+        let finish = |parts: DeviceParts| parts.finish(contexts, total_bytes);
+        data.devices = devices.into_iter().map(finish).collect::<Result<_, _>>()?;
+        data.devices.iter().try_fold(0, |sum, device| in_range(sum + device.overwritten))?;
         Ok(Capture { data, symbolised })
     }
 }
 
 fn root() -> ContextNode {
     ContextNode { parent: ContextId::ROOT, name: String::new(), model_span: false }
-}
-
-/// How much may still be copied.
-struct Budget(usize);
-
-impl Budget {
-    fn take(&mut self, bytes: usize) -> Result<(), Damage> {
-        self.0 = self.0.checked_sub(bytes).ok_or(Damage("far more text than a program has"))?;
-        Ok(())
-    }
 }
 
 fn list<'a, T>(
@@ -276,7 +270,8 @@ fn process(r: &mut Reader<'_>, process: &mut Process) -> Result<(), Damage> {
     process.program = r.text()?.to_owned();
     process.host = r.text()?.to_owned();
     process.pid = r.small()?;
-    process.rank = r.small()?.checked_sub(1);
+    let rank = r.raw()?.checked_sub(1).map(u32::try_from).transpose();
+    process.rank = rank.map_err(|_| Damage("a number of more than 32 bits"))?;
     process.working_dir = r.text()?.to_owned();
     process.started_unix_us = r.number()?;
     Ok(())
@@ -310,7 +305,7 @@ fn thread(r: &mut Reader<'_>) -> Result<Thread, Damage> {
 
 fn modules(r: &mut Reader<'_>) -> Result<Vec<Module>, Damage> {
     let modules = list(r, module)?;
-    // Every address is looked up among them.
+    // Each may be a file to open.
     if modules.len() > 4096 { Err(Damage("more modules than a program loads")) } else { Ok(modules) }
 }
 
@@ -319,10 +314,14 @@ fn module(r: &mut Reader<'_>) -> Result<Module, Damage> {
     Ok(Module { path, build_id, base: r.raw()?, range: r.raw()?..r.raw()? })
 }
 
+/// More devices than any machine has; PyTorch's pickles have a list for every number up to the largest.
+const MAX_ORDINALS: u64 = 1024;
+
 fn device(number: u64) -> Result<Device, Damage> {
     match number.checked_sub(1) {
         None => Ok(Device::Cpu),
-        Some(ordinal) => ordinal.try_into().map(Device::Cuda).map_err(|_| Damage("a device of no ordinal")),
+        Some(ordinal @ 0..MAX_ORDINALS) => Ok(Device::Cuda(ordinal as u32)),
+        Some(_) => Err(Damage("a device of no ordinal")),
     }
 }
 
@@ -340,6 +339,6 @@ fn counters(r: &mut Reader<'_>) -> Result<Counters, Damage> {
     let stats = &mut counters.stats;
     (stats.allocated_bytes, stats.active_bytes) = (stat()?, stat()?);
     (stats.reserved_bytes, stats.allocations) = (stat()?, stat()?);
-    stats.below_threshold = r.number().and_then(in_range)?;
+    stats.below_threshold = r.number()?;
     Ok(counters)
 }

@@ -54,6 +54,7 @@ mod blocks;
 mod bytes;
 mod decode;
 mod encode;
+mod limits;
 mod rebuild;
 
 use crate::error::Error;
@@ -178,5 +179,7 @@ fn chunk_head(tag: u8, payload: &[u8]) -> [u8; CHUNK_HEADER] {
     head
 }
 
+#[cfg(test)]
+mod hostile_tests;
 #[cfg(test)]
 mod tests;

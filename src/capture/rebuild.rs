@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 
+use super::bytes::in_range;
 use super::{Counters, Damage, by_seq};
 use crate::snapshot::{
     Block, ContextNode, Device, DeviceSnapshot, Mark, Peak, Record, RecordKind, ScopeStats, Segment, scopes_of_log,
@@ -44,7 +45,7 @@ impl DeviceParts {
 
     pub(super) fn gap(&mut self, missing: u64) -> Result<(), Damage> {
         let gone = self.overwritten + self.records.len() as u64 + missing;
-        self.overwritten = super::bytes::in_range(gone)?;
+        self.overwritten = in_range(gone)?;
         self.records.clear();
         Ok(())
     }
@@ -75,13 +76,15 @@ impl DeviceParts {
         self.counters = counters;
     }
 
-    pub(super) fn finish(mut self, contexts: &[ContextNode]) -> Result<DeviceSnapshot, Damage> {
+    /// `total_bytes` is more than the sizes of its records.
+    pub(super) fn finish(mut self, contexts: &[ContextNode], total_bytes: u64) -> Result<DeviceSnapshot, Damage> {
         let (live, at_peak) = self.live_and_peak()?;
         let Counters { not_recorded, below_threshold, peak, stats } = self.counters;
         if at_peak.iter().map(|block| block.size).sum::<u64>() + peak.not_recorded != peak.bytes {
             return Err(Damage("a peak whose blocks do not add up to it"));
         }
         let end = stats.allocated_bytes.current;
+        in_range(end + total_bytes + 1)?;
         let scopes = self.scopes.take().unwrap_or_else(|| scopes_of_log(&self.records, &self.marks, contexts, end));
         let segments = self.segments.take().unwrap_or_else(|| segments::estimate(&self.records, &live));
         Ok(DeviceSnapshot {

@@ -1,13 +1,14 @@
 //! Folded stacks of the peak: one line a stack, `outermost;…;innermost value`.
 
-use std::collections::BTreeMap;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, HashMap};
 use std::io::Write;
 
 use super::budget::{self, LeftOut};
 use crate::analysis::{device_or_main, frame_location};
 use crate::attribute::Origin;
 use crate::error::Error;
-use crate::snapshot::{Block, Device, DeviceSnapshot, Frame, SnapshotData};
+use crate::snapshot::{Block, ContextId, Device, DeviceSnapshot, Frame, SnapshotData, StackId};
 
 /// What the numbers count.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -54,36 +55,64 @@ pub(super) fn largest(lines: &BTreeMap<String, u64>, count: usize) -> BTreeMap<S
         return lines.clone();
     }
     let mut by_value: Vec<(&String, u64)> = lines.iter().map(|(stack, value)| (stack, *value)).collect();
-    by_value.sort_by_key(|(stack, value)| (std::cmp::Reverse(*value), *stack));
+    by_value.sort_by_key(|(stack, value)| (Reverse(*value), *stack));
     let (kept, rest) = by_value.split_at(count);
     let mut largest: BTreeMap<String, u64> = kept.iter().map(|(stack, value)| ((*stack).clone(), *value)).collect();
-    let sum = rest.iter().map(|(_, value)| value).sum();
-    largest.insert(format!("({} smaller stacks)", rest.len()), sum);
+    let sum: u64 = rest.iter().map(|(_, value)| value).sum();
+    *largest.entry(smaller(rest.len())).or_insert(0) += sum;
     largest
 }
 
 pub(super) fn lines(data: &SnapshotData, device: &DeviceSnapshot, options: &Options) -> BTreeMap<String, u64> {
-    let mut lines = BTreeMap::new();
-    for block in &device.peak.blocks {
-        let value = if options.measure == Measure::Bytes { block.size } else { 1 };
-        *lines.entry(folded(data, block, options.all_frames)).or_insert(0) += value;
-    }
+    let mut lines = stacks(data, &device.peak.blocks, options);
     if options.measure == Measure::Bytes {
         let rest = [
             ("allocated before recording", device.peak.not_recorded),
             ("blocks below min_size", device.peak.below_threshold),
         ];
-        lines.extend(rest.into_iter().filter(|(_, bytes)| *bytes > 0).map(|(name, bytes)| (name.to_owned(), bytes)));
+        for (name, bytes) in rest.into_iter().filter(|(_, bytes)| *bytes > 0) {
+            *lines.entry(name.to_owned()).or_insert(0) += bytes;
+        }
     }
     lines
 }
 
+/// Text of lines; what is beyond it would help nobody, and could take any memory.
+const MOST_TEXT: usize = 1 << 30;
+
+/// Each stack in its scopes as a line; beyond [`MOST_TEXT`] the smallest in one.
+fn stacks(data: &SnapshotData, blocks: &[Block], options: &Options) -> BTreeMap<String, u64> {
+    let mut sums: HashMap<(ContextId, StackId), u64> = HashMap::new();
+    for block in blocks {
+        let value = if options.measure == Measure::Bytes { block.size } else { 1 };
+        *sums.entry((block.context, block.stack)).or_insert(0) += value;
+    }
+    let mut sums: Vec<_> = sums.into_iter().collect();
+    sums.sort_unstable_by_key(|(key, value)| (Reverse(*value), *key));
+    let (mut lines, mut text) = (BTreeMap::new(), 0);
+    for (at, ((context, stack), value)) in sums.iter().enumerate() {
+        if text > MOST_TEXT {
+            let rest = sums.get(at..).unwrap_or_default();
+            lines.insert(smaller(rest.len()), rest.iter().map(|(_, value)| value).sum());
+            break;
+        }
+        let line = folded(data, *context, *stack, options.all_frames);
+        text += line.len();
+        *lines.entry(line).or_insert(0) += value;
+    }
+    lines
+}
+
+fn smaller(stacks: usize) -> String {
+    format!("({stacks} smaller stacks)")
+}
+
 /// Scopes first, as outermost frames in brackets, then the stack from the outside in.
-fn folded(data: &SnapshotData, block: &Block, all: bool) -> String {
-    let scopes = data.context_names(block.context).into_iter().map(|name| format!("[{}]", clean(name)));
+fn folded(data: &SnapshotData, context: ContextId, stack: StackId, all: bool) -> String {
+    let scopes = data.context_names(context).into_iter().map(|name| format!("[{}]", clean(name)));
     let dir = &data.process.working_dir;
     let shown = |frame: &&Frame| all || !matches!(Origin::of(frame), Origin::Std | Origin::Memtrace);
-    let frames = data.stacks.frames(block.stack).rev().filter(shown).map(|frame| clean(&frame_location(frame, dir)));
+    let frames = data.stacks.frames(stack).rev().filter(shown).map(|frame| clean(&frame_location(frame, dir)));
     let parts: Vec<String> = scopes.chain(frames).collect();
     if parts.is_empty() { "(no stack)".to_owned() } else { parts.join(";") }
 }

@@ -62,13 +62,20 @@ fn shortened(text: &str, width: usize, cut: Cut) -> String {
         return text.to_owned();
     }
     match cut {
-        Cut::Start if text.contains(" (") => {
+        Cut::Start => {
             let (place, function) = text.split_once(" (").unwrap_or((text, ""));
-            let note = function.split_once(") ").map_or(String::new(), |(_, note)| format!(" {note}"));
-            shortened(&format!("{place}{note}"), width, cut)
+            let note = function.rsplit_once(") ").map_or(String::new(), |(_, note)| format!(" {note}"));
+            end_of(&format!("{place}{note}"), width)
         }
-        Cut::Start => std::iter::once('…').chain(text.chars().skip(length + 1 - width)).collect(),
         Cut::End => text.chars().take(width - 1).chain(['…']).collect(),
+    }
+}
+
+/// The last `width` characters.
+fn end_of(text: &str, width: usize) -> String {
+    match text.chars().count() {
+        length if length <= width => text.to_owned(),
+        length => std::iter::once('…').chain(text.chars().skip(length + 1 - width)).collect(),
     }
 }
 
@@ -87,5 +94,15 @@ mod tests {
             let lines = table.lines(41);
             assert_eq!(lines, ["      Mem  Location", &format!("1.000 MiB  {shown}"), "      5 B  x.rs:1"]);
         }
+    }
+
+    #[test]
+    fn a_label_of_any_length_is_cut() {
+        let text = format!("a.rs:1{} [no user frame]", " (f)".repeat(100_000));
+        assert_eq!(shortened(&text, 30, Cut::Start), "a.rs:1 [no user frame]");
+        assert_eq!(
+            shortened("src/a.rs:1 (f::<(u8, u8)>) [no user frame]", 26, Cut::Start),
+            "src/a.rs:1 [no user frame]"
+        );
     }
 }

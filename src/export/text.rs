@@ -160,7 +160,7 @@ impl Page<'_> {
             ]);
         }
         let in_scopes: u64 = rows.iter().map(|row| row.at_peak).sum();
-        let outside = total - in_scopes;
+        let outside = total.saturating_sub(in_scopes);
         let mut last = vec![Bytes(outside).to_string(), percent(outside, total)];
         last.resize(6, String::new());
         last.push("(everything else)".to_owned());

@@ -59,8 +59,11 @@ pub(super) fn expand(pattern: &str, process: &Process) -> PathBuf {
 /// `host_program_pid_rank0_1790000000.EXTENSION`, the rank only where there is one.
 pub(super) fn default_name(process: &Process, extension: &str) -> String {
     let rank = process.rank.map_or(String::new(), |rank| format!("_rank{rank}"));
-    let Process { host, program, pid, .. } = process;
-    let time = (process.started_unix_us * 1000 + process.duration_ns) / 1_000_000_000;
+    // A capture of another machine may say anything; a name is a name, not a path.
+    let name = |name: &str| name.replace(['/', '\\', '\0'], "-");
+    let (host, program, pid) = (name(&process.host), name(&process.program), process.pid);
+    let (started, below) = (process.started_unix_us / 1_000_000, process.started_unix_us % 1_000_000);
+    let time = started + (below * 1000 + process.duration_ns) / 1_000_000_000;
     format!("{host}_{program}_{pid}{rank}_{time}.{extension}")
 }
 
@@ -93,6 +96,8 @@ mod tests {
             ..Process::default()
         };
         assert_eq!(default_name(&process, "pickle"), "box_net_7_1790000002.pickle");
+        let elsewhere = Process { host: "../..".into(), started_unix_us: 1 << 62, ..process.clone() };
+        assert_eq!(default_name(&elsewhere, "pickle"), "..-.._net_7_4611686018428.pickle");
         let ranked = Process { rank: Some(0), ..process };
         assert_eq!(default_name(&ranked, "json.gz"), "box_net_7_rank0_1790000002.json.gz");
     }

@@ -5,6 +5,7 @@
 mod device;
 mod health;
 mod ids;
+mod modules;
 mod process;
 mod record;
 mod replay;
@@ -19,6 +20,7 @@ pub(crate) mod testing;
 pub use device::Device;
 pub use health::{Health, Spans};
 pub use ids::{ContextId, StackId, ThreadId};
+pub(crate) use modules::ModuleSpans;
 pub use process::{Process, Thread};
 pub use record::{Block, Record, RecordKind};
 pub use replay::Replay;

@@ -1,6 +1,6 @@
 //! What the recording knows about scopes.
 
-use std::collections::BTreeMap;
+use std::collections::HashMap;
 
 use super::ids::{ContextId, ThreadId};
 use super::record::{Record, RecordKind};
@@ -56,7 +56,7 @@ pub(crate) fn scopes_of_log(records: &[Record], marks: &[Mark], contexts: &[Cont
         RecordKind::Free => -(record.size as i64),
     };
     let start = end as i64 - records.iter().map(change).sum::<i64>();
-    let mut log = ScopeLog { contexts, total: start, cells: BTreeMap::new(), open: Vec::new() };
+    let mut log = ScopeLog::new(contexts, start);
     let mut marks = marks.iter().peekable();
     for record in records {
         while let Some(mark) = marks.next_if(|mark| mark.time_ns <= record.time_ns) {
@@ -66,63 +66,96 @@ pub(crate) fn scopes_of_log(records: &[Record], marks: &[Mark], contexts: &[Cont
         log.record(record);
     }
     marks.for_each(|mark| log.mark(mark));
-    log.cells.into_values().map(|cell| cell.stats).collect()
+    log.finish()
 }
 
 struct ScopeLog<'a> {
     contexts: &'a [ContextNode],
     total: i64,
-    cells: BTreeMap<ContextId, ScopeCell>,
-    /// Entered and not yet left.
-    open: Vec<(ThreadId, ContextId)>,
+    totals: Totals,
+    /// By context.
+    cells: Vec<Option<ScopeCell>>,
+    /// Where in `totals` those entered and not yet left began.
+    open: HashMap<(ThreadId, ContextId), Vec<usize>>,
 }
 
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct ScopeCell {
     stats: ScopeStats,
     /// Bytes of its own blocks live now.
     now: u64,
 }
 
-impl ScopeLog<'_> {
+impl<'a> ScopeLog<'a> {
+    fn new(contexts: &'a [ContextNode], total: i64) -> Self {
+        Self { contexts, total, totals: Totals::default(), cells: vec![None; contexts.len()], open: HashMap::new() }
+    }
+
     fn mark(&mut self, mark: &Mark) {
         let scope = (mark.thread, mark.context);
         if mark.enter {
-            self.open.push(scope);
-            self.cell(mark.context).stats.calls += 1;
-            self.see_total(mark.context);
-        } else if let Some(at) = self.open.iter().rposition(|open| *open == scope) {
-            self.open.remove(at);
+            let at = self.totals.push(self.total);
+            self.open.entry(scope).or_default().push(at);
+            self.at(mark.context, |cell| cell.stats.calls += 1);
+        } else if let Some(at) = self.open.get_mut(&scope).and_then(Vec::pop) {
+            self.left(mark.context, at);
         }
     }
 
     fn record(&mut self, record: &Record) {
         let mut at = record.context;
         while at != ContextId::ROOT {
-            let cell = self.cell(at);
-            match record.kind {
+            self.at(at, |cell| match record.kind {
                 RecordKind::Alloc => cell.alloc(record.size),
                 RecordKind::Free => cell.now = cell.now.saturating_sub(record.size),
-            }
+            });
             at = self.contexts.get(at.0 as usize).map_or(ContextId::ROOT, |node| node.parent);
         }
         if record.kind == RecordKind::Alloc {
-            let mut open: Vec<ContextId> = self.open.iter().map(|(_, context)| *context).collect();
-            open.dedup();
-            open.into_iter().for_each(|context| self.see_total(context));
+            self.totals.push(self.total);
         }
     }
 
-    fn see_total(&mut self, context: ContextId) {
-        let total = u64::try_from(self.total).unwrap_or(0);
-        let stats = &mut self.cell(context).stats;
-        stats.total_peak = stats.total_peak.max(Some(total));
+    /// The scope was open since that place in the totals.
+    fn left(&mut self, context: ContextId, since: usize) {
+        let total = self.totals.largest_since(since).map(|total| u64::try_from(total).unwrap_or(0));
+        self.at(context, |cell| cell.stats.total_peak = cell.stats.total_peak.max(total));
     }
 
-    fn cell(&mut self, context: ContextId) -> &mut ScopeCell {
-        let cell = self.cells.entry(context).or_default();
+    fn at(&mut self, context: ContextId, change: impl FnOnce(&mut ScopeCell)) {
+        let Some(cell) = self.cells.get_mut(context.0 as usize) else { return };
+        let cell = cell.get_or_insert_default();
         cell.stats.context = context;
-        cell
+        change(cell);
+    }
+
+    fn finish(mut self) -> Vec<ScopeStats> {
+        for ((_, context), places) in std::mem::take(&mut self.open) {
+            places.into_iter().for_each(|since| self.left(context, since));
+        }
+        self.cells.into_iter().flatten().map(|cell| cell.stats).collect()
+    }
+}
+
+/// The allocated totals so far: the largest since any moment, however many scopes are open.
+#[derive(Default)]
+struct Totals {
+    count: usize,
+    /// Those that no later one exceeds, with their places: they fall.
+    falling: Vec<(usize, i64)>,
+}
+
+impl Totals {
+    fn push(&mut self, total: i64) -> usize {
+        while self.falling.pop_if(|(_, before)| *before <= total).is_some() {}
+        self.falling.push((self.count, total));
+        self.count += 1;
+        self.count - 1
+    }
+
+    fn largest_since(&self, place: usize) -> Option<i64> {
+        let first = self.falling.partition_point(|(at, _)| *at < place);
+        self.falling.get(first).map(|(_, total)| *total)
     }
 }
 
@@ -132,5 +165,54 @@ impl ScopeCell {
         self.stats.allocated_bytes += size;
         self.now += size;
         self.stats.own_peak = self.stats.own_peak.max(self.now);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::snapshot::StackId;
+
+    fn alloc(time_ns: u64, size: u64) -> Record {
+        Record {
+            time_ns,
+            address: 0x1000 * time_ns,
+            size,
+            stack: StackId::NONE,
+            alloc_stack: StackId::NONE,
+            context: ContextId::ROOT,
+            thread: ThreadId(1),
+            alloc_seq: time_ns,
+            stream: 0,
+            kind: RecordKind::Alloc,
+        }
+    }
+
+    fn free(time_ns: u64, of: &Record) -> Record {
+        Record { time_ns, kind: RecordKind::Free, ..*of }
+    }
+
+    #[test]
+    fn a_scope_sees_the_largest_total_while_it_is_open() {
+        let contexts = ["", "a", "b", "c"].map(|name| ContextNode { parent: ContextId::ROOT, name: name.into() });
+        let (one, two, three) = (alloc(1, 100), alloc(3, 20), alloc(6, 7));
+        let records = [one, free(2, &one), two, free(5, &two), three];
+        let mark = |time_ns, context, enter| Mark { time_ns, context: ContextId(context), thread: ThreadId(1), enter };
+        // a: the whole log; b: around the 20; c: after it, and never left.
+        let marks = [mark(0, 1, true), mark(3, 2, true), mark(4, 2, false), mark(6, 3, true), mark(9, 1, false)];
+        let scopes = scopes_of_log(&records, &marks, &contexts, 7);
+        assert_eq!(scopes.iter().map(|scope| scope.total_peak).collect::<Vec<_>>(), [Some(100), Some(20), Some(7)]);
+    }
+
+    /// Neither many open scopes nor many records cost more than their sum.
+    #[test]
+    fn a_hundred_thousand_open_scopes_are_no_trouble() {
+        let contexts = vec![ContextNode { parent: ContextId::ROOT, name: String::new() }; 2];
+        let mark = |thread, enter| Mark { time_ns: 0, context: ContextId(1), thread: ThreadId(thread), enter };
+        let mut marks: Vec<Mark> = (0..100_000).map(|thread| mark(thread, true)).collect();
+        marks.extend((0..50_000).map(|thread| mark(thread, false)));
+        let records: Vec<Record> = (1..=100_000).map(|n| alloc(n, 1)).collect();
+        let scopes = scopes_of_log(&records, &marks, &contexts, 100_000);
+        assert_eq!((scopes[0].calls, scopes[0].total_peak), (100_000, Some(100_000)));
     }
 }

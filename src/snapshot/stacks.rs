@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use super::ids::StackId;
+use super::modules::ModuleSpans;
 
 /// A loaded program or library.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,8 +46,8 @@ pub struct CodeAddress {
 
 impl CodeAddress {
     /// An address without frames yet, in the module that holds it.
-    pub(crate) fn in_modules(address: u64, modules: &[Module]) -> Self {
-        let module = modules.iter().position(|module| module.range.contains(&address));
+    pub(crate) fn in_modules(address: u64, modules: &[Module], spans: &ModuleSpans) -> Self {
+        let module = spans.find(address);
         let offset = module.and_then(|i| modules.get(i)).map_or(0, |module| address.wrapping_sub(module.base));
         Self { address, module: module.map(|i| i as u32), offset, frames: 0..0 }
     }
@@ -95,7 +96,8 @@ impl Stacks {
         (0..self.starts.len()).map(|stack| self.calls_of(StackId(stack as u32)))
     }
 
-    fn frames_at(&self, address: &CodeAddress) -> &[Frame] {
+    /// The frames of an address, innermost first.
+    pub(crate) fn frames_at(&self, address: &CodeAddress) -> &[Frame] {
         self.frames.get(address.frames.start as usize..address.frames.end as usize).unwrap_or(&[])
     }
 

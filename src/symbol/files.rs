@@ -37,6 +37,10 @@ fn hex(bytes: &[u8]) -> String {
 }
 
 fn build_id(path: &Path) -> Option<Vec<u8>> {
+    // A capture may name anything as a program; to open a pipe would wait for its writer.
+    if !fs::metadata(path).ok()?.is_file() {
+        return None;
+    }
     let cache = ReadCache::new(fs::File::open(path).ok()?);
     let file = object::File::parse(&cache).ok()?;
     file.build_id().ok()?.map(<[u8]>::to_vec)

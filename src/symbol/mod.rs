@@ -7,7 +7,7 @@ mod resolve;
 use std::collections::HashMap;
 use std::sync::Mutex;
 
-use crate::snapshot::{CodeAddress, Frame, Module};
+use crate::snapshot::{CodeAddress, Frame, Module, ModuleSpans};
 use resolve::{Resolved, Resolver};
 
 /// What a set of addresses means.
@@ -39,7 +39,7 @@ pub(crate) fn symbolise(addresses: &[u64], mut each: impl FnMut()) -> Symbols {
     let mut resolver = Resolver::new(&modules);
     for &address in addresses {
         let resolved = cache.entry(address).or_insert_with(|| resolver.resolve(address));
-        symbols.push(address, resolved, &modules);
+        symbols.push(address, resolved, &modules, resolver.spans());
         each();
     }
     symbols.no_line_numbers = no_line_numbers(&symbols);
@@ -53,7 +53,8 @@ pub(crate) fn symbolise_files(addresses: &[u64], modules: Vec<Module>, mut each:
     let mut symbols = Symbols::default();
     let mut resolver = Resolver::of_files(&modules);
     for &address in addresses {
-        symbols.push(address, &resolver.resolve(address), &modules);
+        let resolved = resolver.resolve(address);
+        symbols.push(address, &resolved, &modules, resolver.spans());
         each();
     }
     symbols.unreadable_modules = resolver.unreadable();
@@ -65,11 +66,11 @@ pub(crate) fn symbolise_files(addresses: &[u64], modules: Vec<Module>, mut each:
 pub(crate) use modules::loaded as loaded_modules;
 
 impl Symbols {
-    fn push(&mut self, address: u64, resolved: &Resolved, modules: &[Module]) {
+    fn push(&mut self, address: u64, resolved: &Resolved, modules: &[Module], spans: &ModuleSpans) {
         let start = self.frames.len() as u32;
         self.frames.extend(resolved.frames.iter().cloned());
         let end = self.frames.len() as u32;
-        self.addresses.push(CodeAddress { frames: start..end, ..CodeAddress::in_modules(address, modules) });
+        self.addresses.push(CodeAddress { frames: start..end, ..CodeAddress::in_modules(address, modules, spans) });
         self.native.push(resolved.native);
         // What is not Rust is left out of stacks unless it was asked for.
         if resolved.unknown && !resolved.native {

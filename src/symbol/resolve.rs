@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use addr2line::Loader;
 
-use crate::snapshot::{FRAMES_LEFT_OUT, Frame, Module};
+use crate::snapshot::{FRAMES_LEFT_OUT, Frame, Module, ModuleSpans};
 
 /// What one address means.
 #[derive(Clone, Debug, Default)]
@@ -17,8 +17,11 @@ pub(super) struct Resolved {
 
 pub(super) struct Resolver<'a> {
     modules: &'a [Module],
+    spans: ModuleSpans,
     /// How the file of a module is opened, by its number.
     open: fn(&Module, usize) -> Result<Loader, String>,
+    /// What is known of an address in no module.
+    elsewhere: fn(u64) -> Resolved,
     /// Opened files by module; `None` for one that cannot be read.
     loaders: HashMap<usize, Option<Loader>>,
     /// Modules that could not be read, and why.
@@ -28,12 +31,17 @@ pub(super) struct Resolver<'a> {
 impl<'a> Resolver<'a> {
     /// For addresses of this process.
     pub(super) fn new(modules: &'a [Module]) -> Self {
-        Self { modules, open: loaded, loaders: HashMap::new(), unreadable: Vec::new() }
+        let spans = ModuleSpans::of(modules);
+        Self { modules, spans, open: loaded, elsewhere, loaders: HashMap::new(), unreadable: Vec::new() }
     }
 
     /// For addresses of another process, of which only the files are left.
     pub(super) fn of_files(modules: &'a [Module]) -> Self {
-        Self { open: super::files::open, ..Self::new(modules) }
+        Self { open: super::files::open, elsewhere: nowhere, ..Self::new(modules) }
+    }
+
+    pub(super) fn spans(&self) -> &ModuleSpans {
+        &self.spans
     }
 
     pub(super) fn unreadable(self) -> Vec<String> {
@@ -45,10 +53,10 @@ impl<'a> Resolver<'a> {
             let function = "... (frames left out: the stack is deeper than stack_depth)".to_owned();
             return Resolved { frames: vec![Frame { function, ..Frame::default() }], native: false, unknown: false };
         }
-        let Some(index) = self.modules.iter().position(|m| m.range.contains(&address)) else {
-            return elsewhere(address);
+        let index = self.spans.find(address);
+        let Some((index, module)) = index.and_then(|index| Some((index, self.modules.get(index)?))) else {
+            return (self.elsewhere)(address);
         };
-        let module = &self.modules[index];
         let (open, unreadable) = (self.open, &mut self.unreadable);
         let loader = self.loaders.entry(index).or_insert_with(|| {
             let opened = open(module, index);
@@ -113,8 +121,14 @@ fn is_rust(symbol: Option<&str>, frames: &[Frame]) -> bool {
     symbol.is_some_and(|s| rustc_demangle::try_demangle(s).is_ok()) || frames.iter().any(|f| f.file.ends_with(".rs"))
 }
 
+/// Characters of a file's name, as far as an address without a function shows it.
+const LONGEST_NAME: usize = 128;
+
 fn unknown(address: u64, module: &Module) -> Resolved {
-    let file = module.path.rsplit('/').next().unwrap_or_default();
+    let name = module.path.rsplit('/').next().unwrap_or_default();
+    // A file that was read may say anything, and every address repeats it.
+    let end = name.char_indices().nth(LONGEST_NAME).map_or(name.len(), |(end, _)| end);
+    let file = name.get(..end).unwrap_or_default();
     let function = format!("{file}+{:#x}", address.wrapping_sub(module.base));
     let native = file.contains(".so");
     Resolved { frames: vec![Frame { function, ..Frame::default() }], native, unknown: true }
@@ -131,13 +145,18 @@ fn elsewhere(address: u64) -> Resolved {
             inlined: false,
         });
     });
-    let unknown = frames.is_empty();
-    if unknown {
-        frames.push(Frame { function: format!("{address:#x}"), ..Frame::default() });
+    if frames.is_empty() {
+        return nowhere(address);
     }
     let own = frames.iter().take_while(|frame| is_machinery(frame)).count();
     frames.drain(..own);
-    Resolved { frames, native: false, unknown }
+    Resolved { frames, native: false, unknown: false }
+}
+
+/// An address of another process outside its modules: this process's own functions say nothing of it.
+fn nowhere(address: u64) -> Resolved {
+    let frame = Frame { function: format!("{address:#x}"), ..Frame::default() };
+    Resolved { frames: vec![frame], native: false, unknown: true }
 }
 
 /// How a request gets from the caller to the recorder: of no interest to anybody.

@@ -1,0 +1,153 @@
+//! Chunks with right checksums that ask for more than they are worth, or for sums that overflow.
+
+use super::*;
+
+const LARGEST: u64 = (1 << 62) - 1;
+
+struct File(Vec<u8>);
+
+impl File {
+    fn new() -> Self {
+        Self([&MAGIC[..], &VERSION.to_le_bytes()].concat())
+    }
+
+    fn chunk(mut self, tag: Tag, fill: impl FnOnce(&mut bytes::Payload)) -> Self {
+        let mut payload = bytes::Payload::default();
+        fill(&mut payload);
+        self.0.extend_from_slice(&chunk_head(tag as u8, &payload.0));
+        self.0.extend_from_slice(&payload.0);
+        self
+    }
+
+    fn numbers(self, tag: Tag, numbers: &[u64]) -> Self {
+        self.chunk(tag, |p| numbers.iter().for_each(|n| p.number(*n)))
+    }
+
+    fn read(self) -> Result<SnapshotData, String> {
+        let file = self.numbers(Tag::Commit, &[0; 11]);
+        read(&file.0).map(|capture| capture.data).map_err(|error| error.to_string())
+    }
+
+    fn refused(self, word: &str) {
+        let error = self.read().unwrap_err();
+        assert!(error.contains(word), "{word}: {error}");
+    }
+}
+
+/// PyTorch's pickle has a list for every device up to the last.
+#[test]
+fn a_device_beyond_any_machine_is_refused() {
+    File::new().numbers(Tag::Gap, &[1 + 1024, 0]).refused("device");
+    assert!(File::new().numbers(Tag::Gap, &[1024, 0]).numbers(Tag::Live, &[1024, 0]).read().is_ok());
+}
+
+#[test]
+fn missing_records_of_all_devices_together_can_be_added() {
+    let file = File::new().numbers(Tag::Gap, &[0, LARGEST]).numbers(Tag::Live, &[0, 0]);
+    assert!(File(file.0.clone()).read().is_ok());
+    file.numbers(Tag::Gap, &[1, 1]).numbers(Tag::Live, &[1, 0]).refused("beyond");
+}
+
+#[test]
+fn a_block_ends_where_memory_does() {
+    let live = |address: u64, size| File::new().numbers(Tag::Live, &[0, 1, address << 1, size, 2, 0, 0, 0, 0, 0]);
+    assert!(live(LARGEST - 8, 8).read().is_ok());
+    live(LARGEST - 8, 9).refused("beyond");
+    live(LARGEST, 0).refused("beyond");
+    File::new().numbers(Tag::Segments, &[0, 1, LARGEST << 1, 1, 0]).refused("beyond");
+}
+
+#[test]
+fn totals_of_scopes_stay_in_range() {
+    let counters = |current| [&[0; 8][..], &[current], &[0; 16]].concat();
+    assert!(File::new().numbers(Tag::Counters, &counters(LARGEST - 1)).read().is_ok());
+    File::new().numbers(Tag::Counters, &counters(LARGEST)).refused("beyond");
+}
+
+#[test]
+fn a_scope_stands_once() {
+    let contexts = |file: File| file.chunk(Tag::Contexts, |p| p.0.extend_from_slice(&[2, 0, 1, b'a', 0, 1, b'b']));
+    let scopes = |first, second| [&[0, 2, first][..], &[0; 5], &[second], &[0; 5]].concat();
+    assert!(contexts(File::new()).numbers(Tag::Scopes, &scopes(1, 2)).read().is_ok());
+    contexts(File::new()).numbers(Tag::Scopes, &scopes(1, 1)).refused("twice");
+}
+
+#[test]
+fn the_largest_rank_comes_back() {
+    let mut data = crate::snapshot::testing::empty();
+    data.process.rank = Some(u32::MAX);
+    let mut bytes = Vec::new();
+    write(&data, usize::MAX, &mut bytes).unwrap();
+    assert_eq!(read(&bytes).unwrap().data.process.rank, Some(u32::MAX));
+}
+
+/// The paths of such a chain would fill any memory.
+#[test]
+fn scopes_in_scopes_in_scopes_are_refused() {
+    let chain = |depth: u64| {
+        File::new().chunk(Tag::Contexts, |p| {
+            p.number(depth);
+            for parent in 0..depth {
+                p.number(parent);
+                p.text("");
+            }
+        })
+    };
+    assert!(chain(1000).read().is_ok());
+    chain(5000).refused("deep");
+    let long = "x".repeat(100_000);
+    let wide = File::new().chunk(Tag::Contexts, |p| {
+        p.number(20_000);
+        (0..20_000).for_each(|n| {
+            p.number(u64::from(n > 0));
+            p.text(if n == 0 { &long } else { "" });
+        });
+    });
+    wide.refused("text");
+}
+
+/// A hundred calls of an address with many frames with long names, in many stacks.
+#[test]
+fn stacks_that_are_far_longer_than_their_bytes_are_refused() {
+    let long = "x".repeat(10_000);
+    let file = File::new().numbers(Tag::Addresses, &[1, 2]).chunk(Tag::Stacks, |p| {
+        p.number(1000);
+        (0..1000).for_each(|_| [&[100][..], &[0; 100]].concat().into_iter().for_each(|n| p.number(n)));
+    });
+    let frames = file.chunk(Tag::Frames, |p| {
+        p.number(1);
+        p.text(&long);
+        p.number(100);
+        (0..100).for_each(|_| p.0.extend_from_slice(&[0, 0, 0]));
+    });
+    frames.refused("text");
+}
+
+#[test]
+fn addresses_behind_the_frames_come_back_without_any() {
+    let file = File::new().numbers(Tag::Addresses, &[1, 2]).chunk(Tag::Frames, |p| {
+        p.0.extend_from_slice(&[1, 1, b'f', 1, 0, 0, 2]);
+    });
+    let data = file.numbers(Tag::Addresses, &[1, 4]).read().unwrap();
+    let mut bytes = Vec::new();
+    write(&data, usize::MAX, &mut bytes).unwrap();
+    assert_eq!(read(&bytes).unwrap().data.stacks, data.stacks);
+}
+
+/// This took as long as comparing each with each.
+#[test]
+fn many_modules_and_many_addresses_are_no_trouble() {
+    let file = File::new().chunk(Tag::Modules, |p| {
+        p.number(4096);
+        for n in 0..4096 {
+            p.text("");
+            p.bytes(&[]);
+            [0, n << 8, n << 8 | 1].into_iter().for_each(|n| p.number(n));
+        }
+    });
+    let file = file.chunk(Tag::Addresses, |p| {
+        p.number(1 << 20);
+        (0..1 << 20).for_each(|_| p.number(2));
+    });
+    assert_eq!(file.read().unwrap().stacks.addresses.len(), 1 << 20);
+}
