@@ -1,0 +1,64 @@
+//! Seeds for the fuzz targets: captures of real recordings, written to `fuzz/corpus`. They name the
+//! machine they were made on, so they are made anew rather than kept.
+
+use std::fs;
+use std::path::Path;
+
+use candle_memtrace_fuzz::input_of;
+use memtrace::{StackContext, scope};
+
+#[global_allocator]
+static ALLOC: memtrace::Alloc = memtrace::Alloc::system();
+
+type Outcome = Result<(), Box<dyn std::error::Error>>;
+
+fn main() -> Outcome {
+    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus");
+    let folder = tempfile::tempdir()?;
+    let path = |name: &str| folder.path().join(name);
+
+    let session = memtrace::builder().min_size(256).context(StackContext::All).start()?;
+    work();
+    session.snapshot().write_capture(path("whole"))?;
+    session.end()?;
+
+    let session = memtrace::builder().min_size(256).max_entries(16).start()?;
+    work();
+    session.snapshot().write_capture(path("overwritten"))?;
+    session.end()?;
+
+    let session = memtrace::builder().min_size(256).stream(path("streamed").display().to_string()).start()?;
+    work();
+    session.end()?;
+
+    for name in ["whole", "overwritten", "streamed"] {
+        let capture = fs::read(path(name))?;
+        seed(&corpus, name, &capture)?;
+        // Cut: without its end, and in the middle.
+        seed(&corpus, &format!("{name}-unended"), &capture[..capture.len() - 13])?;
+        seed(&corpus, &format!("{name}-half"), &capture[..capture.len() / 2])?;
+    }
+    Ok(())
+}
+
+fn seed(corpus: &Path, name: &str, capture: &[u8]) -> Outcome {
+    for (target, bytes) in [("capture_bytes", capture.to_vec()), ("capture_chunks", input_of(capture))] {
+        fs::create_dir_all(corpus.join(target))?;
+        fs::write(corpus.join(target).join(name), bytes)?;
+    }
+    Ok(())
+}
+
+/// Some blocks that stay, some that go, in scopes.
+fn work() {
+    let mut kept = Vec::new();
+    for step in 0..12usize {
+        scope(["load", "forward", "backward"][step % 3], || {
+            kept.push(vec![1u8; 300 + 100 * step]);
+            scope("inner", || drop(std::hint::black_box(vec![2u8; 512])));
+        });
+        if step % 5 == 4 {
+            kept.remove(0);
+        }
+    }
+}

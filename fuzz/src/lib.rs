@@ -1,0 +1,6 @@
+//! What the fuzz targets share with a test of the package, `tests/hostile.rs`.
+
+#[path = "../../tests/support/hostile.rs"]
+mod hostile;
+
+pub use hostile::*;

@@ -1,0 +1,109 @@
+//! Captures whose chunks are whole and hold what no writer wrote: read, used, or refused. The fuzz
+//! targets look for the same at length.
+
+#[path = "support/hostile.rs"]
+#[expect(unreachable_pub, reason = "also what the fuzz targets share")]
+mod hostile;
+
+use std::sync::LazyLock;
+
+use hostile::{capture_of, input_of, read_and_use};
+use memtrace::{StackContext, parse_capture, scope};
+use proptest::prelude::*;
+
+#[global_allocator]
+static ALLOC: memtrace::Alloc = memtrace::Alloc::system();
+
+/// A real capture, whole, as the input of [`capture_of`].
+static WHOLE: LazyLock<Vec<u8>> = LazyLock::new(|| {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("whole.memtrace");
+    let session = memtrace::builder().min_size(512).context(StackContext::All).start().unwrap();
+    let kept: Vec<Vec<u8>> = (0..4).map(|n| scope("outer", || scope("inner", || vec![1; 512 << n]))).collect();
+    drop(std::hint::black_box(kept));
+    session.snapshot().write_capture(&path).unwrap();
+    input_of(&std::fs::read(path).unwrap())
+});
+
+/// What is done to the input.
+#[derive(Clone, Copy, Debug)]
+enum Change {
+    Set(u8),
+    Add(u8),
+    Insert(u8),
+    Remove,
+    /// The bytes of a number, as large as numbers get.
+    Largest,
+}
+
+fn change() -> impl Strategy<Value = (prop::sample::Index, Change)> {
+    let what = prop_oneof![
+        any::<u8>().prop_map(Change::Set),
+        prop_oneof![Just(1), Just(255), Just(2), Just(64)].prop_map(Change::Add),
+        any::<u8>().prop_map(Change::Insert),
+        Just(Change::Remove),
+        Just(Change::Largest),
+    ];
+    (any::<prop::sample::Index>(), what)
+}
+
+/// The chunks of the input with their payloads: what is changed stays within a chunk.
+fn chunks(input: &[u8]) -> Vec<(u8, Vec<u8>)> {
+    let (mut chunks, mut rest) = (Vec::new(), input);
+    while let Some((&[tag, low, high], after)) = rest.split_first_chunk() {
+        let (payload, next) = after.split_at(usize::from(u16::from_le_bytes([low, high])));
+        chunks.push((tag, payload.to_vec()));
+        rest = next;
+    }
+    chunks
+}
+
+fn changed(payload: &mut Vec<u8>, at: prop::sample::Index, change: Change) {
+    let at = at.index(payload.len() + 1);
+    let here = at..(at + 1).min(payload.len());
+    let (range, bytes): (_, &[u8]) = match change {
+        Change::Set(byte) => (here, &[byte]),
+        Change::Add(by) => {
+            let byte = payload.get(at).copied().unwrap_or(0);
+            (here, &[byte.wrapping_add(by)])
+        }
+        Change::Insert(byte) => (at..at, &[byte]),
+        Change::Remove => (here, &[]),
+        Change::Largest => (here, &[0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x3f]),
+    };
+    payload.splice(range, bytes.iter().copied());
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 256, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn payloads_of_a_real_capture_can_hold_anything(
+        changes in prop::collection::vec((any::<prop::sample::Index>(), change()), 1..4),
+        again in prop::option::of(any::<prop::sample::Index>()),
+    ) {
+        let mut chunks = chunks(&WHOLE);
+        for (chunk, (at, change)) in changes {
+            let chunk = chunk.index(chunks.len());
+            changed(&mut chunks[chunk].1, at, change);
+        }
+        if let Some(again) = again {
+            let chunk = chunks[again.index(chunks.len())].clone();
+            chunks.push(chunk);
+        }
+        let mut input = Vec::new();
+        for (tag, payload) in chunks {
+            input.push(tag);
+            input.extend_from_slice(&(payload.len() as u16).to_le_bytes());
+            input.extend_from_slice(&payload);
+        }
+        read_and_use(&capture_of(&input));
+    }
+}
+
+#[test]
+fn the_capture_itself_is_among_what_is_used() {
+    let capture = capture_of(&WHOLE);
+    assert_eq!(parse_capture(&capture).unwrap().devices[0].records.len(), 8);
+    read_and_use(&capture);
+}

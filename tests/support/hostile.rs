@@ -1,0 +1,121 @@
+//! Captures cut from any input, and everything that a user would do with one that can be read: for
+//! `tests/hostile.rs` and for the fuzz targets.
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::LazyLock;
+
+use memtrace::snapshot::{Peak, Replay};
+use memtrace::{Snapshot, SnapshotData, analysis, export, parse_capture};
+use tempfile::TempDir;
+
+/// Tags that mean something; the cutter's first byte counts round in them and a few more.
+const TAGS: u8 = 20;
+const COMMIT: u8 = 17;
+/// Flamegraphs are drawn of captures up to this size: inferno's time is not what is looked for.
+const SMALL: usize = 1 << 12;
+
+/// A capture whose chunks come from the input: tag, length in two bytes, payload, and again. Header and
+/// checksums are right, and a commit stands at the end, so that what came before counts.
+pub fn capture_of(input: &[u8]) -> Vec<u8> {
+    let mut capture = b"memtrace\x01\0\0\0".to_vec();
+    let mut rest = input;
+    while let Some((&[tag, low, high], after)) = rest.split_first_chunk() {
+        let length = usize::from(u16::from_le_bytes([low, high])).min(after.len());
+        let (payload, next) = after.split_at(length);
+        chunk(&mut capture, tag % TAGS, payload);
+        rest = next;
+    }
+    chunk(&mut capture, COMMIT, &[0; 11]);
+    capture
+}
+
+/// The input from which [`capture_of`] makes this capture: to have seeds from real ones.
+pub fn input_of(capture: &[u8]) -> Vec<u8> {
+    let (mut input, mut rest) = (Vec::new(), capture.get(12..).unwrap_or_default());
+    while let Some((head, after)) = rest.split_first_chunk::<13>() {
+        let length = u64::from_le_bytes(head[1..9].try_into().unwrap()) as usize;
+        let (payload, next) = after.split_at(length.min(after.len()));
+        let shown = payload.len().min(usize::from(u16::MAX));
+        input.push(head[0]);
+        input.extend_from_slice(&(shown as u16).to_le_bytes());
+        input.extend_from_slice(&payload[..shown]);
+        rest = next;
+    }
+    input
+}
+
+fn chunk(out: &mut Vec<u8>, tag: u8, payload: &[u8]) {
+    let length = (payload.len() as u64).to_le_bytes();
+    let front = [&[tag][..], &length].concat();
+    out.extend_from_slice(&front);
+    let sum = crc32fast::hash(&[&front, payload].concat());
+    out.extend_from_slice(&sum.to_le_bytes());
+    out.extend_from_slice(payload);
+}
+
+/// Reads a capture; what can be read can be used.
+pub fn read_and_use(bytes: &[u8]) {
+    let Ok(snapshot) = parse_capture(bytes) else { return };
+    sums(&snapshot);
+    analyses(&snapshot);
+    exports(&snapshot, bytes.len() <= SMALL);
+    round_trip(&snapshot);
+}
+
+fn sums(data: &SnapshotData) {
+    for device in &data.devices {
+        let Peak { bytes, not_recorded, ref blocks, .. } = device.peak;
+        assert_eq!(blocks.iter().map(|block| block.size).sum::<u64>() + not_recorded, bytes);
+        let mut replay = Replay::at_log_start(device);
+        device.records.iter().for_each(|record| replay.apply(record));
+        assert_eq!(replay.blocks().iter().map(|block| block.size).sum::<u64>(), replay.bytes());
+    }
+}
+
+fn analyses(data: &SnapshotData) {
+    for device in &data.devices {
+        let by = [analysis::by_line, analysis::by_function, analysis::by_scope].map(|by| by(data, device));
+        by.iter().for_each(|breakdown| assert_eq!(breakdown.total, device.peak.total()));
+        let live: u64 = device.live.iter().map(|block| block.size).sum();
+        let live = live + device.not_recorded + device.below_threshold;
+        assert_eq!(analysis::live_by_line(data, device).total, live);
+        analysis::scopes(data, device);
+        analysis::temporaries(data, device);
+    }
+}
+
+fn exports(snapshot: &Snapshot, draw: bool) {
+    let sink = io::sink;
+    let _ = snapshot.report().to_string();
+    assert!(!snapshot.file_name("txt").contains('/'));
+    export::json::write(snapshot, &Default::default(), sink()).unwrap();
+    let small = Some(512);
+    export::json::write(snapshot, &export::json::Options { max_bytes: small, compact: true }, sink()).unwrap();
+    export::pytorch::write(snapshot, &Default::default(), sink()).unwrap();
+    export::pytorch::write(snapshot, &export::pytorch::Options { max_bytes: small, device: None }, sink()).unwrap();
+    for measure in [export::folded::Measure::Bytes, export::folded::Measure::Count] {
+        let options = export::folded::Options { measure, all_frames: true, ..Default::default() };
+        export::folded::write(snapshot, &options, sink()).unwrap();
+        if draw {
+            // Fails if nothing was live.
+            let _ = export::flamegraph::write(snapshot, &options, sink());
+        }
+    }
+}
+
+/// What is read can be written and read again, and is then the same.
+fn round_trip(snapshot: &Snapshot) {
+    let path = FOLDER.1.join("capture.memtrace");
+    let _ = std::fs::remove_file(&path);
+    snapshot.write_capture(&path).unwrap();
+    let again = memtrace::read_capture(&path).unwrap();
+    assert_eq!(**snapshot, *again);
+}
+
+/// In memory where that is possible. Left behind at the end of the fuzzer, which has none.
+static FOLDER: LazyLock<(TempDir, PathBuf)> = LazyLock::new(|| {
+    let folder = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).expect("a temporary folder");
+    let path = folder.path().to_owned();
+    (folder, path)
+});
