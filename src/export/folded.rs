@@ -89,6 +89,7 @@ fn stacks(data: &SnapshotData, blocks: &[Block], options: &Options) -> BTreeMap<
     }
     let mut sums: Vec<_> = sums.into_iter().collect();
     sums.sort_unstable_by_key(|(key, value)| (Reverse(*value), *key));
+    let mut names = Names::of(data, options.all_frames);
     let (mut lines, mut text) = (BTreeMap::new(), 0);
     for (at, ((context, stack), value)) in sums.iter().enumerate() {
         if text > MOST_TEXT {
@@ -96,7 +97,7 @@ fn stacks(data: &SnapshotData, blocks: &[Block], options: &Options) -> BTreeMap<
             lines.insert(smaller(rest.len()), rest.iter().map(|(_, value)| value).sum());
             break;
         }
-        let line = folded(data, *context, *stack, options.all_frames);
+        let line = names.folded(*context, *stack);
         text += line.len();
         *lines.entry(line).or_insert(0) += value;
     }
@@ -107,14 +108,46 @@ fn smaller(stacks: usize) -> String {
     format!("({stacks} smaller stacks)")
 }
 
-/// Scopes first, as outermost frames in brackets, then the stack from the outside in.
-fn folded(data: &SnapshotData, context: ContextId, stack: StackId, all: bool) -> String {
-    let scopes = data.context_names(context).into_iter().map(|name| format!("[{}]", clean(name)));
-    let dir = &data.process.working_dir;
-    let shown = |frame: &&Frame| all || !matches!(Origin::of(frame), Origin::Std | Origin::Memtrace);
-    let frames = data.stacks.frames(stack).rev().filter(shown).map(|frame| clean(&frame_location(frame, dir)));
-    let parts: Vec<String> = scopes.chain(frames).collect();
-    if parts.is_empty() { "(no stack)".to_owned() } else { parts.join(";") }
+/// Names of frames, each worked out once.
+struct Names<'a> {
+    data: &'a SnapshotData,
+    all: bool,
+    /// By the frame's place in memory; none for those that are not shown.
+    names: HashMap<*const Frame, Option<String>>,
+}
+
+impl<'a> Names<'a> {
+    fn of(data: &'a SnapshotData, all: bool) -> Self {
+        Self { data, all, names: HashMap::new() }
+    }
+
+    /// Scopes first, as outermost frames in brackets, then the stack from the outside in.
+    fn folded(&mut self, context: ContextId, stack: StackId) -> String {
+        let mut line = String::new();
+        for name in self.data.context_names(context) {
+            append(&mut line, &format!("[{}]", clean(name)));
+        }
+        for frame in self.data.stacks.frames(stack).rev() {
+            if let Some(name) = self.name(frame) {
+                append(&mut line, name);
+            }
+        }
+        if line.is_empty() { "(no stack)".to_owned() } else { line }
+    }
+
+    fn name(&mut self, frame: &'a Frame) -> Option<&str> {
+        let shown = |frame: &Frame| self.all || !matches!(Origin::of(frame), Origin::Std | Origin::Memtrace);
+        let dir = &self.data.process.working_dir;
+        let name = || shown(frame).then(|| clean(&frame_location(frame, dir)));
+        self.names.entry(std::ptr::from_ref(frame)).or_insert_with(name).as_deref()
+    }
+}
+
+fn append(line: &mut String, name: &str) {
+    if !line.is_empty() && !name.is_empty() {
+        line.push(';');
+    }
+    line.push_str(name);
 }
 
 /// `;` separates frames and appears in Rust's array types; control characters are no XML.

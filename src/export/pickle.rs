@@ -13,7 +13,9 @@
 //! ```
 
 use std::collections::HashMap;
-use std::io::{self, Write};
+use std::io::{self, BufWriter, Write};
+
+use foldhash::fast::FixedState;
 
 /// Keys and other fixed strings stand in every entry: the first memo numbers, which one byte can
 /// name, are theirs.
@@ -25,20 +27,24 @@ const BATCH: usize = 1000;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Memo(u32);
 
-pub(super) struct Pickle<W> {
-    out: W,
-    words: HashMap<&'static str, Memo>,
+pub(super) struct Pickle<W: Write> {
+    /// Most writes are of a few bytes.
+    out: BufWriter<W>,
+    /// Looked up a dozen times an entry: a quick hash, and nobody else's words.
+    words: HashMap<&'static str, Memo, FixedState>,
     next: u32,
 }
 
 impl<W: Write> Pickle<W> {
-    pub(super) fn begin(mut out: W) -> io::Result<Self> {
+    pub(super) fn begin(out: W) -> io::Result<Self> {
+        let mut out = BufWriter::with_capacity(1 << 16, out);
         out.write_all(&[0x80, 4])?;
-        Ok(Self { out, words: HashMap::new(), next: FIRST_OTHER_MEMO })
+        Ok(Self { out, words: HashMap::default(), next: FIRST_OTHER_MEMO })
     }
 
     pub(super) fn finish(mut self) -> io::Result<()> {
-        self.out.write_all(b".")
+        self.out.write_all(b".")?;
+        self.out.flush()
     }
 
     /// A dict; `items` writes keys and values in turn.

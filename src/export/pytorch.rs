@@ -127,13 +127,16 @@ struct Shared<'a> {
     selection: &'a Selection<'a>,
     names: HashMap<&'a str, Memo>,
     frames: HashMap<(&'a str, &'a str, u32), Memo>,
-    stacks: HashMap<StackId, Memo>,
-    contexts: HashMap<ContextId, Memo>,
+    /// By stack.
+    stacks: Vec<Option<Memo>>,
+    /// By context.
+    contexts: Vec<Option<Memo>>,
 }
 
 impl<'a> Shared<'a> {
     fn new(data: &'a SnapshotData, selection: &'a Selection<'a>) -> Self {
-        let (names, frames, stacks, contexts) = Default::default();
+        let (names, frames) = Default::default();
+        let (stacks, contexts) = (vec![None; data.stacks.len()], vec![None; data.contexts.len()]);
         Self { data, selection, names, frames, stacks, contexts }
     }
 
@@ -230,23 +233,25 @@ impl<'a> Shared<'a> {
     }
 
     fn context(&mut self, p: &mut Pickle<impl Write>, context: ContextId) -> io::Result<()> {
-        if let Some(&memo) = self.contexts.get(&context) {
+        let number = context.0 as usize;
+        if let Some(&Some(memo)) = self.contexts.get(number) {
             return p.get(memo);
         }
         p.text(&self.data.context_path(context))?;
         let memo = p.remember()?;
-        self.contexts.insert(context, memo);
+        self.contexts.get_mut(number).into_iter().for_each(|known| *known = Some(memo));
         Ok(())
     }
 
     fn stack(&mut self, p: &mut Pickle<impl Write>, stack: StackId) -> io::Result<()> {
-        if let Some(&memo) = self.stacks.get(&stack) {
+        let number = stack.0 as usize;
+        if let Some(&Some(memo)) = self.stacks.get(number) {
             return p.get(memo);
         }
         let data = self.data;
         p.list(data.stacks.frames(stack), |p, frame| self.frame(p, frame))?;
         let memo = p.remember()?;
-        self.stacks.insert(stack, memo);
+        self.stacks.get_mut(number).into_iter().for_each(|known| *known = Some(memo));
         Ok(())
     }
 

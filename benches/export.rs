@@ -1,0 +1,221 @@
+//! What it takes to get from a recording to files: milliseconds, file sizes and memory for logs of
+//! 10,000, 100,000 and 1,000,000 records.
+//!
+//! ```text
+//! cargo bench --bench export [-- RECORDS…]     the table; all three sizes if none is named
+//! cargo test --benches                         a small log: does it still run?
+//! ```
+//!
+//! # Conditions
+//! - The recordings are real ones: blocks of 16 bytes to 4 KiB, 10,000 of them live, allocated through
+//!   1,024 call chains of 20 functions (so at least 1,024 stacks) in scopes that are nested two deep.
+//! - The first snapshot of the process resolves symbols, with the debug information that the program
+//!   has; later ones find them in the cache. So the first row says what the first log costs, whatever
+//!   its size, and the others are the least of several runs.
+//! - Files are written whole to a temporary folder, flushed to its disk, and removed. `sync` is in the
+//!   times, as it is in a program's.
+//! - Memory is what memtrace itself takes from the system while it works, beyond the snapshot: the
+//!   largest sum of requested bytes, counted below its own allocator.
+#![expect(unsafe_code, reason = "an allocator that counts")]
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::hint::black_box;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::time::Instant;
+
+use memtrace::{Session, Snapshot, scope};
+
+/// The system's allocator, counted.
+struct Counted;
+
+static NOW: AtomicUsize = AtomicUsize::new(0);
+static MOST: AtomicUsize = AtomicUsize::new(0);
+
+// SAFETY: passes everything on to the system allocator.
+unsafe impl GlobalAlloc for Counted {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        MOST.fetch_max(NOW.fetch_add(layout.size(), Relaxed) + layout.size(), Relaxed);
+        // SAFETY: the caller keeps `alloc`'s contract.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
+        NOW.fetch_sub(layout.size(), Relaxed);
+        // SAFETY: the caller keeps `dealloc`'s contract.
+        unsafe { System.dealloc(block, layout) }
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        MOST.fetch_max(NOW.fetch_add(layout.size(), Relaxed) + layout.size(), Relaxed);
+        // SAFETY: the caller keeps `alloc_zeroed`'s contract.
+        unsafe { System.alloc_zeroed(layout) }
+    }
+
+    unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        NOW.fetch_sub(layout.size(), Relaxed);
+        MOST.fetch_max(NOW.fetch_add(size, Relaxed) + size, Relaxed);
+        // SAFETY: the caller keeps `realloc`'s contract.
+        unsafe { System.realloc(block, layout, size) }
+    }
+}
+
+#[global_allocator]
+static ALLOC: memtrace::Alloc<Counted> = memtrace::Alloc::new(Counted);
+
+const LIVE: usize = 10_000;
+/// Call chains: as many as there are paths of so many turns.
+const TURNS: u32 = 10;
+const SCOPES: [&str; 8] = ["load", "embed", "attention", "mlp", "norm", "loss", "backward", "step"];
+
+/// Writes one file of a snapshot.
+type Export = fn(&Snapshot, &Path) -> Result<(), memtrace::Error>;
+
+/// The rows of the table: a name, the file's name and what writes it.
+const EXPORTS: [(&str, &str, Export); 6] = [
+    ("JSON report", "report.json", |snapshot, path| snapshot.write(path)),
+    ("PyTorch pickle", "snapshot.pickle", |snapshot, path| snapshot.write(path)),
+    ("capture, written", "whole.memtrace", |snapshot, path| snapshot.write(path)),
+    ("text report", "report.txt", |snapshot, path| snapshot.write(path)),
+    ("folded stacks", "peak.folded", |snapshot, path| snapshot.write(path)),
+    ("flamegraph", "peak.svg", |snapshot, path| snapshot.write(path)),
+];
+
+fn random(state: &mut u64) -> usize {
+    *state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+    (*state >> 33) as usize
+}
+
+/// Allocates at the end of a chain of calls to either side, as the bits of `path` say.
+#[inline(never)]
+fn chain<const SIDE: bool>(turns: u32, path: usize, size: usize) -> Vec<u8> {
+    let block = match (turns, path & 1) {
+        (0, _) => Vec::with_capacity(size),
+        (_, 0) => via::<false, SIDE>(turns - 1, path >> 1, size),
+        _ => via::<true, SIDE>(turns - 1, path >> 1, size),
+    };
+    // What follows a call keeps it a frame, and the two functions differ.
+    black_box(SIDE);
+    block
+}
+
+#[inline(never)]
+fn via<const SIDE: bool, const FROM: bool>(turns: u32, path: usize, size: usize) -> Vec<u8> {
+    let block = chain::<SIDE>(turns, path, size);
+    black_box(FROM);
+    block
+}
+
+/// Records so many allocs and frees.
+fn record(records: usize) -> Session {
+    let session = memtrace::builder().min_size(16).max_entries(records).start().expect("no other session");
+    let mut slots: Vec<Vec<u8>> = Vec::with_capacity(LIVE);
+    let mut state = 99;
+    let mut left = records;
+    while left > 0 {
+        let step = random(&mut state);
+        scope(SCOPES[step % SCOPES.len()], || {
+            scope(SCOPES[step / 8 % SCOPES.len()], || left = exchange(&mut slots, &mut state, left));
+        });
+    }
+    // Until the snapshot is taken, and then forgotten: what is live is not what is measured.
+    std::mem::forget(slots);
+    session
+}
+
+/// A hundred allocs, and frees once enough are live.
+fn exchange(slots: &mut Vec<Vec<u8>>, state: &mut u64, mut left: usize) -> usize {
+    for _ in 0..100 {
+        if left == 0 {
+            break;
+        }
+        let size = 16 << (random(state) % 9);
+        let block = chain::<false>(TURNS, random(state) % (1 << TURNS), size);
+        left -= 1;
+        if slots.len() < LIVE {
+            slots.push(block);
+        } else if left > 0 {
+            let slot = random(state) % LIVE;
+            slots[slot] = block;
+            left -= 1;
+        } else {
+            std::mem::forget(block);
+        }
+    }
+    left
+}
+
+/// What was measured of one row.
+#[derive(Clone, Copy)]
+struct Cost {
+    seconds: f64,
+    /// Most memory beyond what there was before.
+    memory: usize,
+}
+
+/// What `work` gives, and what it cost.
+fn measured<T>(work: impl FnOnce() -> T) -> (T, Cost) {
+    let before = NOW.load(Relaxed);
+    MOST.store(before, Relaxed);
+    let began = Instant::now();
+    let value = work();
+    let seconds = began.elapsed().as_secs_f64();
+    (value, Cost { seconds, memory: MOST.load(Relaxed).saturating_sub(before) })
+}
+
+fn least(runs: usize, mut run: impl FnMut() -> Cost) -> Cost {
+    let costs: Vec<Cost> = (0..runs).map(|_| run()).collect();
+    costs.into_iter().min_by(|a, b| a.seconds.total_cmp(&b.seconds)).expect("at least one run")
+}
+
+fn row(name: &str, cost: Cost, file: Option<u64>, records: usize) {
+    let (milliseconds, mebibytes) = (1e3 * cost.seconds, cost.memory as f64 / (1 << 20) as f64);
+    let file = file
+        .map_or(format!("{:>12} {:>9}", "", ""), |bytes| format!("{bytes:>12} {:>9.1}", bytes as f64 / records as f64));
+    println!("{name:<26} {milliseconds:>10.1} {mebibytes:>9.1} {file}");
+}
+
+fn export(snapshot: &Snapshot, path: &Path, export: Export) -> Cost {
+    let _ = std::fs::remove_file(path);
+    let (written, cost) = measured(|| export(snapshot, path));
+    written.expect("a folder to write to");
+    cost
+}
+
+fn table(records: usize, runs: usize, first: &str, folder: &Path) {
+    let session = record(records);
+    let (snapshot, cost) = measured(|| session.snapshot());
+    let logged: usize = snapshot.devices.iter().map(|device| device.records.len()).sum();
+    let (stacks, live) = (snapshot.stacks.len(), snapshot.devices[0].live.len());
+    assert!(logged >= records * 9 / 10 && live >= LIVE.min(records / 4), "{logged} records, {live} live");
+    println!("\n{logged} records, {stacks} stacks, {live} live blocks");
+    println!("{:<26} {:>10} {:>9} {:>12} {:>9}", "", "ms", "MiB", "file, bytes", "a record");
+    row(first, cost, None, logged);
+    row("snapshot, symbols cached", least(runs, || measured(|| session.snapshot()).1), None, logged);
+    session.end().expect("nothing is written at the end");
+    for (name, file, write) in EXPORTS {
+        let path: PathBuf = folder.join(file);
+        let cost = least(runs, || export(&snapshot, &path, write));
+        row(name, cost, std::fs::metadata(&path).ok().map(|file| file.len()), logged);
+    }
+    let read = || measured(|| memtrace::read_capture(folder.join("whole.memtrace")).expect("it was just written")).1;
+    row("capture, read", least(runs, read), None, logged);
+}
+
+fn main() {
+    let arguments: Vec<String> = std::env::args().collect();
+    // `cargo bench` passes --bench; `cargo test --benches` does not.
+    let quick = !arguments.iter().any(|a| a == "--bench") || arguments.iter().any(|a| a == "--test");
+    let named: Vec<usize> = arguments.iter().filter_map(|argument| argument.parse().ok()).collect();
+    let sizes = match (quick, named.is_empty()) {
+        (true, _) => vec![1000],
+        (false, true) => vec![10_000, 100_000, 1_000_000],
+        (false, false) => named,
+    };
+    let runs = if quick { 1 } else { 5 };
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    for (round, records) in sizes.into_iter().enumerate() {
+        let first = if round == 0 { "snapshot, with symbols" } else { "snapshot, first of its log" };
+        table(records, runs, first, folder.path());
+    }
+}
