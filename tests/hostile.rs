@@ -32,8 +32,8 @@ enum Change {
     Add(u8),
     Insert(u8),
     Remove,
-    /// The bytes of a number, as large as numbers get.
-    Largest,
+    /// The bytes of a number, about as large as numbers get, or as steps do.
+    Large(u8),
 }
 
 fn change() -> impl Strategy<Value = (prop::sample::Index, Change)> {
@@ -42,7 +42,7 @@ fn change() -> impl Strategy<Value = (prop::sample::Index, Change)> {
         prop_oneof![Just(1), Just(255), Just(2), Just(64)].prop_map(Change::Add),
         any::<u8>().prop_map(Change::Insert),
         Just(Change::Remove),
-        Just(Change::Largest),
+        prop_oneof![Just(0x3f), Just(0x7f)].prop_map(Change::Large),
     ];
     (any::<prop::sample::Index>(), what)
 }
@@ -61,17 +61,18 @@ fn chunks(input: &[u8]) -> Vec<(u8, Vec<u8>)> {
 fn changed(payload: &mut Vec<u8>, at: prop::sample::Index, change: Change) {
     let at = at.index(payload.len() + 1);
     let here = at..(at + 1).min(payload.len());
-    let (range, bytes): (_, &[u8]) = match change {
-        Change::Set(byte) => (here, &[byte]),
+    let large = |top| [0xfe, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, top];
+    let (range, bytes) = match change {
+        Change::Set(byte) => (here, vec![byte]),
         Change::Add(by) => {
             let byte = payload.get(at).copied().unwrap_or(0);
-            (here, &[byte.wrapping_add(by)])
+            (here, vec![byte.wrapping_add(by)])
         }
-        Change::Insert(byte) => (at..at, &[byte]),
-        Change::Remove => (here, &[]),
-        Change::Largest => (here, &[0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x3f]),
+        Change::Insert(byte) => (at..at, vec![byte]),
+        Change::Remove => (here, vec![]),
+        Change::Large(top) => (here, large(top).to_vec()),
     };
-    payload.splice(range, bytes.iter().copied());
+    payload.splice(range, bytes);
 }
 
 proptest! {

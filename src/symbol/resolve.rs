@@ -22,7 +22,9 @@ pub(super) struct Resolver<'a> {
     open: fn(&Module, usize) -> Result<Loader, String>,
     /// What is known of an address in no module.
     elsewhere: fn(u64) -> Resolved,
-    /// Opened files by module; `None` for one that cannot be read.
+    /// For each module, the first one of the same file.
+    files: Vec<usize>,
+    /// Opened files by their first module; `None` for one that cannot be read.
     loaders: HashMap<usize, Option<Loader>>,
     /// Modules that could not be read, and why.
     unreadable: Vec<String>,
@@ -31,8 +33,8 @@ pub(super) struct Resolver<'a> {
 impl<'a> Resolver<'a> {
     /// For addresses of this process.
     pub(super) fn new(modules: &'a [Module]) -> Self {
-        let spans = ModuleSpans::of(modules);
-        Self { modules, spans, open: loaded, elsewhere, loaders: HashMap::new(), unreadable: Vec::new() }
+        let (spans, files) = (ModuleSpans::of(modules), first_of_file(modules));
+        Self { modules, spans, files, open: loaded, elsewhere, loaders: HashMap::new(), unreadable: Vec::new() }
     }
 
     /// For addresses of another process, of which only the files are left.
@@ -58,7 +60,8 @@ impl<'a> Resolver<'a> {
             return (self.elsewhere)(address);
         };
         let (open, unreadable) = (self.open, &mut self.unreadable);
-        let loader = self.loaders.entry(index).or_insert_with(|| {
+        let file = self.files.get(index).copied().unwrap_or(index);
+        let loader = self.loaders.entry(file).or_insert_with(|| {
             let opened = open(module, index);
             opened.map_err(|why| unreadable.push(format!("{}: {why}", name_of(module)))).ok()
         });
@@ -67,6 +70,13 @@ impl<'a> Resolver<'a> {
         let offset = address.wrapping_sub(module.base).wrapping_sub(1);
         from_file(loader, offset).unwrap_or_else(|| unknown(address, module))
     }
+}
+
+/// For each module, the first one with its path and build-id: the same file need not be read twice.
+fn first_of_file(modules: &[Module]) -> Vec<usize> {
+    let mut first: HashMap<(&str, &[u8]), usize> = HashMap::new();
+    let numbered = modules.iter().enumerate();
+    numbered.map(|(index, module)| *first.entry((&module.path, &module.build_id)).or_insert(index)).collect()
 }
 
 /// The program's own file may have been replaced or deleted since it started; the kernel still has it.
@@ -172,4 +182,37 @@ fn is_machinery(frame: &Frame) -> bool {
 fn is_own_file(file: &str) -> bool {
     let Some(rest) = file.strip_prefix(crate::sources::own()) else { return false };
     rest.starts_with("hook/") || rest.starts_with("record/")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn module(path: &str, build_id: u8, start: u64) -> Module {
+        Module { path: path.into(), build_id: vec![build_id], base: 0, range: start..start + 0x100 }
+    }
+
+    #[test]
+    fn a_file_is_opened_once_however_often_it_is_named() {
+        let modules = [module("/gone", 1, 0x100), module("/gone", 1, 0x200), module("/gone", 2, 0x300)];
+        assert_eq!(first_of_file(&modules), [0, 0, 2]);
+        let mut resolver = Resolver::of_files(&modules);
+        (0x100..0x400).step_by(0x10).for_each(|address| assert!(resolver.resolve(address).unknown));
+        assert_eq!(resolver.unreadable().len(), 2);
+    }
+
+    /// The functions of the process that reads a capture are not those of the one that wrote it.
+    #[test]
+    fn an_address_outside_the_modules_of_another_process_has_no_name() {
+        let own = a_file_is_opened_once_however_often_it_is_named as fn() as usize as u64 + 1;
+        let function = |frames: Vec<Frame>| frames.into_iter().map(|frame| frame.function).collect::<Vec<_>>();
+        assert_eq!(function(Resolver::of_files(&[]).resolve(own).frames), [format!("{own:#x}")]);
+    }
+
+    #[test]
+    fn every_address_repeats_a_name_of_any_length_in_part_only() {
+        let modules = [module(&"é".repeat(10_000), 1, 0x100)];
+        let frames = Resolver::of_files(&modules).resolve(0x180).frames;
+        assert_eq!(frames[0].function, format!("{}+0x180", "é".repeat(LONGEST_NAME)));
+    }
 }
