@@ -24,7 +24,7 @@ impl File {
     }
 
     fn read(self) -> Result<SnapshotData, String> {
-        let file = self.numbers(Tag::Commit, &[0; 11]);
+        let file = self.numbers(Tag::Commit, &[0; 12]);
         read(&file.0).map(|capture| capture.data).map_err(|error| error.to_string())
     }
 
@@ -88,7 +88,7 @@ fn scopes_in_scopes_in_scopes_are_refused() {
         File::new().chunk(Tag::Contexts, |p| {
             p.number(depth);
             for parent in 0..depth {
-                p.number(parent);
+                p.number(parent << 1);
                 p.text("");
             }
         })
@@ -99,7 +99,7 @@ fn scopes_in_scopes_in_scopes_are_refused() {
     let wide = File::new().chunk(Tag::Contexts, |p| {
         p.number(20_000);
         (0..20_000).for_each(|n| {
-            p.number(u64::from(n > 0));
+            p.number(u64::from(n > 0) << 1);
             p.text(if n == 0 { &long } else { "" });
         });
     });

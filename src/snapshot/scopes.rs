@@ -194,7 +194,11 @@ mod tests {
 
     #[test]
     fn a_scope_sees_the_largest_total_while_it_is_open() {
-        let contexts = ["", "a", "b", "c"].map(|name| ContextNode { parent: ContextId::ROOT, name: name.into() });
+        let contexts = ["", "a", "b", "c"].map(|name| ContextNode {
+            parent: ContextId::ROOT,
+            name: name.into(),
+            model_span: false,
+        });
         let (one, two, three) = (alloc(1, 100), alloc(3, 20), alloc(6, 7));
         let records = [one, free(2, &one), two, free(5, &two), three];
         let mark = |time_ns, context, enter| Mark { time_ns, context: ContextId(context), thread: ThreadId(1), enter };
@@ -207,7 +211,7 @@ mod tests {
     /// Neither many open scopes nor many records cost more than their sum.
     #[test]
     fn a_hundred_thousand_open_scopes_are_no_trouble() {
-        let contexts = vec![ContextNode { parent: ContextId::ROOT, name: String::new() }; 2];
+        let contexts = vec![ContextNode { parent: ContextId::ROOT, name: String::new(), model_span: false }; 2];
         let mark = |thread, enter| Mark { time_ns: 0, context: ContextId(1), thread: ThreadId(thread), enter };
         let mut marks: Vec<Mark> = (0..100_000).map(|thread| mark(thread, true)).collect();
         marks.extend((0..50_000).map(|thread| mark(thread, false)));
