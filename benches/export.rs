@@ -72,9 +72,11 @@ const SCOPES: [&str; 8] = ["load", "embed", "attention", "mlp", "norm", "loss", 
 type Export = fn(&Snapshot, &Path) -> Result<(), memtrace::Error>;
 
 /// The rows of the table: a name, the file's name and what writes it.
-const EXPORTS: [(&str, &str, Export); 6] = [
+const EXPORTS: [(&str, &str, Export); 8] = [
     ("JSON report", "report.json", |snapshot, path| snapshot.write(path)),
     ("PyTorch pickle", "snapshot.pickle", |snapshot, path| snapshot.write(path)),
+    ("Chrome timeline", "timeline.trace.json", |snapshot, path| snapshot.write(path)),
+    ("memory layout", "memory.layout.json", |snapshot, path| snapshot.write(path)),
     ("capture, written", "whole.memtrace", |snapshot, path| snapshot.write(path)),
     ("text report", "report.txt", |snapshot, path| snapshot.write(path)),
     ("folded stacks", "peak.folded", |snapshot, path| snapshot.write(path)),

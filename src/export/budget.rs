@@ -122,12 +122,12 @@ pub(super) fn records(
         write(&Selection::default(), out)?;
         return Ok(LeftOut::default());
     };
-    if counted(|out| write(&Selection::default(), out))? <= max {
+    if fits(max, |out| write(&Selection::default(), out))? {
         write(&Selection::default(), out)?;
         return Ok(LeftOut::default());
     }
     let choices = Choices::of(data, max);
-    let step = fitting(choices.steps(), max, |step| counted(|out| write(&choices.selection(step, false), out)))?;
+    let step = fitting(choices.steps(), |step| fits(max, |out| write(&choices.selection(step, false), out)))?;
     let selection = choices.selection(step.0, step.1);
     write(&selection, out)?;
     Ok(selection.left_out)
@@ -159,30 +159,29 @@ pub(super) fn stepwise(
         write(0, &whole, out)?;
         return Ok(whole);
     };
-    if counted(|out| write(0, &whole, out))? <= max {
+    if fits(max, |out| write(0, &whole, out))? {
         write(0, &whole, out)?;
         return Ok(whole);
     }
     let left_out = |step, too_large| LeftOut { max_bytes: max, too_large, ..left_out(step) };
-    let size = |step: usize| counted(|out| write(step, &left_out(step, false), out));
-    let (step, too_large) = fitting(most, max, size)?;
+    let fits = |step: usize| fits(max, |out| write(step, &left_out(step, false), out));
+    let (step, too_large) = fitting(most, fits)?;
     let left_out = left_out(step, too_large);
     write(step, &left_out, out)?;
     Ok(left_out)
 }
 
-/// The smallest step of 1 to `most` at which the size is at most `max`, or nearly so; true if even the
-/// last one is larger. Sizes fall from step to step.
-fn fitting(most: usize, max: u64, size: impl Fn(usize) -> Result<u64, Error>) -> Result<(usize, bool), Error> {
-    let least = size(most)?;
-    if least > max {
+/// The smallest step of 1 to `most` that fits, or nearly so; true if even the last one does not. Each step
+/// takes less than the one before.
+fn fitting(most: usize, fits: impl Fn(usize) -> Result<bool, Error>) -> Result<(usize, bool), Error> {
+    if !fits(most)? {
         return Ok((most, true));
     }
     // Halving: each look costs an export to nowhere, and a few per cent more would show nothing new.
     let (mut too_few, mut enough) = (0, most);
     while enough - too_few > (most / 64).max(1) {
         let middle = usize::midpoint(too_few, enough);
-        if size(middle)? <= max { enough = middle } else { too_few = middle }
+        if fits(middle)? { enough = middle } else { too_few = middle }
     }
     Ok((enough, false))
 }
@@ -245,19 +244,33 @@ fn candidates<'a>(device: &'a DeviceSnapshot, kept: &'a HashSet<u64>) -> impl It
     device.records.iter().filter(once).filter(free).map(|record| (record.size, device.device, record.alloc_seq))
 }
 
-/// The size of what is written.
-fn counted(write: impl FnOnce(&mut dyn Write) -> Result<(), Error>) -> Result<u64, Error> {
-    let mut count = Count(0);
-    write(&mut count)?;
-    Ok(count.0)
+/// Does what is written take at most `max` bytes? Writing stops as soon as that is answered.
+fn fits(max: u64, write: impl FnOnce(&mut dyn Write) -> Result<(), Error>) -> Result<bool, Error> {
+    let mut count = Count { left: max, over: false };
+    match write(&mut count) {
+        Err(_) if count.over => Ok(false),
+        written => written.map(|()| true),
+    }
 }
 
-struct Count(u64);
+/// Takes so many bytes and fails at one more.
+struct Count {
+    left: u64,
+    over: bool,
+}
 
 impl Write for Count {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0 += bytes.len() as u64;
-        Ok(bytes.len())
+        match self.left.checked_sub(bytes.len() as u64) {
+            Some(left) => {
+                self.left = left;
+                Ok(bytes.len())
+            }
+            None => {
+                self.over = true;
+                Err(io::ErrorKind::FileTooLarge.into())
+            }
+        }
     }
 
     fn flush(&mut self) -> io::Result<()> {
@@ -309,10 +322,10 @@ mod tests {
     #[test]
     fn the_first_step_that_fits_is_found() {
         for (most, max) in [(1, 10), (7, 4), (50, 33), (60, 0)] {
-            let size = |step: usize| Ok((most - step) as u64);
-            assert_eq!(fitting(most, max, size).unwrap(), (most.saturating_sub(max as usize).max(1), false));
+            let fits = |step: usize| Ok(most - step <= max);
+            assert_eq!(fitting(most, fits).unwrap(), (most.saturating_sub(max).max(1), false));
         }
-        assert_eq!(fitting(5, 1, |_| Ok(2)).unwrap(), (5, true));
+        assert_eq!(fitting(5, |_| Ok(false)).unwrap(), (5, true));
     }
 
     #[test]
