@@ -1,0 +1,180 @@
+//! Contexts and which one is current.
+
+use super::abi::Out;
+use super::process::{begin, with};
+use super::thread::{current, mode, number, pop, push, replace};
+use crate::code::{Answer, INVALID_CONTEXT, INVALID_VALUE};
+use crate::faults::Call;
+
+driver! {
+    fn cuDevicePrimaryCtxRetain(context: Out<u64>, device: i32) {
+        let handle = with(|machine| {
+            let device = machine.device(device)?;
+            machine.retain_primary(device)
+        })?;
+        context.set(handle)
+    }
+
+    fn cuDevicePrimaryCtxRelease_v2(device: i32) {
+        with(|machine| {
+            let device = machine.device(device)?;
+            machine.release_primary(device)
+        })
+    }
+
+    fn cuDevicePrimaryCtxReset_v2(device: i32) {
+        with(|machine| {
+            let device = machine.device(device)?;
+            machine.reset_primary(device)
+        })
+    }
+
+    fn cuDevicePrimaryCtxSetFlags_v2(device: i32, flags: u32) {
+        with(|machine| {
+            let device = machine.device(device)?;
+            machine.primary(device)?.flags = flags;
+            Ok(())
+        })
+    }
+
+    fn cuDevicePrimaryCtxGetState(device: i32, flags: Out<u32>, active: Out<i32>) {
+        with(|machine| {
+            let device = machine.device(device)?;
+            let context = machine.primary(device)?;
+            flags.set(context.flags)?;
+            active.set(i32::from(context.count > 0))
+        })
+    }
+
+    fn cuCtxCreate_v2(context: Out<u64>, flags: u32, device: i32) {
+        let handle = with(|machine| {
+            let device = machine.device(device)?;
+            Ok(machine.create_context(device, flags))
+        })?;
+        context.set(handle)?;
+        push(handle)
+    }
+
+    fn cuCtxDestroy_v2(context: u64) {
+        with(|machine| machine.destroy_context(context))?;
+        if current() == Ok(context) { pop().map(|_| ()) } else { Ok(()) }
+    }
+
+    fn cuCtxGetCurrent(context: Out<u64>) {
+        with(|_| Ok(()))?;
+        context.set(current().unwrap_or(0))
+    }
+
+    fn cuCtxSetCurrent(context: u64) {
+        with(|machine| if context == 0 { Ok(()) } else { machine.context(context).map(|_| ()) })?;
+        replace(context)
+    }
+
+    fn cuCtxPushCurrent_v2(context: u64) {
+        with(|machine| machine.context(context))?;
+        push(context)
+    }
+
+    fn cuCtxPopCurrent_v2(context: Out<u64>) {
+        let handle = pop()?;
+        context.offer(handle);
+        Ok(())
+    }
+
+    fn cuCtxGetDevice(device: Out<i32>) {
+        let handle = current()?;
+        with(|machine| device.set(machine.context(handle)?.device as i32))
+    }
+
+    fn cuCtxGetFlags(flags: Out<u32>) {
+        let handle = current()?;
+        with(|machine| flags.set(machine.context(handle)?.flags))
+    }
+
+    fn cuCtxSetFlags(flags: u32) {
+        let handle = current()?;
+        with(|machine| {
+            machine.context_mut(handle)?.flags = flags;
+            Ok(())
+        })
+    }
+
+    fn cuCtxGetId(context: u64, id: Out<u64>) {
+        let handle = or_current(context)?;
+        with(|machine| id.set(machine.context(handle)?.handle))
+    }
+
+    fn cuCtxGetApiVersion(context: u64, version: Out<u32>) {
+        let handle = or_current(context)?;
+        with(|machine| machine.context(handle).map(|_| ()))?;
+        version.set(3020)
+    }
+
+    fn cuCtxSynchronize() {
+        synchronize(current()?)
+    }
+
+    fn cuCtxSynchronize_v2(context: u64) {
+        synchronize(or_current(context)?)
+    }
+
+    fn cuCtxGetStreamPriorityRange(least: Out<i32>, greatest: Out<i32>) {
+        current()?;
+        least.offer(0);
+        greatest.offer(-5);
+        Ok(())
+    }
+
+    fn cuCtxGetLimit(value: Out<usize>, limit: u32) {
+        current()?;
+        let known = LIMITS.iter().find(|(known, _)| *known == limit).ok_or(INVALID_VALUE)?;
+        value.set(known.1)
+    }
+
+    fn cuCtxSetLimit(limit: u32, _value: usize) {
+        current()?;
+        LIMITS.iter().any(|(known, _)| *known == limit).then_some(()).ok_or(INVALID_VALUE)
+    }
+
+    fn cuCtxGetCacheConfig(config: Out<u32>) {
+        current()?;
+        config.set(0)
+    }
+
+    fn cuCtxSetCacheConfig(_config: u32) {
+        current().map(|_| ())
+    }
+
+    fn cuCtxEnablePeerAccess(context: u64, _flags: u32) {
+        with(|machine| machine.context(context).map(|_| ()))
+    }
+
+    fn cuCtxDisablePeerAccess(context: u64) {
+        with(|machine| machine.context(context).map(|_| ()))
+    }
+
+    fn cuCtxCreate_v3(context: Out<u64>, _affinity: usize, _count: i32, flags: u32, device: i32) {
+        if cuCtxCreate_v2(context, flags, device) == 0 { Ok(()) } else { Err(INVALID_CONTEXT) }
+    }
+
+    fn cuCtxCreate_v4(context: Out<u64>, _parameters: usize, flags: u32, device: i32) {
+        if cuCtxCreate_v2(context, flags, device) == 0 { Ok(()) } else { Err(INVALID_CONTEXT) }
+    }
+}
+
+/// Limits and their defaults: stack, printf buffer, heap of kernels.
+const LIMITS: [(u32, usize); 3] = [(0, 1024), (1, 1 << 20), (2, 8 << 20)];
+
+fn synchronize(context: u64) -> Answer {
+    begin(Call::Sync)?;
+    with(|machine| {
+        let device = machine.context(context)?.device;
+        machine.check_captures(number(), mode())?;
+        machine.synchronise(device);
+        Ok(())
+    })
+}
+
+fn or_current(context: u64) -> Answer<u64> {
+    if context == 0 { current() } else { Ok(context) }
+}

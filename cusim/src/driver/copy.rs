@@ -1,0 +1,166 @@
+//! Copies. All are done when they return, the asynchronous ones too.
+
+use super::abi::Out;
+use super::process::{pause, with};
+use super::thread::current;
+use crate::code::{Answer, INVALID_VALUE};
+use crate::faults::Call;
+
+/// A copy of rows: `CUDA_MEMCPY2D`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(super) struct Rows {
+    from: Side,
+    to: Side,
+    width: usize,
+    height: usize,
+}
+
+/// One side of a copy of rows.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Side {
+    x: usize,
+    y: usize,
+    memory_type: u32,
+    host: u64,
+    device: u64,
+    array: u64,
+    pitch: usize,
+}
+
+driver! {
+    fn cuMemcpyHtoD_v2(to: u64, from: u64, size: usize) {
+        current()?;
+        copy(to, from, size)
+    }
+
+    fn cuMemcpyDtoH_v2(to: u64, from: u64, size: usize) {
+        current()?;
+        copy(to, from, size)
+    }
+
+    fn cuMemcpyDtoD_v2(to: u64, from: u64, size: usize) {
+        current()?;
+        copy(to, from, size)
+    }
+
+    fn cuMemcpy(to: u64, from: u64, size: usize) {
+        current()?;
+        copy(to, from, size)
+    }
+
+    fn cuMemcpyHtoDAsync_v2(to: u64, from: u64, size: usize, stream: u64) {
+        check_stream(stream)?;
+        copy(to, from, size)
+    }
+
+    fn cuMemcpyDtoHAsync_v2(to: u64, from: u64, size: usize, stream: u64) {
+        check_stream(stream)?;
+        copy(to, from, size)
+    }
+
+    fn cuMemcpyDtoDAsync_v2(to: u64, from: u64, size: usize, stream: u64) {
+        check_stream(stream)?;
+        copy(to, from, size)
+    }
+
+    fn cuMemcpyAsync(to: u64, from: u64, size: usize, stream: u64) {
+        check_stream(stream)?;
+        copy(to, from, size)
+    }
+
+    fn cuMemcpyPeer(to: u64, to_context: u64, from: u64, from_context: u64, size: usize) {
+        check_contexts(to_context, from_context)?;
+        copy(to, from, size)
+    }
+
+    fn cuMemcpyPeerAsync(to: u64, to_context: u64, from: u64, from_context: u64, size: usize, stream: u64) {
+        check_stream(stream)?;
+        check_contexts(to_context, from_context)?;
+        copy(to, from, size)
+    }
+
+    fn cuMemcpy2D_v2(rows: Out<Rows>) {
+        current()?;
+        copy_rows(rows.get()?)
+    }
+
+    fn cuMemcpy2DUnaligned_v2(rows: Out<Rows>) {
+        current()?;
+        copy_rows(rows.get()?)
+    }
+
+    fn cuMemcpy2DAsync_v2(rows: Out<Rows>, stream: u64) {
+        check_stream(stream)?;
+        copy_rows(rows.get()?)
+    }
+}
+
+per_thread! {
+    fn cuMemcpyHtoDAsync_v2_ptsz = cuMemcpyHtoDAsync_v2(to: u64, from: u64, size: usize; stream);
+    fn cuMemcpyDtoHAsync_v2_ptsz = cuMemcpyDtoHAsync_v2(to: u64, from: u64, size: usize; stream);
+    fn cuMemcpyDtoDAsync_v2_ptsz = cuMemcpyDtoDAsync_v2(to: u64, from: u64, size: usize; stream);
+    fn cuMemcpyAsync_ptsz = cuMemcpyAsync(to: u64, from: u64, size: usize; stream);
+    fn cuMemcpyPeerAsync_ptsz =
+        cuMemcpyPeerAsync(to: u64, to_context: u64, from: u64, from_context: u64, size: usize; stream);
+    fn cuMemcpy2DAsync_v2_ptsz = cuMemcpy2DAsync_v2(rows: Out<Rows>; stream);
+}
+
+same! {
+    fn cuMemcpyHtoD_v2_ptds = cuMemcpyHtoD_v2(to: u64, from: u64, size: usize);
+    fn cuMemcpyDtoH_v2_ptds = cuMemcpyDtoH_v2(to: u64, from: u64, size: usize);
+    fn cuMemcpyDtoD_v2_ptds = cuMemcpyDtoD_v2(to: u64, from: u64, size: usize);
+    fn cuMemcpy_ptds = cuMemcpy(to: u64, from: u64, size: usize);
+    fn cuMemcpy2D_v2_ptds = cuMemcpy2D_v2(rows: Out<Rows>);
+    fn cuMemcpy2DUnaligned_v2_ptds = cuMemcpy2DUnaligned_v2(rows: Out<Rows>);
+}
+
+/// That work can be put on the stream.
+pub(super) fn check_stream(stream: u64) -> Answer {
+    with(|machine| machine.context_of(stream, current()).map(|_| ()))
+}
+
+fn check_contexts(one: u64, other: u64) -> Answer {
+    with(|machine| machine.context(one).and(machine.context(other)).map(|_| ()))
+}
+
+fn copy(to: u64, from: u64, size: usize) -> Answer {
+    pause(Call::Copy);
+    with(|machine| {
+        machine.check_copy(size as u64)?;
+        if size == 0 {
+            return Ok(());
+        }
+        machine.check_range(to, size as u64)?;
+        machine.check_range(from, size as u64)
+    })?;
+    if size > 0 {
+        // SAFETY: device ranges lie in live blocks, checked above; host ranges are the caller's word. The
+        // machine's lock is not held: a program that frees what it copies is wrong on a GPU too.
+        unsafe { std::ptr::copy(from as *const u8, to as *mut u8, size) };
+    }
+    Ok(())
+}
+
+fn copy_rows(rows: Rows) -> Answer {
+    for row in 0..rows.height {
+        copy(rows.to.row(row)?, rows.from.row(row)?, rows.width)?;
+    }
+    Ok(())
+}
+
+/// Memory types of a copy: host, device, array, and either of the first two.
+const ARRAY: u32 = 3;
+const HOST: u32 = 1;
+
+impl Side {
+    fn row(&self, row: usize) -> Answer<u64> {
+        if self.memory_type == ARRAY {
+            return Err(INVALID_VALUE);
+        }
+        let base = if self.memory_type == HOST { self.host } else { self.device };
+        let rows_before = self.y.checked_add(row).and_then(|rows| rows.checked_mul(self.pitch)).ok_or(INVALID_VALUE)?;
+        base.checked_add((rows_before + self.x) as u64).ok_or(INVALID_VALUE)
+    }
+}

@@ -1,0 +1,45 @@
+//! What a test asks the simulator itself: functions that no real driver has. Found by `dlsym`; a program
+//! can tell by them that the driver is a simulated one.
+
+use super::abi::Out;
+use super::process::with;
+use crate::Machine;
+use crate::history::{Kind, Record};
+
+/// Copies records from `from` on (the first is 1), at most `room`; gives how many.
+#[unsafe(no_mangle)]
+extern "C" fn memtrace_cusim_events(from: u64, to: Out<Record>, room: usize) -> usize {
+    let copied = with(|machine| {
+        let records = machine.history().records();
+        let first = records.partition_point(|record| record.number < from);
+        let wanted = records.iter().skip(first).take(room);
+        Ok(wanted.enumerate().map(|(index, record)| to.at(index).offer(*record)).count())
+    });
+    copied.unwrap_or(0)
+}
+
+/// How many records there were.
+#[unsafe(no_mangle)]
+extern "C" fn memtrace_cusim_event_count() -> u64 {
+    with(|machine| Ok(machine.history().count())).unwrap_or(0)
+}
+
+/// Bytes in live blocks of the device's default pool.
+#[unsafe(no_mangle)]
+extern "C" fn memtrace_cusim_used(device: i32) -> u64 {
+    counter(device, |machine, device| machine.counters(device, Kind::Pool).used)
+}
+
+/// Bytes in segments of the device's default pool.
+#[unsafe(no_mangle)]
+extern "C" fn memtrace_cusim_reserved(device: i32) -> u64 {
+    counter(device, |machine, device| machine.counters(device, Kind::Pool).reserved)
+}
+
+fn counter(device: i32, read: impl Fn(&Machine, usize) -> u64) -> u64 {
+    with(|machine| {
+        let device = machine.device(device)?;
+        Ok(read(machine, device))
+    })
+    .unwrap_or(0)
+}

@@ -1,0 +1,81 @@
+//! `cuGetProcAddress`: functions by name and version. Gives the addresses that `dlsym` gives.
+
+use std::fmt::Write as _;
+
+use super::abi::{Out, Text};
+use super::exports::EXPORTS;
+use super::init::VERSION;
+use crate::code::{Answer, INVALID_VALUE, NOT_FOUND};
+use crate::say::Line;
+
+driver! {
+    fn cuGetProcAddress(name: Text, function: Out<usize>, version: i32, flags: u64) {
+        look_up(name, function, version, flags)
+    }
+
+    fn cuGetProcAddress_v2(name: Text, function: Out<usize>, version: i32, flags: u64, status: Out<u32>) {
+        let answer = look_up(name, function, version, flags);
+        status.offer(if answer.is_ok() { 0 } else { SYMBOL_NOT_FOUND });
+        answer
+    }
+}
+
+const SYMBOL_NOT_FOUND: u32 = 1;
+
+/// The flag of a program that was built for a default stream per thread.
+const PER_THREAD: u64 = 2;
+
+/// Functions whose newest form is younger than CUDA 4.0, and the version that brought it.
+const SINCE: [(&str, i32); 16] = [
+    ("cuGetProcAddress_v2", 12000),
+    ("cuDeviceGetUuid_v2", 11040),
+    ("cuDevicePrimaryCtxRelease_v2", 11000),
+    ("cuDevicePrimaryCtxReset_v2", 11000),
+    ("cuDevicePrimaryCtxSetFlags_v2", 11000),
+    ("cuCtxCreate_v3", 11040),
+    ("cuCtxCreate_v4", 12050),
+    ("cuCtxSynchronize_v2", 13000),
+    ("cuEventElapsedTime_v2", 12080),
+    ("cuMemAdvise_v2", 12020),
+    ("cuMemPrefetchAsync_v2", 12020),
+    ("cuStreamBeginCapture_v2", 10010),
+    ("cuStreamGetCaptureInfo_v2", 11030),
+    ("cuStreamGetCaptureInfo_v3", 12030),
+    ("cuStreamGetCtx_v2", 12050),
+    ("cuMemHostRegister_v2", 6050),
+];
+
+fn look_up(name: Text, function: Out<usize>, version: i32, flags: u64) -> Answer {
+    let name = name.get()?.to_str().map_err(|_| INVALID_VALUE)?;
+    let version = version.min(VERSION);
+    let forms = ["_v4", "_v3", "_v2", ""];
+    let newest = forms.iter().find_map(|form| find_form(name, form, version, flags));
+    function.set(newest.unwrap_or(0))?;
+    newest.map(|_| ()).ok_or(NOT_FOUND)
+}
+
+/// One form of a function; the one for a default stream per thread if that is wanted and exists.
+fn find_form(name: &str, form: &str, version: i32, flags: u64) -> Option<usize> {
+    let mut line = Line::new();
+    write!(line, "{name}{form}").ok()?;
+    let full = line.text();
+    if SINCE.iter().any(|(young, since)| *young == full && *since > version) {
+        return None;
+    }
+    let plain = find(full);
+    if flags & PER_THREAD == 0 {
+        return plain;
+    }
+    find_suffixed(full, "_ptsz").or_else(|| find_suffixed(full, "_ptds")).or(plain)
+}
+
+fn find_suffixed(name: &str, suffix: &str) -> Option<usize> {
+    let mut line = Line::new();
+    write!(line, "{name}{suffix}").ok()?;
+    find(line.text())
+}
+
+fn find(name: &str) -> Option<usize> {
+    let index = EXPORTS.binary_search_by_key(&name.as_bytes(), |export| export.name.to_bytes()).ok()?;
+    EXPORTS.get(index).map(|export| export.function as usize)
+}

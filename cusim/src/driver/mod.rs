@@ -1,0 +1,25 @@
+//! The driver's functions, by group. Each is a thin layer over [`Machine`](crate::Machine). Build.rs finds
+//! them by `fn cu…` at the start of a line.
+
+#[macro_use]
+mod abi;
+mod attributes;
+mod context;
+mod copy;
+mod device;
+mod event;
+mod exports;
+mod fill;
+mod graph;
+mod init;
+mod inspect;
+mod lookup;
+mod memory;
+mod module;
+mod pinned;
+mod pointer;
+mod pool;
+mod process;
+mod stream;
+mod stubs;
+mod thread;

@@ -1,0 +1,159 @@
+//! Modules, functions, launches. Nothing runs.
+
+use super::abi::{Out, Text};
+use super::copy::check_stream;
+use super::process::{begin, with};
+use super::thread::{current, own_stream};
+use crate::code::{Answer, Code, FILE_NOT_FOUND, INVALID_HANDLE, INVALID_VALUE, NOT_FOUND};
+use crate::faults::Call;
+
+/// `CUlaunchConfig` up to the stream.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(super) struct Launch {
+    grid: [u32; 3],
+    block: [u32; 3],
+    shared: u32,
+    stream: u64,
+}
+
+driver! {
+    fn cuModuleLoadData(module: Out<u64>, image: Text) {
+        begin(Call::Module)?;
+        let context = current()?;
+        let ptx = if is_binary(image.start()?) { &[][..] } else { image.get()?.to_bytes() };
+        module.set(with(|machine| Ok(machine.load_module(context, ptx)))?)
+    }
+
+    fn cuModuleLoad(module: Out<u64>, path: Text) {
+        begin(Call::Module)?;
+        let context = current()?;
+        let path = path.get()?.to_str().map_err(|_| FILE_NOT_FOUND)?;
+        let bytes = std::fs::read(path).map_err(|_| FILE_NOT_FOUND)?;
+        let start = bytes.first_chunk().copied().unwrap_or_default();
+        let ptx = if is_binary(start) { &[][..] } else { bytes.as_slice() };
+        module.set(with(|machine| Ok(machine.load_module(context, ptx)))?)
+    }
+
+    fn cuModuleLoadDataEx(module: Out<u64>, image: Text, _count: u32, _options: usize, _values: usize) {
+        match cuModuleLoadData(module, image) {
+            0 => Ok(()),
+            code => Err(code),
+        }
+    }
+
+    fn cuModuleUnload(module: u64) {
+        with(|machine| machine.unload_module(module))
+    }
+
+    fn cuModuleGetFunction(function: Out<u64>, module: u64, name: Text) {
+        let name = name.get()?;
+        function.set(with(|machine| machine.function(module, name.to_bytes()))?)
+    }
+
+    fn cuModuleGetGlobal_v2(_address: Out<u64>, _size: Out<usize>, _module: u64, _name: Text) {
+        Err(NOT_FOUND)
+    }
+
+    fn cuFuncGetAttribute(value: Out<i32>, attribute: u32, function: u64) {
+        check_function(function)?;
+        value.set(match attribute {
+            0 => 1024,
+            4 => 32,
+            5 | 6 => with(|machine| Ok(machine.config.capability.0 * 10 + machine.config.capability.1))?,
+            _ => 0,
+        })
+    }
+
+    fn cuFuncSetAttribute(function: u64, _attribute: u32, _value: i32) {
+        check_function(function)
+    }
+
+    fn cuFuncSetCacheConfig(function: u64, _config: u32) {
+        check_function(function)
+    }
+
+    fn cuFuncGetModule(module: Out<u64>, function: u64) {
+        module.set(with(|machine| Ok(machine.functions.get(&function).ok_or(INVALID_HANDLE)?.module))?)
+    }
+
+    fn cuOccupancyMaxActiveBlocksPerMultiprocessor(blocks: Out<i32>, function: u64, _size: i32, _shared: usize) {
+        check_function(function)?;
+        blocks.set(2)
+    }
+
+    fn cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(
+        blocks: Out<i32>, function: u64, _size: i32, _shared: usize, _flags: u32,
+    ) {
+        check_function(function)?;
+        blocks.set(2)
+    }
+
+    fn cuOccupancyMaxPotentialBlockSize(
+        grid: Out<i32>, block: Out<i32>, function: u64, _shared_of: usize, _shared: usize, _limit: i32,
+    ) {
+        check_function(function)?;
+        grid.set(132)?;
+        block.set(1024)
+    }
+
+    fn cuOccupancyMaxPotentialBlockSizeWithFlags(
+        grid: Out<i32>, block: Out<i32>, function: u64, _shared_of: usize, _shared: usize, _limit: i32, _flags: u32,
+    ) {
+        check_function(function)?;
+        grid.set(132)?;
+        block.set(1024)
+    }
+
+    fn cuLaunchKernelEx(launch: Out<Launch>, function: u64, _arguments: usize, _extra: usize) {
+        let Launch { grid, block, stream, .. } = launch.get()?;
+        start(function, grid, block, stream)
+    }
+}
+
+fn start(function: u64, grid: [u32; 3], block: [u32; 3], stream: u64) -> Answer {
+    begin(Call::Launch)?;
+    check_function(function)?;
+    check_stream(stream)?;
+    let threads = block.iter().try_fold(1, |product: u32, side| product.checked_mul(*side)).ok_or(INVALID_VALUE)?;
+    if grid.contains(&0) || threads == 0 || threads > 1024 { Err(INVALID_VALUE) } else { Ok(()) }
+}
+
+macro_rules! launches {
+    ($($(#[$doc:meta])* fn $name:ident: $stream:expr;)*) => { $(
+        $(#[$doc])*
+        #[unsafe(no_mangle)]
+        extern "C" fn $name(
+            function: u64, grid_x: u32, grid_y: u32, grid_z: u32, block_x: u32, block_y: u32, block_z: u32,
+            _shared: u32, stream: u64, _arguments: usize, _extra: usize,
+        ) -> Code {
+            let stream_of: fn(u64) -> u64 = $stream;
+            super::abi::code(start(function, [grid_x, grid_y, grid_z], [block_x, block_y, block_z], stream_of(stream)))
+        }
+    )* };
+}
+
+launches! {
+    fn cuLaunchKernel: |stream| stream;
+    fn cuLaunchKernel_ptsz: own_stream;
+    /// Its arguments end one earlier than those of the others.
+    fn cuLaunchCooperativeKernel: |stream| stream;
+    fn cuLaunchCooperativeKernel_ptsz: own_stream;
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn cuLaunchKernelEx_ptsz(launch: Out<Launch>, function: u64, arguments: usize, extra: usize) -> Code {
+    let _ = (arguments, extra);
+    let started =
+        launch.get().and_then(|Launch { grid, block, stream, .. }| start(function, grid, block, own_stream(stream)));
+    super::abi::code(started)
+}
+
+fn check_function(function: u64) -> Answer {
+    with(|machine| machine.functions.get(&function).map(|_| ()).ok_or(INVALID_HANDLE))
+}
+
+/// An ELF file or a fat binary: code without PTX text that could be read.
+fn is_binary(start: [u8; 4]) -> bool {
+    start == *b"\x7fELF" || start == 0xBA55_ED50_u32.to_le_bytes()
+}

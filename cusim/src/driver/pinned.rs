@@ -1,0 +1,54 @@
+//! Host memory that the device can reach.
+
+use super::abi::Out;
+use super::process::{pause, with};
+use super::thread::current;
+use crate::code::INVALID_VALUE;
+use crate::faults::Call;
+
+driver! {
+    fn cuMemHostAlloc(address: Out<u64>, size: usize, flags: u32) {
+        pause(Call::Alloc);
+        let context = current()?;
+        address.check()?;
+        address.set(with(|machine| machine.allocate_host(size as u64, flags, context))?)
+    }
+
+    fn cuMemAllocHost_v2(address: Out<u64>, size: usize) {
+        pause(Call::Alloc);
+        let context = current()?;
+        address.check()?;
+        address.set(with(|machine| machine.allocate_host(size as u64, 0, context))?)
+    }
+
+    fn cuMemFreeHost(address: u64) {
+        pause(Call::Free);
+        let context = current()?;
+        with(|machine| machine.free_host(address, context))
+    }
+
+    fn cuMemHostRegister_v2(address: u64, size: usize, flags: u32) {
+        pause(Call::Alloc);
+        let context = current()?;
+        if address == 0 || size == 0 || address.checked_add(size as u64).is_none() {
+            return Err(INVALID_VALUE);
+        }
+        with(|machine| machine.register_host(address, size as u64, flags, context))
+    }
+
+    fn cuMemHostUnregister(address: u64) {
+        pause(Call::Free);
+        let context = current()?;
+        with(|machine| machine.unregister_host(address, context))
+    }
+
+    fn cuMemHostGetDevicePointer_v2(device_address: Out<u64>, address: u64, _flags: u32) {
+        with(|machine| machine.host_block(address).ok_or(INVALID_VALUE))?;
+        device_address.set(address)
+    }
+
+    fn cuMemHostGetFlags(flags: Out<u32>, address: u64) {
+        let block = with(|machine| machine.host_block(address).ok_or(INVALID_VALUE))?;
+        flags.set(block.flags)
+    }
+}

@@ -1,0 +1,129 @@
+//! Pools of stream-ordered memory.
+
+use super::abi::Out;
+use super::process::with;
+use super::thread::{mode, number};
+use crate::code::{Answer, INVALID_VALUE, NOT_SUPPORTED};
+use crate::memory::Pool;
+
+/// What a program says about a pool that it makes: the beginning of `CUmemPoolProps`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(super) struct Properties {
+    allocation: u32,
+    handles: u32,
+    location: u32,
+    device: i32,
+}
+
+driver! {
+    fn cuDeviceGetDefaultMemPool(pool: Out<u64>, device: i32) {
+        with(|machine| {
+            let device = machine.device(device)?;
+            pool.set(machine.default_pool(device))
+        })
+    }
+
+    fn cuDeviceGetMemPool(pool: Out<u64>, device: i32) {
+        with(|machine| {
+            let device = machine.device(device)?;
+            pool.set(machine.current_pool(device))
+        })
+    }
+
+    fn cuDeviceSetMemPool(device: i32, pool: u64) {
+        with(|machine| {
+            let device = machine.device(device)?;
+            machine.set_current_pool(device, pool)
+        })
+    }
+
+    fn cuMemPoolCreate(pool: Out<u64>, properties: Out<Properties>) {
+        let Properties { allocation, location, device, .. } = properties.get()?;
+        with(|machine| {
+            let device = machine.device(device)?;
+            if !machine.config.pools {
+                return Err(NOT_SUPPORTED);
+            }
+            if (allocation, location) != (ALLOCATION_PINNED, LOCATION_DEVICE) {
+                return Err(INVALID_VALUE);
+            }
+            pool.set(machine.create_pool(device))
+        })
+    }
+
+    fn cuMemPoolDestroy(pool: u64) {
+        with(|machine| machine.destroy_pool(pool))
+    }
+
+    fn cuMemPoolTrimTo(pool: u64, keep: usize) {
+        with(|machine| {
+            machine.check_captures(number(), mode())?;
+            machine.trim(pool, keep as u64)
+        })
+    }
+
+    fn cuMemPoolGetAttribute(pool: u64, attribute: u32, value: Out<u64>) {
+        with(|machine| {
+            machine.check_captures(number(), mode())?;
+            get_attribute(machine.pool_data(pool)?, attribute, value)
+        })
+    }
+
+    fn cuMemPoolSetAttribute(pool: u64, attribute: u32, value: Out<u64>) {
+        with(|machine| {
+            machine.check_captures(number(), mode())?;
+            set_attribute(machine.pool_data_mut(pool)?, attribute, value)
+        })
+    }
+
+    fn cuMemPoolSetAccess(pool: u64, _descriptions: usize, _count: usize) {
+        with(|machine| machine.pool_data(pool).map(|_| ()))
+    }
+
+    fn cuMemPoolGetAccess(flags: Out<u32>, pool: u64, _location: usize) {
+        with(|machine| machine.pool_data(pool).map(|_| ()))?;
+        flags.set(READ_AND_WRITE)
+    }
+}
+
+const ALLOCATION_PINNED: u32 = 1;
+const LOCATION_DEVICE: u32 = 1;
+const READ_AND_WRITE: u32 = 3;
+
+const RELEASE_THRESHOLD: u32 = 4;
+const RESERVED: u32 = 5;
+const RESERVED_HIGH: u32 = 6;
+const USED: u32 = 7;
+const USED_HIGH: u32 = 8;
+
+fn get_attribute(pool: &Pool, attribute: u32, value: Out<u64>) -> Answer {
+    match attribute {
+        // Whether blocks may be used again across streams: they always are here.
+        1..=3 => value.cast::<i32>().set(1),
+        RELEASE_THRESHOLD => value.set(pool.threshold),
+        RESERVED => value.set(pool.counters.reserved),
+        RESERVED_HIGH => value.set(pool.counters.reserved_high),
+        USED => value.set(pool.counters.used),
+        USED_HIGH => value.set(pool.counters.used_high),
+        _ => Err(INVALID_VALUE),
+    }
+}
+
+/// The threshold can be set, and the high marks can be set back.
+fn set_attribute(pool: &mut Pool, attribute: u32, value: Out<u64>) -> Answer {
+    match attribute {
+        1..=3 => value.cast::<i32>().get().map(|_| ()),
+        RELEASE_THRESHOLD => value.get().map(|bytes| pool.threshold = bytes),
+        RESERVED_HIGH | USED_HIGH if value.get()? != 0 => Err(INVALID_VALUE),
+        RESERVED_HIGH => {
+            pool.counters.reserved_high = pool.counters.reserved;
+            Ok(())
+        }
+        USED_HIGH => {
+            pool.counters.used_high = pool.counters.used;
+            Ok(())
+        }
+        _ => Err(INVALID_VALUE),
+    }
+}

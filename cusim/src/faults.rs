@@ -1,0 +1,228 @@
+//! What goes wrong, and when: the script in `MEMTRACE_CUSIM_FAULTS`.
+//!
+//! ```text
+//! script  = part { ";" part }
+//! part    = action "@" call [when] | "slow@" call ":" time | "reuse=immediate"
+//! action  = "oom" | "fail" | "fail(" code ")"
+//! call    = "init" | "alloc" | "free" | "event" | "stream" | "module" | "launch" | "copy" | "sync"
+//! when    = ":" n            the n-th such call, from 1
+//!         | ":" n "+"        the n-th and all after it
+//!         | ">=" size        those of that many bytes or more (alloc, copy)
+//! ```
+//!
+//! Without `when` every such call fails. `oom` answers 2, `fail` answers 999 (unknown error) or the given
+//! code. `oom@size>=1GiB` is another way to write `oom@alloc>=1GiB`.
+
+use std::time::Duration;
+
+use crate::code::{Answer, Code, OUT_OF_MEMORY, UNKNOWN};
+use crate::units::{bytes, duration};
+
+/// Kinds of calls that can go wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "they say it")]
+pub enum Call {
+    Init,
+    Alloc,
+    Free,
+    Event,
+    Stream,
+    Module,
+    Launch,
+    Copy,
+    Sync,
+}
+
+const CALLS: usize = 9;
+
+/// Which addresses a new block gets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Reuse {
+    /// Those that were not used for the longest time.
+    #[default]
+    Late,
+    /// Those that were freed last.
+    Immediate,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum When {
+    Always,
+    Nth(u64),
+    From(u64),
+    AtLeast(u64),
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Action {
+    Answer(Code),
+    Sleep(Duration),
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Fault {
+    call: Call,
+    when: When,
+    action: Action,
+}
+
+/// A fault script: at most 16 faults.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Faults {
+    faults: [Option<Fault>; 16],
+    /// Which addresses a new block gets.
+    pub reuse: Reuse,
+}
+
+impl Faults {
+    /// Reads a script; `None` if it is not understood or has too many faults.
+    #[must_use]
+    pub fn parse(script: &str) -> Option<Self> {
+        let mut faults = Self::default();
+        for part in script.split(';').map(str::trim).filter(|part| !part.is_empty()) {
+            if part == "reuse=immediate" {
+                faults.reuse = Reuse::Immediate;
+            } else {
+                let free = faults.faults.iter_mut().find(|fault| fault.is_none())?;
+                *free = Some(parse_fault(part)?);
+            }
+        }
+        Some(faults)
+    }
+
+    /// How long calls of this kind take longer.
+    #[must_use]
+    pub fn delay(&self, call: Call) -> Duration {
+        let of_call = self.faults.iter().flatten().filter(|fault| fault.call == call);
+        of_call.map(|fault| if let Action::Sleep(time) = fault.action { time } else { Duration::ZERO }).sum()
+    }
+
+    fn answer(&self, call: Call, number: u64, size: u64) -> Answer {
+        let of_call = self.faults.iter().flatten().filter(|fault| fault.call == call);
+        for fault in of_call.filter(|fault| fault.when.holds(number, size)) {
+            if let Action::Answer(code) = fault.action {
+                return Err(code);
+            }
+        }
+        Ok(())
+    }
+}
+
+impl When {
+    fn holds(self, number: u64, size: u64) -> bool {
+        match self {
+            Self::Always => true,
+            Self::Nth(nth) => number == nth,
+            Self::From(nth) => number >= nth,
+            Self::AtLeast(least) => size >= least,
+        }
+    }
+}
+
+/// Counts calls and says which of them fail.
+#[derive(Debug, Default)]
+pub(crate) struct Script {
+    faults: Faults,
+    counts: [u64; CALLS],
+}
+
+impl Script {
+    pub(crate) fn new(faults: Faults) -> Self {
+        Self { faults, counts: [0; CALLS] }
+    }
+
+    /// To be asked once for each call; `size` is 0 where there is none.
+    pub(crate) fn check(&mut self, call: Call, size: u64) -> Answer {
+        let count = &mut self.counts[call as usize];
+        *count += 1;
+        self.faults.answer(call, *count, size)
+    }
+}
+
+fn parse_fault(part: &str) -> Option<Fault> {
+    let (action, rest) = part.split_once('@')?;
+    let end = rest.find([':', '>']).unwrap_or(rest.len());
+    let (call, when) = rest.split_at_checked(end)?;
+    let call = parse_call(call.trim())?;
+    if action == "slow" {
+        let time = duration(when.strip_prefix(':')?)?;
+        return Some(Fault { call, when: When::Always, action: Action::Sleep(time) });
+    }
+    Some(Fault { call, when: parse_when(when)?, action: Action::Answer(parse_code(action)?) })
+}
+
+fn parse_code(action: &str) -> Option<Code> {
+    match action {
+        "oom" => Some(OUT_OF_MEMORY),
+        "fail" => Some(UNKNOWN),
+        _ => action.strip_prefix("fail(")?.strip_suffix(')')?.parse().ok().filter(|code| *code != 0),
+    }
+}
+
+fn parse_when(text: &str) -> Option<When> {
+    if text.is_empty() {
+        return Some(When::Always);
+    }
+    if let Some(size) = text.strip_prefix(">=") {
+        return bytes(size).map(When::AtLeast);
+    }
+    let number = text.strip_prefix(':')?;
+    match number.strip_suffix('+') {
+        Some(number) => number.parse().ok().map(When::From),
+        None => number.parse().ok().map(When::Nth),
+    }
+}
+
+fn parse_call(name: &str) -> Option<Call> {
+    Some(match name {
+        "init" => Call::Init,
+        "alloc" | "size" => Call::Alloc,
+        "free" => Call::Free,
+        "event" => Call::Event,
+        "stream" => Call::Stream,
+        "module" => Call::Module,
+        "launch" => Call::Launch,
+        "copy" => Call::Copy,
+        "sync" => Call::Sync,
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn answers(script: &str, call: Call, sizes: &[u64]) -> Vec<Code> {
+        let mut script = Script::new(Faults::parse(script).unwrap());
+        sizes.iter().map(|size| script.check(call, *size).err().unwrap_or(0)).collect()
+    }
+
+    #[test]
+    fn the_nth_call_fails() {
+        assert_eq!(answers("oom@alloc:2", Call::Alloc, &[1, 1, 1]), [0, 2, 0]);
+        assert_eq!(answers("fail(700)@free:2+", Call::Free, &[0, 0, 0]), [0, 700, 700]);
+        assert_eq!(answers("fail@init", Call::Init, &[0, 0]), [999, 999]);
+    }
+
+    #[test]
+    fn sizes_decide() {
+        assert_eq!(answers("oom@size>=1KiB", Call::Alloc, &[1023, 1024, 1025]), [0, 2, 2]);
+    }
+
+    #[test]
+    fn a_script_has_several_parts() {
+        let faults = Faults::parse("slow@alloc:5ms; reuse=immediate; slow@alloc:1us").unwrap();
+        assert_eq!(faults.delay(Call::Alloc), Duration::from_micros(5001));
+        assert_eq!(faults.delay(Call::Free), Duration::ZERO);
+        assert_eq!(faults.reuse, Reuse::Immediate);
+    }
+
+    #[test]
+    fn nonsense_is_refused() {
+        for script in
+            ["oom", "oom@", "oom@lunch:1", "slow@alloc", "fail(0)@free", "oom@alloc:x", "oom@alloc>=1GB", "reuse=never"]
+        {
+            assert!(Faults::parse(script).is_none(), "{script}");
+        }
+    }
+}

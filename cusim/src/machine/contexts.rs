@@ -1,0 +1,86 @@
+//! Contexts: a primary one for each device, and those that programs make.
+
+use super::Machine;
+use crate::code::{Answer, INVALID_CONTEXT, INVALID_VALUE};
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Context {
+    pub(crate) handle: u64,
+    pub(crate) device: usize,
+    pub(crate) is_primary: bool,
+    /// How often it was retained; 0 if it is not alive.
+    pub(crate) count: u32,
+    pub(crate) flags: u32,
+}
+
+impl Context {
+    pub(crate) fn primary(handle: u64, device: usize) -> Self {
+        Self { handle, device, is_primary: true, count: 0, flags: 0 }
+    }
+}
+
+impl Machine {
+    /// A context that is alive.
+    pub(crate) fn context(&self, handle: u64) -> Answer<Context> {
+        let found = self.contexts.iter().find(|context| context.handle == handle && context.count > 0);
+        found.copied().ok_or(INVALID_CONTEXT)
+    }
+
+    pub(crate) fn context_mut(&mut self, handle: u64) -> Answer<&mut Context> {
+        let found = self.contexts.iter_mut().find(|context| context.handle == handle && context.count > 0);
+        found.ok_or(INVALID_CONTEXT)
+    }
+
+    /// The device's primary context, alive or not.
+    pub(crate) fn primary(&mut self, device: usize) -> Answer<&mut Context> {
+        let found = self.contexts.iter_mut().find(|context| context.is_primary && context.device == device);
+        found.ok_or(INVALID_VALUE)
+    }
+
+    pub(crate) fn retain_primary(&mut self, device: usize) -> Answer<u64> {
+        let context = self.primary(device)?;
+        context.count += 1;
+        Ok(context.handle)
+    }
+
+    pub(crate) fn release_primary(&mut self, device: usize) -> Answer {
+        let context = self.primary(device)?;
+        context.count = context.count.checked_sub(1).ok_or(INVALID_CONTEXT)?;
+        let (handle, count) = (context.handle, context.count);
+        if count == 0 {
+            self.end_context(handle);
+        }
+        Ok(())
+    }
+
+    /// Ends what the primary context has; who retained it goes on retaining it.
+    pub(crate) fn reset_primary(&mut self, device: usize) -> Answer {
+        let handle = self.primary(device)?.handle;
+        self.end_context(handle);
+        Ok(())
+    }
+
+    pub(crate) fn create_context(&mut self, device: usize, flags: u32) -> u64 {
+        let handle = self.new_handle();
+        self.contexts.push(Context { handle, device, is_primary: false, count: 1, flags });
+        handle
+    }
+
+    pub(crate) fn destroy_context(&mut self, handle: u64) -> Answer {
+        if self.context(handle)?.is_primary {
+            return Err(INVALID_CONTEXT);
+        }
+        self.end_context(handle);
+        self.contexts.retain(|context| context.handle != handle);
+        Ok(())
+    }
+
+    /// Memory, streams, events and modules go with their context.
+    fn end_context(&mut self, handle: u64) {
+        self.free_all_of(handle);
+        self.streams.retain(|_, stream| stream.context != handle);
+        self.events.retain(|_, event| event.context != handle);
+        self.modules.retain(|_, module| module.context != handle);
+        self.functions.retain(|_, function| function.context != handle);
+    }
+}

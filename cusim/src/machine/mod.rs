@@ -1,0 +1,153 @@
+//! A simulated machine as a value: the driver's functions act on one for the whole process, tests make
+//! their own.
+
+mod allocate;
+mod contexts;
+mod free;
+mod host;
+mod modules;
+mod pools;
+mod streams;
+
+use crate::code::{Answer, Code, INVALID_DEVICE, OUT_OF_MEMORY};
+use crate::config::Config;
+use crate::faults::{Call, Script};
+use crate::history::{History, Kind, Record};
+use crate::memory::{Counters, Device, Pool};
+use crate::own::{OwnMap, OwnVec, own_map, own_vec};
+
+pub use allocate::Request;
+pub(crate) use contexts::Context;
+pub(crate) use host::HostBlock;
+pub(crate) use modules::{Function, Module};
+pub(crate) use streams::{DEFAULT_STREAMS, Event, GLOBAL, RELAXED, Stream};
+
+/// GPUs, their memory, and everything that has a handle.
+pub struct Machine {
+    pub(crate) config: Config,
+    script: Script,
+    history: History,
+    devices: OwnVec<Device>,
+    /// For each device three: its default pool, classic memory, managed memory. Then those that programs
+    /// made.
+    pools: OwnVec<Pool>,
+    /// For each device, the pool that `cuMemAllocAsync` takes from.
+    current_pools: OwnVec<usize>,
+    pub(crate) contexts: OwnVec<Context>,
+    pub(crate) streams: OwnMap<u64, Stream>,
+    pub(crate) events: OwnMap<u64, Event>,
+    pub(crate) modules: OwnMap<u64, Module>,
+    pub(crate) functions: OwnMap<u64, Function>,
+    host: OwnVec<HostBlock>,
+    next_handle: u64,
+    next_block: u64,
+}
+
+/// Pools that each device has.
+const POOLS_OF_A_DEVICE: usize = 3;
+
+impl Machine {
+    /// A machine as `config` says.
+    ///
+    /// # Errors
+    /// [`OUT_OF_MEMORY`] if this process has not enough addresses for the GPUs' memory.
+    pub fn new(config: Config) -> Answer<Self> {
+        let mut machine = Self {
+            script: Script::new(config.faults),
+            history: History::new(),
+            devices: own_vec(),
+            pools: own_vec(),
+            current_pools: own_vec(),
+            contexts: own_vec(),
+            streams: own_map(),
+            events: own_map(),
+            modules: own_map(),
+            functions: own_map(),
+            host: own_vec(),
+            next_handle: FIRST_HANDLE,
+            next_block: 0,
+            config,
+        };
+        for device in 0..machine.config.devices {
+            machine.add_device(device)?;
+        }
+        Ok(machine)
+    }
+
+    fn add_device(&mut self, device: usize) -> Answer {
+        self.devices.push(Device::new(self.config.memory).ok_or(OUT_OF_MEMORY)?);
+        let handle = self.new_handle();
+        self.current_pools.push(self.pools.len());
+        self.pools.push(Pool::stream_ordered(device, handle));
+        self.pools.push(Pool::classic(device));
+        self.pools.push(Pool::managed(device));
+        let context = self.new_handle();
+        self.contexts.push(Context::primary(context, device));
+        Ok(())
+    }
+
+    pub(crate) fn open_log(&mut self) -> Result<(), &'static str> {
+        self.history.open_file()
+    }
+
+    /// Handles look like addresses and are none.
+    pub(crate) fn new_handle(&mut self) -> u64 {
+        self.next_handle += 16;
+        self.next_handle
+    }
+
+    /// Counts a call, and gives the code that the fault script wants from it.
+    ///
+    /// # Errors
+    /// What the script says.
+    pub fn check(&mut self, call: Call) -> Answer {
+        self.script.check(call, 0)
+    }
+
+    pub(crate) fn check_copy(&mut self, size: u64) -> Answer {
+        self.script.check(Call::Copy, size)
+    }
+
+    /// What happened so far.
+    #[must_use]
+    pub fn history(&self) -> &History {
+        &self.history
+    }
+
+    /// The device's index, if there is such a device.
+    ///
+    /// # Errors
+    /// [`INVALID_DEVICE`].
+    pub(crate) fn device(&self, ordinal: i32) -> Answer<usize> {
+        usize::try_from(ordinal).ok().filter(|device| *device < self.devices.len()).ok_or(INVALID_DEVICE)
+    }
+
+    /// The counters of the device's pool of that kind.
+    #[must_use]
+    pub fn counters(&self, device: usize, kind: Kind) -> Counters {
+        let pool = device * POOLS_OF_A_DEVICE
+            + match kind {
+                Kind::Classic => 1,
+                Kind::Managed => 2,
+                _ => 0,
+            };
+        self.pools.get(pool).map_or_else(Counters::default, |pool| pool.counters)
+    }
+
+    /// Bytes of the device that no pool has, and all bytes.
+    #[must_use]
+    pub fn memory(&self, device: usize) -> (u64, u64) {
+        let capacity = self.devices.get(device).map_or(0, |device| device.capacity);
+        let of_device = self.pools.iter().filter(|pool| pool.device == device && pool.on_device);
+        let reserved: u64 = of_device.map(|pool| pool.counters.reserved).sum();
+        (capacity.saturating_sub(reserved), capacity)
+    }
+
+    fn record(&mut self, record: Record, answer: Answer<()>, pool: Option<usize>) {
+        let counters = pool.and_then(|pool| self.pools.get(pool)).map_or_else(Counters::default, |pool| pool.counters);
+        let result = answer.err().unwrap_or(0 as Code);
+        self.history.add(Record { result, used: counters.used, reserved: counters.reserved, ..record });
+    }
+}
+
+const FIRST_HANDLE: u64 = 0x6D65_6D00_0000;

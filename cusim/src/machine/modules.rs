@@ -1,0 +1,86 @@
+//! Modules and functions: names, nothing that runs.
+
+use super::Machine;
+use crate::code::{Answer, INVALID_HANDLE, NOT_FOUND};
+use crate::own::{OwnVec, own_vec};
+
+#[derive(Debug)]
+pub(crate) struct Module {
+    pub(crate) context: u64,
+    /// The kernels in its PTX, by name's hash. None known: every name is accepted.
+    kernels: OwnVec<u64>,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Function {
+    pub(crate) module: u64,
+    pub(crate) context: u64,
+    name: u64,
+}
+
+impl Machine {
+    /// Loads PTX text. Of other code (`ptx` is empty) every kernel name is accepted.
+    pub(crate) fn load_module(&mut self, context: u64, ptx: &[u8]) -> u64 {
+        let handle = self.new_handle();
+        self.modules.insert(handle, Module { context, kernels: kernels(ptx) });
+        handle
+    }
+
+    pub(crate) fn unload_module(&mut self, handle: u64) -> Answer {
+        self.modules.remove(&handle).ok_or(INVALID_HANDLE)?;
+        self.functions.retain(|_, function| function.module != handle);
+        Ok(())
+    }
+
+    /// A kernel's handle: always the same for the same name.
+    pub(crate) fn function(&mut self, module: u64, name: &[u8]) -> Answer<u64> {
+        let Module { context, ref kernels } = *self.modules.get(&module).ok_or(INVALID_HANDLE)?;
+        let name = hash(name);
+        if !kernels.is_empty() && !kernels.contains(&name) {
+            return Err(NOT_FOUND);
+        }
+        let known = self.functions.iter().find(|(_, function)| function.module == module && function.name == name);
+        if let Some((handle, _)) = known {
+            return Ok(*handle);
+        }
+        let handle = self.new_handle();
+        self.functions.insert(handle, Function { module, context, name });
+        Ok(handle)
+    }
+}
+
+/// The names after each `.entry` in PTX text.
+fn kernels(ptx: &[u8]) -> OwnVec<u64> {
+    let mut names = own_vec();
+    let mut rest = ptx;
+    while let Some(at) = rest.windows(ENTRY.len()).position(|window| window == ENTRY) {
+        rest = rest.get(at + ENTRY.len()..).unwrap_or_default().trim_ascii_start();
+        let end = rest.iter().position(|byte| !is_of_name(*byte)).unwrap_or(rest.len());
+        names.push(hash(rest.get(..end).unwrap_or_default()));
+    }
+    names
+}
+
+const ENTRY: &[u8] = b".entry";
+
+fn is_of_name(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'$'
+}
+
+/// FNV-1a.
+fn hash(bytes: &[u8]) -> u64 {
+    let step = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01B3);
+    bytes.iter().fold(0xCBF2_9CE4_8422_2325, step)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn entries_are_found_in_ptx() {
+        let names = kernels(b".visible .entry add_f32(\n.param)\n{}\n.entry\n  mul$1 (");
+        assert_eq!(names.as_slice(), [hash(b"add_f32"), hash(b"mul$1")]);
+        assert!(kernels(b".version 9.0\n.target sm_80\n").is_empty());
+    }
+}

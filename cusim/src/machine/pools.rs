@@ -1,0 +1,97 @@
+//! Pools: made, chosen, trimmed.
+
+use super::{Machine, POOLS_OF_A_DEVICE};
+use crate::code::{Answer, INVALID_VALUE};
+use crate::history::{Kind, Op, Record};
+use crate::memory::Pool;
+
+impl Machine {
+    /// The index of the pool with that handle.
+    pub(crate) fn pool(&self, handle: u64) -> Answer<usize> {
+        self.pools.iter().position(|pool| pool.handle == handle && handle != 0).ok_or(INVALID_VALUE)
+    }
+
+    pub(crate) fn pool_data(&self, handle: u64) -> Answer<&Pool> {
+        self.pool(handle).and_then(|index| self.pools.get(index).ok_or(INVALID_VALUE))
+    }
+
+    pub(crate) fn pool_data_mut(&mut self, handle: u64) -> Answer<&mut Pool> {
+        self.pool(handle).and_then(|index| self.pools.get_mut(index).ok_or(INVALID_VALUE))
+    }
+
+    pub(crate) fn default_pool(&self, device: usize) -> u64 {
+        self.pools.get(device * POOLS_OF_A_DEVICE).map_or(0, |pool| pool.handle)
+    }
+
+    pub(crate) fn current_pool(&self, device: usize) -> u64 {
+        let index = self.current_pools.get(device).copied();
+        index.and_then(|index| self.pools.get(index)).map_or(0, |pool| pool.handle)
+    }
+
+    pub(crate) fn set_current_pool(&mut self, device: usize, handle: u64) -> Answer {
+        let index = self.pool(handle)?;
+        if self.pools.get(index).is_none_or(|pool| pool.device != device) {
+            return Err(INVALID_VALUE);
+        }
+        *self.current_pools.get_mut(device).ok_or(INVALID_VALUE)? = index;
+        Ok(())
+    }
+
+    pub(crate) fn create_pool(&mut self, device: usize) -> u64 {
+        let handle = self.new_handle();
+        self.pools.push(Pool::stream_ordered(device, handle));
+        handle
+    }
+
+    /// The pool's handle is gone; blocks that are live can still be freed. Where it was the current pool, the
+    /// default one is.
+    pub(crate) fn destroy_pool(&mut self, handle: u64) -> Answer {
+        let index = self.pool(handle)?;
+        if index < self.devices.len() * POOLS_OF_A_DEVICE {
+            return Err(INVALID_VALUE);
+        }
+        for (device, current) in self.current_pools.iter_mut().enumerate() {
+            if *current == index {
+                *current = device * POOLS_OF_A_DEVICE;
+            }
+        }
+        let pool = self.pools.get_mut(index).ok_or(INVALID_VALUE)?;
+        pool.handle = 0;
+        pool.threshold = 0;
+        self.shrink(index, 0);
+        Ok(())
+    }
+
+    /// What a synchronise does: pools give back what they do not use, down to their thresholds.
+    pub fn synchronise(&mut self, device: usize) {
+        self.shrink_pools(device, |pool| pool.threshold);
+    }
+
+    pub(crate) fn trim(&mut self, handle: u64, keep: u64) -> Answer {
+        let index = self.pool(handle)?;
+        self.shrink(index, keep);
+        Ok(())
+    }
+
+    pub(super) fn shrink_pools(&mut self, device: usize, keep: impl Fn(&Pool) -> u64) {
+        for index in 0..self.pools.len() {
+            if let Some(pool) = self.pools.get(index).filter(|pool| pool.device == device && pool.counters.reserved > 0)
+            {
+                let keep = keep(pool);
+                self.shrink(index, keep);
+            }
+        }
+    }
+
+    fn shrink(&mut self, index: usize, keep: u64) {
+        let Some(pool) = self.pools.get_mut(index) else { return };
+        let Some(device) = self.devices.get_mut(pool.device) else { return };
+        let before = pool.counters.reserved;
+        device.shrink(index, pool, keep);
+        let (number, size) = (pool.device as i32, before - pool.counters.reserved);
+        if size > 0 {
+            let record = Record { op: Op::Release, kind: Kind::Pool, device: number, size, ..Record::default() };
+            self.record(record, Ok(()), Some(index));
+        }
+    }
+}

@@ -1,0 +1,136 @@
+//! One device's memory: its addresses, and which segment of which pool lies where.
+
+use super::{Block, Pool, Segment, Span};
+use crate::code::{Answer, INVALID_VALUE, OUT_OF_MEMORY};
+use crate::own::{OwnVec, own_vec};
+
+#[derive(Debug)]
+pub(crate) struct Device {
+    pub(crate) capacity: u64,
+    span: Span,
+    /// Where the search for room for a segment goes on.
+    cursor: u64,
+    /// By address.
+    segments: OwnVec<Segment>,
+}
+
+/// Where a new block goes: a segment's index and an address in it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Place {
+    segment: usize,
+    pub(crate) address: u64,
+}
+
+impl Device {
+    /// Reserves four times as many addresses as there is memory, and 64 GiB for managed memory, so that they
+    /// are not soon used again.
+    pub(crate) fn new(capacity: u64) -> Option<Self> {
+        let span = Span::reserve(capacity.checked_mul(4)?.next_multiple_of(1 << 21) + (64 << 30))?;
+        Some(Self { capacity, cursor: span.base, span, segments: own_vec() })
+    }
+
+    pub(crate) fn contains(&self, address: u64) -> bool {
+        self.span.contains(address)
+    }
+
+    pub(crate) fn segments(&self) -> &[Segment] {
+        &self.segments
+    }
+
+    /// A gap in the segments that the pool has: the next one after its last block, or with `at_once` where it
+    /// freed a block of that size last.
+    pub(crate) fn find(&self, index: usize, pool: &mut Pool, taken: u64, at_once: bool) -> Option<Place> {
+        if at_once
+            && let Some(address) = pool.freed_last(taken, |address| self.is_gap(index, address, taken))
+            && let Some(segment) = self.segment_at(address)
+        {
+            return Some(Place { segment, address });
+        }
+        let from = if at_once { 0 } else { pool.cursor };
+        let place = self.find_from(index, from, taken).or_else(|| self.find_from(index, 0, taken))?;
+        pool.cursor = place.address + taken;
+        Some(place)
+    }
+
+    fn find_from(&self, pool: usize, from: u64, taken: u64) -> Option<Place> {
+        let first = self.segments.partition_point(|segment| segment.end() <= from);
+        let later = self.segments.iter().enumerate().skip(first).filter(|(_, segment)| segment.pool == pool);
+        later
+            .into_iter()
+            .find_map(|(index, segment)| segment.gap(from, taken).map(|address| Place { segment: index, address }))
+    }
+
+    fn is_gap(&self, pool: usize, address: u64, taken: u64) -> bool {
+        let segment = self.segment_at(address).and_then(|index| self.segments.get(index));
+        segment.is_some_and(|segment| segment.pool == pool && segment.gap(address, taken) == Some(address))
+    }
+
+    /// Takes a new segment for the pool.
+    pub(crate) fn grow(&mut self, pool: usize, length: u64) -> Answer {
+        let base = self.room(length).ok_or(OUT_OF_MEMORY)?;
+        if !Span::open(base, length) {
+            return Err(OUT_OF_MEMORY);
+        }
+        self.cursor = base + length;
+        let index = self.segments.partition_point(|segment| segment.base < base);
+        self.segments.insert(index, Segment::new(base, length, pool));
+        Ok(())
+    }
+
+    /// Addresses that no segment has, at the cursor or after it, else from the start.
+    fn room(&self, length: u64) -> Option<u64> {
+        self.room_from(self.cursor, length).or_else(|| self.room_from(self.span.base, length))
+    }
+
+    fn room_from(&self, from: u64, length: u64) -> Option<u64> {
+        let mut at = from;
+        let first = self.segments.partition_point(|segment| segment.end() <= from);
+        for segment in self.segments.iter().skip(first) {
+            if segment.base >= at + length {
+                return Some(at);
+            }
+            at = segment.end();
+        }
+        (self.span.base + self.span.length >= at + length).then_some(at)
+    }
+
+    pub(crate) fn put(&mut self, place: Place, block: Block) {
+        if let Some(segment) = self.segments.get_mut(place.segment) {
+            segment.put(block);
+        }
+    }
+
+    /// Takes a block out; gives it and its pool's index.
+    pub(crate) fn take(&mut self, address: u64) -> Answer<(Block, usize)> {
+        let index = self.segment_at(address).ok_or(INVALID_VALUE)?;
+        let segment = self.segments.get_mut(index).ok_or(INVALID_VALUE)?;
+        let block = segment.take(address).ok_or(INVALID_VALUE)?;
+        Span::zero(block.address, block.taken);
+        Ok((block, segment.pool))
+    }
+
+    /// The block that an address lies in, and its segment.
+    pub(crate) fn block_around(&self, address: u64) -> Option<(&Block, &Segment)> {
+        let segment = self.segments.get(self.segment_at(address)?)?;
+        segment.block_around(address).map(|block| (block, segment))
+    }
+
+    fn segment_at(&self, address: u64) -> Option<usize> {
+        let index = self.segments.partition_point(|segment| segment.base <= address).checked_sub(1)?;
+        (address < self.segments.get(index)?.end()).then_some(index)
+    }
+
+    /// Gives empty segments of the pool back, the last ones first; the pool keeps at least `keep` bytes.
+    pub(crate) fn shrink(&mut self, pool_index: usize, pool: &mut Pool, keep: u64) {
+        for index in (0..self.segments.len()).rev() {
+            let segment = &self.segments[index];
+            let left = pool.counters.reserved - if segment.pool == pool_index { segment.length } else { 0 };
+            if segment.pool != pool_index || !segment.is_empty() || left < keep {
+                continue;
+            }
+            pool.counters.reserved -= segment.length;
+            Span::close(segment.base, segment.length);
+            self.segments.remove(index);
+        }
+    }
+}

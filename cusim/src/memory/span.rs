@@ -1,0 +1,87 @@
+//! A reserved range of addresses. It costs host memory only where it was touched, and forgets what is
+//! given back.
+
+use crate::config::Fill;
+use crate::own::{PAGE, map};
+
+/// A device's addresses: readable and writable where a segment lies.
+#[derive(Debug)]
+pub(crate) struct Span {
+    pub(crate) base: u64,
+    pub(crate) length: u64,
+}
+
+impl Span {
+    /// Reserves addresses; `None` if there are not as many.
+    pub(crate) fn reserve(length: u64) -> Option<Self> {
+        let length = usize::try_from(length).ok()?;
+        let start = map(length + ALIGN, libc::PROT_NONE)?;
+        // One touched byte must not cost 2 MiB of the host's memory.
+        // SAFETY: the mapping was made just now.
+        unsafe { libc::madvise(start.as_ptr().cast(), length, libc::MADV_NOHUGEPAGE) };
+        let base = (start.as_ptr() as usize).next_multiple_of(ALIGN);
+        Some(Self { base: base as u64, length: length as u64 })
+    }
+
+    pub(crate) fn contains(&self, address: u64) -> bool {
+        address >= self.base && address - self.base < self.length
+    }
+
+    /// Makes pages usable; they read as zero. False if the kernel has no more.
+    pub(crate) fn open(address: u64, length: u64) -> bool {
+        // SAFETY: `address` lies in a span and on a page; nobody else changes its protection.
+        unsafe { libc::mprotect(address as *mut _, length as usize, libc::PROT_READ | libc::PROT_WRITE) == 0 }
+    }
+
+    /// Gives pages back and closes them.
+    pub(crate) fn close(address: u64, length: u64) {
+        forget(address, length);
+        // SAFETY: as in `open`.
+        unsafe { libc::mprotect(address as *mut _, length as usize, libc::PROT_NONE) };
+    }
+
+    /// Makes a range read as zero, and gives back the whole pages in it.
+    pub(crate) fn zero(address: u64, length: u64) {
+        let page = PAGE as u64;
+        let end = address + length;
+        let (first, last) = (address.next_multiple_of(page), end / page * page);
+        if first >= last {
+            return write(address, length, 0);
+        }
+        write(address, first - address, 0);
+        forget(first, last - first);
+        write(last, end - last, 0);
+    }
+
+    /// What a new block of these bytes holds.
+    pub(crate) fn fill(address: u64, length: u64, fill: Fill) {
+        match fill {
+            Fill::Zeros => {}
+            Fill::Ones => write(address, length, 0xFF),
+            Fill::Random => scramble(address, length),
+        }
+    }
+}
+
+/// Segments start on multiples of 2 MiB.
+const ALIGN: usize = 2 << 20;
+
+fn forget(address: u64, length: u64) {
+    // SAFETY: whole pages of a private mapping of ours, in which no live block lies.
+    unsafe { libc::madvise(address as *mut _, length as usize, libc::MADV_DONTNEED) };
+}
+
+fn write(address: u64, length: u64, byte: u8) {
+    // SAFETY: the callers give a range within one open segment.
+    unsafe { std::ptr::write_bytes(address as *mut u8, byte, length as usize) };
+}
+
+/// Writes what a multiplicative generator gives, 8 bytes at a time; blocks are multiples of 8 long.
+fn scramble(address: u64, length: u64) {
+    let mut state = address | 1;
+    for at in (address..address + length / 8 * 8).step_by(8) {
+        state = state.wrapping_mul(0x2545_F491_4F6C_DD1D).rotate_left(17);
+        // SAFETY: within one open segment, and aligned: blocks start on multiples of 256.
+        unsafe { (at as *mut u64).write(state) };
+    }
+}
