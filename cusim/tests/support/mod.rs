@@ -1,0 +1,121 @@
+//! The built library, loaded as a program would load it, in a child process of its own.
+
+use std::ffi::{CStr, c_char, c_void};
+use std::process::Command;
+
+/// Runs `body` in a child process with these variables; gives what the child wrote to stderr. In the child
+/// this does not return.
+pub(crate) fn in_child(test: &str, variables: &[(&str, &str)], body: impl FnOnce()) -> String {
+    if std::env::var("CUSIM_TEST_CHILD").as_deref() == Ok(test) {
+        body();
+        std::process::exit(0);
+    }
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args([test, "--exact", "--nocapture", "--test-threads=1"]).env("CUSIM_TEST_CHILD", test);
+    for name in ["LOG", "FAULTS", "MEMORY", "DEVICES", "POOLS", "FILL", "NAME", "CAPABILITY"] {
+        command.env_remove(format!("MEMTRACE_CUSIM_{name}"));
+    }
+    let output = command.envs(variables.iter().copied()).output().unwrap();
+    let errors = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.success(), "{}\n{}\n{errors}", output.status, String::from_utf8_lossy(&output.stdout));
+    errors
+}
+
+/// The loaded library.
+#[derive(Clone, Copy)]
+pub(crate) struct Driver(*mut c_void);
+
+// SAFETY: a handle of the loader; every thread may use it.
+unsafe impl Send for Driver {}
+// SAFETY: as above.
+unsafe impl Sync for Driver {}
+
+impl Driver {
+    /// Loads the library that cargo built for this test.
+    pub(crate) fn load() -> Self {
+        let path = std::env::current_exe().unwrap().with_file_name("libmemtrace_cusim.so");
+        let path = std::ffi::CString::new(path.into_os_string().into_string().unwrap()).unwrap();
+        // SAFETY: the library has no code that runs when it is loaded.
+        let handle = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_NOW) };
+        assert!(!handle.is_null(), "{path:?} is there");
+        Self(handle)
+    }
+
+    /// Loads, starts, and makes the first device's primary context current.
+    pub(crate) fn start() -> Self {
+        let driver = Self::load();
+        assert_eq!(driver.init(0), 0);
+        driver.enter(0);
+        driver
+    }
+
+    /// Makes a device's primary context current; gives it.
+    pub(crate) fn enter(self, device: i32) -> u64 {
+        let mut context = 0;
+        assert_eq!(self.primary_retain(&mut context, device), 0);
+        assert_eq!(self.set_current(context), 0);
+        context
+    }
+
+    pub(crate) fn address(self, name: &CStr) -> usize {
+        // SAFETY: the handle is a live one and the name ends with a zero byte.
+        unsafe { libc::dlsym(self.0, name.as_ptr()) as usize }
+    }
+}
+
+macro_rules! functions {
+    ($(fn $name:ident = $symbol:literal($($arg:ident: $type:ty),*);)*) => {
+        #[allow(dead_code, reason = "not every test calls every function")]
+        impl Driver { $(
+            pub(crate) fn $name(self, $($arg: $type),*) -> u32 {
+                let address = self.address($symbol);
+                assert_ne!(address, 0, "{:?} is there", $symbol);
+                // SAFETY: that is the function's type.
+                let function = unsafe { std::mem::transmute::<usize, extern "C" fn($($type),*) -> u32>(address) };
+                function($($arg),*)
+            }
+        )* }
+    };
+}
+
+functions! {
+    fn init = c"cuInit"(flags: u32);
+    fn device_count = c"cuDeviceGetCount"(count: &mut i32);
+    fn device_attribute = c"cuDeviceGetAttribute"(value: &mut i32, attribute: i32, device: i32);
+    fn primary_retain = c"cuDevicePrimaryCtxRetain"(context: &mut u64, device: i32);
+    fn primary_release = c"cuDevicePrimaryCtxRelease_v2"(device: i32);
+    fn set_current = c"cuCtxSetCurrent"(context: u64);
+    fn context_create = c"cuCtxCreate_v2"(context: &mut u64, flags: u32, device: i32);
+    fn context_destroy = c"cuCtxDestroy_v2"(context: u64);
+    fn synchronize = c"cuCtxSynchronize"();
+    fn alloc = c"cuMemAlloc_v2"(address: &mut u64, size: usize);
+    fn free = c"cuMemFree_v2"(address: u64);
+    fn alloc_async = c"cuMemAllocAsync"(address: &mut u64, size: usize, stream: u64);
+    fn alloc_async_ptsz = c"cuMemAllocAsync_ptsz"(address: &mut u64, size: usize, stream: u64);
+    fn free_async = c"cuMemFreeAsync"(address: u64, stream: u64);
+    fn memory = c"cuMemGetInfo_v2"(free: &mut usize, total: &mut usize);
+    fn to_device = c"cuMemcpyHtoD_v2"(to: u64, from: *const u8, size: usize);
+    fn to_host = c"cuMemcpyDtoH_v2"(to: *mut u8, from: u64, size: usize);
+    fn to_peer = c"cuMemcpyPeer"(to: u64, to_context: u64, from: u64, from_context: u64, size: usize);
+    fn on_device = c"cuMemcpyDtoDAsync_v2"(to: u64, from: u64, size: usize, stream: u64);
+    fn fill = c"cuMemsetD8Async"(to: u64, value: u8, count: usize, stream: u64);
+    fn fill_words = c"cuMemsetD32_v2"(to: u64, value: u32, count: usize);
+    fn host_alloc = c"cuMemHostAlloc"(address: &mut u64, size: usize, flags: u32);
+    fn host_free = c"cuMemFreeHost"(address: u64);
+    fn stream_create = c"cuStreamCreate"(stream: &mut u64, flags: u32);
+    fn stream_synchronize = c"cuStreamSynchronize"(stream: u64);
+    fn begin_capture = c"cuStreamBeginCapture_v2"(stream: u64, mode: u32);
+    fn is_capturing = c"cuStreamIsCapturing"(stream: u64, status: &mut u32);
+    fn end_capture = c"cuStreamEndCapture"(stream: u64, graph: &mut u64);
+    fn exchange_mode = c"cuThreadExchangeStreamCaptureMode"(mode: &mut u32);
+    fn event_create = c"cuEventCreate"(event: &mut u64, flags: u32);
+    fn load_module = c"cuModuleLoadData"(module: &mut u64, image: *const u8);
+    fn get_function = c"cuModuleGetFunction"(function: &mut u64, module: u64, name: *const c_char);
+    fn pool_default = c"cuDeviceGetDefaultMemPool"(pool: &mut u64, device: i32);
+    fn pool_attribute = c"cuMemPoolGetAttribute"(pool: u64, attribute: u32, value: &mut u64);
+    fn pool_set_attribute = c"cuMemPoolSetAttribute"(pool: u64, attribute: u32, value: &mut u64);
+    fn pool_trim = c"cuMemPoolTrimTo"(pool: u64, keep: usize);
+    fn pointer_attribute = c"cuPointerGetAttribute"(value: &mut u64, attribute: u32, address: u64);
+    fn proc_address = c"cuGetProcAddress_v2"(name: *const c_char, function: &mut usize, version: i32, flags: u64, status: &mut u32);
+    fn graph_create = c"cuGraphCreate"(graph: &mut u64, flags: u32);
+}
