@@ -1,5 +1,18 @@
 //! The simulator's own truth: one record for each allocation, each free and each change of what is
 //! reserved, with the counters after it.
+//!
+//! `MEMTRACE_CUSIM_LOG=FILE` writes them as lines of tab-separated values while the program runs, after a
+//! line with the names of [`Record`]'s fields. `%p` in the name is the process's number. In the process
+//! itself C functions give them, found by `dlsym`:
+//!
+//! ```c
+//! size_t memtrace_cusim_events(uint64_t from, struct record *to, size_t room); // how many were copied
+//! uint64_t memtrace_cusim_event_count(void);
+//! uint64_t memtrace_cusim_used(int device);     // of the device's default pool, in bytes
+//! uint64_t memtrace_cusim_reserved(int device);
+//! ```
+//!
+//! A program that sees any of these has a simulated driver.
 
 use std::fmt::Write as _;
 
@@ -92,9 +105,7 @@ impl History {
     pub(crate) fn open_file(&mut self) -> Result<(), &'static str> {
         let Some(path) = variable(c"MEMTRACE_CUSIM_LOG").filter(|path| !path.is_empty()) else { return Ok(()) };
         let flags = libc::O_WRONLY | libc::O_CREAT | libc::O_TRUNC | libc::O_CLOEXEC;
-        let mut name = Line::new();
-        let _ = name.write_str(path);
-        let _ = name.write_str("\0");
+        let name = file_name(path);
         // SAFETY: `name` ends with a zero byte.
         let file = unsafe { libc::open(name.bytes().as_ptr().cast(), flags, 0o644) };
         if file < 0 {
@@ -143,6 +154,16 @@ impl History {
             crate::say::write_all(file, text.as_bytes());
         }
     }
+}
+
+/// The path with a zero byte; `%p` in it is the process's number.
+fn file_name(path: &str) -> Line {
+    let mut name = Line::new();
+    let _ = match path.split_once("%p") {
+        Some((before, after)) => write!(name, "{before}{}{after}\0", std::process::id()),
+        None => write!(name, "{path}\0"),
+    };
+    name
 }
 
 impl Record {

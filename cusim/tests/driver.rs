@@ -201,6 +201,25 @@ fn lookup_gives_the_addresses_that_dlsym_gives() {
 }
 
 #[test]
+fn the_programs_malloc_is_left_alone() {
+    let one_arena = [("MALLOC_ARENA_MAX", "1")];
+    in_child("the_programs_malloc_is_left_alone", &one_arena, || {
+        let driver = Driver::start();
+        // SAFETY: reads counters of the C library.
+        let in_use = || unsafe { libc::mallinfo2() }.uordblks;
+        let before = in_use();
+        let (mut addresses, mut handle) = ([0; 500], 0);
+        for address in &mut addresses {
+            assert_eq!(driver.alloc_async(address, 100_000, 2), 0);
+            assert_eq!(driver.event_create(&mut handle, 0), 0);
+            assert_eq!(driver.stream_create(&mut handle, 0), 0);
+        }
+        assert_eq!(driver.load_module(&mut handle, c".visible .entry a()".to_bytes_with_nul().as_ptr()), 0);
+        assert_eq!(in_use(), before);
+    });
+}
+
+#[test]
 fn every_name_of_the_driver_is_there() {
     let names = include_str!("../symbols/driver.txt");
     in_child("every_name_of_the_driver_is_there", &[], || {

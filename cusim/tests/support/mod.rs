@@ -1,6 +1,7 @@
 //! The built library, loaded as a program would load it, in a child process of its own.
 
 use std::ffi::{CStr, c_char, c_void};
+use std::path::PathBuf;
 use std::process::Command;
 
 /// Runs `body` in a child process with these variables; gives what the child wrote to stderr. In the child
@@ -21,7 +22,7 @@ pub(crate) fn in_child(test: &str, variables: &[(&str, &str)], body: impl FnOnce
     errors
 }
 
-/// The loaded library.
+/// A loaded library: the driver, or one beside it.
 #[derive(Clone, Copy)]
 pub(crate) struct Driver(*mut c_void);
 
@@ -33,7 +34,10 @@ unsafe impl Sync for Driver {}
 impl Driver {
     /// Loads the library that cargo built for this test.
     pub(crate) fn load() -> Self {
-        let path = std::env::current_exe().unwrap().with_file_name("libmemtrace_cusim.so");
+        Self::load_file(std::env::current_exe().unwrap().with_file_name("libmemtrace_cusim.so"))
+    }
+
+    pub(crate) fn load_file(path: PathBuf) -> Self {
         let path = std::ffi::CString::new(path.into_os_string().into_string().unwrap()).unwrap();
         // SAFETY: the library has no code that runs when it is loaded.
         let handle = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_NOW) };
@@ -117,5 +121,11 @@ functions! {
     fn pool_trim = c"cuMemPoolTrimTo"(pool: u64, keep: usize);
     fn pointer_attribute = c"cuPointerGetAttribute"(value: &mut u64, attribute: u32, address: u64);
     fn proc_address = c"cuGetProcAddress_v2"(name: *const c_char, function: &mut usize, version: i32, flags: u64, status: &mut u32);
+    fn cublas_create = c"cublasCreate_v2"(handle: &mut u64);
+    fn cublas_destroy = c"cublasDestroy_v2"(handle: u64);
+    fn cuda_malloc_async = c"cudaMallocAsync"(address: &mut u64, size: usize, stream: u64);
+    fn cuda_memset = c"cudaMemset"(address: u64, value: i32, count: usize);
+    fn cuda_free = c"cudaFree"(address: u64);
+    fn cuda_last_error = c"cudaGetLastError"();
     fn graph_create = c"cuGraphCreate"(graph: &mut u64, flags: u32);
 }
