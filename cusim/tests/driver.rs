@@ -76,6 +76,8 @@ fn memory_reads_as_zero_also_when_it_is_used_again() {
     let reuse = [("MEMTRACE_CUSIM_FAULTS", "reuse=immediate")];
     in_child("memory_reads_as_zero_also_when_it_is_used_again", &reuse, || {
         let driver = Driver::start();
+        // So that the others do not begin on a page.
+        assert_eq!(driver.alloc_async(&mut 0, 1, 0), 0);
         for size in [1, 100, 4096, 10_000, 100_000] {
             let mut addresses = [0; 2];
             for address in &mut addresses {
@@ -207,15 +209,19 @@ fn the_programs_malloc_is_left_alone() {
         let driver = Driver::start();
         // SAFETY: reads counters of the C library.
         let in_use = || unsafe { libc::mallinfo2() }.uordblks;
-        let before = in_use();
-        let (mut addresses, mut handle) = ([0; 500], 0);
-        for address in &mut addresses {
-            assert_eq!(driver.alloc_async(address, 100_000, 2), 0);
-            assert_eq!(driver.event_create(&mut handle, 0), 0);
-            assert_eq!(driver.stream_create(&mut handle, 0), 0);
-        }
-        assert_eq!(driver.load_module(&mut handle, c".visible .entry a()".to_bytes_with_nul().as_ptr()), 0);
-        assert_eq!(in_use(), before);
+        let work = || {
+            let before = in_use();
+            let (mut addresses, mut handle) = ([0; 500], 0);
+            for address in &mut addresses {
+                assert_eq!(driver.alloc_async(address, 100_000, 2), 0);
+                assert_eq!(driver.event_create(&mut handle, 0), 0);
+                assert_eq!(driver.stream_create(&mut handle, 0), 0);
+            }
+            assert_eq!(driver.load_module(&mut handle, c".visible .entry a()".to_bytes_with_nul().as_ptr()), 0);
+            in_use() - before
+        };
+        // The test runner's own thread allocates too, now and then.
+        assert!((0..10).any(|_| work() == 0));
     });
 }
 
@@ -288,6 +294,18 @@ fn captures_break_when_something_else_is_done() {
         assert_eq!(driver.memory(&mut free, &mut total), 900);
         assert_eq!((driver.is_capturing(stream, &mut status), status), (0, 2));
         assert_eq!(driver.end_capture(stream, &mut graph), 901);
+        let ask_elsewhere = || {
+            std::thread::spawn(move || {
+                driver.enter(0);
+                driver.memory(&mut 0, &mut 0)
+            })
+            .join()
+            .unwrap()
+        };
+        assert_eq!((driver.begin_capture(stream, 0), ask_elsewhere()), (0, 900), "global: no thread may ask");
+        assert_eq!(driver.end_capture(stream, &mut graph), 901);
+        assert_eq!((driver.begin_capture(stream, 1), ask_elsewhere()), (0, 0), "thread-local: others may");
+        assert_eq!(driver.end_capture(stream, &mut graph), 0);
         assert_eq!((driver.begin_capture(stream, 0), driver.end_capture(stream, &mut graph)), (0, 0));
         assert_ne!(graph, 0);
     });
@@ -326,6 +344,8 @@ fn threads_are_counted_exactly() {
         });
         let records = records(driver);
         assert!(records.iter().zip(1..).all(|(record, number)| record.number == number));
+        let streams = |op| records.iter().filter(move |record| record.op == op).map(|record| record.stream);
+        assert!(streams(Op::Alloc).all(|stream| stream == 2), "the thread's own stream");
         let sum = |op| records.iter().filter(|record| record.op == op).map(|record| record.size).sum::<u64>();
         assert_eq!(sum(Op::Alloc), bytes.load(Ordering::Relaxed) as u64);
         assert_eq!(sum(Op::Free), sum(Op::Alloc));

@@ -102,6 +102,7 @@ fn what_is_not_there_cannot_be_freed() {
 #[test]
 fn addresses_are_not_used_again_soon_unless_asked_for() {
     let mut late = machine(1 << 30);
+    late.allocate(request(Kind::Pool, MIB)).unwrap();
     let first = late.allocate(request(Kind::Pool, MIB)).unwrap();
     late.free(first, 0, 0).unwrap();
     for _ in 0..20 {
