@@ -6,10 +6,12 @@
 #![cfg(target_os = "linux")]
 #![expect(unsafe_code, reason = "called through C")]
 
-include!("common.rs");
-include!(concat!(env!("OUT_DIR"), "/cublas.rs"));
-
+use std::ffi::CStr;
 use std::ptr::NonNull;
+
+use memtrace_cusim_libraries::{done, driver, not_simulated};
+
+include!(concat!(env!("OUT_DIR"), "/cublas.rs"));
 
 const NOT_SUPPORTED: u32 = 15;
 const ALLOCATION_FAILED: u32 = 3;
@@ -61,16 +63,6 @@ fn workspace_bytes() -> usize {
     // SAFETY: `getenv` gives text that ends with a zero byte.
     let text = unsafe { CStr::from_ptr(text) };
     text.to_str().ok().and_then(|text| text.parse().ok()).unwrap_or(0)
-}
-
-/// Calls that answer that all went well.
-macro_rules! done {
-    ($(fn $name:ident;)*) => { $(
-        #[unsafe(no_mangle)]
-        extern "C" fn $name() -> u32 {
-            0
-        }
-    )* };
 }
 
 done! {

@@ -4,13 +4,14 @@
 #![cfg(target_os = "linux")]
 #![expect(unsafe_code, reason = "called through C")]
 
-include!("common.rs");
-include!(concat!(env!("OUT_DIR"), "/cudart.rs"));
-
 use std::cell::Cell;
-use std::ffi::{c_char, c_void};
+use std::ffi::{CStr, c_char, c_void};
 use std::ptr::NonNull;
-use std::sync::atomic::AtomicPtr;
+use std::sync::atomic::{AtomicPtr, Ordering};
+
+use memtrace_cusim_libraries::{done, driver, not_simulated};
+
+include!(concat!(env!("OUT_DIR"), "/cudart.rs"));
 
 const NOT_SUPPORTED: u32 = 801;
 const NO_DRIVER: u32 = 35;
@@ -159,16 +160,6 @@ extern "C" fn cudaGetErrorString(code: u32) -> *const c_char {
         2 => c"out of memory".as_ptr(),
         _ => c"an error of the simulated runtime".as_ptr(),
     }
-}
-
-/// Calls that answer that all went well.
-macro_rules! done {
-    ($(fn $name:ident;)*) => { $(
-        #[unsafe(no_mangle)]
-        extern "C" fn $name() -> u32 {
-            0
-        }
-    )* };
 }
 
 done! {

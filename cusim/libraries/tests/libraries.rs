@@ -3,6 +3,7 @@
 #![cfg(target_os = "linux")]
 #![allow(unsafe_code, reason = "libraries are called through C")]
 
+#[path = "../../tests/support/mod.rs"]
 mod support;
 
 use support::{Driver, in_child};

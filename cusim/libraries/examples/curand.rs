@@ -3,7 +3,8 @@
 #![cfg(target_os = "linux")]
 #![expect(unsafe_code, reason = "called through C")]
 
-include!("common.rs");
+use memtrace_cusim_libraries::{done, not_simulated};
+
 include!(concat!(env!("OUT_DIR"), "/curand.rs"));
 
 const NOT_SUPPORTED: u32 = 204;
@@ -47,16 +48,6 @@ extern "C" fn curandGenerateLogNormalDouble(
 /// Normal numbers come in pairs.
 fn normal(count: usize) -> u32 {
     if count.is_multiple_of(2) { 0 } else { LENGTH_NOT_MULTIPLE }
-}
-
-/// Calls that answer that all went well.
-macro_rules! done {
-    ($(fn $name:ident;)*) => { $(
-        #[unsafe(no_mangle)]
-        extern "C" fn $name() -> u32 {
-            0
-        }
-    )* };
 }
 
 done! {
