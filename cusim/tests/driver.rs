@@ -114,6 +114,7 @@ fn copies_copy_and_stay_within_blocks() {
         assert_eq!(driver.to_host(read.as_mut_ptr(), to, 1000), 0);
         assert_eq!(read[996..], [4, 3, 2, 1]);
         assert_eq!(driver.to_device(from, data.as_ptr(), 2000), INVALID_VALUE);
+        assert_eq!(driver.to_device(read.as_ptr() as u64, data.as_ptr(), 10), INVALID_VALUE, "host memory");
         assert_eq!(driver.free_async(from, 0), 0);
         assert_eq!(driver.to_host(read.as_mut_ptr(), from, 1), INVALID_VALUE);
     });

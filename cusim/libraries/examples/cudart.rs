@@ -14,6 +14,7 @@ use memtrace_cusim_libraries::{done, driver, not_simulated};
 include!(concat!(env!("OUT_DIR"), "/cudart.rs"));
 
 const NOT_SUPPORTED: u32 = 801;
+const INVALID_VALUE: u32 = 1;
 const NO_DRIVER: u32 = 35;
 
 thread_local! {
@@ -162,7 +163,53 @@ extern "C" fn cudaGetErrorString(code: u32) -> *const c_char {
     }
 }
 
+/// What code that nvcc made calls before `main` and at each launch: kernels are registered and never run.
+#[unsafe(no_mangle)]
+extern "C" fn __cudaRegisterFatBinary(_binary: usize) -> *const AtomicPtr<c_void> {
+    static HANDLE: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
+    &raw const HANDLE
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn __cudaInitModule(_handle: usize) -> c_char {
+    1
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn __cudaGetKernel(kernel: *mut u64, function: u64) -> u32 {
+    let Some(kernel) = NonNull::new(kernel) else { return INVALID_VALUE };
+    // SAFETY: the caller passes a pointer to a handle that it owns.
+    unsafe { kernel.write(function) };
+    0
+}
+
+/// A launch that the code pushed: its sizes do not matter, nothing runs.
+#[unsafe(no_mangle)]
+extern "C" fn __cudaPopCallConfiguration(
+    grid: *mut [u32; 3],
+    block: *mut [u32; 3],
+    shared: *mut usize,
+    stream: *mut u64,
+) -> u32 {
+    // SAFETY: the caller passes pointers to sizes that it owns, here and below.
+    unsafe { grid.write([1; 3]) };
+    // SAFETY: as above.
+    unsafe { block.write([1; 3]) };
+    // SAFETY: as above.
+    unsafe { shared.write(0) };
+    // SAFETY: as above.
+    unsafe { stream.write(0) };
+    0
+}
+
 done! {
+    fn __cudaRegisterFatBinaryEnd;
+    fn __cudaUnregisterFatBinary;
+    fn __cudaRegisterFunction;
+    fn __cudaRegisterVar;
+    fn __cudaPushCallConfiguration;
+    fn __cudaLaunchKernel;
+    fn __cudaLaunchKernel_ptsz;
     fn cudaLaunchKernel;
     fn cudaLaunchKernel_ptsz;
     fn cudaLaunchKernelExC;

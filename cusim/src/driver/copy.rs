@@ -3,8 +3,10 @@
 use super::abi::Out;
 use super::process::{pause, with};
 use super::thread::current;
+use crate::Machine;
 use crate::code::{Answer, INVALID_VALUE};
 use crate::faults::Call;
+use End::{Device, Either, Host};
 
 /// A copy of rows: `CUDA_MEMCPY2D`.
 #[repr(C)]
@@ -32,53 +34,53 @@ struct Side {
 driver! {
     fn cuMemcpyHtoD_v2(to: u64, from: u64, size: usize) {
         current()?;
-        copy(to, from, size)
+        copy(Device(to), Host(from), size)
     }
 
     fn cuMemcpyDtoH_v2(to: u64, from: u64, size: usize) {
         current()?;
-        copy(to, from, size)
+        copy(Host(to), Device(from), size)
     }
 
     fn cuMemcpyDtoD_v2(to: u64, from: u64, size: usize) {
         current()?;
-        copy(to, from, size)
+        copy(Device(to), Device(from), size)
     }
 
     fn cuMemcpy(to: u64, from: u64, size: usize) {
         current()?;
-        copy(to, from, size)
+        copy(Either(to), Either(from), size)
     }
 
     fn cuMemcpyHtoDAsync_v2(to: u64, from: u64, size: usize, stream: u64) {
         check_stream(stream)?;
-        copy(to, from, size)
+        copy(Device(to), Host(from), size)
     }
 
     fn cuMemcpyDtoHAsync_v2(to: u64, from: u64, size: usize, stream: u64) {
         check_stream(stream)?;
-        copy(to, from, size)
+        copy(Host(to), Device(from), size)
     }
 
     fn cuMemcpyDtoDAsync_v2(to: u64, from: u64, size: usize, stream: u64) {
         check_stream(stream)?;
-        copy(to, from, size)
+        copy(Device(to), Device(from), size)
     }
 
     fn cuMemcpyAsync(to: u64, from: u64, size: usize, stream: u64) {
         check_stream(stream)?;
-        copy(to, from, size)
+        copy(Either(to), Either(from), size)
     }
 
     fn cuMemcpyPeer(to: u64, to_context: u64, from: u64, from_context: u64, size: usize) {
         check_contexts(to_context, from_context)?;
-        copy(to, from, size)
+        copy(Device(to), Device(from), size)
     }
 
     fn cuMemcpyPeerAsync(to: u64, to_context: u64, from: u64, from_context: u64, size: usize, stream: u64) {
         check_stream(stream)?;
         check_contexts(to_context, from_context)?;
-        copy(to, from, size)
+        copy(Device(to), Device(from), size)
     }
 
     fn cuMemcpy2D_v2(rows: Out<Rows>) {
@@ -125,20 +127,43 @@ fn check_contexts(one: u64, other: u64) -> Answer {
     with(|machine| machine.context(one).and(machine.context(other)).map(|_| ()))
 }
 
-fn copy(to: u64, from: u64, size: usize) -> Answer {
+/// One end of a copy, an address: who may have it.
+#[derive(Clone, Copy)]
+enum End {
+    Device(u64),
+    Host(u64),
+    Either(u64),
+}
+
+impl End {
+    fn address(self) -> u64 {
+        match self {
+            Device(address) | Host(address) | Either(address) => address,
+        }
+    }
+
+    fn check(self, machine: &Machine, size: u64) -> Answer {
+        match self {
+            Device(address) => machine.check_device_range(address, size),
+            Host(address) | Either(address) => machine.check_range(address, size),
+        }
+    }
+}
+
+fn copy(to: End, from: End, size: usize) -> Answer {
     pause(Call::Copy);
     with(|machine| {
         machine.check_copy(size as u64)?;
         if size == 0 {
             return Ok(());
         }
-        machine.check_range(to, size as u64)?;
-        machine.check_range(from, size as u64)
+        to.check(machine, size as u64)?;
+        from.check(machine, size as u64)
     })?;
     if size > 0 {
         // SAFETY: device ranges lie in live blocks, checked above; host ranges are the caller's word. The
         // machine's lock is not held: a program that frees what it copies is wrong on a GPU too.
-        unsafe { std::ptr::copy(from as *const u8, to as *mut u8, size) };
+        unsafe { std::ptr::copy(from.address() as *const u8, to.address() as *mut u8, size) };
     }
     Ok(())
 }
@@ -150,17 +175,21 @@ fn copy_rows(rows: Rows) -> Answer {
     Ok(())
 }
 
-/// Memory types of a copy: host, device, array, and either of the first two.
-const ARRAY: u32 = 3;
+/// Memory types of a side. The one that is left out here is an array, which is not simulated.
 const HOST: u32 = 1;
+const DEVICE: u32 = 2;
+const UNIFIED: u32 = 4;
 
 impl Side {
-    fn row(&self, row: usize) -> Answer<u64> {
-        if self.memory_type == ARRAY {
-            return Err(INVALID_VALUE);
-        }
-        let base = if self.memory_type == HOST { self.host } else { self.device };
+    fn row(&self, row: usize) -> Answer<End> {
         let rows_before = self.y.checked_add(row).and_then(|rows| rows.checked_mul(self.pitch)).ok_or(INVALID_VALUE)?;
-        base.checked_add((rows_before + self.x) as u64).ok_or(INVALID_VALUE)
+        let offset = rows_before.checked_add(self.x).ok_or(INVALID_VALUE)? as u64;
+        let at = |base: u64| base.checked_add(offset).ok_or(INVALID_VALUE);
+        match self.memory_type {
+            HOST => at(self.host).map(Host),
+            DEVICE => at(self.device).map(Device),
+            UNIFIED => at(self.device).map(Either),
+            _ => Err(INVALID_VALUE),
+        }
     }
 }

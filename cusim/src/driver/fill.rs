@@ -79,7 +79,7 @@ fn fill<T: Copy + Default + PartialEq>(to: u64, value: T, count: usize) -> Answe
     }
     let is_device = with(|machine| {
         machine.check_copy(bytes)?;
-        machine.check_range(to, bytes)?;
+        machine.check_device_range(to, bytes)?;
         Ok(machine.device_of(to).is_some())
     })?;
     if is_device && value == T::default() {

@@ -77,11 +77,20 @@ impl Machine {
 
     /// That a range can be read or written: within a live block, or not a device's at all.
     pub(crate) fn check_range(&self, address: u64, length: u64) -> Answer {
+        if length == 0 {
+            return Ok(());
+        }
         if self.device_of(address).is_none() {
             return if address == 0 { Err(INVALID_VALUE) } else { Ok(()) };
         }
         let block = self.block_around(address).ok_or(INVALID_VALUE)?;
         let end = address.checked_add(length).ok_or(INVALID_VALUE)?;
         if end <= block.end() { Ok(()) } else { Err(INVALID_VALUE) }
+    }
+
+    /// That a range belongs to a device, or is host memory that a device can reach.
+    pub(crate) fn check_device_range(&self, address: u64, length: u64) -> Answer {
+        let known = length == 0 || self.device_of(address).is_some() || self.host_block(address).is_some();
+        if known { self.check_range(address, length) } else { Err(INVALID_VALUE) }
     }
 }
