@@ -42,6 +42,11 @@ pub(super) fn code(answer: Answer) -> Code {
     answer.err().unwrap_or(0)
 }
 
+/// The other way round: for functions that call another one.
+pub(super) fn answer(code: Code) -> Answer {
+    if code == 0 { Ok(()) } else { Err(code) }
+}
+
 /// Where a function writes a result.
 #[repr(transparent)]
 pub(super) struct Out<T>(*mut T);

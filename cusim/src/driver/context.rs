@@ -1,9 +1,9 @@
 //! Contexts and which one is current.
 
-use super::abi::Out;
+use super::abi::{Out, answer};
 use super::process::{begin, with};
 use super::thread::{current, mode, number, pop, push, replace};
-use crate::code::{Answer, INVALID_CONTEXT, INVALID_VALUE};
+use crate::code::{Answer, INVALID_VALUE};
 use crate::faults::Call;
 
 driver! {
@@ -154,11 +154,11 @@ driver! {
     }
 
     fn cuCtxCreate_v3(context: Out<u64>, _affinity: usize, _count: i32, flags: u32, device: i32) {
-        if cuCtxCreate_v2(context, flags, device) == 0 { Ok(()) } else { Err(INVALID_CONTEXT) }
+        answer(cuCtxCreate_v2(context, flags, device))
     }
 
     fn cuCtxCreate_v4(context: Out<u64>, _parameters: usize, flags: u32, device: i32) {
-        if cuCtxCreate_v2(context, flags, device) == 0 { Ok(()) } else { Err(INVALID_CONTEXT) }
+        answer(cuCtxCreate_v2(context, flags, device))
     }
 }
 

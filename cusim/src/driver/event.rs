@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use super::abi::Out;
+use super::abi::{Out, answer};
 use super::copy::check_stream;
 use super::process::{begin, with};
 use super::thread::current;
@@ -29,10 +29,7 @@ driver! {
     }
 
     fn cuEventRecordWithFlags(event: u64, stream: u64, _flags: u32) {
-        match cuEventRecord(event, stream) {
-            0 => Ok(()),
-            code => Err(code),
-        }
+        answer(cuEventRecord(event, stream))
     }
 
     fn cuEventQuery(event: u64) {

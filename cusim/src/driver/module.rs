@@ -1,6 +1,6 @@
 //! Modules, functions, launches. Nothing runs.
 
-use super::abi::{Out, Text};
+use super::abi::{Out, Text, answer};
 use super::copy::check_stream;
 use super::process::{begin, with};
 use super::thread::{current, own_stream};
@@ -36,10 +36,7 @@ driver! {
     }
 
     fn cuModuleLoadDataEx(module: Out<u64>, image: Text, _count: u32, _options: usize, _values: usize) {
-        match cuModuleLoadData(module, image) {
-            0 => Ok(()),
-            code => Err(code),
-        }
+        answer(cuModuleLoadData(module, image))
     }
 
     fn cuModuleUnload(module: u64) {
