@@ -101,8 +101,7 @@ fn allocate(machine: &mut Machine, model: &mut Model, kind: Kind, size: u64) {
         Err(code) => {
             assert_eq!(code, OUT_OF_MEMORY);
             assert!(kind != Kind::Managed);
-            let step = if kind == Kind::Pool { 32 << 20 } else { 2 << 20 };
-            assert!(machine.memory(0).0 < Model::taken(kind, size).next_multiple_of(step), "there was room");
+            assert!(machine.memory(0).0 < Model::taken(kind, size).next_multiple_of(2 << 20), "there was room");
             check_last(machine, model, Record { result: code, ..record });
         }
     }

@@ -73,6 +73,15 @@ fn capacity_counts_what_is_reserved() {
 }
 
 #[test]
+fn the_last_megabytes_can_be_had() {
+    let mut machine = machine(35 * MIB);
+    machine.allocate(request(Kind::Pool, 32 * MIB)).unwrap();
+    machine.allocate(request(Kind::Pool, MIB)).unwrap();
+    assert_eq!(counters(&machine), (33 * MIB, 34 * MIB));
+    assert_eq!(machine.allocate(request(Kind::Pool, 2 * MIB)), Err(OUT_OF_MEMORY));
+}
+
+#[test]
 fn classic_memory_is_given_back_at_once() {
     let mut machine = machine(1 << 30);
     let address = machine.allocate(request(Kind::Classic, 3 * MIB)).unwrap();

@@ -23,6 +23,13 @@ pub struct Request {
     pub stream: u64,
 }
 
+/// What a pool grows by where there is no room for a whole step.
+const LEAST_STEP: u64 = 2 << 20;
+
+fn round_up(bytes: u64, step: u64) -> Answer<u64> {
+    bytes.checked_next_multiple_of(step).ok_or(OUT_OF_MEMORY)
+}
+
 impl Machine {
     /// Allocates; gives the address.
     ///
@@ -50,7 +57,7 @@ impl Machine {
             return Err(INVALID_VALUE);
         }
         // The driver is assumed to give an address for 0 bytes from a pool: cudarc's `null()` asks for it.
-        let taken = request.size.max(1).checked_next_multiple_of(pool_data.grain).ok_or(OUT_OF_MEMORY)?;
+        let taken = round_up(request.size.max(1), pool_data.grain)?;
         self.place(request, pool, taken).or_else(|_| self.grow_and_place(request, pool, taken))
     }
 
@@ -79,20 +86,19 @@ impl Machine {
     fn grow_and_place(&mut self, request: &Request, index: usize, taken: u64) -> Answer<u64> {
         let pool = self.pools.get(index).ok_or(INVALID_VALUE)?;
         let (device, on_device) = (pool.device, pool.on_device);
-        let length = taken.checked_next_multiple_of(pool.step).ok_or(OUT_OF_MEMORY)?;
-        if on_device {
-            self.make_room(device, length)?;
-        }
+        let (wanted, least) = (round_up(taken, pool.step)?, round_up(taken, LEAST_STEP)?);
+        let length =
+            if on_device { self.make_room(device, wanted).or_else(|_| self.make_room(device, least))? } else { wanted };
         self.devices.get_mut(device).ok_or(INVALID_VALUE)?.grow(index, length)?;
         self.pools.get_mut(index).ok_or(INVALID_VALUE)?.reserve(length);
         self.place(request, index, taken)
     }
 
     /// Before it is out of memory, a device takes back what its pools do not use.
-    fn make_room(&mut self, device: usize, length: u64) -> Answer {
+    fn make_room(&mut self, device: usize, length: u64) -> Answer<u64> {
         if self.memory(device).0 < length {
             self.shrink_pools(device, |_| 0);
         }
-        if self.memory(device).0 < length { Err(OUT_OF_MEMORY) } else { Ok(()) }
+        if self.memory(device).0 < length { Err(OUT_OF_MEMORY) } else { Ok(length) }
     }
 }
