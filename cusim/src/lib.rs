@@ -13,8 +13,9 @@
 //! * It takes no memory of the host until it is touched, and none after it was freed: an 80 GiB GPU can be
 //!   simulated on any machine. The capacity is enforced.
 //! * New memory reads as zero, unless `MEMTRACE_CUSIM_FILL` says otherwise.
-//! * A pool grows in steps of 32 MiB (of 2 MiB where there is no room for more, which is assumed), and gives what it does not use back at a synchronise, down to its
-//!   release threshold. Blocks are multiples of 512 bytes (assumed). `cuMemAlloc` takes 2 MiB at a time.
+//! * A pool grows in steps of 32 MiB (of 2 MiB where there is no room for more, which is assumed), and
+//!   gives what it does not use back at a synchronise, down to its release threshold. Blocks are multiples
+//!   of 512 bytes (assumed). `cuMemAlloc` takes 2 MiB at a time.
 //! * All work is done when the call that asks for it returns. So a block that was freed on a stream
 //!   can be used at once on any other.
 //! * What kernels, cuBLAS and cuRAND would have written is not there: results are zeros.

@@ -1,11 +1,12 @@
 //! How pools grow, give back, refuse: on a [`Machine`] in this process.
 
 #![cfg(target_os = "linux")]
+#![allow(unsafe_code, reason = "reads simulated memory")]
 
 use memtrace_cusim::code::{INVALID_VALUE, NOT_SUPPORTED, OUT_OF_MEMORY};
 use memtrace_cusim::faults::Faults;
 use memtrace_cusim::history::{Kind, Op};
-use memtrace_cusim::{Config, Machine, Request};
+use memtrace_cusim::{Config, Fill, Machine, Request};
 
 const MIB: u64 = 1 << 20;
 
@@ -147,6 +148,19 @@ fn without_pools_there_is_classic_memory_only() {
     let mut machine = Machine::new(Config { pools: false, ..Config::default() }).unwrap();
     assert_eq!(machine.allocate(request(Kind::Pool, 1)), Err(NOT_SUPPORTED));
     machine.allocate(request(Kind::Classic, 1)).unwrap();
+}
+
+#[test]
+fn random_bytes_are_the_same_in_each_run() {
+    let contents = || {
+        let mut machine = Machine::new(Config { fill: Fill::Random, ..Config::default() }).unwrap();
+        let address = machine.allocate(request(Kind::Pool, 512)).unwrap();
+        // SAFETY: a live block, aligned, of 64 words.
+        unsafe { (address as *const [u64; 64]).read() }
+    };
+    let first = contents();
+    assert_eq!(first, contents());
+    assert!(first.windows(2).all(|pair| pair[0] != pair[1]));
 }
 
 #[test]

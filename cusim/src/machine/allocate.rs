@@ -79,7 +79,7 @@ impl Machine {
         let Request { size, kind, context, .. } = *request;
         device.put(place, Block { address: place.address, size, taken, kind, context, id: self.next_block });
         pool.use_bytes(taken);
-        Span::fill(place.address, taken, self.config.fill);
+        Span::fill(place.address, taken, self.config.fill, self.next_block);
         Ok(place.address)
     }
 

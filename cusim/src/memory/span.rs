@@ -53,12 +53,12 @@ impl Span {
         write(last, end - last, 0);
     }
 
-    /// What a new block of these bytes holds.
-    pub(crate) fn fill(address: u64, length: u64, fill: Fill) {
+    /// What a new block of these bytes holds; random bytes follow from `seed`.
+    pub(crate) fn fill(address: u64, length: u64, fill: Fill, seed: u64) {
         match fill {
             Fill::Zeros => {}
             Fill::Ones => write(address, length, 0xFF),
-            Fill::Random => scramble(address, length),
+            Fill::Random => scramble(address, length, seed),
         }
     }
 }
@@ -77,8 +77,8 @@ fn write(address: u64, length: u64, byte: u8) {
 }
 
 /// Writes what a multiplicative generator gives, 8 bytes at a time; blocks are multiples of 8 long.
-fn scramble(address: u64, length: u64) {
-    let mut state = address | 1;
+fn scramble(address: u64, length: u64, seed: u64) {
+    let mut state = seed | 1;
     for at in (address..address + length / 8 * 8).step_by(8) {
         state = state.wrapping_mul(0x2545_F491_4F6C_DD1D).rotate_left(17);
         // SAFETY: within one open segment, and aligned: blocks start on multiples of 256.
