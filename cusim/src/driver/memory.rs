@@ -31,14 +31,9 @@ driver! {
         pause(Call::Free);
         let context = current()?;
         with(|machine| {
-            let device = machine.context(context)?.device;
+            machine.context(context)?;
             machine.check_captures(number(), mode())?;
-            if address == 0 {
-                return Ok(());
-            }
-            machine.free(address, context, 0)?;
-            machine.synchronise(device);
-            Ok(())
+            if address == 0 { Ok(()) } else { machine.free(address, context, 0) }
         })
     }
 
