@@ -6,7 +6,7 @@ use std::collections::HashMap;
 
 use memtrace::export::{folded, text};
 use memtrace::{Device, analysis, scope, scope_guard};
-use support::{MIB, Raw, alone, cpu};
+use support::{MIB, Raw, alone, cpu, record_large};
 
 #[global_allocator]
 static ALLOC: memtrace::Alloc = memtrace::Alloc::system();
@@ -159,4 +159,25 @@ fn nothing_is_recorded_of_a_device_that_was_not_asked_for() {
     assert!(snapshot.device(Device::Cpu).is_none());
     assert!(snapshot.report().to_string().contains("nothing was recorded"));
     drop(block);
+}
+
+#[test]
+fn a_name_that_ends_in_gz_is_the_same_file_compressed() {
+    use std::io::Read;
+
+    let _alone = alone();
+    let session = record_large();
+    let _kept = Raw::new(2 * MIB);
+    let snapshot = session.snapshot();
+    let dir = tempfile::tempdir().unwrap();
+    for name in ["a.pickle", "a.json", "a.trace.json", "a.layout.json", "a.folded", "a.memtrace"] {
+        let (plain, compressed) = (dir.path().join(name), dir.path().join(format!("{name}.gz")));
+        snapshot.write(&plain).unwrap();
+        snapshot.write(&compressed).unwrap();
+        let mut unpacked = Vec::new();
+        let file = std::fs::File::open(&compressed).unwrap();
+        flate2::read::GzDecoder::new(file).read_to_end(&mut unpacked).unwrap();
+        assert_eq!(unpacked, std::fs::read(&plain).unwrap(), "{name}");
+    }
+    assert!(snapshot.write(dir.path().join("a.xyz")).unwrap_err().to_string().contains(".trace.json"));
 }

@@ -156,3 +156,22 @@ fn the_memory_of_every_cycle_is_accounted_for() {
     }
     assert_eq!(support::bytes_before_recording(), before);
 }
+
+#[test]
+fn the_trace_handler_writes_two_files_a_cycle() {
+    let _alone = alone();
+    let dir = tempfile::tempdir().unwrap();
+    let handler = memtrace::trace_handler(dir.path());
+    let session = memtrace::builder().min_size(MIB).schedule(0, 0, 1, 2).on_trace_ready(handler).start().unwrap();
+    let mut kept = Vec::new();
+    (0..3).for_each(|_| step(&session, &mut kept));
+    drop(session);
+    let mut names: Vec<String> =
+        std::fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    assert_eq!(names.len(), 4, "{names:?}");
+    let pid = format!("_{}_", std::process::id());
+    assert!(names.iter().all(|name| name.contains(&pid) && name.contains("schedule")), "{names:?}");
+    let ends = |end: &str| names.iter().filter(|name| name.ends_with(end)).count();
+    assert_eq!((ends(".pickle.gz"), ends(".trace.json.gz")), (2, 2));
+}

@@ -15,7 +15,7 @@ use super::recording::Since;
 use super::say;
 use crate::capture::{Commit, Counters, Encoder};
 use crate::error::Error;
-use crate::record::{CONTEXTS, Cursor, DeviceCopy, LogPart, STACKS, recorder};
+use crate::record::{CONTEXTS, Cursor, DeviceCopy, LogPart, STACKS, recorder, thread};
 use crate::snapshot::{Device, Health, Module, Peak, Process, Settings, StackId};
 use crate::symbol;
 
@@ -318,10 +318,11 @@ impl Stream {
     }
 
     fn append_threads(&mut self, last: bool) -> io::Result<()> {
-        let threads = threads();
-        if last || threads.len() > self.threads {
-            self.threads = threads.len();
-            self.encoder.threads(&threads)?;
+        // Their names lie in one file each: read only when there are more of them.
+        let seen = thread::seen().count();
+        if last || seen > self.threads {
+            self.threads = seen;
+            self.encoder.threads(&threads())?;
         }
         Ok(())
     }

@@ -25,7 +25,7 @@ pub struct Options {
     pub steps: Steps,
     /// Scopes nested deeper than this begin no step; the outermost scopes have depth 1.
     pub max_depth: Option<usize>,
-    /// At most so many steps of a device; see [`write`] for what becomes of others.
+    /// At most so many steps of a device; see [`write()`] for what becomes of others.
     pub max_steps: usize,
     /// Each block at its place in memory, the device's segments end to end in the order of their
     /// addresses. Otherwise each row is packed from 0, in the order of allocation.

@@ -177,3 +177,43 @@ fn odd_names_are_escaped() {
     let trace = timeline_of(&data);
     assert_eq!(events(&trace, "B").next().unwrap()["name"], name);
 }
+
+#[test]
+fn a_small_timeline_keeps_the_peak_and_exact_totals() {
+    let data = two_lines_and_a_temporary();
+    let write = |max_bytes| {
+        let mut out = Vec::new();
+        let options = timeline::Options { max_bytes, ..timeline::Options::default() };
+        let left_out = timeline::write(&data, &options, &mut out).unwrap();
+        (left_out, out)
+    };
+    let whole = write(None).1.len() as u64;
+    for max in [whole - 1, 1] {
+        let (left_out, out) = write(Some(max));
+        assert!(left_out.too_large == (max == 1) && (out.len() as u64 <= max || max == 1), "{left_out}");
+        let trace: Value = serde_json::from_slice(&out).unwrap();
+        assert_eq!(trace["otherData"]["left_out"], left_out.to_string());
+        let totals: Vec<u64> =
+            memory(&trace).iter().map(|event| event["args"]["Total Allocated"].as_u64().unwrap()).collect();
+        // The temporary is gone; what is shown has the totals that it had.
+        assert_eq!(totals, [3024, 4024, 4524, 3524]);
+    }
+}
+
+#[test]
+fn a_small_layout_keeps_the_row_of_the_peak() {
+    let data = two_lines_and_a_temporary();
+    let write = |max_bytes| {
+        let mut out = Vec::new();
+        let options = layout::Options { max_bytes, ..layout::Options::default() };
+        let left_out = layout::write(&data, &options, &mut out).unwrap();
+        (left_out, serde_json::from_slice::<Value>(&out).unwrap())
+    };
+    let (left_out, trace) = write(Some(1));
+    assert_eq!((left_out.blocks_up_to, left_out.too_large), (Some(2000), true), "{left_out}");
+    assert_eq!(trace["otherData"]["left_out"], left_out.to_string());
+    let mut at_peak: Vec<u64> = blocks(&trace).into_iter().map(|(_, _, size)| size).collect();
+    at_peak.sort_unstable();
+    assert_eq!(at_peak, [500, 1000, 2000], "the row of the peak and no other");
+    assert!(blocks(&write(None).1).len() > 3);
+}
