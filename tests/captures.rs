@@ -99,6 +99,11 @@ fn a_snapshot_written_as_a_capture_comes_back_whole() {
     assert_eq!(back.report().to_string(), snapshot.report().to_string());
     let bytes = fs::read(&path).unwrap();
     assert_eq!(written_twice(&path), [bytes.clone(), bytes]);
+    let packed = dir.path().join("a.memtrace.gz");
+    snapshot.write(&packed).unwrap();
+    assert_eq!(*read_capture(&packed).unwrap(), *snapshot);
+    fs::write(&packed, [0x1f, 0x8b, 8, 0, 1, 2, 3]).unwrap();
+    assert!(read_capture(&packed).unwrap_err().to_string().contains("unpacked"));
     drop(kept);
 }
 

@@ -376,6 +376,25 @@ fn the_environment_starts_a_recording_and_says_where_to() {
 }
 
 #[test]
+fn a_capture_that_the_environment_asks_for_is_all_that_is_written() {
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("a.memtrace");
+    fs::write(&out, "an earlier run").unwrap();
+    let mut command = scenario("asks the environment", dir.path());
+    command.env("MEMTRACE", "1").env("MEMTRACE_OUT", &out).env("MEMTRACE_MIN_SIZE", "16 KiB").current_dir(dir.path());
+    let (output, text) = ends(&mut command);
+    assert!(output.status.success() && text.contains("recording: true"), "{text}");
+    assert_eq!(fs::read_to_string(&out).unwrap(), "an earlier run");
+    let snapshot = read_capture(dir.path().join("a-2.memtrace")).unwrap();
+    assert!(!snapshot.health.cut_off);
+    check(&snapshot, &["step 1", "step 2"]);
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 2, "{text}");
+    let (output, text) = ends(command.env("MEMTRACE", "off"));
+    assert!(output.status.success() && text.contains("recording: false"), "{text}");
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 2, "{text}");
+}
+
+#[test]
 fn a_variable_that_makes_no_sense_is_named() {
     let dir = tempfile::tempdir().unwrap();
     let cases = [
@@ -386,6 +405,8 @@ fn a_variable_that_makes_no_sense_is_named() {
         ("MEMTRACE_MIN_SIZE", "16K", "512 MiB"),
         ("MEMTRACE_DUMP_ON_OOM", "maybe", "1 or 0"),
         ("MEMTRACE_SIGNAL", "KILL", "USR1, USR2"),
+        ("MEMTRACE_SIGNAL", "9", "USR1, USR2"),
+        ("MEMTRACE_SIGNAL", "SEGV", "USR1, USR2"),
         ("MEMTRACE_OUT", "trace.bin", ".pickle"),
     ];
     for (name, value, accepted) in cases {

@@ -175,3 +175,17 @@ fn the_trace_handler_writes_two_files_a_cycle() {
     let ends = |end: &str| names.iter().filter(|name| name.ends_with(end)).count();
     assert_eq!((ends(".pickle.gz"), ends(".trace.json.gz")), (2, 2));
 }
+
+#[test]
+fn a_panic_in_the_callback_ends_neither_the_schedule_nor_other_sessions() {
+    let _alone = alone();
+    let panicking = |schedule: Builder| schedule.min_size(MIB).on_trace_ready(|_| panic!("in the callback"));
+    let session = panicking(memtrace::builder().schedule(1, 0, 1, 1)).start().unwrap();
+    session.step();
+    assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| session.step())).is_err());
+    assert!(!memtrace::is_recording(), "the cycle is over");
+    drop(session);
+    let session = panicking(memtrace::builder()).start().unwrap();
+    assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| drop(session))).is_err());
+    assert!(memtrace::start().is_ok());
+}

@@ -1,5 +1,5 @@
-//! Reads captures. Whatever the bytes are, it neither panics nor takes more memory than a small
-//! multiple of them.
+//! Reads captures. Whatever the bytes are, it neither panics nor takes more memory than `limits` allows
+//! for so many of them.
 
 use super::bytes::{LARGEST, Reader, in_range};
 use super::limits::{self, Budget};

@@ -37,11 +37,7 @@ pub struct LeftOut {
 impl LeftOut {
     /// Everything is there.
     pub fn is_nothing(&self) -> bool {
-        self.allocations == 0
-            && self.scopes_below.is_none()
-            && self.rows == 0
-            && self.oldest_records == 0
-            && !self.too_large
+        *self == Self { max_bytes: self.max_bytes, ..Self::default() }
     }
 }
 

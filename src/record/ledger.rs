@@ -104,6 +104,8 @@ pub(crate) struct Cursor {
 pub(crate) struct LogPart {
     /// Records that were overwritten before they could be read.
     pub(crate) lost: u64,
+    /// Marks likewise.
+    pub(crate) lost_marks: u64,
     pub(crate) records: Vec<Record>,
     pub(crate) marks: Vec<Mark>,
 }
@@ -337,6 +339,7 @@ impl Ledger {
         let before = out.marks.len();
         out.marks.extend(marks.take(limit));
         let copied_marks = out.marks.len() - before;
+        out.lost_marks += lost_marks;
         cursor.marks += lost_marks + copied_marks as u64;
         copied < limit && copied_marks < limit
     }

@@ -88,6 +88,7 @@ pub(crate) fn begin_anew(began: Instant) {
 
 fn set_up(active: &mut Option<Settings>, settings: &Settings, began: Instant) {
     *active = Some(settings.clone());
+    thread::renew();
     STACK_CONTEXT.store(settings.context as u8, Ordering::Relaxed);
     STACK_DEPTH.store(settings.stack_depth, Ordering::Relaxed);
     let heap = settings.enabled != Enabled::Off && settings.device.is_none_or(|d| d == Device::Cpu);

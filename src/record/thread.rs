@@ -36,6 +36,15 @@ fn first_time(number: &Cell<u32>) -> u32 {
     n
 }
 
+/// Asks the system anew for this thread's number: the one that is known may be that of a thread of the
+/// process that this one was forked off.
+pub(crate) fn renew() {
+    let at = number().0 as usize - 1;
+    if let Some(os_id) = OS_IDS.get(at) {
+        os_id.store(own_os_id(), Relaxed);
+    }
+}
+
 /// The threads seen so far with the system's numbers, as far as they are known.
 pub(crate) fn seen() -> impl Iterator<Item = (ThreadId, u32)> {
     let count = NEXT.load(Relaxed) - 1;

@@ -34,14 +34,20 @@ pub(super) struct Plan {
     pub(super) settings: Settings,
     pub(super) dumps: Dumps,
     pub(super) stream: Option<String>,
+    /// The environment named the stream's file.
+    pub(super) stream_from_outside: bool,
     pub(super) schedule: Option<Schedule>,
 }
 
 impl Plan {
-    /// Where the end, a panic, a signal or a failed allocation writes to; a capture is streamed.
+    /// Where the environment wants the recording: written at the end and on a panic; a capture is
+    /// streamed, and then nothing is written besides unless the code named a place for that.
     pub(super) fn output(&mut self, pattern: &str) {
         if pattern.ends_with(".memtrace") {
-            self.stream = Some(pattern.to_owned());
+            (self.stream, self.stream_from_outside) = (Some(pattern.to_owned()), true);
+            if self.dumps.path.is_none() {
+                (self.dumps.at_end, self.dumps.on_panic) = (false, false);
+            }
         } else {
             self.dumps.path = Some(pattern.to_owned());
             (self.dumps.at_end, self.dumps.on_panic) = (true, true);

@@ -16,15 +16,17 @@ use crate::symbol::{self, Symbols};
 
 /// Everything that is being recorded, as finished data.
 pub(super) fn collect(recording: &Recording) -> SnapshotData {
+    if recorder::was_forked() {
+        // No lock of the parent's is taken here: another thread of it may have held it.
+        let settings = recording.settings.clone();
+        return SnapshotData { process: this_process(), settings, ..SnapshotData::default() };
+    }
     let since = recording.since();
     let process = Process {
         started_unix_us: since.unix_us,
         duration_ns: since.began.elapsed().as_nanos() as u64,
         ..this_process()
     };
-    if recorder::was_forked() {
-        return SnapshotData { process, settings: recording.settings.clone(), ..SnapshotData::default() };
-    }
     assemble(&recording.settings, copies(), process, since.missed)
 }
 

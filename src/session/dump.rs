@@ -29,16 +29,13 @@ pub(super) struct Dumps {
 const ROOM_FOR_A_DUMP: usize = 256 << 20;
 
 impl Dumps {
-    /// Does what has to be done once per process, but for panics; the path must name a format.
+    /// Does what has to be done once per process, but for panics and signals; the path must name a format.
     pub(super) fn prepare(&self) -> Result<(), Error> {
         if let Some(path) = &self.path {
             Format::of(Path::new(path))?;
         }
         if self.on_oom {
             heap::on_refusal(dump_out_of_memory);
-        }
-        if let Some(signal) = self.signal {
-            listen(signal)?;
         }
         Ok(())
     }
@@ -51,6 +48,9 @@ impl Dumps {
             None => default_path(),
         };
         let snapshot = recording.snapshot();
+        if snapshot.devices.is_empty() {
+            return say(&format!("no snapshot {reason}: nothing is being recorded"));
+        }
         let peak = snapshot.devices.iter().map(|device| device.peak.total()).max().unwrap_or(0);
         match output::beside(&path, |path| snapshot.write(path)) {
             Ok(path) => say(&format!("wrote {} {reason}; {} at the peak", path.display(), Bytes(peak))),
@@ -96,12 +96,16 @@ fn dump_out_of_memory(size: usize) {
     if recording.out_of_memory.swap(true, Ordering::AcqRel) {
         return;
     }
-    recording.flush();
     if Vec::<u8>::new().try_reserve_exact(ROOM_FOR_A_DUMP).is_err() {
         return say("no snapshot after a failed allocation: too little memory is left for one");
     }
     let reason = format!("after an allocation of {} failed", Bytes(size as u64));
-    recording.dumps.write(&recording, &reason);
+    // Nothing may unwind out of an allocator.
+    let dump = || {
+        recording.flush();
+        recording.dumps.write(&recording, &reason);
+    };
+    let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(dump));
 }
 
 /// At the process's end, finishes what is under way. Registered with the C library, once.
@@ -122,6 +126,10 @@ mod exit {
     }
 
     extern "C" fn finish() {
+        // Called out of work of ours, it might wait for itself.
+        if guard::state() & guard::OWN != 0 {
+            return;
+        }
         let _own = guard::own_work();
         let _ = std::panic::catch_unwind(recording::finish_current);
     }
@@ -129,27 +137,33 @@ mod exit {
 
 /// A thread that writes a snapshot at each signal of this kind.
 #[cfg(unix)]
-fn listen(signal: i32) -> Result<(), Error> {
+pub(super) fn listen(signal: i32) -> Result<(), Error> {
     static LISTENING: [AtomicBool; 65] = [const { AtomicBool::new(false) }; 65];
     let known = usize::try_from(signal).ok().and_then(|signal| LISTENING.get(signal));
     let Some(listening) = known else { return Err(Error::signal(&signal.to_string())) };
     if listening.swap(true, Ordering::AcqRel) {
         return Ok(());
     }
-    let failed = |_| Error::signal(&signal.to_string());
-    let (mut reader, writer) = std::os::unix::net::UnixStream::pair().map_err(failed)?;
-    signal_hook::low_level::pipe::register(signal, writer).map_err(failed)?;
+    start_listening(signal).map_err(|_| {
+        listening.store(false, Ordering::Release);
+        Error::signal(&signal.to_string())
+    })
+}
+
+#[cfg(unix)]
+fn start_listening(signal: i32) -> std::io::Result<()> {
+    let (mut reader, writer) = std::os::unix::net::UnixStream::pair()?;
+    signal_hook::low_level::pipe::register(signal, writer)?;
     let work = move || {
         while std::io::Read::read(&mut reader, &mut [0]).is_ok_and(|read| read > 0) {
             dump_signalled(signal);
         }
     };
-    background::spawn("memtrace-signal", work).map_err(failed)?;
-    Ok(())
+    background::spawn("memtrace-signal", work).map(drop)
 }
 
 #[cfg(not(unix))]
-fn listen(signal: i32) -> Result<(), Error> {
+pub(super) fn listen(signal: i32) -> Result<(), Error> {
     Err(Error::signal(&signal.to_string()))
 }
 
@@ -175,5 +189,18 @@ pub(super) fn signal_number(text: &str) -> Result<i32, Error> {
     };
     let name = text.strip_prefix("SIG").unwrap_or(text);
     let by_name = named.iter().find(|(known, _)| *known == name).map(|(_, number)| *number);
-    by_name.or_else(|| text.parse().ok().filter(|number| (1..=64).contains(number))).ok_or_else(|| Error::signal(text))
+    by_name
+        .or_else(|| text.parse().ok().filter(|number| (1..=64).contains(number) && can_be_caught(*number)))
+        .ok_or_else(|| Error::signal(text))
+}
+
+/// Not those that cannot be, or that mean a defect of the program.
+#[cfg(unix)]
+fn can_be_caught(signal: i32) -> bool {
+    ![libc::SIGKILL, libc::SIGSTOP, libc::SIGILL, libc::SIGFPE, libc::SIGSEGV].contains(&signal)
+}
+
+#[cfg(not(unix))]
+fn can_be_caught(_signal: i32) -> bool {
+    false
 }

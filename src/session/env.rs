@@ -3,7 +3,7 @@
 use std::env;
 
 use super::builder::Plan;
-use super::dump::signal_number;
+use super::dump::{Dumps, signal_number};
 use crate::error::Error;
 use crate::snapshot::{Enabled, StackContext, StackKind};
 use crate::units::parse_bytes;
@@ -27,6 +27,9 @@ pub(super) fn apply(plan: &mut Plan) -> Result<(), Error> {
     }
     if let Some(out) = variable("MEMTRACE_OUT")? {
         plan.output(&out);
+    }
+    if plan.settings.enabled == Enabled::Off {
+        (plan.stream, plan.dumps) = (None, Dumps::default());
     }
     Ok(())
 }

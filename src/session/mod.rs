@@ -18,6 +18,7 @@ mod schedule;
 mod stream;
 
 use std::io::Write;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -113,9 +114,13 @@ impl Session {
         }
         let begun = Own::make(|| begin(plan));
         let (recording, schedule) = begun.as_ref().map_err(Error::duplicate)?;
+        // Not memtrace's own work: others may free what stands in the process's tables.
         if recording.dumps.on_panic {
-            // Not memtrace's own work: whoever takes the panic hook away frees it.
             dump::hook_panics();
+        }
+        if let Some(Err(error)) = recording.dumps.signal.map(dump::listen) {
+            let _ = Own::make(|| recording::end(recording));
+            return Err(error);
         }
         let cycle = Mutex::new(Cycle { schedule: *schedule, step: 0, on_trace_ready });
         Ok(Self { recording: recording::share(recording), cycle, ended: false })
@@ -133,13 +138,25 @@ impl Session {
     /// the last active step of a cycle [`on_trace_ready`](Builder::on_trace_ready) is called from here.
     /// Without a schedule it does nothing.
     pub fn step(&self) {
+        if recorder::was_forked() {
+            return;
+        }
         let mut cycle = self.cycle.lock().unwrap_or_else(PoisonError::into_inner);
         let before = cycle.phase();
         cycle.step += 1;
         let turn = Turn::between(before, cycle.phase());
+        let mut delivered = Ok(());
         if before == Phase::LastActive && cycle.schedule.is_some() {
-            cycle.deliver(&self.recording);
+            delivered = catch_unwind(AssertUnwindSafe(|| cycle.deliver(&self.recording)));
         }
+        self.turn(turn);
+        drop(cycle);
+        if let Err(panic) = delivered {
+            resume_unwind(panic);
+        }
+    }
+
+    fn turn(&self, turn: Turn) {
         let _own = guard::own_work();
         match turn {
             Turn::Nothing => {}
@@ -166,10 +183,15 @@ impl Session {
         self.ended = true;
         let cycle = self.cycle.get_mut().unwrap_or_else(PoisonError::into_inner);
         let amid = matches!(cycle.phase(), Phase::Active | Phase::LastActive);
+        let mut delivered = Ok(());
         if amid && !recorder::was_forked() && !std::thread::panicking() {
-            cycle.deliver(&self.recording);
+            delivered = catch_unwind(AssertUnwindSafe(|| cycle.deliver(&self.recording)));
         }
-        Own::make(|| recording::end(&self.recording)).as_ref().map_err(Error::duplicate).copied()
+        let ended = Own::make(|| recording::end(&self.recording)).as_ref().map_err(Error::duplicate).copied();
+        if let Err(panic) = delivered {
+            resume_unwind(panic);
+        }
+        ended
     }
 }
 
@@ -193,11 +215,8 @@ fn begin(plan: &Plan) -> Result<(Shared, Option<Schedule>), Error> {
     if recorder::is_taken() {
         return Err(Error::already_recording());
     }
-    let stream = plan.stream.as_deref().map(|pattern| {
-        let path = process::expand(pattern, &process::this_process());
-        Stream::create(Path::new(&path), &plan.settings, Since::now().unix_us)
-    });
-    let recording = Recording::begin(&plan.settings, waits, stream.transpose()?, &plan.dumps)?;
+    let stream = plan.stream.as_deref().map(|pattern| open_stream(&plan, pattern)).transpose()?;
+    let recording = Recording::begin(&plan.settings, waits, stream, &plan.dumps)?;
     if recording.streams()
         && let Err(error) = append_in_background(&recording)
     {
@@ -208,6 +227,19 @@ fn begin(plan: &Plan) -> Result<(Shared, Option<Schedule>), Error> {
         dump::at_exit();
     }
     Ok((recording, plan.schedule))
+}
+
+/// A new file. One that was named from outside gets a number if it is there already: a second session
+/// of the program must not fail for that.
+fn open_stream(plan: &Plan, pattern: &str) -> Result<Stream, Error> {
+    let path = process::expand(pattern, &process::this_process());
+    let create = |path: &Path| Stream::create(path, &plan.settings, Since::now().unix_us);
+    if !plan.stream_from_outside {
+        return create(&path);
+    }
+    let mut made = None;
+    let path = output::beside(&path, |path| create(path).map(|stream| made = Some(stream)))?;
+    made.ok_or_else(|| Error::exists(&path))
 }
 
 fn append_in_background(recording: &Arc<Recording>) -> Result<(), Error> {

@@ -1,6 +1,6 @@
 //! The recording under way, as the session, its threads and the process's end know it.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
@@ -30,7 +30,7 @@ pub(super) struct Recording {
     pub(super) panicked: AtomicBool,
     /// An allocation failed.
     pub(super) out_of_memory: AtomicBool,
-    finished: AtomicBool,
+    finished: Mutex<bool>,
 }
 
 /// When the recording began, and what had been missed in this process before.
@@ -69,7 +69,7 @@ impl Recording {
             dumps: dumps.clone(),
             panicked: AtomicBool::new(false),
             out_of_memory: AtomicBool::new(false),
-            finished: AtomicBool::new(false),
+            finished: Mutex::new(false),
         });
         *lock(&CURRENT) = Some(share(&recording));
         Ok(share(&recording))
@@ -108,9 +108,11 @@ impl Recording {
         lock(stream).flush(self.since()).is_ok_and(|open| open)
     }
 
-    /// What is to be done before recording ends, by the session's end or the process's: once.
+    /// What is to be done before recording ends, by the session's end or the process's: once. Whoever
+    /// comes second waits: neither the process nor the ledger may go while the first one writes.
     pub(super) fn finish(&self) -> Result<(), Error> {
-        if self.finished.swap(true, Ordering::AcqRel) {
+        let mut finished = lock(&self.finished);
+        if std::mem::replace(&mut *finished, true) {
             return Ok(());
         }
         if self.dumps.at_end {
@@ -137,8 +139,9 @@ pub(super) fn end(recording: &Recording) -> Result<(), Error> {
         return Ok(());
     }
     let finished = recording.finish();
-    recorder::stop();
+    // In this order: as soon as the recorder is free another session may begin, and be the current one.
     *lock(&CURRENT) = None;
+    recorder::stop();
     finished
 }
 

@@ -22,7 +22,8 @@ use crate::symbol;
 /// Between two looks at the log.
 pub(super) const INTERVAL: Duration = Duration::from_millis(100);
 
-/// Records copied while the device's lock is held: under a millisecond.
+/// Records copied while the device's lock is held: under a millisecond. After a gap what is live is
+/// copied, too.
 const PORTION: usize = 8192;
 
 #[derive(Debug)]
@@ -59,6 +60,7 @@ struct Committed {
     stacks: usize,
     addresses: usize,
     contexts: usize,
+    modules: usize,
 }
 
 /// Numbers in the order of first use, from 0.
@@ -162,6 +164,7 @@ impl Stream {
             stacks: self.stacks.numbers.len(),
             addresses: self.addresses.numbers.len(),
             contexts: self.contexts,
+            modules: self.modules.len(),
         };
         Ok(())
     }
@@ -174,6 +177,7 @@ impl Stream {
         self.devices.clone_from(&self.committed.devices);
         self.stacks.go_back(self.committed.stacks);
         self.addresses.go_back(self.committed.addresses);
+        self.modules.truncate(self.committed.modules);
         (self.contexts, self.threads) = (self.committed.contexts, 0);
         if !self.failing {
             let path = self.path.display();
@@ -219,6 +223,9 @@ impl Stream {
             if part.lost > 0 {
                 self.encoder.gap(device, part.lost)?;
                 (behind, place.gap) = (true, true);
+            }
+            if part.lost_marks > 0 {
+                (anything, place.gap) = (true, true);
             }
             let complete = !behind || whole;
             self.append_part(device, &mut part)?;

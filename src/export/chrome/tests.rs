@@ -216,4 +216,8 @@ fn a_small_layout_keeps_the_row_of_the_peak() {
     at_peak.sort_unstable();
     assert_eq!(at_peak, [500, 1000, 2000], "the row of the peak and no other");
     assert!(blocks(&write(None).1).len() > 3);
+    let whole = write(None).1.to_string().len() as u64;
+    let (left_out, trace) = write(Some(whole - 100));
+    assert!(!left_out.too_large && !left_out.is_nothing(), "{left_out}");
+    assert_eq!(trace["otherData"]["left_out"], left_out.to_string());
 }
