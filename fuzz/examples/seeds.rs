@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 
 use candle_memtrace_fuzz::{capture_of, input_of};
-use memtrace::{StackContext, scope};
+use memtrace::{StackContext, parse_capture, scope};
 
 #[global_allocator]
 static ALLOC: memtrace::Alloc = memtrace::Alloc::system();
@@ -33,15 +33,16 @@ fn main() -> Outcome {
 
     for name in ["whole", "overwritten", "streamed"] {
         let capture = fs::read(path(name))?;
-        seed(&corpus, name, &capture)?;
+        let files = files(&capture)?;
+        seed(&corpus, name, &capture, &files)?;
         // Cut in the middle.
-        seed(&corpus, &format!("{name}-half"), &capture[..capture.len() / 2])?;
+        seed(&corpus, &format!("{name}-half"), &capture[..capture.len() / 2], &files)?;
     }
     Ok(())
 }
 
-fn seed(corpus: &Path, name: &str, capture: &[u8]) -> Outcome {
-    let input = without_program(input_of(capture))?;
+fn seed(corpus: &Path, name: &str, capture: &[u8], files: &[Vec<u8>]) -> Outcome {
+    let input = without_files(input_of(capture), files);
     for (target, bytes) in [("capture_bytes", capture_of(&input)), ("capture_chunks", input)] {
         fs::create_dir_all(corpus.join(target))?;
         fs::write(corpus.join(target).join(name), bytes)?;
@@ -49,14 +50,22 @@ fn seed(corpus: &Path, name: &str, capture: &[u8]) -> Outcome {
     Ok(())
 }
 
-/// Names a program that is not there, by a path of the same length: to read the debug information of this
-/// one would take nearly all the time.
-fn without_program(mut input: Vec<u8>) -> Result<Vec<u8>, std::io::Error> {
-    let path = std::env::current_exe()?.display().to_string().into_bytes();
-    let places = input.windows(path.len()).enumerate().filter(|(_, part)| *part == path);
-    let places: Vec<usize> = places.map(|(place, _)| place + path.len() - 1).collect();
-    places.into_iter().for_each(|last| input[last] ^= 1);
-    Ok(input)
+/// The files that the capture names, and their build-ids.
+fn files(capture: &[u8]) -> Result<Vec<Vec<u8>>, memtrace::Error> {
+    let snapshot = parse_capture(capture)?;
+    let names = snapshot.modules.iter().flat_map(|module| [module.path.as_bytes(), &module.build_id]);
+    Ok(names.filter(|name| name.len() > 8).map(<[u8]>::to_vec).collect())
+}
+
+/// Names files that are not there, by texts of the same length: to read the debug information of this
+/// machine's would take nearly all the time.
+fn without_files(mut input: Vec<u8>, files: &[Vec<u8>]) -> Vec<u8> {
+    for file in files {
+        let places = input.windows(file.len()).enumerate().filter(|(_, part)| part == file);
+        let places: Vec<usize> = places.map(|(place, _)| place).collect();
+        places.into_iter().for_each(|place| input[place..place + file.len()].fill(b'x'));
+    }
+    input
 }
 
 /// Some blocks that stay, some that go, in scopes.

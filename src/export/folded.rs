@@ -1,5 +1,6 @@
 //! Folded stacks of the peak: one line a stack, `outermost;…;innermost value`.
 
+use std::borrow::Cow;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
 use std::io::Write;
@@ -42,7 +43,7 @@ pub fn write(data: &SnapshotData, options: &Options, mut out: impl Write) -> Res
     let Some(device) = device_or_main(data, options.device) else { return Ok(LeftOut::default()) };
     let lines = lines(data, device, options);
     budget::rows(options.max_bytes, lines.len(), &mut out, |count, _, out| {
-        for (stack, value) in largest(&lines, count) {
+        for (stack, value) in largest(&lines, count).iter() {
             writeln!(out, "{stack} {value}")?;
         }
         Ok(())
@@ -50,9 +51,9 @@ pub fn write(data: &SnapshotData, options: &Options, mut out: impl Write) -> Res
 }
 
 /// The `count` largest lines, by name, and the others in one.
-pub(super) fn largest(lines: &BTreeMap<String, u64>, count: usize) -> BTreeMap<String, u64> {
+pub(super) fn largest(lines: &BTreeMap<String, u64>, count: usize) -> Cow<'_, BTreeMap<String, u64>> {
     if count >= lines.len() {
-        return lines.clone();
+        return Cow::Borrowed(lines);
     }
     let mut by_value: Vec<(&String, u64)> = lines.iter().map(|(stack, value)| (stack, *value)).collect();
     by_value.sort_by_key(|(stack, value)| (Reverse(*value), *stack));
@@ -60,7 +61,7 @@ pub(super) fn largest(lines: &BTreeMap<String, u64>, count: usize) -> BTreeMap<S
     let mut largest: BTreeMap<String, u64> = kept.iter().map(|(stack, value)| ((*stack).clone(), *value)).collect();
     let sum: u64 = rest.iter().map(|(_, value)| value).sum();
     *largest.entry(smaller(rest.len())).or_insert(0) += sum;
-    largest
+    Cow::Owned(largest)
 }
 
 pub(super) fn lines(data: &SnapshotData, device: &DeviceSnapshot, options: &Options) -> BTreeMap<String, u64> {
@@ -78,7 +79,7 @@ pub(super) fn lines(data: &SnapshotData, device: &DeviceSnapshot, options: &Opti
 }
 
 /// Text of lines; what is beyond it would help nobody, and could take any memory.
-const MOST_TEXT: usize = 1 << 30;
+const MOST_TEXT: usize = 256 << 20;
 
 /// Each stack in its scopes as a line; beyond [`MOST_TEXT`] the smallest in one.
 fn stacks(data: &SnapshotData, blocks: &[Block], options: &Options) -> BTreeMap<String, u64> {

@@ -4,6 +4,7 @@
 use std::io;
 use std::path::PathBuf;
 use std::sync::LazyLock;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use memtrace::snapshot::{Peak, Replay};
 use memtrace::{Snapshot, SnapshotData, analysis, export, parse_capture};
@@ -26,7 +27,7 @@ pub fn capture_of(input: &[u8]) -> Vec<u8> {
         chunk(&mut capture, tag % TAGS, payload);
         rest = next;
     }
-    chunk(&mut capture, COMMIT, &[0; 11]);
+    chunk(&mut capture, COMMIT, &[0; 12]);
     capture
 }
 
@@ -100,23 +101,25 @@ fn exports(snapshot: &Snapshot, draw: bool) {
     }
     if draw {
         // Fails if nothing was live, or if flamegraphs were left out of the build.
-        let _ = snapshot.write(new_file("peak.svg"));
+        let path = new_file("svg");
+        let _ = snapshot.write(&path);
+        let _ = std::fs::remove_file(path);
     }
 }
 
 /// What is read can be written and read again, and is then the same.
 fn round_trip(snapshot: &Snapshot) {
-    let path = new_file("capture.memtrace");
+    let path = new_file("memtrace");
     snapshot.write_capture(&path).unwrap();
     let again = memtrace::read_capture(&path).unwrap();
+    let _ = std::fs::remove_file(&path);
     assert_eq!(**snapshot, *again);
 }
 
-/// A path of this name at which there is nothing.
-fn new_file(name: &str) -> PathBuf {
-    let path = FOLDER.path().join(name);
-    let _ = std::fs::remove_file(&path);
-    path
+/// A path at which there is nothing, whoever else asks for one.
+fn new_file(end: &str) -> PathBuf {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    FOLDER.path().join(format!("{}.{end}", NEXT.fetch_add(1, Ordering::Relaxed)))
 }
 
 /// In memory where that is possible. Left behind at the end of the fuzzer, which has none.
