@@ -7,7 +7,7 @@ mod support;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use memtrace::snapshot::{Block, Record, ScopeStats};
 use memtrace::{Snapshot, SnapshotData, parse_capture, read_capture, scope};
@@ -196,6 +196,20 @@ fn options_that_exclude_each_other_are_said() {
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
 }
 
+/// The growing file once it holds as much as the snapshot: the stream's thread runs when it may.
+fn flushed(path: &Path, snapshot: &SnapshotData) -> Vec<u8> {
+    let size = |data: &SnapshotData| data.devices.first().map_or((0, 0), |d| (d.records.len(), d.marks.len()));
+    let since = Instant::now();
+    loop {
+        let growing = fs::read(path).unwrap();
+        if parse_capture(&growing).is_ok_and(|capture| size(&capture) == size(snapshot)) {
+            return growing;
+        }
+        assert!(since.elapsed() < Duration::from_secs(60), "the stream was not flushed");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
 /// What a program does next.
 #[derive(Clone, Debug)]
 enum Step {
@@ -248,10 +262,8 @@ proptest! {
         let session = memtrace::builder().min_size(MIB).stream(stream).start().unwrap();
         run(&steps, &mut kept, 0);
         drop(early);
-        // Long enough for a last flush, so that the file as it is now is the whole recording.
-        std::thread::sleep(Duration::from_millis(250));
-        let growing = fs::read(&path).unwrap();
         let snapshot = session.snapshot();
+        let growing = flushed(&path, &snapshot);
         session.end().unwrap();
         let closed = read_capture(&path).unwrap();
         assert_same(&closed, &snapshot);

@@ -233,10 +233,18 @@ fn check_replay(snapshot: &Snapshot) {
 fn a_killed_program_leaves_its_capture() {
     let dir = tempfile::tempdir().unwrap();
     let (mut child, _lines) = after_two_steps(dir.path());
-    std::thread::sleep(Duration::from_millis(300));
+    let capture = dir.path().join("streamed.memtrace");
+    // The stream's thread runs when it may.
+    let since = Instant::now();
+    let goes_on_after_step_2 =
+        || read_capture(&capture).is_ok_and(|read| read.contexts.iter().any(|node| node.name == "more"));
+    while !goes_on_after_step_2() {
+        assert!(since.elapsed() < Duration::from_secs(100), "the stream was not flushed");
+        std::thread::sleep(Duration::from_millis(100));
+    }
     send(&child, SIGKILL);
     assert!(!child.wait().unwrap().success());
-    let snapshot = read_capture(dir.path().join("streamed.memtrace")).unwrap();
+    let snapshot = read_capture(&capture).unwrap();
     assert!(snapshot.health.cut_off);
     check(&snapshot, &["step 1", "step 2"]);
     check_replay(&snapshot);
