@@ -24,6 +24,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Instant;
 
+use memtrace::export::chrome::{layout, timeline};
 use memtrace::{Session, Snapshot, scope};
 
 /// The system's allocator, counted.
@@ -75,8 +76,14 @@ type Export = fn(&Snapshot, &Path) -> Result<(), memtrace::Error>;
 const EXPORTS: [(&str, &str, Export); 8] = [
     ("JSON report", "report.json", |snapshot, path| snapshot.write(path)),
     ("PyTorch pickle", "snapshot.pickle", |snapshot, path| snapshot.write(path)),
-    ("Chrome timeline", "timeline.trace.json", |snapshot, path| snapshot.write(path)),
-    ("memory layout", "memory.layout.json", |snapshot, path| snapshot.write(path)),
+    ("Chrome timeline, no budget", "timeline.trace.json", |snapshot, path| {
+        let options = timeline::Options { max_bytes: None, ..timeline::Options::default() };
+        snapshot.write_chrome_with(path, &options)
+    }),
+    ("memory layout, 20 steps", "memory.layout.json", |snapshot, path| {
+        let options = layout::Options { steps: layout::Steps::Count(20), ..layout::Options::default() };
+        snapshot.write_memory_layout_with(path, &options)
+    }),
     ("capture, written", "whole.memtrace", |snapshot, path| snapshot.write(path)),
     ("text report", "report.txt", |snapshot, path| snapshot.write(path)),
     ("folded stacks", "peak.folded", |snapshot, path| snapshot.write(path)),
