@@ -105,6 +105,8 @@ proptest! {
 #[test]
 fn the_capture_itself_is_among_what_is_used() {
     let capture = capture_of(&WHOLE);
-    assert_eq!(parse_capture(&capture).unwrap().devices[0].records.len(), 8);
+    // The harness allocates as it likes meanwhile, so what this file's scope made is counted.
+    let snapshot = parse_capture(&capture).unwrap();
+    assert_eq!(snapshot.devices[0].records.iter().filter(|r| r.context != Default::default()).count(), 8);
     read_and_use(&capture);
 }
