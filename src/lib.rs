@@ -62,6 +62,10 @@
 //! [profile.release]
 //! debug = "line-tables-only"
 //! ```
+#![cfg_attr(
+    not(all(target_os = "linux", target_arch = "x86_64", target_env = "gnu")),
+    allow(dead_code, reason = "nothing records the memory of devices here")
+)]
 
 pub mod analysis;
 mod assertion;

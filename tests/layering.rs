@@ -9,7 +9,7 @@ const MAY_KNOW: [(&str, &[&str]); 12] = [
     ("snapshot", &[]),
     ("capture", &["snapshot"]),
     ("record", &["snapshot"]),
-    ("hook", &["record"]),
+    ("hook", &["record", "snapshot"]),
     ("scope", &["record", "snapshot"]),
     ("layer", &["record", "scope"]),
     ("future", &["scope"]),

@@ -2,21 +2,25 @@
 
 mod breakdown;
 mod labels;
+mod pool;
 mod scopes;
 mod spanless;
 mod temporaries;
 
 pub use breakdown::{BEFORE_RECORDING, Breakdown, Row, by_function, by_line, by_scope, live_by_line};
 pub use labels::{frame_location, shorten_path};
+pub use pool::{PoolBalance, pool_balance};
 pub use scopes::{ScopeRow, scopes};
 pub use spanless::{Spanless, spanless, spanless_note};
 pub use temporaries::{SOON, TemporaryRow, temporaries};
 
 use crate::snapshot::{Device, DeviceSnapshot, SnapshotData};
 
-/// The device that a report is about when none is named: the one with the largest peak.
+/// The device that a report is about when none is named: the one with the largest peak, a CUDA device
+/// before the host's memory.
 pub fn main_device(data: &SnapshotData) -> Option<Device> {
-    let largest = data.devices.iter().rev().max_by_key(|device| device.peak.total());
+    let on_gpu = |device: &DeviceSnapshot| matches!(device.device, Device::Cuda(_)) && device.peak.total() > 0;
+    let largest = data.devices.iter().rev().max_by_key(|device| (on_gpu(device), device.peak.total()));
     largest.map(|device| device.device)
 }
 

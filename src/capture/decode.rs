@@ -4,11 +4,14 @@
 use super::bytes::{LARGEST, Reader, in_range};
 use super::limits::{self, Budget};
 use super::rebuild::DeviceParts;
-use super::{CHUNK_HEADER, Capture, Counters, Damage, HEADER, MAGIC, Tag, VERSION, blocks, chunk_head, refused};
+use super::{
+    CHUNK_HEADER, CUDA_STATES, Capture, Counters, Damage, HEADER, MAGIC, MAX_ORDINALS, Tag, VERSION, blocks,
+    chunk_head, refused,
+};
 use crate::error::Error;
 use crate::snapshot::{
-    Action, CodeAddress, ContextId, ContextNode, Device, Enabled, Frame, Health, Module, ModuleSpans, Peak, Process,
-    Settings, SnapshotData, Spans, StackContext, StackKind, Stacks, Stat, Thread, ThreadId,
+    Action, CodeAddress, ContextId, ContextNode, CudaHooks, Device, Enabled, Frame, Health, Module, ModuleSpans, Peak,
+    Pool, Process, Settings, SnapshotData, Spans, StackContext, StackKind, Stacks, Stat, Thread, ThreadId, UnseenCalls,
 };
 
 /// Reads a capture up to its last commit before the end or the first damage.
@@ -181,6 +184,9 @@ impl Reading {
             spans: spans(r)?,
             cut_off: flag(r)?,
             unread_bytes: r.number()?,
+            unknown_frees: r.number()?,
+            refused_frees: r.number()?,
+            cuda: cuda_hooks(r)?,
         };
         Ok(())
     }
@@ -204,6 +210,7 @@ impl Reading {
             Tag::Peak => parts.set_peak(blocks::blocks(r, ids, &mut self.total_bytes)?),
             Tag::Counters => parts.set_counters(counters(r)?),
             Tag::Scopes => parts.scopes = Some(blocks::scopes(r, ids)?),
+            Tag::Pool => parts.pool = Some(pool(r)?),
             Tag::Segments => parts.segments = Some(blocks::segments(r)?),
             _ => {}
         }
@@ -266,6 +273,28 @@ fn spans(r: &mut Reader<'_>) -> Result<Spans, Damage> {
     all.get(r.small()? as usize).copied().ok_or(Damage("a state of spans that this memtrace does not know"))
 }
 
+fn cuda_hooks(r: &mut Reader<'_>) -> Result<CudaHooks, Damage> {
+    let state = CUDA_STATES.get(r.small()? as usize).copied();
+    Ok(CudaHooks {
+        state: state.ok_or(Damage("a state of CUDA that this memtrace does not know"))?,
+        imports: r.number()?,
+        refused_imports: r.number()?,
+        looked_up: r.number()?,
+        unseen_calls: list(r, |r| Ok(UnseenCalls { function: r.text()?.to_owned(), calls: r.number()? }))?,
+    })
+}
+
+fn pool(r: &mut Reader<'_>) -> Result<Pool, Damage> {
+    Ok(Pool {
+        used: r.number()?,
+        used_high: r.number()?,
+        reserved: r.number()?,
+        reserved_high: r.number()?,
+        release_threshold: r.raw()?,
+        used_before: r.number()?.checked_sub(1),
+    })
+}
+
 fn process(r: &mut Reader<'_>, process: &mut Process) -> Result<(), Damage> {
     process.program = r.text()?.to_owned();
     process.host = r.text()?.to_owned();
@@ -314,13 +343,12 @@ fn module(r: &mut Reader<'_>) -> Result<Module, Damage> {
     Ok(Module { path, build_id, base: r.raw()?, range: r.raw()?..r.raw()? })
 }
 
-/// More devices than any machine has; PyTorch's pickles have a list for every number up to the largest.
-const MAX_ORDINALS: u64 = 1024;
-
 fn device(number: u64) -> Result<Device, Damage> {
     match number.checked_sub(1) {
         None => Ok(Device::Cpu),
         Some(ordinal @ 0..MAX_ORDINALS) => Ok(Device::Cuda(ordinal as u32)),
+        Some(MAX_ORDINALS) => Ok(Device::Pinned),
+        Some(number) if number == MAX_ORDINALS + 1 => Ok(Device::Managed),
         Some(_) => Err(Damage("a device of no ordinal")),
     }
 }

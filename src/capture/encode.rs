@@ -4,10 +4,10 @@ use std::collections::HashMap;
 use std::io::{self, Write};
 
 use super::bytes::Payload;
-use super::{Commit, Counters, MAGIC, Tag, VERSION, device_number};
+use super::{CUDA_STATES, Commit, Counters, MAGIC, Tag, VERSION, device_number};
 use crate::snapshot::{
-    Action, Block, CodeAddress, ContextNode, Device, DeviceSnapshot, Frame, Health, Mark, Module, Process, Record,
-    RecordKind, ScopeStats, Segment, Settings, SnapshotData, Stacks, Stat, Thread,
+    Action, Block, CodeAddress, ContextNode, CudaHooks, CudaState, Device, DeviceSnapshot, Frame, Health, Mark, Module,
+    Pool, Process, Record, RecordKind, ScopeStats, Segment, Settings, SnapshotData, Stacks, Stat, Thread,
 };
 
 /// Records in one chunk: what is lost with it if the file is damaged there.
@@ -245,6 +245,9 @@ impl<W: Write> Encoder<W> {
             p.number(health.spans as u64);
             p.number(health.cut_off.into());
             p.number(health.unread_bytes);
+            p.number(health.unknown_frees);
+            p.number(health.refused_frees);
+            cuda_hooks(p, &health.cuda);
         })
     }
 
@@ -263,8 +266,33 @@ impl<W: Write> Encoder<W> {
         self.peak(device, &snapshot.peak.blocks)?;
         self.counters(device, &Counters::of(snapshot))?;
         self.scopes(device, &snapshot.scopes)?;
-        self.segments(device, &snapshot.segments)
+        self.segments(device, &snapshot.segments)?;
+        snapshot.pool.map_or(Ok(()), |pool| self.pool(device, pool))
     }
+
+    /// What the driver says of the device's pool.
+    pub(crate) fn pool(&mut self, device: Device, pool: Pool) -> io::Result<()> {
+        self.chunk(Tag::Pool, |p| {
+            p.number(device_number(device));
+            let Pool { used, used_high, reserved, reserved_high, release_threshold, used_before } = pool;
+            [used, used_high, reserved, reserved_high].into_iter().for_each(|n| p.number(n));
+            p.number(release_threshold);
+            p.number(used_before.map_or(0, |used| used.saturating_add(1)));
+        })
+    }
+}
+
+fn cuda_hooks(p: &mut Payload, hooks: &CudaHooks) {
+    p.number(state_number(hooks.state));
+    [hooks.imports, hooks.refused_imports, hooks.looked_up].into_iter().for_each(|n| p.number(n));
+    list(p, hooks.unseen_calls.iter(), |p, unseen| {
+        p.text(&unseen.function);
+        p.number(unseen.calls);
+    });
+}
+
+fn state_number(state: CudaState) -> u64 {
+    CUDA_STATES.iter().position(|known| *known == state).unwrap_or(0) as u64
 }
 
 impl Counters {

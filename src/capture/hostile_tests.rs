@@ -24,7 +24,7 @@ impl File {
     }
 
     fn read(self) -> Result<SnapshotData, String> {
-        let file = self.numbers(Tag::Commit, &[0; 12]);
+        let file = self.numbers(Tag::Commit, &[0; 19]);
         read(&file.0).map(|capture| capture.data).map_err(|error| error.to_string())
     }
 
@@ -37,8 +37,10 @@ impl File {
 /// PyTorch's pickle has a list for every device up to the last.
 #[test]
 fn a_device_beyond_any_machine_is_refused() {
-    File::new().numbers(Tag::Gap, &[1 + 1024, 0]).refused("device");
-    assert!(File::new().numbers(Tag::Gap, &[1024, 0]).numbers(Tag::Live, &[1024, 0]).read().is_ok());
+    File::new().numbers(Tag::Gap, &[3 + 1024, 0]).refused("device");
+    for known in [1024, 1025, 1026] {
+        assert!(File::new().numbers(Tag::Gap, &[known, 0]).numbers(Tag::Live, &[known, 0]).read().is_ok());
+    }
 }
 
 #[test]

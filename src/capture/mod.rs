@@ -16,7 +16,7 @@
 //! text    = length:n UTF-8[length]
 //! ids     : stacks, contexts and code addresses are numbered in the order in which they stand in
 //!           the file, over all chunks; stack 0 and context 0 stand in none: no stack, no scope
-//! device  = n: 0 is the CPU, 1 + ordinal a CUDA device
+//! device  = n: 0 is the CPU, 1 + ordinal a CUDA device (up to 1023), 1025 pinned and 1026 managed memory
 //! ```
 //!
 //! | tag | payload |
@@ -38,6 +38,7 @@
 //! | 15 scopes | device count:n (context calls allocations allocated_bytes own_peak total_peak:n(0: none, else 1 + bytes))* |
 //! | 16 segments | device count:n (address:step size:n estimated:n)* |
 //! | 17 commit | duration_ns:n and the numbers in the order of `encode::commit`; what came before counts from here on |
+//! | 19 pool | device used used_high reserved reserved_high release_threshold used_before:n(0: unknown, else 1 + bytes) |
 //! | 18 end | nothing; the recording was ended in order |
 //!
 //! ```text
@@ -58,7 +59,7 @@ mod limits;
 mod rebuild;
 
 use crate::error::Error;
-use crate::snapshot::{Block, Device, Health, MemoryStats, Peak, SnapshotData};
+use crate::snapshot::{Block, CudaState, Device, Health, MemoryStats, Peak, SnapshotData};
 
 pub(crate) use decode::read;
 pub(crate) use encode::{Encoder, write};
@@ -91,10 +92,11 @@ enum Tag {
     Segments,
     Commit,
     End,
+    Pool,
 }
 
 impl Tag {
-    const ALL: [Self; 18] = [
+    const ALL: [Self; 19] = [
         Self::Process,
         Self::Settings,
         Self::Threads,
@@ -113,6 +115,7 @@ impl Tag {
         Self::Segments,
         Self::Commit,
         Self::End,
+        Self::Pool,
     ];
 
     fn of(byte: u8) -> Option<Self> {
@@ -149,10 +152,19 @@ pub(crate) struct Capture {
     pub(crate) symbolised: bool,
 }
 
+/// More devices than any machine has; PyTorch's pickles have a list for every number up to the largest.
+const MAX_ORDINALS: u64 = 1024;
+
+/// By their numbers.
+const CUDA_STATES: [CudaState; 5] =
+    [CudaState::NotLoaded, CudaState::Active, CudaState::TurnedOff, CudaState::AnotherCopy, CudaState::NotSupported];
+
 fn device_number(device: Device) -> u64 {
     match device {
         Device::Cpu => 0,
         Device::Cuda(ordinal) => 1 + u64::from(ordinal),
+        Device::Pinned => 1 + MAX_ORDINALS,
+        Device::Managed => 2 + MAX_ORDINALS,
     }
 }
 

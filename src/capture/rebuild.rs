@@ -6,8 +6,8 @@ use std::collections::HashMap;
 use super::bytes::in_range;
 use super::{Counters, Damage, by_seq};
 use crate::snapshot::{
-    Block, ContextNode, Device, DeviceSnapshot, Mark, Peak, Record, RecordKind, ScopeStats, Segment, scopes_of_log,
-    segments,
+    Block, ContextNode, Device, DeviceSnapshot, Mark, Peak, Pool, Record, RecordKind, ScopeStats, Segment,
+    scopes_of_log, segments,
 };
 
 /// What the chunks say of one device.
@@ -17,6 +17,7 @@ pub(super) struct DeviceParts {
     marks: Vec<Mark>,
     pub(super) scopes: Option<Vec<ScopeStats>>,
     pub(super) segments: Option<Vec<Segment>>,
+    pub(super) pool: Option<Pool>,
     overwritten: u64,
     /// What was live after so many records.
     live: Option<(usize, Vec<Block>)>,
@@ -35,6 +36,7 @@ impl DeviceParts {
             marks: Vec::new(),
             scopes: None,
             segments: None,
+            pool: None,
             overwritten: 0,
             live: None,
             peak: None,
@@ -96,6 +98,7 @@ impl DeviceParts {
             below_threshold,
             peak: Peak { blocks: at_peak, ..peak },
             stats,
+            pool: self.pool,
             segments,
             scopes,
             marks: self.marks,

@@ -1,7 +1,7 @@
 //! Captures come back as they were written, and whatever else the bytes are is told apart.
 
 use super::*;
-use crate::snapshot::testing;
+use crate::snapshot::{CudaHooks, CudaState, Pool, UnseenCalls, testing};
 
 fn bytes_of(data: &SnapshotData) -> Vec<u8> {
     let mut bytes = Vec::new();
@@ -12,6 +12,25 @@ fn bytes_of(data: &SnapshotData) -> Vec<u8> {
 fn sample() -> SnapshotData {
     let mut data = testing::two_lines_and_a_temporary();
     data.health.unreadable_modules.push("libx.so: the file is gone".into());
+    (data.health.unknown_frees, data.health.refused_frees) = (7, 9);
+    let unseen = UnseenCalls { function: "cuMemCreate".into(), calls: 3 };
+    data.health.cuda = CudaHooks {
+        state: CudaState::Active,
+        imports: 31,
+        refused_imports: 1,
+        looked_up: 12,
+        unseen_calls: vec![unseen],
+    };
+    for (device, number) in data.devices.iter_mut().zip(1..) {
+        device.pool = Some(Pool {
+            used: number,
+            used_high: 20,
+            reserved: 300,
+            reserved_high: 4000,
+            release_threshold: u64::MAX,
+            used_before: (number > 1).then_some(0),
+        });
+    }
     data.process.rank = Some(0);
     data
 }
@@ -81,7 +100,7 @@ fn what_is_no_capture_says_so() {
 #[test]
 fn nonsense_with_a_right_checksum_is_refused() {
     let chunk = |tag: Tag, payload: &[u8]| [&chunk_head(tag as u8, payload), payload].concat();
-    let commit = chunk(Tag::Commit, &[0; 12]);
+    let commit = chunk(Tag::Commit, &[0; 19]);
     let file = |chunks: &[u8]| [&MAGIC[..], &VERSION.to_le_bytes(), chunks, &commit].concat();
     assert!(read(&file(&[])).is_ok());
     let context_before_its_parent = chunk(Tag::Contexts, &[1, 10, 1, b'a']);

@@ -5,9 +5,10 @@ use std::io::Write;
 use serde_json::{Value, json};
 
 use super::budget::{self, LeftOut};
+use super::coverage;
 use crate::analysis::{self, Breakdown, ScopeRow, TemporaryRow};
 use crate::error::Error;
-use crate::snapshot::{DeviceSnapshot, MemoryStats, SnapshotData, Stat};
+use crate::snapshot::{CudaHooks, DeviceSnapshot, MemoryStats, SnapshotData, Stat};
 
 /// What to write.
 #[derive(Clone, Debug, Default)]
@@ -102,7 +103,35 @@ fn health(data: &SnapshotData) -> Value {
         "unreadable_modules": health.unreadable_modules,
         "cut_off": health.cut_off,
         "unread_bytes": health.unread_bytes,
+        "unknown_frees": health.unknown_frees,
+        "refused_frees": health.refused_frees,
+        "cuda": cuda_hooks(&health.cuda),
         "spanless": { "blocks": blocks, "bytes": bytes, "note": note },
+    })
+}
+
+fn cuda_hooks(hooks: &CudaHooks) -> Value {
+    let unseen = hooks.unseen_calls.iter().map(|unseen| (unseen.function.clone(), unseen.calls.into()));
+    json!({
+        "hooks": coverage::state_word(hooks.state),
+        "imports": hooks.imports,
+        "refused_imports": hooks.refused_imports,
+        "looked_up": hooks.looked_up,
+        "unseen_calls": Value::Object(unseen.collect()),
+    })
+}
+
+fn pool(device: &DeviceSnapshot) -> Value {
+    device.pool.map_or(Value::Null, |pool| {
+        json!({
+            "used_bytes": pool.used,
+            "used_high_bytes": pool.used_high,
+            "reserved_bytes": pool.reserved,
+            "reserved_high_bytes": pool.reserved_high,
+            "release_threshold_bytes": pool.release_threshold,
+            "used_before_recording_bytes": pool.used_before,
+            "recorded_bytes": analysis::pool_balance(device).map(|balance| balance.recorded),
+        })
     })
 }
 
@@ -127,6 +156,9 @@ fn device(device: &DeviceSnapshot, tables: &Tables, rows: usize) -> Value {
     value["scopes"] = tables.scopes.iter().take(rows).map(scope).collect();
     value["temporaries"] = tables.temporaries.iter().take(rows).map(temporary).collect();
     value["stats"] = stats(&device.stats);
+    if device.pool.is_some() {
+        value["pool"] = pool(device);
+    }
     value
 }
 

@@ -3,6 +3,7 @@
 
 mod budget;
 pub mod chrome;
+mod coverage;
 pub(crate) mod file;
 #[cfg(feature = "flamegraph")]
 pub mod flamegraph;

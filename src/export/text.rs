@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 use std::io::Write;
 
+use super::coverage;
 use super::table::{Cut, Table};
 use crate::analysis::{self, Breakdown, device_or_main};
 use crate::error::Error;
@@ -95,12 +96,23 @@ impl Page<'_> {
             grouped(stats.allocations.allocated),
             grouped(stats.allocations.freed)
         ));
+        coverage::pool_lines(device).iter().for_each(|line| self.line(line));
+        self.other_devices(data, device);
         self.line(&format!(
             "Recorded         {:.3} s, {} records, {} overwritten",
             seconds(process.duration_ns),
             grouped(device.records.len() as u64),
             grouped(device.overwritten)
         ));
+    }
+
+    /// The peaks of the memories that the report is not about.
+    fn other_devices(&mut self, data: &SnapshotData, shown: &DeviceSnapshot) {
+        let others = data.devices.iter().filter(|other| other.device != shown.device && other.peak.total() > 0);
+        for (device, head) in others.zip(std::iter::once("Other memory").chain(std::iter::repeat(""))) {
+            let peak = device.peak.total();
+            self.line(&format!("{head:16} {}: peak {} ({} bytes)", device.device, Bytes(peak), grouped(peak)));
+        }
     }
 
     fn breakdown(&mut self, breakdown: &Breakdown, last: &'static str) {
@@ -228,6 +240,7 @@ impl Page<'_> {
             let bytes = grouped(health.unread_bytes);
             notes.push(format!("{bytes} bytes at the end of the capture are incomplete or damaged and were not read"));
         }
+        notes.extend(coverage::notes(data));
         if let Some((cause, advice)) = analysis::spanless_note(data) {
             notes.push(format!("{cause};\n    {advice}"));
         }

@@ -2,6 +2,8 @@
 //!
 //! A hook turns a foreign call into the recorder's words and knows nothing of stacks, spans or files.
 
+#[cfg_attr(not(all(target_os = "linux", target_arch = "x86_64", target_env = "gnu")), path = "cuda_elsewhere.rs")]
+pub(crate) mod cuda;
 mod heap;
 
 pub use heap::Alloc;

@@ -162,6 +162,18 @@ impl Ledger {
         true
     }
 
+    /// A ledger for another device of the same recording, which knows the scopes that this one knows.
+    pub(crate) fn beside(&self, options: LedgerOptions) -> Self {
+        let ledger = Self::new(options, self.began, 0);
+        Self { marks: self.marks.copy(), windows: self.windows.beside(), ..ledger }
+    }
+
+    /// Takes a block out, if the one at this address is the one with this position in the log.
+    pub(crate) fn free_if(&mut self, address: u64, seq: u64, site: Site) -> Option<Block> {
+        self.live.get(&address).filter(|block| block.seq == seq)?;
+        self.free(address, site)
+    }
+
     /// Takes a block out, if it is here.
     pub(crate) fn free(&mut self, address: u64, site: Site) -> Option<Block> {
         let block = self.live.remove(&address)?;
@@ -246,7 +258,7 @@ impl Ledger {
     }
 
     /// The live blocks, in no order.
-    pub(crate) fn live_blocks(&self) -> impl Iterator<Item = &Block> {
+    pub(crate) fn live_blocks(&self) -> impl ExactSizeIterator<Item = &Block> {
         self.live.values()
     }
 

@@ -4,12 +4,13 @@
 //! files or knows what an address means.
 
 mod contexts;
+pub(crate) mod device_memory;
 pub(crate) mod fork;
 pub(crate) mod guard;
 pub(crate) mod heap;
 mod ledger;
 pub(crate) mod measure;
-mod memory;
+pub(crate) mod memory;
 mod peak;
 pub(crate) mod recorder;
 mod ring;

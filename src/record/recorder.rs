@@ -11,13 +11,17 @@ use crate::snapshot::{
     Action, Block, ContextId, DEFAULT_STACK_DEPTH, Device, Enabled, MemoryStats, Settings, StackContext, StackId,
 };
 
-const MAX_DEVICES: usize = 33;
+/// CUDA devices with a ledger of their own; blocks of any further one are lost, and counted so.
+const MAX_ORDINALS: u32 = 32;
+/// The CPU, the CUDA devices by ordinal, then pinned and managed memory.
+const MAX_DEVICES: usize = MAX_ORDINALS as usize + 3;
 
-/// The CPU first, then CUDA devices by ordinal.
+/// Taken after [`ACTIVE`], and one after the other in this order.
 static DEVICES: [Mutex<Option<Ledger>>; MAX_DEVICES] = [const { Mutex::new(None) }; MAX_DEVICES];
 static ACTIVE: Mutex<Option<Settings>> = Mutex::new(None);
 
-/// One bit for each device that has a ledger.
+/// One bit for each device that has a ledger. Set and read while the first device's lock is held, so
+/// that a device which comes later has seen every scope.
 static ACTIVE_DEVICES: AtomicU64 = AtomicU64::new(0);
 
 /// A session is under way. Release/acquire with the ledgers is not needed: they stand behind locks.
@@ -26,6 +30,8 @@ static RECORDING: AtomicBool = AtomicBool::new(false);
 static FORKED: AtomicBool = AtomicBool::new(false);
 /// Smallest heap block that is recorded; nothing is while it is `usize::MAX`.
 static HEAP_THRESHOLD: AtomicUsize = AtomicUsize::new(usize::MAX);
+/// Memory of other devices is recorded.
+static DEVICE_MEMORY: AtomicBool = AtomicBool::new(false);
 static STACK_CONTEXT: AtomicU8 = AtomicU8::new(0);
 /// Measurements take stacks without a session, too.
 static STACK_DEPTH: AtomicUsize = AtomicUsize::new(DEFAULT_STACK_DEPTH);
@@ -37,6 +43,19 @@ static SHORTENED: AtomicUsize = AtomicUsize::new(0);
 pub(crate) fn wants_heap_block(size: usize) -> bool {
     // Relaxed: a block that slips past the gate while a session starts or ends is counted as untraced.
     size >= HEAP_THRESHOLD.load(Ordering::Relaxed)
+}
+
+/// The gate of the hooks of other memory: one relaxed load.
+#[inline]
+pub(crate) fn wants_device_memory() -> bool {
+    // Relaxed: what slips past while a session starts or ends is not this session's.
+    DEVICE_MEMORY.load(Ordering::Relaxed)
+}
+
+/// All that can have a ledger, in the order of their numbers.
+pub(crate) fn devices() -> impl Iterator<Item = Device> {
+    let cuda = (0..MAX_ORDINALS).map(Device::Cuda);
+    std::iter::once(Device::Cpu).chain(cuda).chain([Device::Pinned, Device::Managed])
 }
 
 pub(crate) fn is_recording() -> bool {
@@ -91,14 +110,26 @@ fn set_up(active: &mut Option<Settings>, settings: &Settings, began: Instant) {
     thread::renew();
     STACK_CONTEXT.store(settings.context as u8, Ordering::Relaxed);
     STACK_DEPTH.store(settings.stack_depth, Ordering::Relaxed);
-    let heap = settings.enabled != Enabled::Off && settings.device.is_none_or(|d| d == Device::Cpu);
-    if heap {
-        let below = untraced::below(settings.min_size);
-        *lock(&DEVICES[0]) = Some(Ledger::new(options(settings), began, below));
-        ACTIVE_DEVICES.store(1, Ordering::Relaxed);
-        HEAP_THRESHOLD.store(settings.min_size.max(1) as usize, Ordering::Relaxed);
+    if settings.enabled == Enabled::Off {
+        return;
     }
-    RECORDING.store(settings.enabled != Enabled::Off, Ordering::Relaxed);
+    match settings.device {
+        None | Some(Device::Cpu) => {
+            let below = untraced::below(settings.min_size);
+            *lock(&DEVICES[0]) = Some(Ledger::new(heap_options(settings), began, below));
+            ACTIVE_DEVICES.store(1, Ordering::Relaxed);
+            HEAP_THRESHOLD.store(settings.min_size.max(1) as usize, Ordering::Relaxed);
+        }
+        Some(device) => {
+            if let Some((index, slot)) = index_of(device).and_then(|index| DEVICES.get(index).map(|slot| (index, slot)))
+            {
+                *lock(slot) = Some(Ledger::new(options(settings), began, 0));
+                ACTIVE_DEVICES.store(1 << index, Ordering::Relaxed);
+            }
+        }
+    }
+    DEVICE_MEMORY.store(settings.device != Some(Device::Cpu), Ordering::Relaxed);
+    RECORDING.store(true, Ordering::Relaxed);
 }
 
 /// Ends the recording. What the heap ledger holds goes to the untraced account, under its lock.
@@ -135,6 +166,7 @@ pub(super) fn abandon(locks: &mut RecorderLocks) {
 
 fn close_gates() {
     HEAP_THRESHOLD.store(usize::MAX, Ordering::Relaxed);
+    DEVICE_MEMORY.store(false, Ordering::Relaxed);
     RECORDING.store(false, Ordering::Relaxed);
     ACTIVE_DEVICES.store(0, Ordering::Relaxed);
     STACK_DEPTH.store(DEFAULT_STACK_DEPTH, Ordering::Relaxed);
@@ -151,7 +183,7 @@ fn discard(index: usize, slot: &mut Option<Ledger>) {
 
 /// Enters a block into a device's ledger; false if it could not be.
 pub(crate) fn on_alloc(device: Device, address: u64, size: u64, site: Site) -> bool {
-    let mut slot = ledger_of(device);
+    let Some(mut slot) = slot_of(device) else { return false };
     // The gate that let this block through may have been that of an earlier session.
     slot.as_mut().filter(|ledger| ledger.takes(size)).is_some_and(|ledger| ledger.alloc(address, size, site))
 }
@@ -171,7 +203,7 @@ pub(crate) enum Freed {
 /// Takes a heap block out of the CPU's ledger, or out of what was there before it.
 pub(crate) fn on_heap_free(address: u64, size: u64) -> Freed {
     let site = free_site();
-    let mut slot = ledger_of(Device::Cpu);
+    let mut slot = lock(&DEVICES[0]);
     let Some(ledger) = slot.as_mut().filter(|ledger| ledger.takes(size)) else { return Freed::NotRecorded };
     if let Some(block) = ledger.free(address, site) {
         return Freed::Recorded(block);
@@ -184,7 +216,7 @@ pub(crate) fn on_heap_free(address: u64, size: u64) -> Freed {
 
 /// Undoes [`on_heap_free`] for a block that stayed where it was.
 pub(crate) fn undo_heap_free(freed: Freed, size: u64) {
-    let mut slot = ledger_of(Device::Cpu);
+    let mut slot = lock(&DEVICES[0]);
     let kept = match (freed, slot.as_mut()) {
         (Freed::Recorded(block), Some(ledger)) => ledger.undo_free(&block),
         (Freed::FromBefore, Some(ledger)) => {
@@ -205,7 +237,7 @@ pub(crate) fn alloc_site(always_with_stack: bool) -> Site {
     Site { stack, context: guard::context(), thread: thread::number(), stream: 0 }
 }
 
-fn free_site() -> Site {
+pub(super) fn free_site() -> Site {
     let wanted = STACK_CONTEXT.load(Ordering::Relaxed) == StackContext::All as u8;
     let stack = if wanted { capture() } else { StackId::NONE };
     Site { stack, context: guard::context(), thread: thread::number(), stream: 0 }
@@ -221,9 +253,16 @@ fn capture() -> StackId {
 
 pub(crate) fn on_scope(enter: bool, instance: u64, context: ContextId) {
     let thread = thread::number();
-    let active = ACTIVE_DEVICES.load(Ordering::Relaxed);
-    for (_, device) in DEVICES.iter().enumerate().filter(|(index, _)| active & (1 << index) != 0) {
-        if let Some(ledger) = lock(device).as_mut() {
+    let mut active = 1;
+    for (index, device) in DEVICES.iter().enumerate() {
+        if active & (1 << index) == 0 {
+            continue;
+        }
+        let mut slot = lock(device);
+        if index == 0 {
+            active |= ACTIVE_DEVICES.load(Ordering::Relaxed);
+        }
+        if let Some(ledger) = slot.as_mut() {
             match enter {
                 true => ledger.enter_scope(instance, context, thread),
                 false => ledger.exit_scope(instance, context, thread),
@@ -234,14 +273,14 @@ pub(crate) fn on_scope(enter: bool, instance: u64, context: ContextId) {
 
 /// Counters of a device, if it is being recorded.
 pub(crate) fn stats(device: Device) -> Option<MemoryStats> {
-    let slot = ledger_of(device);
+    let slot = slot_of(device)?;
     let ledger = slot.as_ref()?;
     let (below, base) = outside(device, ledger);
     Some(MemoryStats { below_threshold: below, ..ledger.stats(base) })
 }
 
 pub(crate) fn reset_peak(device: Device) {
-    if let Some(ledger) = ledger_of(device).as_mut() {
+    if let Some(ledger) = slot_of(device).as_mut().and_then(|slot| slot.as_mut()) {
         ledger.reset_peak();
     }
 }
@@ -258,7 +297,7 @@ pub(crate) struct DeviceCopy {
 pub(crate) fn copy(device: Device) -> Option<DeviceCopy> {
     // The copies go through the watched allocator: were they recorded, they would wait for this lock.
     let _own = guard::own_work();
-    let slot = ledger_of(device);
+    let slot = slot_of(device)?;
     let ledger = slot.as_ref()?;
     Some(device_copy(device, ledger, |base| ledger.copy(base)))
 }
@@ -273,7 +312,7 @@ pub(crate) fn read_log(
     out: &mut LogPart,
 ) -> Option<Option<DeviceCopy>> {
     let _own = guard::own_work();
-    let slot = ledger_of(device);
+    let slot = slot_of(device)?;
     let ledger = slot.as_ref()?;
     if !ledger.copy_log(cursor, limit, out) {
         return Some(None);
@@ -314,17 +353,74 @@ fn options(settings: &Settings) -> LedgerOptions {
         stacks_in_log: settings.context >= StackContext::Alloc,
         skip_allocs: skips(Action::Alloc),
         skip_frees: skips(Action::FreeRequested) && skips(Action::FreeCompleted),
-        min_size: settings.min_size,
-        counts_below: true,
+        min_size: 0,
+        counts_below: false,
     }
 }
 
-fn ledger_of(device: Device) -> MutexGuard<'static, Option<Ledger>> {
-    let index = match device {
-        Device::Cpu => 0,
-        Device::Cuda(ordinal) => (ordinal as usize + 1).min(MAX_DEVICES - 1),
+fn heap_options(settings: &Settings) -> LedgerOptions {
+    LedgerOptions { min_size: settings.min_size, counts_below: true, ..options(settings) }
+}
+
+fn index_of(device: Device) -> Option<usize> {
+    match device {
+        Device::Cpu => Some(0),
+        Device::Cuda(ordinal) if ordinal < MAX_ORDINALS => Some(ordinal as usize + 1),
+        Device::Cuda(_) => None,
+        Device::Pinned => Some(MAX_DEVICES - 2),
+        Device::Managed => Some(MAX_DEVICES - 1),
+    }
+}
+
+fn slot_of(device: Device) -> Option<MutexGuard<'static, Option<Ledger>>> {
+    index_of(device).and_then(|index| DEVICES.get(index)).map(lock)
+}
+
+/// Does something with a device's ledger; none is made for it.
+pub(super) fn with_ledger_there<T>(device: Device, f: impl FnOnce(&mut Ledger) -> T) -> Option<T> {
+    slot_of(device)?.as_mut().map(f)
+}
+
+/// The same, after making one for a device that has none and is recorded.
+pub(super) fn with_ledger<T>(device: Device, f: impl FnOnce(&mut Ledger) -> T) -> Option<T> {
+    let mut slot = slot_of(device)?;
+    if slot.is_none() {
+        drop(slot);
+        make_ledger(device);
+        slot = slot_of(device)?;
+    }
+    slot.as_mut().map(f)
+}
+
+/// The new ledger takes over what the first device's knows of scopes, as if it had been there before.
+#[cold]
+fn make_ledger(device: Device) {
+    let active = lock(&ACTIVE);
+    let Some(settings) = active.as_ref().filter(|settings| settings.device.is_none() && wants_device_memory()) else {
+        return;
     };
-    lock(&DEVICES[index])
+    let first = lock(&DEVICES[0]);
+    let (Some(first), Some(index)) = (first.as_ref(), index_of(device)) else { return };
+    if let Some(slot) = DEVICES.get(index) {
+        lock(slot).get_or_insert_with(|| first.beside(options(settings)));
+        ACTIVE_DEVICES.fetch_or(1 << index, Ordering::Relaxed);
+    }
+}
+
+/// The devices that have a ledger.
+pub(super) fn active_devices() -> impl Iterator<Item = Device> {
+    let active = ACTIVE_DEVICES.load(Ordering::Relaxed);
+    devices().enumerate().filter(move |(index, _)| active & (1 << index) != 0).map(|(_, device)| device)
+}
+
+/// Is memory of this device to be recorded?
+pub(super) fn wants(device: Device) -> bool {
+    wants_device_memory() && lock(&ACTIVE).as_ref().is_some_and(|s| s.device.is_none_or(|only| only == device))
+}
+
+/// Is memory of all devices to be recorded?
+pub(super) fn wants_all() -> bool {
+    wants_device_memory() && lock(&ACTIVE).as_ref().is_some_and(|settings| settings.device.is_none())
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -26,6 +26,16 @@ impl<T: Copy> Ring<T> {
         }
     }
 
+    /// The same entries once more; if there is no memory for them, they count as overwritten.
+    pub(crate) fn copy(&self) -> Self {
+        let mut entries = OwnVec::new_in(System);
+        if entries.try_reserve(self.entries.len()).is_err() {
+            return Self { refused: self.pushed + self.refused, pushed: 0, ..Self::new(self.capacity) };
+        }
+        entries.extend_from_slice(&self.entries);
+        Self { entries, ..*self }
+    }
+
     /// Entries that were pushed and are no longer held.
     pub(crate) fn overwritten(&self) -> u64 {
         self.pushed + self.refused - self.entries.len() as u64

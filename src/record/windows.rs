@@ -59,6 +59,19 @@ impl Windows {
         }
     }
 
+    /// The same scopes, entered as often, on a device that has nothing live yet.
+    pub(crate) fn beside(&self) -> Self {
+        let mut new = Self { lost: self.lost, ..Self::new() };
+        for scope in &self.open {
+            new.lost += u64::from(!try_push(&mut new.open, OpenScope { largest: 0, ..*scope }));
+        }
+        for ScopeCell { parent, calls, total_peak, .. } in self.cells.iter().copied() {
+            let cell = ScopeCell { parent, calls, total_peak: total_peak.map(|_| 0), ..ScopeCell::default() };
+            new.lost += u64::from(!try_push(&mut new.cells, cell));
+        }
+        new
+    }
+
     /// False for a scope that was entered before the recording began: it is unknown here, and ignored.
     pub(crate) fn exit(&mut self, instance: u64, total: i64) -> bool {
         self.settle(total);

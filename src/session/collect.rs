@@ -5,9 +5,10 @@ use std::collections::HashMap;
 use super::process::this_process;
 use super::progress::Progress;
 use super::recording::Recording;
+use crate::hook::cuda;
 #[cfg(feature = "tracing")]
 use crate::layer;
-use crate::record::{CONTEXTS, DeviceCopy, LedgerCopy, STACKS, recorder};
+use crate::record::{CONTEXTS, DeviceCopy, LedgerCopy, STACKS, device_memory, recorder};
 use crate::snapshot::{
     Device, DeviceSnapshot, FRAMES_LEFT_OUT, Health, Module, Process, Settings, SnapshotData, Spans, StackId,
     StackKind, Stacks, segments,
@@ -27,7 +28,11 @@ pub(super) fn collect(recording: &Recording) -> SnapshotData {
         duration_ns: since.began.elapsed().as_nanos() as u64,
         ..this_process()
     };
-    assemble(&recording.settings, copies(), process, since.missed)
+    let mut data = assemble(&recording.settings, copies(), process, since.missed);
+    for device in &mut data.devices {
+        device.pool = recording.pool(device.device);
+    }
+    data
 }
 
 /// What was missed in this process, in all recordings and measurements together.
@@ -36,6 +41,9 @@ pub(super) struct Missed {
     shortened_stacks: u64,
     lost_stacks: u64,
     lost_scopes: u64,
+    lost_blocks: u64,
+    unknown_frees: u64,
+    refused_frees: u64,
 }
 
 impl Missed {
@@ -44,6 +52,9 @@ impl Missed {
             shortened_stacks: recorder::shortened_stacks(),
             lost_stacks: STACKS.refused(),
             lost_scopes: CONTEXTS.refused(),
+            lost_blocks: device_memory::lost(),
+            unknown_frees: device_memory::unknown_frees(),
+            refused_frees: device_memory::refused_frees(),
         }
     }
 
@@ -53,6 +64,10 @@ impl Missed {
             shortened_stacks: now.shortened_stacks - self.shortened_stacks,
             lost_stacks: now.lost_stacks - self.lost_stacks,
             lost_scopes: now.lost_scopes - self.lost_scopes,
+            lost_blocks: now.lost_blocks - self.lost_blocks,
+            unknown_frees: now.unknown_frees - self.unknown_frees,
+            refused_frees: now.refused_frees - self.refused_frees,
+            cuda: cuda::coverage(),
             ..Health::default()
         }
     }
@@ -67,12 +82,8 @@ pub(crate) fn ledger_snapshot(copies: Vec<LedgerCopy>) -> SnapshotData {
     assemble(&settings, copies, Process { duration_ns, ..this_process() }, Missed::so_far())
 }
 
-pub(super) fn devices() -> impl Iterator<Item = Device> {
-    std::iter::once(Device::Cpu).chain((0..32).map(Device::Cuda))
-}
-
 fn copies() -> Vec<(Device, DeviceCopy)> {
-    devices().filter_map(|device| recorder::copy(device).map(|copy| (device, copy))).collect()
+    recorder::devices().filter_map(|device| recorder::copy(device).map(|copy| (device, copy))).collect()
 }
 
 fn assemble(
@@ -169,6 +180,7 @@ impl Renumber {
             below_threshold: below,
             peak: copy.peak,
             stats: copy.stats,
+            pool: None,
             segments,
             scopes: copy.scopes,
             marks: copy.marks,

@@ -10,9 +10,10 @@ use super::outputs::Snapshot;
 use super::say;
 use super::stream::Stream;
 use crate::error::Error;
+use crate::hook::cuda;
 use crate::record::guard::Own;
 use crate::record::recorder;
-use crate::snapshot::{Enabled, Settings};
+use crate::snapshot::{Device, Enabled, Pool, Settings};
 
 /// Shared by whoever may have to finish it.
 pub(super) type Shared = Own<Arc<Recording>>;
@@ -24,6 +25,8 @@ static CURRENT: Mutex<Option<Shared>> = Mutex::new(None);
 pub(super) struct Recording {
     pub(super) settings: Settings,
     since: Mutex<Since>,
+    /// What was in use in the drivers' pools when recording began, by ordinal.
+    used_before: Mutex<Vec<(u32, u64)>>,
     stream: Option<Mutex<Stream>>,
     pub(super) dumps: Dumps,
     /// A panic was seen.
@@ -56,6 +59,8 @@ impl Recording {
         stream: Option<Stream>,
         dumps: &Dumps,
     ) -> Result<Shared, Error> {
+        cuda::refresh();
+        let used_before = Mutex::new(cuda::used_pools());
         let since = Since::now();
         let first = if waits { Settings { enabled: Enabled::Off, ..settings.clone() } } else { settings.clone() };
         if !recorder::start(&first, since.began) {
@@ -65,6 +70,7 @@ impl Recording {
         let recording = Arc::new(Self {
             settings: settings.clone(),
             since,
+            used_before,
             stream,
             dumps: dumps.clone(),
             panicked: AtomicBool::new(false),
@@ -81,6 +87,7 @@ impl Recording {
 
     /// Records from now on, or no longer.
     pub(super) fn switch(&self, on: bool) {
+        *lock(&self.used_before) = cuda::used_pools();
         let since = Since::now();
         let enabled = if on { self.settings.enabled } else { Enabled::Off };
         recorder::switch(&Settings { enabled, ..self.settings.clone() }, since.began);
@@ -92,6 +99,13 @@ impl Recording {
         let since = Since::now();
         recorder::begin_anew(since.began);
         *lock(&self.since) = since;
+    }
+
+    /// What the driver says of a device's pool.
+    pub(super) fn pool(&self, device: Device) -> Option<Pool> {
+        let Device::Cuda(ordinal) = device else { return None };
+        let before = lock(&self.used_before).iter().find(|(known, _)| *known == ordinal).map(|(_, used)| *used);
+        cuda::pool(ordinal).map(|pool| Pool { used_before: before, ..pool })
     }
 
     pub(super) fn snapshot(&self) -> Snapshot {
@@ -119,7 +133,7 @@ impl Recording {
             self.dumps.write(self, "at the end");
         }
         match &self.stream {
-            Some(stream) => lock(stream).close(self.since()),
+            Some(stream) => lock(stream).close(self.since(), |device| self.pool(device)),
             None => Ok(()),
         }
     }

@@ -9,14 +9,14 @@ use std::io::{self, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::collect::{devices, spans};
+use super::collect::spans;
 use super::process::{this_process, threads};
 use super::recording::Since;
 use super::say;
 use crate::capture::{Commit, Counters, Encoder};
 use crate::error::Error;
 use crate::record::{CONTEXTS, Cursor, DeviceCopy, LogPart, STACKS, recorder, thread};
-use crate::snapshot::{Device, Health, Module, Peak, Process, Settings, StackId};
+use crate::snapshot::{Device, Health, Module, Peak, Pool, Process, Settings, StackId};
 use crate::symbol;
 
 /// Between two looks at the log.
@@ -145,12 +145,15 @@ impl Stream {
     }
 
     /// Appends the rest and the end mark.
-    pub(super) fn close(&mut self, since: Since) -> Result<(), Error> {
+    pub(super) fn close(&mut self, since: Since, pool: impl Fn(Device) -> Option<Pool>) -> Result<(), Error> {
         if self.closed {
             return Ok(());
         }
         self.closed = true;
-        let closed = self.append(since, true).and_then(|()| self.file.sync_data());
+        let pools = self.devices.iter().filter_map(|place| pool(place.device).map(|pool| (place.device, pool)));
+        let pools: Vec<_> = pools.collect();
+        let written = pools.into_iter().try_for_each(|(device, pool)| self.encoder.pool(device, pool));
+        let closed = written.and_then(|()| self.append(since, true)).and_then(|()| self.file.sync_data());
         closed.map_err(|error| {
             let _ = self.file.set_len(self.committed.length);
             Error::output(&self.path, error)
@@ -189,7 +192,7 @@ impl Stream {
     fn append(&mut self, since: Since, last: bool) -> io::Result<()> {
         let mut anything = last;
         let mut health = Health { spans: spans(), ..since.missed.since() };
-        for device in devices() {
+        for device in recorder::devices() {
             anything |= self.append_device(device, last, &mut health)?;
         }
         if !anything {

@@ -8,14 +8,21 @@ use std::fmt;
 pub enum Device {
     /// The heap of this process, as far as it goes through [`Alloc`](crate::Alloc).
     Cpu,
-    /// A CUDA device by ordinal.
+    /// A CUDA device by ordinal, counted as the driver counts.
     Cuda(u32),
+    /// Memory of the host that CUDA allocated or that was registered with it: page-locked, for
+    /// transfers.
+    Pinned,
+    /// CUDA's managed (unified) memory, which moves between host and devices.
+    Managed,
 }
 
 impl fmt::Display for Device {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Cpu => f.pad("cpu"),
+            Self::Pinned => f.pad("pinned"),
+            Self::Managed => f.pad("managed"),
             Self::Cuda(ordinal) => f.pad(&format!("cuda:{ordinal}")),
         }
     }

@@ -1,5 +1,7 @@
 //! What the recording missed or could not see. Zeros are good news.
 
+use super::CudaHooks;
+
 /// Counts of what was dropped and of what cannot be seen from where memtrace sits.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -29,6 +31,13 @@ pub struct Health {
     pub unread_bytes: u64,
     /// Whether spans of `tracing` could become scopes.
     pub spans: Spans,
+    /// Device memory that was freed and had not been recorded: it is from before the recording, or
+    /// its allocation was not seen.
+    pub unknown_frees: u64,
+    /// Frees that the CUDA driver refused; what was to be freed is still live, if it ever was.
+    pub refused_frees: u64,
+    /// Whether CUDA memory could be seen.
+    pub cuda: CudaHooks,
 }
 
 /// Whether spans of `tracing` could become scopes when the snapshot was taken.

@@ -2,6 +2,7 @@
 //!
 //! Everything right of here (`attribute`, `analysis`, `export`) reads it and nothing else.
 
+mod cuda;
 mod device;
 mod health;
 mod ids;
@@ -17,6 +18,7 @@ mod stats;
 #[cfg(test)]
 pub(crate) mod testing;
 
+pub use cuda::{CudaHooks, CudaState, Pool, UnseenCalls};
 pub use device::Device;
 pub use health::{Health, Spans};
 pub use ids::{ContextId, StackId, ThreadId};
@@ -82,6 +84,8 @@ pub struct DeviceSnapshot {
     pub peak: Peak,
     /// Counters.
     pub stats: MemoryStats,
+    /// CUDA only: what the driver says of the device's default pool, if it could be asked.
+    pub pool: Option<Pool>,
     /// Segments that cover every address in the log.
     pub segments: Vec<Segment>,
     /// Totals per context, by [`ContextId`].

@@ -56,6 +56,7 @@ pub(crate) fn two_lines_and_a_temporary() -> SnapshotData {
     };
     let device = DeviceSnapshot {
         device: Device::Cpu,
+        pool: None,
         segments: segments::estimate(&records, &live),
         records,
         overwritten: 0,

@@ -27,7 +27,7 @@ pub fn capture_of(input: &[u8]) -> Vec<u8> {
         chunk(&mut capture, tag % TAGS, payload);
         rest = next;
     }
-    chunk(&mut capture, COMMIT, &[0; 12]);
+    chunk(&mut capture, COMMIT, &[0; 19]);
     capture
 }
 

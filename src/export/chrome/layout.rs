@@ -218,6 +218,9 @@ fn memory_space(device: Device) -> u32 {
     match device {
         Device::Cpu => 1,
         Device::Cuda(ordinal) => ordinal.saturating_add(2),
+        // Behind all ordinals.
+        Device::Pinned => 10_001,
+        Device::Managed => 10_002,
     }
 }
 

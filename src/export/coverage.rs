@@ -1,0 +1,134 @@
+//! What was in sight of CUDA's memory, in words.
+
+use crate::analysis::{PoolBalance, pool_balance};
+use crate::snapshot::{CudaHooks, CudaState, Device, DeviceSnapshot, SnapshotData};
+use crate::units::{Bytes, grouped};
+
+/// One word for JSON.
+pub(super) fn state_word(state: CudaState) -> &'static str {
+    match state {
+        CudaState::NotLoaded => "not_loaded",
+        CudaState::Active => "active",
+        CudaState::TurnedOff => "turned_off",
+        CudaState::AnotherCopy => "another_copy",
+        CudaState::NotSupported => "not_supported",
+    }
+}
+
+/// A device's pool in the words of its driver, and beside it what was recorded.
+pub(super) fn pool_lines(device: &DeviceSnapshot) -> Vec<String> {
+    let (Some(pool), Some(balance)) = (device.pool, pool_balance(device)) else { return Vec::new() };
+    let reserved = format!("{} reserved, at most {}", Bytes(pool.reserved), Bytes(pool.reserved_high));
+    vec![
+        format!("Driver's pool    {} in use, {reserved}", Bytes(pool.used)),
+        format!("                 {} of it recorded, {}", Bytes(balance.recorded), rest(&balance)),
+    ]
+}
+
+fn rest(balance: &PoolBalance) -> String {
+    let PoolBalance { rest, before, rounding, .. } = *balance;
+    let before = match before {
+        Some(0) => String::new(),
+        Some(bytes) => format!("; {} were in use before the recording", Bytes(bytes)),
+        None => "; what was in use before the recording is not known".to_owned(),
+    };
+    let rounding = if rounding > 0 && rest > 0 {
+        format!("; rounding explains {} bytes", grouped(rounding))
+    } else {
+        String::new()
+    };
+    match u64::try_from(rest) {
+        Ok(more) => format!("{} bytes more{before}{rounding}", grouped(more)),
+        Err(_) => format!("which is {} bytes too many{before}", grouped(rest.unsigned_abs())),
+    }
+}
+
+/// What should be known before the figures of CUDA memory are believed.
+pub(super) fn notes(data: &SnapshotData) -> Vec<String> {
+    let health = &data.health;
+    let mut notes = hook_notes(&health.cuda);
+    if health.unknown_frees > 0 {
+        let frees = grouped(health.unknown_frees);
+        notes.push(format!("{frees} frees of device memory that was allocated before the recording, or unseen"));
+    }
+    if health.refused_frees > 0 {
+        let frees = grouped(health.refused_frees);
+        notes.push(format!("{frees} frees were refused by the CUDA driver: that memory is leaked, or was not there"));
+    }
+    notes.extend(data.devices.iter().filter_map(balance_note));
+    notes
+}
+
+fn hook_notes(hooks: &CudaHooks) -> Vec<String> {
+    let mut notes = Vec::new();
+    match hooks.state {
+        CudaState::AnotherCopy => notes.push(
+            "CUDA memory was not recorded: another copy of memtrace in this process sees it; \
+             link one copy only"
+                .to_owned(),
+        ),
+        CudaState::TurnedOff => {
+            notes.push("CUDA memory was not recorded: the program was started with MEMTRACE=0".to_owned());
+        }
+        CudaState::Active | CudaState::NotLoaded | CudaState::NotSupported => {}
+    }
+    if hooks.refused_imports > 0 {
+        let imports = grouped(hooks.refused_imports);
+        notes.push(format!(
+            "{imports} imports of the CUDA driver could not be changed; calls through them are not seen"
+        ));
+    }
+    let unseen = hooks.unseen_calls.iter().map(|unseen| {
+        let (calls, function) = (grouped(unseen.calls), &unseen.function);
+        format!("{calls} calls of {function} made memory that memtrace does not record")
+    });
+    notes.extend(unseen);
+    notes
+}
+
+fn balance_note(device: &DeviceSnapshot) -> Option<String> {
+    let balance = pool_balance(device).filter(|balance| !balance.is_explained())?;
+    let Device::Cuda(_) = device.device else { return None };
+    let (used, recorded) = (grouped(balance.used), grouped(balance.recorded));
+    Some(format!(
+        "the driver has {used} bytes in use in the pool of {}, the recording {recorded}: something was not seen",
+        device.device
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::snapshot::{Pool, UnseenCalls, testing};
+
+    #[test]
+    fn the_pool_stands_beside_the_recording() {
+        let mut device = testing::two_lines_and_a_temporary().devices.remove(0);
+        assert_eq!(pool_lines(&device), Vec::<String>::new());
+        device.device = Device::Cuda(0);
+        device.live.iter_mut().for_each(|block| block.stream = 1);
+        let recorded: u64 = device.live.iter().map(|block| block.size).sum();
+        let pool = Pool { used: recorded, reserved: 32 << 20, reserved_high: 64 << 20, ..Pool::default() };
+        device.pool = Some(Pool { used_before: Some(0), ..pool });
+        let lines = pool_lines(&device).join("\n");
+        assert!(lines.contains("32.00 MiB reserved, at most 64.00 MiB"), "{lines}");
+        assert!(lines.contains("0 bytes more"), "{lines}");
+        assert_eq!(balance_note(&device), None);
+        device.pool = Some(Pool { used: recorded + (1 << 20), used_before: Some(0), ..pool });
+        assert!(balance_note(&device).unwrap().contains("something was not seen"));
+    }
+
+    #[test]
+    fn what_was_not_seen_is_named() {
+        let mut data = testing::two_lines_and_a_temporary();
+        assert_eq!(notes(&data), Vec::<String>::new());
+        data.health.cuda.unseen_calls = vec![UnseenCalls { function: "cuMemCreate".into(), calls: 3 }];
+        data.health.cuda.refused_imports = 1;
+        (data.health.unknown_frees, data.health.refused_frees) = (2, 4);
+        data.health.cuda.state = CudaState::AnotherCopy;
+        let notes = notes(&data).join("\n");
+        for expected in ["3 calls of cuMemCreate", "1 imports", "2 frees of device", "4 frees were", "link one copy"] {
+            assert!(notes.contains(expected), "{expected}: {notes}");
+        }
+    }
+}

@@ -1,0 +1,224 @@
+//! From a call of the driver and its result to what the recorder understands.
+#![expect(unsafe_code, reason = "results lie behind the caller's pointers; the driver is asked in C")]
+
+use std::ffi::{c_int, c_void};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use super::driver::{DEINITIALIZED, Function, OUT_OF_MEMORY, SUCCESS};
+use super::{query, streams};
+use crate::record::device_memory::{self, Taken};
+use crate::record::{guard, heap, recorder};
+use crate::snapshot::Device;
+
+/// The gate of every hook: one relaxed load.
+#[inline]
+pub(super) fn watching() -> bool {
+    recorder::wants_device_memory()
+}
+
+/// Where the memory is that a call is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Class {
+    /// On the device of the stream, the pool or the current context.
+    Device,
+    Managed,
+    Pinned,
+}
+
+/// Where a call leaves the address of what it allocated.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Address {
+    Out(*const u64),
+    Given(u64),
+}
+
+/// How large it is.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Size {
+    Plain(usize),
+    /// The bytes of a row, which the driver chose, and the number of rows.
+    Pitched(*const usize, usize),
+}
+
+/// The stream that a call names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Stream(usize);
+
+impl Stream {
+    /// `CU_STREAM_LEGACY`, which is also what no stream means.
+    pub(super) const LEGACY: Self = Self(1);
+    /// `CU_STREAM_PER_THREAD`.
+    pub(super) const PER_THREAD: Self = Self(2);
+
+    pub(super) fn of(handle: *mut c_void) -> Self {
+        if handle.is_null() { Self::LEGACY } else { Self(handle.addr()) }
+    }
+
+    pub(super) fn handle(self) -> usize {
+        self.0
+    }
+
+    /// A number instead of an object: each context has these streams.
+    fn is_special(self) -> bool {
+        self == Self::LEGACY || self == Self::PER_THREAD
+    }
+}
+
+/// An allocation that was asked for.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Request {
+    pub(super) class: Class,
+    pub(super) address: Address,
+    pub(super) size: Size,
+    /// `None` where the call is not in the order of a stream.
+    pub(super) stream: Option<Stream>,
+    /// It names a pool, which may be another device's than the stream's.
+    pub(super) of_pool: bool,
+}
+
+/// # Safety
+/// The request's pointers are valid for reading what the driver wrote if `result` is 0.
+pub(super) unsafe fn after_alloc(result: c_int, request: Request) {
+    if guard::state() & guard::OWN != 0 {
+        return;
+    }
+    // Nothing here panics; if it did, that must not reach the program.
+    let _ = catch_unwind(AssertUnwindSafe(|| match result {
+        // SAFETY: the caller says so.
+        SUCCESS => unsafe { record(request) },
+        OUT_OF_MEMORY => refused(request),
+        _ => {}
+    }));
+}
+
+#[cold]
+fn refused(request: Request) {
+    if let Size::Plain(size) = request.size {
+        heap::refused(size);
+    }
+}
+
+/// # Safety
+/// The request's pointers are valid for reading.
+unsafe fn record(request: Request) {
+    let address = match request.address {
+        // SAFETY: the driver has written it.
+        Address::Out(out) if !out.is_null() => unsafe { out.read() },
+        Address::Out(_) => 0,
+        Address::Given(address) => address,
+    };
+    let size = match request.size {
+        Size::Plain(size) => size,
+        // SAFETY: the driver has written it.
+        Size::Pitched(pitch, rows) if !pitch.is_null() => unsafe { pitch.read() }.saturating_mul(rows),
+        Size::Pitched(..) => 0,
+    };
+    if address == 0 {
+        return;
+    }
+    let _own = guard::own_work();
+    let device = device_of(request, address);
+    let mut site = recorder::alloc_site(false);
+    if let Some(stream) = request.stream {
+        site.stream = streams::number(context_of(stream), stream, site.thread);
+    }
+    device_memory::on_alloc(device, address, size as u64, site);
+}
+
+/// A free that is under way.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Free {
+    /// memtrace's own work.
+    NotWatched,
+    Watched(Option<Taken>),
+}
+
+/// Takes the block out of the account, before anybody else can be given its address.
+pub(super) fn before_free(class: Class, address: u64) -> Free {
+    if address == 0 || guard::state() & guard::OWN != 0 {
+        return Free::NotWatched;
+    }
+    let _own = guard::own_work();
+    let take = || device_memory::before_free(class == Class::Pinned, address);
+    Free::Watched(catch_unwind(take).unwrap_or(None))
+}
+
+/// Puts it back if the driver refused: that memory is still taken.
+pub(super) fn after_free(result: c_int, free: Free) {
+    let Free::Watched(taken) = free else { return };
+    if result == DEINITIALIZED {
+        return;
+    }
+    let _own = guard::own_work();
+    let _ = catch_unwind(|| match (result, taken) {
+        (SUCCESS, Some(_)) => {}
+        (SUCCESS, None) => device_memory::freed_unknown(),
+        _ => device_memory::free_was_refused(taken),
+    });
+}
+
+fn device_of(request: Request, address: u64) -> Device {
+    match request.class {
+        Class::Managed => Device::Managed,
+        Class::Pinned => Device::Pinned,
+        Class::Device => {
+            let by_context = !request.of_pool && request.stream.is_none_or(Stream::is_special);
+            let ordinal = match (has_one_device(), by_context) {
+                (true, _) => Some(0),
+                (_, true) => current_device(),
+                (_, false) => owner(address).or_else(current_device),
+            };
+            Device::Cuda(ordinal.unwrap_or(u32::MAX))
+        }
+    }
+}
+
+fn has_one_device() -> bool {
+    static KNOWN: AtomicBool = AtomicBool::new(false);
+    static ONE: AtomicBool = AtomicBool::new(false);
+    if !KNOWN.load(Ordering::Acquire) {
+        ONE.store(query::device_count() == Some(1), Ordering::Release);
+        KNOWN.store(true, Ordering::Release);
+    }
+    ONE.load(Ordering::Acquire)
+}
+
+type Ask<T> = unsafe extern "C" fn(*mut T) -> c_int;
+
+fn ask<T: Copy>(function: &Function, nothing: T) -> Option<T> {
+    let address = function.address()?;
+    // SAFETY: both functions that are asked in this way take a place for their answer and nothing else.
+    let function = unsafe { std::mem::transmute::<usize, Ask<T>>(address) };
+    let mut answer = nothing;
+    // SAFETY: the place is ours.
+    let result = unsafe { function(&mut answer) };
+    (result == SUCCESS).then_some(answer)
+}
+
+/// The device of this thread's context.
+fn current_device() -> Option<u32> {
+    static GET_DEVICE: Function = Function::new(c"cuCtxGetDevice");
+    ask(&GET_DEVICE, 0 as c_int).and_then(|device| device.try_into().ok())
+}
+
+/// This thread's context, which is the one of the special streams; other streams are told apart by their
+/// handles alone.
+fn context_of(stream: Stream) -> usize {
+    static GET_CURRENT: Function = Function::new(c"cuCtxGetCurrent");
+    if stream.is_special() { ask(&GET_CURRENT, 0usize).unwrap_or(0) } else { 0 }
+}
+
+/// The device that an address belongs to.
+fn owner(address: u64) -> Option<u32> {
+    const DEVICE_ORDINAL: c_int = 9;
+    static GET_ATTRIBUTE: Function = Function::new(c"cuPointerGetAttribute");
+    let function = GET_ATTRIBUTE.address()?;
+    // SAFETY: the address is that of the function with this signature.
+    let function =
+        unsafe { std::mem::transmute::<usize, unsafe extern "C" fn(*mut c_int, c_int, u64) -> c_int>(function) };
+    let mut device: c_int = -1;
+    // SAFETY: this attribute is a number of this size.
+    let result = unsafe { function(&mut device, DEVICE_ORDINAL, address) };
+    if result == SUCCESS { device.try_into().ok() } else { None }
+}

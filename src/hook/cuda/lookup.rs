@@ -1,0 +1,174 @@
+//! `dlsym` and `cuGetProcAddress`: who asks for a function of the driver gets ours.
+#![expect(unsafe_code, reason = "functions of C, and one in assembly that must leave its caller's frame alone")]
+
+use std::ffi::{CStr, c_char, c_int, c_void};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use super::driver::{self, Function};
+use super::{calls, patch, start};
+
+type Dlsym = unsafe extern "C" fn(*mut c_void, *const c_char) -> *mut c_void;
+
+/// The real one, kept before anything was changed.
+static REAL_DLSYM: AtomicUsize = AtomicUsize::new(0);
+/// Answers that were ours.
+static ANSWERED: AtomicU64 = AtomicU64::new(0);
+
+/// Keeps the real `dlsym`: to be called before anything is changed.
+pub(super) fn keep_real() {
+    REAL_DLSYM.store(libc::dlsym as *const () as usize, Ordering::Release);
+}
+
+/// Functions of the driver that were asked for by name and answered with ours.
+pub(super) fn answered() -> u64 {
+    ANSWERED.load(Ordering::Relaxed)
+}
+
+pub(super) fn real_dlsym_address() -> usize {
+    REAL_DLSYM.load(Ordering::Acquire)
+}
+
+pub(super) fn dlsym_address() -> usize {
+    dlsym as *const () as usize
+}
+
+/// Asks the real `dlsym`.
+pub(super) fn real_dlsym(handle: *mut c_void, name: &CStr) -> *mut c_void {
+    let address = REAL_DLSYM.load(Ordering::Acquire);
+    if address == 0 {
+        return std::ptr::null_mut();
+    }
+    // SAFETY: the address is that of `dlsym`.
+    let dlsym = unsafe { std::mem::transmute::<usize, Dlsym>(address) };
+    // SAFETY: `dlsym` takes any handle that its caller has, and a C string.
+    unsafe { dlsym(handle, name.as_ptr()) }
+}
+
+/// Ours for the look-up functions themselves.
+pub(super) fn by_name(name: &[u8]) -> Option<usize> {
+    match name {
+        b"cuGetProcAddress" => Some(get_proc_address as *const () as usize),
+        b"cuGetProcAddress_v2" => Some(get_proc_address_v2 as *const () as usize),
+        _ => None,
+    }
+}
+
+/// An answer, or where to go on if there is none.
+#[repr(C)]
+struct Decision {
+    answer: usize,
+    go_on: usize,
+}
+
+/// Stands in for `dlsym`. Where there is nothing to answer it jumps to the real one, which then sees
+/// its true caller: `RTLD_NEXT` means "after the caller".
+#[unsafe(naked)]
+unsafe extern "C" fn dlsym(_handle: *mut c_void, _name: *const c_char) -> *mut c_void {
+    core::arch::naked_asm!(
+        "push rdi",
+        "push rsi",
+        "sub rsp, 8",
+        "call {decide}",
+        "add rsp, 8",
+        "pop rsi",
+        "pop rdi",
+        "test rax, rax",
+        "jz 2f",
+        "ret",
+        "2:",
+        "jmp rdx",
+        decide = sym decide,
+    )
+}
+
+/// # Safety
+/// The arguments as `dlsym` takes them.
+unsafe extern "C" fn decide(handle: *mut c_void, name: *const c_char) -> Decision {
+    let go_on = REAL_DLSYM.load(Ordering::Acquire);
+    let nothing = Decision { answer: 0, go_on };
+    // What is being asked for may lie in an object that was loaded just now.
+    patch::patch_new_objects();
+    if name.is_null() || handle == libc::RTLD_NEXT {
+        return nothing;
+    }
+    // SAFETY: `dlsym` takes a C string.
+    let name = unsafe { CStr::from_ptr(name) };
+    if name == start::OUR_NAME {
+        return Decision { answer: dlsym_address(), go_on };
+    }
+    if !name.to_bytes().starts_with(b"cu") {
+        return nothing;
+    }
+    match calls::replacement(name.to_bytes()) {
+        // Only what is there is answered, and only with what stands in for the driver's own.
+        Some(ours) if is_the_drivers(real_dlsym(handle, name), name) => {
+            ANSWERED.fetch_add(1, Ordering::Relaxed);
+            Decision { answer: ours, go_on }
+        }
+        _ => nothing,
+    }
+}
+
+fn is_the_drivers(address: *mut c_void, name: &CStr) -> bool {
+    !address.is_null() && driver::find(name).is_some_and(|real| real == address.addr())
+}
+
+type GetProcAddress = unsafe extern "C" fn(*const c_char, *mut *mut c_void, c_int, u64) -> c_int;
+type GetProcAddressV2 = unsafe extern "C" fn(*const c_char, *mut *mut c_void, c_int, u64, *mut c_int) -> c_int;
+
+static REAL: Function = Function::new(c"cuGetProcAddress");
+static REAL_V2: Function = Function::new(c"cuGetProcAddress_v2");
+
+/// # Safety
+/// The arguments as the driver's function takes them.
+unsafe extern "C" fn get_proc_address(name: *const c_char, out: *mut *mut c_void, version: c_int, flags: u64) -> c_int {
+    let Some(real) = REAL.address() else { return driver::NOT_FOUND };
+    // SAFETY: the address is that of the function with this signature.
+    let real = unsafe { std::mem::transmute::<usize, GetProcAddress>(real) };
+    // SAFETY: the arguments are the caller's.
+    let result = unsafe { real(name, out, version, flags) };
+    // SAFETY: `out` is the caller's, and the driver has filled it in if the result is 0.
+    unsafe { substitute(result, out) };
+    result
+}
+
+/// # Safety
+/// The arguments as the driver's function takes them.
+unsafe extern "C" fn get_proc_address_v2(
+    name: *const c_char,
+    out: *mut *mut c_void,
+    version: c_int,
+    flags: u64,
+    status: *mut c_int,
+) -> c_int {
+    let Some(real) = REAL_V2.address() else { return driver::NOT_FOUND };
+    // SAFETY: the address is that of the function with this signature.
+    let real = unsafe { std::mem::transmute::<usize, GetProcAddressV2>(real) };
+    // SAFETY: the arguments are the caller's.
+    let result = unsafe { real(name, out, version, flags, status) };
+    // SAFETY: `out` is the caller's, and the driver has filled it in if the result is 0.
+    unsafe { substitute(result, out) };
+    result
+}
+
+/// Puts our function where the driver's was found, by its address: names and versions do not matter.
+///
+/// # Safety
+/// If `result` is 0, `out` is null or points to an address.
+unsafe fn substitute(result: c_int, out: *mut *mut c_void) {
+    if result != 0 || out.is_null() {
+        return;
+    }
+    // SAFETY: the caller says so.
+    let found = unsafe { out.read() };
+    if let Some(ours) = by_address(found.addr()).or_else(|| calls::by_address(found.addr())) {
+        ANSWERED.fetch_add(1, Ordering::Relaxed);
+        // SAFETY: the caller says so.
+        unsafe { out.write(std::ptr::with_exposed_provenance_mut(ours)) };
+    }
+}
+
+fn by_address(address: usize) -> Option<usize> {
+    let both = [(&REAL, get_proc_address as *const () as usize), (&REAL_V2, get_proc_address_v2 as *const () as usize)];
+    both.into_iter().find(|(real, _)| real.address() == Some(address)).map(|(_, ours)| ours)
+}

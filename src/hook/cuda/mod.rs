@@ -1,0 +1,53 @@
+//! CUDA memory, at the boundary of the driver: every call of `libcuda.so.1` that allocates or frees,
+//! whoever makes it.
+//!
+//! Programs reach the driver through their imports (candle links it), through `dlsym` (cudarc's dynamic
+//! loading) or through `cuGetProcAddress` (NVIDIA's own libraries). All three are led past functions of
+//! ours, which call the driver and tell the recorder what came of it:
+//!
+//! * [`elf`] finds the imports of every loaded object,
+//! * [`patch`] puts our functions in their place, and does so again when objects were loaded,
+//! * [`lookup`] answers `dlsym` and `cuGetProcAddress` with them,
+//! * [`calls`] are those functions, [`driver`] knows the real ones,
+//! * [`events`] turns a call and its result into what the recorder understands, [`bulk`] what is freed
+//!   without being named,
+//! * [`query`] asks the driver what it says itself.
+//!
+//! The hooks are put in place before `main`, because cudarc keeps the addresses that it looked up
+//! first. While nothing is recorded each costs one relaxed load besides the call. A process that never
+//! loads CUDA has its imports of `dlsym` changed and nothing else; with `MEMTRACE=0` not even that.
+//!
+//! Rules for everything here: the driver's answer is passed on as it is; nothing panics, allocates from
+//! the watched allocator, prints, or waits for a lock that is held while foreign code runs.
+
+mod bulk;
+mod calls;
+mod driver;
+mod elf;
+mod events;
+mod lookup;
+mod patch;
+mod query;
+mod start;
+mod streams;
+
+use crate::snapshot::{CudaHooks, CudaState};
+
+pub(crate) use query::{pool, used_pools};
+
+/// Looks through objects that were loaded since the last time: a hook that was missed is put in place.
+pub(crate) fn refresh() {
+    if start::state() == CudaState::Active {
+        patch::patch_all();
+    }
+}
+
+/// What the hooks are in place for.
+pub(crate) fn coverage() -> CudaHooks {
+    let state = match start::state() {
+        CudaState::Active if !driver::is_loaded() => CudaState::NotLoaded,
+        state => state,
+    };
+    let (imports, refused_imports) = patch::counts();
+    CudaHooks { state, imports, refused_imports, looked_up: lookup::answered(), unseen_calls: calls::unseen() }
+}

@@ -1,0 +1,85 @@
+//! Before `main`: the hooks are put in place and stay passive until a session records.
+#![expect(unsafe_code, reason = "a constructor is a function in a section of its own")]
+
+use std::ffi::{CStr, c_void};
+use std::sync::atomic::{AtomicU8, Ordering};
+
+use super::{lookup, patch};
+use crate::snapshot::CudaState;
+
+#[used]
+// SAFETY: the loader calls the functions in this section; this one neither unwinds nor needs anything
+// that is not there before `main`.
+#[unsafe(link_section = ".init_array")]
+static START: extern "C" fn() = start;
+
+/// What came of it: a [`CudaState`] as a number, for it is needed before anything else.
+static STATE: AtomicU8 = AtomicU8::new(OFF);
+const OFF: u8 = 0;
+const ACTIVE: u8 = 1;
+const ANOTHER_COPY: u8 = 2;
+
+pub(super) fn state() -> CudaState {
+    match STATE.load(Ordering::Acquire) {
+        ACTIVE => CudaState::Active,
+        ANOTHER_COPY => CudaState::AnotherCopy,
+        _ => CudaState::TurnedOff,
+    }
+}
+
+extern "C" fn start() {
+    if is_turned_off() {
+        return;
+    }
+    lookup::keep_real();
+    if another_copy_answers() {
+        return STATE.store(ANOTHER_COPY, Ordering::Release);
+    }
+    STATE.store(ACTIVE, Ordering::Release);
+    patch::patch_new_objects();
+}
+
+/// `MEMTRACE=0` or `off`: nothing is touched. Read in C: Rust's environment may not be there yet.
+fn is_turned_off() -> bool {
+    // SAFETY: no thread changes the environment before `main`.
+    let value = unsafe { libc::getenv(c"MEMTRACE".as_ptr()) };
+    if value.is_null() {
+        return false;
+    }
+    // SAFETY: a variable's value is a C string.
+    let value = unsafe { CStr::from_ptr(value) };
+    [c"0", c"off", c"false"].contains(&value)
+}
+
+/// The name by which a copy of this library in the same process is known to others, through the `dlsym`
+/// that it has put in the place of the real one.
+pub(super) const OUR_NAME: &CStr = c"memtrace_hooks_are_here";
+
+/// Has a copy of this library changed the imports of this process already? Two would see everything
+/// twice, or each what the other missed.
+fn another_copy_answers() -> bool {
+    const MOST: usize = 8;
+    let mut others = [0usize; MOST];
+    let mut count = 0;
+    let own = lookup::real_dlsym_address();
+    super::elf::each_import(|import| {
+        if import.name == c"dlsym" {
+            // SAFETY: the loader keeps an aligned word there.
+            let address = unsafe { import.slot.read() };
+            let known = address == 0 || address == own || others.contains(&address);
+            if let Some(slot) = others.get_mut(count).filter(|_| !known) {
+                *slot = address;
+                count += 1;
+            }
+        }
+    });
+    others.iter().chain([&own]).filter(|address| **address != 0).any(|address| answers(*address))
+}
+
+fn answers(dlsym: usize) -> bool {
+    type Dlsym = unsafe extern "C" fn(*mut c_void, *const std::ffi::c_char) -> *mut c_void;
+    // SAFETY: it is what some object calls as `dlsym`.
+    let dlsym = unsafe { std::mem::transmute::<usize, Dlsym>(dlsym) };
+    // SAFETY: `dlsym` takes this handle and a C string.
+    !unsafe { dlsym(libc::RTLD_DEFAULT, OUR_NAME.as_ptr()) }.is_null()
+}

@@ -1,0 +1,21 @@
+//! CUDA memory on systems where the driver's calls are not intercepted.
+
+use crate::snapshot::{CudaHooks, CudaState, Pool};
+
+/// There are no hooks to put in place.
+pub(crate) fn refresh() {}
+
+/// Says so.
+pub(crate) fn coverage() -> CudaHooks {
+    CudaHooks { state: CudaState::NotSupported, ..CudaHooks::default() }
+}
+
+/// The driver is not asked either.
+pub(crate) fn pool(_ordinal: u32) -> Option<Pool> {
+    None
+}
+
+/// The driver is not asked either.
+pub(crate) fn used_pools() -> Vec<(u32, u64)> {
+    Vec::new()
+}

@@ -1,0 +1,135 @@
+//! What goes wrong, and the end of a process.
+
+use std::fs;
+
+use cudarc::driver::CudaContext;
+use cudarc::driver::sys::CUresult;
+use memtrace::{Device, read_capture};
+
+use crate::raw;
+use crate::support::{assert_equals_truth, assert_live_equals_truth, on_gpu};
+
+#[test]
+fn a_refused_allocation_is_no_block_and_is_dumped() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("oom.memtrace");
+    let out = path.to_str().unwrap().to_owned();
+    let errors = on_gpu(&[("MEMTRACE_CUSIM_MEMORY", "500MiB"), ("TEST_OUT", &out)], || {
+        let out = std::env::var("TEST_OUT").unwrap();
+        let session = memtrace::builder().dump_to(&out).dump_on_oom(true).start().unwrap();
+        let stream = CudaContext::new(0).unwrap().default_stream();
+        let kept = stream.alloc_zeros::<u8>(300 << 20).unwrap();
+        let error = stream.alloc_zeros::<u8>(300 << 20).unwrap_err();
+        assert_eq!(error.0, CUresult::CUDA_ERROR_OUT_OF_MEMORY);
+        let small = stream.alloc_zeros::<u8>(1 << 20).unwrap();
+        assert_equals_truth(&session.snapshot(), true);
+        drop((kept, small));
+    });
+    assert!(errors.contains("after an allocation of 300.0 MiB failed"), "{errors}");
+    let capture = read_capture(&path).unwrap();
+    let gpu = capture.device(Device::Cuda(0)).unwrap();
+    assert_eq!((gpu.peak.bytes, gpu.live.len()), (300 << 20, 1));
+    assert_eq!(gpu.pool.unwrap().used, 300 << 20, "the driver was asked in the middle of it");
+}
+
+#[test]
+fn a_refused_free_leaves_the_block_live() {
+    on_gpu(&[("MEMTRACE_CUSIM_FAULTS", "fail@free:2")], || {
+        let session = memtrace::start().unwrap();
+        let _context = CudaContext::new(0).unwrap();
+        let [first, second] = [1000, 2000].map(|size| raw::alloc_async(size, raw::LEGACY).unwrap());
+        raw::free_async(first, raw::LEGACY).unwrap();
+        assert_eq!(raw::free_async(second, raw::LEGACY), Err(CUresult::CUDA_ERROR_UNKNOWN));
+        let snapshot = session.snapshot();
+        assert_live_equals_truth(&snapshot);
+        let gpu = snapshot.device(Device::Cuda(0)).unwrap();
+        assert_eq!((gpu.live.len(), gpu.live[0].address, gpu.live[0].size), (1, second, 2000));
+        assert_eq!(gpu.stats.allocations.allocated, 2, "putting it back is no allocation");
+        assert_eq!(gpu.peak.bytes, 3000);
+        assert_eq!((snapshot.health.refused_frees, snapshot.health.unknown_frees), (1, 0));
+        raw::free_async(second, raw::LEGACY).unwrap();
+        assert_live_equals_truth(&session.snapshot());
+    });
+}
+
+#[test]
+fn what_was_freed_twice_counts_once() {
+    on_gpu(&[], || {
+        let session = memtrace::start().unwrap();
+        let _context = CudaContext::new(0).unwrap();
+        let address = raw::alloc(1000).unwrap();
+        raw::free(address).unwrap();
+        assert_eq!(raw::free(address), Err(CUresult::CUDA_ERROR_INVALID_VALUE));
+        assert_eq!(raw::free(12345), Err(CUresult::CUDA_ERROR_INVALID_VALUE));
+        raw::free(0).unwrap();
+        let snapshot = session.snapshot();
+        assert_equals_truth(&snapshot, true);
+        assert_eq!((snapshot.health.refused_frees, snapshot.health.unknown_frees), (2, 0));
+    });
+}
+
+#[test]
+fn frees_while_the_driver_shuts_down_are_no_leaks() {
+    on_gpu(&[("MEMTRACE_CUSIM_FAULTS", "fail(4)@free")], || {
+        let session = memtrace::start().unwrap();
+        let _context = CudaContext::new(0).unwrap();
+        let address = raw::alloc(1000).unwrap();
+        assert_eq!(raw::free(address), Err(CUresult::CUDA_ERROR_DEINITIALIZED));
+        let snapshot = session.snapshot();
+        assert_eq!(snapshot.device(Device::Cuda(0)).unwrap().live.len(), 0);
+        assert_eq!(snapshot.health.refused_frees, 0);
+    });
+}
+
+#[test]
+fn a_driver_that_does_not_start_is_the_programs_affair() {
+    on_gpu(&[("MEMTRACE_CUSIM_FAULTS", "fail@init")], || {
+        let session = memtrace::start().unwrap();
+        assert!(CudaContext::new(0).is_err());
+        let snapshot = session.snapshot();
+        assert!(snapshot.device(Device::Cuda(0)).is_none());
+        drop(session);
+        assert!(memtrace::start().is_ok());
+    });
+}
+
+#[test]
+fn blocks_that_are_live_at_the_end_are_in_the_last_snapshot() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("end.memtrace");
+    on_gpu(&[("TEST_OUT", path.to_str().unwrap())], || {
+        let out = std::env::var("TEST_OUT").unwrap();
+        std::mem::forget(memtrace::builder().dump_to(&out).dump_at_end(true).start().unwrap());
+        let stream = CudaContext::new(0).unwrap().default_stream();
+        std::mem::forget(stream.alloc_zeros::<u8>(1000).unwrap());
+    });
+    let capture = read_capture(&path).unwrap();
+    assert_eq!(capture.device(Device::Cuda(0)).unwrap().live.iter().map(|block| block.size).sum::<u64>(), 1000);
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+}
+
+#[test]
+fn a_forked_child_is_not_recorded_and_the_parent_is() {
+    on_gpu(&[], || {
+        let session = memtrace::start().unwrap();
+        let _context = CudaContext::new(0).unwrap();
+        let kept = raw::alloc(1000).unwrap();
+        // SAFETY: the child calls the simulated driver, whose state it has a copy of, and ends.
+        let child = unsafe { libc::fork() };
+        if child == 0 {
+            let address = raw::alloc(2000).unwrap_or(0);
+            let freed = raw::free(address).is_ok() && raw::free(kept).is_ok();
+            let silent = !memtrace::is_recording() && session.snapshot().devices.is_empty();
+            // SAFETY: ends the process without anything of the parent's.
+            unsafe { libc::_exit(i32::from(!(address != 0 && freed && silent))) };
+        }
+        let mut status = -1;
+        // SAFETY: waits for our child.
+        unsafe { libc::waitpid(child, &mut status, 0) };
+        assert_eq!(status, 0);
+        raw::alloc(4000).unwrap();
+        let snapshot = session.snapshot();
+        assert_equals_truth(&snapshot, true);
+        assert_eq!(snapshot.device(Device::Cuda(0)).unwrap().stats.allocated_bytes.current, 5000);
+    });
+}

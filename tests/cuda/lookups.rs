@@ -1,0 +1,129 @@
+//! Ways to the driver's functions, and when they are left alone.
+
+use std::ffi::CStr;
+
+use cudarc::driver::CudaContext;
+use memtrace::Device;
+use memtrace::snapshot::CudaState;
+
+use crate::raw;
+use crate::support::{AT_THE_END, assert_equals_truth, child, on_gpu, simulator, truth};
+
+const VERSION: i32 = 13000;
+
+type Alloc = extern "C" fn(*mut u64, usize) -> u32;
+type AllocAsync = extern "C" fn(*mut u64, usize, usize) -> u32;
+type GetProcAddress = extern "C" fn(*const std::ffi::c_char, *mut usize, i32, u64) -> u32;
+type GetProcAddressV2 = extern "C" fn(*const std::ffi::c_char, *mut usize, i32, u64, *mut u32) -> u32;
+
+#[test]
+fn functions_that_the_driver_is_asked_for_are_ours() {
+    on_gpu(&[], || {
+        let session = memtrace::start().unwrap();
+        let _context = CudaContext::new(0).unwrap();
+        let mut address = 0;
+        // SAFETY: that is the function's type.
+        let alloc = unsafe { std::mem::transmute::<usize, Alloc>(raw::get_proc_address(c"cuMemAlloc", VERSION, 0)) };
+        assert_eq!(alloc(&mut address, 1000), 0);
+        // The older function asked for through the newer one, the newer one through that, and both through
+        // themselves.
+        let older = raw::get_proc_address(c"cuGetProcAddress", 11030, 0);
+        // SAFETY: that is the function's type.
+        let older = unsafe { std::mem::transmute::<usize, GetProcAddress>(older) };
+        let mut found = 0;
+        assert_eq!(older(c"cuMemAllocAsync".as_ptr(), &mut found, VERSION, 0), 0);
+        // SAFETY: that is the function's type.
+        let alloc_async = unsafe { std::mem::transmute::<usize, AllocAsync>(found) };
+        assert_eq!(alloc_async(&mut address, 2000, 0), 0);
+        assert_eq!(older(c"cuGetProcAddress".as_ptr(), &mut found, VERSION, 0), 0);
+        // SAFETY: that is the function's type: version 13 has the newer one under this name.
+        let newer = unsafe { std::mem::transmute::<usize, GetProcAddressV2>(found) };
+        let per_thread = 2;
+        assert_eq!(newer(c"cuMemAllocAsync".as_ptr(), &mut found, VERSION, per_thread, &mut 0), 0);
+        // SAFETY: that is the function's type.
+        let alloc_async = unsafe { std::mem::transmute::<usize, AllocAsync>(found) };
+        assert_eq!(alloc_async(&mut address, 3000, 0), 0);
+        let snapshot = session.snapshot();
+        assert_equals_truth(&snapshot, true);
+        assert_eq!(snapshot.device(Device::Cuda(0)).unwrap().peak.bytes, 6000);
+    });
+}
+
+/// What the simulator's own address of a function is.
+fn real(name: &CStr) -> usize {
+    type Dlsym = extern "C" fn(*mut std::ffi::c_void, *const std::ffi::c_char) -> usize;
+    // SAFETY: asks the loader for what is loaded; `dlvsym` leads to the real `dlsym`, past the hooks.
+    let dlsym = unsafe { libc::dlvsym(libc::RTLD_NEXT, c"dlsym".as_ptr(), c"GLIBC_2.34".as_ptr()) };
+    assert!(!dlsym.is_null());
+    // SAFETY: that is the function's type.
+    let dlsym = unsafe { std::mem::transmute::<*mut std::ffi::c_void, Dlsym>(dlsym) };
+    // SAFETY: opens what is loaded already.
+    let driver = unsafe { libc::dlopen(c"libcuda.so.1".as_ptr(), libc::RTLD_NOW) };
+    dlsym(driver, name.as_ptr())
+}
+
+#[test]
+fn other_functions_and_other_libraries_are_left_alone() {
+    on_gpu(&[], || {
+        let _context = CudaContext::new(0).unwrap();
+        assert_ne!(simulator(c"cuMemAlloc_v2"), real(c"cuMemAlloc_v2"));
+        for name in [c"cuMemGetInfo_v2", c"cuInit", c"cuMemcpyHtoD_v2", c"memtrace_cusim_used"] {
+            assert_eq!(simulator(name), real(name), "{name:?} does not allocate");
+        }
+        // SAFETY: asks the loader for a name.
+        let ask = |name: &CStr| unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) };
+        assert!(!ask(c"getenv").is_null() && ask(c"cuThereIsNone").is_null());
+        // SAFETY: gives the last error's text.
+        let error = unsafe { libc::dlerror() };
+        // SAFETY: it is the caller's until the next one.
+        let error = unsafe { CStr::from_ptr(error) };
+        assert!(error.to_string_lossy().contains("cuThereIsNone"), "{error:?}");
+    });
+}
+
+#[test]
+fn memtrace_0_touches_nothing() {
+    on_gpu(&[("MEMTRACE", "0")], || {
+        let context = CudaContext::new(0).unwrap();
+        assert_eq!(simulator(c"cuMemAlloc_v2"), real(c"cuMemAlloc_v2"));
+        let session = memtrace::start().unwrap();
+        drop(context.default_stream().alloc_zeros::<u8>(1000).unwrap());
+        let snapshot = session.snapshot();
+        assert_eq!(snapshot.health.cuda.state, CudaState::TurnedOff);
+        assert_eq!(snapshot.health.cuda.imports, 0);
+        assert!(snapshot.device(Device::Cuda(0)).is_none());
+    });
+}
+
+#[test]
+fn without_cuda_nothing_is_there_and_nothing_is_said() {
+    on_gpu(&[], || {
+        let session = memtrace::start().unwrap();
+        let snapshot = session.snapshot();
+        assert_eq!(snapshot.health.cuda.state, CudaState::NotLoaded);
+        assert!(!snapshot.report().to_string().contains("CUDA"));
+        assert_eq!(snapshot.devices.iter().map(|d| d.device).collect::<Vec<_>>(), [Device::Cpu]);
+        // SAFETY: looks for what must not have been loaded.
+        assert!(unsafe { libc::dlopen(c"libcuda.so.1".as_ptr(), libc::RTLD_NOW | libc::RTLD_NOLOAD) }.is_null());
+    });
+    // Nor is a driver needed.
+    let output = child(&[]).env_remove("LD_LIBRARY_PATH").output().unwrap();
+    assert!(output.status.success() && String::from_utf8_lossy(&output.stderr).contains(AT_THE_END));
+}
+
+#[test]
+fn functions_that_are_not_recorded_are_counted() {
+    on_gpu(&[], || {
+        let session = memtrace::start().unwrap();
+        let _context = CudaContext::new(0).unwrap();
+        let create = simulator(c"cuMemCreate");
+        // SAFETY: the simulator has a stub for it, which takes no notice of its arguments.
+        let create = unsafe { std::mem::transmute::<usize, extern "C" fn(*mut u64, usize, usize, u64) -> u32>(create) };
+        assert_eq!(create(&mut 0, 2 << 20, 0, 0), 801, "it is not simulated");
+        let snapshot = session.snapshot();
+        let [unseen] = &snapshot.health.cuda.unseen_calls[..] else { panic!("{:?}", snapshot.health) };
+        assert_eq!((unseen.function.as_str(), unseen.calls), ("cuMemCreate", 1));
+        assert!(snapshot.report().to_string().contains("1 calls of cuMemCreate"));
+        assert_eq!(truth().len(), 0);
+    });
+}

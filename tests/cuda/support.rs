@@ -1,0 +1,142 @@
+//! Programs on a simulated GPU, each in a process of its own, and the simulator's own account of them.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::Command;
+use std::sync::OnceLock;
+
+use memtrace::snapshot::RecordKind;
+use memtrace::{Device, Snapshot};
+use memtrace_cusim::history::{Kind, Op, Record};
+
+const CHILD: &str = "MEMTRACE_TEST_CHILD";
+/// What a child says when its test has come to the end.
+pub(crate) const AT_THE_END: &str = "the child's test passed";
+
+/// Runs `body` in a child process that finds the simulated driver as `libcuda.so.1`, with these variables
+/// besides; gives what the child wrote to stderr. In the child this does not return.
+pub(crate) fn on_gpu(variables: &[(&str, &str)], body: impl FnOnce()) -> String {
+    if std::env::var_os(CHILD).is_some() {
+        body();
+        eprintln!("{AT_THE_END}");
+        std::process::exit(0);
+    }
+    let output = child(variables).output().unwrap();
+    let errors = String::from_utf8(output.stderr).unwrap();
+    let ran = output.status.success() && errors.contains(AT_THE_END);
+    assert!(ran, "{}\n{}\n{errors}", output.status, String::from_utf8_lossy(&output.stdout));
+    errors
+}
+
+/// The test that asks, in a process of its own.
+pub(crate) fn child(variables: &[(&str, &str)]) -> Command {
+    let thread = std::thread::current();
+    let test = thread.name().unwrap();
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args([test, "--exact", "--nocapture", "--test-threads=1"]).env(CHILD, test);
+    for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("MEMTRACE") && name != CHILD) {
+        command.env_remove(name);
+    }
+    command.env("LD_LIBRARY_PATH", driver_folder()).envs(variables.iter().copied());
+    command
+}
+
+/// A folder with the simulated driver under the real one's names.
+fn driver_folder() -> &'static Path {
+    static FOLDER: OnceLock<tempfile::TempDir> = OnceLock::new();
+    let folder = FOLDER.get_or_init(|| {
+        let folder = tempfile::tempdir().unwrap();
+        let built = std::env::current_exe().unwrap().with_file_name("libmemtrace_cusim.so");
+        std::fs::copy(built, folder.path().join("libcuda.so.1")).unwrap();
+        std::os::unix::fs::symlink("libcuda.so.1", folder.path().join("libcuda.so")).unwrap();
+        folder
+    });
+    folder.path()
+}
+
+/// A function of the simulator, or of the driver it stands in for, past everything that may stand between.
+pub(crate) fn simulator(name: &std::ffi::CStr) -> usize {
+    // SAFETY: opens what is loaded already, and asks it for a name.
+    let handle = unsafe { libc::dlopen(c"libcuda.so.1".as_ptr(), libc::RTLD_NOW) };
+    // SAFETY: the handle is a live one and the name ends with a zero byte.
+    let address = unsafe { libc::dlsym(handle, name.as_ptr()) as usize };
+    assert_ne!(address, 0, "{name:?} is there");
+    address
+}
+
+/// Everything that the simulator granted or freed so far.
+pub(crate) fn truth() -> Vec<Record> {
+    // SAFETY: that is the function's type.
+    let count =
+        unsafe { std::mem::transmute::<usize, extern "C" fn() -> u64>(simulator(c"memtrace_cusim_event_count")) };
+    // SAFETY: that is the function's type.
+    let events = unsafe {
+        std::mem::transmute::<usize, extern "C" fn(u64, *mut Record, usize) -> usize>(simulator(
+            c"memtrace_cusim_events",
+        ))
+    };
+    let mut records = vec![Record::default(); count() as usize];
+    let copied = events(1, records.as_mut_ptr(), records.len());
+    records.truncate(copied);
+    records.retain(|record| record.result == 0 && record.op != Op::Release);
+    records
+}
+
+pub(crate) fn device_of(record: &Record) -> Device {
+    match record.kind {
+        Kind::Pinned | Kind::Registered => Device::Pinned,
+        Kind::Managed => Device::Managed,
+        _ => Device::Cuda(record.device as u32),
+    }
+}
+
+/// What happened to a block: (+1 or -1, its bytes).
+type Events = Vec<(i8, u64)>;
+
+/// Compares the ledgers with the simulator, event by event: in the order of the device if one thread made
+/// them all, else in the order of each address.
+pub(crate) fn assert_equals_truth(snapshot: &Snapshot, in_order: bool) {
+    let (mut truth_of, mut ours_of) = (BTreeMap::<_, Events>::new(), BTreeMap::<_, Events>::new());
+    for record in truth() {
+        let sign = if record.op == Op::Alloc { 1 } else { -1 };
+        let key = (device_of(&record), if in_order { 0 } else { record.address });
+        truth_of.entry(key).or_default().push((sign, record.size));
+    }
+    for device in snapshot.devices.iter().filter(|device| device.device != Device::Cpu) {
+        assert_eq!(device.overwritten, 0);
+        for record in &device.records {
+            let sign = if record.kind == RecordKind::Alloc { 1 } else { -1 };
+            let key = (device.device, if in_order { 0 } else { record.address });
+            ours_of.entry(key).or_default().push((sign, record.size));
+        }
+    }
+    if in_order {
+        assert_eq!(ours_of, truth_of);
+    } else {
+        // There are many of them.
+        let wrong = truth_of.iter().find(|(key, events)| ours_of.get(key) != Some(events));
+        assert_eq!(wrong.map(|(key, events)| (key, events, ours_of.get(key))), None);
+        assert_eq!(ours_of.len(), truth_of.len());
+    }
+    assert_live_equals_truth(snapshot);
+}
+
+/// Compares what is live.
+pub(crate) fn assert_live_equals_truth(snapshot: &Snapshot) {
+    let mut live = BTreeMap::new();
+    for record in truth() {
+        match record.op {
+            Op::Alloc => live.insert((device_of(&record), record.address), record.size),
+            _ => live.remove(&(device_of(&record), record.address)),
+        };
+    }
+    let others = snapshot.devices.iter().filter(|device| device.device != Device::Cpu);
+    let ours: BTreeMap<_, _> =
+        others.flat_map(|d| d.live.iter().map(|block| ((d.device, block.address), block.size))).collect();
+    assert_eq!(ours, live);
+    for device in snapshot.devices.iter().filter(|device| device.device != Device::Cpu) {
+        let bytes: u64 = device.live.iter().map(|block| block.size).sum();
+        assert_eq!(device.stats.allocated_bytes.current, bytes);
+        assert_eq!(device.peak.blocks.iter().map(|block| block.size).sum::<u64>(), device.peak.bytes);
+    }
+}
