@@ -5,6 +5,7 @@
 #![allow(unsafe_code, reason = "the driver is called in C")]
 
 mod faults;
+mod libraries;
 mod lookups;
 mod raw;
 mod support;

@@ -42,7 +42,7 @@ pub(crate) fn child(variables: &[(&str, &str)]) -> Command {
 }
 
 /// A folder with the simulated driver under the real one's names.
-fn driver_folder() -> &'static Path {
+pub(crate) fn driver_folder() -> &'static Path {
     static FOLDER: OnceLock<tempfile::TempDir> = OnceLock::new();
     let folder = FOLDER.get_or_init(|| {
         let folder = tempfile::tempdir().unwrap();

@@ -68,6 +68,7 @@ unsafe extern "C" fn dlsym(_handle: *mut c_void, _name: *const c_char) -> *mut c
         "push rdi",
         "push rsi",
         "sub rsp, 8",
+        "mov rdx, [rsp + 24]",
         "call {decide}",
         "add rsp, 8",
         "pop rsi",
@@ -82,8 +83,8 @@ unsafe extern "C" fn dlsym(_handle: *mut c_void, _name: *const c_char) -> *mut c
 }
 
 /// # Safety
-/// The arguments as `dlsym` takes them.
-unsafe extern "C" fn decide(handle: *mut c_void, name: *const c_char) -> Decision {
+/// The arguments as `dlsym` takes them, and where it returns to.
+unsafe extern "C" fn decide(handle: *mut c_void, name: *const c_char, caller: *const c_void) -> Decision {
     let go_on = REAL_DLSYM.load(Ordering::Acquire);
     let nothing = Decision { answer: 0, go_on };
     // What is being asked for may lie in an object that was loaded just now.
@@ -101,12 +102,40 @@ unsafe extern "C" fn decide(handle: *mut c_void, name: *const c_char) -> Decisio
     }
     match calls::replacement(name.to_bytes()) {
         // Only what is there is answered, and only with what stands in for the driver's own.
-        Some(ours) if is_the_drivers(real_dlsym(handle, name), name) => {
+        Some(ours) if is_the_drivers(find_for(caller, handle, name), name) => {
             ANSWERED.fetch_add(1, Ordering::Relaxed);
             Decision { answer: ours, go_on }
         }
         _ => nothing,
     }
+}
+
+/// What the real `dlsym` would answer this caller. Asked for what it can see itself, without a handle, it
+/// looks among the caller's own libraries too, which ours are not.
+fn find_for(caller: *const c_void, handle: *mut c_void, name: &CStr) -> *mut c_void {
+    let found = real_dlsym(handle, name);
+    if !found.is_null() || handle != libc::RTLD_DEFAULT {
+        return found;
+    }
+    let mut object: libc::Dl_info = libc::Dl_info {
+        dli_fname: std::ptr::null(),
+        dli_fbase: std::ptr::null_mut(),
+        dli_sname: std::ptr::null(),
+        dli_saddr: std::ptr::null_mut(),
+    };
+    // SAFETY: the place for the answer is ours; any address may be asked about.
+    if unsafe { libc::dladdr(caller, &mut object) } == 0 || object.dli_fname.is_null() {
+        return found;
+    }
+    // SAFETY: the name is the loader's own; what is not loaded is not loaded by this.
+    let own = unsafe { libc::dlopen(object.dli_fname, libc::RTLD_LAZY | libc::RTLD_NOLOAD) };
+    if own.is_null() {
+        return found;
+    }
+    let found = real_dlsym(own, name);
+    // SAFETY: the handle was opened above; its object stays loaded, for it is the caller's.
+    unsafe { libc::dlclose(own) };
+    found
 }
 
 fn is_the_drivers(address: *mut c_void, name: &CStr) -> bool {
