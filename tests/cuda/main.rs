@@ -33,7 +33,7 @@ fn every_allocation_is_recorded_with_its_stack_and_scope() {
         assert_eq!((gpu.peak.bytes, gpu.stats.allocated_bytes.current), (4200, 4000));
         let [block] = &gpu.live[..] else { panic!("{:?}", gpu.live) };
         assert_eq!(snapshot.context_path(block.context), "kept");
-        assert!(snapshot.stacks.frames(block.stack).any(|frame| frame.file.ends_with("tests/cuda/main.rs")));
+        assert!(snapshot.stacks.frames(block.stack).any(|frame| frame.file.ends_with("cuda/main.rs")));
         assert_eq!(snapshot.health.cuda.state, CudaState::Active);
         assert!(snapshot.health.cuda.looked_up > 0);
         let pool = gpu.pool.unwrap();

@@ -7,7 +7,6 @@ use std::sync::OnceLock;
 
 use memtrace::snapshot::RecordKind;
 use memtrace::{Device, Snapshot};
-use memtrace_cusim::history::{Kind, Op, Record};
 
 const CHILD: &str = "MEMTRACE_TEST_CHILD";
 /// What a child says when its test has come to the end.
@@ -64,28 +63,54 @@ pub(crate) fn simulator(name: &std::ffi::CStr) -> usize {
     address
 }
 
+/// What happened to memory, as the simulator tells it. Not the type of its own package: that would link the
+/// simulator into the test, in the driver's place.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Event {
+    number: u64,
+    pub(crate) op: u32,
+    kind: u32,
+    device: i32,
+    result: u32,
+    context: u64,
+    stream: u64,
+    pub(crate) thread: u64,
+    pub(crate) address: u64,
+    pub(crate) size: u64,
+    used: u64,
+    reserved: u64,
+}
+
+pub(crate) const ALLOC: u32 = 0;
+pub(crate) const FREE: u32 = 1;
+const RELEASE: u32 = 3;
+const MANAGED: u32 = 3;
+const PINNED: u32 = 4;
+const REGISTERED: u32 = 5;
+
 /// Everything that the simulator granted or freed so far.
-pub(crate) fn truth() -> Vec<Record> {
+pub(crate) fn truth() -> Vec<Event> {
     // SAFETY: that is the function's type.
     let count =
         unsafe { std::mem::transmute::<usize, extern "C" fn() -> u64>(simulator(c"memtrace_cusim_event_count")) };
     // SAFETY: that is the function's type.
     let events = unsafe {
-        std::mem::transmute::<usize, extern "C" fn(u64, *mut Record, usize) -> usize>(simulator(
+        std::mem::transmute::<usize, extern "C" fn(u64, *mut Event, usize) -> usize>(simulator(
             c"memtrace_cusim_events",
         ))
     };
-    let mut records = vec![Record::default(); count() as usize];
+    let mut records = vec![Event::default(); count() as usize];
     let copied = events(1, records.as_mut_ptr(), records.len());
     records.truncate(copied);
-    records.retain(|record| record.result == 0 && record.op != Op::Release);
+    records.retain(|record| record.result == 0 && record.op != RELEASE);
     records
 }
 
-pub(crate) fn device_of(record: &Record) -> Device {
+pub(crate) fn device_of(record: &Event) -> Device {
     match record.kind {
-        Kind::Pinned | Kind::Registered => Device::Pinned,
-        Kind::Managed => Device::Managed,
+        PINNED | REGISTERED => Device::Pinned,
+        MANAGED => Device::Managed,
         _ => Device::Cuda(record.device as u32),
     }
 }
@@ -98,7 +123,7 @@ type Events = Vec<(i8, u64)>;
 pub(crate) fn assert_equals_truth(snapshot: &Snapshot, in_order: bool) {
     let (mut truth_of, mut ours_of) = (BTreeMap::<_, Events>::new(), BTreeMap::<_, Events>::new());
     for record in truth() {
-        let sign = if record.op == Op::Alloc { 1 } else { -1 };
+        let sign = if record.op == ALLOC { 1 } else { -1 };
         let key = (device_of(&record), if in_order { 0 } else { record.address });
         truth_of.entry(key).or_default().push((sign, record.size));
     }
@@ -110,6 +135,7 @@ pub(crate) fn assert_equals_truth(snapshot: &Snapshot, in_order: bool) {
             ours_of.entry(key).or_default().push((sign, record.size));
         }
     }
+    assert!(!truth_of.is_empty(), "something happened");
     if in_order {
         assert_eq!(ours_of, truth_of);
     } else {
@@ -126,7 +152,7 @@ pub(crate) fn assert_live_equals_truth(snapshot: &Snapshot) {
     let mut live = BTreeMap::new();
     for record in truth() {
         match record.op {
-            Op::Alloc => live.insert((device_of(&record), record.address), record.size),
+            ALLOC => live.insert((device_of(&record), record.address), record.size),
             _ => live.remove(&(device_of(&record), record.address)),
         };
     }

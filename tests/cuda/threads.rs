@@ -8,10 +8,9 @@ use std::sync::mpsc::sync_channel;
 use cudarc::driver::{CudaContext, CudaSlice};
 use memtrace::snapshot::RecordKind;
 use memtrace::{Device, Enabled, StackContext};
-use memtrace_cusim::history::Op;
 
 use crate::raw;
-use crate::support::{assert_equals_truth, assert_live_equals_truth, device_of, on_gpu, truth};
+use crate::support::{FREE, assert_equals_truth, assert_live_equals_truth, device_of, on_gpu, truth};
 
 #[test]
 fn streams_and_threads_are_told_apart() {
@@ -62,7 +61,7 @@ fn a_block_can_be_dropped_on_another_thread() {
         std::thread::scope(|scope| scope.spawn(move || drop(legacy)).join().unwrap());
         let snapshot = session.snapshot();
         assert_live_equals_truth(&snapshot);
-        let refused = 2 - truth().iter().filter(|record| record.op == Op::Free).count() as u64;
+        let refused = 2 - truth().iter().filter(|record| record.op == FREE).count() as u64;
         assert_eq!(snapshot.health.refused_frees, refused);
     });
 }
