@@ -1,0 +1,171 @@
+//! What a hook of the CUDA driver costs: nanoseconds per `cuMemAllocAsync` + `cuMemFreeAsync` of a driver
+//! that does nothing, past the hooks and through them.
+//!
+//! ```text
+//! cargo bench --bench cuda          the table
+//! cargo test --benches              a few pairs: does it still run?
+//! ```
+//!
+//! # Conditions
+//! - Linux with glibc on x86_64, and a C compiler, which builds a `libcuda.so.1` of two functions that hand
+//!   out 1,000 addresses in turn and a few that answer 0. A real driver takes about a microsecond for a pair,
+//!   so what stands here is the addition and not the share.
+//! - Every round runs every case, the order shifting by one from round to round; `benches/record.rs` says why.
+//! - One live block, one size, one thread, one stream, one device, no scopes. With stacks: those of this
+//!   program, whose depth is printed.
+//! - Every measurement begins a new session, whose log of 2^20 records starts empty and grows.
+#![cfg_attr(
+    all(target_os = "linux", target_arch = "x86_64", target_env = "gnu"),
+    expect(unsafe_code, reason = "the driver is called in C")
+)]
+
+#[cfg(not(all(target_os = "linux", target_arch = "x86_64", target_env = "gnu")))]
+fn main() {
+    println!("there are no hooks on this system");
+}
+
+#[cfg(all(target_os = "linux", target_arch = "x86_64", target_env = "gnu"))]
+fn main() {
+    bench::main();
+}
+
+#[cfg(all(target_os = "linux", target_arch = "x86_64", target_env = "gnu"))]
+mod bench {
+    use std::ffi::{CStr, c_char, c_void};
+    use std::hint::black_box;
+    use std::path::Path;
+    use std::process::Command;
+    use std::time::Instant;
+
+    use memtrace::{Builder, Device, Enabled, StackContext};
+
+    const DRIVER: &str = "
+        #include <stddef.h>
+        static unsigned n;
+        int cuMemAllocAsync(unsigned long long *address, size_t size, void *stream) {
+            *address = 0x7f0000000000ull + 512 * (++n % 1000);
+            return 0;
+        }
+        int cuMemFreeAsync(unsigned long long address, void *stream) { return 0; }
+        int cuDeviceGetCount(int *count) { *count = 1; return 0; }
+        int cuCtxGetCurrent(void **context) { *context = &n; return 0; }
+    ";
+
+    type Alloc = extern "C" fn(*mut u64, usize, usize) -> i32;
+    type Free = extern "C" fn(u64, usize) -> i32;
+    type Dlsym = unsafe extern "C" fn(*mut c_void, *const c_char) -> *mut c_void;
+
+    struct Case {
+        name: &'static str,
+        calls: (Alloc, Free),
+        session: Option<fn() -> Builder>,
+    }
+
+    impl Case {
+        /// Nanoseconds per pair, in a session of its own if it has one.
+        fn measure(&self, pairs: usize) -> f64 {
+            let session = self.session.map(|options| options().start().expect("no other session is under way"));
+            self.exchange(64);
+            let began = Instant::now();
+            self.exchange(pairs);
+            let nanos = began.elapsed().as_nanos() as f64 / pairs as f64;
+            let recorded = memtrace::stats(Device::Cuda(0)).allocations.allocated as usize;
+            let expected = if session.is_some() && !self.name.contains("CPU") { pairs + 64 } else { 0 };
+            assert_eq!(recorded, expected, "{}", self.name);
+            nanos
+        }
+
+        fn exchange(&self, pairs: usize) {
+            let (alloc, free) = self.calls;
+            let mut address = 0;
+            for _ in 0..pairs {
+                assert_eq!(alloc(black_box(&mut address), 4096, 2), 0);
+                assert_eq!(free(black_box(address), 2), 0);
+            }
+        }
+    }
+
+    pub(super) fn main() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let library = load_driver(folder.path());
+        let quick = !std::env::args().any(|argument| argument == "--bench") || std::env::args().any(|a| a == "--test");
+        let (rounds, pairs) = if quick { (1, 32) } else { (21, 20_000) };
+        let cases = cases(library);
+        let mut nanos = vec![Vec::new(); cases.len()];
+        for round in 0..rounds {
+            for place in 0..cases.len() {
+                let case = (place + round) % cases.len();
+                nanos[case].push(cases[case].measure(pairs));
+            }
+        }
+        println!("{rounds} rounds of {pairs} pairs{}", if quick { ": a test, its figures mean nothing" } else { "" });
+        println!("stacks of {} frames\n", frames(&cases));
+        println!("{:<44}{:>12}{:>12}{:>14}", "ns per alloc+free", "minimum", "median", "more, median");
+        let base = nanos[0].clone();
+        for (case, nanos) in cases.iter().zip(&mut nanos) {
+            let mut more: Vec<f64> = nanos.iter().zip(&base).map(|(this, base)| this - base).collect();
+            [&mut *nanos, &mut more].into_iter().for_each(|list| list.sort_unstable_by(f64::total_cmp));
+            println!("{:<44}{:>12.1}{:>12.1}{:>14.1}", case.name, nanos[0], nanos[rounds / 2], more[rounds / 2]);
+        }
+    }
+
+    fn cases(library: *mut c_void) -> Vec<Case> {
+        let past = calls(library, real_dlsym());
+        let through = calls(library, libc::dlsym);
+        assert_ne!(past.0 as usize, through.0 as usize, "the hooks are in place");
+        let case = |name, session| Case { name, calls: through, session };
+        vec![
+            Case { name: "past the hooks", calls: past, session: None },
+            case("hooked, no session", None),
+            case("hooked, only the CPU recorded", Some(|| memtrace::builder().device(Device::Cpu))),
+            case("recording, counters only", Some(|| without_stacks().enabled(Enabled::State))),
+            case("recording, log without stacks", Some(without_stacks)),
+            case("recording, log with stacks", Some(memtrace::builder)),
+        ]
+    }
+
+    fn without_stacks() -> Builder {
+        memtrace::builder().context(StackContext::None)
+    }
+
+    /// Frames of the stacks that the last case takes.
+    fn frames(cases: &[Case]) -> usize {
+        let session = memtrace::start().expect("no other session is under way");
+        cases.last().expect("there are cases").exchange(1);
+        let snapshot = session.snapshot();
+        let record = snapshot.device(Device::Cuda(0)).expect("it was recorded").records[0];
+        snapshot.stacks.frames(record.stack).count()
+    }
+
+    fn load_driver(folder: &Path) -> *mut c_void {
+        let (source, built) = (folder.join("driver.c"), folder.join("libcuda.so.1"));
+        std::fs::write(&source, DRIVER).expect("the source can be written");
+        let mut compile = Command::new(std::env::var_os("CC").unwrap_or_else(|| "cc".into()));
+        compile.args(["-shared", "-fPIC", "-O2", "-Wl,-soname,libcuda.so.1", "-o"]).arg(&built).arg(&source);
+        assert!(compile.status().expect("a C compiler is there").success());
+        let path = std::ffi::CString::new(built.to_str().expect("a path in UTF-8")).expect("no zero byte");
+        // SAFETY: the library has no code that runs when it is loaded.
+        let library = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_NOW) };
+        assert!(!library.is_null(), "the driver was built");
+        library
+    }
+
+    fn calls(library: *mut c_void, dlsym: Dlsym) -> (Alloc, Free) {
+        // SAFETY: the handle is a live one and the names end with a zero byte.
+        let find = |name: &CStr| unsafe { dlsym(library, name.as_ptr()) };
+        // SAFETY: that is the function's type.
+        let alloc = unsafe { std::mem::transmute::<*mut c_void, Alloc>(find(c"cuMemAllocAsync")) };
+        // SAFETY: that is the function's type.
+        let free = unsafe { std::mem::transmute::<*mut c_void, Free>(find(c"cuMemFreeAsync")) };
+        (alloc, free)
+    }
+
+    /// `dlvsym` leads to the real `dlsym`, past the hooks.
+    fn real_dlsym() -> Dlsym {
+        // SAFETY: the names end with a zero byte.
+        let find = |version: &CStr| unsafe { libc::dlvsym(libc::RTLD_NEXT, c"dlsym".as_ptr(), version.as_ptr()) };
+        let found = [c"GLIBC_2.34", c"GLIBC_2.2.5"].map(find).into_iter().find(|found| !found.is_null());
+        // SAFETY: that is the function's type.
+        unsafe { std::mem::transmute::<*mut c_void, Dlsym>(found.expect("glibc has dlsym")) }
+    }
+}
