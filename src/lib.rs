@@ -79,6 +79,7 @@ mod hook;
 #[cfg(feature = "tracing")]
 mod layer;
 mod macros;
+mod name;
 mod record;
 mod scope;
 mod session;
@@ -96,6 +97,7 @@ pub use future::{FutureExt, Traced};
 pub use hook::Alloc;
 #[cfg(feature = "tracing")]
 pub use layer::{SpanLayer, layer};
+pub use name::{Address, name, name_on};
 pub use scope::{Context, ScopeGuard, scope, scope_guard};
 pub use session::{
     Builder, IntoBytes, Report, Session, Snapshot, builder, init, is_recording, output_dir, parse_capture,

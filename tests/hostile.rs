@@ -20,6 +20,7 @@ static WHOLE: LazyLock<Vec<u8>> = LazyLock::new(|| {
     let path = folder.path().join("whole.memtrace");
     let session = memtrace::builder().min_size(512).context(StackContext::All).start().unwrap();
     let kept: Vec<Vec<u8>> = (0..4).map(|n| scope("outer", || scope("inner", || vec![1; 512 << n]))).collect();
+    assert!(kept.iter().all(|block| memtrace::name(block.as_ptr(), "kept")));
     drop(std::hint::black_box(kept));
     session.snapshot().write_capture(&path).unwrap();
     input_of(&std::fs::read(path).unwrap())

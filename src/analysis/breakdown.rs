@@ -1,12 +1,14 @@
 //! What was live, summed by a key: the rows add up to the total, to the byte.
 
+use std::collections::BTreeMap;
+
 use super::labels::{Labels, function_label, line_label, scope_label};
 use crate::snapshot::{Block, DeviceSnapshot, SnapshotData};
 
 /// One row of a breakdown.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Row {
-    /// Line, function or scope.
+    /// Line, function, scope or name.
     pub label: String,
     /// Bytes of its blocks.
     pub bytes: u64,
@@ -59,6 +61,19 @@ pub fn by_scope(data: &SnapshotData, device: &DeviceSnapshot) -> Breakdown {
     at_peak(device, &mut Labels::of_contexts(data, scope_label))
 }
 
+/// Label of blocks that the program gave no name.
+pub const UNNAMED: &str = "(unnamed)";
+
+/// The peak's blocks by the names that the program gave them.
+pub fn by_name(data: &SnapshotData, device: &DeviceSnapshot) -> Breakdown {
+    let mut sizes: BTreeMap<&str, Vec<u64>> = BTreeMap::new();
+    for block in &device.peak.blocks {
+        sizes.entry(device.name(block.seq).unwrap_or(UNNAMED)).or_default().push(block.size);
+    }
+    let rows = sizes.into_iter().map(|(name, sizes)| row(name.to_owned(), sizes)).collect();
+    with_rest(data, rows, [device.peak.not_recorded, device.peak.below_threshold])
+}
+
 /// What is live at the end, by user line.
 pub fn live_by_line(data: &SnapshotData, device: &DeviceSnapshot) -> Breakdown {
     let rest = [device.not_recorded, device.below_threshold];
@@ -70,9 +85,14 @@ fn at_peak(device: &DeviceSnapshot, labels: &mut Labels<'_>) -> Breakdown {
     breakdown(&peak.blocks, [peak.not_recorded, peak.below_threshold], labels)
 }
 
-fn breakdown(blocks: &[Block], [before, below]: [u64; 2], labels: &mut Labels<'_>) -> Breakdown {
-    let below_label = format!("(blocks smaller than {})", crate::units::round(labels.data().settings.min_size));
-    let mut rows = summed(blocks, labels);
+fn breakdown(blocks: &[Block], rest: [u64; 2], labels: &mut Labels<'_>) -> Breakdown {
+    let rows = summed(blocks, labels);
+    with_rest(labels.data(), rows, rest)
+}
+
+/// With what was not recorded, sorted and summed.
+fn with_rest(data: &SnapshotData, mut rows: Vec<Row>, [before, below]: [u64; 2]) -> Breakdown {
+    let below_label = format!("(blocks smaller than {})", crate::units::round(data.settings.min_size));
     for (label, bytes) in [(BEFORE_RECORDING.to_owned(), before), (below_label, below)] {
         if bytes > 0 {
             rows.push(Row { label, bytes, median: 0, count: None });

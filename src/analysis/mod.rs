@@ -7,7 +7,7 @@ mod scopes;
 mod spanless;
 mod temporaries;
 
-pub use breakdown::{BEFORE_RECORDING, Breakdown, Row, by_function, by_line, by_scope, live_by_line};
+pub use breakdown::{BEFORE_RECORDING, Breakdown, Row, UNNAMED, by_function, by_line, by_name, by_scope, live_by_line};
 pub use labels::{frame_location, shorten_path};
 pub use pool::{PoolBalance, pool_balance};
 pub use scopes::{ScopeRow, scopes};

@@ -1,8 +1,12 @@
 //! Records, blocks, marks and scopes of a capture, read.
 
+use std::collections::BTreeMap;
+
 use super::Damage;
 use super::bytes::{Reader, in_range};
-use crate::snapshot::{Block, ContextId, Mark, Record, RecordKind, ScopeStats, Segment, StackId, ThreadId};
+use crate::snapshot::{
+    Block, ContextId, LONGEST_NAME, Mark, Record, RecordKind, ScopeStats, Segment, StackId, ThreadId,
+};
 
 /// How many stacks and contexts stand in the file so far, the empty ones included.
 #[derive(Clone, Copy, Debug)]
@@ -124,6 +128,24 @@ pub(super) fn scopes(r: &mut Reader<'_>, ids: Ids) -> Result<Vec<ScopeStats>, Da
         })
     };
     (0..count).map(scope).collect()
+}
+
+/// Adds names; `lost` is how many were not kept so far.
+pub(super) fn names(r: &mut Reader<'_>, names: &mut BTreeMap<u64, String>, lost: &mut u64) -> Result<(), Damage> {
+    *lost = in_range(*lost + r.number()?)?;
+    let mut last = Last::default();
+    for _ in 0..r.count()? {
+        let (seq, name) = (last.seq(r)?, r.text()?);
+        if seq == 0 {
+            return Err(Damage("a name of no block"));
+        }
+        // Each record of the block may be shown with it.
+        if name.len() > LONGEST_NAME {
+            return Err(Damage("a name longer than any"));
+        }
+        names.insert(seq, name.to_owned());
+    }
+    Ok(())
 }
 
 pub(super) fn segments(r: &mut Reader<'_>) -> Result<Vec<Segment>, Damage> {

@@ -211,6 +211,7 @@ impl Reading {
             Tag::Counters => parts.set_counters(counters(r)?),
             Tag::Scopes => parts.scopes = Some(blocks::scopes(r, ids)?),
             Tag::Pool => parts.pool = Some(pool(r)?),
+            Tag::Names => blocks::names(r, &mut parts.names, &mut parts.lost_names)?,
             Tag::Segments => parts.segments = Some(blocks::segments(r)?),
             _ => {}
         }

@@ -6,8 +6,8 @@ use std::io::{self, Write};
 use super::bytes::Payload;
 use super::{CUDA_STATES, Commit, Counters, MAGIC, Tag, VERSION, device_number};
 use crate::snapshot::{
-    Action, Block, CodeAddress, ContextNode, CudaHooks, CudaState, Device, DeviceSnapshot, Frame, Health, Mark, Module,
-    Pool, Process, Record, RecordKind, ScopeStats, Segment, Settings, SnapshotData, Stacks, Stat, Thread,
+    Action, Block, BlockName, CodeAddress, ContextNode, CudaHooks, CudaState, Device, DeviceSnapshot, Frame, Health,
+    Mark, Module, Pool, Process, Record, RecordKind, ScopeStats, Segment, Settings, SnapshotData, Stacks, Stat, Thread,
 };
 
 /// Records in one chunk: what is lost with it if the file is damaged there.
@@ -203,6 +203,22 @@ impl<W: Write> Encoder<W> {
         })
     }
 
+    /// Names of blocks, in any order, and how many more were not kept.
+    pub(crate) fn names(&mut self, device: Device, names: &[BlockName], lost: u64) -> io::Result<()> {
+        if names.is_empty() && lost == 0 {
+            return Ok(());
+        }
+        let mut last = 0;
+        self.chunk(Tag::Names, |p| {
+            p.number(device_number(device));
+            p.number(lost);
+            list(p, names.iter(), |p, name| {
+                p.step(std::mem::replace(&mut last, name.seq), name.seq);
+                p.text(&name.name);
+            });
+        })
+    }
+
     fn segments(&mut self, device: Device, segments: &[Segment]) -> io::Result<()> {
         let mut last = 0;
         self.device_list(Tag::Segments, device, segments, |p, segment| {
@@ -266,6 +282,7 @@ impl<W: Write> Encoder<W> {
         self.peak(device, &snapshot.peak.blocks)?;
         self.counters(device, &Counters::of(snapshot))?;
         self.scopes(device, &snapshot.scopes)?;
+        self.names(device, &snapshot.names, snapshot.lost_names)?;
         self.segments(device, &snapshot.segments)?;
         snapshot.pool.map_or(Ok(()), |pool| self.pool(device, pool))
     }

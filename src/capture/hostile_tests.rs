@@ -67,6 +67,13 @@ fn totals_of_scopes_stay_in_range() {
 }
 
 #[test]
+fn names_that_were_not_kept_can_be_added() {
+    let file = File::new().numbers(Tag::Names, &[0, LARGEST, 0]);
+    assert!(File(file.0.clone()).read().is_ok());
+    file.numbers(Tag::Names, &[0, 1, 0]).refused("beyond");
+}
+
+#[test]
 fn a_scope_stands_once() {
     let contexts = |file: File| file.chunk(Tag::Contexts, |p| p.0.extend_from_slice(&[2, 0, 1, b'a', 0, 1, b'b']));
     let scopes = |first, second| [&[0, 2, first][..], &[0; 5], &[second], &[0; 5]].concat();

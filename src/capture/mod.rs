@@ -38,8 +38,9 @@
 //! | 15 scopes | device count:n (context calls allocations allocated_bytes own_peak total_peak:n(0: none, else 1 + bytes))* |
 //! | 16 segments | device count:n (address:step size:n estimated:n)* |
 //! | 17 commit | duration_ns:n and the numbers in the order of `encode::commit`; what came before counts from here on |
-//! | 19 pool | device used used_high reserved reserved_high release_threshold used_before:n(0: unknown, else 1 + bytes) |
 //! | 18 end | nothing; the recording was ended in order |
+//! | 19 names | device lost:n count:n (alloc_seq:step name:text)*; the last name of a block counts; so many more were not kept since the chunk before |
+//! | 20 pool | device used used_high reserved reserved_high release_threshold used_before:n(0: unknown, else 1 + bytes) |
 //!
 //! ```text
 //! record  = kind:n(bit 0: free, bit 1: stack and alloc_stack are the same) time_ns:step address:step size:n
@@ -92,6 +93,7 @@ enum Tag {
     Segments,
     Commit,
     End,
+    Names,
     Pool,
 }
 
@@ -115,6 +117,7 @@ impl Tag {
         Self::Segments,
         Self::Commit,
         Self::End,
+        Self::Names,
         Self::Pool,
     ];
 

@@ -1,12 +1,12 @@
 //! A device's part of a recording from the chunks of a capture: what was not written follows from
 //! the records.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use super::bytes::in_range;
 use super::{Counters, Damage, by_seq};
 use crate::snapshot::{
-    Block, ContextNode, Device, DeviceSnapshot, Mark, Peak, Pool, Record, RecordKind, ScopeStats, Segment,
+    Block, BlockName, ContextNode, Device, DeviceSnapshot, Mark, Peak, Pool, Record, RecordKind, ScopeStats, Segment,
     scopes_of_log, segments,
 };
 
@@ -18,6 +18,9 @@ pub(super) struct DeviceParts {
     pub(super) scopes: Option<Vec<ScopeStats>>,
     pub(super) segments: Option<Vec<Segment>>,
     pub(super) pool: Option<Pool>,
+    /// By the block's number.
+    pub(super) names: BTreeMap<u64, String>,
+    pub(super) lost_names: u64,
     overwritten: u64,
     /// What was live after so many records.
     live: Option<(usize, Vec<Block>)>,
@@ -37,6 +40,8 @@ impl DeviceParts {
             scopes: None,
             segments: None,
             pool: None,
+            names: BTreeMap::new(),
+            lost_names: 0,
             overwritten: 0,
             live: None,
             peak: None,
@@ -102,6 +107,8 @@ impl DeviceParts {
             segments,
             scopes,
             marks: self.marks,
+            names: self.names.into_iter().map(|(seq, name)| BlockName { seq, name }).collect(),
+            lost_names: self.lost_names,
         })
     }
 

@@ -1,7 +1,7 @@
 //! Captures come back as they were written, and whatever else the bytes are is told apart.
 
 use super::*;
-use crate::snapshot::{CudaHooks, CudaState, Pool, UnseenCalls, testing};
+use crate::snapshot::{BlockName, CudaHooks, CudaState, Pool, UnseenCalls, testing};
 
 fn bytes_of(data: &SnapshotData) -> Vec<u8> {
     let mut bytes = Vec::new();
@@ -32,6 +32,7 @@ fn sample() -> SnapshotData {
         });
     }
     data.process.rank = Some(0);
+    data.devices[0].lost_names = 3;
     data
 }
 
@@ -112,7 +113,11 @@ fn nonsense_with_a_right_checksum_is_refused() {
     let gap_without_live = chunk(Tag::Gap, &[0, 3]);
     let no_device = chunk(Tag::Gap, &[0xff, 0xff, 0xff, 0xff, 0xff, 0x0f, 0]);
     let unknown_setting = chunk(Tag::Settings, &[9, 0, 0, 0, 0, 0, 0, 0]);
+    let name_of_no_block = chunk(Tag::Names, &[0, 0, 1, 0, 1, b'a']);
+    let long_name = chunk(Tag::Names, &[&[0, 0, 1, 2, 0x81, 2][..], &[b'a'; 257]].concat());
     for (bad, word) in [
+        (&name_of_no_block, "no block"),
+        (&long_name, "longer"),
         (&context_before_its_parent, "not there"),
         (&stack_of_no_address, "not there"),
         (&record_of_no_stack, "no stack"),
@@ -134,6 +139,23 @@ fn chunks_of_a_later_writer_are_passed_over() {
     let unknown = [&chunk_head(200, b"new")[..], b"new"].concat();
     let with = [&bytes[..HEADER], &unknown, &bytes[HEADER..]].concat();
     assert_eq!(read(&with).unwrap().data, sample());
+}
+
+/// As a stream has them.
+#[test]
+fn names_come_in_parts_and_the_last_one_counts() {
+    let named = |seq, name: &str| BlockName { seq, name: name.into() };
+    let mut encoder = Encoder::begin(Vec::new()).unwrap();
+    encoder.names(Device::Cpu, &[named(9, "nine"), named(4, "four")], 2).unwrap();
+    encoder.names(Device::Cuda(1), &[named(4, "elsewhere")], 0).unwrap();
+    encoder.names(Device::Cpu, &[named(4, "4")], 1).unwrap();
+    encoder.commit(&Commit::default()).unwrap();
+    let data = read(encoder.out()).unwrap().data;
+    assert_eq!(
+        (data.devices[0].names.as_slice(), data.devices[0].lost_names),
+        (&[named(4, "4"), named(9, "nine")][..], 3)
+    );
+    assert_eq!((data.devices[1].name(4), data.devices[1].name(9)), (Some("elsewhere"), None));
 }
 
 #[test]

@@ -42,23 +42,23 @@ pub fn write(data: &SnapshotData, options: &Options, mut out: impl Write) -> Res
 
 /// A device's tables, worked out once.
 struct Tables {
-    breakdowns: [(&'static str, Breakdown); 4],
+    breakdowns: Vec<(&'static str, Breakdown)>,
     scopes: Vec<ScopeRow>,
     temporaries: Vec<TemporaryRow>,
 }
 
 impl Tables {
     fn of(data: &SnapshotData, device: &DeviceSnapshot) -> Self {
-        Self {
-            breakdowns: [
-                ("peak_by_line", analysis::by_line(data, device)),
-                ("peak_by_function", analysis::by_function(data, device)),
-                ("peak_by_scope", analysis::by_scope(data, device)),
-                ("live_by_line", analysis::live_by_line(data, device)),
-            ],
-            scopes: analysis::scopes(data, device),
-            temporaries: analysis::temporaries(data, device),
+        let mut breakdowns = vec![
+            ("peak_by_line", analysis::by_line(data, device)),
+            ("peak_by_function", analysis::by_function(data, device)),
+            ("peak_by_scope", analysis::by_scope(data, device)),
+            ("live_by_line", analysis::live_by_line(data, device)),
+        ];
+        if !device.names.is_empty() {
+            breakdowns.push(("peak_by_name", analysis::by_name(data, device)));
         }
+        Self { breakdowns, scopes: analysis::scopes(data, device), temporaries: analysis::temporaries(data, device) }
     }
 
     fn longest(&self) -> usize {
@@ -98,6 +98,7 @@ fn health(data: &SnapshotData) -> Value {
         "shortened_stacks": health.shortened_stacks,
         "missed_frees": health.missed_frees,
         "lost_scopes": health.lost_scopes,
+        "lost_names": data.devices.iter().map(|device| device.lost_names).sum::<u64>(),
         "no_line_numbers": health.no_line_numbers,
         "unknown_addresses": health.unknown_addresses,
         "unreadable_modules": health.unreadable_modules,

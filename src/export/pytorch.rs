@@ -2,7 +2,7 @@
 //!
 //! The dictionaries and their keys are those of `torch.cuda.memory._snapshot()` (torch 2.15), so that
 //! torch's own tools read it. What memtrace knows and PyTorch has no place for goes into
-//! `allocator_settings`; the scopes in which a block was allocated go into `user_metadata`.
+//! `allocator_settings`; the scopes in which a block was allocated and its name go into `user_metadata`.
 
 use std::collections::HashMap;
 use std::io::{self, Write};
@@ -11,7 +11,8 @@ use super::budget::{self, LeftOut, Selection};
 use super::pickle::{Memo, Pickle};
 use crate::error::Error;
 use crate::snapshot::{
-    Action, Block, ContextId, Device, DeviceSnapshot, Frame, Mark, Record, RecordKind, Segment, SnapshotData, StackId,
+    Action, Block, ContextId, Device, DeviceSnapshot, Frame, LONGEST_NAME, Mark, Record, RecordKind, Segment,
+    SnapshotData, StackId,
 };
 
 /// What to write.
@@ -30,6 +31,8 @@ impl Default for Options {
     }
 }
 
+/// Longer paths of scopes do not stand beside a block's name.
+const LONGEST_PATH: usize = 1024;
 /// What one entry, block or mark takes at the most, without its names.
 const LARGEST_ENTRY: u64 = 128;
 
@@ -50,9 +53,13 @@ fn at_most(data: &SnapshotData) -> u64 {
     let entries = |d: &DeviceSnapshot| 2 * d.records.len() + 3 * d.live.len() + 4 * d.segments.len() + d.marks.len();
     let entries: usize = data.devices.iter().map(entries).sum();
     let stacks: usize = data.stacks.each_calls().map(<[u32]>::len).sum();
+    let named: usize =
+        data.devices.iter().filter(|device| !device.names.is_empty()).map(|device| device.records.len()).sum();
     let names: usize = data.stacks.frames.iter().map(|frame| frame.function.len() + frame.file.len() + 64).sum();
     let paths: usize = data.contexts.iter().map(|node| 64 + node.name.len()).sum::<usize>() * 64;
-    entries as u64 * LARGEST_ENTRY + (8 * stacks + names + paths) as u64 + 4096
+    entries as u64 * LARGEST_ENTRY
+        + (8 * stacks + names + paths + 2 * named * (LONGEST_PATH + LONGEST_NAME)) as u64
+        + 4096
 }
 
 fn write_selection(
@@ -202,10 +209,17 @@ impl<'a> Shared<'a> {
             };
             actions.iter().filter(|action| !skipped.contains(action)).map(move |action| (action_name(*action), record))
         });
-        p.list(entries, |p, (action, record)| self.entry(p, action, record))
+        let name = |record: &Record| device.and_then(|device| device.name(record.alloc_seq));
+        p.list(entries, |p, (action, record)| self.entry(p, action, record, name(record)))
     }
 
-    fn entry(&mut self, p: &mut Pickle<impl Write>, action: &'static str, record: &Record) -> io::Result<()> {
+    fn entry(
+        &mut self,
+        p: &mut Pickle<impl Write>,
+        action: &'static str,
+        record: &Record,
+        name: Option<&str>,
+    ) -> io::Result<()> {
         p.dict(|p| {
             p.word("action")?;
             p.word(action)?;
@@ -216,7 +230,7 @@ impl<'a> Shared<'a> {
             p.word("compile_context")?;
             p.word("N/A")?;
             p.word("user_metadata")?;
-            self.context(p, record.context)?;
+            self.metadata(p, record.context, name)?;
             p.word("frames")?;
             self.stack(p, record.stack)
         })
@@ -231,6 +245,14 @@ impl<'a> Shared<'a> {
             number(p, "device", device)?;
             number(p, "time_us", self.epoch_us(mark.time_ns))
         })
+    }
+
+    /// The path of scopes, and the block's name if it has one: `train > load: weights`.
+    fn metadata(&mut self, p: &mut Pickle<impl Write>, context: ContextId, name: Option<&str>) -> io::Result<()> {
+        let Some(name) = name else { return self.context(p, context) };
+        let path = self.data.context_path(context);
+        // Beside a name the path stands in every entry, not once in the file.
+        if path.is_empty() || path.len() > LONGEST_PATH { p.text(name) } else { p.text(&format!("{path}: {name}")) }
     }
 
     fn context(&mut self, p: &mut Pickle<impl Write>, context: ContextId) -> io::Result<()> {

@@ -70,6 +70,7 @@ impl Page<'_> {
         self.breakdown(&analysis::by_line(data, device), "Location");
         self.heading("At the peak, by function");
         self.breakdown(&analysis::by_function(data, device), "Function");
+        self.names(data, device);
         self.scopes(data, device);
         self.temporaries(data, device);
         self.heading("Still live at the end");
@@ -119,7 +120,7 @@ impl Page<'_> {
         if breakdown.rows.is_empty() {
             return self.line("(nothing)");
         }
-        let cut = if last == "Function" { Cut::End } else { Cut::Start };
+        let cut = if last == "Location" { Cut::Start } else { Cut::End };
         let mut table = Table::new(&["Mem", "Cumulative", "%", "Median", "Count", last], cut);
         let mut cumulative = 0;
         for row in breakdown.rows.iter().take(self.options.rows) {
@@ -146,6 +147,14 @@ impl Page<'_> {
             ]);
         }
         self.table(&table);
+    }
+
+    fn names(&mut self, data: &SnapshotData, device: &DeviceSnapshot) {
+        if device.names.is_empty() {
+            return;
+        }
+        self.heading("At the peak, by name");
+        self.breakdown(&analysis::by_name(data, device), "Name");
     }
 
     fn scopes(&mut self, data: &SnapshotData, device: &DeviceSnapshot) {
@@ -213,6 +222,10 @@ impl Page<'_> {
             ),
             (health.lost_stacks, "stacks were not kept: the stack table is full"),
             (health.missed_frees, "frees were missed: an address was allocated again while its block seemed live"),
+            (
+                data.devices.iter().map(|device| device.lost_names).sum(),
+                "blocks could not be given a name: too many have one",
+            ),
             (health.lost_scopes, "scopes were not told apart: too many names"),
         ];
         let mut notes: Vec<String> =

@@ -3,11 +3,12 @@
 use std::time::Instant;
 
 use super::memory::{OwnMap, own_map};
+use super::names::{NameCursor, Names};
 use super::peak::{Moment, PeakTracker};
 use super::ring::Ring;
 use super::windows::Windows;
 use crate::snapshot::{
-    Block, ContextId, Mark, MemoryStats, Peak, Record, RecordKind, ScopeStats, StackId, Stat, ThreadId,
+    Block, BlockName, ContextId, Mark, MemoryStats, Peak, Record, RecordKind, ScopeStats, StackId, Stat, ThreadId,
 };
 
 /// Who did something, where.
@@ -43,6 +44,7 @@ pub(crate) struct Ledger {
     marks: Ring<Mark>,
     peak: PeakTracker,
     windows: Windows,
+    names: Names,
     seq: u64,
     live_bytes: u64,
     allocs: Flow,
@@ -86,6 +88,8 @@ pub(crate) struct LedgerCopy {
     pub(crate) stats: MemoryStats,
     pub(crate) scopes: Vec<ScopeStats>,
     pub(crate) marks: Vec<Mark>,
+    pub(crate) names: Vec<BlockName>,
+    pub(crate) lost_names: u64,
     pub(crate) duration_ns: u64,
     pub(crate) lost_blocks: u64,
     pub(crate) missed_frees: u64,
@@ -97,6 +101,7 @@ pub(crate) struct LedgerCopy {
 pub(crate) struct Cursor {
     records: u64,
     marks: u64,
+    names: NameCursor,
 }
 
 /// What a log has gained, with the recorder's own stack numbers.
@@ -108,6 +113,8 @@ pub(crate) struct LogPart {
     pub(crate) lost_marks: u64,
     pub(crate) records: Vec<Record>,
     pub(crate) marks: Vec<Mark>,
+    pub(crate) names: Vec<BlockName>,
+    pub(crate) lost_names: u64,
 }
 
 impl Ledger {
@@ -120,6 +127,7 @@ impl Ledger {
             marks: Ring::new(options.max_entries),
             peak: PeakTracker::new(below_threshold),
             windows: Windows::new(),
+            names: Names::new(),
             seq: 0,
             live_bytes: 0,
             allocs: Flow::default(),
@@ -210,6 +218,7 @@ impl Ledger {
         if kept {
             self.allocs.subtract(block.size);
             self.windows.uncount(block.context, block.size);
+            self.names.renumber(block.seq, self.seq);
         }
         kept
     }
@@ -217,6 +226,18 @@ impl Ledger {
     /// The same for a block from before the recording.
     pub(crate) fn undo_free_unknown(&mut self, size: u64) {
         self.unknown.subtract(size);
+    }
+
+    /// Names the live block that begins at an address; false if none does, or there are too many names.
+    pub(crate) fn name(&mut self, address: u64, name: &str) -> bool {
+        let Some(seq) = self.live.get(&address).map(|block| block.seq) else { return false };
+        if self.names.is_full() {
+            let (live, at_peak) = (&self.live, self.peak.freed_since());
+            let is_live = |seq, address| live.get(&address).is_some_and(|block| block.seq == seq);
+            // Others stand in the log at most.
+            self.names.make_room(|seq, address| is_live(seq, address) || at_peak.binary_search(&seq).is_ok());
+        }
+        self.names.give(seq, address, name)
     }
 
     /// Are blocks of this size recorded here?
@@ -243,6 +264,8 @@ impl Ledger {
         self.live.values_mut().for_each(|block| block.time_ns = 0);
         let now = Moment { total: self.total(), seq: self.seq, time_ns: 0, unknown_freed: self.unknown.bytes };
         self.peak.begin_anew(now, below_threshold);
+        let live = &self.live;
+        self.names.begin_anew(|seq, address| live.get(&address).is_some_and(|block| block.seq == seq));
         self.windows.begin_anew(self.total());
         (self.allocs, self.frees, self.unknown_before) = (Flow::default(), Flow::default(), self.unknown.bytes);
         self.reset_peak();
@@ -297,7 +320,10 @@ impl Ledger {
     /// Everything, copied; `base` as in [`Ledger::stats`].
     pub(crate) fn copy(&self, base: u64) -> LedgerCopy {
         let records = self.copy_records();
+        let (names, lost_names) = self.names.copy();
         LedgerCopy {
+            names,
+            lost_names,
             overwritten: self.records.overwritten() + (self.records.len() - records.len()) as u64,
             records,
             marks: self.marks.in_order().copied().collect(),
@@ -322,6 +348,8 @@ impl Ledger {
             stats: self.stats(base),
             scopes: Vec::new(),
             marks: Vec::new(),
+            names: Vec::new(),
+            lost_names: 0,
             duration_ns: self.now(),
             lost_blocks: self.lost_blocks,
             missed_frees: self.missed_frees,
@@ -353,6 +381,9 @@ impl Ledger {
         let copied_marks = out.marks.len() - before;
         out.lost_marks += lost_marks;
         cursor.marks += lost_marks + copied_marks as u64;
+        let (names, lost_names) = self.names.since(&mut cursor.names);
+        out.names.extend(names);
+        out.lost_names += lost_names;
         copied < limit && copied_marks < limit
     }
 

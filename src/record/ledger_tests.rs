@@ -181,6 +181,8 @@ fn as_device(copy: &LedgerCopy) -> DeviceSnapshot {
         segments: Vec::<Segment>::new(),
         scopes: copy.scopes.clone(),
         marks: copy.marks.clone(),
+        names: copy.names.clone(),
+        lost_names: copy.lost_names,
     }
 }
 

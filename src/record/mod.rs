@@ -11,6 +11,7 @@ pub(crate) mod heap;
 mod ledger;
 pub(crate) mod measure;
 pub(crate) mod memory;
+mod names;
 mod peak;
 pub(crate) mod recorder;
 mod ring;

@@ -65,6 +65,16 @@ impl PeakTracker {
         }
     }
 
+    /// The numbers of the peak's blocks that were freed since, sorted; none if there is no memory for them.
+    pub(crate) fn freed_since(&self) -> OwnVec<u64> {
+        let mut numbers = OwnVec::new_in(System);
+        if numbers.try_reserve_exact(self.freed.len()).is_ok() {
+            numbers.extend(self.freed.iter().map(|block| block.seq));
+            numbers.sort_unstable();
+        }
+        numbers
+    }
+
     /// The live set at the peak, in the order of allocation, without the blocks that are `lost`.
     pub(crate) fn live_set<'a>(&'a self, live: impl Iterator<Item = &'a Block>) -> Vec<Block> {
         let survivors = live.filter(|block| block.seq <= self.seq);

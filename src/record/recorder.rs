@@ -251,6 +251,16 @@ fn capture() -> StackId {
     STACKS.intern(&stack)
 }
 
+/// Names the live block that begins at an address of a device, or of any; false if none is recorded there.
+pub(crate) fn name(device: Option<Device>, address: u64, name: &str) -> bool {
+    let _own = guard::own_work();
+    let in_slot = |slot: &Mutex<Option<Ledger>>| lock(slot).as_mut().is_some_and(|ledger| ledger.name(address, name));
+    match device {
+        Some(device) => index_of(device).and_then(|index| DEVICES.get(index)).is_some_and(in_slot),
+        None => is_recording() && DEVICES.iter().any(in_slot),
+    }
+}
+
 pub(crate) fn on_scope(enter: bool, instance: u64, context: ContextId) {
     let thread = thread::number();
     let mut active = 1;

@@ -184,6 +184,8 @@ impl Renumber {
             segments,
             scopes: copy.scopes,
             marks: copy.marks,
+            names: copy.names,
+            lost_names: copy.lost_names,
         }
     }
 

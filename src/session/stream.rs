@@ -227,6 +227,7 @@ impl Stream {
                 self.encoder.gap(device, part.lost)?;
                 (behind, place.gap) = (true, true);
             }
+            anything |= !part.names.is_empty() || part.lost_names > 0;
             if part.lost_marks > 0 {
                 (anything, place.gap) = (true, true);
             }
@@ -259,6 +260,7 @@ impl Stream {
         if !part.marks.is_empty() {
             self.encoder.marks(device, &part.marks)?;
         }
+        self.encoder.names(device, &part.names, part.lost_names)?;
         self.write_out()
     }
 

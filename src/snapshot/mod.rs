@@ -7,6 +7,7 @@ mod device;
 mod health;
 mod ids;
 mod modules;
+mod names;
 mod process;
 mod record;
 mod replay;
@@ -23,6 +24,8 @@ pub use device::Device;
 pub use health::{Health, Spans};
 pub use ids::{ContextId, StackId, ThreadId};
 pub(crate) use modules::ModuleSpans;
+pub use names::BlockName;
+pub(crate) use names::LONGEST_NAME;
 pub use process::{Process, Thread};
 pub use record::{Block, Record, RecordKind};
 pub use replay::Replay;
@@ -92,6 +95,10 @@ pub struct DeviceSnapshot {
     pub scopes: Vec<ScopeStats>,
     /// Scopes entered and left, oldest first.
     pub marks: Vec<Mark>,
+    /// Names of blocks, by the block's number; of freed blocks, too.
+    pub names: Vec<BlockName>,
+    /// Blocks that were to have a name when too many had one.
+    pub lost_names: u64,
 }
 
 /// A finished recording.

@@ -1,8 +1,9 @@
 //! Small snapshots made by hand, for tests of what lies right of here.
 
 use super::{
-    Block, CodeAddress, ContextId, ContextNode, Device, DeviceSnapshot, Frame, Health, Mark, MemoryStats, Module, Peak,
-    Process, Record, RecordKind, ScopeStats, Settings, SnapshotData, StackId, Stacks, Stat, Thread, ThreadId, segments,
+    Block, BlockName, CodeAddress, ContextId, ContextNode, Device, DeviceSnapshot, Frame, Health, Mark, MemoryStats,
+    Module, Peak, Process, Record, RecordKind, ScopeStats, Settings, SnapshotData, StackId, Stacks, Stat, Thread,
+    ThreadId, segments,
 };
 
 const FORWARD: ContextId = ContextId(1);
@@ -22,7 +23,7 @@ pub(crate) fn empty() -> SnapshotData {
 
 /// Two blocks of 2,000 and 1,000 bytes from line 7 in scope `forward`, one of 500 from a worker
 /// without a user line, a temporary of 64 from line 9, 1,024 bytes from before the recording and 128
-/// below the threshold. The peak is after the third block; the second one was freed since.
+/// below the threshold. The peak is after the third block; the second one has a name and was freed since.
 pub(crate) fn two_lines_and_a_temporary() -> SnapshotData {
     let line_7 = block(0x1000, 2000, 1, StackId(1), FORWARD);
     let line_7_again = block(0x2000, 1000, 2, StackId(1), FORWARD);
@@ -67,6 +68,8 @@ pub(crate) fn two_lines_and_a_temporary() -> SnapshotData {
         stats: stats(),
         scopes: vec![forward],
         marks: vec![mark(900, true), mark(2_500, false)],
+        names: vec![BlockName { seq: 2, name: "weights f32[250]".into() }],
+        lost_names: 0,
     };
     let process = Process {
         program: "net".into(),

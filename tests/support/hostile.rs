@@ -76,7 +76,8 @@ fn sums(data: &SnapshotData) {
 
 fn analyses(data: &SnapshotData) {
     for device in &data.devices {
-        let by = [analysis::by_line, analysis::by_function, analysis::by_scope].map(|by| by(data, device));
+        let by = [analysis::by_line, analysis::by_function, analysis::by_scope, analysis::by_name]
+            .map(|by| by(data, device));
         by.iter().for_each(|breakdown| assert_eq!(breakdown.total, device.peak.total()));
         let live: u64 = device.live.iter().map(|block| block.size).sum();
         let live = live + device.not_recorded + device.below_threshold;

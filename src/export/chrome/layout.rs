@@ -111,7 +111,7 @@ impl<W: Write> Layout<'_, W> {
         if peak.is_none() {
             let label = format!("the peak, which the log no longer has: {}", Bytes(device.peak.bytes));
             let blocks = device.peak.blocks.clone();
-            self.row(space, 0, &label, device.peak.not_recorded, blocks, &places)?;
+            self.row(device, 0, &label, device.peak.not_recorded, blocks, &places)?;
         }
         if device.records.is_empty() && device.overwritten == 0 && peak.is_none() {
             // No history at all: the peak is all there is.
@@ -122,7 +122,6 @@ impl<W: Write> Layout<'_, W> {
 
     /// The rows of all steps while the log is replayed once.
     fn steps(&mut self, device: &DeviceSnapshot, plan: &Plan, peak: Option<usize>, places: &Places) -> io::Result<()> {
-        let space = Track { pid: memory_space(device.device), tid: None };
         let (mut state, mut applied) = (Replay::at_log_start(device), 0);
         for (number, step) in (1u64..).zip(&plan.steps) {
             let records = device.records.get(applied..step.highest).unwrap_or(&[]);
@@ -132,7 +131,7 @@ impl<W: Write> Layout<'_, W> {
             let label = self.label(number, step, holds_peak);
             let mut blocks = state.blocks();
             blocks.retain(|block| holds_peak || block.size > self.hidden || self.hidden == 0);
-            self.row(space, number, &label, step.allocated.saturating_sub(state.bytes()), blocks, places)?;
+            self.row(device, number, &label, step.allocated.saturating_sub(state.bytes()), blocks, places)?;
         }
         Ok(())
     }
@@ -147,7 +146,7 @@ impl<W: Write> Layout<'_, W> {
 
     fn row(
         &mut self,
-        space: Track,
+        device: &DeviceSnapshot,
         number: u64,
         label: &str,
         not_recorded: u64,
@@ -155,7 +154,7 @@ impl<W: Write> Layout<'_, W> {
         places: &Places,
     ) -> io::Result<()> {
         // Threads numbered 0 are no threads to the viewers.
-        let row = Track { tid: Some(number + 1), ..space };
+        let row = Track { pid: memory_space(device.device), tid: Some(number + 1) };
         let outside = format!("{label} (with {} that were not recorded)", Bytes(not_recorded));
         self.trace.metadata("thread_name", row, Value::Name(if not_recorded > 0 { &outside } else { label }))?;
         self.trace.metadata("thread_sort_index", row, Value::SortIndex(number))?;
@@ -164,13 +163,14 @@ impl<W: Write> Layout<'_, W> {
         }
         let mut packed = 0;
         for block in &blocks {
-            self.block(row, block, if self.options.offsets { places.offset(block) } else { packed })?;
+            let name = device.name(block.seq);
+            self.block(row, block, name, if self.options.offsets { places.offset(block) } else { packed })?;
             packed += block.size;
         }
         Ok(())
     }
 
-    fn block(&mut self, row: Track, block: &Block, offset: u64) -> io::Result<()> {
+    fn block(&mut self, row: Track, block: &Block, name: Option<&str>, offset: u64) -> io::Result<()> {
         let names = self.names;
         let line = Some(names.line(block.stack)).filter(|line| !line.is_empty()).unwrap_or("(no stack)");
         self.trace.event('X', |event| {
@@ -182,7 +182,11 @@ impl<W: Write> Layout<'_, W> {
             event.object("args", |args| {
                 args.text("op_name", names.operator(block.stack))?;
                 args.number("Memory ID", row.pid)?;
-                args.text("fqn", names.path(block.context))?;
+                // ExecuTorch's word for what a tensor is called; where it has no name, for where it comes from.
+                args.text("fqn", name.unwrap_or(names.path(block.context)))?;
+                if name.is_some() {
+                    args.text("scope", names.path(block.context))?;
+                }
                 args.text("source", line)?;
                 args.number("bytes", block.size)
             })

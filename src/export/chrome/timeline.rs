@@ -59,7 +59,8 @@ fn at_most(data: &SnapshotData, options: &Options, names: &Names) -> u64 {
     let calls: usize = data.stacks.each_calls().map(<[u32]>::len).sum();
     let longest = frames / data.stacks.frames.len().max(1) * 4 + 64;
     let entry = |device: &DeviceSnapshot| {
-        device.records.len() * (RECORD + 2 * names.longest()) + 2 * device.marks.len() * (MARK + 2 * names.longest())
+        let longest = names.longest() + device.names.iter().map(|name| name.name.len()).max().unwrap_or(0);
+        device.records.len() * (RECORD + 2 * longest) + 2 * device.marks.len() * (MARK + 2 * names.longest())
     };
     (data.devices.iter().map(entry).sum::<usize>() + calls * longest + frames + 65_536) as u64
 }
@@ -134,15 +135,16 @@ impl<W: Write> Timeline<'_, W> {
             if !self.selection.shows(device.device, moment.record) {
                 continue;
             }
-            self.memory(device.device, &moment)?;
+            self.memory(device, &moment)?;
             self.counter(device.device, moment.record.time_ns, moment.allocated)?;
         }
         self.counter(device.device, scopes::end_ns(self.data), allocated)?;
         self.peak(device)
     }
 
-    fn memory(&mut self, device: Device, moment: &Moment<'_>) -> io::Result<()> {
+    fn memory(&mut self, snapshot: &DeviceSnapshot, moment: &Moment<'_>) -> io::Result<()> {
         let Moment { record, allocated } = *moment;
+        let (device, name) = (snapshot.device, snapshot.name(record.alloc_seq).unwrap_or_default());
         let track = self.thread(record.thread);
         let frame = self.stacks.number(record.stack);
         let (names, whole) = (self.names, self.options.stack_text.then_some(self.data));
@@ -161,6 +163,7 @@ impl<W: Write> Timeline<'_, W> {
                 args.number("Total Allocated", allocated)?;
                 args.number("Total Reserved", log::reserved(device, allocated))?;
                 device_args(args, device)?;
+                said(args, "block", name)?;
                 said(args, "scope", names.path(record.context))?;
                 said(args, "source", names.line(record.stack))?;
                 if record.kind == RecordKind::Free {

@@ -1,0 +1,175 @@
+//! Names that the program gives the blocks of one device, by the number of their alloc: the ledger's
+//! blocks stay small, and an address that is used again has no name.
+
+use super::memory::{OwnMap, OwnVec, System, own_map};
+use crate::snapshot::{BlockName, LONGEST_NAME};
+
+/// So many blocks have names. When another comes, old names of blocks that are gone make room.
+const MAX_NAMES: usize = 1 << 16;
+
+#[derive(Debug)]
+pub(crate) struct Names {
+    by_seq: OwnMap<u64, Given>,
+    /// How many were ever given.
+    given: u64,
+    refused: u64,
+}
+
+#[derive(Debug)]
+struct Given {
+    address: u64,
+    /// Its position among all that were ever given, from 0.
+    number: u64,
+    text: OwnVec<u8>,
+}
+
+/// How far names have been read.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct NameCursor {
+    given: u64,
+    refused: u64,
+}
+
+impl Names {
+    pub(crate) fn new() -> Self {
+        Self { by_seq: own_map(), given: 0, refused: 0 }
+    }
+
+    pub(crate) fn is_full(&self) -> bool {
+        self.by_seq.len() >= MAX_NAMES
+    }
+
+    /// Names a block, instead of the name that it had. False, and counted, if there is no room.
+    pub(crate) fn give(&mut self, seq: u64, address: u64, name: &str) -> bool {
+        let known = self.by_seq.get(&seq);
+        if known.is_some_and(|known| known.text == cut(name).as_bytes()) {
+            return true;
+        }
+        let room = known.is_some() || !self.is_full() && self.by_seq.try_reserve(1).is_ok();
+        let Some(text) = copied(cut(name)).filter(|_| room) else {
+            self.refused += 1;
+            return false;
+        };
+        self.by_seq.insert(seq, Given { address, number: self.given, text });
+        self.given += 1;
+        true
+    }
+
+    /// The block has another number from now on: a free was undone.
+    pub(crate) fn renumber(&mut self, from: u64, to: u64) {
+        if let Some(mut known) = self.by_seq.remove(&from) {
+            known.number = self.given;
+            self.given += 1;
+            self.by_seq.insert(to, known);
+        }
+    }
+
+    /// Forgets the older half of the names that are not `needed`, given number and address of a block.
+    pub(crate) fn make_room(&mut self, needed: impl Fn(u64, u64) -> bool) {
+        let mut idle = OwnVec::new_in(System);
+        if idle.try_reserve_exact(self.by_seq.len()).is_err() {
+            return;
+        }
+        idle.extend(self.by_seq.iter().map(|(seq, known)| (*seq, known.address)).filter(|(s, a)| !needed(*s, *a)));
+        // So that room is not made for one name at a time.
+        if idle.len() < MAX_NAMES / 16 {
+            return;
+        }
+        idle.sort_unstable();
+        idle.iter().take(idle.len() / 2).for_each(|(seq, _)| drop(self.by_seq.remove(seq)));
+    }
+
+    /// Keeps only names that are `needed`; nothing was refused.
+    pub(crate) fn begin_anew(&mut self, needed: impl Fn(u64, u64) -> bool) {
+        self.by_seq.retain(|seq, known| needed(*seq, known.address));
+        self.refused = 0;
+    }
+
+    /// All names by the number of the alloc, and how many were refused.
+    pub(crate) fn copy(&self) -> (Vec<BlockName>, u64) {
+        self.since(&mut NameCursor::default())
+    }
+
+    /// The names given since, by the number of the alloc, and how many were refused since.
+    pub(crate) fn since(&self, cursor: &mut NameCursor) -> (Vec<BlockName>, u64) {
+        let refused = self.refused.saturating_sub(cursor.refused);
+        let mut names = Vec::new();
+        if self.given > cursor.given {
+            let new = self.by_seq.iter().filter(|(_, known)| known.number >= cursor.given);
+            let name = |text: &[u8]| String::from_utf8_lossy(text).into_owned();
+            names.extend(new.map(|(seq, known)| BlockName { seq: *seq, name: name(&known.text) }));
+            names.sort_unstable_by_key(|name| name.seq);
+        }
+        *cursor = NameCursor { given: self.given, refused: self.refused };
+        (names, refused)
+    }
+}
+
+/// The beginning of a name that is too long.
+fn cut(name: &str) -> &str {
+    name.get(..name.floor_char_boundary(LONGEST_NAME)).unwrap_or(name)
+}
+
+fn copied(text: &str) -> Option<OwnVec<u8>> {
+    let mut copy = OwnVec::new_in(System);
+    copy.try_reserve_exact(text.len()).ok()?;
+    copy.extend_from_slice(text.as_bytes());
+    Some(copy)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn listed(names: &Names) -> Vec<(u64, String)> {
+        names.copy().0.into_iter().map(|name| (name.seq, name.name)).collect()
+    }
+
+    #[test]
+    fn the_last_name_counts_and_is_read_once() {
+        let mut names = Names::new();
+        let mut cursor = NameCursor::default();
+        assert!(names.give(7, 0x70, "seven") && names.give(3, 0x30, "three"));
+        assert_eq!(names.since(&mut cursor).0.len(), 2);
+        assert!(names.give(7, 0x70, "seven") && names.since(&mut cursor).0.is_empty());
+        assert!(names.give(7, 0x70, "7"));
+        assert_eq!(names.since(&mut cursor).0, [BlockName { seq: 7, name: "7".into() }]);
+        assert_eq!(listed(&names), [(3, "three".into()), (7, "7".into())]);
+    }
+
+    #[test]
+    fn a_renumbered_block_keeps_its_name_and_is_read_again() {
+        let mut names = Names::new();
+        let mut cursor = NameCursor::default();
+        names.give(1, 0x10, "one");
+        names.since(&mut cursor);
+        names.renumber(1, 5);
+        names.renumber(2, 6);
+        assert_eq!(names.since(&mut cursor).0, [BlockName { seq: 5, name: "one".into() }]);
+        assert_eq!(listed(&names), [(5, "one".into())]);
+    }
+
+    #[test]
+    fn a_long_name_is_cut_where_a_character_begins() {
+        let mut names = Names::new();
+        names.give(1, 0, &"ä".repeat(LONGEST_NAME));
+        names.give(2, 0, &format!("x{}", "ä".repeat(LONGEST_NAME)));
+        assert_eq!(listed(&names).iter().map(|(_, name)| name.len()).collect::<Vec<_>>(), [256, 255]);
+    }
+
+    #[test]
+    fn a_flood_of_names_drops_the_oldest_idle_ones_and_is_refused_when_there_are_none() {
+        let mut names = Names::new();
+        (0..MAX_NAMES as u64).for_each(|seq| assert!(names.give(seq, seq, "x")));
+        assert!(!names.give(1 << 20, 0, "y") && names.copy().1 == 1);
+        assert!(names.give(5, 5, "renamed"), "a block that has a name can be given another");
+        names.make_room(|_, _| true);
+        assert!(names.is_full());
+        let idle = |seq: u64, address: u64| seq == address && (100..60_100).contains(&seq);
+        names.make_room(|seq, address| !idle(seq, address));
+        assert_eq!(names.by_seq.len(), MAX_NAMES - 30_000);
+        assert!(names.by_seq.contains_key(&99) && !names.by_seq.contains_key(&100));
+        assert!(!names.by_seq.contains_key(&30_099) && names.by_seq.contains_key(&30_100));
+        assert!(names.give(1 << 20, 0, "y"));
+    }
+}

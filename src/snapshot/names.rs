@@ -1,0 +1,24 @@
+//! What the program called its blocks.
+
+use super::DeviceSnapshot;
+
+/// Bytes of a name; what is longer is cut.
+pub(crate) const LONGEST_NAME: usize = 256;
+
+/// The name that the program gave a block, with [`name`](fn@crate::name) and its relatives.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BlockName {
+    /// The block's [`seq`](super::Block::seq); also the [`alloc_seq`](super::Record::alloc_seq) of its
+    /// alloc and of its free.
+    pub seq: u64,
+    /// At most 256 bytes.
+    pub name: String,
+}
+
+impl DeviceSnapshot {
+    /// The name of the block whose alloc has this position in the log.
+    pub fn name(&self, seq: u64) -> Option<&str> {
+        let at = self.names.binary_search_by_key(&seq, |name| name.seq).ok()?;
+        self.names.get(at).map(|name| name.name.as_str())
+    }
+}
