@@ -70,7 +70,11 @@
 pub mod analysis;
 mod assertion;
 pub mod attribute;
+#[cfg(feature = "candle")]
+pub mod candle;
 mod capture;
+#[cfg(any(feature = "cudarc", feature = "cuda"))]
+pub mod cudarc;
 mod error;
 pub mod export;
 #[cfg(feature = "tracing")]
