@@ -15,6 +15,8 @@
 //! A program on another version of candle than 0.11.1 does without this module: it is recorded all the
 //! same, and [`memtrace::name`](fn@crate::name) takes a tensor's pointer.
 
+#[cfg(feature = "cuda")]
+use candle_core::backend::BackendDevice;
 use candle_core::{CpuStorage, DeviceLocation, Result, Storage, Tensor};
 
 use crate::name::{Address, name_on};
@@ -47,10 +49,14 @@ pub fn cuda(ordinal: usize) -> Result<candle_core::Device> {
 /// see of a program that uses one is its heap.
 impl From<&candle_core::Device> for Device {
     fn from(device: &candle_core::Device) -> Self {
-        match device.location() {
-            DeviceLocation::Cpu | DeviceLocation::Metal { .. } => Self::Cpu,
-            DeviceLocation::Cuda { gpu_id } => Self::Cuda(u32::try_from(gpu_id).unwrap_or(u32::MAX)),
-        }
+        at(device.location())
+    }
+}
+
+fn at(location: DeviceLocation) -> Device {
+    match location {
+        DeviceLocation::Cpu | DeviceLocation::Metal { .. } => Device::Cpu,
+        DeviceLocation::Cuda { gpu_id } => Device::Cuda(u32::try_from(gpu_id).unwrap_or(u32::MAX)),
     }
 }
 
@@ -64,9 +70,7 @@ pub fn tag(tensor: &Tensor, name: &str) -> bool {
     match &*tensor.storage_and_layout().0 {
         Storage::Cpu(storage) => name_on(Device::Cpu, cpu_block(storage), name),
         #[cfg(feature = "cuda")]
-        Storage::Cuda(storage) => {
-            name_on(&candle_core::Device::Cuda(storage.device.clone()), cuda_block(storage), name)
-        }
+        Storage::Cuda(storage) => name_on(at(storage.device.location()), cuda_block(storage), name),
         _ => false,
     }
 }
