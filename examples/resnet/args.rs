@@ -9,8 +9,8 @@ use lexopt::{Arg, Error, Parser};
 const HELP: &str = "\
 Train ResNet-50 on a batch of random images and profile the memory that it takes.
 
-Each iteration runs forward, backward and one step of SGD with momentum on the CPU, while memtrace
-records which source line holds how much memory. The end shows what was held at the peak.
+Each iteration runs forward, backward and one step of SGD with momentum on the CPU or a GPU, while
+memtrace records which source line holds how much memory. The end shows what was held at the peak.
 
 Usage: cargo run --release --example resnet -- [OPTIONS]
 
@@ -18,7 +18,7 @@ Options:
   --iterations N   training iterations [default: 5]
   --batch N        images per iteration [default: 1]
   --image N        height and width of an image in pixels, a multiple of 32 [default: 224]
-  --device DEVICE  where the tensors live: cpu [default: cpu]
+  --device DEVICE  where the tensors live: cpu, or cuda:N with --features cuda [default: cpu]
   --out DIR        folder for the files [default: a new one below target/memtrace]
   --max-entries N  allocations and frees kept in the event history [default: 100000]
   --min-size SIZE  smallest allocation recorded, such as 512, 64KiB or 1MiB [default: 64KiB]
@@ -27,6 +27,7 @@ Options:
 Examples:
   cargo run --release --example resnet -- --iterations 1
   cargo run --release --example resnet -- --batch 2 --image 96 --out /tmp/resnet
+  cargo run --release --example resnet --features cuda -- --device cuda:0
 ";
 
 /// Where the tensors live.
@@ -34,6 +35,8 @@ Examples:
 pub(crate) enum DeviceArg {
     /// Main memory.
     Cpu,
+    /// The GPU of that ordinal.
+    Cuda(usize),
 }
 
 /// The options of one run.
@@ -142,10 +145,16 @@ fn image_size(flag: &str, parser: &mut Parser) -> Result<usize, Error> {
 
 /// The device of that name.
 fn device(name: &str) -> Result<DeviceArg, Error> {
-    match name {
-        "cpu" => Ok(DeviceArg::Cpu),
-        "cuda" | "cuda:0" => Err("this build records CPU memory only; use --device cpu".into()),
-        _ => Err(format!("--device accepts cpu, not '{name}'").into()),
+    let ordinal = if name == "cuda" { Some(0) } else { name.strip_prefix("cuda:").and_then(|n| n.parse().ok()) };
+    match ordinal {
+        None if name == "cpu" => Ok(DeviceArg::Cpu),
+        None => Err(format!("--device accepts cpu or cuda:N, such as cuda:0, not '{name}'").into()),
+        Some(ordinal) if cfg!(feature = "cuda") => Ok(DeviceArg::Cuda(ordinal)),
+        Some(_) => Err(format!(
+            "this build has no CUDA; build it in: \
+             cargo run --release --example resnet --features cuda -- --device {name}"
+        )
+        .into()),
     }
 }
 
@@ -178,6 +187,17 @@ mod tests {
     }
 
     #[test]
+    fn cuda_devices_are_taken_by_builds_that_have_cuda() {
+        for (name, ordinal) in [("cuda", 0), ("cuda:3", 3)] {
+            let device = parse(&format!("--device {name}")).map(|args| args.unwrap().device);
+            match device {
+                Ok(device) => assert!(cfg!(feature = "cuda") && device == DeviceArg::Cuda(ordinal)),
+                Err(error) => assert!(error.ends_with(&format!("--features cuda -- --device {name}")), "{error}"),
+            }
+        }
+    }
+
+    #[test]
     fn errors_name_the_flag_and_what_it_accepts() {
         let cases = "\
 --iterations 0 => --iterations must be at least 1
@@ -186,9 +206,8 @@ mod tests {
 --image 100 => --image must be a positive multiple of 32
 --image 0 => --image must be a positive multiple of 32
 --max-entries 1e6 => --max-entries takes a whole number, not '1e6'
---device cuda => this build records CPU memory only; use --device cpu
---device cuda:0 => this build records CPU memory only; use --device cpu
---device tpu => --device accepts cpu, not 'tpu'
+--device tpu => --device accepts cpu or cuda:N, such as cuda:0, not 'tpu'
+--device cuda:x => --device accepts cpu or cuda:N, such as cuda:0, not 'cuda:x'
 --epochs 3 => invalid option '--epochs'; try --help
 -x => invalid option '-x'; try --help
 resnet => unexpected argument \"resnet\"; try --help

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use args::{Args, DeviceArg};
-use candle_core::{DType, Device, Tensor, Var};
+use candle_core::{DType, Tensor, Var};
 use candle_nn::{VarBuilder, VarMap};
 use memtrace::export::{flamegraph, folded};
 use memtrace::{Bytes, scope};
@@ -50,23 +50,25 @@ fn run() -> Outcome<()> {
 
 fn train(args: &Args) -> Outcome<()> {
     let device = match args.device {
-        DeviceArg::Cpu => Device::Cpu,
+        DeviceArg::Cpu => memtrace::candle::cpu(),
+        DeviceArg::Cuda(ordinal) => memtrace::candle::cuda(ordinal)?,
     };
     let varmap = VarMap::new();
     let model = scope("load", || ResNet50::new(VarBuilder::from_varmap(&varmap, DType::F32, &device)))?;
-    let stats = memtrace::stats(memtrace::Device::Cpu);
+    let stats = memtrace::stats(&device);
     let loaded = stats.allocated_bytes.current + stats.below_threshold;
-    eprintln!("loaded: {} ({loaded} bytes) live, parameters and running statistics", Bytes(loaded));
+    let place = memtrace::Device::from(&device);
+    eprintln!("loaded: {} ({loaded} bytes) live on {place}, parameters and running statistics", Bytes(loaded));
     let mut optimizer = SgdMomentum::new(sorted_vars(&varmap)?, LEARNING_RATE, MOMENTUM);
     let shape = (args.batch, 3, args.image, args.image);
     let images = scope("input", || Tensor::randn(0f32, 1f32, shape, &device))?;
     let labels: Vec<u32> = (0..args.batch as u32).map(|image| image % 1000).collect();
     let labels = Tensor::new(labels, &device)?;
     for number in 1..=args.iterations {
-        memtrace::reset_peak(memtrace::Device::Cpu);
+        memtrace::reset_peak(&device);
         let label = format!("iteration {number}");
         let loss = scope(&label, || iteration(&model, &mut optimizer, &images, &labels))?;
-        let peak = memtrace::stats(memtrace::Device::Cpu).allocated_bytes.peak;
+        let peak = memtrace::stats(&device).allocated_bytes.peak;
         eprintln!("{label} of {}: {loss}, peak {} ({peak} bytes)", args.iterations, Bytes(peak));
     }
     Ok(())
@@ -79,10 +81,15 @@ fn iteration(model: &ResNet50, optimizer: &mut SgdMomentum, images: &Tensor, lab
         let logits = model.forward(images)?;
         candle_nn::loss::cross_entropy(&logits, labels)
     })?;
+    // A GPU works on while the program goes ahead.
+    let device = images.device();
+    device.synchronize()?;
     let forward = began.elapsed();
     let gradients = scope("backward", || loss.backward())?;
+    device.synchronize()?;
     let backward = began.elapsed() - forward;
     scope("optimizer", || optimizer.step(&gradients))?;
+    device.synchronize()?;
     let step = began.elapsed() - forward - backward;
     let seconds = [forward, backward, step].map(|phase| format!("{:.2} s", phase.as_secs_f64()));
     let [forward, backward, step] = seconds;
