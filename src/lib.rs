@@ -52,6 +52,11 @@
 //! [`dump_on_oom`](Builder::dump_on_oom) write snapshots. [`read_capture`] reads captures, elsewhere and
 //! later too.
 //!
+//! # Names
+//! [`name`](fn@name) says what a block is; reports, traces and captures show it. The feature `candle` has
+//! `memtrace::candle` with candle's devices and `tag` for tensors, `cudarc` has `memtrace::cudarc` with
+//! named allocations; `cuda` is `candle` with candle's own feature `cuda`. The library needs neither.
+//!
 //! # In tests
 //! [`measure`](fn@measure) and [`assert_peak!`] say what the calling thread allocates; they need the allocator
 //! and no session.

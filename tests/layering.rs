@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Each part with the parts that it may know. Leaves may be known by all and are not listed.
-const MAY_KNOW: [(&str, &[&str]); 12] = [
+const MAY_KNOW: [(&str, &[&str]); 15] = [
     ("snapshot", &[]),
     ("capture", &["snapshot"]),
     ("record", &["snapshot"]),
@@ -18,6 +18,9 @@ const MAY_KNOW: [(&str, &[&str]); 12] = [
     ("analysis", &["attribute", "snapshot"]),
     ("export", &["analysis", "attribute", "snapshot"]),
     ("macros", &["shell"]),
+    ("name", &["record", "snapshot"]),
+    ("candle", &["cudarc", "hook", "name", "snapshot"]),
+    ("cudarc", &["name", "record", "snapshot"]),
 ];
 const LEAVES: [&str; 3] = ["units", "error", "sources"];
 /// The only parts that see both sides.
