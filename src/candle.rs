@@ -41,7 +41,7 @@ pub fn cpu() -> candle_core::Device {
 /// # }
 /// ```
 pub fn cuda(ordinal: usize) -> Result<candle_core::Device> {
-    crate::hook::ensure_cuda();
+    crate::hook::cuda::refresh();
     candle_core::Device::new_cuda(ordinal)
 }
 

@@ -98,7 +98,7 @@ enum Tag {
 }
 
 impl Tag {
-    const ALL: [Self; 19] = [
+    const ALL: [Self; 20] = [
         Self::Process,
         Self::Settings,
         Self::Threads,

@@ -7,7 +7,3 @@ pub(crate) mod cuda;
 mod heap;
 
 pub use heap::Alloc;
-
-/// Sees to it that CUDA's driver is watched before a device of it is made.
-#[cfg(feature = "candle")]
-pub(crate) fn ensure_cuda() {}
