@@ -7,7 +7,8 @@ use cudarc::driver::sys::CUresult;
 use memtrace::{Device, read_capture};
 
 use crate::raw;
-use crate::support::{assert_equals_truth, assert_live_equals_truth, on_gpu};
+use crate::support::on_gpu;
+use crate::truth::{assert_equals_truth, assert_live_equals_truth};
 
 #[test]
 fn a_refused_allocation_is_no_block_and_is_dumped() {

@@ -7,7 +7,8 @@ use std::process::Command;
 use cudarc::driver::CudaContext;
 use memtrace::Device;
 
-use crate::support::{assert_equals_truth, driver_folder, on_gpu};
+use crate::support::{driver_folder, on_gpu};
+use crate::truth::assert_equals_truth;
 
 const SOURCE: &str = "
 #include <stddef.h>

@@ -7,7 +7,8 @@ use memtrace::Device;
 use memtrace::snapshot::CudaState;
 
 use crate::raw;
-use crate::support::{AT_THE_END, assert_equals_truth, child, on_gpu, simulator, truth};
+use crate::support::{AT_THE_END, child, on_gpu};
+use crate::truth::{assert_equals_truth, simulator, truth};
 
 const VERSION: i32 = 13000;
 

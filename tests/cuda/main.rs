@@ -10,11 +10,13 @@ mod lookups;
 mod raw;
 mod support;
 mod threads;
+mod truth;
 
 use cudarc::driver::CudaContext;
 use memtrace::snapshot::CudaState;
 use memtrace::{Device, scope};
-use support::{assert_equals_truth, assert_live_equals_truth, on_gpu};
+use support::on_gpu;
+use truth::{assert_equals_truth, assert_live_equals_truth};
 
 #[global_allocator]
 static ALLOC: memtrace::Alloc = memtrace::Alloc::system();

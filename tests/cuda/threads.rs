@@ -10,7 +10,8 @@ use memtrace::snapshot::RecordKind;
 use memtrace::{Device, Enabled, StackContext};
 
 use crate::raw;
-use crate::support::{FREE, assert_equals_truth, assert_live_equals_truth, device_of, on_gpu, truth};
+use crate::support::on_gpu;
+use crate::truth::{FREE, assert_equals_truth, assert_live_equals_truth, device_of, truth};
 
 #[test]
 fn streams_and_threads_are_told_apart() {

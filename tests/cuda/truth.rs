@@ -1,0 +1,121 @@
+//! The simulator's own account of what happened to memory, and comparisons with it. Programs that are linked
+//! against the driver share this.
+
+use std::collections::BTreeMap;
+
+use memtrace::snapshot::RecordKind;
+use memtrace::{Device, Snapshot};
+
+/// A function of the simulator, or of the driver it stands in for, past everything that may stand between.
+pub(crate) fn simulator(name: &std::ffi::CStr) -> usize {
+    // SAFETY: opens what is loaded already, and asks it for a name.
+    let handle = unsafe { libc::dlopen(c"libcuda.so.1".as_ptr(), libc::RTLD_NOW) };
+    // SAFETY: the handle is a live one and the name ends with a zero byte.
+    let address = unsafe { libc::dlsym(handle, name.as_ptr()) as usize };
+    assert_ne!(address, 0, "{name:?} is there");
+    address
+}
+
+/// What happened to memory, as the simulator tells it. Not the type of its own package: that would link the
+/// simulator into the test, in the driver's place.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Event {
+    number: u64,
+    pub(crate) op: u32,
+    kind: u32,
+    device: i32,
+    result: u32,
+    context: u64,
+    stream: u64,
+    pub(crate) thread: u64,
+    pub(crate) address: u64,
+    pub(crate) size: u64,
+    used: u64,
+    reserved: u64,
+}
+
+pub(crate) const ALLOC: u32 = 0;
+pub(crate) const FREE: u32 = 1;
+const RELEASE: u32 = 3;
+const MANAGED: u32 = 3;
+const PINNED: u32 = 4;
+const REGISTERED: u32 = 5;
+
+/// Everything that the simulator granted or freed so far.
+pub(crate) fn truth() -> Vec<Event> {
+    // SAFETY: that is the function's type.
+    let count =
+        unsafe { std::mem::transmute::<usize, extern "C" fn() -> u64>(simulator(c"memtrace_cusim_event_count")) };
+    // SAFETY: that is the function's type.
+    let events = unsafe {
+        std::mem::transmute::<usize, extern "C" fn(u64, *mut Event, usize) -> usize>(simulator(
+            c"memtrace_cusim_events",
+        ))
+    };
+    let mut records = vec![Event::default(); count() as usize];
+    let copied = events(1, records.as_mut_ptr(), records.len());
+    records.truncate(copied);
+    records.retain(|record| record.result == 0 && record.op != RELEASE);
+    records
+}
+
+pub(crate) fn device_of(record: &Event) -> Device {
+    match record.kind {
+        PINNED | REGISTERED => Device::Pinned,
+        MANAGED => Device::Managed,
+        _ => Device::Cuda(record.device as u32),
+    }
+}
+
+/// What happened to a block: (+1 or -1, its bytes).
+type Events = Vec<(i8, u64)>;
+
+/// Compares the ledgers with the simulator, event by event: in the order of the device if one thread made
+/// them all, else in the order of each address.
+pub(crate) fn assert_equals_truth(snapshot: &Snapshot, in_order: bool) {
+    let (mut truth_of, mut ours_of) = (BTreeMap::<_, Events>::new(), BTreeMap::<_, Events>::new());
+    for record in truth() {
+        let sign = if record.op == ALLOC { 1 } else { -1 };
+        let key = (device_of(&record), if in_order { 0 } else { record.address });
+        truth_of.entry(key).or_default().push((sign, record.size));
+    }
+    for device in snapshot.devices.iter().filter(|device| device.device != Device::Cpu) {
+        assert_eq!(device.overwritten, 0);
+        for record in &device.records {
+            let sign = if record.kind == RecordKind::Alloc { 1 } else { -1 };
+            let key = (device.device, if in_order { 0 } else { record.address });
+            ours_of.entry(key).or_default().push((sign, record.size));
+        }
+    }
+    assert!(!truth_of.is_empty(), "something happened");
+    if in_order {
+        assert_eq!(ours_of, truth_of);
+    } else {
+        // There are many of them.
+        let wrong = truth_of.iter().find(|(key, events)| ours_of.get(key) != Some(events));
+        assert_eq!(wrong.map(|(key, events)| (key, events, ours_of.get(key))), None);
+        assert_eq!(ours_of.len(), truth_of.len());
+    }
+    assert_live_equals_truth(snapshot);
+}
+
+/// Compares what is live.
+pub(crate) fn assert_live_equals_truth(snapshot: &Snapshot) {
+    let mut live = BTreeMap::new();
+    for record in truth() {
+        match record.op {
+            ALLOC => live.insert((device_of(&record), record.address), record.size),
+            _ => live.remove(&(device_of(&record), record.address)),
+        };
+    }
+    let others = snapshot.devices.iter().filter(|device| device.device != Device::Cpu);
+    let ours: BTreeMap<_, _> =
+        others.flat_map(|d| d.live.iter().map(|block| ((d.device, block.address), block.size))).collect();
+    assert_eq!(ours, live);
+    for device in snapshot.devices.iter().filter(|device| device.device != Device::Cpu) {
+        let bytes: u64 = device.live.iter().map(|block| block.size).sum();
+        assert_eq!(device.stats.allocated_bytes.current, bytes);
+        assert_eq!(device.peak.blocks.iter().map(|block| block.size).sum::<u64>(), device.peak.bytes);
+    }
+}
