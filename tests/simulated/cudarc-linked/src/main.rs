@@ -18,7 +18,11 @@ fn main() {
     let session = recorded.then(|| memtrace::start().expect("no other session is under way"));
     let context = CudaContext::new(0).expect("there is a device");
     let refused: usize = std::thread::scope(|scope| {
-        let threads: Vec<_> = (0..4).map(|number| scope.spawn(|| work(number, context.clone()))).collect();
+        let start = |number| {
+            let context = context.clone();
+            scope.spawn(move || work(number, context))
+        };
+        let threads: Vec<_> = (0..4).map(start).collect();
         threads.into_iter().map(|thread| thread.join().expect("no thread panics")).sum()
     });
     if let Some(session) = session {
