@@ -15,9 +15,10 @@ pub struct Stat {
 
 /// The counters of a device.
 ///
-/// On the CPU device `allocated = active = reserved`: the bytes that the program asked for, in
-/// blocks of at least the recording's `min_size`, those from before the recording included. What is
-/// smaller is in `below_threshold`.
+/// `allocated = active = reserved`: the bytes that the program asked for. On the CPU device in blocks of at
+/// least the recording's `min_size`, those from before the recording included; what is smaller is in
+/// `below_threshold`. On CUDA devices in recorded blocks; what the driver has reserved is in
+/// [`DeviceSnapshot::pool`](crate::snapshot::DeviceSnapshot::pool).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct MemoryStats {
