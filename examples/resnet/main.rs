@@ -40,12 +40,16 @@ fn run() -> Outcome<()> {
     let session = memtrace::builder().max_entries(args.max_entries).min_size(&args.min_size).start()?;
     let out = output_folder(args.out.as_deref())?;
     eprintln!("recording blocks of {} or more; --min-size changes that", args.min_size);
-    train(&args)?;
+    let trained = train(&args);
+    if trained.is_err() {
+        eprintln!("the training failed; this is what it held until then");
+    }
     eprintln!("resolving symbols");
     let snapshot = session.snapshot();
     drop(session);
     println!("{}", snapshot.report());
-    write_files(&snapshot, &out)
+    write_files(&snapshot, &out)?;
+    trained
 }
 
 fn train(args: &Args) -> Outcome<()> {

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::ledger::Site;
-use super::memory::OwnVec;
+use super::memory::{OwnVec, System};
 use super::recorder::{self, free_site};
 use crate::snapshot::{Block, Device};
 
@@ -19,6 +19,7 @@ static LOST: AtomicU64 = AtomicU64::new(0);
 pub(crate) struct Taken {
     device: Device,
     block: Block,
+    epoch: u64,
 }
 
 /// Enters a block. To be called once it is there.
@@ -35,8 +36,10 @@ pub(crate) fn before_free(pinned: bool, address: u64) -> Option<Taken> {
     let site = free_site();
     let may_have_it = |device: &Device| *device != Device::Cpu && (*device == Device::Pinned) == pinned;
     recorder::active_devices().filter(may_have_it).find_map(|device| {
-        let block = recorder::with_ledger_there(device, |ledger| ledger.free(address, site))??;
-        Some(Taken { device, block })
+        recorder::with_ledger_there(device, |ledger| {
+            let block = ledger.free(address, site)?;
+            Some(Taken { device, block, epoch: recorder::epoch() })
+        })?
     })
 }
 
@@ -50,31 +53,42 @@ pub(crate) fn freed_unknown() {
 /// It was not freed after all: it goes back.
 pub(crate) fn free_was_refused(taken: Option<Taken>) {
     REFUSED_FREES.fetch_add(1, Ordering::Relaxed);
-    if let Some(Taken { device, block }) = taken {
-        recorder::with_ledger_there(device, |ledger| ledger.undo_free(&block));
+    if let Some(Taken { device, block, epoch }) = taken {
+        // To a recording that began meanwhile it is a block from before.
+        recorder::with_ledger_there(device, |ledger| epoch == recorder::epoch() && ledger.undo_free(&block));
     }
 }
 
-/// What is live on a device, to be asked about one by one: (address, position in the log).
-pub(crate) fn live(device: Device) -> OwnVec<(u64, u64)> {
-    recorder::with_ledger_there(device, |ledger| {
-        let mut live = OwnVec::new_in(super::memory::System);
-        if live.try_reserve(ledger.live_blocks().len()).is_ok() {
-            live.extend(ledger.live_blocks().map(|block| (block.address, block.seq)));
-        }
-        live
-    })
-    .unwrap_or(OwnVec::new_in(super::memory::System))
+/// Blocks that are live on a device of a recording.
+#[derive(Debug)]
+pub(crate) struct Live {
+    device: Device,
+    epoch: u64,
+    /// (address, position in the log).
+    blocks: OwnVec<(u64, u64)>,
 }
 
-/// Blocks of [`live`] are gone, all at once; an address that has a new owner meanwhile is left alone.
-pub(crate) fn freed_together(device: Device, blocks: &[(u64, u64)]) {
-    let site = free_site();
-    recorder::with_ledger_there(device, |ledger| {
-        for (address, seq) in blocks {
-            ledger.free_if(*address, *seq, site);
-        }
-    });
+impl Live {
+    /// `None` if there are none, or no memory for a list of them.
+    pub(crate) fn on(device: Device) -> Option<Self> {
+        recorder::with_ledger_there(device, |ledger| {
+            let mut blocks = OwnVec::new_in(System);
+            blocks.try_reserve(ledger.live_blocks().len()).ok()?;
+            blocks.extend(ledger.live_blocks().map(|block| (block.address, block.seq)));
+            (!blocks.is_empty()).then(|| Self { device, epoch: recorder::epoch(), blocks })
+        })?
+    }
+
+    /// Those that are gone were freed, all together; an address that has a new owner meanwhile is left alone.
+    pub(crate) fn freed(mut self, is_gone: impl Fn(u64) -> bool) {
+        self.blocks.retain(|(address, _)| is_gone(*address));
+        let site = free_site();
+        recorder::with_ledger_there(self.device, |ledger| {
+            if self.epoch == recorder::epoch() {
+                self.blocks.iter().for_each(|(address, seq)| _ = ledger.free_if(*address, *seq, site));
+            }
+        });
+    }
 }
 
 pub(crate) fn unknown_frees() -> u64 {

@@ -20,9 +20,12 @@ const MAX_DEVICES: usize = MAX_ORDINALS as usize + 3;
 static DEVICES: [Mutex<Option<Ledger>>; MAX_DEVICES] = [const { Mutex::new(None) }; MAX_DEVICES];
 static ACTIVE: Mutex<Option<Settings>> = Mutex::new(None);
 
-/// One bit for each device that has a ledger. Set and read while the first device's lock is held, so
-/// that a device which comes later has seen every scope.
+/// One bit for each device that has a ledger. While a recording is under way it is set, and read by scopes,
+/// with the first device's lock held: so a device that comes later has seen every scope.
 static ACTIVE_DEVICES: AtomicU64 = AtomicU64::new(0);
+
+/// How many recordings there were: what was taken out of one does not go back into the next.
+static EPOCH: AtomicU64 = AtomicU64::new(0);
 
 /// A session is under way. Release/acquire with the ledgers is not needed: they stand behind locks.
 static RECORDING: AtomicBool = AtomicBool::new(false);
@@ -97,6 +100,8 @@ pub(crate) fn begin_anew(began: Instant) {
     if was_forked() {
         return;
     }
+    // No device's ledger comes into being meanwhile.
+    let _active = lock(&ACTIVE);
     for slot in &DEVICES {
         if let Some(ledger) = lock(slot).as_mut() {
             let below = if ledger.counts_below() { untraced::below(ledger.min_size()) } else { 0 };
@@ -107,6 +112,7 @@ pub(crate) fn begin_anew(began: Instant) {
 
 fn set_up(active: &mut Option<Settings>, settings: &Settings, began: Instant) {
     *active = Some(settings.clone());
+    EPOCH.fetch_add(1, Ordering::Relaxed);
     thread::renew();
     STACK_CONTEXT.store(settings.context as u8, Ordering::Relaxed);
     STACK_DEPTH.store(settings.stack_depth, Ordering::Relaxed);
@@ -384,6 +390,11 @@ fn index_of(device: Device) -> Option<usize> {
 
 fn slot_of(device: Device) -> Option<MutexGuard<'static, Option<Ledger>>> {
     index_of(device).and_then(|index| DEVICES.get(index)).map(lock)
+}
+
+/// The number of the recording under way, to be compared under a device's lock.
+pub(super) fn epoch() -> u64 {
+    EPOCH.load(Ordering::Relaxed)
 }
 
 /// Does something with a device's ledger; none is made for it.

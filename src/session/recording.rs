@@ -25,8 +25,8 @@ static CURRENT: Mutex<Option<Shared>> = Mutex::new(None);
 pub(super) struct Recording {
     pub(super) settings: Settings,
     since: Mutex<Since>,
-    /// What was in use in the drivers' pools when recording began, by ordinal.
-    used_before: Mutex<Vec<(u32, u64)>>,
+    /// What was in use in the driver's pools when recording began, by ordinal; `None`: nothing.
+    used_before: Mutex<Option<Vec<(u32, u64)>>>,
     stream: Option<Mutex<Stream>>,
     pub(super) dumps: Dumps,
     /// A panic was seen.
@@ -104,7 +104,10 @@ impl Recording {
     /// What the driver says of a device's pool.
     pub(super) fn pool(&self, device: Device) -> Option<Pool> {
         let Device::Cuda(ordinal) = device else { return None };
-        let before = lock(&self.used_before).iter().find(|(known, _)| *known == ordinal).map(|(_, used)| *used);
+        let before = match &*lock(&self.used_before) {
+            Some(pools) => pools.iter().find(|(known, _)| *known == ordinal).map(|(_, used)| *used),
+            None => Some(0),
+        };
         cuda::pool(ordinal).map(|pool| Pool { used_before: before, ..pool })
     }
 

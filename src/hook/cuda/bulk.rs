@@ -4,23 +4,23 @@
 use std::ffi::c_int;
 
 use super::driver::{Function, SUCCESS};
-use crate::record::memory::OwnVec;
-use crate::record::{device_memory, guard, recorder};
+use crate::record::device_memory::Live;
+use crate::record::memory::{OwnVec, System};
+use crate::record::{guard, recorder};
 use crate::snapshot::Device;
 
 /// What is live before a context may end.
-pub(super) type Before = OwnVec<(Device, OwnVec<(u64, u64)>)>;
+pub(super) type Before = OwnVec<Live>;
 
 pub(super) fn before() -> Before {
-    let mut all = Before::new_in(crate::record::memory::System);
+    let mut all = Before::new_in(System);
     if guard::state() & guard::OWN != 0 {
         return all;
     }
     let _own = guard::own_work();
     for device in recorder::devices().filter(|device| *device != Device::Cpu) {
-        let live = device_memory::live(device);
-        if !live.is_empty() && all.try_reserve(1).is_ok() {
-            all.push((device, live));
+        if let Some(live) = Live::on(device).filter(|_| all.try_reserve(1).is_ok()) {
+            all.push(live);
         }
     }
     all
@@ -33,10 +33,7 @@ pub(super) fn after(result: c_int, before: Before) {
         return;
     }
     let _own = guard::own_work();
-    for (device, mut live) in before {
-        live.retain(|(address, _)| is_gone(*address));
-        device_memory::freed_together(device, &live);
-    }
+    before.into_iter().for_each(|live| live.freed(is_gone));
 }
 
 fn is_gone(address: u64) -> bool {

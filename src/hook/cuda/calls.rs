@@ -6,8 +6,9 @@ use std::ffi::{c_int, c_uint, c_void};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::driver::{Function, NOT_FOUND};
-use super::events::{self, Address, Class, Request, Size, Stream};
-use super::{bulk, lookup};
+use super::events::{self, Address, Class, Release, Request, Size, Stream};
+use super::patch::Pair;
+use super::{bulk, capture, lookup};
 use crate::snapshot::UnseenCalls;
 
 type Pointer = u64;
@@ -16,18 +17,24 @@ type Handle = *mut c_void;
 /// Defines a function for each of the driver's, and the look-ups among them.
 ///
 /// `alloc` is told after the call, `free` before and after it: freed memory may have a new owner by the
-/// time the call returns. `ends` may end a context and all that is in it. `unseen` makes memory that is
-/// not recorded; only its calls are counted.
+/// time the call returns. `ends` may end a context and all that is in it. `begins` and `finishes` are the
+/// captures of streams. `unseen` makes memory that is not recorded; only its calls are counted.
 macro_rules! hooks {
     ($($kind:ident $name:ident($($arg:ident: $type:ty),*) $(=> $event:expr)?;)*) => {
         $(hooks!(@$kind $name($($arg: $type),*) $($event)?);)*
 
-        /// Ours for a symbol of the driver.
-        pub(super) fn by_name(name: &[u8]) -> Option<usize> {
+        /// The driver's function of that name, and ours.
+        fn known(name: &[u8]) -> Option<(&'static Function, usize)> {
             $(if name == stringify!($name).as_bytes() {
-                return Some($name::hook as *const () as usize);
+                return Some((&$name::REAL, $name::hook as *const () as usize));
             })*
             None
+        }
+
+        /// Asks the driver for all its functions, once each.
+        pub(super) fn look_up_all() {
+            $($name::REAL.address();)*
+            lookup::look_up_all();
         }
 
         /// Ours for a function of the driver, by its address.
@@ -43,7 +50,9 @@ macro_rules! hooks {
             let counts = [$((stringify!($name), &$name::UNSEEN)),*];
             let counts = counts.map(|(function, count)| (function, count.load(Ordering::Relaxed)));
             let called = counts.into_iter().filter(|(_, calls)| *calls > 0);
-            called.map(|(function, calls)| UnseenCalls { function: function.to_owned(), calls }).collect()
+            let captured = [(capture::WORDS, capture::unseen())].into_iter().filter(|(_, calls)| *calls > 0);
+            let named = |(function, calls): (&str, u64)| UnseenCalls { function: function.to_owned(), calls };
+            called.chain(captured).map(named).collect()
         }
     };
     (@alloc $name:ident($($arg:ident: $type:ty),*) $event:expr) => {
@@ -63,8 +72,7 @@ macro_rules! hooks {
                 // SAFETY: the arguments are the caller's.
                 return unsafe { real($($arg),*) };
             }
-            let (class, address) = $event;
-            let free = events::before_free(class, address);
+            let free = events::before_free($event);
             // SAFETY: the arguments are the caller's.
             let result = unsafe { real($($arg),*) };
             events::after_free(result, free);
@@ -82,6 +90,21 @@ macro_rules! hooks {
             let result = unsafe { real($($arg),*) };
             bulk::after(result, before);
             result
+        });
+    };
+    (@begins $name:ident($($arg:ident: $type:ty),*)) => {
+        hooks!(@function $name($($arg: $type),*) |real| {
+            // SAFETY: the arguments are the caller's.
+            let result = unsafe { real($($arg),*) };
+            capture::begun(result);
+            result
+        });
+    };
+    (@finishes $name:ident($($arg:ident: $type:ty),*)) => {
+        hooks!(@function $name($($arg: $type),*) |real| {
+            capture::finished();
+            // SAFETY: the arguments are the caller's.
+            unsafe { real($($arg),*) }
         });
     };
     (@unseen $name:ident($($arg:ident: $type:ty),*)) => {
@@ -136,8 +159,12 @@ fn pinned(address: Address, size: usize) -> Request {
     Request { class: Class::Pinned, address, size: Size::Plain(size), stream: None, of_pool: false }
 }
 
-fn host(pointer: Handle) -> (Class, u64) {
-    (Class::Pinned, pointer.addr() as u64)
+fn device_memory(pointer: Pointer, stream: Option<Stream>) -> Release {
+    Release { class: Class::Device, address: pointer, stream }
+}
+
+fn host(pointer: Handle) -> Release {
+    Release { class: Class::Pinned, address: pointer.addr() as u64, stream: None }
 }
 
 /// `CUipcMemHandle`, passed by value.
@@ -154,8 +181,8 @@ hooks! {
         of_pool(out, size, Stream::of(stream));
     alloc cuMemAllocFromPoolAsync_ptsz(out: *mut Pointer, size: usize, pool: Handle, stream: Handle) =>
         of_pool(out, size, per_thread(stream));
-    free cuMemFreeAsync(pointer: Pointer, stream: Handle) => (Class::Device, pointer);
-    free cuMemFreeAsync_ptsz(pointer: Pointer, stream: Handle) => (Class::Device, pointer);
+    free cuMemFreeAsync(pointer: Pointer, stream: Handle) => device_memory(pointer, Some(Stream::of(stream)));
+    free cuMemFreeAsync_ptsz(pointer: Pointer, stream: Handle) => device_memory(pointer, Some(per_thread(stream)));
 
     alloc cuMemAlloc_v2(out: *mut Pointer, size: usize) =>
         classic(Class::Device, out, Size::Plain(size));
@@ -163,7 +190,7 @@ hooks! {
         classic(Class::Device, out, Size::Pitched(pitch, height));
     alloc cuMemAllocManaged(out: *mut Pointer, size: usize, flags: c_uint) =>
         classic(Class::Managed, out, Size::Plain(size));
-    free cuMemFree_v2(pointer: Pointer) => (Class::Device, pointer);
+    free cuMemFree_v2(pointer: Pointer) => device_memory(pointer, None);
 
     alloc cuMemAllocHost_v2(out: *mut Handle, size: usize) =>
         pinned(Address::Out(out.cast()), size);
@@ -173,6 +200,15 @@ hooks! {
         pinned(Address::Given(pointer.addr() as u64), size);
     free cuMemFreeHost(pointer: Handle) => host(pointer);
     free cuMemHostUnregister(pointer: Handle) => host(pointer);
+
+    begins cuStreamBeginCapture_v2(stream: Handle, mode: c_int);
+    begins cuStreamBeginCapture_v2_ptsz(stream: Handle, mode: c_int);
+    begins cuStreamBeginCaptureToGraph(
+        stream: Handle, graph: Handle, before: Handle, edges: Handle, count: usize, mode: c_int);
+    begins cuStreamBeginCaptureToGraph_ptsz(
+        stream: Handle, graph: Handle, before: Handle, edges: Handle, count: usize, mode: c_int);
+    finishes cuStreamEndCapture(stream: Handle, graph: Handle);
+    finishes cuStreamEndCapture_ptsz(stream: Handle, graph: Handle);
 
     ends cuCtxDestroy_v2(context: Handle);
     ends cuDevicePrimaryCtxRelease_v2(device: c_int);
@@ -192,5 +228,11 @@ hooks! {
 
 /// Ours for a symbol of the driver, the look-ups among them.
 pub(super) fn replacement(name: &[u8]) -> Option<usize> {
-    lookup::by_name(name).or_else(|| by_name(name))
+    lookup::known(name).or_else(|| known(name)).map(|(_, ours)| ours)
+}
+
+/// The driver's function of that name and ours, as far as they were looked up.
+pub(super) fn pair(name: &[u8]) -> Option<Pair> {
+    let (function, ours) = lookup::known(name).or_else(|| known(name))?;
+    Some(Pair { real: function.known_address()?, ours, interposed: function.is_interposed() })
 }

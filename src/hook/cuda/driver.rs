@@ -1,10 +1,9 @@
 //! The driver's own functions.
-#![expect(unsafe_code, reason = "the loader is asked in C")]
 
 use std::ffi::{CStr, c_int, c_void};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use super::lookup;
+use super::{loader, lookup, start};
 
 pub(super) const SUCCESS: c_int = 0;
 pub(super) const OUT_OF_MEMORY: c_int = 2;
@@ -17,6 +16,7 @@ pub(super) const NOT_FOUND: c_int = 500;
 pub(super) struct Function {
     name: &'static CStr,
     address: AtomicUsize,
+    interposed: AtomicBool,
 }
 
 /// It was looked for and is not there.
@@ -24,7 +24,7 @@ const ABSENT: usize = 1;
 
 impl Function {
     pub(super) const fn new(name: &'static CStr) -> Self {
-        Self { name, address: AtomicUsize::new(0) }
+        Self { name, address: AtomicUsize::new(0), interposed: AtomicBool::new(false) }
     }
 
     /// The same for a name with a zero byte behind it; any other is no function's.
@@ -45,12 +45,27 @@ impl Function {
         }
     }
 
+    /// The same, without looking it up.
+    pub(super) fn known_address(&self) -> Option<usize> {
+        Some(self.address.load(Ordering::Acquire)).filter(|address| *address > ABSENT)
+    }
+
     #[cold]
     fn look_up(&self) -> Option<usize> {
         let handle = handle()?;
         let address = lookup::real_dlsym(handle, self.name).addr();
+        let everybodys = lookup::real_dlsym(libc::RTLD_DEFAULT, self.name).addr();
+        if address == 0 || everybodys == 0 {
+            loader::forget_error();
+        }
+        self.interposed.store(everybodys != 0 && everybodys != address, Ordering::Release);
         self.address.store(if address == 0 { ABSENT } else { address }, Ordering::Release);
         (address != 0).then_some(address)
+    }
+
+    /// Another library of that name comes before the driver's, as one that was preloaded does.
+    pub(super) fn is_interposed(&self) -> bool {
+        self.interposed.load(Ordering::Acquire)
     }
 }
 
@@ -72,11 +87,10 @@ fn handle() -> Option<*mut c_void> {
     if known != 0 {
         return Some(std::ptr::with_exposed_provenance_mut(known));
     }
-    // SAFETY: it looks for an object that is loaded already, and loads none.
-    let handle = unsafe { libc::dlopen(c"libcuda.so.1".as_ptr(), libc::RTLD_NOW | libc::RTLD_NOLOAD) };
-    if handle.is_null() {
+    if start::was_forked() {
         return None;
     }
+    let handle = loader::opened(c"libcuda.so.1")?;
     HANDLE.store(handle.expose_provenance(), Ordering::Release);
     Some(handle)
 }

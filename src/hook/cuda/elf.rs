@@ -6,14 +6,18 @@ use std::ops::Range;
 use std::slice;
 
 /// Where an object keeps the address of a function that it imports.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Import<'a> {
     pub(super) name: &'a CStr,
     pub(super) slot: *mut usize,
-    /// The loader made the slot's page read-only after it had filled it in.
+    /// A word of the object's data, which its program may change, and not of its tables of imports.
+    pub(super) data: bool,
+    /// The loader makes the slot's page read-only when it is done with the object.
     pub(super) read_only: bool,
-    /// The slot lies where an object has no writable memory, as in code.
+    /// The slot lies where an object has no writable memory, as in code, or across two words.
     pub(super) fixed: bool,
+    /// Where a slot leads that the loader has not looked up yet, because it does so at the first call.
+    pub(super) stubs: Range<usize>,
 }
 
 const R_X86_64_64: u32 = 1;
@@ -79,6 +83,11 @@ fn is_left_alone(info: &libc::dl_phdr_info) -> bool {
     SYSTEM.iter().any(|name| file.starts_with(name))
 }
 
+pub(super) fn page_size() -> usize {
+    // SAFETY: asks for a number.
+    unsafe { libc::sysconf(libc::_SC_PAGESIZE) }.max(4096) as usize
+}
+
 /// The tables of a loaded object that say what it imports.
 struct Object {
     base: usize,
@@ -87,6 +96,7 @@ struct Object {
     /// Address and size of the two relocation tables.
     tables: [(usize, usize); 2],
     read_only: Range<usize>,
+    code: Range<usize>,
     headers: &'static [libc::Elf64_Phdr],
 }
 
@@ -130,7 +140,12 @@ impl Object {
         let at = |header: &libc::Elf64_Phdr| base.wrapping_add(header.p_vaddr as usize);
         let dynamic = headers.iter().find(|header| header.p_type == libc::PT_DYNAMIC)?;
         let relro = headers.iter().find(|header| header.p_type == libc::PT_GNU_RELRO);
-        let read_only = relro.map_or(0..0, |header| at(header)..at(header).wrapping_add(header.p_memsz as usize));
+        // As the loader rounds: what shares its page with other data stays writable.
+        let page = |address: usize| address & !(page_size() - 1);
+        let end = |header: &libc::Elf64_Phdr| at(header).wrapping_add(header.p_memsz as usize);
+        let read_only = relro.map_or(0..0, |header| page(at(header))..page(end(header)));
+        let code = headers.iter().find(|header| header.p_type == libc::PT_LOAD && header.p_flags & libc::PF_X != 0);
+        let code = code.map_or(0..0, |header| at(header)..end(header));
         let values = dynamic_values(at(dynamic) as *const Dynamic);
         let value = |tag: usize| values.get(tag).copied().unwrap_or(0);
         // glibc turns these into addresses, other loaders leave them relative to the base.
@@ -141,7 +156,7 @@ impl Object {
         };
         let (symbols, strings) = (address(DT_SYMTAB), address(DT_STRTAB));
         let tables = [(address(DT_JMPREL), value(DT_PLTRELSZ)), (address(DT_RELA), value(DT_RELASZ))];
-        (symbols != 0 && strings != 0).then_some(Self { base, symbols, strings, tables, read_only, headers })
+        (symbols != 0 && strings != 0).then_some(Self { base, symbols, strings, tables, read_only, code, headers })
     }
 
     fn is_writable(&self, slot: usize) -> bool {
@@ -177,7 +192,14 @@ impl Object {
         // SAFETY: a symbol's name is a C string in its object's string table.
         let name = unsafe { CStr::from_ptr(name) };
         let slot = self.base.wrapping_add(relocation.offset as usize);
-        let (read_only, fixed) = (self.read_only.contains(&slot), !self.is_writable(slot));
-        Some(Import { name, slot: slot as *mut usize, read_only, fixed })
+        let stubs = if kind == R_X86_64_JUMP_SLOT { self.code.clone() } else { 0..0 };
+        Some(Import {
+            name,
+            slot: slot as *mut usize,
+            data: kind == R_X86_64_64,
+            read_only: self.read_only.contains(&slot),
+            fixed: !self.is_writable(slot) || !slot.is_multiple_of(align_of::<usize>()),
+            stubs,
+        })
     }
 }

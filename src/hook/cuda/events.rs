@@ -6,7 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::driver::{DEINITIALIZED, Function, OUT_OF_MEMORY, SUCCESS};
-use super::{query, streams};
+use super::{capture, query, streams};
 use crate::record::device_memory::{self, Taken};
 use crate::record::{guard, heap, recorder};
 use crate::snapshot::Device;
@@ -114,7 +114,7 @@ unsafe fn record(request: Request) {
         Size::Pitched(pitch, rows) if !pitch.is_null() => unsafe { pitch.read() }.saturating_mul(rows),
         Size::Pitched(..) => 0,
     };
-    if address == 0 {
+    if address == 0 || capture::takes(request.stream) {
         return;
     }
     let _own = guard::own_work();
@@ -126,21 +126,30 @@ unsafe fn record(request: Request) {
     device_memory::on_alloc(device, address, size as u64, site);
 }
 
+/// A free that is asked for.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Release {
+    pub(super) class: Class,
+    pub(super) address: u64,
+    /// As in [`Request`].
+    pub(super) stream: Option<Stream>,
+}
+
 /// A free that is under way.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Free {
-    /// memtrace's own work.
+    /// memtrace's own work, of nothing, or a graph's.
     NotWatched,
     Watched(Option<Taken>),
 }
 
 /// Takes the block out of the account, before anybody else can be given its address.
-pub(super) fn before_free(class: Class, address: u64) -> Free {
-    if address == 0 || guard::state() & guard::OWN != 0 {
+pub(super) fn before_free(release: Release) -> Free {
+    if release.address == 0 || guard::state() & guard::OWN != 0 || capture::takes(release.stream) {
         return Free::NotWatched;
     }
     let _own = guard::own_work();
-    let take = || device_memory::before_free(class == Class::Pinned, address);
+    let take = || device_memory::before_free(release.class == Class::Pinned, release.address);
     Free::Watched(catch_unwind(take).unwrap_or(None))
 }
 

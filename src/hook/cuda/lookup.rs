@@ -2,21 +2,37 @@
 #![expect(unsafe_code, reason = "functions of C, and one in assembly that must leave its caller's frame alone")]
 
 use std::ffi::{CStr, c_char, c_int, c_void};
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use super::driver::{self, Function};
-use super::{calls, patch, start};
+use super::memory::KeepErrno;
+use super::patch::Pair;
+use super::{calls, loader, patch, start};
 
 type Dlsym = unsafe extern "C" fn(*mut c_void, *const c_char) -> *mut c_void;
 
 /// The real one, kept before anything was changed.
 static REAL_DLSYM: AtomicUsize = AtomicUsize::new(0);
+/// Another library's comes before it.
+static IS_INTERPOSED: AtomicBool = AtomicBool::new(false);
 /// Answers that were ours.
 static ANSWERED: AtomicU64 = AtomicU64::new(0);
 
-/// Keeps the real `dlsym`: to be called before anything is changed.
-pub(super) fn keep_real() {
-    REAL_DLSYM.store(libc::dlsym as *const () as usize, Ordering::Release);
+/// Keeps the real `dlsym`: to be called before anything is changed; false if it cannot be found. It is
+/// asked for in its library: a program that takes its address may have a stub of its own under that name,
+/// which leads to what we change.
+pub(super) fn keep_real() -> bool {
+    let libraries = [c"libc.so.6", c"libdl.so.2"].into_iter().filter_map(loader::opened);
+    // SAFETY: the handle is a live one and the name ends with a zero byte.
+    let find = |library| unsafe { libc::dlsym(library, c"dlsym".as_ptr()) };
+    let found = libraries.map(find).find(|address| !address.is_null());
+    REAL_DLSYM.store(found.map_or(0, |address| address.expose_provenance()), Ordering::Release);
+    // SAFETY: asks for a name, which ends with a zero byte.
+    let everybodys = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"dlsym".as_ptr()) };
+    let interposed = found.is_some_and(|found| !everybodys.is_null() && everybodys != found);
+    IS_INTERPOSED.store(interposed, Ordering::Release);
+    loader::forget_error();
+    found.is_some()
 }
 
 /// Functions of the driver that were asked for by name and answered with ours.
@@ -26,6 +42,11 @@ pub(super) fn answered() -> u64 {
 
 pub(super) fn real_dlsym_address() -> usize {
     REAL_DLSYM.load(Ordering::Acquire)
+}
+
+/// `dlsym` and ours.
+pub(super) fn pair() -> Pair {
+    Pair { real: real_dlsym_address(), ours: dlsym_address(), interposed: IS_INTERPOSED.load(Ordering::Acquire) }
 }
 
 pub(super) fn dlsym_address() -> usize {
@@ -44,13 +65,17 @@ pub(super) fn real_dlsym(handle: *mut c_void, name: &CStr) -> *mut c_void {
     unsafe { dlsym(handle, name.as_ptr()) }
 }
 
-/// Ours for the look-up functions themselves.
-pub(super) fn by_name(name: &[u8]) -> Option<usize> {
+/// The look-up functions themselves, and ours.
+pub(super) fn known(name: &[u8]) -> Option<(&'static Function, usize)> {
     match name {
-        b"cuGetProcAddress" => Some(get_proc_address as *const () as usize),
-        b"cuGetProcAddress_v2" => Some(get_proc_address_v2 as *const () as usize),
+        b"cuGetProcAddress" => Some((&REAL, get_proc_address as *const () as usize)),
+        b"cuGetProcAddress_v2" => Some((&REAL_V2, get_proc_address_v2 as *const () as usize)),
         _ => None,
     }
+}
+
+pub(super) fn look_up_all() {
+    [&REAL, &REAL_V2].into_iter().for_each(|function| _ = function.address());
 }
 
 /// An answer, or where to go on if there is none.
@@ -85,19 +110,23 @@ unsafe extern "C" fn dlsym(_handle: *mut c_void, _name: *const c_char) -> *mut c
 /// # Safety
 /// The arguments as `dlsym` takes them, and where it returns to.
 unsafe extern "C" fn decide(handle: *mut c_void, name: *const c_char, caller: *const c_void) -> Decision {
+    let _errno = KeepErrno::new();
     let go_on = REAL_DLSYM.load(Ordering::Acquire);
     let nothing = Decision { answer: 0, go_on };
-    // What is being asked for may lie in an object that was loaded just now.
-    patch::patch_new_objects();
-    if name.is_null() || handle == libc::RTLD_NEXT {
+    if name.is_null() {
         return nothing;
     }
     // SAFETY: `dlsym` takes a C string.
     let name = unsafe { CStr::from_ptr(name) };
+    let of_the_driver = name.to_bytes().starts_with(b"cu");
+    // What is asked for may lie in an object that was loaded just now.
+    if (of_the_driver || is_new(handle)) && !start::was_forked() {
+        patch::patch_new_objects();
+    }
     if name == start::OUR_NAME {
         return Decision { answer: dlsym_address(), go_on };
     }
-    if !name.to_bytes().starts_with(b"cu") {
+    if !of_the_driver || handle == libc::RTLD_NEXT {
         return nothing;
     }
     match calls::replacement(name.to_bytes()) {
@@ -108,6 +137,20 @@ unsafe extern "C" fn decide(handle: *mut c_void, name: *const c_char, caller: *c
         }
         _ => nothing,
     }
+}
+
+/// Has this handle not been asked lately? Objects are looked for only then: the loader has to be locked for
+/// that, which not every caller of `dlsym` is prepared for.
+fn is_new(handle: *mut c_void) -> bool {
+    const KNOWN: usize = 64;
+    static HANDLES: [AtomicUsize; KNOWN] = [const { AtomicUsize::new(0) }; KNOWN];
+    if handle == libc::RTLD_DEFAULT || handle == libc::RTLD_NEXT {
+        return false;
+    }
+    let address = handle.addr();
+    // Handles are addresses of large structures.
+    let place = HANDLES.get((address >> 5) % KNOWN);
+    place.is_none_or(|place| place.swap(address, Ordering::Relaxed) != address)
 }
 
 /// What the real `dlsym` would answer this caller. Asked for what it can see itself, without a handle, it
@@ -127,11 +170,8 @@ fn find_for(caller: *const c_void, handle: *mut c_void, name: &CStr) -> *mut c_v
     if unsafe { libc::dladdr(caller, &mut object) } == 0 || object.dli_fname.is_null() {
         return found;
     }
-    // SAFETY: the name is the loader's own; what is not loaded is not loaded by this.
-    let own = unsafe { libc::dlopen(object.dli_fname, libc::RTLD_LAZY | libc::RTLD_NOLOAD) };
-    if own.is_null() {
-        return found;
-    }
+    // SAFETY: the loader's name is a C string that lives as long as the object, which is the caller's.
+    let Some(own) = loader::opened(unsafe { CStr::from_ptr(object.dli_fname) }) else { return found };
     let found = real_dlsym(own, name);
     // SAFETY: the handle was opened above; its object stays loaded, for it is the caller's.
     unsafe { libc::dlclose(own) };

@@ -22,10 +22,13 @@
 
 mod bulk;
 mod calls;
+mod capture;
 mod driver;
 mod elf;
 mod events;
+mod loader;
 mod lookup;
+mod memory;
 mod patch;
 mod query;
 mod start;

@@ -1,13 +1,17 @@
 //! Our functions in the place of the driver's, in the imports of every loaded object.
+//!
+//! Only a slot that holds the driver's own function is changed, or one that the loader will look up
+//! at the first call: what leads to another library, and what the loader has not filled in yet, stays as it is.
 #![expect(unsafe_code, reason = "slots of loaded objects are changed in place")]
 
+use std::ffi::CStr;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use super::elf::{self, Import};
-use super::{calls, lookup};
+use super::{calls, lookup, memory};
 
-/// Imports that were changed, and that could not be.
+/// Of the last look: imports that lead past us, and that should but do not.
 static CHANGED: AtomicU64 = AtomicU64::new(0);
 static REFUSED: AtomicU64 = AtomicU64::new(0);
 /// The loader's count of objects when they were looked through last.
@@ -24,55 +28,86 @@ pub(super) fn counts() -> (u64, u64) {
 /// Looks through all objects if any was loaded since the last time.
 pub(super) fn patch_new_objects() {
     let loaded = elf::objects_loaded();
-    if SEEN.swap(loaded, Ordering::AcqRel) != loaded {
-        patch_all();
+    if SEEN.load(Ordering::Acquire) != loaded && patch_all() {
+        SEEN.store(loaded, Ordering::Release);
     }
 }
 
-/// Looks through all objects. Never waits: if another thread is at it, that one looks once more.
-pub(super) fn patch_all() {
+/// Looks through all objects; false if some were not ready yet. Never waits: if another thread is at
+/// it, that one looks once more.
+pub(super) fn patch_all() -> bool {
+    // Asked before the loader is locked.
+    calls::look_up_all();
+    let mut all = true;
     WANTED.store(true, Ordering::Release);
     while WANTED.load(Ordering::Acquire) {
-        let Ok(_patching) = LOCK.try_lock() else { return };
+        let Ok(_patching) = LOCK.try_lock() else { return false };
         WANTED.store(false, Ordering::Release);
-        elf::each_import(patch);
+        let mut look = Look::default();
+        elf::each_import(|import| look.import(&import));
+        all = !look.unready;
+        CHANGED.store(look.changed, Ordering::Relaxed);
+        REFUSED.store(look.refused, Ordering::Relaxed);
+    }
+    all
+}
+
+/// One look through all objects.
+#[derive(Debug, Default)]
+struct Look {
+    changed: u64,
+    refused: u64,
+    /// The loader has still to fill in some.
+    unready: bool,
+}
+
+impl Look {
+    fn import(&mut self, import: &Import<'_>) {
+        let Some(Pair { real, ours, interposed }) = pair(import.name) else { return };
+        // SAFETY: the loader keeps the slot there as long as the object is loaded; it may not be aligned.
+        let current = unsafe { import.slot.read_unaligned() };
+        if current == ours {
+            self.changed += 1;
+        } else if current == real || is_unbound(import, current) && !interposed {
+            let done = !import.fixed && set(import, current, ours);
+            (self.changed, self.refused) = (self.changed + u64::from(done), self.refused + u64::from(!done));
+        } else if !import.data {
+            // Below any code: not filled in yet, or a weak import that stays empty.
+            let empty = current < import.stubs.start.max(elf::page_size());
+            self.unready |= empty;
+            self.refused += u64::from(!empty);
+        }
     }
 }
 
-fn patch(import: Import<'_>) {
-    let name = import.name.to_bytes();
-    let ours = match name {
-        b"dlsym" => Some(lookup::dlsym_address()),
-        [b'c', b'u', ..] => calls::replacement(name),
+/// The loader looks the function up at the first call.
+fn is_unbound(import: &Import<'_>, current: usize) -> bool {
+    import.stubs.contains(&current) && !import.read_only
+}
+
+/// A function and what stands in for it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Pair {
+    pub(super) real: usize,
+    pub(super) ours: usize,
+    /// What is asked for by that name need not be the real one.
+    pub(super) interposed: bool,
+}
+
+fn pair(name: &CStr) -> Option<Pair> {
+    match name.to_bytes() {
+        b"dlsym" => Some(lookup::pair()),
+        [b'c', b'u', ..] => calls::pair(name.to_bytes()),
         _ => None,
-    };
-    if let Some(ours) = ours {
-        set(import, ours);
     }
 }
 
-fn set(import: Import<'_>, ours: usize) {
-    // SAFETY: a slot is an aligned word of a loaded object that all threads read as one.
-    let slot = unsafe { AtomicUsize::from_ptr(import.slot) };
-    if slot.load(Ordering::Relaxed) == ours {
-        return;
-    }
-    if import.fixed || import.read_only && !protect(import.slot, libc::PROT_READ | libc::PROT_WRITE) {
-        REFUSED.fetch_add(1, Ordering::Relaxed);
-        return;
-    }
-    slot.store(ours, Ordering::Release);
-    CHANGED.fetch_add(1, Ordering::Relaxed);
+fn set(import: &Import<'_>, current: usize, ours: usize) -> bool {
     if import.read_only {
-        protect(import.slot, libc::PROT_READ);
+        return memory::write_word(import.slot, ours);
     }
-}
-
-fn protect(slot: *mut usize, protection: i32) -> bool {
-    // SAFETY: asks for a number.
-    let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) }.max(4096) as usize;
-    let start = slot.map_addr(|address| address & !(page - 1));
-    // SAFETY: the page belongs to a loaded object; it stays readable throughout, and writable only
-    // becomes what was read-only.
-    unsafe { libc::mprotect(start.cast(), page, protection) == 0 }
+    // SAFETY: an aligned word of a loaded object, in memory that is writable for good.
+    let slot = unsafe { AtomicUsize::from_ptr(import.slot) };
+    // If it changed meanwhile, it is the program's or the loader's.
+    slot.compare_exchange(current, ours, Ordering::AcqRel, Ordering::Relaxed).is_ok()
 }

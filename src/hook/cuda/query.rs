@@ -2,7 +2,7 @@
 //! failed or on demand, never per event.
 #![expect(unsafe_code, reason = "the driver is asked in C")]
 
-use std::ffi::{c_int, c_uint, c_void};
+use std::ffi::{c_int, c_void};
 
 use super::driver::{self, Function, SUCCESS};
 use crate::snapshot::Pool;
@@ -18,14 +18,12 @@ const RELAXED: c_int = 2;
 
 static GET_COUNT: Function = Function::new(c"cuDeviceGetCount");
 static GET_DEVICE: Function = Function::new(c"cuDeviceGet");
-static GET_STATE: Function = Function::new(c"cuDevicePrimaryCtxGetState");
 static GET_POOL: Function = Function::new(c"cuDeviceGetDefaultMemPool");
 static GET_ATTRIBUTE: Function = Function::new(c"cuMemPoolGetAttribute");
 static EXCHANGE_MODE: Function = Function::new(c"cuThreadExchangeStreamCaptureMode");
 
 type GetCount = unsafe extern "C" fn(*mut c_int) -> c_int;
 type GetDevice = unsafe extern "C" fn(*mut c_int, c_int) -> c_int;
-type GetState = unsafe extern "C" fn(c_int, *mut c_uint, *mut c_int) -> c_int;
 type GetPool = unsafe extern "C" fn(*mut *mut c_void, c_int) -> c_int;
 type GetAttribute = unsafe extern "C" fn(*mut c_void, c_int, *mut u64) -> c_int;
 type ExchangeMode = unsafe extern "C" fn(*mut c_int) -> c_int;
@@ -39,19 +37,13 @@ pub(crate) fn pool(ordinal: u32) -> Option<Pool> {
     pool_of(device(ordinal)?)
 }
 
-/// Bytes in use in the default pool of every device that is in use already.
-pub(crate) fn used_pools() -> Vec<(u32, u64)> {
-    if !driver::is_loaded() {
-        return Vec::new();
-    }
-    let Some(_relaxed) = Relaxed::enter() else { return Vec::new() };
-    let used = |ordinal| {
-        let device = device(ordinal)?;
-        // A pool that nobody has used yet stays untouched.
-        let used = if is_in_use(device)? { pool_of(device)?.used } else { 0 };
-        Some((ordinal, used))
-    };
-    (0..device_count().unwrap_or(0)).filter_map(used).collect()
+/// Bytes in use in the default pool of every device; `None` if the driver has not been started yet, so that
+/// nothing is.
+pub(crate) fn used_pools() -> Option<Vec<(u32, u64)>> {
+    let count = if driver::is_loaded() { device_count()? } else { return None };
+    let _relaxed = Relaxed::enter();
+    let used = |ordinal| Some((ordinal, pool_of(device(ordinal)?)?.used));
+    Some((0..count).filter_map(used).collect())
 }
 
 /// How many devices there are, if the driver has been initialised.
@@ -71,15 +63,6 @@ fn device(ordinal: u32) -> Option<c_int> {
     // SAFETY: the place for the answer is ours.
     let result = unsafe { get_device(&mut device, ordinal.try_into().ok()?) };
     (result == SUCCESS).then_some(device)
-}
-
-fn is_in_use(device: c_int) -> Option<bool> {
-    // SAFETY: the address is that of the function with this signature.
-    let get_state = unsafe { std::mem::transmute::<usize, GetState>(GET_STATE.address()?) };
-    let (mut flags, mut active) = (0, 0);
-    // SAFETY: the places for the answers are ours.
-    let result = unsafe { get_state(device, &mut flags, &mut active) };
-    (result == SUCCESS).then_some(active != 0)
 }
 
 fn pool_of(device: c_int) -> Option<Pool> {

@@ -2,9 +2,9 @@
 #![expect(unsafe_code, reason = "a constructor is a function in a section of its own")]
 
 use std::ffi::{CStr, c_void};
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
-use super::{lookup, patch};
+use super::{loader, lookup, patch};
 use crate::snapshot::CudaState;
 
 #[used]
@@ -31,12 +31,30 @@ extern "C" fn start() {
     if is_turned_off() {
         return;
     }
-    lookup::keep_real();
+    if !lookup::keep_real() {
+        return;
+    }
     if another_copy_answers() {
         return STATE.store(ANOTHER_COPY, Ordering::Release);
     }
+    // What leads past us must not lead nowhere when a library with us in it is closed.
+    loader::pin(start as *const c_void);
+    // SAFETY: the handler stores a flag.
+    unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
     STATE.store(ACTIVE, Ordering::Release);
     patch::patch_new_objects();
+}
+
+/// This process was forked off one with hooks.
+static FORKED: AtomicBool = AtomicBool::new(false);
+
+extern "C" fn in_child() {
+    FORKED.store(true, Ordering::Relaxed);
+}
+
+/// Then the loader is not asked: another thread of the parent's may have held its lock.
+pub(super) fn was_forked() -> bool {
+    FORKED.load(Ordering::Relaxed)
 }
 
 /// `MEMTRACE=0` or `off`: nothing is touched. Read in C: Rust's environment may not be there yet.
@@ -63,10 +81,10 @@ fn another_copy_answers() -> bool {
     let mut count = 0;
     let own = lookup::real_dlsym_address();
     super::elf::each_import(|import| {
-        if import.name == c"dlsym" {
-            // SAFETY: the loader keeps an aligned word there.
-            let address = unsafe { import.slot.read() };
-            let known = address == 0 || address == own || others.contains(&address);
+        if import.name == c"dlsym" && !import.data {
+            // SAFETY: the loader keeps a word there.
+            let address = unsafe { import.slot.read_unaligned() };
+            let known = address < super::elf::page_size() || address == own || others.contains(&address);
             if let Some(slot) = others.get_mut(count).filter(|_| !known) {
                 *slot = address;
                 count += 1;
@@ -81,5 +99,7 @@ fn answers(dlsym: usize) -> bool {
     // SAFETY: it is what some object calls as `dlsym`.
     let dlsym = unsafe { std::mem::transmute::<usize, Dlsym>(dlsym) };
     // SAFETY: `dlsym` takes this handle and a C string.
-    !unsafe { dlsym(libc::RTLD_DEFAULT, OUR_NAME.as_ptr()) }.is_null()
+    let answer = unsafe { dlsym(libc::RTLD_DEFAULT, OUR_NAME.as_ptr()) };
+    loader::forget_error();
+    !answer.is_null()
 }

@@ -1,0 +1,34 @@
+//! What the loader is asked, leaving no trace of it to the program.
+#![expect(unsafe_code, reason = "the loader is asked in C")]
+
+use std::ffi::{CStr, c_void};
+
+/// A handle of an object that is loaded; loads none.
+pub(super) fn opened(name: &CStr) -> Option<*mut c_void> {
+    // SAFETY: the name ends with a zero byte; nothing is loaded, so no code of others runs.
+    let handle = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD) };
+    if handle.is_null() {
+        forget_error();
+        return None;
+    }
+    Some(handle)
+}
+
+/// What failed was our question: `dlerror` must not tell the program.
+pub(super) fn forget_error() {
+    // SAFETY: gives the thread's last error, and forgets it.
+    unsafe { libc::dlerror() };
+}
+
+/// Keeps the object that an address lies in loaded to the process's end, if it is a library.
+pub(super) fn pin(address: *const c_void) {
+    // SAFETY: all its fields may be zero.
+    let mut object = unsafe { std::mem::zeroed::<libc::Dl_info>() };
+    // SAFETY: the place for the answer is ours; any address may be asked about.
+    let found = unsafe { libc::dladdr(address, &mut object) };
+    if found != 0 && !object.dli_fname.is_null() {
+        // SAFETY: the loader's name is a C string; what it names is loaded already.
+        unsafe { libc::dlopen(object.dli_fname, libc::RTLD_LAZY | libc::RTLD_NOLOAD | libc::RTLD_NODELETE) };
+        forget_error();
+    }
+}
