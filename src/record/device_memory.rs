@@ -102,3 +102,26 @@ pub(crate) fn refused_frees() -> u64 {
 pub(crate) fn lost() -> u64 {
     LOST.load(Ordering::Relaxed)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use super::*;
+    use crate::snapshot::Settings;
+
+    #[test]
+    fn blocks_of_a_device_beyond_all_are_lost_and_counted() {
+        let settings = Settings { min_size: 1 << 40, ..Settings::default() };
+        // Another test of this process may be recording.
+        while !recorder::start(&settings, Instant::now()) {
+            std::thread::yield_now();
+        }
+        let before = lost();
+        on_alloc(Device::Cuda(7), 0x1000, 10, Site::default());
+        on_alloc(Device::Cuda(32), 0x2000, 10, Site::default());
+        let copied = recorder::copy(Device::Cuda(7)).map(|copy| copy.ledger.live.len());
+        recorder::stop();
+        assert_eq!((lost() - before, copied), (1, Some(1)));
+    }
+}

@@ -268,6 +268,17 @@ fn an_equal_maximum_does_not_take_over() {
 }
 
 #[test]
+fn an_address_with_a_newer_block_is_left_alone() {
+    let mut ledger = Ledger::new(LedgerOptions::default(), Instant::now(), 0);
+    ledger.alloc(1, 50, Site::default());
+    ledger.free(1, Site::default());
+    ledger.alloc(1, 60, Site::default());
+    assert_eq!(ledger.free_if(1, 1, Site::default()), None);
+    assert_eq!(ledger.copy(0).live.len(), 1);
+    assert_eq!(ledger.free_if(1, 2, Site::default()).map(|block| block.size), Some(60));
+}
+
+#[test]
 fn a_record_is_small() {
     assert_eq!(size_of::<Record>(), 56);
 }

@@ -102,6 +102,12 @@ mod tests {
                 assert_eq!(ring.in_order().copied().collect::<Vec<_>>(), expected);
                 assert_eq!(ring.overwritten(), (n + 1 - held) as u64);
                 assert_eq!(ring.len(), held);
+                let mut copy = ring.copy();
+                assert_eq!(copy.in_order().collect::<Vec<_>>(), ring.in_order().collect::<Vec<_>>());
+                copy.push(usize::MAX);
+                let newest = expected.iter().copied().chain([usize::MAX]).skip(usize::from(held == capacity));
+                assert_eq!(copy.in_order().copied().collect::<Vec<_>>(), newest.take(capacity).collect::<Vec<_>>());
+                assert_eq!(copy.overwritten(), ring.overwritten() + u64::from(held == capacity));
                 for from in 0..=n + 1 {
                     let (lost, rest) = ring.since(from as u64);
                     assert_eq!(lost as usize, (n + 1 - held).saturating_sub(from));

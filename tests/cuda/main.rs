@@ -4,7 +4,9 @@
 #![cfg(all(target_os = "linux", target_arch = "x86_64", target_env = "gnu"))]
 #![allow(unsafe_code, reason = "the driver is called in C")]
 
+mod accounts;
 mod faults;
+mod harmless;
 mod libraries;
 mod lookups;
 mod raw;

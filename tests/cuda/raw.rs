@@ -50,6 +50,8 @@ calls! {
     fn host_unregister(address: *mut c_void), cuMemHostUnregister;
     fn context_create(options: *mut sys::CUctxCreateParams, flags: u32, device: i32) -> sys::CUcontext =
         std::ptr::null_mut(), cuCtxCreate_v4;
+    fn init(flags: u32), cuInit;
+    fn set_current(context: sys::CUcontext), cuCtxSetCurrent;
     fn context_destroy(context: sys::CUcontext), cuCtxDestroy_v2;
     fn primary_reset(device: i32), cuDevicePrimaryCtxReset_v2;
     fn default_pool(device: i32) -> sys::CUmemoryPool = std::ptr::null_mut(), cuDeviceGetDefaultMemPool;
@@ -60,6 +62,13 @@ pub(crate) fn end_capture(stream: Stream) -> Outcome<()> {
     let mut graph = std::ptr::null_mut();
     // SAFETY: the place for the answer is ours.
     outcome(unsafe { sys::cuStreamEndCapture(stream, &mut graph) }, ())
+}
+
+/// Gives the mode before.
+pub(crate) fn exchange_mode(mut mode: sys::CUstreamCaptureMode) -> sys::CUstreamCaptureMode {
+    // SAFETY: the place is ours.
+    let result = unsafe { sys::cuThreadExchangeStreamCaptureMode(&mut mode) };
+    outcome(result, mode).unwrap()
 }
 
 /// (address, bytes of a row).

@@ -1,6 +1,7 @@
 //! Programs on a simulated GPU, each in a process of its own.
 
-use std::path::Path;
+use std::ffi::{CString, c_void};
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
@@ -34,6 +35,36 @@ pub(crate) fn child(variables: &[(&str, &str)]) -> Command {
     }
     command.env("LD_LIBRARY_PATH", driver_folder()).envs(variables.iter().copied());
     command
+}
+
+/// A library made of C, in a folder.
+pub(crate) fn build_c(folder: &Path, name: &str, source: &str, flags: &[&str]) -> PathBuf {
+    let (text, built) = (folder.join(format!("{name}.c")), folder.join(format!("{name}.so")));
+    std::fs::write(&text, source).unwrap();
+    let mut compile = Command::new(std::env::var_os("CC").unwrap_or_else(|| "cc".into()));
+    compile.args(["-w", "-shared", "-fPIC", "-o"]).arg(&built).arg(&text).args(flags).arg("-ldl");
+    assert!(compile.status().unwrap().success(), "a C compiler builds {name}");
+    built
+}
+
+/// Loads a library.
+pub(crate) fn open(path: impl AsRef<Path>) -> *mut c_void {
+    let name = CString::new(path.as_ref().to_str().unwrap()).unwrap();
+    // SAFETY: the tests' libraries have no code that runs when they are loaded.
+    let library = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_LAZY | libc::RTLD_GLOBAL) };
+    assert!(!library.is_null(), "{name:?} can be loaded");
+    library
+}
+
+/// A function of a library, of the type that the caller names.
+pub(crate) fn function<F: Copy>(library: *mut c_void, name: &str) -> F {
+    assert_eq!(size_of::<F>(), size_of::<usize>());
+    let name = CString::new(name).unwrap();
+    // SAFETY: the handle is a live one and the name ends with a zero byte.
+    let address = unsafe { libc::dlsym(library, name.as_ptr()) };
+    assert!(!address.is_null(), "{name:?} is there");
+    // SAFETY: the caller names the function's type.
+    unsafe { std::mem::transmute_copy(&address) }
 }
 
 /// A folder with the simulated driver under the real one's names.
