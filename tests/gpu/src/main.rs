@@ -1,0 +1,88 @@
+//! What memtrace takes for granted about CUDA's driver, checked on the GPU at hand: one table.
+//!
+//! It needs NVIDIA's driver and nothing else. On a simulated GPU it runs to its end, too
+//! (`scripts/with-simulated-gpu -- cargo run --manifest-path tests/gpu/Cargo.toml`), and shows that the
+//! check works; what it prints there says nothing about real drivers.
+
+mod account;
+mod captures;
+mod gpu;
+mod hooks;
+mod overhead;
+#[expect(dead_code, unsafe_code, reason = "shared with tests that use all of it; calls C")]
+#[path = "../../cuda/raw.rs"]
+mod raw;
+mod refusals;
+mod table;
+mod threads;
+
+use std::process::ExitCode;
+
+use gpu::Gpu;
+use memtrace::snapshot::CudaState;
+use table::Table;
+
+const HELP: &str = "\
+Checks on the first GPU of this machine what memtrace takes for granted about NVIDIA's driver.
+
+Usage: gpu-check
+
+Prints one row for each check: `ok` holds, `FAIL` does not, `info` is something to know. Takes seconds and up to
+200 MiB of the GPU's memory for itself; once it asks for more than there is. CUDA_VISIBLE_DEVICES chooses the GPU.
+
+Exit code: 0 if no row says FAIL, 1 if one does, 2 if there is no GPU.";
+
+fn main() -> ExitCode {
+    if let Some(argument) = std::env::args().nth(1) {
+        println!("{HELP}");
+        return if matches!(argument.as_str(), "--help" | "-h") { ExitCode::SUCCESS } else { ExitCode::from(2) };
+    }
+    let gpu = match Gpu::open() {
+        Ok(gpu) => gpu,
+        Err(reason) => {
+            eprintln!("gpu-check: {reason}");
+            return ExitCode::from(2);
+        }
+    };
+    if check(&gpu) { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// All rows; whether none of them failed.
+fn check(gpu: &Gpu) -> bool {
+    if gpu::is_simulated() {
+        println!("A SIMULATED GPU: nothing below says anything about a real one.\n");
+    }
+    let mut table = Table::begin();
+    table.section("the machine", |table| machine(gpu, table));
+    table.section("hooks", |table| hooks::rows(gpu, table));
+    table.section("the end of a context", |table| hooks::ended_context(gpu, table));
+    refusals::legacy_functions(&mut table);
+    // If the pool's rounding is not found out, this is what memtrace takes it for.
+    let mut unit = 512;
+    table.section("the account", |table| account::used(gpu, table).map(|found| unit = found));
+    table.section("reserved memory", |table| account::reserved(gpu, table));
+    table.section("attributes", |table| account::pointers(gpu, table));
+    table.section("out of memory", |table| refusals::out_of_memory(gpu, table));
+    table.section("frees that go wrong", |table| refusals::frees(gpu, table));
+    table.section("captures", |table| captures::rows(gpu, table));
+    table.section("two threads", |table| threads::rows(gpu, unit, table));
+    table.section("cost", |table| overhead::rows(gpu, table));
+    table.section("the device's reset", hooks::reset_device);
+    table.end()
+}
+
+fn machine(gpu: &Gpu, table: &mut Table) -> Result<(), cudarc::driver::DriverError> {
+    let version = gpu::driver_version();
+    table.info("driver", format!("for CUDA {}.{}", version / 1000, version % 1000 / 10));
+    let (free, total) = gpu.context.mem_get_info()?;
+    table.info("device", gpu.context.name()?);
+    table.info("memory", format!("{} of {} MiB free", free >> 20, total >> 20));
+    let session = memtrace::start().expect("no other session is under way");
+    let hooks = session.snapshot().health.cuda.clone();
+    let detail = format!(
+        "{:?}: {} imports changed, {} refused, {} answers to look-ups",
+        hooks.state, hooks.imports, hooks.refused_imports, hooks.looked_up
+    );
+    table.check("memtrace's hooks", hooks.state == CudaState::Active && hooks.refused_imports == 0, detail);
+    Ok(())
+}

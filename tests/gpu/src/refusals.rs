@@ -1,0 +1,129 @@
+//! What the driver refuses, and functions that are not memtrace's affair.
+
+use std::ffi::CStr;
+use std::path::PathBuf;
+
+use cudarc::driver::sys::CUresult;
+use memtrace::{Session, read_capture, stats};
+
+use crate::gpu::{GPU, Gpu, past_hooks, through_hooks};
+use crate::raw::{self, LEGACY, Outcome};
+use crate::table::Table;
+
+/// More than there is.
+pub(crate) fn out_of_memory(gpu: &Gpu, table: &mut Table) -> Outcome<()> {
+    gpu.settle();
+    let path = std::env::temp_dir().join(format!("gpu-check-{}.memtrace", std::process::id()));
+    let builder = memtrace::builder().dump_to(path.to_string_lossy()).dump_on_oom(true);
+    let session = builder.start().expect("no other session is under way");
+    let held = raw::alloc_async(1 << 20, LEGACY)?;
+    let (free, _) = gpu.context.mem_get_info().expect("the GPU works");
+    let before = live();
+    let codes = [raw::alloc_async(free + (1 << 30), LEGACY), raw::alloc(free + (1 << 30))];
+    let refused = codes == [Err(CUresult::CUDA_ERROR_OUT_OF_MEMORY); 2];
+    let detail = format!(
+        "stream-ordered: {}; classic: {}; ledger {before} before, {} after",
+        code(codes[0]),
+        code(codes[1]),
+        live()
+    );
+    table.check("out of memory: free + 1 GiB", refused && live() == before, detail);
+    drop(session);
+    dumped(table, path);
+    raw::free_async(held, LEGACY)
+}
+
+/// The capture that was written when the allocation was refused.
+fn dumped(table: &mut Table, path: PathBuf) {
+    const NAME: &str = "out of memory: capture written";
+    match read_capture(&path) {
+        Ok(capture) => {
+            let gpu = capture.device(GPU);
+            let (live, pool) = gpu.map_or((0, None), |gpu| (gpu.live.len(), gpu.pool));
+            let pool = pool.map_or("the pool was not asked".to_owned(), |pool| format!("pool USED {}", pool.used));
+            table.check(NAME, live == 1, format!("{live} live block in it, {pool}"));
+        }
+        Err(error) => table.check(NAME, false, error.to_string()),
+    }
+    // It is in the folder for temporary files; if it stays there, so be it.
+    let _ = std::fs::remove_file(path);
+}
+
+fn code(outcome: Outcome<u64>) -> String {
+    outcome.map_or_else(|code| format!("code {}", code as u32), |_| "granted".to_owned())
+}
+
+fn live() -> u64 {
+    stats(GPU).allocated_bytes.current
+}
+
+/// Frees that go wrong, and whether the ledger follows.
+pub(crate) fn frees(gpu: &Gpu, table: &mut Table) -> Outcome<()> {
+    let session = memtrace::start().expect("no other session is under way");
+    double_free(&session, table)?;
+    middle_of_block(&session, table)?;
+    without_context(gpu, &session, table)
+}
+
+fn refused(session: &Session) -> u64 {
+    session.snapshot().health.refused_frees
+}
+
+fn double_free(session: &Session, table: &mut Table) -> Outcome<()> {
+    let block = raw::alloc(1000)?;
+    raw::free(block)?;
+    let before = refused(session);
+    let again = raw::free(block);
+    let right = again.is_err() && live() == 0 && refused(session) == before + 1;
+    table.check("a block freed twice", right, format!("{again:?}; ledger {} bytes", live()));
+    Ok(())
+}
+
+fn middle_of_block(session: &Session, table: &mut Table) -> Outcome<()> {
+    let block = raw::alloc(1000)?;
+    let before = refused(session);
+    let middle = raw::free(block + 256);
+    let right = middle.is_err() && live() == 1000 && refused(session) == before + 1;
+    table.check("a free of a block's middle", right, format!("{middle:?}; ledger {} bytes", live()));
+    raw::free(block)
+}
+
+/// A thread that no context was made current on: whatever the driver does, the ledger must follow.
+fn without_context(gpu: &Gpu, session: &Session, table: &mut Table) -> Outcome<()> {
+    let block = raw::alloc_async(1000, LEGACY)?;
+    gpu.context.synchronize().expect("the GPU works");
+    let before = refused(session);
+    let freed = std::thread::spawn(move || raw::free_async(block, LEGACY)).join().expect("it does not panic");
+    let expected = if freed.is_ok() { (0, before) } else { (1000, before + 1) };
+    let right = (live(), refused(session)) == expected;
+    table.check("a free on a thread without a context", right, format!("{freed:?}; ledger {} bytes", live()));
+    if freed.is_err() { raw::free_async(block, LEGACY) } else { Ok(()) }
+}
+
+/// Functions from before `_v2`, whose arguments are other ones.
+const LEGACY_FUNCTIONS: [&CStr; 8] = [
+    c"cuMemAlloc",
+    c"cuMemAllocPitch",
+    c"cuMemFree",
+    c"cuMemAllocHost",
+    c"cuMemHostRegister",
+    c"cuArrayCreate",
+    c"cuCtxDestroy",
+    c"cuDevicePrimaryCtxRelease",
+];
+
+/// Who asks for one of them gets the driver's own, and who asks for the younger ones gets ours.
+pub(crate) fn legacy_functions(table: &mut Table) {
+    let there = LEGACY_FUNCTIONS.into_iter().filter(|name| past_hooks(name) != 0);
+    let there: Vec<&CStr> = there.collect();
+    let led_past: Vec<_> = there.iter().filter(|name| through_hooks(name) != past_hooks(name)).collect();
+    let detail = format!("{} of {} are in this driver", there.len(), LEGACY_FUNCTIONS.len());
+    const NAME: &str = "functions without _v2: the driver's own";
+    match (there.len(), led_past.len()) {
+        (0, _) => table.info(NAME, detail),
+        (_, 0) => table.check(NAME, true, detail),
+        _ => table.check(NAME, false, format!("{detail}; replaced: {led_past:?}")),
+    }
+    let replaced = through_hooks(c"cuMemAlloc_v2") != past_hooks(c"cuMemAlloc_v2");
+    table.check("cuMemAlloc_v2: memtrace's", replaced, "asked for by name");
+}
