@@ -7,7 +7,7 @@ use memtrace::Device;
 use memtrace::snapshot::CudaState;
 
 use crate::raw;
-use crate::support::{AT_THE_END, child, on_gpu};
+use crate::support::on_gpu;
 use crate::truth::{assert_equals_truth, simulator, truth};
 
 const VERSION: i32 = 13000;
@@ -94,22 +94,6 @@ fn memtrace_0_touches_nothing() {
         assert_eq!(snapshot.health.cuda.imports, 0);
         assert!(snapshot.device(Device::Cuda(0)).is_none());
     });
-}
-
-#[test]
-fn without_cuda_nothing_is_there_and_nothing_is_said() {
-    on_gpu(&[], || {
-        let session = memtrace::start().unwrap();
-        let snapshot = session.snapshot();
-        assert_eq!(snapshot.health.cuda.state, CudaState::NotLoaded);
-        assert!(!snapshot.report().to_string().contains("CUDA"));
-        assert_eq!(snapshot.devices.iter().map(|d| d.device).collect::<Vec<_>>(), [Device::Cpu]);
-        // SAFETY: looks for what must not have been loaded.
-        assert!(unsafe { libc::dlopen(c"libcuda.so.1".as_ptr(), libc::RTLD_NOW | libc::RTLD_NOLOAD) }.is_null());
-    });
-    // Nor is a driver needed.
-    let output = child(&[]).env_remove("LD_LIBRARY_PATH").output().unwrap();
-    assert!(output.status.success() && String::from_utf8_lossy(&output.stderr).contains(AT_THE_END));
 }
 
 #[test]

@@ -13,6 +13,7 @@ mod raw;
 mod support;
 mod threads;
 mod truth;
+mod unlinked;
 
 use cudarc::driver::CudaContext;
 use memtrace::snapshot::CudaState;
@@ -39,7 +40,7 @@ fn every_allocation_is_recorded_with_its_stack_and_scope() {
         assert_eq!(snapshot.context_path(block.context), "kept");
         assert!(snapshot.stacks.frames(block.stack).any(|frame| frame.file.ends_with("cuda/main.rs")));
         assert_eq!(snapshot.health.cuda.state, CudaState::Active);
-        assert!(snapshot.health.cuda.looked_up > 0);
+        assert!(snapshot.health.cuda.looked_up + snapshot.health.cuda.imports > 0);
         let pool = gpu.pool.unwrap();
         assert_eq!((pool.used, pool.reserved), (4096, 32 << 20));
         drop(kept);

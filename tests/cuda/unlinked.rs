@@ -1,0 +1,103 @@
+//! Programs that are not linked against the driver, and know it at most by what they load.
+
+use cudarc::driver::CudaContext;
+use memtrace::Device;
+use memtrace::snapshot::CudaState;
+
+use crate::harmless::{Answer, library, with_libraries};
+use crate::support::{AT_THE_END, build_c, child, function, on_gpu, open};
+
+#[test]
+fn without_cuda_nothing_is_there_and_nothing_is_said() {
+    on_gpu(&[], || {
+        let session = memtrace::start().unwrap();
+        let snapshot = session.snapshot();
+        assert_eq!(snapshot.health.cuda.state, CudaState::NotLoaded);
+        assert!(!snapshot.report().to_string().contains("CUDA"));
+        assert_eq!(snapshot.devices.iter().map(|d| d.device).collect::<Vec<_>>(), [Device::Cpu]);
+        // SAFETY: looks for what must not have been loaded.
+        assert!(unsafe { libc::dlopen(c"libcuda.so.1".as_ptr(), libc::RTLD_NOW | libc::RTLD_NOLOAD) }.is_null());
+    });
+    // Nor is a driver needed.
+    let output = child(&[]).env_remove("LD_LIBRARY_PATH").output().unwrap();
+    assert!(output.status.success() && String::from_utf8_lossy(&output.stderr).contains(AT_THE_END));
+}
+
+#[test]
+fn functions_of_another_library_under_the_drivers_names_stay_its_own() {
+    const OTHER: &str = "int cuMemAlloc_v2(unsigned long *p, unsigned long n) { return 42; }";
+    const USER: &str = "int cuMemAlloc_v2(unsigned long *, unsigned long); \
+        int go(void) { unsigned long p; return cuMemAlloc_v2(&p, 10); }";
+    with_libraries(&[("other", OTHER), ("user", USER)], || {
+        let session = memtrace::start().unwrap();
+        assert_eq!(function::<Answer>(library("user"), "go")(), 42, "without a driver");
+        let _context = CudaContext::new(0).unwrap();
+        assert_eq!(function::<Answer>(library("user"), "go")(), 42, "with one");
+        let asked = function::<extern "C" fn(*mut u64, usize) -> i32>(library("other"), "cuMemAlloc_v2");
+        assert_eq!(asked(&mut 0, 10), 42, "asked for by name");
+        assert!(session.snapshot().device(Device::Cuda(0)).is_none());
+    });
+}
+
+#[test]
+fn what_is_not_there_stays_away_and_variables_stay_the_programs() {
+    const WEAK: &str = "extern int cuMemFree_v2(unsigned long) __attribute__((weak)); \
+        int has_cuda(void) { return cuMemFree_v2 != 0; }";
+    const VARIABLE: &str = "#include <dlfcn.h>\n typedef void *(*F)(void *, const char *); \
+        static void *mine(void *h, const char *n) { return 0; } F kept = dlsym; \
+        int change(void) { kept = mine; return 0; } int is_mine(void) { return kept == mine; }";
+    const PACKED: &str = "#include <dlfcn.h>\n struct __attribute__((packed)) { char c; \
+        void *(*f)(void *, const char *); } packed = {1, dlsym}; \
+        int works(void) { return packed.f(RTLD_DEFAULT, \"getenv\") != 0; }";
+    with_libraries(&[("weak", WEAK), ("variable", VARIABLE), ("packed", PACKED)], || {
+        let session = memtrace::start().unwrap();
+        assert_eq!(function::<Answer>(library("weak"), "has_cuda")(), 0);
+        let variable = library("variable");
+        function::<Answer>(variable, "change")();
+        assert_eq!(function::<Answer>(library("packed"), "works")(), 1);
+        assert_eq!(function::<Answer>(variable, "is_mine")(), 1);
+        // As often as they are looked through, there is one that cannot be changed.
+        drop(session);
+        for _ in 0..2 {
+            assert_eq!(memtrace::start().unwrap().snapshot().health.cuda.refused_imports, 1);
+        }
+    });
+}
+
+/// A driver whose stream 0x10 is being captured: the simulated one refuses to allocate there.
+#[test]
+fn memory_of_graphs_is_counted_and_not_recorded() {
+    const DRIVER: &str = "
+        static unsigned long next = 0x7f0000000000;
+        int cuMemAllocAsync(unsigned long *p, unsigned long n, void *s) { *p = next += 512; return 0; }
+        int cuMemFreeAsync(unsigned long p, void *s) { return 0; }
+        int cuDeviceGetCount(int *count) { *count = 1; return 0; }
+        int cuStreamBeginCapture_v2(void *s, int mode) { return 0; }
+        int cuStreamEndCapture(void *s, void **graph) { return 0; }
+        int cuStreamIsCapturing(void *s, int *status) { *status = s == (void *)0x10; return 0; }";
+    let folder = tempfile::tempdir().unwrap();
+    let built = build_c(folder.path(), "driver", DRIVER, &["-Wl,-soname,libcuda.so.1"]);
+    std::fs::rename(built, folder.path().join("libcuda.so.1")).unwrap();
+    on_gpu(&[("LD_LIBRARY_PATH", folder.path().to_str().unwrap())], || {
+        let session = memtrace::start().unwrap();
+        let driver = open("libcuda.so.1");
+        let alloc = function::<extern "C" fn(*mut u64, usize, usize) -> i32>(driver, "cuMemAllocAsync");
+        let free = function::<extern "C" fn(u64, usize) -> i32>(driver, "cuMemFreeAsync");
+        let begin = function::<extern "C" fn(usize, i32) -> i32>(driver, "cuStreamBeginCapture_v2");
+        let end = function::<extern "C" fn(usize, *mut usize) -> i32>(driver, "cuStreamEndCapture");
+        let (mut kept, mut address) = (0, 0);
+        assert_eq!(alloc(&mut kept, 1000, 0x20), 0);
+        assert_eq!(begin(0x10, 0), 0);
+        assert_eq!(alloc(&mut address, 2000, 0x10), 0);
+        assert_eq!(free(kept, 0x10), 0);
+        assert_eq!(alloc(&mut address, 3000, 0x20), 0);
+        assert_eq!(end(0x10, &mut 0), 0);
+        assert_eq!(alloc(&mut address, 4000, 0x10), 0);
+        let snapshot = session.snapshot();
+        let gpu = snapshot.device(Device::Cuda(0)).unwrap();
+        assert_eq!(gpu.live.iter().map(|block| block.size).collect::<Vec<_>>(), [1000, 3000, 4000]);
+        let unseen: Vec<_> = snapshot.health.cuda.unseen_calls.iter().map(|unseen| unseen.calls).collect();
+        assert_eq!(unseen, [2]);
+        assert!(snapshot.report().to_string().contains("under stream capture"));
+    });
+}
