@@ -22,14 +22,19 @@
 //! thread, once a [`Session`] is under way: with its stack, its [`scope`]s, its thread and its time.
 //! Blocks smaller than [`min_size`](Builder::min_size) (1 KiB) are counted, not recorded.
 //!
+//! On Linux with glibc on x86_64 also every allocation and free of the CUDA driver, whoever asks for it:
+//! candle, cudarc, cuBLAS. Nothing has to be installed for that; each GPU is a [`Device`] of its own, and so are
+//! pinned and managed memory. [`snapshot::CudaHooks`] says what was in sight.
+//!
 //! # What is exact
 //! The peak, what was live at it, the counters and every table's sum, to the byte, whatever the log
 //! has overwritten. The log itself holds the newest [`max_entries`](Builder::max_entries) records.
 //! The bytes below the threshold are exact for each thread and read one thread after another.
 //!
 //! # What cannot be seen from here
-//! Memory that C libraries take with `malloc`, mapped files, thread stacks, and, as of this version,
-//! GPU memory. A reallocation counts as a free followed by an allocation.
+//! Memory that C libraries take with `malloc`, mapped files, thread stacks; of CUDA's memory what
+//! [`snapshot::CudaHooks::unseen_calls`] counts, and what the driver takes for itself. A reallocation counts as a
+//! free followed by an allocation.
 //!
 //! # From outside
 //! Variables of the environment come before what the code says. [`init`] records programs that start no
@@ -37,7 +42,7 @@
 //!
 //! | variable | takes | |
 //! |---|---|---|
-//! | `MEMTRACE` | `off`, `state`, `all` (or `0`, `1`) | how much is recorded |
+//! | `MEMTRACE` | `off`, `state`, `all` (or `0`, `1`) | how much is recorded; with `off` the CUDA driver is left alone, too |
 //! | `MEMTRACE_OUT` | a path with `%e %h %p %r %t` for program, host, pid, rank, seconds since 1970 | written at the end and on a panic; the format by its end, see [`Snapshot::write`]; `.memtrace` is streamed while the program runs |
 //! | `MEMTRACE_STACKS` | `rust`, `all` | whose frames are kept |
 //! | `MEMTRACE_CONTEXT` | `none`, `state`, `alloc`, `all` | whose stacks are kept |

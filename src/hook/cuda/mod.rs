@@ -5,20 +5,24 @@
 //! loading) or through `cuGetProcAddress` (NVIDIA's own libraries). All three are led past functions of
 //! ours, which call the driver and tell the recorder what came of it:
 //!
-//! * [`elf`] finds the imports of every loaded object,
-//! * [`patch`] puts our functions in their place, and does so again when objects were loaded,
+//! * [`start`] does so before `main`, unless it is not wanted,
+//! * [`elf`] finds the imports of every loaded object, [`loader`] asks for what is loaded,
+//! * [`patch`] puts our functions in the driver's place there, and does so again when objects were loaded;
+//!   [`memory`] writes where that is not allowed,
 //! * [`lookup`] answers `dlsym` and `cuGetProcAddress` with them,
 //! * [`calls`] are those functions, [`driver`] knows the real ones,
 //! * [`events`] turns a call and its result into what the recorder understands, [`bulk`] what is freed
-//!   without being named,
+//!   without being named; [`streams`] numbers streams, [`capture`] knows which are captured into graphs,
 //! * [`query`] asks the driver what it says itself.
 //!
 //! The hooks are put in place before `main`, because cudarc keeps the addresses that it looked up
 //! first. While nothing is recorded each costs one relaxed load besides the call. A process that never
 //! loads CUDA has its imports of `dlsym` changed and nothing else; with `MEMTRACE=0` not even that.
 //!
-//! Rules for everything here: the driver's answer is passed on as it is; nothing panics, allocates from
-//! the watched allocator, prints, or waits for a lock that is held while foreign code runs.
+//! Rules for everything here: the driver's answer is passed on as it is, and so are `errno` and what
+//! `dlerror` says; nothing panics, allocates from the watched allocator, or prints. No lock of ours is held while
+//! foreign code runs. The loader's is taken for a look through all objects, as rarely as can be: a thread
+//! that holds it and waits for one that looks up a function of the driver would wait for ever.
 
 mod bulk;
 mod calls;
