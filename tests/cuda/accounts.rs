@@ -73,6 +73,8 @@ fn blocks_of_the_heap_are_not_in_the_devices_scopes() {
         let session = memtrace::start().unwrap();
         let context = CudaContext::new(0).unwrap();
         context.bind_to_thread().unwrap();
+        // So that a clock of the device's own would be seen to be one.
+        std::thread::sleep(std::time::Duration::from_secs(1));
         scope("earlier", || drop(std::hint::black_box(vec![1u8; 8 << 20])));
         scope("outer", || {
             let large = std::hint::black_box(vec![1u8; 8 << 20]);
@@ -89,7 +91,7 @@ fn blocks_of_the_heap_are_not_in_the_devices_scopes() {
         let times = |device| snapshot.device(device).unwrap().marks.iter().map(|mark| mark.time_ns).collect::<Vec<_>>();
         let (ours, heaps) = (times(Device::Cuda(0)), times(Device::Cpu));
         assert_eq!(ours.len(), heaps.len());
-        assert!(ours.iter().zip(&heaps).all(|(ours, heaps)| ours.abs_diff(*heaps) < 50_000_000), "{ours:?} {heaps:?}");
+        assert!(ours.iter().zip(&heaps).all(|(ours, heaps)| ours.abs_diff(*heaps) < 900_000_000), "{ours:?} {heaps:?}");
     });
 }
 
