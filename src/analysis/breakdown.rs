@@ -80,6 +80,12 @@ pub fn live_by_line(data: &SnapshotData, device: &DeviceSnapshot) -> Breakdown {
     breakdown(&device.live, rest, &mut Labels::of_stacks(data, line_label))
 }
 
+/// What is live at the end, by the innermost scope in which it was allocated.
+pub fn live_by_scope(data: &SnapshotData, device: &DeviceSnapshot) -> Breakdown {
+    let rest = [device.not_recorded, device.below_threshold];
+    breakdown(&device.live, rest, &mut Labels::of_contexts(data, scope_label))
+}
+
 fn at_peak(device: &DeviceSnapshot, labels: &mut Labels<'_>) -> Breakdown {
     let peak = &device.peak;
     breakdown(&peak.blocks, [peak.not_recorded, peak.below_threshold], labels)

@@ -3,13 +3,17 @@
 mod breakdown;
 mod labels;
 mod pool;
+mod post_mortem;
 mod scopes;
 mod spanless;
 mod temporaries;
 
-pub use breakdown::{BEFORE_RECORDING, Breakdown, Row, UNNAMED, by_function, by_line, by_name, by_scope, live_by_line};
+pub use breakdown::{
+    BEFORE_RECORDING, Breakdown, Row, UNNAMED, by_function, by_line, by_name, by_scope, live_by_line, live_by_scope,
+};
 pub use labels::{frame_location, shorten_path};
 pub use pool::{PoolBalance, pool_balance};
+pub use post_mortem::{PostMortem, post_mortem};
 pub use scopes::{ScopeRow, scopes};
 pub use spanless::{Spanless, spanless, spanless_note};
 pub use temporaries::{SOON, TemporaryRow, temporaries};

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::Damage;
 use super::bytes::{Reader, in_range};
 use crate::snapshot::{
-    Block, ContextId, LONGEST_NAME, Mark, Record, RecordKind, ScopeStats, Segment, StackId, ThreadId,
+    Block, ContextId, LONGEST_NAME, Mark, OutOfMemory, Record, RecordKind, ScopeStats, Segment, StackId, ThreadId,
 };
 
 /// How many stacks and contexts stand in the file so far, the empty ones included.
@@ -109,6 +109,23 @@ pub(super) fn marks(r: &mut Reader<'_>, ids: Ids, out: &mut Vec<Mark>) -> Result
         out.push(Mark { time_ns, context: ids.context(r)?, thread: ThreadId(number), enter: thread & 1 == 1 });
     }
     Ok(())
+}
+
+pub(super) fn ooms(r: &mut Reader<'_>, ids: Ids) -> Result<Vec<OutOfMemory>, Damage> {
+    let mut last = Last::default();
+    let count = r.count()?;
+    let oom = |_| {
+        Ok(OutOfMemory {
+            time_ns: last.time(r)?,
+            size: r.number()?,
+            device_free: r.number()?.checked_sub(1),
+            device_total: r.number()?.checked_sub(1),
+            stack: ids.stack(r)?,
+            context: ids.context(r)?,
+            thread: ThreadId(r.small()?),
+        })
+    };
+    (0..count).map(oom).collect()
 }
 
 pub(super) fn scopes(r: &mut Reader<'_>, ids: Ids) -> Result<Vec<ScopeStats>, Damage> {

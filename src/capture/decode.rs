@@ -210,6 +210,7 @@ impl Reading {
             Tag::Peak => parts.set_peak(blocks::blocks(r, ids, &mut self.total_bytes)?),
             Tag::Counters => parts.set_counters(counters(r)?),
             Tag::Scopes => parts.scopes = Some(blocks::scopes(r, ids)?),
+            Tag::Ooms => parts.ooms = blocks::ooms(r, ids)?,
             Tag::Pool => parts.pool = Some(pool(r)?),
             Tag::Names => blocks::names(r, &mut parts.names, &mut parts.lost_names)?,
             Tag::Segments => parts.segments = Some(blocks::segments(r)?),
@@ -369,5 +370,6 @@ fn counters(r: &mut Reader<'_>) -> Result<Counters, Damage> {
     (stats.allocated_bytes, stats.active_bytes) = (stat()?, stat()?);
     (stats.reserved_bytes, stats.allocations) = (stat()?, stat()?);
     stats.below_threshold = r.number()?;
+    stats.num_ooms = r.number()?;
     Ok(counters)
 }

@@ -7,7 +7,8 @@ use super::bytes::Payload;
 use super::{CUDA_STATES, Commit, Counters, MAGIC, Tag, VERSION, device_number};
 use crate::snapshot::{
     Action, Block, BlockName, CodeAddress, ContextNode, CudaHooks, CudaState, Device, DeviceSnapshot, Frame, Health,
-    Mark, Module, Pool, Process, Record, RecordKind, ScopeStats, Segment, Settings, SnapshotData, Stacks, Stat, Thread,
+    Mark, Module, OutOfMemory, Pool, Process, Record, RecordKind, ScopeStats, Segment, Settings, SnapshotData, Stacks,
+    Stat, Thread,
 };
 
 /// Records in one chunk: what is lost with it if the file is damaged there.
@@ -219,6 +220,20 @@ impl<W: Write> Encoder<W> {
         })
     }
 
+    /// All refused allocations that are kept.
+    pub(crate) fn ooms(&mut self, device: Device, ooms: &[OutOfMemory]) -> io::Result<()> {
+        if ooms.is_empty() {
+            return Ok(());
+        }
+        let maybe = |bytes: Option<u64>| bytes.map_or(0, |bytes| bytes.saturating_add(1));
+        let mut last = 0;
+        self.device_list(Tag::Ooms, device, ooms, |p, oom| {
+            p.step(std::mem::replace(&mut last, oom.time_ns), oom.time_ns);
+            [oom.size, maybe(oom.device_free), maybe(oom.device_total)].into_iter().for_each(|n| p.number(n));
+            [oom.stack.0, oom.context.0, oom.thread.0].into_iter().for_each(|n| p.number(n.into()));
+        })
+    }
+
     fn segments(&mut self, device: Device, segments: &[Segment]) -> io::Result<()> {
         let mut last = 0;
         self.device_list(Tag::Segments, device, segments, |p, segment| {
@@ -243,6 +258,7 @@ impl<W: Write> Encoder<W> {
                 [current, peak, allocated, freed].into_iter().for_each(|n| p.number(n));
             }
             p.number(stats.below_threshold);
+            p.number(stats.num_ooms);
         })
     }
 
@@ -284,6 +300,7 @@ impl<W: Write> Encoder<W> {
         self.scopes(device, &snapshot.scopes)?;
         self.names(device, &snapshot.names, snapshot.lost_names)?;
         self.segments(device, &snapshot.segments)?;
+        self.ooms(device, &snapshot.ooms)?;
         snapshot.pool.map_or(Ok(()), |pool| self.pool(device, pool))
     }
 

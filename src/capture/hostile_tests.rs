@@ -61,7 +61,7 @@ fn a_block_ends_where_memory_does() {
 
 #[test]
 fn totals_of_scopes_stay_in_range() {
-    let counters = |current| [&[0; 8][..], &[current], &[0; 16]].concat();
+    let counters = |current| [&[0; 8][..], &[current], &[0; 17]].concat();
     assert!(File::new().numbers(Tag::Counters, &counters(LARGEST - 1)).read().is_ok());
     File::new().numbers(Tag::Counters, &counters(LARGEST)).refused("beyond");
 }

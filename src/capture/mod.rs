@@ -41,6 +41,7 @@
 //! | 18 end | nothing; the recording was ended in order |
 //! | 19 names | device lost:n count:n (alloc_seq:step name:text)*; the last name of a block counts; so many more were not kept since the chunk before |
 //! | 20 pool | device used used_high reserved reserved_high release_threshold used_before:n(0: unknown, else 1 + bytes) |
+//! | 21 ooms | device count:n (time_ns:step size:n device_free:n(0: unknown, else 1 + bytes) device_total:n(the same) stack:n context:n thread:n)*; replaces those before |
 //!
 //! ```text
 //! record  = kind:n(bit 0: free, bit 1: stack and alloc_stack are the same) time_ns:step address:step size:n
@@ -95,10 +96,11 @@ enum Tag {
     End,
     Names,
     Pool,
+    Ooms,
 }
 
 impl Tag {
-    const ALL: [Self; 20] = [
+    const ALL: [Self; 21] = [
         Self::Process,
         Self::Settings,
         Self::Threads,
@@ -119,6 +121,7 @@ impl Tag {
         Self::End,
         Self::Names,
         Self::Pool,
+        Self::Ooms,
     ];
 
     fn of(byte: u8) -> Option<Self> {

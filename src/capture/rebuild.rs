@@ -6,8 +6,8 @@ use std::collections::{BTreeMap, HashMap};
 use super::bytes::in_range;
 use super::{Counters, Damage, by_seq};
 use crate::snapshot::{
-    Block, BlockName, ContextNode, Device, DeviceSnapshot, Mark, Peak, Pool, Record, RecordKind, ScopeStats, Segment,
-    scopes_of_log, segments,
+    Block, BlockName, ContextNode, Device, DeviceSnapshot, Mark, OutOfMemory, Peak, Pool, Record, RecordKind,
+    ScopeStats, Segment, scopes_of_log, segments,
 };
 
 /// What the chunks say of one device.
@@ -17,6 +17,7 @@ pub(super) struct DeviceParts {
     marks: Vec<Mark>,
     pub(super) scopes: Option<Vec<ScopeStats>>,
     pub(super) segments: Option<Vec<Segment>>,
+    pub(super) ooms: Vec<OutOfMemory>,
     pub(super) pool: Option<Pool>,
     /// By the block's number.
     pub(super) names: BTreeMap<u64, String>,
@@ -39,6 +40,7 @@ impl DeviceParts {
             marks: Vec::new(),
             scopes: None,
             segments: None,
+            ooms: Vec::new(),
             pool: None,
             names: BTreeMap::new(),
             lost_names: 0,
@@ -103,6 +105,7 @@ impl DeviceParts {
             below_threshold,
             peak: Peak { blocks: at_peak, ..peak },
             stats,
+            ooms: self.ooms,
             pool: self.pool,
             segments,
             scopes,

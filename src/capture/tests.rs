@@ -1,7 +1,7 @@
 //! Captures come back as they were written, and whatever else the bytes are is told apart.
 
 use super::*;
-use crate::snapshot::{BlockName, CudaHooks, CudaState, Pool, UnseenCalls, testing};
+use crate::snapshot::{BlockName, CudaHooks, CudaState, OutOfMemory, Pool, StackId, UnseenCalls, testing};
 
 fn bytes_of(data: &SnapshotData) -> Vec<u8> {
     let mut bytes = Vec::new();
@@ -21,6 +21,9 @@ fn sample() -> SnapshotData {
         looked_up: 12,
         unseen_calls: vec![unseen],
     };
+    let refused = OutOfMemory { size: 1 << 40, device_free: Some(0), stack: StackId(1), ..OutOfMemory::default() };
+    data.devices[0].ooms = vec![refused, OutOfMemory { time_ns: 9, device_total: Some(5), ..refused }];
+    data.devices[0].stats.num_ooms = 2;
     for (device, number) in data.devices.iter_mut().zip(1..) {
         device.pool = Some(Pool {
             used: number,
@@ -109,7 +112,7 @@ fn nonsense_with_a_right_checksum_is_refused() {
     let record_of_no_stack = chunk(Tag::Records, &[0, 1, 2, 0, 0, 1, 9, 0, 0, 2, 0]);
     let too_many = chunk(Tag::Addresses, &[0xff, 0xff, 0xff, 0xff, 0x0f]);
     let too_long = chunk(Tag::End, &[1]);
-    let unsummed_peak = chunk(Tag::Counters, &[[0, 0, 0, 5].as_slice(), &[0; 21]].concat());
+    let unsummed_peak = chunk(Tag::Counters, &[[0, 0, 0, 5].as_slice(), &[0; 22]].concat());
     let gap_without_live = chunk(Tag::Gap, &[0, 3]);
     let no_device = chunk(Tag::Gap, &[0xff, 0xff, 0xff, 0xff, 0xff, 0x0f, 0]);
     let unknown_setting = chunk(Tag::Settings, &[9, 0, 0, 0, 0, 0, 0, 0]);

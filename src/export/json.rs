@@ -8,7 +8,7 @@ use super::budget::{self, LeftOut};
 use super::coverage;
 use crate::analysis::{self, Breakdown, ScopeRow, TemporaryRow};
 use crate::error::Error;
-use crate::snapshot::{CudaHooks, DeviceSnapshot, MemoryStats, SnapshotData, Stat};
+use crate::snapshot::{CudaHooks, DeviceSnapshot, MemoryStats, OutOfMemory, SnapshotData, Stat};
 
 /// What to write.
 #[derive(Clone, Debug, Default)]
@@ -122,6 +122,15 @@ fn cuda_hooks(hooks: &CudaHooks) -> Value {
     })
 }
 
+fn oom(oom: &OutOfMemory) -> Value {
+    json!({
+        "time_ns": oom.time_ns,
+        "size": oom.size,
+        "device_free_bytes": oom.device_free,
+        "device_total_bytes": oom.device_total,
+    })
+}
+
 fn pool(device: &DeviceSnapshot) -> Value {
     device.pool.map_or(Value::Null, |pool| {
         json!({
@@ -157,6 +166,9 @@ fn device(device: &DeviceSnapshot, tables: &Tables, rows: usize) -> Value {
     value["scopes"] = tables.scopes.iter().take(rows).map(scope).collect();
     value["temporaries"] = tables.temporaries.iter().take(rows).map(temporary).collect();
     value["stats"] = stats(&device.stats);
+    if !device.ooms.is_empty() {
+        value["ooms"] = device.ooms.iter().map(oom).collect();
+    }
     if device.pool.is_some() {
         value["pool"] = pool(device);
     }
@@ -204,6 +216,7 @@ fn stats(stats: &MemoryStats) -> Value {
             flat.insert(format!("{name}.all.{part}"), value.into());
         }
     }
+    flat.insert("num_ooms".to_owned(), stats.num_ooms.into());
     flat.insert("below_threshold_bytes".to_owned(), stats.below_threshold.into());
     Value::Object(flat)
 }

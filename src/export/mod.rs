@@ -14,6 +14,7 @@ pub mod json;
 #[cfg(test)]
 mod naive_unpickle;
 mod pickle;
+pub mod post_mortem;
 pub mod pytorch;
 mod table;
 pub mod text;

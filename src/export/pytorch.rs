@@ -11,8 +11,8 @@ use super::budget::{self, LeftOut, Selection};
 use super::pickle::{Memo, Pickle};
 use crate::error::Error;
 use crate::snapshot::{
-    Action, Block, ContextId, Device, DeviceSnapshot, Frame, LONGEST_NAME, Mark, Record, RecordKind, Segment,
-    SnapshotData, StackId,
+    Action, Block, ContextId, Device, DeviceSnapshot, Frame, LONGEST_NAME, Mark, OutOfMemory, Record, RecordKind,
+    Segment, SnapshotData, StackId,
 };
 
 /// What to write.
@@ -50,7 +50,9 @@ pub fn write(data: &SnapshotData, options: &Options, mut out: impl Write) -> Res
 
 /// An upper bound of a pickle's size.
 fn at_most(data: &SnapshotData) -> u64 {
-    let entries = |d: &DeviceSnapshot| 2 * d.records.len() + 3 * d.live.len() + 4 * d.segments.len() + d.marks.len();
+    let entries = |d: &DeviceSnapshot| {
+        2 * d.records.len() + 3 * d.live.len() + 4 * d.segments.len() + d.marks.len() + d.ooms.len()
+    };
     let entries: usize = data.devices.iter().map(entries).sum();
     let stacks: usize = data.stacks.each_calls().map(<[u32]>::len).sum();
     let named: usize =
@@ -89,6 +91,35 @@ fn write_selection(
     })?;
     pickle.finish()?;
     Ok(())
+}
+
+/// An entry of a trace.
+#[derive(Clone, Copy, Debug)]
+enum Entry<'a> {
+    Of(&'static str, &'a Record),
+    Oom(&'a OutOfMemory),
+}
+
+impl Entry<'_> {
+    fn time_ns(self) -> u64 {
+        match self {
+            Self::Of(_, record) => record.time_ns,
+            Self::Oom(oom) => oom.time_ns,
+        }
+    }
+}
+
+/// Both in the order of time.
+fn merged<'a>(
+    records: impl Iterator<Item = Entry<'a>>,
+    ooms: impl Iterator<Item = Entry<'a>>,
+) -> impl Iterator<Item = Entry<'a>> {
+    let (mut records, mut ooms) = (records.peekable(), ooms.peekable());
+    std::iter::from_fn(move || match (records.peek(), ooms.peek()) {
+        (Some(record), Some(oom)) if oom.time_ns() < record.time_ns() => ooms.next(),
+        (None, Some(_)) => ooms.next(),
+        _ => records.next(),
+    })
 }
 
 /// The devices to write with the numbers that the viewers know them by.
@@ -207,10 +238,33 @@ impl<'a> Shared<'a> {
                 RecordKind::Alloc => &[Action::Alloc],
                 RecordKind::Free => &[Action::FreeRequested, Action::FreeCompleted],
             };
-            actions.iter().filter(|action| !skipped.contains(action)).map(move |action| (action_name(*action), record))
+            let shown = actions.iter().filter(|action| !skipped.contains(action));
+            shown.map(move |action| Entry::Of(action_name(*action), record))
         });
+        let ooms = device.into_iter().flat_map(|device| &device.ooms).map(Entry::Oom);
         let name = |record: &Record| device.and_then(|device| device.name(record.alloc_seq));
-        p.list(entries, |p, (action, record)| self.entry(p, action, record, name(record)))
+        p.list(merged(entries, ooms), |p, entry| match entry {
+            Entry::Of(action, record) => self.entry(p, action, record, name(record)),
+            Entry::Oom(oom) => self.oom(p, oom),
+        })
+    }
+
+    /// As PyTorch's: what was free stands where other entries have their address.
+    fn oom(&mut self, p: &mut Pickle<impl Write>, oom: &OutOfMemory) -> io::Result<()> {
+        p.dict(|p| {
+            p.word("action")?;
+            p.word("oom")?;
+            number(p, "device_free", oom.device_free.unwrap_or(0))?;
+            number(p, "size", oom.size)?;
+            number(p, "stream", 0)?;
+            number(p, "time_us", self.epoch_us(oom.time_ns))?;
+            p.word("compile_context")?;
+            p.word("N/A")?;
+            p.word("user_metadata")?;
+            self.metadata(p, oom.context, None)?;
+            p.word("frames")?;
+            self.stack(p, oom.stack)
+        })
     }
 
     fn entry(

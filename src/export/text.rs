@@ -41,8 +41,8 @@ pub fn write(data: &SnapshotData, options: &Options, mut out: impl Write) -> Res
 pub fn to_string(data: &SnapshotData, options: &Options) -> String {
     let mut page = Page { text: String::new(), options };
     match device_or_main(data, options.device) {
-        Some(device) => page.device(data, device),
-        None => page.line("memtrace: nothing was recorded"),
+        Some(device) if device.peak.total() > 0 || device.stats.num_ooms > 0 => page.device(data, device),
+        _ => page.line("memtrace: nothing was recorded"),
     }
     page.health(data);
     page.text
@@ -98,6 +98,14 @@ impl Page<'_> {
             grouped(stats.allocations.freed)
         ));
         coverage::pool_lines(device).iter().for_each(|line| self.line(line));
+        if let Some(oom) = device.ooms.last() {
+            self.line(&format!(
+                "Out of memory    {} times, the last asking for {} after {:.3} s",
+                grouped(stats.num_ooms),
+                Bytes(oom.size),
+                seconds(oom.time_ns)
+            ));
+        }
         self.other_devices(data, device);
         self.line(&format!(
             "Recorded         {:.3} s, {} records, {} overwritten",

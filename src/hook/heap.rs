@@ -4,6 +4,7 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 
 use crate::record::heap::{on_alloc, on_free, refused, undo_free};
+use crate::snapshot::Device;
 
 /// A global allocator that lets memtrace see the memory of CPU tensors, and passes every request on.
 ///
@@ -77,7 +78,7 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for Alloc<A> {
 #[inline]
 fn seen(block: *mut u8, size: usize) -> *mut u8 {
     if block.is_null() {
-        refused(size);
+        refused(Device::Cpu, size);
     } else {
         on_alloc(block.addr(), size);
     }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use super::ledger::Site;
 use super::memory::{OwnVec, System};
 use super::recorder::{self, free_site};
-use crate::snapshot::{Block, Device};
+use crate::snapshot::{Block, Device, OutOfMemory};
 
 /// Blocks that were freed and that no ledger knew.
 static UNKNOWN_FREES: AtomicU64 = AtomicU64::new(0);
@@ -13,6 +13,13 @@ static UNKNOWN_FREES: AtomicU64 = AtomicU64::new(0);
 static REFUSED_FREES: AtomicU64 = AtomicU64::new(0);
 /// Blocks that could not be entered, of devices that have no ledger.
 static LOST: AtomicU64 = AtomicU64::new(0);
+
+/// An allocation was refused for lack of memory.
+pub(crate) fn refused(device: Device, oom: OutOfMemory) {
+    let site = recorder::alloc_site(false);
+    let Site { stack, context, thread, .. } = site;
+    recorder::with_ledger(device, |ledger| ledger.refused(OutOfMemory { stack, context, thread, ..oom }));
+}
 
 /// A block that was taken out of its account because it is about to be freed.
 #[derive(Clone, Copy, Debug)]

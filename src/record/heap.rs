@@ -57,17 +57,17 @@ pub(crate) fn undo_free(size: usize, account: Account) {
 }
 
 /// Called with the size of each allocation that failed; the first to ask is served.
-static ON_REFUSAL: OnceLock<fn(usize)> = OnceLock::new();
+static ON_REFUSAL: OnceLock<fn(Device, usize)> = OnceLock::new();
 
-pub(crate) fn on_refusal(call: fn(usize)) {
+pub(crate) fn on_refusal(call: fn(Device, usize)) {
     let _ = ON_REFUSAL.set(call);
 }
 
-/// The allocator could not serve a request.
+/// A request could not be served.
 #[cold]
-pub(crate) fn refused(size: usize) {
+pub(crate) fn refused(device: Device, size: usize) {
     if let Some(call) = ON_REFUSAL.get() {
-        call(size);
+        call(device, size);
     }
 }
 

@@ -8,8 +8,12 @@ use super::peak::{Moment, PeakTracker};
 use super::ring::Ring;
 use super::windows::Windows;
 use crate::snapshot::{
-    Block, BlockName, ContextId, Mark, MemoryStats, Peak, Record, RecordKind, ScopeStats, StackId, Stat, ThreadId,
+    Block, BlockName, ContextId, Mark, MemoryStats, OutOfMemory, Peak, Record, RecordKind, ScopeStats, StackId, Stat,
+    ThreadId,
 };
+
+/// Refused allocations that are kept, of those that a program may go on asking for.
+const MAX_OOMS: usize = 256;
 
 /// Who did something, where.
 #[derive(Clone, Copy, Debug, Default)]
@@ -42,6 +46,8 @@ pub(crate) struct Ledger {
     live: OwnMap<u64, Block>,
     records: Ring<Record>,
     marks: Ring<Mark>,
+    ooms: Ring<OutOfMemory>,
+    num_ooms: u64,
     peak: PeakTracker,
     windows: Windows,
     names: Names,
@@ -88,6 +94,7 @@ pub(crate) struct LedgerCopy {
     pub(crate) stats: MemoryStats,
     pub(crate) scopes: Vec<ScopeStats>,
     pub(crate) marks: Vec<Mark>,
+    pub(crate) ooms: Vec<OutOfMemory>,
     pub(crate) names: Vec<BlockName>,
     pub(crate) lost_names: u64,
     pub(crate) duration_ns: u64,
@@ -125,6 +132,8 @@ impl Ledger {
             live: own_map(),
             records: Ring::new(options.max_entries),
             marks: Ring::new(options.max_entries),
+            ooms: Ring::new(MAX_OOMS),
+            num_ooms: 0,
             peak: PeakTracker::new(below_threshold),
             windows: Windows::new(),
             names: Names::new(),
@@ -174,6 +183,12 @@ impl Ledger {
     pub(crate) fn beside(&self, options: LedgerOptions) -> Self {
         let ledger = Self::new(options, self.began, 0);
         Self { marks: self.marks.copy(), windows: self.windows.beside(), ..ledger }
+    }
+
+    /// An allocation was refused for lack of memory.
+    pub(crate) fn refused(&mut self, oom: OutOfMemory) {
+        self.num_ooms += 1;
+        self.ooms.push(OutOfMemory { time_ns: self.now(), ..oom });
     }
 
     /// Takes a block out, if the one at this address is the one with this position in the log.
@@ -261,6 +276,7 @@ impl Ledger {
     pub(crate) fn begin_anew(&mut self, began: Instant, below_threshold: u64) {
         let capacity = self.options.max_entries;
         (self.began, self.records, self.marks) = (began, Ring::new(capacity), Ring::new(capacity));
+        (self.ooms, self.num_ooms) = (Ring::new(MAX_OOMS), 0);
         self.live.values_mut().for_each(|block| block.time_ns = 0);
         let now = Moment { total: self.total(), seq: self.seq, time_ns: 0, unknown_freed: self.unknown.bytes };
         self.peak.begin_anew(now, below_threshold);
@@ -313,6 +329,7 @@ impl Ledger {
             active_bytes: bytes,
             reserved_bytes: bytes,
             allocations,
+            num_ooms: self.num_ooms,
             below_threshold: 0,
         }
     }
@@ -348,6 +365,7 @@ impl Ledger {
             stats: self.stats(base),
             scopes: Vec::new(),
             marks: Vec::new(),
+            ooms: self.ooms.in_order().copied().collect(),
             names: Vec::new(),
             lost_names: 0,
             duration_ns: self.now(),

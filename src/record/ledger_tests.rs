@@ -177,6 +177,7 @@ fn as_device(copy: &LedgerCopy) -> DeviceSnapshot {
         below_threshold: 0,
         peak: copy.peak.clone(),
         stats: copy.stats,
+        ooms: Vec::new(),
         pool: None,
         segments: Vec::<Segment>::new(),
         scopes: copy.scopes.clone(),

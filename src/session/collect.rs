@@ -169,6 +169,7 @@ impl Renumber {
             record.alloc_stack = self.id(record.alloc_stack);
         }
         copy.live.iter_mut().chain(&mut copy.peak.blocks).for_each(|block| block.stack = self.id(block.stack));
+        copy.ooms.iter_mut().for_each(|oom| oom.stack = self.id(oom.stack));
         copy.stats.below_threshold = below;
         let segments = segments::estimate(&copy.records, &copy.live);
         DeviceSnapshot {
@@ -180,6 +181,7 @@ impl Renumber {
             below_threshold: below,
             peak: copy.peak,
             stats: copy.stats,
+            ooms: copy.ooms,
             pool: None,
             segments,
             scopes: copy.scopes,

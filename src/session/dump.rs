@@ -1,16 +1,20 @@
 //! Snapshots that are written without being called for: at the end, on a panic, on a signal, when an
 //! allocation fails.
 
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Once;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::output::{self, Format};
+use super::outputs::Snapshot;
 use super::process::{expand, this_process};
 use super::recording::{self, Recording};
 use super::{background, say};
 use crate::error::Error;
+use crate::export::post_mortem;
 use crate::record::{guard, heap};
+use crate::snapshot::Device;
 use crate::units::Bytes;
 
 /// Which of them, and where to.
@@ -28,6 +32,9 @@ pub(super) struct Dumps {
 /// a dump that fails for want of memory would end a program that might go on.
 const ROOM_FOR_A_DUMP: usize = 256 << 20;
 
+/// Characters in a line of a post-mortem.
+const WIDTH: usize = 120;
+
 impl Dumps {
     /// Does what has to be done once per process, but for panics and signals; the path must name a format.
     pub(super) fn prepare(&self) -> Result<(), Error> {
@@ -41,7 +48,7 @@ impl Dumps {
     }
 
     /// Writes a snapshot beside any that are there already, and says so.
-    pub(super) fn write(&self, recording: &Recording, reason: &str) {
+    pub(super) fn write(&self, recording: &Recording, reason: &str) -> Option<Snapshot> {
         let _own = guard::own_work();
         let path = match &self.path {
             Some(pattern) => expand(pattern, &this_process()),
@@ -49,13 +56,15 @@ impl Dumps {
         };
         let snapshot = recording.snapshot();
         if snapshot.devices.is_empty() {
-            return say(&format!("no snapshot {reason}: nothing is being recorded"));
+            say(&format!("no snapshot {reason}: nothing is being recorded"));
+            return None;
         }
         let peak = snapshot.devices.iter().map(|device| device.peak.total()).max().unwrap_or(0);
         match output::beside(&path, |path| snapshot.write(path)) {
             Ok(path) => say(&format!("wrote {} {reason}; {} at the peak", path.display(), Bytes(peak))),
             Err(error) => say(&error.to_string()),
         }
+        Some(snapshot)
     }
 }
 
@@ -90,7 +99,7 @@ fn dump_panic() {
 }
 
 /// The first failed allocation of a recording, from inside the failing call.
-fn dump_out_of_memory(size: usize) {
+fn dump_out_of_memory(device: Device, size: usize) {
     let Some(recording) = current().filter(|recording| recording.dumps.on_oom) else { return };
     let _own = guard::own_work();
     if recording.out_of_memory.swap(true, Ordering::AcqRel) {
@@ -99,11 +108,14 @@ fn dump_out_of_memory(size: usize) {
     if Vec::<u8>::new().try_reserve_exact(ROOM_FOR_A_DUMP).is_err() {
         return say("no snapshot after a failed allocation: too little memory is left for one");
     }
-    let reason = format!("after an allocation of {} failed", Bytes(size as u64));
+    let place = if device == Device::Cpu { String::new() } else { format!(" on {device}") };
+    let reason = format!("after an allocation of {}{place} failed", Bytes(size as u64));
     // Nothing may unwind out of an allocator.
     let dump = || {
         recording.flush();
-        recording.dumps.write(&recording, &reason);
+        let snapshot = recording.dumps.write(&recording, &reason);
+        let text = snapshot.map_or(String::new(), |data| post_mortem::to_string(&data, Some(device), WIDTH));
+        let _ = std::io::stderr().write_all(text.as_bytes());
     };
     let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(dump));
 }

@@ -268,6 +268,7 @@ impl Stream {
         let DeviceCopy { mut ledger, below_threshold, not_recorded } = copy;
         let blocks = ledger.live.iter_mut().chain(&mut ledger.peak.blocks);
         blocks.for_each(|block| block.stack = self.stack(block.stack));
+        ledger.ooms.iter_mut().for_each(|oom| oom.stack = self.stack(oom.stack));
         self.append_names()?;
         if whole {
             self.encoder.live(device, &ledger.live)?;
@@ -277,6 +278,7 @@ impl Stream {
         let mut stats = ledger.stats;
         stats.below_threshold = below_threshold;
         self.encoder.counters(device, &Counters { not_recorded, below_threshold, peak, stats })?;
+        self.encoder.ooms(device, &ledger.ooms)?;
         if scopes {
             self.encoder.scopes(device, &ledger.scopes)?;
         }

@@ -8,6 +8,7 @@ mod health;
 mod ids;
 mod modules;
 mod names;
+mod oom;
 mod process;
 mod record;
 mod replay;
@@ -26,6 +27,7 @@ pub use ids::{ContextId, StackId, ThreadId};
 pub(crate) use modules::ModuleSpans;
 pub use names::BlockName;
 pub(crate) use names::LONGEST_NAME;
+pub use oom::OutOfMemory;
 pub use process::{Process, Thread};
 pub use record::{Block, Record, RecordKind};
 pub use replay::Replay;
@@ -87,6 +89,9 @@ pub struct DeviceSnapshot {
     pub peak: Peak,
     /// Counters.
     pub stats: MemoryStats,
+    /// Allocations that were refused for lack of memory, the newest 256, oldest first. The CPU has none: a
+    /// program seldom outlives that.
+    pub ooms: Vec<OutOfMemory>,
     /// CUDA only: what the driver says of the device's default pool, if it could be asked.
     pub pool: Option<Pool>,
     /// Segments that cover every address in the log.

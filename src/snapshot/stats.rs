@@ -31,6 +31,8 @@ pub struct MemoryStats {
     /// Number of blocks allocated since the recording began (`allocation.all`); `current` counts
     /// those still live.
     pub allocations: Stat,
+    /// Allocations that were refused for lack of memory (`num_ooms`).
+    pub num_ooms: u64,
     /// CPU only: live bytes in blocks smaller than the recording's threshold.
     pub below_threshold: u64,
 }

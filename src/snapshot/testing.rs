@@ -57,6 +57,7 @@ pub(crate) fn two_lines_and_a_temporary() -> SnapshotData {
     };
     let device = DeviceSnapshot {
         device: Device::Cpu,
+        ooms: Vec::new(),
         pool: None,
         segments: segments::estimate(&records, &live),
         records,
@@ -92,6 +93,7 @@ pub(crate) fn two_lines_and_a_temporary() -> SnapshotData {
 fn stats() -> MemoryStats {
     let bytes = Stat { current: 3524, peak: 4524, allocated: 3564, freed: 1064 };
     MemoryStats {
+        num_ooms: 0,
         allocated_bytes: bytes,
         active_bytes: bytes,
         reserved_bytes: bytes,

@@ -4,7 +4,7 @@ use std::fs;
 
 use cudarc::driver::CudaContext;
 use cudarc::driver::sys::CUresult;
-use memtrace::{Device, read_capture};
+use memtrace::{Device, read_capture, scope};
 
 use crate::raw;
 use crate::support::on_gpu;
@@ -19,17 +19,34 @@ fn a_refused_allocation_is_no_block_and_is_dumped() {
         let out = std::env::var("TEST_OUT").unwrap();
         let session = memtrace::builder().dump_to(&out).dump_on_oom(true).start().unwrap();
         let stream = CudaContext::new(0).unwrap().default_stream();
-        let kept = stream.alloc_zeros::<u8>(300 << 20).unwrap();
-        let error = stream.alloc_zeros::<u8>(300 << 20).unwrap_err();
+        let kept = scope("model", || stream.alloc_zeros::<u8>(300 << 20).unwrap());
+        let error = scope("forward", || stream.alloc_zeros::<u8>(300 << 20).unwrap_err());
         assert_eq!(error.0, CUresult::CUDA_ERROR_OUT_OF_MEMORY);
         let small = stream.alloc_zeros::<u8>(1 << 20).unwrap();
         assert_equals_truth(&session.snapshot(), true);
         drop((kept, small));
     });
-    assert!(errors.contains("after an allocation of 300.0 MiB failed"), "{errors}");
+    let line = |text: &str| include_str!("faults.rs").lines().position(|line| line.contains(text)).unwrap() + 1;
+    let model = format!("cuda/faults.rs:{}", line("let kept = scope("));
+    for expected in [
+        "after an allocation of 300.0 MiB on cuda:0 failed",
+        "memtrace: cuda:0 is out of memory",
+        "Asked for        300.0 MiB (314,572,800 bytes)",
+        "of 500.0 MiB, counting other processes",
+        "100.0 MiB more were needed: the first line below holds that much",
+        "300.0 MiB      1  model",
+        &model,
+    ] {
+        assert!(errors.contains(expected), "{expected}: {errors}");
+    }
     let capture = read_capture(&path).unwrap();
     let gpu = capture.device(Device::Cuda(0)).unwrap();
     assert_eq!((gpu.peak.bytes, gpu.live.len()), (300 << 20, 1));
+    let [oom] = gpu.ooms[..] else { panic!("{:?}", gpu.ooms) };
+    assert_eq!((oom.size, oom.device_total, gpu.stats.num_ooms), (300 << 20, Some(500 << 20), 1));
+    assert_eq!(capture.context_path(oom.context), "forward");
+    assert!(capture.report().to_string().contains("Out of memory    1 times, the last asking for 300.0 MiB"));
+    assert_eq!(oom.device_free.unwrap() + gpu.pool.unwrap().reserved, 500 << 20);
     assert_eq!(gpu.pool.unwrap().used, 300 << 20, "the driver was asked in the middle of it");
 }
 

@@ -9,7 +9,7 @@ use super::driver::{DEINITIALIZED, Function, OUT_OF_MEMORY, SUCCESS};
 use super::{capture, query, streams};
 use crate::record::device_memory::{self, Taken};
 use crate::record::{guard, heap, recorder};
-use crate::snapshot::Device;
+use crate::snapshot::{Device, OutOfMemory};
 
 /// The gate of every hook: one relaxed load.
 #[inline]
@@ -94,9 +94,19 @@ pub(super) unsafe fn after_alloc(result: c_int, request: Request) {
 
 #[cold]
 fn refused(request: Request) {
-    if let Size::Plain(size) = request.size {
-        heap::refused(size);
-    }
+    let Size::Plain(size) = request.size else { return };
+    let device = {
+        let _own = guard::own_work();
+        // There is no block yet that could be asked about: a stream of another device's is not told apart.
+        let device = device_of(Request { stream: None, of_pool: false, ..request }, 0);
+        let (device_free, device_total) = query::device_memory().unzip();
+        device_memory::refused(
+            device,
+            OutOfMemory { size: size as u64, device_free, device_total, ..Default::default() },
+        );
+        device
+    };
+    heap::refused(device, size);
 }
 
 /// # Safety

@@ -46,6 +46,19 @@ pub(crate) fn used_pools() -> Option<Vec<(u32, u64)>> {
     Some((0..count).filter_map(used).collect())
 }
 
+/// (free, total) bytes of the current context's device.
+pub(super) fn device_memory() -> Option<(u64, u64)> {
+    type GetInfo = unsafe extern "C" fn(*mut usize, *mut usize) -> c_int;
+    static GET_INFO: Function = Function::new(c"cuMemGetInfo_v2");
+    let _relaxed = Relaxed::enter();
+    // SAFETY: the address is that of the function with this signature.
+    let get_info = unsafe { std::mem::transmute::<usize, GetInfo>(GET_INFO.address()?) };
+    let (mut free, mut total) = (0, 0);
+    // SAFETY: the places for the answers are ours.
+    let result = unsafe { get_info(&mut free, &mut total) };
+    (result == SUCCESS).then_some((free as u64, total as u64))
+}
+
 /// How many devices there are, if the driver has been initialised.
 pub(super) fn device_count() -> Option<u32> {
     // SAFETY: the address is that of the function with this signature.

@@ -1,0 +1,116 @@
+//! Why an allocation was refused, and what would have made it fit.
+
+use super::breakdown::{Breakdown, live_by_line, live_by_scope};
+use crate::snapshot::{DeviceSnapshot, OutOfMemory, SnapshotData};
+
+/// A device when it ran out of memory, as far as the snapshot was taken then.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct PostMortem {
+    /// The last allocation that was refused.
+    pub refused: OutOfMemory,
+    /// Bytes that the driver's pool has and the program does not use, if it could be asked.
+    pub reserved_unused: Option<u64>,
+    /// The largest hole between live blocks; as estimated as the segments are.
+    pub largest_hole: u64,
+    /// What is live, by line and by scope; nothing else may have been freed since.
+    pub lines: Breakdown,
+    /// The same by scope.
+    pub scopes: Breakdown,
+    /// Bytes that were missing even if all that is reserved and unused had served: 0 if it would have.
+    pub missing: u64,
+    /// The first so many lines hold what was missing; `None` if all together do not.
+    pub lines_to_drop: Option<usize>,
+}
+
+/// Of the device's last refusal; `None` if there was none.
+pub fn post_mortem(data: &SnapshotData, device: &DeviceSnapshot) -> Option<PostMortem> {
+    let refused = *device.ooms.last()?;
+    let reserved_unused = device.pool.map(|pool| pool.reserved.saturating_sub(pool.used));
+    let lines = live_by_line(data, device);
+    let at_hand = reserved_unused.unwrap_or(0).saturating_add(refused.device_free.unwrap_or(0));
+    let missing = refused.size.saturating_sub(at_hand);
+    let lines_to_drop = rows_for(&lines, missing);
+    let scopes = live_by_scope(data, device);
+    Some(PostMortem {
+        refused,
+        reserved_unused,
+        largest_hole: largest_hole(device),
+        lines,
+        scopes,
+        missing,
+        lines_to_drop,
+    })
+}
+
+/// How many rows, the largest first, hold so many bytes.
+fn rows_for(lines: &Breakdown, bytes: u64) -> Option<usize> {
+    let mut sum = 0;
+    let enough = |(_, row): &(usize, &super::Row)| {
+        sum += row.bytes;
+        sum >= bytes
+    };
+    if bytes == 0 { Some(0) } else { lines.rows.iter().enumerate().find(enough).map(|(index, _)| index + 1) }
+}
+
+fn largest_hole(device: &DeviceSnapshot) -> u64 {
+    let mut blocks: Vec<(u64, u64)> = device.live.iter().map(|block| (block.address, block.size)).collect();
+    blocks.sort_unstable();
+    let hole = |segment: &crate::snapshot::Segment| {
+        let end = segment.address + segment.size;
+        let first = blocks.partition_point(|(address, _)| *address < segment.address);
+        let inside = blocks.get(first..).unwrap_or_default().iter().take_while(|(address, _)| *address < end);
+        let (at, largest) = inside.fold((segment.address, 0), |(at, largest), (address, size)| {
+            (address + size, address.saturating_sub(at).max(largest))
+        });
+        end.saturating_sub(at).max(largest)
+    };
+    device.segments.iter().map(hole).max().unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::snapshot::{Device, Pool, Segment, testing};
+
+    /// A device with the sample's live blocks, as if it had refused an allocation.
+    fn refused(size: u64, free: u64, unused: u64) -> (SnapshotData, PostMortem) {
+        let mut data = testing::two_lines_and_a_temporary();
+        let device = &mut data.devices[0];
+        device.device = Device::Cuda(0);
+        device.pool = Some(Pool { reserved: 1000 + unused, used: 1000, ..Pool::default() });
+        device.ooms = vec![OutOfMemory { size, device_free: Some(free), ..OutOfMemory::default() }];
+        let post_mortem = post_mortem(&data, &data.devices[0]).unwrap();
+        (data, post_mortem)
+    }
+
+    #[test]
+    fn what_is_missing_is_what_neither_the_pool_nor_the_device_has() {
+        assert_eq!((refused(500, 100, 400).1.missing, refused(500, 100, 400).1.lines_to_drop), (0, Some(0)));
+        let (_, short) = refused(501, 100, 400);
+        assert_eq!((short.missing, short.lines_to_drop), (1, Some(1)));
+        let (data, most) = refused(1 << 40, 0, 0);
+        assert_eq!(most.lines_to_drop, None);
+        let device = &data.devices[0];
+        let live = device.live.iter().map(|block| block.size).sum::<u64>();
+        assert_eq!(most.lines.total, live + device.not_recorded + device.below_threshold);
+        assert_eq!(most.scopes.total, most.lines.total);
+        let none = testing::two_lines_and_a_temporary();
+        assert_eq!(post_mortem(&none, &none.devices[0]), None);
+    }
+
+    #[test]
+    fn holes_lie_before_between_and_behind_blocks() {
+        let (mut data, _) = refused(1, 0, 0);
+        let device = &mut data.devices[0];
+        device.segments = vec![Segment { address: 1000, size: 1000, estimated: true }];
+        let block = device.live[0];
+        for (blocks, hole) in
+            [(vec![], 1000), (vec![(1000, 300)], 700), (vec![(1400, 100)], 500), (vec![(1100, 500), (1900, 100)], 300)]
+        {
+            let at = |(address, size)| crate::snapshot::Block { address, size, ..block };
+            device.live = blocks.into_iter().map(at).collect();
+            assert_eq!(largest_hole(device), hole);
+        }
+    }
+}
