@@ -63,8 +63,8 @@ fn hook_notes(hooks: &CudaHooks) -> Vec<String> {
     let mut notes = Vec::new();
     match hooks.state {
         CudaState::AnotherCopy => notes.push(
-            "CUDA memory was not recorded: another copy of memtrace in this process sees it; \
-             link one copy only"
+            "CUDA memory was not recorded: another version of memtrace in this process sees it; \
+             use one version only"
                 .to_owned(),
         ),
         CudaState::TurnedOff => {
@@ -127,7 +127,9 @@ mod tests {
         (data.health.unknown_frees, data.health.refused_frees) = (2, 4);
         data.health.cuda.state = CudaState::AnotherCopy;
         let notes = notes(&data).join("\n");
-        for expected in ["3 calls of cuMemCreate", "1 imports", "2 frees of device", "4 frees were", "link one copy"] {
+        for expected in
+            ["3 calls of cuMemCreate", "1 imports", "2 frees of device", "4 frees were", "use one version only"]
+        {
             assert!(notes.contains(expected), "{expected}: {notes}");
         }
     }

@@ -5,6 +5,9 @@ use crate::snapshot::{CudaHooks, CudaState, Pool};
 /// There are no hooks to put in place.
 pub(crate) fn refresh() {}
 
+/// It is never seen to start.
+pub(crate) fn on_cuda_start(_call: fn()) {}
+
 /// Says so.
 pub(crate) fn coverage() -> CudaHooks {
     CudaHooks { state: CudaState::NotSupported, ..CudaHooks::default() }

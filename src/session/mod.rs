@@ -276,6 +276,13 @@ pub fn reset_peak(device: impl Into<Device>) {
     recorder::reset_peak(device.into());
 }
 
+/// Calls `call` when the CUDA driver has been started, once, on the thread that started it: to record programs
+/// that may not use CUDA at all.
+#[doc(hidden)]
+pub fn on_cuda_start(call: fn()) {
+    crate::hook::cuda::on_cuda_start(call);
+}
+
 /// Is anything being recorded?
 pub fn is_recording() -> bool {
     recorder::is_recording()

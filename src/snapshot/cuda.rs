@@ -11,7 +11,8 @@ pub enum CudaState {
     Active,
     /// `MEMTRACE=0` was in the environment when the program was started.
     TurnedOff,
-    /// Another copy of memtrace in the same process has them, so this one sees no CUDA memory.
+    /// Another copy of memtrace in the same process has them and is of another version, so that this one sees
+    /// no CUDA memory. Copies of one version tell each other.
     AnotherCopy,
     /// There are none for this system: only Linux with glibc on x86_64 has them.
     NotSupported,

@@ -5,10 +5,11 @@
 use std::ffi::{c_int, c_uint, c_void};
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use super::copies::Listener;
 use super::driver::{Function, NOT_FOUND};
 use super::events::{self, Address, Class, Release, Request, Size, Stream};
 use super::patch::Pair;
-use super::{bulk, capture, lookup};
+use super::{bulk, capture, copies, lookup, start};
 use crate::snapshot::UnseenCalls;
 
 type Pointer = u64;
@@ -17,7 +18,7 @@ type Handle = *mut c_void;
 /// Defines a function for each of the driver's, and the look-ups among them.
 ///
 /// `alloc` is told after the call, `free` before and after it: freed memory may have a new owner by the
-/// time the call returns. `ends` may end a context and all that is in it. `begins` and `finishes` are the
+/// time the call returns. `starts` is the first call of all. `ends` may end a context and all that is in it. `begins` and `finishes` are the
 /// captures of streams. `unseen` makes memory that is not recorded; only its calls are counted.
 macro_rules! hooks {
     ($($kind:ident $name:ident($($arg:ident: $type:ty),*) $(=> $event:expr)?;)*) => {
@@ -85,10 +86,12 @@ macro_rules! hooks {
                 // SAFETY: the arguments are the caller's.
                 return unsafe { real($($arg),*) };
             }
+            copies::each(Listener::before_end);
             let before = bulk::before();
             // SAFETY: the arguments are the caller's.
             let result = unsafe { real($($arg),*) };
             bulk::after(result, before);
+            copies::each(|listener| listener.after_end(result));
             result
         });
     };
@@ -105,6 +108,14 @@ macro_rules! hooks {
             capture::finished();
             // SAFETY: the arguments are the caller's.
             unsafe { real($($arg),*) }
+        });
+    };
+    (@starts $name:ident($($arg:ident: $type:ty),*)) => {
+        hooks!(@function $name($($arg: $type),*) |real| {
+            // SAFETY: the arguments are the caller's.
+            let result = unsafe { real($($arg),*) };
+            start::cuda_started(result);
+            result
         });
     };
     (@unseen $name:ident($($arg:ident: $type:ty),*)) => {
@@ -144,7 +155,7 @@ fn per_thread(stream: Handle) -> Stream {
 
 fn ordered(out: *mut Pointer, size: usize, stream: Stream) -> Request {
     let (address, size) = (Address::Out(out.cast()), Size::Plain(size));
-    Request { class: Class::Device, address, size, stream: Some(stream), of_pool: false }
+    Request { class: Class::Device, address, size, stream, of_pool: false }
 }
 
 fn of_pool(out: *mut Pointer, size: usize, stream: Stream) -> Request {
@@ -152,19 +163,19 @@ fn of_pool(out: *mut Pointer, size: usize, stream: Stream) -> Request {
 }
 
 fn classic(class: Class, out: *mut Pointer, size: Size) -> Request {
-    Request { class, address: Address::Out(out.cast()), size, stream: None, of_pool: false }
+    Request { class, address: Address::Out(out.cast()), size, stream: Stream::NONE, of_pool: false }
 }
 
 fn pinned(address: Address, size: usize) -> Request {
-    Request { class: Class::Pinned, address, size: Size::Plain(size), stream: None, of_pool: false }
+    Request { class: Class::Pinned, address, size: Size::Plain(size), stream: Stream::NONE, of_pool: false }
 }
 
-fn device_memory(pointer: Pointer, stream: Option<Stream>) -> Release {
+fn device_memory(pointer: Pointer, stream: Stream) -> Release {
     Release { class: Class::Device, address: pointer, stream }
 }
 
 fn host(pointer: Handle) -> Release {
-    Release { class: Class::Pinned, address: pointer.addr() as u64, stream: None }
+    Release { class: Class::Pinned, address: pointer.addr() as u64, stream: Stream::NONE }
 }
 
 /// `CUipcMemHandle`, passed by value.
@@ -181,8 +192,8 @@ hooks! {
         of_pool(out, size, Stream::of(stream));
     alloc cuMemAllocFromPoolAsync_ptsz(out: *mut Pointer, size: usize, pool: Handle, stream: Handle) =>
         of_pool(out, size, per_thread(stream));
-    free cuMemFreeAsync(pointer: Pointer, stream: Handle) => device_memory(pointer, Some(Stream::of(stream)));
-    free cuMemFreeAsync_ptsz(pointer: Pointer, stream: Handle) => device_memory(pointer, Some(per_thread(stream)));
+    free cuMemFreeAsync(pointer: Pointer, stream: Handle) => device_memory(pointer, Stream::of(stream));
+    free cuMemFreeAsync_ptsz(pointer: Pointer, stream: Handle) => device_memory(pointer, per_thread(stream));
 
     alloc cuMemAlloc_v2(out: *mut Pointer, size: usize) =>
         classic(Class::Device, out, Size::Plain(size));
@@ -190,7 +201,7 @@ hooks! {
         classic(Class::Device, out, Size::Pitched(pitch, height));
     alloc cuMemAllocManaged(out: *mut Pointer, size: usize, flags: c_uint) =>
         classic(Class::Managed, out, Size::Plain(size));
-    free cuMemFree_v2(pointer: Pointer) => device_memory(pointer, None);
+    free cuMemFree_v2(pointer: Pointer) => device_memory(pointer, Stream::NONE);
 
     alloc cuMemAllocHost_v2(out: *mut Handle, size: usize) =>
         pinned(Address::Out(out.cast()), size);
@@ -201,6 +212,7 @@ hooks! {
     free cuMemFreeHost(pointer: Handle) => host(pointer);
     free cuMemHostUnregister(pointer: Handle) => host(pointer);
 
+    starts cuInit(flags: c_uint);
     begins cuStreamBeginCapture_v2(stream: Handle, mode: c_int);
     begins cuStreamBeginCapture_v2_ptsz(stream: Handle, mode: c_int);
     begins cuStreamBeginCaptureToGraph(

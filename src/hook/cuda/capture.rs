@@ -29,8 +29,10 @@ pub(super) fn finished() {
 }
 
 /// Does a call on this stream go into a graph? Counts it if so.
-pub(super) fn takes(stream: Option<Stream>) -> bool {
-    let Some(stream) = stream.filter(|_| UNDER_WAY.load(Ordering::Acquire) > 0) else { return false };
+pub(super) fn takes(stream: Stream) -> bool {
+    if stream == Stream::NONE || UNDER_WAY.load(Ordering::Acquire) == 0 {
+        return false;
+    }
     let taken = is_capturing(stream).unwrap_or(false);
     UNSEEN.fetch_add(u64::from(taken), Ordering::Relaxed);
     taken

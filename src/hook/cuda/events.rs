@@ -2,22 +2,23 @@
 #![expect(unsafe_code, reason = "results lie behind the caller's pointers; the driver is asked in C")]
 
 use std::ffi::{c_int, c_void};
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::panic::catch_unwind;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::driver::{DEINITIALIZED, Function, OUT_OF_MEMORY, SUCCESS};
-use super::{capture, query, streams};
+use super::{capture, copies, query, streams};
 use crate::record::device_memory::{self, Taken};
 use crate::record::{guard, heap, recorder};
 use crate::snapshot::{Device, OutOfMemory};
 
-/// The gate of every hook: one relaxed load.
+/// The gate of every hook: two relaxed loads.
 #[inline]
 pub(super) fn watching() -> bool {
-    recorder::wants_device_memory()
+    recorder::wants_device_memory() || copies::are_watching()
 }
 
 /// Where the memory is that a call is about.
+#[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Class {
     /// On the device of the stream, the pool or the current context.
@@ -42,10 +43,13 @@ pub(super) enum Size {
 }
 
 /// The stream that a call names.
+#[repr(transparent)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Stream(usize);
 
 impl Stream {
+    /// The call is not in the order of a stream.
+    pub(super) const NONE: Self = Self(0);
     /// `CU_STREAM_LEGACY`, which is also what no stream means.
     pub(super) const LEGACY: Self = Self(1);
     /// `CU_STREAM_PER_THREAD`.
@@ -59,9 +63,9 @@ impl Stream {
         self.0
     }
 
-    /// A number instead of an object: each context has these streams.
+    /// None, or a number instead of an object: each context has these streams.
     fn is_special(self) -> bool {
-        self == Self::LEGACY || self == Self::PER_THREAD
+        self.0 <= 2
     }
 }
 
@@ -71,91 +75,131 @@ pub(super) struct Request {
     pub(super) class: Class,
     pub(super) address: Address,
     pub(super) size: Size,
-    /// `None` where the call is not in the order of a stream.
-    pub(super) stream: Option<Stream>,
+    pub(super) stream: Stream,
     /// It names a pool, which may be another device's than the stream's.
     pub(super) of_pool: bool,
+}
+
+/// An allocation as it came out: what copies of this library tell each other.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Outcome {
+    pub(super) result: c_int,
+    pub(super) class: Class,
+    /// 0 if there is none.
+    pub(super) address: u64,
+    pub(super) size: u64,
+    pub(super) stream: Stream,
+    pub(super) of_pool: bool,
+}
+
+impl Outcome {
+    /// # Safety
+    /// The request's pointers are valid for reading what the driver wrote if `result` is 0.
+    unsafe fn of(result: c_int, request: Request) -> Self {
+        let done = result == SUCCESS;
+        let address = match request.address {
+            // SAFETY: the driver has written it.
+            Address::Out(out) if done && !out.is_null() => unsafe { out.read() },
+            Address::Out(_) => 0,
+            Address::Given(address) => address,
+        };
+        let size = match request.size {
+            Size::Plain(size) => size,
+            // SAFETY: the driver has written it.
+            Size::Pitched(pitch, rows) if done && !pitch.is_null() => unsafe { pitch.read() }.saturating_mul(rows),
+            Size::Pitched(..) => 0,
+        };
+        let Request { class, stream, of_pool, .. } = request;
+        Self { result, class, address, size: size as u64, stream, of_pool }
+    }
 }
 
 /// # Safety
 /// The request's pointers are valid for reading what the driver wrote if `result` is 0.
 pub(super) unsafe fn after_alloc(result: c_int, request: Request) {
-    if guard::state() & guard::OWN != 0 {
+    if result != SUCCESS && result != OUT_OF_MEMORY {
+        return;
+    }
+    // SAFETY: the caller says so.
+    let outcome = unsafe { Outcome::of(result, request) };
+    if result == SUCCESS && (outcome.address == 0 || capture::takes(request.stream)) {
+        return;
+    }
+    copies::each(|listener| listener.after_alloc(&outcome));
+    own_after_alloc(&outcome);
+}
+
+/// In this copy's recorder.
+pub(super) fn own_after_alloc(outcome: &Outcome) {
+    if !recorder::wants_device_memory() || guard::state() & guard::OWN != 0 {
         return;
     }
     // Nothing here panics; if it did, that must not reach the program.
-    let _ = catch_unwind(AssertUnwindSafe(|| match result {
-        // SAFETY: the caller says so.
-        SUCCESS => unsafe { record(request) },
-        OUT_OF_MEMORY => refused(request),
-        _ => {}
-    }));
+    let _ = catch_unwind(|| if outcome.result == SUCCESS { record(outcome) } else { refused(outcome) });
 }
 
 #[cold]
-fn refused(request: Request) {
-    let Size::Plain(size) = request.size else { return };
+fn refused(outcome: &Outcome) {
+    let size = outcome.size;
     let device = {
         let _own = guard::own_work();
         // There is no block yet that could be asked about: a stream of another device's is not told apart.
-        let device = device_of(Request { stream: None, of_pool: false, ..request }, 0);
+        let device = device_of(&Outcome { stream: Stream::NONE, of_pool: false, ..*outcome });
         let (device_free, device_total) = query::device_memory().unzip();
-        device_memory::refused(
-            device,
-            OutOfMemory { size: size as u64, device_free, device_total, ..Default::default() },
-        );
+        device_memory::refused(device, OutOfMemory { size, device_free, device_total, ..Default::default() });
         device
     };
-    heap::refused(device, size);
+    heap::refused(device, size as usize);
 }
 
-/// # Safety
-/// The request's pointers are valid for reading.
-unsafe fn record(request: Request) {
-    let address = match request.address {
-        // SAFETY: the driver has written it.
-        Address::Out(out) if !out.is_null() => unsafe { out.read() },
-        Address::Out(_) => 0,
-        Address::Given(address) => address,
-    };
-    let size = match request.size {
-        Size::Plain(size) => size,
-        // SAFETY: the driver has written it.
-        Size::Pitched(pitch, rows) if !pitch.is_null() => unsafe { pitch.read() }.saturating_mul(rows),
-        Size::Pitched(..) => 0,
-    };
-    if address == 0 || capture::takes(request.stream) {
-        return;
-    }
+fn record(outcome: &Outcome) {
     let _own = guard::own_work();
-    let device = device_of(request, address);
     let mut site = recorder::alloc_site(false);
-    if let Some(stream) = request.stream {
-        site.stream = streams::number(context_of(stream), stream, site.thread);
+    if outcome.stream != Stream::NONE {
+        site.stream = streams::number(context_of(outcome.stream), outcome.stream, site.thread);
     }
-    device_memory::on_alloc(device, address, size as u64, site);
+    device_memory::on_alloc(device_of(outcome), outcome.address, outcome.size, site);
 }
 
 /// A free that is asked for.
+#[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Release {
     pub(super) class: Class,
     pub(super) address: u64,
     /// As in [`Request`].
-    pub(super) stream: Option<Stream>,
+    pub(super) stream: Stream,
 }
 
 /// A free that is under way.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Free {
-    /// memtrace's own work, of nothing, or a graph's.
+    /// memtrace's own work, of nothing, or nothing is recorded.
     NotWatched,
     Watched(Option<Taken>),
 }
 
+/// What is to be told after the call, too.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Told {
+    own: Free,
+    /// Others were told before it.
+    others: bool,
+}
+
 /// Takes the block out of the account, before anybody else can be given its address.
-pub(super) fn before_free(release: Release) -> Free {
-    if release.address == 0 || guard::state() & guard::OWN != 0 || capture::takes(release.stream) {
+pub(super) fn before_free(release: Release) -> Told {
+    if release.address == 0 || capture::takes(release.stream) {
+        return Told { own: Free::NotWatched, others: false };
+    }
+    copies::each(|listener| listener.before_free(&release));
+    Told { own: own_before_free(&release), others: true }
+}
+
+/// In this copy's recorder.
+pub(super) fn own_before_free(release: &Release) -> Free {
+    if !recorder::wants_device_memory() || guard::state() & guard::OWN != 0 {
         return Free::NotWatched;
     }
     let _own = guard::own_work();
@@ -164,7 +208,15 @@ pub(super) fn before_free(release: Release) -> Free {
 }
 
 /// Puts it back if the driver refused: that memory is still taken.
-pub(super) fn after_free(result: c_int, free: Free) {
+pub(super) fn after_free(result: c_int, told: Told) {
+    if told.others {
+        copies::each(|listener| listener.after_free(result));
+    }
+    own_after_free(result, told.own);
+}
+
+/// In this copy's recorder.
+pub(super) fn own_after_free(result: c_int, free: Free) {
     let Free::Watched(taken) = free else { return };
     if result == DEINITIALIZED {
         return;
@@ -177,16 +229,16 @@ pub(super) fn after_free(result: c_int, free: Free) {
     });
 }
 
-fn device_of(request: Request, address: u64) -> Device {
-    match request.class {
+fn device_of(outcome: &Outcome) -> Device {
+    match outcome.class {
         Class::Managed => Device::Managed,
         Class::Pinned => Device::Pinned,
         Class::Device => {
-            let by_context = !request.of_pool && request.stream.is_none_or(Stream::is_special);
+            let by_context = !outcome.of_pool && outcome.stream.is_special();
             let ordinal = match (has_one_device(), by_context) {
                 (true, _) => Some(0),
                 (_, true) => current_device(),
-                (_, false) => owner(address).or_else(current_device),
+                (_, false) => owner(outcome.address).or_else(current_device),
             };
             Device::Cuda(ordinal.unwrap_or(u32::MAX))
         }

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use super::driver::{self, Function};
 use super::memory::KeepErrno;
 use super::patch::Pair;
-use super::{calls, loader, patch, start};
+use super::{calls, copies, loader, patch, start};
 
 type Dlsym = unsafe extern "C" fn(*mut c_void, *const c_char) -> *mut c_void;
 
@@ -124,7 +124,7 @@ unsafe extern "C" fn decide(handle: *mut c_void, name: *const c_char, caller: *c
         patch::patch_new_objects();
     }
     if name == start::OUR_NAME {
-        return Decision { answer: dlsym_address(), go_on };
+        return Decision { answer: copies::offer(), go_on };
     }
     if !of_the_driver || handle == libc::RTLD_NEXT {
         return nothing;

@@ -9,6 +9,7 @@
 //! * [`elf`] finds the imports of every loaded object, [`loader`] asks for what is loaded,
 //! * [`patch`] puts our functions in the driver's place there, and does so again when objects were loaded;
 //!   [`memory`] writes where that is not allowed,
+//! * [`copies`] tells other copies of this library in the process,
 //! * [`lookup`] answers `dlsym` and `cuGetProcAddress` with them,
 //! * [`calls`] are those functions, [`driver`] knows the real ones,
 //! * [`events`] turns a call and its result into what the recorder understands, [`bulk`] what is freed
@@ -27,6 +28,7 @@
 mod bulk;
 mod calls;
 mod capture;
+mod copies;
 mod driver;
 mod elf;
 mod events;
@@ -38,13 +40,15 @@ mod query;
 mod start;
 mod streams;
 
+use self::copies::Counts;
 use crate::snapshot::{CudaHooks, CudaState};
 
 pub(crate) use query::{pool, used_pools};
+pub(crate) use start::on_cuda_start;
 
 /// Looks through objects that were loaded since the last time: a hook that was missed is put in place.
 pub(crate) fn refresh() {
-    if start::state() == CudaState::Active {
+    if start::has_hooks() {
         patch::patch_all();
     }
 }
@@ -55,6 +59,6 @@ pub(crate) fn coverage() -> CudaHooks {
         CudaState::Active if !driver::is_loaded() => CudaState::NotLoaded,
         state => state,
     };
-    let (imports, refused_imports) = patch::counts();
-    CudaHooks { state, imports, refused_imports, looked_up: lookup::answered(), unseen_calls: calls::unseen() }
+    let Counts { imports, refused_imports, looked_up } = copies::counts();
+    CudaHooks { state, imports, refused_imports, looked_up, unseen_calls: calls::unseen() }
 }

@@ -1,10 +1,10 @@
 //! Before `main`: the hooks are put in place and stay passive until a session records.
 #![expect(unsafe_code, reason = "a constructor is a function in a section of its own")]
 
-use std::ffi::{CStr, c_void};
-use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::ffi::{CStr, c_int, c_void};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, Ordering};
 
-use super::{loader, lookup, patch};
+use super::{copies, loader, lookup, patch};
 use crate::snapshot::CudaState;
 
 #[used]
@@ -18,10 +18,11 @@ static STATE: AtomicU8 = AtomicU8::new(OFF);
 const OFF: u8 = 0;
 const ACTIVE: u8 = 1;
 const ANOTHER_COPY: u8 = 2;
+const LISTENING: u8 = 3;
 
 pub(super) fn state() -> CudaState {
     match STATE.load(Ordering::Acquire) {
-        ACTIVE => CudaState::Active,
+        ACTIVE | LISTENING => CudaState::Active,
         ANOTHER_COPY => CudaState::AnotherCopy,
         _ => CudaState::TurnedOff,
     }
@@ -34,13 +35,14 @@ extern "C" fn start() {
     if !lookup::keep_real() {
         return;
     }
-    if another_copy_answers() {
-        return STATE.store(ANOTHER_COPY, Ordering::Release);
-    }
-    // What leads past us must not lead nowhere when a library with us in it is closed.
+    // What leads to us must not lead nowhere when a library with us in it is closed.
     loader::pin(start as *const c_void);
     // SAFETY: the handler stores a flag.
     unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
+    if let Some(offer) = offer_of_another_copy() {
+        let state = if copies::accept(offer) { LISTENING } else { ANOTHER_COPY };
+        return STATE.store(state, Ordering::Release);
+    }
     STATE.store(ACTIVE, Ordering::Release);
     patch::patch_new_objects();
 }
@@ -55,6 +57,26 @@ extern "C" fn in_child() {
 /// Then the loader is not asked: another thread of the parent's may have held its lock.
 pub(super) fn was_forked() -> bool {
     FORKED.load(Ordering::Relaxed)
+}
+
+/// To be called once the driver has been started; null once it was.
+static ON_CUDA_START: AtomicPtr<()> = AtomicPtr::new(std::ptr::null_mut());
+
+pub(crate) fn on_cuda_start(call: fn()) {
+    ON_CUDA_START.store(call as *mut (), Ordering::Release);
+}
+
+/// After `cuInit`.
+pub(super) fn cuda_started(result: c_int) {
+    if result != 0 || ON_CUDA_START.load(Ordering::Relaxed).is_null() {
+        return;
+    }
+    let call = ON_CUDA_START.swap(std::ptr::null_mut(), Ordering::AcqRel);
+    if !call.is_null() {
+        // SAFETY: only functions of this type are stored there.
+        let call = unsafe { std::mem::transmute::<*mut (), fn()>(call) };
+        let _ = std::panic::catch_unwind(call);
+    }
 }
 
 /// `MEMTRACE=0` or `off`: nothing is touched. Read in C: Rust's environment may not be there yet.
@@ -73,9 +95,14 @@ fn is_turned_off() -> bool {
 /// that it has put in the place of the real one.
 pub(super) const OUR_NAME: &CStr = c"memtrace_hooks_are_here";
 
-/// Has a copy of this library changed the imports of this process already? Two would see everything
-/// twice, or each what the other missed.
-fn another_copy_answers() -> bool {
+/// This copy put the hooks in place.
+pub(super) fn has_hooks() -> bool {
+    STATE.load(Ordering::Acquire) == ACTIVE
+}
+
+/// What a copy of this library offers that has changed the imports of this process already. Two would see
+/// everything twice, or each what the other missed.
+fn offer_of_another_copy() -> Option<*const c_void> {
     const MOST: usize = 8;
     let mut others = [0usize; MOST];
     let mut count = 0;
@@ -91,15 +118,15 @@ fn another_copy_answers() -> bool {
             }
         }
     });
-    others.iter().chain([&own]).filter(|address| **address != 0).any(|address| answers(*address))
+    others.iter().chain([&own]).filter(|address| **address != 0).find_map(|address| answer(*address))
 }
 
-fn answers(dlsym: usize) -> bool {
+fn answer(dlsym: usize) -> Option<*const c_void> {
     type Dlsym = unsafe extern "C" fn(*mut c_void, *const std::ffi::c_char) -> *mut c_void;
     // SAFETY: it is what some object calls as `dlsym`.
     let dlsym = unsafe { std::mem::transmute::<usize, Dlsym>(dlsym) };
     // SAFETY: `dlsym` takes this handle and a C string.
     let answer = unsafe { dlsym(libc::RTLD_DEFAULT, OUR_NAME.as_ptr()) };
     loader::forget_error();
-    !answer.is_null()
+    (!answer.is_null()).then_some(answer.cast_const())
 }

@@ -10,8 +10,8 @@ pub extern "C" fn second_start() -> *mut Session {
     memtrace::start().map_or(std::ptr::null_mut(), |session| Box::into_raw(Box::new(session)))
 }
 
-/// Ends the recording; gives how many records of the first GPU it has, or -1 if it says that another copy
-/// has the hooks and has none.
+/// Ends the recording; gives how many bytes of the first GPU it has seen at the peak, or -1 if it says that it
+/// has no hooks.
 ///
 /// # Safety
 /// `session` is from [`second_start`], and not used afterwards.
@@ -20,7 +20,6 @@ pub unsafe extern "C" fn second_end(session: *mut Session) -> i64 {
     // SAFETY: the caller says so.
     let session = unsafe { Box::from_raw(session) };
     let snapshot = session.snapshot();
-    let records = snapshot.device(Device::Cuda(0)).map_or(0, |gpu| gpu.records.len() as i64);
-    let passive = snapshot.health.cuda.state == CudaState::AnotherCopy;
-    if passive && records == 0 && snapshot.report().to_string().contains("link one copy only") { -1 } else { records }
+    let peak = snapshot.device(Device::Cuda(0)).map_or(0, |gpu| gpu.peak.bytes as i64);
+    if snapshot.health.cuda.state == CudaState::Active { peak } else { -1 }
 }

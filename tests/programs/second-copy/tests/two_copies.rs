@@ -1,4 +1,4 @@
-//! Two copies of memtrace in one process: one of them sees CUDA memory, once.
+//! Two copies of memtrace in one process: both see CUDA memory, each once, whichever has the hooks.
 
 #![cfg(all(target_os = "linux", target_arch = "x86_64", target_env = "gnu"))]
 #![allow(unsafe_code, reason = "libraries are loaded and called through C")]
@@ -31,13 +31,11 @@ fn beside_this_test(name: &str) -> PathBuf {
     std::env::current_exe().unwrap().with_file_name(name)
 }
 
-/// Allocates twice and frees once, with both copies recording; gives our records, whether we say that
-/// another copy has the hooks, and what the other copy says.
-fn record_with_both() -> (usize, bool, i64) {
+/// Allocates and frees with both copies recording, one of them later; gives our records and what the other
+/// copy says.
+fn record_with_both() -> (usize, i64) {
     let session = memtrace::start().unwrap();
     let second = open(&beside_this_test("libsecond_copy.so"));
-    let theirs = function::<extern "C" fn() -> *mut c_void>(second, "second_start")();
-    assert!(!theirs.is_null());
     let driver = open(Path::new("libcuda.so.1"));
     type Number = extern "C" fn(i32) -> i32;
     type Place<T> = extern "C" fn(*mut u64, T) -> i32;
@@ -45,14 +43,26 @@ fn record_with_both() -> (usize, bool, i64) {
     assert_eq!(function::<Number>(driver, "cuInit")(0), 0);
     assert_eq!(function::<Place<i32>>(driver, "cuDevicePrimaryCtxRetain")(&mut context, 0), 0);
     assert_eq!(function::<extern "C" fn(u64) -> i32>(driver, "cuCtxSetCurrent")(context), 0);
-    for size in [1000, 2000] {
+    let mut alloc = |size| {
         assert_eq!(function::<Place<usize>>(driver, "cuMemAlloc_v2")(&mut address, size), 0);
-    }
-    assert_eq!(function::<extern "C" fn(u64) -> i32>(driver, "cuMemFree_v2")(address), 0);
+        address
+    };
+    let free = |address| function::<extern "C" fn(u64) -> i32>(driver, "cuMemFree_v2")(address);
+    let before = alloc(500);
+    let theirs = function::<extern "C" fn() -> *mut c_void>(second, "second_start")();
+    assert!(!theirs.is_null());
+    let kept = alloc(1000);
+    let freed = alloc(2000);
+    assert_eq!((free(before), free(freed), free(freed)), (0, 0, 1));
     let snapshot = session.snapshot();
     let ours = snapshot.device(Device::Cuda(0)).map_or(0, |gpu| gpu.records.len());
-    let passive = snapshot.health.cuda.state == CudaState::AnotherCopy;
-    (ours, passive, function::<extern "C" fn(*mut c_void) -> i64>(second, "second_end")(theirs))
+    assert_eq!(snapshot.health.cuda.state, CudaState::Active);
+    assert_eq!((snapshot.health.unknown_frees, snapshot.health.refused_frees), (0, 1));
+    assert_eq!(snapshot.device(Device::Cuda(0)).map(|gpu| gpu.peak.bytes), Some(3500));
+    drop(session);
+    let theirs = function::<extern "C" fn(*mut c_void) -> i64>(second, "second_end")(theirs);
+    assert_eq!(free(kept), 0);
+    (ours, theirs)
 }
 
 /// Runs the named test in a child that finds the simulated driver; true in the child.
@@ -77,15 +87,15 @@ fn in_child(preload: Option<&Path>) -> bool {
 }
 
 #[test]
-fn the_programs_copy_sees_what_a_librarys_copy_leaves_to_it() {
+fn a_librarys_copy_hears_of_what_the_programs_sees() {
     if in_child(None) {
-        assert_eq!(record_with_both(), (3, false, -1));
+        assert_eq!(record_with_both(), (5, 3000));
     }
 }
 
 #[test]
-fn a_preloaded_copy_comes_first() {
+fn the_programs_copy_hears_of_what_a_preloaded_one_sees() {
     if in_child(Some(&beside_this_test("libsecond_copy.so"))) {
-        assert_eq!(record_with_both(), (0, true, 3));
+        assert_eq!(record_with_both(), (5, 3000));
     }
 }

@@ -1,0 +1,102 @@
+//! Programs in C under the preloaded library, on a simulated GPU.
+
+#![cfg(all(target_os = "linux", target_arch = "x86_64", target_env = "gnu"))]
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use memtrace::{Device, read_capture};
+
+const PROGRAM: &str = "
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+static void *driver;
+static void *find(const char *name) { return dlsym(driver, name); }
+int main(int count, char **arguments) {
+    driver = dlopen(\"libcuda.so.1\", RTLD_NOW);
+    unsigned long long context, address;
+    ((int (*)(unsigned))find(\"cuInit\"))(0);
+    ((int (*)(unsigned long long *, int))find(\"cuDevicePrimaryCtxRetain\"))(&context, 0);
+    ((int (*)(unsigned long long))find(\"cuCtxSetCurrent\"))(context);
+    int (*alloc)(unsigned long long *, size_t) = find(\"cuMemAlloc_v2\");
+    int code = alloc(&address, 1000);
+    for (int n = 1; n < count; n++) code = alloc(&address, atoll(arguments[n]));
+    return code;
+}
+";
+
+fn built(name: &str) -> PathBuf {
+    std::env::current_exe().unwrap().with_file_name(name)
+}
+
+/// A folder with the program and the driver in it.
+fn folder() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let (source, program) = (folder.path().join("app.c"), folder.path().join("app"));
+    std::fs::write(&source, PROGRAM).unwrap();
+    let mut compile = Command::new(std::env::var_os("CC").unwrap_or_else(|| "cc".into()));
+    assert!(compile.arg("-w").arg("-o").arg(program).arg(source).arg("-ldl").status().unwrap().success());
+    std::fs::copy(built("libmemtrace_cusim.so"), folder.path().join("libcuda.so.1")).unwrap();
+    folder
+}
+
+fn run(folder: &Path, program: &Path, variables: &[(&str, &str)], arguments: &[&str]) -> Output {
+    let mut command = Command::new(program);
+    for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("MEMTRACE")) {
+        command.env_remove(name);
+    }
+    command.current_dir(folder).env("LD_LIBRARY_PATH", folder).env("LD_PRELOAD", built("libmemtrace_preload.so"));
+    command.envs(variables.iter().copied()).args(arguments).output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+#[test]
+fn a_program_that_was_not_changed_leaves_a_snapshot() {
+    let folder = folder();
+    let app = folder.path().join("app");
+    let output = run(folder.path(), &app, &[("MEMTRACE_OUT", "a.memtrace")], &["2000", "3000"]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let capture = read_capture(folder.path().join("a.memtrace")).unwrap();
+    let gpu = capture.device(Device::Cuda(0)).unwrap();
+    assert_eq!((gpu.peak.bytes, gpu.live.len(), gpu.overwritten), (6000, 3, 0));
+    let output = run(folder.path(), &app, &[("MEMTRACE_OUT", "b-%p.pickle")], &[]);
+    assert!(text(&output.stderr).contains(".pickle at the end; 1000 B at the peak"), "{}", text(&output.stderr));
+    assert!(text(&output.stdout).is_empty());
+}
+
+#[test]
+fn a_refused_allocation_leaves_a_post_mortem_and_the_programs_own_error() {
+    let folder = folder();
+    let variables =
+        [("MEMTRACE_OUT", "c.memtrace"), ("MEMTRACE_DUMP_ON_OOM", "1"), ("MEMTRACE_CUSIM_MEMORY", "100MiB")];
+    let output = run(folder.path(), &folder.path().join("app"), &variables, &["200000000"]);
+    assert_eq!(output.status.code(), Some(2), "the driver's code for out of memory");
+    let said = text(&output.stderr);
+    assert!(said.contains("cuda:0 is out of memory") && said.contains("(200,000,000 bytes)"), "{said}");
+    let capture = read_capture(folder.path().join("c.memtrace")).unwrap();
+    assert_eq!(capture.device(Device::Cuda(0)).unwrap().stats.num_ooms, 1);
+}
+
+#[test]
+fn a_process_without_cuda_is_left_alone() {
+    let folder = folder();
+    let output =
+        run(folder.path(), Path::new("/bin/sh"), &[("MEMTRACE_OUT", "%p.pickle")], &["-c", "echo hello | cat"]);
+    assert_eq!((text(&output.stdout), text(&output.stderr)), ("hello\n".to_owned(), String::new()));
+    let files = std::fs::read_dir(folder.path()).unwrap().map(|file| file.unwrap().file_name().into_string().unwrap());
+    assert!(files.into_iter().all(|name| !name.ends_with("pickle")));
+}
+
+#[test]
+fn memtrace_0_records_nothing() {
+    let folder = folder();
+    let variables = [("MEMTRACE", "0"), ("MEMTRACE_OUT", "d.pickle")];
+    let output = run(folder.path(), &folder.path().join("app"), &variables, &[]);
+    assert!(output.status.success() && text(&output.stderr).is_empty(), "{}", text(&output.stderr));
+    assert!(!folder.path().join("d.pickle").exists());
+}
