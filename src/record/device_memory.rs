@@ -16,9 +16,7 @@ static LOST: AtomicU64 = AtomicU64::new(0);
 
 /// An allocation was refused for lack of memory.
 pub(crate) fn refused(device: Device, oom: OutOfMemory) {
-    let site = recorder::alloc_site(false);
-    let Site { stack, context, thread, .. } = site;
-    recorder::with_ledger(device, |ledger| ledger.refused(OutOfMemory { stack, context, thread, ..oom }));
+    recorder::with_ledger(device, |ledger| ledger.refused(oom));
 }
 
 /// A block that was taken out of its account because it is about to be freed.

@@ -185,7 +185,7 @@ impl Ledger {
         Self { marks: self.marks.copy(), windows: self.windows.beside(), ..ledger }
     }
 
-    /// An allocation was refused for lack of memory.
+    /// An allocation was refused for lack of memory; its time is now.
     pub(crate) fn refused(&mut self, oom: OutOfMemory) {
         self.num_ooms += 1;
         self.ooms.push(OutOfMemory { time_ns: self.now(), ..oom });

@@ -21,7 +21,7 @@ pub(crate) mod untraced;
 mod unwind;
 mod windows;
 
-pub(crate) use ledger::{Cursor, LedgerCopy, LogPart};
+pub(crate) use ledger::{Cursor, LedgerCopy, LogPart, Site};
 pub(crate) use recorder::DeviceCopy;
 
 /// Every path of scopes of this process.

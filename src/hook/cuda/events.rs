@@ -1,14 +1,14 @@
 //! From a call of the driver and its result to what the recorder understands.
-#![expect(unsafe_code, reason = "results lie behind the caller's pointers; the driver is asked in C")]
+#![expect(unsafe_code, reason = "results lie behind the caller's pointers")]
 
 use std::ffi::{c_int, c_void};
 use std::panic::catch_unwind;
-use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::driver::{DEINITIALIZED, Function, OUT_OF_MEMORY, SUCCESS};
+use super::driver::{DEINITIALIZED, OUT_OF_MEMORY, SUCCESS};
+use super::place::{context_of, device_of};
 use super::{capture, copies, query, streams};
 use crate::record::device_memory::{self, Taken};
-use crate::record::{guard, heap, recorder};
+use crate::record::{Site, guard, heap, recorder};
 use crate::snapshot::{Device, OutOfMemory};
 
 /// The gate of every hook: two relaxed loads.
@@ -64,7 +64,7 @@ impl Stream {
     }
 
     /// None, or a number instead of an object: each context has these streams.
-    fn is_special(self) -> bool {
+    pub(super) fn is_special(self) -> bool {
         self.0 <= 2
     }
 }
@@ -135,27 +135,34 @@ pub(super) fn own_after_alloc(outcome: &Outcome) {
     if !recorder::wants_device_memory() || guard::state() & guard::OWN != 0 {
         return;
     }
+    // Outside of what follows, whose frames would only be in the way.
+    let own = guard::own_work();
+    let site = recorder::alloc_site(false);
+    let act = || if outcome.result == SUCCESS { record(outcome, site) } else { note_refusal(outcome, site) };
     // Nothing here panics; if it did, that must not reach the program.
-    let _ = catch_unwind(|| if outcome.result == SUCCESS { record(outcome) } else { refused(outcome) });
+    let _ = catch_unwind(act);
+    drop(own);
+    if outcome.result == OUT_OF_MEMORY {
+        let _ = catch_unwind(|| heap::refused(device_refused(outcome), outcome.size as usize));
+    }
 }
 
 #[cold]
-fn refused(outcome: &Outcome) {
-    let size = outcome.size;
-    let device = {
-        let _own = guard::own_work();
-        // There is no block yet that could be asked about: a stream of another device's is not told apart.
-        let device = device_of(&Outcome { stream: Stream::NONE, of_pool: false, ..*outcome });
-        let (device_free, device_total) = query::device_memory().unzip();
-        device_memory::refused(device, OutOfMemory { size, device_free, device_total, ..Default::default() });
-        device
-    };
-    heap::refused(device, size as usize);
+fn note_refusal(outcome: &Outcome, site: Site) {
+    let (device_free, device_total) = query::device_memory().unzip();
+    let Site { stack, context, thread, .. } = site;
+    let (size, time_ns) = (outcome.size, 0);
+    let oom = OutOfMemory { time_ns, size, device_free, device_total, stack, context, thread };
+    device_memory::refused(device_refused(outcome), oom);
 }
 
-fn record(outcome: &Outcome) {
-    let _own = guard::own_work();
-    let mut site = recorder::alloc_site(false);
+/// The device of an allocation that was refused. There is no block that could be asked about, so a stream of
+/// another device than the current one is not told apart.
+fn device_refused(outcome: &Outcome) -> Device {
+    device_of(&Outcome { stream: Stream::NONE, of_pool: false, ..*outcome })
+}
+
+fn record(outcome: &Outcome, mut site: Site) {
     if outcome.stream != Stream::NONE {
         site.stream = streams::number(context_of(outcome.stream), outcome.stream, site.thread);
     }
@@ -227,69 +234,4 @@ pub(super) fn own_after_free(result: c_int, free: Free) {
         (SUCCESS, None) => device_memory::freed_unknown(),
         _ => device_memory::free_was_refused(taken),
     });
-}
-
-fn device_of(outcome: &Outcome) -> Device {
-    match outcome.class {
-        Class::Managed => Device::Managed,
-        Class::Pinned => Device::Pinned,
-        Class::Device => {
-            let by_context = !outcome.of_pool && outcome.stream.is_special();
-            let ordinal = match (has_one_device(), by_context) {
-                (true, _) => Some(0),
-                (_, true) => current_device(),
-                (_, false) => owner(outcome.address).or_else(current_device),
-            };
-            Device::Cuda(ordinal.unwrap_or(u32::MAX))
-        }
-    }
-}
-
-fn has_one_device() -> bool {
-    static KNOWN: AtomicBool = AtomicBool::new(false);
-    static ONE: AtomicBool = AtomicBool::new(false);
-    if !KNOWN.load(Ordering::Acquire) {
-        ONE.store(query::device_count() == Some(1), Ordering::Release);
-        KNOWN.store(true, Ordering::Release);
-    }
-    ONE.load(Ordering::Acquire)
-}
-
-type Ask<T> = unsafe extern "C" fn(*mut T) -> c_int;
-
-fn ask<T: Copy>(function: &Function, nothing: T) -> Option<T> {
-    let address = function.address()?;
-    // SAFETY: both functions that are asked in this way take a place for their answer and nothing else.
-    let function = unsafe { std::mem::transmute::<usize, Ask<T>>(address) };
-    let mut answer = nothing;
-    // SAFETY: the place is ours.
-    let result = unsafe { function(&mut answer) };
-    (result == SUCCESS).then_some(answer)
-}
-
-/// The device of this thread's context.
-fn current_device() -> Option<u32> {
-    static GET_DEVICE: Function = Function::new(c"cuCtxGetDevice");
-    ask(&GET_DEVICE, 0 as c_int).and_then(|device| device.try_into().ok())
-}
-
-/// This thread's context, which is the one of the special streams; other streams are told apart by their
-/// handles alone.
-fn context_of(stream: Stream) -> usize {
-    static GET_CURRENT: Function = Function::new(c"cuCtxGetCurrent");
-    if stream.is_special() { ask(&GET_CURRENT, 0usize).unwrap_or(0) } else { 0 }
-}
-
-/// The device that an address belongs to.
-fn owner(address: u64) -> Option<u32> {
-    const DEVICE_ORDINAL: c_int = 9;
-    static GET_ATTRIBUTE: Function = Function::new(c"cuPointerGetAttribute");
-    let function = GET_ATTRIBUTE.address()?;
-    // SAFETY: the address is that of the function with this signature.
-    let function =
-        unsafe { std::mem::transmute::<usize, unsafe extern "C" fn(*mut c_int, c_int, u64) -> c_int>(function) };
-    let mut device: c_int = -1;
-    // SAFETY: this attribute is a number of this size.
-    let result = unsafe { function(&mut device, DEVICE_ORDINAL, address) };
-    if result == SUCCESS { device.try_into().ok() } else { None }
 }

@@ -12,7 +12,8 @@
 //! * [`copies`] tells other copies of this library in the process,
 //! * [`lookup`] answers `dlsym` and `cuGetProcAddress` with them,
 //! * [`calls`] are those functions, [`driver`] knows the real ones,
-//! * [`events`] turns a call and its result into what the recorder understands, [`bulk`] what is freed
+//! * [`events`] turns a call and its result into what the recorder understands, [`place`]
+//!   says where that is, [`bulk`] what is freed
 //!   without being named; [`streams`] numbers streams, [`capture`] knows which are captured into graphs,
 //! * [`query`] asks the driver what it says itself.
 //!
@@ -36,6 +37,7 @@ mod loader;
 mod lookup;
 mod memory;
 mod patch;
+mod place;
 mod query;
 mod start;
 mod streams;
