@@ -48,8 +48,9 @@ fn run() -> Outcome<()> {
     let snapshot = session.snapshot();
     drop(session);
     println!("{}", snapshot.report());
-    write_files(&snapshot, &out)?;
-    trained
+    let written = write_files(&snapshot, &out);
+    // Why it failed comes before what could not be written because of that.
+    trained.and(written)
 }
 
 fn train(args: &Args) -> Outcome<()> {
