@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use super::Damage;
 use super::bytes::{Reader, in_range};
 use crate::snapshot::{
-    Block, ContextId, LONGEST_NAME, Mark, OutOfMemory, Record, RecordKind, ScopeStats, Segment, StackId, ThreadId,
+    Block, CallTime, ContextId, LONGEST_NAME, Mark, MemoryKind, OutOfMemory, Record, RecordKind, ScopeStats, Segment,
+    SegmentRecord, StackId, ThreadId,
 };
 
 /// How many stacks and contexts stand in the file so far, the empty ones included.
@@ -84,8 +85,18 @@ fn record(r: &mut Reader<'_>, ids: Ids, last: &mut Last, total: &mut u64) -> Res
         thread: ThreadId(r.small()?),
         alloc_seq: last.seq(r)?,
         stream: r.small()?,
-        kind: if bits & 1 == 0 { RecordKind::Alloc } else { RecordKind::Free },
+        kind: kind(bits),
+        memory: memory(bits >> 2)?,
     })
+}
+
+fn kind(bits: u64) -> RecordKind {
+    if bits & 1 == 0 { RecordKind::Alloc } else { RecordKind::Free }
+}
+
+fn memory(number: u64) -> Result<MemoryKind, Damage> {
+    let kind = usize::try_from(number).ok().and_then(|number| MemoryKind::ALL.get(number));
+    kind.copied().ok_or(Damage("a kind of memory that this memtrace does not know"))
 }
 
 pub(super) fn blocks(r: &mut Reader<'_>, ids: Ids, total: &mut u64) -> Result<Vec<Block>, Damage> {
@@ -95,7 +106,10 @@ pub(super) fn blocks(r: &mut Reader<'_>, ids: Ids, total: &mut u64) -> Result<Ve
         let size = size(r, address, total)?;
         let (seq, time_ns) = (last.seq(r)?, last.time(r)?);
         let (stack, context) = (ids.stack(r)?, ids.context(r)?);
-        Ok(Block { address, size, seq, time_ns, stack, context, thread: ThreadId(r.small()?), stream: r.small()? })
+        let (thread, stream) = (ThreadId(r.small()?), r.raw()?);
+        let memory = memory(stream & 15)?;
+        let stream = (stream >> 4).try_into().map_err(|_| Damage("a stream number of more than 32 bits"))?;
+        Ok(Block { address, size, seq, time_ns, stack, context, thread, stream, memory })
     };
     (0..count).map(block).collect()
 }
@@ -173,4 +187,32 @@ pub(super) fn segments(r: &mut Reader<'_>) -> Result<Vec<Segment>, Damage> {
         Ok(Segment { address, size, estimated: r.raw()? != 0 })
     };
     (0..count).map(segment).collect()
+}
+
+pub(super) fn segment_records(r: &mut Reader<'_>, ids: Ids, out: &mut Vec<SegmentRecord>) -> Result<(), Damage> {
+    let mut last = Last::default();
+    for _ in 0..r.count()? {
+        let (time_ns, address, size) = (last.time(r)?, last.address(r)?, r.number()?);
+        in_range(address + size)?;
+        let bits = r.raw()?;
+        let (stack, context, thread) = (ids.stack(r)?, ids.context(r)?, ThreadId(r.small()?));
+        let (kind, estimated) = (kind(bits), bits & 2 != 0);
+        out.push(SegmentRecord { time_ns, address, size, kind, estimated, stack, context, thread });
+    }
+    Ok(())
+}
+
+pub(super) fn calls(r: &mut Reader<'_>, ids: Ids) -> Result<Vec<CallTime>, Damage> {
+    let (count, mut sum) = (r.count()?, 0);
+    let call = |_| {
+        let (stack, context) = (ids.stack(r)?, ids.context(r)?);
+        let mut number = || {
+            let number = r.number()?;
+            sum = in_range(sum + number)?;
+            Ok(number)
+        };
+        let (allocs, alloc_ns, growing, growing_ns) = (number()?, number()?, number()?, number()?);
+        Ok(CallTime { stack, context, allocs, alloc_ns, growing, growing_ns, frees: number()?, free_ns: number()? })
+    };
+    (0..count).map(call).collect()
 }

@@ -10,8 +10,9 @@ use super::{
 };
 use crate::error::Error;
 use crate::snapshot::{
-    Action, CodeAddress, ContextId, ContextNode, CudaHooks, Device, Enabled, Frame, Health, Module, ModuleSpans, Peak,
-    Pool, Process, Settings, SnapshotData, Spans, StackContext, StackKind, Stacks, Stat, Thread, ThreadId, UnseenCalls,
+    Action, CodeAddress, ContextId, ContextNode, CudaHooks, Device, DeviceMemory, Enabled, Frame, GraphMemory, Health,
+    Module, ModuleSpans, Peak, Pool, Process, Settings, SnapshotData, Spans, StackContext, StackKind, Stacks, Stat,
+    Thread, ThreadId, UnseenCalls,
 };
 
 /// Reads a capture up to its last commit before the end or the first damage.
@@ -211,7 +212,10 @@ impl Reading {
             Tag::Counters => parts.set_counters(counters(r)?),
             Tag::Scopes => parts.scopes = Some(blocks::scopes(r, ids)?),
             Tag::Ooms => parts.ooms = blocks::ooms(r, ids)?,
-            Tag::Pool => parts.pool = Some(pool(r)?),
+            Tag::Pool => parts.driver.pool = Some(pool(r)?),
+            Tag::Memory => parts.driver.memory = Some(memory(r)?),
+            Tag::SegmentRecords => blocks::segment_records(r, ids, &mut parts.segment_records)?,
+            Tag::Calls => parts.calls = blocks::calls(r, ids)?,
             Tag::Names => blocks::names(r, &mut parts.names, &mut parts.lost_names)?,
             Tag::Segments => parts.segments = Some(blocks::segments(r)?),
             _ => {}
@@ -297,6 +301,22 @@ fn pool(r: &mut Reader<'_>) -> Result<Pool, Damage> {
     })
 }
 
+fn memory(r: &mut Reader<'_>) -> Result<DeviceMemory, Damage> {
+    let mut memory = DeviceMemory {
+        free: r.number()?,
+        total: r.number()?,
+        own_pools_used: r.number()?,
+        own_pools_reserved: r.number()?,
+        own_pools: r.number()?,
+        graphs: None,
+    };
+    if flag(r)? {
+        let (used, used_high, reserved) = (r.number()?, r.number()?, r.number()?);
+        memory.graphs = Some(GraphMemory { used, used_high, reserved, reserved_high: r.number()? });
+    }
+    Ok(memory)
+}
+
 fn process(r: &mut Reader<'_>, process: &mut Process) -> Result<(), Damage> {
     process.program = r.text()?.to_owned();
     process.host = r.text()?.to_owned();
@@ -351,6 +371,7 @@ fn device(number: u64) -> Result<Device, Damage> {
         Some(ordinal @ 0..MAX_ORDINALS) => Ok(Device::Cuda(ordinal as u32)),
         Some(MAX_ORDINALS) => Ok(Device::Pinned),
         Some(number) if number == MAX_ORDINALS + 1 => Ok(Device::Managed),
+        Some(number) if number == MAX_ORDINALS + 2 => Ok(Device::Imported),
         Some(_) => Err(Damage("a device of no ordinal")),
     }
 }
@@ -371,5 +392,6 @@ fn counters(r: &mut Reader<'_>) -> Result<Counters, Damage> {
     (stats.reserved_bytes, stats.allocations) = (stat()?, stat()?);
     stats.below_threshold = r.number()?;
     stats.num_ooms = r.number()?;
+    stats.num_alloc_retries = r.number()?;
     Ok(counters)
 }

@@ -4,11 +4,11 @@ use std::collections::HashMap;
 use std::io::{self, Write};
 
 use super::bytes::Payload;
-use super::{CUDA_STATES, Commit, Counters, MAGIC, Tag, VERSION, device_number};
+use super::{CUDA_STATES, Commit, Counters, Driver, MAGIC, Tag, VERSION, device_number};
 use crate::snapshot::{
-    Action, Block, BlockName, CodeAddress, ContextNode, CudaHooks, CudaState, Device, DeviceSnapshot, Frame, Health,
-    Mark, Module, OutOfMemory, Pool, Process, Record, RecordKind, ScopeStats, Segment, Settings, SnapshotData, Stacks,
-    Stat, Thread,
+    Action, Block, BlockName, CallTime, CodeAddress, ContextNode, CudaHooks, CudaState, Device, DeviceMemory,
+    DeviceSnapshot, Frame, GraphMemory, Health, Mark, Module, OutOfMemory, Pool, Process, Record, RecordKind,
+    ScopeStats, Segment, SegmentRecord, Settings, SnapshotData, Stacks, Stat, Thread,
 };
 
 /// Records in one chunk: what is lost with it if the file is damaged there.
@@ -234,12 +234,39 @@ impl<W: Write> Encoder<W> {
         })
     }
 
-    fn segments(&mut self, device: Device, segments: &[Segment]) -> io::Result<()> {
+    pub(crate) fn segments(&mut self, device: Device, segments: &[Segment]) -> io::Result<()> {
         let mut last = 0;
         self.device_list(Tag::Segments, device, segments, |p, segment| {
             p.step(std::mem::replace(&mut last, segment.address), segment.address);
             p.number(segment.size);
             p.number(segment.estimated.into());
+        })
+    }
+
+    /// More segments that came and went.
+    pub(crate) fn segment_records(&mut self, device: Device, records: &[SegmentRecord]) -> io::Result<()> {
+        if records.is_empty() {
+            return Ok(());
+        }
+        let (mut time, mut address) = (0, 0);
+        self.device_list(Tag::SegmentRecords, device, records, |p, record| {
+            p.step(std::mem::replace(&mut time, record.time_ns), record.time_ns);
+            p.step(std::mem::replace(&mut address, record.address), record.address);
+            p.number(record.size);
+            p.number(u64::from(record.kind == RecordKind::Free) | u64::from(record.estimated) << 1);
+            [record.stack.0, record.context.0, record.thread.0].into_iter().for_each(|n| p.number(n.into()));
+        })
+    }
+
+    /// All that is known of time in the allocator.
+    pub(crate) fn calls(&mut self, device: Device, calls: &[CallTime]) -> io::Result<()> {
+        if calls.is_empty() {
+            return Ok(());
+        }
+        self.device_list(Tag::Calls, device, calls, |p, time| {
+            let CallTime { stack, context, allocs, alloc_ns, growing, growing_ns, frees, free_ns } = *time;
+            [stack.0, context.0].into_iter().for_each(|n| p.number(n.into()));
+            [allocs, alloc_ns, growing, growing_ns, frees, free_ns].into_iter().for_each(|n| p.number(n));
         })
     }
 
@@ -259,6 +286,7 @@ impl<W: Write> Encoder<W> {
             }
             p.number(stats.below_threshold);
             p.number(stats.num_ooms);
+            p.number(stats.num_alloc_retries);
         })
     }
 
@@ -299,13 +327,33 @@ impl<W: Write> Encoder<W> {
         self.counters(device, &Counters::of(snapshot))?;
         self.scopes(device, &snapshot.scopes)?;
         self.names(device, &snapshot.names, snapshot.lost_names)?;
+        self.segment_records(device, &snapshot.segment_records)?;
+        self.calls(device, &snapshot.calls)?;
         self.segments(device, &snapshot.segments)?;
         self.ooms(device, &snapshot.ooms)?;
-        snapshot.pool.map_or(Ok(()), |pool| self.pool(device, pool))
+        self.driver(device, Driver { pool: snapshot.pool, memory: snapshot.memory })
+    }
+
+    /// What the driver says of the device.
+    pub(crate) fn driver(&mut self, device: Device, driver: Driver) -> io::Result<()> {
+        driver.pool.map_or(Ok(()), |pool| self.pool(device, pool))?;
+        driver.memory.map_or(Ok(()), |memory| self.memory(device, memory))
+    }
+
+    fn memory(&mut self, device: Device, memory: DeviceMemory) -> io::Result<()> {
+        self.chunk(Tag::Memory, |p| {
+            p.number(device_number(device));
+            let DeviceMemory { free, total, own_pools_used, own_pools_reserved, own_pools, graphs } = memory;
+            [free, total, own_pools_used, own_pools_reserved, own_pools].into_iter().for_each(|n| p.number(n));
+            p.number(graphs.is_some().into());
+            if let Some(GraphMemory { used, used_high, reserved, reserved_high }) = graphs {
+                [used, used_high, reserved, reserved_high].into_iter().for_each(|n| p.number(n));
+            }
+        })
     }
 
     /// What the driver says of the device's pool.
-    pub(crate) fn pool(&mut self, device: Device, pool: Pool) -> io::Result<()> {
+    fn pool(&mut self, device: Device, pool: Pool) -> io::Result<()> {
         self.chunk(Tag::Pool, |p| {
             p.number(device_number(device));
             let Pool { used, used_high, reserved, reserved_high, release_threshold, used_before } = pool;
@@ -352,7 +400,7 @@ struct Last {
 impl Last {
     fn record(&mut self, p: &mut Payload, record: &Record) {
         let same = record.stack == record.alloc_stack;
-        p.number(u64::from(record.kind == RecordKind::Free) | u64::from(same) << 1);
+        p.number(u64::from(record.kind == RecordKind::Free) | u64::from(same) << 1 | (record.memory as u64) << 2);
         p.step(std::mem::replace(&mut self.time_ns, record.time_ns), record.time_ns);
         p.step(std::mem::replace(&mut self.address, record.address), record.address);
         p.number(record.size);
@@ -374,7 +422,7 @@ impl Last {
         p.number(block.stack.0.into());
         p.number(block.context.0.into());
         p.number(block.thread.0.into());
-        p.number(block.stream.into());
+        p.number(u64::from(block.stream) << 4 | block.memory as u64);
     }
 }
 

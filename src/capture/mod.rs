@@ -16,7 +16,7 @@
 //! text    = length:n UTF-8[length]
 //! ids     : stacks, contexts and code addresses are numbered in the order in which they stand in
 //!           the file, over all chunks; stack 0 and context 0 stand in none: no stack, no scope
-//! device  = n: 0 is the CPU, 1 + ordinal a CUDA device (up to 1023), 1025 pinned and 1026 managed memory
+//! device  = n: 0 is the CPU, 1 + ordinal a CUDA device (up to 1023), 1025 pinned, 1026 managed and 1027 imported memory
 //! ```
 //!
 //! | tag | payload |
@@ -42,11 +42,15 @@
 //! | 19 names | device lost:n count:n (alloc_seq:step name:text)*; the last name of a block counts; so many more were not kept since the chunk before |
 //! | 20 pool | device used used_high reserved reserved_high release_threshold used_before:n(0: unknown, else 1 + bytes) |
 //! | 21 ooms | device count:n (time_ns:step size:n device_free:n(0: unknown, else 1 + bytes) device_total:n(the same) stack:n context:n thread:n)*; replaces those before |
+//! | 22 memory | device free total own_pools_used own_pools_reserved own_pools:n graphs:n(0: unknown, else 1 and used used_high reserved reserved_high) |
+//! | 23 segment records | device count:n (time_ns:step address:step size:n kind:n(bit 0: free, bit 1: estimated) stack:n context:n thread:n)* |
+//! | 24 calls | device count:n (stack context allocs alloc_ns growing growing_ns frees free_ns)*; replaces those before |
 //!
 //! ```text
-//! record  = kind:n(bit 0: free, bit 1: stack and alloc_stack are the same) time_ns:step address:step size:n
+//! record  = kind:n(bit 0: free, bit 1: stack and alloc_stack are the same, from bit 2 on: memory) time_ns:step address:step size:n
 //!           stack:n [alloc_stack:n] context:n thread:n alloc_seq:step stream:n
-//! block   = address:step size:n seq:step time_ns:step stack:n context:n thread:n stream:n
+//! block   = address:step size:n seq:step time_ns:step stack:n context:n thread:n stream·16+memory:n
+//! memory  = a number in the order of `MemoryKind`
 //! ```
 //! Steps begin at 0 in every chunk, each field for itself.
 //!
@@ -61,7 +65,7 @@ mod limits;
 mod rebuild;
 
 use crate::error::Error;
-use crate::snapshot::{Block, CudaState, Device, Health, MemoryStats, Peak, SnapshotData};
+use crate::snapshot::{Block, CudaState, Device, DeviceMemory, Health, MemoryStats, Peak, Pool, SnapshotData};
 
 pub(crate) use decode::read;
 pub(crate) use encode::{Encoder, write};
@@ -97,10 +101,13 @@ enum Tag {
     Names,
     Pool,
     Ooms,
+    Memory,
+    SegmentRecords,
+    Calls,
 }
 
 impl Tag {
-    const ALL: [Self; 21] = [
+    const ALL: [Self; 24] = [
         Self::Process,
         Self::Settings,
         Self::Threads,
@@ -122,6 +129,9 @@ impl Tag {
         Self::Names,
         Self::Pool,
         Self::Ooms,
+        Self::Memory,
+        Self::SegmentRecords,
+        Self::Calls,
     ];
 
     fn of(byte: u8) -> Option<Self> {
@@ -137,6 +147,13 @@ pub(crate) struct Counters {
     /// Without its blocks.
     pub(crate) peak: Peak,
     pub(crate) stats: MemoryStats,
+}
+
+/// What the driver says of a device.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Driver {
+    pub(crate) pool: Option<Pool>,
+    pub(crate) memory: Option<DeviceMemory>,
 }
 
 /// What holds for the whole recording at a commit.
@@ -171,6 +188,7 @@ fn device_number(device: Device) -> u64 {
         Device::Cuda(ordinal) => 1 + u64::from(ordinal),
         Device::Pinned => 1 + MAX_ORDINALS,
         Device::Managed => 2 + MAX_ORDINALS,
+        Device::Imported => 3 + MAX_ORDINALS,
     }
 }
 

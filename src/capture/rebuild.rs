@@ -4,10 +4,10 @@
 use std::collections::{BTreeMap, HashMap};
 
 use super::bytes::in_range;
-use super::{Counters, Damage, by_seq};
+use super::{Counters, Damage, Driver, by_seq};
 use crate::snapshot::{
-    Block, BlockName, ContextNode, Device, DeviceSnapshot, Mark, OutOfMemory, Peak, Pool, Record, RecordKind,
-    ScopeStats, Segment, scopes_of_log, segments,
+    Block, BlockName, CallTime, ContextNode, Device, DeviceSnapshot, Mark, OutOfMemory, Peak, Record, RecordKind,
+    ScopeStats, Segment, SegmentRecord, scopes_of_log, segments,
 };
 
 /// What the chunks say of one device.
@@ -18,7 +18,9 @@ pub(super) struct DeviceParts {
     pub(super) scopes: Option<Vec<ScopeStats>>,
     pub(super) segments: Option<Vec<Segment>>,
     pub(super) ooms: Vec<OutOfMemory>,
-    pub(super) pool: Option<Pool>,
+    pub(super) driver: Driver,
+    pub(super) segment_records: Vec<SegmentRecord>,
+    pub(super) calls: Vec<CallTime>,
     /// By the block's number.
     pub(super) names: BTreeMap<u64, String>,
     pub(super) lost_names: u64,
@@ -41,7 +43,9 @@ impl DeviceParts {
             scopes: None,
             segments: None,
             ooms: Vec::new(),
-            pool: None,
+            driver: Driver::default(),
+            segment_records: Vec::new(),
+            calls: Vec::new(),
             names: BTreeMap::new(),
             lost_names: 0,
             overwritten: 0,
@@ -95,7 +99,10 @@ impl DeviceParts {
         let end = stats.allocated_bytes.current;
         in_range(end + total_bytes + 1)?;
         let scopes = self.scopes.take().unwrap_or_else(|| scopes_of_log(&self.records, &self.marks, contexts, end));
-        let segments = self.segments.take().unwrap_or_else(|| segments::estimate(&self.records, &live));
+        let log = &self.segment_records;
+        let segments = self.segments.take();
+        let segments =
+            segments.unwrap_or_else(|| segments::cover(&self.records, &live, &segments::still_there(log), log));
         Ok(DeviceSnapshot {
             device: self.device,
             records: self.records,
@@ -106,7 +113,10 @@ impl DeviceParts {
             peak: Peak { blocks: at_peak, ..peak },
             stats,
             ooms: self.ooms,
-            pool: self.pool,
+            pool: self.driver.pool,
+            memory: self.driver.memory,
+            segment_records: self.segment_records,
+            calls: self.calls,
             segments,
             scopes,
             marks: self.marks,

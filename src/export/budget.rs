@@ -213,7 +213,7 @@ impl Choices {
 
     /// Without the first `step` of what can be left out.
     fn selection(&self, step: usize, too_large: bool) -> Selection<'_> {
-        let beyond = (u64::MAX, Device::Managed, u64::MAX);
+        let beyond = (u64::MAX, Device::Imported, u64::MAX);
         let cut = self.candidates.get(step).copied().unwrap_or(beyond);
         let allocations = step.min(self.candidates.len());
         let largest = allocations.checked_sub(1).and_then(|last| self.candidates.get(last)).map_or(0, |rank| rank.0);

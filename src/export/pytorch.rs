@@ -127,7 +127,7 @@ fn numbered<'a>(data: &'a SnapshotData, options: &Options) -> Vec<(u64, &'a Devi
     let wanted = |d: &&DeviceSnapshot| options.device.is_none_or(|only| only == d.device);
     let ordinal = |d: &DeviceSnapshot| match d.device {
         Device::Cuda(ordinal) => Some(u64::from(ordinal)),
-        Device::Cpu | Device::Pinned | Device::Managed => None,
+        Device::Cpu | Device::Pinned | Device::Managed | Device::Imported => None,
     };
     let mut after_cuda = data.devices.iter().filter(wanted).filter_map(ordinal).max().map_or(0, |last| last + 1)..;
     let mut number = |d| ordinal(d).or_else(|| after_cuda.next()).unwrap_or(u64::MAX);

@@ -1,6 +1,6 @@
 //! CUDA memory on systems where the driver's calls are not intercepted.
 
-use crate::snapshot::{CudaHooks, CudaState, Pool};
+use crate::snapshot::{CudaHooks, CudaState, DeviceMemory, Pool};
 
 /// There are no hooks to put in place.
 pub(crate) fn refresh() {}
@@ -15,6 +15,11 @@ pub(crate) fn coverage() -> CudaHooks {
 
 /// The driver is not asked either.
 pub(crate) fn pool(_ordinal: u32) -> Option<Pool> {
+    None
+}
+
+/// The driver is not asked either.
+pub(crate) fn memory(_ordinal: u32) -> Option<DeviceMemory> {
     None
 }
 

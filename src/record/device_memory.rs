@@ -2,10 +2,11 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::ledger::Site;
+use super::ledger::{Ledger, Site};
 use super::memory::{OwnVec, System};
 use super::recorder::{self, free_site};
-use crate::snapshot::{Block, Device, OutOfMemory};
+use super::segments::{Segments, Told};
+use crate::snapshot::{Block, Device, MemoryKind, OutOfMemory};
 
 /// Blocks that were freed and that no ledger knew.
 static UNKNOWN_FREES: AtomicU64 = AtomicU64::new(0);
@@ -27,9 +28,71 @@ pub(crate) struct Taken {
     epoch: u64,
 }
 
+/// What came of looking for a block that is about to be freed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Taking {
+    Recorded(Taken),
+    /// It is from before the recording.
+    FromBefore {
+        device: Device,
+        size: u64,
+        epoch: u64,
+    },
+    Unknown,
+}
+
+/// A block that was allocated just now.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct New {
+    pub(crate) address: u64,
+    pub(crate) size: u64,
+    pub(crate) site: Site,
+    /// The segment that it lies in, if that was not known.
+    pub(crate) told: Option<Told>,
+    /// Ticks that the driver took.
+    pub(crate) took: u64,
+}
+
+/// Should the driver be asked about a new block's segment?
+pub(crate) fn must_ask(device: Device, address: u64, memory: MemoryKind) -> bool {
+    let ask = |ledger: &mut Ledger| ledger.segments.as_ref().is_some_and(|known| known.must_ask(address, memory));
+    recorder::with_ledger(device, ask).unwrap_or(false)
+}
+
+/// The driver does not tell of segments of such memory.
+pub(crate) fn cannot_tell(device: Device, memory: MemoryKind) {
+    recorder::with_ledger_there(device, |ledger| {
+        ledger.segments.iter_mut().for_each(|known| known.cannot_tell(memory));
+    });
+}
+
+/// Pools of a device that have segments without blocks, 0 for memory of none.
+pub(crate) fn pools_with_empty(device: Device) -> OwnVec<u64> {
+    let empty = |ledger: &mut Ledger| ledger.segments.as_ref().map(Segments::pools_with_empty);
+    recorder::with_ledger_there(device, empty).flatten().unwrap_or(OwnVec::new_in(System))
+}
+
+/// A pool has so many bytes now.
+pub(crate) fn pool_has(device: Device, pool: u64, bytes: u64) {
+    let site = free_site();
+    recorder::with_ledger_there(device, |ledger| ledger.pool_has(pool, bytes, site));
+}
+
+/// Memory of no pool is given back once nothing is in it.
+pub(crate) fn drop_empty_segments(device: Device) {
+    let site = free_site();
+    recorder::with_ledger_there(device, |ledger| ledger.drop_empty_segments(site));
+}
+
 /// Enters a block. To be called once it is there.
-pub(crate) fn on_alloc(device: Device, address: u64, size: u64, site: Site) {
-    let entered = recorder::with_ledger(device, |ledger| ledger.alloc(address, size, site));
+pub(crate) fn on_alloc(device: Device, new: New) {
+    let New { address, size, site, told, took } = new;
+    let enter = |ledger: &mut Ledger| {
+        let grew = told.is_some_and(|told| ledger.segment(told, site));
+        ledger.calls.on_alloc(site.stack, site.context, took, grew);
+        ledger.alloc(address, size, site)
+    };
+    let entered = recorder::with_ledger(device, enter);
     if entered.is_none() && recorder::wants(device) {
         LOST.fetch_add(1, Ordering::Relaxed);
     }
@@ -37,30 +100,64 @@ pub(crate) fn on_alloc(device: Device, address: u64, size: u64, site: Site) {
 
 /// Takes a block out, before anybody else can be given its address. Host memory is looked for among
 /// what is pinned, other addresses everywhere else: no two devices share one.
-pub(crate) fn before_free(pinned: bool, address: u64) -> Option<Taken> {
+pub(crate) fn before_free(pinned: bool, address: u64) -> Taking {
     let site = free_site();
     let may_have_it = |device: &Device| *device != Device::Cpu && (*device == Device::Pinned) == pinned;
-    recorder::active_devices().filter(may_have_it).find_map(|device| {
+    let taken = recorder::active_devices().filter(may_have_it).find_map(|device| {
         recorder::with_ledger_there(device, |ledger| {
             let block = ledger.free(address, site)?;
             Some(Taken { device, block, epoch: recorder::epoch() })
         })?
-    })
+    });
+    taken.map_or(Taking::Unknown, Taking::Recorded)
 }
 
-/// The block was freed, and no ledger had it.
-pub(crate) fn freed_unknown() {
-    if recorder::wants_all() {
-        UNKNOWN_FREES.fetch_add(1, Ordering::Relaxed);
+/// No ledger has the block: it is of those that a pool had handed out before, and has this size there.
+pub(crate) fn before_free_of_before(device: Device, address: u64, size: u64) -> Taking {
+    let site = Site { memory: MemoryKind::Pool, ..free_site() };
+    let freed = recorder::with_ledger_there(device, |ledger| {
+        let left = recorder::before(device).saturating_sub(ledger.unknown_freed());
+        let size = size.min(left);
+        ledger.free_unknown(address, size, site);
+        size
+    });
+    freed.map_or(Taking::Unknown, |size| Taking::FromBefore { device, size, epoch: recorder::epoch() })
+}
+
+/// It was freed; the driver took so many ticks.
+pub(crate) fn freed(taking: Taking, took: u64) {
+    match taking {
+        Taking::Recorded(Taken { device, block, epoch }) => {
+            recorder::with_ledger_there(device, |ledger| {
+                if epoch == recorder::epoch() {
+                    ledger.calls.on_free(block.stack, block.context, took);
+                }
+            });
+        }
+        Taking::FromBefore { .. } | Taking::Unknown => {
+            if recorder::wants_all() {
+                UNKNOWN_FREES.fetch_add(1, Ordering::Relaxed);
+            }
+        }
     }
 }
 
 /// It was not freed after all: it goes back.
-pub(crate) fn free_was_refused(taken: Option<Taken>) {
+pub(crate) fn free_was_refused(taking: Taking) {
     REFUSED_FREES.fetch_add(1, Ordering::Relaxed);
-    if let Some(Taken { device, block, epoch }) = taken {
-        // To a recording that began meanwhile it is a block from before.
-        recorder::with_ledger_there(device, |ledger| epoch == recorder::epoch() && ledger.undo_free(&block));
+    // To a recording that began meanwhile it is a block from before.
+    match taking {
+        Taking::Recorded(Taken { device, block, epoch }) => {
+            recorder::with_ledger_there(device, |ledger| epoch == recorder::epoch() && ledger.undo_free(&block));
+        }
+        Taking::FromBefore { device, size, epoch } => {
+            recorder::with_ledger_there(device, |ledger| {
+                if epoch == recorder::epoch() {
+                    ledger.undo_free_unknown(size);
+                }
+            });
+        }
+        Taking::Unknown => {}
     }
 }
 
@@ -123,8 +220,9 @@ mod tests {
             std::thread::yield_now();
         }
         let before = lost();
-        on_alloc(Device::Cuda(7), 0x1000, 10, Site::default());
-        on_alloc(Device::Cuda(32), 0x2000, 10, Site::default());
+        let new = |address| New { address, size: 10, site: Site::default(), told: None, took: 0 };
+        on_alloc(Device::Cuda(7), new(0x1000));
+        on_alloc(Device::Cuda(32), new(0x2000));
         let copied = recorder::copy(Device::Cuda(7)).map(|copy| copy.ledger.live.len());
         recorder::stop();
         assert_eq!((lost() - before, copied), (1, Some(1)));

@@ -2,14 +2,16 @@
 
 use std::time::Instant;
 
+use super::calls::Calls;
 use super::memory::{OwnMap, own_map};
 use super::names::{NameCursor, Names};
 use super::peak::{Moment, PeakTracker};
 use super::ring::Ring;
+use super::segments::{Segments, Told};
 use super::windows::Windows;
 use crate::snapshot::{
-    Block, BlockName, ContextId, Mark, MemoryStats, OutOfMemory, Peak, Record, RecordKind, ScopeStats, StackId, Stat,
-    ThreadId,
+    Block, BlockName, CallTime, ContextId, Mark, MemoryKind, MemoryStats, OutOfMemory, Peak, Record, RecordKind,
+    ScopeStats, Segment, SegmentRecord, StackId, Stat, ThreadId,
 };
 
 /// Refused allocations that are kept, of those that a program may go on asking for.
@@ -22,6 +24,8 @@ pub(crate) struct Site {
     pub(crate) context: ContextId,
     pub(crate) thread: ThreadId,
     pub(crate) stream: u32,
+    /// How the block is come by; on the heap there is one way.
+    pub(crate) memory: MemoryKind,
 }
 
 /// What a ledger keeps.
@@ -37,6 +41,8 @@ pub(crate) struct LedgerOptions {
     pub(crate) min_size: u64,
     /// Blocks below `min_size` exist and are counted elsewhere (the heap).
     pub(crate) counts_below: bool,
+    /// The allocator may tell of its segments.
+    pub(crate) has_segments: bool,
 }
 
 #[derive(Debug)]
@@ -48,6 +54,12 @@ pub(crate) struct Ledger {
     marks: Ring<Mark>,
     ooms: Ring<OutOfMemory>,
     num_ooms: u64,
+    /// The last request that was refused, until its thread asks for something else.
+    last_refused: Option<(ThreadId, u64)>,
+    num_alloc_retries: u64,
+    /// Not on devices whose allocator never tells.
+    pub(super) segments: Option<Segments>,
+    pub(super) calls: Calls,
     peak: PeakTracker,
     windows: Windows,
     names: Names,
@@ -95,6 +107,9 @@ pub(crate) struct LedgerCopy {
     pub(crate) scopes: Vec<ScopeStats>,
     pub(crate) marks: Vec<Mark>,
     pub(crate) ooms: Vec<OutOfMemory>,
+    pub(crate) segments: Vec<Segment>,
+    pub(crate) segment_records: Vec<SegmentRecord>,
+    pub(crate) calls: Vec<CallTime>,
     pub(crate) names: Vec<BlockName>,
     pub(crate) lost_names: u64,
     pub(crate) duration_ns: u64,
@@ -108,6 +123,7 @@ pub(crate) struct LedgerCopy {
 pub(crate) struct Cursor {
     records: u64,
     marks: u64,
+    segments: u64,
     names: NameCursor,
 }
 
@@ -120,6 +136,7 @@ pub(crate) struct LogPart {
     pub(crate) lost_marks: u64,
     pub(crate) records: Vec<Record>,
     pub(crate) marks: Vec<Mark>,
+    pub(crate) segments: Vec<SegmentRecord>,
     pub(crate) names: Vec<BlockName>,
     pub(crate) lost_names: u64,
 }
@@ -134,6 +151,10 @@ impl Ledger {
             marks: Ring::new(options.max_entries),
             ooms: Ring::new(MAX_OOMS),
             num_ooms: 0,
+            last_refused: None,
+            num_alloc_retries: 0,
+            segments: options.has_segments.then(Segments::new),
+            calls: Calls::new(),
             peak: PeakTracker::new(below_threshold),
             windows: Windows::new(),
             names: Names::new(),
@@ -160,6 +181,7 @@ impl Ledger {
             self.missed_frees += 1;
             self.free(address, Site { stack: StackId::NONE, ..site });
         }
+        self.note_retry(size, site.thread);
         self.seq += 1;
         let block = Block {
             address,
@@ -170,7 +192,11 @@ impl Ledger {
             context: site.context,
             thread: site.thread,
             stream: site.stream,
+            memory: site.memory,
         };
+        if let Some(segments) = &mut self.segments {
+            segments.on_alloc(address, size);
+        }
         self.live.insert(address, block);
         self.live_bytes += size;
         self.allocs.add(size);
@@ -187,8 +213,17 @@ impl Ledger {
 
     /// An allocation was refused for lack of memory; its time is now.
     pub(crate) fn refused(&mut self, oom: OutOfMemory) {
+        self.note_retry(oom.size, oom.thread);
+        self.last_refused = Some((oom.thread, oom.size));
         self.num_ooms += 1;
         self.ooms.push(OutOfMemory { time_ns: self.now(), ..oom });
+    }
+
+    /// Who was refused asks again for as much, or for something else.
+    fn note_retry(&mut self, size: u64, thread: ThreadId) {
+        if let Some((_, bytes)) = self.last_refused.take_if(|(refused, _)| *refused == thread) {
+            self.num_alloc_retries += u64::from(bytes == size);
+        }
     }
 
     /// Takes a block out, if the one at this address is the one with this position in the log.
@@ -202,6 +237,9 @@ impl Ledger {
         let block = self.live.remove(&address)?;
         self.live_bytes -= block.size;
         self.frees.add(block.size);
+        if let Some(segments) = &mut self.segments {
+            segments.on_free(address, block.size);
+        }
         self.windows.on_free(block.context, block.size);
         self.peak.after_free(&block);
         self.log_free(&block, site);
@@ -220,6 +258,7 @@ impl Ledger {
             context: ContextId::ROOT,
             thread: site.thread,
             stream: site.stream,
+            memory: site.memory,
         };
         self.log_free(&block, site);
     }
@@ -227,8 +266,8 @@ impl Ledger {
     /// A block that was just freed is live after all: a reallocation failed. It gets a new place in
     /// the log; the counts are as if nothing had happened.
     pub(crate) fn undo_free(&mut self, block: &Block) -> bool {
-        let Block { stack, context, thread, stream, .. } = *block;
-        let kept = self.alloc(block.address, block.size, Site { stack, context, thread, stream });
+        let Block { stack, context, thread, stream, memory, .. } = *block;
+        let kept = self.alloc(block.address, block.size, Site { stack, context, thread, stream, memory });
         self.frees.subtract(block.size);
         if kept {
             self.allocs.subtract(block.size);
@@ -276,7 +315,9 @@ impl Ledger {
     pub(crate) fn begin_anew(&mut self, began: Instant, below_threshold: u64) {
         let capacity = self.options.max_entries;
         (self.began, self.records, self.marks) = (began, Ring::new(capacity), Ring::new(capacity));
-        (self.ooms, self.num_ooms) = (Ring::new(MAX_OOMS), 0);
+        (self.ooms, self.num_ooms, self.num_alloc_retries) = (Ring::new(MAX_OOMS), 0, 0);
+        self.segments.iter_mut().for_each(Segments::begin_anew);
+        self.calls.forget();
         self.live.values_mut().for_each(|block| block.time_ns = 0);
         let now = Moment { total: self.total(), seq: self.seq, time_ns: 0, unknown_freed: self.unknown.bytes };
         self.peak.begin_anew(now, below_threshold);
@@ -294,6 +335,7 @@ impl Ledger {
     pub(crate) fn reset_peak(&mut self) {
         self.stat_peak = self.total();
         self.stat_peak_blocks = self.live.len() as u64;
+        self.segments.iter_mut().for_each(Segments::reset_peak);
     }
 
     /// The live blocks, in no order.
@@ -327,9 +369,10 @@ impl Ledger {
         MemoryStats {
             allocated_bytes: bytes,
             active_bytes: bytes,
-            reserved_bytes: bytes,
+            reserved_bytes: self.segments.as_ref().and_then(Segments::reserved).unwrap_or(bytes),
             allocations,
             num_ooms: self.num_ooms,
+            num_alloc_retries: self.num_alloc_retries,
             below_threshold: 0,
         }
     }
@@ -344,6 +387,7 @@ impl Ledger {
             overwritten: self.records.overwritten() + (self.records.len() - records.len()) as u64,
             records,
             marks: self.marks.in_order().copied().collect(),
+            segment_records: self.segments.iter().flat_map(|known| known.log().in_order()).copied().collect(),
             ..self.copy_state(base)
         }
     }
@@ -352,7 +396,13 @@ impl Ledger {
     pub(crate) fn copy_state(&self, base: u64) -> LedgerCopy {
         let mut live: Vec<Block> = self.live.values().copied().collect();
         live.sort_unstable_by_key(|block| block.seq);
-        LedgerCopy { live, peak: self.copy_peak(base), scopes: self.windows.stats(base), ..self.copy_counters(base) }
+        LedgerCopy {
+            live,
+            peak: self.copy_peak(base),
+            scopes: self.windows.stats(base),
+            calls: self.calls.copy(super::ticks::to_ns()),
+            ..self.copy_counters(base)
+        }
     }
 
     /// The same without anything that grows.
@@ -366,6 +416,9 @@ impl Ledger {
             scopes: Vec::new(),
             marks: Vec::new(),
             ooms: self.ooms.in_order().copied().collect(),
+            segments: self.segments.iter().flat_map(Segments::told).collect(),
+            segment_records: Vec::new(),
+            calls: Vec::new(),
             names: Vec::new(),
             lost_names: 0,
             duration_ns: self.now(),
@@ -399,6 +452,12 @@ impl Ledger {
         let copied_marks = out.marks.len() - before;
         out.lost_marks += lost_marks;
         cursor.marks += lost_marks + copied_marks as u64;
+        if let Some(segments) = &self.segments {
+            let (lost, records) = segments.log().since(cursor.segments);
+            let before = out.segments.len();
+            out.segments.extend(records);
+            cursor.segments += lost + (out.segments.len() - before) as u64;
+        }
         let (names, lost_names) = self.names.since(&mut cursor.names);
         out.names.extend(names);
         out.lost_names += lost_names;
@@ -428,6 +487,29 @@ impl Ledger {
     fn now(&self) -> u64 {
         // Read under the device's lock, so that time never goes back within the log.
         self.began.elapsed().as_nanos() as u64
+    }
+
+    /// A block is about to be entered in a segment that was not known; true if more is reserved now.
+    pub(crate) fn segment(&mut self, told: Told, site: Site) -> bool {
+        let time_ns = self.now();
+        let live = self.live.values();
+        self.segments.as_mut().is_some_and(|segments| segments.add(told, live, time_ns, site))
+    }
+
+    /// A pool has so many bytes now.
+    pub(crate) fn pool_has(&mut self, pool: u64, bytes: u64, site: Site) {
+        let time_ns = self.now();
+        if let Some(segments) = &mut self.segments {
+            segments.pool_has(pool, bytes, time_ns, site);
+        }
+    }
+
+    /// Empty segments of no pool are gone.
+    pub(crate) fn drop_empty_segments(&mut self, site: Site) {
+        let time_ns = self.now();
+        if let Some(segments) = &mut self.segments {
+            segments.drop_empty_of_none(time_ns, site);
+        }
     }
 
     fn after_alloc(&mut self, block: &Block) {
@@ -481,6 +563,7 @@ fn record_of(
         alloc_seq: block.seq,
         stream: block.stream,
         kind,
+        memory: block.memory,
     }
 }
 

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::record::CONTEXTS;
-use crate::snapshot::{DeviceSnapshot, Replay, Segment};
+use crate::snapshot::{DeviceSnapshot, Replay};
 
 #[derive(Clone, Debug)]
 enum Step {
@@ -119,14 +119,18 @@ fn apply(step: &Step, oracle: &mut Oracle, ledger: &mut Ledger, instance: &mut u
         Step::Alloc { address, size, thread } => {
             let scope = oracle.open.iter().rev().find(|scope| scope.2 == thread);
             let context = scope.map_or(ContextId::ROOT, |scope| scope.1);
-            let site = Site { stack: StackId(address as u32 + 1), context, thread: ThreadId(thread), stream: 0 };
+            let site =
+                Site { stack: StackId(address as u32 + 1), context, thread: ThreadId(thread), ..Site::default() };
             // At an address that is live a free was missed: the old block goes first.
             oracle.live.remove(&address);
             assert!(ledger.alloc(address, size, site));
             oracle.seq += 1;
             let (seq, stack) = (oracle.seq, site.stack);
             let thread = ThreadId(thread);
-            oracle.live.insert(address, Block { address, size, seq, time_ns: 0, stack, context, thread, stream: 0 });
+            oracle.live.insert(
+                address,
+                Block { address, size, seq, time_ns: 0, stack, context, thread, stream: 0, memory: MemoryKind::Heap },
+            );
         }
         Step::Free { address } => {
             let block = ledger.free(address, Site::default());
@@ -179,7 +183,10 @@ fn as_device(copy: &LedgerCopy) -> DeviceSnapshot {
         stats: copy.stats,
         ooms: Vec::new(),
         pool: None,
-        segments: Vec::<Segment>::new(),
+        memory: None,
+        segments: Vec::new(),
+        segment_records: Vec::new(),
+        calls: Vec::new(),
         scopes: copy.scopes.clone(),
         marks: copy.marks.clone(),
         names: copy.names.clone(),

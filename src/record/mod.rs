@@ -3,6 +3,7 @@
 //! Takes stacks, interns them, keeps one ledger per device. Nothing here panics, formats, reads
 //! files or knows what an address means.
 
+mod calls;
 mod contexts;
 pub(crate) mod device_memory;
 pub(crate) mod fork;
@@ -15,8 +16,10 @@ mod names;
 mod peak;
 pub(crate) mod recorder;
 mod ring;
+pub(crate) mod segments;
 mod stacks;
 pub(crate) mod thread;
+pub(crate) mod ticks;
 pub(crate) mod untraced;
 mod unwind;
 mod windows;

@@ -8,13 +8,14 @@ use super::ledger::{Cursor, Ledger, LedgerCopy, LedgerOptions, LogPart, Site};
 use super::unwind::CapturedStack;
 use super::{STACKS, guard, thread, untraced};
 use crate::snapshot::{
-    Action, Block, ContextId, DEFAULT_STACK_DEPTH, Device, Enabled, MemoryStats, Settings, StackContext, StackId,
+    Action, Block, ContextId, DEFAULT_STACK_DEPTH, Device, Enabled, MemoryKind, MemoryStats, Settings, StackContext,
+    StackId,
 };
 
 /// CUDA devices with a ledger of their own; blocks of any further one are lost, and counted so.
 const MAX_ORDINALS: u32 = 32;
-/// The CPU, the CUDA devices by ordinal, then pinned and managed memory.
-const MAX_DEVICES: usize = MAX_ORDINALS as usize + 3;
+/// The CPU, the CUDA devices by ordinal, then pinned, managed and imported memory.
+const MAX_DEVICES: usize = MAX_ORDINALS as usize + 4;
 
 /// Taken after [`ACTIVE`], and one after the other in this order.
 static DEVICES: [Mutex<Option<Ledger>>; MAX_DEVICES] = [const { Mutex::new(None) }; MAX_DEVICES];
@@ -31,6 +32,11 @@ static EPOCH: AtomicU64 = AtomicU64::new(0);
 static RECORDING: AtomicBool = AtomicBool::new(false);
 /// This process was forked off one that was recording.
 static FORKED: AtomicBool = AtomicBool::new(false);
+/// Bytes that the drivers' pools had handed out when the recording began, by ordinal.
+static BEFORE: [AtomicU64; MAX_ORDINALS as usize] = [const { AtomicU64::new(0) }; MAX_ORDINALS as usize];
+/// Whether there were any.
+static ANY_BEFORE: AtomicBool = AtomicBool::new(false);
+
 /// Smallest heap block that is recorded; nothing is while it is `usize::MAX`.
 static HEAP_THRESHOLD: AtomicUsize = AtomicUsize::new(usize::MAX);
 /// Memory of other devices is recorded.
@@ -58,7 +64,7 @@ pub(crate) fn wants_device_memory() -> bool {
 /// All that can have a ledger, in the order of their numbers.
 pub(crate) fn devices() -> impl Iterator<Item = Device> {
     let cuda = (0..MAX_ORDINALS).map(Device::Cuda);
-    std::iter::once(Device::Cpu).chain(cuda).chain([Device::Pinned, Device::Managed])
+    std::iter::once(Device::Cpu).chain(cuda).chain([Device::Pinned, Device::Managed, Device::Imported])
 }
 
 pub(crate) fn is_recording() -> bool {
@@ -129,13 +135,34 @@ fn set_up(active: &mut Option<Settings>, settings: &Settings, began: Instant) {
         Some(device) => {
             if let Some((index, slot)) = index_of(device).and_then(|index| DEVICES.get(index).map(|slot| (index, slot)))
             {
-                *lock(slot) = Some(Ledger::new(options(settings), began, 0));
+                *lock(slot) = Some(Ledger::new(device_options(settings, device), began, 0));
                 ACTIVE_DEVICES.store(1 << index, Ordering::Relaxed);
             }
         }
     }
     DEVICE_MEMORY.store(settings.device != Some(Device::Cpu), Ordering::Relaxed);
     RECORDING.store(true, Ordering::Relaxed);
+}
+
+/// Says what pools of CUDA devices had handed out when the recording began: (ordinal, bytes).
+pub(crate) fn set_before(used: &[(u32, u64)]) {
+    let bytes = |ordinal: usize| used.iter().find(|(known, _)| *known as usize == ordinal).map_or(0, |(_, used)| *used);
+    BEFORE.iter().enumerate().for_each(|(ordinal, before)| before.store(bytes(ordinal), Ordering::Relaxed));
+    ANY_BEFORE.store(used.iter().any(|(_, bytes)| *bytes > 0), Ordering::Relaxed);
+    for (ordinal, _) in used.iter().filter(|(_, bytes)| *bytes > 0) {
+        with_ledger(Device::Cuda(*ordinal), |_| ());
+    }
+}
+
+/// Was anything live on CUDA devices before the recording, as far as is known?
+pub(crate) fn had_blocks_before() -> bool {
+    ANY_BEFORE.load(Ordering::Relaxed)
+}
+
+/// Bytes that the device's pool had handed out before the recording.
+pub(super) fn before(device: Device) -> u64 {
+    let Device::Cuda(ordinal) = device else { return 0 };
+    BEFORE.get(ordinal as usize).map_or(0, |before| before.load(Ordering::Relaxed))
 }
 
 /// Ends the recording. What the heap ledger holds goes to the untraced account, under its lock.
@@ -240,13 +267,13 @@ pub(crate) fn undo_heap_free(freed: Freed, size: u64) {
 pub(crate) fn alloc_site(always_with_stack: bool) -> Site {
     let wanted = STACK_CONTEXT.load(Ordering::Relaxed) != StackContext::None as u8;
     let stack = if always_with_stack || wanted { capture() } else { StackId::NONE };
-    Site { stack, context: guard::context(), thread: thread::number(), stream: 0 }
+    Site { stack, context: guard::context(), thread: thread::number(), stream: 0, memory: MemoryKind::Heap }
 }
 
-pub(super) fn free_site() -> Site {
+pub(crate) fn free_site() -> Site {
     let wanted = STACK_CONTEXT.load(Ordering::Relaxed) == StackContext::All as u8;
     let stack = if wanted { capture() } else { StackId::NONE };
-    Site { stack, context: guard::context(), thread: thread::number(), stream: 0 }
+    Site { stack, context: guard::context(), thread: thread::number(), stream: 0, memory: MemoryKind::Heap }
 }
 
 fn capture() -> StackId {
@@ -356,7 +383,7 @@ pub(crate) fn shortened_stacks() -> u64 {
 /// without having been recorded.
 fn outside(device: Device, ledger: &Ledger) -> (u64, u64) {
     if device != Device::Cpu {
-        return (0, 0);
+        return (0, before(device));
     }
     let (below, large) = untraced::split_at(ledger.min_size());
     (below, large + ledger.unknown_freed())
@@ -371,6 +398,7 @@ fn options(settings: &Settings) -> LedgerOptions {
         skip_frees: skips(Action::FreeRequested) && skips(Action::FreeCompleted),
         min_size: 0,
         counts_below: false,
+        has_segments: false,
     }
 }
 
@@ -378,13 +406,18 @@ fn heap_options(settings: &Settings) -> LedgerOptions {
     LedgerOptions { min_size: settings.min_size, counts_below: true, ..options(settings) }
 }
 
+fn device_options(settings: &Settings, device: Device) -> LedgerOptions {
+    LedgerOptions { has_segments: matches!(device, Device::Cuda(_)), ..options(settings) }
+}
+
 fn index_of(device: Device) -> Option<usize> {
     match device {
         Device::Cpu => Some(0),
         Device::Cuda(ordinal) if ordinal < MAX_ORDINALS => Some(ordinal as usize + 1),
         Device::Cuda(_) => None,
-        Device::Pinned => Some(MAX_DEVICES - 2),
-        Device::Managed => Some(MAX_DEVICES - 1),
+        Device::Pinned => Some(MAX_DEVICES - 3),
+        Device::Managed => Some(MAX_DEVICES - 2),
+        Device::Imported => Some(MAX_DEVICES - 1),
     }
 }
 
@@ -423,7 +456,7 @@ fn make_ledger(device: Device) {
     let first = lock(&DEVICES[0]);
     let (Some(first), Some(index)) = (first.as_ref(), index_of(device)) else { return };
     if let Some(slot) = DEVICES.get(index) {
-        lock(slot).get_or_insert_with(|| first.beside(options(settings)));
+        lock(slot).get_or_insert_with(|| first.beside(device_options(settings, device)));
         ACTIVE_DEVICES.fetch_or(1 << index, Ordering::Relaxed);
     }
 }
@@ -432,6 +465,11 @@ fn make_ledger(device: Device) {
 pub(super) fn active_devices() -> impl Iterator<Item = Device> {
     let active = ACTIVE_DEVICES.load(Ordering::Relaxed);
     devices().enumerate().filter(move |(index, _)| active & (1 << index) != 0).map(|(_, device)| device)
+}
+
+/// The CUDA devices that have a ledger.
+pub(crate) fn cuda_devices() -> impl Iterator<Item = Device> {
+    active_devices().filter(|device| matches!(device, Device::Cuda(_)))
 }
 
 /// Is memory of this device to be recorded?

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use super::process::this_process;
 use super::progress::Progress;
 use super::recording::Recording;
+use crate::capture::Driver;
 use crate::hook::cuda;
 #[cfg(feature = "tracing")]
 use crate::layer;
@@ -30,7 +31,8 @@ pub(super) fn collect(recording: &Recording) -> SnapshotData {
     };
     let mut data = assemble(&recording.settings, copies(), process, since.missed);
     for device in &mut data.devices {
-        device.pool = recording.pool(device.device);
+        let Driver { pool, memory } = recording.driver(device.device);
+        (device.pool, device.memory) = (pool, memory);
     }
     data
 }
@@ -171,7 +173,9 @@ impl Renumber {
         copy.live.iter_mut().chain(&mut copy.peak.blocks).for_each(|block| block.stack = self.id(block.stack));
         copy.ooms.iter_mut().for_each(|oom| oom.stack = self.id(oom.stack));
         copy.stats.below_threshold = below;
-        let segments = segments::estimate(&copy.records, &copy.live);
+        copy.segment_records.iter_mut().for_each(|record| record.stack = self.id(record.stack));
+        copy.calls.iter_mut().for_each(|time| time.stack = self.id(time.stack));
+        let segments = segments::cover(&copy.records, &copy.live, &copy.segments, &copy.segment_records);
         DeviceSnapshot {
             device,
             records: copy.records,
@@ -183,7 +187,10 @@ impl Renumber {
             stats: copy.stats,
             ooms: copy.ooms,
             pool: None,
+            memory: None,
             segments,
+            segment_records: copy.segment_records,
+            calls: copy.calls,
             scopes: copy.scopes,
             marks: copy.marks,
             names: copy.names,

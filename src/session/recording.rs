@@ -9,6 +9,7 @@ use super::dump::Dumps;
 use super::outputs::Snapshot;
 use super::say;
 use super::stream::Stream;
+use crate::capture::Driver;
 use crate::error::Error;
 use crate::hook::cuda;
 use crate::record::guard::Own;
@@ -66,6 +67,7 @@ impl Recording {
         if !recorder::start(&first, since.began) {
             return Err(Error::already_recording());
         }
+        recorder::set_before(lock(&used_before).as_deref().unwrap_or_default());
         let (since, stream) = (Mutex::new(since), stream.map(Mutex::new));
         let recording = Arc::new(Self {
             settings: settings.clone(),
@@ -87,10 +89,12 @@ impl Recording {
 
     /// Records from now on, or no longer.
     pub(super) fn switch(&self, on: bool) {
-        *lock(&self.used_before) = cuda::used_pools();
+        let used = cuda::used_pools();
         let since = Since::now();
         let enabled = if on { self.settings.enabled } else { Enabled::Off };
         recorder::switch(&Settings { enabled, ..self.settings.clone() }, since.began);
+        recorder::set_before(used.as_deref().unwrap_or_default());
+        *lock(&self.used_before) = used;
         *lock(&self.since) = since;
     }
 
@@ -101,14 +105,15 @@ impl Recording {
         *lock(&self.since) = since;
     }
 
-    /// What the driver says of a device's pool.
-    pub(super) fn pool(&self, device: Device) -> Option<Pool> {
-        let Device::Cuda(ordinal) = device else { return None };
+    /// What the CUDA driver says of a device.
+    pub(super) fn driver(&self, device: Device) -> Driver {
+        let Device::Cuda(ordinal) = device else { return Driver::default() };
         let before = match &*lock(&self.used_before) {
             Some(pools) => pools.iter().find(|(known, _)| *known == ordinal).map(|(_, used)| *used),
             None => Some(0),
         };
-        cuda::pool(ordinal).map(|pool| Pool { used_before: before, ..pool })
+        let pool = cuda::pool(ordinal).map(|pool| Pool { used_before: before, ..pool });
+        Driver { pool, memory: cuda::memory(ordinal) }
     }
 
     pub(super) fn snapshot(&self) -> Snapshot {
@@ -136,7 +141,7 @@ impl Recording {
             self.dumps.write(self, "at the end");
         }
         match &self.stream {
-            Some(stream) => lock(stream).close(self.since(), |device| self.pool(device)),
+            Some(stream) => lock(stream).close(self.since(), |device| self.driver(device)),
             None => Ok(()),
         }
     }

@@ -13,10 +13,10 @@ use super::collect::spans;
 use super::process::{this_process, threads};
 use super::recording::Since;
 use super::say;
-use crate::capture::{Commit, Counters, Encoder};
+use crate::capture::{Commit, Counters, Driver, Encoder};
 use crate::error::Error;
 use crate::record::{CONTEXTS, Cursor, DeviceCopy, LogPart, STACKS, recorder, thread};
-use crate::snapshot::{Device, Health, Module, Peak, Pool, Process, Settings, StackId};
+use crate::snapshot::{Device, Health, Module, Peak, Process, Settings, StackId};
 use crate::symbol;
 
 /// Between two looks at the log.
@@ -145,14 +145,13 @@ impl Stream {
     }
 
     /// Appends the rest and the end mark.
-    pub(super) fn close(&mut self, since: Since, pool: impl Fn(Device) -> Option<Pool>) -> Result<(), Error> {
+    pub(super) fn close(&mut self, since: Since, driver: impl Fn(Device) -> Driver) -> Result<(), Error> {
         if self.closed {
             return Ok(());
         }
         self.closed = true;
-        let pools = self.devices.iter().filter_map(|place| pool(place.device).map(|pool| (place.device, pool)));
-        let pools: Vec<_> = pools.collect();
-        let written = pools.into_iter().try_for_each(|(device, pool)| self.encoder.pool(device, pool));
+        let devices: Vec<Device> = self.devices.iter().map(|place| place.device).collect();
+        let written = devices.into_iter().try_for_each(|device| self.encoder.driver(device, driver(device)));
         let closed = written.and_then(|()| self.append(since, true)).and_then(|()| self.file.sync_data());
         closed.map_err(|error| {
             let _ = self.file.set_len(self.committed.length);
@@ -227,7 +226,7 @@ impl Stream {
                 self.encoder.gap(device, part.lost)?;
                 (behind, place.gap) = (true, true);
             }
-            anything |= !part.names.is_empty() || part.lost_names > 0;
+            anything |= !part.names.is_empty() || part.lost_names > 0 || !part.segments.is_empty();
             if part.lost_marks > 0 {
                 (anything, place.gap) = (true, true);
             }
@@ -255,7 +254,9 @@ impl Stream {
             record.stack = self.stack(record.stack);
             record.alloc_stack = self.stack(record.alloc_stack);
         }
+        part.segments.iter_mut().for_each(|record| record.stack = self.stack(record.stack));
         self.append_names()?;
+        self.encoder.segment_records(device, &part.segments)?;
         self.encoder.records(device, &part.records)?;
         if !part.marks.is_empty() {
             self.encoder.marks(device, &part.marks)?;
@@ -269,6 +270,7 @@ impl Stream {
         let blocks = ledger.live.iter_mut().chain(&mut ledger.peak.blocks);
         blocks.for_each(|block| block.stack = self.stack(block.stack));
         ledger.ooms.iter_mut().for_each(|oom| oom.stack = self.stack(oom.stack));
+        ledger.calls.iter_mut().for_each(|time| time.stack = self.stack(time.stack));
         self.append_names()?;
         if whole {
             self.encoder.live(device, &ledger.live)?;
@@ -279,6 +281,7 @@ impl Stream {
         stats.below_threshold = below_threshold;
         self.encoder.counters(device, &Counters { not_recorded, below_threshold, peak, stats })?;
         self.encoder.ooms(device, &ledger.ooms)?;
+        self.encoder.calls(device, &ledger.calls)?;
         if scopes {
             self.encoder.scopes(device, &ledger.scopes)?;
         }

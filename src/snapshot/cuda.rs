@@ -61,3 +61,35 @@ pub struct Pool {
     /// `used` when the recording began; `None` if the driver could not be asked then.
     pub used_before: Option<u64>,
 }
+
+/// What the CUDA driver says of a whole device, in bytes. It is asked when the snapshot is taken.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct DeviceMemory {
+    /// Nobody has it (`cuMemGetInfo`).
+    pub free: u64,
+    /// All there is.
+    pub total: u64,
+    /// Handed out by pools that the program made or chose for itself.
+    pub own_pools_used: u64,
+    /// What these have from the device.
+    pub own_pools_reserved: u64,
+    /// How many such pools there are.
+    pub own_pools: u64,
+    /// Memory of graphs, if the driver could be asked (`cuDeviceGetGraphMemAttribute`).
+    pub graphs: Option<GraphMemory>,
+}
+
+/// What the CUDA driver says of the memory of a device's graphs, in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct GraphMemory {
+    /// In use by graphs.
+    pub used: u64,
+    /// The most of that.
+    pub used_high: u64,
+    /// Taken from the device, and kept until `cuDeviceGraphMemTrim`.
+    pub reserved: u64,
+    /// The most of that.
+    pub reserved_high: u64,
+}

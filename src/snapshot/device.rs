@@ -15,6 +15,9 @@ pub enum Device {
     Pinned,
     /// CUDA's managed (unified) memory, which moves between host and devices.
     Managed,
+    /// Memory of other processes, or of libraries for graphics, that CUDA has mapped into this process. It was
+    /// taken elsewhere, and is no part of what is live on a `Cuda` device.
+    Imported,
 }
 
 impl fmt::Display for Device {
@@ -23,6 +26,7 @@ impl fmt::Display for Device {
             Self::Cpu => f.pad("cpu"),
             Self::Pinned => f.pad("pinned"),
             Self::Managed => f.pad("managed"),
+            Self::Imported => f.pad("imported"),
             Self::Cuda(ordinal) => f.pad(&format!("cuda:{ordinal}")),
         }
     }

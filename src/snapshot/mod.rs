@@ -2,10 +2,12 @@
 //!
 //! Everything right of here (`attribute`, `analysis`, `export`) reads it and nothing else.
 
+mod calls;
 mod cuda;
 mod device;
 mod health;
 mod ids;
+mod memory_kind;
 mod modules;
 mod names;
 mod oom;
@@ -20,10 +22,12 @@ mod stats;
 #[cfg(test)]
 pub(crate) mod testing;
 
-pub use cuda::{CudaHooks, CudaState, Pool, UnseenCalls};
+pub use calls::CallTime;
+pub use cuda::{CudaHooks, CudaState, DeviceMemory, GraphMemory, Pool, UnseenCalls};
 pub use device::Device;
 pub use health::{Health, Spans};
 pub use ids::{ContextId, StackId, ThreadId};
+pub use memory_kind::MemoryKind;
 pub(crate) use modules::ModuleSpans;
 pub use names::BlockName;
 pub(crate) use names::LONGEST_NAME;
@@ -33,7 +37,7 @@ pub use record::{Block, Record, RecordKind};
 pub use replay::Replay;
 pub(crate) use scopes::scopes_of_log;
 pub use scopes::{ContextNode, Mark, ScopeStats};
-pub use segments::Segment;
+pub use segments::{Segment, SegmentRecord};
 pub(crate) use settings::DEFAULT_STACK_DEPTH;
 pub use settings::{Action, Enabled, Settings, StackContext, StackKind};
 pub(crate) use stacks::FRAMES_LEFT_OUT;
@@ -94,8 +98,15 @@ pub struct DeviceSnapshot {
     pub ooms: Vec<OutOfMemory>,
     /// CUDA only: what the driver says of the device's default pool, if it could be asked.
     pub pool: Option<Pool>,
-    /// Segments that cover every address in the log.
+    /// CUDA only: what the driver says of the whole device, if it could be asked.
+    pub memory: Option<DeviceMemory>,
+    /// Segments as they are now: those that the driver told of, and others that cover what is outside of every
+    /// segment it ever told of. With those of `segment_records` they cover every address in the log.
     pub segments: Vec<Segment>,
+    /// Segments that came and went, oldest first, at most 65,536; only those that the driver told of.
+    pub segment_records: Vec<SegmentRecord>,
+    /// Time that the driver took, by stack and context; the sums are of all calls, whatever the log lost.
+    pub calls: Vec<CallTime>,
     /// Totals per context, by [`ContextId`].
     pub scopes: Vec<ScopeStats>,
     /// Scopes entered and left, oldest first.

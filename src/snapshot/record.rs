@@ -1,5 +1,6 @@
 //! What the log holds, and the blocks that it talks about.
 
+use super::MemoryKind;
 use super::ids::{ContextId, StackId, ThreadId};
 
 /// Whether a [`Record`] took memory or gave it back.
@@ -37,6 +38,8 @@ pub struct Record {
     pub stream: u32,
     /// Alloc or free.
     pub kind: RecordKind,
+    /// How the block was come by.
+    pub memory: MemoryKind,
 }
 
 impl Record {
@@ -53,6 +56,7 @@ impl Record {
             context: self.context,
             thread: self.thread,
             stream: self.stream,
+            memory: self.memory,
         }
     }
 }
@@ -76,4 +80,6 @@ pub struct Block {
     pub thread: ThreadId,
     /// CUDA stream; 0 on the CPU.
     pub stream: u32,
+    /// How it was come by.
+    pub memory: MemoryKind,
 }

@@ -184,6 +184,7 @@ mod tests {
             thread: ThreadId(1),
             alloc_seq: time_ns,
             stream: 0,
+            memory: crate::snapshot::MemoryKind::Heap,
             kind: RecordKind::Alloc,
         }
     }

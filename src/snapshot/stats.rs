@@ -15,10 +15,11 @@ pub struct Stat {
 
 /// The counters of a device.
 ///
-/// `allocated = active = reserved`: the bytes that the program asked for. On the CPU device in blocks of at
-/// least the recording's `min_size`, those from before the recording included; what is smaller is in
-/// `below_threshold`. On CUDA devices in recorded blocks; what the driver has reserved is in
-/// [`DeviceSnapshot::pool`](crate::snapshot::DeviceSnapshot::pool).
+/// `allocated = active`: the bytes that the program asked for. On the CPU device in blocks of at least the
+/// recording's `min_size`, those from before the recording included, and reserved is the same; what is smaller is in
+/// `below_threshold`. On CUDA devices in recorded blocks and in what the driver's pool had handed out before;
+/// reserved are the segments that the driver tells of (those of recorded blocks), and blocks outside of them. What
+/// the driver says of its pool as a whole is in [`DeviceSnapshot::pool`](crate::snapshot::DeviceSnapshot::pool).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct MemoryStats {
@@ -33,6 +34,9 @@ pub struct MemoryStats {
     pub allocations: Stat,
     /// Allocations that were refused for lack of memory (`num_ooms`).
     pub num_ooms: u64,
+    /// How often a thread asked again for as many bytes right after it was refused them
+    /// (`num_alloc_retries`).
+    pub num_alloc_retries: u64,
     /// CPU only: live bytes in blocks smaller than the recording's threshold.
     pub below_threshold: u64,
 }

@@ -1,9 +1,9 @@
 //! Small snapshots made by hand, for tests of what lies right of here.
 
 use super::{
-    Block, BlockName, CodeAddress, ContextId, ContextNode, Device, DeviceSnapshot, Frame, Health, Mark, MemoryStats,
-    Module, Peak, Process, Record, RecordKind, ScopeStats, Settings, SnapshotData, StackId, Stacks, Stat, Thread,
-    ThreadId, segments,
+    Block, BlockName, CodeAddress, ContextId, ContextNode, Device, DeviceSnapshot, Frame, Health, Mark, MemoryKind,
+    MemoryStats, Module, Peak, Process, Record, RecordKind, ScopeStats, Settings, SnapshotData, StackId, Stacks, Stat,
+    Thread, ThreadId, segments,
 };
 
 const FORWARD: ContextId = ContextId(1);
@@ -59,7 +59,10 @@ pub(crate) fn two_lines_and_a_temporary() -> SnapshotData {
         device: Device::Cpu,
         ooms: Vec::new(),
         pool: None,
-        segments: segments::estimate(&records, &live),
+        memory: None,
+        segment_records: Vec::new(),
+        calls: Vec::new(),
+        segments: segments::cover(&records, &live, &[], &[]),
         records,
         overwritten: 0,
         live,
@@ -94,6 +97,7 @@ fn stats() -> MemoryStats {
     let bytes = Stat { current: 3524, peak: 4524, allocated: 3564, freed: 1064 };
     MemoryStats {
         num_ooms: 0,
+        num_alloc_retries: 0,
         allocated_bytes: bytes,
         active_bytes: bytes,
         reserved_bytes: bytes,
@@ -103,7 +107,17 @@ fn stats() -> MemoryStats {
 }
 
 fn block(address: u64, size: u64, seq: u64, stack: StackId, context: ContextId) -> Block {
-    Block { address, size, seq, time_ns: seq * 1000, stack, context, thread: ThreadId(1), stream: 0 }
+    Block {
+        address,
+        size,
+        seq,
+        time_ns: seq * 1000,
+        stack,
+        context,
+        thread: ThreadId(1),
+        stream: 0,
+        memory: MemoryKind::Heap,
+    }
 }
 
 fn record(kind: RecordKind, block: &Block, time_ns: u64) -> Record {
@@ -119,6 +133,7 @@ fn record(kind: RecordKind, block: &Block, time_ns: u64) -> Record {
         alloc_seq: block.seq,
         stream: block.stream,
         kind,
+        memory: block.memory,
     }
 }
 

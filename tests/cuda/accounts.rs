@@ -51,8 +51,8 @@ fn a_schedule_begins_the_accounts_of_devices_anew() {
         // Steps 3 and 6 are recorded, and 2 and 5 warm them up, with what was kept then still live. The pool
         // was asked when the warm-up began.
         let sum = |steps: std::ops::RangeInclusive<u64>| steps.map(|step| 512 << step).sum::<u64>();
-        let first = (3, 512 * 4 + 512 * 8, sum(1..=3), 512 * 2);
-        let second = (3, 512 * 32 + 512 * 64, sum(1..=6), sum(1..=4));
+        let first = (3, sum(1..=3), sum(1..=3), 512 * 2);
+        let second = (3, sum(1..=6), sum(1..=6), sum(1..=4));
         assert_eq!(*seen.lock().unwrap(), [first, second]);
     });
 }

@@ -55,10 +55,14 @@ fn a_session_that_begins_late_sees_what_comes() {
         let before = stream.alloc_zeros::<u8>(1000).unwrap();
         let session = memtrace::start().unwrap();
         let block = stream.alloc_zeros::<u8>(3000).unwrap();
+        let snapshot = session.snapshot();
+        let gpu = snapshot.device(Device::Cuda(0)).unwrap();
+        assert_eq!((gpu.not_recorded, gpu.peak.not_recorded, gpu.peak.bytes), (1024, 1024, 4024));
         drop(before);
         let snapshot = session.snapshot();
         let gpu = snapshot.device(Device::Cuda(0)).unwrap();
-        assert_eq!(gpu.peak.bytes, 3000);
+        assert_eq!((gpu.not_recorded, gpu.peak.not_recorded, gpu.peak.bytes), (0, 1024, 4024));
+        assert_eq!((gpu.stats.allocated_bytes.current, gpu.stats.allocated_bytes.peak), (3000, 4024));
         assert_eq!(snapshot.health.unknown_frees, 1);
         assert_eq!(gpu.pool.unwrap().used_before, Some(1024));
         assert_eq!(gpu.pool.unwrap().used, 3072);

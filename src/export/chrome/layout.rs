@@ -225,6 +225,7 @@ fn memory_space(device: Device) -> u32 {
         // Behind all ordinals.
         Device::Pinned => 10_001,
         Device::Managed => 10_002,
+        Device::Imported => 10_003,
     }
 }
 

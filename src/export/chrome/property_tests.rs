@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use super::layout;
 use super::tests::{blocks, events, layout_of, timeline_of, with_scopes};
-use crate::snapshot::{Block, ContextId, Record, RecordKind, SnapshotData, StackId, ThreadId, segments};
+use crate::snapshot::{Block, ContextId, MemoryKind, Record, RecordKind, SnapshotData, StackId, ThreadId, segments};
 
 const SCOPES: [(&str, u32); 4] = [("a", 0), ("b", 1), ("c", 2), ("d", 0)];
 
@@ -106,18 +106,30 @@ fn snapshot(marks: &[(u64, u32, u32, bool)], mut records: Vec<Record>, states: &
     device.stats.allocated_bytes.current = states.last().unwrap().total();
     device.overwritten = records.len().saturating_sub(kept) as u64;
     device.records = records.split_off(device.overwritten as usize);
-    device.segments = segments::estimate(&device.records, &device.live);
+    device.segments = segments::cover(&device.records, &device.live, &[], &[]);
     data
 }
 
 fn block(address: u64, size: u64, seq: u64, time_ns: u64) -> Block {
     let (stack, context) = (StackId(1), ContextId(1));
-    Block { address, size, seq, time_ns, stack, context, thread: ThreadId(1), stream: 0 }
+    Block { address, size, seq, time_ns, stack, context, thread: ThreadId(1), stream: 0, memory: MemoryKind::Heap }
 }
 
 fn record(kind: RecordKind, block: &Block, time_ns: u64) -> Record {
     let Block { address, size, seq, stack, context, thread, stream, .. } = *block;
-    Record { time_ns, address, size, stack, alloc_stack: stack, context, thread, alloc_seq: seq, stream, kind }
+    Record {
+        time_ns,
+        address,
+        size,
+        stack,
+        alloc_stack: stack,
+        context,
+        thread,
+        alloc_seq: seq,
+        stream,
+        kind,
+        memory: MemoryKind::Heap,
+    }
 }
 
 /// The rows of a layout: their blocks as (offset, size).

@@ -118,7 +118,7 @@ fn each_row_holds_what_was_live_at_the_highest_moment_of_its_step() {
 #[test]
 fn with_offsets_segments_lie_end_to_end() {
     let mut data = two_lines_and_a_temporary();
-    data.devices[0].segments = crate::snapshot::segments::estimate(&[], &data.devices[0].peak.blocks[..1]);
+    data.devices[0].segments = crate::snapshot::segments::cover(&[], &data.devices[0].peak.blocks[..1], &[], &[]);
     let trace = layout_of(&data, &layout::Options { steps: layout::Steps::Count(1), ..Default::default() });
     assert_eq!(blocks(&trace), [(2, 0, 2000), (2, 2000, 1000), (2, 3000, 500)]);
 }

@@ -249,14 +249,15 @@ fn threads(data: &SnapshotData) -> BTreeSet<ThreadId> {
     records.chain(scopes::marks(data).iter().map(|mark| mark.thread)).collect()
 }
 
-/// As torch.profiler numbers devices; pinned and managed memory, which it does not tell apart from the
-/// host's, are -2 and -3 there.
+/// As torch.profiler numbers devices; pinned, managed and imported memory, which it does not tell apart from
+/// the host's, are -2, -3 and -4 there.
 fn device_args(args: &mut Object<'_, impl Write>, device: Device) -> io::Result<()> {
     let (kind, ordinal) = match device {
         Device::Cpu => (0, -1),
         Device::Cuda(ordinal) => (1, i64::from(ordinal)),
         Device::Pinned => (0, -2),
         Device::Managed => (0, -3),
+        Device::Imported => (0, -4),
     };
     args.number("Device Type", kind)?;
     args.number("Device Id", ordinal)

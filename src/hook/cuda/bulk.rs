@@ -4,6 +4,7 @@
 use std::ffi::c_int;
 
 use super::driver::{Function, SUCCESS};
+use super::{handles, query, segments};
 use crate::record::device_memory::Live;
 use crate::record::memory::{OwnVec, System};
 use crate::record::{guard, recorder};
@@ -26,6 +27,32 @@ pub(super) fn before() -> Before {
     all
 }
 
+/// A context that may come to an end, if anything in it is known by a handle.
+pub(super) struct Ending {
+    context: usize,
+    /// The device whose primary context it is.
+    primary: Option<c_int>,
+}
+
+impl Ending {
+    pub(super) fn of_context(context: usize) -> Self {
+        Self { context, primary: None }
+    }
+
+    pub(super) fn of_primary(device: c_int) -> Self {
+        let context = if handles::any_of_contexts() { query::primary(device).unwrap_or(0) } else { 0 };
+        Self { context, primary: Some(device) }
+    }
+
+    pub(super) fn done(self, result: c_int) {
+        let is_alive = || self.primary.is_some_and(|device| query::primary_is_active(device));
+        if result == SUCCESS && self.context != 0 && !is_alive() {
+            handles::ended(self.context);
+        }
+        segments::settle(result);
+    }
+}
+
 /// What the driver no longer knows was freed. What took its address meanwhile is somebody else's: the
 /// position in the log tells them apart.
 pub(super) fn after(result: c_int, before: Before) {
@@ -37,6 +64,10 @@ pub(super) fn after(result: c_int, before: Before) {
 }
 
 fn is_gone(address: u64) -> bool {
+    // Of what has no address the driver cannot be asked.
+    if address >= handles::FIRST_ADDRESS {
+        return false;
+    }
     const INVALID_VALUE: c_int = 1;
     const MEMORY_TYPE: c_int = 2;
     static GET_ATTRIBUTE: Function = Function::new(c"cuPointerGetAttribute");

@@ -2,24 +2,34 @@
 #![expect(unsafe_code, reason = "functions of the driver's C interface")]
 #![allow(non_snake_case, reason = "the names are the driver's")]
 
-use std::ffi::{c_int, c_uint, c_void};
+use std::ffi::{c_int, c_uint};
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use super::arrays::{self, Deep, Flat};
+use super::bulk::{self, Ending};
 use super::copies::Listener;
-use super::driver::{Function, NOT_FOUND};
-use super::events::{self, Address, Class, Release, Request, Size, Stream};
+use super::driver::{self, NOT_FOUND};
+use super::events::{self, Class, Size, Stream};
+use super::graphs::{self, AllocNode, AnyNode};
+use super::handles::{self, Kind};
 use super::patch::Pair;
-use super::{bulk, capture, copies, lookup, start};
+use super::pools::{self, LocationOfPool};
+use super::requests::{
+    External, Handle, Pointer, at_once, classic, external, flags_of, host, imported, in_order, mapped_here, of_pool,
+    ordered, per_thread, physical, pinned, registered,
+};
+use super::{capture, copies, lookup, segments, start};
+use crate::record::ticks;
 use crate::snapshot::UnseenCalls;
 
-type Pointer = u64;
-type Handle = *mut c_void;
+type Function = driver::Function;
 
 /// Defines a function for each of the driver's, and the look-ups among them.
 ///
 /// `alloc` is told after the call, `free` before and after it: freed memory may have a new owner by the
-/// time the call returns. `starts` is the first call of all. `ends` may end a context and all that is in it. `begins` and `finishes` are the
-/// captures of streams. `unseen` makes memory that is not recorded; only its calls are counted.
+/// time the call returns. `around` begins with something before the call and ends with what that gave after it.
+/// `starts` is the first call of all. `ends` may end a context and all that is in it. `begins` is a capture of a
+/// stream. `unseen` makes memory that is not recorded; only its calls are counted.
 macro_rules! hooks {
     ($($kind:ident $name:ident($($arg:ident: $type:ty),*) $(=> $event:expr)?;)*) => {
         $(hooks!(@$kind $name($($arg: $type),*) $($event)?);)*
@@ -58,18 +68,21 @@ macro_rules! hooks {
     };
     (@alloc $name:ident($($arg:ident: $type:ty),*) $event:expr) => {
         hooks!(@function $name($($arg: $type),*) |real| {
+            if !events::watching() && !capture::is_under_way() {
+                // SAFETY: the arguments are the caller's.
+                return unsafe { real($($arg),*) };
+            }
+            let began = ticks::now();
             // SAFETY: the arguments are the caller's.
             let result = unsafe { real($($arg),*) };
-            if events::watching() {
-                // SAFETY: the pointers among the arguments are what the driver was given.
-                unsafe { events::after_alloc(result, $event) };
-            }
+            // SAFETY: the pointers among the arguments are what the driver was given.
+            unsafe { events::after_alloc(result, $event, began) };
             result
         });
     };
     (@free $name:ident($($arg:ident: $type:ty),*) $event:expr) => {
         hooks!(@function $name($($arg: $type),*) |real| {
-            if !events::watching() {
+            if !events::watching() && !capture::is_under_way() {
                 // SAFETY: the arguments are the caller's.
                 return unsafe { real($($arg),*) };
             }
@@ -80,17 +93,27 @@ macro_rules! hooks {
             result
         });
     };
-    (@ends $name:ident($($arg:ident: $type:ty),*)) => {
+    (@around $name:ident($($arg:ident: $type:ty),*) $event:expr) => {
+        hooks!(@function $name($($arg: $type),*) |real| {
+            let done = $event;
+            // SAFETY: the arguments are the caller's.
+            let result = unsafe { real($($arg),*) };
+            done(result);
+            result
+        });
+    };
+    (@ends $name:ident($($arg:ident: $type:ty),*) $event:expr) => {
         hooks!(@function $name($($arg: $type),*) |real| {
             if !events::watching() {
                 // SAFETY: the arguments are the caller's.
                 return unsafe { real($($arg),*) };
             }
             copies::each(Listener::before_end);
-            let before = bulk::before();
+            let (before, ending) = (bulk::before(), $event);
             // SAFETY: the arguments are the caller's.
             let result = unsafe { real($($arg),*) };
             bulk::after(result, before);
+            ending.done(result);
             copies::each(|listener| listener.after_end(result));
             result
         });
@@ -101,13 +124,6 @@ macro_rules! hooks {
             let result = unsafe { real($($arg),*) };
             capture::begun(result);
             result
-        });
-    };
-    (@finishes $name:ident($($arg:ident: $type:ty),*)) => {
-        hooks!(@function $name($($arg: $type),*) |real| {
-            capture::finished();
-            // SAFETY: the arguments are the caller's.
-            unsafe { real($($arg),*) }
         });
     };
     (@starts $name:ident($($arg:ident: $type:ty),*)) => {
@@ -148,36 +164,6 @@ macro_rules! hooks {
     };
 }
 
-/// A stream of the calling thread's own where none is named.
-fn per_thread(stream: Handle) -> Stream {
-    if stream.is_null() { Stream::PER_THREAD } else { Stream::of(stream) }
-}
-
-fn ordered(out: *mut Pointer, size: usize, stream: Stream) -> Request {
-    let (address, size) = (Address::Out(out.cast()), Size::Plain(size));
-    Request { class: Class::Device, address, size, stream, of_pool: false }
-}
-
-fn of_pool(out: *mut Pointer, size: usize, stream: Stream) -> Request {
-    Request { of_pool: true, ..ordered(out, size, stream) }
-}
-
-fn classic(class: Class, out: *mut Pointer, size: Size) -> Request {
-    Request { class, address: Address::Out(out.cast()), size, stream: Stream::NONE, of_pool: false }
-}
-
-fn pinned(address: Address, size: usize) -> Request {
-    Request { class: Class::Pinned, address, size: Size::Plain(size), stream: Stream::NONE, of_pool: false }
-}
-
-fn device_memory(pointer: Pointer, stream: Stream) -> Release {
-    Release { class: Class::Device, address: pointer, stream }
-}
-
-fn host(pointer: Handle) -> Release {
-    Release { class: Class::Pinned, address: pointer.addr() as u64, stream: Stream::NONE }
-}
-
 /// `CUipcMemHandle`, passed by value.
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -192,50 +178,97 @@ hooks! {
         of_pool(out, size, Stream::of(stream));
     alloc cuMemAllocFromPoolAsync_ptsz(out: *mut Pointer, size: usize, pool: Handle, stream: Handle) =>
         of_pool(out, size, per_thread(stream));
-    free cuMemFreeAsync(pointer: Pointer, stream: Handle) => device_memory(pointer, Stream::of(stream));
-    free cuMemFreeAsync_ptsz(pointer: Pointer, stream: Handle) => device_memory(pointer, per_thread(stream));
+    free cuMemFreeAsync(pointer: Pointer, stream: Handle) => in_order(pointer, Stream::of(stream));
+    free cuMemFreeAsync_ptsz(pointer: Pointer, stream: Handle) => in_order(pointer, per_thread(stream));
+    around cuMemPoolCreate(out: *mut Handle, properties: *const LocationOfPool) => pools::created(out, properties);
+    around cuMemPoolDestroy(pool: Handle) => pools::destroyed(pool);
+    around cuMemPoolTrimTo(pool: Handle, keep: usize) => segments::settle;
 
     alloc cuMemAlloc_v2(out: *mut Pointer, size: usize) =>
-        classic(Class::Device, out, Size::Plain(size));
+        classic(Class::Classic, out, Size::Plain(size));
     alloc cuMemAllocPitch_v2(out: *mut Pointer, pitch: *mut usize, width: usize, height: usize, element: c_uint) =>
-        classic(Class::Device, out, Size::Pitched(pitch, height));
+        classic(Class::Classic, out, Size::Pitched(pitch, height));
     alloc cuMemAllocManaged(out: *mut Pointer, size: usize, flags: c_uint) =>
         classic(Class::Managed, out, Size::Plain(size));
-    free cuMemFree_v2(pointer: Pointer) => device_memory(pointer, Stream::NONE);
+    free cuMemFree_v2(pointer: Pointer) => at_once(pointer);
 
-    alloc cuMemAllocHost_v2(out: *mut Handle, size: usize) =>
-        pinned(Address::Out(out.cast()), size);
-    alloc cuMemHostAlloc(out: *mut Handle, size: usize, flags: c_uint) =>
-        pinned(Address::Out(out.cast()), size);
-    alloc cuMemHostRegister_v2(pointer: Handle, size: usize, flags: c_uint) =>
-        pinned(Address::Given(pointer.addr() as u64), size);
+    alloc cuMemAllocHost_v2(out: *mut Handle, size: usize) => pinned(out, size);
+    alloc cuMemHostAlloc(out: *mut Handle, size: usize, flags: c_uint) => pinned(out, size);
+    alloc cuMemHostRegister_v2(pointer: Handle, size: usize, flags: c_uint) => registered(pointer, size);
     free cuMemFreeHost(pointer: Handle) => host(pointer);
     free cuMemHostUnregister(pointer: Handle) => host(pointer);
 
+    around cuMemCreate(out: *mut u64, size: usize, properties: *const LocationOfPool, flags: u64) =>
+        handles::made(physical(out, size, properties));
+    around cuMemImportFromShareableHandle(out: *mut u64, handle: Handle, kind: c_int) => handles::retained(out);
+    around cuMemRetainAllocationHandle(out: *mut u64, pointer: Handle) => handles::retained(out);
+    around cuMemRelease(handle: u64) => handles::released(Kind::Physical, handle);
+    around cuMemMap(pointer: Pointer, size: usize, offset: usize, handle: u64, flags: u64) =>
+        handles::mapped(pointer, size as u64, handle);
+    around cuMemUnmap(pointer: Pointer, size: usize) => handles::unmapped(pointer, size as u64);
+
+    around cuArrayCreate_v2(out: *mut Handle, description: *const Flat) =>
+        handles::made(arrays::flat(out, description));
+    around cuArray3DCreate_v2(out: *mut Handle, description: *const Deep) =>
+        handles::made(arrays::deep(out, description));
+    around cuMipmappedArrayCreate(out: *mut Handle, description: *const Deep, levels: c_uint) =>
+        handles::made(arrays::mipmapped(out, description, levels));
+    around cuArrayDestroy(array: Handle) => handles::released(Kind::Array, array.addr() as u64);
+    around cuMipmappedArrayDestroy(array: Handle) => handles::released(Kind::Array, array.addr() as u64);
+
+    around cuGraphCreate(out: *mut Handle, flags: c_uint) => graphs::created(out);
+    around cuGraphDestroy(graph: Handle) => graphs::destroyed(graph);
+    around cuGraphAddMemAllocNode(
+        out: *mut Handle, graph: Handle, before: Handle, count: usize, node: *const AllocNode) =>
+        graphs::added_alloc(graph, node);
+    around cuGraphAddMemFreeNode(out: *mut Handle, graph: Handle, before: Handle, count: usize, pointer: Pointer) =>
+        graphs::added_free(graph, pointer);
+    around cuGraphAddNode(out: *mut Handle, graph: Handle, before: Handle, count: usize, node: *const AnyNode) =>
+        graphs::added(graph, node);
+    around cuGraphAddNode_v2(
+        out: *mut Handle, graph: Handle, before: Handle, edges: Handle, count: usize, node: *const AnyNode) =>
+        graphs::added(graph, node);
+    around cuGraphInstantiate(out: *mut Handle, graph: Handle, failed: Handle, log: Handle, length: usize) =>
+        graphs::instantiated(out, graph, 0);
+    around cuGraphInstantiate_v2(out: *mut Handle, graph: Handle, failed: Handle, log: Handle, length: usize) =>
+        graphs::instantiated(out, graph, 0);
+    around cuGraphInstantiateWithFlags(out: *mut Handle, graph: Handle, flags: u64) =>
+        graphs::instantiated(out, graph, flags);
+    around cuGraphInstantiateWithParams(out: *mut Handle, graph: Handle, parameters: *const u64) =>
+        graphs::instantiated(out, graph, flags_of(parameters));
+    around cuGraphInstantiateWithParams_ptsz(out: *mut Handle, graph: Handle, parameters: *const u64) =>
+        graphs::instantiated(out, graph, flags_of(parameters));
+    around cuGraphLaunch(program: Handle, stream: Handle) => graphs::launched(program, Stream::of(stream));
+    around cuGraphLaunch_ptsz(program: Handle, stream: Handle) => graphs::launched(program, per_thread(stream));
+    around cuGraphExecDestroy(program: Handle) => graphs::program_destroyed(program);
+
+    alloc cuIpcOpenMemHandle_v2(out: *mut Pointer, handle: IpcHandle, flags: c_uint) => imported(out);
+    free cuIpcCloseMemHandle(pointer: Pointer) => mapped_here(pointer);
+    alloc cuMemPoolImportPointer(out: *mut Pointer, pool: Handle, data: Handle) => imported(out);
+    around cuImportExternalMemory(out: *mut Handle, description: *const External) =>
+        handles::made(external(out, description));
+    around cuDestroyExternalMemory(memory: Handle) => handles::released(Kind::External, memory.addr() as u64);
+
     starts cuInit(flags: c_uint);
+    around cuStreamSynchronize(stream: Handle) => segments::settle;
+    around cuStreamSynchronize_ptsz(stream: Handle) => segments::settle;
+    around cuEventSynchronize(event: Handle) => segments::settle;
+    around cuCtxSynchronize() => segments::settle;
     begins cuStreamBeginCapture_v2(stream: Handle, mode: c_int);
     begins cuStreamBeginCapture_v2_ptsz(stream: Handle, mode: c_int);
     begins cuStreamBeginCaptureToGraph(
         stream: Handle, graph: Handle, before: Handle, edges: Handle, count: usize, mode: c_int);
     begins cuStreamBeginCaptureToGraph_ptsz(
         stream: Handle, graph: Handle, before: Handle, edges: Handle, count: usize, mode: c_int);
-    finishes cuStreamEndCapture(stream: Handle, graph: Handle);
-    finishes cuStreamEndCapture_ptsz(stream: Handle, graph: Handle);
+    around cuStreamEndCapture(stream: Handle, graph: *mut Handle) => capture::ending(Stream::of(stream), graph);
+    around cuStreamEndCapture_ptsz(stream: Handle, graph: *mut Handle) =>
+        capture::ending(per_thread(stream), graph);
 
-    ends cuCtxDestroy_v2(context: Handle);
-    ends cuDevicePrimaryCtxRelease_v2(device: c_int);
-    ends cuDevicePrimaryCtxReset_v2(device: c_int);
+    ends cuCtxDestroy_v2(context: Handle) => Ending::of_context(context.addr());
+    ends cuDevicePrimaryCtxRelease_v2(device: c_int) => Ending::of_primary(device);
+    ends cuDevicePrimaryCtxReset_v2(device: c_int) => Ending::of_primary(device);
 
-    unseen cuMemCreate(out: *mut u64, size: usize, properties: Handle, flags: u64);
-    unseen cuMemImportFromShareableHandle(out: *mut u64, handle: Handle, kind: c_int);
     unseen cuMulticastCreate(out: *mut u64, properties: Handle);
-    unseen cuArrayCreate_v2(out: *mut Handle, descriptor: Handle);
-    unseen cuArray3DCreate_v2(out: *mut Handle, descriptor: Handle);
-    unseen cuMipmappedArrayCreate(out: *mut Handle, descriptor: Handle, levels: c_uint);
-    unseen cuGraphAddMemAllocNode(out: *mut Handle, graph: Handle, before: Handle, count: usize, node: Handle);
-    unseen cuIpcOpenMemHandle_v2(out: *mut Pointer, handle: IpcHandle, flags: c_uint);
-    unseen cuImportExternalMemory(out: *mut Handle, descriptor: Handle);
-    unseen cuMemPoolImportPointer(out: *mut Pointer, pool: Handle, data: Handle);
 }
 
 /// Ours for a symbol of the driver, the look-ups among them.

@@ -6,11 +6,15 @@ use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::driver::{Function, SUCCESS};
-use super::events::Stream;
+use super::events::{Outcome, Release, Stream, Whose};
+use super::graphs::{self, Node};
+use super::place;
+use super::requests::Handle;
+use crate::snapshot::Device;
 
 /// Captures under way. What is asked of the driver for each call is asked only while there are any.
 static UNDER_WAY: AtomicU64 = AtomicU64::new(0);
-/// Allocations and frees that went into graphs.
+/// Allocations and frees that went into graphs that the driver did not name.
 static UNSEEN: AtomicU64 = AtomicU64::new(0);
 
 /// What the unseen calls are called.
@@ -22,24 +26,93 @@ pub(super) fn begun(result: c_int) {
     }
 }
 
-/// Before the call, whatever comes of it: a capture that could not be ended was spoilt, and is over.
-pub(super) fn finished() {
+/// A capture is about to end: what is to be done after the call. A capture that could not be ended was
+/// spoilt, and is over.
+pub(super) fn ending(stream: Stream, out: *const Handle) -> impl FnOnce(c_int) {
+    let capture = if UNDER_WAY.load(Ordering::Acquire) == 0 { None } else { of(stream) };
     let less = |count: u64| count.checked_sub(1);
     let _ = UNDER_WAY.fetch_update(Ordering::AcqRel, Ordering::Acquire, less);
+    move |result| {
+        if result == SUCCESS && !out.is_null() {
+            // SAFETY: the driver has written it.
+            let graph = unsafe { out.read() }.addr();
+            graphs::captured(graph, capture.map_or(u64::MAX, |capture| capture.id));
+        }
+    }
 }
 
-/// Does a call on this stream go into a graph? Counts it if so.
-pub(super) fn takes(stream: Stream) -> bool {
+/// Is anything being captured? One relaxed load.
+#[inline]
+pub(super) fn is_under_way() -> bool {
+    UNDER_WAY.load(Ordering::Relaxed) > 0
+}
+
+/// Did an allocation go into a graph?
+pub(super) fn takes_alloc(outcome: &Outcome) -> bool {
+    takes(outcome.stream, || {
+        let Outcome { address, size, .. } = *outcome;
+        let whose = match place::device_of(outcome) {
+            Device::Cuda(ordinal) => Whose::Ordinal(ordinal),
+            _ => Whose::Streams,
+        };
+        Node::Alloc { address, size, whose, site: graphs::site() }
+    })
+}
+
+/// Does a free go into a graph?
+pub(super) fn takes_free(release: &Release) -> bool {
+    takes(release.stream, || Node::Free { address: release.address })
+}
+
+fn takes(stream: Stream, node: impl FnOnce() -> Node) -> bool {
     if stream == Stream::NONE || UNDER_WAY.load(Ordering::Acquire) == 0 {
         return false;
     }
-    let taken = is_capturing(stream).unwrap_or(false);
-    UNSEEN.fetch_add(u64::from(taken), Ordering::Relaxed);
-    taken
+    match of(stream) {
+        None => false,
+        Some(Capture { graph: 0, .. }) => {
+            UNSEEN.fetch_add(1, Ordering::Relaxed);
+            true
+        }
+        Some(capture) => {
+            graphs::add(capture.graph, capture.id, node());
+            true
+        }
+    }
 }
 
 pub(super) fn unseen() -> u64 {
     UNSEEN.load(Ordering::Relaxed)
+}
+
+/// A capture under way.
+#[derive(Clone, Copy, Debug)]
+struct Capture {
+    id: u64,
+    /// 0 if the driver does not name it.
+    graph: usize,
+}
+
+/// The capture that a stream takes part in.
+fn of(stream: Stream) -> Option<Capture> {
+    if !is_capturing(stream)? {
+        return None;
+    }
+    Some(info(stream).unwrap_or(Capture { id: 0, graph: 0 }))
+}
+
+fn info(stream: Stream) -> Option<Capture> {
+    type GetInfo =
+        unsafe extern "C" fn(*mut c_void, *mut c_int, *mut u64, *mut Handle, *mut *const Handle, *mut usize) -> c_int;
+    static GET_INFO: Function = Function::new(c"cuStreamGetCaptureInfo_v2");
+    // SAFETY: the address is that of the function with this signature.
+    let ask = unsafe { std::mem::transmute::<usize, GetInfo>(GET_INFO.address()?) };
+    let (mut status, mut id, mut graph, mut count) = (0, 0, std::ptr::null_mut(), 0);
+    let mut before = std::ptr::null();
+    let stream = std::ptr::with_exposed_provenance_mut(stream.handle());
+    // SAFETY: the stream is the caller's, and the places for the answers ours.
+    let result = unsafe { ask(stream, &mut status, &mut id, &mut graph, &mut before, &mut count) };
+    (result == SUCCESS).then(|| Capture { id, graph: graph.addr() })
 }
 
 fn is_capturing(stream: Stream) -> Option<bool> {

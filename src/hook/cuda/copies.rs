@@ -18,7 +18,7 @@ pub(super) struct Listener {
     watching: extern "C" fn() -> bool,
     after_alloc: extern "C" fn(&Outcome),
     before_free: extern "C" fn(&Release),
-    after_free: extern "C" fn(c_int),
+    after_free: extern "C" fn(c_int, u64),
     before_end: extern "C" fn(),
     after_end: extern "C" fn(c_int),
 }
@@ -32,8 +32,8 @@ impl Listener {
         (self.before_free)(release);
     }
 
-    pub(super) fn after_free(&self, result: c_int) {
-        (self.after_free)(result);
+    pub(super) fn after_free(&self, result: c_int, took: u64) {
+        (self.after_free)(result, took);
     }
 
     pub(super) fn before_end(&self) {
@@ -64,7 +64,7 @@ struct Offer {
 }
 
 /// To be raised whenever a type that is passed changes.
-const VERSION: u64 = 0x6d65_6d74_0000_0001;
+const VERSION: u64 = 0x6d65_6d74_0000_0002;
 static OFFER: Offer = Offer { version: VERSION, listen, counts: own_counts };
 static OURSELVES: Listener = Listener { watching, after_alloc, before_free, after_free, before_end, after_end };
 
@@ -157,8 +157,8 @@ extern "C" fn before_free(release: &Release) {
     FREE.set(events::own_before_free(release));
 }
 
-extern "C" fn after_free(result: c_int) {
-    events::own_after_free(result, FREE.replace(Free::NotWatched));
+extern "C" fn after_free(result: c_int, took: u64) {
+    events::own_after_free(result, FREE.replace(Free::NotWatched), took);
 }
 
 extern "C" fn before_end() {

@@ -6,10 +6,10 @@ use std::panic::catch_unwind;
 
 use super::driver::{DEINITIALIZED, OUT_OF_MEMORY, SUCCESS};
 use super::place::{context_of, device_of};
-use super::{capture, copies, query, streams};
-use crate::record::device_memory::{self, Taken};
-use crate::record::{Site, guard, heap, recorder};
-use crate::snapshot::{Device, OutOfMemory};
+use super::{capture, copies, graphs, query, segments, streams};
+use crate::record::device_memory::{self, Taking};
+use crate::record::{Site, guard, heap, recorder, thread, ticks};
+use crate::snapshot::{Device, MemoryKind, OutOfMemory};
 
 /// The gate of every hook: two relaxed loads.
 #[inline]
@@ -17,14 +17,49 @@ pub(super) fn watching() -> bool {
     recorder::wants_device_memory() || copies::are_watching()
 }
 
-/// Where the memory is that a call is about.
+/// What kind of memory a call is about.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Class {
-    /// On the device of the stream, the pool or the current context.
-    Device,
+    Pool,
+    Classic,
     Managed,
     Pinned,
+    Registered,
+    Virtual,
+    /// As `Virtual`, but the host's.
+    VirtualHost,
+    Array,
+    Graph,
+    Imported,
+}
+
+impl Class {
+    pub(super) fn memory(self) -> MemoryKind {
+        match self {
+            Self::Pool => MemoryKind::Pool,
+            Self::Classic => MemoryKind::Classic,
+            Self::Managed => MemoryKind::Managed,
+            Self::Pinned => MemoryKind::Pinned,
+            Self::Registered => MemoryKind::Registered,
+            Self::Virtual | Self::VirtualHost => MemoryKind::Virtual,
+            Self::Array => MemoryKind::Array,
+            Self::Graph => MemoryKind::Graph,
+            Self::Imported => MemoryKind::Imported,
+        }
+    }
+}
+
+/// Which device a call is about.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Whose {
+    /// The stream's, if it is not one that every context has, else the current context's.
+    Streams,
+    /// Of that which the address belongs to: a pool may be another device's.
+    Address,
+    /// Named by the call.
+    Ordinal(u32),
 }
 
 /// Where a call leaves the address of what it allocated.
@@ -38,6 +73,8 @@ pub(super) enum Address {
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Size {
     Plain(usize),
+    /// What the driver says of the address.
+    OfRange,
     /// The bytes of a row, which the driver chose, and the number of rows.
     Pitched(*const usize, usize),
 }
@@ -76,8 +113,7 @@ pub(super) struct Request {
     pub(super) address: Address,
     pub(super) size: Size,
     pub(super) stream: Stream,
-    /// It names a pool, which may be another device's than the stream's.
-    pub(super) of_pool: bool,
+    pub(super) whose: Whose,
 }
 
 /// An allocation as it came out: what copies of this library tell each other.
@@ -90,13 +126,15 @@ pub(super) struct Outcome {
     pub(super) address: u64,
     pub(super) size: u64,
     pub(super) stream: Stream,
-    pub(super) of_pool: bool,
+    pub(super) whose: Whose,
+    /// How long the driver took, in ticks.
+    pub(super) took: u64,
 }
 
 impl Outcome {
     /// # Safety
     /// The request's pointers are valid for reading what the driver wrote if `result` is 0.
-    unsafe fn of(result: c_int, request: Request) -> Self {
+    unsafe fn of(result: c_int, request: Request, took: u64) -> Self {
         let done = result == SUCCESS;
         let address = match request.address {
             // SAFETY: the driver has written it.
@@ -108,36 +146,62 @@ impl Outcome {
             Size::Plain(size) => size,
             // SAFETY: the driver has written it.
             Size::Pitched(pitch, rows) if done && !pitch.is_null() => unsafe { pitch.read() }.saturating_mul(rows),
-            Size::Pitched(..) => 0,
+            Size::OfRange if done => query::range_size(address).unwrap_or(0) as usize,
+            Size::OfRange | Size::Pitched(..) => 0,
         };
-        let Request { class, stream, of_pool, .. } = request;
-        Self { result, class, address, size: size as u64, stream, of_pool }
+        let Request { class, stream, whose, .. } = request;
+        Self { result, class, address, size: size as u64, stream, whose, took }
     }
 }
 
 /// # Safety
 /// The request's pointers are valid for reading what the driver wrote if `result` is 0.
-pub(super) unsafe fn after_alloc(result: c_int, request: Request) {
+pub(super) unsafe fn after_alloc(result: c_int, request: Request, began: u64) {
+    let took = ticks::now().saturating_sub(began);
     if result != SUCCESS && result != OUT_OF_MEMORY {
         return;
     }
     // SAFETY: the caller says so.
-    let outcome = unsafe { Outcome::of(result, request) };
-    if result == SUCCESS && (outcome.address == 0 || capture::takes(request.stream)) {
+    let outcome = unsafe { Outcome::of(result, request, took) };
+    if result == SUCCESS && (outcome.address == 0 || capture::takes_alloc(&outcome)) {
         return;
     }
-    copies::each(|listener| listener.after_alloc(&outcome));
-    own_after_alloc(&outcome);
+    tell_alloc(&outcome);
+}
+
+/// Everybody who records.
+pub(super) fn tell_alloc(outcome: &Outcome) {
+    tell_alloc_at(outcome, None);
+}
+
+/// The same for a block that was asked for elsewhere, and comes into being in the scopes of here.
+pub(super) fn tell_alloc_at(outcome: &Outcome, at: Option<Site>) {
+    if watching() {
+        copies::each(|listener| listener.after_alloc(outcome));
+        own_after_alloc_at(outcome, at);
+    }
+}
+
+/// A call that allocates was refused.
+pub(super) fn tell_refusal(outcome: &Outcome) {
+    if outcome.result == OUT_OF_MEMORY {
+        tell_alloc(outcome);
+    }
 }
 
 /// In this copy's recorder.
 pub(super) fn own_after_alloc(outcome: &Outcome) {
+    own_after_alloc_at(outcome, None);
+}
+
+fn own_after_alloc_at(outcome: &Outcome, at: Option<Site>) {
     if !recorder::wants_device_memory() || guard::state() & guard::OWN != 0 {
         return;
     }
     // Outside of what follows, whose frames would only be in the way.
     let own = guard::own_work();
-    let site = recorder::alloc_site(false);
+    let here = |site| Site { context: guard::context(), thread: thread::number(), ..site };
+    let site = at.map_or_else(|| recorder::alloc_site(false), here);
     let act = || if outcome.result == SUCCESS { record(outcome, site) } else { note_refusal(outcome, site) };
     // Nothing here panics; if it did, that must not reach the program.
     let _ = catch_unwind(act);
@@ -159,14 +223,19 @@ fn note_refusal(outcome: &Outcome, site: Site) {
 /// The device of an allocation that was refused. There is no block that could be asked about, so a stream of
 /// another device than the current one is not told apart.
 fn device_refused(outcome: &Outcome) -> Device {
-    device_of(&Outcome { stream: Stream::NONE, of_pool: false, ..*outcome })
+    let whose = if let Whose::Ordinal(_) = outcome.whose { outcome.whose } else { Whose::Streams };
+    device_of(&Outcome { stream: Stream::NONE, whose, ..*outcome })
 }
 
 fn record(outcome: &Outcome, mut site: Site) {
+    site.memory = outcome.class.memory();
     if outcome.stream != Stream::NONE {
         site.stream = streams::number(context_of(outcome.stream), outcome.stream, site.thread);
     }
-    device_memory::on_alloc(device_of(outcome), outcome.address, outcome.size, site);
+    let device = device_of(outcome);
+    let told = segments::told(device, outcome.address, outcome.size, site.memory);
+    let block = device_memory::New { address: outcome.address, size: outcome.size, site, told, took: outcome.took };
+    device_memory::on_alloc(device, block);
 }
 
 /// A free that is asked for.
@@ -184,7 +253,7 @@ pub(super) struct Release {
 pub(super) enum Free {
     /// memtrace's own work, of nothing, or nothing is recorded.
     NotWatched,
-    Watched(Option<Taken>),
+    Watched(Taking),
 }
 
 /// What is to be told after the call, too.
@@ -193,15 +262,30 @@ pub(super) struct Told {
     own: Free,
     /// Others were told before it.
     others: bool,
+    class: Class,
+    began: u64,
+}
+
+impl Told {
+    pub(super) const NOTHING: Self = Self { own: Free::NotWatched, others: false, class: Class::Pool, began: 0 };
 }
 
 /// Takes the block out of the account, before anybody else can be given its address.
 pub(super) fn before_free(release: Release) -> Told {
-    if release.address == 0 || capture::takes(release.stream) {
-        return Told { own: Free::NotWatched, others: false };
+    if release.address == 0 || capture::takes_free(&release) {
+        return Told::NOTHING;
+    }
+    graphs::freed(release.address);
+    tell_free(release)
+}
+
+/// Everybody who records.
+pub(super) fn tell_free(release: Release) -> Told {
+    if !watching() {
+        return Told::NOTHING;
     }
     copies::each(|listener| listener.before_free(&release));
-    Told { own: own_before_free(&release), others: true }
+    Told { own: own_before_free(&release), others: true, class: release.class, began: ticks::now() }
 }
 
 /// In this copy's recorder.
@@ -210,28 +294,41 @@ pub(super) fn own_before_free(release: &Release) -> Free {
         return Free::NotWatched;
     }
     let _own = guard::own_work();
-    let take = || device_memory::before_free(release.class == Class::Pinned, release.address);
-    Free::Watched(catch_unwind(take).unwrap_or(None))
+    let take = || {
+        let pinned = matches!(release.class, Class::Pinned | Class::Registered | Class::VirtualHost);
+        match device_memory::before_free(pinned, release.address) {
+            Taking::Unknown if recorder::had_blocks_before() && !pinned => query::pool_block(release.address)
+                .map_or(Taking::Unknown, |(ordinal, size)| {
+                    device_memory::before_free_of_before(Device::Cuda(ordinal), release.address, size)
+                }),
+            taking => taking,
+        }
+    };
+    Free::Watched(catch_unwind(take).unwrap_or(Taking::Unknown))
 }
 
 /// Puts it back if the driver refused: that memory is still taken.
 pub(super) fn after_free(result: c_int, told: Told) {
+    let took = if told.others { ticks::now().saturating_sub(told.began) } else { 0 };
     if told.others {
-        copies::each(|listener| listener.after_free(result));
+        copies::each(|listener| listener.after_free(result, took));
     }
-    own_after_free(result, told.own);
+    own_after_free(result, told.own, took);
+    // Memory of no pool goes back to the device at once.
+    if told.others && told.class == Class::Classic {
+        segments::settle(result);
+    }
 }
 
 /// In this copy's recorder.
-pub(super) fn own_after_free(result: c_int, free: Free) {
-    let Free::Watched(taken) = free else { return };
+pub(super) fn own_after_free(result: c_int, free: Free, took: u64) {
+    let Free::Watched(taking) = free else { return };
     if result == DEINITIALIZED {
         return;
     }
     let _own = guard::own_work();
-    let _ = catch_unwind(|| match (result, taken) {
-        (SUCCESS, Some(_)) => {}
-        (SUCCESS, None) => device_memory::freed_unknown(),
-        _ => device_memory::free_was_refused(taken),
+    let _ = catch_unwind(|| match result {
+        SUCCESS => device_memory::freed(taking, took),
+        _ => device_memory::free_was_refused(taking),
     });
 }

@@ -11,10 +11,13 @@
 //!   [`memory`] writes where that is not allowed,
 //! * [`copies`] tells other copies of this library in the process,
 //! * [`lookup`] answers `dlsym` and `cuGetProcAddress` with them,
-//! * [`calls`] are those functions, [`driver`] knows the real ones,
+//! * [`calls`] are those functions, [`requests`] and [`arrays`] read their arguments, [`driver`] knows the
+//!   real ones,
 //! * [`events`] turns a call and its result into what the recorder understands, [`place`]
 //!   says where that is, [`bulk`] what is freed
 //!   without being named; [`streams`] numbers streams, [`capture`] knows which are captured into graphs,
+//! * [`graphs`] enters what launched graphs allocate and free, [`handles`] what has a handle and no
+//!   address, [`pools`] knows the program's own pools, [`segments`] what the driver reserved,
 //! * [`query`] asks the driver what it says itself.
 //!
 //! The hooks are put in place before `main`, because cudarc keeps the addresses that it looked up
@@ -26,6 +29,7 @@
 //! foreign code runs. The loader's is taken for a look through all objects, as rarely as can be: a thread
 //! that holds it and waits for one that looks up a function of the driver would wait for ever.
 
+mod arrays;
 mod bulk;
 mod calls;
 mod capture;
@@ -33,19 +37,24 @@ mod copies;
 mod driver;
 mod elf;
 mod events;
+mod graphs;
+mod handles;
 mod loader;
 mod lookup;
 mod memory;
 mod patch;
 mod place;
+mod pools;
 mod query;
+mod requests;
+mod segments;
 mod start;
 mod streams;
 
 use self::copies::Counts;
 use crate::snapshot::{CudaHooks, CudaState};
 
-pub(crate) use query::{pool, used_pools};
+pub(crate) use query::{memory, pool, used_pools};
 pub(crate) use start::on_cuda_start;
 
 /// Looks through objects that were loaded since the last time: a hook that was missed is put in place.

@@ -5,7 +5,7 @@ use std::ffi::c_int;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::driver::{Function, SUCCESS};
-use super::events::{Class, Outcome, Stream};
+use super::events::{Class, Outcome, Stream, Whose};
 use super::query;
 use crate::snapshot::Device;
 
@@ -13,16 +13,20 @@ use crate::snapshot::Device;
 pub(super) fn device_of(outcome: &Outcome) -> Device {
     match outcome.class {
         Class::Managed => Device::Managed,
-        Class::Pinned => Device::Pinned,
-        Class::Device => {
-            let by_context = !outcome.of_pool && outcome.stream.is_special();
-            let ordinal = match (has_one_device(), by_context) {
-                (true, _) => Some(0),
-                (_, true) => current_device(),
-                (_, false) => owner(outcome.address).or_else(current_device),
-            };
-            Device::Cuda(ordinal.unwrap_or(u32::MAX))
+        Class::Pinned | Class::Registered | Class::VirtualHost => Device::Pinned,
+        Class::Imported => Device::Imported,
+        Class::Pool | Class::Classic | Class::Virtual | Class::Array | Class::Graph => {
+            Device::Cuda(ordinal_of(outcome).unwrap_or(u32::MAX))
         }
+    }
+}
+
+fn ordinal_of(outcome: &Outcome) -> Option<u32> {
+    match outcome.whose {
+        Whose::Ordinal(ordinal) => Some(ordinal),
+        _ if has_one_device() => Some(0),
+        Whose::Streams if outcome.stream.is_special() => current_device(),
+        Whose::Streams | Whose::Address => owner(outcome.address).or_else(current_device),
     }
 }
 
@@ -49,7 +53,7 @@ fn ask<T: Copy>(function: &Function, nothing: T) -> Option<T> {
 }
 
 /// The device of this thread's context.
-fn current_device() -> Option<u32> {
+pub(super) fn current_device() -> Option<u32> {
     static GET_DEVICE: Function = Function::new(c"cuCtxGetDevice");
     ask(&GET_DEVICE, 0 as c_int).and_then(|device| device.try_into().ok())
 }
@@ -57,12 +61,17 @@ fn current_device() -> Option<u32> {
 /// This thread's context, which is the one of the special streams; other streams are told apart by their
 /// handles alone.
 pub(super) fn context_of(stream: Stream) -> usize {
+    if stream.is_special() { current_context() } else { 0 }
+}
+
+/// 0 if the thread has none.
+pub(super) fn current_context() -> usize {
     static GET_CURRENT: Function = Function::new(c"cuCtxGetCurrent");
-    if stream.is_special() { ask(&GET_CURRENT, 0usize).unwrap_or(0) } else { 0 }
+    ask(&GET_CURRENT, 0usize).unwrap_or(0)
 }
 
 /// The device that an address belongs to.
-fn owner(address: u64) -> Option<u32> {
+pub(super) fn owner(address: u64) -> Option<u32> {
     const DEVICE_ORDINAL: c_int = 9;
     static GET_ATTRIBUTE: Function = Function::new(c"cuPointerGetAttribute");
     let function = GET_ATTRIBUTE.address()?;

@@ -1,0 +1,100 @@
+//! Arrays: their size follows from what was asked for. (The driver's padding is its own affair.)
+#![expect(unsafe_code, reason = "descriptions lie behind the caller's pointers")]
+
+use std::ffi::{c_int, c_uint};
+
+use super::events::{Class, Whose};
+use super::handles::{Kind, Made};
+use super::place;
+use super::requests::Handle;
+
+/// `CUDA_ARRAY_DESCRIPTOR`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Flat {
+    width: usize,
+    height: usize,
+    format: c_int,
+    channels: c_uint,
+}
+
+/// `CUDA_ARRAY3D_DESCRIPTOR`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Deep {
+    width: usize,
+    height: usize,
+    depth: usize,
+    format: c_int,
+    channels: c_uint,
+    flags: c_uint,
+}
+
+/// The memory of these comes later, by mapping: `CUDA_ARRAY3D_SPARSE`, `CUDA_ARRAY3D_DEFERRED_MAPPING`.
+const WITHOUT_MEMORY: c_uint = 0x40 | 0x80;
+/// The depth of these is a number of layers.
+const LAYERED: c_uint = 0x01;
+
+pub(super) fn flat(out: *mut Handle, description: *const Flat) -> Made {
+    // SAFETY: null, or the caller's description.
+    let size = unsafe { description.as_ref() }.map_or(0, |flat| {
+        let Flat { width, height, format, channels } = *flat;
+        bytes(Deep { width, height, depth: 0, format, channels, flags: 0 }, 1)
+    });
+    array(out, size)
+}
+
+pub(super) fn deep(out: *mut Handle, description: *const Deep) -> Made {
+    mipmapped(out, description, 1)
+}
+
+pub(super) fn mipmapped(out: *mut Handle, description: *const Deep, levels: c_uint) -> Made {
+    // SAFETY: null, or the caller's description.
+    array(out, unsafe { description.as_ref() }.map_or(0, |deep| bytes(*deep, levels)))
+}
+
+fn array(out: *mut Handle, size: u64) -> Made {
+    let context = place::current_context();
+    Made { kind: Kind::Array, class: Class::Array, out: out.cast(), size, whose: Whose::Streams, context }
+}
+
+/// All levels, tightly packed; 0 if it has no memory, or its format is not known.
+fn bytes(description: Deep, levels: c_uint) -> u64 {
+    let Deep { width, height, depth, format, channels, flags } = description;
+    if flags & WITHOUT_MEMORY != 0 {
+        return 0;
+    }
+    let element = bytes_of(format).saturating_mul(u64::from(channels));
+    let at = |extent: usize, level: c_uint| (extent as u64).checked_shr(level).unwrap_or(0).max(1);
+    let layers = if flags & LAYERED == 0 { None } else { Some(depth.max(1) as u64) };
+    let level = |level: c_uint| {
+        let depth = layers.unwrap_or(at(depth, level));
+        [at(width, level), at(height, level), depth].into_iter().fold(element, u64::saturating_mul)
+    };
+    (0..levels.clamp(1, 64)).map(level).fold(0, u64::saturating_add)
+}
+
+/// Bytes of one channel.
+fn bytes_of(format: c_int) -> u64 {
+    match format {
+        0x01 | 0x08 => 1,
+        0x02 | 0x09 | 0x10 => 2,
+        0x03 | 0x0a | 0x20 => 4,
+        _ => 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn levels_halve_and_layers_do_not() {
+        let deep = Deep { width: 100, height: 50, depth: 8, format: 0x20, channels: 4, flags: 0 };
+        assert_eq!(bytes(deep, 1), 100 * 50 * 8 * 16);
+        assert_eq!(bytes(deep, 2), 16 * (100 * 50 * 8 + 50 * 25 * 4));
+        assert_eq!(bytes(Deep { flags: LAYERED, ..deep }, 2), 16 * 8 * (100 * 50 + 50 * 25));
+        assert_eq!(bytes(Deep { height: 0, depth: 0, ..deep }, 99), 16 * (100 + 50 + 25 + 12 + 6 + 3 + 1 + 57));
+        assert_eq!(bytes(Deep { flags: 0x80, ..deep }, 1), 0);
+    }
+}

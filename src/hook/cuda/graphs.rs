@@ -1,0 +1,275 @@
+//! Memory of graphs: nodes of a graph allocate and free when it is launched, at addresses that were fixed
+//! when the nodes were made. So a launch is entered as what its nodes do, in the order in which they were made.
+#![expect(unsafe_code, reason = "results lie behind the caller's pointers")]
+
+use std::ffi::c_int;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use super::driver::SUCCESS;
+use super::events::{self, Class, Outcome, Release, Stream, Whose};
+use super::pools::LocationOfPool;
+use super::requests::Handle;
+use crate::record::memory::{OwnMap, OwnVec, System, own_map, try_push};
+use crate::record::{Site, fork, guard, recorder};
+
+/// What a node does when its graph is launched.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Node {
+    Alloc { address: u64, size: u64, whose: Whose, site: Option<Site> },
+    Free { address: u64 },
+}
+
+impl Node {
+    fn address(self) -> u64 {
+        match self {
+            Self::Alloc { address, .. } | Self::Free { address } => address,
+        }
+    }
+}
+
+/// Nodes of a graph with the capture that they came from, 0 for none.
+type Nodes = OwnVec<(u64, Node)>;
+
+struct Program {
+    nodes: OwnVec<Node>,
+    frees_first: bool,
+}
+
+struct Tables {
+    graphs: OwnMap<usize, Nodes>,
+    programs: OwnMap<usize, Program>,
+    /// Addresses that a launch left allocated.
+    live: OwnVec<u64>,
+}
+
+static TABLES: Mutex<Tables> =
+    Mutex::new(Tables { graphs: own_map(), programs: own_map(), live: OwnVec::new_in(System) });
+
+/// Graphs and programs with nodes, and addresses that are live: as long as there are none nothing is looked up.
+static COUNT: AtomicUsize = AtomicUsize::new(0);
+
+/// `CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH`.
+const FREES_FIRST: u64 = 1;
+
+fn with<T>(act: impl FnOnce(&mut Tables) -> T) -> T {
+    let _no_fork = fork::numbering();
+    // Nothing done under this lock panics.
+    let mut tables = TABLES.lock().unwrap_or_else(PoisonError::into_inner);
+    let answer = act(&mut tables);
+    COUNT.store(tables.graphs.len() + tables.programs.len() + tables.live.len(), Ordering::Release);
+    answer
+}
+
+fn there_are_none() -> bool {
+    COUNT.load(Ordering::Acquire) == 0
+}
+
+/// A graph got a node, by a capture or, with 0, by hand.
+pub(super) fn add(graph: usize, capture: u64, node: Node) {
+    with(|tables| {
+        if tables.graphs.try_reserve(1).is_ok() {
+            let nodes = tables.graphs.entry(graph).or_insert(OwnVec::new_in(System));
+            try_push(nodes, (capture, node));
+        }
+    });
+}
+
+/// Where something is captured or added, if that is recorded.
+pub(super) fn site() -> Option<Site> {
+    if !events::watching() || guard::state() & guard::OWN != 0 {
+        return None;
+    }
+    let _own = guard::own_work();
+    Some(recorder::alloc_site(false))
+}
+
+/// `CUDA_MEM_ALLOC_NODE_PARAMS`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(super) struct AllocNode {
+    location: LocationOfPool,
+    rest_of_pool: [u64; 9],
+    access: usize,
+    access_count: usize,
+    size: usize,
+    address: u64,
+}
+
+/// `CUgraphNodeParams`, as far as it is about memory.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(super) struct AnyNode {
+    kind: c_int,
+    reserved: [c_int; 3],
+    /// The beginning of the node's own parameters.
+    first: u64,
+}
+
+/// `cuGraphAddMemAllocNode`: what is to be done after it.
+pub(super) fn added_alloc(graph: Handle, parameters: *const AllocNode) -> impl FnOnce(c_int) {
+    move |result| {
+        if result == SUCCESS && !parameters.is_null() {
+            // SAFETY: the driver took it, and wrote the address.
+            let AllocNode { location, size, address, .. } = unsafe { parameters.read() };
+            let whose = location.ordinal().map_or(Whose::Streams, Whose::Ordinal);
+            add(graph.addr(), 0, Node::Alloc { address, size: size as u64, whose, site: site() });
+        }
+    }
+}
+
+/// `cuGraphAddMemFreeNode`: what is to be done after it.
+pub(super) fn added_free(graph: Handle, address: u64) -> impl FnOnce(c_int) {
+    move |result| {
+        if result == SUCCESS {
+            add(graph.addr(), 0, Node::Free { address });
+        }
+    }
+}
+
+/// `cuGraphAddNode`: what is to be done after it.
+pub(super) fn added(graph: Handle, parameters: *const AnyNode) -> impl FnOnce(c_int) {
+    const ALLOC: c_int = 10;
+    const FREE: c_int = 11;
+    move |result| {
+        if result != SUCCESS || parameters.is_null() {
+            return;
+        }
+        // SAFETY: the driver took it.
+        let (kind, first) = unsafe { ((*parameters).kind, &raw const (*parameters).first) };
+        match kind {
+            ALLOC => added_alloc(graph, first.cast())(result),
+            // SAFETY: it is the node's address.
+            FREE => added_free(graph, unsafe { first.read() })(result),
+            _ => {}
+        }
+    }
+}
+
+/// A capture came to an end: its nodes are the graph's, and those of captures that failed are not.
+pub(super) fn captured(graph: usize, capture: u64) {
+    with(|tables| {
+        if let Some(nodes) = tables.graphs.get_mut(&graph) {
+            nodes.retain(|(of, _)| *of == 0 || *of == capture);
+            nodes.iter_mut().for_each(|(of, _)| *of = 0);
+        }
+    });
+}
+
+/// A graph was made or destroyed: nodes that were known by this handle are another's.
+pub(super) fn forget(graph: usize) {
+    if !there_are_none() {
+        with(|tables| _ = tables.graphs.remove(&graph));
+    }
+}
+
+/// `cuGraphCreate`: what is to be done after it.
+pub(super) fn created(out: *const Handle) -> impl FnOnce(c_int) {
+    move |result| {
+        if result == SUCCESS && !out.is_null() {
+            // SAFETY: the driver has written it.
+            forget(unsafe { out.read() }.addr());
+        }
+    }
+}
+
+/// `cuGraphDestroy`: what is to be done after it.
+pub(super) fn destroyed(graph: Handle) -> impl FnOnce(c_int) {
+    move |result| {
+        if result == SUCCESS {
+            forget(graph.addr());
+        }
+    }
+}
+
+/// A graph was made a program, which keeps the nodes that it had.
+pub(super) fn instantiated(out: *const Handle, graph: Handle, flags: u64) -> impl FnOnce(c_int) {
+    move |result| {
+        if result == SUCCESS && !out.is_null() && !there_are_none() {
+            // SAFETY: the driver has written it.
+            let program = unsafe { out.read() }.addr();
+            with(|tables| tables.instantiate(program, graph.addr(), flags & FREES_FIRST != 0));
+        }
+    }
+}
+
+impl Tables {
+    fn instantiate(&mut self, program: usize, graph: usize, frees_first: bool) {
+        self.programs.remove(&program);
+        let mut nodes = OwnVec::new_in(System);
+        for (_, node) in self.graphs.get(&graph).into_iter().flatten().filter(|(capture, _)| *capture == 0) {
+            try_push(&mut nodes, *node);
+        }
+        if !nodes.is_empty() && self.programs.try_reserve(1).is_ok() {
+            self.programs.insert(program, Program { nodes, frees_first });
+        }
+    }
+
+    /// What a launch does, in order.
+    fn launch(&mut self, program: usize) -> OwnVec<Node> {
+        let mut steps = OwnVec::new_in(System);
+        let Some(program) = self.programs.get(&program) else { return steps };
+        if program.frees_first {
+            let left = program.nodes.iter().filter(|node| matches!(node, Node::Alloc { .. }));
+            for node in left.filter(|node| self.live.contains(&node.address())) {
+                try_push(&mut steps, Node::Free { address: node.address() });
+            }
+        }
+        program.nodes.iter().for_each(|node| _ = try_push(&mut steps, *node));
+        for node in &steps {
+            self.live.retain(|address| *address != node.address());
+            if let Node::Alloc { address, .. } = *node {
+                try_push(&mut self.live, address);
+            }
+        }
+        steps
+    }
+}
+
+/// `cuGraphExecDestroy`: what is to be done after it.
+pub(super) fn program_destroyed(program: Handle) -> impl FnOnce(c_int) {
+    move |result| {
+        if result == SUCCESS && !there_are_none() {
+            with(|tables| _ = tables.programs.remove(&program.addr()));
+        }
+    }
+}
+
+/// `cuGraphLaunch`: what is to be done after it.
+pub(super) fn launched(program: Handle, stream: Stream) -> impl FnOnce(c_int) {
+    move |result| {
+        if result != SUCCESS || there_are_none() {
+            return;
+        }
+        for node in with(|tables| tables.launch(program.addr())) {
+            match node {
+                Node::Alloc { address, size, whose, site } => {
+                    let outcome = Outcome { result, class: Class::Graph, address, size, stream, whose, took: 0 };
+                    events::tell_alloc_at(&outcome, site);
+                }
+                Node::Free { address } => {
+                    let told = events::tell_free(Release { class: Class::Graph, address, stream });
+                    events::after_free(result, told);
+                }
+            }
+        }
+    }
+}
+
+/// Memory that a launch left is freed by a call of its own.
+pub(super) fn freed(address: u64) {
+    if !there_are_none() {
+        with(|tables| tables.live.retain(|live| *live != address));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_parameters_are_as_long_as_the_drivers() {
+        assert_eq!((size_of::<AllocNode>(), std::mem::offset_of!(AllocNode, size)), (120, 104));
+        assert_eq!(std::mem::offset_of!(AnyNode, first), 16);
+    }
+}

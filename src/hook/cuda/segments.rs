@@ -1,0 +1,48 @@
+//! Segments: asked for when a block lies in none that is known, and looked at again after calls that
+//! may have given some back.
+
+use std::ffi::c_int;
+use std::panic::catch_unwind;
+
+use super::driver::SUCCESS;
+use super::{events, pools, query};
+use crate::record::segments::Told;
+use crate::record::{device_memory, guard, recorder};
+use crate::snapshot::{Device, MemoryKind};
+
+/// The segment that a new block lies in, if that is not known and the driver tells.
+pub(super) fn told(device: Device, address: u64, size: u64, memory: MemoryKind) -> Option<Told> {
+    if !device_memory::must_ask(device, address, memory) {
+        return None;
+    }
+    let end = address.saturating_add(size);
+    let has_it = |told: &Told| told.address <= address && end <= told.address.saturating_add(told.size);
+    let told = query::segment(address, memory == MemoryKind::Pool).filter(has_it);
+    if told.is_none() {
+        device_memory::cannot_tell(device, memory);
+    }
+    told
+}
+
+/// After a call that may have given memory back to devices.
+pub(super) fn settle(result: c_int) {
+    if result != SUCCESS || !events::watching() || guard::state() & guard::OWN != 0 {
+        return;
+    }
+    let _own = guard::own_work();
+    let _ = catch_unwind(|| recorder::cuda_devices().for_each(settle_device));
+}
+
+fn settle_device(device: Device) {
+    for pool in device_memory::pools_with_empty(device) {
+        match pool {
+            0 => device_memory::drop_empty_segments(device),
+            pool if pools::was_destroyed(pool) => device_memory::pool_has(device, pool, 0),
+            pool => {
+                if let Some(bytes) = query::reserved(pool) {
+                    device_memory::pool_has(device, pool, bytes);
+                }
+            }
+        }
+    }
+}

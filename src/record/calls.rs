@@ -1,0 +1,100 @@
+//! Time spent in the allocator, by where the blocks came from.
+
+use super::memory::{OwnMap, own_map};
+use crate::snapshot::{CallTime, ContextId, StackId};
+
+/// In what the callers count in: nanoseconds, or ticks of a clock.
+#[derive(Debug)]
+pub(crate) struct Calls {
+    times: OwnMap<(StackId, ContextId), CallTime>,
+    /// For places that there was no memory for.
+    rest: CallTime,
+}
+
+impl Calls {
+    pub(crate) const fn new() -> Self {
+        Self { times: own_map(), rest: NONE }
+    }
+
+    pub(crate) fn on_alloc(&mut self, stack: StackId, context: ContextId, took: u64, grew: bool) {
+        let time = self.place(stack, context);
+        time.allocs += 1;
+        time.alloc_ns = time.alloc_ns.saturating_add(took);
+        if grew {
+            time.growing += 1;
+            time.growing_ns = time.growing_ns.saturating_add(took);
+        }
+    }
+
+    pub(crate) fn on_free(&mut self, stack: StackId, context: ContextId, took: u64) {
+        let time = self.place(stack, context);
+        time.frees += 1;
+        time.free_ns = time.free_ns.saturating_add(took);
+    }
+
+    fn place(&mut self, stack: StackId, context: ContextId) -> &mut CallTime {
+        if self.times.try_reserve(1).is_err() {
+            return &mut self.rest;
+        }
+        self.times.entry((stack, context)).or_insert(CallTime { stack, context, ..NONE })
+    }
+
+    pub(crate) fn forget(&mut self) {
+        self.times.clear();
+        self.rest = NONE;
+    }
+
+    /// In nanoseconds: `ns` says how many the callers' units are. In the order of the numbers of stacks and
+    /// contexts.
+    pub(crate) fn copy(&self, ns: impl Fn(u64) -> u64) -> Vec<CallTime> {
+        let rest = Some(self.rest).filter(|rest| rest.allocs + rest.frees > 0);
+        let mut all: Vec<CallTime> = self.times.values().copied().chain(rest).collect();
+        for time in &mut all {
+            (time.alloc_ns, time.free_ns, time.growing_ns) = (ns(time.alloc_ns), ns(time.free_ns), ns(time.growing_ns));
+        }
+        all.sort_unstable_by_key(|time| (time.stack, time.context));
+        all
+    }
+}
+
+const NONE: CallTime = CallTime {
+    stack: StackId::NONE,
+    context: ContextId::ROOT,
+    allocs: 0,
+    alloc_ns: 0,
+    growing_ns: 0,
+    growing: 0,
+    frees: 0,
+    free_ns: 0,
+};
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_add_up_by_place() {
+        let mut calls = Calls::new();
+        let (here, there) = ((StackId(2), ContextId::ROOT), (StackId(1), ContextId(3)));
+        calls.on_alloc(here.0, here.1, 10, false);
+        calls.on_alloc(here.0, here.1, 30, true);
+        calls.on_free(here.0, here.1, 5);
+        calls.on_free(there.0, there.1, u64::MAX);
+        calls.on_free(there.0, there.1, 1);
+        let copy = calls.copy(|ticks| ticks / 5);
+        let first = CallTime { stack: StackId(1), context: ContextId(3), frees: 2, free_ns: u64::MAX / 5, ..NONE };
+        let second = CallTime {
+            stack: StackId(2),
+            allocs: 2,
+            alloc_ns: 8,
+            growing: 1,
+            growing_ns: 6,
+            frees: 1,
+            free_ns: 1,
+            ..NONE
+        };
+        assert_eq!(copy, [first, second]);
+        calls.forget();
+        assert_eq!(calls.copy(|ticks| ticks), []);
+    }
+}
