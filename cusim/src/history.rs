@@ -52,6 +52,14 @@ pub enum Kind {
     Pinned = 4,
     /// `cuMemHostRegister`.
     Registered = 5,
+    /// `cuMemCreate`. The address is the handle.
+    Virtual = 6,
+    /// An array. The address is the handle.
+    Array = 7,
+    /// An allocation node of a graph, when the graph was launched.
+    Graph = 8,
+    /// Memory of another process or another library.
+    Imported = 9,
 }
 
 /// A record. The order of the fields is part of `memtrace_cusim_events`.

@@ -6,7 +6,8 @@
 //!
 //! # What is simulated
 //! Device memory (stream-ordered pools, classic, managed), pinned host memory, copies and fills, contexts,
-//! streams, events, modules, kernel launches that do nothing, `cuGetProcAddress`. Every other function of
+//! streams, events, modules, kernel launches that do nothing, graphs and captures, in which allocations and
+//! frees are the nodes that do something, `cuGetProcAddress`. Every other function of
 //! the driver exists, says so once on stderr when it is called, and answers 801 (not supported).
 //!
 //! # How memory behaves
@@ -16,6 +17,9 @@
 //! * A pool grows in steps of 32 MiB (of 2 MiB where there is no room for more, which is assumed), and
 //!   gives what it does not use back at a synchronise, down to its release threshold. Blocks are multiples
 //!   of 512 bytes (assumed). `cuMemAlloc` takes 2 MiB at a time.
+//! * An allocation node of a graph has an address of its own. A launch runs the nodes in the order in which
+//!   they were added and takes memory then (assumed), 2 MiB at a time, from what the device keeps for graphs.
+//!   That is given back by `cuDeviceGraphMemTrim`, or where the device has no other memory left.
 //! * All work is done when the call that asks for it returns. So a block that was freed on a stream
 //!   can be used at once on any other.
 //! * What kernels, cuBLAS and cuRAND would have written is not there: results are zeros.

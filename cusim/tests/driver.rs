@@ -3,12 +3,15 @@
 #![cfg(target_os = "linux")]
 #![allow(unsafe_code, reason = "a driver is called through C")]
 
+#[path = "support/records.rs"]
+mod records;
 mod support;
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use memtrace_cusim::code::{INVALID_CONTEXT, INVALID_VALUE, NOT_FOUND, NOT_INITIALIZED, OUT_OF_MEMORY};
-use memtrace_cusim::history::{Kind, Op, Record};
+use memtrace_cusim::history::{Kind, Op};
+use records::records;
 use support::{Driver, in_child};
 
 const GIB: usize = 1 << 30;
@@ -18,16 +21,6 @@ fn resident_kib() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
     line.trim().trim_end_matches(" kB").parse().unwrap()
-}
-
-fn records(driver: Driver) -> Vec<Record> {
-    let address = driver.address(c"memtrace_cusim_events");
-    // SAFETY: that is the function's type.
-    let events = unsafe { std::mem::transmute::<usize, extern "C" fn(u64, *mut Record, usize) -> usize>(address) };
-    let mut records = vec![Record::default(); 100_000];
-    let count = events(1, records.as_mut_ptr(), records.len());
-    records.truncate(count);
-    records
 }
 
 #[test]
@@ -195,6 +188,10 @@ fn lookup_gives_the_addresses_that_dlsym_gives() {
             (c"cuGetProcAddress", 11030, 0, c"cuGetProcAddress"),
             (c"cuGetProcAddress", 12000, 0, c"cuGetProcAddress_v2"),
             (c"cuCtxCreate", 11000, 0, c"cuCtxCreate_v2"),
+            (c"cuGraphInstantiate", 11000, 0, c"cuGraphInstantiate_v2"),
+            (c"cuGraphInstantiate", 12000, 0, c"cuGraphInstantiateWithFlags"),
+            (c"cuGraphAddNode", 13000, 0, c"cuGraphAddNode_v2"),
+            (c"cuStreamGetCaptureInfo", 12030, 2, c"cuStreamGetCaptureInfo_v3_ptsz"),
             (c"cuCtxCreate", 13000, 0, c"cuCtxCreate_v4"),
         ] {
             assert_eq!(look_up(name, version, flags), (0, driver.address(symbol)), "{name:?} {version} {flags}");
@@ -242,10 +239,10 @@ fn every_name_of_the_driver_is_there() {
 fn what_is_not_simulated_says_so_once() {
     let errors = in_child("what_is_not_simulated_says_so_once", &[], || {
         let driver = Driver::load();
-        assert_eq!(driver.graph_create(&mut 0, 0), 801);
-        assert_eq!(driver.graph_create(&mut 0, 0), 801);
+        assert_eq!(driver.graph_destroy_node(0), 801);
+        assert_eq!(driver.graph_destroy_node(0), 801);
     });
-    assert_eq!(errors.matches("memtrace-cusim: cuGraphCreate is not simulated\n").count(), 1, "{errors}");
+    assert_eq!(errors.matches("memtrace-cusim: cuGraphDestroyNode is not simulated\n").count(), 1, "{errors}");
 }
 
 #[test]

@@ -60,6 +60,10 @@ impl<T> Clone for Out<T> {
 impl<T> Copy for Out<T> {}
 
 impl<T> Out<T> {
+    pub(super) fn null() -> Self {
+        Self(std::ptr::null_mut())
+    }
+
     /// An error if the pointer is null: for calls that must not do anything then.
     pub(super) fn check(self) -> Answer {
         if self.0.is_null() { Err(INVALID_VALUE) } else { Ok(()) }

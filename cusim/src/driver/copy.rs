@@ -6,6 +6,7 @@ use super::thread::current;
 use crate::Machine;
 use crate::code::{Answer, INVALID_VALUE};
 use crate::faults::Call;
+use crate::machine::node_type;
 use End::{Device, Either, Host};
 
 /// A copy of rows: `CUDA_MEMCPY2D`.
@@ -53,23 +54,19 @@ driver! {
     }
 
     fn cuMemcpyHtoDAsync_v2(to: u64, from: u64, size: usize, stream: u64) {
-        check_stream(stream)?;
-        copy(Device(to), Host(from), size)
+        copy_on(stream, Device(to), Host(from), size)
     }
 
     fn cuMemcpyDtoHAsync_v2(to: u64, from: u64, size: usize, stream: u64) {
-        check_stream(stream)?;
-        copy(Host(to), Device(from), size)
+        copy_on(stream, Host(to), Device(from), size)
     }
 
     fn cuMemcpyDtoDAsync_v2(to: u64, from: u64, size: usize, stream: u64) {
-        check_stream(stream)?;
-        copy(Device(to), Device(from), size)
+        copy_on(stream, Device(to), Device(from), size)
     }
 
     fn cuMemcpyAsync(to: u64, from: u64, size: usize, stream: u64) {
-        check_stream(stream)?;
-        copy(Either(to), Either(from), size)
+        copy_on(stream, Either(to), Either(from), size)
     }
 
     fn cuMemcpyPeer(to: u64, to_context: u64, from: u64, from_context: u64, size: usize) {
@@ -78,9 +75,8 @@ driver! {
     }
 
     fn cuMemcpyPeerAsync(to: u64, to_context: u64, from: u64, from_context: u64, size: usize, stream: u64) {
-        check_stream(stream)?;
         check_contexts(to_context, from_context)?;
-        copy(Device(to), Device(from), size)
+        copy_on(stream, Device(to), Device(from), size)
     }
 
     fn cuMemcpy2D_v2(rows: Out<Rows>) {
@@ -94,8 +90,8 @@ driver! {
     }
 
     fn cuMemcpy2DAsync_v2(rows: Out<Rows>, stream: u64) {
-        check_stream(stream)?;
-        copy_rows(rows.get()?)
+        let rows = rows.get()?;
+        if is_captured(stream, node_type::COPY)? { Ok(()) } else { copy_rows(rows) }
     }
 }
 
@@ -121,6 +117,12 @@ same! {
 /// That work can be put on the stream.
 pub(super) fn check_stream(stream: u64) -> Answer {
     with(|machine| machine.context_of(stream, current()).map(|_| ()))
+}
+
+/// Whether work on a stream is captured as a node, and must not be done.
+pub(super) fn is_captured(stream: u64, kind: u32) -> Answer<bool> {
+    check_stream(stream)?;
+    with(|machine| machine.captures(stream, kind))
 }
 
 fn check_contexts(one: u64, other: u64) -> Answer {
@@ -166,6 +168,10 @@ fn copy(to: End, from: End, size: usize) -> Answer {
         unsafe { std::ptr::copy(from.address() as *const u8, to.address() as *mut u8, size) };
     }
     Ok(())
+}
+
+fn copy_on(stream: u64, to: End, from: End, size: usize) -> Answer {
+    if is_captured(stream, node_type::COPY)? { Ok(()) } else { copy(to, from, size) }
 }
 
 fn copy_rows(rows: Rows) -> Answer {

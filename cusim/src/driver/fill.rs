@@ -1,10 +1,11 @@
 //! Fills: `cuMemset…`.
 
-use super::copy::check_stream;
+use super::copy::is_captured;
 use super::process::{pause, with};
 use super::thread::current;
 use crate::code::{Answer, INVALID_VALUE};
 use crate::faults::Call;
+use crate::machine::node_type;
 use crate::memory::Span;
 
 driver! {
@@ -24,18 +25,15 @@ driver! {
     }
 
     fn cuMemsetD8Async(to: u64, value: u8, count: usize, stream: u64) {
-        check_stream(stream)?;
-        fill(to, value, count)
+        if is_captured(stream, node_type::FILL)? { Ok(()) } else { fill(to, value, count) }
     }
 
     fn cuMemsetD16Async(to: u64, value: u16, count: usize, stream: u64) {
-        check_stream(stream)?;
-        fill(to, value, count)
+        if is_captured(stream, node_type::FILL)? { Ok(()) } else { fill(to, value, count) }
     }
 
     fn cuMemsetD32Async(to: u64, value: u32, count: usize, stream: u64) {
-        check_stream(stream)?;
-        fill(to, value, count)
+        if is_captured(stream, node_type::FILL)? { Ok(()) } else { fill(to, value, count) }
     }
 
     fn cuMemsetD2D8_v2(to: u64, pitch: usize, value: u8, width: usize, height: usize) {
@@ -44,8 +42,7 @@ driver! {
     }
 
     fn cuMemsetD2D8Async(to: u64, pitch: usize, value: u8, width: usize, height: usize, stream: u64) {
-        check_stream(stream)?;
-        fill_rows(to, pitch, value, width, height)
+        if is_captured(stream, node_type::FILL)? { Ok(()) } else { fill_rows(to, pitch, value, width, height) }
     }
 
     fn cuMemsetD2D32_v2(to: u64, pitch: usize, value: u32, width: usize, height: usize) {
@@ -54,8 +51,7 @@ driver! {
     }
 
     fn cuMemsetD2D32Async(to: u64, pitch: usize, value: u32, width: usize, height: usize, stream: u64) {
-        check_stream(stream)?;
-        fill_rows(to, pitch, value, width, height)
+        if is_captured(stream, node_type::FILL)? { Ok(()) } else { fill_rows(to, pitch, value, width, height) }
     }
 }
 

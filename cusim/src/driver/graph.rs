@@ -1,32 +1,117 @@
-//! Graphs: enough for a program that captures one and launches it. They do nothing.
+//! Graphs: made node by node or by a capture, instantiated, launched. Only allocations and frees do
+//! something.
 
-use super::abi::Out;
+use super::abi::{Out, answer};
+use super::capture::check_nodes;
 use super::copy::check_stream;
-use super::process::with;
-use crate::code::{Answer, INVALID_VALUE};
+use super::process::{begin, with};
+use super::thread::current;
+use crate::code::{Answer, INVALID_VALUE, NOT_SUPPORTED};
+use crate::faults::Call;
+use crate::machine::node_type;
+
+/// Where `CUDA_GRAPH_INSTANTIATE_PARAMS` has what went wrong, in words; it begins with the flags.
+const WRONG_NODE: usize = 2;
+const RESULT: usize = 3;
 
 driver! {
-    fn cuGraphInstantiateWithFlags(executable: Out<u64>, graph: u64, _flags: u64) {
-        check(graph)?;
-        executable.set(with(|machine| Ok(machine.new_handle()))?)
+    fn cuGraphCreate(graph: Out<u64>, flags: u32) {
+        if flags == 0 { graph.set(with(|machine| Ok(machine.create_graph()))?) } else { Err(INVALID_VALUE) }
+    }
+
+    fn cuGraphDestroy(graph: u64) {
+        with(|machine| machine.destroy_graph(graph))
+    }
+
+    fn cuGraphClone(clone: Out<u64>, graph: u64) {
+        clone.check()?;
+        clone.set(with(|machine| machine.clone_graph(graph))?)
+    }
+
+    fn cuGraphGetNodes(graph: u64, nodes: Out<u64>, count: Out<usize>) {
+        with(|machine| {
+            let handles = &machine.graph(graph)?.handles;
+            if nodes.check().is_err() {
+                return count.set(handles.len());
+            }
+            let room = count.get()?;
+            for index in 0..room {
+                nodes.at(index).set(handles.get(index).copied().unwrap_or(0))?;
+            }
+            count.set(handles.len().min(room))
+        })
+    }
+
+    fn cuGraphNodeGetType(node: u64, kind: Out<u32>) {
+        with(|machine| kind.set(machine.node(node)?.kind))
+    }
+
+    fn cuGraphAddEmptyNode(node: Out<u64>, graph: u64, dependencies: Out<u64>, count: usize) {
+        add_idle(node, graph, (dependencies, count), node_type::EMPTY)
+    }
+
+    fn cuGraphAddKernelNode_v2(node: Out<u64>, graph: u64, dependencies: Out<u64>, count: usize, _parameters: usize) {
+        add_idle(node, graph, (dependencies, count), node_type::KERNEL)
+    }
+
+    fn cuGraphAddHostNode(node: Out<u64>, graph: u64, dependencies: Out<u64>, count: usize, _parameters: usize) {
+        add_idle(node, graph, (dependencies, count), node_type::HOST)
+    }
+
+    fn cuGraphAddMemcpyNode(
+        node: Out<u64>, graph: u64, dependencies: Out<u64>, count: usize, _parameters: usize, _context: u64,
+    ) {
+        add_idle(node, graph, (dependencies, count), node_type::COPY)
+    }
+
+    fn cuGraphAddMemsetNode(
+        node: Out<u64>, graph: u64, dependencies: Out<u64>, count: usize, _parameters: usize, _context: u64,
+    ) {
+        add_idle(node, graph, (dependencies, count), node_type::FILL)
+    }
+
+    fn cuGraphInstantiateWithFlags(executable: Out<u64>, graph: u64, flags: u64) {
+        executable.check()?;
+        executable.set(with(|machine| machine.instantiate(graph, flags))?)
+    }
+
+    fn cuGraphInstantiate(executable: Out<u64>, graph: u64, wrong_node: Out<u64>, log: Out<u8>, room: usize) {
+        wrong_node.offer(0);
+        if room > 0 {
+            log.offer(0);
+        }
+        answer(cuGraphInstantiateWithFlags(executable, graph, 0))
+    }
+
+    fn cuGraphInstantiateWithParams(executable: Out<u64>, graph: u64, parameters: Out<u64>) {
+        let instantiated = answer(cuGraphInstantiateWithFlags(executable, graph, parameters.get()?));
+        parameters.at(WRONG_NODE).set(0)?;
+        parameters.at(RESULT).cast().set(u32::from(instantiated.is_err()))?;
+        instantiated
     }
 
     fn cuGraphLaunch(executable: u64, stream: u64) {
-        check(executable)?;
-        check_stream(stream)
+        begin(Call::Launch)?;
+        with(|machine| {
+            let context = machine.context_of(stream, current())?;
+            let has_memory = machine.executable(executable)?.has_memory();
+            if machine.captured_graph(stream)?.is_none() {
+                return machine.launch(executable, context, stream);
+            }
+            if has_memory {
+                return Err(NOT_SUPPORTED);
+            }
+            machine.captures(stream, node_type::GRAPH).map(|_| ())
+        })
     }
 
     fn cuGraphUpload(executable: u64, stream: u64) {
-        check(executable)?;
+        with(|machine| machine.executable(executable).map(|_| ()))?;
         check_stream(stream)
     }
 
     fn cuGraphExecDestroy(executable: u64) {
-        check(executable)
-    }
-
-    fn cuGraphDestroy(graph: u64) {
-        check(graph)
+        with(|machine| machine.destroy_executable(executable))
     }
 }
 
@@ -35,6 +120,20 @@ per_thread! {
     fn cuGraphUpload_ptsz = cuGraphUpload(executable: u64; stream);
 }
 
-fn check(handle: u64) -> Answer {
-    if handle == 0 { Err(INVALID_VALUE) } else { Ok(()) }
+same! {
+    fn cuGraphAddKernelNode =
+        cuGraphAddKernelNode_v2(node: Out<u64>, graph: u64, dependencies: Out<u64>, count: usize, parameters: usize);
+    fn cuGraphInstantiate_v2 =
+        cuGraphInstantiate(executable: Out<u64>, graph: u64, wrong_node: Out<u64>, log: Out<u8>, room: usize);
+    fn cuGraphInstantiateWithParams_ptsz =
+        cuGraphInstantiateWithParams(executable: Out<u64>, graph: u64, parameters: Out<u64>);
+}
+
+/// Adds a node that does nothing.
+pub(super) fn add_idle(node: Out<u64>, graph: u64, (nodes, count): (Out<u64>, usize), kind: u32) -> Answer {
+    node.check()?;
+    node.set(with(|machine| {
+        check_nodes(machine, graph, nodes, count)?;
+        machine.add_node(graph, kind, 0)
+    })?)
 }

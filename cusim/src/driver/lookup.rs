@@ -26,7 +26,7 @@ const SYMBOL_NOT_FOUND: u32 = 1;
 const PER_THREAD: u64 = 2;
 
 /// Functions whose newest form is younger than CUDA 4.0, and the version that brought it.
-const SINCE: [(&str, i32); 16] = [
+const SINCE: [(&str, i32); 19] = [
     ("cuGetProcAddress_v2", 12000),
     ("cuDeviceGetUuid_v2", 11040),
     ("cuDevicePrimaryCtxRelease_v2", 11000),
@@ -36,6 +36,10 @@ const SINCE: [(&str, i32); 16] = [
     ("cuCtxCreate_v4", 12050),
     ("cuCtxSynchronize_v2", 13000),
     ("cuEventElapsedTime_v2", 12080),
+    ("cuGraphAddNode_v2", 12030),
+    // Younger than this driver.
+    ("cuGraphAddNode_v3", i32::MAX),
+    ("cuGraphInstantiate_v2", 11000),
     ("cuMemAdvise_v2", 12020),
     ("cuMemPrefetchAsync_v2", 12020),
     ("cuStreamBeginCapture_v2", 10010),
@@ -48,6 +52,8 @@ const SINCE: [(&str, i32); 16] = [
 fn look_up(name: Text, function: Out<usize>, version: i32, flags: u64) -> Answer {
     let name = name.get()?.to_str().map_err(|_| INVALID_VALUE)?;
     let version = version.min(VERSION);
+    // From then on the short name means the function with flags.
+    let name = if name == "cuGraphInstantiate" && version >= 12000 { "cuGraphInstantiateWithFlags" } else { name };
     let forms = ["_v4", "_v3", "_v2", ""];
     let newest = forms.iter().find_map(|form| find_form(name, form, version, flags));
     function.set(newest.unwrap_or(0))?;

@@ -4,7 +4,7 @@ use super::abi::Out;
 use super::process::{pause, with};
 use super::thread::{current, mode, number};
 use crate::Request;
-use crate::code::{Answer, CAPTURE_UNSUPPORTED, INVALID_VALUE};
+use crate::code::{Answer, INVALID_VALUE};
 use crate::faults::Call;
 use crate::history::Kind;
 
@@ -52,7 +52,10 @@ driver! {
         pause(Call::Free);
         with(|machine| {
             let context = machine.context_of(stream, current())?;
-            if address == 0 { Ok(()) } else { machine.free(address, context, stream) }
+            if address == 0 || machine.captures_free(stream, address)? {
+                return Ok(());
+            }
+            machine.free(address, context, stream)
         })
     }
 
@@ -113,11 +116,10 @@ fn allocate_on_stream(address: Out<u64>, request: Request) -> Answer {
     address.check()?;
     address.set(with(|machine| {
         let context = machine.context_of(request.stream, current())?;
-        // A real driver would put a node into the graph.
-        if machine.is_capturing(request.stream) {
-            return Err(CAPTURE_UNSUPPORTED);
-        }
         let device = if request.pool == 0 { machine.context(context)?.device } else { request.device };
+        if let Some(address) = machine.captures_allocation(request.stream, device, request.size)? {
+            return Ok(address);
+        }
         machine.allocate(Request { device, context, ..request })
     })?)
 }

@@ -4,6 +4,7 @@
 #[macro_use]
 mod abi;
 mod attributes;
+mod capture;
 mod context;
 mod copy;
 mod device;
@@ -11,6 +12,7 @@ mod event;
 mod exports;
 mod fill;
 mod graph;
+mod graph_memory;
 mod init;
 mod inspect;
 mod lookup;

@@ -1,11 +1,12 @@
 //! Modules, functions, launches. Nothing runs.
 
 use super::abi::{Out, Text, answer};
-use super::copy::check_stream;
+use super::copy::is_captured;
 use super::process::{begin, with};
 use super::thread::{current, own_stream};
 use crate::code::{Answer, Code, FILE_NOT_FOUND, INVALID_HANDLE, INVALID_VALUE, NOT_FOUND};
 use crate::faults::Call;
+use crate::machine::node_type;
 
 /// `CUlaunchConfig` up to the stream.
 #[repr(C)]
@@ -111,9 +112,11 @@ driver! {
 fn start(function: u64, grid: [u32; 3], block: [u32; 3], stream: u64) -> Answer {
     begin(Call::Launch)?;
     check_function(function)?;
-    check_stream(stream)?;
     let threads = block.iter().try_fold(1, |product: u32, side| product.checked_mul(*side)).ok_or(INVALID_VALUE)?;
-    if grid.contains(&0) || threads == 0 || threads > 1024 { Err(INVALID_VALUE) } else { Ok(()) }
+    if grid.contains(&0) || threads == 0 || threads > 1024 {
+        return Err(INVALID_VALUE);
+    }
+    is_captured(stream, node_type::KERNEL).map(|_| ())
 }
 
 macro_rules! launches {

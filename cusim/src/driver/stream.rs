@@ -1,12 +1,12 @@
-//! Streams, and captures of what is put on them.
+//! Streams.
 
 use super::abi::Out;
 use super::copy::check_stream;
 use super::process::{begin, with};
 use super::thread::{self, current};
-use crate::code::{CAPTURE_INVALIDATED, CAPTURE_UNSUPPORTED, INVALID_VALUE};
+use crate::code::{CAPTURE_UNSUPPORTED, INVALID_VALUE};
 use crate::faults::Call;
-use crate::machine::DEFAULT_STREAMS;
+use crate::machine::{DEFAULT_STREAMS, node_type};
 
 /// A host function on a stream.
 pub(super) type HostFunction = Option<unsafe extern "C" fn(*mut std::ffi::c_void)>;
@@ -25,11 +25,7 @@ driver! {
     }
 
     fn cuStreamDestroy_v2(stream: u64) {
-        with(|machine| {
-            machine.stream(stream)?;
-            machine.streams.remove(&stream);
-            Ok(())
-        })
+        with(|machine| machine.destroy_stream(stream))
     }
 
     fn cuStreamSynchronize(stream: u64) {
@@ -87,33 +83,12 @@ driver! {
     fn cuLaunchHostFunc(stream: u64, function: HostFunction, data: *mut std::ffi::c_void) {
         check_stream(stream)?;
         let function = function.ok_or(INVALID_VALUE)?;
+        if with(|machine| machine.captures(stream, node_type::HOST))? {
+            return Ok(());
+        }
         // SAFETY: the caller gives a function and what it takes. No lock is held.
         unsafe { function(data) };
         Ok(())
-    }
-
-    fn cuStreamBeginCapture_v2(stream: u64, mode: u32) {
-        with(|machine| machine.begin_capture(stream, mode, thread::number()))
-    }
-
-    fn cuStreamIsCapturing(stream: u64, status: Out<u32>) {
-        check_stream(stream)?;
-        with(|machine| {
-            let capture = machine.stream(stream).ok().and_then(|stream| stream.capture);
-            status.set(capture.map_or(0, |capture| if capture.is_broken { 2 } else { 1 }))
-        })
-    }
-
-    fn cuStreamEndCapture(stream: u64, graph: Out<u64>) {
-        with(|machine| {
-            let found = machine.streams.get_mut(&stream).ok_or(INVALID_VALUE)?;
-            let capture = found.capture.take().ok_or(INVALID_VALUE)?;
-            if capture.is_broken {
-                graph.set(0)?;
-                return Err(CAPTURE_INVALIDATED);
-            }
-            graph.set(machine.new_handle())
-        })
     }
 
     fn cuThreadExchangeStreamCaptureMode(mode: Out<u32>) {
@@ -131,7 +106,4 @@ per_thread! {
     fn cuStreamGetId_ptsz = cuStreamGetId(; stream; id: Out<u64>);
     fn cuStreamAttachMemAsync_ptsz = cuStreamAttachMemAsync(; stream; address: u64, length: usize, flags: u32);
     fn cuLaunchHostFunc_ptsz = cuLaunchHostFunc(; stream; function: HostFunction, data: *mut std::ffi::c_void);
-    fn cuStreamBeginCapture_v2_ptsz = cuStreamBeginCapture_v2(; stream; mode: u32);
-    fn cuStreamIsCapturing_ptsz = cuStreamIsCapturing(; stream; status: Out<u32>);
-    fn cuStreamEndCapture_ptsz = cuStreamEndCapture(; stream; graph: Out<u64>);
 }

@@ -78,7 +78,10 @@ impl Machine {
     /// Memory, streams, events and modules go with their context.
     fn end_context(&mut self, handle: u64) {
         self.free_all_of(handle);
-        self.streams.retain(|_, stream| stream.context != handle);
+        while let Some((stream, _)) = self.streams.iter().find(|(_, stream)| stream.context == handle) {
+            let stream = *stream;
+            let _ = self.destroy_stream(stream);
+        }
         self.events.retain(|_, event| event.context != handle);
         self.modules.retain(|_, module| module.context != handle);
         self.functions.retain(|_, function| function.context != handle);

@@ -12,9 +12,19 @@ impl Machine {
     /// # Errors
     /// [`INVALID_VALUE`] if there is no block; what the fault script says.
     pub fn free(&mut self, address: u64, context: u64, stream: u64) -> Answer {
+        let check = self.script.check(Call::Free, 0);
+        self.free_if(check, address, (context, stream))
+    }
+
+    /// A free that is no call of its own.
+    pub(super) fn free_now(&mut self, address: u64, context: u64, stream: u64) -> Answer {
+        self.free_if(Ok(()), address, (context, stream))
+    }
+
+    fn free_if(&mut self, check: Answer, address: u64, (context, stream): (u64, u64)) -> Answer {
         let known = self.block_around(address).filter(|block| block.address == address);
         let device = self.device_of(address);
-        let answer = self.script.check(Call::Free, 0).and_then(|()| self.take(address));
+        let answer = check.and_then(|()| self.take(address));
         let (kind, size) = known.map_or((Kind::Unknown, 0), |block| (block.kind, block.size));
         let device_number = device.map_or(-1, |device| device as i32);
         let record =
@@ -25,7 +35,7 @@ impl Machine {
 
     /// Takes a block out of its pool, whose index it gives.
     fn take(&mut self, address: u64) -> Answer<usize> {
-        let device_index = self.device_of(address).ok_or(INVALID_VALUE)?;
+        let Some(device_index) = self.span_of(address) else { return self.take_outside(address) };
         let device = self.devices.get_mut(device_index).ok_or(INVALID_VALUE)?;
         let (block, index) = device.take(address)?;
         let pool = self.pools.get_mut(index).ok_or(INVALID_VALUE)?;
@@ -51,25 +61,37 @@ impl Machine {
     }
 
     fn any_block_of(&self, context: u64) -> Option<(usize, Block)> {
-        self.devices.iter().enumerate().find_map(|(index, device)| {
+        let in_pools = self.devices.iter().enumerate().find_map(|(index, device)| {
             let blocks = device.segments().iter().flat_map(|segment| segment.blocks());
             blocks.into_iter().find(|block| block.context == context).map(|block| (index, *block))
-        })
+        });
+        in_pools.or_else(|| self.outside_of(context))
     }
 
-    /// The device that an address belongs to, live or not.
-    pub(crate) fn device_of(&self, address: u64) -> Option<usize> {
+    /// The device in whose pools an address lies, live or not.
+    fn span_of(&self, address: u64) -> Option<usize> {
         self.devices.iter().position(|device| device.contains(address))
     }
 
-    pub(crate) fn block_around(&self, address: u64) -> Option<Block> {
-        let device = self.devices.get(self.device_of(address)?)?;
-        device.block_around(address).map(|(block, _)| *block)
+    /// The device that an address belongs to; live or not, if it lies in the pools.
+    pub(crate) fn device_of(&self, address: u64) -> Option<usize> {
+        self.span_of(address).or_else(|| self.outside_around(address).map(|found| found.device))
     }
 
-    /// The segment that a live block's address lies in: base, length, the pool's handle.
+    pub(crate) fn block_around(&self, address: u64) -> Option<Block> {
+        let Some(device) = self.span_of(address) else {
+            return self.outside_around(address).map(|found| found.block);
+        };
+        self.devices.get(device)?.block_around(address).map(|(block, _)| *block)
+    }
+
+    /// The segment that a live block's address lies in: base, length, the pool's handle. What lies outside of
+    /// the pools is a segment of its own.
     pub(crate) fn segment_around(&self, address: u64) -> Option<(u64, u64, u64)> {
-        let device = self.devices.get(self.device_of(address)?)?;
+        let Some(device) = self.span_of(address) else {
+            return self.outside_around(address).map(|found| (found.block.address, found.block.taken, 0));
+        };
+        let device = self.devices.get(device)?;
         let (_, segment) = device.block_around(address)?;
         let pool = self.pools.get(segment.pool).map_or(0, |pool| pool.handle);
         Some((segment.base, segment.length, pool))
@@ -83,9 +105,10 @@ impl Machine {
         if self.device_of(address).is_none() {
             return if address == 0 { Err(INVALID_VALUE) } else { Ok(()) };
         }
-        let block = self.block_around(address).ok_or(INVALID_VALUE)?;
+        let end_of_block = self.block_around(address).ok_or(INVALID_VALUE)?.end();
+        let last = self.end_of_outside(address).unwrap_or(end_of_block);
         let end = address.checked_add(length).ok_or(INVALID_VALUE)?;
-        if end <= block.end() { Ok(()) } else { Err(INVALID_VALUE) }
+        if end <= last { Ok(()) } else { Err(INVALID_VALUE) }
     }
 
     /// That a range belongs to a device, or is host memory that a device can reach.

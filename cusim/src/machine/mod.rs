@@ -2,10 +2,14 @@
 //! their own.
 
 mod allocate;
+mod captures;
 mod contexts;
 mod free;
+mod graphs;
 mod host;
+mod launches;
 mod modules;
+mod outside;
 mod pools;
 mod streams;
 
@@ -18,9 +22,13 @@ use crate::own::{OwnMap, OwnVec, own_map, own_vec};
 
 pub use allocate::Request;
 pub(crate) use contexts::Context;
+pub(crate) use graphs::node_type;
+use graphs::{Graph, GraphMemory};
 pub(crate) use host::HostBlock;
+use launches::Executable;
 pub(crate) use modules::{Function, Module};
-pub(crate) use streams::{DEFAULT_STREAMS, Event, GLOBAL, RELAXED, Stream};
+use outside::Outside;
+pub(crate) use streams::{Capture, DEFAULT_STREAMS, Event, GLOBAL, RELAXED, Stream};
 
 /// GPUs, their memory, and everything that has a handle.
 pub struct Machine {
@@ -28,8 +36,8 @@ pub struct Machine {
     script: Script,
     history: History,
     devices: OwnVec<Device>,
-    /// For each device three: its default pool, classic memory, managed memory. Then those that programs
-    /// made.
+    /// For each device four: its default pool, classic memory, managed memory, memory of graphs. Then those
+    /// that programs made.
     pools: OwnVec<Pool>,
     /// For each device, the pool that `cuMemAllocAsync` takes from.
     current_pools: OwnVec<usize>,
@@ -38,13 +46,18 @@ pub struct Machine {
     pub(crate) events: OwnMap<u64, Event>,
     pub(crate) modules: OwnMap<u64, Module>,
     pub(crate) functions: OwnMap<u64, Function>,
+    pub(crate) graphs: OwnMap<u64, Graph>,
+    executables: OwnMap<u64, Executable>,
+    /// What allocation nodes give, by address.
+    graph_memory: OwnMap<u64, GraphMemory>,
+    outside: OwnVec<Outside>,
     host: OwnVec<HostBlock>,
     next_handle: u64,
     next_block: u64,
 }
 
 /// Pools that each device has.
-const POOLS_OF_A_DEVICE: usize = 3;
+const POOLS_OF_A_DEVICE: usize = 4;
 
 impl Machine {
     /// A machine as `config` says.
@@ -63,6 +76,10 @@ impl Machine {
             events: own_map(),
             modules: own_map(),
             functions: own_map(),
+            graphs: own_map(),
+            executables: own_map(),
+            graph_memory: own_map(),
+            outside: own_vec(),
             host: own_vec(),
             next_handle: FIRST_HANDLE,
             next_block: 0,
@@ -81,6 +98,7 @@ impl Machine {
         self.pools.push(Pool::stream_ordered(device, handle));
         self.pools.push(Pool::classic(device));
         self.pools.push(Pool::managed(device));
+        self.pools.push(Pool::of_graphs(device));
         let context = self.new_handle();
         self.contexts.push(Context::primary(context, device));
         Ok(())
@@ -129,6 +147,7 @@ impl Machine {
             + match kind {
                 Kind::Classic => 1,
                 Kind::Managed => 2,
+                Kind::Graph => 3,
                 _ => 0,
             };
         self.pools.get(pool).map_or_else(Counters::default, |pool| pool.counters)

@@ -1,5 +1,6 @@
 //! Pools: made, chosen, trimmed.
 
+use super::launches::graph_pool;
 use super::{Machine, POOLS_OF_A_DEVICE};
 use crate::code::{Answer, INVALID_VALUE};
 use crate::history::{Kind, Op, Record};
@@ -83,14 +84,25 @@ impl Machine {
         }
     }
 
+    /// Gives back the memory for graphs that is not in use.
+    pub(crate) fn trim_graphs(&mut self, device: usize) {
+        self.shrink(graph_pool(device), 0);
+    }
+
     fn shrink(&mut self, index: usize, keep: u64) {
         let Some(pool) = self.pools.get_mut(index) else { return };
         let Some(device) = self.devices.get_mut(pool.device) else { return };
         let before = pool.counters.reserved;
-        device.shrink(index, pool, keep);
+        let is_graphs = index == graph_pool(pool.device);
+        if is_graphs {
+            pool.shrink(keep);
+        } else {
+            device.shrink(index, pool, keep);
+        }
         let (number, size) = (pool.device as i32, before - pool.counters.reserved);
         if size > 0 {
-            let record = Record { op: Op::Release, kind: Kind::Pool, device: number, size, ..Record::default() };
+            let kind = if is_graphs { Kind::Graph } else { Kind::Pool };
+            let record = Record { op: Op::Release, kind, device: number, size, ..Record::default() };
             self.record(record, Ok(()), Some(index));
         }
     }

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use super::Machine;
-use crate::code::{Answer, CAPTURE_UNSUPPORTED, INVALID_HANDLE, INVALID_VALUE};
+use crate::code::{Answer, INVALID_HANDLE};
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Stream {
@@ -21,6 +21,12 @@ pub(crate) struct Capture {
     pub(crate) thread: u64,
     /// Something was done that is not allowed during a capture.
     pub(crate) is_broken: bool,
+    /// What the calls are captured into.
+    pub(crate) graph: u64,
+    /// The graph was made for this capture.
+    pub(crate) owns_graph: bool,
+    /// What the driver calls the capture's id.
+    pub(crate) id: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -62,33 +68,5 @@ impl Machine {
 
     pub(crate) fn event(&self, handle: u64) -> Answer<Event> {
         self.events.get(&handle).copied().ok_or(INVALID_HANDLE)
-    }
-
-    pub(crate) fn begin_capture(&mut self, stream: u64, mode: u32, thread: u64) -> Answer {
-        let stream = self.streams.get_mut(&stream).ok_or(CAPTURE_UNSUPPORTED)?;
-        if stream.capture.is_some() || mode > RELAXED {
-            return Err(INVALID_VALUE);
-        }
-        stream.capture = Some(Capture { mode, thread, is_broken: false });
-        Ok(())
-    }
-
-    pub(crate) fn is_capturing(&self, stream: u64) -> bool {
-        self.streams.get(&stream).is_some_and(|stream| stream.capture.is_some())
-    }
-
-    /// Refuses a call that is not allowed while somebody captures, and breaks the capture. `mode` is the
-    /// calling thread's.
-    pub(crate) fn check_captures(&mut self, thread: u64, mode: u32) -> Answer {
-        let mut answer = Ok(());
-        for capture in self.streams.values_mut().filter_map(|stream| stream.capture.as_mut()) {
-            let everywhere = capture.mode == GLOBAL && mode == GLOBAL;
-            let here = capture.thread == thread && capture.mode <= THREAD_LOCAL && mode <= THREAD_LOCAL;
-            if everywhere || here {
-                capture.is_broken = true;
-                answer = Err(CAPTURE_UNSUPPORTED);
-            }
-        }
-        answer
     }
 }

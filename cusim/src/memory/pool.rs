@@ -39,6 +39,8 @@ pub(crate) struct Pool {
 const POOL: (u64, u64) = (512, 32 << 20);
 /// `cuMemAlloc` takes 2 MiB at a time, and its blocks lie on multiples of 256 bytes.
 const CLASSIC: (u64, u64) = (256, 2 << 20);
+/// Graphs take physical memory in steps of 2 MiB (assumed).
+const GRAPHS: (u64, u64) = (512, 2 << 20);
 
 impl Pool {
     pub(crate) fn stream_ordered(device: usize, handle: u64) -> Self {
@@ -47,6 +49,11 @@ impl Pool {
 
     pub(crate) fn classic(device: usize) -> Self {
         Self::new(device, 0, CLASSIC, true)
+    }
+
+    /// What graphs have. No segments: each node has addresses of its own.
+    pub(crate) fn of_graphs(device: usize) -> Self {
+        Self { threshold: u64::MAX, ..Self::new(device, 0, GRAPHS, true) }
     }
 
     pub(crate) fn managed(device: usize) -> Self {
@@ -66,6 +73,12 @@ impl Pool {
     pub(crate) fn use_bytes(&mut self, bytes: u64) {
         self.counters.used += bytes;
         self.counters.used_high = self.counters.used_high.max(self.counters.used);
+    }
+
+    /// Gives back what is not in use, for a pool without segments; it keeps at least `keep` bytes.
+    pub(crate) fn shrink(&mut self, keep: u64) {
+        let least = self.counters.used.next_multiple_of(self.step).max(keep);
+        self.counters.reserved = self.counters.reserved.min(least);
     }
 
     pub(crate) fn note_freed(&mut self, address: u64, taken: u64) {

@@ -23,6 +23,23 @@ impl Span {
         Some(Self { base: base as u64, length: length as u64 })
     }
 
+    /// Reserves at least that many addresses, to be given back later.
+    pub(crate) fn reserve_apart(length: u64) -> Option<Self> {
+        let length = usize::try_from(length).ok()?.checked_next_multiple_of(ALIGN)?;
+        let start = map(length.checked_add(ALIGN)?, libc::PROT_NONE)?.as_ptr() as usize;
+        let base = start.next_multiple_of(ALIGN);
+        unmap(start, base - start);
+        unmap(base + length, start + ALIGN - base);
+        // SAFETY: the mapping was made just now.
+        unsafe { libc::madvise(base as *mut _, length, libc::MADV_NOHUGEPAGE) };
+        Some(Self { base: base as u64, length: length as u64 })
+    }
+
+    /// Gives back what `reserve_apart` gave.
+    pub(crate) fn release(self) {
+        unmap(self.base as usize, self.length as usize);
+    }
+
     pub(crate) fn contains(&self, address: u64) -> bool {
         address >= self.base && address - self.base < self.length
     }
@@ -65,6 +82,13 @@ impl Span {
 
 /// Segments start on multiples of 2 MiB.
 const ALIGN: usize = 2 << 20;
+
+fn unmap(start: usize, length: usize) {
+    if length > 0 {
+        // SAFETY: the callers give whole pages of mappings of ours that nobody uses.
+        unsafe { libc::munmap(start as *mut _, length) };
+    }
+}
 
 fn forget(address: u64, length: u64) {
     // SAFETY: whole pages of a private mapping of ours, in which no live block lies.

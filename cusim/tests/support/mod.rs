@@ -13,7 +13,9 @@ pub(crate) fn in_child(test: &str, variables: &[(&str, &str)], body: impl FnOnce
     }
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args([test, "--exact", "--nocapture", "--test-threads=1"]).env("CUSIM_TEST_CHILD", test);
-    for name in ["LOG", "FAULTS", "MEMORY", "DEVICES", "POOLS", "FILL", "NAME", "CAPABILITY"] {
+    for name in
+        ["LOG", "FAULTS", "MEMORY", "DEVICES", "POOLS", "FILL", "NAME", "CAPABILITY", "OTHERS", "CONTEXT", "MODULE"]
+    {
         command.env_remove(format!("MEMTRACE_CUSIM_{name}"));
     }
     let output = command.envs(variables.iter().copied()).output().unwrap();
@@ -141,4 +143,25 @@ functions! {
     fn cuda_free = c"cudaFree"(address: u64);
     fn cuda_last_error = c"cudaGetLastError"();
     fn graph_create = c"cuGraphCreate"(graph: &mut u64, flags: u32);
+    fn graph_destroy = c"cuGraphDestroy"(graph: u64);
+    fn graph_clone = c"cuGraphClone"(clone: &mut u64, graph: u64);
+    fn graph_alloc = c"cuGraphAddMemAllocNode"(node: &mut u64, graph: u64, nodes: *const u64, count: usize, parameters: &mut [u64; 15]);
+    fn graph_free = c"cuGraphAddMemFreeNode"(node: &mut u64, graph: u64, nodes: *const u64, count: usize, address: u64);
+    fn graph_node = c"cuGraphAddNode"(node: &mut u64, graph: u64, nodes: *const u64, count: usize, parameters: &mut [u64; 32]);
+    fn graph_node_with_data = c"cuGraphAddNode_v2"(node: &mut u64, graph: u64, nodes: *const u64, data: usize, count: usize, parameters: &mut [u64; 32]);
+    fn graph_nodes = c"cuGraphGetNodes"(graph: u64, nodes: *mut u64, count: &mut usize);
+    fn node_type = c"cuGraphNodeGetType"(node: u64, kind: &mut u32);
+    fn alloc_node_parameters = c"cuGraphMemAllocNodeGetParams"(node: u64, parameters: &mut [u64; 15]);
+    fn free_node_parameters = c"cuGraphMemFreeNodeGetParams"(node: u64, address: &mut u64);
+    fn instantiate = c"cuGraphInstantiateWithFlags"(executable: &mut u64, graph: u64, flags: u64);
+    fn instantiate_old = c"cuGraphInstantiate_v2"(executable: &mut u64, graph: u64, node: &mut u64, log: *mut u8, room: usize);
+    fn instantiate_with = c"cuGraphInstantiateWithParams"(executable: &mut u64, graph: u64, parameters: &mut [u64; 4]);
+    fn launch = c"cuGraphLaunch"(executable: u64, stream: u64);
+    fn executable_destroy = c"cuGraphExecDestroy"(executable: u64);
+    fn graph_attribute = c"cuDeviceGetGraphMemAttribute"(device: i32, attribute: u32, value: &mut u64);
+    fn graph_set_attribute = c"cuDeviceSetGraphMemAttribute"(device: i32, attribute: u32, value: &mut u64);
+    fn graph_trim = c"cuDeviceGraphMemTrim"(device: i32);
+    fn capture_info = c"cuStreamGetCaptureInfo_v2"(stream: u64, status: &mut u32, id: &mut u64, graph: &mut u64, nodes: &mut *const u64, count: &mut usize);
+    fn capture_into = c"cuStreamBeginCaptureToGraph"(stream: u64, graph: u64, nodes: *const u64, data: usize, count: usize, mode: u32);
+    fn graph_destroy_node = c"cuGraphDestroyNode"(node: u64);
 }

@@ -1,0 +1,144 @@
+//! Nodes that allocate and free, and what a device has for them.
+
+use super::abi::{Out, answer};
+use super::capture::check_nodes;
+use super::graph::add_idle;
+use super::process::with;
+use crate::Machine;
+use crate::code::{Answer, INVALID_VALUE, NOT_SUPPORTED};
+use crate::history::Kind;
+use crate::machine::node_type;
+
+/// `CUDA_MEM_ALLOC_NODE_PARAMS`.
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+pub(super) struct Allocation {
+    allocation: u32,
+    handles: u32,
+    location: u32,
+    device: i32,
+    /// What else `CUmemPoolProps` has.
+    others: [u64; 9],
+    access: u64,
+    access_count: usize,
+    size: usize,
+    /// Where the driver says what it gives.
+    address: u64,
+}
+
+const ALLOCATION_PINNED: u32 = 1;
+const LOCATION_DEVICE: u32 = 1;
+
+/// Where a kind's parameters begin in `CUgraphNodeParams`, after the type.
+const PARAMETERS: usize = 16;
+
+driver! {
+    fn cuGraphAddMemAllocNode(
+        node: Out<u64>, graph: u64, dependencies: Out<u64>, count: usize, parameters: Out<Allocation>,
+    ) {
+        node.check()?;
+        let given = parameters.get()?;
+        if (given.allocation, given.location) != (ALLOCATION_PINNED, LOCATION_DEVICE) {
+            return Err(INVALID_VALUE);
+        }
+        let (handle, address) = with(|machine| {
+            let device = machine.device(given.device)?;
+            check_nodes(machine, graph, dependencies, count)?;
+            machine.add_allocation(graph, device, given.size as u64)
+        })?;
+        parameters.set(Allocation { address, ..given })?;
+        node.set(handle)
+    }
+
+    fn cuGraphAddMemFreeNode(node: Out<u64>, graph: u64, dependencies: Out<u64>, count: usize, address: u64) {
+        node.check()?;
+        node.set(with(|machine| {
+            check_nodes(machine, graph, dependencies, count)?;
+            machine.add_free(graph, address)
+        })?)
+    }
+
+    fn cuGraphAddNode(node: Out<u64>, graph: u64, dependencies: Out<u64>, count: usize, parameters: Out<u32>) {
+        let of_kind = parameters.cast::<u8>().at(PARAMETERS);
+        match parameters.get()? {
+            node_type::ALLOCATE => {
+                answer(cuGraphAddMemAllocNode(node, graph, dependencies, count, of_kind.cast()))
+            }
+            node_type::FREE => {
+                answer(cuGraphAddMemFreeNode(node, graph, dependencies, count, of_kind.cast().get()?))
+            }
+            node_type::GRAPH | node_type::CONDITIONAL => Err(NOT_SUPPORTED),
+            kind if kind < node_type::CONDITIONAL => add_idle(node, graph, (dependencies, count), kind),
+            _ => Err(INVALID_VALUE),
+        }
+    }
+
+    fn cuGraphAddNode_v2(
+        node: Out<u64>, graph: u64, dependencies: Out<u64>, _data: usize, count: usize, parameters: Out<u32>,
+    ) {
+        answer(cuGraphAddNode(node, graph, dependencies, count, parameters))
+    }
+
+    fn cuGraphMemAllocNodeGetParams(node: u64, parameters: Out<Allocation>) {
+        with(|machine| {
+            let (address, memory) = machine.memory_of_node(node, node_type::ALLOCATE)?;
+            let memory = memory.ok_or(INVALID_VALUE)?;
+            let (device, size) = (memory.device as i32, memory.size as usize);
+            let (allocation, location) = (ALLOCATION_PINNED, LOCATION_DEVICE);
+            parameters.set(Allocation { allocation, location, device, size, address, ..Allocation::default() })
+        })
+    }
+
+    fn cuGraphMemFreeNodeGetParams(node: u64, address: Out<u64>) {
+        with(|machine| address.set(machine.memory_of_node(node, node_type::FREE)?.0))
+    }
+
+    fn cuDeviceGetGraphMemAttribute(device: i32, attribute: u32, value: Out<u64>) {
+        with(|machine| {
+            let device = machine.device(device)?;
+            let counters = machine.counters(device, Kind::Graph);
+            value.set(match attribute {
+                USED => counters.used,
+                USED_HIGH => counters.used_high,
+                RESERVED => counters.reserved,
+                RESERVED_HIGH => counters.reserved_high,
+                _ => return Err(INVALID_VALUE),
+            })
+        })
+    }
+
+    fn cuDeviceSetGraphMemAttribute(device: i32, attribute: u32, value: Out<u64>) {
+        with(|machine| {
+            let device = machine.device(device)?;
+            if value.get()? == 0 { reset_high(machine, device, attribute) } else { Err(INVALID_VALUE) }
+        })
+    }
+
+    fn cuDeviceGraphMemTrim(device: i32) {
+        with(|machine| {
+            let device = machine.device(device)?;
+            machine.trim_graphs(device);
+            Ok(())
+        })
+    }
+}
+
+same! {
+    fn cuGraphAddNode_v3 = cuGraphAddNode_v2(
+        node: Out<u64>, graph: u64, dependencies: Out<u64>, data: usize, count: usize, parameters: Out<u32>);
+}
+
+const USED: u32 = 0;
+const USED_HIGH: u32 = 1;
+const RESERVED: u32 = 2;
+const RESERVED_HIGH: u32 = 3;
+
+fn reset_high(machine: &mut Machine, device: usize, attribute: u32) -> Answer {
+    let counters = machine.graph_counters_mut(device)?;
+    match attribute {
+        USED_HIGH => counters.used_high = counters.used,
+        RESERVED_HIGH => counters.reserved_high = counters.reserved,
+        _ => return Err(INVALID_VALUE),
+    }
+    Ok(())
+}

@@ -1,0 +1,94 @@
+//! Captures: calls on a stream become nodes of a graph and are not done.
+
+use super::streams::{GLOBAL, RELAXED, THREAD_LOCAL};
+use super::{Capture, Machine};
+use crate::code::{Answer, CAPTURE_INVALIDATED, CAPTURE_UNSUPPORTED, INVALID_VALUE};
+
+impl Machine {
+    /// Captures into `graph`, or into a new one if that is `None`.
+    pub(crate) fn begin_capture(&mut self, stream: u64, mode: u32, thread: u64, graph: Option<u64>) -> Answer {
+        let is_capturing = self.streams.get(&stream).ok_or(CAPTURE_UNSUPPORTED)?.capture.is_some();
+        if is_capturing || mode > RELAXED {
+            return Err(INVALID_VALUE);
+        }
+        let (id, owns_graph) = (self.new_handle(), graph.is_none());
+        let graph = if let Some(graph) = graph { graph } else { self.create_graph() };
+        let capture = Capture { mode, thread, is_broken: false, graph, owns_graph, id };
+        self.streams.get_mut(&stream).ok_or(CAPTURE_UNSUPPORTED)?.capture = Some(capture);
+        Ok(())
+    }
+
+    /// Gives the graph.
+    pub(crate) fn end_capture(&mut self, stream: u64) -> Answer<u64> {
+        let found = self.streams.get_mut(&stream).ok_or(INVALID_VALUE)?;
+        let capture = found.capture.take().ok_or(INVALID_VALUE)?;
+        if capture.is_broken {
+            self.drop_capture(&capture);
+            return Err(CAPTURE_INVALIDATED);
+        }
+        Ok(capture.graph)
+    }
+
+    /// Nobody gets the graph of a capture that came to nothing.
+    pub(super) fn drop_capture(&mut self, capture: &Capture) {
+        if capture.owns_graph {
+            let _ = self.destroy_graph(capture.graph);
+        }
+    }
+
+    pub(crate) fn destroy_stream(&mut self, handle: u64) -> Answer {
+        let capture = self.stream(handle)?.capture;
+        self.streams.remove(&handle);
+        if let Some(capture) = capture {
+            self.drop_capture(&capture);
+        }
+        Ok(())
+    }
+
+    pub(crate) fn is_capturing(&self, stream: u64) -> bool {
+        self.streams.get(&stream).is_some_and(|stream| stream.capture.is_some())
+    }
+
+    /// The graph that a stream's calls are captured into.
+    pub(crate) fn captured_graph(&self, stream: u64) -> Answer<Option<u64>> {
+        match self.streams.get(&stream).and_then(|stream| stream.capture) {
+            Some(capture) if capture.is_broken => Err(CAPTURE_INVALIDATED),
+            capture => Ok(capture.map(|capture| capture.graph)),
+        }
+    }
+
+    /// Whether a call on a stream was captured, as a node of that type: it must not be done then.
+    pub(crate) fn captures(&mut self, stream: u64, kind: u32) -> Answer<bool> {
+        let Some(graph) = self.captured_graph(stream)? else { return Ok(false) };
+        self.add_node(graph, kind, 0)?;
+        Ok(true)
+    }
+
+    /// An allocation that was captured: its address.
+    pub(crate) fn captures_allocation(&mut self, stream: u64, device: usize, size: u64) -> Answer<Option<u64>> {
+        let Some(graph) = self.captured_graph(stream)? else { return Ok(None) };
+        self.add_allocation(graph, device, size).map(|(_, address)| Some(address))
+    }
+
+    /// Whether a free was captured.
+    pub(crate) fn captures_free(&mut self, stream: u64, address: u64) -> Answer<bool> {
+        let Some(graph) = self.captured_graph(stream)? else { return Ok(false) };
+        self.add_free(graph, address)?;
+        Ok(true)
+    }
+
+    /// Refuses a call that is not allowed while somebody captures, and breaks the capture. `mode` is the
+    /// calling thread's.
+    pub(crate) fn check_captures(&mut self, thread: u64, mode: u32) -> Answer {
+        let mut answer = Ok(());
+        for capture in self.streams.values_mut().filter_map(|stream| stream.capture.as_mut()) {
+            let everywhere = capture.mode == GLOBAL && mode == GLOBAL;
+            let here = capture.thread == thread && capture.mode <= THREAD_LOCAL && mode <= THREAD_LOCAL;
+            if everywhere || here {
+                capture.is_broken = true;
+                answer = Err(CAPTURE_UNSUPPORTED);
+            }
+        }
+        answer
+    }
+}

@@ -1,0 +1,212 @@
+//! Executable graphs, and what their launches allocate and free. Each device has physical memory for
+//! graphs that is apart from its pools.
+
+use super::graphs::{GraphMemory, Node, has_memory, node_type};
+use super::{Machine, POOLS_OF_A_DEVICE};
+use crate::code::{Answer, INVALID_VALUE, OUT_OF_MEMORY};
+use crate::config::MAX_DEVICES;
+use crate::faults::Call;
+use crate::history::{Kind, Op, Record};
+use crate::memory::{Block, Counters, Span};
+use crate::own::{OwnVec, own_vec};
+
+#[derive(Debug)]
+pub(crate) struct Executable {
+    graph: u64,
+    nodes: OwnVec<Node>,
+    frees_on_launch: bool,
+}
+
+impl Executable {
+    pub(crate) fn has_memory(&self) -> bool {
+        has_memory(&self.nodes)
+    }
+}
+
+/// The flag of `CUgraphInstantiate_flags`.
+const AUTO_FREE_ON_LAUNCH: u64 = 1;
+const ALL_FLAGS: u64 = 15;
+const DEVICE_LAUNCH: u64 = 4;
+
+/// Memory that a launch needs of a device beside what is in use: at most, and the size of the allocation
+/// that brings it there.
+#[derive(Clone, Copy, Default)]
+struct Need {
+    now: i64,
+    most: i64,
+    last: u64,
+}
+
+impl Machine {
+    /// A graph with memory nodes has at most one executable graph at a time.
+    pub(crate) fn instantiate(&mut self, graph: u64, flags: u64) -> Answer<u64> {
+        let is_wrong = flags & !ALL_FLAGS != 0 || flags & AUTO_FREE_ON_LAUNCH != 0 && flags & DEVICE_LAUNCH != 0;
+        let mut others = self.executables.values();
+        if is_wrong || self.has_memory(graph)? && others.any(|other| other.graph == graph) {
+            return Err(INVALID_VALUE);
+        }
+        let mut nodes = own_vec();
+        nodes.extend_from_slice(&self.graph(graph)?.nodes);
+        for node in &nodes {
+            self.hold(node.address);
+        }
+        let handle = self.new_handle();
+        let frees_on_launch = flags & AUTO_FREE_ON_LAUNCH != 0;
+        self.executables.insert(handle, Executable { graph, nodes, frees_on_launch });
+        Ok(handle)
+    }
+
+    pub(crate) fn executable(&self, handle: u64) -> Answer<&Executable> {
+        self.executables.get(&handle).ok_or(INVALID_VALUE)
+    }
+
+    pub(crate) fn destroy_executable(&mut self, handle: u64) -> Answer {
+        let executable = self.executables.remove(&handle).ok_or(INVALID_VALUE)?;
+        self.let_go_of_all(&executable.nodes);
+        Ok(())
+    }
+
+    /// Runs the nodes in the order in which they were added. A launch that there is no memory for does
+    /// nothing, but for the frees of what the launch before left (assumed).
+    ///
+    /// Memory becomes physical here (assumed: a GPU may take it when the graph is uploaded).
+    pub(crate) fn launch(&mut self, handle: u64, context: u64, stream: u64) -> Answer {
+        self.executable(handle)?;
+        let executable = self.executables.remove(&handle).ok_or(INVALID_VALUE)?;
+        let answer = self.run(&executable, context, stream);
+        self.executables.insert(handle, executable);
+        answer
+    }
+
+    fn run(&mut self, executable: &Executable, context: u64, stream: u64) -> Answer {
+        self.free_what_is_left(executable, context, stream)?;
+        let needs = self.needs(&executable.nodes, (context, stream))?;
+        for (device, need) in needs.iter().enumerate().filter(|(_, need)| need.most > 0) {
+            let answer = self.reserve_for_graphs(device, need.most as u64);
+            if answer.is_err() {
+                self.record_graph(Op::Alloc, device, (0, need.last), (context, stream), answer);
+                return answer;
+            }
+        }
+        for node in &executable.nodes {
+            match node.kind {
+                node_type::ALLOCATE => self.allocate_for_graph(node.address, context, stream)?,
+                node_type::FREE => self.free_now(node.address, context, stream)?,
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// What an earlier launch allocated and nobody freed stands in the way of another one.
+    fn free_what_is_left(&mut self, executable: &Executable, context: u64, stream: u64) -> Answer {
+        for node in executable.nodes.iter().filter(|node| node.kind == node_type::ALLOCATE) {
+            if self.outside_at(node.address).is_none() {
+                continue;
+            }
+            if !executable.frees_on_launch {
+                return Err(INVALID_VALUE);
+            }
+            self.free_now(node.address, context, stream)?;
+        }
+        Ok(())
+    }
+
+    /// What the nodes need of each device; an error if a node frees what is not there.
+    fn needs(&mut self, nodes: &[Node], caller: (u64, u64)) -> Answer<[Need; MAX_DEVICES]> {
+        let mut needs = [Need::default(); MAX_DEVICES];
+        for (index, node) in nodes.iter().enumerate().filter(|(_, node)| node.address != 0) {
+            let memory = *self.graph_memory.get(&node.address).ok_or(INVALID_VALUE)?;
+            let need = needs.get_mut(memory.device).ok_or(INVALID_VALUE)?;
+            if node.kind == node_type::ALLOCATE {
+                self.add_need(need, &memory, caller)?;
+            } else {
+                let is_earlier = nodes.iter().take(index).any(|other| other.address == node.address);
+                if !is_earlier && self.outside_at(node.address).is_none() {
+                    return Err(INVALID_VALUE);
+                }
+                need.now -= memory.taken as i64;
+            }
+        }
+        Ok(needs)
+    }
+
+    fn add_need(&mut self, need: &mut Need, memory: &GraphMemory, caller: (u64, u64)) -> Answer {
+        let answer = self.script.check(Call::Alloc, memory.size);
+        if answer.is_err() {
+            self.record_graph(Op::Alloc, memory.device, (0, memory.size), caller, answer);
+        }
+        need.now += memory.taken as i64;
+        if need.now > need.most {
+            (need.most, need.last) = (need.now, memory.size);
+        }
+        answer
+    }
+
+    fn allocate_for_graph(&mut self, address: u64, context: u64, stream: u64) -> Answer {
+        let GraphMemory { device, size, taken, length, .. } = *self.graph_memory.get(&address).ok_or(INVALID_VALUE)?;
+        if !Span::open(address, length) {
+            return Err(OUT_OF_MEMORY);
+        }
+        self.hold(address);
+        self.next_block += 1;
+        Span::fill(address, taken, self.config.fill, self.next_block);
+        let block = Block { address, size, taken, kind: Kind::Graph, context, id: self.next_block };
+        self.put_outside(device, block);
+        if let Some(pool) = self.pools.get_mut(graph_pool(device)) {
+            pool.use_bytes(taken);
+        }
+        self.record_graph(Op::Alloc, device, (address, size), (context, stream), Ok(()));
+        Ok(())
+    }
+
+    /// Takes the memory of an allocation node out; gives the index of its pool.
+    pub(super) fn take_graph_memory(&mut self, address: u64) -> Answer<usize> {
+        let found = self.remove_outside(address)?;
+        Span::close(address, self.graph_memory.get(&address).ok_or(INVALID_VALUE)?.length);
+        self.let_go(address);
+        let index = graph_pool(found.device);
+        self.pools.get_mut(index).ok_or(INVALID_VALUE)?.counters.used -= found.block.taken;
+        Ok(index)
+    }
+
+    /// Makes the device's memory for graphs large enough for `more` bytes than are in use.
+    fn reserve_for_graphs(&mut self, device: usize, more: u64) -> Answer {
+        let index = graph_pool(device);
+        let pool = self.pools.get(index).ok_or(INVALID_VALUE)?;
+        let wanted = (pool.counters.used + more).next_multiple_of(pool.step);
+        if wanted.saturating_sub(pool.counters.reserved) > self.memory(device).0 {
+            self.shrink_pools(device, |_| 0);
+        }
+        let free = self.memory(device).0;
+        let pool = self.pools.get_mut(index).ok_or(INVALID_VALUE)?;
+        let growth = wanted.saturating_sub(pool.counters.reserved);
+        if growth > free {
+            return Err(OUT_OF_MEMORY);
+        }
+        pool.reserve(growth);
+        Ok(())
+    }
+
+    pub(crate) fn graph_counters_mut(&mut self, device: usize) -> Answer<&mut Counters> {
+        self.pools.get_mut(graph_pool(device)).map(|pool| &mut pool.counters).ok_or(INVALID_VALUE)
+    }
+
+    fn record_graph(
+        &mut self,
+        op: Op,
+        device: usize,
+        (address, size): (u64, u64),
+        (context, stream): (u64, u64),
+        answer: Answer,
+    ) {
+        let (kind, number) = (Kind::Graph, device as i32);
+        let record = Record { op, kind, device: number, context, stream, address, size, ..Record::default() };
+        self.record(record, answer, Some(graph_pool(device)));
+    }
+}
+
+/// The index of the device's memory for graphs, which counts as a pool.
+pub(super) fn graph_pool(device: usize) -> usize {
+    device * POOLS_OF_A_DEVICE + 3
+}
