@@ -37,8 +37,8 @@ impl File {
 /// PyTorch's pickle has a list for every device up to the last.
 #[test]
 fn a_device_beyond_any_machine_is_refused() {
-    File::new().numbers(Tag::Gap, &[3 + 1024, 0]).refused("device");
-    for known in [1024, 1025, 1026] {
+    File::new().numbers(Tag::Gap, &[4 + 1024, 0]).refused("device");
+    for known in [1024, 1025, 1026, 1027] {
         assert!(File::new().numbers(Tag::Gap, &[known, 0]).numbers(Tag::Live, &[known, 0]).read().is_ok());
     }
 }
@@ -61,9 +61,24 @@ fn a_block_ends_where_memory_does() {
 
 #[test]
 fn totals_of_scopes_stay_in_range() {
-    let counters = |current| [&[0; 8][..], &[current], &[0; 17]].concat();
+    let counters = |current| [&[0; 8][..], &[current], &[0; 18]].concat();
     assert!(File::new().numbers(Tag::Counters, &counters(LARGEST - 1)).read().is_ok());
     File::new().numbers(Tag::Counters, &counters(LARGEST)).refused("beyond");
+}
+
+#[test]
+fn segments_lie_in_memory_and_times_add_up() {
+    let segment =
+        |address: u64, size| File::new().numbers(Tag::SegmentRecords, &[0, 1, 2, address << 1, size, 3, 0, 0, 1]);
+    assert!(segment(1 << 52, LARGEST - (1 << 52)).read().is_ok());
+    segment(1 << 52, LARGEST - (1 << 52) + 1).refused("beyond");
+    let calls = |last| File::new().numbers(Tag::Calls, &[0, 1, 0, 0, 1, LARGEST - 5, 1, 1, 1, last]);
+    assert!(calls(1).read().is_ok());
+    calls(2).refused("beyond");
+    let live = |stream| File::new().numbers(Tag::Live, &[0, 1, 0, 5, 2, 0, 0, 0, 0, stream]);
+    live(10).refused("kind of memory");
+    live(1 << 36).refused("stream number");
+    File::new().numbers(Tag::Records, &[0, 1, 10 << 2, 0, 0, 5, 0, 0, 0, 0, 2, 0]).refused("kind of memory");
 }
 
 #[test]

@@ -1,7 +1,10 @@
 //! Captures come back as they were written, and whatever else the bytes are is told apart.
 
 use super::*;
-use crate::snapshot::{BlockName, CudaHooks, CudaState, OutOfMemory, Pool, StackId, UnseenCalls, testing};
+use crate::snapshot::{
+    BlockName, CallTime, ContextId, CudaHooks, CudaState, DeviceSnapshot, GraphMemory, MemoryKind, OutOfMemory,
+    RecordKind, SegmentRecord, StackId, ThreadId, UnseenCalls, testing,
+};
 
 fn bytes_of(data: &SnapshotData) -> Vec<u8> {
     let mut bytes = Vec::new();
@@ -23,7 +26,8 @@ fn sample() -> SnapshotData {
     };
     let refused = OutOfMemory { size: 1 << 40, device_free: Some(0), stack: StackId(1), ..OutOfMemory::default() };
     data.devices[0].ooms = vec![refused, OutOfMemory { time_ns: 9, device_total: Some(5), ..refused }];
-    data.devices[0].stats.num_ooms = 2;
+    (data.devices[0].stats.num_ooms, data.devices[0].stats.num_alloc_retries) = (2, 1);
+    of_cuda(&mut data.devices[0]);
     for (device, number) in data.devices.iter_mut().zip(1..) {
         device.pool = Some(Pool {
             used: number,
@@ -37,6 +41,30 @@ fn sample() -> SnapshotData {
     data.process.rank = Some(0);
     data.devices[0].lost_names = 3;
     data
+}
+
+/// What only CUDA devices have.
+fn of_cuda(device: &mut DeviceSnapshot) {
+    let segment = SegmentRecord {
+        time_ns: 5,
+        address: 0x7f00_0000_0000,
+        size: 32 << 20,
+        kind: RecordKind::Alloc,
+        estimated: false,
+        stack: StackId(2),
+        context: ContextId(1),
+        thread: ThreadId(3),
+    };
+    let gone = SegmentRecord { time_ns: 7, kind: RecordKind::Free, estimated: true, ..segment };
+    device.segment_records = vec![segment, gone];
+    let calls =
+        CallTime { stack: StackId(1), allocs: 3, alloc_ns: 400, growing: 1, growing_ns: 300, ..Default::default() };
+    device.calls = vec![calls, CallTime { context: ContextId(1), frees: 2, free_ns: 60, ..Default::default() }];
+    let graphs = Some(GraphMemory { used: 1, used_high: 2, reserved: 3, reserved_high: 4 });
+    let pools = DeviceMemory { own_pools: 1, own_pools_used: 6, own_pools_reserved: 7, ..Default::default() };
+    device.memory = Some(DeviceMemory { free: 10, total: 20, graphs, ..pools });
+    device.live[0].memory = MemoryKind::Imported;
+    device.records[0].memory = MemoryKind::Graph;
 }
 
 #[test]
@@ -112,7 +140,7 @@ fn nonsense_with_a_right_checksum_is_refused() {
     let record_of_no_stack = chunk(Tag::Records, &[0, 1, 2, 0, 0, 1, 9, 0, 0, 2, 0]);
     let too_many = chunk(Tag::Addresses, &[0xff, 0xff, 0xff, 0xff, 0x0f]);
     let too_long = chunk(Tag::End, &[1]);
-    let unsummed_peak = chunk(Tag::Counters, &[[0, 0, 0, 5].as_slice(), &[0; 22]].concat());
+    let unsummed_peak = chunk(Tag::Counters, &[[0, 0, 0, 5].as_slice(), &[0; 23]].concat());
     let gap_without_live = chunk(Tag::Gap, &[0, 3]);
     let no_device = chunk(Tag::Gap, &[0xff, 0xff, 0xff, 0xff, 0xff, 0x0f, 0]);
     let unknown_setting = chunk(Tag::Settings, &[9, 0, 0, 0, 0, 0, 0, 0]);

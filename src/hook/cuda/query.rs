@@ -199,11 +199,12 @@ pub(super) fn range_size(address: u64) -> Option<u64> {
     of_address(address, RANGE_SIZE)
 }
 
-/// The device and the size of a block of a pool.
+/// The device and the size of a block of a pool, as the pool counts it in what it has handed out: in multiples of
+/// 512 bytes, as far as is known.
 pub(super) fn pool_block(address: u64) -> Option<(u32, u64)> {
     const POOL: c_int = 17;
     of_address(address, POOL).filter(|pool| *pool != 0)?;
-    Some((place::owner(address)?, range_size(address)?))
+    Some((place::owner(address)?, range_size(address)?.checked_next_multiple_of(512)?))
 }
 
 /// An attribute of an address that is a word.
