@@ -18,7 +18,7 @@ const MAJOR: i32 = 75;
 const MINOR: i32 = 76;
 const POOLS_SUPPORTED: i32 = 115;
 
-const FIXED: [(i32, i32); 40] = [
+const FIXED: [(i32, i32); 42] = [
     (1, 1024),        // threads a block
     (2, 1024),        // block x
     (3, 1024),        // block y
@@ -55,6 +55,8 @@ const FIXED: [(i32, i32); 40] = [
     (95, 1),          // cooperative launch
     (97, 227 << 10),  // shared memory a block, opted in
     (99, 1),          // host register
+    (102, 1),         // virtual memory
+    (103, 1),         // its handles as files
     (106, 32),        // blocks a multiprocessor
     (108, 32 << 20),  // persisting L2 cache
     (109, 128 << 20), // access policy window

@@ -22,6 +22,8 @@ mod pinned;
 mod pointer;
 mod pool;
 mod process;
+mod shareable;
 mod stream;
 mod stubs;
 mod thread;
+mod virtual_memory;

@@ -94,6 +94,23 @@ impl Machine {
         self.place(request, index, taken)
     }
 
+    /// Takes memory for something that is not in a segment.
+    pub(super) fn take_directly(&mut self, pool: usize, bytes: u64) -> Answer {
+        let device = self.pools.get(pool).ok_or(INVALID_VALUE)?.device;
+        self.make_room(device, bytes)?;
+        let pool = self.pools.get_mut(pool).ok_or(INVALID_VALUE)?;
+        pool.reserve(bytes);
+        pool.use_bytes(bytes);
+        Ok(())
+    }
+
+    pub(super) fn give_directly(&mut self, pool: usize, bytes: u64) -> Answer {
+        let pool = self.pools.get_mut(pool).ok_or(INVALID_VALUE)?;
+        pool.counters.reserved -= bytes;
+        pool.counters.used -= bytes;
+        Ok(())
+    }
+
     /// Before it is out of memory, a device takes back what its pools do not use.
     fn make_room(&mut self, device: usize, length: u64) -> Answer<u64> {
         if self.memory(device).0 < length {

@@ -105,10 +105,12 @@ impl Machine {
         if self.device_of(address).is_none() {
             return if address == 0 { Err(INVALID_VALUE) } else { Ok(()) };
         }
-        let end_of_block = self.block_around(address).ok_or(INVALID_VALUE)?.end();
-        let last = self.end_of_outside(address).unwrap_or(end_of_block);
         let end = address.checked_add(length).ok_or(INVALID_VALUE)?;
-        if end <= last { Ok(()) } else { Err(INVALID_VALUE) }
+        if self.span_of(address).is_none() {
+            return self.check_outside(address, end);
+        }
+        let block = self.block_around(address).ok_or(INVALID_VALUE)?;
+        if end <= block.end() { Ok(()) } else { Err(INVALID_VALUE) }
     }
 
     /// That a range belongs to a device, or is host memory that a device can reach.

@@ -8,10 +8,12 @@ mod free;
 mod graphs;
 mod host;
 mod launches;
+mod mappings;
 mod modules;
 mod outside;
 mod pools;
 mod streams;
+mod virtual_memory;
 
 use crate::code::{Answer, Code, INVALID_DEVICE, OUT_OF_MEMORY};
 use crate::config::Config;
@@ -26,9 +28,13 @@ pub(crate) use graphs::node_type;
 use graphs::{Graph, GraphMemory};
 pub(crate) use host::HostBlock;
 use launches::Executable;
+pub(crate) use mappings::Access;
+use mappings::Reservation;
 pub(crate) use modules::{Function, Module};
 use outside::Outside;
 pub(crate) use streams::{Capture, DEFAULT_STREAMS, Event, GLOBAL, RELAXED, Stream};
+use virtual_memory::VirtualMemory;
+pub(crate) use virtual_memory::{GRANULARITY, Properties};
 
 /// GPUs, their memory, and everything that has a handle.
 pub struct Machine {
@@ -36,8 +42,8 @@ pub struct Machine {
     script: Script,
     history: History,
     devices: OwnVec<Device>,
-    /// For each device four: its default pool, classic memory, managed memory, memory of graphs. Then those
-    /// that programs made.
+    /// For each device five: its default pool, classic memory, managed memory, memory of graphs, virtual
+    /// memory. Then those that programs made.
     pools: OwnVec<Pool>,
     /// For each device, the pool that `cuMemAllocAsync` takes from.
     current_pools: OwnVec<usize>,
@@ -51,13 +57,15 @@ pub struct Machine {
     /// What allocation nodes give, by address.
     graph_memory: OwnMap<u64, GraphMemory>,
     outside: OwnVec<Outside>,
+    virtuals: OwnMap<u64, VirtualMemory>,
+    reservations: OwnVec<Reservation>,
     host: OwnVec<HostBlock>,
     next_handle: u64,
     next_block: u64,
 }
 
 /// Pools that each device has.
-const POOLS_OF_A_DEVICE: usize = 4;
+const POOLS_OF_A_DEVICE: usize = 5;
 
 impl Machine {
     /// A machine as `config` says.
@@ -80,6 +88,8 @@ impl Machine {
             executables: own_map(),
             graph_memory: own_map(),
             outside: own_vec(),
+            virtuals: own_map(),
+            reservations: own_vec(),
             host: own_vec(),
             next_handle: FIRST_HANDLE,
             next_block: 0,
@@ -99,6 +109,7 @@ impl Machine {
         self.pools.push(Pool::classic(device));
         self.pools.push(Pool::managed(device));
         self.pools.push(Pool::of_graphs(device));
+        self.pools.push(Pool::counted(device));
         let context = self.new_handle();
         self.contexts.push(Context::primary(context, device));
         Ok(())
@@ -148,6 +159,7 @@ impl Machine {
                 Kind::Classic => 1,
                 Kind::Managed => 2,
                 Kind::Graph => 3,
+                Kind::Virtual => 4,
                 _ => 0,
             };
         self.pools.get(pool).map_or_else(Counters::default, |pool| pool.counters)

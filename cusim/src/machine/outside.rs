@@ -1,6 +1,8 @@
-//! Live ranges of addresses that lie outside of what the pools have: memory of graphs.
+//! Live ranges of addresses that lie outside of what the pools have: memory of graphs, mappings of
+//! virtual memory.
 
 use super::Machine;
+use super::mappings::Access;
 use crate::code::{Answer, INVALID_VALUE};
 use crate::history::Kind;
 use crate::memory::Block;
@@ -10,12 +12,15 @@ use crate::memory::Block;
 pub(crate) struct Outside {
     pub(crate) device: usize,
     pub(crate) block: Block,
+    /// Of a mapping: what it maps. Else 0.
+    pub(crate) handle: u64,
+    pub(crate) access: Access,
 }
 
 impl Machine {
-    pub(super) fn put_outside(&mut self, device: usize, block: Block) {
-        let index = self.outside.partition_point(|other| other.block.address < block.address);
-        self.outside.insert(index, Outside { device, block });
+    pub(super) fn put_outside(&mut self, range: Outside) {
+        let index = self.outside.partition_point(|other| other.block.address < range.block.address);
+        self.outside.insert(index, range);
     }
 
     /// The live range that an address lies in.
@@ -28,6 +33,15 @@ impl Machine {
     /// The live range that starts at an address.
     pub(super) fn outside_at(&self, address: u64) -> Option<&Outside> {
         self.outside_around(address).filter(|found| found.block.address == address)
+    }
+
+    /// The live ranges that have something in common with a range.
+    pub(super) fn outside_within(&self, address: u64, size: u64) -> impl Iterator<Item = &Outside> {
+        let first = self.outside.partition_point(|other| other.block.end() <= address);
+        self.outside
+            .iter()
+            .skip(first)
+            .take_while(move |other| other.block.address - address.min(other.block.address) < size)
     }
 
     pub(super) fn remove_outside(&mut self, address: u64) -> Answer<Outside> {
@@ -49,12 +63,13 @@ impl Machine {
         }
     }
 
-    /// Where the live ranges end that follow each other without a gap, from the one around an address on.
-    pub(super) fn end_of_outside(&self, address: u64) -> Option<u64> {
-        let mut end = self.outside_around(address)?.block.end();
-        while let Some(next) = self.outside_at(end) {
-            end = next.block.end();
+    /// That a range can be read or written: live ranges that follow each other without a gap fill it.
+    pub(super) fn check_outside(&self, address: u64, end: u64) -> Answer {
+        let mut at = address;
+        while at < end {
+            let found = self.outside_around(at).filter(|found| found.access.is_open());
+            at = found.ok_or(INVALID_VALUE)?.block.end();
         }
-        Some(end)
+        Ok(())
     }
 }

@@ -56,6 +56,11 @@ impl Pool {
         Self { threshold: u64::MAX, ..Self::new(device, 0, GRAPHS, true) }
     }
 
+    /// Memory that is counted and nothing else: whoever has it knows where it is.
+    pub(crate) fn counted(device: usize) -> Self {
+        Self::new(device, 0, (1, 1), true)
+    }
+
     pub(crate) fn managed(device: usize) -> Self {
         Self::new(device, 0, CLASSIC, false)
     }

@@ -23,13 +23,14 @@ impl Span {
         Some(Self { base: base as u64, length: length as u64 })
     }
 
-    /// Reserves at least that many addresses, to be given back later.
-    pub(crate) fn reserve_apart(length: u64) -> Option<Self> {
+    /// Reserves at least that many addresses, to be given back later. `align` is a power of two or 0.
+    pub(crate) fn reserve_apart(length: u64, align: u64) -> Option<Self> {
+        let align = usize::try_from(align).ok()?.max(ALIGN);
         let length = usize::try_from(length).ok()?.checked_next_multiple_of(ALIGN)?;
-        let start = map(length.checked_add(ALIGN)?, libc::PROT_NONE)?.as_ptr() as usize;
-        let base = start.next_multiple_of(ALIGN);
+        let start = map(length.checked_add(align)?, libc::PROT_NONE)?.as_ptr() as usize;
+        let base = start.next_multiple_of(align);
         unmap(start, base - start);
-        unmap(base + length, start + ALIGN - base);
+        unmap(base + length, start + align - base);
         // SAFETY: the mapping was made just now.
         unsafe { libc::madvise(base as *mut _, length, libc::MADV_NOHUGEPAGE) };
         Some(Self { base: base as u64, length: length as u64 })

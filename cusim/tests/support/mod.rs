@@ -163,5 +163,18 @@ functions! {
     fn graph_trim = c"cuDeviceGraphMemTrim"(device: i32);
     fn capture_info = c"cuStreamGetCaptureInfo_v2"(stream: u64, status: &mut u32, id: &mut u64, graph: &mut u64, nodes: &mut *const u64, count: &mut usize);
     fn capture_into = c"cuStreamBeginCaptureToGraph"(stream: u64, graph: u64, nodes: *const u64, data: usize, count: usize, mode: u32);
+    fn memory_create = c"cuMemCreate"(handle: &mut u64, size: usize, properties: &[u64; 4], flags: u64);
+    fn memory_release = c"cuMemRelease"(handle: u64);
+    fn memory_retain = c"cuMemRetainAllocationHandle"(handle: &mut u64, address: u64);
+    fn memory_properties = c"cuMemGetAllocationPropertiesFromHandle"(properties: &mut [u64; 4], handle: u64);
+    fn memory_export = c"cuMemExportToShareableHandle"(file: &mut i32, handle: u64, kind: u32, flags: u64);
+    fn memory_import = c"cuMemImportFromShareableHandle"(handle: &mut u64, file: usize, kind: u32);
+    fn granularity = c"cuMemGetAllocationGranularity"(granularity: &mut usize, properties: &[u64; 4], option: u32);
+    fn address_reserve = c"cuMemAddressReserve"(address: &mut u64, size: usize, alignment: usize, hint: u64, flags: u64);
+    fn address_free = c"cuMemAddressFree"(address: u64, size: usize);
+    fn map = c"cuMemMap"(address: u64, size: usize, offset: usize, handle: u64, flags: u64);
+    fn unmap = c"cuMemUnmap"(address: u64, size: usize);
+    fn set_access = c"cuMemSetAccess"(address: u64, size: usize, descriptions: *const [u32; 3], count: usize);
+    fn access = c"cuMemGetAccess"(flags: &mut u64, location: &[u32; 2], address: u64);
     fn graph_destroy_node = c"cuGraphDestroyNode"(node: u64);
 }

@@ -1,0 +1,163 @@
+//! Virtual memory: physical memory with a handle, addresses, and mappings from one to the other.
+
+use super::abi::Out;
+use super::process::{pause, with};
+use super::shareable;
+use super::thread::current;
+use crate::Machine;
+use crate::code::{Answer, INVALID_VALUE, NOT_SUPPORTED};
+use crate::faults::Call;
+use crate::machine::{Access, GRANULARITY, Properties};
+
+/// `CUmemLocation`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(super) struct Location {
+    kind: u32,
+    device: i32,
+}
+
+/// `CUmemAccessDesc`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(super) struct Description {
+    location: Location,
+    flags: u32,
+}
+
+const ALLOCATION_PINNED: u32 = 1;
+const LOCATION_DEVICE: u32 = 1;
+/// The last of `CUmemLocationType`.
+const LOCATION_LAST: u32 = 4;
+
+driver! {
+    fn cuMemCreate(handle: Out<u64>, size: usize, properties: Out<Properties>, flags: u64) {
+        pause(Call::Alloc);
+        handle.check()?;
+        let properties = check_properties(properties)?;
+        if flags != 0 {
+            return Err(INVALID_VALUE);
+        }
+        let context = current().unwrap_or(0);
+        handle.set(with(|machine| machine.create_virtual(size as u64, properties, context))?)
+    }
+
+    fn cuMemRelease(handle: u64) {
+        pause(Call::Free);
+        let context = current().unwrap_or(0);
+        with(|machine| machine.release_virtual(handle, context))
+    }
+
+    fn cuMemRetainAllocationHandle(handle: Out<u64>, address: u64) {
+        with(|machine| {
+            let found = machine.mapping_around(address)?.handle;
+            handle.check()?;
+            handle.set(machine.retain_virtual(found)?)
+        })
+    }
+
+    fn cuMemGetAllocationPropertiesFromHandle(properties: Out<Properties>, handle: u64) {
+        with(|machine| properties.set(machine.virtual_memory(handle)?.properties))
+    }
+
+    fn cuMemGetAllocationGranularity(granularity: Out<usize>, properties: Out<Properties>, option: u32) {
+        check_properties(properties)?;
+        if option > 1 { Err(INVALID_VALUE) } else { granularity.set(GRANULARITY as usize) }
+    }
+
+    fn cuMemAddressReserve(address: Out<u64>, size: usize, alignment: usize, _hint: u64, flags: u64) {
+        address.check()?;
+        if flags != 0 {
+            return Err(INVALID_VALUE);
+        }
+        address.set(with(|machine| machine.reserve_addresses(size as u64, alignment as u64))?)
+    }
+
+    fn cuMemAddressFree(address: u64, size: usize) {
+        with(|machine| machine.free_addresses(address, size as u64))
+    }
+
+    /// The header says that `offset` must be zero.
+    fn cuMemMap(address: u64, size: usize, offset: usize, handle: u64, flags: u64) {
+        if offset != 0 || flags != 0 {
+            return Err(INVALID_VALUE);
+        }
+        let context = current().unwrap_or(0);
+        with(|machine| machine.map(address, size as u64, handle, context))
+    }
+
+    fn cuMemUnmap(address: u64, size: usize) {
+        let context = current().unwrap_or(0);
+        with(|machine| machine.unmap(address, size as u64, context))
+    }
+
+    fn cuMemSetAccess(address: u64, size: usize, descriptions: Out<Description>, count: usize) {
+        with(|machine| {
+            for index in 0..count {
+                let Description { location, flags } = descriptions.at(index).get()?;
+                set_access(machine, (address, size as u64), location, u64::from(flags))?;
+            }
+            Ok(())
+        })
+    }
+
+    fn cuMemGetAccess(flags: Out<u64>, location: Out<Location>, address: u64) {
+        let Location { kind, device } = location.get()?;
+        with(|machine| {
+            let device = if kind == LOCATION_DEVICE { machine.device(device)? } else { return Err(INVALID_VALUE) };
+            flags.set(machine.access(address, device)?)
+        })
+    }
+
+    fn cuMemExportToShareableHandle(to: Out<i32>, handle: u64, kind: u32, flags: u64) {
+        to.check()?;
+        let memory = with(|machine| machine.virtual_memory(handle))?;
+        if kind != shareable::FILE {
+            return Err(NOT_SUPPORTED);
+        }
+        if memory.properties.handles & kind == 0 || flags != 0 {
+            return Err(INVALID_VALUE);
+        }
+        to.set(shareable::export(handle, memory.size)?)
+    }
+
+    /// A file stands for its number in the place of a pointer.
+    fn cuMemImportFromShareableHandle(handle: Out<u64>, file: usize, kind: u32) {
+        pause(Call::Alloc);
+        handle.check()?;
+        if kind != shareable::FILE {
+            return Err(NOT_SUPPORTED);
+        }
+        let found = shareable::read(file as i32)?;
+        let context = current().unwrap_or(0);
+        handle.set(with(|machine| match found.handle {
+            Some(own) => machine.retain_virtual(own),
+            None => machine.import_virtual(found.size, of_import(machine, context), context),
+        })?)
+    }
+}
+
+fn check_properties(properties: Out<Properties>) -> Answer<Properties> {
+    let given = properties.get()?;
+    match (given.allocation, given.location) {
+        (ALLOCATION_PINNED, LOCATION_DEVICE) => Ok(given),
+        // Memory of the host is not simulated.
+        (ALLOCATION_PINNED, ..=LOCATION_LAST) if given.location > 0 => Err(NOT_SUPPORTED),
+        _ => Err(INVALID_VALUE),
+    }
+}
+
+fn of_import(machine: &Machine, context: u64) -> Properties {
+    let device = machine.context(context).map_or(0, |context| context.device as i32);
+    let (allocation, location) = (ALLOCATION_PINNED, LOCATION_DEVICE);
+    Properties { allocation, handles: shareable::FILE, location, device, of_windows: 0, flags: 0 }
+}
+
+/// What the host may do is not simulated: it can do nothing.
+fn set_access(machine: &mut Machine, (address, size): (u64, u64), location: Location, flags: u64) -> Answer {
+    if location.kind != LOCATION_DEVICE || !matches!(flags, 0 | 1 | Access::READ_AND_WRITE) {
+        return Err(INVALID_VALUE);
+    }
+    let device = machine.device(location.device)?;
+    machine.set_access(address, size, device, flags)
+}

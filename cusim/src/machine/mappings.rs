@@ -1,0 +1,130 @@
+//! Addresses for virtual memory: reserved, mapped, made accessible.
+//!
+//! Each mapping has bytes of its own: two mappings of one handle do not see what the other one has, and
+//! what was unmapped is forgotten.
+
+use super::Machine;
+use super::outside::Outside;
+use super::virtual_memory::GRANULARITY;
+use crate::code::{Answer, INVALID_VALUE, OUT_OF_MEMORY};
+use crate::memory::{Block, Span};
+use crate::own::PAGE;
+
+/// Addresses that a program reserved.
+#[derive(Debug)]
+pub(crate) struct Reservation {
+    span: Span,
+    /// Bytes asked for.
+    size: u64,
+}
+
+/// What a device may do in a mapping: nothing, read, or read and write. Two bits for each device.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Access(u64);
+
+impl Access {
+    pub(crate) const READ_AND_WRITE: u64 = 3;
+
+    /// What every device has in memory that was not mapped by hand.
+    pub(crate) const FULL: Self = Self(u64::MAX);
+
+    fn of(self, device: usize) -> u64 {
+        self.0 >> (2 * device) & 3
+    }
+
+    fn set(&mut self, device: usize, flags: u64) {
+        self.0 = self.0 & !(3 << (2 * device)) | flags << (2 * device);
+    }
+
+    pub(crate) fn is_open(self) -> bool {
+        self.0 != 0
+    }
+}
+
+impl Machine {
+    pub(crate) fn reserve_addresses(&mut self, size: u64, alignment: u64) -> Answer<u64> {
+        let is_aligned = alignment == 0 || alignment.is_power_of_two();
+        if size == 0 || !size.is_multiple_of(PAGE as u64) || !is_aligned {
+            return Err(INVALID_VALUE);
+        }
+        let span = Span::reserve_apart(size, alignment.max(GRANULARITY)).ok_or(OUT_OF_MEMORY)?;
+        let address = span.base;
+        self.reservations.push(Reservation { span, size });
+        Ok(address)
+    }
+
+    /// Addresses that something is mapped to cannot be freed (assumed).
+    pub(crate) fn free_addresses(&mut self, address: u64, size: u64) -> Answer {
+        let is_it = |found: &Reservation| found.span.base == address && found.size == size;
+        let index = self.reservations.iter().position(is_it).ok_or(INVALID_VALUE)?;
+        if self.outside_within(address, size).next().is_some() {
+            return Err(INVALID_VALUE);
+        }
+        self.reservations.swap_remove(index).span.release();
+        Ok(())
+    }
+
+    pub(crate) fn map(&mut self, address: u64, size: u64, handle: u64, context: u64) -> Answer {
+        let memory = self.virtual_memory(handle)?;
+        let end = address.checked_add(size).ok_or(INVALID_VALUE)?;
+        let fits = |found: &Reservation| found.span.contains(address) && end <= found.span.base + found.size;
+        let is_reserved = self.reservations.iter().any(fits);
+        let is_aligned = address.is_multiple_of(GRANULARITY) && size.is_multiple_of(GRANULARITY);
+        let is_free = self.outside_within(address, size).next().is_none();
+        if !is_reserved || !is_aligned || !is_free || size == 0 || size > memory.size {
+            return Err(INVALID_VALUE);
+        }
+        self.virtuals.get_mut(&handle).ok_or(INVALID_VALUE)?.mappings += 1;
+        self.next_block += 1;
+        let block = Block { address, size, taken: size, kind: memory.kind, context, id: self.next_block };
+        self.put_outside(Outside { device: memory.device, block, handle, access: Access::default() });
+        Ok(())
+    }
+
+    /// Unmaps whole mappings that fill a range.
+    pub(crate) fn unmap(&mut self, address: u64, size: u64, context: u64) -> Answer {
+        self.check_filled(address, size)?;
+        let end = address + size;
+        let mut at = address;
+        while at < end {
+            let found = self.remove_outside(at)?;
+            at = found.block.end();
+            Span::close(found.block.address, found.block.size);
+            self.virtuals.get_mut(&found.handle).ok_or(INVALID_VALUE)?.mappings -= 1;
+            self.drop_if_unused(found.handle, context)?;
+        }
+        Ok(())
+    }
+
+    /// Says what a device may do in the mappings that fill a range.
+    pub(crate) fn set_access(&mut self, address: u64, size: u64, device: usize, flags: u64) -> Answer {
+        self.check_filled(address, size)?;
+        let last = self.outside.partition_point(|found| found.block.address < address + size);
+        let first = self.outside.partition_point(|found| found.block.address < address);
+        for found in self.outside.iter_mut().take(last).skip(first) {
+            if !found.access.is_open() && flags != 0 && !Span::open(found.block.address, found.block.size) {
+                return Err(OUT_OF_MEMORY);
+            }
+            found.access.set(device, flags);
+        }
+        Ok(())
+    }
+
+    pub(crate) fn access(&self, address: u64, device: usize) -> Answer<u64> {
+        Ok(self.mapping_around(address)?.access.of(device))
+    }
+
+    pub(crate) fn mapping_around(&self, address: u64) -> Answer<&Outside> {
+        self.outside_around(address).filter(|found| found.handle != 0).ok_or(INVALID_VALUE)
+    }
+
+    /// That mappings begin and end where a range does, and leave no gap in it.
+    fn check_filled(&self, address: u64, size: u64) -> Answer {
+        let end = address.checked_add(size).filter(|end| *end > address).ok_or(INVALID_VALUE)?;
+        let mut at = address;
+        while at < end {
+            at = self.outside_at(at).filter(|found| found.handle != 0).ok_or(INVALID_VALUE)?.block.end();
+        }
+        if at == end { Ok(()) } else { Err(INVALID_VALUE) }
+    }
+}
