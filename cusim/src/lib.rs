@@ -5,7 +5,7 @@
 //! their end without being changed. Memory behaves like a GPU's; kernels do nothing.
 //!
 //! # What is simulated
-//! Device memory (stream-ordered pools, classic, managed, virtual), pinned host memory, copies and fills, contexts,
+//! Device memory (stream-ordered pools, classic, managed, virtual, arrays), pinned host memory, copies and fills, contexts,
 //! streams, events, modules, kernel launches that do nothing, graphs and captures, in which allocations and
 //! frees are the nodes that do something, `cuGetProcAddress`. Every other function of
 //! the driver exists, says so once on stderr when it is called, and answers 801 (not supported).
@@ -22,6 +22,7 @@
 //!   That is given back by `cuDeviceGraphMemTrim`, or where the device has no other memory left.
 //! * Virtual memory (`cuMemCreate`) comes in multiples of 2 MiB. Each mapping of it has bytes of its own, which
 //!   are zero when it is mapped.
+//! * Arrays take what their elements take, tightly packed (a GPU takes more). They hold nothing.
 //! * All work is done when the call that asks for it returns. So a block that was freed on a stream
 //!   can be used at once on any other.
 //! * What kernels, cuBLAS and cuRAND would have written is not there: results are zeros.

@@ -3,6 +3,7 @@
 
 #[macro_use]
 mod abi;
+mod array;
 mod attributes;
 mod capture;
 mod context;

@@ -78,6 +78,7 @@ impl Machine {
     /// Memory, streams, events and modules go with their context.
     fn end_context(&mut self, handle: u64) {
         self.free_all_of(handle);
+        self.end_arrays_of(handle);
         while let Some((stream, _)) = self.streams.iter().find(|(_, stream)| stream.context == handle) {
             let stream = *stream;
             let _ = self.destroy_stream(stream);

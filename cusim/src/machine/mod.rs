@@ -2,8 +2,10 @@
 //! their own.
 
 mod allocate;
+mod arrays;
 mod captures;
 mod contexts;
+mod formats;
 mod free;
 mod graphs;
 mod host;
@@ -23,7 +25,9 @@ use crate::memory::{Counters, Device, Pool};
 use crate::own::{OwnMap, OwnVec, own_map, own_vec};
 
 pub use allocate::Request;
+use arrays::Array;
 pub(crate) use contexts::Context;
+pub(crate) use formats::Descriptor;
 pub(crate) use graphs::node_type;
 use graphs::{Graph, GraphMemory};
 pub(crate) use host::HostBlock;
@@ -42,8 +46,8 @@ pub struct Machine {
     script: Script,
     history: History,
     devices: OwnVec<Device>,
-    /// For each device five: its default pool, classic memory, managed memory, memory of graphs, virtual
-    /// memory. Then those that programs made.
+    /// For each device six: its default pool, classic memory, managed memory, memory of graphs, virtual
+    /// memory, arrays. Then those that programs made.
     pools: OwnVec<Pool>,
     /// For each device, the pool that `cuMemAllocAsync` takes from.
     current_pools: OwnVec<usize>,
@@ -57,6 +61,7 @@ pub struct Machine {
     /// What allocation nodes give, by address.
     graph_memory: OwnMap<u64, GraphMemory>,
     outside: OwnVec<Outside>,
+    arrays: OwnMap<u64, Array>,
     virtuals: OwnMap<u64, VirtualMemory>,
     reservations: OwnVec<Reservation>,
     host: OwnVec<HostBlock>,
@@ -65,7 +70,7 @@ pub struct Machine {
 }
 
 /// Pools that each device has.
-const POOLS_OF_A_DEVICE: usize = 5;
+const POOLS_OF_A_DEVICE: usize = 6;
 
 impl Machine {
     /// A machine as `config` says.
@@ -88,6 +93,7 @@ impl Machine {
             executables: own_map(),
             graph_memory: own_map(),
             outside: own_vec(),
+            arrays: own_map(),
             virtuals: own_map(),
             reservations: own_vec(),
             host: own_vec(),
@@ -109,6 +115,7 @@ impl Machine {
         self.pools.push(Pool::classic(device));
         self.pools.push(Pool::managed(device));
         self.pools.push(Pool::of_graphs(device));
+        self.pools.push(Pool::counted(device));
         self.pools.push(Pool::counted(device));
         let context = self.new_handle();
         self.contexts.push(Context::primary(context, device));
@@ -160,6 +167,7 @@ impl Machine {
                 Kind::Managed => 2,
                 Kind::Graph => 3,
                 Kind::Virtual => 4,
+                Kind::Array => 5,
                 _ => 0,
             };
         self.pools.get(pool).map_or_else(Counters::default, |pool| pool.counters)

@@ -176,5 +176,14 @@ functions! {
     fn unmap = c"cuMemUnmap"(address: u64, size: usize);
     fn set_access = c"cuMemSetAccess"(address: u64, size: usize, descriptions: *const [u32; 3], count: usize);
     fn access = c"cuMemGetAccess"(flags: &mut u64, location: &[u32; 2], address: u64);
+    fn array_create = c"cuArrayCreate_v2"(array: &mut u64, descriptor: &[u64; 3]);
+    fn array_create_3d = c"cuArray3DCreate_v2"(array: &mut u64, descriptor: &[u64; 5]);
+    fn array_destroy = c"cuArrayDestroy"(array: u64);
+    fn array_descriptor = c"cuArrayGetDescriptor_v2"(descriptor: &mut [u64; 3], array: u64);
+    fn array_descriptor_3d = c"cuArray3DGetDescriptor_v2"(descriptor: &mut [u64; 5], array: u64);
+    fn array_needs = c"cuArrayGetMemoryRequirements"(requirements: &mut [u64; 4], array: u64, device: i32);
+    fn mipmaps_create = c"cuMipmappedArrayCreate"(array: &mut u64, descriptor: &[u64; 5], levels: u32);
+    fn mipmaps_destroy = c"cuMipmappedArrayDestroy"(array: u64);
+    fn mipmaps_level = c"cuMipmappedArrayGetLevel"(level_array: &mut u64, array: u64, level: u32);
     fn graph_destroy_node = c"cuGraphDestroyNode"(node: u64);
 }

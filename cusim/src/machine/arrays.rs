@@ -1,0 +1,111 @@
+//! Arrays: memory of textures, which has a handle and no address. Nothing is in it.
+
+use super::formats::Descriptor;
+use super::{Machine, POOLS_OF_A_DEVICE};
+use crate::code::{Answer, INVALID_HANDLE, INVALID_VALUE};
+use crate::faults::Call;
+use crate::history::{Kind, Op, Record};
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Array {
+    pub(crate) descriptor: Descriptor,
+    /// Of mipmaps; 0 for an array without.
+    levels: u32,
+    /// All levels together.
+    pub(crate) size: u64,
+    device: usize,
+    context: u64,
+    /// What this is a level of, and which; it goes along with that.
+    part_of: Option<(u64, u32)>,
+}
+
+impl Machine {
+    /// `levels` is 0 for an array without mipmaps.
+    pub(crate) fn create_array(&mut self, descriptor: Descriptor, levels: u32, context: u64) -> Answer<u64> {
+        let device = self.context(context)?.device;
+        let descriptor = Descriptor { padding: 0, ..descriptor };
+        let levels = levels.min(descriptor.most_levels());
+        let sizes = (0..levels.max(1)).map(|level| descriptor.level(level).bytes());
+        let size = sizes.into_iter().try_fold(0, |sum: u64, bytes| sum.checked_add(bytes?).ok_or(INVALID_VALUE))?;
+        let array = Array { descriptor, levels, size, device, context, part_of: None };
+        if descriptor.has_no_memory() {
+            return Ok(self.keep_array(array));
+        }
+        let check = self.script.check(Call::Alloc, size);
+        let answer = check.and_then(|()| self.take_directly(array_pool(device), size));
+        let handle = answer.map_or(0, |()| self.keep_array(array));
+        self.record_array(Op::Alloc, &array, handle, context, answer);
+        answer.map(|()| handle)
+    }
+
+    fn keep_array(&mut self, array: Array) -> u64 {
+        let handle = self.new_handle();
+        self.arrays.insert(handle, array);
+        handle
+    }
+
+    /// An array, one with mipmaps if that is wanted.
+    pub(crate) fn array(&self, handle: u64, has_levels: bool) -> Answer<Array> {
+        let found = self.arrays.get(&handle).copied();
+        found.filter(|array| (array.levels > 0) == has_levels).ok_or(INVALID_HANDLE)
+    }
+
+    /// A level as an array: always the same handle.
+    pub(crate) fn level_of_array(&mut self, handle: u64, level: u32) -> Answer<u64> {
+        let whole = self.array(handle, true)?;
+        if level >= whole.levels {
+            return Err(INVALID_VALUE);
+        }
+        let part_of = Some((handle, level));
+        if let Some((known, _)) = self.arrays.iter().find(|(_, array)| array.part_of == part_of) {
+            return Ok(*known);
+        }
+        let descriptor = whole.descriptor.level(level);
+        let size = descriptor.bytes()?;
+        Ok(self.keep_array(Array { descriptor, levels: 0, size, part_of, ..whole }))
+    }
+
+    /// A level cannot be destroyed by itself (assumed).
+    pub(crate) fn destroy_array(&mut self, handle: u64, has_levels: bool, context: u64) -> Answer {
+        let array = self.array(handle, has_levels)?;
+        if array.part_of.is_some() {
+            return Err(INVALID_HANDLE);
+        }
+        let check = self.script.check(Call::Free, 0);
+        if check.is_err() {
+            self.record_array(Op::Free, &array, handle, context, check);
+            return check;
+        }
+        self.end_array(handle, Op::Free, context)
+    }
+
+    pub(super) fn end_arrays_of(&mut self, context: u64) {
+        let of_context = |(_, array): &(&u64, &Array)| array.context == context && array.part_of.is_none();
+        while let Some((handle, _)) = self.arrays.iter().find(of_context) {
+            let handle = *handle;
+            let _ = self.end_array(handle, Op::Bulk, context);
+        }
+    }
+
+    fn end_array(&mut self, handle: u64, op: Op, context: u64) -> Answer {
+        let array = self.arrays.remove(&handle).ok_or(INVALID_HANDLE)?;
+        self.arrays.retain(|_, other| other.part_of.is_none_or(|(whole, _)| whole != handle));
+        if array.descriptor.has_no_memory() {
+            return Ok(());
+        }
+        self.give_directly(array_pool(array.device), array.size)?;
+        self.record_array(op, &array, handle, context, Ok(()));
+        Ok(())
+    }
+
+    fn record_array(&mut self, op: Op, array: &Array, address: u64, context: u64, answer: Answer) {
+        let (kind, device, size) = (Kind::Array, array.device as i32, array.size);
+        let record = Record { op, kind, device, context, address, size, ..Record::default() };
+        self.record(record, answer, Some(array_pool(array.device)));
+    }
+}
+
+/// The index of the device's memory for arrays, which counts as a pool.
+fn array_pool(device: usize) -> usize {
+    device * POOLS_OF_A_DEVICE + 5
+}
