@@ -63,8 +63,9 @@ fn of_cuda(device: &mut DeviceSnapshot) {
     let graphs = Some(GraphMemory { used: 1, used_high: 2, reserved: 3, reserved_high: 4 });
     let pools = DeviceMemory { own_pools: 1, own_pools_used: 6, own_pools_reserved: 7, ..Default::default() };
     device.memory = Some(DeviceMemory { free: 10, total: 20, graphs, ..pools });
-    device.live[0].memory = MemoryKind::Imported;
-    device.records[0].memory = MemoryKind::Graph;
+    let kind = |seq| if seq == 1 { MemoryKind::Graph } else { MemoryKind::Imported };
+    device.records.iter_mut().for_each(|record| record.memory = kind(record.alloc_seq));
+    device.live.iter_mut().chain(&mut device.peak.blocks).for_each(|block| block.memory = kind(block.seq));
 }
 
 #[test]

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use memtrace::snapshot::RecordKind;
+use memtrace::snapshot::{MemoryKind, RecordKind};
 use memtrace::{Device, Snapshot};
 
 /// A function of the simulator, or of the driver it stands in for, past everything that may stand between.
@@ -38,9 +38,6 @@ pub(crate) struct Event {
 pub(crate) const ALLOC: u32 = 0;
 pub(crate) const FREE: u32 = 1;
 const RELEASE: u32 = 3;
-const MANAGED: u32 = 3;
-const PINNED: u32 = 4;
-const REGISTERED: u32 = 5;
 
 /// Everything that the simulator granted or freed so far.
 pub(crate) fn truth() -> Vec<Event> {
@@ -61,15 +58,29 @@ pub(crate) fn truth() -> Vec<Event> {
 }
 
 pub(crate) fn device_of(record: &Event) -> Device {
-    match record.kind {
-        PINNED | REGISTERED => Device::Pinned,
-        MANAGED => Device::Managed,
+    match kind_of(record) {
+        MemoryKind::Pinned | MemoryKind::Registered => Device::Pinned,
+        MemoryKind::Managed => Device::Managed,
+        MemoryKind::Imported => Device::Imported,
         _ => Device::Cuda(record.device as u32),
     }
 }
 
-/// What happened to a block: (+1 or -1, its bytes).
-type Events = Vec<(i8, u64)>;
+fn kind_of(record: &Event) -> MemoryKind {
+    use MemoryKind::{Array, Classic, Graph, Imported, Managed, Pinned, Pool, Registered, Virtual};
+    [Pool, Classic, Managed, Pinned, Registered, Virtual, Array, Graph, Imported][record.kind as usize - 1]
+}
+
+/// Memory that has a handle and no address: the simulator tells the one, memtrace makes up the other.
+fn place_of(kind: MemoryKind, address: u64) -> u64 {
+    match kind {
+        MemoryKind::Virtual | MemoryKind::Array | MemoryKind::Imported => 0,
+        _ => address,
+    }
+}
+
+/// What happened to a block: (+1 or -1, its kind and bytes).
+type Events = Vec<(i8, MemoryKind, u64)>;
 
 /// Compares the ledgers with the simulator, event by event: in the order of the device if one thread made
 /// them all, else in the order of each address.
@@ -78,14 +89,14 @@ pub(crate) fn assert_equals_truth(snapshot: &Snapshot, in_order: bool) {
     for record in truth() {
         let sign = if record.op == ALLOC { 1 } else { -1 };
         let key = (device_of(&record), if in_order { 0 } else { record.address });
-        truth_of.entry(key).or_default().push((sign, record.size));
+        truth_of.entry(key).or_default().push((sign, kind_of(&record), record.size));
     }
     for device in snapshot.devices.iter().filter(|device| device.device != Device::Cpu) {
         assert_eq!(device.overwritten, 0);
         for record in &device.records {
             let sign = if record.kind == RecordKind::Alloc { 1 } else { -1 };
             let key = (device.device, if in_order { 0 } else { record.address });
-            ours_of.entry(key).or_default().push((sign, record.size));
+            ours_of.entry(key).or_default().push((sign, record.memory, record.size));
         }
     }
     assert!(!truth_of.is_empty(), "something happened");
@@ -102,16 +113,19 @@ pub(crate) fn assert_equals_truth(snapshot: &Snapshot, in_order: bool) {
 
 /// Compares what is live.
 pub(crate) fn assert_live_equals_truth(snapshot: &Snapshot) {
-    let mut live = BTreeMap::new();
+    let (mut live, mut ours) = (BTreeMap::new(), BTreeMap::new());
     for record in truth() {
-        match record.op {
-            ALLOC => live.insert((device_of(&record), record.address), record.size),
-            _ => live.remove(&(device_of(&record), record.address)),
-        };
+        let kind = kind_of(&record);
+        let key = (device_of(&record), kind, place_of(kind, record.address), record.size);
+        *live.entry(key).or_insert(0) += if record.op == ALLOC { 1 } else { -1 };
     }
-    let others = snapshot.devices.iter().filter(|device| device.device != Device::Cpu);
-    let ours: BTreeMap<_, _> =
-        others.flat_map(|d| d.live.iter().map(|block| ((d.device, block.address), block.size))).collect();
+    live.retain(|_, count| *count != 0);
+    for device in snapshot.devices.iter().filter(|device| device.device != Device::Cpu) {
+        for block in &device.live {
+            let key = (device.device, block.memory, place_of(block.memory, block.address), block.size);
+            *ours.entry(key).or_insert(0) += 1;
+        }
+    }
     assert_eq!(ours, live);
     for device in snapshot.devices.iter().filter(|device| device.device != Device::Cpu) {
         let bytes: u64 = device.live.iter().map(|block| block.size).sum();
