@@ -6,7 +6,9 @@
 
 mod accounts;
 mod faults;
+mod graphs;
 mod harmless;
+mod kinds;
 mod libraries;
 mod lookups;
 mod raw;
@@ -23,6 +25,14 @@ use truth::{assert_equals_truth, assert_live_equals_truth};
 
 #[global_allocator]
 static ALLOC: memtrace::Alloc = memtrace::Alloc::system();
+
+/// The segments that the simulator has around these addresses, by address: (address, size).
+fn simulated_segments(blocks: &[u64], classic: u64) -> Vec<(u64, u64)> {
+    let mut all: Vec<(u64, u64)> = blocks.iter().chain([&classic]).map(|address| raw::mapping(*address)).collect();
+    all.sort_unstable();
+    all.dedup();
+    all
+}
 
 #[test]
 fn every_allocation_is_recorded_with_its_stack_and_scope() {

@@ -55,13 +55,30 @@ calls! {
     fn context_destroy(context: sys::CUcontext), cuCtxDestroy_v2;
     fn primary_reset(device: i32), cuDevicePrimaryCtxReset_v2;
     fn default_pool(device: i32) -> sys::CUmemoryPool = std::ptr::null_mut(), cuDeviceGetDefaultMemPool;
+    fn pool_trim(pool: sys::CUmemoryPool, keep: usize), cuMemPoolTrimTo;
+    fn pool_destroy(pool: sys::CUmemoryPool), cuMemPoolDestroy;
+    fn synchronise(stream: Stream), cuStreamSynchronize;
+    fn reserve(size: usize, alignment: usize, address: u64, flags: u64) -> u64 = 0, cuMemAddressReserve;
+    fn map(address: u64, size: usize, offset: usize, handle: u64, flags: u64), cuMemMap;
+    fn unmap(address: u64, size: usize), cuMemUnmap;
+    fn release_physical(handle: u64), cuMemRelease;
+    fn array_destroy(array: sys::CUarray), cuArrayDestroy;
+    fn mipmapped_array_destroy(array: sys::CUmipmappedArray), cuMipmappedArrayDestroy;
+    fn external_destroy(memory: sys::CUexternalMemory), cuDestroyExternalMemory;
+    fn graph_create(flags: u32) -> sys::CUgraph = std::ptr::null_mut(), cuGraphCreate;
+    fn graph_destroy(graph: sys::CUgraph), cuGraphDestroy;
+    fn instantiate(graph: sys::CUgraph, flags: u64) -> sys::CUgraphExec = std::ptr::null_mut(),
+        cuGraphInstantiateWithFlags;
+    fn launch(program: sys::CUgraphExec, stream: Stream), cuGraphLaunch;
+    fn program_destroy(program: sys::CUgraphExec), cuGraphExecDestroy;
     fn begin_capture(stream: Stream, mode: sys::CUstreamCaptureMode), cuStreamBeginCapture_v2;
 }
 
-pub(crate) fn end_capture(stream: Stream) -> Outcome<()> {
+pub(crate) fn end_capture(stream: Stream) -> Outcome<sys::CUgraph> {
     let mut graph = std::ptr::null_mut();
     // SAFETY: the place for the answer is ours.
-    outcome(unsafe { sys::cuStreamEndCapture(stream, &mut graph) }, ())
+    let result = unsafe { sys::cuStreamEndCapture(stream, &mut graph) };
+    outcome(result, graph)
 }
 
 /// Gives the mode before.
@@ -69,6 +86,68 @@ pub(crate) fn exchange_mode(mut mode: sys::CUstreamCaptureMode) -> sys::CUstream
     // SAFETY: the place is ours.
     let result = unsafe { sys::cuThreadExchangeStreamCaptureMode(&mut mode) };
     outcome(result, mode).unwrap()
+}
+
+/// Functions whose arguments lie in memory: words stand for the driver's structures.
+macro_rules! described {
+    ($(fn $name:ident(words $($arg:ident: $type:ty),*) -> $out:ty = $nothing:expr, $function:ident;)*) => {$(
+        pub(crate) fn $name(words: &mut [u64] $(, $arg: $type)*) -> Outcome<$out> {
+            let mut answer = $nothing;
+            // SAFETY: the places for the answers are ours, and as large as the driver's structures.
+            let result = unsafe { sys::$function(&mut answer, words.as_mut_ptr().cast() $(, $arg)*) };
+            outcome(result, answer)
+        }
+    )*};
+}
+
+described! {
+    fn array(words) -> sys::CUarray = std::ptr::null_mut(), cuArrayCreate_v2;
+    fn deep_array(words) -> sys::CUarray = std::ptr::null_mut(), cuArray3DCreate_v2;
+    fn mipmapped_array(words levels: u32) -> sys::CUmipmappedArray = std::ptr::null_mut(), cuMipmappedArrayCreate;
+    fn pool_create(words) -> sys::CUmemoryPool = std::ptr::null_mut(), cuMemPoolCreate;
+    fn external(words) -> sys::CUexternalMemory = std::ptr::null_mut(), cuImportExternalMemory;
+}
+
+/// Physical memory of a device.
+pub(crate) fn physical(size: usize, device: u64) -> Outcome<u64> {
+    let (mut handle, properties) = (0, [1u64, 1 | device << 32, 0, 0]);
+    // SAFETY: the places are ours; pinned memory, no handles to share, of a device.
+    let result = unsafe { sys::cuMemCreate(&mut handle, size, properties.as_ptr().cast(), 0) };
+    outcome(result, handle)
+}
+
+/// The handle of what is mapped at an address, once more.
+pub(crate) fn retain_physical(address: u64) -> Outcome<u64> {
+    let mut handle = 0;
+    // SAFETY: the place is ours; the driver checks the address.
+    let result = unsafe { sys::cuMemRetainAllocationHandle(&mut handle, address as *mut c_void) };
+    outcome(result, handle)
+}
+
+/// What another process shares, by its descriptor.
+pub(crate) fn import_physical(descriptor: i32) -> Outcome<u64> {
+    let mut handle = 0;
+    let kind = sys::CUmemAllocationHandleType_enum::CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+    // SAFETY: the place is ours; the driver checks the descriptor.
+    let result = unsafe { sys::cuMemImportFromShareableHandle(&mut handle, descriptor as usize as *mut c_void, kind) };
+    outcome(result, handle)
+}
+
+/// A node that allocates; gives the address that its memory will have.
+pub(crate) fn graph_alloc(graph: sys::CUgraph, size: u64) -> Outcome<u64> {
+    let (mut node, mut words) = (std::ptr::null_mut(), [0u64; 15]);
+    (words[0], words[1], words[13]) = (1, 1, size);
+    let parameters = words.as_mut_ptr().cast();
+    // SAFETY: the places are ours, and as large as the driver's structures.
+    let result = unsafe { sys::cuGraphAddMemAllocNode(&mut node, graph, std::ptr::null(), 0, parameters) };
+    outcome(result, words[14])
+}
+
+pub(crate) fn graph_free(graph: sys::CUgraph, address: u64) -> Outcome<()> {
+    let mut node = std::ptr::null_mut();
+    // SAFETY: the place is ours; the driver checks the rest.
+    let result = unsafe { sys::cuGraphAddMemFreeNode(&mut node, graph, std::ptr::null(), 0, address) };
+    outcome(result, ())
 }
 
 /// (address, bytes of a row).
@@ -86,4 +165,16 @@ pub(crate) fn get_proc_address(name: &CStr, version: i32, flags: u64) -> usize {
     // SAFETY: the places for the answers are ours, and the name ends with a zero byte.
     let result = unsafe { sys::cuGetProcAddress_v2(name.as_ptr(), &mut found, version, flags, &mut status) };
     outcome(result, found as usize).unwrap()
+}
+
+/// The segment around an address: (address, size).
+pub(crate) fn mapping(address: u64) -> (u64, u64) {
+    use sys::CUpointer_attribute_enum::{CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR, CU_POINTER_ATTRIBUTE_MAPPING_SIZE};
+    let [start, size] = [CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR, CU_POINTER_ATTRIBUTE_MAPPING_SIZE].map(|attribute| {
+        let mut value = 0u64;
+        // SAFETY: the place is ours, and both attributes are words.
+        let result = unsafe { sys::cuPointerGetAttribute((&raw mut value).cast(), attribute, address) };
+        outcome(result, value).unwrap()
+    });
+    (start, size)
 }

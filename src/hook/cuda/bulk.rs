@@ -30,22 +30,26 @@ pub(super) fn before() -> Before {
 /// A context that may come to an end, if anything in it is known by a handle.
 pub(super) struct Ending {
     context: usize,
-    /// The device whose primary context it is.
-    primary: Option<c_int>,
+    /// The device whose primary context is given back, and may have other users.
+    given_back: Option<c_int>,
 }
 
 impl Ending {
     pub(super) fn of_context(context: usize) -> Self {
-        Self { context, primary: None }
+        Self { context, given_back: None }
     }
 
-    pub(super) fn of_primary(device: c_int) -> Self {
+    pub(super) fn of_reset(device: c_int) -> Self {
+        Self { given_back: None, ..Self::of_release(device) }
+    }
+
+    pub(super) fn of_release(device: c_int) -> Self {
         let context = if handles::any_of_contexts() { query::primary(device).unwrap_or(0) } else { 0 };
-        Self { context, primary: Some(device) }
+        Self { context, given_back: Some(device) }
     }
 
     pub(super) fn done(self, result: c_int) {
-        let is_alive = || self.primary.is_some_and(|device| query::primary_is_active(device));
+        let is_alive = || self.given_back.is_some_and(|device| query::primary_is_active(device));
         if result == SUCCESS && self.context != 0 && !is_alive() {
             handles::ended(self.context);
         }

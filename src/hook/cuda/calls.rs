@@ -228,6 +228,9 @@ hooks! {
     around cuGraphAddNode_v2(
         out: *mut Handle, graph: Handle, before: Handle, edges: Handle, count: usize, node: *const AnyNode) =>
         graphs::added(graph, node);
+    around cuGraphAddNode_v3(
+        out: *mut Handle, graph: Handle, before: Handle, edges: Handle, count: usize, node: *const AnyNode) =>
+        graphs::added(graph, node);
     around cuGraphInstantiate(out: *mut Handle, graph: Handle, failed: Handle, log: Handle, length: usize) =>
         graphs::instantiated(out, graph, 0);
     around cuGraphInstantiate_v2(out: *mut Handle, graph: Handle, failed: Handle, log: Handle, length: usize) =>
@@ -265,8 +268,8 @@ hooks! {
         capture::ending(per_thread(stream), graph);
 
     ends cuCtxDestroy_v2(context: Handle) => Ending::of_context(context.addr());
-    ends cuDevicePrimaryCtxRelease_v2(device: c_int) => Ending::of_primary(device);
-    ends cuDevicePrimaryCtxReset_v2(device: c_int) => Ending::of_primary(device);
+    ends cuDevicePrimaryCtxRelease_v2(device: c_int) => Ending::of_release(device);
+    ends cuDevicePrimaryCtxReset_v2(device: c_int) => Ending::of_reset(device);
 
     unseen cuMulticastCreate(out: *mut u64, properties: Handle);
 }

@@ -1,0 +1,121 @@
+//! Graphs whose nodes allocate: captured or built by hand, launched and launched again.
+
+use cudarc::driver::CudaContext;
+use cudarc::driver::sys::CUstreamCaptureMode_enum::{
+    CU_STREAM_CAPTURE_MODE_GLOBAL as GLOBAL, CU_STREAM_CAPTURE_MODE_RELAXED as RELAXED,
+};
+use memtrace::snapshot::MemoryKind;
+use memtrace::{Device, Snapshot, scope};
+
+use super::raw;
+use super::support::on_gpu;
+use super::truth::{assert_equals_truth, assert_live_equals_truth};
+
+/// Bytes at the peak, bytes live, number of records.
+fn of_gpu(snapshot: &Snapshot) -> (u64, u64, usize) {
+    let gpu = snapshot.device(Device::Cuda(0)).unwrap();
+    (gpu.peak.bytes, gpu.stats.allocated_bytes.current, gpu.records.len())
+}
+
+#[test]
+fn a_captured_graph_allocates_when_it_is_launched() {
+    on_gpu(&[], || {
+        let session = memtrace::start().unwrap();
+        let context = CudaContext::new(0).unwrap();
+        let stream = context.new_stream().unwrap();
+        let cu_stream = stream.cu_stream();
+        let warm = stream.alloc_zeros::<u8>(512).unwrap();
+        raw::begin_capture(cu_stream, RELAXED).unwrap();
+        let activations = scope("capture", || raw::alloc_async(3000, cu_stream).unwrap());
+        let result = raw::alloc_async(5000, cu_stream).unwrap();
+        raw::free_async(activations, cu_stream).unwrap();
+        let graph = raw::end_capture(cu_stream).unwrap();
+        assert_eq!(of_gpu(&session.snapshot()), (512, 512, 1), "nothing is there yet");
+        let program = raw::instantiate(graph, 0).unwrap();
+        raw::graph_destroy(graph).unwrap();
+        for step in 1..=3 {
+            scope("step", || raw::launch(program, cu_stream).unwrap());
+            assert_eq!(of_gpu(&session.snapshot()), (8512, 5512, 1 + step * 4 - 1));
+            raw::free_async(result, cu_stream).unwrap();
+        }
+        scope("step", || raw::launch(program, cu_stream).unwrap());
+        let snapshot = session.snapshot();
+        assert_equals_truth(&snapshot, true);
+        let gpu = snapshot.device(Device::Cuda(0)).unwrap();
+        let block = gpu.live.iter().find(|block| block.memory == MemoryKind::Graph).unwrap();
+        assert_eq!((block.size, snapshot.context_path(block.context)), (5000, "step".to_owned()));
+        let has_line = |frame: &memtrace::snapshot::Frame| frame.function.contains("alloc_async");
+        assert!(snapshot.stacks.frames(block.stack).any(has_line), "the stack is that of the capture");
+        let graphs = gpu.memory.unwrap().graphs.unwrap();
+        assert_eq!((graphs.used, graphs.reserved), (5120, 2 << 20));
+        assert_eq!(snapshot.health.cuda.unseen_calls, []);
+        raw::program_destroy(program).unwrap();
+        raw::free(result).unwrap();
+        drop(warm);
+        let snapshot = session.snapshot();
+        assert_equals_truth(&snapshot, true);
+        assert_eq!((of_gpu(&snapshot).1, snapshot.health.unknown_frees), (0, 0));
+    });
+}
+
+#[test]
+fn what_a_launch_left_is_freed_by_the_next_if_that_was_asked_for() {
+    on_gpu(&[], || {
+        let session = memtrace::start().unwrap();
+        let _context = CudaContext::new(0).unwrap();
+        let graph = raw::graph_create(0).unwrap();
+        let address = raw::graph_alloc(graph, 700).unwrap();
+        let transient = raw::graph_alloc(graph, 300).unwrap();
+        raw::graph_free(graph, transient).unwrap();
+        let program = raw::instantiate(graph, 1).unwrap();
+        (0..3).for_each(|_| raw::launch(program, raw::PER_THREAD).unwrap());
+        let snapshot = session.snapshot();
+        assert_equals_truth(&snapshot, true);
+        assert_eq!(of_gpu(&snapshot), (1000, 700, 3 * 3 + 2));
+        // Another graph frees it.
+        let other = raw::graph_create(0).unwrap();
+        raw::graph_free(other, address).unwrap();
+        raw::launch(raw::instantiate(other, 0).unwrap(), raw::PER_THREAD).unwrap();
+        let snapshot = session.snapshot();
+        assert_equals_truth(&snapshot, true);
+        assert_eq!(of_gpu(&snapshot).1, 0);
+    });
+}
+
+#[test]
+fn a_graph_captured_before_the_recording_is_known_when_it_is_launched() {
+    on_gpu(&[], || {
+        let context = CudaContext::new(0).unwrap();
+        let stream = context.new_stream().unwrap();
+        raw::begin_capture(stream.cu_stream(), RELAXED).unwrap();
+        let address = raw::alloc_async(3000, stream.cu_stream()).unwrap();
+        let program = raw::instantiate(raw::end_capture(stream.cu_stream()).unwrap(), 0).unwrap();
+        let session = memtrace::start().unwrap();
+        scope("step", || raw::launch(program, stream.cu_stream()).unwrap());
+        assert_live_equals_truth(&session.snapshot());
+        assert_eq!(of_gpu(&session.snapshot()).1, 3000);
+        raw::free_async(address, stream.cu_stream()).unwrap();
+        assert_equals_truth(&session.snapshot(), true);
+    });
+}
+
+#[test]
+fn a_capture_that_failed_leaves_no_nodes() {
+    on_gpu(&[], || {
+        let session = memtrace::start().unwrap();
+        let context = CudaContext::new(0).unwrap();
+        let stream = context.new_stream().unwrap();
+        let cu_stream = stream.cu_stream();
+        raw::begin_capture(cu_stream, GLOBAL).unwrap();
+        raw::alloc_async(9000, cu_stream).unwrap();
+        raw::alloc(100).expect_err("it spoils the capture");
+        raw::end_capture(cu_stream).unwrap_err();
+        raw::begin_capture(cu_stream, RELAXED).unwrap();
+        let address = raw::alloc_async(100, cu_stream).unwrap();
+        let program = raw::instantiate(raw::end_capture(cu_stream).unwrap(), 0).unwrap();
+        raw::launch(program, cu_stream).unwrap();
+        assert_equals_truth(&session.snapshot(), true);
+        raw::free_async(address, cu_stream).unwrap();
+        assert_eq!(of_gpu(&session.snapshot()), (100, 0, 2));
+    });
+}

@@ -1,0 +1,161 @@
+//! Memory that is not simply an address: pools of the program's own, physical memory and its mappings, arrays.
+
+use cudarc::driver::CudaContext;
+use memtrace::snapshot::{Action, MemoryKind, RecordKind, StackContext};
+use memtrace::{Device, scope};
+
+use super::support::on_gpu;
+use super::truth::{assert_equals_truth, assert_live_equals_truth};
+use super::{raw, simulated_segments};
+
+const MIB: usize = 1 << 20;
+
+#[test]
+fn physical_memory_lives_as_long_as_anything_refers_to_it() {
+    on_gpu(&[("MEMTRACE_CUSIM_DEVICES", "2")], || {
+        let session = memtrace::start().unwrap();
+        let _context = CudaContext::new(0).unwrap();
+        let handle = scope("weights", || raw::physical(4 * MIB, 0).unwrap());
+        let elsewhere = raw::physical(2 * MIB, 1).unwrap();
+        assert!(raw::physical(5, 0).is_err(), "no multiple of the granularity");
+        let snapshot = session.snapshot();
+        assert_live_equals_truth(&snapshot);
+        let block = snapshot.device(Device::Cuda(0)).unwrap().live[0];
+        assert_eq!((block.size, block.memory), (4 << 20, MemoryKind::Virtual));
+        assert!(block.address >= 1 << 52 && snapshot.context_path(block.context) == "weights");
+        let live = || session.snapshot().device(Device::Cuda(0)).unwrap().stats.allocated_bytes.current;
+
+        let address = raw::reserve(8 * MIB, 0, 0, 0).unwrap();
+        raw::map(address, 4 * MIB, 0, handle, 0).unwrap();
+        raw::release_physical(handle).unwrap();
+        assert_eq!(live(), 4 << 20, "it is mapped");
+        let again = raw::retain_physical(address).unwrap();
+        raw::map(address + (4 << 20), 4 * MIB, 0, again, 0).unwrap();
+        raw::unmap(address, 8 * MIB).unwrap();
+        assert_eq!(live(), 4 << 20, "there is a handle");
+        assert!(raw::unmap(address, 4 * MIB).is_err(), "nothing is mapped there");
+        raw::release_physical(again).unwrap();
+        assert_eq!(live(), 0);
+        assert!(raw::release_physical(again).is_err());
+        raw::release_physical(elsewhere).unwrap();
+        let snapshot = session.snapshot();
+        assert_equals_truth(&snapshot, true);
+        assert_eq!((snapshot.health.unknown_frees, snapshot.health.missed_frees), (0, 0));
+    });
+}
+
+#[test]
+fn a_refused_unmapping_leaves_all_as_it_was() {
+    on_gpu(&[], || {
+        let session = memtrace::start().unwrap();
+        let _context = CudaContext::new(0).unwrap();
+        let handles = [0, 1].map(|_| raw::physical(2 * MIB, 0).unwrap());
+        let address = raw::reserve(8 * MIB, 0, 0, 0).unwrap();
+        for (at, handle) in handles.into_iter().enumerate() {
+            raw::map(address + (at * 2 * MIB) as u64, 2 * MIB, 0, handle, 0).unwrap();
+            raw::release_physical(handle).unwrap();
+        }
+        assert!(raw::unmap(address, 3 * MIB).is_err(), "it ends within a mapping");
+        assert_live_equals_truth(&session.snapshot());
+        raw::unmap(address, 4 * MIB).unwrap();
+        let snapshot = session.snapshot();
+        assert_live_equals_truth(&snapshot);
+        assert_eq!(snapshot.device(Device::Cuda(0)).unwrap().live, []);
+    });
+}
+
+#[test]
+fn arrays_come_go_and_end_with_their_context() {
+    on_gpu(&[], || {
+        let session = memtrace::start().unwrap();
+        let primary = CudaContext::new(0).unwrap();
+        const FLOAT: u64 = 0x20;
+        let flat = raw::array(&mut [100, 50, FLOAT | 4 << 32]).unwrap();
+        let deep = raw::deep_array(&mut [16, 16, 16, FLOAT | 1 << 32, 0]).unwrap();
+        let levels = raw::mipmapped_array(&mut [64, 64, 0, FLOAT | 1 << 32, 0], 3).unwrap();
+        let snapshot = session.snapshot();
+        assert_live_equals_truth(&snapshot);
+        let sizes: Vec<u64> = snapshot.device(Device::Cuda(0)).unwrap().live.iter().map(|block| block.size).collect();
+        assert_eq!(sizes, [100 * 50 * 16, 16 * 16 * 16 * 4, 4 * (64 * 64 + 32 * 32 + 16 * 16)]);
+        raw::array_destroy(flat).unwrap();
+        raw::mipmapped_array_destroy(levels).unwrap();
+        assert_live_equals_truth(&session.snapshot());
+        let other = raw::context_create(std::ptr::null_mut(), 0, 0).unwrap();
+        raw::array(&mut [10, 10, FLOAT | 1 << 32]).unwrap();
+        raw::context_destroy(other).unwrap();
+        assert_live_equals_truth(&session.snapshot());
+        assert_eq!(session.snapshot().device(Device::Cuda(0)).unwrap().live.len(), 1, "the other context's");
+        primary.bind_to_thread().unwrap();
+        raw::primary_reset(0).unwrap();
+        assert_live_equals_truth(&session.snapshot());
+        assert_eq!(session.snapshot().device(Device::Cuda(0)).unwrap().live, []);
+        let _ = deep;
+    });
+}
+
+#[test]
+fn own_pools_are_asked_too_until_they_are_destroyed() {
+    on_gpu(&[], || {
+        let session = memtrace::start().unwrap();
+        let _context = CudaContext::new(0).unwrap();
+        let pool = raw::pool_create(&mut {
+            let mut words = [0; 11];
+            words[..2].copy_from_slice(&[1, 1]);
+            words
+        })
+        .unwrap();
+        let block = raw::alloc_from_pool(1000, pool, raw::PER_THREAD).unwrap();
+        let of_default = raw::alloc_async(2000, raw::PER_THREAD).unwrap();
+        let memory = session.snapshot().device(Device::Cuda(0)).unwrap().memory.unwrap();
+        assert_eq!((memory.own_pools, memory.own_pools_used, memory.own_pools_reserved), (1, 1024, 32 << 20));
+        assert_eq!((memory.total - memory.free, memory.total), (64 << 20, 80 << 30));
+        raw::free_async(block, raw::PER_THREAD).unwrap();
+        raw::pool_trim(pool, 0).unwrap();
+        let snapshot = session.snapshot();
+        let gpu = snapshot.device(Device::Cuda(0)).unwrap();
+        assert_eq!((gpu.memory.unwrap().own_pools_reserved, gpu.stats.reserved_bytes.current), (0, 32 << 20));
+        raw::pool_destroy(pool).unwrap();
+        assert_eq!(session.snapshot().device(Device::Cuda(0)).unwrap().memory.unwrap().own_pools, 0);
+        raw::free_async(of_default, raw::PER_THREAD).unwrap();
+        assert_equals_truth(&session.snapshot(), true);
+    });
+}
+
+#[test]
+fn segments_come_and_go_as_the_driver_says() {
+    on_gpu(&[], || {
+        let session = memtrace::builder().context(StackContext::Alloc).start().unwrap();
+        let _context = CudaContext::new(0).unwrap();
+        let stream = raw::PER_THREAD;
+        let blocks = [10, 20, 30, 5].map(|mib| raw::alloc_async(mib * MIB, stream).unwrap());
+        let classic = raw::alloc(3 * MIB).unwrap();
+        assert_eq!(session.snapshot().device(Device::Cuda(0)).unwrap().stats.reserved_bytes.current, 100 << 20);
+        let told = |snapshot: &memtrace::Snapshot| {
+            let gpu = snapshot.device(Device::Cuda(0)).unwrap();
+            assert!(gpu.segments.iter().all(|segment| !segment.estimated));
+            gpu.segments.iter().map(|segment| (segment.address, segment.size)).collect::<Vec<_>>()
+        };
+        assert_eq!(told(&session.snapshot()), simulated_segments(&blocks, classic));
+        raw::free_async(blocks[2], stream).unwrap();
+        assert_eq!(session.snapshot().device(Device::Cuda(0)).unwrap().stats.reserved_bytes.current, 100 << 20);
+        raw::synchronise(stream).unwrap();
+        raw::free(classic).unwrap();
+        let snapshot = session.snapshot();
+        let gpu = snapshot.device(Device::Cuda(0)).unwrap();
+        assert_eq!((gpu.stats.reserved_bytes.current, gpu.stats.reserved_bytes.peak), (64 << 20, 100 << 20));
+        assert_eq!(gpu.pool.unwrap().reserved, 64 << 20);
+        let log: Vec<_> = gpu.segment_records.iter().map(|r| (r.kind == RecordKind::Alloc, r.size >> 20)).collect();
+        assert_eq!(log, [(true, 32), (true, 32), (true, 32), (true, 4), (false, 32), (false, 4)]);
+        assert!(gpu.segment_records.windows(2).all(|pair| pair[0].time_ns <= pair[1].time_ns));
+        let took = gpu.segment_records[0];
+        assert!(snapshot.stacks.frames(took.stack).any(|frame| frame.file.ends_with("cuda/kinds.rs")));
+        let growing: u64 = gpu.calls.iter().map(|time| time.growing).sum();
+        assert_eq!((growing, gpu.calls.iter().map(|time| (time.allocs, time.frees)).fold((0, 0), add)), (4, (5, 2)));
+        assert_equals_truth(&snapshot, true);
+        let _ = Action::Alloc;
+    });
+}
+
+fn add(sum: (u64, u64), one: (u64, u64)) -> (u64, u64) {
+    (sum.0 + one.0, sum.1 + one.1)
+}
