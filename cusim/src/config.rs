@@ -28,6 +28,12 @@ pub struct Config {
     pub capability: (i32, i32),
     /// Bytes of memory of each GPU.
     pub memory: u64,
+    /// Bytes of each GPU that other processes have.
+    pub others: [u64; MAX_DEVICES],
+    /// Bytes that each live context takes of its GPU.
+    pub context: u64,
+    /// Bytes that each loaded module or library takes.
+    pub module: u64,
     /// Whether `cuMemAllocAsync` works.
     pub pools: bool,
     /// What new memory holds.
@@ -43,6 +49,9 @@ impl Default for Config {
             name: "memtrace simulated GPU",
             capability: (9, 0),
             memory: 80 << 30,
+            others: [0; MAX_DEVICES],
+            context: 0,
+            module: 0,
             pools: true,
             fill: Fill::Zeros,
             faults: Faults::default(),
@@ -68,6 +77,9 @@ impl Config {
         read("MEMTRACE_CUSIM_MEMORY", c"MEMTRACE_CUSIM_MEMORY", &mut config.memory, |text| {
             bytes(text).filter(|memory| *memory > 0 && *memory <= 1 << 42)
         })?;
+        read("MEMTRACE_CUSIM_OTHERS", c"MEMTRACE_CUSIM_OTHERS", &mut config.others, others)?;
+        read("MEMTRACE_CUSIM_CONTEXT", c"MEMTRACE_CUSIM_CONTEXT", &mut config.context, bytes)?;
+        read("MEMTRACE_CUSIM_MODULE", c"MEMTRACE_CUSIM_MODULE", &mut config.module, bytes)?;
         read("MEMTRACE_CUSIM_POOLS", c"MEMTRACE_CUSIM_POOLS", &mut config.pools, |text| match text {
             "0" => Some(false),
             "1" => Some(true),
@@ -90,6 +102,18 @@ fn capability(text: &str) -> Option<(i32, i32)> {
     }
     let number: i32 = text.parse().ok()?;
     Some((number / 10, number % 10))
+}
+
+/// One size for all GPUs, or one for each from the first on.
+fn others(text: &str) -> Option<[u64; MAX_DEVICES]> {
+    if let Some(all) = bytes(text) {
+        return Some([all; MAX_DEVICES]);
+    }
+    let mut others = [0; MAX_DEVICES];
+    for (index, size) in text.split(',').enumerate() {
+        *others.get_mut(index)? = bytes(size)?;
+    }
+    Some(others)
 }
 
 fn fill(text: &str) -> Option<Fill> {
@@ -124,4 +148,17 @@ pub(crate) fn variable(key: &CStr) -> Option<&'static str> {
     // SAFETY: `getenv` gives a string that ends with a zero byte; programs under test do not change
     // these variables while they run.
     unsafe { CStr::from_ptr(text) }.to_str().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn others_have_the_same_of_each_device_or_not() {
+        assert_eq!(others("1GiB"), Some([1 << 30; MAX_DEVICES]));
+        let read = others("2 MiB,0,1KiB").unwrap();
+        assert_eq!((read[..3].to_vec(), read[3..].iter().sum()), (vec![2 << 20, 0, 1024], 0_u64));
+        assert_eq!((others("1GiB,"), others(&"1,".repeat(20))), (None, None));
+    }
 }

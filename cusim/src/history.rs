@@ -10,6 +10,11 @@
 //! uint64_t memtrace_cusim_event_count(void);
 //! uint64_t memtrace_cusim_used(int device);     // of the device's default pool, in bytes
 //! uint64_t memtrace_cusim_reserved(int device);
+//! uint64_t memtrace_cusim_graph_used(int device);     // by allocation nodes of graphs
+//! uint64_t memtrace_cusim_graph_reserved(int device); // the device keeps for them
+//! uint64_t memtrace_cusim_overhead(int device);       // contexts and modules
+//! uint64_t memtrace_cusim_others(int device);         // other processes
+//! uint64_t memtrace_cusim_taken(int device);          // everything that is not free
 //! ```
 //!
 //! A program that sees any of these has a simulated driver.

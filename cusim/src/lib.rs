@@ -6,7 +6,7 @@
 //!
 //! # What is simulated
 //! Device memory (stream-ordered pools, classic, managed, virtual, arrays), pinned host memory, copies and fills, contexts,
-//! streams, events, modules, kernel launches that do nothing, graphs and captures, in which allocations and
+//! streams, events, modules, libraries, kernel launches that do nothing, graphs and captures, in which allocations and
 //! frees are the nodes that do something, `cuGetProcAddress`. Every other function of
 //! the driver exists, says so once on stderr when it is called, and answers 801 (not supported).
 //!
@@ -34,6 +34,9 @@
 //! | `NAME` | `memtrace simulated GPU` | their name |
 //! | `CAPABILITY` | `9.0` | compute capability, also as `90` |
 //! | `MEMORY` | `80GiB` | memory of each |
+//! | `OTHERS` | `0` | memory of each that other processes have; or a list, one for each: `1GiB,0` |
+//! | `CONTEXT` | `0` | memory that each live context takes; one that does not fit is refused |
+//! | `MODULE` | `0` | memory that each module or library takes until it is unloaded or its context ends |
 //! | `POOLS` | `1` | `0`: no stream-ordered memory |
 //! | `FILL` | `zeros` | what new memory holds: `zeros`, `ones` (0xFF), `random` (the same in each run) |
 //! | `FAULTS` | | what goes wrong, see [`faults`] |

@@ -10,7 +10,7 @@ macro_rules! driver {
         $(#[$doc])*
         #[unsafe(no_mangle)]
         pub(super) extern "C" fn $name($($arg: $type),*) -> $crate::code::Code {
-            #[allow(clippy::unnecessary_wraps, reason = "all bodies have one shape")]
+            #[allow(clippy::unnecessary_wraps, clippy::too_many_arguments, reason = "all bodies have one shape")]
             fn body($($arg: $type),*) -> $crate::code::Answer $body
             $crate::driver::abi::code(body($($arg),*))
         }

@@ -49,7 +49,7 @@ driver! {
     fn cuCtxCreate_v2(context: Out<u64>, flags: u32, device: i32) {
         let handle = with(|machine| {
             let device = machine.device(device)?;
-            Ok(machine.create_context(device, flags))
+            machine.create_context(device, flags)
         })?;
         context.set(handle)?;
         push(handle)

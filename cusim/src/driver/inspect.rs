@@ -36,6 +36,36 @@ extern "C" fn memtrace_cusim_reserved(device: i32) -> u64 {
     counter(device, |machine, device| machine.counters(device, Kind::Pool).reserved)
 }
 
+/// Bytes of the device that other processes have.
+#[unsafe(no_mangle)]
+extern "C" fn memtrace_cusim_others(device: i32) -> u64 {
+    counter(device, |machine, device| machine.config.others.get(device).copied().unwrap_or(0))
+}
+
+/// Bytes that the device's contexts and modules take.
+#[unsafe(no_mangle)]
+extern "C" fn memtrace_cusim_overhead(device: i32) -> u64 {
+    counter(device, Machine::overhead)
+}
+
+/// Bytes in live allocations of graphs.
+#[unsafe(no_mangle)]
+extern "C" fn memtrace_cusim_graph_used(device: i32) -> u64 {
+    counter(device, |machine, device| machine.counters(device, Kind::Graph).used)
+}
+
+/// Bytes that the device keeps for graphs.
+#[unsafe(no_mangle)]
+extern "C" fn memtrace_cusim_graph_reserved(device: i32) -> u64 {
+    counter(device, |machine, device| machine.counters(device, Kind::Graph).reserved)
+}
+
+/// Bytes of the device that somebody has, other processes too.
+#[unsafe(no_mangle)]
+extern "C" fn memtrace_cusim_taken(device: i32) -> u64 {
+    counter(device, Machine::taken)
+}
+
 fn counter(device: i32, read: impl Fn(&Machine, usize) -> u64) -> u64 {
     with(|machine| {
         let device = machine.device(device)?;

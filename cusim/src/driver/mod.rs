@@ -16,6 +16,7 @@ mod graph;
 mod graph_memory;
 mod init;
 mod inspect;
+mod library;
 mod lookup;
 mod memory;
 mod module;

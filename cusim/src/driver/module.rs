@@ -21,22 +21,22 @@ pub(super) struct Launch {
 driver! {
     fn cuModuleLoadData(module: Out<u64>, image: Text) {
         begin(Call::Module)?;
-        let context = current()?;
-        let ptx = if is_binary(image.start()?) { &[][..] } else { image.get()?.to_bytes() };
-        module.set(with(|machine| Ok(machine.load_module(context, ptx)))?)
+        let (context, ptx) = (current()?, text_of(image)?);
+        module.set(with(|machine| machine.load_module(context, ptx))?)
     }
 
     fn cuModuleLoad(module: Out<u64>, path: Text) {
         begin(Call::Module)?;
         let context = current()?;
-        let path = path.get()?.to_str().map_err(|_| FILE_NOT_FOUND)?;
-        let bytes = std::fs::read(path).map_err(|_| FILE_NOT_FOUND)?;
-        let start = bytes.first_chunk().copied().unwrap_or_default();
-        let ptx = if is_binary(start) { &[][..] } else { bytes.as_slice() };
-        module.set(with(|machine| Ok(machine.load_module(context, ptx)))?)
+        let bytes = read(path)?;
+        module.set(with(|machine| machine.load_module(context, ptx_of(&bytes)))?)
     }
 
     fn cuModuleLoadDataEx(module: Out<u64>, image: Text, _count: u32, _options: usize, _values: usize) {
+        answer(cuModuleLoadData(module, image))
+    }
+
+    fn cuModuleLoadFatBinary(module: Out<u64>, image: Text) {
         answer(cuModuleLoadData(module, image))
     }
 
@@ -151,6 +151,22 @@ extern "C" fn cuLaunchKernelEx_ptsz(launch: Out<Launch>, function: u64, argument
 
 fn check_function(function: u64) -> Answer {
     with(|machine| machine.functions.get(&function).map(|_| ()).ok_or(INVALID_HANDLE))
+}
+
+/// The PTX at an address; empty for code without.
+pub(super) fn text_of<'a>(image: Text) -> Answer<&'a [u8]> {
+    if is_binary(image.start()?) { Ok(&[]) } else { Ok(image.get()?.to_bytes()) }
+}
+
+pub(super) fn read(path: Text) -> Answer<Vec<u8>> {
+    let path = path.get()?.to_str().map_err(|_| FILE_NOT_FOUND)?;
+    std::fs::read(path).map_err(|_| FILE_NOT_FOUND)
+}
+
+/// The PTX in a file; empty for code without.
+pub(super) fn ptx_of(file: &[u8]) -> &[u8] {
+    let start = file.first_chunk().copied().unwrap_or_default();
+    if is_binary(start) { &[] } else { file }
 }
 
 /// An ELF file or a fat binary: code without PTX text that could be read.

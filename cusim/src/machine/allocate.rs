@@ -112,7 +112,7 @@ impl Machine {
     }
 
     /// Before it is out of memory, a device takes back what its pools do not use.
-    fn make_room(&mut self, device: usize, length: u64) -> Answer<u64> {
+    pub(super) fn make_room(&mut self, device: usize, length: u64) -> Answer<u64> {
         if self.memory(device).0 < length {
             self.shrink_pools(device, |_| 0);
         }

@@ -38,6 +38,9 @@ impl Machine {
     }
 
     pub(crate) fn retain_primary(&mut self, device: usize) -> Answer<u64> {
+        if self.primary(device)?.count == 0 {
+            self.make_room(device, self.config.context)?;
+        }
         let context = self.primary(device)?;
         context.count += 1;
         Ok(context.handle)
@@ -60,10 +63,11 @@ impl Machine {
         Ok(())
     }
 
-    pub(crate) fn create_context(&mut self, device: usize, flags: u32) -> u64 {
+    pub(crate) fn create_context(&mut self, device: usize, flags: u32) -> Answer<u64> {
+        self.make_room(device, self.config.context)?;
         let handle = self.new_handle();
         self.contexts.push(Context { handle, device, is_primary: false, count: 1, flags });
-        handle
+        Ok(handle)
     }
 
     pub(crate) fn destroy_context(&mut self, handle: u64) -> Answer {
@@ -84,7 +88,7 @@ impl Machine {
             let _ = self.destroy_stream(stream);
         }
         self.events.retain(|_, event| event.context != handle);
-        self.modules.retain(|_, module| module.context != handle);
+        self.end_modules_of(handle);
         self.functions.retain(|_, function| function.context != handle);
     }
 }

@@ -173,13 +173,28 @@ impl Machine {
         self.pools.get(pool).map_or_else(Counters::default, |pool| pool.counters)
     }
 
-    /// Bytes of the device that no pool has, and all bytes.
+    /// Bytes of the device that nobody has, and all bytes.
     #[must_use]
     pub fn memory(&self, device: usize) -> (u64, u64) {
         let capacity = self.devices.get(device).map_or(0, |device| device.capacity);
+        (capacity.saturating_sub(self.taken(device)), capacity)
+    }
+
+    /// Bytes of the device that somebody has: pools and all else that is allocated, contexts, modules, other
+    /// processes.
+    #[must_use]
+    pub fn taken(&self, device: usize) -> u64 {
         let of_device = self.pools.iter().filter(|pool| pool.device == device && pool.on_device);
         let reserved: u64 = of_device.map(|pool| pool.counters.reserved).sum();
-        (capacity.saturating_sub(reserved), capacity)
+        reserved + self.overhead(device) + self.config.others.get(device).copied().unwrap_or(0)
+    }
+
+    /// Bytes of the device that contexts and modules take.
+    #[must_use]
+    pub fn overhead(&self, device: usize) -> u64 {
+        let contexts = self.contexts.iter().filter(|context| context.device == device && context.count > 0);
+        let modules = self.modules.values().filter(|module| module.device == Some(device));
+        contexts.count() as u64 * self.config.context + modules.count() as u64 * self.config.module
     }
 
     fn record(&mut self, record: Record, answer: Answer<()>, pool: Option<usize>) {

@@ -6,7 +6,12 @@ use crate::own::{OwnVec, own_vec};
 
 #[derive(Debug)]
 pub(crate) struct Module {
-    pub(crate) context: u64,
+    /// 0 for a library: it belongs to none.
+    context: u64,
+    /// Whose memory it takes.
+    pub(crate) device: Option<usize>,
+    /// For a library, the context that it takes memory in.
+    loaded_in: u64,
     /// The kernels in its PTX, by name's hash. None known: every name is accepted.
     kernels: OwnVec<u64>,
 }
@@ -20,10 +25,32 @@ pub(crate) struct Function {
 
 impl Machine {
     /// Loads PTX text. Of other code (`ptx` is empty) every kernel name is accepted.
-    pub(crate) fn load_module(&mut self, context: u64, ptx: &[u8]) -> u64 {
+    pub(crate) fn load_module(&mut self, context: u64, ptx: &[u8]) -> Answer<u64> {
+        self.load(context, context, ptx)
+    }
+
+    /// Loads a library, which outlives contexts. It takes memory where the context is that is current now, and
+    /// none without one (assumed: a GPU loads it into each context that uses it).
+    pub(crate) fn load_library(&mut self, loaded_in: u64, ptx: &[u8]) -> Answer<u64> {
+        self.load(0, loaded_in, ptx)
+    }
+
+    fn load(&mut self, context: u64, loaded_in: u64, ptx: &[u8]) -> Answer<u64> {
+        let device = self.context(loaded_in).ok().map(|context| context.device);
+        if let Some(device) = device {
+            self.make_room(device, self.config.module)?;
+        }
         let handle = self.new_handle();
-        self.modules.insert(handle, Module { context, kernels: kernels(ptx) });
-        handle
+        self.modules.insert(handle, Module { context, device, loaded_in, kernels: kernels(ptx) });
+        Ok(handle)
+    }
+
+    /// Modules go with their context; libraries stay and take no memory any more.
+    pub(super) fn end_modules_of(&mut self, context: u64) {
+        self.modules.retain(|_, module| module.context != context);
+        for library in self.modules.values_mut().filter(|module| module.loaded_in == context) {
+            library.device = None;
+        }
     }
 
     pub(crate) fn unload_module(&mut self, handle: u64) -> Answer {
@@ -34,7 +61,7 @@ impl Machine {
 
     /// A kernel's handle: always the same for the same name.
     pub(crate) fn function(&mut self, module: u64, name: &[u8]) -> Answer<u64> {
-        let Module { context, ref kernels } = *self.modules.get(&module).ok_or(INVALID_HANDLE)?;
+        let Module { context, ref kernels, .. } = *self.modules.get(&module).ok_or(INVALID_HANDLE)?;
         let name = hash(name);
         if !kernels.is_empty() && !kernels.contains(&name) {
             return Err(NOT_FOUND);

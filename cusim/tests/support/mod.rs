@@ -71,7 +71,7 @@ impl Driver {
 
 macro_rules! functions {
     ($(fn $name:ident = $symbol:literal($($arg:ident: $type:ty),*);)*) => {
-        #[allow(dead_code, reason = "not every test calls every function")]
+        #[allow(dead_code, clippy::too_many_arguments, reason = "as the driver has them; not every test calls every function")]
         impl Driver { $(
             pub(crate) fn $name(self, $($arg: $type),*) -> u32 {
                 let address = self.address($symbol);
@@ -185,5 +185,9 @@ functions! {
     fn mipmaps_create = c"cuMipmappedArrayCreate"(array: &mut u64, descriptor: &[u64; 5], levels: u32);
     fn mipmaps_destroy = c"cuMipmappedArrayDestroy"(array: u64);
     fn mipmaps_level = c"cuMipmappedArrayGetLevel"(level_array: &mut u64, array: u64, level: u32);
+    fn module_unload = c"cuModuleUnload"(module: u64);
+    fn load_library = c"cuLibraryLoadData"(library: &mut u64, image: *const u8, options: usize, values: usize, count: u32, library_options: usize, library_values: usize, library_count: u32);
+    fn library_unload = c"cuLibraryUnload"(library: u64);
+    fn library_kernel = c"cuLibraryGetKernel"(kernel: &mut u64, library: u64, name: *const c_char);
     fn graph_destroy_node = c"cuGraphDestroyNode"(node: u64);
 }

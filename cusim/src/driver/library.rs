@@ -1,0 +1,51 @@
+//! Libraries: modules that belong to no context. A kernel is a function.
+
+use super::abi::{Out, Text};
+use super::module::{ptx_of, read, text_of};
+use super::process::{begin, with};
+use super::thread::current;
+use crate::code::{INVALID_HANDLE, NOT_FOUND};
+use crate::faults::Call;
+
+driver! {
+    fn cuLibraryLoadData(
+        library: Out<u64>, image: Text, _options: usize, _values: usize, _count: u32, _library_options: usize,
+        _library_values: usize, _library_count: u32,
+    ) {
+        begin(Call::Module)?;
+        let (context, ptx) = (current().unwrap_or(0), text_of(image)?);
+        library.set(with(|machine| machine.load_library(context, ptx))?)
+    }
+
+    fn cuLibraryLoadFromFile(
+        library: Out<u64>, path: Text, _options: usize, _values: usize, _count: u32, _library_options: usize,
+        _library_values: usize, _library_count: u32,
+    ) {
+        begin(Call::Module)?;
+        let (context, bytes) = (current().unwrap_or(0), read(path)?);
+        library.set(with(|machine| machine.load_library(context, ptx_of(&bytes)))?)
+    }
+
+    fn cuLibraryUnload(library: u64) {
+        with(|machine| machine.unload_module(library))
+    }
+
+    fn cuLibraryGetKernel(kernel: Out<u64>, library: u64, name: Text) {
+        let name = name.get()?;
+        kernel.set(with(|machine| machine.function(library, name.to_bytes()))?)
+    }
+
+    fn cuLibraryGetModule(module: Out<u64>, library: u64) {
+        with(|machine| machine.modules.get(&library).map(|_| ()).ok_or(INVALID_HANDLE))?;
+        module.set(library)
+    }
+
+    fn cuLibraryGetGlobal(_address: Out<u64>, _size: Out<usize>, _library: u64, _name: Text) {
+        Err(NOT_FOUND)
+    }
+
+    fn cuKernelGetFunction(function: Out<u64>, kernel: u64) {
+        with(|machine| machine.functions.get(&kernel).map(|_| ()).ok_or(INVALID_HANDLE))?;
+        function.set(kernel)
+    }
+}
