@@ -1,6 +1,9 @@
 //! Pure computations over a snapshot: no clock, no environment, no I/O.
 
+mod balance;
 mod breakdown;
+mod driver_time;
+mod fragmentation;
 mod labels;
 mod pool;
 mod post_mortem;
@@ -8,9 +11,12 @@ mod scopes;
 mod spanless;
 mod temporaries;
 
+pub use balance::{Balance, BalanceItem, BalanceRow, balance};
 pub use breakdown::{
     BEFORE_RECORDING, Breakdown, Row, UNNAMED, by_function, by_line, by_name, by_scope, live_by_line, live_by_scope,
 };
+pub use driver_time::{Churn, TimeRow, churn, time_by_line, time_by_scope, time_in_driver};
+pub use fragmentation::{Fragmentation, fragmentation};
 pub use labels::{frame_location, shorten_path};
 pub use pool::{PoolBalance, pool_balance};
 pub use post_mortem::{PostMortem, post_mortem};

@@ -1,6 +1,7 @@
 //! Why an allocation was refused, and what would have made it fit.
 
 use super::breakdown::{Breakdown, live_by_line, live_by_scope};
+use super::fragmentation::fragmentation;
 use crate::snapshot::{DeviceSnapshot, OutOfMemory, SnapshotData};
 
 /// A device when it ran out of memory, as far as the snapshot was taken then.
@@ -35,7 +36,7 @@ pub fn post_mortem(data: &SnapshotData, device: &DeviceSnapshot) -> Option<PostM
     Some(PostMortem {
         refused,
         reserved_unused,
-        largest_hole: largest_hole(device),
+        largest_hole: fragmentation(device).largest_hole,
         lines,
         scopes,
         missing,
@@ -53,25 +54,10 @@ fn rows_for(lines: &Breakdown, bytes: u64) -> Option<usize> {
     if bytes == 0 { Some(0) } else { lines.rows.iter().enumerate().find(enough).map(|(index, _)| index + 1) }
 }
 
-fn largest_hole(device: &DeviceSnapshot) -> u64 {
-    let mut blocks: Vec<(u64, u64)> = device.live.iter().map(|block| (block.address, block.size)).collect();
-    blocks.sort_unstable();
-    let hole = |segment: &crate::snapshot::Segment| {
-        let end = segment.address + segment.size;
-        let first = blocks.partition_point(|(address, _)| *address < segment.address);
-        let inside = blocks.get(first..).unwrap_or_default().iter().take_while(|(address, _)| *address < end);
-        let (at, largest) = inside.fold((segment.address, 0), |(at, largest), (address, size)| {
-            (address + size, address.saturating_sub(at).max(largest))
-        });
-        end.saturating_sub(at).max(largest)
-    };
-    device.segments.iter().map(hole).max().unwrap_or(0)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::snapshot::{Device, Pool, Segment, testing};
+    use crate::snapshot::{Device, Pool, testing};
 
     /// A device with the sample's live blocks, as if it had refused an allocation.
     fn refused(size: u64, free: u64, unused: u64) -> (SnapshotData, PostMortem) {
@@ -97,20 +83,5 @@ mod tests {
         assert_eq!(most.scopes.total, most.lines.total);
         let none = testing::two_lines_and_a_temporary();
         assert_eq!(post_mortem(&none, &none.devices[0]), None);
-    }
-
-    #[test]
-    fn holes_lie_before_between_and_behind_blocks() {
-        let (mut data, _) = refused(1, 0, 0);
-        let device = &mut data.devices[0];
-        device.segments = vec![Segment { address: 1000, size: 1000, estimated: true }];
-        let block = device.live[0];
-        for (blocks, hole) in
-            [(vec![], 1000), (vec![(1000, 300)], 700), (vec![(1400, 100)], 500), (vec![(1100, 500), (1900, 100)], 300)]
-        {
-            let at = |(address, size)| crate::snapshot::Block { address, size, ..block };
-            device.live = blocks.into_iter().map(at).collect();
-            assert_eq!(largest_hole(device), hole);
-        }
     }
 }

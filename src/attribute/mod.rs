@@ -2,9 +2,12 @@
 //!
 //! Knows the names of frameworks, not of file formats.
 
+mod library;
 mod origin;
 mod spanned;
 
+pub use library::library;
+pub(crate) use library::{is_memtraces, name_of_library};
 pub use origin::Origin;
 pub use spanned::belongs_to_a_span;
 

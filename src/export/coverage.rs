@@ -29,7 +29,7 @@ fn rest(balance: &PoolBalance) -> String {
     let PoolBalance { rest, before, rounding, .. } = *balance;
     let before = match before {
         Some(0) => String::new(),
-        Some(bytes) => format!("; {} were in use before the recording", Bytes(bytes)),
+        Some(bytes) => format!("; {} besides are from before the recording", Bytes(bytes)),
         None => "; what was in use before the recording is not known".to_owned(),
     };
     let rounding = if rounding > 0 && rest > 0 {
@@ -106,7 +106,8 @@ mod tests {
         let mut device = testing::two_lines_and_a_temporary().devices.remove(0);
         assert_eq!(pool_lines(&device), Vec::<String>::new());
         device.device = Device::Cuda(0);
-        device.live.iter_mut().for_each(|block| block.stream = 1);
+        device.live.iter_mut().for_each(|block| block.memory = crate::snapshot::MemoryKind::Pool);
+        device.not_recorded = 0;
         let recorded: u64 = device.live.iter().map(|block| block.size).sum();
         let pool = Pool { used: recorded, reserved: 32 << 20, reserved_high: 64 << 20, ..Pool::default() };
         device.pool = Some(Pool { used_before: Some(0), ..pool });

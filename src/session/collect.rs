@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use super::process::this_process;
 use super::progress::Progress;
 use super::recording::Recording;
+use crate::attribute::{is_memtraces, name_of_library};
 use crate::capture::Driver;
 use crate::hook::cuda;
 #[cfg(feature = "tracing")]
@@ -140,17 +141,39 @@ pub(super) fn with_symbols(
     health.no_line_numbers = symbols.no_line_numbers;
     health.unknown_addresses = symbols.unknown_addresses;
     health.unreadable_modules = symbols.unreadable_modules;
-    let kept = |call: &u32| {
+    let all = Stacks { starts: Vec::new(), calls: Vec::new(), addresses, frames };
+    let is_native = |call: &u32| {
         let index = *call as usize;
-        let mark = addresses.get(index).is_some_and(|address| address.address == FRAMES_LEFT_OUT);
-        kind == StackKind::All || mark || !native.get(index).copied().unwrap_or(false)
+        let mark = all.addresses.get(index).is_some_and(|address| address.address == FRAMES_LEFT_OUT);
+        !mark && native.get(index).copied().unwrap_or(false)
     };
     let (mut starts, mut calls) = (vec![0], Vec::new());
     for stack in stacks {
         starts.push(calls.len() as u32);
-        calls.extend(stack.iter().copied().filter(kept));
+        let entry = entry_of_library(&all, &modules, stack, is_native);
+        let kept = |(at, call): &(usize, &u32)| kind == StackKind::All || !is_native(call) || Some(*at) == entry;
+        calls.extend(stack.iter().enumerate().filter(kept).map(|(_, call)| *call));
     }
-    (Stacks { starts, calls, addresses, frames }, modules)
+    (Stacks { starts, calls, ..all }, modules)
+}
+
+/// Where a stack entered the library that allocates, if it is not the program that does: that call stays
+/// among those of Rust.
+fn entry_of_library(
+    all: &Stacks,
+    modules: &[Module],
+    stack: &[u32],
+    is_native: impl Fn(&u32) -> bool,
+) -> Option<usize> {
+    let address = |call: &u32| all.addresses.get(*call as usize);
+    let is_own = |call: &u32| !is_native(call) && address(call).is_some_and(|a| is_memtraces(all.frames_at(a)));
+    let first = stack.iter().position(|call| !is_own(call))?;
+    let native = stack.get(first..)?.iter().take_while(|call| is_native(call)).enumerate();
+    let is_library = |call: &u32| {
+        let module = address(call).and_then(|address| modules.get(address.module? as usize));
+        module.is_some_and(|module| name_of_library(&module.path).is_some())
+    };
+    native.filter(|(_, call)| is_library(call)).last().map(|(at, _)| first + at)
 }
 
 /// Gives the stacks that occur in a snapshot numbers of its own, without gaps.

@@ -1,0 +1,163 @@
+//! Where a device's memory is: what the driver says is taken, in rows that add up to it.
+
+use std::collections::BTreeMap;
+
+use super::pool::pool_balance;
+use crate::attribute::library;
+use crate::snapshot::{Block, DeviceSnapshot, MemoryKind, SnapshotData};
+
+/// What a row of a balance is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum BalanceItem {
+    /// Recorded blocks of the program that are live.
+    Live(MemoryKind),
+    /// Recorded blocks that a library asked for itself.
+    Library(String),
+    /// Handed out by the pool before the recording began.
+    Before,
+    /// What the pools add to blocks.
+    Rounding,
+    /// Handed out by the pools and neither recorded nor explained; less than 0 if too much was recorded.
+    NotSeen,
+    /// What pools have and nobody uses.
+    PoolSlack,
+    /// What graphs' memory has and nobody uses.
+    GraphSlack,
+    /// Segments of `cuMemAlloc`, as far as no block is in them.
+    ClassicSlack,
+    /// Everything else; less than 0 if more was recorded than the driver says is taken.
+    Unexplained,
+}
+
+/// A row of a balance.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct BalanceRow {
+    /// What it is.
+    pub item: BalanceItem,
+    /// Its bytes.
+    pub bytes: i64,
+}
+
+/// A device's memory when the snapshot was taken.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Balance {
+    /// Bytes of the device.
+    pub total: u64,
+    /// Bytes that are not free, whoever has them (`cuMemGetInfo`).
+    pub used: u64,
+    /// They add up to `used`.
+    pub rows: Vec<BalanceRow>,
+}
+
+/// The balance of a CUDA device; `None` if the driver could not be asked.
+pub fn balance(data: &SnapshotData, device: &DeviceSnapshot) -> Option<Balance> {
+    let memory = device.memory?;
+    let used = memory.total.saturating_sub(memory.free);
+    let mut rows = live_rows(data, device);
+    rows.extend(pool_rows(device));
+    let graph_blocks = bytes_of(device, MemoryKind::Graph);
+    let graphs = memory.graphs.map_or(0, |graphs| i128::from(graphs.reserved) - i128::from(graph_blocks));
+    rows.push(row(BalanceItem::GraphSlack, graphs));
+    rows.push(row(BalanceItem::ClassicSlack, classic_slack(device).into()));
+    rows.retain(|row| row.bytes != 0);
+    let explained: i128 = rows.iter().map(|row| i128::from(row.bytes)).sum();
+    rows.push(row(BalanceItem::Unexplained, i128::from(used) - explained));
+    Some(Balance { total: memory.total, used, rows })
+}
+
+fn row(item: BalanceItem, bytes: i128) -> BalanceRow {
+    BalanceRow { item, bytes: i64::try_from(bytes).unwrap_or(i64::MAX) }
+}
+
+fn bytes_of(device: &DeviceSnapshot, kind: MemoryKind) -> u64 {
+    device.live.iter().filter(|block| block.memory == kind).map(|block| block.size).sum()
+}
+
+/// Live blocks by kind and by library, the largest of each first.
+fn live_rows(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<BalanceRow> {
+    let (mut kinds, mut libraries) = (BTreeMap::<MemoryKind, u64>::new(), BTreeMap::<&str, u64>::new());
+    for block in &device.live {
+        match library(data, block.stack) {
+            Some(name) => *libraries.entry(name).or_default() += block.size,
+            None => *kinds.entry(block.memory).or_default() += block.size,
+        }
+    }
+    let kinds = kinds.into_iter().map(|(kind, bytes)| row(BalanceItem::Live(kind), bytes.into()));
+    let libraries = libraries.into_iter().map(|(name, bytes)| row(BalanceItem::Library(name.to_owned()), bytes.into()));
+    let (mut rows, mut others): (Vec<_>, Vec<_>) = (kinds.collect(), libraries.collect());
+    rows.sort_by_key(|row| -row.bytes);
+    others.sort_by_key(|row| -row.bytes);
+    rows.append(&mut others);
+    rows
+}
+
+/// What the pools say beside what was recorded of them.
+fn pool_rows(device: &DeviceSnapshot) -> Vec<BalanceRow> {
+    let (Some(pool), Some(balance)) = (device.pool, pool_balance(device)) else { return Vec::new() };
+    let memory = device.memory.unwrap_or_default();
+    let rounding = balance.rest.clamp(0, i64::try_from(balance.rounding).unwrap_or(i64::MAX));
+    let reserved = i128::from(pool.reserved) + i128::from(memory.own_pools_reserved);
+    vec![
+        row(BalanceItem::Before, device.not_recorded.into()),
+        row(BalanceItem::Rounding, rounding.into()),
+        row(BalanceItem::NotSeen, i128::from(balance.rest) - i128::from(rounding)),
+        row(BalanceItem::PoolSlack, reserved - i128::from(balance.used)),
+    ]
+}
+
+/// Bytes without a block in the segments that `cuMemAlloc` took its blocks from.
+fn classic_slack(device: &DeviceSnapshot) -> u64 {
+    let told = device.segments.iter().filter(|segment| !segment.estimated);
+    let slack = told.filter_map(|segment| {
+        let end = segment.address.saturating_add(segment.size);
+        let within = |block: &&Block| segment.address <= block.address && block.address < end;
+        let mut inside = device.live.iter().filter(within).peekable();
+        inside.peek()?;
+        let (bytes, classic) = inside.fold((0, true), |(bytes, classic), block| {
+            (bytes + block.size, classic && block.memory == MemoryKind::Classic)
+        });
+        classic.then(|| segment.size.saturating_sub(bytes))
+    });
+    slack.sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::snapshot::{Device, DeviceMemory, GraphMemory, Pool, Segment, testing};
+
+    fn item(balance: &Balance, item: &BalanceItem) -> i64 {
+        balance.rows.iter().find(|row| row.item == *item).map_or(0, |row| row.bytes)
+    }
+
+    #[test]
+    fn rows_add_up_to_what_is_used_whatever_the_driver_says() {
+        let mut data = testing::two_lines_and_a_temporary();
+        let mut device = data.devices.remove(0);
+        let kinds = [(MemoryKind::Pool, 1000), (MemoryKind::Classic, 600), (MemoryKind::Graph, 50)];
+        let block = device.live[0];
+        let live =
+            kinds.iter().zip(0..).map(|(&(memory, size), at)| Block { memory, size, address: at << 20, ..block });
+        (device.device, device.live, device.not_recorded) = (Device::Cuda(0), live.collect(), 0);
+        device.segments = vec![Segment { address: 1 << 20, size: 1 << 20, estimated: false }];
+        device.pool = Some(Pool { used: 1024 + 512, reserved: 4096, used_before: Some(0), ..Pool::default() });
+        let graphs = Some(GraphMemory { used: 50, reserved: 2048, ..GraphMemory::default() });
+        let memory = DeviceMemory { free: 1 << 30, total: 2 << 30, graphs, ..DeviceMemory::default() };
+        let own = DeviceMemory { own_pools: 1, own_pools_used: 100, own_pools_reserved: 300, ..memory };
+        for memory in [memory, own, DeviceMemory { free: (2 << 30) - 100, ..memory }] {
+            device.memory = Some(memory);
+            let balance = balance(&data, &device).unwrap();
+            assert_eq!(balance.rows.iter().map(|row| row.bytes).sum::<i64>(), (memory.total - memory.free) as i64);
+            assert_eq!(item(&balance, &BalanceItem::Live(MemoryKind::Pool)), 1000);
+            assert_eq!(item(&balance, &BalanceItem::Rounding), 24);
+            assert_eq!(item(&balance, &BalanceItem::NotSeen), 512 + memory.own_pools_used as i64);
+            assert_eq!(item(&balance, &BalanceItem::GraphSlack), 1998);
+            assert_eq!(item(&balance, &BalanceItem::ClassicSlack), (1 << 20) - 600);
+        }
+        let balance = balance(&data, &device).unwrap();
+        assert!(item(&balance, &BalanceItem::Unexplained) < 0, "more was recorded than is used: {balance:?}");
+    }
+}

@@ -1,0 +1,168 @@
+//! Time that a device's driver took to allocate and free, and what would make it less.
+
+use super::labels::{Labels, line_label, scope_label};
+use crate::snapshot::{Block, CallTime, DeviceSnapshot, MemoryKind, RecordKind, SnapshotData, ThreadId};
+
+/// The calls of one line or scope.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct TimeRow {
+    /// The user line or the scope in which the blocks were allocated.
+    pub label: String,
+    /// Calls that allocated.
+    pub allocs: u64,
+    /// Their time.
+    pub alloc_ns: u64,
+    /// Calls that freed, wherever that was.
+    pub frees: u64,
+    /// Their time.
+    pub free_ns: u64,
+}
+
+impl TimeRow {
+    /// Nanoseconds of all its calls.
+    pub fn ns(&self) -> u64 {
+        self.alloc_ns.saturating_add(self.free_ns)
+    }
+
+    fn add(&mut self, time: &CallTime) {
+        self.allocs += time.allocs;
+        self.alloc_ns = self.alloc_ns.saturating_add(time.alloc_ns);
+        self.frees += time.frees;
+        self.free_ns = self.free_ns.saturating_add(time.free_ns);
+    }
+}
+
+/// By user line, most time first.
+pub fn time_by_line(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<TimeRow> {
+    rows(device, Labels::of_stacks(data, line_label))
+}
+
+/// By scope, most time first.
+pub fn time_by_scope(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<TimeRow> {
+    rows(device, Labels::of_contexts(data, scope_label))
+}
+
+fn rows(device: &DeviceSnapshot, mut labels: Labels<'_>) -> Vec<TimeRow> {
+    let mut rows: Vec<TimeRow> = Vec::new();
+    for time in &device.calls {
+        let number = labels.number(&standing_for(time));
+        if number >= rows.len() {
+            rows.resize_with(number + 1, TimeRow::default);
+        }
+        rows.get_mut(number).into_iter().for_each(|row| row.add(time));
+    }
+    rows.iter_mut().zip(labels.names()).for_each(|(row, label)| row.label = label.to_owned());
+    rows.sort_by(|a, b| b.ns().cmp(&a.ns()).then_with(|| a.label.cmp(&b.label)));
+    rows
+}
+
+/// A block from the same place.
+fn standing_for(time: &CallTime) -> Block {
+    let CallTime { stack, context, .. } = *time;
+    let (thread, memory) = (ThreadId::default(), MemoryKind::Pool);
+    Block { address: 0, size: 0, seq: 0, time_ns: 0, stack, context, thread, stream: 0, memory }
+}
+
+/// All calls together.
+pub fn time_in_driver(device: &DeviceSnapshot) -> TimeRow {
+    let mut all = TimeRow::default();
+    device.calls.iter().for_each(|time| all.add(time));
+    all
+}
+
+/// A pool gave memory back to its device and had to take it again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Churn {
+    /// Bytes that were taken again.
+    pub bytes: u64,
+    /// Calls in which the pool took memory, the first times included.
+    pub calls: u64,
+    /// Nanoseconds of those calls.
+    pub ns: u64,
+    /// What the pool keeps now when the program synchronises.
+    pub release_threshold: u64,
+    /// What it would have to keep so that it takes nothing twice: the most that it had.
+    pub keep: u64,
+}
+
+/// `None` if nothing was taken twice, or the driver does not tell of segments.
+pub fn churn(device: &DeviceSnapshot) -> Option<Churn> {
+    let pool = device.pool?;
+    let (mut now, mut most, mut taken) = (0u64, 0u64, 0u64);
+    for record in &device.segment_records {
+        match record.kind {
+            RecordKind::Alloc => {
+                (now, taken) = (now.saturating_add(record.size), taken.saturating_add(record.size));
+                most = most.max(now);
+            }
+            RecordKind::Free => now = now.saturating_sub(record.size),
+        }
+    }
+    let (calls, ns) = device
+        .calls
+        .iter()
+        .fold((0, 0u64), |(calls, ns), time| (calls + time.growing, ns.saturating_add(time.growing_ns)));
+    let bytes = taken.saturating_sub(most);
+    let keep = most.max(pool.reserved_high);
+    let churn = Churn { bytes, calls, ns, release_threshold: pool.release_threshold, keep };
+    (bytes > 0 && pool.release_threshold < keep).then_some(churn)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::snapshot::{ContextId, Device, Pool, SegmentRecord, StackId, testing};
+
+    #[test]
+    fn times_are_summed_by_line_and_by_scope() {
+        let mut data = testing::two_lines_and_a_temporary();
+        let time = |stack, context, ns| CallTime {
+            stack: StackId(stack),
+            context: ContextId(context),
+            allocs: 1,
+            alloc_ns: ns,
+            frees: 2,
+            free_ns: 1,
+            ..CallTime::default()
+        };
+        data.devices[0].calls = vec![time(1, 0, 10), time(1, 1, 20), time(2, 0, 1000)];
+        let device = &data.devices[0];
+        let lines = time_by_line(&data, device);
+        assert_eq!(
+            lines.iter().map(|row| (row.ns(), row.allocs, row.frees)).collect::<Vec<_>>(),
+            [(1001, 1, 2), (32, 2, 4)]
+        );
+        let scopes = time_by_scope(&data, device);
+        assert_eq!(scopes.iter().map(TimeRow::ns).collect::<Vec<_>>(), [1012, 21]);
+        assert_eq!(time_in_driver(device).ns(), 1033);
+    }
+
+    #[test]
+    fn what_is_taken_twice_is_churn_unless_the_pool_keeps_it_by_now() {
+        let mut device = testing::two_lines_and_a_temporary().devices.remove(0);
+        let record = |kind, size| SegmentRecord {
+            time_ns: 0,
+            address: size,
+            size,
+            kind,
+            estimated: false,
+            stack: StackId::NONE,
+            context: ContextId::ROOT,
+            thread: ThreadId(1),
+        };
+        let (came, went) = (|size| record(RecordKind::Alloc, size), |size| record(RecordKind::Free, size));
+        device.device = Device::Cuda(0);
+        device.pool = Some(Pool { reserved_high: 30, ..Pool::default() });
+        device.segment_records = vec![came(10), came(20), went(20)];
+        assert_eq!(churn(&device), None);
+        device.segment_records.extend([came(20), went(10), came(5)]);
+        let growing = CallTime { growing: 4, growing_ns: 90, ..CallTime::default() };
+        device.calls = vec![growing];
+        let expected = Churn { bytes: 25, calls: 4, ns: 90, release_threshold: 0, keep: 30 };
+        assert_eq!(churn(&device), Some(expected));
+        device.pool = Some(Pool { reserved_high: 30, release_threshold: u64::MAX, ..Pool::default() });
+        assert_eq!(churn(&device), None);
+    }
+}

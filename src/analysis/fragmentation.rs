@@ -1,0 +1,86 @@
+//! What lies between live blocks in the segments that a device has.
+
+use crate::snapshot::DeviceSnapshot;
+
+/// Segments and the holes in them, when the snapshot was taken.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Fragmentation {
+    /// How many segments.
+    pub segments: usize,
+    /// Their bytes.
+    pub reserved: u64,
+    /// Bytes in recorded live blocks in them.
+    pub live: u64,
+    /// Gaps before, between and behind blocks. What pools round up is among them.
+    pub holes: usize,
+    /// The largest of them.
+    pub largest_hole: u64,
+    /// Bytes of segments without any recorded block, which a pool can give back.
+    pub empty: u64,
+    /// The segments were derived from addresses, not told by the driver; of some, if not of all.
+    pub estimated: bool,
+}
+
+impl Fragmentation {
+    /// Bytes that are reserved and not in a recorded block.
+    pub fn unused(&self) -> u64 {
+        self.reserved.saturating_sub(self.live)
+    }
+}
+
+/// Of the segments as they are now.
+pub fn fragmentation(device: &DeviceSnapshot) -> Fragmentation {
+    let mut blocks: Vec<(u64, u64)> = device.live.iter().map(|block| (block.address, block.size)).collect();
+    blocks.sort_unstable();
+    let mut all = Fragmentation { segments: device.segments.len(), ..Fragmentation::default() };
+    for segment in &device.segments {
+        let end = segment.address.saturating_add(segment.size);
+        let first = blocks.partition_point(|(address, _)| *address < segment.address);
+        let inside = blocks.get(first..).unwrap_or_default().iter().take_while(|(address, _)| *address < end);
+        let mut at = segment.address;
+        let mut is_empty = true;
+        for &(address, size) in inside {
+            all.hole(address.saturating_sub(at));
+            all.live += size;
+            (at, is_empty) = (address.saturating_add(size), false);
+        }
+        all.hole(end.saturating_sub(at));
+        all.reserved += segment.size;
+        all.empty += if is_empty { segment.size } else { 0 };
+        all.estimated |= segment.estimated;
+    }
+    all
+}
+
+impl Fragmentation {
+    fn hole(&mut self, bytes: u64) {
+        self.holes += usize::from(bytes > 0);
+        self.largest_hole = self.largest_hole.max(bytes);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::snapshot::{Block, Segment, testing};
+
+    #[test]
+    fn holes_lie_before_between_and_behind_blocks() {
+        let mut device = testing::two_lines_and_a_temporary().devices.remove(0);
+        device.segments = vec![Segment { address: 1000, size: 1000, estimated: true }];
+        let block = device.live[0];
+        for (blocks, holes, hole) in [
+            (vec![], 1, 1000),
+            (vec![(1000, 300)], 1, 700),
+            (vec![(1400, 100)], 2, 500),
+            (vec![(1100, 500), (1900, 100)], 2, 300),
+        ] {
+            let live: u64 = blocks.iter().map(|(_, size)| size).sum();
+            device.live = blocks.into_iter().map(|(address, size)| Block { address, size, ..block }).collect();
+            let found = fragmentation(&device);
+            assert_eq!((found.holes, found.largest_hole, found.live), (holes, hole, live));
+            assert_eq!((found.reserved, found.empty), (1000, if live == 0 { 1000 } else { 0 }));
+        }
+    }
+}

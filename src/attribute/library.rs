@@ -1,0 +1,45 @@
+//! Libraries that are not Rust and allocate for themselves: cuBLAS and the like.
+
+use super::Origin;
+use crate::snapshot::{CodeAddress, Frame, SnapshotData, StackId};
+
+/// Libraries that only pass on what others ask for.
+const PASS_ON: [&str; 8] =
+    ["libcuda.so", "libcudart.so", "libc.so", "libpthread.so", "libdl.so", "ld-linux", "libgcc_s.so", "libstdc++.so"];
+
+/// The file name of the library that asked for the block itself, if one did: `libcublas.so.13`.
+pub fn library(data: &SnapshotData, stack: StackId) -> Option<&str> {
+    let stacks = &data.stacks;
+    let is_own = |address: &&CodeAddress| is_memtraces(stacks.frames_at(address));
+    let asking = stacks.addresses(stack).find(|address| !is_own(address))?;
+    let is_native = stacks.frames_at(asking).iter().all(|frame| Origin::of(frame) == Origin::Unknown);
+    let module = data.modules.get(asking.module? as usize)?;
+    name_of_library(&module.path).filter(|_| is_native)
+}
+
+/// Is this an address in memtrace itself, or in what it calls?
+pub(crate) fn is_memtraces(frames: &[Frame]) -> bool {
+    frames.iter().any(|frame| matches!(Origin::of(frame), Origin::Memtrace | Origin::Std))
+}
+
+/// The name of a shared library that may ask for memory itself.
+pub(crate) fn name_of_library(path: &str) -> Option<&str> {
+    let name = path.rsplit('/').next()?;
+    let passes_on = PASS_ON.iter().any(|known| name.starts_with(known));
+    (name.contains(".so") && !passes_on).then_some(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn programs_and_what_passes_requests_on_are_no_libraries() {
+        assert_eq!(name_of_library("/opt/lib/libcublasLt.so.13"), Some("libcublasLt.so.13"));
+        for other in
+            ["/usr/lib/libcuda.so.1", "/x/libcudart.so.12", "/lib/x86_64-linux-gnu/libc.so.6", "/home/u/train", ""]
+        {
+            assert_eq!(name_of_library(other), None, "{other}");
+        }
+    }
+}
