@@ -32,7 +32,6 @@ pub enum BalanceItem {
 
 /// A row of a balance.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct BalanceRow {
     /// What it is.
     pub item: BalanceItem,

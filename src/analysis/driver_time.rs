@@ -5,7 +5,6 @@ use crate::snapshot::{Block, CallTime, DeviceSnapshot, MemoryKind, RecordKind, S
 
 /// The calls of one line or scope.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct TimeRow {
     /// The user line or the scope in which the blocks were allocated.
     pub label: String,
@@ -73,7 +72,6 @@ pub fn time_in_driver(device: &DeviceSnapshot) -> TimeRow {
 
 /// A pool gave memory back to its device and had to take it again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct Churn {
     /// Bytes that were taken again.
     pub bytes: u64,

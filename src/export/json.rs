@@ -5,10 +5,10 @@ use std::io::Write;
 use serde_json::{Value, json};
 
 use super::budget::{self, LeftOut};
-use super::coverage;
+use super::{coverage, device_memory};
 use crate::analysis::{self, Breakdown, ScopeRow, TemporaryRow};
 use crate::error::Error;
-use crate::snapshot::{CudaHooks, DeviceSnapshot, MemoryStats, OutOfMemory, SnapshotData, Stat};
+use crate::snapshot::{CudaHooks, Device, DeviceSnapshot, MemoryStats, OutOfMemory, RecordKind, SnapshotData, Stat};
 
 /// What to write.
 #[derive(Clone, Debug, Default)]
@@ -45,6 +45,7 @@ struct Tables {
     breakdowns: Vec<(&'static str, Breakdown)>,
     scopes: Vec<ScopeRow>,
     temporaries: Vec<TemporaryRow>,
+    cuda: Vec<(&'static str, Value)>,
 }
 
 impl Tables {
@@ -58,7 +59,12 @@ impl Tables {
         if !device.names.is_empty() {
             breakdowns.push(("peak_by_name", analysis::by_name(data, device)));
         }
-        Self { breakdowns, scopes: analysis::scopes(data, device), temporaries: analysis::temporaries(data, device) }
+        Self {
+            breakdowns,
+            scopes: analysis::scopes(data, device),
+            temporaries: analysis::temporaries(data, device),
+            cuda: cuda_tables(data, device),
+        }
     }
 
     fn longest(&self) -> usize {
@@ -122,6 +128,60 @@ fn cuda_hooks(hooks: &CudaHooks) -> Value {
     })
 }
 
+/// What only CUDA devices have.
+fn cuda_tables(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<(&'static str, Value)> {
+    let Device::Cuda(_) = device.device else { return Vec::new() };
+    let mut tables = vec![("segments", segments(device))];
+    tables.extend(analysis::balance(data, device).map(|found| ("balance", balance(&found))));
+    if !device.calls.is_empty() {
+        let by_line: Vec<Value> = analysis::time_by_line(data, device).iter().map(time).collect();
+        let by_scope: Vec<Value> = analysis::time_by_scope(data, device).iter().map(time).collect();
+        let all = time(&analysis::time_in_driver(device));
+        tables.push(("driver_time", json!({ "all": all, "by_line": by_line, "by_scope": by_scope })));
+    }
+    if let Some(churn) = analysis::churn(device) {
+        let table = json!({
+            "bytes_taken_again": churn.bytes,
+            "growing_calls": churn.calls,
+            "growing_ns": churn.ns,
+            "release_threshold_bytes": churn.release_threshold,
+            "threshold_to_keep_all_bytes": churn.keep,
+        });
+        tables.push(("pool_churn", table));
+    }
+    tables
+}
+
+fn segments(device: &DeviceSnapshot) -> Value {
+    let all = analysis::fragmentation(device);
+    json!({
+        "count": all.segments,
+        "reserved_bytes": all.reserved,
+        "live_bytes": all.live,
+        "unused_bytes": all.unused(),
+        "holes": all.holes,
+        "largest_hole_bytes": all.largest_hole,
+        "empty_bytes": all.empty,
+        "estimated": all.estimated,
+        "came": device.segment_records.iter().filter(|record| record.kind == RecordKind::Alloc).count(),
+        "went": device.segment_records.iter().filter(|record| record.kind == RecordKind::Free).count(),
+    })
+}
+
+fn balance(balance: &analysis::Balance) -> Value {
+    let row = |row: &analysis::BalanceRow| json!({ "label": device_memory::name(&row.item), "bytes": row.bytes });
+    json!({
+        "total_bytes": balance.total,
+        "used_bytes": balance.used,
+        "rows": balance.rows.iter().map(row).collect::<Vec<_>>(),
+    })
+}
+
+fn time(row: &analysis::TimeRow) -> Value {
+    let analysis::TimeRow { label, allocs, alloc_ns, frees, free_ns } = row;
+    json!({ "label": label, "allocs": allocs, "alloc_ns": alloc_ns, "frees": frees, "free_ns": free_ns })
+}
+
 fn oom(oom: &OutOfMemory) -> Value {
     json!({
         "time_ns": oom.time_ns,
@@ -172,6 +232,7 @@ fn device(device: &DeviceSnapshot, tables: &Tables, rows: usize) -> Value {
     if device.pool.is_some() {
         value["pool"] = pool(device);
     }
+    tables.cuda.iter().for_each(|(name, table)| value[*name] = table.clone());
     value
 }
 
@@ -217,6 +278,7 @@ fn stats(stats: &MemoryStats) -> Value {
         }
     }
     flat.insert("num_ooms".to_owned(), stats.num_ooms.into());
+    flat.insert("num_alloc_retries".to_owned(), stats.num_alloc_retries.into());
     flat.insert("below_threshold_bytes".to_owned(), stats.below_threshold.into());
     Value::Object(flat)
 }

@@ -4,7 +4,8 @@
 mod budget;
 pub mod chrome;
 mod coverage;
-pub(crate) mod file;
+mod device_memory;
+mod file;
 #[cfg(feature = "flamegraph")]
 pub mod flamegraph;
 pub mod folded;

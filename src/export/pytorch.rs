@@ -12,7 +12,7 @@ use super::pickle::{Memo, Pickle};
 use crate::error::Error;
 use crate::snapshot::{
     Action, Block, ContextId, Device, DeviceSnapshot, Frame, LONGEST_NAME, Mark, OutOfMemory, Record, RecordKind,
-    Segment, SnapshotData, StackId,
+    Segment, SegmentRecord, SnapshotData, StackId,
 };
 
 /// What to write.
@@ -51,7 +51,12 @@ pub fn write(data: &SnapshotData, options: &Options, mut out: impl Write) -> Res
 /// An upper bound of a pickle's size.
 fn at_most(data: &SnapshotData) -> u64 {
     let entries = |d: &DeviceSnapshot| {
-        2 * d.records.len() + 3 * d.live.len() + 4 * d.segments.len() + d.marks.len() + d.ooms.len()
+        2 * d.records.len()
+            + 3 * d.live.len()
+            + 4 * d.segments.len()
+            + d.marks.len()
+            + d.ooms.len()
+            + d.segment_records.len()
     };
     let entries: usize = data.devices.iter().map(entries).sum();
     let stacks: usize = data.stacks.each_calls().map(<[u32]>::len).sum();
@@ -98,6 +103,7 @@ fn write_selection(
 enum Entry<'a> {
     Of(&'static str, &'a Record),
     Oom(&'a OutOfMemory),
+    Segment(&'a SegmentRecord),
 }
 
 impl Entry<'_> {
@@ -105,20 +111,21 @@ impl Entry<'_> {
         match self {
             Self::Of(_, record) => record.time_ns,
             Self::Oom(oom) => oom.time_ns,
+            Self::Segment(segment) => segment.time_ns,
         }
     }
 }
 
-/// Both in the order of time.
+/// Both in the order of time, the `first` ones first where they are of the same.
 fn merged<'a>(
-    records: impl Iterator<Item = Entry<'a>>,
-    ooms: impl Iterator<Item = Entry<'a>>,
+    first: impl Iterator<Item = Entry<'a>>,
+    second: impl Iterator<Item = Entry<'a>>,
 ) -> impl Iterator<Item = Entry<'a>> {
-    let (mut records, mut ooms) = (records.peekable(), ooms.peekable());
-    std::iter::from_fn(move || match (records.peek(), ooms.peek()) {
-        (Some(record), Some(oom)) if oom.time_ns() < record.time_ns() => ooms.next(),
-        (None, Some(_)) => ooms.next(),
-        _ => records.next(),
+    let (mut first, mut second) = (first.peekable(), second.peekable());
+    std::iter::from_fn(move || match (first.peek(), second.peek()) {
+        (Some(one), Some(other)) if other.time_ns() < one.time_ns() => second.next(),
+        (None, Some(_)) => second.next(),
+        _ => first.next(),
     })
 }
 
@@ -243,9 +250,11 @@ impl<'a> Shared<'a> {
         });
         let ooms = device.into_iter().flat_map(|device| &device.ooms).map(Entry::Oom);
         let name = |record: &Record| device.and_then(|device| device.name(record.alloc_seq));
-        p.list(merged(entries, ooms), |p, entry| match entry {
+        let segments = device.into_iter().flat_map(|device| &device.segment_records).map(Entry::Segment);
+        p.list(merged(segments, merged(entries, ooms)), |p, entry| match entry {
             Entry::Of(action, record) => self.entry(p, action, record, name(record)),
             Entry::Oom(oom) => self.oom(p, oom),
+            Entry::Segment(segment) => self.segment_entry(p, segment),
         })
     }
 
@@ -287,6 +296,23 @@ impl<'a> Shared<'a> {
             self.metadata(p, record.context, name)?;
             p.word("frames")?;
             self.stack(p, record.stack)
+        })
+    }
+
+    fn segment_entry(&mut self, p: &mut Pickle<impl Write>, segment: &SegmentRecord) -> io::Result<()> {
+        p.dict(|p| {
+            p.word("action")?;
+            p.word(if segment.kind == RecordKind::Alloc { "segment_alloc" } else { "segment_free" })?;
+            number(p, "addr", segment.address)?;
+            number(p, "size", segment.size)?;
+            number(p, "stream", 0)?;
+            number(p, "time_us", self.epoch_us(segment.time_ns))?;
+            p.word("compile_context")?;
+            p.word("N/A")?;
+            p.word("user_metadata")?;
+            self.metadata(p, segment.context, None)?;
+            p.word("frames")?;
+            self.stack(p, segment.stack)
         })
     }
 

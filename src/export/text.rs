@@ -3,8 +3,8 @@
 use std::fmt::Write as _;
 use std::io::Write;
 
-use super::coverage;
 use super::table::{Cut, Table};
+use super::{coverage, device_memory};
 use crate::analysis::{self, Breakdown, device_or_main};
 use crate::error::Error;
 use crate::snapshot::{Device, DeviceSnapshot, SnapshotData};
@@ -73,6 +73,10 @@ impl Page<'_> {
         self.names(data, device);
         self.scopes(data, device);
         self.temporaries(data, device);
+        for (heading, lines) in device_memory::sections(data, device, self.options.width) {
+            self.heading(&heading);
+            lines.iter().for_each(|line| self.line(line));
+        }
         self.heading("Still live at the end");
         self.breakdown(&analysis::live_by_line(data, device), "Location");
     }
@@ -105,6 +109,12 @@ impl Page<'_> {
                 Bytes(oom.size),
                 seconds(oom.time_ns)
             ));
+            if stats.num_alloc_retries > 0 {
+                self.line(&format!(
+                    "                 asked again for as much {} times",
+                    grouped(stats.num_alloc_retries)
+                ));
+            }
         }
         self.other_devices(data, device);
         self.line(&format!(

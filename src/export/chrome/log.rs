@@ -1,6 +1,6 @@
 //! The log of a device with the bytes that were live after each record.
 
-use crate::snapshot::{Device, DeviceSnapshot, Record, RecordKind};
+use crate::snapshot::{DeviceSnapshot, Record, RecordKind};
 
 /// A record and the device's total after it.
 #[derive(Clone, Copy, Debug)]
@@ -33,12 +33,6 @@ pub(super) fn moments(device: &DeviceSnapshot) -> impl Iterator<Item = Moment<'_
 pub(super) fn change(record: &Record) -> i64 {
     let size = i64::try_from(record.size).unwrap_or(i64::MAX);
     if record.kind == RecordKind::Alloc { size } else { -size }
-}
-
-/// Bytes that the device's allocator has taken from the system while so many are live. Recordings so
-/// far are of allocators that reserve what is asked of them.
-pub(super) fn reserved(_device: Device, allocated: u64) -> u64 {
-    allocated
 }
 
 /// When the log begins: at the recording's start, or at the oldest record if older ones were overwritten.

@@ -9,6 +9,7 @@ mod log;
 mod names;
 #[cfg(test)]
 mod property_tests;
+mod reserved;
 mod scopes;
 mod stack_frames;
 mod steps;

@@ -10,6 +10,7 @@ use std::io::{self, BufWriter, Write};
 use super::event::{Object, Trace, Track, Value};
 use super::log::{self, Moment, moments};
 use super::names::{Names, scope_name, thread_name};
+use super::reserved::Reserved;
 use super::stack_frames::StackFrames;
 use super::{devices, scopes};
 use crate::analysis::frame_location;
@@ -60,7 +61,9 @@ fn at_most(data: &SnapshotData, options: &Options, names: &Names) -> u64 {
     let longest = frames / data.stacks.frames.len().max(1) * 4 + 64;
     let entry = |device: &DeviceSnapshot| {
         let longest = names.longest() + device.names.iter().map(|name| name.name.len()).max().unwrap_or(0);
-        device.records.len() * (RECORD + 2 * longest) + 2 * device.marks.len() * (MARK + 2 * names.longest())
+        device.records.len() * (RECORD + 2 * longest)
+            + 2 * device.marks.len() * (MARK + 2 * names.longest())
+            + device.segment_records.len() * MARK
     };
     (data.devices.iter().map(entry).sum::<usize>() + calls * longest + frames + 65_536) as u64
 }
@@ -129,20 +132,36 @@ impl<W: Write> Timeline<'_, W> {
 
     fn device(&mut self, device: &DeviceSnapshot) -> io::Result<()> {
         let mut allocated = log::allocated_at_start(device);
-        self.counter(device.device, log::start_ns(device), allocated)?;
+        let mut reserved = Reserved::of(device);
+        let now = |reserved: &Option<Reserved<'_>>, allocated| reserved.as_ref().map_or(allocated, Reserved::bytes);
+        self.counter(device.device, log::start_ns(device), allocated, now(&reserved, allocated))?;
         for moment in moments(device) {
             allocated = moment.allocated;
+            self.segments(device.device, reserved.as_mut(), moment.record.time_ns)?;
+            reserved.iter_mut().for_each(|reserved| reserved.after(moment.record));
             if !self.selection.shows(device.device, moment.record) {
                 continue;
             }
-            self.memory(device, &moment)?;
-            self.counter(device.device, moment.record.time_ns, moment.allocated)?;
+            let bytes = now(&reserved, allocated);
+            self.memory(device, &moment, bytes)?;
+            self.counter(device.device, moment.record.time_ns, moment.allocated, bytes)?;
         }
-        self.counter(device.device, scopes::end_ns(self.data), allocated)?;
+        let end = scopes::end_ns(self.data);
+        self.segments(device.device, reserved.as_mut(), end)?;
+        self.counter(device.device, end, allocated, now(&reserved, allocated))?;
         self.peak(device)
     }
 
-    fn memory(&mut self, snapshot: &DeviceSnapshot, moment: &Moment<'_>) -> io::Result<()> {
+    /// Segments that came and went until then are points of their own.
+    fn segments(&mut self, device: Device, reserved: Option<&mut Reserved<'_>>, until_ns: u64) -> io::Result<()> {
+        let mut points = Vec::new();
+        if let Some(reserved) = reserved {
+            reserved.before(until_ns, |time_ns, bytes| points.push((time_ns, bytes)));
+        }
+        points.into_iter().try_for_each(|(time_ns, bytes)| self.point(device, "reserved", time_ns, bytes))
+    }
+
+    fn memory(&mut self, snapshot: &DeviceSnapshot, moment: &Moment<'_>, reserved: u64) -> io::Result<()> {
         let Moment { record, allocated } = *moment;
         let (device, name) = (snapshot.device, snapshot.name(record.alloc_seq).unwrap_or_default());
         let track = self.thread(record.thread);
@@ -161,7 +180,7 @@ impl<W: Write> Timeline<'_, W> {
                 args.number("Addr", record.address)?;
                 args.number("Bytes", log::change(record))?;
                 args.number("Total Allocated", allocated)?;
-                args.number("Total Reserved", log::reserved(device, allocated))?;
+                args.number("Total Reserved", reserved)?;
                 device_args(args, device)?;
                 said(args, "block", name)?;
                 said(args, "scope", names.path(record.context))?;
@@ -176,19 +195,19 @@ impl<W: Write> Timeline<'_, W> {
 
     /// A point of the curve. What a device reserves is a curve of its own where it is more than what
     /// is allocated: two series of one counter would be drawn on top of each other.
-    fn counter(&mut self, device: Device, time_ns: u64, allocated: u64) -> io::Result<()> {
+    fn counter(&mut self, device: Device, time_ns: u64, allocated: u64, reserved: u64) -> io::Result<()> {
+        self.point(device, "allocated", time_ns, allocated)?;
+        if device == Device::Cpu { Ok(()) } else { self.point(device, "reserved", time_ns, reserved) }
+    }
+
+    fn point(&mut self, device: Device, name: &str, time_ns: u64, bytes: u64) -> io::Result<()> {
         let process = self.process();
-        let mut point = |name: &str, bytes: u64| {
-            self.trace.event('C', |event| {
-                event.text("name", &format!("{device} {name}"))?;
-                event.track(process)?;
-                event.time(time_ns)?;
-                event.object("args", |args| args.number("bytes", bytes))
-            })
-        };
-        point("allocated", allocated)?;
-        let reserved = log::reserved(device, allocated);
-        if device == Device::Cpu { Ok(()) } else { point("reserved", reserved) }
+        self.trace.event('C', |event| {
+            event.text("name", &format!("{device} {name}"))?;
+            event.track(process)?;
+            event.time(time_ns)?;
+            event.object("args", |args| args.number("bytes", bytes))
+        })
     }
 
     fn peak(&mut self, device: &DeviceSnapshot) -> io::Result<()> {

@@ -15,10 +15,10 @@ use super::handles::{self, Kind};
 use super::patch::Pair;
 use super::pools::{self, LocationOfPool};
 use super::requests::{
-    External, Handle, Pointer, at_once, classic, external, flags_of, host, imported, in_order, mapped_here, of_pool,
-    ordered, per_thread, physical, pinned, registered,
+    External, Handle, Pointer, at_once, classic, external, flags_of, host, in_order, of_pool, ordered, per_thread,
+    physical, pinned, registered,
 };
-use super::{capture, copies, lookup, segments, start};
+use super::{capture, copies, imports, lookup, segments, start};
 use crate::record::ticks;
 use crate::snapshot::UnseenCalls;
 
@@ -245,9 +245,11 @@ hooks! {
     around cuGraphLaunch_ptsz(program: Handle, stream: Handle) => graphs::launched(program, per_thread(stream));
     around cuGraphExecDestroy(program: Handle) => graphs::program_destroyed(program);
 
-    alloc cuIpcOpenMemHandle_v2(out: *mut Pointer, handle: IpcHandle, flags: c_uint) => imported(out);
-    free cuIpcCloseMemHandle(pointer: Pointer) => mapped_here(pointer);
-    alloc cuMemPoolImportPointer(out: *mut Pointer, pool: Handle, data: Handle) => imported(out);
+    around cuIpcOpenMemHandle_v2(out: *mut Pointer, handle: IpcHandle, flags: c_uint) => imports::opened(out);
+    around cuIpcCloseMemHandle(pointer: Pointer) => imports::closed(pointer);
+    around cuMemPoolImportPointer(out: *mut Pointer, pool: Handle, data: Handle) => imports::opened(out);
+    around cuExternalMemoryGetMappedBuffer(out: *mut Pointer, memory: Handle, description: Handle) =>
+        imports::mapped(out);
     around cuImportExternalMemory(out: *mut Handle, description: *const External) =>
         handles::made(external(out, description));
     around cuDestroyExternalMemory(memory: Handle) => handles::released(Kind::External, memory.addr() as u64);

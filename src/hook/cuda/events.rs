@@ -6,7 +6,7 @@ use std::panic::catch_unwind;
 
 use super::driver::{DEINITIALIZED, OUT_OF_MEMORY, SUCCESS};
 use super::place::{context_of, device_of};
-use super::{capture, copies, graphs, query, segments, streams};
+use super::{capture, copies, graphs, imports, query, segments, streams};
 use crate::record::device_memory::{self, Taking};
 use crate::record::{Site, guard, heap, recorder, thread, ticks};
 use crate::snapshot::{Device, MemoryKind, OutOfMemory};
@@ -73,8 +73,6 @@ pub(super) enum Address {
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Size {
     Plain(usize),
-    /// What the driver says of the address.
-    OfRange,
     /// The bytes of a row, which the driver chose, and the number of rows.
     Pitched(*const usize, usize),
 }
@@ -146,8 +144,7 @@ impl Outcome {
             Size::Plain(size) => size,
             // SAFETY: the driver has written it.
             Size::Pitched(pitch, rows) if done && !pitch.is_null() => unsafe { pitch.read() }.saturating_mul(rows),
-            Size::OfRange if done => query::range_size(address).unwrap_or(0) as usize,
-            Size::OfRange | Size::Pitched(..) => 0,
+            Size::Pitched(..) => 0,
         };
         let Request { class, stream, whose, .. } = request;
         Self { result, class, address, size: size as u64, stream, whose, took }
@@ -272,7 +269,7 @@ impl Told {
 
 /// Takes the block out of the account, before anybody else can be given its address.
 pub(super) fn before_free(release: Release) -> Told {
-    if release.address == 0 || capture::takes_free(&release) {
+    if release.address == 0 || capture::takes_free(&release) || imports::is_part(release.address) {
         return Told::NOTHING;
     }
     graphs::freed(release.address);

@@ -17,7 +17,8 @@
 //!   says where that is, [`bulk`] what is freed
 //!   without being named; [`streams`] numbers streams, [`capture`] knows which are captured into graphs,
 //! * [`graphs`] enters what launched graphs allocate and free, [`handles`] what has a handle and no
-//!   address, [`pools`] knows the program's own pools, [`segments`] what the driver reserved,
+//!   address, [`imports`] what other
+//!   processes have, [`pools`] knows the program's own pools, [`segments`] what the driver reserved,
 //! * [`query`] asks the driver what it says itself.
 //!
 //! The hooks are put in place before `main`, because cudarc keeps the addresses that it looked up
@@ -39,6 +40,7 @@ mod elf;
 mod events;
 mod graphs;
 mod handles;
+mod imports;
 mod loader;
 mod lookup;
 mod memory;

@@ -39,11 +39,6 @@ pub(super) fn registered(pointer: Handle, size: usize) -> Request {
     Request { address, ..classic(Class::Registered, std::ptr::null_mut(), Size::Plain(size)) }
 }
 
-/// Memory of another process, whose size only the driver knows.
-pub(super) fn imported(out: *mut Pointer) -> Request {
-    classic(Class::Imported, out, Size::OfRange)
-}
-
 pub(super) fn in_order(pointer: Pointer, stream: Stream) -> Release {
     Release { class: Class::Pool, address: pointer, stream }
 }
@@ -55,10 +50,6 @@ pub(super) fn at_once(pointer: Pointer) -> Release {
 
 pub(super) fn host(pointer: Handle) -> Release {
     Release { class: Class::Pinned, address: pointer.addr() as u64, stream: Stream::NONE }
-}
-
-pub(super) fn mapped_here(pointer: Pointer) -> Release {
-    Release { class: Class::Imported, address: pointer, stream: Stream::NONE }
 }
 
 /// `cuMemCreate`; the description begins as that of a pool.

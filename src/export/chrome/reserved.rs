@@ -1,0 +1,63 @@
+//! What a device's allocator had reserved over time, as far as its driver tells of segments.
+
+use std::collections::BTreeMap;
+use std::iter::Peekable;
+use std::slice::Iter;
+
+use super::log;
+use crate::snapshot::{DeviceSnapshot, Record, RecordKind, SegmentRecord};
+
+/// Walks along the log. Blocks outside of all segments count by themselves.
+pub(super) struct Reserved<'a> {
+    segments: Peekable<Iter<'a, SegmentRecord>>,
+    /// Those that are there, by address.
+    known: BTreeMap<u64, u64>,
+    now: i128,
+}
+
+impl<'a> Reserved<'a> {
+    /// `None` where the driver never told: what is reserved is what is allocated.
+    pub(super) fn of(device: &'a DeviceSnapshot) -> Option<Self> {
+        let walk = |now| Self { segments: device.segment_records.iter().peekable(), known: BTreeMap::new(), now };
+        if device.segment_records.is_empty() {
+            return None;
+        }
+        // What is reserved now is known, and so is every change.
+        let mut changes = walk(0);
+        device.records.iter().for_each(|record| {
+            changes.before(record.time_ns, |_, _| {});
+            changes.after(record);
+        });
+        changes.before(u64::MAX, |_, _| {});
+        Some(walk(i128::from(device.stats.reserved_bytes.current) - changes.now))
+    }
+
+    /// Segments that came and went until then; `each` is called with the time and the bytes after each.
+    pub(super) fn before(&mut self, time_ns: u64, mut each: impl FnMut(u64, u64)) {
+        while let Some(segment) = self.segments.next_if(|segment| segment.time_ns <= time_ns) {
+            match segment.kind {
+                RecordKind::Alloc => {
+                    self.known.insert(segment.address, segment.size);
+                    self.now += i128::from(segment.size);
+                }
+                RecordKind::Free => {
+                    self.known.remove(&segment.address);
+                    self.now -= i128::from(segment.size);
+                }
+            }
+            each(segment.time_ns, self.bytes());
+        }
+    }
+
+    /// A block came or went.
+    pub(super) fn after(&mut self, record: &Record) {
+        let segment = self.known.range(..=record.address).next_back();
+        if segment.is_none_or(|(start, size)| record.address - start >= *size) {
+            self.now += i128::from(log::change(record));
+        }
+    }
+
+    pub(super) fn bytes(&self) -> u64 {
+        u64::try_from(self.now).unwrap_or(0)
+    }
+}

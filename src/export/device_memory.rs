@@ -1,0 +1,235 @@
+//! A CUDA device's memory as a whole, in words: where it is, how it is cut up, what its calls cost.
+
+use super::table::{Cut, Table};
+use crate::analysis::{
+    BalanceItem, BalanceRow, Churn, TimeRow, balance, churn, fragmentation, time_by_line, time_by_scope, time_in_driver,
+};
+use crate::snapshot::{Device, DeviceSnapshot, MemoryKind, SnapshotData};
+use crate::units::{Bytes, grouped};
+
+/// A section of a report: its heading and its lines.
+pub(super) type Section = (String, Vec<String>);
+
+/// Lines that cost most, and scopes, are so many.
+const ROWS: usize = 5;
+
+/// All that there is to say of a device; nothing of other memory than a CUDA device's.
+pub(super) fn sections(data: &SnapshotData, device: &DeviceSnapshot, width: usize) -> Vec<Section> {
+    let Device::Cuda(_) = device.device else { return Vec::new() };
+    [balance_section(data, device, width), segments_section(device), time_section(data, device, width)]
+        .into_iter()
+        .flatten()
+        .collect()
+}
+
+fn balance_section(data: &SnapshotData, device: &DeviceSnapshot, width: usize) -> Option<Section> {
+    let balance = balance(data, device)?;
+    let (used, total) = (Bytes(balance.used), Bytes(balance.total));
+    let heading = format!("Where the device's memory is: {used} of {total} used, other processes included");
+    let mut table = Table::new(&["Mem", "Bytes", "What"], Cut::End);
+    for row in &balance.rows {
+        table.row(vec![signed(row.bytes), grouped_signed(row.bytes), name(&row.item)]);
+    }
+    let used = i64::try_from(balance.used).unwrap_or(i64::MAX);
+    table.row(vec![signed(used), grouped_signed(used), "= all that is used".to_owned()]);
+    let mut lines = table.lines(width);
+    lines.extend(balance.rows.iter().filter_map(|row| Some(format!("{}: {}", name(&row.item), sentence(row)?))));
+    Some((heading, lines))
+}
+
+fn signed(bytes: i64) -> String {
+    let sign = if bytes < 0 { "-" } else { "" };
+    format!("{sign}{}", Bytes(bytes.unsigned_abs()))
+}
+
+fn grouped_signed(bytes: i64) -> String {
+    let sign = if bytes < 0 { "-" } else { "" };
+    format!("{sign}{}", grouped(bytes.unsigned_abs()))
+}
+
+/// What a row is called.
+pub(super) fn name(item: &BalanceItem) -> String {
+    match item {
+        BalanceItem::Live(kind) => format!("live, {}", kind_in_words(*kind)),
+        BalanceItem::Library(name) => format!("live, taken by {name}"),
+        BalanceItem::Before => "from before the recording".to_owned(),
+        BalanceItem::Rounding => "rounding".to_owned(),
+        BalanceItem::NotSeen => "in pools, not seen".to_owned(),
+        BalanceItem::PoolSlack => "reserved by pools, unused".to_owned(),
+        BalanceItem::GraphSlack => "kept for graphs, unused".to_owned(),
+        BalanceItem::ClassicSlack => "cut off by cuMemAlloc".to_owned(),
+        BalanceItem::Unexplained => "unexplained".to_owned(),
+    }
+}
+
+fn kind_in_words(kind: MemoryKind) -> &'static str {
+    match kind {
+        MemoryKind::Pool => "from pools",
+        MemoryKind::Classic => "from cuMemAlloc",
+        MemoryKind::Virtual => "mapped by hand",
+        MemoryKind::Array => "arrays",
+        MemoryKind::Graph => "owned by graphs",
+        other => other.word(),
+    }
+}
+
+/// What it is and what to do about it, unless the tables above say so already.
+fn sentence(row: &BalanceRow) -> Option<&'static str> {
+    Some(match row.item {
+        BalanceItem::Live(MemoryKind::Graph) => {
+            "launched graphs allocated it and nothing has freed it yet; it is no leak while the graph will run again. \
+             Free it on a stream, or instantiate with AUTO_FREE_ON_LAUNCH."
+        }
+        BalanceItem::Live(MemoryKind::Virtual) => {
+            "physical memory of cuMemCreate; it goes when it is released and unmapped everywhere."
+        }
+        BalanceItem::Live(_) => return None,
+        BalanceItem::Library(_) => {
+            "its own workspace, made with its handle; fewer handles, or a workspace of your own, make it less."
+        }
+        BalanceItem::Before => "the driver's pool had handed it out already; record from the start to see what it is.",
+        BalanceItem::Rounding => {
+            "the pool hands out whole pieces; few large blocks round up less than many small ones."
+        }
+        BalanceItem::NotSeen => {
+            "the driver counts other blocks than were recorded; the notes below say which calls were not seen."
+        }
+        BalanceItem::PoolSlack => {
+            "the next allocations get it first; cuMemPoolTrimTo gives it back, a release threshold keeps it."
+        }
+        BalanceItem::GraphSlack => "kept for the next launch; cuDeviceGraphMemTrim gives it back.",
+        BalanceItem::ClassicSlack => "cuMemAlloc takes whole segments of the device; pools share theirs.",
+        BalanceItem::Unexplained if row.bytes < 0 => {
+            "more was recorded than the device has in use: something is counted twice, or was freed unseen."
+        }
+        BalanceItem::Unexplained => {
+            "the context, loaded modules and kernels' stacks of this process, managed memory on the device, and all that \
+             other processes have; nvidia-smi tells processes apart."
+        }
+    })
+}
+
+fn segments_section(device: &DeviceSnapshot) -> Option<Section> {
+    let all = fragmentation(device);
+    if all.segments == 0 {
+        return None;
+    }
+    let (count, reserved) = (grouped(all.segments as u64), Bytes(all.reserved));
+    let told = if all.estimated { "some of them estimated from addresses" } else { "as the driver tells" };
+    let mut lines = vec![
+        format!("{count} segments of {reserved} now, {told}; {} of it in live blocks", Bytes(all.live)),
+        format!(
+            "{} holes, the largest of {}; {} in segments that nothing is in",
+            grouped(all.holes as u64),
+            Bytes(all.largest_hole),
+            Bytes(all.empty)
+        ),
+    ];
+    let stats = &device.stats;
+    let peaks = (Bytes(stats.reserved_bytes.peak), Bytes(stats.allocated_bytes.peak));
+    lines.push(format!("At most {} were reserved, and {} allocated", peaks.0, peaks.1));
+    Some(("Segments".to_owned(), lines))
+}
+
+fn time_section(data: &SnapshotData, device: &DeviceSnapshot, width: usize) -> Option<Section> {
+    let all = time_in_driver(device);
+    if all.ns() == 0 {
+        return None;
+    }
+    let share = 100.0 * all.ns() as f64 / data.process.duration_ns.max(1) as f64;
+    let mut lines = vec![format!(
+        "{} in {} calls that allocated and {} that freed: {share:.1} % of the recorded time, all threads together",
+        time(all.ns()),
+        grouped(all.allocs),
+        grouped(all.frees)
+    )];
+    for (last, rows) in [("Location", time_by_line(data, device)), ("Scope", time_by_scope(data, device))] {
+        lines.extend(time_table(last, &rows).lines(width));
+    }
+    lines.extend(churn(device).map(|churn| churn_advice(&churn)).into_iter().flatten());
+    Some(("Time in the driver's allocator".to_owned(), lines))
+}
+
+fn time_table(last: &'static str, rows: &[TimeRow]) -> Table {
+    let mut table = Table::new(
+        &["Time", "Allocs", "Each", "Frees", "Each", last],
+        if last == "Scope" { Cut::End } else { Cut::Start },
+    );
+    for row in rows.iter().take(ROWS) {
+        table.row(vec![
+            time(row.ns()),
+            grouped(row.allocs),
+            each(row.alloc_ns, row.allocs),
+            grouped(row.frees),
+            each(row.free_ns, row.frees),
+            row.label.clone(),
+        ]);
+    }
+    table
+}
+
+fn each(ns: u64, calls: u64) -> String {
+    ns.checked_div(calls).map_or("-".to_owned(), time)
+}
+
+fn time(ns: u64) -> String {
+    match ns {
+        0..10_000 => format!("{ns} ns"),
+        10_000..10_000_000 => format!("{:.1} us", ns as f64 / 1e3),
+        _ => format!("{:.1} ms", ns as f64 / 1e6),
+    }
+}
+
+/// What the release threshold would do.
+pub(super) fn churn_advice(churn: &Churn) -> Vec<String> {
+    vec![
+        format!(
+            "The pool gave memory back and took {} again; {} calls that made it grow took {}.",
+            Bytes(churn.bytes),
+            grouped(churn.calls),
+            time(churn.ns)
+        ),
+        format!(
+            "It keeps {} when the program synchronises; to keep {} set its release threshold, with cudarc:",
+            Bytes(churn.release_threshold),
+            Bytes(churn.keep)
+        ),
+        "    let pool = result::device::get_default_mem_pool(device)?;  // cudarc::driver::{result, sys}".to_owned(),
+        format!("    let mut keep: u64 = {};", churn.keep),
+        "    sys::cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, (&raw mut keep).cast()).result()?;"
+            .to_owned(),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::snapshot::{CallTime, DeviceMemory, Pool, Segment, StackId, testing};
+
+    #[test]
+    fn a_device_is_told_of_in_sections_and_other_memory_is_not() {
+        let mut data = testing::two_lines_and_a_temporary();
+        assert_eq!(sections(&data, &data.devices[0], 100), []);
+        let device = &mut data.devices[0];
+        device.device = Device::Cuda(0);
+        device.memory = Some(DeviceMemory { free: 1 << 30, total: 3 << 30, ..DeviceMemory::default() });
+        device.pool = Some(Pool { used: 4096, reserved: 32 << 20, ..Pool::default() });
+        device.segments = vec![Segment { address: 0, size: 1 << 20, estimated: false }];
+        device.calls = vec![CallTime { stack: StackId(1), allocs: 4, alloc_ns: 50_000, ..CallTime::default() }];
+        let text: Vec<String> = sections(&data, &data.devices[0], 100)
+            .into_iter()
+            .flat_map(|(head, lines)| [vec![head], lines].concat())
+            .collect();
+        let text = text.join("\n");
+        for expected in ["2.000 GiB of 3.000 GiB used", "= all that is used", "1 segments", "50.0 us", "12500"] {
+            assert!(text.contains(expected) || text.contains("12.5 us"), "{expected}: {text}");
+        }
+    }
+
+    #[test]
+    fn every_item_has_a_name_and_what_is_less_than_nothing_a_sign() {
+        assert_eq!((signed(-1024), grouped_signed(-1024)), ("-1.000 KiB".to_owned(), "-1,024".to_owned()));
+        let over = BalanceRow { item: BalanceItem::Unexplained, bytes: -1 };
+        assert!(sentence(&over).unwrap().contains("twice"));
+    }
+}
