@@ -15,6 +15,7 @@
 //! uint64_t memtrace_cusim_overhead(int device);       // contexts and modules
 //! uint64_t memtrace_cusim_others(int device);         // other processes
 //! uint64_t memtrace_cusim_taken(int device);          // everything that is not free
+//! void memtrace_cusim_foreign_handle(uint64_t size, void *handle); // for cuIpcOpenMemHandle, of another process
 //! ```
 //!
 //! A program that sees any of these has a simulated driver.

@@ -7,7 +7,8 @@
 //! # What is simulated
 //! Device memory (stream-ordered pools, classic, managed, virtual, arrays), pinned host memory, copies and fills, contexts,
 //! streams, events, modules, libraries, kernel launches that do nothing, graphs and captures, in which allocations and
-//! frees are the nodes that do something, `cuGetProcAddress`. Every other function of
+//! frees are the nodes that do something, memory of other processes and libraries (IPC handles, files,
+//! pointers of pools), `cuGetProcAddress`. Every other function of
 //! the driver exists, says so once on stderr when it is called, and answers 801 (not supported).
 //!
 //! # How memory behaves
@@ -23,6 +24,7 @@
 //! * Virtual memory (`cuMemCreate`) comes in multiples of 2 MiB. Each mapping of it has bytes of its own, which
 //!   are zero when it is mapped.
 //! * Arrays take what their elements take, tightly packed (a GPU takes more). They hold nothing.
+//! * Memory of others has the size that its handle tells, takes nothing of the device and reads as zero.
 //! * All work is done when the call that asks for it returns. So a block that was freed on a stream
 //!   can be used at once on any other.
 //! * What kernels, cuBLAS and cuRAND would have written is not there: results are zeros.

@@ -18,7 +18,7 @@ const MAJOR: i32 = 75;
 const MINOR: i32 = 76;
 const POOLS_SUPPORTED: i32 = 115;
 
-const FIXED: [(i32, i32); 42] = [
+const FIXED: [(i32, i32); 43] = [
     (1, 1024),        // threads a block
     (2, 1024),        // block x
     (3, 1024),        // block y
@@ -61,4 +61,5 @@ const FIXED: [(i32, i32); 42] = [
     (108, 32 << 20),  // persisting L2 cache
     (109, 128 << 20), // access policy window
     (111, 1024),      // reserved shared memory a block
+    (119, 1),         // pools as files
 ];

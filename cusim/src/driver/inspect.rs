@@ -5,6 +5,7 @@ use super::abi::Out;
 use super::process::with;
 use crate::Machine;
 use crate::history::{Kind, Record};
+use crate::machine::Ticket;
 
 /// Copies records from `from` on (the first is 1), at most `room`; gives how many.
 #[unsafe(no_mangle)]
@@ -64,6 +65,16 @@ extern "C" fn memtrace_cusim_graph_reserved(device: i32) -> u64 {
 #[unsafe(no_mangle)]
 extern "C" fn memtrace_cusim_taken(device: i32) -> u64 {
     counter(device, Machine::taken)
+}
+
+/// Writes a handle of that much memory for `cuIpcOpenMemHandle`, as if from another process: other memory
+/// each time. `cuMemPoolImportPointer` takes it, too.
+#[unsafe(no_mangle)]
+extern "C" fn memtrace_cusim_foreign_handle(size: u64, handle: Out<Ticket>) {
+    let _ = with(|machine| {
+        let address = machine.new_handle();
+        handle.set(Ticket::foreign(address, size))
+    });
 }
 
 fn counter(device: i32, read: impl Fn(&Machine, usize) -> u64) -> u64 {

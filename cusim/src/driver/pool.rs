@@ -39,7 +39,7 @@ driver! {
     }
 
     fn cuMemPoolCreate(pool: Out<u64>, properties: Out<Properties>) {
-        let Properties { allocation, location, device, .. } = properties.get()?;
+        let Properties { allocation, handles, location, device } = properties.get()?;
         with(|machine| {
             let device = machine.device(device)?;
             if !machine.config.pools {
@@ -48,7 +48,7 @@ driver! {
             if (allocation, location) != (ALLOCATION_PINNED, LOCATION_DEVICE) {
                 return Err(INVALID_VALUE);
             }
-            pool.set(machine.create_pool(device))
+            pool.set(machine.create_pool(device, handles, false))
         })
     }
 

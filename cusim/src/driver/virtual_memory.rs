@@ -13,8 +13,8 @@ use crate::machine::{Access, GRANULARITY, Properties};
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub(super) struct Location {
-    kind: u32,
-    device: i32,
+    pub(super) kind: u32,
+    pub(super) device: i32,
 }
 
 /// `CUmemAccessDesc`.
@@ -50,7 +50,7 @@ driver! {
 
     fn cuMemRetainAllocationHandle(handle: Out<u64>, address: u64) {
         with(|machine| {
-            let found = machine.mapping_around(address)?.handle;
+            let found = machine.mapped_at(address)?;
             handle.check()?;
             handle.set(machine.retain_virtual(found)?)
         })

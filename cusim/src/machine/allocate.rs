@@ -50,6 +50,9 @@ impl Machine {
         self.script.check(Call::Alloc, request.size)?;
         let pool_data = self.pools.get(pool).ok_or(INVALID_VALUE)?;
         let is_pool = request.kind == Kind::Pool;
+        if is_pool && pool_data.is_imported {
+            return Err(INVALID_VALUE);
+        }
         if is_pool && !self.config.pools {
             return Err(NOT_SUPPORTED);
         }

@@ -83,6 +83,7 @@ impl Machine {
     fn end_context(&mut self, handle: u64) {
         self.free_all_of(handle);
         self.end_arrays_of(handle);
+        self.end_externals_of(handle);
         while let Some((stream, _)) = self.streams.iter().find(|(_, stream)| stream.context == handle) {
             let stream = *stream;
             let _ = self.destroy_stream(stream);

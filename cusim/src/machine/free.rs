@@ -1,6 +1,7 @@
 //! Device memory: giving it back.
 
 use super::Machine;
+use super::outside::Role;
 use crate::code::{Answer, INVALID_VALUE};
 use crate::faults::Call;
 use crate::history::{Kind, Op, Record};
@@ -12,30 +13,40 @@ impl Machine {
     /// # Errors
     /// [`INVALID_VALUE`] if there is no block; what the fault script says.
     pub fn free(&mut self, address: u64, context: u64, stream: u64) -> Answer {
+        if self.outside_at(address).is_some_and(|found| found.role == Role::Buffer) {
+            return self.take(address, false).map(|_| ());
+        }
         let check = self.script.check(Call::Free, 0);
-        self.free_if(check, address, (context, stream))
+        self.free_if(check, address, (context, stream), false)
     }
 
     /// A free that is no call of its own.
     pub(super) fn free_now(&mut self, address: u64, context: u64, stream: u64) -> Answer {
-        self.free_if(Ok(()), address, (context, stream))
+        self.free_if(Ok(()), address, (context, stream), false)
     }
 
-    fn free_if(&mut self, check: Answer, address: u64, (context, stream): (u64, u64)) -> Answer {
+    /// Frees unless `check` is an error; `is_close` for what a plain free must not free.
+    pub(super) fn free_if(
+        &mut self,
+        check: Answer,
+        address: u64,
+        (context, stream): (u64, u64),
+        is_close: bool,
+    ) -> Answer {
         let known = self.block_around(address).filter(|block| block.address == address);
         let device = self.device_of(address);
-        let answer = check.and_then(|()| self.take(address));
+        let answer = check.and_then(|()| self.take(address, is_close));
         let (kind, size) = known.map_or((Kind::Unknown, 0), |block| (block.kind, block.size));
         let device_number = device.map_or(-1, |device| device as i32);
         let record =
             Record { op: Op::Free, kind, device: device_number, context, stream, address, size, ..Record::default() };
-        self.record(record, answer.map(|_| ()), answer.ok());
+        self.record(record, answer.map(|_| ()), answer.ok().flatten());
         answer.map(|_| ())
     }
 
     /// Takes a block out of its pool, whose index it gives.
-    fn take(&mut self, address: u64) -> Answer<usize> {
-        let Some(device_index) = self.span_of(address) else { return self.take_outside(address) };
+    fn take(&mut self, address: u64, is_close: bool) -> Answer<Option<usize>> {
+        let Some(device_index) = self.span_of(address) else { return self.take_outside(address, is_close) };
         let device = self.devices.get_mut(device_index).ok_or(INVALID_VALUE)?;
         let (block, index) = device.take(address)?;
         let pool = self.pools.get_mut(index).ok_or(INVALID_VALUE)?;
@@ -46,17 +57,17 @@ impl Machine {
         if block.kind != Kind::Pool {
             device.shrink(index, pool, 0);
         }
-        Ok(index)
+        Ok(Some(index))
     }
 
     /// Frees what a context had when it comes to an end.
     pub(crate) fn free_all_of(&mut self, context: u64) {
         while let Some((device, block)) = self.any_block_of(context) {
-            let pool = self.take(block.address);
+            let pool = self.take(block.address, true);
             let Block { address, size, kind, .. } = block;
             let device = device as i32;
             let record = Record { op: Op::Bulk, kind, device, context, address, size, ..Record::default() };
-            self.record(record, pool.map(|_| ()), pool.ok());
+            self.record(record, pool.map(|_| ()), pool.ok().flatten());
         }
     }
 

@@ -3,7 +3,7 @@
 
 use super::graphs::{GraphMemory, Node, has_memory, node_type};
 use super::mappings::Access;
-use super::outside::Outside;
+use super::outside::{Outside, Role};
 use super::{Machine, POOLS_OF_A_DEVICE};
 use crate::code::{Answer, INVALID_VALUE, OUT_OF_MEMORY};
 use crate::config::MAX_DEVICES;
@@ -154,7 +154,7 @@ impl Machine {
         self.next_block += 1;
         Span::fill(address, taken, self.config.fill, self.next_block);
         let block = Block { address, size, taken, kind: Kind::Graph, context, id: self.next_block };
-        self.put_outside(Outside { device, block, handle: 0, access: Access::FULL });
+        self.put_outside(Outside { device, block, role: Role::Graph, access: Access::FULL });
         if let Some(pool) = self.pools.get_mut(graph_pool(device)) {
             pool.use_bytes(taken);
         }

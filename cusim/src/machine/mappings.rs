@@ -4,7 +4,7 @@
 //! what was unmapped is forgotten.
 
 use super::Machine;
-use super::outside::Outside;
+use super::outside::{Outside, Role};
 use super::virtual_memory::GRANULARITY;
 use crate::code::{Answer, INVALID_VALUE, OUT_OF_MEMORY};
 use crate::memory::{Block, Span};
@@ -77,7 +77,12 @@ impl Machine {
         self.virtuals.get_mut(&handle).ok_or(INVALID_VALUE)?.mappings += 1;
         self.next_block += 1;
         let block = Block { address, size, taken: size, kind: memory.kind, context, id: self.next_block };
-        self.put_outside(Outside { device: memory.device, block, handle, access: Access::default() });
+        self.put_outside(Outside {
+            device: memory.device,
+            block,
+            role: Role::Mapping(handle),
+            access: Access::default(),
+        });
         Ok(())
     }
 
@@ -90,8 +95,9 @@ impl Machine {
             let found = self.remove_outside(at)?;
             at = found.block.end();
             Span::close(found.block.address, found.block.size);
-            self.virtuals.get_mut(&found.handle).ok_or(INVALID_VALUE)?.mappings -= 1;
-            self.drop_if_unused(found.handle, context)?;
+            let Role::Mapping(handle) = found.role else { return Err(INVALID_VALUE) };
+            self.virtuals.get_mut(&handle).ok_or(INVALID_VALUE)?.mappings -= 1;
+            self.drop_if_unused(handle, context)?;
         }
         Ok(())
     }
@@ -111,11 +117,16 @@ impl Machine {
     }
 
     pub(crate) fn access(&self, address: u64, device: usize) -> Answer<u64> {
-        Ok(self.mapping_around(address)?.access.of(device))
+        self.mapped_at(address)?;
+        Ok(self.outside_around(address).ok_or(INVALID_VALUE)?.access.of(device))
     }
 
-    pub(crate) fn mapping_around(&self, address: u64) -> Answer<&Outside> {
-        self.outside_around(address).filter(|found| found.handle != 0).ok_or(INVALID_VALUE)
+    /// The handle of what is mapped at an address.
+    pub(crate) fn mapped_at(&self, address: u64) -> Answer<u64> {
+        match self.outside_around(address).map(|found| found.role) {
+            Some(Role::Mapping(handle)) => Ok(handle),
+            _ => Err(INVALID_VALUE),
+        }
     }
 
     /// That mappings begin and end where a range does, and leave no gap in it.
@@ -123,7 +134,8 @@ impl Machine {
         let end = address.checked_add(size).filter(|end| *end > address).ok_or(INVALID_VALUE)?;
         let mut at = address;
         while at < end {
-            at = self.outside_at(at).filter(|found| found.handle != 0).ok_or(INVALID_VALUE)?.block.end();
+            self.mapped_at(at)?;
+            at = self.outside_at(at).ok_or(INVALID_VALUE)?.block.end();
         }
         if at == end { Ok(()) } else { Err(INVALID_VALUE) }
     }

@@ -5,10 +5,12 @@ mod allocate;
 mod arrays;
 mod captures;
 mod contexts;
+mod externals;
 mod formats;
 mod free;
 mod graphs;
 mod host;
+mod imports;
 mod launches;
 mod mappings;
 mod modules;
@@ -27,10 +29,12 @@ use crate::own::{OwnMap, OwnVec, own_map, own_vec};
 pub use allocate::Request;
 use arrays::Array;
 pub(crate) use contexts::Context;
+use externals::External;
 pub(crate) use formats::Descriptor;
 pub(crate) use graphs::node_type;
 use graphs::{Graph, GraphMemory};
 pub(crate) use host::HostBlock;
+pub(crate) use imports::Ticket;
 use launches::Executable;
 pub(crate) use mappings::Access;
 use mappings::Reservation;
@@ -62,6 +66,7 @@ pub struct Machine {
     graph_memory: OwnMap<u64, GraphMemory>,
     outside: OwnVec<Outside>,
     arrays: OwnMap<u64, Array>,
+    externals: OwnMap<u64, External>,
     virtuals: OwnMap<u64, VirtualMemory>,
     reservations: OwnVec<Reservation>,
     host: OwnVec<HostBlock>,
@@ -94,6 +99,7 @@ impl Machine {
             graph_memory: own_map(),
             outside: own_vec(),
             arrays: own_map(),
+            externals: own_map(),
             virtuals: own_map(),
             reservations: own_vec(),
             host: own_vec(),

@@ -1,10 +1,9 @@
 //! Live ranges of addresses that lie outside of what the pools have: memory of graphs, mappings of
-//! virtual memory.
+//! virtual memory, memory of others.
 
 use super::Machine;
 use super::mappings::Access;
 use crate::code::{Answer, INVALID_VALUE};
-use crate::history::Kind;
 use crate::memory::Block;
 
 /// A live range. Kept by address.
@@ -12,9 +11,23 @@ use crate::memory::Block;
 pub(crate) struct Outside {
     pub(crate) device: usize,
     pub(crate) block: Block,
-    /// Of a mapping: what it maps. Else 0.
-    pub(crate) handle: u64,
+    pub(crate) role: Role,
     pub(crate) access: Access,
+}
+
+/// How a range came to be, which says how it ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Role {
+    /// What an allocation node gave: until it is freed.
+    Graph,
+    /// Virtual memory, by its handle: until it is unmapped.
+    Mapping(u64),
+    /// Another process's: until it is closed as often as it was opened.
+    Ipc { of: (u64, u64), count: u32 },
+    /// In another process's pool: until it is freed.
+    Pointer,
+    /// In external memory: until it is freed.
+    Buffer,
 }
 
 impl Machine {
@@ -51,14 +64,19 @@ impl Machine {
 
     /// Memory that goes with the context.
     pub(super) fn outside_of(&self, context: u64) -> Option<(usize, Block)> {
-        let is_of = |found: &&Outside| found.block.kind == Kind::Graph && found.block.context == context;
+        let is_of = |found: &&Outside| {
+            matches!(found.role, Role::Graph | Role::Ipc { .. } | Role::Pointer) && found.block.context == context
+        };
         self.outside.iter().find(is_of).map(|found| (found.device, found.block))
     }
 
-    /// Takes out what a free can free; gives the index of its pool.
-    pub(super) fn take_outside(&mut self, address: u64) -> Answer<usize> {
-        match self.outside_at(address).map(|found| found.block.kind) {
-            Some(Kind::Graph) => self.take_graph_memory(address),
+    /// Takes out what a free can free, or at the end of an opened handle `is_close`; gives the index of its
+    /// pool, if it has one.
+    pub(super) fn take_outside(&mut self, address: u64, is_close: bool) -> Answer<Option<usize>> {
+        match self.outside_at(address).map(|found| found.role) {
+            Some(Role::Graph) => self.take_graph_memory(address).map(Some),
+            Some(Role::Pointer | Role::Buffer) => self.close_import(address).map(|()| None),
+            Some(Role::Ipc { .. }) if is_close => self.close_import(address).map(|()| None),
             _ => Err(INVALID_VALUE),
         }
     }

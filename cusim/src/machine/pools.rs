@@ -31,16 +31,19 @@ impl Machine {
 
     pub(crate) fn set_current_pool(&mut self, device: usize, handle: u64) -> Answer {
         let index = self.pool(handle)?;
-        if self.pools.get(index).is_none_or(|pool| pool.device != device) {
+        if self.pools.get(index).is_none_or(|pool| pool.device != device || pool.is_imported) {
             return Err(INVALID_VALUE);
         }
         *self.current_pools.get_mut(device).ok_or(INVALID_VALUE)? = index;
         Ok(())
     }
 
-    pub(crate) fn create_pool(&mut self, device: usize) -> u64 {
+    /// `handles` says what it can be exported as.
+    pub(crate) fn create_pool(&mut self, device: usize, handles: u32, is_imported: bool) -> u64 {
         let handle = self.new_handle();
-        self.pools.push(Pool::stream_ordered(device, handle));
+        let mut pool = Pool::stream_ordered(device, handle);
+        (pool.handles, pool.is_imported) = (handles, is_imported);
+        self.pools.push(pool);
         handle
     }
 

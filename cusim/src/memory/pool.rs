@@ -20,6 +20,10 @@ pub(crate) struct Pool {
     pub(crate) device: usize,
     /// 0 once the pool is destroyed.
     pub(crate) handle: u64,
+    /// Types of handles that it can be exported as.
+    pub(crate) handles: u32,
+    /// Another process's: nothing can be allocated from it.
+    pub(crate) is_imported: bool,
     /// Blocks are multiples of this.
     pub(crate) grain: u64,
     /// Segments are multiples of this.
@@ -67,7 +71,19 @@ impl Pool {
 
     fn new(device: usize, handle: u64, (grain, step): (u64, u64), on_device: bool) -> Self {
         let counters = Counters::default();
-        Self { device, handle, grain, step, on_device, threshold: 0, cursor: 0, counters, freed: own_vec() }
+        Self {
+            device,
+            handle,
+            handles: 0,
+            is_imported: false,
+            grain,
+            step,
+            on_device,
+            threshold: 0,
+            cursor: 0,
+            counters,
+            freed: own_vec(),
+        }
     }
 
     pub(crate) fn reserve(&mut self, bytes: u64) {

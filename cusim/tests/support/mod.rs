@@ -24,6 +24,11 @@ pub(crate) fn in_child(test: &str, variables: &[(&str, &str)], body: impl FnOnce
     errors
 }
 
+/// 64 bytes that tell of another process's memory.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Handle([u64; 8]);
+
 /// A loaded library: the driver, or one beside it.
 #[derive(Clone, Copy)]
 pub(crate) struct Driver(*mut c_void);
@@ -189,5 +194,18 @@ functions! {
     fn load_library = c"cuLibraryLoadData"(library: &mut u64, image: *const u8, options: usize, values: usize, count: u32, library_options: usize, library_values: usize, library_count: u32);
     fn library_unload = c"cuLibraryUnload"(library: u64);
     fn library_kernel = c"cuLibraryGetKernel"(kernel: &mut u64, library: u64, name: *const c_char);
+    fn ipc_handle = c"cuIpcGetMemHandle"(handle: &mut Handle, address: u64);
+    fn ipc_open = c"cuIpcOpenMemHandle_v2"(address: &mut u64, handle: Handle, flags: u32);
+    fn ipc_close = c"cuIpcCloseMemHandle"(address: u64);
+    fn external_import = c"cuImportExternalMemory"(memory: &mut u64, description: &[u64; 13]);
+    fn external_buffer = c"cuExternalMemoryGetMappedBuffer"(address: &mut u64, memory: u64, part: &[u64; 11]);
+    fn external_destroy = c"cuDestroyExternalMemory"(memory: u64);
+    fn pool_export = c"cuMemPoolExportToShareableHandle"(file: &mut i32, pool: u64, kind: u32, flags: u64);
+    fn pool_import = c"cuMemPoolImportFromShareableHandle"(pool: &mut u64, file: usize, kind: u32, flags: u64);
+    fn pointer_export = c"cuMemPoolExportPointer"(data: &mut Handle, address: u64);
+    fn pointer_import = c"cuMemPoolImportPointer"(address: &mut u64, pool: u64, data: &Handle);
+    fn pool_default_at = c"cuMemGetDefaultMemPool"(pool: &mut u64, location: &[u32; 2], allocation: u32);
+    fn pool_at = c"cuMemGetMemPool"(pool: &mut u64, location: &[u32; 2], allocation: u32);
+    fn pool_choose_at = c"cuMemSetMemPool"(location: &[u32; 2], allocation: u32, pool: u64);
     fn graph_destroy_node = c"cuGraphDestroyNode"(node: u64);
 }

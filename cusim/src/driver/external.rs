@@ -1,0 +1,64 @@
+//! Memory of other libraries.
+
+use super::abi::Out;
+use super::process::{pause, with};
+use super::thread::current;
+use crate::code::{INVALID_VALUE, NOT_SUPPORTED};
+use crate::faults::Call;
+
+/// `CUDA_EXTERNAL_MEMORY_HANDLE_DESC` up to its size.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(super) struct Description {
+    kind: u32,
+    file: i32,
+    others: [i32; 3],
+    size: u64,
+}
+
+/// `CUDA_EXTERNAL_MEMORY_BUFFER_DESC` up to its flags.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(super) struct Part {
+    offset: u64,
+    size: u64,
+    flags: u32,
+}
+
+const OPAQUE_FILE: u32 = 1;
+/// The last of `CUexternalMemoryHandleType`.
+const LAST_KIND: u32 = 9;
+
+driver! {
+    /// A file is not looked at, and not closed.
+    fn cuImportExternalMemory(memory: Out<u64>, description: Out<Description>) {
+        pause(Call::Alloc);
+        let context = current()?;
+        memory.check()?;
+        let Description { kind, file, size, .. } = description.get()?;
+        match kind {
+            OPAQUE_FILE if file >= 0 && size > 0 => {
+                memory.set(with(|machine| machine.import_external(size, context))?)
+            }
+            OPAQUE_FILE | 0 => Err(INVALID_VALUE),
+            ..=LAST_KIND => Err(NOT_SUPPORTED),
+            _ => Err(INVALID_VALUE),
+        }
+    }
+
+    fn cuExternalMemoryGetMappedBuffer(address: Out<u64>, memory: u64, part: Out<Part>) {
+        let context = current()?;
+        address.check()?;
+        let Part { offset, size, flags } = part.get()?;
+        if flags != 0 {
+            return Err(INVALID_VALUE);
+        }
+        address.set(with(|machine| machine.map_buffer(memory, offset, size, context))?)
+    }
+
+    fn cuDestroyExternalMemory(memory: u64) {
+        pause(Call::Free);
+        let context = current()?;
+        with(|machine| machine.destroy_external(memory, context))
+    }
+}

@@ -1,0 +1,82 @@
+//! Pools of other processes, and pools by location.
+
+use super::abi::{Out, answer};
+use super::pool::{cuDeviceGetDefaultMemPool, cuDeviceGetMemPool, cuDeviceSetMemPool};
+use super::process::{pause, with};
+use super::shareable;
+use super::thread::current;
+use super::virtual_memory::Location;
+use crate::code::{Answer, INVALID_VALUE, NOT_SUPPORTED};
+use crate::faults::Call;
+use crate::machine::Ticket;
+use crate::own::PAGE;
+
+const ALLOCATION_PINNED: u32 = 1;
+const ALLOCATION_MANAGED: u32 = 2;
+const LOCATION_DEVICE: u32 = 1;
+/// The last of `CUmemLocationType`.
+const LOCATION_LAST: u32 = 4;
+
+driver! {
+    fn cuMemPoolExportToShareableHandle(file: Out<i32>, pool: u64, kind: u32, flags: u64) {
+        file.check()?;
+        let handles = with(|machine| Ok(machine.pool_data(pool)?.handles))?;
+        if kind != shareable::FILE {
+            return Err(NOT_SUPPORTED);
+        }
+        if handles & kind == 0 || flags != 0 {
+            return Err(INVALID_VALUE);
+        }
+        file.set(shareable::export(pool, PAGE as u64)?)
+    }
+
+    /// A file stands for its number in the place of a pointer. What pool it is makes no difference here.
+    fn cuMemPoolImportFromShareableHandle(pool: Out<u64>, file: usize, kind: u32, flags: u64) {
+        if kind != shareable::FILE {
+            return Err(NOT_SUPPORTED);
+        }
+        if flags != 0 {
+            return Err(INVALID_VALUE);
+        }
+        shareable::read(file as i32)?;
+        let context = current()?;
+        with(|machine| {
+            let device = machine.context(context)?.device;
+            pool.set(machine.create_pool(device, 0, true))
+        })
+    }
+
+    fn cuMemPoolExportPointer(data: Out<Ticket>, address: u64) {
+        with(|machine| data.set(machine.ticket_of_pool(address)?))
+    }
+
+    fn cuMemPoolImportPointer(address: Out<u64>, pool: u64, data: Out<Ticket>) {
+        pause(Call::Alloc);
+        let context = current()?;
+        address.check()?;
+        let ticket = data.get()?;
+        address.set(with(|machine| machine.import_pointer(pool, ticket, context))?)
+    }
+
+    fn cuMemGetDefaultMemPool(pool: Out<u64>, location: Out<Location>, allocation: u32) {
+        answer(cuDeviceGetDefaultMemPool(pool, device_of(location, allocation)?))
+    }
+
+    fn cuMemGetMemPool(pool: Out<u64>, location: Out<Location>, allocation: u32) {
+        answer(cuDeviceGetMemPool(pool, device_of(location, allocation)?))
+    }
+
+    fn cuMemSetMemPool(location: Out<Location>, allocation: u32, pool: u64) {
+        answer(cuDeviceSetMemPool(device_of(location, allocation)?, pool))
+    }
+}
+
+/// The device whose pinned memory is meant. Pools of managed memory and of the host are not simulated.
+fn device_of(location: Out<Location>, allocation: u32) -> Answer<i32> {
+    let Location { kind, device } = location.get()?;
+    match (allocation, kind) {
+        (ALLOCATION_PINNED, LOCATION_DEVICE) => Ok(device),
+        (ALLOCATION_PINNED, 1..=LOCATION_LAST) | (ALLOCATION_MANAGED, ..=LOCATION_LAST) => Err(NOT_SUPPORTED),
+        _ => Err(INVALID_VALUE),
+    }
+}
