@@ -75,11 +75,11 @@ impl Config {
         read("MEMTRACE_CUSIM_NAME", c"MEMTRACE_CUSIM_NAME", &mut config.name, Some)?;
         read("MEMTRACE_CUSIM_CAPABILITY", c"MEMTRACE_CUSIM_CAPABILITY", &mut config.capability, capability)?;
         read("MEMTRACE_CUSIM_MEMORY", c"MEMTRACE_CUSIM_MEMORY", &mut config.memory, |text| {
-            bytes(text).filter(|memory| *memory > 0 && *memory <= 1 << 42)
+            size(text).filter(|memory| *memory > 0)
         })?;
         read("MEMTRACE_CUSIM_OTHERS", c"MEMTRACE_CUSIM_OTHERS", &mut config.others, others)?;
-        read("MEMTRACE_CUSIM_CONTEXT", c"MEMTRACE_CUSIM_CONTEXT", &mut config.context, bytes)?;
-        read("MEMTRACE_CUSIM_MODULE", c"MEMTRACE_CUSIM_MODULE", &mut config.module, bytes)?;
+        read("MEMTRACE_CUSIM_CONTEXT", c"MEMTRACE_CUSIM_CONTEXT", &mut config.context, size)?;
+        read("MEMTRACE_CUSIM_MODULE", c"MEMTRACE_CUSIM_MODULE", &mut config.module, size)?;
         read("MEMTRACE_CUSIM_POOLS", c"MEMTRACE_CUSIM_POOLS", &mut config.pools, |text| match text {
             "0" => Some(false),
             "1" => Some(true),
@@ -104,14 +104,19 @@ fn capability(text: &str) -> Option<(i32, i32)> {
     Some((number / 10, number % 10))
 }
 
+/// Bytes: no more than any GPU has.
+fn size(text: &str) -> Option<u64> {
+    bytes(text).filter(|size| *size <= 1 << 42)
+}
+
 /// One size for all GPUs, or one for each from the first on.
 fn others(text: &str) -> Option<[u64; MAX_DEVICES]> {
-    if let Some(all) = bytes(text) {
+    if let Some(all) = size(text) {
         return Some([all; MAX_DEVICES]);
     }
     let mut others = [0; MAX_DEVICES];
-    for (index, size) in text.split(',').enumerate() {
-        *others.get_mut(index)? = bytes(size)?;
+    for (index, part) in text.split(',').enumerate() {
+        *others.get_mut(index)? = size(part)?;
     }
     Some(others)
 }

@@ -216,6 +216,15 @@ fn the_programs_malloc_is_left_alone() {
                 assert_eq!(driver.stream_create(&mut handle, 0), 0);
             }
             assert_eq!(driver.load_module(&mut handle, c".visible .entry a()".to_bytes_with_nul().as_ptr()), 0);
+            let (mut graph, mut stream, mut executable) = (0, 0, 0);
+            assert_eq!((driver.stream_create(&mut stream, 0), driver.begin_capture(stream, 0)), (0, 0));
+            assert_eq!(driver.alloc_async(&mut addresses[0], 5000, stream), 0);
+            assert_eq!(driver.end_capture(stream, &mut graph), 0);
+            assert_eq!((driver.instantiate(&mut executable, graph, 0), driver.launch(executable, stream)), (0, 0));
+            assert_eq!(driver.memory_create(&mut handle, 2 << 20, &[1, 1, 0, 0], 0), 0);
+            assert_eq!(driver.address_reserve(&mut addresses[0], 2 << 20, 0, 0, 0), 0);
+            assert_eq!(driver.map(addresses[0], 2 << 20, 0, handle, 0), 0);
+            assert_eq!(driver.array_create(&mut handle, &[10, 10, 1 | 1 << 32]), 0);
             in_use() - before
         };
         // The test runner's own thread allocates too, now and then.

@@ -19,6 +19,12 @@ const AUTO_FREE: u64 = 1;
 fn of_graphs(driver: Driver) -> (u64, u64) {
     let (mut used, mut reserved) = (9, 9);
     assert_eq!((driver.graph_attribute(0, 0, &mut used), driver.graph_attribute(0, 2, &mut reserved)), (0, 0));
+    let read = |name| {
+        // SAFETY: that is the function's type.
+        let read = unsafe { std::mem::transmute::<usize, extern "C" fn(i32) -> u64>(driver.address(name)) };
+        read(0)
+    };
+    assert_eq!((read(c"memtrace_cusim_graph_used"), read(c"memtrace_cusim_graph_reserved")), (used, reserved));
     (used, reserved)
 }
 

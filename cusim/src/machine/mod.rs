@@ -16,6 +16,8 @@ mod mappings;
 mod modules;
 mod outside;
 mod pools;
+#[cfg(test)]
+mod property_tests;
 mod streams;
 mod virtual_memory;
 
