@@ -5,7 +5,7 @@ mod budget;
 pub mod chrome;
 mod coverage;
 mod device_memory;
-mod file;
+pub(crate) mod file;
 #[cfg(feature = "flamegraph")]
 pub mod flamegraph;
 pub mod folded;
