@@ -1,6 +1,6 @@
 //! What lies between live blocks in the segments that a device has.
 
-use crate::snapshot::DeviceSnapshot;
+use crate::snapshot::{DeviceSnapshot, MADE_UP};
 
 /// Segments and the holes in them, when the snapshot was taken.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -29,12 +29,12 @@ impl Fragmentation {
     }
 }
 
-/// Of the segments as they are now.
+/// Of the segments as they are now. What has no address of its own is in none.
 pub fn fragmentation(device: &DeviceSnapshot) -> Fragmentation {
     let mut blocks: Vec<(u64, u64)> = device.live.iter().map(|block| (block.address, block.size)).collect();
     blocks.sort_unstable();
-    let mut all = Fragmentation { segments: device.segments.len(), ..Fragmentation::default() };
-    for segment in &device.segments {
+    let mut all = Fragmentation::default();
+    for segment in device.segments.iter().filter(|segment| segment.address < MADE_UP) {
         let end = segment.address.saturating_add(segment.size);
         let first = blocks.partition_point(|(address, _)| *address < segment.address);
         let inside = blocks.get(first..).unwrap_or_default().iter().take_while(|(address, _)| *address < end);
@@ -46,6 +46,7 @@ pub fn fragmentation(device: &DeviceSnapshot) -> Fragmentation {
             (at, is_empty) = (address.saturating_add(size), false);
         }
         all.hole(end.saturating_sub(at));
+        all.segments += 1;
         all.reserved += segment.size;
         all.empty += if is_empty { segment.size } else { 0 };
         all.estimated |= segment.estimated;

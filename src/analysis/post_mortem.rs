@@ -1,7 +1,8 @@
 //! Why an allocation was refused, and what would have made it fit.
 
 use super::breakdown::{Breakdown, live_by_line, live_by_scope};
-use super::fragmentation::fragmentation;
+use super::fragmentation::{Fragmentation, fragmentation};
+use super::temporaries::{TemporaryRow, temporaries};
 use crate::snapshot::{DeviceSnapshot, OutOfMemory, SnapshotData};
 
 /// A device when it ran out of memory, as far as the snapshot was taken then.
@@ -12,8 +13,10 @@ pub struct PostMortem {
     pub refused: OutOfMemory,
     /// Bytes that the driver's pool has and the program does not use, if it could be asked.
     pub reserved_unused: Option<u64>,
-    /// The largest hole between live blocks; as estimated as the segments are.
-    pub largest_hole: u64,
+    /// Segments and the holes between live blocks.
+    pub holes: Fragmentation,
+    /// The line whose temporaries took most at once, if there were any.
+    pub temporaries: Option<TemporaryRow>,
     /// What is live, by line and by scope; nothing else may have been freed since.
     pub lines: Breakdown,
     /// The same by scope.
@@ -36,7 +39,8 @@ pub fn post_mortem(data: &SnapshotData, device: &DeviceSnapshot) -> Option<PostM
     Some(PostMortem {
         refused,
         reserved_unused,
-        largest_hole: fragmentation(device).largest_hole,
+        holes: fragmentation(device),
+        temporaries: temporaries(data, device).into_iter().max_by_key(|row| row.largest),
         lines,
         scopes,
         missing,

@@ -152,7 +152,7 @@ fn time_section(data: &SnapshotData, device: &DeviceSnapshot, width: usize) -> O
 
 fn time_table(last: &'static str, rows: &[TimeRow]) -> Table {
     let mut table = Table::new(
-        &["Time", "Allocs", "Each", "Frees", "Each", last],
+        &["Time", "Allocs", "One takes", "Frees", "One takes", last],
         if last == "Scope" { Cut::End } else { Cut::Start },
     );
     for row in rows.iter().take(ROWS) {

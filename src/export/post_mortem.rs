@@ -31,16 +31,25 @@ fn what_there_was(post_mortem: &PostMortem) -> Vec<String> {
     let refused = &post_mortem.refused;
     let known = |bytes: Option<u64>| bytes.map_or("not known".to_owned(), |bytes| Bytes(bytes).to_string());
     let total = refused.device_total.map_or(String::new(), |total| format!(" of {}", Bytes(total)));
+    let estimated = if post_mortem.holes.estimated { ", estimated" } else { "" };
     vec![
         format!("Asked for        {} ({} bytes)", Bytes(refused.size), grouped(refused.size)),
         format!("Free             {}{total}, counting other processes", known(refused.device_free)),
         format!("Reserved, unused {} in the driver's pool", known(post_mortem.reserved_unused)),
-        format!("Largest hole     {} between live blocks, estimated", Bytes(post_mortem.largest_hole)),
+        format!("Largest hole     {} between live blocks{estimated}", Bytes(post_mortem.holes.largest_hole)),
         format!("Live             {} recorded", Bytes(post_mortem.lines.total)),
     ]
 }
 
 fn what_helps(post_mortem: &PostMortem) -> Vec<String> {
+    let mut lines = what_was_missing(post_mortem);
+    lines.extend(post_mortem.temporaries.as_ref().map(|row| {
+        format!("The largest temporary took {}, at {}: smaller batches make it smaller.", Bytes(row.largest), row.label)
+    }));
+    lines
+}
+
+fn what_was_missing(post_mortem: &PostMortem) -> Vec<String> {
     let missing = Bytes(post_mortem.missing);
     match post_mortem.lines_to_drop {
         Some(0) => vec![

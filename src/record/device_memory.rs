@@ -47,23 +47,8 @@ pub(crate) struct New {
     pub(crate) address: u64,
     pub(crate) size: u64,
     pub(crate) site: Site,
-    /// The segment that it lies in, if that was not known.
-    pub(crate) told: Option<Told>,
     /// Ticks that the driver took.
     pub(crate) took: u64,
-}
-
-/// Should the driver be asked about a new block's segment?
-pub(crate) fn must_ask(device: Device, address: u64, memory: MemoryKind) -> bool {
-    let ask = |ledger: &mut Ledger| ledger.segments.as_ref().is_some_and(|known| known.must_ask(address, memory));
-    recorder::with_ledger(device, ask).unwrap_or(false)
-}
-
-/// The driver does not tell of segments of such memory.
-pub(crate) fn cannot_tell(device: Device, memory: MemoryKind) {
-    recorder::with_ledger_there(device, |ledger| {
-        ledger.segments.iter_mut().for_each(|known| known.cannot_tell(memory));
-    });
 }
 
 /// Pools of a device that have segments without blocks, 0 for memory of none.
@@ -84,18 +69,36 @@ pub(crate) fn drop_empty_segments(device: Device) {
     recorder::with_ledger_there(device, |ledger| ledger.drop_empty_segments(site));
 }
 
-/// Enters a block. To be called once it is there.
-pub(crate) fn on_alloc(device: Device, new: New) {
-    let New { address, size, site, told, took } = new;
-    let enter = |ledger: &mut Ledger| {
-        let grew = told.is_some_and(|told| ledger.segment(told, site));
-        ledger.calls.on_alloc(site.stack, site.context, took, grew);
-        ledger.alloc(address, size, site)
-    };
-    let entered = recorder::with_ledger(device, enter);
+/// Enters a block. To be called once it is there. If its segment is not known, `ask` is called, without any lock.
+pub(crate) fn on_alloc(device: Device, new: New, ask: impl FnOnce() -> Option<Told>) {
+    let entered = recorder::with_ledger(device, |ledger| {
+        let must_ask = |known: &Segments| known.must_ask(new.address, new.site.memory);
+        let asks = ledger.segments.as_ref().is_some_and(must_ask);
+        if !asks {
+            enter(ledger, new, false);
+        }
+        asks
+    });
+    if entered == Some(true) {
+        let told = ask();
+        recorder::with_ledger_there(device, |ledger| {
+            let grew = match (told, &mut ledger.segments) {
+                (Some(told), _) => ledger.segment(told, new.site),
+                (None, Some(known)) => known.cannot_tell(new.site.memory),
+                (None, None) => false,
+            };
+            enter(ledger, new, grew);
+        });
+    }
     if entered.is_none() && recorder::wants(device) {
         LOST.fetch_add(1, Ordering::Relaxed);
     }
+}
+
+fn enter(ledger: &mut Ledger, new: New, grew: bool) {
+    let New { address, size, site, took } = new;
+    ledger.calls.on_alloc(site.stack, site.context, took, grew);
+    ledger.alloc(address, size, site);
 }
 
 /// Takes a block out, before anybody else can be given its address. Host memory is looked for among
@@ -220,9 +223,9 @@ mod tests {
             std::thread::yield_now();
         }
         let before = lost();
-        let new = |address| New { address, size: 10, site: Site::default(), told: None, took: 0 };
-        on_alloc(Device::Cuda(7), new(0x1000));
-        on_alloc(Device::Cuda(32), new(0x2000));
+        let new = |address| New { address, size: 10, site: Site::default(), took: 0 };
+        on_alloc(Device::Cuda(7), new(0x1000), || None);
+        on_alloc(Device::Cuda(32), new(0x2000), || None);
         let copied = recorder::copy(Device::Cuda(7)).map(|copy| copy.ledger.live.len());
         recorder::stop();
         assert_eq!((lost() - before, copied), (1, Some(1)));

@@ -67,9 +67,10 @@ impl Segments {
             && self.find(address).is_none()
     }
 
-    /// It does not tell of such memory.
-    pub(crate) fn cannot_tell(&mut self, memory: MemoryKind) {
+    /// It does not tell of such memory: nothing is known to have grown.
+    pub(crate) fn cannot_tell(&mut self, memory: MemoryKind) -> bool {
         self.untold.get_mut(memory as usize).into_iter().for_each(|untold| *untold = true);
+        false
     }
 
     /// A block is about to be entered.

@@ -30,6 +30,9 @@ pub enum MemoryKind {
     Imported,
 }
 
+/// Where made-up addresses begin: no device has memory there.
+pub(crate) const MADE_UP: u64 = 1 << 52;
+
 impl MemoryKind {
     /// All, by their numbers in captures.
     pub(crate) const ALL: [Self; 10] = [

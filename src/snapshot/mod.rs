@@ -27,6 +27,7 @@ pub use cuda::{CudaHooks, CudaState, DeviceMemory, GraphMemory, Pool, UnseenCall
 pub use device::Device;
 pub use health::{Health, Spans};
 pub use ids::{ContextId, StackId, ThreadId};
+pub(crate) use memory_kind::MADE_UP;
 pub use memory_kind::MemoryKind;
 pub(crate) use modules::ModuleSpans;
 pub use names::BlockName;

@@ -1,7 +1,9 @@
 //! Memory that is not simply an address: pools of the program's own, physical memory and its mappings, arrays.
 
 use cudarc::driver::CudaContext;
-use memtrace::snapshot::{Action, MemoryKind, RecordKind, StackContext};
+use memtrace::analysis::{self, BalanceItem};
+use memtrace::export::text;
+use memtrace::snapshot::{MemoryKind, RecordKind, StackContext};
 use memtrace::{Device, scope};
 
 use super::support::on_gpu;
@@ -152,10 +154,107 @@ fn segments_come_and_go_as_the_driver_says() {
         let growing: u64 = gpu.calls.iter().map(|time| time.growing).sum();
         assert_eq!((growing, gpu.calls.iter().map(|time| (time.allocs, time.frees)).fold((0, 0), add)), (4, (5, 2)));
         assert_equals_truth(&snapshot, true);
-        let _ = Action::Alloc;
     });
 }
 
 fn add(sum: (u64, u64), one: (u64, u64)) -> (u64, u64) {
     (sum.0 + one.0, sum.1 + one.1)
+}
+
+#[test]
+fn memory_of_others_is_an_account_of_its_own() {
+    on_gpu(&[], || {
+        let session = memtrace::start().unwrap();
+        let context = CudaContext::new(0).unwrap();
+        let stream = context.default_stream();
+        let own = stream.alloc_zeros::<u8>(1000).unwrap();
+        let handle = super::truth::foreign_handle(5 << 20);
+        let opened = [0, 1].map(|_| raw::ipc_open(handle).unwrap());
+        assert_eq!(opened[0], opened[1], "the same handle gives the same address");
+        let imported = |snapshot: &memtrace::Snapshot| {
+            snapshot.device(Device::Imported).map_or(0, |d| d.stats.allocated_bytes.current)
+        };
+        let snapshot = session.snapshot();
+        assert_live_equals_truth(&snapshot);
+        assert_eq!(imported(&snapshot), 5 << 20);
+        assert_eq!(snapshot.device(Device::Cuda(0)).unwrap().stats.allocated_bytes.current, 1000);
+        raw::ipc_close(opened[0]).unwrap();
+        assert_eq!(imported(&session.snapshot()), 5 << 20);
+        raw::ipc_close(opened[0]).unwrap();
+        assert_eq!(imported(&session.snapshot()), 0);
+        raw::ipc_close(opened[0]).unwrap_err();
+
+        let external = raw::external(&mut [1, 0, 0, 3 << 20, 0]).unwrap();
+        let buffer = raw::external_buffer(external, 1 << 20).unwrap();
+        assert_eq!(imported(&session.snapshot()), 3 << 20);
+        raw::free(buffer).unwrap();
+        raw::external_destroy(external).unwrap();
+        let snapshot = session.snapshot();
+        assert_equals_truth(&snapshot, true);
+        assert_eq!((snapshot.health.unknown_frees, snapshot.health.missed_frees), (0, 0));
+        assert_eq!(snapshot.health.refused_frees, 1);
+        drop(own);
+    });
+}
+
+#[test]
+fn physical_memory_of_others_is_entered_where_it_is_mapped() {
+    on_gpu(&[], || {
+        let session = memtrace::start().unwrap();
+        let _context = CudaContext::new(0).unwrap();
+        // SAFETY: asks for a file that lies in memory.
+        let file = unsafe { libc::memfd_create(c"others".as_ptr(), 0) };
+        // SAFETY: the file was made just now.
+        assert_eq!(unsafe { libc::ftruncate(file, 4 << 20) }, 0);
+        let handle = raw::import_physical(file).unwrap();
+        let address = raw::reserve(4 * MIB, 0, 0, 0).unwrap();
+        raw::map(address, 4 * MIB, 0, handle, 0).unwrap();
+        raw::release_physical(handle).unwrap();
+        let live = |snapshot: &memtrace::Snapshot| snapshot.device(Device::Imported).unwrap().live.clone();
+        let found = live(&session.snapshot());
+        assert_eq!(found.iter().map(|b| (b.address, b.size)).collect::<Vec<_>>(), [(address, 4 << 20)]);
+        raw::unmap(address, 4 * MIB).unwrap();
+        assert_eq!(live(&session.snapshot()), []);
+        assert_eq!(session.snapshot().health.unknown_frees, 0);
+    });
+}
+
+#[test]
+fn two_devices_balance_beside_other_processes_contexts_and_modules() {
+    let variables = [
+        ("MEMTRACE_CUSIM_DEVICES", "2"),
+        ("MEMTRACE_CUSIM_OTHERS", "3GiB,100MiB"),
+        ("MEMTRACE_CUSIM_CONTEXT", "256MiB"),
+        ("MEMTRACE_CUSIM_MODULE", "7MiB"),
+    ];
+    on_gpu(&variables, || {
+        let session = memtrace::start().unwrap();
+        let contexts = [0, 1].map(|ordinal| CudaContext::new(ordinal).unwrap());
+        let streams = contexts.each_ref().map(|context| context.new_stream().unwrap());
+        let kept = streams.each_ref().map(|stream| stream.alloc_zeros::<u8>(1_000_001).unwrap());
+        contexts[0].bind_to_thread().unwrap();
+        let classic = raw::alloc(100).unwrap();
+        let handle = raw::physical(6 * MIB, 1).unwrap();
+        let array = raw::array(&mut [33, 7, 0x20 | 1 << 32]).unwrap();
+        let snapshot = session.snapshot();
+        assert_live_equals_truth(&snapshot);
+        let unexplained = |ordinal| {
+            let rows = analysis::balance(&snapshot, snapshot.device(Device::Cuda(ordinal)).unwrap()).unwrap().rows;
+            rows.iter().find(|row| row.item == BalanceItem::Unexplained).unwrap().bytes
+        };
+        assert_eq!((unexplained(0), unexplained(1)), ((3 << 30) + (256 << 20), 356 << 20));
+        let options = text::Options { device: Some(Device::Cuda(0)), ..text::Options::default() };
+        let text = text::to_string(&snapshot, &options);
+        if std::env::var_os("SHOW").is_some() {}
+        eprintln!("{text}");
+        for expected in ["Where the device's memory is", "= all that is used", "unexplained", "cut off by cuMemAlloc"] {
+            assert!(text.contains(expected), "{expected}: {text}");
+        }
+        raw::free(classic).unwrap();
+        raw::release_physical(handle).unwrap();
+        raw::array_destroy(array).unwrap();
+        drop(kept);
+        streams.iter().for_each(|stream| stream.synchronize().unwrap());
+        assert_equals_truth(&session.snapshot(), true);
+    });
 }

@@ -65,6 +65,7 @@ calls! {
     fn array_destroy(array: sys::CUarray), cuArrayDestroy;
     fn mipmapped_array_destroy(array: sys::CUmipmappedArray), cuMipmappedArrayDestroy;
     fn external_destroy(memory: sys::CUexternalMemory), cuDestroyExternalMemory;
+    fn ipc_close(address: u64), cuIpcCloseMemHandle;
     fn graph_create(flags: u32) -> sys::CUgraph = std::ptr::null_mut(), cuGraphCreate;
     fn graph_destroy(graph: sys::CUgraph), cuGraphDestroy;
     fn instantiate(graph: sys::CUgraph, flags: u64) -> sys::CUgraphExec = std::ptr::null_mut(),
@@ -114,6 +115,22 @@ pub(crate) fn physical(size: usize, device: u64) -> Outcome<u64> {
     // SAFETY: the places are ours; pinned memory, no handles to share, of a device.
     let result = unsafe { sys::cuMemCreate(&mut handle, size, properties.as_ptr().cast(), 0) };
     outcome(result, handle)
+}
+
+/// Opens memory of another process.
+pub(crate) fn ipc_open(handle: [u64; 8]) -> Outcome<u64> {
+    let mut address = 0;
+    // SAFETY: the handle is as long as the driver's, and the place ours.
+    let result = unsafe { sys::cuIpcOpenMemHandle_v2(&mut address, std::mem::transmute(handle), 1) };
+    outcome(result, address)
+}
+
+/// A buffer at the start of external memory.
+pub(crate) fn external_buffer(memory: sys::CUexternalMemory, size: u64) -> Outcome<u64> {
+    let (mut address, words) = (0, [0u64, size, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+    // SAFETY: the places are ours, and as large as the driver's structures.
+    let result = unsafe { sys::cuExternalMemoryGetMappedBuffer(&mut address, memory, words.as_ptr().cast()) };
+    outcome(result, address)
 }
 
 /// The handle of what is mapped at an address, once more.

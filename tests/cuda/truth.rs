@@ -3,7 +3,8 @@
 
 use std::collections::BTreeMap;
 
-use memtrace::snapshot::{MemoryKind, RecordKind};
+use memtrace::analysis::{self, BalanceItem};
+use memtrace::snapshot::{DeviceSnapshot, MemoryKind, RecordKind};
 use memtrace::{Device, Snapshot};
 
 /// A function of the simulator, or of the driver it stands in for, past everything that may stand between.
@@ -111,6 +112,35 @@ pub(crate) fn assert_equals_truth(snapshot: &Snapshot, in_order: bool) {
     assert_live_equals_truth(snapshot);
 }
 
+/// The device's memory adds up, and what nothing explains is what other processes, contexts and modules have.
+fn assert_balances(snapshot: &Snapshot, device: &DeviceSnapshot) {
+    let Device::Cuda(ordinal) = device.device else { return };
+    let Some(balance) = analysis::balance(snapshot, device) else { return };
+    assert_eq!(balance.rows.iter().map(|row| row.bytes).sum::<i64>(), balance.used as i64);
+    assert_eq!(balance.used, of_device(c"memtrace_cusim_taken", ordinal), "{balance:?}");
+    let unexplained: i64 =
+        balance.rows.iter().filter(|row| row.item == BalanceItem::Unexplained).map(|row| row.bytes).sum();
+    let others = of_device(c"memtrace_cusim_others", ordinal) + of_device(c"memtrace_cusim_overhead", ordinal);
+    assert_eq!(unexplained, others as i64, "{balance:?}");
+}
+
+/// A handle to memory of another process, as if one had passed it on.
+pub(crate) fn foreign_handle(size: u64) -> [u64; 8] {
+    let function = simulator(c"memtrace_cusim_foreign_handle");
+    // SAFETY: that is the function's type.
+    let function = unsafe { std::mem::transmute::<usize, extern "C" fn(u64, *mut [u64; 8])>(function) };
+    let mut handle = [0; 8];
+    function(size, &mut handle);
+    handle
+}
+
+/// What the simulator says of a device.
+pub(crate) fn of_device(name: &std::ffi::CStr, ordinal: u32) -> u64 {
+    // SAFETY: that is the type of the functions that are asked for.
+    let function = unsafe { std::mem::transmute::<usize, extern "C" fn(i32) -> u64>(simulator(name)) };
+    function(ordinal as i32)
+}
+
 /// Compares what is live.
 pub(crate) fn assert_live_equals_truth(snapshot: &Snapshot) {
     let (mut live, mut ours) = (BTreeMap::new(), BTreeMap::new());
@@ -127,9 +157,10 @@ pub(crate) fn assert_live_equals_truth(snapshot: &Snapshot) {
         }
     }
     assert_eq!(ours, live);
+    snapshot.devices.iter().for_each(|device| assert_balances(snapshot, device));
     for device in snapshot.devices.iter().filter(|device| device.device != Device::Cpu) {
         let bytes: u64 = device.live.iter().map(|block| block.size).sum();
-        assert_eq!(device.stats.allocated_bytes.current, bytes);
+        assert_eq!(device.stats.allocated_bytes.current, bytes + device.not_recorded);
         assert_eq!(device.peak.blocks.iter().map(|block| block.size).sum::<u64>(), device.peak.bytes);
     }
 }

@@ -8,7 +8,7 @@ use super::{handles, query, segments};
 use crate::record::device_memory::Live;
 use crate::record::memory::{OwnVec, System};
 use crate::record::{guard, recorder};
-use crate::snapshot::Device;
+use crate::snapshot::{Device, MADE_UP};
 
 /// What is live before a context may end.
 pub(super) type Before = OwnVec<Live>;
@@ -69,7 +69,7 @@ pub(super) fn after(result: c_int, before: Before) {
 
 fn is_gone(address: u64) -> bool {
     // Of what has no address the driver cannot be asked.
-    if address >= handles::FIRST_ADDRESS {
+    if address >= MADE_UP {
         return false;
     }
     const INVALID_VALUE: c_int = 1;

@@ -230,9 +230,9 @@ fn record(outcome: &Outcome, mut site: Site) {
         site.stream = streams::number(context_of(outcome.stream), outcome.stream, site.thread);
     }
     let device = device_of(outcome);
-    let told = segments::told(device, outcome.address, outcome.size, site.memory);
-    let block = device_memory::New { address: outcome.address, size: outcome.size, site, told, took: outcome.took };
-    device_memory::on_alloc(device, block);
+    let Outcome { address, size, took, .. } = *outcome;
+    let ask = || segments::told(address, size, site.memory);
+    device_memory::on_alloc(device, device_memory::New { address, size, site, took }, ask);
 }
 
 /// A free that is asked for.

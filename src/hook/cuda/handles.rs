@@ -9,6 +9,7 @@ use super::driver::SUCCESS;
 use super::events::{self, Class, Outcome, Release, Stream, Told, Whose};
 use crate::record::memory::{OwnMap, OwnVec, System, own_map, try_push};
 use crate::record::{fork, ticks};
+use crate::snapshot::MADE_UP;
 
 /// What a handle stands for: each kind has handles of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -45,11 +46,8 @@ struct Tables {
     next_address: u64,
 }
 
-static TABLES: Mutex<Tables> =
-    Mutex::new(Tables { entries: own_map(), mappings: own_map(), next_address: FIRST_ADDRESS });
+static TABLES: Mutex<Tables> = Mutex::new(Tables { entries: own_map(), mappings: own_map(), next_address: MADE_UP });
 
-/// Where made-up addresses begin.
-pub(super) const FIRST_ADDRESS: u64 = 1 << 52;
 /// Made-up addresses are multiples of this, and never neighbours.
 const STEP: u64 = 1 << 20;
 

@@ -10,18 +10,11 @@ use crate::record::segments::Told;
 use crate::record::{device_memory, guard, recorder};
 use crate::snapshot::{Device, MemoryKind};
 
-/// The segment that a new block lies in, if that is not known and the driver tells.
-pub(super) fn told(device: Device, address: u64, size: u64, memory: MemoryKind) -> Option<Told> {
-    if !device_memory::must_ask(device, address, memory) {
-        return None;
-    }
+/// The segment that a block lies in, if the driver tells.
+pub(super) fn told(address: u64, size: u64, memory: MemoryKind) -> Option<Told> {
     let end = address.saturating_add(size);
     let has_it = |told: &Told| told.address <= address && end <= told.address.saturating_add(told.size);
-    let told = query::segment(address, memory == MemoryKind::Pool).filter(has_it);
-    if told.is_none() {
-        device_memory::cannot_tell(device, memory);
-    }
-    told
+    query::segment(address, memory == MemoryKind::Pool).filter(has_it)
 }
 
 /// After a call that may have given memory back to devices.
