@@ -17,9 +17,9 @@ pub fn library(data: &SnapshotData, stack: StackId) -> Option<&str> {
     name_of_library(&module.path).filter(|_| is_native)
 }
 
-/// Is this an address in memtrace itself, or in what it calls?
+/// Is this an address in memtrace itself, or in what it calls? Its own frames are left out of stacks.
 pub(crate) fn is_memtraces(frames: &[Frame]) -> bool {
-    frames.iter().any(|frame| matches!(Origin::of(frame), Origin::Memtrace | Origin::Std))
+    frames.is_empty() || frames.iter().any(|frame| matches!(Origin::of(frame), Origin::Memtrace | Origin::Std))
 }
 
 /// The name of a shared library that may ask for memory itself.

@@ -4,7 +4,7 @@ use std::fs;
 
 use cudarc::driver::CudaContext;
 use cudarc::driver::sys::CUresult;
-use memtrace::{Device, read_capture, scope};
+use memtrace::{Device, analysis, read_capture, scope};
 
 use crate::raw;
 use crate::support::on_gpu;
@@ -48,6 +48,56 @@ fn a_refused_allocation_is_no_block_and_is_dumped() {
     assert!(capture.report().to_string().contains("Out of memory    1 times, the last asking for 300.0 MiB"));
     assert_eq!(oom.device_free.unwrap() + gpu.pool.unwrap().reserved, 500 << 20);
     assert_eq!(gpu.pool.unwrap().used, 300 << 20, "the driver was asked in the middle of it");
+}
+
+#[test]
+fn who_asks_again_for_as_much_retries() {
+    on_gpu(&[("MEMTRACE_CUSIM_MEMORY", "64MiB")], || {
+        let session = memtrace::start().unwrap();
+        let stream = CudaContext::new(0).unwrap().default_stream();
+        let counts = || {
+            let stats = memtrace::stats(Device::Cuda(0));
+            (stats.num_ooms, stats.num_alloc_retries)
+        };
+        let kept = stream.alloc_zeros::<u8>(40 << 20).unwrap();
+        stream.alloc_zeros::<u8>(30 << 20).unwrap_err();
+        assert_eq!(counts(), (1, 0));
+        stream.alloc_zeros::<u8>(30 << 20).unwrap_err();
+        assert_eq!(counts(), (2, 1));
+        drop(kept);
+        drop(stream.alloc_zeros::<u8>(30 << 20).unwrap());
+        drop(stream.alloc_zeros::<u8>(30 << 20).unwrap());
+        assert_eq!(counts(), (2, 2), "the last was not refused before");
+        stream.alloc_zeros::<u8>(65 << 20).unwrap_err();
+        drop(stream.alloc_zeros::<u8>(1 << 20).unwrap());
+        drop(stream.alloc_zeros::<u8>(65 << 19).unwrap());
+        assert_eq!(counts(), (3, 2), "something else was asked for");
+        let snapshot = session.snapshot();
+        assert_equals_truth(&snapshot, true);
+        assert!(snapshot.report().to_string().contains("asked again for as much 2 times"));
+    });
+}
+
+#[test]
+fn a_pool_that_gives_back_and_takes_again_is_advised_to_keep() {
+    on_gpu(&[], || {
+        let session = memtrace::start().unwrap();
+        let context = CudaContext::new(0).unwrap();
+        let stream = context.default_stream();
+        for _ in 0..3 {
+            drop(stream.alloc_zeros::<u8>(40 << 20).unwrap());
+            stream.synchronize().unwrap();
+        }
+        let snapshot = session.snapshot();
+        let gpu = snapshot.device(Device::Cuda(0)).unwrap();
+        let churn = analysis::churn(gpu).unwrap();
+        assert_eq!((churn.bytes, churn.calls, churn.release_threshold, churn.keep), (128 << 20, 3, 0, 64 << 20));
+        assert!(churn.ns > 0 && churn.ns <= analysis::time_in_driver(gpu).ns());
+        let text = snapshot.report().to_string();
+        for expected in ["took 128.0 MiB again; 3 calls", "RELEASE_THRESHOLD", "let mut keep: u64 = 67108864;"] {
+            assert!(text.contains(expected), "{expected}: {text}");
+        }
+    });
 }
 
 #[test]

@@ -1,7 +1,8 @@
 //! Libraries that a program loads while it runs, and that call the driver themselves.
 
 use cudarc::driver::CudaContext;
-use memtrace::Device;
+use memtrace::analysis::{self, BalanceItem};
+use memtrace::{Device, attribute};
 
 use crate::support::{build_c, driver_folder, function, on_gpu, open};
 use crate::truth::assert_equals_truth;
@@ -44,6 +45,18 @@ fn calls_of_a_library_are_seen(binding: &str) {
         assert_equals_truth(&snapshot, true);
         let gpu = snapshot.device(Device::Cuda(0)).unwrap();
         assert_eq!((gpu.records.len(), gpu.live.len()), (12, 6));
+        // The call that entered the library stands among the frames of Rust, and says whose the block is.
+        for (block, name) in gpu.live.iter().zip(["plain", "pointed"].into_iter().cycle()) {
+            assert_eq!(attribute::library(&snapshot, block.stack), Some("plugin.so"));
+            assert!(snapshot.stacks.frames(block.stack).any(|frame| frame.function == name));
+        }
+        let rows = analysis::balance(&snapshot, gpu).unwrap().rows;
+        let taken: Vec<i64> = rows
+            .iter()
+            .filter(|row| row.item == BalanceItem::Library("plugin.so".into()))
+            .map(|row| row.bytes)
+            .collect();
+        assert_eq!(taken, [2 * (1000 + 1001 + 1002)]);
         assert!(snapshot.health.cuda.imports > 0);
         assert_eq!(snapshot.health.cuda.refused_imports, 0);
         // SAFETY: nothing of the library is used any more; what it allocated is the driver's.

@@ -197,8 +197,10 @@ fn own_after_alloc_at(outcome: &Outcome, at: Option<Site>) {
     }
     // Outside of what follows, whose frames would only be in the way.
     let own = guard::own_work();
-    let here = |site| Site { context: guard::context(), thread: thread::number(), ..site };
-    let site = at.map_or_else(|| recorder::alloc_site(false), here);
+    let site = match at {
+        Some(site) => Site { context: guard::context(), thread: thread::number(), ..site },
+        None => recorder::alloc_site(false),
+    };
     let act = || if outcome.result == SUCCESS { record(outcome, site) } else { note_refusal(outcome, site) };
     // Nothing here panics; if it did, that must not reach the program.
     let _ = catch_unwind(act);
