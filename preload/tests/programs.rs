@@ -2,11 +2,15 @@
 
 #![cfg(all(target_os = "linux", target_arch = "x86_64", target_env = "gnu"))]
 
+use std::io::Read;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
 
 use memtrace::{Device, read_capture};
 
+/// Allocates 1000 bytes and as many more as its arguments say, says so, and ends with its input; its code is the
+/// driver's last.
 const PROGRAM: &str = "
 #include <dlfcn.h>
 #include <stdio.h>
@@ -23,7 +27,10 @@ int main(int count, char **arguments) {
     int (*alloc)(unsigned long long *, size_t) = find(\"cuMemAlloc_v2\");
     int code = alloc(&address, 1000);
     for (int n = 1; n < count; n++) code = alloc(&address, atoll(arguments[n]));
-    return code;
+    puts(\"ready\");
+    fflush(stdout);
+    while (getchar() != EOF) {}
+    return ferror(stdin) ? 99 : code;
 }
 ";
 
@@ -42,13 +49,36 @@ fn folder() -> tempfile::TempDir {
     folder
 }
 
-fn run(folder: &Path, program: &Path, variables: &[(&str, &str)], arguments: &[&str]) -> Output {
+fn command(folder: &Path, program: &Path, variables: &[(&str, &str)], arguments: &[&str]) -> Command {
     let mut command = Command::new(program);
     for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("MEMTRACE")) {
         command.env_remove(name);
     }
     command.current_dir(folder).env("LD_LIBRARY_PATH", folder).env("LD_PRELOAD", built("libmemtrace_preload.so"));
-    command.envs(variables.iter().copied()).args(arguments).output().unwrap()
+    command.envs(variables.iter().copied()).args(arguments);
+    command
+}
+
+fn run(folder: &Path, program: &Path, variables: &[(&str, &str)], arguments: &[&str]) -> Output {
+    command(folder, program, variables, arguments).output().unwrap()
+}
+
+/// The program with three blocks of 6000 bytes, when it has them all. It ends with its input.
+fn waiting(folder: &Path, variables: &[(&str, &str)]) -> Child {
+    let mut command = command(folder, &folder.join("app"), variables, &["2000", "3000"]);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut app = command.spawn().unwrap();
+    app.stdout.as_mut().unwrap().read_exact(&mut [0; 6]).unwrap();
+    app
+}
+
+/// Waits until that is so.
+fn eventually(is_so: impl Fn() -> bool) {
+    let began = Instant::now();
+    while !is_so() {
+        assert!(began.elapsed() < Duration::from_secs(60), "not in a minute");
+        std::thread::sleep(Duration::from_millis(10));
+    }
 }
 
 fn text(bytes: &[u8]) -> String {
@@ -66,7 +96,7 @@ fn a_program_that_was_not_changed_leaves_a_snapshot() {
     assert_eq!((gpu.peak.bytes, gpu.live.len(), gpu.overwritten), (6000, 3, 0));
     let output = run(folder.path(), &app, &[("MEMTRACE_OUT", "b-%p.pickle")], &[]);
     assert!(text(&output.stderr).contains(".pickle at the end; 1000 B at the peak"), "{}", text(&output.stderr));
-    assert!(text(&output.stdout).is_empty());
+    assert_eq!(text(&output.stdout), "ready\n");
 }
 
 #[test]
@@ -99,4 +129,38 @@ fn memtrace_0_records_nothing() {
     let output = run(folder.path(), &folder.path().join("app"), &variables, &[]);
     assert!(output.status.success() && text(&output.stderr).is_empty(), "{}", text(&output.stderr));
     assert!(!folder.path().join("d.pickle").exists());
+}
+
+#[test]
+fn a_signal_leaves_a_snapshot_and_the_program_goes_on() {
+    let folder = folder();
+    let file = folder.path().join("e.json");
+    let app = waiting(folder.path(), &[("MEMTRACE_OUT", "e.json"), ("MEMTRACE_SIGNAL", "USR2")]);
+    assert!(Command::new("kill").args(["-USR2", &app.id().to_string()]).status().unwrap().success());
+    eventually(|| std::fs::read_to_string(&file).is_ok_and(|report| report.ends_with("\n}\n")));
+    assert!(std::fs::read_to_string(&file).unwrap().contains("\"bytes\": 6000,"));
+    let output = app.wait_with_output().unwrap();
+    assert!(output.status.success(), "{:?} {}", output.status, text(&output.stderr));
+    assert!(text(&output.stderr).contains("wrote e-2.json at the end"), "{}", text(&output.stderr));
+}
+
+#[test]
+fn a_program_that_is_killed_leaves_what_it_had() {
+    let folder = folder();
+    let file = folder.path().join("f.memtrace");
+    let live = || read_capture(&file).ok()?.device(Device::Cuda(0)).map(|gpu| gpu.live.len());
+    let mut app = waiting(folder.path(), &[("MEMTRACE_OUT", "f.memtrace")]);
+    eventually(|| live() == Some(3));
+    app.kill().unwrap();
+    assert!(!app.wait().unwrap().success());
+    assert_eq!(live(), Some(3));
+}
+
+#[test]
+fn a_variable_that_makes_no_sense_does_not_stop_the_program() {
+    let folder = folder();
+    let output = run(folder.path(), &folder.path().join("app"), &[("MEMTRACE_OUT", "g.exe")], &[]);
+    assert!(output.status.success());
+    assert_eq!(text(&output.stdout), "ready\n");
+    assert!(text(&output.stderr).starts_with("memtrace: nothing is recorded: "), "{}", text(&output.stderr));
 }
