@@ -2,15 +2,15 @@
 
 #![cfg(all(target_os = "linux", target_arch = "x86_64", target_env = "gnu"))]
 
-use std::io::Read;
+use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use memtrace::{Device, read_capture};
 
-/// Allocates 1000 bytes and as many more as its arguments say, says so, and ends with its input; its code is the
-/// driver's last.
+/// Allocates 1000 bytes and as many more as its arguments say, says so, allocates 500 for each byte of its input, and
+/// ends with the driver's last code for its arguments.
 const PROGRAM: &str = "
 #include <dlfcn.h>
 #include <stdio.h>
@@ -29,7 +29,7 @@ int main(int count, char **arguments) {
     for (int n = 1; n < count; n++) code = alloc(&address, atoll(arguments[n]));
     puts(\"ready\");
     fflush(stdout);
-    while (getchar() != EOF) {}
+    while (getchar() != EOF) alloc(&address, 500);
     return ferror(stdin) ? 99 : code;
 }
 ";
@@ -151,9 +151,11 @@ fn a_program_that_is_killed_leaves_what_it_had() {
     let live = || read_capture(&file).ok()?.device(Device::Cuda(0)).map(|gpu| gpu.live.len());
     let mut app = waiting(folder.path(), &[("MEMTRACE_OUT", "f.memtrace")]);
     eventually(|| live() == Some(3));
+    app.stdin.as_mut().unwrap().write_all(b"x").unwrap();
+    eventually(|| live() == Some(4));
     app.kill().unwrap();
     assert!(!app.wait().unwrap().success());
-    assert_eq!(live(), Some(3));
+    assert_eq!(live(), Some(4));
 }
 
 #[test]
