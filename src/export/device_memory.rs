@@ -175,7 +175,7 @@ fn each(ns: u64, calls: u64) -> String {
 fn time(ns: u64) -> String {
     match ns {
         0..10_000 => format!("{ns} ns"),
-        10_000..10_000_000 => format!("{:.1} us", ns as f64 / 1e3),
+        10_000..1_000_000 => format!("{:.1} us", ns as f64 / 1e3),
         _ => format!("{:.1} ms", ns as f64 / 1e6),
     }
 }
