@@ -175,7 +175,7 @@ fn each(ns: u64, calls: u64) -> String {
 fn time(ns: u64) -> String {
     match ns {
         0..10_000 => format!("{ns} ns"),
-        10_000..1_000_000 => format!("{:.1} us", ns as f64 / 1e3),
+        10_000..1_000_000 => format!("{:.1} µs", ns as f64 / 1e3),
         _ => format!("{:.1} ms", ns as f64 / 1e6),
     }
 }
@@ -221,8 +221,8 @@ mod tests {
             .flat_map(|(head, lines)| [vec![head], lines].concat())
             .collect();
         let text = text.join("\n");
-        for expected in ["2.000 GiB of 3.000 GiB used", "= all that is used", "1 segments", "50.0 us", "12500"] {
-            assert!(text.contains(expected) || text.contains("12.5 us"), "{expected}: {text}");
+        for expected in ["2.000 GiB of 3.000 GiB used", "= all that is used", "1 segments", "50.0 µs", "12500"] {
+            assert!(text.contains(expected) || text.contains("12.5 µs"), "{expected}: {text}");
         }
     }
 
