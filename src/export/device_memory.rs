@@ -194,10 +194,12 @@ pub(super) fn churn_advice(churn: &Churn) -> Vec<String> {
             Bytes(churn.release_threshold),
             Bytes(churn.keep)
         ),
-        "    let pool = result::device::get_default_mem_pool(device)?;  // cudarc::driver::{result, sys}".to_owned(),
-        format!("    let mut keep: u64 = {};", churn.keep),
-        "    sys::cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, (&raw mut keep).cast()).result()?;"
+        "    use cudarc::driver::{result, sys, sys::CUmemPool_attribute::CU_MEMPOOL_ATTR_RELEASE_THRESHOLD};"
             .to_owned(),
+        format!("    let mut keep: u64 = {};", churn.keep),
+        "    let pool = unsafe { result::device::get_default_mem_pool(context.cu_device())? };".to_owned(),
+        "    let set = (CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, (&raw mut keep).cast());".to_owned(),
+        "    unsafe { sys::cuMemPoolSetAttribute(pool, set.0, set.1) }.result()?;".to_owned(),
     ]
 }
 
