@@ -1,18 +1,21 @@
 //! One device's account: live blocks, counters, log, peak and scopes, changed together.
 
+mod copy;
+#[cfg(test)]
+mod tests;
+
 use std::time::Instant;
 
-use super::calls::Calls;
-use super::memory::{OwnMap, own_map};
-use super::names::{NameCursor, Names};
-use super::peak::{Moment, PeakTracker};
-use super::ring::Ring;
-use super::segments::{Segments, Told};
-use super::windows::Windows;
-use crate::snapshot::{
-    Block, BlockName, CallTime, ContextId, Mark, MemoryKind, MemoryStats, OutOfMemory, Peak, Record, RecordKind,
-    ScopeStats, Segment, SegmentRecord, StackId, Stat, ThreadId,
-};
+pub(crate) use copy::{Cursor, LedgerCopy, LogPart};
+
+use crate::record::calls::Calls;
+use crate::record::memory::{OwnMap, own_map};
+use crate::record::names::Names;
+use crate::record::peak::{Moment, PeakTracker};
+use crate::record::ring::Ring;
+use crate::record::segments::{Segments, Told};
+use crate::record::windows::Windows;
+use crate::snapshot::{Block, ContextId, Mark, MemoryKind, OutOfMemory, Record, RecordKind, StackId, ThreadId};
 
 /// Refused allocations that are kept, of those that a program may go on asking for.
 const MAX_OOMS: usize = 256;
@@ -94,51 +97,6 @@ impl Flow {
         self.count = self.count.saturating_sub(1);
         self.bytes = self.bytes.saturating_sub(bytes);
     }
-}
-
-/// A copy of a ledger, in ordinary memory, with the recorder's own stack numbers.
-#[derive(Clone, Debug)]
-pub(crate) struct LedgerCopy {
-    pub(crate) records: Vec<Record>,
-    pub(crate) overwritten: u64,
-    pub(crate) live: Vec<Block>,
-    pub(crate) peak: Peak,
-    pub(crate) stats: MemoryStats,
-    pub(crate) scopes: Vec<ScopeStats>,
-    pub(crate) marks: Vec<Mark>,
-    pub(crate) ooms: Vec<OutOfMemory>,
-    pub(crate) segments: Vec<Segment>,
-    pub(crate) segment_records: Vec<SegmentRecord>,
-    pub(crate) calls: Vec<CallTime>,
-    pub(crate) names: Vec<BlockName>,
-    pub(crate) lost_names: u64,
-    pub(crate) duration_ns: u64,
-    pub(crate) lost_blocks: u64,
-    pub(crate) missed_frees: u64,
-    pub(crate) lost_scopes: u64,
-}
-
-/// How far a device's log has been read.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Cursor {
-    records: u64,
-    marks: u64,
-    segments: u64,
-    names: NameCursor,
-}
-
-/// What a log has gained, with the recorder's own stack numbers.
-#[derive(Debug, Default)]
-pub(crate) struct LogPart {
-    /// Records that were overwritten before they could be read.
-    pub(crate) lost: u64,
-    /// Marks likewise.
-    pub(crate) lost_marks: u64,
-    pub(crate) records: Vec<Record>,
-    pub(crate) marks: Vec<Mark>,
-    pub(crate) segments: Vec<SegmentRecord>,
-    pub(crate) names: Vec<BlockName>,
-    pub(crate) lost_names: u64,
 }
 
 impl Ledger {
@@ -352,133 +310,6 @@ impl Ledger {
         self.unknown.bytes
     }
 
-    /// Counters; `base` is what was live when the recording began.
-    pub(crate) fn stats(&self, base: u64) -> MemoryStats {
-        let bytes = Stat {
-            current: base.saturating_add_signed(self.total()),
-            peak: base.saturating_add_signed(self.stat_peak),
-            allocated: self.allocs.bytes,
-            freed: self.frees.bytes + self.unknown.bytes.saturating_sub(self.unknown_before),
-        };
-        let allocations = Stat {
-            current: self.live.len() as u64,
-            peak: self.stat_peak_blocks,
-            allocated: self.allocs.count,
-            freed: self.frees.count,
-        };
-        MemoryStats {
-            allocated_bytes: bytes,
-            active_bytes: bytes,
-            reserved_bytes: self.segments.as_ref().and_then(Segments::reserved).unwrap_or(bytes),
-            allocations,
-            num_ooms: self.num_ooms,
-            num_alloc_retries: self.num_alloc_retries,
-            below_threshold: 0,
-        }
-    }
-
-    /// Everything, copied; `base` as in [`Ledger::stats`].
-    pub(crate) fn copy(&self, base: u64) -> LedgerCopy {
-        let records = self.copy_records();
-        let (names, lost_names) = self.names.copy();
-        LedgerCopy {
-            names,
-            lost_names,
-            overwritten: self.records.overwritten() + (self.records.len() - records.len()) as u64,
-            records,
-            marks: self.marks.in_order().copied().collect(),
-            segment_records: self.segments.iter().flat_map(|known| known.log().in_order()).copied().collect(),
-            ..self.copy_state(base)
-        }
-    }
-
-    /// The same without the log.
-    pub(crate) fn copy_state(&self, base: u64) -> LedgerCopy {
-        let mut live: Vec<Block> = self.live.values().copied().collect();
-        live.sort_unstable_by_key(|block| block.seq);
-        LedgerCopy {
-            live,
-            peak: self.copy_peak(base),
-            scopes: self.windows.stats(base),
-            calls: self.calls.copy(super::ticks::to_ns()),
-            ..self.copy_counters(base)
-        }
-    }
-
-    /// The same without anything that grows.
-    pub(crate) fn copy_counters(&self, base: u64) -> LedgerCopy {
-        LedgerCopy {
-            overwritten: 0,
-            records: Vec::new(),
-            live: Vec::new(),
-            peak: self.peak_numbers(base),
-            stats: self.stats(base),
-            scopes: Vec::new(),
-            marks: Vec::new(),
-            ooms: self.ooms.in_order().copied().collect(),
-            segments: self.segments.iter().flat_map(Segments::told).collect(),
-            segment_records: Vec::new(),
-            calls: Vec::new(),
-            names: Vec::new(),
-            lost_names: 0,
-            duration_ns: self.now(),
-            lost_blocks: self.lost_blocks,
-            missed_frees: self.missed_frees,
-            lost_scopes: self.windows.lost,
-        }
-    }
-
-    /// The log; empty if there is no memory for a copy of it, which must not end the program.
-    fn copy_records(&self) -> Vec<Record> {
-        let mut records = Vec::new();
-        if records.try_reserve_exact(self.records.len()).is_ok() {
-            records.extend(self.records.in_order());
-        }
-        records
-    }
-
-    /// Copies what the log has gained since `cursor` to `out`, at most `limit` records, and moves the
-    /// cursor on. True if that was all.
-    pub(crate) fn copy_log(&self, cursor: &mut Cursor, limit: usize, out: &mut LogPart) -> bool {
-        let (lost, records) = self.records.since(cursor.records);
-        out.lost += lost;
-        let before = out.records.len();
-        out.records.extend(records.take(limit));
-        let copied = out.records.len() - before;
-        cursor.records += lost + copied as u64;
-        let (lost_marks, marks) = self.marks.since(cursor.marks);
-        let before = out.marks.len();
-        out.marks.extend(marks.take(limit));
-        let copied_marks = out.marks.len() - before;
-        out.lost_marks += lost_marks;
-        cursor.marks += lost_marks + copied_marks as u64;
-        if let Some(segments) = &self.segments {
-            let (lost, records) = segments.log().since(cursor.segments);
-            let before = out.segments.len();
-            out.segments.extend(records);
-            cursor.segments += lost + (out.segments.len() - before) as u64;
-        }
-        let (names, lost_names) = self.names.since(&mut cursor.names);
-        out.names.extend(names);
-        out.lost_names += lost_names;
-        copied < limit && copied_marks < limit
-    }
-
-    fn copy_peak(&self, base: u64) -> Peak {
-        Peak { blocks: self.peak.live_set(self.live.values()), ..self.peak_numbers(base) }
-    }
-
-    fn peak_numbers(&self, base: u64) -> Peak {
-        Peak {
-            bytes: base.saturating_add_signed(self.peak.total),
-            time_ns: self.peak.time_ns,
-            seq: self.peak.seq,
-            blocks: Vec::new(),
-            not_recorded: base.saturating_sub(self.peak.unknown_freed) + self.peak.lost,
-            below_threshold: self.peak.below_threshold,
-        }
-    }
-
     /// Bytes live relative to the start of the recording.
     fn total(&self) -> i64 {
         self.live_bytes as i64 - self.unknown.bytes as i64
@@ -518,7 +349,7 @@ impl Ledger {
         self.stat_peak_blocks = self.stat_peak_blocks.max(self.live.len() as u64);
         self.windows.on_alloc(block.context, block.size, total);
         let options = self.options;
-        let below = || if options.counts_below { super::untraced::below(options.min_size) } else { 0 };
+        let below = || if options.counts_below { crate::record::untraced::below(options.min_size) } else { 0 };
         let now = Moment { total, seq: block.seq, time_ns: block.time_ns, unknown_freed: self.unknown.bytes };
         self.peak.after_alloc(now, below);
     }
@@ -566,7 +397,3 @@ fn record_of(
         memory: block.memory,
     }
 }
-
-#[cfg(test)]
-#[path = "ledger_tests.rs"]
-mod tests;

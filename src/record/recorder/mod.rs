@@ -1,16 +1,23 @@
 //! The recording under way: one ledger per device, the gates in front of them.
 
+mod devices;
+mod read;
+
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use super::ledger::{Cursor, Ledger, LedgerCopy, LedgerOptions, LogPart, Site};
+use self::devices::{device_options, heap_options, index_of, slot_of};
+use super::ledger::{Ledger, Site};
 use super::unwind::CapturedStack;
 use super::{STACKS, guard, thread, untraced};
 use crate::snapshot::{
-    Action, Block, ContextId, DEFAULT_STACK_DEPTH, Device, Enabled, MemoryKind, MemoryStats, Settings, StackContext,
-    StackId,
+    Block, ContextId, DEFAULT_STACK_DEPTH, Device, Enabled, MemoryKind, Settings, StackContext, StackId,
 };
+
+pub(super) use self::devices::{active_devices, with_ledger, with_ledger_there};
+pub(crate) use self::devices::{cuda_devices, devices};
+pub(crate) use self::read::{DeviceCopy, copy, read_log, reset_peak, stats};
 
 /// CUDA devices with a ledger of their own; blocks of any further one are lost, and counted so.
 const MAX_ORDINALS: u32 = 32;
@@ -59,12 +66,6 @@ pub(crate) fn wants_heap_block(size: usize) -> bool {
 pub(crate) fn wants_device_memory() -> bool {
     // Relaxed: what slips past while a session starts or ends is not this session's.
     DEVICE_MEMORY.load(Ordering::Relaxed)
-}
-
-/// All that can have a ledger, in the order of their numbers.
-pub(crate) fn devices() -> impl Iterator<Item = Device> {
-    let cuda = (0..MAX_ORDINALS).map(Device::Cuda);
-    std::iter::once(Device::Cpu).chain(cuda).chain([Device::Pinned, Device::Managed, Device::Imported])
 }
 
 pub(crate) fn is_recording() -> bool {
@@ -314,162 +315,13 @@ pub(crate) fn on_scope(enter: bool, instance: u64, context: ContextId) {
     }
 }
 
-/// Counters of a device, if it is being recorded.
-pub(crate) fn stats(device: Device) -> Option<MemoryStats> {
-    let slot = slot_of(device)?;
-    let ledger = slot.as_ref()?;
-    let (below, base) = outside(device, ledger);
-    Some(MemoryStats { below_threshold: below, ..ledger.stats(base) })
-}
-
-pub(crate) fn reset_peak(device: Device) {
-    if let Some(ledger) = slot_of(device).as_mut().and_then(|slot| slot.as_mut()) {
-        ledger.reset_peak();
-    }
-}
-
-/// One device's ledger, copied, and what was live outside it at that moment.
-#[derive(Debug)]
-pub(crate) struct DeviceCopy {
-    pub(crate) ledger: LedgerCopy,
-    pub(crate) below_threshold: u64,
-    /// Bytes that were live when the recording began and still are.
-    pub(crate) not_recorded: u64,
-}
-
-pub(crate) fn copy(device: Device) -> Option<DeviceCopy> {
-    // The copies go through the watched allocator: were they recorded, they would wait for this lock.
-    let _own = guard::own_work();
-    let slot = slot_of(device)?;
-    let ledger = slot.as_ref()?;
-    Some(device_copy(device, ledger, |base| ledger.copy(base)))
-}
-
-/// What a device's log has gained since `cursor`, at most `limit` records, added to `out`; if that was
-/// all, the counters of the same moment, with everything live and at the peak if `whole`.
-pub(crate) fn read_log(
-    device: Device,
-    cursor: &mut Cursor,
-    limit: usize,
-    whole: bool,
-    out: &mut LogPart,
-) -> Option<Option<DeviceCopy>> {
-    let _own = guard::own_work();
-    let slot = slot_of(device)?;
-    let ledger = slot.as_ref()?;
-    if !ledger.copy_log(cursor, limit, out) {
-        return Some(None);
-    }
-    Some(Some(device_copy(
-        device,
-        ledger,
-        |base| if whole { ledger.copy_state(base) } else { ledger.copy_counters(base) },
-    )))
-}
-
-fn device_copy(device: Device, ledger: &Ledger, copy: impl FnOnce(u64) -> LedgerCopy) -> DeviceCopy {
-    let (below_threshold, base) = outside(device, ledger);
-    let not_recorded = base - ledger.unknown_freed().min(base);
-    DeviceCopy { ledger: copy(base), below_threshold, not_recorded }
-}
-
 pub(crate) fn shortened_stacks() -> u64 {
     SHORTENED.load(Ordering::Relaxed) as u64
-}
-
-/// Bytes outside the ledger, read under its lock: (below the threshold, live at the start).
-///
-/// What is large, untraced and live now was live at the start, and so was what was freed since
-/// without having been recorded.
-fn outside(device: Device, ledger: &Ledger) -> (u64, u64) {
-    if device != Device::Cpu {
-        return (0, before(device));
-    }
-    let (below, large) = untraced::split_at(ledger.min_size());
-    (below, large + ledger.unknown_freed())
-}
-
-fn options(settings: &Settings) -> LedgerOptions {
-    let skips = |action| settings.skip_actions.contains(&action);
-    LedgerOptions {
-        max_entries: if settings.enabled == Enabled::All { settings.max_entries } else { 0 },
-        stacks_in_log: settings.context >= StackContext::Alloc,
-        skip_allocs: skips(Action::Alloc),
-        skip_frees: skips(Action::FreeRequested) && skips(Action::FreeCompleted),
-        min_size: 0,
-        counts_below: false,
-        has_segments: false,
-    }
-}
-
-fn heap_options(settings: &Settings) -> LedgerOptions {
-    LedgerOptions { min_size: settings.min_size, counts_below: true, ..options(settings) }
-}
-
-fn device_options(settings: &Settings, device: Device) -> LedgerOptions {
-    LedgerOptions { has_segments: matches!(device, Device::Cuda(_)), ..options(settings) }
-}
-
-fn index_of(device: Device) -> Option<usize> {
-    match device {
-        Device::Cpu => Some(0),
-        Device::Cuda(ordinal) if ordinal < MAX_ORDINALS => Some(ordinal as usize + 1),
-        Device::Cuda(_) => None,
-        Device::Pinned => Some(MAX_DEVICES - 3),
-        Device::Managed => Some(MAX_DEVICES - 2),
-        Device::Imported => Some(MAX_DEVICES - 1),
-    }
-}
-
-fn slot_of(device: Device) -> Option<MutexGuard<'static, Option<Ledger>>> {
-    index_of(device).and_then(|index| DEVICES.get(index)).map(lock)
 }
 
 /// The number of the recording under way, to be compared under a device's lock.
 pub(super) fn epoch() -> u64 {
     EPOCH.load(Ordering::Relaxed)
-}
-
-/// Does something with a device's ledger; none is made for it.
-pub(super) fn with_ledger_there<T>(device: Device, f: impl FnOnce(&mut Ledger) -> T) -> Option<T> {
-    slot_of(device)?.as_mut().map(f)
-}
-
-/// The same, after making one for a device that has none and is recorded.
-pub(super) fn with_ledger<T>(device: Device, f: impl FnOnce(&mut Ledger) -> T) -> Option<T> {
-    let mut slot = slot_of(device)?;
-    if slot.is_none() {
-        drop(slot);
-        make_ledger(device);
-        slot = slot_of(device)?;
-    }
-    slot.as_mut().map(f)
-}
-
-/// The new ledger takes over what the first device's knows of scopes, as if it had been there before.
-#[cold]
-fn make_ledger(device: Device) {
-    let active = lock(&ACTIVE);
-    let Some(settings) = active.as_ref().filter(|settings| settings.device.is_none() && wants_device_memory()) else {
-        return;
-    };
-    let first = lock(&DEVICES[0]);
-    let (Some(first), Some(index)) = (first.as_ref(), index_of(device)) else { return };
-    if let Some(slot) = DEVICES.get(index) {
-        lock(slot).get_or_insert_with(|| first.beside(device_options(settings, device)));
-        ACTIVE_DEVICES.fetch_or(1 << index, Ordering::Relaxed);
-    }
-}
-
-/// The devices that have a ledger.
-pub(super) fn active_devices() -> impl Iterator<Item = Device> {
-    let active = ACTIVE_DEVICES.load(Ordering::Relaxed);
-    devices().enumerate().filter(move |(index, _)| active & (1 << index) != 0).map(|(_, device)| device)
-}
-
-/// The CUDA devices that have a ledger.
-pub(crate) fn cuda_devices() -> impl Iterator<Item = Device> {
-    active_devices().filter(|device| matches!(device, Device::Cuda(_)))
 }
 
 /// Is memory of this device to be recorded?

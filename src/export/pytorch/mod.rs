@@ -1,0 +1,166 @@
+//! PyTorch memory snapshot: the pickle that `memory_viz` opens.
+//!
+//! The dictionaries and their keys are those of `torch.cuda.memory._snapshot()` (torch 2.15), so that
+//! torch's own tools read it. What memtrace knows and PyTorch has no place for goes into
+//! `allocator_settings`; the scopes in which a block was allocated and its name go into `user_metadata`.
+
+mod shared;
+
+use std::io::{self, Write};
+
+use self::shared::Shared;
+use super::budget::{self, LeftOut, Selection};
+use super::pickle::Pickle;
+use crate::error::Error;
+use crate::snapshot::{Block, Device, DeviceSnapshot, LONGEST_NAME, Mark, Segment, SnapshotData};
+
+/// What to write.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Only this device; all if `None`.
+    pub device: Option<Device>,
+    /// The size to keep to, if that is possible without losing the peak; 512 MiB unless you say
+    /// otherwise: the viewers fail on files of a gigabyte.
+    pub max_bytes: Option<u64>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { device: None, max_bytes: Some(512 << 20) }
+    }
+}
+
+/// Longer paths of scopes do not stand beside a block's name.
+const LONGEST_PATH: usize = 1024;
+/// What one entry, block or mark takes at the most, without its names.
+const LARGEST_ENTRY: u64 = 128;
+
+/// Writes a snapshot pickle (protocol 4).
+///
+/// CUDA devices have their ordinals; the CPU device comes after them, as device 0 where there is
+/// none. A free is written as `free_requested` and `free_completed`.
+///
+/// # Errors
+/// If `out` fails.
+pub fn write(data: &SnapshotData, options: &Options, mut out: impl Write) -> Result<LeftOut, Error> {
+    let write = |selection: &Selection<'_>, out: &mut dyn Write| write_selection(data, options, selection, out);
+    budget::records(data, options.max_bytes, at_most(data), &mut out, write)
+}
+
+/// An upper bound of a pickle's size.
+fn at_most(data: &SnapshotData) -> u64 {
+    let entries = |d: &DeviceSnapshot| {
+        2 * d.records.len()
+            + 3 * d.live.len()
+            + 4 * d.segments.len()
+            + d.marks.len()
+            + d.ooms.len()
+            + d.segment_records.len()
+    };
+    let entries: usize = data.devices.iter().map(entries).sum();
+    let stacks: usize = data.stacks.each_calls().map(<[u32]>::len).sum();
+    let named: usize =
+        data.devices.iter().filter(|device| !device.names.is_empty()).map(|device| device.records.len()).sum();
+    let names: usize = data.stacks.frames.iter().map(|frame| frame.function.len() + frame.file.len() + 64).sum();
+    let paths: usize = data.contexts.iter().map(|node| 64 + node.name.len()).sum::<usize>() * 64;
+    entries as u64 * LARGEST_ENTRY
+        + (8 * stacks + names + paths + 2 * named * (LONGEST_PATH + LONGEST_NAME)) as u64
+        + 4096
+}
+
+fn write_selection(
+    data: &SnapshotData,
+    options: &Options,
+    selection: &Selection<'_>,
+    out: &mut dyn Write,
+) -> Result<(), Error> {
+    let devices = numbered(data, options);
+    let mut pickle = Pickle::begin(out)?;
+    let mut shared = Shared::new(data, selection);
+    pickle.dict(|p| {
+        p.word("segments")?;
+        let segments = devices.iter().flat_map(|&(number, device)| placed(number, device));
+        p.list(segments, |p, segment| shared.segment(p, &segment))?;
+        p.word("device_traces")?;
+        let lists = devices.iter().map(|&(number, _)| number + 1).max().unwrap_or(1);
+        p.list(0..lists, |p, number| shared.trace(p, devices.iter().find(|(n, _)| *n == number).map(|(_, d)| *d)))?;
+        p.word("allocator_settings")?;
+        settings(p, data, &devices, &selection.left_out)?;
+        p.word("external_annotations")?;
+        let shown = |mark: &&Mark| selection.shows_mark(data, mark);
+        let marks = |device: &'_ DeviceSnapshot| device.marks.iter().filter(shown).copied().collect::<Vec<Mark>>();
+        let marks =
+            devices.iter().flat_map(|&(number, device)| marks(device).into_iter().map(move |mark| (number, mark)));
+        p.list(marks, |p, (number, mark)| shared.annotation(p, number, &mark))
+    })?;
+    pickle.finish()?;
+    Ok(())
+}
+
+/// The devices to write with the numbers that the viewers know them by.
+fn numbered<'a>(data: &'a SnapshotData, options: &Options) -> Vec<(u64, &'a DeviceSnapshot)> {
+    let wanted = |d: &&DeviceSnapshot| options.device.is_none_or(|only| only == d.device);
+    let ordinal = |d: &DeviceSnapshot| match d.device {
+        Device::Cuda(ordinal) => Some(u64::from(ordinal)),
+        Device::Cpu | Device::Pinned | Device::Managed | Device::Imported => None,
+    };
+    let mut after_cuda = data.devices.iter().filter(wanted).filter_map(ordinal).max().map_or(0, |last| last + 1)..;
+    let mut number = |d| ordinal(d).or_else(|| after_cuda.next()).unwrap_or(u64::MAX);
+    data.devices.iter().filter(wanted).map(|d| (number(d), d)).collect()
+}
+
+/// A segment with the live blocks that lie in it, by address.
+struct PlacedSegment {
+    device: u64,
+    segment: Segment,
+    blocks: Vec<Block>,
+}
+
+fn placed(number: u64, device: &DeviceSnapshot) -> Vec<PlacedSegment> {
+    let mut blocks = device.live.clone();
+    blocks.sort_unstable_by_key(|block| block.address);
+    let mut rest = blocks.as_slice();
+    let within = |segment: &Segment| {
+        let end = segment.address + segment.size;
+        let (inside, after) = rest.split_at(rest.partition_point(|block| block.address < end));
+        rest = after;
+        PlacedSegment { device: number, segment: *segment, blocks: inside.to_vec() }
+    };
+    device.segments.iter().map(within).collect()
+}
+
+fn number(p: &mut Pickle<impl Write>, key: &'static str, value: u64) -> io::Result<()> {
+    p.word(key)?;
+    p.int(value)
+}
+
+/// Shown by the viewer's "Allocator Settings".
+fn settings(
+    p: &mut Pickle<impl Write>,
+    data: &SnapshotData,
+    devices: &[(u64, &DeviceSnapshot)],
+    left_out: &LeftOut,
+) -> io::Result<()> {
+    let overwritten = devices.iter().map(|(_, device)| device.overwritten).sum();
+    let estimated = devices.iter().any(|(_, device)| device.segments.iter().any(|segment| segment.estimated));
+    p.dict(|p| {
+        text(p, "recorded_by", concat!("memtrace ", env!("CARGO_PKG_VERSION")))?;
+        text(p, "program", &data.process.program)?;
+        let names: Vec<String> =
+            devices.iter().map(|(number, device)| format!("{number}: {}", device.device)).collect();
+        text(p, "devices", &names.join(", "))?;
+        number(p, "min_size", data.settings.min_size)?;
+        number(p, "max_entries", data.settings.max_entries as u64)?;
+        number(p, "records_overwritten", overwritten)?;
+        if !left_out.is_nothing() {
+            text(p, "left_out", &left_out.to_string())?;
+        }
+        p.word("segments_are_estimated_from_addresses")?;
+        p.bool(estimated)
+    })
+}
+
+fn text(p: &mut Pickle<impl Write>, key: &'static str, value: &str) -> io::Result<()> {
+    p.word(key)?;
+    p.text(value)
+}

@@ -1,0 +1,92 @@
+//! Which device has a ledger, and where.
+
+use std::sync::MutexGuard;
+use std::sync::atomic::Ordering;
+
+use super::{ACTIVE, ACTIVE_DEVICES, DEVICES, MAX_DEVICES, MAX_ORDINALS, lock, wants_device_memory};
+use crate::record::ledger::{Ledger, LedgerOptions};
+use crate::snapshot::{Action, Device, Enabled, Settings, StackContext};
+
+/// All that can have a ledger, in the order of their numbers.
+pub(crate) fn devices() -> impl Iterator<Item = Device> {
+    let cuda = (0..MAX_ORDINALS).map(Device::Cuda);
+    std::iter::once(Device::Cpu).chain(cuda).chain([Device::Pinned, Device::Managed, Device::Imported])
+}
+
+pub(super) fn slot_of(device: Device) -> Option<MutexGuard<'static, Option<Ledger>>> {
+    index_of(device).and_then(|index| DEVICES.get(index)).map(lock)
+}
+
+/// Does something with a device's ledger; none is made for it.
+pub(in crate::record) fn with_ledger_there<T>(device: Device, f: impl FnOnce(&mut Ledger) -> T) -> Option<T> {
+    slot_of(device)?.as_mut().map(f)
+}
+
+/// The same, after making one for a device that has none and is recorded.
+pub(in crate::record) fn with_ledger<T>(device: Device, f: impl FnOnce(&mut Ledger) -> T) -> Option<T> {
+    let mut slot = slot_of(device)?;
+    if slot.is_none() {
+        drop(slot);
+        make_ledger(device);
+        slot = slot_of(device)?;
+    }
+    slot.as_mut().map(f)
+}
+
+/// The new ledger takes over what the first device's knows of scopes, as if it had been there before.
+#[cold]
+fn make_ledger(device: Device) {
+    let active = lock(&ACTIVE);
+    let Some(settings) = active.as_ref().filter(|settings| settings.device.is_none() && wants_device_memory()) else {
+        return;
+    };
+    let first = lock(&DEVICES[0]);
+    let (Some(first), Some(index)) = (first.as_ref(), index_of(device)) else { return };
+    if let Some(slot) = DEVICES.get(index) {
+        lock(slot).get_or_insert_with(|| first.beside(device_options(settings, device)));
+        ACTIVE_DEVICES.fetch_or(1 << index, Ordering::Relaxed);
+    }
+}
+
+/// The devices that have a ledger.
+pub(in crate::record) fn active_devices() -> impl Iterator<Item = Device> {
+    let active = ACTIVE_DEVICES.load(Ordering::Relaxed);
+    devices().enumerate().filter(move |(index, _)| active & (1 << index) != 0).map(|(_, device)| device)
+}
+
+/// The CUDA devices that have a ledger.
+pub(crate) fn cuda_devices() -> impl Iterator<Item = Device> {
+    active_devices().filter(|device| matches!(device, Device::Cuda(_)))
+}
+
+pub(super) fn options(settings: &Settings) -> LedgerOptions {
+    let skips = |action| settings.skip_actions.contains(&action);
+    LedgerOptions {
+        max_entries: if settings.enabled == Enabled::All { settings.max_entries } else { 0 },
+        stacks_in_log: settings.context >= StackContext::Alloc,
+        skip_allocs: skips(Action::Alloc),
+        skip_frees: skips(Action::FreeRequested) && skips(Action::FreeCompleted),
+        min_size: 0,
+        counts_below: false,
+        has_segments: false,
+    }
+}
+
+pub(super) fn heap_options(settings: &Settings) -> LedgerOptions {
+    LedgerOptions { min_size: settings.min_size, counts_below: true, ..options(settings) }
+}
+
+pub(super) fn device_options(settings: &Settings, device: Device) -> LedgerOptions {
+    LedgerOptions { has_segments: matches!(device, Device::Cuda(_)), ..options(settings) }
+}
+
+pub(super) fn index_of(device: Device) -> Option<usize> {
+    match device {
+        Device::Cpu => Some(0),
+        Device::Cuda(ordinal) if ordinal < MAX_ORDINALS => Some(ordinal as usize + 1),
+        Device::Cuda(_) => None,
+        Device::Pinned => Some(MAX_DEVICES - 3),
+        Device::Managed => Some(MAX_DEVICES - 2),
+        Device::Imported => Some(MAX_DEVICES - 1),
+    }
+}
