@@ -245,7 +245,6 @@ fn two_devices_balance_beside_other_processes_contexts_and_modules() {
         assert_eq!((unexplained(0), unexplained(1)), ((3 << 30) + (256 << 20), 356 << 20));
         let options = text::Options { device: Some(Device::Cuda(0)), ..text::Options::default() };
         let text = text::to_string(&snapshot, &options);
-        if std::env::var_os("SHOW").is_some() {}
         eprintln!("{text}");
         for expected in ["Where the device's memory is", "= all that is used", "unexplained", "cut off by cuMemAlloc"] {
             assert!(text.contains(expected), "{expected}: {text}");

@@ -120,8 +120,10 @@ pub(crate) fn physical(size: usize, device: u64) -> Outcome<u64> {
 /// Opens memory of another process.
 pub(crate) fn ipc_open(handle: [u64; 8]) -> Outcome<u64> {
     let mut address = 0;
-    // SAFETY: the handle is as long as the driver's, and the place ours.
-    let result = unsafe { sys::cuIpcOpenMemHandle_v2(&mut address, std::mem::transmute(handle), 1) };
+    // SAFETY: the handle is as long as the driver's.
+    let handle = unsafe { std::mem::transmute::<[u64; 8], sys::CUipcMemHandle>(handle) };
+    // SAFETY: the place is ours; the driver checks the handle.
+    let result = unsafe { sys::cuIpcOpenMemHandle_v2(&mut address, handle, 1) };
     outcome(result, address)
 }
 

@@ -49,7 +49,7 @@ impl Ending {
     }
 
     pub(super) fn done(self, result: c_int) {
-        let is_alive = || self.given_back.is_some_and(|device| query::primary_is_active(device));
+        let is_alive = || self.given_back.is_some_and(query::primary_is_active);
         if result == SUCCESS && self.context != 0 && !is_alive() {
             handles::ended(self.context);
         }

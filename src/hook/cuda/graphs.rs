@@ -136,7 +136,9 @@ pub(super) fn added(graph: Handle, parameters: *const AnyNode) -> impl FnOnce(c_
             return;
         }
         // SAFETY: the driver took it.
-        let (kind, first) = unsafe { ((*parameters).kind, &raw const (*parameters).first) };
+        let kind = unsafe { (*parameters).kind };
+        // SAFETY: as above; nothing is read.
+        let first = unsafe { &raw const (*parameters).first };
         match kind {
             ALLOC => added_alloc(graph, first.cast())(result),
             // SAFETY: it is the node's address.

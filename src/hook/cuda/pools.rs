@@ -32,8 +32,10 @@ pub(super) fn created(out: *mut Handle, properties: *const LocationOfPool) -> im
         if result != SUCCESS || out.is_null() || properties.is_null() {
             return;
         }
-        // SAFETY: the driver took the one and wrote the other.
-        let (handle, properties) = unsafe { (out.read(), properties.read()) };
+        // SAFETY: the driver has written it.
+        let handle = unsafe { out.read() };
+        // SAFETY: the driver took it.
+        let properties = unsafe { properties.read() };
         add(OwnPool { handle: handle.addr() as u64, device: properties.ordinal(), is_gone: false });
     }
 }
