@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::labels::{Labels, function_label, line_label, scope_label};
+use super::labels::{Labels, function_label, line_label, operator_label, scope_label};
 use crate::snapshot::{Block, DeviceSnapshot, SnapshotData};
 
 /// One row of a breakdown.
@@ -54,6 +54,11 @@ pub fn by_line(data: &SnapshotData, device: &DeviceSnapshot) -> Breakdown {
 /// The peak's blocks by the function of the user line.
 pub fn by_function(data: &SnapshotData, device: &DeviceSnapshot) -> Breakdown {
     at_peak(device, &mut Labels::of_stacks(data, function_label))
+}
+
+/// The peak's blocks by the tensor operation that needed them.
+pub fn by_operator(data: &SnapshotData, device: &DeviceSnapshot) -> Breakdown {
+    at_peak(device, &mut Labels::of_stacks(data, operator_label))
 }
 
 /// The peak's blocks by the innermost scope in which they were allocated.

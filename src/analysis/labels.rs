@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::rc::Rc;
 
-use crate::attribute::{Place, place};
+use crate::attribute::{Place, library, operator, place};
 use crate::snapshot::{Block, ContextId, Frame, SnapshotData, StackId};
 
 /// A path as people read it: relative to the working directory, or from the package's folder on
@@ -102,6 +102,15 @@ pub(super) fn line_label(data: &SnapshotData, stack: u32) -> String {
         Place::User(frame) => frame_location(frame, dir),
         Place::Framework(frame) => format!("{} [no user frame]", frame_location(frame, dir)),
         Place::Unknown => "(no stack)".to_owned(),
+    }
+}
+
+pub(super) fn operator_label(data: &SnapshotData, stack: u32) -> String {
+    let stack = StackId(stack);
+    match (operator(data, stack), library(data, stack)) {
+        (_, Some(library)) => format!("({library})"),
+        (Some(operator), None) => operator.to_string(),
+        (None, None) => "(no operator)".to_owned(),
     }
 }
 

@@ -1,13 +1,15 @@
-//! Who is responsible for a block: the user's line, from the frames of its stack.
+//! Who is responsible for a block: the user's line, the operation, the library, from the frames of its stack.
 //!
 //! Knows the names of frameworks, not of file formats.
 
 mod library;
+mod operator;
 mod origin;
 mod spanned;
 
 pub use library::library;
 pub(crate) use library::{is_memtraces, name_of_library};
+pub use operator::{Operator, operator};
 pub use origin::Origin;
 pub use spanned::belongs_to_a_span;
 

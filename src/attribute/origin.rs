@@ -20,7 +20,7 @@ pub enum Origin {
 }
 
 /// Crates whose lines say nothing about who needed the memory. Names as in `use`, without versions.
-const FRAMEWORKS: [&str; 25] = [
+const FRAMEWORKS: [&str; 26] = [
     "candle_core",
     "candle_nn",
     "candle_kernels",
@@ -45,6 +45,7 @@ const FRAMEWORKS: [&str; 25] = [
     "tracing",
     "tracing_core",
     "memmap2",
+    "once_cell",
     "zerocopy",
 ];
 

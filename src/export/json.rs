@@ -53,6 +53,7 @@ impl Tables {
         let mut breakdowns = vec![
             ("peak_by_line", analysis::by_line(data, device)),
             ("peak_by_function", analysis::by_function(data, device)),
+            ("peak_by_operator", analysis::by_operator(data, device)),
             ("peak_by_scope", analysis::by_scope(data, device)),
             ("live_by_line", analysis::live_by_line(data, device)),
         ];

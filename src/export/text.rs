@@ -6,6 +6,7 @@ use std::io::Write;
 use super::table::{Cut, Table};
 use super::{coverage, device_memory};
 use crate::analysis::{self, Breakdown, device_or_main};
+use crate::attribute::operator;
 use crate::error::Error;
 use crate::snapshot::{Device, DeviceSnapshot, SnapshotData};
 use crate::units::{Bytes, grouped, round};
@@ -70,6 +71,7 @@ impl Page<'_> {
         self.breakdown(&analysis::by_line(data, device), "Location");
         self.heading("At the peak, by function");
         self.breakdown(&analysis::by_function(data, device), "Function");
+        self.operators(data, device);
         self.names(data, device);
         self.scopes(data, device);
         self.temporaries(data, device);
@@ -165,6 +167,14 @@ impl Page<'_> {
             ]);
         }
         self.table(&table);
+    }
+
+    /// Only where there are tensors.
+    fn operators(&mut self, data: &SnapshotData, device: &DeviceSnapshot) {
+        if device.peak.blocks.iter().any(|block| operator(data, block.stack).is_some()) {
+            self.heading("At the peak, by operator");
+            self.breakdown(&analysis::by_operator(data, device), "Operator");
+        }
     }
 
     fn names(&mut self, data: &SnapshotData, device: &DeviceSnapshot) {
