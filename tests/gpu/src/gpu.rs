@@ -5,10 +5,13 @@ use std::ffi::{CStr, c_char, c_void};
 use std::sync::Arc;
 
 use cudarc::driver::CudaContext;
-use cudarc::driver::sys::{self, CUmemPool_attribute_enum as PoolAttribute, CUpointer_attribute, CUresult};
+use cudarc::driver::sys::{
+    self, CUdevice_attribute, CUmemPool_attribute_enum as PoolAttribute, CUpointer_attribute, CUresult,
+};
 use memtrace::Device;
 
-use crate::raw;
+use crate::raw::Outcome;
+use crate::{calls, raw};
 
 pub(crate) const GPU: Device = Device::Cuda(0);
 
@@ -71,6 +74,12 @@ pub(crate) fn pointer_attribute(address: u64, attribute: CUpointer_attribute) ->
 pub(crate) fn known(address: u64) -> String {
     let (code, value) = pointer_attribute(address, CUpointer_attribute::CU_POINTER_ATTRIBUTE_MEMORY_TYPE);
     format!("MEMORY_TYPE: code {}, {value}", code as u32)
+}
+
+/// Not supported, if the device says so of itself.
+pub(crate) fn needs(what: CUdevice_attribute) -> Outcome<()> {
+    let has_it = calls::attribute(what, 0)? != 0;
+    if has_it { Ok(()) } else { Err(CUresult::CUDA_ERROR_NOT_SUPPORTED) }
 }
 
 pub(crate) fn driver_version() -> i32 {

@@ -2,54 +2,14 @@
 #![expect(unsafe_code, reason = "functions that the driver was asked for are called in C")]
 
 use std::ffi::CStr;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use cudarc::driver::sys::CUresult;
-use memtrace::snapshot::RecordKind;
-use memtrace::{Device, Snapshot};
+use memtrace::Device;
 
 use crate::gpu::{GPU, Gpu, known, past_hooks};
 use crate::raw::{self, LEGACY, Outcome};
-use crate::table::{Row, Table, message};
-
-/// What was done to memory: bytes allocated, or freed if negative, in order.
-type Did = Vec<(Device, i64)>;
-
-fn came_and_went(device: Device, size: i64) -> Outcome<Did> {
-    Ok(vec![(device, size), (device, -size)])
-}
-
-/// A row: `work` says what it did, and that must have been recorded.
-fn watch(table: &mut Table, name: &str, work: impl FnOnce() -> Outcome<Did>) {
-    let session = memtrace::start().expect("no other session is under way");
-    let outcome = catch_unwind(AssertUnwindSafe(work));
-    let snapshot = session.snapshot();
-    table.add(&match outcome {
-        Ok(Ok(did)) => compare(name, did, &snapshot),
-        Ok(Err(CUresult::CUDA_ERROR_NOT_SUPPORTED)) => Row::info(name, "this GPU does not support it"),
-        Ok(Err(code)) => Row::check(name, false, format!("the driver refused: {code:?}")),
-        Err(panic) => Row::check(name, false, message(&*panic)),
-    });
-}
-
-fn compare(name: &str, mut did: Did, snapshot: &Snapshot) -> Row {
-    let mut seen = recorded(snapshot);
-    did.sort_by_key(|(device, _)| *device);
-    seen.sort_by_key(|(device, _)| *device);
-    let health = &snapshot.health;
-    let counted = (health.unknown_frees, health.refused_frees);
-    let mut detail = format!("{} records expected, {} seen", did.len(), seen.len());
-    if seen != did || counted != (0, 0) {
-        detail += &format!("\nexpected {did:?}\nseen     {seen:?}, unknown and refused frees {counted:?}");
-    }
-    Row::check(name, seen == did && counted == (0, 0), detail)
-}
-
-fn recorded(snapshot: &Snapshot) -> Did {
-    let others = snapshot.devices.iter().filter(|device| device.device != Device::Cpu);
-    let signed = |kind, size: u64| if kind == RecordKind::Alloc { size as i64 } else { -(size as i64) };
-    others.flat_map(|d| d.records.iter().map(|record| (d.device, signed(record.kind, record.size)))).collect()
-}
+use crate::table::Table;
+use crate::watch::{came_and_went, watch};
 
 /// All rows but those about the end of contexts.
 pub(crate) fn rows(gpu: &Gpu, table: &mut Table) -> Outcome<()> {

@@ -4,17 +4,26 @@
 //! (`scripts/with-simulated-gpu -- cargo run --manifest-path tests/gpu/Cargo.toml`), and shows that the
 //! check works; what it prints there says nothing about real drivers.
 
-mod account;
-mod captures;
-mod gpu;
-mod hooks;
-mod overhead;
+// First: the macros of one serve the other.
+#[macro_use]
 #[expect(dead_code, unsafe_code, reason = "shared with tests that use all of it; calls C")]
 #[path = "../../cuda/raw.rs"]
 mod raw;
+mod calls;
+
+mod account;
+mod captures;
+mod gpu;
+mod graphs;
+mod hooks;
+mod ipc;
+mod overhead;
+mod physical;
+mod pools;
 mod refusals;
 mod table;
 mod threads;
+mod watch;
 
 use std::process::ExitCode;
 
@@ -33,9 +42,13 @@ Prints one row for each check: `ok` holds, `FAIL` does not, `info` is something 
 Exit code: 0 if no row says FAIL, 1 if one does, 2 if there is no GPU.";
 
 fn main() -> ExitCode {
-    if let Some(argument) = std::env::args().nth(1) {
-        println!("{HELP}");
-        return if matches!(argument.as_str(), "--help" | "-h") { ExitCode::SUCCESS } else { ExitCode::from(2) };
+    match std::env::args().nth(1).as_deref() {
+        None => {}
+        Some(ipc::EXPORT) => return ended(ipc::export()),
+        Some(argument) => {
+            println!("{HELP}");
+            return if matches!(argument, "--help" | "-h") { ExitCode::SUCCESS } else { ExitCode::from(2) };
+        }
     }
     let gpu = match Gpu::open() {
         Ok(gpu) => gpu,
@@ -47,6 +60,12 @@ fn main() -> ExitCode {
     if check(&gpu) { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
+fn ended(result: Result<(), String>) -> ExitCode {
+    let Err(reason) = result else { return ExitCode::SUCCESS };
+    eprintln!("gpu-check: {reason}");
+    ExitCode::from(2)
+}
+
 /// All rows; whether none of them failed.
 fn check(gpu: &Gpu) -> bool {
     if gpu::is_simulated() {
@@ -55,6 +74,10 @@ fn check(gpu: &Gpu) -> bool {
     let mut table = Table::begin();
     table.section("the machine", |table| machine(gpu, table));
     table.section("hooks", |table| hooks::rows(gpu, table));
+    table.section("own pools", |table| pools::rows(gpu, table));
+    table.section("physical memory and arrays", physical::rows);
+    table.section("graphs", |table| graphs::rows(gpu, table));
+    table.section("other processes", ipc::rows);
     table.section("the end of a context", |table| hooks::ended_context(gpu, table));
     refusals::legacy_functions(&mut table);
     // If the pool's rounding is not found out, this is what memtrace takes it for.

@@ -1,0 +1,139 @@
+//! More of the driver's functions, each with its answer's code: those that only this check calls.
+#![expect(unsafe_code, reason = "the driver is called in C")]
+
+use std::ffi::c_void;
+
+use cudarc::driver::sys::{self, CUdevice_attribute, CUmemPool_attribute, CUresult};
+
+use crate::raw::{Outcome, Stream};
+
+pub(crate) fn outcome<T>(result: CUresult, value: T) -> Outcome<T> {
+    if result == CUresult::CUDA_SUCCESS { Ok(value) } else { Err(result) }
+}
+
+calls! {
+    fn device_count() -> i32 = 0, cuDeviceGetCount;
+    fn attribute(of: CUdevice_attribute, device: i32) -> i32 = 0, cuDeviceGetAttribute;
+    fn choose_pool(device: i32, pool: sys::CUmemoryPool), cuDeviceSetMemPool;
+    fn synchronise_all(), cuCtxSynchronize;
+    fn free_addresses(address: u64, size: usize), cuMemAddressFree;
+    fn upload(program: sys::CUgraphExec, stream: Stream), cuGraphUpload;
+    fn trim_graphs(device: i32), cuDeviceGraphMemTrim;
+    fn clone_graph(graph: sys::CUgraph) -> sys::CUgraph = std::ptr::null_mut(), cuGraphClone;
+    fn ipc_handle(address: u64) -> sys::CUipcMemHandle = sys::CUipcMemHandle { reserved: [0; 64] }, cuIpcGetMemHandle;
+    fn ipc_open(handle: sys::CUipcMemHandle, flags: u32) -> u64 = 0, cuIpcOpenMemHandle_v2;
+    fn ipc_close(address: u64), cuIpcCloseMemHandle;
+    fn module_unload(module: sys::CUmodule), cuModuleUnload;
+    fn stream(flags: u32) -> Stream = std::ptr::null_mut(), cuStreamCreate;
+    fn stream_destroy(stream: Stream), cuStreamDestroy_v2;
+    fn event(flags: u32) -> sys::CUevent = std::ptr::null_mut(), cuEventCreate;
+    fn event_record(event: sys::CUevent, stream: Stream), cuEventRecord;
+    fn event_synchronise(event: sys::CUevent), cuEventSynchronize;
+    fn event_destroy(event: sys::CUevent), cuEventDestroy_v2;
+}
+
+/// (free, total) bytes of the current context's device.
+pub(crate) fn memory() -> Outcome<(u64, u64)> {
+    let (mut free, mut total) = (0, 0);
+    // SAFETY: the places for the answers are ours.
+    let result = unsafe { sys::cuMemGetInfo_v2(&mut free, &mut total) };
+    outcome(result, (free as u64, total as u64))
+}
+
+/// Bytes of the current context's device that somebody has.
+pub(crate) fn taken() -> Outcome<u64> {
+    memory().map(|(free, total)| total - free)
+}
+
+/// An attribute of a pool that is a number of bytes.
+pub(crate) fn pool_attribute(pool: sys::CUmemoryPool, attribute: CUmemPool_attribute) -> Outcome<u64> {
+    let mut value = 0u64;
+    // SAFETY: the attributes that are asked for have this size.
+    let result = unsafe { sys::cuMemPoolGetAttribute(pool, attribute, (&raw mut value).cast()) };
+    outcome(result, value)
+}
+
+pub(crate) fn set_threshold(pool: sys::CUmemoryPool, mut bytes: u64) -> Outcome<()> {
+    let attribute = CUmemPool_attribute::CU_MEMPOOL_ATTR_RELEASE_THRESHOLD;
+    // SAFETY: this attribute has this size.
+    let result = unsafe { sys::cuMemPoolSetAttribute(pool, attribute, (&raw mut bytes).cast()) };
+    outcome(result, ())
+}
+
+/// A pool of the program's own on device 0.
+pub(crate) fn own_pool() -> Outcome<sys::CUmemoryPool> {
+    let mut words = [0; 11];
+    words[..2].copy_from_slice(&[1, 1]);
+    crate::raw::pool_create(&mut words)
+}
+
+/// (bytes in use, bytes reserved) of a device's graphs.
+pub(crate) fn graph_memory(device: i32) -> Outcome<(u64, u64)> {
+    use sys::CUgraphMem_attribute_enum as Attribute;
+    let ask = |attribute| {
+        let mut value = 0u64;
+        // SAFETY: these attributes have this size.
+        let result = unsafe { sys::cuDeviceGetGraphMemAttribute(device, attribute, (&raw mut value).cast::<c_void>()) };
+        outcome(result, value)
+    };
+    let used = ask(Attribute::CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT)?;
+    Ok((used, ask(Attribute::CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT)?))
+}
+
+/// A node that allocates on device 0: the node, and the address that its memory will have.
+pub(crate) fn alloc_node(
+    graph: sys::CUgraph,
+    size: u64,
+    after: &[sys::CUgraphNode],
+) -> Outcome<(sys::CUgraphNode, u64)> {
+    let (mut node, mut words) = (std::ptr::null_mut(), [0u64; 15]);
+    (words[0], words[1], words[13]) = (1, 1, size);
+    let parameters = words.as_mut_ptr().cast();
+    // SAFETY: the places are ours, and as large as the driver's structures.
+    let result = unsafe { sys::cuGraphAddMemAllocNode(&mut node, graph, after.as_ptr(), after.len(), parameters) };
+    outcome(result, (node, words[14]))
+}
+
+/// A node that frees. It must come after the one that allocates, if that is in the same graph.
+pub(crate) fn free_node(graph: sys::CUgraph, address: u64, after: &[sys::CUgraphNode]) -> Outcome<sys::CUgraphNode> {
+    let mut node = std::ptr::null_mut();
+    // SAFETY: the places are ours.
+    let result = unsafe { sys::cuGraphAddMemFreeNode(&mut node, graph, after.as_ptr(), after.len(), address) };
+    outcome(result, node)
+}
+
+/// Physical memory of device 0 that can be sent to other processes as an open file.
+pub(crate) fn physical_to_share(size: usize) -> Outcome<u64> {
+    const AS_FILE: u64 = 1 << 32;
+    let (mut handle, properties) = (0, [1 | AS_FILE, 1, 0, 0]);
+    // SAFETY: the places are ours, and as large as the driver's structures.
+    let result = unsafe { sys::cuMemCreate(&mut handle, size, properties.as_ptr().cast(), 0) };
+    outcome(result, handle)
+}
+
+/// The number of an open file that stands for physical memory.
+pub(crate) fn export_physical(handle: u64) -> Outcome<i32> {
+    let kind = sys::CUmemAllocationHandleType_enum::CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+    let mut file = -1i32;
+    // SAFETY: the place is ours, and for this kind of handle it is a file's number.
+    let result = unsafe { sys::cuMemExportToShareableHandle((&raw mut file).cast(), handle, kind, 0) };
+    outcome(result, file)
+}
+
+/// What sizes of physical memory are multiples of.
+pub(crate) fn granularity() -> Outcome<usize> {
+    let option = sys::CUmemAllocationGranularity_flags_enum::CU_MEM_ALLOC_GRANULARITY_MINIMUM;
+    let (mut granularity, properties) = (0, [1u64, 1, 0, 0]);
+    // SAFETY: the places are ours, and as large as the driver's structures.
+    let result = unsafe { sys::cuMemGetAllocationGranularity(&mut granularity, properties.as_ptr().cast(), option) };
+    outcome(result, granularity)
+}
+
+/// A module with one kernel that does nothing.
+pub(crate) fn module() -> Outcome<sys::CUmodule> {
+    let text = c".version 6.0\n.target sm_50\n.address_size 64\n.visible .entry nothing()\n{\nret;\n}\n";
+    let mut module = std::ptr::null_mut();
+    // SAFETY: the place is ours, and the text ends with a zero byte.
+    let result = unsafe { sys::cuModuleLoadData(&mut module, text.as_ptr().cast()) };
+    outcome(result, module)
+}
