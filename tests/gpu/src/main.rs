@@ -12,17 +12,21 @@ mod raw;
 mod calls;
 
 mod account;
+mod balance;
 mod captures;
 mod gpu;
 mod graphs;
 mod hooks;
 mod ipc;
+mod late;
 mod overhead;
 mod physical;
 mod pools;
 mod refusals;
+mod segments;
 mod table;
 mod threads;
+mod times;
 mod watch;
 
 use std::process::ExitCode;
@@ -85,10 +89,14 @@ fn check(gpu: &Gpu) -> bool {
     table.section("the account", |table| account::used(gpu, table).map(|found| unit = found));
     table.section("reserved memory", |table| account::reserved(gpu, table));
     table.section("attributes", |table| account::pointers(gpu, table));
+    table.section("segments", |table| segments::rows(gpu, table));
+    table.section("the balance", |table| balance::rows(gpu, table));
+    table.section("a late recording", |table| late::rows(gpu, table));
     table.section("out of memory", |table| refusals::out_of_memory(gpu, table));
     table.section("frees that go wrong", |table| refusals::frees(gpu, table));
     table.section("captures", |table| captures::rows(gpu, table));
     table.section("two threads", |table| threads::rows(gpu, unit, table));
+    table.section("time in the driver", |table| times::rows(gpu, table));
     table.section("cost", |table| overhead::rows(gpu, table));
     table.section("the device's reset", hooks::reset_device);
     table.end()

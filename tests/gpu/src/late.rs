@@ -1,0 +1,46 @@
+//! A recording that begins when memory is in use already.
+
+use memtrace::Session;
+use memtrace::analysis::pool_balance;
+
+use crate::gpu::{GPU, Gpu};
+use crate::raw::{self, LEGACY, Outcome};
+use crate::table::Table;
+
+pub(crate) fn rows(gpu: &Gpu, table: &mut Table) -> Outcome<()> {
+    gpu.settle();
+    let blocks = [1000, 5000, (1 << 20) + 1].map(|size| raw::alloc_async(size, LEGACY));
+    let [small, medium, large] = blocks;
+    let classic = raw::alloc(3000)?;
+    let used = gpu.used();
+    let session = memtrace::start().expect("no other session is under way");
+    let recorded = raw::alloc_async(700, LEGACY)?;
+    let before = before(&session);
+    table.check("late: in use before", before == Some(used), format!("{before:?} bytes, pool USED was {used}"));
+    raw::free_async(medium?, LEGACY)?;
+    raw::free(large?)?;
+    raw::free_async(recorded, LEGACY)?;
+    gpu.context.synchronize().expect("the GPU works");
+    freed(gpu, &session, table);
+    raw::free(classic)?;
+    let unknown = session.snapshot().health.unknown_frees;
+    table.info("late: a classic block's free", format!("{unknown} unknown frees counted"));
+    raw::free_async(small?, LEGACY)?;
+    gpu.settle();
+    Ok(())
+}
+
+fn before(session: &Session) -> Option<u64> {
+    session.snapshot().device(GPU)?.pool?.used_before
+}
+
+/// What is left of it is all that the pool has in use.
+fn freed(gpu: &Gpu, session: &Session, table: &mut Table) {
+    let snapshot = session.snapshot();
+    let device = snapshot.device(GPU).expect("it was recorded");
+    let (left, used, unknown) = (device.not_recorded, gpu.used(), snapshot.health.unknown_frees);
+    let rest = pool_balance(device).map(|balance| balance.rest);
+    let right = (left, unknown, rest) == (used, 0, Some(0));
+    let detail = format!("left {left} bytes, pool USED {used}; {unknown} unknown frees; not explained {rest:?}");
+    table.check("late: frees of blocks from before", right, detail);
+}
