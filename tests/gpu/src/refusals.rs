@@ -28,9 +28,30 @@ pub(crate) fn out_of_memory(gpu: &Gpu, table: &mut Table) -> Outcome<()> {
         live()
     );
     table.check("out of memory: free + 1 GiB", refused && live() == before, detail);
+    noted(&session, free as u64, table);
     drop(session);
     dumped(table, path);
     raw::free_async(held, LEGACY)
+}
+
+/// What the recording has of the two refusals, the second of which asked for as much as the first.
+fn noted(session: &Session, free: u64, table: &mut Table) {
+    /// What the driver may have given back, or others taken, meanwhile.
+    const ABOUT: u64 = 64 << 20;
+    let snapshot = session.snapshot();
+    let device = snapshot.device(GPU).expect("it was recorded");
+    let (counts, events) = ((device.stats.num_ooms, device.stats.num_alloc_retries), &device.ooms);
+    let frees: Vec<Option<u64>> = events.iter().map(|event| event.device_free).collect();
+    let sizes: Vec<u64> = events.iter().map(|event| event.size).collect();
+    let near = frees.iter().all(|found| found.is_some_and(|found| found.abs_diff(free) <= ABOUT));
+    let right = counts == (2, 1) && near && sizes == [free + (1 << 30); 2];
+    let detail = format!(
+        "num_ooms {}, num_alloc_retries {}, events {}\ndevice_free {frees:?}, cuMemGetInfo before {free}",
+        counts.0,
+        counts.1,
+        events.len()
+    );
+    table.check("out of memory: events and retries", right, detail);
 }
 
 /// The capture that was written when the allocation was refused.

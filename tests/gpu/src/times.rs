@@ -90,10 +90,14 @@ fn growth(gpu: &Gpu, table: &mut Table, name: &str) -> Outcome<()> {
     let sum = |of: fn(&CallTime) -> u64| device.calls.iter().map(of).sum::<u64>();
     let (growing, growing_ns) = (sum(|time| time.growing), sum(|time| time.growing_ns));
     let (allocs, alloc_ns) = (sum(|time| time.allocs), sum(|time| time.alloc_ns));
-    let grew = format!("{growing} took memory of the device, {} ns each", growing_ns / growing.max(1));
-    let rest = (alloc_ns - growing_ns) / (allocs - growing).max(1);
+    let others = match allocs - growing {
+        0 => String::new(),
+        others => format!(", {} ns each of the others", (alloc_ns - growing_ns) / others),
+    };
     let again = churn(device).map_or(0, |churn| churn.bytes >> 20);
-    let detail = format!("{allocs} blocks of 40 MiB: {grew}; {rest} ns each of the others; {again} MiB taken again");
+    let each = growing_ns / growing.max(1);
+    let grew = format!("{growing} of {allocs} allocations of 40 MiB took memory of the device, {each} ns each{others}");
+    let detail = format!("{grew}\n{again} MiB were taken that the pool had before");
     table.info(name, detail);
     Ok(())
 }
