@@ -15,6 +15,7 @@ calls! {
     fn device_count() -> i32 = 0, cuDeviceGetCount;
     fn attribute(of: CUdevice_attribute, device: i32) -> i32 = 0, cuDeviceGetAttribute;
     fn choose_pool(device: i32, pool: sys::CUmemoryPool), cuDeviceSetMemPool;
+    fn current_pool(device: i32) -> sys::CUmemoryPool = std::ptr::null_mut(), cuDeviceGetMemPool;
     fn synchronise_all(), cuCtxSynchronize;
     fn free_addresses(address: u64, size: usize), cuMemAddressFree;
     fn upload(program: sys::CUgraphExec, stream: Stream), cuGraphUpload;

@@ -12,6 +12,7 @@ mod raw;
 mod calls;
 
 mod account;
+mod assumed;
 mod balance;
 mod captures;
 mod gpu;
@@ -38,36 +39,40 @@ use table::Table;
 const HELP: &str = "\
 Checks on the first GPU of this machine what memtrace takes for granted about NVIDIA's driver.
 
-Usage: gpu-check
+Usage: gpu-check               everything
+       gpu-check assumptions   only the table of what the simulated GPU does otherwise
 
-Prints one row for each check: `ok` holds, `FAIL` does not, `info` is something to know. Takes seconds and up to
-200 MiB of the GPU's memory for itself; once it asks for more than there is. CUDA_VISIBLE_DEVICES chooses the GPU.
+First one row for each check: `ok` holds, `FAIL` does not, `info` is something to know. Then, for each thing that
+the simulated GPU takes for granted, a row that says whether this device does the `same` or `differs`.
 
-Exit code: 0 if no row says FAIL, 1 if one does, 2 if there is no GPU.";
+Takes seconds and up to 300 MiB of the GPU's memory, besides what the driver takes for contexts: it makes second ones,
+and starts itself as a second process. Once it asks for more than there is. Nothing is left changed.
+CUDA_VISIBLE_DEVICES chooses the GPU.
+
+Exit code: 0 if no row says FAIL, 1 if one does, 2 if there is no GPU. With `assumptions`: 1 if a row differs.";
 
 fn main() -> ExitCode {
     match std::env::args().nth(1).as_deref() {
-        None => {}
-        Some(ipc::EXPORT) => return ended(ipc::export()),
+        None => answer(Gpu::open().map(|gpu| check(&gpu))),
+        Some(assumed::ASSUMPTIONS) => answer(Gpu::open().map(|gpu| assumed::print(&gpu))),
+        Some(ipc::EXPORT) => answer(ipc::export().map(|()| true)),
         Some(argument) => {
             println!("{HELP}");
-            return if matches!(argument, "--help" | "-h") { ExitCode::SUCCESS } else { ExitCode::from(2) };
+            if matches!(argument, "--help" | "-h") { ExitCode::SUCCESS } else { ExitCode::from(2) }
         }
     }
-    let gpu = match Gpu::open() {
-        Ok(gpu) => gpu,
-        Err(reason) => {
-            eprintln!("gpu-check: {reason}");
-            return ExitCode::from(2);
-        }
-    };
-    if check(&gpu) { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-fn ended(result: Result<(), String>) -> ExitCode {
-    let Err(reason) = result else { return ExitCode::SUCCESS };
-    eprintln!("gpu-check: {reason}");
-    ExitCode::from(2)
+/// Whether all is well, or why there was nothing to look at.
+fn answer(result: Result<bool, String>) -> ExitCode {
+    match result {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(reason) => {
+            eprintln!("gpu-check: {reason}");
+            ExitCode::from(2)
+        }
+    }
 }
 
 /// All rows; whether none of them failed.
@@ -99,7 +104,23 @@ fn check(gpu: &Gpu) -> bool {
     table.section("time in the driver", |table| times::rows(gpu, table));
     table.section("cost", |table| overhead::rows(gpu, table));
     table.section("the device's reset", hooks::reset_device);
+    table.section("the simulator's assumptions", assumptions);
     table.end()
+}
+
+/// The second table, from a process of its own: it finds a device in which nothing is in use, and may crash.
+fn assumptions(table: &mut Table) -> std::io::Result<()> {
+    println!("\nWhat the simulated GPU takes for granted:\n");
+    let mut command = std::process::Command::new(std::env::current_exe()?);
+    let status = command.arg(assumed::ASSUMPTIONS).env("MEMTRACE", "0").status()?;
+    println!();
+    const NAME: &str = "what the simulated GPU takes for granted";
+    match status.code() {
+        Some(0) => table.check(NAME, true, "the same here"),
+        Some(1) if !gpu::is_simulated() => table.info(NAME, "differs here: see the rows above"),
+        _ => table.check(NAME, false, format!("{status}")),
+    }
+    Ok(())
 }
 
 fn machine(gpu: &Gpu, table: &mut Table) -> Result<(), cudarc::driver::DriverError> {

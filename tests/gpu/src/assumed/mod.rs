@@ -1,0 +1,112 @@
+//! What the simulated GPU takes for granted about a real one, row by row: a table of what differs.
+//!
+//! It is printed in Markdown, for docs/gpu-results.md. On the simulated GPU every row says `same`; where a
+//! real one says `differs`, the simulator in `cusim/` is to be corrected, and then the row here.
+
+mod captures;
+mod classic;
+mod frees;
+mod graphs;
+mod held;
+mod others;
+mod pool;
+mod segments;
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use cudarc::driver::sys::CUresult;
+
+use crate::calls;
+use crate::gpu::Gpu;
+use crate::raw::Outcome;
+use crate::table::message;
+
+/// The argument that makes this program print the table and nothing else.
+pub(crate) const ASSUMPTIONS: &str = "assumptions";
+
+/// A question to the driver, and the answer that the simulator gives.
+struct Assumption {
+    what: &'static str,
+    assumed: &'static str,
+    ask: fn(&Gpu) -> Outcome<String>,
+}
+
+const fn row(what: &'static str, assumed: &'static str, ask: fn(&Gpu) -> Outcome<String>) -> Assumption {
+    Assumption { what, assumed, ask }
+}
+
+/// How many rows there were of each kind.
+#[derive(Debug, Default)]
+struct Counts {
+    same: usize,
+    differs: usize,
+    not_supported: usize,
+}
+
+/// Prints the table; says whether nothing differs.
+pub(crate) fn print(gpu: &Gpu) -> bool {
+    line("what", "assumed", "this device", "");
+    println!("|{}|{}|{}|{}|", "-".repeat(66), "-".repeat(32), "-".repeat(32), "-".repeat(15));
+    let mut counts = Counts::default();
+    let groups = [pool::ROWS, segments::ROWS, classic::ROWS, graphs::ROWS, captures::ROWS, frees::ROWS, others::ROWS];
+    groups.into_iter().flatten().for_each(|assumption| show(gpu, assumption, &mut counts));
+    let Counts { same, differs, not_supported } = counts;
+    println!("\n{same} same, {differs} differ, {not_supported} not supported");
+    differs == 0
+}
+
+fn line(what: &str, assumed: &str, says: &str, word: &str) {
+    println!("| {what:<64} | {assumed:<30} | {says:<30} | {word:<13} |");
+}
+
+fn show(gpu: &Gpu, assumption: &Assumption, counts: &mut Counts) {
+    settle(gpu);
+    let answer = catch_unwind(AssertUnwindSafe(|| (assumption.ask)(gpu)));
+    settle(gpu);
+    let answer = answer.unwrap_or_else(|panic| Ok(message(&*panic).replace(['\n', '|'], " ")));
+    let (says, word, count) = match answer {
+        Err(CUresult::CUDA_ERROR_NOT_SUPPORTED) => ("code 801".to_owned(), "not supported", &mut counts.not_supported),
+        Err(code) => (format!("refused: {code:?}"), "differs", &mut counts.differs),
+        Ok(says) if says == assumption.assumed => (says, "same", &mut counts.same),
+        Ok(says) => (says, "differs", &mut counts.differs),
+    };
+    *count += 1;
+    line(assumption.what, assumption.assumed, &says, word);
+}
+
+/// The next question finds nothing in use and nothing reserved.
+fn settle(gpu: &Gpu) {
+    gpu.context.bind_to_thread().expect("the primary context is a live one");
+    gpu.settle();
+    // A driver without graphs has nothing to trim.
+    let _ = calls::trim_graphs(0);
+}
+
+/// The code of an answer.
+fn code<T>(answer: Outcome<T>) -> String {
+    format!("code {}", answer.err().map_or(0, |code| code as u32))
+}
+
+/// Bytes in words: whole MiB, or bytes.
+fn size(bytes: u64) -> String {
+    if bytes.is_multiple_of(1 << 20) { format!("{} MiB", bytes >> 20) } else { format!("{bytes} bytes") }
+}
+
+/// By how much the device has more in use after something was done than before.
+fn takes<T>(act: impl FnOnce() -> Outcome<T>) -> Outcome<(u64, T)> {
+    let before = calls::taken()?;
+    let done = act()?;
+    Ok((calls::taken()?.saturating_sub(before), done))
+}
+
+/// Whether something falls to nothing at once, or only when all is synchronised.
+fn when(gpu: &Gpu, value: impl Fn() -> Outcome<u64>, before: u64) -> Outcome<String> {
+    let at_once = value()?;
+    gpu.context.synchronize().map_err(|error| error.0)?;
+    let word = match (at_once, value()?) {
+        (now, _) if now <= before => "at once".to_owned(),
+        (_, later) if later <= before => "when synchronised".to_owned(),
+        (_, later) => format!("not: {} more", size(later - before)),
+    };
+    Ok(word)
+}
