@@ -6,6 +6,7 @@ use memtrace::stats;
 use crate::gpu::{GPU, Gpu, pointer_attribute};
 use crate::raw::{self, LEGACY, Outcome};
 use crate::table::Table;
+use crate::watch;
 
 const KIB: usize = 1 << 10;
 const MIB: usize = 1 << 20;
@@ -14,7 +15,7 @@ const SIZES: [usize; 13] = [1, 255, 256, 257, 511, 512, 513, 1000, 4096, 64 * KI
 /// How far USED moves for blocks of many sizes. Gives the rounding that follows.
 pub(crate) fn used(gpu: &Gpu, table: &mut Table) -> Outcome<u64> {
     gpu.settle();
-    let _session = memtrace::start().expect("no other session is under way");
+    let _session = watch::recording();
     let (mut moved, mut ledger) = (Vec::new(), Vec::new());
     for size in SIZES {
         let before = (gpu.used(), live());

@@ -11,6 +11,7 @@ use crate::gpu::Gpu;
 use crate::graphs::{done, holding};
 use crate::raw::{self, LEGACY, Outcome};
 use crate::table::Table;
+use crate::watch;
 
 const MIB: usize = 1 << 20;
 
@@ -27,7 +28,7 @@ pub(crate) fn rows(gpu: &Gpu, table: &mut Table) -> Outcome<()> {
 
 /// Blocks of each kind that this device has. What cannot be made is left out.
 fn first(gpu: &Gpu, table: &mut Table) -> Outcome<()> {
-    let session = memtrace::start().expect("no other session is under way");
+    let session = watch::recording();
     let blocks = [1000, 3 * MIB + 1].map(|size| raw::alloc_async(size, LEGACY));
     let classic = raw::alloc(MIB + 1)?;
     let own = calls::own_pool()?;
@@ -54,7 +55,7 @@ fn first(gpu: &Gpu, table: &mut Table) -> Outcome<()> {
 }
 
 fn second(table: &mut Table) -> Outcome<()> {
-    let session = memtrace::start().expect("no other session is under way");
+    let session = watch::recording();
     let context: Arc<CudaContext> = CudaContext::new(1).map_err(|error| error.0)?;
     let (pool, classic) = (raw::alloc_async(2 * MIB + 1, LEGACY)?, raw::alloc(5000)?);
     calls::synchronise_all()?;

@@ -7,9 +7,10 @@ use memtrace::{Session, stats};
 use crate::gpu::{GPU, Gpu};
 use crate::raw::{self, LEGACY, Outcome, Stream};
 use crate::table::Table;
+use crate::watch;
 
 pub(crate) fn rows(gpu: &Gpu, table: &mut Table) -> Outcome<()> {
-    let session = memtrace::start().expect("no other session is under way");
+    let session = watch::recording();
     let stream = gpu.context.new_stream().expect("there is room for a stream");
     snapshot_meanwhile(&session, stream.cu_stream(), table)?;
     alloc_meanwhile(stream.cu_stream(), table)

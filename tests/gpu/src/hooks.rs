@@ -9,7 +9,7 @@ use memtrace::Device;
 use crate::gpu::{GPU, Gpu, known, past_hooks};
 use crate::raw::{self, LEGACY, Outcome};
 use crate::table::Table;
-use crate::watch::{came_and_went, watch};
+use crate::watch::{self, came_and_went, watch};
 
 /// All rows but those about the end of contexts.
 pub(crate) fn rows(gpu: &Gpu, table: &mut Table) -> Outcome<()> {
@@ -132,7 +132,7 @@ pub(crate) fn ended_context(gpu: &Gpu, table: &mut Table) -> Outcome<()> {
 /// A block of the device's pool, asked for in a context that ends: does it end, too? The driver's affair; the
 /// ledger should follow it.
 fn survivor(gpu: &Gpu, table: &mut Table) -> Outcome<()> {
-    let _session = memtrace::start().expect("no other session is under way");
+    let _session = watch::recording();
     gpu.context.bind_to_thread().expect("the primary context is a live one");
     let other = raw::context_create(std::ptr::null_mut(), 0, 0)?;
     let block = raw::alloc_async(2200, LEGACY)?;

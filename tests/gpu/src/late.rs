@@ -6,6 +6,7 @@ use memtrace::analysis::pool_balance;
 use crate::gpu::{GPU, Gpu};
 use crate::raw::{self, LEGACY, Outcome};
 use crate::table::Table;
+use crate::watch;
 
 pub(crate) fn rows(gpu: &Gpu, table: &mut Table) -> Outcome<()> {
     gpu.settle();
@@ -13,7 +14,7 @@ pub(crate) fn rows(gpu: &Gpu, table: &mut Table) -> Outcome<()> {
     let [small, medium, large] = blocks;
     let classic = raw::alloc(3000)?;
     let used = gpu.used();
-    let session = memtrace::start().expect("no other session is under way");
+    let session = watch::recording();
     let recorded = raw::alloc_async(700, LEGACY)?;
     let before = before(&session);
     let detail =

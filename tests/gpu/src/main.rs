@@ -129,7 +129,7 @@ fn machine(gpu: &Gpu, table: &mut Table) -> Result<(), cudarc::driver::DriverErr
     let (free, total) = gpu.context.mem_get_info()?;
     table.info("device", gpu.context.name()?);
     table.info("memory", format!("{} of {} MiB free", free >> 20, total >> 20));
-    let session = memtrace::start().expect("no other session is under way");
+    let session = watch::recording();
     let hooks = session.snapshot().health.cuda.clone();
     let detail = format!(
         "{:?}: {} imports changed, {} refused, {} answers to look-ups",

@@ -7,7 +7,7 @@ use crate::calls;
 use crate::gpu::{GPU, Gpu};
 use crate::raw::{self, LEGACY, Outcome};
 use crate::table::Table;
-use crate::watch::{came_and_went, watch};
+use crate::watch::{self, came_and_went, watch};
 
 const MIB: usize = 1 << 20;
 
@@ -35,7 +35,7 @@ pub(crate) fn rows(gpu: &Gpu, table: &mut Table) -> Outcome<()> {
 
 /// What a snapshot says of the program's pools, beside what the driver says.
 fn counted(table: &mut Table) -> Outcome<()> {
-    let session = memtrace::start().expect("no other session is under way");
+    let session = watch::recording();
     let pool = calls::own_pool()?;
     let block = raw::alloc_from_pool(5 * MIB, pool, LEGACY)?;
     let seen = || session.snapshot().device(GPU).and_then(|gpu| gpu.memory).unwrap_or_default();
@@ -68,7 +68,7 @@ fn says(pool: CUmemoryPool) -> Outcome<(u64, u64, u64)> {
 
 /// A pool is destroyed while one of its blocks is live: whatever the driver does, the ledger must follow.
 fn with_live_block(table: &mut Table) -> Outcome<()> {
-    let session = memtrace::start().expect("no other session is under way");
+    let session = watch::recording();
     let pool = calls::own_pool()?;
     let block = raw::alloc_from_pool(3300, pool, LEGACY)?;
     let live = || memtrace::stats(GPU).allocated_bytes.current;

@@ -9,6 +9,7 @@ use memtrace::{Session, read_capture, stats};
 use crate::gpu::{GPU, Gpu, past_hooks, through_hooks};
 use crate::raw::{self, LEGACY, Outcome};
 use crate::table::Table;
+use crate::watch;
 
 /// More than there is.
 pub(crate) fn out_of_memory(gpu: &Gpu, table: &mut Table) -> Outcome<()> {
@@ -80,7 +81,7 @@ fn live() -> u64 {
 
 /// Frees that go wrong, and whether the ledger follows.
 pub(crate) fn frees(gpu: &Gpu, table: &mut Table) -> Outcome<()> {
-    let session = memtrace::start().expect("no other session is under way");
+    let session = watch::recording();
     double_free(&session, table)?;
     middle_of_block(&session, table)?;
     without_context(gpu, &session, table)

@@ -7,6 +7,7 @@ use memtrace::{Session, Snapshot};
 use crate::gpu::{GPU, Gpu, pointer_attribute};
 use crate::raw::{self, LEGACY, Outcome};
 use crate::table::Table;
+use crate::watch;
 
 const KIB: usize = 1 << 10;
 const MIB: usize = 1 << 20;
@@ -15,7 +16,7 @@ const SIZES: [usize; 8] = [1, 513, 64 * KIB, MIB, 3 * MIB, 20 * MIB, 33 * MIB, 6
 
 pub(crate) fn rows(gpu: &Gpu, table: &mut Table) -> Outcome<()> {
     gpu.settle();
-    let session = memtrace::start().expect("no other session is under way");
+    let session = watch::recording();
     let blocks = SIZES.map(|size| raw::alloc_async(size, LEGACY).map(|address| (size, address)));
     let blocks: Vec<(usize, u64)> = blocks.into_iter().collect::<Outcome<_>>()?;
     let lines: Vec<String> = blocks.iter().map(|block| segment_of(gpu, *block)).collect();

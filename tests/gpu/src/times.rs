@@ -10,6 +10,7 @@ use crate::calls;
 use crate::gpu::{GPU, Gpu};
 use crate::raw::{self, LEGACY, Outcome};
 use crate::table::Table;
+use crate::watch;
 
 const MIB: usize = 1 << 20;
 const PAIRS: u64 = 200;
@@ -58,7 +59,7 @@ impl Drop for Threshold {
 
 /// What the recording says of calls that found memory in the pool, or took it of the device themselves.
 fn pairs(table: &mut Table, name: &str, pair: impl Fn() -> Outcome<()>) -> Outcome<()> {
-    let session = memtrace::start().expect("no other session is under way");
+    let session = watch::recording();
     (0..PAIRS).try_for_each(|_| pair())?;
     let snapshot = session.snapshot();
     let time = time_in_driver(device(&snapshot));
@@ -80,7 +81,7 @@ fn device(snapshot: &Snapshot) -> &DeviceSnapshot {
 
 /// A program that frees all and synchronises at each step.
 fn growth(gpu: &Gpu, table: &mut Table, name: &str) -> Outcome<()> {
-    let session = memtrace::start().expect("no other session is under way");
+    let session = watch::recording();
     for _ in 0..STEPS {
         raw::free_async(raw::alloc_async(40 * MIB, LEGACY)?, LEGACY)?;
         gpu.context.synchronize().expect("the GPU works");

@@ -4,7 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use cudarc::driver::sys::CUresult;
 use memtrace::snapshot::RecordKind;
-use memtrace::{Device, Snapshot};
+use memtrace::{Device, Session, Snapshot, StackContext};
 
 use crate::raw::Outcome;
 use crate::table::{Row, Table, message};
@@ -16,9 +16,14 @@ pub(crate) fn came_and_went(device: Device, size: i64) -> Outcome<Did> {
     Ok(vec![(device, size), (device, -size)])
 }
 
+/// A recording without stacks: looking up their lines takes longer than all else here.
+pub(crate) fn recording() -> Session {
+    memtrace::builder().context(StackContext::None).start().expect("no other session is under way")
+}
+
 /// A row: `work` says what it did, and that must have been recorded.
 pub(crate) fn watch(table: &mut Table, name: &str, work: impl FnOnce() -> Outcome<Did>) {
-    let session = memtrace::start().expect("no other session is under way");
+    let session = recording();
     let outcome = catch_unwind(AssertUnwindSafe(work));
     let snapshot = session.snapshot();
     table.add(&match outcome {
