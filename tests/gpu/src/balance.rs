@@ -101,6 +101,10 @@ fn words(item: &BalanceItem) -> String {
         BalanceItem::Live(kind) => format!("live {kind:?}").to_lowercase(),
         BalanceItem::Library(name) => format!("library {name}"),
         BalanceItem::Unexplained => "unexplained (contexts, modules, other processes)".to_owned(),
-        other => format!("{other:?}"),
+        BalanceItem::NotSeen => "in use by the pools and not seen".to_owned(),
+        BalanceItem::PoolSlack => "unused in the pools".to_owned(),
+        BalanceItem::GraphSlack => "unused by graphs".to_owned(),
+        BalanceItem::ClassicSlack => "unused in classic segments".to_owned(),
+        other => format!("{other:?}").to_lowercase(),
     }
 }

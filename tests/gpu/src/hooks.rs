@@ -122,10 +122,10 @@ pub(crate) fn ended_context(gpu: &Gpu, table: &mut Table) -> Outcome<()> {
         let classic = raw::alloc(1900)?;
         let managed = raw::managed(2000, ATTACH_GLOBAL)?;
         raw::context_destroy(other)?;
-        asked = format!("{}; managed {}", known(classic), known(managed));
+        asked = format!("a classic block: {}; a managed one: {}", known(classic), known(managed));
         Ok(vec![(GPU, 1900), (GPU, -1900), (Device::Managed, 2000), (Device::Managed, -2000)])
     });
-    table.info("asked for memory that ended with it", asked);
+    table.info("the driver, asked for what ended", asked);
     survivor(gpu, table)
 }
 
@@ -152,9 +152,9 @@ pub(crate) fn reset_device(table: &mut Table) -> Outcome<()> {
     watch(table, "cuDevicePrimaryCtxReset_v2 frees in bulk", || {
         let block = raw::alloc(2100)?;
         raw::primary_reset(0)?;
-        asked = known(block);
+        asked = format!("a classic block: {}", known(block));
         came_and_went(GPU, 2100)
     });
-    table.info("asked for memory that ended with it", asked);
+    table.info("the driver, asked for what ended", asked);
     Ok(())
 }

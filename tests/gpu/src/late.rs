@@ -27,7 +27,11 @@ pub(crate) fn rows(gpu: &Gpu, table: &mut Table) -> Outcome<()> {
     freed(gpu, &session, table);
     raw::free(classic)?;
     let unknown = session.snapshot().health.unknown_frees;
-    table.check("late: a classic block's free", unknown == 3, format!("frees of no block {unknown} of 3"));
+    table.check(
+        "late: a classic block's free",
+        unknown == 3,
+        format!("{unknown} of 3 frees counted as of unknown blocks"),
+    );
     raw::free_async(small?, LEGACY)?;
     gpu.settle();
     Ok(())
@@ -45,6 +49,8 @@ fn freed(gpu: &Gpu, session: &Session, table: &mut Table) {
     let rest = pool_balance(device).map(|balance| balance.rest);
     let right = (left, unknown, rest) == (used, 2, Some(0));
     let rest = rest.map_or("unknown".to_owned(), |rest| format!("{rest} bytes"));
-    let detail = format!("left {left} bytes, pool USED {used}, not explained {rest}; frees of no block {unknown} of 2");
+    let detail = format!(
+        "left {left} bytes, pool USED {used}, not explained {rest}; {unknown} of 2 frees counted as of unknown blocks"
+    );
     table.check("late: frees of blocks from before", right, detail);
 }

@@ -42,12 +42,12 @@ fn noted(session: &Session, free: u64, table: &mut Table) {
     let snapshot = session.snapshot();
     let device = snapshot.device(GPU).expect("it was recorded");
     let (counts, events) = ((device.stats.num_ooms, device.stats.num_alloc_retries), &device.ooms);
-    let frees: Vec<Option<u64>> = events.iter().map(|event| event.device_free).collect();
+    let frees: Vec<u64> = events.iter().map(|event| event.device_free.unwrap_or(0)).collect();
     let sizes: Vec<u64> = events.iter().map(|event| event.size).collect();
-    let near = frees.iter().all(|found| found.is_some_and(|found| found.abs_diff(free) <= ABOUT));
+    let near = frees.iter().all(|found| found.abs_diff(free) <= ABOUT);
     let right = counts == (2, 1) && near && sizes == [free + (1 << 30); 2];
     let detail = format!(
-        "num_ooms {}, num_alloc_retries {}, events {}\ndevice_free {frees:?}, cuMemGetInfo before {free}",
+        "num_ooms {}, num_alloc_retries {}, events {}\ndevice_free {frees:?}, cuMemGetInfo before them {free}",
         counts.0,
         counts.1,
         events.len()

@@ -20,7 +20,8 @@ pub(crate) fn rows(gpu: &Gpu, table: &mut Table) -> Outcome<()> {
     let blocks = SIZES.map(|size| raw::alloc_async(size, LEGACY).map(|address| (size, address)));
     let blocks: Vec<(usize, u64)> = blocks.into_iter().collect::<Outcome<_>>()?;
     let lines: Vec<String> = blocks.iter().map(|block| segment_of(gpu, *block)).collect();
-    table.info("segments of a pool's blocks", lines.join("\n"));
+    let legend = "size: at the segment's MAPPING_BASE_ADDR + offset, what else the driver says";
+    table.info("segments of a pool's blocks", format!("{legend}\n{}", lines.join("\n")));
     if !tells(blocks[0].1) {
         table.info("segments in a recording", "not supported: the driver does not tell of them");
     } else {

@@ -16,6 +16,9 @@ const KEPT: usize = 16;
 /// `unit` is what the pool rounds sizes up to.
 pub(crate) fn rows(gpu: &Gpu, unit: u64, table: &mut Table) -> Outcome<()> {
     gpu.settle();
+    // A device without pools has nothing to exchange.
+    raw::free_async(raw::alloc_async(600, LEGACY)?, LEGACY)?;
+    gpu.settle();
     let before = gpu.used();
     let builder = memtrace::builder().max_entries(8 * ROUNDS).context(StackContext::None);
     let session = builder.start().expect("no other session is under way");

@@ -37,8 +37,9 @@ pub(super) const ROWS: &[Assumption] = &[
     }),
     row("RELAXED capture: cuMemAlloc_v2", "code 0, end code 0", |_| during(RELAXED, |_| code(Held::classic(1000)))),
     row("GLOBAL capture: cuMemFree_v2", "code 900, end code 901", |_| {
+        // If it is freed there, the second free, when all is over, is refused.
         let block = Held::classic(1000)?;
-        during(GLOBAL, |_| code(block.freed_by(raw::free)))
+        during(GLOBAL, |_| code(raw::free(block.address)))
     }),
     row("GLOBAL capture: cuMemAllocAsync on the default stream", "code 0, end code 0", |_| {
         during(GLOBAL, |_| code(Held::pool(1000)))
@@ -46,7 +47,7 @@ pub(super) const ROWS: &[Assumption] = &[
     row("the same, of a stream that waits for the default one", "code 0, end code 0", |_| {
         on(&Made::new(Made::BLOCKING)?, GLOBAL, |_| code(Held::pool(1000)))
     }),
-    row("GLOBAL capture: cuMemCreate", "code 0, end code 0", |_| {
+    row("GLOBAL capture: cuMemCreate, cuMemRelease", "code 0, end code 0", |_| {
         let step = calls::granularity()?;
         during(GLOBAL, |_| code(Held::physical(step)))
     }),

@@ -14,8 +14,6 @@ mod segments;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use cudarc::driver::sys::CUresult;
-
 use crate::calls;
 use crate::gpu::Gpu;
 use crate::raw::Outcome;
@@ -64,11 +62,11 @@ fn show(gpu: &Gpu, assumption: &Assumption, counts: &mut Counts) {
     let answer = catch_unwind(AssertUnwindSafe(|| (assumption.ask)(gpu)));
     settle(gpu);
     let answer = answer.unwrap_or_else(|panic| Ok(message(&*panic).replace(['\n', '|'], " ")));
-    let (says, word, count) = match answer {
-        Err(CUresult::CUDA_ERROR_NOT_SUPPORTED) => ("code 801".to_owned(), "not supported", &mut counts.not_supported),
-        Err(code) => (format!("refused: {code:?}"), "differs", &mut counts.differs),
-        Ok(says) if says == assumption.assumed => (says, "same", &mut counts.same),
-        Ok(says) => (says, "differs", &mut counts.differs),
+    let says = answer.unwrap_or_else(|refused| code(Err::<(), _>(refused)));
+    let (word, count) = match &*says {
+        says if says == assumption.assumed => ("same", &mut counts.same),
+        says if says.contains("code 801") => ("not supported", &mut counts.not_supported),
+        _ => ("differs", &mut counts.differs),
     };
     *count += 1;
     line(assumption.what, assumption.assumed, &says, word);
