@@ -103,24 +103,6 @@ pub(crate) fn free_node(graph: sys::CUgraph, address: u64, after: &[sys::CUgraph
     outcome(result, node)
 }
 
-/// Physical memory of device 0 that can be sent to other processes as an open file.
-pub(crate) fn physical_to_share(size: usize) -> Outcome<u64> {
-    const AS_FILE: u64 = 1 << 32;
-    let (mut handle, properties) = (0, [1 | AS_FILE, 1, 0, 0]);
-    // SAFETY: the places are ours, and as large as the driver's structures.
-    let result = unsafe { sys::cuMemCreate(&mut handle, size, properties.as_ptr().cast(), 0) };
-    outcome(result, handle)
-}
-
-/// The number of an open file that stands for physical memory.
-pub(crate) fn export_physical(handle: u64) -> Outcome<i32> {
-    let kind = sys::CUmemAllocationHandleType_enum::CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
-    let mut file = -1i32;
-    // SAFETY: the place is ours, and for this kind of handle it is a file's number.
-    let result = unsafe { sys::cuMemExportToShareableHandle((&raw mut file).cast(), handle, kind, 0) };
-    outcome(result, file)
-}
-
 /// What sizes of physical memory are multiples of.
 pub(crate) fn granularity() -> Outcome<usize> {
     let option = sys::CUmemAllocationGranularity_flags_enum::CU_MEM_ALLOC_GRANULARITY_MINIMUM;

@@ -15,6 +15,7 @@ mod account;
 mod assumed;
 mod balance;
 mod captures;
+mod exporter;
 mod gpu;
 mod graphs;
 mod hooks;
@@ -25,6 +26,7 @@ mod physical;
 mod pools;
 mod refusals;
 mod segments;
+mod sharing;
 mod table;
 mod threads;
 mod times;
@@ -55,7 +57,7 @@ fn main() -> ExitCode {
     match std::env::args().nth(1).as_deref() {
         None => answer(Gpu::open().map(|gpu| check(&gpu))),
         Some(assumed::ASSUMPTIONS) => answer(Gpu::open().map(|gpu| assumed::print(&gpu))),
-        Some(ipc::EXPORT) => answer(ipc::export().map(|()| true)),
+        Some(exporter::EXPORT) => answer(exporter::export().map(|()| true)),
         Some(argument) => {
             println!("{HELP}");
             if matches!(argument, "--help" | "-h") { ExitCode::SUCCESS } else { ExitCode::from(2) }
@@ -115,9 +117,12 @@ fn assumptions(table: &mut Table) -> std::io::Result<()> {
     let status = command.arg(assumed::ASSUMPTIONS).env("MEMTRACE", "0").status()?;
     println!();
     const NAME: &str = "what the simulated GPU takes for granted";
+    const DIFFERS: &str = "differs here: see the rows above";
     match status.code() {
         Some(0) => table.check(NAME, true, "the same here"),
-        Some(1) if !gpu::is_simulated() => table.info(NAME, "differs here: see the rows above"),
+        Some(1) if gpu::is_simulated() => table.check(NAME, false, DIFFERS),
+        Some(1) => table.info(NAME, DIFFERS),
+        Some(2) => table.info(NAME, "not tried: a second process gets no GPU"),
         _ => table.check(NAME, false, format!("{status}")),
     }
     Ok(())

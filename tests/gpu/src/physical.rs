@@ -2,11 +2,11 @@
 
 use cudarc::driver::sys::CUdevice_attribute as Attribute;
 
-use crate::calls;
 use crate::gpu::{GPU, needs};
 use crate::raw::{self, Outcome};
 use crate::table::Table;
 use crate::watch::{Did, came_and_went, watch};
+use crate::{calls, sharing};
 
 pub(crate) fn rows(table: &mut Table) -> Outcome<()> {
     watch(table, "cuMemCreate, cuMemRelease", || {
@@ -56,12 +56,11 @@ fn retained() -> Outcome<Did> {
 
 /// Memory of this process comes back to it as a file: it is one memory, not two.
 fn imported() -> Outcome<Did> {
-    needs(Attribute::CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED)?;
     let size = step()?;
-    let handle = calls::physical_to_share(size)?;
-    let file = calls::export_physical(handle)?;
+    let handle = sharing::physical(size)?;
+    let file = sharing::export_physical(handle)?;
     let again = raw::import_physical(file);
-    crate::ipc::close(file);
+    sharing::close(file);
     raw::release_physical(again?)?;
     raw::release_physical(handle)?;
     came_and_went(GPU, size as i64)

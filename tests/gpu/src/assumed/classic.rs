@@ -4,7 +4,7 @@ use super::held::Held;
 use super::{Assumption, code, row, size, takes, when};
 use crate::gpu::Gpu;
 use crate::raw::{self, Outcome};
-use crate::{calls, ipc};
+use crate::{calls, sharing};
 
 const MIB: usize = 1 << 20;
 
@@ -98,10 +98,10 @@ fn compared(handle: u64, again: u64) -> String {
 }
 
 fn imported(_gpu: &Gpu) -> Outcome<String> {
-    let handle = calls::physical_to_share(calls::granularity()?)?;
-    let file = calls::export_physical(handle);
+    let handle = sharing::physical(calls::granularity()?)?;
+    let file = sharing::export_physical(handle);
     let again = file.and_then(raw::import_physical);
-    file.into_iter().for_each(ipc::close);
+    file.into_iter().for_each(sharing::close);
     raw::release_physical(handle)?;
     raw::release_physical(again?)?;
     Ok(compared(handle, again?))

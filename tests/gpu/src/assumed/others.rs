@@ -6,7 +6,8 @@ use cudarc::driver::sys::CUresult;
 use super::held::{Held, size_at};
 use super::{Assumption, code, row, size, takes};
 use crate::calls;
-use crate::ipc::{Exporter, LAZY_PEER_ACCESS};
+use crate::exporter::Exporter;
+use crate::ipc::LAZY_PEER_ACCESS;
 use crate::raw::{self, Outcome};
 
 pub(super) const ROWS: &[Assumption] = &[
@@ -18,14 +19,14 @@ pub(super) const ROWS: &[Assumption] = &[
     row("another process's 3 MiB, opened: RANGE_SIZE", "3 MiB", |_| opened(|address| size_at(address, RANGE))),
     row("another process's 3 MiB, opened: takes of the device", "0 MiB", |_| {
         let exporter = exporter()?;
-        let (bytes, address) = takes(|| calls::ipc_open(exporter.handle?, LAZY_PEER_ACCESS))?;
+        let (bytes, address) = takes(|| calls::ipc_open(exporter.classic()?, LAZY_PEER_ACCESS))?;
         calls::ipc_close(address)?;
         Ok(size(bytes))
     }),
     row("another process's memory, opened twice", "the same address", |_| {
         let exporter = exporter()?;
-        let address = calls::ipc_open(exporter.handle?, LAZY_PEER_ACCESS)?;
-        let again = calls::ipc_open(exporter.handle?, LAZY_PEER_ACCESS);
+        let address = calls::ipc_open(exporter.classic()?, LAZY_PEER_ACCESS)?;
+        let again = calls::ipc_open(exporter.classic()?, LAZY_PEER_ACCESS);
         let _ = again.map(calls::ipc_close);
         calls::ipc_close(address)?;
         let words = if again == Ok(address) { "the same address" } else { "another address" };
@@ -41,7 +42,7 @@ fn exporter() -> Outcome<Exporter> {
 
 fn opened(ask: impl FnOnce(u64) -> String) -> Outcome<String> {
     let exporter = exporter()?;
-    let address = calls::ipc_open(exporter.handle?, LAZY_PEER_ACCESS)?;
+    let address = calls::ipc_open(exporter.classic()?, LAZY_PEER_ACCESS)?;
     let answer = ask(address);
     // Refused, if it was freed.
     let _ = calls::ipc_close(address);

@@ -3,7 +3,7 @@
 use cudarc::driver::sys::CUmemPool_attribute_enum::CU_MEMPOOL_ATTR_RELEASE_THRESHOLD as THRESHOLD;
 use cudarc::driver::sys::CUpointer_attribute_enum::CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR as BASE;
 
-use super::held::{Held, OwnPool};
+use super::held::{Held, Made, OwnPool};
 use super::{Assumption, code, row, size, takes, when};
 use crate::calls;
 use crate::gpu::Gpu;
@@ -27,6 +27,20 @@ pub(super) const ROWS: &[Assumption] = &[
     }),
     row("pool: growth for 1 MiB, by cuMemGetInfo", "32 MiB", |_| {
         takes(|| Held::pool(MIB)).map(|(bytes, _block)| size(bytes))
+    }),
+    row("pool: 20 MiB freed on a stream, 20 MiB for another: RESERVED", "32 MiB", |gpu| {
+        Held::pool(20 * MIB)?.free()?;
+        let other = Made::new(Made::APART)?;
+        let block = raw::alloc_async(20 * MIB, other.0)?;
+        let reserved = gpu.reserved();
+        raw::free_async(block, other.0)?;
+        Ok(size(reserved))
+    }),
+    row("pool: one of two segments unused: RESERVED when synchronised", "32 MiB", |gpu| {
+        let (first, _second) = (Held::pool(20 * MIB)?, Held::pool(20 * MIB)?);
+        first.free()?;
+        gpu.context.synchronize().map_err(|error| error.0)?;
+        Ok(size(gpu.reserved()))
     }),
     row("pool: RESERVED when all was freed, not synchronised", "32 MiB", |gpu| left(gpu, || Ok(()))),
     row("pool: RESERVED after cuStreamSynchronize", "0 MiB", |gpu| left(gpu, || raw::synchronise(LEGACY))),
