@@ -5,9 +5,9 @@ use std::io::{BufRead, BufReader, Read};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::process::{Child, Command, Stdio};
 
-use cudarc::driver::CudaContext;
 use cudarc::driver::sys::{CUipcMemHandle, CUresult};
 
+use crate::gpu::Gpu;
 use crate::raw::{self, LEGACY, Outcome};
 use crate::{calls, sharing};
 
@@ -22,7 +22,7 @@ const NOTHING: &str = "-";
 
 /// The child: says what it shares in one line, and keeps it until its input ends.
 pub(crate) fn export() -> Result<(), String> {
-    let _context = CudaContext::new(0).map_err(|error| error.to_string())?;
+    let _gpu = Gpu::open()?;
     let classic = raw::alloc(SIZE).and_then(calls::ipc_handle).map(|handle| handle.reserved.map(|byte| byte as u8));
     let physical = calls::granularity().and_then(sharing::physical).and_then(sharing::export_physical);
     let (pool, pointer) = pool().unzip();
