@@ -5,6 +5,9 @@ use crate::snapshot::{CudaHooks, CudaState, DeviceMemory, Pool};
 /// There are no hooks to put in place.
 pub(crate) fn refresh() {}
 
+/// There is nothing to look at.
+pub(crate) fn settle() {}
+
 /// It is never seen to start.
 pub(crate) fn on_cuda_start(_call: fn()) {}
 

@@ -24,6 +24,7 @@ pub(super) fn collect(recording: &Recording) -> SnapshotData {
         let settings = recording.settings.clone();
         return SnapshotData { process: this_process(), settings, ..SnapshotData::default() };
     }
+    cuda::settle();
     let since = recording.since();
     let process = Process {
         started_unix_us: since.unix_us,

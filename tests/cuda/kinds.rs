@@ -154,6 +154,13 @@ fn segments_come_and_go_as_the_driver_says() {
         let growing: u64 = gpu.calls.iter().map(|time| time.growing).sum();
         assert_eq!((growing, gpu.calls.iter().map(|time| (time.allocs, time.frees)).fold((0, 0), add)), (4, (5, 2)));
         assert_equals_truth(&snapshot, true);
+        // Given back by a call that is not seen: the snapshot notices.
+        raw::free_async(blocks[0], stream).unwrap();
+        raw::free_async(blocks[1], stream).unwrap();
+        super::truth::synchronise_unseen();
+        let snapshot = session.snapshot();
+        let gpu = snapshot.device(Device::Cuda(0)).unwrap();
+        assert_eq!((gpu.stats.reserved_bytes.current, gpu.pool.unwrap().reserved), (32 << 20, 32 << 20));
     });
 }
 

@@ -134,6 +134,14 @@ pub(crate) fn foreign_handle(size: u64) -> [u64; 8] {
     handle
 }
 
+/// The context is synchronised past the hooks.
+pub(crate) fn synchronise_unseen() {
+    let function = simulator(c"cuCtxSynchronize");
+    // SAFETY: that is the function's type.
+    let function = unsafe { std::mem::transmute::<usize, extern "C" fn() -> u32>(function) };
+    assert_eq!(function(), 0);
+}
+
 /// What the simulator says of a device.
 pub(crate) fn of_device(name: &std::ffi::CStr, ordinal: u32) -> u64 {
     // SAFETY: that is the type of the functions that are asked for.

@@ -259,6 +259,7 @@ hooks! {
     around cuStreamSynchronize_ptsz(stream: Handle) => segments::settle;
     around cuEventSynchronize(event: Handle) => segments::settle;
     around cuCtxSynchronize() => segments::settle;
+    around cuCtxSynchronize_v2(context: Handle) => segments::settle;
     begins cuStreamBeginCapture_v2(stream: Handle, mode: c_int);
     begins cuStreamBeginCapture_v2_ptsz(stream: Handle, mode: c_int);
     begins cuStreamBeginCaptureToGraph(

@@ -66,6 +66,11 @@ pub(crate) fn refresh() {
     }
 }
 
+/// Looks at what pools have given back unnoticed: other processes' needs may take it.
+pub(crate) fn settle() {
+    segments::look();
+}
+
 /// What the hooks are in place for.
 pub(crate) fn coverage() -> CudaHooks {
     let state = match start::state() {

@@ -23,7 +23,12 @@ pub(super) fn settle(result: c_int) {
         return;
     }
     let _own = guard::own_work();
-    let _ = catch_unwind(|| recorder::cuda_devices().for_each(settle_device));
+    let _ = catch_unwind(look);
+}
+
+/// Asks the pools that have segments without blocks.
+pub(super) fn look() {
+    recorder::cuda_devices().for_each(settle_device);
 }
 
 fn settle_device(device: Device) {
