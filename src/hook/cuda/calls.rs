@@ -68,7 +68,7 @@ macro_rules! hooks {
     };
     (@alloc $name:ident($($arg:ident: $type:ty),*) $event:expr) => {
         hooks!(@function $name($($arg: $type),*) |real| {
-            if !events::watching() && !capture::is_under_way() {
+            if events::is_idle() {
                 // SAFETY: the arguments are the caller's.
                 return unsafe { real($($arg),*) };
             }
@@ -82,7 +82,7 @@ macro_rules! hooks {
     };
     (@free $name:ident($($arg:ident: $type:ty),*) $event:expr) => {
         hooks!(@function $name($($arg: $type),*) |real| {
-            if !events::watching() && !capture::is_under_way() {
+            if events::is_idle() {
                 // SAFETY: the arguments are the caller's.
                 return unsafe { real($($arg),*) };
             }
@@ -104,7 +104,7 @@ macro_rules! hooks {
     };
     (@ends $name:ident($($arg:ident: $type:ty),*) $event:expr) => {
         hooks!(@function $name($($arg: $type),*) |real| {
-            if !events::watching() {
+            if events::is_idle() && !handles::any_of_contexts() {
                 // SAFETY: the arguments are the caller's.
                 return unsafe { real($($arg),*) };
             }

@@ -6,7 +6,7 @@ use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::driver::{Function, SUCCESS};
-use super::events::{Outcome, Release, Stream, Whose};
+use super::events::{self, Outcome, Release, Stream, Whose};
 use super::graphs::{self, Node};
 use super::place;
 use super::requests::Handle;
@@ -23,6 +23,7 @@ pub(super) const WORDS: &str = "cuMemAllocAsync or cuMemFreeAsync under stream c
 pub(super) fn begun(result: c_int) {
     if result == SUCCESS {
         UNDER_WAY.fetch_add(1, Ordering::AcqRel);
+        events::attend();
     }
 }
 
@@ -31,7 +32,9 @@ pub(super) fn begun(result: c_int) {
 pub(super) fn ending(stream: Stream, out: *const Handle) -> impl FnOnce(c_int) {
     let capture = if UNDER_WAY.load(Ordering::Acquire) == 0 { None } else { of(stream) };
     let less = |count: u64| count.checked_sub(1);
-    let _ = UNDER_WAY.fetch_update(Ordering::AcqRel, Ordering::Acquire, less);
+    if UNDER_WAY.fetch_update(Ordering::AcqRel, Ordering::Acquire, less).is_ok() {
+        events::attend_less();
+    }
     move |result| {
         if result == SUCCESS && !out.is_null() {
             // SAFETY: the driver has written it.
@@ -39,12 +42,6 @@ pub(super) fn ending(stream: Stream, out: *const Handle) -> impl FnOnce(c_int) {
             graphs::captured(graph, capture.map_or(u64::MAX, |capture| capture.id));
         }
     }
-}
-
-/// Is anything being captured? One relaxed load.
-#[inline]
-pub(super) fn is_under_way() -> bool {
-    UNDER_WAY.load(Ordering::Relaxed) > 0
 }
 
 /// Did an allocation go into a graph?

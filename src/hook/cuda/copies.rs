@@ -107,6 +107,7 @@ extern "C" fn own_counts() -> Counts {
 }
 
 extern "C" fn listen(listener: &'static Listener) -> bool {
+    events::attend();
     let place = LISTENERS.get(COUNT.fetch_add(1, Ordering::AcqRel) as usize);
     place.inspect(|place| place.store(std::ptr::from_ref(listener).cast_mut(), Ordering::Release)).is_some()
 }

@@ -3,6 +3,7 @@
 
 use std::ffi::{c_int, c_void};
 use std::panic::catch_unwind;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::driver::{DEINITIALIZED, OUT_OF_MEMORY, SUCCESS};
 use super::place::{context_of, device_of};
@@ -11,7 +12,25 @@ use crate::record::device_memory::{self, Taking};
 use crate::record::{Site, guard, heap, recorder, thread, ticks};
 use crate::snapshot::{Device, MemoryKind, OutOfMemory};
 
+/// Other copies that listen, and captures under way: there may be something to do although nothing is recorded.
+static ATTENTION: AtomicU64 = AtomicU64::new(0);
+
+pub(super) fn attend() {
+    ATTENTION.fetch_add(1, Ordering::AcqRel);
+}
+
+pub(super) fn attend_less() {
+    let less = |count: u64| count.checked_sub(1);
+    let _ = ATTENTION.fetch_update(Ordering::AcqRel, Ordering::Acquire, less);
+}
+
 /// The gate of every hook: two relaxed loads.
+#[inline]
+pub(super) fn is_idle() -> bool {
+    !recorder::wants_device_memory() && ATTENTION.load(Ordering::Relaxed) == 0
+}
+
+/// Does anybody record?
 #[inline]
 pub(super) fn watching() -> bool {
     recorder::wants_device_memory() || copies::are_watching()

@@ -19,7 +19,7 @@ pub(super) fn told(address: u64, size: u64, memory: MemoryKind) -> Option<Told> 
 
 /// After a call that may have given memory back to devices.
 pub(super) fn settle(result: c_int) {
-    if result != SUCCESS || !events::watching() || guard::state() & guard::OWN != 0 {
+    if result != SUCCESS || events::is_idle() || guard::state() & guard::OWN != 0 {
         return;
     }
     let _own = guard::own_work();
