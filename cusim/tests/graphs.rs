@@ -254,3 +254,25 @@ fn capacity_counts_memory_of_graphs() {
         assert_eq!((driver.alloc(&mut other, 5 * MIB), of_graphs(driver).1), (0, 20 << 20), "who needs memory gets it");
     });
 }
+
+#[test]
+fn the_threads_own_stream_is_captured_on_its_thread_alone() {
+    in_child("the_threads_own_stream_is_captured_on_its_thread_alone", &[], || {
+        let driver = Driver::start();
+        let (mut graph, mut address, mut elsewhere) = (0, 0, 0);
+        assert_eq!(driver.begin_capture(2, 2), 0);
+        assert_eq!(driver.alloc_async(&mut address, 1000, 2), 0);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                driver.enter(0);
+                assert_eq!(driver.alloc_async(&mut elsewhere, 2000, 2), 0);
+            });
+        });
+        assert_eq!(records(driver).iter().map(|record| record.size).collect::<Vec<_>>(), [2000]);
+        assert_eq!(driver.end_capture(2, &mut graph), 0);
+        assert_eq!(driver.launch(instance(driver, graph, 0), 2), 0);
+        assert_eq!(records(driver).iter().map(|record| record.size).collect::<Vec<_>>(), [2000, 1000]);
+        assert_ne!(driver.begin_capture(0, 2), 0, "the legacy stream cannot be");
+        assert_eq!((driver.free_async(address, 2), driver.free_async(elsewhere, 2)), (0, 0));
+    });
+}

@@ -99,6 +99,31 @@ fn a_graph_captured_before_the_recording_is_known_when_it_is_launched() {
     });
 }
 
+/// As candle works: on the stream that each thread has of its own.
+#[test]
+fn the_threads_own_stream_is_captured() {
+    on_gpu(&[], || {
+        let session = memtrace::start().unwrap();
+        let context = CudaContext::new(0).unwrap();
+        let stream = context.per_thread_stream();
+        raw::begin_capture(raw::PER_THREAD, RELAXED).unwrap();
+        let captured = raw::alloc_async(3000, raw::PER_THREAD).unwrap();
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                context.bind_to_thread().unwrap();
+                drop(stream.alloc_zeros::<u8>(2000).unwrap());
+            });
+        });
+        let program = raw::instantiate(raw::end_capture(raw::PER_THREAD).unwrap(), 0).unwrap();
+        assert_eq!(of_gpu(&session.snapshot()), (2000, 0, 2));
+        raw::launch(program, raw::PER_THREAD).unwrap();
+        assert_equals_truth(&session.snapshot(), true);
+        raw::free_async(captured, raw::PER_THREAD).unwrap();
+        assert_equals_truth(&session.snapshot(), true);
+        assert_eq!(of_gpu(&session.snapshot()), (3000, 0, 4));
+    });
+}
+
 #[test]
 fn a_capture_that_failed_leaves_no_nodes() {
     on_gpu(&[], || {

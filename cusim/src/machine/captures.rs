@@ -1,26 +1,30 @@
 //! Captures: calls on a stream become nodes of a graph and are not done.
 
-use super::streams::{GLOBAL, RELAXED, THREAD_LOCAL};
-use super::{Capture, Machine};
+use super::streams::{GLOBAL, PER_THREAD, RELAXED, THREAD_LOCAL, key};
+use super::{Capture, Machine, Stream};
 use crate::code::{Answer, CAPTURE_INVALIDATED, CAPTURE_UNSUPPORTED, INVALID_VALUE};
 
 impl Machine {
     /// Captures into `graph`, or into a new one if that is `None`.
     pub(crate) fn begin_capture(&mut self, stream: u64, mode: u32, thread: u64, graph: Option<u64>) -> Answer {
-        let is_capturing = self.streams.get(&stream).ok_or(CAPTURE_UNSUPPORTED)?.capture.is_some();
+        if stream == PER_THREAD {
+            let own = Stream { context: 0, flags: 0, priority: 0, capture: None };
+            self.streams.entry(key(stream)).or_insert(own);
+        }
+        let is_capturing = self.streams.get(&key(stream)).ok_or(CAPTURE_UNSUPPORTED)?.capture.is_some();
         if is_capturing || mode > RELAXED {
             return Err(INVALID_VALUE);
         }
         let (id, owns_graph) = (self.new_handle(), graph.is_none());
         let graph = if let Some(graph) = graph { graph } else { self.create_graph() };
         let capture = Capture { mode, thread, is_broken: false, graph, owns_graph, id };
-        self.streams.get_mut(&stream).ok_or(CAPTURE_UNSUPPORTED)?.capture = Some(capture);
+        self.streams.get_mut(&key(stream)).ok_or(CAPTURE_UNSUPPORTED)?.capture = Some(capture);
         Ok(())
     }
 
     /// Gives the graph.
     pub(crate) fn end_capture(&mut self, stream: u64) -> Answer<u64> {
-        let found = self.streams.get_mut(&stream).ok_or(INVALID_VALUE)?;
+        let found = self.streams.get_mut(&key(stream)).ok_or(INVALID_VALUE)?;
         let capture = found.capture.take().ok_or(INVALID_VALUE)?;
         if capture.is_broken {
             self.drop_capture(&capture);
@@ -46,12 +50,12 @@ impl Machine {
     }
 
     pub(crate) fn is_capturing(&self, stream: u64) -> bool {
-        self.streams.get(&stream).is_some_and(|stream| stream.capture.is_some())
+        self.streams.get(&key(stream)).is_some_and(|stream| stream.capture.is_some())
     }
 
     /// The graph that a stream's calls are captured into.
     pub(crate) fn captured_graph(&self, stream: u64) -> Answer<Option<u64>> {
-        match self.streams.get(&stream).and_then(|stream| stream.capture) {
+        match self.streams.get(&key(stream)).and_then(|stream| stream.capture) {
             Some(capture) if capture.is_broken => Err(CAPTURE_INVALIDATED),
             capture => Ok(capture.map(|capture| capture.graph)),
         }

@@ -38,6 +38,16 @@ pub(crate) struct Event {
 /// Handles of streams that always exist: the legacy default in two forms, and the thread's own.
 pub(crate) const DEFAULT_STREAMS: [u64; 3] = [0, 1, 2];
 
+/// The thread's own.
+pub(super) const PER_THREAD: u64 = 2;
+
+/// Streams by handle; the one that each thread has of its own by the thread, too.
+pub(super) fn key(stream: u64) -> u64 {
+    // SAFETY: asks the kernel for a number.
+    let thread = || unsafe { libc::gettid() as u64 };
+    if stream == PER_THREAD { PER_THREAD | thread() << 8 } else { stream }
+}
+
 /// Capture modes: which other calls break a capture.
 pub(crate) const GLOBAL: u32 = 0;
 pub(crate) const THREAD_LOCAL: u32 = 1;
@@ -51,7 +61,7 @@ impl Machine {
     }
 
     pub(crate) fn stream(&self, handle: u64) -> Answer<Stream> {
-        self.streams.get(&handle).copied().ok_or(INVALID_HANDLE)
+        self.streams.get(&key(handle)).copied().ok_or(INVALID_HANDLE)
     }
 
     /// The context that work on a stream belongs to.

@@ -15,7 +15,7 @@ use crate::raw::{self, LEGACY, Outcome, PER_THREAD, Stream};
 
 pub(super) const ROWS: &[Assumption] = &[
     row("capture of the default stream begins", "code 900", |_| begins(LEGACY)),
-    row("capture of the thread's own stream (0x2) begins", "code 900", |_| begins(PER_THREAD)),
+    row("capture of the thread's own stream (0x2) begins", "code 0", |_| begins(PER_THREAD)),
     row("GLOBAL capture: cuMemAllocAsync on it", "code 0, end code 0", |_| {
         during(GLOBAL, |stream| code(raw::alloc_async(1000, stream)))
     }),
