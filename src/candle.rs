@@ -17,7 +17,8 @@
 
 #[cfg(feature = "cuda")]
 use candle_core::backend::BackendDevice;
-use candle_core::{CpuStorage, DeviceLocation, Result, Storage, Tensor};
+use candle_core::backprop::GradStore;
+use candle_core::{CpuStorage, DeviceLocation, Result, Storage, Tensor, Var};
 
 use crate::name::{Address, name_on};
 use crate::snapshot::Device;
@@ -73,6 +74,51 @@ pub fn tag(tensor: &Tensor, name: &str) -> bool {
         Storage::Cuda(storage) => name_on(at(storage.device.location()), cuda_block(storage), name),
         _ => false,
     }
+}
+
+/// Names the blocks of variables, as [`tag`] does: all parameters of a `candle_nn::VarMap` in one line. Says how many got their
+/// name.
+///
+/// ```
+/// # #[global_allocator] static ALLOC: memtrace::Alloc = memtrace::Alloc::system();
+/// # let session = memtrace::start().unwrap();
+/// use candle_core::{DType, Device};
+///
+/// let weights = candle_nn::VarMap::new();
+/// let build = candle_nn::VarBuilder::from_varmap(&weights, DType::F32, &Device::Cpu);
+/// let layer = candle_nn::linear(64, 32, build.pp("head"))?;
+/// // head.weight; head.bias has 128 bytes, which is below the threshold of 1 KiB.
+/// assert_eq!(memtrace::candle::tag_vars(&*weights.data().lock().unwrap()), 1);
+/// # Ok::<(), candle_core::Error>(())
+/// ```
+pub fn tag_vars<'a, N: AsRef<str> + 'a>(vars: impl IntoIterator<Item = (&'a N, &'a Var)>) -> usize {
+    vars.into_iter().filter(|(name, var)| tag(var, name.as_ref())).count()
+}
+
+/// Names the blocks of these variables' gradients: `grad of NAME`. Gradients that share a block with something
+/// that has a name, a view of it for instance, take its name over. Says how many got their name.
+///
+/// ```
+/// # #[global_allocator] static ALLOC: memtrace::Alloc = memtrace::Alloc::system();
+/// # let session = memtrace::start().unwrap();
+/// # use candle_core::{DType, Device, Tensor};
+/// # let weights = candle_nn::VarMap::new();
+/// # let build = candle_nn::VarBuilder::from_varmap(&weights, DType::F32, &Device::Cpu);
+/// # let layer = candle_nn::linear(64, 32, build.pp("head"))?;
+/// # let input = Tensor::ones((8, 64), DType::F32, &Device::Cpu)?;
+/// # use candle_core::Module;
+/// let gradients = layer.forward(&input)?.sqr()?.sum_all()?.backward()?;
+/// assert_eq!(memtrace::candle::tag_grads(&*weights.data().lock().unwrap(), &gradients), 1);
+/// # Ok::<(), candle_core::Error>(())
+/// ```
+pub fn tag_grads<'a, N: AsRef<str> + 'a>(
+    vars: impl IntoIterator<Item = (&'a N, &'a Var)>,
+    gradients: &GradStore,
+) -> usize {
+    let named = |(name, var): &(&N, &Var)| {
+        gradients.get(var).is_some_and(|gradient| tag(gradient, &format!("grad of {}", name.as_ref())))
+    };
+    vars.into_iter().filter(named).count()
 }
 
 fn cpu_block(storage: &CpuStorage) -> Address {

@@ -224,3 +224,28 @@ fn a_stream_has_the_last_names() {
     assert_eq!(streamed(), [named(1, "late"), named(2, "second")]);
     assert_eq!(streamed(), cpu(&snapshot).names);
 }
+
+#[test]
+fn parameters_and_gradients_of_a_model_have_names() {
+    let _alone = alone();
+    let session = memtrace::start().unwrap();
+    let weights = candle_nn::VarMap::new();
+    let build = candle_nn::VarBuilder::from_varmap(&weights, DType::F32, &Device::Cpu);
+    let layers = ["a", "b"].map(|name| candle_nn::linear(512, 512, build.pp(name)).unwrap());
+    assert_eq!(memtrace::candle::tag_vars(&*weights.data().lock().unwrap()), 4);
+    let input = Tensor::ones((8, 512), DType::F32, &Device::Cpu).unwrap();
+    let output = layers.iter().fold(input, |input, layer| candle_core::Module::forward(layer, &input).unwrap());
+    let gradients = output.sqr().unwrap().sum_all().unwrap().backward().unwrap();
+    let named_gradients = memtrace::candle::tag_grads(&*weights.data().lock().unwrap(), &gradients);
+    let found: std::collections::BTreeMap<String, u64> = named(&session.snapshot()).into_iter().collect();
+    let parameters = [("a.bias", 2048), ("a.weight", 1 << 20), ("b.bias", 2048), ("b.weight", 1 << 20)];
+    for (name, bytes) in parameters {
+        assert_eq!(found.get(name), Some(&bytes), "{found:?}");
+    }
+    // Every gradient has a block that is as large as its parameter's.
+    let gradients = found.iter().filter(|(name, _)| name.starts_with("grad of "));
+    assert_eq!((gradients.clone().count(), named_gradients), (4, 4), "{found:?}");
+    for (name, bytes) in gradients {
+        assert_eq!(Some(bytes), found.get(name.trim_start_matches("grad of ")), "{found:?}");
+    }
+}
