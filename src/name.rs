@@ -1,11 +1,18 @@
 //! Names for blocks: what a block of memory is, in the program's own words.
 
-use crate::record::recorder;
-use crate::snapshot::Device;
+use crate::record::{Label, recorder};
+use crate::snapshot::{Category, Device};
 
 /// Where a block begins: a pointer, or a device address as CUDA's driver has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Address(u64);
+
+impl Address {
+    #[cfg(feature = "candle")]
+    pub(crate) fn into_inner(self) -> u64 {
+        self.0
+    }
+}
 
 impl From<u64> for Address {
     fn from(address: u64) -> Self {
@@ -44,10 +51,26 @@ impl<T> From<*mut T> for Address {
 /// # Ok::<(), memtrace::Error>(())
 /// ```
 pub fn name(block: impl Into<Address>, name: &str) -> bool {
-    recorder::name(None, block.into().0, name)
+    recorder::name(None, block.into().0, name.into())
 }
 
 /// As [`name`](fn@name), for a block of this device: the same address may mean different blocks on different ones.
 pub fn name_on(device: impl Into<Device>, block: impl Into<Address>, name: &str) -> bool {
-    recorder::name(Some(device.into()), block.into().0, name)
+    recorder::name(Some(device.into()), block.into().0, name.into())
+}
+
+/// As [`name_on`], and says what the block is for: tables by category believe that before anything else.
+///
+/// ```
+/// # #[global_allocator] static ALLOC: memtrace::Alloc = memtrace::Alloc::system();
+/// use memtrace::Category;
+///
+/// let session = memtrace::start()?;
+/// let keys = vec![0f32; 1000];
+/// assert!(memtrace::name_as(memtrace::Device::Cpu, keys.as_ptr(), "keys of layer 3", Category::KvCache));
+/// # Ok::<(), memtrace::Error>(())
+/// ```
+pub fn name_as(device: impl Into<Device>, block: impl Into<Address>, name: &str, category: Category) -> bool {
+    let label = Label { category, ..name.into() };
+    recorder::name(Some(device.into()), block.into().0, label)
 }

@@ -2,11 +2,14 @@
 
 mod support;
 
+use std::collections::BTreeMap;
+
 use candle_core::{DType, Device, Tensor};
+use candle_nn::{VarBuilder, VarMap};
 use memtrace::analysis::{BEFORE_RECORDING, UNNAMED, by_name};
-use memtrace::candle::tag;
+use memtrace::candle::{Traced, named as named_builder, tag, tag_varmap};
 use memtrace::snapshot::{BlockName, RecordKind};
-use memtrace::{Snapshot, SnapshotData, name, name_on, read_capture};
+use memtrace::{Category, Snapshot, SnapshotData, name, name_on, read_capture};
 use support::{MIB, Raw, alone, cpu, record_large};
 
 #[global_allocator]
@@ -97,7 +100,7 @@ fn a_tensors_name_is_that_of_its_whole_storage() {
     assert!(tag(&part, "weights"));
     assert!(tag(&other.to_dtype(DType::F32).unwrap(), "other"), "the same storage");
     assert!(!tag(&Tensor::new(1f32, &Device::Cpu).unwrap(), "small"));
-    assert_eq!(named(&session.snapshot()), [pair("weights", 2 * MIB), pair("other", MIB)]);
+    assert_eq!(named(&session.snapshot()), [pair("weights", 2 * MIB), pair("other f32[262144]", MIB)]);
     assert_eq!((part.dims(), part.to_vec1::<f32>().unwrap()), (&[10][..], vec![0.0; 10]));
 }
 
@@ -135,7 +138,8 @@ fn program() -> Snapshot {
     let session = record_large();
     let (first, second) = (tensor(2), Raw::new(3 * MIB));
     let third = Raw::new(4 * MIB);
-    assert!(tag(&first, "odd \"name\"\n") && name(second.address(), "odd \"name\"\n"));
+    let part = first.narrow(0, 0, 1).unwrap();
+    assert!(tag(&part, "odd \"name\"\n") && name(second.address(), "odd \"name\"\n"));
     drop(third);
     session.snapshot()
 }
@@ -211,7 +215,7 @@ fn a_stream_has_the_last_names() {
     assert!(name(first.address(), "early"));
     let streamed =
         || read_capture(&path).unwrap().device(memtrace::Device::Cpu).map_or(Vec::new(), |d| d.names.clone());
-    let named = |seq, name: &str| BlockName { seq, name: name.into() };
+    let named = |seq, name: &str| BlockName { seq, name: name.into(), category: memtrace::Category::Unknown };
     let since = std::time::Instant::now();
     while streamed() != [named(1, "early")] {
         assert!(since.elapsed().as_secs() < 20, "no name in the stream for so long");
@@ -225,27 +229,75 @@ fn a_stream_has_the_last_names() {
     assert_eq!(streamed(), cpu(&snapshot).names);
 }
 
-#[test]
-fn parameters_and_gradients_of_a_model_have_names() {
-    let _alone = alone();
+/// A model of two layers, its gradients, and what the blocks at the end are called.
+fn trained(tag_parameters: impl Fn(&VarMap), build: impl Fn(&VarMap) -> VarBuilder<'static>) -> BTreeMap<String, u64> {
     let session = memtrace::start().unwrap();
-    let weights = candle_nn::VarMap::new();
-    let build = candle_nn::VarBuilder::from_varmap(&weights, DType::F32, &Device::Cpu);
+    let weights = VarMap::new();
+    let build = build(&weights);
     let layers = ["a", "b"].map(|name| candle_nn::linear(512, 512, build.pp(name)).unwrap());
-    assert_eq!(memtrace::candle::tag_vars(&*weights.data().lock().unwrap()), 4);
+    tag_parameters(&weights);
     let input = Tensor::ones((8, 512), DType::F32, &Device::Cpu).unwrap();
     let output = layers.iter().fold(input, |input, layer| candle_core::Module::forward(layer, &input).unwrap());
     let gradients = output.sqr().unwrap().sum_all().unwrap().backward().unwrap();
-    let named_gradients = memtrace::candle::tag_grads(&*weights.data().lock().unwrap(), &gradients);
-    let found: std::collections::BTreeMap<String, u64> = named(&session.snapshot()).into_iter().collect();
-    let parameters = [("a.bias", 2048), ("a.weight", 1 << 20), ("b.bias", 2048), ("b.weight", 1 << 20)];
-    for (name, bytes) in parameters {
-        assert_eq!(found.get(name), Some(&bytes), "{found:?}");
+    // candle keeps that of the input, too.
+    assert_eq!(memtrace::candle::tag_grads(&gradients), 5);
+    let snapshot = session.snapshot();
+    for name in &cpu(&snapshot).names {
+        let category = if name.name.starts_with("grad") { Category::Gradient } else { Category::Parameter };
+        assert_eq!(name.category, category, "{}", name.name);
     }
+    named(&snapshot).into_iter().collect()
+}
+
+fn from_varmap(weights: &VarMap) -> VarBuilder<'static> {
+    VarBuilder::from_varmap(weights, DType::F32, &Device::Cpu)
+}
+
+#[test]
+fn parameters_and_gradients_of_a_model_have_names() {
+    let _alone = alone();
+    let tagged = trained(|weights| assert_eq!(tag_varmap(weights), 4), from_varmap);
+    let expected = [("bias f32[512]", 2048), ("weight f32[512, 512]", 1 << 20)];
+    let names = |of: &'static str| expected.map(|(name, bytes)| (format!("{of}.{name}"), bytes));
+    let parameters = ["a", "b"].map(names).concat();
     // Every gradient has a block that is as large as its parameter's.
-    let gradients = found.iter().filter(|(name, _)| name.starts_with("grad of "));
-    assert_eq!((gradients.clone().count(), named_gradients), (4, 4), "{found:?}");
-    for (name, bytes) in gradients {
-        assert_eq!(Some(bytes), found.get(name.trim_start_matches("grad of ")), "{found:?}");
-    }
+    let of_input = ("gradient f32[8, 512]".to_owned(), 8 * 2048);
+    let gradients = parameters.iter().map(|(name, bytes)| (format!("grad of {name}"), *bytes));
+    assert_eq!(tagged, gradients.chain(parameters.clone()).chain([of_input]).collect());
+    assert_eq!(trained(|_| (), |weights| named_builder(from_varmap(weights))), tagged);
+}
+
+#[test]
+fn a_naming_builder_gives_what_the_other_gives() {
+    let _alone = alone();
+    let weights = VarMap::new();
+    let plain = from_varmap(&weights).pp("model").pp("head");
+    let builder = named_builder(plain.clone());
+    assert_eq!((builder.prefix(), builder.dtype()), (plain.prefix(), plain.dtype()));
+    let weight = builder.get_with_hints((2, 3), "weight", candle_nn::init::ONE).unwrap();
+    assert_eq!(weight.id(), plain.get((2, 3), "weight").unwrap().id());
+    assert!(builder.contains_tensor("weight") && !builder.contains_tensor("bias"));
+    assert_eq!(builder.root().prefix(), "");
+    assert!(builder.get((3, 2), "weight").is_err(), "another shape");
+}
+
+#[test]
+fn a_traced_modules_output_is_named_unless_it_has_a_name() {
+    let _alone = alone();
+    let session = record_large();
+    let (input, weights) = (tensor(1).reshape((512, 512)).unwrap(), tensor(1).reshape((512, 512)).unwrap());
+    assert!(tag(&input, "input"));
+    let linear = Traced::new("head", candle_nn::Linear::new(weights, None));
+    let same = Traced::new("same", candle_nn::Activation::Relu);
+    let model = Traced::new("model", candle_nn::seq().add(linear).add(same));
+    let output = candle_core::Module::forward(&model, &input).unwrap();
+    let view = Traced::new("view", candle_nn::func(|input: &Tensor| input.t()));
+    let _view = candle_core::Module::forward(&view, &input).unwrap();
+    let snapshot = session.snapshot();
+    let names = named(&snapshot).into_iter().map(|(name, _)| name).collect::<Vec<_>>();
+    let shaped = |name: &str| format!("{name} f32[512, 512]");
+    assert_eq!(names, ["input", "output of head", "output of same"].map(shaped));
+    let of_modules: Vec<_> = snapshot.contexts.iter().filter(|node| node.module).map(|node| &*node.name).collect();
+    assert_eq!(of_modules, ["model", "head", "same", "view"]);
+    drop(output);
 }

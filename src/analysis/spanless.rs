@@ -78,7 +78,7 @@ impl Search<'_> {
 
     fn is_in_span(&self, context: ContextId) -> bool {
         let node = |id: ContextId| self.data.contexts.get(id.0 as usize);
-        self.data.context_ids(context).into_iter().any(|id| node(id).is_some_and(|node| node.model_span))
+        self.data.context_ids(context).into_iter().any(|id| node(id).is_some_and(|node| node.module))
     }
 }
 
@@ -112,7 +112,7 @@ mod tests {
         assert_eq!(spanless(&two_lines_and_a_temporary()), Spanless::default());
         assert_eq!(spanless(&in_a_model(Spans::NoLayer)), Spanless::default());
         let mut alive = in_a_model(Spans::Heard);
-        alive.contexts[1].model_span = true;
+        alive.contexts[1].module = true;
         assert_eq!((spanless(&alive), spanless_note(&alive)), (Spanless::default(), None));
         let mut lost = in_a_model(Spans::Heard);
         lost.health.lost_scopes = 1;

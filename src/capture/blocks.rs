@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use super::Damage;
 use super::bytes::{Reader, in_range};
 use crate::snapshot::{
-    Block, CallTime, ContextId, LONGEST_NAME, Mark, MemoryKind, OutOfMemory, Record, RecordKind, ScopeStats, Segment,
-    SegmentRecord, StackId, ThreadId,
+    Block, BlockName, CallTime, Category, ContextId, LONGEST_NAME, Mark, MemoryKind, OutOfMemory, Record, RecordKind,
+    ScopeStats, Segment, SegmentRecord, StackId, ThreadId,
 };
 
 /// How many stacks and contexts stand in the file so far, the empty ones included.
@@ -162,11 +162,11 @@ pub(super) fn scopes(r: &mut Reader<'_>, ids: Ids) -> Result<Vec<ScopeStats>, Da
 }
 
 /// Adds names; `lost` is how many were not kept so far.
-pub(super) fn names(r: &mut Reader<'_>, names: &mut BTreeMap<u64, String>, lost: &mut u64) -> Result<(), Damage> {
+pub(super) fn names(r: &mut Reader<'_>, names: &mut BTreeMap<u64, BlockName>, lost: &mut u64) -> Result<(), Damage> {
     *lost = in_range(*lost + r.number()?)?;
     let mut last = Last::default();
     for _ in 0..r.count()? {
-        let (seq, name) = (last.seq(r)?, r.text()?);
+        let (seq, name, category) = (last.seq(r)?, r.text()?, r.raw()?);
         if seq == 0 {
             return Err(Damage("a name of no block"));
         }
@@ -174,7 +174,9 @@ pub(super) fn names(r: &mut Reader<'_>, names: &mut BTreeMap<u64, String>, lost:
         if name.len() > LONGEST_NAME {
             return Err(Damage("a name longer than any"));
         }
-        names.insert(seq, name.to_owned());
+        let known = usize::try_from(category).ok().and_then(|number| Category::ALL.get(number));
+        let category = *known.ok_or(Damage("a category that there is not"))?;
+        names.insert(seq, BlockName { seq, name: name.to_owned(), category });
     }
     Ok(())
 }

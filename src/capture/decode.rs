@@ -139,10 +139,10 @@ impl Reading {
         }
         for _ in 0..r.count()? {
             let parent = r.raw()?;
-            let model_span = parent & 1 == 1;
+            let module = parent & 1 == 1;
             let parent = u32::try_from(parent >> 1).map_err(|_| Damage("the number of no context"))?;
             let parent = ContextId(below(parent, contexts.len())?);
-            contexts.push(ContextNode { parent, name: r.text()?.to_owned(), model_span });
+            contexts.push(ContextNode { parent, name: r.text()?.to_owned(), module });
         }
         Ok(())
     }
@@ -254,7 +254,7 @@ impl Reading {
 }
 
 fn root() -> ContextNode {
-    ContextNode { parent: ContextId::ROOT, name: String::new(), model_span: false }
+    ContextNode { parent: ContextId::ROOT, name: String::new(), module: false }
 }
 
 fn list<'a, T>(

@@ -27,7 +27,7 @@
 //! | 4 modules | count:n (path:text build_id:text base:n start:n end:n)*; build_id as bytes |
 //! | 5 addresses | count:n step* |
 //! | 6 stacks | count:n (calls:n address:n*)*; innermost call first |
-//! | 7 contexts | count:n (parent·2+model_span:n name:text)*; the parent stands before |
+//! | 7 contexts | count:n (parent·2+module:n name:text)*; the parent stands before |
 //! | 8 frames | count:n text* then for each address of the file count:n (function:n file:n line·2+inlined:n)*; at most once |
 //! | 9 gap | device records:n; the records of the device so far are forgotten, and so many more are missing |
 //! | 10 records | device count:n record*; record below |
@@ -39,7 +39,7 @@
 //! | 16 segments | device count:n (address:step size:n estimated:n)* |
 //! | 17 commit | duration_ns:n and the numbers in the order of `encode::commit`; what came before counts from here on |
 //! | 18 end | nothing; the recording was ended in order |
-//! | 19 names | device lost:n count:n (alloc_seq:step name:text)*; the last name of a block counts; so many more were not kept since the chunk before |
+//! | 19 names | device lost:n count:n (alloc_seq:step name:text category:n)*; the last name of a block counts; so many more were not kept since the chunk before |
 //! | 20 pool | device used used_high reserved reserved_high release_threshold used_before:n(0: unknown, else 1 + bytes) |
 //! | 21 ooms | device count:n (time_ns:step size:n device_free:n(0: unknown, else 1 + bytes) device_total:n(the same) stack:n context:n thread:n)*; replaces those before |
 //! | 22 memory | device free total own_pools_used own_pools_reserved own_pools:n graphs:n(0: unknown, else 1 and used used_high reserved reserved_high) |

@@ -22,7 +22,7 @@ pub(super) struct DeviceParts {
     pub(super) segment_records: Vec<SegmentRecord>,
     pub(super) calls: Vec<CallTime>,
     /// By the block's number.
-    pub(super) names: BTreeMap<u64, String>,
+    pub(super) names: BTreeMap<u64, BlockName>,
     pub(super) lost_names: u64,
     overwritten: u64,
     /// What was live after so many records.
@@ -120,7 +120,7 @@ impl DeviceParts {
             segments,
             scopes,
             marks: self.marks,
-            names: self.names.into_iter().map(|(seq, name)| BlockName { seq, name }).collect(),
+            names: self.names.into_values().collect(),
             lost_names: self.lost_names,
         })
     }

@@ -2,8 +2,8 @@
 
 use super::*;
 use crate::snapshot::{
-    BlockName, CallTime, ContextId, CudaHooks, CudaState, DeviceSnapshot, GraphMemory, MemoryKind, OutOfMemory,
-    RecordKind, SegmentRecord, StackId, ThreadId, UnseenCalls, testing,
+    BlockName, CallTime, Category, ContextId, CudaHooks, CudaState, DeviceSnapshot, GraphMemory, MemoryKind,
+    OutOfMemory, RecordKind, SegmentRecord, StackId, ThreadId, UnseenCalls, testing,
 };
 
 fn bytes_of(data: &SnapshotData) -> Vec<u8> {
@@ -176,7 +176,7 @@ fn chunks_of_a_later_writer_are_passed_over() {
 /// As a stream has them.
 #[test]
 fn names_come_in_parts_and_the_last_one_counts() {
-    let named = |seq, name: &str| BlockName { seq, name: name.into() };
+    let named = |seq, name: &str| BlockName { seq, name: name.into(), category: Category::Activation };
     let mut encoder = Encoder::begin(Vec::new()).unwrap();
     encoder.names(Device::Cpu, &[named(9, "nine"), named(4, "four")], 2).unwrap();
     encoder.names(Device::Cuda(1), &[named(4, "elsewhere")], 0).unwrap();

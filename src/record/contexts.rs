@@ -30,7 +30,7 @@ struct Node {
     parent: u32,
     start: u32,
     length: u32,
-    model_span: bool,
+    module: bool,
 }
 
 impl ContextTable {
@@ -42,12 +42,12 @@ impl ContextTable {
 
     /// The path `parent > name`; `parent` itself if there is no room for another.
     pub(crate) fn intern(&self, parent: ContextId, name: &str) -> ContextId {
-        self.intern_span(parent, name, false)
+        self.intern_module(parent, name, false)
     }
 
-    /// [`intern`](Self::intern) for a span, which may be one of candle's models.
-    pub(crate) fn intern_span(&self, parent: ContextId, name: &str, of_model: bool) -> ContextId {
-        match self.lock().intern(parent.0, name.as_bytes(), of_model) {
+    /// [`intern`](Self::intern) for what may be a part of a model.
+    pub(crate) fn intern_module(&self, parent: ContextId, name: &str, is_module: bool) -> ContextId {
+        match self.lock().intern(parent.0, name.as_bytes(), is_module) {
             Some(index) => ContextId(index + 1),
             None => {
                 self.refused.fetch_add(1, Relaxed);
@@ -91,7 +91,7 @@ impl ContextTable {
 
     /// All contexts; entry 0 is the root.
     pub(crate) fn nodes(&self) -> Vec<ContextNode> {
-        let root = ContextNode { parent: ContextId::ROOT, name: String::new(), model_span: false };
+        let root = ContextNode { parent: ContextId::ROOT, name: String::new(), module: false };
         std::iter::once(root).chain(self.nodes_from(1)).collect()
     }
 
@@ -101,7 +101,7 @@ impl ContextTable {
         let node = |node: &Node| ContextNode {
             parent: ContextId(node.parent),
             name: String::from_utf8_lossy(paths.name(*node)).into_owned(),
-            model_span: node.model_span,
+            module: node.module,
         };
         paths.nodes.iter().skip(first.saturating_sub(1)).map(node).collect()
     }
@@ -113,10 +113,10 @@ impl ContextTable {
 }
 
 impl Paths {
-    fn intern(&mut self, parent: u32, name: &[u8], of_model: bool) -> Option<u32> {
+    fn intern(&mut self, parent: u32, name: &[u8], is_module: bool) -> Option<u32> {
         let hash = HASHER.hash_one((parent, name));
         let index = self.find(hash, parent, name).or_else(|| self.insert_new(hash, parent, name))?;
-        self.mark(index, of_model);
+        self.mark(index, is_module);
         Some(index)
     }
 
@@ -125,7 +125,7 @@ impl Paths {
         let start = u32::try_from(self.names.len()).ok()?;
         let length = u32::try_from(name.len()).ok()?;
         self.names.extend_from_slice(name);
-        let inserted = self.insert(hash, Node { parent, start, length, model_span: false });
+        let inserted = self.insert(hash, Node { parent, start, length, module: false });
         if inserted.is_none() {
             self.names.truncate(start as usize);
         }
@@ -136,14 +136,14 @@ impl Paths {
     fn intern_existing(&mut self, parent: u32, like: Node) -> Option<u32> {
         let hash = HASHER.hash_one((parent, self.name(like)));
         let index = self.find(hash, parent, self.name(like)).or_else(|| self.insert(hash, Node { parent, ..like }))?;
-        self.mark(index, like.model_span);
+        self.mark(index, like.module);
         Some(index)
     }
 
     /// Once a model's span took a path, it stays marked.
-    fn mark(&mut self, index: u32, model_span: bool) {
+    fn mark(&mut self, index: u32, module: bool) {
         if let Some(node) = self.nodes.get_mut(index as usize) {
-            node.model_span |= model_span;
+            node.module |= module;
         }
     }
 
@@ -178,7 +178,7 @@ fn name_in(names: &[u8], node: Node) -> &[u8] {
 }
 
 fn hash_of(nodes: &[Node], names: &[u8], index: u32) -> u64 {
-    let node = nodes.get(index as usize).copied().unwrap_or(Node { parent: 0, start: 0, length: 0, model_span: false });
+    let node = nodes.get(index as usize).copied().unwrap_or(Node { parent: 0, start: 0, length: 0, module: false });
     HASHER.hash_one((node.parent, name_in(names, node)))
 }
 
@@ -221,11 +221,11 @@ mod tests {
     #[test]
     fn a_path_that_a_models_span_took_stays_marked_and_so_does_where_it_moves() {
         let table = ContextTable::new();
-        let marks = || table.nodes().iter().map(|node| node.model_span).collect::<Vec<_>>();
+        let marks = || table.nodes().iter().map(|node| node.module).collect::<Vec<_>>();
         let outer = table.intern(ContextId::ROOT, "outer");
         let own = table.intern(outer, "linear");
         let known = table.intern(ContextId::ROOT, "linear");
-        assert_eq!(table.intern_span(outer, "linear", true), own);
+        assert_eq!(table.intern_module(outer, "linear", true), own);
         assert_eq!(marks(), [false, false, true, false]);
         assert_eq!(table.intern(outer, "linear"), own);
         assert_eq!(table.intern_like(ContextId::ROOT, own), known);

@@ -25,6 +25,7 @@ mod unwind;
 mod windows;
 
 pub(crate) use ledger::{Cursor, LedgerCopy, LogPart, Site};
+pub(crate) use names::Label;
 pub(crate) use recorder::DeviceCopy;
 
 /// Every path of scopes of this process.

@@ -2,7 +2,7 @@
 //! blocks stay small, and an address that is used again has no name.
 
 use super::memory::{OwnMap, OwnVec, System, own_map};
-use crate::snapshot::{BlockName, LONGEST_NAME};
+use crate::snapshot::{BlockName, Category, LONGEST_NAME};
 
 /// So many blocks have names. When another comes, old names of blocks that are gone make room.
 const MAX_NAMES: usize = 1 << 16;
@@ -21,6 +21,23 @@ struct Given {
     /// Its position among all that were ever given, from 0.
     number: u64,
     text: OwnVec<u8>,
+    category: Category,
+}
+
+/// What the program says of a block.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Label<'a> {
+    pub(crate) name: &'a str,
+    /// Unknown leaves what was said before.
+    pub(crate) category: Category,
+    /// Only if nothing was said of the block before.
+    pub(crate) if_new: bool,
+}
+
+impl<'a> From<&'a str> for Label<'a> {
+    fn from(name: &'a str) -> Self {
+        Self { name, category: Category::Unknown, if_new: false }
+    }
 }
 
 /// How far names have been read.
@@ -40,17 +57,20 @@ impl Names {
     }
 
     /// Names a block, instead of the name that it had. False, and counted, if there is no room.
-    pub(crate) fn give(&mut self, seq: u64, address: u64, name: &str) -> bool {
-        let known = self.by_seq.get(&seq);
-        if known.is_some_and(|known| known.text == cut(name).as_bytes()) {
+    pub(crate) fn give(&mut self, seq: u64, address: u64, label: Label<'_>) -> bool {
+        let (known, name) = (self.by_seq.get(&seq), cut(label.name));
+        let before = known.map_or(Category::Unknown, |known| known.category);
+        let category = if label.category == Category::Unknown { before } else { label.category };
+        let is_same = |known: &Given| known.text == name.as_bytes() && known.category == category;
+        if known.is_some_and(|known| label.if_new || is_same(known)) {
             return true;
         }
         let room = known.is_some() || !self.is_full() && self.by_seq.try_reserve(1).is_ok();
-        let Some(text) = copied(cut(name)).filter(|_| room) else {
+        let Some(text) = copied(name).filter(|_| room) else {
             self.refused += 1;
             return false;
         };
-        self.by_seq.insert(seq, Given { address, number: self.given, text });
+        self.by_seq.insert(seq, Given { address, number: self.given, text, category });
         self.given += 1;
         true
     }
@@ -97,7 +117,11 @@ impl Names {
         if self.given > cursor.given {
             let new = self.by_seq.iter().filter(|(_, known)| known.number >= cursor.given);
             let name = |text: &[u8]| String::from_utf8_lossy(text).into_owned();
-            names.extend(new.map(|(seq, known)| BlockName { seq: *seq, name: name(&known.text) }));
+            names.extend(new.map(|(seq, known)| BlockName {
+                seq: *seq,
+                name: name(&known.text),
+                category: known.category,
+            }));
             names.sort_unstable_by_key(|name| name.seq);
         }
         *cursor = NameCursor { given: self.given, refused: self.refused };
@@ -121,6 +145,10 @@ fn copied(text: &str) -> Option<OwnVec<u8>> {
 mod tests {
     use super::*;
 
+    fn said(seq: u64, name: &str, category: Category) -> BlockName {
+        BlockName { seq, name: name.into(), category }
+    }
+
     fn listed(names: &Names) -> Vec<(u64, String)> {
         names.copy().0.into_iter().map(|name| (name.seq, name.name)).collect()
     }
@@ -129,11 +157,11 @@ mod tests {
     fn the_last_name_counts_and_is_read_once() {
         let mut names = Names::new();
         let mut cursor = NameCursor::default();
-        assert!(names.give(7, 0x70, "seven") && names.give(3, 0x30, "three"));
+        assert!(names.give(7, 0x70, "seven".into()) && names.give(3, 0x30, "three".into()));
         assert_eq!(names.since(&mut cursor).0.len(), 2);
-        assert!(names.give(7, 0x70, "seven") && names.since(&mut cursor).0.is_empty());
-        assert!(names.give(7, 0x70, "7"));
-        assert_eq!(names.since(&mut cursor).0, [BlockName { seq: 7, name: "7".into() }]);
+        assert!(names.give(7, 0x70, "seven".into()) && names.since(&mut cursor).0.is_empty());
+        assert!(names.give(7, 0x70, "7".into()));
+        assert_eq!(names.since(&mut cursor).0, [said(7, "7", Category::Unknown)]);
         assert_eq!(listed(&names), [(3, "three".into()), (7, "7".into())]);
     }
 
@@ -141,28 +169,42 @@ mod tests {
     fn a_renumbered_block_keeps_its_name_and_is_read_again() {
         let mut names = Names::new();
         let mut cursor = NameCursor::default();
-        names.give(1, 0x10, "one");
+        names.give(1, 0x10, "one".into());
         names.since(&mut cursor);
         names.renumber(1, 5);
         names.renumber(2, 6);
-        assert_eq!(names.since(&mut cursor).0, [BlockName { seq: 5, name: "one".into() }]);
+        assert_eq!(names.since(&mut cursor).0, [said(5, "one", Category::Unknown)]);
         assert_eq!(listed(&names), [(5, "one".into())]);
+    }
+
+    #[test]
+    fn a_category_stays_until_another_is_given_and_what_is_known_can_be_left() {
+        let mut names = Names::new();
+        let of = |category, if_new| Label { name: "w", category, if_new };
+        names.give(1, 0x10, of(Category::Parameter, false));
+        names.give(1, 0x10, "weights".into());
+        assert_eq!(names.copy().0, [said(1, "weights", Category::Parameter)]);
+        assert!(names.give(1, 0x10, of(Category::Gradient, true)));
+        assert_eq!(names.copy().0, [said(1, "weights", Category::Parameter)]);
+        names.give(1, 0x10, of(Category::Gradient, false));
+        names.give(2, 0x20, of(Category::Gradient, true));
+        assert_eq!(names.copy().0, [1, 2].map(|seq| said(seq, "w", Category::Gradient)));
     }
 
     #[test]
     fn a_long_name_is_cut_where_a_character_begins() {
         let mut names = Names::new();
-        names.give(1, 0, &"ä".repeat(LONGEST_NAME));
-        names.give(2, 0, &format!("x{}", "ä".repeat(LONGEST_NAME)));
+        names.give(1, 0, "ä".repeat(LONGEST_NAME).as_str().into());
+        names.give(2, 0, format!("x{}", "ä".repeat(LONGEST_NAME)).as_str().into());
         assert_eq!(listed(&names).iter().map(|(_, name)| name.len()).collect::<Vec<_>>(), [256, 255]);
     }
 
     #[test]
     fn a_flood_of_names_drops_the_oldest_idle_ones_and_is_refused_when_there_are_none() {
         let mut names = Names::new();
-        (0..MAX_NAMES as u64).for_each(|seq| assert!(names.give(seq, seq, "x")));
-        assert!(!names.give(1 << 20, 0, "y") && names.copy().1 == 1);
-        assert!(names.give(5, 5, "renamed"), "a block that has a name can be given another");
+        (0..MAX_NAMES as u64).for_each(|seq| assert!(names.give(seq, seq, "x".into())));
+        assert!(!names.give(1 << 20, 0, "y".into()) && names.copy().1 == 1);
+        assert!(names.give(5, 5, "renamed".into()), "a block that has a name can be given another");
         names.make_room(|_, _| true);
         assert!(names.is_full());
         let idle = |seq: u64, address: u64| seq == address && (100..60_100).contains(&seq);
@@ -170,6 +212,6 @@ mod tests {
         assert_eq!(names.by_seq.len(), MAX_NAMES - 30_000);
         assert!(names.by_seq.contains_key(&99) && !names.by_seq.contains_key(&100));
         assert!(!names.by_seq.contains_key(&30_099) && names.by_seq.contains_key(&30_100));
-        assert!(names.give(1 << 20, 0, "y"));
+        assert!(names.give(1 << 20, 0, "y".into()));
     }
 }

@@ -29,6 +29,19 @@ pub fn scope<R>(name: impl AsRef<str>, f: impl FnOnce() -> R) -> R {
     f()
 }
 
+/// [`scope`] for a part of a model: tables by module show its name, others show it as they show a scope's.
+///
+/// ```
+/// let sum = memtrace::module("encoder", || memtrace::module("layer 3", || 1 + 1));
+/// # assert_eq!(sum, 2);
+/// ```
+pub fn module<R>(name: impl AsRef<str>, f: impl FnOnce() -> R) -> R {
+    fork::watch();
+    let context = CONTEXTS.intern_module(guard::context(), name.as_ref(), true);
+    let _scope = ScopeGuard::open(context, Kind::Named);
+    f()
+}
+
 /// The guard form of [`scope`]: the scope is open until the guard is dropped.
 ///
 /// ```

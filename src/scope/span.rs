@@ -25,8 +25,8 @@ impl LastPath {
     fn here<N: AsRef<str>>(&mut self, name: impl FnOnce() -> (N, bool)) -> ContextId {
         let parent = guard::context();
         if self.context == ContextId::ROOT || self.parent != parent {
-            let (name, of_model) = name();
-            let context = CONTEXTS.intern_span(parent, name.as_ref(), of_model);
+            let (name, is_module) = name();
+            let context = CONTEXTS.intern_module(parent, name.as_ref(), is_module);
             // Where there was no room for it, that is counted each time.
             let found = if context == parent { ContextId::ROOT } else { context };
             (self.parent, self.context) = (parent, found);

@@ -3,6 +3,7 @@
 //! Everything right of here (`attribute`, `analysis`, `export`) reads it and nothing else.
 
 mod calls;
+mod category;
 mod cuda;
 mod device;
 mod health;
@@ -23,6 +24,7 @@ mod stats;
 pub(crate) mod testing;
 
 pub use calls::CallTime;
+pub use category::Category;
 pub use cuda::{CudaHooks, CudaState, DeviceMemory, GraphMemory, Pool, UnseenCalls};
 pub use device::Device;
 pub use health::{Health, Spans};

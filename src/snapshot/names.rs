@@ -1,6 +1,6 @@
 //! What the program called its blocks.
 
-use super::DeviceSnapshot;
+use super::{Category, DeviceSnapshot};
 
 /// Bytes of a name; what is longer is cut.
 pub(crate) const LONGEST_NAME: usize = 256;
@@ -13,12 +13,19 @@ pub struct BlockName {
     pub seq: u64,
     /// At most 256 bytes.
     pub name: String,
+    /// What the program said that it is for.
+    pub category: Category,
 }
 
 impl DeviceSnapshot {
     /// The name of the block whose alloc has this position in the log.
     pub fn name(&self, seq: u64) -> Option<&str> {
+        self.named(seq).map(|name| name.name.as_str())
+    }
+
+    /// What the program said of the block whose alloc has this position in the log.
+    pub fn named(&self, seq: u64) -> Option<&BlockName> {
         let at = self.names.binary_search_by_key(&seq, |name| name.seq).ok()?;
-        self.names.get(at).map(|name| name.name.as_str())
+        self.names.get(at)
     }
 }

@@ -12,8 +12,8 @@ pub struct ContextNode {
     pub parent: ContextId,
     /// The scope's own name.
     pub name: String,
-    /// A span of one of candle's models was entered by this path; if not, it is the program's own.
-    pub model_span: bool,
+    /// It is a part of a model: a span of one of candle's models, or a [`module`](fn@crate::module), was entered by this path.
+    pub module: bool,
 }
 
 /// Totals of one context path on one device.
@@ -195,11 +195,8 @@ mod tests {
 
     #[test]
     fn a_scope_sees_the_largest_total_while_it_is_open() {
-        let contexts = ["", "a", "b", "c"].map(|name| ContextNode {
-            parent: ContextId::ROOT,
-            name: name.into(),
-            model_span: false,
-        });
+        let contexts =
+            ["", "a", "b", "c"].map(|name| ContextNode { parent: ContextId::ROOT, name: name.into(), module: false });
         let (one, two, three) = (alloc(1, 100), alloc(3, 20), alloc(6, 7));
         let records = [one, free(2, &one), two, free(5, &two), three];
         let mark = |time_ns, context, enter| Mark { time_ns, context: ContextId(context), thread: ThreadId(1), enter };
@@ -212,7 +209,7 @@ mod tests {
     /// Neither many open scopes nor many records cost more than their sum.
     #[test]
     fn a_hundred_thousand_open_scopes_are_no_trouble() {
-        let contexts = vec![ContextNode { parent: ContextId::ROOT, name: String::new(), model_span: false }; 2];
+        let contexts = vec![ContextNode { parent: ContextId::ROOT, name: String::new(), module: false }; 2];
         let mark = |thread, enter| Mark { time_ns: 0, context: ContextId(1), thread: ThreadId(thread), enter };
         let mut marks: Vec<Mark> = (0..100_000).map(|thread| mark(thread, true)).collect();
         marks.extend((0..50_000).map(|thread| mark(thread, false)));

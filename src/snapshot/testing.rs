@@ -1,9 +1,9 @@
 //! Small snapshots made by hand, for tests of what lies right of here.
 
 use super::{
-    Block, BlockName, CodeAddress, ContextId, ContextNode, Device, DeviceSnapshot, Frame, Health, Mark, MemoryKind,
-    MemoryStats, Module, Peak, Process, Record, RecordKind, ScopeStats, Settings, SnapshotData, StackId, Stacks, Stat,
-    Thread, ThreadId, segments,
+    Block, BlockName, Category, CodeAddress, ContextId, ContextNode, Device, DeviceSnapshot, Frame, Health, Mark,
+    MemoryKind, MemoryStats, Module, Peak, Process, Record, RecordKind, ScopeStats, Settings, SnapshotData, StackId,
+    Stacks, Stat, Thread, ThreadId, segments,
 };
 
 const FORWARD: ContextId = ContextId(1);
@@ -15,7 +15,7 @@ pub(crate) fn empty() -> SnapshotData {
         settings: Settings::default(),
         devices: Vec::new(),
         stacks: Stacks { starts: vec![0], ..Stacks::default() },
-        contexts: vec![ContextNode { parent: ContextId::ROOT, name: String::new(), model_span: false }],
+        contexts: vec![ContextNode { parent: ContextId::ROOT, name: String::new(), module: false }],
         modules: Vec::new(),
         health: Health::default(),
     }
@@ -72,7 +72,7 @@ pub(crate) fn two_lines_and_a_temporary() -> SnapshotData {
         stats: stats(),
         scopes: vec![forward],
         marks: vec![mark(900, true), mark(2_500, false)],
-        names: vec![BlockName { seq: 2, name: "weights f32[250]".into() }],
+        names: vec![BlockName { seq: 2, name: "weights f32[250]".into(), category: Category::Parameter }],
         lost_names: 0,
     };
     let process = Process {
@@ -86,8 +86,8 @@ pub(crate) fn two_lines_and_a_temporary() -> SnapshotData {
         threads: vec![Thread { number: ThreadId(1), os_id: 42, name: "net".into() }],
     };
     let contexts = vec![
-        ContextNode { parent: ContextId::ROOT, name: String::new(), model_span: false },
-        ContextNode { parent: ContextId::ROOT, name: "forward".into(), model_span: false },
+        ContextNode { parent: ContextId::ROOT, name: String::new(), module: false },
+        ContextNode { parent: ContextId::ROOT, name: "forward".into(), module: false },
     ];
     let module = Module { path: "/home/u/net/net".into(), build_id: vec![0xab, 1], base: 0x100, range: 0x100..0x900 };
     SnapshotData { process, devices: vec![device], stacks: stacks(), contexts, modules: vec![module], ..empty() }

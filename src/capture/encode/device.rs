@@ -72,6 +72,7 @@ impl<W: Write> Encoder<W> {
             list(p, names.iter(), |p, name| {
                 p.step(std::mem::replace(&mut last, name.seq), name.seq);
                 p.text(&name.name);
+                p.number(name.category as u64);
             });
         })
     }

@@ -137,7 +137,7 @@ impl<W: Write> Encoder<W> {
     /// Contexts without the root.
     pub(crate) fn contexts(&mut self, contexts: &[ContextNode]) -> io::Result<()> {
         self.list(Tag::Contexts, contexts.iter(), |p, node| {
-            p.number(u64::from(node.parent.0) << 1 | u64::from(node.model_span));
+            p.number(u64::from(node.parent.0) << 1 | u64::from(node.module));
             p.text(&node.name);
         })
     }

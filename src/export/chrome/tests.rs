@@ -44,7 +44,7 @@ pub(super) fn with_scopes(scopes: &[(&str, u32)], marks: &[(u64, u32, u32, bool)
     let node = |(name, parent): &(&str, u32)| ContextNode {
         parent: ContextId(*parent),
         name: (*name).to_owned(),
-        model_span: false,
+        module: false,
     };
     data.contexts = empty().contexts.into_iter().chain(scopes.iter().map(node)).collect();
     let mark = |&(time_ns, thread, context, enter): &(u64, u32, u32, bool)| Mark {

@@ -10,7 +10,7 @@ pub(crate) use copy::{Cursor, LedgerCopy, LogPart};
 
 use crate::record::calls::Calls;
 use crate::record::memory::{OwnMap, own_map};
-use crate::record::names::Names;
+use crate::record::names::{Label, Names};
 use crate::record::peak::{Moment, PeakTracker};
 use crate::record::ring::Ring;
 use crate::record::segments::{Segments, Told};
@@ -241,7 +241,7 @@ impl Ledger {
     }
 
     /// Names the live block that begins at an address; false if none does, or there are too many names.
-    pub(crate) fn name(&mut self, address: u64, name: &str) -> bool {
+    pub(crate) fn name(&mut self, address: u64, label: Label<'_>) -> bool {
         let Some(seq) = self.live.get(&address).map(|block| block.seq) else { return false };
         if self.names.is_full() {
             let (live, at_peak) = (&self.live, self.peak.freed_since());
@@ -249,7 +249,7 @@ impl Ledger {
             // Others stand in the log at most.
             self.names.make_room(|seq, address| is_live(seq, address) || at_peak.binary_search(&seq).is_ok());
         }
-        self.names.give(seq, address, name)
+        self.names.give(seq, address, label)
     }
 
     /// Are blocks of this size recorded here?

@@ -10,7 +10,7 @@ use std::time::Instant;
 use self::devices::{device_options, heap_options, index_of, slot_of};
 use super::ledger::{Ledger, Site};
 use super::unwind::CapturedStack;
-use super::{STACKS, guard, thread, untraced};
+use super::{Label, STACKS, guard, thread, untraced};
 use crate::snapshot::{
     Block, ContextId, DEFAULT_STACK_DEPTH, Device, Enabled, MemoryKind, Settings, StackContext, StackId,
 };
@@ -286,9 +286,9 @@ fn capture() -> StackId {
 }
 
 /// Names the live block that begins at an address of a device, or of any; false if none is recorded there.
-pub(crate) fn name(device: Option<Device>, address: u64, name: &str) -> bool {
+pub(crate) fn name(device: Option<Device>, address: u64, label: Label<'_>) -> bool {
     let _own = guard::own_work();
-    let in_slot = |slot: &Mutex<Option<Ledger>>| lock(slot).as_mut().is_some_and(|ledger| ledger.name(address, name));
+    let in_slot = |slot: &Mutex<Option<Ledger>>| lock(slot).as_mut().is_some_and(|ledger| ledger.name(address, label));
     match device {
         Some(device) => index_of(device).and_then(|index| DEVICES.get(index)).is_some_and(in_slot),
         None => is_recording() && DEVICES.iter().any(in_slot),

@@ -1,0 +1,59 @@
+//! Parameters by their paths, without a line in the model.
+
+use candle_core::{DType, Device, Result, Shape, Tensor};
+use candle_nn::Init;
+use candle_nn::var_builder::{SimpleBackend, VarBuilder};
+
+use super::tags::parameter;
+
+/// A builder that gives what this one gives, and names each parameter by its path: PARAMETER.
+///
+/// Prefix and type stay what they were. Only `get_unchecked` of a builder that was changed by `to_dtype` differs: it gives
+/// the changed type, where the original gives the first one.
+///
+/// ```
+/// # #[global_allocator] static ALLOC: memtrace::Alloc = memtrace::Alloc::system();
+/// use candle_core::{DType, Device};
+/// use candle_nn::{VarBuilder, VarMap};
+///
+/// let session = memtrace::start()?;
+/// let weights = VarMap::new();
+/// let build = memtrace::candle::named(VarBuilder::from_varmap(&weights, DType::F32, &Device::Cpu));
+/// let layer = candle_nn::linear(64, 32, build.pp("head"))?;
+/// assert!(session.snapshot().report().to_string().contains("head.weight f32[32, 64]"));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn named(build: VarBuilder<'_>) -> VarBuilder<'_> {
+    let (prefix, dtype, device) = (build.prefix(), build.dtype(), build.device().clone());
+    let named = VarBuilder::from_backend(Box::new(Named(build.root())), dtype, device);
+    if prefix.is_empty() { named } else { named.set_prefix(prefix) }
+}
+
+struct Named<'a>(VarBuilder<'a>);
+
+impl Named<'_> {
+    fn on(&self, device: &Device) -> VarBuilder<'_> {
+        match self.0.device().same_device(device) {
+            true => self.0.clone(),
+            false => self.0.clone().set_device(device.clone()),
+        }
+    }
+}
+
+impl SimpleBackend for Named<'_> {
+    fn get(&self, shape: Shape, name: &str, init: Init, dtype: DType, device: &Device) -> Result<Tensor> {
+        let tensor = self.on(device).get_with_hints_dtype(shape, name, init, dtype)?;
+        parameter(&tensor, name);
+        Ok(tensor)
+    }
+
+    fn get_unchecked(&self, name: &str, dtype: DType, device: &Device) -> Result<Tensor> {
+        let tensor = self.on(device).get_unchecked_dtype(name, dtype)?;
+        parameter(&tensor, name);
+        Ok(tensor)
+    }
+
+    fn contains_tensor(&self, name: &str) -> bool {
+        self.0.contains_tensor(name)
+    }
+}

@@ -1,0 +1,203 @@
+//! Names and categories for tensors, by the block that their elements lie in.
+
+use std::collections::HashMap;
+use std::sync::{LazyLock, Mutex, PoisonError};
+
+#[cfg(feature = "cuda")]
+use candle_core::backend::BackendDevice;
+use candle_core::backprop::GradStore;
+use candle_core::{CpuStorage, Layout, Storage, Tensor, TensorId, Var};
+use candle_nn::VarMap;
+
+#[cfg(feature = "cuda")]
+use super::at;
+use crate::name::Address;
+use crate::record::guard::own_work;
+use crate::record::{Label, recorder};
+use crate::snapshot::{Category, Device};
+
+/// The names of so many parameters are kept for their gradients.
+const MOST_PARAMETERS: usize = 1 << 16;
+
+static PARAMETERS: LazyLock<Mutex<HashMap<TensorId, String>>> = LazyLock::new(Mutex::default);
+
+/// Names the block that a tensor's elements lie in, as [`memtrace::name`](fn@crate::name) does: `weights f32[10, 20]` if
+/// the tensor is all of its block. A view names the block of the tensor that it is a view of.
+///
+/// False if no live block was recorded there, and for CUDA tensors without memtrace's feature `cuda`.
+/// The tensor is neither changed nor copied. Its storage is locked for reading meanwhile: do not call
+/// this while you hold what [`Tensor::storage_and_layout`] returned.
+pub fn tag(tensor: &Tensor, name: &str) -> bool {
+    tag_as(tensor, name, Category::Unknown)
+}
+
+/// As [`tag`], and says what the tensor is for: tables by category believe that before anything else.
+///
+/// ```
+/// # #[global_allocator] static ALLOC: memtrace::Alloc = memtrace::Alloc::system();
+/// # use candle_core::{DType, Device, Tensor};
+/// let session = memtrace::start()?;
+/// let keys = Tensor::zeros((8, 128, 64), DType::F32, &Device::Cpu)?;
+/// assert!(memtrace::candle::tag_as(&keys, "keys of layer 3", memtrace::Category::KvCache));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn tag_as(tensor: &Tensor, name: &str, category: Category) -> bool {
+    put(tensor, Label { category, ..name.into() })
+}
+
+/// Names all parameters of a model: PARAMETER. Says how many got their name.
+///
+/// ```
+/// # #[global_allocator] static ALLOC: memtrace::Alloc = memtrace::Alloc::system();
+/// # let session = memtrace::start().unwrap();
+/// use candle_core::{DType, Device};
+///
+/// let weights = candle_nn::VarMap::new();
+/// let build = candle_nn::VarBuilder::from_varmap(&weights, DType::F32, &Device::Cpu);
+/// let layer = candle_nn::linear(64, 32, build.pp("head"))?;
+/// // head.weight; head.bias has 128 bytes, which is below the threshold of 1 KiB.
+/// assert_eq!(memtrace::candle::tag_varmap(&weights), 1);
+/// # Ok::<(), candle_core::Error>(())
+/// ```
+pub fn tag_varmap(weights: &VarMap) -> usize {
+    let vars = weights.data().lock().unwrap_or_else(PoisonError::into_inner);
+    tag_vars(&*vars)
+}
+
+/// [`tag_varmap`] for variables that are kept in something else: names with variables.
+pub fn tag_vars<'a, N: AsRef<str> + 'a>(vars: impl IntoIterator<Item = (&'a N, &'a Var)>) -> usize {
+    vars.into_iter().filter(|(name, var)| parameter(var, name.as_ref())).count()
+}
+
+/// Names gradients: GRADIENT, `grad of NAME` if their parameter was named by [`tag_varmap`], [`tag_vars`] or [`named`](super::named()).
+/// Gradients that share a block with something that has a name, a view of it for instance, take its name
+/// over. Says how many were found.
+///
+/// ```
+/// # #[global_allocator] static ALLOC: memtrace::Alloc = memtrace::Alloc::system();
+/// # let session = memtrace::start().unwrap();
+/// # use candle_core::{DType, Device, Tensor};
+/// # let weights = candle_nn::VarMap::new();
+/// # let build = candle_nn::VarBuilder::from_varmap(&weights, DType::F32, &Device::Cpu);
+/// # let layer = candle_nn::linear(64, 32, build.pp("head"))?;
+/// # let input = Tensor::ones((8, 64), DType::F32, &Device::Cpu)?;
+/// # use candle_core::Module;
+/// memtrace::candle::tag_varmap(&weights);
+/// let gradients = layer.forward(&input)?.sqr()?.sum_all()?.backward()?;
+/// assert_eq!(memtrace::candle::tag_grads(&gradients), 1); // grad of head.weight
+/// # Ok::<(), candle_core::Error>(())
+/// ```
+pub fn tag_grads(gradients: &GradStore) -> usize {
+    let found = |id: &&TensorId| {
+        let name = gradient_name(**id);
+        gradients.get_id(**id).is_some_and(|gradient| tag_as(gradient, &name, Category::Gradient))
+    };
+    gradients.get_ids().filter(found).count()
+}
+
+/// Names what an optimizer keeps between steps: OPTIMIZER_STATE. For optimizers of your own: the
+/// state of candle's AdamW is out of reach, and is known by the line that makes it. Says how many were found.
+///
+/// ```
+/// # #[global_allocator] static ALLOC: memtrace::Alloc = memtrace::Alloc::system();
+/// # use candle_core::{DType, Device, Tensor};
+/// let session = memtrace::start()?;
+/// let velocity = vec![("velocity of head", Tensor::zeros((64, 32), DType::F32, &Device::Cpu)?)];
+/// assert_eq!(memtrace::candle::tag_optimizer(velocity.iter().map(|(name, tensor)| (name, tensor))), 1);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn tag_optimizer<'a, N: AsRef<str> + 'a>(state: impl IntoIterator<Item = (N, &'a Tensor)>) -> usize {
+    let found = |(name, tensor): &(N, &Tensor)| tag_as(tensor, name.as_ref(), Category::OptimizerState);
+    state.into_iter().filter(found).count()
+}
+
+/// Names a parameter, and remembers it for its gradient.
+pub(super) fn parameter(tensor: &Tensor, name: &str) -> bool {
+    {
+        let _own = own_work();
+        let mut known = PARAMETERS.lock().unwrap_or_else(PoisonError::into_inner);
+        if known.len() < MOST_PARAMETERS {
+            known.insert(tensor.id(), name.to_owned());
+        }
+    }
+    tag_as(tensor, name, Category::Parameter)
+}
+
+fn gradient_name(parameter: TensorId) -> String {
+    let _own = own_work();
+    let known = PARAMETERS.lock().unwrap_or_else(PoisonError::into_inner);
+    known.get(&parameter).map_or_else(|| "gradient".to_owned(), |name| format!("grad of {name}"))
+}
+
+pub(super) fn put(tensor: &Tensor, label: Label<'_>) -> bool {
+    let (storage, layout) = tensor.storage_and_layout();
+    let Some((device, block, elements)) = block_of(&storage) else { return false };
+    let _own = own_work();
+    let shaped = match covers(layout, elements) {
+        true => format!("{} {}{:?}", label.name, tensor.dtype().as_str(), layout.dims()),
+        false => label.name.to_owned(),
+    };
+    recorder::name(Some(device), block.into_inner(), Label { name: &shaped, ..label })
+}
+
+/// Is a tensor of this layout all of a block with so many elements?
+fn covers(layout: &Layout, elements: usize) -> bool {
+    layout.start_offset() == 0 && layout.is_contiguous() && layout.shape().elem_count() == elements
+}
+
+/// Where a tensor's elements lie, and how many.
+fn block_of(storage: &Storage) -> Option<(Device, Address, usize)> {
+    match storage {
+        Storage::Cpu(storage) => {
+            let (block, elements) = cpu_block(storage);
+            Some((Device::Cpu, block, elements))
+        }
+        #[cfg(feature = "cuda")]
+        Storage::Cuda(storage) => {
+            let (block, elements) = cuda_block(storage);
+            Some((at(storage.device.location()), block, elements))
+        }
+        _ => None,
+    }
+}
+
+fn cpu_block(storage: &CpuStorage) -> (Address, usize) {
+    use CpuStorage as S;
+    fn vector<T>(data: &[T]) -> (Address, usize) {
+        (data.as_ptr().into(), data.len())
+    }
+    match storage {
+        S::U8(data) | S::F6E2M3(data) | S::F6E3M2(data) | S::F4(data) | S::F8E8M0(data) => vector(data),
+        S::U32(data) => vector(data),
+        S::I16(data) => vector(data),
+        S::I32(data) => vector(data),
+        S::I64(data) => vector(data),
+        S::BF16(data) => vector(data),
+        S::F16(data) => vector(data),
+        S::F32(data) => vector(data),
+        S::F64(data) => vector(data),
+        S::F8E4M3(data) => vector(data),
+    }
+}
+
+#[cfg(feature = "cuda")]
+fn cuda_block(storage: &candle_core::CudaStorage) -> (Address, usize) {
+    use candle_core::cuda_backend::CudaStorageSlice as S;
+    use candle_core::cuda_backend::cudarc::driver::CudaSlice;
+
+    fn slice<T>(data: &CudaSlice<T>) -> (Address, usize) {
+        (crate::cudarc::address(data), data.len())
+    }
+    match &storage.slice {
+        S::U8(data) | S::F6E2M3(data) | S::F6E3M2(data) | S::F4(data) | S::F8E8M0(data) => slice(data),
+        S::U32(data) => slice(data),
+        S::I16(data) => slice(data),
+        S::I32(data) => slice(data),
+        S::I64(data) => slice(data),
+        S::BF16(data) => slice(data),
+        S::F16(data) => slice(data),
+        S::F32(data) => slice(data),
+        S::F64(data) => slice(data),
+        S::F8E4M3(data) => slice(data),
+    }
+}

@@ -1,0 +1,57 @@
+//! Modules that say where they stand in the model.
+
+use candle_core::{Module, Result, Tensor};
+
+use super::tags::put;
+use crate::record::Label;
+use crate::record::guard::own_work;
+
+/// A module with a name: what it allocates in `forward` stands below that name in tables by module and by scope,
+/// and its output is named after it unless it has a name already.
+///
+/// ```
+/// # #[global_allocator] static ALLOC: memtrace::Alloc = memtrace::Alloc::system();
+/// use candle_core::{DType, Device, Module, Tensor};
+/// use memtrace::candle::Traced;
+///
+/// let session = memtrace::start()?;
+/// let weight = Tensor::ones((256, 256), DType::F32, &Device::Cpu)?;
+/// let head = Traced::new("head", candle_nn::Linear::new(weight, None));
+/// let output = head.forward(&Tensor::ones((8, 256), DType::F32, &Device::Cpu)?)?;
+/// assert!(session.snapshot().report().to_string().contains("output of head f32[8, 256]"));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Traced<M> {
+    name: String,
+    inner: M,
+}
+
+impl<M> Traced<M> {
+    /// The module under this name.
+    pub fn new(name: impl Into<String>, inner: M) -> Self {
+        Self { name: name.into(), inner }
+    }
+
+    /// The module itself.
+    pub fn inner(&self) -> &M {
+        &self.inner
+    }
+
+    /// The module without its name.
+    pub fn into_inner(self) -> M {
+        self.inner
+    }
+}
+
+impl<M: Module> Module for Traced<M> {
+    fn forward(&self, input: &Tensor) -> Result<Tensor> {
+        crate::module(&self.name, || {
+            let output = self.inner.forward(input)?;
+            let _own = own_work();
+            let name = format!("output of {}", self.name);
+            put(&output, Label { if_new: true, ..name.as_str().into() });
+            Ok(output)
+        })
+    }
+}
