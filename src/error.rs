@@ -25,6 +25,7 @@ enum Kind {
     /// Two options that exclude each other, and why.
     Together(&'static str),
     Signal(String),
+    Rules(String),
     Variable {
         name: String,
         value: String,
@@ -83,6 +84,9 @@ impl Error {
     pub(crate) fn signal(text: &str) -> Self {
         Self::new(Kind::Signal(text.to_owned()))
     }
+    pub(crate) fn rules(wrong: String) -> Self {
+        Self::new(Kind::Rules(wrong))
+    }
     pub(crate) fn variable(name: &str, value: &str, accepted: &str) -> Self {
         let (name, value, accepted) = (name.to_owned(), value.to_owned(), accepted.to_owned());
         Self::new(Kind::Variable { name, value, accepted })
@@ -134,6 +138,7 @@ impl Error {
             Kind::Schedule => Kind::Schedule,
             Kind::Together(why) => Kind::Together(why),
             Kind::Signal(text) => Kind::Signal(text.clone()),
+            Kind::Rules(wrong) => Kind::Rules(wrong.clone()),
             Kind::Variable { name, value, accepted } => {
                 Kind::Variable { name: name.clone(), value: value.clone(), accepted: accepted.clone() }
             }
@@ -199,6 +204,7 @@ impl fmt::Display for Error {
             Kind::Signal(text) => {
                 write!(f, "cannot listen to signal {text:?}; give USR1, USR2 or the number of one that can be caught")
             }
+            Kind::Rules(wrong) => write!(f, "the rule {wrong}; `Rules` says how rules are written"),
             Kind::Variable { name, value, accepted } => write!(f, "{name} is {value:?}; it takes {accepted}"),
             Kind::Format { path, known } => {
                 write!(f, "{} names no format; let it end in one of {known}, with .gz if you like", path.display())

@@ -49,6 +49,7 @@
 //! | `MEMTRACE_MAX_ENTRIES` | a number | records that the log holds |
 //! | `MEMTRACE_MIN_SIZE` | a size such as `64 KiB` | smaller blocks are counted only |
 //! | `MEMTRACE_DUMP_ON_OOM` | `1`, `0` | a snapshot when an allocation fails |
+//! | `MEMTRACE_RULES` | a file | lines added to [`Rules`], which say what is a framework and what its blocks are for |
 //! | `MEMTRACE_SIGNAL` | `USR1`, `USR2`, a number | a snapshot at each such signal |
 //!
 //! # When the program dies
@@ -118,6 +119,6 @@ pub use session::{
     parse_capture, read_capture, reset_peak, start, stats, trace_handler,
 };
 pub use snapshot::{
-    Action, Category, Device, Enabled, MemoryStats, Settings, SnapshotData, StackContext, StackKind, Stat,
+    Action, Category, Device, Enabled, MemoryStats, Rules, Settings, SnapshotData, StackContext, StackKind, Stat,
 };
 pub use units::{Bytes, parse_bytes};

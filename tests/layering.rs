@@ -19,7 +19,7 @@ const MAY_KNOW: [(&str, &[&str]); 15] = [
     ("export", &["analysis", "attribute", "snapshot"]),
     ("macros", &["shell"]),
     ("name", &["record", "snapshot"]),
-    ("candle", &["cudarc", "hook", "name", "snapshot"]),
+    ("candle", &["cudarc", "hook", "module", "name", "record", "snapshot"]),
     ("cudarc", &["name", "record", "snapshot"]),
 ];
 const LEAVES: [&str; 3] = ["units", "error", "sources"];

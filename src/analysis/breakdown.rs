@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use super::labels::{Labels, function_label, line_label, operator_label, scope_label};
-use crate::snapshot::{Block, DeviceSnapshot, SnapshotData};
+use super::labels::{Labels, function_label, line_label, module_label, operator_label, scope_label};
+use crate::attribute::Categories;
+use crate::snapshot::{Block, Category, DeviceSnapshot, SnapshotData};
 
 /// One row of a breakdown.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -71,11 +72,38 @@ pub const UNNAMED: &str = "(unnamed)";
 
 /// The peak's blocks by the names that the program gave them.
 pub fn by_name(data: &SnapshotData, device: &DeviceSnapshot) -> Breakdown {
+    at_peak_by(data, device, |block| device.name(block.seq).unwrap_or(UNNAMED))
+}
+
+/// Label of blocks that are no parameter.
+pub const NO_PARAMETER: &str = "(no parameter)";
+
+/// The peak's blocks by the parameter of the model that they hold.
+pub fn by_parameter(data: &SnapshotData, device: &DeviceSnapshot) -> Breakdown {
+    let categories = Categories::of(data, device);
+    at_peak_by(data, device, |block| match categories.get(block.seq) {
+        Category::Parameter => device.name(block.seq).unwrap_or("(a parameter without a name)"),
+        _ => NO_PARAMETER,
+    })
+}
+
+/// The peak's blocks by what they are for.
+pub fn by_category(data: &SnapshotData, device: &DeviceSnapshot) -> Breakdown {
+    let categories = Categories::of(data, device);
+    at_peak_by(data, device, |block| categories.get(block.seq).word())
+}
+
+/// The peak's blocks by the part of the model in which they were allocated.
+pub fn by_module(data: &SnapshotData, device: &DeviceSnapshot) -> Breakdown {
+    at_peak(device, &mut Labels::of_contexts(data, module_label))
+}
+
+fn at_peak_by<'a>(data: &SnapshotData, device: &'a DeviceSnapshot, label: impl Fn(&'a Block) -> &'a str) -> Breakdown {
     let mut sizes: BTreeMap<&str, Vec<u64>> = BTreeMap::new();
     for block in &device.peak.blocks {
-        sizes.entry(device.name(block.seq).unwrap_or(UNNAMED)).or_default().push(block.size);
+        sizes.entry(label(block)).or_default().push(block.size);
     }
-    let rows = sizes.into_iter().map(|(name, sizes)| row(name.to_owned(), sizes)).collect();
+    let rows = sizes.into_iter().map(|(label, sizes)| row(label.to_owned(), sizes)).collect();
     with_rest(data, rows, [device.peak.not_recorded, device.peak.below_threshold])
 }
 

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::rc::Rc;
 
-use crate::attribute::{Place, library, operator, place};
+use crate::attribute::{Place, library, module, operator, place};
 use crate::snapshot::{Block, ContextId, Frame, SnapshotData, StackId};
 
 /// A path as people read it: relative to the working directory, or from the package's folder on
@@ -133,6 +133,10 @@ fn function_of(frame: &Frame, dir: &str) -> String {
         (false, true) => format!("{name} ({file}:{})", frame.line),
         (false, false) => format!("{name} ({file})"),
     }
+}
+
+pub(super) fn module_label(data: &SnapshotData, context: u32) -> String {
+    module(data, ContextId(context)).unwrap_or_else(|| "(no module)".to_owned())
 }
 
 pub(super) fn scope_label(data: &SnapshotData, context: u32) -> String {

@@ -1,7 +1,7 @@
 //! Libraries that are not Rust and allocate for themselves: cuBLAS and the like.
 
 use super::Origin;
-use crate::snapshot::{CodeAddress, Frame, SnapshotData, StackId};
+use crate::snapshot::{CodeAddress, Frame, Rules, SnapshotData, StackId};
 
 /// Libraries that only pass on what others ask for.
 const PASS_ON: [&str; 8] =
@@ -10,16 +10,19 @@ const PASS_ON: [&str; 8] =
 /// The file name of the library that asked for the block itself, if one did: `libcublas.so.13`.
 pub fn library(data: &SnapshotData, stack: StackId) -> Option<&str> {
     let stacks = &data.stacks;
+    let rules = &data.settings.rules;
     let is_own = |address: &&CodeAddress| is_memtraces(stacks.frames_at(address));
     let asking = stacks.addresses(stack).find(|address| !is_own(address))?;
-    let is_native = stacks.frames_at(asking).iter().all(|frame| Origin::of(frame) == Origin::Unknown);
+    let is_native = stacks.frames_at(asking).iter().all(|frame| Origin::of(rules, frame) == Origin::Unknown);
     let module = data.modules.get(asking.module? as usize)?;
     name_of_library(&module.path).filter(|_| is_native)
 }
 
 /// Is this an address in memtrace itself, or in what it calls? Its own frames are left out of stacks.
 pub(crate) fn is_memtraces(frames: &[Frame]) -> bool {
-    frames.is_empty() || frames.iter().any(|frame| matches!(Origin::of(frame), Origin::Memtrace | Origin::Std))
+    // No rule has a say in these two.
+    let rules = Rules::default();
+    frames.is_empty() || frames.iter().any(|frame| matches!(Origin::of(&rules, frame), Origin::Memtrace | Origin::Std))
 }
 
 /// The name of a shared library that may ask for memory itself.

@@ -1,19 +1,25 @@
-//! Who is responsible for a block: the user's line, the operation, the library, from the frames of its stack.
+//! Who is responsible for a block, and what it is for: the user's line, the operator, the library, from the frames of its
+//! stack; the module, from its context; the category, from all that and its life.
 //!
 //! Knows the names of frameworks, not of file formats.
 
+mod categories;
+mod growing;
+mod hint;
 mod library;
+mod lives;
 mod operator;
 mod origin;
 mod spanned;
 
+pub use categories::Categories;
 pub use library::library;
 pub(crate) use library::{is_memtraces, name_of_library};
 pub use operator::{Operator, operator};
 pub use origin::Origin;
 pub use spanned::belongs_to_a_span;
 
-use crate::snapshot::{Frame, SnapshotData, StackId};
+use crate::snapshot::{ContextId, Frame, SnapshotData, StackId};
 
 /// Where a block came from, as far as its stack tells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -26,12 +32,19 @@ pub enum Place<'a> {
     Unknown,
 }
 
+/// The part of a model that a context stands for, from the outermost module inwards, joined by ` > `.
+pub fn module(data: &SnapshotData, context: ContextId) -> Option<String> {
+    let node = |id: ContextId| data.contexts.get(id.0 as usize).filter(|node| node.module);
+    let names: Vec<&str> = data.context_ids(context).into_iter().filter_map(node).map(|node| &*node.name).collect();
+    (!names.is_empty()).then(|| names.join(" > "))
+}
+
 /// The user line of a stack: the innermost frame outside std, memtrace, cudarc and candle's own
 /// crates; of several, one in the user's workspace goes before one in a library.
 pub fn place(data: &SnapshotData, stack: StackId) -> Place<'_> {
     let (mut library, mut framework) = (None, None);
     for frame in data.stacks.frames(stack) {
-        match Origin::of(frame) {
+        match Origin::of(&data.settings.rules, frame) {
             Origin::Workspace => return Place::User(frame),
             Origin::Library => library = library.or(Some(frame)),
             Origin::Framework => framework = framework.or(Some(frame)),

@@ -1,68 +1,11 @@
 //! The tensor operation that needed a block, from the frames of its stack.
 
+use std::borrow::Cow;
 use std::fmt;
 
 use super::Origin;
-use super::origin::package_and_path;
-use crate::snapshot::{Frame, SnapshotData, StackId};
-
-/// Where a framework has its operators: functions of these files, or of files below these folders.
-struct Operators {
-    package: &'static str,
-    files: &'static [&'static str],
-}
-
-/// The table. (candle 0.8 to 0.11 agree on these files.)
-const OPERATORS: [Operators; 2] = [
-    Operators {
-        package: "candle-core",
-        files: &[
-            "tensor.rs",
-            "tensor_cat.rs",
-            "conv.rs",
-            "sort.rs",
-            "indexer.rs",
-            "convert.rs",
-            "custom_op.rs",
-            "variable.rs",
-            "safetensors.rs",
-            "quantized/",
-        ],
-    },
-    Operators {
-        package: "candle-nn",
-        files: &[
-            "activation.rs",
-            "cpu_flash_attention/",
-            "encoding.rs",
-            "init.rs",
-            "kv_cache.rs",
-            "loss.rs",
-            "moe.rs",
-            "ops.rs",
-            "optim.rs",
-            "rotary_emb.rs",
-            "sampling.rs",
-            "var_map.rs",
-        ],
-    },
-];
-
-/// Functions in them that only help others.
-const HELPERS: [&str; 12] = [
-    "from_storage",
-    "make_var",
-    "cpu_fwd",
-    "cuda_fwd",
-    "metal_fwd",
-    "fwd",
-    "forward",
-    "forward_t",
-    "bwd",
-    "storage",
-    "to_vec",
-    "new_cpu",
-];
+use super::origin::{package_and_path, version_of};
+use crate::snapshot::{Frame, Rules, SnapshotData, StackId};
 
 /// A tensor operation as the frames of a stack tell of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -74,15 +17,20 @@ pub struct Operator<'a> {
     pub leaf: &'a str,
     /// It is part of a backward pass.
     pub is_backward: bool,
+    /// The operation whose gradients the backward pass was working out; `None` if that is not known. If any of
+    /// several, they stand there with a `|` between them.
+    pub backward_of: Option<&'a str>,
 }
 
 impl fmt::Display for Operator<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.root)?;
-        if self.leaf != self.root {
-            write!(f, "/{}", self.leaf)?;
+        match self.backward_of {
+            Some(of) => write!(f, "backward of {of}: ")?,
+            None if self.is_backward => f.write_str("backward: ")?,
+            None => {}
         }
-        if self.is_backward { f.write_str(" (backward)") } else { Ok(()) }
+        f.write_str(self.root)?;
+        if self.leaf != self.root { write!(f, "/{}", self.leaf) } else { Ok(()) }
     }
 }
 
@@ -91,61 +39,67 @@ impl fmt::Display for Operator<'_> {
 /// Of the framework's frames below the program's own, those that are operators count: the outermost is the
 /// root, the innermost the leaf. Within a backward pass the root is what the pass itself called.
 pub fn operator(data: &SnapshotData, stack: StackId) -> Option<Operator<'_>> {
-    let (mut leaf, mut root, mut is_backward, mut inside) = (None, None, false, false);
+    let rules = &data.settings.rules;
+    let (mut leaf, mut root, mut pass, mut inside) = (None, None, None, false);
     for frame in data.stacks.frames(stack) {
-        match Origin::of(frame) {
+        match Origin::of(rules, frame) {
             Origin::Framework => inside = true,
             Origin::Workspace | Origin::Library if inside => break,
             Origin::Workspace | Origin::Library => return None,
             Origin::Std | Origin::Memtrace | Origin::Unknown => continue,
         }
-        if is_backward_pass(frame) {
-            is_backward = true;
+        let place = FramePlace::of(frame);
+        if place.is_backward_pass() {
+            pass = Some(rules.backward(&place.package, place.version, frame.line));
             break;
         }
-        if let Some(name) = operator_of(frame) {
-            leaf = leaf.or(Some(name));
-            root = Some(name);
+        if place.is_operator(rules) {
+            leaf = leaf.or(Some(place.function));
+            root = Some(place.function);
         }
     }
+    let (is_backward, backward_of) = (pass.is_some(), pass.flatten());
     match (root, leaf) {
-        (Some(root), Some(leaf)) => Some(Operator { root, leaf, is_backward }),
-        _ if is_backward => Some(Operator { root: "gradients", leaf: "gradients", is_backward }),
+        (Some(root), Some(leaf)) => Some(Operator { root, leaf, is_backward, backward_of }),
+        _ if is_backward => Some(Operator { root: "gradients", leaf: "gradients", is_backward, backward_of }),
         _ => None,
     }
 }
 
-/// `Tensor::backward` of candle.
-fn is_backward_pass(frame: &Frame) -> bool {
-    let (package, path) = place_of(frame);
-    package == "candle-core" && path == "backprop.rs" && bare_name(&frame.function) == "backward"
+/// Where a frame's function stands: crate as in `use`, its version as far as it is known, file below `src`.
+pub(super) struct FramePlace<'a> {
+    pub(super) package: String,
+    version: &'a str,
+    pub(super) file: Cow<'a, str>,
+    pub(super) function: &'a str,
 }
 
-fn operator_of(frame: &Frame) -> Option<&str> {
-    let (package, path) = place_of(frame);
-    let known = OPERATORS.iter().find(|known| known.package == package)?;
-    let is_there = |file: &str| match file.strip_suffix('/') {
-        Some(folder) => path.strip_prefix(folder).is_some_and(|rest| rest.starts_with(['/', '.'])),
-        None => path == file,
-    };
-    let name = bare_name(&frame.function);
-    let helps =
-        name.starts_with('{') || name.ends_with("_impl") || name.starts_with("apply") || HELPERS.contains(&name);
-    (known.files.iter().any(|file| is_there(file)) && !helps && !name.is_empty()).then_some(name)
-}
-
-/// Package and path below `src`; from the name where there is no file.
-fn place_of(frame: &Frame) -> (&str, String) {
-    if let Some((package, path)) = package_and_path(&frame.file) {
-        return (package, path.to_owned());
+impl<'a> FramePlace<'a> {
+    /// From the file; from the name where there is none. The crate of a file that does not lie in a `src` is not known.
+    pub(super) fn of(frame: &'a Frame) -> Self {
+        let function = bare_name(&frame.function);
+        if let Some((package, file)) = package_and_path(&frame.file) {
+            let version = version_of(&frame.file);
+            return Self { package: package.replace('-', "_"), version, file: file.into(), function };
+        }
+        if !frame.file.is_empty() {
+            let file = frame.file.rsplit('/').next().unwrap_or_default().into();
+            return Self { package: String::new(), version: "", file, function };
+        }
+        let mut parts = frame.function.trim_start_matches(['<', '&']).split("::");
+        let package = parts.next().unwrap_or_default().to_owned();
+        let file = parts.next().map(|module| format!("{module}.rs")).unwrap_or_default().into();
+        Self { package, version: "", file, function }
     }
-    let mut parts = frame.function.trim_start_matches(['<', '&']).split("::");
-    let package = match parts.next() {
-        Some("candle_core") => "candle-core",
-        Some("candle_nn") => "candle-nn",
-        _ => "",
-    };
-    (package, parts.next().map(|module| format!("{module}.rs")).unwrap_or_default())
+
+    /// `Tensor::backward` of candle.
+    pub(super) fn is_backward_pass(&self) -> bool {
+        self.package == "candle_core" && self.file == "backprop.rs" && self.function == "backward"
+    }
+
+    pub(super) fn is_operator(&self, rules: &Rules) -> bool {
+        !self.function.is_empty() && rules.is_operator(&self.package, &self.file, self.function)
+    }
 }
 
 /// `matmul` of `candle_core::tensor::Tensor::matmul`, `zeros` of `zeros<&Shape>`, `mul` of
@@ -213,9 +167,13 @@ mod tests {
             ("<candle_nn::optim::AdamW as candle_nn::optim::Optimizer>::step", "", Some("step")),
             ("my_model::tensor::cat", "", None),
         ] {
-            assert_eq!(operator_of(&frame(function, file)), name, "{function} {file}");
+            let frame = frame(function, file);
+            let place = FramePlace::of(&frame);
+            let found = place.is_operator(&Rules::default()).then_some(place.function);
+            assert_eq!(found, name, "{function} {file}");
         }
-        assert!(is_backward_pass(&frame("backward", "candle-core-0.11.1/src/backprop.rs")));
-        assert!(!is_backward_pass(&frame("or_insert", "candle-core-0.11.1/src/backprop.rs")));
+        let in_pass =
+            |function| FramePlace::of(&frame(function, "candle-core-0.11.1/src/backprop.rs")).is_backward_pass();
+        assert!(in_pass("backward") && !in_pass("or_insert"));
     }
 }

@@ -1,6 +1,6 @@
 //! Whose code a frame is.
 
-use crate::snapshot::Frame;
+use crate::snapshot::{Frame, Rules};
 
 /// Whose code a frame is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -19,44 +19,14 @@ pub enum Origin {
     Unknown,
 }
 
-/// Crates whose lines say nothing about who needed the memory. Names as in `use`, without versions.
-const FRAMEWORKS: [&str; 26] = [
-    "candle_core",
-    "candle_nn",
-    "candle_kernels",
-    "candle_flash_attn",
-    "candle_ug",
-    "cudarc",
-    "half",
-    "float8",
-    "rayon",
-    "rayon_core",
-    "dyn_stack",
-    "num_traits",
-    "num_cpus",
-    "rand",
-    "rand_core",
-    "rand_distr",
-    "rand_chacha",
-    "safetensors",
-    "pulp",
-    "crossbeam_deque",
-    "crossbeam_epoch",
-    "tracing",
-    "tracing_core",
-    "memmap2",
-    "once_cell",
-    "zerocopy",
-];
-
 impl Origin {
     /// Whose code this frame is: by its file, or by the crate in its name where there is no file.
-    pub fn of(frame: &Frame) -> Self {
-        if frame.file.is_empty() { by_name(&frame.function) } else { by_file(&frame.file) }
+    pub fn of(rules: &Rules, frame: &Frame) -> Self {
+        if frame.file.is_empty() { by_name(rules, &frame.function) } else { by_file(rules, &frame.file) }
     }
 }
 
-fn by_file(file: &str) -> Origin {
+fn by_file(rules: &Rules, file: &str) -> Origin {
     if file.starts_with(crate::sources::own()) {
         return Origin::Memtrace;
     }
@@ -65,18 +35,18 @@ fn by_file(file: &str) -> Origin {
     }
     match library_of(file) {
         Some(package) if package.replace('-', "_") == "candle_memtrace" => Origin::Memtrace,
-        Some(package) => by_crate(&package.replace('-', "_"), Origin::Library),
-        None if file.ends_with(".rs") => vendored(file),
+        Some(package) => by_crate(rules, &package.replace('-', "_"), Origin::Library),
+        None if file.ends_with(".rs") => vendored(rules, file),
         None => Origin::Unknown,
     }
 }
 
 /// A file outside the registry: the user's own, unless it lies in a copy of a framework or among
 /// vendored libraries.
-fn vendored(file: &str) -> Origin {
+fn vendored(rules: &Rules, file: &str) -> Origin {
     let package = package_and_path(file).map(|(package, _)| package);
     let otherwise = if file.contains("/vendor/") { Origin::Library } else { Origin::Workspace };
-    package.map_or(otherwise, |package| by_crate(&package.replace('-', "_"), otherwise))
+    package.map_or(otherwise, |package| by_crate(rules, &package.replace('-', "_"), otherwise))
 }
 
 /// The package that a file of a registry or a git checkout belongs to.
@@ -101,24 +71,29 @@ pub(super) fn package_and_path(file: &str) -> Option<(&str, &str)> {
     folder.rsplit('/').next().map(|package| (without_version(package), path))
 }
 
+/// The version of the package that a file of a registry belongs to; empty where it is not known.
+pub(super) fn version_of(file: &str) -> &str {
+    let package = file.rsplit_once("/src/").and_then(|(folder, _)| folder.rsplit('/').next()).unwrap_or_default();
+    package.get(without_version(package).len()..).unwrap_or_default().trim_start_matches('-')
+}
+
 /// `candle-core` of `candle-core-0.11.1`.
 fn without_version(folder: &str) -> &str {
     let version = folder.match_indices('-').find(|(at, _)| folder[at + 1..].starts_with(|c: char| c.is_ascii_digit()));
     version.map_or(folder, |(at, _)| &folder[..at])
 }
 
-fn by_name(function: &str) -> Origin {
+fn by_name(rules: &Rules, function: &str) -> Origin {
     match crate_of(function) {
         Some("std" | "core" | "alloc" | "rustc" | "hashbrown") => Origin::Std,
         Some("memtrace") => Origin::Memtrace,
-        Some(name) => by_crate(name, Origin::Workspace),
+        Some(name) => by_crate(rules, name, Origin::Workspace),
         None => Origin::Unknown,
     }
 }
 
-fn by_crate(name: &str, otherwise: Origin) -> Origin {
-    let gemm = name == "gemm" || name.starts_with("gemm_");
-    if gemm || FRAMEWORKS.contains(&name) { Origin::Framework } else { otherwise }
+fn by_crate(rules: &Rules, name: &str, otherwise: Origin) -> Origin {
+    if rules.is_framework(name) { Origin::Framework } else { otherwise }
 }
 
 /// The crate of `candle_core::tensor::Tensor::matmul` or `<candle_nn::Linear as …>::forward`.
@@ -153,9 +128,9 @@ mod tests {
             ("./csu/../sysdeps/nptl/libc_start_call_main.h", Origin::Unknown),
         ];
         for (file, origin) in cases {
-            assert_eq!(by_file(file), origin, "{file}");
+            assert_eq!(by_file(&Rules::default(), file), origin, "{file}");
         }
-        assert_eq!(by_file(&format!("{}scope.rs", crate::sources::own())), Origin::Memtrace);
+        assert_eq!(by_file(&Rules::default(), &format!("{}scope.rs", crate::sources::own())), Origin::Memtrace);
     }
 
     #[test]
@@ -172,7 +147,7 @@ mod tests {
             ("libc.so.6+0x1234", Origin::Unknown),
         ];
         for (name, origin) in cases {
-            assert_eq!(by_name(name), origin, "{name}");
+            assert_eq!(by_name(&Rules::default(), name), origin, "{name}");
         }
     }
 }

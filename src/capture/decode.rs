@@ -11,8 +11,8 @@ use super::{
 use crate::error::Error;
 use crate::snapshot::{
     Action, CodeAddress, ContextId, ContextNode, CudaHooks, Device, DeviceMemory, Enabled, Frame, GraphMemory, Health,
-    Module, ModuleSpans, Peak, Pool, Process, Settings, SnapshotData, Spans, StackContext, StackKind, Stacks, Stat,
-    Thread, ThreadId, UnseenCalls,
+    Module, ModuleSpans, Peak, Pool, Process, Rules, Settings, SnapshotData, Spans, StackContext, StackKind, Stacks,
+    Stat, Thread, ThreadId, UnseenCalls,
 };
 
 /// Reads a capture up to its last commit before the end or the first damage.
@@ -347,7 +347,14 @@ fn settings(r: &mut Reader<'_>) -> Result<Settings, Damage> {
             let actions = [Action::Alloc, Action::FreeRequested, Action::FreeCompleted];
             actions.get(r.small()? as usize).copied().ok_or(UNKNOWN)
         })?,
+        rules: rules(r.text()?)?,
     })
+}
+
+fn rules(added: &str) -> Result<Rules, Damage> {
+    let mut rules = Rules::default();
+    let added = rules.add(added);
+    added.map(|()| rules).map_err(|_| Damage("rules that this memtrace does not know"))
 }
 
 fn thread(r: &mut Reader<'_>) -> Result<Thread, Damage> {

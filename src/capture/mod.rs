@@ -22,7 +22,7 @@
 //! | tag | payload |
 //! |---|---|
 //! | 1 process | program:text host:text pid:n rank:n(0: none, else 1 + rank) working_dir:text started_unix_us:n |
-//! | 2 settings | enabled:n context:n stacks:n (in the order of their enums) max_entries:n min_size:n stack_depth:n device:n(0: all, else 1 + device) count:n action:n* |
+//! | 2 settings | enabled:n context:n stacks:n (in the order of their enums) max_entries:n min_size:n stack_depth:n device:n(0: all, else 1 + device) count:n action:n* rules:text |
 //! | 3 threads | count:n (number:n os_id:n name:text)*; replaces those before |
 //! | 4 modules | count:n (path:text build_id:text base:n start:n end:n)*; build_id as bytes |
 //! | 5 addresses | count:n step* |

@@ -145,11 +145,15 @@ fn nonsense_with_a_right_checksum_is_refused() {
     let gap_without_live = chunk(Tag::Gap, &[0, 3]);
     let no_device = chunk(Tag::Gap, &[0xff, 0xff, 0xff, 0xff, 0xff, 0x0f, 0]);
     let unknown_setting = chunk(Tag::Settings, &[9, 0, 0, 0, 0, 0, 0, 0]);
-    let name_of_no_block = chunk(Tag::Names, &[0, 0, 1, 0, 1, b'a']);
-    let long_name = chunk(Tag::Names, &[&[0, 0, 1, 2, 0x81, 2][..], &[b'a'; 257]].concat());
+    let name_of_no_block = chunk(Tag::Names, &[0, 0, 1, 0, 1, b'a', 7]);
+    let long_name = chunk(Tag::Names, &[&[0, 0, 1, 2, 0x81, 2][..], &[b'a'; 257], &[7]].concat());
+    let no_category = chunk(Tag::Names, &[0, 0, 1, 2, 1, b'a', 10]);
+    let no_rule = chunk(Tag::Settings, &[0, 0, 0, 0, 0, 0, 0, 0, 3, b'n', b'o', b'x']);
     for (bad, word) in [
         (&name_of_no_block, "no block"),
         (&long_name, "longer"),
+        (&no_category, "category"),
+        (&no_rule, "rules"),
         (&context_before_its_parent, "not there"),
         (&stack_of_no_address, "not there"),
         (&record_of_no_stack, "no stack"),

@@ -137,7 +137,8 @@ impl<'a> Names<'a> {
     }
 
     fn name(&mut self, frame: &'a Frame) -> Option<&str> {
-        let shown = |frame: &Frame| self.all || !matches!(Origin::of(frame), Origin::Std | Origin::Memtrace);
+        let rules = &self.data.settings.rules;
+        let shown = |frame: &Frame| self.all || !matches!(Origin::of(rules, frame), Origin::Std | Origin::Memtrace);
         let dir = &self.data.process.working_dir;
         let name = || shown(frame).then(|| clean(&frame_location(frame, dir)));
         self.names.entry(std::ptr::from_ref(frame)).or_insert_with(name).as_deref()

@@ -54,6 +54,9 @@ impl Tables {
             ("peak_by_line", analysis::by_line(data, device)),
             ("peak_by_function", analysis::by_function(data, device)),
             ("peak_by_operator", analysis::by_operator(data, device)),
+            ("peak_by_category", analysis::by_category(data, device)),
+            ("peak_by_module", analysis::by_module(data, device)),
+            ("peak_by_parameter", analysis::by_parameter(data, device)),
             ("peak_by_scope", analysis::by_scope(data, device)),
             ("live_by_line", analysis::live_by_line(data, device)),
         ];

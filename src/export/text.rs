@@ -6,7 +6,7 @@ use std::io::Write;
 use super::table::{Cut, Table};
 use super::{coverage, device_memory};
 use crate::analysis::{self, Breakdown, device_or_main};
-use crate::attribute::operator;
+use crate::attribute::{module, operator};
 use crate::error::Error;
 use crate::snapshot::{Device, DeviceSnapshot, SnapshotData};
 use crate::units::{Bytes, grouped, round};
@@ -72,6 +72,7 @@ impl Page<'_> {
         self.heading("At the peak, by function");
         self.breakdown(&analysis::by_function(data, device), "Function");
         self.operators(data, device);
+        self.modules(data, device);
         self.names(data, device);
         self.scopes(data, device);
         self.temporaries(data, device);
@@ -174,6 +175,15 @@ impl Page<'_> {
         if device.peak.blocks.iter().any(|block| operator(data, block.stack).is_some()) {
             self.heading("At the peak, by operator");
             self.breakdown(&analysis::by_operator(data, device), "Operator");
+            self.heading("At the peak, by category");
+            self.breakdown(&analysis::by_category(data, device), "Category");
+        }
+    }
+
+    fn modules(&mut self, data: &SnapshotData, device: &DeviceSnapshot) {
+        if device.peak.blocks.iter().any(|block| module(data, block.context).is_some()) {
+            self.heading("At the peak, by module");
+            self.breakdown(&analysis::by_module(data, device), "Module");
         }
     }
 

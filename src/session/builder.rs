@@ -7,7 +7,7 @@ use super::outputs::Snapshot;
 use super::schedule::Schedule;
 use crate::error::Error;
 use crate::session::Session;
-use crate::snapshot::{Action, Device, Enabled, Settings, StackContext, StackKind};
+use crate::snapshot::{Action, Device, Enabled, Rules, Settings, StackContext, StackKind};
 use crate::units::{MAX_STACK_DEPTH, parse_bytes};
 
 /// Options of a recording; begin with [`builder`](crate::builder), end with [`start`](Builder::start).
@@ -130,6 +130,12 @@ impl Builder {
     /// innermost and its outermost half.
     pub fn stack_depth(mut self, frames: usize) -> Self {
         self.plan.settings.stack_depth = frames;
+        self
+    }
+
+    /// What attribution knows of frameworks (default: candle, cudarc and what they are made of).
+    pub fn rules(mut self, rules: Rules) -> Self {
+        self.plan.settings.rules = rules;
         self
     }
 

@@ -21,6 +21,9 @@ pub(super) fn apply(plan: &mut Plan) -> Result<(), Error> {
     set(&mut settings.context, "MEMTRACE_CONTEXT", context)?;
     set(&mut settings.max_entries, "MEMTRACE_MAX_ENTRIES", number)?;
     set(&mut settings.min_size, "MEMTRACE_MIN_SIZE", parse_bytes)?;
+    if let Some(file) = variable("MEMTRACE_RULES")? {
+        settings.rules.add(&rules(&file)?)?;
+    }
     set(&mut plan.dumps.on_oom, "MEMTRACE_DUMP_ON_OOM", flag)?;
     if let Some(signal) = variable("MEMTRACE_SIGNAL")? {
         plan.dumps.signal = Some(signal_number(&signal)?);
@@ -76,6 +79,10 @@ fn context(text: &str) -> Result<StackContext, Error> {
         "all" => Ok(StackContext::All),
         _ => Err(Error::variable("MEMTRACE_CONTEXT", text, "none, state, alloc or all")),
     }
+}
+
+fn rules(file: &str) -> Result<String, Error> {
+    std::fs::read_to_string(file).map_err(|error| Error::input(std::path::Path::new(file), error))
 }
 
 fn number(text: &str) -> Result<usize, Error> {

@@ -68,6 +68,8 @@ pub struct Settings {
     pub device: Option<super::Device>,
     /// Log entries that are left out. Counters and the peak are not affected.
     pub skip_actions: Vec<Action>,
+    /// What attribution knows of frameworks; it may be changed afterwards.
+    pub rules: super::Rules,
 }
 
 /// 1 KiB: in ResNet-50 training on candle's CPU device 71 % of the allocations are smaller, and
@@ -89,6 +91,7 @@ impl Default for Settings {
             stack_depth: DEFAULT_STACK_DEPTH,
             device: None,
             skip_actions: Vec::new(),
+            rules: super::Rules::default(),
         }
     }
 }

@@ -101,6 +101,7 @@ impl<W: Write> Encoder<W> {
             p.count(settings.stack_depth);
             p.number(settings.device.map_or(0, |device| 1 + device_number(device)));
             list(p, settings.skip_actions.iter(), |p, action| p.number(action_number(*action)));
+            p.text(settings.rules.added());
         })
     }
 

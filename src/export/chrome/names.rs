@@ -75,6 +75,7 @@ fn operator(data: &SnapshotData, stack: StackId) -> &str {
         Place::Framework(_) | Place::Unknown => None,
     };
     let inside = data.stacks.frames(stack).take_while(|frame| user.is_none_or(|user| !std::ptr::eq(*frame, user)));
-    let called: Option<&Frame> = inside.filter(|frame| Origin::of(frame) == Origin::Framework).last();
+    let called: Option<&Frame> =
+        inside.filter(|frame| Origin::of(&data.settings.rules, frame) == Origin::Framework).last();
     called.or(user).map_or("", |frame| frame.function.as_str())
 }

@@ -1,0 +1,47 @@
+//! The blocks of a recording with the time for which each was there.
+
+use std::collections::HashMap;
+
+use super::hint::Hint;
+use crate::snapshot::{Block, ContextId, DeviceSnapshot, RecordKind, SnapshotData, StackId, ThreadId};
+
+/// A block, from its alloc to its free, as positions in the log.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Life {
+    pub(super) seq: u64,
+    pub(super) size: u64,
+    pub(super) stack: StackId,
+    pub(super) context: ContextId,
+    pub(super) thread: ThreadId,
+    /// 0 if the log no longer has it.
+    pub(super) from: usize,
+    /// `usize::MAX` if it is live, or nobody knows.
+    pub(super) to: usize,
+    pub(super) hint: Hint,
+}
+
+/// All blocks of which the recording knows anything, in the order of their allocation.
+pub(super) fn lives(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<Life> {
+    let mut hints: HashMap<(StackId, ContextId), Hint> = HashMap::new();
+    let mut hint = |stack, context| *hints.entry((stack, context)).or_insert_with(|| Hint::of(data, stack, context));
+    let mut found: HashMap<u64, Life> = HashMap::new();
+    let mut life = |block: &Block, from: usize| {
+        let Block { seq, size, stack, context, thread, .. } = *block;
+        Life { seq, size, stack, context, thread, from, to: usize::MAX, hint: hint(stack, context) }
+    };
+    // Position 0 is before the log.
+    for (position, record) in (1..).zip(&device.records) {
+        let block = record.block();
+        match record.kind {
+            _ if record.alloc_seq == 0 => {}
+            RecordKind::Alloc => drop(found.insert(block.seq, life(&block, position))),
+            RecordKind::Free => found.entry(block.seq).or_insert_with(|| life(&block, 0)).to = position,
+        }
+    }
+    for block in device.live.iter().chain(&device.peak.blocks) {
+        found.entry(block.seq).or_insert_with(|| life(block, 0));
+    }
+    let mut lives: Vec<Life> = found.into_values().collect();
+    lives.sort_unstable_by_key(|life| life.seq);
+    lives
+}

@@ -1,0 +1,310 @@
+//! What attribution knows of frameworks, as data: one table, to which programs add.
+
+use std::fmt;
+use std::sync::{Arc, LazyLock};
+
+use super::Category;
+use crate::error::Error;
+
+static KNOWN: LazyLock<Rules> = LazyLock::new(|| {
+    let mut table = Table::default();
+    // A test reads every line.
+    let _ = table.add(include_str!("rules.txt"));
+    table.added.clear();
+    Rules(Arc::new(table))
+});
+
+/// Which crates are frameworks, where their operators are, and what their blocks are for.
+///
+/// The table that memtrace comes with knows candle, cudarc and what they are made of. Others are added line by line:
+/// ```
+/// use memtrace::Rules;
+///
+/// let mut rules = Rules::default();
+/// rules.add(
+///     "framework my_kernels             # its lines are not the user's
+///      operators my_kernels ops.rs      # its functions are operators
+///      helper    dispatch_*             # but these are not
+///      category  KV_CACHE my_kernels paged.rs",
+/// )?;
+/// assert!(rules.add("framwork my_kernels").is_err());
+/// # Ok::<(), memtrace::Error>(())
+/// ```
+///
+/// | line | says |
+/// |---|---|
+/// | `framework CRATE` | its lines say nothing about who needed the memory |
+/// | `operators CRATE FILE` | its functions are operators |
+/// | `helper FUNCTION` | a function in such a file that is none |
+/// | `category CATEGORY CRATE FILE [FUNCTION]` | what blocks are for that were needed there, in [`Category`]'s words; the outermost such call decides |
+/// | `input CRATE FILE FUNCTION` | an operator that brings data in when the program itself calls it |
+/// | `optimizer CRATE FILE FUNCTION` | a function in which an optimizer works |
+/// | `step NAME` | a scope in which an optimizer works |
+/// | `backward CRATE VERSION LINE:OPERATOR…` | from that line of `backward` in `backprop.rs` on it works for that operator |
+///
+/// Crates are named as in `use`, files below `src`; a folder ends in `/`, a `*` in front or at the end stands for
+/// anything, and `#` begins a comment.
+#[derive(Clone)]
+pub struct Rules(Arc<Table>);
+
+#[derive(Clone, Debug, Default)]
+struct Table {
+    frameworks: Vec<Pattern>,
+    operators: Vec<Place>,
+    helpers: Vec<Pattern>,
+    categories: Vec<(Category, Place)>,
+    inputs: Vec<Place>,
+    optimizers: Vec<Place>,
+    steps: Vec<Pattern>,
+    backward: Vec<Arms>,
+    /// The lines that a program added.
+    added: String,
+}
+
+/// Each line may be held against every frame.
+const MOST_ADDED: usize = 1 << 16;
+
+/// A name with a `*` in front or at the end.
+#[derive(Clone, Debug)]
+struct Pattern(String);
+
+#[derive(Clone, Debug)]
+struct Place {
+    package: Pattern,
+    file: Pattern,
+    function: Pattern,
+}
+
+/// Which lines of a version's backward pass work for which operator, in the order of the lines.
+#[derive(Clone, Debug)]
+struct Arms {
+    package: Pattern,
+    version: String,
+    from: Vec<(u32, String)>,
+}
+
+impl Rules {
+    /// Adds lines behind those that there are.
+    ///
+    /// # Errors
+    /// If a line is not of the table's form, or more than 64 KiB would be added; none is added then.
+    pub fn add(&mut self, lines: &str) -> Result<(), Error> {
+        let mut table = Table::clone(&self.0);
+        table.add(lines).map_err(Error::rules)?;
+        if table.added.len() > MOST_ADDED {
+            return Err(Error::rules("table would be longer than 64 KiB".to_owned()));
+        }
+        self.0 = Arc::new(table);
+        Ok(())
+    }
+
+    /// The lines that were added to the table that memtrace comes with.
+    pub fn added(&self) -> &str {
+        &self.0.added
+    }
+
+    /// Is this crate, as in `use`, a framework?
+    pub(crate) fn is_framework(&self, package: &str) -> bool {
+        self.0.frameworks.iter().any(|framework| framework.fits(package))
+    }
+
+    /// Is this function an operator?
+    pub(crate) fn is_operator(&self, package: &str, file: &str, function: &str) -> bool {
+        let there = self.0.operators.iter().any(|place| place.fits(package, file, function));
+        there && !self.0.helpers.iter().any(|helper| helper.fits(function))
+    }
+
+    /// What blocks are for that were needed in this function.
+    pub(crate) fn category(&self, package: &str, file: &str, function: &str) -> Option<Category> {
+        let found = self.0.categories.iter().find(|(_, place)| place.fits(package, file, function));
+        found.map(|(category, _)| *category)
+    }
+
+    /// Does this operator bring data in?
+    pub(crate) fn is_input(&self, package: &str, file: &str, function: &str) -> bool {
+        self.0.inputs.iter().any(|place| place.fits(package, file, function))
+    }
+
+    /// The operator that a line of this version's backward pass works for.
+    pub(crate) fn backward(&self, package: &str, version: &str, line: u32) -> Option<&str> {
+        let arms = self.0.backward.iter().find(|arms| arms.package.fits(package) && arms.version == version)?;
+        let after = arms.from.partition_point(|(from, _)| *from <= line);
+        arms.from.get(after.checked_sub(1)?).map(|(_, operator)| operator.as_str())
+    }
+
+    /// Does an optimizer work in this function?
+    pub(crate) fn is_optimizer(&self, package: &str, file: &str, function: &str) -> bool {
+        self.0.optimizers.iter().any(|place| place.fits(package, file, function))
+    }
+
+    /// Does an optimizer work in a scope of this name?
+    pub(crate) fn is_step(&self, name: &str) -> bool {
+        self.0.steps.iter().any(|step| step.fits(name))
+    }
+}
+
+impl Default for Rules {
+    fn default() -> Self {
+        KNOWN.clone()
+    }
+}
+
+impl fmt::Debug for Rules {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Rules").field(&self.0.added).finish()
+    }
+}
+
+impl PartialEq for Rules {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.added == other.0.added
+    }
+}
+
+impl Eq for Rules {}
+
+impl Table {
+    /// The line that is wrong, and what is wrong with it.
+    fn add(&mut self, lines: &str) -> Result<(), String> {
+        for line in lines.lines() {
+            let line = line.split('#').next().unwrap_or_default().trim();
+            let words: Vec<&str> = line.split_whitespace().collect();
+            self.line(&words).map_err(|wrong| format!("{line:?} {wrong}"))?;
+            if !line.is_empty() {
+                self.added.push_str(&words.join(" "));
+                self.added.push('\n');
+            }
+        }
+        Ok(())
+    }
+
+    fn line(&mut self, words: &[&str]) -> Result<(), &'static str> {
+        match words {
+            [] => {}
+            ["framework", package] => self.frameworks.push(Pattern::package(package)),
+            ["operators", package, file] => self.operators.push(Place::new(package, file, "*")),
+            ["helper", function] => self.helpers.push(Pattern((*function).to_owned())),
+            ["category", word, package, file, function @ ..] if function.len() < 2 => {
+                let category = Category::from_word(word).ok_or("names no category")?;
+                let function = function.first().unwrap_or(&"*");
+                self.categories.push((category, Place::new(package, file, function)));
+            }
+            ["input", package, file, function] => self.inputs.push(Place::new(package, file, function)),
+            ["optimizer", package, file, function] => self.optimizers.push(Place::new(package, file, function)),
+            ["step", name] => self.steps.push(Pattern((*name).to_owned())),
+            ["backward", package, version, from @ ..] if !from.is_empty() => {
+                let from = from.iter().map(|arm| arm_of(arm)).collect::<Option<Vec<_>>>();
+                let from =
+                    from.filter(|from| from.is_sorted()).ok_or("needs LINE:OPERATOR in the order of the lines")?;
+                let version = (*version).to_owned();
+                self.backward.push(Arms { package: Pattern::package(package), version, from });
+            }
+            ["framework" | "operators" | "helper" | "category" | "input" | "optimizer" | "step" | "backward", ..] => {
+                return Err("has too few words or too many");
+            }
+            _ => {
+                return Err(
+                    "begins with none of framework, operators, helper, category, input, optimizer, step, backward",
+                );
+            }
+        }
+        Ok(())
+    }
+}
+
+/// `185:add`
+fn arm_of(arm: &str) -> Option<(u32, String)> {
+    let (line, operator) = arm.split_once(':')?;
+    Some((line.parse().ok()?, operator.to_owned())).filter(|_| !operator.is_empty())
+}
+
+impl Place {
+    fn new(package: &str, file: &str, function: &str) -> Self {
+        let [file, function] = [file, function].map(|text| Pattern(text.to_owned()));
+        Self { package: Pattern::package(package), file, function }
+    }
+
+    fn fits(&self, package: &str, file: &str, function: &str) -> bool {
+        self.package.fits(package) && self.file.fits_file(file) && self.function.fits(function)
+    }
+}
+
+impl Pattern {
+    /// Crates are compared as in `use`.
+    fn package(name: &str) -> Self {
+        Self(name.replace('-', "_"))
+    }
+
+    fn fits(&self, name: &str) -> bool {
+        match (self.0.strip_prefix('*'), self.0.strip_suffix('*')) {
+            (Some(end), _) if name.ends_with(end) => true,
+            (_, Some(start)) => name.starts_with(start),
+            _ => name == self.0,
+        }
+    }
+
+    /// `quantized/` is that folder and the file of that name.
+    fn fits_file(&self, file: &str) -> bool {
+        match self.0.strip_suffix('/') {
+            Some(folder) => file.strip_prefix(folder).is_some_and(|rest| rest.starts_with(['/', '.'])),
+            None => self.fits(file),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_line_of_the_table_can_be_read() {
+        let mut table = Table::default();
+        assert_eq!(table.add(include_str!("rules.txt")), Ok(()));
+        assert!(table.frameworks.len() > 20 && table.optimizers.len() > 1);
+        assert_eq!(Rules::default().added(), "");
+    }
+
+    #[test]
+    fn lines_are_added_whole_or_not_at_all() {
+        let mut rules = Rules::default();
+        rules.add("framework my-kernels # mine\n\n  operators my_kernels  ops/").unwrap();
+        assert!(rules.is_framework("my_kernels") && rules.is_operator("my_kernels", "ops/gelu.rs", "gelu"));
+        assert_eq!(rules.added(), "framework my-kernels\noperators my_kernels ops/\n");
+        let before = rules.clone();
+        for wrong in [
+            "helper",
+            "framework a b",
+            "category WEIGHT a b",
+            "category INPUT a b c d",
+            "frame a",
+            "backward a 1",
+            "backward a 1 2:x 1:y",
+            "backward a 1 x",
+        ] {
+            let error = rules.add(&format!("step mine\n{wrong}")).unwrap_err().to_string();
+            assert!(error.contains(wrong), "{error}");
+            assert!(rules == before && !rules.is_step("mine"));
+        }
+    }
+
+    #[test]
+    fn stars_stand_for_anything() {
+        let rules = Rules::default();
+        assert!(rules.is_framework("gemm_f32") && rules.is_framework("gemm") && !rules.is_framework("gemmi"));
+        assert!(!rules.is_operator("candle_core", "tensor.rs", "sum_impl"));
+        assert!(!rules.is_operator("candle_core", "tensor.rs", "{closure#0}"));
+        assert!(rules.is_operator("candle_core", "quantized/mod.rs", "quantize"));
+        assert!(!rules.is_operator("candle_core", "quantized_x.rs", "quantize"));
+        assert_eq!(rules.category("gemm_common", "gemm.rs", "x"), Some(Category::Workspace));
+        assert_eq!(rules.category("candle_nn", "optim.rs", "new"), Some(Category::OptimizerState));
+        assert_eq!(rules.category("candle_nn", "optim.rs", "step"), None);
+        let backward = |version, line| rules.backward("candle_core", version, line);
+        assert_eq!(
+            [184, 185, 190, 191].map(|line| backward("0.11.1", line)),
+            [None, Some("add"), Some("add"), Some("sub")]
+        );
+        assert_eq!((backward("0.8.4", 190), backward("0.7.0", 190)), (Some("sub"), None));
+        assert!(rules.is_input("candle_core", "tensor.rs", "from_vec"));
+        assert!(rules.is_optimizer("", "train/sgd.rs", "step") && !rules.is_optimizer("", "train.rs", "step"));
+    }
+}
