@@ -161,3 +161,43 @@ fn every_record_has_a_category_and_a_named_one_wins() {
     let found: Vec<_> = allocs.map(|record| categories.get(record.alloc_seq)).collect();
     assert_eq!(found, [Category::Input, Category::KvCache]);
 }
+
+/// A decoder of three layers without tracing: `cat` makes the cache longer with every token, another `cat` repeats it.
+fn decode(tokens: usize, keep: &mut Vec<Tensor>) -> Result<()> {
+    for _ in 0..tokens {
+        let _token = memtrace::scope_guard("token");
+        let new = Tensor::ones((1, 512), DType::F32, &Device::Cpu)?.affine(2., 1.)?;
+        for layer in 0..3 {
+            let longer = match keep.get(layer) {
+                Some(cache) => Tensor::cat(&[cache, &new], 0)?,
+                None => new.affine(1., 0.)?,
+            };
+            let _repeated = Tensor::cat(&[&longer, &longer], 0)?;
+            match keep.get_mut(layer) {
+                Some(cache) => *cache = longer,
+                None => keep.push(longer),
+            }
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn a_cache_that_grows_by_cat_is_known_and_what_repeats_it_is_not_taken_for_one() {
+    let _alone = alone();
+    let session = memtrace::start().unwrap();
+    let mut keep = Vec::new();
+    decode(6, &mut keep).unwrap();
+    let snapshot = session.snapshot();
+    let device = cpu(&snapshot);
+    let categories = Categories::of(&snapshot, device);
+    let of = |category: Category| {
+        let allocs = device.records.iter().filter(|record| record.kind == RecordKind::Alloc && record.size % 2048 == 0);
+        let found = allocs.filter(|record| categories.get(record.alloc_seq) == category);
+        found.map(|record| record.size / 2048).collect::<Vec<_>>()
+    };
+    // Five tokens' caches by `cat`; the first one is no `cat` and was still there when its token's scope ended.
+    assert_eq!(of(Category::KvCache), [2, 3, 4, 5, 6].map(|n| [n; 3]).concat());
+    assert_eq!(of(Category::Unknown), [1; 3]);
+    assert_eq!(of(Category::Temporary).len(), 6 + 18);
+}
