@@ -53,6 +53,9 @@ pub fn operator(data: &SnapshotData, stack: StackId) -> Option<Operator<'_>> {
             pass = Some(rules.backward(&place.package, place.version, frame.line));
             break;
         }
+        if rules.is_kernel(place.function) {
+            (leaf, root) = (None, None);
+        }
         if place.is_operator(rules) {
             leaf = leaf.or(Some(place.function));
             root = Some(place.function);

@@ -24,7 +24,10 @@ pub(crate) use span::{LastPath, SpanKey, enter_span, exit_span};
 /// let sum = memtrace::scope("forward", || 1 + 1);
 /// # assert_eq!(sum, 2);
 /// ```
+#[inline(always)]
 pub fn scope<R>(name: impl AsRef<str>, f: impl FnOnce() -> R) -> R {
+    // Inlined, so that `f` is, too: the compiler makes one function of equal ones, with the line of any.
+
     let _scope = scope_guard(name);
     f()
 }
@@ -35,11 +38,17 @@ pub fn scope<R>(name: impl AsRef<str>, f: impl FnOnce() -> R) -> R {
 /// let sum = memtrace::module("encoder", || memtrace::module("layer 3", || 1 + 1));
 /// # assert_eq!(sum, 2);
 /// ```
+#[inline(always)]
 pub fn module<R>(name: impl AsRef<str>, f: impl FnOnce() -> R) -> R {
-    fork::watch();
-    let context = CONTEXTS.intern_module(guard::context(), name.as_ref(), true);
-    let _scope = ScopeGuard::open(context, Kind::Named);
+    // Inlined as `scope` is.
+    let _scope = module_guard(name.as_ref());
     f()
+}
+
+fn module_guard(name: &str) -> ScopeGuard {
+    fork::watch();
+    let context = CONTEXTS.intern_module(guard::context(), name, true);
+    ScopeGuard::open(context, Kind::Named)
 }
 
 /// The guard form of [`scope`]: the scope is open until the guard is dropped.
@@ -56,8 +65,12 @@ pub fn module<R>(name: impl AsRef<str>, f: impl FnOnce() -> R) -> R {
 /// std::thread::spawn(move || drop(guard));
 /// ```
 pub fn scope_guard(name: impl AsRef<str>) -> ScopeGuard {
+    named_guard(name.as_ref())
+}
+
+fn named_guard(name: &str) -> ScopeGuard {
     fork::watch();
-    let context = CONTEXTS.intern(guard::context(), name.as_ref());
+    let context = CONTEXTS.intern(guard::context(), name);
     ScopeGuard::open(context, Kind::Named)
 }
 
@@ -170,6 +183,7 @@ impl Context {
     }
 
     /// Runs `f` with these scopes in place of this thread's.
+    #[inline(always)]
     pub fn scope<R>(self, f: impl FnOnce() -> R) -> R {
         let _scope = self.enter();
         f()

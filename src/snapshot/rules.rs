@@ -36,6 +36,7 @@ static KNOWN: LazyLock<Rules> = LazyLock::new(|| {
 /// | `framework CRATE` | its lines say nothing about who needed the memory |
 /// | `operators CRATE FILE` | its functions are operators |
 /// | `helper FUNCTION` | a function in such a file that is none |
+/// | `kernel FUNCTION` | one such that holds no operators inside it either |
 /// | `category CATEGORY CRATE FILE [FUNCTION]` | what blocks are for that were needed there, in [`Category`]'s words; the outermost such call decides |
 /// | `input CRATE FILE FUNCTION` | an operator that brings data in when the program itself calls it |
 /// | `optimizer CRATE FILE FUNCTION` | a function in which an optimizer works |
@@ -52,6 +53,7 @@ struct Table {
     frameworks: Vec<Pattern>,
     operators: Vec<Place>,
     helpers: Vec<Pattern>,
+    kernels: Vec<Pattern>,
     categories: Vec<(Category, Place)>,
     inputs: Vec<Place>,
     optimizers: Vec<Place>,
@@ -111,7 +113,12 @@ impl Rules {
     /// Is this function an operator?
     pub(crate) fn is_operator(&self, package: &str, file: &str, function: &str) -> bool {
         let there = self.0.operators.iter().any(|place| place.fits(package, file, function));
-        there && !self.0.helpers.iter().any(|helper| helper.fits(function))
+        there && !self.0.helpers.iter().any(|helper| helper.fits(function)) && !self.is_kernel(function)
+    }
+
+    /// Is this function of a framework the inside of an operator?
+    pub(crate) fn is_kernel(&self, function: &str) -> bool {
+        self.0.kernels.iter().any(|kernel| kernel.fits(function))
     }
 
     /// What blocks are for that were needed in this function.
@@ -184,6 +191,7 @@ impl Table {
             ["framework", package] => self.frameworks.push(Pattern::package(package)),
             ["operators", package, file] => self.operators.push(Place::new(package, file, "*")),
             ["helper", function] => self.helpers.push(Pattern((*function).to_owned())),
+            ["kernel", function] => self.kernels.push(Pattern((*function).to_owned())),
             ["category", word, package, file, function @ ..] if function.len() < 2 => {
                 let category = Category::from_word(word).ok_or("names no category")?;
                 let function = function.first().unwrap_or(&"*");
@@ -199,12 +207,16 @@ impl Table {
                 let version = (*version).to_owned();
                 self.backward.push(Arms { package: Pattern::package(package), version, from });
             }
-            ["framework" | "operators" | "helper" | "category" | "input" | "optimizer" | "step" | "backward", ..] => {
+            [
+                "framework" | "operators" | "helper" | "kernel" | "category" | "input" | "optimizer" | "step"
+                | "backward",
+                ..,
+            ] => {
                 return Err("has too few words or too many");
             }
             _ => {
                 return Err(
-                    "begins with none of framework, operators, helper, category, input, optimizer, step, backward",
+                    "begins with none of framework, operators, helper, kernel, category, input, optimizer, step, backward",
                 );
             }
         }

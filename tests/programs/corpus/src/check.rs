@@ -1,0 +1,133 @@
+//! Attribution against labels, by count and by bytes.
+
+use std::collections::BTreeMap;
+
+use memtrace::attribute::{Place, operator, place};
+use memtrace::snapshot::{ContextId, Frame, Record, RecordKind};
+use memtrace::{Device, SnapshotData};
+
+/// Events and bytes of which something was right, unknown or wrong.
+#[derive(Default)]
+struct Sums {
+    events: [u64; 3],
+    bytes: [u64; 3],
+}
+
+#[derive(Clone, Copy)]
+enum Verdict {
+    Right,
+    Unknown,
+    Wrong,
+}
+
+impl Sums {
+    fn add(&mut self, verdict: Verdict, bytes: u64) {
+        self.events[verdict as usize] += 1;
+        self.bytes[verdict as usize] += bytes;
+    }
+
+    fn share(&self, verdict: Verdict) -> f64 {
+        self.bytes[verdict as usize] as f64 / self.bytes.iter().sum::<u64>().max(1) as f64
+    }
+
+    fn text(&self) -> String {
+        let [right, unknown, wrong] = [Verdict::Right, Verdict::Unknown, Verdict::Wrong].map(|v| 100. * self.share(v));
+        format!("{right:.3} % right, {unknown:.3} % unknown, {wrong:.3} % wrong ({:?} events)", self.events)
+    }
+}
+
+/// What came of one program.
+#[derive(Default)]
+pub(crate) struct Rates {
+    operator: Sums,
+    line: Sums,
+    /// Events and bytes without a label: of worker threads, and of the program around its operators.
+    unlabelled: [u64; 2],
+    wrong: BTreeMap<String, u64>,
+}
+
+impl Rates {
+    pub(crate) fn of(data: &SnapshotData) -> Self {
+        let mut rates = Self::default();
+        let device = data.device(Device::Cpu);
+        let records = device.map_or(&[][..], |device| &device.records);
+        records.iter().filter(|record| record.kind == RecordKind::Alloc).for_each(|record| rates.record(data, record));
+        rates
+    }
+
+    fn record(&mut self, data: &SnapshotData, record: &Record) {
+        let Some(label) = label(data, record.context) else {
+            self.unlabelled = [self.unlabelled[0] + 1, self.unlabelled[1] + record.size];
+            return;
+        };
+        let operator = operator(data, record.stack);
+        let verdict = match operator {
+            Some(operator) if label.operators.contains(&"backward") && operator.is_backward => Verdict::Right,
+            Some(operator) if !operator.is_backward && label.operators.contains(&operator.root) => Verdict::Right,
+            Some(operator) => {
+                self.is_wrong(
+                    format!("operator {operator} for {} at {}", label.operators.join("|"), label.place),
+                    record.size,
+                );
+                Verdict::Wrong
+            }
+            None => Verdict::Unknown,
+        };
+        self.operator.add(verdict, record.size);
+        let verdict = match place(data, record.stack) {
+            Place::User(frame) if is_at(frame, label.place) => Verdict::Right,
+            // A name without a line makes no claim about it.
+            Place::User(frame) if frame.line == 0 => Verdict::Unknown,
+            Place::User(frame) => {
+                self.is_wrong(format!("line {}:{} for {}", frame.file, frame.line, label.place), record.size);
+                Verdict::Wrong
+            }
+            Place::Framework(_) | Place::Unknown => Verdict::Unknown,
+        };
+        self.line.add(verdict, record.size);
+    }
+
+    fn is_wrong(&mut self, what: String, bytes: u64) {
+        *self.wrong.entry(what).or_default() += bytes;
+    }
+
+    pub(crate) fn print(&self, program: &str) {
+        let [events, bytes] = self.unlabelled;
+        println!("{program:8} operator  {}", self.operator.text());
+        println!("{:8} line      {}", "", self.line.text());
+        println!(
+            "{:8} labelled  {} bytes; {events} events, {bytes} bytes besides",
+            "",
+            self.operator.bytes.iter().sum::<u64>()
+        );
+        let mut wrong: Vec<_> = self.wrong.iter().collect();
+        wrong.sort_by_key(|(_, bytes)| std::cmp::Reverse(**bytes));
+        wrong.iter().take(12).for_each(|(what, bytes)| println!("{:8} wrong     {bytes} bytes: {what}", ""));
+    }
+
+    /// `strict`: enough is known, too.
+    pub(crate) fn are_good(&self, strict: bool) -> bool {
+        let few_wrong = [&self.operator, &self.line].iter().all(|sums| sums.share(Verdict::Wrong) <= 0.001);
+        let known = self.operator.share(Verdict::Right) >= 0.995 && self.line.share(Verdict::Right) >= 0.99;
+        few_wrong && (known || !strict) && self.operator.bytes.iter().sum::<u64>() > 0
+    }
+}
+
+/// What the program said of a call.
+struct Label<'a> {
+    operators: Vec<&'a str>,
+    /// `src/mlp.rs:12`
+    place: &'a str,
+}
+
+/// The innermost label of a context.
+fn label(data: &SnapshotData, context: ContextId) -> Option<Label<'_>> {
+    let names = data.context_names(context).into_iter().rev();
+    let label = names.filter_map(|name| name.strip_prefix("op ")).next()?;
+    let (operators, place) = label.split_once(' ')?;
+    Some(Label { operators: operators.split('|').collect(), place })
+}
+
+fn is_at(frame: &Frame, place: &str) -> bool {
+    place.rsplit_once(':').is_some_and(|(file, line)| frame.file.ends_with(file) && line == frame.line.to_string())
+}
