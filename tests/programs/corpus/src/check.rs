@@ -113,6 +113,15 @@ impl Rates {
     }
 }
 
+/// What candle_nn's composed operators are made of, and shorter words for that: a label must fit into one line.
+const COMPOSED: [(&str, &str); 2] = [
+    ("LOG_SOFTMAX", "log_softmax/max_keepdim|broadcast_sub|exp|sum_keepdim|log"),
+    (
+        "GROUP_NORM",
+        "sum_keepdim|mean_keepdim|broadcast_sub|sqr|affine|add|sqrt|broadcast_div|broadcast_mul|broadcast_add",
+    ),
+];
+
 /// What the program said of a call.
 struct Label<'a> {
     operators: Vec<&'a str>,
@@ -125,7 +134,12 @@ fn label(data: &SnapshotData, context: ContextId) -> Option<Label<'_>> {
     let names = data.context_names(context).into_iter().rev();
     let label = names.filter_map(|name| name.strip_prefix("op ")).next()?;
     let (operators, place) = label.split_once(' ')?;
-    Some(Label { operators: operators.split('|').collect(), place })
+    let composed = COMPOSED.iter().find(|(word, _)| *word == operators);
+    let operators = composed.map_or(operators, |(_, operators)| operators);
+    let (operators, parts) = operators.split_once('/').unwrap_or((operators, ""));
+    // Without line numbers inlined calls are not known either, and then a part is what there is to know.
+    let parts = parts.split('|').filter(|_| data.health.no_line_numbers);
+    Some(Label { operators: operators.split('|').chain(parts).collect(), place })
 }
 
 fn is_at(frame: &Frame, place: &str) -> bool {

@@ -100,7 +100,7 @@ fn masked(scores: &Tensor) -> Result<Tensor> {
 fn tables(positions: usize) -> Result<(Tensor, Tensor)> {
     let theta: Vec<f32> = (0..HEAD).step_by(2).map(|i| 1. / 10000f32.powf(i as f32 / HEAD as f32)).collect();
     let theta = op!("new|from_vec", Tensor::from_vec(theta, (1, HEAD / 2), &Device::Cpu))?;
-    let position = op!("arange", Tensor::arange(0, positions as u32, &Device::Cpu))?;
+    let position = op!("arange/arange_step", Tensor::arange(0, positions as u32, &Device::Cpu))?;
     let position = op!("to_dtype", position.to_dtype(DType::F32))?.reshape((positions, 1))?;
     let angles = op!("matmul", position.matmul(&theta))?;
     Ok((op!("cos", angles.cos())?, op!("sin", angles.sin())?))

@@ -5,6 +5,7 @@
 //! or fewer than 99 % the right line.
 
 mod check;
+mod gan;
 
 mod llama;
 mod mlp;
@@ -19,7 +20,7 @@ use check::Rates;
 static ALLOC: memtrace::Alloc = memtrace::Alloc::system();
 
 /// Runs a call and says, in a scope, which operators it is made of as candle's source has it (any of several, with `|`
-/// between them) and where it stands.
+/// between them) and where it stands. Behind a `/`: of which operators these are made.
 macro_rules! op {
     ($operators:literal, $call:expr) => {
         memtrace::scope(concat!("op ", $operators, " ", file!(), ":", line!()), || $call)
@@ -29,8 +30,9 @@ pub(crate) use op;
 
 type Program = (&'static str, fn() -> Result<()>);
 
-/// The last one was written when the rules were done, and nothing was changed after it was measured.
-const PROGRAMS: [Program; 3] = [("mlp", mlp::train), ("resnet", resnet::train), ("llama", llama::generate)];
+/// The last one was written when the rules were done, and they were not changed after it was measured.
+const PROGRAMS: [Program; 4] =
+    [("mlp", mlp::train), ("resnet", resnet::train), ("llama", llama::generate), ("gan", gan::train)];
 
 fn main() -> ExitCode {
     let strict = std::env::args().any(|argument| argument == "--strict");

@@ -34,7 +34,7 @@ fn network<F: Fn(&Tensor) -> Result<Tensor>>(layers: &[Layer], x: &Tensor, activ
 }
 
 fn loss(logits: &Tensor, targets: &Tensor) -> Result<Tensor> {
-    let log_softmax = op!("log_softmax", candle_nn::ops::log_softmax(logits, D::Minus1))?;
+    let log_softmax = op!("LOG_SOFTMAX", candle_nn::ops::log_softmax(logits, D::Minus1))?;
     op!("nll", candle_nn::loss::nll(&log_softmax, targets))
 }
 

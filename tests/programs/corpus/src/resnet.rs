@@ -91,7 +91,7 @@ pub(crate) fn train() -> Result<()> {
         for block in &blocks {
             x = block.forward(&x)?;
         }
-        let x = op!("max_pool2d", x.max_pool2d(2))?;
+        let x = op!("max_pool2d/max_pool2d_with_stride", x.max_pool2d(2))?;
         let x = op!("mean", x.mean((2, 3)))?;
         let logits = op!("matmul", x.matmul(&head.t()?))?;
         let loss = op!("cross_entropy", candle_nn::loss::cross_entropy(&logits, &targets))?;
