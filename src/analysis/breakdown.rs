@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::labels::{Labels, function_label, line_label, module_label, operator_label, scope_label};
+use super::labels::{Labels, function_label, line_label, model_line_label, module_label, operator_label, scope_label};
 use crate::attribute::Categories;
 use crate::snapshot::{Block, Category, DeviceSnapshot, SnapshotData};
 
@@ -50,6 +50,11 @@ pub const BEFORE_RECORDING: &str = "(allocated before recording)";
 /// The peak's blocks by user line.
 pub fn by_line(data: &SnapshotData, device: &DeviceSnapshot) -> Breakdown {
     at_peak(device, &mut Labels::of_stacks(data, line_label))
+}
+
+/// The peak's blocks by the line of the model: where that is a library's, [`by_line`] has the program's call of it.
+pub fn by_model_line(data: &SnapshotData, device: &DeviceSnapshot) -> Breakdown {
+    at_peak(device, &mut Labels::of_stacks(data, model_line_label))
 }
 
 /// The peak's blocks by the function of the user line.

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::rc::Rc;
 
-use crate::attribute::{Place, library, module, operator, place};
+use crate::attribute::{Place, library, model_line, module, operator, place};
 use crate::snapshot::{Block, ContextId, Frame, SnapshotData, StackId};
 
 /// A path as people read it: relative to the working directory, or from the package's folder on
@@ -103,6 +103,11 @@ pub(super) fn line_label(data: &SnapshotData, stack: u32) -> String {
         Place::Framework(frame) => format!("{} [no user frame]", frame_location(frame, dir)),
         Place::Unknown => "(no stack)".to_owned(),
     }
+}
+
+pub(super) fn model_line_label(data: &SnapshotData, stack: u32) -> String {
+    let line = model_line(data, StackId(stack));
+    line.map_or_else(|| line_label(data, stack), |frame| frame_location(frame, &data.process.working_dir))
 }
 
 pub(super) fn operator_label(data: &SnapshotData, stack: u32) -> String {

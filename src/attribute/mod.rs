@@ -32,6 +32,14 @@ pub enum Place<'a> {
     Unknown,
 }
 
+/// The line of the model: the innermost frame that is no framework's, whether it lies in the user's workspace or in a library
+/// of models such as candle-transformers.
+pub fn model_line(data: &SnapshotData, stack: StackId) -> Option<&Frame> {
+    let of_model =
+        |frame: &&Frame| matches!(Origin::of(&data.settings.rules, frame), Origin::Workspace | Origin::Library);
+    data.stacks.frames(stack).find(of_model)
+}
+
 /// The part of a model that a context stands for, from the outermost module inwards, joined by ` > `.
 pub fn module(data: &SnapshotData, context: ContextId) -> Option<String> {
     let node = |id: ContextId| data.contexts.get(id.0 as usize).filter(|node| node.module);

@@ -52,6 +52,7 @@ impl Tables {
     fn of(data: &SnapshotData, device: &DeviceSnapshot) -> Self {
         let mut breakdowns = vec![
             ("peak_by_line", analysis::by_line(data, device)),
+            ("peak_by_model_line", analysis::by_model_line(data, device)),
             ("peak_by_function", analysis::by_function(data, device)),
             ("peak_by_operator", analysis::by_operator(data, device)),
             ("peak_by_category", analysis::by_category(data, device)),

@@ -69,6 +69,7 @@ impl Page<'_> {
         self.summary(data, device);
         self.heading("At the peak, by line");
         self.breakdown(&analysis::by_line(data, device), "Location");
+        self.model_lines(data, device);
         self.heading("At the peak, by function");
         self.breakdown(&analysis::by_function(data, device), "Function");
         self.operators(data, device);
@@ -168,6 +169,15 @@ impl Page<'_> {
             ]);
         }
         self.table(&table);
+    }
+
+    /// Only where they are others than the program's lines.
+    fn model_lines(&mut self, data: &SnapshotData, device: &DeviceSnapshot) {
+        let by_model_line = analysis::by_model_line(data, device);
+        if by_model_line != analysis::by_line(data, device) {
+            self.heading("At the peak, by line of the model");
+            self.breakdown(&by_model_line, "Location");
+        }
     }
 
     /// Only where there are tensors.
