@@ -197,7 +197,9 @@ impl Page<'_> {
         self.line("          blocks below the threshold are not in these three");
         let mut table = Table::new(&["At peak", "%", "Own peak", "Total", "Calls", "Allocs", "Scope"], Cut::End);
         let total = device.peak.total();
-        for row in &rows {
+        let least = smallest_shown(&rows, 2 * self.options.rows);
+        let (shown, hidden): (Vec<_>, Vec<_>) = rows.iter().partition(|row| row.own_peak >= least);
+        for row in shown {
             table.row(vec![
                 Bytes(row.at_peak).to_string(),
                 percent(row.at_peak, total),
@@ -208,12 +210,18 @@ impl Page<'_> {
                 format!("{}{}", "  ".repeat(row.depth.saturating_sub(1)), row.name),
             ]);
         }
+        let mut rest = |bytes: u64, label: String| {
+            let mut row = vec![Bytes(bytes).to_string(), percent(bytes, total)];
+            row.resize(6, String::new());
+            row.push(label);
+            table.row(row);
+        };
+        if !hidden.is_empty() {
+            let label = format!("({} scopes whose own peak is below {})", hidden.len(), Bytes(least));
+            rest(hidden.iter().map(|row| row.at_peak).sum(), label);
+        }
         let in_scopes: u64 = rows.iter().map(|row| row.at_peak).sum();
-        let outside = total.saturating_sub(in_scopes);
-        let mut last = vec![Bytes(outside).to_string(), percent(outside, total)];
-        last.resize(6, String::new());
-        last.push("(everything else)".to_owned());
-        table.row(last);
+        rest(total.saturating_sub(in_scopes), "(everything else)".to_owned());
         self.table(&table);
     }
 
@@ -307,6 +315,15 @@ impl Page<'_> {
         self.text.push_str(text);
         self.text.push('\n');
     }
+}
+
+/// The own peak from which on a scope is shown, so that about `most` are. A scope's own peak is at least that of each
+/// scope inside it, so whoever is shown stands below its parents.
+fn smallest_shown(rows: &[analysis::ScopeRow], most: usize) -> u64 {
+    let mut own: Vec<u64> = rows.iter().map(|row| row.own_peak).collect();
+    own.sort_unstable_by(|a, b| b.cmp(a));
+    // Those that are as large as the first that does not fit go with it.
+    own.get(most).map_or(0, |first_out| first_out + 1)
 }
 
 fn percent(part: u64, whole: u64) -> String {
