@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::io::Write;
 
 use super::table::{Cut, Table};
-use super::{coverage, device_memory};
+use super::{coverage, device_memory, twice};
 use crate::analysis::{self, Breakdown, device_or_main};
 use crate::attribute::operator;
 use crate::error::Error;
@@ -75,6 +75,10 @@ impl Page<'_> {
         self.names(data, device);
         self.scopes(data, device);
         self.temporaries(data, device);
+        if let Some((heading, lines)) = twice::section(data, device, self.options.rows / 2, self.options.width) {
+            self.heading(heading);
+            lines.iter().for_each(|line| self.line(line));
+        }
         for (heading, lines) in device_memory::sections(data, device, self.options.width) {
             self.heading(&heading);
             lines.iter().for_each(|line| self.line(line));
@@ -332,4 +336,19 @@ fn percent(part: u64, whole: u64) -> String {
 
 fn seconds(nanos: u64) -> f64 {
     nanos as f64 / 1e9
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_largest_scopes_are_shown_and_never_one_without_its_parents() {
+        let rows = |own_peaks: &[u64]| -> Vec<analysis::ScopeRow> {
+            own_peaks.iter().map(|&own_peak| analysis::ScopeRow { own_peak, ..Default::default() }).collect()
+        };
+        assert_eq!(smallest_shown(&rows(&[9, 5, 5]), 3), 0, "all of them");
+        assert_eq!(smallest_shown(&rows(&[9, 8, 5, 7]), 3), 6);
+        assert_eq!(smallest_shown(&rows(&[9, 5, 7, 7]), 2), 8, "equal ones go together");
+    }
 }
