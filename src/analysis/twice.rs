@@ -2,15 +2,15 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use super::labels::line_label;
-use crate::attribute::{Place, operator, place};
-use crate::snapshot::{Block, DeviceSnapshot, RecordKind, SnapshotData};
+use super::labels::frame_location;
+use crate::attribute::{Origin, operator};
+use crate::snapshot::{Block, DeviceSnapshot, Frame, RecordKind, SnapshotData, StackId};
 
-/// Blocks of one function and one size that were live at the peak together, and what if each had taken the place
-/// of the one before it.
+/// Blocks of one size that a function held at the peak together, and what if each had taken the place of the one
+/// before it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LiveTwice {
-    /// The user lines that allocated them, the oldest block's first; each line once.
+    /// The function's lines that asked for them, the oldest block's first.
     pub lines: Vec<String>,
     /// Bytes of each block.
     pub size: u64,
@@ -33,17 +33,22 @@ impl LiveTwice {
 /// What was live twice at the peak and is worth at least a hundredth of it; what would lower the peak most comes first.
 ///
 /// Nobody sees who reads a block, so this goes by how Rust drops a function's variables: all at its end, the newest
-/// first. Counted are blocks of one thread, size and function of the program that were freed in that order with no
-/// allocation in between. Left out is what was live while a backward pass ran (a graph is dropped in the same
-/// order, and needed until then), and what is still live. Weights are seldom counted: the parts of a
-/// structure are dropped oldest first. What *is* counted may still be needed, as the two arguments of one operation are.
+/// first. Counted are blocks of one thread and size that different lines of one function of the program asked for,
+/// itself or through what they called, and that were freed in that order with no allocation in between.
+///
+/// Left out is what was live while a backward pass ran (a graph is dropped in the same order, and needed until then),
+/// what is still live, and what one line asked for again and again. Weights are seldom counted: the parts of a
+/// structure are dropped oldest first. What *is* counted may still be needed, as the two arguments of one operation
+/// are, or belong to a graph that no backward pass uses.
 pub fn live_twice(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<LiveTwice> {
     let peak = device.peak.bytes;
     let log = Log::of(data, device);
-    let chains = functions(data, device).into_values().flat_map(|blocks| log.chains(blocks));
-    let large = chains.filter(|chain| is_worth(older(chain), peak));
+    let mut holders = Holders { data, known: HashMap::new() };
+    let chains: Vec<Vec<&Block>> =
+        by_size(device).into_values().flat_map(|blocks| log.chains(blocks, &mut holders)).collect();
+    let large = chains.into_iter().filter(|chain| is_worth(older(chain), peak));
     let rows = large.map(|chain| LiveTwice {
-        lines: lines(data, &chain),
+        lines: holders.lines(&chain),
         size: chain.first().map_or(0, |block| block.size),
         count: chain.len() as u64,
         older: older(&chain),
@@ -63,30 +68,59 @@ fn older(chain: &[&Block]) -> u64 {
     chain.iter().skip(1).map(|block| block.size).sum()
 }
 
-fn lines(data: &SnapshotData, chain: &[&Block]) -> Vec<String> {
-    let mut lines: Vec<String> = Vec::new();
-    for line in chain.iter().map(|block| line_label(data, block.stack.0)) {
-        if !lines.contains(&line) {
-            lines.push(line);
-        }
+/// The peak's blocks by thread and size, in the order of their allocation.
+fn by_size(device: &DeviceSnapshot) -> BTreeMap<(u32, u64), Vec<&Block>> {
+    let mut sizes: BTreeMap<_, Vec<&Block>> = BTreeMap::new();
+    for block in &device.peak.blocks {
+        sizes.entry((block.thread.0, block.size)).or_default().push(block);
     }
-    lines
+    sizes
 }
 
-/// File and name of a function, a thread's number and a size.
-type Key<'a> = (&'a str, &'a str, u32, u64);
+/// Where two stacks of the program part: the calls of one function that led to the one and the other.
+type Parting<'a> = Option<(&'a Frame, &'a Frame)>;
 
-/// The peak's blocks by the function that they belong to, in the order of their allocation.
-fn functions<'a>(data: &'a SnapshotData, device: &'a DeviceSnapshot) -> BTreeMap<Key<'a>, Vec<&'a Block>> {
-    let mut places = HashMap::new();
-    let mut functions: BTreeMap<Key<'a>, Vec<&Block>> = BTreeMap::new();
-    for block in &device.peak.blocks {
-        if let Place::User(frame) = places.entry(block.stack).or_insert_with(|| place(data, block.stack)) {
-            let key = (frame.file.as_str(), frame.function.as_str(), block.thread.0, block.size);
-            functions.entry(key).or_default().push(block);
-        }
+/// Which functions hold blocks, worked out once for each two stacks.
+struct Holders<'a> {
+    data: &'a SnapshotData,
+    known: HashMap<(StackId, StackId), Parting<'a>>,
+}
+
+impl<'a> Holders<'a> {
+    fn parting(&mut self, older: StackId, newer: StackId) -> Parting<'a> {
+        let data = self.data;
+        *self.known.entry((older, newer)).or_insert_with(|| parting(data, older, newer))
     }
-    functions
+
+    /// Did different lines of one function ask for them?
+    fn have_one(&mut self, older: &Block, newer: &Block) -> bool {
+        self.parting(older.stack, newer.stack).is_some()
+    }
+
+    /// The lines that asked for the blocks of a chain.
+    fn lines(&mut self, chain: &[&Block]) -> Vec<String> {
+        let mut frames: Vec<&Frame> = Vec::new();
+        for pair in chain.windows(2) {
+            if let Some((older, newer)) = self.parting(pair[0].stack, pair[1].stack) {
+                frames.extend((frames.last() != Some(&older)).then_some(older));
+                frames.push(newer);
+            }
+        }
+        frames.into_iter().map(|frame| frame_location(frame, &self.data.process.working_dir)).collect()
+    }
+}
+
+fn parting(data: &SnapshotData, older: StackId, newer: StackId) -> Parting<'_> {
+    let own = |stack| {
+        let frames = data.stacks.frames(stack).filter(|frame| Origin::of(frame) == Origin::Workspace);
+        let mut frames: Vec<&Frame> = frames.collect();
+        frames.reverse();
+        frames
+    };
+    let one_function = |a: &Frame, b: &Frame| a.file == b.file && a.function == b.function;
+    let (older, newer) = (own(older), own(newer));
+    let (a, b) = older.into_iter().zip(newer).find(|(a, b)| a.line != b.line || !one_function(a, b))?;
+    one_function(a, b).then_some((a, b))
 }
 
 /// The log with what is asked of it again and again.
@@ -118,13 +152,14 @@ impl<'a> Log<'a> {
         Self { device, allocated, freed, before }
     }
 
-    /// Those of `blocks` that were freed one after the other, the newest first, without an alloc in between; each
-    /// chain has its oldest block first and at least two.
-    fn chains(&self, blocks: Vec<&'a Block>) -> Vec<Vec<&'a Block>> {
+    /// Those of `blocks` that one function holds and that were freed one after the other, the newest first, without an
+    /// alloc in between; each chain has its oldest block first and at least two.
+    fn chains(&self, blocks: Vec<&'a Block>, holders: &mut Holders<'_>) -> Vec<Vec<&'a Block>> {
         let freed = |block: &&Block| self.freed.get(&block.seq).map(|&at| (at, self.before[at].0));
         let mut ends: Vec<_> = blocks.into_iter().filter_map(|block| Some((freed(&block)?, block))).collect();
         ends.sort_unstable_by_key(|&((at, _), _)| at);
-        let runs = ends.chunk_by(|(a, newer), (b, older)| a.1 == b.1 && newer.seq > older.seq);
+        let runs = ends
+            .chunk_by(|(a, newer), (b, older)| a.1 == b.1 && newer.seq > older.seq && holders.have_one(older, newer));
         let chains = runs.map(|run| run.iter().rev().map(|&(_, block)| block).collect::<Vec<_>>());
         chains.filter(|chain| chain.len() > 1 && !self.saw_a_backward_pass(chain)).collect()
     }

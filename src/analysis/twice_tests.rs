@@ -1,16 +1,17 @@
 use super::*;
 use crate::snapshot::testing::two_lines_and_a_temporary;
-use crate::snapshot::{MemoryStats, Record, StackId};
+use crate::snapshot::{CodeAddress, MemoryStats, Record};
 
-/// A recording of `steps`: `+3` allocates block 3, `-3` frees it. Each block has 100 bytes and is of one line, but those
-/// from 50 on, which have 7 bytes and no user line.
+/// A recording of `steps`: `+3` allocates block 3, `-3` frees it. Each block has 100 bytes and its number as its line,
+/// all in one function; but those from 50 on have 7 bytes and no user line.
 fn recording(steps: &[i64]) -> SnapshotData {
     let mut data = two_lines_and_a_temporary();
+    let first = add_lines(&mut data);
     let device = &mut data.devices[0];
     let template = device.records[0];
     let record = |step: &i64| {
         let seq = step.unsigned_abs();
-        let (size, stack) = if seq < 50 { (100, StackId(1)) } else { (7, StackId(2)) };
+        let (size, stack) = if seq < 50 { (100, StackId(first + seq as u32)) } else { (7, StackId(2)) };
         let kind = if *step > 0 { RecordKind::Alloc } else { RecordKind::Free };
         Record { address: seq << 12, alloc_seq: seq, size, stack, alloc_stack: stack, kind, ..template }
     };
@@ -32,6 +33,20 @@ fn recording(steps: &[i64]) -> SnapshotData {
     data
 }
 
+/// Adds a stack for each line of a function; gives the one of line 0.
+fn add_lines(data: &mut SnapshotData) -> u32 {
+    let stacks = &mut data.stacks;
+    let (first, function) = (stacks.starts.len() as u32, stacks.frames[1].clone());
+    for line in 0..50 {
+        let frame = stacks.frames.len() as u32;
+        stacks.frames.push(Frame { line, ..function.clone() });
+        stacks.addresses.push(CodeAddress { frames: frame..frame + 1, ..stacks.addresses[1].clone() });
+        stacks.starts.push(stacks.calls.len() as u32);
+        stacks.calls.push(stacks.addresses.len() as u32 - 1);
+    }
+    first
+}
+
 fn found(data: &SnapshotData) -> Vec<LiveTwice> {
     live_twice(data, &data.devices[0])
 }
@@ -39,8 +54,8 @@ fn found(data: &SnapshotData) -> Vec<LiveTwice> {
 #[test]
 fn a_shadowed_block_is_live_until_its_successor_is_gone() {
     let data = recording(&[1, 2, 50, -50, 3, -3, -2, -1]);
-    let line = "src/model.rs:7 (Net::forward)".to_owned();
-    let row = LiveTwice { lines: vec![line], size: 100, count: 3, older: 200, peak_without: Some(200) };
+    let lines = [1, 2, 3].map(|line| format!("src/model.rs:{line} (Net::forward)")).to_vec();
+    let row = LiveTwice { lines, size: 100, count: 3, older: 200, peak_without: Some(200) };
     assert_eq!(found(&data), [row]);
 }
 
@@ -77,4 +92,17 @@ fn a_log_that_lost_records_gives_no_other_peak() {
     data.devices[0].overwritten = 0;
     data.devices[0].peak.bytes += 1;
     assert_eq!(found(&data)[0].peak_without, None);
+}
+
+#[test]
+fn blocks_of_one_line_or_of_different_functions_are_none() {
+    let row = |change: &dyn Fn(&mut Frame)| {
+        let mut data = recording(&[1, 2, 3, -3, -2, -1]);
+        data.stacks.frames.iter_mut().for_each(change);
+        found(&data).len()
+    };
+    assert_eq!(row(&|_| {}), 1);
+    assert_eq!(row(&|frame| frame.line = 1), 0);
+    assert_eq!(row(&|frame| frame.function = format!("function {}", frame.line)), 0);
+    assert_eq!(row(&|frame| frame.file = "/c/registry/src/index/model-1.0.0/src/lib.rs".into()), 0, "a library's");
 }

@@ -27,7 +27,7 @@ pub(super) fn section(
         ]);
     }
     let mut lines = vec![
-        "Blocks of one function that were freed as variables are at its end. Where nobody reads the older ones any"
+        "Of one size, held by one function and freed as variables are at its end. If nobody reads the older ones any"
             .into(),
         "more, as after `let x = f(&x)`, the peak could be lower: \"then\", if each went when the next one is there."
             .into(),
