@@ -7,6 +7,9 @@ use crate::analysis::{LiveTwice, live_twice};
 use crate::snapshot::{DeviceSnapshot, SnapshotData};
 use crate::units::{Bytes, grouped};
 
+/// How many lines of a row are shown.
+const LINES: usize = 4;
+
 /// Heading and lines, where there is something to say; at most `rows` rows.
 pub(super) fn section(
     data: &SnapshotData,
@@ -23,8 +26,13 @@ pub(super) fn section(
                 .map_or("unknown".to_owned(), |bytes| Bytes(bytes + device.peak.below_threshold).to_string()),
             grouped(row.count),
             Bytes(row.size).to_string(),
-            row.lines.join(", "),
+            row.lines.first().cloned().unwrap_or_default(),
         ]);
+        let (shown, more) = row.lines.split_at(row.lines.len().min(LINES));
+        let more = (!more.is_empty()).then(|| format!("then {} more lines", more.len()));
+        for line in shown.iter().skip(1).map(|line| format!("then {line}")).chain(more) {
+            table.row([vec![String::new(); 4], vec![line]].concat());
+        }
     }
     let mut lines = vec![
         "Of one size, held by one function and freed as variables are at its end. If nobody reads the older ones any"
