@@ -27,10 +27,15 @@ fn live_on(device: &Device) -> u64 {
 }
 
 impl Generation {
-    /// A model with weights of `weights` and an empty cache.
-    pub(crate) fn load(weights: VarBuilder<'_>, config: &Config, dtype: DType, device: &Device) -> Result<Self> {
+    /// A model with an empty cache; `weights` are read within, to count with what they take.
+    pub(crate) fn load<'a>(
+        weights: impl FnOnce() -> Result<VarBuilder<'a>>,
+        config: &Config,
+        dtype: DType,
+        device: &Device,
+    ) -> Result<Self> {
         let start = live_on(device);
-        let model = scope("load", || Llama::load(weights, config))?;
+        let model = scope("load", || Llama::load(weights()?, config))?;
         let loaded = live_on(device);
         let cache = scope("rope tables", || Cache::new(true, dtype, config, device))?;
         Ok(Self {

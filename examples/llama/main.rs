@@ -66,7 +66,7 @@ fn generate(args: &Args) -> Outcome<Generation> {
         [] => Ok(model::random(args.dtype, &device)),
         files => model::from_files(files, args.dtype, &device),
     };
-    let plain = way("plain tensors", args, weights()?, &config, &device)?;
+    let plain = way("plain tensors", args, weights, &config, &device)?;
     print_theory(&theory, &plain);
     println!("{}", growth_line("Each token", &plain, &theory));
     if !args.varmap {
@@ -75,7 +75,7 @@ fn generate(args: &Args) -> Outcome<Generation> {
     }
     drop(plain);
     let variables = VarMap::new();
-    let weights = VarBuilder::from_varmap(&variables, args.dtype, &device);
+    let weights = || Ok(VarBuilder::from_varmap(&variables, args.dtype, &device));
     let leaking = way("variables", args, weights, &config, &device)?;
     println!("{}", growth_line("  with variables", &leaking, &theory));
     println!("{ADVICE}\n");
@@ -89,7 +89,13 @@ each earlier one. The table by operator names them. Weights that are no variable
 from_tensors or from_mmaped_safetensors, or the tensors of a VarMap detached.";
 
 /// One prefill and decode, in a scope of that name.
-fn way(name: &str, args: &Args, weights: VarBuilder<'_>, config: &Config, device: &Device) -> Outcome<Generation> {
+fn way<'a>(
+    name: &str,
+    args: &Args,
+    weights: impl FnOnce() -> candle_core::Result<VarBuilder<'a>>,
+    config: &Config,
+    device: &Device,
+) -> Outcome<Generation> {
     let prompt: Vec<u32> = (0..args.prompt).map(|at| (at * 7919 % config.vocab_size) as u32).collect();
     memtrace::scope(name, || {
         let mut generation = Generation::load(weights, config, args.dtype, device)?;
