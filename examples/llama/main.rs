@@ -39,12 +39,13 @@ fn main() {
 /// Runs the example with that command line.
 pub(crate) fn run(line: impl IntoIterator<Item = OsString>) -> Outcome<()> {
     let Some(args) = Args::parse(line)? else { return Ok(()) };
+    let config = config(&args)?;
     // Before the model: it makes its spans when it is loaded, and a span without a layer stays dead.
     tracing_subscriber::registry().with(memtrace::layer()).init();
     let session = memtrace::builder().max_entries(args.max_entries).min_size(&args.min_size).start()?;
     let out = output::folder("llama", args.out.as_deref())?;
     eprintln!("recording blocks of {} or more; --min-size changes that", args.min_size);
-    let generated = generate(&args);
+    let generated = generate(&args, &config);
     if generated.is_err() {
         eprintln!("the generation failed; this is what it held until then");
     }
@@ -58,15 +59,14 @@ pub(crate) fn run(line: impl IntoIterator<Item = OsString>) -> Outcome<()> {
 }
 
 /// Generates with plain tensors, and with variables if that is asked for; gives what is to stay alive for the snapshot.
-fn generate(args: &Args) -> Outcome<Generation> {
+fn generate(args: &Args, config: &Config) -> Outcome<Generation> {
     let device = args.device.open()?;
-    let config = config(args)?;
-    let theory = Theory::of(&config, args.dtype);
+    let theory = Theory::of(config, args.dtype);
     let weights = || match args.weights.as_slice() {
         [] => Ok(model::random(args.dtype, &device)),
         files => model::from_files(files, args.dtype, &device),
     };
-    let plain = way("plain tensors", args, weights, &config, &device)?;
+    let plain = way("plain tensors", args, weights, config, &device)?;
     print_theory(&theory, &plain);
     println!("{}", growth_line("Each token", &plain, &theory));
     if !args.varmap {
@@ -76,7 +76,7 @@ fn generate(args: &Args) -> Outcome<Generation> {
     drop(plain);
     let variables = VarMap::new();
     let weights = || Ok(VarBuilder::from_varmap(&variables, args.dtype, &device));
-    let leaking = way("variables", args, weights, &config, &device)?;
+    let leaking = way("variables", args, weights, config, &device)?;
     println!("{}", growth_line("  with variables", &leaking, &theory));
     println!("{ADVICE}\n");
     Ok(leaking)
