@@ -3,7 +3,9 @@
 use std::path::PathBuf;
 
 use lexopt::prelude::*;
-use lexopt::{Arg, Error, Parser};
+use lexopt::{Error, Parser};
+
+use super::options::{DeviceArg, number, positive, unknown};
 
 /// What `--help` prints.
 const HELP: &str = "\
@@ -29,15 +31,6 @@ Examples:
   cargo run --release --example resnet -- --batch 2 --image 96 --out /tmp/resnet
   cargo run --release --example resnet --features cuda -- --device cuda:0
 ";
-
-/// Where the tensors live.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum DeviceArg {
-    /// Main memory.
-    Cpu,
-    /// The GPU of that ordinal.
-    Cuda(usize),
-}
 
 /// The options of one run.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -105,7 +98,7 @@ impl Args {
             "iterations" => self.iterations = positive(flag, parser)?,
             "batch" => self.batch = positive(flag, parser)?,
             "image" => self.image = image_size(flag, parser)?,
-            "device" => self.device = device(&parser.value()?.string()?)?,
+            "device" => self.device = DeviceArg::parse("resnet", parser)?,
             "out" => self.out = Some(parser.value()?.into()),
             "max-entries" => self.max_entries = number(flag, parser)?,
             "min-size" => self.min_size = parser.value()?.string()?,
@@ -115,46 +108,11 @@ impl Args {
     }
 }
 
-/// The error for an argument that the example does not have.
-fn unknown(arg: Arg<'_>) -> Error {
-    format!("{}; try --help", arg.unexpected()).into()
-}
-
-/// The next value as a whole number.
-fn number(flag: &str, parser: &mut Parser) -> Result<usize, Error> {
-    let text = parser.value()?.string()?;
-    let error = format!("--{flag} takes a whole number, not '{text}'");
-    text.parse().or(Err(error.into()))
-}
-
-/// The next value as a whole number above zero.
-fn positive(flag: &str, parser: &mut Parser) -> Result<usize, Error> {
-    match number(flag, parser)? {
-        0 => Err(format!("--{flag} must be at least 1").into()),
-        number => Ok(number),
-    }
-}
-
 /// The next value as an image size that ResNet halves five times without a remainder.
 fn image_size(flag: &str, parser: &mut Parser) -> Result<usize, Error> {
     match number(flag, parser)? {
         size if size > 0 && size % 32 == 0 => Ok(size),
         _ => Err(format!("--{flag} must be a positive multiple of 32").into()),
-    }
-}
-
-/// The device of that name.
-fn device(name: &str) -> Result<DeviceArg, Error> {
-    let ordinal = if name == "cuda" { Some(0) } else { name.strip_prefix("cuda:").and_then(|n| n.parse().ok()) };
-    match ordinal {
-        None if name == "cpu" => Ok(DeviceArg::Cpu),
-        None => Err(format!("--device accepts cpu or cuda:N, such as cuda:0, not '{name}'").into()),
-        Some(ordinal) if cfg!(feature = "cuda") => Ok(DeviceArg::Cuda(ordinal)),
-        Some(_) => Err(format!(
-            "this build has no CUDA; build it in: \
-             cargo run --release --example resnet --features cuda -- --device {name}"
-        )
-        .into()),
     }
 }
 

@@ -4,16 +4,18 @@
 
 mod args;
 mod model;
+#[path = "../shared/options.rs"]
+mod options;
+#[path = "../shared/output.rs"]
+mod output;
 mod sgd;
 
 use std::error::Error;
-use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use args::{Args, DeviceArg};
+use args::Args;
 use candle_core::{DType, Tensor, Var};
 use candle_nn::{VarBuilder, VarMap};
-use memtrace::export::{flamegraph, folded};
 use memtrace::{Bytes, scope};
 use model::ResNet50;
 use sgd::SgdMomentum;
@@ -38,7 +40,7 @@ fn run() -> Outcome<()> {
     // Blocks below 64 KiB are counted but not recorded, so that five iterations fit into 100,000
     // entries; they hold well under 1 % of the peak.
     let session = memtrace::builder().max_entries(args.max_entries).min_size(&args.min_size).start()?;
-    let out = output_folder(args.out.as_deref())?;
+    let out = output::folder("resnet", args.out.as_deref())?;
     eprintln!("recording blocks of {} or more; --min-size changes that", args.min_size);
     let trained = train(&args);
     if trained.is_err() {
@@ -48,16 +50,13 @@ fn run() -> Outcome<()> {
     let snapshot = session.snapshot();
     drop(session);
     println!("{}", snapshot.report());
-    let written = write_files(&snapshot, &out);
+    let written = output::write(&snapshot, &out);
     // Why it failed comes before what could not be written because of that.
     trained.and(written)
 }
 
 fn train(args: &Args) -> Outcome<()> {
-    let device = match args.device {
-        DeviceArg::Cpu => memtrace::candle::cpu(),
-        DeviceArg::Cuda(ordinal) => memtrace::candle::cuda(ordinal)?,
-    };
+    let device = args.device.open()?;
     let varmap = VarMap::new();
     let model = scope("load", || ResNet50::new(VarBuilder::from_varmap(&varmap, DType::F32, &device)))?;
     let stats = memtrace::stats(&device);
@@ -108,65 +107,4 @@ fn sorted_vars(varmap: &VarMap) -> Outcome<Vec<Var>> {
     let mut names: Vec<&String> = named.keys().collect();
     names.sort();
     Ok(names.into_iter().filter_map(|name| named.get(name).cloned()).collect())
-}
-
-const PICKLE: &str = "snapshot.pickle";
-const FLAMEGRAPH: &str = "peak.svg";
-const COUNT_FLAMEGRAPH: &str = "peak-count.svg";
-const FOLDED: &str = "peak.folded";
-const JSON: &str = "report.json";
-const TIMELINE: &str = "timeline.trace.json";
-const LAYOUT: &str = "memory.layout.json";
-const CAPTURE: &str = "recording.memtrace";
-const FILES: [&str; 8] = [PICKLE, FLAMEGRAPH, COUNT_FLAMEGRAPH, FOLDED, JSON, TIMELINE, LAYOUT, CAPTURE];
-
-/// Where to write: checked before the training, so that a taken name does not cost a run.
-fn output_folder(wanted: Option<&Path>) -> Outcome<PathBuf> {
-    let Some(dir) = wanted else { return Ok(memtrace::output_dir("resnet")?) };
-    let taken = |file: &&&str| dir.join(file).exists();
-    if let Some(file) = FILES.iter().find(taken) {
-        return Err(format!("{} exists already; give another folder to --out", dir.join(file).display()).into());
-    }
-    std::fs::create_dir_all(dir).map_err(|error| format!("cannot use {} for --out: {error}", dir.display()))?;
-    Ok(dir.to_owned())
-}
-
-/// Writes every file that can be written; the first failure is told at the end.
-fn write_files(snapshot: &memtrace::Snapshot, out: &Path) -> Outcome<()> {
-    let count = flamegraph::Options { measure: flamegraph::Measure::Count, ..Default::default() };
-    let files = [
-        (PICKLE, "drop it on https://pytorch.org/memory_viz", snapshot.write_pytorch(out.join(PICKLE))),
-        (FLAMEGRAPH, "open in a browser: bytes at the peak", snapshot.write_flamegraph(out.join(FLAMEGRAPH))),
-        (
-            COUNT_FLAMEGRAPH,
-            "open in a browser: blocks at the peak",
-            snapshot.write_flamegraph_with(out.join(COUNT_FLAMEGRAPH), &count),
-        ),
-        (
-            FOLDED,
-            "folded stacks for other flamegraph tools",
-            snapshot.write_folded(out.join(FOLDED), &folded::Options::default()),
-        ),
-        (
-            TIMELINE,
-            "open on https://ui.perfetto.dev: what happened over time",
-            snapshot.write_chrome(out.join(TIMELINE)),
-        ),
-        (
-            LAYOUT,
-            "the same place: what lay where in memory, step by step",
-            snapshot.write_memory_layout(out.join(LAYOUT)),
-        ),
-        (JSON, "the report's numbers, to compare runs", snapshot.write_json(out.join(JSON))),
-        (CAPTURE, "everything, for memtrace::read_capture", snapshot.write_capture(out.join(CAPTURE))),
-    ];
-    println!("Wrote");
-    let mut failure = None;
-    for (file, purpose, written) in files {
-        match written {
-            Ok(()) => println!("  {}  {purpose}", out.join(file).display()),
-            Err(error) => failure = failure.or(Some(format!("{file}: {error}"))),
-        }
-    }
-    failure.map_or(Ok(()), |error| Err(error.into()))
 }

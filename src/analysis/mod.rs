@@ -10,6 +10,7 @@ mod post_mortem;
 mod scopes;
 mod spanless;
 mod temporaries;
+mod twice;
 
 pub use balance::{Balance, BalanceItem, BalanceRow, balance};
 pub use breakdown::{
@@ -24,6 +25,7 @@ pub use post_mortem::{PostMortem, post_mortem};
 pub use scopes::{ScopeRow, scopes};
 pub use spanless::{Spanless, spanless, spanless_note};
 pub use temporaries::{SOON, TemporaryRow, temporaries};
+pub use twice::{LiveTwice, live_twice};
 
 use crate::snapshot::{Device, DeviceSnapshot, SnapshotData};
 

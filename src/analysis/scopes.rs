@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use crate::snapshot::{ContextId, DeviceSnapshot, SnapshotData};
 
 /// One scope path.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ScopeRow {
     /// Names from the outermost scope inwards, joined by ` > `; empty outside every scope.
     pub path: String,

@@ -5,7 +5,7 @@ use std::io::Write;
 use serde_json::{Value, json};
 
 use super::budget::{self, LeftOut};
-use super::{coverage, device_memory};
+use super::{coverage, device_memory, twice};
 use crate::analysis::{self, Breakdown, ScopeRow, TemporaryRow};
 use crate::error::Error;
 use crate::snapshot::{CudaHooks, Device, DeviceSnapshot, MemoryStats, OutOfMemory, RecordKind, SnapshotData, Stat};
@@ -45,7 +45,8 @@ struct Tables {
     breakdowns: Vec<(&'static str, Breakdown)>,
     scopes: Vec<ScopeRow>,
     temporaries: Vec<TemporaryRow>,
-    cuda: Vec<(&'static str, Value)>,
+    /// What not every device has.
+    others: Vec<(&'static str, Value)>,
 }
 
 impl Tables {
@@ -68,7 +69,10 @@ impl Tables {
             breakdowns,
             scopes: analysis::scopes(data, device),
             temporaries: analysis::temporaries(data, device),
-            cuda: cuda_tables(data, device),
+            others: cuda_tables(data, device)
+                .into_iter()
+                .chain(twice::rows(data, device).map(|rows| ("live_twice", rows)))
+                .collect(),
         }
     }
 
@@ -237,7 +241,7 @@ fn device(device: &DeviceSnapshot, tables: &Tables, rows: usize) -> Value {
     if device.pool.is_some() {
         value["pool"] = pool(device);
     }
-    tables.cuda.iter().for_each(|(name, table)| value[*name] = table.clone());
+    tables.others.iter().for_each(|(name, table)| value[*name] = table.clone());
     value
 }
 

@@ -19,6 +19,7 @@ pub mod post_mortem;
 pub mod pytorch;
 mod table;
 pub mod text;
+mod twice;
 
 pub use budget::LeftOut;
 pub(crate) use budget::rows as rows_that_fit;

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::io::Write;
 
 use super::table::{Cut, Table};
-use super::{coverage, device_memory};
+use super::{coverage, device_memory, twice};
 use crate::analysis::{self, Breakdown, device_or_main};
 use crate::attribute::{module, operator};
 use crate::error::Error;
@@ -77,6 +77,10 @@ impl Page<'_> {
         self.names(data, device);
         self.scopes(data, device);
         self.temporaries(data, device);
+        if let Some((heading, lines)) = twice::section(data, device, self.options.rows / 2, self.options.width) {
+            self.heading(heading);
+            lines.iter().for_each(|line| self.line(line));
+        }
         for (heading, lines) in device_memory::sections(data, device, self.options.width) {
             self.heading(&heading);
             lines.iter().for_each(|line| self.line(line));
@@ -217,7 +221,9 @@ impl Page<'_> {
         self.line("          blocks below the threshold are not in these three");
         let mut table = Table::new(&["At peak", "%", "Own peak", "Total", "Calls", "Allocs", "Scope"], Cut::End);
         let total = device.peak.total();
-        for row in &rows {
+        let least = smallest_shown(&rows, 2 * self.options.rows);
+        let (shown, hidden): (Vec<_>, Vec<_>) = rows.iter().partition(|row| row.own_peak >= least);
+        for row in shown {
             table.row(vec![
                 Bytes(row.at_peak).to_string(),
                 percent(row.at_peak, total),
@@ -228,12 +234,18 @@ impl Page<'_> {
                 format!("{}{}", "  ".repeat(row.depth.saturating_sub(1)), row.name),
             ]);
         }
+        let mut rest = |bytes: u64, label: String| {
+            let mut row = vec![Bytes(bytes).to_string(), percent(bytes, total)];
+            row.resize(6, String::new());
+            row.push(label);
+            table.row(row);
+        };
+        if !hidden.is_empty() {
+            let label = format!("({} scopes whose own peak is below {})", hidden.len(), Bytes(least));
+            rest(hidden.iter().map(|row| row.at_peak).sum(), label);
+        }
         let in_scopes: u64 = rows.iter().map(|row| row.at_peak).sum();
-        let outside = total.saturating_sub(in_scopes);
-        let mut last = vec![Bytes(outside).to_string(), percent(outside, total)];
-        last.resize(6, String::new());
-        last.push("(everything else)".to_owned());
-        table.row(last);
+        rest(total.saturating_sub(in_scopes), "(everything else)".to_owned());
         self.table(&table);
     }
 
@@ -329,10 +341,34 @@ impl Page<'_> {
     }
 }
 
+/// The own peak from which on a scope is shown, so that about `most` are. A scope's own peak is at least that of each
+/// scope inside it, so whoever is shown stands below its parents.
+fn smallest_shown(rows: &[analysis::ScopeRow], most: usize) -> u64 {
+    let mut own: Vec<u64> = rows.iter().map(|row| row.own_peak).collect();
+    own.sort_unstable_by(|a, b| b.cmp(a));
+    // Those that are as large as the first that does not fit go with it.
+    own.get(most).map_or(0, |first_out| first_out + 1)
+}
+
 fn percent(part: u64, whole: u64) -> String {
     if whole == 0 { "-".to_owned() } else { format!("{:.1}", 100.0 * part as f64 / whole as f64) }
 }
 
 fn seconds(nanos: u64) -> f64 {
     nanos as f64 / 1e9
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_largest_scopes_are_shown_and_never_one_without_its_parents() {
+        let rows = |own_peaks: &[u64]| -> Vec<analysis::ScopeRow> {
+            own_peaks.iter().map(|&own_peak| analysis::ScopeRow { own_peak, ..Default::default() }).collect()
+        };
+        assert_eq!(smallest_shown(&rows(&[9, 5, 5]), 3), 0, "all of them");
+        assert_eq!(smallest_shown(&rows(&[9, 8, 5, 7]), 3), 6);
+        assert_eq!(smallest_shown(&rows(&[9, 5, 7, 7]), 2), 8, "equal ones go together");
+    }
 }

@@ -1,0 +1,264 @@
+//! Four ways to lose memory with candle 0.11.1, and what memtrace shows of each. Beside each stands the same work done
+//! so that it does not happen. docs/findings.md explains them; this prints the reports:
+//!
+//! `cargo test --test findings -- --nocapture --test-threads 1`
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use candle_core::backprop::GradStore;
+use candle_core::{DType, Device, Result, Tensor, Var};
+use candle_nn::{AdamW, Optimizer, VarBuilder, VarMap};
+use memtrace::analysis::{self, Breakdown};
+use memtrace::snapshot::DeviceSnapshot;
+use memtrace::{Snapshot, attribute, scope};
+
+#[path = "../examples/llama/generate.rs"]
+#[expect(dead_code, reason = "the example looks at more")]
+mod generate;
+#[path = "../examples/llama/model.rs"]
+#[expect(dead_code, reason = "the example also reads files")]
+mod llama;
+
+#[global_allocator]
+static ALLOC: memtrace::Alloc = memtrace::Alloc::system();
+
+/// One test at a time: a recording has what other threads allocate, too.
+static TESTS: Mutex<()> = Mutex::new(());
+
+fn alone() -> MutexGuard<'static, ()> {
+    TESTS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Runs a program and takes a snapshot while what it gives back is alive; prints the report.
+fn recorded<T>(title: &str, program: impl FnOnce() -> Result<T>) -> (Snapshot, T) {
+    let session = memtrace::start().unwrap();
+    let kept = program().unwrap();
+    let snapshot = session.snapshot();
+    println!("\n=== {title} ===\n{}", snapshot.report());
+    (snapshot, kept)
+}
+
+fn cpu(snapshot: &Snapshot) -> &DeviceSnapshot {
+    snapshot.device(memtrace::Device::Cpu).unwrap()
+}
+
+/// Bytes in the row that begins with `label`.
+fn bytes(breakdown: &Breakdown, label: &str) -> u64 {
+    breakdown.rows.iter().find(|row| row.label.starts_with(label)).map_or(0, |row| row.bytes)
+}
+
+// ---- gradients keep the graph ----
+
+const WIDTH: usize = 512;
+/// A batch of values as wide as a layer, or a layer's weights.
+const SQUARE: u64 = (WIDTH * WIDTH * 4) as u64;
+
+/// Three layers with a relu after each but the last.
+struct Mlp {
+    weights: Vec<Var>,
+}
+
+impl Mlp {
+    fn new() -> Result<Self> {
+        let weights = (0..3).map(|_| Var::randn(0f32, 1., (WIDTH, WIDTH), &Device::Cpu)).collect::<Result<_>>()?;
+        Ok(Self { weights })
+    }
+
+    fn gradients(&self) -> Result<GradStore> {
+        let x = Tensor::ones((WIDTH, WIDTH), DType::F32, &Device::Cpu)?;
+        let loss = scope("forward", || {
+            let x = x.matmul(&self.weights[0])?.relu()?;
+            let x = x.matmul(&self.weights[1])?.relu()?;
+            x.matmul(&self.weights[2])?.sum_all()
+        })?;
+        scope("backward", || loss.backward())
+    }
+}
+
+#[test]
+fn gradients_keep_the_graph_until_they_are_detached() {
+    let _alone = alone();
+    let mlp = Mlp::new().unwrap();
+    let (kept, gradients) = recorded("gradients as they are", || mlp.gradients());
+    drop(gradients);
+    let (cured, gradients) = recorded("gradients detached", || {
+        let gradients = mlp.gradients()?;
+        Ok(mlp.weights.iter().filter_map(|var| Some(gradients.get(var)?.detach())).collect::<Vec<_>>())
+    });
+    assert_eq!(gradients.len(), 3);
+    // The loss is gone, and still the gradient of the last layer's weights keeps what that layer was given: two
+    // products and what relu made of them.
+    let forward = |snapshot: &Snapshot| bytes(&analysis::live_by_scope(snapshot, cpu(snapshot)), "forward");
+    assert_eq!([forward(&kept), forward(&cured)], [4 * SQUARE, 0]);
+    let lines = |snapshot: &Snapshot| {
+        let rows = analysis::live_by_line(snapshot, cpu(snapshot)).rows;
+        rows.iter().filter(|row| row.label.contains("(gradients::") && row.bytes == 2 * SQUARE).count()
+    };
+    assert_eq!([lines(&kept), lines(&cured)], [2, 0], "the table names the lines of both layers");
+    assert_eq!(analysis::live_twice(&cured, cpu(&cured)), [], "a graph is no shadowed variable");
+}
+
+// ---- AdamW's step ----
+
+/// AdamW with candle's defaults, on tensors that are no variables.
+struct Frugal {
+    slots: Vec<[Var; 3]>,
+    steps: i32,
+}
+
+impl Frugal {
+    fn new(vars: Vec<Var>) -> Result<Self> {
+        let slot =
+            |var: Var| Ok([var.clone(), Var::from_tensor(&var.zeros_like()?)?, Var::from_tensor(&var.zeros_like()?)?]);
+        Ok(Self { slots: vars.into_iter().map(slot).collect::<Result<_>>()?, steps: 0 })
+    }
+
+    fn step(&mut self, gradients: &GradStore) -> Result<()> {
+        self.steps += 1;
+        let corrections = [0.9f64, 0.999].map(|beta| 1. / (1. - beta.powi(self.steps)));
+        for [var, first, second] in &self.slots {
+            let Some(gradient) = gradients.get(var) else { continue };
+            update(first, 0.9, &gradient.detach())?;
+            update(second, 0.999, &gradient.detach().sqr()?)?;
+            let scale = ((second.as_detached_tensor() * corrections[1])?.sqrt()? + 1e-8)?;
+            let change = ((first.as_detached_tensor() * (corrections[0] * 1e-3))? / scale)?;
+            let decayed = (var.as_detached_tensor() * (1. - 1e-3 * 0.01))?;
+            var.set(&(decayed - change)?)?;
+        }
+        Ok(())
+    }
+}
+
+/// A moving average takes in a value.
+fn update(average: &Var, beta: f64, value: &Tensor) -> Result<()> {
+    let old = (average.as_detached_tensor() * beta)?;
+    average.set(&(old + (value * (1. - beta))?)?)
+}
+
+/// The largest transient of two steps, in sizes of the largest parameter, and what became of the first parameter.
+fn two_steps(title: &str, step: &mut dyn FnMut(&GradStore) -> Result<()>, var: &Var, by: &VarMap) -> (f64, Vec<f32>) {
+    let (snapshot, ()) = recorded(title, || {
+        for _ in 0..2 {
+            let loss = by.all_vars().iter().try_fold(Tensor::zeros((), DType::F32, &Device::Cpu)?, |sum, var| {
+                sum + var.as_tensor().t()?.sqr()?.sum_all()?
+            })?;
+            let gradients = loss.backward()?;
+            drop(loss);
+            scope("step", || step(&gradients))?;
+        }
+        Ok(())
+    });
+    let scopes = analysis::scopes(&snapshot, cpu(&snapshot));
+    let step = scopes.iter().find(|row| row.path == "step").unwrap();
+    (step.own_peak as f64 / SQUARE as f64, var.flatten_all().unwrap().to_vec1().unwrap())
+}
+
+#[test]
+fn a_step_of_adamw_takes_14_times_the_largest_parameter() {
+    let _alone = alone();
+    let transient = |frugal: bool| {
+        let varmap = VarMap::new();
+        let vb = VarBuilder::from_varmap(&varmap, DType::F32, &Device::Cpu);
+        let half = candle_nn::Init::Const(0.5);
+        let large = vb.get_with_hints((WIDTH, WIDTH), "large", half).unwrap();
+        vb.get_with_hints((8, 8), "small", half).unwrap();
+        assert_eq!(large.elem_count() as u64 * 4, SQUARE);
+        let var = varmap.data().lock().unwrap()["large"].clone();
+        if frugal {
+            let mut optimizer = Frugal::new(varmap.all_vars()).unwrap();
+            return two_steps("AdamW on detached tensors", &mut |gradients| optimizer.step(gradients), &var, &varmap);
+        }
+        let mut optimizer = AdamW::new_lr(varmap.all_vars(), 1e-3).unwrap();
+        two_steps("AdamW::step", &mut |gradients| optimizer.step(gradients), &var, &varmap)
+    };
+    let ((candles, expected), (frugal, found)) = (transient(false), transient(true));
+    assert!((13.99..14.01).contains(&candles), "{candles}");
+    assert!(frugal < 4.01, "{frugal}");
+    let differ = expected.iter().zip(&found).filter(|(a, b)| (*a - *b).abs() > 1e-6);
+    assert_eq!(differ.count(), 0, "both make the same steps");
+}
+
+// ---- weights that are variables ----
+
+const LAYERS: usize = 2;
+const TOKENS: usize = 20;
+
+/// Reads four tokens, makes `TOKENS`, and keeps model and cache.
+fn generate(weights: VarBuilder<'_>) -> Result<generate::Generation> {
+    let config = llama::small(LAYERS, 128);
+    let mut model = generate::Generation::load(|| Ok(weights), &config, DType::F32, &Device::Cpu)?;
+    let (first, _) = model.prefill(&[1, 2, 3, 4])?;
+    model.decode(first, 4, TOKENS)?;
+    Ok(model)
+}
+
+/// Live blocks that came of joining others, and their bytes.
+fn joined(snapshot: &Snapshot) -> (usize, u64) {
+    let by_cat = |stack| attribute::operator(snapshot, stack).is_some_and(|operator| operator.root == "cat");
+    let sizes = cpu(snapshot).live.iter().filter(|block| by_cat(block.stack)).map(|block| block.size);
+    (sizes.clone().count(), sizes.sum())
+}
+
+#[test]
+fn a_kv_cache_of_variables_keeps_each_earlier_one() {
+    let _alone = alone();
+    let (plain, model) =
+        recorded("weights that are no variables", || generate(VarBuilder::zeros(DType::F32, &Device::Cpu)));
+    drop(model);
+    let varmap = VarMap::new();
+    let weights = || VarBuilder::from_varmap(&varmap, DType::F32, &Device::Cpu);
+    let (leaking, _model) = recorded("weights of a VarMap", || generate(weights()));
+    // A key and a value for each layer, of 64 values for each of all tokens.
+    let cache = |tokens: usize| (64 * 4 * tokens) as u64;
+    assert_eq!(joined(&plain), (2 * LAYERS, 2 * LAYERS as u64 * cache(4 + TOKENS)));
+    // The values' caches of all lengths; the keys went through an operation that has no backward pass.
+    let lengths: u64 = (1..=TOKENS).map(|made| cache(4 + made)).sum();
+    let layers = LAYERS as u64;
+    assert_eq!(joined(&leaking), (LAYERS * (TOKENS + 1), layers * (cache(4 + TOKENS) + lengths)));
+    let at_peak = analysis::by_operator(&leaking, cpu(&leaking));
+    let cat = at_peak.rows.iter().find(|row| row.label.starts_with("cat/")).unwrap();
+    assert!(cat.count > Some((LAYERS * TOKENS) as u64), "the table by operator names it: {at_peak:?}");
+}
+
+// ---- shadowed variables ----
+
+fn shadowing(size: usize) -> Result<Tensor> {
+    let x = Tensor::ones((size, size), DType::F32, &Device::Cpu)?;
+    let x = x.exp()?;
+    let x = x.relu()?;
+    x.sum_all()
+}
+
+fn replacing(size: usize) -> Result<Tensor> {
+    let mut x = Tensor::ones((size, size), DType::F32, &Device::Cpu)?;
+    x = x.exp()?;
+    x = x.relu()?;
+    x.sum_all()
+}
+
+#[test]
+fn a_shadowed_tensor_is_live_to_the_end_of_its_scope() {
+    let _alone = alone();
+    let (kept, _) = recorded("let x = f(&x)", || shadowing(WIDTH));
+    let (cured, _) = recorded("x = f(&x)", || replacing(WIDTH));
+    let found = analysis::live_twice(&kept, cpu(&kept));
+    assert_eq!(found.len(), 1, "{found:?}");
+    let row = &found[0];
+    assert_eq!((row.count, row.size, row.older), (3, SQUARE, 2 * SQUARE));
+    assert_eq!(row.lines.len(), 3);
+    assert!(row.lines[0].starts_with("tests/findings.rs:") && row.lines[0].ends_with("shadowing)"), "{row:?}");
+    let peak = |snapshot: &Snapshot| cpu(snapshot).peak.bytes;
+    // The test harness allocates, too.
+    let squares = |snapshot: &Snapshot| cpu(snapshot).peak.blocks.iter().filter(|block| block.size == SQUARE).count();
+    assert_eq!([squares(&kept), squares(&cured)], [3, 2]);
+    assert_eq!(row.peak_without, Some(peak(&kept) - SQUARE), "what it says comes true");
+    assert_eq!(analysis::live_twice(&cured, cpu(&cured)), []);
+    let report = kept.report().to_string();
+    let section = report.split("\nLive twice\n").nth(1).unwrap_or_else(|| panic!("{report}"));
+    assert!(section.contains("2.000 MiB  2.0") && section.contains(&format!("then {}", row.lines[2])), "{section}");
+    let dir = tempfile::tempdir().unwrap();
+    kept.write_json(dir.path().join("report.json")).unwrap();
+    let json = std::fs::read(dir.path().join("report.json")).unwrap();
+    let json: serde_json::Value = serde_json::from_slice(&json).unwrap();
+    assert_eq!(json["devices"][0]["live_twice"][0]["peak_without_bytes"], peak(&kept) - SQUARE);
+}
