@@ -291,9 +291,13 @@ fn figures_have_their_curves_and_the_names_of_the_markers() {
     let dir = tempfile::tempdir().unwrap();
     operators.write(dir.path().join("a.operators.svg")).unwrap();
     let svg = std::fs::read_to_string(dir.path().join("a.operators.svg")).unwrap();
-    for text in
-        ["load &lt;&amp; more", "forward", "Peak inside the call", "Reserved (same as", "Number of the operator call"]
-    {
+    for text in [
+        "load &lt;&amp; more",
+        "forward",
+        "Peak inside the call",
+        "Reserved (= allocated)",
+        "Number of the operator call",
+    ] {
         assert!(svg.contains(text), "{text}");
     }
     assert_eq!(svg.matches("after each call of an operator").count(), 4);

@@ -46,8 +46,8 @@ pub(super) const PEAK: RGBColor = RGBColor(204, 121, 167);
 
 /// Wide ones first: what is drawn later does not hide what is equal.
 const CURVES: [(Figure, Curve); 3] = [
-    (Figure::Reserved, curve("Reserved", RGBColor(0, 158, 115), 7, |call| call.reserved)),
-    (Figure::Active, curve("Active", RGBColor(240, 228, 66), 4, |call| call.active)),
+    (Figure::Reserved, curve("Reserved", RGBColor(0, 158, 115), 5, |call| call.reserved)),
+    (Figure::Active, curve("Active", RGBColor(240, 228, 66), 3, |call| call.active)),
     (Figure::Allocated, curve("Allocated", RGBColor(0, 90, 170), 1, |call| call.allocated)),
 ];
 

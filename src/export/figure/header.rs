@@ -35,7 +35,7 @@ pub(super) fn legend(curves: &[Curve], with_peaks: bool, markers: &[Marker]) -> 
         color: curve.color,
         text: curve
             .same_as
-            .map_or(curve.name.to_owned(), |other| format!("{} (same as {})", curve.name, other.to_lowercase())),
+            .map_or(curve.name.to_owned(), |other| format!("{} (= {})", curve.name, other.to_lowercase())),
     };
     let mut entries: Vec<Entry> = curves.iter().rev().map(curve).collect();
     entries.extend(with_peaks.then(|| Entry { color: PEAK, text: "Peak inside the call".to_owned() }));
@@ -43,7 +43,7 @@ pub(super) fn legend(curves: &[Curve], with_peaks: bool, markers: &[Marker]) -> 
         (MarkerKind::Forward, "Forward begins"),
         (MarkerKind::Backward, "Forward/backward boundary"),
         (MarkerKind::Optimizer, "Optimizer step begins"),
-        (MarkerKind::Scope, "Outermost scope begins"),
+        (MarkerKind::Scope, "Scope begins"),
     ] {
         let there = markers.iter().any(|marker| marker.kind == kind);
         entries.extend(there.then(|| Entry { color: color(kind), text: text.to_owned() }));
@@ -64,7 +64,7 @@ impl Header<'_, '_> {
             let box_ = Rectangle::new([(x, 38), (x + 14, 48)], entry.color.filled());
             self.area.draw(&box_).map_err(failed)?;
             self.text(&entry.text, 13.0, BLACK, (x + 19, 37))?;
-            x += 19 + width(&entry.text, 13.0) + 18;
+            x += 19 + width(&entry.text, 13.0) + 10;
         }
         for (text, kind, at) in labels(markers, self.width as i32) {
             self.text(&text, 12.0, color(kind), at)?;
@@ -104,7 +104,7 @@ fn shortened(name: &str) -> String {
 
 /// About how wide a text is in pixels: viewers bring the fonts.
 fn width(text: &str, size: f64) -> i32 {
-    (text.chars().count() as f64 * size * 0.56).ceil() as i32
+    (text.chars().count() as f64 * size * 0.54).ceil() as i32
 }
 
 #[cfg(test)]

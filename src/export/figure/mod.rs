@@ -35,7 +35,7 @@ pub enum Figure {
 pub struct Options {
     /// Which figures.
     pub figure: Figure,
-    /// Width in pixels, at least 400.
+    /// Width in pixels, at least 1200: the legend takes one line.
     pub width: u32,
     /// Height of one figure in pixels, at least 240.
     pub height: u32,
@@ -60,7 +60,7 @@ pub fn write(series: &OperatorSeries, options: &Options, mut out: impl Write) ->
         Figure::All => &[Figure::Together, Figure::Allocated, Figure::Active, Figure::Reserved][..],
         ref one => std::slice::from_ref(one),
     };
-    let size = (options.width.clamp(400, 10_000), options.height.clamp(240, 10_000));
+    let size = (options.width.clamp(1200, 10_000), options.height.clamp(240, 10_000));
     let mut svg = String::new();
     {
         let all = SVGBackend::with_string(&mut svg, (size.0, size.1 * figures.len() as u32)).into_drawing_area();
