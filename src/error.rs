@@ -52,6 +52,12 @@ enum Kind {
         path: PathBuf,
         reason: String,
     },
+    Operators {
+        path: PathBuf,
+        reason: String,
+    },
+    #[cfg(feature = "figures")]
+    Figure(String),
     #[cfg(feature = "flamegraph")]
     Drawing(io::Error),
 }
@@ -119,11 +125,19 @@ impl Error {
     pub(crate) fn capture(reason: String) -> Self {
         Self::new(Kind::Capture { path: PathBuf::new(), reason })
     }
+    pub(crate) fn operators(reason: String) -> Self {
+        Self::new(Kind::Operators { path: PathBuf::new(), reason })
+    }
+    #[cfg(feature = "figures")]
+    pub(crate) fn figure(reason: String) -> Self {
+        Self::new(Kind::Figure(reason))
+    }
     /// The same with the file that was being written or read.
     pub(crate) fn at(self, path: &Path) -> Self {
         match self.kind {
             Kind::Write(source) => Self::output(path, source),
             Kind::Capture { reason, .. } => Self::new(Kind::Capture { path: path.to_owned(), reason }),
+            Kind::Operators { reason, .. } => Self::new(Kind::Operators { path: path.to_owned(), reason }),
             kind => Self { kind },
         }
     }
@@ -151,6 +165,9 @@ impl Error {
             Kind::Write(source) => Kind::Write(same(source)),
             Kind::Read { path, source } => Kind::Read { path: path.clone(), source: same(source) },
             Kind::Capture { path, reason } => Kind::Capture { path: path.clone(), reason: reason.clone() },
+            Kind::Operators { path, reason } => Kind::Operators { path: path.clone(), reason: reason.clone() },
+            #[cfg(feature = "figures")]
+            Kind::Figure(reason) => Kind::Figure(reason.clone()),
             #[cfg(feature = "flamegraph")]
             Kind::Drawing(source) => Kind::Drawing(same(source)),
         })
@@ -236,6 +253,13 @@ impl fmt::Display for Error {
                  `Snapshot::write_capture` and `Builder::stream`",
                 path.display()
             ),
+            Kind::Operators { path, reason } => write!(
+                f,
+                "cannot read {} as a series of operators: {reason}; `Operators::write` writes them as .operators.json",
+                path.display()
+            ),
+            #[cfg(feature = "figures")]
+            Kind::Figure(reason) => write!(f, "cannot draw the figure: {reason}"),
             #[cfg(feature = "flamegraph")]
             Kind::Drawing(source) => write!(f, "cannot draw the flamegraph: {source}"),
         }

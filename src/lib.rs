@@ -115,8 +115,8 @@ pub use layer::{SpanLayer, layer};
 pub use name::{Address, name, name_as, name_on};
 pub use scope::{Context, ScopeGuard, module, scope, scope_guard};
 pub use session::{
-    Builder, IntoBytes, Report, Session, Snapshot, builder, init, is_recording, on_cuda_start, output_dir,
-    parse_capture, read_capture, reset_peak, start, stats, trace_handler,
+    Builder, IntoBytes, Operators, Report, Session, Snapshot, builder, init, is_recording, on_cuda_start, output_dir,
+    parse_capture, read_capture, read_operators, reset_peak, start, stats, trace_handler,
 };
 pub use snapshot::{
     Action, Category, Device, Enabled, MemoryStats, Rules, Settings, SnapshotData, StackContext, StackKind, Stat,

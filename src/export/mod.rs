@@ -5,6 +5,8 @@ mod budget;
 pub mod chrome;
 mod coverage;
 mod device_memory;
+#[cfg(feature = "figures")]
+pub mod figure;
 pub(crate) mod file;
 #[cfg(feature = "flamegraph")]
 pub mod flamegraph;
@@ -14,6 +16,7 @@ mod golden_tests;
 pub mod json;
 #[cfg(test)]
 mod naive_unpickle;
+pub mod operators;
 mod pickle;
 pub mod post_mortem;
 pub mod pytorch;

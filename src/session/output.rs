@@ -16,6 +16,10 @@ pub(super) enum Format {
     Folded,
     Text,
     Capture,
+    Operators,
+    OperatorsCsv,
+    #[cfg(feature = "figures")]
+    OperatorsFigure,
 }
 
 /// Longer ends first: `.trace.json` is no report.
@@ -23,6 +27,10 @@ const ENDS: &[(&str, Format)] = &[
     (".pickle", Format::Pytorch),
     (".trace.json", Format::Chrome),
     (".layout.json", Format::Layout),
+    (".operators.json", Format::Operators),
+    (".operators.csv", Format::OperatorsCsv),
+    #[cfg(feature = "figures")]
+    (".operators.svg", Format::OperatorsFigure),
     (".json", Format::Json),
     #[cfg(feature = "flamegraph")]
     (".svg", Format::Flamegraph),
@@ -84,6 +92,8 @@ mod tests {
             ("b.trace.json.gz", Format::Chrome),
             ("b.layout.json", Format::Layout),
             ("b.json", Format::Json),
+            ("b.operators.json.gz", Format::Operators),
+            ("b.operators.csv", Format::OperatorsCsv),
             ("b.memtrace", Format::Capture),
         ];
         cases.iter().for_each(|(path, format)| assert_eq!(Format::of(Path::new(path)).unwrap(), *format));

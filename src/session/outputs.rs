@@ -6,16 +6,18 @@ use std::io::{IsTerminal, Write};
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
 
+use super::operators::Operators;
 use super::output::{self, Format, base_dir};
 use super::process::default_name;
 use super::progress::{Counting, Progress};
 use super::say;
+use crate::analysis;
 use crate::capture;
 use crate::error::Error;
 use crate::export::chrome::{layout, timeline};
 use crate::export::{self, LeftOut, file};
 use crate::record::guard::{Own, own_work};
-use crate::snapshot::SnapshotData;
+use crate::snapshot::{Device, SnapshotData};
 
 /// A finished recording: its data (see [`SnapshotData`]), a report, and files for people's tools.
 ///
@@ -42,9 +44,24 @@ impl Snapshot {
         Report { text: Own::make(|| export::text::to_string(&self.data, &text_options())) }
     }
 
+    /// The calls of operators on the main device, one after another: what they are called, what they added, the memory after each
+    /// and the peak inside it. As torch.distributed's `MemoryTracker`; prints as a table.
+    pub fn operators(&self) -> Operators {
+        self.operators_on(None)
+    }
+
+    /// The same for a device; the main device if `None`.
+    pub fn operators_on(&self, device: impl Into<Option<Device>>) -> Operators {
+        let device = device.into();
+        let data = &self.data;
+        let series = |device| analysis::operators(data, device);
+        Operators::make(|| analysis::device_or_main(data, device).map(series).unwrap_or_default())
+    }
+
     /// A file in the format that the end of its name says: `.pickle` (PyTorch's `memory_viz`),
     /// `.trace.json` (Chrome, Perfetto), `.layout.json` (memory layout), `.json` (the report's numbers),
-    /// `.svg` (flamegraph of the peak), `.folded`, `.txt` (the report), `.memtrace` (a capture).
+    /// `.svg` (flamegraph of the peak), `.folded`, `.txt` (the report), `.memtrace` (a capture), `.operators.json`,
+    /// `.operators.csv` and `.operators.svg` (see [`operators`](Self::operators)).
     ///
     /// As with all files, one whose name ends in `.gz` is compressed.
     ///
@@ -66,6 +83,9 @@ impl Snapshot {
                 Ok(LeftOut::default())
             }),
             Format::Capture => self.write_capture(path),
+            Format::Operators | Format::OperatorsCsv => self.operators().write(path),
+            #[cfg(feature = "figures")]
+            Format::OperatorsFigure => self.operators().write(path),
         }
     }
 
@@ -201,18 +221,23 @@ impl Snapshot {
     }
 
     fn create(&self, path: &Path, content: impl FnOnce(&mut dyn Write) -> Result<LeftOut, Error>) -> Result<(), Error> {
-        // An error outlives memtrace's own work: the caller gets one of their own.
-        let written = Own::make(|| {
-            let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-            let progress = Progress::bytes(&format!("writing {name}"));
-            let left_out = file::create(path, |out| content(&mut Counting { out, progress }))?;
-            if !left_out.is_nothing() {
-                say(&format!("{}: {left_out}", path.display()));
-            }
-            Ok(())
-        });
-        written.as_ref().map_err(Error::duplicate).copied()
+        create(path, content)
     }
+}
+
+/// Writes a file as memtrace's own work, and says what it left out.
+pub(super) fn create(path: &Path, content: impl FnOnce(&mut dyn Write) -> Result<LeftOut, Error>) -> Result<(), Error> {
+    // An error outlives memtrace's own work: the caller gets one of their own.
+    let written = Own::make(|| {
+        let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        let progress = Progress::bytes(&format!("writing {name}"));
+        let left_out = file::create(path, |out| content(&mut Counting { out, progress }))?;
+        if !left_out.is_nothing() {
+            say(&format!("{}: {left_out}", path.display()));
+        }
+        Ok(())
+    });
+    written.as_ref().map_err(Error::duplicate).copied()
 }
 
 /// A callback for [`Builder::on_trace_ready`](crate::Builder::on_trace_ready) that writes each snapshot to

@@ -139,23 +139,30 @@ impl<'a> ScopeLog<'a> {
 
 /// The allocated totals so far: the largest since any moment, however many scopes are open.
 #[derive(Default)]
-struct Totals {
+pub(crate) struct Totals {
     count: usize,
-    /// Those that no later one exceeds, with their places: they fall.
+    /// Those that no later one exceeds, with their places: they never rise.
     falling: Vec<(usize, i64)>,
 }
 
 impl Totals {
-    fn push(&mut self, total: i64) -> usize {
-        while self.falling.pop_if(|(_, before)| *before <= total).is_some() {}
+    /// Adds a total; gives its place.
+    pub(crate) fn push(&mut self, total: i64) -> usize {
+        while self.falling.pop_if(|(_, before)| *before < total).is_some() {}
         self.falling.push((self.count, total));
         self.count += 1;
         self.count - 1
     }
 
+    /// The largest from that place on.
     fn largest_since(&self, place: usize) -> Option<i64> {
+        self.highest_since(place).map(|(_, total)| total)
+    }
+
+    /// The same with its place, the first of several.
+    pub(crate) fn highest_since(&self, place: usize) -> Option<(usize, i64)> {
         let first = self.falling.partition_point(|(at, _)| *at < place);
-        self.falling.get(first).map(|(_, total)| *total)
+        self.falling.get(first).copied()
     }
 }
 

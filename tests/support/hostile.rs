@@ -84,6 +84,10 @@ fn analyses(data: &SnapshotData) {
         assert_eq!(analysis::live_by_line(data, device).total, live);
         analysis::scopes(data, device);
         analysis::temporaries(data, device);
+        let operators = analysis::operators(data, device);
+        let mut out = Vec::new();
+        export::operators::write(&operators, &Default::default(), &mut out).unwrap();
+        assert_eq!(export::operators::read(&out).unwrap(), operators);
     }
 }
 

@@ -139,7 +139,12 @@ impl<W: Write> Layout<'_, W> {
     /// `12 iteration 1 > forward: 911.3 MiB`.
     fn label(&self, number: u64, step: &Step, holds_peak: bool) -> String {
         let path = self.names.path(step.context);
-        let path = if path.is_empty() && self.options.steps == Steps::Scopes { "(no scope)" } else { path };
+        let path = match (&step.call, self.options.steps) {
+            (Some(call), _) => &format!("{call}{}{path}", if path.is_empty() { "" } else { " in " }),
+            (None, Steps::Operators) => "(no operator)",
+            (None, Steps::Scopes) if path.is_empty() => "(no scope)",
+            (None, _) => path,
+        };
         let peak = if holds_peak { " (peak)" } else { "" };
         format!("{number} {path}{}: {}{peak}", if path.is_empty() { "records" } else { "" }, Bytes(step.allocated))
     }

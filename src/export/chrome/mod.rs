@@ -5,11 +5,9 @@
 
 mod event;
 pub mod layout;
-mod log;
 mod names;
 #[cfg(test)]
 mod property_tests;
-mod reserved;
 mod scopes;
 mod stack_frames;
 mod steps;

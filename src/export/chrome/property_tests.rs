@@ -230,6 +230,32 @@ proptest! {
     }
 }
 
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// 1. Each call has a row, and one row more is there only for the peak. 2. A row has exactly the peak's blocks. 3. Its
+    /// blocks are those of some moment.
+    #[test]
+    fn rows_by_calls_are_moments_and_hold_the_peak(ops in prop::collection::vec(op(), 1..60), few: bool) {
+        let (data, states) = run(&ops, 1000);
+        let device = &data.devices[0];
+        if device.records.is_empty() { return Ok(()) }
+        let most = if few { 3 } else { 2000 };
+        let options = layout::Options { steps: layout::Steps::Operators, max_steps: most, ..Default::default() };
+        let rows: Vec<Vec<u64>> = rows(&layout_of(&data, &options)).into_values().map(sorted).collect();
+        let calls = crate::analysis::operators(&data, device).calls.len();
+        prop_assert!(rows.len() <= most && (few || rows.len() == calls || rows.len() == calls + 1), "{rows:?}");
+        prop_assert!(rows.contains(&sorted(device.peak.blocks.iter().map(|block| (0, block.size)).collect())));
+        prop_assert!(rows.iter().all(|row| states.iter().any(|state| sizes(state) == *row)));
+    }
+}
+
+fn sorted(row: Vec<(u64, u64)>) -> Vec<u64> {
+    let mut sizes: Vec<u64> = row.into_iter().map(|(_, size)| size).collect();
+    sizes.sort_unstable();
+    sizes
+}
+
 fn peak_is_in_log(data: &SnapshotData) -> bool {
     let device = &data.devices[0];
     let made = |record: &Record| record.kind == RecordKind::Alloc && record.alloc_seq == device.peak.seq;

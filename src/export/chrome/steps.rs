@@ -2,8 +2,9 @@
 
 use std::ops::Range;
 
-use super::log::{allocated_at_start, moments};
 use super::scopes::Open;
+use crate::analysis::log::{allocated_at_start, moments};
+use crate::analysis::{Call, call_name, calls};
 use crate::snapshot::{ContextId, DeviceSnapshot, Mark, SnapshotData};
 
 /// What begins a new step.
@@ -15,6 +16,9 @@ pub enum Steps {
     Scopes,
     /// So many steps of equal numbers of records.
     Count(usize),
+    /// Every call of an operator, see [`OperatorSeries`](crate::analysis::OperatorSeries). What happened between
+    /// calls has no step, unless the peak did.
+    Operators,
 }
 
 /// A part of the log.
@@ -24,6 +28,8 @@ pub(super) struct Step {
     pub(super) records: Range<usize>,
     /// The innermost scope on the thread whose scope began the step.
     pub(super) context: ContextId,
+    /// The call's name with its running number, where steps are calls.
+    pub(super) call: Option<String>,
     /// How many of the log's records had been applied at the step's highest moment, the first of
     /// several; the moment before its first record counts.
     pub(super) highest: usize,
@@ -56,19 +62,52 @@ pub(super) fn plan(
     let (parts, depth) = match kind {
         Steps::Count(count) => (equal_parts(device.records.len(), count), None),
         Steps::Scopes => by_scopes(data, device, depth, most),
+        Steps::Operators => (by_calls(data, device, &totals), None),
     };
     let joined = parts.len().div_ceil(most).max(1);
     let whole = |group: &[Part]| totals.highest(group);
     Plan { steps: parts.chunks(joined).filter_map(whole).collect(), depth, joined }
 }
 
-/// Records and the scope they are named after.
-type Part = (Range<usize>, ContextId);
+/// Records and what they are named after.
+struct Part {
+    records: Range<usize>,
+    context: ContextId,
+    call: Option<String>,
+    /// How many records had been applied at its highest moment, and the total then, if that is known.
+    highest: Option<(usize, u64)>,
+}
+
+impl Part {
+    fn of_scope(records: Range<usize>, context: ContextId) -> Self {
+        Self { records, context, call: None, highest: None }
+    }
+}
+
+/// The calls in the order of their highest moments, which is that in which rows are filled: calls of several threads may
+/// overlap. A part without a call has the peak, if no call does.
+fn by_calls(data: &SnapshotData, device: &DeviceSnapshot, totals: &Totals) -> Vec<Part> {
+    let calls = calls(data, device);
+    let named = |call: &Call<'_>| Part {
+        records: call.records.clone(),
+        context: call.context,
+        call: Some(call_name(call.operator, call.number, call.is_backward)),
+        highest: Some((call.peak_at + 1, call.peak)),
+    };
+    let mut parts: Vec<Part> = calls.iter().map(named).collect();
+    let (at, peak) = totals.highest_of(0..device.records.len());
+    if !calls.iter().any(|call| call.peak_at + 1 == at) {
+        let (records, context) = (at.saturating_sub(1)..at, ContextId::ROOT);
+        parts.push(Part { records, context, call: None, highest: Some((at, peak)) });
+    }
+    parts.sort_by_key(|part| part.highest);
+    parts
+}
 
 fn equal_parts(records: usize, count: usize) -> Vec<Part> {
     let count = count.clamp(1, records.max(1));
     let at = |part: usize| (part as u128 * records as u128 / count as u128) as usize;
-    (0..count).map(|part| (at(part)..at(part + 1), ContextId::ROOT)).collect()
+    (0..count).map(|part| Part::of_scope(at(part)..at(part + 1), ContextId::ROOT)).collect()
 }
 
 fn by_scopes(
@@ -101,12 +140,12 @@ fn between_marks(device: &DeviceSnapshot, shown: impl Fn(&Mark) -> bool) -> Vec<
     for mark in &shown_marks {
         let later = device.records.get(from..).unwrap_or(&[]);
         let to = from + later.partition_point(|record| record.time_ns < mark.time_ns);
-        parts.extend((to > from).then_some((from..to, context)));
+        parts.extend((to > from).then(|| Part::of_scope(from..to, context)));
         open.apply(mark);
         (from, context) = (to, open.innermost(mark.thread));
     }
     let end = device.records.len();
-    parts.extend((end > from || parts.is_empty()).then_some((from..end, context)));
+    parts.extend((end > from || parts.is_empty()).then(|| Part::of_scope(from..end, context)));
     parts
 }
 
@@ -119,16 +158,19 @@ impl Totals {
         Self(start.chain(moments(device).map(|moment| moment.allocated)).collect())
     }
 
+    /// The highest moment of a part, the first of several.
+    fn highest_of(&self, records: Range<usize>) -> (usize, u64) {
+        let moments = self.0.get(records.start..=records.end).unwrap_or(&[]);
+        let highest = moments.iter().enumerate().rev().max_by_key(|(_, total)| **total);
+        highest.map_or((records.start, 0), |(at, total)| (records.start + at, *total))
+    }
+
     /// Neighbouring parts as one step, named after the one with the highest moment.
     fn highest(&self, group: &[Part]) -> Option<Step> {
-        let steps = group.iter().map(|(records, context)| {
-            let moments = self.0.get(records.start..=records.end).unwrap_or(&[]);
-            let highest = moments.iter().enumerate().rev().max_by_key(|(_, total)| **total);
-            let (highest, allocated) = highest.map_or((records.start, 0), |(at, total)| (records.start + at, *total));
-            Step { records: records.clone(), context: *context, highest, allocated }
-        });
-        let (first, last) = (group.first()?, group.last()?);
-        let highest = steps.rev().max_by_key(|step| step.allocated)?;
-        Some(Step { records: first.0.start..last.0.end, ..highest })
+        let highest = |part: &Part| part.highest.unwrap_or_else(|| self.highest_of(part.records.clone()));
+        let part = group.iter().rev().max_by_key(|part| highest(part).1)?;
+        let (highest, allocated) = highest(part);
+        let (from, to) = (group.first()?.records.start, group.last()?.records.end);
+        Some(Step { records: from..to, context: part.context, call: part.call.clone(), highest, allocated })
     }
 }

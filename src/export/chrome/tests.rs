@@ -221,3 +221,20 @@ fn a_small_layout_keeps_the_row_of_the_peak() {
     assert!(!left_out.too_large && !left_out.is_nothing(), "{left_out}");
     assert_eq!(trace["otherData"]["left_out"], left_out.to_string());
 }
+
+#[test]
+fn steps_by_calls_are_named_after_them() {
+    let options = layout::Options { steps: layout::Steps::Operators, ..Default::default() };
+    let trace = layout_of(&two_lines_and_a_temporary(), &options);
+    let names: Vec<&str> =
+        events(&trace, "M").filter(|e| e["name"] == "thread_name").filter_map(|e| e["args"]["name"].as_str()).collect();
+    let outside = "(with 1.000 KiB that were not recorded)";
+    assert_eq!(
+        names,
+        [
+            format!("1 relu_0 in forward: 2.953 KiB {outside}"),
+            format!("2 relu_1 in forward: 3.930 KiB {outside}"),
+            format!("3 (no operator): 4.418 KiB (peak) {outside}"),
+        ]
+    );
+}

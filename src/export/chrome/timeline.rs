@@ -8,12 +8,12 @@ use std::collections::BTreeSet;
 use std::io::{self, BufWriter, Write};
 
 use super::event::{Object, Trace, Track, Value};
-use super::log::{self, Moment, moments};
 use super::names::{Names, scope_name, thread_name};
-use super::reserved::Reserved;
 use super::stack_frames::StackFrames;
 use super::{devices, scopes};
 use crate::analysis::frame_location;
+use crate::analysis::log::{self, Moment, moments};
+use crate::analysis::reserved::Reserved;
 use crate::error::Error;
 use crate::export::budget::{self, LeftOut, Selection};
 use crate::snapshot::{Device, DeviceSnapshot, Mark, RecordKind, SnapshotData, StackId, ThreadId};

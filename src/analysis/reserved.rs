@@ -8,7 +8,7 @@ use super::log;
 use crate::snapshot::{DeviceSnapshot, Record, RecordKind, SegmentRecord};
 
 /// Walks along the log. Blocks outside of all segments count by themselves.
-pub(super) struct Reserved<'a> {
+pub(crate) struct Reserved<'a> {
     segments: Peekable<Iter<'a, SegmentRecord>>,
     /// Those that are there, by address.
     known: BTreeMap<u64, u64>,
@@ -17,7 +17,7 @@ pub(super) struct Reserved<'a> {
 
 impl<'a> Reserved<'a> {
     /// `None` where the driver never told: what is reserved is what is allocated.
-    pub(super) fn of(device: &'a DeviceSnapshot) -> Option<Self> {
+    pub(crate) fn of(device: &'a DeviceSnapshot) -> Option<Self> {
         let walk = |now| Self { segments: device.segment_records.iter().peekable(), known: BTreeMap::new(), now };
         if device.segment_records.is_empty() {
             return None;
@@ -33,7 +33,7 @@ impl<'a> Reserved<'a> {
     }
 
     /// Segments that came and went until then; `each` is called with the time and the bytes after each.
-    pub(super) fn before(&mut self, time_ns: u64, mut each: impl FnMut(u64, u64)) {
+    pub(crate) fn before(&mut self, time_ns: u64, mut each: impl FnMut(u64, u64)) {
         while let Some(segment) = self.segments.next_if(|segment| segment.time_ns <= time_ns) {
             match segment.kind {
                 RecordKind::Alloc => {
@@ -50,14 +50,14 @@ impl<'a> Reserved<'a> {
     }
 
     /// A block came or went.
-    pub(super) fn after(&mut self, record: &Record) {
+    pub(crate) fn after(&mut self, record: &Record) {
         let segment = self.known.range(..=record.address).next_back();
         if segment.is_none_or(|(start, size)| record.address - start >= *size) {
             self.now += i128::from(log::change(record));
         }
     }
 
-    pub(super) fn bytes(&self) -> u64 {
+    pub(crate) fn bytes(&self) -> u64 {
         u64::try_from(self.now).unwrap_or(0)
     }
 }

@@ -4,24 +4,24 @@ use crate::snapshot::{DeviceSnapshot, Record, RecordKind};
 
 /// A record and the device's total after it.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Moment<'a> {
-    pub(super) record: &'a Record,
+pub(crate) struct Moment<'a> {
+    pub(crate) record: &'a Record,
     /// Bytes live, those from before the recording included.
-    pub(super) allocated: u64,
+    pub(crate) allocated: u64,
 }
 
 /// Bytes live just before the oldest record that the log still holds.
 ///
 /// Every change of the total has its record, frees of blocks from before the recording as well, so
 /// today's total minus the log's changes is exact whatever the ring has overwritten.
-pub(super) fn allocated_at_start(device: &DeviceSnapshot) -> u64 {
+pub(crate) fn allocated_at_start(device: &DeviceSnapshot) -> u64 {
     let undone = |total: i128, record: &Record| total - i128::from(change(record));
     let total = device.records.iter().fold(i128::from(device.stats.allocated_bytes.current), undone);
     u64::try_from(total).unwrap_or(0)
 }
 
 /// The log, oldest first.
-pub(super) fn moments(device: &DeviceSnapshot) -> impl Iterator<Item = Moment<'_>> {
+pub(crate) fn moments(device: &DeviceSnapshot) -> impl Iterator<Item = Moment<'_>> {
     let mut allocated = allocated_at_start(device);
     device.records.iter().map(move |record| {
         allocated = allocated.saturating_add_signed(change(record));
@@ -30,13 +30,13 @@ pub(super) fn moments(device: &DeviceSnapshot) -> impl Iterator<Item = Moment<'_
 }
 
 /// What the record adds to the total: negative for a free.
-pub(super) fn change(record: &Record) -> i64 {
+pub(crate) fn change(record: &Record) -> i64 {
     let size = i64::try_from(record.size).unwrap_or(i64::MAX);
     if record.kind == RecordKind::Alloc { size } else { -size }
 }
 
 /// When the log begins: at the recording's start, or at the oldest record if older ones were overwritten.
-pub(super) fn start_ns(device: &DeviceSnapshot) -> u64 {
+pub(crate) fn start_ns(device: &DeviceSnapshot) -> u64 {
     let oldest = device.records.first().filter(|_| device.overwritten > 0);
     oldest.map_or(0, |record| record.time_ns)
 }

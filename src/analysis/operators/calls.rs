@@ -1,0 +1,223 @@
+//! Which records belong to which call: the rule stands in the [module's documentation](super).
+
+use std::collections::{HashMap, HashSet};
+use std::ops::Range;
+
+use super::super::log::{Moment, change, moments};
+use super::super::reserved::Reserved;
+use super::sites::{Site, Sites};
+use crate::snapshot::{ContextId, DeviceSnapshot, Mark, Record, RecordKind, SnapshotData, StackId, ThreadId, Totals};
+
+/// Operators that do the same over and over within one call.
+pub(super) const LOOPS: [&str; 2] = ["step", "backward_step"];
+
+/// A call before it is described.
+#[derive(Clone, Debug)]
+pub(crate) struct Call<'a> {
+    pub(crate) operator: &'a str,
+    pub(crate) is_backward: bool,
+    pub(crate) number: u64,
+    /// The log from its first record to its last; others may stand between.
+    pub(crate) records: Range<usize>,
+    /// Of its first allocation.
+    pub(crate) stack: StackId,
+    pub(crate) context: ContextId,
+    pub(crate) thread: ThreadId,
+    pub(crate) begin_ns: u64,
+    pub(crate) end_ns: u64,
+    pub(crate) allocations: u64,
+    pub(crate) added: i64,
+    pub(crate) before: u64,
+    pub(crate) peak: u64,
+    /// The record that made it.
+    pub(crate) peak_at: usize,
+    pub(crate) allocated: u64,
+    pub(crate) reserved: u64,
+}
+
+/// The calls of a device in the order of their last records.
+pub(crate) fn calls<'a>(data: &'a SnapshotData, device: &'a DeviceSnapshot) -> Vec<Call<'a>> {
+    let mut walk = Walk::of(data, device);
+    let mut marks = device.marks.iter().peekable();
+    for (at, moment) in moments(device).enumerate() {
+        while let Some(mark) = marks.next_if(|mark| mark.time_ns <= moment.record.time_ns) {
+            walk.mark(mark);
+        }
+        walk.moment(at, &moment);
+    }
+    let mut calls = walk.calls;
+    calls.sort_by_key(|call| call.records.end);
+    numbered(calls)
+}
+
+fn numbered(mut calls: Vec<Call<'_>>) -> Vec<Call<'_>> {
+    let mut numbers: HashMap<(&str, bool), u64> = HashMap::new();
+    for call in &mut calls {
+        let next = numbers.entry((call.operator, call.is_backward)).or_default();
+        call.number = *next;
+        *next += 1;
+    }
+    calls
+}
+
+/// A call that may go on.
+struct Open {
+    call: usize,
+    site: usize,
+    /// The number of the block that it allocated first.
+    oldest: u64,
+    /// The stacks by which it allocated.
+    stacks: HashSet<StackId>,
+    newest: Newest,
+    /// Freed since then, if that block was: it counts if the call goes on.
+    dropped: Option<i64>,
+}
+
+/// The block that a call allocated last.
+struct Newest {
+    seq: u64,
+    size: u64,
+    stack: StackId,
+}
+
+impl Open {
+    /// Does this allocation belong to a call of its own?
+    fn begins_again(&self, site: &Site<'_>, record: &Record) -> bool {
+        let again = site.is_own && self.stacks.contains(&record.stack);
+        again && !self.moves(record) && !LOOPS.contains(&site.operator)
+    }
+
+    /// Is this the second half of a reallocation that makes the newest block larger?
+    fn moves(&self, record: &Record) -> bool {
+        let freed = self.dropped.is_some_and(|freed| freed.unsigned_abs() == self.newest.size);
+        freed && record.stack == self.newest.stack && record.size > self.newest.size
+    }
+}
+
+struct Walk<'a> {
+    sites: Sites<'a>,
+    calls: Vec<Call<'a>>,
+    open: HashMap<ThreadId, Open>,
+    /// The calls that allocated the live blocks, by the blocks' numbers.
+    makers: HashMap<u64, usize>,
+    totals: Totals,
+    reserved: Option<Reserved<'a>>,
+}
+
+impl<'a> Walk<'a> {
+    fn of(data: &'a SnapshotData, device: &'a DeviceSnapshot) -> Self {
+        Self {
+            sites: Sites::of(data),
+            calls: Vec::new(),
+            open: HashMap::new(),
+            makers: HashMap::new(),
+            totals: Totals::default(),
+            reserved: Reserved::of(device),
+        }
+    }
+
+    fn mark(&mut self, mark: &Mark) {
+        self.open.remove(&mark.thread);
+    }
+
+    fn moment(&mut self, at: usize, moment: &Moment<'_>) {
+        self.totals.push(i64::try_from(moment.allocated).unwrap_or(i64::MAX));
+        if let Some(reserved) = &mut self.reserved {
+            reserved.before(moment.record.time_ns, |_, _| {});
+            reserved.after(moment.record);
+        }
+        match moment.record.kind {
+            RecordKind::Alloc => self.alloc(at, moment),
+            RecordKind::Free => self.free(at, moment),
+        }
+    }
+
+    fn alloc(&mut self, at: usize, moment: &Moment<'_>) {
+        let record = moment.record;
+        let open = self.open.remove(&record.thread);
+        let Some(site) = self.sites.at(record.stack) else { return };
+        let same = open.filter(|open| open.site == site.number && !open.begins_again(&site, record));
+        let (call, oldest, mut stacks) = match same {
+            Some(Open { call, oldest, stacks, dropped, .. }) => {
+                self.add(call, dropped.unwrap_or(0));
+                (call, oldest, stacks)
+            }
+            None => (self.begin(at, moment, site), record.alloc_seq, HashSet::new()),
+        };
+        stacks.insert(record.stack);
+        self.makers.insert(record.alloc_seq, call);
+        let newest = Newest { seq: record.alloc_seq, size: record.size, stack: record.stack };
+        self.open.insert(record.thread, Open { call, site: site.number, oldest, stacks, newest, dropped: None });
+        if let Some(call) = self.calls.get_mut(call) {
+            call.allocations += 1;
+        }
+        self.belongs(call, at, moment);
+    }
+
+    fn begin(&mut self, at: usize, moment: &Moment<'_>, site: Site<'a>) -> usize {
+        let record = moment.record;
+        self.calls.push(Call {
+            operator: site.operator,
+            is_backward: site.is_backward,
+            number: 0,
+            records: at..at,
+            stack: record.stack,
+            context: record.context,
+            thread: record.thread,
+            begin_ns: record.time_ns,
+            end_ns: record.time_ns,
+            allocations: 0,
+            added: 0,
+            before: moment.allocated.saturating_sub(record.size),
+            peak: 0,
+            peak_at: at,
+            allocated: 0,
+            reserved: 0,
+        });
+        self.calls.len() - 1
+    }
+
+    fn free(&mut self, at: usize, moment: &Moment<'_>) {
+        let record = moment.record;
+        let maker = self.makers.remove(&record.alloc_seq);
+        let Some(mut open) = self.open.remove(&record.thread) else { return };
+        let site = self.sites.at(record.stack).map(|site| site.number);
+        match () {
+            // Without a stack, only the call's own blocks tell; what others made meanwhile says nothing.
+            () if record.stack == StackId::NONE && maker != Some(open.call) => {
+                if record.alloc_seq < open.oldest {
+                    return;
+                }
+            }
+            () if record.stack == StackId::NONE && is_dropped(&open, record) => {
+                open.dropped = Some(open.dropped.unwrap_or(0).saturating_add(change(record)));
+            }
+            () if record.stack == StackId::NONE || site == Some(open.site) => self.belongs(open.call, at, moment),
+            () => return,
+        }
+        self.open.insert(record.thread, open);
+    }
+
+    /// The call's totals are now those after this record.
+    fn belongs(&mut self, call: usize, at: usize, moment: &Moment<'_>) {
+        self.add(call, change(moment.record));
+        let reserved = self.reserved.as_ref().map_or(moment.allocated, Reserved::bytes);
+        let Some(call) = self.calls.get_mut(call) else { return };
+        (call.records.end, call.end_ns) = (at + 1, moment.record.time_ns);
+        (call.allocated, call.reserved) = (moment.allocated, reserved);
+        if let Some((at, peak)) = self.totals.highest_since(call.records.start) {
+            (call.peak_at, call.peak) = (at, u64::try_from(peak).unwrap_or(0));
+        }
+    }
+
+    fn add(&mut self, call: usize, bytes: i64) {
+        if let Some(call) = self.calls.get_mut(call) {
+            call.added = call.added.saturating_add(bytes);
+        }
+    }
+}
+
+/// Is it the program, as far as can be told, that gives this block back?
+fn is_dropped(open: &Open, record: &Record) -> bool {
+    open.dropped.is_some() || record.alloc_seq == open.newest.seq
+}

@@ -1,0 +1,108 @@
+//! Where the phases of a program begin, by its scopes, and where it has none, by its operators.
+
+use super::calls::Call;
+use crate::snapshot::{ContextId, DeviceSnapshot, Mark, SnapshotData};
+
+/// What begins at a [`Marker`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum MarkerKind {
+    /// A forward pass: a scope with the word `forward` or `fwd` in its name.
+    Forward,
+    /// A backward pass, so the boundary between it and the forward pass: a scope with the word `backward`, `bwd` or
+    /// `backprop`, or, without one, the first call of a backward pass.
+    Backward,
+    /// An optimizer's step: a scope with the word `optimizer`, `optimiser` or `optim`, or, without one, a call of
+    /// candle's optimizers.
+    Optimizer,
+    /// Any other outermost scope.
+    Scope,
+}
+
+impl MarkerKind {
+    pub(crate) const ALL: [Self; 4] = [Self::Forward, Self::Backward, Self::Optimizer, Self::Scope];
+
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Self::Forward => "forward",
+            Self::Backward => "backward",
+            Self::Optimizer => "optimizer",
+            Self::Scope => "scope",
+        }
+    }
+
+    /// What a scope of this name begins, if it has one of the usual words.
+    fn of(name: &str) -> Self {
+        let name = name.to_lowercase();
+        let known = |word: &str| match word {
+            "forward" | "fwd" => Some(Self::Forward),
+            "backward" | "bwd" | "backprop" => Some(Self::Backward),
+            "optimizer" | "optimiser" | "optim" => Some(Self::Optimizer),
+            _ => None,
+        };
+        name.split(|c: char| !c.is_alphanumeric()).find_map(known).unwrap_or(Self::Scope)
+    }
+}
+
+/// A phase or a scope began.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Marker {
+    /// The scope's name; the kind's if there was no scope.
+    pub name: String,
+    /// What began.
+    pub kind: MarkerKind,
+    /// How many calls had ended: what began stands before the call at this index.
+    pub call: usize,
+    /// When: nanoseconds since the recording began.
+    pub time_ns: u64,
+}
+
+/// By call, then time.
+pub(super) fn markers(data: &SnapshotData, device: &DeviceSnapshot, calls: &[Call<'_>]) -> Vec<Marker> {
+    let kinds: Vec<Option<MarkerKind>> =
+        (0..data.contexts.len() as u32).map(|context| kind(data, ContextId(context))).collect();
+    let of_scope = |mark: &Mark| {
+        let kind = kinds.get(mark.context.0 as usize).copied().flatten().filter(|_| mark.enter)?;
+        let name = data.context_names(mark.context).pop().unwrap_or_default().to_owned();
+        let call = calls.partition_point(|call| call.end_ns < mark.time_ns);
+        Some(Marker { name, kind, call, time_ns: mark.time_ns })
+    };
+    let mut markers: Vec<Marker> = device.marks.iter().filter_map(of_scope).collect();
+    without_scope(&mut markers, calls, MarkerKind::Backward, |call| call.is_backward);
+    without_scope(&mut markers, calls, MarkerKind::Optimizer, |call| {
+        !call.is_backward && super::calls::LOOPS.contains(&call.operator)
+    });
+    markers.sort_by_key(|marker| (marker.call, marker.time_ns));
+    markers
+}
+
+/// The kind of an outermost scope, or of the outermost one with a usual word; `None` for others.
+fn kind(data: &SnapshotData, context: ContextId) -> Option<MarkerKind> {
+    let names = data.context_names(context);
+    let (name, around) = names.split_last()?;
+    let kind = MarkerKind::of(name);
+    match kind {
+        MarkerKind::Scope => around.is_empty().then_some(kind),
+        _ => (!around.iter().any(|name| MarkerKind::of(name) == kind)).then_some(kind),
+    }
+}
+
+/// Adds a marker before each run of such calls, but for those that a scope announced since the last run.
+fn without_scope(markers: &mut Vec<Marker>, calls: &[Call<'_>], kind: MarkerKind, is: impl Fn(&Call<'_>) -> bool) {
+    let announced: Vec<usize> = markers.iter().filter(|marker| marker.kind == kind).map(|marker| marker.call).collect();
+    let (mut inside, mut since) = (false, 0);
+    for (at, call) in calls.iter().enumerate() {
+        let (was, now) = (inside, is(call));
+        inside = now;
+        if now && !was {
+            let from = announced.partition_point(|scope| *scope < since);
+            let by_scope = announced.get(from).is_some_and(|scope| *scope <= at);
+            let marker = Marker { name: kind.word().to_owned(), kind, call: at, time_ns: call.begin_ns };
+            markers.extend((!by_scope).then_some(marker));
+        }
+        if now {
+            since = at + 1;
+        }
+    }
+}

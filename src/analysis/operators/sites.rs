@@ -1,0 +1,70 @@
+//! From where an operator is called, for each stack.
+
+use std::collections::HashMap;
+
+use crate::attribute::{self, Origin};
+use crate::snapshot::{Frame, SnapshotData, StackId};
+
+/// An operator and everything outside of it; stacks of one call have the same one.
+#[derive(Clone, PartialEq, Eq, Hash)]
+struct Key<'a> {
+    operator: &'a str,
+    is_backward: bool,
+    /// Frames into which the operator was inlined, the innermost first.
+    around: &'a [Frame],
+    /// The calls outside of those.
+    outside: &'a [u32],
+}
+
+/// A place from which an operator is called.
+#[derive(Clone, Copy)]
+pub(super) struct Site<'a> {
+    pub(super) number: usize,
+    pub(super) operator: &'a str,
+    pub(super) is_backward: bool,
+    /// The operator's own library allocated, not one that it calls (matrix kernels, thread pools), which may do so
+    /// over and over.
+    pub(super) is_own: bool,
+}
+
+/// By stack; `None` where it belongs to no operator.
+pub(super) struct Sites<'a>(Vec<Option<Site<'a>>>);
+
+impl<'a> Sites<'a> {
+    pub(super) fn of(data: &'a SnapshotData) -> Self {
+        let mut numbers: HashMap<Key<'a>, usize> = HashMap::new();
+        let mut site = |(stack, calls)| {
+            let key = key(data, StackId(stack), calls)?;
+            let (operator, is_backward, next) = (key.operator, key.is_backward, numbers.len());
+            let number = *numbers.entry(key).or_insert(next);
+            Some(Site { number, operator, is_backward, is_own: is_own(data, StackId(stack)) })
+        };
+        Self((0u32..).zip(data.stacks.each_calls()).map(&mut site).collect())
+    }
+
+    pub(super) fn at(&self, stack: StackId) -> Option<Site<'a>> {
+        self.0.get(stack.0 as usize).copied().flatten()
+    }
+}
+
+/// `None` as well for what a backward pass itself needs: no operator was called.
+fn key<'a>(data: &'a SnapshotData, stack: StackId, calls: &'a [u32]) -> Option<Key<'a>> {
+    let operator = attribute::operator(data, stack)?;
+    let is_root = |frame: &Frame| frame.function.as_bytes().as_ptr_range().contains(&operator.root.as_ptr());
+    let frames = |call: u32| data.stacks.addresses.get(call as usize).map_or(&[][..], |at| data.stacks.frames_at(at));
+    let root = |(at, call): (usize, &u32)| Some((at, frames(*call).iter().rposition(is_root)?));
+    let (at, frame) = calls.iter().enumerate().rev().find_map(root)?;
+    let around = calls.get(at).and_then(|call| frames(*call).get(frame + 1..)).unwrap_or(&[]);
+    let (operator, is_backward) = (operator.root, operator.is_backward);
+    Some(Key { operator, is_backward, around, outside: calls.get(at + 1..).unwrap_or(&[]) })
+}
+
+/// Is the innermost frame of a framework one of candle's?
+fn is_own(data: &SnapshotData, stack: StackId) -> bool {
+    let framework = |frame: &&Frame| Origin::of(&data.settings.rules, frame) == Origin::Framework;
+    let is_candles = |frame: &Frame| match frame.file.as_str() {
+        "" => frame.function.trim_start_matches(['<', '&']).starts_with("candle_"),
+        file => file.rsplit_once("/src/").is_some_and(|(package, _)| package.contains("/candle-")),
+    };
+    data.stacks.frames(stack).find(framework).is_some_and(is_candles)
+}

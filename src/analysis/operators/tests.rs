@@ -1,0 +1,250 @@
+//! Random logs of two threads against thirty obvious lines.
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::snapshot::testing::{empty, two_lines_and_a_temporary};
+use crate::snapshot::{
+    CodeAddress, ContextId, ContextNode, Frame, Mark, MemoryKind, Record, RecordKind, StackId, Stacks, ThreadId,
+};
+
+/// Stacks 1 and 2 are `softmax` of line 7, 3 is `relu` of line 8, 4 the same from elsewhere, 5 no operator.
+fn stacks() -> Stacks {
+    let candle = "/home/u/.cargo/registry/src/index-1/candle";
+    let frame = |function: &str, file: String, line| Frame { function: function.into(), file, line, inlined: false };
+    let frames = vec![
+        frame("candle_core::tensor::Tensor::exp", format!("{candle}-core-0.11.1/src/tensor.rs"), 1),
+        frame("candle_core::tensor::Tensor::sum", format!("{candle}-core-0.11.1/src/tensor.rs"), 2),
+        frame("candle_core::tensor::Tensor::relu", format!("{candle}-core-0.11.1/src/tensor.rs"), 3),
+        frame("candle_nn::ops::softmax", format!("{candle}-nn-0.11.1/src/ops.rs"), 4),
+        frame("candle_nn::ops::softmax", format!("{candle}-nn-0.11.1/src/ops.rs"), 5),
+        frame("net::forward", "/home/u/net/src/main.rs".into(), 7),
+        frame("net::forward", "/home/u/net/src/main.rs".into(), 8),
+        frame("net::main", "/home/u/net/src/main.rs".into(), 9),
+    ];
+    let address = |n: u32| CodeAddress { address: u64::from(n), module: None, offset: u64::from(n), frames: n..n + 1 };
+    let calls = vec![0, 3, 5, 7, 1, 4, 5, 7, 2, 6, 7, 2, 7, 7];
+    Stacks { starts: vec![0, 0, 4, 8, 11, 13], calls, addresses: (0..8).map(address).collect(), frames }
+}
+
+const SITE: [Option<(&str, u32)>; 6] =
+    [None, Some(("softmax", 7)), Some(("softmax", 7)), Some(("relu", 8)), Some(("relu", 9)), None];
+
+#[derive(Clone, Debug)]
+enum Op {
+    Alloc { thread: u32, stack: u32, size: u64 },
+    Free { thread: u32, nth: usize },
+    Mark { thread: u32, enter: bool },
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    prop_oneof![
+        5 => (1..3u32, 0..6u32, 1..100u64).prop_map(|(thread, stack, size)| Op::Alloc { thread, stack, size }),
+        4 => (1..3u32, 0..5usize).prop_map(|(thread, nth)| Op::Free { thread, nth }),
+        1 => (1..3u32, any::<bool>()).prop_map(|(thread, enter)| Op::Mark { thread, enter }),
+    ]
+}
+
+fn snapshot(ops: &[Op]) -> SnapshotData {
+    let mut data = SnapshotData { stacks: stacks(), ..two_lines_and_a_temporary() };
+    let before = 1000;
+    let (mut records, mut marks, mut live) = (Vec::<Record>::new(), Vec::new(), Vec::<Record>::new());
+    for (time_ns, op) in (1u64..).zip(ops) {
+        let thread = match op {
+            Op::Alloc { thread, .. } | Op::Free { thread, .. } | Op::Mark { thread, .. } => ThreadId(*thread),
+        };
+        match *op {
+            Op::Alloc { stack, size, .. } => {
+                let stack = StackId(stack);
+                let seq = 1 + records.iter().filter(|record| record.kind == RecordKind::Alloc).count() as u64;
+                let (context, kind, memory) = (ContextId::ROOT, RecordKind::Alloc, MemoryKind::Heap);
+                let (address, alloc_seq, stream) = (0x1000 * seq, seq, 0);
+                let alloc_stack = stack;
+                live.push(Record {
+                    time_ns,
+                    address,
+                    size,
+                    stack,
+                    alloc_stack,
+                    context,
+                    thread,
+                    alloc_seq,
+                    stream,
+                    kind,
+                    memory,
+                });
+                records.extend(live.last());
+            }
+            // The newest blocks are freed most often, as programs do.
+            Op::Free { nth, .. } if nth < live.len() => {
+                let freed = live.remove(live.len() - 1 - nth);
+                records.push(Record { time_ns, thread, stack: StackId::NONE, kind: RecordKind::Free, ..freed });
+            }
+            Op::Free { .. } => {}
+            Op::Mark { enter, .. } => marks.push(Mark { time_ns, context: ContextId(1), thread, enter }),
+        }
+    }
+    let device = &mut data.devices[0];
+    let mut total = before;
+    device.peak.bytes = before;
+    for record in &records {
+        total = total.saturating_add_signed(crate::analysis::log::change(record));
+        device.peak.bytes = device.peak.bytes.max(total);
+    }
+    device.stats.allocated_bytes.current = total;
+    (device.records, device.marks, device.overwritten) = (records, marks, 0);
+    data
+}
+
+/// The records of each call, told by going through each thread's log alone.
+fn naive_calls(data: &SnapshotData) -> Vec<Vec<usize>> {
+    let device = &data.devices[0];
+    let mut all = Vec::new();
+    for thread in [ThreadId(1), ThreadId(2)] {
+        // Sure to belong to the call, and what belongs to it only if it goes on.
+        let (mut sure, mut maybe): (Vec<usize>, Vec<usize>) = (Vec::new(), Vec::new());
+        let mut marks = device.marks.iter().filter(|mark| mark.thread == thread).map(|mark| mark.time_ns).peekable();
+        for (at, record) in device.records.iter().enumerate().filter(|(_, record)| record.thread == thread) {
+            let mut ended = false;
+            while marks.next_if(|time| *time <= record.time_ns).is_some() {
+                ended = true;
+            }
+            let allocs: Vec<&Record> =
+                sure.iter().map(|at| &device.records[*at]).filter(|record| record.kind == RecordKind::Alloc).collect();
+            let site = |record: &Record| SITE[record.alloc_stack.0 as usize];
+            if record.kind == RecordKind::Alloc {
+                let goes_on = !ended && allocs.first().is_some_and(|first| site(first) == site(record));
+                let newest = allocs
+                    .last()
+                    .filter(|newest| maybe.len() == 1 && newest.size < record.size && newest.stack == record.stack);
+                let again = allocs.iter().any(|before| before.stack == record.stack) && newest.is_none();
+                if !goes_on || again {
+                    all.push(std::mem::take(&mut sure));
+                    maybe.clear();
+                }
+                sure.append(&mut maybe);
+                sure.extend(site(record).map(|_| at));
+                continue;
+            }
+            let own = allocs.iter().any(|alloc| alloc.alloc_seq == record.alloc_seq);
+            let older = allocs.first().is_none_or(|first| record.alloc_seq < first.alloc_seq);
+            let newest = allocs.last().is_some_and(|newest| newest.alloc_seq == record.alloc_seq);
+            if ended || (!own && older) {
+                all.push(std::mem::take(&mut sure));
+                maybe.clear();
+            } else if own && (newest || !maybe.is_empty()) {
+                maybe.push(at);
+            } else if own {
+                sure.push(at);
+            }
+        }
+        all.push(sure);
+    }
+    all.retain(|call| !call.is_empty());
+    all.sort_by_key(|call| *call.last().unwrap());
+    all
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 2000, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// 1. The calls are the oracle's, with the device's totals around them. 2. What they added and what was added
+    /// elsewhere is the change of the total. 3. The largest peak inside is the peak, if that lies in a call.
+    #[test]
+    fn calls_and_their_memory_are_those_of_the_oracle(ops in prop::collection::vec(op(), 0..60)) {
+        let data = snapshot(&ops);
+        let device = &data.devices[0];
+        let mut totals = vec![1000u64];
+        for record in &device.records {
+            let size = record.size as i64;
+            let change = if record.kind == RecordKind::Alloc { size } else { -size };
+            totals.push(totals.last().unwrap().saturating_add_signed(change));
+        }
+        let series = operators(&data, device);
+        let naive = naive_calls(&data);
+        prop_assert_eq!(series.calls.len(), naive.len());
+        let mut holds_peak = false;
+        for (call, records) in series.calls.iter().zip(&naive) {
+            let (first, last) = (records[0], *records.last().unwrap());
+            let added: i64 = records.iter().map(|at| totals[at + 1] as i64 - totals[*at] as i64).sum();
+            prop_assert_eq!((call.added, call.before, call.allocated), (added, totals[first], totals[last + 1]));
+            let peak = *totals[first + 1..=last + 1].iter().max().unwrap();
+            prop_assert_eq!(call.peak, peak);
+            holds_peak |= peak == device.peak.bytes;
+        }
+        let added: i64 = series.calls.iter().map(|call| call.added).sum();
+        prop_assert_eq!(added + series.added_elsewhere, *totals.last().unwrap() as i64 - 1000);
+        prop_assert_eq!(holds_peak, series.calls.iter().map(|call| call.peak).max() == Some(device.peak.bytes));
+    }
+}
+
+fn alloc(stack: u32) -> Op {
+    Op::Alloc { thread: 1, stack, size: 10 }
+}
+
+#[test]
+fn names_have_running_numbers_from_0_for_each_operator() {
+    let data = snapshot(&[alloc(1), alloc(2), alloc(1), alloc(3), alloc(4), alloc(4), alloc(5), alloc(3)]);
+    let series = operators(&data, &data.devices[0]);
+    let names: Vec<String> = series.calls.iter().map(OperatorCall::name).collect();
+    assert_eq!(names, ["softmax_0", "softmax_1", "relu_0", "relu_1", "relu_2", "relu_3"]);
+    assert_eq!(&*series.calls[2].line, "/home/u/net/src/main.rs:8 (net::forward)".trim_start_matches("/home/u/net/"));
+}
+
+#[test]
+fn the_calls_that_added_most_come_first() {
+    let sized = |stack, size| Op::Alloc { thread: 1, stack, size };
+    let data = snapshot(&[sized(3, 5), sized(1, 50), sized(4, 7)]);
+    let series = operators(&data, &data.devices[0]);
+    let top: Vec<(String, i64)> = series.top(2).iter().map(|call| (call.name(), call.added)).collect();
+    assert_eq!(top, [("softmax_0".to_owned(), 50), ("relu_1".to_owned(), 7)]);
+}
+
+fn with_scopes(names: &[(&str, u32)], ops: &[Op], marks: &[(u64, u32, bool)]) -> SnapshotData {
+    let mut data = snapshot(ops);
+    let node = |(name, parent): &(&str, u32)| ContextNode {
+        parent: ContextId(*parent),
+        name: (*name).into(),
+        module: false,
+    };
+    data.contexts = empty().contexts.into_iter().chain(names.iter().map(node)).collect();
+    let mark = |&(time_ns, context, enter): &(u64, u32, bool)| Mark {
+        time_ns,
+        context: ContextId(context),
+        thread: ThreadId(1),
+        enter,
+    };
+    data.devices[0].marks = marks.iter().map(mark).collect();
+    data
+}
+
+#[test]
+fn scopes_with_usual_names_and_outermost_scopes_are_markers() {
+    let scopes = [("step 1", 0), ("forward", 1), ("forward", 2), ("block", 2), ("Backward pass", 1), ("optim", 1)];
+    let marks = [
+        (1, 1, true),
+        (1, 2, true),
+        (2, 3, true),
+        (2, 3, false),
+        (2, 4, true),
+        (2, 4, false),
+        (2, 2, false),
+        (3, 5, true),
+        (3, 5, false),
+        (4, 6, true),
+        (4, 6, false),
+        (4, 1, false),
+    ];
+    let data = with_scopes(&scopes, &[alloc(1), alloc(3), alloc(1), alloc(3)], &marks);
+    let markers = operators(&data, &data.devices[0]).markers;
+    let shown: Vec<(&str, MarkerKind, usize)> = markers.iter().map(|m| (&*m.name, m.kind, m.call)).collect();
+    assert_eq!(
+        shown,
+        [
+            ("step 1", MarkerKind::Scope, 0),
+            ("forward", MarkerKind::Forward, 0),
+            ("Backward pass", MarkerKind::Backward, 2),
+            ("optim", MarkerKind::Optimizer, 3),
+        ]
+    );
+}

@@ -1,0 +1,126 @@
+//! The series of operator calls as files: JSON that can be read again, CSV for spreadsheets, and as a table.
+
+mod csv;
+mod read;
+#[cfg(test)]
+mod tests;
+mod text;
+
+use std::collections::HashSet;
+use std::io::Write;
+
+use serde_json::{Value, json};
+
+pub use csv::write as write_csv;
+pub use read::read;
+
+use super::budget::{self, LeftOut};
+use crate::analysis::{Marker, OperatorCall, OperatorSeries};
+use crate::error::Error;
+
+/// What the first field says, and the version of what follows.
+const FORMAT: &str = "memtrace operators";
+const VERSION: u64 = 1;
+
+/// What to write.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The size to keep to: beyond it the calls that added or freed least are left out, but for that with the largest
+    /// peak. 256 MiB unless you say otherwise.
+    pub max_bytes: Option<u64>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { max_bytes: Some(256 << 20) }
+    }
+}
+
+/// Writes a series as JSON, a call a line: bytes as integers, times in nanoseconds. [`read`] reads it again.
+///
+/// # Errors
+/// If `out` fails.
+pub fn write(series: &OperatorSeries, options: &Options, mut out: impl Write) -> Result<LeftOut, Error> {
+    let ranked = ranked(series);
+    budget::rows(options.max_bytes, series.calls.len(), &mut out, |count, _, out| {
+        if count == series.calls.len() {
+            return write_whole(series, out);
+        }
+        let kept: HashSet<usize> = ranked.iter().take(count).copied().collect();
+        write_whole(&part(series, &kept), out)
+    })
+}
+
+/// The calls that matter most first.
+fn ranked(series: &OperatorSeries) -> Vec<usize> {
+    let peak = series.calls.iter().map(|call| call.peak).max();
+    let mut ranked: Vec<usize> = (0..series.calls.len()).collect();
+    let weight = |call: &OperatorCall| (Some(call.peak) == peak, call.added.unsigned_abs());
+    ranked.sort_by_key(|at| std::cmp::Reverse(series.calls.get(*at).map(weight)));
+    ranked
+}
+
+/// Only these calls; what the others added was added elsewhere.
+fn part(series: &OperatorSeries, kept: &HashSet<usize>) -> OperatorSeries {
+    let mut part = OperatorSeries { calls: Vec::new(), ..series.clone() };
+    let mut before = Vec::with_capacity(series.calls.len() + 1);
+    for (at, call) in series.calls.iter().enumerate() {
+        before.push(part.calls.len());
+        if kept.contains(&at) {
+            part.calls.push(call.clone());
+        } else {
+            part.left_out += 1;
+            part.added_elsewhere = part.added_elsewhere.saturating_add(call.added);
+        }
+    }
+    let all = part.calls.len();
+    part.markers.iter_mut().for_each(|marker| marker.call = before.get(marker.call).copied().unwrap_or(all));
+    part
+}
+
+fn write_whole(series: &OperatorSeries, out: &mut dyn Write) -> Result<(), Error> {
+    let head = json!({
+        "format": FORMAT,
+        "version": VERSION,
+        "recorded_by": concat!("memtrace ", env!("CARGO_PKG_VERSION")),
+        "program": series.program,
+        "device": series.device,
+        "peak": series.peak,
+        "added_elsewhere": series.added_elsewhere,
+        "overwritten": series.overwritten,
+        "num_alloc_retries": series.num_alloc_retries,
+        "num_ooms": series.num_ooms,
+        "left_out": series.left_out,
+        "markers": series.markers.iter().map(marker).collect::<Vec<_>>(),
+    });
+    let head = head.to_string();
+    write!(out, "{},\n\"calls\":[", head.trim_end_matches('}'))?;
+    for (at, call) in series.calls.iter().enumerate() {
+        write!(out, "{}\n{}", if at == 0 { "" } else { "," }, self::call(call))?;
+    }
+    Ok(out.write_all(b"\n]}\n")?)
+}
+
+fn marker(marker: &Marker) -> Value {
+    json!({ "name": marker.name, "kind": marker.kind.word(), "call": marker.call, "time_ns": marker.time_ns })
+}
+
+fn call(call: &OperatorCall) -> Value {
+    json!({
+        "operator": &*call.operator,
+        "number": call.number,
+        "backward": call.is_backward,
+        "scope": &*call.scope,
+        "line": &*call.line,
+        "thread": call.thread,
+        "begin_ns": call.begin_ns,
+        "end_ns": call.end_ns,
+        "allocations": call.allocations,
+        "added": call.added,
+        "before": call.before,
+        "peak": call.peak,
+        "allocated": call.allocated,
+        "active": call.active,
+        "reserved": call.reserved,
+    })
+}

@@ -1,0 +1,119 @@
+//! Reads what [`write`](super::write()) wrote, and refuses everything else.
+
+use serde_json::{Map, Value};
+
+use super::{FORMAT, VERSION};
+use crate::analysis::{Marker, MarkerKind, OperatorCall, OperatorSeries, Texts};
+use crate::error::Error;
+
+/// Reads a series from JSON; fields that are not known are passed over.
+///
+/// # Errors
+/// If it is no JSON, no series, of a later version, or a field is missing or makes no sense; says which.
+pub fn read(bytes: &[u8]) -> Result<OperatorSeries, Error> {
+    let value: Value = serde_json::from_slice(bytes).map_err(|error| Error::operators(format!("no JSON: {error}")))?;
+    let top = Fields::of(&value, "the file")?;
+    match (top.get("format").and_then(Value::as_str), top.number("version")) {
+        (Some(FORMAT), Ok(VERSION)) => series(&top),
+        (Some(FORMAT), Ok(version)) => Err(Error::operators(format!("its version is {version}, this reads {VERSION}"))),
+        (Some(FORMAT), Err(error)) => Err(error),
+        _ => Err(Error::operators(format!("it does not say \"format\": {FORMAT:?}"))),
+    }
+}
+
+fn series(top: &Fields<'_>) -> Result<OperatorSeries, Error> {
+    let mut texts = Texts::default();
+    let calls = top.list("calls")?.iter().enumerate();
+    let calls: Vec<OperatorCall> = calls
+        .map(|(at, value)| call(&Fields::of(value, &format!("calls[{at}]"))?, &mut texts))
+        .collect::<Result<_, _>>()?;
+    let markers = top.list("markers")?.iter().enumerate();
+    let count = calls.len();
+    Ok(OperatorSeries {
+        program: top.text("program")?.to_owned(),
+        device: top.text("device")?.to_owned(),
+        calls,
+        markers: markers
+            .map(|(at, value)| marker(&Fields::of(value, &format!("markers[{at}]"))?, count))
+            .collect::<Result<_, _>>()?,
+        peak: top.number("peak")?,
+        added_elsewhere: top.signed("added_elsewhere")?,
+        overwritten: top.number("overwritten")?,
+        num_alloc_retries: top.number("num_alloc_retries")?,
+        num_ooms: top.number("num_ooms")?,
+        left_out: top.number("left_out")?,
+    })
+}
+
+fn call(call: &Fields<'_>, texts: &mut Texts) -> Result<OperatorCall, Error> {
+    let thread = call.number("thread")?;
+    Ok(OperatorCall {
+        operator: texts.kept(call.text("operator")?),
+        is_backward: call
+            .get("backward")
+            .and_then(Value::as_bool)
+            .ok_or_else(|| call.wrong("backward", "true or false"))?,
+        number: call.number("number")?,
+        scope: texts.kept(call.text("scope")?),
+        line: texts.kept(call.text("line")?),
+        thread: u32::try_from(thread).map_err(|_| call.wrong("thread", "the number of a thread"))?,
+        begin_ns: call.number("begin_ns")?,
+        end_ns: call.number("end_ns")?,
+        allocations: call.number("allocations")?,
+        added: call.signed("added")?,
+        before: call.number("before")?,
+        peak: call.number("peak")?,
+        allocated: call.number("allocated")?,
+        active: call.number("active")?,
+        reserved: call.number("reserved")?,
+    })
+}
+
+fn marker(marker: &Fields<'_>, calls: usize) -> Result<Marker, Error> {
+    let word = marker.text("kind")?;
+    let kind = MarkerKind::ALL.into_iter().find(|kind| kind.word() == word);
+    let call = usize::try_from(marker.number("call")?).ok().filter(|call| *call <= calls);
+    Ok(Marker {
+        name: marker.text("name")?.to_owned(),
+        kind: kind.ok_or_else(|| marker.wrong("kind", "forward, backward, optimizer or scope"))?,
+        call: call.ok_or_else(|| marker.wrong("call", "at most the number of calls"))?,
+        time_ns: marker.number("time_ns")?,
+    })
+}
+
+/// An object, and what it is called in messages.
+struct Fields<'a> {
+    object: &'a Map<String, Value>,
+    place: &'a str,
+}
+
+impl<'a> Fields<'a> {
+    fn of(value: &'a Value, place: &'a str) -> Result<Self, Error> {
+        let object = value.as_object().ok_or_else(|| Error::operators(format!("{place} is no object")))?;
+        Ok(Self { object, place })
+    }
+
+    fn get(&self, key: &str) -> Option<&'a Value> {
+        self.object.get(key)
+    }
+
+    fn wrong(&self, key: &str, wanted: &str) -> Error {
+        Error::operators(format!("{key:?} of {} is not {wanted}", self.place))
+    }
+
+    fn number(&self, key: &str) -> Result<u64, Error> {
+        self.get(key).and_then(Value::as_u64).ok_or_else(|| self.wrong(key, "a whole number from 0"))
+    }
+
+    fn signed(&self, key: &str) -> Result<i64, Error> {
+        self.get(key).and_then(Value::as_i64).ok_or_else(|| self.wrong(key, "a whole number"))
+    }
+
+    fn text(&self, key: &str) -> Result<&'a str, Error> {
+        self.get(key).and_then(Value::as_str).ok_or_else(|| self.wrong(key, "a text"))
+    }
+
+    fn list(&self, key: &str) -> Result<&'a [Value], Error> {
+        self.get(key).and_then(Value::as_array).map(Vec::as_slice).ok_or_else(|| self.wrong(key, "a list"))
+    }
+}

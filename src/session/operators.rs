@@ -1,0 +1,126 @@
+//! The series of operator calls: made from a snapshot, written, drawn, and read from a file again.
+
+use std::cell::Cell;
+use std::fmt;
+use std::fs::File;
+use std::io::Read;
+use std::ops::Deref;
+use std::path::Path;
+
+use flate2::read::MultiGzDecoder;
+
+use super::output::Format;
+use super::outputs::create;
+use crate::analysis::OperatorSeries;
+use crate::error::Error;
+use crate::export::operators;
+use crate::record::guard::Own;
+
+/// The calls of operators on one device, one after another (see [`OperatorSeries`]); prints as a table of those that
+/// added most.
+///
+/// ```no_run
+/// # let session = memtrace::start()?;
+/// let operators = session.snapshot().operators();
+/// println!("{operators}");
+/// operators.write("train.operators.json")?;
+/// operators.write("train.operators.svg")?;
+/// // later, elsewhere:
+/// let operators = memtrace::read_operators("train.operators.json")?;
+/// # Ok::<(), memtrace::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct Operators {
+    series: Own<OperatorSeries>,
+}
+
+impl Deref for Operators {
+    type Target = OperatorSeries;
+    fn deref(&self) -> &OperatorSeries {
+        &self.series
+    }
+}
+
+impl fmt::Display for Operators {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let text = Own::make(|| self.series.to_string());
+        f.write_str(&text)
+    }
+}
+
+impl Operators {
+    pub(super) fn make(series: impl FnOnce() -> OperatorSeries) -> Self {
+        Self { series: Own::make(series) }
+    }
+
+    /// A file in the format that the end of its name says: `.operators.json` (to be read again with
+    /// [`read_operators`]), `.operators.csv` (a line for each call), `.operators.svg` (its four figures). One whose name
+    /// ends in `.gz` is compressed.
+    ///
+    /// # Errors
+    /// If the name says no such format, the file exists or cannot be written, or there is nothing to draw.
+    pub fn write(&self, path: impl AsRef<Path>) -> Result<(), Error> {
+        let path = path.as_ref();
+        match Format::of(path)? {
+            Format::Operators => self.write_json_with(path, &operators::Options::default()),
+            Format::OperatorsCsv => create(path, |out| operators::write_csv(&self.series, out)),
+            #[cfg(feature = "figures")]
+            Format::OperatorsFigure => self.write_figure(path, &crate::export::figure::Options::default()),
+            _ => Err(Error::format(path, ".operators.json, .operators.csv, .operators.svg")),
+        }
+    }
+
+    /// JSON with options: a size to keep to.
+    ///
+    /// # Errors
+    /// If the file exists or cannot be written.
+    pub fn write_json_with(&self, path: impl AsRef<Path>, options: &operators::Options) -> Result<(), Error> {
+        create(path.as_ref(), |out| operators::write(&self.series, options, out))
+    }
+
+    /// Figures (SVG) with options: one of them, their size in pixels.
+    ///
+    /// # Errors
+    /// If the file exists or cannot be written, or there are no calls.
+    #[cfg(feature = "figures")]
+    pub fn write_figure(&self, path: impl AsRef<Path>, options: &crate::export::figure::Options) -> Result<(), Error> {
+        create(path.as_ref(), |out| crate::export::figure::write(&self.series, options, out))
+    }
+}
+
+/// Larger files are not read: twice what is written.
+const LARGEST: u64 = 512 << 20;
+
+/// Reads a series that [`Operators::write`] wrote as `.operators.json`, also compressed.
+///
+/// # Errors
+/// If the file cannot be read, is larger than 512 MiB (unpacked), or is no series; says what is wrong with it.
+pub fn read_operators(path: impl AsRef<Path>) -> Result<Operators, Error> {
+    let path = path.as_ref();
+    let read = || {
+        let file = File::open(path).map_err(|error| Error::input(path, error))?;
+        bytes(file).and_then(|bytes| operators::read(&bytes)).map_err(|error| error.at(path))
+    };
+    let series = Own::make(|| read().map(|series| Cell::new(Some(series))));
+    match &*series {
+        Ok(series) => Ok(Operators::make(|| series.take().unwrap_or_default())),
+        Err(error) => Err(error.duplicate()),
+    }
+}
+
+fn bytes(file: File) -> Result<Vec<u8>, Error> {
+    let plain = within(file, "too large")?;
+    if !plain.starts_with(&[0x1f, 0x8b]) {
+        return Ok(plain);
+    }
+    within(MultiGzDecoder::new(&plain[..]), "packed and too large")
+}
+
+fn within(from: impl Read, otherwise: &str) -> Result<Vec<u8>, Error> {
+    let mut bytes = Vec::new();
+    match from.take(LARGEST + 1).read_to_end(&mut bytes) {
+        Ok(length) if length as u64 > LARGEST => Err(Error::operators(format!("it is {otherwise}"))),
+        Ok(_) => Ok(bytes),
+        Err(error) => Err(Error::operators(format!("it cannot be read: {error}"))),
+    }
+}
