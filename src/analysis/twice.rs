@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use super::labels::frame_location;
 use crate::attribute::{Origin, operator};
-use crate::snapshot::{Block, DeviceSnapshot, Frame, RecordKind, SnapshotData, StackId};
+use crate::snapshot::{Block, DeviceSnapshot, Frame, RecordKind, SnapshotData, StackId, ThreadId};
 
 /// Blocks of one size that a function held at the peak together, and what if each had taken the place of the one
 /// before it.
@@ -34,7 +34,7 @@ impl LiveTwice {
 ///
 /// Nobody sees who reads a block, so this goes by how Rust drops a function's variables: all at its end, the newest
 /// first. Counted are blocks of one thread and size that different lines of one function of the program asked for,
-/// itself or through what they called, and that were freed in that order with no allocation in between.
+/// itself or through what they called, and that were freed in that order with no allocation of that thread in between.
 ///
 /// Left out is what was live while a backward pass ran (a graph is dropped in the same order, and needed until then),
 /// what is still live, and what one line asked for again and again. Weights are seldom counted: the parts of a
@@ -130,33 +130,38 @@ struct Log<'a> {
     /// Where in the log a block was allocated and freed, by its number.
     allocated: HashMap<u64, usize>,
     freed: HashMap<u64, usize>,
-    /// How many allocs stand before each record, and how many of them in a backward pass.
-    before: Vec<(usize, usize)>,
+    /// Where each thread allocated.
+    allocs: HashMap<ThreadId, Vec<usize>>,
+    /// How many allocs in a backward pass stand before each record.
+    backward_before: Vec<usize>,
 }
 
 impl<'a> Log<'a> {
     fn of(data: &SnapshotData, device: &'a DeviceSnapshot) -> Self {
         let (mut allocated, mut freed) = (HashMap::new(), HashMap::new());
-        let (mut before, mut counts) = (Vec::with_capacity(device.records.len()), (0, 0));
+        let (mut backward_before, mut count) = (Vec::with_capacity(device.records.len()), 0);
+        let mut allocs: HashMap<ThreadId, Vec<usize>> = HashMap::new();
         let mut backward = HashMap::new();
         for (at, record) in device.records.iter().enumerate() {
-            before.push(counts);
+            backward_before.push(count);
             if record.kind == RecordKind::Free {
                 freed.insert(record.alloc_seq, at);
                 continue;
             }
             allocated.insert(record.alloc_seq, at);
             let is_backward = || operator(data, record.stack).is_some_and(|operator| operator.is_backward);
-            counts.0 += 1;
-            counts.1 += usize::from(*backward.entry(record.stack).or_insert_with(is_backward));
+            allocs.entry(record.thread).or_default().push(at);
+            count += usize::from(*backward.entry(record.stack).or_insert_with(is_backward));
         }
-        Self { device, allocated, freed, before }
+        Self { device, allocated, freed, allocs, backward_before }
     }
 
     /// Those of `blocks` that one function holds and that were freed one after the other, the newest first, without an
-    /// alloc in between; each chain has its oldest block first and at least two.
+    /// alloc of their thread in between; each chain has its oldest block first and at least two.
     fn chains(&self, blocks: Vec<&'a Block>, holders: &mut Holders<'_>) -> Vec<Vec<&'a Block>> {
-        let freed = |block: &&Block| self.freed.get(&block.seq).map(|&at| (at, self.before[at].0));
+        let allocs_before =
+            |thread, at| self.allocs.get(&thread).map_or(0, |all| all.partition_point(|alloc| *alloc < at));
+        let freed = |block: &&Block| self.freed.get(&block.seq).map(|&at| (at, allocs_before(block.thread, at)));
         let mut ends: Vec<_> = blocks.into_iter().filter_map(|block| Some((freed(&block)?, block))).collect();
         ends.sort_unstable_by_key(|&((at, _), _)| at);
         let runs = ends
@@ -170,7 +175,7 @@ impl<'a> Log<'a> {
         let Some(oldest) = chain.first() else { return false };
         let from = self.allocated.get(&oldest.seq).copied().unwrap_or(0);
         let until = self.freed.get(&oldest.seq).copied().unwrap_or(0);
-        self.before[until].1 > self.before[from].1
+        self.backward_before[until] > self.backward_before[from]
     }
 
     /// The peak if each block of the chain had been freed right after the alloc of the next one.

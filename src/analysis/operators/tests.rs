@@ -202,11 +202,8 @@ fn the_calls_that_added_most_come_first() {
 
 fn with_scopes(names: &[(&str, u32)], ops: &[Op], marks: &[(u64, u32, bool)]) -> SnapshotData {
     let mut data = snapshot(ops);
-    let node = |(name, parent): &(&str, u32)| ContextNode {
-        parent: ContextId(*parent),
-        name: (*name).into(),
-        module: false,
-    };
+    let node =
+        |(name, parent): &(&str, u32)| ContextNode { parent: ContextId(*parent), name: (*name).into(), module: false };
     data.contexts = empty().contexts.into_iter().chain(names.iter().map(node)).collect();
     let mark = |&(time_ns, context, enter): &(u64, u32, bool)| Mark {
         time_ns,
