@@ -8,6 +8,7 @@ mod accounts;
 mod faults;
 mod graphs;
 mod harmless;
+mod imports;
 mod kinds;
 mod libraries;
 mod lookups;

@@ -86,10 +86,10 @@ macro_rules! hooks {
                 // SAFETY: the arguments are the caller's.
                 return unsafe { real($($arg),*) };
             }
-            let free = events::before_free($event);
+            let freeing = events::before_free($event);
             // SAFETY: the arguments are the caller's.
             let result = unsafe { real($($arg),*) };
-            events::after_free(result, free);
+            freeing.done(result);
             result
         });
     };
@@ -247,7 +247,7 @@ hooks! {
 
     around cuIpcOpenMemHandle_v2(out: *mut Pointer, handle: IpcHandle, flags: c_uint) => imports::opened(out);
     around cuIpcCloseMemHandle(pointer: Pointer) => imports::closed(pointer);
-    around cuMemPoolImportPointer(out: *mut Pointer, pool: Handle, data: Handle) => imports::opened(out);
+    around cuMemPoolImportPointer(out: *mut Pointer, pool: Handle, data: Handle) => imports::imported(out);
     around cuExternalMemoryGetMappedBuffer(out: *mut Pointer, memory: Handle, description: Handle) =>
         imports::mapped(out);
     around cuImportExternalMemory(out: *mut Handle, description: *const External) =>

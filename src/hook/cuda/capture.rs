@@ -5,8 +5,9 @@
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use super::attention::Reason;
 use super::driver::{Function, SUCCESS};
-use super::events::{self, Outcome, Release, Stream, Whose};
+use super::events::{Outcome, Release, Stream, Whose};
 use super::graphs::{self, Node};
 use super::place;
 use super::requests::Handle;
@@ -14,6 +15,7 @@ use crate::snapshot::Device;
 
 /// Captures under way. What is asked of the driver for each call is asked only while there are any.
 static UNDER_WAY: AtomicU64 = AtomicU64::new(0);
+static ANY: Reason = Reason::new();
 /// Allocations and frees that went into graphs that the driver did not name.
 static UNSEEN: AtomicU64 = AtomicU64::new(0);
 
@@ -23,7 +25,7 @@ pub(super) const WORDS: &str = "cuMemAllocAsync or cuMemFreeAsync under stream c
 pub(super) fn begun(result: c_int) {
     if result == SUCCESS {
         UNDER_WAY.fetch_add(1, Ordering::AcqRel);
-        events::attend();
+        ANY.set(true);
     }
 }
 
@@ -33,7 +35,7 @@ pub(super) fn ending(stream: Stream, out: *const Handle) -> impl FnOnce(c_int) {
     let capture = if UNDER_WAY.load(Ordering::Acquire) == 0 { None } else { of(stream) };
     let less = |count: u64| count.checked_sub(1);
     if UNDER_WAY.fetch_update(Ordering::AcqRel, Ordering::Acquire, less).is_ok() {
-        events::attend_less();
+        ANY.set(UNDER_WAY.load(Ordering::Acquire) > 0);
     }
     move |result| {
         if result == SUCCESS && !out.is_null() {

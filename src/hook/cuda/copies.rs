@@ -7,6 +7,7 @@ use std::cell::Cell;
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
+use super::attention::Reason;
 use super::bulk::{self, Before};
 use super::events::{self, Free, Outcome, Release};
 use super::{lookup, patch};
@@ -71,6 +72,8 @@ static OURSELVES: Listener = Listener { watching, after_alloc, before_free, afte
 /// Those who listen to us.
 static LISTENERS: [AtomicPtr<Listener>; 4] = [const { AtomicPtr::new(std::ptr::null_mut()) }; 4];
 static COUNT: AtomicU64 = AtomicU64::new(0);
+/// They may record while we do not.
+static WATCHED: Reason = Reason::new();
 /// Whom we listen to.
 static HEARD: AtomicPtr<Offer> = AtomicPtr::new(std::ptr::null_mut());
 
@@ -107,7 +110,7 @@ extern "C" fn own_counts() -> Counts {
 }
 
 extern "C" fn listen(listener: &'static Listener) -> bool {
-    events::attend();
+    WATCHED.set(true);
     let place = LISTENERS.get(COUNT.fetch_add(1, Ordering::AcqRel) as usize);
     place.inspect(|place| place.store(std::ptr::from_ref(listener).cast_mut(), Ordering::Release)).is_some()
 }

@@ -3,31 +3,18 @@
 
 use std::ffi::{c_int, c_void};
 use std::panic::catch_unwind;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::driver::{DEINITIALIZED, OUT_OF_MEMORY, SUCCESS};
 use super::place::{context_of, device_of};
-use super::{capture, copies, graphs, imports, query, segments, streams};
+use super::{attention, capture, copies, graphs, imports, query, segments, streams};
 use crate::record::device_memory::{self, Taking};
 use crate::record::{Site, guard, heap, recorder, thread, ticks};
 use crate::snapshot::{Device, MemoryKind, OutOfMemory};
 
-/// Other copies that listen, and captures under way: there may be something to do although nothing is recorded.
-static ATTENTION: AtomicU64 = AtomicU64::new(0);
-
-pub(super) fn attend() {
-    ATTENTION.fetch_add(1, Ordering::AcqRel);
-}
-
-pub(super) fn attend_less() {
-    let less = |count: u64| count.checked_sub(1);
-    let _ = ATTENTION.fetch_update(Ordering::AcqRel, Ordering::Acquire, less);
-}
-
 /// The gate of every hook: two relaxed loads.
 #[inline]
 pub(super) fn is_idle() -> bool {
-    !recorder::wants_device_memory() && ATTENTION.load(Ordering::Relaxed) == 0
+    !recorder::wants_device_memory() && !attention::is_wanted()
 }
 
 /// Does anybody record?
@@ -288,13 +275,35 @@ impl Told {
     pub(super) const NOTHING: Self = Self { own: Free::NotWatched, others: false, class: Class::Pool, began: 0 };
 }
 
+/// What a call frees, as far as that is known before it.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Freeing {
+    Block(Told),
+    /// A part of something that stays.
+    Part(u64),
+}
+
 /// Takes the block out of the account, before anybody else can be given its address.
-pub(super) fn before_free(release: Release) -> Told {
-    if release.address == 0 || capture::takes_free(&release) || imports::is_part(release.address) {
-        return Told::NOTHING;
+pub(super) fn before_free(release: Release) -> Freeing {
+    if release.address == 0 || capture::takes_free(&release) {
+        return Freeing::Block(Told::NOTHING);
+    }
+    if imports::take_part(release.address) {
+        return Freeing::Part(release.address);
     }
     graphs::freed(release.address);
-    tell_free(release)
+    Freeing::Block(tell_free(release))
+}
+
+impl Freeing {
+    /// To be called after the call.
+    pub(super) fn done(self, result: c_int) {
+        match self {
+            Self::Block(told) => after_free(result, told),
+            Self::Part(_) if result == SUCCESS => {}
+            Self::Part(address) => imports::put_part(address),
+        }
+    }
 }
 
 /// Everybody who records.
