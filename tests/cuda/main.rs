@@ -12,6 +12,7 @@ mod imports;
 mod kinds;
 mod libraries;
 mod lookups;
+mod physical;
 mod raw;
 mod support;
 mod threads;
