@@ -158,29 +158,34 @@ pub(super) fn captured(graph: usize, capture: u64) {
     });
 }
 
-/// A graph was made or destroyed: nodes that were known by this handle are another's.
-pub(super) fn forget(graph: usize) {
-    if !there_are_none() {
-        with(|tables| _ = tables.graphs.remove(&graph));
-    }
+/// Takes out the nodes that are known by a handle.
+fn take(graph: usize) -> Option<Nodes> {
+    if there_are_none() { None } else { with(|tables| tables.graphs.remove(&graph)) }
 }
 
-/// `cuGraphCreate`: what is to be done after it.
+/// `cuGraphCreate`: what is to be done after it. Nodes that were known by this handle were another graph's.
 pub(super) fn created(out: *const Handle) -> impl FnOnce(c_int) {
     move |result| {
         if result == SUCCESS && !out.is_null() {
             // SAFETY: the driver has written it.
-            forget(unsafe { out.read() }.addr());
+            take(unsafe { out.read() }.addr());
         }
     }
 }
 
-/// `cuGraphDestroy`: what is to be done after it.
+/// `cuGraphDestroy`: what is to be done after it. Its handle may be another's by then.
 pub(super) fn destroyed(graph: Handle) -> impl FnOnce(c_int) {
+    let graph = graph.addr();
+    let taken = take(graph);
     move |result| {
-        if result == SUCCESS {
-            forget(graph.addr());
-        }
+        let refused = taken.filter(|_| result != SUCCESS);
+        refused.into_iter().for_each(|nodes| with(|tables| put_back(&mut tables.graphs, graph, nodes)));
+    }
+}
+
+fn put_back<T>(table: &mut OwnMap<usize, T>, handle: usize, taken: T) {
+    if table.try_reserve(1).is_ok() {
+        table.insert(handle, taken);
     }
 }
 
@@ -228,12 +233,13 @@ impl Tables {
     }
 }
 
-/// `cuGraphExecDestroy`: what is to be done after it.
+/// `cuGraphExecDestroy`: what is to be done after it. Its handle may be another's by then.
 pub(super) fn program_destroyed(program: Handle) -> impl FnOnce(c_int) {
+    let program = program.addr();
+    let taken = if there_are_none() { None } else { with(|tables| tables.programs.remove(&program)) };
     move |result| {
-        if result == SUCCESS && !there_are_none() {
-            with(|tables| _ = tables.programs.remove(&program.addr()));
-        }
+        let refused = taken.filter(|_| result != SUCCESS);
+        refused.into_iter().for_each(|taken| with(|tables| put_back(&mut tables.programs, program, taken)));
     }
 }
 
@@ -273,5 +279,42 @@ mod tests {
     fn the_parameters_are_as_long_as_the_drivers() {
         assert_eq!((size_of::<AllocNode>(), std::mem::offset_of!(AllocNode, size)), (120, 104));
         assert_eq!(std::mem::offset_of!(AnyNode, first), 16);
+    }
+
+    fn handle(number: usize) -> Handle {
+        std::ptr::without_provenance_mut(number)
+    }
+
+    fn add_alloc(graph: usize) {
+        add(graph, 0, Node::Alloc { address: 0x7003, size: 10, whose: Whose::Streams, site: None });
+    }
+
+    /// The driver gives the handle to another thread before the call that destroyed it is over.
+    #[test]
+    fn a_handle_that_comes_again_at_once_is_not_forgotten() {
+        let (graph, program) = (0x7101, 0x7102);
+        let done = destroyed(handle(graph));
+        created(&handle(graph))(SUCCESS);
+        add_alloc(graph);
+        done(SUCCESS);
+        let done = program_destroyed(handle(program));
+        instantiated(&handle(program), handle(graph), 0)(SUCCESS);
+        done(SUCCESS);
+        assert!(with(|tables| tables.graphs.contains_key(&graph) && tables.programs.contains_key(&program)));
+        destroyed(handle(graph))(SUCCESS);
+        program_destroyed(handle(program))(SUCCESS);
+        assert!(with(|tables| !tables.graphs.contains_key(&graph) && !tables.programs.contains_key(&program)));
+    }
+
+    #[test]
+    fn what_was_not_destroyed_is_known_still() {
+        let (graph, program) = (0x7201, 0x7202);
+        add_alloc(graph);
+        instantiated(&handle(program), handle(graph), 0)(SUCCESS);
+        destroyed(handle(graph))(1);
+        program_destroyed(handle(program))(1);
+        assert!(with(|tables| tables.graphs.contains_key(&graph) && tables.programs.contains_key(&program)));
+        created(&handle(graph))(SUCCESS);
+        assert!(with(|tables| !tables.graphs.contains_key(&graph)), "another graph has the handle");
     }
 }
