@@ -5,6 +5,7 @@
 #![allow(unsafe_code, reason = "the driver is called in C")]
 
 mod accounts;
+mod captures;
 mod faults;
 mod graphs;
 mod harmless;

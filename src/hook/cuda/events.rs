@@ -4,6 +4,7 @@
 use std::ffi::{c_int, c_void};
 use std::panic::catch_unwind;
 
+use super::capture::Capture;
 use super::driver::{DEINITIALIZED, OUT_OF_MEMORY, SUCCESS};
 use super::place::{context_of, device_of};
 use super::{attention, capture, copies, graphs, imports, query, segments, streams};
@@ -279,19 +280,25 @@ impl Told {
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Freeing {
     Block(Told),
+    /// It becomes a node of a graph.
+    Captured(Capture, u64),
     /// A part of something that stays.
     Part(u64),
 }
 
 /// Takes the block out of the account, before anybody else can be given its address.
 pub(super) fn before_free(release: Release) -> Freeing {
-    if release.address == 0 || capture::takes_free(&release) {
+    let Release { address, stream, .. } = release;
+    if address == 0 {
         return Freeing::Block(Told::NOTHING);
     }
-    if imports::take_part(release.address) {
-        return Freeing::Part(release.address);
+    if let Some(capture) = capture::capture_of(stream) {
+        return Freeing::Captured(capture, address);
     }
-    graphs::freed(release.address);
+    if imports::take_part(address) {
+        return Freeing::Part(address);
+    }
+    graphs::freed(address);
     Freeing::Block(tell_free(release))
 }
 
@@ -300,8 +307,9 @@ impl Freeing {
     pub(super) fn done(self, result: c_int) {
         match self {
             Self::Block(told) => after_free(result, told),
-            Self::Part(_) if result == SUCCESS => {}
-            Self::Part(address) => imports::put_part(address),
+            Self::Captured(capture, address) if result == SUCCESS => capture.freed(address),
+            Self::Part(address) if result != SUCCESS => imports::put_part(address),
+            Self::Captured(..) | Self::Part(_) => {}
         }
     }
 }
