@@ -75,8 +75,6 @@ calls! {
     fn launch(program: sys::CUgraphExec, stream: Stream), cuGraphLaunch;
     fn program_destroy(program: sys::CUgraphExec), cuGraphExecDestroy;
     fn begin_capture(stream: Stream, mode: sys::CUstreamCaptureMode), cuStreamBeginCapture_v2;
-    fn begin_capture_to_graph(stream: Stream, graph: sys::CUgraph, nodes: *const sys::CUgraphNode,
-        edges: *const sys::CUgraphEdgeData, count: usize, mode: sys::CUstreamCaptureMode), cuStreamBeginCaptureToGraph;
 }
 
 pub(crate) fn end_capture(stream: Stream) -> Outcome<sys::CUgraph> {

@@ -280,6 +280,8 @@ impl Told {
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Freeing {
     Block(Told),
+    /// What a launch of a graph left.
+    OfGraph(Told, u64),
     /// It becomes a node of a graph.
     Captured(Capture, u64),
     /// A part of something that stays.
@@ -298,7 +300,9 @@ pub(super) fn before_free(release: Release) -> Freeing {
     if imports::take_part(address) {
         return Freeing::Part(address);
     }
-    graphs::freed(address);
+    if graphs::freed(address) {
+        return Freeing::OfGraph(tell_free(release), address);
+    }
     Freeing::Block(tell_free(release))
 }
 
@@ -307,6 +311,12 @@ impl Freeing {
     pub(super) fn done(self, result: c_int) {
         match self {
             Self::Block(told) => after_free(result, told),
+            Self::OfGraph(told, address) => {
+                if result != SUCCESS {
+                    graphs::free_was_refused(address);
+                }
+                after_free(result, told);
+            }
             Self::Captured(capture, address) if result == SUCCESS => capture.freed(address),
             Self::Part(address) if result != SUCCESS => imports::put_part(address),
             Self::Captured(..) | Self::Part(_) => {}

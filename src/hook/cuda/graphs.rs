@@ -6,6 +6,7 @@ use std::ffi::c_int;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
+use super::attention::Reason;
 use super::driver::SUCCESS;
 use super::events::{self, Class, Outcome, Release, Stream, Whose};
 use super::pools::LocationOfPool;
@@ -40,14 +41,15 @@ struct Tables {
     graphs: OwnMap<usize, Nodes>,
     programs: OwnMap<usize, Program>,
     /// Addresses that a launch left allocated.
-    live: OwnVec<u64>,
+    live: OwnMap<u64, ()>,
 }
 
-static TABLES: Mutex<Tables> =
-    Mutex::new(Tables { graphs: own_map(), programs: own_map(), live: OwnVec::new_in(System) });
+static TABLES: Mutex<Tables> = Mutex::new(Tables { graphs: own_map(), programs: own_map(), live: own_map() });
 
-/// Graphs and programs with nodes, and addresses that are live: as long as there are none nothing is looked up.
+/// Graphs and programs with nodes: as long as there are none nothing is looked up.
 static COUNT: AtomicUsize = AtomicUsize::new(0);
+/// There are live addresses: their frees must be seen.
+static ANY_LIVE: Reason = Reason::new();
 
 /// `CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH`.
 const FREES_FIRST: u64 = 1;
@@ -57,7 +59,8 @@ fn with<T>(act: impl FnOnce(&mut Tables) -> T) -> T {
     // Nothing done under this lock panics.
     let mut tables = TABLES.lock().unwrap_or_else(PoisonError::into_inner);
     let answer = act(&mut tables);
-    COUNT.store(tables.graphs.len() + tables.programs.len() + tables.live.len(), Ordering::Release);
+    COUNT.store(tables.graphs.len() + tables.programs.len(), Ordering::Release);
+    ANY_LIVE.set(!tables.live.is_empty());
     answer
 }
 
@@ -212,22 +215,27 @@ impl Tables {
         }
     }
 
+    fn step(&mut self, node: Node) {
+        match node {
+            Node::Free { address } => _ = self.live.remove(&address),
+            Node::Alloc { address, .. } if self.live.try_reserve(1).is_ok() => _ = self.live.insert(address, ()),
+            Node::Alloc { .. } => {}
+        }
+    }
+
     /// What a launch does, in order.
     fn launch(&mut self, program: usize) -> OwnVec<Node> {
         let mut steps = OwnVec::new_in(System);
         let Some(program) = self.programs.get(&program) else { return steps };
         if program.frees_first {
             let left = program.nodes.iter().filter(|node| matches!(node, Node::Alloc { .. }));
-            for node in left.filter(|node| self.live.contains(&node.address())) {
+            for node in left.filter(|node| self.live.contains_key(&node.address())) {
                 try_push(&mut steps, Node::Free { address: node.address() });
             }
         }
         program.nodes.iter().for_each(|node| _ = try_push(&mut steps, *node));
         for node in &steps {
-            self.live.retain(|address| *address != node.address());
-            if let Node::Alloc { address, .. } = *node {
-                try_push(&mut self.live, address);
-            }
+            self.step(*node);
         }
         steps
     }
@@ -264,11 +272,14 @@ pub(super) fn launched(program: Handle, stream: Stream) -> impl FnOnce(c_int) {
     }
 }
 
-/// Memory that a launch left is freed by a call of its own.
-pub(super) fn freed(address: u64) {
-    if !there_are_none() {
-        with(|tables| tables.live.retain(|live| *live != address));
-    }
+/// Memory that a launch left is freed by a call of its own. True if it is such memory.
+pub(super) fn freed(address: u64) -> bool {
+    ANY_LIVE.holds() && with(|tables| tables.live.remove(&address).is_some())
+}
+
+/// It was not freed after all.
+pub(super) fn free_was_refused(address: u64) {
+    with(|tables| _ = tables.live.try_reserve(1).is_ok().then(|| tables.live.insert(address, ())));
 }
 
 #[cfg(test)]
@@ -316,5 +327,16 @@ mod tests {
         assert!(with(|tables| tables.graphs.contains_key(&graph) && tables.programs.contains_key(&program)));
         created(&handle(graph))(SUCCESS);
         assert!(with(|tables| !tables.graphs.contains_key(&graph)), "another graph has the handle");
+    }
+    /// The driver destroys the graph of a capture that failed, and may give its handle to the next capture.
+    #[test]
+    fn nodes_of_a_capture_that_failed_are_not_the_next_ones() {
+        let (graph, program) = (0x7301, 0x7302);
+        let free = |capture, address| add(graph, capture, Node::Free { address });
+        [(5, 1), (6, 2), (5, 3)].into_iter().for_each(|(capture, address)| free(capture, address));
+        captured(graph, 6);
+        instantiated(&handle(program), handle(graph), 0)(SUCCESS);
+        let nodes = with(|tables| tables.launch(program));
+        assert_eq!(nodes.iter().map(|node| node.address()).collect::<Vec<_>>(), [2]);
     }
 }
