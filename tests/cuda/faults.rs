@@ -51,6 +51,38 @@ fn a_refused_allocation_is_no_block_and_is_dumped() {
 }
 
 #[test]
+fn refused_rows_are_as_many_bytes_as_were_asked_for() {
+    on_gpu(&[], || {
+        let session = memtrace::start().unwrap();
+        let _context = CudaContext::new(0).unwrap();
+        raw::alloc_pitch(1 << 40, 64).unwrap_err();
+        let snapshot = session.snapshot();
+        let ooms = &snapshot.device(Device::Cuda(0)).unwrap().ooms;
+        assert_eq!(ooms.iter().map(|oom| oom.size).collect::<Vec<_>>(), [64 << 40]);
+    });
+}
+
+/// The dump makes a folder and looks for what is not there.
+#[test]
+fn errno_is_the_programs_after_a_dump() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("new/oom.memtrace");
+    on_gpu(&[("TEST_OUT", path.to_str().unwrap())], || {
+        let out = std::env::var("TEST_OUT").unwrap();
+        let _session = memtrace::builder().dump_to(&out).dump_on_oom(true).start().unwrap();
+        let _context = CudaContext::new(0).unwrap();
+        // SAFETY: this thread's own place.
+        let errno = unsafe { libc::__errno_location() };
+        // SAFETY: it is valid.
+        unsafe { errno.write(77) };
+        raw::alloc(1 << 45).unwrap_err();
+        // SAFETY: it is valid.
+        assert_eq!(unsafe { errno.read() }, 77);
+    });
+    assert!(path.exists());
+}
+
+#[test]
 fn who_asks_again_for_as_much_retries() {
     on_gpu(&[("MEMTRACE_CUSIM_MEMORY", "64MiB")], || {
         let session = memtrace::start().unwrap();

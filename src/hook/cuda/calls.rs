@@ -178,7 +178,7 @@ hooks! {
     alloc cuMemAlloc_v2(out: *mut Pointer, size: usize) =>
         classic(Class::Classic, out, Size::Plain(size));
     alloc cuMemAllocPitch_v2(out: *mut Pointer, pitch: *mut usize, width: usize, height: usize, element: c_uint) =>
-        classic(Class::Classic, out, Size::Pitched(pitch, height));
+        classic(Class::Classic, out, Size::Pitched(pitch, width, height));
     alloc cuMemAllocManaged(out: *mut Pointer, size: usize, flags: c_uint) =>
         classic(Class::Managed, out, Size::Plain(size));
     free cuMemFree_v2(pointer: Pointer) => at_once(pointer);

@@ -6,6 +6,7 @@ use std::panic::catch_unwind;
 
 use super::capture::Capture;
 use super::driver::{DEINITIALIZED, OUT_OF_MEMORY, SUCCESS};
+use super::memory::KeepErrno;
 use super::place::{context_of, device_of};
 use super::{attention, capture, copies, graphs, imports, query, segments, streams};
 use crate::record::device_memory::{self, Taking};
@@ -80,8 +81,8 @@ pub(super) enum Address {
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Size {
     Plain(usize),
-    /// The bytes of a row, which the driver chose, and the number of rows.
-    Pitched(*const usize, usize),
+    /// The bytes of a row that the driver chose, those that were asked for, and the number of rows.
+    Pitched(*const usize, usize, usize),
 }
 
 /// The stream that a call names.
@@ -150,8 +151,8 @@ impl Outcome {
         let size = match request.size {
             Size::Plain(size) => size,
             // SAFETY: the driver has written it.
-            Size::Pitched(pitch, rows) if done && !pitch.is_null() => unsafe { pitch.read() }.saturating_mul(rows),
-            Size::Pitched(..) => 0,
+            Size::Pitched(pitch, _, rows) if done && !pitch.is_null() => unsafe { pitch.read() }.saturating_mul(rows),
+            Size::Pitched(_, width, rows) => width.saturating_mul(rows),
         };
         let Request { class, stream, whose, .. } = request;
         Self { result, class, address, size: size as u64, stream, whose, took }
@@ -213,6 +214,8 @@ fn own_after_alloc_at(outcome: &Outcome, at: Option<Site>) {
     let _ = catch_unwind(act);
     drop(own);
     if outcome.result == OUT_OF_MEMORY {
+        // A dump writes files.
+        let _errno = KeepErrno::new();
         let _ = catch_unwind(|| heap::refused(device_refused(outcome), outcome.size as usize));
     }
 }
