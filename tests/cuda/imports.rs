@@ -1,5 +1,7 @@
 //! Memory of other processes and libraries, which has an address here for a while.
 
+use std::ffi::c_void;
+
 use cudarc::driver::CudaContext;
 use memtrace::{Device, Session};
 
@@ -69,13 +71,14 @@ fn a_refused_close_leaves_memory_open_as_often_as_it_was() {
 }
 
 #[test]
-fn a_buffer_of_external_memory_that_was_closed_by_mistake_is_freed_as_one() {
+fn a_buffer_of_external_memory_is_freed_as_one_after_calls_that_were_a_mistake() {
     on_gpu(&[], || {
         let session = memtrace::start().unwrap();
         let _context = CudaContext::new(0).unwrap();
         let external = raw::external(&mut [1, 0, 0, 4 << 20, 0]).unwrap();
         let buffer = raw::external_buffer(external, 4 << 20).unwrap();
         raw::ipc_close(buffer).unwrap_err();
+        raw::host_free(buffer as *mut c_void).unwrap_err();
         raw::free(buffer).unwrap();
         assert_eq!(imported(&session), 4 << 20, "it is part of what is there still");
         raw::external_destroy(external).unwrap();
