@@ -159,4 +159,17 @@ mod tests {
         let balance = balance(&data, &device).unwrap();
         assert!(item(&balance, &BalanceItem::Unexplained) < 0, "more was recorded than is used: {balance:?}");
     }
+
+    #[test]
+    fn segments_that_were_estimated_are_no_slack() {
+        let mut device = testing::two_lines_and_a_temporary().devices.remove(0);
+        device.live.truncate(1);
+        let block = device.live.first_mut().unwrap();
+        block.memory = MemoryKind::Classic;
+        let told = Segment { address: block.address, size: 2 * block.size, estimated: false };
+        for (estimated, slack) in [(false, told.size / 2), (true, 0)] {
+            device.segments = vec![Segment { estimated, ..told }];
+            assert_eq!(classic_slack(&device), slack);
+        }
+    }
 }

@@ -84,4 +84,14 @@ mod tests {
             assert_eq!((found.reserved, found.empty), (1000, if live == 0 { 1000 } else { 0 }));
         }
     }
+
+    #[test]
+    fn what_has_no_address_of_its_own_is_no_segment_with_holes() {
+        let mut device = testing::two_lines_and_a_temporary().devices.remove(0);
+        let segment = Segment { address: 1000, size: 1000, estimated: true };
+        device.segments = vec![segment, Segment { address: MADE_UP, size: 7000, ..segment }];
+        device.live.clear();
+        let found = fragmentation(&device);
+        assert_eq!((found.segments, found.reserved, found.empty), (1, 1000, 1000));
+    }
 }

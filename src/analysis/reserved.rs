@@ -61,3 +61,29 @@ impl<'a> Reserved<'a> {
         u64::try_from(self.now).unwrap_or(0)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::snapshot::testing;
+
+    /// The first two blocks lie in a segment, the others in none.
+    #[test]
+    fn blocks_in_segments_are_not_counted_besides() {
+        let mut device = testing::two_lines_and_a_temporary().devices.remove(0);
+        let (record, kind) = (device.records[0], RecordKind::Alloc);
+        let Record { address, stack, context, thread, .. } = record;
+        let (time_ns, size, estimated) = (500, 0x2000, false);
+        device.segment_records =
+            vec![SegmentRecord { time_ns, address, size, kind, estimated, stack, context, thread }];
+        device.stats.reserved_bytes.current = size + 500;
+        let mut reserved = Reserved::of(&device).unwrap();
+        assert_eq!(reserved.bytes(), 0);
+        let after = |record: &Record| {
+            reserved.before(record.time_ns, |_, _| {});
+            reserved.after(record);
+            reserved.bytes() - size
+        };
+        assert_eq!(device.records.iter().map(after).collect::<Vec<_>>(), [0, 0, 500, 500, 564, 500]);
+    }
+}

@@ -35,6 +35,7 @@ pub(crate) fn name_of_library(path: &str) -> Option<&str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::snapshot::testing;
 
     #[test]
     fn programs_and_what_passes_requests_on_are_no_libraries() {
@@ -44,5 +45,16 @@ mod tests {
         {
             assert_eq!(name_of_library(other), None, "{other}");
         }
+    }
+
+    #[test]
+    fn rust_in_a_shared_library_is_the_programs() {
+        let mut data = testing::two_lines_and_a_temporary();
+        data.modules[0].path = "/opt/lib/libnet.so.1".into();
+        assert_eq!(library(&data, StackId(1)), None, "it has lines of its own");
+        for frame in &mut data.stacks.frames {
+            *frame = Frame { function: "cublasCreate_v2".into(), ..Frame::default() };
+        }
+        assert_eq!(library(&data, StackId(1)), Some("libnet.so.1"));
     }
 }

@@ -313,4 +313,16 @@ mod tests {
         segments.cannot_tell(MemoryKind::Classic);
         assert!(!segments.must_ask(9999, MemoryKind::Classic) && segments.must_ask(9999, MemoryKind::Pool));
     }
+
+    #[test]
+    fn what_is_there_at_a_new_beginning_is_neither_taken_nor_given_back() {
+        let mut segments = Segments::new();
+        for start in [0, 32] {
+            segments.add(told(start * MIB, 32 * MIB, (start + 32) * MIB), std::iter::empty(), 0, Site::default());
+        }
+        segments.pool_has(1, 32 * MIB, 1, Site::default());
+        segments.begin_anew();
+        let now = Stat { current: 32 * MIB, peak: 32 * MIB, allocated: 0, freed: 0 };
+        assert_eq!((segments.reserved(), segments.log().len()), (Some(now), 0));
+    }
 }

@@ -213,7 +213,8 @@ impl Stream {
             cursor: Cursor::default(),
             gap: false,
         });
-        let mut anything = at.is_none();
+        // What does not follow from the records is written once, at the end.
+        let mut anything = last || at.is_none();
         let mut behind = false;
         loop {
             let mut part = LogPart::default();

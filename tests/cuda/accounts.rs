@@ -39,6 +39,10 @@ fn a_schedule_begins_the_accounts_of_devices_anew() {
                 let gpu = snapshot.device(Device::Cuda(0)).unwrap();
                 let pool = gpu.pool.unwrap();
                 ready.lock().unwrap().push((gpu.records.len(), gpu.peak.bytes, pool.used, pool.used_before.unwrap()));
+                let calls = gpu.calls.iter().fold((0, 0), |sum, time| (sum.0 + time.allocs, sum.1 + time.frees));
+                assert_eq!(calls, (2, 1), "those of the step");
+                let reserved = gpu.stats.reserved_bytes;
+                assert_eq!((reserved.current, reserved.peak, reserved.allocated), (32 << 20, 32 << 20, 0));
             })
             .start()
             .unwrap();

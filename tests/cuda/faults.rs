@@ -4,7 +4,7 @@ use std::fs;
 
 use cudarc::driver::sys::CUresult;
 use cudarc::driver::{CudaContext, DriverError};
-use memtrace::{Device, analysis, read_capture, scope};
+use memtrace::{Device, SnapshotData, analysis, read_capture, scope};
 
 use crate::raw;
 use crate::support::on_gpu;
@@ -48,6 +48,38 @@ fn a_refused_allocation_is_no_block_and_is_dumped() {
     assert!(capture.report().to_string().contains("Out of memory    1 times, the last asking for 300.0 MiB"));
     assert_eq!(oom.device_free.unwrap() + gpu.pool.unwrap().reserved, 500 << 20);
     assert_eq!(gpu.pool.unwrap().used, 300 << 20, "the driver was asked in the middle of it");
+}
+
+#[test]
+fn refused_rows_are_as_many_bytes_as_were_asked_for() {
+    on_gpu(&[], || {
+        let session = memtrace::start().unwrap();
+        let _context = CudaContext::new(0).unwrap();
+        raw::alloc_pitch(1 << 40, 64).unwrap_err();
+        let snapshot = session.snapshot();
+        let ooms = &snapshot.device(Device::Cuda(0)).unwrap().ooms;
+        assert_eq!(ooms.iter().map(|oom| oom.size).collect::<Vec<_>>(), [64 << 40]);
+    });
+}
+
+/// The dump makes a folder and looks for what is not there.
+#[test]
+fn errno_is_the_programs_after_a_dump() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("new/oom.memtrace");
+    on_gpu(&[("TEST_OUT", path.to_str().unwrap())], || {
+        let out = std::env::var("TEST_OUT").unwrap();
+        let _session = memtrace::builder().dump_to(&out).dump_on_oom(true).start().unwrap();
+        let _context = CudaContext::new(0).unwrap();
+        // SAFETY: this thread's own place.
+        let errno = unsafe { libc::__errno_location() };
+        // SAFETY: it is valid.
+        unsafe { errno.write(77) };
+        raw::alloc(1 << 45).unwrap_err();
+        // SAFETY: it is valid.
+        assert_eq!(unsafe { errno.read() }, 77);
+    });
+    assert!(path.exists());
 }
 
 #[test]
@@ -194,6 +226,46 @@ fn blocks_that_are_live_at_the_end_are_in_the_last_snapshot() {
     let capture = read_capture(&path).unwrap();
     assert_eq!(capture.device(Device::Cuda(0)).unwrap().live.iter().map(|block| block.size).sum::<u64>(), 1000);
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+}
+
+/// Each with the lines of its stack: (allocations, frees) of calls, bytes of segments.
+fn calls_and_segments(data: &SnapshotData) -> [Vec<(String, u64, u64)>; 2] {
+    let gpu = data.device(Device::Cuda(0)).unwrap();
+    let lines = |stack| {
+        let lines = data.stacks.frames(stack).map(|frame| format!("{}:{}", frame.file, frame.line));
+        lines.filter(|line| line.contains("cuda/")).collect::<Vec<_>>().join(" ")
+    };
+    let calls = gpu.calls.iter().map(|time| (lines(time.stack), time.allocs, time.frees));
+    let segments = gpu.segment_records.iter().map(|segment| (lines(segment.stack), segment.size, 0));
+    let mut all = [calls.collect::<Vec<_>>(), segments.collect()];
+    all.iter_mut().for_each(|list| list.sort());
+    all
+}
+
+#[test]
+fn a_streamed_capture_says_where_time_was_spent_and_segments_were_taken() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("stream.memtrace");
+    on_gpu(&[("TEST_OUT", path.to_str().unwrap())], || {
+        let out = std::env::var("TEST_OUT").unwrap();
+        // Stacks that the capture does not have, so that its numbers are not the process's.
+        let session = memtrace::start().unwrap();
+        let context = CudaContext::new(0).unwrap();
+        raw::alloc(1).unwrap();
+        drop(session);
+        let session = memtrace::builder().stream(&out).start().unwrap();
+        let first = raw::alloc_async(40 << 20, raw::LEGACY).unwrap();
+        raw::alloc(3 << 20).unwrap();
+        raw::free_async(first, raw::LEGACY).unwrap();
+        raw::synchronise(raw::LEGACY).unwrap();
+        let expected = calls_and_segments(&session.snapshot());
+        assert_eq!(expected.each_ref().map(Vec::len), [2, 3]);
+        let has_lines = expected.iter().flatten().filter(|(lines, ..)| lines.contains("cuda/faults.rs")).count();
+        assert_eq!(has_lines, 4, "all but the segment that was given back: {expected:?}");
+        drop(session);
+        assert_eq!(calls_and_segments(&read_capture(&out).unwrap()), expected);
+        drop(context);
+    });
 }
 
 #[test]

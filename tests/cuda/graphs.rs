@@ -144,3 +144,56 @@ fn a_capture_that_failed_leaves_no_nodes() {
         assert_eq!(of_gpu(&session.snapshot()), (100, 0, 2));
     });
 }
+
+#[test]
+fn what_a_launch_left_is_freed_once_by_whom_it_may() {
+    on_gpu(&[("MEMTRACE_CUSIM_FAULTS", "fail@free:3")], || {
+        let context = CudaContext::new(0).unwrap();
+        let stream = context.new_stream().unwrap();
+        let graph = raw::graph_create(0).unwrap();
+        let address = raw::graph_alloc(graph, 1000).unwrap();
+        let program = raw::instantiate_with(graph, 1).unwrap();
+        let launch = || raw::launch(program, stream.cu_stream()).unwrap();
+        launch();
+        raw::free_async(address, stream.cu_stream()).unwrap();
+        let session = memtrace::start().unwrap();
+        launch();
+        assert_eq!(of_gpu(&session.snapshot()), (1000, 1000, 1), "nothing was left while nothing was recorded");
+        raw::free_async(address, stream.cu_stream()).unwrap();
+        launch();
+        assert_eq!(of_gpu(&session.snapshot()), (1000, 1000, 3), "nor by the call before");
+        raw::free_async(address, stream.cu_stream()).expect_err("the third free fails");
+        launch();
+        let snapshot = session.snapshot();
+        assert_live_equals_truth(&snapshot);
+        // The free that was refused and what put the block back are records, too.
+        assert_eq!(of_gpu(&snapshot), (1000, 1000, 7));
+        assert_eq!((snapshot.health.unknown_frees, snapshot.health.missed_frees), (0, 0));
+    });
+}
+
+/// By functions of which each has variants.
+#[test]
+fn nodes_and_launches_have_several_functions() {
+    on_gpu(&[], || {
+        let session = memtrace::start().unwrap();
+        let _context = CudaContext::new(0).unwrap();
+        const ALLOC: u64 = 10;
+        const FREE: u64 = 11;
+        let graph = raw::graph_create(0).unwrap();
+        let mut words = [0u64; 15];
+        (words[0], words[1], words[13]) = (1, 1, 900);
+        let kept = raw::graph_add(graph, ALLOC, &words).unwrap()[14];
+        let transient = raw::graph_add(graph, ALLOC, &words).unwrap()[14];
+        raw::graph_add(graph, FREE, &[transient]).unwrap();
+        let program = raw::instantiate(graph, 0).unwrap();
+        raw::launch_per_thread(program, raw::LEGACY).unwrap();
+        let own = raw::alloc_async(100, raw::PER_THREAD).unwrap();
+        let snapshot = session.snapshot();
+        assert_equals_truth(&snapshot, true);
+        let gpu = snapshot.device(Device::Cuda(0)).unwrap();
+        let live: Vec<_> = gpu.live.iter().map(|block| (block.address, block.size)).collect();
+        assert_eq!((gpu.peak.bytes, live), (1800, vec![(kept, 900), (own, 100)]));
+        assert_eq!(gpu.live[0].stream, gpu.live[1].stream, "both are on the thread's own");
+    });
+}

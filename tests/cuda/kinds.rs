@@ -96,6 +96,37 @@ fn arrays_come_go_and_end_with_their_context() {
 }
 
 #[test]
+fn the_faces_of_a_cube_do_not_halve() {
+    on_gpu(&[], || {
+        let session = memtrace::start().unwrap();
+        let _context = CudaContext::new(0).unwrap();
+        const CUBEMAP: u64 = 4;
+        raw::mipmapped_array(&mut [64, 64, 6, 0x20 | 1 << 32, CUBEMAP], 3).unwrap();
+        let snapshot = session.snapshot();
+        assert_live_equals_truth(&snapshot);
+        let bytes = snapshot.device(Device::Cuda(0)).unwrap().stats.allocated_bytes.current;
+        assert_eq!(bytes, 6 * 4 * (64 * 64 + 32 * 32 + 16 * 16));
+    });
+}
+
+#[test]
+fn arrays_stay_while_their_primary_context_has_users() {
+    on_gpu(&[], || {
+        let session = memtrace::start().unwrap();
+        let context = CudaContext::new(0).unwrap();
+        raw::array(&mut [100, 50, 0x20 | 4 << 32]).unwrap();
+        raw::primary_retain(0).unwrap();
+        for bytes in [100 * 50 * 16, 0] {
+            raw::primary_release(0).unwrap();
+            let snapshot = session.snapshot();
+            assert_live_equals_truth(&snapshot);
+            assert_eq!(snapshot.device(Device::Cuda(0)).unwrap().stats.allocated_bytes.current, bytes);
+        }
+        std::mem::forget(context);
+    });
+}
+
+#[test]
 fn own_pools_are_asked_too_until_they_are_destroyed() {
     on_gpu(&[], || {
         let session = memtrace::start().unwrap();

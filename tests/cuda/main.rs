@@ -5,12 +5,15 @@
 #![allow(unsafe_code, reason = "the driver is called in C")]
 
 mod accounts;
+mod captures;
 mod faults;
 mod graphs;
 mod harmless;
+mod imports;
 mod kinds;
 mod libraries;
 mod lookups;
+mod physical;
 mod raw;
 mod support;
 mod threads;

@@ -53,6 +53,8 @@ calls! {
     fn init(flags: u32), cuInit;
     fn set_current(context: sys::CUcontext), cuCtxSetCurrent;
     fn context_destroy(context: sys::CUcontext), cuCtxDestroy_v2;
+    fn primary_retain(device: i32) -> sys::CUcontext = std::ptr::null_mut(), cuDevicePrimaryCtxRetain;
+    fn primary_release(device: i32), cuDevicePrimaryCtxRelease_v2;
     fn primary_reset(device: i32), cuDevicePrimaryCtxReset_v2;
     fn default_pool(device: i32) -> sys::CUmemoryPool = std::ptr::null_mut(), cuDeviceGetDefaultMemPool;
     fn pool_trim(pool: sys::CUmemoryPool, keep: usize), cuMemPoolTrimTo;
@@ -135,6 +137,34 @@ pub(crate) fn external_buffer(memory: sys::CUexternalMemory, size: u64) -> Outco
     outcome(result, address)
 }
 
+/// A pool of a device that other processes could use.
+pub(crate) fn shared_pool(device: u64) -> Outcome<sys::CUmemoryPool> {
+    let mut words = [0; 11];
+    words[..2].copy_from_slice(&[1 | 1 << 32, 1 | device << 32]);
+    pool_create(&mut words)
+}
+
+/// The same pool, as another process would have it.
+pub(crate) fn import_pool(pool: sys::CUmemoryPool) -> Outcome<sys::CUmemoryPool> {
+    let kind = sys::CUmemAllocationHandleType_enum::CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+    let (mut file, mut imported) = (0i32, std::ptr::null_mut());
+    // SAFETY: the place is ours; the driver checks the rest.
+    let result = unsafe { sys::cuMemPoolExportToShareableHandle((&raw mut file).cast(), pool, kind, 0) };
+    outcome(result, ())?;
+    let file = file as usize as *mut c_void;
+    // SAFETY: as above.
+    let result = unsafe { sys::cuMemPoolImportFromShareableHandle(&mut imported, file, kind, 0) };
+    outcome(result, imported)
+}
+
+/// A block of another process in an imported pool.
+pub(crate) fn import_pointer(pool: sys::CUmemoryPool, mut handle: [u64; 8]) -> Outcome<u64> {
+    let mut address = 0;
+    // SAFETY: the places are ours, and as large as the driver's structures.
+    let result = unsafe { sys::cuMemPoolImportPointer(&mut address, pool, handle.as_mut_ptr().cast()) };
+    outcome(result, address)
+}
+
 /// The handle of what is mapped at an address, once more.
 pub(crate) fn retain_physical(address: u64) -> Outcome<u64> {
     let mut handle = 0;
@@ -167,6 +197,42 @@ pub(crate) fn graph_free(graph: sys::CUgraph, address: u64) -> Outcome<()> {
     // SAFETY: the place is ours; the driver checks the rest.
     let result = unsafe { sys::cuGraphAddMemFreeNode(&mut node, graph, std::ptr::null(), 0, address) };
     outcome(result, ())
+}
+
+/// What the program gets that asks for a function by its name: not every version of the interface has it.
+fn by_name<F: Copy>(name: &CStr) -> F {
+    assert_eq!(size_of::<F>(), size_of::<usize>());
+    // SAFETY: opens what is loaded already.
+    let driver = unsafe { libc::dlopen(c"libcuda.so.1".as_ptr(), libc::RTLD_NOW) };
+    // SAFETY: the handle is a live one and the name ends with a zero byte.
+    let address = unsafe { libc::dlsym(driver, name.as_ptr()) };
+    assert!(!address.is_null(), "{name:?} is there");
+    // SAFETY: the caller names the function's type.
+    unsafe { std::mem::transmute_copy(&address) }
+}
+
+/// A node of any type, whose parameters are these words; gives what the driver made of them.
+pub(crate) fn graph_add(graph: sys::CUgraph, kind: u64, parameters: &[u64]) -> Outcome<[u64; 30]> {
+    type Add = extern "C" fn(&mut usize, sys::CUgraph, usize, usize, *mut u64) -> CUresult;
+    let (mut node, mut words) = (0, [0; 32]);
+    words[0] = kind;
+    words[2..2 + parameters.len()].copy_from_slice(parameters);
+    let result = by_name::<Add>(c"cuGraphAddNode")(&mut node, graph, 0, 0, words.as_mut_ptr());
+    outcome(result, std::array::from_fn(|at| words[at + 2]))
+}
+
+/// On the stream that each thread has of its own, if none is named.
+pub(crate) fn launch_per_thread(program: sys::CUgraphExec, stream: Stream) -> Outcome<()> {
+    type Launch = extern "C" fn(sys::CUgraphExec, Stream) -> CUresult;
+    outcome(by_name::<Launch>(c"cuGraphLaunch_ptsz")(program, stream), ())
+}
+
+/// `flags` lie in a structure.
+pub(crate) fn instantiate_with(graph: sys::CUgraph, flags: u64) -> Outcome<sys::CUgraphExec> {
+    let (mut program, mut words) = (std::ptr::null_mut(), [flags, 0, 0, 0]);
+    // SAFETY: the places are ours, and as large as the driver's structures.
+    let result = unsafe { sys::cuGraphInstantiateWithParams(&mut program, graph, words.as_mut_ptr().cast()) };
+    outcome(result, program)
 }
 
 /// (address, bytes of a row).

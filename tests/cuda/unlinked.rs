@@ -69,12 +69,13 @@ fn what_is_not_there_stays_away_and_variables_stay_the_programs() {
 fn memory_of_graphs_is_counted_and_not_recorded() {
     const DRIVER: &str = "
         static unsigned long next = 0x7f0000000000;
+        static int captures = 0;
         int cuMemAllocAsync(unsigned long *p, unsigned long n, void *s) { *p = next += 512; return 0; }
         int cuMemFreeAsync(unsigned long p, void *s) { return 0; }
         int cuDeviceGetCount(int *count) { *count = 1; return 0; }
-        int cuStreamBeginCapture_v2(void *s, int mode) { return 0; }
-        int cuStreamEndCapture(void *s, void **graph) { return 0; }
-        int cuStreamIsCapturing(void *s, int *status) { *status = s == (void *)0x10; return 0; }";
+        int cuStreamBeginCapture_v2(void *s, int mode) { captures = 1; return 0; }
+        int cuStreamEndCapture(void *s, void **graph) { captures = 0; return 0; }
+        int cuStreamIsCapturing(void *s, int *status) { *status = captures && s == (void *)0x10; return 0; }";
     let folder = tempfile::tempdir().unwrap();
     let built = build_c(folder.path(), "driver", DRIVER, &["-Wl,-soname,libcuda.so.1"]);
     std::fs::rename(built, folder.path().join("libcuda.so.1")).unwrap();

@@ -32,8 +32,8 @@ pub(super) struct Deep {
 
 /// The memory of these comes later, by mapping: `CUDA_ARRAY3D_SPARSE`, `CUDA_ARRAY3D_DEFERRED_MAPPING`.
 const WITHOUT_MEMORY: c_uint = 0x40 | 0x80;
-/// The depth of these is a number of layers.
-const LAYERED: c_uint = 0x01;
+/// The depth of these is a number of layers, or of faces: `CUDA_ARRAY3D_LAYERED`, `CUDA_ARRAY3D_CUBEMAP`.
+const LAYERED: c_uint = 0x01 | 0x04;
 
 pub(super) fn flat(out: *mut Handle, description: *const Flat) -> Made {
     // SAFETY: null, or the caller's description.
@@ -71,7 +71,9 @@ fn bytes(description: Deep, levels: c_uint) -> u64 {
         let depth = layers.unwrap_or(at(depth, level));
         [at(width, level), at(height, level), depth].into_iter().fold(element, u64::saturating_mul)
     };
-    (0..levels.clamp(1, 64)).map(level).fold(0, u64::saturating_add)
+    // The driver makes no more levels than there are until all extents are 1.
+    let longest = [width, height, if layers.is_some() { 1 } else { depth }].into_iter().fold(1, usize::max);
+    (0..levels.clamp(1, 1 + longest.ilog2())).map(level).fold(0, u64::saturating_add)
 }
 
 /// Bytes of one channel.
@@ -93,8 +95,23 @@ mod tests {
         let deep = Deep { width: 100, height: 50, depth: 8, format: 0x20, channels: 4, flags: 0 };
         assert_eq!(bytes(deep, 1), 100 * 50 * 8 * 16);
         assert_eq!(bytes(deep, 2), 16 * (100 * 50 * 8 + 50 * 25 * 4));
-        assert_eq!(bytes(Deep { flags: LAYERED, ..deep }, 2), 16 * 8 * (100 * 50 + 50 * 25));
-        assert_eq!(bytes(Deep { height: 0, depth: 0, ..deep }, 99), 16 * (100 + 50 + 25 + 12 + 6 + 3 + 1 + 57));
-        assert_eq!(bytes(Deep { flags: 0x80, ..deep }, 1), 0);
+        for flags in [0x01, 0x04] {
+            assert_eq!(bytes(Deep { flags, ..deep }, 2), 16 * 8 * (100 * 50 + 50 * 25));
+            assert_eq!(bytes(Deep { width: 2, height: 2, flags, ..deep }, 99), 16 * 8 * (4 + 1));
+        }
+        assert_eq!(bytes(Deep { height: 0, depth: 0, ..deep }, 99), 16 * (100 + 50 + 25 + 12 + 6 + 3 + 1));
+        assert_eq!(bytes(Deep { width: 1, height: 1, depth: 4, ..deep }, 99), 16 * (4 + 2 + 1));
+    }
+
+    #[test]
+    fn arrays_whose_pages_are_mapped_later_have_no_bytes() {
+        let deep = Deep { width: 100, height: 50, depth: 8, format: 0x20, channels: 4, flags: 0 };
+        assert_eq!([0x40, 0x80, 0xc0].map(|flags| bytes(Deep { flags, ..deep }, 1)), [0; 3]);
+    }
+
+    #[test]
+    fn each_format_has_its_bytes() {
+        let formats = [0x01, 0x02, 0x03, 0x08, 0x09, 0x0a, 0x10, 0x20, 0xb0];
+        assert_eq!(formats.map(bytes_of), [1, 2, 4, 1, 2, 4, 2, 4, 0]);
     }
 }

@@ -4,7 +4,7 @@
 use std::ffi::c_int;
 
 use super::driver::{Function, SUCCESS};
-use super::{handles, query, segments};
+use super::{handles, imports, query, segments};
 use crate::record::device_memory::Live;
 use crate::record::memory::{OwnVec, System};
 use crate::record::{guard, recorder};
@@ -53,6 +53,9 @@ impl Ending {
         if result == SUCCESS && self.context != 0 && !is_alive() {
             handles::ended(self.context);
         }
+        if result == SUCCESS {
+            imports::context_ended();
+        }
         segments::settle(result);
     }
 }
@@ -67,7 +70,8 @@ pub(super) fn after(result: c_int, before: Before) {
     before.into_iter().for_each(|live| live.freed(is_gone));
 }
 
-fn is_gone(address: u64) -> bool {
+/// Does the driver no longer know the address?
+pub(super) fn is_gone(address: u64) -> bool {
     // Of what has no address the driver cannot be asked.
     if address >= MADE_UP {
         return false;

@@ -28,8 +28,7 @@ type Function = driver::Function;
 ///
 /// `alloc` is told after the call, `free` before and after it: freed memory may have a new owner by the
 /// time the call returns. `around` begins with something before the call and ends with what that gave after it.
-/// `starts` is the first call of all. `ends` may end a context and all that is in it. `begins` is a capture of a
-/// stream. `unseen` makes memory that is not recorded; only its calls are counted.
+/// `starts` is the first call of all. `ends` may end a context and all that is in it. `unseen` makes memory that is not recorded; only its calls are counted.
 macro_rules! hooks {
     ($($kind:ident $name:ident($($arg:ident: $type:ty),*) $(=> $event:expr)?;)*) => {
         $(hooks!(@$kind $name($($arg: $type),*) $($event)?);)*
@@ -86,10 +85,10 @@ macro_rules! hooks {
                 // SAFETY: the arguments are the caller's.
                 return unsafe { real($($arg),*) };
             }
-            let free = events::before_free($event);
+            let freeing = events::before_free($event);
             // SAFETY: the arguments are the caller's.
             let result = unsafe { real($($arg),*) };
-            events::after_free(result, free);
+            freeing.done(result);
             result
         });
     };
@@ -115,14 +114,6 @@ macro_rules! hooks {
             bulk::after(result, before);
             ending.done(result);
             copies::each(|listener| listener.after_end(result));
-            result
-        });
-    };
-    (@begins $name:ident($($arg:ident: $type:ty),*)) => {
-        hooks!(@function $name($($arg: $type),*) |real| {
-            // SAFETY: the arguments are the caller's.
-            let result = unsafe { real($($arg),*) };
-            capture::begun(result);
             result
         });
     };
@@ -187,7 +178,7 @@ hooks! {
     alloc cuMemAlloc_v2(out: *mut Pointer, size: usize) =>
         classic(Class::Classic, out, Size::Plain(size));
     alloc cuMemAllocPitch_v2(out: *mut Pointer, pitch: *mut usize, width: usize, height: usize, element: c_uint) =>
-        classic(Class::Classic, out, Size::Pitched(pitch, height));
+        classic(Class::Classic, out, Size::Pitched(pitch, width, height));
     alloc cuMemAllocManaged(out: *mut Pointer, size: usize, flags: c_uint) =>
         classic(Class::Managed, out, Size::Plain(size));
     free cuMemFree_v2(pointer: Pointer) => at_once(pointer);
@@ -247,7 +238,7 @@ hooks! {
 
     around cuIpcOpenMemHandle_v2(out: *mut Pointer, handle: IpcHandle, flags: c_uint) => imports::opened(out);
     around cuIpcCloseMemHandle(pointer: Pointer) => imports::closed(pointer);
-    around cuMemPoolImportPointer(out: *mut Pointer, pool: Handle, data: Handle) => imports::opened(out);
+    around cuMemPoolImportPointer(out: *mut Pointer, pool: Handle, data: Handle) => imports::imported(out);
     around cuExternalMemoryGetMappedBuffer(out: *mut Pointer, memory: Handle, description: Handle) =>
         imports::mapped(out);
     around cuImportExternalMemory(out: *mut Handle, description: *const External) =>
@@ -260,12 +251,15 @@ hooks! {
     around cuEventSynchronize(event: Handle) => segments::settle;
     around cuCtxSynchronize() => segments::settle;
     around cuCtxSynchronize_v2(context: Handle) => segments::settle;
-    begins cuStreamBeginCapture_v2(stream: Handle, mode: c_int);
-    begins cuStreamBeginCapture_v2_ptsz(stream: Handle, mode: c_int);
-    begins cuStreamBeginCaptureToGraph(
-        stream: Handle, graph: Handle, before: Handle, edges: Handle, count: usize, mode: c_int);
-    begins cuStreamBeginCaptureToGraph_ptsz(
-        stream: Handle, graph: Handle, before: Handle, edges: Handle, count: usize, mode: c_int);
+    around cuStreamBeginCapture_v2(stream: Handle, mode: c_int) => capture::beginning(Stream::of(stream));
+    around cuStreamBeginCapture_v2_ptsz(stream: Handle, mode: c_int) => capture::beginning(per_thread(stream));
+    around cuStreamBeginCaptureToGraph(
+        stream: Handle, graph: Handle, before: Handle, edges: Handle, count: usize, mode: c_int) =>
+        capture::beginning(Stream::of(stream));
+    around cuStreamBeginCaptureToGraph_ptsz(
+        stream: Handle, graph: Handle, before: Handle, edges: Handle, count: usize, mode: c_int) =>
+        capture::beginning(per_thread(stream));
+    around cuStreamDestroy_v2(stream: Handle) => capture::destroying(Stream::of(stream));
     around cuStreamEndCapture(stream: Handle, graph: *mut Handle) => capture::ending(Stream::of(stream), graph);
     around cuStreamEndCapture_ptsz(stream: Handle, graph: *mut Handle) =>
         capture::ending(per_thread(stream), graph);

@@ -4,78 +4,102 @@
 
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 
+use super::attention::Reason;
 use super::driver::{Function, SUCCESS};
-use super::events::{self, Outcome, Release, Stream, Whose};
+use super::events::{Outcome, Stream, Whose};
 use super::graphs::{self, Node};
 use super::place;
 use super::requests::Handle;
+use crate::record::memory::{OwnVec, System, try_push};
+use crate::record::{fork, thread};
 use crate::snapshot::Device;
 
-/// Captures under way. What is asked of the driver for each call is asked only while there are any.
-static UNDER_WAY: AtomicU64 = AtomicU64::new(0);
+/// Streams whose capture was begun, each with the thread if it is of the thread's own.
+static BEGUN: Mutex<OwnVec<(Stream, u32)>> = Mutex::new(OwnVec::new_in(System));
+/// There are some. What is asked of the driver for each call is asked only then.
+static UNDER_WAY: Reason = Reason::new();
 /// Allocations and frees that went into graphs that the driver did not name.
 static UNSEEN: AtomicU64 = AtomicU64::new(0);
 
 /// What the unseen calls are called.
 pub(super) const WORDS: &str = "cuMemAllocAsync or cuMemFreeAsync under stream capture";
 
-pub(super) fn begun(result: c_int) {
-    if result == SUCCESS {
-        UNDER_WAY.fetch_add(1, Ordering::AcqRel);
-        events::attend();
+fn with<T>(act: impl FnOnce(&mut OwnVec<(Stream, u32)>) -> T) -> T {
+    let _no_fork = fork::numbering();
+    // Nothing done under this lock panics.
+    let mut begun = BEGUN.lock().unwrap_or_else(PoisonError::into_inner);
+    let answer = act(&mut begun);
+    UNDER_WAY.set(!begun.is_empty());
+    answer
+}
+
+/// True if it was not there before.
+fn put(key: (Stream, u32)) -> bool {
+    with(|begun| !begun.contains(&key) && try_push(begun, key))
+}
+
+/// True if it was there.
+fn take(key: (Stream, u32)) -> bool {
+    with(|begun| begun.iter().position(|known| *known == key).map(|at| begun.swap_remove(at)).is_some())
+}
+
+fn key(stream: Stream) -> (Stream, u32) {
+    (stream, if stream == Stream::PER_THREAD { thread::number().number() } else { 0 })
+}
+
+/// A capture is about to begin: what is to be done after the call.
+pub(super) fn beginning(stream: Stream) -> impl FnOnce(c_int) {
+    let key = key(stream);
+    let is_new = put(key);
+    move |result| {
+        if result != SUCCESS && is_new {
+            take(key);
+        }
     }
 }
 
-/// A capture is about to end: what is to be done after the call. A capture that could not be ended was
-/// spoilt, and is over.
+/// A capture is about to end: what is to be done after the call. It is over once its stream is not captured, even if
+/// the call failed because it was spoilt.
 pub(super) fn ending(stream: Stream, out: *const Handle) -> impl FnOnce(c_int) {
-    let capture = if UNDER_WAY.load(Ordering::Acquire) == 0 { None } else { of(stream) };
-    let less = |count: u64| count.checked_sub(1);
-    if UNDER_WAY.fetch_update(Ordering::AcqRel, Ordering::Acquire, less).is_ok() {
-        events::attend_less();
-    }
+    let capture = capture_of(stream);
     move |result| {
         if result == SUCCESS && !out.is_null() {
             // SAFETY: the driver has written it.
             let graph = unsafe { out.read() }.addr();
             graphs::captured(graph, capture.map_or(u64::MAX, |capture| capture.id));
         }
+        if capture.is_some() && of(stream).is_none() {
+            take(key(stream));
+        }
+    }
+}
+
+/// A stream is about to be destroyed, and a capture that was begun on it comes to nothing: what is to be done after
+/// the call. Its handle may be another's by then.
+pub(super) fn destroying(stream: Stream) -> impl FnOnce(c_int) {
+    let was_begun = UNDER_WAY.holds() && take(key(stream));
+    move |result| {
+        if result != SUCCESS && was_begun {
+            put(key(stream));
+        }
     }
 }
 
 /// Did an allocation go into a graph?
 pub(super) fn takes_alloc(outcome: &Outcome) -> bool {
-    takes(outcome.stream, || {
-        let Outcome { address, size, .. } = *outcome;
+    let capture = capture_of(outcome.stream);
+    let Outcome { address, size, .. } = *outcome;
+    let node = || {
         let whose = match place::device_of(outcome) {
             Device::Cuda(ordinal) => Whose::Ordinal(ordinal),
             _ => Whose::Streams,
         };
         Node::Alloc { address, size, whose, site: graphs::site() }
-    })
-}
-
-/// Does a free go into a graph?
-pub(super) fn takes_free(release: &Release) -> bool {
-    takes(release.stream, || Node::Free { address: release.address })
-}
-
-fn takes(stream: Stream, node: impl FnOnce() -> Node) -> bool {
-    if stream == Stream::NONE || UNDER_WAY.load(Ordering::Acquire) == 0 {
-        return false;
-    }
-    match of(stream) {
-        None => false,
-        Some(Capture { graph: 0, .. }) => {
-            UNSEEN.fetch_add(1, Ordering::Relaxed);
-            true
-        }
-        Some(capture) => {
-            graphs::add(capture.graph, capture.id, node());
-            true
-        }
-    }
+    };
+    capture.into_iter().for_each(|capture| capture.add(node));
+    capture.is_some()
 }
 
 pub(super) fn unseen() -> u64 {
@@ -84,13 +108,32 @@ pub(super) fn unseen() -> u64 {
 
 /// A capture under way.
 #[derive(Clone, Copy, Debug)]
-struct Capture {
+pub(super) struct Capture {
     id: u64,
     /// 0 if the driver does not name it.
     graph: usize,
 }
 
-/// The capture that a stream takes part in.
+impl Capture {
+    fn add(self, node: impl FnOnce() -> Node) {
+        if self.graph == 0 {
+            UNSEEN.fetch_add(1, Ordering::Relaxed);
+        } else {
+            graphs::add(self.graph, self.id, node());
+        }
+    }
+
+    /// A free was captured.
+    pub(super) fn freed(self, address: u64) {
+        self.add(|| Node::Free { address });
+    }
+}
+
+/// The capture that a stream takes part in; nothing is asked as long as there is none.
+pub(super) fn capture_of(stream: Stream) -> Option<Capture> {
+    if stream == Stream::NONE || !UNDER_WAY.holds() { None } else { of(stream) }
+}
+
 fn of(stream: Stream) -> Option<Capture> {
     if !is_capturing(stream)? {
         return None;
@@ -121,4 +164,37 @@ fn is_capturing(stream: Stream) -> Option<bool> {
     // SAFETY: the stream is the caller's, and the place for the answer ours.
     let result = unsafe { ask(std::ptr::with_exposed_provenance_mut(stream.handle()), &mut status) };
     (result == SUCCESS).then_some(status != 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stream(number: usize) -> Stream {
+        Stream::of(std::ptr::without_provenance_mut(number))
+    }
+
+    #[test]
+    fn a_capture_is_under_way_until_it_ends_or_its_stream_is_destroyed() {
+        let [one, two] = [0x8001, 0x8002].map(stream);
+        let is_begun = |stream| with(|begun| begun.contains(&key(stream)));
+        beginning(one)(1);
+        assert!(!is_begun(one), "it was refused");
+        beginning(one)(SUCCESS);
+        beginning(one)(1);
+        assert!(is_begun(one) && UNDER_WAY.holds(), "it had begun before");
+        destroying(two)(SUCCESS);
+        destroying(one)(1);
+        assert!(is_begun(one), "it was not destroyed");
+        destroying(one)(SUCCESS);
+        assert!(!is_begun(one));
+    }
+
+    #[test]
+    fn each_thread_captures_the_stream_of_its_own() {
+        let is_begun = || with(|begun| begun.contains(&key(Stream::PER_THREAD)));
+        beginning(Stream::PER_THREAD)(SUCCESS);
+        std::thread::spawn(move || assert!(!is_begun())).join().unwrap();
+        assert!(is_begun() && take(key(Stream::PER_THREAD)));
+    }
 }

@@ -7,10 +7,11 @@ use std::cell::Cell;
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
+use super::attention::Reason;
 use super::bulk::{self, Before};
 use super::events::{self, Free, Outcome, Release};
 use super::{lookup, patch};
-use crate::record::recorder;
+use crate::record::{guard, recorder};
 
 /// What a copy wants to be told, and by which functions.
 #[repr(C)]
@@ -18,6 +19,7 @@ pub(super) struct Listener {
     watching: extern "C" fn() -> bool,
     after_alloc: extern "C" fn(&Outcome),
     before_free: extern "C" fn(&Release),
+    /// Of several frees by one call the last is the first.
     after_free: extern "C" fn(c_int, u64),
     before_end: extern "C" fn(),
     after_end: extern "C" fn(c_int),
@@ -71,6 +73,8 @@ static OURSELVES: Listener = Listener { watching, after_alloc, before_free, afte
 /// Those who listen to us.
 static LISTENERS: [AtomicPtr<Listener>; 4] = [const { AtomicPtr::new(std::ptr::null_mut()) }; 4];
 static COUNT: AtomicU64 = AtomicU64::new(0);
+/// They may record while we do not.
+static WATCHED: Reason = Reason::new();
 /// Whom we listen to.
 static HEARD: AtomicPtr<Offer> = AtomicPtr::new(std::ptr::null_mut());
 
@@ -107,7 +111,7 @@ extern "C" fn own_counts() -> Counts {
 }
 
 extern "C" fn listen(listener: &'static Listener) -> bool {
-    events::attend();
+    WATCHED.set(true);
     let place = LISTENERS.get(COUNT.fetch_add(1, Ordering::AcqRel) as usize);
     place.inspect(|place| place.store(std::ptr::from_ref(listener).cast_mut(), Ordering::Release)).is_some()
 }
@@ -140,8 +144,11 @@ pub(super) fn each(mut tell: impl FnMut(&Listener)) {
 }
 
 thread_local! {
-    // Const and without a destructor; a thread frees one block at a time.
-    static FREE: Cell<Free> = const { Cell::new(Free::NotWatched) };
+    // Const and without a destructor.
+    /// The free under way, of several the one that was told last.
+    static FREE: Cell<Option<Free>> = const { Cell::new(None) };
+    /// Leaked and taken back: those that were told before it.
+    static EARLIER: Cell<*mut Earlier> = const { Cell::new(std::ptr::null_mut()) };
     /// Leaked and taken back: what a context had when it was about to end.
     static ENDING: Cell<Option<*mut Before>> = const { Cell::new(None) };
 }
@@ -154,24 +161,44 @@ extern "C" fn after_alloc(outcome: &Outcome) {
     events::own_after_alloc(outcome);
 }
 
-extern "C" fn before_free(release: &Release) {
-    FREE.set(events::own_before_free(release));
+/// One of several frees by one call.
+struct Earlier {
+    free: Free,
+    before: *mut Self,
 }
 
+extern "C" fn before_free(release: &Release) {
+    let free = events::own_before_free(release);
+    if let Some(free) = FREE.replace(Some(free)) {
+        let _own = guard::own_work();
+        EARLIER.set(Box::into_raw(Box::new(Earlier { free, before: EARLIER.get() })));
+    }
+}
+
+/// Of the free that was told last.
 extern "C" fn after_free(result: c_int, took: u64) {
-    events::own_after_free(result, FREE.replace(Free::NotWatched), took);
+    let free = FREE.take().unwrap_or(Free::NotWatched);
+    let earlier = EARLIER.get();
+    if !earlier.is_null() {
+        let _own = guard::own_work();
+        // SAFETY: made by `before_free` on this thread, and taken once.
+        let earlier = unsafe { Box::from_raw(earlier) };
+        FREE.set(Some(earlier.free));
+        EARLIER.set(earlier.before);
+    }
+    events::own_after_free(result, free, took);
 }
 
 extern "C" fn before_end() {
     if recorder::wants_device_memory() {
-        let _own = crate::record::guard::own_work();
+        let _own = guard::own_work();
         ENDING.set(Some(Box::into_raw(Box::new(bulk::before()))));
     }
 }
 
 extern "C" fn after_end(result: c_int) {
     if let Some(before) = ENDING.take() {
-        let _own = crate::record::guard::own_work();
+        let _own = guard::own_work();
         // SAFETY: made by `before_end` on this thread, and taken once.
         bulk::after(result, *unsafe { Box::from_raw(before) });
     }

@@ -3,31 +3,20 @@
 
 use std::ffi::{c_int, c_void};
 use std::panic::catch_unwind;
-use std::sync::atomic::{AtomicU64, Ordering};
 
+use super::capture::Capture;
 use super::driver::{DEINITIALIZED, OUT_OF_MEMORY, SUCCESS};
+use super::memory::KeepErrno;
 use super::place::{context_of, device_of};
-use super::{capture, copies, graphs, imports, query, segments, streams};
+use super::{attention, capture, copies, graphs, imports, query, segments, streams};
 use crate::record::device_memory::{self, Taking};
 use crate::record::{Site, guard, heap, recorder, thread, ticks};
 use crate::snapshot::{Device, MemoryKind, OutOfMemory};
 
-/// Other copies that listen, and captures under way: there may be something to do although nothing is recorded.
-static ATTENTION: AtomicU64 = AtomicU64::new(0);
-
-pub(super) fn attend() {
-    ATTENTION.fetch_add(1, Ordering::AcqRel);
-}
-
-pub(super) fn attend_less() {
-    let less = |count: u64| count.checked_sub(1);
-    let _ = ATTENTION.fetch_update(Ordering::AcqRel, Ordering::Acquire, less);
-}
-
 /// The gate of every hook: two relaxed loads.
 #[inline]
 pub(super) fn is_idle() -> bool {
-    !recorder::wants_device_memory() && ATTENTION.load(Ordering::Relaxed) == 0
+    !recorder::wants_device_memory() && !attention::is_wanted()
 }
 
 /// Does anybody record?
@@ -92,8 +81,8 @@ pub(super) enum Address {
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Size {
     Plain(usize),
-    /// The bytes of a row, which the driver chose, and the number of rows.
-    Pitched(*const usize, usize),
+    /// The bytes of a row that the driver chose, those that were asked for, and the number of rows.
+    Pitched(*const usize, usize, usize),
 }
 
 /// The stream that a call names.
@@ -162,8 +151,8 @@ impl Outcome {
         let size = match request.size {
             Size::Plain(size) => size,
             // SAFETY: the driver has written it.
-            Size::Pitched(pitch, rows) if done && !pitch.is_null() => unsafe { pitch.read() }.saturating_mul(rows),
-            Size::Pitched(..) => 0,
+            Size::Pitched(pitch, _, rows) if done && !pitch.is_null() => unsafe { pitch.read() }.saturating_mul(rows),
+            Size::Pitched(_, width, rows) => width.saturating_mul(rows),
         };
         let Request { class, stream, whose, .. } = request;
         Self { result, class, address, size: size as u64, stream, whose, took }
@@ -225,6 +214,8 @@ fn own_after_alloc_at(outcome: &Outcome, at: Option<Site>) {
     let _ = catch_unwind(act);
     drop(own);
     if outcome.result == OUT_OF_MEMORY {
+        // A dump writes files.
+        let _errno = KeepErrno::new();
         let _ = catch_unwind(|| heap::refused(device_refused(outcome), outcome.size as usize));
     }
 }
@@ -288,13 +279,52 @@ impl Told {
     pub(super) const NOTHING: Self = Self { own: Free::NotWatched, others: false, class: Class::Pool, began: 0 };
 }
 
+/// What a call frees, as far as that is known before it.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Freeing {
+    Block(Told),
+    /// What a launch of a graph left.
+    OfGraph(Told, u64),
+    /// It becomes a node of a graph.
+    Captured(Capture, u64),
+    /// A part of something that stays.
+    Part(u64),
+}
+
 /// Takes the block out of the account, before anybody else can be given its address.
-pub(super) fn before_free(release: Release) -> Told {
-    if release.address == 0 || capture::takes_free(&release) || imports::is_part(release.address) {
-        return Told::NOTHING;
+pub(super) fn before_free(release: Release) -> Freeing {
+    let Release { address, stream, .. } = release;
+    if address == 0 {
+        return Freeing::Block(Told::NOTHING);
     }
-    graphs::freed(release.address);
-    tell_free(release)
+    if let Some(capture) = capture::capture_of(stream) {
+        return Freeing::Captured(capture, address);
+    }
+    if imports::take_part(address) {
+        return Freeing::Part(address);
+    }
+    if graphs::freed(address) {
+        return Freeing::OfGraph(tell_free(release), address);
+    }
+    Freeing::Block(tell_free(release))
+}
+
+impl Freeing {
+    /// To be called after the call.
+    pub(super) fn done(self, result: c_int) {
+        match self {
+            Self::Block(told) => after_free(result, told),
+            Self::OfGraph(told, address) => {
+                if result != SUCCESS {
+                    graphs::free_was_refused(address);
+                }
+                after_free(result, told);
+            }
+            Self::Captured(capture, address) if result == SUCCESS => capture.freed(address),
+            Self::Part(address) if result != SUCCESS => imports::put_part(address),
+            Self::Captured(..) | Self::Part(_) => {}
+        }
+    }
 }
 
 /// Everybody who records.

@@ -6,6 +6,7 @@ use std::ffi::c_int;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
+use super::attention::Reason;
 use super::driver::SUCCESS;
 use super::events::{self, Class, Outcome, Release, Stream, Whose};
 use super::pools::LocationOfPool;
@@ -40,14 +41,15 @@ struct Tables {
     graphs: OwnMap<usize, Nodes>,
     programs: OwnMap<usize, Program>,
     /// Addresses that a launch left allocated.
-    live: OwnVec<u64>,
+    live: OwnMap<u64, ()>,
 }
 
-static TABLES: Mutex<Tables> =
-    Mutex::new(Tables { graphs: own_map(), programs: own_map(), live: OwnVec::new_in(System) });
+static TABLES: Mutex<Tables> = Mutex::new(Tables { graphs: own_map(), programs: own_map(), live: own_map() });
 
-/// Graphs and programs with nodes, and addresses that are live: as long as there are none nothing is looked up.
+/// Graphs and programs with nodes: as long as there are none nothing is looked up.
 static COUNT: AtomicUsize = AtomicUsize::new(0);
+/// There are live addresses: their frees must be seen.
+static ANY_LIVE: Reason = Reason::new();
 
 /// `CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH`.
 const FREES_FIRST: u64 = 1;
@@ -57,7 +59,8 @@ fn with<T>(act: impl FnOnce(&mut Tables) -> T) -> T {
     // Nothing done under this lock panics.
     let mut tables = TABLES.lock().unwrap_or_else(PoisonError::into_inner);
     let answer = act(&mut tables);
-    COUNT.store(tables.graphs.len() + tables.programs.len() + tables.live.len(), Ordering::Release);
+    COUNT.store(tables.graphs.len() + tables.programs.len(), Ordering::Release);
+    ANY_LIVE.set(!tables.live.is_empty());
     answer
 }
 
@@ -158,29 +161,34 @@ pub(super) fn captured(graph: usize, capture: u64) {
     });
 }
 
-/// A graph was made or destroyed: nodes that were known by this handle are another's.
-pub(super) fn forget(graph: usize) {
-    if !there_are_none() {
-        with(|tables| _ = tables.graphs.remove(&graph));
-    }
+/// Takes out the nodes that are known by a handle.
+fn take(graph: usize) -> Option<Nodes> {
+    if there_are_none() { None } else { with(|tables| tables.graphs.remove(&graph)) }
 }
 
-/// `cuGraphCreate`: what is to be done after it.
+/// `cuGraphCreate`: what is to be done after it. Nodes that were known by this handle were another graph's.
 pub(super) fn created(out: *const Handle) -> impl FnOnce(c_int) {
     move |result| {
         if result == SUCCESS && !out.is_null() {
             // SAFETY: the driver has written it.
-            forget(unsafe { out.read() }.addr());
+            take(unsafe { out.read() }.addr());
         }
     }
 }
 
-/// `cuGraphDestroy`: what is to be done after it.
+/// `cuGraphDestroy`: what is to be done after it. Its handle may be another's by then.
 pub(super) fn destroyed(graph: Handle) -> impl FnOnce(c_int) {
+    let graph = graph.addr();
+    let taken = take(graph);
     move |result| {
-        if result == SUCCESS {
-            forget(graph.addr());
-        }
+        let refused = taken.filter(|_| result != SUCCESS);
+        refused.into_iter().for_each(|nodes| with(|tables| put_back(&mut tables.graphs, graph, nodes)));
+    }
+}
+
+fn put_back<T>(table: &mut OwnMap<usize, T>, handle: usize, taken: T) {
+    if table.try_reserve(1).is_ok() {
+        table.insert(handle, taken);
     }
 }
 
@@ -207,33 +215,39 @@ impl Tables {
         }
     }
 
+    fn step(&mut self, node: Node) {
+        match node {
+            Node::Free { address } => _ = self.live.remove(&address),
+            Node::Alloc { address, .. } if self.live.try_reserve(1).is_ok() => _ = self.live.insert(address, ()),
+            Node::Alloc { .. } => {}
+        }
+    }
+
     /// What a launch does, in order.
     fn launch(&mut self, program: usize) -> OwnVec<Node> {
         let mut steps = OwnVec::new_in(System);
         let Some(program) = self.programs.get(&program) else { return steps };
         if program.frees_first {
             let left = program.nodes.iter().filter(|node| matches!(node, Node::Alloc { .. }));
-            for node in left.filter(|node| self.live.contains(&node.address())) {
+            for node in left.filter(|node| self.live.contains_key(&node.address())) {
                 try_push(&mut steps, Node::Free { address: node.address() });
             }
         }
         program.nodes.iter().for_each(|node| _ = try_push(&mut steps, *node));
         for node in &steps {
-            self.live.retain(|address| *address != node.address());
-            if let Node::Alloc { address, .. } = *node {
-                try_push(&mut self.live, address);
-            }
+            self.step(*node);
         }
         steps
     }
 }
 
-/// `cuGraphExecDestroy`: what is to be done after it.
+/// `cuGraphExecDestroy`: what is to be done after it. Its handle may be another's by then.
 pub(super) fn program_destroyed(program: Handle) -> impl FnOnce(c_int) {
+    let program = program.addr();
+    let taken = if there_are_none() { None } else { with(|tables| tables.programs.remove(&program)) };
     move |result| {
-        if result == SUCCESS && !there_are_none() {
-            with(|tables| _ = tables.programs.remove(&program.addr()));
-        }
+        let refused = taken.filter(|_| result != SUCCESS);
+        refused.into_iter().for_each(|taken| with(|tables| put_back(&mut tables.programs, program, taken)));
     }
 }
 
@@ -258,11 +272,14 @@ pub(super) fn launched(program: Handle, stream: Stream) -> impl FnOnce(c_int) {
     }
 }
 
-/// Memory that a launch left is freed by a call of its own.
-pub(super) fn freed(address: u64) {
-    if !there_are_none() {
-        with(|tables| tables.live.retain(|live| *live != address));
-    }
+/// Memory that a launch left is freed by a call of its own. True if it is such memory.
+pub(super) fn freed(address: u64) -> bool {
+    ANY_LIVE.holds() && with(|tables| tables.live.remove(&address).is_some())
+}
+
+/// It was not freed after all.
+pub(super) fn free_was_refused(address: u64) {
+    with(|tables| _ = tables.live.try_reserve(1).is_ok().then(|| tables.live.insert(address, ())));
 }
 
 #[cfg(test)]
@@ -273,5 +290,53 @@ mod tests {
     fn the_parameters_are_as_long_as_the_drivers() {
         assert_eq!((size_of::<AllocNode>(), std::mem::offset_of!(AllocNode, size)), (120, 104));
         assert_eq!(std::mem::offset_of!(AnyNode, first), 16);
+    }
+
+    fn handle(number: usize) -> Handle {
+        std::ptr::without_provenance_mut(number)
+    }
+
+    fn add_alloc(graph: usize) {
+        add(graph, 0, Node::Alloc { address: 0x7003, size: 10, whose: Whose::Streams, site: None });
+    }
+
+    /// The driver gives the handle to another thread before the call that destroyed it is over.
+    #[test]
+    fn a_handle_that_comes_again_at_once_is_not_forgotten() {
+        let (graph, program) = (0x7101, 0x7102);
+        let done = destroyed(handle(graph));
+        created(&handle(graph))(SUCCESS);
+        add_alloc(graph);
+        done(SUCCESS);
+        let done = program_destroyed(handle(program));
+        instantiated(&handle(program), handle(graph), 0)(SUCCESS);
+        done(SUCCESS);
+        assert!(with(|tables| tables.graphs.contains_key(&graph) && tables.programs.contains_key(&program)));
+        destroyed(handle(graph))(SUCCESS);
+        program_destroyed(handle(program))(SUCCESS);
+        assert!(with(|tables| !tables.graphs.contains_key(&graph) && !tables.programs.contains_key(&program)));
+    }
+
+    #[test]
+    fn what_was_not_destroyed_is_known_still() {
+        let (graph, program) = (0x7201, 0x7202);
+        add_alloc(graph);
+        instantiated(&handle(program), handle(graph), 0)(SUCCESS);
+        destroyed(handle(graph))(1);
+        program_destroyed(handle(program))(1);
+        assert!(with(|tables| tables.graphs.contains_key(&graph) && tables.programs.contains_key(&program)));
+        created(&handle(graph))(SUCCESS);
+        assert!(with(|tables| !tables.graphs.contains_key(&graph)), "another graph has the handle");
+    }
+    /// The driver destroys the graph of a capture that failed, and may give its handle to the next capture.
+    #[test]
+    fn nodes_of_a_capture_that_failed_are_not_the_next_ones() {
+        let (graph, program) = (0x7301, 0x7302);
+        let free = |capture, address| add(graph, capture, Node::Free { address });
+        [(5, 1), (6, 2), (5, 3)].into_iter().for_each(|(capture, address)| free(capture, address));
+        captured(graph, 6);
+        instantiated(&handle(program), handle(graph), 0)(SUCCESS);
+        let nodes = with(|tables| tables.launch(program));
+        assert_eq!(nodes.iter().map(|node| node.address()).collect::<Vec<_>>(), [2]);
     }
 }

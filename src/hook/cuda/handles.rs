@@ -92,7 +92,8 @@ pub(super) fn made(made: Made) -> impl FnOnce(c_int) {
 impl Tables {
     fn make(&mut self, key: Key, class: Class, size: u64, context: usize) -> u64 {
         let address = self.next_address;
-        self.next_address = address.saturating_add(size.next_multiple_of(STEP)).saturating_add(STEP);
+        let length = size.checked_next_multiple_of(STEP).unwrap_or(u64::MAX);
+        self.next_address = address.saturating_add(length).saturating_add(STEP);
         self.insert(key, Entry { class, address, references: 1, mappings: 0, context });
         address
     }
@@ -104,24 +105,43 @@ impl Tables {
     }
 
     /// One handle or mapping less. What is left without any is taken out.
-    fn less(&mut self, key: Key, change: impl FnOnce(&mut Entry)) -> Option<(Key, Entry)> {
-        let entry = self.entries.get_mut(&key)?;
+    fn less(&mut self, key: Key, count: Count) -> Less {
+        let Some(entry) = self.entries.get_mut(&key) else { return Less::Nothing };
         let before = *entry;
-        change(entry);
-        let is_over = entry.references == 0 && entry.mappings == 0;
-        is_over.then(|| self.entries.remove(&key).map(|_| (key, before))).flatten()
+        let Some(less) = count(entry).checked_sub(1) else { return Less::Nothing };
+        *count(entry) = less;
+        if entry.references > 0 || entry.mappings > 0 {
+            return Less::Counted;
+        }
+        self.entries.remove(&key);
+        Less::Taken(before)
     }
 
-    /// The call was refused: what was taken out goes back, or what stayed has one more again.
-    fn put_back(&mut self, key: Key, taken: Option<(Key, Entry)>, change: impl FnOnce(&mut Entry)) {
-        match taken {
-            Some((key, entry)) => self.insert(key, entry),
-            None => {
-                if let Some(entry) = self.entries.get_mut(&key) {
-                    change(entry);
-                }
-            }
+    /// The call was refused: what it did here is undone.
+    fn put_back(&mut self, key: Key, less: Less, count: Count) {
+        match (less, self.entries.get_mut(&key)) {
+            (Less::Taken(entry), _) => self.insert(key, entry),
+            (Less::Counted, Some(entry)) => *count(entry) += 1,
+            _ => {}
         }
+    }
+}
+
+/// Which of an entry's counts.
+type Count = fn(&mut Entry) -> &mut u32;
+
+/// What a call that gives back did here.
+#[derive(Clone, Copy, Debug)]
+enum Less {
+    /// It is of nothing that is known, or the driver will refuse it.
+    Nothing,
+    Counted,
+    Taken(Entry),
+}
+
+impl Less {
+    fn taken(self) -> Option<Entry> {
+        if let Self::Taken(entry) = self { Some(entry) } else { None }
     }
 }
 
@@ -136,12 +156,12 @@ fn tell_gone(entry: Entry) -> Told {
 
 /// A handle is given back: what is to be done after the call.
 pub(super) fn released(kind: Kind, handle: u64) -> impl FnOnce(c_int) {
-    let key = (kind, handle);
-    let taken = with(|tables| tables.less(key, |entry| entry.references = entry.references.saturating_sub(1)));
-    let told = taken.map(|(_, entry)| tell_gone(entry));
+    let (key, references): (_, Count) = ((kind, handle), |entry| &mut entry.references);
+    let less = with(|tables| tables.less(key, references));
+    let told = less.taken().map(tell_gone);
     move |result| {
         if result != SUCCESS {
-            with(|tables| tables.put_back(key, taken, |entry| entry.references += 1));
+            with(|tables| tables.put_back(key, less, references));
         }
         told.into_iter().for_each(|told| events::after_free(result, told));
     }
@@ -195,21 +215,22 @@ struct Unmapped {
     address: u64,
     mapping: Mapping,
     class: Class,
-    /// The memory, if nothing refers to it any longer.
-    taken: Option<(Key, Entry)>,
+    less: Less,
 }
 
 impl Unmapped {
+    const MAPPINGS: Count = |entry| &mut entry.mappings;
+
     /// What goes with it: memory from elsewhere was entered where it was mapped.
     fn told(self) -> Told {
         let address = if self.class == Class::Imported { Some(self.address) } else { None };
-        let gone = address.or(self.taken.map(|(_, entry)| entry.address));
+        let gone = address.or(self.less.taken().map(|entry| entry.address));
         let release = |address| Release { class: self.class, address, stream: Stream::NONE };
         gone.map_or(Told::NOTHING, |address| events::tell_free(release(address)))
     }
 
     fn put_back(self, tables: &mut Tables) {
-        tables.put_back(self.mapping.key, self.taken, |entry| entry.mappings += 1);
+        tables.put_back(self.mapping.key, self.less, Self::MAPPINGS);
         if tables.mappings.try_reserve(1).is_ok() {
             tables.mappings.insert(self.address, self.mapping);
         }
@@ -229,8 +250,8 @@ impl Tables {
         for (address, mapping) in all {
             self.mappings.remove(&address);
             let Some(class) = self.entries.get(&mapping.key).map(|entry| entry.class) else { continue };
-            let taken = self.less(mapping.key, |entry| entry.mappings = entry.mappings.saturating_sub(1));
-            try_push(&mut unmapped, Unmapped { address, mapping, class, taken });
+            let less = self.less(mapping.key, Unmapped::MAPPINGS);
+            try_push(&mut unmapped, Unmapped { address, mapping, class, less });
         }
         unmapped
     }
@@ -252,7 +273,8 @@ pub(super) fn unmapped(address: u64, size: u64) -> impl FnOnce(c_int) {
         try_push(&mut all, (unmapped, unmapped.told()));
     }
     move |result| {
-        for (unmapped, told) in all {
+        // What was taken first goes back last, so that all counts are as they were.
+        for (unmapped, told) in all.into_iter().rev() {
             if result != SUCCESS {
                 with(|tables| unmapped.put_back(tables));
             }

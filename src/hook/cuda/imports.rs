@@ -1,34 +1,46 @@
 //! Memory of other processes and libraries that is known by its address here: opened as often as it is closed,
-//! or mapped from what is entered by its handle.
+//! mapped from what is entered by its handle, or a block of another's pool.
 #![expect(unsafe_code, reason = "results lie behind the caller's pointers")]
 
 use std::ffi::c_int;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
+use super::attention::Reason;
+use super::bulk;
 use super::driver::SUCCESS;
 use super::events::{self, Class, Outcome, Release, Stream, Told, Whose};
 use super::query;
 use super::requests::Pointer;
-use crate::record::memory::{OwnMap, own_map};
+use crate::record::memory::{OwnMap, OwnVec, System, own_map, try_push};
 use crate::record::{fork, ticks};
 
 /// How often an address was opened; 0 for a part of something that is entered already.
-static OPENED: Mutex<OwnMap<u64, u32>> = Mutex::new(own_map());
-/// As long as there are none, nothing is looked up.
-static COUNT: AtomicUsize = AtomicUsize::new(0);
+type Opened = OwnMap<u64, u32>;
 
-fn with<T>(act: impl FnOnce(&mut OwnMap<u64, u32>) -> T) -> T {
+static OPENED: Mutex<Opened> = Mutex::new(own_map());
+/// There are some: their frees and their contexts' ends must be seen.
+static ANY: Reason = Reason::new();
+
+fn with<T>(act: impl FnOnce(&mut Opened) -> T) -> T {
     let _no_fork = fork::numbering();
     // Nothing done under this lock panics.
     let mut opened = OPENED.lock().unwrap_or_else(PoisonError::into_inner);
     let answer = act(&mut opened);
-    COUNT.store(opened.len(), Ordering::Release);
+    ANY.set(!opened.is_empty());
     answer
 }
 
-/// `cuIpcOpenMemHandle`, `cuMemPoolImportPointer`: what is to be done after them.
+/// `cuIpcOpenMemHandle`: what is to be done after it. What is open already is the same block.
 pub(super) fn opened(out: *const Pointer) -> impl FnOnce(c_int) {
+    after(out, |address| with(|opened| open(opened, address)))
+}
+
+/// `cuMemPoolImportPointer`: what is to be done after it. It is freed as any block of a pool is.
+pub(super) fn imported(out: *const Pointer) -> impl FnOnce(c_int) {
+    after(out, |_| true)
+}
+
+fn after(out: *const Pointer, is_new: impl FnOnce(u64) -> bool) -> impl FnOnce(c_int) {
     let began = ticks::now();
     move |result| {
         if result != SUCCESS || out.is_null() {
@@ -36,7 +48,7 @@ pub(super) fn opened(out: *const Pointer) -> impl FnOnce(c_int) {
         }
         // SAFETY: the driver has written it.
         let address = unsafe { out.read() };
-        if with(|opened| open(opened, address)) {
+        if is_new(address) {
             let (class, stream, whose) = (Class::Imported, Stream::NONE, Whose::Streams);
             // Only the driver knows the size.
             let size = query::range_size(address).unwrap_or(0);
@@ -47,7 +59,7 @@ pub(super) fn opened(out: *const Pointer) -> impl FnOnce(c_int) {
 }
 
 /// True if it was not open before.
-fn open(opened: &mut OwnMap<u64, u32>, address: u64) -> bool {
+fn open(opened: &mut Opened, address: u64) -> bool {
     if opened.try_reserve(1).is_err() {
         return true;
     }
@@ -56,22 +68,25 @@ fn open(opened: &mut OwnMap<u64, u32>, address: u64) -> bool {
     *times == 1
 }
 
+/// Gives how often it was open before.
+fn close(opened: &mut Opened, address: u64) -> u32 {
+    match opened.get_mut(&address) {
+        None | Some(0) => 0,
+        Some(1) => opened.remove(&address).unwrap_or(0),
+        Some(times) => {
+            *times -= 1;
+            *times + 1
+        }
+    }
+}
+
 /// `cuIpcCloseMemHandle`: what is to be done after it.
 pub(super) fn closed(address: Pointer) -> impl FnOnce(c_int) {
-    let is_last = with(|opened| match opened.get_mut(&address) {
-        Some(times) if *times > 1 => {
-            *times -= 1;
-            false
-        }
-        _ => {
-            opened.remove(&address);
-            true
-        }
-    });
+    let before = with(|opened| close(opened, address));
     let release = Release { class: Class::Imported, address, stream: Stream::NONE };
-    let told = if is_last { events::tell_free(release) } else { Told::NOTHING };
+    let told = if before <= 1 { events::tell_free(release) } else { Told::NOTHING };
     move |result| {
-        if result != SUCCESS {
+        if result != SUCCESS && before > 0 {
             with(|opened| open(opened, address));
         }
         events::after_free(result, told);
@@ -83,17 +98,31 @@ pub(super) fn mapped(out: *const Pointer) -> impl FnOnce(c_int) {
     move |result| {
         if result == SUCCESS && !out.is_null() {
             // SAFETY: the driver has written it.
-            let address = unsafe { out.read() };
-            with(|opened| _ = opened.try_reserve(1).is_ok().then(|| opened.insert(address, 0)));
+            put_part(unsafe { out.read() });
         }
     }
 }
 
+pub(super) fn put_part(address: Pointer) {
+    with(|opened| _ = opened.try_reserve(1).is_ok().then(|| opened.insert(address, 0)));
+}
+
 /// Is what is freed here a part of something that stays? Then it is forgotten.
-pub(super) fn is_part(address: Pointer) -> bool {
-    COUNT.load(Ordering::Acquire) > 0
+pub(super) fn take_part(address: Pointer) -> bool {
+    ANY.holds()
         && with(|opened| {
             let is_part = opened.get(&address) == Some(&0);
             is_part && opened.remove(&address).is_some()
         })
+}
+
+/// A context may have come to an end: forgets what it took along.
+pub(super) fn context_ended() {
+    if !ANY.holds() {
+        return;
+    }
+    let mut gone = OwnVec::new_in(System);
+    with(|opened| opened.keys().for_each(|address| _ = try_push(&mut gone, *address)));
+    gone.retain(|address| bulk::is_gone(*address));
+    with(|opened| gone.iter().for_each(|address| _ = opened.remove(address)));
 }

@@ -22,7 +22,8 @@
 //! * [`query`] asks the driver what it says itself.
 //!
 //! The hooks are put in place before `main`, because cudarc keeps the addresses that it looked up
-//! first. While nothing is recorded each costs two relaxed loads besides the call. A process that never
+//! first. While nothing is recorded each costs two relaxed loads besides the call, unless there is a reason for
+//! [`attention`]. A process that never
 //! loads CUDA has its imports of `dlsym` changed and nothing else; with `MEMTRACE=0` not even that.
 //!
 //! Rules for everything here: the driver's answer is passed on as it is, and so are `errno` and what
@@ -31,6 +32,7 @@
 //! that holds it and waits for one that looks up a function of the driver would wait for ever.
 
 mod arrays;
+mod attention;
 mod bulk;
 mod calls;
 mod capture;

@@ -47,17 +47,28 @@ fn add(pool: OwnPool) {
     });
 }
 
-/// `cuMemPoolDestroy`: what is to be done after it.
+/// `cuMemPoolDestroy`: what is to be done after it. The driver is not asked about the pool meanwhile; afterwards
+/// its handle may be another's.
 pub(super) fn destroyed(pool: Handle) -> impl FnOnce(c_int) {
     let handle = pool.addr() as u64;
+    let was_there = mark(handle, true);
     move |result| {
-        if result == SUCCESS {
-            with(|pools| {
-                pools.iter_mut().filter(|pool| pool.handle == handle).for_each(|pool| pool.is_gone = true);
-            });
-            segments::settle(result);
+        if result != SUCCESS && was_there {
+            mark(handle, false);
         }
+        segments::settle(result);
     }
+}
+
+/// True if it was marked otherwise before.
+fn mark(handle: u64, is_gone: bool) -> bool {
+    with(|pools| {
+        let pool = pools.iter_mut().find(|pool| pool.handle == handle && pool.is_gone != is_gone);
+        pool.is_some_and(|pool| {
+            pool.is_gone = is_gone;
+            true
+        })
+    })
 }
 
 /// Its handle may no longer be used.
@@ -93,5 +104,26 @@ impl LocationOfPool {
     /// The device's ordinal, if it is one.
     pub(super) fn ordinal(self) -> Option<u32> {
         if self.kind == Self::DEVICE { self.id.try_into().ok() } else { None }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pool_that_comes_again_at_once_is_another() {
+        let mut pool: Handle = std::ptr::without_provenance_mut(0x7301);
+        let place = LocationOfPool { allocation: 1, handles: 0, kind: LocationOfPool::DEVICE, id: 31 };
+        created(&mut pool, &place)(SUCCESS);
+        destroyed(pool)(1);
+        assert!(!was_destroyed(0x7301) && of_device(31).as_slice() == [0x7301]);
+        let done = destroyed(pool);
+        assert!(was_destroyed(0x7301) && of_device(31).is_empty());
+        created(&mut pool, &place)(SUCCESS);
+        done(SUCCESS);
+        assert!(!was_destroyed(0x7301));
+        [SUCCESS, 1].into_iter().for_each(|result| destroyed(pool)(result));
+        assert!(was_destroyed(0x7301), "a second time nothing was there");
     }
 }

@@ -23,3 +23,14 @@ pub unsafe extern "C" fn second_end(session: *mut Session) -> i64 {
     let peak = snapshot.device(Device::Cuda(0)).map_or(0, |gpu| gpu.peak.bytes as i64);
     if snapshot.health.cuda.state == CudaState::Active { peak } else { -1 }
 }
+
+/// How many bytes of the first GPU are live.
+///
+/// # Safety
+/// `session` is from [`second_start`], and was not ended.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn second_live(session: *mut Session) -> u64 {
+    // SAFETY: the caller says so.
+    let snapshot = unsafe { &*session }.snapshot();
+    snapshot.device(Device::Cuda(0)).map_or(0, |gpu| gpu.stats.allocated_bytes.current)
+}

@@ -31,18 +31,24 @@ fn beside_this_test(name: &str) -> PathBuf {
     std::env::current_exe().unwrap().with_file_name(name)
 }
 
+type Number = extern "C" fn(i32) -> i32;
+type Place<T> = extern "C" fn(*mut u64, T) -> i32;
+
+/// The driver, with a context that is current.
+fn driver() -> *mut c_void {
+    let (driver, mut context) = (open(Path::new("libcuda.so.1")), 0);
+    assert_eq!(function::<Number>(driver, "cuInit")(0), 0);
+    assert_eq!(function::<Place<i32>>(driver, "cuDevicePrimaryCtxRetain")(&mut context, 0), 0);
+    assert_eq!(function::<extern "C" fn(u64) -> i32>(driver, "cuCtxSetCurrent")(context), 0);
+    driver
+}
+
 /// Allocates and frees with both copies recording, one of them later; gives our records and what the other
 /// copy says.
 fn record_with_both() -> (usize, i64) {
     let session = memtrace::start().unwrap();
     let second = open(&beside_this_test("libsecond_copy.so"));
-    let driver = open(Path::new("libcuda.so.1"));
-    type Number = extern "C" fn(i32) -> i32;
-    type Place<T> = extern "C" fn(*mut u64, T) -> i32;
-    let (mut context, mut address) = (0, 0);
-    assert_eq!(function::<Number>(driver, "cuInit")(0), 0);
-    assert_eq!(function::<Place<i32>>(driver, "cuDevicePrimaryCtxRetain")(&mut context, 0), 0);
-    assert_eq!(function::<extern "C" fn(u64) -> i32>(driver, "cuCtxSetCurrent")(context), 0);
+    let (driver, mut address) = (driver(), 0);
     let mut alloc = |size| {
         assert_eq!(function::<Place<usize>>(driver, "cuMemAlloc_v2")(&mut address, size), 0);
         address
@@ -98,4 +104,36 @@ fn the_programs_copy_hears_of_what_a_preloaded_one_sees() {
     if in_child(Some(&beside_this_test("libsecond_copy.so"))) {
         assert_eq!(record_with_both(), (5, 3000));
     }
+}
+
+/// One call that would end several blocks.
+#[test]
+fn both_keep_what_a_refused_unmapping_was_about() {
+    const SIZE: usize = 2 << 20;
+    if !in_child(None) {
+        return;
+    }
+    let session = memtrace::start().unwrap();
+    let second = open(&beside_this_test("libsecond_copy.so"));
+    let (driver, mut address) = (driver(), 0);
+    let theirs = function::<extern "C" fn() -> *mut c_void>(second, "second_start")();
+    type Reserve = extern "C" fn(*mut u64, usize, usize, u64, u64) -> i32;
+    assert_eq!(function::<Reserve>(driver, "cuMemAddressReserve")(&mut address, 6 * SIZE, 0, 0, 0), 0);
+    for at in 0..3 {
+        let (mut handle, description) = (0u64, [1u64, 1, 0, 0]);
+        type Create = extern "C" fn(*mut u64, usize, *const u64, u64) -> i32;
+        type Map = extern "C" fn(u64, usize, usize, u64, u64) -> i32;
+        assert_eq!(function::<Create>(driver, "cuMemCreate")(&mut handle, SIZE, description.as_ptr(), 0), 0);
+        assert_eq!(function::<Map>(driver, "cuMemMap")(address + at * SIZE as u64, SIZE, 0, handle, 0), 0);
+        assert_eq!(function::<extern "C" fn(u64) -> i32>(driver, "cuMemRelease")(handle), 0);
+    }
+    let unmap = |size| function::<extern "C" fn(u64, usize) -> i32>(driver, "cuMemUnmap")(address, size);
+    let live = || {
+        let ours = session.snapshot().device(Device::Cuda(0)).unwrap().stats.allocated_bytes.current;
+        (ours, function::<extern "C" fn(*mut c_void) -> u64>(second, "second_live")(theirs))
+    };
+    assert_ne!(unmap(4 * SIZE), 0, "not all of it is mapped");
+    assert_eq!(live(), (6 << 20, 6 << 20));
+    assert_eq!(unmap(2 * SIZE), 0);
+    assert_eq!(live(), (2 << 20, 2 << 20));
 }
