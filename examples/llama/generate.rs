@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use candle_core::{D, DType, Device, Result, Tensor};
 use candle_nn::VarBuilder;
 use candle_transformers::models::llama::{Cache, Config, Llama};
+use memtrace::candle::named;
 use memtrace::scope;
 
 /// A model with its KV cache, and what was live when.
@@ -35,7 +36,7 @@ impl Generation {
         device: &Device,
     ) -> Result<Self> {
         let start = live_on(device);
-        let model = scope("load", || Llama::load(weights()?, config))?;
+        let model = scope("load", || Llama::load(named(weights()?), config))?;
         let loaded = live_on(device);
         let cache = scope("rope tables", || Cache::new(true, dtype, config, device))?;
         Ok(Self {
