@@ -10,13 +10,13 @@ use candle_nn::{AdamW, Optimizer, VarBuilder, VarMap};
 use memtrace::snapshot::Block;
 use memtrace::{Session, analysis, attribute, scope};
 
-#[path = "../examples/llama/generate.rs"]
+#[path = "../generate.rs"]
 #[expect(dead_code, reason = "the example looks at more")]
 mod generate;
-#[path = "../examples/llama/model.rs"]
+#[path = "../model.rs"]
 #[expect(dead_code, reason = "the example also makes weights")]
 mod llama;
-#[path = "../examples/resnet/model.rs"]
+#[path = "../../resnet/model.rs"]
 mod resnet;
 
 #[global_allocator]

@@ -7,7 +7,7 @@ use std::process::Command;
 use candle_core::{DType, Device::Cpu, Tensor};
 use memtrace::{Device, analysis};
 
-#[path = "../examples/llama/main.rs"]
+#[path = "../main.rs"]
 mod example;
 
 /// Set in the child process that runs the example: the command line.

@@ -1,7 +1,7 @@
 //! Four ways to lose memory with candle 0.11.1, and what memtrace shows of each. Beside each stands the same work done
 //! so that it does not happen. docs/findings.md explains them; this prints the reports:
 //!
-//! `cargo test --test findings -- --nocapture --test-threads 1`
+//! `cargo test -p llama-example --test findings -- --nocapture --test-threads 1`
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -12,10 +12,10 @@ use memtrace::analysis::{self, Breakdown};
 use memtrace::snapshot::DeviceSnapshot;
 use memtrace::{Snapshot, attribute, scope};
 
-#[path = "../examples/llama/generate.rs"]
+#[path = "../generate.rs"]
 #[expect(dead_code, reason = "the example looks at more")]
 mod generate;
-#[path = "../examples/llama/model.rs"]
+#[path = "../model.rs"]
 #[expect(dead_code, reason = "the example also reads files")]
 mod llama;
 
