@@ -6,7 +6,9 @@ use std::collections::HashMap;
 
 use candle_core::{DType, Device, Module, Result, Tensor};
 use candle_nn::{AdamW, Optimizer, ParamsAdamW, VarBuilder, VarMap};
-use memtrace::analysis::by_category;
+use memtrace::analysis::{
+    by_category, by_function, by_line, by_model_line, by_module, by_name, by_operator, by_parameter, by_scope,
+};
 use memtrace::attribute::Categories;
 use memtrace::snapshot::RecordKind;
 use memtrace::{Category, Snapshot, scope};
@@ -137,11 +139,13 @@ fn the_optimizers_state_is_twice_the_parameters() {
 }
 
 #[test]
-fn the_tables_by_category_and_parameter_add_up_to_the_peak() {
+fn all_tables_add_up_to_the_peak() {
     let _alone = alone();
     let (snapshot, _known) = train(true, true).unwrap();
     let device = cpu(&snapshot);
-    for table in [by_category(&snapshot, device), memtrace::analysis::by_parameter(&snapshot, device)] {
+    let tables =
+        [by_line, by_model_line, by_function, by_operator, by_module, by_parameter, by_category, by_name, by_scope];
+    for table in tables.map(|table| table(&snapshot, device)) {
         assert_eq!(table.total, device.peak.total());
         assert_eq!(table.rows.iter().map(|row| row.bytes).sum::<u64>(), table.total);
     }
