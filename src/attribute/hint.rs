@@ -32,6 +32,7 @@ impl Hint {
         let operator = operator(data, stack);
         let in_step = || in_step(data, stack, context);
         match (by_rule, operator) {
+            _ if library(data, stack).is_some() => Self::Workspace,
             (Some(Category::Workspace), _) => Self::Workspace,
             (_, Some(operator)) if operator.is_backward => Self::Backward,
             (_, Some(_)) if in_step() => Self::Step,
@@ -39,7 +40,6 @@ impl Hint {
             (None, Some(operator)) if is_input(data, stack, operator.root) => Self::Input,
             (None, Some(operator)) if operator.root == "cat" => Self::Join,
             (None, Some(_)) => Self::Forward,
-            (None, None) if library(data, stack).is_some() => Self::Workspace,
             (None, None) => Self::Nothing,
         }
     }

@@ -80,7 +80,7 @@ pub fn tag_vars<'a, N: AsRef<str> + 'a>(vars: impl IntoIterator<Item = (&'a N, &
 /// # let weights = candle_nn::VarMap::new();
 /// # let build = candle_nn::VarBuilder::from_varmap(&weights, DType::F32, &Device::Cpu);
 /// # let layer = candle_nn::linear(64, 32, build.pp("head"))?;
-/// # let input = Tensor::ones((8, 64), DType::F32, &Device::Cpu)?;
+/// # let input = Tensor::ones((2, 64), DType::F32, &Device::Cpu)?;
 /// # use candle_core::Module;
 /// memtrace::candle::tag_varmap(&weights);
 /// let gradients = layer.forward(&input)?.sqr()?.sum_all()?.backward()?;

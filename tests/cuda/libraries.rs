@@ -45,9 +45,11 @@ fn calls_of_a_library_are_seen(binding: &str) {
         assert_equals_truth(&snapshot, true);
         let gpu = snapshot.device(Device::Cuda(0)).unwrap();
         assert_eq!((gpu.records.len(), gpu.live.len()), (12, 6));
+        let categories = attribute::Categories::of(&snapshot, gpu);
         // The call that entered the library stands among the frames of Rust, and says whose the block is.
         for (block, name) in gpu.live.iter().zip(["plain", "pointed"].into_iter().cycle()) {
             assert_eq!(attribute::library(&snapshot, block.stack), Some("plugin.so"));
+            assert_eq!(categories.get(block.seq), memtrace::Category::Workspace);
             assert!(snapshot.stacks.frames(block.stack).any(|frame| frame.function == name));
         }
         let rows = analysis::balance(&snapshot, gpu).unwrap().rows;
