@@ -9,8 +9,8 @@ use candle_nn::{AdamW, Optimizer, ParamsAdamW, VarBuilder, VarMap};
 use memtrace::analysis::{
     by_category, by_function, by_line, by_model_line, by_module, by_name, by_operator, by_parameter, by_scope,
 };
-use memtrace::attribute::Categories;
-use memtrace::snapshot::RecordKind;
+use memtrace::attribute::{Categories, operator};
+use memtrace::snapshot::{Block, RecordKind};
 use memtrace::{Category, Snapshot, scope};
 use support::{alone, cpu};
 
@@ -108,6 +108,33 @@ fn what_is_tagged_and_what_follows_from_it_is_right() {
     println!("tagged: {right} bytes right, {unknown} unknown, {wrong} wrong");
     assert_eq!(wrong, 0);
     assert!(unknown * 100 <= right);
+    // What hangs on the gradients is no gradient, now that those are named.
+    let device = cpu(&snapshot);
+    let categories = Categories::of(&snapshot, device);
+    let of_pass = |block: &&Block| operator(&snapshot, block.stack).is_some_and(|operator| operator.is_backward);
+    let found: Vec<Category> = device.live.iter().filter(of_pass).map(|block| categories.get(block.seq)).collect();
+    let count = |category| found.iter().filter(|found| **found == category).count();
+    assert_eq!(count(Category::Gradient), 9, "{found:?}");
+    // Matrix kernels work in a pass, too.
+    let is_other = |category: &&Category| !matches!(category, Category::Gradient | Category::Workspace);
+    let others = found.iter().filter(is_other).collect::<Vec<_>>();
+    assert!(!others.is_empty() && others.iter().all(|category| **category == Category::AutogradDetail), "{others:?}");
+}
+
+#[test]
+fn what_outlives_a_step_of_an_optimizer_is_its_state() {
+    let _alone = alone();
+    let session = memtrace::start().unwrap();
+    let ones = Tensor::ones((64, 64), DType::F32, &Device::Cpu).unwrap();
+    let velocity = scope("optimizer", || ones.affine(2., 0.)?.affine(3., 1.)).unwrap();
+    let after = ones.affine(4., 0.).unwrap();
+    let snapshot = session.snapshot();
+    let device = cpu(&snapshot);
+    let categories = Categories::of(&snapshot, device);
+    let allocs = device.records.iter().filter(|record| record.kind == RecordKind::Alloc && record.size == 64 * 64 * 4);
+    let found: Vec<_> = allocs.map(|record| categories.get(record.alloc_seq)).collect();
+    assert_eq!(found, [Category::Input, Category::Temporary, Category::OptimizerState, Category::Unknown]);
+    drop((velocity, after));
 }
 
 #[test]
