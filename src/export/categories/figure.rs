@@ -49,10 +49,10 @@ impl<'a> Picture<'a> {
             return Err(nothing());
         }
         let last_ns = device.records.last().map_or(0, |record| record.time_ns);
-        let end_ns = data.process.duration_ns.max(last_ns).max(timeline.start_ns() + 1);
+        let end_ns = data.process.duration_ns.max(last_ns).max(timeline.start_ns().saturating_add(1));
         let (program, size) = (shortened(&data.process.program), Bytes(peak.1.total()));
         let title = format!("{program} on {}: memory by category, peak {size}", device.device);
-        let time = TimeUnit::of(end_ns - timeline.start_ns());
+        let time = TimeUnit::of(end_ns.saturating_sub(timeline.start_ns()));
         Ok(Self { title, categories: timeline.occurring(), timeline, peak, time, end_ns })
     }
 

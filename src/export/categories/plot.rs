@@ -5,7 +5,6 @@ use std::ops::Range;
 
 use super::columns::{Point, visible};
 use crate::analysis::{CategoryBytes, CategoryTimeline};
-use crate::export::figure::text_width;
 use crate::snapshot::Category;
 use crate::units::Bytes;
 
@@ -67,11 +66,13 @@ impl Plot {
     pub(super) fn mark(&self, time_ns: u64, about: &str) -> String {
         let x = f64::from(self.x.start) + self.right_of_start(time_ns);
         let (top, bottom) = (self.y.start, self.y.end);
+        let (x1, way) = (number(x), format!("V{bottom}"));
+        // Dark dashes on a light line: seen on every colour.
         let line = format!(
-            "<line x1=\"{0}\" y1=\"{top}\" x2=\"{0}\" y2=\"{bottom}\" stroke=\"#333\" stroke-dasharray=\"5 4\"/>\n",
-            number(x)
+            "<path d=\"M{x1} {top}{way}\" stroke=\"white\" stroke-opacity=\".7\"/>\n\
+             <path d=\"M{x1} {top}{way}\" stroke=\"#222\" stroke-dasharray=\"5 4\"/>\n"
         );
-        let half = f64::from(text_width(about, 13.0)) / 2.0;
+        let half = f64::from(width_of(about)) / 2.0;
         let centre = x.clamp(f64::from(self.x.start) + half, f64::from(self.x.end) - half);
         line + &text(13, (centre, f64::from(top) - 6.0), "middle", &escape(about))
     }
@@ -82,7 +83,7 @@ pub(super) fn legend(categories: &[Category], peak: &CategoryBytes, width: u32) 
     let (mut svg, mut x, mut y) = (String::new(), 16, 38);
     for category in categories {
         let about = format!("{category} {}", Bytes(peak.get(*category)));
-        let wide = 19 + text_width(&about, 13.0) + 12;
+        let wide = 19 + width_of(&about) + 14;
         if x > 16 && x + wide > width as i32 {
             (x, y) = (16, y + 18);
         }
@@ -92,6 +93,11 @@ pub(super) fn legend(categories: &[Category], peak: &CategoryBytes, width: u32) 
         x += wide;
     }
     (svg, y + 10)
+}
+
+/// About how wide a text of 13 pixels is, which may be all capitals: viewers bring the fonts.
+fn width_of(text: &str) -> i32 {
+    (text.chars().count() as f64 * 13.0 * 0.66).ceil() as i32
 }
 
 /// `content` must be escaped.

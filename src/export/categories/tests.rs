@@ -164,7 +164,7 @@ mod drawn {
             assert_eq!(svg.matches(&fill).count(), 2, "{category}");
             assert!(svg.contains(&format!("<title>{category}</title>")));
         }
-        assert_eq!(names.iter().filter(|name| *name == "path").count(), 4);
+        assert_eq!(names.iter().filter(|name| *name == "path").count(), 4 + 2, "the peak's mark has two");
         assert!(!svg.contains("GRADIENT") && !svg.contains("NaN"));
         for text in ["net on cpu: memory by category, peak 4.418 KiB", "PARAMETER 1000 B", "peak at 0.003 ms"] {
             assert!(svg.contains(text), "{text}: {svg}");
@@ -224,5 +224,23 @@ mod drawn {
         let levels = path.split('V').skip(1).map(|rest| rest.split(['H', 'Z']).next().unwrap().parse().unwrap());
         let highest: f64 = levels.fold(f64::MAX, f64::min);
         assert!((highest - (474.0 - 402.0 / 1.05)).abs() < 0.1, "{highest}");
+    }
+
+    #[test]
+    fn times_and_sizes_beyond_any_program_are_drawn() {
+        for (time_ns, size, duration_ns) in [(u64::MAX, 1 << 61, 0), (1 << 62, 1, 1), (0, 1, 0), (0, 1, u64::MAX)] {
+            let mut data = with_our_own();
+            let device = &mut data.devices[0];
+            device.overwritten = 1;
+            device.live[0].size = size;
+            for record in &mut device.records {
+                record.time_ns = time_ns;
+                record.size = if record.alloc_seq == 1 { size } else { record.size };
+            }
+            device.stats.allocated_bytes.current += size;
+            data.process.duration_ns = duration_ns;
+            elements(&svg(&data));
+            assert!(!html(&data).contains("NaN"));
+        }
     }
 }

@@ -104,7 +104,7 @@ pub(in crate::export) fn shortened(name: &str) -> String {
 }
 
 /// About how wide a text is in pixels: viewers bring the fonts.
-pub(in crate::export) fn width(text: &str, size: f64) -> i32 {
+fn width(text: &str, size: f64) -> i32 {
     (text.chars().count() as f64 * size * 0.54).ceil() as i32
 }
 

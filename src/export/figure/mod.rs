@@ -14,7 +14,7 @@ use crate::export::LeftOut;
 use crate::units::Bytes;
 use curves::Curve;
 pub(super) use curves::Unit;
-pub(super) use header::{shortened, width as text_width};
+pub(super) use header::shortened;
 
 /// Which figures to draw.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
