@@ -59,6 +59,16 @@ fn rows_hold_what_was_live_after_each_microsecond() {
 }
 
 #[test]
+fn the_first_row_is_what_was_there_before_even_in_the_microsecond_of_the_first_records() {
+    let mut data = with_our_own();
+    data.devices[0].records[0].time_ns = 1;
+    data.devices[0].records[1].time_ns = 999;
+    let (times, sizes) = timeline(&data);
+    assert_eq!(times[..3], [0, 0, 3].map(|us| 1_790_000_000_000_000 + us));
+    assert_eq!(cumsum(&sizes)[..2].iter().map(|row| row[8]).collect::<Vec<_>>(), [1024, 4024]);
+}
+
+#[test]
 fn the_top_of_the_stack_is_the_total_after_every_record() {
     let data = two_lines_and_a_temporary();
     let (times, sizes) = timeline(&data);
