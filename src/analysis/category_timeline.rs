@@ -1,7 +1,6 @@
 //! The bytes of each category before the log's first record and after each of its records.
 
 use std::collections::HashSet;
-use std::iter;
 
 use super::log;
 use crate::attribute::Categories;
@@ -112,12 +111,13 @@ impl<'a> CategoryTimeline<'a> {
         self.steps().fold(start, larger)
     }
 
-    /// The categories of which there was ever a byte, in PyTorch's order.
-    pub fn occurring(&self) -> Vec<Category> {
-        let mut occurs = self.start;
-        let moments = iter::once(self.start).chain(self.steps().map(|step| step.bytes));
-        moments.for_each(|bytes| occurs.0.iter_mut().zip(bytes.0).for_each(|(most, now)| *most = now.max(*most)));
-        Category::ALL.into_iter().filter(|category| occurs.get(*category) > 0).collect()
+    /// The most that each category ever held, at moments of their own.
+    pub fn highest(&self) -> CategoryBytes {
+        let mut highest = self.start;
+        for step in self.steps() {
+            highest.0.iter_mut().zip(step.bytes.0).for_each(|(most, now)| *most = now.max(*most));
+        }
+        highest
     }
 }
 
@@ -151,6 +151,8 @@ fn at_start(device: &DeviceSnapshot, known: &Categories) -> CategoryBytes {
 
 #[cfg(test)]
 mod tests {
+    use std::iter;
+
     use proptest::prelude::*;
 
     use super::*;
@@ -222,6 +224,10 @@ mod tests {
             let totals: Vec<u64> = log::moments(device).map(|moment| moment.allocated).collect();
             prop_assert_eq!(found.iter().skip(1).map(CategoryBytes::total).collect::<Vec<_>>(), totals);
             prop_assert_eq!(timeline.peak().1.total(), found.iter().map(CategoryBytes::total).max().unwrap());
+            for category in Category::ALL {
+                let most = after.iter().map(|bytes| bytes.get(category)).max().unwrap();
+                prop_assert_eq!(timeline.highest().get(category), most);
+            }
             prop_assert_eq!(found, after);
         }
     }

@@ -33,7 +33,10 @@ pub fn write(data: &SnapshotData, options: &Options, mut out: impl Write) -> Res
 pub(super) struct Picture<'a> {
     pub(super) title: String,
     pub(super) timeline: CategoryTimeline<'a>,
+    /// Those of which there was ever a byte.
     pub(super) categories: Vec<Category>,
+    /// The most that each ever held.
+    pub(super) highest: CategoryBytes,
     pub(super) peak: (u64, CategoryBytes),
     time: TimeUnit,
     end_ns: u64,
@@ -52,8 +55,10 @@ impl<'a> Picture<'a> {
         let end_ns = data.process.duration_ns.max(last_ns).max(timeline.start_ns().saturating_add(1));
         let (program, size) = (shortened(&data.process.program), Bytes(peak.1.total()));
         let title = format!("{program} on {}: memory by category, peak {size}", device.device);
+        let highest = timeline.highest();
+        let categories = Category::ALL.into_iter().filter(|category| highest.get(*category) > 0).collect();
         let time = TimeUnit::of(end_ns.saturating_sub(timeline.start_ns()));
-        Ok(Self { title, categories: timeline.occurring(), timeline, peak, time, end_ns })
+        Ok(Self { title, categories, highest, timeline, peak, time, end_ns })
     }
 
     pub(super) fn time(&self, ns: u64) -> String {

@@ -44,21 +44,24 @@ pub fn write(data: &SnapshotData, options: &Options, mut out: impl Write) -> Res
 
 fn table(picture: &Picture<'_>) -> String {
     let peak = &picture.peak.1;
-    let row = |first: &str, bytes: u64| {
+    let row = |first: &str, bytes: u64, most: u64| {
         let percent = bytes as f64 * 100.0 / peak.total().max(1) as f64;
         let (exact, round) = (grouped(bytes), Bytes(bytes));
-        format!("<td>{first}</td><td>{exact}</td><td>{round}</td><td>{percent:.1} %</td></tr>\n")
+        format!(
+            "<td>{first}</td><td>{exact}</td><td>{round}</td><td>{percent:.1} %</td><td>{}</td></tr>\n",
+            grouped(most)
+        )
     };
     let of = |category: &Category| {
         let name = format!("<i style=\"background:{}\"></i>{category}", category.colour());
-        format!("<tr>{}", row(&name, peak.get(*category)))
+        format!("<tr>{}", row(&name, peak.get(*category), picture.highest.get(*category)))
     };
     let rows: String = picture.categories.iter().map(of).collect();
     let when = picture.time(picture.peak.0);
     format!(
-        "<table>\n<tr><th>At the peak, after {when}</th><th>Bytes</th><th></th><th>Share</th></tr>\n{rows}\
+        "<table>\n<tr><th>At the peak, after {when}</th><th>Bytes</th><th></th><th>Share</th><th>Most at any time</th></tr>\n{rows}\
          <tr class=\"sum\">{}</table>\n",
-        row("All", peak.total())
+        row("All", peak.total(), peak.total())
     )
 }
 

@@ -184,7 +184,11 @@ mod drawn {
     #[test]
     fn the_page_has_the_exact_bytes_at_the_peak_and_no_script() {
         let html = html(&with_our_own());
-        for text in ["<td>1,000</td>", "<td>2,000</td>", "<td>1,524</td>", "<td>4,524</td>", "<svg", "threshold"] {
+        // Of the workspace 64 bytes, but not at the peak.
+        let workspace = "WORKSPACE</td><td>0</td><td>0 B</td><td>0.0 %</td><td>64</td>";
+        for text in
+            [workspace, "<td>1,000</td>", "<td>2,000</td>", "<td>1,524</td>", "<td>4,524</td>", "<svg", "threshold"]
+        {
             assert!(html.contains(text), "{text}: {html}");
         }
         assert!(!html.contains("<script") && !html.contains("GRADIENT"));
