@@ -59,6 +59,7 @@ fn train(args: &Args) -> Outcome<()> {
     let device = args.device.open()?;
     let varmap = VarMap::new();
     let model = scope("load", || ResNet50::new(VarBuilder::from_varmap(&varmap, DType::F32, &device)))?;
+    memtrace::candle::tag_varmap(&varmap);
     let stats = memtrace::stats(&device);
     let loaded = stats.allocated_bytes.current + stats.below_threshold;
     let place = memtrace::Device::from(&device);
@@ -90,6 +91,7 @@ fn iteration(model: &ResNet50, optimizer: &mut SgdMomentum, images: &Tensor, lab
     device.synchronize()?;
     let forward = began.elapsed();
     let gradients = scope("backward", || loss.backward())?;
+    memtrace::candle::tag_grads(&gradients);
     device.synchronize()?;
     let backward = began.elapsed() - forward;
     scope("optimizer", || optimizer.step(&gradients))?;

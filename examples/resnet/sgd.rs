@@ -53,6 +53,7 @@ impl Slot {
             return Ok(velocity.as_detached_tensor());
         }
         let velocity = self.velocity.insert(Var::from_tensor(grad)?);
+        memtrace::candle::tag_optimizer([("velocity", velocity.as_tensor())]);
         Ok(velocity.as_detached_tensor())
     }
 

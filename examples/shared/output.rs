@@ -14,8 +14,10 @@ const FOLDED: &str = "peak.folded";
 const JSON: &str = "report.json";
 const TIMELINE: &str = "timeline.trace.json";
 const LAYOUT: &str = "memory.layout.json";
+const CATEGORIES: &str = "memory.categories.html";
 const CAPTURE: &str = "recording.memtrace";
-pub(crate) const FILES: [&str; 8] = [PICKLE, FLAMEGRAPH, COUNT_FLAMEGRAPH, FOLDED, JSON, TIMELINE, LAYOUT, CAPTURE];
+pub(crate) const FILES: [&str; 9] =
+    [PICKLE, FLAMEGRAPH, COUNT_FLAMEGRAPH, FOLDED, JSON, TIMELINE, LAYOUT, CATEGORIES, CAPTURE];
 
 /// Where to write: checked before the work, so that a taken name does not cost a run.
 pub(crate) fn folder(example: &str, wanted: Option<&Path>) -> Outcome<PathBuf> {
@@ -54,6 +56,7 @@ pub(crate) fn write(snapshot: &memtrace::Snapshot, out: &Path) -> Outcome<()> {
             "the same place: what lay where in memory, step by step",
             snapshot.write_memory_layout(out.join(LAYOUT)),
         ),
+        (CATEGORIES, "open in a browser: what the memory was for, over time", snapshot.write(out.join(CATEGORIES))),
         (JSON, "the report's numbers, to compare runs", snapshot.write_json(out.join(JSON))),
         (CAPTURE, "everything, for memtrace::read_capture", snapshot.write_capture(out.join(CAPTURE))),
     ];

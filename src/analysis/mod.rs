@@ -2,6 +2,7 @@
 
 mod balance;
 mod breakdown;
+mod category_timeline;
 mod driver_time;
 mod fragmentation;
 mod labels;
@@ -20,6 +21,7 @@ pub use breakdown::{
     BEFORE_RECORDING, Breakdown, NO_PARAMETER, Row, UNNAMED, by_category, by_function, by_line, by_model_line,
     by_module, by_name, by_operator, by_parameter, by_scope, live_by_line, live_by_scope,
 };
+pub use category_timeline::{CategoryBytes, CategoryStep, CategoryTimeline, category_timeline};
 pub use driver_time::{Churn, TimeRow, churn, time_by_line, time_by_scope, time_in_driver};
 pub use fragmentation::{Fragmentation, fragmentation};
 pub use labels::{frame_location, shorten_path};

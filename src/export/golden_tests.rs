@@ -6,7 +6,7 @@ use std::path::Path;
 
 use super::chrome::{layout, timeline};
 use super::naive_unpickle::{Value, unpickle};
-use super::{folded, json, pytorch, text};
+use super::{categories, folded, json, pytorch, text};
 use crate::snapshot::testing::two_lines_and_a_temporary;
 
 fn check(name: &str, made: &[u8]) {
@@ -66,6 +66,16 @@ fn traces_match_their_goldens() {
         let made = String::from_utf8(made).unwrap();
         check(name, made.replace(env!("CARGO_PKG_VERSION"), "VERSION").as_bytes());
     }
+}
+
+#[test]
+fn category_timelines_match_their_goldens() {
+    let data = two_lines_and_a_temporary();
+    let (mut rows, mut entries) = (Vec::new(), Vec::new());
+    categories::write(&data, &categories::Options::default(), &mut rows).unwrap();
+    categories::write_raw(&data, &categories::Options::default(), &mut entries).unwrap();
+    check("categories.json", &rows);
+    check("categories.raw.json", &entries);
 }
 
 #[test]
@@ -130,6 +140,10 @@ fn a_writer_that_fails_anywhere_is_an_error_and_never_a_panic() {
     for room in 0..2000 {
         assert!(timeline::write(&data, &timeline::Options::default(), Full(room)).is_err());
         assert!(layout::write(&data, &layout::Options::default(), Full(room)).is_err());
+    }
+    for room in 0..200 {
+        assert!(categories::write(&data, &categories::Options::default(), Full(room)).is_err());
+        assert!(categories::write_raw(&data, &categories::Options::default(), Full(room)).is_err());
     }
     assert!(text::write(&data, &text::Options::default(), Full(100)).is_err());
     assert!(folded::write(&data, &folded::Options::default(), Full(10)).is_err());

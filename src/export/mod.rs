@@ -2,6 +2,7 @@
 //! and does nothing but write to it; [`Snapshot`](crate::Snapshot)'s methods write files.
 
 mod budget;
+pub mod categories;
 pub mod chrome;
 mod coverage;
 mod device_memory;

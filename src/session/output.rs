@@ -20,6 +20,18 @@ pub(super) enum Format {
     OperatorsCsv,
     #[cfg(feature = "figures")]
     OperatorsFigure,
+    Categories(Timeline),
+}
+
+/// What the category timeline is written as.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Timeline {
+    Json,
+    Raw,
+    #[cfg(feature = "figures")]
+    Figure,
+    #[cfg(feature = "figures")]
+    Html,
 }
 
 /// Longer ends first: `.trace.json` is no report.
@@ -31,6 +43,12 @@ const ENDS: &[(&str, Format)] = &[
     (".operators.csv", Format::OperatorsCsv),
     #[cfg(feature = "figures")]
     (".operators.svg", Format::OperatorsFigure),
+    (".categories.json", Format::Categories(Timeline::Json)),
+    (".categories.raw.json", Format::Categories(Timeline::Raw)),
+    #[cfg(feature = "figures")]
+    (".categories.svg", Format::Categories(Timeline::Figure)),
+    #[cfg(feature = "figures")]
+    (".categories.html", Format::Categories(Timeline::Html)),
     (".json", Format::Json),
     #[cfg(feature = "flamegraph")]
     (".svg", Format::Flamegraph),
@@ -94,6 +112,8 @@ mod tests {
             ("b.json", Format::Json),
             ("b.operators.json.gz", Format::Operators),
             ("b.operators.csv", Format::OperatorsCsv),
+            ("b.categories.json.gz", Format::Categories(Timeline::Json)),
+            ("b.categories.raw.json.gz", Format::Categories(Timeline::Raw)),
             ("b.memtrace", Format::Capture),
         ];
         cases.iter().for_each(|(path, format)| assert_eq!(Format::of(Path::new(path)).unwrap(), *format));

@@ -7,13 +7,14 @@ use std::ops::Deref;
 use std::path::{Path, PathBuf};
 
 use super::operators::Operators;
-use super::output::{self, Format, base_dir};
+use super::output::{self, Format, Timeline, base_dir};
 use super::process::default_name;
 use super::progress::{Counting, Progress};
 use super::say;
 use crate::analysis;
 use crate::capture;
 use crate::error::Error;
+use crate::export::categories;
 use crate::export::chrome::{layout, timeline};
 use crate::export::{self, LeftOut, file};
 use crate::record::guard::{Own, own_work};
@@ -61,7 +62,9 @@ impl Snapshot {
     /// A file in the format that the end of its name says: `.pickle` (PyTorch's `memory_viz`),
     /// `.trace.json` (Chrome, Perfetto), `.layout.json` (memory layout), `.json` (the report's numbers),
     /// `.svg` (flamegraph of the peak), `.folded`, `.txt` (the report), `.memtrace` (a capture), `.operators.json`,
-    /// `.operators.csv` and `.operators.svg` (see [`operators`](Self::operators)).
+    /// `.operators.csv` and `.operators.svg` (see [`operators`](Self::operators)), `.categories.json`,
+    /// `.categories.raw.json`, `.categories.svg` and `.categories.html` (see
+    /// [`write_category_timeline`](Self::write_category_timeline)).
     ///
     /// As with all files, one whose name ends in `.gz` is compressed.
     ///
@@ -86,7 +89,31 @@ impl Snapshot {
             Format::Operators | Format::OperatorsCsv => self.operators().write(path),
             #[cfg(feature = "figures")]
             Format::OperatorsFigure => self.operators().write(path),
+            Format::Categories(_) => self.write_category_timeline(path, &categories::Options::default()),
         }
+    }
+
+    /// The bytes of each category over time, exact at every record, as torch.profiler's `export_memory_timeline`: stacked
+    /// areas as a page (`.categories.html`) or a picture (`.categories.svg`), the numbers as PyTorch writes them
+    /// (`.categories.json`, `.categories.raw.json`; see [`categories::write`] and [`categories::write_raw`]), by the end
+    /// of the file's name. One whose name ends in `.gz` is compressed.
+    ///
+    /// # Errors
+    /// If the name says none of these, the file exists or cannot be written, or there is nothing to draw.
+    pub fn write_category_timeline(&self, path: impl AsRef<Path>, options: &categories::Options) -> Result<(), Error> {
+        let path = path.as_ref();
+        let Format::Categories(timeline) = Format::of(path)? else {
+            let known = ".categories.html, .categories.svg, .categories.json, .categories.raw.json";
+            return Err(Error::format(path, known));
+        };
+        self.create(path, |out| match timeline {
+            Timeline::Json => categories::write(&self.data, options, out),
+            Timeline::Raw => categories::write_raw(&self.data, options, out),
+            #[cfg(feature = "figures")]
+            Timeline::Figure => categories::write_figure(&self.data, options, out),
+            #[cfg(feature = "figures")]
+            Timeline::Html => categories::write_html(&self.data, options, out),
+        })
     }
 
     /// A name for a file of this snapshot: host, program, pid, rank if there is one, seconds since 1970.

@@ -84,6 +84,7 @@ fn analyses(data: &SnapshotData) {
         assert_eq!(analysis::live_by_line(data, device).total, live);
         analysis::scopes(data, device);
         analysis::temporaries(data, device);
+        analysis::category_timeline(data, device).steps().for_each(drop);
         let operators = analysis::operators(data, device);
         let mut out = Vec::new();
         export::operators::write(&operators, &Default::default(), &mut out).unwrap();
@@ -104,6 +105,8 @@ fn exports(snapshot: &Snapshot, draw: bool) {
         let options = export::folded::Options { measure, all_frames: true, ..Default::default() };
         export::folded::write(snapshot, &options, sink()).unwrap();
     }
+    export::categories::write(snapshot, &Default::default(), sink()).unwrap();
+    export::categories::write_raw(snapshot, &Default::default(), sink()).unwrap();
     if draw {
         // Fails if nothing was live, or if flamegraphs were left out of the build.
         let path = new_file("svg");

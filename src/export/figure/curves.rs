@@ -8,24 +8,24 @@ use crate::error::Error;
 
 /// The unit of an axis: a power of 1024, so that its labels are round in it.
 #[derive(Clone, Copy)]
-pub(super) struct Unit {
+pub(in crate::export) struct Unit {
     bytes: f64,
     name: &'static str,
 }
 
 impl Unit {
-    pub(super) fn of(highest: u64) -> Self {
+    pub(in crate::export) fn of(highest: u64) -> Self {
         let units = [("B", 0), ("KiB", 10), ("MiB", 20), ("GiB", 30), ("TiB", 40)];
         let fits = units.into_iter().rev().find(|(_, bits)| highest >> bits >= 2);
         let (name, bits) = fits.unwrap_or(("B", 0));
         Self { bytes: (1u64 << bits) as f64, name }
     }
 
-    pub(super) fn value(self, bytes: u64) -> f64 {
+    pub(in crate::export) fn value(self, bytes: u64) -> f64 {
         bytes as f64 / self.bytes
     }
 
-    pub(super) fn label(self, value: f64) -> String {
+    pub(in crate::export) fn label(self, value: f64) -> String {
         let text = format!("{value:.3}");
         format!("{} {}", text.trim_end_matches('0').trim_end_matches('.'), self.name)
     }

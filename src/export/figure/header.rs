@@ -97,8 +97,9 @@ fn labels(markers: &[(i32, &Marker)], right: i32) -> Vec<(String, MarkerKind, (i
     labels
 }
 
-fn shortened(name: &str) -> String {
-    let name = name.replace(char::is_control, " ");
+/// A text of the program's on one line, in characters that XML has.
+pub(in crate::export) fn shortened(name: &str) -> String {
+    let name = name.replace(|c: char| c.is_control() || matches!(c, '\u{fffe}' | '\u{ffff}'), " ");
     if name.chars().count() <= LONGEST { name } else { name.chars().take(LONGEST - 1).chain(['…']).collect() }
 }
 

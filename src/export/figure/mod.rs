@@ -12,7 +12,9 @@ use crate::analysis::{Marker, MarkerKind, OperatorSeries};
 use crate::error::Error;
 use crate::export::LeftOut;
 use crate::units::Bytes;
-use curves::{Curve, Unit};
+use curves::Curve;
+pub(super) use curves::Unit;
+pub(super) use header::shortened;
 
 /// Which figures to draw.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -75,9 +77,9 @@ pub fn write(series: &OperatorSeries, options: &Options, mut out: impl Write) ->
 }
 
 type Area<'a> = DrawingArea<SVGBackend<'a>, plotters::coord::Shift>;
-type Chart<'a, 'b> = ChartContext<'a, SVGBackend<'b>, Cartesian2d<RangedCoordf64, RangedCoordf64>>;
+pub(super) type Chart<'a, 'b> = ChartContext<'a, SVGBackend<'b>, Cartesian2d<RangedCoordf64, RangedCoordf64>>;
 
-fn failed(error: impl std::fmt::Display) -> Error {
+pub(super) fn failed(error: impl std::fmt::Display) -> Error {
     Error::figure(error.to_string())
 }
 
@@ -110,7 +112,7 @@ impl<'b> Panel<'_, 'b> {
             .set_label_area_size(LabelAreaPosition::Bottom, BELOW)
             .build_cartesian_2d(0.0..last, 0.0..top)
             .map_err(failed)?;
-        mesh(&mut chart, unit)?;
+        mesh(&mut chart, unit, "Number of the operator call", &|call| format!("{call:.0}"))?;
         if with_peaks {
             curves::peaks(self.series, unit, self.columns(), &mut chart)?;
         }
@@ -137,7 +139,13 @@ impl<'b> Panel<'_, 'b> {
     }
 }
 
-fn mesh(chart: &mut Chart<'_, '_>, unit: Unit) -> Result<(), Error> {
+/// Axes and grid.
+pub(super) fn mesh(
+    chart: &mut Chart<'_, '_>,
+    unit: Unit,
+    x_desc: &str,
+    x_label: &dyn Fn(&f64) -> String,
+) -> Result<(), Error> {
     chart
         .configure_mesh()
         .light_line_style(TRANSPARENT)
@@ -146,9 +154,9 @@ fn mesh(chart: &mut Chart<'_, '_>, unit: Unit) -> Result<(), Error> {
         .label_style((FONT, 13))
         .x_labels(12)
         .y_labels(8)
-        .x_label_formatter(&|call| format!("{call:.0}"))
+        .x_label_formatter(&x_label)
         .y_label_formatter(&|value| unit.label(*value))
-        .x_desc("Number of the operator call")
+        .x_desc(x_desc)
         .axis_desc_style((FONT, 14))
         .draw()
         .map_err(failed)

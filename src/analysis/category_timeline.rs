@@ -1,0 +1,257 @@
+//! The bytes of each category before the log's first record and after each of its records.
+
+use std::collections::HashSet;
+
+use super::log;
+use crate::attribute::Categories;
+use crate::snapshot::{Category, DeviceSnapshot, Record, RecordKind, SnapshotData};
+
+/// Bytes by category at one moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CategoryBytes([u64; Category::ALL.len()]);
+
+impl CategoryBytes {
+    /// The bytes of one category.
+    pub fn get(&self, category: Category) -> u64 {
+        self.0.get(category as usize).copied().unwrap_or(0)
+    }
+
+    /// The sum of all.
+    pub fn total(&self) -> u64 {
+        self.0.iter().fold(0, |sum, bytes| sum.saturating_add(*bytes))
+    }
+
+    fn add(&mut self, category: Category, bytes: u64) {
+        if let Some(own) = self.0.get_mut(category as usize) {
+            *own = own.saturating_add(bytes);
+        }
+    }
+
+    /// Takes from the category what it has; the rest, in logs that make no sense, from unknown and then the others.
+    fn take(&mut self, category: Category, mut bytes: u64) {
+        for from in [category, Category::Unknown].into_iter().chain(Category::ALL) {
+            if let Some(own) = self.0.get_mut(from as usize) {
+                let taken = bytes.min(*own);
+                *own -= taken;
+                bytes -= taken;
+            }
+        }
+    }
+
+    /// Bytes that were held for unknown belong to a category.
+    fn explain(&mut self, category: Category, bytes: u64) {
+        let explained = bytes.min(self.get(Category::Unknown));
+        self.take(Category::Unknown, explained);
+        self.add(category, explained);
+    }
+}
+
+/// One record of the log, and what was live after it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CategoryStep {
+    /// Nanoseconds since the recording began.
+    pub time_ns: u64,
+    /// What the record's block is for.
+    pub category: Category,
+    /// Bytes that the record added; negative for a free.
+    pub change: i64,
+    /// Bytes live after it.
+    pub bytes: CategoryBytes,
+}
+
+/// A device's log by category; the sum over the categories is the device's total at every record, to the byte.
+///
+/// Blocks that were there before the log's first record have their category if the log has their free or they are
+/// live at the end. What is from before the recording is unknown, and so are its frees.
+#[derive(Clone, Debug)]
+pub struct CategoryTimeline<'a> {
+    device: &'a DeviceSnapshot,
+    /// Of each record.
+    categories: Vec<Category>,
+    start: CategoryBytes,
+}
+
+/// The category timeline of a device.
+pub fn category_timeline<'a>(data: &SnapshotData, device: &'a DeviceSnapshot) -> CategoryTimeline<'a> {
+    let known = Categories::of(data, device);
+    let (categories, start) = (of_records(device, &known), at_start(device, &known));
+    CategoryTimeline { device, categories, start }
+}
+
+impl<'a> CategoryTimeline<'a> {
+    /// Bytes live before the log's first record.
+    pub fn start(&self) -> CategoryBytes {
+        self.start
+    }
+
+    /// When the log begins: 0, or at its oldest record if it lost older ones. Nanoseconds since the recording began.
+    pub fn start_ns(&self) -> u64 {
+        log::start_ns(self.device)
+    }
+
+    /// Each record with what was live after it, oldest first.
+    pub fn steps(&self) -> impl Iterator<Item = CategoryStep> {
+        let mut bytes = self.start;
+        log::moments(self.device).zip(&self.categories).map(move |(moment, category)| {
+            let before = bytes.total();
+            bytes.add(*category, moment.allocated.saturating_sub(before));
+            bytes.take(*category, before.saturating_sub(moment.allocated));
+            let change = log::change(moment.record);
+            CategoryStep { time_ns: moment.record.time_ns, category: *category, change, bytes }
+        })
+    }
+
+    /// When most was live, for the first time, and what: at the log's beginning or after a record.
+    pub fn peak(&self) -> (u64, CategoryBytes) {
+        let start = (self.start_ns(), self.start);
+        let larger = |peak: (u64, CategoryBytes), step: CategoryStep| match step.bytes.total() > peak.1.total() {
+            true => (step.time_ns, step.bytes),
+            false => peak,
+        };
+        self.steps().fold(start, larger)
+    }
+
+    /// The most that each category ever held, at moments of their own.
+    pub fn highest(&self) -> CategoryBytes {
+        let mut highest = self.start;
+        for step in self.steps() {
+            highest.0.iter_mut().zip(step.bytes.0).for_each(|(most, now)| *most = now.max(*most));
+        }
+        highest
+    }
+}
+
+/// The category of each record. A block that was lost track of is unknown from its alloc on, as its free will be.
+fn of_records(device: &DeviceSnapshot, known: &Categories) -> Vec<Category> {
+    let live = device.live.iter().map(|block| block.seq);
+    let freed = device.records.iter().filter(|record| record.kind == RecordKind::Free);
+    let kept: HashSet<u64> = live.chain(freed.map(|record| record.alloc_seq)).collect();
+    let category = |record: &Record| match record.alloc_seq {
+        0 => Category::Unknown,
+        seq if kept.contains(&seq) => known.get(seq),
+        _ => Category::Unknown,
+    };
+    device.records.iter().map(category).collect()
+}
+
+fn at_start(device: &DeviceSnapshot, known: &Categories) -> CategoryBytes {
+    let mut start = CategoryBytes::default();
+    start.add(Category::Unknown, log::allocated_at_start(device));
+    let mut seen = HashSet::from([0]);
+    for record in &device.records {
+        if seen.insert(record.alloc_seq) && record.kind == RecordKind::Free {
+            start.explain(known.get(record.alloc_seq), record.size);
+        }
+    }
+    for block in device.live.iter().filter(|block| !seen.contains(&block.seq)) {
+        start.explain(known.get(block.seq), block.size);
+    }
+    start
+}
+
+#[cfg(test)]
+mod tests {
+    use std::iter;
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::snapshot::testing::two_lines_and_a_temporary;
+    use crate::snapshot::{Block, BlockName};
+
+    /// Blocks with a size and a category, each from one record to another or to the end. Some from before the
+    /// recording; the log has lost its oldest records.
+    fn program() -> impl Strategy<Value = (SnapshotData, Vec<CategoryBytes>)> {
+        // All have a name that says what they are for, so no category is guessed.
+        let told = prop::sample::select(Category::ALL.to_vec()).prop_filter("told", |c| *c != Category::Unknown);
+        let block = (1u64..5000, told, 0usize..60, prop::option::of(0usize..60), any::<bool>());
+        (prop::collection::vec(block, 0..40), 0usize..50, 0u64..2000).prop_map(|(blocks, lost, before)| {
+            let mut events: Vec<(usize, usize, RecordKind)> = Vec::new();
+            for (number, (.., from, length, is_known)) in blocks.iter().enumerate() {
+                events.extend(is_known.then_some((*from, number, RecordKind::Alloc)));
+                events.extend(length.map(|length| (from + length + 1, number, RecordKind::Free)));
+            }
+            events.sort_by_key(|(at, ..)| *at);
+            made(&blocks.iter().map(|b| (b.0, b.1, b.4)).collect::<Vec<_>>(), &events, lost, before)
+        })
+    }
+
+    /// A snapshot of these events, and what was live after each that the log still has, worked out block by block.
+    fn made(
+        blocks: &[(u64, Category, bool)],
+        events: &[(usize, usize, RecordKind)],
+        lost: usize,
+        before: u64,
+    ) -> (SnapshotData, Vec<CategoryBytes>) {
+        let mut data = two_lines_and_a_temporary();
+        let device = &mut data.devices[0];
+        let model = (device.records[0], device.live[0]);
+        let seq = |number: usize| if blocks[number].2 { number as u64 + 1 } else { 0 };
+        let category = |number: usize| if blocks[number].2 { blocks[number].1 } else { Category::Unknown };
+        let freed: HashSet<usize> = events.iter().filter(|e| e.2 == RecordKind::Free).map(|e| e.1).collect();
+        let mut now = CategoryBytes::default();
+        now.add(Category::Unknown, before);
+        blocks.iter().filter(|block| !block.2).for_each(|block| now.add(Category::Unknown, block.0));
+        let mut after = vec![now];
+        let mut records = Vec::new();
+        for (at, number, kind) in events {
+            let (size, alloc_seq, time_ns) = (blocks[*number].0, seq(*number), *at as u64 * 300);
+            records.push(Record { kind: *kind, size, alloc_seq, time_ns, ..model.0 });
+            match kind {
+                RecordKind::Alloc => now.add(category(*number), size),
+                RecordKind::Free => now.0[category(*number) as usize] -= size,
+            }
+            after.push(now);
+        }
+        let lost = lost.min(records.len());
+        device.records = records.split_off(lost);
+        device.overwritten = lost as u64;
+        device.stats.allocated_bytes.current = now.total();
+        let live = (0..blocks.len()).filter(|number| blocks[*number].2 && !freed.contains(number));
+        device.live = live.map(|number| Block { seq: seq(number), size: blocks[number].0, ..model.1 }).collect();
+        device.peak.blocks.clear();
+        let name = |number: usize| BlockName { seq: seq(number), name: "b".into(), category: category(number) };
+        device.names = (0..blocks.len()).filter(|number| blocks[*number].2).map(name).collect();
+        (data, after.split_off(lost))
+    }
+
+    proptest! {
+        #[test]
+        fn every_record_has_the_bytes_of_each_category_and_their_sum((data, after) in program()) {
+            let device = &data.devices[0];
+            let timeline = category_timeline(&data, device);
+            let found: Vec<_> = iter::once(timeline.start()).chain(timeline.steps().map(|step| step.bytes)).collect();
+            let totals: Vec<u64> = log::moments(device).map(|moment| moment.allocated).collect();
+            prop_assert_eq!(found.iter().skip(1).map(CategoryBytes::total).collect::<Vec<_>>(), totals);
+            prop_assert_eq!(timeline.peak().1.total(), found.iter().map(CategoryBytes::total).max().unwrap());
+            for category in Category::ALL {
+                let most = after.iter().map(|bytes| bytes.get(category)).max().unwrap();
+                prop_assert_eq!(timeline.highest().get(category), most);
+            }
+            prop_assert_eq!(found, after);
+        }
+    }
+
+    #[test]
+    fn a_log_that_makes_no_sense_still_adds_up() {
+        let mut data = two_lines_and_a_temporary();
+        let device = &mut data.devices[0];
+        device.stats.allocated_bytes.current = 10;
+        device.live[0].size = u64::MAX;
+        device.records.reverse();
+        let timeline = category_timeline(&data, &data.devices[0]);
+        let totals: Vec<u64> = log::moments(&data.devices[0]).map(|moment| moment.allocated).collect();
+        assert_eq!(timeline.steps().map(|step| step.bytes.total()).collect::<Vec<_>>(), totals);
+    }
+
+    #[test]
+    fn a_block_that_was_lost_track_of_is_unknown_from_its_alloc_on() {
+        let mut data = two_lines_and_a_temporary();
+        // Block 2 is a parameter by its name; its free has lost it.
+        data.devices[0].records[3].alloc_seq = 0;
+        let timeline = category_timeline(&data, &data.devices[0]);
+        assert_eq!(timeline.start().total(), 1024);
+        assert!(timeline.steps().all(|step| step.bytes.get(Category::Parameter) == 0));
+        assert_eq!(timeline.peak(), (3_000, timeline.steps().nth(2).unwrap().bytes));
+    }
+}

@@ -1,0 +1,108 @@
+//! The two kinds of JSON that `export_memory_timeline` writes, with its numbers for categories and actions.
+
+use std::io::{BufWriter, Write};
+
+use super::Options;
+use crate::analysis::{CategoryBytes, CategoryTimeline, category_timeline, device_or_main};
+use crate::error::Error;
+use crate::export::LeftOut;
+use crate::snapshot::{Category, SnapshotData};
+
+/// PyTorch's numbers of what happened; a version that goes up (3) has no counterpart here.
+const PREEXISTING: u8 = 1;
+const CREATE: u8 = 2;
+const DESTROY: u8 = 4;
+/// PyTorch has so many categories; ours behind them count as one of these.
+const CATEGORIES: usize = 8;
+
+/// Writes `[times, sizes]` as torch.profiler's `.json`: microseconds since 1970, and for each a 0 and the bytes of the
+/// eight categories in the order of [`Category::ALL`]. A row holds what was live after the last record of its
+/// microsecond; the first one what was live before the log's first record.
+///
+/// PyTorch has no KV_CACHE and no WORKSPACE: their bytes count as ACTIVATION and TEMPORARY.
+///
+/// # Errors
+/// If `out` fails.
+pub fn write(data: &SnapshotData, options: &Options, out: impl Write) -> Result<LeftOut, Error> {
+    let device = device_or_main(data, options.device);
+    let rows = device.map(|device| rows(data, &category_timeline(data, device))).unwrap_or_default();
+    let mut out = BufWriter::new(out);
+    out.write_all(b"[[")?;
+    list(&mut out, rows.iter().map(|(time_us, _)| time_us.to_string()))?;
+    out.write_all(b"], [")?;
+    list(&mut out, rows.iter().map(|(_, bytes)| sizes(bytes)))?;
+    out.write_all(b"]]\n")?;
+    out.flush()?;
+    Ok(LeftOut::default())
+}
+
+/// Writes `[time, action, bytes, category]` for each record, as torch.profiler's `.raw.json`: nanoseconds since 1970;
+/// 2 for an alloc, 4 for a free, whose bytes are negative. What was live before the log's first record comes first, one
+/// entry a category: action 1 at time -1. Categories are numbers, as in [`write()`].
+///
+/// # Errors
+/// If `out` fails.
+pub fn write_raw(data: &SnapshotData, options: &Options, out: impl Write) -> Result<LeftOut, Error> {
+    let mut out = BufWriter::new(out);
+    out.write_all(b"[")?;
+    if let Some(device) = device_or_main(data, options.device) {
+        let timeline = category_timeline(data, device);
+        let start = merged(&timeline.start()).into_iter().enumerate().filter(|(_, bytes)| *bytes > 0);
+        let start = start.map(|(category, bytes)| format!("[-1, {PREEXISTING}, {bytes}, {category}]"));
+        let began_ns = data.process.started_unix_us.saturating_mul(1000);
+        let steps = timeline.steps().map(|step| {
+            let action = if step.change < 0 { DESTROY } else { CREATE };
+            let (time_ns, category) = (began_ns.saturating_add(step.time_ns), index(step.category));
+            format!("[{time_ns}, {action}, {}, {category}]", step.change)
+        });
+        list(&mut out, start.chain(steps))?;
+    }
+    out.write_all(b"]\n")?;
+    out.flush()?;
+    Ok(LeftOut::default())
+}
+
+/// What was live at the beginning and after each microsecond.
+fn rows(data: &SnapshotData, timeline: &CategoryTimeline<'_>) -> Vec<(u64, CategoryBytes)> {
+    let us = |time_ns: u64| data.process.started_unix_us.saturating_add(time_ns / 1000);
+    let mut rows = vec![(us(timeline.start_ns()), timeline.start())];
+    for step in timeline.steps() {
+        let row = (us(step.time_ns), step.bytes);
+        match rows.get_mut(1..).and_then(<[_]>::last_mut).filter(|last| last.0 == row.0) {
+            Some(last) => *last = row,
+            None => rows.push(row),
+        }
+    }
+    rows
+}
+
+fn sizes(bytes: &CategoryBytes) -> String {
+    let texts = merged(bytes).map(|bytes| bytes.to_string());
+    format!("[0, {}]", texts.join(", "))
+}
+
+/// The bytes by PyTorch's number.
+fn merged(bytes: &CategoryBytes) -> [u64; CATEGORIES] {
+    let mut merged = [0u64; CATEGORIES];
+    for category in Category::ALL {
+        if let Some(sum) = merged.get_mut(index(category)) {
+            *sum = sum.saturating_add(bytes.get(category));
+        }
+    }
+    merged
+}
+
+fn index(category: Category) -> usize {
+    match category {
+        Category::KvCache => Category::Activation as usize,
+        Category::Workspace => Category::Temporary as usize,
+        category => category as usize,
+    }
+}
+
+fn list(out: &mut impl Write, items: impl Iterator<Item = String>) -> Result<(), Error> {
+    for (at, item) in items.enumerate() {
+        write!(out, "{}{item}", if at == 0 { "" } else { ", " })?;
+    }
+    Ok(())
+}

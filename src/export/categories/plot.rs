@@ -1,0 +1,160 @@
+//! What stands in the picture besides its axes, as SVG: areas, legend, the mark of the peak.
+
+use std::fmt::Write;
+use std::ops::Range;
+
+use super::columns::{Point, visible};
+use crate::analysis::{CategoryBytes, CategoryTimeline};
+use crate::snapshot::Category;
+use crate::units::Bytes;
+
+/// The plot's pixels, and what they stand for.
+pub(super) struct Plot {
+    pub(super) x: Range<i32>,
+    pub(super) y: Range<i32>,
+    /// Nanoseconds at the left and at the right.
+    pub(super) times: (u64, u64),
+    /// Bytes at the top.
+    pub(super) top: f64,
+}
+
+impl Plot {
+    fn width(&self) -> f64 {
+        f64::from(self.x.end - self.x.start)
+    }
+
+    /// Pixels from the plot's left edge.
+    fn right_of_start(&self, time_ns: u64) -> f64 {
+        let (start, end) = self.times;
+        time_ns.saturating_sub(start) as f64 / end.saturating_sub(start).max(1) as f64 * self.width()
+    }
+
+    fn height_of(&self, bytes: u64) -> f64 {
+        f64::from(self.y.end) - bytes as f64 / self.top * f64::from(self.y.end - self.y.start)
+    }
+
+    /// An area for each category from the axis up to the top of its own: the highest first, so that each hides what of
+    /// those above it is not theirs.
+    pub(super) fn areas(&self, timeline: &CategoryTimeline<'_>, categories: &[Category]) -> String {
+        let steps = timeline.steps().map(|step| (self.right_of_start(step.time_ns), step.bytes));
+        let points = visible(timeline.start(), steps, self.width());
+        let mut svg = String::new();
+        for (at, category) in categories.iter().enumerate().rev() {
+            let stacked = categories.get(..=at).unwrap_or_default();
+            let (colour, word, path) = (category.colour(), category.word(), self.path(&points, stacked));
+            let _ = writeln!(svg, "<path fill=\"{colour}\" d=\"{path}\"><title>{word}</title></path>");
+        }
+        svg
+    }
+
+    /// The way along the top of these categories, as steps, and back along the axis.
+    fn path(&self, points: &[Point], stacked: &[Category]) -> String {
+        let mut path = format!("M{} {}", self.x.start, self.y.end);
+        let mut level = self.y.end.to_string();
+        for (x, bytes) in points {
+            let y = number(self.height_of(stacked.iter().map(|category| bytes.get(*category)).sum()));
+            if y != level {
+                let _ = write!(path, "H{}V{y}", number(f64::from(self.x.start) + x));
+                level = y;
+            }
+        }
+        let _ = write!(path, "H{}V{}Z", self.x.end, self.y.end);
+        path
+    }
+
+    /// A dashed line at the peak, and what it says above it.
+    pub(super) fn mark(&self, time_ns: u64, about: &str) -> String {
+        let x = f64::from(self.x.start) + self.right_of_start(time_ns);
+        let (top, bottom) = (self.y.start, self.y.end);
+        let (x1, way) = (number(x), format!("V{bottom}"));
+        // Dark dashes on a light line: seen on every colour.
+        let line = format!(
+            "<path d=\"M{x1} {top}{way}\" stroke=\"white\" stroke-opacity=\".7\"/>\n\
+             <path d=\"M{x1} {top}{way}\" stroke=\"#222\" stroke-dasharray=\"5 4\"/>\n"
+        );
+        let half = f64::from(width_of(about)) / 2.0;
+        let centre = x.clamp(f64::from(self.x.start) + half, f64::from(self.x.end) - half);
+        line + &text(13, (centre, f64::from(top) - 6.0), "middle", &escape(about))
+    }
+}
+
+/// Boxes with the categories and their bytes at the peak, in rows; and where the last row ends.
+pub(super) fn legend(categories: &[Category], peak: &CategoryBytes, width: u32) -> (String, i32) {
+    let (mut svg, mut x, mut y) = (String::new(), 16, 38);
+    for category in categories {
+        let about = format!("{category} {}", Bytes(peak.get(*category)));
+        let wide = 19 + width_of(&about) + 14;
+        if x > 16 && x + wide > width as i32 {
+            (x, y) = (16, y + 18);
+        }
+        let colour = category.colour();
+        let _ = writeln!(svg, "<rect x=\"{x}\" y=\"{y}\" width=\"14\" height=\"10\" fill=\"{colour}\"/>");
+        svg += &text(13, (f64::from(x + 19), f64::from(y + 10)), "start", &about);
+        x += wide;
+    }
+    (svg, y + 10)
+}
+
+/// About how wide a text of 13 pixels is, which may be all capitals: viewers bring the fonts.
+fn width_of(text: &str) -> i32 {
+    (text.chars().count() as f64 * 13.0 * 0.66).ceil() as i32
+}
+
+/// `content` must be escaped.
+pub(super) fn text(size: u32, (x, y): (f64, f64), anchor: &str, content: &str) -> String {
+    let (x, y) = (number(x), number(y));
+    format!(
+        "<text x=\"{x}\" y=\"{y}\" font-family=\"sans-serif\" font-size=\"{size}\" text-anchor=\"{anchor}\">{content}</text>\n"
+    )
+}
+
+/// For XML and HTML.
+pub(super) fn escape(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '<' => escaped.push_str("&lt;"),
+            '>' => escaped.push_str("&gt;"),
+            '&' => escaped.push_str("&amp;"),
+            '"' => escaped.push_str("&quot;"),
+            '\'' => escaped.push_str("&#39;"),
+            c => escaped.push(c),
+        }
+    }
+    escaped
+}
+
+/// A tenth of a pixel is enough.
+fn number(pixels: f64) -> String {
+    let text = format!("{pixels:.1}");
+    text.strip_suffix(".0").map_or_else(|| text.clone(), str::to_owned)
+}
+
+/// The unit of the time axis.
+#[derive(Clone, Copy)]
+pub(super) struct TimeUnit {
+    ns: f64,
+    pub(super) name: &'static str,
+}
+
+impl TimeUnit {
+    /// For an axis of that length.
+    pub(super) fn of(span_ns: u64) -> Self {
+        let units = [("s", 1_000_000_000), ("ms", 1_000_000), ("µs", 1000), ("ns", 1)];
+        let (name, ns) = units.into_iter().find(|(_, ns)| span_ns / ns >= 2).unwrap_or(("ns", 1));
+        Self { ns: ns as f64, name }
+    }
+
+    pub(super) fn value(self, ns: u64) -> f64 {
+        ns as f64 / self.ns
+    }
+
+    pub(super) fn number(self, value: f64) -> String {
+        let text = format!("{value:.3}");
+        text.trim_end_matches('0').trim_end_matches('.').to_owned()
+    }
+
+    pub(super) fn label(self, ns: u64) -> String {
+        format!("{} {}", self.number(self.value(ns)), self.name)
+    }
+}
