@@ -301,3 +301,23 @@ fn a_traced_modules_output_is_named_unless_it_has_a_name() {
     assert_eq!(of_modules, ["model", "head", "same", "view"]);
     drop(output);
 }
+
+#[test]
+fn names_of_gradients_leave_nothing_behind_in_the_programs_account() {
+    let _alone = alone();
+    let weights = VarMap::new();
+    let weight = from_varmap(&weights).get((64, 64), "a.name.that.is.long.enough.to.be.seen.weight").unwrap();
+    let session = memtrace::builder().min_size(256).start().unwrap();
+    tag_varmap(&weights);
+    let gradients = weight.sqr().unwrap().sum_all().unwrap().backward().unwrap();
+    let live = || {
+        let stats = memtrace::stats(memtrace::Device::Cpu);
+        stats.allocated_bytes.current + stats.below_threshold
+    };
+    let before = live();
+    for _ in 0..1000 {
+        assert_eq!(memtrace::candle::tag_grads(&gradients), 1);
+    }
+    assert!(live().abs_diff(before) < 8000, "{before} bytes before, {} after 1,000 names", live());
+    drop(session);
+}

@@ -13,7 +13,7 @@ use candle_nn::VarMap;
 use super::at;
 use crate::name::Address;
 use crate::record::guard::own_work;
-use crate::record::{Label, recorder};
+use crate::record::{Label, fork, recorder};
 use crate::snapshot::{Category, Device};
 
 /// The names of so many parameters are kept for their gradients.
@@ -89,6 +89,8 @@ pub fn tag_vars<'a, N: AsRef<str> + 'a>(vars: impl IntoIterator<Item = (&'a N, &
 /// ```
 pub fn tag_grads(gradients: &GradStore) -> usize {
     let found = |id: &&TensorId| {
+        // To its end: the name is memtrace's own memory.
+        let _own = own_work();
         let name = gradient_name(**id);
         gradients.get_id(**id).is_some_and(|gradient| tag_as(gradient, &name, Category::Gradient))
     };
@@ -113,20 +115,26 @@ pub fn tag_optimizer<'a, N: AsRef<str> + 'a>(state: impl IntoIterator<Item = (N,
 
 /// Names a parameter, and remembers it for its gradient.
 pub(super) fn parameter(tensor: &Tensor, name: &str) -> bool {
-    {
-        let _own = own_work();
-        let mut known = PARAMETERS.lock().unwrap_or_else(PoisonError::into_inner);
+    with_parameters(|known| {
         if known.len() < MOST_PARAMETERS {
             known.insert(tensor.id(), name.to_owned());
         }
-    }
+    });
     tag_as(tensor, name, Category::Parameter)
 }
 
 fn gradient_name(parameter: TensorId) -> String {
+    let name = with_parameters(|known| known.get(&parameter).cloned());
+    name.map_or_else(|| "gradient".to_owned(), |name| format!("grad of {name}"))
+}
+
+/// As memtrace's own work, and free at a fork.
+fn with_parameters<R>(f: impl FnOnce(&mut HashMap<TensorId, String>) -> R) -> R {
     let _own = own_work();
-    let known = PARAMETERS.lock().unwrap_or_else(PoisonError::into_inner);
-    known.get(&parameter).map_or_else(|| "gradient".to_owned(), |name| format!("grad of {name}"))
+    fork::watch();
+    let _numbering = fork::numbering();
+    // Nothing done under this lock panics.
+    f(&mut PARAMETERS.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
 pub(super) fn put(tensor: &Tensor, label: Label<'_>) -> bool {
