@@ -25,25 +25,41 @@ pub(super) enum Hint {
     Nothing,
 }
 
-impl Hint {
-    /// Of an allocation with this stack, within these scopes.
-    pub(super) fn of(data: &SnapshotData, stack: StackId, context: ContextId) -> Self {
+/// What a stack says, whatever the scopes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct StackHint {
+    hint: Hint,
+    /// An operator of the forward pass needed it, or an optimizer: in an optimizer's scope it is the optimizer's.
+    is_operator: bool,
+    /// An optimizer's function is among the calls.
+    in_optimizer: bool,
+}
+
+impl StackHint {
+    pub(super) fn of(data: &SnapshotData, stack: StackId) -> Self {
         let by_rule = by_rule(data, stack);
         let operator = operator(data, stack);
-        let in_step = || in_step(data, stack, context);
-        match (by_rule, operator) {
-            _ if library(data, stack).is_some() => Self::Workspace,
-            (Some(Category::Workspace), _) => Self::Workspace,
-            (_, Some(operator)) if operator.is_backward => Self::Backward,
-            (_, Some(_)) if in_step() => Self::Step,
-            (Some(category), _) => Self::Rule(category),
-            (None, Some(operator)) if is_input(data, stack, operator.root) => Self::Input,
-            (None, Some(operator)) if operator.root == "cat" => Self::Join,
-            (None, Some(_)) => Self::Forward,
-            (None, None) => Self::Nothing,
-        }
+        let hint = match (by_rule, operator) {
+            _ if library(data, stack).is_some() => Hint::Workspace,
+            (Some(Category::Workspace), _) => Hint::Workspace,
+            (_, Some(operator)) if operator.is_backward => Hint::Backward,
+            (Some(category), _) => Hint::Rule(category),
+            (None, Some(operator)) if is_input(data, stack, operator.root) => Hint::Input,
+            (None, Some(operator)) if operator.root == "cat" => Hint::Join,
+            (None, Some(_)) => Hint::Forward,
+            (None, None) => Hint::Nothing,
+        };
+        let is_operator = operator.is_some() && !matches!(hint, Hint::Workspace | Hint::Backward);
+        Self { hint, is_operator, in_optimizer: is_operator && in_optimizer(data, stack) }
     }
 
+    /// Within scopes of which one is an optimizer's, or none.
+    pub(super) fn within(self, is_step: bool) -> Hint {
+        if self.in_optimizer || self.is_operator && is_step { Hint::Step } else { self.hint }
+    }
+}
+
+impl Hint {
     /// Is it part of what the program works out, so that a pass of another kind is over?
     pub(super) fn is_work(self) -> bool {
         !matches!(self, Self::Workspace | Self::Nothing)
@@ -79,10 +95,14 @@ fn is_input(data: &SnapshotData, stack: StackId, root: &str) -> bool {
     called.is_some_and(|place| data.settings.rules.is_input(&place.package, &place.file, place.function))
 }
 
-/// Did an optimizer need it at its work: one of its functions, or a scope that is called so?
-fn in_step(data: &SnapshotData, stack: StackId, context: ContextId) -> bool {
+/// Did a function of an optimizer need it?
+fn in_optimizer(data: &SnapshotData, stack: StackId) -> bool {
     let rules = &data.settings.rules;
     let works = |place: FramePlace<'_>| rules.is_optimizer(&place.package, &place.file, place.function);
     data.stacks.frames(stack).any(|frame| works(FramePlace::of(frame)))
-        || data.context_names(context).into_iter().any(|name| rules.is_step(name))
+}
+
+/// Is one of these scopes an optimizer's?
+pub(super) fn is_step(data: &SnapshotData, context: ContextId) -> bool {
+    data.context_names(context).into_iter().any(|name| data.settings.rules.is_step(name))
 }

@@ -22,7 +22,10 @@ pub fn library(data: &SnapshotData, stack: StackId) -> Option<&str> {
 pub(crate) fn is_memtraces(frames: &[Frame]) -> bool {
     // No rule has a say in these two.
     let rules = Rules::default();
-    frames.is_empty() || frames.iter().any(|frame| matches!(Origin::of(&rules, frame), Origin::Memtrace | Origin::Std))
+    let innermost = frames.first().map(|frame| Origin::of(&rules, frame));
+    // A scope is inlined into the program around what it runs.
+    innermost.is_none_or(|origin| origin == Origin::Memtrace)
+        || frames.iter().any(|frame| Origin::of(&rules, frame) == Origin::Std)
 }
 
 /// The name of a shared library that may ask for memory itself.

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::hint::Hint;
+use super::hint::{Hint, StackHint, is_step};
 use crate::snapshot::{Block, ContextId, DeviceSnapshot, RecordKind, SnapshotData, StackId, ThreadId};
 
 /// A block, from its alloc to its free, as positions in the log.
@@ -22,8 +22,12 @@ pub(super) struct Life {
 
 /// All blocks of which the recording knows anything, in the order of their allocation.
 pub(super) fn lives(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<Life> {
-    let mut hints: HashMap<(StackId, ContextId), Hint> = HashMap::new();
-    let mut hint = |stack, context| *hints.entry((stack, context)).or_insert_with(|| Hint::of(data, stack, context));
+    let mut stacks: HashMap<StackId, StackHint> = HashMap::new();
+    let mut contexts: HashMap<ContextId, bool> = HashMap::new();
+    let mut hint = |stack, context| {
+        let is_step = *contexts.entry(context).or_insert_with(|| is_step(data, context));
+        stacks.entry(stack).or_insert_with(|| StackHint::of(data, stack)).within(is_step)
+    };
     let mut found: HashMap<u64, Life> = HashMap::new();
     let mut life = |block: &Block, from: usize| {
         let Block { seq, size, stack, context, thread, .. } = *block;

@@ -116,9 +116,11 @@ pub fn tag_optimizer<'a, N: AsRef<str> + 'a>(state: impl IntoIterator<Item = (N,
 /// Names a parameter, and remembers it for its gradient.
 pub(super) fn parameter(tensor: &Tensor, name: &str) -> bool {
     with_parameters(|known| {
-        if known.len() < MOST_PARAMETERS {
-            known.insert(tensor.id(), name.to_owned());
+        // Those of models long gone, as a rule; tensors' numbers are never used again.
+        if known.len() >= MOST_PARAMETERS {
+            known.clear();
         }
+        known.insert(tensor.id(), name.to_owned());
     });
     tag_as(tensor, name, Category::Parameter)
 }

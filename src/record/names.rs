@@ -13,6 +13,8 @@ pub(crate) struct Names {
     /// How many were ever given.
     given: u64,
     refused: u64,
+    /// Room is looked for again when so many were refused.
+    look_at: u64,
 }
 
 #[derive(Debug)]
@@ -49,11 +51,15 @@ pub(crate) struct NameCursor {
 
 impl Names {
     pub(crate) fn new() -> Self {
-        Self { by_seq: own_map(), given: 0, refused: 0 }
+        Self { by_seq: own_map(), given: 0, refused: 0, look_at: 0 }
     }
 
     pub(crate) fn is_full(&self) -> bool {
         self.by_seq.len() >= MAX_NAMES
+    }
+
+    pub(crate) fn has(&self, seq: u64) -> bool {
+        self.by_seq.contains_key(&seq)
     }
 
     /// Names a block, instead of the name that it had. False, and counted, if there is no room.
@@ -86,6 +92,9 @@ impl Names {
 
     /// Forgets the older half of the names that are not `needed`, given number and address of a block.
     pub(crate) fn make_room(&mut self, needed: impl Fn(u64, u64) -> bool) {
+        if self.refused < self.look_at {
+            return;
+        }
         let mut idle = OwnVec::new_in(System);
         if idle.try_reserve_exact(self.by_seq.len()).is_err() {
             return;
@@ -93,6 +102,7 @@ impl Names {
         idle.extend(self.by_seq.iter().map(|(seq, known)| (*seq, known.address)).filter(|(s, a)| !needed(*s, *a)));
         // So that room is not made for one name at a time.
         if idle.len() < MAX_NAMES / 16 {
+            self.look_at = self.refused + MAX_NAMES as u64 / 16;
             return;
         }
         idle.sort_unstable();
@@ -102,7 +112,7 @@ impl Names {
     /// Keeps only names that are `needed`; nothing was refused.
     pub(crate) fn begin_anew(&mut self, needed: impl Fn(u64, u64) -> bool) {
         self.by_seq.retain(|seq, known| needed(*seq, known.address));
-        self.refused = 0;
+        (self.refused, self.look_at) = (0, 0);
     }
 
     /// All names by the number of the alloc, and how many were refused.
@@ -207,6 +217,10 @@ mod tests {
         assert!(names.give(5, 5, "renamed".into()), "a block that has a name can be given another");
         names.make_room(|_, _| true);
         assert!(names.is_full());
+        // Where there was none, none is looked for until many were refused.
+        names.make_room(|_, _| false);
+        assert!(names.is_full());
+        (0..MAX_NAMES as u64 / 16).for_each(|_| assert!(!names.give(1 << 20, 0, "y".into())));
         let idle = |seq: u64, address: u64| seq == address && (100..60_100).contains(&seq);
         names.make_room(|seq, address| !idle(seq, address));
         assert_eq!(names.by_seq.len(), MAX_NAMES - 30_000);

@@ -1,17 +1,17 @@
 //! What attribution knows of frameworks, as data: one table, to which programs add.
 
 use std::fmt;
-use std::sync::{Arc, LazyLock};
+use std::sync::LazyLock;
 
 use super::Category;
 use crate::error::Error;
 
-static KNOWN: LazyLock<Rules> = LazyLock::new(|| {
+/// The table that memtrace comes with.
+static KNOWN: LazyLock<Table> = LazyLock::new(|| {
     let mut table = Table::default();
     // A test reads every line.
     let _ = table.add(include_str!("rules.txt"));
-    table.added.clear();
-    Rules(Arc::new(table))
+    table
 });
 
 /// Which crates are frameworks, where their operators are, and what their blocks are for.
@@ -45,8 +45,10 @@ static KNOWN: LazyLock<Rules> = LazyLock::new(|| {
 ///
 /// Crates are named as in `use`, files below `src`; a folder ends in `/`, a `*` in front or at the end stands for
 /// anything, and `#` begins a comment.
-#[derive(Clone)]
-pub struct Rules(Arc<Table>);
+#[derive(Clone, Default)]
+pub struct Rules {
+    added: Table,
+}
 
 #[derive(Clone, Debug, Default)]
 struct Table {
@@ -59,12 +61,14 @@ struct Table {
     optimizers: Vec<Place>,
     steps: Vec<Pattern>,
     backward: Vec<Arms>,
-    /// The lines that a program added.
-    added: String,
+    /// The lines that it was made of, without comments, and how many.
+    text: String,
+    lines: usize,
 }
 
 /// Each line may be held against every frame.
-const MOST_ADDED: usize = 1 << 16;
+const MOST_LINES: usize = 512;
+const MOST_BYTES: usize = 1 << 16;
 
 /// A name with a `*` in front or at the end.
 #[derive(Clone, Debug)]
@@ -89,82 +93,90 @@ impl Rules {
     /// Adds lines behind those that there are.
     ///
     /// # Errors
-    /// If a line is not of the table's form, or more than 64 KiB would be added; none is added then.
+    /// If a line is not of the table's form, or more than 512 lines or 64 KiB would be added; none is added then.
     pub fn add(&mut self, lines: &str) -> Result<(), Error> {
-        let mut table = Table::clone(&self.0);
-        table.add(lines).map_err(Error::rules)?;
-        if table.added.len() > MOST_ADDED {
+        let mut added = self.added.clone();
+        if added.text.len() + lines.len() > MOST_BYTES {
             return Err(Error::rules("table would be longer than 64 KiB".to_owned()));
         }
-        self.0 = Arc::new(table);
+        added.add(lines).map_err(Error::rules)?;
+        if added.lines > MOST_LINES {
+            return Err(Error::rules("table would have more than 512 lines".to_owned()));
+        }
+        self.added = added;
         Ok(())
     }
 
     /// The lines that were added to the table that memtrace comes with.
     pub fn added(&self) -> &str {
-        &self.0.added
+        &self.added.text
+    }
+
+    /// What memtrace knows, then what the program added.
+    fn tables(&self) -> [&Table; 2] {
+        [&KNOWN, &self.added]
+    }
+
+    fn any(&self, is_so: impl Fn(&Table) -> bool) -> bool {
+        self.tables().into_iter().any(is_so)
     }
 
     /// Is this crate, as in `use`, a framework?
     pub(crate) fn is_framework(&self, package: &str) -> bool {
-        self.0.frameworks.iter().any(|framework| framework.fits(package))
+        self.any(|table| table.frameworks.iter().any(|framework| framework.fits(package)))
     }
 
     /// Is this function an operator?
     pub(crate) fn is_operator(&self, package: &str, file: &str, function: &str) -> bool {
-        let there = self.0.operators.iter().any(|place| place.fits(package, file, function));
-        there && !self.0.helpers.iter().any(|helper| helper.fits(function)) && !self.is_kernel(function)
+        let there = self.any(|table| table.operators.iter().any(|place| place.fits(package, file, function)));
+        let helps = || self.any(|table| table.helpers.iter().any(|helper| helper.fits(function)));
+        there && !helps() && !self.is_kernel(function)
     }
 
     /// Is this function of a framework the inside of an operator?
     pub(crate) fn is_kernel(&self, function: &str) -> bool {
-        self.0.kernels.iter().any(|kernel| kernel.fits(function))
+        self.any(|table| table.kernels.iter().any(|kernel| kernel.fits(function)))
     }
 
     /// What blocks are for that were needed in this function.
     pub(crate) fn category(&self, package: &str, file: &str, function: &str) -> Option<Category> {
-        let found = self.0.categories.iter().find(|(_, place)| place.fits(package, file, function));
-        found.map(|(category, _)| *category)
+        let mut places = self.tables().into_iter().flat_map(|table| &table.categories);
+        places.find(|(_, place)| place.fits(package, file, function)).map(|(category, _)| *category)
     }
 
     /// Does this operator bring data in?
     pub(crate) fn is_input(&self, package: &str, file: &str, function: &str) -> bool {
-        self.0.inputs.iter().any(|place| place.fits(package, file, function))
+        self.any(|table| table.inputs.iter().any(|place| place.fits(package, file, function)))
     }
 
     /// The operator that a line of this version's backward pass works for.
     pub(crate) fn backward(&self, package: &str, version: &str, line: u32) -> Option<&str> {
-        let arms = self.0.backward.iter().find(|arms| arms.package.fits(package) && arms.version == version)?;
+        let mut all = self.tables().into_iter().flat_map(|table| &table.backward);
+        let arms = all.find(|arms| arms.package.fits(package) && arms.version == version)?;
         let after = arms.from.partition_point(|(from, _)| *from <= line);
         arms.from.get(after.checked_sub(1)?).map(|(_, operator)| operator.as_str())
     }
 
     /// Does an optimizer work in this function?
     pub(crate) fn is_optimizer(&self, package: &str, file: &str, function: &str) -> bool {
-        self.0.optimizers.iter().any(|place| place.fits(package, file, function))
+        self.any(|table| table.optimizers.iter().any(|place| place.fits(package, file, function)))
     }
 
     /// Does an optimizer work in a scope of this name?
     pub(crate) fn is_step(&self, name: &str) -> bool {
-        self.0.steps.iter().any(|step| step.fits(name))
-    }
-}
-
-impl Default for Rules {
-    fn default() -> Self {
-        KNOWN.clone()
+        self.any(|table| table.steps.iter().any(|step| step.fits(name)))
     }
 }
 
 impl fmt::Debug for Rules {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Rules").field(&self.0.added).finish()
+        f.debug_tuple("Rules").field(&self.added.text).finish()
     }
 }
 
 impl PartialEq for Rules {
     fn eq(&self, other: &Self) -> bool {
-        self.0.added == other.0.added
+        self.added.text == other.added.text
     }
 }
 
@@ -178,8 +190,9 @@ impl Table {
             let words: Vec<&str> = line.split_whitespace().collect();
             self.line(&words).map_err(|wrong| format!("{line:?} {wrong}"))?;
             if !line.is_empty() {
-                self.added.push_str(&words.join(" "));
-                self.added.push('\n');
+                self.text.push_str(&words.join(" "));
+                self.text.push('\n');
+                self.lines += 1;
             }
         }
         Ok(())
@@ -297,6 +310,8 @@ mod tests {
             assert!(error.contains(wrong), "{error}");
             assert!(rules == before && !rules.is_step("mine"));
         }
+        assert!(rules.add(&"step mine\n".repeat(600)).unwrap_err().to_string().contains("512 lines"));
+        assert!(rules.add(&"x".repeat(70_000)).unwrap_err().to_string().contains("64 KiB"));
     }
 
     #[test]

@@ -134,7 +134,7 @@ impl<'b> Panel<'_, 'b> {
 
     fn title(&self, curves: &[Curve]) -> String {
         let what = if curves.len() > 1 { "Memory" } else { curves.first().map_or("", |curve| curve.name) };
-        let (program, device) = (&self.series.program, &self.series.device);
+        let [program, device] = [&self.series.program, &self.series.device].map(|text| shortened(text));
         format!("{program} on {device}: {what} after each call of an operator, peak {}", Bytes(self.series.peak))
     }
 }

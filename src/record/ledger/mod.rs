@@ -243,7 +243,7 @@ impl Ledger {
     /// Names the live block that begins at an address; false if none does, or there are too many names.
     pub(crate) fn name(&mut self, address: u64, label: Label<'_>) -> bool {
         let Some(seq) = self.live.get(&address).map(|block| block.seq) else { return false };
-        if self.names.is_full() {
+        if self.names.is_full() && !self.names.has(seq) {
             let (live, at_peak) = (&self.live, self.peak.freed_since());
             let is_live = |seq, address| live.get(&address).is_some_and(|block| block.seq == seq);
             // Others stand in the log at most.
