@@ -38,6 +38,25 @@ enum Kind {
     NotInstalled,
     Forked,
     CannotMeasure,
+    NoLimit,
+    NoRuns(&'static str),
+    FewRuns {
+        runs: usize,
+        warmup: usize,
+        least: usize,
+    },
+    Sizes,
+    Percent(String),
+    Baselines {
+        path: PathBuf,
+        reason: String,
+    },
+    SourceFile {
+        source: String,
+        package: PathBuf,
+    },
+    #[cfg(feature = "rayon")]
+    Pool(String),
     Exists(PathBuf),
     Output {
         path: PathBuf,
@@ -109,6 +128,31 @@ impl Error {
     pub(crate) fn cannot_measure() -> Self {
         Self::new(Kind::CannotMeasure)
     }
+    #[cfg(feature = "rayon")]
+    pub(crate) fn pool(source: rayon::ThreadPoolBuildError) -> Self {
+        Self::new(Kind::Pool(source.to_string()))
+    }
+    pub(crate) fn no_limit() -> Self {
+        Self::new(Kind::NoLimit)
+    }
+    pub(crate) fn no_runs(option: &'static str) -> Self {
+        Self::new(Kind::NoRuns(option))
+    }
+    pub(crate) fn few_runs(runs: usize, warmup: usize, least: usize) -> Self {
+        Self::new(Kind::FewRuns { runs, warmup, least })
+    }
+    pub(crate) fn sizes() -> Self {
+        Self::new(Kind::Sizes)
+    }
+    pub(crate) fn percent(text: &str) -> Self {
+        Self::new(Kind::Percent(text.to_owned()))
+    }
+    pub(crate) fn baselines(path: &Path, reason: String) -> Self {
+        Self::new(Kind::Baselines { path: path.to_owned(), reason })
+    }
+    pub(crate) fn source_file(source: &str, package: &Path) -> Self {
+        Self::new(Kind::SourceFile { source: source.to_owned(), package: package.to_owned() })
+    }
     pub(crate) fn exists(path: &Path) -> Self {
         Self::new(Kind::Exists(path.to_owned()))
     }
@@ -160,6 +204,17 @@ impl Error {
             Kind::NotInstalled => Kind::NotInstalled,
             Kind::Forked => Kind::Forked,
             Kind::CannotMeasure => Kind::CannotMeasure,
+            Kind::NoLimit => Kind::NoLimit,
+            Kind::NoRuns(option) => Kind::NoRuns(option),
+            Kind::FewRuns { runs, warmup, least } => Kind::FewRuns { runs: *runs, warmup: *warmup, least: *least },
+            Kind::Sizes => Kind::Sizes,
+            Kind::Percent(text) => Kind::Percent(text.clone()),
+            Kind::Baselines { path, reason } => Kind::Baselines { path: path.clone(), reason: reason.clone() },
+            Kind::SourceFile { source, package } => {
+                Kind::SourceFile { source: source.clone(), package: package.clone() }
+            }
+            #[cfg(feature = "rayon")]
+            Kind::Pool(source) => Kind::Pool(source.clone()),
             Kind::Exists(path) => Kind::Exists(path.clone()),
             Kind::Output { path, source } => Kind::Output { path: path.clone(), source: same(source) },
             Kind::Write(source) => Kind::Write(same(source)),
@@ -229,12 +284,45 @@ impl fmt::Display for Error {
             Kind::NotInstalled => write!(
                 f,
                 "memtrace sees no allocations: install its allocator in the program, with\n    \
-                 #[global_allocator]\n    static ALLOC: memtrace::Alloc = memtrace::Alloc::system();"
+                 #[global_allocator]\n    static ALLOC: memtrace::Alloc = memtrace::Alloc::system();\n\
+                 or, if the memory of a GPU is all that is to be measured, open its device before"
             ),
             Kind::Forked => {
                 write!(f, "cannot record in a process that was forked off a recording one; fork first, or exec")
             }
-            Kind::CannotMeasure => write!(f, "cannot measure on a thread that is ending; measure in its main function"),
+            Kind::NoLimit => write!(f, "nothing to hold the peak against; give a limit (\"512 MiB\") or a baseline"),
+            Kind::NoRuns(option) => write!(f, "{option} is 0, so nothing would be checked; give 1 or more"),
+            Kind::FewRuns { runs, warmup, least } => write!(
+                f,
+                "{runs} iterations with {warmup} to warm up say too little about growth; give {least} or more, and 3 \
+                 or more after the warm-up"
+            ),
+            Kind::Sizes => write!(
+                f,
+                "too few sizes to tell how memory scales; give three or more above 0, the largest at least four times \
+                 the smallest"
+            ),
+            Kind::Percent(text) => write!(f, "cannot read {text:?} as a tolerance; write it like 5% or 0.5%"),
+            Kind::Baselines { path, reason } => {
+                write!(
+                    f,
+                    "cannot read the baselines of {}: {reason}; mend it, or remove it and make it anew",
+                    path.display()
+                )
+            }
+            Kind::SourceFile { source, package } => write!(
+                f,
+                "cannot find {source} from {}, beside which the baselines stand; run the tests with cargo, where \
+                 the sources are",
+                package.display()
+            ),
+            Kind::CannotMeasure => write!(
+                f,
+                "cannot measure here: there is no memory left, or too many scopes are open on this thread; \
+                 measure further out"
+            ),
+            #[cfg(feature = "rayon")]
+            Kind::Pool(source) => write!(f, "cannot start a pool of threads to measure: {source}; use fewer workers"),
             Kind::Exists(path) => {
                 write!(f, "{} already exists and was left as it is; give another name or move it away", path.display())
             }

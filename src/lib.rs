@@ -105,7 +105,12 @@ mod units;
 
 #[doc(hidden)]
 pub use assertion::shell;
-pub use assertion::{Measured, Measurement, Violation, check_peak, measure, try_measure};
+pub use assertion::{
+    Failure, MeasureFuture, Measured, MeasuredDevice, Measurement, NoGrowth, NoLeak, PeakLimit, Scales, Scaling,
+    Unattributed, check_peak, measure, measure_async, try_measure, try_measure_async,
+};
+#[cfg(feature = "rayon")]
+pub use assertion::{measure_in_pool, try_measure_in_pool};
 pub use error::Error;
 #[cfg(feature = "tracing")]
 pub use future::{FutureExt, Traced};

@@ -17,7 +17,7 @@ const MAY_KNOW: [(&str, &[&str]); 15] = [
     ("attribute", &["snapshot"]),
     ("analysis", &["attribute", "snapshot"]),
     ("export", &["analysis", "attribute", "snapshot"]),
-    ("macros", &["shell"]),
+    ("macros", &["assert_no_growth", "assert_no_leak", "assert_peak", "assert_scaling", "shell"]),
     ("name", &["record", "snapshot"]),
     ("candle", &["cudarc", "hook", "module", "name", "record", "snapshot"]),
     ("cudarc", &["name", "record", "snapshot"]),

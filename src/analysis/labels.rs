@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::rc::Rc;
 
-use crate::attribute::{Place, library, model_line, module, operator, place};
+use crate::attribute::{Origin, Place, library, model_line, module, operator, place};
 use crate::snapshot::{Block, ContextId, Frame, SnapshotData, StackId};
 
 /// A path as people read it: relative to the working directory, or from the package's folder on
@@ -45,6 +45,16 @@ fn last_part(function: &str) -> &str {
     }
     let from = separators.len().checked_sub(2).and_then(|i| separators.get(i)).copied().unwrap_or(0);
     function.get(from..).unwrap_or(function)
+}
+
+/// A stack's line, and the lines of the program that led there, at most `callers`.
+pub(crate) fn line_and_callers(data: &SnapshotData, stack: StackId, callers: usize) -> Vec<String> {
+    let line = line_label(data, stack.0);
+    let is_users = |frame: &&Frame| Origin::of(&data.settings.rules, frame) == Origin::Workspace;
+    let users = data.stacks.frames(stack).filter(is_users);
+    let calls = users.map(|frame| frame_location(frame, &data.process.working_dir)).filter(|call| *call != line);
+    let calls: Vec<String> = calls.take(callers).collect();
+    std::iter::once(line).chain(calls).collect()
 }
 
 /// What blocks are called, worked out once for each stack or context: different ones may have the same

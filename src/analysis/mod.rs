@@ -24,6 +24,7 @@ pub use breakdown::{
 pub use category_timeline::{CategoryBytes, CategoryStep, CategoryTimeline, category_timeline};
 pub use driver_time::{Churn, TimeRow, churn, time_by_line, time_by_scope, time_in_driver};
 pub use fragmentation::{Fragmentation, fragmentation};
+pub(crate) use labels::line_and_callers;
 pub use labels::{frame_location, shorten_path};
 pub(crate) use operators::{Call, Texts, calls, name as call_name};
 pub use operators::{Marker, MarkerKind, OperatorCall, OperatorSeries, operators};

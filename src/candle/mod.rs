@@ -64,3 +64,17 @@ fn at(location: DeviceLocation) -> Device {
         DeviceLocation::Cuda { gpu_id } => Device::Cuda(u32::try_from(gpu_id).unwrap_or(u32::MAX)),
     }
 }
+
+/// Multiplies small matrices in every order of theirs: the first product of a thread makes the buffer that gemm
+/// keeps for it.
+pub(crate) fn warm_matmul() {
+    let multiply = || -> Result<()> {
+        let a = candle_core::Tensor::zeros((64, 64), candle_core::DType::F32, &candle_core::Device::Cpu)?;
+        for (left, right) in [(&a, &a), (&a.t()?, &a), (&a, &a.t()?), (&a.t()?, &a.t()?)] {
+            left.matmul(right)?;
+        }
+        Ok(())
+    };
+    // A failure leaves the buffer to be made later.
+    let _ = multiply();
+}

@@ -39,6 +39,16 @@ pub(crate) fn create<T>(path: &Path, content: impl FnOnce(&mut dyn Write) -> Res
     }
 }
 
+/// Puts new content in a file's place, whole.
+pub(crate) fn replace(path: &Path, content: &[u8]) -> Result<(), Error> {
+    let output = |source| Error::output(path, source);
+    let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let mut temporary = new_file(dir).map_err(output)?;
+    temporary.write_all(content).map_err(output)?;
+    temporary.as_file().sync_data().map_err(output)?;
+    temporary.persist(path).map(drop).map_err(|error| output(error.error))
+}
+
 /// With the permissions that a new file has, not the private ones of a temporary file.
 fn new_file(dir: &Path) -> io::Result<NamedTempFile> {
     let mut builder = tempfile::Builder::new();

@@ -21,7 +21,7 @@ pub mod operators;
 mod pickle;
 pub mod post_mortem;
 pub mod pytorch;
-mod table;
+pub(crate) mod table;
 pub mod text;
 mod twice;
 

@@ -2,7 +2,7 @@
 
 /// What a label that is too long loses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Cut {
+pub(crate) enum Cut {
     /// The function in parentheses, then its beginning: a path ends in file and line, which tell.
     Start,
     /// Its end: a function has its name at the beginning.
@@ -10,23 +10,23 @@ pub(super) enum Cut {
 }
 
 /// Rows of cells; all columns but the last are right-aligned, the last is cut to fit.
-pub(super) struct Table {
+pub(crate) struct Table {
     cut: Cut,
     header: Vec<&'static str>,
     rows: Vec<Vec<String>>,
 }
 
 impl Table {
-    pub(super) fn new(header: &[&'static str], cut: Cut) -> Self {
+    pub(crate) fn new(header: &[&'static str], cut: Cut) -> Self {
         Self { cut, header: header.to_vec(), rows: Vec::new() }
     }
 
-    pub(super) fn row(&mut self, cells: Vec<String>) {
+    pub(crate) fn row(&mut self, cells: Vec<String>) {
         self.rows.push(cells);
     }
 
     /// Lines of at most `width` characters, the header first.
-    pub(super) fn lines(&self, width: usize) -> Vec<String> {
+    pub(crate) fn lines(&self, width: usize) -> Vec<String> {
         let header: Vec<String> = self.header.iter().map(|name| (*name).to_owned()).collect();
         let widths = self.widths(&header);
         let used: usize = widths.iter().map(|w| w + 2).sum();

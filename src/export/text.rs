@@ -8,7 +8,7 @@ use super::{coverage, device_memory, twice};
 use crate::analysis::{self, Breakdown, device_or_main};
 use crate::attribute::{module, operator};
 use crate::error::Error;
-use crate::snapshot::{Device, DeviceSnapshot, SnapshotData};
+use crate::snapshot::{ContextId, Device, DeviceSnapshot, SnapshotData};
 use crate::units::{Bytes, grouped, round};
 
 /// What to show.
@@ -49,12 +49,20 @@ pub fn to_string(data: &SnapshotData, options: &Options) -> String {
     page.text
 }
 
-/// The rows that hold most of the peak, for a failed assertion.
-pub(crate) fn top_lines(data: &SnapshotData, rows: usize) -> String {
+/// What held a device's peak, for a failed assertion.
+pub(crate) fn at_peak(data: &SnapshotData, device: Device, rows: usize) -> String {
     let options = Options { rows, width: 100, ..Options::default() };
     let mut page = Page { text: String::new(), options: &options };
-    if let Some(device) = device_or_main(data, None) {
+    if let Some(device) = device_or_main(data, Some(device)) {
+        page.heading("At the peak, by line");
         page.breakdown(&analysis::by_line(data, device), "Location");
+        page.model_lines(data, device);
+        page.operators(data, device);
+        page.names(data, device);
+        if device.peak.blocks.iter().any(|block| block.context != ContextId::ROOT) {
+            page.heading("At the peak, by scope");
+            page.breakdown(&analysis::by_scope(data, device), "Scope");
+        }
     }
     page.text
 }

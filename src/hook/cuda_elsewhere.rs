@@ -8,6 +8,11 @@ pub(crate) fn refresh() {}
 /// There is nothing to look at.
 pub(crate) fn settle() {}
 
+/// What it does is not seen.
+pub(crate) fn is_loaded() -> bool {
+    false
+}
+
 /// It is never seen to start.
 pub(crate) fn on_cuda_start(_call: fn()) {}
 

@@ -6,6 +6,7 @@ use super::ledger::{Ledger, Site};
 use super::memory::{OwnVec, System};
 use super::recorder::{self, free_site};
 use super::segments::{Segments, Told};
+use super::{gates, measure};
 use crate::snapshot::{Block, Device, MemoryKind, OutOfMemory};
 
 /// Blocks that were freed and that no ledger knew.
@@ -41,6 +42,17 @@ pub(crate) enum Taking {
     Unknown,
 }
 
+impl Taking {
+    /// The device and the size of what is freed.
+    pub(crate) fn known(&self) -> Option<(Device, u64)> {
+        match self {
+            Self::Recorded(taken) => Some((taken.device, taken.block.size)),
+            Self::FromBefore { device, size, .. } => Some((*device, *size)),
+            Self::Unknown => None,
+        }
+    }
+}
+
 /// A block that was allocated just now.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct New {
@@ -71,6 +83,12 @@ pub(crate) fn drop_empty_segments(device: Device) {
 
 /// Enters a block. To be called once it is there. If its segment is not known, `ask` is called, without any lock.
 pub(crate) fn on_alloc(device: Device, new: New, ask: impl FnOnce() -> Option<Told>) {
+    if gates::any_measurement() {
+        measure::on_alloc(device, new.address, new.size, new.site);
+    }
+    if !gates::records_device_memory() {
+        return;
+    }
     let entered = recorder::with_ledger(device, |ledger| {
         let must_ask = |known: &Segments| known.must_ask(new.address, new.site.memory);
         let asks = ledger.segments.as_ref().is_some_and(must_ask);

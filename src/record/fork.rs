@@ -6,11 +6,12 @@ use std::cell::RefCell;
 use std::sync::{Mutex, MutexGuard, Once, PoisonError};
 
 use super::recorder::{self, RecorderLocks};
-use super::{CONTEXTS, STACKS, contexts, guard, stacks};
+use super::{CONTEXTS, STACKS, contexts, guard, measure, stacks};
 
 /// Every lock of the recorder, in the order in which they are taken elsewhere.
 struct Held {
     recorder: RecorderLocks,
+    measurements: MutexGuard<'static, measure::Registry>,
     _contexts: MutexGuard<'static, contexts::Paths>,
     _stacks: [MutexGuard<'static, stacks::Shard>; stacks::SHARDS],
     _numbering: MutexGuard<'static, ()>,
@@ -51,7 +52,14 @@ fn register() {}
 extern "C" fn before() {
     let _own = guard::own_work();
     let recorder = RecorderLocks::take();
-    put(Some(Held { recorder, _contexts: CONTEXTS.lock(), _stacks: STACKS.lock_all(), _numbering: numbering(), _own }));
+    put(Some(Held {
+        recorder,
+        measurements: measure::lock(),
+        _contexts: CONTEXTS.lock(),
+        _stacks: STACKS.lock_all(),
+        _numbering: numbering(),
+        _own,
+    }));
 }
 
 #[cfg(unix)]
@@ -64,6 +72,7 @@ extern "C" fn in_child() {
     with(|held| {
         if let Some(held) = held {
             recorder::abandon(&mut held.recorder);
+            measure::abandon(&mut held.measurements);
         }
     });
     put(None);

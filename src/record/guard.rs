@@ -6,7 +6,7 @@ use crate::snapshot::ContextId;
 
 /// memtrace's own code is running: its allocations are its own.
 pub(crate) const OWN: u8 = 1;
-/// A measurement is open on this thread.
+/// A measurement is in force on this thread.
 pub(crate) const MEASURING: u8 = 2;
 /// Somebody asks whether the allocator is installed; the first allocation answers by clearing this.
 pub(crate) const PROBING: u8 = 4;
@@ -15,6 +15,7 @@ thread_local! {
     // Const and without a destructor: readable before main, in thread-local destructors and after.
     static STATE: Cell<u8> = const { Cell::new(0) };
     static CONTEXT: Cell<ContextId> = const { Cell::new(ContextId::ROOT) };
+    static MEASURE: Cell<u64> = const { Cell::new(0) };
 }
 
 #[inline]
@@ -34,6 +35,16 @@ pub(crate) fn context() -> ContextId {
 
 pub(crate) fn set_context(context: ContextId) {
     CONTEXT.with(|cell| cell.set(context));
+}
+
+/// The number of the measurement in force on this thread; 0 is none.
+pub(crate) fn measure() -> u64 {
+    MEASURE.with(Cell::get)
+}
+
+pub(crate) fn set_measure(measure: u64) {
+    MEASURE.with(|cell| cell.set(measure));
+    set(MEASURING, measure != 0);
 }
 
 /// While this lives, allocations of this thread are memtrace's own: not recorded, counted apart.
@@ -80,6 +91,12 @@ impl<T> Own<T> {
     pub(crate) fn make(f: impl FnOnce() -> T) -> Self {
         let _work = own_work();
         Self { value: f(), work: None }
+    }
+
+    /// Changes it, as memtrace's own work.
+    pub(crate) fn change<R>(&mut self, f: impl FnOnce(&mut T) -> R) -> R {
+        let _work = own_work();
+        f(&mut self.value)
     }
 }
 

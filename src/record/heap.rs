@@ -6,7 +6,9 @@
 
 use std::sync::OnceLock;
 
-use super::recorder::{self, Freed, wants_heap_block};
+use super::gates::{any_measurement, records_heap_block, watches_heap_block};
+use super::measure::{Space, Taken};
+use super::recorder::{self, Freed};
 use super::{guard, measure, untraced};
 use crate::snapshot::Device;
 
@@ -17,14 +19,14 @@ pub(crate) enum Account {
     Own,
     /// Not recorded, and no measurement open.
     Untraced,
-    /// Seen by the ledger or a measurement.
-    Watched(Freed),
+    /// Looked for in the ledger and in measurements.
+    Watched(Freed, Option<Taken>),
 }
 
 /// After an allocation succeeded.
 #[inline]
 pub(crate) fn on_alloc(address: usize, size: usize) {
-    if guard::state() == 0 && !wants_heap_block(size) {
+    if guard::state() == 0 && !watches_heap_block(size) {
         untraced::add(size as u64);
     } else {
         on_watched_alloc(address as u64, size);
@@ -34,7 +36,7 @@ pub(crate) fn on_alloc(address: usize, size: usize) {
 /// Before a block is freed.
 #[inline]
 pub(crate) fn on_free(address: usize, size: usize) -> Account {
-    if guard::state() == 0 && !wants_heap_block(size) {
+    if guard::state() == 0 && !watches_heap_block(size) {
         untraced::subtract(size as u64);
         return Account::Untraced;
     }
@@ -48,9 +50,11 @@ pub(crate) fn undo_free(size: usize, account: Account) {
     match account {
         Account::Own => untraced::add_own(size),
         Account::Untraced => untraced::add(size),
-        Account::Watched(freed) => {
+        Account::Watched(freed, measured) => {
             let _own = guard::own_work();
-            measure::undo_free(size);
+            if let Some(taken) = measured {
+                measure::undo_free(taken);
+            }
             recorder::undo_heap_free(freed, size);
         }
     }
@@ -80,14 +84,17 @@ fn on_watched_alloc(address: u64, size: usize) {
     if state & guard::OWN != 0 {
         return untraced::add_own(size as u64);
     }
-    let (measuring, recording) = (state & guard::MEASURING != 0, wants_heap_block(size));
+    let (measuring, recording) = (state & guard::MEASURING != 0, records_heap_block(size));
+    let _own = guard::own_work();
+    if !measuring && any_measurement() {
+        measure::on_unattributed(size as u64);
+    }
     if !(measuring || recording) {
         return untraced::add(size as u64);
     }
-    let _own = guard::own_work();
     let site = recorder::alloc_site(measuring);
     if measuring {
-        measure::on_alloc(address, size as u64, site);
+        measure::on_alloc(Device::Cpu, address, size as u64, site);
     }
     if !(recording && recorder::on_alloc(Device::Cpu, address, size as u64, site)) {
         untraced::add(size as u64);
@@ -102,12 +109,13 @@ fn on_watched_free(address: u64, size: usize) -> Account {
         return Account::Own;
     }
     let _own = guard::own_work();
-    if state & guard::MEASURING != 0 {
-        measure::on_free(address, size as u64);
-    }
-    let freed = if wants_heap_block(size) { recorder::on_heap_free(address, size as u64) } else { Freed::NotRecorded };
+    let size = size as u64;
+    let known = Some((Device::Cpu, size));
+    let measured = if any_measurement() { measure::on_free(Space::Heap, address, known) } else { None };
+    let freed =
+        if records_heap_block(size as usize) { recorder::on_heap_free(address, size) } else { Freed::NotRecorded };
     if matches!(freed, Freed::NotRecorded) {
-        untraced::subtract(size as u64);
+        untraced::subtract(size);
     }
-    Account::Watched(freed)
+    Account::Watched(freed, measured)
 }

@@ -7,6 +7,7 @@ mod calls;
 mod contexts;
 pub(crate) mod device_memory;
 pub(crate) mod fork;
+pub(crate) mod gates;
 pub(crate) mod guard;
 pub(crate) mod heap;
 mod ledger;
@@ -24,7 +25,7 @@ pub(crate) mod untraced;
 mod unwind;
 mod windows;
 
-pub(crate) use ledger::{Cursor, LedgerCopy, LogPart, Site};
+pub(crate) use ledger::{Cursor, LogPart, Site};
 pub(crate) use names::Label;
 pub(crate) use recorder::DeviceCopy;
 

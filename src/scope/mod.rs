@@ -7,7 +7,7 @@ mod span;
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use crate::record::{CONTEXTS, fork, guard, recorder};
+use crate::record::{CONTEXTS, fork, guard, measure, recorder};
 use crate::snapshot::ContextId;
 
 use open::{OPEN, OpenScope};
@@ -92,11 +92,13 @@ enum Kind {
     Task,
     /// Carried here from elsewhere: not an entering of its own.
     Carried,
+    /// A measurement begins here, in the scopes that are open.
+    Measure,
 }
 
 impl Kind {
     fn is_entering(self) -> bool {
-        self != Self::Carried
+        !matches!(self, Self::Carried | Self::Measure)
     }
 }
 
@@ -129,14 +131,30 @@ fn exit_windows(kind: Kind, instance: u64, context: ContextId) {
 
 impl ScopeGuard {
     fn open(context: ContextId, kind: Kind) -> Self {
+        Self::open_carrying(context, kind, 0)
+    }
+
+    fn open_carrying(context: ContextId, kind: Kind, measure: measure::Id) -> Self {
         let instance = next_instance();
         let thread = PhantomData;
-        if push(OpenScope::new(instance, context, kind)) {
+        if push(OpenScope::new(instance, context, kind).carrying(measure)) {
             enter_windows(kind, instance, context);
             return Self { instance, thread };
         }
         // A guard of no scope.
         Self { instance: 0, thread }
+    }
+
+    /// Puts a measurement in force on this thread; `None` if too many scopes are open.
+    pub(crate) fn of_measure(measure: measure::Id) -> Option<Self> {
+        let guard = Self::open_carrying(guard::context(), Kind::Measure, measure);
+        (guard.instance != 0).then_some(guard)
+    }
+
+    /// The scope stays open until the thread ends.
+    #[cfg(feature = "rayon")]
+    pub(crate) fn keep(self) {
+        std::mem::forget(self);
     }
 }
 
@@ -148,7 +166,8 @@ impl Drop for ScopeGuard {
     }
 }
 
-/// The scopes that are open on a thread, to be carried to work that runs elsewhere.
+/// The scopes that are open on a thread, and the measurement in force there, to be carried to work that runs
+/// elsewhere.
 ///
 /// ```
 /// let _scope = memtrace::scope_guard("load");
@@ -156,30 +175,41 @@ impl Drop for ScopeGuard {
 /// std::thread::spawn(move || here.scope(|| vec![0u8; 4096])).join().unwrap();
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Context(ContextId);
+pub struct Context {
+    path: ContextId,
+    /// 0 for none.
+    measure: measure::Id,
+}
 
 impl Context {
-    /// The scopes open on this thread now.
+    /// The scopes open on this thread now, and the innermost [`measure`](fn@crate::measure).
     pub fn current() -> Self {
-        Self(guard::context())
+        Self { path: guard::context(), measure: measure::carry() }
     }
 
-    /// Puts these scopes in place of this thread's until the guard is dropped.
+    /// Puts these scopes in place of this thread's until the guard is dropped; what is allocated meanwhile
+    /// counts for the measurement that they come from.
     pub fn enter(self) -> ScopeGuard {
-        ScopeGuard::open(self.0, Kind::Carried)
+        ScopeGuard::open_carrying(self.path, Kind::Carried, self.measure)
+    }
+
+    /// The same scopes with another measurement.
+    #[cfg(feature = "rayon")]
+    pub(crate) fn measured_as(self, measure: measure::Id) -> Self {
+        Self { measure, ..self }
     }
 
     /// A scope called `name` below these, for a future to be polled in.
     #[cfg(feature = "tracing")]
     pub(crate) fn below(self, name: &str) -> Self {
         fork::watch();
-        Self(CONTEXTS.intern(self.0, name))
+        Self { path: CONTEXTS.intern(self.path, name), ..self }
     }
 
     /// Enters the innermost of these scopes as a future's own.
     #[cfg(feature = "tracing")]
     pub(crate) fn enter_task(self) -> ScopeGuard {
-        ScopeGuard::open(self.0, Kind::Task)
+        ScopeGuard::open_carrying(self.path, Kind::Task, self.measure)
     }
 
     /// Runs `f` with these scopes in place of this thread's.

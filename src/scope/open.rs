@@ -5,7 +5,7 @@ use std::cell::RefCell;
 use super::Kind;
 #[cfg(feature = "tracing")]
 use super::SpanKey;
-use crate::record::{CONTEXTS, guard};
+use crate::record::{CONTEXTS, guard, measure};
 use crate::snapshot::ContextId;
 
 /// Deeper nesting is not told apart: the scopes beyond keep the context of the deepest one.
@@ -25,6 +25,10 @@ pub(super) struct OpenScope {
     /// Its path when it was entered, if a scope around it was closed since.
     pub(super) entered: ContextId,
     pub(super) kind: Kind,
+    /// The measurement that it carries; 0 for none.
+    carried: measure::Id,
+    /// The one in force in it.
+    measure: measure::Id,
     /// The span that it stands for.
     #[cfg(feature = "tracing")]
     pub(super) span: Option<SpanKey>,
@@ -40,11 +44,17 @@ impl OpenScope {
             context,
             entered: context,
             kind,
+            carried: 0,
+            measure: 0,
             #[cfg(feature = "tracing")]
             span: None,
             #[cfg(feature = "tracing")]
             again: 0,
         }
+    }
+
+    pub(super) const fn carrying(self, measure: measure::Id) -> Self {
+        Self { carried: measure, ..self }
     }
 }
 
@@ -63,9 +73,14 @@ impl OpenScopes {
     /// False if there are too many already.
     pub(super) fn push(&mut self, scope: OpenScope) -> bool {
         let Some(slot) = self.scopes.get_mut(self.length) else { return false };
-        *slot = scope;
+        let around = guard::measure();
+        let in_force = measure::in_force(around, scope.carried);
+        *slot = OpenScope { measure: in_force, ..scope };
         self.length += 1;
         guard::set_context(scope.context);
+        if in_force != around {
+            guard::set_measure(in_force);
+        }
         true
     }
 
@@ -110,13 +125,19 @@ impl OpenScopes {
 
     fn repath(&mut self, from: usize) {
         let enclosing = from.checked_sub(1).and_then(|i| self.scopes.get(i));
-        let mut parent = enclosing.map_or(ContextId::ROOT, |scope| scope.context);
+        let (mut parent, mut measure) = enclosing.map_or((ContextId::ROOT, 0), |scope| (scope.context, scope.measure));
         for scope in self.scopes.iter_mut().take(self.length).skip(from) {
-            if scope.kind == Kind::Named {
-                scope.context = CONTEXTS.intern_like(parent, scope.context);
+            match scope.kind {
+                Kind::Named => scope.context = CONTEXTS.intern_like(parent, scope.context),
+                Kind::Measure => scope.context = parent,
+                _ => {}
             }
-            parent = scope.context;
+            scope.measure = measure::in_force(measure, scope.carried);
+            (parent, measure) = (scope.context, scope.measure);
         }
         guard::set_context(parent);
+        if measure != guard::measure() {
+            guard::set_measure(measure);
+        }
     }
 }

@@ -10,7 +10,8 @@ use crate::capture::Driver;
 use crate::hook::cuda;
 #[cfg(feature = "tracing")]
 use crate::layer;
-use crate::record::{CONTEXTS, DeviceCopy, LedgerCopy, STACKS, device_memory, recorder};
+use crate::record::measure::DeviceMeasured;
+use crate::record::{CONTEXTS, DeviceCopy, STACKS, device_memory, recorder};
 use crate::snapshot::{
     Device, DeviceSnapshot, FRAMES_LEFT_OUT, Health, Module, Process, Settings, SnapshotData, Spans, StackId,
     StackKind, Stacks, segments,
@@ -77,12 +78,14 @@ impl Missed {
     }
 }
 
-/// The finished data of ledgers that stand for themselves: a measurement's.
-pub(crate) fn ledger_snapshot(copies: Vec<LedgerCopy>) -> SnapshotData {
-    let duration_ns = copies.first().map_or(0, |copy| copy.duration_ns);
+/// The finished data of a measurement, whose ledgers stand for themselves.
+pub(crate) fn measured_snapshot(devices: &[DeviceMeasured]) -> SnapshotData {
+    let duration_ns = devices.iter().map(|on| on.ledger.duration_ns).max().unwrap_or(0);
     let settings = Settings { min_size: 0, ..Settings::default() };
-    let copy = |ledger| (Device::Cpu, DeviceCopy { ledger, below_threshold: 0, not_recorded: 0 });
-    let copies = copies.into_iter().map(copy).collect();
+    let copy = |on: &DeviceMeasured| {
+        (on.device, DeviceCopy { ledger: on.ledger.clone(), below_threshold: 0, not_recorded: 0 })
+    };
+    let copies = devices.iter().map(copy).collect();
     assemble(&settings, copies, Process { duration_ns, ..this_process() }, Missed::so_far())
 }
 

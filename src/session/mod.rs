@@ -26,8 +26,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 pub use builder::{Builder, IntoBytes};
 use builder::{Plan, TraceReady};
 pub use captures::{parse_capture, read_capture};
-pub(crate) use collect::ledger_snapshot;
+pub(crate) use collect::measured_snapshot;
 pub use operators::{Operators, read_operators};
+pub(crate) use output::{base_dir as output_base, write_new};
 pub use outputs::{Report, Snapshot, output_dir, trace_handler};
 use recording::{Recording, Shared, Since};
 use schedule::{Phase, Schedule, Turn};
@@ -255,7 +256,7 @@ fn append_in_background(recording: &Arc<Recording>) -> Result<(), Error> {
 }
 
 /// A message to whoever runs the program. That it cannot be written must not end the program.
-fn say(message: &str) {
+pub(crate) fn say(message: &str) {
     let _own = guard::own_work();
     let _ = writeln!(std::io::stderr(), "memtrace: {message}");
 }

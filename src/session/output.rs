@@ -71,8 +71,13 @@ fn known() -> String {
     ENDS.iter().map(|(end, _)| *end).collect::<Vec<_>>().join(", ")
 }
 
+/// Writes a snapshot to a new file in that folder, whose name is `path`'s or has a number besides.
+pub(crate) fn write_new(snapshot: &super::Snapshot, name: &str) -> Result<PathBuf, Error> {
+    beside(&base_dir().join(name), |path| snapshot.write(path))
+}
+
 /// The folder for outputs that have no other: `target/memtrace` where there is a `Cargo.toml`.
-pub(super) fn base_dir() -> PathBuf {
+pub(crate) fn base_dir() -> PathBuf {
     if Path::new("Cargo.toml").exists() { "target/memtrace" } else { "memtrace" }.into()
 }
 

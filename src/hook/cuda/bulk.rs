@@ -6,25 +6,34 @@ use std::ffi::c_int;
 use super::driver::{Function, SUCCESS};
 use super::{handles, imports, query, segments};
 use crate::record::device_memory::Live;
+use crate::record::measure::{self, Space};
 use crate::record::memory::{OwnVec, System};
-use crate::record::{guard, recorder};
+use crate::record::{gates, guard, recorder};
 use crate::snapshot::{Device, MADE_UP};
 
 /// What is live before a context may end.
-pub(super) type Before = OwnVec<Live>;
+#[derive(Debug)]
+pub(super) struct Before {
+    recorded: OwnVec<Live>,
+    measured: OwnVec<(Space, u64)>,
+}
 
 pub(super) fn before() -> Before {
-    let mut all = Before::new_in(System);
+    let mut before = Before { recorded: OwnVec::new_in(System), measured: OwnVec::new_in(System) };
     if guard::state() & guard::OWN != 0 {
-        return all;
+        return before;
     }
     let _own = guard::own_work();
+    if gates::any_measurement() {
+        before.measured = measure::device_blocks();
+    }
+    let all = &mut before.recorded;
     for device in recorder::devices().filter(|device| *device != Device::Cpu) {
         if let Some(live) = Live::on(device).filter(|_| all.try_reserve(1).is_ok()) {
             all.push(live);
         }
     }
-    all
+    before
 }
 
 /// A context that may come to an end, if anything in it is known by a handle.
@@ -67,7 +76,10 @@ pub(super) fn after(result: c_int, before: Before) {
         return;
     }
     let _own = guard::own_work();
-    before.into_iter().for_each(|live| live.freed(is_gone));
+    before.recorded.into_iter().for_each(|live| live.freed(is_gone));
+    for (space, address) in before.measured.into_iter().filter(|(_, address)| is_gone(*address)) {
+        measure::on_free(space, address, None);
+    }
 }
 
 /// Does the driver no longer know the address?

@@ -11,7 +11,7 @@ use super::attention::Reason;
 use super::bulk::{self, Before};
 use super::events::{self, Free, Outcome, Release};
 use super::{lookup, patch};
-use crate::record::{guard, recorder};
+use crate::record::{gates, guard};
 
 /// What a copy wants to be told, and by which functions.
 #[repr(C)]
@@ -154,7 +154,7 @@ thread_local! {
 }
 
 extern "C" fn watching() -> bool {
-    recorder::wants_device_memory()
+    gates::watches_device_memory()
 }
 
 extern "C" fn after_alloc(outcome: &Outcome) {
@@ -190,7 +190,7 @@ extern "C" fn after_free(result: c_int, took: u64) {
 }
 
 extern "C" fn before_end() {
-    if recorder::wants_device_memory() {
+    if gates::watches_device_memory() {
         let _own = guard::own_work();
         ENDING.set(Some(Box::into_raw(Box::new(bulk::before()))));
     }

@@ -10,19 +10,20 @@ use super::memory::KeepErrno;
 use super::place::{context_of, device_of};
 use super::{attention, capture, copies, graphs, imports, query, segments, streams};
 use crate::record::device_memory::{self, Taking};
-use crate::record::{Site, guard, heap, recorder, thread, ticks};
+use crate::record::measure::{self, Space};
+use crate::record::{Site, gates, guard, heap, recorder, thread, ticks};
 use crate::snapshot::{Device, MemoryKind, OutOfMemory};
 
 /// The gate of every hook: two relaxed loads.
 #[inline]
 pub(super) fn is_idle() -> bool {
-    !recorder::wants_device_memory() && !attention::is_wanted()
+    !gates::watches_device_memory() && !attention::is_wanted()
 }
 
 /// Does anybody record?
 #[inline]
 pub(super) fn watching() -> bool {
-    recorder::wants_device_memory() || copies::are_watching()
+    gates::watches_device_memory() || copies::are_watching()
 }
 
 /// What kind of memory a call is about.
@@ -43,6 +44,10 @@ pub(super) enum Class {
 }
 
 impl Class {
+    fn is_pinned(self) -> bool {
+        matches!(self, Self::Pinned | Self::Registered | Self::VirtualHost)
+    }
+
     pub(super) fn memory(self) -> MemoryKind {
         match self {
             Self::Pool => MemoryKind::Pool,
@@ -200,14 +205,14 @@ pub(super) fn own_after_alloc(outcome: &Outcome) {
 }
 
 fn own_after_alloc_at(outcome: &Outcome, at: Option<Site>) {
-    if !recorder::wants_device_memory() || guard::state() & guard::OWN != 0 {
+    if !gates::watches_device_memory() || guard::state() & guard::OWN != 0 {
         return;
     }
     // Outside of what follows, whose frames would only be in the way.
     let own = guard::own_work();
     let site = match at {
         Some(site) => Site { context: guard::context(), thread: thread::number(), ..site },
-        None => recorder::alloc_site(false),
+        None => site_here(),
     };
     let act = || if outcome.result == SUCCESS { record(outcome, site) } else { note_refusal(outcome, site) };
     // Nothing here panics; if it did, that must not reach the program.
@@ -218,6 +223,12 @@ fn own_after_alloc_at(outcome: &Outcome, at: Option<Site>) {
         let _errno = KeepErrno::new();
         let _ = catch_unwind(|| heap::refused(device_refused(outcome), outcome.size as usize));
     }
+}
+
+/// Here, as far as anybody wants to know.
+pub(super) fn site_here() -> Site {
+    let measuring = guard::state() & guard::MEASURING != 0;
+    if measuring || gates::records_device_memory() { recorder::alloc_site(measuring) } else { Site::default() }
 }
 
 #[cold]
@@ -262,7 +273,7 @@ pub(super) struct Release {
 pub(super) enum Free {
     /// memtrace's own work, of nothing, or nothing is recorded.
     NotWatched,
-    Watched(Taking),
+    Watched(Taking, Option<measure::Taken>),
 }
 
 /// What is to be told after the call, too.
@@ -338,12 +349,12 @@ pub(super) fn tell_free(release: Release) -> Told {
 
 /// In this copy's recorder.
 pub(super) fn own_before_free(release: &Release) -> Free {
-    if !recorder::wants_device_memory() || guard::state() & guard::OWN != 0 {
+    if !gates::watches_device_memory() || guard::state() & guard::OWN != 0 {
         return Free::NotWatched;
     }
     let _own = guard::own_work();
     let take = || {
-        let pinned = matches!(release.class, Class::Pinned | Class::Registered | Class::VirtualHost);
+        let pinned = release.class.is_pinned();
         match device_memory::before_free(pinned, release.address) {
             Taking::Unknown if recorder::had_blocks_before() && !pinned => query::pool_block(release.address)
                 .map_or(Taking::Unknown, |(ordinal, size)| {
@@ -352,7 +363,19 @@ pub(super) fn own_before_free(release: &Release) -> Free {
             taking => taking,
         }
     };
-    Free::Watched(catch_unwind(take).unwrap_or(Taking::Unknown))
+    let taking = catch_unwind(take).unwrap_or(Taking::Unknown);
+    let measured = || gates::any_measurement().then(|| take_measured(release, taking.known())).flatten();
+    Free::Watched(taking, catch_unwind(measured).unwrap_or(None))
+}
+
+fn take_measured(release: &Release, known: Option<(Device, u64)>) -> Option<measure::Taken> {
+    let address = release.address;
+    let space = if release.class.is_pinned() { Space::Pinned } else { Space::Device };
+    let of_pool = || query::pool_block(address).map(|(ordinal, size)| (Device::Cuda(ordinal), size));
+    // The driver is asked when a measurement ought to know and nobody does.
+    let asks = known.is_none() && guard::state() & guard::MEASURING != 0 && !measure::knows(space, address);
+    let known = if asks && space == Space::Device { of_pool() } else { known };
+    measure::on_free(space, address, known)
 }
 
 /// Puts it back if the driver refused: that memory is still taken.
@@ -370,13 +393,18 @@ pub(super) fn after_free(result: c_int, told: Told) {
 
 /// In this copy's recorder.
 pub(super) fn own_after_free(result: c_int, free: Free, took: u64) {
-    let Free::Watched(taking) = free else { return };
+    let Free::Watched(taking, measured) = free else { return };
     if result == DEINITIALIZED {
         return;
     }
     let _own = guard::own_work();
     let _ = catch_unwind(|| match result {
         SUCCESS => device_memory::freed(taking, took),
-        _ => device_memory::free_was_refused(taking),
+        _ => {
+            device_memory::free_was_refused(taking);
+            if let Some(taken) = measured {
+                measure::undo_free(taken);
+            }
+        }
     });
 }

@@ -12,7 +12,7 @@ use super::events::{self, Class, Outcome, Release, Stream, Whose};
 use super::pools::LocationOfPool;
 use super::requests::Handle;
 use crate::record::memory::{OwnMap, OwnVec, System, own_map, try_push};
-use crate::record::{Site, fork, guard, recorder};
+use crate::record::{Site, fork, guard};
 
 /// What a node does when its graph is launched.
 #[derive(Clone, Copy, Debug)]
@@ -84,7 +84,7 @@ pub(super) fn site() -> Option<Site> {
         return None;
     }
     let _own = guard::own_work();
-    Some(recorder::alloc_site(false))
+    Some(events::site_here())
 }
 
 /// `CUDA_MEM_ALLOC_NODE_PARAMS`.

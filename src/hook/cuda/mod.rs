@@ -73,6 +73,11 @@ pub(crate) fn settle() {
     segments::look();
 }
 
+/// Is the driver there, with hooks in place?
+pub(crate) fn is_loaded() -> bool {
+    start::state() == CudaState::Active && driver::is_loaded()
+}
+
 /// What the hooks are in place for.
 pub(crate) fn coverage() -> CudaHooks {
     let state = match start::state() {

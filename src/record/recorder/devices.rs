@@ -3,7 +3,8 @@
 use std::sync::MutexGuard;
 use std::sync::atomic::Ordering;
 
-use super::{ACTIVE, ACTIVE_DEVICES, DEVICES, MAX_DEVICES, MAX_ORDINALS, lock, wants_device_memory};
+use super::{ACTIVE, ACTIVE_DEVICES, DEVICES, MAX_DEVICES, MAX_ORDINALS, lock};
+use crate::record::gates;
 use crate::record::ledger::{Ledger, LedgerOptions};
 use crate::snapshot::{Action, Device, Enabled, Settings, StackContext};
 
@@ -37,7 +38,8 @@ pub(in crate::record) fn with_ledger<T>(device: Device, f: impl FnOnce(&mut Ledg
 #[cold]
 fn make_ledger(device: Device) {
     let active = lock(&ACTIVE);
-    let Some(settings) = active.as_ref().filter(|settings| settings.device.is_none() && wants_device_memory()) else {
+    let Some(settings) = active.as_ref().filter(|settings| settings.device.is_none() && gates::records_device_memory())
+    else {
         return;
     };
     let first = lock(&DEVICES[0]);

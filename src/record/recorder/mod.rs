@@ -10,7 +10,7 @@ use std::time::Instant;
 use self::devices::{device_options, heap_options, index_of, slot_of};
 use super::ledger::{Ledger, Site};
 use super::unwind::CapturedStack;
-use super::{Label, STACKS, guard, thread, untraced};
+use super::{Label, STACKS, gates, guard, measure, thread, untraced};
 use crate::snapshot::{
     Block, ContextId, DEFAULT_STACK_DEPTH, Device, Enabled, MemoryKind, Settings, StackContext, StackId,
 };
@@ -44,29 +44,11 @@ static BEFORE: [AtomicU64; MAX_ORDINALS as usize] = [const { AtomicU64::new(0) }
 /// Whether there were any.
 static ANY_BEFORE: AtomicBool = AtomicBool::new(false);
 
-/// Smallest heap block that is recorded; nothing is while it is `usize::MAX`.
-static HEAP_THRESHOLD: AtomicUsize = AtomicUsize::new(usize::MAX);
-/// Memory of other devices is recorded.
-static DEVICE_MEMORY: AtomicBool = AtomicBool::new(false);
 static STACK_CONTEXT: AtomicU8 = AtomicU8::new(0);
 /// Measurements take stacks without a session, too.
 static STACK_DEPTH: AtomicUsize = AtomicUsize::new(DEFAULT_STACK_DEPTH);
 /// Stacks that lost their middle frames.
 static SHORTENED: AtomicUsize = AtomicUsize::new(0);
-
-/// The gate of the heap hook: one relaxed load.
-#[inline]
-pub(crate) fn wants_heap_block(size: usize) -> bool {
-    // Relaxed: a block that slips past the gate while a session starts or ends is counted as untraced.
-    size >= HEAP_THRESHOLD.load(Ordering::Relaxed)
-}
-
-/// The gate of the hooks of other memory: one relaxed load.
-#[inline]
-pub(crate) fn wants_device_memory() -> bool {
-    // Relaxed: what slips past while a session starts or ends is not this session's.
-    DEVICE_MEMORY.load(Ordering::Relaxed)
-}
 
 pub(crate) fn is_recording() -> bool {
     RECORDING.load(Ordering::Relaxed)
@@ -131,7 +113,7 @@ fn set_up(active: &mut Option<Settings>, settings: &Settings, began: Instant) {
             let below = untraced::below(settings.min_size);
             *lock(&DEVICES[0]) = Some(Ledger::new(heap_options(settings), began, below));
             ACTIVE_DEVICES.store(1, Ordering::Relaxed);
-            HEAP_THRESHOLD.store(settings.min_size.max(1) as usize, Ordering::Relaxed);
+            gates::set_heap_threshold(settings.min_size.max(1) as usize);
         }
         Some(device) => {
             if let Some((index, slot)) = index_of(device).and_then(|index| DEVICES.get(index).map(|slot| (index, slot)))
@@ -141,7 +123,7 @@ fn set_up(active: &mut Option<Settings>, settings: &Settings, began: Instant) {
             }
         }
     }
-    DEVICE_MEMORY.store(settings.device != Some(Device::Cpu), Ordering::Relaxed);
+    gates::set_device_memory(settings.device != Some(Device::Cpu));
     RECORDING.store(true, Ordering::Relaxed);
 }
 
@@ -199,8 +181,8 @@ pub(super) fn abandon(locks: &mut RecorderLocks) {
 }
 
 fn close_gates() {
-    HEAP_THRESHOLD.store(usize::MAX, Ordering::Relaxed);
-    DEVICE_MEMORY.store(false, Ordering::Relaxed);
+    gates::set_heap_threshold(usize::MAX);
+    gates::set_device_memory(false);
     RECORDING.store(false, Ordering::Relaxed);
     ACTIVE_DEVICES.store(0, Ordering::Relaxed);
     STACK_DEPTH.store(DEFAULT_STACK_DEPTH, Ordering::Relaxed);
@@ -289,10 +271,11 @@ fn capture() -> StackId {
 pub(crate) fn name(device: Option<Device>, address: u64, label: Label<'_>) -> bool {
     let _own = guard::own_work();
     let in_slot = |slot: &Mutex<Option<Ledger>>| lock(slot).as_mut().is_some_and(|ledger| ledger.name(address, label));
-    match device {
+    let recorded = match device {
         Some(device) => index_of(device).and_then(|index| DEVICES.get(index)).is_some_and(in_slot),
         None => is_recording() && DEVICES.iter().any(in_slot),
-    }
+    };
+    measure::name(device, address, label) || recorded
 }
 
 pub(crate) fn on_scope(enter: bool, instance: u64, context: ContextId) {
@@ -326,12 +309,12 @@ pub(super) fn epoch() -> u64 {
 
 /// Is memory of this device to be recorded?
 pub(super) fn wants(device: Device) -> bool {
-    wants_device_memory() && lock(&ACTIVE).as_ref().is_some_and(|s| s.device.is_none_or(|only| only == device))
+    gates::records_device_memory() && lock(&ACTIVE).as_ref().is_some_and(|s| s.device.is_none_or(|only| only == device))
 }
 
 /// Is memory of all devices to be recorded?
 pub(super) fn wants_all() -> bool {
-    wants_device_memory() && lock(&ACTIVE).as_ref().is_some_and(|settings| settings.device.is_none())
+    gates::records_device_memory() && lock(&ACTIVE).as_ref().is_some_and(|settings| settings.device.is_none())
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

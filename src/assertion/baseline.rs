@@ -1,0 +1,243 @@
+//! Peaks of earlier runs, kept in files beside the tests.
+
+use std::env;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+
+use super::baseline_file::{Change, Entries, Entry, LINES, changes, clean};
+use super::failure::Failure;
+use super::measure::Measured;
+use crate::analysis::{by_line, device_or_main};
+use crate::error::Error;
+use crate::export::{file, table};
+use crate::record::guard::Own;
+use crate::session::{output_base, say};
+use crate::snapshot::{Device, SnapshotData};
+use crate::units::{Bytes, grouped, signed};
+
+/// A share in hundredths of a percent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Percent(u32);
+
+impl Default for Percent {
+    fn default() -> Self {
+        Self(100)
+    }
+}
+
+impl Percent {
+    pub(super) fn parse(text: &str) -> Result<Self, Error> {
+        let number = text.trim().strip_suffix('%').and_then(|number| number.trim().parse::<f64>().ok());
+        let hundredths = number.map(|percent| percent * 100.0).filter(|n| (0.0..1e9).contains(n));
+        hundredths.map(|n| Self(n.round() as u32)).ok_or_else(|| Error::percent(text))
+    }
+
+    fn of(self, bytes: u64) -> u64 {
+        (u128::from(bytes) * u128::from(self.0) / 10_000).try_into().unwrap_or(u64::MAX)
+    }
+}
+
+impl std::fmt::Display for Percent {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} %", f64::from(self.0) / 100.0)
+    }
+}
+
+/// The baseline of one assertion.
+#[derive(Debug)]
+pub(super) struct Baseline {
+    name: Own<String>,
+    /// The source file, as the compiler calls it.
+    source: &'static str,
+}
+
+impl Baseline {
+    pub(super) fn named(name: &str, source: &'static str) -> Self {
+        Self { name: Own::make(|| clean(name)), source }
+    }
+
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Holds a peak against the baseline, or makes it the baseline; gives the baseline, if there was one.
+    pub(super) fn check(
+        &self,
+        device: Device,
+        measured: &Measured,
+        tolerance: Percent,
+    ) -> (Result<(), Failure>, Option<u64>) {
+        let peak = measured.device(device).peak;
+        let device_name = Own::make(|| device.to_string());
+        let read = Own::make(|| self.read());
+        let (path, entries) = match &*read {
+            Ok(read) => read,
+            Err(error) => return (Err(error.duplicate().into()), None),
+        };
+        let known = entries.get(&self.name, &device_name);
+        let was = known.map(|entry| entry.peak);
+        let outcome = match known {
+            _ if updates() => self.write(path, device, measured, known),
+            None if in_ci() => Err(Failure::violation(|| self.is_missing(path, &device_name))),
+            None => self.write(path, device, measured, None),
+            Some(known) if peak > known.peak.saturating_add(tolerance.of(known.peak)) => {
+                Err(grown(measured, device, known, tolerance))
+            }
+            Some(known) => {
+                if peak < known.peak - tolerance.of(known.peak) {
+                    note(|| format!("{}: the peak is below its baseline by {}", *self.name, Bytes(known.peak - peak)));
+                }
+                Ok(())
+            }
+        };
+        (outcome, was)
+    }
+
+    fn is_missing(&self, path: &Path, device: &str) -> String {
+        format!(
+            "there is no baseline `{}` for {device} in {}; run the tests once with MEMTRACE_UPDATE_BASELINES=1, look \
+             at that file and commit it",
+            *self.name,
+            path.display()
+        )
+    }
+
+    /// Makes what was measured the baseline, if it is another than before.
+    fn write(&self, path: &Path, device: Device, measured: &Measured, was: Option<&Entry>) -> Result<(), Failure> {
+        let snapshot = measured.snapshot();
+        let written = Own::make(|| {
+            let entry = entry(&self.name, &snapshot, device, measured.device(device).peak);
+            if was == Some(&entry) {
+                return Ok(());
+            }
+            let what = match was {
+                Some(was) => format!("{} → {}", Bytes(was.peak), Bytes(entry.peak)),
+                None => format!("new, {}", Bytes(entry.peak)),
+            };
+            put(path, entry)?;
+            say(&format!("baseline `{}` in {}: {what}", *self.name, path.display()));
+            Ok(())
+        });
+        written.as_ref().copied().map_err(|error: &Error| error.duplicate().into())
+    }
+
+    /// The file, and what stands in it.
+    fn read(&self) -> Result<(PathBuf, Entries), Error> {
+        let path = beside(self.source)?;
+        let entries = entries_of(&path)?;
+        Ok((path, entries))
+    }
+}
+
+fn entries_of(path: &Path) -> Result<Entries, Error> {
+    match fs::read_to_string(path) {
+        Ok(text) => Entries::parse(&text).map_err(|wrong| Error::baselines(path, wrong)),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Entries::default()),
+        Err(error) => Err(Error::input(path, error)),
+    }
+}
+
+/// Other tests, of this process and of others, put theirs at the same time.
+fn put(path: &Path, entry: Entry) -> Result<(), Error> {
+    let _lock = lock("baselines.lock")?;
+    let mut entries = entries_of(path)?;
+    entries.put(entry);
+    file::replace(path, entries.to_string().as_bytes())
+}
+
+/// Held against other processes until it is dropped, in the folder for outputs.
+pub(super) fn lock(name: &str) -> Result<File, Error> {
+    let folder = output_base();
+    let path = folder.join(name);
+    let locked = fs::create_dir_all(&folder)
+        .and_then(|()| File::options().create(true).append(true).open(&path))
+        .and_then(|file| file.lock().map(|()| file));
+    locked.map_err(|error| Error::output(&path, error))
+}
+
+/// `tests/model.peaks.txt` for `tests/model.rs`. The compiler names sources from the workspace's root, and tests
+/// run in their package's folder.
+fn beside(source: &str) -> Result<PathBuf, Error> {
+    let package = env::var_os("CARGO_MANIFEST_DIR").map(PathBuf::from).or_else(|| env::current_dir().ok());
+    let package = package.unwrap_or_default();
+    let found = package.ancestors().map(|folder| folder.join(source)).find(|path| path.is_file());
+    found.map(|path| path.with_extension("peaks.txt")).ok_or_else(|| Error::source_file(source, &package))
+}
+
+fn entry(name: &str, data: &SnapshotData, device: Device, peak: u64) -> Entry {
+    let mut lines = peak_lines(data, device);
+    if lines.len() > LINES {
+        let rest = lines.split_off(LINES - 1);
+        let bytes = rest.iter().map(|(bytes, _)| bytes).sum();
+        lines.push((bytes, format!("({} more lines)", rest.len())));
+    }
+    Entry { name: name.to_owned(), device: device.to_string(), peak, lines }
+}
+
+fn peak_lines(data: &SnapshotData, device: Device) -> Vec<(u64, String)> {
+    let Some(device) = device_or_main(data, Some(device)) else { return Vec::new() };
+    by_line(data, device).rows.into_iter().map(|row| (row.bytes, row.label)).collect()
+}
+
+/// The peak is over its baseline: by line.
+fn grown(measured: &Measured, device: Device, known: &Entry, tolerance: Percent) -> Failure {
+    let peak = measured.device(device).peak;
+    let head = Own::make(|| {
+        let share = (peak - known.peak) as f64 / known.peak.max(1) as f64 * 100.0;
+        let (now, bytes, was) = (Bytes(peak), grouped(peak), Bytes(known.peak));
+        let over = Bytes(peak - known.peak);
+        format!(
+            "peak of {now} ({bytes} bytes) on {device} is over its baseline `{}` of {was} by {over}: {share:.1} %, \
+             where {tolerance} are allowed\n(if that is meant: MEMTRACE_UPDATE_BASELINES=1)",
+            known.name
+        )
+    });
+    Failure::with_snapshot(&head, measured, |data| {
+        let now = entry(&known.name, data, device, peak).lines;
+        let changes = table_of_changes(&changes(&known.lines, &now));
+        format!("Against the baseline, by line\n{changes}\n{}", crate::export::text::at_peak(data, device, LINES))
+    })
+}
+
+fn table_of_changes(changes: &[Change]) -> String {
+    let mut table = table::Table::new(&["Change", "Now", "Baseline", "Location"], table::Cut::Start);
+    for Change { now, was, line } in changes.iter().filter(|change| change.now != change.was) {
+        let change = signed(*now as i64 - *was as i64);
+        table.row(vec![change, Bytes(*now).to_string(), Bytes(*was).to_string(), line.clone()]);
+    }
+    table.lines(100).join("\n") + "\n"
+}
+
+fn note(text: impl FnOnce() -> String) {
+    let text = Own::make(text);
+    say(&text);
+}
+
+fn updates() -> bool {
+    is_on("MEMTRACE_UPDATE_BASELINES")
+}
+
+/// GitHub's, GitLab's and most other services set it.
+fn in_ci() -> bool {
+    is_on("CI")
+}
+
+fn is_on(variable: &str) -> bool {
+    let value = Own::make(|| env::var_os(variable));
+    value.as_deref().is_some_and(|value| !["", "0", "false", "off"].iter().any(|off| value == *off))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn percentages_are_read_and_anything_else_is_an_error() {
+        assert_eq!(Percent::parse("5%").unwrap().of(1000), 50);
+        assert_eq!(Percent::parse("0.5 %").unwrap().of(1000), 5);
+        assert_eq!(Percent::parse("0%").unwrap().of(u64::MAX), 0);
+        for wrong in ["5", "", "%", "-1%", "x%", "inf%", "nan%"] {
+            assert!(Percent::parse(wrong).unwrap_err().to_string().contains("5%"), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,201 @@
+//! Baselines as text: one file beside each source file, to be reviewed.
+//!
+//! ```text
+//! [forward] cuda:0
+//! peak 537,001,984
+//!      536,870,912  tests/model.rs:12 (forward)
+//!          131,072  (2 more lines)
+//! ```
+
+use std::fmt::Write as _;
+
+use crate::units::grouped;
+
+const HEAD: &str = "\
+# Peaks that the tests of this folder may reach, in bytes, with the lines that held them.
+# Written by `MEMTRACE_UPDATE_BASELINES=1 cargo test`, to be reviewed and committed.
+";
+
+/// Lines of a peak that are kept.
+pub(super) const LINES: usize = 12;
+
+/// What was live at a peak, by line, largest first.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Entry {
+    pub(super) name: String,
+    pub(super) device: String,
+    pub(super) peak: u64,
+    pub(super) lines: Vec<(u64, String)>,
+}
+
+/// All entries, by name and device.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Entries(Vec<Entry>);
+
+impl Entries {
+    /// Reads a file's text.
+    ///
+    /// # Errors
+    /// A sentence that names the line.
+    pub(super) fn parse(text: &str) -> Result<Self, String> {
+        let mut entries: Vec<Entry> = Vec::new();
+        for (number, line) in text.lines().enumerate() {
+            let line = line.trim();
+            if line.is_empty() || line.starts_with('#') {
+                continue;
+            }
+            read_line(&mut entries, line).ok_or_else(|| {
+                format!("line {} is neither `[NAME] DEVICE`, nor `peak BYTES`, nor `BYTES  LINE` below one", number + 1)
+            })?;
+        }
+        Ok(Self(entries))
+    }
+
+    pub(super) fn get(&self, name: &str, device: &str) -> Option<&Entry> {
+        self.0.iter().find(|entry| entry.name == name && entry.device == device)
+    }
+
+    /// Puts an entry in its place.
+    pub(super) fn put(&mut self, entry: Entry) {
+        self.0.retain(|old| (&old.name, &old.device) != (&entry.name, &entry.device));
+        self.0.push(entry);
+        self.0.sort_by(|a, b| (&a.name, &a.device).cmp(&(&b.name, &b.device)));
+    }
+}
+
+impl std::fmt::Display for Entries {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(HEAD)?;
+        for Entry { name, device, peak, lines } in &self.0 {
+            write!(f, "\n[{name}] {device}\npeak {}\n", grouped(*peak))?;
+            for (bytes, line) in lines {
+                writeln!(f, "{:>17}  {line}", grouped(*bytes))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn read_line(entries: &mut Vec<Entry>, line: &str) -> Option<()> {
+    if let Some(rest) = line.strip_prefix('[') {
+        let (name, device) = rest.rsplit_once("] ")?;
+        let (name, device) = (name.to_owned(), device.to_owned());
+        entries.push(Entry { name, device, peak: 0, lines: Vec::new() });
+        return Some(());
+    }
+    let entry = entries.last_mut()?;
+    if let Some(peak) = line.strip_prefix("peak ") {
+        entry.peak = number(peak)?;
+        return Some(());
+    }
+    let (bytes, label) = line.split_once("  ")?;
+    entry.lines.push((number(bytes)?, label.trim().to_owned()));
+    Some(())
+}
+
+fn number(text: &str) -> Option<u64> {
+    text.replace(',', "").parse().ok()
+}
+
+/// A name that stands on a line of its own between brackets.
+pub(super) fn clean(name: &str) -> String {
+    let mut clean = String::new();
+    name.trim().chars().for_each(|c| _ = clean.write_char(if c.is_control() { ' ' } else { c }));
+    clean
+}
+
+/// What became of a line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Change {
+    pub(super) now: u64,
+    pub(super) was: u64,
+    pub(super) line: String,
+}
+
+/// The lines of two peaks, those first that changed most. A line that moved within its function is found again if
+/// the function has as many lines as before.
+pub(super) fn changes(was: &[(u64, String)], now: &[(u64, String)]) -> Vec<Change> {
+    let mut old: Vec<(u64, &str)> = was.iter().map(|(bytes, line)| (*bytes, line.as_str())).collect();
+    let mut rows: Vec<Change> = Vec::new();
+    let mut moved: Vec<(u64, &str)> = Vec::new();
+    for (bytes, line) in now {
+        match old.iter().position(|(_, known)| known == line) {
+            Some(at) => rows.push(Change { now: *bytes, was: old.remove(at).0, line: line.clone() }),
+            None => moved.push((*bytes, line)),
+        }
+    }
+    moved.sort_by_key(|(_, line)| line_number(line));
+    let as_many = |line: &str| {
+        let of_it = |list: &[(u64, &str)]| list.iter().filter(|(_, other)| function(other) == function(line)).count();
+        of_it(&old) == of_it(&moved)
+    };
+    let found: Vec<bool> = moved.iter().map(|(_, line)| as_many(line)).collect();
+    for ((bytes, line), found) in moved.iter().zip(found) {
+        let at = found.then(|| first_of(&old, line)).flatten();
+        let was = at.map_or(0, |at| old.remove(at).0);
+        rows.push(Change { now: *bytes, was, line: (*line).to_owned() });
+    }
+    rows.extend(old.into_iter().map(|(was, line)| Change { now: 0, was, line: line.to_owned() }));
+    rows.sort_by_key(|row| std::cmp::Reverse(row.now.abs_diff(row.was)));
+    rows
+}
+
+/// The first line of the same function.
+fn first_of(old: &[(u64, &str)], line: &str) -> Option<usize> {
+    let of_it = old.iter().enumerate().filter(|(_, (_, other))| function(other) == function(line));
+    of_it.min_by_key(|(_, (_, other))| line_number(other)).map(|(at, _)| at)
+}
+
+/// `tests/model.rs (forward)` for `tests/model.rs:12 (forward)`.
+fn function(line: &str) -> Option<(&str, &str)> {
+    let (place, function) = line.rsplit_once(" (")?;
+    Some((place.rsplit_once(':')?.0, function))
+}
+
+fn line_number(line: &str) -> Option<u64> {
+    line.rsplit_once(" (")?.0.rsplit_once(':')?.1.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lines(rows: &[(u64, &str)]) -> Vec<(u64, String)> {
+        rows.iter().map(|(bytes, line)| (*bytes, (*line).to_owned())).collect()
+    }
+
+    fn entry(name: &str, peak: u64) -> Entry {
+        let lines = lines(&[(peak, "tests/model.rs:12 (forward)")]);
+        Entry { name: name.to_owned(), device: "cpu".to_owned(), peak, lines }
+    }
+
+    #[test]
+    fn what_was_written_is_read_again() {
+        let mut entries = Entries::default();
+        [("b", 5), ("a [odd] name", 1_234_567), ("b", 7)]
+            .into_iter()
+            .for_each(|(name, peak)| entries.put(entry(name, peak)));
+        let text = entries.to_string();
+        assert_eq!(Entries::parse(&text).unwrap(), entries);
+        assert_eq!(entries.get("b", "cpu").map(|entry| entry.peak), Some(7));
+        assert!(text.contains("[a [odd] name] cpu\npeak 1,234,567\n        1,234,567  tests/model.rs:12 (forward)\n"));
+    }
+
+    #[test]
+    fn what_is_no_entry_is_an_error_with_its_line() {
+        for text in ["peak 5", "\n12  x", "[a cpu", "[a] cpu\npeak x", "[a] cpu\nnonsense"] {
+            let error = Entries::parse(text).unwrap_err();
+            let line = text.lines().count();
+            assert!(error.starts_with(&format!("line {line} ")), "{text:?}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_line_that_moved_is_compared_with_itself() {
+        let was = lines(&[(10, "m.rs:3 (f)"), (20, "m.rs:5 (f)"), (30, "m.rs:9 (g)"), (1, "m.rs:20 (gone)")]);
+        let now = lines(&[(15, "m.rs:4 (f)"), (20, "m.rs:6 (f)"), (30, "m.rs:9 (g)"), (2, "m.rs:30 (new)")]);
+        let row = |now, was, line: &str| Change { now, was, line: line.to_owned() };
+        let expected = [row(15, 10, "m.rs:4 (f)"), row(2, 0, "m.rs:30 (new)"), row(0, 1, "m.rs:20 (gone)")];
+        assert_eq!(changes(&was, &now)[..3], expected);
+    }
+}

@@ -1,0 +1,144 @@
+//! Why an assertion failed, as a report.
+
+use std::fmt::{self, Write as _};
+use std::path::{Path, PathBuf};
+
+use super::measure::{Measured, Unattributed};
+use crate::error::Error;
+use crate::export::text;
+use crate::record::guard::Own;
+use crate::session::{Snapshot, write_new};
+use crate::snapshot::Device;
+use crate::units::{Bytes, grouped, signed};
+
+/// Rows of a table.
+const ROWS: usize = 10;
+
+/// Why an assertion about memory failed: prints the limit, what was measured, the lines, operators and scopes that
+/// held it, and where the snapshot is that was saved.
+///
+/// `Debug` prints the same as `Display`, so that a test which returns it is readable.
+pub struct Failure {
+    text: Own<String>,
+    violated: bool,
+    snapshot: Own<Option<PathBuf>>,
+}
+
+impl Failure {
+    /// The limit was exceeded, what ought not to grow grew, …; else the assertion could not be made at all.
+    pub fn is_violation(&self) -> bool {
+        self.violated
+    }
+
+    /// The snapshot that was saved, if it could be: a pickle for PyTorch's memory_viz.
+    pub fn snapshot(&self) -> Option<&Path> {
+        self.snapshot.as_deref()
+    }
+
+    /// With tables of what was live at the peak, and the snapshot saved.
+    pub(super) fn at_peak(head: &str, measured: &Measured, device: Device) -> Self {
+        Self::with_snapshot(head, measured, |data| text::at_peak(data, device, ROWS))
+    }
+
+    /// With what `tables` says about the measurement's snapshot, which is saved.
+    pub(super) fn with_snapshot(
+        head: &str,
+        measured: &Measured,
+        tables: impl FnOnce(&crate::snapshot::SnapshotData) -> String,
+    ) -> Self {
+        let snapshot = measured.snapshot();
+        let saved = Own::make(|| save(&snapshot));
+        let text = Own::make(|| {
+            let mut text = format!("{head}\n{}", totals(measured));
+            _ = writeln!(text, "\n{}", tables(&snapshot).trim_end());
+            match &*saved {
+                Ok(path) => _ = writeln!(text, "\nSnapshot: {} (drop it on pytorch.org/memory_viz)", path.display()),
+                Err(error) => _ = writeln!(text, "\nNo snapshot was saved: {error}"),
+            }
+            text
+        });
+        Self { text, violated: true, snapshot: Own::make(|| saved.as_ref().ok().cloned()) }
+    }
+
+    pub(super) fn violation(text: impl FnOnce() -> String) -> Self {
+        Self { text: Own::make(text), violated: true, snapshot: Own::make(|| None) }
+    }
+}
+
+/// It could not be made.
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        let text = Own::make(|| error.to_string());
+        Self { text, violated: false, snapshot: Own::make(|| None) }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl fmt::Debug for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl std::error::Error for Failure {}
+
+/// Sums, and what they are without.
+fn totals(measured: &Measured) -> String {
+    let m = measured;
+    let (allocations, net) = (grouped(m.allocations), signed(m.net));
+    let mut text = format!("Allocated {} in {allocations} allocations; net {net}\n", Bytes(m.allocated));
+    if m.devices().len() > 1 {
+        for on in m.devices() {
+            let peak = grouped(on.peak);
+            _ = writeln!(
+                text,
+                "    {}: peak {} ({peak} bytes), net {} bytes",
+                on.device,
+                Bytes(on.peak),
+                signed(on.net)
+            );
+        }
+    }
+    notes(m).iter().for_each(|note| _ = writeln!(text, "Note: {note}"));
+    text
+}
+
+/// What the numbers are without.
+pub(super) fn notes(measured: &Measured) -> Vec<String> {
+    let mut notes = Vec::new();
+    let Unattributed { bytes, allocations, pool_bytes, pool_allocations } = measured.unattributed;
+    if pool_allocations > 0 {
+        let (pool, count) = (Bytes(pool_bytes), grouped(pool_allocations));
+        notes.push(format!(
+            "unattributed: rayon's workers allocated {pool} in {count} allocations meanwhile, for this code or for \
+             other; `measure_in_pool` counts what is done for this code"
+        ));
+    }
+    if allocations > pool_allocations {
+        let (others, count) = (Bytes(bytes - pool_bytes), grouped(allocations - pool_allocations));
+        notes.push(format!(
+            "unattributed: threads that carry no measurement allocated {others} in {count} allocations meanwhile"
+        ));
+    }
+    if measured.unknown_frees > 0 {
+        notes.push(format!("{} older blocks of unknown size were freed: net is without them", measured.unknown_frees));
+    }
+    if measured.lost_blocks > 0 {
+        notes.push(format!("{} blocks were not counted for lack of memory", grouped(measured.lost_blocks)));
+    }
+    notes
+}
+
+/// To a new file called after the test: libtest and nextest name a test's thread after it.
+fn save(snapshot: &Snapshot) -> Result<PathBuf, Error> {
+    let thread = std::thread::current();
+    let test = thread.name().unwrap_or("unnamed").replace("::", "-");
+    let clean = |c: char| if c.is_alphanumeric() || "-_.".contains(c) { c } else { '_' };
+    let name: String = test.chars().map(clean).take(100).collect();
+    write_new(snapshot, &format!("{name}.pickle"))
+}

@@ -1,0 +1,185 @@
+//! What is live may not grow with each run, on and on.
+
+use std::collections::HashSet;
+
+use super::failure::Failure;
+use super::measure::Measured;
+use super::rows::{Labelled, labelled, table};
+use super::runs::{Origin, Runs, Sample};
+use super::slope::{Trend, trend};
+use crate::error::Error;
+use crate::record::guard::Own;
+use crate::session::say;
+use crate::snapshot::SnapshotData;
+use crate::units::{Bytes, signed};
+
+/// Fewer runs say too little.
+const LEAST: usize = 6;
+
+/// Code that must not hold more and more the longer it goes on; what
+/// [`assert_no_growth!`](crate::assert_no_growth) goes by.
+///
+/// Of each stack, and of all together, the bytes that are live after each run are a series. The runs of the warm-up,
+/// half of all if nothing is said, may build up what they like. After that a series grows if it reaches new heights
+/// at least three times, also in the last third, and if its slope is above 0 with a confidence of 99.9 %: a cache
+/// that fills up, or what varies from run to run, is no growth.
+///
+/// ```
+/// # #[global_allocator] static ALLOC: memtrace::Alloc = memtrace::Alloc::system();
+/// let mut cache = Vec::with_capacity(100);
+/// let growth = memtrace::NoGrowth::new().iterations(20).run(|| cache.push(vec![0u8; 1000])).unwrap_err();
+/// assert!(growth.to_string().contains("+1000 B"), "{growth}");
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct NoGrowth {
+    iterations: usize,
+    warmup: Option<usize>,
+}
+
+impl Default for NoGrowth {
+    fn default() -> Self {
+        Self { iterations: 20, warmup: None }
+    }
+}
+
+impl NoGrowth {
+    /// Twenty runs, half of them to warm up.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Runs in all, 6 or more.
+    #[must_use]
+    pub fn iterations(self, runs: usize) -> Self {
+        Self { iterations: runs, ..self }
+    }
+
+    /// Those of them that may build something up.
+    #[must_use]
+    pub fn warmup(self, runs: usize) -> Self {
+        Self { warmup: Some(runs), ..self }
+    }
+
+    /// Runs `f` as often as is asked for, and drops what it returns.
+    ///
+    /// # Errors
+    /// If something grew, or the number of runs makes no sense.
+    pub fn run<T>(self, mut f: impl FnMut() -> T) -> Result<(), Failure> {
+        let mut watch = self.begin()?;
+        while watch.again() {
+            drop(f());
+        }
+        watch.finish()
+    }
+
+    #[doc(hidden)]
+    pub fn begin(self) -> Result<GrowthWatch, Failure> {
+        let warmup = self.warmup.unwrap_or(self.iterations / 2);
+        match self.iterations {
+            0 => Err(Error::no_runs("iterations").into()),
+            runs if runs < LEAST || runs < warmup.saturating_add(LEAST / 2) => {
+                Err(Error::few_runs(runs, warmup, LEAST).into())
+            }
+            runs => Ok(GrowthWatch { warmup, runs: Runs::begin(runs)? }),
+        }
+    }
+}
+
+/// A loop that is watched: `while watch.again() { … }`, then `watch.finish()`.
+#[doc(hidden)]
+#[derive(Debug)]
+pub struct GrowthWatch {
+    warmup: usize,
+    runs: Runs,
+}
+
+impl GrowthWatch {
+    pub fn again(&mut self) -> bool {
+        self.runs.again()
+    }
+
+    pub fn finish(self) -> Result<(), Failure> {
+        let (measured, samples) = self.runs.end();
+        let grown = Own::make(|| Grown::of(&samples, self.warmup));
+        if grown.is_growing() {
+            return Err(grown.report(&measured, samples.len()));
+        }
+        if let Trend::Unsettled = grown.total {
+            say("assert_no_growth: memory still grew in the last runs, too seldom to tell; more iterations would");
+        }
+        Ok(())
+    }
+}
+
+/// What became of each stack, and of all.
+#[derive(Debug)]
+struct Grown {
+    stacks: Vec<(Origin, Trend, u64)>,
+    total: Trend,
+    warmup: usize,
+}
+
+impl Grown {
+    fn of(samples: &[Sample], warmup: usize) -> Self {
+        let origins: HashSet<Origin> = samples.iter().flat_map(Sample::keys).copied().collect();
+        let bytes = |sample: &Sample, origin| sample.get(origin).map_or(0, |held| held.bytes);
+        let series = |origin| samples.iter().map(|sample| bytes(sample, origin) as f64).collect::<Vec<_>>();
+        let now = |origin| samples.last().map_or(0, |sample| bytes(sample, origin));
+        let mut stacks: Vec<(Origin, Trend, u64)> = origins
+            .iter()
+            .map(|origin| (*origin, trend(&series(origin), warmup), now(origin)))
+            .filter(|(_, trend, _)| *trend != Trend::Steady)
+            .collect();
+        stacks.sort_by(|a, b| rate(b.1).total_cmp(&rate(a.1)).then(b.2.cmp(&a.2)).then(a.0.stack.cmp(&b.0.stack)));
+        let all = |sample: &Sample| sample.values().map(|held| held.bytes).sum::<u64>() as f64;
+        let total = trend(&samples.iter().map(all).collect::<Vec<_>>(), warmup);
+        Self { stacks, total, warmup }
+    }
+
+    fn is_growing(&self) -> bool {
+        let mut trends = self.stacks.iter().map(|(_, trend, _)| trend).chain([&self.total]);
+        trends.any(|trend| matches!(trend, Trend::Growing { .. }))
+    }
+
+    fn report(&self, measured: &Measured, runs: usize) -> Failure {
+        let head = Own::make(|| {
+            let rate = match self.total {
+                Trend::Growing { slope, give_or_take } => format!("{} with each run", sloped(slope, give_or_take)),
+                _ => "in some lines, while the sum does not grow steadily".to_owned(),
+            };
+            format!("memory grows: {rate}; {runs} runs, of which {} to warm up", self.warmup)
+        });
+        Failure::with_snapshot(&head, measured, |data| self.tables(measured, data))
+    }
+
+    fn tables(&self, measured: &Measured, data: &SnapshotData) -> String {
+        let (mut growing, mut other) = (Vec::new(), Vec::new());
+        for (origin, trend, now) in &self.stacks {
+            let bytes = Bytes(*now).to_string();
+            let row = |cells| Labelled { origin: *origin, cells };
+            match trend {
+                Trend::Growing { slope, give_or_take } => {
+                    growing.push(row(vec![sloped(*slope, *give_or_take), bytes]));
+                }
+                Trend::Settled(last) if *now > 0 => other.push(row(vec![format!("run {}", last + 1), bytes])),
+                Trend::Unsettled if *now > 0 => other.push(row(vec!["not settled".to_owned(), bytes])),
+                _ => {}
+            }
+        }
+        let mut text = table(&["With each run", "Live now"], labelled(growing.into_iter(), measured, data));
+        if !other.is_empty() {
+            text.push_str("\nGrew, and then no more\n");
+            text.push_str(&table(&["Last growth", "Live now"], labelled(other.into_iter(), measured, data)));
+        }
+        text
+    }
+}
+
+fn rate(trend: Trend) -> f64 {
+    if let Trend::Growing { slope, .. } = trend { slope } else { 0.0 }
+}
+
+fn sloped(slope: f64, give_or_take: f64) -> String {
+    let slope = signed(slope.round() as i64);
+    if give_or_take < 0.5 { slope } else { format!("{slope} ± {}", Bytes(give_or_take.round() as u64)) }
+}

@@ -1,0 +1,130 @@
+//! Nothing may stay behind that is not freed by the next run.
+
+use super::failure::Failure;
+use super::measure::Measured;
+use super::rows::{Labelled, labelled, table};
+use super::runs::{Held, Origin, Runs, Sample};
+use crate::error::Error;
+use crate::record::guard::Own;
+use crate::units::{Bytes, grouped};
+
+/// Code that must not leave more behind the more often it runs; what [`assert_no_leak!`](crate::assert_no_leak)
+/// goes by.
+///
+/// After some runs to warm up, a stack that holds more after the last run than it did after any of those has leaked.
+/// What one run leaves and the next one replaces is no leak, nor are caches that are there after the first runs.
+///
+/// ```
+/// # #[global_allocator] static ALLOC: memtrace::Alloc = memtrace::Alloc::system();
+/// let mut kept = Vec::with_capacity(100);
+/// let clean = memtrace::NoLeak::new().run(|| vec![0u8; 1000].len());
+/// assert!(clean.is_ok());
+/// let leaks = memtrace::NoLeak::new().run(|| kept.push(vec![0u8; 1000])).unwrap_err();
+/// assert!(leaks.to_string().contains("1,000 bytes"), "{leaks}");
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct NoLeak {
+    warmup: usize,
+    runs: usize,
+}
+
+impl Default for NoLeak {
+    fn default() -> Self {
+        Self { warmup: 2, runs: 3 }
+    }
+}
+
+impl NoLeak {
+    /// Two runs to warm up, three that count.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Runs whose leftovers are caches, and no leaks.
+    #[must_use]
+    pub fn warmup(self, runs: usize) -> Self {
+        Self { warmup: runs, ..self }
+    }
+
+    /// Runs after them.
+    #[must_use]
+    pub fn runs(self, runs: usize) -> Self {
+        Self { runs, ..self }
+    }
+
+    /// Runs `f` as often as is asked for, and drops what it returns.
+    ///
+    /// # Errors
+    /// If something leaked, or the numbers of runs make no sense.
+    pub fn run<T>(self, mut f: impl FnMut() -> T) -> Result<(), Failure> {
+        let mut watch = self.begin()?;
+        while watch.again() {
+            drop(f());
+        }
+        watch.finish()
+    }
+
+    #[doc(hidden)]
+    pub fn begin(self) -> Result<LeakWatch, Failure> {
+        if self.runs == 0 {
+            return Err(Error::no_runs("runs").into());
+        }
+        Ok(LeakWatch { plan: self, runs: Runs::begin(self.warmup.saturating_add(self.runs))? })
+    }
+}
+
+/// A loop that is watched: `while watch.again() { … }`, then `watch.finish()`.
+#[doc(hidden)]
+#[derive(Debug)]
+pub struct LeakWatch {
+    plan: NoLeak,
+    runs: Runs,
+}
+
+impl LeakWatch {
+    pub fn again(&mut self) -> bool {
+        self.runs.again()
+    }
+
+    pub fn finish(self) -> Result<(), Failure> {
+        let (measured, samples) = self.runs.end();
+        let leaks = Own::make(|| leaks(&samples, self.plan.warmup));
+        if leaks.is_empty() { Ok(()) } else { Err(report(self.plan, &measured, &leaks)) }
+    }
+}
+
+/// What each stack holds more after the last run than it did after any of the warm-up.
+fn leaks(samples: &[Sample], warmup: usize) -> Vec<(Origin, Held)> {
+    let Some(last) = samples.last() else { return Vec::new() };
+    let warm = samples.get(..warmup).unwrap_or_default();
+    let most =
+        |origin: &Origin| warm.iter().filter_map(|sample| sample.get(origin)).map(|held| held.bytes).max().unwrap_or(0);
+    let blocks = |origin: &Origin| warm.last().and_then(|sample| sample.get(origin)).map_or(0, |held| held.blocks);
+    let more = |(origin, held): (&Origin, &Held)| {
+        let bytes = held.bytes.saturating_sub(most(origin));
+        (bytes > 0).then(|| (*origin, Held { bytes, blocks: held.blocks.saturating_sub(blocks(origin)) }))
+    };
+    let mut leaks: Vec<(Origin, Held)> = last.iter().filter_map(more).collect();
+    leaks.sort_by_key(|(origin, held)| (std::cmp::Reverse(held.bytes), origin.stack));
+    leaks
+}
+
+fn report(plan: NoLeak, measured: &Measured, leaks: &[(Origin, Held)]) -> Failure {
+    let head = Own::make(|| {
+        let bytes: u64 = leaks.iter().map(|(_, held)| held.bytes).sum();
+        let blocks: u64 = leaks.iter().map(|(_, held)| held.blocks).sum();
+        let NoLeak { warmup, runs } = plan;
+        format!(
+            "leak of {} ({} bytes) in {} blocks from {} stacks in {runs} runs, after {warmup} to warm up",
+            Bytes(bytes),
+            grouped(bytes),
+            grouped(blocks),
+            leaks.len()
+        )
+    });
+    Failure::with_snapshot(&head, measured, |data| {
+        let cells = |held: &Held| vec![Bytes(held.bytes).to_string(), grouped(held.blocks)];
+        let rows = leaks.iter().map(|(origin, held)| Labelled { origin: *origin, cells: cells(held) });
+        table(&["Leaked", "Blocks"], labelled(rows, measured, data))
+    })
+}

@@ -1,0 +1,155 @@
+//! A limit for the peak.
+
+use std::panic::Location;
+
+use super::baseline::{Baseline, Percent};
+use super::failure::Failure;
+use super::measure::{Measured, MeasuredDevice, Measurement, OpenMeasure, try_measure};
+use super::run_log::{self, Row};
+use crate::error::Error;
+use crate::record::guard::Own;
+use crate::session::IntoBytes;
+use crate::snapshot::Device;
+use crate::units::{Bytes, grouped};
+
+/// How much memory some code may hold at once; what [`assert_peak!`](crate::assert_peak) goes by.
+///
+/// A limit, a baseline, or both:
+/// ```
+/// # #[global_allocator] static ALLOC: memtrace::Alloc = memtrace::Alloc::system();
+/// let limit = memtrace::PeakLimit::new().limit("1 MiB");
+/// assert_eq!(limit.run(|| vec![0u8; 1000]).unwrap().len(), 1000);
+/// assert!(limit.run(|| vec![0u8; 2 << 20]).unwrap_err().is_violation());
+/// ```
+#[derive(Debug, Default)]
+pub struct PeakLimit {
+    limit: Option<Own<Result<u64, Error>>>,
+    baseline: Option<Baseline>,
+    tolerance: Option<Own<Result<Percent, Error>>>,
+    device: Option<Device>,
+    name: Option<Own<String>>,
+    code: &'static str,
+}
+
+impl PeakLimit {
+    /// Without a limit yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The limit: text like `"512 MiB"`, or bytes. Each device is held against it by itself.
+    #[must_use]
+    pub fn limit(self, limit: impl IntoBytes) -> Self {
+        Self { limit: Some(Own::make(|| limit.into_bytes())), ..self }
+    }
+
+    /// The peak that is written under this name in the baselines of the source file that calls this:
+    /// `tests/model.peaks.txt` for `tests/model.rs`.
+    #[track_caller]
+    #[must_use]
+    pub fn baseline(self, name: impl AsRef<str>) -> Self {
+        Self { baseline: Some(Baseline::named(name.as_ref(), Location::caller().file())), ..self }
+    }
+
+    /// By how much the baseline may be exceeded: `"5%"`; 1 % if nothing is said.
+    #[must_use]
+    pub fn tolerance(self, percent: impl AsRef<str>) -> Self {
+        Self { tolerance: Some(Own::make(|| Percent::parse(percent.as_ref()))), ..self }
+    }
+
+    /// Only this device; if nothing is said, the one with the largest peak.
+    #[must_use]
+    pub fn device(self, device: impl Into<Device>) -> Self {
+        Self { device: Some(device.into()), ..self }
+    }
+
+    /// What it is called in the list of all peaks; if nothing is said, as the baseline or as the code.
+    #[must_use]
+    pub fn name(self, name: impl AsRef<str>) -> Self {
+        Self { name: Some(Own::make(|| name.as_ref().to_owned())), ..self }
+    }
+
+    #[doc(hidden)]
+    #[must_use]
+    pub fn code(self, code: &'static str) -> Self {
+        Self { code, ..self }
+    }
+
+    /// Runs `f` on this thread and holds what it allocates against the limit.
+    ///
+    /// # Errors
+    /// If the peak is over the limit, or the limit makes no sense: then `f` was not run.
+    pub fn run<T>(&self, f: impl FnOnce() -> T) -> Result<T, Failure> {
+        self.understood()?;
+        let Measurement { value, memory } = try_measure(f)?;
+        self.check(&memory)?;
+        Ok(value)
+    }
+
+    /// Holds what was measured against the limit.
+    ///
+    /// # Errors
+    /// If the peak is over the limit, or the limit makes no sense.
+    pub fn check(&self, measured: &Measured) -> Result<(), Failure> {
+        let (limit, tolerance) = self.understood()?;
+        let on = self.device_of(measured);
+        let against_limit = limit.map_or(Ok(()), |limit| self.held_against(limit, &on, measured));
+        let (against_baseline, baseline) = match &self.baseline {
+            Some(baseline) => baseline.check(on.device, measured, tolerance),
+            None => (Ok(()), None),
+        };
+        let outcome = against_limit.and(against_baseline);
+        let name = Own::make(|| self.called());
+        run_log::note(Row { name: &name, on: &on, limit, baseline, measured, passed: outcome.is_ok() });
+        outcome
+    }
+
+    /// The limit and the tolerance, if they make sense.
+    fn understood(&self) -> Result<(Option<u64>, Percent), Failure> {
+        let limit = self.limit.as_deref().map(|limit| limit.as_ref().map_err(Error::duplicate).copied());
+        let tolerance = self.tolerance.as_deref().map(|percent| percent.as_ref().map_err(Error::duplicate).copied());
+        if limit.is_none() && self.baseline.is_none() {
+            return Err(Error::no_limit().into());
+        }
+        Ok((limit.transpose()?, tolerance.transpose()?.unwrap_or_default()))
+    }
+
+    fn device_of(&self, measured: &Measured) -> MeasuredDevice {
+        let largest = measured.devices().iter().max_by_key(|on| on.peak).map(|on| on.device);
+        measured.device(self.device.or(largest).unwrap_or(Device::Cpu))
+    }
+
+    fn called(&self) -> String {
+        let named = self.name.as_deref().map(String::as_str);
+        named.or(self.baseline.as_ref().map(Baseline::name)).unwrap_or(self.code).to_owned()
+    }
+
+    fn held_against(&self, limit: u64, on: &MeasuredDevice, measured: &Measured) -> Result<(), Failure> {
+        if on.peak <= limit {
+            return Ok(());
+        }
+        let head = Own::make(|| {
+            let (peak, over) = (Bytes(on.peak), Bytes(on.peak - limit));
+            let (device, bytes, limit) = (on.device, grouped(on.peak), Bytes(limit));
+            let of = Some(self.called())
+                .filter(|name| !name.is_empty())
+                .map_or(String::new(), |name| format!(" of `{name}`"));
+            format!("the peak{of}, {peak} ({bytes} bytes) on {device}, is over the limit of {limit} by {over}")
+        });
+        Err(Failure::at_peak(&head, measured, on.device))
+    }
+
+    #[doc(hidden)]
+    pub fn begin(&self) -> Result<OpenMeasure, Failure> {
+        self.understood()?;
+        Ok(OpenMeasure::begin()?)
+    }
+}
+
+/// Holds a measurement against a limit in bytes.
+///
+/// # Errors
+/// If its peak is over the limit.
+pub fn check_peak(limit: u64, measured: &Measured) -> Result<(), Failure> {
+    PeakLimit::new().limit(limit).check(measured)
+}

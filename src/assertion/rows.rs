@@ -1,0 +1,60 @@
+//! Tables of stacks: each with its line, and the first with their callers.
+
+use super::measure::Measured;
+use super::runs::{Origin, in_snapshot};
+use crate::analysis::line_and_callers;
+use crate::attribute::operator;
+use crate::export::table::{Cut, Table};
+use crate::snapshot::{SnapshotData, StackId};
+
+const ROWS: usize = 10;
+/// Rows that show their callers.
+const WITH_CALLERS: usize = 3;
+const CALLERS: usize = 4;
+
+/// A stack and what is to be said of it.
+#[derive(Clone, Debug)]
+pub(super) struct Labelled {
+    pub(super) origin: Origin,
+    pub(super) cells: Vec<String>,
+}
+
+/// With what the snapshot knows of each.
+pub(super) fn labelled(
+    rows: impl Iterator<Item = Labelled>,
+    measured: &Measured,
+    data: &SnapshotData,
+) -> Vec<(Vec<String>, Vec<String>)> {
+    let numbers = in_snapshot(measured, data);
+    let several = measured.devices().len() > 1;
+    rows.map(|Labelled { origin, mut cells }| {
+        let stack = numbers.get(&origin).copied().unwrap_or(StackId::NONE);
+        cells.push(operator(data, stack).map_or("-".to_owned(), |operator| operator.to_string()));
+        let mut lines = line_and_callers(data, stack, CALLERS);
+        if let Some(first) = lines.first_mut().filter(|_| several) {
+            first.insert_str(0, &format!("{}: ", origin.device));
+        }
+        (cells, lines)
+    })
+    .collect()
+}
+
+/// As text; what has the same cells and lines stands once.
+pub(super) fn table(header: &[&'static str], rows: Vec<(Vec<String>, Vec<String>)>) -> String {
+    let header: Vec<&'static str> = header.iter().copied().chain(["Operator", "Location"]).collect();
+    let mut table = Table::new(&header, Cut::Start);
+    for (at, (cells, lines)) in rows.iter().take(ROWS).enumerate() {
+        let mut lines = lines.iter();
+        table.row(cells.iter().chain(lines.next()).cloned().collect());
+        if at < WITH_CALLERS {
+            lines.for_each(|line| {
+                table.row(vec![String::new(); cells.len()].into_iter().chain([format!("  called at {line}")]).collect())
+            });
+        }
+    }
+    let mut text = table.lines(110).join("\n") + "\n";
+    if rows.len() > ROWS {
+        text.push_str(&format!("({} more stacks)\n", rows.len() - ROWS));
+    }
+    text
+}

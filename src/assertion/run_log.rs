@@ -1,0 +1,133 @@
+//! All peaks of a run, for machines and for a summary: `MEMTRACE_PEAKS` and `MEMTRACE_SUMMARY` name the files.
+//!
+//! Tests of one process and of many add their rows under a lock; a row that is there already is replaced.
+
+use std::env;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+
+use super::baseline::lock;
+use super::measure::{Measured, MeasuredDevice};
+use crate::error::Error;
+use crate::export::file;
+use crate::record::guard::Own;
+use crate::session::say;
+use crate::units::{Bytes, grouped};
+
+/// One assertion about a peak.
+#[derive(Debug)]
+pub(super) struct Row<'a> {
+    pub(super) name: &'a str,
+    pub(super) on: &'a MeasuredDevice,
+    pub(super) limit: Option<u64>,
+    pub(super) baseline: Option<u64>,
+    pub(super) measured: &'a Measured,
+    pub(super) passed: bool,
+}
+
+/// Adds a row to the files, if there are any; what cannot be written is said on the standard error.
+pub(super) fn note(row: Row<'_>) {
+    let _work = Own::make(|| {
+        let files = [("MEMTRACE_PEAKS", add_json as fn(&Path, &Value) -> _), ("MEMTRACE_SUMMARY", add_markdown)];
+        for (variable, add) in files {
+            let Some(path) = env::var_os(variable).filter(|path| !path.is_empty()).map(PathBuf::from) else { continue };
+            let added: Result<(), Error> = lock("peaks.lock").and_then(|_lock| add(&path, &value(&row)));
+            if let Err(error) = added {
+                say(&format!("{variable}: {error}"));
+            }
+        }
+    });
+}
+
+fn value(row: &Row<'_>) -> Value {
+    let program = env::current_exe().ok().and_then(|path| Some(path.file_stem()?.to_string_lossy().into_owned()));
+    let program = program.unwrap_or_default();
+    // Cargo adds a hash to a test program's name.
+    let program = program.rsplit_once('-').map_or(program.as_str(), |(name, _)| name);
+    let (on, unattributed) = (row.on, row.measured.unattributed);
+    json!({
+        "program": program,
+        "test": std::thread::current().name().unwrap_or_default(),
+        "name": row.name,
+        "device": on.device.to_string(),
+        "peak": on.peak,
+        "net": on.net,
+        "allocated": on.allocated,
+        "allocations": on.allocations,
+        "limit": row.limit,
+        "baseline": row.baseline,
+        "passed": row.passed,
+        "unattributed": unattributed.bytes,
+        "unattributed_of_pools": unattributed.pool_bytes,
+        "gpu": env::var("MEMTRACE_GPU_USED").ok(),
+    })
+}
+
+/// What tells one row from another.
+const KEY: [&str; 4] = ["program", "test", "name", "device"];
+
+fn add_json(path: &Path, row: &Value) -> Result<(), Error> {
+    let old = match fs::read_to_string(path) {
+        Ok(text) => text,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => "[]".to_owned(),
+        Err(error) => return Err(Error::input(path, error)),
+    };
+    let mut rows: Vec<Value> = serde_json::from_str(&old).map_err(|error| Error::input(path, error.into()))?;
+    rows.retain(|other| KEY.iter().any(|key| other.get(key) != row.get(key)));
+    rows.push(row.clone());
+    let lines: Vec<String> = rows.iter().map(Value::to_string).collect();
+    file::replace(path, format!("[\n{}\n]\n", lines.join(",\n")).as_bytes())
+}
+
+const BEGIN: &str = "<!-- memtrace: peaks -->";
+const END: &str = "<!-- memtrace: end of peaks -->";
+const HEAD: &str =
+    "### Memory\n\n| | Peak | Limit | Baseline | Device | Test | Measured |\n|---|--:|--:|--:|---|---|---|";
+
+/// Puts a row into our table in a file that others write to besides.
+fn add_markdown(path: &Path, row: &Value) -> Result<(), Error> {
+    let mut text = match fs::read_to_string(path) {
+        Ok(text) => text,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
+        Err(error) => return Err(Error::input(path, error)),
+    };
+    let section = text.find(BEGIN).zip(text.find(END)).filter(|(begin, end)| begin < end);
+    let (begin, end) = section.unwrap_or_else(|| {
+        let begin = text.len();
+        text.push_str(&format!("\n{BEGIN}\n{HEAD}\n{END}\n"));
+        (begin, text.find(END).unwrap_or(begin))
+    });
+    let line = markdown(row);
+    let cells = |line: &str| line.rsplitn(4, " | ").take(3).map(str::to_owned).collect::<Vec<_>>();
+    let kept = text.get(begin..end).unwrap_or_default().lines().filter(|old| cells(old) != cells(&line));
+    let kept: Vec<&str> = kept.collect();
+    let new = format!("{}\n{line}\n", kept.join("\n"));
+    text.replace_range(begin..end, &new);
+    // In place: whoever gave us the file's name reads it by that, and may hold it open.
+    fs::write(path, text).map_err(|error| Error::output(path, error))
+}
+
+fn markdown(row: &Value) -> String {
+    let text = |key: &str| row.get(key).and_then(Value::as_str).unwrap_or_default().replace(['|', '\n', '`'], " ");
+    let bytes = |key: &str| row.get(key).and_then(Value::as_u64).map_or("-".to_owned(), |n| Bytes(n).to_string());
+    let passed = row.get("passed") == Some(&Value::Bool(true));
+    let peak = row.get("peak").and_then(Value::as_u64).unwrap_or(0);
+    let of_pools = row.get("unattributed_of_pools").and_then(Value::as_u64).filter(|n| *n > 0);
+    let not_counted = of_pools.map_or(String::new(), |n| format!(" (not counted: {} of shared pools)", Bytes(n)));
+    let gpu = row.get("gpu").and_then(Value::as_str).filter(|_| text("device").starts_with("cuda"));
+    format!(
+        "| {} | {} ({}){not_counted} | {} | {} | {}{} | `{}::{}` | `{}` |",
+        if passed { "✓" } else { "✗" },
+        Bytes(peak),
+        grouped(peak),
+        bytes("limit"),
+        bytes("baseline"),
+        text("device"),
+        gpu.map_or(String::new(), |gpu| format!(" ({gpu})")),
+        text("program"),
+        text("test"),
+        text("name"),
+    )
+}

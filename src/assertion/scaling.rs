@@ -1,0 +1,256 @@
+//! How memory may grow with the size of the input.
+
+use super::failure::Failure;
+use super::measure::{Measured, OpenMeasure};
+use super::rows::{Labelled, labelled, table};
+use super::runs::Origin;
+use crate::error::Error;
+use crate::record::guard::Own;
+use crate::snapshot::Device;
+use crate::units::{Bytes, grouped};
+
+/// How the peak may grow with the size of the input.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub enum Scaling {
+    /// Not at all.
+    Constant,
+    /// As the size.
+    Linear,
+    /// As its square.
+    Quadratic,
+    /// As this power of it.
+    Power(f64),
+    /// As this function of it.
+    As(fn(usize) -> f64),
+}
+
+impl Scaling {
+    fn of(self, size: usize) -> f64 {
+        match self {
+            Self::Constant => 0.0,
+            Self::Linear => size as f64,
+            Self::Quadratic => (size as f64).powi(2),
+            Self::Power(power) => (size as f64).powf(power),
+            Self::As(function) => function(size),
+        }
+    }
+}
+
+/// What is allowed over the prediction: a tenth, and so many bytes.
+const TOLERANCE: f64 = 0.1;
+const SLACK: f64 = 4096.0;
+/// Stacks with less than this share of the largest peak are not looked at.
+const LEAST_SHARE: f64 = 0.01;
+/// The largest size is at least so many times the smallest.
+const LEAST_SPAN: usize = 4;
+
+/// Code whose peak must not grow faster with its input than stated; what [`assert_scaling!`](crate::assert_scaling)
+/// goes by.
+///
+/// It runs once for each size. The peaks of all but the largest are fitted with `a + b · f(size)`, and the largest
+/// may be a tenth over what that predicts: the whole peak, and the part of each stack that is in all of them and
+/// has 1 % of the largest.
+///
+/// ```
+/// # #[global_allocator] static ALLOC: memtrace::Alloc = memtrace::Alloc::system();
+/// use memtrace::{Scales, Scaling};
+/// let linear = Scales::new(Scaling::Linear).sizes([1000, 2000, 4000]);
+/// assert!(linear.run(|n| vec![0u8; 8 * n]).is_ok());
+/// assert!(linear.run(|n| vec![0u8; n * n / 10]).is_err());
+/// ```
+#[derive(Debug)]
+pub struct Scales {
+    scaling: Scaling,
+    sizes: Own<Vec<usize>>,
+    device: Option<Device>,
+}
+
+impl Scales {
+    /// Without sizes yet.
+    pub fn new(scaling: Scaling) -> Self {
+        Self { scaling, sizes: Own::make(Vec::new), device: None }
+    }
+
+    /// Three or more, the largest at least four times the smallest.
+    #[must_use]
+    pub fn sizes(self, sizes: impl AsRef<[usize]>) -> Self {
+        let sorted = Own::make(|| {
+            let mut sizes = sizes.as_ref().to_vec();
+            sizes.sort_unstable();
+            sizes.dedup();
+            sizes
+        });
+        Self { sizes: sorted, ..self }
+    }
+
+    /// Only this device; if nothing is said, the one with the largest peak.
+    #[must_use]
+    pub fn device(self, device: impl Into<Device>) -> Self {
+        Self { device: Some(device.into()), ..self }
+    }
+
+    /// Runs `f` for each size, the smallest once before to warm up, and drops what it returns.
+    ///
+    /// # Errors
+    /// If the peak grows faster than stated, or the sizes make no sense.
+    pub fn run<T>(&self, mut f: impl FnMut(usize) -> T) -> Result<(), Failure> {
+        let mut watch = self.begin()?;
+        while let Some(size) = watch.next_size()? {
+            drop(f(size));
+        }
+        watch.finish()
+    }
+
+    #[doc(hidden)]
+    pub fn begin(&self) -> Result<ScalingWatch<'_>, Failure> {
+        let (first, last) = (self.sizes.first().copied(), self.sizes.last().copied());
+        let spans = first.zip(last).is_some_and(|(first, last)| first > 0 && last / first >= LEAST_SPAN);
+        if self.sizes.len() < 3 || !spans {
+            return Err(Error::sizes().into());
+        }
+        Ok(ScalingWatch { plan: self, at: 0, open: None, measured: Own::make(Vec::new) })
+    }
+}
+
+/// A loop that is watched: `while let Some(size) = watch.next_size()? { … }`, then `watch.finish()`.
+#[doc(hidden)]
+#[derive(Debug)]
+pub struct ScalingWatch<'a> {
+    plan: &'a Scales,
+    /// Runs begun, the one to warm up included.
+    at: usize,
+    open: Option<OpenMeasure>,
+    measured: Own<Vec<Measured>>,
+}
+
+impl ScalingWatch<'_> {
+    pub fn next_size(&mut self) -> Result<Option<usize>, Failure> {
+        if let Some(open) = self.open.take() {
+            let measured = open.end();
+            if self.at > 1 {
+                self.measured.change(|all| all.push(measured));
+            }
+        }
+        let Some(size) = self.plan.sizes.get(self.at.saturating_sub(1)).copied() else { return Ok(None) };
+        self.at += 1;
+        self.open = Some(OpenMeasure::begin()?);
+        Ok(Some(size))
+    }
+
+    pub fn finish(self) -> Result<(), Failure> {
+        let Some(largest) = self.measured.last() else { return Ok(()) };
+        let main = largest.devices().iter().max_by_key(|on| on.peak).map_or(Device::Cpu, |on| on.device);
+        let peaks = Peaks { plan: self.plan, measured: &self.measured, device: self.plan.device.unwrap_or(main) };
+        let whole = peaks.faster(&peaks.whole());
+        let stacks = Own::make(|| peaks.faster_stacks());
+        if whole.is_none() && stacks.is_empty() { Ok(()) } else { Err(peaks.report(whole, &stacks, largest)) }
+    }
+}
+
+/// The peaks of one device at each size.
+struct Peaks<'a> {
+    plan: &'a Scales,
+    measured: &'a [Measured],
+    device: Device,
+}
+
+/// Bytes at the largest size, and those that were predicted.
+#[derive(Clone, Copy, Debug)]
+struct Faster {
+    bytes: u64,
+    predicted: f64,
+}
+
+impl Peaks<'_> {
+    fn whole(&self) -> Vec<u64> {
+        self.measured.iter().map(|measured| measured.device(self.device).peak).collect()
+    }
+
+    /// Is the last more than those before it and the scaling predict?
+    fn faster(&self, peaks: &[u64]) -> Option<Faster> {
+        let scaled: Vec<f64> = self.plan.sizes.iter().map(|size| self.plan.scaling.of(*size)).collect();
+        let (last, earlier) = peaks.split_last()?;
+        let predicted = predict(&scaled, earlier);
+        (*last as f64 > predicted * (1.0 + TOLERANCE) + SLACK).then_some(Faster { bytes: *last, predicted })
+    }
+
+    fn faster_stacks(&self) -> Vec<(Origin, Faster)> {
+        let least = self.whole().last().map_or(0.0, |peak| *peak as f64 * LEAST_SHARE);
+        let by_size: Vec<_> = self.measured.iter().map(|measured| by_stack(measured, self.device)).collect();
+        let Some(largest) = by_size.last() else { return Vec::new() };
+        let series =
+            |origin: &Origin| by_size.iter().map(|stacks| stacks.get(origin).copied()).collect::<Option<Vec<_>>>();
+        let faster = |(origin, bytes): (&Origin, &u64)| {
+            let faster = self.faster(&series(origin)?)?;
+            (*bytes as f64 >= least).then_some((*origin, faster))
+        };
+        let mut stacks: Vec<(Origin, Faster)> = largest.iter().filter_map(faster).collect();
+        stacks.sort_by_key(|(origin, faster)| (std::cmp::Reverse(faster.bytes), origin.stack));
+        stacks
+    }
+
+    fn report(&self, whole: Option<Faster>, stacks: &[(Origin, Faster)], largest: &Measured) -> Failure {
+        let head = Own::make(|| self.head(whole));
+        Failure::with_snapshot(&head, largest, |data| {
+            let cells =
+                |faster: &Faster| vec![Bytes(faster.bytes).to_string(), Bytes(faster.predicted as u64).to_string()];
+            let rows = stacks.iter().map(|(origin, faster)| Labelled { origin: *origin, cells: cells(faster) });
+            let stacks = table(&["Bytes", "Predicted"], labelled(rows, largest, data));
+            format!(
+                "At the largest size, what grew faster\n{stacks}\n{}",
+                crate::export::text::at_peak(data, self.device, 5)
+            )
+        })
+    }
+
+    fn head(&self, whole: Option<Faster>) -> String {
+        let sizes = self.plan.sizes.iter().zip(self.whole());
+        let peaks: Vec<String> =
+            sizes.map(|(size, peak)| format!("{}: {}", grouped(*size as u64), Bytes(peak))).collect();
+        let grows = match whole {
+            Some(Faster { predicted, .. }) => {
+                format!(
+                    "the peak on {} grows faster than {:?}, by which the last would be {}",
+                    self.device,
+                    self.plan.scaling,
+                    Bytes(predicted as u64)
+                )
+            }
+            None => format!("part of the peak on {} grows faster than {:?}", self.device, self.plan.scaling),
+        };
+        format!("{grows}\nPeak by size      {}", peaks.join(", "))
+    }
+}
+
+/// What the fit of `a + b · f`, `b` at least 0, says for the last of `scaled`.
+fn predict(scaled: &[f64], earlier: &[u64]) -> f64 {
+    let highest = earlier.iter().copied().max().unwrap_or(0) as f64;
+    let n = earlier.len() as f64;
+    let known = || scaled.iter().copied().zip(earlier.iter().map(|y| *y as f64));
+    let mean = |of: fn((f64, f64)) -> f64| known().map(of).sum::<f64>() / n;
+    let (mean_x, mean_y) = (mean(|(x, _)| x), mean(|(_, y)| y));
+    let spread: f64 = known().map(|(x, _)| (x - mean_x).powi(2)).sum();
+    let Some(last) = scaled.last().filter(|_| spread > 0.0) else { return highest };
+    let slope = known().map(|(x, y)| (x - mean_x) * (y - mean_y)).sum::<f64>() / spread;
+    (mean_y + slope.max(0.0) * (last - mean_x)).max(highest)
+}
+
+fn by_stack(measured: &Measured, device: Device) -> std::collections::HashMap<Origin, u64> {
+    let mut stacks = std::collections::HashMap::new();
+    let blocks = measured.seen().iter().filter(|seen| seen.device == device).flat_map(|seen| &seen.ledger.peak.blocks);
+    blocks.for_each(|block| *stacks.entry(Origin { device, stack: block.stack }).or_insert(0) += block.size);
+    stacks
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_prediction_goes_on_as_it_began() {
+        assert_eq!(predict(&[1.0, 2.0, 4.0], &[15, 25]), 45.0);
+        assert_eq!(predict(&[0.0, 0.0, 0.0], &[15, 10]), 15.0, "constant");
+        assert_eq!(predict(&[1.0, 2.0, 4.0], &[25, 15]), 25.0, "what falls is not predicted to fall further");
+    }
+}

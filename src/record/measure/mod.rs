@@ -1,0 +1,191 @@
+//! Measurements: what each one that is open sees, behind one lock.
+//!
+//! One lock is enough: it is held for less than taking a stack takes, and only while something is measured.
+
+mod registry;
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+
+pub(super) use registry::Registry;
+pub(crate) use registry::{DeviceMeasured, Id, Space, Taken};
+
+use super::memory::OwnVec;
+use super::names::Label;
+use super::{Site, gates, guard, recorder};
+use crate::snapshot::{Block, Device};
+
+static REGISTRY: Mutex<Registry> = Mutex::new(Registry::new());
+
+/// What threads allocated that carry no measurement, while any was open.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Unattributed {
+    pub(crate) bytes: u64,
+    pub(crate) allocations: u64,
+    /// Those of them that a pool's workers allocated.
+    pub(crate) pool_bytes: u64,
+    pub(crate) pool_allocations: u64,
+}
+
+static UNATTRIBUTED: [[AtomicU64; 2]; 2] = [const { [const { AtomicU64::new(0) }; 2] }; 2];
+/// Says whether this thread is one of a pool's workers.
+static IS_WORKER: OnceLock<fn() -> bool> = OnceLock::new();
+
+/// How workers of a pool are known from here on.
+#[cfg_attr(not(feature = "rayon"), allow(dead_code, reason = "no pool is known"))]
+pub(crate) fn workers_are(known_by: fn() -> bool) {
+    let _ = IS_WORKER.set(known_by);
+}
+
+/// A measurement that is open, and what was unattributed before it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Opened {
+    pub(crate) id: Id,
+    before: Unattributed,
+}
+
+/// What a measurement saw.
+#[derive(Debug, Default)]
+pub(crate) struct Seen {
+    pub(crate) devices: Vec<DeviceMeasured>,
+    pub(crate) unattributed: Unattributed,
+    /// Blocks that could not be entered for lack of memory.
+    pub(crate) lost: u64,
+    /// Frees of blocks whose size nobody knew.
+    pub(crate) unknown_frees: u64,
+}
+
+/// Opens a measurement inside the one in force here; `None` if there is no memory for it. Nothing is in force
+/// by that: see [`guard::set_measure`].
+pub(crate) fn begin() -> Option<Opened> {
+    let mut registry = lock();
+    let id = registry.begin(guard::measure())?;
+    gates::set_measurements(registry.open());
+    Some(Opened { id, before: unattributed() })
+}
+
+/// Closes a measurement; gives what it saw.
+pub(crate) fn end(opened: Opened) -> Option<Seen> {
+    let _own = guard::own_work();
+    let mut registry = lock();
+    let copied = registry.copy(opened.id);
+    let unattributed = unattributed().since(opened.before);
+    close_in(&mut registry, opened.id);
+    drop(registry);
+    copied.map(|(devices, lost, unknown_frees)| Seen { devices, unattributed, lost, unknown_frees })
+}
+
+/// Every block that is live in an open measurement. What is called may do nothing but own work.
+pub(crate) fn each_live(opened: Opened, each: impl FnMut(Device, &Block)) {
+    lock().each_live(opened.id, each);
+}
+
+/// Closes a measurement, if it is open.
+pub(crate) fn close(opened: Opened) {
+    close_in(&mut lock(), opened.id);
+}
+
+fn close_in(registry: &mut Registry, id: Id) {
+    registry.close(id);
+    gates::set_measurements(registry.open());
+}
+
+/// The measurement in force here, for work elsewhere to carry.
+pub(crate) fn carry() -> Id {
+    let id = guard::measure();
+    if id != 0 {
+        lock().carry(id);
+    }
+    id
+}
+
+/// Which measurement is in force where work that carries one runs inside another.
+pub(crate) fn in_force(current: Id, carried: Id) -> Id {
+    match (current, carried) {
+        (_, 0) => current,
+        (0, carried) => carried,
+        (same, carried) if same == carried => same,
+        (current, carried) => lock().in_force(current, carried),
+    }
+}
+
+/// A block was allocated on this thread.
+pub(crate) fn on_alloc(device: Device, address: u64, size: u64, site: Site) {
+    let current = guard::measure();
+    // Work may carry a measurement that was closed.
+    if !lock().alloc(current, device, address, size, site) {
+        count_unattributed(size);
+    }
+}
+
+/// The same where no measurement is in force and no stack was taken.
+pub(crate) fn on_unattributed(size: u64) {
+    count_unattributed(size);
+}
+
+fn count_unattributed(size: u64) {
+    let of_pool = IS_WORKER.get().is_some_and(|is_worker| is_worker());
+    let [bytes, allocations] = &UNATTRIBUTED[usize::from(of_pool)];
+    bytes.fetch_add(size, Ordering::Relaxed);
+    allocations.fetch_add(1, Ordering::Relaxed);
+}
+
+fn unattributed() -> Unattributed {
+    let [others, pools] = UNATTRIBUTED.each_ref().map(|n| n.each_ref().map(|n| n.load(Ordering::Relaxed)));
+    let [(bytes, allocations), (pool_bytes, pool_allocations)] = [others, pools].map(|[a, b]| (a, b));
+    Unattributed {
+        bytes: bytes + pool_bytes,
+        allocations: allocations + pool_allocations,
+        pool_bytes,
+        pool_allocations,
+    }
+}
+
+impl Unattributed {
+    fn since(self, before: Self) -> Self {
+        Self {
+            bytes: self.bytes.saturating_sub(before.bytes),
+            allocations: self.allocations.saturating_sub(before.allocations),
+            pool_bytes: self.pool_bytes.saturating_sub(before.pool_bytes),
+            pool_allocations: self.pool_allocations.saturating_sub(before.pool_allocations),
+        }
+    }
+}
+
+/// A block is about to be freed on this thread; `known` is its device and size, as far as others know them.
+pub(crate) fn on_free(space: Space, address: u64, known: Option<(Device, u64)>) -> Option<Taken> {
+    let site = recorder::free_site();
+    lock().free(guard::measure(), (space, address), known, site)
+}
+
+/// It was not freed after all.
+pub(crate) fn undo_free(taken: Taken) {
+    lock().undo_free(taken);
+}
+
+/// Does a block belong to any measurement?
+pub(crate) fn knows(space: Space, address: u64) -> bool {
+    lock().knows((space, address))
+}
+
+/// Names a block; false if it belongs to no measurement.
+pub(crate) fn name(device: Option<Device>, address: u64, label: Label<'_>) -> bool {
+    gates::any_measurement() && lock().name(device, address, label)
+}
+
+/// Addresses of blocks that are not of the heap.
+pub(crate) fn device_blocks() -> OwnVec<(Space, u64)> {
+    lock().device_blocks()
+}
+
+/// Taken after the recorder's locks and before those of stacks and contexts.
+pub(super) fn lock() -> MutexGuard<'static, Registry> {
+    // Nothing done under this lock panics.
+    REGISTRY.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What is measured on threads that are not in a forked child is over there.
+pub(super) fn abandon(registry: &mut Registry) {
+    registry.keep_only(guard::measure());
+    gates::set_measurements(registry.open());
+}

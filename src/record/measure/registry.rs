@@ -1,0 +1,343 @@
+//! Open measurements and whose each block is, as a value.
+//!
+//! A block belongs to the measurement in force where it was allocated and to all those around that one. It is
+//! taken out of them wherever it is freed.
+
+use std::time::Instant;
+
+use crate::record::ledger::{Ledger, LedgerCopy, LedgerOptions, Site};
+use crate::record::memory::{OwnMap, OwnVec, System, own_map, try_push};
+use crate::record::names::Label;
+use crate::snapshot::{Block, Device};
+
+/// Records that the log of a measurement holds, for each device.
+const MAX_ENTRIES: usize = 1 << 16;
+
+/// The number of a measurement; none is 0.
+pub(crate) type Id = u64;
+
+/// Where a block is: pinned memory may have the addresses of the heap's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Space {
+    Heap,
+    Pinned,
+    Device,
+}
+
+impl Space {
+    pub(crate) fn of(device: Device) -> Self {
+        match device {
+            Device::Cpu => Self::Heap,
+            Device::Pinned => Self::Pinned,
+            _ => Self::Device,
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Owner {
+    measure: Id,
+    device: Device,
+    size: u64,
+}
+
+/// A block that was taken out of the measurements that it belonged to.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Taken {
+    address: u64,
+    owner: Option<(Owner, Option<Block>)>,
+    /// Of measurements that it did not belong to, the innermost that counted it as freed.
+    foreign: Id,
+    device: Device,
+    size: u64,
+}
+
+/// What one device did.
+#[derive(Debug)]
+struct OnDevice {
+    device: Device,
+    ledger: Ledger,
+    /// Bytes of blocks that were freed here and had not been allocated here.
+    foreign_freed: u64,
+}
+
+/// The same, copied.
+#[derive(Clone, Debug)]
+pub(crate) struct DeviceMeasured {
+    pub(crate) device: Device,
+    pub(crate) foreign_freed: u64,
+    pub(crate) ledger: LedgerCopy,
+}
+
+#[derive(Debug)]
+struct Measure {
+    /// The measurement around this one.
+    parent: Id,
+    began: Instant,
+    /// A closed one is kept as long as work may carry it: what that does is its parent's.
+    open: bool,
+    /// Work elsewhere may carry it.
+    carried: bool,
+    devices: OwnVec<OnDevice>,
+    /// Blocks that could not be entered for lack of memory.
+    lost: u64,
+    /// Frees of blocks whose size nobody knew.
+    unknown_frees: u64,
+}
+
+impl Measure {
+    fn on(&mut self, device: Device) -> Option<&mut OnDevice> {
+        if let Some(at) = self.devices.iter().position(|on| on.device == device) {
+            return self.devices.get_mut(at);
+        }
+        let options = LedgerOptions { max_entries: MAX_ENTRIES, stacks_in_log: true, ..LedgerOptions::default() };
+        let ledger = Ledger::new(options, self.began, 0);
+        try_push(&mut self.devices, OnDevice { device, ledger, foreign_freed: 0 });
+        self.devices.iter_mut().find(|on| on.device == device)
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct Registry {
+    measures: OwnMap<Id, Measure>,
+    owners: OwnMap<(Space, u64), Owner>,
+    last: Id,
+    open: usize,
+}
+
+impl Registry {
+    pub(crate) const fn new() -> Self {
+        Self { measures: own_map(), owners: own_map(), last: 0, open: 0 }
+    }
+
+    /// How many are open.
+    pub(crate) fn open(&self) -> usize {
+        self.open
+    }
+
+    /// Opens a measurement inside another, or inside none; `None` if there is no memory for it.
+    pub(crate) fn begin(&mut self, around: Id) -> Option<Id> {
+        self.measures.try_reserve(1).ok()?;
+        self.last += 1;
+        let parent = self.nearest_open(around);
+        let devices = OwnVec::new_in(System);
+        let measure =
+            Measure { parent, began: Instant::now(), open: true, carried: false, devices, lost: 0, unknown_frees: 0 };
+        self.measures.insert(self.last, measure);
+        self.open += 1;
+        Some(self.last)
+    }
+
+    /// What a measurement has seen: one entry for each device; blocks that were lost, frees of unknown size.
+    pub(crate) fn copy(&self, id: Id) -> Option<(Vec<DeviceMeasured>, u64, u64)> {
+        let measure = self.measures.get(&id)?;
+        let copy = |on: &OnDevice| {
+            let &OnDevice { device, foreign_freed, ref ledger } = on;
+            DeviceMeasured { device, foreign_freed, ledger: ledger.copy(0) }
+        };
+        Some((measure.devices.iter().map(copy).collect(), measure.lost, measure.unknown_frees))
+    }
+
+    pub(crate) fn each_live(&self, id: Id, mut each: impl FnMut(Device, &Block)) {
+        for on in self.measures.get(&id).iter().flat_map(|measure| &measure.devices) {
+            on.ledger.live_blocks().for_each(|block| each(on.device, block));
+        }
+    }
+
+    /// Closes a measurement, if it is open. Its live blocks and what is open inside it become its parent's.
+    pub(crate) fn close(&mut self, id: Id) {
+        let Some(measure) = self.measures.get_mut(&id).filter(|measure| measure.open) else { return };
+        let (parent, keep) = (measure.parent, measure.carried && measure.parent != 0);
+        measure.open = false;
+        self.open -= 1;
+        let devices = std::mem::replace(&mut measure.devices, OwnVec::new_in(System));
+        for on in &devices {
+            on.ledger.live_blocks().for_each(|block| self.hand_over((Space::of(on.device), block.address), id, parent));
+        }
+        if !keep {
+            self.measures.remove(&id);
+        }
+        // A closed one inside leads to the parent now, and nowhere if there is none.
+        self.measures.retain(|_, inner| {
+            if inner.parent == id && !keep {
+                inner.parent = parent;
+            }
+            inner.open || inner.parent != 0
+        });
+    }
+
+    fn hand_over(&mut self, key: (Space, u64), from: Id, to: Id) {
+        match self.owners.get_mut(&key) {
+            Some(owner) if owner.measure == from && to != 0 => owner.measure = to,
+            Some(owner) if owner.measure == from => _ = self.owners.remove(&key),
+            _ => {}
+        }
+    }
+
+    /// Work elsewhere may carry this measurement from now on.
+    pub(crate) fn carry(&mut self, id: Id) {
+        if let Some(measure) = self.measures.get_mut(&id) {
+            measure.carried = true;
+        }
+    }
+
+    /// Which measurement is in force where work that carries one runs inside another: the carried one, unless
+    /// the other is inside it.
+    pub(crate) fn in_force(&self, current: Id, carried: Id) -> Id {
+        let carried = self.nearest_open(carried);
+        if carried == 0 || self.contains(carried, self.nearest_open(current)) { current } else { carried }
+    }
+
+    /// Enters a block. False if no measurement is in force.
+    pub(crate) fn alloc(&mut self, current: Id, device: Device, address: u64, size: u64, site: Site) -> bool {
+        let key = (Space::of(device), address);
+        if self.owners.contains_key(&key) {
+            // Its free was missed.
+            self.free(0, key, None, Site::default());
+        }
+        let first = self.nearest_open(current);
+        if first == 0 {
+            return false;
+        }
+        let room = self.owners.try_reserve(1).is_ok();
+        let mut at = first;
+        while let Some(measure) = self.measures.get_mut(&at) {
+            let entered = room && measure.on(device).is_some_and(|on| on.ledger.alloc(address, size, site));
+            measure.lost += u64::from(!entered);
+            at = measure.parent;
+        }
+        if room {
+            self.owners.insert(key, Owner { measure: first, device, size });
+        }
+        true
+    }
+
+    /// Takes a block out. `known` is its device and size as others know them.
+    pub(crate) fn free(
+        &mut self,
+        current: Id,
+        key: (Space, u64),
+        known: Option<(Device, u64)>,
+        site: Site,
+    ) -> Option<Taken> {
+        let owner = self.owners.remove(&key);
+        let own = owner.map_or(0, |owner| self.nearest_open(owner.measure));
+        let (mut at, mut block) = (own, None);
+        while let (Some(owner), Some(measure)) = (owner, self.measures.get_mut(&at)) {
+            block = measure.on(owner.device).and_then(|on| on.ledger.free(key.1, site)).or(block);
+            at = measure.parent;
+        }
+        let foreign = self.nearest_open(current);
+        let Some((device, size)) = owner.map(|owner| (owner.device, owner.size)).or(known) else {
+            self.count_unknown(foreign);
+            return None;
+        };
+        let taken = Taken { address: key.1, owner: owner.map(|owner| (owner, block)), foreign, device, size };
+        self.each_foreign(&taken, |freed| *freed += size);
+        Some(taken)
+    }
+
+    fn count_unknown(&mut self, measure: Id) {
+        let mut at = measure;
+        while let Some(measure) = self.measures.get_mut(&at) {
+            measure.unknown_frees += 1;
+            at = measure.parent;
+        }
+    }
+
+    /// It was not freed after all.
+    pub(crate) fn undo_free(&mut self, taken: Taken) {
+        self.each_foreign(&taken, |freed| *freed = freed.saturating_sub(taken.size));
+        let Some((owner, Some(block))) = taken.owner else { return };
+        let measure = self.nearest_open(owner.measure);
+        if measure == 0 || self.owners.try_reserve(1).is_err() {
+            return;
+        }
+        self.owners.insert((Space::of(owner.device), taken.address), Owner { measure, ..owner });
+        let mut at = measure;
+        while let Some(measure) = self.measures.get_mut(&at) {
+            // Positions differ from one log to the other; 0 is none's.
+            let block = Block { seq: 0, ..block };
+            measure.lost += u64::from(!measure.on(owner.device).is_some_and(|on| on.ledger.undo_free(&block)));
+            at = measure.parent;
+        }
+    }
+
+    /// Names a block in the measurements that it belongs to; false if it belongs to none.
+    pub(crate) fn name(&mut self, device: Option<Device>, address: u64, label: Label<'_>) -> bool {
+        let spaces = [Space::Heap, Space::Pinned, Space::Device];
+        let spaces = spaces.into_iter().filter(|space| device.is_none_or(|device| Space::of(device) == *space));
+        let owner = spaces.filter_map(|space| self.owners.get(&(space, address)).copied()).next();
+        let Some(owner) = owner else { return false };
+        let (mut at, mut named) = (owner.measure, false);
+        while let Some(measure) = self.measures.get_mut(&at) {
+            named |= measure.on(owner.device).is_some_and(|on| on.ledger.name(address, label));
+            at = measure.parent;
+        }
+        named
+    }
+
+    /// Does a block belong to any?
+    pub(crate) fn knows(&self, key: (Space, u64)) -> bool {
+        self.owners.contains_key(&key)
+    }
+
+    /// Addresses of blocks that are not of the heap.
+    pub(crate) fn device_blocks(&self) -> OwnVec<(Space, u64)> {
+        let mut keys = OwnVec::new_in(System);
+        for key in self.owners.keys().filter(|(space, _)| *space != Space::Heap) {
+            try_push(&mut keys, *key);
+        }
+        keys
+    }
+
+    /// In a forked child only this measurement goes on, with those around it: the threads of others are not there.
+    pub(crate) fn keep_only(&mut self, current: Id) {
+        let mut kept = OwnVec::new_in(System);
+        let mut at = self.nearest_open(current);
+        while let Some(measure) = self.measures.get(&at) {
+            try_push(&mut kept, at);
+            at = measure.parent;
+        }
+        self.measures.retain(|id, _| kept.contains(id));
+        self.owners.retain(|_, owner| kept.contains(&owner.measure));
+        self.open = self.measures.len();
+    }
+
+    /// This measurement, or the innermost open one around it; 0 if there is none.
+    fn nearest_open(&self, id: Id) -> Id {
+        let mut at = id;
+        while let Some(measure) = self.measures.get(&at) {
+            if measure.open {
+                return at;
+            }
+            at = measure.parent;
+        }
+        0
+    }
+
+    /// Is `inner` the same as `outer`, or inside it?
+    fn contains(&self, outer: Id, inner: Id) -> bool {
+        let mut at = inner;
+        while let Some(measure) = self.measures.get(&at) {
+            if at == outer {
+                return true;
+            }
+            at = measure.parent;
+        }
+        false
+    }
+
+    /// The counts of those in force that a block did not belong to.
+    fn each_foreign(&mut self, taken: &Taken, mut change: impl FnMut(&mut u64)) {
+        let own = taken.owner.map_or(0, |(owner, _)| self.nearest_open(owner.measure));
+        let mut at = taken.foreign;
+        while self.measures.contains_key(&at) && !self.contains(at, own) {
+            let Some(measure) = self.measures.get_mut(&at) else { return };
+            if let Some(on) = measure.on(taken.device) {
+                change(&mut on.foreign_freed);
+            }
+            at = measure.parent;
+        }
+    }
+}
