@@ -81,7 +81,7 @@ impl Baseline {
             None if in_ci() => Err(Failure::violation(|| self.is_missing(path, &device_name))),
             None => self.write(path, device, measured, None),
             Some(known) if peak > known.peak.saturating_add(tolerance.of(known.peak)) => {
-                Err(grown(measured, device, known, tolerance))
+                Err(grown(measured, device, known, tolerance, &root_of(path, self.source)))
             }
             Some(known) => {
                 if peak < known.peak - tolerance.of(known.peak) {
@@ -106,7 +106,7 @@ impl Baseline {
     fn write(&self, path: &Path, device: Device, measured: &Measured, was: Option<&Entry>) -> Result<(), Failure> {
         let snapshot = measured.snapshot();
         let written = Own::make(|| {
-            let entry = entry(&self.name, &snapshot, device, measured.device(device).peak);
+            let entry = entry(&self.name, &snapshot, device, measured.device(device).peak, &root_of(path, self.source));
             if was == Some(&entry) {
                 return Ok(());
             }
@@ -164,8 +164,16 @@ fn beside(source: &str) -> Result<PathBuf, Error> {
     found.map(|path| path.with_extension("peaks.txt")).ok_or_else(|| Error::source_file(source, &package))
 }
 
-fn entry(name: &str, data: &SnapshotData, device: Device, peak: u64) -> Entry {
-    let mut lines = peak_lines(data, device);
+/// The workspace's folder with a slash behind it.
+fn root_of(baselines: &Path, source: &str) -> String {
+    let source = Path::new(source).with_extension("peaks.txt");
+    let path = baselines.to_string_lossy();
+    path.strip_suffix(&*source.to_string_lossy()).unwrap_or_default().to_owned()
+}
+
+/// Lines below `root` are named from there: other machines have the workspace elsewhere.
+fn entry(name: &str, data: &SnapshotData, device: Device, peak: u64, root: &str) -> Entry {
+    let mut lines = peak_lines(data, device, root);
     if lines.len() > LINES {
         let rest = lines.split_off(LINES - 1);
         let bytes = rest.iter().map(|(bytes, _)| bytes).sum();
@@ -174,13 +182,14 @@ fn entry(name: &str, data: &SnapshotData, device: Device, peak: u64) -> Entry {
     Entry { name: name.to_owned(), device: device.to_string(), peak, lines }
 }
 
-fn peak_lines(data: &SnapshotData, device: Device) -> Vec<(u64, String)> {
+fn peak_lines(data: &SnapshotData, device: Device, root: &str) -> Vec<(u64, String)> {
     let Some(device) = device_or_main(data, Some(device)) else { return Vec::new() };
-    by_line(data, device).rows.into_iter().map(|row| (row.bytes, row.label)).collect()
+    let relative = |label: String| label.strip_prefix(root).map_or_else(|| label.clone(), str::to_owned);
+    by_line(data, device).rows.into_iter().map(|row| (row.bytes, relative(row.label))).collect()
 }
 
 /// The peak is over its baseline: by line.
-fn grown(measured: &Measured, device: Device, known: &Entry, tolerance: Percent) -> Failure {
+fn grown(measured: &Measured, device: Device, known: &Entry, tolerance: Percent, root: &str) -> Failure {
     let peak = measured.device(device).peak;
     let head = Own::make(|| {
         let share = (peak - known.peak) as f64 / known.peak.max(1) as f64 * 100.0;
@@ -193,7 +202,7 @@ fn grown(measured: &Measured, device: Device, known: &Entry, tolerance: Percent)
         )
     });
     Failure::with_snapshot(&head, measured, |data| {
-        let now = entry(&known.name, data, device, peak).lines;
+        let now = entry(&known.name, data, device, peak, root).lines;
         let changes = table_of_changes(&changes(&known.lines, &now));
         format!("Against the baseline, by line\n{changes}\n{}", crate::export::text::at_peak(data, device, LINES))
     })

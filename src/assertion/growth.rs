@@ -166,10 +166,10 @@ impl Grown {
                 _ => {}
             }
         }
-        let mut text = table(&["With each run", "Live now"], labelled(growing.into_iter(), measured, data));
+        let mut text = table(&["With each run", "Live now"], &labelled(growing.into_iter(), measured, data));
         if !other.is_empty() {
             text.push_str("\nGrew, and then no more\n");
-            text.push_str(&table(&["Last growth", "Live now"], labelled(other.into_iter(), measured, data)));
+            text.push_str(&table(&["Last growth", "Live now"], &labelled(other.into_iter(), measured, data)));
         }
         text
     }

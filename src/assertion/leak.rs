@@ -125,6 +125,6 @@ fn report(plan: NoLeak, measured: &Measured, leaks: &[(Origin, Held)]) -> Failur
     Failure::with_snapshot(&head, measured, |data| {
         let cells = |held: &Held| vec![Bytes(held.bytes).to_string(), grouped(held.blocks)];
         let rows = leaks.iter().map(|(origin, held)| Labelled { origin: *origin, cells: cells(held) });
-        table(&["Leaked", "Blocks"], labelled(rows, measured, data))
+        table(&["Leaked", "Blocks"], &labelled(rows, measured, data))
     })
 }

@@ -39,22 +39,28 @@ pub(super) fn labelled(
     .collect()
 }
 
-/// As text; what has the same cells and lines stands once.
-pub(super) fn table(header: &[&'static str], rows: Vec<(Vec<String>, Vec<String>)>) -> String {
+/// As text. The first rows show their callers, where they are others than the row before has.
+pub(super) fn table(header: &[&'static str], rows: &[(Vec<String>, Vec<String>)]) -> String {
     let header: Vec<&'static str> = header.iter().copied().chain(["Operator", "Location"]).collect();
     let mut table = Table::new(&header, Cut::Start);
+    let mut before: &[String] = &[];
     for (at, (cells, lines)) in rows.iter().take(ROWS).enumerate() {
-        let mut lines = lines.iter();
-        table.row(cells.iter().chain(lines.next()).cloned().collect());
-        if at < WITH_CALLERS {
-            lines.for_each(|line| {
-                table.row(vec![String::new(); cells.len()].into_iter().chain([format!("  called at {line}")]).collect())
-            });
+        let Some((line, callers)) = lines.split_first() else { continue };
+        table.row(cells.iter().chain([line]).cloned().collect());
+        if at < WITH_CALLERS && callers != before {
+            callers.iter().for_each(|caller| table.row(below(cells.len(), caller)));
         }
+        before = callers;
     }
     let mut text = table.lines(110).join("\n") + "\n";
     if rows.len() > ROWS {
         text.push_str(&format!("({} more stacks)\n", rows.len() - ROWS));
     }
     text
+}
+
+fn below(cells: usize, caller: &str) -> Vec<String> {
+    let mut row = vec![String::new(); cells];
+    row.push(format!("  called at {caller}"));
+    row
 }

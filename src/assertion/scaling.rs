@@ -196,7 +196,7 @@ impl Peaks<'_> {
             let cells =
                 |faster: &Faster| vec![Bytes(faster.bytes).to_string(), Bytes(faster.predicted as u64).to_string()];
             let rows = stacks.iter().map(|(origin, faster)| Labelled { origin: *origin, cells: cells(faster) });
-            let stacks = table(&["Bytes", "Predicted"], labelled(rows, largest, data));
+            let stacks = table(&["Bytes", "Predicted"], &labelled(rows, largest, data));
             format!(
                 "At the largest size, what grew faster\n{stacks}\n{}",
                 crate::export::text::at_peak(data, self.device, 5)

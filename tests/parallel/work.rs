@@ -25,7 +25,7 @@ fn known_of(measured: &Measured, device: Device) -> Known {
 }
 
 /// Allocates and frees at random; gives what is kept, and what is known of it all.
-fn program<B>(seed: usize, slots: &mut Vec<Option<(u64, B)>>, mut alloc: impl FnMut(usize) -> B) -> Known {
+fn program<B>(seed: usize, slots: &mut [Option<(u64, B)>], mut alloc: impl FnMut(usize) -> B) -> Known {
     let (mut now, mut peak, mut allocated, mut allocations) = (0, 0, 0, 0);
     let mut numbers = numbers(seed);
     let mut next = || numbers.next().unwrap();
