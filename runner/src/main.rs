@@ -1,0 +1,29 @@
+//! A runner for cargo and nextest: chooses the GPU on which a program runs before it starts. See README.md.
+
+#[cfg(target_os = "linux")]
+mod ask;
+#[cfg(target_os = "linux")]
+mod choice;
+#[cfg(target_os = "linux")]
+mod driver;
+#[cfg(target_os = "linux")]
+mod needs;
+#[cfg(target_os = "linux")]
+mod run;
+#[cfg(target_os = "linux")]
+mod simulated;
+#[cfg(target_os = "linux")]
+mod skip;
+#[cfg(target_os = "linux")]
+mod wish;
+
+#[cfg(target_os = "linux")]
+fn main() -> std::process::ExitCode {
+    run::main()
+}
+
+#[cfg(not(target_os = "linux"))]
+fn main() -> std::process::ExitCode {
+    eprintln!("memtrace-runner: works on Linux only; take it out of .cargo/config.toml for this target");
+    std::process::ExitCode::FAILURE
+}

@@ -1,0 +1,2 @@
+/* Any library. */
+int nothing(void) { return 0; }
