@@ -7,12 +7,13 @@ use std::path::Path;
 /// How that test is called, in lists, too: nextest counts it as skipped.
 const NAME: &str = "skipped_without_a_gpu";
 
-/// Whether this is a test, and not a program of `cargo run`: cargo puts a hash behind the names of tests.
+/// Whether this is a test, and not a program of `cargo run`: cargo puts a hash behind the names of tests, and rustdoc
+/// calls all of its own the same.
 pub(crate) fn is_test(program: &Path) -> bool {
     let name = program.file_stem().unwrap_or_default().to_string_lossy();
     let hash = name.rsplit_once('-').map_or("", |(_, hash)| hash);
     let hashed = hash.len() == 16 && hash.bytes().all(|byte| byte.is_ascii_hexdigit());
-    hashed || env::var_os("NEXTEST").is_some()
+    hashed || name == "rust_out" || env::var_os("NEXTEST").is_some()
 }
 
 /// The text for stdout.

@@ -60,10 +60,16 @@ fn what_starts_without_a_driver_runs_without_a_gpu() {
 #[test]
 fn a_program_that_is_no_test_is_not_skipped_in_silence() {
     let place = Place::new();
-    let program = place.path.join("train");
-    fs::rename(place.linked(), &program).unwrap();
-    let said = Said::by(place.runner().env("MEMTRACE_GPU", "real").arg(&program));
-    said.assert_refused(&["a place/train cannot start without a GPU: cuInit"]);
+    let run = |name| {
+        let program = place.path.join(name);
+        fs::rename(place.linked(), &program).unwrap();
+        Said::by(place.runner().env("MEMTRACE_GPU", "real").arg(&program))
+    };
+    for name in ["train", "train-7", "train-0123456789abcdeg"] {
+        run(name).assert_refused(&[&format!("a place/{name} cannot start without a GPU: cuInit")]);
+    }
+    // As rustdoc calls documentation's tests.
+    assert_eq!(run("rust_out").code(), Some(0));
 }
 
 #[test]
