@@ -31,13 +31,20 @@ fn a_real_gpu_comes_first() {
 #[test]
 fn a_simulated_one_can_be_asked_for_and_a_real_one_is_left_alone() {
     let place = Place::new();
-    // It would crash.
-    place.system_answers(-1, 1);
-    let mut runner = place.runner();
-    runner.env("MEMTRACE_GPU", "simulated").env("MEMTRACE_CUSIM_MEMORY", "1.5GiB").env("MEMTRACE_CUSIM_DEVICES", "2");
-    let said = Said::by(runner.arg(place.linked()));
+    place.system_answers(0, 1);
+    let (program, started) = (place.linked(), place.path.join("started"));
+    let run = |gpu| {
+        let mut runner = place.runner();
+        runner.env("MEMTRACE_GPU", gpu).env("STARTED", &started);
+        runner.env("MEMTRACE_CUSIM_MEMORY", "1.5GiB").env("MEMTRACE_CUSIM_DEVICES", "2");
+        Said::by(runner.arg(&program))
+    };
+    let said = run("simulated");
     said.assert_runner_said("2 simulated GPUs of 1.5 GiB each (MEMTRACE_GPU=simulated)");
     assert_eq!((said.line("used"), said.line("devices")), ("simulated", "2"));
+    assert!(!started.exists());
+    assert_eq!(run("real").line("used"), "real");
+    assert!(started.exists());
 }
 
 #[test]
