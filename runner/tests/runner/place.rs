@@ -102,7 +102,8 @@ fn simulated_library() -> PathBuf {
 
 fn compile<'a>(source: &str, to: &Path, options: impl IntoIterator<Item = &'a OsStr>) {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/runner").join(source);
-    let status = Command::new("cc").arg(source).arg("-o").arg(to).args(options).status().unwrap();
+    let compiler = std::env::var_os("CC").unwrap_or_else(|| "cc".into());
+    let status = Command::new(compiler).arg(source).arg("-o").arg(to).args(options).status().unwrap();
     assert!(status.success(), "{status}");
 }
 
