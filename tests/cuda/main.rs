@@ -13,6 +13,7 @@ mod imports;
 mod kinds;
 mod libraries;
 mod lookups;
+mod measures;
 mod physical;
 mod raw;
 mod support;
