@@ -158,8 +158,7 @@ fn scale(shadowed: bool) -> std::result::Result<(), Failure> {
             return Ok(x);
         }
         let x = { x } * 2.0;
-        let x = { x? } + 1.0;
-        x
+        x? + 1.0
     };
     PeakLimit::new().limit("129 KiB").run(two).map(drop)
 }

@@ -166,7 +166,7 @@ fn a_measurement_is_left_open_at_a_thread_end() {
     let session = record_large();
     on_a_thread(|| {
         at_thread_end(|| KEPT.lock().unwrap().push(Raw::new(MIB)));
-        std::mem::forget(memtrace::shell::begin());
+        std::mem::forget(memtrace::shell::begin_peak(&memtrace::PeakLimit::new().limit(1)));
         KEPT.lock().unwrap().push(Raw::new(2 * MIB));
     });
     let kept: Vec<_> = KEPT.lock().unwrap().drain(..).map(|block| block.key()).collect();

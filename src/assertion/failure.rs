@@ -95,13 +95,7 @@ fn totals(measured: &Measured) -> String {
     if m.devices().len() > 1 {
         for on in m.devices() {
             let peak = grouped(on.peak);
-            _ = writeln!(
-                text,
-                "    {}: peak {} ({peak} bytes), net {} bytes",
-                on.device,
-                Bytes(on.peak),
-                signed(on.net)
-            );
+            _ = writeln!(text, "    {}: peak {} ({peak} bytes), net {}", on.device, Bytes(on.peak), signed(on.net));
         }
     }
     notes(m).iter().for_each(|note| _ = writeln!(text, "Note: {note}"));

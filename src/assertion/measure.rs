@@ -20,6 +20,24 @@ pub struct Measurement<T> {
     pub memory: Measured,
 }
 
+impl<T, E> Measurement<Result<T, E>> {
+    /// The measurement of code that went well, or its error.
+    ///
+    /// ```
+    /// # #[global_allocator] static ALLOC: memtrace::Alloc = memtrace::Alloc::system();
+    /// # fn load() -> Result<Vec<u8>, std::io::Error> { Ok(vec![0; 4096]) }
+    /// let m = memtrace::measure(load).transpose()?;
+    /// assert_eq!((m.value.len(), m.peak), (4096, 4096));
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// The code's.
+    pub fn transpose(self) -> Result<Measurement<T>, E> {
+        self.value.map(|value| Measurement { value, memory: self.memory })
+    }
+}
+
 impl<T> Deref for Measurement<T> {
     type Target = Measured;
     fn deref(&self) -> &Measured {

@@ -50,7 +50,7 @@ fn join(pool: &ThreadPool, here: Context) {
 
 #[cfg(feature = "candle")]
 fn warm(pool: &ThreadPool) {
-    pool.broadcast(|_| crate::candle::warm_matmul());
+    pool.broadcast(|_| crate::candle::warm());
 }
 
 #[cfg(not(feature = "candle"))]

@@ -1,12 +1,14 @@
 //! How memory may grow with the size of the input.
 
+use std::collections::HashMap;
+
 use super::failure::Failure;
 use super::measure::{Measured, OpenMeasure};
 use super::rows::{Labelled, labelled, table};
 use super::runs::Origin;
 use crate::error::Error;
 use crate::record::guard::Own;
-use crate::snapshot::Device;
+use crate::snapshot::{Device, RecordKind};
 use crate::units::{Bytes, grouped};
 
 /// How the peak may grow with the size of the input.
@@ -48,9 +50,9 @@ const LEAST_SPAN: usize = 4;
 /// Code whose peak must not grow faster with its input than stated; what [`assert_scaling!`](crate::assert_scaling)
 /// goes by.
 ///
-/// It runs once for each size. The peaks of all but the largest are fitted with `a + b · f(size)`, and the largest
-/// may be a tenth over what that predicts: the whole peak, and the part of each stack that is in all of them and
-/// has 1 % of the largest.
+/// It runs once for each size. From the last size but one to the last the peak may grow as `f(size)`, and a tenth
+/// more: the whole peak, and the most that each stack held by itself, if it was there at all sizes and holds 1 % of the
+/// largest. Constants besides `f` do no harm, but hide what is smaller: the largest size is to be one that matters.
 ///
 /// ```
 /// # #[global_allocator] static ALLOC: memtrace::Alloc = memtrace::Alloc::system();
@@ -198,7 +200,7 @@ impl Peaks<'_> {
             let rows = stacks.iter().map(|(origin, faster)| Labelled { origin: *origin, cells: cells(faster) });
             let stacks = table(&["Bytes", "Predicted"], &labelled(rows, largest, data));
             format!(
-                "At the largest size, what grew faster\n{stacks}\n{}",
+                "At the largest size, the most that was held by what grew faster\n{stacks}\n{}",
                 crate::export::text::at_peak(data, self.device, 5)
             )
         })
@@ -223,24 +225,29 @@ impl Peaks<'_> {
     }
 }
 
-/// What the fit of `a + b · f`, `b` at least 0, says for the last of `scaled`.
+/// What the last may be, by the peak before it: what grows as `f`, with constants besides, has a share `peak / f` that
+/// never rises. That holds for the maximum of several such phases, too, which no fitted line would follow.
 fn predict(scaled: &[f64], earlier: &[u64]) -> f64 {
     let highest = earlier.iter().copied().max().unwrap_or(0) as f64;
-    let n = earlier.len() as f64;
-    let known = || scaled.iter().copied().zip(earlier.iter().map(|y| *y as f64));
-    let mean = |of: fn((f64, f64)) -> f64| known().map(of).sum::<f64>() / n;
-    let (mean_x, mean_y) = (mean(|(x, _)| x), mean(|(_, y)| y));
-    let spread: f64 = known().map(|(x, _)| (x - mean_x).powi(2)).sum();
-    let Some(last) = scaled.last().filter(|_| spread > 0.0) else { return highest };
-    let slope = known().map(|(x, y)| (x - mean_x) * (y - mean_y)).sum::<f64>() / spread;
-    (mean_y + slope.max(0.0) * (last - mean_x)).max(highest)
+    let [.., before, last] = scaled else { return highest };
+    let grown = earlier.last().map_or(0.0, |peak| *peak as f64 * last / before);
+    if *before > 0.0 { grown.max(highest) } else { highest }
 }
 
-fn by_stack(measured: &Measured, device: Device) -> std::collections::HashMap<Origin, u64> {
-    let mut stacks = std::collections::HashMap::new();
-    let blocks = measured.seen().iter().filter(|seen| seen.device == device).flat_map(|seen| &seen.ledger.peak.blocks);
-    blocks.for_each(|block| *stacks.entry(Origin { device, stack: block.stack }).or_insert(0) += block.size);
-    stacks
+/// The most that each stack held by itself; unknown if the log has lost its beginning.
+fn by_stack(measured: &Measured, device: Device) -> HashMap<Origin, u64> {
+    let mut held: HashMap<Origin, (u64, u64)> = HashMap::new();
+    for seen in measured.seen().iter().filter(|seen| seen.device == device && seen.ledger.overwritten == 0) {
+        for record in &seen.ledger.records {
+            let (now, most) = held.entry(Origin { device, stack: record.alloc_stack }).or_default();
+            match record.kind {
+                RecordKind::Alloc => *now += record.size,
+                RecordKind::Free => *now = now.saturating_sub(record.size),
+            }
+            *most = (*most).max(*now);
+        }
+    }
+    held.into_iter().map(|(origin, (_, most))| (origin, most)).collect()
 }
 
 #[cfg(test)]
@@ -248,9 +255,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_prediction_goes_on_as_it_began() {
-        assert_eq!(predict(&[1.0, 2.0, 4.0], &[15, 25]), 45.0);
+    fn the_prediction_goes_on_as_it_was() {
+        assert_eq!(predict(&[1.0, 2.0, 4.0], &[15, 25]), 50.0);
         assert_eq!(predict(&[0.0, 0.0, 0.0], &[15, 10]), 15.0, "constant");
-        assert_eq!(predict(&[1.0, 2.0, 4.0], &[25, 15]), 25.0, "what falls is not predicted to fall further");
+        assert_eq!(predict(&[1.0, 2.0, 4.0], &[90, 15]), 90.0, "what falls is not predicted to fall further");
+    }
+
+    #[test]
+    fn the_largest_of_linear_phases_is_linear() {
+        let peak = |n: u64| (700 + 10 * n).max(300 + 21 * n).max(40 * n);
+        for sizes in [[8, 16, 32, 64], [10, 20, 30, 40], [1, 2, 50, 100]] {
+            let peaks = sizes.map(peak);
+            let scaled = sizes.map(|n| n as f64);
+            assert!(peaks[3] as f64 <= predict(&scaled, &peaks[..3]), "{sizes:?}");
+        }
     }
 }

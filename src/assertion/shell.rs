@@ -62,5 +62,8 @@ pub fn own_bytes() -> i64 {
 
 #[track_caller]
 fn or_panic<T>(name: &str, result: Result<T, Failure>) -> T {
-    result.unwrap_or_else(|failure| panic!("{name}: {failure}"))
+    match result {
+        Ok(value) => value,
+        Err(failure) => panic!("{name}: {failure}"),
+    }
 }

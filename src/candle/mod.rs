@@ -65,12 +65,23 @@ fn at(location: DeviceLocation) -> Device {
     }
 }
 
-/// Multiplies small matrices in every order of theirs: the first product of a thread makes the buffer that gemm
-/// keeps for it.
-pub(crate) fn warm_matmul() {
+/// Makes the buffer that gemm, candle's matrix product on the CPU, keeps for this thread from its first product on: 1 or
+/// 2 MiB, by the size of the processor's caches. To be called before a test on the thread that calls it measures
+/// products; the workers of [`measure_in_pool`](crate::measure_in_pool) have it already.
+///
+/// ```
+/// # #[global_allocator] static ALLOC: memtrace::Alloc = memtrace::Alloc::system();
+/// # use candle_core::{DType, Device, Tensor};
+/// memtrace::candle::warm();
+/// let a = Tensor::ones((64, 64), DType::F32, &Device::Cpu)?;
+/// memtrace::assert_peak!("64 KiB", (a.matmul(&a)?, a.matmul(&a.t()?)?));
+/// # Ok::<(), candle_core::Error>(())
+/// ```
+pub fn warm() {
     let multiply = || -> Result<()> {
         let a = candle_core::Tensor::zeros((64, 64), candle_core::DType::F32, &candle_core::Device::Cpu)?;
-        for (left, right) in [(&a, &a), (&a.t()?, &a), (&a, &a.t()?), (&a.t()?, &a.t()?)] {
+        let turned = a.t()?;
+        for (left, right) in [(&a, &a), (&turned, &a), (&a, &turned), (&turned, &turned)] {
             left.matmul(right)?;
         }
         Ok(())
