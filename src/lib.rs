@@ -50,6 +50,7 @@
 //! | `MEMTRACE_MIN_SIZE` | a size such as `64 KiB` | smaller blocks are counted only |
 //! | `MEMTRACE_DUMP_ON_OOM` | `1`, `0` | a snapshot when an allocation fails |
 //! | `MEMTRACE_RULES` | a file | lines added to [`Rules`], which say what is a framework and what its blocks are for |
+//! | `MEMTRACE_CHECK_STACKS` | `1`, `0` | every stack is taken by libgcc's unwinder, too; [`snapshot::Health`] says how often they differed |
 //! | `MEMTRACE_SIGNAL` | `USR1`, `USR2`, a number | a snapshot at each such signal |
 //!
 //! # When the program dies
@@ -118,6 +119,9 @@ pub use hook::Alloc;
 #[cfg(feature = "tracing")]
 pub use layer::{SpanLayer, layer};
 pub use name::{Address, name, name_as, name_on};
+/// For the benchmarks of this package.
+#[doc(hidden)]
+pub use record::unwind::take_stack;
 pub use scope::{Context, ScopeGuard, module, scope, scope_guard};
 pub use session::{
     Builder, IntoBytes, Operators, Report, Session, Snapshot, builder, init, is_recording, on_cuda_start, output_dir,

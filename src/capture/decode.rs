@@ -187,6 +187,8 @@ impl Reading {
             unread_bytes: r.number()?,
             unknown_frees: r.number()?,
             refused_frees: r.number()?,
+            compared_stacks: r.number()?,
+            wrong_stacks: r.number()?,
             cuda: cuda_hooks(r)?,
         };
         Ok(())

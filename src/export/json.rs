@@ -111,6 +111,8 @@ fn health(data: &SnapshotData) -> Value {
         "lost_blocks": health.lost_blocks,
         "lost_stacks": health.lost_stacks,
         "shortened_stacks": health.shortened_stacks,
+        "compared_stacks": health.compared_stacks,
+        "wrong_stacks": health.wrong_stacks,
         "missed_frees": health.missed_frees,
         "lost_scopes": health.lost_scopes,
         "lost_names": data.devices.iter().map(|device| device.lost_names).sum::<u64>(),

@@ -289,6 +289,7 @@ impl Page<'_> {
                 "blocks were not recorded for lack of memory; they count as allocated before recording",
             ),
             (health.lost_stacks, "stacks were not kept: the stack table is full"),
+            (health.wrong_stacks, "stacks were wrong, and libgcc's kept; please report this"),
             (health.missed_frees, "frees were missed: an address was allocated again while its block seemed live"),
             (
                 data.devices.iter().map(|device| device.lost_names).sum(),

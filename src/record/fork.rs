@@ -6,7 +6,7 @@ use std::cell::RefCell;
 use std::sync::{Mutex, MutexGuard, Once, PoisonError};
 
 use super::recorder::{self, RecorderLocks};
-use super::{CONTEXTS, STACKS, contexts, guard, measure, stacks};
+use super::{CONTEXTS, STACKS, contexts, guard, measure, stacks, unwind};
 
 /// Every lock of the recorder, in the order in which they are taken elsewhere.
 struct Held {
@@ -69,6 +69,7 @@ extern "C" fn in_parent() {
 
 #[cfg(unix)]
 extern "C" fn in_child() {
+    unwind::after_fork();
     with(|held| {
         if let Some(held) = held {
             recorder::abandon(&mut held.recorder);

@@ -22,7 +22,7 @@ mod stacks;
 pub(crate) mod thread;
 pub(crate) mod ticks;
 pub(crate) mod untraced;
-mod unwind;
+pub(crate) mod unwind;
 mod windows;
 
 pub(crate) use ledger::{Cursor, LogPart, Site};

@@ -37,6 +37,8 @@ pub(super) struct Plan {
     /// The environment named the stream's file.
     pub(super) stream_from_outside: bool,
     pub(super) schedule: Option<Schedule>,
+    /// Stacks are compared with libgcc's.
+    pub(super) check_stacks: bool,
 }
 
 impl Plan {

@@ -11,7 +11,7 @@ use crate::hook::cuda;
 #[cfg(feature = "tracing")]
 use crate::layer;
 use crate::record::measure::DeviceMeasured;
-use crate::record::{CONTEXTS, DeviceCopy, STACKS, device_memory, recorder};
+use crate::record::{CONTEXTS, DeviceCopy, STACKS, device_memory, recorder, unwind};
 use crate::snapshot::{
     Device, DeviceSnapshot, FRAMES_LEFT_OUT, Health, Module, Process, Settings, SnapshotData, Spans, StackId,
     StackKind, Stacks, segments,
@@ -44,6 +44,8 @@ pub(super) fn collect(recording: &Recording) -> SnapshotData {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Missed {
     shortened_stacks: u64,
+    compared_stacks: u64,
+    wrong_stacks: u64,
     lost_stacks: u64,
     lost_scopes: u64,
     lost_blocks: u64,
@@ -55,6 +57,8 @@ impl Missed {
     pub(super) fn so_far() -> Self {
         Self {
             shortened_stacks: recorder::shortened_stacks(),
+            compared_stacks: unwind::compared_stacks(),
+            wrong_stacks: unwind::wrong_stacks(),
             lost_stacks: STACKS.refused(),
             lost_scopes: CONTEXTS.refused(),
             lost_blocks: device_memory::lost(),
@@ -67,6 +71,8 @@ impl Missed {
         let now = Self::so_far();
         Health {
             shortened_stacks: now.shortened_stacks - self.shortened_stacks,
+            compared_stacks: now.compared_stacks - self.compared_stacks,
+            wrong_stacks: now.wrong_stacks - self.wrong_stacks,
             lost_stacks: now.lost_stacks - self.lost_stacks,
             lost_scopes: now.lost_scopes - self.lost_scopes,
             lost_blocks: now.lost_blocks - self.lost_blocks,

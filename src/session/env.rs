@@ -24,7 +24,8 @@ pub(super) fn apply(plan: &mut Plan) -> Result<(), Error> {
     if let Some(file) = variable("MEMTRACE_RULES")? {
         settings.rules.add(&rules(&file)?)?;
     }
-    set(&mut plan.dumps.on_oom, "MEMTRACE_DUMP_ON_OOM", flag)?;
+    set(&mut plan.dumps.on_oom, "MEMTRACE_DUMP_ON_OOM", |text| flag("MEMTRACE_DUMP_ON_OOM", text))?;
+    set(&mut plan.check_stacks, "MEMTRACE_CHECK_STACKS", |text| flag("MEMTRACE_CHECK_STACKS", text))?;
     if let Some(signal) = variable("MEMTRACE_SIGNAL")? {
         plan.dumps.signal = Some(signal_number(&signal)?);
     }
@@ -89,10 +90,10 @@ fn number(text: &str) -> Result<usize, Error> {
     text.parse().map_err(|_| Error::variable("MEMTRACE_MAX_ENTRIES", text, "a number of records"))
 }
 
-fn flag(text: &str) -> Result<bool, Error> {
+fn flag(name: &str, text: &str) -> Result<bool, Error> {
     match text {
         "0" | "off" | "false" => Ok(false),
         "1" | "on" | "true" => Ok(true),
-        _ => Err(Error::variable("MEMTRACE_DUMP_ON_OOM", text, "1 or 0")),
+        _ => Err(Error::variable(name, text, "1 or 0")),
     }
 }

@@ -36,7 +36,7 @@ use stream::Stream;
 
 use crate::error::Error;
 use crate::record::guard::{self, Own};
-use crate::record::{fork, recorder};
+use crate::record::{fork, recorder, unwind};
 use crate::snapshot::{Device, MemoryStats, Settings};
 
 /// A recording under way. Dropping it ends the recording.
@@ -218,6 +218,7 @@ fn begin(plan: &Plan) -> Result<(Shared, Option<Schedule>), Error> {
     if recorder::is_taken() {
         return Err(Error::already_recording());
     }
+    unwind::check_stacks(plan.check_stacks);
     let stream = plan.stream.as_deref().map(|pattern| open_stream(&plan, pattern)).transpose()?;
     let recording = Recording::begin(&plan.settings, waits, stream, &plan.dumps)?;
     if recording.streams()

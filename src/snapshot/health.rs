@@ -13,6 +13,10 @@ pub struct Health {
     pub lost_stacks: u64,
     /// How often a stack's middle frames were left out because it was deeper than `stack_depth`.
     pub shortened_stacks: u64,
+    /// Stacks that libgcc's unwinder took a second time, with `MEMTRACE_CHECK_STACKS=1`.
+    pub compared_stacks: u64,
+    /// Those of them that memtrace's own unwinder had got wrong; libgcc's are in the records.
+    pub wrong_stacks: u64,
     /// Allocations at an address that was still live: a free was missed in between.
     pub missed_frees: u64,
     /// Scopes that were not told apart because there were too many names or they nested too deep.

@@ -174,6 +174,8 @@ impl<W: Write> Encoder<W> {
             p.number(health.unread_bytes);
             p.number(health.unknown_frees);
             p.number(health.refused_frees);
+            p.number(health.compared_stacks);
+            p.number(health.wrong_stacks);
             cuda_hooks(p, &health.cuda);
         })
     }

@@ -1,0 +1,67 @@
+//! Where a thread's stack lies.
+#![expect(unsafe_code, reason = "C functions of the threads library")]
+
+use std::cell::Cell;
+use std::mem::MaybeUninit;
+
+use crate::record::guard;
+
+/// From the lowest address to past the highest one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Bounds {
+    pub(super) start: u64,
+    pub(super) end: u64,
+}
+
+const NOT_ASKED: Bounds = Bounds { start: 0, end: 0 };
+/// No address lies in there.
+const UNKNOWN: Bounds = Bounds { start: u64::MAX, end: 0 };
+
+thread_local! {
+    // Const and without a destructor: readable before main, in thread-local destructors and after.
+    static BOUNDS: Cell<Bounds> = const { Cell::new(NOT_ASKED) };
+}
+
+impl Bounds {
+    #[inline]
+    pub(super) fn contain(self, address: u64) -> bool {
+        self.start <= address && address < self.end
+    }
+}
+
+/// The stack that the system gave this thread; a coroutine or a signal handler may be on another.
+#[inline]
+pub(super) fn of_this_thread() -> Bounds {
+    match BOUNDS.get() {
+        NOT_ASKED => first_time(),
+        bounds => bounds,
+    }
+}
+
+#[cold]
+fn first_time() -> Bounds {
+    // The system's answer takes memory, on the main thread also a file.
+    let _own = guard::own_work();
+    let bounds = ask().unwrap_or(UNKNOWN);
+    BOUNDS.set(bounds);
+    bounds
+}
+
+fn ask() -> Option<Bounds> {
+    let mut attributes = MaybeUninit::uninit();
+    // SAFETY: a thread may ask about itself at any time.
+    let this = unsafe { libc::pthread_self() };
+    // SAFETY: `attributes` has room for what is written on success.
+    if unsafe { libc::pthread_getattr_np(this, attributes.as_mut_ptr()) } != 0 {
+        return None;
+    }
+    // SAFETY: the call above succeeded.
+    let mut attributes = unsafe { attributes.assume_init() };
+    let (mut start, mut size) = (std::ptr::null_mut(), 0);
+    // SAFETY: the attributes are valid, both places are ours.
+    let found = unsafe { libc::pthread_attr_getstack(&attributes, &mut start, &mut size) } == 0;
+    // SAFETY: they are valid and not used again.
+    unsafe { libc::pthread_attr_destroy(&mut attributes) };
+    let start = start.addr() as u64;
+    found.then_some(Bounds { start, end: start.checked_add(size as u64)? })
+}

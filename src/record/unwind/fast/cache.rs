@@ -1,0 +1,70 @@
+//! Return address → rule, for the whole process.
+//!
+//! One word holds an address and its rule, so whoever reads it has a pair that belongs together: there
+//! is no lock, no order between words and no torn entry.
+//!
+//! The lower 12 bits of an address, mixed with the next ones, are its bucket, the others stand between
+//! the bits of its rule. So an address is never taken for another.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use super::rule::{NOT_A_RULE, Rule};
+
+/// Addresses of a process on x86_64 with four levels of pages.
+pub(super) const ADDRESS_BITS: u32 = 47;
+const BUCKET_BITS: u32 = 12;
+const BUCKETS: usize = 1 << BUCKET_BITS;
+const WAYS: usize = 8;
+const _: () = assert!(NOT_A_RULE == (1 << ADDRESS_BITS) - (1 << BUCKET_BITS));
+
+/// One line of the processor's cache.
+#[derive(Debug)]
+#[repr(align(64))]
+struct Bucket([AtomicU64; WAYS]);
+
+/// 256 KiB, of which the system gives what is touched.
+#[derive(Debug)]
+pub(super) struct Cache {
+    buckets: [Bucket; BUCKETS],
+}
+
+impl Cache {
+    pub(super) const fn new() -> Self {
+        Self { buckets: [const { Bucket([const { AtomicU64::new(0) }; WAYS]) }; BUCKETS] }
+    }
+
+    /// The address must have at most [`ADDRESS_BITS`].
+    #[inline]
+    pub(super) fn find(&self, address: u64) -> Option<Rule> {
+        let Bucket(entries) = self.buckets.get(bucket_of(address))?;
+        // Relaxed: an entry says all there is to know by itself.
+        let rules = entries.iter().map(|entry| entry.load(Relaxed) ^ (address & NOT_A_RULE));
+        rules.filter(|rule| rule & NOT_A_RULE == 0).map(Rule::of_bits).next()
+    }
+
+    /// Enters a rule; where there is no room, another one goes. Only one thread at a time does this.
+    pub(super) fn insert(&self, address: u64, rule: Rule) {
+        let Some(Bucket(entries)) = self.buckets.get(bucket_of(address)) else { return };
+        let free = entries.iter().find(|entry| entry.load(Relaxed) == 0);
+        let another = (address >> BUCKET_BITS) as usize % WAYS;
+        if let Some(entry) = free.or_else(|| entries.get(another)) {
+            entry.store(address & NOT_A_RULE | rule.bits(), Relaxed);
+        }
+    }
+
+    /// Forgets what was learnt of modules that may have been unloaded.
+    pub(super) fn forget_what_does_not_stay(&self) {
+        let entries = self.buckets.iter().flat_map(|Bucket(entries)| entries);
+        for entry in entries {
+            let bits = entry.load(Relaxed);
+            if bits != 0 && !Rule::of_bits(bits).stays() {
+                entry.store(0, Relaxed);
+            }
+        }
+    }
+}
+
+#[inline]
+fn bucket_of(address: u64) -> usize {
+    (address ^ address >> BUCKET_BITS) as usize % BUCKETS
+}

@@ -1,0 +1,122 @@
+//! What a module's call frame information says of a return address, as a rule.
+
+use gimli::{
+    BaseAddresses, CfaRule, EhFrame, EhFrameHdr, Encoding, EndianSlice, FrameDescriptionEntry, NativeEndian, Operation,
+    Pointer, Register, RegisterRule, UnwindContext, UnwindContextStorage, UnwindExpression, UnwindSection,
+    UnwindTableRow, X86_64,
+};
+
+use super::rule::{Base, Rule};
+
+pub(super) type Bytes<'a> = EndianSlice<'a, NativeEndian>;
+
+/// Room for rows on the stack: gimli's own is on the heap.
+#[derive(Debug)]
+pub(super) struct OnStack;
+
+impl UnwindContextStorage<usize> for OnStack {
+    type Rules = [(Register, RegisterRule<usize>); 20];
+    type Stack = [UnwindTableRow<usize, Self>; 4];
+}
+
+type Row = UnwindTableRow<usize, OnStack>;
+
+/// A module's `.eh_frame_hdr` and `.eh_frame`, with their addresses.
+#[derive(Debug)]
+pub(super) struct Frames<'a> {
+    pub(super) index: &'a [u8],
+    pub(super) entries: &'a [u8],
+    pub(super) bases: BaseAddresses,
+}
+
+/// Where `.eh_frame` lies, by the header that does.
+pub(super) fn entries_address(index: &[u8], address: u64) -> Option<u64> {
+    let bases = BaseAddresses::default().set_eh_frame_hdr(address);
+    match EhFrameHdr::new(index, NativeEndian).parse(&bases, 8).ok()?.eh_frame_ptr() {
+        Pointer::Direct(address) => Some(address),
+        Pointer::Indirect(_) => None,
+    }
+}
+
+impl Frames<'_> {
+    /// The rule for the instruction at `address`; none if there is none or if it is not one of ours.
+    pub(super) fn rule_at(&self, address: u64) -> Option<Rule> {
+        let entries = EhFrame::new(self.entries, NativeEndian);
+        let index = EhFrameHdr::new(self.index, NativeEndian).parse(&self.bases, 8).ok()?;
+        let cie = |section: &EhFrame<_>, bases: &_, offset| section.cie_from_offset(bases, offset);
+        let entry = index.table()?.fde_for_address(&entries, &self.bases, address, cie).ok()?;
+        rule_of_entry(&entry, &entries, &self.bases, address)
+    }
+}
+
+pub(super) fn rule_of_entry(
+    entry: &FrameDescriptionEntry<Bytes<'_>>,
+    entries: &EhFrame<Bytes<'_>>,
+    bases: &BaseAddresses,
+    address: u64,
+) -> Option<Rule> {
+    // What a signal interrupted may have anything in its registers.
+    if entry.is_signal_trampoline() {
+        return None;
+    }
+    let mut context = UnwindContext::<usize, OnStack>::new_in();
+    let row = entry.unwind_info_for_address(entries, bases, &mut context, address).ok()?;
+    rule_of(row, entries, entry.cie().encoding())
+}
+
+/// A row as a rule; none for what no rule says exactly.
+fn rule_of(row: &Row, entries: &EhFrame<Bytes<'_>>, encoding: Encoding) -> Option<Rule> {
+    // The stack pointer is the CFA unless a row says otherwise.
+    if row.register(X86_64::RSP).is_some() {
+        return None;
+    }
+    match row.register(X86_64::RA)? {
+        RegisterRule::Undefined => return Some(Rule::OUTERMOST),
+        RegisterRule::Offset(-8) => {}
+        _ => return None,
+    }
+    match row.cfa() {
+        CfaRule::RegisterAndOffset { register: X86_64::RSP, offset } => Rule::new(Base::Rsp, *offset, saved(row)?),
+        CfaRule::RegisterAndOffset { register: X86_64::RBP, offset } => Rule::new(Base::Rbp, *offset, saved(row)?),
+        CfaRule::RegisterAndOffset { .. } => None,
+        CfaRule::Expression(cfa) => realigned(row, cfa, entries, encoding),
+    }
+}
+
+/// Where the caller's rbp lies, from the CFA; the inner `None` if it is still in rbp.
+fn saved(row: &Row) -> Option<Option<i64>> {
+    match row.register(X86_64::RBP) {
+        // The ABI has the callee keep rbp, so a row without a word about it leaves it alone.
+        None | Some(RegisterRule::SameValue) => Some(None),
+        Some(RegisterRule::Offset(offset)) => Some(Some(offset)),
+        _ => None,
+    }
+}
+
+/// A realigned frame as GCC writes it: the CFA in memory beside rbp, the saved rbp, too.
+fn realigned(
+    row: &Row,
+    cfa: &UnwindExpression<usize>,
+    entries: &EhFrame<Bytes<'_>>,
+    encoding: Encoding,
+) -> Option<Rule> {
+    let Some(RegisterRule::Expression(rbp)) = row.register(X86_64::RBP) else { return None };
+    let offset = beside_rbp(cfa, true, entries, encoding)?;
+    let saved = beside_rbp(&rbp, false, entries, encoding)?;
+    Rule::new(Base::AtRbp, offset, Some(saved))
+}
+
+/// The n of an expression that is rbp + n, or the word at rbp + n, and nothing else.
+fn beside_rbp(
+    expression: &UnwindExpression<usize>,
+    word: bool,
+    entries: &EhFrame<Bytes<'_>>,
+    encoding: Encoding,
+) -> Option<i64> {
+    let mut operations = expression.get(entries).ok()?.operations(encoding);
+    let Operation::RegisterOffset { register: X86_64::RBP, offset, .. } = operations.next().ok()?? else { return None };
+    if word {
+        let Operation::Deref { size: 8, space: false, .. } = operations.next().ok()?? else { return None };
+    }
+    operations.next().ok()?.is_none().then_some(offset)
+}

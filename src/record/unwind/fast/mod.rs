@@ -1,0 +1,144 @@
+//! The unwinder for x86_64 Linux with glibc: a step from one frame to the next is a look into a cache.
+//!
+//! It says that a stack is over or that it could not prove a step; then libgcc takes the whole stack.
+//! Proven is a step whose rule comes from the module's own call frame information, is one of three
+//! forms, and leads upwards within the stack that the system gave this thread. So signal frames,
+//! coroutines, generated code and frames with stranger rules are libgcc's.
+#![expect(unsafe_code, reason = "reads registers and the thread's own stack")]
+
+mod bounds;
+mod cache;
+mod cfi;
+mod modules;
+mod rule;
+#[cfg(test)]
+mod tests;
+
+use std::arch::asm;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use self::cache::{ADDRESS_BITS, Cache};
+use self::rule::Rule;
+use super::collector::Collector;
+
+static CACHE: Cache = Cache::new();
+/// How many modules had been unloaded when the cache last forgot what does not stay.
+static UNLOADS: AtomicU64 = AtomicU64::new(0);
+/// Somebody is changing the cache. Nobody waits for it: who comes second lets libgcc do it.
+static BUSY: AtomicBool = AtomicBool::new(false);
+
+/// What a step needs to know of a frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Registers {
+    /// Where the frame goes on, after the call that it made.
+    pub(super) ip: u64,
+    pub(super) sp: u64,
+    pub(super) bp: u64,
+}
+
+impl Registers {
+    /// Those of the function that this is written in.
+    #[inline(always)]
+    pub(super) fn here() -> Self {
+        let (ip, sp, bp);
+        // SAFETY: copies three registers.
+        unsafe {
+            asm!(
+                "lea {ip}, [rip]",
+                "mov {sp}, rsp",
+                "mov {bp}, rbp",
+                ip = out(reg) ip,
+                sp = out(reg) sp,
+                bp = out(reg) bp,
+                options(nomem, nostack, preserves_flags),
+            );
+        }
+        Self { ip, sp, bp }
+    }
+}
+
+/// Takes the frames outside of the one that has these registers; false if a step could not be proven.
+/// That frame must be live until this returns.
+#[inline]
+pub(super) fn walk(mut at: Registers, collector: &mut Collector<'_>) -> bool {
+    let bounds = bounds::of_this_thread();
+    if !bounds.contain(at.sp) || !at.sp.is_multiple_of(8) {
+        return false;
+    }
+    let mut current = false;
+    loop {
+        let Some(rule) = rule_for(at.ip, &mut current) else { return false };
+        let Some(frame) = rule.step(at, bounds.end, read) else { return rule.is_outermost() };
+        at = frame;
+        if !collector.take(at.ip) {
+            return true;
+        }
+    }
+}
+
+/// A word of this thread's stack. [`Rule::step`] asks for nothing else: aligned, at or above the stack
+/// pointer of a live frame, below the stack's end.
+#[inline]
+fn read(address: u64) -> u64 {
+    // SAFETY: see above. Volatile, because the frames up there belong to others, who may have written
+    // to them since anything was read last.
+    unsafe { (address as *const u64).read_volatile() }
+}
+
+/// `current` is set once the cache is known to hold nothing of modules that were gone before this stack
+/// was taken. Code that is on the stack is not unloaded meanwhile.
+#[inline]
+fn rule_for(ip: u64, current: &mut bool) -> Option<Rule> {
+    if ip >> ADDRESS_BITS != 0 {
+        return None;
+    }
+    match CACHE.find(ip) {
+        Some(rule) if rule.stays() || *current => Some(rule),
+        Some(_) => checked(ip, current),
+        None => learn(ip),
+    }
+}
+
+/// The rule for an address of a module that may have come after another one at the same place.
+#[cold]
+fn checked(ip: u64, current: &mut bool) -> Option<Rule> {
+    let unloads = modules::unloads();
+    // Acquire: what was forgotten before this number was stored is forgotten for us.
+    if unloads != UNLOADS.load(Ordering::Acquire) {
+        forget(unloads, &Turn::take()?);
+    }
+    *current = true;
+    CACHE.find(ip).or_else(|| learn(ip))
+}
+
+#[cold]
+fn learn(ip: u64) -> Option<Rule> {
+    let turn = Turn::take()?;
+    // The call itself: the instruction after it may belong to something else.
+    let found = modules::find(ip.checked_sub(1)?);
+    forget(found.unloads, &turn);
+    CACHE.insert(ip, found.rule);
+    Some(found.rule)
+}
+
+fn forget(unloads: u64, _turn: &Turn) {
+    if UNLOADS.load(Ordering::Relaxed) != unloads {
+        CACHE.forget_what_does_not_stay();
+        UNLOADS.store(unloads, Ordering::Release);
+    }
+}
+
+/// The right to change the cache.
+struct Turn;
+
+impl Turn {
+    fn take() -> Option<Self> {
+        (!BUSY.swap(true, Ordering::Acquire)).then_some(Self)
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        BUSY.store(false, Ordering::Release);
+    }
+}

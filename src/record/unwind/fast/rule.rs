@@ -1,0 +1,152 @@
+//! How to get from a call to the frame around it, in one word that leaves 35 bits to the cache.
+//!
+//! ```text
+//!  63         47 46                    12 11    10      9      8  7            0
+//! ┌─────────────┬────────────────────────┬────┬───────┬─────┬───────┬────────────┐
+//! │ offset /8   │   0: for the cache     │  - │ stays │ rbp │ plain │ saved rbp/8│
+//! └─────────────┴────────────────────────┴────┴───────┴─────┴───────┴────────────┘
+//! ```
+//! The offset stands at the top and the decision between rsp and rbp takes no jump, because the next
+//! frame's address waits for both: a stack is a chain of such waits.
+
+use super::Registers;
+
+/// The bits that are no rule's.
+pub(super) const NOT_A_RULE: u64 = ((1 << 35) - 1) << 12;
+
+/// CFA = rsp + offset, or rbp + offset with [`RBP`]. Not plain are `AT_RBP`, `OUTERMOST` and `UNPROVEN`.
+const PLAIN: u64 = 1 << 8;
+const RBP: u64 = 1 << 9;
+const STAYS: u64 = 1 << 10;
+const AT_RBP: u64 = RBP;
+const OUTERMOST: u64 = 1 << 11;
+const UNPROVEN: u64 = 1 << 11 | RBP;
+const KIND: u64 = PLAIN | RBP | 1 << 11;
+
+const OFFSET_SHIFT: u32 = 47;
+const OFFSET_BITS: u32 = 64 - OFFSET_SHIFT;
+const SAVED_BITS: u32 = 8;
+/// Says that the frame left rbp alone.
+const NOT_SAVED: i64 = -128;
+
+/// What the CFA (the caller's stack pointer) is counted from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Base {
+    Rsp,
+    Rbp,
+    /// The CFA lies in memory at rbp + offset: realigned frames of C. The saved rbp is at rbp + n there.
+    AtRbp,
+}
+
+/// The rule that is all zeros proves nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Rule(u64);
+
+impl Rule {
+    /// The frame has no caller.
+    pub(super) const OUTERMOST: Self = Self(OUTERMOST);
+    /// Left to libgcc.
+    pub(super) const UNPROVEN: Self = Self(UNPROVEN);
+
+    /// `saved` is where the frame keeps its caller's rbp, from the CFA; `None` if it left rbp alone.
+    /// Nothing if one of the numbers does not fit or is not a multiple of eight.
+    pub(super) fn new(base: Base, offset: i64, saved: Option<i64>) -> Option<Self> {
+        let kind = match base {
+            Base::Rsp => PLAIN,
+            Base::Rbp => PLAIN | RBP,
+            Base::AtRbp => AT_RBP,
+        };
+        let saved = saved.map_or(Some(NOT_SAVED), |saved| eighth(saved, SAVED_BITS).filter(|n| *n != NOT_SAVED))?;
+        let offset = eighth(offset, OFFSET_BITS)?;
+        Some(Self(kind | (offset as u64) << OFFSET_SHIFT | u64::from(saved as u8)))
+    }
+
+    /// The same rule, of a module that is never unloaded.
+    pub(super) fn that_stays(self) -> Self {
+        Self(self.0 | STAYS)
+    }
+
+    #[inline]
+    pub(super) fn stays(self) -> bool {
+        self.0 & STAYS != 0
+    }
+
+    #[inline]
+    pub(super) fn is_outermost(self) -> bool {
+        self.0 & KIND == OUTERMOST
+    }
+
+    #[cfg(test)]
+    pub(super) fn is_unproven(self) -> bool {
+        self.0 & !STAYS == UNPROVEN
+    }
+
+    #[inline]
+    pub(super) fn bits(self) -> u64 {
+        self.0
+    }
+
+    #[inline]
+    pub(super) fn of_bits(bits: u64) -> Self {
+        Self(bits)
+    }
+
+    #[inline]
+    fn offset(self) -> u64 {
+        ((self.0.cast_signed() >> OFFSET_SHIFT) * 8).cast_unsigned()
+    }
+
+    #[inline]
+    fn saved(self) -> i64 {
+        i64::from(self.0 as i8)
+    }
+
+    /// Goes from a frame to the one around it, if that can be proven. `read` is asked only for addresses that
+    /// are a multiple of eight, at or above the frame's stack pointer and below `end`.
+    #[inline(always)]
+    pub(super) fn step(self, at: Registers, end: u64, read: impl Fn(u64) -> u64) -> Option<Registers> {
+        let (cfa, saved_from) = if self.0 & PLAIN != 0 {
+            let base = if self.0 & RBP == 0 { at.sp } else { at.bp };
+            let cfa = base.wrapping_add(self.offset());
+            (cfa, cfa)
+        } else {
+            (self.in_memory(at, end, &read), at.bp)
+        };
+        if !is_next(cfa, at.sp, end) {
+            return None;
+        }
+        let slot = saved_from.wrapping_add_signed(self.saved() * 8);
+        let bp = match self.saved() {
+            NOT_SAVED => at.bp,
+            _ if in_frame(slot, at.sp, cfa) => read(slot),
+            _ => return None,
+        };
+        Some(Registers { ip: read(cfa - 8), sp: cfa, bp })
+    }
+
+    /// The CFA of a realigned frame; 0 if this is none.
+    #[cold]
+    fn in_memory(self, at: Registers, end: u64, read: impl Fn(u64) -> u64) -> u64 {
+        let place = at.bp.wrapping_add(self.offset());
+        let proven = self.0 & KIND == AT_RBP && in_frame(place, at.sp, end);
+        if proven { read(place) } else { 0 }
+    }
+}
+
+/// A number's eighth, if it is whole and fits.
+fn eighth(value: i64, bits: u32) -> Option<i64> {
+    let limit = 1 << (bits - 1);
+    (value % 8 == 0 && (-limit..limit).contains(&(value / 8))).then_some(value / 8)
+}
+
+/// May the frame outside of the one at `sp` begin here?
+#[inline]
+fn is_next(cfa: u64, sp: u64, end: u64) -> bool {
+    cfa.is_multiple_of(8) && cfa > sp && cfa <= end
+}
+
+/// Is this a word of the frame from `sp` to `cfa`?
+#[inline]
+fn in_frame(slot: u64, sp: u64, cfa: u64) -> bool {
+    slot.is_multiple_of(8) && slot >= sp && slot < cfa
+}

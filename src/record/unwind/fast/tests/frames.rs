@@ -1,0 +1,190 @@
+//! Frames as compilers make them, and as they do not.
+#![expect(unsafe_code, reason = "calls functions written in assembly")]
+
+use std::arch::global_asm;
+use std::ffi::c_void;
+use std::ptr::null_mut;
+
+use super::{note, only_one, seen_in};
+
+pub(super) type Callback = extern "C" fn(*mut c_void);
+
+unsafe extern "C" {
+    /// Takes so many bytes (a multiple of 16) from the stack, as `alloca` does.
+    pub(super) fn memtrace_alloca(callback: Callback, data: *mut c_void, bytes: usize);
+    /// Realigns its frame as GCC does: the CFA lies in memory.
+    pub(super) fn memtrace_realigned(callback: Callback, data: *mut c_void);
+    /// Keeps a number in rbp while it calls.
+    pub(super) fn memtrace_rbp_is_a_number(callback: Callback, data: *mut c_void);
+    /// Counts its CFA from rbx.
+    pub(super) fn memtrace_cfa_from_rbx(callback: Callback, data: *mut c_void);
+    /// Says nothing of its frame.
+    fn memtrace_without_cfi(callback: Callback, data: *mut c_void);
+    /// Calls on another stack, of which `top` is the end.
+    fn memtrace_on_stack(callback: Callback, data: *mut c_void, top: *mut c_void);
+}
+
+global_asm!(
+    ".pushsection .text.memtrace_test_frames,\"ax\",@progbits",
+    ".globl memtrace_alloca, memtrace_realigned, memtrace_rbp_is_a_number",
+    ".globl memtrace_cfa_from_rbx, memtrace_without_cfi, memtrace_on_stack",
+    "memtrace_alloca:",
+    ".cfi_startproc",
+    "push rbp",
+    ".cfi_def_cfa_offset 16",
+    ".cfi_offset rbp, -16",
+    "mov rbp, rsp",
+    ".cfi_def_cfa_register rbp",
+    "sub rsp, rdx",
+    "mov rax, rdi",
+    "mov rdi, rsi",
+    "call rax",
+    "leave",
+    ".cfi_def_cfa rsp, 8",
+    "ret",
+    ".cfi_endproc",
+    "memtrace_realigned:",
+    ".cfi_startproc",
+    "lea r10, [rsp + 8]",
+    ".cfi_def_cfa r10, 0",
+    "and rsp, -64",
+    "push qword ptr [r10 - 8]",
+    "push rbp",
+    "mov rbp, rsp",
+    // The saved rbp is at rbp + 0.
+    ".cfi_escape 0x10, 0x06, 0x02, 0x76, 0x00",
+    "push r10",
+    // The CFA is the word at rbp - 8.
+    ".cfi_escape 0x0f, 0x03, 0x76, 0x78, 0x06",
+    "sub rsp, 40",
+    "mov rax, rdi",
+    "mov rdi, rsi",
+    "call rax",
+    "mov r10, [rbp - 8]",
+    ".cfi_def_cfa r10, 0",
+    "leave",
+    "lea rsp, [r10 - 8]",
+    ".cfi_def_cfa rsp, 8",
+    "ret",
+    ".cfi_endproc",
+    "memtrace_rbp_is_a_number:",
+    ".cfi_startproc",
+    "push rbp",
+    ".cfi_def_cfa_offset 16",
+    ".cfi_offset rbp, -16",
+    "mov ebp, 12345",
+    "mov rax, rdi",
+    "mov rdi, rsi",
+    "call rax",
+    "pop rbp",
+    ".cfi_def_cfa_offset 8",
+    "ret",
+    ".cfi_endproc",
+    "memtrace_cfa_from_rbx:",
+    ".cfi_startproc",
+    "push rbx",
+    ".cfi_def_cfa_offset 16",
+    ".cfi_offset rbx, -16",
+    "mov rbx, rsp",
+    ".cfi_def_cfa_register rbx",
+    "mov rax, rdi",
+    "mov rdi, rsi",
+    "call rax",
+    "pop rbx",
+    ".cfi_def_cfa rsp, 8",
+    "ret",
+    ".cfi_endproc",
+    "memtrace_on_stack:",
+    ".cfi_startproc",
+    "push rbp",
+    ".cfi_def_cfa_offset 16",
+    ".cfi_offset rbp, -16",
+    "mov rbp, rsp",
+    ".cfi_def_cfa_register rbp",
+    "mov rsp, rdx",
+    "mov rax, rdi",
+    "mov rdi, rsi",
+    "call rax",
+    "leave",
+    ".cfi_def_cfa rsp, 8",
+    "ret",
+    ".cfi_endproc",
+    "memtrace_without_cfi:",
+    "sub rsp, 8",
+    "mov rax, rdi",
+    "mov rdi, rsi",
+    "call rax",
+    "add rsp, 8",
+    "ret",
+    ".popsection",
+);
+
+#[test]
+fn frames_of_a_size_known_at_run_time_are_proven() {
+    for bytes in [0, 16, 160, 4096, 100_000] {
+        // SAFETY: keeps the ABI, and the size is a multiple of 16.
+        only_one(seen_in(|| unsafe { memtrace_alloca(note, null_mut(), bytes) })).assert_proven();
+    }
+}
+
+#[test]
+fn realigned_frames_of_c_are_proven() {
+    // SAFETY: keeps the ABI.
+    only_one(seen_in(|| unsafe { memtrace_realigned(note, null_mut()) })).assert_proven();
+}
+
+#[test]
+fn realigned_frames_of_rust_are_proven() {
+    #[repr(align(64))]
+    struct Aligned([u8; 200]);
+    let words = std::hint::black_box(Aligned([1; 200]));
+    only_one(seen_in(|| note(null_mut()))).assert_proven();
+    assert_eq!(std::hint::black_box(&words).0[7], 1);
+}
+
+#[test]
+fn a_number_in_rbp_is_no_frame_pointer() {
+    // SAFETY: keeps the ABI.
+    only_one(seen_in(|| unsafe { memtrace_rbp_is_a_number(note, null_mut()) })).assert_proven();
+}
+
+#[test]
+fn a_frame_that_is_counted_from_another_register_is_left_to_libgcc() {
+    // SAFETY: keeps the ABI.
+    only_one(seen_in(|| unsafe { memtrace_cfa_from_rbx(note, null_mut()) })).assert_not_proven();
+}
+
+#[test]
+fn code_without_call_frame_information_is_left_to_libgcc() {
+    // SAFETY: keeps the ABI.
+    only_one(seen_in(|| unsafe { memtrace_without_cfi(note, null_mut()) })).assert_not_proven();
+}
+
+#[test]
+fn another_stack_is_left_to_libgcc_even_if_it_lies_in_the_threads_own() {
+    #[repr(align(16))]
+    struct Stack([u8; 262_144]);
+    let call = |stack: &mut Stack| {
+        let top: *mut u8 = stack.0.as_mut_ptr_range().end;
+        // SAFETY: keeps the ABI; the stack is large enough, aligned and used by nobody else.
+        only_one(seen_in(|| unsafe { memtrace_on_stack(note, null_mut(), top.cast()) }))
+    };
+    call(&mut Box::new(Stack([0; 262_144]))).assert_not_proven();
+    call(&mut Stack([0; 262_144])).assert_not_proven();
+}
+
+#[test]
+fn callbacks_of_c_are_proven() {
+    extern "C" fn compare(a: *const c_void, b: *const c_void) -> i32 {
+        note(null_mut());
+        // SAFETY: `qsort` passes two of the numbers below.
+        let (a, b) = unsafe { (a.cast::<u32>().read(), b.cast::<u32>().read()) };
+        a.cmp(&b) as i32
+    }
+    let mut numbers = [3u32, 1, 2];
+    // SAFETY: three numbers of four bytes lie there.
+    let seen = seen_in(|| unsafe { libc::qsort(numbers.as_mut_ptr().cast(), 3, 4, Some(compare)) });
+    assert_eq!(numbers, [1, 2, 3]);
+    assert!(seen.len() >= 2);
+    seen.iter().for_each(|both| both.assert_proven());
+}

@@ -1,0 +1,72 @@
+//! Our stacks against libgcc's.
+
+mod cfi;
+mod frames;
+mod handlers;
+mod libraries;
+mod programs;
+mod steps;
+mod threads;
+
+use std::cell::RefCell;
+use std::ffi::c_void;
+
+use super::{Registers, walk};
+use crate::record::unwind::{CapturedStack, library};
+use crate::units::MAX_STACK_DEPTH;
+
+/// Ours, if every step could be proven, and libgcc's.
+#[derive(Debug, PartialEq, Eq)]
+struct Both {
+    ours: Option<Vec<u64>>,
+    libgccs: Vec<u64>,
+}
+
+#[inline(never)]
+fn both() -> Both {
+    let start = Registers::here();
+    let mut stack = CapturedStack::empty();
+    let mut take = || stack.fill(MAX_STACK_DEPTH, |to| walk(start, to)).then(|| stack.addresses().to_vec());
+    // Nothing is proven while another thread changes the cache.
+    let ours = (0..200).find_map(|_| take().or_else(|| (std::thread::yield_now(), None).1));
+    stack.fill(MAX_STACK_DEPTH, |to| library::walk(start.sp, to));
+    let libgccs = stack.addresses().to_vec();
+    std::hint::black_box(&start);
+    Both { ours, libgccs }
+}
+
+impl Both {
+    #[track_caller]
+    fn assert_proven(&self) {
+        assert_eq!(self.ours.as_deref(), Some(self.libgccs.as_slice()));
+        assert!(self.libgccs.len() > 1);
+    }
+
+    #[track_caller]
+    fn assert_not_proven(&self) {
+        assert_eq!(self.ours, None);
+        assert!(!self.libgccs.is_empty());
+    }
+}
+
+thread_local! {
+    /// What was seen from where no test may fail, because nothing may unwind from there.
+    static SEEN: RefCell<Vec<Both>> = const { RefCell::new(Vec::new()) };
+}
+
+extern "C" fn note(_: *mut c_void) {
+    SEEN.with_borrow_mut(|seen| seen.push(both()));
+}
+
+/// What [`note`] saw meanwhile.
+fn seen_in(work: impl FnOnce()) -> Vec<Both> {
+    SEEN.take();
+    work();
+    SEEN.take()
+}
+
+#[track_caller]
+fn only_one(mut seen: Vec<Both>) -> Both {
+    assert_eq!(seen.len(), 1);
+    seen.remove(0)
+}

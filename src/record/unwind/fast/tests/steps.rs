@@ -1,0 +1,96 @@
+//! Rules, on stacks that are lists of numbers.
+
+use crate::record::unwind::fast::Registers;
+use crate::record::unwind::fast::rule::{Base, Rule};
+
+const START: u64 = 0x7ffc_0000_0000;
+const END: u64 = START + 64 * 8;
+
+fn address(word: u64) -> u64 {
+    START + word * 8
+}
+
+/// Every word's value is its number and a thousand, unless `words` has another one.
+fn step(rule: Rule, at: Registers, words: &[(u64, u64)]) -> Option<Registers> {
+    rule.step(at, END, |asked| {
+        assert!(asked.is_multiple_of(8) && asked >= at.sp && asked < END, "{asked:x}");
+        let word = (asked - START) / 8;
+        words.iter().find(|(place, _)| *place == word).map_or(word + 1000, |(_, value)| *value)
+    })
+}
+
+fn at(sp: u64, bp: u64) -> Registers {
+    Registers { ip: 1, sp, bp }
+}
+
+fn rule(base: Base, offset: i64, saved: Option<i64>) -> Rule {
+    Rule::new(base, offset, saved).unwrap()
+}
+
+#[test]
+fn a_frame_from_rsp() {
+    let frame = step(rule(Base::Rsp, 32, None), at(address(10), 77), &[]);
+    assert_eq!(frame, Some(Registers { ip: 1013, sp: address(14), bp: 77 }));
+    let frame = step(rule(Base::Rsp, 32, Some(-16)), at(address(10), 77), &[]);
+    assert_eq!(frame, Some(Registers { ip: 1013, sp: address(14), bp: 1012 }));
+}
+
+#[test]
+fn a_frame_from_rbp() {
+    let frame = step(rule(Base::Rbp, 16, Some(-16)), at(address(3), address(20)), &[]);
+    assert_eq!(frame, Some(Registers { ip: 1021, sp: address(22), bp: 1020 }));
+}
+
+#[test]
+fn a_realigned_frame() {
+    let words = [(19, address(30))];
+    let frame = step(rule(Base::AtRbp, -8, Some(0)), at(address(3), address(20)), &words);
+    assert_eq!(frame, Some(Registers { ip: 1029, sp: address(30), bp: 1020 }));
+    for cfa in [0, 1, address(3), address(19), address(20), address(30) + 4, END + 8, u64::MAX, u64::MAX - 7] {
+        assert_eq!(step(rule(Base::AtRbp, -8, Some(0)), at(address(3), address(20)), &[(19, cfa)]), None, "{cfa:x}");
+    }
+    for bp in [0, 8, START, address(3), END + 8, u64::MAX, address(20) + 1] {
+        assert_eq!(step(rule(Base::AtRbp, -8, Some(0)), at(address(3), bp), &words), None, "{bp:x}");
+    }
+}
+
+#[test]
+fn a_step_goes_outwards_and_stays_on_the_stack() {
+    let sp = address(10);
+    for bp in [0, START, sp - 8, sp - 16, sp - 24, sp + 1, END, END + 8, u64::MAX, u64::MAX - 7] {
+        assert_eq!(step(rule(Base::Rbp, 16, Some(-16)), at(sp, bp), &[]), None, "{bp:x}");
+    }
+    for offset in [0, -8, -80, 55 * 8, 60_000 * 8] {
+        assert_eq!(step(rule(Base::Rsp, offset, None), at(sp, 0), &[]), None, "{offset}");
+    }
+    assert_eq!(step(rule(Base::Rsp, 54 * 8, None), at(sp, 0), &[]).map(|frame| frame.sp), Some(END));
+    // A saved rbp must lie in the frame.
+    for saved in [-40, 0, 8, -1016] {
+        assert_eq!(step(rule(Base::Rsp, 32, Some(saved)), at(sp, 0), &[]), None, "{saved}");
+    }
+}
+
+#[test]
+fn only_a_frame_without_caller_ends_a_stack() {
+    for rule in [Rule::OUTERMOST, Rule::UNPROVEN, Rule::of_bits(0)] {
+        for rule in [rule, rule.that_stays()] {
+            assert_eq!(step(rule, at(address(1), address(2)), &[]), None);
+            assert_eq!(rule.is_outermost(), rule == Rule::OUTERMOST || rule == Rule::OUTERMOST.that_stays());
+        }
+    }
+    assert!(!rule(Base::AtRbp, -8, Some(0)).is_outermost() && !rule(Base::Rsp, 8, None).is_outermost());
+}
+
+#[test]
+fn numbers_that_do_not_fit_make_no_rule() {
+    for offset in [4, 12, 1 << 19, -(1 << 19) - 8, i64::MAX - 7, i64::MIN] {
+        assert_eq!(Rule::new(Base::Rsp, offset, None), None, "{offset}");
+    }
+    for saved in [1, 1024, -1024, -1032, i64::MIN] {
+        assert_eq!(Rule::new(Base::Rsp, 16, Some(saved)), None, "{saved}");
+    }
+    let words = |words: i64| step(rule(Base::Rbp, words * 8, None), at(START, address(30)), &[]).map(|frame| frame.sp);
+    for offset in -29i64..=34 {
+        assert_eq!(words(offset), Some(address((30 + offset) as u64)), "{offset}");
+    }
+}
