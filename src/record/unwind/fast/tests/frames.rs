@@ -5,7 +5,7 @@ use std::arch::global_asm;
 use std::ffi::c_void;
 use std::ptr::null_mut;
 
-use super::{note, only_one, seen_in};
+use super::{Both, note, only_one, seen_in};
 
 pub(super) type Callback = extern "C" fn(*mut c_void);
 
@@ -18,6 +18,8 @@ unsafe extern "C" {
     pub(super) fn memtrace_rbp_is_a_number(callback: Callback, data: *mut c_void);
     /// Counts its CFA from rbx.
     pub(super) fn memtrace_cfa_from_rbx(callback: Callback, data: *mut c_void);
+    /// Ends with its call, and what follows has another frame.
+    fn memtrace_ends_with_a_call(callback: Callback, data: *mut c_void);
     /// Says nothing of its frame.
     fn memtrace_without_cfi(callback: Callback, data: *mut c_void);
     /// Calls on another stack, of which `top` is the end.
@@ -27,7 +29,7 @@ unsafe extern "C" {
 global_asm!(
     ".pushsection .text.memtrace_test_frames,\"ax\",@progbits",
     ".globl memtrace_alloca, memtrace_realigned, memtrace_rbp_is_a_number",
-    ".globl memtrace_cfa_from_rbx, memtrace_without_cfi, memtrace_on_stack",
+    ".globl memtrace_cfa_from_rbx, memtrace_without_cfi, memtrace_on_stack, memtrace_ends_with_a_call",
     "memtrace_alloca:",
     ".cfi_startproc",
     "push rbp",
@@ -109,6 +111,19 @@ global_asm!(
     ".cfi_def_cfa rsp, 8",
     "ret",
     ".cfi_endproc",
+    "memtrace_ends_with_a_call:",
+    ".cfi_startproc",
+    "sub rsp, 24",
+    ".cfi_def_cfa_offset 32",
+    "mov rax, rdi",
+    "mov rdi, rsi",
+    "call rax",
+    ".cfi_endproc",
+    ".cfi_startproc",
+    ".cfi_def_cfa_offset 64",
+    "add rsp, 24",
+    "ret",
+    ".cfi_endproc",
     "memtrace_without_cfi:",
     "sub rsp, 8",
     "mov rax, rdi",
@@ -149,6 +164,12 @@ fn a_number_in_rbp_is_no_frame_pointer() {
 }
 
 #[test]
+fn a_frame_is_that_of_the_call_not_of_what_follows_it() {
+    // SAFETY: keeps the ABI.
+    only_one(seen_in(|| unsafe { memtrace_ends_with_a_call(note, null_mut()) })).assert_proven();
+}
+
+#[test]
 fn a_frame_that_is_counted_from_another_register_is_left_to_libgcc() {
     // SAFETY: keeps the ABI.
     only_one(seen_in(|| unsafe { memtrace_cfa_from_rbx(note, null_mut()) })).assert_not_proven();
@@ -160,17 +181,32 @@ fn code_without_call_frame_information_is_left_to_libgcc() {
     only_one(seen_in(|| unsafe { memtrace_without_cfi(note, null_mut()) })).assert_not_proven();
 }
 
+/// What is seen on a stack that ends at `top`.
+fn seen_on_stack(top: *mut u8) -> Both {
+    // SAFETY: keeps the ABI; callers pass the end of a large, aligned piece of memory that nobody else uses.
+    only_one(seen_in(|| unsafe { memtrace_on_stack(note, null_mut(), top.cast()) }))
+}
+
 #[test]
 fn another_stack_is_left_to_libgcc_even_if_it_lies_in_the_threads_own() {
     #[repr(align(16))]
     struct Stack([u8; 262_144]);
-    let call = |stack: &mut Stack| {
-        let top: *mut u8 = stack.0.as_mut_ptr_range().end;
-        // SAFETY: keeps the ABI; the stack is large enough, aligned and used by nobody else.
-        only_one(seen_in(|| unsafe { memtrace_on_stack(note, null_mut(), top.cast()) }))
-    };
-    call(&mut Box::new(Stack([0; 262_144]))).assert_not_proven();
-    call(&mut Stack([0; 262_144])).assert_not_proven();
+    let top = |stack: &mut Stack| stack.0.as_mut_ptr_range().end;
+    seen_on_stack(top(&mut Box::new(Stack([0; 262_144])))).assert_not_proven();
+    seen_on_stack(top(&mut Stack([0; 262_144]))).assert_not_proven();
+}
+
+#[test]
+fn another_stack_below_the_threads_own_is_left_to_libgcc() {
+    let (size, below) = (1 << 18, std::ptr::without_provenance_mut(0x1000_0000));
+    let (protection, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+    // SAFETY: maps new memory.
+    let memory = unsafe { libc::mmap(below, size, protection, flags, -1, 0) };
+    assert!(memory != libc::MAP_FAILED && memory.addr() < (&raw const size).addr());
+    let seen = seen_on_stack(memory.cast::<u8>().wrapping_add(size));
+    // SAFETY: nobody uses it any longer.
+    unsafe { libc::munmap(memory, size) };
+    seen.assert_not_proven();
 }
 
 #[test]
@@ -178,7 +214,9 @@ fn callbacks_of_c_are_proven() {
     extern "C" fn compare(a: *const c_void, b: *const c_void) -> i32 {
         note(null_mut());
         // SAFETY: `qsort` passes two of the numbers below.
-        let (a, b) = unsafe { (a.cast::<u32>().read(), b.cast::<u32>().read()) };
+        let a = unsafe { a.cast::<u32>().read() };
+        // SAFETY: as above.
+        let b = unsafe { b.cast::<u32>().read() };
         a.cmp(&b) as i32
     }
     let mut numbers = [3u32, 1, 2];

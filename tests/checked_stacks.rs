@@ -1,0 +1,38 @@
+//! Every stack of a training step, held against libgcc's. A process of its own, because the environment asks for it.
+#![expect(unsafe_code, reason = "sets a variable of the environment")]
+
+#[path = "support/training.rs"]
+mod training;
+
+use memtrace::{Device, StackContext};
+use rayon::prelude::*;
+use training::Training;
+
+#[global_allocator]
+static ALLOC: memtrace::Alloc = memtrace::Alloc::system();
+
+/// Allocates on rayon's threads, out of jobs within jobs.
+fn on_many_threads() -> usize {
+    let job = |n: usize| (0..n % 7).into_par_iter().map(|m| vec![0u8; 64 * (n + m) + 1].len()).sum::<usize>();
+    (0..500usize).into_par_iter().map(job).sum()
+}
+
+#[test]
+fn no_stack_differs_from_libgccs() {
+    // SAFETY: nothing else of this process reads or writes the environment now.
+    unsafe { std::env::set_var("MEMTRACE_CHECK_STACKS", "1") };
+    let session = memtrace::builder().min_size(0).context(StackContext::All).start().unwrap();
+    let mut training = Training::load().unwrap();
+    training.step().unwrap();
+    std::hint::black_box(on_many_threads());
+    drop(training);
+    let snapshot = session.snapshot();
+    let records = snapshot.device(Device::Cpu).unwrap().stats.allocations.allocated;
+    let health = &snapshot.health;
+    println!("{} stacks of {records} allocations and their frees were compared", health.compared_stacks);
+    assert_eq!(health.wrong_stacks, 0);
+    if cfg!(all(target_os = "linux", target_arch = "x86_64", target_env = "gnu")) {
+        // Nearly all of them are proven: the others are those that libgcc takes alone.
+        assert!(health.compared_stacks > 1000 && health.compared_stacks as u64 > records, "{health:?}");
+    }
+}
