@@ -21,7 +21,9 @@ use std::time::Instant;
 use memtrace::take_stack;
 
 const FRAMES: [usize; 3] = [21, 37, 67];
-const CASES: [(&str, fn() -> usize); 2] = [("memtrace", take_stack), ("libgcc, by `backtrace`", libgcc)];
+/// Takes a stack; its number of addresses.
+type Take = fn() -> usize;
+const CASES: [(&str, Take); 2] = [("memtrace", take_stack), ("libgcc, by `backtrace`", libgcc)];
 
 /// As memtrace takes stacks where its own unwinder cannot.
 #[inline(never)]
@@ -74,7 +76,7 @@ fn depth_for(frames: usize) -> (usize, usize) {
 
 /// Nanoseconds for one, and its frames.
 #[inline(never)]
-fn measure(take: fn() -> usize, times: usize) -> (f64, usize) {
+fn measure(take: Take, times: usize) -> (f64, usize) {
     let mut frames = 0;
     let began = Instant::now();
     for _ in 0..times {

@@ -21,7 +21,7 @@ fn on_many_threads() -> usize {
 fn no_stack_differs_from_libgccs() {
     // SAFETY: nothing else of this process reads or writes the environment now.
     unsafe { std::env::set_var("MEMTRACE_CHECK_STACKS", "1") };
-    let session = memtrace::builder().min_size(0).context(StackContext::All).start().unwrap();
+    let session = memtrace::builder().min_size(512).context(StackContext::All).start().unwrap();
     let mut training = Training::load().unwrap();
     training.step().unwrap();
     std::hint::black_box(on_many_threads());
