@@ -65,8 +65,17 @@
 //! named allocations; `cuda` is `candle` with candle's own feature `cuda`. The library needs neither.
 //!
 //! # In tests
-//! [`measure`](fn@measure) and [`assert_peak!`] say what the calling thread allocates; they need the allocator
-//! and no session.
+//! [`measure`](fn@measure) says what code allocates, [`assert_peak!`], [`assert_no_leak!`], [`assert_no_growth!`] and
+//! [`assert_scaling!`] what it may; they need the allocator and no session, and are right when tests run side by side.
+//! [`measure_async`](fn@measure_async) is for futures, `measure_in_pool` (feature `rayon`, which `candle` brings along)
+//! for work on rayon's workers. `docs/testing.md` has recipes.
+//!
+//! | variable | |
+//! |---|---|
+//! | `MEMTRACE_UPDATE_BASELINES=1` | what is measured becomes the baseline |
+//! | `CI` | a baseline that is missing is a failure; elsewhere it is written |
+//! | `MEMTRACE_PEAKS` | a JSON file with every `assert_peak!` of a run |
+//! | `MEMTRACE_SUMMARY` | the same as a table in a Markdown file, such as `$GITHUB_STEP_SUMMARY` |
 //!
 //! # Line numbers
 //! A release build has function names only, unless `Cargo.toml` says:

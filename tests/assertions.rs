@@ -298,3 +298,19 @@ fn gemms_buffers_are_there_before_a_pool_is_measured() {
     assert!((matrix..matrix + 1000).contains(&measured.leaked), "{measured:?}");
     assert_eq!(measured.unattributed.pool_allocations, 0);
 }
+
+fn nested(scopes: usize, f: &mut dyn FnMut()) {
+    if scopes == 0 { f() } else { scope("level", || nested(scopes - 1, f)) }
+}
+
+#[test]
+fn a_measurement_that_cannot_be_is_an_error_and_what_it_is_of_does_not_run() {
+    let mut outcomes = Vec::new();
+    for scopes in [63, 64] {
+        nested(scopes, &mut || outcomes.push(memtrace::try_measure(|| Raw::new(10))));
+    }
+    assert_eq!(outcomes[0].as_ref().unwrap().peak, 10);
+    let error = outcomes[1].as_ref().unwrap_err().to_string();
+    says(&error, &["too many scopes are open on this thread; measure further out"]);
+    assert_eq!(memtrace::Context::current(), before_all());
+}
