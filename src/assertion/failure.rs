@@ -98,6 +98,11 @@ fn totals(measured: &Measured) -> String {
             _ = writeln!(text, "    {}: peak {} ({peak} bytes), net {}", on.device, Bytes(on.peak), signed(on.net));
         }
     }
+    // The runner says which GPU it chose.
+    let gpu = std::env::var("MEMTRACE_GPU_USED").ok().filter(|used| !used.is_empty());
+    if let Some(used) = gpu.filter(|_| m.devices().iter().any(|on| matches!(on.device, Device::Cuda(_)))) {
+        _ = writeln!(text, "On a {used} GPU");
+    }
     notes(m).iter().for_each(|note| _ = writeln!(text, "Note: {note}"));
     text
 }

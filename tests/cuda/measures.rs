@@ -136,7 +136,7 @@ fn contexts_and_graphs_and_pinned_memory_are_measured() {
 
 #[test]
 fn assertions_hold_for_a_gpu() {
-    on_gpu(&[], || {
+    on_gpu(&[("MEMTRACE_GPU_USED", "simulated")], || {
         let stream = CudaContext::new(0).unwrap().new_stream().unwrap();
         let alloc = |size: usize| stream.alloc_zeros::<u8>(size).unwrap();
         assert_peak!("1 MiB", device = GPU, drop((alloc(1 << 19), alloc(1 << 19))));
@@ -144,7 +144,7 @@ fn assertions_hold_for_a_gpu() {
         assert_no_growth!(alloc(1000));
         let over = std::panic::catch_unwind(|| drop(scope("forward", || assert_peak!("1 MiB", alloc(3 << 20)))));
         let text = *over.unwrap_err().downcast::<String>().unwrap();
-        for part in ["3.000 MiB (3,145,728 bytes) on cuda:0", "cuda/measures.rs:", "forward"] {
+        for part in ["3.000 MiB (3,145,728 bytes) on cuda:0", "On a simulated GPU\n", "cuda/measures.rs:", "forward"] {
             assert!(text.contains(part), "{part} is not in\n{text}");
         }
         let mut kept = Vec::new();
