@@ -76,6 +76,7 @@ type Export = fn(&Snapshot, &Path) -> Result<(), memtrace::Error>;
 const EXPORTS: [(&str, &str, Export); 8] = [
     ("JSON report", "report.json", |snapshot, path| snapshot.write(path)),
     ("PyTorch pickle", "snapshot.pickle", |snapshot, path| snapshot.write(path)),
+    ("Chrome timeline", "kept.trace.json", |snapshot, path| snapshot.write(path)),
     ("Chrome timeline, no budget", "timeline.trace.json", |snapshot, path| {
         let options = timeline::Options { max_bytes: None, ..timeline::Options::default() };
         snapshot.write_chrome_with(path, &options)

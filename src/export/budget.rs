@@ -4,6 +4,7 @@
 //! free together, the smallest first; then the scopes that lie deepest. What was live at the peak or is
 //! live at the end always stays, so the peak is never lost, whatever the budget.
 
+use std::cell::Cell;
 use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::io::{self, Write};
@@ -83,6 +84,8 @@ pub(super) struct Selection<'a> {
     cut: Option<(Rank, &'a HashMap<Device, HashSet<u64>>)>,
     max_depth: Option<usize>,
     pub(super) left_out: LeftOut,
+    /// Records that were shown so far.
+    shown: Cell<usize>,
 }
 
 impl Selection<'_> {
@@ -93,10 +96,12 @@ impl Selection<'_> {
 
     /// Is this record shown? An alloc and its free are or are not together.
     pub(super) fn shows(&self, device: Device, record: &Record) -> bool {
-        self.cut.as_ref().is_none_or(|(cut, kept)| {
+        let shown = self.cut.as_ref().is_none_or(|(cut, kept)| {
             (record.size, device, record.alloc_seq) >= *cut
                 || kept.get(&device).is_some_and(|kept| kept.contains(&record.alloc_seq))
-        })
+        });
+        self.shown.set(self.shown.get() + usize::from(shown));
+        shown
     }
 
     /// Is this mark's scope shown?
@@ -118,12 +123,15 @@ pub(super) fn records(
         write(&Selection::default(), out)?;
         return Ok(LeftOut::default());
     };
-    if fits(max, |out| write(&Selection::default(), out))? {
+    let whole = Selection::default();
+    if fits(max, |out| write(&whole, out))? {
         write(&Selection::default(), out)?;
         return Ok(LeftOut::default());
     }
     let choices = Choices::of(data, max);
-    let step = fitting(choices.steps(), |step| fits(max, |out| write(&choices.selection(step, false), out)))?;
+    let guesses = choices.guesses(whole.shown.get());
+    let fits = |step| fits(max, |out| write(&choices.selection(step, false), out));
+    let step = fitting(choices.steps(), guesses, fits)?;
     let selection = choices.selection(step.0, step.1);
     write(&selection, out)?;
     Ok(selection.left_out)
@@ -161,15 +169,24 @@ pub(super) fn stepwise(
     }
     let left_out = |step, too_large| LeftOut { max_bytes: max, too_large, ..left_out(step) };
     let fits = |step: usize| fits(max, |out| write(step, &left_out(step, false), out));
-    let (step, too_large) = fitting(most, fits)?;
+    let (step, too_large) = fitting(most, [], fits)?;
     let left_out = left_out(step, too_large);
     write(step, &left_out, out)?;
     Ok(left_out)
 }
 
-/// The smallest step of 1 to `most` that fits, or nearly so; true if even the last one does not. Each step
-/// takes less than the one before.
-fn fitting(most: usize, fits: impl Fn(usize) -> Result<bool, Error>) -> Result<(usize, bool), Error> {
+/// The smallest step of 1 to `most` that fits, or nearly so, or the first of the guesses that does; true if even the
+/// last step does not. Each step takes less than the one before.
+fn fitting(
+    most: usize,
+    guesses: impl IntoIterator<Item = usize>,
+    fits: impl Fn(usize) -> Result<bool, Error>,
+) -> Result<(usize, bool), Error> {
+    for guess in guesses.into_iter().filter(|guess| (1..most).contains(guess)) {
+        if fits(guess)? {
+            return Ok((guess, false));
+        }
+    }
     if !fits(most)? {
         return Ok((most, true));
     }
@@ -186,6 +203,8 @@ fn fitting(most: usize, fits: impl Fn(usize) -> Result<bool, Error>) -> Result<(
 struct Choices {
     /// Sorted.
     candidates: Vec<Rank>,
+    /// Of all devices.
+    records: usize,
     /// What was live at the peak or is live at the end.
     kept: HashMap<Device, HashSet<u64>>,
     deepest: usize,
@@ -194,7 +213,8 @@ struct Choices {
 
 impl Choices {
     fn of(data: &SnapshotData, max_bytes: u64) -> Self {
-        let mut choices = Self { candidates: Vec::new(), kept: HashMap::new(), deepest: 0, max_bytes };
+        let records = data.devices.iter().map(|device| device.records.len()).sum();
+        let mut choices = Self { candidates: Vec::new(), records, kept: HashMap::new(), deepest: 0, max_bytes };
         for device in &data.devices {
             let blocks = device.live.iter().chain(&device.peak.blocks);
             let kept: HashSet<u64> = blocks.map(|block| block.seq).collect();
@@ -209,6 +229,15 @@ impl Choices {
 
     fn steps(&self) -> usize {
         self.candidates.len() + self.deepest
+    }
+
+    /// Steps that nearly fit, if so many records did when everything was tried: of all, about as many may stay.
+    fn guesses(&self, fitting: usize) -> impl Iterator<Item = usize> {
+        let records = self.records;
+        // A pair is two records.
+        let without = move |percent: usize| records.saturating_sub(fitting / 100 * percent).div_ceil(2);
+        let most = self.candidates.len();
+        [98, 94, 88].into_iter().map(without).filter(move |step| *step <= most)
     }
 
     /// Without the first `step` of what can be left out.
@@ -227,7 +256,7 @@ impl Choices {
             too_large,
             ..LeftOut::default()
         };
-        Selection { cut: Some((cut, &self.kept)), max_depth, left_out }
+        Selection { cut: Some((cut, &self.kept)), max_depth, left_out, shown: Cell::new(0) }
     }
 }
 
@@ -319,9 +348,10 @@ mod tests {
     fn the_first_step_that_fits_is_found() {
         for (most, max) in [(1, 10), (7, 4), (50, 33), (60, 0)] {
             let fits = |step: usize| Ok(most - step <= max);
-            assert_eq!(fitting(most, fits).unwrap(), (most.saturating_sub(max).max(1), false));
+            assert_eq!(fitting(most, [], fits).unwrap(), (most.saturating_sub(max).max(1), false));
         }
-        assert_eq!(fitting(5, |_| Ok(false)).unwrap(), (5, true));
+        assert_eq!(fitting(9, [0, 3, 5, 7, 9], |step| Ok(step > 4)).unwrap(), (5, false), "the first guess that fits");
+        assert_eq!(fitting(5, [3], |_| Ok(false)).unwrap(), (5, true));
     }
 
     #[test]
