@@ -40,6 +40,11 @@ enum Kind {
     CannotMeasure,
     NoLimit,
     NoRuns(&'static str),
+    NoCuda(crate::snapshot::Device),
+    LeftEarly {
+        runs: usize,
+        of: usize,
+    },
     FewRuns {
         runs: usize,
         warmup: usize,
@@ -135,6 +140,12 @@ impl Error {
     pub(crate) fn no_limit() -> Self {
         Self::new(Kind::NoLimit)
     }
+    pub(crate) fn no_cuda(device: crate::snapshot::Device) -> Self {
+        Self::new(Kind::NoCuda(device))
+    }
+    pub(crate) fn left_early(runs: usize, of: usize) -> Self {
+        Self::new(Kind::LeftEarly { runs, of })
+    }
     pub(crate) fn no_runs(option: &'static str) -> Self {
         Self::new(Kind::NoRuns(option))
     }
@@ -206,6 +217,8 @@ impl Error {
             Kind::CannotMeasure => Kind::CannotMeasure,
             Kind::NoLimit => Kind::NoLimit,
             Kind::NoRuns(option) => Kind::NoRuns(option),
+            Kind::NoCuda(device) => Kind::NoCuda(*device),
+            Kind::LeftEarly { runs, of } => Kind::LeftEarly { runs: *runs, of: *of },
             Kind::FewRuns { runs, warmup, least } => Kind::FewRuns { runs: *runs, warmup: *warmup, least: *least },
             Kind::Sizes => Kind::Sizes,
             Kind::Percent(text) => Kind::Percent(text.clone()),
@@ -292,15 +305,22 @@ impl fmt::Display for Error {
             }
             Kind::NoLimit => write!(f, "nothing to hold the peak against; give a limit (\"512 MiB\") or a baseline"),
             Kind::NoRuns(option) => write!(f, "{option} is 0, so nothing would be checked; give 1 or more"),
+            Kind::NoCuda(device) => {
+                write!(f, "memory of {device} cannot be seen: the CUDA driver is not loaded; open the device before")
+            }
+            Kind::LeftEarly { runs, of } => write!(
+                f,
+                "only {runs} of {of} runs came to their end, so nothing can be said; let the code run through"
+            ),
             Kind::FewRuns { runs, warmup, least } => write!(
                 f,
-                "{runs} iterations with {warmup} to warm up say too little about growth; give {least} or more, and 3 \
+                "{runs} iterations with {warmup} to warm up say too little about growth; give {least} or more, and 10 \
                  or more after the warm-up"
             ),
             Kind::Sizes => write!(
                 f,
                 "too few sizes to tell how memory scales; give three or more above 0, the largest at least four times \
-                 the smallest"
+                 the smallest and twice the one before it"
             ),
             Kind::Percent(text) => write!(f, "cannot read {text:?} as a tolerance; write it like 5% or 0.5%"),
             Kind::Baselines { path, reason } => {

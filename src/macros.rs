@@ -3,7 +3,8 @@
 /// Yields the value of an expression, and panics if it held more than a limit at once while it was evaluated.
 ///
 /// The limit is text like `"512 MiB"` or a number of bytes; each device is held against it by itself. What is
-/// counted is what [`measure`](fn@crate::measure) counts. `?` and `.await` inside the expression work. The message
+/// counted is what [`measure`](fn@crate::measure) counts. `?` inside the expression works, and so does `.await`, though what
+/// else the thread does meanwhile counts, too: [`measure_async`](fn@crate::measure_async) measures a future alone. The message
 /// of a failure has the limit, the peak, the lines, operators and scopes that held it, and the snapshot's file.
 ///
 /// ```
@@ -65,10 +66,14 @@ macro_rules! assert_no_leak {
     (@with [$($plan:tt)*] $code:expr $(,)?) => {{
         let mut watch = $crate::shell::begin_leak($($plan)*);
         while watch.again() {
-            ::core::mem::drop($code);
+            // A block with a name: `break` and `continue` in the code are errors instead of ending this loop.
+            ::core::mem::drop('run: { $code });
         }
         $crate::shell::end_leak(watch);
     }};
+    (@with $($rest:tt)*) => {
+        ::core::compile_error!("write it like `assert_no_leak!(runs = 3, code)`")
+    };
     ($($all:tt)+) => {
         $crate::assert_no_leak!(@with [$crate::shell::NoLeak::new()] $($all)+)
     };
@@ -100,10 +105,14 @@ macro_rules! assert_no_growth {
     (@with [$($plan:tt)*] $code:expr $(,)?) => {{
         let mut watch = $crate::shell::begin_growth($($plan)*);
         while watch.again() {
-            ::core::mem::drop($code);
+            // As in `assert_no_leak!`.
+            ::core::mem::drop('run: { $code });
         }
         $crate::shell::end_growth(watch);
     }};
+    (@with $($rest:tt)*) => {
+        ::core::compile_error!("write it like `assert_no_growth!(iterations = 20, code)`")
+    };
     ($($all:tt)+) => {
         $crate::assert_no_growth!(@with [$crate::shell::NoGrowth::new()] $($all)+)
     };
@@ -132,10 +141,17 @@ macro_rules! assert_scaling {
         let plan = $($plan)*;
         let mut watch = $crate::shell::begin_scaling(&plan);
         while let ::core::option::Option::Some($size) = $crate::shell::next_size(&mut watch) {
-            ::core::mem::drop($code);
+            // As in `assert_no_leak!`.
+            ::core::mem::drop('run: { $code });
         }
         $crate::shell::end_scaling(watch);
     }};
+    (@with [$($plan:tt)*] |$size:ident: $type:ty| $code:expr $(,)?) => {
+        $crate::assert_scaling!(@with [$($plan)*] |$size| { let $size: $type = $size; $code })
+    };
+    (@with $($rest:tt)*) => {
+        ::core::compile_error!("write it like `assert_scaling!(Scaling::Linear, sizes = [100, 200, 400], |n| code)`")
+    };
     ($scaling:expr, $($rest:tt)+) => {
         $crate::assert_scaling!(@with [$crate::shell::Scales::new($scaling)] $($rest)+)
     };

@@ -137,6 +137,7 @@ fn an_increase_past_the_tolerance_fails_with_the_difference_by_line() {
     says(&failed, &["At the peak, by scope", "activations", "Snapshot: target/memtrace/child_forward.pickle"]);
     assert!(package.path("target/memtrace/child_forward.pickle").exists());
     package.passes(&["child_tolerant"], &[CI, ("MEMTRACE_TEST_MORE", "10000")]);
+    package.passes(&FORWARD, &[("CI", "false")]);
     let both = package.fails(&["child_tolerant"], &[CI, ("MEMTRACE_TEST_MORE", "1000000")]);
     says(&both, &["is over the limit of 1.000 MiB"]);
     assert_eq!(package.baselines(), written);
@@ -210,10 +211,43 @@ fn all_peaks_of_a_run_are_listed_for_machines_and_in_a_summary() {
 }
 
 #[test]
+#[ignore = "run in a process of its own"]
+fn child_loop() {
+    for size in [100, 200] {
+        PeakLimit::new().limit(1000).run(|| drop(Raw::new(size))).unwrap();
+    }
+}
+
+#[test]
+fn packages_share_the_lists_and_lose_nothing() {
+    let packages: Vec<Package> = (0..4).map(|_| Package::new()).collect();
+    let lists = Package::new();
+    let (json, summary) = (lists.path("peaks.json"), lists.path("summary.md"));
+    fs::write(&json, "").unwrap();
+    let files = [("MEMTRACE_PEAKS", json.to_str().unwrap()), ("MEMTRACE_SUMMARY", summary.to_str().unwrap())];
+    std::thread::scope(|threads| {
+        for (number, package) in packages.iter().enumerate() {
+            let name = format!("package {number}");
+            let of_package = ("CARGO_PKG_NAME", name);
+            threads.spawn(move || {
+                let variables = [files[0], files[1], (of_package.0, &*of_package.1)];
+                (0..5).for_each(|_| drop(package.passes(&["child_loop", "child_other"], &variables)));
+            });
+        }
+    });
+    let rows = rows(&json);
+    assert_eq!(rows.len(), 4 * 3, "{rows:?}");
+    let names: Vec<&str> =
+        rows.iter().filter(|row| row["package"] == "package 2").map(|row| row["name"].as_str().unwrap()).collect();
+    assert!(names.iter().any(|name| name.starts_with("tests/baselines.rs:")), "{names:?}");
+    assert!(names.iter().any(|name| name.ends_with(" #2")), "{names:?}");
+}
+
+#[test]
 fn a_list_that_cannot_be_written_does_not_fail_the_test() {
     let package = Package::new();
     let said = package.passes(&["child_other"], &[("MEMTRACE_PEAKS", "/dev/null/peaks.json")]);
-    says(&said, &["MEMTRACE_PEAKS: cannot read /dev/null/peaks.json"]);
+    says(&said, &["MEMTRACE_PEAKS: cannot"]);
     fs::write(package.path("peaks.json"), "not json").unwrap();
     let path = package.path("peaks.json");
     package.passes(&["child_other"], &[("MEMTRACE_PEAKS", path.to_str().unwrap())]);

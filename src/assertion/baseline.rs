@@ -11,7 +11,7 @@ use crate::analysis::{by_line, device_or_main};
 use crate::error::Error;
 use crate::export::{file, table};
 use crate::record::guard::Own;
-use crate::session::{output_base, say};
+use crate::session::say;
 use crate::snapshot::{Device, SnapshotData};
 use crate::units::{Bytes, grouped, signed};
 
@@ -60,8 +60,28 @@ impl Baseline {
         &self.name
     }
 
-    /// Holds a peak against the baseline, or makes it the baseline; gives the baseline, if there was one.
+    /// Holds a device's peak against the baseline, and if all are meant each other one's that has one under this name.
     pub(super) fn check(
+        &self,
+        all: bool,
+        device: Device,
+        measured: &Measured,
+        tolerance: Percent,
+    ) -> (Result<(), Failure>, Option<u64>) {
+        let (mut outcome, was) = self.check_device(device, measured, tolerance);
+        for other in measured.devices().iter().filter(|on| all && on.device != device) {
+            let known = Own::make(|| {
+                self.read().is_ok_and(|(_, entries)| entries.get(&self.name, &other.device.to_string()).is_some())
+            });
+            if outcome.is_ok() && *known {
+                outcome = self.check_device(other.device, measured, tolerance).0;
+            }
+        }
+        (outcome, was)
+    }
+
+    /// Or makes it the baseline; gives the baseline, if there was one.
+    fn check_device(
         &self,
         device: Device,
         measured: &Measured,
@@ -84,7 +104,7 @@ impl Baseline {
                 Err(grown(measured, device, known, tolerance, &root_of(path, self.source)))
             }
             Some(known) => {
-                if peak < known.peak - tolerance.of(known.peak) {
+                if peak < known.peak.saturating_sub(tolerance.of(known.peak)) {
                     note(|| format!("{}: the peak is below its baseline by {}", *self.name, Bytes(known.peak - peak)));
                 }
                 Ok(())
@@ -139,20 +159,20 @@ fn entries_of(path: &Path) -> Result<Entries, Error> {
 
 /// Other tests, of this process and of others, put theirs at the same time.
 fn put(path: &Path, entry: Entry) -> Result<(), Error> {
-    let _lock = lock("baselines.lock")?;
+    let _lock = lock(path)?;
     let mut entries = entries_of(path)?;
     entries.put(entry);
     file::replace(path, entries.to_string().as_bytes())
 }
 
-/// Held against other processes until it is dropped, in the folder for outputs.
-pub(super) fn lock(name: &str) -> Result<File, Error> {
-    let folder = output_base();
-    let path = folder.join(name);
-    let locked = fs::create_dir_all(&folder)
-        .and_then(|()| File::options().create(true).append(true).open(&path))
-        .and_then(|file| file.lock().map(|()| file));
-    locked.map_err(|error| Error::output(&path, error))
+/// Held against other processes until it is dropped: a lock on the file's folder, so that there is no file for it.
+pub(super) fn lock(file: &Path) -> Result<Option<File>, Error> {
+    let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    if cfg!(not(unix)) {
+        return Ok(None);
+    }
+    let locked = File::open(folder).and_then(|folder| folder.lock().map(|()| folder));
+    locked.map(Some).map_err(|error| Error::output(file, error))
 }
 
 /// `tests/model.peaks.txt` for `tests/model.rs`. The compiler names sources from the workspace's root, and tests

@@ -36,7 +36,8 @@ pub async fn measure_async<F: Future>(future: F) -> Measurement<F::Output> {
 /// [`measure_async`](crate::measure_async), with wrong use as an error.
 ///
 /// # Errors
-/// As [`try_measure`](crate::try_measure): when it is first polled; then `future` was not run.
+/// As [`try_measure`](crate::try_measure): when it is first polled, and then `future` was not run; or when it is polled
+/// where too many scopes are open.
 pub fn try_measure_async<F: Future>(future: F) -> MeasureFuture<F> {
     MeasureFuture { future, opened: None }
 }

@@ -11,8 +11,9 @@ use crate::units::{Bytes, grouped};
 /// Code that must not leave more behind the more often it runs; what [`assert_no_leak!`](crate::assert_no_leak)
 /// goes by.
 ///
-/// After some runs to warm up, a stack that holds more after the last run than it did after any of those has leaked.
-/// What one run leaves and the next one replaces is no leak, nor are caches that are there after the first runs.
+/// After some runs to warm up, a stack that has more blocks after the last run than it had after any of those has leaked,
+/// and so has one whose bytes grew with each of three runs or more. What one run leaves and the next one replaces is no
+/// leak, nor are caches that are there after the first runs.
 ///
 /// ```
 /// # #[global_allocator] static ALLOC: memtrace::Alloc = memtrace::Alloc::system();
@@ -87,24 +88,27 @@ impl LeakWatch {
     }
 
     pub fn finish(self) -> Result<(), Failure> {
-        let (measured, samples) = self.runs.end();
+        let (measured, samples) = self.runs.end()?;
         let leaks = Own::make(|| leaks(&samples, self.plan.warmup));
         if leaks.is_empty() { Ok(()) } else { Err(report(self.plan, &measured, &leaks)) }
     }
 }
 
-/// What each stack holds more after the last run than it did after any of the warm-up.
+/// What each stack has leaked since the warm-up: it has more blocks than after any of those runs, or it has grown with
+/// each run. What is replaced by something larger has not.
 fn leaks(samples: &[Sample], warmup: usize) -> Vec<(Origin, Held)> {
     let Some(last) = samples.last() else { return Vec::new() };
-    let warm = samples.get(..warmup).unwrap_or_default();
-    let most =
-        |origin: &Origin| warm.iter().filter_map(|sample| sample.get(origin)).map(|held| held.bytes).max().unwrap_or(0);
-    let blocks = |origin: &Origin| warm.last().and_then(|sample| sample.get(origin)).map_or(0, |held| held.blocks);
-    let more = |(origin, held): (&Origin, &Held)| {
-        let bytes = held.bytes.saturating_sub(most(origin));
-        (bytes > 0).then(|| (*origin, Held { bytes, blocks: held.blocks.saturating_sub(blocks(origin)) }))
+    let leaked = |origin: &Origin| {
+        let held: Vec<Held> = samples.iter().map(|sample| sample.get(origin).copied().unwrap_or_default()).collect();
+        let (warm, counted) = held.split_at_checked(warmup)?;
+        let most = warm.iter().map(|held| held.blocks).max().unwrap_or(0);
+        let before = warm.last().copied().unwrap_or_default();
+        let grows = counted.len() > 2 && std::iter::once(&before).chain(counted).is_sorted_by(|a, b| a.bytes < b.bytes);
+        let last = counted.last().filter(|last| last.blocks > most || grows)?;
+        let bytes = last.bytes.saturating_sub(before.bytes);
+        Some((*origin, Held { bytes, blocks: last.blocks.saturating_sub(before.blocks) }))
     };
-    let mut leaks: Vec<(Origin, Held)> = last.iter().filter_map(more).collect();
+    let mut leaks: Vec<(Origin, Held)> = last.keys().filter_map(leaked).collect();
     leaks.sort_by_key(|(origin, held)| (std::cmp::Reverse(held.bytes), origin.stack));
     leaks
 }

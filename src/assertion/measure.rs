@@ -246,6 +246,8 @@ pub(super) struct Opened(pub(super) measure::Opened);
 impl Opened {
     pub(super) fn begin() -> Result<Self, Error> {
         fork::watch();
+        #[cfg(feature = "rayon")]
+        super::pool::know_workers();
         if !guard::allocator_is_installed() && !cuda::is_loaded() {
             return Err(Error::not_installed());
         }

@@ -7,7 +7,8 @@ use super::failure::Failure;
 use super::measure::{Measured, MeasuredDevice, Measurement, OpenMeasure, try_measure};
 use super::run_log::{self, Row};
 use crate::error::Error;
-use crate::record::guard::Own;
+use crate::hook::cuda;
+use crate::record::guard::{self, Own};
 use crate::session::IntoBytes;
 use crate::snapshot::Device;
 use crate::units::{Bytes, grouped};
@@ -29,12 +30,14 @@ pub struct PeakLimit {
     device: Option<Device>,
     name: Option<Own<String>>,
     code: &'static str,
+    made_at: Option<&'static Location<'static>>,
 }
 
 impl PeakLimit {
     /// Without a limit yet.
+    #[track_caller]
     pub fn new() -> Self {
-        Self::default()
+        Self { made_at: Some(Location::caller()), ..Self::default() }
     }
 
     /// The limit: text like `"512 MiB"`, or bytes. Each device is held against it by itself.
@@ -63,7 +66,7 @@ impl PeakLimit {
         Self { device: Some(device.into()), ..self }
     }
 
-    /// What it is called in the list of all peaks; if nothing is said, as the baseline or as the code.
+    /// What it is called in the list of all peaks; if nothing is said, as the baseline, as the code, or by its line.
     #[must_use]
     pub fn name(self, name: impl AsRef<str>) -> Self {
         Self { name: Some(Own::make(|| name.as_ref().to_owned())), ..self }
@@ -92,13 +95,12 @@ impl PeakLimit {
     /// If the peak is over the limit, or the limit makes no sense.
     pub fn check(&self, measured: &Measured) -> Result<(), Failure> {
         let (limit, tolerance) = self.understood()?;
-        let on = self.device_of(measured);
+        let on = self.device_of(measured)?;
         let against_limit = limit.map_or(Ok(()), |limit| self.held_against(limit, &on, measured));
-        let (against_baseline, baseline) = match &self.baseline {
-            Some(baseline) => baseline.check(on.device, measured, tolerance),
-            None => (Ok(()), None),
+        let (outcome, baseline) = match (against_limit, &self.baseline) {
+            (Ok(()), Some(baseline)) => baseline.check(self.device.is_none(), on.device, measured, tolerance),
+            (against_limit, _) => (against_limit, None),
         };
-        let outcome = against_limit.and(against_baseline);
         let name = Own::make(|| self.called());
         run_log::note(Row { name: &name, on: &on, limit, baseline, measured, passed: outcome.is_ok() });
         outcome
@@ -114,14 +116,25 @@ impl PeakLimit {
         Ok((limit.transpose()?, tolerance.transpose()?.unwrap_or_default()))
     }
 
-    fn device_of(&self, measured: &Measured) -> MeasuredDevice {
+    /// The device that is meant, if its memory can be seen: 0 bytes of what cannot be seen would mean nothing.
+    fn device_of(&self, measured: &Measured) -> Result<MeasuredDevice, Failure> {
         let largest = measured.devices().iter().max_by_key(|on| on.peak).map(|on| on.device);
-        measured.device(self.device.or(largest).unwrap_or(Device::Cpu))
+        let device = self.device.or(largest).unwrap_or(Device::Cpu);
+        match device {
+            Device::Cpu if !guard::allocator_is_installed() => Err(Error::not_installed().into()),
+            Device::Cpu => Ok(measured.device(device)),
+            _ if !cuda::is_loaded() => Err(Error::no_cuda(device).into()),
+            _ => Ok(measured.device(device)),
+        }
     }
 
     fn called(&self) -> String {
         let named = self.name.as_deref().map(String::as_str);
-        named.or(self.baseline.as_ref().map(Baseline::name)).unwrap_or(self.code).to_owned()
+        let named = named.or(self.baseline.as_ref().map(Baseline::name)).unwrap_or(self.code);
+        match self.made_at.filter(|_| named.is_empty()) {
+            Some(at) => format!("{}:{}", at.file(), at.line()),
+            None => named.to_owned(),
+        }
     }
 
     fn held_against(&self, limit: u64, on: &MeasuredDevice, measured: &Measured) -> Result<(), Failure> {
@@ -150,6 +163,7 @@ impl PeakLimit {
 ///
 /// # Errors
 /// If its peak is over the limit.
+#[track_caller]
 pub fn check_peak(limit: u64, measured: &Measured) -> Result<(), Failure> {
     PeakLimit::new().limit(limit).check(measured)
 }

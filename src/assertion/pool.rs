@@ -20,6 +20,8 @@ use crate::scope::{Context, ScopeGuard};
 /// assert!(m.leaked >= 4000 && m.unattributed.pool_bytes == 0);
 /// ```
 ///
+/// What rayon frees late of pools that ended before may count into `net`.
+///
 /// # Panics
 /// As [`measure`](crate::measure), and if the threads cannot be started.
 #[track_caller]
@@ -33,10 +35,10 @@ pub fn measure_in_pool<T: Send>(f: impl FnOnce() -> T + Send) -> Measurement<T> 
 /// # Errors
 /// As [`try_measure`](crate::try_measure), and if the threads cannot be started; then `f` was not run.
 pub fn try_measure_in_pool<T: Send>(workers: usize, f: impl FnOnce() -> T + Send) -> Result<Measurement<T>, Error> {
-    know_workers();
     let pool = rayon::ThreadPoolBuilder::new().num_threads(workers).build().map_err(Error::pool)?;
     warm(&pool);
     let opened = Opened::begin()?;
+    measure::carry_id(opened.0.id);
     // In force on the workers alone: what installing the work costs is not the work's.
     join(&pool, Context::current().measured_as(opened.0.id));
     let value = pool.install(f);

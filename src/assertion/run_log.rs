@@ -2,9 +2,11 @@
 //!
 //! Tests of one process and of many add their rows under a lock; a row that is there already is replaced.
 
+use std::collections::HashMap;
 use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 use serde_json::{Value, json};
 
@@ -27,13 +29,19 @@ pub(super) struct Row<'a> {
     pub(super) passed: bool,
 }
 
+const FILES: [&str; 2] = ["MEMTRACE_PEAKS", "MEMTRACE_SUMMARY"];
+
 /// Adds a row to the files, if there are any; what cannot be written is said on the standard error.
 pub(super) fn note(row: Row<'_>) {
     let _work = Own::make(|| {
-        let files = [("MEMTRACE_PEAKS", add_json as fn(&Path, &Value) -> _), ("MEMTRACE_SUMMARY", add_markdown)];
-        for (variable, add) in files {
+        if FILES.iter().all(|variable| env::var_os(variable).is_none_or(|path| path.is_empty())) {
+            return;
+        }
+        let row = value(&row);
+        let adders = [add_json as fn(&Path, &Value) -> _, add_markdown];
+        for (variable, add) in FILES.into_iter().zip(adders) {
             let Some(path) = env::var_os(variable).filter(|path| !path.is_empty()).map(PathBuf::from) else { continue };
-            let added: Result<(), Error> = lock("peaks.lock").and_then(|_lock| add(&path, &value(&row)));
+            let added: Result<(), Error> = lock(&path).and_then(|_lock| add(&path, &row));
             if let Err(error) = added {
                 say(&format!("{variable}: {error}"));
             }
@@ -45,12 +53,16 @@ fn value(row: &Row<'_>) -> Value {
     let program = env::current_exe().ok().and_then(|path| Some(path.file_stem()?.to_string_lossy().into_owned()));
     let program = program.unwrap_or_default();
     // Cargo adds a hash to a test program's name.
-    let program = program.rsplit_once('-').map_or(program.as_str(), |(name, _)| name);
+    let is_hash = |end: &&str| end.len() == 16 && end.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let program = program.rsplit_once('-').filter(|(_, end)| is_hash(end)).map_or(program.as_str(), |(name, _)| name);
     let (on, unattributed) = (row.on, row.measured.unattributed);
+    let thread = std::thread::current();
+    let test = thread.name().unwrap_or_default();
     json!({
+        "package": env::var("CARGO_PKG_NAME").ok(),
         "program": program,
-        "test": std::thread::current().name().unwrap_or_default(),
-        "name": row.name,
+        "test": test,
+        "name": numbered(test, row.name, on),
         "device": on.device.to_string(),
         "peak": on.peak,
         "net": on.net,
@@ -66,7 +78,16 @@ fn value(row: &Row<'_>) -> Value {
 }
 
 /// What tells one row from another.
-const KEY: [&str; 4] = ["program", "test", "name", "device"];
+const KEY: [&str; 5] = ["package", "program", "test", "name", "device"];
+
+/// The name, with a number if this process has had it in this test before.
+fn numbered(test: &str, name: &str, on: &MeasuredDevice) -> String {
+    static SEEN: Mutex<Option<HashMap<String, usize>>> = Mutex::new(None);
+    let mut seen = SEEN.lock().unwrap_or_else(PoisonError::into_inner);
+    let count = seen.get_or_insert_default().entry(format!("{test}\n{name}\n{}", on.device)).or_default();
+    *count += 1;
+    if *count == 1 { name.to_owned() } else { format!("{name} #{count}") }
+}
 
 fn add_json(path: &Path, row: &Value) -> Result<(), Error> {
     let old = match fs::read_to_string(path) {
@@ -74,6 +95,7 @@ fn add_json(path: &Path, row: &Value) -> Result<(), Error> {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => "[]".to_owned(),
         Err(error) => return Err(Error::input(path, error)),
     };
+    let old = if old.trim().is_empty() { "[]".to_owned() } else { old };
     let mut rows: Vec<Value> = serde_json::from_str(&old).map_err(|error| Error::input(path, error.into()))?;
     rows.retain(|other| KEY.iter().any(|key| other.get(key) != row.get(key)));
     rows.push(row.clone());
@@ -93,11 +115,12 @@ fn add_markdown(path: &Path, row: &Value) -> Result<(), Error> {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
         Err(error) => return Err(Error::input(path, error)),
     };
-    let section = text.find(BEGIN).zip(text.find(END)).filter(|(begin, end)| begin < end);
+    let end_after = |begin: usize| text.get(begin..).and_then(|rest| rest.find(END)).map(|at| (begin, begin + at));
+    let section = text.find(BEGIN).and_then(end_after);
     let (begin, end) = section.unwrap_or_else(|| {
         let begin = text.len();
         text.push_str(&format!("\n{BEGIN}\n{HEAD}\n{END}\n"));
-        (begin, text.find(END).unwrap_or(begin))
+        (begin, text.rfind(END).unwrap_or(begin))
     });
     let line = markdown(row);
     let cells = |line: &str| line.rsplitn(4, " | ").take(3).map(str::to_owned).collect::<Vec<_>>();
@@ -110,7 +133,7 @@ fn add_markdown(path: &Path, row: &Value) -> Result<(), Error> {
 }
 
 fn markdown(row: &Value) -> String {
-    let text = |key: &str| row.get(key).and_then(Value::as_str).unwrap_or_default().replace(['|', '\n', '`'], " ");
+    let text = |key: &str| row.get(key).and_then(Value::as_str).unwrap_or_default().replace(['|', '\n', '`', '<'], " ");
     let bytes = |key: &str| row.get(key).and_then(Value::as_u64).map_or("-".to_owned(), |n| Bytes(n).to_string());
     let passed = row.get("passed") == Some(&Value::Bool(true));
     let peak = row.get("peak").and_then(Value::as_u64).unwrap_or(0);

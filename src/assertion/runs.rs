@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use super::failure::Failure;
 use super::measure::{Measured, OpenMeasure};
+use crate::error::Error;
 use crate::record::guard::Own;
 use crate::record::measure;
 use crate::snapshot::{Device, SnapshotData, StackId};
@@ -49,8 +50,12 @@ impl Runs {
         self.samples.len() < self.total
     }
 
-    pub(super) fn end(self) -> (Measured, Own<Vec<Sample>>) {
-        (self.open.end(), self.samples)
+    /// The samples, if all runs came to their end.
+    pub(super) fn end(self) -> Result<(Measured, Own<Vec<Sample>>), Failure> {
+        if self.samples.len() < self.total {
+            return Err(Error::left_early(self.samples.len(), self.total).into());
+        }
+        Ok((self.open.end(), self.samples))
     }
 }
 

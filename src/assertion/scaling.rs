@@ -74,7 +74,8 @@ impl Scales {
         Self { scaling, sizes: Own::make(Vec::new), device: None }
     }
 
-    /// Three or more, the largest at least four times the smallest.
+    /// Three or more, the largest at least four times the smallest and twice the one before it. Let each be twice the
+    /// one before: what grows by doubling, as a `Vec` does, jumps elsewhere.
     #[must_use]
     pub fn sizes(self, sizes: impl AsRef<[usize]>) -> Self {
         let sorted = Own::make(|| {
@@ -108,7 +109,8 @@ impl Scales {
     pub fn begin(&self) -> Result<ScalingWatch<'_>, Failure> {
         let (first, last) = (self.sizes.first().copied(), self.sizes.last().copied());
         let spans = first.zip(last).is_some_and(|(first, last)| first > 0 && last / first >= LEAST_SPAN);
-        if self.sizes.len() < 3 || !spans {
+        let doubled = matches!(*self.sizes.as_slice(), [.., before, last] if last / 2 >= before);
+        if self.sizes.len() < 3 || !spans || !doubled {
             return Err(Error::sizes().into());
         }
         Ok(ScalingWatch { plan: self, at: 0, open: None, measured: Own::make(Vec::new) })
@@ -141,7 +143,10 @@ impl ScalingWatch<'_> {
     }
 
     pub fn finish(self) -> Result<(), Failure> {
-        let Some(largest) = self.measured.last() else { return Ok(()) };
+        let (runs, of) = (self.measured.len(), self.plan.sizes.len());
+        let Some(largest) = self.measured.last().filter(|_| runs == of) else {
+            return Err(Error::left_early(runs, of).into());
+        };
         let main = largest.devices().iter().max_by_key(|on| on.peak).map_or(Device::Cpu, |on| on.device);
         let peaks = Peaks { plan: self.plan, measured: &self.measured, device: self.plan.device.unwrap_or(main) };
         let whole = peaks.faster(&peaks.whole());

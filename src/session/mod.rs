@@ -28,7 +28,7 @@ use builder::{Plan, TraceReady};
 pub use captures::{parse_capture, read_capture};
 pub(crate) use collect::measured_snapshot;
 pub use operators::{Operators, read_operators};
-pub(crate) use output::{base_dir as output_base, write_new};
+pub(crate) use output::write_new;
 pub use outputs::{Report, Snapshot, output_dir, trace_handler};
 use recording::{Recording, Shared, Since};
 use schedule::{Phase, Schedule, Turn};

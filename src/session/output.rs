@@ -77,7 +77,7 @@ pub(crate) fn write_new(snapshot: &super::Snapshot, name: &str) -> Result<PathBu
 }
 
 /// The folder for outputs that have no other: `target/memtrace` where there is a `Cargo.toml`.
-pub(crate) fn base_dir() -> PathBuf {
+pub(super) fn base_dir() -> PathBuf {
     if Path::new("Cargo.toml").exists() { "target/memtrace" } else { "memtrace" }.into()
 }
 

@@ -77,7 +77,8 @@ pub(super) fn after(result: c_int, before: Before) {
     }
     let _own = guard::own_work();
     before.recorded.into_iter().for_each(|live| live.freed(is_gone));
-    for (space, address) in before.measured.into_iter().filter(|(_, address)| is_gone(*address)) {
+    let is_gone = |(space, address): &(Space, u64)| measure::knows(*space, *address) && is_gone(*address);
+    for (space, address) in before.measured.into_iter().filter(is_gone) {
         measure::on_free(space, address, None);
     }
 }

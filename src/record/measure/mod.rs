@@ -94,9 +94,14 @@ fn close_in(registry: &mut Registry, id: Id) {
 pub(crate) fn carry() -> Id {
     let id = guard::measure();
     if id != 0 {
-        lock().carry(id);
+        carry_id(id);
     }
     id
+}
+
+/// Work elsewhere may carry this one.
+pub(crate) fn carry_id(id: Id) {
+    lock().carry(id);
 }
 
 /// Which measurement is in force where work that carries one runs inside another.

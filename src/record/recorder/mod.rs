@@ -249,18 +249,21 @@ pub(crate) fn undo_heap_free(freed: Freed, size: u64) {
 /// Where an allocation of this thread happens, with its stack if the recording keeps it.
 pub(crate) fn alloc_site(always_with_stack: bool) -> Site {
     let wanted = STACK_CONTEXT.load(Ordering::Relaxed) != StackContext::None as u8;
-    let stack = if always_with_stack || wanted { capture() } else { StackId::NONE };
+    // What a measurement tells apart by stack must not depend on a session that comes or goes meanwhile.
+    let depth = STACK_DEPTH.load(Ordering::Relaxed);
+    let depth = if always_with_stack { depth.max(DEFAULT_STACK_DEPTH) } else { depth };
+    let stack = if always_with_stack || wanted { capture(depth) } else { StackId::NONE };
     Site { stack, context: guard::context(), thread: thread::number(), stream: 0, memory: MemoryKind::Heap }
 }
 
 pub(crate) fn free_site() -> Site {
     let wanted = STACK_CONTEXT.load(Ordering::Relaxed) == StackContext::All as u8;
-    let stack = if wanted { capture() } else { StackId::NONE };
+    let stack = if wanted { capture(STACK_DEPTH.load(Ordering::Relaxed)) } else { StackId::NONE };
     Site { stack, context: guard::context(), thread: thread::number(), stream: 0, memory: MemoryKind::Heap }
 }
 
-fn capture() -> StackId {
-    let stack = CapturedStack::here(STACK_DEPTH.load(Ordering::Relaxed));
+fn capture(depth: usize) -> StackId {
+    let stack = CapturedStack::here(depth);
     if stack.shortened {
         SHORTENED.fetch_add(1, Ordering::Relaxed);
     }
