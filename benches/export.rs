@@ -73,7 +73,7 @@ const SCOPES: [&str; 8] = ["load", "embed", "attention", "mlp", "norm", "loss", 
 type Export = fn(&Snapshot, &Path) -> Result<(), memtrace::Error>;
 
 /// The rows of the table: a name, the file's name and what writes it.
-const EXPORTS: [(&str, &str, Export); 8] = [
+const EXPORTS: [(&str, &str, Export); 9] = [
     ("JSON report", "report.json", |snapshot, path| snapshot.write(path)),
     ("PyTorch pickle", "snapshot.pickle", |snapshot, path| snapshot.write(path)),
     ("Chrome timeline", "kept.trace.json", |snapshot, path| snapshot.write(path)),
