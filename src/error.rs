@@ -40,7 +40,7 @@ enum Kind {
     CannotMeasure,
     NoLimit,
     NoRuns(&'static str),
-    NoCuda(crate::snapshot::Device),
+    NoCuda(String),
     LeftEarly {
         runs: usize,
         of: usize,
@@ -140,7 +140,7 @@ impl Error {
     pub(crate) fn no_limit() -> Self {
         Self::new(Kind::NoLimit)
     }
-    pub(crate) fn no_cuda(device: crate::snapshot::Device) -> Self {
+    pub(crate) fn no_cuda(device: String) -> Self {
         Self::new(Kind::NoCuda(device))
     }
     pub(crate) fn left_early(runs: usize, of: usize) -> Self {
@@ -217,7 +217,7 @@ impl Error {
             Kind::CannotMeasure => Kind::CannotMeasure,
             Kind::NoLimit => Kind::NoLimit,
             Kind::NoRuns(option) => Kind::NoRuns(option),
-            Kind::NoCuda(device) => Kind::NoCuda(*device),
+            Kind::NoCuda(device) => Kind::NoCuda(device.clone()),
             Kind::LeftEarly { runs, of } => Kind::LeftEarly { runs: *runs, of: *of },
             Kind::FewRuns { runs, warmup, least } => Kind::FewRuns { runs: *runs, warmup: *warmup, least: *least },
             Kind::Sizes => Kind::Sizes,

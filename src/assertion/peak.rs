@@ -123,7 +123,7 @@ impl PeakLimit {
         match device {
             Device::Cpu if !guard::allocator_is_installed() => Err(Error::not_installed().into()),
             Device::Cpu => Ok(measured.device(device)),
-            _ if !cuda::is_loaded() => Err(Error::no_cuda(device).into()),
+            _ if !cuda::is_loaded() => Err(Error::no_cuda(device.to_string()).into()),
             _ => Ok(measured.device(device)),
         }
     }
