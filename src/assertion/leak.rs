@@ -21,7 +21,7 @@ use crate::units::{Bytes, grouped};
 /// let clean = memtrace::NoLeak::new().run(|| vec![0u8; 1000].len());
 /// assert!(clean.is_ok());
 /// let leaks = memtrace::NoLeak::new().run(|| kept.push(vec![0u8; 1000])).unwrap_err();
-/// assert!(leaks.to_string().contains("1,000 bytes"), "{leaks}");
+/// assert!(leaks.to_string().contains("3,000 bytes"), "{leaks}");
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub struct NoLeak {
