@@ -59,13 +59,13 @@ fn modules_and_libraries_take_memory() {
         assert_eq!((driver.load_module(&mut module, ptx), free(driver)), (0, 624));
         assert_eq!((driver.load_library(&mut library, ptx, 0, 0, 0, 0, 0, 0), free(driver)), (0, 224));
         assert_eq!(driver.load_module(&mut kernel, ptx), OUT_OF_MEMORY);
-        assert_eq!(driver.library_kernel(&mut kernel, library, c"add".as_ptr()), 0);
-        assert_eq!(driver.library_kernel(&mut kernel, library, c"sub".as_ptr()), NOT_FOUND);
+        assert_eq!(driver.kernel_of_library(&mut kernel, library, c"add".as_ptr()), 0);
+        assert_eq!(driver.kernel_of_library(&mut kernel, library, c"sub".as_ptr()), NOT_FOUND);
         assert_eq!((driver.module_unload(module), free(driver), inspect(driver, 0)), (0, 624, [0, 400, 400]));
         assert_eq!((driver.load_module(&mut module, ptx), driver.reset(0), free(driver)), (0, 0, 1024));
-        assert_eq!((driver.module_unload(module), driver.library_unload(library)), (INVALID_HANDLE, 0));
-        assert_eq!(driver.library_unload(library), INVALID_HANDLE);
-        assert_eq!((driver.load_library(&mut library, ptx, 0, 0, 0, 0, 0, 0), driver.library_unload(library)), (0, 0));
+        assert_eq!((driver.module_unload(module), driver.unload_library(library)), (INVALID_HANDLE, 0));
+        assert_eq!(driver.unload_library(library), INVALID_HANDLE);
+        assert_eq!((driver.load_library(&mut library, ptx, 0, 0, 0, 0, 0, 0), driver.unload_library(library)), (0, 0));
         assert_eq!(free(driver), 1024);
     });
 }

@@ -192,8 +192,8 @@ functions! {
     fn mipmaps_level = c"cuMipmappedArrayGetLevel"(level_array: &mut u64, array: u64, level: u32);
     fn module_unload = c"cuModuleUnload"(module: u64);
     fn load_library = c"cuLibraryLoadData"(library: &mut u64, image: *const u8, options: usize, values: usize, count: u32, library_options: usize, library_values: usize, library_count: u32);
-    fn library_unload = c"cuLibraryUnload"(library: u64);
-    fn library_kernel = c"cuLibraryGetKernel"(kernel: &mut u64, library: u64, name: *const c_char);
+    fn unload_library = c"cuLibraryUnload"(library: u64);
+    fn kernel_of_library = c"cuLibraryGetKernel"(kernel: &mut u64, library: u64, name: *const c_char);
     fn ipc_handle = c"cuIpcGetMemHandle"(handle: &mut Handle, address: u64);
     fn ipc_open = c"cuIpcOpenMemHandle_v2"(address: &mut u64, handle: Handle, flags: u32);
     fn ipc_close = c"cuIpcCloseMemHandle"(address: u64);
