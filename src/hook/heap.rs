@@ -3,7 +3,7 @@
 
 use std::alloc::{GlobalAlloc, Layout, System};
 
-use crate::record::heap::{on_alloc, on_free, refused, undo_free};
+use crate::record::heap::{on_alloc, on_free, on_unwatched_dealloc, on_watched_dealloc, refused, undo_free};
 use crate::snapshot::Device;
 
 /// A global allocator that lets memtrace see the memory of CPU tensors, and passes every request on.
@@ -15,9 +15,10 @@ use crate::snapshot::Device;
 /// ```
 ///
 /// # What it costs
-/// While nothing is recorded or measured, a request costs two thread-local reads, two relaxed loads
-/// and one uncontended atomic addition besides the allocation itself: the live bytes of *all* blocks
-/// are always counted, so that a recording can say exactly what was there before it began.
+/// While nothing is recorded or measured, a request costs two thread-local reads, one relaxed load and
+/// one addition besides the allocation itself, from the 64th thread on an uncontended atomic one: the
+/// live bytes of *all* blocks are always counted, so that a recording can say exactly what was there
+/// before it began.
 ///
 /// # What it means
 /// A reallocation is a free followed by an allocation at the line that reallocates. Memory that C
@@ -31,6 +32,19 @@ impl Alloc<System> {
     /// Over the system allocator, Rust's default.
     pub const fn system() -> Self {
         Self { inner: System }
+    }
+}
+
+impl<A: GlobalAlloc> Alloc<A> {
+    /// Apart, so that the way of a block that nobody watches keeps nothing for afterwards.
+    ///
+    /// # Safety
+    /// As [`GlobalAlloc::dealloc`].
+    #[inline(never)]
+    unsafe fn dealloc_watched(&self, block: *mut u8, layout: Layout) {
+        on_watched_dealloc(block.addr(), layout.size());
+        // SAFETY: the caller keeps `dealloc`'s contract.
+        unsafe { self.inner.dealloc(block, layout) }
     }
 }
 
@@ -58,9 +72,13 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for Alloc<A> {
 
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
         // Before the memory is given back: afterwards another thread may own this address.
-        on_free(block.addr(), layout.size());
-        // SAFETY: the caller keeps `dealloc`'s contract.
-        unsafe { self.inner.dealloc(block, layout) }
+        if on_unwatched_dealloc(layout.size()) {
+            // SAFETY: the caller keeps `dealloc`'s contract.
+            unsafe { self.inner.dealloc(block, layout) }
+        } else {
+            // SAFETY: likewise.
+            unsafe { self.dealloc_watched(block, layout) }
+        }
     }
 
     unsafe fn realloc(&self, block: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {

@@ -126,7 +126,7 @@ pub(crate) fn before_free(pinned: bool, address: u64) -> Taking {
     let may_have_it = |device: &Device| *device != Device::Cpu && (*device == Device::Pinned) == pinned;
     let taken = recorder::active_devices().filter(may_have_it).find_map(|device| {
         recorder::with_ledger_there(device, |ledger| {
-            let block = ledger.free(address, site)?;
+            let block = ledger.free(address, site)?.block();
             Some(Taken { device, block, epoch: recorder::epoch() })
         })?
     });
@@ -196,7 +196,7 @@ impl Live {
     pub(crate) fn on(device: Device) -> Option<Self> {
         recorder::with_ledger_there(device, |ledger| {
             let mut blocks = OwnVec::new_in(System);
-            blocks.try_reserve(ledger.live_blocks().len()).ok()?;
+            blocks.try_reserve(ledger.live_len()).ok()?;
             blocks.extend(ledger.live_blocks().map(|block| (block.address, block.seq)));
             (!blocks.is_empty()).then(|| Self { device, epoch: recorder::epoch(), blocks })
         })?

@@ -13,7 +13,7 @@ struct Held {
     recorder: RecorderLocks,
     measurements: MutexGuard<'static, measure::Registry>,
     _contexts: MutexGuard<'static, contexts::Paths>,
-    _stacks: [MutexGuard<'static, stacks::Shard>; stacks::SHARDS],
+    _stacks: MutexGuard<'static, stacks::Writer>,
     _numbering: MutexGuard<'static, ()>,
     /// Other fork handlers may allocate meanwhile, on this thread: that must not wait for these locks.
     _own: guard::OwnWork,
@@ -56,7 +56,7 @@ extern "C" fn before() {
         recorder,
         measurements: measure::lock(),
         _contexts: CONTEXTS.lock(),
-        _stacks: STACKS.lock_all(),
+        _stacks: STACKS.lock(),
         _numbering: numbering(),
         _own,
     }));

@@ -7,6 +7,7 @@
 use std::sync::OnceLock;
 
 use super::gates::{any_measurement, records_heap_block, watches_heap_block};
+use super::live::foresee;
 use super::measure::{Space, Taken};
 use super::recorder::{self, Freed};
 use super::{guard, measure, untraced};
@@ -33,7 +34,18 @@ pub(crate) fn on_alloc(address: usize, size: usize) {
     }
 }
 
-/// Before a block is freed.
+/// Before a block is freed for good: the whole of it if nobody watches such blocks; otherwise false, and
+/// [`on_watched_dealloc`] is to be called.
+#[inline(always)]
+pub(crate) fn on_unwatched_dealloc(size: usize) -> bool {
+    let unwatched = guard::state() == 0 && !watches_heap_block(size);
+    if unwatched {
+        untraced::subtract(size as u64);
+    }
+    unwatched
+}
+
+/// Before a block is freed, perhaps to be put back.
 #[inline]
 pub(crate) fn on_free(address: usize, size: usize) -> Account {
     if guard::state() == 0 && !watches_heap_block(size) {
@@ -86,6 +98,7 @@ fn on_watched_alloc(address: u64, size: usize) {
     }
     let (measuring, recording) = (state & guard::MEASURING != 0, records_heap_block(size));
     let _own = guard::own_work();
+    foresee(address);
     if !measuring && any_measurement() {
         measure::on_unattributed(size as u64);
     }
@@ -101,14 +114,26 @@ fn on_watched_alloc(address: u64, size: usize) {
     }
 }
 
+/// Apart from [`on_watched_free`], because an account is large and nobody wants it here.
+#[inline]
+pub(crate) fn on_watched_dealloc(address: usize, size: usize) {
+    take_out(address as u64, size);
+}
+
 #[inline(never)]
 fn on_watched_free(address: u64, size: usize) -> Account {
+    take_out(address, size)
+}
+
+#[inline(always)]
+fn take_out(address: u64, size: usize) -> Account {
     let state = guard::state();
     if state & guard::OWN != 0 {
         untraced::subtract_own(size as u64);
         return Account::Own;
     }
     let _own = guard::own_work();
+    foresee(address);
     let size = size as u64;
     let known = Some((Device::Cpu, size));
     let measured = if any_measurement() { measure::on_free(Space::Heap, address, known) } else { None };

@@ -4,6 +4,7 @@
 //! files or knows what an address means.
 
 mod calls;
+mod clock;
 mod contexts;
 pub(crate) mod device_memory;
 pub(crate) mod fork;
@@ -11,10 +12,15 @@ pub(crate) mod gates;
 pub(crate) mod guard;
 pub(crate) mod heap;
 mod ledger;
+mod live;
+mod log;
 pub(crate) mod measure;
 pub(crate) mod memory;
 mod names;
+mod packed;
+mod pages;
 mod peak;
+mod prefetch;
 pub(crate) mod recorder;
 mod ring;
 pub(crate) mod segments;

@@ -5,7 +5,9 @@
 //! maximum: at each new maximum that list empties, and it never holds more blocks than were live at
 //! the peak.
 
+use super::live::Held;
 use super::memory::{OwnVec, System, try_push};
+use super::packed::Packed;
 use crate::snapshot::Block;
 
 #[derive(Debug)]
@@ -20,7 +22,9 @@ pub(crate) struct PeakTracker {
     /// Bytes below the threshold then.
     pub(crate) below_threshold: u64,
     /// Blocks of the peak that were freed since.
-    freed: OwnVec<Block>,
+    freed: OwnVec<Packed<4>>,
+    /// Those that cannot be packed.
+    freed_whole: OwnVec<Block>,
     /// Bytes of such blocks for which there was no memory in the list.
     pub(crate) lost: u64,
 }
@@ -35,13 +39,21 @@ pub(crate) struct Moment {
 
 impl PeakTracker {
     pub(crate) const fn new(below_threshold: u64) -> Self {
-        Self { total: 0, seq: 0, time_ns: 0, unknown_freed: 0, below_threshold, freed: OwnVec::new_in(System), lost: 0 }
+        Self {
+            total: 0,
+            seq: 0,
+            time_ns: 0,
+            unknown_freed: 0,
+            below_threshold,
+            freed: OwnVec::new_in(System),
+            freed_whole: OwnVec::new_in(System),
+            lost: 0,
+        }
     }
 
     /// Takes this moment for the start.
     pub(crate) fn begin_anew(&mut self, now: Moment, below_threshold: u64) {
-        self.freed.clear();
-        self.lost = 0;
+        self.forget_freed();
         (self.total, self.seq, self.time_ns) = (now.total, now.seq, now.time_ns);
         (self.unknown_freed, self.below_threshold) = (now.unknown_freed, below_threshold);
     }
@@ -53,32 +65,47 @@ impl PeakTracker {
             (self.total, self.seq, self.time_ns) = (now.total, now.seq, now.time_ns);
             self.unknown_freed = now.unknown_freed;
             self.below_threshold = below();
-            self.freed.clear();
-            self.lost = 0;
+            self.forget_freed();
         }
     }
 
     #[inline]
-    pub(crate) fn after_free(&mut self, block: &Block) {
-        if block.seq <= self.seq && !try_push(&mut self.freed, *block) {
-            self.lost += block.size;
+    pub(crate) fn after_free(&mut self, held: &Held) {
+        let kept = held.seq() > self.seq
+            || match held {
+                Held::Packed(words) => try_push(&mut self.freed, *words),
+                Held::Whole(block) => try_push(&mut self.freed_whole, *block),
+            };
+        if !kept {
+            self.lost += held.size();
         }
+    }
+
+    fn forget_freed(&mut self) {
+        self.freed.clear();
+        self.freed_whole.clear();
+        self.lost = 0;
+    }
+
+    fn freed(&self) -> impl Iterator<Item = Block> {
+        let packed = self.freed.iter().map(|words| Held::Packed(*words).block());
+        packed.chain(self.freed_whole.iter().copied())
     }
 
     /// The numbers of the peak's blocks that were freed since, sorted; none if there is no memory for them.
     pub(crate) fn freed_since(&self) -> OwnVec<u64> {
         let mut numbers = OwnVec::new_in(System);
-        if numbers.try_reserve_exact(self.freed.len()).is_ok() {
-            numbers.extend(self.freed.iter().map(|block| block.seq));
+        if numbers.try_reserve_exact(self.freed.len() + self.freed_whole.len()).is_ok() {
+            numbers.extend(self.freed().map(|block| block.seq));
             numbers.sort_unstable();
         }
         numbers
     }
 
     /// The live set at the peak, in the order of allocation, without the blocks that are `lost`.
-    pub(crate) fn live_set<'a>(&'a self, live: impl Iterator<Item = &'a Block>) -> Vec<Block> {
+    pub(crate) fn live_set(&self, live: impl Iterator<Item = Block>) -> Vec<Block> {
         let survivors = live.filter(|block| block.seq <= self.seq);
-        let mut blocks: Vec<Block> = survivors.chain(self.freed.iter()).copied().collect();
+        let mut blocks: Vec<Block> = survivors.chain(self.freed()).collect();
         blocks.sort_unstable_by_key(|block| block.seq);
         blocks
     }

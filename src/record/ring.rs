@@ -1,11 +1,17 @@
 //! A log of fixed capacity that overwrites its oldest entries.
 
-use super::memory::{OwnVec, System};
+use super::pages::{PageVec, Pages};
+use super::prefetch::prefetch;
+
+/// Bytes of a line of the processor's cache.
+const LINE: usize = 64;
 
 #[derive(Debug)]
 pub(crate) struct Ring<T> {
-    entries: OwnVec<T>,
+    entries: PageVec<T>,
     capacity: usize,
+    /// Where the oldest entry lies, which is where the next one goes once the ring is full.
+    oldest: usize,
     /// Entries ever pushed.
     pushed: u64,
     /// Entries that could not be kept for lack of memory.
@@ -15,20 +21,40 @@ pub(crate) struct Ring<T> {
 impl<T: Copy> Ring<T> {
     /// Memory is taken as the ring fills, never more than `capacity` entries.
     pub(crate) const fn new(capacity: usize) -> Self {
-        Self { entries: OwnVec::new_in(System), capacity, pushed: 0, refused: 0 }
+        Self { entries: PageVec::new_in(Pages), capacity, oldest: 0, pushed: 0, refused: 0 }
     }
 
+    /// Address space for all of it is taken now, memory still as the ring fills.
+    pub(crate) fn reserved(capacity: usize) -> Self {
+        let mut ring = Self::new(capacity);
+        // If it cannot be had, the ring grows as others do.
+        let _ = ring.entries.try_reserve_exact(capacity);
+        ring
+    }
+
+    #[inline]
     pub(crate) fn push(&mut self, entry: T) {
-        if self.entries.len() < self.capacity && self.grow() {
+        // Room that was reserved, or the oldest entry's; the lines after it are fetched meanwhile.
+        if self.entries.len() < self.capacity.min(self.entries.capacity()) {
+            self.entries.push(entry);
+            self.pushed += 1;
+            self.foresee(self.entries.len());
+        } else if self.entries.len() < self.capacity && self.grow() {
             self.entries.push(entry);
         } else {
             self.overwrite_oldest(entry);
+            self.foresee(self.oldest);
         }
+    }
+
+    #[inline]
+    fn foresee(&self, next: usize) {
+        prefetch(self.entries.as_ptr().addr().wrapping_add(next * size_of::<T>() + 2 * LINE));
     }
 
     /// The same entries once more; if there is no memory for them, they count as overwritten.
     pub(crate) fn copy(&self) -> Self {
-        let mut entries = OwnVec::new_in(System);
+        let mut entries = PageVec::new_in(Pages);
         if entries.try_reserve(self.entries.len()).is_err() {
             return Self { refused: self.pushed + self.refused, pushed: 0, ..Self::new(self.capacity) };
         }
@@ -43,7 +69,7 @@ impl<T: Copy> Ring<T> {
 
     /// The entries held, oldest first, as two runs.
     pub(crate) fn in_order(&self) -> impl Iterator<Item = &T> {
-        let (newer, older) = self.entries.split_at(self.next().min(self.entries.len()));
+        let (newer, older) = self.entries.split_at(self.oldest.min(self.entries.len()));
         older.iter().chain(newer)
     }
 
@@ -54,10 +80,23 @@ impl<T: Copy> Ring<T> {
         (oldest.saturating_sub(from), self.in_order().skip(from.saturating_sub(oldest) as usize))
     }
 
+    /// The entry with this number of those ever pushed, from 0, if it is still held.
+    pub(crate) fn get(&self, number: u64) -> Option<&T> {
+        let after_oldest = number.checked_sub(self.overwritten()).filter(|after| *after < self.entries.len() as u64)?;
+        let at = self.oldest + after_oldest as usize;
+        self.entries.get(at.checked_sub(self.entries.len()).unwrap_or(at))
+    }
+
+    /// Entries ever pushed, but for those that were refused.
+    pub(crate) fn pushed(&self) -> u64 {
+        self.pushed
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.entries.len()
     }
 
+    #[cold]
     fn grow(&mut self) -> bool {
         let room = self.entries.len() < self.entries.capacity() || self.entries.try_reserve(1).is_ok();
         if room {
@@ -70,20 +109,16 @@ impl<T: Copy> Ring<T> {
         room
     }
 
+    #[inline]
     fn overwrite_oldest(&mut self, entry: T) {
-        let next = self.next();
-        match self.entries.get_mut(next) {
+        match self.entries.get_mut(self.oldest) {
             Some(slot) => {
                 *slot = entry;
                 self.pushed += 1;
+                self.oldest = if self.oldest + 1 < self.entries.len() { self.oldest + 1 } else { 0 };
             }
             None => self.refused += 1,
         }
-    }
-
-    /// Where the next entry goes once the ring is full, which is where the oldest one lies.
-    fn next(&self) -> usize {
-        if self.capacity == 0 { 0 } else { (self.pushed % self.capacity as u64) as usize }
     }
 }
 
@@ -108,6 +143,10 @@ mod tests {
                 let newest = expected.iter().copied().chain([usize::MAX]).skip(usize::from(held == capacity));
                 assert_eq!(copy.in_order().copied().collect::<Vec<_>>(), newest.take(capacity).collect::<Vec<_>>());
                 assert_eq!(copy.overwritten(), ring.overwritten() + u64::from(held == capacity));
+                for number in 0..=n + 1 {
+                    let is_held = number <= n && number + held > n;
+                    assert_eq!(ring.get(number as u64).copied(), is_held.then_some(number).filter(|_| capacity > 0));
+                }
                 for from in 0..=n + 1 {
                     let (lost, rest) = ring.since(from as u64);
                     assert_eq!(lost as usize, (n + 1 - held).saturating_sub(from));

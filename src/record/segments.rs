@@ -99,13 +99,7 @@ impl Segments {
 
     /// A segment came. Those that it overlaps went unnoticed. `live` are the blocks that are there. Says whether
     /// more is reserved now.
-    pub(crate) fn add<'a>(
-        &mut self,
-        told: Told,
-        live: impl Iterator<Item = &'a Block>,
-        time_ns: u64,
-        site: Site,
-    ) -> bool {
+    pub(crate) fn add(&mut self, told: Told, live: impl Iterator<Item = Block>, time_ns: u64, site: Site) -> bool {
         // Another thread may have asked, too.
         let is_it = |known: &Known| (known.told.address, known.told.size, known.told.pool) == told.key();
         if self.find(told.address).and_then(|at| self.known.get(at)).is_some_and(is_it) {
@@ -129,7 +123,7 @@ impl Segments {
     }
 
     /// Counts blocks again, in segments and outside.
-    fn recount<'a>(&mut self, live: impl Iterator<Item = &'a Block>) {
+    fn recount(&mut self, live: impl Iterator<Item = Block>) {
         self.known.iter_mut().for_each(|known| known.blocks = 0);
         let mut outside = 0;
         for block in live {
@@ -303,9 +297,9 @@ mod tests {
         let live = [at(100, 10), at(5000, 20)];
         live.iter().for_each(|block| segments.on_alloc(block.address, block.size));
         assert_eq!(segments.reserved(), None);
-        segments.add(told(0, 1000, 7000), live.iter(), 0, Site::default());
+        segments.add(told(0, 1000, 7000), live.iter().copied(), 0, Site::default());
         assert_eq!(current(&segments), 7020, "the pool had more before");
-        assert!(!segments.add(told(500, 1000, 7000), live.iter(), 1, Site::default()), "it is not new");
+        assert!(!segments.add(told(500, 1000, 7000), live.iter().copied(), 1, Site::default()), "it is not new");
         assert_eq!(current(&segments), 7030, "the first was not noticed to go");
         segments.on_free(100, 10);
         segments.on_free(5000, 20);

@@ -36,6 +36,11 @@ fn first_time(number: &Cell<u32>) -> u32 {
     n
 }
 
+/// How many threads were numbered so far.
+pub(crate) fn count() -> usize {
+    (NEXT.load(Relaxed) - 1) as usize
+}
+
 /// Asks the system anew for this thread's number: the one that is known may be that of a thread of the
 /// process that this one was forked off.
 pub(crate) fn renew() {
@@ -47,8 +52,7 @@ pub(crate) fn renew() {
 
 /// The threads seen so far with the system's numbers, as far as they are known.
 pub(crate) fn seen() -> impl Iterator<Item = (ThreadId, u32)> {
-    let count = NEXT.load(Relaxed) - 1;
-    let ids = OS_IDS.iter().take(count as usize).map(|id| id.load(Relaxed));
+    let ids = OS_IDS.iter().take(count()).map(|id| id.load(Relaxed));
     (1..).map(ThreadId).zip(ids).filter(|(_, os_id)| *os_id != 0)
 }
 

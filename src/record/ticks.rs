@@ -27,15 +27,30 @@ pub(crate) fn to_ns() -> impl Fn(u64) -> u64 {
 #[cfg(target_arch = "x86_64")]
 #[inline]
 #[expect(unsafe_code, reason = "an instruction of the processor")]
-fn read() -> u64 {
+pub(super) fn read() -> u64 {
     // SAFETY: every processor of this kind has it.
     unsafe { std::arch::x86_64::_rdtsc() }
 }
 
 /// Elsewhere nothing is measured yet.
 #[cfg(not(target_arch = "x86_64"))]
-fn read() -> u64 {
+pub(super) fn read() -> u64 {
     0
+}
+
+/// Do ticks always come at the same rate, on all cores together?
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+pub(super) fn are_steady() -> bool {
+    use std::arch::x86_64::__cpuid;
+    const INVARIANT: u32 = 1 << 8;
+    // Asked once: to a virtual machine the answer is slow.
+    static STEADY: OnceLock<bool> = OnceLock::new();
+    *STEADY.get_or_init(|| __cpuid(0x8000_0000).eax >= 0x8000_0007 && __cpuid(0x8000_0007).edx & INVARIANT != 0)
+}
+
+#[cfg(any(not(target_arch = "x86_64"), miri))]
+pub(super) fn are_steady() -> bool {
+    false
 }
 
 #[cfg(all(test, target_arch = "x86_64"))]

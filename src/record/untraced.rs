@@ -4,14 +4,18 @@
 //! allocation that is not recorded adds here and its free subtracts here, on whatever thread, so the
 //! sum over the shards is right even where one shard is negative.
 //!
-//! Cost: one uncontended atomic addition on a cache line that only this thread writes (as long as
-//! there are at most [`SHARDS`] threads).
+//! Cost: the first threads have a shard each, to which nobody else writes, so they add without an atomic
+//! operation. Later ones share shards and take an uncontended one.
 
-use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering::Relaxed};
+use std::cell::Cell;
+use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
 
 use super::thread;
 
-const SHARDS: usize = 64;
+/// Threads with a shard of their own: those with the numbers below.
+const OWNED: usize = 64;
+/// Shards for all others.
+const SHARED: usize = 64;
 /// Class `n` holds sizes whose highest bit is bit `n - 1`; class 0 holds size 0.
 const CLASSES: usize = 65;
 
@@ -23,37 +27,54 @@ struct Shard {
     own: AtomicI64,
 }
 
-static COUNTERS: [Shard; SHARDS] =
-    [const { Shard { program: [const { AtomicI64::new(0) }; CLASSES], own: AtomicI64::new(0) } }; SHARDS];
-/// Shards in use: the sum need not read the others.
-static USED: AtomicUsize = AtomicUsize::new(0);
+static COUNTERS: [Shard; OWNED + SHARED] =
+    [const { Shard { program: [const { AtomicI64::new(0) }; CLASSES], own: AtomicI64::new(0) } }; OWNED + SHARED];
 
-fn shard() -> &'static Shard {
-    let index = thread::number().0 as usize % SHARDS;
-    // Relaxed throughout: each counter stands for itself, and a reader that must not miss an update
-    // already synchronises with the thread that made it (it holds the block).
-    if USED.load(Relaxed) <= index {
-        USED.fetch_max(index + 1, Relaxed);
+thread_local! {
+    // Const and without a destructor: there before main, in thread-local destructors and after.
+    static OWN_SHARD: Cell<Option<&'static Shard>> = const { Cell::new(None) };
+}
+
+// Relaxed throughout: each counter stands for itself, and a reader that must not miss an update
+// already synchronises with the thread that made it (it holds the block).
+#[inline(always)]
+fn change(counter: impl Fn(&Shard) -> &AtomicI64, by: i64) {
+    match OWN_SHARD.get() {
+        // Nobody else writes here: no update gets lost. One instruction where processors have such.
+        Some(shard) => {
+            let counter = counter(shard);
+            counter.store(counter.load(Relaxed).wrapping_add(by), Relaxed);
+        }
+        None => _ = counter(shard()).fetch_add(by, Relaxed),
     }
-    &COUNTERS[index]
+}
+
+/// The shard of a thread that has not been here, or shares one.
+#[cold]
+#[inline(never)]
+fn shard() -> &'static Shard {
+    let number = thread::number().0 as usize;
+    let owned = COUNTERS.get(number).filter(|_| number < OWNED);
+    OWN_SHARD.set(owned);
+    owned.unwrap_or(&COUNTERS[OWNED + number % SHARED])
 }
 
 #[inline]
 pub(crate) fn add(size: u64) {
-    shard().program[class(size)].fetch_add(size as i64, Relaxed);
+    change(|shard| &shard.program[class(size)], size as i64);
 }
 
 #[inline]
 pub(crate) fn subtract(size: u64) {
-    shard().program[class(size)].fetch_sub(size as i64, Relaxed);
+    change(|shard| &shard.program[class(size)], (size as i64).wrapping_neg());
 }
 
 pub(crate) fn add_own(size: u64) {
-    shard().own.fetch_add(size as i64, Relaxed);
+    change(|shard| &shard.own, size as i64);
 }
 
 pub(crate) fn subtract_own(size: u64) {
-    shard().own.fetch_sub(size as i64, Relaxed);
+    change(|shard| &shard.own, (size as i64).wrapping_neg());
 }
 
 /// (bytes in blocks below the threshold, bytes in the others). `min_size` is 0 or a power of two.
@@ -78,10 +99,13 @@ fn sum(from: usize, to: usize) -> u64 {
     used().iter().map(bytes).sum::<i64>().max(0) as u64
 }
 
+/// The shards of the threads that there were so far.
 fn used() -> &'static [Shard] {
-    COUNTERS.get(..USED.load(Relaxed)).unwrap_or(&COUNTERS)
+    let threads = thread::count();
+    COUNTERS.get(..=threads).filter(|_| threads < OWNED).unwrap_or(&COUNTERS)
 }
 
+#[inline]
 fn class(size: u64) -> usize {
     (u64::BITS - size.leading_zeros()) as usize
 }
@@ -97,5 +121,21 @@ mod tests {
             assert_eq!(class(size), bit as usize + 1);
             assert_eq!(class(size - 1), bit as usize);
         }
+    }
+
+    #[test]
+    fn no_byte_gets_lost_however_many_threads_there_are() {
+        // A size that no other test of this process has.
+        const SIZE: u64 = 1 << 61;
+        let sum = || sum(class(SIZE), class(SIZE) + 1);
+        std::thread::scope(|scope| {
+            let one = || (0..1000).for_each(|_| (add(SIZE), subtract(SIZE)).0);
+            (0..2 * (OWNED + SHARED)).for_each(|_| _ = scope.spawn(one));
+        });
+        assert_eq!(sum(), 0);
+        std::thread::spawn(|| add(SIZE)).join().unwrap();
+        assert_eq!(sum(), SIZE);
+        subtract(SIZE);
+        assert_eq!(sum(), 0);
     }
 }

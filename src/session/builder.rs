@@ -107,7 +107,7 @@ impl Builder {
     }
 
     /// How many records the log holds before it overwrites its oldest ones (default: 1,048,576, of
-    /// 56 bytes each); entering and leaving scopes fills a second log of the same length. One record is one alloc or one free; in a PyTorch pickle a free becomes two
+    /// 32 bytes each, 40 on CUDA devices or with the stacks of frees); entering and leaving scopes fills a second log of the same length. One record is one alloc or one free; in a PyTorch pickle a free becomes two
     /// entries. The peak and the counters stay exact whatever is overwritten.
     pub fn max_entries(mut self, records: usize) -> Self {
         self.plan.settings.max_entries = records;

@@ -96,7 +96,7 @@ impl Ledger {
 
     /// The same without the log.
     pub(crate) fn copy_state(&self, base: u64) -> LedgerCopy {
-        let mut live: Vec<Block> = self.live.values().copied().collect();
+        let mut live: Vec<Block> = self.live.iter().collect();
         live.sort_unstable_by_key(|block| block.seq);
         LedgerCopy {
             live,
@@ -123,7 +123,7 @@ impl Ledger {
             calls: Vec::new(),
             names: Vec::new(),
             lost_names: 0,
-            duration_ns: self.now(),
+            duration_ns: self.clock.peek(),
             lost_blocks: self.lost_blocks,
             missed_frees: self.missed_frees,
             lost_scopes: self.windows.lost,
@@ -134,7 +134,7 @@ impl Ledger {
     fn copy_records(&self) -> Vec<Record> {
         let mut records = Vec::new();
         if records.try_reserve_exact(self.records.len()).is_ok() {
-            records.extend(self.records.in_order());
+            records.extend(self.records.since(0).1.flatten());
         }
         records
     }
@@ -143,11 +143,10 @@ impl Ledger {
     /// cursor on. True if that was all.
     pub(crate) fn copy_log(&self, cursor: &mut Cursor, limit: usize, out: &mut LogPart) -> bool {
         let (lost, records) = self.records.since(cursor.records);
-        out.lost += lost;
-        let before = out.records.len();
-        out.records.extend(records.take(limit));
-        let copied = out.records.len() - before;
+        let (before, mut copied) = (out.records.len(), 0);
+        out.records.extend(records.take(limit).inspect(|_| copied += 1).flatten());
         cursor.records += lost + copied as u64;
+        out.lost += lost + (copied - (out.records.len() - before)) as u64;
         let (lost_marks, marks) = self.marks.since(cursor.marks);
         let before = out.marks.len();
         out.marks.extend(marks.take(limit));
@@ -167,7 +166,7 @@ impl Ledger {
     }
 
     fn copy_peak(&self, base: u64) -> Peak {
-        Peak { blocks: self.peak.live_set(self.live.values()), ..self.peak_numbers(base) }
+        Peak { blocks: self.peak.live_set(self.live.iter()), ..self.peak_numbers(base) }
     }
 
     fn peak_numbers(&self, base: u64) -> Peak {

@@ -9,13 +9,15 @@ use std::time::Instant;
 pub(crate) use copy::{Cursor, LedgerCopy, LogPart};
 
 use crate::record::calls::Calls;
-use crate::record::memory::{OwnMap, own_map};
+use crate::record::clock::Clock;
+use crate::record::live::{Entered, Held, LiveBlocks};
+use crate::record::log::{Log, LogShape};
 use crate::record::names::{Label, Names};
 use crate::record::peak::{Moment, PeakTracker};
 use crate::record::ring::Ring;
 use crate::record::segments::{Segments, Told};
 use crate::record::windows::Windows;
-use crate::snapshot::{Block, ContextId, Mark, MemoryKind, OutOfMemory, Record, RecordKind, StackId, ThreadId};
+use crate::snapshot::{Block, ContextId, Mark, MemoryKind, OutOfMemory, StackId, ThreadId};
 
 /// Refused allocations that are kept, of those that a program may go on asking for.
 const MAX_OOMS: usize = 256;
@@ -46,14 +48,25 @@ pub(crate) struct LedgerOptions {
     pub(crate) counts_below: bool,
     /// The allocator may tell of its segments.
     pub(crate) has_segments: bool,
+    /// Records have streams, or frees have stacks.
+    pub(crate) long_records: bool,
+    /// The log will be filled: its address space is taken when it is made.
+    pub(crate) reserved: bool,
+}
+
+impl LedgerOptions {
+    fn log_shape(&self) -> LogShape {
+        LogShape { capacity: self.max_entries, long: self.long_records, reserved: self.reserved }
+    }
 }
 
 #[derive(Debug)]
 pub(crate) struct Ledger {
     options: LedgerOptions,
     began: Instant,
-    live: OwnMap<u64, Block>,
-    records: Ring<Record>,
+    clock: Clock,
+    live: LiveBlocks,
+    records: Log,
     marks: Ring<Mark>,
     ooms: Ring<OutOfMemory>,
     num_ooms: u64,
@@ -104,8 +117,9 @@ impl Ledger {
         Self {
             options,
             began,
-            live: own_map(),
-            records: Ring::new(options.max_entries),
+            clock: Clock::new(began),
+            live: if options.reserved { LiveBlocks::large(options.counts_below) } else { LiveBlocks::new() },
+            records: Log::new(options.log_shape()),
             marks: Ring::new(options.max_entries),
             ooms: Ring::new(MAX_OOMS),
             num_ooms: 0,
@@ -131,20 +145,10 @@ impl Ledger {
 
     /// Enters a block. False if there was no memory to: then it is not in this account.
     pub(crate) fn alloc(&mut self, address: u64, size: u64, site: Site) -> bool {
-        if self.live.try_reserve(1).is_err() {
-            self.lost_blocks += 1;
-            return false;
-        }
-        if self.live.contains_key(&address) {
-            self.missed_frees += 1;
-            self.free(address, Site { stack: StackId::NONE, ..site });
-        }
-        self.note_retry(size, site.thread);
-        self.seq += 1;
         let block = Block {
             address,
             size,
-            seq: self.seq,
+            seq: self.seq + 1,
             time_ns: self.now(),
             stack: site.stack,
             context: site.context,
@@ -152,15 +156,35 @@ impl Ledger {
             stream: site.stream,
             memory: site.memory,
         };
+        let held = Held::of(&block);
+        match self.live.enter(&held) {
+            Entered::New => {}
+            Entered::Taken => return self.alloc_again(address, size, site),
+            Entered::NoRoom => {
+                self.lost_blocks += 1;
+                return false;
+            }
+        }
+        self.seq += 1;
+        self.note_retry(size, site.thread);
         if let Some(segments) = &mut self.segments {
             segments.on_alloc(address, size);
         }
-        self.live.insert(address, block);
         self.live_bytes += size;
         self.allocs.add(size);
-        self.log_alloc(&block);
+        if self.options.max_entries > 0 && !self.options.skip_allocs {
+            self.records.alloc(&held, self.options.stacks_in_log);
+        }
         self.after_alloc(&block);
         true
+    }
+
+    /// The block that is at this address was freed, and nobody said so.
+    #[cold]
+    fn alloc_again(&mut self, address: u64, size: u64, site: Site) -> bool {
+        self.missed_frees += 1;
+        self.free(address, Site { stack: StackId::NONE, ..site });
+        self.alloc(address, size, site)
     }
 
     /// A ledger for another device of the same recording, which knows the scopes that this one knows.
@@ -174,7 +198,8 @@ impl Ledger {
         self.note_retry(oom.size, oom.thread);
         self.last_refused = Some((oom.thread, oom.size));
         self.num_ooms += 1;
-        self.ooms.push(OutOfMemory { time_ns: self.now(), ..oom });
+        let time_ns = self.now();
+        self.ooms.push(OutOfMemory { time_ns, ..oom });
     }
 
     /// Who was refused asks again for as much, or for something else.
@@ -185,23 +210,25 @@ impl Ledger {
     }
 
     /// Takes a block out, if the one at this address is the one with this position in the log.
-    pub(crate) fn free_if(&mut self, address: u64, seq: u64, site: Site) -> Option<Block> {
-        self.live.get(&address).filter(|block| block.seq == seq)?;
+    pub(crate) fn free_if(&mut self, address: u64, seq: u64, site: Site) -> Option<Held> {
+        self.live.get(address).filter(|block| block.seq == seq)?;
         self.free(address, site)
     }
 
     /// Takes a block out, if it is here.
-    pub(crate) fn free(&mut self, address: u64, site: Site) -> Option<Block> {
-        let block = self.live.remove(&address)?;
-        self.live_bytes -= block.size;
-        self.frees.add(block.size);
+    #[inline]
+    pub(crate) fn free(&mut self, address: u64, site: Site) -> Option<Held> {
+        let held = self.live.remove(address)?;
+        let size = held.size();
+        self.live_bytes -= size;
+        self.frees.add(size);
         if let Some(segments) = &mut self.segments {
-            segments.on_free(address, block.size);
+            segments.on_free(address, size);
         }
-        self.windows.on_free(block.context, block.size);
-        self.peak.after_free(&block);
-        self.log_free(&block, site);
-        Some(block)
+        self.windows.on_free(held.context(), size);
+        self.peak.after_free(&held);
+        self.log_free(&held, site);
+        Some(held)
     }
 
     /// A block was freed that was allocated before the recording.
@@ -218,7 +245,7 @@ impl Ledger {
             stream: site.stream,
             memory: site.memory,
         };
-        self.log_free(&block, site);
+        self.log_free(&Held::of(&block), site);
     }
 
     /// A block that was just freed is live after all: a reallocation failed. It gets a new place in
@@ -242,10 +269,10 @@ impl Ledger {
 
     /// Names the live block that begins at an address; false if none does, or there are too many names.
     pub(crate) fn name(&mut self, address: u64, label: Label<'_>) -> bool {
-        let Some(seq) = self.live.get(&address).map(|block| block.seq) else { return false };
+        let Some(seq) = self.live.get(address).map(|block| block.seq) else { return false };
         if self.names.is_full() && !self.names.has(seq) {
             let (live, at_peak) = (&self.live, self.peak.freed_since());
-            let is_live = |seq, address| live.get(&address).is_some_and(|block| block.seq == seq);
+            let is_live = |seq, address| live.get(address).is_some_and(|block| block.seq == seq);
             // Others stand in the log at most.
             self.names.make_room(|seq, address| is_live(seq, address) || at_peak.binary_search(&seq).is_ok());
         }
@@ -259,28 +286,33 @@ impl Ledger {
 
     pub(crate) fn enter_scope(&mut self, instance: u64, context: ContextId, thread: ThreadId) {
         self.windows.enter(instance, context, self.total());
-        self.marks.push(Mark { time_ns: self.now(), context, thread, enter: true });
+        self.mark(context, thread, true);
     }
 
     pub(crate) fn exit_scope(&mut self, instance: u64, context: ContextId, thread: ThreadId) {
         if self.windows.exit(instance, self.total()) {
-            self.marks.push(Mark { time_ns: self.now(), context, thread, enter: false });
+            self.mark(context, thread, false);
         }
+    }
+
+    fn mark(&mut self, context: ContextId, thread: ThreadId, enter: bool) {
+        let time_ns = self.now();
+        self.marks.push(Mark { time_ns, context, thread, enter });
     }
 
     /// Forgets the log, counters, peak and scopes; what is live stays. Its times are from before `began`
     /// and become 0.
     pub(crate) fn begin_anew(&mut self, began: Instant, below_threshold: u64) {
-        let capacity = self.options.max_entries;
-        (self.began, self.records, self.marks) = (began, Ring::new(capacity), Ring::new(capacity));
+        let (shape, marks) = (self.options.log_shape(), Ring::new(self.options.max_entries));
+        (self.began, self.clock, self.records, self.marks) = (began, Clock::new(began), Log::new(shape), marks);
         (self.ooms, self.num_ooms, self.num_alloc_retries) = (Ring::new(MAX_OOMS), 0, 0);
         self.segments.iter_mut().for_each(Segments::begin_anew);
         self.calls.forget();
-        self.live.values_mut().for_each(|block| block.time_ns = 0);
+        self.live.forget_times();
         let now = Moment { total: self.total(), seq: self.seq, time_ns: 0, unknown_freed: self.unknown.bytes };
         self.peak.begin_anew(now, below_threshold);
         let live = &self.live;
-        self.names.begin_anew(|seq, address| live.get(&address).is_some_and(|block| block.seq == seq));
+        self.names.begin_anew(|seq, address| live.get(address).is_some_and(|block| block.seq == seq));
         self.windows.begin_anew(self.total());
         (self.allocs, self.frees, self.unknown_before) = (Flow::default(), Flow::default(), self.unknown.bytes);
         self.reset_peak();
@@ -297,8 +329,12 @@ impl Ledger {
     }
 
     /// The live blocks, in no order.
-    pub(crate) fn live_blocks(&self) -> impl ExactSizeIterator<Item = &Block> {
-        self.live.values()
+    pub(crate) fn live_blocks(&self) -> impl Iterator<Item = Block> {
+        self.live.iter()
+    }
+
+    pub(crate) fn live_len(&self) -> usize {
+        self.live.len()
     }
 
     pub(crate) fn min_size(&self) -> u64 {
@@ -315,15 +351,16 @@ impl Ledger {
         self.live_bytes as i64 - self.unknown.bytes as i64
     }
 
-    fn now(&self) -> u64 {
+    #[inline]
+    fn now(&mut self) -> u64 {
         // Read under the device's lock, so that time never goes back within the log.
-        self.began.elapsed().as_nanos() as u64
+        self.clock.now()
     }
 
     /// A block is about to be entered in a segment that was not known; true if more is reserved now.
     pub(crate) fn segment(&mut self, told: Told, site: Site) -> bool {
         let time_ns = self.now();
-        let live = self.live.values();
+        let live = self.live.iter();
         self.segments.as_mut().is_some_and(|segments| segments.add(told, live, time_ns, site))
     }
 
@@ -354,46 +391,11 @@ impl Ledger {
         self.peak.after_alloc(now, below);
     }
 
-    fn log_alloc(&mut self, block: &Block) {
-        if self.options.max_entries > 0 && !self.options.skip_allocs {
-            let stack = self.logged(block.stack);
-            let record = record_of(block, RecordKind::Alloc, block.time_ns, block.thread, stack, stack);
-            self.records.push(record);
-        }
-    }
-
-    fn log_free(&mut self, block: &Block, site: Site) {
+    #[inline]
+    fn log_free(&mut self, held: &Held, site: Site) {
         if self.options.max_entries > 0 && !self.options.skip_frees {
-            let (stack, alloc_stack) = (self.logged(site.stack), self.logged(block.stack));
-            let record = record_of(block, RecordKind::Free, self.now(), site.thread, stack, alloc_stack);
-            self.records.push(record);
+            let time_ns = self.now();
+            self.records.free(held, time_ns, &site, self.options.stacks_in_log);
         }
-    }
-
-    fn logged(&self, stack: StackId) -> StackId {
-        if self.options.stacks_in_log { stack } else { StackId::NONE }
-    }
-}
-
-fn record_of(
-    block: &Block,
-    kind: RecordKind,
-    time_ns: u64,
-    thread: ThreadId,
-    stack: StackId,
-    alloc_stack: StackId,
-) -> Record {
-    Record {
-        time_ns,
-        address: block.address,
-        size: block.size,
-        stack,
-        alloc_stack,
-        context: block.context,
-        thread,
-        alloc_seq: block.seq,
-        stream: block.stream,
-        kind,
-        memory: block.memory,
     }
 }

@@ -140,7 +140,7 @@ impl Registry {
 
     pub(crate) fn each_live(&self, id: Id, mut each: impl FnMut(Device, &Block)) {
         for on in self.measures.get(&id).iter().flat_map(|measure| &measure.devices) {
-            on.ledger.live_blocks().for_each(|block| each(on.device, block));
+            on.ledger.live_blocks().for_each(|block| each(on.device, &block));
         }
     }
 
@@ -224,7 +224,8 @@ impl Registry {
         let own = owner.map_or(0, |owner| self.nearest_open(owner.measure));
         let (mut at, mut block) = (own, None);
         while let (Some(owner), Some(measure)) = (owner, self.measures.get_mut(&at)) {
-            block = measure.on(owner.device).and_then(|on| on.ledger.free(key.1, site)).or(block);
+            block =
+                measure.on(owner.device).and_then(|on| on.ledger.free(key.1, site)).map(|held| held.block()).or(block);
             at = measure.parent;
         }
         let foreign = self.nearest_open(current);

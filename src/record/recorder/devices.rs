@@ -71,6 +71,8 @@ pub(super) fn options(settings: &Settings) -> LedgerOptions {
         min_size: 0,
         counts_below: false,
         has_segments: false,
+        long_records: settings.context == StackContext::All,
+        reserved: true,
     }
 }
 
@@ -79,7 +81,7 @@ pub(super) fn heap_options(settings: &Settings) -> LedgerOptions {
 }
 
 pub(super) fn device_options(settings: &Settings, device: Device) -> LedgerOptions {
-    LedgerOptions { has_segments: matches!(device, Device::Cuda(_)), ..options(settings) }
+    LedgerOptions { has_segments: matches!(device, Device::Cuda(_)), long_records: true, ..options(settings) }
 }
 
 pub(super) fn index_of(device: Device) -> Option<usize> {

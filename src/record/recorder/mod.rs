@@ -9,11 +9,10 @@ use std::time::Instant;
 
 use self::devices::{device_options, heap_options, index_of, slot_of};
 use super::ledger::{Ledger, Site};
-use super::unwind::CapturedStack;
+use super::live::Held;
+use super::unwind::with_stack;
 use super::{Label, STACKS, gates, guard, measure, thread, untraced};
-use crate::snapshot::{
-    Block, ContextId, DEFAULT_STACK_DEPTH, Device, Enabled, MemoryKind, Settings, StackContext, StackId,
-};
+use crate::snapshot::{ContextId, DEFAULT_STACK_DEPTH, Device, Enabled, MemoryKind, Settings, StackContext, StackId};
 
 pub(super) use self::devices::{active_devices, with_ledger, with_ledger_there};
 pub(crate) use self::devices::{cuda_devices, devices};
@@ -208,7 +207,7 @@ pub(crate) fn on_alloc(device: Device, address: u64, size: u64, site: Site) -> b
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Freed {
     /// The ledger held it.
-    Recorded(Block),
+    Recorded(Held),
     /// The recording takes such blocks and did not see this one: it is from before, and is now
     /// logged as freed and no longer among the untraced.
     FromBefore,
@@ -217,12 +216,13 @@ pub(crate) enum Freed {
 }
 
 /// Takes a heap block out of the CPU's ledger, or out of what was there before it.
+#[inline]
 pub(crate) fn on_heap_free(address: u64, size: u64) -> Freed {
     let site = free_site();
     let mut slot = lock(&DEVICES[0]);
     let Some(ledger) = slot.as_mut().filter(|ledger| ledger.takes(size)) else { return Freed::NotRecorded };
-    if let Some(block) = ledger.free(address, site) {
-        return Freed::Recorded(block);
+    if let Some(held) = ledger.free(address, site) {
+        return Freed::Recorded(held);
     }
     ledger.free_unknown(address, size, site);
     // Under the lock: whoever reads both must not find the block in both or in neither.
@@ -234,7 +234,7 @@ pub(crate) fn on_heap_free(address: u64, size: u64) -> Freed {
 pub(crate) fn undo_heap_free(freed: Freed, size: u64) {
     let mut slot = lock(&DEVICES[0]);
     let kept = match (freed, slot.as_mut()) {
-        (Freed::Recorded(block), Some(ledger)) => ledger.undo_free(&block),
+        (Freed::Recorded(held), Some(ledger)) => ledger.undo_free(&held.block()),
         (Freed::FromBefore, Some(ledger)) => {
             ledger.undo_free_unknown(size);
             false
@@ -263,11 +263,12 @@ pub(crate) fn free_site() -> Site {
 }
 
 fn capture(depth: usize) -> StackId {
-    let stack = CapturedStack::here(depth);
-    if stack.shortened {
-        SHORTENED.fetch_add(1, Ordering::Relaxed);
-    }
-    STACKS.intern(&stack)
+    with_stack(depth, |stack| {
+        if stack.shortened {
+            SHORTENED.fetch_add(1, Ordering::Relaxed);
+        }
+        STACKS.intern(stack)
+    })
 }
 
 /// Names the live block that begins at an address of a device, or of any; false if none is recorded there.

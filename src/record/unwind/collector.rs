@@ -2,41 +2,43 @@
 
 use std::mem::MaybeUninit;
 
+use super::{HASH_OF_NONE, Stack, hash_with};
 use crate::snapshot::FRAMES_LEFT_OUT;
 use crate::units::MAX_STACK_DEPTH;
 
 /// Code addresses of a stack, innermost first, at most [`MAX_STACK_DEPTH`] and a mark of them.
 #[derive(Clone, Debug)]
-pub(crate) struct CapturedStack {
+pub(super) struct CapturedStack {
     /// Not filled with zeros first: that would cost as much as ten frames.
     addresses: [MaybeUninit<u64>; MAX_STACK_DEPTH + 1],
     /// So many of them, from the first on, have been written.
     length: usize,
     /// Frames were left out in the middle.
-    pub(crate) shortened: bool,
+    shortened: bool,
 }
 
 impl CapturedStack {
     #[inline(always)]
     pub(super) fn empty() -> Self {
-        Self { addresses: [MaybeUninit::uninit(); MAX_STACK_DEPTH + 1], length: 0, shortened: false }
+        Self { addresses: [const { MaybeUninit::uninit() }; MAX_STACK_DEPTH + 1], length: 0, shortened: false }
     }
 
     #[expect(unsafe_code, reason = "reads the part of the array that was written")]
-    pub(crate) fn addresses(&self) -> &[u64] {
+    pub(super) fn addresses(&self) -> &[u64] {
         let written = self.addresses.get(..self.length).unwrap_or(&[]);
         // SAFETY: the collector writes one address after another from the first on, and counts in
         // `length` only what it wrote.
         unsafe { written.assume_init_ref() }
     }
 
-    #[cfg(test)]
-    pub(crate) fn of(addresses: &[u64]) -> Self {
-        let mut stack = Self::empty();
-        let mut collector = Collector::new(&mut stack, MAX_STACK_DEPTH);
-        addresses.iter().all(|&address| collector.take(address));
-        collector.finish();
-        stack
+    /// The same outermost first.
+    pub(super) fn turn(&mut self) -> Stack<'_> {
+        if let Some(written) = self.addresses.get_mut(..self.length) {
+            written.reverse();
+        }
+        let addresses = self.addresses();
+        let hash = addresses.iter().fold(HASH_OF_NONE, |hash, address| hash_with(hash, *address));
+        Stack { addresses, hash, shortened: self.shortened }
     }
 }
 

@@ -14,6 +14,11 @@ static COMPARED: AtomicU64 = AtomicU64::new(0);
 static WRONG: AtomicU64 = AtomicU64::new(0);
 
 #[inline]
+pub(super) fn is_fast() -> bool {
+    MODE.load(Relaxed) == FAST
+}
+
+#[inline]
 pub(super) fn is_library() -> bool {
     MODE.load(Relaxed) == LIBRARY
 }

@@ -33,21 +33,26 @@ impl Cache {
         Self { buckets: [const { Bucket([const { AtomicU64::new(0) }; WAYS]) }; BUCKETS] }
     }
 
+    /// The rule for an address, of at most [`ADDRESS_BITS`], if it lies where it is looked for first.
+    #[inline(always)]
+    pub(super) fn find_at_once(&self, address: u64) -> Option<Rule> {
+        let Bucket(entries) = self.buckets.get(bucket_of(address))?;
+        entries.get(way_of(address)).and_then(|entry| rule_of(entry, address))
+    }
+
     /// The address must have at most [`ADDRESS_BITS`].
-    #[inline]
     pub(super) fn find(&self, address: u64) -> Option<Rule> {
         let Bucket(entries) = self.buckets.get(bucket_of(address))?;
-        // Relaxed: an entry says all there is to know by itself.
-        let rules = entries.iter().map(|entry| entry.load(Relaxed) ^ (address & NOT_A_RULE));
-        rules.filter(|rule| rule & NOT_A_RULE == 0).map(Rule::of_bits).next()
+        entries.iter().find_map(|entry| rule_of(entry, address))
     }
 
     /// Enters a rule; where there is no room, another one goes. Only one thread at a time does this.
     pub(super) fn insert(&self, address: u64, rule: Rule) {
         let Some(Bucket(entries)) = self.buckets.get(bucket_of(address)) else { return };
-        let free = entries.iter().find(|entry| entry.load(Relaxed) == 0);
-        let another = (address >> BUCKET_BITS) as usize % WAYS;
-        if let Some(entry) = free.or_else(|| entries.get(another)) {
+        let first = entries.get(way_of(address));
+        let is_free = |entry: &&AtomicU64| entry.load(Relaxed) == 0;
+        let free = first.filter(is_free).or_else(|| entries.iter().find(is_free));
+        if let Some(entry) = free.or(first) {
             entry.store(address & NOT_A_RULE | rule.bits(), Relaxed);
         }
     }
@@ -62,6 +67,19 @@ impl Cache {
             }
         }
     }
+}
+
+#[inline(always)]
+fn rule_of(entry: &AtomicU64, address: u64) -> Option<Rule> {
+    // Relaxed: an entry says all there is to know by itself.
+    let bits = entry.load(Relaxed) ^ (address & NOT_A_RULE);
+    (bits & NOT_A_RULE == 0).then_some(Rule::of_bits(bits))
+}
+
+/// Where in its bucket an address is looked for first.
+#[inline]
+fn way_of(address: u64) -> usize {
+    (address >> BUCKET_BITS) as usize % WAYS
 }
 
 #[inline]

@@ -9,16 +9,20 @@
 mod bounds;
 mod cache;
 mod cfi;
+mod last;
 mod modules;
 mod rule;
 #[cfg(test)]
 mod tests;
 
 use std::arch::asm;
+use std::cell::RefCell;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use self::cache::{ADDRESS_BITS, Cache};
+use self::last::LastStack;
 use self::rule::Rule;
+use super::Stack;
 use super::collector::Collector;
 
 static CACHE: Cache = Cache::new();
@@ -57,6 +61,31 @@ impl Registers {
     }
 }
 
+thread_local! {
+    // Const and without a destructor: there before main, in thread-local destructors and after.
+    static LAST: RefCell<LastStack> = const { RefCell::new(LastStack::new()) };
+}
+
+/// Does something with the stack outside of the frame that has these registers, if it has at most so many frames and
+/// each step can be proven; otherwise gives `work` back. That frame must be live until this returns.
+#[inline(always)]
+pub(super) fn with_last<T, F: FnOnce(Stack<'_>) -> T>(start: Registers, depth: usize, work: F) -> Result<T, F> {
+    let bounds = bounds::of_this_thread();
+    if !bounds.contain(start.sp) || !start.sp.is_multiple_of(8) {
+        return Err(work);
+    }
+    LAST.with(|last| {
+        // Somebody's signal handler, at worst, finds it taken.
+        let Ok(mut last) = last.try_borrow_mut() else { return Err(work) };
+        let mut current = false;
+        let taken = last.take(start, bounds.end, |ip| rule_for(ip, &mut current), read);
+        match taken.filter(|stack| stack.addresses.len() <= depth) {
+            Some(stack) => Ok(work(stack)),
+            None => Err(work),
+        }
+    })
+}
+
 /// Takes the frames outside of the one that has these registers; false if a step could not be proven.
 /// That frame must be live until this returns.
 #[inline]
@@ -68,8 +97,8 @@ pub(super) fn walk(mut at: Registers, collector: &mut Collector<'_>) -> bool {
     let mut current = false;
     loop {
         let Some(rule) = rule_for(at.ip, &mut current) else { return false };
-        let Some(frame) = rule.step(at, bounds.end, read) else { return rule.is_outermost() };
-        at = frame;
+        let Some(step) = rule.step(at, bounds.end, read) else { return rule.is_outermost() };
+        at = step.to;
         if !collector.take(at.ip) {
             return true;
         }
@@ -87,8 +116,17 @@ fn read(address: u64) -> u64 {
 
 /// `current` is set once the cache is known to hold nothing of modules that were gone before this stack
 /// was taken. Code that is on the stack is not unloaded meanwhile.
-#[inline]
+#[inline(always)]
 fn rule_for(ip: u64, current: &mut bool) -> Option<Rule> {
+    match CACHE.find_at_once(ip).filter(|rule| rule.stays() && ip >> ADDRESS_BITS == 0) {
+        None => looked_for(ip, current),
+        found => found,
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn looked_for(ip: u64, current: &mut bool) -> Option<Rule> {
     if ip >> ADDRESS_BITS != 0 {
         return None;
     }

@@ -38,6 +38,14 @@ pub(super) enum Base {
     AtRbp,
 }
 
+/// The way from a frame to the one around it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Step {
+    pub(super) to: Registers,
+    /// Where the outer frame's rbp was read; 0 if it is the inner one's.
+    pub(super) bp_from: u64,
+}
+
 /// The rule that is all zeros proves nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Rule(u64);
@@ -101,10 +109,28 @@ impl Rule {
         i64::from(self.0 as i8)
     }
 
+    /// Is the frame around it found by rbp?
+    #[inline]
+    pub(super) fn needs_bp(self) -> bool {
+        self.0 & RBP != 0
+    }
+
+    /// Is the outer frame's rbp this one's?
+    #[inline]
+    pub(super) fn leaves_bp(self) -> bool {
+        self.saved() == NOT_SAVED
+    }
+
+    /// Does it hold as long as this code does, and read nothing but the return address and the saved rbp?
+    #[inline]
+    pub(super) fn says_all(self) -> bool {
+        self.stays() && (self.0 & PLAIN != 0 || self.is_outermost())
+    }
+
     /// Goes from a frame to the one around it, if that can be proven. `read` is asked only for addresses that
     /// are a multiple of eight, at or above the frame's stack pointer and below `end`.
     #[inline(always)]
-    pub(super) fn step(self, at: Registers, end: u64, read: impl Fn(u64) -> u64) -> Option<Registers> {
+    pub(super) fn step(self, at: Registers, end: u64, read: impl Fn(u64) -> u64) -> Option<Step> {
         let (cfa, saved_from) = if self.0 & PLAIN != 0 {
             let base = if self.0 & RBP == 0 { at.sp } else { at.bp };
             let cfa = base.wrapping_add(self.offset());
@@ -116,12 +142,12 @@ impl Rule {
             return None;
         }
         let slot = saved_from.wrapping_add_signed(self.saved() * 8);
-        let bp = match self.saved() {
-            NOT_SAVED => at.bp,
-            _ if in_frame(slot, at.sp, cfa) => read(slot),
+        let (bp, bp_from) = match self.saved() {
+            NOT_SAVED => (at.bp, 0),
+            _ if in_frame(slot, at.sp, cfa) => (read(slot), slot),
             _ => return None,
         };
-        Some(Registers { ip: read(cfa - 8), sp: cfa, bp })
+        Some(Step { to: Registers { ip: read(cfa - 8), sp: cfa, bp }, bp_from })
     }
 
     /// The CFA of a realigned frame; 0 if this is none.

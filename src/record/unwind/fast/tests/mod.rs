@@ -3,6 +3,7 @@
 mod cfi;
 mod frames;
 mod handlers;
+mod last;
 mod libraries;
 mod programs;
 mod steps;
@@ -11,7 +12,7 @@ mod threads;
 use std::cell::RefCell;
 use std::ffi::c_void;
 
-use super::{Registers, walk};
+use super::{Registers, walk, with_last};
 use crate::record::unwind::{CapturedStack, library};
 use crate::units::MAX_STACK_DEPTH;
 
@@ -29,6 +30,9 @@ fn both() -> Both {
     let mut take = || stack.fill(MAX_STACK_DEPTH, |to| walk(start, to)).then(|| stack.addresses().to_vec());
     // Nothing is proven while another thread changes the cache.
     let ours = (0..200).find_map(|_| take().or_else(|| (std::thread::yield_now(), None).1));
+    // From the stack that was taken last: ours as well, and if it is another one, it is that which counts.
+    let last = with_last(start, MAX_STACK_DEPTH, |stack| stack.addresses.iter().rev().copied().collect()).ok();
+    let ours = last.or(ours);
     stack.fill(MAX_STACK_DEPTH, |to| library::walk(start.sp, to));
     let libgccs = stack.addresses().to_vec();
     std::hint::black_box(&start);

@@ -17,6 +17,7 @@ fn step(rule: Rule, at: Registers, words: &[(u64, u64)]) -> Option<Registers> {
         let word = (asked - START) / 8;
         words.iter().find(|(place, _)| *place == word).map_or(word + 1000, |(_, value)| *value)
     })
+    .map(|step| step.to)
 }
 
 fn at(sp: u64, bp: u64) -> Registers {

@@ -1,0 +1,100 @@
+//! Blocks that are replaced at the end of many different chains of calls.
+
+use std::alloc::Layout;
+use std::hint::black_box;
+
+use crate::clock::ticks;
+use crate::heaps::Heap;
+
+pub(crate) const BLOCK: Layout = Layout::new::<[u8; 4096]>();
+const WAYS: usize = 16;
+const CHAIN_LEVELS: u32 = 3;
+/// Chains that are gone through, of the 16³ that there are.
+pub(crate) const CHAINS: usize = 1024;
+
+/// The live blocks, all from one heap.
+pub(crate) struct Blocks {
+    heap: Heap,
+    slots: Vec<*mut u8>,
+    random: u64,
+}
+
+impl Blocks {
+    pub(crate) fn new(heap: Heap, live: usize, seed: u64) -> Self {
+        Self { heap, slots: (0..live).map(|_| allocate(heap)).collect(), random: seed }
+    }
+
+    /// Frees a random block and allocates its successor, in a random chain; both through `heap`.
+    #[inline(always)]
+    fn step(&mut self, heap: Heap) {
+        self.random = self.random.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        let slot = (self.random >> 33) as usize % self.slots.len();
+        chain::<0>(black_box(CHAIN_LEVELS), (self.random >> 20) as usize % CHAINS, heap, &mut self.slots[slot]);
+    }
+
+    #[inline(never)]
+    pub(crate) fn exchange(&mut self, heap: Heap, pairs: usize) {
+        for _ in 0..pairs {
+            self.step(heap);
+        }
+    }
+
+    /// The same; ticks of each pair.
+    #[inline(never)]
+    pub(crate) fn exchange_timed(&mut self, heap: Heap, pairs: usize, took: &mut Vec<u32>) {
+        for _ in 0..pairs {
+            let began = ticks();
+            self.step(heap);
+            took.push(ticks().wrapping_sub(began).min(u64::from(u32::MAX)) as u32);
+        }
+    }
+}
+
+impl Drop for Blocks {
+    fn drop(&mut self) {
+        for &block in &self.slots {
+            // SAFETY: every slot holds a block of this heap's memory and layout, freed only here.
+            unsafe { self.heap.dealloc(block, BLOCK) };
+        }
+    }
+}
+
+fn allocate(heap: Heap) -> *mut u8 {
+    // SAFETY: the layout has a size.
+    let block = black_box(unsafe { heap.alloc(BLOCK) });
+    assert!(!block.is_null(), "out of memory");
+    block
+}
+
+macro_rules! ways {
+    ($way:expr, $levels:expr, $path:expr, $heap:expr, $slot:expr; $($n:literal)*) => {
+        match $way { $($n => chain::<$n>($levels, $path, $heap, $slot),)* _ => {} }
+    };
+}
+
+/// Replaces a block at the end of a chain of calls, each one of sixteen, as the digits of `path` say.
+#[inline(never)]
+fn chain<const WAY: usize>(levels: u32, path: usize, heap: Heap, slot: &mut *mut u8) {
+    match levels {
+        0 => replace(heap, slot),
+        _ => ways!(path % WAYS, levels - 1, path / WAYS, heap, slot; 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15),
+    }
+    // What follows a call keeps it a frame, and the functions differ.
+    black_box(WAY);
+}
+
+fn replace(heap: Heap, slot: &mut *mut u8) {
+    // SAFETY: the slot holds a block of this heap's memory and layout, and gets another one next.
+    unsafe { heap.dealloc(black_box(*slot), BLOCK) };
+    *slot = allocate(heap);
+}
+
+/// Calls `work` from `levels` frames further in.
+#[inline(never)]
+pub(crate) fn deeper(levels: usize, work: &mut dyn FnMut()) {
+    match levels {
+        0 => work(),
+        _ => deeper(levels - 1, work),
+    }
+    black_box(levels);
+}

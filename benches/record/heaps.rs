@@ -1,0 +1,84 @@
+//! What the pairs go through: memtrace, the system's allocator, and recorders that others might write.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::hint::black_box;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use backtrace::Backtrace;
+
+use crate::unwinders::{Stack, Take};
+
+pub(crate) type Heap = &'static (dyn GlobalAlloc + Sync);
+
+/// The obvious recorder. Called explicitly and never installed, so its own allocations do not recurse.
+pub(crate) struct Naive;
+
+static NAIVE_LOG: Mutex<Vec<(usize, Option<Backtrace>)>> = Mutex::new(Vec::new());
+
+// SAFETY: passes everything on to the system allocator.
+unsafe impl GlobalAlloc for Naive {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: the caller keeps `alloc`'s contract.
+        let block = unsafe { System.alloc(layout) };
+        note(&NAIVE_LOG, (block.addr(), Some(Backtrace::new_unresolved())));
+        block
+    }
+
+    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
+        note(&NAIVE_LOG, (block.addr(), None));
+        // SAFETY: the caller keeps `dealloc`'s contract.
+        unsafe { System.dealloc(block, layout) }
+    }
+}
+
+/// Another unwinder, whose stacks go nowhere: only their lengths are kept.
+pub(crate) struct Taking(pub(crate) Take);
+
+static TAKING_LOG: Mutex<Vec<(usize, Option<usize>)>> = Mutex::new(Vec::new());
+
+// SAFETY: passes everything on to the system allocator.
+unsafe impl GlobalAlloc for Taking {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: the caller keeps `alloc`'s contract.
+        let block = unsafe { System.alloc(layout) };
+        let mut stack = Stack::default();
+        (self.0)(&mut stack);
+        note(&TAKING_LOG, (block.addr(), Some(black_box(&stack).addresses().len())));
+        block
+    }
+
+    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
+        note(&TAKING_LOG, (block.addr(), None));
+        // SAFETY: the caller keeps `dealloc`'s contract.
+        unsafe { System.dealloc(block, layout) }
+    }
+}
+
+/// Entries that a naive log holds before it is emptied.
+const NAIVE_ENTRIES: usize = 4096;
+
+fn note<T>(log: &Mutex<Vec<T>>, entry: T) {
+    let mut log = lock(log);
+    if log.len() == NAIVE_ENTRIES {
+        log.clear();
+    }
+    log.push(entry);
+}
+
+pub(crate) fn clear_logs() {
+    lock(&NAIVE_LOG).clear();
+    lock(&TAKING_LOG).clear();
+}
+
+/// Frames of the stack that was taken last by a recorder of this file.
+pub(crate) fn frames_seen() -> usize {
+    // libgcc reports one frame with address 0 past the outermost.
+    let frames = |stack: &Backtrace| stack.frames().iter().filter(|frame| !frame.ip().is_null()).count();
+    let naive = lock(&NAIVE_LOG).iter().rev().find_map(|(_, stack)| stack.as_ref().map(frames));
+    let taken = lock(&TAKING_LOG).iter().rev().find_map(|(_, length)| *length);
+    naive.or(taken).unwrap_or(0)
+}
+
+fn lock<T>(log: &Mutex<T>) -> MutexGuard<'_, T> {
+    log.lock().unwrap_or_else(PoisonError::into_inner)
+}

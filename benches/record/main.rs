@@ -1,0 +1,190 @@
+//! What recording costs: nanoseconds per alloc+free pair of one 4 KiB block, against doing without,
+//! against the obvious way (a mutex around a list of `Backtrace::new_unresolved`), against other unwinders.
+//!
+//! ```text
+//! scripts/bench-record [--rounds N] [--json FILE] the tables, with instruction counts
+//! cargo bench --bench record [-- --rounds N --json FILE]
+//!                                                 the same without those
+//! cargo bench --bench record -- --fixed CASE FRAMES PAIRS
+//!                                                 so many pairs of one case, for instruments
+//! cargo test --benches                            a few pairs: does it still run?
+//! ```
+//!
+//! # Why not divan
+//! What counts are ratios, on machines that are shared. divan times one benchmark after another, so
+//! that a neighbour who wakes up half-way changes them. Here every round runs every case, the order
+//! shifting by one from round to round, and a ratio compares two cases of the same round.
+//!
+//! # Conditions
+//! - 10,000 live blocks where nothing else is said; a pair frees a random one and allocates its successor.
+//!   So tables have something to search, and no pair that is timed makes a new peak.
+//! - 1,024 call chains, one of them at random for each pair: the innermost four frames differ from pair to
+//!   pair, the others stay. All were gone through before pairs are timed.
+//! - One size, no scopes; stacks of allocations, not of frees, on all sides. A log of 2^20 records.
+//! - Frames are machine frames, counted in this run: what the naive way takes, its own one or two
+//!   included. memtrace's own make its stacks a few longer.
+//! - Every measurement begins a new session, on a new thread. Its stacks are known from the warm-up, but its
+//!   log starts empty and grows: page faults are counted in, as in a program's first seconds.
+//! - Mean: the pairs of a round by one reading of the clock. p50 and p99: of single pairs, each between two
+//!   readings, whose own cost is subtracted. Of several threads the slowest counts.
+//! - The naive way calls `System` for the block and empties its list at 4096 entries, within the time
+//!   taken. Its own allocations go through memtrace's allocator, which is installed, and off.
+//! - memtrace's allocator is called as the system's is, not through `Box`, so that neither has calls more.
+//! - The allocation itself and the call through the chain are in all figures but those that say "beyond".
+#![expect(unsafe_code, reason = "calls allocators, unwinders and the processor's clock directly")]
+
+mod case;
+mod chains;
+mod clock;
+mod figures;
+mod heaps;
+mod unwinders;
+
+use std::alloc::System;
+
+use memtrace::{Builder, Enabled, StackContext};
+
+use self::case::{Case, WARM_UP};
+use self::figures::{Row, json, print};
+use self::heaps::{Naive, Taking};
+
+#[global_allocator]
+static ALLOC: memtrace::Alloc = memtrace::Alloc::system();
+
+const FRAMES: [usize; 3] = [21, 37, 67];
+const LIVE: [usize; 2] = [1000, 100_000];
+/// Few blocks, which stay in the processor's cache: where so little is added, nothing else may vary.
+const FEW: usize = 16;
+
+fn counters_only() -> Builder {
+    memtrace::builder().context(StackContext::None).enabled(Enabled::State)
+}
+
+fn without_stacks() -> Builder {
+    memtrace::builder().context(StackContext::None)
+}
+
+fn stacks_of_frees() -> Builder {
+    memtrace::builder().context(StackContext::All)
+}
+
+static BACKTRACE: Taking = Taking(unwinders::backtrace_crate);
+static LIBGCC: Taking = Taking(unwinders::libgcc);
+static FRAMEHOP: Taking = Taking(unwinders::framehop);
+
+/// Every case, by a name that is unique with the depth, the threads and the live blocks.
+fn cases() -> Vec<Case> {
+    let full = |frames| Case::new("full", &ALLOC, Some(memtrace::builder), frames);
+    let alone = |frames| Case::new("system", &System, None, frames);
+    let mut cases = vec![
+        alone(FRAMES[0]),
+        Case::new("off", &ALLOC, None, FRAMES[0]),
+        Case::new("counters", &ALLOC, Some(counters_only), FRAMES[0]),
+        Case::new("log", &ALLOC, Some(without_stacks), FRAMES[0]),
+        Case::new("all", &ALLOC, Some(stacks_of_frees), FRAMES[0]),
+    ];
+    cases.extend(FRAMES.map(full));
+    cases.extend(FRAMES.map(|frames| full(frames).threads(2)));
+    cases.extend(LIVE.map(|live| full(FRAMES[0]).live(live)));
+    cases.extend(LIVE.map(|live| alone(FRAMES[0]).live(live)));
+    cases.push(alone(FRAMES[0]).threads(2));
+    cases.extend([alone(FRAMES[0]).live(FEW), Case::new("off", &ALLOC, None, FRAMES[0]).live(FEW)]);
+    cases.extend(FRAMES.map(|frames| Case::other("naive", &Naive, frames)));
+    let others = [("backtrace::trace", &BACKTRACE), ("libgcc", &LIBGCC), ("framehop", &FRAMEHOP)];
+    cases.extend(others.iter().flat_map(|&(name, heap)| FRAMES.map(|frames| Case::other(name, heap, frames))));
+    cases
+}
+
+/// Every case in every round.
+fn run(mut cases: Vec<Case>, rounds: usize, warm_up: usize, pairs: usize) -> Vec<Row> {
+    cases.iter_mut().for_each(Case::find_depth);
+    let mut rows: Vec<Row> = cases.into_iter().map(|case| Row { case, rounds: Vec::with_capacity(rounds) }).collect();
+    for round in 0..rounds {
+        for place in 0..rows.len() {
+            let at = (place + round) % rows.len();
+            let measured = rows[at].case.measure(warm_up, pairs);
+            rows[at].rounds.push(measured);
+        }
+    }
+    rows
+}
+
+fn row<'a>(rows: &'a [Row], name: &str, frames: usize, threads: usize, live: usize) -> &'a Row {
+    let is = |case: &Case| (case.name, case.wished, case.threads, case.live) == (name, frames, threads, live);
+    rows.iter().find(|row| is(&row.case)).expect("the table has it")
+}
+
+/// What a pair costs more through memtrace while nothing is recorded: of the least rounds.
+fn off(rows: &[Row]) -> f64 {
+    row(rows, "off", FRAMES[0], 1, FEW).least() - row(rows, "system", FRAMES[0], 1, FEW).least()
+}
+
+/// The figures that are held against something: (name, value, what it is).
+fn summary(rows: &[Row]) -> Vec<(String, f64)> {
+    let at = |name, frames| row(rows, name, frames, 1, 10_000);
+    let system = at("system", FRAMES[0]);
+    let mut figures = vec![("off beyond system, ns".into(), off(rows))];
+    figures.push(("counters beyond system, ns".into(), at("counters", FRAMES[0]).beyond(system)));
+    for frames in FRAMES {
+        let full = at("full", frames);
+        let two = row(rows, "full", frames, 2, 10_000);
+        figures.push((format!("full beyond system at {frames}, ns"), full.beyond(system)));
+        let naive = at("naive", frames);
+        figures.push((format!("naive / full at {frames}"), naive.times(full)));
+        figures.push((format!("the same beyond system at {frames}"), naive.adds_times(full, system)));
+        figures.push((format!("two threads / one at {frames}"), two.times(full)));
+    }
+    figures
+}
+
+fn whole_json(rows: &[Row]) -> String {
+    let at = |name, frames| row(rows, name, frames, 1, 10_000);
+    let by_depth =
+        |of: &dyn Fn(usize) -> f64| FRAMES.map(|frames| format!("\"{frames}\": {:.1}", of(frames))).join(", ");
+    let least = |of: &dyn Fn(usize) -> f64| FRAMES.map(of).into_iter().fold(f64::INFINITY, f64::min);
+    format!(
+        "{{\n  \"pair_ns\": {{{}}},\n  \"pair_with_allocation_ns\": {{{}}},\n  \"pair_p99_ns\": {{{}}},\n  \
+         \"naive_ratio\": {:.1},\n  \"off_ns\": {:.1},\n  \"two_threads_to_one\": {{{}}},\n  \"cases\": [\n    {}\n  ]\n}}\n",
+        by_depth(&|frames| at("full", frames).beyond(at("system", FRAMES[0]))),
+        by_depth(&|frames| at("full", frames).p50()),
+        by_depth(&|frames| at("full", frames).p99()),
+        least(&|frames| at("naive", frames).adds_times(at("full", frames), at("system", FRAMES[0]))),
+        off(rows),
+        by_depth(&|frames| row(rows, "full", frames, 2, 10_000).times(at("full", frames))),
+        json(rows),
+    )
+}
+
+/// So many pairs of one case, and nothing else that depends on how many.
+fn fixed(arguments: &[String]) {
+    let [name, frames, pairs] = arguments else { panic!("--fixed CASE FRAMES PAIRS") };
+    let [frames, pairs] = [frames, pairs].map(|number| number.parse().expect("a number"));
+    let all = cases();
+    let wanted = |case: &&Case| (case.name, case.wished, case.threads, case.live) == (name, frames, 1, 10_000);
+    let mut case = *all.iter().find(wanted).expect("a case of the table");
+    case.find_depth();
+    case.measure(WARM_UP + pairs, 0);
+}
+
+fn main() -> std::io::Result<()> {
+    let arguments: Vec<String> = std::env::args().collect();
+    let given = |option: &str| arguments.iter().position(|argument| argument == option);
+    if let Some(at) = given("--fixed") {
+        fixed(arguments.get(at + 1..at + 4).unwrap_or(&[]));
+        return Ok(());
+    }
+    // `cargo bench` passes --bench; `cargo test --benches` does not.
+    let quick = given("--bench").is_none() || given("--test").is_some();
+    let rounds = given("--rounds").and_then(|at| arguments.get(at + 1)?.parse().ok()).unwrap_or(21);
+    let (rounds, warm_up, pairs) = if quick { (1, 32, 32) } else { (rounds, WARM_UP, 4096) };
+    let rows = run(cases(), rounds, warm_up, pairs);
+    println!("{rounds} rounds of {pairs} pairs{}\n", if quick { ": a test, its figures mean nothing" } else { "" });
+    print(&rows);
+    println!("\nmedians of the rounds' differences and ratios");
+    summary(&rows).iter().for_each(|(name, value)| println!("{name:<32}{value:>10.2}"));
+    match given("--json").map(|at| arguments.get(at + 1)) {
+        Some(Some(path)) => std::fs::write(path, whole_json(&rows)),
+        Some(None) => Err(std::io::Error::other("--json needs a file")),
+        None => Ok(()),
+    }
+}

@@ -1,0 +1,333 @@
+//! Live blocks by address: 32 bytes each, and one look in most cases.
+//!
+//! A table without buckets or marks: a block lies at its place or in the run of blocks that begins there, and
+//! when one goes, those after it move up. Blocks that cannot be packed lie in a map beside it.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use super::memory::{OwnMap, own_map};
+use super::packed::{Packed, address_of, alloc_of, context_of, pack, record_of, seq_of, size_of_block};
+use super::pages::{LARGE, PageVec, Pages};
+use super::prefetch::prefetch;
+use crate::snapshot::{Block, ContextId, Record};
+
+/// Of a table that begins small.
+const FIRST_SIZE: usize = 64;
+/// Of one that fills a large page from the beginning: its places are found in any order, and those of few blocks
+/// in small pages, too many for the processor to know them all.
+const FIRST_LARGE_SIZE: usize = LARGE / size_of::<Packed<4>>();
+const EMPTY: Packed<4> = [0; 4];
+
+/// Where the heap's table lies and how long it is, for [`foresee`] only.
+static HEAP_TABLE: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
+
+/// A block at this address of the heap will soon be looked for.
+#[inline(always)]
+pub(crate) fn foresee(address: u64) {
+    // Relaxed: if the table has moved meanwhile, another place is fetched, for nothing.
+    let [start, places] = &HEAP_TABLE;
+    let home = home_in(places.load(Ordering::Relaxed), address);
+    prefetch(start.load(Ordering::Relaxed).wrapping_add(home * size_of::<Packed<4>>()));
+}
+
+/// The upper bits of a product, which all bits of an address have a part in.
+#[inline(always)]
+fn home_in(places: usize, address: u64) -> usize {
+    let product = address.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    (product >> 32) as usize & places.wrapping_sub(1)
+}
+
+/// A place with nothing in it; no packed block has address 0.
+#[inline(always)]
+fn is_empty(words: &Packed<4>) -> bool {
+    words[1] == 0
+}
+
+/// A block as it is held: whole if it cannot be packed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Held {
+    Packed(Packed<4>),
+    Whole(Block),
+}
+
+impl Held {
+    #[inline(always)]
+    pub(crate) fn of(block: &Block) -> Self {
+        pack(&alloc_of(block)).filter(|words| !is_empty(words)).map_or(Self::Whole(*block), Self::Packed)
+    }
+
+    #[inline]
+    pub(crate) fn size(&self) -> u64 {
+        match self {
+            Self::Packed(words) => size_of_block(words),
+            Self::Whole(block) => block.size,
+        }
+    }
+
+    #[inline]
+    pub(crate) fn context(&self) -> ContextId {
+        match self {
+            Self::Packed(words) => context_of(words),
+            Self::Whole(block) => block.context,
+        }
+    }
+
+    #[inline]
+    pub(crate) fn seq(&self) -> u64 {
+        match self {
+            Self::Packed(words) => seq_of(words),
+            Self::Whole(block) => block.seq,
+        }
+    }
+
+    #[inline]
+    pub(crate) fn block(&self) -> Block {
+        match self {
+            Self::Packed(words) => record_of(words).block(),
+            Self::Whole(block) => *block,
+        }
+    }
+}
+
+/// What came of entering a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Entered {
+    New,
+    /// One is at its address, and stays there.
+    Taken,
+    /// There is no memory for it.
+    NoRoom,
+}
+
+#[derive(Debug)]
+pub(crate) struct LiveBlocks {
+    /// As many as a power of two, of which at least a quarter is empty.
+    places: PageVec<Packed<4>>,
+    first_size: usize,
+    /// This is the table that is foreseen.
+    is_heap: bool,
+    packed: usize,
+    whole: OwnMap<u64, Block>,
+}
+
+impl LiveBlocks {
+    pub(crate) const fn new() -> Self {
+        Self { places: PageVec::new_in(Pages), first_size: FIRST_SIZE, is_heap: false, packed: 0, whole: own_map() }
+    }
+
+    /// For many blocks: the heap's or a device's.
+    pub(crate) fn large(is_heap: bool) -> Self {
+        Self { first_size: FIRST_LARGE_SIZE, is_heap, ..Self::new() }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.packed + self.whole.len()
+    }
+
+    /// Enters a block, whose number is not 0.
+    #[inline]
+    pub(crate) fn enter(&mut self, held: &Held) -> Entered {
+        let Held::Packed(words) = held else { return self.enter_whole(held) };
+        let room = (self.packed + 1) * 4 <= self.places.len() * 3 || self.grow();
+        if !room {
+            return Entered::NoRoom;
+        }
+        let address = address_of(words);
+        let mut at = self.home(address);
+        while let Some(there) = self.places.get_mut(at) {
+            if is_empty(there) {
+                if !self.whole.is_empty() && self.whole.contains_key(&address) {
+                    return Entered::Taken;
+                }
+                *there = *words;
+                self.packed += 1;
+                return Entered::New;
+            }
+            if address_of(there) == address {
+                return Entered::Taken;
+            }
+            at = self.after(at);
+        }
+        Entered::NoRoom
+    }
+
+    #[inline]
+    pub(crate) fn get(&self, address: u64) -> Option<Block> {
+        match self.find(address) {
+            Some(at) => self.places.get(at).map(|words| record_of(words).block()),
+            None if self.whole.is_empty() => None,
+            None => self.whole.get(&address).copied(),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn remove(&mut self, address: u64) -> Option<Held> {
+        let Some(at) = self.find(address) else {
+            return if self.whole.is_empty() { None } else { self.whole.remove(&address).map(Held::Whole) };
+        };
+        let words = self.places.get(at).copied();
+        self.close_gap(at);
+        self.packed -= 1;
+        words.map(Held::Packed)
+    }
+
+    /// All of them, in no order.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = Block> {
+        self.places
+            .iter()
+            .filter(|words| !is_empty(words))
+            .map(|words| record_of(words).block())
+            .chain(self.whole.values().copied())
+    }
+
+    /// Their times become 0.
+    pub(crate) fn forget_times(&mut self) {
+        for words in self.places.iter_mut().filter(|words| !is_empty(words)) {
+            let packed = pack(&Record { time_ns: 0, ..record_of(words) });
+            *words = packed.unwrap_or(*words);
+        }
+        self.whole.values_mut().for_each(|block| block.time_ns = 0);
+    }
+
+    #[cold]
+    fn enter_whole(&mut self, held: &Held) -> Entered {
+        let block = held.block();
+        if self.get(block.address).is_some() {
+            return Entered::Taken;
+        }
+        if self.whole.try_reserve(1).is_err() {
+            return Entered::NoRoom;
+        }
+        self.whole.insert(block.address, block);
+        Entered::New
+    }
+
+    /// Where a block with this address lies.
+    #[inline]
+    fn find(&self, address: u64) -> Option<usize> {
+        let mut at = self.home(address);
+        loop {
+            let words = self.places.get(at)?;
+            if is_empty(words) {
+                return None;
+            }
+            if address_of(words) == address {
+                return Some(at);
+            }
+            at = self.after(at);
+        }
+    }
+
+    #[inline]
+    fn first_empty(&self, address: u64) -> usize {
+        let mut at = self.home(address);
+        while self.places.get(at).is_some_and(|words| !is_empty(words)) {
+            at = self.after(at);
+        }
+        at
+    }
+
+    /// Moves the blocks of a run up, each as far as its own place allows.
+    #[inline]
+    fn close_gap(&mut self, mut gap: usize) {
+        let mask = self.places.len().wrapping_sub(1);
+        let mut at = self.after(gap);
+        while let Some(&words) = self.places.get(at).filter(|words| !is_empty(words)) {
+            let home = self.home(address_of(&words));
+            if at.wrapping_sub(home) & mask >= at.wrapping_sub(gap) & mask {
+                self.put(gap, words);
+                gap = at;
+            }
+            at = self.after(at);
+        }
+        self.put(gap, EMPTY);
+    }
+
+    #[cold]
+    fn grow(&mut self) -> bool {
+        let size = (self.places.len() * 2).max(self.first_size);
+        let mut places = PageVec::new_in(Pages);
+        if places.try_reserve_exact(size).is_err() {
+            return false;
+        }
+        places.resize(size, EMPTY);
+        if self.is_heap {
+            HEAP_TABLE[0].store(places.as_ptr().addr(), Ordering::Relaxed);
+            HEAP_TABLE[1].store(size, Ordering::Relaxed);
+        }
+        let old = std::mem::replace(&mut self.places, places);
+        for words in old.iter().filter(|words| !is_empty(words)) {
+            let at = self.first_empty(address_of(words));
+            self.put(at, *words);
+        }
+        true
+    }
+
+    #[inline]
+    fn put(&mut self, at: usize, words: Packed<4>) {
+        if let Some(place) = self.places.get_mut(at) {
+            *place = words;
+        }
+    }
+
+    #[inline]
+    fn home(&self, address: u64) -> usize {
+        home_in(self.places.len(), address)
+    }
+
+    #[inline]
+    fn after(&self, at: usize) -> usize {
+        (at + 1) & self.places.len().wrapping_sub(1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::snapshot::{ContextId, MemoryKind, StackId, ThreadId};
+
+    fn block(address: u64, seq: u64, whole: bool) -> Block {
+        Block {
+            address,
+            size: seq * 3,
+            seq,
+            time_ns: seq,
+            stack: StackId(seq as u32),
+            context: ContextId(1),
+            thread: ThreadId(2),
+            stream: u32::from(whole),
+            memory: MemoryKind::Heap,
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn it_holds_what_a_map_would(steps in prop::collection::vec((0..300u64, 0..4u32), 0..2000), spread in 0..3u32) {
+            let (mut live, mut map) = (LiveBlocks::new(), HashMap::new());
+            for (seq, (n, step)) in (1..).zip(steps) {
+                // Neighbours, pages, and addresses that are far apart.
+                let address = n << [4, 12, 40][spread as usize];
+                if step == 0 {
+                    prop_assert_eq!(live.remove(address).map(|held| held.block()), map.remove(&address));
+                } else {
+                    let new = block(address, seq, step == 3);
+                    let expected = if map.contains_key(&address) { Entered::Taken } else { Entered::New };
+                    prop_assert_eq!(live.enter(&Held::of(&new)), expected);
+                    map.entry(address).or_insert(new);
+                }
+                prop_assert_eq!(live.get(address), map.get(&address).copied());
+                prop_assert_eq!(live.len(), map.len());
+            }
+            live.forget_times();
+            let mut all: Vec<Block> = live.iter().collect();
+            all.sort_by_key(|block| block.seq);
+            let mut expected: Vec<Block> = map.into_values().map(|block| Block { time_ns: 0, ..block }).collect();
+            expected.sort_by_key(|block| block.seq);
+            prop_assert_eq!(all, expected);
+        }
+    }
+}

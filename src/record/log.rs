@@ -1,0 +1,173 @@
+//! A device's log: a ring of packed records, and what does not fit into one.
+
+use super::ledger::Site;
+use super::live::Held;
+use super::packed::{Packed, alloc_again, alloc_of, free_of, pack, reference, unpack};
+use super::ring::Ring;
+use crate::snapshot::{Record, RecordKind, StackId};
+
+/// How long a log may grow and what its records are like.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LogShape {
+    pub(crate) capacity: usize,
+    /// Records have streams, or frees have stacks.
+    pub(crate) long: bool,
+    /// Its address space is taken when it is made.
+    pub(crate) reserved: bool,
+}
+
+#[derive(Debug)]
+pub(crate) struct Log {
+    records: Records,
+    /// Records that cannot be packed, each as long as its reference is held.
+    whole: Ring<Record>,
+}
+
+#[derive(Debug)]
+enum Records {
+    Short(Ring<Packed<4>>),
+    Long(Ring<Packed<5>>),
+}
+
+impl Log {
+    pub(crate) fn new(shape: LogShape) -> Self {
+        let LogShape { capacity, long, reserved } = shape;
+        let records = match (long, reserved) {
+            (false, false) => Records::Short(Ring::new(capacity)),
+            (false, true) => Records::Short(Ring::reserved(capacity)),
+            (true, false) => Records::Long(Ring::new(capacity)),
+            (true, true) => Records::Long(Ring::reserved(capacity)),
+        };
+        Self { records, whole: Ring::new(capacity) }
+    }
+
+    /// Logs the alloc of a block, with or without stacks.
+    #[inline]
+    pub(crate) fn alloc(&mut self, held: &Held, with_stacks: bool) {
+        match (&mut self.records, held) {
+            (Records::Short(ring), Held::Packed(words)) => ring.push(alloc_again(words, with_stacks)),
+            (Records::Long(ring), Held::Packed(words)) => ring.push(alloc_again(words, with_stacks)),
+            _ => self.push(&without(with_stacks, alloc_of(&held.block()))),
+        }
+    }
+
+    /// Logs the free of a block.
+    #[inline]
+    pub(crate) fn free(&mut self, held: &Held, time_ns: u64, site: &Site, with_stacks: bool) {
+        let done = match (&mut self.records, held) {
+            (Records::Short(ring), Held::Packed(words)) => {
+                free_of(words, time_ns, site, with_stacks).map(|words| ring.push(words))
+            }
+            (Records::Long(ring), Held::Packed(words)) => {
+                free_of(words, time_ns, site, with_stacks).map(|words| ring.push(words))
+            }
+            _ => None,
+        };
+        if done.is_none() {
+            let Site { stack, thread, .. } = *site;
+            let record = Record { kind: RecordKind::Free, time_ns, stack, thread, ..alloc_of(&held.block()) };
+            self.push(&without(with_stacks, record));
+        }
+    }
+
+    #[cold]
+    fn push(&mut self, record: &Record) {
+        match &mut self.records {
+            Records::Short(ring) => push(ring, &mut self.whole, record),
+            Records::Long(ring) => push(ring, &mut self.whole, record),
+        }
+    }
+
+    pub(crate) fn overwritten(&self) -> u64 {
+        match &self.records {
+            Records::Short(ring) => ring.overwritten(),
+            Records::Long(ring) => ring.overwritten(),
+        }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        match &self.records {
+            Records::Short(ring) => ring.len(),
+            Records::Long(ring) => ring.len(),
+        }
+    }
+
+    /// How many records of those ever pushed from the one with number `from` on are gone, and those that are
+    /// held, oldest first; `None` for one that was lost because there was no memory for it.
+    pub(crate) fn since(&self, from: u64) -> (u64, impl Iterator<Item = Option<Record>>) {
+        let (short, long) = match &self.records {
+            Records::Short(ring) => (Some(ring), None),
+            Records::Long(ring) => (None, Some(ring)),
+        };
+        let short = short.into_iter().flat_map(move |ring| ring.since(from).1.map(|words| self.record(unpack(words))));
+        let long = long.into_iter().flat_map(move |ring| ring.since(from).1.map(|words| self.record(unpack(words))));
+        (self.overwritten().saturating_sub(from), short.chain(long))
+    }
+
+    fn record(&self, unpacked: Result<Record, u64>) -> Option<Record> {
+        unpacked.map_or_else(|number| self.whole.get(number).copied(), Some)
+    }
+}
+
+fn without(with_stacks: bool, record: Record) -> Record {
+    if with_stacks { record } else { Record { stack: StackId::NONE, alloc_stack: StackId::NONE, ..record } }
+}
+
+fn push<const WORDS: usize>(ring: &mut Ring<Packed<WORDS>>, whole: &mut Ring<Record>, record: &Record) {
+    match pack(record) {
+        Some(words) => ring.push(words),
+        None => push_whole(ring, whole, record),
+    }
+}
+
+#[cold]
+fn push_whole<const WORDS: usize>(ring: &mut Ring<Packed<WORDS>>, whole: &mut Ring<Record>, record: &Record) {
+    ring.push(reference(whole.pushed()));
+    whole.push(*record);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::snapshot::{MemoryKind, RecordKind};
+
+    fn record(n: u64) -> Record {
+        Record {
+            // Every third is too late to be packed, and every fifth has a stream.
+            time_ns: if n.is_multiple_of(3) { 1 << 60 | n } else { n },
+            address: n * 64,
+            size: n,
+            stack: crate::snapshot::StackId(n as u32),
+            alloc_stack: crate::snapshot::StackId(n as u32),
+            context: crate::snapshot::ContextId::ROOT,
+            thread: crate::snapshot::ThreadId(1),
+            alloc_seq: n,
+            stream: u32::from(n.is_multiple_of(5)) * 7,
+            kind: RecordKind::Alloc,
+            memory: MemoryKind::Heap,
+        }
+    }
+
+    #[test]
+    fn records_come_out_as_they_went_in_whatever_their_shape() {
+        for (capacity, long, reserved) in [(7, false, true), (7, true, false), (100, true, true), (0, false, true)] {
+            let mut log = Log::new(LogShape { capacity, long, reserved });
+            for n in 0..50u64 {
+                log.push(&record(n));
+                let first = (n + 1).saturating_sub(capacity as u64);
+                for from in [0, first, first + 2, n + 1] {
+                    let (lost, held) = log.since(from);
+                    assert_eq!(lost, first.saturating_sub(from));
+                    let expected: Vec<Option<Record>> = (first.max(from)..=n).map(|n| Some(record(n))).collect();
+                    assert_eq!(held.collect::<Vec<_>>(), expected);
+                }
+                assert_eq!((log.overwritten(), log.len()), (first, (n + 1 - first) as usize));
+            }
+        }
+    }
+
+    #[test]
+    fn a_record_takes_32_bytes_and_40_with_a_stream() {
+        assert_eq!((size_of::<Packed<4>>(), size_of::<Packed<5>>()), (32, 40));
+    }
+}

@@ -1,0 +1,118 @@
+//! Memory of long lists, in the processor's large pages where the system has such: one fault in place of five
+//! hundred, and fewer pages for the processor to find. Past the watched allocator, as all of the recorder's.
+#![expect(unsafe_code, reason = "an allocator over the system's calls for whole pages")]
+
+use std::alloc::Layout;
+use std::ptr::NonNull;
+
+use allocator_api2::alloc::{AllocError, Allocator};
+
+use super::memory::System;
+
+pub(crate) type PageVec<T> = allocator_api2::vec::Vec<T, Pages>;
+
+/// Two megabytes and more come in whole pages, less as everything else.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Pages;
+
+/// A large page.
+pub(super) const LARGE: usize = 1 << 21;
+
+#[cfg(all(target_os = "linux", not(miri)))]
+const IS_THERE: bool = true;
+#[cfg(any(not(target_os = "linux"), miri))]
+const IS_THERE: bool = false;
+
+fn is_large(layout: Layout) -> bool {
+    IS_THERE && layout.size() >= LARGE && layout.align() <= LARGE
+}
+
+// SAFETY: what is handed out is the system allocator's or a mapping of its own, either as large and as aligned as
+// asked for, and stays until it is given back. Which of them it is follows from the layout.
+unsafe impl Allocator for Pages {
+    fn allocate(&self, layout: Layout) -> Result<NonNull<[u8]>, AllocError> {
+        if is_large(layout) { map(layout.size()) } else { System.allocate(layout) }
+    }
+
+    fn allocate_zeroed(&self, layout: Layout) -> Result<NonNull<[u8]>, AllocError> {
+        // New mappings are.
+        if is_large(layout) { map(layout.size()) } else { System.allocate_zeroed(layout) }
+    }
+
+    unsafe fn deallocate(&self, start: NonNull<u8>, layout: Layout) {
+        if is_large(layout) {
+            // SAFETY: the caller gives back what `map` handed out for this layout.
+            unsafe { unmap(start.as_ptr(), in_small_pages(layout.size()).unwrap_or(0)) };
+        } else {
+            // SAFETY: the caller keeps the contract, and this layout was the system allocator's.
+            unsafe { System.deallocate(start, layout) };
+        }
+    }
+}
+
+/// From the beginning of a large page on; what there is room for beside it is given back.
+#[cfg(all(target_os = "linux", not(miri)))]
+fn map(size: usize) -> Result<NonNull<[u8]>, AllocError> {
+    let size = in_small_pages(size)?;
+    let room = size.checked_add(LARGE).ok_or(AllocError)?;
+    let (access, kind) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+    // SAFETY: a new mapping, wherever there is room.
+    let found = unsafe { libc::mmap(std::ptr::null_mut(), room, access, kind, -1, 0) };
+    if found == libc::MAP_FAILED {
+        return Err(AllocError);
+    }
+    let before = found.addr().next_multiple_of(LARGE) - found.addr();
+    let start = found.cast::<u8>().wrapping_add(before);
+    // SAFETY: the part of it before what is handed out.
+    unsafe { unmap(found.cast(), before) };
+    // SAFETY: the part of it after that.
+    unsafe { unmap(start.wrapping_add(size), LARGE - before) };
+    // SAFETY: the mapping from above; an error leaves its pages small.
+    unsafe { libc::madvise(start.cast(), size, libc::MADV_HUGEPAGE) };
+    NonNull::new(start).map(|start| NonNull::slice_from_raw_parts(start, size)).ok_or(AllocError)
+}
+
+/// # Safety
+/// Nobody uses these pages of a mapping of [`map`]'s any more.
+#[cfg(all(target_os = "linux", not(miri)))]
+unsafe fn unmap(start: *mut u8, size: usize) {
+    if size > 0 {
+        // SAFETY: the caller says so.
+        unsafe { libc::munmap(start.cast(), size) };
+    }
+}
+
+fn in_small_pages(size: usize) -> Result<usize, AllocError> {
+    // No Linux has larger ones.
+    size.checked_next_multiple_of(1 << 16).ok_or(AllocError)
+}
+
+#[cfg(any(not(target_os = "linux"), miri))]
+fn map(_size: usize) -> Result<NonNull<[u8]>, AllocError> {
+    Err(AllocError)
+}
+
+#[cfg(any(not(target_os = "linux"), miri))]
+unsafe fn unmap(_start: *mut u8, _size: usize) {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_keep_what_is_in_them_whatever_their_length() {
+        for length in [1, 1000, 1 << 18, (1 << 18) + 1, 1 << 20] {
+            let mut list = PageVec::new_in(Pages);
+            list.extend(0..length as u64);
+            list.shrink_to_fit();
+            assert!(list.iter().copied().eq(0..length as u64));
+            assert!(length * 8 < LARGE || list.as_ptr().addr().is_multiple_of(LARGE));
+        }
+    }
+
+    #[test]
+    fn what_there_is_no_room_for_is_refused() {
+        let mut list: PageVec<u64> = PageVec::new_in(Pages);
+        assert!(list.try_reserve_exact(1 << 55).is_err());
+    }
+}

@@ -1,0 +1,186 @@
+//! Stacks that follow one another, as lists of numbers: what is taken from the last one is what a walk finds.
+
+use proptest::prelude::*;
+
+use crate::record::unwind::fast::Registers;
+use crate::record::unwind::fast::last::{LastStack, MOST};
+use crate::record::unwind::fast::rule::{Base, Rule};
+use crate::record::unwind::{HASH_OF_NONE, hash_with};
+
+const START: u64 = 0x7ffc_0000_0000;
+const END: u64 = START + 4096 * 8;
+/// Where a stack's outermost frame goes on.
+const OUTERMOST: u64 = 99;
+
+/// A frame to be entered: how it is found, and what is in it.
+#[derive(Clone, Copy, Debug)]
+struct Frame {
+    kind: Kind,
+    /// Which of the calls of its function it has made.
+    call: u64,
+    /// Its rbp, if it saved its caller's.
+    bp: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    /// Leaves rbp alone.
+    Plain,
+    /// Uses it as a number.
+    Saves,
+    /// Is found by it; has taken this much memory besides.
+    ByRbp(u64),
+    Realigned,
+    /// Of a module that may go.
+    Passing,
+}
+
+/// `age` is that of the module that passes: each time it comes its frames are larger.
+fn rule_for(ip: u64, age: u64) -> Option<Rule> {
+    let rule = match ip / 10 {
+        1 => Rule::new(Base::Rsp, 24, None)?.that_stays(),
+        2 => Rule::new(Base::Rsp, 32, Some(-16))?.that_stays(),
+        3 => Rule::new(Base::Rbp, 16, Some(-16))?.that_stays(),
+        4 => Rule::new(Base::AtRbp, -8, Some(0))?.that_stays(),
+        5 => Rule::new(Base::Rsp, passing(age), None)?,
+        9 => Rule::OUTERMOST.that_stays(),
+        _ => return None,
+    };
+    Some(rule)
+}
+
+fn passing(age: u64) -> i64 {
+    40 + 16 * (age % 3) as i64
+}
+
+/// A stack that frames are entered and left on; what was there stays there until it is written over.
+struct Machine {
+    words: Vec<u64>,
+    frames: Vec<Registers>,
+    age: u64,
+}
+
+impl Machine {
+    fn new() -> Self {
+        Self { words: vec![0; 4096], frames: vec![Registers { ip: OUTERMOST, sp: END - 16, bp: 5 }], age: 0 }
+    }
+
+    fn write(&mut self, address: u64, value: u64) {
+        self.words[((address - START) / 8) as usize] = value;
+    }
+
+    fn read(&self, address: u64) -> u64 {
+        let live = self.frames.last().unwrap().sp;
+        assert!(address.is_multiple_of(8) && address >= live && address < END, "{address:x}");
+        self.words[((address - START) / 8) as usize]
+    }
+
+    fn enter(&mut self, frame: Frame) {
+        let outer = *self.frames.last().unwrap();
+        if outer.sp < START + 64 * 8 {
+            return;
+        }
+        let cfa = outer.sp;
+        let (kind, sp, bp) = match frame.kind {
+            Kind::Plain => (1, cfa - 24, outer.bp),
+            Kind::Saves => (2, cfa - 32, frame.bp),
+            Kind::ByRbp(words) => (3, cfa - 16 - words * 8, cfa - 16),
+            Kind::Realigned => (4, (cfa - 64) & !127, ((cfa - 64) & !127) + 32),
+            Kind::Passing => (5, cfa.wrapping_sub_signed(passing(self.age)), outer.bp),
+        };
+        self.write(cfa - 8, outer.ip);
+        match frame.kind {
+            Kind::Plain | Kind::Passing => {}
+            Kind::Saves | Kind::ByRbp(_) => self.write(cfa - 16, outer.bp),
+            Kind::Realigned => {
+                self.write(bp, outer.bp);
+                self.write(bp - 8, cfa);
+            }
+        }
+        self.frames.push(Registers { ip: kind * 10 + frame.call, sp, bp });
+    }
+
+    /// Back in one of the frames, which then makes another call.
+    fn leave(&mut self, frames: usize, call: u64) {
+        let left = self.frames.len() - frames.min(self.frames.len() - 1);
+        self.frames.truncate(left);
+        if !self.frames.iter().any(|frame| frame.ip / 10 == 5) {
+            self.age += 1;
+        }
+        if let Some(frame) = self.frames.last_mut().filter(|_| left > 1) {
+            frame.ip = frame.ip / 10 * 10 + call;
+        }
+    }
+
+    /// Addresses outermost first: the innermost frame is the one that asks.
+    fn truth(&self) -> Vec<u64> {
+        self.frames.split_last().unwrap().1.iter().map(|frame| frame.ip).collect()
+    }
+}
+
+fn taken(machine: &Machine, last: &mut LastStack) -> Option<Vec<u64>> {
+    let start = *machine.frames.last().unwrap();
+    let stack = last.take(start, END, |ip| rule_for(ip, machine.age), |address| machine.read(address))?;
+    assert_eq!(stack.hash, stack.addresses.iter().fold(HASH_OF_NONE, |hash, ip| hash_with(hash, *ip)));
+    Some(stack.addresses.to_vec())
+}
+
+fn frame() -> impl Strategy<Value = Frame> {
+    let kind = prop_oneof![
+        4 => Just(Kind::Plain),
+        4 => Just(Kind::Saves),
+        4 => (0..4u64).prop_map(Kind::ByRbp),
+        1 => Just(Kind::Realigned),
+        1 => Just(Kind::Passing),
+    ];
+    // An rbp that is a number, or might be an address.
+    (kind, 0..3u64, prop_oneof![0..3u64, Just(END - 64), Just(END - 256)]).prop_map(|(kind, call, bp)| Frame {
+        kind,
+        call,
+        bp,
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 2000, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn what_is_taken_is_what_a_walk_finds(
+        steps in prop::collection::vec((0..6usize, 0..3u64, prop::collection::vec(frame(), 0..6)), 1..40),
+    ) {
+        let (mut machine, mut last) = (Machine::new(), LastStack::new());
+        for (leave, call, enter) in steps {
+            machine.leave(leave, call);
+            enter.into_iter().for_each(|frame| machine.enter(frame));
+            let truth = machine.truth();
+            let expected = Some(truth).filter(|truth| !truth.is_empty() && truth.len() <= MOST);
+            prop_assert_eq!(taken(&machine, &mut last), expected);
+        }
+    }
+}
+
+/// The innermost frames and every word that they return by are the same, but for the rbp that one of them saved.
+#[test]
+fn a_saved_rbp_tells_stacks_apart() {
+    let (mut machine, mut last) = (Machine::new(), LastStack::new());
+    for (pads, words) in [(1, 4), (2, 1), (1, 4)] {
+        machine.leave(9, 0);
+        let outer = std::iter::repeat_n(Kind::Plain, pads);
+        let frames = outer.chain([Kind::ByRbp(words), Kind::Saves, Kind::Plain]);
+        frames.for_each(|kind| machine.enter(Frame { kind, call: 0, bp: 1 }));
+        assert_eq!(taken(&machine, &mut last), Some(machine.truth()));
+    }
+}
+
+#[test]
+fn deep_stacks_that_have_nothing_in_common_follow_one_another() {
+    let (mut machine, mut last) = (Machine::new(), LastStack::new());
+    for (kind, depth) in
+        [(Kind::Plain, 100), (Kind::Saves, 120), (Kind::Plain, 127), (Kind::Plain, 129), (Kind::Saves, 3)]
+    {
+        machine.leave(200, 0);
+        (0..depth).for_each(|n| machine.enter(Frame { kind, call: n % 3, bp: n }));
+        let truth = machine.truth();
+        assert_eq!(taken(&machine, &mut last), Some(truth).filter(|truth| truth.len() <= MOST));
+    }
+}
