@@ -16,50 +16,16 @@
 //!   times, as it is in a program's.
 //! - Memory is what memtrace itself takes from the system while it works, beyond the snapshot: the
 //!   largest sum of requested bytes, counted below its own allocator.
-#![expect(unsafe_code, reason = "an allocator that counts")]
 
-use std::alloc::{GlobalAlloc, Layout, System};
+#[path = "shared/counted.rs"]
+mod counted;
+
 use std::hint::black_box;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::time::Instant;
 
+use counted::{Cost, Counted, measured};
 use memtrace::export::chrome::{layout, timeline};
 use memtrace::{Session, Snapshot, scope};
-
-/// The system's allocator, counted.
-struct Counted;
-
-static NOW: AtomicUsize = AtomicUsize::new(0);
-static MOST: AtomicUsize = AtomicUsize::new(0);
-
-// SAFETY: passes everything on to the system allocator.
-unsafe impl GlobalAlloc for Counted {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        MOST.fetch_max(NOW.fetch_add(layout.size(), Relaxed) + layout.size(), Relaxed);
-        // SAFETY: the caller keeps `alloc`'s contract.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
-        NOW.fetch_sub(layout.size(), Relaxed);
-        // SAFETY: the caller keeps `dealloc`'s contract.
-        unsafe { System.dealloc(block, layout) }
-    }
-
-    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        MOST.fetch_max(NOW.fetch_add(layout.size(), Relaxed) + layout.size(), Relaxed);
-        // SAFETY: the caller keeps `alloc_zeroed`'s contract.
-        unsafe { System.alloc_zeroed(layout) }
-    }
-
-    unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        NOW.fetch_sub(layout.size(), Relaxed);
-        MOST.fetch_max(NOW.fetch_add(size, Relaxed) + size, Relaxed);
-        // SAFETY: the caller keeps `realloc`'s contract.
-        unsafe { System.realloc(block, layout, size) }
-    }
-}
 
 #[global_allocator]
 static ALLOC: memtrace::Alloc<Counted> = memtrace::Alloc::new(Counted);
@@ -153,24 +119,6 @@ fn exchange(slots: &mut Vec<Vec<u8>>, state: &mut u64, mut left: usize) -> usize
         }
     }
     left
-}
-
-/// What was measured of one row.
-#[derive(Clone, Copy)]
-struct Cost {
-    seconds: f64,
-    /// Most memory beyond what there was before.
-    memory: usize,
-}
-
-/// What `work` gives, and what it cost.
-fn measured<T>(work: impl FnOnce() -> T) -> (T, Cost) {
-    let before = NOW.load(Relaxed);
-    MOST.store(before, Relaxed);
-    let began = Instant::now();
-    let value = work();
-    let seconds = began.elapsed().as_secs_f64();
-    (value, Cost { seconds, memory: MOST.load(Relaxed).saturating_sub(before) })
 }
 
 fn least(runs: usize, mut run: impl FnMut() -> Cost) -> Cost {

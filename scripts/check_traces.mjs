@@ -22,7 +22,8 @@ const arg = (slice, key) => `extract_arg(${slice}.arg_set_id, 'args.${key}')`;
 async function load(file) {
   const began = Date.now();
   const processor = await TraceProcessor.load(engine, file);
-  console.log(`      ${file}: ${fs.statSync(file).size} bytes, loaded in ${Date.now() - began} ms`);
+  const memory = Math.round(process.resourceUsage().maxRSS / 1024);
+  console.log(`      ${file}: ${fs.statSync(file).size} bytes, loaded in ${Date.now() - began} ms with at most ${memory} MiB`);
   check('import errors', processor.query("select name, value from stats where severity in ('error', 'data_loss') and value > 0"), []);
   const events = JSON.parse(fs.readFileSync(file)).traceEvents;
   check('slices in the trace processor and in the file',

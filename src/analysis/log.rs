@@ -22,7 +22,12 @@ pub(crate) fn allocated_at_start(device: &DeviceSnapshot) -> u64 {
 
 /// The log, oldest first.
 pub(crate) fn moments(device: &DeviceSnapshot) -> impl Iterator<Item = Moment<'_>> {
-    let mut allocated = allocated_at_start(device);
+    moments_after(device, allocated_at_start(device))
+}
+
+/// The log, oldest first, where [`allocated_at_start`] is known already.
+pub(crate) fn moments_after(device: &DeviceSnapshot, at_start: u64) -> impl Iterator<Item = Moment<'_>> {
+    let mut allocated = at_start;
     device.records.iter().map(move |record| {
         allocated = allocated.saturating_add_signed(change(record));
         Moment { record, allocated }

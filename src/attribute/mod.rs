@@ -50,9 +50,14 @@ pub fn module(data: &SnapshotData, context: ContextId) -> Option<String> {
 /// The user line of a stack: the innermost frame outside std, memtrace, cudarc and candle's own
 /// crates; of several, one in the user's workspace goes before one in a library.
 pub fn place(data: &SnapshotData, stack: StackId) -> Place<'_> {
+    place_of(data.stacks.frames(stack).map(|frame| (Origin::of(&data.settings.rules, frame), frame)))
+}
+
+/// The user line of a stack's frames.
+fn place_of<'a>(frames: impl Iterator<Item = (Origin, &'a Frame)>) -> Place<'a> {
     let (mut library, mut framework) = (None, None);
-    for frame in data.stacks.frames(stack) {
-        match Origin::of(&data.settings.rules, frame) {
+    for (origin, frame) in frames {
+        match origin {
             Origin::Workspace => return Place::User(frame),
             Origin::Library => library = library.or(Some(frame)),
             Origin::Framework => framework = framework.or(Some(frame)),
@@ -63,5 +68,29 @@ pub fn place(data: &SnapshotData, stack: StackId) -> Place<'_> {
         (Some(frame), _) => Place::User(frame),
         (None, Some(frame)) => Place::Framework(frame),
         (None, None) => Place::Unknown,
+    }
+}
+
+/// Whose code every frame of a snapshot is, worked out once: a frame is in many stacks.
+pub(crate) struct Origins(Vec<Origin>);
+
+impl Origins {
+    pub(crate) fn of(data: &SnapshotData) -> Self {
+        Self(data.stacks.frames.iter().map(|frame| Origin::of(&data.settings.rules, frame)).collect())
+    }
+
+    /// The frames of a stack with their origins, innermost first.
+    pub(crate) fn frames<'a>(
+        &self,
+        data: &'a SnapshotData,
+        stack: StackId,
+    ) -> impl Iterator<Item = (Origin, &'a Frame)> {
+        let numbers = data.stacks.frame_numbers(stack);
+        numbers.filter_map(|number| Some((*self.0.get(number)?, data.stacks.frames.get(number)?)))
+    }
+
+    /// See [`place`].
+    pub(crate) fn place<'a>(&self, data: &'a SnapshotData, stack: StackId) -> Place<'a> {
+        place_of(self.frames(data, stack))
     }
 }

@@ -12,6 +12,7 @@ pub(crate) mod file;
 #[cfg(feature = "flamegraph")]
 pub mod flamegraph;
 pub mod folded;
+mod gathered;
 #[cfg(test)]
 mod golden_tests;
 pub mod json;

@@ -12,14 +12,13 @@
 //! 2e              STOP
 //! ```
 
-use std::collections::HashMap;
-use std::io::{self, BufWriter, Write};
+use std::io::{self, Write};
 
-use foldhash::fast::FixedState;
+use super::gathered::Gathered;
 
 /// Keys and other fixed strings stand in every entry: the first memo numbers, which one byte can
 /// name, are theirs.
-const FIRST_OTHER_MEMO: u32 = 64;
+const FIRST_OTHER_MEMO: u32 = u64::BITS;
 /// The viewer passes the items of one APPENDS as arguments of one call.
 const BATCH: usize = 1000;
 
@@ -27,140 +26,188 @@ const BATCH: usize = 1000;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Memo(u32);
 
+/// A string that occurs over and over, a dozen times an entry: its number is known, not looked up.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Word {
+    number: u8,
+    text: &'static str,
+}
+
+impl Word {
+    /// The only word of a pickle with this number, which is below 64.
+    pub(super) const fn new(number: u8, text: &'static str) -> Self {
+        assert!((number as u32) < FIRST_OTHER_MEMO);
+        Self { number, text }
+    }
+}
+
+/// A list under way.
+pub(super) struct List {
+    in_batch: usize,
+}
+
 pub(super) struct Pickle<W: Write> {
-    /// Most writes are of a few bytes.
-    out: BufWriter<W>,
-    /// Looked up a dozen times an entry: a quick hash, and nobody else's words.
-    words: HashMap<&'static str, Memo, FixedState>,
+    out: Gathered<W>,
+    /// The first error of the writer.
+    failed: Option<io::Error>,
+    /// A bit for each word that was written.
+    words: u64,
     next: u32,
 }
 
 impl<W: Write> Pickle<W> {
-    pub(super) fn begin(out: W) -> io::Result<Self> {
-        let mut out = BufWriter::with_capacity(1 << 16, out);
-        out.write_all(&[0x80, 4])?;
-        Ok(Self { out, words: HashMap::default(), next: FIRST_OTHER_MEMO })
+    pub(super) fn begin(out: W) -> Self {
+        let mut pickle = Self { out: Gathered::new(out), failed: None, words: 0, next: FIRST_OTHER_MEMO };
+        pickle.put(&[0x80, 4]);
+        pickle
     }
 
+    /// # Errors
+    /// If anything could not be written.
     pub(super) fn finish(mut self) -> io::Result<()> {
-        self.out.write_all(b".")?;
-        self.out.flush()
+        self.put(b".");
+        self.failed.map_or_else(|| self.out.finish(), Err)
+    }
+
+    /// Nothing that follows will be written: the writer failed.
+    pub(super) fn has_failed(&self) -> bool {
+        self.failed.is_some()
+    }
+
+    /// What is gathered is passed on with the items of lists.
+    #[inline]
+    fn put(&mut self, bytes: &[u8]) {
+        if self.failed.is_none() {
+            self.out.put(bytes);
+        }
     }
 
     /// A dict; `items` writes keys and values in turn.
-    pub(super) fn dict(&mut self, items: impl FnOnce(&mut Self) -> io::Result<()>) -> io::Result<()> {
-        self.out.write_all(b"}(")?;
-        items(self)?;
-        self.out.write_all(b"u")
+    pub(super) fn dict(&mut self, items: impl FnOnce(&mut Self)) {
+        self.put(b"}(");
+        items(self);
+        self.put(b"u");
     }
 
     /// A list of what `item` writes for each of `items`.
-    pub(super) fn list<T>(
-        &mut self,
-        items: impl IntoIterator<Item = T>,
-        mut item: impl FnMut(&mut Self, T) -> io::Result<()>,
-    ) -> io::Result<()> {
-        self.out.write_all(b"]")?;
-        let mut in_batch = 0;
+    pub(super) fn list<T>(&mut self, items: impl IntoIterator<Item = T>, mut item: impl FnMut(&mut Self, T)) {
+        let mut list = self.begin_list();
         for value in items {
-            if in_batch == 0 {
-                self.out.write_all(b"(")?;
-            }
-            item(self, value)?;
-            in_batch += 1;
-            if in_batch == BATCH {
-                self.out.write_all(b"e")?;
-                in_batch = 0;
-            }
+            self.next_item(&mut list);
+            item(self, value);
         }
-        if in_batch > 0 { self.out.write_all(b"e") } else { Ok(()) }
+        self.end_list(list);
     }
 
-    /// A string that occurs over and over: keys, actions.
-    pub(super) fn word(&mut self, word: &'static str) -> io::Result<()> {
-        if let Some(&memo) = self.words.get(word) {
-            return self.get(memo);
-        }
-        self.text(word)?;
-        let number = self.words.len() as u32;
-        let memo = if number < FIRST_OTHER_MEMO { Memo(number) } else { self.next_memo() };
-        self.words.insert(word, memo);
-        self.put(memo)
+    /// A list whose items follow, each after [`next_item`](Self::next_item).
+    pub(super) fn begin_list(&mut self) -> List {
+        self.put(b"]");
+        List { in_batch: 0 }
     }
 
-    pub(super) fn text(&mut self, text: &str) -> io::Result<()> {
-        match u8::try_from(text.len()) {
-            Ok(length) => self.out.write_all(&[0x8c, length])?,
-            Err(_) => {
-                let length = u32::try_from(text.len()).map_err(io::Error::other)?;
-                self.out.write_all(b"X")?;
-                self.out.write_all(&length.to_le_bytes())?;
+    #[inline]
+    pub(super) fn next_item(&mut self, list: &mut List) {
+        if list.in_batch == BATCH {
+            self.put(b"e");
+            list.in_batch = 0;
+        }
+        if list.in_batch == 0 {
+            self.put(b"(");
+        }
+        list.in_batch += 1;
+        if self.failed.is_none() {
+            self.failed = self.out.settle().err();
+        }
+    }
+
+    pub(super) fn end_list(&mut self, list: List) {
+        if list.in_batch > 0 {
+            self.put(b"e");
+        }
+    }
+
+    /// A string that occurs over and over.
+    #[inline]
+    pub(super) fn word(&mut self, word: Word) {
+        let known = self.words & (1 << word.number) != 0;
+        if known { self.get(Memo(word.number.into())) } else { self.new_word(word) }
+    }
+
+    #[cold]
+    fn new_word(&mut self, word: Word) {
+        self.words |= 1 << word.number;
+        self.text(word.text);
+        self.number(Memo(word.number.into()));
+    }
+
+    pub(super) fn text(&mut self, text: &str) {
+        // No name of anything has 4 GiB.
+        let text = text.get(..u32::MAX as usize).unwrap_or(text);
+        match text.len() as u32 {
+            length @ 0..=0xff => self.put(&[0x8c, length as u8]),
+            length => {
+                self.put(b"X");
+                self.put(&length.to_le_bytes());
             }
         }
-        self.out.write_all(text.as_bytes())
+        self.put(text.as_bytes());
     }
 
-    pub(super) fn int(&mut self, value: u64) -> io::Result<()> {
+    #[inline]
+    pub(super) fn int(&mut self, value: u64) {
         let bytes = value.to_le_bytes();
         match value {
-            0..=0xff => self.out.write_all(&[b'K', bytes[0]]),
-            0x100..=0xffff => self.out.write_all(&[b'M', bytes[0], bytes[1]]),
-            0x1_0000..=0x7fff_ffff => self.out.write_all(&[b'J', bytes[0], bytes[1], bytes[2], bytes[3]]),
+            0..=0xff => self.put(&[b'K', bytes[0]]),
+            0x100..=0xffff => self.put(&[b'M', bytes[0], bytes[1]]),
+            0x1_0000..=0x7fff_ffff => self.put(&[b'J', bytes[0], bytes[1], bytes[2], bytes[3]]),
             _ => self.long(value),
         }
     }
 
-    pub(super) fn bool(&mut self, value: bool) -> io::Result<()> {
-        self.out.write_all(if value { &[0x88] } else { &[0x89] })
+    pub(super) fn bool(&mut self, value: bool) {
+        self.put(if value { &[0x88] } else { &[0x89] });
     }
 
-    pub(super) fn pair(&mut self, first: u64, second: u64) -> io::Result<()> {
-        self.int(first)?;
-        self.int(second)?;
-        self.out.write_all(&[0x86])
+    pub(super) fn pair(&mut self, first: u64, second: u64) {
+        self.int(first);
+        self.int(second);
+        self.put(&[0x86]);
     }
 
     /// Remembers the object that was just written.
-    pub(super) fn remember(&mut self) -> io::Result<Memo> {
-        let memo = self.next_memo();
-        self.put(memo)?;
-        Ok(memo)
-    }
-
-    /// A remembered object again.
-    pub(super) fn get(&mut self, memo: Memo) -> io::Result<()> {
-        match u8::try_from(memo.0) {
-            Ok(short) => self.out.write_all(&[b'h', short]),
-            Err(_) => {
-                self.out.write_all(b"j")?;
-                self.out.write_all(&memo.0.to_le_bytes())
-            }
-        }
-    }
-
-    fn put(&mut self, memo: Memo) -> io::Result<()> {
-        match u8::try_from(memo.0) {
-            Ok(short) => self.out.write_all(&[b'q', short]),
-            Err(_) => {
-                self.out.write_all(b"r")?;
-                self.out.write_all(&memo.0.to_le_bytes())
-            }
-        }
-    }
-
-    fn next_memo(&mut self) -> Memo {
+    pub(super) fn remember(&mut self) -> Memo {
         let memo = Memo(self.next);
         self.next += 1;
+        self.number(memo);
         memo
     }
 
+    /// A remembered object again.
+    #[inline]
+    pub(super) fn get(&mut self, memo: Memo) {
+        self.numbered(b'h', b'j', memo);
+    }
+
+    /// Numbers the object that was just written.
+    fn number(&mut self, memo: Memo) {
+        self.numbered(b'q', b'r', memo);
+    }
+
+    #[inline]
+    fn numbered(&mut self, short: u8, long: u8, memo: Memo) {
+        match memo.0.to_le_bytes() {
+            [number, 0, 0, 0] => self.put(&[short, number]),
+            [a, b, c, d] => self.put(&[long, a, b, c, d]),
+        }
+    }
+
     /// LONG1: signed, little-endian, as few bytes as keep the sign bit clear.
-    fn long(&mut self, value: u64) -> io::Result<()> {
+    fn long(&mut self, value: u64) {
         let used = (u64::BITS - value.leading_zeros()) as usize / 8 + 1;
         let mut bytes = [0; 9];
         bytes[..8].copy_from_slice(&value.to_le_bytes());
-        self.out.write_all(&[0x8a, used as u8])?;
-        self.out.write_all(&bytes[..used])
+        self.put(&[0x8a, used as u8]);
+        self.put(&bytes[..used]);
     }
 }
 
@@ -183,7 +230,10 @@ mod tests {
         for bit in 31..64 {
             for value in [1u64 << bit, (1u64 << bit) + 1, (1u64 << bit) - 1 + (1 << bit)] {
                 let mut out = Vec::new();
-                Pickle::begin(&mut out).unwrap().long(value).unwrap();
+                let mut pickle = Pickle::begin(&mut out);
+                pickle.long(value);
+                pickle.finish().unwrap();
+                assert_eq!(out.pop(), Some(b'.'));
                 let (length, bytes) = (out[3] as usize, &out[4..]);
                 assert_eq!((out[2], length), (0x8a, bytes.len()));
                 assert_eq!(read_long(bytes), i128::from(value), "{value:#x}");

@@ -2,6 +2,8 @@
 
 use std::collections::HashMap;
 
+use foldhash::fast::RandomState;
+
 use super::process::this_process;
 use super::progress::Progress;
 use super::recording::Recording;
@@ -189,11 +191,12 @@ fn entry_of_library(
 /// Gives the stacks that occur in a snapshot numbers of its own, without gaps.
 #[derive(Default)]
 struct Renumber {
-    new_ids: HashMap<StackId, StackId>,
+    /// By old number, of which the recorder leaves out few; `NONE` for those that did not occur.
+    new_ids: Vec<StackId>,
     /// The stacks by new number less one, as indices into `addresses`.
     stacks: Vec<Vec<u32>>,
     addresses: Vec<u64>,
-    address_index: HashMap<u64, u32>,
+    address_index: HashMap<u64, u32, RandomState>,
 }
 
 impl Renumber {
@@ -235,15 +238,18 @@ impl Renumber {
         if old == StackId::NONE {
             return old;
         }
-        if let Some(&new) = self.new_ids.get(&old) {
-            return new;
+        let number = old.0 as usize;
+        match self.new_ids.get(number) {
+            None => self.new_ids.resize(number + 1, StackId::NONE),
+            Some(&StackId::NONE) => {}
+            Some(&new) => return new,
         }
         let mut addresses = Vec::new();
         STACKS.copy_to(old, &mut addresses);
         let calls = addresses.into_iter().map(|address| self.address(address)).collect();
         self.stacks.push(calls);
         let new = StackId(self.stacks.len() as u32);
-        self.new_ids.insert(old, new);
+        self.new_ids[number] = new;
         new
     }
 

@@ -34,7 +34,7 @@ pub(crate) use memory_kind::MADE_UP;
 pub use memory_kind::MemoryKind;
 pub(crate) use modules::ModuleSpans;
 pub use names::BlockName;
-pub(crate) use names::LONGEST_NAME;
+pub(crate) use names::{LONGEST_NAME, NamesBySeq};
 pub use oom::OutOfMemory;
 pub use process::{Process, Thread};
 pub use record::{Block, Record, RecordKind};

@@ -1,5 +1,9 @@
 //! What the program called its blocks.
 
+use std::collections::HashMap;
+
+use foldhash::fast::RandomState;
+
 use super::{Category, DeviceSnapshot};
 
 /// Bytes of a name; what is longer is cut.
@@ -17,10 +21,25 @@ pub struct BlockName {
     pub category: Category,
 }
 
+/// The names of a device's blocks, to be asked for those of a whole log.
+pub(crate) struct NamesBySeq<'a>(HashMap<u64, &'a str, RandomState>);
+
+impl<'a> NamesBySeq<'a> {
+    /// See [`DeviceSnapshot::name`].
+    pub(crate) fn get(&self, seq: u64) -> Option<&'a str> {
+        self.0.get(&seq).copied()
+    }
+}
+
 impl DeviceSnapshot {
     /// The name of the block whose alloc has this position in the log.
     pub fn name(&self, seq: u64) -> Option<&str> {
         self.named(seq).map(|name| name.name.as_str())
+    }
+
+    /// All names, for many look-ups.
+    pub(crate) fn names_by_seq(&self) -> NamesBySeq<'_> {
+        NamesBySeq(self.names.iter().map(|name| (name.seq, name.name.as_str())).collect())
     }
 
     /// What the program said of the block whose alloc has this position in the log.

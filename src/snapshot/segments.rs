@@ -1,6 +1,10 @@
 //! Segments: what an allocator took from the system in one piece. Where it does not tell, runs of
 //! neighbouring addresses stand for them.
 
+use std::collections::HashSet;
+
+use foldhash::fast::RandomState;
+
 use super::ids::{ContextId, StackId, ThreadId};
 use super::record::{Block, Record, RecordKind};
 
@@ -46,9 +50,11 @@ const NEIGHBOURS: u64 = 4096;
 pub(crate) fn cover(records: &[Record], live: &[Block], told: &[Segment], log: &[SegmentRecord]) -> Vec<Segment> {
     let recorded = records.iter().map(|r| (r.address, r.size));
     let living = live.iter().map(|b| (b.address, b.size));
-    let mut ranges: Vec<(u64, u64)> = recorded.chain(living).map(|(address, size)| range(address, size)).collect();
+    // A log has few different blocks: allocators use addresses again.
+    let different: HashSet<(u64, u64), RandomState> =
+        recorded.chain(living).map(|(address, size)| range(address, size)).collect();
+    let mut ranges: Vec<(u64, u64)> = different.into_iter().collect();
     ranges.sort_unstable();
-    ranges.dedup();
     let known = known(told, log);
     ranges.retain(|&(start, end)| !is_within(&known, start, end));
     let mut all = merge(&ranges);

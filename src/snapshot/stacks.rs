@@ -91,6 +91,15 @@ impl Stacks {
         self.addresses(stack).flat_map(|address| self.frames_at(address))
     }
 
+    /// The same as indices into `frames`.
+    pub(crate) fn frame_numbers(&self, stack: StackId) -> impl DoubleEndedIterator<Item = usize> + '_ {
+        let numbers = |address: &CodeAddress| {
+            let start = address.frames.start as usize;
+            start..start + self.frames_at(address).len()
+        };
+        self.addresses(stack).flat_map(numbers)
+    }
+
     /// The calls of every stack as indices into `addresses`, the empty stack first.
     pub(crate) fn each_calls(&self) -> impl ExactSizeIterator<Item = &[u32]> + '_ {
         (0..self.starts.len()).map(|stack| self.calls_of(StackId(stack as u32)))

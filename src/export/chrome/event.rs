@@ -1,61 +1,67 @@
 //! The JSON of a trace, written event by event.
 
-use std::fmt::Display;
-use std::io::{self, Write};
+use std::io;
+
+use super::sink::Sink;
 
 /// A trace under way: an object whose first member is the list of events.
-pub(super) struct Trace<W> {
-    out: W,
+pub(super) struct Trace<S> {
+    out: S,
     empty: bool,
 }
 
-impl<W: Write> Trace<W> {
-    pub(super) fn begin(mut out: W) -> io::Result<Self> {
-        out.write_all(b"{\"traceEvents\":[")?;
-        Ok(Self { out, empty: true })
+impl<S: Sink> Trace<S> {
+    pub(super) fn begin(mut out: S) -> Self {
+        out.json("{\"traceEvents\":[");
+        Self { out, empty: true }
     }
 
     /// An event of a phase (`ph`), with the members that `fill` adds.
-    pub(super) fn event(
-        &mut self,
-        phase: char,
-        fill: impl FnOnce(&mut Object<'_, W>) -> io::Result<()>,
-    ) -> io::Result<()> {
-        self.out.write_all(if self.empty { b"\n" } else { b",\n" })?;
+    #[inline]
+    pub(super) fn event(&mut self, phase: &'static str, fill: impl FnOnce(&mut Object<'_, S>)) -> io::Result<()> {
+        self.out.json(if self.empty { "\n{\"ph\":\"" } else { ",\n{\"ph\":\"" });
         self.empty = false;
-        write!(self.out, "{{\"ph\":\"{phase}\"")?;
-        fill(&mut Object { out: &mut self.out, empty: false })?;
-        self.out.write_all(b"}")
+        self.out.json(phase);
+        self.out.json("\"");
+        fill(&mut Object { out: &mut self.out, empty: false });
+        self.out.json("}");
+        self.out.settle()
     }
 
     /// Metadata: what a process or a thread is called, or where it stands.
-    pub(super) fn metadata(&mut self, kind: &str, track: Track, value: Value<'_>) -> io::Result<()> {
-        self.event('M', |event| {
-            event.text("name", kind)?;
-            event.track(track)?;
+    pub(super) fn metadata(&mut self, kind: &str, track: &Track, value: Value<'_>) -> io::Result<()> {
+        self.event("M", |event| {
+            event.text("name", kind);
+            event.track(track);
             event.object("args", |args| match value {
                 Value::Name(name) => args.text("name", name),
                 Value::Labels(labels) => args.text("labels", labels),
                 Value::SortIndex(index) => args.number("sort_index", index),
-            })
+            });
         })
     }
 
     /// Ends the list; `fill` adds what follows it. The output is flushed.
-    pub(super) fn finish(mut self, fill: impl FnOnce(&mut Object<'_, W>) -> io::Result<()>) -> io::Result<()> {
-        self.out.write_all(b"\n]")?;
-        fill(&mut Object { out: &mut self.out, empty: false })?;
-        self.out.write_all(b"}\n")?;
-        self.out.flush()
+    pub(super) fn finish(mut self, fill: impl FnOnce(&mut Object<'_, S>)) -> io::Result<()> {
+        self.out.json("\n]");
+        fill(&mut Object { out: &mut self.out, empty: false });
+        self.out.json("}\n");
+        self.out.finish()
     }
 }
 
-/// Where an event belongs.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Track {
-    pub(super) pid: u32,
-    /// No thread for what belongs to the whole process.
-    pub(super) tid: Option<u64>,
+/// Where an event belongs, as members of it.
+#[derive(Clone, Debug)]
+pub(super) struct Track(String);
+
+impl Track {
+    pub(super) fn process(pid: u32) -> Self {
+        Self(format!("\"pid\":{pid}"))
+    }
+
+    pub(super) fn thread(pid: u32, tid: u64) -> Self {
+        Self(format!("\"pid\":{pid},\"tid\":{tid}"))
+    }
 }
 
 /// What metadata says.
@@ -66,52 +72,79 @@ pub(super) enum Value<'a> {
 }
 
 /// A JSON object under way. Keys are plain words: they are not escaped.
-pub(super) struct Object<'a, W> {
-    out: &'a mut W,
+pub(super) struct Object<'a, S> {
+    out: &'a mut S,
     empty: bool,
 }
 
-impl<W: Write> Object<'_, W> {
-    pub(super) fn text(&mut self, key: impl Display, text: &str) -> io::Result<()> {
-        self.key(key)?;
-        Ok(serde_json::to_writer(&mut *self.out, text)?)
+impl<S: Sink> Object<'_, S> {
+    pub(super) fn text(&mut self, key: &str, text: &str) {
+        self.key(key);
+        self.out.text(text);
     }
 
-    pub(super) fn number(&mut self, key: &str, number: impl Display) -> io::Result<()> {
-        self.key(key)?;
-        write!(self.out, "{number}")
+    /// A value that is JSON already.
+    #[inline]
+    pub(super) fn json(&mut self, key: &str, json: &str) {
+        self.key(key);
+        self.out.json(json);
+    }
+
+    #[inline]
+    pub(super) fn number(&mut self, key: &str, number: u64) {
+        self.key(key);
+        self.out.number(number);
+    }
+
+    #[inline]
+    pub(super) fn signed(&mut self, key: &str, number: i64) {
+        self.key(key);
+        if number < 0 {
+            self.out.json("-");
+        }
+        self.out.number(number.unsigned_abs());
     }
 
     /// Nanoseconds as the format's microseconds, exactly.
-    pub(super) fn time(&mut self, time_ns: u64) -> io::Result<()> {
-        self.key("ts")?;
-        match time_ns % 1000 {
-            0 => write!(self.out, "{}", time_ns / 1000),
-            rest => write!(self.out, "{}.{rest:03}", time_ns / 1000),
+    #[inline]
+    pub(super) fn time(&mut self, time_ns: u64) {
+        self.number("ts", time_ns / 1000);
+        let rest = time_ns % 1000;
+        if rest > 0 {
+            let zeros = [".00", ".0", "."];
+            self.out.json(zeros[rest.ilog10() as usize]);
+            self.out.number(rest);
         }
     }
 
-    pub(super) fn track(&mut self, track: Track) -> io::Result<()> {
-        self.number("pid", track.pid)?;
-        track.tid.map_or(Ok(()), |tid| self.number("tid", tid))
+    #[inline]
+    pub(super) fn track(&mut self, track: &Track) {
+        self.members(&track.0);
     }
 
-    pub(super) fn object(
-        &mut self,
-        key: impl Display,
-        fill: impl FnOnce(&mut Object<'_, W>) -> io::Result<()>,
-    ) -> io::Result<()> {
-        self.key(key)?;
-        self.out.write_all(b"{")?;
-        fill(&mut Object { out: self.out, empty: true })?;
-        self.out.write_all(b"}")
-    }
-
-    fn key(&mut self, key: impl Display) -> io::Result<()> {
+    /// Members that are JSON already.
+    #[inline]
+    pub(super) fn members(&mut self, json: &str) {
         if !self.empty {
-            self.out.write_all(b",")?;
+            self.out.json(",");
         }
         self.empty = false;
-        write!(self.out, "\"{key}\":")
+        self.out.json(json);
+    }
+
+    #[inline]
+    pub(super) fn object(&mut self, key: &str, fill: impl FnOnce(&mut Object<'_, S>)) {
+        self.key(key);
+        self.out.json("{");
+        fill(&mut Object { out: self.out, empty: true });
+        self.out.json("}");
+    }
+
+    #[inline]
+    fn key(&mut self, key: &str) {
+        self.out.json(if self.empty { "\"" } else { ",\"" });
+        self.empty = false;
+        self.out.json(key);
+        self.out.json("\":");
     }
 }

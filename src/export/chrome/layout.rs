@@ -4,15 +4,17 @@
 //! Named and keyed as ExecuTorch's `generate_memory_trace` writes it: a process is a memory space, a
 //! thread a step in time, and the horizontal axis is bytes, not time: 1 µs is one byte.
 
-use std::io::{self, BufWriter, Write};
+use std::io::{self, Write};
 
 use super::devices;
 use super::event::{Trace, Track, Value};
-use super::names::Names;
+use super::names::{self, Names};
+use super::sink::Sink;
 pub use super::steps::Steps;
 use super::steps::{Plan, Step, plan};
 use crate::error::Error;
 use crate::export::budget::{self, LeftOut};
+use crate::export::gathered::Gathered;
 use crate::snapshot::{Block, Device, DeviceSnapshot, Record, RecordKind, Replay, SnapshotData};
 use crate::units::Bytes;
 
@@ -31,14 +33,14 @@ pub struct Options {
     /// addresses. Otherwise each row is packed from 0, in the order of allocation.
     pub offsets: bool,
     /// The size to keep to: beyond it the smallest blocks are left out of all rows but that of the peak.
-    /// 256 MiB unless you say otherwise.
+    /// 128 MiB unless you say otherwise, as for a [timeline](super::timeline::Options::max_bytes).
     pub max_bytes: Option<u64>,
 }
 
 impl Default for Options {
     fn default() -> Self {
         let (device, steps, max_depth) = (None, Steps::default(), None);
-        Self { device, steps, max_depth, max_steps: 2000, offsets: true, max_bytes: Some(256 << 20) }
+        Self { device, steps, max_depth, max_steps: 2000, offsets: true, max_bytes: Some(super::MAX_BYTES) }
     }
 }
 
@@ -52,7 +54,7 @@ impl Default for Options {
 /// # Errors
 /// If `out` fails.
 pub fn write(data: &SnapshotData, options: &Options, mut out: impl Write) -> Result<LeftOut, Error> {
-    let names = Names::new(data);
+    let names = BlockNames { names: Names::new(data), operators: names::operators(data) };
     let sizes = sizes(data);
     let up_to = |step: usize| step.checked_sub(1).and_then(|at| sizes.get(at)).copied();
     let left_out = |step| LeftOut { blocks_up_to: up_to(step), ..LeftOut::default() };
@@ -74,12 +76,12 @@ fn sizes(data: &SnapshotData) -> Vec<u64> {
 fn write_blocks(
     data: &SnapshotData,
     options: &Options,
-    names: &Names,
+    names: &BlockNames,
     hidden: u64,
     left_out: &LeftOut,
     out: &mut dyn Write,
 ) -> Result<(), Error> {
-    let trace = Trace::begin(BufWriter::new(out))?;
+    let trace = Trace::begin(Gathered::new(out));
     let mut layout = Layout { data, options, names, hidden, left_out, trace };
     let mut plans = Vec::new();
     for device in devices(data, options.device) {
@@ -90,22 +92,30 @@ fn write_blocks(
     Ok(layout.finish(&plans)?)
 }
 
-struct Layout<'a, W> {
+/// What blocks are called.
+struct BlockNames {
+    names: Names,
+    /// By stack, as JSON.
+    operators: Vec<String>,
+}
+
+struct Layout<'a, S> {
     data: &'a SnapshotData,
     options: &'a Options,
-    names: &'a Names,
+    names: &'a BlockNames,
     /// Blocks of at most this size are shown in the row of the peak only.
     hidden: u64,
     left_out: &'a LeftOut,
-    trace: Trace<W>,
+    trace: Trace<S>,
 }
 
-impl<W: Write> Layout<'_, W> {
+impl<S: Sink> Layout<'_, S> {
     fn device(&mut self, device: &DeviceSnapshot, plan: &Plan) -> io::Result<()> {
-        let space = Track { pid: memory_space(device.device), tid: None };
-        self.trace.metadata("process_name", space, Value::Name(&format!("{} memory", device.device)))?;
-        self.trace.metadata("process_labels", space, Value::Labels("1 us is 1 byte"))?;
-        self.trace.metadata("process_sort_index", space, Value::SortIndex(space.pid.into()))?;
+        let number = memory_space(device.device);
+        let space = Track::process(number);
+        self.trace.metadata("process_name", &space, Value::Name(&format!("{} memory", device.device)))?;
+        self.trace.metadata("process_labels", &space, Value::Labels("1 us is 1 byte"))?;
+        self.trace.metadata("process_sort_index", &space, Value::SortIndex(number.into()))?;
         let places = Places::of(device);
         let peak = peak_position(device);
         if peak.is_none() {
@@ -138,7 +148,7 @@ impl<W: Write> Layout<'_, W> {
 
     /// `12 iteration 1 > forward: 911.3 MiB`.
     fn label(&self, number: u64, step: &Step, holds_peak: bool) -> String {
-        let path = self.names.path(step.context);
+        let path = self.names.names.path(step.context).text.as_str();
         let path = match (&step.call, self.options.steps) {
             (Some(call), _) => &format!("{call}{}{path}", if path.is_empty() { "" } else { " in " }),
             (None, Steps::Operators) => "(no operator)",
@@ -159,65 +169,74 @@ impl<W: Write> Layout<'_, W> {
         places: &Places,
     ) -> io::Result<()> {
         // Threads numbered 0 are no threads to the viewers.
-        let row = Track { pid: memory_space(device.device), tid: Some(number + 1) };
+        let space = memory_space(device.device);
+        let row = Track::thread(space, number + 1);
         let outside = format!("{label} (with {} that were not recorded)", Bytes(not_recorded));
-        self.trace.metadata("thread_name", row, Value::Name(if not_recorded > 0 { &outside } else { label }))?;
-        self.trace.metadata("thread_sort_index", row, Value::SortIndex(number))?;
+        self.trace.metadata("thread_name", &row, Value::Name(if not_recorded > 0 { &outside } else { label }))?;
+        self.trace.metadata("thread_sort_index", &row, Value::SortIndex(number))?;
         if self.options.offsets {
             blocks.sort_unstable_by_key(|block| (block.address, block.seq));
         }
         let mut packed = 0;
         for block in &blocks {
             let name = device.name(block.seq);
-            self.block(row, block, name, if self.options.offsets { places.offset(block) } else { packed })?;
+            let offset = if self.options.offsets { places.offset(block) } else { packed };
+            self.block((space, &row), block, name, offset)?;
             packed += block.size;
         }
         Ok(())
     }
 
-    fn block(&mut self, row: Track, block: &Block, name: Option<&str>, offset: u64) -> io::Result<()> {
-        let names = self.names;
-        let line = Some(names.line(block.stack)).filter(|line| !line.is_empty()).unwrap_or("(no stack)");
-        self.trace.event('X', |event| {
-            event.text("cat", "memory_allocation")?;
-            event.text("name", line)?;
-            event.track(row)?;
-            event.number("ts", offset)?;
-            event.number("dur", block.size)?;
+    fn block(&mut self, (space, row): (u32, &Track), block: &Block, name: Option<&str>, offset: u64) -> io::Result<()> {
+        let BlockNames { names, operators } = self.names;
+        let (line, path) = (names.line(block.stack), names.path(block.context));
+        let line = if line.is_empty() { "\"(no stack)\"" } else { &line.json };
+        let operator = operators.get(block.stack.0 as usize).map_or("\"\"", String::as_str);
+        self.trace.event("X", |event| {
+            event.json("cat", "\"memory_allocation\"");
+            event.json("name", line);
+            event.track(row);
+            event.number("ts", offset);
+            event.number("dur", block.size);
             event.object("args", |args| {
-                args.text("op_name", names.operator(block.stack))?;
-                args.number("Memory ID", row.pid)?;
+                args.json("op_name", operator);
+                args.number("Memory ID", space.into());
                 // ExecuTorch's word for what a tensor is called; where it has no name, for where it comes from.
-                args.text("fqn", name.unwrap_or(names.path(block.context)))?;
-                if name.is_some() {
-                    args.text("scope", names.path(block.context))?;
+                match name {
+                    Some(name) => {
+                        args.text("fqn", name);
+                        args.json("scope", &path.json);
+                    }
+                    None => args.json("fqn", &path.json),
                 }
-                args.text("source", line)?;
-                args.number("bytes", block.size)
-            })
+                args.json("source", line);
+                args.number("bytes", block.size);
+            });
         })
     }
 
     fn finish(self, plans: &[(Device, Plan)]) -> io::Result<()> {
         let Self { data, options, left_out, trace, .. } = self;
         trace.finish(|out| {
-            out.text("displayTimeUnit", "ms")?;
+            out.text("displayTimeUnit", "ms");
             out.object("otherData", |out| {
-                out.text("recorded_by", concat!("memtrace ", env!("CARGO_PKG_VERSION")))?;
-                out.text("program", &data.process.program)?;
-                out.text("horizontal_axis", "bytes: 1 us is 1 byte")?;
-                out.number("offsets", options.offsets)?;
+                out.text("recorded_by", concat!("memtrace ", env!("CARGO_PKG_VERSION")));
+                out.text("program", &data.process.program);
+                out.text("horizontal_axis", "bytes: 1 us is 1 byte");
+                out.json("offsets", if options.offsets { "true" } else { "false" });
                 if !left_out.is_nothing() {
-                    out.text("left_out", &left_out.to_string())?;
+                    out.text("left_out", &left_out.to_string());
                 }
-                plans.iter().try_for_each(|(device, plan)| {
-                    out.object(device, |out| {
-                        out.number("steps", plan.steps.len())?;
-                        plan.depth.map_or(Ok(()), |depth| out.number("scopes_to_depth", depth))?;
-                        out.number("steps_joined", plan.joined)
-                    })
-                })
-            })
+                for (device, plan) in plans {
+                    out.object(&device.to_string(), |out| {
+                        out.number("steps", plan.steps.len() as u64);
+                        if let Some(depth) = plan.depth {
+                            out.number("scopes_to_depth", depth as u64);
+                        }
+                        out.number("steps_joined", plan.joined as u64);
+                    });
+                }
+            });
         })
     }
 }

@@ -9,6 +9,7 @@ mod names;
 #[cfg(test)]
 mod property_tests;
 mod scopes;
+mod sink;
 mod stack_frames;
 mod steps;
 #[cfg(test)]
@@ -16,6 +17,9 @@ mod tests;
 pub mod timeline;
 
 use crate::snapshot::{Device, DeviceSnapshot, SnapshotData};
+
+/// What a trace keeps to unless something else is asked for.
+const MAX_BYTES: u64 = 128 << 20;
 
 /// The devices to write: the one that was asked for, or all.
 fn devices(data: &SnapshotData, only: Option<Device>) -> impl Iterator<Item = &DeviceSnapshot> {

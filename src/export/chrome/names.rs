@@ -1,46 +1,81 @@
 //! What the parts of a snapshot are called in a trace: each name is made once.
 
+use std::collections::HashMap;
+
+use super::sink::quoted;
 use crate::analysis::frame_location;
-use crate::attribute::{Origin, Place, place};
+use crate::attribute::{Origin, Origins, Place};
 use crate::snapshot::{ContextId, Frame, SnapshotData, StackId, ThreadId};
+
+/// A text, and the same as JSON.
+#[derive(Debug, Default)]
+pub(super) struct Name {
+    pub(super) text: String,
+    pub(super) json: String,
+}
+
+impl Name {
+    fn of(text: String) -> Self {
+        Self { json: quoted(&text), text }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.text.is_empty()
+    }
+}
 
 /// The names of all stacks and contexts.
 pub(super) struct Names {
-    lines: Vec<String>,
-    operators: Vec<String>,
-    paths: Vec<String>,
+    /// By stack: which of `lines` is its user line.
+    line_of: Vec<u32>,
+    /// Different ones; the first is empty.
+    lines: Vec<Name>,
+    paths: Vec<Name>,
+    nothing: Name,
 }
 
 impl Names {
     pub(super) fn new(data: &SnapshotData) -> Self {
-        let stacks = || (0..data.stacks.len() as u32).map(StackId);
-        Self {
-            lines: stacks().map(|stack| line(data, stack)).collect(),
-            operators: stacks().map(|stack| operator(data, stack).to_owned()).collect(),
-            paths: (0..data.contexts.len() as u32).map(|context| data.context_path(ContextId(context))).collect(),
-        }
-    }
-
-    /// The length of the longest line and the longest path together.
-    pub(super) fn longest(&self) -> usize {
-        let longest = |texts: &[String]| texts.iter().map(String::len).max().unwrap_or(0);
-        longest(&self.lines) + longest(&self.paths)
+        let origins = Origins::of(data);
+        let (mut lines, mut numbers) = (vec![Name::of(String::new())], HashMap::new());
+        let mut line = |stack| {
+            let place = origins.place(data, StackId(stack));
+            *numbers.entry(key(place)).or_insert_with(|| {
+                lines.push(Name::of(line(data, place)));
+                lines.len() as u32 - 1
+            })
+        };
+        let line_of = (0..data.stacks.len() as u32).map(&mut line).collect();
+        let path = |context| Name::of(data.context_path(ContextId(context)));
+        let paths = (0..data.contexts.len() as u32).map(path).collect();
+        Self { line_of, lines, paths, nothing: Name::of(String::new()) }
     }
 
     /// The user line of a stack; empty if there is none.
-    pub(super) fn line(&self, stack: StackId) -> &str {
-        self.lines.get(stack.0 as usize).map_or("", String::as_str)
-    }
-
-    /// What the user line called; empty if unknown.
-    pub(super) fn operator(&self, stack: StackId) -> &str {
-        self.operators.get(stack.0 as usize).map_or("", String::as_str)
+    pub(super) fn line(&self, stack: StackId) -> &Name {
+        let number = self.line_of.get(stack.0 as usize);
+        number.and_then(|number| self.lines.get(*number as usize)).unwrap_or(&self.nothing)
     }
 
     /// The path of a context; empty outside every scope.
-    pub(super) fn path(&self, context: ContextId) -> &str {
-        self.paths.get(context.0 as usize).map_or("", String::as_str)
+    pub(super) fn path(&self, context: ContextId) -> &Name {
+        self.paths.get(context.0 as usize).unwrap_or(&self.nothing)
     }
+}
+
+/// Stacks with the same have the same line.
+fn key(place: Place<'_>) -> (bool, *const Frame) {
+    match place {
+        Place::User(frame) => (true, frame),
+        Place::Framework(frame) => (false, frame),
+        Place::Unknown => (false, std::ptr::null()),
+    }
+}
+
+/// What the user line of each stack called, as JSON; an empty text if unknown.
+pub(super) fn operators(data: &SnapshotData) -> Vec<String> {
+    let origins = Origins::of(data);
+    (0..data.stacks.len() as u32).map(|stack| quoted(operator(data, &origins, StackId(stack)))).collect()
 }
 
 /// What a thread is called: the name it had when the snapshot was taken, and the system's number for it.
@@ -59,8 +94,8 @@ pub(super) fn scope_name(data: &SnapshotData, context: ContextId) -> &str {
     data.context_names(context).pop().unwrap_or("(no scope)")
 }
 
-fn line(data: &SnapshotData, stack: StackId) -> String {
-    match place(data, stack) {
+fn line(data: &SnapshotData, place: Place<'_>) -> String {
+    match place {
         Place::User(frame) => frame_location(frame, &data.process.working_dir),
         Place::Framework(frame) => format!("{} [no user frame]", frame_location(frame, &data.process.working_dir)),
         Place::Unknown => String::new(),
@@ -69,13 +104,13 @@ fn line(data: &SnapshotData, stack: StackId) -> String {
 
 /// The outermost framework function inside the user line; the user's own function if it allocates
 /// without one.
-fn operator(data: &SnapshotData, stack: StackId) -> &str {
-    let user = match place(data, stack) {
+fn operator<'a>(data: &'a SnapshotData, origins: &Origins, stack: StackId) -> &'a str {
+    let user = match origins.place(data, stack) {
         Place::User(frame) => Some(frame),
         Place::Framework(_) | Place::Unknown => None,
     };
-    let inside = data.stacks.frames(stack).take_while(|frame| user.is_none_or(|user| !std::ptr::eq(*frame, user)));
-    let called: Option<&Frame> =
-        inside.filter(|frame| Origin::of(&data.settings.rules, frame) == Origin::Framework).last();
-    called.or(user).map_or("", |frame| frame.function.as_str())
+    let frames = origins.frames(data, stack);
+    let inside = frames.take_while(|(_, frame)| user.is_none_or(|user| !std::ptr::eq(*frame, user)));
+    let called = inside.filter(|(origin, _)| *origin == Origin::Framework).last();
+    called.map(|(_, frame)| frame).or(user).map_or("", |frame| frame.function.as_str())
 }

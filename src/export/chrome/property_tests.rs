@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 
-use super::layout;
 use super::tests::{blocks, events, layout_of, timeline_of, with_scopes};
+use super::{layout, timeline};
 use crate::snapshot::{Block, ContextId, MemoryKind, Record, RecordKind, SnapshotData, StackId, ThreadId, segments};
 
 const SCOPES: [(&str, u32); 4] = [("a", 0), ("b", 1), ("c", 2), ("d", 0)];
@@ -202,6 +202,34 @@ proptest! {
         let totals: Vec<u64> = events(&trace, "i").filter_map(|e| e["args"]["Total Allocated"].as_u64()).collect();
         let expected: Vec<u64> = states[states.len() - totals.len()..].iter().map(State::total).collect();
         prop_assert_eq!(totals, expected);
+    }
+
+    /// 1. What fits to the byte is written whole. 2. With a byte less something is left out, and said. 3. What is shown
+    /// has the totals that it has in the whole timeline, and the curves end as they do there.
+    #[test]
+    fn the_size_of_a_timeline_is_known_to_the_byte(ops in prop::collection::vec(op(), 0..60), kept in 1..60usize) {
+        let (data, _) = run(&ops, kept);
+        let write = |max_bytes| {
+            let mut out = Vec::new();
+            let options = timeline::Options { max_bytes, ..timeline::Options::default() };
+            let left_out = timeline::write(&data, &options, &mut out).unwrap();
+            (left_out, out)
+        };
+        let (_, everything) = write(None);
+        let whole = everything.len() as u64;
+        let (left_out, out) = write(Some(whole));
+        prop_assert!(left_out.is_nothing() && out == everything);
+        let (left_out, out) = write(Some(whole - 1));
+        prop_assert!(!left_out.is_nothing());
+        prop_assert!(left_out.too_large || (out.len() as u64) < whole, "{left_out}");
+        let read = |out: &[u8]| serde_json::from_slice::<serde_json::Value>(out).unwrap();
+        let (everything, less) = (read(&everything), read(&out));
+        prop_assert_eq!(&less["otherData"]["left_out"], &left_out.to_string());
+        let memory = |trace| events(trace, "i").filter(|event| event["name"] == "[memory]").cloned().collect::<Vec<_>>();
+        let all = memory(&everything);
+        prop_assert!(memory(&less).iter().all(|event| all.contains(event)));
+        let end = |trace| events(trace, "C").last().cloned();
+        prop_assert_eq!(end(&less), end(&everything));
     }
 
     /// 1. Each row has the blocks of its step's highest moment. 2. They do not overlap. 3. A row has

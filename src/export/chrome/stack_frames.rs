@@ -1,51 +1,95 @@
 //! The format's table of stack frames: a tree from the outermost frame inwards, each path once.
 
 use std::collections::HashMap;
-use std::io::{self, Write};
+
+use foldhash::fast::RandomState;
 
 use super::event::Object;
+use super::sink::{Sink, quoted};
 use crate::analysis::frame_location;
-use crate::snapshot::{Frame, SnapshotData, StackId};
+use crate::snapshot::{SnapshotData, StackId};
+
+/// The frames of a snapshot, numbered so that those that read the same have the same number.
+pub(super) struct Frames {
+    /// By frame.
+    numbers: Vec<u32>,
+    /// What each number reads, as JSON.
+    locations: Vec<String>,
+}
+
+impl Frames {
+    pub(super) fn of(data: &SnapshotData) -> Self {
+        let (mut known, mut locations) = (HashMap::new(), Vec::new());
+        let mut number = |location: String| {
+            *known.entry(location).or_insert_with_key(|location| {
+                locations.push(quoted(location));
+                locations.len() as u32 - 1
+            })
+        };
+        let frames = data.stacks.frames.iter();
+        let numbers = frames.map(|frame| number(frame_location(frame, &data.process.working_dir))).collect();
+        Self { numbers, locations }
+    }
+
+    fn number(&self, frame: usize) -> u32 {
+        self.numbers.get(frame).copied().unwrap_or_default()
+    }
+
+    fn location(&self, number: u32) -> &str {
+        self.locations.get(number as usize).map_or("\"\"", String::as_str)
+    }
+}
 
 /// The frames of the stacks that were asked for so far.
 pub(super) struct StackFrames<'a> {
     data: &'a SnapshotData,
+    frames: &'a Frames,
     /// By parent (0 for none) and frame.
-    numbers: HashMap<(u32, &'a Frame), u32>,
+    numbers: HashMap<(u32, u32), u32, RandomState>,
     /// Entry `n` is frame `n + 1`: its parent and itself.
-    table: Vec<(u32, &'a Frame)>,
-    leaves: HashMap<StackId, u32>,
+    table: Vec<(u32, u32)>,
+    /// By stack.
+    leaves: Vec<Option<u32>>,
 }
 
 impl<'a> StackFrames<'a> {
-    pub(super) fn new(data: &'a SnapshotData) -> Self {
-        Self { data, numbers: HashMap::new(), table: Vec::new(), leaves: HashMap::new() }
+    pub(super) fn new(data: &'a SnapshotData, frames: &'a Frames) -> Self {
+        let leaves = vec![None; data.stacks.len()];
+        Self { data, frames, numbers: HashMap::default(), table: Vec::new(), leaves }
     }
 
     /// The number of a stack's innermost frame; 0 if it has none.
+    #[inline]
     pub(super) fn number(&mut self, stack: StackId) -> u32 {
-        if let Some(&number) = self.leaves.get(&stack) {
-            return number;
+        match self.leaves.get(stack.0 as usize) {
+            Some(Some(number)) => *number,
+            Some(None) => self.add(stack),
+            None => 0,
         }
-        let data = self.data;
-        let number = data.stacks.frames(stack).rev().fold(0, |parent, frame| self.below(parent, frame));
-        self.leaves.insert(stack, number);
-        number
     }
 
-    pub(super) fn write(&self, out: &mut Object<'_, impl Write>) -> io::Result<()> {
+    fn add(&mut self, stack: StackId) -> u32 {
+        let (data, frames) = (self.data, self.frames);
+        let calls = data.stacks.frame_numbers(stack).rev();
+        let leaf = calls.fold(0, |parent, frame| self.below(parent, frames.number(frame)));
+        self.leaves.get_mut(stack.0 as usize).into_iter().for_each(|known| *known = Some(leaf));
+        leaf
+    }
+
+    pub(super) fn write(&self, out: &mut Object<'_, impl Sink>) {
         out.object("stackFrames", |out| {
             for (number, (parent, frame)) in (1u32..).zip(&self.table) {
-                out.object(number, |out| {
-                    out.text("name", &frame_location(frame, &self.data.process.working_dir))?;
-                    if *parent == 0 { Ok(()) } else { out.number("parent", parent) }
-                })?;
+                out.object(&number.to_string(), |out| {
+                    out.json("name", self.frames.location(*frame));
+                    if *parent > 0 {
+                        out.number("parent", u64::from(*parent));
+                    }
+                });
             }
-            Ok(())
-        })
+        });
     }
 
-    fn below(&mut self, parent: u32, frame: &'a Frame) -> u32 {
+    fn below(&mut self, parent: u32, frame: u32) -> u32 {
         let next = self.table.len() as u32 + 1;
         let number = *self.numbers.entry((parent, frame)).or_insert(next);
         if number == next {

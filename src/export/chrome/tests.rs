@@ -187,7 +187,9 @@ fn a_small_timeline_keeps_the_peak_and_exact_totals() {
         let left_out = timeline::write(&data, &options, &mut out).unwrap();
         (left_out, out)
     };
-    let whole = write(None).1.len() as u64;
+    let (whole, everything) = (write(None).1.len() as u64, write(None).1);
+    let (left_out, fitting) = write(Some(whole));
+    assert!(left_out.is_nothing() && fitting == everything, "{left_out}");
     for max in [whole - 1, 1] {
         let (left_out, out) = write(Some(max));
         assert!(left_out.too_large == (max == 1) && (out.len() as u64 <= max || max == 1), "{left_out}");

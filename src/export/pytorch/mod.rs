@@ -5,12 +5,13 @@
 //! `allocator_settings`; the scopes in which a block was allocated and its name go into `user_metadata`.
 
 mod shared;
+mod words;
 
-use std::io::{self, Write};
+use std::io::Write;
 
 use self::shared::Shared;
-use super::budget::{self, LeftOut, Selection};
-use super::pickle::Pickle;
+use super::budget::{self, Count, LeftOut, Selection};
+use super::pickle::{Pickle, Word};
 use crate::error::Error;
 use crate::snapshot::{Block, Device, DeviceSnapshot, LONGEST_NAME, Mark, Segment, SnapshotData};
 
@@ -43,8 +44,10 @@ const LARGEST_ENTRY: u64 = 128;
 /// # Errors
 /// If `out` fails.
 pub fn write(data: &SnapshotData, options: &Options, mut out: impl Write) -> Result<LeftOut, Error> {
-    let write = |selection: &Selection<'_>, out: &mut dyn Write| write_selection(data, options, selection, out);
-    budget::records(data, options.max_bytes, at_most(data), &mut out, write)
+    // To count takes as long as to write: nearly all files are surely smaller.
+    let max_bytes = options.max_bytes.filter(|max| *max < at_most(data));
+    let count = |selection: &Selection<'_>, count: &mut Count| write_selection(data, options, selection, count);
+    budget::records(data, max_bytes, count, |selection| write_selection(data, options, selection, &mut out))
 }
 
 /// An upper bound of a pickle's size.
@@ -59,42 +62,39 @@ fn at_most(data: &SnapshotData) -> u64 {
     };
     let entries: usize = data.devices.iter().map(entries).sum();
     let stacks: usize = data.stacks.each_calls().map(<[u32]>::len).sum();
-    let named: usize =
-        data.devices.iter().filter(|device| !device.names.is_empty()).map(|device| device.records.len()).sum();
+    // An alloc and a free, which is two entries.
+    let named: usize = data.devices.iter().map(|device| 3 * device.names.len()).sum();
     let names: usize = data.stacks.frames.iter().map(|frame| frame.function.len() + frame.file.len() + 64).sum();
     let paths: usize = data.contexts.iter().map(|node| 64 + node.name.len()).sum::<usize>() * 64;
-    entries as u64 * LARGEST_ENTRY
-        + (8 * stacks + names + paths + 2 * named * (LONGEST_PATH + LONGEST_NAME)) as u64
-        + 4096
+    entries as u64 * LARGEST_ENTRY + (8 * stacks + names + paths + named * (LONGEST_PATH + LONGEST_NAME)) as u64 + 4096
 }
 
 fn write_selection(
     data: &SnapshotData,
     options: &Options,
     selection: &Selection<'_>,
-    out: &mut dyn Write,
+    out: impl Write,
 ) -> Result<(), Error> {
     let devices = numbered(data, options);
-    let mut pickle = Pickle::begin(out)?;
+    let mut pickle = Pickle::begin(out);
     let mut shared = Shared::new(data, selection);
     pickle.dict(|p| {
-        p.word("segments")?;
+        p.word(words::SEGMENTS);
         let segments = devices.iter().flat_map(|&(number, device)| placed(number, device));
-        p.list(segments, |p, segment| shared.segment(p, &segment))?;
-        p.word("device_traces")?;
+        p.list(segments, |p, segment| shared.segment(p, &segment));
+        p.word(words::DEVICE_TRACES);
         let lists = devices.iter().map(|&(number, _)| number + 1).max().unwrap_or(1);
-        p.list(0..lists, |p, number| shared.trace(p, devices.iter().find(|(n, _)| *n == number).map(|(_, d)| *d)))?;
-        p.word("allocator_settings")?;
-        settings(p, data, &devices, &selection.left_out)?;
-        p.word("external_annotations")?;
+        p.list(0..lists, |p, number| shared.trace(p, devices.iter().find(|(n, _)| *n == number).map(|(_, d)| *d)));
+        p.word(words::ALLOCATOR_SETTINGS);
+        settings(p, data, &devices, &selection.left_out);
+        p.word(words::EXTERNAL_ANNOTATIONS);
         let shown = |mark: &&Mark| selection.shows_mark(data, mark);
         let marks = |device: &'_ DeviceSnapshot| device.marks.iter().filter(shown).copied().collect::<Vec<Mark>>();
         let marks =
             devices.iter().flat_map(|&(number, device)| marks(device).into_iter().map(move |mark| (number, mark)));
-        p.list(marks, |p, (number, mark)| shared.annotation(p, number, &mark))
-    })?;
-    pickle.finish()?;
-    Ok(())
+        p.list(marks, |p, (number, mark)| shared.annotation(p, number, &mark));
+    });
+    Ok(pickle.finish()?)
 }
 
 /// The devices to write with the numbers that the viewers know them by.
@@ -129,38 +129,34 @@ fn placed(number: u64, device: &DeviceSnapshot) -> Vec<PlacedSegment> {
     device.segments.iter().map(within).collect()
 }
 
-fn number(p: &mut Pickle<impl Write>, key: &'static str, value: u64) -> io::Result<()> {
-    p.word(key)?;
-    p.int(value)
+#[inline]
+fn number(p: &mut Pickle<impl Write>, key: Word, value: u64) {
+    p.word(key);
+    p.int(value);
 }
 
 /// Shown by the viewer's "Allocator Settings".
-fn settings(
-    p: &mut Pickle<impl Write>,
-    data: &SnapshotData,
-    devices: &[(u64, &DeviceSnapshot)],
-    left_out: &LeftOut,
-) -> io::Result<()> {
+fn settings(p: &mut Pickle<impl Write>, data: &SnapshotData, devices: &[(u64, &DeviceSnapshot)], left_out: &LeftOut) {
     let overwritten = devices.iter().map(|(_, device)| device.overwritten).sum();
     let estimated = devices.iter().any(|(_, device)| device.segments.iter().any(|segment| segment.estimated));
     p.dict(|p| {
-        text(p, "recorded_by", concat!("memtrace ", env!("CARGO_PKG_VERSION")))?;
-        text(p, "program", &data.process.program)?;
+        text(p, words::RECORDED_BY, concat!("memtrace ", env!("CARGO_PKG_VERSION")));
+        text(p, words::PROGRAM, &data.process.program);
         let names: Vec<String> =
             devices.iter().map(|(number, device)| format!("{number}: {}", device.device)).collect();
-        text(p, "devices", &names.join(", "))?;
-        number(p, "min_size", data.settings.min_size)?;
-        number(p, "max_entries", data.settings.max_entries as u64)?;
-        number(p, "records_overwritten", overwritten)?;
+        text(p, words::DEVICES, &names.join(", "));
+        number(p, words::MIN_SIZE, data.settings.min_size);
+        number(p, words::MAX_ENTRIES, data.settings.max_entries as u64);
+        number(p, words::RECORDS_OVERWRITTEN, overwritten);
         if !left_out.is_nothing() {
-            text(p, "left_out", &left_out.to_string())?;
+            text(p, words::LEFT_OUT, &left_out.to_string());
         }
-        p.word("segments_are_estimated_from_addresses")?;
-        p.bool(estimated)
-    })
+        p.word(words::SEGMENTS_ARE_ESTIMATED_FROM_ADDRESSES);
+        p.bool(estimated);
+    });
 }
 
-fn text(p: &mut Pickle<impl Write>, key: &'static str, value: &str) -> io::Result<()> {
-    p.word(key)?;
-    p.text(value)
+fn text(p: &mut Pickle<impl Write>, key: Word, value: &str) {
+    p.word(key);
+    p.text(value);
 }

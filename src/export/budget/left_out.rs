@@ -1,0 +1,66 @@
+//! What an export did not show.
+
+use std::fmt;
+
+use crate::units::{Bytes, grouped};
+
+/// What an export left out to keep to its `max_bytes`. Prints as a sentence.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LeftOut {
+    /// Allocations, with their frees.
+    pub allocations: u64,
+    /// The size of the largest of them.
+    pub largest: u64,
+    /// Scopes nested deeper than this.
+    pub scopes_below: Option<usize>,
+    /// Rows or stacks that stand together in one.
+    pub rows: u64,
+    /// Records at the log's beginning.
+    pub oldest_records: u64,
+    /// Blocks of at most this size, outside the row of the peak.
+    pub blocks_up_to: Option<u64>,
+    /// The budget.
+    pub max_bytes: u64,
+    /// The file is larger than the budget all the same: what may not be left out takes more.
+    pub too_large: bool,
+}
+
+impl LeftOut {
+    /// Everything is there.
+    pub fn is_nothing(&self) -> bool {
+        *self == Self { max_bytes: self.max_bytes, ..Self::default() }
+    }
+}
+
+impl fmt::Display for LeftOut {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut parts = Vec::new();
+        if self.allocations > 0 {
+            let (count, largest) = (grouped(self.allocations), Bytes(self.largest));
+            let why = "freed before the end and not live at the peak";
+            parts.push(format!("{count} allocations of at most {largest}, {why}"));
+        }
+        if let Some(depth) = self.scopes_below {
+            parts.push(format!("scopes nested deeper than {depth}"));
+        }
+        if self.rows > 0 {
+            parts.push(format!("{} of the smallest rows, summed in one", grouped(self.rows)));
+        }
+        if self.oldest_records > 0 {
+            parts.push(format!("the {} oldest records", grouped(self.oldest_records)));
+        }
+        if let Some(size) = self.blocks_up_to {
+            parts.push(format!("blocks of at most {}, but for the row of the peak", Bytes(size)));
+        }
+        let budget = Bytes(self.max_bytes);
+        match (parts.is_empty(), self.too_large) {
+            (true, false) => f.write_str("nothing was left out"),
+            (true, true) => write!(f, "nothing can be left out, though it takes more than {budget}"),
+            (false, false) => write!(f, "left out to keep to {budget}: {}", parts.join("; ")),
+            (false, true) => {
+                write!(f, "left out, though the rest still takes more than {budget}: {}", parts.join("; "))
+            }
+        }
+    }
+}

@@ -1,0 +1,169 @@
+//! What a device's records are in a timeline: an event each, and points of its curves.
+
+use std::io;
+
+use super::Timeline;
+use crate::analysis::frame_location;
+use crate::analysis::log::{self, Moment};
+use crate::analysis::reserved::Reserved;
+use crate::export::chrome::event::{Object, Track};
+use crate::export::chrome::names::Name;
+use crate::export::chrome::scopes;
+use crate::export::chrome::sink::{Sink, quoted};
+use crate::snapshot::{Device, DeviceSnapshot, NamesBySeq, RecordKind, SnapshotData, StackId};
+use crate::units::Bytes;
+
+/// What stands in every memory event.
+const MEMORY: &str = r#""s":"t","cat":"cpu_instant_event","name":"[memory]""#;
+
+/// What is the same in all events of a device.
+struct OnDevice<'a> {
+    device: Device,
+    /// Which device it is, as members of events.
+    args: String,
+    /// The names of its counters, as JSON.
+    allocated: String,
+    reserved: String,
+    /// Those of its blocks.
+    names: NamesBySeq<'a>,
+}
+
+impl<'a> OnDevice<'a> {
+    fn of(snapshot: &'a DeviceSnapshot) -> Self {
+        let device = snapshot.device;
+        let name = |what: &str| quoted(&format!("{device} {what}"));
+        let (allocated, reserved) = (name("allocated"), name("reserved"));
+        Self { device, args: device_args(device), allocated, reserved, names: snapshot.names_by_seq() }
+    }
+}
+
+impl<S: Sink> Timeline<'_, S> {
+    pub(super) fn device(&mut self, device: &DeviceSnapshot) -> io::Result<()> {
+        let here = OnDevice::of(device);
+        let mut allocated = self.known.at_start.get(&device.device).copied().unwrap_or_default();
+        let mut reserved = Reserved::of(device);
+        let now = |reserved: &Option<Reserved<'_>>, allocated| reserved.as_ref().map_or(allocated, Reserved::bytes);
+        self.counter(&here, log::start_ns(device), allocated, now(&reserved, allocated))?;
+        let shows = self.selection.on(device.device);
+        for moment in log::moments_after(device, allocated) {
+            allocated = moment.allocated;
+            self.segments(&here, reserved.as_mut(), moment.record.time_ns)?;
+            reserved.iter_mut().for_each(|reserved| reserved.after(moment.record));
+            if !shows.record(moment.record) {
+                continue;
+            }
+            let bytes = now(&reserved, allocated);
+            self.memory(&here, &moment, bytes)?;
+            self.counter(&here, moment.record.time_ns, moment.allocated, bytes)?;
+        }
+        let end = scopes::end_ns(self.data);
+        self.segments(&here, reserved.as_mut(), end)?;
+        self.counter(&here, end, allocated, now(&reserved, allocated))?;
+        self.peak(device, &here.args)
+    }
+
+    /// Segments that came and went until then are points of their own.
+    fn segments(&mut self, here: &OnDevice<'_>, reserved: Option<&mut Reserved<'_>>, until_ns: u64) -> io::Result<()> {
+        let Some(reserved) = reserved else { return Ok(()) };
+        let mut points = Vec::new();
+        reserved.before(until_ns, |time_ns, bytes| points.push((time_ns, bytes)));
+        points.into_iter().try_for_each(|(time_ns, bytes)| self.point(&here.reserved, time_ns, bytes))
+    }
+
+    fn memory(&mut self, here: &OnDevice<'_>, moment: &Moment<'_>, reserved: u64) -> io::Result<()> {
+        let Moment { record, allocated } = *moment;
+        let track = self.thread(record.thread);
+        let frame = self.stacks.number(record.stack);
+        let (names, whole) = (&self.known.names, self.options.stack_text.then_some(self.data));
+        self.trace.event("i", |event| {
+            event.members(MEMORY);
+            event.track(track);
+            event.time(record.time_ns);
+            if frame > 0 {
+                event.number("sf", frame.into());
+            }
+            event.object("args", |args| {
+                args.number("Addr", record.address);
+                args.signed("Bytes", log::change(record));
+                args.number("Total Allocated", allocated);
+                args.number("Total Reserved", reserved);
+                args.members(&here.args);
+                if let Some(name) = here.names.get(record.alloc_seq).filter(|name| !name.is_empty()) {
+                    args.text("block", name);
+                }
+                said(args, "scope", names.path(record.context));
+                said(args, "source", names.line(record.stack));
+                if record.kind == RecordKind::Free {
+                    said(args, "allocated at", names.line(record.alloc_stack));
+                }
+                if let Some(data) = whole {
+                    args.text("stack", &stack_text(data, record.alloc_stack));
+                }
+            });
+        })
+    }
+
+    /// A point of the curve. What a device reserves is a curve of its own where it is more than what
+    /// is allocated: two series of one counter would be drawn on top of each other.
+    fn counter(&mut self, here: &OnDevice<'_>, time_ns: u64, allocated: u64, reserved: u64) -> io::Result<()> {
+        self.point(&here.allocated, time_ns, allocated)?;
+        if here.device == Device::Cpu { Ok(()) } else { self.point(&here.reserved, time_ns, reserved) }
+    }
+
+    fn point(&mut self, curve: &str, time_ns: u64, bytes: u64) -> io::Result<()> {
+        let process = &self.known.process;
+        self.trace.event("C", |event| {
+            event.json("name", curve);
+            event.track(process);
+            event.time(time_ns);
+            event.object("args", |args| args.number("bytes", bytes));
+        })
+    }
+
+    fn peak(&mut self, device: &DeviceSnapshot, device_args: &str) -> io::Result<()> {
+        let (track, peak) = (Track::thread(self.data.process.pid, 0), &device.peak);
+        self.trace.event("i", |event| {
+            event.text("s", "g");
+            event.text("cat", "peak");
+            event.text("name", &format!("{} peak {}", device.device, Bytes(peak.total())));
+            event.text("cname", "terrible");
+            event.track(&track);
+            event.time(peak.time_ns);
+            event.object("args", |args| {
+                args.number("total_bytes", peak.total());
+                args.number("bytes", peak.bytes);
+                args.number("before_recording_bytes", peak.not_recorded);
+                args.number("below_threshold_bytes", peak.below_threshold);
+                args.number("blocks", peak.blocks.len() as u64);
+                args.members(device_args);
+            });
+        })
+    }
+}
+
+/// As torch.profiler numbers devices; pinned, managed and imported memory, which it does not tell apart from
+/// the host's, are -2, -3 and -4 there.
+fn device_args(device: Device) -> String {
+    let (kind, ordinal) = match device {
+        Device::Cpu => (0, -1),
+        Device::Cuda(ordinal) => (1, i64::from(ordinal)),
+        Device::Pinned => (0, -2),
+        Device::Managed => (0, -3),
+        Device::Imported => (0, -4),
+    };
+    format!("\"Device Type\":{kind},\"Device Id\":{ordinal}")
+}
+
+/// A name, if there is something to say.
+#[inline]
+fn said(args: &mut Object<'_, impl Sink>, key: &str, name: &Name) {
+    if !name.is_empty() {
+        args.json(key, &name.json);
+    }
+}
+
+/// The frames of a stack, one a line, innermost first.
+fn stack_text(data: &SnapshotData, stack: StackId) -> String {
+    let lines = data.stacks.frames(stack).map(|frame| frame_location(frame, &data.process.working_dir));
+    lines.collect::<Vec<_>>().join("\n")
+}

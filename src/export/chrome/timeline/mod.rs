@@ -1,0 +1,178 @@
+//! What happened over time: scopes, every alloc and free, the total as a curve, and its peak.
+//!
+//! Memory events are named and keyed as torch.profiler's are (`profile_memory=True`, torch 2.15), so
+//! that what reads its traces reads these. Whole stacks stand in the format's table of stack frames,
+//! which `chrome://tracing` shows; Perfetto (v52) does not, so the user line stands with each event.
+
+mod memory;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{self, Write};
+
+use super::event::{Trace, Track, Value};
+use super::names::{Names, scope_name, thread_name};
+use super::sink::Sink;
+use super::stack_frames::{Frames, StackFrames};
+use super::{MAX_BYTES, devices, scopes};
+use crate::analysis::log::allocated_at_start;
+use crate::error::Error;
+use crate::export::budget::{self, Count, LeftOut, Selection};
+use crate::export::gathered::Gathered;
+use crate::snapshot::{Device, DeviceSnapshot, Mark, SnapshotData, ThreadId};
+
+/// What to write.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Only this device; all if `None`.
+    pub device: Option<Device>,
+    /// Whole stacks as text with each event, for Perfetto, which has no other place for them. They
+    /// make the file several times as large.
+    pub stack_text: bool,
+    /// The size to keep to, if that is possible without losing the peak; 128 MiB unless you say otherwise, about
+    /// 300,000 records, which Perfetto reads in a few seconds. The totals of what is shown stay exact.
+    pub max_bytes: Option<u64>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { device: None, stack_text: false, max_bytes: Some(MAX_BYTES) }
+    }
+}
+
+/// Writes a timeline.
+///
+/// # Errors
+/// If `out` fails.
+pub fn write(data: &SnapshotData, options: &Options, mut out: impl Write) -> Result<LeftOut, Error> {
+    let known = Known::of(data);
+    let count = |selection: &Selection<'_>, count: &mut Count| write_selection(data, options, &known, selection, count);
+    let write = |selection: &Selection<'_>| {
+        write_selection(data, options, &known, selection, Gathered::new(&mut out)) //
+    };
+    budget::records(data, options.max_bytes, count, write)
+}
+
+/// What is worked out once, however often a timeline is counted before it is written.
+struct Known {
+    names: Names,
+    frames: Frames,
+    /// What was live before the oldest record.
+    at_start: BTreeMap<Device, u64>,
+    process: Track,
+    /// Every thread that did something, in the order of their numbers.
+    threads: BTreeMap<ThreadId, Track>,
+    /// Begins and ends of slices.
+    edges: Vec<Mark>,
+}
+
+impl Known {
+    fn of(data: &SnapshotData) -> Self {
+        let (names, frames) = (Names::new(data), Frames::of(data));
+        let pid = data.process.pid;
+        let track = |thread: ThreadId| (thread, Track::thread(pid, thread.number().into()));
+        let threads = threads(data).into_iter().map(track).collect();
+        let start = |device: &DeviceSnapshot| (device.device, allocated_at_start(device));
+        let at_start = data.devices.iter().map(start).collect();
+        Self { names, frames, at_start, process: Track::process(pid), threads, edges: scopes::nested(data) }
+    }
+}
+
+fn write_selection(
+    data: &SnapshotData,
+    options: &Options,
+    known: &Known,
+    selection: &Selection<'_>,
+    out: impl Sink,
+) -> Result<(), Error> {
+    let stacks = StackFrames::new(data, &known.frames);
+    let mut timeline = Timeline { data, options, known, selection, stacks, trace: Trace::begin(out) };
+    timeline.metadata()?;
+    timeline.slices()?;
+    for device in devices(data, options.device) {
+        timeline.device(device)?;
+    }
+    Ok(timeline.finish()?)
+}
+
+struct Timeline<'a, S> {
+    data: &'a SnapshotData,
+    options: &'a Options,
+    known: &'a Known,
+    selection: &'a Selection<'a>,
+    stacks: StackFrames<'a>,
+    trace: Trace<S>,
+}
+
+impl<'a, S: Sink> Timeline<'a, S> {
+    fn metadata(&mut self) -> io::Result<()> {
+        let process = &self.known.process;
+        self.trace.metadata("process_name", process, Value::Name(&self.data.process.program))?;
+        self.trace.metadata("process_labels", process, Value::Labels("memory"))?;
+        self.trace.metadata("process_sort_index", process, Value::SortIndex(0))?;
+        for (&thread, track) in &self.known.threads {
+            self.trace.metadata("thread_name", track, Value::Name(&thread_name(self.data, thread)))?;
+            self.trace.metadata("thread_sort_index", track, Value::SortIndex(thread.number().into()))?;
+        }
+        Ok(())
+    }
+
+    fn slices(&mut self) -> io::Result<()> {
+        let edges = self.known.edges.iter();
+        let mut shown = edges.filter(|edge| self.selection.shows_mark(self.data, edge));
+        shown.try_for_each(|edge| self.edge(edge))
+    }
+
+    fn edge(&mut self, edge: &Mark) -> io::Result<()> {
+        let track = self.thread(edge.thread);
+        let (data, names) = (self.data, &self.known.names);
+        self.trace.event(if edge.enter { "B" } else { "E" }, |event| {
+            event.track(track);
+            event.time(edge.time_ns);
+            if edge.enter {
+                event.json("cat", "\"user_annotation\"");
+                event.text("name", scope_name(data, edge.context));
+                event.object("args", |args| args.json("scope", &names.path(edge.context).json));
+            }
+        })
+    }
+
+    fn finish(self) -> io::Result<()> {
+        let Self { data, options, stacks, selection, .. } = self;
+        self.trace.finish(|out| {
+            stacks.write(out);
+            out.text("displayTimeUnit", "ms");
+            out.object("otherData", |out| {
+                out.text("recorded_by", concat!("memtrace ", env!("CARGO_PKG_VERSION")));
+                out.text("program", &data.process.program);
+                out.number("started_unix_us", data.process.started_unix_us);
+                out.number("min_size", data.settings.min_size);
+                if !selection.left_out.is_nothing() {
+                    out.text("left_out", &selection.left_out.to_string());
+                }
+                for device in devices(data, options.device) {
+                    out.object(&device.device.to_string(), |out| {
+                        out.number("records", device.records.len() as u64);
+                        out.number("records_overwritten", device.overwritten);
+                    });
+                }
+            });
+        })
+    }
+
+    fn thread(&self, thread: ThreadId) -> &'a Track {
+        self.known.threads.get(&thread).unwrap_or(&self.known.process)
+    }
+}
+
+/// Every thread that did something.
+fn threads(data: &SnapshotData) -> BTreeSet<ThreadId> {
+    let mut threads: BTreeSet<ThreadId> = scopes::marks(data).iter().map(|mark| mark.thread).collect();
+    let mut last = None;
+    for record in data.devices.iter().flat_map(|device| &device.records) {
+        // Most records are of the same thread as the one before.
+        if last.replace(record.thread) != Some(record.thread) {
+            threads.insert(record.thread);
+        }
+    }
+    threads
+}

@@ -1,0 +1,82 @@
+//! Many small pieces as few writes.
+
+use std::io::{self, Write};
+
+/// So many bytes are passed on at a time.
+const MANY: usize = 1 << 16;
+
+/// Gathers what is put into it; the writer behind gets much at once.
+pub(super) struct Gathered<W> {
+    out: W,
+    bytes: Vec<u8>,
+}
+
+impl<W: Write> Gathered<W> {
+    pub(super) fn new(out: W) -> Self {
+        // Room beyond what is passed on, so that pieces seldom find none.
+        Self { out, bytes: Vec::with_capacity(2 * MANY) }
+    }
+
+    #[inline]
+    pub(super) fn put(&mut self, piece: &[u8]) {
+        self.bytes.extend_from_slice(piece);
+    }
+
+    /// Passes on what was gathered, once it is enough.
+    ///
+    /// # Errors
+    /// If the writer fails.
+    #[inline]
+    pub(super) fn settle(&mut self) -> io::Result<()> {
+        if self.bytes.len() < MANY { Ok(()) } else { self.pass_on() }
+    }
+
+    /// Passes on everything.
+    ///
+    /// # Errors
+    /// If the writer fails.
+    pub(super) fn finish(&mut self) -> io::Result<()> {
+        self.pass_on()?;
+        self.out.flush()
+    }
+
+    #[cold]
+    fn pass_on(&mut self) -> io::Result<()> {
+        let written = self.out.write_all(&self.bytes);
+        self.bytes.clear();
+        written
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Counts writes.
+    struct Writes<'a>(&'a mut Vec<usize>);
+
+    impl Write for Writes<'_> {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.push(bytes.len());
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn pieces_arrive_whole_in_few_writes_and_little_is_kept() {
+        let mut writes = Vec::new();
+        let mut gathered = Gathered::new(Writes(&mut writes));
+        for _ in 0..MANY {
+            gathered.put(b"abc");
+            gathered.settle().unwrap();
+            assert_eq!(gathered.bytes.capacity(), 2 * MANY);
+        }
+        gathered.finish().unwrap();
+        assert_eq!(writes.iter().sum::<usize>(), 3 * MANY);
+        assert!(writes.len() <= 4, "{writes:?}");
+    }
+}
