@@ -13,7 +13,7 @@ use self::shared::Shared;
 use super::budget::{self, Count, LeftOut, Selection};
 use super::pickle::{Pickle, Word};
 use crate::error::Error;
-use crate::snapshot::{Block, Device, DeviceSnapshot, LONGEST_NAME, Mark, Segment, SnapshotData};
+use crate::snapshot::{Block, Device, DeviceSnapshot, LONGEST_NAME, Mark, RecordKind, Segment, SnapshotData};
 
 /// What to write.
 #[derive(Clone, Debug)]
@@ -33,8 +33,10 @@ impl Default for Options {
 
 /// Longer paths of scopes do not stand beside a block's name.
 const LONGEST_PATH: usize = 1024;
-/// What one entry, block or mark takes at the most, without its names.
-const LARGEST_ENTRY: u64 = 128;
+/// What an entry of a record takes at the most, without its names.
+const LARGEST_ENTRY: usize = 80;
+/// The same for blocks, segments, marks and what else there is.
+const LARGEST_OTHER: usize = 128;
 
 /// Writes a snapshot pickle (protocol 4).
 ///
@@ -52,21 +54,19 @@ pub fn write(data: &SnapshotData, options: &Options, mut out: impl Write) -> Res
 
 /// An upper bound of a pickle's size.
 fn at_most(data: &SnapshotData) -> u64 {
-    let entries = |d: &DeviceSnapshot| {
-        2 * d.records.len()
-            + 3 * d.live.len()
-            + 4 * d.segments.len()
-            + d.marks.len()
-            + d.ooms.len()
-            + d.segment_records.len()
+    let entries =
+        |d: &DeviceSnapshot| d.records.iter().map(|r| 1 + usize::from(r.kind == RecordKind::Free)).sum::<usize>();
+    let others = |d: &DeviceSnapshot| {
+        3 * d.live.len() + 4 * d.segments.len() + d.marks.len() + d.ooms.len() + d.segment_records.len()
     };
-    let entries: usize = data.devices.iter().map(entries).sum();
+    let entries: usize =
+        data.devices.iter().map(|device| entries(device) * LARGEST_ENTRY + others(device) * LARGEST_OTHER).sum();
     let stacks: usize = data.stacks.each_calls().map(<[u32]>::len).sum();
     // An alloc and a free, which is two entries.
     let named: usize = data.devices.iter().map(|device| 3 * device.names.len()).sum();
     let names: usize = data.stacks.frames.iter().map(|frame| frame.function.len() + frame.file.len() + 64).sum();
     let paths: usize = data.contexts.iter().map(|node| 64 + node.name.len()).sum::<usize>() * 64;
-    entries as u64 * LARGEST_ENTRY + (8 * stacks + names + paths + named * (LONGEST_PATH + LONGEST_NAME)) as u64 + 4096
+    (entries + 8 * stacks + names + paths + named * (LONGEST_PATH + LONGEST_NAME) + 4096) as u64
 }
 
 fn write_selection(
