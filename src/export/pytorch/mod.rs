@@ -4,6 +4,7 @@
 //! torch's own tools read it. What memtrace knows and PyTorch has no place for goes into
 //! `allocator_settings`; the scopes in which a block was allocated and its name go into `user_metadata`.
 
+mod entries;
 mod shared;
 mod words;
 
@@ -159,4 +160,33 @@ fn settings(p: &mut Pickle<impl Write>, data: &SnapshotData, devices: &[(u64, &D
 fn text(p: &mut Pickle<impl Write>, key: Word, value: &str) {
     p.word(key);
     p.text(value);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::snapshot::testing::two_lines_and_a_temporary;
+
+    /// Numbers of the most bytes.
+    fn largest(record: &mut crate::snapshot::Record) {
+        (record.address, record.size, record.stream) = (u64::MAX, u64::MAX, u32::MAX);
+        record.time_ns = u64::MAX / 2;
+    }
+
+    #[test]
+    fn no_entry_takes_more_than_it_is_said_to() {
+        let length = |data: &SnapshotData| {
+            let mut out = Vec::new();
+            write(data, &Options::default(), &mut out).unwrap();
+            assert!(out.len() as u64 <= at_most(data), "{} of at most {}", out.len(), at_most(data));
+            out.len()
+        };
+        let mut data = two_lines_and_a_temporary();
+        data.devices[0].records.iter_mut().for_each(largest);
+        let before = length(&data);
+        let alloc = data.devices[0].records[0];
+        data.devices[0].records.extend(vec![alloc; 5000]);
+        let entry = (length(&data) - before).div_ceil(5000);
+        assert!((40..=LARGEST_ENTRY).contains(&entry), "{entry}");
+    }
 }
