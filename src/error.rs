@@ -19,6 +19,7 @@ enum Kind {
     AlreadyRecording,
     NoEntries,
     MinSize(u64),
+    SampleInterval(u64),
     StackDepth(usize),
     Size(String),
     Schedule,
@@ -98,6 +99,9 @@ impl Error {
     }
     pub(crate) fn min_size(bytes: u64) -> Self {
         Self::new(Kind::MinSize(bytes))
+    }
+    pub(crate) fn sample_interval(bytes: u64) -> Self {
+        Self::new(Kind::SampleInterval(bytes))
     }
     pub(crate) fn stack_depth(frames: usize) -> Self {
         Self::new(Kind::StackDepth(frames))
@@ -202,6 +206,7 @@ impl Error {
             Kind::AlreadyRecording => Kind::AlreadyRecording,
             Kind::NoEntries => Kind::NoEntries,
             Kind::MinSize(bytes) => Kind::MinSize(*bytes),
+            Kind::SampleInterval(bytes) => Kind::SampleInterval(*bytes),
             Kind::StackDepth(frames) => Kind::StackDepth(*frames),
             Kind::Size(text) => Kind::Size(text.clone()),
             Kind::Schedule => Kind::Schedule,
@@ -276,6 +281,13 @@ impl fmt::Display for Error {
                 1u64 << bytes.ilog2(),
                 bytes.checked_next_power_of_two().unwrap_or(1 << 63)
             ),
+            Kind::SampleInterval(bytes) => {
+                let below = 1u64 << (*bytes).max(1).ilog2().min(30);
+                write!(
+                    f,
+                    "sample_interval is {bytes} bytes; give a power of two of at most 1 GiB, such as {below}, or 0"
+                )
+            }
             Kind::StackDepth(frames) => {
                 write!(f, "stack_depth is {frames}; give 2 to {} frames", crate::units::MAX_STACK_DEPTH)
             }

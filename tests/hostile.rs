@@ -5,26 +5,33 @@
 #[expect(unreachable_pub, reason = "also what the fuzz targets share")]
 mod hostile;
 
-use std::sync::LazyLock;
+use std::sync::{LazyLock, Mutex};
 
 use hostile::{capture_of, input_of, read_and_use};
-use memtrace::{StackContext, parse_capture, scope};
+use memtrace::{Builder, StackContext, parse_capture, scope};
 use proptest::prelude::*;
 
 #[global_allocator]
 static ALLOC: memtrace::Alloc = memtrace::Alloc::system();
 
 /// A real capture, whole, as the input of [`capture_of`].
-static WHOLE: LazyLock<Vec<u8>> = LazyLock::new(|| {
+static WHOLE: LazyLock<Vec<u8>> = LazyLock::new(|| recorded(512, memtrace::builder()));
+/// The same of a sample, in which half of the blocks are certain to be; so large that no other thread has any.
+static SAMPLED: LazyLock<Vec<u8>> = LazyLock::new(|| recorded(1 << 20, memtrace::builder().sample_interval(4 << 20)));
+
+fn recorded(smallest: usize, builder: Builder) -> Vec<u8> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    let _alone = ALONE.lock().unwrap();
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("whole.memtrace");
-    let session = memtrace::builder().min_size(512).context(StackContext::All).start().unwrap();
-    let kept: Vec<Vec<u8>> = (0..4).map(|n| scope("outer", || scope("inner", || vec![1; 512 << n]))).collect();
-    assert!(kept.iter().all(|block| memtrace::name(block.as_ptr(), "kept")));
+    let session = builder.min_size(smallest).context(StackContext::All).start().unwrap();
+    let kept: Vec<Vec<u8>> = (0..4).map(|n| scope("outer", || scope("inner", || vec![1; smallest << n]))).collect();
+    let named = kept.iter().filter(|block| memtrace::name(block.as_ptr(), "kept")).count();
+    assert!(named >= 2, "{named}");
     drop(std::hint::black_box(kept));
     session.snapshot().write_capture(&path).unwrap();
     input_of(&std::fs::read(path).unwrap())
-});
+}
 
 /// What is done to the input.
 #[derive(Clone, Copy, Debug)]
@@ -83,8 +90,9 @@ proptest! {
     fn payloads_of_a_real_capture_can_hold_anything(
         changes in prop::collection::vec((any::<prop::sample::Index>(), change()), 1..4),
         again in prop::option::of(any::<prop::sample::Index>()),
+        sampled in any::<bool>(),
     ) {
-        let mut chunks = chunks(&WHOLE);
+        let mut chunks = chunks(if sampled { &SAMPLED } else { &WHOLE });
         for (chunk, (at, change)) in changes {
             let chunk = chunk.index(chunks.len());
             changed(&mut chunks[chunk].1, at, change);
@@ -110,4 +118,7 @@ fn the_capture_itself_is_among_what_is_used() {
     let snapshot = parse_capture(&capture).unwrap();
     assert_eq!(snapshot.devices[0].records.iter().filter(|r| r.context != Default::default()).count(), 8);
     read_and_use(&capture);
+    let sampled = capture_of(&SAMPLED);
+    assert!(parse_capture(&sampled).unwrap().devices[0].sampling.is_on());
+    read_and_use(&sampled);
 }

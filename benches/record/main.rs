@@ -68,6 +68,10 @@ fn stacks_of_frees() -> Builder {
     memtrace::builder().context(StackContext::All)
 }
 
+fn sampled() -> Builder {
+    memtrace::builder().sample_interval("512 KiB")
+}
+
 static BACKTRACE: Taking = Taking(unwinders::backtrace_crate);
 static LIBGCC: Taking = Taking(unwinders::libgcc);
 static FRAMEHOP: Taking = Taking(unwinders::framehop);
@@ -82,6 +86,7 @@ fn cases() -> Vec<Case> {
         Case::new("counters", &ALLOC, Some(counters_only), FRAMES[0]),
         Case::new("log", &ALLOC, Some(without_stacks), FRAMES[0]),
         Case::new("all", &ALLOC, Some(stacks_of_frees), FRAMES[0]),
+        Case::new("sampled", &ALLOC, Some(sampled), FRAMES[0]),
     ];
     cases.extend(FRAMES.map(full));
     cases.extend(FRAMES.map(|frames| full(frames).threads(2)));

@@ -36,6 +36,10 @@ What is kept:
   --out DIR        folder for the files [default: a new one below target/memtrace]
   --max-entries N  allocations and frees kept in the event history [default: 100000]
   --min-size SIZE  smallest allocation recorded, such as 512, 64KiB or 1MiB [default: 1KiB]
+  --sample-interval SIZE
+                   record a sample of the allocations that are smaller than this, one in so many
+                   bytes, such as 512KiB; the figures are estimates then [default: off, and with
+                   it --min-size 0]
   -h, --help       print this help
 
 On the CPU, RAYON_NUM_THREADS=1 makes runs alike to the byte. With any number in it candle also
@@ -74,7 +78,9 @@ pub(crate) struct Args {
     /// Records kept in the event history; for the library to check.
     pub(crate) max_entries: usize,
     /// Smallest allocation recorded, as typed; for the library to parse.
-    pub(crate) min_size: String,
+    pub(crate) min_size: Option<String>,
+    /// Mean number of bytes between the smaller allocations that are recorded, likewise.
+    pub(crate) sample_interval: Option<String>,
 }
 
 impl Default for Args {
@@ -91,7 +97,8 @@ impl Default for Args {
             device: DeviceArg::Cpu,
             out: None,
             max_entries: 100_000,
-            min_size: "1KiB".to_owned(),
+            min_size: None,
+            sample_interval: None,
         }
     }
 }
@@ -138,7 +145,8 @@ impl Args {
             "device" => self.device = DeviceArg::parse("llama", parser)?,
             "out" => self.out = Some(parser.value()?.into()),
             "max-entries" => self.max_entries = number(flag, parser)?,
-            "min-size" => self.min_size = parser.value()?.string()?,
+            "min-size" => self.min_size = Some(parser.value()?.string()?),
+            "sample-interval" => self.sample_interval = Some(parser.value()?.string()?),
             _ => return Err(unknown(Long(flag))),
         }
         Ok(())
@@ -191,7 +199,9 @@ mod tests {
     #[test]
     fn every_flag_sets_its_field() {
         let small = "--tokens 5 --prompt=7 --layers 2 --hidden 256 --dtype bf16 --bug varmap --device cpu";
-        let args = parse(&format!("{small} --out a/b --max-entries 9 --min-size 1MiB")).unwrap().unwrap();
+        let args = parse(&format!("{small} --out a/b --max-entries 9 --min-size 1MiB --sample-interval 2MiB"))
+            .unwrap()
+            .unwrap();
         let expected = Args {
             tokens: 5,
             prompt: 7,
@@ -201,7 +211,8 @@ mod tests {
             varmap: true,
             out: Some("a/b".into()),
             max_entries: 9,
-            min_size: "1MiB".into(),
+            min_size: Some("1MiB".into()),
+            sample_interval: Some("2MiB".into()),
             ..Args::default()
         };
         assert_eq!(args, expected);
@@ -213,7 +224,8 @@ mod tests {
     #[test]
     fn help_names_every_flag() {
         assert_eq!(["--tokens 3 -h", "--help"].map(parse), [Ok(None), Ok(None)]);
-        let flags = "tokens prompt layers hidden weights config dtype bug device out max-entries min-size";
+        let flags =
+            "tokens prompt layers hidden weights config dtype bug device out max-entries min-size sample-interval";
         for flag in flags.split(' ') {
             assert!(HELP.contains(&format!("  --{flag} ")), "{flag}");
         }

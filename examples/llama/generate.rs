@@ -23,8 +23,7 @@ pub(crate) struct Generation {
 
 /// Bytes live on a device in blocks of every size.
 fn live_on(device: &Device) -> u64 {
-    let stats = memtrace::stats(device);
-    stats.allocated_bytes.current + stats.below_threshold
+    memtrace::stats(device).live()
 }
 
 impl Generation {

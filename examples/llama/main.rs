@@ -42,9 +42,9 @@ pub(crate) fn run(line: impl IntoIterator<Item = OsString>) -> Outcome<()> {
     let config = config(&args)?;
     // Before the model: it makes its spans when it is loaded, and a span without a layer stays dead.
     tracing_subscriber::registry().with(memtrace::layer()).init();
-    let session = memtrace::builder().max_entries(args.max_entries).min_size(&args.min_size).start()?;
+    let session =
+        options::record(args.max_entries, (args.min_size.as_deref(), "1KiB"), args.sample_interval.as_deref())?;
     let out = output::folder("llama", args.out.as_deref())?;
-    eprintln!("recording blocks of {} or more; --min-size changes that", args.min_size);
     let generated = generate(&args, &config);
     if generated.is_err() {
         eprintln!("the generation failed; this is what it held until then");

@@ -24,6 +24,10 @@ Options:
   --out DIR        folder for the files [default: a new one below target/memtrace]
   --max-entries N  allocations and frees kept in the event history [default: 100000]
   --min-size SIZE  smallest allocation recorded, such as 512, 64KiB or 1MiB [default: 64KiB]
+  --sample-interval SIZE
+                   record a sample of the allocations that are smaller than this, one in so many
+                   bytes, such as 512KiB; the figures are estimates then [default: off, and with
+                   it --min-size 0]
   -h, --help       print this help
 
 Examples:
@@ -46,7 +50,9 @@ pub(crate) struct Args {
     /// Records kept in the event history; for the library to check.
     pub(crate) max_entries: usize,
     /// Smallest allocation recorded, as typed; for the library to parse.
-    pub(crate) min_size: String,
+    pub(crate) min_size: Option<String>,
+    /// Mean number of bytes between the smaller allocations that are recorded, likewise.
+    pub(crate) sample_interval: Option<String>,
     /// Height and width of an image in pixels, a positive multiple of 32.
     pub(crate) image: usize,
 }
@@ -59,7 +65,8 @@ impl Default for Args {
             device: DeviceArg::Cpu,
             out: None,
             max_entries: 100_000,
-            min_size: "64KiB".to_owned(),
+            min_size: None,
+            sample_interval: None,
             image: 224,
         }
     }
@@ -101,7 +108,8 @@ impl Args {
             "device" => self.device = DeviceArg::parse("resnet", parser)?,
             "out" => self.out = Some(parser.value()?.into()),
             "max-entries" => self.max_entries = number(flag, parser)?,
-            "min-size" => self.min_size = parser.value()?.string()?,
+            "min-size" => self.min_size = Some(parser.value()?.string()?),
+            "sample-interval" => self.sample_interval = Some(parser.value()?.string()?),
             _ => return Err(unknown(Long(flag))),
         }
         Ok(())
@@ -128,18 +136,18 @@ mod tests {
     #[test]
     fn every_flag_sets_its_field() {
         let line = "--iterations 2 --batch=3 --image 64 --device cpu --out a/b --max-entries 0";
-        let args = parse(&format!("{line} --min-size 1MiB")).unwrap().unwrap();
+        let args = parse(&format!("{line} --min-size 1MiB --sample-interval 2MiB")).unwrap().unwrap();
         let numbers = [args.iterations, args.batch, args.image, args.max_entries];
         assert_eq!(numbers, [2, 3, 64, 0]);
         assert_eq!(args.out, Some("a/b".into()));
-        assert_eq!(args.min_size, "1MiB");
+        assert_eq!((args.min_size.as_deref(), args.sample_interval.as_deref()), (Some("1MiB"), Some("2MiB")));
         assert_eq!(parse(""), Ok(Some(Args::default())));
     }
 
     #[test]
     fn help_names_every_flag() {
         assert_eq!(["--batch 2 -h", "--help"].map(parse), [Ok(None), Ok(None)]);
-        for flag in "iterations batch image device out max-entries min-size".split(' ') {
+        for flag in "iterations batch image device out max-entries min-size sample-interval".split(' ') {
             assert!(HELP.contains(&format!("  --{flag} ")), "{flag}");
         }
     }

@@ -39,9 +39,9 @@ fn run() -> Outcome<()> {
     let Some(args) = Args::parse()? else { return Ok(()) };
     // Blocks below 64 KiB are counted but not recorded, so that five iterations fit into 100,000
     // entries; they hold well under 1 % of the peak.
-    let session = memtrace::builder().max_entries(args.max_entries).min_size(&args.min_size).start()?;
+    let session =
+        options::record(args.max_entries, (args.min_size.as_deref(), "64KiB"), args.sample_interval.as_deref())?;
     let out = output::folder("resnet", args.out.as_deref())?;
-    eprintln!("recording blocks of {} or more; --min-size changes that", args.min_size);
     let trained = train(&args);
     if trained.is_err() {
         eprintln!("the training failed; this is what it held until then");
@@ -60,8 +60,7 @@ fn train(args: &Args) -> Outcome<()> {
     let varmap = VarMap::new();
     let model = scope("load", || ResNet50::new(VarBuilder::from_varmap(&varmap, DType::F32, &device)))?;
     memtrace::candle::tag_varmap(&varmap);
-    let stats = memtrace::stats(&device);
-    let loaded = stats.allocated_bytes.current + stats.below_threshold;
+    let loaded = memtrace::stats(&device).live();
     let place = memtrace::Device::from(&device);
     eprintln!("loaded: {} ({loaded} bytes) live on {place}, parameters and running statistics", Bytes(loaded));
     let mut optimizer = SgdMomentum::new(sorted_vars(&varmap)?, LEARNING_RATE, MOMENTUM);
@@ -73,8 +72,9 @@ fn train(args: &Args) -> Outcome<()> {
         memtrace::reset_peak(&device);
         let label = format!("iteration {number}");
         let loss = scope(&label, || iteration(&model, &mut optimizer, &images, &labels))?;
-        let peak = memtrace::stats(&device).allocated_bytes.peak;
-        eprintln!("{label} of {}: {loss}, peak {} ({peak} bytes)", args.iterations, Bytes(peak));
+        let stats = memtrace::stats(&device);
+        let (peak, about) = (stats.allocated_bytes.peak, if stats.counted.is_some() { "about " } else { "" });
+        eprintln!("{label} of {}: {loss}, peak {about}{} ({peak} bytes)", args.iterations, Bytes(peak));
     }
     Ok(())
 }

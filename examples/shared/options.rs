@@ -39,6 +39,23 @@ impl DeviceArg {
     }
 }
 
+/// Begins to record and says what. Of the smallest size that is recorded, the second is for want of the first.
+pub(crate) fn record(
+    max_entries: usize,
+    (min_size, default): (Option<&str>, &str),
+    sample_interval: Option<&str>,
+) -> Result<memtrace::Session, memtrace::Error> {
+    let builder = memtrace::builder().max_entries(max_entries);
+    let Some(interval) = sample_interval else {
+        let smallest = min_size.unwrap_or(default);
+        eprintln!("recording blocks of {smallest} or more; --min-size changes that");
+        return builder.min_size(smallest).start();
+    };
+    eprintln!("recording a sample of one in {interval}, and blocks of {interval} or more; figures are estimates");
+    let builder = builder.sample_interval(interval);
+    if let Some(smallest) = min_size { builder.min_size(smallest).start() } else { builder.start() }
+}
+
 /// The error for an argument that the example does not have.
 pub(crate) fn unknown(arg: Arg<'_>) -> Error {
     format!("{}; try --help", arg.unexpected()).into()

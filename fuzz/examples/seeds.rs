@@ -31,7 +31,12 @@ fn main() -> Outcome {
     work();
     session.end()?;
 
-    for name in ["whole", "overwritten", "streamed"] {
+    let session = memtrace::builder().sample_interval(4096).start()?;
+    work();
+    session.snapshot().write_capture(path("sampled"))?;
+    session.end()?;
+
+    for name in ["whole", "overwritten", "streamed", "sampled"] {
         let capture = fs::read(path(name))?;
         let files = files(&capture)?;
         seed(&corpus, name, &capture, &files)?;

@@ -4,18 +4,18 @@ use std::collections::BTreeMap;
 
 use super::labels::{Labels, function_label, line_label, model_line_label, module_label, operator_label, scope_label};
 use crate::attribute::Categories;
-use crate::snapshot::{Block, Category, DeviceSnapshot, SnapshotData};
+use crate::snapshot::{Block, Category, DeviceSnapshot, Sampling, SnapshotData};
 
 /// One row of a breakdown.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Row {
     /// Line, function, scope or name.
     pub label: String,
-    /// Bytes of its blocks.
+    /// Bytes of its blocks; of a sample what they stand for.
     pub bytes: u64,
-    /// Median size of its blocks, rounded down.
+    /// Median size of its blocks, or of those that were recorded, rounded down.
     pub median: u64,
-    /// Number of its blocks; `None` where only the bytes are known.
+    /// Number of its blocks, of a sample as estimated; `None` where only the bytes are known.
     pub count: Option<u64>,
 }
 
@@ -108,29 +108,29 @@ fn at_peak_by<'a>(data: &SnapshotData, device: &'a DeviceSnapshot, label: impl F
     for block in &device.peak.blocks {
         sizes.entry(label(block)).or_default().push(block.size);
     }
-    let rows = sizes.into_iter().map(|(label, sizes)| row(label.to_owned(), sizes)).collect();
+    let rows = sizes.into_iter().map(|(label, sizes)| row(label.to_owned(), sizes, device.sampling)).collect();
     with_rest(data, rows, [device.peak.not_recorded, device.peak.below_threshold])
 }
 
 /// What is live at the end, by user line.
 pub fn live_by_line(data: &SnapshotData, device: &DeviceSnapshot) -> Breakdown {
     let rest = [device.not_recorded, device.below_threshold];
-    breakdown(&device.live, rest, &mut Labels::of_stacks(data, line_label))
+    breakdown(device, &device.live, rest, &mut Labels::of_stacks(data, line_label))
 }
 
 /// What is live at the end, by the innermost scope in which it was allocated.
 pub fn live_by_scope(data: &SnapshotData, device: &DeviceSnapshot) -> Breakdown {
     let rest = [device.not_recorded, device.below_threshold];
-    breakdown(&device.live, rest, &mut Labels::of_contexts(data, scope_label))
+    breakdown(device, &device.live, rest, &mut Labels::of_contexts(data, scope_label))
 }
 
 fn at_peak(device: &DeviceSnapshot, labels: &mut Labels<'_>) -> Breakdown {
     let peak = &device.peak;
-    breakdown(&peak.blocks, [peak.not_recorded, peak.below_threshold], labels)
+    breakdown(device, &peak.blocks, [peak.not_recorded, peak.below_threshold], labels)
 }
 
-fn breakdown(blocks: &[Block], rest: [u64; 2], labels: &mut Labels<'_>) -> Breakdown {
-    let rows = summed(blocks, labels);
+fn breakdown(device: &DeviceSnapshot, blocks: &[Block], rest: [u64; 2], labels: &mut Labels<'_>) -> Breakdown {
+    let rows = summed(blocks, device.sampling, labels);
     with_rest(labels.data(), rows, rest)
 }
 
@@ -147,7 +147,7 @@ fn with_rest(data: &SnapshotData, mut rows: Vec<Row>, [before, below]: [u64; 2])
     Breakdown { rows, total }
 }
 
-fn summed(blocks: &[Block], labels: &mut Labels<'_>) -> Vec<Row> {
+fn summed(blocks: &[Block], sampling: Sampling, labels: &mut Labels<'_>) -> Vec<Row> {
     let mut sizes: Vec<Vec<u64>> = Vec::new();
     for block in blocks {
         let number = labels.number(block);
@@ -158,14 +158,16 @@ fn summed(blocks: &[Block], labels: &mut Labels<'_>) -> Vec<Row> {
             sizes.push(block.size);
         }
     }
-    labels.names().zip(sizes).map(|(label, sizes)| row(label.to_owned(), sizes)).collect()
+    labels.names().zip(sizes).map(|(label, sizes)| row(label.to_owned(), sizes, sampling)).collect()
 }
 
-fn row(label: String, mut sizes: Vec<u64>) -> Row {
+fn row(label: String, mut sizes: Vec<u64>, sampling: Sampling) -> Row {
     sizes.sort_unstable();
     let upper = sizes.get(sizes.len() / 2).copied().unwrap_or(0);
     let lower = sizes.get((sizes.len().max(1) - 1) / 2).copied().unwrap_or(0);
-    Row { label, bytes: sizes.iter().sum(), median: lower.midpoint(upper), count: Some(sizes.len() as u64) }
+    let bytes = sizes.iter().map(|size| sampling.bytes(*size)).sum();
+    let count = Sampling::whole(sizes.iter().map(|size| sampling.parts(*size)).fold(0, u64::saturating_add));
+    Row { label, bytes, median: lower.midpoint(upper), count: Some(count) }
 }
 
 #[cfg(test)]
@@ -174,8 +176,8 @@ mod tests {
 
     #[test]
     fn the_median_of_an_even_number_of_sizes_lies_between_the_middle_two() {
-        assert_eq!(row(String::new(), vec![1, 100, 3, 2]).median, 2);
-        assert_eq!(row(String::new(), vec![5, 1, 9]).median, 5);
-        assert_eq!(row(String::new(), vec![]).median, 0);
+        assert_eq!(row(String::new(), vec![1, 100, 3, 2], Sampling::default()).median, 2);
+        assert_eq!(row(String::new(), vec![5, 1, 9], Sampling::default()).median, 5);
+        assert_eq!(row(String::new(), vec![], Sampling::default()).median, 0);
     }
 }

@@ -96,8 +96,7 @@ impl<'a> CategoryTimeline<'a> {
             let before = bytes.total();
             bytes.add(*category, moment.allocated.saturating_sub(before));
             bytes.take(*category, before.saturating_sub(moment.allocated));
-            let change = log::change(moment.record);
-            CategoryStep { time_ns: moment.record.time_ns, category: *category, change, bytes }
+            CategoryStep { time_ns: moment.record.time_ns, category: *category, change: moment.change, bytes }
         })
     }
 
@@ -140,11 +139,11 @@ fn at_start(device: &DeviceSnapshot, known: &Categories) -> CategoryBytes {
     let mut seen = HashSet::from([0]);
     for record in &device.records {
         if seen.insert(record.alloc_seq) && record.kind == RecordKind::Free {
-            start.explain(known.get(record.alloc_seq), record.size);
+            start.explain(known.get(record.alloc_seq), device.sampling.bytes(record.size));
         }
     }
     for block in device.live.iter().filter(|block| !seen.contains(&block.seq)) {
-        start.explain(known.get(block.seq), block.size);
+        start.explain(known.get(block.seq), device.sampling.bytes(block.size));
     }
     start
 }

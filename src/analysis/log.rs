@@ -8,6 +8,8 @@ pub(crate) struct Moment<'a> {
     pub(crate) record: &'a Record,
     /// Bytes live, those from before the recording included.
     pub(crate) allocated: u64,
+    /// What the record added to it; negative for a free.
+    pub(crate) change: i64,
 }
 
 /// Bytes live just before the oldest record that the log still holds.
@@ -15,7 +17,7 @@ pub(crate) struct Moment<'a> {
 /// Every change of the total has its record, frees of blocks from before the recording as well, so
 /// today's total minus the log's changes is exact whatever the ring has overwritten.
 pub(crate) fn allocated_at_start(device: &DeviceSnapshot) -> u64 {
-    let undone = |total: i128, record: &Record| total - i128::from(change(record));
+    let undone = |total: i128, record: &Record| total - i128::from(change(device, record));
     let total = device.records.iter().fold(i128::from(device.stats.allocated_bytes.current), undone);
     u64::try_from(total).unwrap_or(0)
 }
@@ -29,14 +31,15 @@ pub(crate) fn moments(device: &DeviceSnapshot) -> impl Iterator<Item = Moment<'_
 pub(crate) fn moments_after(device: &DeviceSnapshot, at_start: u64) -> impl Iterator<Item = Moment<'_>> {
     let mut allocated = at_start;
     device.records.iter().map(move |record| {
-        allocated = allocated.saturating_add_signed(change(record));
-        Moment { record, allocated }
+        let change = change(device, record);
+        allocated = allocated.saturating_add_signed(change);
+        Moment { record, allocated, change }
     })
 }
 
-/// What the record adds to the total: negative for a free.
-pub(crate) fn change(record: &Record) -> i64 {
-    let size = i64::try_from(record.size).unwrap_or(i64::MAX);
+/// What the record adds to its device's total, or its block stands for: negative for a free.
+pub(crate) fn change(device: &DeviceSnapshot, record: &Record) -> i64 {
+    let size = i64::try_from(device.sampling.bytes(record.size)).unwrap_or(i64::MAX);
     if record.kind == RecordKind::Alloc { size } else { -size }
 }
 

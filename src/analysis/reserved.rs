@@ -12,13 +12,15 @@ pub(crate) struct Reserved<'a> {
     segments: Peekable<Iter<'a, SegmentRecord>>,
     /// Those that are there, by address.
     known: BTreeMap<u64, u64>,
+    device: &'a DeviceSnapshot,
     now: i128,
 }
 
 impl<'a> Reserved<'a> {
     /// `None` where the driver never told: what is reserved is what is allocated.
     pub(crate) fn of(device: &'a DeviceSnapshot) -> Option<Self> {
-        let walk = |now| Self { segments: device.segment_records.iter().peekable(), known: BTreeMap::new(), now };
+        let walk =
+            |now| Self { segments: device.segment_records.iter().peekable(), known: BTreeMap::new(), device, now };
         if device.segment_records.is_empty() {
             return None;
         }
@@ -53,7 +55,7 @@ impl<'a> Reserved<'a> {
     pub(crate) fn after(&mut self, record: &Record) {
         let segment = self.known.range(..=record.address).next_back();
         if segment.is_none_or(|(start, size)| record.address - start >= *size) {
-            self.now += i128::from(log::change(record));
+            self.now += i128::from(log::change(self.device, record));
         }
     }
 

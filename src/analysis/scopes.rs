@@ -30,7 +30,7 @@ pub struct ScopeRow {
 pub fn scopes(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<ScopeRow> {
     let mut at_peak: HashMap<ContextId, u64> = HashMap::new();
     for block in &device.peak.blocks {
-        *at_peak.entry(block.context).or_default() += block.size;
+        *at_peak.entry(block.context).or_default() += device.sampling.bytes(block.size);
     }
     let mut rows: Vec<(Vec<ContextId>, ScopeRow)> = device
         .scopes

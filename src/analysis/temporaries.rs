@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use super::labels::{Labels, line_label};
-use crate::snapshot::{Block, DeviceSnapshot, Record, RecordKind, SnapshotData};
+use crate::snapshot::{Block, DeviceSnapshot, Record, RecordKind, Sampling, SnapshotData};
 
 /// A block counts as temporary if it is freed before this many further blocks were allocated on its
 /// device.
@@ -18,7 +18,7 @@ pub struct TemporaryRow {
     pub bytes: u64,
     /// How many.
     pub count: u64,
-    /// The largest one.
+    /// The largest one, in its real size.
     pub largest: u64,
 }
 
@@ -32,12 +32,14 @@ pub fn temporaries(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<Temporar
             rows.resize_with(number + 1, TemporaryRow::default);
         }
         if let Some(row) = rows.get_mut(number) {
-            row.bytes += block.size;
-            row.count += 1;
+            row.bytes += device.sampling.bytes(block.size);
+            row.count = row.count.saturating_add(device.sampling.parts(block.size));
             row.largest = row.largest.max(block.size);
         }
     }
-    rows.iter_mut().zip(labels.names()).for_each(|(row, label)| row.label = label.to_owned());
+    for (row, label) in rows.iter_mut().zip(labels.names()) {
+        (row.label, row.count) = (label.to_owned(), Sampling::whole(row.count));
+    }
     rows.sort_by(|a, b| b.bytes.cmp(&a.bytes).then_with(|| a.label.cmp(&b.label)));
     rows
 }

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use super::labels::frame_location;
+use super::log;
 use crate::attribute::{Origin, operator};
 use crate::snapshot::{Block, DeviceSnapshot, Frame, RecordKind, SnapshotData, StackId, ThreadId};
 
@@ -12,7 +13,7 @@ use crate::snapshot::{Block, DeviceSnapshot, Frame, RecordKind, SnapshotData, St
 pub struct LiveTwice {
     /// The function's lines that asked for them, the oldest block's first.
     pub lines: Vec<String>,
-    /// Bytes of each block.
+    /// Bytes of each block. In a sample only blocks that are all recorded are looked at.
     pub size: u64,
     /// How many there were, at least 2.
     pub count: u64,
@@ -71,7 +72,7 @@ fn older(chain: &[&Block]) -> u64 {
 /// The peak's blocks by thread and size, in the order of their allocation.
 fn by_size(device: &DeviceSnapshot) -> BTreeMap<(u32, u64), Vec<&Block>> {
     let mut sizes: BTreeMap<_, Vec<&Block>> = BTreeMap::new();
-    for block in &device.peak.blocks {
+    for block in device.peak.blocks.iter().filter(|block| !device.sampling.is_sampled(block.size)) {
         sizes.entry((block.thread.0, block.size)).or_default().push(block);
     }
     sizes
@@ -195,10 +196,7 @@ impl<'a> Log<'a> {
     /// The most bytes at once in the log as it is, and with what changes at some records.
     fn highest(&self, changes: &HashMap<usize, i128>) -> (i128, i128) {
         let records = &self.device.records;
-        let steps = records.iter().map(|record| match record.kind {
-            RecordKind::Alloc => i128::from(record.size),
-            RecordKind::Free => -i128::from(record.size),
-        });
+        let steps = records.iter().map(|record| i128::from(log::change(self.device, record)));
         let end = i128::from(self.device.stats.allocated_bytes.current);
         let mut total = end - steps.clone().sum::<i128>();
         let (mut changed, mut most) = (total, (total, total));

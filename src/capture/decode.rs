@@ -10,9 +10,9 @@ use super::{
 };
 use crate::error::Error;
 use crate::snapshot::{
-    Action, CodeAddress, ContextId, ContextNode, CudaHooks, Device, DeviceMemory, Enabled, Frame, GraphMemory, Health,
-    Module, ModuleSpans, Peak, Pool, Process, Rules, Settings, SnapshotData, Spans, StackContext, StackKind, Stacks,
-    Stat, Thread, ThreadId, UnseenCalls,
+    Action, CodeAddress, ContextId, ContextNode, Counted, CudaHooks, Device, DeviceMemory, Enabled, Frame, GraphMemory,
+    Health, MAX_INTERVAL, Module, ModuleSpans, Peak, Pool, Process, Rules, Settings, SnapshotData, Spans, StackContext,
+    StackKind, Stacks, Stat, Thread, ThreadId, UnseenCalls,
 };
 
 /// Reads a capture up to its last commit before the end or the first damage.
@@ -100,6 +100,7 @@ impl Reading {
         match tag {
             Tag::Process => process(&mut r, &mut self.data.process)?,
             Tag::Settings => self.data.settings = settings(&mut r)?,
+            Tag::Sampling => self.data.settings.sample_interval = interval(&mut r)?,
             Tag::Threads => self.data.process.threads = list(&mut r, thread)?,
             Tag::Modules => self.data.modules = modules(&mut r)?,
             Tag::Addresses => self.addresses(&mut r)?,
@@ -212,6 +213,7 @@ impl Reading {
             Tag::Live => parts.set_live(blocks::blocks(r, ids, &mut self.total_bytes)?),
             Tag::Peak => parts.set_peak(blocks::blocks(r, ids, &mut self.total_bytes)?),
             Tag::Counters => parts.set_counters(counters(r)?),
+            Tag::Counted => parts.set_counted(Counted { now: r.number()?, at_peak: r.number()?, before: r.number()? }),
             Tag::Scopes => parts.scopes = Some(blocks::scopes(r, ids)?),
             Tag::Ooms => parts.ooms = blocks::ooms(r, ids)?,
             Tag::Pool => parts.driver.pool = Some(pool(r)?),
@@ -247,8 +249,11 @@ impl Reading {
             data.contexts.push(root());
         }
         limits::check(&data, symbolised, length)?;
-        let contexts = &data.contexts;
-        let finish = |parts: DeviceParts| parts.finish(contexts, total_bytes);
+        let (contexts, settings) = (&data.contexts, &data.settings);
+        let finish = |parts: DeviceParts| {
+            let sampling = settings.sampling(parts.device);
+            parts.finish(contexts, sampling, total_bytes)
+        };
         data.devices = devices.into_iter().map(finish).collect::<Result<_, _>>()?;
         data.devices.iter().try_fold(0, |sum, device| in_range(sum + device.overwritten))?;
         Ok(Capture { data, symbolised })
@@ -350,7 +355,14 @@ fn settings(r: &mut Reader<'_>) -> Result<Settings, Damage> {
             actions.get(r.small()? as usize).copied().ok_or(UNKNOWN)
         })?,
         rules: rules(r.text()?)?,
+        ..Settings::default()
     })
+}
+
+fn interval(r: &mut Reader<'_>) -> Result<u64, Damage> {
+    let interval = r.raw()?;
+    let known = interval.is_power_of_two() && interval <= MAX_INTERVAL;
+    if known { Ok(interval) } else { Err(Damage("an interval at which no memtrace samples")) }
 }
 
 fn rules(added: &str) -> Result<Rules, Damage> {

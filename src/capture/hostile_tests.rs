@@ -34,6 +34,19 @@ impl File {
     }
 }
 
+/// A block of one byte may stand for a gigabyte: what many of them stand for can be added up.
+#[test]
+fn what_the_blocks_of_a_sample_stand_for_can_be_added() {
+    let end = |current| [&[0, 0, 0, 0, 0, 0, 0, 0, current][..], &[0; 18]].concat();
+    let file = |current| {
+        let file = File::new().numbers(Tag::Settings, &[0; 9]).numbers(Tag::Sampling, &[1 << 30]);
+        file.numbers(Tag::Live, &[0, 1, 4096 << 1, 1, 2, 0, 0, 0, 0, 0]).numbers(Tag::Counters, &end(current))
+    };
+    let read = file(LARGEST - (1 << 31) - 2).read().unwrap();
+    assert_eq!(read.devices[0].sampling.bytes(read.devices[0].live[0].size), (1 << 30) + 1);
+    file(LARGEST - (1 << 31) - 1).refused("beyond");
+}
+
 /// PyTorch's pickle has a list for every device up to the last.
 #[test]
 fn a_device_beyond_any_machine_is_refused() {

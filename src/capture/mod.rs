@@ -45,6 +45,8 @@
 //! | 22 memory | device free total own_pools_used own_pools_reserved own_pools:n graphs:n(0: unknown, else 1 and used used_high reserved reserved_high) |
 //! | 23 segment records | device count:n (time_ns:step address:step size:n kind:n(bit 0: free, bit 1: estimated) stack:n context:n thread:n)* |
 //! | 24 calls | device count:n (stack context allocs alloc_ns growing growing_ns frees free_ns)*; replaces those before |
+//! | 25 sampling | interval:n; only a sample of the CPU's blocks is recorded, see `snapshot::Sampling`; totals are estimates, sizes of blocks are real |
+//! | 26 counted | device now at_peak before; what was counted beside the sample, at the counters before |
 //!
 //! ```text
 //! record  = kind:n(bit 0: free, bit 1: stack and alloc_stack are the same, from bit 2 on: memory) time_ns:step address:step size:n
@@ -104,10 +106,12 @@ enum Tag {
     Memory,
     SegmentRecords,
     Calls,
+    Sampling,
+    Counted,
 }
 
 impl Tag {
-    const ALL: [Self; 24] = [
+    const ALL: [Self; 26] = [
         Self::Process,
         Self::Settings,
         Self::Threads,
@@ -132,6 +136,8 @@ impl Tag {
         Self::Memory,
         Self::SegmentRecords,
         Self::Calls,
+        Self::Sampling,
+        Self::Counted,
     ];
 
     fn of(byte: u8) -> Option<Self> {

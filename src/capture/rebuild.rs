@@ -6,8 +6,8 @@ use std::collections::{BTreeMap, HashMap};
 use super::bytes::in_range;
 use super::{Counters, Damage, Driver, by_seq};
 use crate::snapshot::{
-    Block, BlockName, CallTime, ContextNode, Device, DeviceSnapshot, Mark, OutOfMemory, Peak, Record, RecordKind,
-    ScopeStats, Segment, SegmentRecord, scopes_of_log, segments,
+    Block, BlockName, CallTime, ContextNode, Counted, Device, DeviceSnapshot, Mark, OutOfMemory, Peak, Record,
+    RecordKind, Sampling, ScopeStats, Segment, SegmentRecord, scopes_of_log, segments,
 };
 
 /// What the chunks say of one device.
@@ -89,22 +89,37 @@ impl DeviceParts {
         self.counters = counters;
     }
 
+    pub(super) fn set_counted(&mut self, counted: Counted) {
+        self.counters.stats.counted = Some(counted);
+    }
+
     /// `total_bytes` is more than the sizes of its records.
-    pub(super) fn finish(mut self, contexts: &[ContextNode], total_bytes: u64) -> Result<DeviceSnapshot, Damage> {
+    pub(super) fn finish(
+        mut self,
+        contexts: &[ContextNode],
+        sampling: Sampling,
+        total_bytes: u64,
+    ) -> Result<DeviceSnapshot, Damage> {
         let (live, at_peak) = self.live_and_peak()?;
         let Counters { not_recorded, below_threshold, peak, stats } = self.counters;
-        if at_peak.iter().map(|block| block.size).sum::<u64>() + peak.not_recorded != peak.bytes {
+        // A block of a sample stands for less than two intervals.
+        let blocks = (self.records.len() + live.len() + at_peak.len()) as u64;
+        let estimated = in_range(sampling.interval().unwrap_or(0).saturating_mul(2).saturating_mul(blocks))?;
+        let total_bytes = in_range(total_bytes + estimated)?;
+        if at_peak.iter().map(|block| sampling.bytes(block.size)).sum::<u64>() + peak.not_recorded != peak.bytes {
             return Err(Damage("a peak whose blocks do not add up to it"));
         }
         let end = stats.allocated_bytes.current;
         in_range(end + total_bytes + 1)?;
-        let scopes = self.scopes.take().unwrap_or_else(|| scopes_of_log(&self.records, &self.marks, contexts, end));
+        let scopes =
+            self.scopes.take().unwrap_or_else(|| scopes_of_log(&self.records, &self.marks, contexts, sampling, end));
         let log = &self.segment_records;
         let segments = self.segments.take();
         let segments =
             segments.unwrap_or_else(|| segments::cover(&self.records, &live, &segments::still_there(log), log));
         Ok(DeviceSnapshot {
             device: self.device,
+            sampling,
             records: self.records,
             overwritten: self.overwritten,
             live,

@@ -70,7 +70,7 @@ fn of_cuda(device: &mut DeviceSnapshot) {
 
 #[test]
 fn what_is_written_is_read_and_written_again() {
-    for data in [sample(), testing::empty()] {
+    for data in [sample(), testing::a_sample(), testing::empty()] {
         let bytes = bytes_of(&data);
         let capture = read(&bytes).unwrap();
         assert!(capture.symbolised);
@@ -145,11 +145,14 @@ fn nonsense_with_a_right_checksum_is_refused() {
     let gap_without_live = chunk(Tag::Gap, &[0, 3]);
     let no_device = chunk(Tag::Gap, &[0xff, 0xff, 0xff, 0xff, 0xff, 0x0f, 0]);
     let unknown_setting = chunk(Tag::Settings, &[9, 0, 0, 0, 0, 0, 0, 0]);
+    let [no_interval, long_interval] = [&[3][..], &[0x80, 0x80, 0x80, 0x80, 8]].map(|n| chunk(Tag::Sampling, n));
     let name_of_no_block = chunk(Tag::Names, &[0, 0, 1, 0, 1, b'a', 7]);
     let long_name = chunk(Tag::Names, &[&[0, 0, 1, 2, 0x81, 2][..], &[b'a'; 257], &[7]].concat());
     let no_category = chunk(Tag::Names, &[0, 0, 1, 2, 1, b'a', 10]);
     let no_rule = chunk(Tag::Settings, &[0, 0, 0, 0, 0, 0, 0, 0, 3, b'n', b'o', b'x']);
     for (bad, word) in [
+        (&no_interval, "interval"),
+        (&long_interval, "interval"),
         (&name_of_no_block, "no block"),
         (&long_name, "longer"),
         (&no_category, "category"),
@@ -208,9 +211,15 @@ fn fewer_records_are_a_younger_log() {
 /// Records alone, as a stream has them: what was live and at the peak follows, and the scopes.
 #[test]
 fn a_device_without_lists_is_replayed() {
-    let data = sample();
+    for data in [sample(), testing::a_sample()] {
+        replayed_alone(&data);
+    }
+}
+
+fn replayed_alone(data: &SnapshotData) {
     let device = &data.devices[0];
     let mut encoder = Encoder::begin(Vec::new()).unwrap();
+    encoder.settings(&data.settings).unwrap();
     encoder.contexts(&data.contexts[1..]).unwrap();
     encoder.addresses(data.stacks.addresses.iter().map(|address| address.address)).unwrap();
     encoder.stacks(data.stacks.each_calls().skip(1)).unwrap();
@@ -223,4 +232,22 @@ fn a_device_without_lists_is_replayed() {
     let replayed = &capture.data.devices[0];
     assert_eq!((&replayed.live, &replayed.peak), (&device.live, &device.peak));
     assert_eq!((&replayed.scopes, &replayed.segments), (&device.scopes, &device.segments));
+}
+
+/// Without it, a capture is as it was before there were samples: older readers read it.
+#[test]
+fn a_recording_of_every_block_has_no_word_of_samples() {
+    let has = |data: &SnapshotData, tag: Tag| {
+        let (bytes, empty) = (bytes_of(data), chunk_head(tag as u8, &[])[0]);
+        let mut rest = &bytes[HEADER..];
+        let mut found = false;
+        while let Some((head, after)) = rest.split_at_checked(CHUNK_HEADER) {
+            found |= head[0] == empty;
+            rest = &after[u64::from_le_bytes(head[1..9].try_into().unwrap()) as usize..];
+        }
+        found
+    };
+    for tag in [Tag::Sampling, Tag::Counted] {
+        assert!(has(&testing::a_sample(), tag) && !has(&sample(), tag));
+    }
 }

@@ -6,10 +6,10 @@ use std::io::Write;
 use inferno::flamegraph;
 
 use super::budget::{self, LeftOut};
-use super::folded;
+use super::{folded, sampled};
 use crate::analysis::device_or_main;
 use crate::error::Error;
-use crate::snapshot::{DeviceSnapshot, SnapshotData};
+use crate::snapshot::{DeviceSnapshot, Sampling, SnapshotData};
 use crate::units::{Bytes, grouped};
 
 pub use super::folded::{Measure, Options};
@@ -40,10 +40,14 @@ fn draw(
     let mut drawing = flamegraph::Options::default();
     let total = match options.measure {
         Measure::Bytes => Bytes(device.peak.total()).to_string(),
-        Measure::Count => format!("{} blocks", grouped(device.peak.blocks.len() as u64)),
+        Measure::Count => format!("{} blocks", grouped(blocks(device))),
     };
-    drawing.title = format!("{} on {}: {total} at the peak", data.process.program, device.device);
-    drawing.count_name = if options.measure == Measure::Bytes { "bytes" } else { "blocks" }.to_owned();
+    let interval = device.sampling.interval();
+    let about = sampled::about(interval);
+    drawing.title = format!("{} on {}: {about}{total} at the peak", data.process.program, device.device);
+    drawing.subtitle = sampled::note(interval);
+    let unit = if options.measure == Measure::Bytes { "bytes" } else { "blocks" };
+    drawing.count_name = format!("{unit}{}", sampled::behind(interval));
     drawing.colors = flamegraph::color::Palette::Basic(flamegraph::color::BasicPalette::Mem);
     // The outermost frames on top: people look there first, and deep towers hang out of the way.
     drawing.direction = flamegraph::Direction::Inverted;
@@ -54,6 +58,12 @@ fn draw(
     flamegraph::from_lines(&mut drawing, lines.iter().map(String::as_str), &mut svg).map_err(Error::flamegraph)?;
     out.write_all(&svg)?;
     Ok(())
+}
+
+/// How many were live at the peak, as far as is known.
+fn blocks(device: &DeviceSnapshot) -> u64 {
+    let parts = device.peak.blocks.iter().map(|block| device.sampling.parts(block.size));
+    Sampling::whole(parts.fold(0, u64::saturating_add))
 }
 
 fn nothing() -> Error {

@@ -9,7 +9,7 @@ use super::budget::{self, LeftOut};
 use crate::analysis::{device_or_main, frame_location};
 use crate::attribute::Origin;
 use crate::error::Error;
-use crate::snapshot::{Block, ContextId, Device, DeviceSnapshot, Frame, SnapshotData, StackId};
+use crate::snapshot::{ContextId, Device, DeviceSnapshot, Frame, Sampling, SnapshotData, StackId};
 
 /// What the numbers count.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -35,7 +35,7 @@ pub struct Options {
 }
 
 /// Writes the stacks that were live at the peak, sorted. With [`Measure::Bytes`] the values add up
-/// to the peak's total.
+/// to the peak's total. Under sampling they are estimates, which the format has no place to say.
 ///
 /// # Errors
 /// If `out` fails.
@@ -65,7 +65,7 @@ pub(super) fn largest(lines: &BTreeMap<String, u64>, count: usize) -> Cow<'_, BT
 }
 
 pub(super) fn lines(data: &SnapshotData, device: &DeviceSnapshot, options: &Options) -> BTreeMap<String, u64> {
-    let mut lines = stacks(data, &device.peak.blocks, options);
+    let mut lines = stacks(data, device, options);
     if options.measure == Measure::Bytes {
         let rest = [
             ("allocated before recording", device.peak.not_recorded),
@@ -82,13 +82,16 @@ pub(super) fn lines(data: &SnapshotData, device: &DeviceSnapshot, options: &Opti
 const MOST_TEXT: usize = 256 << 20;
 
 /// Each stack in its scopes as a line; beyond [`MOST_TEXT`] the smallest in one.
-fn stacks(data: &SnapshotData, blocks: &[Block], options: &Options) -> BTreeMap<String, u64> {
+fn stacks(data: &SnapshotData, device: &DeviceSnapshot, options: &Options) -> BTreeMap<String, u64> {
+    let (sampling, is_bytes) = (device.sampling, options.measure == Measure::Bytes);
     let mut sums: HashMap<(ContextId, StackId), u64> = HashMap::new();
-    for block in blocks {
-        let value = if options.measure == Measure::Bytes { block.size } else { 1 };
-        *sums.entry((block.context, block.stack)).or_insert(0) += value;
+    for block in &device.peak.blocks {
+        let value = if is_bytes { sampling.bytes(block.size) } else { sampling.parts(block.size) };
+        let sum = sums.entry((block.context, block.stack)).or_insert(0);
+        *sum = sum.saturating_add(value);
     }
-    let mut sums: Vec<_> = sums.into_iter().collect();
+    let value = |sum| if is_bytes { sum } else { Sampling::whole(sum) };
+    let mut sums: Vec<_> = sums.into_iter().map(|(key, sum)| (key, value(sum))).collect();
     sums.sort_unstable_by_key(|(key, value)| (Reverse(*value), *key));
     let mut names = Names::of(data, options.all_frames);
     let (mut lines, mut text) = (BTreeMap::new(), 0);

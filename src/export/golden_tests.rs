@@ -9,7 +9,7 @@ use super::naive_unpickle::{Value, unpickle};
 use super::{categories, folded, json, pytorch, text};
 use crate::snapshot::testing::two_lines_and_a_temporary;
 
-fn check(name: &str, made: &[u8]) {
+pub(super) fn check(name: &str, made: &[u8]) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name);
     if std::env::var_os("MEMTRACE_UPDATE_GOLDENS").is_some() {
         std::fs::write(&path, made).unwrap();

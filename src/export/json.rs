@@ -5,7 +5,7 @@ use std::io::Write;
 use serde_json::{Value, json};
 
 use super::budget::{self, LeftOut};
-use super::{coverage, device_memory, twice};
+use super::{coverage, device_memory, sampled, twice};
 use crate::analysis::{self, Breakdown, ScopeRow, TemporaryRow};
 use crate::error::Error;
 use crate::snapshot::{CudaHooks, Device, DeviceSnapshot, MemoryStats, OutOfMemory, RecordKind, SnapshotData, Stat};
@@ -20,7 +20,8 @@ pub struct Options {
     pub max_bytes: Option<u64>,
 }
 
-/// Writes every device with its peak, breakdowns, scopes, temporaries and counters.
+/// Writes every device with its peak, breakdowns, scopes, temporaries and counters. A device of which only a sample was
+/// recorded has `estimated` and `sampled`.
 ///
 /// # Errors
 /// If `out` fails.
@@ -99,6 +100,9 @@ fn report(data: &SnapshotData, devices: Vec<Value>, left_out: &LeftOut) -> Value
     });
     if !left_out.is_nothing() {
         report["left_out"] = left_out.to_string().into();
+    }
+    if data.settings.sample_interval > 0 {
+        report["sample_interval"] = data.settings.sample_interval.into();
     }
     report
 }
@@ -239,6 +243,9 @@ fn device(device: &DeviceSnapshot, tables: &Tables, rows: usize) -> Value {
     value["stats"] = stats(&device.stats);
     if !device.ooms.is_empty() {
         value["ooms"] = device.ooms.iter().map(oom).collect();
+    }
+    if let Some(table) = sampled::table(device) {
+        (value["estimated"], value["sampled"]) = (true.into(), table);
     }
     if device.pool.is_some() {
         value["pool"] = pool(device);

@@ -22,6 +22,7 @@ pub mod operators;
 mod pickle;
 pub mod post_mortem;
 pub mod pytorch;
+mod sampled;
 pub(crate) mod table;
 pub mod text;
 mod twice;

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::io::Write;
 
 use super::table::{Cut, Table};
-use super::{coverage, device_memory, twice};
+use super::{coverage, device_memory, sampled, twice};
 use crate::analysis::{self, Breakdown, device_or_main};
 use crate::attribute::{module, operator};
 use crate::error::Error;
@@ -40,7 +40,7 @@ pub fn write(data: &SnapshotData, options: &Options, mut out: impl Write) -> Res
 
 /// The report as a string.
 pub fn to_string(data: &SnapshotData, options: &Options) -> String {
-    let mut page = Page { text: String::new(), options };
+    let mut page = Page { text: String::new(), options, about: "" };
     match device_or_main(data, options.device) {
         Some(device) if device.peak.total() > 0 || device.stats.num_ooms > 0 => page.device(data, device),
         _ => page.line("memtrace: nothing was recorded"),
@@ -52,7 +52,7 @@ pub fn to_string(data: &SnapshotData, options: &Options) -> String {
 /// What held a device's peak, for a failed assertion.
 pub(crate) fn at_peak(data: &SnapshotData, device: Device, rows: usize) -> String {
     let options = Options { rows, width: 100, ..Options::default() };
-    let mut page = Page { text: String::new(), options: &options };
+    let mut page = Page { text: String::new(), options: &options, about: "" };
     if let Some(device) = device_or_main(data, Some(device)) {
         page.heading("At the peak, by line");
         page.breakdown(&analysis::by_line(data, device), "Location");
@@ -70,10 +70,13 @@ pub(crate) fn at_peak(data: &SnapshotData, device: Device, rows: usize) -> Strin
 struct Page<'a> {
     text: String,
     options: &'a Options,
+    /// What stands before estimates while a device of a sample is told of.
+    about: &'static str,
 }
 
 impl Page<'_> {
     fn device(&mut self, data: &SnapshotData, device: &DeviceSnapshot) {
+        self.about = sampled::about(device.sampling.interval());
         self.summary(data, device);
         self.heading("At the peak, by line");
         self.breakdown(&analysis::by_line(data, device), "Location");
@@ -95,24 +98,26 @@ impl Page<'_> {
         }
         self.heading("Still live at the end");
         self.breakdown(&analysis::live_by_line(data, device), "Location");
+        self.about = "";
     }
 
     fn summary(&mut self, data: &SnapshotData, device: &DeviceSnapshot) {
-        let (peak, stats, process) = (&device.peak, &device.stats, &data.process);
+        let (peak, stats, process, about) = (&device.peak, &device.stats, &data.process, self.about);
         self.heading(&format!("memtrace: memory of {} on {}", process.program, device.device));
         self.line(&format!(
-            "Peak             {} ({} bytes) after {:.3} s",
+            "Peak             {about}{} ({about}{} bytes) after {:.3} s",
             Bytes(peak.total()),
             grouped(peak.total()),
             seconds(peak.time_ns)
         ));
+        sampled::lines(device).iter().for_each(|line| self.line(line));
         if data.settings.min_size > 1 && device.device == Device::Cpu {
             let threshold = round(data.settings.min_size);
-            self.line(&format!("                 {} in blocks of {threshold} or more", Bytes(peak.bytes)));
+            self.line(&format!("                 {about}{} in blocks of {threshold} or more", Bytes(peak.bytes)));
             self.line(&format!("                 {} in smaller ones at that moment", Bytes(peak.below_threshold)));
         }
         self.line(&format!(
-            "Total allocated  {} in {} allocations; {} of them freed",
+            "Total allocated  {about}{} in {about}{} allocations; {about}{} of them freed",
             Bytes(stats.allocated_bytes.allocated),
             grouped(stats.allocations.allocated),
             grouped(stats.allocations.freed)
@@ -145,8 +150,13 @@ impl Page<'_> {
     fn other_devices(&mut self, data: &SnapshotData, shown: &DeviceSnapshot) {
         let others = data.devices.iter().filter(|other| other.device != shown.device && other.peak.total() > 0);
         for (device, head) in others.zip(std::iter::once("Other memory").chain(std::iter::repeat(""))) {
-            let peak = device.peak.total();
-            self.line(&format!("{head:16} {}: peak {} ({} bytes)", device.device, Bytes(peak), grouped(peak)));
+            let (peak, about) = (device.peak.total(), sampled::about(device.sampling.interval()));
+            self.line(&format!(
+                "{head:16} {}: peak {about}{} ({about}{} bytes)",
+                device.device,
+                Bytes(peak),
+                grouped(peak)
+            ));
         }
     }
 
@@ -160,8 +170,8 @@ impl Page<'_> {
         for row in breakdown.rows.iter().take(self.options.rows) {
             cumulative += row.bytes;
             table.row(vec![
-                Bytes(row.bytes).to_string(),
-                Bytes(cumulative).to_string(),
+                self.bytes(row.bytes),
+                self.bytes(cumulative),
                 percent(row.bytes, breakdown.total),
                 row.count.map_or("-".to_owned(), |_| Bytes(row.median).to_string()),
                 row.count.map_or("-".to_owned(), grouped),
@@ -172,8 +182,8 @@ impl Page<'_> {
             let bytes: u64 = rest.iter().map(|row| row.bytes).sum();
             let count: u64 = rest.iter().filter_map(|row| row.count).sum();
             table.row(vec![
-                Bytes(bytes).to_string(),
-                Bytes(breakdown.total).to_string(),
+                self.bytes(bytes),
+                self.bytes(breakdown.total),
                 percent(bytes, breakdown.total),
                 String::new(),
                 grouped(count),
@@ -233,17 +243,17 @@ impl Page<'_> {
         let (shown, hidden): (Vec<_>, Vec<_>) = rows.iter().partition(|row| row.own_peak >= least);
         for row in shown {
             table.row(vec![
-                Bytes(row.at_peak).to_string(),
+                self.bytes(row.at_peak),
                 percent(row.at_peak, total),
-                Bytes(row.own_peak).to_string(),
-                row.total_peak.map_or("-".to_owned(), |bytes| Bytes(bytes).to_string()),
+                self.bytes(row.own_peak),
+                row.total_peak.map_or("-".to_owned(), |bytes| self.bytes(bytes)),
                 grouped(row.calls),
                 grouped(row.allocations),
                 format!("{}{}", "  ".repeat(row.depth.saturating_sub(1)), row.name),
             ]);
         }
         let mut rest = |bytes: u64, label: String| {
-            let mut row = vec![Bytes(bytes).to_string(), percent(bytes, total)];
+            let mut row = vec![self.bytes(bytes), percent(bytes, total)];
             row.resize(6, String::new());
             row.push(label);
             table.row(row);
@@ -264,11 +274,12 @@ impl Page<'_> {
         }
         self.heading("Temporaries");
         let of = if device.overwritten > 0 { ", in the records that the log still holds" } else { "" };
-        self.line(&format!("Freed before {} more blocks were allocated{of}.", analysis::SOON));
+        let recorded = if device.sampling.is_on() { " of the sample" } else { "" };
+        self.line(&format!("Freed before {} more blocks{recorded} were allocated{of}.", analysis::SOON));
         let mut table = Table::new(&["Total", "Count", "Largest", "Location"], Cut::Start);
         for row in rows.iter().take(self.options.rows / 2) {
             table.row(vec![
-                Bytes(row.bytes).to_string(),
+                self.bytes(row.bytes),
                 grouped(row.count),
                 Bytes(row.largest).to_string(),
                 row.label.clone(),
@@ -337,7 +348,13 @@ impl Page<'_> {
             self.text.push('\n');
         }
         let (on, off) = if self.options.color { ("\x1b[1m", "\x1b[0m") } else { ("", "") };
-        let _ = writeln!(self.text, "{on}{text}{off}");
+        let estimates = if self.about.is_empty() { "" } else { " (estimates)" };
+        let _ = writeln!(self.text, "{on}{text}{estimates}{off}");
+    }
+
+    /// A sum over blocks, marked if it is an estimate.
+    fn bytes(&self, bytes: u64) -> String {
+        format!("{}{}", self.about, Bytes(bytes))
     }
 
     fn table(&mut self, table: &Table) {

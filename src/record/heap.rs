@@ -1,7 +1,7 @@
 //! Heap blocks: which account each one goes to.
 //!
 //! memtrace's own work → own counter; recorded → the CPU ledger; everything else → the untraced
-//! counters. A block is in exactly one of them at any time, so the sums always hold, also while a
+//! counters, and with it small blocks that are not in a session's sample. A block is in exactly one of them at any time, so the sums always hold, also while a
 //! session starts or ends on another thread. An open measurement sees blocks besides.
 
 use std::sync::OnceLock;
@@ -10,7 +10,7 @@ use super::gates::{any_measurement, records_heap_block, watches_heap_block};
 use super::live::foresee;
 use super::measure::{Space, Taken};
 use super::recorder::{self, Freed};
-use super::{guard, measure, untraced};
+use super::{guard, measure, sampling, untraced};
 use crate::snapshot::Device;
 
 /// Where a freed block came from, in case the free has to be undone.
@@ -96,7 +96,11 @@ fn on_watched_alloc(address: u64, size: usize) {
     if state & guard::OWN != 0 {
         return untraced::add_own(size as u64);
     }
-    let (measuring, recording) = (state & guard::MEASURING != 0, records_heap_block(size));
+    let recording = records_heap_block(size) && !sampling::leaves_out(size);
+    if state == 0 && !recording && !any_measurement() {
+        return untraced::add(size as u64);
+    }
+    let measuring = state & guard::MEASURING != 0;
     let _own = guard::own_work();
     foresee(address);
     if !measuring && any_measurement() {
@@ -132,13 +136,17 @@ fn take_out(address: u64, size: usize) -> Account {
         untraced::subtract_own(size as u64);
         return Account::Own;
     }
+    let recorded = records_heap_block(size) && !sampling::was_left_out(address, size);
+    if !recorded && !any_measurement() {
+        untraced::subtract(size as u64);
+        return Account::Untraced;
+    }
     let _own = guard::own_work();
     foresee(address);
     let size = size as u64;
     let known = Some((Device::Cpu, size));
     let measured = if any_measurement() { measure::on_free(Space::Heap, address, known) } else { None };
-    let freed =
-        if records_heap_block(size as usize) { recorder::on_heap_free(address, size) } else { Freed::NotRecorded };
+    let freed = if recorded { recorder::on_heap_free(address, size) } else { Freed::NotRecorded };
     if matches!(freed, Freed::NotRecorded) {
         untraced::subtract(size);
     }

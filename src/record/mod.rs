@@ -23,6 +23,7 @@ mod peak;
 mod prefetch;
 pub(crate) mod recorder;
 mod ring;
+mod sampling;
 pub(crate) mod segments;
 mod stacks;
 pub(crate) mod thread;

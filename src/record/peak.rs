@@ -19,14 +19,23 @@ pub(crate) struct PeakTracker {
     pub(crate) time_ns: u64,
     /// Bytes from before the recording that had been freed by then.
     pub(crate) unknown_freed: u64,
-    /// Bytes below the threshold then.
-    pub(crate) below_threshold: u64,
+    /// What was live then beside the recorded blocks.
+    pub(crate) beside: Beside,
     /// Blocks of the peak that were freed since.
     freed: OwnVec<Packed<4>>,
     /// Those that cannot be packed.
     freed_whole: OwnVec<Block>,
     /// Bytes of such blocks for which there was no memory in the list.
     pub(crate) lost: u64,
+}
+
+/// What is counted of the heap, whoever allocated it.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Beside {
+    /// Bytes in blocks below the threshold.
+    pub(crate) below_threshold: u64,
+    /// Bytes in all others, if only a sample of them is recorded.
+    pub(crate) counted: u64,
 }
 
 /// Moments at which a new maximum can be reached.
@@ -38,13 +47,13 @@ pub(crate) struct Moment {
 }
 
 impl PeakTracker {
-    pub(crate) const fn new(below_threshold: u64) -> Self {
+    pub(crate) const fn new(beside: Beside) -> Self {
         Self {
             total: 0,
             seq: 0,
             time_ns: 0,
             unknown_freed: 0,
-            below_threshold,
+            beside,
             freed: OwnVec::new_in(System),
             freed_whole: OwnVec::new_in(System),
             lost: 0,
@@ -52,32 +61,32 @@ impl PeakTracker {
     }
 
     /// Takes this moment for the start.
-    pub(crate) fn begin_anew(&mut self, now: Moment, below_threshold: u64) {
+    pub(crate) fn begin_anew(&mut self, now: Moment, beside: Beside) {
         self.forget_freed();
         (self.total, self.seq, self.time_ns) = (now.total, now.seq, now.time_ns);
-        (self.unknown_freed, self.below_threshold) = (now.unknown_freed, below_threshold);
+        (self.unknown_freed, self.beside) = (now.unknown_freed, beside);
     }
 
-    /// After an alloc: a new maximum takes over; an equal one does not. `below` is asked only then.
+    /// After an alloc: a new maximum takes over; an equal one does not. `beside` is asked only then.
     #[inline]
-    pub(crate) fn after_alloc(&mut self, now: Moment, below: impl FnOnce() -> u64) {
+    pub(crate) fn after_alloc(&mut self, now: Moment, beside: impl FnOnce() -> Beside) {
         if now.total > self.total {
             (self.total, self.seq, self.time_ns) = (now.total, now.seq, now.time_ns);
             self.unknown_freed = now.unknown_freed;
-            self.below_threshold = below();
+            self.beside = beside();
             self.forget_freed();
         }
     }
 
     #[inline]
-    pub(crate) fn after_free(&mut self, held: &Held) {
+    pub(crate) fn after_free(&mut self, held: &Held, bytes: u64) {
         let kept = held.seq() > self.seq
             || match held {
                 Held::Packed(words) => try_push(&mut self.freed, *words),
                 Held::Whole(block) => try_push(&mut self.freed_whole, *block),
             };
         if !kept {
-            self.lost += held.size();
+            self.lost += bytes;
         }
     }
 

@@ -88,6 +88,11 @@ pub(crate) fn below(min_size: u64) -> u64 {
     if min_size <= 1 { 0 } else { sum(0, class(min_size)) }
 }
 
+/// Bytes in blocks of at least so many.
+pub(crate) fn at_least(size: u64) -> u64 {
+    split_at(size).1
+}
+
 /// Bytes that memtrace holds through the watched allocator.
 pub(crate) fn own() -> i64 {
     used().iter().map(|shard| shard.own.load(Relaxed)).sum()

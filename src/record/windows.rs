@@ -1,8 +1,9 @@
 //! What each scope held, and what the device held while it was open.
 
 use super::CONTEXTS;
+use super::ledger::Flow;
 use super::memory::{OwnVec, System, try_push};
-use crate::snapshot::{ContextId, ScopeStats};
+use crate::snapshot::{ContextId, Sampling, ScopeStats};
 
 /// Per device. An event costs one comparison plus one addition per enclosing scope; the open
 /// windows are brought up to date only when a scope is entered or left.
@@ -28,6 +29,7 @@ struct OpenScope {
 struct ScopeCell {
     parent: ContextId,
     calls: u64,
+    /// In parts of one.
     allocations: u64,
     allocated_bytes: u64,
     now: u64,
@@ -84,27 +86,27 @@ impl Windows {
     }
 
     #[inline]
-    pub(crate) fn on_alloc(&mut self, context: ContextId, size: u64, total: i64) {
+    pub(crate) fn on_alloc(&mut self, context: ContextId, block: Flow, total: i64) {
         self.largest = self.largest.max(total);
         self.each_enclosing(context, |cell| {
-            cell.allocations += 1;
-            cell.allocated_bytes += size;
-            cell.now += size;
+            cell.allocations += block.parts;
+            cell.allocated_bytes += block.bytes;
+            cell.now += block.bytes;
             cell.own_peak = cell.own_peak.max(cell.now);
         });
     }
 
     /// An alloc that was none: a free was undone.
-    pub(crate) fn uncount(&mut self, context: ContextId, size: u64) {
+    pub(crate) fn uncount(&mut self, context: ContextId, block: Flow) {
         self.each_enclosing(context, |cell| {
-            cell.allocations = cell.allocations.saturating_sub(1);
-            cell.allocated_bytes = cell.allocated_bytes.saturating_sub(size);
+            cell.allocations = cell.allocations.saturating_sub(block.parts);
+            cell.allocated_bytes = cell.allocated_bytes.saturating_sub(block.bytes);
         });
     }
 
     #[inline]
-    pub(crate) fn on_free(&mut self, context: ContextId, size: u64) {
-        self.each_enclosing(context, |cell| cell.now = cell.now.saturating_sub(size));
+    pub(crate) fn on_free(&mut self, context: ContextId, bytes: u64) {
+        self.each_enclosing(context, |cell| cell.now = cell.now.saturating_sub(bytes));
     }
 
     /// Totals of every context that was used; `base` is what was live before the recording.
@@ -115,7 +117,7 @@ impl Windows {
             ScopeStats {
                 context,
                 calls: cell.calls,
-                allocations: cell.allocations,
+                allocations: Sampling::whole(cell.allocations),
                 allocated_bytes: cell.allocated_bytes,
                 own_peak: cell.own_peak,
                 total_peak: total.map(|t| base.saturating_add_signed(t)),

@@ -15,7 +15,7 @@ use crate::layer;
 use crate::record::measure::DeviceMeasured;
 use crate::record::{CONTEXTS, DeviceCopy, STACKS, device_memory, recorder, unwind};
 use crate::snapshot::{
-    Device, DeviceSnapshot, FRAMES_LEFT_OUT, Health, Module, Process, Settings, SnapshotData, Spans, StackId,
+    Device, DeviceSnapshot, FRAMES_LEFT_OUT, Health, Module, Process, Sampling, Settings, SnapshotData, Spans, StackId,
     StackKind, Stacks, segments,
 };
 use crate::symbol::{self, Symbols};
@@ -114,7 +114,7 @@ fn assemble(
         health.lost_blocks += copy.ledger.lost_blocks;
         health.missed_frees += copy.ledger.missed_frees;
         health.lost_scopes += copy.ledger.lost_scopes;
-        devices.push(renumber.device(device, copy));
+        devices.push(renumber.device(device, settings.sampling(device), copy));
     }
     health.spans = spans();
     let Renumber { stacks, addresses, .. } = renumber;
@@ -200,7 +200,7 @@ struct Renumber {
 }
 
 impl Renumber {
-    fn device(&mut self, device: Device, copy: DeviceCopy) -> DeviceSnapshot {
+    fn device(&mut self, device: Device, sampling: Sampling, copy: DeviceCopy) -> DeviceSnapshot {
         let DeviceCopy { ledger: mut copy, below_threshold: below, not_recorded } = copy;
         for record in &mut copy.records {
             record.stack = self.id(record.stack);
@@ -214,6 +214,7 @@ impl Renumber {
         let segments = segments::cover(&copy.records, &copy.live, &copy.segments, &copy.segment_records);
         DeviceSnapshot {
             device,
+            sampling,
             records: copy.records,
             overwritten: copy.overwritten,
             live: copy.live,

@@ -20,7 +20,9 @@ pub(super) fn apply(plan: &mut Plan) -> Result<(), Error> {
     set(&mut settings.stacks, "MEMTRACE_STACKS", stacks)?;
     set(&mut settings.context, "MEMTRACE_CONTEXT", context)?;
     set(&mut settings.max_entries, "MEMTRACE_MAX_ENTRIES", number)?;
+    plan.min_size_said |= variable("MEMTRACE_MIN_SIZE")?.is_some();
     set(&mut settings.min_size, "MEMTRACE_MIN_SIZE", parse_bytes)?;
+    set(&mut settings.sample_interval, "MEMTRACE_SAMPLE_INTERVAL", parse_bytes)?;
     if let Some(file) = variable("MEMTRACE_RULES")? {
         settings.rules.add(&rules(&file)?)?;
     }

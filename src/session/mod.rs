@@ -212,6 +212,7 @@ impl Drop for Session {
 fn begin(plan: &Plan) -> Result<(Shared, Option<Schedule>), Error> {
     let mut plan = plan.clone();
     env::apply(&mut plan)?;
+    plan.settle();
     plan.check()?;
     plan.dumps.prepare()?;
     let waits = plan.schedule.is_some_and(|schedule| schedule.phase(0) == Phase::Wait);

@@ -16,6 +16,7 @@ mod process;
 mod record;
 mod replay;
 mod rules;
+mod sampling;
 mod scopes;
 pub(crate) mod segments;
 mod settings;
@@ -40,6 +41,8 @@ pub use process::{Process, Thread};
 pub use record::{Block, Record, RecordKind};
 pub use replay::Replay;
 pub use rules::Rules;
+pub(crate) use sampling::MAX_INTERVAL;
+pub use sampling::Sampling;
 pub use scopes::{ContextNode, Mark, ScopeStats};
 pub(crate) use scopes::{Totals, scopes_of_log};
 pub use segments::{Segment, SegmentRecord};
@@ -47,12 +50,12 @@ pub(crate) use settings::DEFAULT_STACK_DEPTH;
 pub use settings::{Action, Enabled, Settings, StackContext, StackKind};
 pub(crate) use stacks::FRAMES_LEFT_OUT;
 pub use stacks::{CodeAddress, Frame, Module, Stacks};
-pub use stats::{MemoryStats, Stat};
+pub use stats::{Counted, MemoryStats, Stat};
 
 /// The moment at which most bytes were live on a device.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Peak {
-    /// Bytes live at that moment: `blocks` plus `not_recorded`.
+    /// Bytes live at that moment: `blocks`, or what they stand for if they are a sample, plus `not_recorded`.
     ///
     /// On the CPU device this is the largest sum over all blocks of at least the threshold;
     /// `below_threshold` comes on top.
@@ -84,6 +87,9 @@ impl Peak {
 pub struct DeviceSnapshot {
     /// Which device.
     pub device: Device,
+    /// How its blocks were chosen. If only some of the small ones were recorded, all totals, sums and tables of this
+    /// device are estimates; blocks and records have their real sizes.
+    pub sampling: Sampling,
     /// The log, oldest first.
     pub records: Vec<Record>,
     /// How many older records the ring has overwritten.

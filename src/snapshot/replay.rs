@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 
-use super::DeviceSnapshot;
 use super::record::{Block, Record, RecordKind};
+use super::{DeviceSnapshot, Sampling};
 
 /// Live blocks by address while records are applied.
 ///
@@ -13,13 +13,14 @@ use super::record::{Block, Record, RecordKind};
 pub struct Replay {
     live: HashMap<u64, Block>,
     bytes: u64,
+    sampling: Sampling,
 }
 
 impl Replay {
     /// The live blocks just before the oldest record that the log still holds. For a block whose alloc
     /// was overwritten and whose free was not, see [`Record::block`].
     pub fn at_log_start(device: &DeviceSnapshot) -> Self {
-        let mut state = Self::default();
+        let mut state = Self { sampling: device.sampling, ..Self::default() };
         device.live.iter().for_each(|block| state.insert(*block));
         device.records.iter().rev().for_each(|record| state.undo(record));
         state
@@ -33,7 +34,7 @@ impl Replay {
         }
     }
 
-    /// Bytes live now.
+    /// Bytes live now; of a sample what its blocks stand for.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
@@ -55,15 +56,15 @@ impl Replay {
     }
 
     fn insert(&mut self, block: Block) {
-        self.bytes += block.size;
+        self.bytes += self.sampling.bytes(block.size);
         if let Some(old) = self.live.insert(block.address, block) {
-            self.bytes -= old.size;
+            self.bytes -= self.sampling.bytes(old.size);
         }
     }
 
     fn remove(&mut self, address: u64) {
         if let Some(old) = self.live.remove(&address) {
-            self.bytes -= old.size;
+            self.bytes -= self.sampling.bytes(old.size);
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use super::Sampling;
 use super::ids::{ContextId, ThreadId};
 use super::record::{Record, RecordKind};
 
@@ -50,13 +51,19 @@ pub struct Mark {
 
 /// The scopes of a log that holds every record and mark, worked out from it; `end` is the allocated
 /// total after its last record.
-pub(crate) fn scopes_of_log(records: &[Record], marks: &[Mark], contexts: &[ContextNode], end: u64) -> Vec<ScopeStats> {
+pub(crate) fn scopes_of_log(
+    records: &[Record],
+    marks: &[Mark],
+    contexts: &[ContextNode],
+    sampling: Sampling,
+    end: u64,
+) -> Vec<ScopeStats> {
     let change = |record: &Record| match record.kind {
-        RecordKind::Alloc => record.size as i64,
-        RecordKind::Free => -(record.size as i64),
+        RecordKind::Alloc => sampling.bytes(record.size) as i64,
+        RecordKind::Free => -(sampling.bytes(record.size) as i64),
     };
     let start = end as i64 - records.iter().map(change).sum::<i64>();
-    let mut log = ScopeLog::new(contexts, start);
+    let mut log = ScopeLog::new(contexts, sampling, start);
     let mut marks = marks.iter().peekable();
     for record in records {
         while let Some(mark) = marks.next_if(|mark| mark.time_ns <= record.time_ns) {
@@ -71,6 +78,7 @@ pub(crate) fn scopes_of_log(records: &[Record], marks: &[Mark], contexts: &[Cont
 
 struct ScopeLog<'a> {
     contexts: &'a [ContextNode],
+    sampling: Sampling,
     total: i64,
     totals: Totals,
     /// By context.
@@ -82,13 +90,16 @@ struct ScopeLog<'a> {
 #[derive(Clone, Default)]
 struct ScopeCell {
     stats: ScopeStats,
+    /// Its allocations, in parts of one.
+    allocations: u64,
     /// Bytes of its own blocks live now.
     now: u64,
 }
 
 impl<'a> ScopeLog<'a> {
-    fn new(contexts: &'a [ContextNode], total: i64) -> Self {
-        Self { contexts, total, totals: Totals::default(), cells: vec![None; contexts.len()], open: HashMap::new() }
+    fn new(contexts: &'a [ContextNode], sampling: Sampling, total: i64) -> Self {
+        let (totals, cells, open) = (Totals::default(), vec![None; contexts.len()], HashMap::new());
+        Self { contexts, sampling, total, totals, cells, open }
     }
 
     fn mark(&mut self, mark: &Mark) {
@@ -103,11 +114,12 @@ impl<'a> ScopeLog<'a> {
     }
 
     fn record(&mut self, record: &Record) {
+        let (bytes, parts) = (self.sampling.bytes(record.size), self.sampling.parts(record.size));
         let mut at = record.context;
         while at != ContextId::ROOT {
             self.at(at, |cell| match record.kind {
-                RecordKind::Alloc => cell.alloc(record.size),
-                RecordKind::Free => cell.now = cell.now.saturating_sub(record.size),
+                RecordKind::Alloc => cell.alloc(bytes, parts),
+                RecordKind::Free => cell.now = cell.now.saturating_sub(bytes),
             });
             at = self.contexts.get(at.0 as usize).map_or(ContextId::ROOT, |node| node.parent);
         }
@@ -133,7 +145,8 @@ impl<'a> ScopeLog<'a> {
         for ((_, context), places) in std::mem::take(&mut self.open) {
             places.into_iter().for_each(|since| self.left(context, since));
         }
-        self.cells.into_iter().flatten().map(|cell| cell.stats).collect()
+        let stats = |cell: ScopeCell| ScopeStats { allocations: Sampling::whole(cell.allocations), ..cell.stats };
+        self.cells.into_iter().flatten().map(stats).collect()
     }
 }
 
@@ -167,10 +180,10 @@ impl Totals {
 }
 
 impl ScopeCell {
-    fn alloc(&mut self, size: u64) {
-        self.stats.allocations += 1;
-        self.stats.allocated_bytes += size;
-        self.now += size;
+    fn alloc(&mut self, bytes: u64, parts: u64) {
+        self.allocations = self.allocations.saturating_add(parts);
+        self.stats.allocated_bytes += bytes;
+        self.now += bytes;
         self.stats.own_peak = self.stats.own_peak.max(self.now);
     }
 }
@@ -209,7 +222,7 @@ mod tests {
         let mark = |time_ns, context, enter| Mark { time_ns, context: ContextId(context), thread: ThreadId(1), enter };
         // a: the whole log; b: around the 20; c: after it, and never left.
         let marks = [mark(0, 1, true), mark(3, 2, true), mark(4, 2, false), mark(6, 3, true), mark(9, 1, false)];
-        let scopes = scopes_of_log(&records, &marks, &contexts, 7);
+        let scopes = scopes_of_log(&records, &marks, &contexts, Sampling::default(), 7);
         assert_eq!(scopes.iter().map(|scope| scope.total_peak).collect::<Vec<_>>(), [Some(100), Some(20), Some(7)]);
     }
 
@@ -221,7 +234,7 @@ mod tests {
         let mut marks: Vec<Mark> = (0..100_000).map(|thread| mark(thread, true)).collect();
         marks.extend((0..50_000).map(|thread| mark(thread, false)));
         let records: Vec<Record> = (1..=100_000).map(|n| alloc(n, 1)).collect();
-        let scopes = scopes_of_log(&records, &marks, &contexts, 100_000);
+        let scopes = scopes_of_log(&records, &marks, &contexts, Sampling::default(), 100_000);
         assert_eq!((scopes[0].calls, scopes[0].total_peak), (100_000, Some(100_000)));
     }
 }

@@ -62,6 +62,9 @@ pub struct Settings {
     pub max_entries: usize,
     /// CPU: smallest block that is recorded, in bytes; a power of two, or 0 for every block.
     pub min_size: u64,
+    /// CPU: of blocks smaller than this only a sample is recorded, one in so many bytes on average; a power of two of
+    /// at most 1 GiB, or 0 for no sampling.
+    pub sample_interval: u64,
     /// Most frames that are kept of a stack, half of them innermost, half outermost.
     pub stack_depth: usize,
     /// Only this device is recorded.
@@ -88,10 +91,19 @@ impl Default for Settings {
             stacks: StackKind::default(),
             max_entries: DEFAULT_MAX_ENTRIES,
             min_size: DEFAULT_MIN_SIZE,
+            sample_interval: 0,
             stack_depth: DEFAULT_STACK_DEPTH,
             device: None,
             skip_actions: Vec::new(),
             rules: super::Rules::default(),
         }
+    }
+}
+
+impl Settings {
+    /// How blocks of a device are chosen: those of devices other than the CPU are all recorded.
+    pub fn sampling(&self, device: super::Device) -> super::Sampling {
+        let is_sampled = device == super::Device::Cpu && self.sample_interval > self.min_size;
+        super::Sampling::every(if is_sampled { self.sample_interval } else { 0 })
     }
 }

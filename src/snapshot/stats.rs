@@ -13,6 +13,18 @@ pub struct Stat {
     pub freed: u64,
 }
 
+/// What was counted of the heap beside a sample: every byte, but not by whom. In blocks of at least the recording's
+/// `min_size`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counted {
+    /// Bytes live now.
+    pub now: u64,
+    /// Bytes live when the estimate was at its peak.
+    pub at_peak: u64,
+    /// Bytes live when the recording began in blocks of which a sample is taken since: they are in no estimate.
+    pub before: u64,
+}
+
 /// The counters of a device.
 ///
 /// `allocated = active`: the bytes that the program asked for. On the CPU device in blocks of at least the
@@ -39,4 +51,14 @@ pub struct MemoryStats {
     pub num_alloc_retries: u64,
     /// CPU only: live bytes in blocks smaller than the recording's threshold.
     pub below_threshold: u64,
+    /// CPU only: what was counted, if only a sample of the small blocks is recorded. The other counters of blocks of
+    /// at least the threshold are estimates then.
+    pub counted: Option<Counted>,
+}
+
+impl MemoryStats {
+    /// Bytes live now in blocks of every size; counted, so exact also where the other figures are estimates.
+    pub fn live(&self) -> u64 {
+        self.counted.map_or(self.allocated_bytes.current, |counted| counted.now) + self.below_threshold
+    }
 }

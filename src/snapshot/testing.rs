@@ -1,9 +1,9 @@
 //! Small snapshots made by hand, for tests of what lies right of here.
 
 use super::{
-    Block, BlockName, Category, CodeAddress, ContextId, ContextNode, Device, DeviceSnapshot, Frame, Health, Mark,
-    MemoryKind, MemoryStats, Module, Peak, Process, Record, RecordKind, ScopeStats, Settings, SnapshotData, StackId,
-    Stacks, Stat, Thread, ThreadId, segments,
+    Block, BlockName, Category, CodeAddress, ContextId, ContextNode, Counted, Device, DeviceSnapshot, Frame, Health,
+    Mark, MemoryKind, MemoryStats, Module, Peak, Process, Record, RecordKind, Sampling, ScopeStats, Settings,
+    SnapshotData, StackId, Stacks, Stat, Thread, ThreadId, segments,
 };
 
 const FORWARD: ContextId = ContextId(1);
@@ -57,6 +57,7 @@ pub(crate) fn two_lines_and_a_temporary() -> SnapshotData {
     };
     let device = DeviceSnapshot {
         device: Device::Cpu,
+        sampling: Sampling::default(),
         ooms: Vec::new(),
         pool: None,
         memory: None,
@@ -93,6 +94,41 @@ pub(crate) fn two_lines_and_a_temporary() -> SnapshotData {
     SnapshotData { process, devices: vec![device], stacks: stacks(), contexts, modules: vec![module], ..empty() }
 }
 
+/// The same as a sample: of blocks below 1 KiB some were recorded, and stand for others.
+pub(crate) fn a_sample() -> SnapshotData {
+    let mut data = two_lines_and_a_temporary();
+    (data.settings.min_size, data.settings.sample_interval) = (0, 1024);
+    let sampling = data.settings.sampling(Device::Cpu);
+    let device = &mut data.devices[0];
+    device.sampling = sampling;
+    (device.below_threshold, device.peak.below_threshold) = (0, 0);
+    let sum = |blocks: &[Block]| blocks.iter().map(|block| sampling.bytes(block.size)).sum::<u64>();
+    let parts = |blocks: &[Block]| blocks.iter().map(|block| sampling.parts(block.size)).sum::<u64>();
+    let (at_peak, live, lines) = (&device.peak.blocks, &device.live, &device.peak.blocks[..2]);
+    let (peak, current, temporary) = (1024 + sum(at_peak), 1024 + sum(live), (sampling.bytes(64), sampling.parts(64)));
+    let (allocated, count) = (sum(at_peak) + temporary.0, parts(at_peak) + temporary.1);
+    let bytes = Stat { current, peak, allocated, freed: allocated + 1024 - current };
+    let [now, most, all] = [parts(live), parts(at_peak), count].map(Sampling::whole);
+    device.stats = MemoryStats {
+        allocated_bytes: bytes,
+        active_bytes: bytes,
+        reserved_bytes: bytes,
+        allocations: Stat { current: now, peak: most, allocated: all, freed: Sampling::whole(count - parts(live)) },
+        counted: Some(Counted { now: 4200, at_peak: 5300, before: 70 }),
+        ..MemoryStats::default()
+    };
+    let (own, calls) = (sum(lines), Sampling::whole(parts(lines)));
+    device.scopes[0] = ScopeStats {
+        allocations: calls,
+        allocated_bytes: own,
+        own_peak: own,
+        total_peak: Some(1024 + own),
+        ..device.scopes[0]
+    };
+    device.peak.bytes = peak;
+    data
+}
+
 fn stats() -> MemoryStats {
     let bytes = Stat { current: 3524, peak: 4524, allocated: 3564, freed: 1064 };
     MemoryStats {
@@ -103,6 +139,7 @@ fn stats() -> MemoryStats {
         reserved_bytes: bytes,
         allocations: Stat { current: 2, peak: 3, allocated: 4, freed: 2 },
         below_threshold: 128,
+        counted: None,
     }
 }
 

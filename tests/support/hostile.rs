@@ -11,7 +11,7 @@ use memtrace::{Snapshot, SnapshotData, analysis, export, parse_capture};
 use tempfile::TempDir;
 
 /// Tags that mean something; the cutter's first byte counts round in them and a few more.
-const TAGS: u8 = 20;
+const TAGS: u8 = 29;
 const COMMIT: u8 = 17;
 /// Flamegraphs are drawn of captures up to this size: inferno's time is not what is looked for.
 const SMALL: usize = 1 << 12;

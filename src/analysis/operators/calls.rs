@@ -3,10 +3,12 @@
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
-use super::super::log::{Moment, change, moments};
+use super::super::log::{Moment, moments};
 use super::super::reserved::Reserved;
 use super::sites::{Site, Sites};
-use crate::snapshot::{ContextId, DeviceSnapshot, Mark, Record, RecordKind, SnapshotData, StackId, ThreadId, Totals};
+use crate::snapshot::{
+    ContextId, DeviceSnapshot, Mark, Record, RecordKind, Sampling, SnapshotData, StackId, ThreadId, Totals,
+};
 
 /// Operators that do the same over and over within one call.
 pub(super) const LOOPS: [&str; 2] = ["step", "backward_step"];
@@ -25,6 +27,7 @@ pub(crate) struct Call<'a> {
     pub(crate) thread: ThreadId,
     pub(crate) begin_ns: u64,
     pub(crate) end_ns: u64,
+    /// In parts of one.
     pub(crate) allocations: u64,
     pub(crate) added: i64,
     pub(crate) before: u64,
@@ -77,6 +80,8 @@ struct Open {
 struct Newest {
     seq: u64,
     size: u64,
+    /// What it added to the total.
+    bytes: u64,
     stack: StackId,
 }
 
@@ -89,7 +94,7 @@ impl Open {
 
     /// Is this the second half of a reallocation that makes the newest block larger?
     fn moves(&self, record: &Record) -> bool {
-        let freed = self.dropped.is_some_and(|freed| freed.unsigned_abs() == self.newest.size);
+        let freed = self.dropped.is_some_and(|freed| freed.unsigned_abs() == self.newest.bytes);
         freed && record.stack == self.newest.stack && record.size > self.newest.size
     }
 }
@@ -100,6 +105,7 @@ struct Walk<'a> {
     open: HashMap<ThreadId, Open>,
     /// The calls that allocated the live blocks, by the blocks' numbers.
     makers: HashMap<u64, usize>,
+    sampling: Sampling,
     totals: Totals,
     reserved: Option<Reserved<'a>>,
 }
@@ -111,6 +117,7 @@ impl<'a> Walk<'a> {
             calls: Vec::new(),
             open: HashMap::new(),
             makers: HashMap::new(),
+            sampling: device.sampling,
             totals: Totals::default(),
             reserved: Reserved::of(device),
         }
@@ -146,10 +153,11 @@ impl<'a> Walk<'a> {
         };
         stacks.insert(record.stack);
         self.makers.insert(record.alloc_seq, call);
-        let newest = Newest { seq: record.alloc_seq, size: record.size, stack: record.stack };
+        let Record { alloc_seq: seq, size, stack, .. } = *record;
+        let newest = Newest { seq, size, bytes: moment.change.unsigned_abs(), stack };
         self.open.insert(record.thread, Open { call, site: site.number, oldest, stacks, newest, dropped: None });
         if let Some(call) = self.calls.get_mut(call) {
-            call.allocations += 1;
+            call.allocations = call.allocations.saturating_add(self.sampling.parts(record.size));
         }
         self.belongs(call, at, moment);
     }
@@ -168,7 +176,7 @@ impl<'a> Walk<'a> {
             end_ns: record.time_ns,
             allocations: 0,
             added: 0,
-            before: moment.allocated.saturating_sub(record.size),
+            before: moment.allocated.saturating_add_signed(-moment.change),
             peak: 0,
             peak_at: at,
             allocated: 0,
@@ -190,7 +198,7 @@ impl<'a> Walk<'a> {
                 }
             }
             () if record.stack == StackId::NONE && is_dropped(&open, record) => {
-                open.dropped = Some(open.dropped.unwrap_or(0).saturating_add(change(record)));
+                open.dropped = Some(open.dropped.unwrap_or(0).saturating_add(moment.change));
             }
             () if record.stack == StackId::NONE || site == Some(open.site) => self.belongs(open.call, at, moment),
             () => return,
@@ -200,7 +208,7 @@ impl<'a> Walk<'a> {
 
     /// The call's totals are now those after this record.
     fn belongs(&mut self, call: usize, at: usize, moment: &Moment<'_>) {
-        self.add(call, change(moment.record));
+        self.add(call, moment.change);
         let reserved = self.reserved.as_ref().map_or(moment.allocated, Reserved::bytes);
         let Some(call) = self.calls.get_mut(call) else { return };
         (call.records.end, call.end_ns) = (at + 1, moment.record.time_ns);

@@ -40,7 +40,7 @@ pub(crate) use calls::{Call, calls};
 pub use markers::{Marker, MarkerKind};
 
 use super::labels::line_label;
-use crate::snapshot::{DeviceSnapshot, SnapshotData};
+use crate::snapshot::{DeviceSnapshot, Sampling, SnapshotData};
 
 /// One call of an operator. Bytes are those of the device, blocks below the threshold left out.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -114,6 +114,9 @@ pub struct OperatorSeries {
     pub num_alloc_retries: u64,
     /// Allocations that were refused for lack of memory (`num_ooms`).
     pub num_ooms: u64,
+    /// Only a sample of the blocks that are smaller than this was recorded: all bytes and numbers of allocations are
+    /// estimates. `None` if every block was.
+    pub sample_interval: Option<u64>,
     /// Calls that a file left out to keep to a size; what they added is in `added_elsewhere`.
     pub left_out: u64,
 }
@@ -131,7 +134,8 @@ impl OperatorSeries {
 /// The series of one device.
 pub fn operators(data: &SnapshotData, device: &DeviceSnapshot) -> OperatorSeries {
     let calls = calls(data, device);
-    let changed = device.records.iter().map(super::log::change).fold(0i64, i64::saturating_add);
+    let changed =
+        device.records.iter().map(|record| super::log::change(device, record)).fold(0i64, i64::saturating_add);
     let added = calls.iter().map(|call| call.added).fold(0i64, i64::saturating_add);
     OperatorSeries {
         program: data.process.program.clone(),
@@ -142,6 +146,7 @@ pub fn operators(data: &SnapshotData, device: &DeviceSnapshot) -> OperatorSeries
         overwritten: device.overwritten,
         num_alloc_retries: device.stats.num_alloc_retries,
         num_ooms: device.stats.num_ooms,
+        sample_interval: device.sampling.interval(),
         left_out: 0,
         calls: described(data, &calls),
     }
@@ -158,7 +163,7 @@ fn described(data: &SnapshotData, calls: &[Call<'_>]) -> Vec<OperatorCall> {
         thread: call.thread.number(),
         begin_ns: call.begin_ns,
         end_ns: call.end_ns,
-        allocations: call.allocations,
+        allocations: Sampling::whole(call.allocations),
         added: call.added,
         before: call.before,
         peak: call.peak,

@@ -88,7 +88,7 @@ fn snapshot(ops: &[Op]) -> SnapshotData {
     let mut total = before;
     device.peak.bytes = before;
     for record in &records {
-        total = total.saturating_add_signed(crate::analysis::log::change(record));
+        total = total.saturating_add_signed(crate::analysis::log::change(device, record));
         device.peak.bytes = device.peak.bytes.max(total);
     }
     device.stats.allocated_bytes.current = total;

@@ -6,8 +6,8 @@ use super::{Encoder, RECORDS_IN_A_CHUNK, list};
 use crate::capture::bytes::Payload;
 use crate::capture::{Counters, Driver, Tag, device_number};
 use crate::snapshot::{
-    Block, BlockName, CallTime, Device, DeviceMemory, DeviceSnapshot, GraphMemory, Mark, OutOfMemory, Pool, Record,
-    RecordKind, ScopeStats, Segment, SegmentRecord, Stat,
+    Block, BlockName, CallTime, Counted, Device, DeviceMemory, DeviceSnapshot, GraphMemory, Mark, OutOfMemory, Pool,
+    Record, RecordKind, ScopeStats, Segment, SegmentRecord, Stat,
 };
 
 impl<W: Write> Encoder<W> {
@@ -144,6 +144,14 @@ impl<W: Write> Encoder<W> {
             p.number(stats.below_threshold);
             p.number(stats.num_ooms);
             p.number(stats.num_alloc_retries);
+        })?;
+        counters.stats.counted.map_or(Ok(()), |counted| self.counted(device, counted))
+    }
+
+    fn counted(&mut self, device: Device, counted: Counted) -> io::Result<()> {
+        self.chunk(Tag::Counted, |p| {
+            let Counted { now, at_peak, before } = counted;
+            [device_number(device), now, at_peak, before].into_iter().for_each(|n| p.number(n));
         })
     }
 

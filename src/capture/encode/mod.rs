@@ -102,7 +102,11 @@ impl<W: Write> Encoder<W> {
             p.number(settings.device.map_or(0, |device| 1 + device_number(device)));
             list(p, settings.skip_actions.iter(), |p, action| p.number(action_number(*action)));
             p.text(settings.rules.added());
-        })
+        })?;
+        match settings.sample_interval {
+            0 => Ok(()),
+            interval => self.chunk(Tag::Sampling, |p| p.number(interval)),
+        }
     }
 
     pub(crate) fn threads(&mut self, threads: &[Thread]) -> io::Result<()> {

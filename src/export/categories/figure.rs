@@ -8,8 +8,8 @@ use super::plot::{Plot, TimeUnit, escape, text};
 use super::{Options, plot};
 use crate::analysis::{CategoryBytes, CategoryTimeline, category_timeline, device_or_main};
 use crate::error::Error;
-use crate::export::LeftOut;
 use crate::export::figure::{Unit, failed, mesh, shortened};
+use crate::export::{LeftOut, sampled};
 use crate::snapshot::{Category, Device, SnapshotData};
 use crate::units::Bytes;
 
@@ -54,7 +54,9 @@ impl<'a> Picture<'a> {
         let last_ns = device.records.last().map_or(0, |record| record.time_ns);
         let end_ns = data.process.duration_ns.max(last_ns).max(timeline.start_ns().saturating_add(1));
         let (program, size) = (shortened(&data.process.program), Bytes(peak.1.total()));
-        let title = format!("{program} on {}: memory by category, peak {size}", device.device);
+        let interval = device.sampling.interval();
+        let (about, behind) = (sampled::about(interval), sampled::behind(interval));
+        let title = format!("{program} on {}: memory by category, peak {about}{size}{behind}", device.device);
         let highest = timeline.highest();
         let categories = Category::ALL.into_iter().filter(|category| highest.get(*category) > 0).collect();
         let time = TimeUnit::of(end_ns.saturating_sub(timeline.start_ns()));

@@ -7,7 +7,7 @@ use super::figure::Picture;
 use super::plot::escape;
 use crate::analysis::device_or_main;
 use crate::error::Error;
-use crate::export::LeftOut;
+use crate::export::{LeftOut, sampled};
 use crate::snapshot::{Category, DeviceSnapshot, SnapshotData};
 use crate::units::{Bytes, grouped};
 
@@ -68,6 +68,9 @@ fn table(picture: &Picture<'_>) -> String {
 /// What is not in the picture.
 fn notes(device: &DeviceSnapshot, picture: &Picture<'_>) -> String {
     let mut notes = String::new();
+    if let Some(note) = sampled::note(device.sampling.interval()) {
+        notes += &format!("<p>All figures are {note}.</p>\n");
+    }
     if device.below_threshold > 0 || device.peak.below_threshold > 0 {
         notes += "<p>Blocks smaller than the recording's threshold are not in it.</p>\n";
     }

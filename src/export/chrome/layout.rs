@@ -15,6 +15,7 @@ use super::steps::{Plan, Step, plan};
 use crate::error::Error;
 use crate::export::budget::{self, LeftOut};
 use crate::export::gathered::Gathered;
+use crate::export::sampled;
 use crate::snapshot::{Block, Device, DeviceSnapshot, Record, RecordKind, Replay, SnapshotData};
 use crate::units::Bytes;
 
@@ -48,7 +49,8 @@ impl Default for Options {
 ///
 /// The row of the step with the peak holds exactly the peak's blocks; it comes first if the log no
 /// longer has its records. A row's bytes and what its label says of blocks that were not recorded are
-/// the step's own peak. With more than `max_steps` steps the deepest scopes begin no step, level by
+/// the step's own peak. Blocks have their real sizes, also where only a sample of the small ones was recorded, and
+/// the labels' figures are estimates. With more than `max_steps` steps the deepest scopes begin no step, level by
 /// level, then neighbouring steps are joined; `otherData` says so.
 ///
 /// # Errors
@@ -114,12 +116,14 @@ impl<S: Sink> Layout<'_, S> {
         let number = memory_space(device.device);
         let space = Track::process(number);
         self.trace.metadata("process_name", &space, Value::Name(&format!("{} memory", device.device)))?;
-        self.trace.metadata("process_labels", &space, Value::Labels("1 us is 1 byte"))?;
+        let sample = if device.sampling.is_on() { "1 us is 1 byte, a sample of the blocks" } else { "1 us is 1 byte" };
+        self.trace.metadata("process_labels", &space, Value::Labels(sample))?;
         self.trace.metadata("process_sort_index", &space, Value::SortIndex(number.into()))?;
         let places = Places::of(device);
         let peak = peak_position(device);
         if peak.is_none() {
-            let label = format!("the peak, which the log no longer has: {}", Bytes(device.peak.bytes));
+            let about = sampled::about(device.sampling.interval());
+            let label = format!("the peak, which the log no longer has: {about}{}", Bytes(device.peak.bytes));
             let blocks = device.peak.blocks.clone();
             self.row(device, 0, &label, device.peak.not_recorded, blocks, &places)?;
         }
@@ -138,7 +142,7 @@ impl<S: Sink> Layout<'_, S> {
             records.iter().for_each(|record| state.apply(record));
             applied = step.highest;
             let holds_peak = peak.is_some_and(|peak| peak == step.highest);
-            let label = self.label(number, step, holds_peak);
+            let label = self.label(device, number, step, holds_peak);
             let mut blocks = state.blocks();
             blocks.retain(|block| holds_peak || block.size > self.hidden || self.hidden == 0);
             self.row(device, number, &label, step.allocated.saturating_sub(state.bytes()), blocks, places)?;
@@ -147,7 +151,8 @@ impl<S: Sink> Layout<'_, S> {
     }
 
     /// `12 iteration 1 > forward: 911.3 MiB`.
-    fn label(&self, number: u64, step: &Step, holds_peak: bool) -> String {
+    fn label(&self, device: &DeviceSnapshot, number: u64, step: &Step, holds_peak: bool) -> String {
+        let about = sampled::about(device.sampling.interval());
         let path = self.names.names.path(step.context).text.as_str();
         let path = match (&step.call, self.options.steps) {
             (Some(call), _) => &format!("{call}{}{path}", if path.is_empty() { "" } else { " in " }),
@@ -156,7 +161,11 @@ impl<S: Sink> Layout<'_, S> {
             (None, _) => path,
         };
         let peak = if holds_peak { " (peak)" } else { "" };
-        format!("{number} {path}{}: {}{peak}", if path.is_empty() { "records" } else { "" }, Bytes(step.allocated))
+        format!(
+            "{number} {path}{}: {about}{}{peak}",
+            if path.is_empty() { "records" } else { "" },
+            Bytes(step.allocated)
+        )
     }
 
     fn row(
@@ -234,6 +243,9 @@ impl<S: Sink> Layout<'_, S> {
                             out.number("scopes_to_depth", depth as u64);
                         }
                         out.number("steps_joined", plan.joined as u64);
+                        if let Some(note) = sampled::blocks_note(data.settings.sampling(*device).interval()) {
+                            out.text("blocks", &note);
+                        }
                     });
                 }
             });

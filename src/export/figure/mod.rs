@@ -10,7 +10,7 @@ use plotters::prelude::*;
 
 use crate::analysis::{Marker, MarkerKind, OperatorSeries};
 use crate::error::Error;
-use crate::export::LeftOut;
+use crate::export::{LeftOut, sampled};
 use crate::units::Bytes;
 use curves::Curve;
 pub(super) use curves::Unit;
@@ -135,7 +135,9 @@ impl<'b> Panel<'_, 'b> {
     fn title(&self, curves: &[Curve]) -> String {
         let what = if curves.len() > 1 { "Memory" } else { curves.first().map_or("", |curve| curve.name) };
         let [program, device] = [&self.series.program, &self.series.device].map(|text| shortened(text));
-        format!("{program} on {device}: {what} after each call of an operator, peak {}", Bytes(self.series.peak))
+        let (interval, peak) = (self.series.sample_interval, Bytes(self.series.peak));
+        let (about, behind) = (sampled::about(interval), sampled::behind(interval));
+        format!("{program} on {device}: {what} after each call of an operator, peak {about}{peak}{behind}")
     }
 }
 

@@ -79,7 +79,7 @@ fn part(series: &OperatorSeries, kept: &HashSet<usize>) -> OperatorSeries {
 }
 
 fn write_whole(series: &OperatorSeries, out: &mut dyn Write) -> Result<(), Error> {
-    let head = json!({
+    let mut head = json!({
         "format": FORMAT,
         "version": VERSION,
         "recorded_by": concat!("memtrace ", env!("CARGO_PKG_VERSION")),
@@ -93,6 +93,9 @@ fn write_whole(series: &OperatorSeries, out: &mut dyn Write) -> Result<(), Error
         "left_out": series.left_out,
         "markers": series.markers.iter().map(marker).collect::<Vec<_>>(),
     });
+    if let Some(interval) = series.sample_interval {
+        head["sample_interval"] = interval.into();
+    }
     let head = head.to_string();
     write!(out, "{},\n\"calls\":[", head.trim_end_matches('}'))?;
     for (at, call) in series.calls.iter().enumerate() {

@@ -41,6 +41,7 @@ fn series(top: &Fields<'_>) -> Result<OperatorSeries, Error> {
         overwritten: top.number("overwritten")?,
         num_alloc_retries: top.number("num_alloc_retries")?,
         num_ooms: top.number("num_ooms")?,
+        sample_interval: top.get("sample_interval").map(|_| top.number("sample_interval")).transpose()?,
         left_out: top.number("left_out")?,
     })
 }

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use crate::analysis::{OperatorCall, OperatorSeries};
+use crate::export::sampled;
 use crate::export::table::{Cut, Table};
 use crate::units::{Bytes, grouped, signed};
 
@@ -15,10 +16,12 @@ impl fmt::Display for OperatorSeries {
         let calls = grouped(self.calls.len() as u64);
         writeln!(
             f,
-            "{calls} calls of operators on {}, peak {}; those that added most:",
+            "{calls} calls of operators on {}, peak {}{}; those that added most:",
             self.device,
+            sampled::about(self.sample_interval),
             Bytes(self.peak)
         )?;
+        sampled::note(self.sample_interval).map_or(Ok(()), |note| writeln!(f, "{note}"))?;
         let mut table = Table::new(&["Added", "Peak in it", "Allocated", "Reserved", "Operator"], Cut::End);
         top.iter().for_each(|call| table.row(row(call)));
         table.lines(WIDTH).iter().try_for_each(|line| writeln!(f, "{line}"))?;

@@ -13,6 +13,7 @@ use std::io::Write;
 use self::shared::Shared;
 use super::budget::{self, Count, LeftOut, Selection};
 use super::pickle::{Pickle, Word};
+use super::sampled;
 use crate::error::Error;
 use crate::snapshot::{Block, Device, DeviceSnapshot, LONGEST_NAME, Mark, RecordKind, Segment, SnapshotData};
 
@@ -42,7 +43,8 @@ const LARGEST_OTHER: usize = 128;
 /// Writes a snapshot pickle (protocol 4).
 ///
 /// CUDA devices have their ordinals; the CPU device comes after them, as device 0 where there is
-/// none. A free is written as `free_requested` and `free_completed`.
+/// none. A free is written as `free_requested` and `free_completed`. Blocks have their real sizes; where only a sample
+/// of the small ones was recorded, `allocator_settings` says so, and the viewers' sums are of the sample.
 ///
 /// # Errors
 /// If `out` fails.
@@ -149,6 +151,11 @@ fn settings(p: &mut Pickle<impl Write>, data: &SnapshotData, devices: &[(u64, &D
         number(p, words::MIN_SIZE, data.settings.min_size);
         number(p, words::MAX_ENTRIES, data.settings.max_entries as u64);
         number(p, words::RECORDS_OVERWRITTEN, overwritten);
+        let mut intervals = devices.iter().filter_map(|(_, device)| device.sampling.interval());
+        if let Some(interval) = intervals.next() {
+            number(p, words::SAMPLE_INTERVAL, interval);
+            text(p, words::SAMPLED, &sampled::blocks_note(Some(interval)).unwrap_or_default());
+        }
         if !left_out.is_nothing() {
             text(p, words::LEFT_OUT, &left_out.to_string());
         }

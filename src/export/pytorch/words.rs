@@ -46,6 +46,8 @@ words! {
     RECORDED_BY: "recorded_by",
     RECORDS_OVERWRITTEN: "records_overwritten",
     REQUESTED_SIZE: "requested_size",
+    SAMPLED: "sampled",
+    SAMPLE_INTERVAL: "sample_interval",
     SEGMENTS: "segments",
     SEGMENTS_ARE_ESTIMATED_FROM_ADDRESSES: "segments_are_estimated_from_addresses",
     SEGMENT_ALLOC: "segment_alloc",

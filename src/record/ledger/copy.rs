@@ -5,7 +5,8 @@ use crate::record::names::NameCursor;
 use crate::record::segments::Segments;
 use crate::record::ticks;
 use crate::snapshot::{
-    Block, BlockName, CallTime, Mark, MemoryStats, OutOfMemory, Peak, Record, ScopeStats, Segment, SegmentRecord, Stat,
+    Block, BlockName, CallTime, Counted, Mark, MemoryStats, OutOfMemory, Peak, Record, Sampling, ScopeStats, Segment,
+    SegmentRecord, Stat,
 };
 
 /// A copy of a ledger, in ordinary memory, with the recorder's own stack numbers.
@@ -60,13 +61,13 @@ impl Ledger {
             current: base.saturating_add_signed(self.total()),
             peak: base.saturating_add_signed(self.stat_peak),
             allocated: self.allocs.bytes,
-            freed: self.frees.bytes + self.unknown.bytes.saturating_sub(self.unknown_before),
+            freed: self.frees.bytes + self.unknown.saturating_sub(self.unknown_before),
         };
         let allocations = Stat {
-            current: self.live.len() as u64,
-            peak: self.stat_peak_blocks,
-            allocated: self.allocs.count,
-            freed: self.frees.count,
+            current: Sampling::whole(self.live_flow.parts),
+            peak: Sampling::whole(self.stat_peak_parts),
+            allocated: Sampling::whole(self.allocs.parts),
+            freed: Sampling::whole(self.frees.parts),
         };
         MemoryStats {
             allocated_bytes: bytes,
@@ -76,6 +77,11 @@ impl Ledger {
             num_ooms: self.num_ooms,
             num_alloc_retries: self.num_alloc_retries,
             below_threshold: 0,
+            counted: self.options.sampling.is_on().then(|| Counted {
+                now: self.beside_now().counted,
+                at_peak: self.peak.beside.counted,
+                before: self.sampled_before,
+            }),
         }
     }
 
@@ -176,7 +182,7 @@ impl Ledger {
             seq: self.peak.seq,
             blocks: Vec::new(),
             not_recorded: base.saturating_sub(self.peak.unknown_freed) + self.peak.lost,
-            below_threshold: self.peak.below_threshold,
+            below_threshold: self.peak.beside.below_threshold,
         }
     }
 }

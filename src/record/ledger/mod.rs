@@ -13,11 +13,12 @@ use crate::record::clock::Clock;
 use crate::record::live::{Entered, Held, LiveBlocks};
 use crate::record::log::{Log, LogShape};
 use crate::record::names::{Label, Names};
-use crate::record::peak::{Moment, PeakTracker};
+use crate::record::peak::{Beside, Moment, PeakTracker};
 use crate::record::ring::Ring;
 use crate::record::segments::{Segments, Told};
+use crate::record::untraced;
 use crate::record::windows::Windows;
-use crate::snapshot::{Block, ContextId, Mark, MemoryKind, OutOfMemory, StackId, ThreadId};
+use crate::snapshot::{Block, ContextId, Mark, MemoryKind, OutOfMemory, Sampling, StackId, ThreadId};
 
 /// Refused allocations that are kept, of those that a program may go on asking for.
 const MAX_OOMS: usize = 256;
@@ -44,6 +45,8 @@ pub(crate) struct LedgerOptions {
     pub(crate) skip_frees: bool,
     /// Asked at every new peak for the bytes below the threshold.
     pub(crate) min_size: u64,
+    /// Which of the blocks that are to be recorded are, and what they stand for.
+    pub(crate) sampling: Sampling,
     /// Blocks below `min_size` exist and are counted elsewhere (the heap).
     pub(crate) counts_below: bool,
     /// The allocator may tell of its segments.
@@ -55,6 +58,13 @@ pub(crate) struct LedgerOptions {
 }
 
 impl LedgerOptions {
+    /// What is counted now beside recorded blocks of so many bytes, and together with them.
+    fn beside(&self, recorded: u64) -> Beside {
+        let below_threshold = if self.counts_below { untraced::below(self.min_size) } else { 0 };
+        let counted = if self.sampling.is_on() { untraced::at_least(self.min_size) + recorded } else { 0 };
+        Beside { below_threshold, counted }
+    }
+
     fn log_shape(&self) -> LogShape {
         LogShape { capacity: self.max_entries, long: self.long_records, reserved: self.reserved }
     }
@@ -80,40 +90,54 @@ pub(crate) struct Ledger {
     windows: Windows,
     names: Names,
     seq: u64,
-    live_bytes: u64,
+    /// What is live: what its blocks stand for, and their real bytes.
+    live_flow: Flow,
+    real_bytes: u64,
     allocs: Flow,
     frees: Flow,
-    /// Frees of blocks from before the recording.
-    unknown: Flow,
-    /// Their bytes when the log was begun anew.
+    /// Bytes of blocks from before the recording that were freed.
+    unknown: u64,
+    /// The same when the log was begun anew.
     unknown_before: u64,
+    /// Bytes from before the recording in blocks of which only a sample is recorded since.
+    sampled_before: u64,
     /// Largest total and number of live blocks since `reset_peak`.
     stat_peak: i64,
-    stat_peak_blocks: u64,
+    stat_peak_parts: u64,
     lost_blocks: u64,
     missed_frees: u64,
 }
 
+/// Blocks, or what recorded ones stand for: how many, in parts of one, and their bytes.
 #[derive(Clone, Copy, Debug, Default)]
-struct Flow {
-    count: u64,
-    bytes: u64,
+pub(crate) struct Flow {
+    pub(crate) parts: u64,
+    pub(crate) bytes: u64,
 }
 
 impl Flow {
-    fn add(&mut self, bytes: u64) {
-        self.count += 1;
-        self.bytes += bytes;
+    /// What a block of this size stands for.
+    #[inline]
+    fn of(sampling: Sampling, size: u64) -> Self {
+        Self { parts: sampling.parts(size), bytes: sampling.bytes(size) }
     }
 
-    fn subtract(&mut self, bytes: u64) {
-        self.count = self.count.saturating_sub(1);
-        self.bytes = self.bytes.saturating_sub(bytes);
+    fn add(&mut self, more: Self) {
+        self.parts += more.parts;
+        self.bytes += more.bytes;
+    }
+
+    fn subtract(&mut self, less: Self) {
+        self.parts = self.parts.saturating_sub(less.parts);
+        self.bytes = self.bytes.saturating_sub(less.bytes);
     }
 }
 
 impl Ledger {
     pub(crate) fn new(options: LedgerOptions, began: Instant, below_threshold: u64) -> Self {
+        let min_size = options.min_size;
+        let counted = options.sampling.interval().map(|interval| (untraced::at_least(min_size), interval));
+        let (counted, large) = counted.map_or((0, 0), |(all, interval)| (all, untraced::at_least(interval)));
         Self {
             options,
             began,
@@ -127,17 +151,19 @@ impl Ledger {
             num_alloc_retries: 0,
             segments: options.has_segments.then(Segments::new),
             calls: Calls::new(),
-            peak: PeakTracker::new(below_threshold),
+            peak: PeakTracker::new(Beside { below_threshold, counted }),
             windows: Windows::new(),
             names: Names::new(),
             seq: 0,
-            live_bytes: 0,
+            live_flow: Flow::default(),
+            real_bytes: 0,
             allocs: Flow::default(),
             frees: Flow::default(),
-            unknown: Flow::default(),
+            unknown: 0,
             unknown_before: 0,
+            sampled_before: counted.saturating_sub(large),
             stat_peak: 0,
-            stat_peak_blocks: 0,
+            stat_peak_parts: 0,
             lost_blocks: 0,
             missed_frees: 0,
         }
@@ -170,12 +196,14 @@ impl Ledger {
         if let Some(segments) = &mut self.segments {
             segments.on_alloc(address, size);
         }
-        self.live_bytes += size;
-        self.allocs.add(size);
+        let flow = Flow::of(self.options.sampling, size);
+        self.live_flow.add(flow);
+        self.real_bytes += size;
+        self.allocs.add(flow);
         if self.options.max_entries > 0 && !self.options.skip_allocs {
             self.records.alloc(&held, self.options.stacks_in_log);
         }
-        self.after_alloc(&block);
+        self.after_alloc(&block, flow);
         true
     }
 
@@ -220,20 +248,22 @@ impl Ledger {
     pub(crate) fn free(&mut self, address: u64, site: Site) -> Option<Held> {
         let held = self.live.remove(address)?;
         let size = held.size();
-        self.live_bytes -= size;
-        self.frees.add(size);
+        let flow = Flow::of(self.options.sampling, size);
+        self.live_flow.subtract(flow);
+        self.real_bytes -= size;
+        self.frees.add(flow);
         if let Some(segments) = &mut self.segments {
             segments.on_free(address, size);
         }
-        self.windows.on_free(held.context(), size);
-        self.peak.after_free(&held);
+        self.windows.on_free(held.context(), flow.bytes);
+        self.peak.after_free(&held, flow.bytes);
         self.log_free(&held, site);
         Some(held)
     }
 
     /// A block was freed that was allocated before the recording.
     pub(crate) fn free_unknown(&mut self, address: u64, size: u64, site: Site) {
-        self.unknown.add(size);
+        self.unknown += size;
         let block = Block {
             address,
             size,
@@ -253,10 +283,11 @@ impl Ledger {
     pub(crate) fn undo_free(&mut self, block: &Block) -> bool {
         let Block { stack, context, thread, stream, memory, .. } = *block;
         let kept = self.alloc(block.address, block.size, Site { stack, context, thread, stream, memory });
-        self.frees.subtract(block.size);
+        let flow = Flow::of(self.options.sampling, block.size);
+        self.frees.subtract(flow);
         if kept {
-            self.allocs.subtract(block.size);
-            self.windows.uncount(block.context, block.size);
+            self.allocs.subtract(flow);
+            self.windows.uncount(block.context, flow);
             self.names.renumber(block.seq, self.seq);
         }
         kept
@@ -264,7 +295,7 @@ impl Ledger {
 
     /// The same for a block from before the recording.
     pub(crate) fn undo_free_unknown(&mut self, size: u64) {
-        self.unknown.subtract(size);
+        self.unknown = self.unknown.saturating_sub(size);
     }
 
     /// Names the live block that begins at an address; false if none does, or there are too many names.
@@ -282,6 +313,15 @@ impl Ledger {
     /// Are blocks of this size recorded here?
     pub(crate) fn takes(&self, size: u64) -> bool {
         size >= self.options.min_size
+    }
+
+    /// Are only some of them recorded?
+    pub(crate) fn samples(&self, size: u64) -> bool {
+        self.options.sampling.is_sampled(size)
+    }
+
+    pub(crate) fn sampling(&self) -> Sampling {
+        self.options.sampling
     }
 
     pub(crate) fn enter_scope(&mut self, instance: u64, context: ContextId, thread: ThreadId) {
@@ -309,12 +349,13 @@ impl Ledger {
         self.segments.iter_mut().for_each(Segments::begin_anew);
         self.calls.forget();
         self.live.forget_times();
-        let now = Moment { total: self.total(), seq: self.seq, time_ns: 0, unknown_freed: self.unknown.bytes };
-        self.peak.begin_anew(now, below_threshold);
+        let now = Moment { total: self.total(), seq: self.seq, time_ns: 0, unknown_freed: self.unknown };
+        let beside = Beside { below_threshold, ..self.beside_now() };
+        self.peak.begin_anew(now, beside);
         let live = &self.live;
         self.names.begin_anew(|seq, address| live.get(address).is_some_and(|block| block.seq == seq));
         self.windows.begin_anew(self.total());
-        (self.allocs, self.frees, self.unknown_before) = (Flow::default(), Flow::default(), self.unknown.bytes);
+        (self.allocs, self.frees, self.unknown_before) = (Flow::default(), Flow::default(), self.unknown);
         self.reset_peak();
     }
 
@@ -324,7 +365,7 @@ impl Ledger {
 
     pub(crate) fn reset_peak(&mut self) {
         self.stat_peak = self.total();
-        self.stat_peak_blocks = self.live.len() as u64;
+        self.stat_peak_parts = self.live_flow.parts;
         self.segments.iter_mut().for_each(Segments::reset_peak);
     }
 
@@ -343,12 +384,12 @@ impl Ledger {
 
     /// Bytes of blocks from before the recording that were freed since.
     pub(crate) fn unknown_freed(&self) -> u64 {
-        self.unknown.bytes
+        self.unknown
     }
 
     /// Bytes live relative to the start of the recording.
     fn total(&self) -> i64 {
-        self.live_bytes as i64 - self.unknown.bytes as i64
+        self.live_flow.bytes as i64 - self.unknown as i64
     }
 
     #[inline]
@@ -380,15 +421,18 @@ impl Ledger {
         }
     }
 
-    fn after_alloc(&mut self, block: &Block) {
+    fn after_alloc(&mut self, block: &Block, flow: Flow) {
         let total = self.total();
         self.stat_peak = self.stat_peak.max(total);
-        self.stat_peak_blocks = self.stat_peak_blocks.max(self.live.len() as u64);
-        self.windows.on_alloc(block.context, block.size, total);
-        let options = self.options;
-        let below = || if options.counts_below { crate::record::untraced::below(options.min_size) } else { 0 };
-        let now = Moment { total, seq: block.seq, time_ns: block.time_ns, unknown_freed: self.unknown.bytes };
-        self.peak.after_alloc(now, below);
+        self.stat_peak_parts = self.stat_peak_parts.max(self.live_flow.parts);
+        self.windows.on_alloc(block.context, flow, total);
+        let now = Moment { total, seq: block.seq, time_ns: block.time_ns, unknown_freed: self.unknown };
+        let (options, real_bytes) = (self.options, self.real_bytes);
+        self.peak.after_alloc(now, || options.beside(real_bytes));
+    }
+
+    fn beside_now(&self) -> Beside {
+        self.options.beside(self.real_bytes)
     }
 
     #[inline]

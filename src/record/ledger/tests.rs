@@ -48,9 +48,15 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step, 0..160)
 }
 
+/// Every block is recorded, or the smaller ones are a sample.
+fn samplings() -> impl Strategy<Value = Sampling> {
+    prop::sample::select(vec![Sampling::default(), Sampling::every(256)])
+}
+
 /// Everything that happened, kept in full.
 #[derive(Default)]
 struct Oracle {
+    sampling: Sampling,
     live: BTreeMap<u64, Block>,
     unknown_freed: u64,
     peak: u64,
@@ -59,13 +65,14 @@ struct Oracle {
     open: Vec<(u64, ContextId, u32, u64)>,
     own_peak: HashMap<ContextId, u64>,
     total_peak: HashMap<ContextId, u64>,
+    allocations: HashMap<ContextId, u64>,
     calls: HashMap<ContextId, u64>,
     seq: u64,
 }
 
 impl Oracle {
     fn total(&self) -> u64 {
-        BASE - self.unknown_freed + self.live.values().map(|b| b.size).sum::<u64>()
+        BASE - self.unknown_freed + self.live.values().map(|b| self.sampling.bytes(b.size)).sum::<u64>()
     }
 
     fn blocks(&self) -> Vec<Block> {
@@ -88,7 +95,7 @@ impl Oracle {
         for block in self.live.values() {
             let mut at = block.context;
             while at != ContextId::ROOT {
-                *held.entry(at).or_default() += block.size;
+                *held.entry(at).or_default() += self.sampling.bytes(block.size);
                 at = CONTEXTS.parent(at);
             }
         }
@@ -100,9 +107,9 @@ impl Oracle {
 }
 
 /// Runs the same steps through both.
-fn run(steps: &[Step], max_entries: usize) -> (Oracle, LedgerCopy) {
-    let mut oracle = Oracle { peak: BASE, stat_peak: BASE, ..Oracle::default() };
-    let options = LedgerOptions { max_entries, stacks_in_log: true, ..LedgerOptions::default() };
+fn run(steps: &[Step], max_entries: usize, sampling: Sampling) -> (Oracle, LedgerCopy) {
+    let mut oracle = Oracle { sampling, peak: BASE, stat_peak: BASE, ..Oracle::default() };
+    let options = LedgerOptions { max_entries, sampling, stacks_in_log: true, ..LedgerOptions::default() };
     let mut ledger = Ledger::new(options, Instant::now(), 0);
     let mut instance = 0;
     for step in steps {
@@ -124,6 +131,11 @@ fn apply(step: &Step, oracle: &mut Oracle, ledger: &mut Ledger, instance: &mut u
             // At an address that is live a free was missed: the old block goes first.
             oracle.live.remove(&address);
             assert!(ledger.alloc(address, size, site));
+            let mut at = context;
+            while at != ContextId::ROOT {
+                *oracle.allocations.entry(at).or_default() += oracle.sampling.parts(size);
+                at = CONTEXTS.parent(at);
+            }
             oracle.seq += 1;
             let (seq, stack) = (oracle.seq, site.stack);
             let thread = ThreadId(thread);
@@ -171,9 +183,10 @@ fn all_untimed(blocks: &[Block]) -> Vec<Block> {
     blocks.iter().copied().map(untimed).collect()
 }
 
-fn as_device(copy: &LedgerCopy) -> DeviceSnapshot {
+fn as_device(copy: &LedgerCopy, sampling: Sampling) -> DeviceSnapshot {
     DeviceSnapshot {
         device: crate::snapshot::Device::Cpu,
+        sampling,
         records: copy.records.clone(),
         overwritten: copy.overwritten,
         live: copy.live.clone(),
@@ -198,18 +211,22 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn peak_and_its_live_set_are_exact_whatever_was_overwritten(steps in steps(), max_entries in 0..9usize) {
-        let (oracle, copy) = run(&steps, max_entries);
+    fn peak_and_its_live_set_are_exact_whatever_was_overwritten(
+        steps in steps(),
+        max_entries in 0..9usize,
+        sampling in samplings(),
+    ) {
+        let (oracle, copy) = run(&steps, max_entries, sampling);
         prop_assert_eq!(copy.peak.bytes, oracle.peak);
         prop_assert_eq!(all_untimed(&copy.peak.blocks), all_untimed(&oracle.at_peak));
-        let blocks: u64 = copy.peak.blocks.iter().map(|b| b.size).sum();
+        let blocks: u64 = copy.peak.blocks.iter().map(|b| sampling.bytes(b.size)).sum();
         prop_assert_eq!(blocks + copy.peak.not_recorded, copy.peak.bytes);
         prop_assert_eq!(all_untimed(&copy.live), oracle.blocks());
     }
 
     #[test]
-    fn scopes_know_what_they_held_and_what_the_device_held(steps in steps()) {
-        let (mut oracle, copy) = run(&steps, 4);
+    fn scopes_know_what_they_held_and_what_the_device_held(steps in steps(), sampling in samplings()) {
+        let (mut oracle, copy) = run(&steps, 4, sampling);
         for &(_, context, _, largest) in &oracle.open {
             let peak = oracle.total_peak.entry(context).or_default();
             *peak = (*peak).max(largest);
@@ -217,6 +234,8 @@ proptest! {
         for scope in &copy.scopes {
             prop_assert_eq!(scope.own_peak, oracle.own_peak.remove(&scope.context).unwrap_or(0));
             prop_assert_eq!(scope.total_peak, oracle.total_peak.remove(&scope.context));
+            let allocations = oracle.allocations.remove(&scope.context).unwrap_or(0);
+            prop_assert_eq!(scope.allocations, Sampling::whole(allocations));
             prop_assert_eq!(scope.calls, oracle.calls.remove(&scope.context).unwrap_or(0));
         }
         oracle.own_peak.retain(|_, bytes| *bytes > 0);
@@ -224,9 +243,13 @@ proptest! {
     }
 
     #[test]
-    fn replaying_the_log_gives_the_final_state(steps in steps(), max_entries in 1..200usize) {
-        let (_, copy) = run(&steps, max_entries);
-        let device = as_device(&copy);
+    fn replaying_the_log_gives_the_final_state(
+        steps in steps(),
+        max_entries in 1..200usize,
+        sampling in samplings(),
+    ) {
+        let (_, copy) = run(&steps, max_entries, sampling);
+        let device = as_device(&copy, sampling);
         let mut replay = Replay::at_log_start(&device);
         prop_assert!(device.overwritten > 0 || replay.blocks().is_empty());
         let mut largest = replay.bytes();
@@ -242,8 +265,8 @@ proptest! {
 
     #[test]
     fn the_log_holds_the_newest_records_in_order(steps in steps(), max_entries in 1..40usize) {
-        let (_, all) = run(&steps, usize::MAX);
-        let (_, some) = run(&steps, max_entries);
+        let (_, all) = run(&steps, usize::MAX, Sampling::default());
+        let (_, some) = run(&steps, max_entries, Sampling::default());
         let kept = all.records.len().min(max_entries);
         prop_assert_eq!(some.records.len(), kept);
         prop_assert_eq!(some.overwritten, (all.records.len() - kept) as u64);

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use super::{ACTIVE, ACTIVE_DEVICES, DEVICES, MAX_DEVICES, MAX_ORDINALS, lock};
 use crate::record::gates;
 use crate::record::ledger::{Ledger, LedgerOptions};
-use crate::snapshot::{Action, Device, Enabled, Settings, StackContext};
+use crate::snapshot::{Action, Device, Enabled, Sampling, Settings, StackContext};
 
 /// All that can have a ledger, in the order of their numbers.
 pub(crate) fn devices() -> impl Iterator<Item = Device> {
@@ -69,6 +69,7 @@ pub(super) fn options(settings: &Settings) -> LedgerOptions {
         skip_allocs: skips(Action::Alloc),
         skip_frees: skips(Action::FreeRequested) && skips(Action::FreeCompleted),
         min_size: 0,
+        sampling: Sampling::default(),
         counts_below: false,
         has_segments: false,
         long_records: settings.context == StackContext::All,
@@ -77,7 +78,8 @@ pub(super) fn options(settings: &Settings) -> LedgerOptions {
 }
 
 pub(super) fn heap_options(settings: &Settings) -> LedgerOptions {
-    LedgerOptions { min_size: settings.min_size, counts_below: true, ..options(settings) }
+    let sampling = settings.sampling(Device::Cpu);
+    LedgerOptions { min_size: settings.min_size, sampling, counts_below: true, ..options(settings) }
 }
 
 pub(super) fn device_options(settings: &Settings, device: Device) -> LedgerOptions {

@@ -11,8 +11,10 @@ use self::devices::{device_options, heap_options, index_of, slot_of};
 use super::ledger::{Ledger, Site};
 use super::live::Held;
 use super::unwind::with_stack;
-use super::{Label, STACKS, gates, guard, measure, thread, untraced};
-use crate::snapshot::{ContextId, DEFAULT_STACK_DEPTH, Device, Enabled, MemoryKind, Settings, StackContext, StackId};
+use super::{Label, STACKS, gates, guard, measure, sampling, thread, untraced};
+use crate::snapshot::{
+    ContextId, DEFAULT_STACK_DEPTH, Device, Enabled, MemoryKind, Sampling, Settings, StackContext, StackId,
+};
 
 pub(super) use self::devices::{active_devices, with_ledger, with_ledger_there};
 pub(crate) use self::devices::{cuda_devices, devices};
@@ -112,6 +114,7 @@ fn set_up(active: &mut Option<Settings>, settings: &Settings, began: Instant) {
             let below = untraced::below(settings.min_size);
             *lock(&DEVICES[0]) = Some(Ledger::new(heap_options(settings), began, below));
             ACTIVE_DEVICES.store(1, Ordering::Relaxed);
+            sampling::set(settings.sampling(Device::Cpu));
             gates::set_heap_threshold(settings.min_size.max(1) as usize);
         }
         Some(device) => {
@@ -181,6 +184,7 @@ pub(super) fn abandon(locks: &mut RecorderLocks) {
 
 fn close_gates() {
     gates::set_heap_threshold(usize::MAX);
+    sampling::set(Sampling::default());
     gates::set_device_memory(false);
     RECORDING.store(false, Ordering::Relaxed);
     ACTIVE_DEVICES.store(0, Ordering::Relaxed);
@@ -193,6 +197,9 @@ fn discard(index: usize, slot: &mut Option<Ledger>) {
         && index == 0
     {
         ledger.live_blocks().for_each(|block| untraced::add(block.size));
+        if ledger.sampling().is_on() {
+            sampling::forget();
+        }
     }
 }
 
@@ -200,7 +207,12 @@ fn discard(index: usize, slot: &mut Option<Ledger>) {
 pub(crate) fn on_alloc(device: Device, address: u64, size: u64, site: Site) -> bool {
     let Some(mut slot) = slot_of(device) else { return false };
     // The gate that let this block through may have been that of an earlier session.
-    slot.as_mut().filter(|ledger| ledger.takes(size)).is_some_and(|ledger| ledger.alloc(address, size, site))
+    let Some(ledger) = slot.as_mut().filter(|ledger| ledger.takes(size)) else { return false };
+    let entered = ledger.alloc(address, size, site);
+    if entered && ledger.samples(size) {
+        sampling::enter(address);
+    }
+    entered
 }
 
 /// What came of a free.
@@ -222,7 +234,14 @@ pub(crate) fn on_heap_free(address: u64, size: u64) -> Freed {
     let mut slot = lock(&DEVICES[0]);
     let Some(ledger) = slot.as_mut().filter(|ledger| ledger.takes(size)) else { return Freed::NotRecorded };
     if let Some(held) = ledger.free(address, site) {
+        if ledger.samples(held.size()) {
+            sampling::leave(address);
+        }
         return Freed::Recorded(held);
+    }
+    if ledger.samples(size) {
+        // From before the recording, or left out of the sample: nobody can tell.
+        return Freed::NotRecorded;
     }
     ledger.free_unknown(address, size, site);
     // Under the lock: whoever reads both must not find the block in both or in neither.
@@ -234,7 +253,14 @@ pub(crate) fn on_heap_free(address: u64, size: u64) -> Freed {
 pub(crate) fn undo_heap_free(freed: Freed, size: u64) {
     let mut slot = lock(&DEVICES[0]);
     let kept = match (freed, slot.as_mut()) {
-        (Freed::Recorded(held), Some(ledger)) => ledger.undo_free(&held.block()),
+        (Freed::Recorded(held), Some(ledger)) => {
+            let block = held.block();
+            let kept = ledger.undo_free(&block);
+            if kept && ledger.samples(block.size) {
+                sampling::enter(block.address);
+            }
+            kept
+        }
         (Freed::FromBefore, Some(ledger)) => {
             ledger.undo_free_unknown(size);
             false

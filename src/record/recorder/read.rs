@@ -68,11 +68,12 @@ fn device_copy(device: Device, ledger: &Ledger, copy: impl FnOnce(u64) -> Ledger
 /// Bytes outside the ledger, read under its lock: (below the threshold, live at the start).
 ///
 /// What is large, untraced and live now was live at the start, and so was what was freed since
-/// without having been recorded.
+/// without having been recorded. Of blocks of which only a sample is recorded that cannot be said: they are not in it.
 fn outside(device: Device, ledger: &Ledger) -> (u64, u64) {
     if device != Device::Cpu {
         return (0, before(device));
     }
-    let (below, large) = untraced::split_at(ledger.min_size());
+    let (below, all) = untraced::split_at(ledger.min_size());
+    let large = ledger.sampling().interval().map_or(all, untraced::at_least);
     (below, large + ledger.unknown_freed())
 }

@@ -10,7 +10,8 @@ use crate::export::chrome::event::{Object, Track};
 use crate::export::chrome::names::Name;
 use crate::export::chrome::scopes;
 use crate::export::chrome::sink::{Sink, quoted};
-use crate::snapshot::{Device, DeviceSnapshot, NamesBySeq, RecordKind, SnapshotData, StackId};
+use crate::export::sampled;
+use crate::snapshot::{Device, DeviceSnapshot, NamesBySeq, RecordKind, Sampling, SnapshotData, StackId};
 use crate::units::Bytes;
 
 /// What stands in every memory event.
@@ -19,6 +20,7 @@ const MEMORY: &str = r#""s":"t","cat":"cpu_instant_event","name":"[memory]""#;
 /// What is the same in all events of a device.
 struct OnDevice<'a> {
     device: Device,
+    sampling: Sampling,
     /// Which device it is, as members of events.
     args: String,
     /// The names of its counters, as JSON.
@@ -31,9 +33,11 @@ struct OnDevice<'a> {
 impl<'a> OnDevice<'a> {
     fn of(snapshot: &'a DeviceSnapshot) -> Self {
         let device = snapshot.device;
-        let name = |what: &str| quoted(&format!("{device} {what}"));
+        let estimated = sampled::behind(snapshot.sampling.interval());
+        let name = |what: &str| quoted(&format!("{device} {what}{estimated}"));
         let (allocated, reserved) = (name("allocated"), name("reserved"));
-        Self { device, args: device_args(device), allocated, reserved, names: snapshot.names_by_seq() }
+        let (sampling, args) = (snapshot.sampling, device_args(device));
+        Self { device, sampling, args, allocated, reserved, names: snapshot.names_by_seq() }
     }
 }
 
@@ -71,7 +75,7 @@ impl<S: Sink> Timeline<'_, S> {
     }
 
     fn memory(&mut self, here: &OnDevice<'_>, moment: &Moment<'_>, reserved: u64) -> io::Result<()> {
-        let Moment { record, allocated } = *moment;
+        let Moment { record, allocated, change } = *moment;
         let track = self.thread(record.thread);
         let frame = self.stacks.number(record.stack);
         let (names, whole) = (&self.known.names, self.options.stack_text.then_some(self.data));
@@ -84,7 +88,10 @@ impl<S: Sink> Timeline<'_, S> {
             }
             event.object("args", |args| {
                 args.number("Addr", record.address);
-                args.signed("Bytes", log::change(record));
+                args.signed("Bytes", change);
+                if here.sampling.is_sampled(record.size) {
+                    args.number("block bytes", record.size);
+                }
                 args.number("Total Allocated", allocated);
                 args.number("Total Reserved", reserved);
                 args.members(&here.args);
@@ -122,10 +129,11 @@ impl<S: Sink> Timeline<'_, S> {
 
     fn peak(&mut self, device: &DeviceSnapshot, device_args: &str) -> io::Result<()> {
         let (track, peak) = (Track::thread(self.data.process.pid, 0), &device.peak);
+        let about = sampled::about(device.sampling.interval());
         self.trace.event("i", |event| {
             event.text("s", "g");
             event.text("cat", "peak");
-            event.text("name", &format!("{} peak {}", device.device, Bytes(peak.total())));
+            event.text("name", &format!("{} peak {about}{}", device.device, Bytes(peak.total())));
             event.text("cname", "terrible");
             event.track(&track);
             event.time(peak.time_ns);

@@ -18,6 +18,7 @@ use crate::analysis::log::allocated_at_start;
 use crate::error::Error;
 use crate::export::budget::{self, Count, LeftOut, Selection};
 use crate::export::gathered::Gathered;
+use crate::export::sampled;
 use crate::snapshot::{Device, DeviceSnapshot, Mark, SnapshotData, ThreadId};
 
 /// What to write.
@@ -153,6 +154,9 @@ impl<'a, S: Sink> Timeline<'a, S> {
                     out.object(&device.device.to_string(), |out| {
                         out.number("records", device.records.len() as u64);
                         out.number("records_overwritten", device.overwritten);
+                        if let Some(note) = sampled::note(device.sampling.interval()) {
+                            out.text("figures", &note);
+                        }
                     });
                 }
             });

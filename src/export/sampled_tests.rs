@@ -1,0 +1,105 @@
+//! Every format of a sample: marked as one, and adding up.
+
+use serde_json::Value;
+
+use crate::analysis::operators;
+use crate::export::chrome::{layout, timeline};
+use crate::export::golden_tests::check;
+use crate::export::{categories, folded, json, pytorch, text};
+use crate::snapshot::testing::{a_sample, two_lines_and_a_temporary};
+use crate::snapshot::{Device, SnapshotData};
+
+fn written<T>(write: impl FnOnce(&mut Vec<u8>) -> Result<T, crate::error::Error>) -> Vec<u8> {
+    let mut out = Vec::new();
+    write(&mut out).unwrap();
+    out
+}
+
+fn as_json(data: &SnapshotData) -> Vec<u8> {
+    written(|out| json::write(data, &json::Options::default(), out))
+}
+
+#[test]
+fn the_reports_of_a_sample_match_their_goldens() {
+    let data = a_sample();
+    check("sampled.txt", text::to_string(&data, &text::Options { width: 100, ..Default::default() }).as_bytes());
+    let report = String::from_utf8(as_json(&data)).unwrap();
+    check("sampled.json", report.replace(env!("CARGO_PKG_VERSION"), "VERSION").as_bytes());
+}
+
+/// What each format that has a place for it writes.
+fn formats(data: &SnapshotData) -> Vec<(&'static str, Vec<u8>)> {
+    let series = operators(data, data.device(Device::Cpu).unwrap());
+    let series = &series;
+    vec![
+        ("estimates from a sample", written(|out| timeline::write(data, &Default::default(), out))),
+        ("sample of one in 1 KiB", written(|out| layout::write(data, &Default::default(), out))),
+        ("sample of one in 1 KiB", written(|out| pytorch::write(data, &Default::default(), out))),
+        ("\"sample_interval\":1024", written(|out| super::super::operators::write(series, &Default::default(), out))),
+        ("estimates from a sample", series.to_string().into_bytes()),
+        #[cfg(feature = "flamegraph")]
+        ("estimates from a sample", written(|out| super::super::flamegraph::write(data, &Default::default(), out))),
+        #[cfg(feature = "figures")]
+        ("estimates from a sample", written(|out| categories::write_html(data, &Default::default(), out))),
+        #[cfg(feature = "figures")]
+        (", estimated", written(|out| categories::write_figure(data, &Default::default(), out))),
+        #[cfg(feature = "figures")]
+        (", estimated", written(|out| super::super::figure::write(series, &Default::default(), out))),
+    ]
+}
+
+#[test]
+fn every_format_that_can_says_that_its_figures_are_estimates_and_of_which_sample() {
+    let (sampled, whole) = (formats(&a_sample()), formats(&two_lines_and_a_temporary()));
+    for ((words, sampled), (_, whole)) in sampled.iter().zip(&whole) {
+        let [sampled, whole] = [sampled, whole].map(|bytes| String::from_utf8_lossy(bytes));
+        assert!(sampled.contains(words), "{words}: {sampled}");
+        assert!(!whole.contains(words), "{words}: {whole}");
+    }
+}
+
+#[test]
+fn a_series_of_estimates_is_read_as_one() {
+    let data = a_sample();
+    let series = operators(&data, &data.devices[0]);
+    let json = written(|out| super::super::operators::write(&series, &Default::default(), out));
+    assert_eq!(super::super::operators::read(&json).unwrap(), series);
+    assert_eq!(series.sample_interval, Some(1024));
+    let (exact, sampled, estimate) = (&series.calls[0], &series.calls[1], data.devices[0].sampling.bytes(1000));
+    assert_eq!((exact.before, exact.peak, exact.added, exact.allocations), (1024, 3024, 2000, 1));
+    assert_eq!((sampled.before, sampled.peak, sampled.allocations), (3024, 3024 + estimate, 2));
+}
+
+#[test]
+fn what_a_sample_stands_for_adds_up_in_every_table_and_curve() {
+    let data = a_sample();
+    let device = &data.devices[0];
+    let folded = folded::lines(&data, device, &folded::Options::default());
+    assert_eq!(folded.values().sum::<u64>(), device.peak.total());
+    let report: Value = serde_json::from_slice(&as_json(&data)).unwrap();
+    let report = &report["devices"][0];
+    let tables = report.as_object().unwrap().iter().filter(|(name, _)| name.contains("_by_"));
+    for (name, table) in tables {
+        let rows = table["rows"].as_array().unwrap().iter().map(|row| row["bytes"].as_u64().unwrap());
+        let live = &report["stats"]["allocated_bytes.all.current"];
+        let total = if name.starts_with("live") { live } else { &report["peak"]["total_bytes"] };
+        assert_eq!(Some(rows.sum::<u64>()), total.as_u64(), "{name}");
+    }
+    let trace: Value =
+        serde_json::from_slice(&written(|out| timeline::write(&data, &Default::default(), out))).unwrap();
+    let totals = trace["traceEvents"].as_array().unwrap().iter();
+    let totals = totals.filter_map(|event| event["args"]["Total Allocated"].as_u64());
+    assert_eq!(totals.max(), Some(device.peak.bytes));
+}
+
+/// Where blocks are shown as they lie, they are as large as they are.
+#[test]
+fn pickles_and_layouts_have_real_sizes() {
+    let sizes = |data: &SnapshotData| {
+        let rows: Value =
+            serde_json::from_slice(&written(|out| layout::write(data, &Default::default(), out))).unwrap();
+        let events = rows["traceEvents"].as_array().unwrap().iter();
+        events.filter_map(|event| event["dur"].as_u64()).collect::<Vec<_>>()
+    };
+    assert_eq!(sizes(&a_sample()), sizes(&two_lines_and_a_temporary()));
+}

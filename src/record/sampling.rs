@@ -1,0 +1,192 @@
+//! Which small blocks of the heap are recorded while a session samples, and a quick look at whether one was.
+//!
+//! Points lie on the bytes that each thread allocates in small blocks, at random, one in an interval on average, and a
+//! block with a point is recorded. A thread counts down to its next point, so a block without one costs a subtraction.
+//! The distance between points has no memory: it can be counted on from one session into the next, and a new one can
+//! begin behind any block, wherever in the block its point was.
+//!
+//! Whoever frees a small block asks the filter: cells that count the sampled blocks in the heap's ledger, by a hash
+//! of their addresses. All cells are changed under the ledger's lock, and a block's before its address is anybody's;
+//! so who reads 0 knows that the block is not in the ledger, and nothing is locked for it.
+
+use std::cell::Cell;
+use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering::Relaxed};
+
+use super::thread;
+use crate::snapshot::{Sampling, ThreadId};
+
+/// Distances to points are counted in units of 1 / 2^30 interval: they mean the same whatever the interval is.
+const UNITS: u32 = 30;
+/// Cells of the filter, by powers of two.
+const CELLS: u32 = 16;
+/// A cell that held so many blocks at once says "perhaps" until sampling ends.
+const FULL: u8 = u8::MAX;
+
+/// Blocks of at least this size are recorded without a point: all of them while nothing is sampled, when it is 0.
+static CERTAIN: AtomicUsize = AtomicUsize::new(0);
+static FILTER: [AtomicU8; 1 << CELLS] = [const { AtomicU8::new(0) }; 1 << CELLS];
+
+thread_local! {
+    // Const and without a destructor, see `guard`.
+    /// Units to this thread's next point; 0 if it never had one.
+    static TO_POINT: Cell<u64> = const { Cell::new(0) };
+    /// What this thread's next random number follows from; 0 if it never had one.
+    static RANDOM: Cell<u64> = const { Cell::new(0) };
+}
+
+/// From now on this is how blocks are chosen. To be called while nothing is recorded.
+pub(super) fn set(sampling: Sampling) {
+    CERTAIN.store(sampling.interval().unwrap_or(0) as usize, Relaxed);
+}
+
+/// Was a block of this size allocated without a point? Counts on to the next one.
+#[inline]
+pub(super) fn leaves_out(size: usize) -> bool {
+    let certain = CERTAIN.load(Relaxed);
+    if size >= certain {
+        return false;
+    }
+    let units = (size as u64) << UNITS.saturating_sub(certain.trailing_zeros());
+    TO_POINT.with(|to_point| {
+        let left = to_point.get();
+        if left > units {
+            to_point.set(left - units);
+            return true;
+        }
+        reaches_none(to_point, units)
+    })
+}
+
+/// The point is reached, or it is this thread's first block.
+#[cold]
+fn reaches_none(to_point: &Cell<u64>, units: u64) -> bool {
+    if to_point.get() == 0 {
+        let first = distance();
+        to_point.set(first.saturating_sub(units));
+        if first > units {
+            return true;
+        }
+    }
+    to_point.set(distance());
+    false
+}
+
+/// A distance between points, in units: as long as it takes for something that happens once in an interval.
+fn distance() -> u64 {
+    // (0, 1]: a logarithm of 0 is none.
+    let uniform = ((random() >> 11) + 1) as f64 / (1u64 << 53) as f64;
+    (-uniform.ln() * (1u64 << UNITS) as f64).ceil().max(1.0) as u64
+}
+
+/// Marsaglia's xorshift with a multiplication behind it: 64 bits of which the upper ones are good.
+fn random() -> u64 {
+    RANDOM.with(|state| {
+        let before = state.get();
+        let mut x = if before == 0 { seed(thread::number()) } else { before };
+        x ^= x >> 12;
+        x ^= x << 25;
+        x ^= x >> 27;
+        state.set(x);
+        x.wrapping_mul(0x2545_f491_4f6c_dd1d)
+    })
+}
+
+/// Never 0; far apart for neighbouring threads (splitmix64).
+fn seed(thread: ThreadId) -> u64 {
+    let mut x = u64::from(thread.0).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    x = (x ^ x >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    x = (x ^ x >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    (x ^ x >> 31) | 1
+}
+
+/// Is it certain that a block which is about to be freed is not in the ledger, because it had no point?
+#[inline]
+pub(super) fn was_left_out(address: u64, size: usize) -> bool {
+    size < CERTAIN.load(Relaxed) && cell(address).load(Relaxed) == 0
+}
+
+/// A sampled block is in the ledger. Under the ledger's lock, as all that follows.
+pub(super) fn enter(address: u64) {
+    let cell = cell(address);
+    cell.store(cell.load(Relaxed).saturating_add(1), Relaxed);
+}
+
+/// It no longer is.
+pub(super) fn leave(address: u64) {
+    let cell = cell(address);
+    let blocks = cell.load(Relaxed);
+    if blocks != FULL {
+        cell.store(blocks.saturating_sub(1), Relaxed);
+    }
+}
+
+/// No block is.
+pub(super) fn forget() {
+    FILTER.iter().for_each(|cell| cell.store(0, Relaxed));
+}
+
+#[inline]
+fn cell(address: u64) -> &'static AtomicU8 {
+    let hash = address.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (u64::BITS - CELLS);
+    // In range whatever the address is: a hash has as many bits as there are cells.
+    &FILTER[hash as usize]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Blocks with a point among blocks of these sizes, allocated one after the other.
+    fn hit(interval: u64, sizes: impl Iterator<Item = u64>) -> Vec<u64> {
+        let units = |size: &u64| size << (UNITS - interval.trailing_zeros());
+        let to_point = Cell::new(0);
+        let is_hit = |size: &u64| match to_point.get() {
+            left if left > units(size) => {
+                to_point.set(left - units(size));
+                false
+            }
+            _ => !reaches_none(&to_point, units(size)),
+        };
+        sizes.filter(is_hit).collect()
+    }
+
+    /// Whatever the sizes, and in whatever order: what is recorded stands for all. Each thread has its own random
+    /// numbers, always the same ones.
+    #[test]
+    fn estimates_of_bytes_and_blocks_are_unbiased_for_every_size() {
+        const INTERVAL: u64 = 1 << 14;
+        const EACH: usize = 200_000;
+        let sizes = [24, 300, 1 << 12, 9000, INTERVAL - 1];
+        let sampling = Sampling::every(INTERVAL);
+        RANDOM.with(|state| state.set(42));
+        let found = hit(INTERVAL, (0..EACH).flat_map(|_| sizes));
+        for size in sizes {
+            let p = sampling.probability(size);
+            let count = found.iter().filter(|found| **found == size).count() as f64;
+            let (expected, error) = (EACH as f64 * p, (EACH as f64 * p * (1.0 - p)).sqrt());
+            assert!((count - expected).abs() < 4.0 * error, "{size}: {count} of {expected} ± {error}");
+            let blocks: f64 = count * sampling.blocks(size);
+            assert!((blocks - EACH as f64).abs() < 4.0 * error / p, "{size}: {blocks}");
+        }
+        let bytes: u64 = found.iter().map(|size| sampling.bytes(*size)).sum();
+        let all = sizes.iter().sum::<u64>() * EACH as u64;
+        let variance = |size: &u64| EACH as f64 * (*size as f64).powi(2) * (1.0 / sampling.probability(*size) - 1.0);
+        let error = sizes.iter().map(variance).sum::<f64>().sqrt();
+        assert!((bytes as f64 - all as f64).abs() < 4.0 * error, "{bytes} of {all} ± {error}");
+    }
+
+    #[test]
+    fn a_cell_that_was_full_says_perhaps_and_others_count() {
+        // Addresses that no block has: other tests of this process may be recording.
+        let (full, counted) = (3, 5);
+        (0..300).for_each(|_| enter(full));
+        (0..300).for_each(|_| leave(full));
+        assert_eq!(cell(full).load(Relaxed), FULL);
+        (0..2).for_each(|_| enter(counted));
+        leave(counted);
+        assert_eq!(cell(counted).load(Relaxed), 1);
+        leave(counted);
+        assert_eq!(cell(counted).load(Relaxed), 0);
+        cell(full).store(0, Relaxed);
+    }
+}
