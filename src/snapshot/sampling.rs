@@ -79,12 +79,16 @@ impl Sampling {
         parts.saturating_add(ONE / 2) / ONE
     }
 
-    /// size / p: the interval, divided by (1 − exp(−x)) / x.
+    /// size / p: the interval, divided by (1 − exp(−x)) / x. Out of the way of those whose blocks are all recorded.
+    #[cold]
+    #[inline(never)]
     fn estimate(self, size: u64) -> u64 {
         // No block without bytes is ever recorded.
         if size == 0 { 0 } else { (self.interval as f64 / self.share(size)).round() as u64 }
     }
 
+    #[cold]
+    #[inline(never)]
     fn estimated_parts(self, size: u64) -> u64 {
         if size == 0 {
             ONE

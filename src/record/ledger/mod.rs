@@ -249,7 +249,8 @@ impl Ledger {
         let held = self.live.remove(address)?;
         let size = held.size();
         let flow = Flow::of(self.options.sampling, size);
-        self.live_flow.subtract(flow);
+        self.live_flow.parts -= flow.parts;
+        self.live_flow.bytes -= flow.bytes;
         self.real_bytes -= size;
         self.frees.add(flow);
         if let Some(segments) = &mut self.segments {
