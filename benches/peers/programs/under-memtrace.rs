@@ -1,0 +1,51 @@
+//! The work under memtrace; `--record` is `off`, `counters` or the size from which on blocks are recorded.
+
+use memtrace::snapshot::{Frame, SnapshotData, StackId};
+use memtrace::{Builder, Device, Enabled, Session, Snapshot, StackContext};
+use peers::{Args, Outcome, run};
+
+#[global_allocator]
+static ALLOC: memtrace::Alloc = memtrace::Alloc::system();
+
+fn main() -> Outcome<()> {
+    let args = Args::parse()?;
+    run(&args, || Ok(options(&args.record).map(Builder::start).transpose()?), |session| finish(session, &args))
+}
+
+fn options(record: &str) -> Option<Builder> {
+    match record {
+        "off" => None,
+        "counters" => Some(memtrace::builder().context(StackContext::None).enabled(Enabled::State)),
+        size => Some(memtrace::builder().min_size(size)),
+    }
+}
+
+/// What the other profilers do by themselves: the file, with symbols.
+fn finish(session: Option<Session>, args: &Args) -> Outcome<String> {
+    let Some(session) = session else { return Ok(String::new()) };
+    let snapshot = session.snapshot();
+    if let Some(out) = &args.out {
+        snapshot.write_pytorch(out)?;
+    }
+    Ok(told(&snapshot))
+}
+
+/// The peak, how much of it has a frame of the program, and what went through the allocator.
+fn told(snapshot: &Snapshot) -> String {
+    let Some(device) = snapshot.device(Device::Cpu) else { return String::new() };
+    let blocks = device.peak.blocks.iter();
+    let user: u64 = blocks.filter(|block| reaches_user(snapshot, block.stack)).map(|block| block.size).sum();
+    // Counters have no stacks.
+    let user = if device.peak.blocks.is_empty() { "null".to_owned() } else { user.to_string() };
+    let (peak, allocations) = (device.peak.total(), device.stats.allocations.allocated);
+    format!(r#", "peak": {peak}, "user": {user}, "allocations": {allocations}"#)
+}
+
+/// The same files as in `scripts/peers/outputs.py`.
+fn is_user(frame: &Frame) -> bool {
+    ["examples/resnet/", "examples/llama/", "user_code/"].iter().any(|part| frame.file.contains(part))
+}
+
+fn reaches_user(data: &SnapshotData, stack: StackId) -> bool {
+    data.stacks.frames(stack).any(is_user)
+}

@@ -1,0 +1,1 @@
+"""What scripts/bench-peers and scripts/bench-toggle share."""

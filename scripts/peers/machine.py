@@ -1,0 +1,55 @@
+"""Builds the programs of benches/peers, and says what machine they run on."""
+
+import os
+import platform
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+TARGET = Path(os.environ.get("CARGO_TARGET_DIR") or
+              Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "memtrace/target")
+
+FEATURES = ["dhat", "jemalloc"]
+
+
+def program(name):
+    return TARGET / "release" / name
+
+
+def build(*options):
+    """None, or why it did not work: the last line that says so."""
+    command = ["cargo", "build", "--release", "--locked", "--manifest-path", ROOT / "benches/peers/Cargo.toml", *options]
+    done = subprocess.run(command, env={**os.environ, "CARGO_TARGET_DIR": str(TARGET)}, stderr=subprocess.PIPE, text=True)
+    if done.returncode == 0:
+        return None
+    errors = [line for line in done.stderr.splitlines() if line.startswith("error")]
+    return errors[-1] if errors else "cargo failed"
+
+
+def build_all():
+    """Why a feature's programs are not there, by feature; the plain ones must be."""
+    # All at once if that works: then they share every library.
+    if build("--all-features") is None:
+        return {}
+    if problem := build():
+        sys.exit(f"benches/peers does not build: {problem}")
+    return {feature: problem for feature in FEATURES if (problem := build("--features", feature))}
+
+
+def load():
+    return os.getloadavg()[0]
+
+
+def describe():
+    model = "processor unknown"
+    if Path("/proc/cpuinfo").exists():
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        model = next((line.split(": ", 1)[1] for line in lines if line.startswith("model name")), model)
+    rust = subprocess.run(["rustc", "--version"], capture_output=True, text=True).stdout.split()
+    version = f"Rust {rust[1]}" if len(rust) > 1 else "no rustc"
+    return f"{model}, {os.cpu_count()} cores, {' '.join(platform.libc_ver())}, {version}"
+
+
+def say(text):
+    print(text, file=sys.stderr, flush=True)
