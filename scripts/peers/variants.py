@@ -37,7 +37,7 @@ def memtrace(name, record):
 
 def all_memtrace():
     # 1 KiB is the default.
-    modes = [("installed, nothing recorded", "off"), ("counters only", "counters"), (">= 1 KiB", "1KiB"), ("every allocation", "0")]
+    modes = [("installed, nothing recorded", "off"), ("counters only", "counters"), (">= 1 KiB", "1KiB"), ("sampled", "sampled"), ("every allocation", "0")]
     return [memtrace(name, record) for name, record in modes]
 
 

@@ -1,6 +1,8 @@
 //! Iterations with recording off and on in turns, in one process; `--iterations` is the number of pairs and
 //! `--record` the size from which on blocks are recorded. Prints the processor time of each as a line of JSON.
 
+mod options;
+
 use memtrace::Device;
 use peers::{Args, Clock, Outcome, Work};
 
@@ -41,7 +43,7 @@ fn main() -> Outcome<()> {
 
 /// One iteration; beginning and ending the recording is not timed.
 fn measure(work: &mut Work, record: Option<&str>) -> Outcome<Measured> {
-    let session = record.map(|size| memtrace::builder().min_size(size).start()).transpose()?;
+    let session = record.and_then(options::options).map(|options| options.start()).transpose()?;
     let began = Clock::now();
     work.iteration()?;
     let cpu_ns = began.elapsed().cpu.as_nanos();

@@ -1,7 +1,9 @@
-//! The work under memtrace; `--record` is `off`, `counters` or the size from which on blocks are recorded.
+//! The work under memtrace; for `--record` see `options::options`.
+
+mod options;
 
 use memtrace::snapshot::{Frame, SnapshotData, StackId};
-use memtrace::{Builder, Device, Enabled, Session, Snapshot, StackContext};
+use memtrace::{Builder, Device, Session, Snapshot};
 use peers::{Args, Outcome, run};
 
 #[global_allocator]
@@ -9,15 +11,7 @@ static ALLOC: memtrace::Alloc = memtrace::Alloc::system();
 
 fn main() -> Outcome<()> {
     let args = Args::parse()?;
-    run(&args, || Ok(options(&args.record).map(Builder::start).transpose()?), |session| finish(session, &args))
-}
-
-fn options(record: &str) -> Option<Builder> {
-    match record {
-        "off" => None,
-        "counters" => Some(memtrace::builder().context(StackContext::None).enabled(Enabled::State)),
-        size => Some(memtrace::builder().min_size(size)),
-    }
+    run(&args, || Ok(options::options(&args.record).map(Builder::start).transpose()?), |session| finish(session, &args))
 }
 
 /// What the other profilers do by themselves: the file, with symbols.
