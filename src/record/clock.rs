@@ -18,6 +18,8 @@ const LEAST_NS: u64 = 1_000_000;
 const MOST_NS: u64 = 1_000_000_000;
 /// A look that takes more ticks than this was interrupted: it says what time it is, not what a tick is worth.
 const INTERRUPTED: u64 = 5_000;
+/// Looks that are tried for a first one.
+const TRIES: usize = 8;
 
 #[derive(Clone, Copy, Debug)]
 struct Look {
@@ -35,13 +37,16 @@ pub(crate) struct Clock {
     span: u64,
     /// What was said last.
     last: u64,
+    /// Ticks are not to be gone by.
+    is_wild: bool,
 }
 
 impl Clock {
     /// Nanoseconds since `began`.
     pub(crate) fn new(began: Instant) -> Self {
-        let mut clock = Self { began, from: Look { ns: 0, ticks: 0 }, rate: 0, span: 0, last: 0 };
-        clock.from = clock.look().0;
+        let mut clock = Self { began, from: Look { ns: 0, ticks: 0 }, rate: 0, span: 0, last: 0, is_wild: false };
+        // A first look that was interrupted would be learnt from.
+        clock.from = (0..TRIES).map(|_| clock.look()).find(|(_, is_sharp)| *is_sharp).unwrap_or_else(|| clock.look()).0;
         clock.rate = LAST_RATE.load(Relaxed);
         clock.span = clock.ticks_in(LEAST_NS);
         clock
@@ -64,7 +69,11 @@ impl Clock {
     fn look_again(&mut self) -> u64 {
         let (look, is_sharp) = self.look();
         let apart = look.ns.saturating_sub(self.from.ns);
-        if is_sharp && apart >= LEAST_NS && ticks::are_steady() {
+        // Ticks that ran ahead of the system's clock by so much are not those of one clock: each core has its own.
+        self.is_wild |= self.last > look.ns.saturating_add(LEAST_NS);
+        if self.is_wild {
+            (self.rate, self.span) = (0, 0);
+        } else if is_sharp && apart >= LEAST_NS && ticks::are_steady() {
             self.learn(look, apart);
             LAST_RATE.store(self.rate, Relaxed);
         }

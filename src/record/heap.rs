@@ -96,7 +96,8 @@ fn on_watched_alloc(address: u64, size: usize) {
     if state & guard::OWN != 0 {
         return untraced::add_own(size as u64);
     }
-    let recording = records_heap_block(size) && !sampling::leaves_out(size);
+    let interval = sampling::interval();
+    let recording = records_heap_block(size) && !sampling::leaves_out(size, interval);
     if state == 0 && !recording && !any_measurement() {
         return untraced::add(size as u64);
     }
@@ -113,7 +114,7 @@ fn on_watched_alloc(address: u64, size: usize) {
     if measuring {
         measure::on_alloc(Device::Cpu, address, size as u64, site);
     }
-    if !(recording && recorder::on_alloc(Device::Cpu, address, size as u64, site)) {
+    if !(recording && recorder::on_heap_alloc(address, size as u64, site, interval)) {
         untraced::add(size as u64);
     }
 }

@@ -27,7 +27,7 @@ pub(crate) fn foresee(address: u64) {
     // Relaxed: if the table has moved meanwhile, another place is fetched, for nothing.
     let [start, places] = &HEAP_TABLE;
     let home = home_in(places.load(Ordering::Relaxed), address);
-    prefetch(start.load(Ordering::Relaxed).wrapping_add(home * size_of::<Packed<4>>()));
+    prefetch(start.load(Ordering::Relaxed).wrapping_add(home.wrapping_mul(size_of::<Packed<4>>())));
 }
 
 /// The upper bits of a product, which all bits of an address have a part in.

@@ -50,9 +50,35 @@ unsafe impl Allocator for Pages {
     }
 }
 
+/// The program's `errno`, as it was once this is dropped: whoever frees memory does not expect another.
+#[cfg(all(target_os = "linux", not(miri)))]
+struct Errno {
+    place: NonNull<libc::c_int>,
+    before: libc::c_int,
+}
+
+#[cfg(all(target_os = "linux", not(miri)))]
+impl Errno {
+    fn keep() -> Option<Self> {
+        // SAFETY: it has no preconditions.
+        let place = NonNull::new(unsafe { libc::__errno_location() })?;
+        // SAFETY: the place is this thread's, and there as long as it is.
+        Some(Self { place, before: unsafe { place.read() } })
+    }
+}
+
+#[cfg(all(target_os = "linux", not(miri)))]
+impl Drop for Errno {
+    fn drop(&mut self) {
+        // SAFETY: the place is this thread's, and there as long as it is.
+        unsafe { self.place.write(self.before) };
+    }
+}
+
 /// From the beginning of a large page on; what there is room for beside it is given back.
 #[cfg(all(target_os = "linux", not(miri)))]
 fn map(size: usize) -> Result<NonNull<[u8]>, AllocError> {
+    let _errno = Errno::keep();
     let size = in_small_pages(size)?;
     let room = size.checked_add(LARGE).ok_or(AllocError)?;
     let (access, kind) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
@@ -77,6 +103,7 @@ fn map(size: usize) -> Result<NonNull<[u8]>, AllocError> {
 #[cfg(all(target_os = "linux", not(miri)))]
 unsafe fn unmap(start: *mut u8, size: usize) {
     if size > 0 {
+        let _errno = Errno::keep();
         // SAFETY: the caller says so.
         unsafe { libc::munmap(start.cast(), size) };
     }
@@ -111,8 +138,10 @@ mod tests {
     }
 
     #[test]
-    fn what_there_is_no_room_for_is_refused() {
+    fn what_there_is_no_room_for_is_refused_and_nobody_notices() {
         let mut list: PageVec<u64> = PageVec::new_in(Pages);
-        assert!(list.try_reserve_exact(1 << 55).is_err());
+        let before = std::io::Error::last_os_error().raw_os_error();
+        assert!(list.try_reserve_exact(isize::MAX as usize / 16).is_err());
+        assert_eq!(std::io::Error::last_os_error().raw_os_error(), before);
     }
 }

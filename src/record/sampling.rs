@@ -39,10 +39,15 @@ pub(super) fn set(sampling: Sampling) {
     CERTAIN.store(sampling.interval().unwrap_or(0) as usize, Relaxed);
 }
 
-/// Was a block of this size allocated without a point? Counts on to the next one.
+/// How blocks are chosen at the moment: the interval, or 0.
 #[inline]
-pub(super) fn leaves_out(size: usize) -> bool {
-    let certain = CERTAIN.load(Relaxed);
+pub(super) fn interval() -> usize {
+    CERTAIN.load(Relaxed)
+}
+
+/// Was a block of this size allocated without a point, at this interval? Counts on to the next one.
+#[inline]
+pub(super) fn leaves_out(size: usize, certain: usize) -> bool {
     if size >= certain {
         return false;
     }

@@ -191,8 +191,8 @@ fn entry_of_library(
 /// Gives the stacks that occur in a snapshot numbers of its own, without gaps.
 #[derive(Default)]
 struct Renumber {
-    /// By old number, of which the recorder leaves out few; `NONE` for those that did not occur.
-    new_ids: Vec<StackId>,
+    /// By old number: that is a place, of which there are many more than stacks.
+    new_ids: HashMap<StackId, StackId, RandomState>,
     /// The stacks by new number less one, as indices into `addresses`.
     stacks: Vec<Vec<u32>>,
     addresses: Vec<u64>,
@@ -239,18 +239,15 @@ impl Renumber {
         if old == StackId::NONE {
             return old;
         }
-        let number = old.0 as usize;
-        match self.new_ids.get(number) {
-            None => self.new_ids.resize(number + 1, StackId::NONE),
-            Some(&StackId::NONE) => {}
-            Some(&new) => return new,
+        if let Some(new) = self.new_ids.get(&old) {
+            return *new;
         }
         let mut addresses = Vec::new();
         STACKS.copy_to(old, &mut addresses);
         let calls = addresses.into_iter().map(|address| self.address(address)).collect();
         self.stacks.push(calls);
         let new = StackId(self.stacks.len() as u32);
-        self.new_ids[number] = new;
+        self.new_ids.insert(old, new);
         new
     }
 

@@ -133,11 +133,15 @@ impl Flow {
     }
 }
 
+/// Bytes in blocks of which a sample is to be taken, and which no ledger has.
+fn sampled_from_before(options: &LedgerOptions) -> u64 {
+    let Some(interval) = options.sampling.interval() else { return 0 };
+    untraced::at_least(options.min_size).saturating_sub(untraced::at_least(interval))
+}
+
 impl Ledger {
     pub(crate) fn new(options: LedgerOptions, began: Instant, below_threshold: u64) -> Self {
-        let min_size = options.min_size;
-        let counted = options.sampling.interval().map(|interval| (untraced::at_least(min_size), interval));
-        let (counted, large) = counted.map_or((0, 0), |(all, interval)| (all, untraced::at_least(interval)));
+        let counted = if options.sampling.is_on() { untraced::at_least(options.min_size) } else { 0 };
         Self {
             options,
             began,
@@ -161,7 +165,7 @@ impl Ledger {
             frees: Flow::default(),
             unknown: 0,
             unknown_before: 0,
-            sampled_before: counted.saturating_sub(large),
+            sampled_before: sampled_from_before(&options),
             stat_peak: 0,
             stat_peak_parts: 0,
             lost_blocks: 0,
@@ -321,6 +325,11 @@ impl Ledger {
         self.options.sampling.is_sampled(size)
     }
 
+    /// Are blocks chosen at this interval, or 0 if all are recorded?
+    pub(crate) fn is_sampled_at(&self, interval: u64) -> bool {
+        self.options.sampling.interval().unwrap_or(0) == interval
+    }
+
     pub(crate) fn sampling(&self) -> Sampling {
         self.options.sampling
     }
@@ -350,6 +359,7 @@ impl Ledger {
         self.segments.iter_mut().for_each(Segments::begin_anew);
         self.calls.forget();
         self.live.forget_times();
+        self.sampled_before = self.sampled_before.min(sampled_from_before(&self.options));
         let now = Moment { total: self.total(), seq: self.seq, time_ns: 0, unknown_freed: self.unknown };
         let beside = Beside { below_threshold, ..self.beside_now() };
         self.peak.begin_anew(now, beside);

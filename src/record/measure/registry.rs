@@ -90,7 +90,8 @@ impl Measure {
         if let Some(at) = self.devices.iter().position(|on| on.device == device) {
             return self.devices.get_mut(at);
         }
-        let options = LedgerOptions { max_entries: MAX_ENTRIES, stacks_in_log: true, ..LedgerOptions::default() };
+        let (max_entries, log) = (MAX_ENTRIES, LedgerOptions::default());
+        let options = LedgerOptions { max_entries, stacks_in_log: true, long_records: true, ..log };
         let ledger = Ledger::new(options, self.began, 0);
         try_push(&mut self.devices, OnDevice { device, ledger, foreign_freed: 0 });
         self.devices.iter_mut().find(|on| on.device == device)

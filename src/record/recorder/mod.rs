@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use self::devices::{device_options, heap_options, index_of, slot_of};
+use self::devices::{device_options, heap_options, index_of};
 use super::ledger::{Ledger, Site};
 use super::live::Held;
 use super::unwind::with_stack;
@@ -203,11 +203,12 @@ fn discard(index: usize, slot: &mut Option<Ledger>) {
     }
 }
 
-/// Enters a block into a device's ledger; false if it could not be.
-pub(crate) fn on_alloc(device: Device, address: u64, size: u64, site: Site) -> bool {
-    let Some(mut slot) = slot_of(device) else { return false };
-    // The gate that let this block through may have been that of an earlier session.
-    let Some(ledger) = slot.as_mut().filter(|ledger| ledger.takes(size)) else { return false };
+/// Enters a block that was chosen at this interval into the heap's ledger; false if it could not be.
+pub(crate) fn on_heap_alloc(address: u64, size: u64, site: Site, interval: usize) -> bool {
+    let mut slot = lock(&DEVICES[0]);
+    // The gate that let this block through, or what chose it, may have been that of an earlier session.
+    let takes = |ledger: &&mut Ledger| ledger.takes(size) && ledger.is_sampled_at(interval as u64);
+    let Some(ledger) = slot.as_mut().filter(takes) else { return false };
     let entered = ledger.alloc(address, size, site);
     if entered && ledger.samples(size) {
         sampling::enter(address);
@@ -218,16 +219,17 @@ pub(crate) fn on_alloc(device: Device, address: u64, size: u64, site: Site) -> b
 /// What came of a free.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Freed {
-    /// The ledger held it.
-    Recorded(Held),
-    /// The recording takes such blocks and did not see this one: it is from before, and is now
+    /// The ledger of the recording with this number held it.
+    Recorded(Held, u64),
+    /// That recording takes such blocks and did not see this one: it is from before, and is now
     /// logged as freed and no longer among the untraced.
-    FromBefore,
-    /// Nobody records such blocks.
+    FromBefore(u64),
+    /// Nobody records such blocks, or the sample has not got this one.
     NotRecorded,
 }
 
-/// Takes a heap block out of the CPU's ledger, or out of what was there before it.
+/// Takes a heap block out of the CPU's ledger, or out of what was there before it. Where a sample is recorded, that
+/// cannot be told from what was left out, and stays among the untraced.
 #[inline]
 pub(crate) fn on_heap_free(address: u64, size: u64) -> Freed {
     let site = free_site();
@@ -237,7 +239,7 @@ pub(crate) fn on_heap_free(address: u64, size: u64) -> Freed {
         if ledger.samples(held.size()) {
             sampling::leave(address);
         }
-        return Freed::Recorded(held);
+        return Freed::Recorded(held, epoch());
     }
     if ledger.samples(size) {
         // From before the recording, or left out of the sample: nobody can tell.
@@ -246,14 +248,16 @@ pub(crate) fn on_heap_free(address: u64, size: u64) -> Freed {
     ledger.free_unknown(address, size, site);
     // Under the lock: whoever reads both must not find the block in both or in neither.
     untraced::subtract(size);
-    Freed::FromBefore
+    Freed::FromBefore(epoch())
 }
 
-/// Undoes [`on_heap_free`] for a block that stayed where it was.
+/// Undoes [`on_heap_free`] for a block that stayed where it was. If another recording has begun meanwhile, the block
+/// is one from before it.
 pub(crate) fn undo_heap_free(freed: Freed, size: u64) {
     let mut slot = lock(&DEVICES[0]);
+    let now = epoch();
     let kept = match (freed, slot.as_mut()) {
-        (Freed::Recorded(held), Some(ledger)) => {
+        (Freed::Recorded(held, then), Some(ledger)) if then == now => {
             let block = held.block();
             let kept = ledger.undo_free(&block);
             if kept && ledger.samples(block.size) {
@@ -261,7 +265,7 @@ pub(crate) fn undo_heap_free(freed: Freed, size: u64) {
             }
             kept
         }
-        (Freed::FromBefore, Some(ledger)) => {
+        (Freed::FromBefore(then), Some(ledger)) if then == now => {
             ledger.undo_free_unknown(size);
             false
         }
@@ -363,11 +367,13 @@ mod tests {
         while !start(&settings, Instant::now()) {
             std::thread::yield_now();
         }
-        assert!(!on_alloc(Device::Cpu, 0x1000, 2048, Site::default()));
+        assert!(!on_heap_alloc(0x1000, 2048, Site::default(), 0));
+        // One that was chosen for a sample.
+        assert!(!on_heap_alloc(0x1000, 65_536, Site::default(), 1 << 19));
         assert!(matches!(on_heap_free(0x1000, 2048), Freed::NotRecorded));
-        assert!(on_alloc(Device::Cpu, 0x2000, 65_536, Site::default()));
-        assert!(matches!(on_heap_free(0x2000, 65_536), Freed::Recorded(_)));
-        assert!(matches!(on_heap_free(0x3000, 65_536), Freed::FromBefore));
+        assert!(on_heap_alloc(0x2000, 65_536, Site::default(), 0));
+        assert!(matches!(on_heap_free(0x2000, 65_536), Freed::Recorded(..)));
+        assert!(matches!(on_heap_free(0x3000, 65_536), Freed::FromBefore(_)));
         let copy = copy(Device::Cpu).unwrap();
         stop();
         assert_eq!((copy.ledger.records.len(), copy.ledger.live.len()), (3, 0));
