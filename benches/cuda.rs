@@ -10,7 +10,7 @@
 //! - Linux with glibc on x86_64, and a C compiler, which builds a `libcuda.so.1` of two functions that hand
 //!   out 1,000 addresses in turn and a few that answer 0. A real driver takes about a microsecond for a pair,
 //!   so what stands here is the addition and not the share.
-//! - Every round runs every case, the order shifting by one from round to round; `benches/record.rs` says why.
+//! - Every round runs every case, the order shifting by one from round to round; `benches/record/main.rs` says why.
 //! - One live block, one size, one thread, one stream, one device, no scopes. With stacks: those of this
 //!   program, whose depth is printed.
 //! - Every measurement begins a new session, whose log of 2^20 records starts empty and grows.

@@ -8,7 +8,7 @@
 //!
 //! # Conditions
 //! - Every round runs every case, the order shifting by one from round to round; a ratio compares two
-//!   cases of the same round, `benches/record.rs` says why.
+//!   cases of the same round, `benches/record/main.rs` says why.
 //! - A turn enters the spans one inside the other and leaves them again; figures are per span, so that
 //!   a depth of 4 is four spans. Spans are at level TRACE, without fields, from one callsite for each
 //!   level, made anew in each turn or once in each measurement.
