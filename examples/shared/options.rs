@@ -48,12 +48,14 @@ pub(crate) fn record(
     let builder = memtrace::builder().max_entries(max_entries);
     let Some(interval) = sample_interval else {
         let smallest = min_size.unwrap_or(default);
+        let session = builder.min_size(smallest).start()?;
         eprintln!("recording blocks of {smallest} or more; --min-size changes that");
-        return builder.min_size(smallest).start();
+        return Ok(session);
     };
-    eprintln!("recording a sample of one in {interval}, and blocks of {interval} or more; figures are estimates");
     let builder = builder.sample_interval(interval);
-    if let Some(smallest) = min_size { builder.min_size(smallest).start() } else { builder.start() }
+    let session = if let Some(smallest) = min_size { builder.min_size(smallest).start() } else { builder.start() }?;
+    eprintln!("recording a sample of one in {interval}, and blocks of {interval} or more; figures are estimates");
+    Ok(session)
 }
 
 /// The error for an argument that the example does not have.
