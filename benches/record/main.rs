@@ -5,6 +5,7 @@
 //! scripts/bench-record [--rounds N] [--json FILE] the tables, with instruction counts
 //! cargo bench --bench record [-- --rounds N --json FILE]
 //!                                                 the same without those
+//! cargo bench --bench record -- --only CASE,...   the rows of those cases, and no ratios
 //! cargo bench --bench record -- --fixed CASE FRAMES PAIRS
 //!                                                 so many pairs of one case, for instruments
 //! cargo test --benches                            a few pairs: does it still run?
@@ -182,9 +183,14 @@ fn main() -> std::io::Result<()> {
     let quick = given("--bench").is_none() || given("--test").is_some();
     let rounds = given("--rounds").and_then(|at| arguments.get(at + 1)?.parse().ok()).unwrap_or(21);
     let (rounds, warm_up, pairs) = if quick { (1, 32, 32) } else { (rounds, WARM_UP, 4096) };
-    let rows = run(cases(), rounds, warm_up, pairs);
+    let only = given("--only").and_then(|at| arguments.get(at + 1));
+    let wanted = |case: &Case| only.is_none_or(|names| names.split(',').any(|name| name == case.name));
+    let rows = run(cases().into_iter().filter(wanted).collect(), rounds, warm_up, pairs);
     println!("{rounds} rounds of {pairs} pairs{}\n", if quick { ": a test, its figures mean nothing" } else { "" });
     print(&rows);
+    if only.is_some() {
+        return Ok(());
+    }
     println!("\nmedians of the rounds' differences and ratios");
     summary(&rows).iter().for_each(|(name, value)| println!("{name:<32}{value:>10.2}"));
     match given("--json").map(|at| arguments.get(at + 1)) {

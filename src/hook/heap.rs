@@ -3,7 +3,9 @@
 
 use std::alloc::{GlobalAlloc, Layout, System};
 
-use crate::record::heap::{on_alloc, on_free, on_unwatched_dealloc, on_watched_dealloc, refused, undo_free};
+use crate::record::heap::{
+    on_free, on_unwatched_alloc, on_unwatched_dealloc, on_watched_alloc, on_watched_dealloc, refused, undo_free,
+};
 use crate::snapshot::Device;
 
 /// A global allocator that lets memtrace see the memory of CPU tensors, and passes every request on.
@@ -35,7 +37,30 @@ impl Alloc<System> {
     }
 }
 
+/// What `malloc` serves as it is. Anything else needs memory of the function that asks for it, which then cannot hand
+/// over to [`on_watched_alloc`] and stays a frame of the stack.
+#[inline(always)]
+const fn is_common(layout: Layout) -> bool {
+    layout.align() <= 16 && layout.align() <= layout.size()
+}
+
 impl<A: GlobalAlloc> Alloc<A> {
+    /// # Safety
+    /// As [`GlobalAlloc::alloc`].
+    #[inline(never)]
+    unsafe fn alloc_aligned(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: the caller keeps `alloc`'s contract.
+        seen(unsafe { self.inner.alloc(layout) }, layout.size())
+    }
+
+    /// # Safety
+    /// As [`GlobalAlloc::alloc_zeroed`].
+    #[inline(never)]
+    unsafe fn alloc_zeroed_aligned(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: the caller keeps `alloc_zeroed`'s contract.
+        seen(unsafe { self.inner.alloc_zeroed(layout) }, layout.size())
+    }
+
     /// Apart, so that the way of a block that nobody watches keeps nothing for afterwards.
     ///
     /// # Safety
@@ -59,15 +84,23 @@ impl<A> Alloc<A> {
 // besides neither unwinds nor touches the memory in question.
 unsafe impl<A: GlobalAlloc> GlobalAlloc for Alloc<A> {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        // SAFETY: the caller keeps `alloc`'s contract.
-        let block = unsafe { self.inner.alloc(layout) };
-        seen(block, layout.size())
+        if is_common(layout) {
+            // SAFETY: the caller keeps `alloc`'s contract.
+            seen(unsafe { self.inner.alloc(layout) }, layout.size())
+        } else {
+            // SAFETY: likewise.
+            unsafe { self.alloc_aligned(layout) }
+        }
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        // SAFETY: the caller keeps `alloc_zeroed`'s contract.
-        let block = unsafe { self.inner.alloc_zeroed(layout) };
-        seen(block, layout.size())
+        if is_common(layout) {
+            // SAFETY: the caller keeps `alloc_zeroed`'s contract.
+            seen(unsafe { self.inner.alloc_zeroed(layout) }, layout.size())
+        } else {
+            // SAFETY: likewise.
+            unsafe { self.alloc_zeroed_aligned(layout) }
+        }
     }
 
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
@@ -97,8 +130,7 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for Alloc<A> {
 fn seen(block: *mut u8, size: usize) -> *mut u8 {
     if block.is_null() {
         refused(Device::Cpu, size);
-    } else {
-        on_alloc(block.addr(), size);
+        return block;
     }
-    block
+    if on_unwatched_alloc(size) { block } else { on_watched_alloc(block, size) }
 }

@@ -56,15 +56,19 @@ pub(crate) struct OwnWork {
     before: u8,
 }
 
+#[inline]
 pub(crate) fn own_work() -> OwnWork {
-    let before = state();
-    set(OWN, true);
-    OwnWork { before }
+    STATE.with(|state| {
+        let before = state.get();
+        state.set(before | OWN);
+        OwnWork { before }
+    })
 }
 
 impl Drop for OwnWork {
+    #[inline]
     fn drop(&mut self) {
-        set(OWN, self.before & OWN != 0);
+        STATE.with(|state| state.set(state.get() & !OWN | self.before & OWN));
     }
 }
 

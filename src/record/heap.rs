@@ -9,6 +9,7 @@ use std::sync::OnceLock;
 use super::gates::{any_measurement, records_heap_block, watches_heap_block};
 use super::live::foresee;
 use super::measure::{Space, Taken};
+use super::prefetch::prefetch;
 use super::recorder::{self, Freed};
 use super::{guard, measure, sampling, untraced};
 use crate::snapshot::Device;
@@ -24,25 +25,18 @@ pub(crate) enum Account {
     Watched(Freed, Option<Taken>),
 }
 
-/// After an allocation succeeded.
-#[inline]
-pub(crate) fn on_alloc(address: usize, size: usize) {
-    if guard::state() == 0 && !watches_heap_block(size) {
-        untraced::add(size as u64);
-    } else {
-        on_watched_alloc(address as u64, size);
-    }
+/// After an allocation succeeded: the whole of it if nobody watches such blocks; otherwise false, and
+/// [`on_watched_alloc`] is to be called.
+#[inline(always)]
+pub(crate) fn on_unwatched_alloc(size: usize) -> bool {
+    guard::state() == 0 && !watches_heap_block(size) && untraced::add_at_once(size as u64, 1)
 }
 
 /// Before a block is freed for good: the whole of it if nobody watches such blocks; otherwise false, and
 /// [`on_watched_dealloc`] is to be called.
 #[inline(always)]
 pub(crate) fn on_unwatched_dealloc(size: usize) -> bool {
-    let unwatched = guard::state() == 0 && !watches_heap_block(size);
-    if unwatched {
-        untraced::subtract(size as u64);
-    }
-    unwatched
+    guard::state() == 0 && !watches_heap_block(size) && untraced::add_at_once(size as u64, -1)
 }
 
 /// Before a block is freed, perhaps to be put back.
@@ -87,8 +81,15 @@ pub(crate) fn refused(device: Device, size: usize) {
     }
 }
 
+/// Gives the block back, so that whoever calls this last has no frame of its own meanwhile.
 #[inline(never)]
-fn on_watched_alloc(address: u64, size: usize) {
+pub(crate) fn on_watched_alloc(block: *mut u8, size: usize) -> *mut u8 {
+    enter(block.addr() as u64, size);
+    block
+}
+
+#[inline(always)]
+fn enter(address: u64, size: usize) {
     let state = guard::state();
     if state & guard::PROBING != 0 {
         guard::set(guard::PROBING, false);
@@ -120,8 +121,11 @@ fn on_watched_alloc(address: u64, size: usize) {
 }
 
 /// Apart from [`on_watched_free`], because an account is large and nobody wants it here.
-#[inline]
+#[inline(never)]
 pub(crate) fn on_watched_dealloc(address: usize, size: usize) {
+    // What most allocators will look at, once they are asked: before the block and after it.
+    prefetch(address.wrapping_sub(size_of::<[usize; 2]>()));
+    prefetch(address.wrapping_add(size));
     take_out(address as u64, size);
 }
 

@@ -27,7 +27,10 @@ pub(crate) fn foresee(address: u64) {
     // Relaxed: if the table has moved meanwhile, another place is fetched, for nothing.
     let [start, places] = &HEAP_TABLE;
     let home = home_in(places.load(Ordering::Relaxed), address);
-    prefetch(start.load(Ordering::Relaxed).wrapping_add(home.wrapping_mul(size_of::<Packed<4>>())));
+    let place = start.load(Ordering::Relaxed).wrapping_add(home.wrapping_mul(size_of::<Packed<4>>()));
+    prefetch(place);
+    // Whoever takes a block out looks at the one after it, too.
+    prefetch(place.wrapping_add(size_of::<Packed<4>>()));
 }
 
 /// The upper bits of a product, which all bits of an address have a part in.
@@ -54,6 +57,14 @@ impl Held {
     #[inline(always)]
     pub(crate) fn of(block: &Block) -> Self {
         pack(&alloc_of(block)).filter(|words| !is_empty(words)).map_or(Self::Whole(*block), Self::Packed)
+    }
+
+    #[inline]
+    pub(crate) fn address(&self) -> u64 {
+        match self {
+            Self::Packed(words) => address_of(words),
+            Self::Whole(block) => block.address,
+        }
     }
 
     #[inline]
@@ -125,7 +136,7 @@ impl LiveBlocks {
     }
 
     /// Enters a block, whose number is not 0.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn enter(&mut self, held: &Held) -> Entered {
         let Held::Packed(words) = held else { return self.enter_whole(held) };
         let room = (self.packed + 1) * 4 <= self.places.len() * 3 || self.grow();
@@ -160,15 +171,19 @@ impl LiveBlocks {
         }
     }
 
-    #[inline]
-    pub(crate) fn remove(&mut self, address: u64) -> Option<Held> {
-        let Some(at) = self.find(address) else {
-            return if self.whole.is_empty() { None } else { self.whole.remove(&address).map(Held::Whole) };
-        };
+    /// Takes a block out, if it is here as a packed one.
+    #[inline(always)]
+    pub(crate) fn remove_packed(&mut self, address: u64) -> Option<Packed<4>> {
+        let at = self.find(address)?;
         let words = self.places.get(at).copied();
         self.close_gap(at);
         self.packed -= 1;
-        words.map(Held::Packed)
+        words
+    }
+
+    /// Takes a block out, if it is here as one that could not be packed.
+    pub(crate) fn remove_whole(&mut self, address: u64) -> Option<Block> {
+        if self.whole.is_empty() { None } else { self.whole.remove(&address) }
     }
 
     /// All of them, in no order.
@@ -312,7 +327,9 @@ mod tests {
                 // Neighbours, pages, and addresses that are far apart.
                 let address = n << [4, 12, 40][spread as usize];
                 if step == 0 {
-                    prop_assert_eq!(live.remove(address).map(|held| held.block()), map.remove(&address));
+                    let packed = live.remove_packed(address).map(|words| Held::Packed(words).block());
+                    let removed = packed.or_else(|| live.remove_whole(address));
+                    prop_assert_eq!(removed, map.remove(&address));
                 } else {
                     let new = block(address, seq, step == 3);
                     let expected = if map.contains_key(&address) { Entered::Taken } else { Entered::New };

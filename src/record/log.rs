@@ -42,7 +42,7 @@ impl Log {
     }
 
     /// Logs the alloc of a block, with or without stacks.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn alloc(&mut self, held: &Held, with_stacks: bool) {
         match (&mut self.records, held) {
             (Records::Short(ring), Held::Packed(words)) => ring.push(alloc_again(words, with_stacks)),
@@ -52,7 +52,7 @@ impl Log {
     }
 
     /// Logs the free of a block.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn free(&mut self, held: &Held, time_ns: u64, site: &Site, with_stacks: bool) {
         let done = match (&mut self.records, held) {
             (Records::Short(ring), Held::Packed(words)) => {

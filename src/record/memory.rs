@@ -15,6 +15,7 @@ pub(crate) const fn own_map<K, V>() -> OwnMap<K, V> {
 pub(crate) const HASHER: FixedState = FixedState::with_seed(0x6d65_6d74_7261_6365);
 
 /// Pushes if memory can be had; says whether it was.
+#[inline]
 pub(crate) fn try_push<T>(list: &mut OwnVec<T>, value: T) -> bool {
     let room = list.len() < list.capacity() || list.try_reserve(1).is_ok();
     if room {

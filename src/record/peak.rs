@@ -78,7 +78,7 @@ impl PeakTracker {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     pub(crate) fn after_free(&mut self, held: &Held, bytes: u64) {
         let kept = held.seq() > self.seq
             || match held {

@@ -32,14 +32,21 @@ impl<T: Copy> Ring<T> {
         ring
     }
 
-    #[inline]
+    #[inline(always)]
     pub(crate) fn push(&mut self, entry: T) {
         // Room that was reserved, or the oldest entry's; the lines after it are fetched meanwhile.
         if self.entries.len() < self.capacity.min(self.entries.capacity()) {
             self.entries.push(entry);
             self.pushed += 1;
             self.foresee(self.entries.len());
-        } else if self.entries.len() < self.capacity && self.grow() {
+        } else {
+            self.push_without_room(entry);
+        }
+    }
+
+    #[inline(never)]
+    fn push_without_room(&mut self, entry: T) {
+        if self.entries.len() < self.capacity && self.grow() {
             self.entries.push(entry);
         } else {
             self.overwrite_oldest(entry);

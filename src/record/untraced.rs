@@ -40,13 +40,25 @@ thread_local! {
 #[inline(always)]
 fn change(counter: impl Fn(&Shard) -> &AtomicI64, by: i64) {
     match OWN_SHARD.get() {
-        // Nobody else writes here: no update gets lost. One instruction where processors have such.
-        Some(shard) => {
-            let counter = counter(shard);
-            counter.store(counter.load(Relaxed).wrapping_add(by), Relaxed);
-        }
+        Some(shard) => change_own(counter(shard), by),
         None => _ = counter(shard()).fetch_add(by, Relaxed),
     }
+}
+
+/// Nobody else writes here: no update gets lost. One instruction where processors have such.
+#[inline(always)]
+fn change_own(counter: &AtomicI64, by: i64) {
+    counter.store(counter.load(Relaxed).wrapping_add(by), Relaxed);
+}
+
+/// The same as [`add`] and [`subtract`] where that is quick; false if nothing was done.
+#[inline(always)]
+pub(crate) fn add_at_once(size: u64, sign: i64) -> bool {
+    let shard = OWN_SHARD.get();
+    if let Some(shard) = shard {
+        change_own(&shard.program[class(size)], (size as i64).wrapping_mul(sign));
+    }
+    shard.is_some()
 }
 
 /// The shard of a thread that has not been here, or shares one.

@@ -186,17 +186,31 @@ impl Ledger {
             stream: site.stream,
             memory: site.memory,
         };
-        let held = Held::of(&block);
+        match Held::of(&block) {
+            Held::Packed(words) => self.enter(Held::Packed(words), block),
+            Held::Whole(block) => self.enter_whole(block),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn enter_whole(&mut self, block: Block) -> bool {
+        self.enter(Held::Whole(block), block)
+    }
+
+    #[inline(always)]
+    fn enter(&mut self, held: Held, block: Block) -> bool {
+        let Block { address, size, .. } = block;
         match self.live.enter(&held) {
             Entered::New => {}
-            Entered::Taken => return self.alloc_again(address, size, site),
+            Entered::Taken => return self.alloc_again(&block),
             Entered::NoRoom => {
                 self.lost_blocks += 1;
                 return false;
             }
         }
         self.seq += 1;
-        self.note_retry(size, site.thread);
+        self.note_retry(size, block.thread);
         if let Some(segments) = &mut self.segments {
             segments.on_alloc(address, size);
         }
@@ -213,7 +227,9 @@ impl Ledger {
 
     /// The block that is at this address was freed, and nobody said so.
     #[cold]
-    fn alloc_again(&mut self, address: u64, size: u64, site: Site) -> bool {
+    fn alloc_again(&mut self, block: &Block) -> bool {
+        let Block { address, size, stack, context, thread, stream, memory, .. } = *block;
+        let site = Site { stack, context, thread, stream, memory };
         self.missed_frees += 1;
         self.free(address, Site { stack: StackId::NONE, ..site });
         self.alloc(address, size, site)
@@ -248,10 +264,25 @@ impl Ledger {
     }
 
     /// Takes a block out, if it is here.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn free(&mut self, address: u64, site: Site) -> Option<Held> {
-        let held = self.live.remove(address)?;
-        let size = held.size();
+        // First of all: what is looked for next is on its way meanwhile.
+        let time_ns = self.time_of_free();
+        match self.live.remove_packed(address) {
+            Some(words) => Some(self.freed(Held::Packed(words), &site, time_ns)),
+            None => self.free_whole(address, &site, time_ns),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn free_whole(&mut self, address: u64, site: &Site, time_ns: u64) -> Option<Held> {
+        self.live.remove_whole(address).map(|block| self.freed(Held::Whole(block), site, time_ns))
+    }
+
+    #[inline(always)]
+    fn freed(&mut self, held: Held, site: &Site, time_ns: u64) -> Held {
+        let (address, size) = (held.address(), held.size());
         let flow = Flow::of(self.options.sampling, size);
         self.live_flow.parts -= flow.parts;
         self.live_flow.bytes -= flow.bytes;
@@ -262,8 +293,8 @@ impl Ledger {
         }
         self.windows.on_free(held.context(), flow.bytes);
         self.peak.after_free(&held, flow.bytes);
-        self.log_free(&held, site);
-        Some(held)
+        self.log_free(&held, site, time_ns);
+        held
     }
 
     /// A block was freed that was allocated before the recording.
@@ -280,7 +311,8 @@ impl Ledger {
             stream: site.stream,
             memory: site.memory,
         };
-        self.log_free(&Held::of(&block), site);
+        let time_ns = self.time_of_free();
+        self.log_free(&Held::of(&block), &site, time_ns);
     }
 
     /// A block that was just freed is live after all: a reallocation failed. It gets a new place in
@@ -432,6 +464,7 @@ impl Ledger {
         }
     }
 
+    #[inline(always)]
     fn after_alloc(&mut self, block: &Block, flow: Flow) {
         let total = self.total();
         self.stat_peak = self.stat_peak.max(total);
@@ -446,11 +479,21 @@ impl Ledger {
         self.options.beside(self.real_bytes)
     }
 
-    #[inline]
-    fn log_free(&mut self, held: &Held, site: Site) {
-        if self.options.max_entries > 0 && !self.options.skip_frees {
-            let time_ns = self.now();
-            self.records.free(held, time_ns, &site, self.options.stacks_in_log);
+    /// Are frees logged?
+    fn logs_frees(&self) -> bool {
+        self.options.max_entries > 0 && !self.options.skip_frees
+    }
+
+    /// Now, if it is to be logged.
+    #[inline(always)]
+    fn time_of_free(&mut self) -> u64 {
+        if self.logs_frees() { self.now() } else { 0 }
+    }
+
+    #[inline(always)]
+    fn log_free(&mut self, held: &Held, site: &Site, time_ns: u64) {
+        if self.logs_frees() {
+            self.records.free(held, time_ns, site, self.options.stacks_in_log);
         }
     }
 }

@@ -230,7 +230,7 @@ pub(crate) enum Freed {
 
 /// Takes a heap block out of the CPU's ledger, or out of what was there before it. Where a sample is recorded, that
 /// cannot be told from what was left out, and stays among the untraced.
-#[inline]
+#[inline(always)]
 pub(crate) fn on_heap_free(address: u64, size: u64) -> Freed {
     let site = free_site();
     let mut slot = lock(&DEVICES[0]);
@@ -277,6 +277,7 @@ pub(crate) fn undo_heap_free(freed: Freed, size: u64) {
 }
 
 /// Where an allocation of this thread happens, with its stack if the recording keeps it.
+#[inline(always)]
 pub(crate) fn alloc_site(always_with_stack: bool) -> Site {
     let wanted = STACK_CONTEXT.load(Ordering::Relaxed) != StackContext::None as u8;
     // What a measurement tells apart by stack must not depend on a session that comes or goes meanwhile.
@@ -286,12 +287,20 @@ pub(crate) fn alloc_site(always_with_stack: bool) -> Site {
     Site { stack, context: guard::context(), thread: thread::number(), stream: 0, memory: MemoryKind::Heap }
 }
 
+#[inline]
 pub(crate) fn free_site() -> Site {
     let wanted = STACK_CONTEXT.load(Ordering::Relaxed) == StackContext::All as u8;
-    let stack = if wanted { capture(STACK_DEPTH.load(Ordering::Relaxed)) } else { StackId::NONE };
+    let stack = if wanted { stack_of_free() } else { StackId::NONE };
     Site { stack, context: guard::context(), thread: thread::number(), stream: 0, memory: MemoryKind::Heap }
 }
 
+/// Apart: most recordings have none.
+#[inline(never)]
+fn stack_of_free() -> StackId {
+    capture(STACK_DEPTH.load(Ordering::Relaxed))
+}
+
+#[inline(always)]
 fn capture(depth: usize) -> StackId {
     with_stack(depth, |stack| {
         if stack.shortened {

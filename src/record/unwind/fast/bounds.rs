@@ -6,7 +6,7 @@ use std::mem::MaybeUninit;
 
 use crate::record::guard;
 
-/// From the lowest address to past the highest one.
+/// From the lowest address to past the highest one, which is a multiple of eight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Bounds {
     pub(super) start: u64,
@@ -63,5 +63,6 @@ fn ask() -> Option<Bounds> {
     // SAFETY: they are valid and not used again.
     unsafe { libc::pthread_attr_destroy(&mut attributes) };
     let start = start.addr() as u64;
-    found.then_some(Bounds { start, end: start.checked_add(size as u64)? })
+    let end = start.checked_add(size as u64)?;
+    found.then_some(Bounds { start, end: end - end % 8 })
 }

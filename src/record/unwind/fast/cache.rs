@@ -8,7 +8,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use super::rule::{NOT_A_RULE, Rule};
+use super::rule::{NOT_A_RULE, Rule, STAYS};
 
 /// Addresses of a process on x86_64 with four levels of pages.
 pub(super) const ADDRESS_BITS: u32 = 47;
@@ -33,11 +33,12 @@ impl Cache {
         Self { buckets: [const { Bucket([const { AtomicU64::new(0) }; WAYS]) }; BUCKETS] }
     }
 
-    /// The rule for an address, of at most [`ADDRESS_BITS`], if it lies where it is looked for first.
+    /// The rule for an address, of at most [`ADDRESS_BITS`], if it lies where it is looked for first and stays.
     #[inline(always)]
     pub(super) fn find_at_once(&self, address: u64) -> Option<Rule> {
         let Bucket(entries) = self.buckets.get(bucket_of(address))?;
-        entries.get(way_of(address)).and_then(|entry| rule_of(entry, address))
+        let bits = entries.get(way_of(address))?.load(Relaxed) ^ (address & NOT_A_RULE);
+        (bits & (NOT_A_RULE | STAYS) == STAYS).then_some(Rule::of_bits(bits))
     }
 
     /// The address must have at most [`ADDRESS_BITS`].

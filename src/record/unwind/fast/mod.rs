@@ -118,9 +118,9 @@ fn read(address: u64) -> u64 {
 /// was taken. Code that is on the stack is not unloaded meanwhile.
 #[inline(always)]
 fn rule_for(ip: u64, current: &mut bool) -> Option<Rule> {
-    match CACHE.find_at_once(ip).filter(|rule| rule.stays() && ip >> ADDRESS_BITS == 0) {
-        None => looked_for(ip, current),
-        found => found,
+    match CACHE.find_at_once(ip) {
+        Some(rule) if ip >> ADDRESS_BITS == 0 => Some(rule),
+        _ => looked_for(ip, current),
     }
 }
 

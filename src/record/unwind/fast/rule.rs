@@ -17,7 +17,8 @@ pub(super) const NOT_A_RULE: u64 = ((1 << 35) - 1) << 12;
 /// CFA = rsp + offset, or rbp + offset with [`RBP`]. Not plain are `AT_RBP`, `OUTERMOST` and `UNPROVEN`.
 const PLAIN: u64 = 1 << 8;
 const RBP: u64 = 1 << 9;
-const STAYS: u64 = 1 << 10;
+/// The rule is of a module that is never unloaded.
+pub(super) const STAYS: u64 = 1 << 10;
 const AT_RBP: u64 = RBP;
 const OUTERMOST: u64 = 1 << 11;
 const UNPROVEN: u64 = 1 << 11 | RBP;
@@ -99,9 +100,10 @@ impl Rule {
         Self(bits)
     }
 
-    #[inline]
+    #[inline(always)]
     fn offset(self) -> u64 {
-        ((self.0.cast_signed() >> OFFSET_SHIFT) * 8).cast_unsigned()
+        // In bytes: the bits below are those of the cache, and 0.
+        (self.0.cast_signed() >> (OFFSET_SHIFT - 3)).cast_unsigned()
     }
 
     #[inline]
@@ -168,7 +170,7 @@ fn eighth(value: i64, bits: u32) -> Option<i64> {
 /// May the frame outside of the one at `sp` begin here?
 #[inline]
 fn is_next(cfa: u64, sp: u64, end: u64) -> bool {
-    cfa.is_multiple_of(8) && cfa > sp && cfa <= end
+    cfa.is_multiple_of(8) && cfa.wrapping_sub(sp).wrapping_sub(8) < end.wrapping_sub(sp)
 }
 
 /// Is this a word of the frame from `sp` to `cfa`?
