@@ -14,6 +14,9 @@ use super::recorder::{self, Freed};
 use super::{guard, measure, sampling, untraced};
 use crate::snapshot::Device;
 
+/// Blocks that allocators do not keep ready for the next request, but look at their neighbours.
+const LARGE: usize = 1 << 10;
+
 /// Where a freed block came from, in case the free has to be undone.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Account {
@@ -123,9 +126,11 @@ fn enter(address: u64, size: usize) {
 /// Apart from [`on_watched_free`], because an account is large and nobody wants it here.
 #[inline(never)]
 pub(crate) fn on_watched_dealloc(address: usize, size: usize) {
-    // What most allocators will look at, once they are asked: before the block and after it.
-    prefetch(address.wrapping_sub(size_of::<[usize; 2]>()));
-    prefetch(address.wrapping_add(size));
+    if size >= LARGE {
+        // What most allocators will look at, once they are asked: before the block and after it.
+        prefetch(address.wrapping_sub(size_of::<[usize; 2]>()));
+        prefetch(address.wrapping_add(size));
+    }
     take_out(address as u64, size);
 }
 

@@ -4,6 +4,11 @@
 //! outside follows from those by rules of modules that stay, and from the words that the rules have read: each
 //! frame's return address, and the rbp that some saved. So if these words are what they were, the rest of the
 //! stack is what it was, and is not walked: a look at a word in place of a look for a rule and a step.
+//!
+//! What is looked at of every frame lies close together, apart from what is not: a program that works on much
+//! memory leaves none of it near the processor.
+
+use std::cell::Cell;
 
 use super::Registers;
 use super::rule::Rule;
@@ -11,54 +16,64 @@ use crate::record::unwind::{HASH_OF_NONE, Stack, hash_with};
 
 /// Frames of a stack that is kept; deeper ones are walked as a whole.
 pub(super) const MOST: usize = 128;
-/// Places that are made free when a stack has more new frames than the last one had inside of the same ones.
-const MORE: usize = 8;
 
-/// One line of the processor's cache.
+/// A stack pointer, which is a multiple of eight, and what is known of its frame.
 #[derive(Clone, Copy, Debug)]
-#[repr(align(64))]
-struct Frame {
-    ip: u64,
-    sp: u64,
+struct Place(u64);
+
+impl Place {
+    /// A frame at or outside of this one is found by this one's rbp.
+    const NEEDS_BP: u64 = 1;
+    /// Its rbp was read from the stack, and matters.
+    const READ_BP: u64 = 2;
+
+    #[inline(always)]
+    fn sp(self) -> u64 {
+        self.0 & !7
+    }
+
+    #[inline(always)]
+    fn has(self, what: u64) -> bool {
+        self.0 & what != 0
+    }
+}
+
+/// What is not looked at of every frame.
+#[derive(Clone, Copy, Debug)]
+struct Rest {
     bp: u64,
-    /// Where its rbp was read, if that matters; or 0.
+    /// Where that was read; 0 if it was the inner frame's.
     bp_from: u64,
     rule: Rule,
     /// Of the addresses from the outermost one to this one's.
     hash: u64,
-    /// All ones if a frame at or outside of this one is found by this one's rbp.
-    needs_bp: u64,
 }
 
-const NONE: Frame = Frame { ip: 0, sp: 0, bp: 0, bp_from: 0, rule: Rule::UNPROVEN, hash: HASH_OF_NONE, needs_bp: 0 };
+const NONE: Rest = Rest { bp: 0, bp_from: 0, rule: Rule::UNPROVEN, hash: HASH_OF_NONE };
 
-/// Frames lie outermost first, from the beginning on.
+/// Frames lie outermost first, from the beginning on. While a stack is taken, its new ones lie at the end.
 #[derive(Debug)]
 pub(super) struct LastStack {
-    addresses: [u64; MOST],
-    frames: [Frame; MOST],
+    /// How many there are.
     length: usize,
     /// So many of them may be found again: those whose rules stay, and say all that was read.
     sound: usize,
     /// Where the 0 was read that ended the stack; 0 if it ended otherwise.
     ended_by: u64,
-}
-
-/// New frames while a stack is taken, from the innermost one on: they are put where the last stack's innermost ones
-/// lay, because most stacks are as deep as the one before.
-struct New {
-    first: usize,
-    end: usize,
+    addresses: [u64; MOST],
+    places: [Place; MOST],
+    rests: [Rest; MOST],
 }
 
 impl LastStack {
     pub(super) const fn new() -> Self {
-        Self { addresses: [0; MOST], frames: [NONE; MOST], length: 0, sound: 0, ended_by: 0 }
+        let (addresses, places, rests) = ([0; MOST], [Place(0); MOST], [NONE; MOST]);
+        Self { length: 0, sound: 0, ended_by: 0, addresses, places, rests }
     }
 
     /// Takes the frames outside of the one that has these registers; nothing if a step could not be proven or
-    /// there are too many. That frame must be live until this returns, and `end` its stack's. `read` is asked for
-    /// words of the live part of the stack alone.
+    /// there are too many. That frame must be live until this returns, and `end` its stack's, a multiple of eight.
+    /// `read` is asked for words of the live part of the stack alone.
     #[inline(always)]
     pub(super) fn take(
         &mut self,
@@ -68,7 +83,7 @@ impl LastStack {
         read: impl Fn(u64) -> u64,
     ) -> Option<Stack<'_>> {
         let mut known = std::mem::take(&mut self.sound);
-        let mut new = New { first: self.length, end: self.length };
+        let mut first = MOST;
         let mut step = rule_for(start.ip)?.step(start, end, &read)?;
         let kept = loop {
             let at = step.to;
@@ -76,24 +91,17 @@ impl LastStack {
                 self.ended_by = at.sp - 8;
                 break 0;
             }
-            let (outside, is_innermost) = self.outside(known, at);
-            known = outside;
-            if is_innermost {
+            known = self.outside(known, at.sp);
+            if self.is_innermost(known, at) {
                 match self.changed(known, &read) {
                     None => break known,
                     Some(outside) => known = outside,
                 }
             }
-            if new.first == known {
-                match known.checked_sub(1) {
-                    Some(fewer) => known = fewer,
-                    None => self.make_room(&mut new)?,
-                }
-            }
-            new.first -= 1;
+            first = first.checked_sub(1)?;
+            known = known.min(first);
             let rule = rule_for(at.ip)?;
-            *self.frames.get_mut(new.first)? =
-                Frame { ip: at.ip, sp: at.sp, bp: at.bp, bp_from: step.bp_from, rule, ..NONE };
+            self.put(first, at, Rest { bp: at.bp, bp_from: step.bp_from, rule, ..NONE });
             match rule.step(at, end, &read) {
                 Some(next) => step = next,
                 None if rule.is_outermost() => {
@@ -103,78 +111,109 @@ impl LastStack {
                 None => return None,
             }
         };
-        if let Some(frame) = self.frames.get_mut(kept.wrapping_sub(1)) {
-            // What is inside of it now may have saved its rbp elsewhere.
-            frame.bp_from = step.bp_from & frame.needs_bp;
-        }
-        self.join(kept, &new);
+        self.read_anew(kept, step.bp_from);
+        self.join(kept, first);
         Some(self.stack())
     }
 
-    /// How many of the first `known` frames do not lie further in than this one; whether it is the innermost of them.
+    /// How many of the first `known` frames do not lie further in than `sp`.
     #[inline(always)]
-    fn outside(&self, mut known: usize, at: Registers) -> (usize, bool) {
-        while let Some(frame) = self.frames.get(known.wrapping_sub(1)) {
-            if frame.sp >= at.sp {
-                let differs = (frame.sp ^ at.sp) | (frame.ip ^ at.ip) | ((frame.bp ^ at.bp) & frame.needs_bp);
-                return (known, differs == 0);
-            }
+    fn outside(&self, mut known: usize, sp: u64) -> usize {
+        while self.places.get(known.wrapping_sub(1)).is_some_and(|place| place.sp() < sp) {
             known -= 1;
         }
-        (0, false)
+        known
+    }
+
+    /// Is the innermost of the first `known` frames the one with these registers?
+    #[inline(always)]
+    fn is_innermost(&self, known: usize, at: Registers) -> bool {
+        let n = known.wrapping_sub(1);
+        let (Some(place), Some(address)) = (self.places.get(n), self.addresses.get(n)) else { return false };
+        let same = (place.sp() ^ at.sp) | (*address ^ at.ip) == 0;
+        same && (!place.has(Place::NEEDS_BP) || self.rests.get(n).is_some_and(|rest| rest.bp == at.bp))
     }
 
     /// How many of the first `known` frames, of which the innermost is live, lie outside of the innermost one
     /// that is no longer what it was; nothing if all are.
     #[inline(always)]
     fn changed(&self, known: usize, read: impl Fn(u64) -> u64) -> Option<usize> {
-        let differs =
-            |frame: &Frame| read(frame.sp - 8) != frame.ip || (frame.bp_from != 0 && read(frame.bp_from) != frame.bp);
-        let changed = self.frames.get(..known.saturating_sub(1)).unwrap_or(&[]).iter().rposition(differs);
-        let goes_on = || self.ended_by != 0 && read(self.ended_by) != 0;
-        changed.or_else(|| goes_on().then_some(0))
+        let outside = known.saturating_sub(1);
+        let (places, addresses) = (self.places.get(..outside)?, self.addresses.get(..outside)?);
+        let mut n = outside;
+        for (place, address) in places.iter().zip(addresses).rev() {
+            n -= 1;
+            if read(place.sp() - 8) != *address || (place.has(Place::READ_BP) && self.has_other_bp(n, &read)) {
+                return Some(n);
+            }
+        }
+        (self.ended_by != 0 && read(self.ended_by) != 0).then_some(0)
     }
 
-    /// Moves the new frames further in, if there is room.
+    /// Is the rbp that a frame's inner one saved no longer what it was?
     #[cold]
-    fn make_room(&mut self, new: &mut New) -> Option<()> {
-        let more = MORE.min(MOST - new.end);
-        self.frames.copy_within(new.first..new.end, new.first + more);
-        *new = New { first: new.first + more, end: new.end + more };
-        (more > 0).then_some(())
+    fn has_other_bp(&self, n: usize, read: impl Fn(u64) -> u64) -> bool {
+        self.rests.get(n).is_none_or(|rest| read(rest.bp_from) != rest.bp)
     }
 
-    /// Makes a stack of the first `kept` frames and the new ones.
     #[inline(always)]
-    fn join(&mut self, kept: usize, new: &New) {
-        if new.first != kept {
-            self.frames.copy_within(new.first..new.end, kept);
-        }
-        self.length = kept + new.end - new.first;
-        let outer = kept.checked_sub(1).and_then(|n| self.frames.get(n)).unwrap_or(&NONE);
-        let (mut hash, mut needs_bp, mut says_all) = (outer.hash, outer.needs_bp, true);
-        self.sound = kept;
-        let frames = self.frames.get_mut(kept..self.length).unwrap_or_default();
-        let addresses = self.addresses.get_mut(kept..self.length).unwrap_or_default();
-        for (frame, address) in frames.iter_mut().zip(addresses) {
-            hash = hash_with(hash, frame.ip);
-            needs_bp = ones(frame.rule.needs_bp()) | (ones(frame.rule.leaves_bp()) & needs_bp);
-            (frame.hash, frame.needs_bp, frame.bp_from) = (hash, needs_bp, frame.bp_from & needs_bp);
-            *address = frame.ip;
-            says_all &= frame.rule.says_all();
-            self.sound += usize::from(says_all);
+    fn put(&mut self, n: usize, at: Registers, with: Rest) {
+        let all = (self.places.get_mut(n), self.addresses.get_mut(n), self.rests.get_mut(n));
+        if let (Some(place), Some(address), Some(rest)) = all {
+            (*place, *address, *rest) = (Place(at.sp), at.ip, with);
         }
     }
 
-    #[inline]
+    /// What is inside of the innermost of the kept frames may have saved its rbp elsewhere than what was there.
+    #[inline(always)]
+    fn read_anew(&mut self, kept: usize, bp_from: u64) {
+        let n = kept.wrapping_sub(1);
+        if let (Some(place), Some(rest)) = (self.places.get_mut(n), self.rests.get_mut(n))
+            && place.has(Place::NEEDS_BP)
+        {
+            rest.bp_from = bp_from;
+            place.0 = place.0 & !Place::READ_BP | if bp_from == 0 { 0 } else { Place::READ_BP };
+        }
+    }
+
+    /// Makes a stack of the first `kept` frames and the new ones, which begin at `first`.
+    #[inline(always)]
+    fn join(&mut self, kept: usize, first: usize) {
+        let outer = kept.wrapping_sub(1);
+        let mut hash = self.rests.get(outer).unwrap_or(&NONE).hash;
+        let mut needs_bp = self.places.get(outer).is_some_and(|place| place.has(Place::NEEDS_BP));
+        let (mut says_all, mut sound) = (true, kept);
+        let addresses = moves(&mut self.addresses, first, kept);
+        let frames = moves(&mut self.places, first, kept).zip(moves(&mut self.rests, first, kept));
+        for ((from_address, to_address), ((from_place, to_place), (from_rest, to_rest))) in addresses.zip(frames) {
+            let (address, mut place, rest) = (from_address.get(), from_place.get(), from_rest.get());
+            hash = hash_with(hash, address);
+            needs_bp = rest.rule.needs_bp() || (rest.rule.leaves_bp() && needs_bp);
+            if needs_bp {
+                place.0 |= Place::NEEDS_BP | if rest.bp_from == 0 { 0 } else { Place::READ_BP };
+            }
+            to_address.set(address);
+            to_place.set(place);
+            to_rest.set(Rest { hash, ..rest });
+            says_all &= rest.rule.says_all();
+            sound += usize::from(says_all);
+        }
+        self.length = kept + MOST - first;
+        self.sound = sound;
+    }
+
+    #[inline(always)]
     fn stack(&self) -> Stack<'_> {
         let addresses = self.addresses.get(..self.length).unwrap_or(&[]);
-        let hash = self.length.checked_sub(1).and_then(|n| self.frames.get(n)).map_or(HASH_OF_NONE, |frame| frame.hash);
+        let hash = self.rests.get(self.length.wrapping_sub(1)).unwrap_or(&NONE).hash;
         Stack { addresses, hash, shortened: false }
     }
 }
 
+/// Where each of the last ones, from `first` on, is and where it goes. Those may be the same places.
 #[inline(always)]
-fn ones(yes: bool) -> u64 {
-    u64::from(yes).wrapping_neg()
+fn moves<T>(all: &mut [T], first: usize, kept: usize) -> impl Iterator<Item = (&Cell<T>, &Cell<T>)> {
+    let cells = Cell::from_mut(all).as_slice_of_cells();
+    let (from, to) = (cells.get(first..).unwrap_or(&[]), cells.get(kept..).unwrap_or(&[]));
+    from.iter().zip(to)
 }
