@@ -10,7 +10,7 @@ use std::time::Instant;
 use self::devices::{device_options, heap_options, index_of};
 use super::ledger::{Ledger, Site};
 use super::live::Held;
-use super::unwind::with_stack;
+use super::unwind::{Taken, with_stack};
 use super::{Label, STACKS, gates, guard, measure, sampling, thread, untraced};
 use crate::snapshot::{
     ContextId, DEFAULT_STACK_DEPTH, Device, Enabled, MemoryKind, Sampling, Settings, StackContext, StackId,
@@ -302,12 +302,18 @@ fn stack_of_free() -> StackId {
 
 #[inline(always)]
 fn capture(depth: usize) -> StackId {
-    with_stack(depth, |stack| {
-        if stack.shortened {
-            SHORTENED.fetch_add(1, Ordering::Relaxed);
+    let guess = |innermost| STACKS.guess(innermost);
+    let stack = with_stack(depth, guess, |taken| match taken {
+        Taken::Guessed(known) => StackId(known.number),
+        Taken::Walked(stack) => {
+            if stack.shortened {
+                SHORTENED.fetch_add(1, Ordering::Relaxed);
+            }
+            STACKS.intern(stack)
         }
-        STACKS.intern(stack)
-    })
+    });
+    STACKS.learn(stack);
+    stack
 }
 
 /// Names the live block that begins at an address of a device, or of any; false if none is recorded there.

@@ -3,6 +3,7 @@
 //! A stack that is known is found without a lock: its number is where it stands, and both what stands there
 //! and the index over it stay where they are. New ones are added under a lock.
 
+mod guess;
 mod index;
 mod leak;
 mod words;
@@ -10,9 +11,10 @@ mod words;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use self::guess::Guesses;
 use self::index::{Count, Index};
 use self::words::{Pen, Words};
-use super::unwind::Stack;
+use super::unwind::{Known, SpacingBuffer, Stack};
 use crate::snapshot::StackId;
 
 /// Process-wide and never emptied: the same program has the same few thousand stacks in every
@@ -21,6 +23,7 @@ use crate::snapshot::StackId;
 pub(crate) struct StackTable {
     index: Index,
     words: Words,
+    guesses: Guesses,
     writer: Mutex<Writer>,
     refused: AtomicU64,
 }
@@ -35,17 +38,16 @@ pub(super) struct Writer {
 impl StackTable {
     pub(crate) const fn new() -> Self {
         let writer = Mutex::new(Writer { pen: Pen::new(), count: Count::new() });
-        Self { index: Index::new(), words: Words::new(), writer, refused: AtomicU64::new(0) }
+        Self { index: Index::new(), words: Words::new(), guesses: Guesses::new(), writer, refused: AtomicU64::new(0) }
     }
 
     /// The number of this stack; `NONE` if there is no room for a new one.
     #[inline]
     pub(crate) fn intern(&self, stack: Stack<'_>) -> StackId {
-        let Stack { addresses, hash, .. } = stack;
-        if addresses.is_empty() {
+        if stack.addresses.is_empty() {
             return StackId::NONE;
         }
-        self.find(hash, addresses).unwrap_or_else(|| self.add(hash, addresses))
+        self.find(stack.hash, stack.addresses).unwrap_or_else(|| self.add(stack))
     }
 
     #[inline]
@@ -54,7 +56,8 @@ impl StackTable {
     }
 
     #[cold]
-    fn add(&self, hash: u64, addresses: &[u64]) -> StackId {
+    fn add(&self, stack: Stack<'_>) -> StackId {
+        let Stack { addresses, hash, source, .. } = stack;
         let mut writer = self.lock();
         // Another thread may have been faster.
         if let Some(known) = self.find(hash, addresses) {
@@ -62,12 +65,32 @@ impl StackTable {
         }
         let Writer { pen, count } = &mut *writer;
         let room = self.index.reserve(count);
-        let Some(place) = room.then(|| self.words.write(pen, addresses)).flatten() else {
+        let mut buffer = SpacingBuffer::new();
+        let spacing = source.spacing(&mut buffer);
+        let Some(place) = room.then(|| self.words.write(pen, addresses, spacing)).flatten() else {
             self.refused.fetch_add(1, Relaxed);
             return StackId::NONE;
         };
         self.index.add(count, hash, place);
         StackId(place)
+    }
+
+    /// The stack that is most likely next on this thread, if its innermost address is this one.
+    #[inline(always)]
+    pub(crate) fn guess(&self, innermost: u64) -> Option<Known<'_>> {
+        self.words.known(self.guesses.next(innermost)?)
+    }
+
+    /// The stack with this number, if it can be known again.
+    #[cfg(test)]
+    pub(crate) fn known(&self, stack: StackId) -> Option<Known<'_>> {
+        self.words.known(stack.0)
+    }
+
+    /// This is the stack that came, guessed or not.
+    #[inline(always)]
+    pub(crate) fn learn(&self, stack: StackId) {
+        self.guesses.learn(stack.0);
     }
 
     /// Copies the addresses of a stack to `out`, innermost first.
@@ -91,12 +114,12 @@ impl StackTable {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::unwind::{HASH_OF_NONE, hash_with};
+    use crate::record::unwind::{HASH_OF_NONE, Source, hash_with};
 
     fn stack_of(addresses: &[u64]) -> Stack<'_> {
         // Few hashes, so that stacks are told apart by their addresses.
         let hash = addresses.iter().fold(HASH_OF_NONE, |hash, address| hash_with(hash, *address)) >> 58 << 58;
-        Stack { addresses, hash, shortened: false }
+        Stack { addresses, hash, shortened: false, source: Source::NONE }
     }
 
     #[test]

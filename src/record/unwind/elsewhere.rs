@@ -1,7 +1,7 @@
 //! What stands for the unwinder where there is none of our own: it never proves anything.
 
-use super::Stack;
 use super::collector::Collector;
+use super::{Known, Spacing, SpacingBuffer, Stack, Taken};
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Registers {
@@ -22,4 +22,32 @@ pub(super) fn walk(_at: Registers, _collector: &mut Collector<'_>) -> bool {
 
 pub(super) fn with_last<T, F: FnOnce(Stack<'_>) -> T>(_start: Registers, _depth: usize, work: F) -> Result<T, F> {
     Err(work)
+}
+
+pub(super) fn with_taken<'a, T, F: FnOnce(Taken<'_>) -> T>(
+    _start: Registers,
+    _depth: usize,
+    _guess: impl FnOnce(u64) -> Option<Known<'a>>,
+    work: F,
+) -> Result<T, F> {
+    Err(work)
+}
+
+pub(super) fn guessed<'a>(
+    _start: Registers,
+    _depth: usize,
+    _guess: impl FnOnce(u64) -> Option<Known<'a>>,
+) -> Option<Known<'a>> {
+    None
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Source<'a>(std::marker::PhantomData<&'a ()>);
+
+impl Source<'_> {
+    pub(crate) const NONE: Self = Self(std::marker::PhantomData);
+
+    pub(crate) fn spacing<'b>(&self, _buffer: &'b mut SpacingBuffer) -> Option<Spacing<'b>> {
+        None
+    }
 }

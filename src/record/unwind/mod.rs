@@ -9,7 +9,9 @@ mod mode;
 
 use self::collector::{CapturedStack, Collector};
 use self::fast::Registers;
+pub(crate) use self::fast::Source;
 pub(crate) use self::mode::{after_fork, check_stacks, compared_stacks, wrong_stacks};
+use super::STACKS;
 use crate::units::MAX_STACK_DEPTH;
 
 /// A stack, outermost frame first.
@@ -21,6 +23,55 @@ pub(crate) struct Stack<'a> {
     pub(crate) hash: u64,
     /// Frames were left out in the middle.
     pub(crate) shortened: bool,
+    /// Where its words lie, if it may be known again by that.
+    pub(crate) source: Source<'a>,
+}
+
+/// Where the words of a stack lie, as distances from its innermost frame's stack pointer, which is that of the caller
+/// once it goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Spacing<'a> {
+    /// The stack pointers of its frames, in the order of their addresses. The words below those are the addresses.
+    pub(crate) offsets: &'a [u32],
+    /// For each frame that is found by its rbp: where that was read, if not by the innermost one, and what it was.
+    pub(crate) bps: &'a [[u32; 2]],
+    /// The same for the word that ended the stack, a 0; or 0 if its outermost frame is known to have no caller.
+    pub(crate) end: u32,
+}
+
+/// Frames of the deepest stack that has a spacing, and how many of them may be found by their rbp.
+pub(crate) const SPACING_FRAMES: usize = 128;
+pub(crate) const SPACING_BPS: usize = 8;
+
+/// Room for a [`Spacing`].
+#[derive(Debug)]
+pub(crate) struct SpacingBuffer {
+    pub(crate) offsets: [u32; SPACING_FRAMES],
+    pub(crate) bps: [[u32; 2]; SPACING_BPS],
+}
+
+impl SpacingBuffer {
+    pub(crate) const fn new() -> Self {
+        Self { offsets: [0; SPACING_FRAMES], bps: [[0; 2]; SPACING_BPS] }
+    }
+}
+
+/// A stack that was taken before, outermost frame first.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Known<'a> {
+    /// Who knows it goes by this.
+    pub(crate) number: u32,
+    pub(crate) addresses: &'a [u64],
+    pub(crate) spacing: Spacing<'a>,
+}
+
+/// What was found.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Taken<'a> {
+    /// The stack that was guessed.
+    Guessed(Known<'a>),
+    /// Any other one.
+    Walked(Stack<'a>),
 }
 
 /// The hash of a stack without frames.
@@ -36,17 +87,29 @@ pub(crate) fn hash_with(hash: u64, address: u64) -> u64 {
 /// Takes the calling thread's stack; its number of addresses.
 #[inline(never)]
 pub fn take_stack() -> usize {
-    with_stack(MAX_STACK_DEPTH, |stack| stack.addresses.len())
+    with_stack(
+        MAX_STACK_DEPTH,
+        |_| None,
+        |taken| match taken {
+            Taken::Walked(stack) => stack.addresses.len(),
+            Taken::Guessed(known) => known.addresses.len(),
+        },
+    )
 }
 
 /// Does something with the calling thread's stack. One that is deeper than `depth` keeps its innermost and outermost
 /// halves, with [`FRAMES_LEFT_OUT`](crate::snapshot::FRAMES_LEFT_OUT) between them: the inner frames name the
-/// operator, the outer ones the user's line, and what recurses lies between.
+/// operator, the outer ones the user's line, and what recurses lies between. `guess` is asked, if there is time for
+/// it, which stack with a certain innermost address it might be.
 #[inline(always)]
-pub(crate) fn with_stack<T>(depth: usize, work: impl FnOnce(Stack<'_>) -> T) -> T {
+pub(crate) fn with_stack<'a, T>(
+    depth: usize,
+    guess: impl FnOnce(u64) -> Option<Known<'a>>,
+    work: impl FnOnce(Taken<'_>) -> T,
+) -> T {
     let start = Registers::here();
-    let taken = if mode::is_fast() { fast::with_last(start, depth, work) } else { Err(work) };
-    let done = taken.unwrap_or_else(|work| with_walked(start, depth, work));
+    let taken = if mode::is_fast() { fast::with_taken(start, depth, guess, work) } else { Err(work) };
+    let done = taken.unwrap_or_else(|work| with_walked(start, depth, |stack| work(Taken::Walked(stack))));
     // This frame stays live until the walk is over: this line is still to be done in it.
     std::hint::black_box(&start);
     done
@@ -70,12 +133,23 @@ impl CapturedStack {
         }
     }
 
-    /// Takes the library's stack, and compares both of ours with it.
+    /// Takes the library's stack, and compares ours with it, however they are taken.
     fn take_checked(&mut self, start: Registers, depth: usize) {
         self.fill(depth, |collector| library::walk(start.sp, collector));
-        let same = |ours: Stack<'_>| ours.addresses.iter().rev().eq(self.addresses());
-        if let Ok(same) = fast::with_last(start, depth, same) {
+        let same = |ours: &[u64]| ours.iter().rev().eq(self.addresses());
+        let same_of_last = |stack: Stack<'_>| {
+            let same = same(stack.addresses);
+            if same {
+                // The library's would not be known again.
+                STACKS.intern(stack);
+            }
+            same
+        };
+        if let Ok(same) = fast::with_last(start, depth, same_of_last) {
             mode::count(same);
+        }
+        if let Some(known) = fast::guessed(start, depth, |innermost| STACKS.guess(innermost)) {
+            mode::count(same(known.addresses));
         }
         let mut walked = Self::empty();
         if walked.fill(depth, |collector| fast::walk(start, collector)) {

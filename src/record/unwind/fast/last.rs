@@ -11,8 +11,9 @@
 use std::cell::Cell;
 
 use super::Registers;
-use super::rule::Rule;
-use crate::record::unwind::{HASH_OF_NONE, Stack, hash_with};
+use super::known::{OF_INNERMOST, Source};
+use super::rule::{Rule, Step};
+use crate::record::unwind::{HASH_OF_NONE, Spacing, SpacingBuffer, Stack, hash_with};
 
 /// Frames of a stack that is kept; deeper ones are walked as a whole.
 pub(super) const MOST: usize = 128;
@@ -71,20 +72,20 @@ impl LastStack {
         Self { length: 0, sound: 0, ended_by: 0, addresses, places, rests }
     }
 
-    /// Takes the frames outside of the one that has these registers; nothing if a step could not be proven or
-    /// there are too many. That frame must be live until this returns, and `end` its stack's, a multiple of eight.
+    /// Takes the frames from the one on that a first step led to; nothing if a step could not be proven or there are
+    /// too many. The frame inside of it must be live until this returns, and `end` its stack's, a multiple of eight.
     /// `read` is asked for words of the live part of the stack alone.
     #[inline(always)]
     pub(super) fn take(
         &mut self,
-        start: Registers,
+        first_step: Step,
         end: u64,
         mut rule_for: impl FnMut(u64) -> Option<Rule>,
         read: impl Fn(u64) -> u64,
     ) -> Option<Stack<'_>> {
         let mut known = std::mem::take(&mut self.sound);
         let mut first = MOST;
-        let mut step = rule_for(start.ip)?.step(start, end, &read)?;
+        let mut step = first_step;
         let kept = loop {
             let at = step.to;
             if at.ip == 0 {
@@ -99,7 +100,6 @@ impl LastStack {
                 }
             }
             first = first.checked_sub(1)?;
-            known = known.min(first);
             let rule = rule_for(at.ip)?;
             self.put(first, at, Rest { bp: at.bp, bp_from: step.bp_from, rule, ..NONE });
             match rule.step(at, end, &read) {
@@ -116,7 +116,8 @@ impl LastStack {
         Some(self.stack())
     }
 
-    /// How many of the first `known` frames do not lie further in than `sp`.
+    /// How many of the first `known` frames do not lie further in than `sp`, as new ones that were put in their places
+    /// do.
     #[inline(always)]
     fn outside(&self, mut known: usize, sp: u64) -> usize {
         while self.places.get(known.wrapping_sub(1)).is_some_and(|place| place.sp() < sp) {
@@ -202,11 +203,36 @@ impl LastStack {
         self.sound = sound;
     }
 
+    /// Where the words of this stack lie; nothing if it cannot be known again by these.
+    pub(super) fn spacing<'b>(&self, buffer: &'b mut SpacingBuffer) -> Option<Spacing<'b>> {
+        let innermost = self.length.checked_sub(1).filter(|_| self.sound == self.length)?;
+        let sp = self.places.get(innermost)?.sp();
+        let from_sp = |address: u64| u32::try_from(address.checked_sub(sp)?).ok();
+        let SpacingBuffer { offsets, bps } = buffer;
+        let places = self.places.get(..self.length)?;
+        let offsets = offsets.get_mut(..self.length)?;
+        for (offset, place) in offsets.iter_mut().zip(places) {
+            *offset = from_sp(place.sp())?;
+        }
+        let mut count = 0;
+        for (n, rest) in self.rests.get(..self.length)?.iter().enumerate().filter(|(_, rest)| rest.rule.needs_bp()) {
+            let from = match self.rests.get(n..innermost)?.iter().find(|rest| rest.bp_from != 0) {
+                Some(reader) => from_sp(reader.bp_from)?,
+                None => OF_INNERMOST,
+            };
+            *bps.get_mut(count)? = [from, from_sp(rest.bp)?];
+            count += 1;
+        }
+        // A frame's stack pointer is its caller's word's place and one more.
+        let end = if self.ended_by == 0 { 0 } else { from_sp(self.ended_by + 8)? };
+        Some(Spacing { offsets, bps: bps.get(..count)?, end })
+    }
+
     #[inline(always)]
     fn stack(&self) -> Stack<'_> {
         let addresses = self.addresses.get(..self.length).unwrap_or(&[]);
         let hash = self.rests.get(self.length.wrapping_sub(1)).unwrap_or(&NONE).hash;
-        Stack { addresses, hash, shortened: false }
+        Stack { addresses, hash, shortened: false, source: Source(Some(self)) }
     }
 }
 

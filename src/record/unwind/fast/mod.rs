@@ -9,6 +9,7 @@
 mod bounds;
 mod cache;
 mod cfi;
+mod known;
 mod last;
 mod modules;
 mod rule;
@@ -20,10 +21,11 @@ use std::cell::RefCell;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use self::cache::{ADDRESS_BITS, Cache};
+pub(crate) use self::known::Source;
 use self::last::LastStack;
-use self::rule::Rule;
-use super::Stack;
+use self::rule::{Rule, Step};
 use super::collector::Collector;
+use super::{Known, Stack, Taken};
 
 static CACHE: Cache = Cache::new();
 /// How many modules had been unloaded when the cache last forgot what does not stay.
@@ -69,20 +71,66 @@ thread_local! {
 /// Does something with the stack outside of the frame that has these registers, if it has at most so many frames and
 /// each step can be proven; otherwise gives `work` back. That frame must be live until this returns.
 #[inline(always)]
+pub(super) fn with_taken<'a, T, F: FnOnce(Taken<'_>) -> T>(
+    start: Registers,
+    depth: usize,
+    guess: impl FnOnce(u64) -> Option<Known<'a>>,
+    work: F,
+) -> Result<T, F> {
+    let Some((first, end)) = first(start) else { return Err(work) };
+    match right(first.to, end, depth, guess) {
+        Some(known) => Ok(work(Taken::Guessed(known))),
+        None => with_last_from(first, end, depth, |taken| match taken {
+            Some(stack) => Ok(work(Taken::Walked(stack))),
+            None => Err(work),
+        }),
+    }
+}
+
+/// The stack outside of the frame that has these registers, if it is the one that is guessed.
+pub(super) fn guessed<'a>(
+    start: Registers,
+    depth: usize,
+    guess: impl FnOnce(u64) -> Option<Known<'a>>,
+) -> Option<Known<'a>> {
+    let (first, end) = first(start)?;
+    right(first.to, end, depth, guess)
+}
+
+/// The same as [`with_taken`] without a guess.
 pub(super) fn with_last<T, F: FnOnce(Stack<'_>) -> T>(start: Registers, depth: usize, work: F) -> Result<T, F> {
+    let Some((first, end)) = first(start) else { return Err(work) };
+    with_last_from(first, end, depth, |taken| match taken {
+        Some(stack) => Ok(work(stack)),
+        None => Err(work),
+    })
+}
+
+/// The step out of the frame with these registers, and the end of its stack.
+#[inline(always)]
+fn first(start: Registers) -> Option<(Step, u64)> {
     let bounds = bounds::of_this_thread();
     if !bounds.contain(start.sp) || !start.sp.is_multiple_of(8) {
-        return Err(work);
+        return None;
     }
+    let step = rule_for(start.ip, &mut false)?.step(start, bounds.end, read)?;
+    Some((step, bounds.end))
+}
+
+/// The stack that is guessed, if it is the right one.
+#[inline(always)]
+fn right<'a>(at: Registers, end: u64, depth: usize, guess: impl FnOnce(u64) -> Option<Known<'a>>) -> Option<Known<'a>> {
+    guess(at.ip).filter(|known| known.addresses.len() <= depth && known::is_here(known, at, end, read))
+}
+
+#[inline(always)]
+fn with_last_from<T>(first: Step, end: u64, depth: usize, work: impl FnOnce(Option<Stack<'_>>) -> T) -> T {
     LAST.with(|last| {
         // Somebody's signal handler, at worst, finds it taken.
-        let Ok(mut last) = last.try_borrow_mut() else { return Err(work) };
+        let Ok(mut last) = last.try_borrow_mut() else { return work(None) };
         let mut current = false;
-        let taken = last.take(start, bounds.end, |ip| rule_for(ip, &mut current), read);
-        match taken.filter(|stack| stack.addresses.len() <= depth) {
-            Some(stack) => Ok(work(stack)),
-            None => Err(work),
-        }
+        let taken = last.take(first, end, |ip| rule_for(ip, &mut current), read);
+        work(taken.filter(|stack| stack.addresses.len() <= depth))
     })
 }
 

@@ -8,22 +8,22 @@ use crate::record::unwind::fast::rule::{Base, Rule};
 use crate::record::unwind::{HASH_OF_NONE, hash_with};
 
 const START: u64 = 0x7ffc_0000_0000;
-const END: u64 = START + 4096 * 8;
+pub(super) const END: u64 = START + 4096 * 8;
 /// Where a stack's outermost frame goes on.
-const OUTERMOST: u64 = 99;
+pub(super) const OUTERMOST: u64 = 99;
 
 /// A frame to be entered: how it is found, and what is in it.
 #[derive(Clone, Copy, Debug)]
-struct Frame {
-    kind: Kind,
+pub(super) struct Frame {
+    pub(super) kind: Kind,
     /// Which of the calls of its function it has made.
-    call: u64,
+    pub(super) call: u64,
     /// Its rbp, if it saved its caller's.
-    bp: u64,
+    pub(super) bp: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+pub(super) enum Kind {
     /// Leaves rbp alone.
     Plain,
     /// Uses it as a number.
@@ -36,7 +36,7 @@ enum Kind {
 }
 
 /// `age` is that of the module that passes: each time it comes its frames are larger.
-fn rule_for(ip: u64, age: u64) -> Option<Rule> {
+pub(super) fn rule_for(ip: u64, age: u64) -> Option<Rule> {
     let rule = match ip / 10 {
         1 => Rule::new(Base::Rsp, 24, None)?.that_stays(),
         2 => Rule::new(Base::Rsp, 32, Some(-16))?.that_stays(),
@@ -54,28 +54,28 @@ fn passing(age: u64) -> i64 {
 }
 
 /// A stack that frames are entered and left on; what was there stays there until it is written over.
-struct Machine {
+pub(super) struct Machine {
     words: Vec<u64>,
-    frames: Vec<Registers>,
-    age: u64,
+    pub(super) frames: Vec<Registers>,
+    pub(super) age: u64,
 }
 
 impl Machine {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self { words: vec![0; 4096], frames: vec![Registers { ip: OUTERMOST, sp: END - 16, bp: 5 }], age: 0 }
     }
 
-    fn write(&mut self, address: u64, value: u64) {
+    pub(super) fn write(&mut self, address: u64, value: u64) {
         self.words[((address - START) / 8) as usize] = value;
     }
 
-    fn read(&self, address: u64) -> u64 {
+    pub(super) fn read(&self, address: u64) -> u64 {
         let live = self.frames.last().unwrap().sp;
         assert!(address.is_multiple_of(8) && address >= live && address < END, "{address:x}");
         self.words[((address - START) / 8) as usize]
     }
 
-    fn enter(&mut self, frame: Frame) {
+    pub(super) fn enter(&mut self, frame: Frame) {
         let outer = *self.frames.last().unwrap();
         if outer.sp < START + 64 * 8 {
             return;
@@ -101,7 +101,7 @@ impl Machine {
     }
 
     /// Back in one of the frames, which then makes another call.
-    fn leave(&mut self, frames: usize, call: u64) {
+    pub(super) fn leave(&mut self, frames: usize, call: u64) {
         let left = self.frames.len() - frames.min(self.frames.len() - 1);
         self.frames.truncate(left);
         if !self.frames.iter().any(|frame| frame.ip / 10 == 5) {
@@ -113,19 +113,21 @@ impl Machine {
     }
 
     /// Addresses outermost first: the innermost frame is the one that asks.
-    fn truth(&self) -> Vec<u64> {
+    pub(super) fn truth(&self) -> Vec<u64> {
         self.frames.split_last().unwrap().1.iter().map(|frame| frame.ip).collect()
     }
 }
 
 fn taken(machine: &Machine, last: &mut LastStack) -> Option<Vec<u64>> {
     let start = *machine.frames.last().unwrap();
-    let stack = last.take(start, END, |ip| rule_for(ip, machine.age), |address| machine.read(address))?;
+    let (rule_for, read) = (|ip| rule_for(ip, machine.age), |address| machine.read(address));
+    let first = rule_for(start.ip)?.step(start, END, read)?;
+    let stack = last.take(first, END, rule_for, read)?;
     assert_eq!(stack.hash, stack.addresses.iter().fold(HASH_OF_NONE, |hash, ip| hash_with(hash, *ip)));
     Some(stack.addresses.to_vec())
 }
 
-fn frame() -> impl Strategy<Value = Frame> {
+pub(super) fn frame() -> impl Strategy<Value = Frame> {
     let kind = prop_oneof![
         4 => Just(Kind::Plain),
         4 => Just(Kind::Saves),

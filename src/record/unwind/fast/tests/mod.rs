@@ -3,6 +3,7 @@
 mod cfi;
 mod frames;
 mod handlers;
+mod known;
 mod last;
 mod libraries;
 mod programs;
@@ -12,8 +13,10 @@ mod threads;
 use std::cell::RefCell;
 use std::ffi::c_void;
 
-use super::{Registers, walk, with_last};
-use crate::record::unwind::{CapturedStack, library};
+use super::{Registers, guessed, walk, with_last};
+use crate::record::STACKS;
+use crate::record::unwind::{CapturedStack, Known, library};
+use crate::snapshot::StackId;
 use crate::units::MAX_STACK_DEPTH;
 
 /// Ours, if every step could be proven, and libgcc's.
@@ -31,8 +34,15 @@ fn both() -> Both {
     // Nothing is proven while another thread changes the cache.
     let ours = (0..200).find_map(|_| take().or_else(|| (std::thread::yield_now(), None).1));
     // From the stack that was taken last: ours as well, and if it is another one, it is that which counts.
-    let last = with_last(start, MAX_STACK_DEPTH, |stack| stack.addresses.iter().rev().copied().collect()).ok();
-    let ours = last.or(ours);
+    let inward = |addresses: &[u64]| addresses.iter().rev().copied().collect::<Vec<u64>>();
+    let last = with_last(start, MAX_STACK_DEPTH, |stack| (inward(stack.addresses), STACKS.intern(stack))).ok();
+    let ours = last.clone().map(|(last, _)| last).or(ours);
+    // So is every earlier one that it is taken for.
+    EARLIER.with_borrow_mut(|earlier| earlier.extend(last.map(|(_, stack)| stack)));
+    let guessed = |stack: &StackId| guessed(start, MAX_STACK_DEPTH, |_| STACKS.known(*stack));
+    let wrong = |known: &Known<'_>| ours.as_ref().is_some_and(|ours| *ours != inward(known.addresses));
+    let earlier = EARLIER.with_borrow(|earlier| earlier.iter().filter_map(guessed).find(wrong));
+    let ours = earlier.map(|known| inward(known.addresses)).or(ours);
     stack.fill(MAX_STACK_DEPTH, |to| library::walk(start.sp, to));
     let libgccs = stack.addresses().to_vec();
     std::hint::black_box(&start);
@@ -54,6 +64,8 @@ impl Both {
 }
 
 thread_local! {
+    /// Stacks of this thread.
+    static EARLIER: RefCell<Vec<StackId>> = const { RefCell::new(Vec::new()) };
     /// What was seen from where no test may fail, because nothing may unwind from there.
     static SEEN: RefCell<Vec<Both>> = const { RefCell::new(Vec::new()) };
 }
