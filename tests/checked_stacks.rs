@@ -23,7 +23,8 @@ fn no_stack_differs_from_libgccs() {
     unsafe { std::env::set_var("MEMTRACE_CHECK_STACKS", "1") };
     let session = memtrace::builder().min_size(512).context(StackContext::All).start().unwrap();
     let mut training = Training::load().unwrap();
-    training.step().unwrap();
+    // The second one is like the first, so that its stacks are guessed.
+    (0..2).for_each(|_| training.step().unwrap());
     std::hint::black_box(on_many_threads());
     drop(training);
     let snapshot = session.snapshot();
@@ -32,7 +33,8 @@ fn no_stack_differs_from_libgccs() {
     println!("{} stacks of {records} allocations and their frees were compared", health.compared_stacks);
     assert_eq!(health.wrong_stacks, 0);
     if cfg!(all(target_os = "linux", target_arch = "x86_64", target_env = "gnu")) {
-        // Nearly all of them are proven: the others are those that libgcc takes alone.
-        assert!(health.compared_stacks > 1000 && health.compared_stacks as u64 > records, "{health:?}");
+        // Nearly all of them are proven: the others are those that libgcc takes alone. Each is walked, found from the
+        // last one and, if it was guessed, looked over: of an allocation and its free that makes up to six.
+        assert!(health.compared_stacks > 1000 && health.compared_stacks as u64 > 4 * records, "{health:?}");
     }
 }

@@ -24,6 +24,8 @@ pub(crate) struct Case {
     pub(crate) frames: usize,
     pub(crate) live: usize,
     pub(crate) threads: usize,
+    /// Stacks come in the same order again and again.
+    pub(crate) in_order: bool,
     /// Where the live blocks are from before the first pair: a naive recorder need not have seen that.
     blocks_from: Heap,
     /// Frames added to get there.
@@ -40,7 +42,8 @@ pub(crate) struct Round {
 
 impl Case {
     pub(crate) const fn new(name: &'static str, heap: Heap, session: Option<fn() -> Builder>, frames: usize) -> Self {
-        Self { name, heap, session, wished: frames, frames, live: 10_000, threads: 1, blocks_from: heap, levels: 0 }
+        let (live, threads, in_order) = (10_000, 1, false);
+        Self { name, heap, session, wished: frames, frames, live, threads, in_order, blocks_from: heap, levels: 0 }
     }
 
     /// A recorder whose blocks are the system allocator's.
@@ -50,6 +53,11 @@ impl Case {
 
     pub(crate) fn live(self, live: usize) -> Self {
         Self { live, ..self }
+    }
+
+    /// As a program's loop goes through its allocations, under another name.
+    pub(crate) fn in_order(self, name: &'static str) -> Self {
+        Self { name, in_order: true, ..self }
     }
 
     pub(crate) fn threads(self, threads: usize) -> Self {
@@ -77,7 +85,7 @@ impl Case {
 
     #[inline(never)]
     fn on_thread(&self, thread: usize, barrier: &Barrier, warm_up: usize, pairs: usize) -> Round {
-        let mut blocks = Blocks::new(self.blocks_from, self.live / self.threads, 99 + thread as u64);
+        let mut blocks = Blocks::new(self.blocks_from, self.live / self.threads, 99 + thread as u64, self.in_order);
         let mut took = Vec::with_capacity(pairs);
         let (mut mean, mut timed) = (0.0, 0.0);
         deeper(self.levels, &mut || {

@@ -17,19 +17,30 @@ pub(crate) struct Blocks {
     heap: Heap,
     slots: Vec<*mut u8>,
     random: u64,
+    /// How many pairs there were, if chains come in the same order again and again; otherwise they come at random.
+    in_order: Option<usize>,
 }
 
 impl Blocks {
-    pub(crate) fn new(heap: Heap, live: usize, seed: u64) -> Self {
-        Self { heap, slots: (0..live).map(|_| allocate(heap)).collect(), random: seed }
+    pub(crate) fn new(heap: Heap, live: usize, seed: u64, in_order: bool) -> Self {
+        let slots = (0..live).map(|_| allocate(heap)).collect();
+        Self { heap, slots, random: seed, in_order: in_order.then_some(0) }
     }
 
-    /// Frees a random block and allocates its successor, in a random chain; both through `heap`.
+    /// Frees a random block and allocates its successor in the next chain; both through `heap`.
     #[inline(always)]
     fn step(&mut self, heap: Heap) {
         self.random = self.random.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
         let slot = (self.random >> 33) as usize % self.slots.len();
-        chain::<0>(black_box(CHAIN_LEVELS), (self.random >> 20) as usize % CHAINS, heap, &mut self.slots[slot]);
+        let path = match &mut self.in_order {
+            None => (self.random >> 20) as usize,
+            // All of them before the first comes again, and no neighbours one after the other.
+            Some(pairs) => {
+                *pairs += 1;
+                *pairs * 389
+            }
+        };
+        chain::<0>(black_box(CHAIN_LEVELS), path % CHAINS, heap, &mut self.slots[slot]);
     }
 
     #[inline(never)]

@@ -20,7 +20,8 @@
 //! - 10,000 live blocks where nothing else is said; a pair frees a random one and allocates its successor.
 //!   So tables have something to search, and no pair that is timed makes a new peak.
 //! - 1,024 call chains, one of them at random for each pair: the innermost four frames differ from pair to
-//!   pair, the others stay. All were gone through before pairs are timed.
+//!   pair, the others stay. All were gone through before pairs are timed. In the cases "in order" they come in the
+//!   same order again and again, as in a program's loop: there memtrace guesses which stack is next.
 //! - One size, no scopes; stacks of allocations, not of frees, on all sides. A log of 2^20 records.
 //! - Frames are machine frames, counted in this run: what the naive way takes, its own one or two
 //!   included. memtrace's own make its stacks a few longer.
@@ -54,6 +55,9 @@ static ALLOC: memtrace::Alloc = memtrace::Alloc::system();
 
 const FRAMES: [usize; 3] = [21, 37, 67];
 const LIVE: [usize; 2] = [1000, 100_000];
+/// Names of cases whose stacks come in the same order again and again.
+const FULL_IN_ORDER: &str = "full in order";
+const SYSTEM_IN_ORDER: &str = "system in order";
 /// Few blocks, which stay in the processor's cache: where so little is added, nothing else may vary.
 const FEW: usize = 16;
 
@@ -90,6 +94,8 @@ fn cases() -> Vec<Case> {
         Case::new("sampled", &ALLOC, Some(sampled), FRAMES[0]),
     ];
     cases.extend(FRAMES.map(full));
+    cases.extend(FRAMES.map(|frames| full(frames).in_order(FULL_IN_ORDER)));
+    cases.push(alone(FRAMES[0]).in_order(SYSTEM_IN_ORDER));
     cases.extend(FRAMES.map(|frames| full(frames).threads(2)));
     cases.extend(LIVE.map(|live| full(FRAMES[0]).live(live)));
     cases.extend(LIVE.map(|live| alone(FRAMES[0]).live(live)));
@@ -135,6 +141,8 @@ fn summary(rows: &[Row]) -> Vec<(String, f64)> {
         let full = at("full", frames);
         let two = row(rows, "full", frames, 2, 10_000);
         figures.push((format!("full beyond system at {frames}, ns"), full.beyond(system)));
+        let (ordered, alone) = (at(FULL_IN_ORDER, frames), at(SYSTEM_IN_ORDER, FRAMES[0]));
+        figures.push((format!("the same in order at {frames}, ns"), ordered.beyond(alone)));
         let naive = at("naive", frames);
         figures.push((format!("naive / full at {frames}"), naive.times(full)));
         figures.push((format!("the same beyond system at {frames}"), naive.adds_times(full, system)));
@@ -149,9 +157,10 @@ fn whole_json(rows: &[Row]) -> String {
         |of: &dyn Fn(usize) -> f64| FRAMES.map(|frames| format!("\"{frames}\": {:.1}", of(frames))).join(", ");
     let least = |of: &dyn Fn(usize) -> f64| FRAMES.map(of).into_iter().fold(f64::INFINITY, f64::min);
     format!(
-        "{{\n  \"pair_ns\": {{{}}},\n  \"pair_with_allocation_ns\": {{{}}},\n  \"pair_p99_ns\": {{{}}},\n  \
+        "{{\n  \"pair_ns\": {{{}}},\n  \"pair_in_order_ns\": {{{}}},\n  \"pair_with_allocation_ns\": {{{}}},\n  \"pair_p99_ns\": {{{}}},\n  \
          \"naive_ratio\": {:.1},\n  \"off_ns\": {:.1},\n  \"two_threads_to_one\": {{{}}},\n  \"cases\": [\n    {}\n  ]\n}}\n",
         by_depth(&|frames| at("full", frames).beyond(at("system", FRAMES[0]))),
+        by_depth(&|frames| at(FULL_IN_ORDER, frames).beyond(at(SYSTEM_IN_ORDER, FRAMES[0]))),
         by_depth(&|frames| at("full", frames).p50()),
         by_depth(&|frames| at("full", frames).p99()),
         least(&|frames| at("naive", frames).adds_times(at("full", frames), at("system", FRAMES[0]))),
