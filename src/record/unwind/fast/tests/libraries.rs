@@ -13,7 +13,7 @@ use crate::record::unwind::fast::modules;
 
 /// A library whose only function calls back, from a frame of so many bytes. Libraries with different
 /// frames have the same code addresses.
-fn build(folder: &Path, frame: usize) -> PathBuf {
+pub(super) fn build(folder: &Path, frame: usize) -> PathBuf {
     let (source, library) = (folder.join(format!("{frame}.s")), folder.join(format!("{frame}.so")));
     let code = format!(
         ".section .note.GNU-stack,\"\",@progbits\n.text\n.globl call_back\n.type call_back, @function\ncall_back:\n\
@@ -27,10 +27,10 @@ fn build(folder: &Path, frame: usize) -> PathBuf {
     library
 }
 
-struct Library(*mut c_void);
+pub(super) struct Library(*mut c_void);
 
 impl Library {
-    fn open(path: &Path) -> Self {
+    pub(super) fn open(path: &Path) -> Self {
         let path = CString::new(path.to_str().unwrap()).unwrap();
         // SAFETY: the library has no code that runs when it is loaded.
         let handle = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_NOW) };
@@ -38,7 +38,7 @@ impl Library {
         Self(handle)
     }
 
-    fn call_back(&self) -> unsafe extern "C" fn(Callback, *mut c_void) {
+    pub(super) fn call_back(&self) -> unsafe extern "C" fn(Callback, *mut c_void) {
         // SAFETY: the handle is open, the name ends with a zero.
         let found = unsafe { libc::dlsym(self.0, c"call_back".as_ptr()) };
         assert!(!found.is_null());

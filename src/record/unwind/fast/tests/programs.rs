@@ -1,14 +1,18 @@
 //! Random programs of calls.
 #![expect(unsafe_code, reason = "calls functions written in assembly, and C")]
 
+use std::cell::RefCell;
 use std::ffi::c_void;
 use std::hint::black_box;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::path::PathBuf;
 use std::ptr::null_mut;
 
 use proptest::prelude::*;
+use proptest::test_runner::TestRunner;
 
 use super::frames::{memtrace_alloca, memtrace_cfa_from_rbx, memtrace_rbp_is_a_number, memtrace_realigned};
+use super::libraries::{Library, build};
 use super::{note, seen_in};
 
 #[derive(Clone, Debug)]
@@ -23,6 +27,8 @@ enum Call {
     Sorted,
     InDrop,
     Caught,
+    /// Through a library that is loaded for it, and one at the same place before.
+    Loaded(u8),
     /// Takes a stack and goes on.
     Look,
 }
@@ -39,6 +45,7 @@ fn call() -> impl Strategy<Value = Call> {
         2 => Just(Call::Sorted),
         1 => Just(Call::InDrop),
         1 => Just(Call::Caught),
+        2 => any::<u8>().prop_map(Call::Loaded),
         2 => Just(Call::Look),
     ]
 }
@@ -54,6 +61,7 @@ impl Drop for RunsWhenDropped<'_> {
     }
 }
 
+thread_local!(static LIBRARIES: RefCell<Vec<PathBuf>> = const { RefCell::new(Vec::new()) });
 thread_local!(static REST: std::cell::Cell<*const [Call]> = const { std::cell::Cell::new(&[]) });
 
 extern "C" fn go_on(rest: *mut c_void) {
@@ -111,12 +119,22 @@ fn run(program: &[Call]) {
         Call::Sorted => sorted(rest),
         Call::InDrop => drop(RunsWhenDropped(rest)),
         Call::Caught => in_flight(rest),
+        Call::Loaded(n) => loaded(usize::from(*n), data),
         Call::Look => {
             note(null_mut());
             run(rest);
         }
     }
     black_box(rest);
+}
+
+/// Goes on from a library that is unloaded afterwards.
+#[inline(never)]
+fn loaded(n: usize, data: *mut c_void) {
+    let path = LIBRARIES.with_borrow(|all| all[n % all.len()].clone());
+    let library = Library::open(&path);
+    // SAFETY: the library is open, and keeps the ABI.
+    unsafe { library.call_back()(go_on, data) };
 }
 
 #[inline(never)]
@@ -128,20 +146,25 @@ fn in_flight(rest: &[Call]) {
     assert!(catch_unwind(AssertUnwindSafe(unwind)).is_err());
 }
 
-proptest! {
-    #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
+#[test]
+fn stacks_of_random_programs_are_libgccs() {
+    let folder = tempfile::tempdir().unwrap();
+    LIBRARIES.set([24, 40, 56].map(|frame| build(folder.path(), frame)).to_vec());
+    let config = ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() };
+    let mut runner = TestRunner::new(config);
+    runner.run(&prop::collection::vec(call(), 0..40), holds_for).unwrap();
+}
 
-    #[test]
-    fn stacks_of_random_programs_are_libgccs(program in prop::collection::vec(call(), 0..40)) {
-        let seen = seen_in(|| run(&program));
-        prop_assert!(!seen.is_empty());
-        let provable = !program.iter().any(|call| matches!(call, Call::FromRbx));
-        for both in seen {
-            prop_assert!(both.libgccs.len() > 3);
-            match both.ours {
-                Some(ours) => prop_assert_eq!(ours, both.libgccs),
-                None => prop_assert!(!provable),
-            }
+fn holds_for(program: Vec<Call>) -> Result<(), TestCaseError> {
+    let seen = seen_in(|| run(&program));
+    prop_assert!(!seen.is_empty());
+    let provable = !program.iter().any(|call| matches!(call, Call::FromRbx));
+    for both in seen {
+        prop_assert!(both.libgccs.len() > 3);
+        match both.ours {
+            Some(ours) => prop_assert_eq!(ours, both.libgccs),
+            None => prop_assert!(!provable),
         }
     }
+    Ok(())
 }
