@@ -140,7 +140,9 @@ impl LastStack {
     #[inline(always)]
     fn changed(&self, known: usize, read: impl Fn(u64) -> u64) -> Option<usize> {
         let outside = known.saturating_sub(1);
-        let (places, addresses) = (self.places.get(..outside)?, self.addresses.get(..outside)?);
+        let (Some(places), Some(addresses)) = (self.places.get(..outside), self.addresses.get(..outside)) else {
+            return Some(0);
+        };
         let mut n = outside;
         for (place, address) in places.iter().zip(addresses).rev() {
             n -= 1;
