@@ -28,17 +28,18 @@ struct Look {
 }
 
 #[derive(Debug)]
+#[repr(C)]
 pub(crate) struct Clock {
-    began: Instant,
+    /// What was said last.
+    last: u64,
     from: Look,
     /// Nanoseconds a tick, in units of 2⁻³²; 0 is not known.
     rate: u64,
     /// So many ticks after `from` it is time for another look.
     span: u64,
-    /// What was said last.
-    last: u64,
     /// Ticks are not to be gone by.
     is_wild: bool,
+    began: Instant,
 }
 
 impl Clock {

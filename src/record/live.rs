@@ -3,8 +3,9 @@
 //! A table without buckets or marks: a block lies at its place or in the run of blocks that begins there, and
 //! when one goes, those after it move up. Blocks that cannot be packed lie in a map beside it.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 
+use super::gates::GATES;
 use super::memory::{OwnMap, own_map};
 use super::packed::{Packed, address_of, alloc_of, context_of, pack, record_of, seq_of, size_of_block};
 use super::pages::{LARGE, PageVec, Pages};
@@ -18,14 +19,11 @@ const FIRST_SIZE: usize = 64;
 const FIRST_LARGE_SIZE: usize = LARGE / size_of::<Packed<4>>();
 const EMPTY: Packed<4> = [0; 4];
 
-/// Where the heap's table lies and how long it is, for [`foresee`] only.
-static HEAP_TABLE: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
-
 /// A block at this address of the heap will soon be looked for.
 #[inline(always)]
 pub(crate) fn foresee(address: u64) {
     // Relaxed: if the table has moved meanwhile, another place is fetched, for nothing.
-    let [start, places] = &HEAP_TABLE;
+    let [start, places] = &GATES.heap_table;
     let home = home_in(places.load(Ordering::Relaxed), address);
     let place = start.load(Ordering::Relaxed).wrapping_add(home.wrapping_mul(size_of::<Packed<4>>()));
     prefetch(place);
@@ -111,14 +109,15 @@ pub(crate) enum Entered {
 }
 
 #[derive(Debug)]
+#[repr(C)]
 pub(crate) struct LiveBlocks {
     /// As many as a power of two, of which at least a quarter is empty.
     places: PageVec<Packed<4>>,
     first_size: usize,
     /// This is the table that is foreseen.
     is_heap: bool,
-    packed: usize,
     whole: OwnMap<u64, Block>,
+    packed: usize,
 }
 
 impl LiveBlocks {
@@ -267,8 +266,8 @@ impl LiveBlocks {
         }
         places.resize(size, EMPTY);
         if self.is_heap {
-            HEAP_TABLE[0].store(places.as_ptr().addr(), Ordering::Relaxed);
-            HEAP_TABLE[1].store(size, Ordering::Relaxed);
+            GATES.heap_table[0].store(places.as_ptr().addr(), Ordering::Relaxed);
+            GATES.heap_table[1].store(size, Ordering::Relaxed);
         }
         let old = std::mem::replace(&mut self.places, places);
         for words in old.iter().filter(|words| !is_empty(words)) {

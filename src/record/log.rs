@@ -17,6 +17,7 @@ pub(crate) struct LogShape {
 }
 
 #[derive(Debug)]
+#[repr(C)]
 pub(crate) struct Log {
     records: Records,
     /// Records that cannot be packed, each as long as its reference is held.

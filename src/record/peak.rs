@@ -11,18 +11,19 @@ use super::packed::Packed;
 use crate::snapshot::Block;
 
 #[derive(Debug)]
+#[repr(C)]
 pub(crate) struct PeakTracker {
     /// The largest total, in bytes relative to the start of the recording: at least 0, the start.
     pub(crate) total: i64,
     /// The alloc that made it.
     pub(crate) seq: u64,
+    /// Blocks of the peak that were freed since.
+    freed: OwnVec<Packed<4>>,
     pub(crate) time_ns: u64,
     /// Bytes from before the recording that had been freed by then.
     pub(crate) unknown_freed: u64,
     /// What was live then beside the recorded blocks.
     pub(crate) beside: Beside,
-    /// Blocks of the peak that were freed since.
-    freed: OwnVec<Packed<4>>,
     /// Those that cannot be packed.
     freed_whole: OwnVec<Block>,
     /// Bytes of such blocks for which there was no memory in the list.

@@ -7,13 +7,14 @@ use super::prefetch::prefetch;
 const LINE: usize = 64;
 
 #[derive(Debug)]
+#[repr(C)]
 pub(crate) struct Ring<T> {
     entries: PageVec<T>,
+    /// Entries ever pushed.
+    pushed: u64,
     capacity: usize,
     /// Where the oldest entry lies, which is where the next one goes once the ring is full.
     oldest: usize,
-    /// Entries ever pushed.
-    pushed: u64,
     /// Entries that could not be kept for lack of memory.
     refused: u64,
 }

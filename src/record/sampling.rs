@@ -10,8 +10,9 @@
 //! so who reads 0 knows that the block is not in the ledger, and nothing is locked for it.
 
 use std::cell::Cell;
-use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
+use super::gates::GATES;
 use super::thread;
 use crate::snapshot::{Sampling, ThreadId};
 
@@ -22,8 +23,6 @@ const CELLS: u32 = 16;
 /// A cell that held so many blocks at once says "perhaps" until sampling ends.
 const FULL: u8 = u8::MAX;
 
-/// Blocks of at least this size are recorded without a point: all of them while nothing is sampled, when it is 0.
-static CERTAIN: AtomicUsize = AtomicUsize::new(0);
 static FILTER: [AtomicU8; 1 << CELLS] = [const { AtomicU8::new(0) }; 1 << CELLS];
 
 thread_local! {
@@ -36,13 +35,13 @@ thread_local! {
 
 /// From now on this is how blocks are chosen. To be called while nothing is recorded.
 pub(super) fn set(sampling: Sampling) {
-    CERTAIN.store(sampling.interval().unwrap_or(0) as usize, Relaxed);
+    GATES.certain.store(sampling.interval().unwrap_or(0) as usize, Relaxed);
 }
 
 /// How blocks are chosen at the moment: the interval, or 0.
 #[inline]
 pub(super) fn interval() -> usize {
-    CERTAIN.load(Relaxed)
+    GATES.certain.load(Relaxed)
 }
 
 /// Was a block of this size allocated without a point, at this interval? Counts on to the next one.
@@ -107,7 +106,7 @@ fn seed(thread: ThreadId) -> u64 {
 /// Is it certain that a block which is about to be freed is not in the ledger, because it had no point?
 #[inline]
 pub(super) fn was_left_out(address: u64, size: usize) -> bool {
-    size < CERTAIN.load(Relaxed) && cell(address).load(Relaxed) == 0
+    size < GATES.certain.load(Relaxed) && cell(address).load(Relaxed) == 0
 }
 
 /// A sampled block is in the ledger. Under the ledger's lock, as all that follows.

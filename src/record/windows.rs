@@ -8,11 +8,12 @@ use crate::snapshot::{ContextId, Sampling, ScopeStats};
 /// Per device. An event costs one comparison plus one addition per enclosing scope; the open
 /// windows are brought up to date only when a scope is entered or left.
 #[derive(Debug)]
+#[repr(C)]
 pub(crate) struct Windows {
-    open: OwnVec<OpenScope>,
     /// Largest total since a scope was last entered or left, on any thread.
     largest: i64,
     cells: OwnVec<ScopeCell>,
+    open: OwnVec<OpenScope>,
     /// Contexts that got no cell for lack of memory.
     pub(crate) lost: u64,
 }

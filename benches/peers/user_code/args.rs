@@ -17,6 +17,8 @@ pub struct Args {
     pub batch: usize,
     /// Their height and width.
     pub image: usize,
+    /// How far a training step goes; 0: all steps do the same arithmetic.
+    pub learning_rate: f64,
     /// Tokens in a text.
     pub tokens: usize,
     /// What the profiler records, in its own words.
@@ -34,6 +36,7 @@ impl Args {
             iterations: 3,
             batch: 1,
             image: 96,
+            learning_rate: 0.01,
             tokens: 64,
             record: String::new(),
             out: None,
@@ -44,6 +47,7 @@ impl Args {
                 Long("iterations") => args.iterations = parser.value()?.parse()?,
                 Long("batch") => args.batch = parser.value()?.parse()?,
                 Long("image") => args.image = parser.value()?.parse()?,
+                Long("learning-rate") => args.learning_rate = parser.value()?.parse()?,
                 Long("tokens") => args.tokens = parser.value()?.parse()?,
                 Long("record") => args.record = parser.value()?.string()?,
                 Long("out") => args.out = Some(parser.value()?.into()),

@@ -28,7 +28,7 @@ impl Work {
     /// Loads the model.
     pub fn load(args: &Args) -> Outcome<Self> {
         Ok(Self(match args.work.as_str() {
-            "resnet" => Box::new(resnet::Training::new(args.batch, args.image)?),
+            "resnet" => Box::new(resnet::Training::new(args)?),
             _ => Box::new(llama::Decode::new(args.tokens)?),
         }))
     }

@@ -3,7 +3,7 @@
 use candle_core::{DType, Device, Result, Tensor, Var};
 use candle_nn::{VarBuilder, VarMap};
 
-use crate::Iteration;
+use crate::{Args, Iteration};
 use model::ResNet50;
 use sgd::SgdMomentum;
 
@@ -21,14 +21,14 @@ pub(crate) struct Training {
 }
 
 impl Training {
-    pub(crate) fn new(batch: usize, image: usize) -> Result<Self> {
-        let device = Device::Cpu;
+    pub(crate) fn new(args: &Args) -> Result<Self> {
+        let (batch, image, device) = (args.batch, args.image, Device::Cpu);
         let varmap = VarMap::new();
         let model = ResNet50::new(VarBuilder::from_varmap(&varmap, DType::F32, &device))?;
         let labels: Vec<u32> = (0..batch as u32).map(|image| image % 1000).collect();
         Ok(Self {
             model,
-            optimizer: SgdMomentum::new(sorted_vars(&varmap), 0.01, 0.9),
+            optimizer: SgdMomentum::new(sorted_vars(&varmap), args.learning_rate, 0.9),
             images: Tensor::randn(0f32, 1f32, (batch, 3, image, image), &device)?,
             labels: Tensor::new(labels, &device)?,
         })

@@ -4,6 +4,7 @@ mod copy;
 #[cfg(test)]
 mod tests;
 
+use std::mem::offset_of;
 use std::time::Instant;
 
 pub(crate) use copy::{Cursor, LedgerCopy, LogPart};
@@ -70,43 +71,48 @@ impl LedgerOptions {
     }
 }
 
+/// What every event looks at comes first, here and in the parts that are laid out in order: then it lies in few lines of
+/// the processor's cache, and apart from the lock's, at which other threads may be looking.
 #[derive(Debug)]
+#[repr(C, align(64))]
 pub(crate) struct Ledger {
-    options: LedgerOptions,
-    began: Instant,
-    clock: Clock,
-    live: LiveBlocks,
-    records: Log,
-    marks: Ring<Mark>,
-    ooms: Ring<OutOfMemory>,
-    num_ooms: u64,
-    /// The last request that was refused, until its thread asks for something else.
-    last_refused: Option<(ThreadId, u64)>,
-    num_alloc_retries: u64,
-    /// Not on devices whose allocator never tells.
-    pub(super) segments: Option<Segments>,
-    pub(super) calls: Calls,
-    peak: PeakTracker,
-    windows: Windows,
-    names: Names,
     seq: u64,
     /// What is live: what its blocks stand for, and their real bytes.
     live_flow: Flow,
     real_bytes: u64,
     allocs: Flow,
     frees: Flow,
+    /// Largest total and number of live blocks since `reset_peak`.
+    stat_peak: i64,
+    stat_peak_parts: u64,
     /// Bytes of blocks from before the recording that were freed.
     unknown: u64,
+    clock: Clock,
+    windows: Windows,
+    options: LedgerOptions,
+    live: LiveBlocks,
+    records: Log,
+    /// The last request that was refused, until its thread asks for something else.
+    last_refused: Option<(ThreadId, u64)>,
+    peak: PeakTracker,
+    /// Not on devices whose allocator never tells.
+    pub(super) segments: Option<Segments>,
+    began: Instant,
+    marks: Ring<Mark>,
+    ooms: Ring<OutOfMemory>,
+    num_ooms: u64,
+    num_alloc_retries: u64,
+    pub(super) calls: Calls,
+    names: Names,
     /// The same when the log was begun anew.
     unknown_before: u64,
     /// Bytes from before the recording in blocks of which only a sample is recorded since.
     sampled_before: u64,
-    /// Largest total and number of live blocks since `reset_peak`.
-    stat_peak: i64,
-    stat_peak_parts: u64,
     lost_blocks: u64,
     missed_frees: u64,
 }
+
+const _: () = assert!(offset_of!(Ledger, segments) <= 10 * 64);
 
 /// Blocks, or what recorded ones stand for: how many, in parts of one, and their bytes.
 #[derive(Clone, Copy, Debug, Default)]

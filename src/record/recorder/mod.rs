@@ -3,11 +3,12 @@
 mod devices;
 mod read;
 
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use self::devices::{device_options, heap_options, index_of};
+use super::gates::GATES;
 use super::ledger::{Ledger, Site};
 use super::live::Held;
 use super::unwind::{Taken, with_stack};
@@ -33,9 +34,6 @@ static ACTIVE: Mutex<Option<Settings>> = Mutex::new(None);
 /// with the first device's lock held: so a device that comes later has seen every scope.
 static ACTIVE_DEVICES: AtomicU64 = AtomicU64::new(0);
 
-/// How many recordings there were: what was taken out of one does not go back into the next.
-static EPOCH: AtomicU64 = AtomicU64::new(0);
-
 /// A session is under way. Release/acquire with the ledgers is not needed: they stand behind locks.
 static RECORDING: AtomicBool = AtomicBool::new(false);
 /// This process was forked off one that was recording.
@@ -45,9 +43,6 @@ static BEFORE: [AtomicU64; MAX_ORDINALS as usize] = [const { AtomicU64::new(0) }
 /// Whether there were any.
 static ANY_BEFORE: AtomicBool = AtomicBool::new(false);
 
-static STACK_CONTEXT: AtomicU8 = AtomicU8::new(0);
-/// Measurements take stacks without a session, too.
-static STACK_DEPTH: AtomicUsize = AtomicUsize::new(DEFAULT_STACK_DEPTH);
 /// Stacks that lost their middle frames.
 static SHORTENED: AtomicUsize = AtomicUsize::new(0);
 
@@ -102,10 +97,10 @@ pub(crate) fn begin_anew(began: Instant) {
 
 fn set_up(active: &mut Option<Settings>, settings: &Settings, began: Instant) {
     *active = Some(settings.clone());
-    EPOCH.fetch_add(1, Ordering::Relaxed);
+    GATES.epoch.fetch_add(1, Ordering::Relaxed);
     thread::renew();
-    STACK_CONTEXT.store(settings.context as u8, Ordering::Relaxed);
-    STACK_DEPTH.store(settings.stack_depth, Ordering::Relaxed);
+    GATES.stack_context.store(settings.context as u8, Ordering::Relaxed);
+    GATES.stack_depth.store(settings.stack_depth as u32, Ordering::Relaxed);
     if settings.enabled == Enabled::Off {
         return;
     }
@@ -188,7 +183,7 @@ fn close_gates() {
     gates::set_device_memory(false);
     RECORDING.store(false, Ordering::Relaxed);
     ACTIVE_DEVICES.store(0, Ordering::Relaxed);
-    STACK_DEPTH.store(DEFAULT_STACK_DEPTH, Ordering::Relaxed);
+    GATES.stack_depth.store(DEFAULT_STACK_DEPTH as u32, Ordering::Relaxed);
 }
 
 /// Drops a device's ledger; what the heap's one held is untraced from now on.
@@ -279,9 +274,9 @@ pub(crate) fn undo_heap_free(freed: Freed, size: u64) {
 /// Where an allocation of this thread happens, with its stack if the recording keeps it.
 #[inline(always)]
 pub(crate) fn alloc_site(always_with_stack: bool) -> Site {
-    let wanted = STACK_CONTEXT.load(Ordering::Relaxed) != StackContext::None as u8;
+    let wanted = GATES.stack_context.load(Ordering::Relaxed) != StackContext::None as u8;
     // What a measurement tells apart by stack must not depend on a session that comes or goes meanwhile.
-    let depth = STACK_DEPTH.load(Ordering::Relaxed);
+    let depth = GATES.stack_depth.load(Ordering::Relaxed) as usize;
     let depth = if always_with_stack { depth.max(DEFAULT_STACK_DEPTH) } else { depth };
     let stack = if always_with_stack || wanted { capture(depth) } else { StackId::NONE };
     Site { stack, context: guard::context(), thread: thread::number(), stream: 0, memory: MemoryKind::Heap }
@@ -289,7 +284,7 @@ pub(crate) fn alloc_site(always_with_stack: bool) -> Site {
 
 #[inline]
 pub(crate) fn free_site() -> Site {
-    let wanted = STACK_CONTEXT.load(Ordering::Relaxed) == StackContext::All as u8;
+    let wanted = GATES.stack_context.load(Ordering::Relaxed) == StackContext::All as u8;
     let stack = if wanted { stack_of_free() } else { StackId::NONE };
     Site { stack, context: guard::context(), thread: thread::number(), stream: 0, memory: MemoryKind::Heap }
 }
@@ -297,7 +292,7 @@ pub(crate) fn free_site() -> Site {
 /// Apart: most recordings have none.
 #[inline(never)]
 fn stack_of_free() -> StackId {
-    capture(STACK_DEPTH.load(Ordering::Relaxed))
+    capture(GATES.stack_depth.load(Ordering::Relaxed) as usize)
 }
 
 #[inline(always)]
@@ -353,7 +348,7 @@ pub(crate) fn shortened_stacks() -> u64 {
 
 /// The number of the recording under way, to be compared under a device's lock.
 pub(super) fn epoch() -> u64 {
-    EPOCH.load(Ordering::Relaxed)
+    GATES.epoch.load(Ordering::Relaxed)
 }
 
 /// Is memory of this device to be recorded?

@@ -1,44 +1,45 @@
 //! Who takes the stacks, and how often they disagreed.
 
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// Our own unwinder, the library for what it cannot prove.
+use crate::record::gates::GATES;
+
+/// Our own unwinder, the library for what it cannot prove. This is what the gates begin with.
 const FAST: u8 = 0;
 /// The library checks what our own one says.
 const CHECKED: u8 = 1;
 /// The library alone.
 const LIBRARY: u8 = 2;
 
-static MODE: AtomicU8 = AtomicU8::new(FAST);
 static COMPARED: AtomicU64 = AtomicU64::new(0);
 static WRONG: AtomicU64 = AtomicU64::new(0);
 
 #[inline]
 pub(super) fn is_fast() -> bool {
-    MODE.load(Relaxed) == FAST
+    GATES.unwinder.load(Relaxed) == FAST
 }
 
 #[inline]
 pub(super) fn is_library() -> bool {
-    MODE.load(Relaxed) == LIBRARY
+    GATES.unwinder.load(Relaxed) == LIBRARY
 }
 
 #[inline]
 pub(super) fn is_checked() -> bool {
-    MODE.load(Relaxed) == CHECKED
+    GATES.unwinder.load(Relaxed) == CHECKED
 }
 
 /// Has every stack compared with the library's from now on, or no longer.
 pub(crate) fn check_stacks(on: bool) {
     let (from, to) = if on { (FAST, CHECKED) } else { (CHECKED, FAST) };
     // Not out of `LIBRARY`, which is for good.
-    let _ = MODE.compare_exchange(from, to, Relaxed, Relaxed);
+    let _ = GATES.unwinder.compare_exchange(from, to, Relaxed, Relaxed);
 }
 
 /// Leaves stacks to the library in a forked child: the loader's lock, which our own unwinder takes now
 /// and then, may have been another thread's when the process was forked, and is then held for ever.
 pub(crate) fn after_fork() {
-    MODE.store(LIBRARY, Relaxed);
+    GATES.unwinder.store(LIBRARY, Relaxed);
 }
 
 pub(super) fn count(same: bool) {
