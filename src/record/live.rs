@@ -127,7 +127,10 @@ impl LiveBlocks {
 
     /// For many blocks: the heap's or a device's.
     pub(crate) fn large(is_heap: bool) -> Self {
-        Self { first_size: FIRST_LARGE_SIZE, is_heap, ..Self::new() }
+        let mut blocks = Self { first_size: FIRST_LARGE_SIZE, is_heap, ..Self::new() };
+        // Now, and not when the first block comes. Should there be no memory, that one tries again.
+        blocks.grow();
+        blocks
     }
 
     pub(crate) fn len(&self) -> usize {

@@ -20,15 +20,15 @@ fn main() -> Outcome<()> {
     let mut work = Work::load(&args)?;
     // Twice each: the first ones fill caches, here as there.
     for _ in 0..2 {
-        measure(&mut work, None)?;
-        measure(&mut work, Some(&args.record))?;
+        measure(&mut work, &args.record, false)?;
+        measure(&mut work, &args.record, true)?;
     }
     let (mut off, mut on) = (Vec::new(), Vec::new());
     let mut allocations = 0;
     for pair in 0..args.iterations {
         // In turns also which of the two comes first.
         for recorded in [pair % 2 == 1, pair % 2 == 0] {
-            let took = measure(&mut work, recorded.then_some(args.record.as_str()))?;
+            let took = measure(&mut work, &args.record, recorded)?;
             if recorded {
                 on.push(took.cpu_ns)
             } else {
@@ -41,9 +41,11 @@ fn main() -> Outcome<()> {
     Ok(())
 }
 
-/// One iteration; beginning and ending the recording is not timed.
-fn measure(work: &mut Work, record: Option<&str>) -> Outcome<Measured> {
-    let session = record.and_then(options::options).map(|options| options.start()).transpose()?;
+/// One iteration, recorded or not. A recording has begun just before in both cases: what that alone does (threads of the
+/// pool have fallen asleep, caches are not what they were) is not what recording adds.
+fn measure(work: &mut Work, record: &str, recorded: bool) -> Outcome<Measured> {
+    let session = options::options(record).map(|options| options.start()).transpose()?;
+    let session = session.filter(|_| recorded);
     let began = Clock::now();
     work.iteration()?;
     let cpu_ns = began.elapsed().cpu.as_nanos();
