@@ -125,11 +125,13 @@ impl LiveBlocks {
         Self { places: PageVec::new_in(Pages), first_size: FIRST_SIZE, is_heap: false, packed: 0, whole: own_map() }
     }
 
-    /// For many blocks: the heap's or a device's.
-    pub(crate) fn large(is_heap: bool) -> Self {
+    /// For many blocks, the heap's or a device's, beside a log of so many records: a short one is for little memory.
+    pub(crate) fn large(is_heap: bool, records: usize) -> Self {
         let mut blocks = Self { first_size: FIRST_LARGE_SIZE, is_heap, ..Self::new() };
-        // Now, and not when the first block comes. Should there be no memory, that one tries again.
-        blocks.grow();
+        if records >= FIRST_LARGE_SIZE {
+            // Now, and not when the first block comes. Should there be no memory, that one tries again.
+            blocks.grow();
+        }
         blocks
     }
 

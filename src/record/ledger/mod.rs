@@ -152,7 +152,11 @@ impl Ledger {
             options,
             began,
             clock: Clock::new(began),
-            live: if options.reserved { LiveBlocks::large(options.counts_below) } else { LiveBlocks::new() },
+            live: if options.reserved {
+                LiveBlocks::large(options.counts_below, options.max_entries)
+            } else {
+                LiveBlocks::new()
+            },
             records: Log::new(options.log_shape()),
             marks: Ring::new(options.max_entries),
             ooms: Ring::new(MAX_OOMS),
