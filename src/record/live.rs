@@ -323,6 +323,12 @@ mod tests {
         }
     }
 
+    #[test]
+    fn a_large_table_is_there_before_the_first_block_unless_the_log_is_short() {
+        let places = |records| LiveBlocks::large(false, records).places.len();
+        assert_eq!((places(FIRST_LARGE_SIZE), places(100)), (FIRST_LARGE_SIZE, 0));
+    }
+
     proptest! {
         #[test]
         fn it_holds_what_a_map_would(steps in prop::collection::vec((0..300u64, 0..4u32), 0..2000), spread in 0..3u32) {

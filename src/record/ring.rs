@@ -7,8 +7,8 @@ use super::prefetch::prefetch;
 
 /// Bytes of a line of the processor's cache.
 const LINE: usize = 64;
-/// The system gives memory a page at a time, when it is touched: a large one in some 300 microseconds, which no event
-/// should have to wait for. So this is touched beforehand; a log that grows beyond pays some 5 ns a record.
+/// The system gives memory a page at a time, when it is touched, and takes its time for a large one. So this much is
+/// touched before the first event comes; a log that grows beyond pays for a page now and then.
 const TOUCHED: usize = 8 << 20;
 const SMALL_PAGE: usize = 4 << 10;
 
@@ -142,6 +142,27 @@ impl<T: Copy> Ring<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Bytes in memory of the mapping that an address lies in.
+    #[cfg(all(target_os = "linux", not(miri)))]
+    fn resident_around(address: usize) -> usize {
+        let maps = std::fs::read_to_string("/proc/self/smaps").unwrap();
+        let range = |line: &str| {
+            let (from, to) = line.split_whitespace().next()?.split_once('-')?;
+            Some(usize::from_str_radix(from, 16).ok()?..usize::from_str_radix(to, 16).ok()?)
+        };
+        let mapping = maps.lines().skip_while(|line| !range(line).is_some_and(|range| range.contains(&address)));
+        let rss = mapping.skip(1).find_map(|line| line.strip_prefix("Rss:")).unwrap();
+        rss.trim().trim_end_matches(" kB").parse::<usize>().unwrap() << 10
+    }
+
+    #[test]
+    #[cfg(all(target_os = "linux", not(miri)))]
+    fn the_first_part_of_a_reserved_ring_is_there_before_the_first_entry() {
+        let ring = Ring::<[u64; 4]>::reserved(1 << 20);
+        assert!(resident_around(ring.entries.as_ptr().addr()) >= TOUCHED);
+        assert_eq!((ring.len(), ring.overwritten()), (0, 0));
+    }
 
     #[test]
     fn the_ring_holds_the_newest_entries_in_order() {
