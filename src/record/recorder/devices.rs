@@ -45,7 +45,9 @@ fn make_ledger(device: Device) {
     let first = lock(&DEVICES[0]);
     let (Some(first), Some(index)) = (first.as_ref(), index_of(device)) else { return };
     if let Some(slot) = DEVICES.get(index) {
-        lock(slot).get_or_insert_with(|| first.beside(device_options(settings, device)));
+        let mut slot = lock(slot);
+        slot.get_or_insert_with(|| first.beside(device_options(settings, device)));
+        // Under its lock: who enters a block and frees it again finds it by this.
         ACTIVE_DEVICES.fetch_or(1 << index, Ordering::Relaxed);
     }
 }
@@ -94,5 +96,38 @@ pub(super) fn index_of(device: Device) -> Option<usize> {
         Device::Pinned => Some(MAX_DEVICES - 3),
         Device::Managed => Some(MAX_DEVICES - 2),
         Device::Imported => Some(MAX_DEVICES - 1),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Barrier;
+    use std::time::Instant;
+
+    use super::*;
+    use crate::record::recorder::{start, stop};
+
+    /// A free looks for its block among the devices that have a ledger, however new one of them is.
+    #[test]
+    fn who_enters_a_block_in_a_new_ledger_finds_it_there() {
+        const THREADS: usize = 4;
+        let settings = Settings { max_entries: 1, ..Settings::default() };
+        for ordinal in (1..MAX_ORDINALS).cycle().take(300) {
+            // Another test of this process may be recording.
+            while !start(&settings, Instant::now()) {
+                std::thread::yield_now();
+            }
+            let (device, barrier) = (Device::Cuda(ordinal), Barrier::new(THREADS));
+            let is_found = || {
+                barrier.wait();
+                with_ledger(device, |_| ()).is_some() && active_devices().any(|active| active == device)
+            };
+            let found = std::thread::scope(|scope| {
+                let threads = [(); THREADS].map(|()| scope.spawn(is_found));
+                threads.map(|thread| thread.join().unwrap())
+            });
+            stop();
+            assert_eq!(found, [true; THREADS]);
+        }
     }
 }
