@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use super::ledger::{Ledger, Site};
 use super::memory::{OwnVec, System};
 use super::recorder::{self, free_site};
-use super::segments::{Segments, Told};
+use super::segments::{Asked, Segments, Told};
 use super::{gates, measure};
 use crate::snapshot::{Block, Device, MemoryKind, OutOfMemory};
 
@@ -63,16 +63,16 @@ pub(crate) struct New {
     pub(crate) took: u64,
 }
 
-/// Pools of a device that have segments without blocks, 0 for memory of none.
-pub(crate) fn pools_with_empty(device: Device) -> OwnVec<u64> {
-    let empty = |ledger: &mut Ledger| ledger.segments.as_ref().map(Segments::pools_with_empty);
-    recorder::with_ledger_there(device, empty).flatten().unwrap_or(OwnVec::new_in(System))
+/// Pools of a device that have segments without blocks, 0 for memory of none; the driver is about to be asked of them.
+pub(crate) fn pools_with_empty(device: Device) -> (OwnVec<u64>, Asked) {
+    let empty = |ledger: &mut Ledger| ledger.segments.as_ref().map(|known| (known.pools_with_empty(), known.ask()));
+    recorder::with_ledger_there(device, empty).flatten().unwrap_or((OwnVec::new_in(System), Asked::default()))
 }
 
 /// A pool has so many bytes now.
-pub(crate) fn pool_has(device: Device, pool: u64, bytes: u64) {
+pub(crate) fn pool_has(device: Device, pool: u64, bytes: u64, asked: Asked) {
     let site = free_site();
-    recorder::with_ledger_there(device, |ledger| ledger.pool_has(pool, bytes, site));
+    recorder::with_ledger_there(device, |ledger| ledger.pool_has(pool, bytes, asked, site));
 }
 
 /// Memory of no pool is given back once nothing is in it.
@@ -89,26 +89,30 @@ pub(crate) fn on_alloc(device: Device, new: New, ask: impl FnOnce() -> Option<To
     if !gates::records_device_memory() {
         return;
     }
-    let entered = recorder::with_ledger(device, |ledger| {
-        let must_ask = |known: &Segments| known.must_ask(new.address, new.site.memory);
-        let asks = ledger.segments.as_ref().is_some_and(must_ask);
-        if !asks {
+    let asked = recorder::with_ledger(device, |ledger| {
+        let must_ask = |known: &&Segments| known.must_ask(new.address, new.site.memory);
+        let asked = ledger.segments.as_ref().filter(must_ask).map(Segments::ask);
+        if asked.is_none() {
             enter(ledger, new, false);
         }
-        asks
+        asked.map(|asked| (asked, recorder::epoch()))
     });
-    if entered == Some(true) {
+    if let Some(Some((asked, epoch))) = asked {
         let told = ask();
         recorder::with_ledger_there(device, |ledger| {
+            if epoch != recorder::epoch() {
+                // A recording that began meanwhile: to it the block is one from before.
+                return;
+            }
             let grew = match (told, &mut ledger.segments) {
-                (Some(told), _) => ledger.segment(told, new.site),
+                (Some(told), _) => ledger.segment(told, asked, new.site),
                 (None, Some(known)) => known.cannot_tell(new.site.memory),
                 (None, None) => false,
             };
             enter(ledger, new, grew);
         });
     }
-    if entered.is_none() && recorder::wants(device) {
+    if asked.is_none() && recorder::wants(device) {
         LOST.fetch_add(1, Ordering::Relaxed);
     }
 }
@@ -136,13 +140,13 @@ pub(crate) fn before_free(pinned: bool, address: u64) -> Taking {
 /// No ledger has the block: it is of those that a pool had handed out before, and has this size there.
 pub(crate) fn before_free_of_before(device: Device, address: u64, size: u64) -> Taking {
     let site = Site { memory: MemoryKind::Pool, ..free_site() };
-    let freed = recorder::with_ledger_there(device, |ledger| {
+    let freed = recorder::with_ledger(device, |ledger| {
         let left = recorder::before(device).saturating_sub(ledger.unknown_freed());
         let size = size.min(left);
         ledger.free_unknown(address, size, site);
-        size
+        Taking::FromBefore { device, size, epoch: recorder::epoch() }
     });
-    freed.map_or(Taking::Unknown, |size| Taking::FromBefore { device, size, epoch: recorder::epoch() })
+    freed.unwrap_or(Taking::Unknown)
 }
 
 /// It was freed; the driver took so many ticks.
@@ -237,14 +241,17 @@ mod tests {
     fn blocks_of_a_device_beyond_all_are_lost_and_counted() {
         let settings = Settings { min_size: 1 << 40, ..Settings::default() };
         // Another test of this process may be recording.
-        while !recorder::start(&settings, Instant::now()) {
+        let began = Instant::now();
+        while !recorder::start(&settings, began, Vec::new) {
             std::thread::yield_now();
         }
         let before = lost();
         let new = |address| New { address, size: 10, site: Site::default(), took: 0 };
         on_alloc(Device::Cuda(7), new(0x1000), || None);
         on_alloc(Device::Cuda(32), new(0x2000), || None);
-        let copied = recorder::copy(Device::Cuda(7)).map(|copy| copy.ledger.live.len());
+        let copies = recorder::copies(began);
+        let copied =
+            copies.iter().find(|(device, _)| *device == Device::Cuda(7)).map(|(_, copy)| copy.ledger.live.len());
         recorder::stop();
         assert_eq!((lost() - before, copied), (1, Some(1)));
     }

@@ -19,6 +19,20 @@ pub(crate) struct Told {
     pub(crate) pool_reserved: u64,
 }
 
+/// When the driver is asked, by the answers that had come until then. Nobody waits for an answer, so others may come
+/// meanwhile.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Asked(u64);
+
+#[derive(Clone, Copy, Debug)]
+struct Pool {
+    handle: u64,
+    /// Bytes that it has.
+    reserved: u64,
+    /// The answers that had come when this one had.
+    answered: Asked,
+}
+
 impl Told {
     fn key(self) -> (u64, u64, u64) {
         (self.address, self.size, self.pool)
@@ -43,8 +57,9 @@ pub(crate) struct Segments {
     /// By address, without overlaps.
     known: OwnVec<Known>,
     log: Ring<SegmentRecord>,
-    /// What the driver said last of each pool: its handle, and bytes that it has.
-    pools: OwnVec<(u64, u64)>,
+    /// What the driver said last of each pool.
+    pools: OwnVec<Pool>,
+    answers: Asked,
     /// Bytes of live blocks outside of all of them.
     outside: u64,
     /// The driver would not tell of such memory.
@@ -56,7 +71,12 @@ impl Segments {
     pub(crate) fn new() -> Self {
         let (reserved, untold) = Default::default();
         let (known, pools) = (OwnVec::new_in(System), OwnVec::new_in(System));
-        Self { known, log: Ring::new(MAX_RECORDS), pools, outside: 0, untold, reserved }
+        Self { known, log: Ring::new(MAX_RECORDS), pools, answers: Asked::default(), outside: 0, untold, reserved }
+    }
+
+    /// The driver is about to be asked.
+    pub(crate) fn ask(&self) -> Asked {
+        self.answers
     }
 
     /// Should the driver be asked about this block before it is entered?
@@ -99,11 +119,18 @@ impl Segments {
 
     /// A segment came. Those that it overlaps went unnoticed. `live` are the blocks that are there. Says whether
     /// more is reserved now.
-    pub(crate) fn add(&mut self, told: Told, live: impl Iterator<Item = Block>, time_ns: u64, site: Site) -> bool {
+    pub(crate) fn add(
+        &mut self,
+        told: Told,
+        asked: Asked,
+        live: impl Iterator<Item = Block>,
+        time_ns: u64,
+        site: Site,
+    ) -> bool {
         // Another thread may have asked, too.
         let is_it = |known: &Known| (known.told.address, known.told.size, known.told.pool) == told.key();
         if self.find(told.address).and_then(|at| self.known.get(at)).is_some_and(is_it) {
-            return told.pool != 0 && self.pool_has(told.pool, told.pool_reserved, time_ns, site);
+            return told.pool != 0 && self.pool_has(told.pool, told.pool_reserved, asked, time_ns, site);
         }
         let end = told.address.saturating_add(told.size);
         while let Some(at) = self.known.iter().position(|k| k.told.address < end && told.address < k.end()) {
@@ -119,7 +146,14 @@ impl Segments {
             self.more(told.size);
         }
         self.recount(live);
-        told.pool == 0 || self.pool_has(told.pool, told.pool_reserved, time_ns, site)
+        if told.pool == 0 {
+            return true;
+        }
+        // A block is about to lie in it: if empty segments have gone, it is none of them.
+        self.on_alloc(told.address, 0);
+        let grew = self.pool_has(told.pool, told.pool_reserved, asked, time_ns, site);
+        self.on_free(told.address, 0);
+        grew
     }
 
     /// Counts blocks again, in segments and outside.
@@ -165,16 +199,24 @@ impl Segments {
 
     /// The pool has so many bytes now; true if that is more than before. If it is less, empty segments have
     /// gone.
-    pub(crate) fn pool_has(&mut self, pool: u64, bytes: u64, time_ns: u64, site: Site) -> bool {
+    pub(crate) fn pool_has(&mut self, pool: u64, bytes: u64, asked: Asked, time_ns: u64, site: Site) -> bool {
         let (known, empty) = self.of_pool(pool);
-        let before = match self.pools.iter_mut().find(|(handle, _)| *handle == pool) {
-            Some((_, reserved)) => std::mem::replace(reserved, bytes),
+        self.answers.0 += 1;
+        let answered = self.answers;
+        let (before, bytes) = match self.pools.iter_mut().find(|known| known.handle == pool) {
+            Some(last) => {
+                // If that answer came while this one was being asked for, which of them is newer is not known: what
+                // was there at one time was there. The next one tells whether it still is.
+                let bytes = if asked < last.answered { bytes.max(last.reserved) } else { bytes };
+                last.answered = answered;
+                (std::mem::replace(&mut last.reserved, bytes), bytes)
+            }
             None => {
-                try_push(&mut self.pools, (pool, bytes));
+                try_push(&mut self.pools, Pool { handle: pool, reserved: bytes, answered });
                 // What was there already is not known to have come just now.
                 let before = bytes.saturating_sub(known);
                 self.more(before);
-                before
+                (before, bytes)
             }
         };
         self.more(bytes.saturating_sub(before));
@@ -260,6 +302,19 @@ mod tests {
         Told { address, size, pool: 1, pool_reserved }
     }
 
+    /// Asked for and answered at once, without blocks.
+    fn add(segments: &mut Segments, told: Told) -> bool {
+        segments.add(told, segments.ask(), std::iter::empty(), 0, Site::default())
+    }
+
+    fn pool_has(segments: &mut Segments, bytes: u64) -> bool {
+        segments.pool_has(1, bytes, segments.ask(), 1, Site::default())
+    }
+
+    fn starts(segments: &Segments) -> Vec<u64> {
+        segments.told().map(|segment| segment.address / MIB).collect()
+    }
+
     fn current(segments: &Segments) -> u64 {
         segments.reserved().unwrap().current
     }
@@ -269,20 +324,15 @@ mod tests {
         let mut segments = Segments::new();
         assert!(segments.must_ask(5, MemoryKind::Pool) && !segments.must_ask(5, MemoryKind::Virtual));
         for start in [0, 32, 64] {
-            assert!(segments.add(
-                told(start * MIB, 32 * MIB, (start + 32) * MIB),
-                std::iter::empty(),
-                0,
-                Site::default()
-            ));
+            assert!(add(&mut segments, told(start * MIB, 32 * MIB, (start + 32) * MIB)));
         }
         segments.on_alloc(40 * MIB, 100);
         assert!(!segments.must_ask(40 * MIB, MemoryKind::Pool));
         assert_eq!((segments.of_pool(1), segments.of_pool(2)), ((96 * MIB, 64 * MIB), (0, 0)));
-        assert!(!segments.pool_has(1, 64 * MIB, 1, Site::default()));
-        assert_eq!(segments.told().map(|s| s.address / MIB).collect::<Vec<_>>(), [0, 32]);
-        assert!(!segments.pool_has(1, 32 * MIB, 2, Site::default()));
-        assert_eq!(segments.told().map(|s| s.address / MIB).collect::<Vec<_>>(), [32]);
+        assert!(!pool_has(&mut segments, 64 * MIB));
+        assert_eq!(starts(&segments), [0, 32]);
+        assert!(!pool_has(&mut segments, 32 * MIB));
+        assert_eq!(starts(&segments), [32]);
         let log: Vec<_> = segments.log().in_order().skip(3).map(|r| (r.kind, r.estimated)).collect();
         assert_eq!(log, [(RecordKind::Free, true), (RecordKind::Free, false)]);
         assert_eq!(current(&segments), 32 * MIB);
@@ -297,10 +347,13 @@ mod tests {
         let live = [at(100, 10), at(5000, 20)];
         live.iter().for_each(|block| segments.on_alloc(block.address, block.size));
         assert_eq!(segments.reserved(), None);
-        segments.add(told(0, 1000, 7000), live.iter().copied(), 0, Site::default());
-        assert_eq!(current(&segments), 7020, "the pool had more before");
-        assert!(!segments.add(told(500, 1000, 7000), live.iter().copied(), 1, Site::default()), "it is not new");
-        assert_eq!(current(&segments), 7030, "the first was not noticed to go");
+        let mut add = |told| {
+            let asked = segments.ask();
+            let grew = segments.add(told, asked, live.iter().copied(), 0, Site::default());
+            (grew, current(&segments))
+        };
+        assert_eq!(add(told(0, 1000, 7000)), (true, 7020), "the pool had more before");
+        assert_eq!(add(told(500, 1000, 7000)), (false, 7030), "it is not new; the first was not noticed to go");
         segments.on_free(100, 10);
         segments.on_free(5000, 20);
         assert_eq!(current(&segments), 7000);
@@ -309,12 +362,36 @@ mod tests {
     }
 
     #[test]
+    fn a_segment_that_came_just_now_is_not_the_one_that_went() {
+        let mut segments = Segments::new();
+        add(&mut segments, told(0, 32 * MIB, 32 * MIB));
+        assert!(!add(&mut segments, told(64 * MIB, 32 * MIB, 32 * MIB)), "another one went unnoticed");
+        assert_eq!(starts(&segments), [64]);
+        assert_eq!(current(&segments), 32 * MIB);
+    }
+
+    #[test]
+    fn of_answers_that_were_asked_for_at_once_the_later_one_takes_nothing_back() {
+        let mut segments = Segments::new();
+        add(&mut segments, told(0, 32 * MIB, 32 * MIB));
+        let asked = segments.ask();
+        let mut answer = |told| segments.add(told, asked, std::iter::empty(), 0, Site::default());
+        assert!(answer(told(64 * MIB, 32 * MIB, 96 * MIB)));
+        // From before the other thread's segment.
+        assert!(!answer(told(32 * MIB, 32 * MIB, 64 * MIB)));
+        assert_eq!(starts(&segments), [0, 32, 64]);
+        assert_eq!(segments.reserved().unwrap().current, 96 * MIB);
+        pool_has(&mut segments, 64 * MIB);
+        assert_eq!(current(&segments), 64 * MIB, "it is newer");
+    }
+
+    #[test]
     fn what_is_there_at_a_new_beginning_is_neither_taken_nor_given_back() {
         let mut segments = Segments::new();
         for start in [0, 32] {
-            segments.add(told(start * MIB, 32 * MIB, (start + 32) * MIB), std::iter::empty(), 0, Site::default());
+            add(&mut segments, told(start * MIB, 32 * MIB, (start + 32) * MIB));
         }
-        segments.pool_has(1, 32 * MIB, 1, Site::default());
+        pool_has(&mut segments, 32 * MIB);
         segments.begin_anew();
         let now = Stat { current: 32 * MIB, peak: 32 * MIB, allocated: 0, freed: 0 };
         assert_eq!((segments.reserved(), segments.log().len()), (Some(now), 0));

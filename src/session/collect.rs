@@ -28,13 +28,13 @@ pub(super) fn collect(recording: &Recording) -> SnapshotData {
         return SnapshotData { process: this_process(), settings, ..SnapshotData::default() };
     }
     cuda::settle();
-    let since = recording.since();
+    let (since, copies) = recording.copies();
     let process = Process {
         started_unix_us: since.unix_us,
         duration_ns: since.began.elapsed().as_nanos() as u64,
         ..this_process()
     };
-    let mut data = assemble(&recording.settings, copies(), process, since.missed);
+    let mut data = assemble(&recording.settings, copies, process, since.missed);
     for device in &mut data.devices {
         let Driver { pool, memory } = recording.driver(device.device);
         (device.pool, device.memory) = (pool, memory);
@@ -95,10 +95,6 @@ pub(crate) fn measured_snapshot(devices: &[DeviceMeasured]) -> SnapshotData {
     };
     let copies = devices.iter().map(copy).collect();
     assemble(&settings, copies, Process { duration_ns, ..this_process() }, Missed::so_far())
-}
-
-fn copies() -> Vec<(Device, DeviceCopy)> {
-    recorder::devices().filter_map(|device| recorder::copy(device).map(|copy| (device, copy))).collect()
 }
 
 fn assemble(

@@ -13,7 +13,7 @@ use crate::capture::Driver;
 use crate::error::Error;
 use crate::hook::cuda;
 use crate::record::guard::Own;
-use crate::record::recorder;
+use crate::record::{DeviceCopy, recorder};
 use crate::snapshot::{Device, Enabled, Pool, Settings};
 
 /// Shared by whoever may have to finish it.
@@ -61,13 +61,17 @@ impl Recording {
         dumps: &Dumps,
     ) -> Result<Shared, Error> {
         cuda::refresh();
-        let used_before = Mutex::new(cuda::used_pools());
         let since = Since::now();
         let first = if waits { Settings { enabled: Enabled::Off, ..settings.clone() } } else { settings.clone() };
-        if !recorder::start(&first, since.began) {
+        let mut used = None;
+        let ask = || {
+            used = cuda::used_pools();
+            used.clone().unwrap_or_default()
+        };
+        if !recorder::start(&first, since.began, ask) {
             return Err(Error::already_recording());
         }
-        recorder::set_before(lock(&used_before).as_deref().unwrap_or_default());
+        let used_before = Mutex::new(used);
         let (since, stream) = (Mutex::new(since), stream.map(Mutex::new));
         let recording = Arc::new(Self {
             settings: settings.clone(),
@@ -87,22 +91,38 @@ impl Recording {
         *lock(&self.since)
     }
 
+    /// All that is recorded, and since when.
+    pub(super) fn copies(&self) -> (Since, Vec<(Device, DeviceCopy)>) {
+        // Held meanwhile: a snapshot has what was before a switch, or what came after it.
+        let since = lock(&self.since);
+        (*since, recorder::copies(since.began))
+    }
+
     /// Records from now on, or no longer.
     pub(super) fn switch(&self, on: bool) {
-        let used = cuda::used_pools();
-        let since = Since::now();
+        if recorder::was_forked() {
+            return;
+        }
         let enabled = if on { self.settings.enabled } else { Enabled::Off };
-        recorder::switch(&Settings { enabled, ..self.settings.clone() }, since.began);
-        recorder::set_before(used.as_deref().unwrap_or_default());
-        *lock(&self.used_before) = used;
-        *lock(&self.since) = since;
+        let settings = Settings { enabled, ..self.settings.clone() };
+        let mut since = lock(&self.since);
+        *since = Since::now();
+        let used = || {
+            let used = cuda::used_pools();
+            lock(&self.used_before).clone_from(&used);
+            used.unwrap_or_default()
+        };
+        recorder::switch(&settings, since.began, used);
     }
 
     /// Begins the log, the counters and the peak anew; what is live stays known.
     pub(super) fn begin_anew(&self) {
-        let since = Since::now();
+        if recorder::was_forked() {
+            return;
+        }
+        let mut since = lock(&self.since);
+        *since = Since::now();
         recorder::begin_anew(since.began);
-        *lock(&self.since) = since;
     }
 
     /// What the CUDA driver says of a device.

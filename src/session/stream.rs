@@ -150,13 +150,19 @@ impl Stream {
             return Ok(());
         }
         self.closed = true;
-        let devices: Vec<Device> = self.devices.iter().map(|place| place.device).collect();
-        let written = devices.into_iter().try_for_each(|device| self.encoder.driver(device, driver(device)));
-        let closed = written.and_then(|()| self.append(since, true)).and_then(|()| self.file.sync_data());
-        closed.map_err(|error| {
+        self.finish(since, driver).map_err(|error| {
             let _ = self.file.set_len(self.committed.length);
             Error::output(&self.path, error)
         })
+    }
+
+    fn finish(&mut self, since: Since, driver: impl Fn(Device) -> Driver) -> io::Result<()> {
+        // Devices that are new since the last flush become known by this.
+        self.append(since, false)?;
+        let devices: Vec<Device> = self.devices.iter().map(|place| place.device).collect();
+        devices.into_iter().try_for_each(|device| self.encoder.driver(device, driver(device)))?;
+        self.append(since, true)?;
+        self.file.sync_data()
     }
 
     fn commit(&mut self) -> io::Result<()> {

@@ -2,7 +2,7 @@
 
 use cudarc::driver::CudaContext;
 use memtrace::snapshot::RecordKind;
-use memtrace::{Device, StackContext, scope};
+use memtrace::{Device, StackContext, read_capture, scope};
 
 use crate::raw;
 use crate::support::on_gpu;
@@ -153,6 +153,26 @@ fn pinned_memory_is_not_freed_as_a_devices() {
         let snapshot = session.snapshot();
         assert_eq!(snapshot.device(Device::Pinned).unwrap().records.len(), 1, "nothing was freed and put back");
         assert_eq!(snapshot.health.refused_frees, 1);
+    });
+}
+
+#[test]
+fn a_stream_has_the_drivers_figures_of_a_device_that_came_just_before_its_end() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("stream.memtrace");
+    on_gpu(&[("TEST_OUT", path.to_str().unwrap())], || {
+        let out = std::env::var("TEST_OUT").unwrap();
+        let context = CudaContext::new(0).unwrap();
+        let session = memtrace::builder().stream(&out).start().unwrap();
+        // By then it was written for the first time.
+        std::thread::sleep(std::time::Duration::from_millis(30));
+        raw::alloc_async(3000, raw::LEGACY).unwrap();
+        drop(session);
+        let read = read_capture(&out).unwrap();
+        let gpu = read.device(Device::Cuda(0)).unwrap();
+        assert_eq!(gpu.pool.map(|pool| pool.used), Some(3072));
+        assert!(gpu.memory.is_some() && live(&read) == [3000]);
+        drop(context);
     });
 }
 

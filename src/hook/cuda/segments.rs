@@ -32,13 +32,14 @@ pub(super) fn look() {
 }
 
 fn settle_device(device: Device) {
-    for pool in device_memory::pools_with_empty(device) {
+    let (pools_with_empty, asked) = device_memory::pools_with_empty(device);
+    for pool in pools_with_empty {
         match pool {
             0 => device_memory::drop_empty_segments(device),
-            pool if pools::was_destroyed(pool) => device_memory::pool_has(device, pool, 0),
+            pool if pools::was_destroyed(pool) => device_memory::pool_has(device, pool, 0, asked),
             pool => {
                 if let Some(bytes) = query::reserved(pool) {
-                    device_memory::pool_has(device, pool, bytes);
+                    device_memory::pool_has(device, pool, bytes, asked);
                 }
             }
         }

@@ -16,7 +16,7 @@ use crate::record::log::{Log, LogShape};
 use crate::record::names::{Label, Names};
 use crate::record::peak::{Beside, Moment, PeakTracker};
 use crate::record::ring::Ring;
-use crate::record::segments::{Segments, Told};
+use crate::record::segments::{Asked, Segments, Told};
 use crate::record::untraced;
 use crate::record::windows::Windows;
 use crate::snapshot::{Block, ContextId, Mark, MemoryKind, OutOfMemory, Sampling, StackId, ThreadId};
@@ -146,8 +146,7 @@ fn sampled_from_before(options: &LedgerOptions) -> u64 {
 }
 
 impl Ledger {
-    pub(crate) fn new(options: LedgerOptions, began: Instant, below_threshold: u64) -> Self {
-        let counted = if options.sampling.is_on() { untraced::at_least(options.min_size) } else { 0 };
+    pub(crate) fn new(options: LedgerOptions, began: Instant) -> Self {
         Self {
             options,
             began,
@@ -165,7 +164,7 @@ impl Ledger {
             num_alloc_retries: 0,
             segments: options.has_segments.then(Segments::new),
             calls: Calls::new(),
-            peak: PeakTracker::new(Beside { below_threshold, counted }),
+            peak: PeakTracker::new(options.beside(0)),
             windows: Windows::new(),
             names: Names::new(),
             seq: 0,
@@ -181,6 +180,12 @@ impl Ledger {
             lost_blocks: 0,
             missed_frees: 0,
         }
+    }
+
+    /// What is counted beside it is what is there now. To be called before anything is entered.
+    pub(crate) fn count_beside(&mut self) {
+        self.peak = PeakTracker::new(self.options.beside(0));
+        self.sampled_before = sampled_from_before(&self.options);
     }
 
     /// Enters a block. False if there was no memory to: then it is not in this account.
@@ -247,7 +252,7 @@ impl Ledger {
 
     /// A ledger for another device of the same recording, which knows the scopes that this one knows.
     pub(crate) fn beside(&self, options: LedgerOptions) -> Self {
-        let ledger = Self::new(options, self.began, 0);
+        let ledger = Self::new(options, self.began);
         Self { marks: self.marks.copy(), windows: self.windows.beside(), ..ledger }
     }
 
@@ -343,6 +348,13 @@ impl Ledger {
     /// The same for a block from before the recording.
     pub(crate) fn undo_free_unknown(&mut self, size: u64) {
         self.unknown = self.unknown.saturating_sub(size);
+        // The peak may have been reset meanwhile.
+        let total = self.total();
+        self.stat_peak = self.stat_peak.max(total);
+        self.windows.on_alloc(ContextId::ROOT, Flow::default(), total);
+        let now = Moment { total, seq: self.seq, time_ns: self.now(), unknown_freed: self.unknown };
+        let beside = self.beside_now();
+        self.peak.after_alloc(now, || beside);
     }
 
     /// Names the live block that begins at an address; false if none does, or there are too many names.
@@ -394,7 +406,7 @@ impl Ledger {
 
     /// Forgets the log, counters, peak and scopes; what is live stays. Its times are from before `began`
     /// and become 0.
-    pub(crate) fn begin_anew(&mut self, began: Instant, below_threshold: u64) {
+    pub(crate) fn begin_anew(&mut self, began: Instant) {
         let (shape, marks) = (self.options.log_shape(), Ring::new(self.options.max_entries));
         (self.began, self.clock, self.records, self.marks) = (began, Clock::new(began), Log::new(shape), marks);
         (self.ooms, self.num_ooms, self.num_alloc_retries) = (Ring::new(MAX_OOMS), 0, 0);
@@ -403,8 +415,7 @@ impl Ledger {
         self.live.forget_times();
         self.sampled_before = self.sampled_before.min(sampled_from_before(&self.options));
         let now = Moment { total: self.total(), seq: self.seq, time_ns: 0, unknown_freed: self.unknown };
-        let beside = Beside { below_threshold, ..self.beside_now() };
-        self.peak.begin_anew(now, beside);
+        self.peak.begin_anew(now, self.beside_now());
         let live = &self.live;
         self.names.begin_anew(|seq, address| live.get(address).is_some_and(|block| block.seq == seq));
         self.windows.begin_anew(self.total());
@@ -412,8 +423,9 @@ impl Ledger {
         self.reset_peak();
     }
 
-    pub(crate) fn counts_below(&self) -> bool {
-        self.options.counts_below
+    /// When the recording began, or was begun anew.
+    pub(crate) fn began(&self) -> Instant {
+        self.began
     }
 
     pub(crate) fn reset_peak(&mut self) {
@@ -452,17 +464,17 @@ impl Ledger {
     }
 
     /// A block is about to be entered in a segment that was not known; true if more is reserved now.
-    pub(crate) fn segment(&mut self, told: Told, site: Site) -> bool {
+    pub(crate) fn segment(&mut self, told: Told, asked: Asked, site: Site) -> bool {
         let time_ns = self.now();
         let live = self.live.iter();
-        self.segments.as_mut().is_some_and(|segments| segments.add(told, live, time_ns, site))
+        self.segments.as_mut().is_some_and(|segments| segments.add(told, asked, live, time_ns, site))
     }
 
     /// A pool has so many bytes now.
-    pub(crate) fn pool_has(&mut self, pool: u64, bytes: u64, site: Site) {
+    pub(crate) fn pool_has(&mut self, pool: u64, bytes: u64, asked: Asked, site: Site) {
         let time_ns = self.now();
         if let Some(segments) = &mut self.segments {
-            segments.pool_has(pool, bytes, time_ns, site);
+            segments.pool_has(pool, bytes, asked, time_ns, site);
         }
     }
 

@@ -110,7 +110,7 @@ impl Oracle {
 fn run(steps: &[Step], max_entries: usize, sampling: Sampling) -> (Oracle, LedgerCopy) {
     let mut oracle = Oracle { sampling, peak: BASE, stat_peak: BASE, ..Oracle::default() };
     let options = LedgerOptions { max_entries, sampling, stacks_in_log: true, ..LedgerOptions::default() };
-    let mut ledger = Ledger::new(options, Instant::now(), 0);
+    let mut ledger = Ledger::new(options, Instant::now());
     let mut instance = 0;
     for step in steps {
         apply(step, &mut oracle, &mut ledger, &mut instance);
@@ -280,17 +280,29 @@ proptest! {
 
 #[test]
 fn the_peak_is_the_start_if_everything_is_only_freed() {
-    let mut ledger = Ledger::new(LedgerOptions::default(), Instant::now(), 7);
+    let mut ledger = Ledger::new(LedgerOptions::default(), Instant::now());
     ledger.free_unknown(1, 100, Site::default());
     ledger.alloc(2, 60, Site::default());
     let peak = ledger.copy(100).peak;
-    assert_eq!((peak.bytes, peak.seq, peak.not_recorded, peak.below_threshold), (100, 0, 100, 7));
+    assert_eq!((peak.bytes, peak.seq, peak.not_recorded), (100, 0, 100));
     assert!(peak.blocks.is_empty());
 }
 
 #[test]
+fn what_was_not_freed_after_all_counts_for_a_peak_that_was_reset_meanwhile() {
+    let mut ledger = Ledger::new(LedgerOptions::default(), Instant::now());
+    ledger.free_unknown(1, 100, Site::default());
+    ledger.begin_anew(Instant::now());
+    ledger.undo_free_unknown(100);
+    let copy = ledger.copy(100);
+    assert_eq!((copy.peak.bytes, copy.peak.not_recorded), (100, 100));
+    let bytes = ledger.stats(100).allocated_bytes;
+    assert_eq!((bytes.current, bytes.peak), (100, 100));
+}
+
+#[test]
 fn an_equal_maximum_does_not_take_over() {
-    let mut ledger = Ledger::new(LedgerOptions::default(), Instant::now(), 0);
+    let mut ledger = Ledger::new(LedgerOptions::default(), Instant::now());
     ledger.alloc(1, 50, Site::default());
     ledger.free(1, Site::default());
     ledger.alloc(2, 50, Site::default());
@@ -300,7 +312,7 @@ fn an_equal_maximum_does_not_take_over() {
 
 #[test]
 fn an_address_with_a_newer_block_is_left_alone() {
-    let mut ledger = Ledger::new(LedgerOptions::default(), Instant::now(), 0);
+    let mut ledger = Ledger::new(LedgerOptions::default(), Instant::now());
     ledger.alloc(1, 50, Site::default());
     ledger.free(1, Site::default());
     ledger.alloc(1, 60, Site::default());

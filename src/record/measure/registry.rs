@@ -92,7 +92,7 @@ impl Measure {
         }
         let (max_entries, log) = (MAX_ENTRIES, LedgerOptions::default());
         let options = LedgerOptions { max_entries, stacks_in_log: true, long_records: true, ..log };
-        let ledger = Ledger::new(options, self.began, 0);
+        let ledger = Ledger::new(options, self.began);
         try_push(&mut self.devices, OnDevice { device, ledger, foreign_freed: 0 });
         self.devices.iter_mut().find(|on| on.device == device)
     }

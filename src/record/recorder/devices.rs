@@ -114,7 +114,7 @@ mod tests {
         let settings = Settings { max_entries: 1, ..Settings::default() };
         for ordinal in (1..MAX_ORDINALS).cycle().take(300) {
             // Another test of this process may be recording.
-            while !start(&settings, Instant::now()) {
+            while !start(&settings, Instant::now(), Vec::new) {
                 std::thread::yield_now();
             }
             let (device, barrier) = (Device::Cuda(ordinal), Barrier::new(THREADS));

@@ -19,7 +19,7 @@ use crate::snapshot::{
 
 pub(super) use self::devices::{active_devices, with_ledger, with_ledger_there};
 pub(crate) use self::devices::{cuda_devices, devices};
-pub(crate) use self::read::{DeviceCopy, copy, read_log, reset_peak, stats};
+pub(crate) use self::read::{DeviceCopy, copies, read_log, reset_peak, stats};
 
 /// CUDA devices with a ledger of their own; blocks of any further one are lost, and counted so.
 const MAX_ORDINALS: u32 = 32;
@@ -59,25 +59,35 @@ pub(crate) fn is_taken() -> bool {
     lock(&ACTIVE).is_some()
 }
 
-/// Begins a recording; false if one is under way.
-pub(crate) fn start(settings: &Settings, began: Instant) -> bool {
+/// Begins a recording; false if one is under way. `before` says what pools of CUDA devices have handed out by then:
+/// (ordinal, bytes).
+pub(crate) fn start(settings: &Settings, began: Instant, before: impl FnOnce() -> Vec<(u32, u64)>) -> bool {
+    if is_taken() {
+        return false;
+    }
+    let (ledger, before) = (first_ledger(settings, began), before());
     let mut active = lock(&ACTIVE);
     if active.is_some() {
         return false;
     }
-    set_up(&mut active, settings, began);
+    set_up(&mut active, settings, ledger, &before);
+    drop(active);
+    make_ledgers_of_before();
     true
 }
 
 /// Ends what is being recorded and begins to record with other settings, all in one.
-pub(crate) fn switch(settings: &Settings, began: Instant) {
+pub(crate) fn switch(settings: &Settings, began: Instant, before: impl FnOnce() -> Vec<(u32, u64)>) {
     if was_forked() {
         return;
     }
+    let (ledger, before) = (first_ledger(settings, began), before());
     let mut active = lock(&ACTIVE);
     close_gates();
     DEVICES.iter().enumerate().for_each(|(index, device)| discard(index, &mut lock(device)));
-    set_up(&mut active, settings, began);
+    set_up(&mut active, settings, ledger, &before);
+    drop(active);
+    make_ledgers_of_before();
 }
 
 /// Begins every log anew, with counters and peak; what is live stays known.
@@ -89,48 +99,67 @@ pub(crate) fn begin_anew(began: Instant) {
     let _active = lock(&ACTIVE);
     for slot in &DEVICES {
         if let Some(ledger) = lock(slot).as_mut() {
-            let below = if ledger.counts_below() { untraced::below(ledger.min_size()) } else { 0 };
-            ledger.begin_anew(began, below);
+            ledger.begin_anew(began);
         }
     }
 }
 
-fn set_up(active: &mut Option<Settings>, settings: &Settings, began: Instant) {
+fn set_up(active: &mut Option<Settings>, settings: &Settings, ledger: Option<Ledger>, before: &[(u32, u64)]) {
     *active = Some(settings.clone());
     GATES.epoch.fetch_add(1, Ordering::Relaxed);
     thread::renew();
     GATES.stack_context.store(settings.context as u8, Ordering::Relaxed);
     GATES.stack_depth.store(settings.stack_depth as u32, Ordering::Relaxed);
-    if settings.enabled == Enabled::Off {
-        return;
+    // Frees look at it as soon as the gates are open.
+    set_before(before);
+    if let Some(ledger) = ledger {
+        open(ledger, settings);
     }
-    match settings.device {
-        None | Some(Device::Cpu) => {
-            let below = untraced::below(settings.min_size);
-            *lock(&DEVICES[0]) = Some(Ledger::new(heap_options(settings), began, below));
-            ACTIVE_DEVICES.store(1, Ordering::Relaxed);
-            sampling::set(settings.sampling(Device::Cpu));
-            gates::set_heap_threshold(settings.min_size.max(1) as usize);
-        }
-        Some(device) => {
-            if let Some((index, slot)) = index_of(device).and_then(|index| DEVICES.get(index).map(|slot| (index, slot)))
-            {
-                *lock(slot) = Some(Ledger::new(device_options(settings, device), began, 0));
-                ACTIVE_DEVICES.store(1 << index, Ordering::Relaxed);
-            }
-        }
+}
+
+/// The device that has a ledger from the beginning.
+fn first_device(settings: &Settings) -> Device {
+    settings.device.unwrap_or(Device::Cpu)
+}
+
+/// Made before anything else, and before any lock: it takes a while, in which nothing is recorded, and what comes or goes
+/// between a look at the driver's pools and the opening of the gates is in no account.
+fn first_ledger(settings: &Settings, began: Instant) -> Option<Ledger> {
+    let options = match first_device(settings) {
+        Device::Cpu => heap_options(settings),
+        device => device_options(settings, device),
+    };
+    (settings.enabled != Enabled::Off).then(|| Ledger::new(options, began))
+}
+
+/// Puts the first ledger in its place and opens the gates, all under its lock: an event that the gates of an earlier
+/// recording let through comes before all of this or after it.
+fn open(mut ledger: Ledger, settings: &Settings) {
+    ledger.count_beside();
+    let index = index_of(first_device(settings));
+    let mut slot = index.and_then(|index| DEVICES.get(index)).map(lock);
+    if let (Some(slot), Some(index)) = (&mut slot, index) {
+        **slot = Some(ledger);
+        ACTIVE_DEVICES.store(1 << index, Ordering::Relaxed);
+    }
+    if index == Some(0) {
+        sampling::set(settings.sampling(Device::Cpu));
+        gates::set_heap_threshold(settings.min_size.max(1) as usize);
     }
     gates::set_device_memory(settings.device != Some(Device::Cpu));
     RECORDING.store(true, Ordering::Relaxed);
 }
 
-/// Says what pools of CUDA devices had handed out when the recording began: (ordinal, bytes).
-pub(crate) fn set_before(used: &[(u32, u64)]) {
+fn set_before(used: &[(u32, u64)]) {
     let bytes = |ordinal: usize| used.iter().find(|(known, _)| *known as usize == ordinal).map_or(0, |(_, used)| *used);
     BEFORE.iter().enumerate().for_each(|(ordinal, before)| before.store(bytes(ordinal), Ordering::Relaxed));
     ANY_BEFORE.store(used.iter().any(|(_, bytes)| *bytes > 0), Ordering::Relaxed);
-    for (ordinal, _) in used.iter().filter(|(_, bytes)| *bytes > 0) {
-        with_ledger(Device::Cuda(*ordinal), |_| ());
+}
+
+/// A device that had handed out something has a ledger from the beginning.
+fn make_ledgers_of_before() {
+    for ordinal in (0..MAX_ORDINALS).filter(|ordinal| before(Device::Cuda(*ordinal)) > 0) {
+        with_ledger(Device::Cuda(ordinal), |_| ());
     }
 }
 
@@ -368,13 +397,16 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     #[test]
     fn a_block_below_the_sessions_threshold_is_not_taken_whatever_gate_let_it_through() {
         let settings = Settings { min_size: 65_536, ..Settings::default() };
         // Another test of this process may be recording.
-        while !start(&settings, Instant::now()) {
+        let began = Instant::now();
+        while !start(&settings, began, Vec::new) {
             std::thread::yield_now();
         }
         assert!(!on_heap_alloc(0x1000, 2048, Site::default(), 0));
@@ -384,7 +416,8 @@ mod tests {
         assert!(on_heap_alloc(0x2000, 65_536, Site::default(), 0));
         assert!(matches!(on_heap_free(0x2000, 65_536), Freed::Recorded(..)));
         assert!(matches!(on_heap_free(0x3000, 65_536), Freed::FromBefore(_)));
-        let copy = copy(Device::Cpu).unwrap();
+        assert!(copies(began + Duration::from_nanos(1)).is_empty(), "of another recording");
+        let (_, copy) = copies(began).remove(0);
         stop();
         assert_eq!((copy.ledger.records.len(), copy.ledger.live.len()), (3, 0));
         untraced::add(65_536);

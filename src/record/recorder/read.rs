@@ -1,7 +1,9 @@
 //! What the ledgers hold, read under their locks.
 
-use super::before;
-use super::devices::slot_of;
+use std::time::Instant;
+
+use super::devices::{devices, slot_of};
+use super::{ACTIVE, before, lock};
 use crate::record::ledger::{Cursor, Ledger, LedgerCopy, LogPart};
 use crate::record::{guard, untraced};
 use crate::snapshot::{Device, MemoryStats};
@@ -29,11 +31,18 @@ pub(crate) struct DeviceCopy {
     pub(crate) not_recorded: u64,
 }
 
-pub(crate) fn copy(device: Device) -> Option<DeviceCopy> {
-    // The copies go through the watched allocator: were they recorded, they would wait for this lock.
+/// All ledgers of the recording that began, or begins anew, at this moment; none of them if another one is under way.
+pub(crate) fn copies(began: Instant) -> Vec<(Device, DeviceCopy)> {
+    // The copies go through the watched allocator: were they recorded, they would wait for these locks.
     let _own = guard::own_work();
+    // Nobody begins or ends a recording meanwhile.
+    let _active = lock(&ACTIVE);
+    devices().filter_map(|device| copy(device, began).map(|copy| (device, copy))).collect()
+}
+
+fn copy(device: Device, began: Instant) -> Option<DeviceCopy> {
     let slot = slot_of(device)?;
-    let ledger = slot.as_ref()?;
+    let ledger = slot.as_ref().filter(|ledger| ledger.began() == began)?;
     Some(device_copy(device, ledger, |base| ledger.copy(base)))
 }
 
