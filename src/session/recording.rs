@@ -13,14 +13,19 @@ use crate::capture::Driver;
 use crate::error::Error;
 use crate::hook::cuda;
 use crate::record::guard::Own;
-use crate::record::{DeviceCopy, recorder};
+use crate::record::{DeviceCopy, fork, recorder};
 use crate::snapshot::{Device, Enabled, Pool, Settings};
 
 /// Shared by whoever may have to finish it.
 pub(super) type Shared = Own<Arc<Recording>>;
 
-/// The one that is under way. Never touched in a forked child, where the lock may be held for good.
+/// The one that is under way.
 static CURRENT: Mutex<Option<Shared>> = Mutex::new(None);
+
+fn with_current<T>(act: impl FnOnce(&mut Option<Shared>) -> T) -> T {
+    let _no_fork = fork::numbering();
+    act(&mut lock(&CURRENT))
+}
 
 #[derive(Debug)]
 pub(super) struct Recording {
@@ -83,7 +88,7 @@ impl Recording {
             out_of_memory: AtomicBool::new(false),
             finished: Mutex::new(false),
         });
-        *lock(&CURRENT) = Some(share(&recording));
+        with_current(|current| *current = Some(share(&recording)));
         Ok(share(&recording))
     }
 
@@ -172,7 +177,7 @@ pub(super) fn current() -> Option<Shared> {
     if recorder::was_forked() {
         return None;
     }
-    lock(&CURRENT).as_ref().map(|shared| share(shared))
+    with_current(|current| current.as_ref().map(|shared| share(shared)))
 }
 
 /// Ends the recording that is under way.
@@ -182,7 +187,7 @@ pub(super) fn end(recording: &Recording) -> Result<(), Error> {
     }
     let finished = recording.finish();
     // In this order: as soon as the recorder is free another session may begin, and be the current one.
-    *lock(&CURRENT) = None;
+    drop(with_current(Option::take));
     recorder::stop();
     finished
 }

@@ -58,6 +58,8 @@ pub(crate) struct Seen {
 /// Opens a measurement inside the one in force here; `None` if there is no memory for it. Nothing is in force
 /// by that: see [`guard::set_measure`].
 pub(crate) fn begin() -> Option<Opened> {
+    // Here and below: a signal handler that allocates must not wait for the thread that it interrupted.
+    let _own = guard::own_work();
     let mut registry = lock();
     let id = registry.begin(guard::measure())?;
     gates::set_measurements(registry.open());
@@ -82,6 +84,7 @@ pub(crate) fn each_live(opened: Opened, each: impl FnMut(Device, &Block)) {
 
 /// Closes a measurement, if it is open.
 pub(crate) fn close(opened: Opened) {
+    let _own = guard::own_work();
     close_in(&mut lock(), opened.id);
 }
 
@@ -101,6 +104,7 @@ pub(crate) fn carry() -> Id {
 
 /// Work elsewhere may carry this one.
 pub(crate) fn carry_id(id: Id) {
+    let _own = guard::own_work();
     lock().carry(id);
 }
 
@@ -110,7 +114,10 @@ pub(crate) fn in_force(current: Id, carried: Id) -> Id {
         (_, 0) => current,
         (0, carried) => carried,
         (same, carried) if same == carried => same,
-        (current, carried) => lock().in_force(current, carried),
+        (current, carried) => {
+            let _own = guard::own_work();
+            lock().in_force(current, carried)
+        }
     }
 }
 

@@ -12,7 +12,7 @@ use super::gates::GATES;
 use super::ledger::{Ledger, Site};
 use super::live::Held;
 use super::unwind::{Taken, with_stack};
-use super::{Label, STACKS, gates, guard, measure, sampling, thread, untraced};
+use super::{Label, STACKS, fork, gates, guard, measure, sampling, thread, untraced};
 use crate::snapshot::{
     ContextId, DEFAULT_STACK_DEPTH, Device, Enabled, MemoryKind, Sampling, Settings, StackContext, StackId,
 };
@@ -342,6 +342,7 @@ fn capture(depth: usize) -> StackId {
 
 /// Names the live block that begins at an address of a device, or of any; false if none is recorded there.
 pub(crate) fn name(device: Option<Device>, address: u64, label: Label<'_>) -> bool {
+    fork::watch();
     let _own = guard::own_work();
     let in_slot = |slot: &Mutex<Option<Ledger>>| lock(slot).as_mut().is_some_and(|ledger| ledger.name(address, label));
     let recorded = match device {
@@ -352,6 +353,8 @@ pub(crate) fn name(device: Option<Device>, address: u64, label: Label<'_>) -> bo
 }
 
 pub(crate) fn on_scope(enter: bool, instance: u64, context: ContextId) {
+    // A signal handler that allocates must not wait for the thread that it interrupted.
+    let _own = guard::own_work();
     let thread = thread::number();
     let mut active = 1;
     for (index, device) in DEVICES.iter().enumerate() {
