@@ -122,8 +122,8 @@ fn first_device(settings: &Settings) -> Device {
     settings.device.unwrap_or(Device::Cpu)
 }
 
-/// Made before anything else, and before any lock: it takes a while, in which nothing is recorded, and what comes or goes
-/// between a look at the driver's pools and the opening of the gates is in no account.
+/// It takes a while, and so it is made before the driver's pools are looked at: what comes or goes between that and the
+/// opening of the gates is in no account.
 fn first_ledger(settings: &Settings, began: Instant) -> Option<Ledger> {
     let options = match first_device(settings) {
         Device::Cpu => heap_options(settings),
