@@ -108,6 +108,9 @@ mod hook;
 mod layer;
 mod macros;
 mod name;
+#[cfg(test)]
+#[path = "../tests/support/random.rs"]
+mod random;
 mod record;
 mod scope;
 mod session;

@@ -4,6 +4,11 @@
 #[path = "support/hostile.rs"]
 #[expect(unreachable_pub, reason = "also what the fuzz targets share")]
 mod hostile;
+#[path = "support/random.rs"]
+mod random;
+#[path = "support/seeds.rs"]
+#[expect(unreachable_pub, reason = "also what the fuzz targets share")]
+mod seeds;
 
 use std::sync::{LazyLock, Mutex};
 
@@ -19,8 +24,9 @@ static WHOLE: LazyLock<Vec<u8>> = LazyLock::new(|| recorded(512, memtrace::build
 /// The same of a sample, in which half of the blocks are certain to be; so large that no other thread has any.
 static SAMPLED: LazyLock<Vec<u8>> = LazyLock::new(|| recorded(1 << 20, memtrace::builder().sample_interval(4 << 20)));
 
+static ALONE: Mutex<()> = Mutex::new(());
+
 fn recorded(smallest: usize, builder: Builder) -> Vec<u8> {
-    static ALONE: Mutex<()> = Mutex::new(());
     let _alone = ALONE.lock().unwrap();
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("whole.memtrace");
@@ -84,7 +90,7 @@ fn changed(payload: &mut Vec<u8>, at: prop::sample::Index, change: Change) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 256, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(random::programs(256))]
 
     #[test]
     fn payloads_of_a_real_capture_can_hold_anything(
@@ -121,4 +127,19 @@ fn the_capture_itself_is_among_what_is_used() {
     let sampled = capture_of(&SAMPLED);
     assert!(parse_capture(&sampled).unwrap().devices[0].sampling.is_on());
     read_and_use(&sampled);
+}
+
+#[test]
+fn the_fuzzers_seeds_can_be_used() {
+    let seeds = {
+        let _alone = ALONE.lock().unwrap();
+        seeds::seeds().unwrap()
+    };
+    for (name, input) in &seeds {
+        println!("{name}");
+        let capture = capture_of(input);
+        assert!(name.ends_with("-half") || parse_capture(&capture).is_ok(), "{name} is read");
+        read_and_use(&capture);
+    }
+    assert_eq!(seeds.len(), 8);
 }

@@ -75,6 +75,9 @@ pub mod history;
 mod machine;
 mod memory;
 mod own;
+#[cfg(test)]
+#[path = "../../tests/support/random.rs"]
+mod random;
 mod say;
 mod units;
 

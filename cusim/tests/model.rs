@@ -2,6 +2,9 @@
 
 #![cfg(target_os = "linux")]
 
+#[path = "../../tests/support/random.rs"]
+mod random;
+
 use std::collections::BTreeMap;
 
 use memtrace_cusim::code::{INVALID_VALUE, OUT_OF_MEMORY};
@@ -129,7 +132,7 @@ fn check_sums(machine: &Machine, model: &Model) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
+    #![proptest_config(random::programs(200))]
 
     #[test]
     fn the_log_equals_a_naive_model(steps in prop::collection::vec(step(), 1..120)) {

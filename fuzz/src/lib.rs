@@ -2,5 +2,7 @@
 
 #[path = "../../tests/support/hostile.rs"]
 mod hostile;
+#[path = "../../tests/support/seeds.rs"]
+pub mod seeds;
 
 pub use hostile::*;

@@ -169,6 +169,14 @@ impl Session {
         }
     }
 
+    /// Writes what was recorded so far to the file of the [`stream`](Builder::stream), which otherwise happens about ten
+    /// times a second: before something that may not return. Does nothing without a stream. A file that cannot be
+    /// written is said on stderr, and tried again.
+    pub fn flush(&self) {
+        let _own = guard::own_work();
+        self.recording.flush();
+    }
+
     /// What was asked for.
     pub fn settings(&self) -> &Settings {
         &self.recording.settings

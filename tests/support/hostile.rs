@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use memtrace::snapshot::{Peak, Replay};
+use memtrace::snapshot::{Block, DeviceSnapshot, Peak, Replay};
 use memtrace::{Snapshot, SnapshotData, analysis, export, parse_capture};
 use tempfile::TempDir;
 
@@ -67,11 +67,16 @@ pub fn read_and_use(bytes: &[u8]) {
 fn sums(data: &SnapshotData) {
     for device in &data.devices {
         let Peak { bytes, not_recorded, ref blocks, .. } = device.peak;
-        assert_eq!(blocks.iter().map(|block| block.size).sum::<u64>() + not_recorded, bytes);
+        assert_eq!(sum(device, blocks) + not_recorded, bytes);
         let mut replay = Replay::at_log_start(device);
         device.records.iter().for_each(|record| replay.apply(record));
-        assert_eq!(replay.blocks().iter().map(|block| block.size).sum::<u64>(), replay.bytes());
+        assert_eq!(sum(device, &replay.blocks()), replay.bytes());
     }
+}
+
+/// What the blocks stand for: of a sample more than their sizes.
+fn sum(device: &DeviceSnapshot, blocks: &[Block]) -> u64 {
+    blocks.iter().map(|block| device.sampling.bytes(block.size)).sum()
 }
 
 fn analyses(data: &SnapshotData) {
@@ -79,8 +84,7 @@ fn analyses(data: &SnapshotData) {
         let by = [analysis::by_line, analysis::by_function, analysis::by_scope, analysis::by_name]
             .map(|by| by(data, device));
         by.iter().for_each(|breakdown| assert_eq!(breakdown.total, device.peak.total()));
-        let live: u64 = device.live.iter().map(|block| block.size).sum();
-        let live = live + device.not_recorded + device.below_threshold;
+        let live = sum(device, &device.live) + device.not_recorded + device.below_threshold;
         assert_eq!(analysis::live_by_line(data, device).total, live);
         analysis::scopes(data, device);
         analysis::temporaries(data, device);

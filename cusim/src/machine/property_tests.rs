@@ -247,7 +247,7 @@ fn check_log(machine: &Machine, model: &Model) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(crate::random::programs(200))]
 
     #[test]
     fn counters_and_log_equal_a_naive_model(steps in prop::collection::vec(step(), 1..100)) {

@@ -1,4 +1,4 @@
-//! Peaks of ResNet-50 and of Llama on a GPU, real or simulated: run by `scripts/test-peaks`.
+//! Peaks of ResNet-50 and of Llama on a GPU, real or simulated: run by `cargo xtask peaks`.
 #![cfg(feature = "cuda")]
 
 use candle_core::{D, DType, Result, Tensor, Var};

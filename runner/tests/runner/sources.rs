@@ -85,7 +85,7 @@ fn with_nothing_to_be_had_tests_are_skipped_or_fail_as_asked() {
     Said::by(cargo.runner().env("MEMTRACE_REQUIRE_GPU", "1").arg(place.linked())).assert_refused(&[why]);
 }
 
-/// Stands for cargo: copies a driver to where cargo would have built it. `scripts/test-simulated` has cargo itself.
+/// Stands for cargo: copies a driver to where cargo would have built it. `cargo xtask runner` has cargo itself.
 struct Cargo<'a> {
     place: &'a Place,
     path: PathBuf,

@@ -23,7 +23,7 @@
 //! # Where it errs
 //! An operator that calls another in a loop is listed once for each turn: `repeat` over several dimensions, a convolution in groups.
 //! Steps of an optimizer by one line with nothing in between, and calls that were inlined into one line, count as one.
-//! `tests/operator_series.rs` has the rates and asserts them.
+//! `tests/recording/operator_series.rs` has the rates and asserts them.
 //!
 //! [`StackContext::All`]: crate::StackContext::All
 

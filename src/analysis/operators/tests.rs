@@ -146,7 +146,7 @@ fn naive_calls(data: &SnapshotData) -> Vec<Vec<usize>> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 2000, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(crate::random::programs(2000))]
 
     /// 1. The calls are the oracle's, with the device's totals around them. 2. What they added and what was added
     /// elsewhere is the change of the total. 3. The largest peak inside is the peak, if that lies in a call.

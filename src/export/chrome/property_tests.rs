@@ -171,7 +171,7 @@ fn sizes(state: &State) -> Vec<u64> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(crate::random::programs(300))]
 
     /// 1. A slice ends after it begins. 2. Slices of a thread nest. 3. Nothing stays open.
     #[test]
@@ -259,7 +259,7 @@ proptest! {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(crate::random::programs(300))]
 
     /// 1. Each call has a row, and one row more is there only for the peak. 2. A row has exactly the peak's blocks. 3. Its
     /// blocks are those of some moment.

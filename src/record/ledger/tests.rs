@@ -208,7 +208,7 @@ fn as_device(copy: &LedgerCopy, sampling: Sampling) -> DeviceSnapshot {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(crate::random::programs(400))]
 
     #[test]
     fn peak_and_its_live_set_are_exact_whatever_was_overwritten(

@@ -1,4 +1,4 @@
-//! Allocates known blocks from known places and prints memtrace's report; `scripts/test-builds`
+//! Allocates known blocks from known places and prints memtrace's report; `cargo xtask builds`
 //! looks at what the report says in each kind of build.
 
 use std::hint::black_box;

@@ -1,6 +1,6 @@
 //! Trains a small convolutional net and a multi-layer perceptron with AdamW on `cuda:0`, and calls
 //! argmax, embedding and sort. Nothing here knows that the GPU may be a simulated one; what is printed is
-//! checked by `scripts/test-simulated`.
+//! checked by `cargo xtask simulated`.
 
 use candle_core::{DType, Device, IndexOp, Module, Result, Tensor};
 use candle_nn::{AdamW, Conv2d, Conv2dConfig, Embedding, Linear, Optimizer, VarBuilder, VarMap};

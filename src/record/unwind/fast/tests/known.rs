@@ -44,7 +44,7 @@ fn is_there(machine: &Machine, stack: &Remembered) -> bool {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 1000, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(crate::random::programs(1000))]
 
     #[test]
     fn a_stack_is_known_again_and_no_other_is_taken_for_it(

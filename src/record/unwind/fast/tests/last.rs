@@ -144,7 +144,7 @@ pub(super) fn frame() -> impl Strategy<Value = Frame> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 2000, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(crate::random::programs(2000))]
 
     #[test]
     fn what_is_taken_is_what_a_walk_finds(

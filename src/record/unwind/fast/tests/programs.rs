@@ -150,7 +150,7 @@ fn in_flight(rest: &[Call]) {
 fn stacks_of_random_programs_are_libgccs() {
     let folder = tempfile::tempdir().unwrap();
     LIBRARIES.set([24, 40, 56].map(|frame| build(folder.path(), frame)).to_vec());
-    let config = ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() };
+    let config = crate::random::programs(300);
     let mut runner = TestRunner::new(config);
     runner.run(&prop::collection::vec(call(), 0..40), holds_for).unwrap();
 }

@@ -1,0 +1,267 @@
+//! Captures of real recordings: written whole, streamed, of programs that are gone.
+#![cfg(target_os = "linux")]
+#![expect(unsafe_code, reason = "constructors run from .init_array")]
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use crate::support::{MIB, Raw, alone, cpu};
+use memtrace::snapshot::{Block, Record, ScopeStats};
+use memtrace::{Session, Snapshot, SnapshotData, parse_capture, read_capture, scope};
+use proptest::prelude::*;
+
+#[used]
+// SAFETY: the loader calls the functions in this section; `before_main` unwinds into nobody.
+#[unsafe(link_section = ".init_array")]
+static SCENARIOS: extern "C" fn() = {
+    extern "C" fn start() {
+        crate::support::before_main(&[("streams", streams)]);
+    }
+    start
+};
+
+const OUT: &str = "MEMTRACE_TEST_OUT";
+
+fn streams() {
+    let out = std::env::var(OUT).unwrap();
+    let session = memtrace::builder().min_size(MIB).stream(out).start().unwrap();
+    let _kept = Raw::new(4 * MIB);
+    session.end().unwrap();
+}
+
+/// A file's capture written again, and that once more.
+fn written_twice(path: &Path) -> [Vec<u8>; 2] {
+    let dir = tempfile::tempdir().unwrap();
+    let mut from = path.to_owned();
+    [1, 2].map(|number| {
+        let to = dir.path().join(number.to_string());
+        read_capture(&from).unwrap().write_capture(&to).unwrap();
+        from = to;
+        fs::read(&from).unwrap()
+    })
+}
+
+/// What a recording says, without the numbers that name stacks and without what is below the threshold:
+/// other threads of the test harness change that all the time.
+fn said(data: &SnapshotData) -> Vec<String> {
+    let device = cpu(data);
+    let stack = |id| data.stacks.addresses(id).map(|address| address.address).collect::<Vec<u64>>();
+    let block = |b: &Block| {
+        let path = data.context_path(b.context);
+        format!("{:x} {} {} {} {path} {:?} {:x?}", b.address, b.size, b.seq, b.time_ns, b.thread, stack(b.stack))
+    };
+    let record = |r: &Record| {
+        let stacks = (stack(r.stack), stack(r.alloc_stack));
+        format!("{:?} {} {} {:?} {stacks:x?}", r.kind, r.time_ns, block(&r.block()), r.thread)
+    };
+    let scope = |s: &ScopeStats| format!("{} {s:?}", data.context_path(s.context));
+    let mut stats = device.stats;
+    stats.below_threshold = 0;
+    let peak = &device.peak;
+    let mut said = vec![
+        format!("{} {} {} {}", peak.bytes, peak.seq, peak.time_ns, peak.not_recorded),
+        format!("{} {} {stats:?}", device.overwritten, device.not_recorded),
+        format!("{:?}", device.segments),
+    ];
+    said.extend(device.records.iter().map(record));
+    said.extend(device.live.iter().chain(&peak.blocks).map(block));
+    said.extend(device.scopes.iter().map(scope));
+    said.extend(device.marks.iter().map(|mark| format!("{mark:?}")));
+    said
+}
+
+fn assert_same(one: &SnapshotData, other: &SnapshotData) {
+    let (one, other) = (said(one), said(other));
+    let at = one.iter().zip(&other).position(|(a, b)| a != b);
+    assert!(at.is_none(), "{:#?}", at.map(|at| (&one[at], &other[at])));
+    assert_eq!(one.len(), other.len());
+}
+
+#[test]
+fn a_snapshot_written_as_a_capture_comes_back_whole() {
+    let _alone = alone();
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("a.memtrace");
+    let session = crate::support::record_large();
+    let kept = scope("kept", || Raw::new(3 * MIB));
+    drop(scope("gone", || Raw::new(5 * MIB)));
+    let snapshot = session.snapshot();
+    snapshot.write_capture(&path).unwrap();
+    let back = read_capture(&path).unwrap();
+    assert_eq!(*back, *snapshot);
+    assert_eq!(back.report().to_string(), snapshot.report().to_string());
+    let bytes = fs::read(&path).unwrap();
+    assert_eq!(written_twice(&path), [bytes.clone(), bytes]);
+    let packed = dir.path().join("a.memtrace.gz");
+    snapshot.write(&packed).unwrap();
+    assert_eq!(*read_capture(&packed).unwrap(), *snapshot);
+    fs::write(&packed, [0x1f, 0x8b, 8, 0, 1, 2, 3]).unwrap();
+    assert!(read_capture(&packed).unwrap_err().to_string().contains("unpacked"));
+    drop(kept);
+}
+
+#[test]
+fn a_program_that_is_gone_is_read_and_its_missing_names_are_said() {
+    let dir = tempfile::tempdir().unwrap();
+    let (program, capture) = (dir.path().join("program"), dir.path().join("a.memtrace"));
+    fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
+    let status = Command::new(&program).env("MEMTRACE_TEST_SCENARIO", "streams").env(OUT, &capture).status().unwrap();
+    assert!(status.success());
+    let named = |snapshot: &Snapshot| {
+        let lines = memtrace::analysis::live_by_line(snapshot, cpu(snapshot));
+        lines.rows.iter().any(|row| row.label.contains("Raw::with") && row.bytes == 4 * MIB as u64)
+    };
+    let before = read_capture(&capture).unwrap();
+    assert!(named(&before) && before.health.unreadable_modules.is_empty(), "{}", before.report());
+    fs::write(&program, "another program").unwrap();
+    let replaced = read_capture(&capture).unwrap();
+    assert!(replaced.health.unreadable_modules[0].contains("is another one"), "{:?}", replaced.health);
+    fs::remove_file(&program).unwrap();
+    let after = read_capture(&capture).unwrap();
+    assert_eq!(cpu(&after), cpu(&before));
+    let report = after.report().to_string();
+    assert!(
+        !named(&after) && report.contains("no names for the code of") && report.contains("file is gone"),
+        "{report}"
+    );
+    // A capture that was read while the names were to be had keeps them.
+    let kept = dir.path().join("kept.memtrace");
+    before.write_capture(&kept).unwrap();
+    assert!(named(&read_capture(&kept).unwrap()));
+}
+
+#[test]
+fn a_log_that_outruns_the_stream_has_a_gap_and_exact_sums() {
+    let _alone = alone();
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("a.memtrace");
+    let stream = path.display().to_string();
+    let session = memtrace::builder().min_size(MIB).max_entries(16).stream(stream).start().unwrap();
+    let mut kept = Vec::new();
+    for round in 0..4 {
+        scope(format!("round {round}"), || {
+            for _ in 0..100 {
+                drop(Raw::new(MIB));
+            }
+            kept.push(Raw::new((4 - round) * MIB));
+        });
+        session.flush();
+    }
+    let snapshot = session.snapshot();
+    session.end().unwrap();
+    let read = read_capture(&path).unwrap();
+    let (read, live) = (cpu(&read), cpu(&snapshot));
+    assert!(
+        read.overwritten > 700 && read.records.len() as u64 + read.overwritten == 804,
+        "{} {}",
+        read.overwritten,
+        read.records.len()
+    );
+    assert_eq!(
+        (&read.live, &read.peak.blocks.len(), read.peak.bytes),
+        (&live.live, &live.peak.blocks.len(), live.peak.bytes)
+    );
+    // Small blocks come and go meanwhile: the harness's.
+    let mut stats = read.stats;
+    stats.below_threshold = live.stats.below_threshold;
+    assert_eq!((&read.scopes, &stats), (&live.scopes, &live.stats));
+}
+
+#[test]
+fn a_file_that_is_there_is_not_streamed_to() {
+    let _alone = alone();
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("a.memtrace");
+    fs::write(&path, "mine").unwrap();
+    let error = memtrace::builder().stream(path.display().to_string()).start().unwrap_err();
+    assert!(error.is_already_exists(), "{error}");
+    assert_eq!(fs::read_to_string(&path).unwrap(), "mine");
+    assert!(memtrace::start().is_ok());
+}
+
+#[test]
+fn options_that_exclude_each_other_are_said() {
+    let dir = tempfile::tempdir().unwrap();
+    let stream = || memtrace::builder().stream(dir.path().join("%p.memtrace").display().to_string());
+    let errors = [
+        stream().schedule(1, 1, 1, 0).start().unwrap_err(),
+        stream().enabled(memtrace::Enabled::State).start().unwrap_err(),
+        stream().skip_actions([memtrace::Action::Alloc]).start().unwrap_err(),
+    ];
+    errors.iter().for_each(|error| assert!(error.to_string().contains("leave out"), "{error}"));
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
+}
+
+/// What a program does next.
+#[derive(Clone, Debug)]
+enum Step {
+    Alloc(usize),
+    Free(usize),
+    Scope(Vec<Step>),
+    Flush,
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let leaf = prop_oneof![
+        6 => (1..8usize).prop_map(Step::Alloc),
+        5 => any::<prop::sample::Index>().prop_map(|index| Step::Free(index.index(64))),
+        1 => Just(Step::Flush),
+    ];
+    let inside = leaf.clone();
+    let step = prop_oneof![
+        8 => leaf,
+        1 => prop::collection::vec(inside, 0..12).prop_map(Step::Scope),
+    ];
+    prop::collection::vec(step, 0..40)
+}
+
+fn run(session: &Session, steps: &[Step], kept: &mut Vec<Raw>, depth: usize) {
+    for step in steps {
+        match step {
+            Step::Alloc(mebibytes) => kept.push(Raw::new(mebibytes * MIB)),
+            Step::Free(index) if !kept.is_empty() => drop(kept.swap_remove(index % kept.len())),
+            Step::Free(_) => {}
+            Step::Scope(steps) => scope(format!("scope {depth}"), || run(session, steps, kept, depth + 1)),
+            Step::Flush => session.flush(),
+        }
+    }
+}
+
+/// The closed stream is the session's snapshot, and the records of the stream alone, without the lists at its end, say
+/// the same.
+fn stream_says_what_the_session_says(steps: &[Step]) {
+    let _alone = alone();
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("a.memtrace");
+    let early = Raw::new(2 * MIB);
+    let mut kept = Vec::new();
+    let stream = path.display().to_string();
+    let session = memtrace::builder().min_size(MIB).stream(stream).start().unwrap();
+    run(&session, steps, &mut kept, 0);
+    drop(early);
+    let snapshot = session.snapshot();
+    session.flush();
+    let growing = fs::read(&path).unwrap();
+    session.end().unwrap();
+    assert_same(&read_capture(&path).unwrap(), &snapshot);
+    let cut = parse_capture(&growing).unwrap();
+    assert!(cut.health.cut_off);
+    assert_same(&cut, &snapshot);
+    let [once, twice] = written_twice(&path);
+    assert_eq!(once, twice);
+}
+
+#[test]
+fn the_stream_of_a_program_that_does_nothing_says_so() {
+    stream_says_what_the_session_says(&[]);
+}
+
+proptest! {
+    #![proptest_config(crate::random::programs(24))]
+
+    #[test]
+    fn a_stream_says_what_the_session_says(steps in steps()) {
+        stream_says_what_the_session_says(&steps);
+    }
+}

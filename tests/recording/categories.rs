@@ -1,0 +1,229 @@
+//! Categories against what the program knows of its own tensors, by their addresses: an MLP trained with AdamW.
+
+use std::collections::HashMap;
+
+use crate::support::{alone, cpu};
+use candle_core::{DType, Device, Module, Result, Tensor};
+use candle_nn::{AdamW, Optimizer, ParamsAdamW, VarBuilder, VarMap};
+use memtrace::analysis::{
+    by_category, by_function, by_line, by_model_line, by_module, by_name, by_operator, by_parameter, by_scope,
+};
+use memtrace::attribute::{Categories, operator};
+use memtrace::snapshot::{Block, RecordKind};
+use memtrace::{Category, Snapshot, scope};
+
+/// What the program knows: address, from and until which record of the log, category.
+#[derive(Default)]
+struct Known(Vec<(u64, Category)>);
+
+impl Known {
+    fn tensor(&mut self, tensor: &Tensor, category: Category) {
+        let (storage, _) = tensor.storage_and_layout();
+        let candle_core::Storage::Cpu(candle_core::CpuStorage::F32(data)) = &*storage else { return };
+        self.0.push((data.as_ptr() as u64, category));
+    }
+}
+
+/// Five steps; what was live in the last backward pass is still there at the end.
+fn train(tagged: bool, in_scopes: bool) -> Result<(Snapshot, HashMap<u64, Category>)> {
+    let session = memtrace::start().unwrap();
+    let phase = |name: &'static str| in_scopes.then(|| memtrace::scope_guard(name));
+    let weights = VarMap::new();
+    let build = VarBuilder::from_varmap(&weights, DType::F32, &Device::Cpu);
+    let load = phase("load");
+    let layers = (0..4).map(|n| candle_nn::linear(256, 256, build.pp(n))).collect::<Result<Vec<_>>>()?;
+    drop(load);
+    let mut optimizer = AdamW::new(weights.all_vars(), ParamsAdamW::default())?;
+    let input = Tensor::randn(0f32, 1., (64, 256), &Device::Cpu)?;
+    let mut known = Known::default();
+    known.tensor(&input, Category::Input);
+    weights.all_vars().iter().for_each(|var| known.tensor(var, Category::Parameter));
+    if tagged {
+        assert_eq!(memtrace::candle::tag_varmap(&weights), 8);
+    }
+    let mut last: Option<(Vec<Tensor>, candle_core::backprop::GradStore, Tensor)> = None;
+    for _ in 0..5 {
+        drop(last.take());
+        let forward = phase("forward");
+        let (mut x, mut activations) = (input.clone(), Vec::new());
+        for layer in &layers {
+            x = layer.forward(&x)?.relu()?;
+            activations.push(x.clone());
+        }
+        let loss = x.sqr()?.mean_all()?;
+        drop(forward);
+        let backward = phase("backward");
+        let gradients = loss.backward()?;
+        drop(backward);
+        if tagged {
+            assert!(memtrace::candle::tag_grads(&gradients) >= 8);
+        }
+        let step = phase("optimizer");
+        optimizer.step(&gradients)?;
+        drop(step);
+        last = Some((activations, gradients, loss));
+    }
+    let (activations, gradients, _loss) = last.as_ref().unwrap();
+    activations.iter().for_each(|tensor| known.tensor(tensor, Category::Activation));
+    for var in weights.all_vars() {
+        known.tensor(gradients.get(&var).unwrap(), Category::Gradient);
+    }
+    let snapshot = session.snapshot();
+    let live: HashMap<u64, u64> = cpu(&snapshot).live.iter().map(|block| (block.address, block.seq)).collect();
+    let of_block = |(address, category): &(u64, Category)| Some((*live.get(address)?, *category));
+    let by_seq = known.0.iter().filter_map(of_block).collect();
+    Ok((snapshot, by_seq))
+}
+
+/// Bytes of what the program knows that have the right category, are unknown, or have another one.
+fn compared(snapshot: &Snapshot, known: &HashMap<u64, Category>) -> [u64; 3] {
+    let device = cpu(snapshot);
+    let categories = Categories::of(snapshot, device);
+    let mut sums = [0; 3];
+    for block in device.live.iter().filter(|block| known.contains_key(&block.seq)) {
+        let place = match categories.get(block.seq) {
+            found if found == known[&block.seq] => 0,
+            Category::Unknown => 1,
+            found => {
+                println!("{} bytes are {}, not {found}", block.size, known[&block.seq]);
+                2
+            }
+        };
+        sums[place] += block.size;
+    }
+    sums
+}
+
+#[test]
+fn what_is_tagged_and_what_follows_from_it_is_right() {
+    let _alone = alone();
+    let (snapshot, known) = train(true, true).unwrap();
+    assert!(known.len() > 20);
+    let [right, unknown, wrong] = compared(&snapshot, &known);
+    println!("tagged: {right} bytes right, {unknown} unknown, {wrong} wrong");
+    assert_eq!(wrong, 0);
+    assert!(unknown * 100 <= right);
+    // What hangs on the gradients is no gradient, now that those are named.
+    let device = cpu(&snapshot);
+    let categories = Categories::of(&snapshot, device);
+    let of_pass = |block: &&Block| operator(&snapshot, block.stack).is_some_and(|operator| operator.is_backward);
+    let found: Vec<Category> = device.live.iter().filter(of_pass).map(|block| categories.get(block.seq)).collect();
+    let count = |category| found.iter().filter(|found| **found == category).count();
+    assert_eq!(count(Category::Gradient), 9, "{found:?}");
+    // Matrix kernels work in a pass, too.
+    let is_other = |category: &&Category| !matches!(category, Category::Gradient | Category::Workspace);
+    let others = found.iter().filter(is_other).collect::<Vec<_>>();
+    assert!(!others.is_empty() && others.iter().all(|category| **category == Category::AutogradDetail), "{others:?}");
+}
+
+#[test]
+fn what_outlives_a_step_of_an_optimizer_is_its_state() {
+    let _alone = alone();
+    let session = memtrace::start().unwrap();
+    let ones = Tensor::ones((64, 64), DType::F32, &Device::Cpu).unwrap();
+    let velocity = scope("optimizer", || ones.affine(2., 0.)?.affine(3., 1.)).unwrap();
+    let after = ones.affine(4., 0.).unwrap();
+    let snapshot = session.snapshot();
+    let device = cpu(&snapshot);
+    let categories = Categories::of(&snapshot, device);
+    let allocs = device.records.iter().filter(|record| record.kind == RecordKind::Alloc && record.size == 64 * 64 * 4);
+    let found: Vec<_> = allocs.map(|record| categories.get(record.alloc_seq)).collect();
+    assert_eq!(found, [Category::Input, Category::Temporary, Category::OptimizerState, Category::Unknown]);
+    drop((velocity, after));
+}
+
+#[test]
+fn without_tags_gradients_are_unknown_and_nothing_is_wrong() {
+    let _alone = alone();
+    for in_scopes in [true, false] {
+        let (snapshot, known) = train(false, in_scopes).unwrap();
+        let [right, unknown, wrong] = compared(&snapshot, &known);
+        println!("untagged, scopes {in_scopes}: {right} bytes right, {unknown} unknown, {wrong} wrong");
+        assert_eq!(wrong, 0);
+        let gradients = cpu(&snapshot).live.iter().filter(|block| known.get(&block.seq) == Some(&Category::Gradient));
+        assert_eq!(unknown, gradients.map(|block| block.size).sum::<u64>());
+    }
+}
+
+/// AdamW's state, by theory: two values for each parameter.
+#[test]
+fn the_optimizers_state_is_twice_the_parameters() {
+    let _alone = alone();
+    let (snapshot, _known) = train(true, true).unwrap();
+    let device = cpu(&snapshot);
+    let categories = Categories::of(&snapshot, device);
+    let sum = |category| {
+        let of = |seq: &u64| categories.get(*seq) == category;
+        device.live.iter().filter(|block| of(&block.seq)).map(|block| block.size).sum::<u64>()
+    };
+    assert_eq!(sum(Category::Parameter), 4 * (256 * 256 + 256) * 4);
+    assert_eq!(sum(Category::OptimizerState), 2 * sum(Category::Parameter));
+}
+
+#[test]
+fn all_tables_add_up_to_the_peak() {
+    let _alone = alone();
+    let (snapshot, _known) = train(true, true).unwrap();
+    let device = cpu(&snapshot);
+    let tables =
+        [by_line, by_model_line, by_function, by_operator, by_module, by_parameter, by_category, by_name, by_scope];
+    for table in tables.map(|table| table(&snapshot, device)) {
+        assert_eq!(table.total, device.peak.total());
+        assert_eq!(table.rows.iter().map(|row| row.bytes).sum::<u64>(), table.total);
+    }
+    println!("{}", snapshot.report());
+}
+
+#[test]
+fn every_record_has_a_category_and_a_named_one_wins() {
+    let _alone = alone();
+    let session = memtrace::start().unwrap();
+    let tensor = scope("forward", || Tensor::ones((64, 64), DType::F32, &Device::Cpu)?.exp()).unwrap();
+    assert!(memtrace::candle::tag_as(&tensor, "keys", Category::KvCache));
+    let snapshot = session.snapshot();
+    let device = cpu(&snapshot);
+    let categories = Categories::of(&snapshot, device);
+    let allocs = device.records.iter().filter(|record| record.kind == RecordKind::Alloc);
+    let found: Vec<_> = allocs.map(|record| categories.get(record.alloc_seq)).collect();
+    assert_eq!(found, [Category::Input, Category::KvCache]);
+}
+
+/// A decoder of three layers without tracing: `cat` makes the cache longer with every token, another `cat` repeats it.
+fn decode(tokens: usize, keep: &mut Vec<Tensor>) -> Result<()> {
+    for _ in 0..tokens {
+        let _token = memtrace::scope_guard("token");
+        let new = Tensor::ones((1, 512), DType::F32, &Device::Cpu)?.affine(2., 1.)?;
+        for layer in 0..3 {
+            let longer = match keep.get(layer) {
+                Some(cache) => Tensor::cat(&[cache, &new], 0)?,
+                None => new.affine(1., 0.)?,
+            };
+            let _repeated = Tensor::cat(&[&longer, &longer], 0)?;
+            match keep.get_mut(layer) {
+                Some(cache) => *cache = longer,
+                None => keep.push(longer),
+            }
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn a_cache_that_grows_by_cat_is_known_and_what_repeats_it_is_not_taken_for_one() {
+    let _alone = alone();
+    let session = memtrace::start().unwrap();
+    let mut keep = Vec::new();
+    decode(6, &mut keep).unwrap();
+    let snapshot = session.snapshot();
+    let device = cpu(&snapshot);
+    let categories = Categories::of(&snapshot, device);
+    let of = |category: Category| {
+        let allocs = device.records.iter().filter(|record| record.kind == RecordKind::Alloc && record.size % 2048 == 0);
+        let found = allocs.filter(|record| categories.get(record.alloc_seq) == category);
+        found.map(|record| record.size / 2048).collect::<Vec<_>>()
+    };
+    // Five tokens' caches by `cat`; the first one is no `cat` and was still there when its token's scope ended.
+    assert_eq!(of(Category::KvCache), [2, 3, 4, 5, 6].map(|n| [n; 3]).concat());
+    assert_eq!(of(Category::Unknown), [1; 3]);
+    assert_eq!(of(Category::Temporary).len(), 6 + 18);
+}

@@ -1,0 +1,105 @@
+//! Random programs on four threads against a naive account of what they hold.
+//!
+//! The truths, of every program and every size of the log:
+//! 1. the live set, the counters and the peak with its live set are the oracle's, to the byte;
+//! 2. the log, replayed from its start, goes through the oracle's states and ends in the live set;
+//! 3. while nothing was overwritten, the largest state of the replay is the peak;
+//! 4. the rows of every breakdown add up to the peak.
+
+mod oracle;
+mod program;
+
+use std::collections::BTreeMap;
+
+use self::oracle::{Known, Oracle};
+use self::program::{Program, Step, step};
+use crate::support::{MIB, alone, cpu};
+use memtrace::snapshot::{Block, DeviceSnapshot, RecordKind, Replay};
+use memtrace::{Device, SnapshotData, analysis};
+use proptest::prelude::*;
+
+fn known(data: &SnapshotData, blocks: &[Block]) -> Vec<Known> {
+    blocks.iter().map(|block| (block.address, block.size, data.context_path(block.context))).collect()
+}
+
+fn check(steps: Vec<Step>, max_entries: usize) {
+    let _alone = alone();
+    let mut program = Program::new();
+    let session = memtrace::builder().min_size(MIB).max_entries(max_entries).start().unwrap();
+    let base = memtrace::stats(Device::Cpu).allocated_bytes.current;
+    steps.into_iter().for_each(|step| program.step(step));
+    let snapshot = session.snapshot();
+    let (device, oracle) = (cpu(&snapshot), &program.oracle);
+    assert_eq!(known(&snapshot, &device.live), oracle.live);
+    assert_eq!(device.not_recorded, base - oracle.old_freed);
+    check_peak(&snapshot, device, oracle, base);
+    check_stats(device, oracle, base);
+    check_log(device, oracle, base, max_entries);
+    check_breakdowns(&snapshot, device, oracle);
+    program.finish();
+}
+
+fn check_peak(data: &SnapshotData, device: &DeviceSnapshot, oracle: &Oracle, base: u64) {
+    let (bytes, blocks, old_freed) = &oracle.peak;
+    assert_eq!(device.peak.bytes, base.checked_add_signed(*bytes).unwrap());
+    assert_eq!(known(data, &device.peak.blocks), *blocks);
+    assert_eq!(device.peak.not_recorded, base - old_freed);
+    let recorded: u64 = blocks.iter().map(|block| block.1).sum();
+    assert_eq!(device.peak.bytes - device.peak.not_recorded, recorded);
+}
+
+fn check_stats(device: &DeviceSnapshot, oracle: &Oracle, base: u64) {
+    let (bytes, blocks) = (device.stats.allocated_bytes, device.stats.allocations);
+    let (allocated, freed): (u64, u64) = (oracle.allocs.iter().sum(), oracle.frees.iter().sum());
+    assert_eq!((bytes.allocated, bytes.freed), (allocated, freed + oracle.old_freed));
+    assert_eq!((bytes.current, bytes.peak), (base + allocated - freed - oracle.old_freed, device.peak.bytes));
+    assert_eq!((blocks.allocated, blocks.freed), (oracle.allocs.len() as u64, oracle.frees.len() as u64));
+    assert_eq!((blocks.current, blocks.peak), (oracle.live.len() as u64, oracle.most_blocks as u64));
+}
+
+fn check_log(device: &DeviceSnapshot, oracle: &Oracle, base: u64, max_entries: usize) {
+    let pushed = oracle.states.len() - 1;
+    let overwritten = pushed.saturating_sub(max_entries);
+    assert_eq!((device.records.len(), device.overwritten), (pushed - overwritten, overwritten as u64));
+    let mut replay = Replay::at_log_start(device);
+    let (mut old_freed, mut most) = (0, base);
+    for (index, state) in oracle.states[overwritten..].iter().enumerate() {
+        if let Some(record) = index.checked_sub(1).map(|before| device.records[before]) {
+            replay.apply(&record);
+            let old = record.kind == RecordKind::Free && record.alloc_seq == 0;
+            old_freed += if old { record.size } else { 0 };
+            most = most.max(base + replay.bytes() - old_freed);
+        }
+        assert_eq!(replay.blocks().iter().map(|b| (b.address, b.size)).collect::<Vec<_>>(), *state);
+        assert_eq!(replay.bytes(), state.iter().map(|block| block.1).sum::<u64>());
+    }
+    assert_eq!(replay.blocks(), device.live);
+    assert!(overwritten > 0 || most == device.peak.bytes, "{most} is not {}", device.peak.bytes);
+}
+
+fn check_breakdowns(data: &SnapshotData, device: &DeviceSnapshot, oracle: &Oracle) {
+    for breakdown in [analysis::by_line, analysis::by_function, analysis::by_scope].map(|by| by(data, device)) {
+        assert_eq!(breakdown.total, device.peak.total());
+        assert_eq!(breakdown.rows.iter().map(|row| row.bytes).sum::<u64>(), breakdown.total);
+    }
+    let scopes = analysis::scopes(data, device);
+    let used = scopes.iter().filter(|row| row.allocations > 0);
+    assert_eq!(used.map(|row| (row.path.clone(), row.own_peak)).collect::<BTreeMap<_, _>>(), oracle.own_peaks);
+}
+
+proptest! {
+    #![proptest_config(crate::random::programs(200))]
+
+    #[test]
+    fn a_recording_agrees_with_the_naive_account(steps in prop::collection::vec(step(), 0..60)) {
+        check(steps, 1 << 20);
+    }
+
+    #[test]
+    fn a_log_that_overwrote_its_oldest_records_agrees_as_well(
+        steps in prop::collection::vec(step(), 0..60),
+        max_entries in prop::sample::select(vec![1usize, 2, 7]),
+    ) {
+        check(steps, max_entries);
+    }
+}

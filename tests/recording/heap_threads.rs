@@ -1,0 +1,96 @@
+//! Threads that run free: no order is known, and the accounts are exact all the same.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::thread;
+
+use crate::support::{MIB, Raw, alone, bytes_before_recording, cpu, live, record_large};
+use memtrace::{Device, stats};
+
+const THREADS: usize = 4;
+const ROUNDS: usize = 500;
+
+/// Allocates, resizes and frees, the own blocks and those of others.
+fn churn(thread: usize, shelf: &Mutex<Vec<Raw>>) {
+    for round in 0..ROUNDS {
+        let mut block = Raw::new(MIB * (1 + (thread + round) % 3));
+        if round % 4 == 0 {
+            block.resize(MIB * (1 + round % 5));
+        }
+        let mut shelf = shelf.lock().unwrap();
+        shelf.push(block);
+        let other = if shelf.len() > 8 { Some(shelf.remove(round % 8)) } else { None };
+        drop(shelf);
+        drop(other);
+    }
+}
+
+#[test]
+fn a_block_is_in_one_account_while_sessions_come_and_go() {
+    let _alone = alone();
+    let empty = bytes_before_recording();
+    let (shelf, running) = (Mutex::new(Vec::new()), AtomicUsize::new(THREADS));
+    let mut sessions = 0;
+    thread::scope(|threads| {
+        for number in 0..THREADS {
+            let (shelf, running) = (&shelf, &running);
+            threads.spawn(move || {
+                churn(number, shelf);
+                running.fetch_sub(1, Relaxed);
+            });
+        }
+        while running.load(Relaxed) > 0 {
+            drop(record_large());
+            sessions += 1;
+            thread::yield_now();
+        }
+    });
+    assert!(sessions > 0);
+    let mut left = shelf.into_inner().unwrap();
+    assert_eq!(bytes_before_recording(), empty + left.iter().map(Raw::size).sum::<u64>());
+    left.clear();
+    assert_eq!(bytes_before_recording(), empty);
+}
+
+#[test]
+fn threads_at_once_are_recorded_to_the_byte() {
+    let _alone = alone();
+    let session = record_large();
+    let (base, shelf) = (stats(Device::Cpu).allocated_bytes.current, Mutex::new(Vec::new()));
+    thread::scope(|threads| {
+        for number in 0..THREADS {
+            let shelf = &shelf;
+            threads.spawn(move || churn(number, shelf));
+        }
+    });
+    let snapshot = session.snapshot();
+    let (mut expected, mut found) = (shelf.into_inner().unwrap(), live(&snapshot));
+    expected.sort_unstable_by_key(Raw::address);
+    found.sort_unstable();
+    assert_eq!(found, expected.iter().map(Raw::key).collect::<Vec<_>>());
+    let device = cpu(&snapshot);
+    assert_eq!(device.not_recorded, base);
+    let resized = ROUNDS.div_ceil(4);
+    assert_eq!(device.stats.allocations.allocated as usize, THREADS * (ROUNDS + resized));
+    assert_eq!((device.overwritten, snapshot.health.missed_frees), (0, 0));
+    assert!(device.records.is_sorted_by_key(|record| record.time_ns));
+}
+
+#[test]
+fn the_peak_holds_still_while_other_threads_free_older_blocks() {
+    let _alone = alone();
+    (0..20).for_each(|_| free_older_blocks(500));
+}
+
+fn free_older_blocks(each: usize) {
+    let old: [Vec<Raw>; THREADS] = std::array::from_fn(|_| (0..each).map(|_| Raw::new(MIB)).collect());
+    let _session = record_large();
+    let start = stats(Device::Cpu).allocated_bytes.current;
+    let freeing = old.map(|blocks| thread::spawn(|| drop(blocks)));
+    while !freeing.iter().all(thread::JoinHandle::is_finished) {
+        assert_eq!(stats(Device::Cpu).allocated_bytes.peak, start);
+        thread::yield_now();
+    }
+    freeing.into_iter().for_each(|thread| thread.join().unwrap());
+    assert_eq!(stats(Device::Cpu).allocated_bytes.current, start - (THREADS * each * MIB) as u64);
+}

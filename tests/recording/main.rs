@@ -1,0 +1,26 @@
+//! Recordings of the heap, one at a time: whoever records holds [`support::alone`], and so does whoever allocates what
+//! a recording would see.
+
+mod captures;
+mod categories;
+mod category_timeline;
+mod chrome;
+mod heap;
+mod heap_property;
+mod heap_threads;
+mod lifecycle;
+mod names;
+mod operator_series;
+mod operators;
+#[path = "../support/random.rs"]
+mod random;
+mod recordings;
+mod sampling;
+mod schedule;
+mod shadowed;
+mod spans;
+#[path = "../support/mod.rs"]
+mod support;
+
+#[global_allocator]
+static ALLOC: memtrace::Alloc = memtrace::Alloc::system();

@@ -1,0 +1,180 @@
+//! What one recording must not take over from another, and odd things that programs do in one.
+
+use std::collections::HashMap;
+
+use crate::support::{MIB, Raw, alone, cpu, record_large};
+use memtrace::export::{folded, text};
+use memtrace::{Device, analysis, scope, scope_guard};
+
+#[inline(never)]
+fn deep(levels: usize) -> Raw {
+    if levels == 0 { Raw::new(2 * MIB) } else { std::hint::black_box(deep(std::hint::black_box(levels - 1))) }
+}
+
+#[test]
+fn the_stack_depth_of_a_session_ends_with_it() {
+    let _alone = alone();
+    let session = memtrace::builder().min_size(MIB).stack_depth(2).start().unwrap();
+    drop(session);
+    let measured = memtrace::measure(|| drop(deep(40)));
+    let snapshot = measured.snapshot();
+    let block = cpu(&snapshot).peak.blocks[0];
+    assert!(snapshot.stacks.addresses(block.stack).count() > 40);
+}
+
+#[test]
+fn what_an_earlier_recording_missed_is_not_told_again() {
+    let _alone = alone();
+    let session = memtrace::builder().min_size(MIB).stack_depth(2).start().unwrap();
+    drop(deep(40));
+    assert!(session.snapshot().health.shortened_stacks > 0);
+    drop(session);
+    let session = memtrace::builder().min_size(MIB).start().unwrap();
+    assert_eq!(session.snapshot().health.shortened_stacks, 0);
+}
+
+#[test]
+fn scopes_closed_out_of_order_are_left_under_the_names_they_were_entered_by() {
+    let _alone = alone();
+    let session = memtrace::builder().min_size(MIB).start().unwrap();
+    let (outer, inner) = (scope_guard("outer"), scope_guard("inner"));
+    drop(outer);
+    drop(inner);
+    let snapshot = session.snapshot();
+    let expected = [("outer", true), ("outer > inner", true), ("outer", false), ("outer > inner", false)];
+    assert_eq!(marks(&snapshot), expected.map(|(path, enter)| (path.to_owned(), enter)));
+}
+
+/// Paths entered and left, in order.
+fn marks(snapshot: &memtrace::SnapshotData) -> Vec<(String, bool)> {
+    cpu(snapshot).marks.iter().map(|mark| (snapshot.context_path(mark.context), mark.enter)).collect()
+}
+
+#[test]
+fn a_scope_open_when_the_recording_starts_is_neither_entered_nor_left_in_it() {
+    let _alone = alone();
+    let (before, carried) = (scope_guard("before"), memtrace::Context::current().enter());
+    let session = memtrace::builder().min_size(MIB).start().unwrap();
+    let inner = scope_guard("inner");
+    let small = Raw::new(MIB);
+    drop((before, carried));
+    let large = Raw::new(4 * MIB);
+    drop(inner);
+    let snapshot = session.snapshot();
+    let scopes = &cpu(&snapshot).scopes;
+    let mut seen: Vec<_> = scopes.iter().map(|s| (snapshot.context_path(s.context), s.calls, s.total_peak)).collect();
+    // They are in the order in which the process first had them.
+    seen.sort();
+    let peak = Some(cpu(&snapshot).peak.bytes);
+    let path = |path: &str| path.to_owned();
+    assert_eq!(seen, [(path("before"), 0, None), (path("before > inner"), 1, peak), (path("inner"), 0, None)]);
+    assert_eq!(marks(&snapshot), [(path("before > inner"), true), (path("before > inner"), false)]);
+    drop((small, large));
+}
+
+#[test]
+fn scopes_carried_elsewhere_are_not_entered_there() {
+    let _alone = alone();
+    let session = memtrace::builder().min_size(MIB).start().unwrap();
+    scope("work", || {
+        let here = memtrace::Context::current();
+        std::thread::spawn(move || here.scope(|| drop(Raw::new(MIB)))).join().unwrap();
+    });
+    let snapshot = session.snapshot();
+    let scopes: Vec<_> = cpu(&snapshot).scopes.iter().map(|s| (s.calls, s.allocations)).collect();
+    assert_eq!(scopes, [(1, 1)]);
+    assert_eq!(marks(&snapshot), [("work".to_owned(), true), ("work".to_owned(), false)]);
+}
+
+#[test]
+fn a_scope_that_outlives_its_session_closes_none_of_the_next_one() {
+    let _alone = alone();
+    let first = memtrace::builder().min_size(MIB).start().unwrap();
+    let old = scope_guard("old");
+    drop(first);
+    let session = memtrace::builder().min_size(MIB).start().unwrap();
+    let there = std::thread::scope(|threads| {
+        let (opened, is_open) = std::sync::mpsc::channel();
+        let (close, closing) = std::sync::mpsc::channel::<()>();
+        let thread = threads.spawn(move || {
+            scope("new", || {
+                opened.send(()).unwrap();
+                closing.recv().unwrap();
+            });
+        });
+        is_open.recv().unwrap();
+        drop(old);
+        let large = Raw::new(8 * MIB);
+        close.send(()).unwrap();
+        thread.join().unwrap();
+        large
+    });
+    let snapshot = session.snapshot();
+    let totals: Vec<_> = cpu(&snapshot).scopes.iter().map(|s| (s.calls, s.total_peak)).collect();
+    assert_eq!(totals, [(1, Some(cpu(&snapshot).peak.bytes))], "`new` was open when the large block came");
+    assert_eq!(marks(&snapshot), [("new".to_owned(), true), ("new".to_owned(), false)]);
+    drop(there);
+}
+
+#[test]
+fn the_growth_of_a_hash_map_is_the_callers() {
+    let _alone = alone();
+    let session = memtrace::builder().min_size(MIB).start().unwrap();
+    let mut map: HashMap<u64, [u64; 64]> = HashMap::new();
+    map.reserve(20_000);
+    let snapshot = session.snapshot();
+    let lines = analysis::live_by_line(&snapshot, cpu(&snapshot));
+    assert!(lines.rows[0].label.contains("recordings.rs"), "{lines:?}");
+}
+
+#[test]
+fn odd_scope_names_stay_in_their_row_and_frame() {
+    let _alone = alone();
+    let session = memtrace::builder().min_size(MIB).start().unwrap();
+    let blocks: Vec<Raw> =
+        ["a > b", "", "x;y", "new\nline\u{1}", "größe"].map(|name| scope(name, || Raw::new(MIB))).into();
+    let snapshot = session.snapshot();
+    let mut out = Vec::new();
+    folded::write(&snapshot, &folded::Options::default(), &mut out).unwrap();
+    let out = String::from_utf8(out).unwrap();
+    for name in ["[a > b];", "[(unnamed)];", "[x,y];", "[new line ];", "[größe];"] {
+        assert_eq!(out.matches(name).count(), 1, "{name} in {out}");
+    }
+    let rows = analysis::by_scope(&snapshot, cpu(&snapshot)).rows;
+    assert_eq!(rows.iter().filter(|row| row.bytes == MIB as u64).count(), 5, "{rows:?}");
+    let report = text::to_string(&snapshot, &text::Options::default());
+    assert!(report.contains("new line") && !report.contains('\u{1}'));
+    drop(blocks);
+}
+
+#[test]
+fn nothing_is_recorded_of_a_device_that_was_not_asked_for() {
+    let _alone = alone();
+    let session = memtrace::builder().min_size(MIB).device(Device::Cuda(0)).start().unwrap();
+    let block = Raw::new(MIB);
+    let snapshot = session.snapshot();
+    assert!(snapshot.device(Device::Cpu).is_none());
+    assert!(snapshot.report().to_string().contains("nothing was recorded"));
+    drop(block);
+}
+
+#[test]
+fn a_name_that_ends_in_gz_is_the_same_file_compressed() {
+    use std::io::Read;
+
+    let _alone = alone();
+    let session = record_large();
+    let _kept = Raw::new(2 * MIB);
+    let snapshot = session.snapshot();
+    let dir = tempfile::tempdir().unwrap();
+    for name in ["a.pickle", "a.json", "a.trace.json", "a.layout.json", "a.folded", "a.memtrace"] {
+        let (plain, compressed) = (dir.path().join(name), dir.path().join(format!("{name}.gz")));
+        snapshot.write(&plain).unwrap();
+        snapshot.write(&compressed).unwrap();
+        let mut unpacked = Vec::new();
+        let file = std::fs::File::open(&compressed).unwrap();
+        flate2::read::GzDecoder::new(file).read_to_end(&mut unpacked).unwrap();
+        assert_eq!(unpacked, std::fs::read(&plain).unwrap(), "{name}");
+    }
+    assert!(snapshot.write(dir.path().join("a.xyz")).unwrap_err().to_string().contains(".trace.json"));
+}

@@ -1,0 +1,480 @@
+//! A sample of the small blocks: estimates that are unbiased and add up, and accounts that are exact all the same.
+#![cfg(target_os = "linux")]
+#![expect(unsafe_code, reason = "constructors run from .init_array")]
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::thread;
+
+use crate::support::{MIB, Raw, alone, cpu, passes};
+use memtrace::attribute::Categories;
+use memtrace::snapshot::{Block, DeviceSnapshot, Record, RecordKind, Replay, Sampling};
+use memtrace::{Category, Device, Session, SnapshotData, analysis, read_capture, scope, stats};
+use proptest::prelude::*;
+
+#[used]
+// SAFETY: the loader calls the functions in this section; `before_main` unwinds into nobody.
+#[unsafe(link_section = ".init_array")]
+static SCENARIOS: extern "C" fn() = {
+    extern "C" fn start() {
+        crate::support::before_main(&[("crowded", crowded), ("every_size", every_size)]);
+    }
+    start
+};
+
+const KIB: usize = 1 << 10;
+/// The test harness has no blocks of this size.
+const SMALLEST: usize = 256 * KIB;
+
+/// Samples blocks of 256 KiB to 1 MiB, and records larger ones.
+fn sampled() -> Session {
+    memtrace::builder().min_size(SMALLEST).sample_interval(MIB).start().unwrap()
+}
+
+fn sampling() -> Sampling {
+    Sampling::every(MIB as u64)
+}
+
+/// Bytes in blocks of at least 256 KiB that a recording of every block finds when it begins.
+fn before() -> u64 {
+    before_of(SMALLEST)
+}
+
+fn before_of(size: usize) -> u64 {
+    cpu(&memtrace::builder().min_size(size).start().unwrap().snapshot()).not_recorded
+}
+
+/// Sizes below and above the interval, in no order.
+fn mixed(count: usize) -> impl Iterator<Item = usize> + Clone {
+    (0..count).map(|n| SMALLEST + (n * 7919 % 1000) * KIB)
+}
+
+/// The standard error of an estimate of the bytes of all these blocks.
+fn error_of(sizes: impl Iterator<Item = usize>) -> f64 {
+    let variance = |size: usize| (size as f64).powi(2) * (1.0 / sampling().probability(size as u64) - 1.0);
+    sizes.map(variance).sum::<f64>().sqrt()
+}
+
+fn assert_near(estimate: u64, sizes: impl Iterator<Item = usize> + Clone) {
+    let (bytes, error) = (sizes.clone().sum::<usize>() as f64, error_of(sizes));
+    assert!((estimate as f64 - bytes).abs() < 5.0 * error, "{estimate} of {bytes} ± {error}");
+}
+
+#[inline(never)]
+fn one_line(blocks: &mut Vec<Vec<u8>>, size: usize) {
+    blocks.push(std::hint::black_box(Vec::with_capacity(size)));
+}
+
+#[inline(never)]
+fn another_line(blocks: &mut Vec<Vec<u8>>, size: usize) {
+    blocks.push(std::hint::black_box(Vec::with_capacity(size)));
+}
+
+#[test]
+fn totals_lines_and_flows_are_estimated_without_bias() {
+    const COUNT: usize = 6000;
+    let _alone = alone();
+    let session = sampled();
+    let mut blocks = Vec::with_capacity(COUNT);
+    let is_one = |(n, _): &(usize, usize)| n % 3 == 0;
+    mixed(COUNT).enumerate().for_each(|(n, size)| match is_one(&(n, size)) {
+        true => one_line(&mut blocks, size),
+        false => another_line(&mut blocks, size),
+    });
+    let snapshot = session.snapshot();
+    let device = cpu(&snapshot);
+    assert!(device.sampling == sampling() && device.live.len() < COUNT, "{}", device.live.len());
+    assert_near(device.peak.bytes - device.peak.not_recorded, mixed(COUNT));
+    assert_near(device.stats.allocated_bytes.allocated, mixed(COUNT));
+    let lines = analysis::by_function(&snapshot, device);
+    let of = |name: &str| lines.rows.iter().find(|row| row.label.contains(name)).unwrap();
+    let sizes = |one: bool| mixed(COUNT).enumerate().filter(move |row| is_one(row) == one).map(|(_, size)| size);
+    assert_near(of("one_line").bytes, sizes(true));
+    assert_near(of("another_line").bytes, sizes(false));
+    let count = of("another_line").count.unwrap() as f64;
+    let spread: f64 = sizes(false).map(|size| 1.0 / sampling().probability(size as u64) - 1.0).sum();
+    assert!((count - sizes(false).count() as f64).abs() < 5.0 * spread.sqrt(), "{count}");
+    // What is live is counted besides.
+    let counted = device.stats.counted.unwrap();
+    assert_eq!((counted.now, counted.before), (device.not_recorded + mixed(COUNT).sum::<usize>() as u64, 0));
+    drop(blocks);
+    let freed = stats(Device::Cpu);
+    assert_eq!(freed.allocated_bytes.current, device.not_recorded);
+    assert_eq!(freed.allocations.allocated, freed.allocations.freed);
+    assert_eq!(freed.counted.unwrap().now, device.not_recorded);
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    New(usize),
+    Resize(usize, usize),
+    Free(usize),
+    Scope(usize),
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let size = || SMALLEST..3 * MIB;
+    prop_oneof![
+        5 => size().prop_map(Step::New),
+        1 => (0..30usize, size()).prop_map(|(at, size)| Step::Resize(at, size)),
+        3 => (0..30usize).prop_map(Step::Free),
+        1 => size().prop_map(Step::Scope),
+    ]
+}
+
+fn apply(blocks: &mut Vec<Raw>, step: Step) {
+    match step {
+        Step::New(size) => {
+            let block = Raw::new(size);
+            memtrace::name_as(Device::Cpu, block.address(), "named", Category::Parameter);
+            blocks.push(block);
+        }
+        Step::Resize(at, size) if at < blocks.len() => blocks[at].resize(size),
+        Step::Free(at) if at < blocks.len() => drop(blocks.swap_remove(at)),
+        Step::Scope(size) => scope("inside", || blocks.push(Raw::new(size))),
+        Step::Resize(..) | Step::Free(_) => {}
+    }
+}
+
+/// Every sum over blocks is the total that stands beside it, to the byte.
+fn check_sums(data: &SnapshotData) {
+    let device = cpu(data);
+    let stands_for = |block: &Block| device.sampling.bytes(block.size);
+    let bytes = |blocks: &[Block]| blocks.iter().map(stands_for).sum::<u64>();
+    assert_eq!(bytes(&device.peak.blocks) + device.peak.not_recorded, device.peak.bytes);
+    assert_eq!(bytes(&device.live) + device.not_recorded, device.stats.allocated_bytes.current);
+    let (flows, whole) = (device.stats.allocated_bytes, device.overwritten == 0);
+    assert!(!whole || bytes(&device.live) == flows.allocated - (flows.freed - unknown_freed(device)));
+    for by in [
+        analysis::by_line,
+        analysis::by_function,
+        analysis::by_operator,
+        analysis::by_category,
+        analysis::by_module,
+        analysis::by_parameter,
+        analysis::by_scope,
+        analysis::by_name,
+    ] {
+        let breakdown = by(data, device);
+        assert_eq!(breakdown.total, device.peak.total());
+        assert_eq!(breakdown.rows.iter().map(|row| row.bytes).sum::<u64>(), breakdown.total);
+    }
+    let live = analysis::live_by_line(data, device);
+    assert_eq!(live.total, device.stats.allocated_bytes.current + device.below_threshold);
+    let timeline = analysis::category_timeline(data, device);
+    assert!(!whole || timeline.peak().1.total() == device.peak.bytes);
+    let last = timeline.steps().last().map_or(timeline.start(), |step| step.bytes);
+    assert_eq!(last.total(), device.stats.allocated_bytes.current);
+    let categories = Categories::of(data, device);
+    for category in Category::ALL.into_iter().filter(|category| *category != Category::Unknown) {
+        let is_of = |block: &&Block| categories.get(block.seq) == category;
+        assert_eq!(last.get(category), device.live.iter().filter(is_of).map(stands_for).sum::<u64>());
+    }
+    let series = analysis::operators(data, device);
+    let added: i64 = series.calls.iter().map(|call| call.added).sum();
+    let start = timeline.start().total() as i64;
+    assert_eq!(start + added + series.added_elsewhere, device.stats.allocated_bytes.current as i64);
+    check_replay(device);
+}
+
+/// Bytes of blocks from before the recording that the log has as freed.
+fn unknown_freed(device: &DeviceSnapshot) -> u64 {
+    let unknown = |record: &&Record| record.kind == RecordKind::Free && record.alloc_seq == 0;
+    device.records.iter().filter(unknown).map(|record| record.size).sum()
+}
+
+fn check_replay(device: &DeviceSnapshot) {
+    let mut replay = Replay::at_log_start(device);
+    let (mut unknown, mut most) = (0, replay.bytes());
+    for record in &device.records {
+        replay.apply(record);
+        unknown += if record.kind == RecordKind::Free && record.alloc_seq == 0 { record.size } else { 0 };
+        most = most.max(replay.bytes().saturating_sub(unknown));
+    }
+    assert_eq!(replay.blocks(), device.live);
+    let base = device.not_recorded + unknown;
+    assert!(device.overwritten > 0 || device.peak.bytes == base + most);
+}
+
+proptest! {
+    #![proptest_config(crate::random::programs(40))]
+
+    #[test]
+    fn every_breakdown_adds_up_and_captures_come_back(steps in prop::collection::vec(step(), 0..80)) {
+        let _alone = alone();
+        let empty = before();
+        let dir = tempfile::tempdir().unwrap();
+        let [streamed, written] = ["streamed", "written"].map(|name| dir.path().join(format!("{name}.memtrace")));
+        let mut blocks: Vec<Raw> = mixed(20).map(Raw::new).collect();
+        let builder = memtrace::builder().min_size(SMALLEST).sample_interval(MIB);
+        let session = builder.stream(streamed.display().to_string()).start().unwrap();
+        steps.into_iter().for_each(|step| apply(&mut blocks, step));
+        let held: u64 = blocks.iter().map(Raw::size).sum();
+        let snapshot = session.snapshot();
+        session.end().unwrap();
+        check_sums(&snapshot);
+        prop_assert_eq!(cpu(&snapshot).stats.counted.unwrap().now, empty + held);
+        snapshot.write_capture(&written).unwrap();
+        let back = read_capture(&written).unwrap();
+        prop_assert_eq!(&*back, &*snapshot);
+        // What was live and at the peak is not in a stream, it follows from the records.
+        let streamed = read_capture(&streamed).unwrap();
+        check_sums(&streamed);
+        let told = |device: &DeviceSnapshot| (device.peak.bytes, device.stats.allocations, device.scopes.clone());
+        prop_assert_eq!(told(cpu(&streamed)), told(cpu(&snapshot)));
+        blocks.clear();
+        prop_assert_eq!(before(), empty);
+    }
+}
+
+proptest! {
+    #![proptest_config(crate::random::programs(40))]
+
+    #[test]
+    fn a_log_that_overwrote_its_oldest_records_adds_up_as_well(
+        steps in prop::collection::vec(step(), 0..80),
+        max_entries in 1..20usize,
+    ) {
+        let _alone = alone();
+        let builder = memtrace::builder().min_size(SMALLEST).sample_interval(MIB).max_entries(max_entries);
+        let session = builder.start().unwrap();
+        let mut blocks = Vec::new();
+        steps.into_iter().for_each(|step| apply(&mut blocks, step));
+        check_sums(&session.snapshot());
+    }
+}
+
+#[test]
+fn blocks_are_in_one_account_while_sampling_sessions_come_and_go() {
+    const THREADS: usize = 4;
+    let _alone = alone();
+    let empty = before();
+    let (shelf, running) = (Mutex::new(Vec::new()), AtomicUsize::new(THREADS));
+    let mut sessions = 0;
+    thread::scope(|threads| {
+        for number in 0..THREADS {
+            let (shelf, running) = (&shelf, &running);
+            threads.spawn(move || {
+                churn(number, shelf);
+                running.fetch_sub(1, Relaxed);
+            });
+        }
+        while running.load(Relaxed) > 0 {
+            // Of every kind: what one of them sampled is freed under another.
+            match sessions % 3 {
+                0 => drop(sampled()),
+                1 => drop(memtrace::builder().min_size(SMALLEST).sample_interval(4 * MIB).start().unwrap()),
+                _ => drop(memtrace::builder().min_size(SMALLEST).start().unwrap()),
+            }
+            sessions += 1;
+            thread::yield_now();
+        }
+    });
+    assert!(sessions > 3);
+    let mut left = shelf.into_inner().unwrap();
+    assert_eq!(before(), empty + left.iter().map(Raw::size).sum::<u64>());
+    left.clear();
+    assert_eq!(before(), empty);
+}
+
+/// Allocates, resizes and frees, the own blocks and those of others.
+fn churn(thread: usize, shelf: &Mutex<Vec<Raw>>) {
+    for round in 0..2000 {
+        let mut block = Raw::new(SMALLEST + (thread * 311 + round * 97) % 1000 * KIB);
+        if round % 4 == 0 {
+            block.resize(SMALLEST + round % 1500 * KIB);
+        }
+        let mut shelf = shelf.lock().unwrap();
+        shelf.push(block);
+        let other = if shelf.len() > 16 { Some(shelf.remove(round % 16)) } else { None };
+        drop(shelf);
+        drop(other);
+    }
+}
+
+#[test]
+fn threads_at_once_are_counted_to_the_byte_and_estimated_without_bias() {
+    const EACH: usize = 1500;
+    let _alone = alone();
+    let session = sampled();
+    let base = stats(Device::Cpu).counted.unwrap().now;
+    let blocks: Vec<Vec<Raw>> = thread::scope(|threads| {
+        let threads: Vec<_> = (0..4).map(|_| threads.spawn(|| mixed(EACH).map(Raw::new).collect())).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+    });
+    let all = || (0..4).flat_map(|_| mixed(EACH)).collect::<Vec<_>>().into_iter();
+    let snapshot = session.snapshot();
+    let device = cpu(&snapshot);
+    assert_eq!(device.stats.counted.unwrap().now, base + all().sum::<usize>() as u64);
+    assert_near(device.stats.allocated_bytes.current - device.not_recorded, all());
+    check_sums(&snapshot);
+    // Freed on another thread than allocated.
+    drop(blocks);
+    let after = stats(Device::Cpu);
+    assert_eq!((after.counted.unwrap().now, after.allocations.current), (base, 0));
+}
+
+#[test]
+fn what_one_session_sampled_is_known_to_the_next() {
+    let _alone = alone();
+    let (empty, empty_large) = (before(), before_of(MIB));
+    let first = sampled();
+    let mut blocks: Vec<Raw> = mixed(300).map(Raw::new).collect();
+    drop(first);
+    let held = |blocks: &[Raw]| empty + blocks.iter().map(Raw::size).sum::<u64>();
+    assert_eq!(before(), held(&blocks));
+    // To a recording of every block all are from before it, and so are their frees.
+    let second = memtrace::builder().min_size(SMALLEST).start().unwrap();
+    blocks.truncate(200);
+    let snapshot = second.snapshot();
+    assert_eq!((cpu(&snapshot).records.len(), cpu(&snapshot).not_recorded), (100, held(&blocks)));
+    drop(second);
+    // To one that samples, small ones are in no table, and their frees are no records.
+    let large = |blocks: &[Raw]| blocks.iter().map(Raw::size).filter(|size| *size >= MIB as u64).sum::<u64>();
+    let third = sampled();
+    let counted = stats(Device::Cpu).counted.unwrap();
+    assert_eq!((counted.now, counted.before), (held(&blocks), held(&blocks) - large(&blocks) - empty_large));
+    blocks.truncate(100);
+    let snapshot = third.snapshot();
+    let device = cpu(&snapshot);
+    assert_eq!(device.not_recorded, empty_large + large(&blocks));
+    assert!(device.records.iter().all(|record| record.size >= MIB as u64 && record.alloc_seq == 0));
+    assert_eq!(device.stats.counted.unwrap().now, held(&blocks));
+    drop((third, blocks));
+    assert_eq!(before(), empty);
+}
+
+#[test]
+fn what_a_warm_up_step_sampled_is_in_the_active_ones() {
+    let _alone = alone();
+    let session = memtrace::builder().min_size(SMALLEST).sample_interval(MIB).schedule(0, 1, 1, 1).start().unwrap();
+    let mut blocks: Vec<Raw> = mixed(100).map(Raw::new).collect();
+    let sum = |data: &SnapshotData| cpu(data).live.iter().map(|block| sampling().bytes(block.size)).sum::<u64>();
+    let (warm, counted) = (sum(&session.snapshot()), stats(Device::Cpu).counted.unwrap());
+    session.step();
+    let snapshot = session.snapshot();
+    let device = cpu(&snapshot);
+    assert_eq!((sum(&snapshot), device.records.len(), device.stats.allocations.allocated), (warm, 0, 0));
+    assert_eq!(device.peak.bytes, warm + device.not_recorded);
+    assert_eq!(device.stats.counted, Some(memtrace::snapshot::Counted { at_peak: counted.now, ..counted }));
+    blocks.extend(mixed(50).map(Raw::new));
+    drop(blocks.split_off(70));
+    let snapshot = session.snapshot();
+    let device = cpu(&snapshot);
+    let lines = analysis::live_by_line(&snapshot, device);
+    assert_eq!(lines.total, device.stats.allocated_bytes.current + device.below_threshold);
+    let held = blocks.iter().map(Raw::size).sum::<u64>();
+    assert_eq!(device.stats.counted.unwrap().now, counted.now - mixed(100).sum::<usize>() as u64 + held);
+}
+
+#[test]
+fn a_reallocation_that_fails_leaves_the_sample_as_it_was() {
+    let _alone = alone();
+    let session = sampled();
+    let mut blocks: Vec<Raw> = mixed(200).map(Raw::new).collect();
+    let now = || {
+        let stats = stats(Device::Cpu);
+        (stats.counted.unwrap().now, stats.allocated_bytes, stats.allocations)
+    };
+    let as_before = now();
+    assert!(blocks.iter_mut().all(|block| !block.try_resize(isize::MAX as usize - 64)));
+    assert_eq!(now(), as_before);
+    let base = stats(Device::Cpu).counted.unwrap().now - blocks.iter().map(Raw::size).sum::<u64>();
+    drop(blocks);
+    assert_eq!((now().0, now().2.current), (base, 0));
+    drop(session);
+}
+
+#[test]
+fn a_measurement_sees_every_block_and_the_sample_stays_one() {
+    const COUNT: usize = 2000;
+    let _alone = alone();
+    let session = sampled();
+    let mut blocks = Vec::with_capacity(COUNT);
+    let measured = memtrace::measure(|| blocks.extend(mixed(COUNT).map(Raw::new)));
+    assert_eq!(measured.allocations, COUNT as u64);
+    assert_eq!(measured.allocated, mixed(COUNT).sum::<usize>() as u64);
+    let snapshot = session.snapshot();
+    assert!(cpu(&snapshot).live.len() < COUNT);
+    assert_near(cpu(&snapshot).stats.allocated_bytes.allocated, mixed(COUNT));
+    let freed = memtrace::measure(|| drop(blocks));
+    assert_eq!(freed.allocations, 0);
+    assert_eq!(stats(Device::Cpu).allocations.current, 0);
+    drop(session);
+    assert_eq!(before(), cpu(&snapshot).not_recorded);
+}
+
+#[test]
+fn interval_and_threshold_say_what_is_sampled() {
+    let _alone = alone();
+    let settings = |builder: memtrace::Builder| builder.start().unwrap().settings().clone();
+    let new = || memtrace::builder().sample_interval("512 KiB");
+    assert_eq!((settings(new()).min_size, settings(new()).sample_interval), (0, 512 << 10));
+    assert_eq!(settings(new().min_size("1 KiB")).min_size, 1024);
+    assert!(!settings(new().min_size("1 MiB")).sampling(Device::Cpu).is_on());
+    assert!(!settings(new()).sampling(Device::Cuda(0)).is_on());
+    assert_eq!(settings(new().sample_interval(0)).min_size, 1024);
+    for (interval, advice) in [(3u64 << 10, "2048"), (1 << 31, "at most 1 GiB")] {
+        let error = new().sample_interval(interval).start().unwrap_err().to_string();
+        assert!(error.contains(advice) && error.contains(&interval.to_string()), "{error}");
+    }
+}
+
+#[test]
+fn more_blocks_than_the_filter_has_cells_are_told_apart() {
+    passes("crowded");
+}
+
+/// Alone in its process: every byte is known.
+fn crowded() {
+    const COUNT: usize = 300_000;
+    let mut blocks = Vec::with_capacity(COUNT);
+    let session = memtrace::builder().sample_interval(256).max_entries(1000).start().unwrap();
+    let base = stats(Device::Cpu).counted.unwrap().now;
+    blocks.extend((0..COUNT).map(|n| Raw::new(1 + n % 200)));
+    let bytes = blocks.iter().map(Raw::size).sum::<u64>();
+    let now = stats(Device::Cpu);
+    assert_eq!(now.counted.unwrap().now, base + bytes);
+    // More than two for each cell.
+    assert!(cpu(&session.snapshot()).live.len() > 1 << 16);
+    // Every other one first, so that cells go up and down between others that stay.
+    let mut others = Vec::with_capacity(COUNT / 2);
+    (0..COUNT / 2).for_each(|n| others.push(blocks.swap_remove(n)));
+    let with_others = stats(Device::Cpu).counted.unwrap().now;
+    let gone = others.iter().map(Raw::size).sum::<u64>();
+    others.clear();
+    assert_eq!(stats(Device::Cpu).counted.unwrap().now, with_others - gone);
+    let left = blocks.iter().map(Raw::size).sum::<u64>();
+    blocks.clear();
+    let last = stats(Device::Cpu);
+    assert_eq!(last.counted.unwrap().now, with_others - gone - left);
+    // The list of the others is still there. No free was taken for that of a block from before.
+    assert_eq!(last.allocations.current, 1);
+    let flows = last.allocated_bytes;
+    assert_eq!(flows.allocated - flows.freed, (others.capacity() * size_of::<Raw>()) as u64);
+}
+
+#[test]
+fn without_a_threshold_every_size_is_sampled() {
+    passes("every_size");
+}
+
+fn every_size() {
+    const COUNT: usize = 400_000;
+    let mut blocks = Vec::with_capacity(COUNT);
+    let session = memtrace::builder().sample_interval("64 KiB").start().unwrap();
+    let base = stats(Device::Cpu);
+    blocks.extend((0..COUNT).map(|n| Raw::new(8 << (n % 8))));
+    let bytes = blocks.iter().map(Raw::size).sum::<u64>();
+    let now = stats(Device::Cpu);
+    assert_eq!(now.counted.unwrap().now - base.counted.unwrap().now, bytes);
+    let estimate = now.allocated_bytes.allocated - base.allocated_bytes.allocated;
+    let sampling = Sampling::every(64 << 10);
+    let variance = |size: u64| (size as f64).powi(2) * (1.0 / sampling.probability(size) - 1.0);
+    let error = blocks.iter().map(Raw::size).map(variance).sum::<f64>().sqrt();
+    assert!((estimate as f64 - bytes as f64).abs() < 5.0 * error, "{estimate} of {bytes} ± {error}");
+    let snapshot = session.snapshot();
+    assert!(cpu(&snapshot).live.len() < COUNT / 100);
+    check_sums(&snapshot);
+    assert!(snapshot.report().to_string().contains("one in 64 KiB"));
+}

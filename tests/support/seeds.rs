@@ -1,0 +1,82 @@
+//! Seeds for the fuzz targets: captures of real recordings of each kind, whole and cut in the middle. They have the names
+//! of this machine in them, so they are made anew wherever they are used.
+
+use std::path::Path;
+
+use memtrace::{Builder, Error, StackContext, parse_capture, scope};
+
+use crate::hostile::input_of;
+
+type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
+
+/// Each with its name, as the input of `capture_of`. The process must have memtrace's allocator, and no other recording.
+pub fn seeds() -> Outcome<Vec<(String, Vec<u8>)>> {
+    let folder = tempfile::tempdir()?;
+    let mut seeds = Vec::new();
+    for (name, capture) in captures(folder.path())? {
+        let files = files(&capture)?;
+        seeds.push((format!("{name}-half"), without_files(input_of(&capture[..capture.len() / 2]), &files)));
+        seeds.push((name.to_owned(), without_files(input_of(&capture), &files)));
+    }
+    Ok(seeds)
+}
+
+/// A snapshot with everything, one of a log that has lost its beginning, one of a sample, and a stream.
+fn captures(folder: &Path) -> Outcome<Vec<(&'static str, Vec<u8>)>> {
+    let small = || memtrace::builder().min_size(256);
+    let streamed = folder.join("streamed").display().to_string();
+    Ok(vec![
+        ("whole", snapshot(small().context(StackContext::All), folder)?),
+        ("overwritten", snapshot(small().max_entries(16), folder)?),
+        ("sampled", snapshot(memtrace::builder().sample_interval(4096), folder)?),
+        ("streamed", {
+            let session = small().stream(&streamed).start()?;
+            work();
+            session.end()?;
+            std::fs::read(&streamed)?
+        }),
+    ])
+}
+
+fn snapshot(builder: Builder, folder: &Path) -> Outcome<Vec<u8>> {
+    let path = folder.join("snapshot");
+    let session = builder.start()?;
+    work();
+    session.snapshot().write_capture(&path)?;
+    session.end()?;
+    let capture = std::fs::read(&path)?;
+    std::fs::remove_file(path)?;
+    Ok(capture)
+}
+
+/// The files that the capture names, and their build-ids.
+fn files(capture: &[u8]) -> Result<Vec<Vec<u8>>, Error> {
+    let snapshot = parse_capture(capture)?;
+    let names = snapshot.modules.iter().flat_map(|module| [module.path.as_bytes(), &module.build_id]);
+    Ok(names.filter(|name| name.len() > 8).map(<[u8]>::to_vec).collect())
+}
+
+/// Names files that are not there, by texts of the same length: to read the debug information of this
+/// machine's would take nearly all the time.
+fn without_files(mut input: Vec<u8>, files: &[Vec<u8>]) -> Vec<u8> {
+    for file in files {
+        let places = input.windows(file.len()).enumerate().filter(|(_, part)| part == file);
+        let places: Vec<usize> = places.map(|(place, _)| place).collect();
+        places.into_iter().for_each(|place| input[place..place + file.len()].fill(b'x'));
+    }
+    input
+}
+
+/// Some blocks that stay, some that go, in scopes.
+fn work() {
+    let mut kept = Vec::new();
+    for step in 0..12usize {
+        scope(["load", "forward", "backward"][step % 3], || {
+            kept.push(vec![1u8; 300 + 100 * step]);
+            scope("inner", || drop(std::hint::black_box(vec![2u8; 512])));
+        });
+        if step % 5 == 4 {
+            kept.remove(0);
+        }
+    }
+}

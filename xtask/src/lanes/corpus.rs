@@ -1,0 +1,89 @@
+//! Attribution, held against programs whose every operator says what it is (tests/programs/corpus), in builds that
+//! change what stacks tell. A normal release build must be right, the others never wrong.
+
+use std::path::Path;
+
+use anyhow::Result;
+use xshell::cmd;
+
+use crate::checks::{Checks, last_lines};
+use crate::lane::{Run, output};
+
+const SOURCE: &str = "tests/programs/corpus";
+
+pub(crate) fn run(run: &Run) -> Result<String> {
+    let mut checks = Checks::default();
+    let shell = &run.shell;
+    cmd!(shell, "cargo build --quiet --release -p corpus").run()?;
+    let program = run.target.join("release/corpus");
+    check(run, &mut checks, "line tables", &program, &["--strict"])?;
+    if run.is_full() {
+        without_symbols(run, &mut checks, &program)?;
+        let v0 = [
+            ("CARGO_PROFILE_RELEASE_DEBUG", "false"),
+            ("CARGO_PROFILE_RELEASE_STRIP", "none"),
+            ("RUSTFLAGS", "-C symbol-mangling-version=v0"),
+        ];
+        let lto = [("CARGO_PROFILE_RELEASE_LTO", "fat"), ("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "1")];
+        other_build(run, &mut checks, "full debug information", &[("CARGO_PROFILE_RELEASE_DEBUG", "full")])?;
+        other_build(run, &mut checks, "v0 names", &v0)?;
+        other_build(run, &mut checks, "fat LTO", &lto)?;
+        other_candle(run, &mut checks, "0.9.2")?;
+        other_candle(run, &mut checks, "0.8.4")?;
+    }
+    checks.end()
+}
+
+/// The program's last line is what came of it.
+fn check(run: &Run, checks: &mut Checks, name: &str, program: &Path, arguments: &[&str]) -> Result<()> {
+    let output = output(cmd!(run.shell, "{program} {arguments...}"))?;
+    let text = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+    print!("{text}");
+    match output.status.success() {
+        true => checks.ok(&format!("{name}: {}", text.lines().last().unwrap_or(""))),
+        false => checks.fail(&format!("{name}: {}", last_lines(&text))),
+    }
+    Ok(())
+}
+
+/// Where nothing is known, nothing can be right, and nothing may be wrong.
+fn without_symbols(run: &Run, checks: &mut Checks, program: &Path) -> Result<()> {
+    let scratch = run.scratch("corpus")?;
+    let (symbols_only, stripped) = (scratch.join("symbols-only"), scratch.join("stripped"));
+    cmd!(run.shell, "objcopy --strip-debug {program} {symbols_only}").run()?;
+    cmd!(run.shell, "strip --strip-all {program} -o {stripped}").run()?;
+    check(run, checks, "symbols only", &symbols_only, &[])?;
+    check(run, checks, "stripped", &stripped, &[])
+}
+
+fn other_build(run: &Run, checks: &mut Checks, name: &str, variables: &[(&str, &str)]) -> Result<()> {
+    let folder = run.target.join("corpus");
+    cmd!(run.shell, "cargo build --quiet --release -p corpus --target-dir {folder}")
+        .envs(variables.iter().copied())
+        .run()?;
+    check(run, checks, name, &folder.join("release/corpus"), &[])?;
+    // Large, and used once.
+    Ok(run.shell.remove_path(folder)?)
+}
+
+/// The same program with another version of candle, in a package beside the workspace.
+fn other_candle(run: &Run, checks: &mut Checks, version: &str) -> Result<()> {
+    let folder = run.scratch(&format!("candle-{version}"))?;
+    let shell = &run.shell;
+    cmd!(shell, "cp -r {SOURCE}/src {folder}").run()?;
+    let manifest = manifest_with(&shell.read_file(format!("{SOURCE}/Cargo.toml"))?, &run.root, version);
+    shell.write_file(folder.join("Cargo.toml"), manifest)?;
+    let target = run.target.join("corpus");
+    cmd!(shell, "cargo build --quiet --release --manifest-path {folder}/Cargo.toml --target-dir {target}").run()?;
+    check(run, checks, &format!("candle {version}"), &target.join("release/corpus"), &[])?;
+    Ok(shell.remove_path(target)?)
+}
+
+fn manifest_with(manifest: &str, root: &Path, version: &str) -> String {
+    let package = manifest.split("[lints]").next().unwrap_or(manifest);
+    let lines = package.lines().filter(|line| !line.starts_with("license.workspace"));
+    let own: String = lines.map(|line| format!("{line}\n")).collect();
+    let own = own.replace("edition.workspace = true", "edition = \"2024\"").replace("0.11.1", &format!("={version}"));
+    let own = own.replace("\"../../..\"", &format!("\"{}\"", root.display()));
+    format!("{own}[workspace]\n[profile.release]\ndebug = \"line-tables-only\"\n")
+}

@@ -1,0 +1,37 @@
+//! Format, clippy, documentation.
+
+use anyhow::Result;
+use xshell::cmd;
+
+use crate::lane::Run;
+
+/// Packages that are no members of the workspace, because they need other settings or dependencies that nobody else
+/// should wait for.
+const OUTSIDE: [&str; 4] = ["tests/gpu", "tests/loom", "benches/peers", "fuzz"];
+
+pub(crate) fn run(run: &Run) -> Result<String> {
+    let shell = &run.shell;
+    cmd!(shell, "cargo fmt --all --check").run()?;
+    for package in OUTSIDE {
+        cmd!(shell, "cargo fmt --manifest-path {package}/Cargo.toml --check").run()?;
+    }
+    cmd!(shell, "cargo clippy --workspace --all-targets --quiet -- -D warnings").run()?;
+    cmd!(shell, "cargo clippy --no-default-features --quiet -- -D warnings").run()?;
+    if run.is_full() {
+        for package in OUTSIDE {
+            cmd!(shell, "cargo clippy --manifest-path {package}/Cargo.toml --quiet -- -D warnings").run()?;
+        }
+    }
+    document(run)?;
+    Ok("no warning".to_owned())
+}
+
+fn document(run: &Run) -> Result<()> {
+    let shell = &run.shell;
+    let _warnings = shell.push_env("RUSTDOCFLAGS", "-D warnings");
+    cmd!(shell, "cargo doc --no-deps --quiet --features candle,cudarc").run()?;
+    if run.is_full() {
+        cmd!(shell, "cargo doc --workspace --no-deps --quiet").run()?;
+    }
+    Ok(())
+}

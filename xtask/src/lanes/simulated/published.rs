@@ -1,0 +1,112 @@
+//! Examples as candle and cudarc publish them, under the preloaded library.
+
+use std::path::PathBuf;
+
+use anyhow::{Context, Result};
+use serde::Deserialize;
+use xshell::cmd;
+
+use super::builds::{self, Programs};
+use super::gpu::Call;
+use super::preloaded::{End, Preloaded};
+use super::{text, unchanged};
+use crate::lane::Run;
+
+/// Built, in the folder that is named for their package. They run there: some read files of theirs.
+struct Examples {
+    folder: PathBuf,
+    programs: Programs,
+}
+
+#[derive(Deserialize)]
+struct Metadata {
+    packages: Vec<Package>,
+}
+
+#[derive(Deserialize)]
+struct Package {
+    name: String,
+    manifest_path: PathBuf,
+}
+
+/// A program that is linked against the driver and never calls it, and two that do. What cuda_sum_benchmark takes from a
+/// kernel is 0 here, and printed.
+pub(super) fn candle(lane: &mut Preloaded<'_>) -> Result<()> {
+    let examples = Examples::of(lane, "candle-examples", "candle-core")?;
+    let ended = lane.both("basics", &examples.call(lane.run, "basics")?, End::Well)?;
+    lane.silent("basics", &ended);
+    let basics = examples.call(lane.run, "cuda_basics")?;
+    example(lane, "cuda_basics", &basics)?;
+    lane.no_notes("cuda_basics", &basics)?;
+    example(lane, "cuda_sum_benchmark", &examples.call(lane.run, "cuda_sum_benchmark")?)?;
+    let (name, small) = ("cuda_basics out of memory", basics.options(&["--memory", "1GiB"]));
+    let ended = unchanged::out_of_memory(lane, name, &small, "examples/cuda_basics.rs")?;
+    let is_row = |line: &str| matches!(text::words(line)[..], ["481.0", "MiB", "1", place, ..] if is_place(place));
+    text::line(&mut lane.checks, name, &ended.errors, "481.0 MiB  1  examples/cuda_basics.rs:…", is_row);
+    Ok(())
+}
+
+fn is_place(word: &str) -> bool {
+    word.strip_prefix("examples/cuda_basics.rs:").is_some_and(|line| line.parse::<u32>().is_ok())
+}
+
+/// Those that need NVRTC are left out: 05, 06, 09, matmul-kernel, nvrtc-compile; so are 08 (CUPTI) and cufile-copy. 03 and
+/// 04 print what their kernels did, which is nothing. 12 asks for a limit that the simulated driver does not have, and
+/// ends with that error.
+pub(super) fn cudarc(lane: &mut Preloaded<'_>) -> Result<()> {
+    let examples = Examples::of(lane, "cudarc-examples", "cudarc")?;
+    for name in ["01-allocate", "02-copy", "03-launch-kernel", "04-streams"] {
+        example(lane, name, &examples.call(lane.run, name)?)?;
+    }
+    for (name, end) in [("10-function-attributes", End::Well), ("12-context-config", End::WellOrBadly)] {
+        lane.both_recorded(name, &examples.call(lane.run, name)?, end, None)?;
+    }
+    several_gpus(lane, &examples)
+}
+
+/// Its first block is freed when the context of the second is current, and gone: the driver refuses, and the block ends
+/// with its own context. cudarc says nothing about it, memtrace does.
+fn several_gpus(lane: &mut Preloaded<'_>, examples: &Examples) -> Result<()> {
+    let name = "13-copy-multi-gpu";
+    example(lane, name, &examples.call(lane.run, name)?.options(&["--devices", "2"]))?;
+    let refused = lane.report("report.json")?.health.refused_frees;
+    lane.checks.equal(&format!("{name}: refused frees"), refused, 1);
+    Ok(())
+}
+
+/// Its lines are in its own file alone.
+fn example(lane: &mut Preloaded<'_>, name: &str, call: &Call<'_>) -> Result<()> {
+    lane.both_recorded(name, call, End::Well, Some(&format!("examples/{name}.rs")))
+}
+
+impl Examples {
+    /// Puts a manifest of ours beside the examples of a published package, and builds them.
+    fn of(lane: &mut Preloaded<'_>, ours: &str, package: &str) -> Result<Self> {
+        let (run, ours) = (lane.run, lane.run.root.join("tests/simulated").join(ours));
+        let published = published(run, &ours.join("Cargo.toml"), package)?;
+        let name = published.file_name().context("a package is in a folder")?.to_owned();
+        let (folder, shell) = (run.target.join("unchanged").join(&name), &run.shell);
+        shell.create_dir(&folder)?;
+        let copied = [published.join("examples"), ours.join("Cargo.toml"), ours.join("Cargo.lock")];
+        cmd!(shell, "cp -rpf {copied...} {folder}").quiet().run()?;
+        let manifest = format!("--manifest-path={}", folder.join("Cargo.toml").display());
+        let programs = builds::with_toolkit(run, &["--locked", &manifest])?;
+        lane.checks.ok(&format!("{}: its examples are built", name.display()));
+        Ok(Self { folder, programs })
+    }
+
+    fn call<'a>(&self, run: &Run, name: &str) -> Result<Call<'a>> {
+        Ok(Call::of(run, self.programs.path(name)?).folder(&self.folder))
+    }
+}
+
+/// Where cargo has unpacked the package.
+fn published(run: &Run, manifest: &std::path::Path, package: &str) -> Result<PathBuf> {
+    let shell = &run.shell;
+    let options = ["--quiet", "--locked", "--format-version=1"];
+    let text = cmd!(shell, "cargo metadata {options...} --manifest-path {manifest}").quiet().read()?;
+    let metadata: Metadata = serde_json::from_str(&text)?;
+    let found = metadata.packages.into_iter().find(|found| found.name == package);
+    let manifest = found.with_context(|| format!("{} has no {package}", manifest.display()))?.manifest_path;
+    Ok(manifest.parent().context("a manifest is in a folder")?.to_owned())
+}

@@ -1,0 +1,91 @@
+//! The lane `unchanged`: programs under the preloaded library that were not changed for it.
+
+use anyhow::Result;
+
+use super::builds::{self, Programs};
+use super::gpu::{Call, Ended};
+use super::preloaded::{End, Preloaded};
+use super::programs::FAULTS;
+use super::{published, text, versions};
+use crate::lane::Run;
+
+pub(crate) fn run(run: &Run) -> Result<String> {
+    let mut lane = Preloaded::new(run)?;
+    let linked = builds::linked(run, &["--bin=candle-train", "--bin=candle-recorded", "--bin=cudarc-linked"])?;
+    let train = Call::of(run, linked.path("candle-train")?);
+    versions::newest(&mut lane, &train)?;
+    train_otherwise(&mut lane, &train)?;
+    loaded(&mut lane)?;
+    recording_themselves(&mut lane, &linked)?;
+    refused(&mut lane, &linked)?;
+    if run.is_full() {
+        published::candle(&mut lane)?;
+        published::cudarc(&mut lane)?;
+        versions::older(&mut lane)?;
+    }
+    lane.checks.end()
+}
+
+fn train_otherwise(lane: &mut Preloaded<'_>, train: &Call<'_>) -> Result<()> {
+    let source = Some(versions::SOURCE);
+    let two = train.clone().options(&["--devices", "2"]).arguments(&["2"]);
+    lane.both_recorded("candle on two GPUs", &two, End::Well, source)?;
+    let without = train.clone().variable("MEMTRACE_CUSIM_POOLS", 0);
+    lane.both_recorded("candle without pools", &without, End::Well, source)?;
+    let refused = train.clone().options(&["--faults", "oom@alloc:500"]);
+    lane.both_recorded("candle refused once", &refused, End::WellOrBadly, source)?;
+    let ended = out_of_memory(lane, "candle out of memory", &refused, versions::SOURCE)?;
+    let what = "with bytes at a line of the program";
+    let is_row = |line: &str| line.contains(" MiB ") || line.contains(" KiB ");
+    text::line(&mut lane.checks, "candle out of memory", &ended.errors, what, |line| {
+        is_row(line) && line.contains(&format!("{}:", versions::SOURCE))
+    });
+    // It is linked against the driver and never calls it.
+    let name = "candle on no GPU";
+    let ended = lane.both(name, &train.clone().arguments(&["0"]), End::Well)?;
+    lane.silent(name, &ended);
+    Ok(())
+}
+
+/// The post-mortem is the first of two reports; the program's error is its own.
+pub(super) fn out_of_memory(lane: &mut Preloaded<'_>, name: &str, call: &Call<'_>, source: &str) -> Result<Ended> {
+    let call = call.clone().variable("MEMTRACE_DUMP_ON_OOM", 1);
+    let ended = lane.both(name, &call, End::WellOrBadly)?;
+    let begins = "memtrace: cuda:0 is out of memory";
+    let what = format!("that begins with {begins:?}");
+    text::line(&mut lane.checks, name, &ended.errors, &what, |line| line.starts_with(begins));
+    lane.recorded(&format!("{name}, when it ended"), Some(source), "report-2.json");
+    lane.recorded(&format!("{name}, when it happened"), Some(source), "report.json");
+    Ok(ended)
+}
+
+/// The driver is loaded at run time, four threads, pinned memory.
+fn loaded(lane: &mut Preloaded<'_>) -> Result<()> {
+    let call = Call::of(lane.run, &lane.loaded.join("cudarc-loaded"));
+    lane.both_recorded("cudarc-loaded", &call, End::Well, Some("cudarc-loaded/src/main.rs"))
+}
+
+/// Each copy of memtrace sees everything once. Both write a report.
+fn recording_themselves(lane: &mut Preloaded<'_>, linked: &Programs) -> Result<()> {
+    for name in ["candle-recorded", "cudarc-linked"] {
+        lane.both(name, &Call::of(lane.run, linked.path(name)?), End::Well)?;
+        both_reports(lane, name, &format!("{name}/src/main.rs"));
+    }
+    Ok(())
+}
+
+fn both_reports(lane: &mut Preloaded<'_>, name: &str, source: &str) {
+    lane.recorded(&format!("{name}, by the library"), Some(source), "report.json");
+    lane.recorded(&format!("{name}, by itself"), Some(source), "report-2.json");
+}
+
+/// Four threads, some calls refused: who gets the refusal differs from run to run, and so does the output.
+fn refused(lane: &mut Preloaded<'_>, linked: &Programs) -> Result<()> {
+    let name = "cudarc-linked, refused";
+    let call = Call::of(lane.run, linked.path("cudarc-linked")?).options(&["--faults", FAULTS]);
+    let ended = lane.preloaded(&call)?;
+    lane.checks.that(&format!("{name}: ends with {}", ended.how()), ended.is_well());
+    lane.checks.says(name, &ended.output, "2 frees refused");
+    both_reports(lane, name, "cudarc-linked/src/main.rs");
+    Ok(())
+}
