@@ -1,11 +1,14 @@
 //! Names for blocks and tensors: who gets one, who does not, and where it is shown.
 
+#[path = "support/child.rs"]
+mod child;
 mod support;
 
 use std::collections::BTreeMap;
 
 use candle_core::{DType, Device, Tensor};
 use candle_nn::{VarBuilder, VarMap};
+use child::eventually;
 use memtrace::analysis::{BEFORE_RECORDING, UNNAMED, by_name};
 use memtrace::candle::{Traced, named as named_builder, tag, tag_varmap};
 use memtrace::snapshot::{BlockName, RecordKind};
@@ -216,11 +219,7 @@ fn a_stream_has_the_last_names() {
     let streamed =
         || read_capture(&path).unwrap().device(memtrace::Device::Cpu).map_or(Vec::new(), |d| d.names.clone());
     let named = |seq, name: &str| BlockName { seq, name: name.into(), category: memtrace::Category::Unknown };
-    let since = std::time::Instant::now();
-    while streamed() != [named(1, "early")] {
-        assert!(since.elapsed().as_secs() < 20, "no name in the stream for so long");
-        std::thread::sleep(std::time::Duration::from_millis(20));
-    }
+    eventually("the stream has the name", || streamed() == [named(1, "early")]);
     assert!(name(first.address(), "late") && name(second.address(), "second"));
     drop(second);
     let snapshot = session.snapshot();
