@@ -1,11 +1,11 @@
 //! The example's network under memtrace, held against what theory says of its memory.
 
-use std::process::Command;
-
 use candle_core::{DType, Device, Tensor};
 use candle_nn::{VarBuilder, VarMap};
 use memtrace::{analysis, scope};
 
+#[path = "support/child.rs"]
+mod child;
 #[path = "../examples/resnet/model.rs"]
 mod model;
 #[path = "../examples/resnet/sgd.rs"]
@@ -14,8 +14,6 @@ mod sgd;
 #[global_allocator]
 static ALLOC: memtrace::Alloc = memtrace::Alloc::system();
 
-/// Set in the child process that trains: candle and rayon read the number of threads once.
-const CHILD: &str = "MEMTRACE_TEST_TRAIN";
 const IMAGE: usize = 32;
 
 fn train() -> candle_core::Result<()> {
@@ -65,17 +63,8 @@ fn numbers(output: &str, word: &str) -> Vec<u64> {
 
 #[test]
 fn parameters_and_peaks_agree_with_theory() {
-    if std::env::var_os(CHILD).is_some() {
-        return train().unwrap();
-    }
-    let child = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "parameters_and_peaks_agree_with_theory", "--nocapture"])
-        .env(CHILD, "1")
-        .env("RAYON_NUM_THREADS", "1")
-        .output()
-        .unwrap();
-    let output = String::from_utf8_lossy(&child.stdout);
-    assert!(child.status.success(), "{output}{}", String::from_utf8_lossy(&child.stderr));
+    // candle and rayon read the number of threads once.
+    let output = child::in_child(&[("RAYON_NUM_THREADS", "1")], || train().unwrap()).out;
     let theory = (25_557_032 + 53_120) * 4;
     let loaded = numbers(&output, "loaded ")[0];
     assert!(loaded >= theory && loaded - theory < theory * 3 / 1000, "loaded {loaded}, theory {theory}");

@@ -6,6 +6,8 @@
 
 mod accounts;
 mod captures;
+#[path = "../support/child.rs"]
+mod child;
 mod faults;
 mod graphs;
 mod harmless;

@@ -4,8 +4,9 @@ use cudarc::driver::CudaContext;
 use memtrace::Device;
 use memtrace::snapshot::CudaState;
 
+use crate::child;
 use crate::harmless::{Answer, library, with_libraries};
-use crate::support::{AT_THE_END, build_c, child, function, on_gpu, open};
+use crate::support::{build_c, function, on_gpu, open};
 
 #[test]
 fn without_cuda_nothing_is_there_and_nothing_is_said() {
@@ -19,8 +20,7 @@ fn without_cuda_nothing_is_there_and_nothing_is_said() {
         assert!(unsafe { libc::dlopen(c"libcuda.so.1".as_ptr(), libc::RTLD_NOW | libc::RTLD_NOLOAD) }.is_null());
     });
     // Nor is a driver needed.
-    let output = child(&[]).env_remove("LD_LIBRARY_PATH").output().unwrap();
-    assert!(output.status.success() && String::from_utf8_lossy(&output.stderr).contains(AT_THE_END));
+    child::ended(child::command(&[]).env_remove("LD_LIBRARY_PATH")).well();
 }
 
 #[test]

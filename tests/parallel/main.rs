@@ -1,6 +1,8 @@
 //! Sixty-four tests side by side in one process, each with a peak that is known: what one allocates never counts for
 //! another. `MEMTRACE_TEST_RUNS=1000 cargo test --test parallel` runs them a thousand times.
 
+#[path = "../support/child.rs"]
+mod child;
 #[path = "../cuda/support.rs"]
 #[allow(dead_code, unsafe_code, reason = "shared with the tests of the hooks")]
 mod gpu;
@@ -8,7 +10,6 @@ mod gpu;
 mod support;
 mod work;
 
-use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use support::Raw;
@@ -68,11 +69,9 @@ fn noise() {
 fn a_thousand_runs() {
     let runs = std::env::var("MEMTRACE_TEST_RUNS").map_or(10, |runs| runs.parse().unwrap());
     for run in 1..=runs {
-        let mut command = Command::new(std::env::current_exe().unwrap());
+        let mut command = child::program(&std::env::current_exe().unwrap());
         command.args(["--ignored", "--test-threads=65"]).env("LD_LIBRARY_PATH", gpu::driver_folder());
-        let output = command.output().unwrap();
-        let text = String::from_utf8_lossy(&output.stdout);
-        assert!(output.status.success(), "run {run}: {}\n{text}", output.status);
-        assert!(text.contains("65 passed; 0 failed; 0 ignored"), "run {run}: {text}");
+        let all = child::ended(&mut command);
+        assert!(all.status.success() && all.said("65 passed; 0 failed; 0 ignored"), "run {run}: {all}");
     }
 }

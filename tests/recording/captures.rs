@@ -1,34 +1,14 @@
 //! Captures of real recordings: written whole, streamed, of programs that are gone.
 #![cfg(target_os = "linux")]
-#![expect(unsafe_code, reason = "constructors run from .init_array")]
 
 use std::fs;
 use std::path::Path;
-use std::process::Command;
 
+use crate::child::{command_of, ended, if_child, test_name};
 use crate::support::{MIB, Raw, alone, cpu};
 use memtrace::snapshot::{Block, Record, ScopeStats};
 use memtrace::{Session, Snapshot, SnapshotData, parse_capture, read_capture, scope};
 use proptest::prelude::*;
-
-#[used]
-// SAFETY: the loader calls the functions in this section; `before_main` unwinds into nobody.
-#[unsafe(link_section = ".init_array")]
-static SCENARIOS: extern "C" fn() = {
-    extern "C" fn start() {
-        crate::support::before_main(&[("streams", streams)]);
-    }
-    start
-};
-
-const OUT: &str = "MEMTRACE_TEST_OUT";
-
-fn streams() {
-    let out = std::env::var(OUT).unwrap();
-    let session = memtrace::builder().min_size(MIB).stream(out).start().unwrap();
-    let _kept = Raw::new(4 * MIB);
-    session.end().unwrap();
-}
 
 /// A file's capture written again, and that once more.
 fn written_twice(path: &Path) -> [Vec<u8>; 2] {
@@ -103,11 +83,16 @@ fn a_snapshot_written_as_a_capture_comes_back_whole() {
 
 #[test]
 fn a_program_that_is_gone_is_read_and_its_missing_names_are_said() {
+    if_child(|| {
+        let out = std::env::var("TEST_OUT").unwrap();
+        let session = memtrace::builder().min_size(MIB).stream(out).start().unwrap();
+        let _kept = Raw::new(4 * MIB);
+        session.end().unwrap();
+    });
     let dir = tempfile::tempdir().unwrap();
     let (program, capture) = (dir.path().join("program"), dir.path().join("a.memtrace"));
     fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
-    let status = Command::new(&program).env("MEMTRACE_TEST_SCENARIO", "streams").env(OUT, &capture).status().unwrap();
-    assert!(status.success());
+    ended(command_of(&program, &test_name()).env("TEST_OUT", &capture)).well();
     let named = |snapshot: &Snapshot| {
         let lines = memtrace::analysis::live_by_line(snapshot, cpu(snapshot));
         lines.rows.iter().any(|row| row.label.contains("Raw::with") && row.bytes == 4 * MIB as u64)

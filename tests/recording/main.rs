@@ -4,6 +4,8 @@
 mod captures;
 mod categories;
 mod category_timeline;
+#[path = "../support/child.rs"]
+mod child;
 mod chrome;
 mod heap;
 mod heap_property;

@@ -1,26 +1,16 @@
 //! A sample of the small blocks: estimates that are unbiased and add up, and accounts that are exact all the same.
 #![cfg(target_os = "linux")]
-#![expect(unsafe_code, reason = "constructors run from .init_array")]
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::thread;
 
-use crate::support::{MIB, Raw, alone, cpu, passes};
+use crate::child::in_child;
+use crate::support::{MIB, Raw, alone, cpu};
 use memtrace::attribute::Categories;
 use memtrace::snapshot::{Block, DeviceSnapshot, Record, RecordKind, Replay, Sampling};
 use memtrace::{Category, Device, Session, SnapshotData, analysis, read_capture, scope, stats};
 use proptest::prelude::*;
-
-#[used]
-// SAFETY: the loader calls the functions in this section; `before_main` unwinds into nobody.
-#[unsafe(link_section = ".init_array")]
-static SCENARIOS: extern "C" fn() = {
-    extern "C" fn start() {
-        crate::support::before_main(&[("crowded", crowded), ("every_size", every_size)]);
-    }
-    start
-};
 
 const KIB: usize = 1 << 10;
 /// The test harness has no blocks of this size.
@@ -422,59 +412,55 @@ fn interval_and_threshold_say_what_is_sampled() {
 
 #[test]
 fn more_blocks_than_the_filter_has_cells_are_told_apart() {
-    passes("crowded");
-}
-
-/// Alone in its process: every byte is known.
-fn crowded() {
-    const COUNT: usize = 300_000;
-    let mut blocks = Vec::with_capacity(COUNT);
-    let session = memtrace::builder().sample_interval(256).max_entries(1000).start().unwrap();
-    let base = stats(Device::Cpu).counted.unwrap().now;
-    blocks.extend((0..COUNT).map(|n| Raw::new(1 + n % 200)));
-    let bytes = blocks.iter().map(Raw::size).sum::<u64>();
-    let now = stats(Device::Cpu);
-    assert_eq!(now.counted.unwrap().now, base + bytes);
-    // More than two for each cell.
-    assert!(cpu(&session.snapshot()).live.len() > 1 << 16);
-    // Every other one first, so that cells go up and down between others that stay.
-    let mut others = Vec::with_capacity(COUNT / 2);
-    (0..COUNT / 2).for_each(|n| others.push(blocks.swap_remove(n)));
-    let with_others = stats(Device::Cpu).counted.unwrap().now;
-    let gone = others.iter().map(Raw::size).sum::<u64>();
-    others.clear();
-    assert_eq!(stats(Device::Cpu).counted.unwrap().now, with_others - gone);
-    let left = blocks.iter().map(Raw::size).sum::<u64>();
-    blocks.clear();
-    let last = stats(Device::Cpu);
-    assert_eq!(last.counted.unwrap().now, with_others - gone - left);
-    // The list of the others is still there. No free was taken for that of a block from before.
-    assert_eq!(last.allocations.current, 1);
-    let flows = last.allocated_bytes;
-    assert_eq!(flows.allocated - flows.freed, (others.capacity() * size_of::<Raw>()) as u64);
+    // Every byte is known there.
+    in_child(&[], || {
+        const COUNT: usize = 300_000;
+        let mut blocks = Vec::with_capacity(COUNT);
+        let session = memtrace::builder().sample_interval(256).max_entries(1000).start().unwrap();
+        let base = stats(Device::Cpu).counted.unwrap().now;
+        blocks.extend((0..COUNT).map(|n| Raw::new(1 + n % 200)));
+        let bytes = blocks.iter().map(Raw::size).sum::<u64>();
+        let now = stats(Device::Cpu);
+        assert_eq!(now.counted.unwrap().now, base + bytes);
+        // More than two for each cell.
+        assert!(cpu(&session.snapshot()).live.len() > 1 << 16);
+        // Every other one first, so that cells go up and down between others that stay.
+        let mut others = Vec::with_capacity(COUNT / 2);
+        (0..COUNT / 2).for_each(|n| others.push(blocks.swap_remove(n)));
+        let with_others = stats(Device::Cpu).counted.unwrap().now;
+        let gone = others.iter().map(Raw::size).sum::<u64>();
+        others.clear();
+        assert_eq!(stats(Device::Cpu).counted.unwrap().now, with_others - gone);
+        let left = blocks.iter().map(Raw::size).sum::<u64>();
+        blocks.clear();
+        let last = stats(Device::Cpu);
+        assert_eq!(last.counted.unwrap().now, with_others - gone - left);
+        // The list of the others is still there. No free was taken for that of a block from before.
+        assert_eq!(last.allocations.current, 1);
+        let flows = last.allocated_bytes;
+        assert_eq!(flows.allocated - flows.freed, (others.capacity() * size_of::<Raw>()) as u64);
+    });
 }
 
 #[test]
 fn without_a_threshold_every_size_is_sampled() {
-    passes("every_size");
-}
-
-fn every_size() {
-    const COUNT: usize = 400_000;
-    let mut blocks = Vec::with_capacity(COUNT);
-    let session = memtrace::builder().sample_interval("64 KiB").start().unwrap();
-    let base = stats(Device::Cpu);
-    blocks.extend((0..COUNT).map(|n| Raw::new(8 << (n % 8))));
-    let bytes = blocks.iter().map(Raw::size).sum::<u64>();
-    let now = stats(Device::Cpu);
-    assert_eq!(now.counted.unwrap().now - base.counted.unwrap().now, bytes);
-    let estimate = now.allocated_bytes.allocated - base.allocated_bytes.allocated;
-    let sampling = Sampling::every(64 << 10);
-    let variance = |size: u64| (size as f64).powi(2) * (1.0 / sampling.probability(size) - 1.0);
-    let error = blocks.iter().map(Raw::size).map(variance).sum::<f64>().sqrt();
-    assert!((estimate as f64 - bytes as f64).abs() < 5.0 * error, "{estimate} of {bytes} ± {error}");
-    let snapshot = session.snapshot();
-    assert!(cpu(&snapshot).live.len() < COUNT / 100);
-    check_sums(&snapshot);
-    assert!(snapshot.report().to_string().contains("one in 64 KiB"));
+    in_child(&[], || {
+        const COUNT: usize = 400_000;
+        let mut blocks = Vec::with_capacity(COUNT);
+        let session = memtrace::builder().sample_interval("64 KiB").start().unwrap();
+        let base = stats(Device::Cpu);
+        blocks.extend((0..COUNT).map(|n| Raw::new(8 << (n % 8))));
+        let bytes = blocks.iter().map(Raw::size).sum::<u64>();
+        let now = stats(Device::Cpu);
+        assert_eq!(now.counted.unwrap().now - base.counted.unwrap().now, bytes);
+        let estimate = now.allocated_bytes.allocated - base.allocated_bytes.allocated;
+        let sampling = Sampling::every(64 << 10);
+        let variance = |size: u64| (size as f64).powi(2) * (1.0 / sampling.probability(size) - 1.0);
+        let error = blocks.iter().map(Raw::size).map(variance).sum::<f64>().sqrt();
+        assert!((estimate as f64 - bytes as f64).abs() < 5.0 * error, "{estimate} of {bytes} ± {error}");
+        let snapshot = session.snapshot();
+        assert!(cpu(&snapshot).live.len() < COUNT / 100);
+        check_sums(&snapshot);
+        assert!(snapshot.report().to_string().contains("one in 64 KiB"));
+    });
 }

@@ -1,9 +1,8 @@
-//! What the tests of the heap share: blocks that cost no memory, and processes with one thread.
+//! What the tests of the heap share: blocks that cost no memory, one recording at a time.
 #![allow(dead_code, reason = "each test program uses a part of this")]
 #![expect(unsafe_code, reason = "blocks come straight from the global allocator")]
 
 use std::alloc::Layout;
-use std::process::{Command, Output};
 use std::ptr::NonNull;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -108,36 +107,4 @@ impl Drop for Raw {
         // SAFETY: the block came from this allocator with this layout.
         unsafe { std::alloc::dealloc(self.start.as_ptr(), self.layout) }
     }
-}
-
-const SCENARIO: &str = "MEMTRACE_TEST_SCENARIO";
-
-/// A process stuck for this long is taken to hang.
-const PATIENCE_SECONDS: u32 = 240;
-
-unsafe extern "C" {
-    /// The kernel ends the process after this time, whatever locks it waits for.
-    safe fn alarm(seconds: u32) -> u32;
-}
-
-/// Runs a scenario in a process of its own: this test program again, see [`before_main`].
-pub(crate) fn run(scenario: &str) -> Output {
-    Command::new(std::env::current_exe().unwrap()).env(SCENARIO, scenario).output().unwrap()
-}
-
-/// Runs a scenario that must come to its end without a panic.
-pub(crate) fn passes(scenario: &str) {
-    let output = run(scenario);
-    let text = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{scenario}: {}\n{text}", output.status);
-}
-
-/// To be called from `.init_array`: if this process is to run a scenario, runs it and exits. At that
-/// time the process has one thread and the test harness has not allocated anything.
-pub(crate) fn before_main(scenarios: &[(&str, fn())]) {
-    let Some(name) = std::env::var_os(SCENARIO) else { return };
-    alarm(PATIENCE_SECONDS);
-    let scenario = scenarios.iter().find(|(scenario, _)| name == *scenario);
-    let passed = std::panic::catch_unwind(|| scenario.expect("no such scenario").1());
-    std::process::exit(if passed.is_ok() { 0 } else { 101 });
 }

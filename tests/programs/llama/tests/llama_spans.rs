@@ -1,9 +1,11 @@
 //! candle's own Llama under memtrace's layer: what its spans cover, and what is said where they are
-//! dead. Each scenario is a process of its own: that a layer was installed is a fact of a process.
+//! dead. Each test is a process of its own: that a layer was installed is a fact of a process.
 //!
 //! `cargo test -p llama-spans -- --nocapture` prints the shares.
-#![expect(unsafe_code, reason = "an allocator that counts, and a scenario that runs before main")]
+#![expect(unsafe_code, reason = "an allocator that counts")]
 
+#[path = "../../../support/child.rs"]
+mod child;
 #[path = "../../../support/mod.rs"]
 mod support;
 
@@ -14,10 +16,11 @@ use candle_core::{DType, Device, Module, Tensor};
 use candle_nn::VarBuilder;
 use candle_transformers::models::llama::{Cache, Config, Llama};
 use candle_transformers::models::resnet;
+use child::in_child;
 use memtrace::analysis::{Spanless, spanless};
 use memtrace::snapshot::{Record, RecordKind};
 use memtrace::{Session, Snapshot};
-use support::{records, run};
+use support::records;
 use tracing::level_filters::LevelFilter;
 use tracing_subscriber::prelude::*;
 
@@ -49,28 +52,9 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOC: memtrace::Alloc<Counting> = memtrace::Alloc::new(Counting);
 
-#[used]
-// SAFETY: the loader calls the functions in this section; `before_main` unwinds into nobody.
-#[unsafe(link_section = ".init_array")]
-static BEFORE_MAIN: extern "C" fn() = {
-    extern "C" fn start() {
-        support::before_main(&[
-            ("spans alive", spans_alive),
-            ("loaded before", loaded_before_the_layer),
-            ("loaded before, within a span", loaded_before_the_layer_and_called_within_a_span),
-            ("filtered", filtered),
-            ("no layer", no_layer),
-            ("no spans", a_model_without_spans),
-        ]);
-    }
-    start
-};
-
-/// Must come to its end; prints what it printed.
-fn passes(scenario: &str) {
-    let output = run(scenario);
-    print!("{}", String::from_utf8_lossy(&output.stdout));
-    assert!(output.status.success(), "{scenario}: {}", String::from_utf8_lossy(&output.stderr));
+/// Runs `body` in a child, and prints what that printed.
+fn passes(body: fn()) {
+    print!("{}", in_child(&[], body).out);
 }
 
 const LAYERS: usize = 4;
@@ -156,29 +140,6 @@ fn print_shares(pass: &str, snapshot: &Snapshot) -> (f64, f64) {
     (all, large)
 }
 
-fn spans_alive() {
-    install();
-    let (model, first, second) = (llama(), cache(), cache());
-    print_shares("first pass", &recorded(|| generate(&model, first)));
-    // What lasts is made: rayon's threads, which are in no scope, and gemm's 1 MiB for each of them.
-    rayon::broadcast(|_| product());
-    let session = record_all();
-    let before = REQUESTED.load(Relaxed);
-    generate(&model, second);
-    let requested = REQUESTED.load(Relaxed) - before;
-    let snapshot = session.snapshot();
-    let recorded = allocated(&snapshot, |_| true);
-    println!("second pass: {requested} B requested, {recorded} B recorded");
-    let (all, large) = print_shares("second pass", &snapshot);
-    assert_eq!(recorded, requested);
-    assert!(all >= 0.96 && large >= 0.96, "{all} of all, {large} of the large ones");
-    for layer in 0..LAYERS {
-        let path = format!("block[{layer}] > attn[{layer}] > linear[");
-        assert!(allocated(&snapshot, |r| snapshot.context_path(r.context).starts_with(&path)) > 0, "{path}");
-    }
-    assert_silent(&snapshot);
-}
-
 fn assert_silent(snapshot: &Snapshot) {
     assert_eq!(spanless(snapshot), Spanless::default());
     assert!(!snapshot.report().to_string().contains("never became scopes"));
@@ -203,71 +164,82 @@ fn assert_said(snapshot: &Snapshot, cause: &str) {
     assert!(said["note"].as_str().unwrap().contains(cause) && said["bytes"] == bytes, "{said}");
 }
 
-fn loaded_before_the_layer() {
-    let model = llama();
-    install();
-    let snapshot = recorded(|| generate(&model, cache()));
-    assert_said(&snapshot, "install memtrace::layer() before loading the model");
-    assert_eq!(share_in_spans(&snapshot, 0), 0.0);
-    // Loading alone is no reason to say anything, nor is a second model whose spans are alive.
-    assert_silent(&recorded(|| drop(llama())));
-    let alive = llama();
-    assert_silent(&recorded(|| generate(&alive, cache())));
-}
-
-fn loaded_before_the_layer_and_called_within_a_span() {
-    let model = llama();
-    install();
-    let snapshot = recorded(|| tracing::info_span!("request").in_scope(|| generate(&model, cache())));
-    assert_said(&snapshot, "install memtrace::layer() before loading the model");
-}
-
-fn filtered() {
-    tracing_subscriber::registry().with(memtrace::layer()).with(LevelFilter::INFO).init();
-    let model = llama();
-    assert_said(&recorded(|| generate(&model, cache())), "level TRACE is switched off");
-}
-
-fn no_layer() {
-    let model = llama();
-    assert_silent(&recorded(|| generate(&model, cache())));
-}
-
-fn a_model_without_spans() {
-    install();
-    let model = resnet::resnet18(10, VarBuilder::zeros(DType::F32, &Device::Cpu)).unwrap();
-    let image = Tensor::zeros((1, 3, 32, 32), DType::F32, &Device::Cpu).unwrap();
-    let snapshot = recorded(|| drop(model.forward(&image).unwrap()));
-    assert!(allocated(&snapshot, |_| true) > 0);
-    assert_silent(&snapshot);
-}
-
 #[test]
 fn nearly_all_that_llama_allocates_has_a_span_with_its_layers_number() {
-    passes("spans alive");
+    passes(|| {
+        install();
+        let (model, first, second) = (llama(), cache(), cache());
+        print_shares("first pass", &recorded(|| generate(&model, first)));
+        // What lasts is made: rayon's threads, which are in no scope, and gemm's 1 MiB for each of them.
+        rayon::broadcast(|_| product());
+        let session = record_all();
+        let before = REQUESTED.load(Relaxed);
+        generate(&model, second);
+        let requested = REQUESTED.load(Relaxed) - before;
+        let snapshot = session.snapshot();
+        let recorded = allocated(&snapshot, |_| true);
+        println!("second pass: {requested} B requested, {recorded} B recorded");
+        let (all, large) = print_shares("second pass", &snapshot);
+        assert_eq!(recorded, requested);
+        assert!(all >= 0.96 && large >= 0.96, "{all} of all, {large} of the large ones");
+        for layer in 0..LAYERS {
+            let path = format!("block[{layer}] > attn[{layer}] > linear[");
+            assert!(allocated(&snapshot, |r| snapshot.context_path(r.context).starts_with(&path)) > 0, "{path}");
+        }
+        assert_silent(&snapshot);
+    });
 }
 
 #[test]
 fn a_model_loaded_before_the_layer_has_dead_spans_and_the_report_says_so() {
-    passes("loaded before");
+    passes(|| {
+        let model = llama();
+        install();
+        let snapshot = recorded(|| generate(&model, cache()));
+        assert_said(&snapshot, "install memtrace::layer() before loading the model");
+        assert_eq!(share_in_spans(&snapshot, 0), 0.0);
+        // Loading alone is no reason to say anything, nor is a second model whose spans are alive.
+        assert_silent(&recorded(|| drop(llama())));
+        let alive = llama();
+        assert_silent(&recorded(|| generate(&alive, cache())));
+    });
 }
 
 #[test]
 fn a_span_of_the_program_does_not_hide_that_the_models_are_dead() {
-    passes("loaded before, within a span");
+    passes(|| {
+        let model = llama();
+        install();
+        let snapshot = recorded(|| tracing::info_span!("request").in_scope(|| generate(&model, cache())));
+        assert_said(&snapshot, "install memtrace::layer() before loading the model");
+    });
 }
 
 #[test]
 fn a_filter_on_the_whole_subscriber_is_told_from_a_late_layer() {
-    passes("filtered");
+    passes(|| {
+        tracing_subscriber::registry().with(memtrace::layer()).with(LevelFilter::INFO).init();
+        let model = llama();
+        assert_said(&recorded(|| generate(&model, cache())), "level TRACE is switched off");
+    });
 }
 
 #[test]
 fn who_did_not_install_the_layer_hears_nothing_of_spans() {
-    passes("no layer");
+    passes(|| {
+        let model = llama();
+        assert_silent(&recorded(|| generate(&model, cache())));
+    });
 }
 
 #[test]
 fn a_model_without_spans_misses_none() {
-    passes("no spans");
+    passes(|| {
+        install();
+        let model = resnet::resnet18(10, VarBuilder::zeros(DType::F32, &Device::Cpu)).unwrap();
+        let image = Tensor::zeros((1, 3, 32, 32), DType::F32, &Device::Cpu).unwrap();
+        let snapshot = recorded(|| drop(model.forward(&image).unwrap()));
+        assert!(allocated(&snapshot, |_| true) > 0);
+        assert_silent(&snapshot);
+    });
 }

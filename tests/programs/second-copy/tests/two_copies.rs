@@ -5,8 +5,14 @@
 
 use std::ffi::{CString, c_void};
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
+#[path = "../../../support/child.rs"]
+mod child;
+#[path = "../../../cuda/support.rs"]
+#[allow(dead_code, reason = "shared with the tests of the hooks")]
+mod gpu;
+
+use gpu::{function, on_gpu};
 use memtrace::Device;
 use memtrace::snapshot::CudaState;
 
@@ -16,15 +22,6 @@ fn open(path: &Path) -> *mut c_void {
     let library = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW) };
     assert!(!library.is_null(), "{path:?} can be loaded");
     library
-}
-
-fn function<F: Copy>(library: *mut c_void, name: &str) -> F {
-    let name = CString::new(name).unwrap();
-    // SAFETY: the handle is a live one and the name ends with a zero byte.
-    let address = unsafe { libc::dlsym(library, name.as_ptr()) };
-    assert!(!address.is_null(), "{name:?} is there");
-    // SAFETY: the caller names the function's type.
-    unsafe { std::mem::transmute_copy(&address) }
 }
 
 fn beside_this_test(name: &str) -> PathBuf {
@@ -71,69 +68,44 @@ fn record_with_both() -> (usize, i64) {
     (ours, theirs)
 }
 
-/// Runs the named test in a child that finds the simulated driver; true in the child.
-fn in_child(preload: Option<&Path>) -> bool {
-    const CHILD: &str = "SECOND_COPY_TEST_CHILD";
-    if std::env::var_os(CHILD).is_some() {
-        return true;
-    }
-    let folder = tempfile::tempdir().unwrap();
-    std::fs::copy(beside_this_test("libmemtrace_cusim.so"), folder.path().join("libcuda.so.1")).unwrap();
-    let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args([std::thread::current().name().unwrap(), "--exact", "--nocapture", "--test-threads=1"]);
-    command.env(CHILD, "1").env("LD_LIBRARY_PATH", folder.path());
-    if let Some(library) = preload {
-        command.env("LD_PRELOAD", library);
-    }
-    let output = command.output().unwrap();
-    let said = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success(), "{said}\n{}", String::from_utf8_lossy(&output.stderr));
-    assert!(said.contains("1 passed"), "{said}");
-    false
-}
-
 #[test]
 fn a_librarys_copy_hears_of_what_the_programs_sees() {
-    if in_child(None) {
-        assert_eq!(record_with_both(), (5, 3000));
-    }
+    on_gpu(&[], || assert_eq!(record_with_both(), (5, 3000)));
 }
 
 #[test]
 fn the_programs_copy_hears_of_what_a_preloaded_one_sees() {
-    if in_child(Some(&beside_this_test("libsecond_copy.so"))) {
-        assert_eq!(record_with_both(), (5, 3000));
-    }
+    let library = beside_this_test("libsecond_copy.so");
+    on_gpu(&[("LD_PRELOAD", library.to_str().unwrap())], || assert_eq!(record_with_both(), (5, 3000)));
 }
 
 /// One call that would end several blocks.
 #[test]
 fn both_keep_what_a_refused_unmapping_was_about() {
     const SIZE: usize = 2 << 20;
-    if !in_child(None) {
-        return;
-    }
-    let session = memtrace::start().unwrap();
-    let second = open(&beside_this_test("libsecond_copy.so"));
-    let (driver, mut address) = (driver(), 0);
-    let theirs = function::<extern "C" fn() -> *mut c_void>(second, "second_start")();
-    type Reserve = extern "C" fn(*mut u64, usize, usize, u64, u64) -> i32;
-    assert_eq!(function::<Reserve>(driver, "cuMemAddressReserve")(&mut address, 6 * SIZE, 0, 0, 0), 0);
-    for at in 0..3 {
-        let (mut handle, description) = (0u64, [1u64, 1, 0, 0]);
-        type Create = extern "C" fn(*mut u64, usize, *const u64, u64) -> i32;
-        type Map = extern "C" fn(u64, usize, usize, u64, u64) -> i32;
-        assert_eq!(function::<Create>(driver, "cuMemCreate")(&mut handle, SIZE, description.as_ptr(), 0), 0);
-        assert_eq!(function::<Map>(driver, "cuMemMap")(address + at * SIZE as u64, SIZE, 0, handle, 0), 0);
-        assert_eq!(function::<extern "C" fn(u64) -> i32>(driver, "cuMemRelease")(handle), 0);
-    }
-    let unmap = |size| function::<extern "C" fn(u64, usize) -> i32>(driver, "cuMemUnmap")(address, size);
-    let live = || {
-        let ours = session.snapshot().device(Device::Cuda(0)).unwrap().stats.allocated_bytes.current;
-        (ours, function::<extern "C" fn(*mut c_void) -> u64>(second, "second_live")(theirs))
-    };
-    assert_ne!(unmap(4 * SIZE), 0, "not all of it is mapped");
-    assert_eq!(live(), (6 << 20, 6 << 20));
-    assert_eq!(unmap(2 * SIZE), 0);
-    assert_eq!(live(), (2 << 20, 2 << 20));
+    on_gpu(&[], || {
+        let session = memtrace::start().unwrap();
+        let second = open(&beside_this_test("libsecond_copy.so"));
+        let (driver, mut address) = (driver(), 0);
+        let theirs = function::<extern "C" fn() -> *mut c_void>(second, "second_start")();
+        type Reserve = extern "C" fn(*mut u64, usize, usize, u64, u64) -> i32;
+        assert_eq!(function::<Reserve>(driver, "cuMemAddressReserve")(&mut address, 6 * SIZE, 0, 0, 0), 0);
+        for at in 0..3 {
+            let (mut handle, description) = (0u64, [1u64, 1, 0, 0]);
+            type Create = extern "C" fn(*mut u64, usize, *const u64, u64) -> i32;
+            type Map = extern "C" fn(u64, usize, usize, u64, u64) -> i32;
+            assert_eq!(function::<Create>(driver, "cuMemCreate")(&mut handle, SIZE, description.as_ptr(), 0), 0);
+            assert_eq!(function::<Map>(driver, "cuMemMap")(address + at * SIZE as u64, SIZE, 0, handle, 0), 0);
+            assert_eq!(function::<extern "C" fn(u64) -> i32>(driver, "cuMemRelease")(handle), 0);
+        }
+        let unmap = |size| function::<extern "C" fn(u64, usize) -> i32>(driver, "cuMemUnmap")(address, size);
+        let live = || {
+            let ours = session.snapshot().device(Device::Cuda(0)).unwrap().stats.allocated_bytes.current;
+            (ours, function::<extern "C" fn(*mut c_void) -> u64>(second, "second_live")(theirs))
+        };
+        assert_ne!(unmap(4 * SIZE), 0, "not all of it is mapped");
+        assert_eq!(live(), (6 << 20, 6 << 20));
+        assert_eq!(unmap(2 * SIZE), 0);
+        assert_eq!(live(), (2 << 20, 2 << 20));
+    });
 }

@@ -1,38 +1,16 @@
 //! Processes that are forked off one that records: they go on as if memtrace were not there.
 //!
-//! A child that hangs is killed after a while, and that is a failure.
-#![cfg(target_os = "linux")]
-#![expect(unsafe_code, reason = "fork and its companions are C functions")]
-
-mod support;
+//! A process that hangs is killed after a while, and that is a failure.
 
 use std::panic::catch_unwind;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use memtrace::{Context, Session, scope};
-use support::{MIB, Raw, passes};
 use tracing_subscriber::prelude::*;
 
-#[global_allocator]
-static ALLOC: memtrace::Alloc = memtrace::Alloc::system();
-
-#[used]
-// SAFETY: the loader calls the functions in this section; `before_main` unwinds into nobody.
-#[unsafe(link_section = ".init_array")]
-static SCENARIOS: extern "C" fn() = {
-    extern "C" fn start() {
-        support::before_main(&[
-            ("allocates", children_allocate),
-            ("opens scopes", children_open_scopes),
-            ("enters spans", children_enter_spans),
-            ("measures", children_measure),
-            ("inside", children_inside_a_measurement),
-            ("before", children_from_before_the_session),
-        ]);
-    }
-    start
-};
+use crate::child::in_child;
+use crate::support::{self, MIB, Raw};
 
 unsafe extern "C" {
     fn fork() -> i32;
@@ -44,11 +22,11 @@ unsafe extern "C" {
 const WNOHANG: i32 = 1;
 const SIGKILL: i32 = 9;
 
-/// A child that runs for this long is taken to hang.
+/// A forked child that runs for this long is taken to hang.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Forks, runs `work` in the child; panics unless that ended in time and without a panic.
-fn in_child(work: impl Fn() + std::panic::RefUnwindSafe) {
+fn in_fork(work: impl Fn() + std::panic::RefUnwindSafe) {
     // SAFETY: the child calls nothing but `work` and `_exit`; glibc lets it allocate.
     let pid = unsafe { fork() };
     assert!(pid >= 0);
@@ -107,52 +85,60 @@ fn allocate_a_lot() {
 
 #[test]
 fn children_forked_while_others_allocate_are_not_recorded_and_do_not_hang() {
-    passes("allocates");
-}
-
-fn children_allocate() {
-    let session = record_all();
-    let kept = Raw::new(MIB);
-    let allocate = || drop((Raw::new(100), Raw::new(3000)));
-    beside(allocate, || {
-        for _ in 0..50 {
-            in_child(|| {
-                allocate_a_lot();
-                assert!(!memtrace::is_recording());
-                assert!(session.snapshot().devices.is_empty());
-                assert!(!memtrace::start().unwrap_err().is_already_recording());
-                assert_eq!(kept.size(), MIB as u64);
-            });
-        }
+    in_child(&[], || {
+        let session = record_all();
+        let kept = Raw::new(MIB);
+        let allocate = || drop((Raw::new(100), Raw::new(3000)));
+        beside(allocate, || {
+            for _ in 0..50 {
+                in_fork(|| {
+                    allocate_a_lot();
+                    assert!(!memtrace::is_recording());
+                    assert!(session.snapshot().devices.is_empty());
+                    assert!(!memtrace::start().unwrap_err().is_already_recording());
+                    assert_eq!(kept.size(), MIB as u64);
+                });
+            }
+        });
+        let after = Raw::new(MIB);
+        let live = support::live(&session.snapshot());
+        assert!(live.contains(&kept.key()) && live.contains(&after.key()));
     });
-    let after = Raw::new(MIB);
-    let live = support::live(&session.snapshot());
-    assert!(live.contains(&kept.key()) && live.contains(&after.key()));
 }
 
 #[test]
 fn children_forked_while_others_open_scopes_do_not_hang() {
-    passes("opens scopes");
-}
-
-fn children_open_scopes() {
-    let session = record_all();
-    beside(
-        || scope("theirs", || ()),
-        || {
-            for _ in 0..50 {
-                in_child(|| {
-                    scope("own", || Context::current().scope(allocate_a_lot));
-                    assert!(session.snapshot().devices.is_empty());
-                });
-            }
-        },
-    );
+    in_child(&[], || {
+        let session = record_all();
+        beside(
+            || scope("theirs", || ()),
+            || {
+                for _ in 0..50 {
+                    in_fork(|| {
+                        scope("own", || Context::current().scope(allocate_a_lot));
+                        assert!(session.snapshot().devices.is_empty());
+                    });
+                }
+            },
+        );
+    });
 }
 
 #[test]
 fn children_forked_while_others_make_spans_do_not_hang() {
-    passes("enters spans");
+    in_child(&[], || {
+        tracing_subscriber::registry().with(memtrace::layer()).init();
+        let session = record_all();
+        enter_spans();
+        beside(enter_spans, || {
+            for _ in 0..50 {
+                in_fork(|| {
+                    (0..100).for_each(|_| enter_spans());
+                    assert!(session.snapshot().devices.is_empty());
+                });
+            }
+        });
+    });
 }
 
 fn enter_spans() {
@@ -160,28 +146,12 @@ fn enter_spans() {
     spans[0].in_scope(|| spans[1].in_scope(|| std::hint::black_box(())));
 }
 
-fn children_enter_spans() {
-    tracing_subscriber::registry().with(memtrace::layer()).init();
-    let session = record_all();
-    enter_spans();
-    beside(enter_spans, || {
-        for _ in 0..50 {
-            in_child(|| {
-                (0..100).for_each(|_| enter_spans());
-                assert!(session.snapshot().devices.is_empty());
-            });
-        }
-    });
-}
-
 #[test]
 fn children_forked_while_others_measure_do_not_hang() {
-    passes("measures");
-}
-
-fn children_measure() {
-    let _session = record_all();
-    beside(measure, || (0..50).for_each(|_| in_child(measure)));
+    in_child(&[], || {
+        let _session = record_all();
+        beside(measure, || (0..50).for_each(|_| in_fork(measure)));
+    });
 }
 
 /// Of many depths, so that every part of the table of stacks is asked.
@@ -198,31 +168,27 @@ fn measure_at(depth: usize) {
 
 #[test]
 fn children_forked_inside_a_measurement_do_not_hang() {
-    passes("inside");
-}
-
-fn children_inside_a_measurement() {
-    // It records nothing; from the first session on memtrace watches for forks.
-    let _session = memtrace::builder().enabled(memtrace::Enabled::Off).start().unwrap();
-    beside(measure, || {
-        let inside = memtrace::measure(|| {
-            (0..50).for_each(|_| in_child(|| (1..50).for_each(|size| drop(Raw::new(size)))));
-            Raw::new(10)
+    in_child(&[], || {
+        // It records nothing; from the first session on memtrace watches for forks.
+        let _session = memtrace::builder().enabled(memtrace::Enabled::Off).start().unwrap();
+        beside(measure, || {
+            let inside = memtrace::measure(|| {
+                (0..50).for_each(|_| in_fork(|| (1..50).for_each(|size| drop(Raw::new(size)))));
+                Raw::new(10)
+            });
+            assert_eq!((inside.peak, inside.leaked), (10, 10));
         });
-        assert_eq!((inside.peak, inside.leaked), (10, 10));
     });
 }
 
 #[test]
 fn a_child_forked_before_the_session_may_record_itself() {
-    passes("before");
-}
-
-fn children_from_before_the_session() {
-    drop(record_all());
-    in_child(|| {
-        let session = memtrace::builder().min_size(MIB).start().unwrap();
-        let block = Raw::new(MIB);
-        assert_eq!(support::live(&session.snapshot()), [block.key()]);
+    in_child(&[], || {
+        drop(record_all());
+        in_fork(|| {
+            let session = memtrace::builder().min_size(MIB).start().unwrap();
+            let block = Raw::new(MIB);
+            assert_eq!(support::live(&session.snapshot()), [block.key()]);
+        });
     });
 }

@@ -1,0 +1,91 @@
+//! Recordings that the environment asks for.
+
+use std::fs;
+use std::path::Path;
+
+use memtrace::read_capture;
+
+use crate::child::{Ended, command, ended, if_child};
+use crate::training::{ONE_THREAD, Training, check, say};
+
+/// In a child: records two steps if the environment says so.
+fn asks_the_environment() {
+    match memtrace::init() {
+        Ok(recording) => say(&format!("recording: {recording}")),
+        Err(error) => return say(&error.to_string()),
+    }
+    let mut training = Training::load().unwrap();
+    training.two_steps();
+    // What was live at the end is in the last snapshot.
+    std::mem::forget(training);
+}
+
+/// A child with these variables, in that folder.
+fn asked(folder: &Path, variables: &[(&str, &str)]) -> Ended {
+    ended(command(variables).envs([ONE_THREAD]).current_dir(folder)).well()
+}
+
+#[test]
+fn the_environment_starts_a_recording_and_says_where_to() {
+    if_child(asks_the_environment);
+    let dir = tempfile::tempdir().unwrap();
+    let child = asked(dir.path(), &[]);
+    assert!(child.said("recording: false"), "{child}");
+    let out = dir.path().join("%e-%r.txt");
+    let variables =
+        [("MEMTRACE", "1"), ("MEMTRACE_OUT", out.to_str().unwrap()), ("RANK", "3"), ("MEMTRACE_MIN_SIZE", "16 KiB")];
+    let child = asked(dir.path(), &variables);
+    assert!(child.said("recording: true"), "{child}");
+    let written: Vec<_> = fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().path()).collect();
+    assert_eq!(written.len(), 1, "{written:?}");
+    assert!(written[0].to_str().unwrap().ends_with("-3.txt"), "{written:?}");
+    let report = fs::read_to_string(&written[0]).unwrap();
+    assert!(report.contains("training.rs") && report.contains("step 2"), "{report}");
+}
+
+#[test]
+fn a_capture_that_the_environment_asks_for_is_all_that_is_written() {
+    if_child(asks_the_environment);
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("a.memtrace");
+    fs::write(&out, "an earlier run").unwrap();
+    let with = |on| {
+        let path = out.to_str().unwrap();
+        asked(dir.path(), &[("MEMTRACE", on), ("MEMTRACE_OUT", path), ("MEMTRACE_MIN_SIZE", "16 KiB")])
+    };
+    let child = with("1");
+    assert!(child.said("recording: true"), "{child}");
+    assert_eq!(fs::read_to_string(&out).unwrap(), "an earlier run");
+    let snapshot = read_capture(dir.path().join("a-2.memtrace")).unwrap();
+    assert!(!snapshot.health.cut_off);
+    check(&snapshot, &["step 1", "step 2"]);
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 2, "{child}");
+    let child = with("off");
+    assert!(child.said("recording: false"), "{child}");
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 2, "{child}");
+}
+
+#[test]
+fn a_variable_that_makes_no_sense_is_named() {
+    if_child(asks_the_environment);
+    let dir = tempfile::tempdir().unwrap();
+    let cases = [
+        ("MEMTRACE", "yes", "off, state or all"),
+        ("MEMTRACE_STACKS", "python", "rust or all"),
+        ("MEMTRACE_CONTEXT", "some", "none, state, alloc or all"),
+        ("MEMTRACE_MAX_ENTRIES", "1e6", "a number of records"),
+        ("MEMTRACE_MIN_SIZE", "16K", "512 MiB"),
+        ("MEMTRACE_DUMP_ON_OOM", "maybe", "1 or 0"),
+        ("MEMTRACE_CHECK_STACKS", "perhaps", "1 or 0"),
+        ("MEMTRACE_SIGNAL", "KILL", "USR1, USR2"),
+        ("MEMTRACE_SIGNAL", "9", "USR1, USR2"),
+        ("MEMTRACE_SIGNAL", "SEGV", "USR1, USR2"),
+        ("MEMTRACE_OUT", "trace.bin", ".pickle"),
+    ];
+    for (name, value, accepted) in cases {
+        let child = asked(dir.path(), &[("MEMTRACE", "1"), (name, value)]);
+        assert!(child.said(accepted) && child.said(value), "{name}: {child}");
+        assert!(!child.said("recording"), "{name}: {child}");
+    }
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
+}

@@ -1,0 +1,18 @@
+//! Processes: what they do before `main`, how their threads and they themselves end, what they fork, and what
+//! memtrace takes for itself meanwhile. Each test runs in a process of its own.
+#![cfg(target_os = "linux")]
+#![allow(unsafe_code, reason = "fork, kill and atexit are C functions; a constructor runs from .init_array")]
+
+#[path = "../support/child.rs"]
+mod child;
+mod environment;
+mod exits;
+mod forked;
+mod own_memory;
+mod process;
+#[path = "../support/mod.rs"]
+mod support;
+mod training;
+
+#[global_allocator]
+static ALLOC: memtrace::Alloc = memtrace::Alloc::system();
