@@ -119,6 +119,12 @@ impl Trace {
         self
     }
 
+    /// The snapshot was taken then.
+    pub(crate) fn lasting(&mut self, duration_ns: u64) -> &mut Self {
+        self.data.process.duration_ns = duration_ns;
+        self
+    }
+
     /// The log has lost its oldest records.
     pub(crate) fn overwritten(&mut self, records: usize) -> &mut Self {
         self.overwritten = records;
