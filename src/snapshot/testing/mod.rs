@@ -8,7 +8,7 @@ mod trace;
 mod words;
 
 pub(crate) use fixtures::{a_sample, empty, two_lines_and_a_temporary};
-pub(crate) use stacks::{LINE_7, WORKER, frame, registry, stacks};
+pub(crate) use stacks::{LINE_7, LINE_9, WORKER, frame, registry, stacks};
 pub(crate) use trace::Trace;
 
 use super::{Block, ContextId, MemoryKind, StackId, ThreadId};
