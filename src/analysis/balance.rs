@@ -126,29 +126,29 @@ fn classic_slack(device: &DeviceSnapshot) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::snapshot::{Device, DeviceMemory, GraphMemory, Pool, Segment, testing};
+    use crate::snapshot::testing::Trace;
+    use crate::snapshot::{DeviceMemory, GraphMemory, Pool};
 
     fn item(balance: &Balance, item: &BalanceItem) -> i64 {
         balance.rows.iter().find(|row| row.item == *item).map_or(0, |row| row.bytes)
     }
 
+    fn balance_of(trace: &Trace) -> Balance {
+        balance(&trace.build(), &trace.device()).unwrap()
+    }
+
     #[test]
     fn rows_add_up_to_what_is_used_whatever_the_driver_says() {
-        let mut data = testing::two_lines_and_a_temporary();
-        let mut device = data.devices.remove(0);
-        let kinds = [(MemoryKind::Pool, 1000), (MemoryKind::Classic, 600), (MemoryKind::Graph, 50)];
-        let block = device.live[0];
-        let live =
-            kinds.iter().zip(0..).map(|(&(memory, size), at)| Block { memory, size, address: at << 20, ..block });
-        (device.device, device.live, device.not_recorded) = (Device::Cuda(0), live.collect(), 0);
-        device.segments = vec![Segment { address: 1 << 20, size: 1 << 20, estimated: false }];
-        device.pool = Some(Pool { used: 1024 + 512, reserved: 4096, used_before: Some(0), ..Pool::default() });
+        let mut trace = Trace::cuda(0);
+        trace.alloc("pooled", 1000).memory(MemoryKind::Pool);
+        trace.segment_alloc(1 << 20, 1 << 20).alloc("in a segment", 600).address(1 << 20).memory(MemoryKind::Classic);
+        trace.alloc("a graph's", 50).memory(MemoryKind::Graph);
+        trace.pool(Pool { used: 1024 + 512, reserved: 4096, used_before: Some(0), ..Pool::default() });
         let graphs = Some(GraphMemory { used: 50, reserved: 2048, ..GraphMemory::default() });
         let memory = DeviceMemory { free: 1 << 30, total: 2 << 30, graphs, ..DeviceMemory::default() };
         let own = DeviceMemory { own_pools: 1, own_pools_used: 100, own_pools_reserved: 300, ..memory };
         for memory in [memory, own, DeviceMemory { free: (2 << 30) - 100, ..memory }] {
-            device.memory = Some(memory);
-            let balance = balance(&data, &device).unwrap();
+            let balance = balance_of(trace.memory_of_device(memory));
             assert_eq!(balance.rows.iter().map(|row| row.bytes).sum::<i64>(), (memory.total - memory.free) as i64);
             assert_eq!(item(&balance, &BalanceItem::Live(MemoryKind::Pool)), 1000);
             assert_eq!(item(&balance, &BalanceItem::Rounding), 24);
@@ -156,20 +156,22 @@ mod tests {
             assert_eq!(item(&balance, &BalanceItem::GraphSlack), 1998);
             assert_eq!(item(&balance, &BalanceItem::ClassicSlack), (1 << 20) - 600);
         }
-        let balance = balance(&data, &device).unwrap();
+        let balance = balance_of(&trace);
         assert!(item(&balance, &BalanceItem::Unexplained) < 0, "more was recorded than is used: {balance:?}");
     }
 
     #[test]
     fn segments_that_were_estimated_are_no_slack() {
-        let mut device = testing::two_lines_and_a_temporary().devices.remove(0);
-        device.live.truncate(1);
-        let block = device.live.first_mut().unwrap();
-        block.memory = MemoryKind::Classic;
-        let told = Segment { address: block.address, size: 2 * block.size, estimated: false };
-        for (estimated, slack) in [(false, told.size / 2), (true, 0)] {
-            device.segments = vec![Segment { estimated, ..told }];
-            assert_eq!(classic_slack(&device), slack);
+        for (is_told, slack) in [(true, 2000), (false, 0)] {
+            let mut trace = Trace::cuda(0);
+            if is_told {
+                trace.segment_alloc(0x1000, 4000);
+            }
+            trace.alloc("kept", 2000).address(0x1000).memory(MemoryKind::Classic);
+            trace.alloc("behind it", 2000).address(0x1000 + 2000).memory(MemoryKind::Classic).free("behind it");
+            let device = trace.device();
+            let segments: Vec<_> = device.segments.iter().map(|s| (s.address, s.size, s.estimated)).collect();
+            assert_eq!((segments, classic_slack(&device)), (vec![(0x1000, 4000, !is_told)], slack));
         }
     }
 }

@@ -155,8 +155,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::snapshot::testing::two_lines_and_a_temporary;
-    use crate::snapshot::{Block, BlockName};
+    use crate::snapshot::testing::Trace;
 
     /// Blocks with a size and a category, each from one record to another or to the end. Some from before the
     /// recording; the log has lost its oldest records.
@@ -182,36 +181,28 @@ mod tests {
         lost: usize,
         before: u64,
     ) -> (SnapshotData, Vec<CategoryBytes>) {
-        let mut data = two_lines_and_a_temporary();
-        let device = &mut data.devices[0];
-        let model = (device.records[0], device.live[0]);
-        let seq = |number: usize| if blocks[number].2 { number as u64 + 1 } else { 0 };
         let category = |number: usize| if blocks[number].2 { blocks[number].1 } else { Category::Unknown };
-        let freed: HashSet<usize> = events.iter().filter(|e| e.2 == RecordKind::Free).map(|e| e.1).collect();
+        let unknown: u64 = blocks.iter().filter(|block| !block.2).map(|block| block.0).sum();
         let mut now = CategoryBytes::default();
-        now.add(Category::Unknown, before);
-        blocks.iter().filter(|block| !block.2).for_each(|block| now.add(Category::Unknown, block.0));
-        let mut after = vec![now];
-        let mut records = Vec::new();
-        for (at, number, kind) in events {
-            let (size, alloc_seq, time_ns) = (blocks[*number].0, seq(*number), *at as u64 * 300);
-            records.push(Record { kind: *kind, size, alloc_seq, time_ns, ..model.0 });
+        now.add(Category::Unknown, before + unknown);
+        let (mut after, mut trace) = (vec![now], Trace::cpu());
+        trace.before(before + unknown);
+        for &(at, number, kind) in events {
+            let (size, told, is_known) = blocks[number];
+            trace.at(at as u64 * 300);
+            match (kind, is_known) {
+                (RecordKind::Alloc, _) => trace.alloc(number, size).named("b", told),
+                (RecordKind::Free, true) => trace.free(number),
+                (RecordKind::Free, false) => trace.free_from_before(size),
+            };
             match kind {
-                RecordKind::Alloc => now.add(category(*number), size),
-                RecordKind::Free => now.0[category(*number) as usize] -= size,
+                RecordKind::Alloc => now.add(category(number), size),
+                RecordKind::Free => now.0[category(number) as usize] -= size,
             }
             after.push(now);
         }
-        let lost = lost.min(records.len());
-        device.records = records.split_off(lost);
-        device.overwritten = lost as u64;
-        device.stats.allocated_bytes.current = now.total();
-        let live = (0..blocks.len()).filter(|number| blocks[*number].2 && !freed.contains(number));
-        device.live = live.map(|number| Block { seq: seq(number), size: blocks[number].0, ..model.1 }).collect();
-        device.peak.blocks.clear();
-        let name = |number: usize| BlockName { seq: seq(number), name: "b".into(), category: category(number) };
-        device.names = (0..blocks.len()).filter(|number| blocks[*number].2).map(name).collect();
-        (data, after.split_off(lost))
+        let lost = lost.min(events.len());
+        (trace.overwritten(lost).build(), after.split_off(lost))
     }
 
     proptest! {
@@ -231,12 +222,25 @@ mod tests {
         }
     }
 
+    /// At the peak are a parameter, which is freed afterwards, and an older block, which stays.
+    fn parameter_beside_another_block() -> Trace {
+        let mut trace = Trace::cpu();
+        trace.before(1024);
+        trace.at(1_000).alloc("older", 2000);
+        trace.at(2_000).alloc("parameter", 1000).named("weights", Category::Parameter);
+        trace.at(3_000).alloc("newer", 500);
+        trace.at(4_000).free("parameter");
+        trace.at(5_000).alloc("temporary", 64);
+        trace.at(6_000).free("temporary");
+        trace
+    }
+
     #[test]
     fn a_log_that_makes_no_sense_still_adds_up() {
-        let mut data = two_lines_and_a_temporary();
+        let mut data = parameter_beside_another_block().build();
         let device = &mut data.devices[0];
         device.stats.allocated_bytes.current = 10;
-        device.live[0].size = u64::MAX;
+        device.live.first_mut().unwrap().size = u64::MAX;
         device.records.reverse();
         let timeline = category_timeline(&data, &data.devices[0]);
         let totals: Vec<u64> = log::moments(&data.devices[0]).map(|moment| moment.allocated).collect();
@@ -245,9 +249,11 @@ mod tests {
 
     #[test]
     fn a_block_that_was_lost_track_of_is_unknown_from_its_alloc_on() {
-        let mut data = two_lines_and_a_temporary();
-        // Block 2 is a parameter by its name; its free has lost it.
-        data.devices[0].records[3].alloc_seq = 0;
+        let mut data = parameter_beside_another_block().build();
+        let device = &mut data.devices[0];
+        let parameter = device.names.iter().map(|name| name.seq).next();
+        let lost = |record: &&mut Record| record.kind == RecordKind::Free && Some(record.alloc_seq) == parameter;
+        device.records.iter_mut().find(lost).unwrap().alloc_seq = 0;
         let timeline = category_timeline(&data, &data.devices[0]);
         assert_eq!(timeline.start().total(), 1024);
         assert!(timeline.steps().all(|step| step.bytes.get(Category::Parameter) == 0));

@@ -111,21 +111,19 @@ pub fn churn(device: &DeviceSnapshot) -> Option<Churn> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::snapshot::{ContextId, Device, Pool, SegmentRecord, StackId, testing};
+    use crate::snapshot::testing::{LINE_7, Trace, WORKER};
+    use crate::snapshot::{ContextId, Pool};
 
     #[test]
     fn times_are_summed_by_line_and_by_scope() {
-        let mut data = testing::two_lines_and_a_temporary();
-        let time = |stack, context, ns| CallTime {
-            stack: StackId(stack),
-            context: ContextId(context),
-            allocs: 1,
-            alloc_ns: ns,
-            frees: 2,
-            free_ns: 1,
-            ..CallTime::default()
-        };
-        data.devices[0].calls = vec![time(1, 0, 10), time(1, 1, 20), time(2, 0, 1000)];
+        let counts = CallTime { allocs: 1, frees: 2, free_ns: 1, ..CallTime::default() };
+        let time = |stack, context, alloc_ns| CallTime { stack, context, alloc_ns, ..counts };
+        let (root, forward) = (ContextId::ROOT, ContextId(1));
+        let mut trace = Trace::cuda(0);
+        trace.enter("forward");
+        trace.driver_took(time(LINE_7, root, 10)).driver_took(time(LINE_7, forward, 20));
+        trace.driver_took(time(WORKER, root, 1000));
+        let data = trace.build();
         let device = &data.devices[0];
         let lines = time_by_line(&data, device);
         assert_eq!(
@@ -139,28 +137,15 @@ mod tests {
 
     #[test]
     fn what_is_taken_twice_is_churn_unless_the_pool_keeps_it_by_now() {
-        let mut device = testing::two_lines_and_a_temporary().devices.remove(0);
-        let record = |kind, size| SegmentRecord {
-            time_ns: 0,
-            address: size,
-            size,
-            kind,
-            estimated: false,
-            stack: StackId::NONE,
-            context: ContextId::ROOT,
-            thread: ThreadId(1),
-        };
-        let (came, went) = (|size| record(RecordKind::Alloc, size), |size| record(RecordKind::Free, size));
-        device.device = Device::Cuda(0);
-        device.pool = Some(Pool { reserved_high: 30, ..Pool::default() });
-        device.segment_records = vec![came(10), came(20), went(20)];
-        assert_eq!(churn(&device), None);
-        device.segment_records.extend([came(20), went(10), came(5)]);
-        let growing = CallTime { growing: 4, growing_ns: 90, ..CallTime::default() };
-        device.calls = vec![growing];
+        let mut trace = Trace::cuda(0);
+        trace.pool(Pool { reserved_high: 30, ..Pool::default() });
+        trace.segment_alloc(10, 10).segment_alloc(20, 20).segment_free(20);
+        assert_eq!(churn(&trace.device()), None);
+        trace.segment_alloc(20, 20).segment_free(10).segment_alloc(5, 5);
+        trace.driver_took(CallTime { growing: 4, growing_ns: 90, ..CallTime::default() });
         let expected = Churn { bytes: 25, calls: 4, ns: 90, release_threshold: 0, keep: 30 };
-        assert_eq!(churn(&device), Some(expected));
-        device.pool = Some(Pool { reserved_high: 30, release_threshold: u64::MAX, ..Pool::default() });
-        assert_eq!(churn(&device), None);
+        assert_eq!(churn(&trace.device()), Some(expected));
+        trace.pool(Pool { reserved_high: 30, release_threshold: u64::MAX, ..Pool::default() });
+        assert_eq!(churn(&trace.device()), None);
     }
 }

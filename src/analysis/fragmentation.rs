@@ -64,13 +64,10 @@ impl Fragmentation {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::snapshot::{Block, Segment, testing};
+    use crate::snapshot::testing::Trace;
 
     #[test]
     fn holes_lie_before_between_and_behind_blocks() {
-        let mut device = testing::two_lines_and_a_temporary().devices.remove(0);
-        device.segments = vec![Segment { address: 1000, size: 1000, estimated: true }];
-        let block = device.live[0];
         for (blocks, holes, hole) in [
             (vec![], 1, 1000),
             (vec![(1000, 300)], 1, 700),
@@ -78,8 +75,12 @@ mod tests {
             (vec![(1100, 500), (1900, 100)], 2, 300),
         ] {
             let live: u64 = blocks.iter().map(|(_, size)| size).sum();
-            device.live = blocks.into_iter().map(|(address, size)| Block { address, size, ..block }).collect();
-            let found = fragmentation(&device);
+            let mut trace = Trace::cuda(0);
+            trace.segment_alloc(1000, 1000);
+            for (address, size) in blocks {
+                trace.alloc(address, size).address(address);
+            }
+            let found = fragmentation(&trace.device());
             assert_eq!((found.holes, found.largest_hole, found.live), (holes, hole, live));
             assert_eq!((found.reserved, found.empty), (1000, if live == 0 { 1000 } else { 0 }));
         }
@@ -87,10 +88,7 @@ mod tests {
 
     #[test]
     fn what_has_no_address_of_its_own_is_no_segment_with_holes() {
-        let mut device = testing::two_lines_and_a_temporary().devices.remove(0);
-        let segment = Segment { address: 1000, size: 1000, estimated: true };
-        device.segments = vec![segment, Segment { address: MADE_UP, size: 7000, ..segment }];
-        device.live.clear();
+        let device = Trace::cuda(0).segment_alloc(1000, 1000).segment_alloc(MADE_UP, 7000).device();
         let found = fragmentation(&device);
         assert_eq!((found.segments, found.reserved, found.empty), (1, 1000, 1000));
     }

@@ -46,15 +46,16 @@ pub fn pool_balance(device: &DeviceSnapshot) -> Option<PoolBalance> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::snapshot::{Block, Device, Pool, testing};
+    use crate::snapshot::Pool;
+    use crate::snapshot::testing::Trace;
 
     fn device(used: u64, before: Option<u64>, blocks: &[(u64, MemoryKind)]) -> DeviceSnapshot {
-        let mut device = testing::two_lines_and_a_temporary().devices.remove(0);
-        let block = |&(size, memory): &(u64, MemoryKind)| Block { size, memory, ..device.live[0] };
-        let live = blocks.iter().map(block).collect();
-        (device.device, device.live, device.not_recorded) = (Device::Cuda(0), live, before.unwrap_or(0));
-        device.pool = Some(Pool { used, used_before: before, ..Pool::default() });
-        device
+        let mut trace = Trace::cuda(0);
+        trace.before(before.unwrap_or(0)).pool(Pool { used, used_before: before, ..Pool::default() });
+        for (number, &(size, memory)) in blocks.iter().enumerate() {
+            trace.alloc(number, size).memory(memory);
+        }
+        trace.device()
     }
 
     #[test]
@@ -68,6 +69,6 @@ mod tests {
         assert_eq!((before.before, before.rest, before.is_explained()), (Some(1), 24, true));
         assert!(pool_balance(&device(9999, None, &blocks)).unwrap().is_explained());
         assert!(!pool_balance(&device(1511, None, &blocks)).unwrap().is_explained());
-        assert_eq!(pool_balance(&testing::two_lines_and_a_temporary().devices[0]), None);
+        assert_eq!(pool_balance(&Trace::cpu().alloc("a block", 1000).device()), None);
     }
 }

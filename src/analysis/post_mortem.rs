@@ -61,15 +61,17 @@ fn rows_for(lines: &Breakdown, bytes: u64) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::snapshot::{Device, Pool, testing};
+    use crate::snapshot::Pool;
+    use crate::snapshot::testing::{LINE_7, Trace, WORKER};
 
-    /// A device with the sample's live blocks, as if it had refused an allocation.
+    /// A device with a line to drop, and a worker's block that has none, refuses an allocation.
     fn refused(size: u64, free: u64, unused: u64) -> (SnapshotData, PostMortem) {
-        let mut data = testing::two_lines_and_a_temporary();
-        let device = &mut data.devices[0];
-        device.device = Device::Cuda(0);
-        device.pool = Some(Pool { reserved: 1000 + unused, used: 1000, ..Pool::default() });
-        device.ooms = vec![OutOfMemory { size, device_free: Some(free), ..OutOfMemory::default() }];
+        let mut trace = Trace::cuda(0);
+        trace.before(1024).below_threshold(128);
+        trace.enter("forward").alloc("input", 2000).on(LINE_7).leave("forward");
+        trace.alloc("worker's", 500).on(WORKER);
+        trace.refused(size, Some(free)).pool(Pool { reserved: 1000 + unused, used: 1000, ..Pool::default() });
+        let data = trace.build();
         let post_mortem = post_mortem(&data, &data.devices[0]).unwrap();
         (data, post_mortem)
     }
@@ -85,7 +87,7 @@ mod tests {
         let live = device.live.iter().map(|block| block.size).sum::<u64>();
         assert_eq!(most.lines.total, live + device.not_recorded + device.below_threshold);
         assert_eq!(most.scopes.total, most.lines.total);
-        let none = testing::two_lines_and_a_temporary();
+        let none = Trace::cpu().alloc("a block", 1000).build();
         assert_eq!(post_mortem(&none, &none.devices[0]), None);
     }
 }

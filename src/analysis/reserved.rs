@@ -67,18 +67,19 @@ impl<'a> Reserved<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::snapshot::testing;
+    use crate::snapshot::testing::Trace;
 
-    /// The first two blocks lie in a segment, the others in none.
     #[test]
     fn blocks_in_segments_are_not_counted_besides() {
-        let mut device = testing::two_lines_and_a_temporary().devices.remove(0);
-        let (record, kind) = (device.records[0], RecordKind::Alloc);
-        let Record { address, stack, context, thread, .. } = record;
-        let (time_ns, size, estimated) = (500, 0x2000, false);
-        device.segment_records =
-            vec![SegmentRecord { time_ns, address, size, kind, estimated, stack, context, thread }];
-        device.stats.reserved_bytes.current = size + 500;
+        let (size, mut trace) = (0x2000, Trace::cuda(0));
+        trace.at(500).segment_alloc(0x1000, size);
+        trace.at(1_000).alloc("inside", 2000).address(0x1000);
+        trace.at(2_000).alloc("inside, too", 1000).address(0x2000);
+        trace.at(3_000).alloc("outside", 500).address(0x3000);
+        trace.at(4_000).free("inside, too");
+        trace.at(5_000).alloc("outside, too", 64).address(0x4000);
+        trace.at(6_000).free("outside, too");
+        let device = trace.device();
         let mut reserved = Reserved::of(&device).unwrap();
         assert_eq!(reserved.bytes(), 0);
         let after = |record: &Record| {

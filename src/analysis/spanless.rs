@@ -85,34 +85,57 @@ impl Search<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::snapshot::testing::two_lines_and_a_temporary;
+    use crate::snapshot::testing::{Trace, frame, registry, stacks, two_lines_and_a_temporary};
 
-    /// Line 7, in scope `forward`, is that of a function with a span.
-    fn in_a_model(spans: Spans) -> SnapshotData {
-        let mut data = two_lines_and_a_temporary();
+    /// The stack of a function with a span, in a program that has no other.
+    const MODEL: StackId = StackId(1);
+
+    /// That program; the function calls another one of a library to allocate.
+    fn program(function: &str, file: &str) -> Trace {
+        let model = registry("candle-transformers-0.11.1/src/models/with_tracing.rs");
+        let frames = vec![frame(function, &registry(file), 700), frame("net::Net::forward", &model, 7)];
+        let mut trace = Trace::cpu();
+        trace.stacks(stacks(frames, [[0, 1]]));
+        trace
+    }
+
+    /// Two blocks of the model's at the peak, of which one is live, in a scope of the program's own.
+    fn two_blocks(mut trace: Trace) -> Trace {
+        trace.enter("forward").alloc("input", 2000).on(MODEL).alloc("weights", 1000).on(MODEL).leave("forward");
+        trace.alloc("elsewhere", 500).free("weights");
+        trace
+    }
+
+    fn candles() -> Trace {
+        program("candle_core::tensor::Tensor::relu", "candle-core-0.11.1/src/tensor.rs")
+    }
+
+    fn recorded(spans: Spans, trace: &Trace) -> SnapshotData {
+        let mut data = trace.build();
         data.health.spans = spans;
-        let frame = data.stacks.frames.iter_mut().find(|frame| frame.line == 7).unwrap();
-        frame.file = "/home/u/.cargo/registry/src/index-1/candle-transformers-0.11.1/src/models/with_tracing.rs".into();
         data
+    }
+
+    fn in_a_model(spans: Spans) -> SnapshotData {
+        recorded(spans, &two_blocks(candles()))
     }
 
     #[test]
     fn blocks_of_dead_spans_are_counted_once_each() {
-        let mut data = in_a_model(Spans::Heard);
+        let found = |trace: &Trace| spanless(&recorded(Spans::Heard, trace));
         let dead = Spanless { blocks: 2, bytes: 3000 };
-        assert_eq!(spanless(&data), dead);
-        data.devices[0].records.clear();
-        assert_eq!(spanless(&data), dead, "live and at the peak");
-        data.devices[0].peak.blocks.clear();
-        assert_eq!(spanless(&data), Spanless { blocks: 1, bytes: 2000 }, "live");
+        assert_eq!(found(&two_blocks(candles())), dead);
+        assert_eq!(found(two_blocks(candles()).without_log()), dead, "live and at the peak");
+        let mut after_the_peak = candles();
+        after_the_peak.alloc("peak", 10_000).free("peak").alloc("input", 2000).on(MODEL).without_log();
+        assert_eq!(found(&after_the_peak), Spanless { blocks: 1, bytes: 2000 }, "live");
     }
 
     #[test]
     fn silence_where_spans_are_alive_or_nobody_asked_or_scopes_were_lost() {
         assert_eq!(spanless(&two_lines_and_a_temporary()), Spanless::default());
         assert_eq!(spanless(&in_a_model(Spans::NoLayer)), Spanless::default());
-        let mut alive = in_a_model(Spans::Heard);
-        alive.contexts[1].module = true;
+        let alive = recorded(Spans::Heard, two_blocks(candles()).module("forward"));
         assert_eq!((spanless(&alive), spanless_note(&alive)), (Spanless::default(), None));
         let mut lost = in_a_model(Spans::Heard);
         lost.health.lost_scopes = 1;
@@ -121,9 +144,8 @@ mod tests {
 
     #[test]
     fn what_is_allocated_for_entering_a_span_is_not_counted() {
-        let mut data = in_a_model(Spans::Heard);
-        data.stacks.frames[0].file = "/home/u/.cargo/registry/src/index-1/tracing-0.1.44/src/span.rs".into();
-        assert_eq!(spanless(&data), Spanless::default());
+        let trace = two_blocks(program("tracing::span::Span::enter", "tracing-0.1.44/src/span.rs"));
+        assert_eq!(spanless(&recorded(Spans::Heard, &trace)), Spanless::default());
     }
 
     #[test]

@@ -1,50 +1,32 @@
 use super::*;
-use crate::snapshot::testing::two_lines_and_a_temporary;
-use crate::snapshot::{CodeAddress, MemoryStats, Record};
+use crate::snapshot::testing::{Trace, frame, registry, stacks};
+
+/// The stack of a block without a user line; those before it are the stacks of the lines 1, 2 …
+const NO_LINE: StackId = StackId(50);
 
 /// A recording of `steps`: `+3` allocates block 3, `-3` frees it. Each block has 100 bytes and its number as its line,
 /// all in one function; but those from 50 on have 7 bytes and no user line.
-fn recording(steps: &[i64]) -> SnapshotData {
-    let mut data = two_lines_and_a_temporary();
-    let first = add_lines(&mut data);
-    let device = &mut data.devices[0];
-    let template = device.records[0];
-    let record = |step: &i64| {
-        let seq = step.unsigned_abs();
-        let (size, stack) = if seq < 50 { (100, StackId(first + seq as u32)) } else { (7, StackId(2)) };
-        let kind = if *step > 0 { RecordKind::Alloc } else { RecordKind::Free };
-        Record { address: seq << 12, alloc_seq: seq, size, stack, alloc_stack: stack, kind, ..template }
-    };
-    device.records = steps.iter().map(record).collect();
-    let (mut live, mut peak) = (Vec::new(), (0, Vec::new()));
-    for record in &device.records {
-        match record.kind {
-            RecordKind::Alloc => live.push(record.block()),
-            RecordKind::Free => live.retain(|block| block.seq != record.alloc_seq),
-        }
-        let bytes: u64 = live.iter().map(|block| block.size).sum();
-        peak = if bytes > peak.0 { (bytes, live.clone()) } else { peak };
-    }
-    device.peak.bytes = peak.0;
-    device.peak.blocks = peak.1;
-    device.stats = MemoryStats::default();
-    device.stats.allocated_bytes.current = live.iter().map(|block| block.size).sum();
-    device.live = live;
-    data
+fn story(steps: &[i64]) -> Trace {
+    story_of(|line| frame("net::Net::forward", "/home/u/net/src/model.rs", line), steps)
 }
 
-/// Adds a stack for each line of a function; gives the one of line 0.
-fn add_lines(data: &mut SnapshotData) -> u32 {
-    let stacks = &mut data.stacks;
-    let (first, function) = (stacks.starts.len() as u32, stacks.frames[1].clone());
-    for line in 0..50 {
-        let frame = stacks.frames.len() as u32;
-        stacks.frames.push(Frame { line, ..function.clone() });
-        stacks.addresses.push(CodeAddress { frames: frame..frame + 1, ..stacks.addresses[1].clone() });
-        stacks.starts.push(stacks.calls.len() as u32);
-        stacks.calls.push(stacks.addresses.len() as u32 - 1);
+/// The same where the lines are these.
+fn story_of(line: impl Fn(u32) -> Frame, steps: &[i64]) -> Trace {
+    let mut trace = Trace::cpu();
+    trace.stacks(stacks((1..50).map(line).chain([Frame::default()]).collect(), (0..50).map(|line| [line])));
+    for step in steps {
+        let block = step.unsigned_abs();
+        match (*step > 0, block < 50) {
+            (true, true) => trace.alloc(block, 100).on(StackId(block as u32)),
+            (true, false) => trace.alloc(block, 7).on(NO_LINE),
+            (false, _) => trace.free(block),
+        };
     }
-    first
+    trace
+}
+
+fn recording(steps: &[i64]) -> SnapshotData {
+    story(steps).build()
 }
 
 fn found(data: &SnapshotData) -> Vec<LiveTwice> {
@@ -85,24 +67,21 @@ fn no_alarm_where_nothing_is_gained_or_known() {
 
 #[test]
 fn a_log_that_lost_records_gives_no_other_peak() {
+    let mut trace = story(&[50, 1, 2, 3, -3, -2, -1]);
+    assert_eq!(found(&trace.build())[0].peak_without, Some(207));
+    assert_eq!(found(&trace.overwritten(1).build())[0].peak_without, None);
     let mut data = recording(&[1, 2, 3, -3, -2, -1]);
     assert_eq!(found(&data)[0].peak_without, Some(200));
-    data.devices[0].overwritten = 1;
-    assert_eq!(found(&data)[0].peak_without, None);
-    data.devices[0].overwritten = 0;
     data.devices[0].peak.bytes += 1;
     assert_eq!(found(&data)[0].peak_without, None);
 }
 
 #[test]
 fn blocks_of_one_line_or_of_different_functions_are_none() {
-    let row = |change: &dyn Fn(&mut Frame)| {
-        let mut data = recording(&[1, 2, 3, -3, -2, -1]);
-        data.stacks.frames.iter_mut().for_each(change);
-        found(&data).len()
-    };
-    assert_eq!(row(&|_| {}), 1);
-    assert_eq!(row(&|frame| frame.line = 1), 0);
-    assert_eq!(row(&|frame| frame.function = format!("function {}", frame.line)), 0);
-    assert_eq!(row(&|frame| frame.file = "/c/registry/src/index/model-1.0.0/src/lib.rs".into()), 0, "a library's");
+    let (function, file) = ("net::Net::forward", "/home/u/net/src/model.rs");
+    let rows = |line: &dyn Fn(u32) -> Frame| found(&story_of(line, &[1, 2, 3, -3, -2, -1]).build()).len();
+    assert_eq!(rows(&|line| frame(function, file, line)), 1);
+    assert_eq!(rows(&|_| frame(function, file, 1)), 0);
+    assert_eq!(rows(&|line| frame(&format!("function {line}"), file, line)), 0);
+    assert_eq!(rows(&|line| frame(function, &registry("model-1.0.0/src/lib.rs"), line)), 0, "a library's");
 }

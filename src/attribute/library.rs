@@ -38,7 +38,7 @@ pub(crate) fn name_of_library(path: &str) -> Option<&str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::snapshot::testing;
+    use crate::snapshot::testing::{Trace, frame, registry, stacks};
 
     #[test]
     fn programs_and_what_passes_requests_on_are_no_libraries() {
@@ -52,12 +52,13 @@ mod tests {
 
     #[test]
     fn rust_in_a_shared_library_is_the_programs() {
-        let mut data = testing::two_lines_and_a_temporary();
-        data.modules[0].path = "/opt/lib/libnet.so.1".into();
-        assert_eq!(library(&data, StackId(1)), None, "it has lines of its own");
-        for frame in &mut data.stacks.frames {
-            *frame = Frame { function: "cublasCreate_v2".into(), ..Frame::default() };
-        }
-        assert_eq!(library(&data, StackId(1)), Some("libnet.so.1"));
+        let asking = |frame| {
+            let mut data = Trace::cpu().stacks(stacks(vec![frame], [[0]])).build();
+            data.modules[0].path = "/opt/lib/libnet.so.1".into();
+            library(&data, StackId(1)).map(str::to_owned)
+        };
+        let rust = frame("candle_core::tensor::Tensor::relu", &registry("candle-core-0.11.1/src/tensor.rs"), 700);
+        assert_eq!(asking(rust), None, "it has lines of its own");
+        assert_eq!(asking(frame("cublasCreate_v2", "", 0)).as_deref(), Some("libnet.so.1"));
     }
 }

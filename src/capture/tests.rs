@@ -1,9 +1,9 @@
 //! Captures come back as they were written, and whatever else the bytes are is told apart.
 
 use super::*;
+use crate::snapshot::testing::{self, LINE_7, LINE_9, Trace, WORKER};
 use crate::snapshot::{
-    BlockName, CallTime, Category, ContextId, CudaHooks, CudaState, DeviceSnapshot, GraphMemory, MemoryKind,
-    OutOfMemory, RecordKind, SegmentRecord, StackId, ThreadId, UnseenCalls, testing,
+    BlockName, CallTime, Category, ContextId, CudaHooks, CudaState, GraphMemory, MemoryKind, UnseenCalls,
 };
 
 fn bytes_of(data: &SnapshotData) -> Vec<u8> {
@@ -12,60 +12,70 @@ fn bytes_of(data: &SnapshotData) -> Vec<u8> {
     bytes
 }
 
+/// Everything that the capture of a recording of every block can hold.
 fn sample() -> SnapshotData {
-    let mut data = testing::two_lines_and_a_temporary();
-    data.health.unreadable_modules.push("libx.so: the file is gone".into());
-    (data.health.unknown_frees, data.health.refused_frees) = (7, 9);
-    let unseen = UnseenCalls { function: "cuMemCreate".into(), calls: 3 };
-    data.health.cuda = CudaHooks {
-        state: CudaState::Active,
-        imports: 31,
-        refused_imports: 1,
-        looked_up: 12,
-        unseen_calls: vec![unseen],
-    };
-    let refused = OutOfMemory { size: 1 << 40, device_free: Some(0), stack: StackId(1), ..OutOfMemory::default() };
-    data.devices[0].ooms = vec![refused, OutOfMemory { time_ns: 9, device_total: Some(5), ..refused }];
-    (data.devices[0].stats.num_ooms, data.devices[0].stats.num_alloc_retries) = (2, 1);
-    of_cuda(&mut data.devices[0]);
-    for (device, number) in data.devices.iter_mut().zip(1..) {
-        device.pool = Some(Pool {
-            used: number,
-            used_high: 20,
-            reserved: 300,
-            reserved_high: 4000,
-            release_threshold: u64::MAX,
-            used_before: (number > 1).then_some(0),
-        });
-    }
+    let mut trace = two_lines_of_many_kinds();
+    trace.pool(Pool {
+        used: 1,
+        used_high: 20,
+        reserved: 300,
+        reserved_high: 4000,
+        release_threshold: u64::MAX,
+        used_before: None,
+    });
+    let graphs = Some(GraphMemory { used: 1, used_high: 2, reserved: 3, reserved_high: 4 });
+    let pools = DeviceMemory { own_pools: 1, own_pools_used: 6, own_pools_reserved: 7, ..Default::default() };
+    trace.memory_of_device(DeviceMemory { free: 10, total: 20, graphs, ..pools });
+    let growing = CallTime { growing: 1, growing_ns: 300, ..Default::default() };
+    trace.driver_took(CallTime { stack: LINE_7, allocs: 3, alloc_ns: 400, ..growing });
+    trace.driver_took(CallTime { context: ContextId(1), frees: 2, free_ns: 60, ..Default::default() });
+    let mut data = trace.build();
+    let device = &mut data.devices[0];
+    device.ooms.last_mut().unwrap().device_total = Some(5);
+    device.segment_records.last_mut().unwrap().estimated = true;
+    device.lost_names = 3;
     data.process.rank = Some(0);
-    data.devices[0].lost_names = 3;
+    data.health = health();
     data
 }
 
-/// What only CUDA devices have.
-fn of_cuda(device: &mut DeviceSnapshot) {
-    let segment = SegmentRecord {
-        time_ns: 5,
-        address: 0x7f00_0000_0000,
-        size: 32 << 20,
-        kind: RecordKind::Alloc,
-        estimated: false,
-        stack: StackId(2),
-        context: ContextId(1),
-        thread: ThreadId(3),
-    };
-    let gone = SegmentRecord { time_ns: 7, kind: RecordKind::Free, estimated: true, ..segment };
-    device.segment_records = vec![segment, gone];
-    let calls =
-        CallTime { stack: StackId(1), allocs: 3, alloc_ns: 400, growing: 1, growing_ns: 300, ..Default::default() };
-    device.calls = vec![calls, CallTime { context: ContextId(1), frees: 2, free_ns: 60, ..Default::default() }];
-    let graphs = Some(GraphMemory { used: 1, used_high: 2, reserved: 3, reserved_high: 4 });
-    let pools = DeviceMemory { own_pools: 1, own_pools_used: 6, own_pools_reserved: 7, ..Default::default() };
-    device.memory = Some(DeviceMemory { free: 10, total: 20, graphs, ..pools });
-    let kind = |seq| if seq == 1 { MemoryKind::Graph } else { MemoryKind::Imported };
-    device.records.iter_mut().for_each(|record| record.memory = kind(record.alloc_seq));
-    device.live.iter_mut().chain(&mut device.peak.blocks).for_each(|block| block.memory = kind(block.seq));
+/// Two lines and a temporary, with what only CUDA devices have.
+fn two_lines_of_many_kinds() -> Trace {
+    let mut trace = Trace::cpu();
+    trace.before(1024).below_threshold(128);
+    trace.at(0).refused(1 << 40, Some(0)).on(LINE_7);
+    trace.at(4).thread(3).enter("forward");
+    trace.at(5).segment_alloc(0x7f00_0000_0000, 32 << 20).on(WORKER);
+    trace.at(7).segment_free(0x7f00_0000_0000);
+    trace.at(8).leave("forward");
+    trace.at(9).thread(1).refused(1 << 40, Some(0)).on(LINE_7);
+    trace.at(900).enter("forward");
+    trace.at(1_000).alloc("input", 2000).on(LINE_7).memory(MemoryKind::Graph);
+    trace.at(2_000).alloc("weights", 1000).on(LINE_7).memory(MemoryKind::Imported);
+    trace.named("weights f32[250]", Category::Parameter);
+    trace.at(2_500).leave("forward");
+    trace.at(3_000).alloc("worker's", 500).on(WORKER).memory(MemoryKind::Imported);
+    trace.at(4_000).free("weights");
+    trace.at(5_000).alloc("temporary", 64).on(LINE_9).memory(MemoryKind::Imported);
+    trace.at(6_000).free("temporary");
+    trace
+}
+
+fn health() -> Health {
+    let unseen = UnseenCalls { function: "cuMemCreate".into(), calls: 3 };
+    Health {
+        unreadable_modules: vec!["libx.so: the file is gone".into()],
+        unknown_frees: 7,
+        refused_frees: 9,
+        cuda: CudaHooks {
+            state: CudaState::Active,
+            imports: 31,
+            refused_imports: 1,
+            looked_up: 12,
+            unseen_calls: vec![unseen],
+        },
+        ..Health::default()
+    }
 }
 
 #[test]

@@ -99,29 +99,28 @@ fn balance_note(device: &DeviceSnapshot) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::snapshot::{Pool, UnseenCalls, testing};
+    use crate::snapshot::testing::{Trace, two_lines_and_a_temporary};
+    use crate::snapshot::{Pool, UnseenCalls};
 
     #[test]
     fn the_pool_stands_beside_the_recording() {
-        let mut device = testing::two_lines_and_a_temporary().devices.remove(0);
-        assert_eq!(pool_lines(&device), Vec::<String>::new());
-        device.device = Device::Cuda(0);
-        device.live.iter_mut().for_each(|block| block.memory = crate::snapshot::MemoryKind::Pool);
-        device.not_recorded = 0;
-        let recorded: u64 = device.live.iter().map(|block| block.size).sum();
-        let pool = Pool { used: recorded, reserved: 32 << 20, reserved_high: 64 << 20, ..Pool::default() };
-        device.pool = Some(Pool { used_before: Some(0), ..pool });
+        assert_eq!(pool_lines(&two_lines_and_a_temporary().devices[0]), Vec::<String>::new());
+        let recorded = 2500;
+        let mut trace = Trace::cuda(0);
+        trace.alloc("input", 2000).alloc("weights", 500);
+        let pool = Pool { reserved: 32 << 20, reserved_high: 64 << 20, used_before: Some(0), ..Pool::default() };
+        let device = trace.pool(Pool { used: recorded, ..pool }).device();
         let lines = pool_lines(&device).join("\n");
         assert!(lines.contains("32.00 MiB reserved, at most 64.00 MiB"), "{lines}");
         assert!(lines.contains("0 bytes more"), "{lines}");
         assert_eq!(balance_note(&device), None);
-        device.pool = Some(Pool { used: recorded + (1 << 20), used_before: Some(0), ..pool });
+        let device = trace.pool(Pool { used: recorded + (1 << 20), ..pool }).device();
         assert!(balance_note(&device).unwrap().contains("something was not seen"));
     }
 
     #[test]
     fn what_was_not_seen_is_named() {
-        let mut data = testing::two_lines_and_a_temporary();
+        let mut data = two_lines_and_a_temporary();
         assert_eq!(notes(&data), Vec::<String>::new());
         data.health.cuda.unseen_calls = vec![UnseenCalls { function: "cuMemCreate".into(), calls: 3 }];
         data.health.cuda.refused_imports = 1;

@@ -206,18 +206,19 @@ pub(super) fn churn_advice(churn: &Churn) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::snapshot::{CallTime, DeviceMemory, Pool, Segment, StackId, testing};
+    use crate::snapshot::testing::{LINE_7, Trace, two_lines_and_a_temporary};
+    use crate::snapshot::{CallTime, DeviceMemory, Pool};
 
     #[test]
     fn a_device_is_told_of_in_sections_and_other_memory_is_not() {
-        let mut data = testing::two_lines_and_a_temporary();
-        assert_eq!(sections(&data, &data.devices[0], 100), []);
-        let device = &mut data.devices[0];
-        device.device = Device::Cuda(0);
-        device.memory = Some(DeviceMemory { free: 1 << 30, total: 3 << 30, ..DeviceMemory::default() });
-        device.pool = Some(Pool { used: 4096, reserved: 32 << 20, ..Pool::default() });
-        device.segments = vec![Segment { address: 0, size: 1 << 20, estimated: false }];
-        device.calls = vec![CallTime { stack: StackId(1), allocs: 4, alloc_ns: 50_000, ..CallTime::default() }];
+        let heap = two_lines_and_a_temporary();
+        assert_eq!(sections(&heap, &heap.devices[0], 100), []);
+        let mut trace = Trace::cuda(0);
+        trace.memory_of_device(DeviceMemory { free: 1 << 30, total: 3 << 30, ..DeviceMemory::default() });
+        trace.pool(Pool { used: 4096, reserved: 32 << 20, ..Pool::default() });
+        trace.segment_alloc(0, 1 << 20).alloc("input", 2000).on(LINE_7);
+        trace.driver_took(CallTime { stack: LINE_7, allocs: 4, alloc_ns: 50_000, ..CallTime::default() });
+        let data = trace.build();
         let text: Vec<String> = sections(&data, &data.devices[0], 100)
             .into_iter()
             .flat_map(|(head, lines)| [vec![head], lines].concat())

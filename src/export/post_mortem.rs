@@ -74,17 +74,14 @@ fn table(breakdown: &Breakdown, last: &'static str) -> Table {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::snapshot::{OutOfMemory, testing};
+    use crate::snapshot::testing::{LINE_7, Trace};
 
     #[test]
     fn the_request_and_what_helps_are_named() {
-        let mut data = testing::two_lines_and_a_temporary();
-        assert_eq!(to_string(&data, None, 100), "");
-        let device = &mut data.devices[0];
-        device.device = Device::Cuda(0);
-        let refused = OutOfMemory { size: 1001, device_free: Some(1000), ..OutOfMemory::default() };
-        device.ooms = vec![refused];
-        let text = to_string(&data, None, 100);
+        let mut trace = Trace::cuda(0);
+        trace.enter("forward").alloc("input", 2000).on(LINE_7).leave("forward");
+        assert_eq!(to_string(&trace.build(), None, 100), "");
+        let text = to_string(&trace.refused(1001, Some(1000)).build(), None, 100);
         for expected in
             ["cuda:0 is out of memory", "(1,001 bytes)", "1 B more were needed: the first line", "Live, by scope"]
         {

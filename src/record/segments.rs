@@ -295,6 +295,7 @@ fn record(told: Told, kind: RecordKind, time_ns: u64, site: Site, estimated: boo
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::snapshot::testing::block;
 
     const MIB: u64 = 1 << 20;
 
@@ -341,10 +342,8 @@ mod tests {
 
     #[test]
     fn blocks_outside_count_by_themselves_until_a_segment_has_them() {
-        let block = crate::snapshot::testing::two_lines_and_a_temporary().devices[0].live[0];
-        let at = |address, size| Block { address, size, ..block };
         let mut segments = Segments::new();
-        let live = [at(100, 10), at(5000, 20)];
+        let live = [block(100, 10), block(5000, 20)];
         live.iter().for_each(|block| segments.on_alloc(block.address, block.size));
         assert_eq!(segments.reserved(), None);
         let mut add = |told| {

@@ -126,11 +126,10 @@ fn merge(sorted: &[(u64, u64)]) -> Vec<Segment> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::snapshot::testing::block;
 
     #[test]
     fn told_segments_stand_for_themselves_and_the_rest_is_estimated() {
-        let block = crate::snapshot::testing::two_lines_and_a_temporary().devices[0].live[0];
-        let at = |address, size| Block { address, size, ..block };
         let told = [Segment { address: 0x10_0000, size: 0x10_0000, estimated: false }];
         let gone = SegmentRecord {
             time_ns: 0,
@@ -142,7 +141,8 @@ mod tests {
             context: ContextId::ROOT,
             thread: ThreadId::default(),
         };
-        let live = [at(0x10_0200, 0x300), at(0x80_0000, 0x100), at(0xff_f000, 0x2000), at(0x0f_fff0, 0x8)];
+        let live = [(0x10_0200, 0x300), (0x80_0000, 0x100), (0xff_f000, 0x2000), (0x0f_fff0, 0x8)]
+            .map(|(address, size)| block(address, size));
         let segments = cover(&[], &live, &told, &[gone]);
         let expected = [(0x0f_fff0, 0x8, true), (0x10_0000, 0x10_0000, false), (0xff_f000, 0x2000, true)];
         assert_eq!(segments.iter().map(|s| (s.address, s.size, s.estimated)).collect::<Vec<_>>(), expected);

@@ -3,28 +3,23 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::snapshot::testing::{empty, two_lines_and_a_temporary};
-use crate::snapshot::{
-    CodeAddress, ContextId, ContextNode, Frame, Mark, MemoryKind, Record, RecordKind, StackId, Stacks, ThreadId,
-};
+use crate::snapshot::testing::{Trace, frame, registry, stacks};
+use crate::snapshot::{Record, RecordKind, StackId, Stacks, ThreadId};
 
 /// Stacks 1 and 2 are `softmax` of line 7, 3 is `relu` of line 8, 4 the same from elsewhere, 5 no operator.
-fn stacks() -> Stacks {
-    let candle = "/home/u/.cargo/registry/src/index-1/candle";
-    let frame = |function: &str, file: String, line| Frame { function: function.into(), file, line, inlined: false };
+fn program() -> Stacks {
+    let [core, nn] = ["candle-core-0.11.1/src/tensor.rs", "candle-nn-0.11.1/src/ops.rs"].map(registry);
     let frames = vec![
-        frame("candle_core::tensor::Tensor::exp", format!("{candle}-core-0.11.1/src/tensor.rs"), 1),
-        frame("candle_core::tensor::Tensor::sum", format!("{candle}-core-0.11.1/src/tensor.rs"), 2),
-        frame("candle_core::tensor::Tensor::relu", format!("{candle}-core-0.11.1/src/tensor.rs"), 3),
-        frame("candle_nn::ops::softmax", format!("{candle}-nn-0.11.1/src/ops.rs"), 4),
-        frame("candle_nn::ops::softmax", format!("{candle}-nn-0.11.1/src/ops.rs"), 5),
-        frame("net::forward", "/home/u/net/src/main.rs".into(), 7),
-        frame("net::forward", "/home/u/net/src/main.rs".into(), 8),
-        frame("net::main", "/home/u/net/src/main.rs".into(), 9),
+        frame("candle_core::tensor::Tensor::exp", &core, 1),
+        frame("candle_core::tensor::Tensor::sum", &core, 2),
+        frame("candle_core::tensor::Tensor::relu", &core, 3),
+        frame("candle_nn::ops::softmax", &nn, 4),
+        frame("candle_nn::ops::softmax", &nn, 5),
+        frame("net::forward", "/home/u/net/src/main.rs", 7),
+        frame("net::forward", "/home/u/net/src/main.rs", 8),
+        frame("net::main", "/home/u/net/src/main.rs", 9),
     ];
-    let address = |n: u32| CodeAddress { address: u64::from(n), module: None, offset: u64::from(n), frames: n..n + 1 };
-    let calls = vec![0, 3, 5, 7, 1, 4, 5, 7, 2, 6, 7, 2, 7, 7];
-    Stacks { starts: vec![0, 0, 4, 8, 11, 13], calls, addresses: (0..8).map(address).collect(), frames }
+    stacks(frames, [&[0, 3, 5, 7][..], &[1, 4, 5, 7], &[2, 6, 7], &[2, 7], &[7]])
 }
 
 const SITE: [Option<(&str, u32)>; 6] =
@@ -46,54 +41,36 @@ fn op() -> impl Strategy<Value = Op> {
 }
 
 fn snapshot(ops: &[Op]) -> SnapshotData {
-    let mut data = SnapshotData { stacks: stacks(), ..two_lines_and_a_temporary() };
-    let before = 1000;
-    let (mut records, mut marks, mut live) = (Vec::<Record>::new(), Vec::new(), Vec::<Record>::new());
+    story(ops).build()
+}
+
+/// Something happens at each nanosecond.
+fn story(ops: &[Op]) -> Trace {
+    let (mut trace, mut live) = (Trace::cpu(), Vec::new());
+    trace.before(1000).stacks(program());
     for (time_ns, op) in (1u64..).zip(ops) {
-        let thread = match op {
-            Op::Alloc { thread, .. } | Op::Free { thread, .. } | Op::Mark { thread, .. } => ThreadId(*thread),
-        };
+        trace.at(time_ns);
         match *op {
-            Op::Alloc { stack, size, .. } => {
-                let stack = StackId(stack);
-                let seq = 1 + records.iter().filter(|record| record.kind == RecordKind::Alloc).count() as u64;
-                let (context, kind, memory) = (ContextId::ROOT, RecordKind::Alloc, MemoryKind::Heap);
-                let (address, alloc_seq, stream) = (0x1000 * seq, seq, 0);
-                let alloc_stack = stack;
-                live.push(Record {
-                    time_ns,
-                    address,
-                    size,
-                    stack,
-                    alloc_stack,
-                    context,
-                    thread,
-                    alloc_seq,
-                    stream,
-                    kind,
-                    memory,
-                });
-                records.extend(live.last());
+            Op::Alloc { thread, stack, size } => {
+                trace.thread(thread).alloc(time_ns, size).on(StackId(stack));
+                live.push(time_ns);
             }
             // The newest blocks are freed most often, as programs do.
-            Op::Free { nth, .. } if nth < live.len() => {
-                let freed = live.remove(live.len() - 1 - nth);
-                records.push(Record { time_ns, thread, stack: StackId::NONE, kind: RecordKind::Free, ..freed });
+            Op::Free { thread, nth } if nth < live.len() => {
+                trace.thread(thread).free(live.remove(live.len() - 1 - nth));
             }
             Op::Free { .. } => {}
-            Op::Mark { enter, .. } => marks.push(Mark { time_ns, context: ContextId(1), thread, enter }),
+            Op::Mark { thread, enter } => {
+                trace.thread(thread);
+                if enter {
+                    trace.enter("forward")
+                } else {
+                    trace.leave("forward")
+                };
+            }
         }
     }
-    let device = &mut data.devices[0];
-    let mut total = before;
-    device.peak.bytes = before;
-    for record in &records {
-        total = total.saturating_add_signed(crate::analysis::log::change(device, record));
-        device.peak.bytes = device.peak.bytes.max(total);
-    }
-    device.stats.allocated_bytes.current = total;
-    (device.records, device.marks, device.overwritten) = (records, marks, 0);
-    data
+    trace
 }
 
 /// The records of each call, told by going through each thread's log alone.
@@ -200,39 +177,19 @@ fn the_calls_that_added_most_come_first() {
     assert_eq!(top, [("softmax_0".to_owned(), 50), ("relu_1".to_owned(), 7)]);
 }
 
-fn with_scopes(names: &[(&str, u32)], ops: &[Op], marks: &[(u64, u32, bool)]) -> SnapshotData {
-    let mut data = snapshot(ops);
-    let node =
-        |(name, parent): &(&str, u32)| ContextNode { parent: ContextId(*parent), name: (*name).into(), module: false };
-    data.contexts = empty().contexts.into_iter().chain(names.iter().map(node)).collect();
-    let mark = |&(time_ns, context, enter): &(u64, u32, bool)| Mark {
-        time_ns,
-        context: ContextId(context),
-        thread: ThreadId(1),
-        enter,
-    };
-    data.devices[0].marks = marks.iter().map(mark).collect();
-    data
-}
-
 #[test]
 fn scopes_with_usual_names_and_outermost_scopes_are_markers() {
-    let scopes = [("step 1", 0), ("forward", 1), ("forward", 2), ("block", 2), ("Backward pass", 1), ("optim", 1)];
-    let marks = [
-        (1, 1, true),
-        (1, 2, true),
-        (2, 3, true),
-        (2, 3, false),
-        (2, 4, true),
-        (2, 4, false),
-        (2, 2, false),
-        (3, 5, true),
-        (3, 5, false),
-        (4, 6, true),
-        (4, 6, false),
-        (4, 1, false),
-    ];
-    let data = with_scopes(&scopes, &[alloc(1), alloc(3), alloc(1), alloc(3)], &marks);
+    let mut trace = Trace::cpu();
+    trace.stacks(program());
+    trace.at(1).enter("step 1").enter("step 1 > forward").alloc("softmax", 10).on(StackId(1));
+    trace.at(2).enter("step 1 > forward > forward").leave("step 1 > forward > forward");
+    trace.enter("step 1 > forward > block").leave("step 1 > forward > block").leave("step 1 > forward");
+    trace.alloc("relu", 10).on(StackId(3));
+    trace.at(3).enter("step 1 > Backward pass").leave("step 1 > Backward pass");
+    trace.alloc("softmax again", 10).on(StackId(1));
+    trace.at(4).enter("step 1 > optim").leave("step 1 > optim").leave("step 1");
+    trace.alloc("relu again", 10).on(StackId(3));
+    let data = trace.build();
     let markers = operators(&data, &data.devices[0]).markers;
     let shown: Vec<(&str, MarkerKind, usize)> = markers.iter().map(|m| (&*m.name, m.kind, m.call)).collect();
     assert_eq!(

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::*;
 use crate::analysis::log::moments;
-use crate::snapshot::testing::{empty, two_lines_and_a_temporary};
+use crate::snapshot::testing::{Trace, empty, two_lines_and_a_temporary};
 use crate::snapshot::{Category, SnapshotData};
 
 /// `[times, sizes]` as `json.load` gives them.
@@ -29,16 +29,20 @@ fn cumsum(sizes: &[Vec<u64>]) -> Vec<Vec<u64>> {
     sizes.iter().map(|row| row.iter().scan(0, sum).collect()).collect()
 }
 
-/// The tiny snapshot with everything that PyTorch does not have, and records within one microsecond.
+/// Everything that PyTorch does not have, and records within one microsecond.
 fn with_our_own() -> SnapshotData {
-    let mut data = two_lines_and_a_temporary();
-    let device = &mut data.devices[0];
-    let name = device.names[0].clone();
-    let named = |seq, category| crate::snapshot::BlockName { seq, category, ..name.clone() };
-    device.names = vec![named(1, Category::KvCache), named(2, Category::Parameter), named(4, Category::Workspace)];
-    device.records[4].time_ns = 5_999;
-    device.records[5].time_ns = 5_999;
-    data
+    our_own(Trace::cpu(), 1_000, 2_000)
+}
+
+/// The first two blocks are allocated then.
+fn our_own(mut trace: Trace, first_ns: u64, second_ns: u64) -> SnapshotData {
+    trace.before(1024).below_threshold(128);
+    trace.at(first_ns).alloc("cache", 2000).named("cache", Category::KvCache);
+    trace.at(second_ns).alloc("weights", 1000).named("weights", Category::Parameter);
+    trace.at(3_000).alloc("something", 500);
+    trace.at(4_000).free("weights");
+    trace.at(5_999).alloc("workspace", 64).named("workspace", Category::Workspace).free("workspace");
+    trace.build()
 }
 
 #[test]
@@ -60,9 +64,7 @@ fn rows_hold_what_was_live_after_each_microsecond() {
 
 #[test]
 fn the_first_row_is_what_was_there_before_even_in_the_microsecond_of_the_first_records() {
-    let mut data = with_our_own();
-    data.devices[0].records[0].time_ns = 1;
-    data.devices[0].records[1].time_ns = 999;
+    let data = our_own(Trace::cpu(), 1, 999);
     let (times, sizes) = timeline(&data);
     assert_eq!(times[..3], [0, 0, 3].map(|us| 1_790_000_000_000_000 + us));
     assert_eq!(cumsum(&sizes)[..2].iter().map(|row| row[8]).collect::<Vec<_>>(), [1024, 4024]);
@@ -107,10 +109,8 @@ fn without_a_device_there_is_nothing_in_the_lists_and_nothing_to_draw() {
 
 #[test]
 fn another_device_can_be_asked_for() {
-    let mut data = with_our_own();
-    let other = crate::snapshot::DeviceSnapshot { device: Device::Cuda(0), ..data.devices[0].clone() };
-    data.devices.push(other);
-    data.devices[0].records.clear();
+    let mut data = Trace::cpu().before(1024).build();
+    data.devices.append(&mut our_own(Trace::cuda(0), 1_000, 2_000).devices);
     let rows = |device| {
         let mut out = Vec::new();
         write(&data, &Options { device }, &mut out).unwrap();
@@ -206,25 +206,12 @@ mod drawn {
 
     /// So many blocks one after another, each freed before the next; one of them large.
     fn busy(count: u64, large: u64) -> SnapshotData {
-        let mut data = two_lines_and_a_temporary();
-        let device = &mut data.devices[0];
-        let [alloc, free] = [device.records[4], device.records[5]];
-        device.names.clear();
-        device.live.clear();
-        device.records = (0..count)
-            .flat_map(|number| {
-                let size = if number == large { 1 << 20 } else { 100 };
-                [alloc, free].map(|record| crate::snapshot::Record {
-                    alloc_seq: number + 1,
-                    time_ns: number,
-                    size,
-                    ..record
-                })
-            })
-            .collect();
-        device.stats.allocated_bytes.current = 0;
-        data.process.duration_ns = count;
-        data
+        let mut trace = Trace::cpu();
+        for number in 0..count {
+            let size = if number == large { 1 << 20 } else { 100 };
+            trace.at(number).alloc("block", size).free("block");
+        }
+        trace.lasting(count).build()
     }
 
     #[test]
@@ -243,16 +230,12 @@ mod drawn {
     #[test]
     fn times_and_sizes_beyond_any_program_are_drawn() {
         for (time_ns, size, duration_ns) in [(u64::MAX, 1 << 61, 0), (1 << 62, 1, 1), (0, 1, 0), (0, 1, u64::MAX)] {
-            let mut data = with_our_own();
-            let device = &mut data.devices[0];
-            device.overwritten = 1;
-            device.live[0].size = size;
-            for record in &mut device.records {
-                record.time_ns = time_ns;
-                record.size = if record.alloc_seq == 1 { size } else { record.size };
-            }
-            device.stats.allocated_bytes.current += size;
-            data.process.duration_ns = duration_ns;
+            let mut trace = Trace::cpu();
+            trace.at(time_ns).before(1024);
+            trace.alloc("lost", 1).alloc("cache", size).named("cache", Category::KvCache);
+            trace.alloc("weights", 1000).named("weights", Category::Parameter).free("weights");
+            trace.alloc("workspace", 64).named("workspace", Category::Workspace).free("workspace");
+            let data = trace.overwritten(1).lasting(duration_ns).build();
             elements(&svg(&data));
             assert!(!html(&data).contains("NaN"));
         }

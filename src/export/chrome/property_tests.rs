@@ -4,11 +4,12 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 
-use super::tests::{blocks, events, layout_of, timeline_of, with_scopes};
+use super::tests::{blocks, events, layout_of, timeline_of};
 use super::{layout, timeline};
-use crate::snapshot::{Block, ContextId, MemoryKind, Record, RecordKind, SnapshotData, StackId, ThreadId, segments};
+use crate::snapshot::testing::{LINE_7, Trace};
+use crate::snapshot::{Record, RecordKind, SnapshotData};
 
-const SCOPES: [(&str, u32); 4] = [("a", 0), ("b", 1), ("c", 2), ("d", 0)];
+const SCOPES: [&str; 4] = ["a", "a > b", "a > b > c", "d"];
 
 #[derive(Clone, Debug)]
 enum Op {
@@ -25,7 +26,7 @@ enum Op {
     },
     Scope {
         thread: u32,
-        context: u32,
+        context: usize,
         enter: bool,
     },
 }
@@ -35,20 +36,21 @@ fn op() -> impl Strategy<Value = Op> {
         4 => (0..40u64, 0..=64u64).prop_map(|(place, size)| Op::Alloc { place, size }),
         3 => any::<usize>().prop_map(|nth| Op::Free { nth }),
         1 => (1..50u64).prop_map(|size| Op::FreeUnknown { size }),
-        3 => (1..3u32, 1..5u32, any::<bool>()).prop_map(|(thread, context, enter)| Op::Scope { thread, context, enter }),
+        3 => (1..3u32, 0..SCOPES.len(), any::<bool>()).prop_map(|(thread, context, enter)| Op::Scope { thread, context, enter }),
     ]
 }
 
 /// What a naive ledger knows after each operation.
 #[derive(Clone, Debug, Default)]
 struct State {
-    live: BTreeMap<u64, Block>,
+    /// The sizes of the blocks, by place.
+    live: BTreeMap<u64, u64>,
     unknown: u64,
 }
 
 impl State {
     fn total(&self) -> u64 {
-        self.unknown + self.live.values().map(|block| block.size).sum::<u64>()
+        self.unknown + self.live.values().sum::<u64>()
     }
 }
 
@@ -57,79 +59,40 @@ impl State {
 fn run(ops: &[Op], kept: usize) -> (SnapshotData, Vec<State>) {
     let unknown = ops.iter().map(|op| if let Op::FreeUnknown { size } = op { *size } else { 0 }).sum::<u64>() + 7;
     let mut states = vec![State { live: BTreeMap::new(), unknown }];
-    let (mut records, mut marks, mut seq) = (Vec::new(), Vec::new(), 0);
+    let mut trace = Trace::cpu();
+    trace.before(unknown);
     for (time_ns, op) in (1u64..).zip(ops) {
         let mut now = states.last().unwrap().clone();
-        let (kind, block) = match *op {
+        trace.at(time_ns).thread(1);
+        match *op {
             Op::Scope { thread, context, enter } => {
-                marks.push((time_ns, thread, context, enter));
+                let scope = SCOPES[context];
+                if enter {
+                    trace.thread(thread).enter(scope)
+                } else {
+                    trace.thread(thread).leave(scope)
+                };
                 continue;
             }
-            Op::Alloc { place, size } if !now.live.contains_key(&(0x1000 + 64 * place)) => {
-                seq += 1;
-                let block = block(0x1000 + 64 * place, size, seq, time_ns);
-                now.live.insert(block.address, block);
-                (RecordKind::Alloc, block)
+            Op::Alloc { place, size } if !now.live.contains_key(&place) => {
+                trace.alloc(place, size).address(0x1000 + 64 * place).on(LINE_7);
+                now.live.insert(place, size);
             }
             Op::Free { nth } if !now.live.is_empty() => {
-                let address = *now.live.keys().nth(nth % now.live.len()).unwrap();
-                (RecordKind::Free, now.live.remove(&address).unwrap())
+                let place = *now.live.keys().nth(nth % now.live.len()).unwrap();
+                trace.free(place);
+                now.live.remove(&place);
             }
             Op::FreeUnknown { size } => {
+                trace.free_from_before(size);
                 now.unknown -= size;
-                (RecordKind::Free, block(0x9000, size, 0, 0))
             }
             Op::Alloc { .. } | Op::Free { .. } => continue,
-        };
-        records.push(record(kind, &block, time_ns));
+        }
         states.push(now);
     }
-    (snapshot(&marks, records, &states, kept), states)
-}
-
-fn snapshot(marks: &[(u64, u32, u32, bool)], mut records: Vec<Record>, states: &[State], kept: usize) -> SnapshotData {
-    let mut data = with_scopes(&SCOPES, marks);
-    let device = &mut data.devices[0];
-    let highest = states.iter().map(State::total).max().unwrap();
-    let at = states.iter().position(|state| state.total() == highest).unwrap();
-    let in_order = |state: &State| {
-        let mut blocks: Vec<Block> = state.live.values().copied().collect();
-        blocks.sort_unstable_by_key(|block| block.seq);
-        blocks
-    };
-    device.peak.bytes = highest;
-    device.peak.blocks = in_order(&states[at]);
-    device.peak.not_recorded = states[at].unknown;
-    device.peak.seq = at.checked_sub(1).map_or(0, |record| records[record].alloc_seq);
-    device.live = in_order(states.last().unwrap());
-    device.not_recorded = states.last().unwrap().unknown;
-    device.stats.allocated_bytes.current = states.last().unwrap().total();
-    device.overwritten = records.len().saturating_sub(kept) as u64;
-    device.records = records.split_off(device.overwritten as usize);
-    device.segments = segments::cover(&device.records, &device.live, &[], &[]);
-    data
-}
-
-fn block(address: u64, size: u64, seq: u64, time_ns: u64) -> Block {
-    let (stack, context) = (StackId(1), ContextId(1));
-    Block { address, size, seq, time_ns, stack, context, thread: ThreadId(1), stream: 0, memory: MemoryKind::Heap }
-}
-
-fn record(kind: RecordKind, block: &Block, time_ns: u64) -> Record {
-    let Block { address, size, seq, stack, context, thread, stream, .. } = *block;
-    Record {
-        time_ns,
-        address,
-        size,
-        stack,
-        alloc_stack: stack,
-        context,
-        thread,
-        alloc_seq: seq,
-        stream,
-        kind,
-        memory: MemoryKind::Heap,
-    }
+    let lost = (states.len() - 1).saturating_sub(kept);
+    (trace.overwritten(lost).build(), states)
 }
 
 /// The rows of a layout: their blocks as (offset, size).
@@ -165,7 +128,7 @@ fn expected_rows<'a>(data: &SnapshotData, states: &'a [State]) -> Vec<&'a State>
 }
 
 fn sizes(state: &State) -> Vec<u64> {
-    let mut sizes: Vec<u64> = state.live.values().map(|block| block.size).collect();
+    let mut sizes: Vec<u64> = state.live.values().copied().collect();
     sizes.sort_unstable();
     sizes
 }

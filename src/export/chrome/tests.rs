@@ -3,8 +3,8 @@
 use serde_json::Value;
 
 use super::{layout, timeline};
-use crate::snapshot::testing::{empty, two_lines_and_a_temporary};
-use crate::snapshot::{ContextId, ContextNode, Mark, SnapshotData, ThreadId};
+use crate::snapshot::testing::{Trace, two_lines_and_a_temporary};
+use crate::snapshot::{SnapshotData, segments};
 
 pub(super) fn timeline_of(data: &SnapshotData) -> Value {
     let mut out = Vec::new();
@@ -39,24 +39,6 @@ pub(super) fn blocks(trace: &Value) -> Vec<(u64, u64, u64)> {
     events(trace, "X").map(|event| (number(event, "tid"), number(event, "ts"), number(event, "dur"))).collect()
 }
 
-pub(super) fn with_scopes(scopes: &[(&str, u32)], marks: &[(u64, u32, u32, bool)]) -> SnapshotData {
-    let mut data = two_lines_and_a_temporary();
-    let node = |(name, parent): &(&str, u32)| ContextNode {
-        parent: ContextId(*parent),
-        name: (*name).to_owned(),
-        module: false,
-    };
-    data.contexts = empty().contexts.into_iter().chain(scopes.iter().map(node)).collect();
-    let mark = |&(time_ns, thread, context, enter): &(u64, u32, u32, bool)| Mark {
-        time_ns,
-        context: ContextId(context),
-        thread: ThreadId(thread),
-        enter,
-    };
-    data.devices[0].marks = marks.iter().map(mark).collect();
-    data
-}
-
 #[test]
 fn the_largest_total_is_the_peak_and_the_last_is_what_is_live() {
     let data = two_lines_and_a_temporary();
@@ -72,10 +54,14 @@ fn the_largest_total_is_the_peak_and_the_last_is_what_is_live() {
 
 #[test]
 fn totals_are_the_same_when_older_records_are_overwritten() {
-    let mut data = two_lines_and_a_temporary();
-    data.devices[0].records.drain(..3);
-    data.devices[0].overwritten = 3;
-    let trace = timeline_of(&data);
+    let mut told = Trace::cpu();
+    told.before(1024);
+    told.at(1_000).alloc("kept", 2500);
+    told.at(2_000).alloc("freed", 1000);
+    told.at(4_000).free("freed");
+    told.at(5_000).alloc("temporary", 64);
+    told.at(6_000).free("temporary");
+    let trace = timeline_of(&told.overwritten(2).build());
     let totals: Vec<u64> = memory(&trace).iter().map(|e| e["args"]["Total Allocated"].as_u64().unwrap()).collect();
     assert_eq!(totals, [3524, 3588, 3524]);
     assert_eq!(events(&trace, "C").next().unwrap()["ts"], 4, "the curve begins where the log does");
@@ -83,9 +69,13 @@ fn totals_are_the_same_when_older_records_are_overwritten() {
 
 #[test]
 fn scopes_left_in_any_order_are_slices_that_nest() {
-    let scopes = [("a", 0), ("b", 1)];
-    let marks = [(1000, 1, 1, true), (2000, 1, 2, true), (2500, 2, 1, true), (3000, 1, 1, false), (4000, 1, 2, false)];
-    let trace = timeline_of(&with_scopes(&scopes, &marks));
+    let mut told = Trace::cpu();
+    told.at(1000).enter("a");
+    told.at(2000).enter("a > b");
+    told.at(2500).thread(2).enter("a");
+    told.at(3000).thread(1).leave("a");
+    told.at(4000).leave("a > b");
+    let trace = timeline_of(&told.lasting(2_000_000).build());
     let expected =
         ["B 1 a 1", "B 1 b 2", "B 2 a 2.5", "E 1 null 3", "E 1 null 3", "B 1 b 3", "E 1 null 4", "E 2 null 2000"];
     assert_eq!(slices(&trace), expected);
@@ -93,8 +83,10 @@ fn scopes_left_in_any_order_are_slices_that_nest() {
 
 #[test]
 fn scopes_entered_before_the_log_begin_with_it() {
-    let marks = [(2000, 1, 2, false), (3000, 1, 1, false)];
-    let mut data = with_scopes(&[("a", 0), ("b", 1)], &marks);
+    let mut told = Trace::cpu();
+    told.at(2000).leave("a > b");
+    told.at(3000).leave("a");
+    let mut data = told.build();
     assert_eq!(slices(&timeline_of(&data)), ["B 1 a 0", "B 1 b 0", "E 1 null 2", "E 1 null 3"]);
     data.settings.max_entries = 2;
     assert_eq!(slices(&timeline_of(&data)), ["B 1 a 2", "B 1 b 2", "E 1 null 2", "E 1 null 3"]);
@@ -117,8 +109,12 @@ fn each_row_holds_what_was_live_at_the_highest_moment_of_its_step() {
 
 #[test]
 fn with_offsets_segments_lie_end_to_end() {
-    let mut data = two_lines_and_a_temporary();
-    data.devices[0].segments = crate::snapshot::segments::cover(&[], &data.devices[0].peak.blocks[..1], &[], &[]);
+    let mut told = Trace::cpu();
+    told.alloc("first", 2000).address(0x1000).alloc("second", 1000).address(0x2000).alloc("third", 500).address(0x3000);
+    let mut data = told.build();
+    let device = &mut data.devices[0];
+    // The others are at the peak, and in no segment any more.
+    device.segments = segments::cover(&[], &device.peak.blocks[..1], &[], &[]);
     let trace = layout_of(&data, &layout::Options { steps: layout::Steps::Count(1), ..Default::default() });
     assert_eq!(blocks(&trace), [(2, 0, 2000), (2, 2000, 1000), (2, 3000, 500)]);
 }
@@ -127,22 +123,29 @@ fn with_offsets_segments_lie_end_to_end() {
 fn the_peak_has_a_row_when_its_records_are_gone() {
     let options = layout::Options { offsets: false, ..Default::default() };
     let peak = [(1, 0, 2000), (1, 2000, 1000), (1, 3000, 500)];
-    let mut data = two_lines_and_a_temporary();
-    data.devices[0].records.drain(..4);
-    data.devices[0].overwritten = 4;
-    let rows = blocks(&layout_of(&data, &options));
+    let mut told = Trace::cpu();
+    told.alloc("kept", 2000).alloc("freed", 1000).alloc("kept, too", 500).free("freed");
+    told.alloc("temporary", 64).free("temporary");
+    let rows = blocks(&layout_of(&told.overwritten(4).build(), &options));
     assert_eq!(rows[..3], peak);
     assert_eq!(rows[3..], [(2, 0, 2000), (2, 2000, 500), (2, 2500, 64)]);
     // A recording of the state alone.
-    data.devices[0].records.clear();
-    data.devices[0].overwritten = 0;
-    assert_eq!(blocks(&layout_of(&data, &options)), peak);
+    assert_eq!(blocks(&layout_of(&told.overwritten(0).without_log().build(), &options)), peak);
 }
 
 #[test]
 fn too_many_steps_lose_their_deepest_scopes_first_and_never_the_peak() {
-    let marks = [(1500, 1, 2, true), (2500, 1, 2, false), (4500, 1, 1, true)];
-    let data = with_scopes(&[("a", 0), ("b", 1)], &marks);
+    let mut told = Trace::cpu();
+    told.at(1_000).alloc("first", 2000);
+    told.at(1_500).enter("a > b");
+    told.at(2_000).alloc("second", 1000);
+    told.at(2_500).leave("a > b");
+    told.at(3_000).alloc("third", 500);
+    told.at(4_000).free("second");
+    told.at(4_500).enter("a");
+    told.at(5_000).alloc("temporary", 64);
+    told.at(6_000).free("temporary");
+    let data = told.build();
     let steps = |most| {
         let trace = layout_of(&data, &layout::Options { max_steps: most, ..Default::default() });
         let rows = events(&trace, "M").filter(|e| e["name"] == "thread_name").count();
@@ -173,7 +176,10 @@ fn a_stack_is_a_path_in_the_table_and_text_on_request() {
 #[test]
 fn odd_names_are_escaped() {
     let name = "say \"hi\"\\\n\u{1}\u{1f980}";
-    let data = with_scopes(&[(name, 0)], &[(1000, 1, 1, true), (9000, 1, 1, false)]);
+    let mut told = Trace::cpu();
+    told.at(1000).enter(name);
+    told.at(9000).leave(name);
+    let data = told.build();
     let trace = timeline_of(&data);
     assert_eq!(events(&trace, "B").next().unwrap()["name"], name);
 }

@@ -163,27 +163,17 @@ fn action_name(action: Action) -> Word {
 #[cfg(test)]
 mod tests {
     use super::super::{Options, write};
-    use super::*;
     use crate::export::naive_unpickle::unpickle;
-    use crate::snapshot::testing::two_lines_and_a_temporary;
+    use crate::snapshot::testing::Trace;
 
     #[test]
     fn what_happened_beside_the_log_stands_at_its_time() {
-        let mut data = two_lines_and_a_temporary();
-        let device = &mut data.devices[0];
-        let Record { time_ns, address, size, stack, context, thread, .. } = device.records[0];
-        let segment =
-            |time_ns, kind| SegmentRecord { time_ns, address, size, kind, estimated: false, stack, context, thread };
-        let oom = |time_ns| OutOfMemory { time_ns, ..OutOfMemory::default() };
-        device.records.truncate(2);
-        let [first, second] = [time_ns, device.records[1].time_ns];
-        device.segment_records = vec![
-            segment(first, RecordKind::Alloc),
-            segment(second - 1, RecordKind::Free),
-            segment(second, RecordKind::Alloc),
-            segment(second + 1, RecordKind::Free),
-        ];
-        device.ooms = vec![oom(first), oom(second - 1), oom(second), oom(second + 1)];
+        let mut trace = Trace::cuda(0);
+        trace.at(1_000).segment_alloc(0x1000, 0x1000).alloc("first", 2000).refused(0, None);
+        trace.at(1_999).segment_free(0x1000).refused(0, None);
+        trace.at(2_000).segment_alloc(0x1000, 0x1000).alloc("second", 1000).refused(0, None);
+        trace.at(2_001).segment_free(0x1000).refused(0, None);
+        let data = trace.build();
         let mut out = Vec::new();
         write(&data, &Options::default(), &mut out).unwrap();
         let entries = unpickle(&out).at("device_traces").list()[0].list();

@@ -1,0 +1,69 @@
+//! The recordings that many tests look at.
+
+use super::super::{
+    Category, ContextId, ContextNode, Counted, Health, Module, Process, Settings, SnapshotData, Stacks, Thread,
+    ThreadId,
+};
+use super::stacks::{LINE_7, LINE_9, WORKER, of_net};
+use super::trace::Trace;
+
+/// Nothing was recorded at all.
+pub(crate) fn empty() -> SnapshotData {
+    SnapshotData {
+        process: Process::default(),
+        settings: Settings::default(),
+        devices: Vec::new(),
+        stacks: Stacks { starts: vec![0], ..Stacks::default() },
+        contexts: vec![ContextNode { parent: ContextId::ROOT, name: String::new(), module: false }],
+        modules: Vec::new(),
+        health: Health::default(),
+    }
+}
+
+/// The program of all stories, before it used any device.
+pub(super) fn net() -> SnapshotData {
+    let process = Process {
+        program: "net".into(),
+        host: "box".into(),
+        pid: 42,
+        rank: None,
+        working_dir: "/home/u/net".into(),
+        started_unix_us: 1_790_000_000_000_000,
+        duration_ns: 2_000_000,
+        threads: vec![Thread { number: ThreadId(1), os_id: 42, name: "net".into() }],
+    };
+    let module = Module { path: "/home/u/net/net".into(), build_id: vec![0xab, 1], base: 0x100, range: 0x100..0x900 };
+    SnapshotData { process, stacks: of_net(), modules: vec![module], ..empty() }
+}
+
+/// Two blocks of 2,000 and 1,000 bytes from line 7 in scope `forward`, one of 500 from a worker
+/// without a user line, a temporary of 64 from line 9, 1,024 bytes from before the recording and 128
+/// below the threshold. The peak is after the third block; the second one has a name and was freed since.
+pub(crate) fn two_lines_and_a_temporary() -> SnapshotData {
+    two_lines().below_threshold(128).build()
+}
+
+/// Its story, without what is below the threshold.
+fn two_lines() -> Trace {
+    let mut trace = Trace::cpu();
+    trace.before(1024);
+    trace.at(900).enter("forward");
+    trace.at(1_000).alloc("input", 2000).on(LINE_7);
+    trace.at(2_000).alloc("weights", 1000).on(LINE_7).named("weights f32[250]", Category::Parameter);
+    trace.at(2_500).leave("forward");
+    trace.at(3_000).alloc("worker's", 500).on(WORKER);
+    trace.at(4_000).free("weights");
+    trace.at(5_000).alloc("temporary", 64).on(LINE_9);
+    trace.at(6_000).free("temporary");
+    trace
+}
+
+/// The same as a sample: of blocks below 1 KiB some were recorded, and stand for others.
+pub(crate) fn a_sample() -> SnapshotData {
+    let mut data = two_lines().sampled(1024).build();
+    let stats = &mut data.devices[0].stats;
+    stats.counted = Some(Counted { now: 4200, at_peak: 5300, before: 70 });
+    // Of the peak in bytes, as the goldens have it. The most blocks at once are 20, later, with the temporary.
+    stats.allocations.peak = 5;
+    data
+}

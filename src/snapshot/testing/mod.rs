@@ -1,0 +1,20 @@
+//! Small recordings made by hand, for tests of what lies right of here: each test tells its own as a [`Trace`].
+
+mod derive;
+mod fixtures;
+mod stacks;
+mod tests;
+mod trace;
+mod words;
+
+pub(crate) use fixtures::{a_sample, empty, two_lines_and_a_temporary};
+pub(crate) use stacks::{LINE_7, LINE_9, WORKER, frame, registry, stacks};
+pub(crate) use trace::Trace;
+
+use super::{Block, ContextId, MemoryKind, StackId, ThreadId};
+
+/// A block and no more.
+pub(crate) fn block(address: u64, size: u64) -> Block {
+    let (stack, context, thread) = (StackId::NONE, ContextId::ROOT, ThreadId(1));
+    Block { address, size, seq: 1, time_ns: 0, stack, context, thread, stream: 0, memory: MemoryKind::Heap }
+}

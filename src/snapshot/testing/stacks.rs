@@ -1,0 +1,49 @@
+//! Stacks for stories.
+
+use super::super::{CodeAddress, Frame, StackId, Stacks};
+
+/// candle below `Net::forward`, at line 7 of the model, below `main`.
+pub(crate) const LINE_7: StackId = StackId(1);
+/// A worker of rayon's, without a line of the user's.
+pub(crate) const WORKER: StackId = StackId(2);
+/// `main` at line 9, in a function with an array type whose name has a semicolon.
+pub(crate) const LINE_9: StackId = StackId(3);
+
+/// The stacks of the program `net`: [`LINE_7`], [`WORKER`] and [`LINE_9`].
+pub(super) fn of_net() -> Stacks {
+    let frames = vec![
+        frame("candle_core::tensor::Tensor::relu", &registry("candle-core-0.11.1/src/tensor.rs"), 700),
+        frame("net::Net::forward", "/home/u/net/src/model.rs", 7),
+        frame("net::main", "/home/u/net/src/main.rs", 3),
+        frame("rayon_core::join::join", &registry("rayon-core-1.13.0/src/join/mod.rs"), 130),
+        frame("net::pad::<[f32; 4]>", "/home/u/net/src/main.rs", 9),
+        frame("std::rt::lang_start", "/rustc/1234/library/std/src/rt.rs", 206),
+    ];
+    stacks(frames, [&[0, 1, 2, 5][..], &[3], &[4, 2, 5]])
+}
+
+/// Stacks 1, 2 … with these frames, by their numbers, the innermost first. Each frame is at an address of its own.
+pub(crate) fn stacks(frames: Vec<Frame>, stacks: impl IntoIterator<Item = impl AsRef<[u32]>>) -> Stacks {
+    let address = |n: u32| CodeAddress {
+        address: 0x200 + u64::from(n),
+        module: Some(0),
+        offset: 0x100 + u64::from(n),
+        frames: n..n + 1,
+    };
+    let (mut starts, mut calls) = (vec![0], Vec::new());
+    for stack in stacks {
+        starts.push(calls.len() as u32);
+        calls.extend_from_slice(stack.as_ref());
+    }
+    Stacks { starts, calls, addresses: (0..frames.len() as u32).map(address).collect(), frames }
+}
+
+/// A function of the program's, or of a library's if its file is one of the [`registry`]'s.
+pub(crate) fn frame(function: &str, file: &str, line: u32) -> Frame {
+    Frame { function: function.into(), file: file.into(), line, inlined: false }
+}
+
+/// A file of a library: `candle-core-0.11.1/src/tensor.rs`.
+pub(crate) fn registry(file: &str) -> String {
+    format!("/home/u/.cargo/registry/src/index-1/{file}")
+}

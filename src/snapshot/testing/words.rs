@@ -1,0 +1,180 @@
+//! The words in which a story is told.
+
+use std::fmt::Display;
+
+use super::super::{
+    BlockName, Category, ContextId, ContextNode, Device, Mark, MemoryKind, OutOfMemory, Record, RecordKind,
+    SegmentRecord, StackId, ThreadId,
+};
+use super::trace::{Step, Trace};
+
+impl Trace {
+    /// What follows happened then: nanoseconds since the recording began.
+    pub(crate) fn at(&mut self, time_ns: u64) -> &mut Self {
+        self.time_ns = time_ns;
+        self
+    }
+
+    /// What follows happened on this thread.
+    pub(crate) fn thread(&mut self, number: u32) -> &mut Self {
+        self.thread = ThreadId(number);
+        self
+    }
+
+    /// A scope is entered; `a > b` is `b` in `a`. Allocs of its thread are in it until it is left.
+    pub(crate) fn enter(&mut self, path: &str) -> &mut Self {
+        let context = self.context(path);
+        self.open.push((self.thread, context));
+        self.mark(context, true)
+    }
+
+    /// A scope is left; if it was never entered, it was open when the recording began.
+    pub(crate) fn leave(&mut self, path: &str) -> &mut Self {
+        let scope = (self.thread, self.context(path));
+        if let Some(at) = self.open.iter().rposition(|open| *open == scope) {
+            self.open.remove(at);
+        }
+        self.mark(scope.1, false)
+    }
+
+    /// The scope is a part of a model.
+    pub(crate) fn module(&mut self, path: &str) -> &mut Self {
+        let context = self.context(path);
+        self.data.contexts[context.0 as usize].module = true;
+        self
+    }
+
+    /// A block is allocated: behind those before it, at a line that nobody knows, unless the story says more.
+    pub(crate) fn alloc(&mut self, label: impl Display, size: u64) -> &mut Self {
+        let known = self.labels.insert(label.to_string(), self.steps.len());
+        assert!(known.is_none(), "block {label} is live already");
+        self.allocs += 1;
+        let record = self.record(RecordKind::Alloc, self.allocs, self.next_address, size);
+        self.next_address = (self.next_address + size.max(1)).next_multiple_of(0x1000);
+        self.then(Step::Record(record))
+    }
+
+    /// It is freed.
+    pub(crate) fn free(&mut self, label: impl Display) -> &mut Self {
+        let alloc = self.labels.remove(&label.to_string()).map(|at| self.steps[at]);
+        let Some(Step::Record(alloc)) = alloc else { panic!("no block {label} is live") };
+        let (time_ns, thread, stack, kind) = (self.time_ns, self.thread, StackId::NONE, RecordKind::Free);
+        self.then(Step::Record(Record { time_ns, thread, stack, kind, ..alloc }))
+    }
+
+    /// A block from before the recording is freed.
+    pub(crate) fn free_from_before(&mut self, size: u64) -> &mut Self {
+        let record = Record { context: ContextId::ROOT, ..self.record(RecordKind::Free, 0, 0xf000_0000, size) };
+        self.then(Step::Record(record))
+    }
+
+    /// The driver tells of a segment that came.
+    pub(crate) fn segment_alloc(&mut self, address: u64, size: u64) -> &mut Self {
+        self.segment(RecordKind::Alloc, address, size)
+    }
+
+    /// It went.
+    pub(crate) fn segment_free(&mut self, address: u64) -> &mut Self {
+        let size = self.steps.iter().rev().find_map(|step| match step {
+            Step::Segment(segment) if segment.address == address => Some(segment.size),
+            _ => None,
+        });
+        self.segment(RecordKind::Free, address, size.unwrap_or_else(|| panic!("no segment is at {address:#x}")))
+    }
+
+    /// An allocation is refused; so much of the device is free.
+    pub(crate) fn refused(&mut self, size: u64, device_free: Option<u64>) -> &mut Self {
+        let (time_ns, context, thread) = (self.time_ns, self.innermost(), self.thread);
+        let refused = OutOfMemory { time_ns, size, device_free, context, thread, ..OutOfMemory::default() };
+        self.then(Step::Refused(refused))
+    }
+
+    /// By this stack: the alloc, the segment or the refused allocation before.
+    pub(crate) fn on(&mut self, stack: StackId) -> &mut Self {
+        match self.steps.last_mut() {
+            Some(Step::Record(alloc)) => (alloc.stack, alloc.alloc_stack) = (stack, stack),
+            Some(Step::Segment(segment)) => segment.stack = stack,
+            Some(Step::Refused(refused)) => refused.stack = stack,
+            _ => panic!("nothing that has a stack"),
+        }
+        self
+    }
+
+    /// Where the alloc before put its block.
+    pub(crate) fn address(&mut self, address: u64) -> &mut Self {
+        self.last_alloc().address = address;
+        self
+    }
+
+    /// How its block was come by.
+    pub(crate) fn memory(&mut self, memory: MemoryKind) -> &mut Self {
+        self.last_alloc().memory = memory;
+        self
+    }
+
+    /// What the program called its block.
+    pub(crate) fn named(&mut self, name: &str, category: Category) -> &mut Self {
+        let seq = self.last_alloc().alloc_seq;
+        self.names.push(BlockName { seq, name: name.into(), category });
+        self
+    }
+
+    fn last_alloc(&mut self) -> &mut Record {
+        match self.steps.last_mut() {
+            Some(Step::Record(record)) if record.kind == RecordKind::Alloc => record,
+            _ => panic!("this belongs behind an alloc"),
+        }
+    }
+
+    fn then(&mut self, step: Step) -> &mut Self {
+        self.steps.push(step);
+        self
+    }
+
+    fn record(&self, kind: RecordKind, alloc_seq: u64, address: u64, size: u64) -> Record {
+        let memory = if self.device == Device::Cpu { MemoryKind::Heap } else { MemoryKind::Pool };
+        Record {
+            time_ns: self.time_ns,
+            address,
+            size,
+            stack: StackId::NONE,
+            alloc_stack: StackId::NONE,
+            context: self.innermost(),
+            thread: self.thread,
+            alloc_seq,
+            stream: 0,
+            kind,
+            memory,
+        }
+    }
+
+    fn segment(&mut self, kind: RecordKind, address: u64, size: u64) -> &mut Self {
+        let (time_ns, context, thread) = (self.time_ns, self.innermost(), self.thread);
+        let (stack, estimated) = (StackId::NONE, false);
+        self.then(Step::Segment(SegmentRecord { time_ns, address, size, kind, estimated, stack, context, thread }))
+    }
+
+    fn mark(&mut self, context: ContextId, enter: bool) -> &mut Self {
+        let (time_ns, thread) = (self.time_ns, self.thread);
+        self.then(Step::Mark(Mark { time_ns, context, thread, enter }))
+    }
+
+    /// The scope that this thread entered last, of those that are open.
+    fn innermost(&self) -> ContextId {
+        let own = self.open.iter().rev().find(|(thread, _)| *thread == self.thread);
+        own.map_or(ContextId::ROOT, |(_, context)| *context)
+    }
+
+    /// The context of a path, which may be new.
+    fn context(&mut self, path: &str) -> ContextId {
+        path.split(" > ").fold(ContextId::ROOT, |parent, name| {
+            let contexts = &mut self.data.contexts;
+            let known = contexts.iter().skip(1).position(|node| node.parent == parent && node.name == name);
+            let at = known.map_or(contexts.len(), |at| at + 1);
+            if at == contexts.len() {
+                contexts.push(ContextNode { parent, name: name.into(), module: false });
+            }
+            ContextId(at as u32)
+        })
+    }
+}
