@@ -83,6 +83,7 @@ fn a_snapshot_written_as_a_capture_comes_back_whole() {
 
 #[test]
 fn a_program_that_is_gone_is_read_and_its_missing_names_are_said() {
+    let _alone = alone();
     if_child(|| {
         let out = std::env::var("TEST_OUT").unwrap();
         let session = memtrace::builder().min_size(MIB).stream(out).start().unwrap();
@@ -167,6 +168,7 @@ fn a_file_that_is_there_is_not_streamed_to() {
 
 #[test]
 fn options_that_exclude_each_other_are_said() {
+    let _alone = alone();
     let dir = tempfile::tempdir().unwrap();
     let stream = || memtrace::builder().stream(dir.path().join("%p.memtrace").display().to_string());
     let errors = [

@@ -412,6 +412,7 @@ fn interval_and_threshold_say_what_is_sampled() {
 
 #[test]
 fn more_blocks_than_the_filter_has_cells_are_told_apart() {
+    let _alone = alone();
     // Every byte is known there.
     in_child(&[], || {
         const COUNT: usize = 300_000;
@@ -444,6 +445,7 @@ fn more_blocks_than_the_filter_has_cells_are_told_apart() {
 
 #[test]
 fn without_a_threshold_every_size_is_sampled() {
+    let _alone = alone();
     in_child(&[], || {
         const COUNT: usize = 400_000;
         let mut blocks = Vec::with_capacity(COUNT);

@@ -11,10 +11,31 @@ use memtrace::{Device, Session, SnapshotData};
 
 pub(crate) const MIB: usize = 1 << 20;
 
-/// Recordings are process-wide and the test harness runs tests side by side: one at a time.
+/// Recordings are process-wide and the test harness runs tests side by side: one at a time. The harness has done by
+/// then with the test before, and what began since waits here.
 pub(crate) fn alone() -> MutexGuard<'static, ()> {
     static LOCK: Mutex<()> = Mutex::new(());
-    LOCK.lock().unwrap_or_else(PoisonError::into_inner)
+    let alone = LOCK.lock().unwrap_or_else(PoisonError::into_inner);
+    #[cfg(target_os = "linux")]
+    all_others_sleep();
+    alone
+}
+
+/// Waits for that, but not long: some threads have work of their own.
+#[cfg(target_os = "linux")]
+fn all_others_sleep() {
+    let began = std::time::Instant::now();
+    let is_awake = |task: std::io::Result<std::fs::DirEntry>| {
+        // The state stands behind the thread's name, which is in parentheses. A thread that is gone has none.
+        let stat = std::fs::read_to_string(task.unwrap().path().join("stat")).unwrap_or_default();
+        stat.rsplit_once(") ").is_some_and(|(_, state)| state.starts_with(['R', 'D']))
+    };
+    while std::fs::read_dir("/proc/self/task").unwrap().map(is_awake).filter(|awake| *awake).count() > 1 {
+        if began.elapsed() > std::time::Duration::from_millis(200) {
+            break;
+        }
+        std::thread::yield_now();
+    }
 }
 
 /// Records blocks of 1 MiB or more: the harness has none, so what is recorded is the test's own.

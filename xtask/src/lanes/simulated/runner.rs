@@ -19,9 +19,7 @@ pub(crate) fn run(run: &Run) -> Result<String> {
     lane.cargo_test()?;
     lane.cargo_run()?;
     lane.nextest()?;
-    if run.is_full() {
-        lane.side_by_side()?;
-    }
+    lane.side_by_side()?;
     lane.checks.end()
 }
 
