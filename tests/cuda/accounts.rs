@@ -79,7 +79,7 @@ fn blocks_of_the_heap_are_not_in_the_devices_scopes() {
         let context = CudaContext::new(0).unwrap();
         context.bind_to_thread().unwrap();
         // A clock of the device's own would be behind by this: more than passes between two of the scopes' ends.
-        std::thread::sleep(std::time::Duration::from_millis(50));
+        std::thread::sleep(std::time::Duration::from_millis(20));
         scope("earlier", || drop(std::hint::black_box(vec![1u8; 8 << 20])));
         scope("outer", || {
             let large = std::hint::black_box(vec![1u8; 8 << 20]);

@@ -9,6 +9,7 @@ use crate::child;
 
 /// Runs `body` in a child process that finds the simulated driver as `libcuda.so.1`, with these variables
 /// besides; gives what the child wrote to stderr. In the child this does not return.
+#[track_caller]
 pub(crate) fn on_gpu(variables: &[(&str, &str)], body: impl FnOnce()) -> String {
     child::if_child(body);
     let mut command = child::command(&[]);
