@@ -245,7 +245,7 @@ fn the_stream_of_a_program_that_does_nothing_says_so() {
 }
 
 proptest! {
-    #![proptest_config(crate::random::programs(24))]
+    #![proptest_config(crate::random::programs(16))]
 
     #[test]
     fn a_stream_says_what_the_session_says(steps in steps()) {

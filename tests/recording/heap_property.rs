@@ -88,7 +88,7 @@ fn check_breakdowns(data: &SnapshotData, device: &DeviceSnapshot, oracle: &Oracl
 }
 
 proptest! {
-    #![proptest_config(crate::random::programs(200))]
+    #![proptest_config(crate::random::programs(100))]
 
     #[test]
     fn a_recording_agrees_with_the_naive_account(steps in prop::collection::vec(step(), 0..60)) {

@@ -79,7 +79,7 @@ fn threads_at_once_are_recorded_to_the_byte() {
 #[test]
 fn the_peak_holds_still_while_other_threads_free_older_blocks() {
     let _alone = alone();
-    (0..20).for_each(|_| free_older_blocks(500));
+    (0..crate::random::programs(6).cases).for_each(|_| free_older_blocks(500));
 }
 
 fn free_older_blocks(each: usize) {

@@ -187,7 +187,7 @@ fn check_replay(device: &DeviceSnapshot) {
 }
 
 proptest! {
-    #![proptest_config(crate::random::programs(40))]
+    #![proptest_config(crate::random::programs(24))]
 
     #[test]
     fn every_breakdown_adds_up_and_captures_come_back(steps in prop::collection::vec(step(), 0..80)) {
@@ -218,7 +218,7 @@ proptest! {
 }
 
 proptest! {
-    #![proptest_config(crate::random::programs(40))]
+    #![proptest_config(crate::random::programs(24))]
 
     #[test]
     fn a_log_that_overwrote_its_oldest_records_adds_up_as_well(

@@ -7,7 +7,7 @@ use crate::lane::Run;
 
 /// Packages that are no members of the workspace, because they need other settings or dependencies that nobody else
 /// should wait for.
-const OUTSIDE: [&str; 4] = ["tests/gpu", "tests/loom", "benches/peers", "fuzz"];
+const OUTSIDE: [&str; 3] = ["benches/peers", "fuzz", "tests/loom"];
 
 pub(crate) fn run(run: &Run) -> Result<String> {
     let shell = &run.shell;
