@@ -14,7 +14,9 @@ const SOURCE: &str = "tests/programs/corpus";
 pub(crate) fn run(run: &Run) -> Result<String> {
     let mut checks = Checks::default();
     let shell = &run.shell;
-    cmd!(shell, "cargo build --quiet --release -p corpus").run()?;
+    // Named with the packages of the main job, so that both have one build of candle.
+    let packages = ["-p", "candle-memtrace", "-p", "corpus", "-p", "llama-example"];
+    cmd!(shell, "cargo build --quiet --release {packages...} --bin corpus --example resnet").run()?;
     let program = run.target.join("release/corpus");
     check(run, &mut checks, "line tables", &program, &["--strict"])?;
     if run.is_full() {

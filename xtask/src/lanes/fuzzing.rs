@@ -18,6 +18,7 @@ pub(crate) fn run(run: &Run) -> Result<String> {
     ensure!(!targets.is_empty(), "there is no fuzz target");
     // cargo-fuzz needs what only a nightly compiler has.
     let _nightly = shell.push_env("RUSTUP_TOOLCHAIN", "nightly");
+    let _cargo = shell.push_env("CARGO", "cargo");
     for target in targets.lines() {
         fuzz_target(run, target, seconds).with_context(|| format!("fuzz target {target}"))?;
     }
