@@ -137,7 +137,7 @@ pub(crate) const LANES: &[Lane] = &[
     Lane {
         name: "stress",
         tier: Tier::Full,
-        holds: "random programs, many times over, in release builds",
+        holds: "random programs and tests side by side, many times over",
         owns: &[],
         run: tests::stress,
     },
