@@ -30,8 +30,6 @@ fn document(run: &Run) -> Result<()> {
     let shell = &run.shell;
     let _warnings = shell.push_env("RUSTDOCFLAGS", "-D warnings");
     cmd!(shell, "cargo doc --no-deps --quiet --features candle,cudarc").run()?;
-    if run.is_full() {
-        cmd!(shell, "cargo doc --workspace --no-deps --quiet").run()?;
-    }
+    cmd!(shell, "cargo doc --workspace --no-deps --quiet").run()?;
     Ok(())
 }

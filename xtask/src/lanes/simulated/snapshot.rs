@@ -46,7 +46,7 @@ pub(super) struct Frame {
 }
 
 /// No crate reads it: serde-pickle, the one that is kept up, counts references to shared lists wrongly
-/// (https://github.com/birkenfeld/serde-pickle/pull/24).
+/// <https://github.com/birkenfeld/serde-pickle/pull/24>.
 const TO_JSON: &str = "import json, pickle, sys; json.dump(pickle.load(open(sys.argv[1], 'rb')), sys.stdout)";
 
 impl Snapshot {
