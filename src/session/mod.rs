@@ -173,6 +173,10 @@ impl Session {
     /// times a second: before something that may not return. Does nothing without a stream. A file that cannot be
     /// written is said on stderr, and tried again.
     pub fn flush(&self) {
+        // The file is the parent's.
+        if recorder::was_forked() {
+            return;
+        }
         let _own = guard::own_work();
         self.recording.flush();
     }
