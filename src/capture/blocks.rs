@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use super::Damage;
 use super::bytes::{Reader, in_range};
 use crate::snapshot::{
-    Block, BlockName, CallTime, Category, ContextId, LONGEST_NAME, Mark, MemoryKind, OutOfMemory, Record, RecordKind,
-    ScopeStats, Segment, SegmentRecord, StackId, ThreadId,
+    Block, BlockName, CallTime, Category, ContextId, Gap, LONGEST_NAME, Mark, MemoryKind, OutOfMemory, Record,
+    RecordKind, ScopeStats, Segment, SegmentRecord, StackId, ThreadId,
 };
 
 /// How many stacks and contexts stand in the file so far, the empty ones included.
@@ -140,6 +140,18 @@ pub(super) fn ooms(r: &mut Reader<'_>, ids: Ids) -> Result<Vec<OutOfMemory>, Dam
         })
     };
     (0..count).map(oom).collect()
+}
+
+pub(super) fn gaps(r: &mut Reader<'_>) -> Result<Vec<Gap>, Damage> {
+    let (count, mut at, mut time) = (r.count()?, 0, 0);
+    let gap = |_| {
+        at = r.step(at)?;
+        let records = r.number()?;
+        let from_ns = r.step(time)?;
+        time = in_range(r.step(from_ns)?)?;
+        Ok(Gap { at: at as usize, records, from_ns, to_ns: time })
+    };
+    (0..count).map(gap).collect()
 }
 
 pub(super) fn scopes(r: &mut Reader<'_>, ids: Ids) -> Result<Vec<ScopeStats>, Damage> {

@@ -10,9 +10,9 @@ use super::{
 };
 use crate::error::Error;
 use crate::snapshot::{
-    Action, CodeAddress, ContextId, ContextNode, Counted, CudaHooks, Device, DeviceMemory, Enabled, Frame, GraphMemory,
-    Health, MAX_INTERVAL, Module, ModuleSpans, Peak, Pool, Process, Rules, Settings, SnapshotData, Spans, StackContext,
-    StackKind, Stacks, Stat, Thread, ThreadId, UnseenCalls,
+    Action, CodeAddress, ContextId, ContextNode, Counted, CudaHooks, Device, DeviceMemory, DeviceSnapshot, Enabled,
+    Frame, GraphMemory, Health, MAX_INTERVAL, Module, ModuleSpans, Peak, Pool, Process, Rules, Settings, SnapshotData,
+    Spans, StackContext, StackKind, Stacks, Stat, Thread, ThreadId, UnseenCalls,
 };
 
 /// Reads a capture up to its last commit before the end or the first damage.
@@ -208,6 +208,8 @@ impl Reading {
         let Some(parts) = self.devices.get_mut(at) else { return Ok(()) };
         match tag {
             Tag::Gap => parts.gap(r.number()?)?,
+            Tag::Skipped => parts.skip(r.number()?, r.number()?, r.number()?),
+            Tag::Gaps => parts.gaps = blocks::gaps(r)?,
             Tag::Records => blocks::records(r, ids, parts.new_records(), &mut self.total_bytes)?,
             Tag::Marks => blocks::marks(r, ids, parts.new_marks())?,
             Tag::Live => parts.set_live(blocks::blocks(r, ids, &mut self.total_bytes)?),
@@ -255,7 +257,10 @@ impl Reading {
             parts.finish(contexts, sampling, total_bytes)
         };
         data.devices = devices.into_iter().map(finish).collect::<Result<_, _>>()?;
-        data.devices.iter().try_fold(0, |sum, device| in_range(sum + device.overwritten))?;
+        let missing = |device: &DeviceSnapshot| {
+            device.gaps.iter().try_fold(device.overwritten, |sum, gap| in_range(sum + gap.records))
+        };
+        data.devices.iter().try_fold(0, |sum, device| in_range(sum + missing(device)?))?;
         Ok(Capture { data, symbolised })
     }
 }

@@ -47,6 +47,8 @@
 //! | 24 calls | device count:n (stack context allocs alloc_ns growing growing_ns frees free_ns)*; replaces those before |
 //! | 25 sampling | interval:n; only a sample of the CPU's blocks is recorded, see `snapshot::Sampling`; totals are estimates, sizes of blocks are real |
 //! | 26 counted | device now at_peak before; what was counted beside the sample, at the counters before |
+//! | 27 skipped | device records:n marks:n time_ns:n; so many records and marks, up to that time, were not written; a *live* chunk follows: what was live behind them |
+//! | 28 gaps | device count:n (at:step records:n from_ns:step to_ns:step)*; of a log that had some skipped: where that was, see `snapshot::Gap` |
 //!
 //! ```text
 //! record  = kind:n(bit 0: free, bit 1: stack and alloc_stack are the same, from bit 2 on: memory) time_ns:step address:step size:n
@@ -63,6 +65,7 @@ mod blocks;
 mod bytes;
 mod decode;
 mod encode;
+mod gaps;
 mod limits;
 mod rebuild;
 
@@ -108,10 +111,12 @@ enum Tag {
     Calls,
     Sampling,
     Counted,
+    Skipped,
+    Gaps,
 }
 
 impl Tag {
-    const ALL: [Self; 26] = [
+    const ALL: [Self; 28] = [
         Self::Process,
         Self::Settings,
         Self::Threads,
@@ -138,6 +143,8 @@ impl Tag {
         Self::Calls,
         Self::Sampling,
         Self::Counted,
+        Self::Skipped,
+        Self::Gaps,
     ];
 
     fn of(byte: u8) -> Option<Self> {

@@ -4,9 +4,10 @@
 use std::collections::{BTreeMap, HashMap};
 
 use super::bytes::in_range;
+use super::gaps::{self, Skip};
 use super::{Counters, Damage, Driver, by_seq};
 use crate::snapshot::{
-    Block, BlockName, CallTime, ContextNode, Counted, Device, DeviceSnapshot, Mark, OutOfMemory, Peak, Record,
+    Block, BlockName, CallTime, ContextNode, Counted, Device, DeviceSnapshot, Gap, Mark, OutOfMemory, Peak, Record,
     RecordKind, Sampling, ScopeStats, Segment, SegmentRecord, scopes_of_log, segments,
 };
 
@@ -25,6 +26,9 @@ pub(super) struct DeviceParts {
     pub(super) names: BTreeMap<u64, BlockName>,
     pub(super) lost_names: u64,
     overwritten: u64,
+    skips: Vec<Skip>,
+    /// As they were in the snapshot that was written.
+    pub(super) gaps: Vec<Gap>,
     /// What was live after so many records.
     live: Option<(usize, Vec<Block>)>,
     /// What was live at the peak whose alloc had this number.
@@ -49,6 +53,8 @@ impl DeviceParts {
             names: BTreeMap::new(),
             lost_names: 0,
             overwritten: 0,
+            skips: Vec::new(),
+            gaps: Vec::new(),
             live: None,
             peak: None,
             new_peak: None,
@@ -60,21 +66,38 @@ impl DeviceParts {
         let gone = self.overwritten + self.records.len() as u64 + missing;
         self.overwritten = in_range(gone)?;
         self.records.clear();
+        self.skips.clear();
         Ok(())
+    }
+
+    pub(super) fn skip(&mut self, records: u64, marks: u64, to_ns: u64) {
+        let (at, marks_at) = (self.records.len(), self.marks.len());
+        self.skips.push(Skip { at, marks_at, records, marks, to_ns, live: None });
     }
 
     /// Where more records go; what was said of those before no longer holds.
     pub(super) fn new_records(&mut self) -> &mut Vec<Record> {
-        (self.scopes, self.segments) = (None, None);
+        self.segments = None;
+        self.forget_scopes();
         &mut self.records
     }
 
     pub(super) fn new_marks(&mut self) -> &mut Vec<Mark> {
-        self.scopes = None;
+        self.forget_scopes();
         &mut self.marks
     }
 
+    /// They follow from the log, unless there is something missing in it.
+    fn forget_scopes(&mut self) {
+        if self.skips.is_empty() {
+            self.scopes = None;
+        }
+    }
+
     pub(super) fn set_live(&mut self, blocks: Vec<Block>) {
+        if let Some(skip) = self.skips.last_mut().filter(|skip| skip.live.is_none()) {
+            skip.live = Some(blocks.clone());
+        }
         self.live = Some((self.records.len(), blocks));
     }
 
@@ -101,6 +124,7 @@ impl DeviceParts {
         total_bytes: u64,
     ) -> Result<DeviceSnapshot, Damage> {
         let (live, at_peak) = self.live_and_peak()?;
+        self.bridge_skips()?;
         let Counters { not_recorded, below_threshold, peak, stats } = self.counters;
         // A block of a sample stands for less than two intervals.
         let blocks = (self.records.len() + live.len() + at_peak.len()) as u64;
@@ -122,6 +146,7 @@ impl DeviceParts {
             sampling,
             records: self.records,
             overwritten: self.overwritten,
+            gaps: self.gaps,
             live,
             not_recorded,
             below_threshold,
@@ -138,6 +163,23 @@ impl DeviceParts {
             names: self.names.into_values().collect(),
             lost_names: self.lost_names,
         })
+    }
+
+    /// Puts what is known of skipped records in their place.
+    fn bridge_skips(&mut self) -> Result<(), Damage> {
+        if self.gaps.iter().any(|gap| gap.at > self.records.len() || gap.from_ns > gap.to_ns) {
+            return Err(Damage("a gap that is not in the log"));
+        }
+        if self.skips.is_empty() {
+            return Ok(());
+        }
+        if self.skips.iter().any(|skip| skip.live.is_none()) {
+            return Err(Damage("skipped records without what was live behind them"));
+        }
+        let (records, gaps) = gaps::bridge(&self.records, &self.skips);
+        self.marks = gaps::close_scopes(&self.marks, &self.skips, &gaps);
+        (self.records, self.gaps) = (records, gaps);
+        Ok(())
     }
 
     /// What is live after the last record, and what was at the peak: as written, or replayed from

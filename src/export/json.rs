@@ -8,7 +8,9 @@ use super::budget::{self, LeftOut};
 use super::{coverage, device_memory, sampled, twice};
 use crate::analysis::{self, Breakdown, ScopeRow, TemporaryRow};
 use crate::error::Error;
-use crate::snapshot::{CudaHooks, Device, DeviceSnapshot, MemoryStats, OutOfMemory, RecordKind, SnapshotData, Stat};
+use crate::snapshot::{
+    CudaHooks, Device, DeviceSnapshot, Gap, MemoryStats, OutOfMemory, RecordKind, SnapshotData, Stat,
+};
 
 /// What to write.
 #[derive(Clone, Debug, Default)]
@@ -206,6 +208,10 @@ fn oom(oom: &OutOfMemory) -> Value {
     })
 }
 
+fn gap(gap: &Gap) -> Value {
+    json!({ "records": gap.records, "from_ns": gap.from_ns, "to_ns": gap.to_ns })
+}
+
 fn pool(device: &DeviceSnapshot) -> Value {
     device.pool.map_or(Value::Null, |pool| {
         json!({
@@ -241,6 +247,9 @@ fn device(device: &DeviceSnapshot, tables: &Tables, rows: usize) -> Value {
     value["scopes"] = tables.scopes.iter().take(rows).map(scope).collect();
     value["temporaries"] = tables.temporaries.iter().take(rows).map(temporary).collect();
     value["stats"] = stats(&device.stats);
+    if !device.gaps.is_empty() {
+        value["gaps"] = device.gaps.iter().map(gap).collect();
+    }
     if !device.ooms.is_empty() {
         value["ooms"] = device.ooms.iter().map(oom).collect();
     }

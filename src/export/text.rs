@@ -333,6 +333,7 @@ impl Page<'_> {
             let bytes = grouped(health.unread_bytes);
             notes.push(format!("{bytes} bytes at the end of the capture are incomplete or damaged and were not read"));
         }
+        notes.extend(data.devices.iter().filter_map(gap_note));
         notes.extend(coverage::notes(data));
         if let Some((cause, advice)) = analysis::spanless_note(data) {
             notes.push(format!("{cause};\n    {advice}"));
@@ -374,6 +375,22 @@ fn smallest_shown(rows: &[analysis::ScopeRow], most: usize) -> u64 {
     own.sort_unstable_by(|a, b| b.cmp(a));
     // Those that are as large as the first that does not fit go with it.
     own.get(most).map_or(0, |first_out| first_out + 1)
+}
+
+/// What a streamed capture could not keep up with.
+fn gap_note(device: &DeviceSnapshot) -> Option<String> {
+    let (first, last) = (device.gaps.first()?, device.gaps.last()?);
+    let missing: u64 = device.gaps.iter().map(|gap| gap.records).sum();
+    let all = missing + device.records.len() as u64;
+    let (records, share) = (grouped(missing), percent(missing, all));
+    let (gaps, times) = (device.gaps.len(), if device.gaps.len() == 1 { "gap" } else { "gaps" });
+    let (from, to) = (seconds(first.from_ns), seconds(last.to_ns));
+    let device = device.device;
+    Some(format!(
+        "{records} records of {device} ({share} %) are missing in {gaps} {times} between {from:.3} s and {to:.3} s: the \
+         program made them faster than they could be written;\n    \
+         peak, what was live at it and counters are exact; curves are too low within a gap"
+    ))
 }
 
 fn percent(part: u64, whole: u64) -> String {

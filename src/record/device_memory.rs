@@ -93,7 +93,7 @@ pub(crate) fn on_alloc(device: Device, new: New, ask: impl FnOnce() -> Option<To
         let must_ask = |known: &&Segments| known.must_ask(new.address, new.site.memory);
         let asked = ledger.segments.as_ref().filter(must_ask).map(Segments::ask);
         if asked.is_none() {
-            enter(ledger, new, false);
+            enter(device, ledger, new, false);
         }
         asked.map(|asked| (asked, recorder::epoch()))
     });
@@ -109,7 +109,7 @@ pub(crate) fn on_alloc(device: Device, new: New, ask: impl FnOnce() -> Option<To
                 (None, Some(known)) => known.cannot_tell(new.site.memory),
                 (None, None) => false,
             };
-            enter(ledger, new, grew);
+            enter(device, ledger, new, grew);
         });
     }
     if asked.is_none() && recorder::wants(device) {
@@ -117,10 +117,11 @@ pub(crate) fn on_alloc(device: Device, new: New, ask: impl FnOnce() -> Option<To
     }
 }
 
-fn enter(ledger: &mut Ledger, new: New, grew: bool) {
+fn enter(device: Device, ledger: &mut Ledger, new: New, grew: bool) {
     let New { address, size, site, took } = new;
     ledger.calls.on_alloc(site.stack, site.context, took, grew);
     ledger.alloc(address, size, site);
+    recorder::keep_counters(device, ledger);
 }
 
 /// Takes a block out, before anybody else can be given its address. Host memory is looked for among

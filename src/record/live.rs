@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 
 use super::gates::GATES;
 use super::memory::{OwnMap, own_map};
-use super::packed::{Packed, address_of, alloc_of, context_of, pack, record_of, seq_of, size_of_block};
+use super::packed::{Packed, address_of, context_of, pack, record_of, seq_of, size_of_block};
 use super::pages::{LARGE, PageVec, Pages};
 use super::prefetch::prefetch;
 use crate::snapshot::{Block, ContextId, Record};
@@ -54,7 +54,7 @@ pub(crate) enum Held {
 impl Held {
     #[inline(always)]
     pub(crate) fn of(block: &Block) -> Self {
-        pack(&alloc_of(block)).filter(|words| !is_empty(words)).map_or(Self::Whole(*block), Self::Packed)
+        pack(&Record::alloc_of(block)).filter(|words| !is_empty(words)).map_or(Self::Whole(*block), Self::Packed)
     }
 
     #[inline]

@@ -2,7 +2,7 @@
 
 use super::ledger::Site;
 use super::live::Held;
-use super::packed::{Packed, alloc_again, alloc_of, free_of, pack, reference, unpack};
+use super::packed::{Packed, alloc_again, free_of, pack, reference, unpack};
 use super::ring::Ring;
 use crate::snapshot::{Record, RecordKind, StackId};
 
@@ -48,7 +48,7 @@ impl Log {
         match (&mut self.records, held) {
             (Records::Short(ring), Held::Packed(words)) => ring.push(alloc_again(words, with_stacks)),
             (Records::Long(ring), Held::Packed(words)) => ring.push(alloc_again(words, with_stacks)),
-            _ => self.push(&without(with_stacks, alloc_of(&held.block()))),
+            _ => self.push(&without(with_stacks, Record::alloc_of(&held.block()))),
         }
     }
 
@@ -66,7 +66,7 @@ impl Log {
         };
         if done.is_none() {
             let Site { stack, thread, .. } = *site;
-            let record = Record { kind: RecordKind::Free, time_ns, stack, thread, ..alloc_of(&held.block()) };
+            let record = Record { kind: RecordKind::Free, time_ns, stack, thread, ..Record::alloc_of(&held.block()) };
             self.push(&without(with_stacks, record));
         }
     }
@@ -91,6 +91,11 @@ impl Log {
             Records::Short(ring) => ring.len(),
             Records::Long(ring) => ring.len(),
         }
+    }
+
+    /// The number of the record to come.
+    pub(crate) fn end(&self) -> u64 {
+        self.overwritten() + self.len() as u64
     }
 
     /// How many records of those ever pushed from the one with number `from` on are gone, and those that are

@@ -32,7 +32,7 @@ pub(crate) mod untraced;
 pub(crate) mod unwind;
 mod windows;
 
-pub(crate) use ledger::{Cursor, LogPart, Site};
+pub(crate) use ledger::{Checkpoint, Cursor, LogPart, Site};
 pub(crate) use names::Label;
 pub(crate) use recorder::DeviceCopy;
 

@@ -43,10 +43,16 @@ impl<'a> From<&'a str> for Label<'a> {
 }
 
 /// How far names have been read.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct NameCursor {
     given: u64,
     refused: u64,
+}
+
+impl NameCursor {
+    pub(crate) fn has_reached(&self, end: &Self) -> bool {
+        self.given >= end.given && self.refused >= end.refused
+    }
 }
 
 impl Names {
@@ -120,6 +126,11 @@ impl Names {
         self.since(&mut NameCursor::default())
     }
 
+    /// Where all that is there has been read.
+    pub(crate) fn end(&self) -> NameCursor {
+        NameCursor { given: self.given, refused: self.refused }
+    }
+
     /// The names given since, by the number of the alloc, and how many were refused since.
     pub(crate) fn since(&self, cursor: &mut NameCursor) -> (Vec<BlockName>, u64) {
         let refused = self.refused.saturating_sub(cursor.refused);
@@ -134,7 +145,7 @@ impl Names {
             }));
             names.sort_unstable_by_key(|name| name.seq);
         }
-        *cursor = NameCursor { given: self.given, refused: self.refused };
+        *cursor = self.end();
         (names, refused)
     }
 }

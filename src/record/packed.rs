@@ -11,7 +11,7 @@
 //! What does not fit (the fourth day of a recording, the 65,536th thread) is kept whole elsewhere.
 
 use super::ledger::Site;
-use crate::snapshot::{Block, ContextId, MemoryKind, Record, RecordKind, StackId, ThreadId};
+use crate::snapshot::{ContextId, MemoryKind, Record, RecordKind, StackId, ThreadId};
 
 /// Four words, or five.
 pub(crate) type Packed<const WORDS: usize> = [u64; WORDS];
@@ -150,24 +150,6 @@ pub(crate) fn context_of(words: &Packed<4>) -> ContextId {
 #[inline]
 pub(crate) fn seq_of(words: &Packed<4>) -> u64 {
     (words[1] >> (MEMORY + 1) & ((1 << SEQ_UPPER) - 1)) << 32 | words[3] & u64::from(u32::MAX)
-}
-
-/// The record of a block's alloc, from which [`Record::block`] makes the block again.
-#[inline]
-pub(crate) fn alloc_of(block: &Block) -> Record {
-    Record {
-        time_ns: block.time_ns,
-        address: block.address,
-        size: block.size,
-        stack: block.stack,
-        alloc_stack: block.stack,
-        context: block.context,
-        thread: block.thread,
-        alloc_seq: block.seq,
-        stream: block.stream,
-        kind: RecordKind::Alloc,
-        memory: block.memory,
-    }
 }
 
 #[cfg(test)]

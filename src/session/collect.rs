@@ -213,6 +213,7 @@ impl Renumber {
             sampling,
             records: copy.records,
             overwritten: copy.overwritten,
+            gaps: Vec::new(),
             live: copy.live,
             not_recorded,
             below_threshold: below,

@@ -22,6 +22,7 @@ use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 pub use builder::{Builder, IntoBytes};
 use builder::{Plan, TraceReady};
@@ -262,8 +263,11 @@ fn open_stream(plan: &Plan, pattern: &str) -> Result<Stream, Error> {
 fn append_in_background(recording: &Arc<Recording>) -> Result<(), Error> {
     let shared = recording::share(recording);
     let work = move || {
+        let mut began = Instant::now();
         while shared.flush() {
-            std::thread::sleep(stream::INTERVAL);
+            // At least a moment, in which others get at the stream: a session that ends, a panic.
+            std::thread::sleep(stream::INTERVAL.saturating_sub(began.elapsed()).max(Duration::from_millis(1)));
+            began = Instant::now();
         }
     };
     background::spawn("memtrace-stream", work).map(drop).map_err(Error::from)

@@ -152,7 +152,7 @@ impl Recording {
     /// Appends what was recorded since the last time; false when there is nothing more to come.
     pub(super) fn flush(&self) -> bool {
         let Some(stream) = &self.stream else { return false };
-        lock(stream).flush(self.since()).is_ok_and(|open| open)
+        lock(stream).flush(self.since())
     }
 
     /// What is to be done before recording ends, by the session's end or the process's: once. Whoever

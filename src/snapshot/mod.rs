@@ -81,6 +81,23 @@ impl Peak {
     }
 }
 
+/// Records that a streamed capture did not get, because the program made them faster than they could be written.
+///
+/// What was live before and behind is known: blocks that were freed meanwhile have a free at the gap's beginning, and
+/// those that were allocated meanwhile and still live at its end have their alloc. So the log's sums are right before
+/// and behind a gap, and within it they are too small.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Gap {
+    /// How many of [`DeviceSnapshot::records`] stand before it.
+    pub at: usize,
+    /// How many records were not written.
+    pub records: u64,
+    /// Its beginning: nanoseconds since the recording began.
+    pub from_ns: u64,
+    /// Its end.
+    pub to_ns: u64,
+}
+
 /// One device's part of a recording.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -94,6 +111,8 @@ pub struct DeviceSnapshot {
     pub records: Vec<Record>,
     /// How many older records the ring has overwritten.
     pub overwritten: u64,
+    /// Where records are missing within the log: a streamed capture could not keep up.
+    pub gaps: Vec<Gap>,
     /// Recorded blocks that are live now, in the order of their allocation.
     pub live: Vec<Block>,
     /// Bytes live now that were allocated before the recording, in blocks of at least the threshold.

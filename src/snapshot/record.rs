@@ -43,6 +43,24 @@ pub struct Record {
 }
 
 impl Record {
+    /// The record of a block's alloc, from which [`block`](Self::block) makes the block again.
+    #[inline]
+    pub(crate) fn alloc_of(block: &Block) -> Self {
+        Self {
+            time_ns: block.time_ns,
+            address: block.address,
+            size: block.size,
+            stack: block.stack,
+            alloc_stack: block.stack,
+            context: block.context,
+            thread: block.thread,
+            alloc_seq: block.seq,
+            stream: block.stream,
+            kind: RecordKind::Alloc,
+            memory: block.memory,
+        }
+    }
+
     /// The block that an alloc made or a free gave back. What a free does not know is left out: the
     /// time of its alloc is 0 and the thread is the one that freed.
     pub fn block(&self) -> Block {

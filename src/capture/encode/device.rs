@@ -6,8 +6,8 @@ use super::{Encoder, RECORDS_IN_A_CHUNK, list};
 use crate::capture::bytes::Payload;
 use crate::capture::{Counters, Driver, Tag, device_number};
 use crate::snapshot::{
-    Block, BlockName, CallTime, Counted, Device, DeviceMemory, DeviceSnapshot, GraphMemory, Mark, OutOfMemory, Pool,
-    Record, RecordKind, ScopeStats, Segment, SegmentRecord, Stat,
+    Block, BlockName, CallTime, Counted, Device, DeviceMemory, DeviceSnapshot, Gap, GraphMemory, Mark, OutOfMemory,
+    Pool, Record, RecordKind, ScopeStats, Segment, SegmentRecord, Stat,
 };
 
 impl<W: Write> Encoder<W> {
@@ -16,6 +16,28 @@ impl<W: Write> Encoder<W> {
         self.chunk(Tag::Gap, |p| {
             p.number(device_number(device));
             p.number(records);
+        })
+    }
+
+    /// Says how many records and marks were not written before this moment. What is live then follows.
+    pub(crate) fn skipped(&mut self, device: Device, records: u64, marks: u64, time_ns: u64) -> io::Result<()> {
+        self.chunk(Tag::Skipped, |p| {
+            [device_number(device), records, marks, time_ns].into_iter().for_each(|n| p.number(n));
+        })
+    }
+
+    /// Those behind the oldest records, which are left out.
+    fn gaps(&mut self, device: Device, gaps: &[Gap], left_out: usize) -> io::Result<()> {
+        let kept: Vec<Gap> = gaps.iter().filter(|gap| gap.at >= left_out).copied().collect();
+        if kept.is_empty() {
+            return Ok(());
+        }
+        let (mut at, mut time) = (left_out as u64, 0);
+        self.device_list(Tag::Gaps, device, &kept, |p, gap| {
+            p.step(std::mem::replace(&mut at, gap.at as u64), gap.at as u64);
+            p.number(gap.records);
+            p.step(std::mem::replace(&mut time, gap.from_ns), gap.from_ns);
+            p.step(std::mem::replace(&mut time, gap.to_ns), gap.to_ns);
         })
     }
 
@@ -161,6 +183,7 @@ impl<W: Write> Encoder<W> {
         self.gap(device, snapshot.overwritten + left_out as u64)?;
         self.records(device, snapshot.records.get(left_out..).unwrap_or_default())?;
         self.marks(device, &snapshot.marks)?;
+        self.gaps(device, &snapshot.gaps, left_out)?;
         self.live(device, &snapshot.live)?;
         self.peak(device, &snapshot.peak.blocks)?;
         self.counters(device, &Counters::of(snapshot))?;

@@ -1,7 +1,6 @@
 //! What a ledger holds, copied: whole, or what it has gained.
 
 use super::Ledger;
-use crate::record::names::NameCursor;
 use crate::record::segments::Segments;
 use crate::record::ticks;
 use crate::snapshot::{
@@ -29,29 +28,6 @@ pub(crate) struct LedgerCopy {
     pub(crate) lost_blocks: u64,
     pub(crate) missed_frees: u64,
     pub(crate) lost_scopes: u64,
-}
-
-/// How far a device's log has been read.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Cursor {
-    records: u64,
-    marks: u64,
-    segments: u64,
-    names: NameCursor,
-}
-
-/// What a log has gained, with the recorder's own stack numbers.
-#[derive(Debug, Default)]
-pub(crate) struct LogPart {
-    /// Records that were overwritten before they could be read.
-    pub(crate) lost: u64,
-    /// Marks likewise.
-    pub(crate) lost_marks: u64,
-    pub(crate) records: Vec<Record>,
-    pub(crate) marks: Vec<Mark>,
-    pub(crate) segments: Vec<SegmentRecord>,
-    pub(crate) names: Vec<BlockName>,
-    pub(crate) lost_names: u64,
 }
 
 impl Ledger {
@@ -104,9 +80,12 @@ impl Ledger {
     pub(crate) fn copy_state(&self, base: u64) -> LedgerCopy {
         let mut live: Vec<Block> = self.live.iter().collect();
         live.sort_unstable_by_key(|block| block.seq);
+        LedgerCopy { live, peak: self.copy_peak(base), ..self.copy_scopes(base) }
+    }
+
+    /// The same without blocks.
+    pub(crate) fn copy_scopes(&self, base: u64) -> LedgerCopy {
         LedgerCopy {
-            live,
-            peak: self.copy_peak(base),
             scopes: self.windows.stats(base),
             calls: self.calls.copy(ticks::to_ns()),
             ..self.copy_counters(base)
@@ -145,37 +124,12 @@ impl Ledger {
         records
     }
 
-    /// Copies what the log has gained since `cursor` to `out`, at most `limit` records, and moves the
-    /// cursor on. True if that was all.
-    pub(crate) fn copy_log(&self, cursor: &mut Cursor, limit: usize, out: &mut LogPart) -> bool {
-        let (lost, records) = self.records.since(cursor.records);
-        let (before, mut copied) = (out.records.len(), 0);
-        out.records.extend(records.take(limit).inspect(|_| copied += 1).flatten());
-        cursor.records += lost + copied as u64;
-        out.lost += lost + (copied - (out.records.len() - before)) as u64;
-        let (lost_marks, marks) = self.marks.since(cursor.marks);
-        let before = out.marks.len();
-        out.marks.extend(marks.take(limit));
-        let copied_marks = out.marks.len() - before;
-        out.lost_marks += lost_marks;
-        cursor.marks += lost_marks + copied_marks as u64;
-        if let Some(segments) = &self.segments {
-            let (lost, records) = segments.log().since(cursor.segments);
-            let before = out.segments.len();
-            out.segments.extend(records);
-            cursor.segments += lost + (out.segments.len() - before) as u64;
-        }
-        let (names, lost_names) = self.names.since(&mut cursor.names);
-        out.names.extend(names);
-        out.lost_names += lost_names;
-        copied < limit && copied_marks < limit
-    }
-
     fn copy_peak(&self, base: u64) -> Peak {
         Peak { blocks: self.peak.live_set(self.live.iter()), ..self.peak_numbers(base) }
     }
 
-    fn peak_numbers(&self, base: u64) -> Peak {
+    /// The peak without its blocks.
+    pub(super) fn peak_numbers(&self, base: u64) -> Peak {
         Peak {
             bytes: base.saturating_add_signed(self.peak.total),
             time_ns: self.peak.time_ns,

@@ -1,13 +1,15 @@
 //! One device's account: live blocks, counters, log, peak and scopes, changed together.
 
 mod copy;
+mod part;
 #[cfg(test)]
 mod tests;
 
 use std::mem::offset_of;
 use std::time::Instant;
 
-pub(crate) use copy::{Cursor, LedgerCopy, LogPart};
+pub(crate) use copy::LedgerCopy;
+pub(crate) use part::{Checkpoint, Cursor, LogPart, Outside, Overwritten};
 
 use crate::record::calls::Calls;
 use crate::record::clock::Clock;
@@ -98,6 +100,7 @@ pub(crate) struct Ledger {
     /// Not on devices whose allocator never tells.
     pub(super) segments: Option<Segments>,
     began: Instant,
+    checkpoints: Ring<Checkpoint>,
     marks: Ring<Mark>,
     ooms: Ring<OutOfMemory>,
     num_ooms: u64,
@@ -157,6 +160,7 @@ impl Ledger {
                 LiveBlocks::new()
             },
             records: Log::new(options.log_shape()),
+            checkpoints: part::checkpoints(options.max_entries),
             marks: Ring::new(options.max_entries),
             ooms: Ring::new(MAX_OOMS),
             num_ooms: 0,
@@ -409,6 +413,7 @@ impl Ledger {
     pub(crate) fn begin_anew(&mut self, began: Instant) {
         let (shape, marks) = (self.options.log_shape(), Ring::new(self.options.max_entries));
         (self.began, self.clock, self.records, self.marks) = (began, Clock::new(began), Log::new(shape), marks);
+        self.checkpoints = part::checkpoints(self.options.max_entries);
         (self.ooms, self.num_ooms, self.num_alloc_retries) = (Ring::new(MAX_OOMS), 0, 0);
         self.segments.iter_mut().for_each(Segments::begin_anew);
         self.calls.forget();

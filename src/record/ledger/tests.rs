@@ -189,6 +189,7 @@ fn as_device(copy: &LedgerCopy, sampling: Sampling) -> DeviceSnapshot {
         sampling,
         records: copy.records.clone(),
         overwritten: copy.overwritten,
+        gaps: Vec::new(),
         live: copy.live.clone(),
         not_recorded: 0,
         below_threshold: 0,

@@ -19,7 +19,8 @@ use crate::snapshot::{
 
 pub(super) use self::devices::{active_devices, with_ledger, with_ledger_there};
 pub(crate) use self::devices::{cuda_devices, devices};
-pub(crate) use self::read::{DeviceCopy, copies, read_log, reset_peak, stats};
+pub(super) use self::read::keep_counters;
+pub(crate) use self::read::{Detail, DeviceCopy, copies, log_end, read_log, reset_peak, skip_log, stats};
 
 /// CUDA devices with a ledger of their own; blocks of any further one are lost, and counted so.
 const MAX_ORDINALS: u32 = 32;
@@ -234,6 +235,7 @@ pub(crate) fn on_heap_alloc(address: u64, size: u64, site: Site, interval: usize
     let takes = |ledger: &&mut Ledger| ledger.takes(size) && ledger.is_sampled_at(interval as u64);
     let Some(ledger) = slot.as_mut().filter(takes) else { return false };
     let entered = ledger.alloc(address, size, site);
+    keep_counters(Device::Cpu, ledger);
     if entered && ledger.samples(size) {
         sampling::enter(address);
     }

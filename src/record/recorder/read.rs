@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use super::devices::{devices, slot_of};
 use super::{ACTIVE, before, lock};
-use crate::record::ledger::{Cursor, Ledger, LedgerCopy, LogPart};
+use crate::record::ledger::{Cursor, Ledger, LedgerCopy, LogPart, Outside, Overwritten};
 use crate::record::{fork, guard, untraced};
 use crate::snapshot::{Device, MemoryStats};
 
@@ -14,8 +14,8 @@ pub(crate) fn stats(device: Device) -> Option<MemoryStats> {
     let _own = guard::own_work();
     let slot = slot_of(device)?;
     let ledger = slot.as_ref()?;
-    let (below, base) = outside(device, ledger);
-    Some(MemoryStats { below_threshold: below, ..ledger.stats(base) })
+    let Outside { below_threshold, base } = outside(device, ledger);
+    Some(MemoryStats { below_threshold, ..ledger.stats(base) })
 }
 
 pub(crate) fn reset_peak(device: Device) {
@@ -50,43 +50,74 @@ fn copy(device: Device, began: Instant) -> Option<DeviceCopy> {
     Some(device_copy(device, ledger, |base| ledger.copy(base)))
 }
 
-/// What a device's log has gained since `cursor`, at most `limit` records, added to `out`; if that was
-/// all, the counters of the same moment, with everything live and at the peak if `whole`.
-pub(crate) fn read_log(
-    device: Device,
-    cursor: &mut Cursor,
-    limit: usize,
-    whole: bool,
-    out: &mut LogPart,
-) -> Option<Option<DeviceCopy>> {
+/// How much of a ledger's state is copied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Detail {
+    Counters,
+    Scopes,
+    /// With everything live and at the peak.
+    Whole,
+}
+
+/// The end of a device's log, and its state at that moment.
+pub(crate) fn log_end(device: Device, detail: Detail) -> Option<(Cursor, DeviceCopy)> {
     let _own = guard::own_work();
     let slot = slot_of(device)?;
     let ledger = slot.as_ref()?;
-    if !ledger.copy_log(cursor, limit, out) {
-        return Some(None);
+    let copy = device_copy(device, ledger, |base| match detail {
+        Detail::Counters => ledger.copy_counters(base),
+        Detail::Scopes => ledger.copy_scopes(base),
+        Detail::Whole => ledger.copy_state(base),
+    });
+    Some((ledger.end(), copy))
+}
+
+/// What a device's log has gained between `cursor` and `end`, at most `limit` records, added to `out`.
+pub(crate) fn read_log(
+    device: Device,
+    cursor: &mut Cursor,
+    end: &Cursor,
+    limit: usize,
+    out: &mut LogPart,
+) -> Result<(), Overwritten> {
+    let _own = guard::own_work();
+    let Some(slot) = slot_of(device) else { return Ok(()) };
+    slot.as_ref().map_or(Ok(()), |ledger| ledger.copy_log(cursor, end, limit, out))
+}
+
+/// Passes over the records and marks up to `end`.
+pub(crate) fn skip_log(device: Device, cursor: &mut Cursor, end: &Cursor, out: &mut LogPart) {
+    let _own = guard::own_work();
+    let Some(slot) = slot_of(device) else { return };
+    if let Some(ledger) = slot.as_ref() {
+        ledger.skip_log(cursor, end, out);
     }
-    Some(Some(device_copy(
-        device,
-        ledger,
-        |base| if whole { ledger.copy_state(base) } else { ledger.copy_counters(base) },
-    )))
+}
+
+/// Keeps the device's counters in its log, now and then.
+#[inline(always)]
+pub(in crate::record) fn keep_counters(device: Device, ledger: &mut Ledger) {
+    if ledger.is_at_checkpoint() {
+        let outside = outside(device, ledger);
+        ledger.keep_counters(outside);
+    }
 }
 
 fn device_copy(device: Device, ledger: &Ledger, copy: impl FnOnce(u64) -> LedgerCopy) -> DeviceCopy {
-    let (below_threshold, base) = outside(device, ledger);
+    let Outside { below_threshold, base } = outside(device, ledger);
     let not_recorded = base - ledger.unknown_freed().min(base);
     DeviceCopy { ledger: copy(base), below_threshold, not_recorded }
 }
 
-/// Bytes outside the ledger, read under its lock: (below the threshold, live at the start).
+/// Bytes outside the ledger, read under its lock.
 ///
 /// What is large, untraced and live now was live at the start, and so was what was freed since
 /// without having been recorded. Of blocks of which only a sample is recorded that cannot be said: they are not in it.
-fn outside(device: Device, ledger: &Ledger) -> (u64, u64) {
+fn outside(device: Device, ledger: &Ledger) -> Outside {
     if device != Device::Cpu {
-        return (0, before(device));
+        return Outside { below_threshold: 0, base: before(device) };
     }
     let (below, all) = untraced::split_at(ledger.min_size());
     let large = ledger.sampling().interval().map_or(all, untraced::at_least);
-    (below, large + ledger.unknown_freed())
+    Outside { below_threshold: below, base: large + ledger.unknown_freed() }
 }

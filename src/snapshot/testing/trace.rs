@@ -171,6 +171,7 @@ impl Trace {
             device: self.device,
             sampling,
             overwritten: self.overwritten as u64,
+            gaps: Vec::new(),
             not_recorded: replay.not_recorded(end),
             below_threshold: self.below_threshold,
             peak: Peak { below_threshold: self.below_threshold, ..peak },

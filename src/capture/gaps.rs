@@ -1,0 +1,96 @@
+//! Where a stream skipped records: what is known of them is put in their place.
+
+use std::collections::HashMap;
+
+use foldhash::fast::RandomState;
+
+use super::by_seq;
+use crate::snapshot::{Block, Gap, Mark, Record, RecordKind, StackId};
+
+/// A place at which records and marks were skipped.
+#[derive(Debug)]
+pub(super) struct Skip {
+    /// Records and marks that stand before it.
+    pub(super) at: usize,
+    pub(super) marks_at: usize,
+    pub(super) records: u64,
+    pub(super) marks: u64,
+    /// When it ended.
+    pub(super) to_ns: u64,
+    /// What was live then.
+    pub(super) live: Option<Vec<Block>>,
+}
+
+type Live = HashMap<u64, Block, RandomState>;
+
+/// The log with what is known of the skipped records in their place, and where that is.
+pub(super) fn bridge(records: &[Record], skips: &[Skip]) -> (Vec<Record>, Vec<Gap>) {
+    let (mut bridged, mut gaps, mut live, mut from) = (Vec::new(), Vec::new(), Live::default(), 0);
+    for skip in skips {
+        let before = records.get(from..skip.at).unwrap_or_default();
+        bridged.extend_from_slice(before);
+        replay(&mut live, before);
+        from = skip.at;
+        let from_ns = bridged.last().map_or(0, |record: &Record| record.time_ns);
+        gaps.push(Gap { at: bridged.len(), records: skip.records, from_ns, to_ns: skip.to_ns.max(from_ns) });
+        let blocks = skip.live.as_deref().unwrap_or_default();
+        bridged.extend(difference(&live, blocks, from_ns));
+        live = blocks.iter().map(|block| (block.address, *block)).collect();
+    }
+    bridged.extend_from_slice(records.get(from..).unwrap_or_default());
+    (bridged, gaps)
+}
+
+fn replay(live: &mut Live, records: &[Record]) {
+    for record in records {
+        match record.kind {
+            RecordKind::Alloc => live.insert(record.address, record.block()),
+            RecordKind::Free => live.remove(&record.address),
+        };
+    }
+}
+
+/// Frees of what is gone, at the gap's beginning, and allocs of what is new.
+fn difference(before: &Live, after: &[Block], from_ns: u64) -> Vec<Record> {
+    let stayed = |block: &&Block| before.get(&block.address).is_some_and(|known| known.seq == block.seq);
+    let seqs: HashMap<u64, u64, RandomState> = after.iter().map(|block| (block.address, block.seq)).collect();
+    let gone = before.values().filter(|block| seqs.get(&block.address) != Some(&block.seq)).copied().collect();
+    let frees = by_seq(gone).into_iter().map(|block| {
+        let alloc = Record::alloc_of(&block);
+        Record { kind: RecordKind::Free, time_ns: from_ns, stack: StackId::NONE, ..alloc }
+    });
+    let new = by_seq(after.iter().filter(|block| !stayed(block)).copied().collect());
+    let allocs = new.iter().map(|block| Record { time_ns: block.time_ns.max(from_ns), ..Record::alloc_of(block) });
+    frees.chain(allocs).collect()
+}
+
+/// The marks, with all scopes left where marks were skipped: nobody knows which of them were.
+pub(super) fn close_scopes(marks: &[Mark], skips: &[Skip], gaps: &[Gap]) -> Vec<Mark> {
+    let (mut whole, mut from) = (Vec::new(), 0);
+    for (skip, gap) in skips.iter().zip(gaps).filter(|(skip, _)| skip.marks > 0) {
+        whole.extend_from_slice(marks.get(from..skip.marks_at).unwrap_or_default());
+        from = skip.marks_at;
+        let open = open_scopes(&whole);
+        whole.extend(open.into_iter().rev().map(|mark| Mark {
+            time_ns: gap.from_ns.max(mark.time_ns),
+            enter: false,
+            ..mark
+        }));
+    }
+    whole.extend_from_slice(marks.get(from..).unwrap_or_default());
+    whole
+}
+
+/// What was entered and not left, in the order of entering.
+fn open_scopes(marks: &[Mark]) -> Vec<Mark> {
+    let mut open: Vec<Mark> = Vec::new();
+    for mark in marks {
+        let same = |known: &Mark| known.thread == mark.thread && known.context == mark.context;
+        match (mark.enter, open.iter().rposition(same)) {
+            (true, _) => open.push(*mark),
+            (false, Some(at)) => drop(open.remove(at)),
+            (false, None) => {}
+        }
+    }
+    open
+}

@@ -1,0 +1,170 @@
+//! A ledger's log, read piece by piece while it grows.
+
+use super::Ledger;
+use crate::record::names::NameCursor;
+use crate::record::ring::Ring;
+use crate::snapshot::{BlockName, Mark, MemoryStats, Peak, Record, SegmentRecord};
+
+/// How far a device's log has been read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Cursor {
+    records: u64,
+    marks: u64,
+    segments: u64,
+    names: NameCursor,
+}
+
+impl Cursor {
+    /// Nothing is left to read up to there.
+    pub(crate) fn has_reached(&self, end: &Self) -> bool {
+        self.records >= end.records
+            && self.marks >= end.marks
+            && self.segments >= end.segments
+            && self.names.has_reached(&end.names)
+    }
+
+    /// How many records and marks lie between the two.
+    pub(crate) fn behind(&self, end: &Self) -> (u64, u64) {
+        (end.records.saturating_sub(self.records), end.marks.saturating_sub(self.marks))
+    }
+}
+
+/// What a log has gained, with the recorder's own stack numbers.
+#[derive(Debug, Default)]
+pub(crate) struct LogPart {
+    pub(crate) records: Vec<Record>,
+    pub(crate) marks: Vec<Mark>,
+    pub(crate) segments: Vec<SegmentRecord>,
+    pub(crate) names: Vec<BlockName>,
+    pub(crate) lost_names: u64,
+    /// The counters as they were after these records, if they are known.
+    pub(crate) counters: Option<Checkpoint>,
+}
+
+/// Some of what is to be read was overwritten.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Overwritten;
+
+/// What is counted outside a ledger, at one moment.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Outside {
+    pub(crate) below_threshold: u64,
+    /// Bytes that were live when the recording began.
+    pub(crate) base: u64,
+}
+
+/// The counters as they were when the log had so many records.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Checkpoint {
+    records: u64,
+    pub(crate) stats: MemoryStats,
+    pub(crate) below_threshold: u64,
+    pub(crate) not_recorded: u64,
+    peak: [u64; 5],
+}
+
+/// Allocs between two checkpoints.
+const BETWEEN_CHECKPOINTS: u64 = 4096;
+
+impl Checkpoint {
+    pub(crate) fn peak(&self) -> Peak {
+        let [bytes, time_ns, seq, not_recorded, below_threshold] = self.peak;
+        Peak { bytes, time_ns, seq, not_recorded, below_threshold, blocks: Vec::new() }
+    }
+}
+
+/// Room for the checkpoints of a log of so many records.
+pub(super) fn checkpoints(max_entries: usize) -> Ring<Checkpoint> {
+    Ring::new(max_entries.div_ceil(BETWEEN_CHECKPOINTS as usize))
+}
+
+impl Ledger {
+    /// Is the alloc that was just entered one after which counters are kept?
+    #[inline(always)]
+    pub(crate) fn is_at_checkpoint(&self) -> bool {
+        self.seq.is_multiple_of(BETWEEN_CHECKPOINTS)
+    }
+
+    /// Keeps the counters as they are now: who reads the log up to here has both.
+    #[cold]
+    pub(crate) fn keep_counters(&mut self, outside: Outside) {
+        let Outside { below_threshold, base } = outside;
+        let Peak { bytes, time_ns, seq, not_recorded, below_threshold: below_at_peak, .. } = self.peak_numbers(base);
+        self.checkpoints.push(Checkpoint {
+            records: self.records.end(),
+            stats: self.stats(base),
+            below_threshold,
+            not_recorded: base - self.unknown_freed().min(base),
+            peak: [bytes, time_ns, seq, not_recorded, below_at_peak],
+        });
+    }
+
+    /// Where all that is there has been read.
+    pub(crate) fn end(&self) -> Cursor {
+        Cursor {
+            records: self.records.end(),
+            marks: self.marks.pushed(),
+            segments: self.segments.as_ref().map_or(0, |known| known.log().pushed()),
+            names: self.names.end(),
+        }
+    }
+
+    /// Copies what came between `cursor` and `end` to `out`, at most `limit` records, and moves the cursor on. It rather
+    /// stops where counters were kept.
+    pub(crate) fn copy_log(
+        &self,
+        cursor: &mut Cursor,
+        end: &Cursor,
+        limit: usize,
+        out: &mut LogPart,
+    ) -> Result<(), Overwritten> {
+        let (lost, records) = self.records.since(cursor.records);
+        let (lost_marks, marks) = self.marks.since(cursor.marks);
+        if lost > 0 && end.records > cursor.records || lost_marks > 0 && end.marks > cursor.marks {
+            return Err(Overwritten);
+        }
+        let most = end.records.min(cursor.records + limit as u64);
+        out.counters = self.checkpoint_between(cursor.records, most);
+        let to = out.counters.map_or(most, |kept| kept.records);
+        let count = to.saturating_sub(cursor.records) as usize;
+        out.records.extend(records.take(count).flatten());
+        if out.records.len() < count {
+            return Err(Overwritten);
+        }
+        cursor.records = to;
+        let is_all = to >= end.records;
+        let until = out.records.last().filter(|_| !is_all).map_or(u64::MAX, |record| record.time_ns);
+        let marks = marks.take((end.marks.saturating_sub(cursor.marks) as usize).min(limit));
+        out.marks.extend(marks.take_while(|mark| mark.time_ns <= until));
+        cursor.marks += out.marks.len() as u64;
+        if is_all {
+            self.copy_rest(cursor, end, out);
+        }
+        Ok(())
+    }
+
+    /// Moves the cursor to the end, past records and marks, and copies what is rare.
+    pub(crate) fn skip_log(&self, cursor: &mut Cursor, end: &Cursor, out: &mut LogPart) {
+        self.copy_rest(cursor, end, out);
+        *cursor = *end;
+    }
+
+    /// What is rare: segments and names.
+    fn copy_rest(&self, cursor: &mut Cursor, end: &Cursor, out: &mut LogPart) {
+        if let Some(segments) = &self.segments {
+            let (lost, records) = segments.log().since(cursor.segments);
+            let new = end.segments.saturating_sub(cursor.segments + lost);
+            out.segments.extend(records.take(new as usize));
+            cursor.segments = end.segments;
+        }
+        let (names, lost_names) = self.names.since(&mut cursor.names);
+        out.names.extend(names);
+        out.lost_names += lost_names;
+    }
+
+    /// The last counters that were kept after `from` and not after `to`.
+    fn checkpoint_between(&self, from: u64, to: u64) -> Option<Checkpoint> {
+        let kept = self.checkpoints.in_order().copied();
+        kept.filter(|kept| kept.records > from && kept.records <= to).last()
+    }
+}
