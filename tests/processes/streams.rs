@@ -1,0 +1,203 @@
+//! Streams of programs that never pause, close descriptors that are not theirs, or have little room on the disk.
+
+use std::collections::HashMap;
+use std::fs::{self, File};
+use std::hint::black_box;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::Child;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use memtrace::snapshot::RecordKind;
+use memtrace::{Device, Session, SnapshotData, parse_capture, read_capture};
+
+use crate::child::{self, eventually, if_child};
+
+unsafe extern "C" {
+    fn close_range(first: u32, last: u32, flags: i32) -> i32;
+    fn setrlimit(resource: i32, limit: *const [u64; 2]) -> i32;
+    fn signal(signal: i32, handler: usize) -> usize;
+}
+
+const THREADS: &str = "TEST_THREADS";
+
+/// Threads that allocate and free without a pause; each block's size says whose it is.
+fn busy_threads(count: usize) {
+    for thread in 0..count {
+        std::thread::spawn(move || {
+            let kept = vec![0u8; 9000 + thread];
+            loop {
+                black_box(vec![0u8; 5000 + thread]);
+                black_box(&kept);
+            }
+        });
+    }
+}
+
+fn stream_to(path: &Path) -> Session {
+    memtrace::builder().min_size(4096).stream(path.display().to_string()).start().unwrap()
+}
+
+fn out() -> PathBuf {
+    std::env::var("TEST_OUT").unwrap().into()
+}
+
+/// The log adds up: what is freed is there, and what is left is what was live.
+fn check_log(data: &SnapshotData) {
+    let device = data.device(Device::Cpu).unwrap();
+    let mut live = HashMap::new();
+    for record in &device.records {
+        let expected = match record.kind {
+            RecordKind::Alloc => live.insert(record.address, record.alloc_seq).is_none(),
+            RecordKind::Free => live.remove(&record.address) == Some(record.alloc_seq) || record.alloc_seq == 0,
+        };
+        assert!(expected, "{record:?}");
+    }
+    let mut left: Vec<u64> = live.into_values().collect();
+    left.sort_unstable();
+    assert_eq!(left, device.live.iter().map(|block| block.seq).collect::<Vec<_>>());
+    let total: u64 = device.live.iter().map(|block| block.size).sum();
+    assert_eq!(total + device.not_recorded, device.stats.allocated_bytes.current);
+}
+
+/// The child that is busy with so many threads, once its capture holds something of them.
+fn busy_child(capture: &Path, threads: usize) -> Child {
+    let mut command = child::command(&[(THREADS, &threads.to_string())]);
+    let child = command.env("TEST_OUT", capture).spawn().unwrap();
+    let has_records = |bytes: &Vec<u8>| parse_capture(bytes).is_ok_and(|read| !read.devices.is_empty());
+    eventually("something is recorded", || fs::read(capture).is_ok_and(|bytes| has_records(&bytes)));
+    child
+}
+
+/// Seconds between a capture's last commit and now.
+fn age(data: &SnapshotData, now: Duration) -> f64 {
+    let process = &data.process;
+    now.as_secs_f64() - process.started_unix_us as f64 / 1e6 - process.duration_ns as f64 / 1e9
+}
+
+/// With `MEMTRACE_CASES` so many times as often. How old the last commit was is printed, not tested.
+#[test]
+fn a_program_killed_while_it_never_pauses_leaves_all_but_its_last_moment() {
+    if_child(|| {
+        let session = stream_to(&out());
+        busy_threads(std::env::var(THREADS).unwrap().parse().unwrap());
+        std::thread::sleep(Duration::from_secs(1000));
+        drop(session);
+    });
+    let times: u64 = std::env::var("MEMTRACE_CASES").map_or(1, |times| times.parse().unwrap());
+    let dir = tempfile::tempdir().unwrap();
+    for run in 0..3 * times {
+        let (capture, threads) = (dir.path().join(format!("{run}.memtrace")), [2, 4, 8][run as usize % 3]);
+        let mut child = busy_child(&capture, threads);
+        // Not a wait for anything: some moment or other.
+        std::thread::sleep(Duration::from_millis(run * 7919 % 1000));
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let (length, read) = (fs::metadata(&capture).unwrap().len(), read_capture(&capture).unwrap());
+        check_log(&read);
+        assert!(read.health.cut_off);
+        let device = read.device(Device::Cpu).unwrap();
+        let missing: u64 = device.gaps.iter().map(|gap| gap.records).sum();
+        let records = device.records.len() as u64;
+        assert!(length < 40 * records + (1 << 20), "{length} bytes for {records} records");
+        let age = age(&read, now);
+        assert!(age < 20.0, "the last commit is {age} s old");
+        eprintln!("{threads} threads: {records} records, {missing} missing in {} gaps, {age:.3} s", device.gaps.len());
+        fs::remove_file(&capture).unwrap();
+    }
+}
+
+#[test]
+fn a_session_ends_though_its_threads_never_pause() {
+    if_child(|| {
+        for threads in [2, 6] {
+            let path = out().with_extension(threads.to_string());
+            let session = stream_to(&path);
+            busy_threads(threads);
+            eventually("something is recorded", || fs::metadata(&path).unwrap().len() > 1 << 20);
+            session.end().unwrap();
+            let read = read_capture(&path).unwrap();
+            assert!(!read.health.cut_off);
+            check_log(&read);
+        }
+    });
+    let dir = tempfile::tempdir().unwrap();
+    let mut command = child::command(&[]);
+    child::ended(command.env("TEST_OUT", dir.path().join("a.memtrace"))).well();
+}
+
+#[test]
+fn a_caught_panic_comes_back_though_other_threads_never_pause() {
+    if_child(|| {
+        let dump = out().with_extension("txt").display().to_string();
+        let builder = memtrace::builder().min_size(4096).stream(out().display().to_string());
+        let session = builder.dump_on_panic(true).dump_to(dump).start().unwrap();
+        busy_threads(4);
+        assert!(std::panic::catch_unwind(|| panic!("on purpose")).is_err());
+        session.end().unwrap();
+        check_log(&read_capture(out()).unwrap());
+    });
+    let dir = tempfile::tempdir().unwrap();
+    let mut command = child::command(&[]);
+    child::ended(command.env("TEST_OUT", dir.path().join("a.memtrace"))).well();
+    assert!(dir.path().join("a.txt").exists());
+}
+
+#[test]
+fn a_program_that_closes_all_descriptors_keeps_its_own_files_and_its_capture() {
+    if_child(|| {
+        let session = stream_to(&out());
+        let mine = out().with_extension("mine");
+        // As often as there are numbers that ours might have.
+        let mut files = Vec::new();
+        for round in 0..3 {
+            files.drain(..).for_each(std::mem::forget::<File>);
+            // SAFETY: no object of this process but the session's has a descriptor.
+            assert_eq!(unsafe { close_range(3, u32::MAX, 0) }, 0);
+            for _ in 0..1000 {
+                let mut file = File::options().append(true).create(true).open(&mine).unwrap();
+                file.write_all(b"mine\n").unwrap();
+                files.push(file);
+            }
+            let kept = vec![round as u8; 5000];
+            session.flush();
+            std::mem::forget(kept);
+        }
+        session.end().unwrap();
+        assert_eq!(fs::read(&mine).unwrap(), b"mine\n".repeat(3000));
+        // None of them was closed by us.
+        assert!(files.iter().all(|file| file.metadata().is_ok()));
+        let read = read_capture(out()).unwrap();
+        check_log(&read);
+        let kept = read.device(Device::Cpu).unwrap().live.iter().filter(|block| block.size == 5000).count();
+        assert_eq!((kept, read.health.cut_off), (3, false));
+        files.into_iter().for_each(std::mem::forget::<File>);
+    });
+    let dir = tempfile::tempdir().unwrap();
+    let mut command = child::command(&[]);
+    child::ended(command.env("TEST_OUT", dir.path().join("a.memtrace"))).well();
+}
+
+#[test]
+fn what_fits_on_a_small_disk_is_kept() {
+    const ROOM: u64 = 150_000;
+    if_child(|| {
+        const RLIMIT_FSIZE: i32 = 1;
+        let (sigxfsz, ignore) = (25, 1);
+        // SAFETY: only this process's writes are limited, and refused rather than its end.
+        unsafe { (signal(sigxfsz, ignore), setrlimit(RLIMIT_FSIZE, &[ROOM, ROOM])) };
+        let session = stream_to(&out());
+        (0..50_000).for_each(|_| drop(black_box(vec![0u8; 5000])));
+        assert!(session.end().is_err());
+    });
+    let dir = tempfile::tempdir().unwrap();
+    let capture = dir.path().join("a.memtrace");
+    let mut command = child::command(&[]);
+    child::ended(command.env("TEST_OUT", &capture)).well();
+    let read = read_capture(&capture).unwrap();
+    check_log(&read);
+    let (length, records) = (fs::metadata(&capture).unwrap().len(), read.device(Device::Cpu).unwrap().records.len());
+    assert!(length > ROOM / 2 && length <= ROOM && records > 5000, "{length} bytes, {records} records");
+    assert_eq!((read.health.cut_off, read.health.unread_bytes), (true, 0));
+}
