@@ -2,12 +2,13 @@
 
 use std::cell::RefCell;
 use std::collections::HashMap;
-use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
+use std::sync::{Arc, Barrier, OnceLock};
+use std::time::Duration;
 
 use cudarc::driver::{CudaContext, CudaSlice};
 use memtrace::snapshot::RecordKind;
-use memtrace::{Device, Enabled, StackContext};
+use memtrace::{Device, Enabled, Session, StackContext};
 
 use crate::raw;
 use crate::support::on_gpu;
@@ -45,6 +46,32 @@ fn streams_and_threads_are_told_apart() {
             assert_eq!(*thread_of.entry(key).or_insert(record.thread), record.thread);
         }
         assert_eq!(thread_of.len(), 8);
+    });
+}
+
+#[test]
+fn threads_that_start_cuda_at_once_are_all_recorded() {
+    static SESSION: OnceLock<Session> = OnceLock::new();
+    fn record() {
+        // The others come back from `cuInit` meanwhile, if they may.
+        std::thread::sleep(Duration::from_millis(100));
+        SESSION.set(memtrace::start().unwrap()).unwrap();
+        // As one that asks the driver for something.
+        CudaContext::device_count().unwrap();
+    }
+    on_gpu(&[], || {
+        const THREADS: usize = 8;
+        memtrace::on_cuda_start(record);
+        let barrier = Barrier::new(THREADS);
+        let work = || {
+            barrier.wait();
+            let stream = CudaContext::new(0).unwrap().default_stream();
+            drop((0..100).map(|_| stream.alloc_zeros::<u8>(1 << 20).unwrap()).collect::<Vec<_>>());
+        };
+        std::thread::scope(|scope| (0..THREADS).for_each(|_| drop(scope.spawn(work))));
+        let snapshot = SESSION.get().unwrap().snapshot();
+        assert_equals_truth(&snapshot, false);
+        assert_eq!(snapshot.device(Device::Cuda(0)).unwrap().records.len(), 2 * THREADS * 100);
     });
 }
 

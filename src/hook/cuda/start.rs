@@ -2,9 +2,11 @@
 #![expect(unsafe_code, reason = "a constructor is a function in a section of its own")]
 
 use std::ffi::{CStr, c_int, c_void};
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU32, Ordering};
+use std::time::{Duration, Instant};
 
 use super::{copies, loader, lookup, patch};
+use crate::record::thread;
 use crate::snapshot::CudaState;
 
 #[used]
@@ -52,6 +54,8 @@ static FORKED: AtomicBool = AtomicBool::new(false);
 
 extern "C" fn in_child() {
     FORKED.store(true, Ordering::Relaxed);
+    // That thread was the parent's.
+    STARTER.store(0, Ordering::Relaxed);
 }
 
 /// Then the loader is not asked: another thread of the parent's may have held its lock.
@@ -62,13 +66,30 @@ pub(super) fn was_forked() -> bool {
 /// To be called once the driver has been started; null once it was.
 static ON_CUDA_START: AtomicPtr<()> = AtomicPtr::new(std::ptr::null_mut());
 
+/// The number of the thread on which that is being called; 0 if it is not. Not a lock: a forked child would inherit it.
+static STARTER: AtomicU32 = AtomicU32::new(0);
+
+/// Others wait no longer than this for the starter: it might be waiting for what one of them holds.
+const PATIENCE: Duration = Duration::from_secs(10);
+
 pub(crate) fn on_cuda_start(call: fn()) {
     ON_CUDA_START.store(call as *mut (), Ordering::Release);
 }
 
-/// After `cuInit`.
+/// After `cuInit`. Who comes while another thread has the recording begun waits: what it allocates next is to be recorded.
 pub(super) fn cuda_started(result: c_int) {
-    if result != 0 || ON_CUDA_START.load(Ordering::Relaxed).is_null() {
+    if result != 0 {
+        return;
+    }
+    if !ON_CUDA_START.load(Ordering::Acquire).is_null() {
+        start_once();
+    }
+    wait_for_starter();
+}
+
+fn start_once() {
+    let this_thread = thread::number().0;
+    if STARTER.compare_exchange(0, this_thread, Ordering::AcqRel, Ordering::Relaxed).is_err() {
         return;
     }
     let call = ON_CUDA_START.swap(std::ptr::null_mut(), Ordering::AcqRel);
@@ -76,6 +97,16 @@ pub(super) fn cuda_started(result: c_int) {
         // SAFETY: only functions of this type are stored there.
         let call = unsafe { std::mem::transmute::<*mut (), fn()>(call) };
         let _ = std::panic::catch_unwind(call);
+    }
+    STARTER.store(0, Ordering::Release);
+}
+
+/// The starter itself may come here out of its call.
+fn wait_for_starter() {
+    let is_other = || ![0, thread::number().0].contains(&STARTER.load(Ordering::Acquire));
+    let begun = Instant::now();
+    while is_other() && begun.elapsed() < PATIENCE {
+        std::thread::sleep(Duration::from_millis(1));
     }
 }
 
