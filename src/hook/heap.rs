@@ -4,7 +4,8 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 
 use crate::record::heap::{
-    on_free, on_unwatched_alloc, on_unwatched_dealloc, on_watched_alloc, on_watched_dealloc, refused, undo_free,
+    has_left, has_stayed, may_leave, on_unwatched_alloc, on_unwatched_dealloc, on_watched_alloc, on_watched_dealloc,
+    refused,
 };
 use crate::snapshot::Device;
 
@@ -115,12 +116,13 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for Alloc<A> {
     }
 
     unsafe fn realloc(&self, block: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
-        // Out first, for the same reason; back in if nothing came of it.
-        let account = on_free(block.addr(), layout.size());
+        let leaving = may_leave(block.addr(), layout.size());
         // SAFETY: the caller keeps `realloc`'s contract.
         let moved = unsafe { self.inner.realloc(block, layout, new_size) };
         if moved.is_null() {
-            undo_free(layout.size(), account);
+            has_stayed(&leaving)
+        } else {
+            has_left(&leaving)
         }
         seen(moved, new_size)
     }

@@ -11,6 +11,7 @@ pub(crate) mod fork;
 pub(crate) mod gates;
 pub(crate) mod guard;
 pub(crate) mod heap;
+mod leaving;
 mod ledger;
 mod live;
 mod log;

@@ -185,8 +185,10 @@ fn what_fits_on_a_small_disk_is_kept() {
     if_child(|| {
         const RLIMIT_FSIZE: i32 = 1;
         let (sigxfsz, ignore) = (25, 1);
-        // SAFETY: only this process's writes are limited, and refused rather than its end.
-        unsafe { (signal(sigxfsz, ignore), setrlimit(RLIMIT_FSIZE, &[ROOM, ROOM])) };
+        // SAFETY: a signal of this process is ignored.
+        unsafe { signal(sigxfsz, ignore) };
+        // SAFETY: this process's writes are limited.
+        assert_eq!(unsafe { setrlimit(RLIMIT_FSIZE, &[ROOM, ROOM]) }, 0);
         let session = stream_to(&out());
         (0..50_000).for_each(|_| drop(black_box(vec![0u8; 5000])));
         assert!(session.end().is_err());
