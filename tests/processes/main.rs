@@ -9,6 +9,7 @@ mod environment;
 mod exits;
 mod forked;
 mod own_memory;
+mod privileges;
 mod process;
 #[path = "../support/mod.rs"]
 mod support;

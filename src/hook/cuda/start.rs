@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, Ordering};
 
 use super::{copies, loader, lookup, patch};
 use crate::snapshot::CudaState;
+use crate::variable;
 
 #[used]
 // SAFETY: the loader calls the functions in this section; this one neither unwinds nor needs anything
@@ -81,6 +82,9 @@ pub(super) fn cuda_started(result: c_int) {
 
 /// `MEMTRACE=0` or `off`: nothing is touched. Read in C: Rust's environment may not be there yet.
 fn is_turned_off() -> bool {
+    if variable::has_others_rights() {
+        return false;
+    }
     // SAFETY: no thread changes the environment before `main`.
     let value = unsafe { libc::getenv(c"MEMTRACE".as_ptr()) };
     if value.is_null() {
