@@ -5,6 +5,7 @@
 
 #[path = "../support/child.rs"]
 mod child;
+mod children;
 mod environment;
 mod exits;
 mod forked;
