@@ -2,9 +2,10 @@
 
 use std::fmt;
 
-use super::dump::{Dumps, signal_number};
+use super::dump::Dumps;
 use super::outputs::Snapshot;
 use super::schedule::Schedule;
+use super::signals::signal_number;
 use crate::error::Error;
 use crate::session::Session;
 use crate::snapshot::{Action, Device, Enabled, MAX_INTERVAL, Rules, Settings, StackContext, StackKind};
@@ -250,7 +251,7 @@ impl Builder {
     }
 
     /// Writes a snapshot at each signal of this kind, such as `"USR2"`. What the program itself does at
-    /// that signal is done besides.
+    /// that signal is done besides. It comes within a tenth of a second, and signals that come in that time are one.
     pub fn dump_on_signal(mut self, signal: &str) -> Self {
         match signal_number(signal) {
             Ok(signal) => self.plan.dumps.signal = Some(signal),

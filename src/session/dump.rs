@@ -4,13 +4,13 @@
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Once;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 
 use super::output::{self, Format};
 use super::outputs::Snapshot;
 use super::process::{expand, this_process};
 use super::recording::{self, Recording};
-use super::{background, say};
+use super::say;
 use crate::error::Error;
 use crate::export::post_mortem;
 use crate::record::{guard, heap};
@@ -147,74 +147,4 @@ mod exit {
         let _own = guard::own_work();
         let _ = std::panic::catch_unwind(recording::finish_current);
     }
-}
-
-/// A thread that writes a snapshot at each signal of this kind.
-#[cfg(unix)]
-pub(super) fn listen(signal: i32) -> Result<(), Error> {
-    static LISTENING: [AtomicBool; 65] = [const { AtomicBool::new(false) }; 65];
-    let known = usize::try_from(signal).ok().and_then(|signal| LISTENING.get(signal));
-    let Some(listening) = known else { return Err(Error::signal(&signal.to_string())) };
-    if listening.swap(true, Ordering::AcqRel) {
-        return Ok(());
-    }
-    start_listening(signal).map_err(|_| {
-        listening.store(false, Ordering::Release);
-        Error::signal(&signal.to_string())
-    })
-}
-
-#[cfg(unix)]
-fn start_listening(signal: i32) -> std::io::Result<()> {
-    let (mut reader, writer) = std::os::unix::net::UnixStream::pair()?;
-    signal_hook::low_level::pipe::register(signal, writer)?;
-    let work = move || {
-        while std::io::Read::read(&mut reader, &mut [0]).is_ok_and(|read| read > 0) {
-            dump_signalled(signal);
-        }
-    };
-    background::spawn("memtrace-signal", work).map(drop)
-}
-
-#[cfg(not(unix))]
-pub(super) fn listen(signal: i32) -> Result<(), Error> {
-    Err(Error::signal(&signal.to_string()))
-}
-
-#[cfg(unix)]
-fn dump_signalled(signal: i32) {
-    let recording = recording::current().filter(|recording| recording.dumps.signal == Some(signal));
-    match recording {
-        Some(recording) => {
-            recording.flush();
-            recording.dumps.write(&recording, "on a signal");
-        }
-        None => say("a signal asked for a snapshot, but nothing is being recorded"),
-    }
-}
-
-/// `USR2`, `SIGUSR2` or a number.
-pub(super) fn signal_number(text: &str) -> Result<i32, Error> {
-    let named = [("USR1", 10), ("USR2", 12), ("HUP", 1), ("QUIT", 3), ("ALRM", 14), ("WINCH", 28)];
-    #[cfg(unix)]
-    let named = {
-        let numbers = [libc::SIGUSR1, libc::SIGUSR2, libc::SIGHUP, libc::SIGQUIT, libc::SIGALRM, libc::SIGWINCH];
-        std::array::from_fn::<_, 6, _>(|at| (named[at].0, numbers[at]))
-    };
-    let name = text.strip_prefix("SIG").unwrap_or(text);
-    let by_name = named.iter().find(|(known, _)| *known == name).map(|(_, number)| *number);
-    by_name
-        .or_else(|| text.parse().ok().filter(|number| (1..=64).contains(number) && can_be_caught(*number)))
-        .ok_or_else(|| Error::signal(text))
-}
-
-/// Not those that cannot be, or that mean a defect of the program.
-#[cfg(unix)]
-fn can_be_caught(signal: i32) -> bool {
-    ![libc::SIGKILL, libc::SIGSTOP, libc::SIGILL, libc::SIGFPE, libc::SIGSEGV].contains(&signal)
-}
-
-#[cfg(not(unix))]
-fn can_be_caught(_signal: i32) -> bool {
-    false
 }

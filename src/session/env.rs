@@ -5,7 +5,8 @@ use std::fs;
 use std::path::Path;
 
 use super::builder::Plan;
-use super::dump::{Dumps, signal_number};
+use super::dump::Dumps;
+use super::signals::signal_number;
 use crate::error::Error;
 use crate::snapshot::{Enabled, Settings, StackContext, StackKind};
 use crate::units::parse_bytes;

@@ -16,6 +16,7 @@ mod process;
 mod progress;
 mod recording;
 mod schedule;
+mod signals;
 mod stream;
 
 use std::io::Write;
@@ -121,7 +122,7 @@ impl Session {
         if recording.dumps.on_panic {
             dump::hook_panics();
         }
-        if let Some(Err(error)) = recording.dumps.signal.map(dump::listen) {
+        if let Some(Err(error)) = recording.dumps.signal.map(signals::listen) {
             let _ = Own::make(|| recording::end(recording));
             return Err(error);
         }
