@@ -70,18 +70,34 @@ pub(super) fn signal_number(text: &str) -> Result<i32, Error> {
     };
     let name = text.strip_prefix("SIG").unwrap_or(text);
     let by_name = named.iter().find(|(known, _)| *known == name).map(|(_, number)| *number);
-    by_name
-        .or_else(|| text.parse().ok().filter(|number| (1..=64).contains(number) && can_be_caught(*number)))
-        .ok_or_else(|| Error::signal(text))
+    by_name.or_else(|| text.parse().ok().filter(|number| can_be_caught(*number))).ok_or_else(|| Error::signal(text))
 }
 
-/// Not those that cannot be, or that mean a defect of the program.
+/// Not those that cannot be, that mean a defect of the program, or that the C library has taken for itself.
 #[cfg(unix)]
 fn can_be_caught(signal: i32) -> bool {
-    ![libc::SIGKILL, libc::SIGSTOP, libc::SIGILL, libc::SIGFPE, libc::SIGSEGV].contains(&signal)
+    let refused = [libc::SIGKILL, libc::SIGSTOP, libc::SIGILL, libc::SIGFPE, libc::SIGSEGV].contains(&signal);
+    #[cfg(target_os = "linux")]
+    let is_real_time = (libc::SIGRTMIN()..=libc::SIGRTMAX()).contains(&signal);
+    #[cfg(not(target_os = "linux"))]
+    let is_real_time = false;
+    is_real_time || ((1..32).contains(&signal) && !refused)
 }
 
 #[cfg(not(unix))]
 fn can_be_caught(_signal: i32) -> bool {
     false
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_of_signals_are_those_that_a_program_may_use() {
+        assert_eq!(["USR2", "SIGHUP", "34", "64"].map(|text| signal_number(text).unwrap()), [12, 1, 34, 64]);
+        for none in ["0", "-1", "9", "11", "19", "32", "33", "65", "USR3", ""] {
+            assert!(signal_number(none).is_err(), "{none}");
+        }
+    }
 }

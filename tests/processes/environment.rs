@@ -80,6 +80,10 @@ fn a_variable_that_makes_no_sense_is_named() {
         ("MEMTRACE_SIGNAL", "KILL", "USR1, USR2"),
         ("MEMTRACE_SIGNAL", "9", "USR1, USR2"),
         ("MEMTRACE_SIGNAL", "SEGV", "USR1, USR2"),
+        // The C library's own, and none at all.
+        ("MEMTRACE_SIGNAL", "32", "USR1, USR2"),
+        ("MEMTRACE_SIGNAL", "33", "USR1, USR2"),
+        ("MEMTRACE_SIGNAL", "65", "USR1, USR2"),
         ("MEMTRACE_OUT", "trace.bin", ".pickle"),
     ];
     for (name, value, accepted) in cases {
