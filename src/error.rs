@@ -275,12 +275,11 @@ impl fmt::Display for Error {
                 "max_entries is 0; give the number of records to keep (1 or more), \
                  or `enabled(Enabled::State)` for a recording without event history"
             ),
-            Kind::MinSize(bytes) => write!(
-                f,
-                "min_size is {bytes} bytes, which is not a power of two; use {} or {}",
-                1u64 << bytes.ilog2(),
-                bytes.checked_next_power_of_two().unwrap_or(1 << 63)
-            ),
+            Kind::MinSize(bytes) => {
+                let below = 1u64 << bytes.ilog2();
+                write!(f, "min_size is {bytes} bytes, which is not a power of two; use {below}")?;
+                bytes.checked_next_power_of_two().map_or(Ok(()), |above| write!(f, " or {above}"))
+            }
             Kind::SampleInterval(bytes) => {
                 let below = 1u64 << (*bytes).max(1).ilog2().min(30);
                 write!(
@@ -400,5 +399,17 @@ impl StdError for Error {
 impl From<io::Error> for Error {
     fn from(source: io::Error) -> Self {
         Self::new(Kind::Write(source))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_a_threshold_that_is_no_power_of_two_both_neighbours_are_named_if_there_are_two() {
+        let text = |bytes| Error::min_size(bytes).to_string();
+        assert!(text(1500).ends_with("use 1024 or 2048"), "{}", text(1500));
+        assert!(text(u64::MAX).ends_with("use 9223372036854775808"), "{}", text(u64::MAX));
     }
 }
