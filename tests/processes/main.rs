@@ -9,6 +9,7 @@ mod children;
 mod environment;
 mod exits;
 mod forked;
+mod limits;
 mod own_memory;
 mod privileges;
 mod process;
