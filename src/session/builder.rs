@@ -238,7 +238,9 @@ impl Builder {
         self
     }
 
-    /// Writes a snapshot on the first panic, before anything is unwound.
+    /// Writes a snapshot on the first panic, before anything is unwound, as things were before its message. What the
+    /// message takes (a backtrace reads the debug information of the program) is in later snapshots, as all that the
+    /// program does.
     pub fn dump_on_panic(mut self, on: bool) -> Self {
         self.plan.dumps.on_panic = on;
         self

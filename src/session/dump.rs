@@ -6,10 +6,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Once;
 use std::sync::atomic::Ordering;
 
+use super::collect::Copied;
 use super::output::{self, Format};
 use super::outputs::Snapshot;
 use super::process::{expand, this_process};
-use super::recording::{self, Recording};
+use super::recording::{self, Recording, Shared};
 use super::say;
 use crate::error::Error;
 use crate::export::post_mortem;
@@ -50,11 +51,14 @@ impl Dumps {
     /// Writes a snapshot beside any that are there already, and says so.
     pub(super) fn write(&self, recording: &Recording, reason: &str) -> Option<Snapshot> {
         let _own = guard::own_work();
+        self.write_it(recording.snapshot(), reason)
+    }
+
+    fn write_it(&self, snapshot: Snapshot, reason: &str) -> Option<Snapshot> {
         let path = match &self.path {
             Some(pattern) => expand(pattern, &this_process()),
             None => default_path(),
         };
-        let snapshot = recording.snapshot();
         if snapshot.devices.is_empty() {
             say(&format!("no snapshot {reason}: nothing is being recorded"));
             return None;
@@ -75,7 +79,7 @@ fn default_path() -> PathBuf {
 }
 
 /// The recording that is under way, if this thread may look for it.
-fn current() -> Option<recording::Shared> {
+fn current() -> Option<Shared> {
     if guard::state() & guard::OWN != 0 { None } else { recording::current() }
 }
 
@@ -84,19 +88,36 @@ pub(super) fn hook_panics() {
     ONCE.call_once(|| {
         let before = std::panic::take_hook();
         std::panic::set_hook(Box::new(move |panic| {
+            // What the hook takes for its message, with a backtrace most of all, is not what the program held.
+            let copied = copy_at_panic();
             before(panic);
-            dump_panic();
+            if let Some(copied) = copied {
+                copied.write();
+            }
         }));
     });
 }
 
+/// What there was at a panic.
+struct AtPanic {
+    recording: Shared,
+    copied: Copied,
+}
+
 /// Only the first panic of a recording: a server may catch thousands.
-fn dump_panic() {
-    let Some(recording) = current().filter(|recording| recording.dumps.on_panic) else { return };
+fn copy_at_panic() -> Option<AtPanic> {
+    let recording = current().filter(|recording| recording.dumps.on_panic)?;
     let _own = guard::own_work();
-    if !recording.panicked.swap(true, Ordering::AcqRel) {
+    let is_first = !recording.panicked.swap(true, Ordering::AcqRel);
+    is_first.then(|| AtPanic { copied: Copied::of(&recording), recording })
+}
+
+impl AtPanic {
+    fn write(self) {
+        let _own = guard::own_work();
+        let Self { recording, copied } = self;
         recording.flush();
-        recording.dumps.write(&recording, "after a panic");
+        recording.dumps.write_it(Snapshot::take(|| copied.finish()), "after a panic");
     }
 }
 

@@ -11,6 +11,7 @@ mod exits;
 mod forked;
 mod limits;
 mod own_memory;
+mod panics;
 mod privileges;
 mod process;
 #[path = "../support/mod.rs"]
