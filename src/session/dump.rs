@@ -8,8 +8,8 @@ use std::sync::atomic::Ordering;
 
 use super::collect::Copied;
 use super::output::{self, Format};
-use super::outputs::Snapshot;
-use super::process::{expand, this_process};
+use super::outputs::{LOST, Snapshot};
+use super::process::{default_name, expand, this_process};
 use super::recording::{self, Recording, Shared};
 use super::say;
 use crate::error::Error;
@@ -23,6 +23,8 @@ use crate::units::Bytes;
 pub(super) struct Dumps {
     /// Pattern of the file's path; its extension says the format.
     pub(super) path: Option<String>,
+    /// Where relative paths begin, wherever the program goes.
+    pub(super) folder: PathBuf,
     pub(super) at_end: bool,
     pub(super) on_panic: bool,
     pub(super) on_oom: bool,
@@ -55,10 +57,10 @@ impl Dumps {
     }
 
     fn write_it(&self, snapshot: Snapshot, reason: &str) -> Option<Snapshot> {
-        let path = match &self.path {
+        let path = self.folder.join(match &self.path {
             Some(pattern) => expand(pattern, &this_process()),
-            None => default_path(),
-        };
+            None => output::base_dir(&self.folder).join(default_name(&this_process(), "pickle")),
+        });
         if snapshot.devices.is_empty() {
             say(&format!("no snapshot {reason}: nothing is being recorded"));
             return None;
@@ -68,14 +70,10 @@ impl Dumps {
         let about = if is_estimate { "about " } else { "" };
         match output::beside(&path, |path| snapshot.write(path)) {
             Ok(path) => say(&format!("wrote {} {reason}; {about}{} at the peak", path.display(), Bytes(peak))),
-            Err(error) => say(&error.to_string()),
+            Err(error) => say(&error.and(LOST).to_string()),
         }
         Some(snapshot)
     }
-}
-
-fn default_path() -> PathBuf {
-    output::base_dir().join(super::process::default_name(&this_process(), "pickle"))
 }
 
 /// The recording that is under way, if this thread may look for it.

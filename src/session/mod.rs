@@ -226,6 +226,8 @@ fn begin(plan: &Plan) -> Result<(Shared, Option<Schedule>), Error> {
     let mut plan = plan.clone();
     env::apply(&mut plan)?;
     plan.settle();
+    // What is relative is so to where the program is now. Without such a folder it stays as it is.
+    plan.dumps.folder = std::env::current_dir().unwrap_or_default();
     plan.check()?;
     plan.dumps.prepare()?;
     let waits = plan.schedule.is_some_and(|schedule| schedule.phase(0) == Phase::Wait);
@@ -250,8 +252,11 @@ fn begin(plan: &Plan) -> Result<(Shared, Option<Schedule>), Error> {
 /// A new file. One that was named from outside gets a number if it is there already: a second session
 /// of the program must not fail for that.
 fn open_stream(plan: &Plan, pattern: &str) -> Result<Stream, Error> {
-    let path = process::expand(pattern, &process::this_process());
-    let create = |path: &Path| Stream::create(path, &plan.settings, Since::now().unix_us);
+    let path = plan.dumps.folder.join(process::expand(pattern, &process::this_process()));
+    let create = |path: &Path| {
+        let made = Stream::create(path, &plan.settings, Since::now().unix_us);
+        made.map_err(|error| error.and("nothing is recorded"))
+    };
     if !plan.stream_from_outside {
         return create(&path);
     }

@@ -166,7 +166,9 @@ impl Recording {
             self.dumps.write(self, "at the end");
         }
         match &self.stream {
-            Some(stream) => lock(stream).close(self.since(), |device| self.driver(device)),
+            Some(stream) => lock(stream)
+                .close(self.since(), |device| self.driver(device))
+                .map_err(|error| error.and("what it holds so far is good")),
             None => Ok(()),
         }
     }

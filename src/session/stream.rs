@@ -99,7 +99,7 @@ impl Stream {
             _ => Error::output(path, error),
         };
         if let Some(dir) = path.parent() {
-            fs::create_dir_all(dir).map_err(output)?;
+            fs::create_dir_all(dir).map_err(|error| Error::output(path, error))?;
         }
         let file = OpenOptions::new().write(true).create_new(true).open(path).map_err(output)?;
         let mut stream = Self {

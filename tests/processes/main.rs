@@ -12,6 +12,7 @@ mod forked;
 mod limits;
 mod own_memory;
 mod panics;
+mod places;
 mod privileges;
 mod process;
 #[path = "../support/mod.rs"]
