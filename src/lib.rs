@@ -102,6 +102,7 @@ mod capture;
 pub mod cudarc;
 mod error;
 pub mod export;
+mod file_limit;
 #[cfg(feature = "tracing")]
 mod future;
 mod hook;

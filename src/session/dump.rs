@@ -14,6 +14,7 @@ use super::recording::{self, Recording, Shared};
 use super::say;
 use crate::error::Error;
 use crate::export::post_mortem;
+use crate::file_limit;
 use crate::record::{guard, heap};
 use crate::snapshot::Device;
 use crate::units::Bytes;
@@ -136,6 +137,7 @@ fn dump_out_of_memory(device: Device, size: usize) {
         recording.flush();
         let snapshot = recording.dumps.write(&recording, &reason);
         let text = snapshot.map_or(String::new(), |data| post_mortem::to_string(&data, Some(device), WIDTH));
+        let _limit = file_limit::errors_only();
         let _ = std::io::stderr().write_all(text.as_bytes());
     };
     let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(dump));

@@ -36,6 +36,7 @@ use schedule::{Phase, Schedule, Turn};
 use stream::Stream;
 
 use crate::error::Error;
+use crate::file_limit;
 use crate::record::guard::{self, Own};
 use crate::record::{fork, recorder, unwind};
 use crate::snapshot::{Device, MemoryStats, Settings};
@@ -278,6 +279,7 @@ fn append_in_background(recording: &Arc<Recording>) -> Result<(), Error> {
 /// A message to whoever runs the program. That it cannot be written must not end the program.
 pub(crate) fn say(message: &str) {
     let _own = guard::own_work();
+    let _limit = file_limit::errors_only();
     let _ = writeln!(std::io::stderr(), "memtrace: {message}");
 }
 

@@ -15,6 +15,7 @@ use super::recording::Since;
 use super::say;
 use crate::capture::{Commit, Counters, Driver, Encoder};
 use crate::error::Error;
+use crate::file_limit;
 use crate::record::{CONTEXTS, Cursor, DeviceCopy, LogPart, STACKS, recorder, thread};
 use crate::snapshot::{Device, Health, Module, Peak, Process, Settings, StackId};
 use crate::symbol;
@@ -352,6 +353,7 @@ impl Stream {
     }
 
     fn write_out(&mut self) -> io::Result<()> {
+        let _limit = file_limit::errors_only();
         self.file.write_all(self.encoder.out())?;
         self.encoder.out().clear();
         Ok(())

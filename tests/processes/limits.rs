@@ -1,9 +1,15 @@
 //! Limits that whoever runs the program has set, and those that memtrace has.
 
+use std::fs;
 use std::hint::black_box;
+use std::io::Write;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use memtrace::read_capture;
 
 use crate::child::in_child;
 use crate::support::{Raw, cpu};
+use crate::training::{OUT, out};
 
 /// A block from a stack that its number makes: at each step down one of two lines calls the next.
 #[inline(never)]
@@ -22,7 +28,7 @@ fn stacks_for_which_there_is_no_room_are_counted_for_the_session_that_lacks_them
         // More than there is room for; one of those that there was room for; one that is new.
         for numbers in [0..140_000, 0..1, 200_000..200_001] {
             let session = memtrace::builder().min_size(4096).max_entries(1000).stack_depth(256).start().unwrap();
-            let kept = numbers.map(|number| at(number << 40, 250)).last();
+            let kept = numbers.fold(None, |_, number| Some(at(number << 40, 250)));
             let snapshot = session.snapshot();
             let stack = cpu(&snapshot).live.last().unwrap().stack;
             found.push((snapshot.health.lost_stacks, snapshot.stacks.frames(stack).count() > 200));
@@ -30,5 +36,63 @@ fn stacks_for_which_there_is_no_room_are_counted_for_the_session_that_lacks_them
         }
         assert!(found[0].0 > 0, "{found:?}");
         assert_eq!(found[1..], [(0, true), (1, false)]);
+    });
+}
+
+fn set_limit(resource: libc::__rlimit_resource_t, bytes: u64) {
+    let limit = libc::rlimit { rlim_cur: bytes, rlim_max: libc::RLIM_INFINITY };
+    // SAFETY: the limit is there to be read.
+    assert_eq!(unsafe { libc::setrlimit(resource, &raw const limit) }, 0);
+}
+
+static SIGNALS: AtomicU64 = AtomicU64::new(0);
+
+/// Counts what of this kind comes.
+fn count_signals(signal: i32) {
+    extern "C" fn count(_: i32) {
+        SIGNALS.fetch_add(1, Relaxed);
+    }
+    // SAFETY: the handler adds to a number.
+    unsafe { libc::signal(signal, count as *const () as libc::sighandler_t) };
+}
+
+fn files() -> Vec<String> {
+    let mut names: Vec<String> =
+        fs::read_dir(out()).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn a_limit_on_the_size_of_files_costs_the_files_and_not_the_program() {
+    let dir = tempfile::tempdir().unwrap();
+    let child = in_child(&[(OUT, dir.path().to_str().unwrap())], || {
+        let [stream, dump] = ["streamed.memtrace", "dump.pickle"].map(|name| out().join(name).display().to_string());
+        let session = memtrace::builder().min_size(0).stream(stream).dump_to(dump).dump_at_end(true).start().unwrap();
+        set_limit(libc::RLIMIT_FSIZE, 8192);
+        let kept: Vec<Raw> = (1..2000).map(Raw::new).collect();
+        // At the end of `main`, as for most programs.
+        std::mem::forget((session, kept));
+    });
+    assert!(child.said("cannot write"), "{child}");
+    let left: Vec<_> = fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(left, ["streamed.memtrace"], "{child}");
+    read_capture(dir.path().join("streamed.memtrace")).unwrap();
+}
+
+#[test]
+fn a_program_gets_the_signals_for_its_own_files_that_are_too_large_and_no_others() {
+    let dir = tempfile::tempdir().unwrap();
+    in_child(&[(OUT, dir.path().to_str().unwrap())], || {
+        count_signals(libc::SIGXFSZ);
+        let session = memtrace::builder().min_size(0).start().unwrap();
+        let _kept: Vec<Raw> = (1..2000).map(Raw::new).collect();
+        set_limit(libc::RLIMIT_FSIZE, 8192);
+        let error = session.snapshot().write_pytorch(out().join("a.pickle")).unwrap_err().to_string();
+        assert!(error.contains("too large"), "{error}");
+        assert_eq!((SIGNALS.load(Relaxed), files()), (0, vec![]));
+        let mut own = fs::File::create(out().join("own")).unwrap();
+        assert!(own.write_all(&[0; 10_000]).is_err());
+        assert_eq!(SIGNALS.load(Relaxed), 1);
     });
 }
