@@ -17,6 +17,7 @@ mod privileges;
 mod process;
 #[path = "../support/mod.rs"]
 mod support;
+mod thread_names;
 mod training;
 
 #[global_allocator]
