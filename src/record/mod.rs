@@ -18,7 +18,7 @@ pub(crate) mod measure;
 pub(crate) mod memory;
 mod names;
 mod packed;
-mod pages;
+pub(crate) mod pages;
 mod peak;
 mod prefetch;
 pub(crate) mod recorder;

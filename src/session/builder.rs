@@ -247,7 +247,8 @@ impl Builder {
         self
     }
 
-    /// Writes a snapshot from inside the first allocation that fails.
+    /// Writes a snapshot from inside the first allocation that fails; of a later one if too little memory was left for it,
+    /// or its file could not be written. 288 MiB of address space are kept aside for it, which are never touched.
     pub fn dump_on_oom(mut self, on: bool) -> Self {
         self.plan.dumps.on_oom = on;
         self

@@ -1,7 +1,6 @@
 //! Snapshots that are written without being called for: at the end, on a panic, on a signal, when an
 //! allocation fails.
 
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Once;
 use std::sync::atomic::Ordering;
@@ -11,12 +10,9 @@ use super::output::{self, Format};
 use super::outputs::{LOST, Snapshot};
 use super::process::{default_name, expand, this_process};
 use super::recording::{self, Recording, Shared};
-use super::say;
+use super::{refusal, say};
 use crate::error::Error;
-use crate::export::post_mortem;
-use crate::file_limit;
 use crate::record::{guard, heap};
-use crate::snapshot::Device;
 use crate::units::Bytes;
 
 /// Which of them, and where to.
@@ -32,12 +28,13 @@ pub(super) struct Dumps {
     pub(super) signal: Option<i32>,
 }
 
-/// Taken from the allocator before a dump out of a failed allocation, to see that there is enough left:
-/// a dump that fails for want of memory would end a program that might go on.
-const ROOM_FOR_A_DUMP: usize = 256 << 20;
-
-/// Characters in a line of a post-mortem.
-const WIDTH: usize = 120;
+/// A snapshot that nobody called for.
+#[derive(Debug)]
+pub(super) struct Dumped {
+    pub(super) snapshot: Snapshot,
+    /// There is a file with it.
+    pub(super) is_written: bool,
+}
 
 impl Dumps {
     /// Does what has to be done once per process, but for panics and signals; the path must name a format.
@@ -46,18 +43,18 @@ impl Dumps {
             Format::of(Path::new(path))?;
         }
         if self.on_oom {
-            heap::on_refusal(dump_out_of_memory);
+            heap::on_refusal(refusal::dump_out_of_memory);
         }
         Ok(())
     }
 
     /// Writes a snapshot beside any that are there already, and says so.
-    pub(super) fn write(&self, recording: &Recording, reason: &str) -> Option<Snapshot> {
+    pub(super) fn write(&self, recording: &Recording, reason: &str) -> Option<Dumped> {
         let _own = guard::own_work();
         self.write_it(recording.snapshot(), reason)
     }
 
-    fn write_it(&self, snapshot: Snapshot, reason: &str) -> Option<Snapshot> {
+    fn write_it(&self, snapshot: Snapshot, reason: &str) -> Option<Dumped> {
         let path = self.folder.join(match &self.path {
             Some(pattern) => expand(pattern, &this_process()),
             None => output::base_dir(&self.folder).join(default_name(&this_process(), "pickle")),
@@ -69,16 +66,18 @@ impl Dumps {
         let peak = snapshot.devices.iter().map(|device| (device.peak.total(), device.sampling.is_on())).max();
         let (peak, is_estimate) = peak.unwrap_or_default();
         let about = if is_estimate { "about " } else { "" };
-        match output::beside(&path, |path| snapshot.write(path)) {
+        let written = output::beside(&path, |path| snapshot.write(path));
+        let is_written = written.is_ok();
+        match written {
             Ok(path) => say(&format!("wrote {} {reason}; {about}{} at the peak", path.display(), Bytes(peak))),
             Err(error) => say(&error.and(LOST).to_string()),
         }
-        Some(snapshot)
+        Some(Dumped { snapshot, is_written })
     }
 }
 
 /// The recording that is under way, if this thread may look for it.
-fn current() -> Option<Shared> {
+pub(super) fn current() -> Option<Shared> {
     if guard::state() & guard::OWN != 0 { None } else { recording::current() }
 }
 
@@ -118,29 +117,6 @@ impl AtPanic {
         recording.flush();
         recording.dumps.write_it(Snapshot::take(|| copied.finish()), "after a panic");
     }
-}
-
-/// The first failed allocation of a recording, from inside the failing call.
-fn dump_out_of_memory(device: Device, size: usize) {
-    let Some(recording) = current().filter(|recording| recording.dumps.on_oom) else { return };
-    let _own = guard::own_work();
-    if recording.out_of_memory.swap(true, Ordering::AcqRel) {
-        return;
-    }
-    if Vec::<u8>::new().try_reserve_exact(ROOM_FOR_A_DUMP).is_err() {
-        return say("no snapshot after a failed allocation: too little memory is left for one");
-    }
-    let place = if device == Device::Cpu { String::new() } else { format!(" on {device}") };
-    let reason = format!("after an allocation of {}{place} failed", Bytes(size as u64));
-    // Nothing may unwind out of an allocator.
-    let dump = || {
-        recording.flush();
-        let snapshot = recording.dumps.write(&recording, &reason);
-        let text = snapshot.map_or(String::new(), |data| post_mortem::to_string(&data, Some(device), WIDTH));
-        let _limit = file_limit::errors_only();
-        let _ = std::io::stderr().write_all(text.as_bytes());
-    };
-    let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(dump));
 }
 
 /// At the process's end, finishes what is under way. Registered with the C library, once.

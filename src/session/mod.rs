@@ -15,6 +15,7 @@ mod outputs;
 mod process;
 mod progress;
 mod recording;
+mod refusal;
 mod schedule;
 mod signals;
 mod stream;
