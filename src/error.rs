@@ -67,6 +67,8 @@ enum Kind {
     Output {
         path: PathBuf,
         source: io::Error,
+        /// What that means for what was to be written.
+        then: Option<&'static str>,
     },
     Write(io::Error),
     Read {
@@ -172,7 +174,7 @@ impl Error {
         Self::new(Kind::Exists(path.to_owned()))
     }
     pub(crate) fn output(path: &Path, source: io::Error) -> Self {
-        Self::new(Kind::Output { path: path.to_owned(), source })
+        Self::new(Kind::Output { path: path.to_owned(), source, then: None })
     }
     #[cfg(feature = "flamegraph")]
     pub(crate) fn flamegraph(source: io::Error) -> Self {
@@ -197,6 +199,13 @@ impl Error {
             Kind::Write(source) => Self::output(path, source),
             Kind::Capture { reason, .. } => Self::new(Kind::Capture { path: path.to_owned(), reason }),
             Kind::Operators { reason, .. } => Self::new(Kind::Operators { path: path.to_owned(), reason }),
+            kind => Self { kind },
+        }
+    }
+    /// The same with what it means for what was to be written.
+    pub(crate) fn and(self, then: &'static str) -> Self {
+        match self.kind {
+            Kind::Output { path, source, .. } => Self::new(Kind::Output { path, source, then: Some(then) }),
             kind => Self { kind },
         }
     }
@@ -234,7 +243,9 @@ impl Error {
             #[cfg(feature = "rayon")]
             Kind::Pool(source) => Kind::Pool(source.clone()),
             Kind::Exists(path) => Kind::Exists(path.clone()),
-            Kind::Output { path, source } => Kind::Output { path: path.clone(), source: same(source) },
+            Kind::Output { path, source, then } => {
+                Kind::Output { path: path.clone(), source: same(source), then: *then }
+            }
             Kind::Write(source) => Kind::Write(same(source)),
             Kind::Read { path, source } => Kind::Read { path: path.clone(), source: same(source) },
             Kind::Capture { path, reason } => Kind::Capture { path: path.clone(), reason: reason.clone() },
@@ -275,12 +286,11 @@ impl fmt::Display for Error {
                 "max_entries is 0; give the number of records to keep (1 or more), \
                  or `enabled(Enabled::State)` for a recording without event history"
             ),
-            Kind::MinSize(bytes) => write!(
-                f,
-                "min_size is {bytes} bytes, which is not a power of two; use {} or {}",
-                1u64 << bytes.ilog2(),
-                bytes.checked_next_power_of_two().unwrap_or(1 << 63)
-            ),
+            Kind::MinSize(bytes) => {
+                let below = 1u64 << bytes.ilog2();
+                write!(f, "min_size is {bytes} bytes, which is not a power of two; use {below}")?;
+                bytes.checked_next_power_of_two().map_or(Ok(()), |above| write!(f, " or {above}"))
+            }
             Kind::SampleInterval(bytes) => {
                 let below = 1u64 << (*bytes).max(1).ilog2().min(30);
                 write!(
@@ -358,12 +368,9 @@ impl fmt::Display for Error {
             Kind::Exists(path) => {
                 write!(f, "{} already exists and was left as it is; give another name or move it away", path.display())
             }
-            Kind::Output { path, source } => {
-                write!(
-                    f,
-                    "cannot write {}: {source}; the recording is still in memory, try another path",
-                    path.display()
-                )
+            Kind::Output { path, source, then } => {
+                write!(f, "cannot write {}: {source}", path.display())?;
+                then.map_or(Ok(()), |then| write!(f, "; {then}"))
             }
             Kind::Write(source) => write!(f, "cannot write: {source}"),
             Kind::Read { path, source } => write!(f, "cannot read {}: {source}", path.display()),
@@ -400,5 +407,17 @@ impl StdError for Error {
 impl From<io::Error> for Error {
     fn from(source: io::Error) -> Self {
         Self::new(Kind::Write(source))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_a_threshold_that_is_no_power_of_two_both_neighbours_are_named_if_there_are_two() {
+        let text = |bytes| Error::min_size(bytes).to_string();
+        assert!(text(1500).ends_with("use 1024 or 2048"), "{}", text(1500));
+        assert!(text(u64::MAX).ends_with("use 9223372036854775808"), "{}", text(u64::MAX));
     }
 }

@@ -40,7 +40,8 @@
 //!
 //! # From outside
 //! Variables of the environment come before what the code says. [`init`] records programs that start no
-//! session of their own, if `MEMTRACE` asks for it.
+//! session of their own, if `MEMTRACE` asks for it. None counts in a program that has more rights than whoever runs it
+//! (set-user-id, set-group-id, capabilities of its file).
 //!
 //! | variable | takes | |
 //! |---|---|---|
@@ -101,6 +102,7 @@ mod capture;
 pub mod cudarc;
 mod error;
 pub mod export;
+mod file_limit;
 #[cfg(feature = "tracing")]
 mod future;
 mod hook;
@@ -118,6 +120,7 @@ pub mod snapshot;
 mod sources;
 mod symbol;
 mod units;
+mod variable;
 
 #[doc(hidden)]
 pub use assertion::shell;

@@ -248,6 +248,7 @@ fn a_list_that_cannot_be_written_does_not_fail_the_test() {
     says(&said, &["MEMTRACE_PEAKS: cannot"]);
     fs::write(package.path("peaks.json"), "not json").unwrap();
     let path = package.path("peaks.json");
-    package.passes(&["other"], &[("MEMTRACE_PEAKS", path.to_str().unwrap())]);
+    let said = package.passes(&["other"], &[("MEMTRACE_PEAKS", path.to_str().unwrap())]);
+    says(&said, &["peaks.json: line 1 is not that of a JSON list"]);
     assert_eq!(fs::read_to_string(path).unwrap(), "not json", "somebody else's file is left as it is");
 }

@@ -141,7 +141,8 @@ fn a_signal_leaves_a_snapshot_and_the_program_goes_on() {
     assert!(std::fs::read_to_string(&file).unwrap().contains("\"bytes\": 6000,"));
     let output = app.wait_with_output().unwrap();
     assert!(output.status.success(), "{:?} {}", output.status, text(&output.stderr));
-    assert!(text(&output.stderr).contains("wrote e-2.json at the end"), "{}", text(&output.stderr));
+    let second = format!("wrote {} at the end", file.with_file_name("e-2.json").display());
+    assert!(text(&output.stderr).contains(&second), "{}", text(&output.stderr));
 }
 
 #[test]

@@ -14,6 +14,7 @@ use crate::record::guard::Own;
 use crate::session::say;
 use crate::snapshot::{Device, SnapshotData};
 use crate::units::{Bytes, grouped, signed};
+use crate::variable;
 
 /// A share in hundredths of a percent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -251,9 +252,9 @@ fn in_ci() -> bool {
     is_on("CI")
 }
 
-fn is_on(variable: &str) -> bool {
-    let value = Own::make(|| env::var_os(variable));
-    value.as_deref().is_some_and(|value| !["", "0", "false", "off"].iter().any(|off| value == *off))
+fn is_on(name: &str) -> bool {
+    let value = Own::make(|| variable::value(name));
+    value.as_deref().is_some_and(|value| !["0", "false", "off"].iter().any(|off| value == *off))
 }
 
 #[cfg(test)]

@@ -10,6 +10,7 @@ use crate::record::guard::Own;
 use crate::session::{Snapshot, write_new};
 use crate::snapshot::Device;
 use crate::units::{Bytes, grouped, signed};
+use crate::variable;
 
 /// Rows of a table.
 const ROWS: usize = 10;
@@ -99,9 +100,9 @@ fn totals(measured: &Measured) -> String {
         }
     }
     // The runner says which GPU it chose.
-    let gpu = std::env::var("MEMTRACE_GPU_USED").ok().filter(|used| !used.is_empty());
+    let gpu = variable::value("MEMTRACE_GPU_USED");
     if let Some(used) = gpu.filter(|_| m.devices().iter().any(|on| matches!(on.device, Device::Cuda(_)))) {
-        _ = writeln!(text, "On a {used} GPU");
+        _ = writeln!(text, "On a {} GPU", used.display());
     }
     notes(m).iter().for_each(|note| _ = writeln!(text, "Note: {note}"));
     text

@@ -14,9 +14,11 @@ use super::baseline::lock;
 use super::measure::{Measured, MeasuredDevice};
 use crate::error::Error;
 use crate::export::file;
+use crate::file_limit;
 use crate::record::guard::Own;
 use crate::session::say;
 use crate::units::{Bytes, grouped};
+use crate::variable;
 
 /// One assertion about a peak.
 #[derive(Debug)]
@@ -34,13 +36,13 @@ const FILES: [&str; 2] = ["MEMTRACE_PEAKS", "MEMTRACE_SUMMARY"];
 /// Adds a row to the files, if there are any; what cannot be written is said on the standard error.
 pub(super) fn note(row: Row<'_>) {
     let _work = Own::make(|| {
-        if FILES.iter().all(|variable| env::var_os(variable).is_none_or(|path| path.is_empty())) {
+        if FILES.iter().all(|variable| variable::value(variable).is_none()) {
             return;
         }
         let row = value(&row);
         let adders = [add_json as fn(&Path, &Value) -> _, add_markdown];
         for (variable, add) in FILES.into_iter().zip(adders) {
-            let Some(path) = env::var_os(variable).filter(|path| !path.is_empty()).map(PathBuf::from) else { continue };
+            let Some(path) = variable::value(variable).map(PathBuf::from) else { continue };
             let added: Result<(), Error> = lock(&path).and_then(|_lock| add(&path, &row));
             if let Err(error) = added {
                 say(&format!("{variable}: {error}"));
@@ -73,7 +75,7 @@ fn value(row: &Row<'_>) -> Value {
         "passed": row.passed,
         "unattributed": unattributed.bytes,
         "unattributed_of_pools": unattributed.pool_bytes,
-        "gpu": env::var("MEMTRACE_GPU_USED").ok(),
+        "gpu": variable::value("MEMTRACE_GPU_USED").map(|used| used.to_string_lossy().into_owned()),
     })
 }
 
@@ -96,11 +98,16 @@ fn add_json(path: &Path, row: &Value) -> Result<(), Error> {
         Err(error) => return Err(Error::input(path, error)),
     };
     let old = if old.trim().is_empty() { "[]".to_owned() } else { old };
-    let mut rows: Vec<Value> = serde_json::from_str(&old).map_err(|error| Error::input(path, error.into()))?;
+    let mut rows: Vec<Value> = serde_json::from_str(&old).map_err(|error| not_a_list(path, &error))?;
     rows.retain(|other| KEY.iter().any(|key| other.get(key) != row.get(key)));
     rows.push(row.clone());
     let lines: Vec<String> = rows.iter().map(Value::to_string).collect();
     file::replace(path, format!("[\n{}\n]\n", lines.join(",\n")).as_bytes())
+}
+
+/// Where, but not what stands there: the file's name comes from outside.
+fn not_a_list(path: &Path, error: &serde_json::Error) -> Error {
+    Error::input(path, std::io::Error::other(format!("line {} is not that of a JSON list", error.line())))
 }
 
 const BEGIN: &str = "<!-- memtrace: peaks -->";
@@ -129,6 +136,7 @@ fn add_markdown(path: &Path, row: &Value) -> Result<(), Error> {
     let new = format!("{}\n{line}\n", kept.join("\n"));
     text.replace_range(begin..end, &new);
     // In place: whoever gave us the file's name reads it by that, and may hold it open.
+    let _limit = file_limit::errors_only();
     fs::write(path, text).map_err(|error| Error::output(path, error))
 }
 

@@ -51,8 +51,9 @@ const LEAST_SPAN: usize = 4;
 /// goes by.
 ///
 /// It runs once for each size. From the last size but one to the last the peak may grow as `f(size)`, and a tenth
-/// more: the whole peak, and the most that each stack held by itself, if it was there at all sizes and holds 1 % of the
-/// largest. Constants besides `f` do no harm, but hide what is smaller: the largest size is to be one that matters.
+/// and 4,096 bytes more: the whole peak, and the most that each stack held by itself, if it was there at all sizes and
+/// holds 1 % of the largest. Constants besides `f` do no harm, but hide what is smaller: the largest size is to be one
+/// that matters, whose memory is many times those 4,096 bytes.
 ///
 /// ```
 /// # #[global_allocator] static ALLOC: memtrace::Alloc = memtrace::Alloc::system();

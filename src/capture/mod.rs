@@ -75,7 +75,7 @@ use crate::snapshot::{Block, CudaState, Device, DeviceMemory, Health, MemoryStat
 pub(crate) use decode::read;
 pub(crate) use encode::{Encoder, write};
 
-const MAGIC: &[u8; 8] = b"memtrace";
+pub(crate) const MAGIC: &[u8; 8] = b"memtrace";
 const VERSION: u32 = 1;
 const HEADER: usize = 12;
 /// Tag, length and checksum in front of a payload.

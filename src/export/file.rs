@@ -9,10 +9,12 @@ use flate2::write::GzEncoder;
 use tempfile::NamedTempFile;
 
 use crate::error::Error;
+use crate::file_limit;
 
 /// Writes a new file: to a temporary name beside it, then renamed. A reader never sees half of it, a
 /// failure leaves nothing behind, an existing file is left as it is. Compressed if it is called `.gz`.
 pub(crate) fn create<T>(path: &Path, content: impl FnOnce(&mut dyn Write) -> Result<T, Error>) -> Result<T, Error> {
+    let _limit = file_limit::errors_only();
     if path.symlink_metadata().is_ok() {
         return Err(Error::exists(path));
     }
@@ -42,6 +44,7 @@ pub(crate) fn create<T>(path: &Path, content: impl FnOnce(&mut dyn Write) -> Res
 /// Puts new content in a file's place, whole.
 pub(crate) fn replace(path: &Path, content: &[u8]) -> Result<(), Error> {
     let output = |source| Error::output(path, source);
+    let _limit = file_limit::errors_only();
     let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let mut temporary = new_file(dir).map_err(output)?;
     temporary.write_all(content).map_err(output)?;

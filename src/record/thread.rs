@@ -1,13 +1,15 @@
-//! Small numbers for threads, without allocation, destructors or system calls.
+//! Small numbers for threads, without allocation or destructors.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
+use super::thread_name::Names;
 use crate::snapshot::ThreadId;
 
 static NEXT: AtomicU32 = AtomicU32::new(1);
 /// The system's numbers of the first threads, by our number less one.
 static OS_IDS: [AtomicU32; MAX_NAMED] = [const { AtomicU32::new(0) }; MAX_NAMED];
+static NAMES: [Names; MAX_NAMED] = [const { Names::new() }; MAX_NAMED];
 /// Threads beyond this stay without names.
 const MAX_NAMED: usize = 4096;
 
@@ -33,7 +35,16 @@ fn first_time(number: &Cell<u32>) -> u32 {
     if let Some(os_id) = OS_IDS.get(n as usize - 1) {
         os_id.store(own_os_id(), Relaxed);
     }
+    if let Some(names) = NAMES.get(n as usize - 1) {
+        names.begin();
+    }
     n
+}
+
+/// What a thread was called when it was first seen, and when it ended; nothing where that is not known.
+pub(crate) fn kept_names(thread: ThreadId) -> (Option<String>, Option<String>) {
+    let names = NAMES.get((thread.0 as usize).wrapping_sub(1));
+    names.map_or((None, None), |names| (names.first(), names.last()))
 }
 
 /// How many threads were numbered so far.

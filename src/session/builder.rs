@@ -2,9 +2,10 @@
 
 use std::fmt;
 
-use super::dump::{Dumps, signal_number};
+use super::dump::Dumps;
 use super::outputs::Snapshot;
 use super::schedule::Schedule;
+use super::signals::signal_number;
 use crate::error::Error;
 use crate::session::Session;
 use crate::snapshot::{Action, Device, Enabled, MAX_INTERVAL, Rules, Settings, StackContext, StackKind};
@@ -224,7 +225,8 @@ impl Builder {
     /// Where snapshots go that are written without being called for (see the `dump_` options); its end
     /// says the format, see [`Snapshot::write`]. `%e`, `%h`, `%p`, `%r`, `%t` stand for program, host,
     /// pid, rank and seconds since 1970. A name that is taken gets a number. Without it they are pickles
-    /// below `target/memtrace` or `memtrace`.
+    /// below `target/memtrace` or `memtrace`. What is relative begins in the folder in which the session began, wherever
+    /// the program has gone since.
     pub fn dump_to(mut self, path: impl Into<String>) -> Self {
         self.plan.dumps.path = Some(path.into());
         self
@@ -237,20 +239,23 @@ impl Builder {
         self
     }
 
-    /// Writes a snapshot on the first panic, before anything is unwound.
+    /// Writes a snapshot on the first panic, before anything is unwound, as things were before its message. What the
+    /// message takes (a backtrace reads the debug information of the program) is in later snapshots, as all that the
+    /// program does.
     pub fn dump_on_panic(mut self, on: bool) -> Self {
         self.plan.dumps.on_panic = on;
         self
     }
 
-    /// Writes a snapshot from inside the first allocation that fails.
+    /// Writes a snapshot from inside the first allocation that fails; of a later one if too little memory was left for it,
+    /// or its file could not be written. 288 MiB of address space are kept aside for it, which are never touched.
     pub fn dump_on_oom(mut self, on: bool) -> Self {
         self.plan.dumps.on_oom = on;
         self
     }
 
     /// Writes a snapshot at each signal of this kind, such as `"USR2"`. What the program itself does at
-    /// that signal is done besides.
+    /// that signal is done besides. It comes within a tenth of a second, and signals that come in that time are one.
     pub fn dump_on_signal(mut self, signal: &str) -> Self {
         match signal_number(signal) {
             Ok(signal) => self.plan.dumps.signal = Some(signal),

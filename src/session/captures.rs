@@ -2,14 +2,12 @@
 
 use std::cell::Cell;
 use std::fs;
-use std::io::Read;
 use std::path::Path;
-
-use flate2::read::MultiGzDecoder;
 
 use super::collect::{SYMBOLS, with_symbols};
 use super::outputs::Snapshot;
 use super::progress::Progress;
+use super::unpack::{Wrong, unpacked};
 use crate::capture::{self, Capture};
 use crate::error::Error;
 use crate::record::guard::Own;
@@ -31,24 +29,20 @@ pub fn read_capture(path: impl AsRef<Path>) -> Result<Snapshot, Error> {
     let path = path.as_ref();
     take(|| {
         let bytes = fs::read(path).map_err(|error| Error::input(path, error))?;
-        unpacked(bytes).and_then(|bytes| capture::read(&bytes)).map_err(|error| error.at(path))
+        let read = |bytes: Vec<u8>| capture::read(&bytes);
+        unpacked(bytes, capture::MAGIC, MOST_UNPACKED).map_err(refused).and_then(read).map_err(|error| error.at(path))
     })
 }
 
 /// Larger captures are not unpacked: what is packed small may be anything.
 const MOST_UNPACKED: u64 = 4 << 30;
 
-fn unpacked(bytes: Vec<u8>) -> Result<Vec<u8>, Error> {
-    if !bytes.starts_with(&[0x1f, 0x8b]) {
-        return Ok(bytes);
-    }
-    let mut unpacked = Vec::new();
-    let read = MultiGzDecoder::new(&bytes[..]).take(MOST_UNPACKED + 1).read_to_end(&mut unpacked);
-    match read {
-        Ok(length) if length as u64 > MOST_UNPACKED => Err(Error::capture("it is packed and too large".to_owned())),
-        Ok(_) => Ok(unpacked),
-        Err(error) => Err(Error::capture(format!("it cannot be unpacked: {error}"))),
-    }
+fn refused(wrong: Wrong) -> Error {
+    Error::capture(match wrong {
+        Wrong::Begins => "it is packed and does not begin like one".to_owned(),
+        Wrong::TooLarge => "it is packed and too large".to_owned(),
+        Wrong::Read(error) => format!("it cannot be unpacked: {error}"),
+    })
 }
 
 /// [`read_capture`] for bytes that came from elsewhere.

@@ -27,19 +27,40 @@ pub(super) fn collect(recording: &Recording) -> SnapshotData {
         let settings = recording.settings.clone();
         return SnapshotData { process: this_process(), settings, ..SnapshotData::default() };
     }
-    cuda::settle();
-    let (since, copies) = recording.copies();
-    let process = Process {
-        started_unix_us: since.unix_us,
-        duration_ns: since.began.elapsed().as_nanos() as u64,
-        ..this_process()
-    };
-    let mut data = assemble(&recording.settings, copies, process, since.missed);
-    for device in &mut data.devices {
-        let Driver { pool, memory } = recording.driver(device.device);
-        (device.pool, device.memory) = (pool, memory);
+    Copied::of(recording).finish()
+}
+
+/// All that changes while the program goes on, as it was at one moment: the rest can be done later.
+#[derive(Debug)]
+pub(super) struct Copied {
+    settings: Settings,
+    process: Process,
+    health: Health,
+    copies: Vec<(Device, DeviceCopy)>,
+    drivers: Vec<Driver>,
+}
+
+impl Copied {
+    /// Not in a forked child: it takes locks.
+    pub(super) fn of(recording: &Recording) -> Self {
+        cuda::settle();
+        let (since, copies) = recording.copies();
+        let process = Process {
+            started_unix_us: since.unix_us,
+            duration_ns: since.began.elapsed().as_nanos() as u64,
+            ..this_process()
+        };
+        let drivers = copies.iter().map(|(device, _)| recording.driver(*device)).collect();
+        Self { settings: recording.settings.clone(), process, health: since.missed.since(), copies, drivers }
     }
-    data
+
+    pub(super) fn finish(self) -> SnapshotData {
+        let mut data = assemble(&self.settings, self.copies, self.process, self.health);
+        for (device, Driver { pool, memory }) in data.devices.iter_mut().zip(self.drivers) {
+            (device.pool, device.memory) = (pool, memory);
+        }
+        data
+    }
 }
 
 /// What was missed in this process, in all recordings and measurements together.
@@ -94,17 +115,16 @@ pub(crate) fn measured_snapshot(devices: &[DeviceMeasured]) -> SnapshotData {
         (on.device, DeviceCopy { ledger: on.ledger.clone(), below_threshold: 0, not_recorded: 0 })
     };
     let copies = devices.iter().map(copy).collect();
-    assemble(&settings, copies, Process { duration_ns, ..this_process() }, Missed::so_far())
+    assemble(&settings, copies, Process { duration_ns, ..this_process() }, Missed::so_far().since())
 }
 
 fn assemble(
     settings: &Settings,
     copies: Vec<(Device, DeviceCopy)>,
     process: Process,
-    missed_before: Missed,
+    mut health: Health,
 ) -> SnapshotData {
     let mut renumber = Renumber::default();
-    let mut health = missed_before.since();
     let mut devices = Vec::new();
     for (device, copy) in copies {
         health.lost_blocks += copy.ledger.lost_blocks;

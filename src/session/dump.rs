@@ -1,20 +1,18 @@
 //! Snapshots that are written without being called for: at the end, on a panic, on a signal, when an
 //! allocation fails.
 
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Once;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 
+use super::collect::Copied;
 use super::output::{self, Format};
-use super::outputs::Snapshot;
-use super::process::{expand, this_process};
-use super::recording::{self, Recording};
-use super::{background, say};
+use super::outputs::{LOST, Snapshot};
+use super::process::{default_name, expand, this_process};
+use super::recording::{self, Recording, Shared};
+use super::{refusal, say};
 use crate::error::Error;
-use crate::export::post_mortem;
 use crate::record::{guard, heap};
-use crate::snapshot::Device;
 use crate::units::Bytes;
 
 /// Which of them, and where to.
@@ -22,18 +20,21 @@ use crate::units::Bytes;
 pub(super) struct Dumps {
     /// Pattern of the file's path; its extension says the format.
     pub(super) path: Option<String>,
+    /// Where relative paths begin, wherever the program goes.
+    pub(super) folder: PathBuf,
     pub(super) at_end: bool,
     pub(super) on_panic: bool,
     pub(super) on_oom: bool,
     pub(super) signal: Option<i32>,
 }
 
-/// Taken from the allocator before a dump out of a failed allocation, to see that there is enough left:
-/// a dump that fails for want of memory would end a program that might go on.
-const ROOM_FOR_A_DUMP: usize = 256 << 20;
-
-/// Characters in a line of a post-mortem.
-const WIDTH: usize = 120;
+/// A snapshot that nobody called for.
+#[derive(Debug)]
+pub(super) struct Dumped {
+    pub(super) snapshot: Snapshot,
+    /// There is a file with it.
+    pub(super) is_written: bool,
+}
 
 impl Dumps {
     /// Does what has to be done once per process, but for panics and signals; the path must name a format.
@@ -42,19 +43,22 @@ impl Dumps {
             Format::of(Path::new(path))?;
         }
         if self.on_oom {
-            heap::on_refusal(dump_out_of_memory);
+            heap::on_refusal(refusal::dump_out_of_memory);
         }
         Ok(())
     }
 
     /// Writes a snapshot beside any that are there already, and says so.
-    pub(super) fn write(&self, recording: &Recording, reason: &str) -> Option<Snapshot> {
+    pub(super) fn write(&self, recording: &Recording, reason: &str) -> Option<Dumped> {
         let _own = guard::own_work();
-        let path = match &self.path {
+        self.write_it(recording.snapshot(), reason)
+    }
+
+    fn write_it(&self, snapshot: Snapshot, reason: &str) -> Option<Dumped> {
+        let path = self.folder.join(match &self.path {
             Some(pattern) => expand(pattern, &this_process()),
-            None => default_path(),
-        };
-        let snapshot = recording.snapshot();
+            None => output::base_dir(&self.folder).join(default_name(&this_process(), "pickle")),
+        });
         if snapshot.devices.is_empty() {
             say(&format!("no snapshot {reason}: nothing is being recorded"));
             return None;
@@ -62,20 +66,18 @@ impl Dumps {
         let peak = snapshot.devices.iter().map(|device| (device.peak.total(), device.sampling.is_on())).max();
         let (peak, is_estimate) = peak.unwrap_or_default();
         let about = if is_estimate { "about " } else { "" };
-        match output::beside(&path, |path| snapshot.write(path)) {
+        let written = output::beside(&path, |path| snapshot.write(path));
+        let is_written = written.is_ok();
+        match written {
             Ok(path) => say(&format!("wrote {} {reason}; {about}{} at the peak", path.display(), Bytes(peak))),
-            Err(error) => say(&error.to_string()),
+            Err(error) => say(&error.and(LOST).to_string()),
         }
-        Some(snapshot)
+        Some(Dumped { snapshot, is_written })
     }
 }
 
-fn default_path() -> PathBuf {
-    output::base_dir().join(super::process::default_name(&this_process(), "pickle"))
-}
-
 /// The recording that is under way, if this thread may look for it.
-fn current() -> Option<recording::Shared> {
+pub(super) fn current() -> Option<Shared> {
     if guard::state() & guard::OWN != 0 { None } else { recording::current() }
 }
 
@@ -84,42 +86,37 @@ pub(super) fn hook_panics() {
     ONCE.call_once(|| {
         let before = std::panic::take_hook();
         std::panic::set_hook(Box::new(move |panic| {
+            // What the hook takes for its message, with a backtrace most of all, is not what the program held.
+            let copied = copy_at_panic();
             before(panic);
-            dump_panic();
+            if let Some(copied) = copied {
+                copied.write();
+            }
         }));
     });
 }
 
-/// Only the first panic of a recording: a server may catch thousands.
-fn dump_panic() {
-    let Some(recording) = current().filter(|recording| recording.dumps.on_panic) else { return };
-    let _own = guard::own_work();
-    if !recording.panicked.swap(true, Ordering::AcqRel) {
-        recording.flush();
-        recording.dumps.write(&recording, "after a panic");
-    }
+/// What there was at a panic.
+struct AtPanic {
+    recording: Shared,
+    copied: Copied,
 }
 
-/// The first failed allocation of a recording, from inside the failing call.
-fn dump_out_of_memory(device: Device, size: usize) {
-    let Some(recording) = current().filter(|recording| recording.dumps.on_oom) else { return };
+/// Only the first panic of a recording: a server may catch thousands.
+fn copy_at_panic() -> Option<AtPanic> {
+    let recording = current().filter(|recording| recording.dumps.on_panic)?;
     let _own = guard::own_work();
-    if recording.out_of_memory.swap(true, Ordering::AcqRel) {
-        return;
-    }
-    if Vec::<u8>::new().try_reserve_exact(ROOM_FOR_A_DUMP).is_err() {
-        return say("no snapshot after a failed allocation: too little memory is left for one");
-    }
-    let place = if device == Device::Cpu { String::new() } else { format!(" on {device}") };
-    let reason = format!("after an allocation of {}{place} failed", Bytes(size as u64));
-    // Nothing may unwind out of an allocator.
-    let dump = || {
+    let is_first = !recording.panicked.swap(true, Ordering::AcqRel);
+    is_first.then(|| AtPanic { copied: Copied::of(&recording), recording })
+}
+
+impl AtPanic {
+    fn write(self) {
+        let _own = guard::own_work();
+        let Self { recording, copied } = self;
         recording.flush();
-        let snapshot = recording.dumps.write(&recording, &reason);
-        let text = snapshot.map_or(String::new(), |data| post_mortem::to_string(&data, Some(device), WIDTH));
-        let _ = std::io::stderr().write_all(text.as_bytes());
-    };
-    let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(dump));
+        recording.dumps.write_it(Snapshot::take(|| copied.finish()), "after a panic");
+    }
 }
 
 /// At the process's end, finishes what is under way. Registered with the C library, once.
@@ -147,74 +144,4 @@ mod exit {
         let _own = guard::own_work();
         let _ = std::panic::catch_unwind(recording::finish_current);
     }
-}
-
-/// A thread that writes a snapshot at each signal of this kind.
-#[cfg(unix)]
-pub(super) fn listen(signal: i32) -> Result<(), Error> {
-    static LISTENING: [AtomicBool; 65] = [const { AtomicBool::new(false) }; 65];
-    let known = usize::try_from(signal).ok().and_then(|signal| LISTENING.get(signal));
-    let Some(listening) = known else { return Err(Error::signal(&signal.to_string())) };
-    if listening.swap(true, Ordering::AcqRel) {
-        return Ok(());
-    }
-    start_listening(signal).map_err(|_| {
-        listening.store(false, Ordering::Release);
-        Error::signal(&signal.to_string())
-    })
-}
-
-#[cfg(unix)]
-fn start_listening(signal: i32) -> std::io::Result<()> {
-    let (mut reader, writer) = std::os::unix::net::UnixStream::pair()?;
-    signal_hook::low_level::pipe::register(signal, writer)?;
-    let work = move || {
-        while std::io::Read::read(&mut reader, &mut [0]).is_ok_and(|read| read > 0) {
-            dump_signalled(signal);
-        }
-    };
-    background::spawn("memtrace-signal", work).map(drop)
-}
-
-#[cfg(not(unix))]
-pub(super) fn listen(signal: i32) -> Result<(), Error> {
-    Err(Error::signal(&signal.to_string()))
-}
-
-#[cfg(unix)]
-fn dump_signalled(signal: i32) {
-    let recording = recording::current().filter(|recording| recording.dumps.signal == Some(signal));
-    match recording {
-        Some(recording) => {
-            recording.flush();
-            recording.dumps.write(&recording, "on a signal");
-        }
-        None => say("a signal asked for a snapshot, but nothing is being recorded"),
-    }
-}
-
-/// `USR2`, `SIGUSR2` or a number.
-pub(super) fn signal_number(text: &str) -> Result<i32, Error> {
-    let named = [("USR1", 10), ("USR2", 12), ("HUP", 1), ("QUIT", 3), ("ALRM", 14), ("WINCH", 28)];
-    #[cfg(unix)]
-    let named = {
-        let numbers = [libc::SIGUSR1, libc::SIGUSR2, libc::SIGHUP, libc::SIGQUIT, libc::SIGALRM, libc::SIGWINCH];
-        std::array::from_fn::<_, 6, _>(|at| (named[at].0, numbers[at]))
-    };
-    let name = text.strip_prefix("SIG").unwrap_or(text);
-    let by_name = named.iter().find(|(known, _)| *known == name).map(|(_, number)| *number);
-    by_name
-        .or_else(|| text.parse().ok().filter(|number| (1..=64).contains(number) && can_be_caught(*number)))
-        .ok_or_else(|| Error::signal(text))
-}
-
-/// Not those that cannot be, or that mean a defect of the program.
-#[cfg(unix)]
-fn can_be_caught(signal: i32) -> bool {
-    ![libc::SIGKILL, libc::SIGSTOP, libc::SIGILL, libc::SIGFPE, libc::SIGSEGV].contains(&signal)
-}
-
-#[cfg(not(unix))]
-fn can_be_caught(_signal: i32) -> bool {
-    false
 }

@@ -1,16 +1,20 @@
 //! `MEMTRACE_*`: what whoever runs a program says, over what its code says.
 
-use std::env;
+use std::ffi::OsString;
+use std::fs;
+use std::path::Path;
 
 use super::builder::Plan;
-use super::dump::{Dumps, signal_number};
+use super::dump::Dumps;
+use super::signals::signal_number;
 use crate::error::Error;
-use crate::snapshot::{Enabled, StackContext, StackKind};
+use crate::snapshot::{Enabled, Settings, StackContext, StackKind};
 use crate::units::parse_bytes;
+use crate::variable;
 
 /// Does `MEMTRACE` ask for a recording of a program that does not start one by itself?
 pub(super) fn asks() -> Result<bool, Error> {
-    Ok(variable("MEMTRACE")?.map(|value| enabled(&value)).transpose()?.is_some_and(|enabled| enabled != Enabled::Off))
+    Ok(text("MEMTRACE")?.map(|value| enabled(&value)).transpose()?.is_some_and(|enabled| enabled != Enabled::Off))
 }
 
 /// Puts the variables that are set over the plan.
@@ -20,18 +24,18 @@ pub(super) fn apply(plan: &mut Plan) -> Result<(), Error> {
     set(&mut settings.stacks, "MEMTRACE_STACKS", stacks)?;
     set(&mut settings.context, "MEMTRACE_CONTEXT", context)?;
     set(&mut settings.max_entries, "MEMTRACE_MAX_ENTRIES", number)?;
-    plan.min_size_said |= variable("MEMTRACE_MIN_SIZE")?.is_some();
+    plan.min_size_said |= text("MEMTRACE_MIN_SIZE")?.is_some();
     set(&mut settings.min_size, "MEMTRACE_MIN_SIZE", parse_bytes)?;
     set(&mut settings.sample_interval, "MEMTRACE_SAMPLE_INTERVAL", parse_bytes)?;
-    if let Some(file) = variable("MEMTRACE_RULES")? {
-        settings.rules.add(&rules(&file)?)?;
+    if let Some(file) = text("MEMTRACE_RULES")? {
+        add_rules(settings, Path::new(&file))?;
     }
     set(&mut plan.dumps.on_oom, "MEMTRACE_DUMP_ON_OOM", |text| flag("MEMTRACE_DUMP_ON_OOM", text))?;
     set(&mut plan.check_stacks, "MEMTRACE_CHECK_STACKS", |text| flag("MEMTRACE_CHECK_STACKS", text))?;
-    if let Some(signal) = variable("MEMTRACE_SIGNAL")? {
+    if let Some(signal) = text("MEMTRACE_SIGNAL")? {
         plan.dumps.signal = Some(signal_number(&signal)?);
     }
-    if let Some(out) = variable("MEMTRACE_OUT")? {
+    if let Some(out) = text("MEMTRACE_OUT")? {
         plan.output(&out);
     }
     if plan.settings.enabled == Enabled::Off {
@@ -40,18 +44,14 @@ pub(super) fn apply(plan: &mut Plan) -> Result<(), Error> {
     Ok(())
 }
 
-/// A variable's text; set and empty is not set.
-fn variable(name: &str) -> Result<Option<String>, Error> {
-    match env::var(name) {
-        Ok(value) if value.is_empty() => Ok(None),
-        Ok(value) => Ok(Some(value)),
-        Err(env::VarError::NotPresent) => Ok(None),
-        Err(env::VarError::NotUnicode(value)) => Err(Error::variable(name, &value.to_string_lossy(), "UTF-8 text")),
-    }
+/// A variable's text.
+fn text(name: &str) -> Result<Option<String>, Error> {
+    let wrong = |value: OsString| Error::variable(name, &value.to_string_lossy(), "UTF-8 text");
+    variable::value(name).map(OsString::into_string).transpose().map_err(wrong)
 }
 
 fn set<T>(slot: &mut T, name: &str, read: fn(&str) -> Result<T, Error>) -> Result<(), Error> {
-    if let Some(value) = variable(name)? {
+    if let Some(value) = text(name)? {
         *slot = read(&value)?;
     }
     Ok(())
@@ -84,8 +84,10 @@ fn context(text: &str) -> Result<StackContext, Error> {
     }
 }
 
-fn rules(file: &str) -> Result<String, Error> {
-    std::fs::read_to_string(file).map_err(|error| Error::input(std::path::Path::new(file), error))
+/// Nothing of the file is in a message: whoever named it may not be one who may read it.
+fn add_rules(settings: &mut Settings, file: &Path) -> Result<(), Error> {
+    let lines = fs::read_to_string(file).map_err(|error| Error::input(file, error))?;
+    settings.rules.add_file(file, &lines)
 }
 
 fn number(text: &str) -> Result<usize, Error> {

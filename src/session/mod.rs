@@ -15,8 +15,11 @@ mod outputs;
 mod process;
 mod progress;
 mod recording;
+mod refusal;
 mod schedule;
+mod signals;
 mod stream;
+mod unpack;
 
 use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -36,6 +39,7 @@ use schedule::{Phase, Schedule, Turn};
 use stream::Stream;
 
 use crate::error::Error;
+use crate::file_limit;
 use crate::record::guard::{self, Own};
 use crate::record::{fork, recorder, unwind};
 use crate::snapshot::{Device, MemoryStats, Settings};
@@ -122,7 +126,7 @@ impl Session {
         if recording.dumps.on_panic {
             dump::hook_panics();
         }
-        if let Some(Err(error)) = recording.dumps.signal.map(dump::listen) {
+        if let Some(Err(error)) = recording.dumps.signal.map(signals::listen) {
             let _ = Own::make(|| recording::end(recording));
             return Err(error);
         }
@@ -226,6 +230,8 @@ fn begin(plan: &Plan) -> Result<(Shared, Option<Schedule>), Error> {
     let mut plan = plan.clone();
     env::apply(&mut plan)?;
     plan.settle();
+    // What is relative is so to where the program is now. Without such a folder it stays as it is.
+    plan.dumps.folder = std::env::current_dir().unwrap_or_default();
     plan.check()?;
     plan.dumps.prepare()?;
     let waits = plan.schedule.is_some_and(|schedule| schedule.phase(0) == Phase::Wait);
@@ -250,8 +256,11 @@ fn begin(plan: &Plan) -> Result<(Shared, Option<Schedule>), Error> {
 /// A new file. One that was named from outside gets a number if it is there already: a second session
 /// of the program must not fail for that.
 fn open_stream(plan: &Plan, pattern: &str) -> Result<Stream, Error> {
-    let path = process::expand(pattern, &process::this_process());
-    let create = |path: &Path| Stream::create(path, &plan.settings, Since::now().unix_us);
+    let path = plan.dumps.folder.join(process::expand(pattern, &process::this_process()));
+    let create = |path: &Path| {
+        let made = Stream::create(path, &plan.settings, Since::now().unix_us);
+        made.map_err(|error| error.and("nothing is recorded"))
+    };
     if !plan.stream_from_outside {
         return create(&path);
     }
@@ -276,6 +285,7 @@ fn append_in_background(recording: &Arc<Recording>) -> Result<(), Error> {
 /// A message to whoever runs the program. That it cannot be written must not end the program.
 pub(crate) fn say(message: &str) {
     let _own = guard::own_work();
+    let _limit = file_limit::errors_only();
     let _ = writeln!(std::io::stderr(), "memtrace: {message}");
 }
 

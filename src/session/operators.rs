@@ -3,14 +3,13 @@
 use std::cell::Cell;
 use std::fmt;
 use std::fs::File;
-use std::io::Read;
+use std::io::{self, Read};
 use std::ops::Deref;
 use std::path::Path;
 
-use flate2::read::MultiGzDecoder;
-
 use super::output::Format;
 use super::outputs::create;
+use super::unpack::{Wrong, unpacked};
 use crate::analysis::OperatorSeries;
 use crate::error::Error;
 use crate::export::operators;
@@ -109,18 +108,22 @@ pub fn read_operators(path: impl AsRef<Path>) -> Result<Operators, Error> {
 }
 
 fn bytes(file: File) -> Result<Vec<u8>, Error> {
-    let plain = within(file, "too large")?;
-    if !plain.starts_with(&[0x1f, 0x8b]) {
-        return Ok(plain);
+    let mut bytes = Vec::new();
+    match file.take(LARGEST + 1).read_to_end(&mut bytes) {
+        Ok(length) if length as u64 > LARGEST => Err(Error::operators("it is too large".to_owned())),
+        Ok(_) => unpacked(bytes, b"{", LARGEST).map_err(refused),
+        Err(error) => Err(unreadable(&error)),
     }
-    within(MultiGzDecoder::new(&plain[..]), "packed and too large")
 }
 
-fn within(from: impl Read, otherwise: &str) -> Result<Vec<u8>, Error> {
-    let mut bytes = Vec::new();
-    match from.take(LARGEST + 1).read_to_end(&mut bytes) {
-        Ok(length) if length as u64 > LARGEST => Err(Error::operators(format!("it is {otherwise}"))),
-        Ok(_) => Ok(bytes),
-        Err(error) => Err(Error::operators(format!("it cannot be read: {error}"))),
+fn refused(wrong: Wrong) -> Error {
+    match wrong {
+        Wrong::Begins => Error::operators("it is packed and does not begin like one".to_owned()),
+        Wrong::TooLarge => Error::operators("it is packed and too large".to_owned()),
+        Wrong::Read(error) => unreadable(&error),
     }
+}
+
+fn unreadable(error: &io::Error) -> Error {
+    Error::operators(format!("it cannot be read: {error}"))
 }

@@ -73,12 +73,12 @@ fn known() -> String {
 
 /// Writes a snapshot to a new file in that folder, whose name is `path`'s or has a number besides.
 pub(crate) fn write_new(snapshot: &super::Snapshot, name: &str) -> Result<PathBuf, Error> {
-    beside(&base_dir().join(name), |path| snapshot.write(path))
+    beside(&base_dir(Path::new("")).join(name), |path| snapshot.write(path))
 }
 
-/// The folder for outputs that have no other: `target/memtrace` where there is a `Cargo.toml`.
-pub(super) fn base_dir() -> PathBuf {
-    if Path::new("Cargo.toml").exists() { "target/memtrace" } else { "memtrace" }.into()
+/// The folder for outputs that have no other, in that one: `target/memtrace` where there is a `Cargo.toml`.
+pub(super) fn base_dir(folder: &Path) -> PathBuf {
+    if folder.join("Cargo.toml").exists() { "target/memtrace" } else { "memtrace" }.into()
 }
 
 /// Writes to `path`, or to `NAME-2.EXTENSION`, `NAME-3.EXTENSION`, … if it is taken; gives the path.

@@ -258,7 +258,8 @@ pub(super) fn create(path: &Path, content: impl FnOnce(&mut dyn Write) -> Result
     let written = Own::make(|| {
         let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
         let progress = Progress::bytes(&format!("writing {name}"));
-        let left_out = file::create(path, |out| content(&mut Counting { out, progress }))?;
+        let left_out = file::create(path, |out| content(&mut Counting { out, progress }))
+            .map_err(|error| error.and("the recording is still in memory, try another path"))?;
         if !left_out.is_nothing() {
             say(&format!("{}: {left_out}", path.display()));
         }
@@ -266,6 +267,9 @@ pub(super) fn create(path: &Path, content: impl FnOnce(&mut dyn Write) -> Result
     });
     written.as_ref().map_err(Error::duplicate).copied()
 }
+
+/// What becomes of a snapshot that nobody called for and that cannot be written.
+pub(super) const LOST: &str = "the snapshot is lost";
 
 /// A callback for [`Builder::on_trace_ready`](crate::Builder::on_trace_ready) that writes each snapshot to
 /// a folder, as torch's `tensorboard_trace_handler` does: a timeline and a PyTorch snapshot, compressed,
@@ -278,7 +282,7 @@ pub fn trace_handler(dir: impl Into<PathBuf>) -> impl FnMut(&Snapshot) + Send + 
             let _own = own_work();
             match output::beside(&path, |path| snapshot.write(path)) {
                 Ok(path) => say(&format!("wrote {}", path.display())),
-                Err(error) => say(&error.to_string()),
+                Err(error) => say(&error.and(LOST).to_string()),
             }
         }
     }
@@ -314,7 +318,7 @@ impl fmt::Display for Report {
 /// # Errors
 /// If the folder cannot be made.
 pub fn output_dir(name: &str) -> Result<PathBuf, Error> {
-    let base = base_dir();
+    let base = base_dir(Path::new(""));
     fs::create_dir_all(&base).map_err(|source| Error::output(&base, source))?;
     for number in 1..u32::MAX {
         let dir = base.join(format!("{name}-{number}"));

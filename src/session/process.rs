@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::record::thread;
-use crate::snapshot::{Process, Thread};
+use crate::snapshot::{Process, Thread, ThreadId};
 
 /// Variables in which launchers of distributed jobs say a process's number.
 const RANKS: [&str; 5] = ["RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID"];
@@ -30,9 +30,16 @@ fn program() -> String {
     name.unwrap_or_default().trim_end_matches(" (deleted)").to_owned()
 }
 
+/// A thread that has ended had its last name then, and its number may be another's now.
+fn name(number: ThreadId, os_id: u32) -> String {
+    let (first, last) = thread::kept_names(number);
+    let now =
+        || fs::read_to_string(format!("/proc/self/task/{os_id}/comm")).ok().map(|name| name.trim_end().to_owned());
+    last.or_else(now).or(first).unwrap_or_default()
+}
+
 pub(super) fn threads() -> Vec<Thread> {
-    let name = |os_id| fs::read_to_string(format!("/proc/self/task/{os_id}/comm")).unwrap_or_default();
-    let thread = |(number, os_id)| Thread { number, os_id, name: name(os_id).trim_end().to_owned() };
+    let thread = |(number, os_id)| Thread { number, os_id, name: name(number, os_id) };
     thread::seen().map(thread).collect()
 }
 

@@ -7,6 +7,7 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use super::collect::{Missed, collect};
 use super::dump::Dumps;
 use super::outputs::Snapshot;
+use super::refusal::Pending;
 use super::say;
 use super::stream::Stream;
 use crate::capture::Driver;
@@ -37,8 +38,8 @@ pub(super) struct Recording {
     pub(super) dumps: Dumps,
     /// A panic was seen.
     pub(super) panicked: AtomicBool,
-    /// An allocation failed.
-    pub(super) out_of_memory: AtomicBool,
+    /// The dump that a failed allocation will leave.
+    pub(super) out_of_memory: Mutex<Pending>,
     finished: Mutex<bool>,
 }
 
@@ -85,7 +86,7 @@ impl Recording {
             stream,
             dumps: dumps.clone(),
             panicked: AtomicBool::new(false),
-            out_of_memory: AtomicBool::new(false),
+            out_of_memory: Mutex::new(Pending::new(dumps.on_oom)),
             finished: Mutex::new(false),
         });
         with_current(|current| *current = Some(share(&recording)));
@@ -166,7 +167,9 @@ impl Recording {
             self.dumps.write(self, "at the end");
         }
         match &self.stream {
-            Some(stream) => lock(stream).close(self.since(), |device| self.driver(device)),
+            Some(stream) => lock(stream)
+                .close(self.since(), |device| self.driver(device))
+                .map_err(|error| error.and("what it holds so far is good")),
             None => Ok(()),
         }
     }

@@ -30,6 +30,6 @@ pub struct Thread {
     pub number: ThreadId,
     /// The system's number for it.
     pub os_id: u32,
-    /// Its name when the snapshot was taken; empty if it had ended by then.
+    /// Its name when the snapshot was taken, or the last one that it had if it had ended by then.
     pub name: String,
 }

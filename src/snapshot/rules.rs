@@ -1,6 +1,8 @@
 //! What attribution knows of frameworks, as data: one table, to which programs add.
 
+use std::borrow::Cow;
 use std::fmt;
+use std::path::Path;
 use std::sync::LazyLock;
 
 use super::Category;
@@ -96,13 +98,15 @@ impl Rules {
     /// If a line is not of the table's form, or more than 512 lines or 64 KiB would be added; none is added then.
     pub fn add(&mut self, lines: &str) -> Result<(), Error> {
         let mut added = self.added.clone();
-        if added.text.len() + lines.len() > MOST_BYTES {
-            return Err(Error::rules("table would be longer than 64 KiB".to_owned()));
-        }
-        added.add(lines).map_err(Error::rules)?;
-        if added.lines > MOST_LINES {
-            return Err(Error::rules("table would have more than 512 lines".to_owned()));
-        }
+        added.add_within(lines).map_err(|wrong| Error::rules(wrong.quoted()))?;
+        self.added = added;
+        Ok(())
+    }
+
+    /// The same for lines of a file, which are told by their numbers.
+    pub(crate) fn add_file(&mut self, file: &Path, lines: &str) -> Result<(), Error> {
+        let mut added = self.added.clone();
+        added.add_within(lines).map_err(|wrong| Error::rules(wrong.numbered(file)))?;
         self.added = added;
         Ok(())
     }
@@ -182,13 +186,43 @@ impl PartialEq for Rules {
 
 impl Eq for Rules {}
 
+/// What is wrong with which line; with none in particular if there is none.
+#[derive(Debug, PartialEq)]
+struct Wrong<'a> {
+    line: Option<(usize, &'a str)>,
+    why: Cow<'static, str>,
+}
+
+impl Wrong<'_> {
+    fn quoted(&self) -> String {
+        self.line.map_or(self.why.to_string(), |(_, line)| format!("{line:?} {}", self.why))
+    }
+
+    fn numbered(&self, file: &Path) -> String {
+        let file = file.display();
+        match self.line {
+            Some((number, _)) => format!("in line {number} of {file} {}", self.why),
+            None => format!("{} with {file}", self.why),
+        }
+    }
+}
+
 impl Table {
-    /// The line that is wrong, and what is wrong with it.
-    fn add(&mut self, lines: &str) -> Result<(), String> {
-        for line in lines.lines() {
+    /// As long as the table stays within its bounds.
+    fn add_within<'a>(&mut self, lines: &'a str) -> Result<(), Wrong<'a>> {
+        let too_many = |why: &'static str| Wrong { line: None, why: why.into() };
+        if self.text.len() + lines.len() > MOST_BYTES {
+            return Err(too_many("table would be longer than 64 KiB"));
+        }
+        self.add(lines)?;
+        if self.lines > MOST_LINES { Err(too_many("table would have more than 512 lines")) } else { Ok(()) }
+    }
+
+    fn add<'a>(&mut self, lines: &'a str) -> Result<(), Wrong<'a>> {
+        for (at, line) in lines.lines().enumerate() {
             let line = line.split('#').next().unwrap_or_default().trim();
             let words: Vec<&str> = line.split_whitespace().collect();
-            self.line(&words).map_err(|wrong| format!("{line:?} {wrong}"))?;
+            self.line(&words).map_err(|why| Wrong { line: Some((at + 1, line)), why })?;
             if !line.is_empty() {
                 self.text.push_str(&words.join(" "));
                 self.text.push('\n');
@@ -198,7 +232,7 @@ impl Table {
         Ok(())
     }
 
-    fn line(&mut self, words: &[&str]) -> Result<(), &'static str> {
+    fn line(&mut self, words: &[&str]) -> Result<(), Cow<'static, str>> {
         match words {
             [] => {}
             ["framework", package] => self.frameworks.push(Pattern::package(package)),
@@ -206,7 +240,7 @@ impl Table {
             ["helper", function] => self.helpers.push(Pattern((*function).to_owned())),
             ["kernel", function] => self.kernels.push(Pattern((*function).to_owned())),
             ["category", word, package, file, function @ ..] if function.len() < 2 => {
-                let category = Category::from_word(word).ok_or("names no category")?;
+                let category = Category::from_word(word).ok_or_else(no_category)?;
                 let function = function.first().unwrap_or(&"*");
                 self.categories.push((category, Place::new(package, file, function)));
             }
@@ -225,16 +259,21 @@ impl Table {
                 | "backward",
                 ..,
             ] => {
-                return Err("has too few words or too many");
+                return Err("has too few words or too many".into());
             }
             _ => {
                 return Err(
-                    "begins with none of framework, operators, helper, kernel, category, input, optimizer, step, backward",
+                    "begins with none of framework, operators, helper, kernel, category, input, optimizer, step, backward"
+                        .into(),
                 );
             }
         }
         Ok(())
     }
+}
+
+fn no_category() -> Cow<'static, str> {
+    format!("names no category; there are {}", Category::ALL.map(Category::word).join(", ")).into()
 }
 
 /// `185:add`

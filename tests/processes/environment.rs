@@ -80,6 +80,10 @@ fn a_variable_that_makes_no_sense_is_named() {
         ("MEMTRACE_SIGNAL", "KILL", "USR1, USR2"),
         ("MEMTRACE_SIGNAL", "9", "USR1, USR2"),
         ("MEMTRACE_SIGNAL", "SEGV", "USR1, USR2"),
+        // The C library's own, and none at all.
+        ("MEMTRACE_SIGNAL", "32", "USR1, USR2"),
+        ("MEMTRACE_SIGNAL", "33", "USR1, USR2"),
+        ("MEMTRACE_SIGNAL", "65", "USR1, USR2"),
         ("MEMTRACE_OUT", "trace.bin", ".pickle"),
     ];
     for (name, value, accepted) in cases {
@@ -88,4 +92,23 @@ fn a_variable_that_makes_no_sense_is_named() {
         assert!(!child.said("recording"), "{name}: {child}");
     }
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn a_file_of_rules_is_named_with_the_line_that_is_wrong_and_not_quoted() {
+    if_child(asks_the_environment);
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("rules");
+    let cases = [
+        ("the words of a file", "framework, operators, helper"),
+        ("category WORDS of a-file", "PARAMETER"),
+        ("backward the words of-a-file", "LINE:OPERATOR"),
+        ("helper many words", "too few words or too many"),
+    ];
+    for (line, expected) in cases {
+        fs::write(&file, format!("# mine\n\n{line}\n")).unwrap();
+        let child = asked(dir.path(), &[("MEMTRACE", "1"), ("MEMTRACE_RULES", file.to_str().unwrap())]);
+        assert!(child.said(&format!("line 3 of {}", file.display())) && child.said(expected), "{child}");
+        assert!(!child.said("words of") && !child.said("WORDS") && !child.said("many words"), "{child}");
+    }
 }

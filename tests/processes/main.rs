@@ -5,14 +5,20 @@
 
 #[path = "../support/child.rs"]
 mod child;
+mod children;
 mod environment;
 mod exits;
 mod forked;
+mod limits;
 mod own_memory;
+mod panics;
+mod places;
+mod privileges;
 mod process;
 mod streams;
 #[path = "../support/mod.rs"]
 mod support;
+mod thread_names;
 mod training;
 
 #[global_allocator]

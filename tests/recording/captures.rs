@@ -83,6 +83,19 @@ fn a_snapshot_written_as_a_capture_comes_back_whole() {
 }
 
 #[test]
+fn a_packed_file_of_something_else_is_refused_by_its_beginning() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("a.gz");
+    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    std::io::Write::write_all(&mut encoder, &vec![b'['; 1 << 20]).unwrap();
+    let bytes = encoder.finish().unwrap();
+    // Its end is missing, which is not noticed.
+    fs::write(&path, &bytes[..bytes.len() / 2]).unwrap();
+    let errors = [read_capture(&path).unwrap_err(), memtrace::read_operators(&path).unwrap_err()];
+    errors.iter().for_each(|error| assert!(error.to_string().contains("does not begin like one"), "{error}"));
+}
+
+#[test]
 fn a_program_that_is_gone_is_read_and_its_missing_names_are_said() {
     let _alone = alone();
     if_child(|| {

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use super::{copies, loader, lookup, patch};
 use crate::record::thread;
 use crate::snapshot::CudaState;
+use crate::variable;
 
 #[used]
 // SAFETY: the loader calls the functions in this section; this one neither unwinds nor needs anything
@@ -112,6 +113,9 @@ fn wait_for_starter() {
 
 /// `MEMTRACE=0` or `off`: nothing is touched. Read in C: Rust's environment may not be there yet.
 fn is_turned_off() -> bool {
+    if variable::has_others_rights() {
+        return false;
+    }
     // SAFETY: no thread changes the environment before `main`.
     let value = unsafe { libc::getenv(c"MEMTRACE".as_ptr()) };
     if value.is_null() {

@@ -3,7 +3,7 @@
 mod devices;
 mod read;
 
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
@@ -39,6 +39,8 @@ static ACTIVE_DEVICES: AtomicU64 = AtomicU64::new(0);
 static RECORDING: AtomicBool = AtomicBool::new(false);
 /// This process was forked off one that was recording.
 static FORKED: AtomicBool = AtomicBool::new(false);
+/// The process that records, by its number; 0 is none.
+static OWNER: AtomicU32 = AtomicU32::new(0);
 /// Bytes that the drivers' pools had handed out when the recording began, by ordinal.
 static BEFORE: [AtomicU64; MAX_ORDINALS as usize] = [const { AtomicU64::new(0) }; MAX_ORDINALS as usize];
 /// Whether there were any.
@@ -51,8 +53,10 @@ pub(crate) fn is_recording() -> bool {
     RECORDING.load(Ordering::Relaxed)
 }
 
+/// Is this a child of the process that records? Not every way to make one tells the fork handlers.
 pub(crate) fn was_forked() -> bool {
-    FORKED.load(Ordering::Relaxed)
+    let owner = OWNER.load(Ordering::Relaxed);
+    FORKED.load(Ordering::Relaxed) || (owner != 0 && owner != std::process::id())
 }
 
 /// Is a session under way, recording or not?
@@ -107,6 +111,7 @@ pub(crate) fn begin_anew(began: Instant) {
 
 fn set_up(active: &mut Option<Settings>, settings: &Settings, ledger: Option<Ledger>, before: &[(u32, u64)]) {
     *active = Some(settings.clone());
+    OWNER.store(std::process::id(), Ordering::Relaxed);
     GATES.epoch.fetch_add(1, Ordering::Relaxed);
     thread::renew();
     GATES.stack_context.store(settings.context as u8, Ordering::Relaxed);
@@ -184,6 +189,7 @@ pub(crate) fn stop() {
     close_gates();
     DEVICES.iter().enumerate().for_each(|(index, device)| discard(index, &mut lock(device)));
     *active = None;
+    OWNER.store(0, Ordering::Relaxed);
 }
 
 /// All locks of this file, taken in order.

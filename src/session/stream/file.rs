@@ -1,12 +1,13 @@
 //! The file of a stream. The program may close every descriptor it finds, ours too, and then open others under the same
 //! numbers: so each use of ours is preceded by a look at what it stands for.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{File, OpenOptions};
 use std::io;
 use std::mem::ManuallyDrop;
 use std::path::{Path, PathBuf};
 
 use self::system::{Identity, far_up, identity, write_at};
+use crate::file_limit;
 
 #[derive(Debug)]
 pub(super) struct StreamFile {
@@ -18,11 +19,8 @@ pub(super) struct StreamFile {
 }
 
 impl StreamFile {
-    /// Makes a new file, with the folders that it lies in.
+    /// Makes a new file.
     pub(super) fn create(path: &Path) -> io::Result<Self> {
-        if let Some(dir) = path.parent() {
-            fs::create_dir_all(dir)?;
-        }
         let file = far_up(OpenOptions::new().write(true).create_new(true).open(path)?);
         let identity = identity(&file)?;
         // The program may change its working directory.
@@ -40,6 +38,7 @@ impl StreamFile {
 
     pub(super) fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.ensure_ours()?;
+        let _limit = file_limit::errors_only();
         write_at(&self.file, bytes, self.length)?;
         self.length += bytes.len() as u64;
         Ok(())

@@ -10,6 +10,7 @@ mod device;
 mod file;
 mod numbers;
 
+use std::fs;
 use std::io;
 use std::path::Path;
 use std::time::Duration;
@@ -81,6 +82,9 @@ impl Stream {
             io::ErrorKind::AlreadyExists => Error::exists(path),
             _ => Error::output(path, error),
         };
+        if let Some(dir) = path.parent() {
+            fs::create_dir_all(dir).map_err(|error| Error::output(path, error))?;
+        }
         let mut stream = Self {
             file: StreamFile::create(path).map_err(output)?,
             encoder: Encoder::begin(Vec::new()).map_err(output)?,

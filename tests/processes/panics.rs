@@ -1,0 +1,47 @@
+//! What a panic itself takes is not the program's.
+
+use memtrace::{Device, read_capture};
+
+use crate::child::{command, ended, if_child};
+use crate::support::MIB;
+use crate::training::{OUT, out, recording};
+
+#[test]
+fn the_memory_of_a_backtrace_is_not_in_the_peak_that_a_panic_leaves() {
+    if_child(|| {
+        let session = recording().dump_to(out().join("dump.memtrace").display().to_string());
+        let _session = session.dump_on_panic(true).start().unwrap();
+        let kept = vec![1u8; MIB];
+        panic!("with {} bytes", kept.len());
+    });
+    let dir = tempfile::tempdir().unwrap();
+    let child = ended(command(&[("RUST_BACKTRACE", "1")]).env(OUT, dir.path()));
+    assert_eq!(child.status.code(), Some(101), "{child}");
+    assert!(child.said("with 1048576 bytes") && child.said("stack backtrace:"), "{child}");
+    let dump = read_capture(dir.path().join("dump.memtrace")).unwrap();
+    let peak = &dump.device(Device::Cpu).unwrap().peak;
+    let recorded: u64 = peak.blocks.iter().map(|block| block.size).sum();
+    assert!((MIB as u64..2 * MIB as u64).contains(&recorded), "{recorded}");
+}
+
+#[test]
+fn a_hook_that_panics_or_ends_the_program_does_so_as_without_memtrace() {
+    if_child(|| {
+        let hook = std::env::var("TEST_HOOK").unwrap();
+        std::panic::set_hook(Box::new(move |_| match hook.as_str() {
+            "exits" => std::process::exit(7),
+            "aborts" => std::process::abort(),
+            _ => panic!("once more"),
+        }));
+        let session = recording().dump_to(out().join("dump.memtrace").display().to_string());
+        let _session = session.dump_on_panic(true).start().unwrap();
+        panic!("the first");
+    });
+    let dir = tempfile::tempdir().unwrap();
+    let with = |hook| ended(command(&[("TEST_HOOK", hook)]).env(OUT, dir.path())).status;
+    assert_eq!(with("exits").code(), Some(7));
+    // By an abort.
+    for hook in ["aborts", "panics"] {
+        assert_eq!(std::os::unix::process::ExitStatusExt::signal(&with(hook)), Some(libc::SIGABRT), "{hook}");
+    }
+}

@@ -1,0 +1,75 @@
+//! Where files of memtrace's go, and what is said when they cannot go there.
+
+use std::fs;
+use std::path::Path;
+
+use memtrace::read_capture;
+
+use crate::child::{Ended, command, ended, if_child};
+use crate::support::Raw;
+
+fn names(folder: &Path) -> Vec<String> {
+    let mut names: Vec<String> =
+        fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
+}
+
+/// The child of this test in that folder, and where it ends up.
+fn in_folder(folder: &Path, out: &str) -> Ended {
+    fs::create_dir_all(folder.join("elsewhere")).unwrap();
+    ended(command(&[("MEMTRACE_OUT", out), ("MEMTRACE", "1")]).current_dir(folder)).well()
+}
+
+/// In a child: records, and goes elsewhere.
+fn records_and_leaves() {
+    assert!(memtrace::init().unwrap());
+    std::env::set_current_dir("elsewhere").unwrap();
+    std::mem::forget(Raw::new(5000));
+}
+
+#[test]
+fn a_relative_path_is_that_of_the_folder_in_which_the_session_began() {
+    if_child(records_and_leaves);
+    let dir = tempfile::tempdir().unwrap();
+    // What looks like a part of the pattern is none.
+    let folder = dir.path().join("100%p");
+    let child = in_folder(&folder, "a/%e.memtrace");
+    assert_eq!(names(&folder.join("elsewhere")), [""; 0], "{child}");
+    let name = names(&folder.join("a")).remove(0);
+    let path = folder.join("a").join(name);
+    assert!(child.said(&format!("wrote {}", path.display())) || read_capture(&path).is_ok(), "{child}");
+    // Not streamed: named when it is written.
+    let child = in_folder(&folder, "b/%e.txt");
+    assert_eq!(names(&folder.join("elsewhere")), [""; 0], "{child}");
+    let path = folder.join("b").join(names(&folder.join("b")).remove(0));
+    assert!(child.said(&format!("wrote {}", path.display())), "{child}");
+    // Nobody said where to.
+    let child = in_folder(&folder, "");
+    assert_eq!(names(&folder), ["a", "b", "elsewhere", "memtrace"], "{child}");
+    assert!(child.said(&format!("wrote {}", folder.join("memtrace").display())), "{child}");
+}
+
+#[test]
+fn a_dump_that_cannot_be_written_at_the_end_is_not_said_to_be_there_still() {
+    if_child(records_and_leaves);
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("file"), "").unwrap();
+    let child = in_folder(dir.path(), "file/dump.txt");
+    let path = dir.path().join("file/dump.txt");
+    assert!(child.said(&format!("cannot write {}", path.display())), "{child}");
+    assert!(child.said("the snapshot is lost") && !child.said("still in memory"), "{child}");
+}
+
+#[test]
+fn a_capture_that_cannot_be_made_is_not_said_to_be_in_memory() {
+    if_child(|| {
+        let error = memtrace::builder().stream("file/streamed.memtrace").start().unwrap_err().to_string();
+        assert!(error.contains("nothing is recorded") && !error.contains("still in memory"), "{error}");
+        let here = std::env::current_dir().unwrap().join("file/streamed.memtrace");
+        assert!(error.contains(&here.display().to_string()), "{error}");
+    });
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("file"), "").unwrap();
+    ended(command(&[]).current_dir(dir.path())).well();
+}
