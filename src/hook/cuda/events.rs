@@ -44,7 +44,8 @@ pub(super) enum Class {
 }
 
 impl Class {
-    fn is_pinned(self) -> bool {
+    /// Of the host, and known to the driver.
+    pub(super) fn is_pinned(self) -> bool {
         matches!(self, Self::Pinned | Self::Registered | Self::VirtualHost)
     }
 

@@ -13,11 +13,9 @@ use crate::snapshot::Device;
 pub(super) fn device_of(outcome: &Outcome) -> Device {
     match outcome.class {
         Class::Managed => Device::Managed,
-        Class::Pinned | Class::Registered | Class::VirtualHost => Device::Pinned,
         Class::Imported => Device::Imported,
-        Class::Pool | Class::Classic | Class::Virtual | Class::Array | Class::Graph => {
-            Device::Cuda(ordinal_of(outcome).unwrap_or(u32::MAX))
-        }
+        class if class.is_pinned() => Device::Pinned,
+        _ => Device::Cuda(ordinal_of(outcome).unwrap_or(u32::MAX)),
     }
 }
 

@@ -109,6 +109,8 @@ impl LocationOfPool {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
     use super::*;
 
     #[test]
@@ -125,5 +127,31 @@ mod tests {
         assert!(!was_destroyed(0x7301));
         [SUCCESS, 1].into_iter().for_each(|result| destroyed(pool)(result));
         assert!(was_destroyed(0x7301), "a second time nothing was there");
+    }
+
+    #[test]
+    fn a_child_is_not_forked_while_another_thread_looks_at_pools() {
+        crate::record::fork::watch();
+        let done = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| while !done.load(Ordering::Relaxed) && !was_destroyed(0x7302) {});
+            let ended_well = |_| {
+                // SAFETY: the child looks at pools and ends.
+                let child = unsafe { libc::fork() };
+                if child == 0 {
+                    // SAFETY: ends the child if it hangs.
+                    unsafe { libc::alarm(5) };
+                    // SAFETY: ends the process without anything of the parent's.
+                    unsafe { libc::_exit(was_destroyed(0x7302).into()) };
+                }
+                let mut status = -1;
+                // SAFETY: waits for our child.
+                unsafe { libc::waitpid(child, &mut status, 0) };
+                status == 0
+            };
+            let all = (0..300).all(ended_well);
+            done.store(true, Ordering::Relaxed);
+            assert!(all, "a child hung");
+        });
     }
 }

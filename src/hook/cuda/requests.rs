@@ -82,3 +82,20 @@ pub(super) fn flags_of(parameters: *const u64) -> u64 {
     // SAFETY: null, or the caller's parameters.
     unsafe { parameters.as_ref() }.copied().unwrap_or(0)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::snapshot::MemoryKind;
+
+    #[test]
+    fn physical_memory_is_the_hosts_or_a_devices_as_it_is_described() {
+        let class = |properties: &[c_int; 4]| {
+            let made = physical(std::ptr::null_mut(), 1, std::ptr::from_ref(properties).cast());
+            (made.class.is_pinned(), made.class.memory())
+        };
+        let (device, host) = ([1, 1, 1, 0], [1, 1, 2, 0]);
+        assert_eq!(class(&device), (false, MemoryKind::Virtual));
+        assert_eq!(class(&host), (true, MemoryKind::Virtual));
+    }
+}
