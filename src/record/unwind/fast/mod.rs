@@ -18,7 +18,8 @@ mod tests;
 
 use std::arch::asm;
 use std::cell::RefCell;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard};
 
 use self::cache::{ADDRESS_BITS, Cache};
 pub(crate) use self::known::Source;
@@ -30,8 +31,10 @@ use super::{Known, Stack, Taken};
 static CACHE: Cache = Cache::new();
 /// How many modules had been unloaded when the cache last forgot what does not stay.
 static UNLOADS: AtomicU64 = AtomicU64::new(0);
-/// Somebody is changing the cache. Nobody waits for it: who comes second lets libgcc do it.
-static BUSY: AtomicBool = AtomicBool::new(false);
+/// Whoever has it may change the cache. Nobody waits for it: who comes second lets libgcc do it.
+static TURN: Mutex<()> = Mutex::new(());
+
+type Turn = MutexGuard<'static, ()>;
 
 /// What a step needs to know of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -191,7 +194,7 @@ fn checked(ip: u64, current: &mut bool) -> Option<Rule> {
     let unloads = modules::unloads();
     // Acquire: what was forgotten before this number was stored is forgotten for us.
     if unloads != UNLOADS.load(Ordering::Acquire) {
-        forget(unloads, &Turn::take()?);
+        forget(unloads, &TURN.try_lock().ok()?);
     }
     *current = true;
     CACHE.find(ip).or_else(|| learn(ip))
@@ -199,7 +202,7 @@ fn checked(ip: u64, current: &mut bool) -> Option<Rule> {
 
 #[cold]
 fn learn(ip: u64) -> Option<Rule> {
-    let turn = Turn::take()?;
+    let turn = TURN.try_lock().ok()?;
     // The call itself: the instruction after it may belong to something else.
     let found = modules::find(ip.checked_sub(1)?);
     forget(found.unloads, &turn);
@@ -211,20 +214,5 @@ fn forget(unloads: u64, _turn: &Turn) {
     if UNLOADS.load(Ordering::Relaxed) != unloads {
         CACHE.forget_what_does_not_stay();
         UNLOADS.store(unloads, Ordering::Release);
-    }
-}
-
-/// The right to change the cache.
-struct Turn;
-
-impl Turn {
-    fn take() -> Option<Self> {
-        (!BUSY.swap(true, Ordering::Acquire)).then_some(Self)
-    }
-}
-
-impl Drop for Turn {
-    fn drop(&mut self) {
-        BUSY.store(false, Ordering::Release);
     }
 }
