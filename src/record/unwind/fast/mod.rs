@@ -6,24 +6,29 @@
 //! coroutines, generated code and frames with stranger rules are libgcc's.
 #![expect(unsafe_code, reason = "reads registers and the thread's own stack")]
 
+mod aside;
 mod bounds;
 mod cache;
 mod cfi;
+mod deep;
 mod known;
 mod last;
 mod modules;
+mod room;
 mod rule;
 #[cfg(test)]
 mod tests;
 
 use std::arch::asm;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard};
 
 use self::cache::{ADDRESS_BITS, Cache};
+pub(super) use self::deep::DeepStack;
 pub(crate) use self::known::Source;
 use self::last::LastStack;
+pub(super) use self::room::with_room;
 use self::rule::{Rule, Step};
 use super::collector::Collector;
 use super::{Known, Stack, Taken};
@@ -69,6 +74,8 @@ impl Registers {
 thread_local! {
     // Const and without a destructor: there before main, in thread-local destructors and after.
     static LAST: RefCell<LastStack> = const { RefCell::new(LastStack::new()) };
+    /// Where a stack's innermost frame lies below this address, it is likely to be deeper than that.
+    static DEEP_BELOW: Cell<u64> = const { Cell::new(0) };
 }
 
 /// Does something with the stack outside of the frame that has these registers, if it has at most so many frames and
@@ -110,7 +117,7 @@ pub(super) fn with_last<T, F: FnOnce(Stack<'_>) -> T>(start: Registers, depth: u
 }
 
 /// The step out of the frame with these registers, and the end of its stack.
-#[inline(always)]
+#[cfg_attr(not(debug_assertions), inline(always))]
 fn first(start: Registers) -> Option<(Step, u64)> {
     let bounds = bounds::of_this_thread();
     if !bounds.contain(start.sp) || !start.sp.is_multiple_of(8) {
@@ -121,13 +128,16 @@ fn first(start: Registers) -> Option<(Step, u64)> {
 }
 
 /// The stack that is guessed, if it is the right one.
-#[inline(always)]
+#[cfg_attr(not(debug_assertions), inline(always))]
 fn right<'a>(at: Registers, end: u64, depth: usize, guess: impl FnOnce(u64) -> Option<Known<'a>>) -> Option<Known<'a>> {
     guess(at.ip).filter(|known| known.addresses.len() <= depth && known::is_here(known, at, end, read))
 }
 
-#[inline(always)]
+#[cfg_attr(not(debug_assertions), inline(always))]
 fn with_last_from<T>(first: Step, end: u64, depth: usize, work: impl FnOnce(Option<Stack<'_>>) -> T) -> T {
+    if first.to.sp < DEEP_BELOW.get() {
+        return work(None);
+    }
     LAST.with(|last| {
         // Somebody's signal handler, at worst, finds it taken.
         let Ok(mut last) = last.try_borrow_mut() else { return work(None) };
@@ -139,21 +149,12 @@ fn with_last_from<T>(first: Step, end: u64, depth: usize, work: impl FnOnce(Opti
 
 /// Takes the frames outside of the one that has these registers; false if a step could not be proven.
 /// That frame must be live until this returns.
-#[inline]
-pub(super) fn walk(mut at: Registers, collector: &mut Collector<'_>) -> bool {
-    let bounds = bounds::of_this_thread();
-    if !bounds.contain(at.sp) || !at.sp.is_multiple_of(8) {
-        return false;
-    }
+pub(super) fn walk(start: Registers, mut deep: DeepStack<'_>, collector: &mut Collector<'_>) -> bool {
+    let Some((first, end)) = first(start) else { return false };
     let mut current = false;
-    loop {
-        let Some(rule) = rule_for(at.ip, &mut current) else { return false };
-        let Some(step) = rule.step(at, bounds.end, read) else { return rule.is_outermost() };
-        at = step.to;
-        if !collector.take(at.ip) {
-            return true;
-        }
-    }
+    let proven = deep.walk(first, end, collector, |ip| rule_for(ip, &mut current), read);
+    DEEP_BELOW.set(deep.deep_below());
+    proven
 }
 
 /// A word of this thread's stack. [`Rule::step`] asks for nothing else: aligned, at or above the stack
@@ -167,7 +168,7 @@ fn read(address: u64) -> u64 {
 
 /// `current` is set once the cache is known to hold nothing of modules that were gone before this stack
 /// was taken. Code that is on the stack is not unloaded meanwhile.
-#[inline(always)]
+#[cfg_attr(not(debug_assertions), inline(always))]
 fn rule_for(ip: u64, current: &mut bool) -> Option<Rule> {
     match CACHE.find_at_once(ip) {
         Some(rule) if ip >> ADDRESS_BITS == 0 => Some(rule),
@@ -204,7 +205,9 @@ fn checked(ip: u64, current: &mut bool) -> Option<Rule> {
 fn learn(ip: u64) -> Option<Rule> {
     let turn = TURN.try_lock().ok()?;
     // The call itself: the instruction after it may belong to something else.
-    let found = modules::find(ip.checked_sub(1)?);
+    let (call, mut found) = (ip.checked_sub(1)?, None);
+    aside::run(&turn, || found = Some(modules::find(call)));
+    let found = found?;
     forget(found.unloads, &turn);
     CACHE.insert(ip, found.rule);
     Some(found.rule)
