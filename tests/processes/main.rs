@@ -10,6 +10,7 @@ mod exits;
 mod forked;
 mod own_memory;
 mod process;
+mod stack_use;
 #[path = "../support/mod.rs"]
 mod support;
 mod training;
