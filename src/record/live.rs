@@ -20,7 +20,7 @@ const FIRST_LARGE_SIZE: usize = LARGE / size_of::<Packed<4>>();
 const EMPTY: Packed<4> = [0; 4];
 
 /// A block at this address of the heap will soon be looked for.
-#[inline(always)]
+#[cfg_attr(not(debug_assertions), inline(always))]
 pub(crate) fn foresee(address: u64) {
     // Relaxed: if the table has moved meanwhile, another place is fetched, for nothing.
     let [start, places] = &GATES.heap_table;
@@ -32,14 +32,14 @@ pub(crate) fn foresee(address: u64) {
 }
 
 /// The upper bits of a product, which all bits of an address have a part in.
-#[inline(always)]
+#[cfg_attr(not(debug_assertions), inline(always))]
 fn home_in(places: usize, address: u64) -> usize {
     let product = address.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     (product >> 32) as usize & places.wrapping_sub(1)
 }
 
 /// A place with nothing in it; no packed block has address 0.
-#[inline(always)]
+#[cfg_attr(not(debug_assertions), inline(always))]
 fn is_empty(words: &Packed<4>) -> bool {
     words[1] == 0
 }
@@ -52,7 +52,7 @@ pub(crate) enum Held {
 }
 
 impl Held {
-    #[inline(always)]
+    #[cfg_attr(not(debug_assertions), inline(always))]
     pub(crate) fn of(block: &Block) -> Self {
         pack(&Record::alloc_of(block)).filter(|words| !is_empty(words)).map_or(Self::Whole(*block), Self::Packed)
     }
@@ -108,6 +108,20 @@ pub(crate) enum Entered {
     NoRoom,
 }
 
+// One after the other, because both have large frames where nothing is optimised.
+
+#[inline(never)]
+fn room_for(size: usize) -> Option<PageVec<Packed<4>>> {
+    let mut places = PageVec::new_in(Pages);
+    places.try_reserve_exact(size).ok()?;
+    Some(places)
+}
+
+#[inline(never)]
+fn fill(places: &mut PageVec<Packed<4>>, size: usize) {
+    places.resize(size, EMPTY);
+}
+
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct LiveBlocks {
@@ -140,7 +154,7 @@ impl LiveBlocks {
     }
 
     /// Enters a block, whose number is not 0.
-    #[inline(always)]
+    #[cfg_attr(not(debug_assertions), inline(always))]
     pub(crate) fn enter(&mut self, held: &Held) -> Entered {
         let Held::Packed(words) = held else { return self.enter_whole(held) };
         let room = (self.packed + 1) * 4 <= self.places.len() * 3 || self.grow();
@@ -176,7 +190,7 @@ impl LiveBlocks {
     }
 
     /// Takes a block out, if it is here as a packed one.
-    #[inline(always)]
+    #[cfg_attr(not(debug_assertions), inline(always))]
     pub(crate) fn remove_packed(&mut self, address: u64) -> Option<Packed<4>> {
         let at = self.find(address)?;
         let words = self.places.get(at).copied();
@@ -263,13 +277,11 @@ impl LiveBlocks {
     }
 
     #[cold]
+    #[inline(never)]
     fn grow(&mut self) -> bool {
         let size = (self.places.len() * 2).max(self.first_size);
-        let mut places = PageVec::new_in(Pages);
-        if places.try_reserve_exact(size).is_err() {
-            return false;
-        }
-        places.resize(size, EMPTY);
+        let Some(mut places) = room_for(size) else { return false };
+        fill(&mut places, size);
         if self.is_heap {
             GATES.heap_table[0].store(places.as_ptr().addr(), Ordering::Relaxed);
             GATES.heap_table[1].store(size, Ordering::Relaxed);

@@ -43,7 +43,7 @@ impl Log {
     }
 
     /// Logs the alloc of a block, with or without stacks.
-    #[inline(always)]
+    #[cfg_attr(not(debug_assertions), inline(always))]
     pub(crate) fn alloc(&mut self, held: &Held, with_stacks: bool) {
         match (&mut self.records, held) {
             (Records::Short(ring), Held::Packed(words)) => ring.push(alloc_again(words, with_stacks)),
@@ -53,7 +53,7 @@ impl Log {
     }
 
     /// Logs the free of a block.
-    #[inline(always)]
+    #[cfg_attr(not(debug_assertions), inline(always))]
     pub(crate) fn free(&mut self, held: &Held, time_ns: u64, site: &Site, with_stacks: bool) {
         let done = match (&mut self.records, held) {
             (Records::Short(ring), Held::Packed(words)) => {

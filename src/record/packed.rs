@@ -28,7 +28,7 @@ const CONTEXT: u32 = 20;
 const ELSEWHERE: u64 = (1 << MEMORY) - 1;
 
 /// `None` if the record needs more bits than there are.
-#[inline(always)]
+#[cfg_attr(not(debug_assertions), inline(always))]
 pub(crate) fn pack<const WORDS: usize>(record: &Record) -> Option<Packed<WORDS>> {
     let free = record.kind == RecordKind::Free;
     let beside = if free { u64::from(record.stack.0) << 32 } else { 0 } | u64::from(record.stream);
@@ -54,14 +54,14 @@ pub(crate) fn pack<const WORDS: usize>(record: &Record) -> Option<Packed<WORDS>>
 }
 
 /// The record of an alloc again, with or without its stack.
-#[inline(always)]
+#[cfg_attr(not(debug_assertions), inline(always))]
 pub(crate) fn alloc_again<const WORDS: usize>(alloc: &Packed<4>, with_stack: bool) -> Packed<WORDS> {
     let [first, second, third, fourth] = *alloc;
     widened([first, second, third, kept_of(fourth, with_stack), 0])
 }
 
 /// The record of the free of a block, from the one of its alloc; `None` if it needs more bits than there are.
-#[inline(always)]
+#[cfg_attr(not(debug_assertions), inline(always))]
 pub(crate) fn free_of<const WORDS: usize>(
     alloc: &Packed<4>,
     time_ns: u64,
@@ -77,13 +77,13 @@ pub(crate) fn free_of<const WORDS: usize>(
     Some(widened([time_ns << THREAD | thread, second | 1, third, kept_of(fourth, with_stack), stack]))
 }
 
-#[inline(always)]
+#[cfg_attr(not(debug_assertions), inline(always))]
 fn kept_of(fourth: u64, with_stack: bool) -> u64 {
     if with_stack { fourth } else { fourth & u64::from(u32::MAX) }
 }
 
 /// As many of five words as there are.
-#[inline(always)]
+#[cfg_attr(not(debug_assertions), inline(always))]
 fn widened<const WORDS: usize>(all: [u64; 5]) -> Packed<WORDS> {
     let mut words = [0; WORDS];
     words.iter_mut().zip(all).for_each(|(word, value)| *word = value);

@@ -79,7 +79,7 @@ impl PeakTracker {
         }
     }
 
-    #[inline(always)]
+    #[cfg_attr(not(debug_assertions), inline(always))]
     pub(crate) fn after_free(&mut self, held: &Held, bytes: u64) {
         let kept = held.seq() > self.seq
             || match held {

@@ -2,6 +2,7 @@
 
 use std::mem::MaybeUninit;
 
+use super::memory::put;
 use super::pages::{PageVec, Pages};
 use super::prefetch::prefetch;
 
@@ -42,11 +43,11 @@ impl<T: Copy> Ring<T> {
         ring
     }
 
-    #[inline(always)]
+    #[cfg_attr(not(debug_assertions), inline(always))]
     pub(crate) fn push(&mut self, entry: T) {
         // Room that was reserved, or the oldest entry's; the lines after it are fetched meanwhile.
         if self.entries.len() < self.capacity.min(self.entries.capacity()) {
-            self.entries.push(entry);
+            put(&mut self.entries, entry);
             self.pushed += 1;
             self.foresee(self.entries.len());
         } else {
@@ -57,7 +58,7 @@ impl<T: Copy> Ring<T> {
     #[inline(never)]
     fn push_without_room(&mut self, entry: T) {
         if self.entries.len() < self.capacity && self.grow() {
-            self.entries.push(entry);
+            put(&mut self.entries, entry);
         } else {
             self.overwrite_oldest(entry);
             self.foresee(self.oldest);
@@ -114,6 +115,7 @@ impl<T: Copy> Ring<T> {
     }
 
     #[cold]
+    #[inline(never)]
     fn grow(&mut self) -> bool {
         let room = self.entries.len() < self.entries.capacity() || self.entries.try_reserve(1).is_ok();
         if room {

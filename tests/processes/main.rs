@@ -15,6 +15,7 @@ mod panics;
 mod places;
 mod privileges;
 mod process;
+mod stack_use;
 mod streams;
 #[path = "../support/mod.rs"]
 mod support;

@@ -230,7 +230,7 @@ impl Ledger {
         self.enter(Held::Whole(block), block)
     }
 
-    #[inline(always)]
+    #[cfg_attr(not(debug_assertions), inline(always))]
     fn enter(&mut self, held: Held, block: Block) -> bool {
         let Block { address, size, .. } = block;
         match self.live.enter(&held) {
@@ -296,7 +296,7 @@ impl Ledger {
     }
 
     /// Takes a block out, if it is here.
-    #[inline(always)]
+    #[cfg_attr(not(debug_assertions), inline(always))]
     pub(crate) fn free(&mut self, address: u64, site: Site) -> Option<Held> {
         // First of all: what is looked for next is on its way meanwhile.
         let time_ns = self.time_of_free();
@@ -312,7 +312,7 @@ impl Ledger {
         self.live.remove_whole(address).map(|block| self.freed(Held::Whole(block), site, time_ns))
     }
 
-    #[inline(always)]
+    #[cfg_attr(not(debug_assertions), inline(always))]
     fn freed(&mut self, held: Held, site: &Site, time_ns: u64) -> Held {
         let (address, size) = (held.address(), held.size());
         let flow = Flow::of(self.options.sampling, size);
@@ -516,7 +516,7 @@ impl Ledger {
         }
     }
 
-    #[inline(always)]
+    #[cfg_attr(not(debug_assertions), inline(always))]
     fn after_alloc(&mut self, block: &Block, flow: Flow) {
         let total = self.total();
         self.stat_peak = self.stat_peak.max(total);
@@ -537,12 +537,12 @@ impl Ledger {
     }
 
     /// Now, if it is to be logged.
-    #[inline(always)]
+    #[cfg_attr(not(debug_assertions), inline(always))]
     fn time_of_free(&mut self) -> u64 {
         if self.logs_frees() { self.now() } else { 0 }
     }
 
-    #[inline(always)]
+    #[cfg_attr(not(debug_assertions), inline(always))]
     fn log_free(&mut self, held: &Held, site: &Site, time_ns: u64) {
         if self.logs_frees() {
             self.records.free(held, time_ns, site, self.options.stacks_in_log);

@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use crate::record::leaving::{Begun, Leaving};
 use crate::record::ledger::{Ledger, LedgerCopy, LedgerOptions, Site};
-use crate::record::memory::{OwnMap, OwnVec, System, own_map, try_push};
+use crate::record::memory::{OwnMap, OwnVec, System, make_room, own_map, put, try_push};
 use crate::record::names::Label;
 use crate::snapshot::{Block, Device};
 
@@ -90,14 +90,22 @@ struct Measure {
 
 impl Measure {
     fn on(&mut self, device: Device) -> Option<&mut OnDevice> {
-        if let Some(at) = self.devices.iter().position(|on| on.device == device) {
-            return self.devices.get_mut(at);
+        if !self.devices.iter().any(|on| on.device == device) {
+            self.begin_on(device);
         }
+        self.devices.iter_mut().find(|on| on.device == device)
+    }
+
+    /// Apart, because its frame is large.
+    #[cold]
+    #[inline(never)]
+    fn begin_on(&mut self, device: Device) {
         let (max_entries, log) = (MAX_ENTRIES, LedgerOptions::default());
         let options = LedgerOptions { max_entries, stacks_in_log: true, long_records: true, ..log };
-        let ledger = Ledger::new(options, self.began);
-        try_push(&mut self.devices, OnDevice { device, ledger, foreign_freed: 0 });
-        self.devices.iter_mut().find(|on| on.device == device)
+        if make_room(&mut self.devices) {
+            // Written where it stays: a ledger is large, and each hand that it went through would hold it once more.
+            put(&mut self.devices, OnDevice { device, ledger: Ledger::new(options, self.began), foreign_freed: 0 });
+        }
     }
 }
 

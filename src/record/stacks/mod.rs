@@ -33,11 +33,12 @@ pub(crate) struct StackTable {
 pub(super) struct Writer {
     pen: Pen,
     count: Count,
+    spacing: SpacingBuffer,
 }
 
 impl StackTable {
     pub(crate) const fn new() -> Self {
-        let writer = Mutex::new(Writer { pen: Pen::new(), count: Count::new() });
+        let writer = Mutex::new(Writer { pen: Pen::new(), count: Count::new(), spacing: SpacingBuffer::new() });
         Self { index: Index::new(), words: Words::new(), guesses: Guesses::new(), writer, refused: AtomicU64::new(0) }
     }
 
@@ -63,10 +64,9 @@ impl StackTable {
         if let Some(known) = self.find(hash, addresses) {
             return known;
         }
-        let Writer { pen, count } = &mut *writer;
+        let Writer { pen, count, spacing } = &mut *writer;
         let room = self.index.reserve(count);
-        let mut buffer = SpacingBuffer::new();
-        let spacing = source.spacing(&mut buffer);
+        let spacing = source.spacing(spacing);
         let Some(place) = room.then(|| self.words.write(pen, addresses, spacing)).flatten() else {
             self.refused.fetch_add(1, Relaxed);
             return StackId::NONE;

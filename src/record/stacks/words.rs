@@ -35,7 +35,7 @@ struct Header {
 }
 
 impl Header {
-    #[inline(always)]
+    #[cfg_attr(not(debug_assertions), inline(always))]
     fn of(word: u64) -> Self {
         Self { length: usize::from(word as u16), bps: usize::from((word >> 16) as u16), end: (word >> 32) as u32 }
     }
@@ -45,7 +45,7 @@ impl Header {
     }
 
     /// What the stack takes, with the header itself.
-    #[inline(always)]
+    #[cfg_attr(not(debug_assertions), inline(always))]
     fn words(self) -> usize {
         1 + self.length + if self.end == NO_SPACING { 0 } else { self.length.div_ceil(2) + self.bps }
     }
@@ -82,7 +82,7 @@ impl Words {
     }
 
     /// The same with where its words lie, if that is known.
-    #[inline(always)]
+    #[cfg_attr(not(debug_assertions), inline(always))]
     pub(super) fn known(&self, place: u32) -> Option<Known<'_>> {
         let Entry { addresses, header } = self.entry(place).filter(|entry| entry.header.end != NO_SPACING)?;
         let Header { length, bps, end } = header;
@@ -96,7 +96,7 @@ impl Words {
         Some(Known { number: place, addresses, spacing: Spacing { offsets, bps, end } })
     }
 
-    #[inline(always)]
+    #[cfg_attr(not(debug_assertions), inline(always))]
     fn entry(&self, place: u32) -> Option<Entry<'_>> {
         let (chunk, at) = (place as usize / CHUNK, place as usize % CHUNK);
         // Relaxed: see above, the chunk is older than the place.

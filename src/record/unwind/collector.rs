@@ -78,6 +78,23 @@ impl<'a> Collector<'a> {
         true
     }
 
+    /// Are these all that are kept but for the outermost ones, if so many more follow at least?
+    #[inline]
+    pub(super) fn needs_only_outermost(&self, more: usize) -> bool {
+        self.seen >= self.inner && self.seen + more > self.depth
+    }
+
+    /// Takes all others of a stack, with the outermost ones given outermost first; nothing if those are too few.
+    pub(super) fn end_with(&mut self, outermost: &[u64]) -> bool {
+        let (ring, kept) = (self.stack.addresses.get_mut(self.inner..self.depth), self.depth - self.inner);
+        let (Some(ring), Some(outermost)) = (ring, outermost.get(..kept)) else { return false };
+        for (place, address) in ring.iter_mut().zip(outermost.iter().rev()) {
+            place.write(*address);
+        }
+        (self.next, self.seen) = (self.depth, self.depth + 1);
+        true
+    }
+
     pub(super) fn finish(self) {
         self.stack.length = self.seen.min(self.depth);
         self.stack.shortened = self.seen > self.depth;

@@ -1,6 +1,6 @@
 //! What stands for the unwinder where there is none of our own: it never proves anything.
 
-use super::collector::Collector;
+use super::collector::{CapturedStack, Collector};
 use super::{Known, Spacing, SpacingBuffer, Stack, Taken};
 
 #[derive(Clone, Copy, Debug)]
@@ -16,7 +16,14 @@ impl Registers {
     }
 }
 
-pub(super) fn walk(_at: Registers, _collector: &mut Collector<'_>) -> bool {
+#[derive(Debug)]
+pub(super) struct DeepStack<'a>(std::marker::PhantomData<&'a ()>);
+
+pub(super) fn with_room<T>(work: impl FnOnce(&mut CapturedStack, Option<DeepStack<'_>>) -> T) -> T {
+    work(&mut CapturedStack::empty(), None)
+}
+
+pub(super) fn walk(_start: Registers, _deep: DeepStack<'_>, _collector: &mut Collector<'_>) -> bool {
     false
 }
 

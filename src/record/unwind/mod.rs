@@ -8,8 +8,8 @@ mod library;
 mod mode;
 
 use self::collector::{CapturedStack, Collector};
-use self::fast::Registers;
 pub(crate) use self::fast::Source;
+use self::fast::{DeepStack, Registers};
 pub(crate) use self::mode::{after_fork, check_stacks, compared_stacks, wrong_stacks};
 use super::STACKS;
 use crate::units::MAX_STACK_DEPTH;
@@ -115,26 +115,33 @@ pub(crate) fn with_stack<'a, T>(
     done
 }
 
-/// Apart, because of the two kilobytes that it writes.
+/// Apart, because it takes long.
 #[cold]
 #[inline(never)]
 fn with_walked<T>(start: Registers, depth: usize, work: impl FnOnce(Stack<'_>) -> T) -> T {
-    let mut stack = CapturedStack::empty();
-    stack.take(start, depth);
-    work(stack.turn())
+    fast::with_room(|stack, deep| {
+        stack.take(start, depth, deep);
+        work(stack.turn())
+    })
 }
 
 impl CapturedStack {
-    fn take(&mut self, start: Registers, depth: usize) {
+    #[inline(never)]
+    fn take(&mut self, start: Registers, depth: usize, deep: Option<DeepStack<'_>>) {
         if mode::is_checked() {
-            self.take_checked(start, depth);
-        } else if mode::is_library() || !self.fill(depth, |collector| fast::walk(start, collector)) {
+            self.take_checked(start, depth, deep);
+        } else if mode::is_library() || !self.walk(start, depth, deep) {
             self.fill(depth, |collector| library::walk(start.sp, collector));
         }
     }
 
+    fn walk(&mut self, start: Registers, depth: usize, deep: Option<DeepStack<'_>>) -> bool {
+        deep.is_some_and(|deep| self.fill(depth, |collector| fast::walk(start, deep, collector)))
+    }
+
     /// Takes the library's stack, and compares ours with it, however they are taken.
-    fn take_checked(&mut self, start: Registers, depth: usize) {
+    #[inline(never)]
+    fn take_checked(&mut self, start: Registers, depth: usize, deep: Option<DeepStack<'_>>) {
         self.fill(depth, |collector| library::walk(start.sp, collector));
         let same = |ours: &[u64]| ours.iter().rev().eq(self.addresses());
         let same_of_last = |stack: Stack<'_>| {
@@ -152,7 +159,7 @@ impl CapturedStack {
             mode::count(same(known.addresses));
         }
         let mut walked = Self::empty();
-        if walked.fill(depth, |collector| fast::walk(start, collector)) {
+        if walked.walk(start, depth, deep) {
             mode::count(walked.addresses() == self.addresses());
         }
     }

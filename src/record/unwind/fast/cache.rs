@@ -34,7 +34,7 @@ impl Cache {
     }
 
     /// The rule for an address, of at most [`ADDRESS_BITS`], if it lies where it is looked for first and stays.
-    #[inline(always)]
+    #[cfg_attr(not(debug_assertions), inline(always))]
     pub(super) fn find_at_once(&self, address: u64) -> Option<Rule> {
         let Bucket(entries) = self.buckets.get(bucket_of(address))?;
         let bits = entries.get(way_of(address))?.load(Relaxed) ^ (address & NOT_A_RULE);
@@ -70,7 +70,7 @@ impl Cache {
     }
 }
 
-#[inline(always)]
+#[cfg_attr(not(debug_assertions), inline(always))]
 fn rule_of(entry: &AtomicU64, address: u64) -> Option<Rule> {
     // Relaxed: an entry says all there is to know by itself.
     let bits = entry.load(Relaxed) ^ (address & NOT_A_RULE);

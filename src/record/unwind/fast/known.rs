@@ -25,7 +25,7 @@ impl Source<'_> {
 
 /// Is this the stack of the frame with these registers and those outside of it? It must be live until this returns,
 /// and `end` its stack's. `read` is asked for words of the live part of the stack alone.
-#[inline(always)]
+#[cfg_attr(not(debug_assertions), inline(always))]
 pub(super) fn is_here(known: &Known<'_>, at: Registers, end: u64, read: impl Fn(u64) -> u64) -> bool {
     let Known { addresses, spacing: Spacing { offsets, bps, end: last }, .. } = *known;
     let reach = offsets.first().copied().unwrap_or(0).max(last);

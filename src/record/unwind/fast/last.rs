@@ -28,12 +28,12 @@ impl Place {
     /// Its rbp was read from the stack, and matters.
     const READ_BP: u64 = 2;
 
-    #[inline(always)]
+    #[cfg_attr(not(debug_assertions), inline(always))]
     fn sp(self) -> u64 {
         self.0 & !7
     }
 
-    #[inline(always)]
+    #[cfg_attr(not(debug_assertions), inline(always))]
     fn has(self, what: u64) -> bool {
         self.0 & what != 0
     }
@@ -75,7 +75,7 @@ impl LastStack {
     /// Takes the frames from the one on that a first step led to; nothing if a step could not be proven or there are
     /// too many. The frame inside of it must be live until this returns, and `end` its stack's, a multiple of eight.
     /// `read` is asked for words of the live part of the stack alone.
-    #[inline(always)]
+    #[cfg_attr(not(debug_assertions), inline(always))]
     pub(super) fn take(
         &mut self,
         first_step: Step,
@@ -116,9 +116,16 @@ impl LastStack {
         Some(self.stack())
     }
 
+    /// The same stack once more, if each word is what it was that it was read from; its innermost frame must be live if so.
+    pub(super) fn again(&self, read: impl Fn(u64) -> u64) -> Option<Stack<'_>> {
+        let innermost = self.length.checked_sub(1).filter(|_| self.sound == self.length)?;
+        let same = read(self.places.get(innermost)?.sp() - 8) == *self.addresses.get(innermost)?;
+        (same && self.changed(self.length, read).is_none()).then(|| self.stack())
+    }
+
     /// How many of the first `known` frames do not lie further in than `sp`, as new ones that were put in their places
     /// do.
-    #[inline(always)]
+    #[cfg_attr(not(debug_assertions), inline(always))]
     fn outside(&self, mut known: usize, sp: u64) -> usize {
         while self.places.get(known.wrapping_sub(1)).is_some_and(|place| place.sp() < sp) {
             known -= 1;
@@ -127,7 +134,7 @@ impl LastStack {
     }
 
     /// Is the innermost of the first `known` frames the one with these registers?
-    #[inline(always)]
+    #[cfg_attr(not(debug_assertions), inline(always))]
     fn is_innermost(&self, known: usize, at: Registers) -> bool {
         let n = known.wrapping_sub(1);
         let (Some(place), Some(address)) = (self.places.get(n), self.addresses.get(n)) else { return false };
@@ -137,7 +144,7 @@ impl LastStack {
 
     /// How many of the first `known` frames, of which the innermost is live, lie outside of the innermost one
     /// that is no longer what it was; nothing if all are.
-    #[inline(always)]
+    #[cfg_attr(not(debug_assertions), inline(always))]
     fn changed(&self, known: usize, read: impl Fn(u64) -> u64) -> Option<usize> {
         let outside = known.saturating_sub(1);
         let (Some(places), Some(addresses)) = (self.places.get(..outside), self.addresses.get(..outside)) else {
@@ -159,7 +166,7 @@ impl LastStack {
         self.rests.get(n).is_none_or(|rest| read(rest.bp_from) != rest.bp)
     }
 
-    #[inline(always)]
+    #[cfg_attr(not(debug_assertions), inline(always))]
     fn put(&mut self, n: usize, at: Registers, with: Rest) {
         let all = (self.places.get_mut(n), self.addresses.get_mut(n), self.rests.get_mut(n));
         if let (Some(place), Some(address), Some(rest)) = all {
@@ -168,7 +175,7 @@ impl LastStack {
     }
 
     /// What is inside of the innermost of the kept frames may have saved its rbp elsewhere than what was there.
-    #[inline(always)]
+    #[cfg_attr(not(debug_assertions), inline(always))]
     fn read_anew(&mut self, kept: usize, bp_from: u64) {
         let n = kept.wrapping_sub(1);
         if let (Some(place), Some(rest)) = (self.places.get_mut(n), self.rests.get_mut(n))
@@ -180,7 +187,7 @@ impl LastStack {
     }
 
     /// Makes a stack of the first `kept` frames and the new ones, which begin at `first`.
-    #[inline(always)]
+    #[cfg_attr(not(debug_assertions), inline(always))]
     fn join(&mut self, kept: usize, first: usize) {
         let outer = kept.wrapping_sub(1);
         let mut hash = self.rests.get(outer).unwrap_or(&NONE).hash;
@@ -230,7 +237,7 @@ impl LastStack {
         Some(Spacing { offsets, bps: bps.get(..count)?, end })
     }
 
-    #[inline(always)]
+    #[cfg_attr(not(debug_assertions), inline(always))]
     fn stack(&self) -> Stack<'_> {
         let addresses = self.addresses.get(..self.length).unwrap_or(&[]);
         let hash = self.rests.get(self.length.wrapping_sub(1)).unwrap_or(&NONE).hash;
@@ -239,7 +246,7 @@ impl LastStack {
 }
 
 /// Where each of the last ones, from `first` on, is and where it goes. Those may be the same places.
-#[inline(always)]
+#[cfg_attr(not(debug_assertions), inline(always))]
 fn moves<T>(all: &mut [T], first: usize, kept: usize) -> impl Iterator<Item = (&Cell<T>, &Cell<T>)> {
     let cells = Cell::from_mut(all).as_slice_of_cells();
     let (from, to) = (cells.get(first..).unwrap_or(&[]), cells.get(kept..).unwrap_or(&[]));

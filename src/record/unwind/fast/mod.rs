@@ -6,23 +6,29 @@
 //! coroutines, generated code and frames with stranger rules are libgcc's.
 #![expect(unsafe_code, reason = "reads registers and the thread's own stack")]
 
+mod aside;
 mod bounds;
 mod cache;
 mod cfi;
+mod deep;
 mod known;
 mod last;
 mod modules;
+mod room;
 mod rule;
 #[cfg(test)]
 mod tests;
 
 use std::arch::asm;
-use std::cell::RefCell;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::cell::{Cell, RefCell};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard};
 
 use self::cache::{ADDRESS_BITS, Cache};
+pub(super) use self::deep::DeepStack;
 pub(crate) use self::known::Source;
 use self::last::LastStack;
+pub(super) use self::room::with_room;
 use self::rule::{Rule, Step};
 use super::collector::Collector;
 use super::{Known, Stack, Taken};
@@ -30,8 +36,10 @@ use super::{Known, Stack, Taken};
 static CACHE: Cache = Cache::new();
 /// How many modules had been unloaded when the cache last forgot what does not stay.
 static UNLOADS: AtomicU64 = AtomicU64::new(0);
-/// Somebody is changing the cache. Nobody waits for it: who comes second lets libgcc do it.
-static BUSY: AtomicBool = AtomicBool::new(false);
+/// Whoever has it may change the cache. Nobody waits for it: who comes second lets libgcc do it.
+static TURN: Mutex<()> = Mutex::new(());
+
+type Turn = MutexGuard<'static, ()>;
 
 /// What a step needs to know of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,6 +74,8 @@ impl Registers {
 thread_local! {
     // Const and without a destructor: there before main, in thread-local destructors and after.
     static LAST: RefCell<LastStack> = const { RefCell::new(LastStack::new()) };
+    /// Where a stack's innermost frame lies below this address, it is likely to be deeper than that.
+    static DEEP_BELOW: Cell<u64> = const { Cell::new(0) };
 }
 
 /// Does something with the stack outside of the frame that has these registers, if it has at most so many frames and
@@ -107,7 +117,7 @@ pub(super) fn with_last<T, F: FnOnce(Stack<'_>) -> T>(start: Registers, depth: u
 }
 
 /// The step out of the frame with these registers, and the end of its stack.
-#[inline(always)]
+#[cfg_attr(not(debug_assertions), inline(always))]
 fn first(start: Registers) -> Option<(Step, u64)> {
     let bounds = bounds::of_this_thread();
     if !bounds.contain(start.sp) || !start.sp.is_multiple_of(8) {
@@ -118,13 +128,16 @@ fn first(start: Registers) -> Option<(Step, u64)> {
 }
 
 /// The stack that is guessed, if it is the right one.
-#[inline(always)]
+#[cfg_attr(not(debug_assertions), inline(always))]
 fn right<'a>(at: Registers, end: u64, depth: usize, guess: impl FnOnce(u64) -> Option<Known<'a>>) -> Option<Known<'a>> {
     guess(at.ip).filter(|known| known.addresses.len() <= depth && known::is_here(known, at, end, read))
 }
 
-#[inline(always)]
+#[cfg_attr(not(debug_assertions), inline(always))]
 fn with_last_from<T>(first: Step, end: u64, depth: usize, work: impl FnOnce(Option<Stack<'_>>) -> T) -> T {
+    if first.to.sp < DEEP_BELOW.get() {
+        return work(None);
+    }
     LAST.with(|last| {
         // Somebody's signal handler, at worst, finds it taken.
         let Ok(mut last) = last.try_borrow_mut() else { return work(None) };
@@ -136,21 +149,12 @@ fn with_last_from<T>(first: Step, end: u64, depth: usize, work: impl FnOnce(Opti
 
 /// Takes the frames outside of the one that has these registers; false if a step could not be proven.
 /// That frame must be live until this returns.
-#[inline]
-pub(super) fn walk(mut at: Registers, collector: &mut Collector<'_>) -> bool {
-    let bounds = bounds::of_this_thread();
-    if !bounds.contain(at.sp) || !at.sp.is_multiple_of(8) {
-        return false;
-    }
+pub(super) fn walk(start: Registers, mut deep: DeepStack<'_>, collector: &mut Collector<'_>) -> bool {
+    let Some((first, end)) = first(start) else { return false };
     let mut current = false;
-    loop {
-        let Some(rule) = rule_for(at.ip, &mut current) else { return false };
-        let Some(step) = rule.step(at, bounds.end, read) else { return rule.is_outermost() };
-        at = step.to;
-        if !collector.take(at.ip) {
-            return true;
-        }
-    }
+    let proven = deep.walk(first, end, collector, |ip| rule_for(ip, &mut current), read);
+    DEEP_BELOW.set(deep.deep_below());
+    proven
 }
 
 /// A word of this thread's stack. [`Rule::step`] asks for nothing else: aligned, at or above the stack
@@ -164,7 +168,7 @@ fn read(address: u64) -> u64 {
 
 /// `current` is set once the cache is known to hold nothing of modules that were gone before this stack
 /// was taken. Code that is on the stack is not unloaded meanwhile.
-#[inline(always)]
+#[cfg_attr(not(debug_assertions), inline(always))]
 fn rule_for(ip: u64, current: &mut bool) -> Option<Rule> {
     match CACHE.find_at_once(ip) {
         Some(rule) if ip >> ADDRESS_BITS == 0 => Some(rule),
@@ -191,7 +195,7 @@ fn checked(ip: u64, current: &mut bool) -> Option<Rule> {
     let unloads = modules::unloads();
     // Acquire: what was forgotten before this number was stored is forgotten for us.
     if unloads != UNLOADS.load(Ordering::Acquire) {
-        forget(unloads, &Turn::take()?);
+        forget(unloads, &TURN.try_lock().ok()?);
     }
     *current = true;
     CACHE.find(ip).or_else(|| learn(ip))
@@ -199,9 +203,11 @@ fn checked(ip: u64, current: &mut bool) -> Option<Rule> {
 
 #[cold]
 fn learn(ip: u64) -> Option<Rule> {
-    let turn = Turn::take()?;
+    let turn = TURN.try_lock().ok()?;
     // The call itself: the instruction after it may belong to something else.
-    let found = modules::find(ip.checked_sub(1)?);
+    let (call, mut found) = (ip.checked_sub(1)?, None);
+    aside::run(&turn, || found = Some(modules::find(call)));
+    let found = found?;
     forget(found.unloads, &turn);
     CACHE.insert(ip, found.rule);
     Some(found.rule)
@@ -211,20 +217,5 @@ fn forget(unloads: u64, _turn: &Turn) {
     if UNLOADS.load(Ordering::Relaxed) != unloads {
         CACHE.forget_what_does_not_stay();
         UNLOADS.store(unloads, Ordering::Release);
-    }
-}
-
-/// The right to change the cache.
-struct Turn;
-
-impl Turn {
-    fn take() -> Option<Self> {
-        (!BUSY.swap(true, Ordering::Acquire)).then_some(Self)
-    }
-}
-
-impl Drop for Turn {
-    fn drop(&mut self) {
-        BUSY.store(false, Ordering::Release);
     }
 }

@@ -100,7 +100,7 @@ impl Rule {
         Self(bits)
     }
 
-    #[inline(always)]
+    #[cfg_attr(not(debug_assertions), inline(always))]
     fn offset(self) -> u64 {
         // In bytes: the bits below are those of the cache, and 0.
         (self.0.cast_signed() >> (OFFSET_SHIFT - 3)).cast_unsigned()
@@ -131,7 +131,7 @@ impl Rule {
 
     /// Goes from a frame to the one around it, if that can be proven. `read` is asked only for addresses that
     /// are a multiple of eight, at or above the frame's stack pointer and below `end`.
-    #[inline(always)]
+    #[cfg_attr(not(debug_assertions), inline(always))]
     pub(super) fn step(self, at: Registers, end: u64, read: impl Fn(u64) -> u64) -> Option<Step> {
         let (cfa, saved_from) = if self.0 & PLAIN != 0 {
             let base = if self.0 & RBP == 0 { at.sp } else { at.bp };

@@ -1,6 +1,7 @@
 //! Our stacks against libgcc's.
 
 mod cfi;
+mod deep;
 mod frames;
 mod handlers;
 mod known;
@@ -13,7 +14,7 @@ mod threads;
 use std::cell::RefCell;
 use std::ffi::c_void;
 
-use super::{Registers, guessed, walk, with_last};
+use super::{DeepStack, Registers, guessed, with_last, with_room};
 use crate::record::STACKS;
 use crate::record::unwind::{CapturedStack, Known, library};
 use crate::snapshot::StackId;
@@ -29,10 +30,12 @@ struct Both {
 #[inline(never)]
 fn both() -> Both {
     let start = Registers::here();
-    let mut stack = CapturedStack::empty();
-    let mut take = || stack.fill(MAX_STACK_DEPTH, |to| walk(start, to)).then(|| stack.addresses().to_vec());
+    let walked = |stack: &mut CapturedStack, deep: Option<DeepStack<'_>>| {
+        stack.walk(start, MAX_STACK_DEPTH, deep).then(|| stack.addresses().to_vec())
+    };
+    let take = || with_room(walked);
     // Nothing is proven while another thread changes the cache.
-    let ours = (0..200).find_map(|_| take().or_else(|| (std::thread::yield_now(), None).1));
+    let ours = (0..3_000).find_map(|_| take().or_else(|| (std::thread::yield_now(), None).1));
     // From the stack that was taken last: ours as well, and if it is another one, it is that which counts.
     let inward = |addresses: &[u64]| addresses.iter().rev().copied().collect::<Vec<u64>>();
     let last = with_last(start, MAX_STACK_DEPTH, |stack| (inward(stack.addresses), STACKS.intern(stack))).ok();
@@ -43,6 +46,7 @@ fn both() -> Both {
     let wrong = |known: &Known<'_>| ours.as_ref().is_some_and(|ours| *ours != inward(known.addresses));
     let earlier = EARLIER.with_borrow(|earlier| earlier.iter().filter_map(guessed).find(wrong));
     let ours = earlier.map(|known| inward(known.addresses)).or(ours);
+    let mut stack = CapturedStack::empty();
     stack.fill(MAX_STACK_DEPTH, |to| library::walk(start.sp, to));
     let libgccs = stack.addresses().to_vec();
     std::hint::black_box(&start);

@@ -1,0 +1,145 @@
+//! Stacks of more frames than are kept: what is taken from marks is what a whole walk finds.
+
+use std::cell::Cell;
+
+use proptest::prelude::*;
+
+use super::last::{END, Frame, Kind, Machine, frame, rule_for};
+use super::{Both, both};
+use crate::record::memory::{OwnVec, System};
+use crate::record::unwind::collector::{CapturedStack, Collector};
+use crate::record::unwind::fast::deep::{DeepStack, Ends};
+use crate::record::unwind::fast::rule::Rule;
+use crate::snapshot::FRAMES_LEFT_OUT;
+
+/// What a thread keeps between two walks.
+struct Thread {
+    marks: OwnVec<super::Registers>,
+    ends: Box<Ends>,
+}
+
+impl Thread {
+    fn new() -> Self {
+        Self { marks: OwnVec::new_in(System), ends: Box::new(Ends::new()) }
+    }
+
+    /// The addresses, innermost first, and how many rules were asked for.
+    fn walk(&mut self, machine: &Machine, depth: usize) -> (Vec<u64>, usize) {
+        let (mut stack, asked) = (CapturedStack::empty(), Cell::new(0));
+        let rule = |ip: u64| -> Option<Rule> {
+            asked.set(asked.get() + 1);
+            rule_for(ip, machine.age)
+        };
+        let start = *machine.frames.last().unwrap();
+        let first = rule(start.ip).unwrap().step(start, END, |address| machine.read(address)).unwrap();
+        let mut collector = Collector::new(&mut stack, depth);
+        let mut deep = DeepStack { marks: &mut self.marks, ends: &mut self.ends };
+        assert!(deep.walk(first, END, &mut collector, rule, |address| machine.read(address)));
+        collector.finish();
+        (stack.addresses().to_vec(), asked.get())
+    }
+}
+
+/// What is kept of a stack, innermost first.
+fn kept(mut truth: Vec<u64>, depth: usize) -> Vec<u64> {
+    truth.reverse();
+    if truth.len() > depth {
+        truth.splice(depth - depth / 2..truth.len() - depth / 2, [FRAMES_LEFT_OUT]);
+    }
+    truth
+}
+
+fn enter(machine: &mut Machine, kind: Kind, frames: u64) {
+    (0..frames).for_each(|n| machine.enter(Frame { kind, call: n % 3, bp: n }));
+}
+
+proptest! {
+    #![proptest_config(crate::random::programs(300))]
+
+    #[test]
+    fn what_is_kept_of_a_deep_stack_is_what_a_walk_finds(
+        steps in prop::collection::vec(
+            (0..400usize, 0..3u64, 0..400u64, prop::collection::vec(frame(), 0..6), prop::sample::select(vec![2, 7, 128, 255, 256])),
+            1..40,
+        ),
+    ) {
+        let (mut machine, mut thread) = (Machine::new(), Thread::new());
+        for (leave, call, many, enter, depth) in steps {
+            machine.leave(leave, call);
+            enter.iter().for_each(|frame| machine.enter(*frame));
+            // The last of them again and again, as what recurses does.
+            let last = enter.last().filter(|frame| frame.kind != Kind::Realigned);
+            last.into_iter().flat_map(|frame| (0..many).map(|n| Frame { call: n % 3, ..*frame })).for_each(|frame| machine.enter(frame));
+            let truth = machine.truth();
+            if !truth.is_empty() {
+                prop_assert_eq!(thread.walk(&machine, depth).0, kept(truth, depth));
+            }
+        }
+    }
+}
+
+#[test]
+fn a_walk_ends_soon_whatever_the_depth() {
+    for (levels, most) in [(600, 1000), (1100, 320)] {
+        let (mut machine, mut thread) = (Machine::new(), Thread::new());
+        enter(&mut machine, Kind::Plain, levels);
+        assert!(thread.walk(&machine, 128).1 > levels as usize);
+        // On the way in, from where it is, and on the way out.
+        for (leave, more) in [(0, 1), (0, 50), (1, 0), (1, 1), (30, 0), (100, 60)] {
+            machine.leave(leave, 1);
+            enter(&mut machine, Kind::Plain, more);
+            let (addresses, asked) = thread.walk(&machine, 128);
+            assert_eq!(addresses, kept(machine.truth(), 128));
+            assert!(asked < most, "{asked} rules at {levels} levels");
+        }
+    }
+}
+
+/// The same frames, at the same places, inside of others.
+#[test]
+fn a_stack_with_other_outermost_frames_is_another_one() {
+    let (mut machine, mut thread) = (Machine::new(), Thread::new());
+    for call in [0, 1, 0, 2] {
+        machine.leave(2000, 0);
+        machine.enter(Frame { kind: Kind::Plain, call, bp: 0 });
+        enter(&mut machine, Kind::Saves, 700);
+        assert_eq!(thread.walk(&machine, 128).0, kept(machine.truth(), 128));
+    }
+}
+
+/// What lies between the ends is not kept, but it may lead elsewhere.
+#[test]
+fn what_was_left_meanwhile_is_walked_again() {
+    let (mut machine, mut thread) = (Machine::new(), Thread::new());
+    enter(&mut machine, Kind::Plain, 900);
+    thread.walk(&machine, 128);
+    for leave in [100, 400, 700, 880] {
+        machine.leave(leave, 1);
+        if machine.frames.len() > 2 {
+            assert_eq!(thread.walk(&machine, 128).0, kept(machine.truth(), 128));
+        }
+        enter(&mut machine, Kind::ByRbp(1), 200);
+        assert_eq!(thread.walk(&machine, 128).0, kept(machine.truth(), 128));
+    }
+}
+
+#[inline(never)]
+fn down(levels: usize, each: usize, seen: &mut Vec<Both>) {
+    if levels.is_multiple_of(each) {
+        seen.extend([both(), both()]);
+    }
+    if levels > 0 {
+        std::hint::black_box(down)(levels - 1, each, seen);
+        if levels.is_multiple_of(each * 2) {
+            seen.push(both());
+        }
+    }
+}
+
+#[test]
+fn deep_stacks_on_the_way_in_and_out_are_libgccs() {
+    let mut seen = Vec::new();
+    down(3000, 97, &mut seen);
+    assert!(seen.len() > 70);
+    seen.iter().for_each(Both::assert_proven);
+}

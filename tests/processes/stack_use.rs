@@ -1,0 +1,103 @@
+//! How much of the program's own stack a recorded block takes: what lies below is painted before, and looked at afterwards.
+
+use std::alloc::Layout;
+use std::hint::black_box;
+
+use memtrace::StackContext;
+
+use crate::child::in_child;
+use crate::support::Raw;
+
+/// A thread may have 16 KiB in all.
+const LIMIT: usize = if cfg!(debug_assertions) { 8 << 10 } else { 4 << 10 };
+
+const AREA: usize = 64 << 10;
+const PAINT: u8 = 0xa5;
+
+/// Where it begins, just below the caller's frame.
+#[inline(never)]
+fn paint() -> *const u8 {
+    let mut area = [PAINT; AREA];
+    black_box(&mut area).as_ptr()
+}
+
+/// The bytes of the stack that some work takes.
+#[inline(never)]
+fn taken_by(work: impl FnOnce()) -> usize {
+    let low = paint();
+    work();
+    // SAFETY: it is all of this thread's stack, and nothing there lives.
+    let is_painted = |at: &usize| unsafe { low.wrapping_add(*at).read_volatile() } == PAINT;
+    AREA - (0..AREA).take_while(is_painted).count()
+}
+
+#[inline(never)]
+fn block() {
+    black_box(Raw::new(64));
+}
+
+/// Calls itself, and then does the work.
+#[inline(never)]
+fn at_depth(levels: usize, work: &mut dyn FnMut()) {
+    match levels {
+        0 => work(),
+        _ => black_box(at_depth as fn(usize, &mut dyn FnMut()))(levels - 1, work),
+    }
+    black_box(levels);
+}
+
+/// What is done, and the most of the stack that it takes.
+fn all_kinds() -> Vec<(String, usize)> {
+    // Before anything else of this thread.
+    let first = taken_by(block);
+    let mut list = vec![("the first block".to_owned(), first)];
+    let mut say = |what: &str, bytes: usize| list.push((what.to_owned(), bytes));
+    say("the same once more", taken_by(block));
+    say("code that is new", taken_by(|| drop(black_box(Raw::zeroed(100)))));
+    say("an aligned one", taken_by(|| drop(black_box(Raw::with(Layout::from_size_align(100, 64).unwrap())))));
+    let mut raw = Raw::new(10);
+    say("a reallocation", taken_by(|| raw.resize(1000)));
+    say("a free", taken_by(|| drop(raw)));
+    let mut raws = Vec::with_capacity(100_000);
+    say("tables that grow", taken_by(|| (0..100_000).for_each(|n| raws.push(Raw::new(n % 100 + 1)))));
+    say("lists of what was freed", taken_by(|| raws.clear()));
+    for levels in [5, 50, 100, 120, 130, 200, 400, 2000] {
+        let mut most = 0;
+        (0..3).for_each(|_| at_depth(levels, &mut || most = most.max(taken_by(block))));
+        say(&format!("{levels} frames"), most);
+    }
+    list
+}
+
+#[track_caller]
+fn assert_within_limit(work: impl FnOnce() -> Vec<(String, usize)> + Send) {
+    let list = std::thread::scope(|scope| {
+        let thread = std::thread::Builder::new().stack_size(4 << 20);
+        thread.spawn_scoped(scope, work).unwrap().join().unwrap()
+    });
+    list.iter().for_each(|(what, bytes)| println!("{bytes:>6} bytes: {what}"));
+    assert!(list.iter().all(|(_, bytes)| *bytes <= LIMIT), "more than {LIMIT}: {list:?}");
+}
+
+#[test]
+fn a_recorded_block_takes_little_of_the_programs_stack() {
+    in_child(&[], || {
+        let _session = memtrace::builder().min_size(0).start().unwrap();
+        assert_within_limit(all_kinds);
+    });
+}
+
+#[test]
+fn a_free_with_a_stack_takes_little_of_the_programs_own() {
+    in_child(&[], || {
+        let _session = memtrace::builder().min_size(0).context(StackContext::All).start().unwrap();
+        assert_within_limit(all_kinds);
+    });
+}
+
+#[test]
+fn a_measured_block_takes_little_of_the_programs_stack() {
+    in_child(&[], || {
+        assert_within_limit(|| memtrace::measure(all_kinds).value);
+    });
+}
