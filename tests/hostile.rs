@@ -141,5 +141,5 @@ fn the_fuzzers_seeds_can_be_used() {
         assert!(name.ends_with("-half") || parse_capture(&capture).is_ok(), "{name} is read");
         read_and_use(&capture);
     }
-    assert_eq!(seeds.len(), 8);
+    assert_eq!(seeds.len(), 10);
 }

@@ -153,6 +153,8 @@ fn nonsense_with_a_right_checksum_is_refused() {
     let too_long = chunk(Tag::End, &[1]);
     let unsummed_peak = chunk(Tag::Counters, &[[0, 0, 0, 5].as_slice(), &[0; 23]].concat());
     let gap_without_live = chunk(Tag::Gap, &[0, 3]);
+    let skipped_without_live = chunk(Tag::Skipped, &[0, 3, 0, 9]);
+    let gap_behind_the_log = chunk(Tag::Gaps, &[0, 1, 2, 3, 0, 0]);
     let no_device = chunk(Tag::Gap, &[0xff, 0xff, 0xff, 0xff, 0xff, 0x0f, 0]);
     let unknown_setting = chunk(Tag::Settings, &[9, 0, 0, 0, 0, 0, 0, 0]);
     let [no_interval, long_interval] = [&[3][..], &[0x80, 0x80, 0x80, 0x80, 8]].map(|n| chunk(Tag::Sampling, n));
@@ -173,6 +175,8 @@ fn nonsense_with_a_right_checksum_is_refused() {
         (&too_many, "count"),
         (&unsummed_peak, "add up"),
         (&gap_without_live, "gap"),
+        (&skipped_without_live, "skipped"),
+        (&gap_behind_the_log, "not in the log"),
         (&no_device, "device"),
         (&unknown_setting, "setting"),
     ] {

@@ -4,8 +4,7 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 
 use crate::record::heap::{
-    has_left, has_stayed, may_leave, on_unwatched_alloc, on_unwatched_dealloc, on_watched_alloc, on_watched_dealloc,
-    refused,
+    on_free, on_unwatched_alloc, on_unwatched_dealloc, on_watched_alloc, on_watched_dealloc, refused, undo_free,
 };
 use crate::snapshot::Device;
 
@@ -116,13 +115,12 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for Alloc<A> {
     }
 
     unsafe fn realloc(&self, block: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
-        let leaving = may_leave(block.addr(), layout.size());
+        // Out first, for the same reason; back in if nothing came of it.
+        let account = on_free(block.addr(), layout.size());
         // SAFETY: the caller keeps `realloc`'s contract.
         let moved = unsafe { self.inner.realloc(block, layout, new_size) };
         if moved.is_null() {
-            has_stayed(&leaving)
-        } else {
-            has_left(&leaving)
+            undo_free(layout.size(), account);
         }
         seen(moved, new_size)
     }

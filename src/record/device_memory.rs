@@ -2,13 +2,12 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::leaving::Begun;
-use super::ledger::{Free, Ledger, Site};
+use super::ledger::{Ledger, Site};
 use super::memory::{OwnVec, System};
 use super::recorder::{self, free_site};
 use super::segments::{Asked, Segments, Told};
 use super::{gates, measure};
-use crate::snapshot::{ContextId, Device, MemoryKind, OutOfMemory, StackId};
+use crate::snapshot::{Block, Device, MemoryKind, OutOfMemory};
 
 /// Blocks that were freed and that no ledger knew.
 static UNKNOWN_FREES: AtomicU64 = AtomicU64::new(0);
@@ -22,22 +21,35 @@ pub(crate) fn refused(device: Device, oom: OutOfMemory) {
     recorder::with_ledger(device, |ledger| ledger.refused(oom));
 }
 
-/// A free that is under way, of a block that the recording with that number knows. It stays in its account until it is
-/// known what came of it.
+/// A block that was taken out of its account because it is about to be freed.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Freeing {
+pub(crate) struct Taken {
     device: Device,
-    size: u64,
-    /// The block's alloc; `None` if it is from before the recording.
-    site: Option<(StackId, ContextId)>,
-    begun: Begun<Free>,
+    block: Block,
     epoch: u64,
 }
 
-impl Freeing {
+/// What came of looking for a block that is about to be freed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Taking {
+    Recorded(Taken),
+    /// It is from before the recording.
+    FromBefore {
+        device: Device,
+        size: u64,
+        epoch: u64,
+    },
+    Unknown,
+}
+
+impl Taking {
     /// The device and the size of what is freed.
-    pub(crate) fn known(&self) -> (Device, u64) {
-        (self.device, self.size)
+    pub(crate) fn known(&self) -> Option<(Device, u64)> {
+        match self {
+            Self::Recorded(taken) => Some((taken.device, taken.block.size)),
+            Self::FromBefore { device, size, .. } => Some((*device, *size)),
+            Self::Unknown => None,
+        }
     }
 }
 
@@ -112,58 +124,67 @@ fn enter(device: Device, ledger: &mut Ledger, new: New, grew: bool) {
     recorder::keep_counters(device, ledger);
 }
 
-/// A free begins; `None` if no ledger has the block. Host memory is looked for among what is pinned, other addresses
-/// everywhere else: no two devices share one.
-pub(crate) fn begin_free(pinned: bool, address: u64) -> Option<Freeing> {
+/// Takes a block out, before anybody else can be given its address. Host memory is looked for among
+/// what is pinned, other addresses everywhere else: no two devices share one.
+pub(crate) fn before_free(pinned: bool, address: u64) -> Taking {
     let site = free_site();
     let may_have_it = |device: &Device| *device != Device::Cpu && (*device == Device::Pinned) == pinned;
-    recorder::active_devices().filter(may_have_it).find_map(|device| {
+    let taken = recorder::active_devices().filter(may_have_it).find_map(|device| {
         recorder::with_ledger_there(device, |ledger| {
-            let block = ledger.block_at(address)?;
-            let begun = ledger.begin_free(address, block.size, site);
-            let site = Some((block.stack, block.context));
-            Some(Freeing { device, size: block.size, site, begun, epoch: recorder::epoch() })
+            let block = ledger.free(address, site)?.block();
+            Some(Taken { device, block, epoch: recorder::epoch() })
         })?
-    })
+    });
+    taken.map_or(Taking::Unknown, Taking::Recorded)
 }
 
 /// No ledger has the block: it is of those that a pool had handed out before, and has this size there.
-pub(crate) fn begin_free_of_before(device: Device, address: u64, size: u64) -> Option<Freeing> {
+pub(crate) fn before_free_of_before(device: Device, address: u64, size: u64) -> Taking {
     let site = Site { memory: MemoryKind::Pool, ..free_site() };
-    recorder::with_ledger(device, |ledger| {
+    let freed = recorder::with_ledger(device, |ledger| {
         let left = recorder::before(device).saturating_sub(ledger.unknown_freed());
         let size = size.min(left);
-        Freeing { device, size, site: None, begun: ledger.begin_free(address, size, site), epoch: recorder::epoch() }
-    })
+        ledger.free_unknown(address, size, site);
+        Taking::FromBefore { device, size, epoch: recorder::epoch() }
+    });
+    freed.unwrap_or(Taking::Unknown)
 }
 
-/// It was freed; the driver took so many ticks, if it says so.
-pub(crate) fn end_free(freeing: Option<Freeing>, took: Option<u64>) {
-    if freeing.is_none_or(|freeing| freeing.site.is_none()) && took.is_some() && recorder::wants_all() {
-        UNKNOWN_FREES.fetch_add(1, Ordering::Relaxed);
+/// It was freed; the driver took so many ticks.
+pub(crate) fn freed(taking: Taking, took: u64) {
+    match taking {
+        Taking::Recorded(Taken { device, block, epoch }) => {
+            recorder::with_ledger_there(device, |ledger| {
+                if epoch == recorder::epoch() {
+                    ledger.calls.on_free(block.stack, block.context, took);
+                }
+            });
+        }
+        Taking::FromBefore { .. } | Taking::Unknown => {
+            if recorder::wants_all() {
+                UNKNOWN_FREES.fetch_add(1, Ordering::Relaxed);
+            }
+        }
     }
-    in_ledger(freeing, |ledger, freeing| {
-        ledger.end_free(&freeing.begun);
-        if let (Some((stack, context)), Some(took)) = (freeing.site, took) {
-            ledger.calls.on_free(stack, context, took);
-        }
-    });
 }
 
-/// It was not freed after all.
-pub(crate) fn free_was_refused(freeing: Option<Freeing>) {
+/// It was not freed after all: it goes back.
+pub(crate) fn free_was_refused(taking: Taking) {
     REFUSED_FREES.fetch_add(1, Ordering::Relaxed);
-    in_ledger(freeing, |ledger, freeing| ledger.cancel_free(&freeing.begun));
-}
-
-/// To a recording that began meanwhile the block is one from before.
-fn in_ledger(freeing: Option<Freeing>, act: impl FnOnce(&mut Ledger, &Freeing)) {
-    let Some(freeing) = freeing else { return };
-    recorder::with_ledger_there(freeing.device, |ledger| {
-        if freeing.epoch == recorder::epoch() {
-            act(ledger, &freeing);
+    // To a recording that began meanwhile it is a block from before.
+    match taking {
+        Taking::Recorded(Taken { device, block, epoch }) => {
+            recorder::with_ledger_there(device, |ledger| epoch == recorder::epoch() && ledger.undo_free(&block));
         }
-    });
+        Taking::FromBefore { device, size, epoch } => {
+            recorder::with_ledger_there(device, |ledger| {
+                if epoch == recorder::epoch() {
+                    ledger.undo_free_unknown(size);
+                }
+            });
+        }
+        Taking::Unknown => {}
+    }
 }
 
 /// Blocks that are live on a device of a recording.

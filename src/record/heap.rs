@@ -8,31 +8,24 @@ use std::sync::OnceLock;
 
 use super::gates::{any_measurement, records_heap_block, watches_heap_block};
 use super::live::foresee;
-use super::measure::Space;
+use super::measure::{Space, Taken};
 use super::prefetch::prefetch;
-use super::{guard, measure, recorder, sampling, untraced};
+use super::recorder::{self, Freed};
+use super::{guard, measure, sampling, untraced};
 use crate::snapshot::Device;
 
 /// Blocks that allocators do not keep ready for the next request, but look at their neighbours.
 const LARGE: usize = 1 << 10;
 
-/// A free that is under way and may yet come to nothing.
+/// Where a freed block came from, in case the free has to be undone.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Leaving {
-    address: u64,
-    size: usize,
-    account: Account,
-}
-
-/// Where the block is counted.
-#[derive(Clone, Copy, Debug)]
-enum Account {
+pub(crate) enum Account {
     /// memtrace's own.
     Own,
     /// Not recorded, and no measurement open.
     Untraced,
-    /// In a ledger, or among the untraced, and in measurements.
-    Watched(Option<recorder::Freeing>, Option<measure::Freeing>),
+    /// Looked for in the ledger and in measurements.
+    Watched(Freed, Option<Taken>),
 }
 
 /// After an allocation succeeded: the whole of it if nobody watches such blocks; otherwise false, and
@@ -49,57 +42,30 @@ pub(crate) fn on_unwatched_dealloc(size: usize) -> bool {
     guard::state() == 0 && !watches_heap_block(size) && untraced::add_at_once(size as u64, -1)
 }
 
-/// Before a block is reallocated. It stays in its account until it is known what came of it; then
-/// [`has_left`] or [`has_stayed`] is to be called.
+/// Before a block is freed, perhaps to be put back.
 #[inline]
-pub(crate) fn may_leave(address: usize, size: usize) -> Leaving {
-    let address = address as u64;
-    let account = match guard::state() & guard::OWN {
-        0 if watches_heap_block(size) => watched_account(address, size),
-        0 => Account::Untraced,
-        _ => Account::Own,
-    };
-    Leaving { address, size, account }
-}
-
-#[inline(never)]
-fn watched_account(address: u64, size: usize) -> Account {
-    let recorded = records_heap_block(size) && !sampling::was_left_out(address, size);
-    if !recorded && !any_measurement() {
+pub(crate) fn on_free(address: usize, size: usize) -> Account {
+    if guard::state() == 0 && !watches_heap_block(size) {
+        untraced::subtract(size as u64);
         return Account::Untraced;
     }
-    let _own = guard::own_work();
-    let known = Some((Device::Cpu, size as u64));
-    let measured = any_measurement().then(|| measure::begin_free(Space::Heap, address, known));
-    let freeing = if recorded { recorder::begin_heap_free(address, size as u64) } else { None };
-    Account::Watched(freeing, measured)
+    on_watched_free(address as u64, size)
 }
 
-/// The block was freed.
-#[inline]
-pub(crate) fn has_left(leaving: &Leaving) {
-    let (address, size) = (leaving.address, leaving.size as u64);
-    match &leaving.account {
-        Account::Own => untraced::subtract_own(size),
-        Account::Untraced => untraced::subtract(size),
-        Account::Watched(freeing, measured) => {
-            let _own = guard::own_work();
-            measured.iter().for_each(measure::end_free);
-            match freeing {
-                Some(freeing) => recorder::end_heap_free(freeing, address, size),
-                None => untraced::subtract(size),
-            }
-        }
-    }
-}
-
-/// The block is still there: the reallocation failed.
+/// A reallocation failed: the block is still there.
 #[cold]
-pub(crate) fn has_stayed(leaving: &Leaving) {
-    if let Account::Watched(freeing, measured) = &leaving.account {
-        let _own = guard::own_work();
-        measured.iter().for_each(measure::cancel_free);
-        freeing.iter().for_each(recorder::cancel_heap_free);
+pub(crate) fn undo_free(size: usize, account: Account) {
+    let size = size as u64;
+    match account {
+        Account::Own => untraced::add_own(size),
+        Account::Untraced => untraced::add(size),
+        Account::Watched(freed, measured) => {
+            let _own = guard::own_work();
+            if let Some(taken) = measured {
+                measure::undo_free(taken);
+            }
+            recorder::undo_heap_free(freed, size);
+        }
     }
 }
 
@@ -168,23 +134,31 @@ pub(crate) fn on_watched_dealloc(address: usize, size: usize) {
     take_out(address as u64, size);
 }
 
+#[inline(never)]
+fn on_watched_free(address: u64, size: usize) -> Account {
+    take_out(address, size)
+}
+
 #[inline(always)]
-fn take_out(address: u64, size: usize) {
+fn take_out(address: u64, size: usize) -> Account {
     let state = guard::state();
     if state & guard::OWN != 0 {
-        return untraced::subtract_own(size as u64);
+        untraced::subtract_own(size as u64);
+        return Account::Own;
     }
     let recorded = records_heap_block(size) && !sampling::was_left_out(address, size);
     if !recorded && !any_measurement() {
-        return untraced::subtract(size as u64);
+        untraced::subtract(size as u64);
+        return Account::Untraced;
     }
     let _own = guard::own_work();
     foresee(address);
     let size = size as u64;
-    if any_measurement() {
-        measure::on_free(Space::Heap, address, Some((Device::Cpu, size)));
-    }
-    if !(recorded && recorder::on_heap_free(address, size)) {
+    let known = Some((Device::Cpu, size));
+    let measured = if any_measurement() { measure::on_free(Space::Heap, address, known) } else { None };
+    let freed = if recorded { recorder::on_heap_free(address, size) } else { Freed::NotRecorded };
+    if matches!(freed, Freed::NotRecorded) {
         untraced::subtract(size);
     }
+    Account::Watched(freed, measured)
 }

@@ -11,7 +11,6 @@ pub(crate) mod fork;
 pub(crate) mod gates;
 pub(crate) mod guard;
 pub(crate) mod heap;
-mod leaving;
 mod ledger;
 mod live;
 mod log;

@@ -97,6 +97,14 @@ impl Windows {
         });
     }
 
+    /// An alloc that was none: a free was undone.
+    pub(crate) fn uncount(&mut self, context: ContextId, block: Flow) {
+        self.each_enclosing(context, |cell| {
+            cell.allocations = cell.allocations.saturating_sub(block.parts);
+            cell.allocated_bytes = cell.allocated_bytes.saturating_sub(block.bytes);
+        });
+    }
+
     #[inline]
     pub(crate) fn on_free(&mut self, context: ContextId, bytes: u64) {
         self.each_enclosing(context, |cell| cell.now = cell.now.saturating_sub(bytes));

@@ -21,21 +21,29 @@ pub fn seeds() -> Outcome<Vec<(String, Vec<u8>)>> {
     Ok(seeds)
 }
 
-/// A snapshot with everything, one of a log that has lost its beginning, one of a sample, and a stream.
+/// A snapshot with everything, one of a log that has lost its beginning, one of a sample, a stream, and one that could
+/// not keep up.
 fn captures(folder: &Path) -> Outcome<Vec<(&'static str, Vec<u8>)>> {
     let small = || memtrace::builder().min_size(256);
-    let streamed = folder.join("streamed").display().to_string();
     Ok(vec![
         ("whole", snapshot(small().context(StackContext::All), folder)?),
         ("overwritten", snapshot(small().max_entries(16), folder)?),
         ("sampled", snapshot(memtrace::builder().sample_interval(4096), folder)?),
-        ("streamed", {
-            let session = small().stream(&streamed).start()?;
-            work();
-            session.end()?;
-            std::fs::read(&streamed)?
-        }),
+        ("streamed", stream(small(), folder)?),
+        ("skipped", stream(small().max_entries(4), folder)?),
     ])
+}
+
+fn stream(builder: Builder, folder: &Path) -> Outcome<Vec<u8>> {
+    let path = folder.join("stream");
+    let session = builder.stream(path.display().to_string()).start()?;
+    work();
+    session.flush();
+    work();
+    session.end()?;
+    let capture = std::fs::read(&path)?;
+    std::fs::remove_file(path)?;
+    Ok(capture)
 }
 
 fn snapshot(builder: Builder, folder: &Path) -> Outcome<Vec<u8>> {

@@ -9,7 +9,7 @@ use super::driver::{DEINITIALIZED, OUT_OF_MEMORY, SUCCESS};
 use super::memory::KeepErrno;
 use super::place::{context_of, device_of};
 use super::{attention, capture, copies, graphs, imports, query, segments, streams};
-use crate::record::device_memory;
+use crate::record::device_memory::{self, Taking};
 use crate::record::measure::{self, Space};
 use crate::record::{Site, gates, guard, heap, recorder, thread, ticks};
 use crate::snapshot::{Device, MemoryKind, OutOfMemory};
@@ -274,7 +274,7 @@ pub(super) struct Release {
 pub(super) enum Free {
     /// memtrace's own work, of nothing, or nothing is recorded.
     NotWatched,
-    Watched(Option<device_memory::Freeing>, Option<measure::Freeing>),
+    Watched(Taking, Option<measure::Taken>),
 }
 
 /// What is to be told after the call, too.
@@ -303,7 +303,7 @@ pub(super) enum Freeing {
     Part(u64),
 }
 
-/// The block stays in its account until it is known what came of the call.
+/// Takes the block out of the account, before anybody else can be given its address.
 pub(super) fn before_free(release: Release) -> Freeing {
     let Release { address, stream, .. } = release;
     if address == 0 {
@@ -354,31 +354,32 @@ pub(super) fn own_before_free(release: &Release) -> Free {
         return Free::NotWatched;
     }
     let _own = guard::own_work();
-    let begin = || {
-        let (pinned, address) = (release.class.is_pinned(), release.address);
-        let of_before = || {
-            let (ordinal, size) = query::pool_block(address).filter(|_| recorder::had_blocks_before() && !pinned)?;
-            device_memory::begin_free_of_before(Device::Cuda(ordinal), address, size)
-        };
-        device_memory::begin_free(pinned, address).or_else(of_before)
+    let take = || {
+        let pinned = release.class.is_pinned();
+        match device_memory::before_free(pinned, release.address) {
+            Taking::Unknown if recorder::had_blocks_before() && !pinned => query::pool_block(release.address)
+                .map_or(Taking::Unknown, |(ordinal, size)| {
+                    device_memory::before_free_of_before(Device::Cuda(ordinal), release.address, size)
+                }),
+            taking => taking,
+        }
     };
-    let freeing = catch_unwind(begin).unwrap_or(None);
-    let known = freeing.map(|freeing| freeing.known());
-    let measured = || gates::any_measurement().then(|| begin_measured(release, known));
-    Free::Watched(freeing, catch_unwind(measured).unwrap_or(None))
+    let taking = catch_unwind(take).unwrap_or(Taking::Unknown);
+    let measured = || gates::any_measurement().then(|| take_measured(release, taking.known())).flatten();
+    Free::Watched(taking, catch_unwind(measured).unwrap_or(None))
 }
 
-fn begin_measured(release: &Release, known: Option<(Device, u64)>) -> measure::Freeing {
+fn take_measured(release: &Release, known: Option<(Device, u64)>) -> Option<measure::Taken> {
     let address = release.address;
     let space = if release.class.is_pinned() { Space::Pinned } else { Space::Device };
     let of_pool = || query::pool_block(address).map(|(ordinal, size)| (Device::Cuda(ordinal), size));
     // The driver is asked when a measurement ought to know and nobody does.
     let asks = known.is_none() && guard::state() & guard::MEASURING != 0 && !measure::knows(space, address);
     let known = if asks && space == Space::Device { of_pool() } else { known };
-    measure::begin_free(space, address, known)
+    measure::on_free(space, address, known)
 }
 
-/// What the driver refused is still there.
+/// Puts it back if the driver refused: that memory is still taken.
 pub(super) fn after_free(result: c_int, told: Told) {
     let took = if told.others { ticks::now().saturating_sub(told.began) } else { 0 };
     if told.others {
@@ -393,17 +394,18 @@ pub(super) fn after_free(result: c_int, told: Told) {
 
 /// In this copy's recorder.
 pub(super) fn own_after_free(result: c_int, free: Free, took: u64) {
-    let Free::Watched(freeing, measured) = free else { return };
+    let Free::Watched(taking, measured) = free else { return };
+    if result == DEINITIALIZED {
+        return;
+    }
     let _own = guard::own_work();
     let _ = catch_unwind(|| match result {
-        // A driver that has been shut down has freed everything.
-        SUCCESS | DEINITIALIZED => {
-            device_memory::end_free(freeing, (result == SUCCESS).then_some(took));
-            measured.iter().for_each(measure::end_free);
-        }
+        SUCCESS => device_memory::freed(taking, took),
         _ => {
-            device_memory::free_was_refused(freeing);
-            measured.iter().for_each(measure::cancel_free);
+            device_memory::free_was_refused(taking);
+            if let Some(taken) = measured {
+                measure::undo_free(taken);
+            }
         }
     });
 }

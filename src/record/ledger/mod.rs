@@ -13,15 +13,14 @@ pub(crate) use part::{Checkpoint, Cursor, LogPart, Outside, Overwritten};
 
 use crate::record::calls::Calls;
 use crate::record::clock::Clock;
-use crate::record::leaving::{Begun, Leaving};
 use crate::record::live::{Entered, Held, LiveBlocks};
 use crate::record::log::{Log, LogShape};
 use crate::record::names::{Label, Names};
 use crate::record::peak::{Beside, Moment, PeakTracker};
 use crate::record::ring::Ring;
 use crate::record::segments::{Asked, Segments, Told};
+use crate::record::untraced;
 use crate::record::windows::Windows;
-use crate::record::{sampling, untraced};
 use crate::snapshot::{Block, ContextId, Mark, MemoryKind, OutOfMemory, Sampling, StackId, ThreadId};
 
 /// Refused allocations that are kept, of those that a program may go on asking for.
@@ -36,15 +35,6 @@ pub(crate) struct Site {
     pub(crate) stream: u32,
     /// How the block is come by; on the heap there is one way.
     pub(crate) memory: MemoryKind,
-}
-
-/// A free that is under way: the block's number, or 0 and the size of one from before the recording.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Free {
-    address: u64,
-    size: u64,
-    seq: u64,
-    site: Site,
 }
 
 /// What a ledger keeps.
@@ -99,8 +89,6 @@ pub(crate) struct Ledger {
     stat_peak_parts: u64,
     /// Bytes of blocks from before the recording that were freed.
     unknown: u64,
-    /// Frees that are under way.
-    leaving: Leaving<u64, Free>,
     clock: Clock,
     windows: Windows,
     options: LedgerOptions,
@@ -147,6 +135,11 @@ impl Flow {
         self.parts += more.parts;
         self.bytes += more.bytes;
     }
+
+    fn subtract(&mut self, less: Self) {
+        self.parts = self.parts.saturating_sub(less.parts);
+        self.bytes = self.bytes.saturating_sub(less.bytes);
+    }
 }
 
 /// Bytes in blocks of which a sample is to be taken, and which no ledger has.
@@ -184,7 +177,6 @@ impl Ledger {
             allocs: Flow::default(),
             frees: Flow::default(),
             unknown: 0,
-            leaving: Leaving::new(),
             unknown_before: 0,
             sampled_before: sampled_from_before(&options),
             stat_peak: 0,
@@ -202,11 +194,6 @@ impl Ledger {
 
     /// Enters a block. False if there was no memory to: then it is not in this account.
     pub(crate) fn alloc(&mut self, address: u64, size: u64, site: Site) -> bool {
-        if !self.leaving.is_empty()
-            && let Some(free) = self.leaving.end_at(&address)
-        {
-            self.do_free(free);
-        }
         let block = Block {
             address,
             size,
@@ -347,38 +334,31 @@ impl Ledger {
         self.log_free(&Held::of(&block), &site, time_ns);
     }
 
-    /// A free of the block at this address begins, and may yet be refused. One that is not here is from before the
-    /// recording and has that size.
-    pub(crate) fn begin_free(&mut self, address: u64, size: u64, site: Site) -> Begun<Free> {
-        let seq = self.live.get(address).map_or(0, |block| block.seq);
-        self.leaving.begin(address, Free { address, size, seq, site })
-    }
-
-    /// The block was freed.
-    pub(crate) fn end_free(&mut self, begun: &Begun<Free>) {
-        if let Some(free) = self.leaving.end(begun) {
-            self.do_free(free);
+    /// A block that was just freed is live after all: a reallocation failed. It gets a new place in
+    /// the log; the counts are as if nothing had happened.
+    pub(crate) fn undo_free(&mut self, block: &Block) -> bool {
+        let Block { stack, context, thread, stream, memory, .. } = *block;
+        let kept = self.alloc(block.address, block.size, Site { stack, context, thread, stream, memory });
+        let flow = Flow::of(self.options.sampling, block.size);
+        self.frees.subtract(flow);
+        if kept {
+            self.allocs.subtract(flow);
+            self.windows.uncount(block.context, flow);
+            self.names.renumber(block.seq, self.seq);
         }
+        kept
     }
 
-    /// It was not: it was there all the time.
-    pub(crate) fn cancel_free(&mut self, begun: &Begun<Free>) {
-        self.leaving.end(begun);
-    }
-
-    fn do_free(&mut self, free: Free) {
-        let Free { address, size, seq, site } = free;
-        if seq == 0 {
-            self.free_unknown(address, size, site);
-            if self.options.counts_below {
-                // Whoever reads both must not find the block in both or in neither.
-                untraced::subtract(size);
-            }
-        } else if let Some(held) = self.free_if(address, seq, site)
-            && self.samples(held.size())
-        {
-            sampling::leave(address);
-        }
+    /// The same for a block from before the recording.
+    pub(crate) fn undo_free_unknown(&mut self, size: u64) {
+        self.unknown = self.unknown.saturating_sub(size);
+        // The peak may have been reset meanwhile.
+        let total = self.total();
+        self.stat_peak = self.stat_peak.max(total);
+        self.windows.on_alloc(ContextId::ROOT, Flow::default(), total);
+        let now = Moment { total, seq: self.seq, time_ns: self.now(), unknown_freed: self.unknown };
+        let beside = self.beside_now();
+        self.peak.after_alloc(now, || beside);
     }
 
     /// Names the live block that begins at an address; false if none does, or there are too many names.
@@ -391,11 +371,6 @@ impl Ledger {
             self.names.make_room(|seq, address| is_live(seq, address) || at_peak.binary_search(&seq).is_ok());
         }
         self.names.give(seq, address, label)
-    }
-
-    /// The block that begins at this address.
-    pub(crate) fn block_at(&self, address: u64) -> Option<Block> {
-        self.live.get(address)
     }
 
     /// Are blocks of this size recorded here?

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 pub(super) use registry::Registry;
-pub(crate) use registry::{DeviceMeasured, Freeing, Id, Space};
+pub(crate) use registry::{DeviceMeasured, Id, Space, Taken};
 
 use super::memory::OwnVec;
 use super::names::Label;
@@ -165,25 +165,14 @@ impl Unattributed {
 }
 
 /// A block is about to be freed on this thread; `known` is its device and size, as far as others know them.
-pub(crate) fn on_free(space: Space, address: u64, known: Option<(Device, u64)>) {
+pub(crate) fn on_free(space: Space, address: u64, known: Option<(Device, u64)>) -> Option<Taken> {
     let site = recorder::free_site();
-    lock().free(guard::measure(), (space, address), known, site);
+    lock().free(guard::measure(), (space, address), known, site)
 }
 
-/// A free begins that may yet be refused.
-pub(crate) fn begin_free(space: Space, address: u64, known: Option<(Device, u64)>) -> Freeing {
-    let site = recorder::free_site();
-    lock().begin_free(guard::measure(), (space, address), known, site)
-}
-
-/// The block was freed.
-pub(crate) fn end_free(freeing: &Freeing) {
-    lock().end_free(freeing);
-}
-
-/// It was not.
-pub(crate) fn cancel_free(freeing: &Freeing) {
-    lock().cancel_free(freeing);
+/// It was not freed after all.
+pub(crate) fn undo_free(taken: Taken) {
+    lock().undo_free(taken);
 }
 
 /// Does a block belong to any measurement?

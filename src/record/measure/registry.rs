@@ -5,7 +5,6 @@
 
 use std::time::Instant;
 
-use crate::record::leaving::{Begun, Leaving};
 use crate::record::ledger::{Ledger, LedgerCopy, LedgerOptions, Site};
 use crate::record::memory::{OwnMap, OwnVec, System, make_room, own_map, put, try_push};
 use crate::record::names::Label;
@@ -42,18 +41,16 @@ struct Owner {
     size: u64,
 }
 
-/// A free that is asked for while this measurement is in force; `known` is the block's device and size as others know
-/// them.
+/// A block that was taken out of the measurements that it belonged to.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Free {
-    current: Id,
-    key: (Space, u64),
-    known: Option<(Device, u64)>,
-    site: Site,
+pub(crate) struct Taken {
+    address: u64,
+    owner: Option<(Owner, Option<Block>)>,
+    /// Of measurements that it did not belong to, the innermost that counted it as freed.
+    foreign: Id,
+    device: Device,
+    size: u64,
 }
-
-/// One that is under way.
-pub(crate) type Freeing = Begun<Free>;
 
 /// What one device did.
 #[derive(Debug)]
@@ -113,15 +110,13 @@ impl Measure {
 pub(crate) struct Registry {
     measures: OwnMap<Id, Measure>,
     owners: OwnMap<(Space, u64), Owner>,
-    /// Frees that are under way.
-    leaving: Leaving<(Space, u64), Free>,
     last: Id,
     open: usize,
 }
 
 impl Registry {
     pub(crate) const fn new() -> Self {
-        Self { measures: own_map(), owners: own_map(), leaving: Leaving::new(), last: 0, open: 0 }
+        Self { measures: own_map(), owners: own_map(), last: 0, open: 0 }
     }
 
     /// How many are open.
@@ -205,11 +200,6 @@ impl Registry {
     /// Enters a block. False if no measurement is in force.
     pub(crate) fn alloc(&mut self, current: Id, device: Device, address: u64, size: u64, site: Site) -> bool {
         let key = (Space::of(device), address);
-        if !self.leaving.is_empty()
-            && let Some(Free { current, key, known, site }) = self.leaving.end_at(&key)
-        {
-            self.free(current, key, known, site);
-        }
         if self.owners.contains_key(&key) {
             // Its free was missed.
             self.free(0, key, None, Site::default());
@@ -231,49 +221,54 @@ impl Registry {
         true
     }
 
-    /// A free begins that may yet be refused.
-    pub(crate) fn begin_free(
+    /// Takes a block out. `known` is its device and size as others know them.
+    pub(crate) fn free(
         &mut self,
         current: Id,
         key: (Space, u64),
         known: Option<(Device, u64)>,
         site: Site,
-    ) -> Freeing {
-        self.leaving.begin(key, Free { current, key, known, site })
-    }
-
-    /// The block was freed.
-    pub(crate) fn end_free(&mut self, freeing: &Freeing) {
-        if let Some(Free { current, key, known, site }) = self.leaving.end(freeing) {
-            self.free(current, key, known, site);
-        }
-    }
-
-    /// It was not: it was there all the time.
-    pub(crate) fn cancel_free(&mut self, freeing: &Freeing) {
-        self.leaving.end(freeing);
-    }
-
-    /// Takes a block out. `known` is its device and size as others know them.
-    pub(crate) fn free(&mut self, current: Id, key: (Space, u64), known: Option<(Device, u64)>, site: Site) {
+    ) -> Option<Taken> {
         let owner = self.owners.remove(&key);
         let own = owner.map_or(0, |owner| self.nearest_open(owner.measure));
-        let mut at = own;
+        let (mut at, mut block) = (own, None);
         while let (Some(owner), Some(measure)) = (owner, self.measures.get_mut(&at)) {
-            measure.on(owner.device).and_then(|on| on.ledger.free(key.1, site));
+            block =
+                measure.on(owner.device).and_then(|on| on.ledger.free(key.1, site)).map(|held| held.block()).or(block);
             at = measure.parent;
         }
         let foreign = self.nearest_open(current);
-        match owner.map(|owner| (owner.device, owner.size)).or(known) {
-            Some((device, size)) => self.count_foreign(foreign, own, device, size),
-            None => self.count_unknown(foreign),
-        }
+        let Some((device, size)) = owner.map(|owner| (owner.device, owner.size)).or(known) else {
+            self.count_unknown(foreign);
+            return None;
+        };
+        let taken = Taken { address: key.1, owner: owner.map(|owner| (owner, block)), foreign, device, size };
+        self.each_foreign(&taken, |freed| *freed += size);
+        Some(taken)
     }
 
     fn count_unknown(&mut self, measure: Id) {
         let mut at = measure;
         while let Some(measure) = self.measures.get_mut(&at) {
             measure.unknown_frees += 1;
+            at = measure.parent;
+        }
+    }
+
+    /// It was not freed after all.
+    pub(crate) fn undo_free(&mut self, taken: Taken) {
+        self.each_foreign(&taken, |freed| *freed = freed.saturating_sub(taken.size));
+        let Some((owner, Some(block))) = taken.owner else { return };
+        let measure = self.nearest_open(owner.measure);
+        if measure == 0 || self.owners.try_reserve(1).is_err() {
+            return;
+        }
+        self.owners.insert((Space::of(owner.device), taken.address), Owner { measure, ..owner });
+        let mut at = measure;
+        while let Some(measure) = self.measures.get_mut(&at) {
+            // Positions differ from one log to the other; 0 is none's.
+            let block = Block { seq: 0, ..block };
+            measure.lost += u64::from(!measure.on(owner.device).is_some_and(|on| on.ledger.undo_free(&block)));
             at = measure.parent;
         }
     }
@@ -316,7 +311,6 @@ impl Registry {
         }
         self.measures.retain(|id, _| kept.contains(id));
         self.owners.retain(|_, owner| kept.contains(&owner.measure));
-        self.leaving = Leaving::new();
         self.open = self.measures.values().filter(|measure| measure.open).count();
     }
 
@@ -344,13 +338,14 @@ impl Registry {
         false
     }
 
-    /// Counts a block as freed in the measurements in force that it did not belong to.
-    fn count_foreign(&mut self, current: Id, own: Id, device: Device, size: u64) {
-        let mut at = current;
+    /// The counts of those in force that a block did not belong to.
+    fn each_foreign(&mut self, taken: &Taken, mut change: impl FnMut(&mut u64)) {
+        let own = taken.owner.map_or(0, |(owner, _)| self.nearest_open(owner.measure));
+        let mut at = taken.foreign;
         while self.measures.contains_key(&at) && !self.contains(at, own) {
             let Some(measure) = self.measures.get_mut(&at) else { return };
-            if let Some(on) = measure.on(device) {
-                on.foreign_freed += size;
+            if let Some(on) = measure.on(taken.device) {
+                change(&mut on.foreign_freed);
             }
             at = measure.parent;
         }
@@ -371,12 +366,8 @@ mod tests {
         devices.first().map_or((0, 0), |on| (on.ledger.stats.allocated_bytes.current, on.foreign_freed))
     }
 
-    fn free(registry: &mut Registry, current: Id, address: u64) {
-        registry.free(current, (Space::Heap, address), Some((Device::Cpu, 10)), Site::default());
-    }
-
-    fn begin_free(registry: &mut Registry, current: Id, address: u64) -> Freeing {
-        registry.begin_free(current, (Space::Heap, address), Some((Device::Cpu, 10)), Site::default())
+    fn free(registry: &mut Registry, current: Id, address: u64) -> Option<Taken> {
+        registry.free(current, (Space::Heap, address), Some((Device::Cpu, 10)), Site::default())
     }
 
     #[test]
@@ -440,23 +431,10 @@ mod tests {
         alloc(&mut registry, first, 1);
         alloc(&mut registry, second, 1);
         assert_eq!([first, second].map(|id| held(&registry, id)), [(0, 0), (10, 0)], "the first free was missed");
-        free(&mut registry, first, 1);
+        let taken = free(&mut registry, first, 1).unwrap();
         assert_eq!([first, second].map(|id| held(&registry, id)), [(0, 10), (0, 0)]);
-    }
-
-    #[test]
-    fn a_free_that_is_under_way_is_known_by_the_next_block_at_its_address() {
-        let mut registry = Registry::new();
-        let [first, second] = [(); 2].map(|()| registry.begin(0).unwrap());
-        alloc(&mut registry, first, 1);
-        let refused = begin_free(&mut registry, first, 1);
-        assert_eq!(held(&registry, first), (10, 0), "nothing is known yet");
-        registry.cancel_free(&refused);
-        let freed = begin_free(&mut registry, second, 1);
-        alloc(&mut registry, second, 1);
-        assert_eq!([first, second].map(|id| held(&registry, id)), [(0, 0), (10, 10)]);
-        registry.end_free(&freed);
-        assert_eq!([first, second].map(|id| held(&registry, id)), [(0, 0), (10, 10)], "that was known");
+        registry.undo_free(taken);
+        assert_eq!([first, second].map(|id| held(&registry, id)), [(0, 0), (10, 0)]);
     }
 
     #[test]

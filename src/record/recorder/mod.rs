@@ -9,8 +9,8 @@ use std::time::Instant;
 
 use self::devices::{device_options, heap_options, index_of};
 use super::gates::GATES;
-use super::leaving::Begun;
-use super::ledger::{Free, Ledger, Site};
+use super::ledger::{Ledger, Site};
+use super::live::Held;
 use super::unwind::{Taken, with_stack};
 use super::{Label, STACKS, fork, gates, guard, measure, sampling, thread, untraced};
 use crate::snapshot::{
@@ -248,62 +248,63 @@ pub(crate) fn on_heap_alloc(address: u64, size: u64, site: Site, interval: usize
     entered
 }
 
-/// A free of a heap block that is under way, in the recording with that number.
+/// What came of a free.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Freeing {
-    begun: Begun<Free>,
-    epoch: u64,
+pub(crate) enum Freed {
+    /// The ledger of the recording with this number held it.
+    Recorded(Held, u64),
+    /// That recording takes such blocks and did not see this one: it is from before, and is now
+    /// logged as freed and no longer among the untraced.
+    FromBefore(u64),
+    /// Nobody records such blocks, or the sample has not got this one.
+    NotRecorded,
 }
 
-/// Takes a heap block out of the CPU's ledger, or out of what was there before it; false if it is in neither. Where a
-/// sample is recorded, the latter cannot be told from what was left out, and stays among the untraced.
+/// Takes a heap block out of the CPU's ledger, or out of what was there before it. Where a sample is recorded, that
+/// cannot be told from what was left out, and stays among the untraced.
 #[inline(always)]
-pub(crate) fn on_heap_free(address: u64, size: u64) -> bool {
+pub(crate) fn on_heap_free(address: u64, size: u64) -> Freed {
     let site = free_site();
     let mut slot = lock(&DEVICES[0]);
-    let Some(ledger) = slot.as_mut().filter(|ledger| ledger.takes(size)) else { return false };
+    let Some(ledger) = slot.as_mut().filter(|ledger| ledger.takes(size)) else { return Freed::NotRecorded };
     if let Some(held) = ledger.free(address, site) {
         if ledger.samples(held.size()) {
             sampling::leave(address);
         }
-        return true;
+        return Freed::Recorded(held, epoch());
     }
     if ledger.samples(size) {
         // From before the recording, or left out of the sample: nobody can tell.
-        return false;
+        return Freed::NotRecorded;
     }
     ledger.free_unknown(address, size, site);
     // Under the lock: whoever reads both must not find the block in both or in neither.
     untraced::subtract(size);
-    true
+    Freed::FromBefore(epoch())
 }
 
-/// A free begins that may yet come to nothing; `None` if that is nothing to a recording.
-pub(crate) fn begin_heap_free(address: u64, size: u64) -> Option<Freeing> {
-    let site = free_site();
+/// Undoes [`on_heap_free`] for a block that stayed where it was. If another recording has begun meanwhile, the block
+/// is one from before it.
+pub(crate) fn undo_heap_free(freed: Freed, size: u64) {
     let mut slot = lock(&DEVICES[0]);
-    let ledger = slot.as_mut().filter(|ledger| ledger.takes(size))?;
-    let is_untraced = ledger.samples(size) && ledger.block_at(address).is_none();
-    (!is_untraced).then(|| Freeing { begun: ledger.begin_free(address, size, site), epoch: epoch() })
-}
-
-/// The block was freed. If another recording began meanwhile, it was one from before it.
-pub(crate) fn end_heap_free(freeing: &Freeing, address: u64, size: u64) {
-    let mut slot = lock(&DEVICES[0]);
-    match slot.as_mut() {
-        Some(ledger) if freeing.epoch == epoch() => ledger.end_free(&freeing.begun),
-        Some(ledger) if ledger.takes(size) && !ledger.samples(size) => {
-            ledger.free_unknown(address, size, free_site());
-            untraced::subtract(size);
+    let now = epoch();
+    let kept = match (freed, slot.as_mut()) {
+        (Freed::Recorded(held, then), Some(ledger)) if then == now => {
+            let block = held.block();
+            let kept = ledger.undo_free(&block);
+            if kept && ledger.samples(block.size) {
+                sampling::enter(block.address);
+            }
+            kept
         }
-        _ => untraced::subtract(size),
-    }
-}
-
-/// It was not freed.
-pub(crate) fn cancel_heap_free(freeing: &Freeing) {
-    if let Some(ledger) = lock(&DEVICES[0]).as_mut().filter(|_| freeing.epoch == epoch()) {
-        ledger.cancel_free(&freeing.begun);
+        (Freed::FromBefore(then), Some(ledger)) if then == now => {
+            ledger.undo_free_unknown(size);
+            false
+        }
+        _ => false,
+    };
+    if !kept {
+        untraced::add(size);
     }
 }
 
@@ -422,10 +423,10 @@ mod tests {
         assert!(!on_heap_alloc(0x1000, 2048, Site::default(), 0));
         // One that was chosen for a sample.
         assert!(!on_heap_alloc(0x1000, 65_536, Site::default(), 1 << 19));
-        assert!(!on_heap_free(0x1000, 2048));
+        assert!(matches!(on_heap_free(0x1000, 2048), Freed::NotRecorded));
         assert!(on_heap_alloc(0x2000, 65_536, Site::default(), 0));
-        assert!(on_heap_free(0x2000, 65_536), "it was recorded");
-        assert!(on_heap_free(0x3000, 65_536), "it is from before");
+        assert!(matches!(on_heap_free(0x2000, 65_536), Freed::Recorded(..)));
+        assert!(matches!(on_heap_free(0x3000, 65_536), Freed::FromBefore(_)));
         assert!(copies(began + Duration::from_nanos(1)).is_empty(), "of another recording");
         let (_, copy) = copies(began).remove(0);
         stop();
