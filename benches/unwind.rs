@@ -21,6 +21,8 @@ use std::time::Instant;
 use memtrace::take_stack;
 
 const FRAMES: [usize; 3] = [21, 37, 67];
+/// Levels of a recursion, memtrace's stacks alone.
+const DEEP: [usize; 4] = [100, 1000, 10_000, 100_000];
 /// Takes a stack; its number of addresses.
 type Take = fn() -> usize;
 const CASES: [(&str, Take); 2] = [("memtrace", take_stack), ("libgcc, by `backtrace`", libgcc)];
@@ -110,6 +112,29 @@ fn row(frames: usize, rounds: usize, times: usize) {
     println!("{seen:>6}  {:<24}{:>20.1}", "libgcc / memtrace", median(&mut ratios));
 }
 
+/// What recurses: one stack at each level, then many at the last.
+#[inline(never)]
+fn recurse(left: usize, times: usize) -> f64 {
+    black_box(take_stack());
+    let nanos = if left == 0 {
+        measure(take_stack, times).0
+    } else {
+        black_box(recurse as fn(usize, usize) -> f64)(left - 1, times)
+    };
+    black_box(nanos)
+}
+
+/// Nanoseconds for a stack at each level of a recursion, on the way in, and for one at the end of it.
+fn deep(levels: usize, times: usize) -> (f64, f64) {
+    let run = move || {
+        let began = Instant::now();
+        recurse(levels, 1);
+        let each = began.elapsed().as_nanos() as f64 / levels as f64;
+        (each, recurse(levels, times))
+    };
+    std::thread::Builder::new().stack_size(1 << 28).spawn(run).unwrap().join().unwrap()
+}
+
 fn main() {
     // `cargo bench` passes --bench; `cargo test --benches` does not.
     let given = |option: &str| std::env::args().any(|argument| argument == option);
@@ -118,4 +143,10 @@ fn main() {
     println!("{rounds} rounds of {times} stacks{}\n", if quick { ": a test, its figures mean nothing" } else { "" });
     println!("{:>6}  {:<24}{:>10}{:>10}{:>10}", "frames", "ns a stack", "minimum", "median", "a frame");
     FRAMES.iter().for_each(|&frames| row(frames, rounds, times));
+    println!("\n{:>7}  {:>20}{:>20}", "levels", "ns at each level", "ns at the last one");
+    for levels in DEEP {
+        let levels = if quick { levels / 100 } else { levels };
+        let (each, last) = deep(levels, times);
+        println!("{levels:>7}  {each:>20.0}{last:>20.0}");
+    }
 }

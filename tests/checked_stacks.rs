@@ -17,6 +17,15 @@ fn on_many_threads() -> usize {
     (0..500usize).into_par_iter().map(job).sum()
 }
 
+/// Allocates on the way in and on the way out, some of it twice at the same depth.
+#[inline(never)]
+fn deep(levels: usize) -> usize {
+    let block = || std::hint::black_box(vec![0u8; 1000 + levels % 3]).len();
+    let looks = if levels.is_multiple_of(37) { block() + block() } else { 0 };
+    let further_in = if levels == 0 { 0 } else { std::hint::black_box(deep as fn(usize) -> usize)(levels - 1) };
+    looks + further_in + if levels.is_multiple_of(53) { block() } else { 0 }
+}
+
 #[test]
 fn no_stack_differs_from_libgccs() {
     // SAFETY: nothing else of this process reads or writes the environment now.
@@ -26,6 +35,7 @@ fn no_stack_differs_from_libgccs() {
     // The second one is like the first, so that its stacks are guessed.
     (0..2).for_each(|_| training.step().unwrap());
     std::hint::black_box(on_many_threads());
+    std::hint::black_box((deep(2000), deep(3000), deep(150)));
     drop(training);
     let snapshot = session.snapshot();
     let records = snapshot.device(Device::Cpu).unwrap().stats.allocations.allocated;

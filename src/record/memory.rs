@@ -17,7 +17,7 @@ pub(crate) const fn own_map<K, V>() -> OwnMap<K, V> {
 pub(crate) const HASHER: FixedState = FixedState::with_seed(0x6d65_6d74_7261_6365);
 
 /// Pushes if memory can be had; says whether it was.
-#[inline]
+#[cfg_attr(not(debug_assertions), inline(always))]
 pub(crate) fn try_push<T>(list: &mut OwnVec<T>, value: T) -> bool {
     let room = list.len() < list.capacity() || make_room(list);
     if room {
@@ -34,7 +34,7 @@ pub(crate) fn make_room<T>(list: &mut OwnVec<T>) -> bool {
 }
 
 /// Pushes where there is room already. The list's own way to push has a part that makes room, and its frame is large.
-#[inline]
+#[cfg_attr(not(debug_assertions), inline(always))]
 #[expect(unsafe_code, reason = "writes behind what is there")]
 pub(crate) fn put<T, A: Allocator>(list: &mut Vec<T, A>, value: T) {
     let length = list.len();

@@ -235,6 +235,7 @@ fn discard(index: usize, slot: &mut Option<Ledger>) {
 }
 
 /// Enters a block that was chosen at this interval into the heap's ledger; false if it could not be.
+#[cfg_attr(not(debug_assertions), inline(always))]
 pub(crate) fn on_heap_alloc(address: u64, size: u64, site: Site, interval: usize) -> bool {
     let mut slot = lock(&DEVICES[0]);
     // The gate that let this block through, or what chose it, may have been that of an earlier session.

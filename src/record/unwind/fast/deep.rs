@@ -2,7 +2,8 @@
 //!
 //! Of such a stack the innermost frames are kept, which are walked each time, and the outermost ones, which are a
 //! [`LastStack`] of their own: they are what they were if every word is that they were read from. What lies between is
-//! not kept. It matters for where it leads to alone, and that is known of frames that the last walk has marked.
+//! not kept. It matters for where it leads to alone, and that is known of frames that the last walk has marked. (What is
+//! taken for granted by that stands in ARCHITECTURE.md, *The way of a stack*.)
 //!
 //! A mark is the outermost frame in a cell, a piece of the stack of 4 KiB. So a walk finds one soon after it has what it
 //! has to walk, marks take a few bytes for each cell, and are where they were whatever lies further in.

@@ -150,10 +150,10 @@ impl LastStack {
         let (Some(places), Some(addresses)) = (self.places.get(..outside), self.addresses.get(..outside)) else {
             return Some(0);
         };
-        let mut n = outside;
-        for (place, address) in places.iter().zip(addresses).rev() {
-            n -= 1;
-            if read(place.sp() - 8) != *address || (place.has(Place::READ_BP) && self.has_other_bp(n, &read)) {
+        // By numbers, which takes fewer instructions than going through both at once. In range: both are so long.
+        for n in (0..outside).rev() {
+            let place = places[n];
+            if read(place.sp() - 8) != addresses[n] || (place.has(Place::READ_BP) && self.has_other_bp(n, &read)) {
                 return Some(n);
             }
         }

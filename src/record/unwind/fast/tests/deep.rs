@@ -123,6 +123,26 @@ fn what_was_left_meanwhile_is_walked_again() {
     }
 }
 
+/// Be it that a walk ended further out, or that it led over them.
+#[test]
+fn frames_that_are_gone_are_walked_again_though_they_come_back() {
+    let gone = [(0, 0), (1300, 200)];
+    for (words, frames) in gone {
+        let (mut machine, mut thread) = (Machine::new(), Thread::new());
+        enter(&mut machine, Kind::Plain, 900);
+        thread.walk(&machine, 128);
+        machine.leave(600, 0);
+        enter(&mut machine, Kind::ByRbp(words), frames.min(1));
+        enter(&mut machine, Kind::Plain, frames);
+        thread.walk(&machine, 128);
+        machine.leave(frames.min(1) as usize + frames as usize, 0);
+        enter(&mut machine, Kind::Plain, 600);
+        let (addresses, asked) = thread.walk(&machine, 128);
+        assert_eq!(addresses, kept(machine.truth(), 128));
+        assert!(asked > 500, "{asked} rules with {words} words between");
+    }
+}
+
 #[inline(never)]
 fn down(levels: usize, each: usize, seen: &mut Vec<Both>) {
     if levels.is_multiple_of(each) {
