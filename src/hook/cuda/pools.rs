@@ -134,7 +134,11 @@ mod tests {
         crate::record::fork::watch();
         let done = AtomicBool::new(false);
         std::thread::scope(|scope| {
-            scope.spawn(|| while !done.load(Ordering::Relaxed) && !was_destroyed(0x7302) {});
+            scope.spawn(|| {
+                while !done.load(Ordering::Relaxed) && !was_destroyed(0x7302) {
+                    std::hint::spin_loop();
+                }
+            });
             let ended_well = |_| {
                 // SAFETY: the child looks at pools and ends.
                 let child = unsafe { libc::fork() };
