@@ -66,12 +66,13 @@ fn difference(before: &Live, after: &[Block], from_ns: u64) -> Vec<Record> {
 
 /// The marks, with all scopes left where marks were skipped: nobody knows which of them were.
 pub(super) fn close_scopes(marks: &[Mark], skips: &[Skip], gaps: &[Gap]) -> Vec<Mark> {
-    let (mut whole, mut from) = (Vec::new(), 0);
+    let (mut whole, mut open, mut from) = (Vec::new(), Vec::new(), 0);
     for (skip, gap) in skips.iter().zip(gaps).filter(|(skip, _)| skip.marks > 0) {
-        whole.extend_from_slice(marks.get(from..skip.marks_at).unwrap_or_default());
+        let before = marks.get(from..skip.marks_at).unwrap_or_default();
+        whole.extend_from_slice(before);
+        follow(&mut open, before);
         from = skip.marks_at;
-        let open = open_scopes(&whole);
-        whole.extend(open.into_iter().rev().map(|mark| Mark {
+        whole.extend(open.drain(..).rev().map(|mark| Mark {
             time_ns: gap.from_ns.max(mark.time_ns),
             enter: false,
             ..mark
@@ -81,9 +82,8 @@ pub(super) fn close_scopes(marks: &[Mark], skips: &[Skip], gaps: &[Gap]) -> Vec<
     whole
 }
 
-/// What was entered and not left, in the order of entering.
-fn open_scopes(marks: &[Mark]) -> Vec<Mark> {
-    let mut open: Vec<Mark> = Vec::new();
+/// `open` is what was entered and not left, in the order of entering.
+fn follow(open: &mut Vec<Mark>, marks: &[Mark]) {
     for mark in marks {
         let same = |known: &Mark| known.thread == mark.thread && known.context == mark.context;
         match (mark.enter, open.iter().rposition(same)) {
@@ -92,5 +92,4 @@ fn open_scopes(marks: &[Mark]) -> Vec<Mark> {
             (false, None) => {}
         }
     }
-    open
 }

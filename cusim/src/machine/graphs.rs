@@ -103,7 +103,7 @@ impl Machine {
         }
         let grain = self.pools.get(graph_pool(device)).ok_or(INVALID_VALUE)?.grain;
         let taken = size.checked_next_multiple_of(grain).filter(|taken| *taken > 0).ok_or(INVALID_VALUE)?;
-        let Span { base: address, length } = Span::reserve_apart(taken, 0).ok_or(OUT_OF_MEMORY)?;
+        let Span { base: address, length } = Span::reserve(taken, 0).ok_or(OUT_OF_MEMORY)?;
         let memory = GraphMemory { device, size, taken, length, owner: graph, freed_by: None, holders: 1 };
         self.graph_memory.insert(address, memory);
         Ok((self.add_node(graph, node_type::ALLOCATE, address)?, address))

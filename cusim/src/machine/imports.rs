@@ -107,7 +107,7 @@ impl Machine {
 
     /// Addresses for memory that is elsewhere. It has bytes of its own here, zeros.
     pub(super) fn open_import(&mut self, role: Role, size: u64, (device, context): (usize, u64)) -> Answer<u64> {
-        let span = Span::reserve_apart(size, 0).ok_or(OUT_OF_MEMORY)?;
+        let span = Span::reserve(size, 0).ok_or(OUT_OF_MEMORY)?;
         let address = span.base;
         if !Span::open(address, span.length) {
             span.release();

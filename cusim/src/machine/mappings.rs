@@ -47,7 +47,7 @@ impl Machine {
         if size == 0 || !size.is_multiple_of(PAGE as u64) || !is_aligned {
             return Err(INVALID_VALUE);
         }
-        let span = Span::reserve_apart(size, alignment.max(GRANULARITY)).ok_or(OUT_OF_MEMORY)?;
+        let span = Span::reserve(size, alignment.max(GRANULARITY)).ok_or(OUT_OF_MEMORY)?;
         let address = span.base;
         self.reservations.push(Reservation { span, size });
         Ok(address)

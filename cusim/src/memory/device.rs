@@ -21,11 +21,17 @@ pub(crate) struct Place {
     pub(crate) address: u64,
 }
 
+impl Drop for Device {
+    fn drop(&mut self) {
+        self.span.release();
+    }
+}
+
 impl Device {
     /// Reserves four times as many addresses as there is memory, and 64 GiB for managed memory, so that they
     /// are not soon used again.
     pub(crate) fn new(capacity: u64) -> Option<Self> {
-        let span = Span::reserve(capacity.checked_mul(4)?.next_multiple_of(1 << 21) + (64 << 30))?;
+        let span = Span::reserve(capacity.checked_mul(4)?.next_multiple_of(1 << 21) + (64 << 30), 0)?;
         Some(Self { capacity, cursor: span.base, span, segments: own_vec() })
     }
 

@@ -12,32 +12,22 @@ pub(crate) struct Span {
 }
 
 impl Span {
-    /// Reserves addresses; `None` if there are not as many.
-    pub(crate) fn reserve(length: u64) -> Option<Self> {
-        let length = usize::try_from(length).ok()?;
-        let start = map(length + ALIGN, libc::PROT_NONE)?;
-        // One touched byte must not cost 2 MiB of the host's memory.
-        // SAFETY: the mapping was made just now.
-        unsafe { libc::madvise(start.as_ptr().cast(), length, libc::MADV_NOHUGEPAGE) };
-        let base = (start.as_ptr() as usize).next_multiple_of(ALIGN);
-        Some(Self { base: base as u64, length: length as u64 })
-    }
-
-    /// Reserves at least that many addresses, to be given back later. `align` is a power of two or 0.
-    pub(crate) fn reserve_apart(length: u64, align: u64) -> Option<Self> {
+    /// Reserves at least that many addresses; `None` if there are not as many. `align` is a power of two or 0.
+    pub(crate) fn reserve(length: u64, align: u64) -> Option<Self> {
         let align = usize::try_from(align).ok()?.max(ALIGN);
         let length = usize::try_from(length).ok()?.checked_next_multiple_of(ALIGN)?;
         let start = map(length.checked_add(align)?, libc::PROT_NONE)?.as_ptr() as usize;
         let base = start.next_multiple_of(align);
         unmap(start, base - start);
         unmap(base + length, start + align - base);
+        // One touched byte must not cost 2 MiB of the host's memory.
         // SAFETY: the mapping was made just now.
         unsafe { libc::madvise(base as *mut _, length, libc::MADV_NOHUGEPAGE) };
         Some(Self { base: base as u64, length: length as u64 })
     }
 
-    /// Gives back what `reserve_apart` gave.
-    pub(crate) fn release(self) {
+    /// Gives back what `reserve` gave; nobody may use it any more.
+    pub(crate) fn release(&self) {
         unmap(self.base as usize, self.length as usize);
     }
 

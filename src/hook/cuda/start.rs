@@ -5,6 +5,7 @@ use std::ffi::{CStr, c_int, c_void};
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
+use super::memory::KeepErrno;
 use super::{copies, loader, lookup, patch};
 use crate::record::thread;
 use crate::snapshot::CudaState;
@@ -82,6 +83,7 @@ pub(super) fn cuda_started(result: c_int) {
     if result != 0 {
         return;
     }
+    let _errno = KeepErrno::new();
     if !ON_CUDA_START.load(Ordering::Acquire).is_null() {
         start_once();
     }

@@ -65,7 +65,8 @@ impl Stream {
         if !caught_up {
             // What is live does not follow from the records any more.
             if !flush.last {
-                end = End::of(device, Detail::Whole).unwrap_or(end);
+                let Some(whole) = End::of(device, Detail::Whole) else { return Ok(()) };
+                end = whole;
             }
             self.skip(at, &end)?;
         }

@@ -21,14 +21,13 @@ pub(crate) fn run(run: &Run) -> Result<String> {
     check(run, &mut checks, "line tables", &program, &["--strict"])?;
     if run.is_full() {
         without_symbols(run, &mut checks, &program)?;
-        let v0 = [
-            ("CARGO_PROFILE_RELEASE_DEBUG", "false"),
+        let named = [
+            ("CARGO_PROFILE_RELEASE_DEBUG", "full"),
             ("CARGO_PROFILE_RELEASE_STRIP", "none"),
             ("RUSTFLAGS", "-C symbol-mangling-version=v0"),
         ];
         let lto = [("CARGO_PROFILE_RELEASE_LTO", "fat"), ("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "1")];
-        other_build(run, &mut checks, "full debug information", &[("CARGO_PROFILE_RELEASE_DEBUG", "full")])?;
-        other_build(run, &mut checks, "v0 names", &v0)?;
+        other_build(run, &mut checks, "full debug information and v0 names", &named)?;
         other_build(run, &mut checks, "fat LTO", &lto)?;
         other_candle(run, &mut checks, "0.9.2")?;
         other_candle(run, &mut checks, "0.8.4")?;
@@ -50,12 +49,16 @@ fn check(run: &Run, checks: &mut Checks, name: &str, program: &Path, arguments: 
 
 /// Where nothing is known, nothing can be right, and nothing may be wrong.
 fn without_symbols(run: &Run, checks: &mut Checks, program: &Path) -> Result<()> {
-    let scratch = run.scratch("corpus")?;
-    let (symbols_only, stripped) = (scratch.join("symbols-only"), scratch.join("stripped"));
-    cmd!(run.shell, "objcopy --strip-debug {program} {symbols_only}").run()?;
+    without_debug_information(run, checks, "line tables", program)?;
+    let stripped = run.scratch("corpus")?.join("stripped");
     cmd!(run.shell, "strip --strip-all {program} -o {stripped}").run()?;
-    check(run, checks, "symbols only", &symbols_only, &[])?;
     check(run, checks, "stripped", &stripped, &[])
+}
+
+fn without_debug_information(run: &Run, checks: &mut Checks, name: &str, program: &Path) -> Result<()> {
+    let symbols_only = run.scratch("corpus")?.join("symbols-only");
+    cmd!(run.shell, "objcopy --strip-debug {program} {symbols_only}").run()?;
+    check(run, checks, &format!("{name}, symbols only"), &symbols_only, &[])
 }
 
 fn other_build(run: &Run, checks: &mut Checks, name: &str, variables: &[(&str, &str)]) -> Result<()> {
@@ -63,7 +66,9 @@ fn other_build(run: &Run, checks: &mut Checks, name: &str, variables: &[(&str, &
     cmd!(run.shell, "cargo build --quiet --release -p corpus --target-dir {folder}")
         .envs(variables.iter().copied())
         .run()?;
-    check(run, checks, name, &folder.join("release/corpus"), &[])?;
+    let program = folder.join("release/corpus");
+    check(run, checks, name, &program, &[])?;
+    without_debug_information(run, checks, name, &program)?;
     // Large, and used once.
     Ok(run.shell.remove_path(folder)?)
 }
