@@ -52,6 +52,7 @@
 //! | `MEMTRACE_MAX_ENTRIES` | a number | records that the log holds |
 //! | `MEMTRACE_MIN_SIZE` | a size such as `64 KiB` | smaller blocks are counted only |
 //! | `MEMTRACE_SAMPLE_INTERVAL` | a size such as `512 KiB`, or `0` | of smaller blocks a sample is recorded, see [`Builder::sample_interval`] |
+//! | `MEMTRACE_SAMPLE_SEED` | a number | another sample: the same program under a few of them shows how far its estimates vary |
 //! | `MEMTRACE_DUMP_ON_OOM` | `1`, `0` | a snapshot when an allocation fails |
 //! | `MEMTRACE_RULES` | a file | lines added to [`Rules`], which say what is a framework and what its blocks are for |
 //! | `MEMTRACE_CHECK_STACKS` | `1`, `0` | every stack is taken by libgcc's unwinder, too; [`snapshot::Health`] says how often they differed |

@@ -42,6 +42,8 @@ pub(super) struct Plan {
     pub(super) schedule: Option<Schedule>,
     /// Stacks are compared with libgcc's.
     pub(super) check_stacks: bool,
+    /// Which sample is drawn.
+    pub(super) sample_seed: u64,
 }
 
 impl Plan {
