@@ -4,6 +4,7 @@
 //! files or knows what an address means.
 
 mod calls;
+mod census;
 mod clock;
 mod contexts;
 pub(crate) mod device_memory;
