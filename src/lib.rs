@@ -30,8 +30,8 @@
 //! The peak, what was live at it, the counters and every table's sum, to the byte, whatever the log
 //! has overwritten. The log itself holds the newest [`max_entries`](Builder::max_entries) records.
 //! The bytes below the threshold are exact for each thread and read one thread after another.
-//! With [`sample_interval`](Builder::sample_interval) the heap's figures are estimates, marked as such: sums still hold
-//! to the byte, and what is live is counted besides.
+//! With [`sample_interval`](Builder::sample_interval) what is live is counted, and the peak is the most that was counted when a
+//! block was recorded; the heap's other figures are estimates, marked as such, and sums still hold to the byte.
 //!
 //! # What cannot be seen from here
 //! Memory that C libraries take with `malloc`, mapped files, thread stacks; of CUDA's memory what

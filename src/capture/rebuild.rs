@@ -161,7 +161,11 @@ impl DeviceParts {
             return Err(Damage("a peak whose blocks do not add up to it"));
         }
         device.scopes = self.scopes.take().unwrap_or_else(|| {
-            scopes_of_log(&device.records, &device.marks, contexts, sampling, device.live_by_sizes())
+            let mut scopes = scopes_of_log(&device.records, &device.marks, contexts, sampling, device.live_by_sizes());
+            // The log of a sample is higher or lower by chance, but never was more live than at the peak.
+            let all = scopes.iter_mut().filter(|_| sampling.is_on());
+            all.for_each(|scope| scope.total_peak = scope.total_peak.map(|total| total.min(device.peak.bytes)));
+            scopes
         });
         Ok(device)
     }

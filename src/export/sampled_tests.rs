@@ -99,6 +99,20 @@ fn what_a_sample_stands_for_adds_up_in_every_table_and_curve() {
     assert_eq!(totals.last(), Some(device.live_by_sizes()));
 }
 
+#[test]
+fn the_row_of_the_counted_peak_holds_its_blocks_wherever_the_estimate_is_highest() {
+    let mut data = a_sample();
+    let peak = &mut data.devices[0].peak;
+    (peak.seq, peak.time_ns, peak.bytes) = (2, 2_000, 4800);
+    peak.blocks.truncate(2);
+    let options = layout::Options { steps: layout::Steps::Count(1), ..Default::default() };
+    let text = String::from_utf8(written(|out| layout::write(&data, &options, out))).unwrap();
+    let rows: Value = serde_json::from_str(&text).unwrap();
+    let blocks = rows["traceEvents"].as_array().unwrap().iter().filter_map(|event| event["dur"].as_u64());
+    assert_eq!(blocks.sum::<u64>(), 3000, "{text}");
+    assert!(text.contains(": 4.688 KiB (peak)"), "{text}");
+}
+
 /// Where blocks are shown as they lie, they are as large as they are.
 #[test]
 fn pickles_and_layouts_have_real_sizes() {

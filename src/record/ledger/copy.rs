@@ -50,9 +50,11 @@ impl Ledger {
     }
 
     fn stats_of(&self, base: u64, census: &Census) -> MemoryStats {
+        let total = self.total_of(census);
         let bytes = Stat {
-            current: base.saturating_add_signed(self.total_of(census)),
-            peak: base.saturating_add_signed(self.stat_peak),
+            current: base.saturating_add_signed(total),
+            // What was left out of a sample is seen here at the latest.
+            peak: base.saturating_add_signed(self.stat_peak.max(total)),
             allocated: self.allocs.bytes,
             freed: self.frees.bytes + self.unknown.saturating_sub(self.unknown_before),
         };

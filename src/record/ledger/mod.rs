@@ -420,12 +420,12 @@ impl Ledger {
     }
 
     pub(crate) fn enter_scope(&mut self, instance: u64, context: ContextId, thread: ThreadId) {
-        self.windows.enter(instance, context, self.total());
+        self.windows.enter(instance, context, self.total_for_scopes());
         self.mark(context, thread, true);
     }
 
     pub(crate) fn exit_scope(&mut self, instance: u64, context: ContextId, thread: ThreadId) {
-        if self.windows.exit(instance, self.total()) {
+        if self.windows.exit(instance, self.total_for_scopes()) {
             self.mark(context, thread, false);
         }
     }

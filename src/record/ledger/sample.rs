@@ -59,6 +59,11 @@ impl Ledger {
         self.total_of(&self.census())
     }
 
+    /// The same as it is seen where a scope begins or ends: no more than the peak, which is looked for elsewhere.
+    pub(super) fn total_for_scopes(&self) -> i64 {
+        self.total().min(self.peak.total)
+    }
+
     pub(super) fn total_of(&self, census: &Census) -> i64 {
         if self.options.sampling.is_on() {
             (census.all as i64).wrapping_sub(self.sample.before as i64)

@@ -50,8 +50,7 @@ impl Stream {
         let at = self.devices.iter().position(|place| place.device == device);
         let known = at.and_then(|at| self.devices.get(at)).copied();
         let skipped = known.is_some_and(|place| place.skipped);
-        // Of a sample the log does not say what was counted while a scope was open.
-        let detail = if skipped || (self.samples && device == Device::Cpu) { Detail::Scopes } else { Detail::Counters };
+        let detail = if skipped { Detail::Scopes } else { Detail::Counters };
         let detail = if flush.last { Detail::Whole } else { detail };
         let Some(mut end) = End::of(device, detail) else { return Ok(()) };
         if known.is_some_and(|place| place.cursor == end.cursor) && !flush.last {

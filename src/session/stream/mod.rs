@@ -45,8 +45,6 @@ pub(super) struct Stream {
     contexts: usize,
     modules: Vec<Module>,
     threads: usize,
-    /// Of the heap's small blocks a sample is recorded.
-    samples: bool,
     /// What stands in the file for good.
     committed: Committed,
     /// The last flush failed; said once.
@@ -96,7 +94,6 @@ impl Stream {
             contexts: 1,
             modules: Vec::new(),
             threads: 0,
-            samples: settings.sampling(Device::Cpu).is_on(),
             committed: Committed { contexts: 1, ..Committed::default() },
             failing: false,
             closed: false,
