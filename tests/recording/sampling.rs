@@ -247,8 +247,11 @@ proptest! {
         }
         let held: u64 = blocks.iter().map(Raw::size).sum();
         let snapshot = session.snapshot();
-        session.flush();
-        check_sums(&read_capture(&streamed).unwrap());
+        if blocks.len().is_multiple_of(4) {
+            // Not always: symbols are read each time.
+            session.flush();
+            check_sums(&read_capture(&streamed).unwrap());
+        }
         session.end().unwrap();
         check_sums(&snapshot);
         prop_assert_eq!(cpu(&snapshot).stats.counted.unwrap().now, empty + held);

@@ -49,6 +49,10 @@ pub(crate) struct Free {
     site: Site,
 }
 
+/// Says for `min_size` and the interval of a sample what bytes no ledger has, in blocks from the one up to the other and in
+/// larger ones.
+pub(crate) type AskOutside = fn(u64, u64) -> (u64, u64);
+
 /// What a ledger keeps.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct LedgerOptions {
@@ -64,9 +68,8 @@ pub(crate) struct LedgerOptions {
     pub(crate) sampling: Sampling,
     /// Blocks below `min_size` exist and are counted elsewhere (the heap).
     pub(crate) counts_below: bool,
-    /// Under sampling: asked with `min_size` and the interval for the bytes that no ledger has, in blocks from the one up
-    /// to the other and in larger ones.
-    pub(crate) outside: Option<fn(u64, u64) -> (u64, u64)>,
+    /// Asked under sampling.
+    pub(crate) outside: Option<AskOutside>,
     /// The allocator may tell of its segments.
     pub(crate) has_segments: bool,
     /// Records have streams, or frees have stacks.

@@ -135,7 +135,7 @@ fn run(steps: &[Step], max_entries: usize, sampling: Sampling) -> (Oracle, Ledge
     let (peak, stat_peak, left_out) = (BASE, BASE, SMALL_BEFORE);
     let mut oracle = Oracle { sampling, peak, stat_peak, left_out, ..Oracle::default() };
     outside::set((SMALL_BEFORE, BASE - SMALL_BEFORE));
-    let outside: Option<fn(u64, u64) -> (u64, u64)> = Some(outside::ask);
+    let outside = Some(outside::ask as AskOutside);
     let options = LedgerOptions { max_entries, sampling, outside, stacks_in_log: true, ..LedgerOptions::default() };
     let mut ledger = Ledger::new(options, Instant::now());
     ledger.count_beside();

@@ -4,7 +4,7 @@ use std::sync::MutexGuard;
 use std::sync::atomic::Ordering;
 
 use super::{ACTIVE, ACTIVE_DEVICES, DEVICES, MAX_DEVICES, MAX_ORDINALS, lock};
-use crate::record::ledger::{Ledger, LedgerOptions};
+use crate::record::ledger::{AskOutside, Ledger, LedgerOptions};
 use crate::record::{gates, untraced};
 use crate::snapshot::{Action, Device, Enabled, Sampling, Settings, StackContext};
 
@@ -82,7 +82,7 @@ pub(super) fn options(settings: &Settings) -> LedgerOptions {
 
 pub(super) fn heap_options(settings: &Settings) -> LedgerOptions {
     let sampling = settings.sampling(Device::Cpu);
-    let outside: Option<fn(u64, u64) -> (u64, u64)> = sampling.is_on().then_some(untraced::around);
+    let outside = sampling.is_on().then_some(untraced::around as AskOutside);
     LedgerOptions { min_size: settings.min_size, sampling, counts_below: true, outside, ..options(settings) }
 }
 
