@@ -30,8 +30,8 @@
 //! The peak, what was live at it, the counters and every table's sum, to the byte, whatever the log
 //! has overwritten. The log itself holds the newest [`max_entries`](Builder::max_entries) records.
 //! The bytes below the threshold are exact for each thread and read one thread after another.
-//! With [`sample_interval`](Builder::sample_interval) the heap's figures are estimates, marked as such: sums still hold
-//! to the byte, and what is live is counted besides.
+//! With [`sample_interval`](Builder::sample_interval) what is live is counted, and the peak is the most that was counted when a
+//! block was recorded; the heap's other figures are estimates, marked as such, and sums still hold to the byte.
 //!
 //! # What cannot be seen from here
 //! Memory that C libraries take with `malloc`, mapped files, thread stacks; of CUDA's memory what
@@ -52,6 +52,7 @@
 //! | `MEMTRACE_MAX_ENTRIES` | a number | records that the log holds |
 //! | `MEMTRACE_MIN_SIZE` | a size such as `64 KiB` | smaller blocks are counted only |
 //! | `MEMTRACE_SAMPLE_INTERVAL` | a size such as `512 KiB`, or `0` | of smaller blocks a sample is recorded, see [`Builder::sample_interval`] |
+//! | `MEMTRACE_SAMPLE_SEED` | a number | another sample: the same program under a few of them shows how far its estimates vary |
 //! | `MEMTRACE_DUMP_ON_OOM` | `1`, `0` | a snapshot when an allocation fails |
 //! | `MEMTRACE_RULES` | a file | lines added to [`Rules`], which say what is a framework and what its blocks are for |
 //! | `MEMTRACE_CHECK_STACKS` | `1`, `0` | every stack is taken by libgcc's unwinder, too; [`snapshot::Health`] says how often they differed |

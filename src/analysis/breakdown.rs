@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::labels::{Labels, function_label, line_label, model_line_label, module_label, operator_label, scope_label};
 use crate::attribute::Categories;
-use crate::snapshot::{Block, Category, DeviceSnapshot, Sampling, SnapshotData};
+use crate::snapshot::{Block, Category, DeviceSnapshot, Peak, Sampling, SnapshotData};
 
 /// One row of a breakdown.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,6 +46,14 @@ impl Breakdown {
 
 /// Label of what was allocated before the recording began.
 pub const BEFORE_RECORDING: &str = "(allocated before recording)";
+/// The same where small blocks are in it that only a sample would tell apart from those, and none of them is in the sample.
+pub const NOT_IN_SAMPLE: &str = "(before recording, or not in the sample)";
+
+/// What to call the bytes for which none of these blocks stands.
+pub(crate) fn label_of_rest(sampling: Sampling, blocks: &[Block]) -> &'static str {
+    let is_told = !sampling.is_on() || blocks.iter().any(|block| sampling.is_sampled(block.size));
+    if is_told { BEFORE_RECORDING } else { NOT_IN_SAMPLE }
+}
 
 /// The peak's blocks by user line.
 pub fn by_line(data: &SnapshotData, device: &DeviceSnapshot) -> Breakdown {
@@ -104,40 +112,62 @@ pub fn by_module(data: &SnapshotData, device: &DeviceSnapshot) -> Breakdown {
 }
 
 fn at_peak_by<'a>(data: &SnapshotData, device: &'a DeviceSnapshot, label: impl Fn(&'a Block) -> &'a str) -> Breakdown {
-    let mut sizes: BTreeMap<&str, Vec<u64>> = BTreeMap::new();
-    for block in &device.peak.blocks {
-        sizes.entry(label(block)).or_default().push(block.size);
+    let mut sums: BTreeMap<&str, Sum> = BTreeMap::new();
+    for (block, bytes) in device.peak_shares() {
+        sums.entry(label(block)).or_default().add(block, bytes);
     }
-    let rows = sizes.into_iter().map(|(label, sizes)| row(label.to_owned(), sizes, device.sampling)).collect();
-    with_rest(data, rows, [device.peak.not_recorded, device.peak.below_threshold])
+    let rows = sums.into_iter().map(|(label, sum)| sum.row(label, device.sampling)).collect();
+    with_rest(data, rows, Rest::at_peak(device))
 }
 
 /// What is live at the end, by user line.
 pub fn live_by_line(data: &SnapshotData, device: &DeviceSnapshot) -> Breakdown {
-    let rest = [device.not_recorded, device.below_threshold];
-    breakdown(device, &device.live, rest, &mut Labels::of_stacks(data, line_label))
+    breakdown(device, device.live_shares(), Rest::now(device), &mut Labels::of_stacks(data, line_label))
 }
 
 /// What is live at the end, by the innermost scope in which it was allocated.
 pub fn live_by_scope(data: &SnapshotData, device: &DeviceSnapshot) -> Breakdown {
-    let rest = [device.not_recorded, device.below_threshold];
-    breakdown(device, &device.live, rest, &mut Labels::of_contexts(data, scope_label))
+    breakdown(device, device.live_shares(), Rest::now(device), &mut Labels::of_contexts(data, scope_label))
 }
 
 fn at_peak(device: &DeviceSnapshot, labels: &mut Labels<'_>) -> Breakdown {
-    let peak = &device.peak;
-    breakdown(device, &peak.blocks, [peak.not_recorded, peak.below_threshold], labels)
+    breakdown(device, device.peak_shares(), Rest::at_peak(device), labels)
 }
 
-fn breakdown(device: &DeviceSnapshot, blocks: &[Block], rest: [u64; 2], labels: &mut Labels<'_>) -> Breakdown {
+/// Of blocks with the bytes that each stands for.
+fn breakdown<'a>(
+    device: &DeviceSnapshot,
+    blocks: impl Iterator<Item = (&'a Block, u64)>,
+    rest: Rest,
+    labels: &mut Labels<'_>,
+) -> Breakdown {
     let rows = summed(blocks, device.sampling, labels);
     with_rest(labels.data(), rows, rest)
 }
 
+/// What was not recorded.
+struct Rest {
+    label: &'static str,
+    not_recorded: u64,
+    below_threshold: u64,
+}
+
+impl Rest {
+    fn at_peak(device: &DeviceSnapshot) -> Self {
+        let Peak { not_recorded, below_threshold, ref blocks, .. } = device.peak;
+        Self { label: label_of_rest(device.sampling, blocks), not_recorded, below_threshold }
+    }
+
+    fn now(device: &DeviceSnapshot) -> Self {
+        let DeviceSnapshot { not_recorded, below_threshold, ref live, .. } = *device;
+        Self { label: label_of_rest(device.sampling, live), not_recorded, below_threshold }
+    }
+}
+
 /// With what was not recorded, sorted and summed.
-fn with_rest(data: &SnapshotData, mut rows: Vec<Row>, [before, below]: [u64; 2]) -> Breakdown {
+fn with_rest(data: &SnapshotData, mut rows: Vec<Row>, rest: Rest) -> Breakdown {
     let below_label = format!("(blocks smaller than {})", crate::units::round(data.settings.min_size));
-    for (label, bytes) in [(BEFORE_RECORDING.to_owned(), before), (below_label, below)] {
+    for (label, bytes) in [(rest.label.to_owned(), rest.not_recorded), (below_label, rest.below_threshold)] {
         if bytes > 0 {
             rows.push(Row { label, bytes, median: 0, count: None });
         }
@@ -147,27 +177,41 @@ fn with_rest(data: &SnapshotData, mut rows: Vec<Row>, [before, below]: [u64; 2])
     Breakdown { rows, total }
 }
 
-fn summed(blocks: &[Block], sampling: Sampling, labels: &mut Labels<'_>) -> Vec<Row> {
-    let mut sizes: Vec<Vec<u64>> = Vec::new();
-    for block in blocks {
+fn summed<'a>(blocks: impl Iterator<Item = (&'a Block, u64)>, sampling: Sampling, labels: &mut Labels<'_>) -> Vec<Row> {
+    let mut sums: Vec<Sum> = Vec::new();
+    for (block, bytes) in blocks {
         let number = labels.number(block);
-        if number >= sizes.len() {
-            sizes.resize_with(number + 1, Vec::new);
+        if number >= sums.len() {
+            sums.resize_with(number + 1, Sum::default);
         }
-        if let Some(sizes) = sizes.get_mut(number) {
-            sizes.push(block.size);
+        if let Some(sum) = sums.get_mut(number) {
+            sum.add(block, bytes);
         }
     }
-    labels.names().zip(sizes).map(|(label, sizes)| row(label.to_owned(), sizes, sampling)).collect()
+    labels.names().zip(sums).map(|(label, sum)| sum.row(label, sampling)).collect()
 }
 
-fn row(label: String, mut sizes: Vec<u64>, sampling: Sampling) -> Row {
-    sizes.sort_unstable();
-    let upper = sizes.get(sizes.len() / 2).copied().unwrap_or(0);
-    let lower = sizes.get((sizes.len().max(1) - 1) / 2).copied().unwrap_or(0);
-    let bytes = sizes.iter().map(|size| sampling.bytes(*size)).sum();
-    let count = Sampling::whole(sizes.iter().map(|size| sampling.parts(*size)).fold(0, u64::saturating_add));
-    Row { label, bytes, median: lower.midpoint(upper), count: Some(count) }
+/// The blocks of one row.
+#[derive(Default)]
+struct Sum {
+    bytes: u64,
+    sizes: Vec<u64>,
+}
+
+impl Sum {
+    fn add(&mut self, block: &Block, bytes: u64) {
+        self.bytes += bytes;
+        self.sizes.push(block.size);
+    }
+
+    fn row(mut self, label: &str, sampling: Sampling) -> Row {
+        self.sizes.sort_unstable();
+        let sizes = &self.sizes;
+        let upper = sizes.get(sizes.len() / 2).copied().unwrap_or(0);
+        let lower = sizes.get((sizes.len().max(1) - 1) / 2).copied().unwrap_or(0);
+        let count = Sampling::whole(sizes.iter().map(|size| sampling.parts(*size)).fold(0, u64::saturating_add));
+        Row { label: label.to_owned(), bytes: self.bytes, median: lower.midpoint(upper), count: Some(count) }
+    }
 }
 
 #[cfg(test)]
@@ -176,8 +220,7 @@ mod tests {
 
     #[test]
     fn the_median_of_an_even_number_of_sizes_lies_between_the_middle_two() {
-        assert_eq!(row(String::new(), vec![1, 100, 3, 2], Sampling::default()).median, 2);
-        assert_eq!(row(String::new(), vec![5, 1, 9], Sampling::default()).median, 5);
-        assert_eq!(row(String::new(), vec![], Sampling::default()).median, 0);
+        let median = |sizes: &[u64]| Sum { bytes: 0, sizes: sizes.to_vec() }.row("", Sampling::default()).median;
+        assert_eq!([median(&[1, 100, 3, 2]), median(&[5, 1, 9]), median(&[])], [2, 5, 0]);
     }
 }

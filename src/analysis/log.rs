@@ -15,10 +15,11 @@ pub(crate) struct Moment<'a> {
 /// Bytes live just before the oldest record that the log still holds.
 ///
 /// Every change of the total has its record, frees of blocks from before the recording as well, so
-/// today's total minus the log's changes is exact whatever the ring has overwritten.
+/// today's total minus the log's changes is exact whatever the ring has overwritten. Of a sample both are estimates,
+/// by the sizes of its blocks.
 pub(crate) fn allocated_at_start(device: &DeviceSnapshot) -> u64 {
     let undone = |total: i128, record: &Record| total - i128::from(change(device, record));
-    let total = device.records.iter().fold(i128::from(device.stats.allocated_bytes.current), undone);
+    let total = device.records.iter().fold(i128::from(device.live_by_sizes()), undone);
     u64::try_from(total).unwrap_or(0)
 }
 

@@ -29,8 +29,8 @@ pub struct ScopeRow {
 /// The scopes of a recording as a tree in the order of their first use, parents before children.
 pub fn scopes(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<ScopeRow> {
     let mut at_peak: HashMap<ContextId, u64> = HashMap::new();
-    for block in &device.peak.blocks {
-        *at_peak.entry(block.context).or_default() += device.sampling.bytes(block.size);
+    for (block, bytes) in device.peak_shares() {
+        *at_peak.entry(block.context).or_default() += bytes;
     }
     let mut rows: Vec<(Vec<ContextId>, ScopeRow)> = device
         .scopes

@@ -45,7 +45,7 @@
 //! | 22 memory | device free total own_pools_used own_pools_reserved own_pools:n graphs:n(0: unknown, else 1 and used used_high reserved reserved_high) |
 //! | 23 segment records | device count:n (time_ns:step address:step size:n kind:n(bit 0: free, bit 1: estimated) stack:n context:n thread:n)* |
 //! | 24 calls | device count:n (stack context allocs alloc_ns growing growing_ns frees free_ns)*; replaces those before |
-//! | 25 sampling | interval:n; only a sample of the CPU's blocks is recorded, see `snapshot::Sampling`; totals are estimates, sizes of blocks are real |
+//! | 25 sampling | interval:n; only a sample of the CPU's blocks is recorded, see `snapshot::Sampling`; what is live is counted, other totals are estimates, sizes of blocks are real |
 //! | 26 counted | device now at_peak before; what was counted beside the sample, at the counters before |
 //! | 27 skipped | device records:n marks:n time_ns:n; so many records and marks, up to that time, were not written; a *live* chunk follows: what was live behind them |
 //! | 28 gaps | device count:n (at:step records:n from_ns:step to_ns:step)*; of a log that had some skipped: where that was, see `snapshot::Gap` |
@@ -59,7 +59,7 @@
 //! Steps begin at 0 in every chunk, each field for itself.
 //!
 //! A device without a *live* chunk since its last *gap* had nothing live at its first record; what was live later, and at
-//! the peak, follows from the records, and so do its scopes. Chunks with tags that a reader does not know are passed over.
+//! the peak, follows from the records, and so do its scopes (of a sample as estimates, none higher than the peak). Chunks with tags that a reader does not know are passed over.
 
 mod blocks;
 mod bytes;

@@ -132,18 +132,12 @@ impl DeviceParts {
         // Where records were skipped, what is known of them stands in the log once more.
         let times = if self.gaps.is_empty() { 1 } else { 3 };
         let total_bytes = in_range(times * total_bytes + estimated)?;
-        if at_peak.iter().map(|block| sampling.bytes(block.size)).sum::<u64>() + peak.not_recorded != peak.bytes {
-            return Err(Damage("a peak whose blocks do not add up to it"));
-        }
-        let end = stats.allocated_bytes.current;
-        in_range(end + total_bytes + 1)?;
-        let scopes =
-            self.scopes.take().unwrap_or_else(|| scopes_of_log(&self.records, &self.marks, contexts, sampling, end));
+        in_range(stats.allocated_bytes.current.max(not_recorded) + total_bytes + 1)?;
         let log = &self.segment_records;
         let segments = self.segments.take();
         let segments =
             segments.unwrap_or_else(|| segments::cover(&self.records, &live, &segments::still_there(log), log));
-        Ok(DeviceSnapshot {
+        let mut device = DeviceSnapshot {
             device: self.device,
             sampling,
             records: self.records,
@@ -160,11 +154,22 @@ impl DeviceParts {
             segment_records: self.segment_records,
             calls: self.calls,
             segments,
-            scopes,
+            scopes: Vec::new(),
             marks: self.marks,
             names: self.names.into_values().collect(),
             lost_names: self.lost_names,
-        })
+        };
+        if device.peak_shares().map(|(_, bytes)| bytes).sum::<u64>() + device.peak.not_recorded != device.peak.bytes {
+            return Err(Damage("a peak whose blocks do not add up to it"));
+        }
+        device.scopes = self.scopes.take().unwrap_or_else(|| {
+            let mut scopes = scopes_of_log(&device.records, &device.marks, contexts, sampling, device.live_by_sizes());
+            // The log of a sample is higher or lower by chance, but never was more live than at the peak.
+            let all = scopes.iter_mut().filter(|_| sampling.is_on());
+            all.for_each(|scope| scope.total_peak = scope.total_peak.map(|total| total.min(device.peak.bytes)));
+            scopes
+        });
+        Ok(device)
     }
 
     /// Puts what is known of skipped records in their place.

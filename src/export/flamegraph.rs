@@ -37,14 +37,12 @@ fn draw(
     lines: &BTreeMap<String, u64>,
     out: &mut dyn Write,
 ) -> Result<(), Error> {
-    let mut drawing = flamegraph::Options::default();
+    let (mut drawing, interval) = (flamegraph::Options::default(), device.sampling.interval());
     let total = match options.measure {
         Measure::Bytes => Bytes(device.peak.total()).to_string(),
-        Measure::Count => format!("{} blocks", grouped(blocks(device))),
+        Measure::Count => format!("{}{} blocks", sampled::about(interval), grouped(blocks(device))),
     };
-    let interval = device.sampling.interval();
-    let about = sampled::about(interval);
-    drawing.title = format!("{} on {}: {about}{total} at the peak", data.process.program, device.device);
+    drawing.title = format!("{} on {}: {total} at the peak", data.process.program, device.device);
     drawing.subtitle = sampled::note(interval);
     let unit = if options.measure == Measure::Bytes { "bytes" } else { "blocks" };
     drawing.count_name = format!("{unit}{}", sampled::behind(interval));

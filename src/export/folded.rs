@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::io::Write;
 
 use super::budget::{self, LeftOut};
-use crate::analysis::{device_or_main, frame_location};
+use crate::analysis::{device_or_main, frame_location, label_of_rest};
 use crate::attribute::Origin;
 use crate::error::Error;
 use crate::snapshot::{ContextId, Device, DeviceSnapshot, Frame, Sampling, SnapshotData, StackId};
@@ -67,10 +67,8 @@ pub(super) fn largest(lines: &BTreeMap<String, u64>, count: usize) -> Cow<'_, BT
 pub(super) fn lines(data: &SnapshotData, device: &DeviceSnapshot, options: &Options) -> BTreeMap<String, u64> {
     let mut lines = stacks(data, device, options);
     if options.measure == Measure::Bytes {
-        let rest = [
-            ("allocated before recording", device.peak.not_recorded),
-            ("blocks below min_size", device.peak.below_threshold),
-        ];
+        let before = label_of_rest(device.sampling, &device.peak.blocks).trim_matches(['(', ')']);
+        let rest = [(before, device.peak.not_recorded), ("blocks below min_size", device.peak.below_threshold)];
         for (name, bytes) in rest.into_iter().filter(|(_, bytes)| *bytes > 0) {
             *lines.entry(name.to_owned()).or_insert(0) += bytes;
         }
@@ -85,8 +83,8 @@ const MOST_TEXT: usize = 256 << 20;
 fn stacks(data: &SnapshotData, device: &DeviceSnapshot, options: &Options) -> BTreeMap<String, u64> {
     let (sampling, is_bytes) = (device.sampling, options.measure == Measure::Bytes);
     let mut sums: HashMap<(ContextId, StackId), u64> = HashMap::new();
-    for block in &device.peak.blocks {
-        let value = if is_bytes { sampling.bytes(block.size) } else { sampling.parts(block.size) };
+    for (block, bytes) in device.peak_shares() {
+        let value = if is_bytes { bytes } else { sampling.parts(block.size) };
         let sum = sums.entry((block.context, block.stack)).or_insert(0);
         *sum = sum.saturating_add(value);
     }

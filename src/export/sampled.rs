@@ -27,18 +27,17 @@ pub(super) fn blocks_note(interval: Option<u64>) -> Option<String> {
     Some(format!("blocks smaller than {interval} are a sample of one in {interval}, in their real sizes"))
 }
 
-/// What was counted, beside the estimates of the same.
+/// What is an estimate and what was counted.
 pub(super) fn lines(device: &DeviceSnapshot) -> Vec<String> {
     let Some(note) = note(device.sampling.interval()) else { return Vec::new() };
     let mut lines = vec![format!("Sampled          {note}")];
-    if let Some(Counted { now, at_peak, before }) = device.stats.counted {
-        let current = Bytes(device.stats.allocated_bytes.current);
-        let counted = format!("{} live at that peak, {} ({} bytes) now", Bytes(at_peak), Bytes(now), grouped(now));
-        lines.push(format!("Counted exactly  {counted}; ~{current} now by the sample"));
+    if let Some(Counted { now, before, .. }) = device.stats.counted {
+        let live = format!("{} ({} bytes) live now", Bytes(now), grouped(now));
+        lines.push(format!("Counted exactly  {live}; the peak is the most that was counted when a block was recorded"));
         if before > 0 {
             let before = Bytes(before);
             lines.push(format!(
-                "                 {before} were live in small blocks before recording; no table has them"
+                "                 {before} were live in small blocks before recording; the sample has none of them"
             ));
         }
     }

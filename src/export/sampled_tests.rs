@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::analysis::operators;
+use crate::analysis::{self, operators};
 use crate::export::chrome::{layout, timeline};
 use crate::export::golden_tests::check;
 use crate::export::{categories, folded, json, pytorch, text};
@@ -85,11 +85,32 @@ fn what_a_sample_stands_for_adds_up_in_every_table_and_curve() {
         let total = if name.starts_with("live") { live } else { &report["peak"]["total_bytes"] };
         assert_eq!(Some(rows.sum::<u64>()), total.as_u64(), "{name}");
     }
+    let counted = device.stats.counted.unwrap();
+    assert_eq!(report["peak"]["total_bytes"], counted.at_peak);
+    assert_eq!(report["live_by_line"]["total_bytes"], counted.now);
+    let scopes: u64 = analysis::scopes(&data, device).iter().map(|scope| scope.at_peak).sum();
+    let of_scopes = analysis::by_scope(&data, device);
+    assert_eq!(Some(scopes), of_scopes.rows.iter().find(|row| row.label == "forward").map(|row| row.bytes));
     let trace: Value =
         serde_json::from_slice(&written(|out| timeline::write(&data, &Default::default(), out))).unwrap();
     let totals = trace["traceEvents"].as_array().unwrap().iter();
-    let totals = totals.filter_map(|event| event["args"]["Total Allocated"].as_u64());
-    assert_eq!(totals.max(), Some(device.peak.bytes));
+    let mut totals = totals.filter_map(|event| event["args"]["Total Allocated"].as_u64());
+    // Curves go by the sizes of the blocks alone.
+    assert_eq!(totals.next_back(), Some(device.live_by_sizes()));
+}
+
+#[test]
+fn the_row_of_the_counted_peak_holds_its_blocks_wherever_the_estimate_is_highest() {
+    let mut data = a_sample();
+    let peak = &mut data.devices[0].peak;
+    (peak.seq, peak.time_ns, peak.bytes) = (2, 2_000, 4800);
+    peak.blocks.truncate(2);
+    let options = layout::Options { steps: layout::Steps::Count(1), ..Default::default() };
+    let text = String::from_utf8(written(|out| layout::write(&data, &options, out))).unwrap();
+    let rows: Value = serde_json::from_str(&text).unwrap();
+    let blocks = rows["traceEvents"].as_array().unwrap().iter().filter_map(|event| event["dur"].as_u64());
+    assert_eq!(blocks.sum::<u64>(), 3000, "{text}");
+    assert!(text.contains(": 4.688 KiB (peak)"), "{text}");
 }
 
 /// Where blocks are shown as they lie, they are as large as they are.

@@ -105,7 +105,7 @@ impl Page<'_> {
         let (peak, stats, process, about) = (&device.peak, &device.stats, &data.process, self.about);
         self.heading(&format!("memtrace: memory of {} on {}", process.program, device.device));
         self.line(&format!(
-            "Peak             {about}{} ({about}{} bytes) after {:.3} s",
+            "Peak             {} ({} bytes) after {:.3} s",
             Bytes(peak.total()),
             grouped(peak.total()),
             seconds(peak.time_ns)
@@ -113,7 +113,7 @@ impl Page<'_> {
         sampled::lines(device).iter().for_each(|line| self.line(line));
         if data.settings.min_size > 1 && device.device == Device::Cpu {
             let threshold = round(data.settings.min_size);
-            self.line(&format!("                 {about}{} in blocks of {threshold} or more", Bytes(peak.bytes)));
+            self.line(&format!("                 {} in blocks of {threshold} or more", Bytes(peak.bytes)));
             self.line(&format!("                 {} in smaller ones at that moment", Bytes(peak.below_threshold)));
         }
         self.line(&format!(
@@ -150,13 +150,8 @@ impl Page<'_> {
     fn other_devices(&mut self, data: &SnapshotData, shown: &DeviceSnapshot) {
         let others = data.devices.iter().filter(|other| other.device != shown.device && other.peak.total() > 0);
         for (device, head) in others.zip(std::iter::once("Other memory").chain(std::iter::repeat(""))) {
-            let (peak, about) = (device.peak.total(), sampled::about(device.sampling.interval()));
-            self.line(&format!(
-                "{head:16} {}: peak {about}{} ({about}{} bytes)",
-                device.device,
-                Bytes(peak),
-                grouped(peak)
-            ));
+            let peak = device.peak.total();
+            self.line(&format!("{head:16} {}: peak {} ({} bytes)", device.device, Bytes(peak), grouped(peak)));
         }
     }
 

@@ -4,6 +4,7 @@
 //! files or knows what an address means.
 
 mod calls;
+mod census;
 mod clock;
 mod contexts;
 pub(crate) mod device_memory;
@@ -36,6 +37,7 @@ mod windows;
 pub(crate) use ledger::{Checkpoint, Cursor, LogPart, Site};
 pub(crate) use names::Label;
 pub(crate) use recorder::DeviceCopy;
+pub(crate) use sampling::set_sample_seed;
 
 /// Every path of scopes of this process.
 pub(crate) static CONTEXTS: contexts::ContextTable = contexts::ContextTable::new();

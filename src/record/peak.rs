@@ -22,21 +22,14 @@ pub(crate) struct PeakTracker {
     pub(crate) time_ns: u64,
     /// Bytes from before the recording that had been freed by then.
     pub(crate) unknown_freed: u64,
-    /// What was live then beside the recorded blocks.
-    pub(crate) beside: Beside,
+    /// Bytes below the threshold then.
+    pub(crate) below_threshold: u64,
     /// Those that cannot be packed.
     freed_whole: OwnVec<Block>,
     /// Bytes of such blocks for which there was no memory in the list.
     pub(crate) lost: u64,
-}
-
-/// What is counted of the heap, whoever allocated it.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Beside {
-    /// Bytes in blocks below the threshold.
-    pub(crate) below_threshold: u64,
-    /// Bytes in all others, if only a sample of them is recorded.
-    pub(crate) counted: u64,
+    /// What those of them stood for that were blocks of a sample.
+    pub(crate) lost_of_sample: u64,
 }
 
 /// Moments at which a new maximum can be reached.
@@ -48,35 +41,39 @@ pub(crate) struct Moment {
 }
 
 impl PeakTracker {
-    pub(crate) const fn new(beside: Beside) -> Self {
+    pub(crate) const fn new(below_threshold: u64) -> Self {
         Self {
             total: 0,
             seq: 0,
             time_ns: 0,
             unknown_freed: 0,
-            beside,
+            below_threshold,
             freed: OwnVec::new_in(System),
             freed_whole: OwnVec::new_in(System),
             lost: 0,
+            lost_of_sample: 0,
         }
     }
 
     /// Takes this moment for the start.
-    pub(crate) fn begin_anew(&mut self, now: Moment, beside: Beside) {
+    pub(crate) fn begin_anew(&mut self, now: Moment, below_threshold: u64) {
         self.forget_freed();
         (self.total, self.seq, self.time_ns) = (now.total, now.seq, now.time_ns);
-        (self.unknown_freed, self.beside) = (now.unknown_freed, beside);
+        (self.unknown_freed, self.below_threshold) = (now.unknown_freed, below_threshold);
     }
 
-    /// After an alloc: a new maximum takes over; an equal one does not. `beside` is asked only then.
+    /// After an alloc: a new maximum takes over; an equal one does not. `below_threshold` is asked only then. True if it
+    /// is one.
     #[inline]
-    pub(crate) fn after_alloc(&mut self, now: Moment, beside: impl FnOnce() -> Beside) {
-        if now.total > self.total {
+    pub(crate) fn after_alloc(&mut self, now: Moment, below_threshold: impl FnOnce() -> u64) -> bool {
+        let is_new = now.total > self.total;
+        if is_new {
             (self.total, self.seq, self.time_ns) = (now.total, now.seq, now.time_ns);
             self.unknown_freed = now.unknown_freed;
-            self.beside = beside();
+            self.below_threshold = below_threshold();
             self.forget_freed();
         }
+        is_new
     }
 
     #[cfg_attr(not(debug_assertions), inline(always))]
@@ -87,14 +84,21 @@ impl PeakTracker {
                 Held::Whole(block) => try_push(&mut self.freed_whole, *block),
             };
         if !kept {
-            self.lost += bytes;
+            self.lose(held.size(), bytes);
         }
+    }
+
+    #[cold]
+    fn lose(&mut self, size: u64, bytes: u64) {
+        self.lost += bytes;
+        // A block of a sample stands for more than itself.
+        self.lost_of_sample += if bytes > size { bytes } else { 0 };
     }
 
     fn forget_freed(&mut self) {
         self.freed.clear();
         self.freed_whole.clear();
-        self.lost = 0;
+        (self.lost, self.lost_of_sample) = (0, 0);
     }
 
     fn freed(&self) -> impl Iterator<Item = Block> {

@@ -10,7 +10,7 @@
 //! so who reads 0 knows that the block is not in the ledger, and nothing is locked for it.
 
 use std::cell::Cell;
-use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
 
 use super::gates::GATES;
 use super::thread;
@@ -22,6 +22,9 @@ const UNITS: u32 = 30;
 const CELLS: u32 = 16;
 /// A cell that held so many blocks at once says "perhaps" until sampling ends.
 const FULL: u8 = u8::MAX;
+
+/// What the threads' random numbers follow from, besides the threads' own numbers.
+static SEED: AtomicU64 = AtomicU64::new(0);
 
 static FILTER: [AtomicU8; 1 << CELLS] = [const { AtomicU8::new(0) }; 1 << CELLS];
 
@@ -36,6 +39,11 @@ thread_local! {
 /// From now on this is how blocks are chosen. To be called while nothing is recorded.
 pub(super) fn set(sampling: Sampling) {
     GATES.certain.store(sampling.interval().unwrap_or(0) as usize, Relaxed);
+}
+
+/// Which sample is drawn by threads of which none was drawn yet.
+pub(crate) fn set_sample_seed(seed: u64) {
+    SEED.store(seed, Relaxed);
 }
 
 /// How blocks are chosen at the moment: the interval, or 0.
@@ -86,7 +94,7 @@ fn distance() -> u64 {
 fn random() -> u64 {
     RANDOM.with(|state| {
         let before = state.get();
-        let mut x = if before == 0 { seed(thread::number()) } else { before };
+        let mut x = if before == 0 { start(thread::number(), SEED.load(Relaxed)) } else { before };
         x ^= x >> 12;
         x ^= x << 25;
         x ^= x >> 27;
@@ -95,9 +103,10 @@ fn random() -> u64 {
     })
 }
 
-/// Never 0; far apart for neighbouring threads (splitmix64).
-fn seed(thread: ThreadId) -> u64 {
+/// Never 0; far apart for neighbouring threads and seeds (splitmix64).
+fn start(thread: ThreadId, seed: u64) -> u64 {
     let mut x = u64::from(thread.0).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    x = x.wrapping_add(seed.wrapping_mul(0xd134_2543_de82_ef95));
     x = (x ^ x >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     x = (x ^ x >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
     (x ^ x >> 31) | 1
@@ -177,6 +186,14 @@ mod tests {
         let variance = |size: &u64| EACH as f64 * (*size as f64).powi(2) * (1.0 / sampling.probability(*size) - 1.0);
         let error = sizes.iter().map(variance).sum::<f64>().sqrt();
         assert!((bytes as f64 - all as f64).abs() < 4.0 * error, "{bytes} of {all} ± {error}");
+    }
+
+    #[test]
+    fn every_seed_and_every_thread_begins_elsewhere() {
+        let mut all: Vec<u64> = (0..40).flat_map(|n| (0..40).map(move |seed| start(ThreadId(n), seed))).collect();
+        all.sort_unstable();
+        all.dedup();
+        assert_eq!(all.len(), 40 * 40);
     }
 
     #[test]

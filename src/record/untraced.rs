@@ -100,9 +100,12 @@ pub(crate) fn below(min_size: u64) -> u64 {
     if min_size <= 1 { 0 } else { sum(0, class(min_size)) }
 }
 
-/// Bytes in blocks of at least so many.
-pub(crate) fn at_least(size: u64) -> u64 {
-    split_at(size).1
+/// (bytes in blocks from the threshold up to the interval, bytes in those that are as large as that or larger). Both are
+/// 0 or powers of two.
+pub(crate) fn around(min_size: u64, interval: u64) -> (u64, u64) {
+    let first = |size: u64| if size <= 1 { 0 } else { class(size) };
+    let (from, large) = (first(min_size), first(interval));
+    (sum(from, large.max(from)), sum(large, CLASSES))
 }
 
 /// Bytes that memtrace holds through the watched allocator.

@@ -42,6 +42,8 @@ pub(super) struct Plan {
     pub(super) schedule: Option<Schedule>,
     /// Stacks are compared with libgcc's.
     pub(super) check_stacks: bool,
+    /// Which sample is drawn.
+    pub(super) sample_seed: u64,
 }
 
 impl Plan {
@@ -147,11 +149,13 @@ impl Builder {
     /// (default). For programs whose many small blocks make recording slow: one that is left out costs nanoseconds.
     ///
     /// Each block of the sample stands for as many as it takes for one of its size to be recorded
-    /// ([`Sampling`](crate::snapshot::Sampling)), so totals and all tables are unbiased estimates, and marked as such. They are good where they are large: a line that holds a hundred intervals is right to about a tenth, one
-    /// that holds less than an interval may be missing; and the peak, the largest of many estimates, comes out rather
-    /// too high than too low. The bytes that are live are counted besides, exactly
-    /// ([`Counted`](crate::snapshot::Counted)). Small blocks from before the recording are in no table, as they cannot
-    /// be told from those that were left out.
+    /// ([`Sampling`](crate::snapshot::Sampling)), so what was allocated in all, and curves, are unbiased estimates, and marked
+    /// as such. What is live is counted, exactly ([`Counted`](crate::snapshot::Counted)), whenever a block is recorded,
+    /// and the most that was counted is the peak: it may have been higher between two recorded blocks, by what each
+    /// thread allocated there, about an interval. The sample shares out the counted bytes among lines, scopes and
+    /// whatever else has a table. These shares are good where they are large: a line that holds a hundred intervals is
+    /// right to about a tenth, one that holds less than an interval may be missing. Small blocks from before the
+    /// recording cannot be told from those that were left out: of them is known how many bytes there were then.
     ///
     /// Without [`min_size`](Builder::min_size) the sample is one of all blocks, however small. Memory of CUDA devices is
     /// always recorded as a whole, and [`measure`](fn@crate::measure) and the assertions see every block.

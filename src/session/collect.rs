@@ -111,9 +111,7 @@ impl Missed {
 pub(crate) fn measured_snapshot(devices: &[DeviceMeasured]) -> SnapshotData {
     let duration_ns = devices.iter().map(|on| on.ledger.duration_ns).max().unwrap_or(0);
     let settings = Settings { min_size: 0, ..Settings::default() };
-    let copy = |on: &DeviceMeasured| {
-        (on.device, DeviceCopy { ledger: on.ledger.clone(), below_threshold: 0, not_recorded: 0 })
-    };
+    let copy = |on: &DeviceMeasured| (on.device, DeviceCopy { ledger: on.ledger.clone(), below_threshold: 0 });
     let copies = devices.iter().map(copy).collect();
     assemble(&settings, copies, Process { duration_ns, ..this_process() }, Missed::so_far().since())
 }
@@ -217,7 +215,7 @@ struct Renumber {
 
 impl Renumber {
     fn device(&mut self, device: Device, sampling: Sampling, copy: DeviceCopy) -> DeviceSnapshot {
-        let DeviceCopy { ledger: mut copy, below_threshold: below, not_recorded } = copy;
+        let DeviceCopy { ledger: mut copy, below_threshold: below } = copy;
         for record in &mut copy.records {
             record.stack = self.id(record.stack);
             record.alloc_stack = self.id(record.alloc_stack);
@@ -235,7 +233,7 @@ impl Renumber {
             overwritten: copy.overwritten,
             gaps: Vec::new(),
             live: copy.live,
-            not_recorded,
+            not_recorded: copy.not_recorded,
             below_threshold: below,
             peak: copy.peak,
             stats: copy.stats,

@@ -63,13 +63,11 @@ impl Dumps {
             say(&format!("no snapshot {reason}: nothing is being recorded"));
             return None;
         }
-        let peak = snapshot.devices.iter().map(|device| (device.peak.total(), device.sampling.is_on())).max();
-        let (peak, is_estimate) = peak.unwrap_or_default();
-        let about = if is_estimate { "about " } else { "" };
+        let peak = snapshot.devices.iter().map(|device| device.peak.total()).max().unwrap_or_default();
         let written = output::beside(&path, |path| snapshot.write(path));
         let is_written = written.is_ok();
         match written {
-            Ok(path) => say(&format!("wrote {} {reason}; {about}{} at the peak", path.display(), Bytes(peak))),
+            Ok(path) => say(&format!("wrote {} {reason}; {} at the peak", path.display(), Bytes(peak))),
             Err(error) => say(&error.and(LOST).to_string()),
         }
         Some(Dumped { snapshot, is_written })

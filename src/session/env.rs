@@ -27,6 +27,7 @@ pub(super) fn apply(plan: &mut Plan) -> Result<(), Error> {
     plan.min_size_said |= text("MEMTRACE_MIN_SIZE")?.is_some();
     set(&mut settings.min_size, "MEMTRACE_MIN_SIZE", parse_bytes)?;
     set(&mut settings.sample_interval, "MEMTRACE_SAMPLE_INTERVAL", parse_bytes)?;
+    set(&mut plan.sample_seed, "MEMTRACE_SAMPLE_SEED", seed)?;
     if let Some(file) = text("MEMTRACE_RULES")? {
         add_rules(settings, Path::new(&file))?;
     }
@@ -92,6 +93,10 @@ fn add_rules(settings: &mut Settings, file: &Path) -> Result<(), Error> {
 
 fn number(text: &str) -> Result<usize, Error> {
     text.parse().map_err(|_| Error::variable("MEMTRACE_MAX_ENTRIES", text, "a number of records"))
+}
+
+fn seed(text: &str) -> Result<u64, Error> {
+    text.parse().map_err(|_| Error::variable("MEMTRACE_SAMPLE_SEED", text, "a number"))
 }
 
 fn flag(name: &str, text: &str) -> Result<bool, Error> {

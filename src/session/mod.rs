@@ -41,7 +41,7 @@ use stream::Stream;
 use crate::error::Error;
 use crate::file_limit;
 use crate::record::guard::{self, Own};
-use crate::record::{fork, recorder, unwind};
+use crate::record::{fork, recorder, set_sample_seed, unwind};
 use crate::snapshot::{Device, MemoryStats, Settings};
 
 /// A recording under way. Dropping it ends the recording.
@@ -239,6 +239,7 @@ fn begin(plan: &Plan) -> Result<(Shared, Option<Schedule>), Error> {
         return Err(Error::already_recording());
     }
     unwind::check_stacks(plan.check_stacks);
+    set_sample_seed(plan.sample_seed);
     let stream = plan.stream.as_deref().map(|pattern| open_stream(&plan, pattern)).transpose()?;
     let recording = Recording::begin(&plan.settings, waits, stream, &plan.dumps)?;
     if recording.streams()

@@ -20,6 +20,7 @@ mod sampling;
 mod scopes;
 pub(crate) mod segments;
 mod settings;
+mod shares;
 mod stacks;
 mod stats;
 #[cfg(test)]
@@ -55,10 +56,12 @@ pub use stats::{Counted, MemoryStats, Stat};
 /// The moment at which most bytes were live on a device.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Peak {
-    /// Bytes live at that moment: `blocks`, or what they stand for if they are a sample, plus `not_recorded`.
+    /// Bytes live at that moment: `blocks`, or what they stand for if they are a sample
+    /// ([`DeviceSnapshot::peak_shares`]), plus `not_recorded`.
     ///
     /// On the CPU device this is the largest sum over all blocks of at least the threshold;
-    /// `below_threshold` comes on top.
+    /// `below_threshold` comes on top. Of a sample it is the largest sum that was counted when a block was recorded:
+    /// between two of these, about an interval of each thread's allocations, there may have been more.
     pub bytes: u64,
     /// When: nanoseconds since the recording began.
     pub time_ns: u64,
@@ -67,7 +70,8 @@ pub struct Peak {
     /// Exactly the recorded blocks that were live then, in the order of their allocation.
     pub blocks: Vec<Block>,
     /// Bytes in blocks from before the recording (and in blocks counted in
-    /// [`Health::lost_blocks`]) that were live then.
+    /// [`Health::lost_blocks`]) that were live then. Of a sample they are what the sample does not stand for; with no
+    /// block of it live, these are all small blocks.
     pub not_recorded: u64,
     /// CPU only: bytes in blocks smaller than the threshold then. Exact for each thread; the
     /// threads' counters are read one after another.
@@ -104,8 +108,8 @@ pub struct Gap {
 pub struct DeviceSnapshot {
     /// Which device.
     pub device: Device,
-    /// How its blocks were chosen. If only some of the small ones were recorded, all totals, sums and tables of this
-    /// device are estimates; blocks and records have their real sizes.
+    /// How its blocks were chosen. If only some of the small ones were recorded, what is live, now and at the peak, is
+    /// counted, and its sums and tables are estimates, as are all other totals; blocks and records have their real sizes.
     pub sampling: Sampling,
     /// The log, oldest first.
     pub records: Vec<Record>,
@@ -115,7 +119,8 @@ pub struct DeviceSnapshot {
     pub gaps: Vec<Gap>,
     /// Recorded blocks that are live now, in the order of their allocation.
     pub live: Vec<Block>,
-    /// Bytes live now that were allocated before the recording, in blocks of at least the threshold.
+    /// Bytes live now that were allocated before the recording, in blocks of at least the threshold; of a sample as
+    /// [`Peak::not_recorded`] has it.
     pub not_recorded: u64,
     /// CPU only: bytes live now in blocks smaller than the threshold.
     pub below_threshold: u64,

@@ -10,9 +10,10 @@ const ONE: u64 = 1 << 16;
 /// Blocks of at least the interval are all recorded and stand for themselves. A smaller one was recorded with the
 /// probability p = 1 − exp(−size / interval), as if points lay on the allocated bytes at random, one in an interval on
 /// average, and blocks with a point were recorded. It stands for 1 / p blocks of its size, so that sums over the
-/// recorded blocks are unbiased estimates of the sums over all.
+/// recorded blocks are unbiased estimates of the sums over all. Where the sum over all is counted besides, a block has its
+/// share of that, in this proportion: see [`DeviceSnapshot::peak_shares`](super::DeviceSnapshot::peak_shares).
 ///
-/// What a block stands for follows from its size alone, by arithmetic that gives the same on every machine: whoever
+/// What a block stands for here follows from its size alone, by arithmetic that gives the same on every machine: whoever
 /// adds up the same blocks, in whatever groups, comes to the same total, to the byte.
 ///
 /// ```

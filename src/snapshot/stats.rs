@@ -14,14 +14,14 @@ pub struct Stat {
 }
 
 /// What was counted of the heap beside a sample: every byte, but not by whom. In blocks of at least the recording's
-/// `min_size`.
+/// `min_size`. Peak and current bytes of the device are these.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counted {
     /// Bytes live now.
     pub now: u64,
-    /// Bytes live when the estimate was at its peak.
+    /// Bytes live at the peak.
     pub at_peak: u64,
-    /// Bytes live when the recording began in blocks of which a sample is taken since: they are in no estimate.
+    /// Bytes live when the recording began in blocks of which a sample is taken since: they are in no sample.
     pub before: u64,
 }
 
@@ -51,14 +51,15 @@ pub struct MemoryStats {
     pub num_alloc_retries: u64,
     /// CPU only: live bytes in blocks smaller than the recording's threshold.
     pub below_threshold: u64,
-    /// CPU only: what was counted, if only a sample of the small blocks is recorded. The other counters of blocks of
-    /// at least the threshold are estimates then.
+    /// CPU only: what was counted, if only a sample of the small blocks is recorded. Of the other counters those of bytes
+    /// that are live, and were live at most, are counted as well; what was allocated and freed, and numbers of
+    /// blocks, are estimates then.
     pub counted: Option<Counted>,
 }
 
 impl MemoryStats {
-    /// Bytes live now in blocks of every size; counted, so exact also where the other figures are estimates.
+    /// Bytes live now in blocks of every size; counted, so exact also where other figures are estimates.
     pub fn live(&self) -> u64 {
-        self.counted.map_or(self.allocated_bytes.current, |counted| counted.now) + self.below_threshold
+        self.allocated_bytes.current + self.below_threshold
     }
 }

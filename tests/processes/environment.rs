@@ -75,6 +75,7 @@ fn a_variable_that_makes_no_sense_is_named() {
         ("MEMTRACE_CONTEXT", "some", "none, state, alloc or all"),
         ("MEMTRACE_MAX_ENTRIES", "1e6", "a number of records"),
         ("MEMTRACE_MIN_SIZE", "16K", "512 MiB"),
+        ("MEMTRACE_SAMPLE_SEED", "any", "a number"),
         ("MEMTRACE_DUMP_ON_OOM", "maybe", "1 or 0"),
         ("MEMTRACE_CHECK_STACKS", "perhaps", "1 or 0"),
         ("MEMTRACE_SIGNAL", "KILL", "USR1, USR2"),

@@ -8,7 +8,7 @@ use std::thread;
 use crate::child::in_child;
 use crate::support::{MIB, Raw, alone, cpu};
 use memtrace::attribute::Categories;
-use memtrace::snapshot::{Block, DeviceSnapshot, Record, RecordKind, Replay, Sampling};
+use memtrace::snapshot::{Block, DeviceSnapshot, MemoryStats, Record, RecordKind, Replay, Sampling};
 use memtrace::{Category, Device, Session, SnapshotData, analysis, read_capture, scope, stats};
 use proptest::prelude::*;
 
@@ -60,6 +60,12 @@ fn another_line(blocks: &mut Vec<Vec<u8>>, size: usize) {
     blocks.push(std::hint::black_box(Vec::with_capacity(size)));
 }
 
+/// The peak is counted. It may be missed by what comes behind the last block of the sample.
+#[track_caller]
+fn assert_just_below(peak: u64, highest: u64) {
+    assert!(peak <= highest && highest - peak < 20 * MIB as u64, "{peak} of {highest}");
+}
+
 /// What is counted besides is the whole process's.
 #[test]
 fn totals_lines_and_flows_are_estimated_without_bias() {
@@ -78,7 +84,7 @@ fn estimates_are_near() {
     let snapshot = session.snapshot();
     let device = cpu(&snapshot);
     assert!(device.sampling == sampling() && device.live.len() < COUNT, "{}", device.live.len());
-    assert_near(device.peak.bytes - device.peak.not_recorded, mixed(COUNT));
+    assert_just_below(device.peak.bytes, device.not_recorded + mixed(COUNT).sum::<usize>() as u64);
     assert_near(device.stats.allocated_bytes.allocated, mixed(COUNT));
     let lines = analysis::by_function(&snapshot, device);
     let of = |name: &str| lines.rows.iter().find(|row| row.label.contains(name)).unwrap();
@@ -133,12 +139,19 @@ fn apply(blocks: &mut Vec<Raw>, step: Step) {
 /// Every sum over blocks is the total that stands beside it, to the byte.
 fn check_sums(data: &SnapshotData) {
     let device = cpu(data);
+    let (counted, flows) = (device.stats.counted.unwrap(), device.stats.allocated_bytes);
+    let sum = |shares: &mut dyn Iterator<Item = (&Block, u64)>| shares.map(|(_, bytes)| bytes).sum::<u64>();
+    assert_eq!((device.peak.bytes, flows.current), (counted.at_peak, counted.now));
+    assert_eq!(sum(&mut device.peak_shares()) + device.peak.not_recorded, device.peak.bytes);
+    assert_eq!(sum(&mut device.live_shares()) + device.not_recorded, flows.current);
+    let is_large = |block: &Block| !device.sampling.is_sampled(block.size);
+    assert!(
+        device.peak_shares().chain(device.live_shares()).all(|(block, bytes)| !is_large(block) || bytes == block.size)
+    );
+    // The log and what is worked out from it go by sizes.
     let stands_for = |block: &Block| device.sampling.bytes(block.size);
-    let bytes = |blocks: &[Block]| blocks.iter().map(stands_for).sum::<u64>();
-    assert_eq!(bytes(&device.peak.blocks) + device.peak.not_recorded, device.peak.bytes);
-    assert_eq!(bytes(&device.live) + device.not_recorded, device.stats.allocated_bytes.current);
-    let (flows, whole) = (device.stats.allocated_bytes, device.overwritten == 0);
-    assert!(!whole || bytes(&device.live) == flows.allocated - (flows.freed - unknown_freed(device)));
+    let (by_sizes, whole) = (device.live.iter().map(stands_for).sum::<u64>(), device.overwritten == 0);
+    assert!(!whole || by_sizes == flows.allocated - (flows.freed - unknown_freed(device)));
     for by in [
         analysis::by_line,
         analysis::by_function,
@@ -155,10 +168,15 @@ fn check_sums(data: &SnapshotData) {
     }
     let live = analysis::live_by_line(data, device);
     assert_eq!(live.total, device.stats.allocated_bytes.current + device.below_threshold);
+    assert_eq!(live.rows.iter().map(|row| row.bytes).sum::<u64>(), live.total);
+    let by_scope = analysis::by_scope(data, device).rows;
+    assert!(device.scopes.iter().all(|scope| scope.total_peak <= Some(device.peak.bytes)));
+    for scope in analysis::scopes(data, device).iter().filter(|scope| scope.at_peak > 0) {
+        assert_eq!(by_scope.iter().find(|row| row.label == scope.path).map(|row| row.bytes), Some(scope.at_peak));
+    }
     let timeline = analysis::category_timeline(data, device);
-    assert!(!whole || timeline.peak().1.total() == device.peak.bytes);
     let last = timeline.steps().last().map_or(timeline.start(), |step| step.bytes);
-    assert_eq!(last.total(), device.stats.allocated_bytes.current);
+    assert_eq!(last.total(), device.not_recorded + by_sizes);
     let categories = Categories::of(data, device);
     for category in Category::ALL.into_iter().filter(|category| *category != Category::Unknown) {
         let is_of = |block: &&Block| categories.get(block.seq) == category;
@@ -167,7 +185,7 @@ fn check_sums(data: &SnapshotData) {
     let series = analysis::operators(data, device);
     let added: i64 = series.calls.iter().map(|call| call.added).sum();
     let start = timeline.start().total() as i64;
-    assert_eq!(start + added + series.added_elsewhere, device.stats.allocated_bytes.current as i64);
+    assert_eq!(start + added + series.added_elsewhere, (device.not_recorded + by_sizes) as i64);
     check_replay(device);
 }
 
@@ -179,15 +197,35 @@ fn unknown_freed(device: &DeviceSnapshot) -> u64 {
 
 fn check_replay(device: &DeviceSnapshot) {
     let mut replay = Replay::at_log_start(device);
-    let (mut unknown, mut most) = (0, replay.bytes());
     for record in &device.records {
         replay.apply(record);
-        unknown += if record.kind == RecordKind::Free && record.alloc_seq == 0 { record.size } else { 0 };
-        most = most.max(replay.bytes().saturating_sub(unknown));
+        if record.kind == RecordKind::Alloc && record.alloc_seq == device.peak.seq {
+            let numbers = |blocks: &[Block]| blocks.iter().map(|block| block.seq).collect::<Vec<_>>();
+            assert_eq!(numbers(&replay.blocks()), numbers(&device.peak.blocks));
+        }
     }
     assert_eq!(replay.blocks(), device.live);
-    let base = device.not_recorded + unknown;
-    assert!(device.overwritten > 0 || device.peak.bytes == base + most);
+}
+
+/// The most that was counted so far when a block was recorded.
+struct Highest {
+    recorded: u64,
+    bytes: u64,
+}
+
+impl Highest {
+    fn at_start() -> Self {
+        let MemoryStats { allocations, counted, .. } = stats(Device::Cpu);
+        Self { recorded: allocations.allocated, bytes: counted.unwrap().now }
+    }
+
+    /// After something in which at most one block was recorded, and as the last of all.
+    fn look(&mut self) {
+        let now = Self::at_start();
+        if now.recorded > self.recorded {
+            *self = Self { bytes: now.bytes.max(self.bytes), ..now };
+        }
+    }
 }
 
 proptest! {
@@ -202,12 +240,23 @@ proptest! {
         let mut blocks: Vec<Raw> = mixed(20).map(Raw::new).collect();
         let builder = memtrace::builder().min_size(SMALLEST).sample_interval(MIB);
         let session = builder.stream(streamed.display().to_string()).start().unwrap();
-        steps.into_iter().for_each(|step| apply(&mut blocks, step));
+        let mut highest = Highest::at_start();
+        for step in steps {
+            apply(&mut blocks, step);
+            highest.look();
+        }
         let held: u64 = blocks.iter().map(Raw::size).sum();
         let snapshot = session.snapshot();
+        if blocks.len().is_multiple_of(4) {
+            // Not always: symbols are read each time.
+            session.flush();
+            check_sums(&read_capture(&streamed).unwrap());
+        }
         session.end().unwrap();
         check_sums(&snapshot);
         prop_assert_eq!(cpu(&snapshot).stats.counted.unwrap().now, empty + held);
+        prop_assert_eq!(cpu(&snapshot).peak.bytes, highest.bytes);
+        prop_assert_eq!(cpu(&snapshot).stats.allocated_bytes.peak, highest.bytes.max(empty + held));
         snapshot.write_capture(&written).unwrap();
         let back = read_capture(&written).unwrap();
         prop_assert_eq!(&*back, &*snapshot);
@@ -334,7 +383,10 @@ fn what_one_session_sampled_is_known_to_the_next() {
     blocks.truncate(100);
     let snapshot = third.snapshot();
     let device = cpu(&snapshot);
-    assert_eq!(device.not_recorded, empty_large + large(&blocks));
+    // Nothing of the sample stands for small ones.
+    assert_eq!(device.not_recorded, held(&blocks));
+    let live = analysis::live_by_line(&snapshot, device);
+    assert!(live.rows.iter().any(|row| (row.label.as_str(), row.bytes) == (analysis::NOT_IN_SAMPLE, held(&blocks))));
     assert!(device.records.iter().all(|record| record.size >= MIB as u64 && record.alloc_seq == 0));
     assert_eq!(device.stats.counted.unwrap().now, held(&blocks));
     drop((third, blocks));
@@ -352,7 +404,7 @@ fn what_a_warm_up_step_sampled_is_in_the_active_ones() {
     let snapshot = session.snapshot();
     let device = cpu(&snapshot);
     assert_eq!((sum(&snapshot), device.records.len(), device.stats.allocations.allocated), (warm, 0, 0));
-    assert_eq!(device.peak.bytes, warm + device.not_recorded);
+    assert_eq!((device.peak.bytes, device.peak.seq), (counted.now, device.live.last().map_or(0, |block| block.seq)));
     assert_eq!(device.stats.counted, Some(memtrace::snapshot::Counted { at_peak: counted.now, ..counted }));
     blocks.extend(mixed(50).map(Raw::new));
     drop(blocks.split_off(70));
@@ -399,6 +451,38 @@ fn a_measurement_sees_every_block_and_the_sample_stays_one() {
     assert_eq!(stats(Device::Cpu).allocations.current, 0);
     drop(session);
     assert_eq!(before(), cpu(&snapshot).not_recorded);
+}
+
+#[test]
+fn another_seed_draws_another_sample_and_the_same_one_the_same() {
+    let sample = |seed: &str| in_child(&[("MEMTRACE_SAMPLE_SEED", seed)], print_sample).out;
+    let [first, again, other] = ["1", "1", "2"].map(sample);
+    assert!(first.contains("sampled [") && first == again && first != other, "{first}{again}{other}");
+}
+
+fn print_sample() {
+    let session = sampled();
+    let _blocks: Vec<Raw> = mixed(50).map(Raw::new).collect();
+    let snapshot = session.snapshot();
+    println!("sampled {:?}", cpu(&snapshot).live.iter().map(|block| block.size).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_peak_is_not_higher_by_chance_however_many_moments_there_are() {
+    in_child(&[], || {
+        let session = sampled();
+        let held: Vec<Raw> = mixed(100).map(Raw::new).collect();
+        // The same again and again: an estimate would be too high at one of these moments.
+        for size in mixed(3000) {
+            drop(Raw::new(size));
+        }
+        let snapshot = session.snapshot();
+        let device = cpu(&snapshot);
+        let (held, largest) = (held.iter().map(Raw::size).sum::<u64>(), mixed(3000).max().unwrap() as u64);
+        let others = device.stats.counted.unwrap().now - held;
+        assert_just_below(device.peak.bytes - others, held + largest);
+        check_sums(&snapshot);
+    });
 }
 
 #[test]

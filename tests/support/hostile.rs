@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use memtrace::snapshot::{Block, DeviceSnapshot, Peak, Replay};
+use memtrace::snapshot::{Block, DeviceSnapshot, Replay};
 use memtrace::{Snapshot, SnapshotData, analysis, export, parse_capture};
 use tempfile::TempDir;
 
@@ -66,8 +66,8 @@ pub fn read_and_use(bytes: &[u8]) {
 
 fn sums(data: &SnapshotData) {
     for device in &data.devices {
-        let Peak { bytes, not_recorded, ref blocks, .. } = device.peak;
-        assert_eq!(sum(device, blocks) + not_recorded, bytes);
+        let shares: u64 = device.peak_shares().map(|(_, bytes)| bytes).sum();
+        assert_eq!(shares + device.peak.not_recorded, device.peak.bytes);
         let mut replay = Replay::at_log_start(device);
         device.records.iter().for_each(|record| replay.apply(record));
         assert_eq!(sum(device, &replay.blocks()), replay.bytes());
@@ -84,7 +84,8 @@ fn analyses(data: &SnapshotData) {
         let by = [analysis::by_line, analysis::by_function, analysis::by_scope, analysis::by_name]
             .map(|by| by(data, device));
         by.iter().for_each(|breakdown| assert_eq!(breakdown.total, device.peak.total()));
-        let live = sum(device, &device.live) + device.not_recorded + device.below_threshold;
+        let shares: u64 = device.live_shares().map(|(_, bytes)| bytes).sum();
+        let live = shares + device.not_recorded + device.below_threshold;
         assert_eq!(analysis::live_by_line(data, device).total, live);
         analysis::scopes(data, device);
         analysis::temporaries(data, device);

@@ -27,8 +27,9 @@ fn finish(session: Option<Session>, args: &Args) -> Outcome<String> {
 /// The peak, how much of it has a frame of the program, and what went through the allocator.
 fn told(snapshot: &Snapshot) -> String {
     let Some(device) = snapshot.device(Device::Cpu) else { return String::new() };
-    let blocks = device.peak.blocks.iter();
-    let user: u64 = blocks.filter(|block| reaches_user(snapshot, block.stack)).map(|block| block.size).sum();
+    // A block of a sample stands for more than its size.
+    let shares = device.peak_shares().filter(|(block, _)| reaches_user(snapshot, block.stack));
+    let user: u64 = shares.map(|(_, bytes)| bytes).sum();
     // Counters have no stacks.
     let user = if device.peak.blocks.is_empty() { "null".to_owned() } else { user.to_string() };
     let (peak, allocations) = (device.peak.total(), device.stats.allocations.allocated);

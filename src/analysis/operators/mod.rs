@@ -114,8 +114,8 @@ pub struct OperatorSeries {
     pub num_alloc_retries: u64,
     /// Allocations that were refused for lack of memory (`num_ooms`).
     pub num_ooms: u64,
-    /// Only a sample of the blocks that are smaller than this was recorded: all bytes and numbers of allocations are
-    /// estimates. `None` if every block was.
+    /// Only a sample of the blocks that are smaller than this was recorded: but for the recording's peak, all bytes and
+    /// numbers of allocations are estimates. `None` if every block was.
     pub sample_interval: Option<u64>,
     /// Calls that a file left out to keep to a size; what they added is in `added_elsewhere`.
     pub left_out: u64,

@@ -53,10 +53,10 @@ impl<'a> Picture<'a> {
         }
         let last_ns = device.records.last().map_or(0, |record| record.time_ns);
         let end_ns = data.process.duration_ns.max(last_ns).max(timeline.start_ns().saturating_add(1));
-        let (program, size) = (shortened(&data.process.program), Bytes(peak.1.total()));
-        let interval = device.sampling.interval();
-        let (about, behind) = (sampled::about(interval), sampled::behind(interval));
-        let title = format!("{program} on {}: memory by category, peak {about}{size}{behind}", device.device);
+        // Of a sample the curve is an estimate, and the peak was counted.
+        let size = Bytes(if device.sampling.is_on() { device.peak.bytes } else { peak.1.total() });
+        let (program, behind) = (shortened(&data.process.program), sampled::behind(device.sampling.interval()));
+        let title = format!("{program} on {}: memory by category{behind}, peak {size}", device.device);
         let highest = timeline.highest();
         let categories = Category::ALL.into_iter().filter(|category| highest.get(*category) > 0).collect();
         let time = TimeUnit::of(end_ns.saturating_sub(timeline.start_ns()));

@@ -69,7 +69,7 @@ fn table(picture: &Picture<'_>) -> String {
 fn notes(device: &DeviceSnapshot, picture: &Picture<'_>) -> String {
     let mut notes = String::new();
     if let Some(note) = sampled::note(device.sampling.interval()) {
-        notes += &format!("<p>All figures are {note}.</p>\n");
+        notes += &format!("<p>The picture and its table are {note}.</p>\n");
     }
     if device.below_threshold > 0 || device.peak.below_threshold > 0 {
         notes += "<p>Blocks smaller than the recording's threshold are not in it.</p>\n";
@@ -78,8 +78,10 @@ fn notes(device: &DeviceSnapshot, picture: &Picture<'_>) -> String {
         let (lost, began) = (grouped(device.overwritten), picture.time(picture.timeline.start_ns()));
         notes += &format!("<p>The log has overwritten its {lost} oldest records; the picture begins at {began}.</p>\n");
     }
-    if device.peak.bytes > picture.peak.1.total() {
-        let (time, bytes) = (picture.time(device.peak.time_ns), grouped(device.peak.bytes));
+    let (time, bytes) = (picture.time(device.peak.time_ns), grouped(device.peak.bytes));
+    if device.sampling.is_on() {
+        notes += &format!("<p>The recording's peak as it was counted is {bytes} bytes at {time}.</p>\n");
+    } else if device.peak.bytes > picture.peak.1.total() {
         notes += &format!("<p>The recording's peak, {bytes} bytes at {time}, was before that.</p>\n");
     }
     notes

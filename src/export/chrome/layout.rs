@@ -11,12 +11,12 @@ use super::event::{Trace, Track, Value};
 use super::names::{self, Names};
 use super::sink::Sink;
 pub use super::steps::Steps;
-use super::steps::{Plan, Step, plan};
+use super::steps::{Plan, Step, peak_position, plan};
 use crate::error::Error;
 use crate::export::budget::{self, LeftOut};
 use crate::export::gathered::Gathered;
 use crate::export::sampled;
-use crate::snapshot::{Block, Device, DeviceSnapshot, Record, RecordKind, Replay, SnapshotData};
+use crate::snapshot::{Block, Device, DeviceSnapshot, Replay, SnapshotData};
 use crate::units::Bytes;
 
 /// What to write.
@@ -122,8 +122,7 @@ impl<S: Sink> Layout<'_, S> {
         let places = Places::of(device);
         let peak = peak_position(device);
         if peak.is_none() {
-            let about = sampled::about(device.sampling.interval());
-            let label = format!("the peak, which the log no longer has: {about}{}", Bytes(device.peak.bytes));
+            let label = format!("the peak, which the log no longer has: {}", Bytes(device.peak.bytes));
             let blocks = device.peak.blocks.clone();
             self.row(device, 0, &label, device.peak.not_recorded, blocks, &places)?;
         }
@@ -145,14 +144,17 @@ impl<S: Sink> Layout<'_, S> {
             let label = self.label(device, number, step, holds_peak);
             let mut blocks = state.blocks();
             blocks.retain(|block| holds_peak || block.size > self.hidden || self.hidden == 0);
-            self.row(device, number, &label, step.allocated.saturating_sub(state.bytes()), blocks, places)?;
+            let peak = Some(device.peak.not_recorded).filter(|_| holds_peak);
+            let not_recorded = peak.unwrap_or_else(|| step.allocated.saturating_sub(state.bytes()));
+            self.row(device, number, &label, not_recorded, blocks, places)?;
         }
         Ok(())
     }
 
     /// `12 iteration 1 > forward: 911.3 MiB`.
     fn label(&self, device: &DeviceSnapshot, number: u64, step: &Step, holds_peak: bool) -> String {
-        let about = sampled::about(device.sampling.interval());
+        // The peak was counted.
+        let about = sampled::about(device.sampling.interval().filter(|_| !holds_peak));
         let path = self.names.names.path(step.context).text.as_str();
         let path = match (&step.call, self.options.steps) {
             (Some(call), _) => &format!("{call}{}{path}", if path.is_empty() { "" } else { " in " }),
@@ -263,15 +265,6 @@ fn memory_space(device: Device) -> u32 {
         Device::Managed => 10_002,
         Device::Imported => 10_003,
     }
-}
-
-/// How many of the log's records had been applied at the peak, if the log still has that moment.
-fn peak_position(device: &DeviceSnapshot) -> Option<usize> {
-    if device.peak.seq == 0 || device.peak.time_ns == 0 {
-        return (device.overwritten == 0 && !device.records.is_empty()).then_some(0);
-    }
-    let made_peak = |record: &Record| record.kind == RecordKind::Alloc && record.alloc_seq == device.peak.seq;
-    device.records.iter().position(made_peak).map(|at| at + 1)
 }
 
 /// Where addresses lie when the memory that was used is laid end to end.

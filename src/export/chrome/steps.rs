@@ -5,7 +5,7 @@ use std::ops::Range;
 use super::scopes::Open;
 use crate::analysis::log::{allocated_at_start, moments};
 use crate::analysis::{Call, call_name, calls};
-use crate::snapshot::{ContextId, DeviceSnapshot, Mark, SnapshotData};
+use crate::snapshot::{ContextId, DeviceSnapshot, Mark, Record, RecordKind, SnapshotData};
 
 /// What begins a new step.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -92,7 +92,7 @@ fn by_calls(data: &SnapshotData, device: &DeviceSnapshot, totals: &Totals) -> Ve
         records: call.records.clone(),
         context: call.context,
         call: Some(call_name(call.operator, call.number, call.is_backward)),
-        highest: Some((call.peak_at + 1, call.peak)),
+        highest: totals.after(call.peak_at + 1).map(|total| (call.peak_at + 1, total)),
     };
     let mut parts: Vec<Part> = calls.iter().map(named).collect();
     let (at, peak) = totals.highest_of(0..device.records.len());
@@ -149,13 +149,36 @@ fn between_marks(device: &DeviceSnapshot, shown: impl Fn(&Mark) -> bool) -> Vec<
     parts
 }
 
-/// The device's total before each record and after the last.
+/// How many of the log's records had been applied at the peak, if the log still has that moment.
+pub(super) fn peak_position(device: &DeviceSnapshot) -> Option<usize> {
+    if device.peak.seq == 0 || device.peak.time_ns == 0 {
+        return (device.overwritten == 0 && !device.records.is_empty()).then_some(0);
+    }
+    let made_peak = |record: &Record| record.kind == RecordKind::Alloc && record.alloc_seq == device.peak.seq;
+    device.records.iter().position(made_peak).map(|at| at + 1)
+}
+
+/// The device's total before each record and after the last. Of a sample it is an estimate, which the peak that was counted
+/// holds in place: no moment before it is as high, and none after it is higher.
 struct Totals(Vec<u64>);
 
 impl Totals {
     fn of(device: &DeviceSnapshot) -> Self {
         let start = std::iter::once(allocated_at_start(device));
-        Self(start.chain(moments(device).map(|moment| moment.allocated)).collect())
+        let mut totals: Vec<u64> = start.chain(moments(device).map(|moment| moment.allocated)).collect();
+        if device.sampling.is_on() {
+            let (peak, at) = (device.peak.bytes, peak_position(device));
+            for (moment, total) in totals.iter_mut().enumerate() {
+                let below = u64::from(at.is_some_and(|at| moment < at));
+                *total = if at == Some(moment) { peak } else { (*total).min(peak.saturating_sub(below)) };
+            }
+        }
+        Self(totals)
+    }
+
+    /// After so many records.
+    fn after(&self, records: usize) -> Option<u64> {
+        self.0.get(records).copied()
     }
 
     /// The highest moment of a part, the first of several.

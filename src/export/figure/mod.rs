@@ -136,8 +136,8 @@ impl<'b> Panel<'_, 'b> {
         let what = if curves.len() > 1 { "Memory" } else { curves.first().map_or("", |curve| curve.name) };
         let [program, device] = [&self.series.program, &self.series.device].map(|text| shortened(text));
         let (interval, peak) = (self.series.sample_interval, Bytes(self.series.peak));
-        let (about, behind) = (sampled::about(interval), sampled::behind(interval));
-        format!("{program} on {device}: {what} after each call of an operator, peak {about}{peak}{behind}")
+        let behind = sampled::behind(interval);
+        format!("{program} on {device}: {what} after each call of an operator{behind}, peak {peak}")
     }
 }
 

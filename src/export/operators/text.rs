@@ -16,9 +16,8 @@ impl fmt::Display for OperatorSeries {
         let calls = grouped(self.calls.len() as u64);
         writeln!(
             f,
-            "{calls} calls of operators on {}, peak {}{}; those that added most:",
+            "{calls} calls of operators on {}, peak {}; those that added most:",
             self.device,
-            sampled::about(self.sample_interval),
             Bytes(self.peak)
         )?;
         sampled::note(self.sample_interval).map_or(Ok(()), |note| writeln!(f, "{note}"))?;

@@ -1,6 +1,7 @@
 //! What a ledger holds, copied: whole, or what it has gained.
 
 use super::Ledger;
+use crate::record::census::Census;
 use crate::record::segments::Segments;
 use crate::record::ticks;
 use crate::snapshot::{
@@ -14,6 +15,8 @@ pub(crate) struct LedgerCopy {
     pub(crate) records: Vec<Record>,
     pub(crate) overwritten: u64,
     pub(crate) live: Vec<Block>,
+    /// Bytes live for which none of these stands: in blocks from before the recording.
+    pub(crate) not_recorded: u64,
     pub(crate) peak: Peak,
     pub(crate) stats: MemoryStats,
     pub(crate) scopes: Vec<ScopeStats>,
@@ -33,9 +36,25 @@ pub(crate) struct LedgerCopy {
 impl Ledger {
     /// Counters; `base` is what was live when the recording began.
     pub(crate) fn stats(&self, base: u64) -> MemoryStats {
+        self.look(base).0
+    }
+
+    /// The same, and bytes live now for which no recorded block stands: of one look at what is counted.
+    pub(super) fn look(&self, base: u64) -> (MemoryStats, u64) {
+        let census = self.census();
+        let not_recorded = match self.options.sampling.is_on() {
+            true => census.not_recorded(self.sample.small_before),
+            false => base.saturating_sub(self.unknown),
+        };
+        (self.stats_of(base, &census), not_recorded)
+    }
+
+    fn stats_of(&self, base: u64, census: &Census) -> MemoryStats {
+        let total = self.total_of(census);
         let bytes = Stat {
-            current: base.saturating_add_signed(self.total()),
-            peak: base.saturating_add_signed(self.stat_peak),
+            current: base.saturating_add_signed(total),
+            // What was left out of a sample is seen here at the latest.
+            peak: base.saturating_add_signed(self.stat_peak.max(total)),
             allocated: self.allocs.bytes,
             freed: self.frees.bytes + self.unknown.saturating_sub(self.unknown_before),
         };
@@ -54,9 +73,9 @@ impl Ledger {
             num_alloc_retries: self.num_alloc_retries,
             below_threshold: 0,
             counted: self.options.sampling.is_on().then(|| Counted {
-                now: self.beside_now().counted,
-                at_peak: self.peak.beside.counted,
-                before: self.sampled_before,
+                now: census.all,
+                at_peak: self.census_at_peak().all,
+                before: self.sample.small_before,
             }),
         }
     }
@@ -94,12 +113,14 @@ impl Ledger {
 
     /// The same without anything that grows.
     pub(crate) fn copy_counters(&self, base: u64) -> LedgerCopy {
+        let (stats, not_recorded) = self.look(base);
         LedgerCopy {
+            not_recorded,
             overwritten: 0,
             records: Vec::new(),
             live: Vec::new(),
             peak: self.peak_numbers(base),
-            stats: self.stats(base),
+            stats,
             scopes: Vec::new(),
             marks: Vec::new(),
             ooms: self.ooms.in_order().copied().collect(),
@@ -130,13 +151,17 @@ impl Ledger {
 
     /// The peak without its blocks.
     pub(super) fn peak_numbers(&self, base: u64) -> Peak {
+        let not_recorded = match self.options.sampling.is_on() {
+            true => self.census_at_peak().not_recorded(self.sample.small_before),
+            false => base.saturating_sub(self.peak.unknown_freed) + self.peak.lost,
+        };
         Peak {
             bytes: base.saturating_add_signed(self.peak.total),
             time_ns: self.peak.time_ns,
             seq: self.peak.seq,
             blocks: Vec::new(),
-            not_recorded: base.saturating_sub(self.peak.unknown_freed) + self.peak.lost,
-            below_threshold: self.peak.beside.below_threshold,
+            not_recorded,
+            below_threshold: self.peak.below_threshold,
         }
     }
 }

@@ -2,6 +2,7 @@
 
 mod copy;
 mod part;
+mod sample;
 #[cfg(test)]
 mod tests;
 
@@ -10,13 +11,14 @@ use std::time::Instant;
 
 pub(crate) use copy::LedgerCopy;
 pub(crate) use part::{Checkpoint, Cursor, LogPart, Outside, Overwritten};
+use sample::Sample;
 
 use crate::record::calls::Calls;
 use crate::record::clock::Clock;
 use crate::record::live::{Entered, Held, LiveBlocks};
 use crate::record::log::{Log, LogShape};
 use crate::record::names::{Label, Names};
-use crate::record::peak::{Beside, Moment, PeakTracker};
+use crate::record::peak::{Moment, PeakTracker};
 use crate::record::ring::Ring;
 use crate::record::segments::{Asked, Segments, Told};
 use crate::record::untraced;
@@ -37,6 +39,10 @@ pub(crate) struct Site {
     pub(crate) memory: MemoryKind,
 }
 
+/// Says for `min_size` and the interval of a sample what bytes no ledger has, in blocks from the one up to the other and in
+/// larger ones.
+pub(crate) type AskOutside = fn(u64, u64) -> (u64, u64);
+
 /// What a ledger keeps.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct LedgerOptions {
@@ -52,6 +58,8 @@ pub(crate) struct LedgerOptions {
     pub(crate) sampling: Sampling,
     /// Blocks below `min_size` exist and are counted elsewhere (the heap).
     pub(crate) counts_below: bool,
+    /// Asked under sampling.
+    pub(crate) outside: Option<AskOutside>,
     /// The allocator may tell of its segments.
     pub(crate) has_segments: bool,
     /// Records have streams, or frees have stacks.
@@ -61,11 +69,9 @@ pub(crate) struct LedgerOptions {
 }
 
 impl LedgerOptions {
-    /// What is counted now beside recorded blocks of so many bytes, and together with them.
-    fn beside(&self, recorded: u64) -> Beside {
-        let below_threshold = if self.counts_below { untraced::below(self.min_size) } else { 0 };
-        let counted = if self.sampling.is_on() { untraced::at_least(self.min_size) + recorded } else { 0 };
-        Beside { below_threshold, counted }
+    /// Bytes below the threshold now.
+    fn below_threshold(&self) -> u64 {
+        if self.counts_below { untraced::below(self.min_size) } else { 0 }
     }
 
     fn log_shape(&self) -> LogShape {
@@ -109,8 +115,8 @@ pub(crate) struct Ledger {
     names: Names,
     /// The same when the log was begun anew.
     unknown_before: u64,
-    /// Bytes from before the recording in blocks of which only a sample is recorded since.
-    sampled_before: u64,
+    /// Not looked at unless a sample is recorded.
+    sample: Sample,
     lost_blocks: u64,
     missed_frees: u64,
 }
@@ -125,8 +131,13 @@ pub(crate) struct Flow {
 }
 
 impl Flow {
-    /// What a block of this size stands for.
+    /// A block that stands for itself.
     #[inline]
+    fn one(size: u64) -> Self {
+        Self { parts: Sampling::default().parts(size), bytes: size }
+    }
+
+    /// What a block of this size stands for.
     fn of(sampling: Sampling, size: u64) -> Self {
         Self { parts: sampling.parts(size), bytes: sampling.bytes(size) }
     }
@@ -140,12 +151,6 @@ impl Flow {
         self.parts = self.parts.saturating_sub(less.parts);
         self.bytes = self.bytes.saturating_sub(less.bytes);
     }
-}
-
-/// Bytes in blocks of which a sample is to be taken, and which no ledger has.
-fn sampled_from_before(options: &LedgerOptions) -> u64 {
-    let Some(interval) = options.sampling.interval() else { return 0 };
-    untraced::at_least(options.min_size).saturating_sub(untraced::at_least(interval))
 }
 
 impl Ledger {
@@ -168,7 +173,7 @@ impl Ledger {
             num_alloc_retries: 0,
             segments: options.has_segments.then(Segments::new),
             calls: Calls::new(),
-            peak: PeakTracker::new(options.beside(0)),
+            peak: PeakTracker::new(options.below_threshold()),
             windows: Windows::new(),
             names: Names::new(),
             seq: 0,
@@ -178,7 +183,7 @@ impl Ledger {
             frees: Flow::default(),
             unknown: 0,
             unknown_before: 0,
-            sampled_before: sampled_from_before(&options),
+            sample: Sample::default(),
             stat_peak: 0,
             stat_peak_parts: 0,
             lost_blocks: 0,
@@ -188,8 +193,8 @@ impl Ledger {
 
     /// What is counted beside it is what is there now. To be called before anything is entered.
     pub(crate) fn count_beside(&mut self) {
-        self.peak = PeakTracker::new(self.options.beside(0));
-        self.sampled_before = sampled_from_before(&self.options);
+        self.peak = PeakTracker::new(self.options.below_threshold());
+        self.sample = Sample::beginning_with(self.options.census());
     }
 
     /// Enters a block. False if there was no memory to: then it is not in this account.
@@ -233,7 +238,7 @@ impl Ledger {
         if let Some(segments) = &mut self.segments {
             segments.on_alloc(address, size);
         }
-        let flow = Flow::of(self.options.sampling, size);
+        let flow = self.flow_in(size);
         self.live_flow.add(flow);
         self.real_bytes += size;
         self.allocs.add(flow);
@@ -302,7 +307,7 @@ impl Ledger {
     #[cfg_attr(not(debug_assertions), inline(always))]
     fn freed(&mut self, held: Held, site: &Site, time_ns: u64) -> Held {
         let (address, size) = (held.address(), held.size());
-        let flow = Flow::of(self.options.sampling, size);
+        let flow = self.flow_out(size);
         self.live_flow.parts -= flow.parts;
         self.live_flow.bytes -= flow.bytes;
         self.real_bytes -= size;
@@ -353,12 +358,12 @@ impl Ledger {
     pub(crate) fn undo_free_unknown(&mut self, size: u64) {
         self.unknown = self.unknown.saturating_sub(size);
         // The peak may have been reset meanwhile.
-        let total = self.total();
+        let census = self.census();
+        let total = self.total_of(&census);
         self.stat_peak = self.stat_peak.max(total);
         self.windows.on_alloc(ContextId::ROOT, Flow::default(), total);
         let now = Moment { total, seq: self.seq, time_ns: self.now(), unknown_freed: self.unknown };
-        let beside = self.beside_now();
-        self.peak.after_alloc(now, || beside);
+        self.new_peak(now, census);
     }
 
     /// Names the live block that begins at an address; false if none does, or there are too many names.
@@ -393,12 +398,12 @@ impl Ledger {
     }
 
     pub(crate) fn enter_scope(&mut self, instance: u64, context: ContextId, thread: ThreadId) {
-        self.windows.enter(instance, context, self.total());
+        self.windows.enter(instance, context, self.total_for_scopes());
         self.mark(context, thread, true);
     }
 
     pub(crate) fn exit_scope(&mut self, instance: u64, context: ContextId, thread: ThreadId) {
-        if self.windows.exit(instance, self.total()) {
+        if self.windows.exit(instance, self.total_for_scopes()) {
             self.mark(context, thread, false);
         }
     }
@@ -418,14 +423,16 @@ impl Ledger {
         self.segments.iter_mut().for_each(Segments::begin_anew);
         self.calls.forget();
         self.live.forget_times();
-        self.sampled_before = self.sampled_before.min(sampled_from_before(&self.options));
-        let now = Moment { total: self.total(), seq: self.seq, time_ns: 0, unknown_freed: self.unknown };
-        self.peak.begin_anew(now, self.beside_now());
+        let census = self.census();
+        let total = self.total_of(&census);
+        self.sample.begin_anew(census);
+        let now = Moment { total, seq: self.seq, time_ns: 0, unknown_freed: self.unknown };
+        self.peak.begin_anew(now, self.options.below_threshold());
         let live = &self.live;
         self.names.begin_anew(|seq, address| live.get(address).is_some_and(|block| block.seq == seq));
-        self.windows.begin_anew(self.total());
+        self.windows.begin_anew(total);
         (self.allocs, self.frees, self.unknown_before) = (Flow::default(), Flow::default(), self.unknown);
-        self.reset_peak();
+        self.reset_peak_to(total);
     }
 
     /// When the recording began, or was begun anew.
@@ -434,7 +441,11 @@ impl Ledger {
     }
 
     pub(crate) fn reset_peak(&mut self) {
-        self.stat_peak = self.total();
+        self.reset_peak_to(self.total());
+    }
+
+    fn reset_peak_to(&mut self, total: i64) {
+        self.stat_peak = total;
         self.stat_peak_parts = self.live_flow.parts;
         self.segments.iter_mut().for_each(Segments::reset_peak);
     }
@@ -457,8 +468,8 @@ impl Ledger {
         self.unknown
     }
 
-    /// Bytes live relative to the start of the recording.
-    fn total(&self) -> i64 {
+    /// Bytes live relative to the start of the recording, if all blocks are recorded.
+    fn recorded_total(&self) -> i64 {
         self.live_flow.bytes as i64 - self.unknown as i64
     }
 
@@ -493,17 +504,32 @@ impl Ledger {
 
     #[cfg_attr(not(debug_assertions), inline(always))]
     fn after_alloc(&mut self, block: &Block, flow: Flow) {
-        let total = self.total();
+        if self.options.sampling.is_on() {
+            return self.after_counted_alloc(block, flow);
+        }
+        let now = self.count_alloc(block, flow, self.recorded_total());
+        let options = self.options;
+        self.peak.after_alloc(now, || options.below_threshold());
+    }
+
+    #[inline(always)]
+    fn count_alloc(&mut self, block: &Block, flow: Flow, total: i64) -> Moment {
         self.stat_peak = self.stat_peak.max(total);
         self.stat_peak_parts = self.stat_peak_parts.max(self.live_flow.parts);
         self.windows.on_alloc(block.context, flow, total);
-        let now = Moment { total, seq: block.seq, time_ns: block.time_ns, unknown_freed: self.unknown };
-        let (options, real_bytes) = (self.options, self.real_bytes);
-        self.peak.after_alloc(now, || options.beside(real_bytes));
+        Moment { total, seq: block.seq, time_ns: block.time_ns, unknown_freed: self.unknown }
     }
 
-    fn beside_now(&self) -> Beside {
-        self.options.beside(self.real_bytes)
+    /// What a new block of this size stands for.
+    #[inline(always)]
+    fn flow_in(&mut self, size: u64) -> Flow {
+        if self.samples(size) { self.sampled_in(size) } else { Flow::one(size) }
+    }
+
+    /// The same of one that goes.
+    #[inline(always)]
+    fn flow_out(&mut self, size: u64) -> Flow {
+        if self.samples(size) { self.sampled_out(size) } else { Flow::one(size) }
     }
 
     /// Are frees logged?

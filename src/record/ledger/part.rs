@@ -90,11 +90,12 @@ impl Ledger {
     pub(crate) fn keep_counters(&mut self, outside: Outside) {
         let Outside { below_threshold, base } = outside;
         let Peak { bytes, time_ns, seq, not_recorded, below_threshold: below_at_peak, .. } = self.peak_numbers(base);
+        let (stats, not_recorded_now) = self.look(base);
         self.checkpoints.push(Checkpoint {
             records: self.records.end(),
-            stats: self.stats(base),
+            stats,
             below_threshold,
-            not_recorded: base - self.unknown_freed().min(base),
+            not_recorded: not_recorded_now,
             peak: [bytes, time_ns, seq, not_recorded, below_at_peak],
         });
     }

@@ -22,6 +22,10 @@ enum Step {
     FreeUnknown {
         size: u64,
     },
+    /// So many bytes are in small blocks that are in no sample.
+    LeftOut {
+        bytes: u64,
+    },
     Enter {
         name: usize,
         thread: u32,
@@ -35,12 +39,15 @@ enum Step {
 
 const NAMES: [&str; 3] = ["forward", "backward", "step"];
 const BASE: u64 = 10_000;
+/// Of these in blocks of which a sample may be recorded.
+const SMALL_BEFORE: u64 = 3_000;
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
     let step = prop_oneof![
         6 => (0..24u64, 0..1000u64, 0..3u32).prop_map(|(address, size, thread)| Step::Alloc { address, size, thread }),
         5 => (0..24u64).prop_map(|address| Step::Free { address }),
         1 => (1..100u64).prop_map(|size| Step::FreeUnknown { size }),
+        2 => (0..3 * SMALL_BEFORE).prop_map(|bytes| Step::LeftOut { bytes }),
         2 => (0..NAMES.len(), 0..3u32).prop_map(|(name, thread)| Step::Enter { name, thread }),
         2 => (0..8usize).prop_map(|which| Step::Exit { which }),
         1 => Just(Step::ResetPeak),
@@ -59,6 +66,8 @@ struct Oracle {
     sampling: Sampling,
     live: BTreeMap<u64, Block>,
     unknown_freed: u64,
+    /// In small blocks that are in no sample.
+    left_out: u64,
     peak: u64,
     at_peak: Vec<Block>,
     stat_peak: u64,
@@ -72,7 +81,14 @@ struct Oracle {
 
 impl Oracle {
     fn total(&self) -> u64 {
-        BASE - self.unknown_freed + self.live.values().map(|b| self.sampling.bytes(b.size)).sum::<u64>()
+        // Of a sample as it is counted: it makes no difference whether a block is in it.
+        let before =
+            if self.sampling.is_on() { self.left_out + self.large_before() } else { BASE - self.unknown_freed };
+        before + self.live.values().map(|block| block.size).sum::<u64>()
+    }
+
+    fn large_before(&self) -> u64 {
+        BASE - SMALL_BEFORE - self.unknown_freed
     }
 
     fn blocks(&self) -> Vec<Block> {
@@ -81,15 +97,23 @@ impl Oracle {
         blocks
     }
 
-    /// Looks at everything again after each step.
-    fn look(&mut self) {
+    fn open_scopes_see(&mut self) {
+        let total = self.total().min(self.peak);
+        self.open.iter_mut().for_each(|scope| scope.3 = scope.3.max(total));
+    }
+
+    /// Looks at everything again after a step.
+    fn look(&mut self, step: &Step) {
         let total = self.total();
-        if total > self.peak {
-            (self.peak, self.at_peak) = (total, self.blocks());
+        if matches!(step, Step::Alloc { .. }) {
+            if total > self.peak {
+                (self.peak, self.at_peak) = (total, self.blocks());
+            }
+            self.stat_peak = self.stat_peak.max(total);
         }
-        self.stat_peak = self.stat_peak.max(total);
-        for scope in &mut self.open {
-            scope.3 = scope.3.max(total);
+        // What is left out of a sample is not seen when it comes.
+        if matches!(step, Step::Alloc { .. } | Step::Enter { .. }) {
+            self.open_scopes_see();
         }
         let mut held: HashMap<ContextId, u64> = HashMap::new();
         for block in self.live.values() {
@@ -108,17 +132,38 @@ impl Oracle {
 
 /// Runs the same steps through both.
 fn run(steps: &[Step], max_entries: usize, sampling: Sampling) -> (Oracle, LedgerCopy) {
-    let mut oracle = Oracle { sampling, peak: BASE, stat_peak: BASE, ..Oracle::default() };
-    let options = LedgerOptions { max_entries, sampling, stacks_in_log: true, ..LedgerOptions::default() };
+    let (peak, stat_peak, left_out) = (BASE, BASE, SMALL_BEFORE);
+    let mut oracle = Oracle { sampling, peak, stat_peak, left_out, ..Oracle::default() };
+    outside::set((SMALL_BEFORE, BASE - SMALL_BEFORE));
+    let outside = Some(outside::ask as AskOutside);
+    let options = LedgerOptions { max_entries, sampling, outside, stacks_in_log: true, ..LedgerOptions::default() };
     let mut ledger = Ledger::new(options, Instant::now());
+    ledger.count_beside();
     let mut instance = 0;
     for step in steps {
         apply(step, &mut oracle, &mut ledger, &mut instance);
-        oracle.look();
+        oracle.look(step);
         assert_eq!(ledger.stats(BASE).allocated_bytes.current, oracle.total());
-        assert_eq!(ledger.stats(BASE).allocated_bytes.peak, oracle.stat_peak);
+        assert_eq!(ledger.stats(BASE).allocated_bytes.peak, oracle.stat_peak.max(oracle.total()));
     }
     (oracle, ledger.copy(BASE))
+}
+
+/// What a test has outside of its ledger: bytes in small blocks and in large ones.
+mod outside {
+    use std::cell::Cell;
+
+    thread_local! {
+        static BYTES: Cell<(u64, u64)> = const { Cell::new((0, 0)) };
+    }
+
+    pub(super) fn set(bytes: (u64, u64)) {
+        BYTES.set(bytes);
+    }
+
+    pub(super) fn ask(_: u64, _: u64) -> (u64, u64) {
+        BYTES.get()
+    }
 }
 
 fn apply(step: &Step, oracle: &mut Oracle, ledger: &mut Ledger, instance: &mut u64) {
@@ -148,22 +193,28 @@ fn apply(step: &Step, oracle: &mut Oracle, ledger: &mut Ledger, instance: &mut u
             let block = ledger.free(address, Site::default());
             assert_eq!(block.map(|held| untimed(held.block())), oracle.live.remove(&address));
         }
-        Step::FreeUnknown { size } if oracle.unknown_freed + size <= BASE => {
+        Step::FreeUnknown { size } if size <= oracle.large_before() => {
             ledger.free_unknown(99, size, Site::default());
             oracle.unknown_freed += size;
+            outside::set((oracle.left_out, oracle.large_before()));
         }
         Step::FreeUnknown { .. } => {}
+        Step::LeftOut { bytes } => {
+            oracle.left_out = bytes;
+            outside::set((bytes, oracle.large_before()));
+        }
         Step::Enter { name, thread } => {
             let outer = oracle.open.iter().rev().find(|scope| scope.2 == thread);
             let context = CONTEXTS.intern(outer.map_or(ContextId::ROOT, |scope| scope.1), NAMES[name]);
             *instance += 1;
             ledger.enter_scope(*instance, context, ThreadId(thread));
-            oracle.open.push((*instance, context, thread, oracle.total()));
+            oracle.open.push((*instance, context, thread, 0));
             *oracle.calls.entry(context).or_default() += 1;
         }
         Step::Exit { which } if which < oracle.open.len() => {
             let (instance, context, thread, largest) = oracle.open.remove(which);
             ledger.exit_scope(instance, context, ThreadId(thread));
+            oracle.open_scopes_see();
             let peak = oracle.total_peak.entry(context).or_default();
             *peak = (*peak).max(largest);
         }
@@ -191,7 +242,7 @@ fn as_device(copy: &LedgerCopy, sampling: Sampling) -> DeviceSnapshot {
         overwritten: copy.overwritten,
         gaps: Vec::new(),
         live: copy.live.clone(),
-        not_recorded: 0,
+        not_recorded: copy.not_recorded,
         below_threshold: 0,
         peak: copy.peak.clone(),
         stats: copy.stats,
@@ -220,9 +271,25 @@ proptest! {
         let (oracle, copy) = run(&steps, max_entries, sampling);
         prop_assert_eq!(copy.peak.bytes, oracle.peak);
         prop_assert_eq!(all_untimed(&copy.peak.blocks), all_untimed(&oracle.at_peak));
-        let blocks: u64 = copy.peak.blocks.iter().map(|b| sampling.bytes(b.size)).sum();
-        prop_assert_eq!(blocks + copy.peak.not_recorded, copy.peak.bytes);
+        let device = as_device(&copy, sampling);
+        let sum = |shares: &mut dyn Iterator<Item = (&Block, u64)>| shares.map(|(_, bytes)| bytes).sum::<u64>();
+        prop_assert_eq!(sum(&mut device.peak_shares()) + copy.peak.not_recorded, copy.peak.bytes);
+        prop_assert_eq!(sum(&mut device.live_shares()) + copy.not_recorded, oracle.total());
         prop_assert_eq!(all_untimed(&copy.live), oracle.blocks());
+    }
+
+    /// What is not recorded is from before, unless nothing of the sample is there to stand for it.
+    #[test]
+    fn a_sample_stands_for_all_that_is_new(steps in steps()) {
+        let sampling = Sampling::every(256);
+        let (oracle, copy) = run(&steps, 4, sampling);
+        let before = oracle.large_before()..=oracle.large_before() + SMALL_BEFORE;
+        let small = |block: &Block| sampling.is_sampled(block.size) && block.size > 0;
+        if copy.live.iter().any(small) {
+            prop_assert!(before.contains(&copy.not_recorded), "{} {:?}", copy.not_recorded, before);
+        } else {
+            prop_assert_eq!(copy.not_recorded, oracle.large_before() + oracle.left_out);
+        }
     }
 
     #[test]
@@ -259,7 +326,7 @@ proptest! {
             largest = largest.max(replay.bytes());
         }
         prop_assert_eq!(all_untimed(&replay.blocks()), all_untimed(&device.live));
-        if device.overwritten == 0 && !steps.iter().any(|s| matches!(s, Step::FreeUnknown { .. })) {
+        if device.overwritten == 0 && !sampling.is_on() && !steps.iter().any(|s| matches!(s, Step::FreeUnknown { .. })) {
             prop_assert_eq!(largest + BASE, device.peak.bytes);
         }
     }

@@ -4,8 +4,8 @@ use std::sync::MutexGuard;
 use std::sync::atomic::Ordering;
 
 use super::{ACTIVE, ACTIVE_DEVICES, DEVICES, MAX_DEVICES, MAX_ORDINALS, lock};
-use crate::record::gates;
-use crate::record::ledger::{Ledger, LedgerOptions};
+use crate::record::ledger::{AskOutside, Ledger, LedgerOptions};
+use crate::record::{gates, untraced};
 use crate::snapshot::{Action, Device, Enabled, Sampling, Settings, StackContext};
 
 /// All that can have a ledger, in the order of their numbers.
@@ -73,6 +73,7 @@ pub(super) fn options(settings: &Settings) -> LedgerOptions {
         min_size: 0,
         sampling: Sampling::default(),
         counts_below: false,
+        outside: None,
         has_segments: false,
         long_records: settings.context == StackContext::All,
         reserved: true,
@@ -81,7 +82,8 @@ pub(super) fn options(settings: &Settings) -> LedgerOptions {
 
 pub(super) fn heap_options(settings: &Settings) -> LedgerOptions {
     let sampling = settings.sampling(Device::Cpu);
-    LedgerOptions { min_size: settings.min_size, sampling, counts_below: true, ..options(settings) }
+    let outside = sampling.is_on().then_some(untraced::around as AskOutside);
+    LedgerOptions { min_size: settings.min_size, sampling, counts_below: true, outside, ..options(settings) }
 }
 
 pub(super) fn device_options(settings: &Settings, device: Device) -> LedgerOptions {

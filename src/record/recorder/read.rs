@@ -31,8 +31,6 @@ pub(crate) fn reset_peak(device: Device) {
 pub(crate) struct DeviceCopy {
     pub(crate) ledger: LedgerCopy,
     pub(crate) below_threshold: u64,
-    /// Bytes that were live when the recording began and still are.
-    pub(crate) not_recorded: u64,
 }
 
 /// All ledgers of the recording that began, or begins anew, at this moment; none of them if another one is under way.
@@ -105,19 +103,18 @@ pub(in crate::record) fn keep_counters(device: Device, ledger: &mut Ledger) {
 
 fn device_copy(device: Device, ledger: &Ledger, copy: impl FnOnce(u64) -> LedgerCopy) -> DeviceCopy {
     let Outside { below_threshold, base } = outside(device, ledger);
-    let not_recorded = base - ledger.unknown_freed().min(base);
-    DeviceCopy { ledger: copy(base), below_threshold, not_recorded }
+    DeviceCopy { ledger: copy(base), below_threshold }
 }
 
 /// Bytes outside the ledger, read under its lock.
 ///
 /// What is large, untraced and live now was live at the start, and so was what was freed since
-/// without having been recorded. Of blocks of which only a sample is recorded that cannot be said: they are not in it.
+/// without having been recorded. Of blocks of which only a sample is recorded that cannot be said: they were counted then.
 fn outside(device: Device, ledger: &Ledger) -> Outside {
     if device != Device::Cpu {
         return Outside { below_threshold: 0, base: before(device) };
     }
-    let (below, all) = untraced::split_at(ledger.min_size());
-    let large = ledger.sampling().interval().map_or(all, untraced::at_least);
-    Outside { below_threshold: below, base: large + ledger.unknown_freed() }
+    let (below_threshold, large) = untraced::split_at(ledger.min_size());
+    let base = if ledger.sampling().is_on() { ledger.counted_before() } else { large + ledger.unknown_freed() };
+    Outside { below_threshold, base }
 }

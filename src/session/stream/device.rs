@@ -124,7 +124,7 @@ impl Stream {
     }
 
     fn append_state(&mut self, at: usize, end: End) -> io::Result<()> {
-        let End { state: DeviceCopy { mut ledger, below_threshold, not_recorded }, detail, .. } = end;
+        let End { state: DeviceCopy { mut ledger, below_threshold }, detail, .. } = end;
         let Some(place) = self.devices.get_mut(at) else { return Ok(()) };
         let device = place.device;
         place.lost = Lost { blocks: ledger.lost_blocks, frees: ledger.missed_frees, scopes: ledger.lost_scopes };
@@ -138,7 +138,7 @@ impl Stream {
             self.encoder.peak(device, &ledger.peak.blocks)?;
         }
         let peak = Peak { blocks: Vec::new(), ..ledger.peak };
-        let mut stats = ledger.stats;
+        let (mut stats, not_recorded) = (ledger.stats, ledger.not_recorded);
         stats.below_threshold = below_threshold;
         self.encoder.counters(device, &Counters { not_recorded, below_threshold, peak, stats })?;
         self.encoder.ooms(device, &ledger.ooms)?;

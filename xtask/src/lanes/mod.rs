@@ -124,7 +124,13 @@ pub(crate) const LANES: &[Lane] = &[
         name: "peers",
         tier: Tier::Full,
         holds: "the programs that are measured beside other heap profilers run",
-        owns: &["benches/peers", "scripts/bench-peers", "scripts/bench-toggle", "scripts/peers"],
+        owns: &[
+            "benches/peers",
+            "scripts/bench-peers",
+            "scripts/bench-sample",
+            "scripts/bench-toggle",
+            "scripts/peers",
+        ],
         run: benches::peers,
     },
     Lane {

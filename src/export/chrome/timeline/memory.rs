@@ -129,11 +129,10 @@ impl<S: Sink> Timeline<'_, S> {
 
     fn peak(&mut self, device: &DeviceSnapshot, device_args: &str) -> io::Result<()> {
         let (track, peak) = (Track::thread(self.data.process.pid, 0), &device.peak);
-        let about = sampled::about(device.sampling.interval());
         self.trace.event("i", |event| {
             event.text("s", "g");
             event.text("cat", "peak");
-            event.text("name", &format!("{} peak {about}{}", device.device, Bytes(peak.total())));
+            event.text("name", &format!("{} peak {}", device.device, Bytes(peak.total())));
             event.text("cname", "terrible");
             event.track(&track);
             event.time(peak.time_ns);
