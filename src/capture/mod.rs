@@ -56,6 +56,7 @@
 //! block   = address:step size:n seq:step time_ns:step stack:n context:n thread:n stream·16+memory:n
 //! memory  = a number in the order of `MemoryKind`
 //! ```
+//! An alloc whose alloc_seq has bit 61 set says that the last free of that block was refused: readers leave out both.
 //! Steps begin at 0 in every chunk, each field for itself.
 //!
 //! A device without a *live* chunk since its last *gap* had nothing live at its first record; what was live later, and at
@@ -230,5 +231,7 @@ fn chunk_head(tag: u8, payload: &[u8]) -> [u8; CHUNK_HEADER] {
 
 #[cfg(test)]
 mod hostile_tests;
+#[cfg(test)]
+mod refused_tests;
 #[cfg(test)]
 mod tests;

@@ -1,14 +1,17 @@
 //! A device's part of a recording from the chunks of a capture: what was not written follows from
 //! the records.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use foldhash::fast::RandomState;
 
 use super::bytes::in_range;
 use super::gaps::{self, Skip};
 use super::{Counters, Damage, Driver, by_seq};
 use crate::snapshot::{
     Block, BlockName, CallTime, ContextNode, Counted, Device, DeviceSnapshot, Gap, Mark, OutOfMemory, Peak, Record,
-    RecordKind, Sampling, ScopeStats, Segment, SegmentRecord, scopes_of_log, segments,
+    RecordKind, Refused, Sampling, ScopeStats, Segment, SegmentRecord, leave_out, positions, refused_frees,
+    scopes_of_log, segments,
 };
 
 /// What the chunks say of one device.
@@ -123,6 +126,7 @@ impl DeviceParts {
         sampling: Sampling,
         total_bytes: u64,
     ) -> Result<DeviceSnapshot, Damage> {
+        self.undo_refused_frees();
         let (live, at_peak) = self.live_and_peak()?;
         self.bridge_skips()?;
         let Counters { not_recorded, below_threshold, peak, stats } = self.counters;
@@ -172,6 +176,42 @@ impl DeviceParts {
         Ok(device)
     }
 
+    /// A free that was refused never was: its block was there when the live ones were written meanwhile.
+    fn undo_refused_frees(&mut self) {
+        let refused = refused_frees(&self.records);
+        if refused.is_empty() {
+            return;
+        }
+        let (mut at_skips, mut at_end) = (vec![Vec::new(); self.skips.len()], Vec::new());
+        for Refused { free, again } in &refused {
+            let Some(block) = self.records.get(*again).and_then(Record::refused).filter(|block| block.seq > 0) else {
+                continue;
+            };
+            let was_out = |at: usize| at <= *again && free.is_none_or(|free| at > free);
+            // Not in earlier ones: no free takes as long as from one skip to the next.
+            let last = self.skips.partition_point(|skip| skip.at <= *again).checked_sub(1);
+            let last = last.filter(|last| self.skips.get(*last).is_some_and(|skip| was_out(skip.at)));
+            last.and_then(|last| at_skips.get_mut(last)).into_iter().for_each(|blocks| blocks.push(block));
+            at_end.extend(self.live.as_ref().filter(|(at, _)| was_out(*at)).map(|_| block));
+        }
+        for (skip, blocks) in self.skips.iter_mut().zip(&at_skips) {
+            skip.live.iter_mut().for_each(|live| put_back(live, blocks));
+        }
+        self.live.iter_mut().for_each(|(_, live)| put_back(live, &at_end));
+        if let Some((seq, at_peak)) = &mut self.peak {
+            at_end.retain(|block| block.seq <= *seq);
+            put_back(at_peak, &at_end);
+        }
+        self.leave_out(&positions(&refused));
+    }
+
+    fn leave_out(&mut self, records: &[usize]) {
+        leave_out(&mut self.records, records);
+        let moved = |at: usize| at - records.partition_point(|position| *position < at);
+        self.live.iter_mut().for_each(|(at, _)| *at = moved(*at));
+        self.skips.iter_mut().for_each(|skip| skip.at = moved(skip.at));
+    }
+
     /// Puts what is known of skipped records in their place.
     fn bridge_skips(&mut self) -> Result<(), Damage> {
         if self.gaps.iter().any(|gap| gap.at > self.records.len() || gap.from_ns > gap.to_ns) {
@@ -214,5 +254,15 @@ impl DeviceParts {
             }
         }
         Ok((by_seq(live.into_values().collect()), at_peak.unwrap_or_default()))
+    }
+}
+
+/// Those that are not among them.
+fn put_back(blocks: &mut Vec<Block>, more: &[Block]) {
+    let mut known: HashSet<u64, RandomState> = blocks.iter().map(|block| block.seq).collect();
+    let before = blocks.len();
+    blocks.extend(more.iter().filter(|block| known.insert(block.seq)));
+    if blocks.len() > before {
+        blocks.sort_unstable_by_key(|block| block.seq);
     }
 }

@@ -120,7 +120,7 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for Alloc<A> {
         // SAFETY: the caller keeps `realloc`'s contract.
         let moved = unsafe { self.inner.realloc(block, layout, new_size) };
         if moved.is_null() {
-            undo_free(layout.size(), account);
+            undo_free(block.addr(), layout.size(), account);
         }
         seen(moved, new_size)
     }

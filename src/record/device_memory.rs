@@ -36,6 +36,7 @@ pub(crate) enum Taking {
     /// It is from before the recording.
     FromBefore {
         device: Device,
+        address: u64,
         size: u64,
         epoch: u64,
     },
@@ -145,7 +146,7 @@ pub(crate) fn before_free_of_before(device: Device, address: u64, size: u64) -> 
         let left = recorder::before(device).saturating_sub(ledger.unknown_freed());
         let size = size.min(left);
         ledger.free_unknown(address, size, site);
-        Taking::FromBefore { device, size, epoch: recorder::epoch() }
+        Taking::FromBefore { device, address, size, epoch: recorder::epoch() }
     });
     freed.unwrap_or(Taking::Unknown)
 }
@@ -176,10 +177,10 @@ pub(crate) fn free_was_refused(taking: Taking) {
         Taking::Recorded(Taken { device, block, epoch }) => {
             recorder::with_ledger_there(device, |ledger| epoch == recorder::epoch() && ledger.undo_free(&block));
         }
-        Taking::FromBefore { device, size, epoch } => {
+        Taking::FromBefore { device, address, size, epoch } => {
             recorder::with_ledger_there(device, |ledger| {
                 if epoch == recorder::epoch() {
-                    ledger.undo_free_unknown(size);
+                    ledger.undo_free_unknown(address, size);
                 }
             });
         }

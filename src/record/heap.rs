@@ -18,6 +18,7 @@ use crate::snapshot::Device;
 const LARGE: usize = 1 << 10;
 
 /// Where a freed block came from, in case the free has to be undone.
+#[expect(clippy::large_enum_variant, reason = "there is one at a time, and a hook does not allocate")]
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Account {
     /// memtrace's own.
@@ -54,8 +55,8 @@ pub(crate) fn on_free(address: usize, size: usize) -> Account {
 
 /// A reallocation failed: the block is still there.
 #[cold]
-pub(crate) fn undo_free(size: usize, account: Account) {
-    let size = size as u64;
+pub(crate) fn undo_free(address: usize, size: usize, account: Account) {
+    let (address, size) = (address as u64, size as u64);
     match account {
         Account::Own => untraced::add_own(size),
         Account::Untraced => untraced::add(size),
@@ -64,7 +65,7 @@ pub(crate) fn undo_free(size: usize, account: Account) {
             if let Some(taken) = measured {
                 measure::undo_free(taken);
             }
-            recorder::undo_heap_free(freed, size);
+            recorder::undo_heap_free(freed, address, size);
         }
     }
 }

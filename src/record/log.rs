@@ -4,7 +4,7 @@ use super::ledger::Site;
 use super::live::Held;
 use super::packed::{Packed, alloc_again, free_of, pack, reference, unpack};
 use super::ring::Ring;
-use crate::snapshot::{Record, RecordKind, StackId};
+use crate::snapshot::{Block, Record, RecordKind, StackId};
 
 /// How long a log may grow and what its records are like.
 #[derive(Clone, Copy, Debug)]
@@ -50,6 +50,12 @@ impl Log {
             (Records::Long(ring), Held::Packed(words)) => ring.push(alloc_again(words, with_stacks)),
             _ => self.push(&without(with_stacks, Record::alloc_of(&held.block()))),
         }
+    }
+
+    /// Logs that the free of a block was refused.
+    #[cold]
+    pub(crate) fn again(&mut self, block: &Block, with_stacks: bool) {
+        self.push(&without(with_stacks, Record::again(block)));
     }
 
     /// Logs the free of a block.

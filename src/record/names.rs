@@ -87,15 +87,6 @@ impl Names {
         true
     }
 
-    /// The block has another number from now on: a free was undone.
-    pub(crate) fn renumber(&mut self, from: u64, to: u64) {
-        if let Some(mut known) = self.by_seq.remove(&from) {
-            known.number = self.given;
-            self.given += 1;
-            self.by_seq.insert(to, known);
-        }
-    }
-
     /// Forgets the older half of the names that are not `needed`, given number and address of a block.
     pub(crate) fn make_room(&mut self, needed: impl Fn(u64, u64) -> bool) {
         if self.refused < self.look_at {
@@ -184,18 +175,6 @@ mod tests {
         assert!(names.give(7, 0x70, "7".into()));
         assert_eq!(names.since(&mut cursor).0, [said(7, "7", Category::Unknown)]);
         assert_eq!(listed(&names), [(3, "three".into()), (7, "7".into())]);
-    }
-
-    #[test]
-    fn a_renumbered_block_keeps_its_name_and_is_read_again() {
-        let mut names = Names::new();
-        let mut cursor = NameCursor::default();
-        names.give(1, 0x10, "one".into());
-        names.since(&mut cursor);
-        names.renumber(1, 5);
-        names.renumber(2, 6);
-        assert_eq!(names.since(&mut cursor).0, [said(5, "one", Category::Unknown)]);
-        assert_eq!(listed(&names), [(5, "one".into())]);
     }
 
     #[test]

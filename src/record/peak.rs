@@ -7,7 +7,7 @@
 
 use super::live::Held;
 use super::memory::{OwnVec, System, try_push};
-use super::packed::Packed;
+use super::packed::{Packed, seq_of};
 use crate::snapshot::Block;
 
 #[derive(Debug)]
@@ -88,6 +88,44 @@ impl PeakTracker {
         }
     }
 
+    /// A block that was freed a moment ago is there again. True if it was among those of the peak.
+    pub(crate) fn take_back(&mut self, block: &Block, bytes: u64) -> bool {
+        if block.seq > self.seq {
+            return false;
+        }
+        if let Some(at) = self.freed.iter().rposition(|words| seq_of(words) == block.seq) {
+            self.freed.swap_remove(at);
+            return true;
+        }
+        if let Some(at) = self.freed_whole.iter().rposition(|freed| freed.seq == block.seq) {
+            self.freed_whole.swap_remove(at);
+            return true;
+        }
+        let was_lost = self.lost >= bytes && bytes > 0;
+        if was_lost {
+            self.lost -= bytes;
+            self.lost_of_sample = self.lost_of_sample.saturating_sub(if bytes > block.size { bytes } else { 0 });
+        }
+        was_lost
+    }
+
+    /// The peak was at this moment, and these of its blocks were freed since, besides so many bytes.
+    pub(crate) fn move_to(
+        &mut self,
+        moment: Moment,
+        freed: OwnVec<Block>,
+        lost: u64,
+        below_threshold: impl FnOnce() -> u64,
+    ) {
+        if (moment.seq, moment.time_ns) != (self.seq, self.time_ns) {
+            self.below_threshold = below_threshold();
+        }
+        (self.total, self.seq, self.time_ns) = (moment.total, moment.seq, moment.time_ns);
+        self.unknown_freed = moment.unknown_freed;
+        self.forget_freed();
+        (self.freed_whole, self.lost) = (freed, lost);
+    }
+
     #[cold]
     fn lose(&mut self, size: u64, bytes: u64) {
         self.lost += bytes;
@@ -101,7 +139,8 @@ impl PeakTracker {
         (self.lost, self.lost_of_sample) = (0, 0);
     }
 
-    fn freed(&self) -> impl Iterator<Item = Block> {
+    /// The peak's blocks that were freed since.
+    pub(crate) fn freed(&self) -> impl Iterator<Item = Block> {
         let packed = self.freed.iter().map(|words| Held::Packed(*words).block());
         packed.chain(self.freed_whole.iter().copied())
     }

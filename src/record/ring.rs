@@ -105,6 +105,11 @@ impl<T: Copy> Ring<T> {
         self.entries.get(at.checked_sub(self.entries.len()).unwrap_or(at))
     }
 
+    /// The entry that was pushed last.
+    pub(crate) fn newest(&self) -> Option<&T> {
+        self.get((self.overwritten() + self.entries.len() as u64).checked_sub(1)?)
+    }
+
     /// Entries ever pushed, but for those that were refused.
     pub(crate) fn pushed(&self) -> u64 {
         self.pushed

@@ -97,12 +97,17 @@ impl Windows {
         });
     }
 
-    /// An alloc that was none: a free was undone.
-    pub(crate) fn uncount(&mut self, context: ContextId, block: Flow) {
+    /// A block that was freed is there again.
+    pub(crate) fn take_back(&mut self, context: ContextId, bytes: u64) {
         self.each_enclosing(context, |cell| {
-            cell.allocations = cell.allocations.saturating_sub(block.parts);
-            cell.allocated_bytes = cell.allocated_bytes.saturating_sub(block.bytes);
+            cell.now += bytes;
+            cell.own_peak = cell.own_peak.max(cell.now);
         });
+    }
+
+    /// The total was that since a scope was last entered or left.
+    pub(crate) fn saw(&mut self, total: i64) {
+        self.largest = self.largest.max(total);
     }
 
     #[inline]

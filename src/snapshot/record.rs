@@ -80,7 +80,7 @@ impl Record {
 }
 
 /// Memory that was allocated and not yet freed at the moment in question.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Block {
     /// Address of its first byte.
     pub address: u64,

@@ -166,8 +166,7 @@ fn what_a_launch_left_is_freed_once_by_whom_it_may() {
         launch();
         let snapshot = session.snapshot();
         assert_live_equals_truth(&snapshot);
-        // The free that was refused and what put the block back are records, too.
-        assert_eq!(of_gpu(&snapshot), (1000, 1000, 7));
+        assert_eq!(of_gpu(&snapshot), (1000, 1000, 5), "what was refused is no record");
         assert_eq!((snapshot.health.unknown_frees, snapshot.health.missed_frees), (0, 0));
     });
 }

@@ -248,6 +248,8 @@ fn options_that_exclude_each_other_are_said() {
 enum Step {
     Alloc(usize),
     Free(usize),
+    /// A reallocation that fails.
+    ResizeInVain(usize),
     Scope(Vec<Step>),
     Flush,
 }
@@ -256,6 +258,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     let leaf = prop_oneof![
         6 => (1..8usize).prop_map(Step::Alloc),
         5 => any::<prop::sample::Index>().prop_map(|index| Step::Free(index.index(64))),
+        1 => (0..64usize).prop_map(Step::ResizeInVain),
         1 => Just(Step::Flush),
     ];
     let inside = leaf.clone();
@@ -272,6 +275,10 @@ fn run(session: &Session, steps: &[Step], kept: &mut Vec<Raw>, depth: usize) {
             Step::Alloc(mebibytes) => kept.push(Raw::new(mebibytes * MIB)),
             Step::Free(index) if !kept.is_empty() => drop(kept.swap_remove(index % kept.len())),
             Step::Free(_) => {}
+            Step::ResizeInVain(index) => {
+                let last = kept.len().saturating_sub(1);
+                assert!(kept.get_mut(*index.min(&last)).is_none_or(|block| !block.try_resize(1 << 50)));
+            }
             Step::Scope(steps) => scope(format!("scope {depth}"), || run(session, steps, kept, depth + 1)),
             Step::Flush => session.flush(),
         }

@@ -79,6 +79,27 @@ fn a_reallocation_is_a_free_and_an_alloc() {
 }
 
 #[test]
+fn a_reallocation_that_fails_is_nowhere() {
+    let _alone = alone();
+    let too_much = usize::MAX / 4;
+    let mut before = vec![0u8; 7 * MIB];
+    let session = record_large();
+    let mut block = std::hint::black_box(vec![0u8; 3 * MIB]);
+    assert!(before.try_reserve(too_much).is_err() && block.try_reserve(too_much).is_err());
+    let key = (block.as_ptr().addr() as u64, block.len() as u64);
+    let snapshot = session.snapshot();
+    assert_eq!(log(&snapshot), [entry(RecordKind::Alloc, key)]);
+    assert_eq!(live(&snapshot), [key]);
+    let peak = &cpu(&snapshot).peak;
+    assert_eq!(peak.bytes, peak.not_recorded + key.1);
+    let freed = cpu(&snapshot).stats.allocated_bytes.freed;
+    drop(before);
+    let after = session.snapshot();
+    assert_eq!(cpu(&after).stats.allocated_bytes.freed - freed, 7 * MIB as u64, "it is still there to be freed");
+    drop(block);
+}
+
+#[test]
 fn a_reallocation_across_the_threshold_enters_and_leaves_the_account() {
     let _alone = alone();
     let session = record_large();

@@ -270,6 +270,7 @@ pub(super) struct Release {
 }
 
 /// A free that is under way.
+#[expect(clippy::large_enum_variant, reason = "there is one at a time, and a hook does not allocate")]
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Free {
     /// memtrace's own work, of nothing, or nothing is recorded.

@@ -6,7 +6,7 @@ use crate::record::segments::Segments;
 use crate::record::ticks;
 use crate::snapshot::{
     Block, BlockName, CallTime, Counted, Mark, MemoryStats, OutOfMemory, Peak, Record, Sampling, ScopeStats, Segment,
-    SegmentRecord, Stat,
+    SegmentRecord, Stat, leave_out, positions, refused_frees,
 };
 
 /// A copy of a ledger, in ordinary memory, with the recorder's own stack numbers.
@@ -82,12 +82,12 @@ impl Ledger {
 
     /// Everything, copied; `base` as in [`Ledger::stats`].
     pub(crate) fn copy(&self, base: u64) -> LedgerCopy {
-        let records = self.copy_records();
+        let (records, overwritten) = self.copy_records();
         let (names, lost_names) = self.names.copy();
         LedgerCopy {
             names,
             lost_names,
-            overwritten: self.records.overwritten() + (self.records.len() - records.len()) as u64,
+            overwritten,
             records,
             marks: self.marks.in_order().copied().collect(),
             segment_records: self.segments.iter().flat_map(|known| known.log().in_order()).copied().collect(),
@@ -136,13 +136,19 @@ impl Ledger {
         }
     }
 
-    /// The log; empty if there is no memory for a copy of it, which must not end the program.
-    fn copy_records(&self) -> Vec<Record> {
+    /// The log, and how many records are no longer in it; it is empty if there is no memory for a copy of it, which must
+    /// not end the program.
+    fn copy_records(&self) -> (Vec<Record>, u64) {
         let mut records = Vec::new();
         if records.try_reserve_exact(self.records.len()).is_ok() {
             records.extend(self.records.since(0).1.flatten());
         }
-        records
+        let pushed = self.records.end();
+        let refused = positions(&refused_frees(&records));
+        leave_out(&mut records, &refused);
+        // Two records of each refused free were none.
+        let gone = pushed.saturating_sub(2 * self.refused_frees + records.len() as u64);
+        (records, gone)
     }
 
     fn copy_peak(&self, base: u64) -> Peak {

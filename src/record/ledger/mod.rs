@@ -5,6 +5,9 @@ mod part;
 mod sample;
 #[cfg(test)]
 mod tests;
+mod undo;
+#[cfg(test)]
+mod undo_tests;
 
 use std::mem::offset_of;
 use std::time::Instant;
@@ -115,6 +118,8 @@ pub(crate) struct Ledger {
     names: Names,
     /// The same when the log was begun anew.
     unknown_before: u64,
+    /// Logged frees that were refused.
+    refused_frees: u64,
     /// Not looked at unless a sample is recorded.
     sample: Sample,
     lost_blocks: u64,
@@ -183,6 +188,7 @@ impl Ledger {
             frees: Flow::default(),
             unknown: 0,
             unknown_before: 0,
+            refused_frees: 0,
             sample: Sample::default(),
             stat_peak: 0,
             stat_peak_parts: 0,
@@ -339,33 +345,6 @@ impl Ledger {
         self.log_free(&Held::of(&block), &site, time_ns);
     }
 
-    /// A block that was just freed is live after all: a reallocation failed. It gets a new place in
-    /// the log; the counts are as if nothing had happened.
-    pub(crate) fn undo_free(&mut self, block: &Block) -> bool {
-        let Block { stack, context, thread, stream, memory, .. } = *block;
-        let kept = self.alloc(block.address, block.size, Site { stack, context, thread, stream, memory });
-        let flow = Flow::of(self.options.sampling, block.size);
-        self.frees.subtract(flow);
-        if kept {
-            self.allocs.subtract(flow);
-            self.windows.uncount(block.context, flow);
-            self.names.renumber(block.seq, self.seq);
-        }
-        kept
-    }
-
-    /// The same for a block from before the recording.
-    pub(crate) fn undo_free_unknown(&mut self, size: u64) {
-        self.unknown = self.unknown.saturating_sub(size);
-        // The peak may have been reset meanwhile.
-        let census = self.census();
-        let total = self.total_of(&census);
-        self.stat_peak = self.stat_peak.max(total);
-        self.windows.on_alloc(ContextId::ROOT, Flow::default(), total);
-        let now = Moment { total, seq: self.seq, time_ns: self.now(), unknown_freed: self.unknown };
-        self.new_peak(now, census);
-    }
-
     /// Names the live block that begins at an address; false if none does, or there are too many names.
     pub(crate) fn name(&mut self, address: u64, label: Label<'_>) -> bool {
         let Some(seq) = self.live.get(address).map(|block| block.seq) else { return false };
@@ -420,6 +399,7 @@ impl Ledger {
         (self.began, self.clock, self.records, self.marks) = (began, Clock::new(began), Log::new(shape), marks);
         self.checkpoints = part::checkpoints(self.options.max_entries);
         (self.ooms, self.num_ooms, self.num_alloc_retries) = (Ring::new(MAX_OOMS), 0, 0);
+        self.refused_frees = 0;
         self.segments.iter_mut().for_each(Segments::begin_anew);
         self.calls.forget();
         self.live.forget_times();

@@ -27,6 +27,14 @@ impl Sample {
     pub(super) fn begin_anew(&mut self, census: Census) {
         (self.small_before, self.at_peak) = (self.small_before.min(census.small()), census);
     }
+
+    /// A block was live at the peak that was taken for freed; `estimate` is what it stands for, if it is of the sample.
+    pub(super) fn add_to_peak(&mut self, size: u64, estimate: u64) {
+        let Census { all, large, estimate: sampled, .. } = &mut self.at_peak;
+        *all = all.saturating_add(size);
+        *large = large.saturating_add(if estimate == 0 { size } else { 0 });
+        *sampled = sampled.saturating_add(estimate);
+    }
 }
 
 impl LedgerOptions {

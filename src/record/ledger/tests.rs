@@ -361,7 +361,7 @@ fn what_was_not_freed_after_all_counts_for_a_peak_that_was_reset_meanwhile() {
     let mut ledger = Ledger::new(LedgerOptions::default(), Instant::now());
     ledger.free_unknown(1, 100, Site::default());
     ledger.begin_anew(Instant::now());
-    ledger.undo_free_unknown(100);
+    ledger.undo_free_unknown(1, 100);
     let copy = ledger.copy(100);
     assert_eq!((copy.peak.bytes, copy.peak.not_recorded), (100, 100));
     let bytes = ledger.stats(100).allocated_bytes;

@@ -34,6 +34,9 @@ impl Space {
     }
 }
 
+/// Measurements inside each other whose number of a block is kept while it is being freed.
+const NESTED: usize = 4;
+
 #[derive(Clone, Copy, Debug)]
 struct Owner {
     measure: Id,
@@ -46,6 +49,8 @@ struct Owner {
 pub(crate) struct Taken {
     address: u64,
     owner: Option<(Owner, Option<Block>)>,
+    /// Its numbers in the measurements that it belonged to, from the innermost outwards.
+    numbers: [(Id, u64); NESTED],
     /// Of measurements that it did not belong to, the innermost that counted it as freed.
     foreign: Id,
     device: Device,
@@ -231,10 +236,13 @@ impl Registry {
     ) -> Option<Taken> {
         let owner = self.owners.remove(&key);
         let own = owner.map_or(0, |owner| self.nearest_open(owner.measure));
-        let (mut at, mut block) = (own, None);
+        let (mut at, mut block, mut numbers) = (own, None, [(0, 0); NESTED]);
+        let mut free_numbers = numbers.iter_mut();
         while let (Some(owner), Some(measure)) = (owner, self.measures.get_mut(&at)) {
-            block =
-                measure.on(owner.device).and_then(|on| on.ledger.free(key.1, site)).map(|held| held.block()).or(block);
+            if let Some(freed) = measure.on(owner.device).and_then(|on| on.ledger.free(key.1, site)) {
+                block = Some(freed.block());
+                free_numbers.next().into_iter().for_each(|number| *number = (at, freed.seq()));
+            }
             at = measure.parent;
         }
         let foreign = self.nearest_open(current);
@@ -242,7 +250,8 @@ impl Registry {
             self.count_unknown(foreign);
             return None;
         };
-        let taken = Taken { address: key.1, owner: owner.map(|owner| (owner, block)), foreign, device, size };
+        let owner = owner.map(|owner| (owner, block));
+        let taken = Taken { address: key.1, owner, numbers, foreign, device, size };
         self.each_foreign(&taken, |freed| *freed += size);
         Some(taken)
     }
@@ -266,9 +275,10 @@ impl Registry {
         self.owners.insert((Space::of(owner.device), taken.address), Owner { measure, ..owner });
         let mut at = measure;
         while let Some(measure) = self.measures.get_mut(&at) {
-            // Positions differ from one log to the other; 0 is none's.
-            let block = Block { seq: 0, ..block };
-            measure.lost += u64::from(!measure.on(owner.device).is_some_and(|on| on.ledger.undo_free(&block)));
+            let number = taken.numbers.iter().find(|(id, _)| *id == at);
+            let block = number.map(|(_, seq)| Block { seq: *seq, ..block });
+            let put_back = |block| measure.on(owner.device).is_some_and(|on| on.ledger.undo_free(block));
+            measure.lost += u64::from(!block.as_ref().is_some_and(put_back));
             at = measure.parent;
         }
     }

@@ -286,7 +286,7 @@ pub(crate) fn on_heap_free(address: u64, size: u64) -> Freed {
 
 /// Undoes [`on_heap_free`] for a block that stayed where it was. If another recording has begun meanwhile, the block
 /// is one from before it.
-pub(crate) fn undo_heap_free(freed: Freed, size: u64) {
+pub(crate) fn undo_heap_free(freed: Freed, address: u64, size: u64) {
     let mut slot = lock(&DEVICES[0]);
     let now = epoch();
     let kept = match (freed, slot.as_mut()) {
@@ -299,7 +299,7 @@ pub(crate) fn undo_heap_free(freed: Freed, size: u64) {
             kept
         }
         (Freed::FromBefore(then), Some(ledger)) if then == now => {
-            ledger.undo_free_unknown(size);
+            ledger.undo_free_unknown(address, size);
             false
         }
         _ => false,

@@ -27,8 +27,8 @@ pub(crate) fn run(run: &Run) -> Result<String> {
             ("RUSTFLAGS", "-C symbol-mangling-version=v0"),
         ];
         let lto = [("CARGO_PROFILE_RELEASE_LTO", "fat"), ("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "1")];
-        other_build(run, &mut checks, "full debug information and v0 names", &named)?;
-        other_build(run, &mut checks, "fat LTO", &lto)?;
+        other_build(run, &mut checks, "full debug information and v0 names", &named, without_debug_information)?;
+        other_build(run, &mut checks, "fat LTO", &lto, check)?;
         other_candle(run, &mut checks, "0.9.2")?;
         other_candle(run, &mut checks, "0.8.4")?;
     }

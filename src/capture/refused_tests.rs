@@ -1,0 +1,53 @@
+//! Refused frees in the chunks of a stream: the free, what is written between, and what says that it was refused.
+
+use super::Counters;
+use super::rebuild::DeviceParts;
+use crate::snapshot::{Block, Device, DeviceSnapshot, MemoryStats, Peak, Record, RecordKind, Sampling, Stat};
+
+fn block(address: u64, seq: u64) -> Block {
+    Block { address, size: 100, seq, time_ns: seq, ..Block::default() }
+}
+
+fn alloc(block: &Block) -> Record {
+    Record::alloc_of(block)
+}
+
+fn free(block: &Block) -> Record {
+    Record { kind: RecordKind::Free, time_ns: 9, ..Record::alloc_of(block) }
+}
+
+/// The device of a stream with these records before and after lists of what is live and was at the peak.
+fn device(before: &[Record], skipped: bool, lists: Option<(&[Block], &[Block])>, after: &[Record]) -> DeviceSnapshot {
+    let mut parts = DeviceParts::new(Device::Cpu);
+    let current = Stat { current: 200, ..Stat::default() };
+    let peak = Peak { bytes: 200, seq: 2, ..Peak::default() };
+    let stats = MemoryStats { allocated_bytes: current, ..MemoryStats::default() };
+    let counters = || Counters { peak: peak.clone(), stats, ..Counters::default() };
+    parts.new_records().extend_from_slice(before);
+    if skipped {
+        parts.skip(7, 0, 20);
+    }
+    if let Some((live, at_peak)) = lists {
+        parts.set_live(live.to_vec());
+        parts.set_peak(at_peak.to_vec());
+        parts.set_counters(counters());
+    }
+    parts.new_records().extend_from_slice(after);
+    parts.set_counters(counters());
+    parts.finish(&[], Sampling::default(), 10_000).unwrap()
+}
+
+#[test]
+fn a_free_that_was_refused_later_is_nowhere() {
+    let (a, b, c) = (block(0x10, 1), block(0x20, 2), block(0x30, 3));
+    let (first, last) = ([alloc(&a), alloc(&b), free(&a)], [Record::again(&a), alloc(&c), free(&c)]);
+    let whole = device(&first, false, None, &last);
+    // The free is known, then skipped; the peak was before it, then after it.
+    let known = device(&first, true, Some((&[b], &[a, b])), &last);
+    let skipped = device(&first[..2], true, Some((&[b], &[b])), &last);
+    for device in [&whole, &known, &skipped] {
+        assert_eq!(device.records, [alloc(&a), alloc(&b), alloc(&c), free(&c)]);
+        assert_eq!((&device.live, &device.peak.blocks), (&vec![a, b], &vec![a, b]));
+    }
+    assert_eq!((whole.gaps.len(), known.gaps[0].at, skipped.gaps[0].at), (0, 2, 2));
+}

@@ -1,0 +1,172 @@
+//! A free that was refused: the block was there all the time, and the account is set right as far back as the free.
+
+use super::{Flow, Ledger};
+use crate::record::live::{Entered, Held};
+use crate::record::memory::{OwnVec, System, try_push};
+use crate::record::peak::Moment;
+use crate::snapshot::{Block, Record, RecordKind};
+
+/// Records that are looked through for the free; if it is not there, eight times as many, and so on.
+const FIRST_LOOK: u64 = 64;
+
+impl Ledger {
+    /// Puts a block back that was freed a moment ago. False if that was not possible. What single scopes held at most
+    /// meanwhile, if other threads allocated in them, is not looked for again.
+    pub(crate) fn undo_free(&mut self, block: &Block) -> bool {
+        if self.live.enter(&Held::of(block)) != Entered::New {
+            self.lost_blocks += 1;
+            return false;
+        }
+        let flow = self.flow_in(block.size);
+        self.live_flow.add(flow);
+        self.frees.subtract(flow);
+        self.real_bytes += block.size;
+        if let Some(segments) = &mut self.segments {
+            segments.on_alloc(block.address, block.size);
+        }
+        self.windows.take_back(block.context, flow.bytes);
+        if !self.peak.take_back(block, flow.bytes) && block.seq <= self.peak.seq {
+            // There was a new peak meanwhile, and the block was there.
+            self.add_to_peak(block.size, flow);
+        }
+        self.look_back(block);
+        self.end_undo(block);
+        true
+    }
+
+    /// The same for a block from before the recording.
+    pub(crate) fn undo_free_unknown(&mut self, address: u64, size: u64) {
+        self.unknown = self.unknown.saturating_sub(size);
+        let block = Block { address, size, ..Block::default() };
+        self.look_back(&block);
+        self.end_undo(&block);
+    }
+
+    /// Where the log did not say more, now may be the peak.
+    fn end_undo(&mut self, block: &Block) {
+        if self.logs_frees() {
+            self.refused_frees += 1;
+            self.records.again(block, self.options.stacks_in_log);
+        }
+        let census = self.census();
+        let total = self.total_of(&census);
+        self.saw(total, total);
+        let now = Moment { total, seq: self.seq, time_ns: self.now(), unknown_freed: self.unknown };
+        self.new_peak(now, census);
+    }
+
+    fn saw(&mut self, total: i64, in_open_scopes: i64) {
+        self.stat_peak = self.stat_peak.max(total);
+        self.windows.saw(in_open_scopes);
+    }
+
+    /// Looks for the largest total since the free of this block, now that it is there again, as far as the log says: it
+    /// may be the peak.
+    fn look_back(&mut self, block: &Block) {
+        let Some(since) = self.since_free(block) else { return };
+        let scopes_since = self.marks.newest().map_or(0, |mark| mark.time_ns);
+        let (mut total, mut unknown_freed) = (self.recorded_total(), self.unknown);
+        let (mut largest, mut in_open_scopes) = (None::<(usize, Moment)>, i64::MIN);
+        for (index, record) in since.iter().enumerate().rev() {
+            let size = record.size as i64;
+            if record.kind == RecordKind::Free {
+                unknown_freed -= if record.alloc_seq == 0 { record.size } else { 0 };
+                total += size;
+                continue;
+            }
+            if record.time_ns >= scopes_since {
+                in_open_scopes = in_open_scopes.max(total);
+            }
+            if largest.as_ref().is_none_or(|(_, moment)| total >= moment.total) {
+                let (seq, time_ns) = (record.alloc_seq, record.time_ns);
+                largest = Some((index, Moment { total, seq, time_ns, unknown_freed }));
+            }
+            total -= size;
+        }
+        if let Some((index, moment)) = largest {
+            self.saw(moment.total, in_open_scopes);
+            self.raise_peak(moment, since.get(index + 1..).unwrap_or_default());
+        }
+    }
+
+    /// Makes this moment the peak if it is one; the records are those after it.
+    fn raise_peak(&mut self, moment: Moment, after: &[Record]) {
+        if moment.total <= self.peak.total {
+            return;
+        }
+        let (seq, mut freed) = (moment.seq, OwnVec::new_in(System));
+        let is_of_peak = |record: &&Record| record.kind == RecordKind::Free && (1..=seq).contains(&record.alloc_seq);
+        let mut lost = 0;
+        for free in after.iter().filter(is_of_peak) {
+            lost += if try_push(&mut freed, self.block_before(free)) { 0 } else { free.size };
+        }
+        let options = self.options;
+        self.peak.move_to(moment, freed, lost, || options.below_threshold());
+    }
+
+    /// The block that a free gave back, with what only its alloc knows, if that is still known.
+    fn block_before(&self, free: &Record) -> Block {
+        let known = self.peak.freed().find(|block| block.seq == free.alloc_seq);
+        known.unwrap_or_else(|| {
+            let is_alloc = |record: &Record| record.kind == RecordKind::Alloc && record.alloc_seq == free.alloc_seq;
+            self.records.since(0).1.flatten().find(is_alloc).unwrap_or(*free).block()
+        })
+    }
+
+    /// What was logged since the free of this block, oldest first; `None` if that is not known, or there is no memory.
+    fn since_free(&self, block: &Block) -> Option<OwnVec<Record>> {
+        if self.options.sampling.is_on() || self.options.skip_allocs || !self.logs_frees() {
+            return None;
+        }
+        let (end, mut look) = (self.records.end(), FIRST_LOOK);
+        let is_free = |record: &Record| {
+            record.kind == RecordKind::Free && (record.address, record.alloc_seq) == (block.address, block.seq)
+        };
+        loop {
+            let (gone, records) = self.records.since(end.saturating_sub(look));
+            let mut since = OwnVec::new_in(System);
+            for record in records {
+                since.try_reserve(1).ok()?;
+                since.push(record?);
+            }
+            if let Some(free) = since.iter().rposition(is_free) {
+                since.drain(..=free);
+                return without_refused(since);
+            }
+            if gone > 0 || look >= end {
+                return None;
+            }
+            look = look.saturating_mul(8);
+        }
+    }
+
+    fn add_to_peak(&mut self, size: u64, flow: Flow) {
+        if self.stat_peak == self.peak.total {
+            self.stat_peak += size as i64;
+        }
+        self.peak.total += size as i64;
+        let is_sampled = self.samples(size);
+        self.sample.add_to_peak(size, if is_sampled { flow.bytes } else { 0 });
+    }
+}
+
+/// Without frees that were refused, and what says so.
+fn without_refused(records: OwnVec<Record>) -> Option<OwnVec<Record>> {
+    let (mut waiting, mut kept) = (OwnVec::new_in(System), OwnVec::new_in(System));
+    kept.try_reserve_exact(records.len()).ok()?;
+    for record in records.iter().rev() {
+        if let Some(block) = record.refused() {
+            if !try_push(&mut waiting, (block.address, block.seq)) {
+                return None;
+            }
+            continue;
+        }
+        let key = (record.address, record.alloc_seq);
+        match waiting.iter().position(|known| *known == key && record.kind == RecordKind::Free) {
+            Some(at) => _ = waiting.swap_remove(at),
+            None => kept.push(*record),
+        }
+    }
+    kept.reverse();
+    Some(kept)
+}

@@ -1,0 +1,144 @@
+//! Frees that were refused, against the same program without them.
+
+use std::collections::BTreeMap;
+use std::time::Instant;
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::snapshot::Record;
+
+const BASE: u64 = 10_000;
+
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    Alloc {
+        address: u64,
+        size: u64,
+    },
+    Free {
+        address: u64,
+    },
+    FreeUnknown {
+        size: u64,
+    },
+    /// Of a block, or of one from before; it is going to be refused.
+    FreeInVain {
+        address: u64,
+    },
+    Refuse {
+        address: u64,
+    },
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let step = prop_oneof![
+        6 => (0..12u64, 0..1000u64).prop_map(|(address, size)| Step::Alloc { address, size }),
+        4 => (0..12u64).prop_map(|address| Step::Free { address }),
+        1 => (1..100u64).prop_map(|size| Step::FreeUnknown { size }),
+        3 => (0..14u64).prop_map(|address| Step::FreeInVain { address }),
+        2 => (0..14u64).prop_map(|address| Step::Refuse { address }),
+    ];
+    prop::collection::vec(step, 0..120)
+}
+
+/// Where blocks from before lie that are freed in vain, and how large they are.
+const FROM_BEFORE: [u64; 2] = [12, 13];
+const SIZE_BEFORE: u64 = 700;
+
+struct Run {
+    ledger: Ledger,
+    /// Whether frees are tried in vain.
+    tries: bool,
+    out: BTreeMap<u64, Option<Block>>,
+}
+
+impl Run {
+    fn new(max_entries: usize, tries: bool) -> Self {
+        let options = LedgerOptions { max_entries, stacks_in_log: true, ..LedgerOptions::default() };
+        Self { ledger: Ledger::new(options, Instant::now()), tries, out: BTreeMap::new() }
+    }
+
+    fn take(&mut self, step: Step) {
+        match step {
+            Step::Alloc { address, .. } | Step::Free { address } if self.out.contains_key(&address) => {}
+            Step::Alloc { address, size } => {
+                self.ledger.alloc(address, size, Site { stack: StackId(address as u32 + 1), ..Site::default() });
+            }
+            Step::Free { address } => _ = self.ledger.free(address, Site::default()),
+            Step::FreeUnknown { size } => self.ledger.free_unknown(99, size, Site::default()),
+            Step::FreeInVain { address } if !self.out.contains_key(&address) => self.free_in_vain(address),
+            Step::FreeInVain { .. } => {}
+            Step::Refuse { address } => self.refuse(address),
+        }
+    }
+
+    fn free_in_vain(&mut self, address: u64) {
+        let block = self.ledger.live.get(address);
+        let from_before = FROM_BEFORE.contains(&address);
+        if block.is_none() && !from_before {
+            return;
+        }
+        self.out.insert(address, block);
+        if self.tries && from_before {
+            self.ledger.free_unknown(address, SIZE_BEFORE, Site::default());
+        } else if self.tries {
+            assert!(self.ledger.free(address, Site::default()).is_some());
+        }
+    }
+
+    fn refuse(&mut self, address: u64) {
+        let Some(block) = self.out.remove(&address).filter(|_| self.tries) else { return };
+        match block {
+            Some(block) => assert!(self.ledger.undo_free(&block)),
+            None => self.ledger.undo_free_unknown(address, SIZE_BEFORE),
+        }
+    }
+
+    fn end(mut self, steps: &[Step]) -> LedgerCopy {
+        steps.iter().for_each(|step| self.take(*step));
+        let left: Vec<u64> = self.out.keys().copied().collect();
+        left.into_iter().for_each(|address| self.refuse(address));
+        self.ledger.copy(BASE)
+    }
+}
+
+fn blocks(blocks: &[Block]) -> Vec<Block> {
+    blocks.iter().map(|block| Block { time_ns: 0, ..*block }).collect()
+}
+
+fn records(copy: &LedgerCopy) -> Vec<Record> {
+    copy.records.iter().map(|record| Record { time_ns: 0, ..*record }).collect()
+}
+
+proptest! {
+    #![proptest_config(crate::random::programs(600))]
+
+    #[test]
+    fn a_refused_free_leaves_no_trace(steps in steps()) {
+        let (with, without) = (Run::new(usize::MAX, true).end(&steps), Run::new(usize::MAX, false).end(&steps));
+        prop_assert_eq!(records(&with), records(&without));
+        prop_assert_eq!((with.overwritten, blocks(&with.live)), (0, blocks(&without.live)));
+        prop_assert_eq!((with.peak.bytes, with.peak.seq), (without.peak.bytes, without.peak.seq));
+        prop_assert_eq!(blocks(&with.peak.blocks), blocks(&without.peak.blocks));
+        prop_assert_eq!(with.peak.not_recorded, without.peak.not_recorded);
+        prop_assert_eq!((with.stats.allocated_bytes, with.lost_blocks), (without.stats.allocated_bytes, 0));
+        let sizes = |copy: &LedgerCopy| (copy.stats.allocations.allocated, copy.stats.allocations.freed);
+        prop_assert_eq!(sizes(&with), sizes(&without));
+    }
+
+    /// Where the log does not reach back, too.
+    #[test]
+    fn what_is_there_adds_up_whatever_was_overwritten(steps in steps(), max_entries in 0..12usize) {
+        let (with, without) = (Run::new(max_entries, true).end(&steps), Run::new(usize::MAX, false).end(&steps));
+        let peak: u64 = with.peak.blocks.iter().map(|block| block.size).sum();
+        prop_assert_eq!(peak + with.peak.not_recorded, with.peak.bytes);
+        prop_assert!(with.peak.bytes <= without.peak.bytes);
+        prop_assert_eq!(blocks(&with.live), blocks(&without.live));
+        prop_assert_eq!(with.stats.allocated_bytes.current, without.stats.allocated_bytes.current);
+        let all = without.records.len() as u64;
+        prop_assert!(max_entries == 0 || with.overwritten + with.records.len() as u64 == all, "{}", all);
+        let known = records(&with);
+        prop_assert!(records(&without).ends_with(&known), "{:?}", known);
+    }
+}
