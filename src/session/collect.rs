@@ -13,6 +13,7 @@ use crate::hook::cuda;
 #[cfg(feature = "tracing")]
 use crate::layer;
 use crate::record::measure::DeviceMeasured;
+use crate::record::unwind::KnownModules;
 use crate::record::{CONTEXTS, DeviceCopy, STACKS, device_memory, recorder, unwind};
 use crate::snapshot::{
     Device, DeviceSnapshot, FRAMES_LEFT_OUT, Health, Module, Process, Sampling, Settings, SnapshotData, Spans, StackId,
@@ -122,7 +123,7 @@ fn assemble(
     process: Process,
     mut health: Health,
 ) -> SnapshotData {
-    let mut renumber = Renumber::default();
+    let mut renumber = Renumber { known: KnownModules::now(), ..Renumber::default() };
     let mut devices = Vec::new();
     for (device, copy) in copies {
         health.lost_blocks += copy.ledger.lost_blocks;
@@ -131,9 +132,10 @@ fn assemble(
         devices.push(renumber.device(device, settings.sampling(device), copy));
     }
     health.spans = spans();
-    let Renumber { stacks, addresses, .. } = renumber;
+    let Renumber { stacks, addresses, known, .. } = renumber;
     let mut progress = Progress::of(SYMBOLS, addresses.len() as u64);
-    let symbols = symbol::symbolise(&addresses, || progress.add(1));
+    let (modules, loaded) = known.with(symbol::loaded_modules());
+    let symbols = symbol::symbolise(&addresses, modules, loaded, || progress.add(1));
     let (stacks, modules) = with_symbols(&stacks, symbols, settings.stacks, &mut health);
     SnapshotData { process, settings: settings.clone(), devices, stacks, contexts: CONTEXTS.nodes(), modules, health }
 }
@@ -211,6 +213,7 @@ struct Renumber {
     stacks: Vec<Vec<u32>>,
     addresses: Vec<u64>,
     address_index: HashMap<u64, u32, RandomState>,
+    known: KnownModules,
 }
 
 impl Renumber {
@@ -258,8 +261,8 @@ impl Renumber {
             return *new;
         }
         let mut addresses = Vec::new();
-        STACKS.copy_to(old, &mut addresses);
-        let calls = addresses.into_iter().map(|address| self.address(address)).collect();
+        let unloads = STACKS.copy_to(old, &mut addresses);
+        let calls = addresses.into_iter().map(|address| self.address(self.known.address(address, unloads))).collect();
         self.stacks.push(calls);
         let new = StackId(self.stacks.len() as u32);
         self.new_ids.insert(old, new);

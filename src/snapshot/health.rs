@@ -25,8 +25,8 @@ pub struct Health {
     pub no_line_numbers: bool,
     /// Code addresses for which not even a function name was found.
     pub unknown_addresses: u64,
-    /// Programs and libraries whose code addresses could not be given names, and why; empty for a
-    /// recording that was symbolised where it was made.
+    /// Programs and libraries whose code addresses could not be given names, and why. Where a
+    /// recording is symbolised in the process that made it, only of what was unloaded there.
     pub unreadable_modules: Vec<String>,
     /// The capture that this was read from ends without its end mark: the program was killed, or the
     /// file is a copy of one that is being written. What was flushed until then is here.

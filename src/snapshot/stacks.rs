@@ -34,7 +34,8 @@ pub struct Frame {
 /// A code address of a stack: physical, one per call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CodeAddress {
-    /// The address in this process.
+    /// The address in this process. If its module came to the addresses of one that had been unloaded, the upper 16 bits
+    /// are a number of the module's, and so they are in [`Module::base`] and [`Module::range`].
     pub address: u64,
     /// Index of its module in [`SnapshotData::modules`](super::SnapshotData::modules).
     pub module: Option<u32>,

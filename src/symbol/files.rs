@@ -12,7 +12,7 @@ use crate::snapshot::Module;
 const DEBUG_FILES: &str = "/usr/lib/debug/.build-id";
 
 /// Opens the file that a module was loaded from, or its separate debug information.
-pub(super) fn open(module: &Module, _index: usize) -> Result<Loader, String> {
+pub(super) fn open(module: &Module) -> Result<Loader, String> {
     if module.build_id.is_empty() {
         return Err("it has no build-id, so nothing says whether its file is still the same".to_owned());
     }

@@ -25,23 +25,25 @@ pub(crate) struct Symbols {
     pub(crate) unreadable_modules: Vec<String>,
 }
 
-/// Resolved addresses of this process: a second snapshot resolves only what is new.
+/// Resolved addresses of this process: a second snapshot resolves only what is new. What an address means stays as it is:
+/// that of a module which came to the addresses of another one has a number of its own.
 static CACHE: Mutex<Option<HashMap<u64, Resolved>>> = Mutex::new(None);
 
-/// Resolves unique addresses of this process; `each` is called after each one.
-pub(crate) fn symbolise(addresses: &[u64], mut each: impl FnMut()) -> Symbols {
-    let modules = modules::loaded();
+/// Resolves unique addresses of this process; `each` is called after each one. Of its modules so many are loaded, the
+/// others are gone, and their files may be others by now.
+pub(crate) fn symbolise(addresses: &[u64], modules: Vec<Module>, loaded: usize, mut each: impl FnMut()) -> Symbols {
     let mut symbols = Symbols::default();
     // Held by another thread, perhaps one that a fork left behind: then without the cache.
     let mut shared = CACHE.try_lock().ok();
     let mut own = None;
     let cache = shared.as_deref_mut().unwrap_or(&mut own).get_or_insert_with(HashMap::new);
-    let mut resolver = Resolver::new(&modules);
+    let mut resolver = Resolver::new(&modules, loaded);
     for &address in addresses {
         let resolved = cache.entry(address).or_insert_with(|| resolver.resolve(address));
         symbols.push(address, resolved, &modules, resolver.spans());
         each();
     }
+    symbols.unreadable_modules = resolver.unreadable();
     symbols.no_line_numbers = no_line_numbers(&symbols);
     symbols.modules = modules;
     symbols

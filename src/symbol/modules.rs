@@ -18,8 +18,7 @@ mod elf {
     use std::ffi::{CStr, c_int, c_void};
 
     use super::Module;
-
-    const NT_GNU_BUILD_ID: u32 = 3;
+    use crate::snapshot::build_id;
 
     /// Every loaded ELF object, the program first.
     pub(crate) fn loaded() -> Vec<Module> {
@@ -46,7 +45,7 @@ mod elf {
         let end = loads().map(|h| h.p_vaddr.saturating_add(h.p_memsz)).max().unwrap_or(0);
         let base = info.dlpi_addr;
         let notes = headers.iter().filter(|h| h.p_type == libc::PT_NOTE);
-        let build_id = notes.filter_map(|h| build_id(note_bytes(base, h))).next().unwrap_or_default();
+        let build_id = notes.filter_map(|h| build_id(note_bytes(base, h))).next().unwrap_or_default().to_vec();
         list.push(Module { path: path(info), build_id, base, range: base.wrapping_add(start)..base.wrapping_add(end) });
         0
     }
@@ -74,22 +73,6 @@ mod elf {
         unsafe { std::slice::from_raw_parts(start, header.p_memsz as usize) }
     }
 
-    /// The GNU build-id among ELF notes: each is three 32-bit words (name length, description
-    /// length, type), the name and the description, both padded to four bytes.
-    pub(super) fn build_id(mut notes: &[u8]) -> Option<Vec<u8>> {
-        while let Some((header, rest)) = notes.split_at_checked(12) {
-            let word = |i: usize| header.get(i * 4..i * 4 + 4)?.try_into().ok().map(u32::from_ne_bytes);
-            let (name_length, length) = (word(0)? as usize, word(1)? as usize);
-            let (name, rest) = rest.split_at_checked(name_length.checked_next_multiple_of(4)?)?;
-            let description = rest.get(..length)?;
-            if word(2)? == NT_GNU_BUILD_ID && name.starts_with(b"GNU\0") {
-                return Some(description.to_vec());
-            }
-            notes = rest.get(length.checked_next_multiple_of(4)?..)?;
-        }
-        None
-    }
-
     #[cfg(test)]
     mod tests {
         use super::*;
@@ -100,20 +83,6 @@ mod elf {
             let here = this_program_has_a_range_that_holds_its_code as fn() as usize as u64;
             let home = modules.iter().find(|m| m.range.contains(&here)).unwrap();
             assert_eq!(home.path, std::env::current_exe().unwrap().display().to_string());
-        }
-
-        #[test]
-        fn a_build_id_is_found_behind_other_notes_and_damage_is_refused() {
-            let mut notes = Vec::new();
-            for (kind, name, text) in [(1u32, b"ABC\0", b"xyz".as_slice()), (3, b"GNU\0", &[1, 2, 3, 4, 5])] {
-                notes.extend([4u32, text.len() as u32, kind].iter().flat_map(|w| w.to_ne_bytes()));
-                notes.extend_from_slice(name);
-                notes.extend_from_slice(text);
-                notes.resize(notes.len().next_multiple_of(4), 0);
-            }
-            assert_eq!(build_id(&notes), Some(vec![1, 2, 3, 4, 5]));
-            (0..notes.len() - 8).for_each(|n| assert_eq!(build_id(&notes[..n]), None));
-            assert_eq!(build_id(&[0xff; 64]), None);
         }
     }
 }

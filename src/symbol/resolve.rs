@@ -18,28 +18,28 @@ pub(super) struct Resolved {
 pub(super) struct Resolver<'a> {
     modules: &'a [Module],
     spans: ModuleSpans,
-    /// How the file of a module is opened, by its number.
-    open: fn(&Module, usize) -> Result<Loader, String>,
+    /// So many of them, from the first on, are loaded; of the others only the files are left.
+    loaded: usize,
     /// What is known of an address in no module.
     elsewhere: fn(u64) -> Resolved,
     /// For each module, the first one of the same file.
     files: Vec<usize>,
     /// Opened files by their first module; `None` for one that cannot be read.
     loaders: HashMap<usize, Option<Loader>>,
-    /// Modules that could not be read, and why.
+    /// Modules that are not loaded and could not be read, and why.
     unreadable: Vec<String>,
 }
 
 impl<'a> Resolver<'a> {
     /// For addresses of this process.
-    pub(super) fn new(modules: &'a [Module]) -> Self {
-        let (spans, files) = (ModuleSpans::of(modules), first_of_file(modules));
-        Self { modules, spans, files, open: loaded, elsewhere, loaders: HashMap::new(), unreadable: Vec::new() }
+    pub(super) fn new(modules: &'a [Module], loaded: usize) -> Self {
+        let (spans, files) = (ModuleSpans::of(modules), first_of_file(modules, loaded));
+        Self { modules, loaded, spans, files, elsewhere, loaders: HashMap::new(), unreadable: Vec::new() }
     }
 
     /// For addresses of another process, of which only the files are left.
     pub(super) fn of_files(modules: &'a [Module]) -> Self {
-        Self { open: super::files::open, elsewhere: nowhere, ..Self::new(modules) }
+        Self { elsewhere: nowhere, ..Self::new(modules, 0) }
     }
 
     pub(super) fn spans(&self) -> &ModuleSpans {
@@ -59,10 +59,13 @@ impl<'a> Resolver<'a> {
         let Some((index, module)) = index.and_then(|index| Some((index, self.modules.get(index)?))) else {
             return (self.elsewhere)(address);
         };
-        let (open, unreadable) = (self.open, &mut self.unreadable);
+        let (is_loaded, unreadable) = (index < self.loaded, &mut self.unreadable);
         let file = self.files.get(index).copied().unwrap_or(index);
         let loader = self.loaders.entry(file).or_insert_with(|| {
-            let opened = open(module, index);
+            if is_loaded {
+                return loaded(module, index);
+            }
+            let opened = super::files::open(module);
             opened.map_err(|why| unreadable.push(format!("{}: {why}", name_of(module)))).ok()
         });
         let Some(loader) = loader else { return unknown(address, module) };
@@ -72,17 +75,20 @@ impl<'a> Resolver<'a> {
     }
 }
 
-/// For each module, the first one with its path and build-id: the same file need not be read twice.
-fn first_of_file(modules: &[Module]) -> Vec<usize> {
-    let mut first: HashMap<(&str, &[u8]), usize> = HashMap::new();
+/// For each module, the first one with its path and build-id: the same file need not be read twice. What is loaded is
+/// read without asking for the build-id.
+fn first_of_file(modules: &[Module], loaded: usize) -> Vec<usize> {
+    let mut first: HashMap<(&str, &[u8], bool), usize> = HashMap::new();
     let numbered = modules.iter().enumerate();
-    numbered.map(|(index, module)| *first.entry((&module.path, &module.build_id)).or_insert(index)).collect()
+    numbered
+        .map(|(index, module)| *first.entry((&module.path, &module.build_id, index < loaded)).or_insert(index))
+        .collect()
 }
 
 /// The program's own file may have been replaced or deleted since it started; the kernel still has it.
-fn loaded(module: &Module, index: usize) -> Result<Loader, String> {
+fn loaded(module: &Module, index: usize) -> Option<Loader> {
     let running = if cfg!(target_os = "linux") && index == 0 { Loader::new("/proc/self/exe").ok() } else { None };
-    running.map_or_else(|| Loader::new(&module.path).map_err(|error| error.to_string()), Ok)
+    running.or_else(|| Loader::new(&module.path).ok())
 }
 
 fn name_of(module: &Module) -> &str {
@@ -195,7 +201,7 @@ mod tests {
     #[test]
     fn a_file_is_opened_once_however_often_it_is_named() {
         let modules = [module("/gone", 1, 0x100), module("/gone", 1, 0x200), module("/gone", 2, 0x300)];
-        assert_eq!(first_of_file(&modules), [0, 0, 2]);
+        assert_eq!((first_of_file(&modules, 0), first_of_file(&modules, 1)), (vec![0, 0, 2], vec![0, 1, 2]));
         let mut resolver = Resolver::of_files(&modules);
         (0x100..0x400).step_by(0x10).for_each(|address| assert!(resolver.resolve(address).unknown));
         assert_eq!(resolver.unreadable().len(), 2);

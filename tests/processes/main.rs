@@ -21,6 +21,7 @@ mod streams;
 mod support;
 mod thread_names;
 mod training;
+mod unloading;
 
 #[global_allocator]
 static ALLOC: memtrace::Alloc = memtrace::Alloc::system();

@@ -14,8 +14,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use self::guess::Guesses;
 use self::index::{Count, Index};
 use self::words::{Pen, Words};
-use super::unwind::{Known, SpacingBuffer, Stack};
+use super::unwind::{Known, SpacingBuffer, Stack, hash_with};
 use crate::snapshot::StackId;
+use crate::units::MAX_STACK_DEPTH;
 
 /// Process-wide and never emptied: the same program has the same few thousand stacks in every
 /// recording, so a number stays good and a second recording starts warm.
@@ -31,14 +32,25 @@ pub(crate) struct StackTable {
 /// The right to add stacks.
 #[derive(Debug)]
 pub(super) struct Writer {
+    new: New,
+    /// A stack with a mark.
+    marked: [u64; MAX_STACK_DEPTH + 2],
+}
+
+#[derive(Debug)]
+struct New {
     pen: Pen,
     count: Count,
     spacing: SpacingBuffer,
 }
 
+/// Behind the addresses of a stack with code of modules that may go: so many modules had been unloaded.
+const UNLOADS: u64 = 1 << 63;
+
 impl StackTable {
     pub(crate) const fn new() -> Self {
-        let writer = Mutex::new(Writer { pen: Pen::new(), count: Count::new(), spacing: SpacingBuffer::new() });
+        let new = New { pen: Pen::new(), count: Count::new(), spacing: SpacingBuffer::new() };
+        let writer = Mutex::new(Writer { new, marked: [0; MAX_STACK_DEPTH + 2] });
         Self { index: Index::new(), words: Words::new(), guesses: Guesses::new(), writer, refused: AtomicU64::new(0) }
     }
 
@@ -47,6 +59,9 @@ impl StackTable {
     pub(crate) fn intern(&self, stack: Stack<'_>) -> StackId {
         if stack.addresses.is_empty() {
             return StackId::NONE;
+        }
+        if stack.unloads > 0 {
+            return self.intern_marked(&stack);
         }
         self.find(stack.hash, stack.addresses).unwrap_or_else(|| self.add(stack))
     }
@@ -57,14 +72,27 @@ impl StackTable {
     }
 
     #[cold]
+    #[inline(never)]
+    fn intern_marked(&self, stack: &Stack<'_>) -> StackId {
+        let Writer { new, marked } = &mut *self.lock();
+        let mark = UNLOADS | stack.unloads;
+        let Some(marked) = marked.get_mut(..=stack.addresses.len()) else { return StackId::NONE };
+        marked.iter_mut().zip(stack.addresses.iter().chain([&mark])).for_each(|(to, from)| *to = *from);
+        self.add_to(new, Stack { addresses: marked, hash: hash_with(stack.hash, mark), ..*stack })
+    }
+
+    #[cold]
     fn add(&self, stack: Stack<'_>) -> StackId {
+        self.add_to(&mut self.lock().new, stack)
+    }
+
+    fn add_to(&self, new: &mut New, stack: Stack<'_>) -> StackId {
         let Stack { addresses, hash, source, .. } = stack;
-        let mut writer = self.lock();
         // Another thread may have been faster.
         if let Some(known) = self.find(hash, addresses) {
             return known;
         }
-        let Writer { pen, count, spacing } = &mut *writer;
+        let New { pen, count, spacing } = new;
         let room = self.index.reserve(count);
         let spacing = source.spacing(spacing);
         let Some(place) = room.then(|| self.words.write(pen, addresses, spacing)).flatten() else {
@@ -93,11 +121,18 @@ impl StackTable {
         self.guesses.learn(stack.0);
     }
 
-    /// Copies the addresses of a stack to `out`, innermost first.
-    pub(crate) fn copy_to(&self, stack: StackId, out: &mut Vec<u64>) {
-        if stack != StackId::NONE {
-            out.extend(self.words.stack(stack.0).iter().rev());
+    /// Copies the addresses of a stack to `out`, innermost first; how many modules had been unloaded then, if that matters.
+    pub(crate) fn copy_to(&self, stack: StackId, out: &mut Vec<u64>) -> u64 {
+        if stack == StackId::NONE {
+            return 0;
         }
+        let words = self.words.stack(stack.0);
+        let (addresses, unloads) = match words.split_last() {
+            Some((mark, addresses)) if mark & UNLOADS != 0 => (addresses, mark & !UNLOADS),
+            _ => (words, 0),
+        };
+        out.extend(addresses.iter().rev());
+        unloads
     }
 
     /// How many stacks were not kept.
@@ -114,12 +149,12 @@ impl StackTable {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::unwind::{HASH_OF_NONE, Source, hash_with};
+    use crate::record::unwind::{HASH_OF_NONE, Source};
 
     fn stack_of(addresses: &[u64]) -> Stack<'_> {
         // Few hashes, so that stacks are told apart by their addresses.
         let hash = addresses.iter().fold(HASH_OF_NONE, |hash, address| hash_with(hash, *address)) >> 58 << 58;
-        Stack { addresses, hash, shortened: false, source: Source::NONE }
+        Stack { addresses, hash, shortened: false, unloads: 0, source: Source::NONE }
     }
 
     #[test]
@@ -134,10 +169,24 @@ mod tests {
         assert_eq!(unique.len(), 250);
         for (id, stack) in ids.iter().zip(&stacks) {
             let mut out = Vec::new();
-            table.copy_to(*id, &mut out);
+            assert_eq!(table.copy_to(*id, &mut out), 0);
             out.reverse();
             assert_eq!(out, stack);
         }
+    }
+
+    #[test]
+    fn a_stack_of_code_that_may_go_is_another_one_after_each_unloading() {
+        let table = StackTable::new();
+        let after = |unloads| table.intern(Stack { unloads, ..stack_of(&[5, 6]) });
+        let ids = [0, 1, 2].map(after);
+        assert_eq!(ids, [0, 1, 2].map(after));
+        for (id, unloads) in ids.into_iter().zip(0..) {
+            let mut out = Vec::new();
+            assert_eq!((table.copy_to(id, &mut out), out), (unloads, vec![6, 5]));
+        }
+        let deepest = vec![1; MAX_STACK_DEPTH + 1];
+        assert_ne!(table.intern(Stack { unloads: 1, ..stack_of(&deepest) }), StackId::NONE);
     }
 
     #[test]

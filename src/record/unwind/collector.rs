@@ -2,7 +2,7 @@
 
 use std::mem::MaybeUninit;
 
-use super::{HASH_OF_NONE, Source, Stack, hash_with};
+use super::{HASH_OF_NONE, Source, Stack, hash_with, mode, modules};
 use crate::snapshot::FRAMES_LEFT_OUT;
 use crate::units::MAX_STACK_DEPTH;
 
@@ -38,7 +38,9 @@ impl CapturedStack {
         }
         let addresses = self.addresses();
         let hash = addresses.iter().fold(HASH_OF_NONE, |hash, address| hash_with(hash, *address));
-        Stack { addresses, hash, shortened: self.shortened, source: Source::NONE }
+        // Nothing is known of its modules. In a forked child the loader cannot be asked.
+        let unloads = if mode::is_library() { 0 } else { modules::unloads() };
+        Stack { addresses, hash, shortened: self.shortened, unloads, source: Source::NONE }
     }
 }
 

@@ -6,11 +6,14 @@ mod collector;
 mod fast;
 mod library;
 mod mode;
+#[cfg_attr(not(all(target_os = "linux", target_env = "gnu", not(miri))), path = "modules_elsewhere.rs")]
+mod modules;
 
 use self::collector::{CapturedStack, Collector};
 pub(crate) use self::fast::Source;
 use self::fast::{DeepStack, Registers};
 pub(crate) use self::mode::{after_fork, check_stacks, compared_stacks, wrong_stacks};
+pub(crate) use self::modules::KnownModules;
 use super::STACKS;
 use crate::units::MAX_STACK_DEPTH;
 
@@ -23,6 +26,8 @@ pub(crate) struct Stack<'a> {
     pub(crate) hash: u64,
     /// Frames were left out in the middle.
     pub(crate) shortened: bool,
+    /// How many modules had been unloaded, if it may be of modules that will be; otherwise 0.
+    pub(crate) unloads: u64,
     /// Where its words lie, if it may be known again by that.
     pub(crate) source: Source<'a>,
 }

@@ -6,6 +6,7 @@ use std::time::Instant;
 use super::{Flush, Stream};
 use crate::capture::Counters;
 use crate::record::recorder::Detail;
+use crate::record::unwind::KnownModules;
 use crate::record::{CONTEXTS, Checkpoint, Cursor, DeviceCopy, LogPart, STACKS, recorder};
 use crate::snapshot::{Device, Module, Peak, StackId};
 use crate::symbol;
@@ -165,29 +166,30 @@ impl Stream {
         if new.is_empty() {
             return Ok(());
         }
-        let stacks: Vec<Vec<u32>> = new.into_iter().map(|stack| self.calls(stack)).collect();
+        let known = KnownModules::now();
+        let stacks: Vec<Vec<u32>> = new.into_iter().map(|stack| self.calls(stack, &known)).collect();
         let addresses = self.addresses.take_new();
-        self.append_modules(&addresses)?;
+        self.append_modules(&addresses, &known)?;
         if !addresses.is_empty() {
             self.encoder.addresses(addresses.into_iter())?;
         }
         self.encoder.stacks(stacks.iter().map(Vec::as_slice))
     }
 
-    fn calls(&mut self, stack: StackId) -> Vec<u32> {
+    fn calls(&mut self, stack: StackId, known: &KnownModules) -> Vec<u32> {
         let mut addresses = Vec::new();
-        STACKS.copy_to(stack, &mut addresses);
-        addresses.into_iter().map(|address| self.addresses.of(address)).collect()
+        let unloads = STACKS.copy_to(stack, &mut addresses);
+        addresses.into_iter().map(|address| self.addresses.of(known.address(address, unloads))).collect()
     }
 
     /// Libraries may have been loaded meanwhile.
-    fn append_modules(&mut self, addresses: &[u64]) -> io::Result<()> {
-        let known = |address: &u64| self.modules.iter().any(|module| module.range.contains(address));
-        if addresses.iter().all(known) {
+    fn append_modules(&mut self, addresses: &[u64], known: &KnownModules) -> io::Result<()> {
+        let is_known = |address: &u64| self.modules.iter().any(|module| module.range.contains(address));
+        if addresses.iter().all(is_known) {
             return Ok(());
         }
-        let new: Vec<Module> =
-            symbol::loaded_modules().into_iter().filter(|module| !self.modules.contains(module)).collect();
+        let (all, _) = known.with(symbol::loaded_modules());
+        let new: Vec<Module> = all.into_iter().filter(|module| !self.modules.contains(module)).collect();
         if new.is_empty() {
             return Ok(());
         }

@@ -15,8 +15,8 @@ use super::rule::Rule;
 #[derive(Debug)]
 pub(super) struct Found {
     pub(super) rule: Rule,
-    /// How many modules had been unloaded by then.
-    pub(super) unloads: u64,
+    /// How many modules had been loaded and unloaded by then.
+    pub(super) counts: (u64, u64),
 }
 
 struct Search {
@@ -27,30 +27,11 @@ struct Search {
 
 /// The rule for the instruction at `address`.
 pub(super) fn find(address: u64) -> Found {
-    let mut search = Search { address, visited: 0, found: Found { rule: Rule::UNPROVEN, unloads: 0 } };
+    let mut search = Search { address, visited: 0, found: Found { rule: Rule::UNPROVEN, counts: (0, 0) } };
     let data: *mut Search = &mut search;
     // SAFETY: `visit` is called only during this call, with `data` as its last argument.
     unsafe { libc::dl_iterate_phdr(Some(visit), data.cast()) };
     search.found
-}
-
-/// How many modules have been unloaded so far.
-pub(super) fn unloads() -> u64 {
-    let mut unloads = 0u64;
-    let data: *mut u64 = &mut unloads;
-    // SAFETY: `first` is called only during this call, with `data` as its last argument.
-    unsafe { libc::dl_iterate_phdr(Some(first), data.cast()) };
-    unloads
-}
-
-/// # Safety
-/// `info` and `unloads` as `dl_iterate_phdr` in [`unloads`] passes them.
-unsafe extern "C" fn first(info: *mut libc::dl_phdr_info, _size: usize, unloads: *mut c_void) -> c_int {
-    // SAFETY: the loader passes a valid record.
-    let info = unsafe { &*info };
-    // SAFETY: the caller's number, which nobody else uses meanwhile.
-    unsafe { unloads.cast::<u64>().write(info.dlpi_subs) };
-    1
 }
 
 /// # Safety
@@ -60,7 +41,7 @@ unsafe extern "C" fn visit(info: *mut libc::dl_phdr_info, _size: usize, search: 
     let info = unsafe { &*info };
     // SAFETY: the caller's search, which nobody else uses meanwhile.
     let search = unsafe { &mut *search.cast::<Search>() };
-    search.found.unloads = info.dlpi_subs;
+    search.found.counts = (info.dlpi_adds, info.dlpi_subs);
     let module = Module::of(info);
     search.visited += 1;
     if !module.has_code_at(search.address) {
