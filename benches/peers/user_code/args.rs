@@ -9,7 +9,7 @@ use crate::Outcome;
 /// What to do, and under which options of the profiler.
 #[derive(Clone, Debug)]
 pub struct Args {
-    /// `resnet` or `llama`.
+    /// `resnet`, `llama` or `blocks`.
     pub work: String,
     /// Training steps, or texts.
     pub iterations: usize,
@@ -21,6 +21,8 @@ pub struct Args {
     pub learning_rate: f64,
     /// Tokens in a text.
     pub tokens: usize,
+    /// Blocks that are live at once.
+    pub blocks: usize,
     /// What the profiler records, in its own words.
     pub record: String,
     /// Where its file goes.
@@ -38,22 +40,26 @@ impl Args {
             image: 96,
             learning_rate: 0.01,
             tokens: 64,
+            blocks: 1_000_000,
             record: String::new(),
             out: None,
         };
         while let Some(arg) = parser.next()? {
             match arg {
-                Value(work) if work == "resnet" || work == "llama" => args.work = work.string()?,
+                Value(work) if ["resnet", "llama", "blocks"].iter().any(|known| work == *known) => {
+                    args.work = work.string()?
+                }
                 Long("iterations") => args.iterations = parser.value()?.parse()?,
                 Long("batch") => args.batch = parser.value()?.parse()?,
                 Long("image") => args.image = parser.value()?.parse()?,
                 Long("learning-rate") => args.learning_rate = parser.value()?.parse()?,
                 Long("tokens") => args.tokens = parser.value()?.parse()?,
+                Long("blocks") => args.blocks = parser.value()?.parse()?,
                 Long("record") => args.record = parser.value()?.string()?,
                 Long("out") => args.out = Some(parser.value()?.into()),
                 other => return Err(other.unexpected().into()),
             }
         }
-        if args.work.is_empty() { Err("say resnet or llama".into()) } else { Ok(args) }
+        if args.work.is_empty() { Err("say resnet, llama or blocks".into()) } else { Ok(args) }
     }
 }

@@ -1,9 +1,10 @@
-//! The work of the examples `resnet` and `llama`, without what they say and write, as programs that differ in
-//! their allocator only.
+//! The work of the examples `resnet` and `llama`, without what they say and write, and very many small blocks, as
+//! programs that differ in their allocator only.
 //!
 //! `scripts/bench-peers` builds and runs them; its `--help` says what for.
 
 mod args;
+mod blocks;
 mod clock;
 mod llama;
 mod resnet;
@@ -29,11 +30,12 @@ impl Work {
     pub fn load(args: &Args) -> Outcome<Self> {
         Ok(Self(match args.work.as_str() {
             "resnet" => Box::new(resnet::Training::new(args)?),
+            "blocks" => Box::new(blocks::Blocks::new(args.blocks)),
             _ => Box::new(llama::Decode::new(args.tokens)?),
         }))
     }
 
-    /// A training step, or a text of `--tokens` tokens.
+    /// A training step, a text of `--tokens` tokens, or `--blocks` blocks made, replaced and freed.
     pub fn iteration(&mut self) -> Outcome<()> {
         Ok(self.0.iteration()?)
     }
