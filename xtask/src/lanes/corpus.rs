@@ -1,7 +1,7 @@
 //! Attribution, held against programs whose every operator says what it is (tests/programs/corpus), in builds that
 //! change what stacks tell. A normal release build must be right, the others never wrong.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use xshell::cmd;
@@ -27,8 +27,14 @@ pub(crate) fn run(run: &Run) -> Result<String> {
             ("RUSTFLAGS", "-C symbol-mangling-version=v0"),
         ];
         let lto = [("CARGO_PROFILE_RELEASE_LTO", "fat"), ("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "1")];
-        other_build(run, &mut checks, "full debug information and v0 names", &named, without_debug_information)?;
-        other_build(run, &mut checks, "fat LTO", &lto, check)?;
+        let folder = run.target.join("corpus");
+        let name = "full debug information and v0 names";
+        let program = other_build(run, &mut checks, name, &named)?;
+        without_debug_information(run, &mut checks, name, &program)?;
+        run.shell.remove_path(&folder)?;
+        // What is inlined into the program's own code is known from debug information alone: not without that.
+        other_build(run, &mut checks, "fat LTO", &lto)?;
+        run.shell.remove_path(&folder)?;
         other_candle(run, &mut checks, "0.9.2")?;
         other_candle(run, &mut checks, "0.8.4")?;
     }
@@ -61,16 +67,14 @@ fn without_debug_information(run: &Run, checks: &mut Checks, name: &str, program
     check(run, checks, &format!("{name}, symbols only"), &symbols_only, &[])
 }
 
-fn other_build(run: &Run, checks: &mut Checks, name: &str, variables: &[(&str, &str)]) -> Result<()> {
+fn other_build(run: &Run, checks: &mut Checks, name: &str, variables: &[(&str, &str)]) -> Result<PathBuf> {
     let folder = run.target.join("corpus");
     cmd!(run.shell, "cargo build --quiet --release -p corpus --target-dir {folder}")
         .envs(variables.iter().copied())
         .run()?;
     let program = folder.join("release/corpus");
     check(run, checks, name, &program, &[])?;
-    without_debug_information(run, checks, name, &program)?;
-    // Large, and used once.
-    Ok(run.shell.remove_path(folder)?)
+    Ok(program)
 }
 
 /// The same program with another version of candle, in a package beside the workspace.

@@ -58,6 +58,22 @@ impl<'r> Preloaded<'r> {
         Ok(ended)
     }
 
+    /// The same without looking at what it says, which has another order each time.
+    pub(super) fn ends_as_alone(&mut self, name: &str, call: &Call<'_>) -> Result<()> {
+        let alone = call.run(self.run, &self.log())?;
+        let ended = self.preloaded(call)?;
+        let said = format!("{name}: ends with {}", alone.how());
+        match ended.code == alone.code {
+            true => self.checks.ok(&said),
+            false => self.checks.fail(&format!(
+                "{said}, under the library with {}:\n{}",
+                ended.how(),
+                last_lines(&ended.errors)
+            )),
+        }
+        Ok(())
+    }
+
     /// Under the library, which leaves report.json beside the simulator's log.
     pub(super) fn preloaded(&self, call: &Call<'_>) -> Result<Ended> {
         self.run.shell.remove_path(&self.out)?;

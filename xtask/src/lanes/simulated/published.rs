@@ -1,4 +1,4 @@
-//! Examples as candle and cudarc publish them, under the preloaded library.
+//! Examples and tests as candle and cudarc publish them, under the preloaded library.
 
 use std::path::PathBuf;
 
@@ -6,7 +6,7 @@ use anyhow::{Context, Result};
 use serde::Deserialize;
 use xshell::cmd;
 
-use super::builds::{self, Programs};
+use super::builds::{self, PROFILE, Programs};
 use super::gpu::Call;
 use super::preloaded::{End, Preloaded};
 use super::{text, unchanged};
@@ -79,6 +79,46 @@ fn example(lane: &mut Preloaded<'_>, name: &str, call: &Call<'_>) -> Result<()> 
     lane.both_recorded(name, call, End::Well, Some(&format!("examples/{name}.rs")))
 }
 
+/// candle-core's tests for CUDA and cudarc's own, each of which starts CUDA, on eight threads. Those that look at what a
+/// kernel did fail, with us as without.
+pub(super) fn tests(lane: &mut Preloaded<'_>) -> Result<()> {
+    let candle = Examples::of(lane, "candle-examples", "candle-core")?;
+    for name in ["tensor_tests", "grad_tests", "conv_tests", "matmul_tests"] {
+        several_times(lane, name, &candle.call(lane.run, name)?.arguments(&["cuda"]))?;
+    }
+    let cudarc = own_tests(lane, "cudarc-examples", "cudarc")?;
+    several_times(lane, "cudarc's tests", &Call::of(lane.run, &cudarc).arguments(&["driver::"]))
+}
+
+/// `MEMTRACE_TEST_RUNS` says how often.
+fn several_times(lane: &mut Preloaded<'_>, name: &str, call: &Call<'_>) -> Result<()> {
+    let runs = std::env::var("MEMTRACE_TEST_RUNS").ok().and_then(|text| text.parse().ok()).unwrap_or(3);
+    let call = call.clone().arguments(&["--test-threads=8"]);
+    for number in 1..=runs {
+        lane.ends_as_alone(name, &call)?;
+        lane.recorded(&format!("{name}, run {number} of {runs}"), None, "report.json");
+    }
+    Ok(())
+}
+
+/// The tests inside of a published package, built.
+fn own_tests(lane: &mut Preloaded<'_>, ours: &str, package: &str) -> Result<PathBuf> {
+    let run = lane.run;
+    let published = published(run, &run.root.join("tests/simulated").join(ours).join("Cargo.toml"), package)?;
+    let name = published.file_name().context("a package is in a folder")?;
+    let (folder, shell) = (run.target.join("unchanged/tests").join(name), &run.shell);
+    shell.create_dir(&folder)?;
+    cmd!(shell, "cp -rpT {published} {folder}").quiet().run()?;
+    let manifest = folder.join("Cargo.toml");
+    let text = shell.read_file(&manifest)?;
+    shell.write_file(&manifest, format!("{text}\n[workspace]\n\n[profile.{PROFILE}]\ninherits = \"dev\"\n"))?;
+    let programs = builds::with_toolkit(
+        run,
+        &["--locked", "--lib", "--tests", &format!("--manifest-path={}", manifest.display())],
+    )?;
+    Ok(programs.path(package)?.to_owned())
+}
+
 impl Examples {
     /// Puts a manifest of ours beside the examples of a published package, and builds them.
     fn of(lane: &mut Preloaded<'_>, ours: &str, package: &str) -> Result<Self> {
@@ -88,9 +128,12 @@ impl Examples {
         let (folder, shell) = (run.target.join("unchanged").join(&name), &run.shell);
         shell.create_dir(&folder)?;
         let copied = [published.join("examples"), ours.join("Cargo.toml"), ours.join("Cargo.lock")];
-        cmd!(shell, "cp -rpf {copied...} {folder}").quiet().run()?;
+        let tests = Some(published.join("tests")).filter(|tests| tests.exists());
+        let tests = tests.as_slice();
+        cmd!(shell, "cp -rpf {copied...} {tests...} {folder}").quiet().run()?;
         let manifest = format!("--manifest-path={}", folder.join("Cargo.toml").display());
-        let programs = builds::with_toolkit(run, &["--locked", &manifest])?;
+        let targets = if tests.is_empty() { &["--bins"] } else { ["--bins", "--test=*"].as_slice() };
+        let programs = builds::with_toolkit(run, &[&["--locked", &manifest], targets].concat())?;
         lane.checks.ok(&format!("{}: its examples are built", name.display()));
         Ok(Self { folder, programs })
     }

@@ -21,6 +21,7 @@ pub(crate) fn run(run: &Run) -> Result<String> {
     if run.is_full() {
         published::candle(&mut lane)?;
         published::cudarc(&mut lane)?;
+        published::tests(&mut lane)?;
         versions::older(&mut lane)?;
     }
     lane.checks.end()
