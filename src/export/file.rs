@@ -11,11 +11,37 @@ use tempfile::NamedTempFile;
 use crate::error::Error;
 use crate::file_limit;
 
-/// Writes a new file: to a temporary name beside it, then renamed. A reader never sees half of it, a
-/// failure leaves nothing behind, an existing file is left as it is. Compressed if it is called `.gz`.
-pub(crate) fn create<T>(path: &Path, content: impl FnOnce(&mut dyn Write) -> Result<T, Error>) -> Result<T, Error> {
+/// Where a file goes, and what becomes of one that is there.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Place<'a> {
+    /// A file that is there is replaced.
+    Replaced(&'a Path),
+    /// It is left as it is, and the place is taken.
+    New(&'a Path),
+}
+
+impl<'a> Place<'a> {
+    pub(crate) fn path(self) -> &'a Path {
+        let (Self::Replaced(path) | Self::New(path)) = self;
+        path
+    }
+
+    /// Folders, devices and links are not replaced.
+    fn is_taken(self) -> bool {
+        let there = self.path().symlink_metadata();
+        there.is_ok_and(|there| !there.is_file() || matches!(self, Self::New(_)))
+    }
+}
+
+/// Writes a file: to a temporary name beside it, then renamed. A reader never sees half of it, and a failure leaves all
+/// as it was. Compressed if it is called `.gz`.
+pub(crate) fn create<T>(
+    place: Place<'_>,
+    content: impl FnOnce(&mut dyn Write) -> Result<T, Error>,
+) -> Result<T, Error> {
     let _limit = file_limit::errors_only();
-    if path.symlink_metadata().is_ok() {
+    let path = place.path();
+    if place.is_taken() {
         return Err(Error::exists(path));
     }
     let output = |source| Error::output(path, source);
@@ -34,7 +60,11 @@ pub(crate) fn create<T>(path: &Path, content: impl FnOnce(&mut dyn Write) -> Res
     buffered.flush().map_err(output)?;
     drop(buffered);
     temporary.as_file().sync_data().map_err(output)?;
-    match temporary.persist_noclobber(path) {
+    let persisted = match place {
+        Place::Replaced(path) => temporary.persist(path),
+        Place::New(path) => temporary.persist_noclobber(path),
+    };
+    match persisted {
         Ok(_) => Ok(made),
         Err(error) if error.error.kind() == io::ErrorKind::AlreadyExists => Err(Error::exists(path)),
         Err(error) => Err(output(error.error)),
@@ -79,27 +109,41 @@ mod tests {
     fn a_new_file_appears_whole_and_in_a_new_folder() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("a/b/file");
-        create(&path, |out| Ok(out.write_all(b"all of it")?)).unwrap();
+        create(Place::New(&path), |out| Ok(out.write_all(b"all of it")?)).unwrap();
         assert_eq!(fs::read(&path).unwrap(), b"all of it");
         assert_eq!(names(path.parent().unwrap()), ["file"]);
     }
 
     #[test]
-    fn an_existing_file_is_left_as_it_is() {
+    fn an_existing_file_is_replaced_whole_or_left_as_it_is() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("file");
+        let text = |path: &Path| fs::read_to_string(path).unwrap();
         fs::write(&path, "old").unwrap();
-        let error = create(&path, |out| Ok(out.write_all(b"new")?)).unwrap_err();
-        assert!(error.is_already_exists(), "{error}");
-        assert_eq!(fs::read_to_string(&path).unwrap(), "old");
-        assert_eq!(names(dir.path()), ["file"]);
+        let error = create(Place::New(&path), |out| Ok(out.write_all(b"new")?)).unwrap_err();
+        assert!(error.is_already_exists() && text(&path) == "old", "{error}");
+        let failed = create::<()>(Place::Replaced(&path), |_| Err(Error::from(io::Error::other("disk full"))));
+        assert!(failed.is_err() && text(&path) == "old");
+        create(Place::Replaced(&path), |out| Ok(out.write_all(b"new")?)).unwrap();
+        assert_eq!((text(&path).as_str(), names(dir.path())), ("new", vec!["file".to_owned()]));
+    }
+
+    #[test]
+    fn what_is_no_file_is_not_replaced() {
+        let dir = tempfile::tempdir().unwrap();
+        let (folder, link) = (dir.path().join("folder"), dir.path().join("link"));
+        fs::create_dir(&folder).unwrap();
+        std::os::unix::fs::symlink("elsewhere", &link).unwrap();
+        for path in [folder, link] {
+            assert!(create(Place::Replaced(&path), |_| Ok(())).unwrap_err().is_already_exists());
+        }
     }
 
     #[test]
     fn a_failed_write_leaves_nothing_and_names_the_path() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("file");
-        let error = create::<()>(&path, |out| {
+        let error = create::<()>(Place::New(&path), |out| {
             out.write_all(b"half")?;
             Err(Error::from(io::Error::other("disk full")))
         });
@@ -112,7 +156,7 @@ mod tests {
     fn a_path_that_cannot_be_is_a_clear_error() {
         let dir = tempfile::tempdir().unwrap();
         fs::write(dir.path().join("file"), "").unwrap();
-        let error = create(&dir.path().join("file/below"), |_| Ok(())).unwrap_err();
+        let error = create(Place::New(&dir.path().join("file/below")), |_| Ok(())).unwrap_err();
         assert!(error.to_string().contains("cannot write"), "{error}");
     }
 }

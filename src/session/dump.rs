@@ -12,6 +12,7 @@ use super::process::{default_name, expand, this_process};
 use super::recording::{self, Recording, Shared};
 use super::{refusal, say};
 use crate::error::Error;
+use crate::export::file::Place;
 use crate::record::{guard, heap};
 use crate::units::Bytes;
 
@@ -64,7 +65,7 @@ impl Dumps {
             return None;
         }
         let peak = snapshot.devices.iter().map(|device| device.peak.total()).max().unwrap_or_default();
-        let written = output::beside(&path, |path| snapshot.write(path));
+        let written = output::beside(&path, |path| snapshot.write_to(Place::New(path)));
         let is_written = written.is_ok();
         match written {
             Ok(path) => say(&format!("wrote {} {reason}; {} at the peak", path.display(), Bytes(peak))),

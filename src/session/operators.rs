@@ -12,6 +12,7 @@ use super::outputs::create;
 use super::unpack::{Wrong, unpacked};
 use crate::analysis::OperatorSeries;
 use crate::error::Error;
+use crate::export::file::Place;
 use crate::export::operators;
 use crate::record::guard::Own;
 
@@ -57,33 +58,39 @@ impl Operators {
     /// ends in `.gz` is compressed.
     ///
     /// # Errors
-    /// If the name says no such format, the file exists or cannot be written, or there is nothing to draw.
+    /// If the name says no such format, the file cannot be written, or there is nothing to draw.
     pub fn write(&self, path: impl AsRef<Path>) -> Result<(), Error> {
-        let path = path.as_ref();
-        match Format::of(path)? {
-            Format::Operators => self.write_json_with(path, &operators::Options::default()),
-            Format::OperatorsCsv => create(path, |out| operators::write_csv(&self.series, out)),
+        self.write_to(Place::Replaced(path.as_ref()))
+    }
+
+    pub(super) fn write_to(&self, place: Place<'_>) -> Result<(), Error> {
+        let series = &*self.series;
+        match Format::of(place.path())? {
+            Format::Operators => create(place, |out| operators::write(series, &operators::Options::default(), out)),
+            Format::OperatorsCsv => create(place, |out| operators::write_csv(series, out)),
             #[cfg(feature = "figures")]
-            Format::OperatorsFigure => self.write_figure(path, &crate::export::figure::Options::default()),
-            _ => Err(Error::format(path, ".operators.json, .operators.csv, .operators.svg")),
+            Format::OperatorsFigure => create(place, |out| {
+                crate::export::figure::write(series, &crate::export::figure::Options::default(), out)
+            }),
+            _ => Err(Error::format(place.path(), ".operators.json, .operators.csv, .operators.svg")),
         }
     }
 
     /// JSON with options: a size to keep to.
     ///
     /// # Errors
-    /// If the file exists or cannot be written.
+    /// If the file cannot be written.
     pub fn write_json_with(&self, path: impl AsRef<Path>, options: &operators::Options) -> Result<(), Error> {
-        create(path.as_ref(), |out| operators::write(&self.series, options, out))
+        create(Place::Replaced(path.as_ref()), |out| operators::write(&self.series, options, out))
     }
 
     /// Figures (SVG) with options: one of them, their size in pixels.
     ///
     /// # Errors
-    /// If the file exists or cannot be written, or there are no calls.
+    /// If the file cannot be written, or there are no calls.
     #[cfg(feature = "figures")]
     pub fn write_figure(&self, path: impl AsRef<Path>, options: &crate::export::figure::Options) -> Result<(), Error> {
-        create(path.as_ref(), |out| crate::export::figure::write(&self.series, options, out))
+        create(Place::Replaced(path.as_ref()), |out| crate::export::figure::write(&self.series, options, out))
     }
 }
 

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use crate::error::Error;
+use crate::export::file::Place;
 
 /// A format, by the end of a file's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,7 +74,7 @@ fn known() -> String {
 
 /// Writes a snapshot to a new file in that folder, whose name is `path`'s or has a number besides.
 pub(crate) fn write_new(snapshot: &super::Snapshot, name: &str) -> Result<PathBuf, Error> {
-    beside(&base_dir(Path::new("")).join(name), |path| snapshot.write(path))
+    beside(&base_dir(Path::new("")).join(name), |path| snapshot.write_to(Place::New(path)))
 }
 
 /// The folder for outputs that have no other, in that one: `target/memtrace` where there is a `Cargo.toml`.

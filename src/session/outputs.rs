@@ -16,13 +16,15 @@ use crate::capture;
 use crate::error::Error;
 use crate::export::categories;
 use crate::export::chrome::{layout, timeline};
+use crate::export::file::Place;
 use crate::export::{self, LeftOut, file};
 use crate::record::guard::{Own, own_work};
 use crate::snapshot::{Device, SnapshotData};
 
 /// A finished recording: its data (see [`SnapshotData`]), a report, and files for people's tools.
 ///
-/// The files are written to a temporary name and renamed; an existing file is never overwritten.
+/// A file appears whole or not at all: it is written to a temporary name and renamed. One of the same name is replaced, as
+/// torch's `_dump_snapshot` does it.
 #[derive(Debug)]
 pub struct Snapshot {
     data: Own<SnapshotData>,
@@ -69,27 +71,38 @@ impl Snapshot {
     /// As with all files, one whose name ends in `.gz` is compressed.
     ///
     /// # Errors
-    /// If the name says no format, the file exists or cannot be written.
+    /// If the name says no format, the file cannot be written.
     pub fn write(&self, path: impl AsRef<Path>) -> Result<(), Error> {
-        let path = path.as_ref();
-        match Format::of(path)? {
-            Format::Pytorch => self.write_pytorch(path),
-            Format::Chrome => self.write_chrome(path),
-            Format::Layout => self.write_memory_layout(path),
-            Format::Json => self.write_json(path),
+        self.write_to(Place::Replaced(path.as_ref()))
+    }
+
+    /// With the options that every format has by default.
+    pub(super) fn write_to(&self, place: Place<'_>) -> Result<(), Error> {
+        let data = &*self.data;
+        match Format::of(place.path())? {
+            Format::Pytorch => {
+                create(place, |out| export::pytorch::write(data, &export::pytorch::Options::default(), out))
+            }
+            Format::Chrome => create(place, |out| timeline::write(data, &timeline::Options::default(), out)),
+            Format::Layout => create(place, |out| layout::write(data, &layout::Options::default(), out)),
+            Format::Json => create(place, |out| export::json::write(data, &export::json::Options::default(), out)),
             #[cfg(feature = "flamegraph")]
-            Format::Flamegraph => self.write_flamegraph(path),
-            Format::Folded => self.write_folded(path, &export::folded::Options::default()),
-            Format::Text => self.create(path, |out| {
-                let text = export::text::to_string(&self.data, &export::text::Options::default());
+            Format::Flamegraph => {
+                create(place, |out| export::flamegraph::write(data, &export::flamegraph::Options::default(), out))
+            }
+            Format::Folded => {
+                create(place, |out| export::folded::write(data, &export::folded::Options::default(), out))
+            }
+            Format::Text => create(place, |out| {
+                let text = export::text::to_string(data, &export::text::Options::default());
                 out.write_all(text.as_bytes())?;
                 Ok(LeftOut::default())
             }),
-            Format::Capture => self.write_capture(path),
-            Format::Operators | Format::OperatorsCsv => self.operators().write(path),
+            Format::Capture => self.create_capture(place, None),
+            Format::Operators | Format::OperatorsCsv => self.operators().write_to(place),
             #[cfg(feature = "figures")]
-            Format::OperatorsFigure => self.operators().write(path),
-            Format::Categories(_) => self.write_category_timeline(path, &categories::Options::default()),
+            Format::OperatorsFigure => self.operators().write_to(place),
+            Format::Categories(_) => self.create_category_timeline(place, &categories::Options::default()),
         }
     }
 
@@ -99,14 +112,17 @@ impl Snapshot {
     /// of the file's name. One whose name ends in `.gz` is compressed.
     ///
     /// # Errors
-    /// If the name says none of these, the file exists or cannot be written, or there is nothing to draw.
+    /// If the name says none of these, the file cannot be written, or there is nothing to draw.
     pub fn write_category_timeline(&self, path: impl AsRef<Path>, options: &categories::Options) -> Result<(), Error> {
-        let path = path.as_ref();
-        let Format::Categories(timeline) = Format::of(path)? else {
+        self.create_category_timeline(Place::Replaced(path.as_ref()), options)
+    }
+
+    fn create_category_timeline(&self, place: Place<'_>, options: &categories::Options) -> Result<(), Error> {
+        let Format::Categories(timeline) = Format::of(place.path())? else {
             let known = ".categories.html, .categories.svg, .categories.json, .categories.raw.json";
-            return Err(Error::format(path, known));
+            return Err(Error::format(place.path(), known));
         };
-        self.create(path, |out| match timeline {
+        create(place, |out| match timeline {
             Timeline::Json => categories::write(&self.data, options, out),
             Timeline::Raw => categories::write_raw(&self.data, options, out),
             #[cfg(feature = "figures")]
@@ -131,7 +147,7 @@ impl Snapshot {
     /// Everything, to be read again with [`read_capture`](crate::read_capture), also elsewhere.
     ///
     /// # Errors
-    /// If the file exists or cannot be written.
+    /// If the file cannot be written.
     pub fn write_capture(&self, path: impl AsRef<Path>) -> Result<(), Error> {
         self.write_capture_with(path, None)
     }
@@ -140,9 +156,13 @@ impl Snapshot {
     /// log had been shorter. What was live at the peak and at the end stays.
     ///
     /// # Errors
-    /// If the file exists or cannot be written.
+    /// If the file cannot be written.
     pub fn write_capture_with(&self, path: impl AsRef<Path>, max_bytes: Option<u64>) -> Result<(), Error> {
-        self.create(path.as_ref(), |out| {
+        self.create_capture(Place::Replaced(path.as_ref()), max_bytes)
+    }
+
+    fn create_capture(&self, place: Place<'_>, max_bytes: Option<u64>) -> Result<(), Error> {
+        create(place, |out| {
             let records = self.data.devices.iter().map(|device| device.records.len()).max().unwrap_or(0);
             let write =
                 |records: usize, _: &LeftOut, out: &mut dyn Write| Ok(capture::write(&self.data, records, out)?);
@@ -154,7 +174,7 @@ impl Snapshot {
     /// The report's numbers as JSON.
     ///
     /// # Errors
-    /// If the file exists or cannot be written.
+    /// If the file cannot be written.
     pub fn write_json(&self, path: impl AsRef<Path>) -> Result<(), Error> {
         self.write_json_with(path, &export::json::Options::default())
     }
@@ -162,7 +182,7 @@ impl Snapshot {
     /// The report's numbers as JSON, with options: compact, a size to keep to.
     ///
     /// # Errors
-    /// If the file exists or cannot be written.
+    /// If the file cannot be written.
     pub fn write_json_with(&self, path: impl AsRef<Path>, options: &export::json::Options) -> Result<(), Error> {
         self.create(path.as_ref(), |out| export::json::write(&self.data, options, out))
     }
@@ -170,7 +190,7 @@ impl Snapshot {
     /// A snapshot pickle for PyTorch's `memory_viz` (pytorch.org/memory_viz).
     ///
     /// # Errors
-    /// If the file exists or cannot be written.
+    /// If the file cannot be written.
     pub fn write_pytorch(&self, path: impl AsRef<Path>) -> Result<(), Error> {
         self.write_pytorch_with(path, &export::pytorch::Options::default())
     }
@@ -178,7 +198,7 @@ impl Snapshot {
     /// The same with options: one device, a size to keep to.
     ///
     /// # Errors
-    /// If the file exists or cannot be written.
+    /// If the file cannot be written.
     pub fn write_pytorch_with(&self, path: impl AsRef<Path>, options: &export::pytorch::Options) -> Result<(), Error> {
         self.create(path.as_ref(), |out| export::pytorch::write(&self.data, options, out))
     }
@@ -187,7 +207,7 @@ impl Snapshot {
     /// total as a curve, and its peak.
     ///
     /// # Errors
-    /// If the file exists or cannot be written.
+    /// If the file cannot be written.
     pub fn write_chrome(&self, path: impl AsRef<Path>) -> Result<(), Error> {
         self.write_chrome_with(path, &timeline::Options::default())
     }
@@ -195,7 +215,7 @@ impl Snapshot {
     /// The same with options: one device, whole stacks as text, a size to keep to.
     ///
     /// # Errors
-    /// If the file exists or cannot be written.
+    /// If the file cannot be written.
     pub fn write_chrome_with(&self, path: impl AsRef<Path>, options: &timeline::Options) -> Result<(), Error> {
         self.create(path.as_ref(), |out| timeline::write(&self.data, options, out))
     }
@@ -204,7 +224,7 @@ impl Snapshot {
     /// were live at the step's highest moment; the horizontal axis is bytes. As ExecuTorch's memory trace.
     ///
     /// # Errors
-    /// If the file exists or cannot be written.
+    /// If the file cannot be written.
     pub fn write_memory_layout(&self, path: impl AsRef<Path>) -> Result<(), Error> {
         self.write_memory_layout_with(path, &layout::Options::default())
     }
@@ -212,7 +232,7 @@ impl Snapshot {
     /// The same with options: what a step is, packed instead of by address, a size to keep to.
     ///
     /// # Errors
-    /// If the file exists or cannot be written.
+    /// If the file cannot be written.
     pub fn write_memory_layout_with(&self, path: impl AsRef<Path>, options: &layout::Options) -> Result<(), Error> {
         self.create(path.as_ref(), |out| layout::write(&self.data, options, out))
     }
@@ -220,7 +240,7 @@ impl Snapshot {
     /// A flamegraph (SVG) of what was live at the peak, by bytes.
     ///
     /// # Errors
-    /// If the file exists or cannot be written, or nothing was live at the peak.
+    /// If the file cannot be written, or nothing was live at the peak.
     #[cfg(feature = "flamegraph")]
     pub fn write_flamegraph(&self, path: impl AsRef<Path>) -> Result<(), Error> {
         self.write_flamegraph_with(path, &export::flamegraph::Options::default())
@@ -229,7 +249,7 @@ impl Snapshot {
     /// A flamegraph (SVG) of what was live at the peak, with options: by count, another device.
     ///
     /// # Errors
-    /// If the file exists or cannot be written, or nothing was live at the peak.
+    /// If the file cannot be written, or nothing was live at the peak.
     #[cfg(feature = "flamegraph")]
     pub fn write_flamegraph_with(
         &self,
@@ -242,23 +262,27 @@ impl Snapshot {
     /// Folded stacks of what was live at the peak, for flamegraph tools: `outer;…;inner bytes`.
     ///
     /// # Errors
-    /// If the file exists or cannot be written.
+    /// If the file cannot be written.
     pub fn write_folded(&self, path: impl AsRef<Path>, options: &export::folded::Options) -> Result<(), Error> {
         self.create(path.as_ref(), |out| export::folded::write(&self.data, options, out))
     }
 
     fn create(&self, path: &Path, content: impl FnOnce(&mut dyn Write) -> Result<LeftOut, Error>) -> Result<(), Error> {
-        create(path, content)
+        create(Place::Replaced(path), content)
     }
 }
 
 /// Writes a file as memtrace's own work, and says what it left out.
-pub(super) fn create(path: &Path, content: impl FnOnce(&mut dyn Write) -> Result<LeftOut, Error>) -> Result<(), Error> {
+pub(super) fn create(
+    place: Place<'_>,
+    content: impl FnOnce(&mut dyn Write) -> Result<LeftOut, Error>,
+) -> Result<(), Error> {
+    let path = place.path();
     // An error outlives memtrace's own work: the caller gets one of their own.
     let written = Own::make(|| {
         let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
         let progress = Progress::bytes(&format!("writing {name}"));
-        let left_out = file::create(path, |out| content(&mut Counting { out, progress }))
+        let left_out = file::create(place, |out| content(&mut Counting { out, progress }))
             .map_err(|error| error.and("the recording is still in memory, try another path"))?;
         if !left_out.is_nothing() {
             say(&format!("{}: {left_out}", path.display()));
@@ -280,7 +304,7 @@ pub fn trace_handler(dir: impl Into<PathBuf>) -> impl FnMut(&Snapshot) + Send + 
         for extension in ["trace.json.gz", "pickle.gz"] {
             let path = Own::make(|| dir.join(snapshot.file_name(extension)));
             let _own = own_work();
-            match output::beside(&path, |path| snapshot.write(path)) {
+            match output::beside(&path, |path| snapshot.write_to(Place::New(path))) {
                 Ok(path) => say(&format!("wrote {}", path.display())),
                 Err(error) => say(&error.and(LOST).to_string()),
             }
