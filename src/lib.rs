@@ -101,9 +101,10 @@ pub mod candle;
 mod capture;
 #[cfg(any(feature = "cudarc", feature = "cuda"))]
 pub mod cudarc;
+mod elf;
+mod errno;
 mod error;
 pub mod export;
-mod file_limit;
 #[cfg(feature = "tracing")]
 mod future;
 mod hook;
@@ -122,6 +123,7 @@ mod sources;
 mod symbol;
 mod units;
 mod variable;
+mod write_errors;
 
 #[doc(hidden)]
 pub use assertion::shell;

@@ -23,7 +23,7 @@ const MAY_KNOW: [(&str, &[&str]); 15] = [
     ("cudarc", &["name", "record", "snapshot"]),
 ];
 /// The last is for tests alone.
-const LEAVES: [&str; 6] = ["units", "error", "sources", "variable", "file_limit", "random"];
+const LEAVES: [&str; 8] = ["units", "elf", "errno", "error", "sources", "variable", "write_errors", "random"];
 /// The only parts that see both sides.
 const SEE_ALL: [&str; 3] = ["session", "assertion", "lib"];
 

@@ -14,11 +14,11 @@ use super::baseline::lock;
 use super::measure::{Measured, MeasuredDevice};
 use crate::error::Error;
 use crate::export::file;
-use crate::file_limit;
 use crate::record::guard::Own;
 use crate::session::say;
 use crate::units::{Bytes, grouped};
 use crate::variable;
+use crate::write_errors;
 
 /// One assertion about a peak.
 #[derive(Debug)]
@@ -136,7 +136,7 @@ fn add_markdown(path: &Path, row: &Value) -> Result<(), Error> {
     let new = format!("{}\n{line}\n", kept.join("\n"));
     text.replace_range(begin..end, &new);
     // In place: whoever gave us the file's name reads it by that, and may hold it open.
-    let _limit = file_limit::errors_only();
+    let _limit = write_errors::errors_only();
     fs::write(path, text).map_err(|error| Error::output(path, error))
 }
 

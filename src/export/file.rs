@@ -9,7 +9,7 @@ use flate2::write::GzEncoder;
 use tempfile::NamedTempFile;
 
 use crate::error::Error;
-use crate::file_limit;
+use crate::write_errors;
 
 /// Where a file goes, and what becomes of one that is there.
 #[derive(Clone, Copy, Debug)]
@@ -39,7 +39,7 @@ pub(crate) fn create<T>(
     place: Place<'_>,
     content: impl FnOnce(&mut dyn Write) -> Result<T, Error>,
 ) -> Result<T, Error> {
-    let _limit = file_limit::errors_only();
+    let _limit = write_errors::errors_only();
     let path = place.path();
     if place.is_taken() {
         return Err(Error::exists(path));
@@ -74,7 +74,7 @@ pub(crate) fn create<T>(
 /// Puts new content in a file's place, whole.
 pub(crate) fn replace(path: &Path, content: &[u8]) -> Result<(), Error> {
     let output = |source| Error::output(path, source);
-    let _limit = file_limit::errors_only();
+    let _limit = write_errors::errors_only();
     let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let mut temporary = new_file(dir).map_err(output)?;
     temporary.write_all(content).map_err(output)?;

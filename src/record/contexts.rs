@@ -1,8 +1,9 @@
 //! Every path of scopes once, as a small number.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
+use super::lock;
 use super::memory::{HASHER, OwnTable, OwnVec, System};
 use crate::snapshot::{ContextId, ContextNode};
 use std::hash::BuildHasher;
@@ -107,8 +108,7 @@ impl ContextTable {
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, Paths> {
-        // Nothing done under this lock panics.
-        self.paths.lock().unwrap_or_else(PoisonError::into_inner)
+        lock::lock(&self.paths)
     }
 }
 

@@ -3,8 +3,10 @@
 #![cfg_attr(unix, expect(unsafe_code, reason = "pthread_atfork is a C function"))]
 
 use std::cell::RefCell;
-use std::sync::{Mutex, MutexGuard, Once, PoisonError};
+use std::mem::ManuallyDrop;
+use std::sync::{Mutex, MutexGuard, Once};
 
+use super::lock::lock;
 use super::recorder::{self, RecorderLocks};
 use super::{CONTEXTS, STACKS, contexts, guard, measure, stacks, unwind};
 
@@ -20,19 +22,21 @@ struct Held {
 }
 
 thread_local! {
-    /// What the thread that forks holds meanwhile, on both sides of the fork.
-    static HELD: RefCell<Option<Held>> = const { RefCell::new(None) };
+    /// What the thread that forks holds meanwhile, on both sides of the fork. Without a destructor: to register one takes
+    /// the loader's lock, which another thread may have that waits for one of these.
+    static HELD: RefCell<ManuallyDrop<Option<Held>>> = const { RefCell::new(ManuallyDrop::new(None)) };
 }
 
 /// Held while a layer of spans uses a lock of its own, so that it is free at a fork.
 static NUMBERING: Mutex<()> = Mutex::new(());
 
 pub(crate) fn numbering() -> MutexGuard<'static, ()> {
-    // Nothing done under this lock panics.
-    NUMBERING.lock().unwrap_or_else(PoisonError::into_inner)
+    lock(&NUMBERING)
 }
 
-/// To be called before the first of our locks is taken.
+/// To be called before the first of our locks is taken, and early: handlers before a fork run in the reverse order of
+/// their registration. Ours is to be the last of them, so that others may allocate in theirs, and wait for locks under
+/// which other threads do; and the first after the fork.
 pub(crate) fn watch() {
     static ONCE: Once = Once::new();
     ONCE.call_once(register);
@@ -80,10 +84,9 @@ extern "C" fn in_child() {
 }
 
 fn put(held: Option<Held>) {
-    with(|slot| *slot = held);
+    with(|slot| drop(std::mem::replace(slot, held)));
 }
 
-/// Nothing where the thread's locals are gone already; then the locks are not held across the fork.
 fn with(f: impl FnOnce(&mut Option<Held>)) {
-    let _ = HELD.try_with(|slot| slot.try_borrow_mut().map(|mut slot| f(&mut slot)));
+    HELD.with(|slot| slot.try_borrow_mut().map_or((), |mut slot| f(&mut slot)));
 }

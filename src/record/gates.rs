@@ -1,8 +1,9 @@
 //! What the hooks look at first: whether anybody wants to know of a block at all.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
+use super::lock;
 use crate::snapshot::DEFAULT_STACK_DEPTH;
 
 /// What requests look at and what hardly ever changes, in one line of the processor's cache: after a program's own work
@@ -111,5 +112,5 @@ fn renew() {
 
 /// Taken after all other locks.
 pub(super) fn lock() -> MutexGuard<'static, ()> {
-    CHANGE.lock().unwrap_or_else(PoisonError::into_inner)
+    lock::lock(&CHANGE)
 }

@@ -14,6 +14,7 @@ pub(crate) mod guard;
 pub(crate) mod heap;
 mod ledger;
 mod live;
+pub(crate) mod lock;
 mod log;
 pub(crate) mod measure;
 pub(crate) mod memory;

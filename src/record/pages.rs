@@ -8,6 +8,7 @@ use std::ptr::NonNull;
 use allocator_api2::alloc::{AllocError, Allocator};
 
 use super::memory::System;
+use crate::errno::KeepErrno;
 
 pub(crate) type PageVec<T> = allocator_api2::vec::Vec<T, Pages>;
 
@@ -50,35 +51,10 @@ unsafe impl Allocator for Pages {
     }
 }
 
-/// The program's `errno`, as it was once this is dropped: whoever frees memory does not expect another.
-#[cfg(all(target_os = "linux", not(miri)))]
-struct Errno {
-    place: NonNull<libc::c_int>,
-    before: libc::c_int,
-}
-
-#[cfg(all(target_os = "linux", not(miri)))]
-impl Errno {
-    fn keep() -> Option<Self> {
-        // SAFETY: it has no preconditions.
-        let place = NonNull::new(unsafe { libc::__errno_location() })?;
-        // SAFETY: the place is this thread's, and there as long as it is.
-        Some(Self { place, before: unsafe { place.read() } })
-    }
-}
-
-#[cfg(all(target_os = "linux", not(miri)))]
-impl Drop for Errno {
-    fn drop(&mut self) {
-        // SAFETY: the place is this thread's, and there as long as it is.
-        unsafe { self.place.write(self.before) };
-    }
-}
-
 /// From the beginning of a large page on; what there is room for beside it is given back.
 #[cfg(all(target_os = "linux", not(miri)))]
 fn map(size: usize) -> Result<NonNull<[u8]>, AllocError> {
-    let _errno = Errno::keep();
+    let _errno = KeepErrno::new();
     let size = in_small_pages(size)?;
     let room = size.checked_add(LARGE).ok_or(AllocError)?;
     let (access, kind) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
@@ -103,7 +79,7 @@ fn map(size: usize) -> Result<NonNull<[u8]>, AllocError> {
 #[cfg(all(target_os = "linux", not(miri)))]
 unsafe fn unmap(start: *mut u8, size: usize) {
     if size > 0 {
-        let _errno = Errno::keep();
+        let _errno = KeepErrno::new();
         // SAFETY: the caller says so.
         unsafe { libc::munmap(start.cast(), size) };
     }

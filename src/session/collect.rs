@@ -134,7 +134,7 @@ fn assemble(
     health.spans = spans();
     let Renumber { stacks, addresses, known, .. } = renumber;
     let mut progress = Progress::of(SYMBOLS, addresses.len() as u64);
-    let (modules, loaded) = known.with(symbol::loaded_modules());
+    let (modules, loaded) = known.all(symbol::loaded_modules);
     let symbols = symbol::symbolise(&addresses, modules, loaded, || progress.add(1));
     let (stacks, modules) = with_symbols(&stacks, symbols, settings.stacks, &mut health);
     SnapshotData { process, settings: settings.clone(), devices, stacks, contexts: CONTEXTS.nodes(), modules, health }
@@ -261,8 +261,8 @@ impl Renumber {
             return *new;
         }
         let mut addresses = Vec::new();
-        let unloads = STACKS.copy_to(old, &mut addresses);
-        let calls = addresses.into_iter().map(|address| self.address(self.known.address(address, unloads))).collect();
+        let mark = STACKS.copy_to(old, &mut addresses);
+        let calls = addresses.into_iter().map(|address| self.address(self.known.address(address, mark))).collect();
         self.stacks.push(calls);
         let new = StackId(self.stacks.len() as u32);
         self.new_ids.insert(old, new);

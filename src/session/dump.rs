@@ -81,6 +81,10 @@ pub(super) fn current() -> Option<Shared> {
 }
 
 pub(super) fn hook_panics() {
+    // While a thread panics its hook cannot be changed.
+    if std::thread::panicking() {
+        return;
+    }
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
         let before = std::panic::take_hook();

@@ -39,10 +39,10 @@ use schedule::{Phase, Schedule, Turn};
 use stream::Stream;
 
 use crate::error::Error;
-use crate::file_limit;
 use crate::record::guard::{self, Own};
 use crate::record::{fork, recorder, set_sample_seed, unwind};
 use crate::snapshot::{Device, MemoryStats, Settings};
+use crate::write_errors;
 
 /// A recording under way. Dropping it ends the recording.
 ///
@@ -280,13 +280,13 @@ fn append_in_background(recording: &Arc<Recording>) -> Result<(), Error> {
             began = Instant::now();
         }
     };
-    background::spawn("memtrace-stream", work).map(drop).map_err(Error::from)
+    background::spawn(c"memtrace-stream", work).map_err(Error::from)
 }
 
 /// A message to whoever runs the program. That it cannot be written must not end the program.
 pub(crate) fn say(message: &str) {
     let _own = guard::own_work();
-    let _limit = file_limit::errors_only();
+    let _limit = write_errors::errors_only();
     let _ = writeln!(std::io::stderr(), "memtrace: {message}");
 }
 

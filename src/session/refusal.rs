@@ -6,11 +6,11 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use super::recording::Recording;
 use super::{dump, say};
 use crate::export::post_mortem;
-use crate::file_limit;
 use crate::record::guard;
 use crate::record::pages::{PageVec, Pages};
 use crate::snapshot::Device;
 use crate::units::Bytes;
+use crate::write_errors;
 
 /// Taken from the allocator before the dump, to see that there is enough left: a dump that fails for want of memory
 /// would end a program that might go on.
@@ -91,7 +91,7 @@ fn write(recording: &Recording, device: Device, size: usize) -> bool {
     recording.flush();
     let Some(dumped) = recording.dumps.write(recording, &reason) else { return false };
     let text = post_mortem::to_string(&dumped.snapshot, Some(device), WIDTH);
-    let _limit = file_limit::errors_only();
+    let _limit = write_errors::errors_only();
     let _ = std::io::stderr().write_all(text.as_bytes());
     dumped.is_written
 }

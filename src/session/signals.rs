@@ -40,7 +40,7 @@ fn start_listening(signal: i32) -> std::io::Result<()> {
             }
         }
     };
-    background::spawn("memtrace-signal", work).map(drop)
+    background::spawn(c"memtrace-signal", work)
 }
 
 #[cfg(not(unix))]

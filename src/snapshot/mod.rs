@@ -35,7 +35,7 @@ pub use health::{Health, Spans};
 pub use ids::{ContextId, StackId, ThreadId};
 pub(crate) use memory_kind::MADE_UP;
 pub use memory_kind::MemoryKind;
-pub(crate) use modules::{ModuleSpans, build_id};
+pub(crate) use modules::ModuleSpans;
 pub use names::BlockName;
 pub(crate) use names::{LONGEST_NAME, NamesBySeq};
 pub use oom::OutOfMemory;

@@ -37,24 +37,6 @@ impl ModuleSpans {
     }
 }
 
-const NT_GNU_BUILD_ID: u32 = 3;
-
-/// The GNU build-id among ELF notes: each is three 32-bit words (name length, description length, type), the name and the
-/// description, both padded to four bytes.
-pub(crate) fn build_id(mut notes: &[u8]) -> Option<&[u8]> {
-    while let Some((header, rest)) = notes.split_at_checked(12) {
-        let word = |i: usize| header.get(i * 4..i * 4 + 4)?.try_into().ok().map(u32::from_ne_bytes);
-        let (name_length, length) = (word(0)? as usize, word(1)? as usize);
-        let (name, rest) = rest.split_at_checked(name_length.checked_next_multiple_of(4)?)?;
-        let description = rest.get(..length)?;
-        if word(2)? == NT_GNU_BUILD_ID && name.starts_with(b"GNU\0") {
-            return Some(description);
-        }
-        notes = rest.get(length.checked_next_multiple_of(4)?..)?;
-    }
-    None
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -70,19 +52,5 @@ mod tests {
             let first = modules.iter().position(|module| module.range.contains(&address));
             assert_eq!(spans.find(address), first, "{address}");
         }
-    }
-
-    #[test]
-    fn a_build_id_is_found_behind_other_notes_and_damage_is_refused() {
-        let mut notes = Vec::new();
-        for (kind, name, text) in [(1u32, b"ABC\0", b"xyz".as_slice()), (3, b"GNU\0", &[1, 2, 3, 4, 5])] {
-            notes.extend([4u32, text.len() as u32, kind].iter().flat_map(|w| w.to_ne_bytes()));
-            notes.extend_from_slice(name);
-            notes.extend_from_slice(text);
-            notes.resize(notes.len().next_multiple_of(4), 0);
-        }
-        assert_eq!(build_id(&notes), Some([1, 2, 3, 4, 5].as_slice()));
-        (0..notes.len() - 8).for_each(|n| assert_eq!(build_id(&notes[..n]), None));
-        assert_eq!(build_id(&[0xff; 64]), None);
     }
 }

@@ -26,7 +26,7 @@ pub(super) struct Resolver<'a> {
     files: Vec<usize>,
     /// Opened files by their first module; `None` for one that cannot be read.
     loaders: HashMap<usize, Option<Loader>>,
-    /// Modules that are not loaded and could not be read, and why.
+    /// Modules that could not be read, and why.
     unreadable: Vec<String>,
 }
 
@@ -62,11 +62,15 @@ impl<'a> Resolver<'a> {
         let (is_loaded, unreadable) = (index < self.loaded, &mut self.unreadable);
         let file = self.files.get(index).copied().unwrap_or(index);
         let loader = self.loaders.entry(file).or_insert_with(|| {
-            if is_loaded {
-                return loaded(module, index);
-            }
-            let opened = super::files::open(module);
-            opened.map_err(|why| unreadable.push(format!("{}: {why}", name_of(module)))).ok()
+            let opened = if is_loaded { loaded(module, index) } else { super::files::open(module) };
+            let has_file = !is_loaded || std::path::Path::new(&module.path).exists();
+            opened
+                .map_err(|why| {
+                    if has_file {
+                        unreadable.push(format!("{}: {why}", name_of(module)))
+                    }
+                })
+                .ok()
         });
         let Some(loader) = loader else { return unknown(address, module) };
         // A return address: the call is just before it.
@@ -85,10 +89,16 @@ fn first_of_file(modules: &[Module], loaded: usize) -> Vec<usize> {
         .collect()
 }
 
-/// The program's own file may have been replaced or deleted since it started; the kernel still has it.
-fn loaded(module: &Module, index: usize) -> Option<Loader> {
+/// The program's own file may have been replaced or deleted since it started; the kernel still has it. Those of libraries
+/// are looked at, where they say what they are; what has no file (the kernel's own library) has no names, which is nothing
+/// to speak of.
+fn loaded(module: &Module, index: usize) -> Result<Loader, String> {
     let running = if cfg!(target_os = "linux") && index == 0 { Loader::new("/proc/self/exe").ok() } else { None };
-    running.or_else(|| Loader::new(&module.path).ok())
+    match running {
+        Some(program) => Ok(program),
+        None if module.build_id.is_empty() => Loader::new(&module.path).map_err(|error| error.to_string()),
+        None => super::files::open(module),
+    }
 }
 
 fn name_of(module: &Module) -> &str {

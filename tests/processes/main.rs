@@ -8,6 +8,7 @@ mod child;
 mod children;
 mod environment;
 mod exits;
+mod foreign_locks;
 mod forked;
 mod limits;
 mod own_memory;

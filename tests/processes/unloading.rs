@@ -19,13 +19,18 @@ extern "C" fn take(size: usize) {
     std::mem::forget(black_box(Raw::new(size)));
 }
 
-/// A library with one function, of this name, that calls back.
 fn build(dir: &Path, name: &str) -> PathBuf {
+    build_with(dir, name, "sha1")
+}
+
+/// A library with one function, of this name, that calls back.
+fn build_with(dir: &Path, name: &str, build_id: &str) -> PathBuf {
     let (source, library) = (dir.join(format!("{name}.c")), dir.join(format!("lib{name}.so")));
     let code = "(void (*back)(unsigned long), unsigned long n) { back(n); __asm__ volatile(\"\"); }";
     std::fs::write(&source, format!("void {name}{code}\n")).unwrap();
     let mut compile = Command::new(std::env::var_os("CC").unwrap_or_else(|| "cc".into()));
-    compile.args(["-g", "-shared", "-fPIC", "-Wl,--build-id", "-o"]).args([&library, &source]);
+    let build_id = format!("-Wl,--build-id={build_id}");
+    compile.args(["-g", "-shared", "-fPIC", &build_id, "-o"]).args([&library, &source]);
     assert!(compile.status().unwrap().success());
     library
 }
@@ -62,7 +67,10 @@ impl Library {
 /// The function of a library that a block of this size was allocated under.
 fn plugin(snapshot: &Snapshot, size: u64) -> String {
     let block = cpu(snapshot).live.iter().find(|block| block.size == size).unwrap();
-    let is_one = |name: &String| ["alpha", "beta", "gone"].contains(&name.as_str()) || name.starts_with("libchanged");
+    let is_one = |name: &String| {
+        ["alpha", "beta", "gone"].contains(&name.as_str())
+            || ["libchanged", "libalpha"].iter().any(|file| name.starts_with(file))
+    };
     let names = snapshot.stacks.frames(block.stack).map(|frame| frame.function.clone());
     let found: Vec<String> = names.filter(is_one).collect();
     assert_eq!(found.len(), 1, "{found:?}");
@@ -120,5 +128,43 @@ fn code_that_is_gone_is_named_from_its_file_if_that_is_still_the_same() {
         assert!(plugin(&snapshot, 6000).starts_with("libchanged.so+0x"), "{}", plugin(&snapshot, 6000));
         let said = &snapshot.health.unreadable_modules;
         assert!(said.iter().any(|why| why.contains("another one")), "{said:?}");
+    });
+}
+
+/// While it is still loaded.
+#[test]
+fn code_is_not_named_from_the_file_that_has_taken_the_place_of_its_own() {
+    let dir = tempfile::tempdir().unwrap();
+    let [changed, other] = ["changed", "alpha"].map(|name| build(dir.path(), name));
+    in_child(&[(OUT, dir.path().to_str().unwrap())], || {
+        let session = memtrace::builder().min_size(4096).stacks(StackKind::All).start().unwrap();
+        let library = Library::open(&changed);
+        library.call("changed", 5000);
+        std::fs::rename(&other, &changed).unwrap();
+        let snapshot = session.snapshot();
+        assert!(plugin(&snapshot, 5000).starts_with("libchanged.so+0x"), "{}", plugin(&snapshot, 5000));
+        library.close();
+    });
+}
+
+/// Nothing in such a library says that it is another one.
+#[test]
+fn a_library_without_a_build_id_is_known_by_its_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let [alpha, beta] = ["alpha", "beta"].map(|name| build_with(dir.path(), name, "none"));
+    in_child(&[(OUT, dir.path().to_str().unwrap())], || {
+        let session = memtrace::builder().min_size(4096).stacks(StackKind::All).start().unwrap();
+        let first = Library::open(&alpha);
+        let place = first.call("alpha", 5000);
+        assert_eq!(plugin(&session.snapshot(), 5000), "alpha");
+        first.close();
+        std::fs::rename(&beta, &alpha).unwrap();
+        let second = Library::open(&alpha);
+        assert_eq!(second.call("beta", 6000), place, "the loader has put it elsewhere");
+        let snapshot = session.snapshot();
+        assert_eq!(plugin(&snapshot, 5000), "alpha");
+        let name = plugin(&snapshot, 6000);
+        assert!(name == "beta" || name.starts_with("libalpha.so+0x"), "{name}");
+        second.close();
     });
 }

@@ -3,8 +3,8 @@
 #![expect(unsafe_code, reason = "the driver is asked in C")]
 
 use std::ffi::{c_int, c_void};
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
 
 use super::attention::Reason;
 use super::driver::{Function, SUCCESS};
@@ -12,6 +12,7 @@ use super::events::{Outcome, Stream, Whose};
 use super::graphs::{self, Node};
 use super::place;
 use super::requests::Handle;
+use crate::record::lock::lock;
 use crate::record::memory::{OwnVec, System, try_push};
 use crate::record::{fork, thread};
 use crate::snapshot::Device;
@@ -28,8 +29,7 @@ pub(super) const WORDS: &str = "cuMemAllocAsync or cuMemFreeAsync under stream c
 
 fn with<T>(act: impl FnOnce(&mut OwnVec<(Stream, u32)>) -> T) -> T {
     let _no_fork = fork::numbering();
-    // Nothing done under this lock panics.
-    let mut begun = BEGUN.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut begun = lock(&BEGUN);
     let answer = act(&mut begun);
     UNDER_WAY.set(!begun.is_empty());
     answer

@@ -6,9 +6,9 @@ use std::panic::catch_unwind;
 
 use super::capture::Capture;
 use super::driver::{DEINITIALIZED, OUT_OF_MEMORY, SUCCESS};
-use super::memory::KeepErrno;
 use super::place::{context_of, device_of};
 use super::{attention, capture, copies, graphs, imports, query, segments, streams};
+use crate::errno::KeepErrno;
 use crate::record::device_memory::{self, Taking};
 use crate::record::measure::{self, Space};
 use crate::record::{Site, gates, guard, heap, recorder, thread, ticks};

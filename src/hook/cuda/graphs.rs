@@ -3,14 +3,15 @@
 #![expect(unsafe_code, reason = "results lie behind the caller's pointers")]
 
 use std::ffi::c_int;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
 
 use super::attention::Reason;
 use super::driver::SUCCESS;
 use super::events::{self, Class, Outcome, Release, Stream, Whose};
 use super::pools::LocationOfPool;
 use super::requests::Handle;
+use crate::record::lock::lock;
 use crate::record::memory::{OwnMap, OwnVec, System, own_map, try_push};
 use crate::record::{Site, fork, guard};
 
@@ -56,8 +57,7 @@ const FREES_FIRST: u64 = 1;
 
 fn with<T>(act: impl FnOnce(&mut Tables) -> T) -> T {
     let _no_fork = fork::numbering();
-    // Nothing done under this lock panics.
-    let mut tables = TABLES.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut tables = lock(&TABLES);
     let answer = act(&mut tables);
     COUNT.store(tables.graphs.len() + tables.programs.len(), Ordering::Release);
     ANY_LIVE.set(!tables.live.is_empty());

@@ -3,10 +3,11 @@
 #![expect(unsafe_code, reason = "results lie behind the caller's pointers")]
 
 use std::ffi::c_int;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 use super::driver::SUCCESS;
 use super::events::{self, Class, Outcome, Release, Stream, Told, Whose};
+use crate::record::lock::lock;
 use crate::record::memory::{OwnMap, OwnVec, System, own_map, try_push};
 use crate::record::{fork, ticks};
 use crate::snapshot::MADE_UP;
@@ -53,8 +54,7 @@ const STEP: u64 = 1 << 20;
 
 fn with<T>(act: impl FnOnce(&mut Tables) -> T) -> T {
     let _no_fork = fork::numbering();
-    // Nothing done under this lock panics.
-    act(&mut TABLES.lock().unwrap_or_else(PoisonError::into_inner))
+    act(&mut lock(&TABLES))
 }
 
 /// Something that was made, as far as is known before the call.

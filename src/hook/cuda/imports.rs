@@ -3,7 +3,7 @@
 #![expect(unsafe_code, reason = "results lie behind the caller's pointers")]
 
 use std::ffi::c_int;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 use super::attention::Reason;
 use super::bulk;
@@ -11,6 +11,7 @@ use super::driver::SUCCESS;
 use super::events::{self, Class, Outcome, Release, Stream, Told, Whose};
 use super::query;
 use super::requests::Pointer;
+use crate::record::lock::lock;
 use crate::record::memory::{OwnMap, OwnVec, System, own_map, try_push};
 use crate::record::{fork, ticks};
 
@@ -23,8 +24,7 @@ static ANY: Reason = Reason::new();
 
 fn with<T>(act: impl FnOnce(&mut Opened) -> T) -> T {
     let _no_fork = fork::numbering();
-    // Nothing done under this lock panics.
-    let mut opened = OPENED.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut opened = lock(&OPENED);
     let answer = act(&mut opened);
     ANY.set(!opened.is_empty());
     answer

@@ -5,9 +5,9 @@ use std::ffi::{CStr, c_char, c_int, c_void};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use super::driver::{self, Function};
-use super::memory::KeepErrno;
 use super::patch::Pair;
 use super::{calls, copies, loader, patch, start};
+use crate::errno::KeepErrno;
 
 type Dlsym = unsafe extern "C" fn(*mut c_void, *const c_char) -> *mut c_void;
 

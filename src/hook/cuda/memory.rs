@@ -4,6 +4,7 @@
 use std::ffi::c_void;
 
 use super::elf;
+use crate::errno::last_error;
 
 /// Writes a word of a page that the loader makes read-only once it is done with the object; false if that
 /// cannot be done.
@@ -37,29 +38,4 @@ fn protect(slot: *mut usize, protection: i32) -> bool {
     // SAFETY: the page belongs to a loaded object; it stays readable throughout, and writable only
     // becomes what was read-only.
     unsafe { libc::mprotect(start.cast(), page, protection) == 0 }
-}
-
-fn last_error() -> i32 {
-    // SAFETY: this thread's own place.
-    let place = unsafe { libc::__errno_location() };
-    // SAFETY: it is always valid for its thread.
-    unsafe { place.read() }
-}
-
-/// While this lives, what is done besides leaves the thread's `errno` alone.
-pub(super) struct KeepErrno(i32);
-
-impl KeepErrno {
-    pub(super) fn new() -> Self {
-        Self(last_error())
-    }
-}
-
-impl Drop for KeepErrno {
-    fn drop(&mut self) {
-        // SAFETY: this thread's own place.
-        let place = unsafe { libc::__errno_location() };
-        // SAFETY: it is always valid for its thread.
-        unsafe { place.write(self.0) };
-    }
 }

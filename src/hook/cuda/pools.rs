@@ -2,12 +2,13 @@
 #![expect(unsafe_code, reason = "results lie behind the caller's pointers")]
 
 use std::ffi::c_int;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 use super::driver::SUCCESS;
 use super::requests::Handle;
 use super::segments;
 use crate::record::fork;
+use crate::record::lock::lock;
 use crate::record::memory::{OwnVec, System, try_push};
 
 #[derive(Clone, Copy, Debug)]
@@ -22,8 +23,7 @@ static POOLS: Mutex<OwnVec<OwnPool>> = Mutex::new(OwnVec::new_in(System));
 
 fn with<T>(act: impl FnOnce(&mut OwnVec<OwnPool>) -> T) -> T {
     let _no_fork = fork::numbering();
-    // Nothing done under this lock panics.
-    act(&mut POOLS.lock().unwrap_or_else(PoisonError::into_inner))
+    act(&mut lock(&POOLS))
 }
 
 /// `cuMemPoolCreate`: what is to be done after it.

@@ -5,9 +5,9 @@ use std::ffi::{CStr, c_int, c_void};
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use super::memory::KeepErrno;
 use super::{copies, loader, lookup, patch};
-use crate::record::thread;
+use crate::errno::KeepErrno;
+use crate::record::{fork, thread};
 use crate::snapshot::CudaState;
 use crate::variable;
 
@@ -33,6 +33,7 @@ pub(super) fn state() -> CudaState {
 }
 
 extern "C" fn start() {
+    fork::watch();
     if is_turned_off() {
         return;
     }

@@ -1,10 +1,11 @@
 //! Small numbers for streams.
 
 use std::cell::Cell;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 use super::events::Stream;
 use crate::record::fork;
+use crate::record::lock::lock;
 use crate::record::memory::{OwnMap, own_map};
 use crate::snapshot::ThreadId;
 
@@ -34,8 +35,7 @@ pub(super) fn number(context: usize, stream: Stream, thread: ThreadId) -> u32 {
 
 fn look_up(key: Key) -> u32 {
     let _no_fork = fork::numbering();
-    // Nothing done under this lock panics.
-    let mut numbers = NUMBERS.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut numbers = lock(&NUMBERS);
     if let Some(number) = numbers.get(&key) {
         return *number;
     }

@@ -5,7 +5,7 @@
 mod registry;
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock};
 
 pub(super) use registry::Registry;
 pub(crate) use registry::{DeviceMeasured, Id, Space, Taken};
@@ -192,8 +192,7 @@ pub(crate) fn device_blocks() -> OwnVec<(Space, u64)> {
 
 /// Taken after the recorder's locks and before those of stacks and contexts.
 pub(super) fn lock() -> MutexGuard<'static, Registry> {
-    // Nothing done under this lock panics.
-    REGISTRY.lock().unwrap_or_else(PoisonError::into_inner)
+    super::lock::lock(&REGISTRY)
 }
 
 /// What is measured on threads that are not in a forked child is over there.

@@ -3,8 +3,9 @@
 use std::sync::MutexGuard;
 use std::sync::atomic::Ordering;
 
-use super::{ACTIVE, ACTIVE_DEVICES, DEVICES, MAX_DEVICES, MAX_ORDINALS, lock};
+use super::{ACTIVE, ACTIVE_DEVICES, DEVICES, MAX_DEVICES, MAX_ORDINALS};
 use crate::record::ledger::{AskOutside, Ledger, LedgerOptions};
+use crate::record::lock::lock;
 use crate::record::{gates, untraced};
 use crate::snapshot::{Action, Device, Enabled, Sampling, Settings, StackContext};
 

@@ -4,7 +4,7 @@ mod devices;
 mod read;
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 use std::time::Instant;
 
 use self::devices::{device_options, heap_options, index_of};
@@ -13,6 +13,7 @@ use super::ledger::{Ledger, Site};
 use super::live::Held;
 use super::unwind::{Taken, with_stack};
 use super::{Label, STACKS, fork, gates, guard, measure, sampling, thread, untraced};
+use crate::record::lock::lock;
 use crate::snapshot::{
     ContextId, DEFAULT_STACK_DEPTH, Device, Enabled, MemoryKind, Sampling, Settings, StackContext, StackId,
 };
@@ -400,11 +401,6 @@ pub(super) fn wants(device: Device) -> bool {
 /// Is memory of all devices to be recorded?
 pub(super) fn wants_all() -> bool {
     gates::records_device_memory() && lock(&ACTIVE).as_ref().is_some_and(|settings| settings.device.is_none())
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Nothing done under these locks panics; a poisoned one is as good as another.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

@@ -3,8 +3,9 @@
 use std::time::Instant;
 
 use super::devices::{devices, slot_of};
-use super::{ACTIVE, before, lock};
+use super::{ACTIVE, before};
 use crate::record::ledger::{Cursor, Ledger, LedgerCopy, LogPart, Outside, Overwritten};
+use crate::record::lock::lock;
 use crate::record::{fork, guard, untraced};
 use crate::snapshot::{Device, MemoryStats};
 

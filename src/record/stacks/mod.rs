@@ -9,12 +9,13 @@ mod leak;
 mod words;
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
 use self::guess::Guesses;
 use self::index::{Count, Index};
 use self::words::{Pen, Words};
-use super::unwind::{Known, SpacingBuffer, Stack, hash_with};
+use super::lock;
+use super::unwind::{Known, SpacingBuffer, Stack, hash_with, mark};
 use crate::snapshot::StackId;
 use crate::units::MAX_STACK_DEPTH;
 
@@ -44,8 +45,8 @@ struct New {
     spacing: SpacingBuffer,
 }
 
-/// Behind the addresses of a stack with code of modules that may go: so many modules had been unloaded.
-const UNLOADS: u64 = 1 << 63;
+/// Behind the addresses of a stack with code of a module that came after others had gone, with its mark.
+const MARK: u64 = 1 << 63;
 
 impl StackTable {
     pub(crate) const fn new() -> Self {
@@ -60,8 +61,11 @@ impl StackTable {
         if stack.addresses.is_empty() {
             return StackId::NONE;
         }
-        if stack.unloads > 0 {
-            return self.intern_marked(&stack);
+        if let Some(counts) = stack.counts {
+            let mark = mark(stack.addresses, counts);
+            if mark > 0 {
+                return self.intern_marked(&stack, mark);
+            }
         }
         self.find(stack.hash, stack.addresses).unwrap_or_else(|| self.add(stack))
     }
@@ -73,9 +77,9 @@ impl StackTable {
 
     #[cold]
     #[inline(never)]
-    fn intern_marked(&self, stack: &Stack<'_>) -> StackId {
+    fn intern_marked(&self, stack: &Stack<'_>, mark: u64) -> StackId {
         let Writer { new, marked } = &mut *self.lock();
-        let mark = UNLOADS | stack.unloads;
+        let mark = MARK | mark;
         let Some(marked) = marked.get_mut(..=stack.addresses.len()) else { return StackId::NONE };
         marked.iter_mut().zip(stack.addresses.iter().chain([&mark])).for_each(|(to, from)| *to = *from);
         self.add_to(new, Stack { addresses: marked, hash: hash_with(stack.hash, mark), ..*stack })
@@ -121,18 +125,19 @@ impl StackTable {
         self.guesses.learn(stack.0);
     }
 
-    /// Copies the addresses of a stack to `out`, innermost first; how many modules had been unloaded then, if that matters.
+    /// Copies the addresses of a stack to `out`, innermost first, and gives its mark, with which `KnownModules` says of which
+    /// modules they are.
     pub(crate) fn copy_to(&self, stack: StackId, out: &mut Vec<u64>) -> u64 {
         if stack == StackId::NONE {
             return 0;
         }
         let words = self.words.stack(stack.0);
-        let (addresses, unloads) = match words.split_last() {
-            Some((mark, addresses)) if mark & UNLOADS != 0 => (addresses, mark & !UNLOADS),
+        let (addresses, mark) = match words.split_last() {
+            Some((mark, addresses)) if mark & MARK != 0 => (addresses, mark & !MARK),
             _ => (words, 0),
         };
         out.extend(addresses.iter().rev());
-        unloads
+        mark
     }
 
     /// How many stacks were not kept.
@@ -141,8 +146,7 @@ impl StackTable {
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, Writer> {
-        // A panic cannot leave the table half changed: nothing under this lock panics.
-        self.writer.lock().unwrap_or_else(PoisonError::into_inner)
+        lock::lock(&self.writer)
     }
 }
 
@@ -154,7 +158,7 @@ mod tests {
     fn stack_of(addresses: &[u64]) -> Stack<'_> {
         // Few hashes, so that stacks are told apart by their addresses.
         let hash = addresses.iter().fold(HASH_OF_NONE, |hash, address| hash_with(hash, *address)) >> 58 << 58;
-        Stack { addresses, hash, shortened: false, unloads: 0, source: Source::NONE }
+        Stack { addresses, hash, shortened: false, counts: None, source: Source::NONE }
     }
 
     #[test]
@@ -176,17 +180,20 @@ mod tests {
     }
 
     #[test]
-    fn a_stack_of_code_that_may_go_is_another_one_after_each_unloading() {
+    fn a_stack_of_other_code_at_the_same_addresses_is_another_one() {
         let table = StackTable::new();
-        let after = |unloads| table.intern(Stack { unloads, ..stack_of(&[5, 6]) });
-        let ids = [0, 1, 2].map(after);
-        assert_eq!(ids, [0, 1, 2].map(after));
-        for (id, unloads) in ids.into_iter().zip(0..) {
+        let marked = |mark| match mark {
+            0 => table.intern(stack_of(&[5, 6])),
+            _ => table.intern_marked(&stack_of(&[5, 6]), mark),
+        };
+        let ids = [0, 1, 2].map(marked);
+        assert_eq!(ids, [0, 1, 2].map(marked));
+        for (id, mark) in ids.into_iter().zip(0..) {
             let mut out = Vec::new();
-            assert_eq!((table.copy_to(id, &mut out), out), (unloads, vec![6, 5]));
+            assert_eq!((table.copy_to(id, &mut out), out), (mark, vec![6, 5]));
         }
         let deepest = vec![1; MAX_STACK_DEPTH + 1];
-        assert_ne!(table.intern(Stack { unloads: 1, ..stack_of(&deepest) }), StackId::NONE);
+        assert_ne!(table.intern_marked(&stack_of(&deepest), 1), StackId::NONE);
     }
 
     #[test]

@@ -39,8 +39,8 @@ impl CapturedStack {
         let addresses = self.addresses();
         let hash = addresses.iter().fold(HASH_OF_NONE, |hash, address| hash_with(hash, *address));
         // Nothing is known of its modules. In a forked child the loader cannot be asked.
-        let unloads = if mode::is_library() { 0 } else { modules::unloads() };
-        Stack { addresses, hash, shortened: self.shortened, unloads, source: Source::NONE }
+        let counts = (!mode::is_library()).then(modules::counts);
+        Stack { addresses, hash, shortened: self.shortened, counts, source: Source::NONE }
     }
 }
 

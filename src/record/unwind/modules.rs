@@ -1,59 +1,79 @@
 //! Which modules were loaded when: a module may be unloaded and another one come to its addresses.
 //!
 //! The loader counts how many modules were loaded and unloaded so far. Whenever a stack with code of modules that may
-//! go is taken, and these counts have changed, all modules are noted; and the stack is kept with the count of unloads. So
-//! an address in it is known to be of the module that was there then.
+//! go is taken, and these counts have changed, all modules are noted, each with the count of unloads when it was first
+//! seen. The highest of these among the modules of a stack is its mark: it says which module an address in it is of.
 #![expect(unsafe_code, reason = "dl_iterate_phdr is a C function")]
 
 use std::ffi::{CStr, c_int, c_void};
-use std::sync::Mutex;
+use std::mem::MaybeUninit;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Mutex, MutexGuard};
+use std::time::{Duration, Instant};
 
+use crate::elf;
+use crate::errno::KeepErrno;
 use crate::record::memory::{OwnVec, System, try_push};
-use crate::snapshot::{Module, build_id};
-
-/// Of an address and of its module: above all addresses that a process has, the number of a module whose addresses were
-/// another one's before.
-const TAG_SHIFT: u32 = 48;
-
-/// Only ever tried: another thread may have it and wait for the loader, which this one may hold.
-static NOTED: Mutex<Noted> = Mutex::new(Noted { counts: (0, 0), modules: OwnVec::new_in(System) });
+use crate::snapshot::Module;
 
 /// So many modules were loaded, and so many unloaded.
-type Counts = (u64, u64);
+pub(crate) type Counts = (u64, u64);
 
+/// Of a stack of which nobody knows what was loaded when it was taken.
+pub(crate) const UNKNOWN_MARK: u64 = (1 << 32) - 1;
+
+/// What is known of modules. Nobody waits for it for long: another thread may have it and wait for the loader, which this
+/// one may hold.
+static NOTED: Mutex<Noted> = Mutex::new(Noted::new());
+const PATIENCE: Duration = Duration::from_millis(5);
+
+/// The counts when modules were noted last.
+static SEEN: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
+
+#[derive(Debug)]
 struct Noted {
-    counts: Counts,
-    modules: OwnVec<NotedModule>,
+    /// Every module that ever was there, each once.
+    identities: OwnVec<Identity>,
+    here: OwnVec<Here>,
+    gone: OwnVec<Presence>,
 }
 
-struct NotedModule {
+/// A file at certain addresses.
+#[derive(Debug)]
+struct Identity {
     path: OwnVec<u8>,
     build_id: OwnVec<u8>,
     base: u64,
     start: u64,
     end: u64,
-    /// It was there when so many had been unloaded, and not any more when so many had.
+    /// Of one without a build-id: what its file was when it was first seen.
+    file: File,
+}
+
+/// Its device, number, and the time when it was changed last: seconds and nanoseconds.
+type File = [i64; 4];
+const NO_FILE: File = [0; 4];
+
+#[derive(Clone, Copy, Debug)]
+struct Here {
+    identity: usize,
+    start: u64,
+    end: u64,
+    /// So many had been unloaded when it was first seen.
     from: u64,
+    seen: bool,
+}
+
+/// When a module was there that is gone.
+#[derive(Clone, Copy, Debug)]
+struct Presence {
+    identity: usize,
+    from: u64,
+    /// So many had been unloaded when it was first missed.
     to: u64,
 }
 
-const STILL_THERE: u64 = u64::MAX;
-
-impl NotedModule {
-    /// Is it the same file at the same addresses?
-    fn is(&self, other: &Self) -> bool {
-        (self.base, self.start, self.end) == (other.base, other.start, other.end)
-            && (&self.path, &self.build_id) == (&other.path, &other.build_id)
-    }
-}
-
-/// How many modules have been unloaded so far; notes what is loaded if that has changed.
-pub(super) fn unloads() -> u64 {
-    let counts = counts();
-    note(counts);
-    counts.1
-}
-
+/// The counts as they are now.
 pub(super) fn counts() -> Counts {
     let mut counts = (0, 0);
     let data: *mut Counts = &mut counts;
@@ -72,71 +92,110 @@ unsafe extern "C" fn first(info: *mut libc::dl_phdr_info, _size: usize, counts: 
     1
 }
 
-/// Notes what is loaded, unless it was noted when these were the counts.
-pub(super) fn note(counts: Counts) {
-    let Ok(mut noted) = NOTED.try_lock() else { return };
-    if noted.counts == counts {
-        return;
+/// The mark of a stack that was taken when these were the counts; 0 if it needs none.
+#[inline]
+pub(crate) fn mark(addresses: &[u64], counts: Counts) -> u64 {
+    if counts.1 == 0 && counts == (SEEN[0].load(Relaxed), SEEN[1].load(Relaxed)) {
+        return 0;
     }
-    let mut visit = Visit { noted: &mut noted, unloads: 0, seen: OwnVec::new_in(System) };
-    let data: *mut Visit<'_> = &mut visit;
-    // SAFETY: `each` is called only during this call, with `data` as its last argument.
-    unsafe { libc::dl_iterate_phdr(Some(each), data.cast()) };
-    visit.end();
+    looked_up(addresses, counts)
+}
+
+#[cold]
+#[inline(never)]
+fn looked_up(addresses: &[u64], counts: Counts) -> u64 {
+    let Some(mut noted) = noted() else { return UNKNOWN_MARK };
+    noted.catch_up(counts);
+    let froms = addresses.iter().filter_map(|address| noted.first_seen(*address));
+    froms.max().unwrap_or(0).min(UNKNOWN_MARK - 1)
+}
+
+fn noted() -> Option<MutexGuard<'static, Noted>> {
+    let begun = Instant::now();
+    loop {
+        match NOTED.try_lock() {
+            Ok(noted) => return Some(noted),
+            Err(_) if begun.elapsed() > PATIENCE => return None,
+            Err(_) => std::thread::yield_now(),
+        }
+    }
+}
+
+impl Noted {
+    const fn new() -> Self {
+        Self { identities: OwnVec::new_in(System), here: OwnVec::new_in(System), gone: OwnVec::new_in(System) }
+    }
+
+    fn first_seen(&self, address: u64) -> Option<u64> {
+        self.here.iter().find(|here| (here.start..here.end).contains(&address)).map(|here| here.from)
+    }
+
+    /// Notes what is loaded, unless that was done when these were the counts.
+    fn catch_up(&mut self, counts: Counts) {
+        if counts == (SEEN[0].load(Relaxed), SEEN[1].load(Relaxed)) {
+            return;
+        }
+        self.here.iter_mut().for_each(|here| here.seen = false);
+        let mut visit = Visit { noted: self, counts };
+        let data: *mut Visit<'_> = &mut visit;
+        // SAFETY: `each` is called only during this call, with `data` as its last argument.
+        unsafe { libc::dl_iterate_phdr(Some(each), data.cast()) };
+        let (adds, unloads) = visit.counts;
+        self.drop_unseen(unloads);
+        SEEN[0].store(adds, Relaxed);
+        SEEN[1].store(unloads, Relaxed);
+    }
+
+    fn drop_unseen(&mut self, unloads: u64) {
+        let Self { here, gone, .. } = self;
+        here.retain(|here| {
+            // Where there is no memory to say so it is still taken to be there.
+            here.seen || !try_push(gone, Presence { identity: here.identity, from: here.from, to: unloads })
+        });
+    }
+
+    fn see(&mut self, info: &libc::dl_phdr_info) {
+        let (base, range, path, id) = (info.dlpi_addr, elf::range(info), elf::path(info), elf::build_id_of(info));
+        let (start, end, file) = (range.start, range.end, if id.is_empty() { file_of(path) } else { NO_FILE });
+        let path = path.to_bytes();
+        let Self { identities, here, .. } = self;
+        let is_it = |known: &Identity| {
+            (known.base, known.start, known.end, known.file) == (base, start, end, file)
+                && (known.path.as_slice(), known.build_id.as_slice()) == (path, id)
+        };
+        let same = |here: &&mut Here| here.start == start && identities.get(here.identity).is_some_and(is_it);
+        if let Some(here) = here.iter_mut().find(same) {
+            here.seen = true;
+            return;
+        }
+        let identity = identities.iter().position(is_it).unwrap_or(identities.len());
+        if identity == identities.len() {
+            let (Some(path), Some(build_id)) = (copied(path), copied(id)) else { return };
+            if !try_push(identities, Identity { path, build_id, base, start, end, file }) {
+                return;
+            }
+        }
+        // What was there when this was first looked at has always been.
+        let from = if SEEN[0].load(Relaxed) == 0 { 0 } else { info.dlpi_subs };
+        try_push(here, Here { identity, start, end, from, seen: true });
+    }
 }
 
 struct Visit<'a> {
     noted: &'a mut Noted,
-    unloads: u64,
-    /// Places in the list of those that are there.
-    seen: OwnVec<usize>,
+    counts: Counts,
 }
 
 /// # Safety
-/// `info` and `visit` as `dl_iterate_phdr` in [`note`] passes them.
+/// `info` and `visit` as `dl_iterate_phdr` in [`Noted::catch_up`] passes them.
 unsafe extern "C" fn each(info: *mut libc::dl_phdr_info, _size: usize, visit: *mut c_void) -> c_int {
     // SAFETY: the loader passes a valid record.
     let info = unsafe { &*info };
     // SAFETY: the caller's, which nobody else uses meanwhile.
     let visit = unsafe { &mut *visit.cast::<Visit<'_>>() };
-    visit.noted.counts = (info.dlpi_adds, info.dlpi_subs);
-    visit.unloads = info.dlpi_subs;
-    visit.see(info);
+    visit.counts = (info.dlpi_adds, info.dlpi_subs);
+    visit.noted.see(info);
     0
-}
-
-impl Visit<'_> {
-    fn see(&mut self, info: &libc::dl_phdr_info) {
-        let headers = headers(info);
-        let loads = || headers.iter().filter(|header| header.p_type == libc::PT_LOAD);
-        let base = info.dlpi_addr;
-        let start = base.wrapping_add(loads().map(|header| header.p_vaddr).min().unwrap_or(0));
-        let end = loads().map(|header| header.p_vaddr.saturating_add(header.p_memsz)).max().unwrap_or(0);
-        let (end, path, id) = (base.wrapping_add(end), path(info), build_id_in(base, headers));
-        let is_it = |known: &NotedModule| {
-            known.to == STILL_THERE
-                && (known.base, known.start, known.end) == (base, start, end)
-                && (known.path.as_slice(), known.build_id.as_slice()) == (path, id)
-        };
-        let known = self.noted.modules.iter().position(is_it);
-        let place = known.unwrap_or(self.noted.modules.len());
-        if known.is_none() {
-            let (Some(path), Some(build_id)) = (copied(path), copied(id)) else { return };
-            let new = NotedModule { path, build_id, base, start, end, from: self.unloads, to: STILL_THERE };
-            if !try_push(&mut self.noted.modules, new) {
-                return;
-            }
-        }
-        try_push(&mut self.seen, place);
-    }
-
-    fn end(&mut self) {
-        for (place, module) in self.noted.modules.iter_mut().enumerate() {
-            if module.to == STILL_THERE && !self.seen.contains(&place) {
-                module.to = self.unloads;
-            }
-        }
-    }
 }
 
 fn copied(bytes: &[u8]) -> Option<OwnVec<u8>> {
@@ -146,131 +205,166 @@ fn copied(bytes: &[u8]) -> Option<OwnVec<u8>> {
     Some(copy)
 }
 
-fn headers(info: &libc::dl_phdr_info) -> &[libc::Elf64_Phdr] {
-    if info.dlpi_phdr.is_null() {
-        return &[];
+fn file_of(path: &CStr) -> File {
+    let _errno = KeepErrno::new();
+    let mut stat = MaybeUninit::<libc::stat>::uninit();
+    // SAFETY: reads a C string, and fills in what it is given.
+    if path.is_empty() || unsafe { libc::stat(path.as_ptr(), stat.as_mut_ptr()) } != 0 {
+        return NO_FILE;
     }
-    // SAFETY: the loader says that this many headers lie there.
-    unsafe { std::slice::from_raw_parts(info.dlpi_phdr, info.dlpi_phnum.into()) }
+    // SAFETY: it was filled in.
+    let stat = unsafe { stat.assume_init() };
+    [stat.st_dev.cast_signed(), stat.st_ino.cast_signed(), stat.st_mtime, stat.st_mtime_nsec]
 }
 
-fn path(info: &libc::dl_phdr_info) -> &[u8] {
-    if info.dlpi_name.is_null() {
-        return &[];
-    }
-    // SAFETY: the loader's name is a C string that lives as long as the module is loaded.
-    unsafe { CStr::from_ptr(info.dlpi_name) }.to_bytes()
-}
+/// Of an address and of its module: above all addresses that a process has, the number of a module whose addresses were
+/// another one's before.
+const TAG_SHIFT: u32 = 48;
 
-fn build_id_in(base: u64, headers: &[libc::Elf64_Phdr]) -> &[u8] {
-    let notes = headers.iter().filter(|header| header.p_type == libc::PT_NOTE);
-    let bytes = |header: &libc::Elf64_Phdr| {
-        let start = base.wrapping_add(header.p_vaddr) as *const u8;
-        // SAFETY: a PT_NOTE segment of a loaded module is mapped and readable in its whole length.
-        unsafe { std::slice::from_raw_parts(start, header.p_memsz as usize) }
-    };
-    notes.filter_map(|header| build_id(bytes(header))).next().unwrap_or_default()
-}
+/// In place of a module's number: nobody knows which module had the address then.
+const UNKNOWN: u64 = u16::MAX as u64;
 
-/// The modules that were noted, if one of them is gone: then addresses alone do not say what they are of.
+/// Which module an address of a stack is of.
 #[derive(Debug, Default)]
 pub(crate) struct KnownModules {
+    /// By their beginnings.
     modules: Vec<KnownModule>,
+    /// Addresses that the largest of them occupies.
+    longest: u64,
+    any_gone: bool,
 }
 
 #[derive(Debug)]
 struct KnownModule {
     module: Module,
-    from: u64,
-    to: u64,
+    /// In the order in which they were first seen; 0 is the program.
+    number: usize,
     /// 0 if nobody had its addresses before.
     tag: u64,
+    is_here: bool,
+    /// When it was there: from a mark on, up to another.
+    times: Vec<(u64, u64)>,
 }
-
-/// In place of a module's number: nobody knows which module had the address then.
-const UNKNOWN: u64 = u16::MAX as u64;
-
-/// Another thread notes modules, and waits for the loader, as long as a library is being loaded.
-const TRIES: u32 = 100;
 
 impl KnownModules {
     /// As of now. Not in a forked child: another thread of the parent may have held the loader's lock.
     pub(crate) fn now() -> Self {
-        note(counts());
-        for _ in 0..TRIES {
-            if let Ok(noted) = NOTED.try_lock() {
-                return Self::of(&noted.modules);
+        let counts = counts();
+        match noted() {
+            Some(mut noted) => {
+                noted.catch_up(counts);
+                Self::of(&noted)
             }
-            std::thread::sleep(std::time::Duration::from_millis(1));
-        }
-        Self::default()
-    }
-
-    fn of(noted: &[NotedModule]) -> Self {
-        if noted.iter().all(|module| module.to == STILL_THERE) {
-            return Self::default();
-        }
-        let tag = |module: &NotedModule| {
-            // One that comes back has the number that it had.
-            let at = noted.iter().position(|other| other.is(module)).unwrap_or(0);
-            let mut before = noted.iter().take(at);
-            let is_new = before.all(|other| other.end <= module.start || module.end <= other.start);
-            if is_new { 0 } else { (at as u64 + 1).min(UNKNOWN) }
-        };
-        let known = |module: &NotedModule| KnownModule {
-            module: Module {
-                path: String::from_utf8_lossy(&module.path).into_owned(),
-                build_id: module.build_id.to_vec(),
-                base: module.base,
-                range: module.start..module.end,
-            },
-            from: module.from,
-            to: module.to,
-            tag: tag(module),
-        };
-        Self { modules: noted.iter().map(known).collect() }
-    }
-
-    /// An address of a stack that was taken when so many modules had been unloaded, as a number that is no other
-    /// module's address.
-    pub(crate) fn address(&self, address: u64, unloads: u64) -> u64 {
-        let holders = || self.modules.iter().filter(|known| known.module.range.contains(&address));
-        let then = holders().filter(|known| (known.from..known.to).contains(&unloads)).max_by_key(|known| known.from);
-        match (then, holders().count()) {
-            (Some(known), _) => address | known.tag << TAG_SHIFT,
-            (None, 0) => address,
-            (None, 1) => holders().next().map_or(address, |known| address | known.tag << TAG_SHIFT),
-            (None, _) => address | UNKNOWN << TAG_SHIFT,
+            None => Self::default(),
         }
     }
 
-    /// The modules that are loaded, then those that are gone, with addresses as [`address`](Self::address) has them; and
-    /// how many are loaded.
-    pub(crate) fn with(&self, mut loaded: Vec<Module>) -> (Vec<Module>, usize) {
-        let same = |known: &KnownModule, module: &Module| {
-            known.to == STILL_THERE && known.module.range == module.range && known.module.build_id == module.build_id
-        };
-        for module in &mut loaded {
-            let known = self.modules.iter().find(|known| same(known, module));
-            *module = tagged(module, known.map_or(0, |known| known.tag));
+    fn of(noted: &Noted) -> Self {
+        let known = |(number, identity): (usize, &Identity)| KnownModule::new(number, identity, &noted.identities);
+        let mut modules: Vec<KnownModule> = noted.identities.iter().enumerate().map(known).collect();
+        for Presence { identity, from, to } in noted.gone.iter().copied() {
+            modules.get_mut(identity).into_iter().for_each(|module| module.times.push((from, to)));
         }
-        let still = loaded.len();
-        for known in self.modules.iter().filter(|known| known.to != STILL_THERE) {
-            let module = tagged(&known.module, known.tag);
-            if !loaded.iter().any(|other| other.range == module.range) {
-                loaded.push(module);
+        for Here { identity, from, .. } in noted.here.iter().copied() {
+            if let Some(module) = modules.get_mut(identity) {
+                module.times.push((from, u64::MAX));
+                module.is_here = true;
             }
         }
-        (loaded, still)
+        modules.sort_unstable_by_key(|known| (known.start(), known.number));
+        let longest = noted.identities.iter().map(|identity| identity.end.saturating_sub(identity.start)).max();
+        Self { modules, longest: longest.unwrap_or(0), any_gone: !noted.gone.is_empty() }
+    }
+
+    /// An address of a stack with this mark, as a number that is no other module's address.
+    pub(crate) fn address(&self, address: u64, mark: u64) -> u64 {
+        if !self.any_gone {
+            return address;
+        }
+        let tag = match (self.holder(address, mark), self.holders(address).count()) {
+            (Some(known), _) => known.tag,
+            (None, 0) => 0,
+            (None, 1) if mark == UNKNOWN_MARK => {
+                let only = self.holders(address).find(|known| known.is_lasting());
+                only.map_or(UNKNOWN, |known| known.tag)
+            }
+            // Code that no module had then, as a compiler makes it at run time.
+            (None, _) => UNKNOWN,
+        };
+        address | tag << TAG_SHIFT
+    }
+
+    /// The module that was there when a stack with this mark was taken.
+    fn holder(&self, address: u64, mark: u64) -> Option<&KnownModule> {
+        let from_of = |known: &KnownModule| {
+            let before = known.times.partition_point(|(from, _)| *from <= mark);
+            let (from, to) = *known.times.get(before.checked_sub(1)?)?;
+            (mark < to).then_some(from)
+        };
+        if mark == UNKNOWN_MARK {
+            return None;
+        }
+        let then = self.holders(address).filter_map(|known| Some((from_of(known)?, known)));
+        then.max_by_key(|(from, _)| *from).map(|(_, known)| known)
+    }
+
+    fn holders(&self, address: u64) -> impl Iterator<Item = &KnownModule> {
+        let after = self.modules.partition_point(|known| known.start() <= address);
+        let near = self.modules.get(..after).unwrap_or_default().iter().rev();
+        let near = near.take_while(move |known| address - known.start() < self.longest);
+        near.filter(move |known| address < known.end())
+    }
+
+    /// The modules that are loaded, then those that are gone, with addresses as [`address`](Self::address) has them, and
+    /// how many are loaded. `loaded` is asked if nothing is known of them.
+    pub(crate) fn all(&self, loaded: impl FnOnce() -> Vec<Module>) -> (Vec<Module>, usize) {
+        let mut known: Vec<&KnownModule> = self.modules.iter().collect();
+        if known.is_empty() {
+            let loaded = loaded();
+            let count = loaded.len();
+            return (loaded, count);
+        }
+        known.sort_unstable_by_key(|known| (!known.is_here, known.number));
+        let here = known.iter().filter(|known| known.is_here).count();
+        (known.into_iter().map(KnownModule::tagged).collect(), here)
     }
 }
 
-fn tagged(module: &Module, tag: u64) -> Module {
-    let tag = tag << TAG_SHIFT;
-    Module {
-        base: module.base.wrapping_add(tag),
-        range: module.range.start | tag..module.range.end | tag,
-        ..module.clone()
+impl KnownModule {
+    fn new(number: usize, identity: &Identity, all: &[Identity]) -> Self {
+        let mut before = all.iter().take(number);
+        let is_first = before.all(|other| other.end <= identity.start || identity.end <= other.start);
+        let mut path = String::from_utf8_lossy(&identity.path).into_owned();
+        if number == 0 && path.is_empty() {
+            path = std::env::current_exe().map(|path| path.display().to_string()).unwrap_or_default();
+        }
+        let (build_id, range) = (identity.build_id.to_vec(), identity.start..identity.end);
+        Self {
+            module: Module { path, build_id, base: identity.base, range },
+            number,
+            tag: if is_first { 0 } else { (number as u64).min(UNKNOWN) },
+            is_here: false,
+            times: Vec::new(),
+        }
+    }
+
+    fn start(&self) -> u64 {
+        self.module.range.start
+    }
+
+    fn end(&self) -> u64 {
+        self.module.range.end
+    }
+
+    /// Has it never been gone?
+    fn is_lasting(&self) -> bool {
+        self.is_here && self.times.len() == 1
+    }
+
+    fn tagged(&self) -> Module {
+        let tag = self.tag << TAG_SHIFT;
+        let Module { base, range, .. } = &self.module;
+        Module { base: base.wrapping_add(tag), range: range.start | tag..range.end | tag, ..self.module.clone() }
     }
 }
 
@@ -278,22 +372,31 @@ fn tagged(module: &Module, tag: u64) -> Module {
 mod tests {
     use super::*;
 
-    fn noted(name: &str, range: std::ops::Range<u64>, there: std::ops::Range<u64>) -> NotedModule {
-        let copied = |bytes: &[u8]| copied(bytes).unwrap();
-        let (path, build_id) = (copied(name.as_bytes()), copied(name.as_bytes()));
-        NotedModule {
-            path,
-            build_id,
-            base: range.start,
-            start: range.start,
-            end: range.end,
-            from: there.start,
-            to: there.end,
+    const STAYS: u64 = u64::MAX;
+
+    type Times<'a> = &'a [(u64, u64)];
+
+    /// Each module once, with the times at which it was there.
+    fn known(list: &[(&str, std::ops::Range<u64>, Times<'_>)]) -> KnownModules {
+        let mut noted = Noted::new();
+        for (identity, (name, range, times)) in list.iter().enumerate() {
+            let name = || copied(name.as_bytes()).unwrap();
+            let (start, end) = (range.start, range.end);
+            let (path, build_id, file) = (name(), name(), NO_FILE);
+            noted.identities.push(Identity { path, build_id, base: start, start, end, file });
+            for &(from, to) in *times {
+                match to {
+                    STAYS => noted.here.push(Here { identity, start, end, from, seen: true }),
+                    _ => noted.gone.push(Presence { identity, from, to }),
+                }
+            }
         }
+        KnownModules::of(&noted)
     }
 
-    fn name_at(known: &KnownModules, modules: &[Module], address: u64, unloads: u64) -> Option<String> {
-        let address = known.address(address, unloads);
+    fn name_at(known: &KnownModules, address: u64, mark: u64) -> Option<String> {
+        let (modules, _) = known.all(|| unreachable!());
+        let address = known.address(address, mark);
         let module = modules.iter().find(|module| module.range.contains(&address))?;
         assert_eq!(address - module.base, 0x10, "in the file");
         Some(module.path.clone())
@@ -301,34 +404,40 @@ mod tests {
 
     #[test]
     fn an_address_is_of_the_module_that_was_there_then() {
-        let list = [
-            noted("program", 0x1000..0x2000, 0..STILL_THERE),
-            noted("alpha", 0x5000..0x6000, 0..2),
-            noted("beta", 0x5000..0x5800, 2..3),
-            noted("gamma", 0x5000..0x6000, 4..6),
-            noted("alpha", 0x5000..0x6000, 6..7),
-            noted("gamma", 0x5000..0x6000, 7..STILL_THERE),
+        let list: [(&str, _, Times<'_>); 4] = [
+            ("program", 0x1000..0x2000, &[(0, STAYS)]),
+            ("alpha", 0x5000..0x6000, &[(0, 2), (6, 7)]),
+            ("beta", 0x5000..0x5800, &[(2, 3)]),
+            ("gamma", 0x5000..0x6000, &[(4, 6), (7, STAYS)]),
         ];
-        let known = KnownModules::of(&list);
-        let plain = |module: &NotedModule| Module {
-            path: String::from_utf8(module.path.to_vec()).unwrap(),
-            build_id: module.build_id.to_vec(),
-            base: module.base,
-            range: module.start..module.end,
-        };
-        let (modules, still) = known.with(vec![plain(&list[0]), plain(&list[3])]);
-        assert_eq!((modules.len(), still), (4, 2));
-        let at = |address, unloads| name_at(&known, &modules, address, unloads);
+        let known = known(&list);
+        let at = |address, mark| name_at(&known, address, mark);
         assert_eq!([at(0x1010, 0), at(0x1010, 9)].map(|name| name.unwrap()), ["program", "program"]);
-        let names = [0, 1, 2, 4, 5, 6, 7].map(|unloads| at(0x5010, unloads).unwrap());
+        let names = [0, 1, 2, 4, 5, 6, 7].map(|mark| at(0x5010, mark).unwrap());
         assert_eq!(names, ["alpha", "alpha", "beta", "gamma", "gamma", "alpha", "gamma"]);
-        // Nobody was there when three had been unloaded.
-        assert_eq!((at(0x5010, 3), at(0x9010, 0), known.address(0x9010, 0)), (None, None, 0x9010));
+        // Nobody was there when three had been unloaded, and of some stacks nothing is known.
+        assert_eq!((at(0x5010, 3), at(0x5010, UNKNOWN_MARK), at(0x9010, 0)), (None, None, None));
+        assert_eq!((known.address(0x9010, 0), at(0x1010, UNKNOWN_MARK).as_deref()), (0x9010, Some("program")));
+        let (modules, loaded) = known.all(|| unreachable!());
+        let paths: Vec<&str> = modules.iter().map(|module| module.path.as_str()).collect();
+        assert_eq!((paths, loaded), (vec!["program", "gamma", "alpha", "beta"], 2));
     }
 
     #[test]
     fn where_no_module_is_gone_addresses_are_what_they_are() {
-        let known = KnownModules::of(&[noted("program", 0x1000..0x2000, 0..STILL_THERE)]);
-        assert_eq!((known.address(0x1010, 7), known.with(Vec::new())), (0x1010, (Vec::new(), 0)));
+        let known = known(&[("program", 0x1000..0x2000, &[(0, STAYS)])]);
+        assert_eq!((known.address(0x1010, 7), known.address(0x9010, 0)), (0x1010, 0x9010));
+        let asked = vec![Module { path: "asked".into(), build_id: Vec::new(), base: 0, range: 0..1 }];
+        assert_eq!(KnownModules::default().all(|| asked.clone()), (asked, 1));
+    }
+
+    #[test]
+    fn this_program_is_noted_with_its_code() {
+        let here = this_program_is_noted_with_its_code as fn() as usize as u64;
+        let (modules, loaded) = KnownModules::now().all(|| unreachable!());
+        let home = modules[..loaded].iter().position(|module| module.range.contains(&here));
+        let program = std::env::current_exe().unwrap().display().to_string();
+        assert_eq!((home, &modules[0].path), (Some(0), &program));
+        assert_eq!(mark(&[here], counts()), 0);
     }
 }

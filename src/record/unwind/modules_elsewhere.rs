@@ -2,7 +2,14 @@
 
 use crate::snapshot::Module;
 
-pub(super) fn unloads() -> u64 {
+pub(crate) type Counts = (u64, u64);
+
+pub(super) fn counts() -> Counts {
+    (0, 0)
+}
+
+#[inline]
+pub(crate) fn mark(_addresses: &[u64], _counts: Counts) -> u64 {
     0
 }
 
@@ -14,12 +21,13 @@ impl KnownModules {
         Self
     }
 
-    pub(crate) fn address(&self, address: u64, _unloads: u64) -> u64 {
+    pub(crate) fn address(&self, address: u64, _mark: u64) -> u64 {
         address
     }
 
-    pub(crate) fn with(&self, loaded: Vec<Module>) -> (Vec<Module>, usize) {
-        let still = loaded.len();
-        (loaded, still)
+    pub(crate) fn all(&self, loaded: impl FnOnce() -> Vec<Module>) -> (Vec<Module>, usize) {
+        let loaded = loaded();
+        let count = loaded.len();
+        (loaded, count)
     }
 }

@@ -178,8 +178,8 @@ impl Stream {
 
     fn calls(&mut self, stack: StackId, known: &KnownModules) -> Vec<u32> {
         let mut addresses = Vec::new();
-        let unloads = STACKS.copy_to(stack, &mut addresses);
-        addresses.into_iter().map(|address| self.addresses.of(known.address(address, unloads))).collect()
+        let mark = STACKS.copy_to(stack, &mut addresses);
+        addresses.into_iter().map(|address| self.addresses.of(known.address(address, mark))).collect()
     }
 
     /// Libraries may have been loaded meanwhile.
@@ -188,7 +188,7 @@ impl Stream {
         if addresses.iter().all(is_known) {
             return Ok(());
         }
-        let (all, _) = known.with(symbol::loaded_modules());
+        let (all, _) = known.all(symbol::loaded_modules);
         let new: Vec<Module> = all.into_iter().filter(|module| !self.modules.contains(module)).collect();
         if new.is_empty() {
             return Ok(());

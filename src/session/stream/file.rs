@@ -7,7 +7,7 @@ use std::mem::ManuallyDrop;
 use std::path::{Path, PathBuf};
 
 use self::system::{Identity, far_up, identity, write_at};
-use crate::file_limit;
+use crate::write_errors;
 
 #[derive(Debug)]
 pub(super) struct StreamFile {
@@ -38,7 +38,7 @@ impl StreamFile {
 
     pub(super) fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.ensure_ours()?;
-        let _limit = file_limit::errors_only();
+        let _limit = write_errors::errors_only();
         write_at(&self.file, bytes, self.length)?;
         self.length += bytes.len() as u64;
         Ok(())

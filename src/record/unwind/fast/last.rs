@@ -241,8 +241,8 @@ impl LastStack {
     fn stack(&self) -> Stack<'_> {
         let addresses = self.addresses.get(..self.length).unwrap_or(&[]);
         let hash = self.rests.get(self.length.wrapping_sub(1)).unwrap_or(&NONE).hash;
-        let unloads = if self.sound == self.length { 0 } else { super::known_unloads() };
-        Stack { addresses, hash, shortened: false, unloads, source: Source(Some(self)) }
+        let counts = if self.sound == self.length { None } else { Some(super::known_counts()) };
+        Stack { addresses, hash, shortened: false, counts, source: Source(Some(self)) }
     }
 }
 

@@ -31,10 +31,12 @@ use self::last::LastStack;
 pub(super) use self::room::with_room;
 use self::rule::{Rule, Step};
 use super::collector::Collector;
-use super::{Known, Stack, Taken, modules as loaded};
+use super::{Counts, Known, Stack, Taken, modules as loaded};
 
 static CACHE: Cache = Cache::new();
-/// How many modules had been unloaded when the cache last forgot what does not stay.
+/// How many modules had been loaded when that was last asked, and how many unloaded when the cache last forgot what does
+/// not stay.
+static ADDS: AtomicU64 = AtomicU64::new(0);
 static UNLOADS: AtomicU64 = AtomicU64::new(0);
 /// Whoever has it may change the cache. Nobody waits for it: who comes second lets libgcc do it.
 static TURN: Mutex<()> = Mutex::new(());
@@ -192,7 +194,8 @@ fn looked_for(ip: u64, current: &mut bool) -> Option<Rule> {
 /// The rule for an address of a module that may have come after another one at the same place.
 #[cold]
 fn checked(ip: u64, current: &mut bool) -> Option<Rule> {
-    let (_, unloads) = loaded::counts();
+    let (adds, unloads) = loaded::counts();
+    ADDS.store(adds, Ordering::Relaxed);
     // Acquire: what was forgotten before this number was stored is forgotten for us.
     if unloads != UNLOADS.load(Ordering::Acquire) {
         forget(unloads, &TURN.try_lock().ok()?);
@@ -206,21 +209,18 @@ fn learn(ip: u64) -> Option<Rule> {
     let turn = TURN.try_lock().ok()?;
     // The call itself: the instruction after it may belong to something else.
     let (call, mut found) = (ip.checked_sub(1)?, None);
-    aside::run(&turn, || {
-        let rule = modules::find(call);
-        loaded::note(rule.counts);
-        found = Some(rule);
-    });
+    aside::run(&turn, || found = Some(modules::find(call)));
     let found = found?;
+    ADDS.store(found.counts.0, Ordering::Relaxed);
     forget(found.counts.1, &turn);
     CACHE.insert(ip, found.rule);
     Some(found.rule)
 }
 
-/// How many modules had been unloaded when this was last looked at, which is done for each stack with code that may go.
+/// The counts when they were last asked for, which is done for each stack with code that may go.
 #[cold]
-fn known_unloads() -> u64 {
-    UNLOADS.load(Ordering::Relaxed)
+fn known_counts() -> Counts {
+    (ADDS.load(Ordering::Relaxed), UNLOADS.load(Ordering::Relaxed))
 }
 
 fn forget(unloads: u64, _turn: &Turn) {

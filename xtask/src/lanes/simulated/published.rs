@@ -84,7 +84,7 @@ fn example(lane: &mut Preloaded<'_>, name: &str, call: &Call<'_>) -> Result<()> 
 pub(super) fn tests(lane: &mut Preloaded<'_>) -> Result<()> {
     let candle = Examples::of(lane, "candle-examples", "candle-core")?;
     for name in ["tensor_tests", "grad_tests", "conv_tests", "matmul_tests"] {
-        several_times(lane, name, &candle.call(lane.run, name)?.arguments(&["cuda"]))?;
+        several_times(lane, name, &candle.call(lane.run, name)?.arguments(&["cuda", "gpu"]))?;
     }
     let cudarc = own_tests(lane, "cudarc-examples", "cudarc")?;
     several_times(lane, "cudarc's tests", &Call::of(lane.run, &cudarc).arguments(&["driver::"]))

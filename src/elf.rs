@@ -1,0 +1,89 @@
+//! What the loader says of a loaded program or library.
+#![cfg_attr(all(unix, not(target_vendor = "apple")), expect(unsafe_code, reason = "reads what the loader has mapped"))]
+#![cfg(all(unix, not(target_vendor = "apple")))]
+
+use std::ffi::CStr;
+use std::ops::Range;
+
+pub(crate) fn headers(info: &libc::dl_phdr_info) -> &[libc::Elf64_Phdr] {
+    if info.dlpi_phdr.is_null() {
+        return &[];
+    }
+    // SAFETY: the loader says that this many headers lie there.
+    unsafe { std::slice::from_raw_parts(info.dlpi_phdr, info.dlpi_phnum.into()) }
+}
+
+/// Its file, as the loader calls it; the program has no name.
+pub(crate) fn path(info: &libc::dl_phdr_info) -> &CStr {
+    if info.dlpi_name.is_null() {
+        return c"";
+    }
+    // SAFETY: the loader's name is a C string that lives as long as the module is loaded.
+    unsafe { CStr::from_ptr(info.dlpi_name) }
+}
+
+/// The addresses that it occupies.
+pub(crate) fn range(info: &libc::dl_phdr_info) -> Range<u64> {
+    let loads = || headers(info).iter().filter(|header| header.p_type == libc::PT_LOAD);
+    let start = loads().map(|header| header.p_vaddr).min().unwrap_or(0);
+    let end = loads().map(|header| header.p_vaddr.saturating_add(header.p_memsz)).max().unwrap_or(0);
+    info.dlpi_addr.wrapping_add(start)..info.dlpi_addr.wrapping_add(end)
+}
+
+/// Its GNU build-id, or nothing.
+pub(crate) fn build_id_of(info: &libc::dl_phdr_info) -> &[u8] {
+    let notes = headers(info).iter().filter(|header| header.p_type == libc::PT_NOTE);
+    notes.filter_map(|note| build_id(bytes(info, note)?)).next().unwrap_or_default()
+}
+
+/// A part that the loader has read from the file; headers may say anything.
+fn bytes<'a>(info: &'a libc::dl_phdr_info, part: &libc::Elf64_Phdr) -> Option<&'a [u8]> {
+    let end = part.p_vaddr.checked_add(part.p_memsz)?;
+    let holds = |header: &libc::Elf64_Phdr| {
+        let readable = header.p_type == libc::PT_LOAD && header.p_flags & libc::PF_R != 0;
+        readable && header.p_vaddr <= part.p_vaddr && end <= header.p_vaddr.saturating_add(header.p_filesz)
+    };
+    if !headers(info).iter().any(holds) {
+        return None;
+    }
+    let start = info.dlpi_addr.wrapping_add(part.p_vaddr) as *const u8;
+    // SAFETY: it lies in what a readable segment has from its file.
+    Some(unsafe { std::slice::from_raw_parts(start, part.p_memsz as usize) })
+}
+
+const NT_GNU_BUILD_ID: u32 = 3;
+
+/// The GNU build-id among ELF notes: each is three 32-bit words (name length, description length, type), the name and the
+/// description, both padded to four bytes.
+fn build_id(mut notes: &[u8]) -> Option<&[u8]> {
+    while let Some((header, rest)) = notes.split_at_checked(12) {
+        let word = |i: usize| header.get(i * 4..i * 4 + 4)?.try_into().ok().map(u32::from_ne_bytes);
+        let (name_length, length) = (word(0)? as usize, word(1)? as usize);
+        let (name, rest) = rest.split_at_checked(name_length.checked_next_multiple_of(4)?)?;
+        let description = rest.get(..length)?;
+        if word(2)? == NT_GNU_BUILD_ID && name.starts_with(b"GNU\0") {
+            return Some(description);
+        }
+        notes = rest.get(length.checked_next_multiple_of(4)?..)?;
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_build_id_is_found_behind_other_notes_and_damage_is_refused() {
+        let mut notes = Vec::new();
+        for (kind, name, text) in [(1u32, b"ABC\0", b"xyz".as_slice()), (3, b"GNU\0", &[1, 2, 3, 4, 5])] {
+            notes.extend([4u32, text.len() as u32, kind].iter().flat_map(|w| w.to_ne_bytes()));
+            notes.extend_from_slice(name);
+            notes.extend_from_slice(text);
+            notes.resize(notes.len().next_multiple_of(4), 0);
+        }
+        assert_eq!(build_id(&notes), Some([1, 2, 3, 4, 5].as_slice()));
+        (0..notes.len() - 8).for_each(|n| assert_eq!(build_id(&notes[..n]), None));
+        assert_eq!(build_id(&[0xff; 64]), None);
+    }
+}
