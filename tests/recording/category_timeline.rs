@@ -116,7 +116,7 @@ fn files_are_written_by_the_end_of_their_name() {
         let mut text = String::new();
         match end.ends_with(".gz") {
             true => drop(flate2::read::GzDecoder::new(&bytes[..]).read_to_string(&mut text).unwrap()),
-            false => text = String::from_utf8(bytes).unwrap(),
+            false => text = String::from_utf8(bytes.clone()).unwrap(),
         }
         match end.contains("json") {
             true => assert!(serde_json::from_str::<serde_json::Value>(&text).unwrap().is_array()),
