@@ -61,11 +61,9 @@ impl StackTable {
         if stack.addresses.is_empty() {
             return StackId::NONE;
         }
-        if let Some(counts) = stack.counts {
-            let mark = mark(stack.addresses, counts);
-            if mark > 0 {
-                return self.intern_marked(&stack, mark);
-            }
+        let mark = if stack.may_go { mark(stack.addresses) } else { 0 };
+        if mark > 0 {
+            return self.intern_marked(&stack, mark);
         }
         self.find(stack.hash, stack.addresses).unwrap_or_else(|| self.add(stack))
     }
@@ -158,7 +156,7 @@ mod tests {
     fn stack_of(addresses: &[u64]) -> Stack<'_> {
         // Few hashes, so that stacks are told apart by their addresses.
         let hash = addresses.iter().fold(HASH_OF_NONE, |hash, address| hash_with(hash, *address)) >> 58 << 58;
-        Stack { addresses, hash, shortened: false, counts: None, source: Source::NONE }
+        Stack { addresses, hash, shortened: false, may_go: false, source: Source::NONE }
     }
 
     #[test]

@@ -39,8 +39,11 @@ impl CapturedStack {
         let addresses = self.addresses();
         let hash = addresses.iter().fold(HASH_OF_NONE, |hash, address| hash_with(hash, *address));
         // Nothing is known of its modules. In a forked child the loader cannot be asked.
-        let counts = (!mode::is_library()).then(modules::counts);
-        Stack { addresses, hash, shortened: self.shortened, counts, source: Source::NONE }
+        let may_go = !mode::is_library();
+        if may_go {
+            modules::ask();
+        }
+        Stack { addresses, hash, shortened: self.shortened, may_go, source: Source::NONE }
     }
 }
 

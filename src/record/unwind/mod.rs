@@ -13,7 +13,7 @@ use self::collector::{CapturedStack, Collector};
 pub(crate) use self::fast::Source;
 use self::fast::{DeepStack, Registers};
 pub(crate) use self::mode::{after_fork, check_stacks, compared_stacks, wrong_stacks};
-pub(crate) use self::modules::{Counts, KnownModules, mark};
+pub(crate) use self::modules::{KnownModules, mark};
 use super::STACKS;
 use crate::units::MAX_STACK_DEPTH;
 
@@ -26,8 +26,8 @@ pub(crate) struct Stack<'a> {
     pub(crate) hash: u64,
     /// Frames were left out in the middle.
     pub(crate) shortened: bool,
-    /// How many modules had been loaded and unloaded, if it may have code of modules that will be unloaded.
-    pub(crate) counts: Option<Counts>,
+    /// It may have code of modules that will be unloaded.
+    pub(crate) may_go: bool,
     /// Where its words lie, if it may be known again by that.
     pub(crate) source: Source<'a>,
 }

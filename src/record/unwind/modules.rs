@@ -17,7 +17,7 @@ use crate::record::memory::{OwnVec, System, try_push};
 use crate::snapshot::Module;
 
 /// So many modules were loaded, and so many unloaded.
-pub(crate) type Counts = (u64, u64);
+type Counts = (u64, u64);
 
 /// Of a stack of which nobody knows what was loaded when it was taken.
 pub(crate) const UNKNOWN_MARK: u64 = (1 << 32) - 1;
@@ -73,17 +73,35 @@ struct Presence {
     to: u64,
 }
 
-/// The counts as they are now.
-pub(super) fn counts() -> Counts {
+/// The counts when the loader was asked last, which is done for each stack with code that may go.
+static NOW: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
+
+/// Asks the loader for the counts.
+pub(super) fn ask() -> Counts {
     let mut counts = (0, 0);
     let data: *mut Counts = &mut counts;
     // SAFETY: `first` is called only during this call, with `data` as its last argument.
     unsafe { libc::dl_iterate_phdr(Some(first), data.cast()) };
+    told(counts);
     counts
 }
 
+/// The loader has said so.
+pub(super) fn told(counts: Counts) {
+    set(&NOW, counts);
+}
+
+fn set(place: &[AtomicU64; 2], (adds, unloads): Counts) {
+    place[0].store(adds, Relaxed);
+    place[1].store(unloads, Relaxed);
+}
+
+fn get(place: &[AtomicU64; 2]) -> Counts {
+    (place[0].load(Relaxed), place[1].load(Relaxed))
+}
+
 /// # Safety
-/// `info` and `counts` as `dl_iterate_phdr` in [`counts`] passes them.
+/// `info` and `counts` as `dl_iterate_phdr` in [`ask`] passes them.
 unsafe extern "C" fn first(info: *mut libc::dl_phdr_info, _size: usize, counts: *mut c_void) -> c_int {
     // SAFETY: the loader passes a valid record.
     let info = unsafe { &*info };
@@ -92,13 +110,11 @@ unsafe extern "C" fn first(info: *mut libc::dl_phdr_info, _size: usize, counts: 
     1
 }
 
-/// The mark of a stack that was taken when these were the counts; 0 if it needs none.
+/// The mark of a stack with code that may go, which was taken just now; 0 if it needs none.
 #[inline]
-pub(crate) fn mark(addresses: &[u64], counts: Counts) -> u64 {
-    if counts.1 == 0 && counts == (SEEN[0].load(Relaxed), SEEN[1].load(Relaxed)) {
-        return 0;
-    }
-    looked_up(addresses, counts)
+pub(crate) fn mark(addresses: &[u64]) -> u64 {
+    let counts = get(&NOW);
+    if counts.1 == 0 && counts == get(&SEEN) { 0 } else { looked_up(addresses, counts) }
 }
 
 #[cold]
@@ -132,7 +148,7 @@ impl Noted {
 
     /// Notes what is loaded, unless that was done when these were the counts.
     fn catch_up(&mut self, counts: Counts) {
-        if counts == (SEEN[0].load(Relaxed), SEEN[1].load(Relaxed)) {
+        if counts == get(&SEEN) {
             return;
         }
         self.here.iter_mut().for_each(|here| here.seen = false);
@@ -140,10 +156,9 @@ impl Noted {
         let data: *mut Visit<'_> = &mut visit;
         // SAFETY: `each` is called only during this call, with `data` as its last argument.
         unsafe { libc::dl_iterate_phdr(Some(each), data.cast()) };
-        let (adds, unloads) = visit.counts;
-        self.drop_unseen(unloads);
-        SEEN[0].store(adds, Relaxed);
-        SEEN[1].store(unloads, Relaxed);
+        let counts = visit.counts;
+        self.drop_unseen(counts.1);
+        set(&SEEN, counts);
     }
 
     fn drop_unseen(&mut self, unloads: u64) {
@@ -176,7 +191,7 @@ impl Noted {
             }
         }
         // What was there when this was first looked at has always been.
-        let from = if SEEN[0].load(Relaxed) == 0 { 0 } else { info.dlpi_subs };
+        let from = if get(&SEEN) == (0, 0) { 0 } else { info.dlpi_subs };
         try_push(here, Here { identity, start, end, from, seen: true });
     }
 }
@@ -249,7 +264,7 @@ struct KnownModule {
 impl KnownModules {
     /// As of now. Not in a forked child: another thread of the parent may have held the loader's lock.
     pub(crate) fn now() -> Self {
-        let counts = counts();
+        let counts = ask();
         match noted() {
             Some(mut noted) => {
                 noted.catch_up(counts);
@@ -438,6 +453,7 @@ mod tests {
         let home = modules[..loaded].iter().position(|module| module.range.contains(&here));
         let program = std::env::current_exe().unwrap().display().to_string();
         assert_eq!((home, &modules[0].path), (Some(0), &program));
-        assert_eq!(mark(&[here], counts()), 0);
+        ask();
+        assert_eq!(mark(&[here]), 0);
     }
 }

@@ -241,8 +241,8 @@ impl LastStack {
     fn stack(&self) -> Stack<'_> {
         let addresses = self.addresses.get(..self.length).unwrap_or(&[]);
         let hash = self.rests.get(self.length.wrapping_sub(1)).unwrap_or(&NONE).hash;
-        let counts = if self.sound == self.length { None } else { Some(super::known_counts()) };
-        Stack { addresses, hash, shortened: false, counts, source: Source(Some(self)) }
+        let may_go = self.sound != self.length;
+        Stack { addresses, hash, shortened: false, may_go, source: Source(Some(self)) }
     }
 }
 

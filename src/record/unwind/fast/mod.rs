@@ -31,12 +31,10 @@ use self::last::LastStack;
 pub(super) use self::room::with_room;
 use self::rule::{Rule, Step};
 use super::collector::Collector;
-use super::{Counts, Known, Stack, Taken, modules as loaded};
+use super::{Known, Stack, Taken, modules as loaded};
 
 static CACHE: Cache = Cache::new();
-/// How many modules had been loaded when that was last asked, and how many unloaded when the cache last forgot what does
-/// not stay.
-static ADDS: AtomicU64 = AtomicU64::new(0);
+/// How many modules had been unloaded when the cache last forgot what does not stay.
 static UNLOADS: AtomicU64 = AtomicU64::new(0);
 /// Whoever has it may change the cache. Nobody waits for it: who comes second lets libgcc do it.
 static TURN: Mutex<()> = Mutex::new(());
@@ -194,8 +192,7 @@ fn looked_for(ip: u64, current: &mut bool) -> Option<Rule> {
 /// The rule for an address of a module that may have come after another one at the same place.
 #[cold]
 fn checked(ip: u64, current: &mut bool) -> Option<Rule> {
-    let (adds, unloads) = loaded::counts();
-    ADDS.store(adds, Ordering::Relaxed);
+    let (_, unloads) = loaded::ask();
     // Acquire: what was forgotten before this number was stored is forgotten for us.
     if unloads != UNLOADS.load(Ordering::Acquire) {
         forget(unloads, &TURN.try_lock().ok()?);
@@ -211,16 +208,10 @@ fn learn(ip: u64) -> Option<Rule> {
     let (call, mut found) = (ip.checked_sub(1)?, None);
     aside::run(&turn, || found = Some(modules::find(call)));
     let found = found?;
-    ADDS.store(found.counts.0, Ordering::Relaxed);
+    loaded::told(found.counts);
     forget(found.counts.1, &turn);
     CACHE.insert(ip, found.rule);
     Some(found.rule)
-}
-
-/// The counts when they were last asked for, which is done for each stack with code that may go.
-#[cold]
-fn known_counts() -> Counts {
-    (ADDS.load(Ordering::Relaxed), UNLOADS.load(Ordering::Relaxed))
 }
 
 fn forget(unloads: u64, _turn: &Turn) {
