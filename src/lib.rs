@@ -40,7 +40,7 @@
 //!
 //! # From outside
 //! Variables of the environment come before what the code says. [`init`] records programs that start no
-//! session of their own, if `MEMTRACE` asks for it. None counts in a program that has more rights than whoever runs it
+//! session of their own, if `MEMTRACE` or `MEMTRACE_OUT` asks for it. A name that begins like these and is none is said. None counts in a program that has more rights than whoever runs it
 //! (set-user-id, set-group-id, capabilities of its file).
 //!
 //! | variable | takes | |
@@ -53,7 +53,7 @@
 //! | `MEMTRACE_MIN_SIZE` | a size such as `64 KiB` | smaller blocks are counted only |
 //! | `MEMTRACE_SAMPLE_INTERVAL` | a size such as `512 KiB`, or `0` | of smaller blocks a sample is recorded, see [`Builder::sample_interval`] |
 //! | `MEMTRACE_SAMPLE_SEED` | a number | another sample: the same program under a few of them shows how far its estimates vary |
-//! | `MEMTRACE_DUMP_ON_OOM` | `1`, `0` | a snapshot when an allocation fails |
+//! | `MEMTRACE_DUMP_ON_OOM` | `1`, `0` | a snapshot when an allocation fails; `0`: nothing is said of it either |
 //! | `MEMTRACE_RULES` | a file | lines added to [`Rules`], which say what is a framework and what its blocks are for |
 //! | `MEMTRACE_CHECK_STACKS` | `1`, `0` | every stack is taken by libgcc's unwinder, too; [`snapshot::Health`] says how often they differed |
 //! | `MEMTRACE_SIGNAL` | `USR1`, `USR2`, a number | a snapshot at each such signal |

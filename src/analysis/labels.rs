@@ -106,12 +106,17 @@ impl<'a> Labels<'a> {
     }
 }
 
+/// Nothing is known of a stack, or nothing but its addresses.
+fn nameless(data: &SnapshotData, stack: StackId) -> &'static str {
+    if data.stacks.addresses(stack).next().is_some() { "(no names)" } else { "(no stack)" }
+}
+
 pub(super) fn line_label(data: &SnapshotData, stack: u32) -> String {
     let dir = &data.process.working_dir;
     match place(data, StackId(stack)) {
         Place::User(frame) => frame_location(frame, dir),
         Place::Framework(frame) => format!("{} [no user frame]", frame_location(frame, dir)),
-        Place::Unknown => "(no stack)".to_owned(),
+        Place::Unknown => nameless(data, StackId(stack)).to_owned(),
     }
 }
 
@@ -134,7 +139,7 @@ pub(super) fn function_label(data: &SnapshotData, stack: u32) -> String {
     match place(data, StackId(stack)) {
         Place::User(frame) => function_of(frame, dir),
         Place::Framework(frame) => format!("{} [no user frame]", function_of(frame, dir)),
-        Place::Unknown => "(no stack)".to_owned(),
+        Place::Unknown => nameless(data, StackId(stack)).to_owned(),
     }
 }
 

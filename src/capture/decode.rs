@@ -191,6 +191,7 @@ impl Reading {
             compared_stacks: r.number()?,
             wrong_stacks: r.number()?,
             cuda: cuda_hooks(r)?,
+            no_allocator: r.has_more() && flag(r)?,
         };
         Ok(())
     }

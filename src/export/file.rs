@@ -45,7 +45,7 @@ pub(crate) fn create<T>(
         return Err(Error::exists(path));
     }
     let output = |source| Error::output(path, source);
-    let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let dir = folder_of(path);
     fs::create_dir_all(dir).map_err(output)?;
     let mut temporary = new_file(dir).map_err(output)?;
     let mut buffered = BufWriter::with_capacity(1 << 16, temporary.as_file_mut());
@@ -71,15 +71,28 @@ pub(crate) fn create<T>(
     }
 }
 
+/// An error if no file can be made there; leaves nothing behind but the folder.
+pub(crate) fn can_be_made(path: &Path) -> Result<(), Error> {
+    let output = |source| Error::output(path, source);
+    let _limit = write_errors::errors_only();
+    let dir = folder_of(path);
+    fs::create_dir_all(dir).map_err(output)?;
+    new_file(dir).map(drop).map_err(output)
+}
+
 /// Puts new content in a file's place, whole.
 pub(crate) fn replace(path: &Path, content: &[u8]) -> Result<(), Error> {
     let output = |source| Error::output(path, source);
     let _limit = write_errors::errors_only();
-    let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let dir = folder_of(path);
     let mut temporary = new_file(dir).map_err(output)?;
     temporary.write_all(content).map_err(output)?;
     temporary.as_file().sync_data().map_err(output)?;
     temporary.persist(path).map(drop).map_err(|error| output(error.error))
+}
+
+fn folder_of(path: &Path) -> &Path {
+    path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
 /// With the permissions that a new file has, not the private ones of a temporary file.

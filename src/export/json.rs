@@ -125,6 +125,7 @@ fn health(data: &SnapshotData) -> Value {
         "no_line_numbers": health.no_line_numbers,
         "unknown_addresses": health.unknown_addresses,
         "unreadable_modules": health.unreadable_modules,
+        "no_allocator": health.no_allocator,
         "cut_off": health.cut_off,
         "unread_bytes": health.unread_bytes,
         "unknown_frees": health.unknown_frees,

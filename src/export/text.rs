@@ -43,7 +43,7 @@ pub fn to_string(data: &SnapshotData, options: &Options) -> String {
     let mut page = Page { text: String::new(), options, about: "" };
     match device_or_main(data, options.device) {
         Some(device) if device.peak.total() > 0 || device.stats.num_ooms > 0 => page.device(data, device),
-        _ => page.line("memtrace: nothing was recorded"),
+        _ => page.nothing(data),
     }
     page.health(data);
     page.text
@@ -286,6 +286,15 @@ impl Page<'_> {
         }
     }
 
+    fn nothing(&mut self, data: &SnapshotData) {
+        self.line("memtrace: nothing was recorded");
+        if data.health.no_allocator {
+            self.line("The heap was not seen, because memtrace's allocator is not in the program. Put this into it:");
+            self.line("    #[global_allocator]");
+            self.line("    static ALLOC: memtrace::Alloc = memtrace::Alloc::system();");
+        }
+    }
+
     /// What was missed: said only where there is something to say.
     fn health(&mut self, data: &SnapshotData) {
         let health = &data.health;
@@ -308,13 +317,16 @@ impl Page<'_> {
         if health.no_line_numbers {
             notes.push(
                 "functions have no line numbers; to get them, put this into Cargo.toml:\n    \
-                 [profile.release] debug = \"line-tables-only\""
+                 [profile.release]\n    debug = \"line-tables-only\""
                     .to_owned(),
             );
         }
         if health.unknown_addresses > 0 {
             let addresses = grouped(health.unknown_addresses);
-            notes.push(format!("{addresses} code addresses have no name (a stripped library or program)"));
+            notes.push(format!(
+                "{addresses} code addresses have no name: a program or library without symbols; for a program, put this into \
+                 Cargo.toml:\n    [profile.release]\n    strip = \"none\"\n    debug = \"line-tables-only\""
+            ));
         }
         notes.extend(health.unreadable_modules.iter().map(|module| format!("no names for the code of {module}")));
         if health.cut_off {

@@ -6,10 +6,15 @@
 
 use std::ffi::CStr;
 use std::io;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
 use crate::record::guard;
 
 type Job = Box<dyn FnOnce() + Send>;
+
+/// Threads of memtrace's own that there are.
+static RUNNING: AtomicUsize = AtomicUsize::new(0);
 
 /// Starts a thread that is never joined.
 pub(super) fn spawn(name: &'static CStr, work: impl FnOnce() + Send + 'static) -> io::Result<()> {
@@ -17,9 +22,47 @@ pub(super) fn spawn(name: &'static CStr, work: impl FnOnce() + Send + 'static) -
     start(Box::new(move || {
         guard::set(guard::OWN, true);
         set_name(name);
+        RUNNING.fetch_add(1, Ordering::Relaxed);
         // A panic would be a defect of ours, and must stay with us.
         let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work));
+        RUNNING.fetch_sub(1, Ordering::Relaxed);
     }))
+}
+
+/// Looks now and then whether the program's threads have all ended, the first one with `pthread_exit`: then the process
+/// ends with its last thread, and memtrace's must not be that one's reason to go on.
+#[derive(Debug)]
+pub(super) struct Watch {
+    looked: Instant,
+}
+
+impl Watch {
+    const EACH: Duration = Duration::from_millis(500);
+
+    pub(super) fn new() -> Self {
+        Self { looked: Instant::now() }
+    }
+
+    pub(super) fn is_left_alone(&mut self) -> bool {
+        if self.looked.elapsed() < Self::EACH {
+            return false;
+        }
+        self.looked = Instant::now();
+        first_has_ended() && others_have_ended()
+    }
+}
+
+/// The state of the process's first thread stands behind its name, which is in parentheses.
+fn first_has_ended() -> bool {
+    let stat = std::fs::read("/proc/self/stat").unwrap_or_default();
+    let after_name = stat.iter().rposition(|byte| *byte == b')').and_then(|at| stat.get(at + 2));
+    after_name == Some(&b'Z')
+}
+
+/// The first one is still listed.
+fn others_have_ended() -> bool {
+    let threads = std::fs::read_dir("/proc/self/task").map_or(usize::MAX, Iterator::count);
+    threads <= RUNNING.load(Ordering::Relaxed) + 1
 }
 
 #[cfg(target_os = "linux")]

@@ -66,6 +66,7 @@ impl Plan {
         if self.settings.sample_interval > 0 && !self.min_size_said {
             self.settings.min_size = 0;
         }
+        self.dumps.settle();
     }
 
     pub(super) fn check(&self) -> Result<(), Error> {
@@ -226,8 +227,8 @@ impl Builder {
         self
     }
 
-    /// Where snapshots go that are written without being called for (see the `dump_` options); its end
-    /// says the format, see [`Snapshot::write`]. `%e`, `%h`, `%p`, `%r`, `%t` stand for program, host,
+    /// Where snapshots go that are written without being called for (see the `dump_` options; at the end if none of
+    /// them is given); its end says the format, see [`Snapshot::write`]. `%e`, `%h`, `%p`, `%r`, `%t` stand for program, host,
     /// pid, rank and seconds since 1970. A name that is taken gets a number. Without it they are pickles
     /// below `target/memtrace` or `memtrace`. What is relative begins in the folder in which the session began, wherever
     /// the program has gone since.
@@ -251,10 +252,14 @@ impl Builder {
         self
     }
 
-    /// Writes a snapshot from inside the first allocation that fails; of a later one if too little memory was left for it,
-    /// or its file could not be written. 288 MiB of address space are kept aside for it, which are never touched.
+    /// Writes a snapshot from inside the first allocation that fails, and explains it on the standard error: who held the
+    /// memory, and what would help. Of a later one if too little memory was left for it, or its file could not be written.
+    /// 288 MiB of address space are kept aside for it, which are never touched.
+    ///
+    /// Where nobody says anything the first one is explained, too, if there is memory left for that, and no file is written.
+    /// `false` keeps it quiet.
     pub fn dump_on_oom(mut self, on: bool) -> Self {
-        self.plan.dumps.on_oom = on;
+        self.plan.dumps.on_oom = Some(on);
         self
     }
 

@@ -14,7 +14,7 @@ use crate::hook::cuda;
 use crate::layer;
 use crate::record::measure::DeviceMeasured;
 use crate::record::unwind::KnownModules;
-use crate::record::{CONTEXTS, DeviceCopy, STACKS, device_memory, recorder, unwind};
+use crate::record::{CONTEXTS, DeviceCopy, STACKS, device_memory, guard, recorder, unwind};
 use crate::snapshot::{
     Device, DeviceSnapshot, FRAMES_LEFT_OUT, Health, Module, Process, Sampling, Settings, SnapshotData, Spans, StackId,
     StackKind, Stacks, segments,
@@ -103,6 +103,7 @@ impl Missed {
             unknown_frees: now.unknown_frees - self.unknown_frees,
             refused_frees: now.refused_frees - self.refused_frees,
             cuda: cuda::coverage(),
+            no_allocator: !guard::allocator_is_installed(),
             ..Health::default()
         }
     }

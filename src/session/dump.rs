@@ -12,7 +12,7 @@ use super::process::{default_name, expand, this_process};
 use super::recording::{self, Recording, Shared};
 use super::{refusal, say};
 use crate::error::Error;
-use crate::export::file::Place;
+use crate::export::file::{self, Place};
 use crate::record::{guard, heap};
 use crate::units::Bytes;
 
@@ -25,7 +25,8 @@ pub(super) struct Dumps {
     pub(super) folder: PathBuf,
     pub(super) at_end: bool,
     pub(super) on_panic: bool,
-    pub(super) on_oom: bool,
+    /// Where nobody said anything, an allocation that fails is explained and no file is written.
+    pub(super) on_oom: Option<bool>,
     pub(super) signal: Option<i32>,
 }
 
@@ -42,11 +43,19 @@ impl Dumps {
     pub(super) fn prepare(&self) -> Result<(), Error> {
         if let Some(path) = &self.path {
             Format::of(Path::new(path))?;
+            file::can_be_made(&self.folder.join(expand(path, &this_process())))
+                .map_err(|error| error.and("nothing is recorded"))?;
         }
-        if self.on_oom {
+        if self.on_oom != Some(false) {
             heap::on_refusal(refusal::dump_out_of_memory);
         }
         Ok(())
+    }
+
+    /// Who says where to and not when means the end.
+    pub(super) fn settle(&mut self) {
+        let at_a_moment = self.at_end || self.on_panic || self.signal.is_some() || self.on_oom == Some(true);
+        self.at_end |= self.path.is_some() && !at_a_moment;
     }
 
     /// Writes a snapshot beside any that are there already, and says so.

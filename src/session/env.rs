@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::fs;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::builder::Plan;
 use super::dump::Dumps;
@@ -12,9 +13,58 @@ use crate::snapshot::{Enabled, Settings, StackContext, StackKind};
 use crate::units::parse_bytes;
 use crate::variable;
 
-/// Does `MEMTRACE` ask for a recording of a program that does not start one by itself?
+/// Does the environment ask for a recording of a program that does not start one by itself? A place for it is enough.
 pub(super) fn asks() -> Result<bool, Error> {
-    Ok(text("MEMTRACE")?.map(|value| enabled(&value)).transpose()?.is_some_and(|enabled| enabled != Enabled::Off))
+    let said = text("MEMTRACE")?.map(|value| enabled(&value)).transpose()?;
+    Ok(said.map_or(text("MEMTRACE_OUT")?.is_some(), |enabled| enabled != Enabled::Off))
+}
+
+/// Those that are read somewhere in memtrace.
+const KNOWN: [&str; 13] = [
+    "MEMTRACE",
+    "MEMTRACE_OUT",
+    "MEMTRACE_MIN_SIZE",
+    "MEMTRACE_SAMPLE_INTERVAL",
+    "MEMTRACE_MAX_ENTRIES",
+    "MEMTRACE_CONTEXT",
+    "MEMTRACE_STACKS",
+    "MEMTRACE_RULES",
+    "MEMTRACE_DUMP_ON_OOM",
+    "MEMTRACE_SIGNAL",
+    "MEMTRACE_PEAKS",
+    "MEMTRACE_SUMMARY",
+    "MEMTRACE_UPDATE_BASELINES",
+];
+
+/// Those of tests, of simulated GPUs and of memtrace's own making.
+const OTHERS: [&str; 12] = [
+    "MEMTRACE_SAMPLE_SEED",
+    "MEMTRACE_CHECK_STACKS",
+    "MEMTRACE_GPU",
+    "MEMTRACE_GPU_USED",
+    "MEMTRACE_REQUIRE_GPU",
+    "MEMTRACE_SIMULATED_GPU",
+    "MEMTRACE_CUSIM_",
+    "MEMTRACE_TEST_",
+    "MEMTRACE_CASES",
+    "MEMTRACE_UPDATE_GOLDENS",
+    "MEMTRACE_SNAPSHOT_CHECK",
+    "MEMTRACE_FUZZ_SECONDS",
+];
+
+/// Names that begin like memtrace's variables and are none: somebody meant another. Once for a process.
+pub(super) fn misspelt() -> Option<String> {
+    static ASKED: AtomicBool = AtomicBool::new(false);
+    if variable::has_others_rights() || ASKED.swap(true, Ordering::Relaxed) {
+        return None;
+    }
+    let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
+    let is_known = |name: &str| {
+        KNOWN.contains(&name)
+            || OTHERS.iter().any(|known| name == *known || known.ends_with('_') && name.starts_with(known))
+    };
+    let wrong: Vec<String> = names.filter(|name| name.starts_with("MEMTRACE") && !is_known(name)).collect();
+    (!wrong.is_empty()).then(|| format!("nothing reads {}; there are {}", wrong.join(", "), KNOWN.join(", ")))
 }
 
 /// Puts the variables that are set over the plan.
@@ -25,13 +75,14 @@ pub(super) fn apply(plan: &mut Plan) -> Result<(), Error> {
     set(&mut settings.context, "MEMTRACE_CONTEXT", context)?;
     set(&mut settings.max_entries, "MEMTRACE_MAX_ENTRIES", number)?;
     plan.min_size_said |= text("MEMTRACE_MIN_SIZE")?.is_some();
-    set(&mut settings.min_size, "MEMTRACE_MIN_SIZE", parse_bytes)?;
-    set(&mut settings.sample_interval, "MEMTRACE_SAMPLE_INTERVAL", parse_bytes)?;
+    set(&mut settings.min_size, "MEMTRACE_MIN_SIZE", |text| size("MEMTRACE_MIN_SIZE", text))?;
+    let interval = |text: &str| size("MEMTRACE_SAMPLE_INTERVAL", text);
+    set(&mut settings.sample_interval, "MEMTRACE_SAMPLE_INTERVAL", interval)?;
     set(&mut plan.sample_seed, "MEMTRACE_SAMPLE_SEED", seed)?;
     if let Some(file) = text("MEMTRACE_RULES")? {
         add_rules(settings, Path::new(&file))?;
     }
-    set(&mut plan.dumps.on_oom, "MEMTRACE_DUMP_ON_OOM", |text| flag("MEMTRACE_DUMP_ON_OOM", text))?;
+    set(&mut plan.dumps.on_oom, "MEMTRACE_DUMP_ON_OOM", |text| flag("MEMTRACE_DUMP_ON_OOM", text).map(Some))?;
     set(&mut plan.check_stacks, "MEMTRACE_CHECK_STACKS", |text| flag("MEMTRACE_CHECK_STACKS", text))?;
     if let Some(signal) = text("MEMTRACE_SIGNAL")? {
         plan.dumps.signal = Some(signal_number(&signal)?);
@@ -51,7 +102,7 @@ fn text(name: &str) -> Result<Option<String>, Error> {
     variable::value(name).map(OsString::into_string).transpose().map_err(wrong)
 }
 
-fn set<T>(slot: &mut T, name: &str, read: fn(&str) -> Result<T, Error>) -> Result<(), Error> {
+fn set<T>(slot: &mut T, name: &str, read: impl FnOnce(&str) -> Result<T, Error>) -> Result<(), Error> {
     if let Some(value) = text(name)? {
         *slot = read(&value)?;
     }
@@ -93,6 +144,10 @@ fn add_rules(settings: &mut Settings, file: &Path) -> Result<(), Error> {
 
 fn number(text: &str) -> Result<usize, Error> {
     text.parse().map_err(|_| Error::variable("MEMTRACE_MAX_ENTRIES", text, "a number of records"))
+}
+
+fn size(name: &str, text: &str) -> Result<u64, Error> {
+    parse_bytes(text).map_err(|_| Error::variable(name, text, "a size such as 65536 or 64 KiB"))
 }
 
 fn seed(text: &str) -> Result<u64, Error> {

@@ -39,6 +39,7 @@ use schedule::{Phase, Schedule, Turn};
 use stream::Stream;
 
 use crate::error::Error;
+use crate::hook::cuda;
 use crate::record::guard::{self, Own};
 use crate::record::{fork, recorder, set_sample_seed, unwind};
 use crate::snapshot::{Device, MemoryStats, Settings};
@@ -48,7 +49,7 @@ use crate::write_errors;
 ///
 /// One at a time in a process; one may follow another.
 #[derive(Debug)]
-#[must_use = "dropping a session ends its recording"]
+#[must_use = "the recording ends when its session is dropped; bind it: `let session = …`"]
 pub struct Session {
     recording: Shared,
     cycle: Mutex<Cycle>,
@@ -88,7 +89,7 @@ pub fn builder() -> Builder {
     Builder::default()
 }
 
-/// Records until the process ends, if the environment asks for it by `MEMTRACE=1`; else does nothing.
+/// Records until the process ends, if the environment asks for it by `MEMTRACE=1` or `MEMTRACE_OUT`; else does nothing.
 /// What was recorded is written at the end and on a panic, to `MEMTRACE_OUT` if that is set. True if it
 /// records.
 ///
@@ -228,12 +229,19 @@ impl Drop for Session {
 /// As memtrace's own work.
 fn begin(plan: &Plan) -> Result<(Shared, Option<Schedule>), Error> {
     let mut plan = plan.clone();
+    env::misspelt().iter().for_each(|message| say(message));
     env::apply(&mut plan)?;
     plan.settle();
     // What is relative is so to where the program is now. Without such a folder it stays as it is.
     plan.dumps.folder = std::env::current_dir().unwrap_or_default();
     plan.check()?;
     plan.dumps.prepare()?;
+    if plan.settings.device.is_none_or(|device| device == Device::Cpu)
+        && !guard::allocator_is_installed()
+        && !cuda::is_loaded()
+    {
+        say(&Error::not_installed().to_string());
+    }
     let waits = plan.schedule.is_some_and(|schedule| schedule.phase(0) == Phase::Wait);
     if recorder::is_taken() {
         return Err(Error::already_recording());
@@ -273,8 +281,8 @@ fn open_stream(plan: &Plan, pattern: &str) -> Result<Stream, Error> {
 fn append_in_background(recording: &Arc<Recording>) -> Result<(), Error> {
     let shared = recording::share(recording);
     let work = move || {
-        let mut began = Instant::now();
-        while shared.flush() {
+        let (mut began, mut watch) = (Instant::now(), background::Watch::new());
+        while shared.flush() && !watch.is_left_alone() {
             // At least a moment, in which others get at the stream: a session that ends, a panic.
             std::thread::sleep(stream::INTERVAL.saturating_sub(began.elapsed()).max(Duration::from_millis(1)));
             began = Instant::now();

@@ -3,7 +3,8 @@
 use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use super::recording::Recording;
+use super::outputs::Snapshot;
+use super::recording::{Recording, Shared};
 use super::{dump, say};
 use crate::export::post_mortem;
 use crate::record::guard;
@@ -23,6 +24,10 @@ const KEPT_ASIDE: usize = ROOM_FOR_A_DUMP + (32 << 20);
 /// A file that cannot be written now may be later, but each attempt takes a while.
 const MOST_ATTEMPTS: u32 = 3;
 
+/// So much no machine has: who asks for it finds out whether it can be asked for, or has a defect that is no lack of
+/// memory.
+const NO_MEMORY_AT_ALL: usize = 1 << 46;
+
 /// Characters in a line of a post-mortem.
 const WIDTH: usize = 120;
 
@@ -31,6 +36,7 @@ const WIDTH: usize = 120;
 pub(super) struct Pending {
     /// Empty if there was none to be had.
     room: PageVec<u8>,
+    keeps_room: bool,
     attempts: u32,
     /// That there was too little memory was said.
     said: bool,
@@ -39,15 +45,16 @@ pub(super) struct Pending {
 }
 
 impl Pending {
-    /// Keeps room for it, if it is to come at all.
-    pub(super) fn new(wanted: bool) -> Self {
-        let mut pending = Self { room: PageVec::new_in(Pages), attempts: 0, said: false, done: !wanted };
+    /// Keeps room for it, if somebody asked for one.
+    pub(super) fn new(wanted: Option<bool>) -> Self {
+        let (keeps_room, done) = (wanted == Some(true), wanted == Some(false));
+        let mut pending = Self { room: PageVec::new_in(Pages), keeps_room, attempts: 0, said: false, done };
         pending.keep_room();
         pending
     }
 
     fn keep_room(&mut self) {
-        if !self.done {
+        if self.keeps_room && !self.done {
             // What there is none of is said when it is needed.
             let _ = self.room.try_reserve_exact(KEPT_ASIDE);
         }
@@ -76,7 +83,11 @@ impl Pending {
 
 /// To be called with each request that is refused.
 pub(super) fn dump_out_of_memory(device: Device, size: usize) {
-    let Some(recording) = dump::current().filter(|recording| recording.dumps.on_oom) else { return };
+    let wanted = |recording: &Shared| match recording.dumps.on_oom {
+        None => size < NO_MEMORY_AT_ALL,
+        Some(wanted) => wanted,
+    };
+    let Some(recording) = dump::current().filter(wanted) else { return };
     let _own = guard::own_work();
     // Another thread may be at it.
     if let Ok(mut pending) = recording.out_of_memory.try_lock() {
@@ -84,14 +95,22 @@ pub(super) fn dump_out_of_memory(device: Device, size: usize) {
     }
 }
 
-/// True if there is a file then.
+/// True if there is nothing more to be done.
 fn write(recording: &Recording, device: Device, size: usize) -> bool {
     let place = if device == Device::Cpu { String::new() } else { format!(" on {device}") };
     let reason = format!("after an allocation of {}{place} failed", Bytes(size as u64));
     recording.flush();
+    if recording.dumps.on_oom.is_none() {
+        explain(&recording.snapshot(), device);
+        return true;
+    }
     let Some(dumped) = recording.dumps.write(recording, &reason) else { return false };
-    let text = post_mortem::to_string(&dumped.snapshot, Some(device), WIDTH);
+    explain(&dumped.snapshot, device);
+    dumped.is_written
+}
+
+fn explain(snapshot: &Snapshot, device: Device) {
+    let text = post_mortem::to_string(snapshot, Some(device), WIDTH);
     let _limit = write_errors::errors_only();
     let _ = std::io::stderr().write_all(text.as_bytes());
-    dumped.is_written
 }

@@ -33,7 +33,8 @@ fn start_listening(signal: i32) -> std::io::Result<()> {
     let asked = Arc::new(AtomicBool::new(false));
     signal_hook::flag::register(signal, Arc::clone(&asked))?;
     let work = move || {
-        loop {
+        let mut watch = background::Watch::new();
+        while !watch.is_left_alone() {
             std::thread::sleep(INTERVAL);
             if asked.swap(false, Ordering::Acquire) {
                 dump_signalled(signal);

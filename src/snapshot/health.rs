@@ -21,6 +21,8 @@ pub struct Health {
     pub missed_frees: u64,
     /// Scopes that were not told apart because there were too many names or they nested too deep.
     pub lost_scopes: u64,
+    /// memtrace's allocator was not installed in the program: its heap was not seen.
+    pub no_allocator: bool,
     /// Functions have names but no source lines: the program was built without debug information.
     pub no_line_numbers: bool,
     /// Code addresses for which not even a function name was found.

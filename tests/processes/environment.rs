@@ -74,7 +74,8 @@ fn a_variable_that_makes_no_sense_is_named() {
         ("MEMTRACE_STACKS", "python", "rust or all"),
         ("MEMTRACE_CONTEXT", "some", "none, state, alloc or all"),
         ("MEMTRACE_MAX_ENTRIES", "1e6", "a number of records"),
-        ("MEMTRACE_MIN_SIZE", "16K", "512 MiB"),
+        ("MEMTRACE_MIN_SIZE", "16K", "64 KiB"),
+        ("MEMTRACE_SAMPLE_INTERVAL", "lots", "64 KiB"),
         ("MEMTRACE_SAMPLE_SEED", "any", "a number"),
         ("MEMTRACE_DUMP_ON_OOM", "maybe", "1 or 0"),
         ("MEMTRACE_CHECK_STACKS", "perhaps", "1 or 0"),
@@ -90,9 +91,34 @@ fn a_variable_that_makes_no_sense_is_named() {
     for (name, value, accepted) in cases {
         let child = asked(dir.path(), &[("MEMTRACE", "1"), (name, value)]);
         assert!(child.said(accepted) && child.said(value), "{name}: {child}");
+        let is_named = child.said(name) || ["MEMTRACE_SIGNAL", "MEMTRACE_OUT"].contains(&name);
+        assert!(is_named, "{name}: {child}");
         assert!(!child.said("recording"), "{name}: {child}");
     }
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn a_misspelt_variable_is_said_once_with_those_that_there_are() {
+    if_child(asks_the_environment);
+    let dir = tempfile::tempdir().unwrap();
+    let child = asked(dir.path(), &[("MEMTRACE", "1"), ("MEMTRACE_OUTT", "a.txt"), ("MEMTRACE_CUSIM_MEMORY", "1GiB")]);
+    assert_eq!(
+        child.errors.matches("nothing reads MEMTRACE_OUTT; there are MEMTRACE, MEMTRACE_OUT,").count(),
+        1,
+        "{child}"
+    );
+    assert!(!child.said("CUSIM"), "{child}");
+}
+
+#[test]
+fn a_place_for_a_recording_asks_for_one() {
+    if_child(asks_the_environment);
+    let dir = tempfile::tempdir().unwrap();
+    let child = asked(dir.path(), &[("MEMTRACE_OUT", dir.path().join("a.txt").to_str().unwrap())]);
+    assert!(child.said("recording: true") && dir.path().join("a.txt").exists(), "{child}");
+    let child = asked(dir.path(), &[("MEMTRACE", "0"), ("MEMTRACE_OUT", dir.path().join("b.txt").to_str().unwrap())]);
+    assert!(child.said("recording: false") && !dir.path().join("b.txt").exists(), "{child}");
 }
 
 #[test]

@@ -167,11 +167,16 @@ fn a_dump_that_cannot_be_written_is_tried_again_some_times() {
     let child = in_child(&[(OUT, dir.path().to_str().unwrap())], || {
         let is_refused = || assert!(Vec::<u8>::new().try_reserve_exact(1 << 46).is_err());
         let (in_the_way, dump) = (out().join("folder"), out().join("folder/dump.memtrace"));
-        let record = || memtrace::builder().dump_on_oom(true).dump_to(dump.display().to_string()).start().unwrap();
-        fs::write(&in_the_way, "").unwrap();
+        let record = || {
+            let session = memtrace::builder().dump_on_oom(true).dump_to(dump.display().to_string()).start().unwrap();
+            fs::remove_dir(&in_the_way).unwrap();
+            fs::write(&in_the_way, "").unwrap();
+            session
+        };
         let session = record();
         (0..10).for_each(|_| is_refused());
         drop(session);
+        fs::remove_file(&in_the_way).unwrap();
         let _session = record();
         is_refused();
         fs::remove_file(&in_the_way).unwrap();

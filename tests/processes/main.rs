@@ -11,6 +11,7 @@ mod exits;
 mod foreign_locks;
 mod forked;
 mod limits;
+mod main_thread;
 mod own_memory;
 mod panics;
 mod places;

@@ -52,13 +52,27 @@ fn a_relative_path_is_that_of_the_folder_in_which_the_session_began() {
 
 #[test]
 fn a_dump_that_cannot_be_written_at_the_end_is_not_said_to_be_there_still() {
-    if_child(records_and_leaves);
+    if_child(|| {
+        records_and_leaves();
+        fs::remove_dir("../file").unwrap();
+        fs::write("../file", "").unwrap();
+    });
     let dir = tempfile::tempdir().unwrap();
-    fs::write(dir.path().join("file"), "").unwrap();
     let child = in_folder(dir.path(), "file/dump.txt");
     let path = dir.path().join("file/dump.txt");
     assert!(child.said(&format!("cannot write {}", path.display())), "{child}");
     assert!(child.said("the snapshot is lost") && !child.said("still in memory"), "{child}");
+}
+
+#[test]
+fn a_place_where_nothing_can_be_written_is_said_at_the_start() {
+    if_child(|| {
+        let error = memtrace::init().unwrap_err().to_string();
+        assert!(error.contains("file/dump.txt") && error.contains("nothing is recorded"), "{error}");
+    });
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("file"), "").unwrap();
+    in_folder(dir.path(), "file/dump.txt");
 }
 
 #[test]

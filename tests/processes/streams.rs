@@ -11,7 +11,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use memtrace::snapshot::RecordKind;
 use memtrace::{Device, Session, SnapshotData, parse_capture, read_capture};
 
-use crate::child::{self, eventually, if_child};
+use crate::child::{self, eventually, if_child, in_child};
 
 unsafe extern "C" {
     fn close_range(first: u32, last: u32, flags: i32) -> i32;
@@ -202,4 +202,24 @@ fn what_fits_on_a_small_disk_is_kept() {
     let (length, records) = (fs::metadata(&capture).unwrap().len(), read.device(Device::Cpu).unwrap().records.len());
     assert!(length > ROOM / 2 && length <= ROOM && records > 5000, "{length} bytes, {records} records");
     assert_eq!((read.health.cut_off, read.health.unread_bytes), (true, 0));
+}
+
+#[test]
+fn a_capture_that_somebody_took_away_is_an_error_at_the_end() {
+    let dir = tempfile::tempdir().unwrap();
+    in_child(&[("TEST_OUT", dir.path().to_str().unwrap())], || {
+        let mut ends = ["deleted", "shorter"].map(|how| {
+            let path = out().join(format!("{how}.memtrace"));
+            let session = stream_to(&path);
+            let _kept = black_box(vec![0u8; 5000]);
+            session.flush();
+            match how {
+                "deleted" => std::fs::remove_file(&path).unwrap(),
+                _ => std::fs::File::options().write(true).open(&path).unwrap().set_len(10).unwrap(),
+            }
+            session.end()
+        });
+        let said = ends.each_mut().map(|end| end.as_mut().unwrap_err().to_string());
+        assert!(said[0].contains("has deleted the file") && said[1].contains("has made the file shorter"), "{said:?}");
+    });
 }

@@ -181,6 +181,7 @@ impl<W: Write> Encoder<W> {
             p.number(health.compared_stacks);
             p.number(health.wrong_stacks);
             cuda_hooks(p, &health.cuda);
+            p.number(health.no_allocator.into());
         })
     }
 

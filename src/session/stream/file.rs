@@ -6,7 +6,7 @@ use std::io;
 use std::mem::ManuallyDrop;
 use std::path::{Path, PathBuf};
 
-use self::system::{Identity, far_up, identity, write_at};
+use self::system::{Identity, far_up, identity, is_linked, write_at};
 use crate::write_errors;
 
 #[derive(Debug)]
@@ -38,6 +38,7 @@ impl StreamFile {
 
     pub(super) fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.ensure_ours()?;
+        self.ensure_whole()?;
         let _limit = write_errors::errors_only();
         write_at(&self.file, bytes, self.length)?;
         self.length += bytes.len() as u64;
@@ -52,9 +53,23 @@ impl StreamFile {
         }
     }
 
-    pub(super) fn sync(&mut self) -> io::Result<()> {
+    /// Whatever was appended is there for good; an error if somebody has taken the file or a part of it away.
+    pub(super) fn end(&mut self) -> io::Result<()> {
         self.ensure_ours()?;
-        self.file.sync_data()
+        self.ensure_whole()?;
+        self.file.sync_data()?;
+        match is_linked(&self.file)? {
+            true => Ok(()),
+            false => Err(io::Error::new(io::ErrorKind::NotFound, "somebody has deleted the file")),
+        }
+    }
+
+    /// What is appended to a file without its beginning could not be read.
+    fn ensure_whole(&self) -> io::Result<()> {
+        match self.file.metadata()?.len() < self.length {
+            true => Err(io::Error::other("somebody has made the file shorter")),
+            false => Ok(()),
+        }
     }
 
     fn is_ours(&self) -> bool {
@@ -108,6 +123,11 @@ mod system {
         file.metadata().map(|metadata| (metadata.dev(), metadata.ino()))
     }
 
+    /// Does it have a name?
+    pub(super) fn is_linked(file: &File) -> io::Result<bool> {
+        file.metadata().map(|metadata| metadata.nlink() > 0)
+    }
+
     /// The same file under a high number, if there is one.
     pub(super) fn far_up(file: File) -> File {
         // SAFETY: it makes a new descriptor of one that is open, and touches nothing else.
@@ -136,6 +156,10 @@ mod system {
 
     pub(super) fn identity(_file: &File) -> io::Result<Identity> {
         Ok(())
+    }
+
+    pub(super) fn is_linked(_file: &File) -> io::Result<bool> {
+        Ok(true)
     }
 
     pub(super) fn far_up(file: File) -> File {

@@ -146,7 +146,7 @@ impl Stream {
         self.encode_commit(&flush)?;
         self.encoder.end()?;
         self.write_out()?;
-        self.file.sync()
+        self.file.end()
     }
 
     /// What was appended counts from here on.

@@ -8,7 +8,7 @@ use xshell::cmd;
 use crate::checks::Checks;
 use crate::lane::{Run, said};
 
-const ADVICE: &str = "[profile.release] debug = \"line-tables-only\"";
+const ADVICE: &str = "debug = \"line-tables-only\"";
 const NAMES_ONLY: [(&str, &str); 3] = [
     ("CARGO_PROFILE_RELEASE_DEBUG", "false"),
     ("CARGO_PROFILE_RELEASE_STRIP", "none"),

@@ -66,6 +66,12 @@ impl<'a> Call<'a> {
         self
     }
 
+    /// Unless another value is given with [`variable`](Self::variable).
+    pub(super) fn variable_by_default(mut self, name: &str, value: impl std::fmt::Display) -> Self {
+        self.variables.insert(0, format!("{name}={value}"));
+        self
+    }
+
     pub(super) fn folder(mut self, folder: &Path) -> Self {
         folder.clone_into(&mut self.folder);
         self

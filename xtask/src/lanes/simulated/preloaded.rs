@@ -83,7 +83,9 @@ impl<'r> Preloaded<'r> {
 
     fn under_library(&self, call: &Call<'_>, report: &str) -> Result<Ended> {
         let library = self.loaded.join("libmemtrace_preload.so");
-        let call = call.clone().variable("LD_PRELOAD", library.display());
+        // What is refused would be explained among the program's own errors.
+        let call =
+            call.clone().variable_by_default("MEMTRACE_DUMP_ON_OOM", 0).variable("LD_PRELOAD", library.display());
         call.variable("MEMTRACE_OUT", self.path(report).display()).run(self.run, &self.log())
     }
 
