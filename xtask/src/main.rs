@@ -15,7 +15,7 @@ const HELP: &str = "\
 cargo xtask COMMAND
 
     quick            the smallest form of every kind of check: what .ci/run runs
-    full             every check at full size; writes the table of what it showed to docs/checks.md
+    full [LANE…]     every check at full size, or these alone; writes what they showed to docs/checks.md
     list             the lanes: a line each
     LANE…            these lanes, at full size
     --small LANE…    these lanes, as they are in the quick tier
@@ -42,7 +42,8 @@ fn command(words: &[&str]) -> Result<bool> {
         [] | ["--help" | "-h" | "help"] => println!("{HELP}\n\nLanes:\n{}", table::list(lanes::LANES)),
         ["list"] => println!("{}", table::list(lanes::LANES)),
         ["quick"] => return run(&lanes::quick(), Size::Small),
-        ["full"] => return full(),
+        ["full"] => return full(&lanes::LANES.iter().collect::<Vec<_>>()),
+        ["full", names @ ..] => return full(&named(names)?),
         ["--small", names @ ..] => return run(&named(names)?, Size::Small),
         names => return run(&named(names)?, Size::Full),
     }
@@ -63,10 +64,9 @@ fn run(lanes: &[&Lane], size: Size) -> Result<bool> {
     Ok(outcomes.iter().all(|outcome| outcome.showed.is_ok()))
 }
 
-fn full() -> Result<bool> {
-    let lanes: Vec<&Lane> = lanes::LANES.iter().collect();
+fn full(lanes: &[&Lane]) -> Result<bool> {
     let run = Run::new(Size::Full)?;
-    let outcomes = outcomes(&lanes, Size::Full)?;
+    let outcomes = outcomes(lanes, Size::Full)?;
     println!("\n{}", table::text(&outcomes));
     table::write_document(&run, &outcomes)?;
     Ok(outcomes.iter().all(|outcome| outcome.showed.is_ok()))

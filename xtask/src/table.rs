@@ -1,5 +1,6 @@
 //! What the lanes showed, as a table on the terminal and in docs/checks.md.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::time::Instant;
 
@@ -7,6 +8,7 @@ use anyhow::Result;
 use xshell::cmd;
 
 use crate::lane::{Lane, Run, Tier};
+use crate::lanes::LANES;
 
 /// How a lane went.
 #[derive(Debug)]
@@ -54,31 +56,66 @@ pub(crate) fn text(outcomes: &[Outcome]) -> String {
     text
 }
 
-/// docs/checks.md: what this revision showed.
+const DOCUMENT: &str = "docs/checks.md";
+
+/// The rows of these lanes in docs/checks.md; those of others stay as they are.
 pub(crate) fn write_document(run: &Run, outcomes: &[Outcome]) -> Result<()> {
     let shell = &run.shell;
     let revision = cmd!(shell, "git rev-parse --short HEAD").read()?;
-    let changed = cmd!(shell, "git status --porcelain --untracked-files=no").read()?;
-    let state = if changed.is_empty() { "" } else { ", with changes that were not committed" };
-    let date = cmd!(shell, "date -u +%Y-%m-%d").read()?;
-    let cores = std::thread::available_parallelism()?;
-    let mut document = format!(
-        "# Checks\n\nThe last run of the full tier, as `cargo xtask full` wrote it: {date}, revision {revision}{state}, on {cores} cores.\n\
-         Lanes of the tier *quick* are also in `.ci/run`, as their smallest form; seconds include what had to be built.\n\n\
-         | lane | tier | what it showed | seconds |\n|---|---|---|---|\n"
-    );
-    for outcome in outcomes {
-        let showed = outcome.showed().replace('|', "\\|");
-        let _ = writeln!(document, "| {} | {} | {showed} | {} |", outcome.name, tier(outcome.tier), outcome.seconds);
-    }
-    shell.write_file(run.root.join("docs/checks.md"), document)?;
-    println!("wrote docs/checks.md");
+    let changed = cmd!(shell, "git status --porcelain --untracked-files=no -- . :!{DOCUMENT}").read()?;
+    let state = if changed.is_empty() { "" } else { ", changed" };
+    let path = run.root.join(DOCUMENT);
+    let before = shell.read_file(&path).unwrap_or_default();
+    let new = outcomes.iter().map(|outcome| (outcome.name, outcome.row(&format!("{revision}{state}"))));
+    shell.write_file(path, document(&before, &new.collect(), std::thread::available_parallelism()?.get()))?;
+    println!("wrote {DOCUMENT}");
     Ok(())
+}
+
+impl Outcome {
+    fn row(&self, revision: &str) -> String {
+        let showed = self.showed().replace('|', "\\|");
+        format!("| {} | {} | {showed} | {} | {revision} |", self.name, tier(self.tier), self.seconds)
+    }
+}
+
+fn document(before: &str, new: &BTreeMap<&str, String>, cores: usize) -> String {
+    let mut document = format!(
+        "# Checks\n\nThe last run of each lane at full size, as `cargo xtask full` wrote it, on {cores} cores. Lanes of the tier *quick* are \
+         also in\n`.ci/run`, as their smallest form; seconds include what had to be built.\n\n\
+         | lane | tier | what it showed | seconds | revision |\n|---|---|---|---|---|\n"
+    );
+    for lane in LANES {
+        let begins = format!("| {} |", lane.name);
+        let old = || before.lines().find(|line| line.starts_with(&begins)).map(str::to_owned);
+        if let Some(row) = new.get(lane.name).cloned().or_else(old) {
+            let _ = writeln!(document, "{row}");
+        }
+    }
+    document
 }
 
 fn tier(tier: Tier) -> &'static str {
     match tier {
         Tier::Quick => "quick",
         Tier::Full => "full",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lane_that_was_not_run_keeps_its_row() {
+        let row = |name: &str, revision: &str| format!("| {name} | quick | fine | 3 | {revision} |");
+        let all = |revision: &str| LANES.iter().map(|lane| (lane.name, row(lane.name, revision))).collect();
+        let first = document("", &all("one"), 2);
+        let one = BTreeMap::from([(LANES[1].name, row(LANES[1].name, "two"))]);
+        let second = document(&first, &one, 2);
+        let rows = |document: &str| document.lines().filter(|line| line.contains("| fine |")).count();
+        assert_eq!((rows(&first), rows(&second)), (LANES.len(), LANES.len()));
+        let expected = [row(LANES[0].name, "one"), row(LANES[1].name, "two")].join("\n");
+        assert!(second.contains(&expected), "{second}");
     }
 }
