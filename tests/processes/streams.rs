@@ -217,6 +217,9 @@ fn a_capture_that_somebody_took_away_is_an_error_at_the_end() {
                 "deleted" => std::fs::remove_file(&path).unwrap(),
                 _ => std::fs::File::options().write(true).open(&path).unwrap().set_len(10).unwrap(),
             }
+            // A flush that fails takes back what it wrote, and no more.
+            drop(black_box(vec![0u8; 5000]));
+            session.flush();
             session.end()
         });
         let said = ends.each_mut().map(|end| end.as_mut().unwrap_err().to_string());

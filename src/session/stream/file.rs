@@ -48,7 +48,9 @@ impl StreamFile {
     /// Takes back what was appended after that length.
     pub(super) fn go_back(&mut self, length: u64) {
         self.length = length;
-        if self.ensure_ours().is_ok() {
+        // Never longer: who has made it shorter would not be noticed.
+        let is_longer = |file: &File| file.metadata().is_ok_and(|metadata| metadata.len() > length);
+        if self.ensure_ours().is_ok() && is_longer(&self.file) {
             let _ = self.file.set_len(length);
         }
     }
