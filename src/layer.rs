@@ -8,7 +8,7 @@ use std::sync::{Mutex, PoisonError};
 use tracing::callsite::Identifier;
 use tracing::level_filters::{LevelFilter, STATIC_MAX_LEVEL};
 use tracing::span::{Attributes, Id};
-use tracing::{Dispatch, Metadata, Subscriber};
+use tracing::{Dispatch, Level, Metadata, Subscriber};
 use tracing_subscriber::filter::{FilterFn, Filtered, filter_fn};
 use tracing_subscriber::layer::{Context, Layer};
 use tracing_subscriber::registry::LookupSpan;
@@ -27,8 +27,9 @@ use crate::sources::SPANNED_MODELS;
 /// layers their filters by `with_filter`, for a filter on the whole subscriber silences this one too.
 /// The report says so where a model of candle-transformers ran and its spans were not heard.
 ///
-/// Spans of the same name that exist side by side are numbered in the order in which they were made:
-/// `block[1] > attn[1]`.
+/// Spans of level TRACE of the same name that exist side by side are numbered in the order in which they were made:
+/// `block[1] > attn[1]`. They are the parts of a model, as candle's. Spans of other levels are work, such as the requests that a
+/// server has at once: those of one name are one scope.
 ///
 /// ```
 /// use tracing_subscriber::prelude::*;
@@ -46,6 +47,11 @@ where
 
 fn is_span(metadata: &Metadata<'_>) -> bool {
     metadata.is_span()
+}
+
+/// Is it one of the parts of a model, which are told apart? candle's are at this level.
+fn is_part(metadata: &Metadata<'_>) -> bool {
+    *metadata.level() == Level::TRACE
 }
 
 /// Is it a span of one of candle's models?
@@ -136,7 +142,7 @@ impl SpanLayer {
     }
 
     fn name(&self, metadata: &'static Metadata<'static>, number: usize) -> Own<String> {
-        let several = self.with_numbers(metadata, |numbers| numbers.several());
+        let several = is_part(metadata) && self.with_numbers(metadata, |numbers| numbers.several());
         let name = metadata.name();
         Own::make(|| if several { format!("{name}[{number}]") } else { name.to_owned() })
     }
@@ -151,7 +157,8 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for SpanLayer {
         let Some(span) = context.span(id) else { return };
         let mut extensions = span.extensions_mut();
         if extensions.get_mut::<Label>().is_none() {
-            let number = self.with_numbers(attributes.metadata(), Numbers::take);
+            let metadata = attributes.metadata();
+            let number = if is_part(metadata) { self.with_numbers(metadata, Numbers::take) } else { 0 };
             extensions.insert(Label { layer: self.number, number, name: None, last: LastPath::default() });
         }
     }
@@ -176,6 +183,7 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for SpanLayer {
         let label = span.extensions().get::<Label>().map(|label| (label.layer, label.number));
         if let Some((layer, number)) = label
             && layer == self.number
+            && is_part(span.metadata())
         {
             self.with_numbers(span.metadata(), |numbers| numbers.give_back(number));
         }

@@ -48,6 +48,22 @@ fn stored_spans_of_one_name_are_numbered_in_the_order_of_their_making() {
     drop(blocks);
 }
 
+/// As the requests of a server are, whose futures are polled by turns.
+#[test]
+fn work_of_one_name_that_is_done_at_once_is_one_scope() {
+    let _alone = alone();
+    let session = record_large();
+    let blocks: Vec<Raw> = with_layer(|| {
+        let requests: Vec<_> = (0..3).map(|_| span!(Level::INFO, "request")).collect();
+        (0..2).flat_map(|_| &requests).map(|request| request.in_scope(block)).collect()
+    });
+    assert_eq!(contexts(&session), ["request"; 6]);
+    let snapshot = session.snapshot();
+    let calls: Vec<u64> = cpu(&snapshot).scopes.iter().map(|scope| scope.calls).collect();
+    assert_eq!(calls, [6], "one row that says how often it was entered");
+    drop(blocks);
+}
+
 #[test]
 fn a_span_that_is_made_anew_each_time_has_no_number() {
     let _alone = alone();
