@@ -80,11 +80,16 @@ fn example(lane: &mut Preloaded<'_>, name: &str, call: &Call<'_>) -> Result<()> 
 }
 
 /// candle-core's tests for CUDA and cudarc's own, each of which starts CUDA, on eight threads. Those that look at what a
-/// kernel did fail, with us as without.
+/// kernel did fail, with us as without. One leaves threads behind that go on allocating while the process ends, and is
+/// skipped: what comes after the report is not in it.
 pub(super) fn tests(lane: &mut Preloaded<'_>) -> Result<()> {
     let candle = Examples::of(lane, "candle-examples", "candle-core")?;
     for name in ["tensor_tests", "grad_tests", "conv_tests", "matmul_tests"] {
-        several_times(lane, name, &candle.call(lane.run, name)?.arguments(&["cuda", "gpu"]))?;
+        several_times(
+            lane,
+            name,
+            &candle.call(lane.run, name)?.arguments(&["cuda", "gpu", "--skip", "tensor_send_sync"]),
+        )?;
     }
     let cudarc = own_tests(lane, "cudarc-examples", "cudarc")?;
     several_times(lane, "cudarc's tests", &Call::of(lane.run, &cudarc).arguments(&["driver::"]))
