@@ -23,6 +23,12 @@ fn who_forgot_the_allocator_is_told_when_it_begins_and_in_the_report() {
 }
 
 #[test]
+fn who_records_nothing_is_not_told_so() {
+    let child = in_child(&[("MEMTRACE", "off")], || drop(memtrace::start().unwrap()));
+    assert!(!child.errors.contains("sees no allocations"), "{child}");
+}
+
+#[test]
 fn who_records_a_gpu_alone_is_not_told_so() {
     let child = in_child(&[], || drop(memtrace::builder().device(memtrace::Device::Cuda(0)).start().unwrap()));
     assert!(!child.errors.contains("sees no allocations"), "{child}");

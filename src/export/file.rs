@@ -71,13 +71,11 @@ pub(crate) fn create<T>(
     }
 }
 
-/// An error if no file can be made there; leaves nothing behind but the folder.
+/// An error if no file can be made there, by a look at the innermost folder that there is. Leaves nothing behind.
 pub(crate) fn can_be_made(path: &Path) -> Result<(), Error> {
-    let output = |source| Error::output(path, source);
     let _limit = write_errors::errors_only();
-    let dir = folder_of(path);
-    fs::create_dir_all(dir).map_err(output)?;
-    new_file(dir).map(drop).map_err(output)
+    let there = folder_of(path).ancestors().find(|folder| folder.exists()).unwrap_or(Path::new("."));
+    new_file(there).map(drop).map_err(|source| Error::output(path, source))
 }
 
 /// Puts new content in a file's place, whole.
@@ -141,6 +139,16 @@ mod tests {
         assert_eq!((text(&path).as_str(), names(dir.path())), ("new", vec!["file".to_owned()]));
     }
 
+    #[test]
+    fn a_place_is_tried_without_a_trace() {
+        let dir = tempfile::tempdir().unwrap();
+        can_be_made(&dir.path().join("a/b/file")).unwrap();
+        assert_eq!(names(dir.path()), Vec::<String>::new());
+        fs::write(dir.path().join("file"), "").unwrap();
+        assert!(can_be_made(&dir.path().join("file/below")).is_err());
+    }
+
+    #[cfg(unix)]
     #[test]
     fn what_is_no_file_is_not_replaced() {
         let dir = tempfile::tempdir().unwrap();

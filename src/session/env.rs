@@ -19,15 +19,17 @@ pub(super) fn asks() -> Result<bool, Error> {
     Ok(said.map_or(text("MEMTRACE_OUT")?.is_some(), |enabled| enabled != Enabled::Off))
 }
 
-/// Those that are read somewhere in memtrace.
-const KNOWN: [&str; 13] = [
+/// Those that the documentation has.
+const KNOWN: [&str; 15] = [
     "MEMTRACE",
     "MEMTRACE_OUT",
     "MEMTRACE_MIN_SIZE",
     "MEMTRACE_SAMPLE_INTERVAL",
+    "MEMTRACE_SAMPLE_SEED",
     "MEMTRACE_MAX_ENTRIES",
     "MEMTRACE_CONTEXT",
     "MEMTRACE_STACKS",
+    "MEMTRACE_CHECK_STACKS",
     "MEMTRACE_RULES",
     "MEMTRACE_DUMP_ON_OOM",
     "MEMTRACE_SIGNAL",
@@ -37,9 +39,7 @@ const KNOWN: [&str; 13] = [
 ];
 
 /// Those of tests, of simulated GPUs and of memtrace's own making.
-const OTHERS: [&str; 12] = [
-    "MEMTRACE_SAMPLE_SEED",
-    "MEMTRACE_CHECK_STACKS",
+const OTHERS: [&str; 10] = [
     "MEMTRACE_GPU",
     "MEMTRACE_GPU_USED",
     "MEMTRACE_REQUIRE_GPU",
@@ -159,5 +159,19 @@ fn flag(name: &str, text: &str) -> Result<bool, Error> {
         "0" | "off" | "false" => Ok(false),
         "1" | "on" | "true" => Ok(true),
         _ => Err(Error::variable(name, text, "1 or 0")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_variable_of_the_documentation_is_known() {
+        let table = include_str!("../lib.rs").lines().filter_map(|line| line.strip_prefix("//! | `MEMTRACE"));
+        let names: Vec<String> =
+            table.filter_map(|row| Some(format!("MEMTRACE{}", row.split(['`', '=']).next()?))).collect();
+        let unknown: Vec<&String> = names.iter().filter(|name| !KNOWN.contains(&name.as_str())).collect();
+        assert!(names.len() > 10 && unknown.is_empty(), "{unknown:?} of {names:?}");
     }
 }

@@ -42,7 +42,7 @@ use crate::error::Error;
 use crate::hook::cuda;
 use crate::record::guard::{self, Own};
 use crate::record::{fork, recorder, set_sample_seed, unwind};
-use crate::snapshot::{Device, MemoryStats, Settings};
+use crate::snapshot::{Device, Enabled, MemoryStats, Settings};
 use crate::write_errors;
 
 /// A recording under way. Dropping it ends the recording.
@@ -236,10 +236,7 @@ fn begin(plan: &Plan) -> Result<(Shared, Option<Schedule>), Error> {
     plan.dumps.folder = std::env::current_dir().unwrap_or_default();
     plan.check()?;
     plan.dumps.prepare()?;
-    if plan.settings.device.is_none_or(|device| device == Device::Cpu)
-        && !guard::allocator_is_installed()
-        && !cuda::is_loaded()
-    {
+    if sees_nothing(&plan.settings) {
         say(&Error::not_installed().to_string());
     }
     let waits = plan.schedule.is_some_and(|schedule| schedule.phase(0) == Phase::Wait);
@@ -260,6 +257,12 @@ fn begin(plan: &Plan) -> Result<(Shared, Option<Schedule>), Error> {
         dump::at_exit();
     }
     Ok((recording, plan.schedule))
+}
+
+/// Neither the heap, which is to be recorded, nor a GPU.
+fn sees_nothing(settings: &Settings) -> bool {
+    let wants_heap = settings.enabled != Enabled::Off && settings.device.is_none_or(|device| device == Device::Cpu);
+    wants_heap && !guard::allocator_is_installed() && !cuda::is_loaded()
 }
 
 /// A new file. One that was named from outside gets a number if it is there already: a second session

@@ -2,6 +2,7 @@
 
 use std::alloc::Layout;
 use std::hint::black_box;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use memtrace::StackContext;
 
@@ -77,6 +78,40 @@ fn assert_within_limit(work: impl FnOnce() -> Vec<(String, usize)> + Send) {
     });
     list.iter().for_each(|(what, bytes)| println!("{bytes:>6} bytes: {what}"));
     assert!(list.iter().all(|(_, bytes)| *bytes <= LIMIT), "more than {LIMIT}: {list:?}");
+}
+
+/// Beyond that, on a stack that is none of a thread's: libgcc's unwinder takes what is called from there.
+const LIMIT_ELSEWHERE: usize = if cfg!(debug_assertions) { 11 << 10 } else { 6 << 10 };
+
+static ON_SIGNAL: AtomicUsize = AtomicUsize::new(0);
+
+extern "C" fn on_signal(_signal: i32) {
+    ON_SIGNAL.fetch_max(taken_by(block), Relaxed);
+}
+
+#[test]
+fn a_block_on_a_signals_stack_takes_more_at_first_and_is_limited_too() {
+    in_child(&[], || {
+        let _session = memtrace::builder().min_size(0).start().unwrap();
+        let mut stack = vec![0u8; 4 * AREA];
+        let own = libc::stack_t { ss_sp: stack.as_mut_ptr().cast(), ss_flags: 0, ss_size: stack.len() };
+        // SAFETY: the memory lives as long as this process.
+        assert_eq!(unsafe { libc::sigaltstack(&raw const own, std::ptr::null_mut()) }, 0);
+        // SAFETY: zeros are a valid one: no mask, and no flags but the one that follows.
+        let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
+        action.sa_sigaction = on_signal as *const () as usize;
+        action.sa_flags = libc::SA_ONSTACK;
+        // SAFETY: the handler allocates, which it may: it comes at a call, not amid one of the allocator's.
+        assert_eq!(unsafe { libc::sigaction(libc::SIGUSR1, &raw const action, std::ptr::null_mut()) }, 0);
+        for _ in 0..3 {
+            // SAFETY: it has a handler.
+            unsafe { libc::raise(libc::SIGUSR1) };
+        }
+        let taken = ON_SIGNAL.load(Relaxed);
+        println!("{taken:>6} bytes: on a signal's stack");
+        assert!((1..=LIMIT_ELSEWHERE).contains(&taken), "{taken}");
+        std::mem::forget(stack);
+    });
 }
 
 #[test]
