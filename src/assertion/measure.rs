@@ -73,6 +73,7 @@ pub struct Measured {
     pub unknown_frees: u64,
     /// Blocks that could not be counted for lack of memory.
     pub lost_blocks: u64,
+    pub(super) helpers: [measure::Helpers; 2],
     seen: Own<Vec<measure::DeviceMeasured>>,
     devices: Own<Vec<MeasuredDevice>>,
 }
@@ -129,7 +130,7 @@ impl MeasuredDevice {
 
 impl Measured {
     fn new(seen: Option<measure::Seen>) -> Self {
-        let measure::Seen { devices: seen, unattributed, lost, unknown_frees } = seen.unwrap_or_default();
+        let measure::Seen { devices: seen, unattributed, lost, unknown_frees, helpers } = seen.unwrap_or_default();
         let devices = Own::make(|| seen.iter().map(MeasuredDevice::new).collect::<Vec<_>>());
         let sum = |of: fn(&MeasuredDevice) -> u64| devices.iter().map(of).sum();
         let measure::Unattributed { bytes, allocations, pool_bytes, pool_allocations } = unattributed;
@@ -143,6 +144,7 @@ impl Measured {
             unattributed: Unattributed { bytes, allocations, pool_bytes, pool_allocations },
             unknown_frees,
             lost_blocks: lost,
+            helpers,
             seen: Own::make(|| seen),
             devices,
         }
@@ -225,6 +227,7 @@ impl OpenMeasure {
     pub fn begin() -> Result<Self, Error> {
         let opened = Opened::begin()?;
         let guard = ScopeGuard::of_measure(opened.0.id).ok_or_else(Error::cannot_measure)?;
+        measure::on_this_stack(opened.0);
         Ok(Self { guard: Some(guard), opened })
     }
 

@@ -84,9 +84,12 @@ pub(crate) fn drop_empty_segments(device: Device) {
 
 /// Enters a block. To be called once it is there. If its segment is not known, `ask` is called, without any lock.
 pub(crate) fn on_alloc(device: Device, new: New, ask: impl FnOnce() -> Option<Told>) {
-    if gates::any_measurement() {
+    if measure::may_concern_this_thread() {
         measure::on_alloc(device, new.address, new.size, new.site);
+    } else if gates::any_measurement() {
+        measure::on_unrelated(new.size);
     }
+    let new = New { site: recorder::site_for_session(new.site), ..new };
     if !gates::records_device_memory() {
         return;
     }

@@ -10,12 +10,15 @@ pub(crate) const OWN: u8 = 1;
 pub(crate) const MEASURING: u8 = 2;
 /// Somebody asks whether the allocator is installed; the first allocation answers by clearing this.
 pub(crate) const PROBING: u8 = 4;
+/// The thread has neither allocated nor freed anything yet.
+pub(crate) const NEW: u8 = 8;
 
 thread_local! {
     // Const and without a destructor: readable before main, in thread-local destructors and after.
-    static STATE: Cell<u8> = const { Cell::new(0) };
+    static STATE: Cell<u8> = const { Cell::new(NEW) };
     static CONTEXT: Cell<ContextId> = const { Cell::new(ContextId::ROOT) };
     static MEASURE: Cell<u64> = const { Cell::new(0) };
+    static INHERITED: Cell<u64> = const { Cell::new(0) };
 }
 
 #[inline]
@@ -45,6 +48,19 @@ pub(crate) fn measure() -> u64 {
 pub(crate) fn set_measure(measure: u64) {
     MEASURE.with(|cell| cell.set(measure));
     set(MEASURING, measure != 0);
+}
+
+/// The measurement that this thread was begun in, which is in force wherever no other is; 0 is none.
+pub(crate) fn inherited() -> u64 {
+    INHERITED.with(Cell::get)
+}
+
+/// This thread, which has no measurement yet, goes on with the work of one.
+pub(crate) fn inherit(measure: u64) {
+    INHERITED.with(|cell| cell.set(measure));
+    if self::measure() == 0 {
+        set_measure(measure);
+    }
 }
 
 /// While this lives, allocations of this thread are memtrace's own: not recorded, counted apart.

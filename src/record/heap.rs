@@ -101,16 +101,20 @@ fn enter(address: u64, size: usize) {
     if state & guard::OWN != 0 {
         return untraced::add_own(size as u64);
     }
+    if state & guard::NEW != 0 {
+        guard::set(guard::NEW, false);
+    }
     let interval = sampling::interval();
     let recording = records_heap_block(size) && !sampling::leaves_out(size, interval);
-    if state == 0 && !recording && !any_measurement() {
+    let measured = any_measurement();
+    if !(measured || recording) {
         return untraced::add(size as u64);
     }
-    let measuring = state & guard::MEASURING != 0;
     let _own = guard::own_work();
     foresee(address);
-    if !measuring && any_measurement() {
-        measure::on_unattributed(size as u64);
+    let measuring = measure::may_concern_this_thread();
+    if measured && !measuring {
+        measure::on_unrelated(size as u64);
     }
     if !(measuring || recording) {
         return untraced::add(size as u64);
@@ -119,6 +123,7 @@ fn enter(address: u64, size: usize) {
     if measuring {
         measure::on_alloc(Device::Cpu, address, size as u64, site);
     }
+    let site = recorder::site_for_session(site);
     if !(recording && recorder::on_heap_alloc(address, size as u64, site, interval)) {
         untraced::add(size as u64);
     }
@@ -146,6 +151,9 @@ fn take_out(address: u64, size: usize) -> Account {
     if state & guard::OWN != 0 {
         untraced::subtract_own(size as u64);
         return Account::Own;
+    }
+    if state & guard::NEW != 0 {
+        measure::on_new_thread(address);
     }
     let recorded = records_heap_block(size) && !sampling::was_left_out(address, size);
     if !recorded && !any_measurement() {

@@ -13,6 +13,7 @@ pub(crate) mod gates;
 pub(crate) mod guard;
 pub(crate) mod heap;
 mod ledger;
+pub(crate) mod lineage;
 mod live;
 pub(crate) mod lock;
 mod log;

@@ -54,6 +54,7 @@ mod requests;
 mod segments;
 mod start;
 mod streams;
+mod threads;
 
 use self::copies::Counts;
 use crate::snapshot::{CudaHooks, CudaState};

@@ -9,7 +9,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use super::elf::{self, Import};
-use super::{calls, lookup, memory};
+use super::{calls, lookup, memory, threads};
 
 /// Of the last look: imports that lead past us, and that should but do not.
 static CHANGED: AtomicU64 = AtomicU64::new(0);
@@ -64,18 +64,20 @@ struct Look {
 impl Look {
     fn import(&mut self, import: &Import<'_>) {
         let Some(Pair { real, ours, interposed }) = pair(import.name) else { return };
+        let mut other = Self::default();
+        let counts = if import.name == c"pthread_create" { &mut other } else { self };
         // SAFETY: the loader keeps the slot there as long as the object is loaded; it may not be aligned.
         let current = unsafe { import.slot.read_unaligned() };
         if current == ours {
-            self.changed += 1;
+            counts.changed += 1;
         } else if current == real || is_unbound(import, current) && !interposed {
             let done = !import.fixed && set(import, current, ours);
-            (self.changed, self.refused) = (self.changed + u64::from(done), self.refused + u64::from(!done));
+            (counts.changed, counts.refused) = (counts.changed + u64::from(done), counts.refused + u64::from(!done));
         } else if !import.data {
             // Below any code: not filled in yet, or a weak import that stays empty.
             let empty = current < import.stubs.start.max(elf::page_size());
-            self.unready |= empty;
-            self.refused += u64::from(!empty);
+            counts.unready |= empty;
+            counts.refused += u64::from(!empty);
         }
     }
 }
@@ -97,6 +99,7 @@ pub(super) struct Pair {
 fn pair(name: &CStr) -> Option<Pair> {
     match name.to_bytes() {
         b"dlsym" => Some(lookup::pair()),
+        b"pthread_create" => threads::pair(),
         [b'c', b'u', ..] => calls::pair(name.to_bytes()),
         _ => None,
     }

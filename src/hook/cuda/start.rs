@@ -5,7 +5,7 @@ use std::ffi::{CStr, c_int, c_void};
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use super::{copies, loader, lookup, patch};
+use super::{copies, loader, lookup, patch, threads};
 use crate::errno::KeepErrno;
 use crate::record::{fork, thread};
 use crate::snapshot::CudaState;
@@ -40,6 +40,7 @@ extern "C" fn start() {
     if !lookup::keep_real() {
         return;
     }
+    threads::keep_real();
     // What leads to us must not lead nowhere when a library with us in it is closed.
     loader::pin(start as *const c_void);
     // SAFETY: the handler stores a flag.

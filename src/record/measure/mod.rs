@@ -2,19 +2,25 @@
 //!
 //! One lock is enough: it is held for less than taking a stack takes, and only while something is measured.
 
+mod others;
 mod registry;
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock};
 
+use others::Whose;
+pub(crate) use others::Helpers;
 pub(super) use registry::Registry;
 pub(crate) use registry::{DeviceMeasured, Id, Space, Taken};
 
 use super::memory::OwnVec;
 use super::names::Label;
-use super::{Site, gates, guard, recorder};
-use crate::snapshot::{Block, Device};
+use super::lineage::Family;
+use super::{Site, gates, guard, lineage, recorder, thread, unwind};
+use crate::snapshot::{Block, Device, StackId};
 
+/// Something was measured in this process.
+static WAS_MEASURED: AtomicBool = AtomicBool::new(false);
 static REGISTRY: Mutex<Registry> = Mutex::new(Registry::new());
 
 /// What threads allocated that carry no measurement, while any was open.
@@ -53,6 +59,8 @@ pub(crate) struct Seen {
     pub(crate) lost: u64,
     /// Frees of blocks whose size nobody knew.
     pub(crate) unknown_frees: u64,
+    /// Threads that carry none and may have worked for it: those that share memory with it, and those that do not.
+    pub(crate) helpers: [Helpers; 2],
 }
 
 /// Opens a measurement inside the one in force here; `None` if there is no memory for it. Nothing is in force
@@ -61,7 +69,8 @@ pub(crate) fn begin() -> Option<Opened> {
     // Here and below: a signal handler that allocates must not wait for the thread that it interrupted.
     let _own = guard::own_work();
     let mut registry = lock();
-    let id = registry.begin(guard::measure())?;
+    WAS_MEASURED.store(true, Ordering::Relaxed);
+    let id = registry.begin(guard::measure(), lineage::family())?;
     gates::set_measurements(registry.open());
     Some(Opened { id, before: unattributed() })
 }
@@ -70,16 +79,60 @@ pub(crate) fn begin() -> Option<Opened> {
 pub(crate) fn end(opened: Opened) -> Option<Seen> {
     let _own = guard::own_work();
     let mut registry = lock();
-    let copied = registry.copy(opened.id);
+    let (copied, helpers) = (registry.copy(opened.id), registry.helpers(opened.id));
     let unattributed = unattributed().since(opened.before);
     close_in(&mut registry, opened.id);
     drop(registry);
-    copied.map(|(devices, lost, unknown_frees)| Seen { devices, unattributed, lost, unknown_frees })
+    copied.map(|(devices, lost, unknown_frees)| Seen { devices, unattributed, lost, unknown_frees, helpers })
 }
 
 /// Every block that is live in an open measurement. What is called may do nothing but own work.
 pub(crate) fn each_live(opened: Opened, each: impl FnMut(Device, &Block)) {
     lock().each_live(opened.id, each);
+}
+
+/// Blocks that are live and may be an open measurement's. What is called may do nothing but own work.
+pub(crate) fn each_of_helpers(opened: Opened, each: impl FnMut(Device, StackId, u64)) {
+    lock().each_of_helpers(opened.id, each);
+}
+
+/// It is in force on this thread from here on.
+pub(crate) fn on_this_stack(opened: Opened) {
+    let _own = guard::own_work();
+    lineage::is_on_its_own();
+    if let Some(stack) = unwind::part_from_here() {
+        lock().on_stack(opened.id, stack);
+    }
+}
+
+/// A thread's first act is to free a block: that of whoever began the thread, which goes on with that one's work.
+#[cold]
+#[inline(never)]
+pub(crate) fn on_new_thread(address: u64) {
+    guard::set(guard::NEW, false);
+    unwind::thread_begins();
+    lineage::begun(address as usize);
+    if WAS_MEASURED.load(Ordering::Relaxed) {
+        unwind::clear_unused_stack();
+    }
+    if !gates::any_measurement() {
+        return;
+    }
+    let _own = guard::own_work();
+    let stack = unwind::whole_stack();
+    let mut registry = lock();
+    let id = registry.owner((Space::Heap, address));
+    if let Some(stack) = stack {
+        registry.forget_stacks(stack);
+    }
+    if id != 0 {
+        registry.carry(id);
+        if let Some(stack) = stack {
+            registry.on_stack(id, stack);
+        }
+        drop(registry);
+        guard::inherit(id);
+    }
 }
 
 /// Closes a measurement, if it is open.
@@ -121,25 +174,60 @@ pub(crate) fn in_force(current: Id, carried: Id) -> Id {
     }
 }
 
+/// May a block that is allocated on this thread be of any interest?
+#[inline]
+pub(crate) fn may_concern_this_thread() -> bool {
+    gates::any_measurement() && (guard::measure() != 0 || is_related())
+}
+
+#[inline(never)]
+fn is_related() -> bool {
+    is_worker() || lineage::helps() && lock().is_related(lineage::family())
+}
+
 /// A block was allocated on this thread.
 pub(crate) fn on_alloc(device: Device, address: u64, size: u64, site: Site) {
     let current = guard::measure();
+    let mut registry = lock();
     // Work may carry a measurement that was closed.
-    if !lock().alloc(current, device, address, size, site) {
-        count_unattributed(size);
+    if !registry.alloc(current, device, address, size, site) {
+        on_alloc_of_other(&mut registry, device, address, size, site);
     }
 }
 
-/// The same where no measurement is in force and no stack was taken.
-pub(crate) fn on_unattributed(size: u64) {
-    count_unattributed(size);
+/// The same on a thread that carries no measurement: pools do the work of others.
+#[inline(never)]
+fn on_alloc_of_other(registry: &mut Registry, device: Device, address: u64, size: u64, site: Site) {
+    // A pool of rayon's works for everybody.
+    let is_worker = is_worker();
+    let family = if is_worker { Family::UNKNOWN } else { lineage::family() };
+    let whose = registry.whose(family, |each| unwind::each_word(each));
+    if let Whose::One(id) = whose
+        && registry.alloc(id, device, address, size, site)
+    {
+        return;
+    }
+    if !is_worker {
+        registry.alloc_of_other((device, address, size), site, family, whose);
+    }
+    count_unattributed(size, is_worker);
 }
 
-fn count_unattributed(size: u64) {
-    let of_pool = IS_WORKER.get().is_some_and(|is_worker| is_worker());
+/// The same on a thread that works for none.
+#[inline(never)]
+pub(crate) fn on_unrelated(size: u64) {
+    count_unattributed(size, false);
+}
+
+fn count_unattributed(size: u64, of_pool: bool) {
     let [bytes, allocations] = &UNATTRIBUTED[usize::from(of_pool)];
     bytes.fetch_add(size, Ordering::Relaxed);
     allocations.fetch_add(1, Ordering::Relaxed);
+}
+
+/// Of rayon's: what one holds tells whose work it does.
+fn is_worker() -> bool {
+    IS_WORKER.get().is_some_and(|is_worker| is_worker())
 }
 
 fn unattributed() -> Unattributed {
@@ -167,7 +255,13 @@ impl Unattributed {
 /// A block is about to be freed on this thread; `known` is its device and size, as far as others know them.
 pub(crate) fn on_free(space: Space, address: u64, known: Option<(Device, u64)>) -> Option<Taken> {
     let site = recorder::free_site();
-    lock().free(guard::measure(), (space, address), known, site)
+    let current = guard::measure();
+    let mut registry = lock();
+    let taken = registry.free(current, (space, address), known, site);
+    if let Some(taken) = taken.as_ref().filter(|_| !is_worker()) {
+        registry.changed_hands(taken, current, thread::number(), lineage::family());
+    }
+    taken
 }
 
 /// It was not freed after all.

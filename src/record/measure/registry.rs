@@ -5,10 +5,13 @@
 
 use std::time::Instant;
 
+use super::others::{Helpers, Others, Whose};
 use crate::record::ledger::{Ledger, LedgerCopy, LedgerOptions, Site};
+use crate::record::lineage::Family;
 use crate::record::memory::{OwnMap, OwnVec, System, make_room, own_map, put, try_push};
 use crate::record::names::Label;
-use crate::snapshot::{Block, Device};
+use crate::record::unwind::{self, StackPart};
+use crate::snapshot::{Block, Device, StackId, ThreadId};
 
 /// Records that the log of a measurement holds, for each device.
 const MAX_ENTRIES: usize = 1 << 16;
@@ -39,9 +42,12 @@ const NESTED: usize = 4;
 
 #[derive(Clone, Copy, Debug)]
 struct Owner {
+    /// 0 for a block of a thread that carried none.
     measure: Id,
     device: Device,
     size: u64,
+    thread: ThreadId,
+    stack: StackId,
 }
 
 /// A block that was taken out of the measurements that it belonged to.
@@ -79,6 +85,8 @@ struct Measure {
     /// The measurement around this one.
     parent: Id,
     began: Instant,
+    /// That of the thread that began it.
+    family: Family,
     /// A closed one is kept as long as work may carry it: what that does is its parent's.
     open: bool,
     /// Work elsewhere may carry it.
@@ -115,13 +123,28 @@ impl Measure {
 pub(crate) struct Registry {
     measures: OwnMap<Id, Measure>,
     owners: OwnMap<(Space, u64), Owner>,
+    /// All blocks of the heap that belong to a measurement are in here.
+    heap: StackPart,
+    /// Stacks of threads that a measurement is in force on.
+    stacks: OwnVec<(StackPart, Id)>,
+    others: Others,
     last: Id,
     open: usize,
 }
 
+const NOWHERE: StackPart = StackPart { start: u64::MAX, end: 0 };
+
 impl Registry {
     pub(crate) const fn new() -> Self {
-        Self { measures: own_map(), owners: own_map(), last: 0, open: 0 }
+        Self {
+            measures: own_map(),
+            owners: own_map(),
+            heap: NOWHERE,
+            stacks: OwnVec::new_in(System),
+            others: Others::new(),
+            last: 0,
+            open: 0,
+        }
     }
 
     /// How many are open.
@@ -130,13 +153,21 @@ impl Registry {
     }
 
     /// Opens a measurement inside another, or inside none; `None` if there is no memory for it.
-    pub(crate) fn begin(&mut self, around: Id) -> Option<Id> {
+    pub(crate) fn begin(&mut self, around: Id, family: Family) -> Option<Id> {
         self.measures.try_reserve(1).ok()?;
         self.last += 1;
         let parent = self.nearest_open(around);
         let devices = OwnVec::new_in(System);
-        let measure =
-            Measure { parent, began: Instant::now(), open: true, carried: false, devices, lost: 0, unknown_frees: 0 };
+        let measure = Measure {
+            parent,
+            began: Instant::now(),
+            family,
+            open: true,
+            carried: false,
+            devices,
+            lost: 0,
+            unknown_frees: 0,
+        };
         self.measures.insert(self.last, measure);
         self.open += 1;
         Some(self.last)
@@ -156,6 +187,62 @@ impl Registry {
         for on in self.measures.get(&id).iter().flat_map(|measure| &measure.devices) {
             on.ledger.live_blocks().for_each(|block| each(on.device, &block));
         }
+    }
+
+    /// Blocks of threads that carry no measurement and may work for this one.
+    pub(crate) fn each_of_helpers(&self, id: Id, mut each: impl FnMut(Device, StackId, u64)) {
+        let family = self.family(id);
+        let helps = |owner: &&Owner| owner.measure == 0 && self.others.may_work_for(owner.thread, family);
+        self.owners.values().filter(helps).for_each(|owner| each(owner.device, owner.stack, owner.size));
+    }
+
+    /// Threads that may have worked for this one: those that share memory with it, and those that do not.
+    pub(crate) fn helpers(&self, id: Id) -> [Helpers; 2] {
+        [true, false].map(|shares| self.others.helpers(self.family(id), shares, |of| self.contains(id, of)))
+    }
+
+    fn family(&self, id: Id) -> Family {
+        self.measures.get(&id).map_or(Family::UNKNOWN, |measure| measure.family)
+    }
+
+    /// May a thread of this family work for any that is open?
+    pub(super) fn is_related(&self, family: Family) -> bool {
+        self.measures.values().any(|measure| measure.open && family.may_work_for(measure.family))
+    }
+
+    /// A measurement is in force on the thread that has this stack.
+    pub(crate) fn on_stack(&mut self, id: Id, stack: StackPart) {
+        self.forget_stacks(stack);
+        try_push(&mut self.stacks, (stack, id));
+    }
+
+    /// A thread begins on this stack: whose it was before has ended.
+    pub(crate) fn forget_stacks(&mut self, stack: StackPart) {
+        self.stacks.retain(|(other, _)| other.end <= stack.start || stack.end <= other.start);
+    }
+
+    /// The measurement that a block belongs to.
+    pub(crate) fn owner(&self, key: (Space, u64)) -> Id {
+        self.owners.get(&key).map_or(0, |owner| self.nearest_open(owner.measure))
+    }
+
+    /// By the words that a thread holds: who works for a measurement holds addresses of its blocks or of its stack.
+    pub(super) fn whose(&self, family: Family, each_word: impl FnOnce(&mut dyn FnMut(u64))) -> Whose {
+        let mut whose = Whose::Nobody;
+        each_word(&mut |word| {
+            let id = self.measure_of(word);
+            if id != 0 && family.may_work_for(self.family(id)) && !unwind::was_held_at_first(word) {
+                whose = whose.and(id, |outer, inner| self.contains(outer, inner));
+            }
+        });
+        whose
+    }
+
+    fn measure_of(&self, word: u64) -> Id {
+        if self.heap.contains(word) && word.is_multiple_of(size_of::<usize>() as u64) {
+            return self.owner((Space::Heap, word));
+        }
+        self.stacks.iter().find(|(stack, _)| stack.contains(word)).map_or(0, |(_, id)| self.nearest_open(*id))
     }
 
     /// Closes a measurement, if it is open. Its live blocks and what is open inside it become its parent's.
@@ -178,6 +265,12 @@ impl Registry {
             }
             inner.open || inner.parent != 0
         });
+        self.stacks.retain(|(_, of)| *of != id || parent != 0);
+        if self.open == 0 {
+            self.owners.retain(|_, owner| owner.measure != 0);
+            (self.heap, self.stacks) = (NOWHERE, OwnVec::new_in(System));
+            self.others.clear();
+        }
     }
 
     fn hand_over(&mut self, key: (Space, u64), from: Id, to: Id) {
@@ -221,9 +314,35 @@ impl Registry {
             at = measure.parent;
         }
         if room {
-            self.owners.insert(key, Owner { measure: first, device, size });
+            let Site { thread, stack, .. } = site;
+            self.owners.insert(key, Owner { measure: first, device, size, thread, stack });
+            if key.0 == Space::Heap {
+                self.heap = StackPart { start: self.heap.start.min(address), end: self.heap.end.max(address + 1) };
+            }
         }
         true
+    }
+
+    /// Enters a block of a thread that carries no measurement.
+    pub(super) fn alloc_of_other(&mut self, new: (Device, u64, u64), site: Site, family: Family, whose: Whose) {
+        let (device, address, size) = new;
+        whose.each_of_several(|id| self.others.shares(site.thread, Some(family), id));
+        if self.owners.try_reserve(1).is_ok() {
+            let Site { thread, stack, .. } = site;
+            self.owners.insert((Space::of(device), address), Owner { measure: 0, device, size, thread, stack });
+            self.others.alloc(size, site, family);
+        }
+    }
+
+    /// A block changed hands: one thread carries a measurement, and the other one carries none.
+    pub(super) fn changed_hands(&mut self, taken: &Taken, current: Id, thread: ThreadId, family: Family) {
+        let Some((owner, _)) = taken.owner else { return };
+        match (owner.measure, current) {
+            (0, 0) => {}
+            (0, current) => self.others.shares(owner.thread, None, current),
+            (measure, 0) => self.others.shares(thread, Some(family), measure),
+            _ => {}
+        }
     }
 
     /// Takes a block out. `known` is its device and size as others know them.
@@ -235,6 +354,9 @@ impl Registry {
         site: Site,
     ) -> Option<Taken> {
         let owner = self.owners.remove(&key);
+        if let Some(owner) = owner.filter(|owner| owner.measure == 0) {
+            self.others.free(owner.thread, owner.size);
+        }
         let own = owner.map_or(0, |owner| self.nearest_open(owner.measure));
         let (mut at, mut block, mut numbers) = (own, None, [(0, 0); NESTED]);
         let mut free_numbers = numbers.iter_mut();
@@ -321,6 +443,8 @@ impl Registry {
         }
         self.measures.retain(|id, _| kept.contains(id));
         self.owners.retain(|_, owner| kept.contains(&owner.measure));
+        self.stacks.retain(|(_, id)| kept.contains(id));
+        self.others.clear();
         self.open = self.measures.values().filter(|measure| measure.open).count();
     }
 
@@ -387,7 +511,7 @@ mod tests {
                 let mut registry = Registry::new();
                 let mut ids = [0; 3];
                 for level in 0..3 {
-                    ids[level] = registry.begin(ids[level.saturating_sub(1)]).unwrap();
+                    ids[level] = registry.begin(ids[level.saturating_sub(1)], Family::UNKNOWN).unwrap();
                     alloc(&mut registry, ids[level], level as u64);
                 }
                 ids.iter()
@@ -403,9 +527,9 @@ mod tests {
     #[test]
     fn work_that_carries_a_closed_measurement_is_its_parents() {
         let mut registry = Registry::new();
-        let outer = registry.begin(0).unwrap();
-        let inner = registry.begin(outer).unwrap();
-        let innermost = registry.begin(inner).unwrap();
+        let outer = registry.begin(0, Family::UNKNOWN).unwrap();
+        let inner = registry.begin(outer, Family::UNKNOWN).unwrap();
+        let innermost = registry.begin(inner, Family::UNKNOWN).unwrap();
         [inner, innermost].into_iter().for_each(|id| registry.carry(id));
         alloc(&mut registry, innermost, 1);
         assert_eq!([outer, inner, innermost].map(|id| held(&registry, id).0), [10; 3]);
@@ -425,8 +549,8 @@ mod tests {
     #[test]
     fn a_carried_measurement_is_in_force_unless_another_is_inside_it() {
         let mut registry = Registry::new();
-        let (outer, other) = (registry.begin(0).unwrap(), registry.begin(0).unwrap());
-        let inner = registry.begin(outer).unwrap();
+        let (outer, other) = (registry.begin(0, Family::UNKNOWN).unwrap(), registry.begin(0, Family::UNKNOWN).unwrap());
+        let inner = registry.begin(outer, Family::UNKNOWN).unwrap();
         assert_eq!(registry.in_force(inner, outer), inner);
         assert_eq!(registry.in_force(outer, inner), inner);
         assert_eq!(registry.in_force(other, inner), inner);
@@ -436,8 +560,8 @@ mod tests {
     #[test]
     fn an_address_that_comes_again_is_another_block() {
         let mut registry = Registry::new();
-        let first = registry.begin(0).unwrap();
-        let second = registry.begin(0).unwrap();
+        let first = registry.begin(0, Family::UNKNOWN).unwrap();
+        let second = registry.begin(0, Family::UNKNOWN).unwrap();
         alloc(&mut registry, first, 1);
         alloc(&mut registry, second, 1);
         assert_eq!([first, second].map(|id| held(&registry, id)), [(0, 0), (10, 0)], "the first free was missed");
@@ -450,10 +574,10 @@ mod tests {
     #[test]
     fn a_forked_child_keeps_the_measurements_of_its_thread() {
         let mut registry = Registry::new();
-        let outer = registry.begin(0).unwrap();
-        let inner = registry.begin(outer).unwrap();
-        let elsewhere = registry.begin(outer).unwrap();
-        let carried = registry.begin(inner).unwrap();
+        let outer = registry.begin(0, Family::UNKNOWN).unwrap();
+        let inner = registry.begin(outer, Family::UNKNOWN).unwrap();
+        let elsewhere = registry.begin(outer, Family::UNKNOWN).unwrap();
+        let carried = registry.begin(inner, Family::UNKNOWN).unwrap();
         registry.carry(carried);
         registry.close(carried);
         (0..).zip([outer, inner, elsewhere]).for_each(|(address, id)| alloc(&mut registry, id, address));

@@ -321,6 +321,13 @@ pub(crate) fn alloc_site(always_with_stack: bool) -> Site {
     Site { stack, context: guard::context(), thread: thread::number(), stream: 0, memory: MemoryKind::Heap }
 }
 
+/// Without the stack, if that was taken for the measurement of somebody else.
+#[inline]
+pub(crate) fn site_for_session(site: Site) -> Site {
+    let wanted = guard::measure() != 0 || GATES.stack_context.load(Ordering::Relaxed) != StackContext::None as u8;
+    if wanted { site } else { Site { stack: StackId::NONE, ..site } }
+}
+
 #[inline]
 pub(crate) fn free_site() -> Site {
     let wanted = GATES.stack_context.load(Ordering::Relaxed) == StackContext::All as u8;

@@ -1,7 +1,31 @@
 //! What stands for the unwinder where there is none of our own: it never proves anything.
 
 use super::collector::{CapturedStack, Collector};
-use super::{Known, Spacing, SpacingBuffer, Stack, Taken};
+use super::{StackPart, Known, Spacing, SpacingBuffer, Stack, Taken};
+
+/// Unknown.
+pub(in crate::record) fn each_word(_each: impl FnMut(u64)) {}
+
+/// Unknown.
+pub(in crate::record) fn thread_begins() {}
+
+/// Nobody looks at it.
+pub(in crate::record) fn clear_unused_stack() {}
+
+/// Unknown.
+pub(in crate::record) fn was_held_at_first(_word: u64) -> bool {
+    false
+}
+
+/// Unknown.
+pub(in crate::record) fn part_from_here() -> Option<StackPart> {
+    None
+}
+
+/// Unknown.
+pub(in crate::record) fn whole_stack() -> Option<StackPart> {
+    None
+}
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Registers {

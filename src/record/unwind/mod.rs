@@ -11,11 +11,25 @@ mod modules;
 
 use self::collector::{CapturedStack, Collector};
 pub(crate) use self::fast::Source;
+pub(in crate::record) use self::fast::{clear_unused_stack, each_word, part_from_here, thread_begins, was_held_at_first, whole_stack};
 use self::fast::{DeepStack, Registers};
 pub(crate) use self::mode::{after_fork, check_stacks, compared_stacks, wrong_stacks};
 pub(crate) use self::modules::{KnownModules, mark};
 use super::STACKS;
 use crate::units::MAX_STACK_DEPTH;
+
+/// Part of a thread's stack: from the lowest address to past the highest one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct StackPart {
+    pub(crate) start: u64,
+    pub(crate) end: u64,
+}
+
+impl StackPart {
+    pub(crate) fn contains(self, address: u64) -> bool {
+        self.start <= address && address < self.end
+    }
+}
 
 /// A stack, outermost frame first.
 #[derive(Clone, Copy, Debug)]

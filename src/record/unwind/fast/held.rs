@@ -1,0 +1,136 @@
+//! What a thread has in hand: the words of its registers and of its stack.
+#![expect(unsafe_code, reason = "reads registers and the thread's own stack")]
+
+use std::arch::asm;
+use std::cell::Cell;
+
+use super::bounds;
+use crate::record::unwind::StackPart;
+
+/// Of a larger stack, so much of its inner and of its outer end is looked at.
+const MOST: u64 = 128 << 10;
+/// Words of a thread's beginning that are known again.
+const FIRST: usize = 48;
+
+thread_local! {
+    // Const and without a destructor. A new thread's registers are those of whoever began it, and lie on its stack for
+    // good: they tell nothing of what it does.
+    static AT_FIRST: Cell<[u64; FIRST]> = const { Cell::new([0; FIRST]) };
+}
+
+/// A thread begins: what it holds already is none of its work.
+#[inline(never)]
+pub(in crate::record) fn thread_begins() {
+    // SAFETY: a thread may ask for its own handle.
+    let handle = unsafe { libc::pthread_self() } as u64;
+    let here = super::Registers::here().sp & !7;
+    if handle.wrapping_sub(here) > MOST {
+        // The main thread's stack is elsewhere.
+        return;
+    }
+    let (mut first, mut count) = ([0; FIRST], 0);
+    // Stacks are in one part of the address space, the program's own code is in another one.
+    let may_be_stack = |word: u64| word >> 40 == here >> 40 && !(here..handle).contains(&word);
+    let mut note = |word: u64| {
+        if may_be_stack(word) && !first.contains(&word) && let Some(place) = first.get_mut(count) {
+            *place = word;
+            count += 1;
+        }
+    };
+    kept_registers().into_iter().for_each(&mut note);
+    // The thread's own variables are above its frames, and all places are taken by then.
+    (here..handle).step_by(8).for_each(|at| note(word(at)));
+    AT_FIRST.set(first);
+}
+
+/// A thread has just begun: what another one has left on the same stack before is taken for nothing that it holds.
+#[inline(never)]
+pub(in crate::record) fn clear_unused_stack() {
+    const PAGE: u64 = 4096;
+    const PAGES: usize = 64;
+    /// For the frames of what is called here.
+    const ROOM: u64 = 2048;
+    let (here, bounds) = (super::Registers::here().sp, bounds::of_this_thread());
+    if !bounds.contain(here) {
+        return;
+    }
+    let end = (here - ROOM) & !7;
+    let first = (end & !(PAGE - 1)).saturating_sub(PAGE * (PAGES as u64 - 1)).max(bounds.start.next_multiple_of(PAGE));
+    let mut resident = [0u8; PAGES];
+    let length = end.next_multiple_of(PAGE).saturating_sub(first);
+    // SAFETY: there is a byte for each page; the kernel looks at pages of this thread's stack.
+    if unsafe { libc::mincore(first as *mut _, length as usize, resident.as_mut_ptr()) } != 0 {
+        return;
+    }
+    // A page that nobody has touched is not touched here either.
+    for (page, _) in (first..end).step_by(PAGE as usize).zip(resident).filter(|(_, resident)| resident & 1 != 0) {
+        let words = (end.min(page + PAGE) - page) / 8;
+        // SAFETY: this part of the stack is this thread's and below all its frames; a signal's handler is over before
+        // this goes on.
+        unsafe { asm!("rep stosq", inout("rcx") words => _, inout("rdi") page => _, in("rax") 0u64, options(nostack)) };
+    }
+}
+
+/// Did this thread hold the word when it began?
+pub(in crate::record) fn was_held_at_first(word: u64) -> bool {
+    AT_FIRST.get().contains(&word)
+}
+
+/// Each word that this thread holds; a stack other than the one that the system gave it is not looked at.
+#[inline(never)]
+pub(in crate::record) fn each_word(mut each: impl FnMut(u64)) {
+    kept_registers().into_iter().for_each(&mut each);
+    let (here, bounds) = (super::Registers::here().sp & !7, bounds::of_this_thread());
+    if !bounds.contain(here) {
+        return;
+    }
+    // No address beyond this stack is made here: another thread's may lie there, and this frame is looked at, too.
+    let length = (bounds.end - here).min(MOST);
+    let rest = (bounds.end - here - length).min(MOST);
+    for part in [here..here + length, bounds.end - rest..bounds.end] {
+        part.step_by(8).for_each(|at| each(word(at)));
+    }
+}
+
+/// Those that a function gives back as they were: what is in them may be nowhere else.
+fn kept_registers() -> [u64; 6] {
+    let (bx, bp, r12, r13, r14, r15);
+    // SAFETY: copies six registers.
+    unsafe {
+        asm!(
+            "mov {}, rbx", "mov {}, rbp", "mov {}, r12", "mov {}, r13", "mov {}, r14", "mov {}, r15",
+            out(reg) bx, out(reg) bp, out(reg) r12, out(reg) r13, out(reg) r14, out(reg) r15,
+            options(nomem, nostack, preserves_flags),
+        );
+    }
+    [bx, bp, r12, r13, r14, r15]
+}
+
+/// By hand: these words are other functions', also where a sanitizer has put something between them.
+#[inline(always)]
+fn word(address: u64) -> u64 {
+    let word;
+    // SAFETY: the address is between this thread's stack pointer and the end of its stack.
+    unsafe { asm!("mov {}, [{}]", out(reg) word, in(reg) address, options(nostack, preserves_flags, readonly)) };
+    word
+}
+
+/// This thread's stack, up to the handle by which others know the thread.
+pub(in crate::record) fn whole_stack() -> Option<StackPart> {
+    let bounds = bounds::of_this_thread();
+    // SAFETY: a thread may ask for its own handle, which is an address in its stack, outside of all frames.
+    let handle = unsafe { libc::pthread_self() } as u64;
+    let end = if bounds.contain(handle) { handle } else { bounds.end };
+    bounds.contain(super::Registers::here().sp).then_some(StackPart { start: bounds.start, end })
+}
+
+/// The part of it that code uses which is called from here: what is below this frame, and the frame of the caller and
+/// some more, which may be one with it.
+pub(in crate::record) fn part_from_here() -> Option<StackPart> {
+    /// More than a test's function has, with what the compiler put into it.
+    const CALLER: u64 = 32 << 10;
+    /// More than what is called from there takes, until work is handed over.
+    const CALLED: u64 = 256 << 10;
+    let (whole, here) = (whole_stack()?, super::Registers::here().sp);
+    Some(StackPart { start: whole.start.max(here - CALLED), end: whole.end.min(here + CALLER) })
+}
