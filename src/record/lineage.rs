@@ -4,21 +4,38 @@
 //! a thread begins, and what those begin, is of its family.
 
 use std::cell::Cell;
-use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 /// Threads that are related work for each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Family(u32);
+pub(crate) struct Family {
+    /// 0 if nobody saw how the thread began, 1 for the process's first thread.
+    number: u32,
+    /// How many threads there are from the first one down to this.
+    generation: u32,
+}
 
 impl Family {
-    /// Nobody saw how the thread began.
-    pub(crate) const UNKNOWN: Self = Self(0);
-    /// The process's first thread, which has begun all others.
-    const FIRST: Self = Self(u32::MAX);
+    pub(crate) const UNKNOWN: Self = Self { number: 0, generation: 0 };
+    /// The first thread has begun all others.
+    const FIRST: Self = Self { number: 1, generation: 1 };
 
-    /// May a thread of this family do the work of one of the other?
+    /// May a thread of this family do the work of that one? Not for one that it may have begun itself.
     pub(crate) fn may_work_for(self, other: Self) -> bool {
-        self == other || [Self::UNKNOWN, Self::FIRST].contains(&other) || self == Self::UNKNOWN
+        let are_known = self.number > Self::FIRST.number && other.number > Self::FIRST.number;
+        self == Self::UNKNOWN
+            || other == Self::UNKNOWN
+            || self.generation >= other.generation && (self.number == other.number || !are_known)
+    }
+
+    /// That of a thread that one of this family begins.
+    fn of_next(self) -> Self {
+        let generation = self.generation + 1;
+        match self {
+            Self::UNKNOWN => Self::UNKNOWN,
+            Self::FIRST => Self { number: LAST_FAMILY.fetch_add(1, Ordering::Relaxed) + 1, generation },
+            Self { number, .. } => Self { number, generation },
+        }
     }
 }
 
@@ -50,30 +67,29 @@ pub(crate) fn family() -> Family {
 #[derive(Debug)]
 struct Begun {
     given: AtomicUsize,
-    family: AtomicU32,
+    /// Number and generation.
+    family: AtomicU64,
 }
 
 /// The newest of them. One that is never asked for, as it was begun by other code than Rust's, is overwritten.
-static BEGUN: [Begun; 256] = [const { Begun { given: AtomicUsize::new(0), family: AtomicU32::new(0) } }; 256];
+static BEGUN: [Begun; 256] = [const { Begun { given: AtomicUsize::new(0), family: AtomicU64::new(0) } }; 256];
 static NEXT: AtomicUsize = AtomicUsize::new(0);
-static LAST_FAMILY: AtomicU32 = AtomicU32::new(0);
+static LAST_FAMILY: AtomicU32 = AtomicU32::new(Family::FIRST.number);
 
 /// This thread is about to begin another one, which is given something that lies here.
 pub(crate) fn begins(given: usize) {
-    let family = match family() {
-        Family::FIRST => Family(LAST_FAMILY.fetch_add(1, Ordering::Relaxed) + 1),
-        family => family,
-    };
+    let Family { number, generation } = family().of_next();
     let next = NEXT.fetch_add(1, Ordering::Relaxed) % BEGUN.len();
     let Some(place) = BEGUN.get(next) else { return };
-    place.family.store(family.0, Ordering::Relaxed);
+    place.family.store(u64::from(number) << 32 | u64::from(generation), Ordering::Relaxed);
     place.given.store(given, Ordering::Release);
 }
 
 /// This thread begins, by freeing what it was given.
 pub(crate) fn begun(given: usize) {
     let Some(place) = BEGUN.iter().find(|begun| begun.given.load(Ordering::Acquire) == given) else { return };
-    FAMILY.set(Family(place.family.load(Ordering::Relaxed)));
+    let packed = place.family.load(Ordering::Relaxed);
+    FAMILY.set(Family { number: (packed >> 32) as u32, generation: packed as u32 });
     place.given.store(0, Ordering::Relaxed);
 }
 

@@ -48,8 +48,8 @@ pub(in crate::record) fn thread_begins() {
 pub(in crate::record) fn clear_unused_stack() {
     const PAGE: u64 = 4096;
     const PAGES: usize = 64;
-    /// For the frames of what is called here.
-    const ROOM: u64 = 2048;
+    /// What a function may use below its frame.
+    const ROOM: u64 = 256;
     let (here, bounds) = (super::Registers::here().sp, bounds::of_this_thread());
     if !bounds.contain(here) {
         return;
@@ -115,12 +115,13 @@ fn word(address: u64) -> u64 {
     word
 }
 
-/// This thread's stack, up to the handle by which others know the thread.
+/// This thread's stack, up to its own variables, whose addresses others know.
 pub(in crate::record) fn whole_stack() -> Option<StackPart> {
     let bounds = bounds::of_this_thread();
-    // SAFETY: a thread may ask for its own handle, which is an address in its stack, outside of all frames.
-    let handle = unsafe { libc::pthread_self() } as u64;
-    let end = if bounds.contain(handle) { handle } else { bounds.end };
+    // SAFETY: a thread may ask for the place of its own variable.
+    let errno = unsafe { libc::__errno_location() }.addr() as u64;
+    let ours = AT_FIRST.with(|first| std::ptr::from_ref(first).addr() as u64);
+    let end = [errno, ours].into_iter().filter(|place| bounds.contain(*place)).min().unwrap_or(bounds.end);
     bounds.contain(super::Registers::here().sp).then_some(StackPart { start: bounds.start, end })
 }
 
