@@ -1,12 +1,10 @@
 //! What is live may not grow with each run, on and on.
 
-use std::collections::HashSet;
-
 use super::failure::Failure;
 use super::measure::Measured;
 use super::rows::{Labelled, labelled, table};
-use super::runs::{Origin, Runs, Sample};
-use super::slope::{Trend, trend};
+use super::runs::{Origin, Runs, Samples};
+use super::slope::{Trend, doubles, trend};
 use crate::error::Error;
 use crate::record::guard::Own;
 use crate::session::say;
@@ -80,7 +78,7 @@ impl NoGrowth {
             runs if runs < LEAST || runs < warmup.saturating_add(LEAST / 2) => {
                 Err(Error::few_runs(runs, warmup, LEAST).into())
             }
-            runs => Ok(GrowthWatch { warmup, runs: Runs::begin(runs)? }),
+            runs => Ok(GrowthWatch { iterations: runs, warmup, runs: Runs::begin(runs, warmup)? }),
         }
     }
 }
@@ -89,6 +87,7 @@ impl NoGrowth {
 #[doc(hidden)]
 #[derive(Debug)]
 pub struct GrowthWatch {
+    iterations: usize,
     warmup: usize,
     runs: Runs,
 }
@@ -100,7 +99,7 @@ impl GrowthWatch {
 
     pub fn finish(self) -> Result<(), Failure> {
         let (measured, samples) = self.runs.end()?;
-        let grown = Own::make(|| Grown::of(&samples, self.warmup));
+        let grown = Own::make(|| Grown::of(&samples, self.iterations, self.warmup));
         if grown.is_growing() {
             return Err(grown.report(&measured, samples.len()));
         }
@@ -120,25 +119,27 @@ struct Grown {
 }
 
 impl Grown {
-    fn of(samples: &[Sample], warmup: usize) -> Self {
-        let origins: HashSet<Origin> = samples.iter().flat_map(Sample::keys).copied().collect();
-        let bytes = |sample: &Sample, origin| sample.get(origin).map_or(0, |held| held.bytes);
-        let series = |origin| samples.iter().map(|sample| bytes(sample, origin) as f64).collect::<Vec<_>>();
-        let now = |origin| samples.last().map_or(0, |sample| bytes(sample, origin));
-        let mut stacks: Vec<(Origin, Trend, u64)> = origins
-            .iter()
-            .map(|origin| (*origin, trend(&series(origin), warmup), now(origin)))
+    /// Where more runs were needed than were asked for, half of them are those that may build something up.
+    fn of(samples: &Samples, asked: usize, warmup: usize) -> Self {
+        let half = if samples.len() > asked { warmup.max(samples.len() / 2) } else { warmup };
+        let of = |series: &[f64]| match trend(series, half) {
+            Trend::Steady | Trend::Settled(_) | Trend::Unsettled if doubles(series, warmup) => Trend::Doubling,
+            trend => trend,
+        };
+        let now = |origin: &Origin| samples.held(origin).last().unwrap_or_default().bytes;
+        let mut stacks: Vec<(Origin, Trend, u64)> = samples
+            .origins()
+            .into_iter()
+            .map(|origin| (origin, of(&samples.bytes(&origin)), now(&origin)))
             .filter(|(_, trend, _)| *trend != Trend::Steady)
             .collect();
         stacks.sort_by(|a, b| rate(b.1).total_cmp(&rate(a.1)).then(b.2.cmp(&a.2)).then(a.0.stack.cmp(&b.0.stack)));
-        let all = |sample: &Sample| sample.values().map(|held| held.bytes).sum::<u64>() as f64;
-        let total = trend(&samples.iter().map(all).collect::<Vec<_>>(), warmup);
-        Self { stacks, total, warmup }
+        Self { stacks, total: of(&samples.total()), warmup: half }
     }
 
     fn is_growing(&self) -> bool {
         let mut trends = self.stacks.iter().map(|(_, trend, _)| trend).chain([&self.total]);
-        trends.any(|trend| matches!(trend, Trend::Growing { .. }))
+        trends.any(|trend| matches!(trend, Trend::Growing { .. } | Trend::Doubling))
     }
 
     fn report(&self, measured: &Measured, runs: usize) -> Failure {
@@ -161,6 +162,7 @@ impl Grown {
                 Trend::Growing { slope, give_or_take } => {
                     growing.push(row(vec![sloped(*slope, *give_or_take), bytes]));
                 }
+                Trend::Doubling => growing.push(row(vec!["by doubling".to_owned(), bytes])),
                 Trend::Settled(last) if *now > 0 => other.push(row(vec![format!("run {}", last + 1), bytes])),
                 Trend::Unsettled if *now > 0 => other.push(row(vec!["not settled".to_owned(), bytes])),
                 _ => {}

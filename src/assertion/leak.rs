@@ -3,7 +3,8 @@
 use super::failure::Failure;
 use super::measure::Measured;
 use super::rows::{Labelled, labelled, table};
-use super::runs::{Held, Origin, Runs, Sample};
+use super::runs::{Held, Origin, Runs, Samples};
+use super::slope::{Trend, doubles, trend};
 use crate::error::Error;
 use crate::record::guard::Own;
 use crate::units::{Bytes, grouped};
@@ -70,7 +71,7 @@ impl NoLeak {
         if self.runs == 0 {
             return Err(Error::no_runs("runs").into());
         }
-        Ok(LeakWatch { plan: self, runs: Runs::begin(self.warmup.saturating_add(self.runs))? })
+        Ok(LeakWatch { plan: self, runs: Runs::begin(self.warmup.saturating_add(self.runs), self.warmup)? })
     }
 }
 
@@ -90,34 +91,32 @@ impl LeakWatch {
     pub fn finish(self) -> Result<(), Failure> {
         let (measured, samples) = self.runs.end()?;
         let leaks = Own::make(|| leaks(&samples, self.plan.warmup));
-        if leaks.is_empty() { Ok(()) } else { Err(report(self.plan, &measured, &leaks)) }
+        if leaks.is_empty() { Ok(()) } else { Err(report(samples.len() - self.plan.warmup, self.plan.warmup, &measured, &leaks)) }
     }
 }
 
-/// What each stack has leaked since the warm-up: it has more blocks than after any of those runs, or it has grown with
-/// each run. What is replaced by something larger has not.
-fn leaks(samples: &[Sample], warmup: usize) -> Vec<(Origin, Held)> {
-    let Some(last) = samples.last() else { return Vec::new() };
-    let leaked = |origin: &Origin| {
-        let held: Vec<Held> = samples.iter().map(|sample| sample.get(origin).copied().unwrap_or_default()).collect();
-        let (warm, counted) = held.split_at_checked(warmup)?;
-        let most = warm.iter().map(|held| held.blocks).max().unwrap_or(0);
-        let before = warm.last().copied().unwrap_or_default();
-        let grows = counted.len() > 2 && std::iter::once(&before).chain(counted).is_sorted_by(|a, b| a.bytes < b.bytes);
-        let last = counted.last().filter(|last| last.blocks > most || grows)?;
+/// What each stack has leaked since the warm-up: its blocks or their bytes grow on and on.
+fn leaks(samples: &Samples, warmup: usize) -> Vec<(Origin, Held)> {
+    let half = warmup.max(samples.len() / 2);
+    let grows = |series: &[f64]| matches!(trend(series, half), Trend::Growing { .. });
+    let leaked = |origin: Origin| {
+        let bytes = samples.bytes(&origin);
+        let leaks = grows(&samples.blocks(&origin)) || grows(&bytes) || doubles(&bytes, warmup);
+        let held: Vec<Held> = samples.held(&origin).collect();
+        let before = held.get(..warmup)?.last().copied().unwrap_or_default();
+        let last = held.last().filter(|_| leaks)?;
         let bytes = last.bytes.saturating_sub(before.bytes);
-        Some((*origin, Held { bytes, blocks: last.blocks.saturating_sub(before.blocks) }))
+        Some((origin, Held { bytes, blocks: last.blocks.saturating_sub(before.blocks) }))
     };
-    let mut leaks: Vec<(Origin, Held)> = last.keys().filter_map(leaked).collect();
+    let mut leaks: Vec<(Origin, Held)> = samples.origins().into_iter().filter_map(leaked).collect();
     leaks.sort_by_key(|(origin, held)| (std::cmp::Reverse(held.bytes), origin.stack));
     leaks
 }
 
-fn report(plan: NoLeak, measured: &Measured, leaks: &[(Origin, Held)]) -> Failure {
+fn report(runs: usize, warmup: usize, measured: &Measured, leaks: &[(Origin, Held)]) -> Failure {
     let head = Own::make(|| {
         let bytes: u64 = leaks.iter().map(|(_, held)| held.bytes).sum();
         let blocks: u64 = leaks.iter().map(|(_, held)| held.blocks).sum();
-        let NoLeak { warmup, runs } = plan;
         format!(
             "leak of {} ({} bytes) in {} blocks from {} stacks in {runs} runs, after {warmup} to warm up",
             Bytes(bytes),

@@ -1,19 +1,29 @@
 //! Code that runs again and again, and what is live after each run, by stack.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
+use std::time::{Duration, Instant};
 
 use super::failure::Failure;
 use super::measure::{Measured, OpenMeasure};
+use super::slope;
 use crate::error::Error;
 use crate::record::guard::Own;
 use crate::record::measure;
 use crate::snapshot::{Device, SnapshotData, StackId};
+
+/// Runs in all, where it is not clear after those that were asked for whether something grows on.
+const MOST: usize = 256;
+/// After so long, or with so many bytes more than at first, it is left at what is known.
+const LONGEST: Duration = Duration::from_secs(10);
+const MOST_BYTES: u64 = 64 << 20;
 
 /// Where blocks come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Origin {
     pub(super) device: Device,
     pub(super) stack: StackId,
+    /// Another thread's, which shares memory with the code and may work for it.
+    pub(super) of_helper: bool,
 }
 
 /// Bytes and blocks.
@@ -26,32 +36,95 @@ pub(super) struct Held {
 /// What is live after a run.
 pub(super) type Sample = HashMap<Origin, Held>;
 
+/// What is live after each run.
+#[derive(Debug)]
+pub(super) struct Samples(Vec<Sample>);
+
+impl Samples {
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    pub(super) fn origins(&self) -> HashSet<Origin> {
+        self.0.iter().flat_map(Sample::keys).copied().collect()
+    }
+
+    pub(super) fn held(&self, origin: &Origin) -> impl Iterator<Item = Held> {
+        self.0.iter().map(|sample| sample.get(origin).copied().unwrap_or_default())
+    }
+
+    pub(super) fn bytes(&self, origin: &Origin) -> Vec<f64> {
+        self.held(origin).map(|held| held.bytes as f64).collect()
+    }
+
+    pub(super) fn blocks(&self, origin: &Origin) -> Vec<f64> {
+        self.held(origin).map(|held| held.blocks as f64).collect()
+    }
+
+    /// Of all stacks together, but not of other threads'.
+    pub(super) fn total(&self) -> Vec<f64> {
+        let sum = |sample: &Sample| sample.iter().filter(|(origin, _)| !origin.of_helper).map(|(_, held)| held.bytes).sum::<u64>();
+        self.0.iter().map(|sample| sum(sample) as f64).collect()
+    }
+
+    /// Something has lately reached a new height, so more runs would tell.
+    fn is_unsure(&self, warmup: usize) -> bool {
+        let is_unsettled = |origin: &Origin| {
+            slope::is_unsettled(&self.bytes(origin), warmup) || slope::is_unsettled(&self.blocks(origin), warmup)
+        };
+        slope::is_unsettled(&self.total(), warmup) || self.origins().iter().any(is_unsettled)
+    }
+
+    /// How much more there is than after the warm-up.
+    fn grown(&self, warmup: usize) -> u64 {
+        let sum = |sample: Option<&Sample>| sample.map_or(0, |sample| sample.values().map(|held| held.bytes).sum::<u64>());
+        sum(self.0.last()).saturating_sub(sum(self.0.get(warmup.saturating_sub(1))))
+    }
+}
+
 /// Runs under one measurement.
 #[derive(Debug)]
 pub(super) struct Runs {
     open: OpenMeasure,
+    began: Instant,
     begun: bool,
+    warmup: usize,
+    asked: usize,
     total: usize,
-    samples: Own<Vec<Sample>>,
+    samples: Own<Samples>,
 }
 
 impl Runs {
-    pub(super) fn begin(total: usize) -> Result<Self, Failure> {
-        Ok(Self { open: OpenMeasure::begin()?, begun: false, total, samples: Own::make(Vec::new) })
+    pub(super) fn begin(total: usize, warmup: usize) -> Result<Self, Failure> {
+        let samples = Own::make(|| Samples(Vec::new()));
+        let open = OpenMeasure::begin()?;
+        Ok(Self { open, began: Instant::now(), begun: false, warmup, asked: total, total, samples })
     }
 
     /// To be called before each run, and once after the last: is there another one?
     pub(super) fn again(&mut self) -> bool {
         if self.begun {
             let opened = self.open.opened();
-            self.samples.change(|samples| samples.push(sample(opened)));
+            self.samples.change(|samples| samples.0.push(sample(opened)));
         }
         self.begun = true;
+        if self.samples.len() == self.total && self.must_go_on() {
+            self.total = (2 * self.total + 2).min(MOST.max(self.total));
+        }
         self.samples.len() < self.total
     }
 
+    /// Once in any case, where it is not clear.
+    fn must_go_on(&self) -> bool {
+        let samples = &self.samples;
+        let enough = self.total > self.asked
+            && (self.began.elapsed() > LONGEST || samples.grown(self.warmup) > MOST_BYTES);
+        let unsure = Own::make(|| samples.is_unsure(self.warmup));
+        !enough && *unsure
+    }
+
     /// The samples, if all runs came to their end.
-    pub(super) fn end(self) -> Result<(Measured, Own<Vec<Sample>>), Failure> {
+    pub(super) fn end(self) -> Result<(Measured, Own<Samples>), Failure> {
         if self.samples.len() < self.total {
             return Err(Error::left_early(self.samples.len(), self.total).into());
         }
@@ -61,11 +134,13 @@ impl Runs {
 
 fn sample(opened: measure::Opened) -> Sample {
     let mut sample = Sample::new();
-    measure::each_live(opened, |device, block| {
-        let held = sample.entry(Origin { device, stack: block.stack }).or_default();
-        held.bytes += block.size;
+    let mut add = |device, stack, size, of_helper| {
+        let held = sample.entry(Origin { device, stack, of_helper }).or_default();
+        held.bytes += size;
         held.blocks += 1;
-    });
+    };
+    measure::each_live(opened, |device, block| add(device, block.stack, block.size, false));
+    measure::each_of_helpers(opened, |device, stack, size| add(device, stack, size, true));
     sample
 }
 
@@ -76,7 +151,7 @@ pub(super) fn in_snapshot(measured: &Measured, data: &SnapshotData) -> HashMap<O
         // Both lists are in the order of the log.
         let blocks = seen.ledger.live.iter().zip(&device.live);
         for (old, new) in blocks.chain(seen.ledger.peak.blocks.iter().zip(&device.peak.blocks)) {
-            found.insert(Origin { device: seen.device, stack: old.stack }, new.stack);
+            found.insert(Origin { device: seen.device, stack: old.stack, of_helper: false }, new.stack);
         }
     }
     found

@@ -245,7 +245,7 @@ fn by_stack(measured: &Measured, device: Device) -> HashMap<Origin, u64> {
     let mut held: HashMap<Origin, (u64, u64)> = HashMap::new();
     for seen in measured.seen().iter().filter(|seen| seen.device == device && seen.ledger.overwritten == 0) {
         for record in &seen.ledger.records {
-            let (now, most) = held.entry(Origin { device, stack: record.alloc_stack }).or_default();
+            let (now, most) = held.entry(Origin { device, stack: record.alloc_stack, of_helper: false }).or_default();
             match record.kind {
                 RecordKind::Alloc => *now += record.size,
                 RecordKind::Free => *now = now.saturating_sub(record.size),

@@ -9,6 +9,8 @@ pub(super) enum Trend {
     Settled(usize),
     /// It grew lately, but too seldom to tell.
     Unsettled,
+    /// It grows seldom and then by so much as it had, which it does not cease to do.
+    Doubling,
     /// It grows by so much with each run, give or take.
     Growing { slope: f64, give_or_take: f64 },
 }
@@ -18,6 +20,25 @@ const HEIGHTS: usize = 3;
 /// Parts of a long series, and how long each is at least.
 const PARTS: usize = 5;
 const LEAST_PART: usize = 5;
+
+/// Has a series reached a new height after its warm-up, and not stayed below it for longer than it took to get there?
+/// What doubles its room reaches the next height after as many runs again.
+pub(super) fn is_unsettled(series: &[f64], warmup: usize) -> bool {
+    let last = heights(series).last().map_or(0, |at| at + 1);
+    last > warmup && series.len() < last * 9 / 4 + 2
+}
+
+/// Does it grow by doubling, as a container does that is filled on and on: three times at least after the warm-up, each
+/// time by two fifths or more, and is the next time not overdue?
+pub(super) fn doubles(series: &[f64], warmup: usize) -> bool {
+    let heights = heights(series);
+    let before = |at: usize| series.iter().take(at).copied().fold(0.0, f64::max);
+    let value = |at: usize| series.get(at).copied().unwrap_or(0.0);
+    let late = heights.iter().filter(|at| **at >= warmup);
+    let times = late.filter(|at| value(**at) >= before(**at) * 1.4).count();
+    let last = heights.last().map_or(0, |at| at + 1);
+    times >= HEIGHTS && times * 2 >= heights.iter().filter(|at| **at >= warmup).count() && series.len() < last * 9 / 4 + 2
+}
 
 /// The trend of what comes after the warm-up, whose runs count as what was there before.
 ///

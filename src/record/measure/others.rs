@@ -118,8 +118,8 @@ impl Others {
         }
     }
 
-    pub(super) fn may_work_for(&self, thread: ThreadId, whose: Family) -> bool {
-        self.threads.get(&thread).is_some_and(|other| other.family.may_work_for(whose))
+    pub(super) fn does_share(&self, thread: ThreadId, is_meant: impl Fn(Id) -> bool) -> bool {
+        self.threads.get(&thread).is_some_and(|other| other.shares.iter().any(|id| is_meant(*id)))
     }
 
     /// Those that share memory with it, or those that do not.

@@ -189,10 +189,9 @@ impl Registry {
         }
     }
 
-    /// Blocks of threads that carry no measurement and may work for this one.
+    /// Blocks of threads that carry no measurement and share memory with this one.
     pub(crate) fn each_of_helpers(&self, id: Id, mut each: impl FnMut(Device, StackId, u64)) {
-        let family = self.family(id);
-        let helps = |owner: &&Owner| owner.measure == 0 && self.others.may_work_for(owner.thread, family);
+        let helps = |owner: &&Owner| owner.measure == 0 && self.others.does_share(owner.thread, |of| self.contains(id, of));
         self.owners.values().filter(helps).for_each(|owner| each(owner.device, owner.stack, owner.size));
     }
 

@@ -1,0 +1,152 @@
+//! Programs that keep something with each run: a block, or eight bytes in a container.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::hint::black_box;
+use std::mem::forget;
+use std::sync::mpsc;
+
+use crate::{is_found, runtime};
+use memtrace::{NoGrowth, NoLeak};
+
+/// A test of a program that must be said to leak.
+macro_rules! keeps_something {
+    ($($name:ident: $program:expr;)*) => {$(
+        #[test]
+        fn $name() {
+            is_found(|| ($program)(NoLeak::new()));
+        }
+    )*};
+}
+
+fn block() -> Vec<u8> {
+    black_box(vec![0u8; 1 << 10])
+}
+
+keeps_something! {
+    a_block: |no_leak: NoLeak| no_leak.run(|| forget(block()));
+    a_byte: |no_leak: NoLeak| no_leak.run(|| forget(black_box(Box::new(1u8))));
+    every_third_run: |no_leak: NoLeak| {
+        let mut run = 0;
+        no_leak.run(|| {
+            run += 1;
+            if run % 3 == 0 {
+                forget(block());
+            }
+        })
+    };
+    arrays_in_a_vector: |no_leak: NoLeak| {
+        let mut all: Vec<[u8; 65536]> = Vec::new();
+        no_leak.run(|| all.push(black_box([0; 65536])))
+    };
+    losses: |no_leak: NoLeak| {
+        let mut losses: Vec<f64> = Vec::new();
+        no_leak.run(|| losses.push(black_box(1.0)))
+    };
+    losses_in_twenty_runs: |no_leak: NoLeak| {
+        let mut losses: Vec<f64> = Vec::new();
+        no_leak.runs(20).run(|| losses.push(black_box(1.0)))
+    };
+    lines_of_a_log: |no_leak: NoLeak| {
+        let mut log = String::new();
+        no_leak.run(|| log.push_str("a line of a log that grows on and on\n"))
+    };
+    values_in_a_map: |no_leak: NoLeak| {
+        let (mut map, mut key) = (HashMap::new(), 0u64);
+        no_leak.run(|| {
+            key += 1;
+            map.insert(key, [0u8; 1024])
+        })
+    };
+    keys_in_a_set: |no_leak: NoLeak| {
+        let (mut set, mut key) = (HashSet::new(), 0u64);
+        no_leak.run(|| {
+            key += 1;
+            set.insert(key)
+        })
+    };
+    a_queue_that_is_not_read: |no_leak: NoLeak| {
+        let mut queue = VecDeque::new();
+        no_leak.run(|| queue.push_back(black_box(1u64)))
+    };
+    a_channel_that_is_not_read: |no_leak: NoLeak| {
+        let (to, _from) = mpsc::channel();
+        no_leak.run(|| to.send(black_box(1u64)).unwrap())
+    };
+    blocks_in_a_vector: |no_leak: NoLeak| {
+        let mut all = Vec::new();
+        no_leak.run(|| all.push(block()))
+    };
+    a_thread: |no_leak: NoLeak| no_leak.run(|| std::thread::spawn(|| forget(block())).join().unwrap());
+    a_scoped_thread: |no_leak: NoLeak| no_leak.run(|| std::thread::scope(|threads| drop(threads.spawn(|| forget(block())))));
+    a_thread_of_a_thread: |no_leak: NoLeak| no_leak.run(|| {
+        std::thread::spawn(|| std::thread::spawn(|| forget(block())).join().unwrap()).join().unwrap();
+    });
+    an_actor: |no_leak: NoLeak| {
+        let (to, work) = mpsc::channel::<Box<dyn FnOnce() + Send>>();
+        let actor = std::thread::spawn(move || work.iter().for_each(|work| work()));
+        let outcome = no_leak.run(|| {
+            let (done, wait) = mpsc::channel();
+            to.send(Box::new(move || {
+                forget(block());
+                done.send(()).unwrap();
+            })).unwrap();
+            wait.recv().unwrap();
+        });
+        drop(to);
+        actor.join().unwrap();
+        outcome
+    };
+    both_sides_of_a_join: |no_leak: NoLeak| no_leak.run(|| rayon::join(|| forget(block()), || forget(block())));
+    a_scope_of_a_pool: |no_leak: NoLeak| no_leak.run(|| rayon::scope(|scope| scope.spawn(|_| forget(block()))));
+    an_iterator_in_parallel: |no_leak: NoLeak| {
+        use rayon::prelude::*;
+        no_leak.run(|| (0..8).into_par_iter().for_each(|_| forget(block())))
+    };
+    a_blocking_task: |no_leak: NoLeak| {
+        let runtime = runtime();
+        no_leak.run(|| runtime.block_on(async { tokio::task::spawn_blocking(|| forget(block())).await.unwrap() }))
+    };
+    a_blocking_task_on_a_thread_that_was_there: |no_leak: NoLeak| {
+        let runtime = runtime();
+        runtime.block_on(async { tokio::task::spawn_blocking(|| ()).await.unwrap() });
+        no_leak.run(|| runtime.block_on(async { tokio::task::spawn_blocking(|| forget(block())).await.unwrap() }))
+    };
+    a_task: |no_leak: NoLeak| {
+        let runtime = runtime();
+        no_leak.run(|| runtime.block_on(async { tokio::spawn(async { forget(block()) }).await.unwrap() }))
+    };
+    a_task_that_moves: |no_leak: NoLeak| {
+        let runtime = runtime();
+        no_leak.run(|| runtime.block_on(async {
+            tokio::spawn(async {
+                for _ in 0..5 {
+                    tokio::task::yield_now().await;
+                }
+                forget(block());
+            }).await.unwrap();
+        }))
+    };
+}
+
+#[test]
+fn containers_that_grow_on_and_on() {
+    is_found(|| {
+        let mut arrays: Vec<[u8; 4096]> = Vec::new();
+        NoGrowth::new().iterations(20).run(|| arrays.push(black_box([0; 4096])))
+    });
+    is_found(|| {
+        let mut losses: Vec<f64> = Vec::new();
+        NoGrowth::new().iterations(20).run(|| losses.push(black_box(1.0)))
+    });
+    is_found(|| {
+        let (mut map, mut key) = (HashMap::new(), 0u64);
+        NoGrowth::new().iterations(100).run(|| {
+            key += 1;
+            map.insert(key, [0u8; 1024])
+        })
+    });
+    is_found(|| {
+        let mut blocks = Vec::new();
+        NoGrowth::new().iterations(40).run(|| blocks.push(vec![0u8; 10]))
+    });
+}

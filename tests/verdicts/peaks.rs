@@ -1,0 +1,1 @@
+//! Peaks on other threads.
