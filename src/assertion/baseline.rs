@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use super::baseline_file::{Change, Entries, Entry, LINES, changes, clean};
 use super::failure::Failure;
-use super::measure::Measured;
+use super::held::Held;
 use crate::analysis::{by_line, device_or_main};
 use crate::error::Error;
 use crate::export::{file, table};
@@ -66,16 +66,16 @@ impl Baseline {
         &self,
         all: bool,
         device: Device,
-        measured: &Measured,
+        held: &Held<'_>,
         tolerance: Percent,
     ) -> (Result<(), Failure>, Option<u64>) {
-        let (mut outcome, was) = self.check_device(device, measured, tolerance);
-        for other in measured.devices().iter().filter(|on| all && on.device != device) {
+        let (mut outcome, was) = self.check_device(device, held, tolerance);
+        for other in held.measured.devices().iter().filter(|on| all && on.device != device) {
             let known = Own::make(|| {
-                self.read().is_ok_and(|(_, entries)| entries.get(&self.name, &other.device.to_string()).is_some())
+                self.read().is_ok_and(|(_, entries)| entries.get(&self.name, &row_of(other.device, held)).is_some())
             });
             if outcome.is_ok() && *known {
-                outcome = self.check_device(other.device, measured, tolerance).0;
+                outcome = self.check_device(other.device, held, tolerance).0;
             }
         }
         (outcome, was)
@@ -85,11 +85,11 @@ impl Baseline {
     fn check_device(
         &self,
         device: Device,
-        measured: &Measured,
+        held: &Held<'_>,
         tolerance: Percent,
     ) -> (Result<(), Failure>, Option<u64>) {
-        let peak = measured.device(device).peak;
-        let device_name = Own::make(|| device.to_string());
+        let peak = held.measured.device(device).peak;
+        let device_name = Own::make(|| row_of(device, held));
         let read = Own::make(|| self.read());
         let (path, entries) = match &*read {
             Ok(read) => read,
@@ -98,17 +98,16 @@ impl Baseline {
         let known = entries.get(&self.name, &device_name);
         let was = known.map(|entry| entry.peak);
         let outcome = match known {
-            _ if updates() => self.write(path, device, measured, known),
+            _ if updates() => self.write(path, device, held, known),
             None if in_ci() => Err(Failure::violation(|| self.is_missing(path, &device_name))),
-            None => self.write(path, device, measured, None),
-            Some(known) if peak > known.peak.saturating_add(tolerance.of(known.peak)) => {
-                Err(grown(measured, device, known, tolerance, &root_of(path, self.source)))
-            }
+            None => self.write(path, device, held, None),
             Some(known) => {
                 if peak < known.peak.saturating_sub(tolerance.of(known.peak)) {
                     note(|| format!("{}: the peak is below its baseline by {}", *self.name, Bytes(known.peak - peak)));
                 }
-                Ok(())
+                let limit = known.peak.saturating_add(tolerance.of(known.peak));
+                let over = |peak| grown(held, peak, device, known, tolerance, &root_of(path, self.source));
+                held.at_most(limit, device, over, || format!("the peak is that of the baseline `{}`", *self.name))
             }
         };
         (outcome, was)
@@ -124,10 +123,11 @@ impl Baseline {
     }
 
     /// Makes what was measured the baseline, if it is another than before.
-    fn write(&self, path: &Path, device: Device, measured: &Measured, was: Option<&Entry>) -> Result<(), Failure> {
-        let snapshot = measured.snapshot();
+    fn write(&self, path: &Path, device: Device, held: &Held<'_>, was: Option<&Entry>) -> Result<(), Failure> {
+        let needed = held.needed();
         let written = Own::make(|| {
-            let entry = entry(&self.name, &snapshot, device, measured.device(device).peak, &root_of(path, self.source));
+            let row = row_of(device, held);
+            let entry = entry((&self.name, row), &needed.data, device, &root_of(path, self.source));
             if was == Some(&entry) {
                 return Ok(());
             }
@@ -192,15 +192,22 @@ fn root_of(baselines: &Path, source: &str) -> String {
     path.strip_suffix(&*source.to_string_lossy()).unwrap_or_default().to_owned()
 }
 
+/// What stands beside a baseline's name.
+fn row_of(device: Device, held: &Held<'_>) -> String {
+    let of = if held.counted.whole_process { " (whole process)" } else { "" };
+    format!("{device}{of}")
+}
+
 /// Lines below `root` are named from there: other machines have the workspace elsewhere.
-fn entry(name: &str, data: &SnapshotData, device: Device, peak: u64, root: &str) -> Entry {
+fn entry((name, row): (&str, String), data: &SnapshotData, device: Device, root: &str) -> Entry {
     let mut lines = peak_lines(data, device, root);
     if lines.len() > LINES {
         let rest = lines.split_off(LINES - 1);
         let bytes = rest.iter().map(|(bytes, _)| bytes).sum();
         lines.push((bytes, format!("({} more lines)", rest.len())));
     }
-    Entry { name: name.to_owned(), device: device.to_string(), peak, lines }
+    let peak = data.device(device).map_or(0, |device| device.peak.bytes);
+    Entry { name: name.to_owned(), device: row, peak, lines }
 }
 
 fn peak_lines(data: &SnapshotData, device: Device, root: &str) -> Vec<(u64, String)> {
@@ -210,8 +217,7 @@ fn peak_lines(data: &SnapshotData, device: Device, root: &str) -> Vec<(u64, Stri
 }
 
 /// The peak is over its baseline: by line.
-fn grown(measured: &Measured, device: Device, known: &Entry, tolerance: Percent, root: &str) -> Failure {
-    let peak = measured.device(device).peak;
+fn grown(held: &Held<'_>, peak: u64, device: Device, known: &Entry, tolerance: Percent, root: &str) -> Failure {
     let head = Own::make(|| {
         let share = (peak - known.peak) as f64 / known.peak.max(1) as f64 * 100.0;
         let (now, bytes, was) = (Bytes(peak), grouped(peak), Bytes(known.peak));
@@ -222,8 +228,8 @@ fn grown(measured: &Measured, device: Device, known: &Entry, tolerance: Percent,
             known.name
         )
     });
-    Failure::with_snapshot(&head, measured, |data| {
-        let now = entry(&known.name, data, device, peak, root).lines;
+    Failure::without_setup(&head, held.measured, held.needed(), |data| {
+        let now = entry((&known.name, known.device.clone()), data, device, root).lines;
         let changes = table_of_changes(&changes(&known.lines, &now));
         format!("Against the baseline, by line\n{changes}\n{}", crate::export::text::at_peak(data, device, LINES))
     })

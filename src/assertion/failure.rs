@@ -4,11 +4,13 @@ use std::fmt::{self, Write as _};
 use std::path::{Path, PathBuf};
 
 use super::measure::{Measured, Unattributed};
+use super::setup::Needed;
+use super::undecided::Undecided;
 use crate::error::Error;
 use crate::export::text;
 use crate::record::guard::Own;
 use crate::session::{Snapshot, write_new};
-use crate::snapshot::Device;
+use crate::snapshot::{Device, SnapshotData};
 use crate::units::{Bytes, grouped, signed};
 use crate::variable;
 
@@ -21,14 +23,26 @@ const ROWS: usize = 10;
 /// `Debug` prints the same as `Display`, so that a test which returns it is readable.
 pub struct Failure {
     text: Own<String>,
-    violated: bool,
+    verdict: Verdict,
     snapshot: Own<Option<PathBuf>>,
 }
 
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Verdict {
+    Violated,
+    Undecided,
+    NotMade,
+}
+
 impl Failure {
-    /// The limit was exceeded, what ought not to grow grew, …; else the assertion could not be made at all.
+    /// The limit was exceeded, what ought not to grow grew, …; else the assertion is undecided, or could not be made at all.
     pub fn is_violation(&self) -> bool {
-        self.violated
+        self.verdict == Verdict::Violated
+    }
+
+    /// What was measured is within the limits, but with what may have been done for it on other threads it would not be.
+    pub fn is_undecided(&self) -> bool {
+        self.verdict == Verdict::Undecided
     }
 
     /// The snapshot that was saved, if it could be: a pickle for PyTorch's memory_viz.
@@ -37,32 +51,68 @@ impl Failure {
     }
 
     /// With tables of what was live at the peak, and the snapshot saved.
-    pub(super) fn at_peak(head: &str, measured: &Measured, device: Device) -> Self {
-        Self::with_snapshot(head, measured, |data| text::at_peak(data, device, ROWS))
+    pub(super) fn at_peak(head: &str, measured: &Measured, needed: &Needed, device: Device) -> Self {
+        Self::without_setup(head, measured, needed, |data| text::at_peak(data, device, ROWS))
+    }
+
+    /// With what `tables` says of what the code needs each time.
+    pub(super) fn without_setup(
+        head: &str,
+        measured: &Measured,
+        needed: &Needed,
+        tables: impl FnOnce(&SnapshotData) -> String,
+    ) -> Self {
+        let setup = Own::make(|| needed.setup().map_or(String::new(), |setup| format!("Note: {setup}
+")));
+        Self::saved(head, measured, &needed.all, |_| tables(&needed.data), &setup)
     }
 
     /// With what `tables` says about the measurement's snapshot, which is saved.
     pub(super) fn with_snapshot(
         head: &str,
         measured: &Measured,
-        tables: impl FnOnce(&crate::snapshot::SnapshotData) -> String,
+        tables: impl FnOnce(&SnapshotData) -> String,
     ) -> Self {
-        let snapshot = measured.snapshot();
-        let saved = Own::make(|| save(&snapshot));
+        Self::saved(head, measured, &measured.snapshot(), tables, "")
+    }
+
+    fn saved(
+        head: &str,
+        measured: &Measured,
+        snapshot: &Snapshot,
+        tables: impl FnOnce(&SnapshotData) -> String,
+        note: &str,
+    ) -> Self {
+        let saved = Own::make(|| save(snapshot));
         let text = Own::make(|| {
-            let mut text = format!("{head}\n{}", totals(measured));
-            _ = writeln!(text, "\n{}", tables(&snapshot).trim_end());
+            let mut text = format!("{head}
+{}{note}", totals(measured));
+            _ = writeln!(text, "\n{}", tables(snapshot).trim_end());
             match &*saved {
                 Ok(path) => _ = writeln!(text, "\nSnapshot: {} (drop it on pytorch.org/memory_viz)", path.display()),
                 Err(error) => _ = writeln!(text, "\nNo snapshot was saved: {error}"),
             }
             text
         });
-        Self { text, violated: true, snapshot: Own::make(|| saved.as_ref().ok().cloned()) }
+        Self { text, verdict: Verdict::Violated, snapshot: Own::make(|| saved.as_ref().ok().cloned()) }
+    }
+
+    /// It passes without what these threads did, and nobody can tell whether that was for this code.
+    pub(super) fn undecided(what: &str, undecided: &Undecided) -> Self {
+        let text = Own::make(|| {
+            format!(
+                "undecided: {what}\nThreads that were there before share memory with this code, and nobody can tell \
+                 for whom they worked:\n{}Have them begun inside of the code, let their work carry \
+                 `memtrace::Context`, count everything with `whole_process = true`, or leave them out with \
+                 `allow = \"a thread's or a function's name\"`",
+                undecided.table()
+            )
+        });
+        Self { text, verdict: Verdict::Undecided, snapshot: Own::make(|| None) }
     }
 
     pub(super) fn violation(text: impl FnOnce() -> String) -> Self {
-        Self { text: Own::make(text), violated: true, snapshot: Own::make(|| None) }
+        Self { text: Own::make(text), verdict: Verdict::Violated, snapshot: Own::make(|| None) }
     }
 }
 
@@ -70,7 +120,7 @@ impl Failure {
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
         let text = Own::make(|| error.to_string());
-        Self { text, violated: false, snapshot: Own::make(|| None) }
+        Self { text, verdict: Verdict::NotMade, snapshot: Own::make(|| None) }
     }
 }
 

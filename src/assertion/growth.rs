@@ -4,7 +4,10 @@ use super::failure::Failure;
 use super::measure::Measured;
 use super::rows::{Labelled, labelled, table};
 use super::runs::{Origin, Runs, Samples};
+use super::leak::check_helpers;
+use super::setup::made_once_of;
 use super::slope::{Trend, doubles, trend};
+use super::undecided::Counted;
 use crate::error::Error;
 use crate::record::guard::Own;
 use crate::session::say;
@@ -32,11 +35,12 @@ const LEAST: usize = 20;
 pub struct NoGrowth {
     iterations: usize,
     warmup: Option<usize>,
+    counted: Counted,
 }
 
 impl Default for NoGrowth {
     fn default() -> Self {
-        Self { iterations: 20, warmup: None }
+        Self { iterations: 20, warmup: None, counted: Counted::default() }
     }
 }
 
@@ -56,6 +60,19 @@ impl NoGrowth {
     #[must_use]
     pub fn warmup(self, runs: usize) -> Self {
         Self { warmup: Some(runs), ..self }
+    }
+
+    /// Counts what all threads of the process allocate meanwhile.
+    #[must_use]
+    pub fn whole_process(self, whole_process: bool) -> Self {
+        Self { counted: Counted { whole_process, ..self.counted }, ..self }
+    }
+
+    /// Work on other threads that may be left out although nobody can tell for whom it was done: those in whose names, or in the
+    /// functions or files of whose stacks, this text stands.
+    #[must_use]
+    pub fn allow(self, name: &'static str) -> Self {
+        Self { counted: Counted { allowed: Some(name), ..self.counted }, ..self }
     }
 
     /// Runs `f` as often as is asked for, and drops what it returns.
@@ -78,7 +95,7 @@ impl NoGrowth {
             runs if runs < LEAST || runs < warmup.saturating_add(LEAST / 2) => {
                 Err(Error::few_runs(runs, warmup, LEAST).into())
             }
-            runs => Ok(GrowthWatch { iterations: runs, warmup, runs: Runs::begin(runs, warmup)? }),
+            runs => Ok(GrowthWatch { iterations: runs, warmup, runs: Runs::begin(runs, warmup, self.counted)?, counted: self.counted }),
         }
     }
 }
@@ -90,6 +107,7 @@ pub struct GrowthWatch {
     iterations: usize,
     warmup: usize,
     runs: Runs,
+    counted: Counted,
 }
 
 impl GrowthWatch {
@@ -99,14 +117,22 @@ impl GrowthWatch {
 
     pub fn finish(self) -> Result<(), Failure> {
         let (measured, samples) = self.runs.end()?;
-        let grown = Own::make(|| Grown::of(&samples, self.iterations, self.warmup));
+        let mut grown = Own::make(|| {
+            let grown = Grown::of(&samples, self.iterations, self.warmup);
+            if !grown.is_growing() {
+                return grown;
+            }
+            let needed = samples.without(&made_once_of(&measured));
+            Grown::of(&needed, self.iterations, self.warmup)
+        });
+        let helpers = grown.change(Grown::split);
         if grown.is_growing() {
             return Err(grown.report(&measured, samples.len()));
         }
         if let Trend::Unsettled = grown.total {
-            say("assert_no_growth: memory still grew in the last runs, too seldom to tell; more iterations would");
+            say("assert_no_growth: memory still grew in the last runs, too seldom to tell");
         }
-        Ok(())
+        check_helpers(&measured, &helpers, self.counted)
     }
 }
 
@@ -137,9 +163,17 @@ impl Grown {
         Self { stacks, total: of(&samples.total()), warmup: half }
     }
 
+    /// Takes out what other threads hold; gives what of that grows.
+    fn split(&mut self) -> Vec<Origin> {
+        let (helpers, own) = std::mem::take(&mut self.stacks).into_iter().partition(|(origin, ..)| origin.of_helper);
+        self.stacks = own;
+        let grows = |(origin, trend, _): (Origin, Trend, u64)| trend.goes_on().then_some(origin);
+        Vec::into_iter(helpers).filter_map(grows).collect()
+    }
+
     fn is_growing(&self) -> bool {
         let mut trends = self.stacks.iter().map(|(_, trend, _)| trend).chain([&self.total]);
-        trends.any(|trend| matches!(trend, Trend::Growing { .. } | Trend::Doubling))
+        trends.any(|trend| trend.goes_on())
     }
 
     fn report(&self, measured: &Measured, runs: usize) -> Failure {

@@ -1,10 +1,14 @@
 //! Nothing may stay behind that is not freed by the next run.
 
+use std::collections::HashSet;
+
 use super::failure::Failure;
 use super::measure::Measured;
 use super::rows::{Labelled, labelled, table};
 use super::runs::{Held, Origin, Runs, Samples};
+use super::setup::made_once_of;
 use super::slope::{Trend, doubles, trend};
+use super::undecided::{Counted, Undecided};
 use crate::error::Error;
 use crate::record::guard::Own;
 use crate::units::{Bytes, grouped};
@@ -28,11 +32,12 @@ use crate::units::{Bytes, grouped};
 pub struct NoLeak {
     warmup: usize,
     runs: usize,
+    counted: Counted,
 }
 
 impl Default for NoLeak {
     fn default() -> Self {
-        Self { warmup: 2, runs: 3 }
+        Self { warmup: 2, runs: 3, counted: Counted::default() }
     }
 }
 
@@ -54,6 +59,19 @@ impl NoLeak {
         Self { runs, ..self }
     }
 
+    /// Counts what all threads of the process allocate meanwhile.
+    #[must_use]
+    pub fn whole_process(self, whole_process: bool) -> Self {
+        Self { counted: Counted { whole_process, ..self.counted }, ..self }
+    }
+
+    /// Work on other threads that may be left out although nobody can tell for whom it was done: those in whose names, or in the
+    /// functions or files of whose stacks, this text stands.
+    #[must_use]
+    pub fn allow(self, name: &'static str) -> Self {
+        Self { counted: Counted { allowed: Some(name), ..self.counted }, ..self }
+    }
+
     /// Runs `f` as often as is asked for, and drops what it returns.
     ///
     /// # Errors
@@ -71,7 +89,7 @@ impl NoLeak {
         if self.runs == 0 {
             return Err(Error::no_runs("runs").into());
         }
-        Ok(LeakWatch { plan: self, runs: Runs::begin(self.warmup.saturating_add(self.runs), self.warmup)? })
+        Ok(LeakWatch { plan: self, runs: Runs::begin(self.warmup.saturating_add(self.runs), self.warmup, self.counted)? })
     }
 }
 
@@ -90,9 +108,30 @@ impl LeakWatch {
 
     pub fn finish(self) -> Result<(), Failure> {
         let (measured, samples) = self.runs.end()?;
-        let leaks = Own::make(|| leaks(&samples, self.plan.warmup));
-        if leaks.is_empty() { Ok(()) } else { Err(report(samples.len() - self.plan.warmup, self.plan.warmup, &measured, &leaks)) }
+        let NoLeak { warmup, counted, .. } = self.plan;
+        let leaks = Own::make(|| leaks(&samples, warmup));
+        let (helpers, own): (Vec<_>, Vec<_>) = leaks.iter().copied().partition(|(origin, _)| origin.of_helper);
+        let own = Own::make(|| {
+            let left_out = if own.is_empty() { HashSet::new() } else { made_once_of(&measured) };
+            own.into_iter().filter(|(origin, _)| !left_out.contains(origin)).collect::<Vec<_>>()
+        });
+        if !own.is_empty() {
+            return Err(report(samples.len() - warmup, warmup, &measured, &own));
+        }
+        check_helpers(&measured, &helpers, counted)
     }
+}
+
+/// What grows on other threads that share memory with the code.
+pub(super) fn check_helpers<T>(measured: &Measured, grown: &[T], counted: Counted) -> Result<(), Failure> {
+    if grown.is_empty() {
+        return Ok(());
+    }
+    let undecided = Own::make(|| Undecided::of(measured, None, counted));
+    if undecided.bytes() == 0 {
+        return Ok(());
+    }
+    Err(Failure::undecided("the code itself keeps nothing, but what other threads hold grows with its runs", &undecided))
 }
 
 /// What each stack has leaked since the warm-up: its blocks or their bytes grow on and on.

@@ -73,7 +73,7 @@ pub struct Measured {
     pub unknown_frees: u64,
     /// Blocks that could not be counted for lack of memory.
     pub lost_blocks: u64,
-    pub(super) helpers: [measure::Helpers; 2],
+    helpers: Own<Vec<measure::Helper>>,
     seen: Own<Vec<measure::DeviceMeasured>>,
     devices: Own<Vec<MeasuredDevice>>,
 }
@@ -144,10 +144,14 @@ impl Measured {
             unattributed: Unattributed { bytes, allocations, pool_bytes, pool_allocations },
             unknown_frees,
             lost_blocks: lost,
-            helpers,
+            helpers: Own::make(|| helpers),
             seen: Own::make(|| seen),
             devices,
         }
+    }
+
+    pub(super) fn helpers(&self) -> &[measure::Helper] {
+        &self.helpers
     }
 
     pub(super) fn seen(&self) -> &[measure::DeviceMeasured] {
@@ -225,7 +229,12 @@ impl OpenMeasure {
     /// # Errors
     /// If nothing can be seen here.
     pub fn begin() -> Result<Self, Error> {
-        let opened = Opened::begin()?;
+        Self::begin_on(false)
+    }
+
+    /// The same for the whole process.
+    pub(super) fn begin_on(whole: bool) -> Result<Self, Error> {
+        let opened = Opened::begin_on(whole)?;
         let guard = ScopeGuard::of_measure(opened.0.id).ok_or_else(Error::cannot_measure)?;
         measure::on_this_stack(opened.0);
         Ok(Self { guard: Some(guard), opened })
@@ -248,13 +257,17 @@ pub(super) struct Opened(pub(super) measure::Opened);
 
 impl Opened {
     pub(super) fn begin() -> Result<Self, Error> {
+        Self::begin_on(false)
+    }
+
+    fn begin_on(whole: bool) -> Result<Self, Error> {
         fork::watch();
         #[cfg(feature = "rayon")]
         super::pool::know_workers();
         if !guard::allocator_is_installed() && !cuda::is_loaded() {
             return Err(Error::not_installed());
         }
-        measure::begin().map(Self).ok_or_else(Error::cannot_measure)
+        measure::begin(whole).map(Self).ok_or_else(Error::cannot_measure)
     }
 
     pub(super) fn end(&self) -> Measured {

@@ -9,6 +9,7 @@ mod baseline_file;
 mod failure;
 mod future;
 mod growth;
+mod held;
 mod leak;
 mod measure;
 mod peak;
@@ -18,8 +19,10 @@ mod rows;
 mod run_log;
 mod runs;
 mod scaling;
+mod setup;
 pub mod shell;
 mod slope;
+mod undecided;
 
 pub use failure::Failure;
 pub use future::{MeasureFuture, measure_async, try_measure_async};

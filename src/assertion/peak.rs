@@ -4,8 +4,10 @@ use std::panic::Location;
 
 use super::baseline::{Baseline, Percent};
 use super::failure::Failure;
-use super::measure::{Measured, MeasuredDevice, Measurement, OpenMeasure, try_measure};
+use super::held::Held;
+use super::measure::{Measured, MeasuredDevice, OpenMeasure};
 use super::run_log::{self, Row};
+use super::undecided::Counted;
 use crate::error::Error;
 use crate::hook::cuda;
 use crate::record::guard::{self, Own};
@@ -29,6 +31,7 @@ pub struct PeakLimit {
     tolerance: Option<Own<Result<Percent, Error>>>,
     device: Option<Device>,
     name: Option<Own<String>>,
+    counted: Counted,
     code: &'static str,
     made_at: Option<&'static Location<'static>>,
 }
@@ -66,6 +69,19 @@ impl PeakLimit {
         Self { device: Some(device.into()), ..self }
     }
 
+    /// Counts what all threads of the process allocate meanwhile. Its baselines are its own.
+    #[must_use]
+    pub fn whole_process(self, whole_process: bool) -> Self {
+        Self { counted: Counted { whole_process, ..self.counted }, ..self }
+    }
+
+    /// Work on other threads that may be left out although nobody can tell for whom it was done: those in whose names, or in the
+    /// functions or files of whose stacks, this text stands.
+    #[must_use]
+    pub fn allow(self, name: &'static str) -> Self {
+        Self { counted: Counted { allowed: Some(name), ..self.counted }, ..self }
+    }
+
     /// What it is called in the list of all peaks; if nothing is said, as the baseline, as the code, or by its line.
     #[must_use]
     pub fn name(self, name: impl AsRef<str>) -> Self {
@@ -84,8 +100,9 @@ impl PeakLimit {
     /// If the peak is over the limit, or the limit makes no sense: then `f` was not run.
     pub fn run<T>(&self, f: impl FnOnce() -> T) -> Result<T, Failure> {
         self.understood()?;
-        let Measurement { value, memory } = try_measure(f)?;
-        self.check(&memory)?;
+        let open = self.begin()?;
+        let value = f();
+        self.check(&open.end())?;
         Ok(value)
     }
 
@@ -96,9 +113,10 @@ impl PeakLimit {
     pub fn check(&self, measured: &Measured) -> Result<(), Failure> {
         let (limit, tolerance) = self.understood()?;
         let on = self.device_of(measured)?;
-        let against_limit = limit.map_or(Ok(()), |limit| self.held_against(limit, &on, measured));
+        let held = Held::new(measured, self.counted);
+        let against_limit = limit.map_or(Ok(()), |limit| self.held_against(limit, &on, &held));
         let (outcome, baseline) = match (against_limit, &self.baseline) {
-            (Ok(()), Some(baseline)) => baseline.check(self.device.is_none(), on.device, measured, tolerance),
+            (Ok(()), Some(baseline)) => baseline.check(self.device.is_none(), on.device, &held, tolerance),
             (against_limit, _) => (against_limit, None),
         };
         let name = Own::make(|| self.called());
@@ -137,25 +155,24 @@ impl PeakLimit {
         }
     }
 
-    fn held_against(&self, limit: u64, on: &MeasuredDevice, measured: &Measured) -> Result<(), Failure> {
-        if on.peak <= limit {
-            return Ok(());
-        }
-        let head = Own::make(|| {
-            let (peak, over) = (Bytes(on.peak), Bytes(on.peak - limit));
-            let (device, bytes, limit) = (on.device, grouped(on.peak), Bytes(limit));
-            let of = Some(self.called())
-                .filter(|name| !name.is_empty())
-                .map_or(String::new(), |name| format!(" of `{name}`"));
-            format!("the peak{of}, {peak} ({bytes} bytes) on {device}, is over the limit of {limit} by {over}")
-        });
-        Err(Failure::at_peak(&head, measured, on.device))
+    fn held_against(&self, limit: u64, on: &MeasuredDevice, held: &Held<'_>) -> Result<(), Failure> {
+        let name = Own::make(|| Some(self.called()).filter(|name| !name.is_empty()).map(|name| format!(" of `{name}`")));
+        let of = name.as_deref().unwrap_or_default();
+        let over = |peak: u64| {
+            let head = Own::make(|| {
+                let (bytes, over) = (grouped(peak), Bytes(peak - limit));
+                let (device, peak, limit) = (on.device, Bytes(peak), Bytes(limit));
+                format!("the peak{of}, {peak} ({bytes} bytes) on {device}, is over the limit of {limit} by {over}")
+            });
+            Failure::at_peak(&head, held.measured, held.needed(), on.device)
+        };
+        held.at_most(limit, on.device, over, || format!("the peak{of} is within the limit of {}", Bytes(limit)))
     }
 
     #[doc(hidden)]
     pub fn begin(&self) -> Result<OpenMeasure, Failure> {
         self.understood()?;
-        Ok(OpenMeasure::begin()?)
+        Ok(OpenMeasure::begin_on(self.counted.whole_process)?)
     }
 }
 

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use super::failure::Failure;
 use super::measure::{Measured, OpenMeasure};
 use super::slope;
+use super::undecided::Counted;
 use crate::error::Error;
 use crate::record::guard::Own;
 use crate::record::measure;
@@ -67,6 +68,12 @@ impl Samples {
         self.0.iter().map(|sample| sum(sample) as f64).collect()
     }
 
+    /// Without some of them.
+    pub(super) fn without(&self, left_out: &HashSet<Origin>) -> Self {
+        let rest = |sample: &Sample| sample.iter().filter(|(origin, _)| !left_out.contains(origin)).map(|(o, h)| (*o, *h)).collect();
+        Self(self.0.iter().map(rest).collect())
+    }
+
     /// Something has lately reached a new height, so more runs would tell.
     fn is_unsure(&self, warmup: usize) -> bool {
         let is_unsettled = |origin: &Origin| {
@@ -95,9 +102,9 @@ pub(super) struct Runs {
 }
 
 impl Runs {
-    pub(super) fn begin(total: usize, warmup: usize) -> Result<Self, Failure> {
+    pub(super) fn begin(total: usize, warmup: usize, counted: Counted) -> Result<Self, Failure> {
         let samples = Own::make(|| Samples(Vec::new()));
-        let open = OpenMeasure::begin()?;
+        let open = OpenMeasure::begin_on(counted.whole_process)?;
         Ok(Self { open, began: Instant::now(), begun: false, warmup, asked: total, total, samples })
     }
 

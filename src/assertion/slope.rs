@@ -15,6 +15,12 @@ pub(super) enum Trend {
     Growing { slope: f64, give_or_take: f64 },
 }
 
+impl Trend {
+    pub(super) fn goes_on(self) -> bool {
+        matches!(self, Self::Growing { .. } | Self::Doubling)
+    }
+}
+
 /// How often a series has to reach a new height after the warm-up.
 const HEIGHTS: usize = 3;
 /// Parts of a long series, and how long each is at least.

@@ -115,7 +115,7 @@ keeps_nothing! {
         })
     };
     formatted_text: |no_leak: NoLeak| no_leak.run(|| black_box(format!("{:?}", vec![1, 2])));
-    text_that_is_printed: |no_leak: NoLeak| no_leak.run(|| println!("a line of some length, which the harness keeps"));
+    text_that_is_printed: |no_leak: NoLeak| no_leak.run(|| println!("a line of some length, which the harness keeps, and which is long"));
     threads_that_are_joined: |no_leak: NoLeak| no_leak.run(|| {
         let all: Vec<_> = (0..4).map(|_| std::thread::spawn(|| black_box(vec![0u8; 1000]).len())).collect();
         all.into_iter().map(|thread| thread.join().unwrap()).sum::<usize>()

@@ -1,1 +1,124 @@
-//! Peaks on other threads.
+//! Peaks of work on other threads: found, or said to be undecided; and what others do meanwhile is none of it.
+
+use std::hint::black_box;
+use std::sync::mpsc;
+
+use crate::{Verdict, is_found, is_quiet, one_at_a_time, runs, runtime};
+use memtrace::PeakLimit;
+
+const MIB: usize = 1 << 20;
+
+fn limit() -> PeakLimit {
+    PeakLimit::new().limit("1 MiB")
+}
+
+fn large() -> usize {
+    black_box(vec![1u8; 16 * MIB]).len()
+}
+
+#[test]
+fn of_a_thread() {
+    is_found(|| limit().run(|| std::thread::spawn(large).join().unwrap()).map(drop));
+    is_found(|| limit().run(|| std::thread::scope(|threads| threads.spawn(large).join().unwrap())).map(drop));
+}
+
+#[test]
+fn of_a_pool() {
+    use rayon::prelude::*;
+    let parts = || (0..8).into_par_iter().map(|_| black_box(vec![1u8; 2 * MIB]).len()).sum::<usize>();
+    is_found(|| limit().run(parts).map(drop));
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(2).build().unwrap();
+    is_found(|| limit().run(|| pool.install(large)).map(drop));
+}
+
+#[test]
+fn of_tasks() {
+    let runtime = runtime();
+    let blocking = || runtime.block_on(async { tokio::task::spawn_blocking(large).await.unwrap() });
+    let task = || runtime.block_on(async { tokio::spawn(async { large() }).await.unwrap() });
+    is_found(|| limit().run(blocking).map(drop));
+    is_found(|| limit().run(task).map(drop));
+}
+
+#[test]
+fn of_an_actor_with_closures() {
+    let (to, work) = mpsc::channel::<Box<dyn FnOnce() + Send>>();
+    std::thread::spawn(move || work.iter().for_each(|work| work()));
+    is_found(|| {
+        let ask = || {
+            let (done, wait) = mpsc::channel();
+            to.send(Box::new(move || done.send(large()).unwrap())).unwrap();
+            wait.recv().unwrap()
+        };
+        limit().run(ask).map(drop)
+    });
+}
+
+/// What is asked for is a number, and what comes back is a block.
+fn with_an_actor(check: impl Fn(&dyn Fn()) -> Verdict) -> Verdict {
+    let (to, sizes) = mpsc::channel::<usize>();
+    let (give, blocks) = mpsc::channel();
+    let actor = std::thread::Builder::new().name("loader".to_owned());
+    let actor = actor.spawn(move || sizes.iter().for_each(|size| give.send(vec![1u8; size]).unwrap())).unwrap();
+    // The channels have their first blocks before anything is measured.
+    to.send(1).unwrap();
+    drop(blocks.recv().unwrap());
+    let outcome = check(&|| {
+        to.send(16 * MIB).unwrap();
+        drop(blocks.recv().unwrap());
+    });
+    drop(to);
+    actor.join().unwrap();
+    outcome
+}
+
+#[test]
+fn of_an_actor_of_which_nobody_knows_for_whom_it_works() {
+    is_found(|| with_an_actor(|ask| limit().run(ask)));
+    let failure = with_an_actor(|ask| limit().run(ask)).unwrap_err();
+    assert!(failure.is_undecided() && !failure.is_violation(), "{failure}");
+    let text = failure.to_string();
+    for part in ["undecided: the peak", "thread `loader`: 16.00 MiB at most", "tests/verdicts/peaks.rs:", "allow = "] {
+        assert!(text.contains(part), "{part} is not in\n{text}");
+    }
+    is_quiet(|| with_an_actor(|ask| limit().allow("loader").run(ask)));
+    is_quiet(|| with_an_actor(|ask| limit().allow("with_an_actor").run(ask)));
+    let whole = with_an_actor(|ask| limit().whole_process(true).run(ask)).unwrap_err();
+    assert!(whole.is_violation(), "{whole}");
+    whole.snapshot().map(std::fs::remove_file).transpose().unwrap();
+}
+
+#[test]
+fn what_others_do_meanwhile_is_none_of_it() {
+    let busy = || {
+        let worker = std::thread::spawn(|| (0..50).for_each(|_| drop(black_box(vec![1u8; 2 * MIB]))));
+        let outcome = limit().run(|| {
+            std::thread::sleep(std::time::Duration::from_millis(2));
+            black_box(vec![0u8; 5000]).len()
+        });
+        worker.join().unwrap();
+        outcome.map(drop)
+    };
+    is_quiet(busy);
+}
+
+#[test]
+fn of_the_whole_process_is_counted_when_it_is_asked_for() {
+    let _one = one_at_a_time();
+    for _ in 0..runs() {
+        let (go, wait) = mpsc::channel::<()>();
+        let (done, end) = mpsc::channel();
+        let worker = std::thread::spawn(move || {
+            wait.recv().unwrap();
+            done.send(large()).unwrap();
+        });
+        let failure = limit().whole_process(true).run(|| {
+            go.send(()).unwrap();
+            end.recv().unwrap()
+        });
+        worker.join().unwrap();
+        let failure = failure.unwrap_err();
+        assert!(failure.is_violation(), "{failure}");
+        failure.snapshot().map(std::fs::remove_file).transpose().unwrap();
+    }
+}

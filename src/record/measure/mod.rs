@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock};
 
 use others::Whose;
-pub(crate) use others::Helpers;
+pub(crate) use others::Helper;
 pub(super) use registry::Registry;
 pub(crate) use registry::{DeviceMeasured, Id, Space, Taken};
 
@@ -19,6 +19,8 @@ use super::lineage::Family;
 use super::{Site, gates, guard, lineage, recorder, thread, unwind};
 use crate::snapshot::{Block, Device, StackId};
 
+/// A measurement of the whole process is open.
+static IS_WHOLE: AtomicBool = AtomicBool::new(false);
 /// Something was measured in this process.
 static WAS_MEASURED: AtomicBool = AtomicBool::new(false);
 static REGISTRY: Mutex<Registry> = Mutex::new(Registry::new());
@@ -59,19 +61,22 @@ pub(crate) struct Seen {
     pub(crate) lost: u64,
     /// Frees of blocks whose size nobody knew.
     pub(crate) unknown_frees: u64,
-    /// Threads that carry none and may have worked for it: those that share memory with it, and those that do not.
-    pub(crate) helpers: [Helpers; 2],
+    /// Threads that carry none and may have worked for it.
+    pub(crate) helpers: Vec<Helper>,
 }
 
-/// Opens a measurement inside the one in force here; `None` if there is no memory for it. Nothing is in force
-/// by that: see [`guard::set_measure`].
-pub(crate) fn begin() -> Option<Opened> {
+/// Opens a measurement inside the one in force here, or of the whole process; `None` if there is no memory for it. Nothing
+/// is in force by that: see [`guard::set_measure`].
+pub(crate) fn begin(whole: bool) -> Option<Opened> {
     // Here and below: a signal handler that allocates must not wait for the thread that it interrupted.
     let _own = guard::own_work();
     let mut registry = lock();
     WAS_MEASURED.store(true, Ordering::Relaxed);
     let id = registry.begin(guard::measure(), lineage::family())?;
-    gates::set_measurements(registry.open());
+    if whole {
+        registry.make_whole(id);
+    }
+    after_change(&registry);
     Some(Opened { id, before: unattributed() })
 }
 
@@ -143,6 +148,11 @@ pub(crate) fn close(opened: Opened) {
 
 fn close_in(registry: &mut Registry, id: Id) {
     registry.close(id);
+    after_change(registry);
+}
+
+fn after_change(registry: &Registry) {
+    IS_WHOLE.store(registry.is_whole(), Ordering::Relaxed);
     gates::set_measurements(registry.open());
 }
 
@@ -177,7 +187,7 @@ pub(crate) fn in_force(current: Id, carried: Id) -> Id {
 /// May a block that is allocated on this thread be of any interest?
 #[inline]
 pub(crate) fn may_concern_this_thread() -> bool {
-    gates::any_measurement() && (guard::measure() != 0 || is_related())
+    gates::any_measurement() && (guard::measure() != 0 || IS_WHOLE.load(Ordering::Relaxed) || is_related())
 }
 
 #[inline(never)]
@@ -187,7 +197,9 @@ fn is_related() -> bool {
 
 /// A block was allocated on this thread.
 pub(crate) fn on_alloc(device: Device, address: u64, size: u64, site: Site) {
+    // A pool's threads work for whoever comes, also for others than who began them.
     let current = guard::measure();
+    let current = if current == guard::inherited() && current != 0 && is_worker() { 0 } else { current };
     let mut registry = lock();
     // Work may carry a measurement that was closed.
     if !registry.alloc(current, device, address, size, site) {
@@ -259,7 +271,7 @@ pub(crate) fn on_free(space: Space, address: u64, known: Option<(Device, u64)>) 
     let mut registry = lock();
     let taken = registry.free(current, (space, address), known, site);
     if let Some(taken) = taken.as_ref().filter(|_| !is_worker()) {
-        registry.changed_hands(taken, current, thread::number(), lineage::family());
+        registry.changed_hands(taken, current, thread::number());
     }
     taken
 }
@@ -292,5 +304,5 @@ pub(super) fn lock() -> MutexGuard<'static, Registry> {
 /// What is measured on threads that are not in a forked child is over there.
 pub(super) fn abandon(registry: &mut Registry) {
     registry.keep_only(guard::measure());
-    gates::set_measurements(registry.open());
+    after_change(registry);
 }

@@ -4,7 +4,7 @@ use super::registry::Id;
 use crate::record::ledger::Site;
 use crate::record::lineage::Family;
 use crate::record::memory::{OwnMap, OwnVec, System, own_map, try_push};
-use crate::snapshot::{StackId, ThreadId};
+use crate::snapshot::{Device, StackId, ThreadId};
 
 /// Whose work a thread does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,52 +47,49 @@ impl Whose {
     }
 }
 
-/// What a thread that carries no measurement allocated while one was open.
-#[derive(Debug)]
-pub(super) struct Other {
+/// What a thread that carries no measurement allocated on a device while one was open.
+#[derive(Clone, Copy, Debug)]
+struct Other {
     family: Family,
     live: u64,
     most: u64,
     allocations: u64,
     largest: (u64, StackId),
-    /// Measurements with whose threads it shares memory.
-    shares: OwnVec<Id>,
 }
 
-/// Of those of them that may have worked for a measurement, as they are related to its thread.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Helpers {
-    /// The most that they held at once, each by itself.
+/// A thread that may have worked for a measurement, as it is related to that one's, and what it did on a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Helper {
+    pub(crate) thread: ThreadId,
+    pub(crate) device: Device,
+    /// It has memory in common with what was measured.
+    pub(crate) shares: bool,
+    /// The most that it held at once.
     pub(crate) bytes: u64,
     pub(crate) allocations: u64,
-    pub(crate) threads: u64,
-    /// The thread that held most, its largest block and where that was allocated.
-    pub(crate) first: ThreadId,
+    /// Its largest block, and where that was allocated.
     pub(crate) largest: u64,
     pub(crate) stack: StackId,
 }
 
 #[derive(Debug)]
 pub(super) struct Others {
-    threads: OwnMap<ThreadId, Other>,
+    held: OwnMap<(ThreadId, Device), Other>,
+    /// Threads that have memory in common with measurements.
+    shares: OwnVec<(ThreadId, Id)>,
 }
 
 impl Others {
     pub(super) const fn new() -> Self {
-        Self { threads: own_map() }
+        Self { held: own_map(), shares: OwnVec::new_in(System) }
     }
 
-    fn of(&mut self, thread: ThreadId, family: Family) -> Option<&mut Other> {
-        if !self.threads.contains_key(&thread) {
-            self.threads.try_reserve(1).ok()?;
-            let (shares, largest) = (OwnVec::new_in(System), (0, StackId::NONE));
-            self.threads.insert(thread, Other { family, live: 0, most: 0, allocations: 0, largest, shares });
+    pub(super) fn alloc(&mut self, device: Device, size: u64, site: Site, family: Family) {
+        if self.held.try_reserve(1).is_err() {
+            return;
         }
-        self.threads.get_mut(&thread)
-    }
-
-    pub(super) fn alloc(&mut self, size: u64, site: Site, family: Family) {
-        let Some(other) = self.of(site.thread, family) else { return };
+        let none = Other { family, live: 0, most: 0, allocations: 0, largest: (0, StackId::NONE) };
+        let other = self.held.entry((site.thread, device)).or_insert(none);
         other.live += size;
         other.most = other.most.max(other.live);
         other.allocations += 1;
@@ -101,45 +98,33 @@ impl Others {
         }
     }
 
-    pub(super) fn free(&mut self, thread: ThreadId, size: u64) {
-        if let Some(other) = self.threads.get_mut(&thread) {
+    pub(super) fn free(&mut self, thread: ThreadId, device: Device, size: u64) {
+        if let Some(other) = self.held.get_mut(&(thread, device)) {
             other.live = other.live.saturating_sub(size);
         }
     }
 
-    /// The thread has memory in common with code that is measured: what it does may be done for that.
-    pub(super) fn shares(&mut self, thread: ThreadId, family: Option<Family>, id: Id) {
-        let other = match family {
-            Some(family) => self.of(thread, family),
-            None => self.threads.get_mut(&thread),
-        };
-        if let Some(other) = other.filter(|other| !other.shares.contains(&id)) {
-            try_push(&mut other.shares, id);
+    /// The thread has memory in common with what is measured: what it does may be done for that.
+    pub(super) fn shares(&mut self, thread: ThreadId, id: Id) {
+        if !self.shares.contains(&(thread, id)) {
+            try_push(&mut self.shares, (thread, id));
         }
     }
 
     pub(super) fn does_share(&self, thread: ThreadId, is_meant: impl Fn(Id) -> bool) -> bool {
-        self.threads.get(&thread).is_some_and(|other| other.shares.iter().any(|id| is_meant(*id)))
+        self.shares.iter().any(|(of, id)| *of == thread && is_meant(*id))
     }
 
-    /// Those that share memory with it, or those that do not.
-    pub(super) fn helpers(&self, whose: Family, shares: bool, is_meant: impl Fn(Id) -> bool) -> Helpers {
-        let (mut sum, mut most) = (Helpers::default(), 0);
-        let may = |other: &Other| other.allocations > 0 && other.family.may_work_for(whose);
-        let does = |other: &Other| other.shares.iter().any(|id| is_meant(*id)) == shares;
-        for (thread, other) in self.threads.iter().filter(|(_, other)| may(other) && does(other)) {
-            sum.bytes += other.most;
-            sum.allocations += other.allocations;
-            sum.threads += 1;
-            if other.most > most {
-                most = other.most;
-                (sum.first, sum.largest, sum.stack) = (*thread, other.largest.0, other.largest.1);
-            }
-        }
-        sum
+    pub(super) fn helpers(&self, whose: Family, is_meant: impl Fn(Id) -> bool) -> Vec<Helper> {
+        let helper = |(&(thread, device), other): (&(ThreadId, Device), &Other)| {
+            let Other { family, most: bytes, allocations, largest: (largest, stack), .. } = *other;
+            let shares = self.does_share(thread, &is_meant);
+            family.may_work_for(whose).then_some(Helper { thread, device, shares, bytes, allocations, largest, stack })
+        };
+        self.held.iter().filter_map(helper).collect()
     }
 
     pub(super) fn clear(&mut self) {
-        self.threads = own_map();
+        *self = Self::new();
     }
 }

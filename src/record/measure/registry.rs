@@ -5,13 +5,13 @@
 
 use std::time::Instant;
 
-use super::others::{Helpers, Others, Whose};
+use super::others::{Helper, Others, Whose};
 use crate::record::ledger::{Ledger, LedgerCopy, LedgerOptions, Site};
 use crate::record::lineage::Family;
 use crate::record::memory::{OwnMap, OwnVec, System, make_room, own_map, put, try_push};
 use crate::record::names::Label;
 use crate::record::unwind::{self, StackPart};
-use crate::snapshot::{Block, Device, StackId, ThreadId};
+use crate::snapshot::{Block, ContextId, Device, MemoryKind, StackId, ThreadId};
 
 /// Records that the log of a measurement holds, for each device.
 const MAX_ENTRIES: usize = 1 << 16;
@@ -80,6 +80,20 @@ pub(crate) struct DeviceMeasured {
     pub(crate) ledger: LedgerCopy,
 }
 
+impl DeviceMeasured {
+    /// The largest blocks of some threads, as if they were a measurement's.
+    pub(crate) fn of_helpers(helpers: &[Helper]) -> Self {
+        let mut ledger = Ledger::new(LedgerOptions::default(), Instant::now()).copy(0);
+        let block = |(seq, helper): (u64, &Helper)| {
+            let (context, memory) = (ContextId::ROOT, MemoryKind::Heap);
+            let Helper { thread, largest: size, stack, .. } = *helper;
+            Block { address: seq, size, seq, time_ns: 0, stack, context, thread, stream: 0, memory }
+        };
+        ledger.live = (1..).zip(helpers).map(block).collect();
+        Self { device: Device::Cpu, foreign_freed: 0, ledger }
+    }
+}
+
 #[derive(Debug)]
 struct Measure {
     /// The measurement around this one.
@@ -128,6 +142,8 @@ pub(crate) struct Registry {
     /// Stacks of threads that a measurement is in force on.
     stacks: OwnVec<(StackPart, Id)>,
     others: Others,
+    /// The innermost measurement of the whole process, to which everything belongs that belongs to no other; 0 for none.
+    whole: Id,
     last: Id,
     open: usize,
 }
@@ -142,6 +158,7 @@ impl Registry {
             heap: NOWHERE,
             stacks: OwnVec::new_in(System),
             others: Others::new(),
+            whole: 0,
             last: 0,
             open: 0,
         }
@@ -156,7 +173,7 @@ impl Registry {
     pub(crate) fn begin(&mut self, around: Id, family: Family) -> Option<Id> {
         self.measures.try_reserve(1).ok()?;
         self.last += 1;
-        let parent = self.nearest_open(around);
+        let parent = self.in_place_of(around);
         let devices = OwnVec::new_in(System);
         let measure = Measure {
             parent,
@@ -171,6 +188,33 @@ impl Registry {
         self.measures.insert(self.last, measure);
         self.open += 1;
         Some(self.last)
+    }
+
+    /// Makes it one of the whole process: all others are inside it.
+    pub(crate) fn make_whole(&mut self, id: Id) {
+        for (other, measure) in &mut self.measures {
+            if *other == id {
+                measure.parent = 0;
+            } else if measure.parent == 0 {
+                measure.parent = id;
+            }
+        }
+        if self.whole == 0 {
+            self.whole = id;
+        }
+    }
+
+    /// Everything belongs to one.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.whole != 0
+    }
+
+    /// The measurement that work belongs to which carries this one, or none.
+    pub(super) fn in_place_of(&self, id: Id) -> Id {
+        match self.nearest_open(id) {
+            0 => self.whole,
+            open => open,
+        }
     }
 
     /// What a measurement has seen: one entry for each device; blocks that were lost, frees of unknown size.
@@ -195,9 +239,9 @@ impl Registry {
         self.owners.values().filter(helps).for_each(|owner| each(owner.device, owner.stack, owner.size));
     }
 
-    /// Threads that may have worked for this one: those that share memory with it, and those that do not.
-    pub(crate) fn helpers(&self, id: Id) -> [Helpers; 2] {
-        [true, false].map(|shares| self.others.helpers(self.family(id), shares, |of| self.contains(id, of)))
+    /// Threads that may have worked for this one.
+    pub(crate) fn helpers(&self, id: Id) -> Vec<Helper> {
+        self.others.helpers(self.family(id), |of| self.contains(id, of))
     }
 
     fn family(&self, id: Id) -> Family {
@@ -249,6 +293,9 @@ impl Registry {
         let Some(measure) = self.measures.get_mut(&id).filter(|measure| measure.open) else { return };
         let (parent, keep) = (measure.parent, measure.carried && measure.parent != 0);
         measure.open = false;
+        if self.whole == id {
+            self.whole = parent;
+        }
         self.open -= 1;
         let devices = std::mem::replace(&mut measure.devices, OwnVec::new_in(System));
         for on in &devices {
@@ -301,7 +348,7 @@ impl Registry {
             // Its free was missed.
             self.free(0, key, None, Site::default());
         }
-        let first = self.nearest_open(current);
+        let first = self.in_place_of(current);
         if first == 0 {
             return false;
         }
@@ -325,21 +372,21 @@ impl Registry {
     /// Enters a block of a thread that carries no measurement.
     pub(super) fn alloc_of_other(&mut self, new: (Device, u64, u64), site: Site, family: Family, whose: Whose) {
         let (device, address, size) = new;
-        whose.each_of_several(|id| self.others.shares(site.thread, Some(family), id));
+        whose.each_of_several(|id| self.others.shares(site.thread, id));
         if self.owners.try_reserve(1).is_ok() {
             let Site { thread, stack, .. } = site;
             self.owners.insert((Space::of(device), address), Owner { measure: 0, device, size, thread, stack });
-            self.others.alloc(size, site, family);
+            self.others.alloc(device, size, site, family);
         }
     }
 
     /// A block changed hands: one thread carries a measurement, and the other one carries none.
-    pub(super) fn changed_hands(&mut self, taken: &Taken, current: Id, thread: ThreadId, family: Family) {
+    pub(super) fn changed_hands(&mut self, taken: &Taken, current: Id, thread: ThreadId) {
         let Some((owner, _)) = taken.owner else { return };
         match (owner.measure, current) {
             (0, 0) => {}
-            (0, current) => self.others.shares(owner.thread, None, current),
-            (measure, 0) => self.others.shares(thread, Some(family), measure),
+            (0, current) => self.others.shares(owner.thread, current),
+            (measure, 0) => self.others.shares(thread, measure),
             _ => {}
         }
     }
@@ -354,7 +401,7 @@ impl Registry {
     ) -> Option<Taken> {
         let owner = self.owners.remove(&key);
         if let Some(owner) = owner.filter(|owner| owner.measure == 0) {
-            self.others.free(owner.thread, owner.size);
+            self.others.free(owner.thread, owner.device, owner.size);
         }
         let own = owner.map_or(0, |owner| self.nearest_open(owner.measure));
         let (mut at, mut block, mut numbers) = (own, None, [(0, 0); NESTED]);
@@ -366,7 +413,7 @@ impl Registry {
             }
             at = measure.parent;
         }
-        let foreign = self.nearest_open(current);
+        let foreign = self.in_place_of(current);
         let Some((device, size)) = owner.map(|owner| (owner.device, owner.size)).or(known) else {
             self.count_unknown(foreign);
             return None;
@@ -444,6 +491,9 @@ impl Registry {
         self.owners.retain(|_, owner| kept.contains(&owner.measure));
         self.stacks.retain(|(_, id)| kept.contains(id));
         self.others.clear();
+        if !kept.contains(&self.whole) {
+            self.whole = 0;
+        }
         self.open = self.measures.values().filter(|measure| measure.open).count();
     }
 

@@ -1,0 +1,134 @@
+//! What is made once, whoever comes first: a pool's threads, a thread's buffers, statics. What some code needs does not
+//! depend on who that was.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use super::measure::Measured;
+use super::runs::{Origin, in_snapshot};
+use crate::record::guard::Own;
+use crate::session::Snapshot;
+use crate::snapshot::{Block, Device, DeviceSnapshot, Frame, RecordKind, SnapshotData, StackId};
+use crate::units::Bytes;
+
+/// Functions below which something is made once, and what that is called.
+const MADE_ONCE: [(&str, &str); 8] = [
+    ("rayon_core::registry::Registry::new", "rayon's threads"),
+    ("rayon_core::registry::global_registry", "rayon's threads"),
+    ("std::sys::thread_local::native::lazy::", "a thread's own variable"),
+    ("std::sys::sync::once::", "a static"),
+    ("std::sync::once_lock::OnceLock", "a static"),
+    ("std::sync::lazy_lock::LazyLock", "a static"),
+    ("once_cell::imp::", "a static"),
+    ("print_to_buffer_if_capture_used", "text that the test harness keeps"),
+];
+
+/// Crates whose own blocks are those of a pool of threads.
+const POOLS: [&str; 4] = ["rayon-core-", "crossbeam-deque-", "crossbeam-epoch-", "crossbeam-utils-"];
+
+/// What it is that a stack made once; `None` for what the code needs each time.
+pub(super) fn made_once(data: &SnapshotData, stack: StackId) -> Option<&'static str> {
+    let is_gemms = || data.stacks.frames(stack).any(|frame| frame.function.contains("gemm_common"));
+    let listed = |frame: &Frame| MADE_ONCE.iter().find(|(function, _)| frame.function.contains(function));
+    match data.stacks.frames(stack).find_map(listed) {
+        Some((_, "a thread's own variable")) if is_gemms() => Some("gemm's buffer for a thread"),
+        Some((_, what)) => Some(what),
+        None => is_pools(data, stack).then_some("rayon's queues"),
+    }
+}
+
+/// Where a measurement's blocks come from that are made once.
+pub(super) fn made_once_of(measured: &Measured) -> HashSet<Origin> {
+    let data = measured.snapshot();
+    let is_made_once = |(origin, stack): (Origin, StackId)| made_once(&data, stack).map(|_| origin);
+    in_snapshot(measured, &data).into_iter().filter_map(is_made_once).collect()
+}
+
+/// Did one of those crates ask for the block itself?
+fn is_pools(data: &SnapshotData, stack: StackId) -> bool {
+    let is_std = |frame: &&Frame| frame.file.is_empty() || frame.file.contains("/library/");
+    let asked = data.stacks.frames(stack).find(|frame| !is_std(frame));
+    asked.is_some_and(|frame| POOLS.iter().any(|pool| frame.file.contains(pool)))
+}
+
+/// A measurement without what was made once.
+#[derive(Debug)]
+pub(super) struct Needed {
+    /// All of it.
+    pub(super) all: Snapshot,
+    /// Less what was made once.
+    pub(super) data: Own<SnapshotData>,
+    /// Bytes of that which were live at the peak of all, the most first.
+    pub(super) besides: Own<Vec<(&'static str, u64)>>,
+}
+
+impl Needed {
+    pub(super) fn of(measured: &Measured) -> Self {
+        let all = measured.snapshot();
+        let data = Own::make(|| without(&all));
+        let besides = Own::make(|| besides(&all));
+        Self { all, data, besides }
+    }
+
+    /// What it was at the peak, if there was any.
+    pub(super) fn setup(&self) -> Option<String> {
+        let parts: Vec<String> = self.besides.iter().map(|(what, bytes)| format!("{} for {what}", Bytes(*bytes))).collect();
+        (!parts.is_empty()).then(|| format!("made once, and not counted: {}", parts.join(", ")))
+    }
+
+    /// A device's peak.
+    pub(super) fn peak(&self, device: Device) -> u64 {
+        self.data.device(device).map_or(0, |device| device.peak.bytes)
+    }
+}
+
+fn besides(data: &SnapshotData) -> Vec<(&'static str, u64)> {
+    let mut sums = BTreeMap::new();
+    for block in data.devices.iter().flat_map(|device| &device.peak.blocks) {
+        if let Some(what) = made_once(data, block.stack) {
+            *sums.entry(what).or_default() += block.size;
+        }
+    }
+    let mut sums: Vec<(&'static str, u64)> = sums.into_iter().collect();
+    sums.sort_by_key(|(_, bytes)| std::cmp::Reverse(*bytes));
+    sums
+}
+
+fn without(data: &SnapshotData) -> SnapshotData {
+    let mut data = data.clone();
+    let mut known: HashMap<StackId, bool> = HashMap::new();
+    let mut devices = std::mem::take(&mut data.devices);
+    for device in &mut devices {
+        let mut is_needed = |stack| *known.entry(stack).or_insert_with(|| made_once(&data, stack).is_none());
+        // Where the log has lost its beginning, nobody can say what the peak would have been.
+        if device.overwritten == 0 && device.peak.blocks.iter().any(|block| !is_needed(block.stack)) {
+            device.records.retain(|record| is_needed(record.alloc_stack));
+            device.live.retain(|block| is_needed(block.stack));
+            find_peak(device);
+        }
+    }
+    data.devices = devices;
+    data
+}
+
+/// By the log, which is whole.
+fn find_peak(device: &mut DeviceSnapshot) {
+    let (mut live, mut bytes, mut most, mut at) = (BTreeMap::new(), 0u64, 0, 0);
+    for (number, record) in device.records.iter().enumerate() {
+        match record.kind {
+            RecordKind::Alloc => bytes += record.size,
+            RecordKind::Free => bytes = bytes.saturating_sub(record.size),
+        }
+        if bytes > most {
+            (most, at) = (bytes, number + 1);
+        }
+    }
+    for record in device.records.iter().take(at) {
+        match record.kind {
+            RecordKind::Alloc => _ = live.insert(record.alloc_seq, record.block()),
+            RecordKind::Free => _ = live.remove(&record.alloc_seq),
+        }
+    }
+    let last = live.values().next_back();
+    (device.peak.seq, device.peak.time_ns) = last.map_or((0, 0), |block: &Block| (block.seq, block.time_ns));
+    (device.peak.bytes, device.peak.blocks) = (most, live.into_values().collect());
+}
