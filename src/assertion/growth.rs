@@ -22,12 +22,13 @@ const LEAST: usize = 20;
 ///
 /// Of each stack, and of all together, the bytes that are live after each run are a series. The runs of the warm-up,
 /// half of all if nothing is said, may build up what they like. After that a series grows if it reaches new heights
-/// at least three times, also in the last third, and besides hardly ever falls, or climbs part by part: a cache that
-/// fills up, or what varies from run to run, is no growth. Few runs say little where sizes vary: 60 or more see a leak that is half as large as the variation.
+/// at least three times, also in the last third, and besides hardly ever falls, or climbs part by part; or if it grows
+/// by doubling. A cache that fills up, or what varies from run to run, is no growth: where that is not clear the code
+/// runs more often than was asked for, at most 256 times, but no longer than ten seconds or 64 MiB of what stays.
 ///
 /// ```
 /// # #[global_allocator] static ALLOC: memtrace::Alloc = memtrace::Alloc::system();
-/// let mut cache = Vec::with_capacity(100);
+/// let mut cache = Vec::with_capacity(256);
 /// let growth = memtrace::NoGrowth::new().iterations(20).run(|| cache.push(vec![0u8; 1000])).unwrap_err();
 /// assert!(growth.to_string().contains("+1000 B"), "{growth}");
 /// ```

@@ -5,7 +5,6 @@ use std::fmt::Write as _;
 use super::measure::Measured;
 use crate::analysis::line_and_callers;
 use crate::record::measure::{DeviceMeasured, Helper};
-use crate::record::thread;
 use crate::session::measured_snapshot;
 use crate::snapshot::{Device, SnapshotData, StackId};
 use crate::units::{Bytes, grouped};
@@ -58,7 +57,7 @@ impl Undecided {
         for helper in &self.helpers {
             let stack = live.iter().find(|block| block.thread == helper.thread).map_or(StackId::NONE, |block| block.stack);
             let lines = line_and_callers(&self.data, stack, 2);
-            let (name, most, count) = (name_of(helper), Bytes(helper.bytes), grouped(helper.allocations));
+            let (name, most, count) = (helper.name(), Bytes(helper.bytes), grouped(helper.allocations));
             _ = writeln!(text, "    thread `{name}`: {most} at most, {count} allocations on {}; the largest:", helper.device);
             lines.iter().for_each(|line| _ = writeln!(text, "        {} at {line}", Bytes(helper.largest)));
         }
@@ -70,15 +69,10 @@ fn stacks(data: &SnapshotData) -> Vec<StackId> {
     data.devices.iter().flat_map(|device| &device.live).map(|block| block.stack).collect()
 }
 
-fn name_of(helper: &Helper) -> String {
-    let (first, last) = thread::kept_names(helper.thread);
-    first.or(last).unwrap_or_else(|| format!("number {}", helper.thread.0))
-}
-
 fn is_called(helper: &Helper, data: &SnapshotData, stack: StackId, name: &str) -> bool {
-    let (first, last) = thread::kept_names(helper.thread);
-    let mut names = [first, last].into_iter().flatten();
     // The system keeps fifteen bytes of a thread's name.
-    names.any(|known| known.contains(name) || known.len() == 15 && name.starts_with(&*known))
+    let known = helper.name();
+    known.contains(name)
+        || known.len() == 15 && name.starts_with(&*known)
         || data.stacks.frames(stack).any(|frame| frame.function.contains(name) || frame.file.contains(name))
 }

@@ -30,7 +30,7 @@ mod sampling;
 pub(crate) mod segments;
 mod stacks;
 pub(crate) mod thread;
-mod thread_name;
+pub(crate) mod thread_name;
 pub(crate) mod ticks;
 pub(crate) mod untraced;
 pub(crate) mod unwind;

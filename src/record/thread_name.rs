@@ -7,7 +7,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// The longest one, with a zero behind it.
-const LENGTH: usize = 16;
+pub(super) const LENGTH: usize = 16;
 
 /// A thread's name at its beginning or at its end, written once by itself.
 #[derive(Debug)]
@@ -71,7 +71,12 @@ impl Names {
     }
 }
 
-fn text(name: [u8; LENGTH]) -> String {
+/// What this thread is called now.
+pub(super) fn of_this_thread() -> [u8; LENGTH] {
+    system::own_name()
+}
+
+pub(super) fn text(name: [u8; LENGTH]) -> String {
     let end = name.iter().position(|byte| *byte == 0).unwrap_or(LENGTH);
     String::from_utf8_lossy(name.get(..end).unwrap_or_default()).into_owned()
 }

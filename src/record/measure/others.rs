@@ -3,6 +3,7 @@
 use super::registry::Id;
 use crate::record::ledger::Site;
 use crate::record::lineage::Family;
+use crate::record::thread_name;
 use crate::record::memory::{OwnMap, OwnVec, System, own_map, try_push};
 use crate::snapshot::{Device, StackId, ThreadId};
 
@@ -51,16 +52,25 @@ impl Whose {
 #[derive(Clone, Copy, Debug)]
 struct Other {
     family: Family,
+    name: [u8; thread_name::LENGTH],
     live: u64,
     most: u64,
     allocations: u64,
     largest: (u64, StackId),
 }
 
+impl Helper {
+    pub(crate) fn name(&self) -> String {
+        thread_name::text(self.name)
+    }
+}
+
 /// A thread that may have worked for a measurement, as it is related to that one's, and what it did on a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Helper {
     pub(crate) thread: ThreadId,
+    /// The first fifteen bytes of its name.
+    pub(crate) name: [u8; thread_name::LENGTH],
     pub(crate) device: Device,
     /// It has memory in common with what was measured.
     pub(crate) shares: bool,
@@ -88,8 +98,10 @@ impl Others {
         if self.held.try_reserve(1).is_err() {
             return;
         }
-        let none = Other { family, live: 0, most: 0, allocations: 0, largest: (0, StackId::NONE) };
-        let other = self.held.entry((site.thread, device)).or_insert(none);
+        let other = self.held.entry((site.thread, device)).or_insert_with(|| {
+            let name = thread_name::of_this_thread();
+            Other { family, name, live: 0, most: 0, allocations: 0, largest: (0, StackId::NONE) }
+        });
         other.live += size;
         other.most = other.most.max(other.live);
         other.allocations += 1;
@@ -117,9 +129,9 @@ impl Others {
 
     pub(super) fn helpers(&self, whose: Family, is_meant: impl Fn(Id) -> bool) -> Vec<Helper> {
         let helper = |(&(thread, device), other): (&(ThreadId, Device), &Other)| {
-            let Other { family, most: bytes, allocations, largest: (largest, stack), .. } = *other;
+            let Other { family, name, most: bytes, allocations, largest: (largest, stack), .. } = *other;
             let shares = self.does_share(thread, &is_meant);
-            family.may_work_for(whose).then_some(Helper { thread, device, shares, bytes, allocations, largest, stack })
+            family.may_work_for(whose).then_some(Helper { thread, name, device, shares, bytes, allocations, largest, stack })
         };
         self.held.iter().filter_map(helper).collect()
     }

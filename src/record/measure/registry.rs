@@ -270,22 +270,24 @@ impl Registry {
     }
 
     /// By the words that a thread holds: who works for a measurement holds addresses of its blocks or of its stack.
-    pub(super) fn whose(&self, family: Family, each_word: impl FnOnce(&mut dyn FnMut(u64))) -> Whose {
+    pub(super) fn whose(&self, family: Family, each_word: impl FnOnce(&mut dyn FnMut(u64, u64))) -> Whose {
         let mut whose = Whose::Nobody;
-        each_word(&mut |word| {
-            let id = self.measure_of(word);
-            if id != 0 && family.may_work_for(self.family(id)) && !unwind::was_held_at_first(word) {
+        each_word(&mut |word, at| {
+            let id = self.measure_of(word, at);
+            if id != 0 && family.may_work_for(self.family(id)) {
                 whose = whose.and(id, |outer, inner| self.contains(outer, inner));
             }
         });
         whose
     }
 
-    fn measure_of(&self, word: u64) -> Id {
+    fn measure_of(&self, word: u64, at: u64) -> Id {
         if self.heap.contains(word) && word.is_multiple_of(size_of::<usize>() as u64) {
             return self.owner((Space::Heap, word));
         }
-        self.stacks.iter().find(|(stack, _)| stack.contains(word)).map_or(0, |(_, id)| self.nearest_open(*id))
+        let stack = self.stacks.iter().find(|(stack, _)| stack.contains(word));
+        // A thread begins with addresses of the stack of whoever begins it.
+        stack.filter(|_| !unwind::was_held_at_first(word, at)).map_or(0, |(_, id)| self.nearest_open(*id))
     }
 
     /// Closes a measurement, if it is open. Its live blocks and what is open inside it become its parent's.

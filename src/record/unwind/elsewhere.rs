@@ -4,7 +4,7 @@ use super::collector::{CapturedStack, Collector};
 use super::{StackPart, Known, Spacing, SpacingBuffer, Stack, Taken};
 
 /// Unknown.
-pub(in crate::record) fn each_word(_each: impl FnMut(u64)) {}
+pub(in crate::record) fn each_word(_each: impl FnMut(u64, u64)) {}
 
 /// Unknown.
 pub(in crate::record) fn thread_begins() {}
@@ -13,7 +13,7 @@ pub(in crate::record) fn thread_begins() {}
 pub(in crate::record) fn clear_unused_stack() {}
 
 /// Unknown.
-pub(in crate::record) fn was_held_at_first(_word: u64) -> bool {
+pub(in crate::record) fn was_held_at_first(_word: u64, _at: u64) -> bool {
     false
 }
 

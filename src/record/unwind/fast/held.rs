@@ -12,10 +12,19 @@ const MOST: u64 = 128 << 10;
 /// Words of a thread's beginning that are known again.
 const FIRST: usize = 48;
 
+/// What a thread holds when it begins: its registers are those of whoever began it, and lie on its stack for good.
+#[derive(Clone, Copy, Debug)]
+struct Beginning {
+    /// Where its stack pointer was.
+    place: u64,
+    registers: [u64; 6],
+    words: [u64; FIRST],
+}
+
 thread_local! {
-    // Const and without a destructor. A new thread's registers are those of whoever began it, and lie on its stack for
-    // good: they tell nothing of what it does.
-    static AT_FIRST: Cell<[u64; FIRST]> = const { Cell::new([0; FIRST]) };
+    // Const and without a destructor.
+    static BEGINNING: Cell<Beginning> =
+        const { Cell::new(Beginning { place: u64::MAX, registers: [0; 6], words: [0; FIRST] }) };
 }
 
 /// A thread begins: what it holds already is none of its work.
@@ -37,10 +46,9 @@ pub(in crate::record) fn thread_begins() {
             count += 1;
         }
     };
-    kept_registers().into_iter().for_each(&mut note);
     // The thread's own variables are above its frames, and all places are taken by then.
     (here..handle).step_by(8).for_each(|at| note(word(at)));
-    AT_FIRST.set(first);
+    BEGINNING.set(Beginning { place: here, registers: kept_registers(), words: first });
 }
 
 /// A thread has just begun: what another one has left on the same stack before is taken for nothing that it holds.
@@ -71,15 +79,19 @@ pub(in crate::record) fn clear_unused_stack() {
     }
 }
 
-/// Did this thread hold the word when it began?
-pub(in crate::record) fn was_held_at_first(word: u64) -> bool {
-    AT_FIRST.get().contains(&word)
+/// Did this thread hold the word there when it began?
+pub(in crate::record) fn was_held_at_first(word: u64, at: u64) -> bool {
+    BEGINNING.with(|beginning| {
+        let Beginning { place, registers, words } = beginning.get();
+        registers.contains(&word) || at >= place && words.contains(&word)
+    })
 }
 
-/// Each word that this thread holds; a stack other than the one that the system gave it is not looked at.
+/// Each word that this thread holds, with its address, which is 0 for a register; a stack other than the one that the
+/// system gave it is not looked at.
 #[inline(never)]
-pub(in crate::record) fn each_word(mut each: impl FnMut(u64)) {
-    kept_registers().into_iter().for_each(&mut each);
+pub(in crate::record) fn each_word(mut each: impl FnMut(u64, u64)) {
+    kept_registers().into_iter().for_each(|word| each(word, 0));
     let (here, bounds) = (super::Registers::here().sp & !7, bounds::of_this_thread());
     if !bounds.contain(here) {
         return;
@@ -88,7 +100,7 @@ pub(in crate::record) fn each_word(mut each: impl FnMut(u64)) {
     let length = (bounds.end - here).min(MOST);
     let rest = (bounds.end - here - length).min(MOST);
     for part in [here..here + length, bounds.end - rest..bounds.end] {
-        part.step_by(8).for_each(|at| each(word(at)));
+        part.step_by(8).for_each(|at| each(word(at), at));
     }
 }
 
@@ -120,7 +132,7 @@ pub(in crate::record) fn whole_stack() -> Option<StackPart> {
     let bounds = bounds::of_this_thread();
     // SAFETY: a thread may ask for the place of its own variable.
     let errno = unsafe { libc::__errno_location() }.addr() as u64;
-    let ours = AT_FIRST.with(|first| std::ptr::from_ref(first).addr() as u64);
+    let ours = BEGINNING.with(|ours| std::ptr::from_ref(ours).addr() as u64);
     let end = [errno, ours].into_iter().filter(|place| bounds.contain(*place)).min().unwrap_or(bounds.end);
     bounds.contain(super::Registers::here().sp).then_some(StackPart { start: bounds.start, end })
 }
