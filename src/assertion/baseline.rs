@@ -82,12 +82,7 @@ impl Baseline {
     }
 
     /// Or makes it the baseline; gives the baseline, if there was one.
-    fn check_device(
-        &self,
-        device: Device,
-        held: &Held<'_>,
-        tolerance: Percent,
-    ) -> (Result<(), Failure>, Option<u64>) {
+    fn check_device(&self, device: Device, held: &Held<'_>, tolerance: Percent) -> (Result<(), Failure>, Option<u64>) {
         let peak = held.measured.device(device).peak;
         let device_name = Own::make(|| row_of(device, held));
         let read = Own::make(|| self.read());

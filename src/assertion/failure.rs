@@ -62,17 +62,19 @@ impl Failure {
         needed: &Needed,
         tables: impl FnOnce(&SnapshotData) -> String,
     ) -> Self {
-        let setup = Own::make(|| needed.setup().map_or(String::new(), |setup| format!("Note: {setup}
-")));
+        let setup = Own::make(|| {
+            needed.setup().map_or(String::new(), |setup| {
+                format!(
+                    "Note: {setup}
+"
+                )
+            })
+        });
         Self::saved(head, measured, &needed.all, |_| tables(&needed.data), &setup)
     }
 
     /// With what `tables` says about the measurement's snapshot, which is saved.
-    pub(super) fn with_snapshot(
-        head: &str,
-        measured: &Measured,
-        tables: impl FnOnce(&SnapshotData) -> String,
-    ) -> Self {
+    pub(super) fn with_snapshot(head: &str, measured: &Measured, tables: impl FnOnce(&SnapshotData) -> String) -> Self {
         Self::saved(head, measured, &measured.snapshot(), tables, "")
     }
 
@@ -85,8 +87,11 @@ impl Failure {
     ) -> Self {
         let saved = Own::make(|| save(snapshot));
         let text = Own::make(|| {
-            let mut text = format!("{head}
-{}{note}", totals(measured));
+            let mut text = format!(
+                "{head}
+{}{note}",
+                totals(measured)
+            );
             _ = writeln!(text, "\n{}", tables(snapshot).trim_end());
             match &*saved {
                 Ok(path) => _ = writeln!(text, "\nSnapshot: {} (drop it on pytorch.org/memory_viz)", path.display()),

@@ -1,12 +1,12 @@
 //! What is live may not grow with each run, on and on.
 
 use super::failure::Failure;
+use super::leak::check_helpers;
 use super::measure::Measured;
 use super::rows::{Labelled, labelled, table};
 use super::runs::{Origin, Runs, Samples};
-use super::leak::check_helpers;
 use super::setup::made_once_of;
-use super::slope::{Trend, doubles, trend};
+use super::slope::{Trend, doubles, ends_higher, trend};
 use super::undecided::Counted;
 use crate::error::Error;
 use crate::record::guard::Own;
@@ -96,7 +96,12 @@ impl NoGrowth {
             runs if runs < LEAST || runs < warmup.saturating_add(LEAST / 2) => {
                 Err(Error::few_runs(runs, warmup, LEAST).into())
             }
-            runs => Ok(GrowthWatch { iterations: runs, warmup, runs: Runs::begin(runs, warmup, self.counted)?, counted: self.counted }),
+            runs => Ok(GrowthWatch {
+                iterations: runs,
+                warmup,
+                runs: Runs::begin(runs, warmup, self.counted)?,
+                counted: self.counted,
+            }),
         }
     }
 }
@@ -151,6 +156,7 @@ impl Grown {
         let half = if samples.len() > asked { warmup.max(samples.len() / 2) } else { warmup };
         let of = |series: &[f64]| match trend(series, half) {
             Trend::Steady | Trend::Settled(_) | Trend::Unsettled if doubles(series, warmup) => Trend::Doubling,
+            Trend::Growing { .. } if samples.len() > asked && !ends_higher(series) => Trend::Unsettled,
             trend => trend,
         };
         let now = |origin: &Origin| samples.held(origin).last().unwrap_or_default().bytes;

@@ -47,7 +47,8 @@ impl<'a> Held<'a> {
             say(&setup);
         }
         let shared = self.measured.helpers().iter().filter(|helper| helper.shares && helper.device == device);
-        if peak.saturating_add(shared.map(|helper| helper.bytes).sum()) <= limit {
+        let handed = self.measured.handed().iter().filter(|on| on.device == device).map(|on| on.ledger.peak.bytes);
+        if peak.saturating_add(shared.map(|helper| helper.bytes).chain(handed).sum()) <= limit {
             return Ok(());
         }
         let undecided = Own::make(|| Undecided::of(self.measured, Some(device), self.counted));

@@ -7,7 +7,7 @@ use super::measure::Measured;
 use super::rows::{Labelled, labelled, table};
 use super::runs::{Held, Origin, Runs, Samples};
 use super::setup::made_once_of;
-use super::slope::{Trend, doubles, trend};
+use super::slope::{doubles, ends_higher, trend};
 use super::undecided::{Counted, Undecided};
 use crate::error::Error;
 use crate::record::guard::Own;
@@ -90,7 +90,10 @@ impl NoLeak {
         if self.runs == 0 {
             return Err(Error::no_runs("runs").into());
         }
-        Ok(LeakWatch { plan: self, runs: Runs::begin(self.warmup.saturating_add(self.runs), self.warmup, self.counted)? })
+        Ok(LeakWatch {
+            plan: self,
+            runs: Runs::begin(self.warmup.saturating_add(self.runs), self.warmup, self.counted)?,
+        })
     }
 }
 
@@ -132,13 +135,16 @@ pub(super) fn check_helpers<T>(measured: &Measured, grown: &[T], counted: Counte
     if undecided.bytes() == 0 {
         return Ok(());
     }
-    Err(Failure::undecided("the code itself keeps nothing, but what other threads hold grows with its runs", &undecided))
+    Err(Failure::undecided(
+        "the code itself keeps nothing, but what other threads hold grows with its runs",
+        &undecided,
+    ))
 }
 
 /// What each stack has leaked since the warm-up: its blocks or their bytes grow on and on.
 fn leaks(samples: &Samples, warmup: usize) -> Vec<(Origin, Held)> {
     let half = warmup.max(samples.len() / 2);
-    let grows = |series: &[f64]| matches!(trend(series, half), Trend::Growing { .. });
+    let grows = |series: &[f64]| ends_higher(series) && trend(series, half).goes_on();
     let leaked = |origin: Origin| {
         let bytes = samples.bytes(&origin);
         let leaks = grows(&samples.blocks(&origin)) || grows(&bytes) || doubles(&bytes, warmup);

@@ -73,6 +73,7 @@ pub struct Measured {
     pub unknown_frees: u64,
     /// Blocks that could not be counted for lack of memory.
     pub lost_blocks: u64,
+    handed: Own<Vec<measure::DeviceMeasured>>,
     helpers: Own<Vec<measure::Helper>>,
     seen: Own<Vec<measure::DeviceMeasured>>,
     devices: Own<Vec<MeasuredDevice>>,
@@ -131,6 +132,9 @@ impl MeasuredDevice {
 impl Measured {
     fn new(seen: Option<measure::Seen>) -> Self {
         let measure::Seen { devices: seen, unattributed, lost, unknown_frees, helpers } = seen.unwrap_or_default();
+        let mut seen = Own::make(|| seen);
+        let handed = seen.change(|seen| seen.extract_if(.., |on| on.handed).collect::<Vec<_>>());
+        let handed = Own::make(|| handed);
         let devices = Own::make(|| seen.iter().map(MeasuredDevice::new).collect::<Vec<_>>());
         let sum = |of: fn(&MeasuredDevice) -> u64| devices.iter().map(of).sum();
         let measure::Unattributed { bytes, allocations, pool_bytes, pool_allocations } = unattributed;
@@ -144,10 +148,16 @@ impl Measured {
             unattributed: Unattributed { bytes, allocations, pool_bytes, pool_allocations },
             unknown_frees,
             lost_blocks: lost,
+            handed,
             helpers: Own::make(|| helpers),
-            seen: Own::make(|| seen),
+            seen,
             devices,
         }
+    }
+
+    /// Work that was handed over to threads that others share, as it seems.
+    pub(super) fn handed(&self) -> &[measure::DeviceMeasured] {
+        &self.handed
     }
 
     pub(super) fn helpers(&self) -> &[measure::Helper] {

@@ -156,7 +156,8 @@ impl PeakLimit {
     }
 
     fn held_against(&self, limit: u64, on: &MeasuredDevice, held: &Held<'_>) -> Result<(), Failure> {
-        let name = Own::make(|| Some(self.called()).filter(|name| !name.is_empty()).map(|name| format!(" of `{name}`")));
+        let name =
+            Own::make(|| Some(self.called()).filter(|name| !name.is_empty()).map(|name| format!(" of `{name}`")));
         let of = name.as_deref().unwrap_or_default();
         let over = |peak: u64| {
             let head = Own::make(|| {

@@ -17,13 +17,15 @@ const MOST: usize = 256;
 /// After so long, or with so many bytes more than at first, it is left at what is known.
 const LONGEST: Duration = Duration::from_secs(10);
 const MOST_BYTES: u64 = 64 << 20;
+/// What threads free that nobody waits for is freed by then.
+const SETTLES: Duration = Duration::from_millis(20);
 
 /// Where blocks come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Origin {
     pub(super) device: Device,
     pub(super) stack: StackId,
-    /// Another thread's, which shares memory with the code and may work for it.
+    /// Another thread's, which holds memory of the code, or shares some with it, and may work for it.
     pub(super) of_helper: bool,
 }
 
@@ -64,13 +66,17 @@ impl Samples {
 
     /// Of all stacks together, but not of other threads'.
     pub(super) fn total(&self) -> Vec<f64> {
-        let sum = |sample: &Sample| sample.iter().filter(|(origin, _)| !origin.of_helper).map(|(_, held)| held.bytes).sum::<u64>();
+        let sum = |sample: &Sample| {
+            sample.iter().filter(|(origin, _)| !origin.of_helper).map(|(_, held)| held.bytes).sum::<u64>()
+        };
         self.0.iter().map(|sample| sum(sample) as f64).collect()
     }
 
     /// Without some of them.
     pub(super) fn without(&self, left_out: &HashSet<Origin>) -> Self {
-        let rest = |sample: &Sample| sample.iter().filter(|(origin, _)| !left_out.contains(origin)).map(|(o, h)| (*o, *h)).collect();
+        let rest = |sample: &Sample| {
+            sample.iter().filter(|(origin, _)| !left_out.contains(origin)).map(|(o, h)| (*o, *h)).collect()
+        };
         Self(self.0.iter().map(rest).collect())
     }
 
@@ -84,7 +90,8 @@ impl Samples {
 
     /// How much more there is than after the warm-up.
     fn grown(&self, warmup: usize) -> u64 {
-        let sum = |sample: Option<&Sample>| sample.map_or(0, |sample| sample.values().map(|held| held.bytes).sum::<u64>());
+        let sum =
+            |sample: Option<&Sample>| sample.map_or(0, |sample| sample.values().map(|held| held.bytes).sum::<u64>());
         sum(self.0.last()).saturating_sub(sum(self.0.get(warmup.saturating_sub(1))))
     }
 }
@@ -118,14 +125,29 @@ impl Runs {
         if self.samples.len() == self.total && self.must_go_on() {
             self.total = (2 * self.total + 2).min(MOST.max(self.total));
         }
-        self.samples.len() < self.total
+        let goes_on = self.samples.len() < self.total;
+        if !goes_on && self.total > self.asked {
+            self.settle();
+        }
+        goes_on
+    }
+
+    /// Looks once more after the last run: threads and tasks that nobody waited for may free something yet.
+    fn settle(&mut self) {
+        std::thread::sleep(SETTLES);
+        let settled = Own::make(|| sample(self.open.opened()));
+        self.samples.change(|samples| {
+            if let Some(last) = samples.0.last_mut() {
+                last.clone_from(&settled);
+            }
+        });
     }
 
     /// Once in any case, where it is not clear.
     fn must_go_on(&self) -> bool {
         let samples = &self.samples;
-        let enough = self.total > self.asked
-            && (self.began.elapsed() > LONGEST || samples.grown(self.warmup) > MOST_BYTES);
+        let enough =
+            self.total > self.asked && (self.began.elapsed() > LONGEST || samples.grown(self.warmup) > MOST_BYTES);
         let unsure = Own::make(|| samples.is_unsure(self.warmup));
         !enough && *unsure
     }
@@ -146,7 +168,7 @@ fn sample(opened: measure::Opened) -> Sample {
         held.bytes += size;
         held.blocks += 1;
     };
-    measure::each_live(opened, |device, block| add(device, block.stack, block.size, false));
+    measure::each_live(opened, |device, handed, block| add(device, block.stack, block.size, handed));
     measure::each_of_helpers(opened, |device, stack, size| add(device, stack, size, true));
     sample
 }

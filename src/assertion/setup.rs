@@ -71,7 +71,8 @@ impl Needed {
 
     /// What it was at the peak, if there was any.
     pub(super) fn setup(&self) -> Option<String> {
-        let parts: Vec<String> = self.besides.iter().map(|(what, bytes)| format!("{} for {what}", Bytes(*bytes))).collect();
+        let parts: Vec<String> =
+            self.besides.iter().map(|(what, bytes)| format!("{} for {what}", Bytes(*bytes))).collect();
         (!parts.is_empty()).then(|| format!("made once, and not counted: {}", parts.join(", ")))
     }
 

@@ -34,6 +34,12 @@ pub(super) fn is_unsettled(series: &[f64], warmup: usize) -> bool {
     last > warmup && series.len() < last * 9 / 4 + 2
 }
 
+/// Is there more at the end than in the first half? What comes and goes, and is looked at in between, need not be.
+pub(super) fn ends_higher(series: &[f64]) -> bool {
+    let first = series.iter().take(series.len() / 2).copied().fold(0.0, f64::max);
+    series.last().is_some_and(|last| *last > first)
+}
+
 /// Does it grow by doubling, as a container does that is filled on and on: three times at least after the warm-up, each
 /// time by two fifths or more, and is the next time not overdue?
 pub(super) fn doubles(series: &[f64], warmup: usize) -> bool {
@@ -43,7 +49,9 @@ pub(super) fn doubles(series: &[f64], warmup: usize) -> bool {
     let late = heights.iter().filter(|at| **at >= warmup);
     let times = late.filter(|at| value(**at) >= before(**at) * 1.4).count();
     let last = heights.last().map_or(0, |at| at + 1);
-    times >= HEIGHTS && times * 2 >= heights.iter().filter(|at| **at >= warmup).count() && series.len() < last * 9 / 4 + 2
+    times >= HEIGHTS
+        && times * 2 >= heights.iter().filter(|at| **at >= warmup).count()
+        && series.len() < last * 9 / 4 + 2
 }
 
 /// The trend of what comes after the warm-up, whose runs count as what was there before.

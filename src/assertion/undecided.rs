@@ -1,12 +1,14 @@
 //! Work that may have been done for the code, by threads that were there before and of which nobody can tell.
 
+use std::collections::HashSet;
 use std::fmt::Write as _;
 
 use super::measure::Measured;
+use super::setup::made_once;
 use crate::analysis::line_and_callers;
 use crate::record::measure::{DeviceMeasured, Helper};
 use crate::session::measured_snapshot;
-use crate::snapshot::{Device, SnapshotData, StackId};
+use crate::snapshot::{Block, Device, SnapshotData, StackId};
 use crate::units::{Bytes, grouped};
 
 /// Whose memory an assertion counts.
@@ -21,52 +23,84 @@ pub(super) struct Counted {
 /// What nobody can tell, of one assertion.
 #[derive(Debug)]
 pub(super) struct Undecided {
+    /// Threads that share memory with what was measured.
     helpers: Vec<Helper>,
-    data: SnapshotData,
+    /// Their largest blocks.
+    largest: SnapshotData,
+    /// Work that was handed over, as it seems: the most that was live at once.
+    handed: u64,
+    /// Blocks of it.
+    blocks: SnapshotData,
 }
 
 impl Undecided {
-    /// Threads that share memory with what was measured, and allocated on the device; less those that are allowed to.
+    /// Of what was allocated on the device, or on all; less what is allowed to be left out.
     pub(super) fn of(measured: &Measured, device: Option<Device>, counted: Counted) -> Self {
-        let is_meant = |helper: &&Helper| helper.shares && device.is_none_or(|device| device == helper.device);
-        let mut helpers: Vec<Helper> = measured.helpers().iter().filter(is_meant).copied().collect();
+        let is_meant = |of: Device| device.is_none_or(|device| device == of);
+        let helps = |helper: &&Helper| helper.shares && is_meant(helper.device);
+        let mut helpers: Vec<Helper> = measured.helpers().iter().filter(helps).copied().collect();
         helpers.sort_by_key(|helper| (std::cmp::Reverse(helper.bytes), helper.thread));
-        let data = if helpers.is_empty() {
-            SnapshotData::default()
-        } else {
-            measured_snapshot(&[DeviceMeasured::of_helpers(&helpers)])
-        };
-        let stacks: Vec<StackId> = stacks(&data);
+        let largest = snapshot_of(if helpers.is_empty() { vec![] } else { vec![DeviceMeasured::of_helpers(&helpers)] });
+        let stacks: Vec<StackId> = largest.devices.iter().flat_map(|on| &on.live).map(|block| block.stack).collect();
         let mut at = stacks.iter();
         helpers.retain(|helper| {
             let stack = at.next().copied().unwrap_or(StackId::NONE);
-            !counted.allowed.is_some_and(|allowed| is_called(helper, &data, stack, allowed))
+            !counted.allowed.is_some_and(|allowed| is_called(helper, &largest, stack, allowed))
         });
-        Self { helpers, data }
+        let handed: Vec<DeviceMeasured> = measured.handed().iter().filter(|on| is_meant(on.device)).cloned().collect();
+        let mut blocks = snapshot_of(handed);
+        let left_out: HashSet<StackId> = blocks_at(&blocks)
+            .filter(|block| {
+                let is_allowed = |allowed| has_frame(&blocks, block.stack, allowed);
+                made_once(&blocks, block.stack).is_some() || counted.allowed.is_some_and(is_allowed)
+            })
+            .map(|block| block.stack)
+            .collect();
+        blocks.devices.iter_mut().for_each(|on| on.peak.blocks.retain(|block| !left_out.contains(&block.stack)));
+        let handed = blocks.devices.iter().flat_map(|on| &on.peak.blocks).map(|block| block.size).sum();
+        Self { helpers, largest, handed, blocks }
     }
 
     /// The most that all of them held, each by itself.
     pub(super) fn bytes(&self) -> u64 {
-        self.helpers.iter().map(|helper| helper.bytes).sum()
+        self.helpers.iter().map(|helper| helper.bytes).sum::<u64>() + self.handed
     }
 
-    /// Who they are and where they allocated their largest block.
+    /// Who they are and where they allocated their largest blocks.
     pub(super) fn table(&self) -> String {
         let mut text = String::new();
-        let live: Vec<_> = self.data.devices.iter().flat_map(|device| &device.live).collect();
+        let live: Vec<_> = self.largest.devices.iter().flat_map(|on| &on.live).collect();
         for helper in &self.helpers {
             let stack = live.iter().find(|block| block.thread == helper.thread).map_or(StackId::NONE, |block| block.stack);
-            let lines = line_and_callers(&self.data, stack, 2);
             let (name, most, count) = (helper.name(), Bytes(helper.bytes), grouped(helper.allocations));
             _ = writeln!(text, "    thread `{name}`: {most} at most, {count} allocations on {}; the largest:", helper.device);
-            lines.iter().for_each(|line| _ = writeln!(text, "        {} at {line}", Bytes(helper.largest)));
+            lines(&self.largest, stack, helper.largest, &mut text);
+        }
+        let mut handed: Vec<_> = self.blocks.devices.iter().flat_map(|on| &on.peak.blocks).collect();
+        handed.sort_by_key(|block| std::cmp::Reverse(block.size));
+        if let Some(block) = handed.first() {
+            let (most, count) = (Bytes(self.handed), grouped(handed.len() as u64));
+            _ = writeln!(text, "    with memory of the code in hand: {most} in {count} blocks at most; the largest:");
+            lines(&self.blocks, block.stack, block.size, &mut text);
         }
         text
     }
 }
 
-fn stacks(data: &SnapshotData) -> Vec<StackId> {
-    data.devices.iter().flat_map(|device| &device.live).map(|block| block.stack).collect()
+fn snapshot_of(measured: Vec<DeviceMeasured>) -> SnapshotData {
+    if measured.is_empty() { SnapshotData::default() } else { measured_snapshot(&measured) }
+}
+
+fn blocks_at(data: &SnapshotData) -> impl Iterator<Item = &Block> {
+    data.devices.iter().flat_map(|on| &on.peak.blocks)
+}
+
+fn lines(data: &SnapshotData, stack: StackId, size: u64, text: &mut String) {
+    line_and_callers(data, stack, 2).iter().for_each(|line| _ = writeln!(text, "        {} at {line}", Bytes(size)));
+}
+
+fn has_frame(data: &SnapshotData, stack: StackId, name: &str) -> bool {
+    data.stacks.frames(stack).any(|frame| frame.function.contains(name) || frame.file.contains(name))
 }
 
 fn is_called(helper: &Helper, data: &SnapshotData, stack: StackId, name: &str) -> bool {
@@ -74,5 +108,5 @@ fn is_called(helper: &Helper, data: &SnapshotData, stack: StackId, name: &str) -
     let known = helper.name();
     known.contains(name)
         || known.len() == 15 && name.starts_with(&*known)
-        || data.stacks.frames(stack).any(|frame| frame.function.contains(name) || frame.file.contains(name))
+        || has_frame(data, stack, name)
 }

@@ -57,10 +57,10 @@ pub(crate) fn helps() -> bool {
 
 /// That of this thread.
 pub(crate) fn family() -> Family {
-    match FAMILY.get() {
-        Family::UNKNOWN if is_first_thread() => Family::FIRST,
-        known => known,
+    if FAMILY.get() == Family::UNKNOWN && is_first_thread() {
+        FAMILY.set(Family::FIRST);
     }
+    FAMILY.get()
 }
 
 /// A thread that has been begun and has not freed its first block yet, which is what it was given.
@@ -96,8 +96,10 @@ pub(crate) fn begun(given: usize) {
 #[cfg(target_os = "linux")]
 #[expect(unsafe_code, reason = "asks for two numbers")]
 fn is_first_thread() -> bool {
-    // SAFETY: they have no preconditions and do nothing but answer.
-    unsafe { libc::gettid() == libc::getpid() }
+    // SAFETY: it has no preconditions and does nothing but answer.
+    let thread = unsafe { libc::gettid() };
+    // SAFETY: likewise.
+    thread == unsafe { libc::getpid() }
 }
 
 #[cfg(not(target_os = "linux"))]

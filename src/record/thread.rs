@@ -69,12 +69,12 @@ pub(crate) fn seen() -> impl Iterator<Item = (ThreadId, u32)> {
 
 #[cfg(target_os = "linux")]
 #[expect(unsafe_code, reason = "gettid is a C function")]
-fn own_os_id() -> u32 {
+pub(super) fn own_os_id() -> u32 {
     // SAFETY: it has no preconditions and does nothing but answer.
     unsafe { libc::gettid() as u32 }
 }
 
 #[cfg(not(target_os = "linux"))]
-fn own_os_id() -> u32 {
+pub(super) fn own_os_id() -> u32 {
     0
 }

@@ -125,7 +125,8 @@ impl OpenScopes {
 
     fn repath(&mut self, from: usize) {
         let enclosing = from.checked_sub(1).and_then(|i| self.scopes.get(i));
-        let (mut parent, mut measure) = enclosing.map_or((ContextId::ROOT, guard::inherited()), |scope| (scope.context, scope.measure));
+        let (mut parent, mut measure) =
+            enclosing.map_or((ContextId::ROOT, guard::inherited()), |scope| (scope.context, scope.measure));
         for scope in self.scopes.iter_mut().take(self.length).skip(from) {
             match scope.kind {
                 Kind::Named => scope.context = CONTEXTS.intern_like(parent, scope.context),

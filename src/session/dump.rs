@@ -76,6 +76,11 @@ impl Dumps {
         let peak = snapshot.devices.iter().map(|device| device.peak.total()).max().unwrap_or_default();
         let written = output::beside(&path, |path| snapshot.write_to(Place::New(path)));
         let is_written = written.is_ok();
+        if self.path.is_none() {
+            let process = this_process();
+            let names = format!("{}_{}_", process.host, process.program);
+            output::prune(&path, |name| name.starts_with(&names) && name.ends_with(".pickle"));
+        }
         match written {
             Ok(path) => say(&format!("wrote {} {reason}; {} at the peak", path.display(), Bytes(peak))),
             Err(error) => say(&error.and(LOST).to_string()),

@@ -336,8 +336,8 @@ impl fmt::Display for Report {
     }
 }
 
-/// Makes a new folder `NAME-1`, `NAME-2`, … for the outputs of one run, under `target/memtrace` if
-/// the working directory has a `Cargo.toml` and under `memtrace` otherwise.
+/// Makes a new folder `NAME-1`, `NAME-2`, … for the outputs of one run, under `memtrace` in cargo's target folder if this
+/// program lies in one, or else in the working directory.
 ///
 /// # Errors
 /// If the folder cannot be made.

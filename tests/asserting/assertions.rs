@@ -304,11 +304,13 @@ async fn a_future_is_measured_wherever_it_is_polled_and_so_are_tasks_that_carry_
     let cpu = snapshot.device(Device::Cpu).unwrap();
     assert!(cpu.live.iter().any(|block| block.size == 50_000 && snapshot.context_path(block.context) == "request"));
     let spawned = measure_async(async { tokio::spawn(request(50_000)).await.unwrap() }).await;
-    assert!((55_000..60_000).contains(&spawned.peak), "a task is told by what the worker holds: {}", spawned.peak);
+    assert!(spawned.peak < 5_000, "what carries nothing is not counted: {}", spawned.peak);
+    let failure = memtrace::check_peak(50_000, &spawned).unwrap_err();
+    assert!(failure.is_undecided(), "but it is not forgotten: {failure}");
 }
 
 #[test]
-fn work_of_a_shared_pool_counts_for_whoever_waits_for_it() {
+fn work_of_a_shared_pool_is_said_to_be_undecided_where_it_matters() {
     rayon::join(|| (), || ());
     let both = std::sync::Barrier::new(2);
     let half = || {
@@ -317,9 +319,10 @@ fn work_of_a_shared_pool_counts_for_whoever_waits_for_it() {
     };
     // This thread is none of the pool's: both run on workers.
     let measured = measure(|| rayon::join(half, half));
-    assert!((2 << 20..(2 << 20) + 5000).contains(&measured.peak), "{}", measured.peak);
+    assert!(measured.peak < 5000, "{}", measured.peak);
     let failure = memtrace::check_peak(MIB as u64, &measured).unwrap_err();
-    says(&failure.to_string(), &["2.000 MiB", "tests/asserting/assertions.rs"]);
+    assert!(failure.is_undecided(), "{failure}");
+    says(&failure.to_string(), &["with memory of the code in hand: 2.000 MiB in 2 blocks", "tests/asserting/assertions.rs"]);
 }
 
 #[test]

@@ -82,8 +82,7 @@ fn pass(package: &Path, workers: usize, arguments: &[&str], variables: &[(&str, 
 }
 
 const ALL: [&str; 1] = ["baselines::program_"];
-const ONE: [&str; 4] =
-    ["baselines::program_a", "baselines::program_b", "baselines::program_c", "baselines::program_d"];
+const ONE: [&str; 4] = ["baselines::program_a", "baselines::program_b", "baselines::program_c", "baselines::program_d"];
 
 #[test]
 fn hold_with_any_number_of_workers_and_of_tests_at_a_time() {
@@ -95,7 +94,8 @@ fn hold_with_any_number_of_workers_and_of_tests_at_a_time() {
     for (workers, variables) in [1, 2, 16].iter().flat_map(|n| [(*n, &[][..]), (*n, &[(PLANTED, "1")][..])]) {
         let planted = !variables.is_empty();
         for _ in 0..runs {
-            let together = ["--test-threads=1", "--test-threads=4"].map(|threads| pass(&package, workers, &[ALL[0], threads], variables));
+            let together = ["--test-threads=1", "--test-threads=4"]
+                .map(|threads| pass(&package, workers, &[ALL[0], threads], variables));
             let apart = ONE.map(|name| pass(&package, workers, &["--exact", name], variables));
             for passed in together.into_iter().chain(apart) {
                 count += 1;

@@ -2,20 +2,22 @@
 //!
 //! One lock is enough: it is held for less than taking a stack takes, and only while something is measured.
 
+#[cfg_attr(not(target_os = "linux"), path = "asleep_elsewhere.rs")]
+mod asleep;
 mod others;
 mod registry;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock};
 
-use others::Whose;
 pub(crate) use others::Helper;
+use others::Whose;
 pub(super) use registry::Registry;
 pub(crate) use registry::{DeviceMeasured, Id, Space, Taken};
 
+use super::lineage::Family;
 use super::memory::OwnVec;
 use super::names::Label;
-use super::lineage::Family;
 use super::{Site, gates, guard, lineage, recorder, thread, unwind};
 use crate::snapshot::{Block, Device, StackId};
 
@@ -91,8 +93,9 @@ pub(crate) fn end(opened: Opened) -> Option<Seen> {
     copied.map(|(devices, lost, unknown_frees)| Seen { devices, unattributed, lost, unknown_frees, helpers })
 }
 
-/// Every block that is live in an open measurement. What is called may do nothing but own work.
-pub(crate) fn each_live(opened: Opened, each: impl FnMut(Device, &Block)) {
+/// Every block that is live in an open measurement, and whether it is of work that was handed over. What is called may do
+/// nothing but own work.
+pub(crate) fn each_live(opened: Opened, each: impl FnMut(Device, bool, &Block)) {
     lock().each_live(opened.id, each);
 }
 
@@ -105,8 +108,11 @@ pub(crate) fn each_of_helpers(opened: Opened, each: impl FnMut(Device, StackId, 
 pub(crate) fn on_this_stack(opened: Opened) {
     let _own = guard::own_work();
     lineage::is_on_its_own();
-    if let Some(stack) = unwind::part_from_here() {
-        lock().on_stack(opened.id, stack);
+    let stack = unwind::part_from_here();
+    let mut registry = lock();
+    registry.bind(opened.id, thread::own_os_id());
+    if let Some(stack) = stack {
+        registry.on_stack(opened.id, stack);
     }
 }
 
@@ -203,19 +209,30 @@ pub(crate) fn on_alloc(device: Device, address: u64, size: u64, site: Site) {
     let mut registry = lock();
     // Work may carry a measurement that was closed.
     if !registry.alloc(current, device, address, size, site) {
-        on_alloc_of_other(&mut registry, device, address, size, site);
+        on_alloc_of_other(registry, device, address, size, site);
     }
 }
 
 /// The same on a thread that carries no measurement: pools do the work of others.
 #[inline(never)]
-fn on_alloc_of_other(registry: &mut Registry, device: Device, address: u64, size: u64, site: Site) {
+fn on_alloc_of_other(mut registry: MutexGuard<'_, Registry>, device: Device, address: u64, size: u64, site: Site) {
     // A pool of rayon's works for everybody.
     let is_worker = is_worker();
     let family = if is_worker { Family::UNKNOWN } else { lineage::family() };
-    let whose = registry.whose(family, |each| unwind::each_word(each));
+    let mut whose = registry.whose(family, |each| unwind::each_word(each));
     if let Whose::One(id) = whose
-        && registry.alloc(id, device, address, size, site)
+        && is_worker
+    {
+        let waiting = registry.os_thread(id);
+        drop(registry);
+        // Who has work done by such a pool waits for it. What was done for others may have left the words behind.
+        if waiting != 0 && !asleep::soon(waiting) {
+            whose = Whose::Nobody;
+        }
+        registry = lock();
+    }
+    if let Whose::One(id) = whose
+        && registry.enter(id, (device, address, size), site, true)
     {
         return;
     }

@@ -3,8 +3,8 @@
 use super::registry::Id;
 use crate::record::ledger::Site;
 use crate::record::lineage::Family;
-use crate::record::thread_name;
 use crate::record::memory::{OwnMap, OwnVec, System, own_map, try_push};
+use crate::record::thread_name;
 use crate::snapshot::{Device, StackId, ThreadId};
 
 /// Whose work a thread does.
@@ -131,7 +131,16 @@ impl Others {
         let helper = |(&(thread, device), other): (&(ThreadId, Device), &Other)| {
             let Other { family, name, most: bytes, allocations, largest: (largest, stack), .. } = *other;
             let shares = self.does_share(thread, &is_meant);
-            family.may_work_for(whose).then_some(Helper { thread, name, device, shares, bytes, allocations, largest, stack })
+            family.may_work_for(whose).then_some(Helper {
+                thread,
+                name,
+                device,
+                shares,
+                bytes,
+                allocations,
+                largest,
+                stack,
+            })
         };
         self.held.iter().filter_map(helper).collect()
     }

@@ -48,6 +48,8 @@ struct Owner {
     size: u64,
     thread: ThreadId,
     stack: StackId,
+    /// Of a thread that carries none, but holds memory of this one.
+    handed: bool,
 }
 
 /// A block that was taken out of the measurements that it belonged to.
@@ -67,6 +69,8 @@ pub(crate) struct Taken {
 #[derive(Debug)]
 struct OnDevice {
     device: Device,
+    /// What threads did that carry none, but hold memory of this one: work that was handed over, as it seems.
+    handed: bool,
     ledger: Ledger,
     /// Bytes of blocks that were freed here and had not been allocated here.
     foreign_freed: u64,
@@ -76,6 +80,8 @@ struct OnDevice {
 #[derive(Clone, Debug)]
 pub(crate) struct DeviceMeasured {
     pub(crate) device: Device,
+    /// Work that was handed over, as it seems.
+    pub(crate) handed: bool,
     pub(crate) foreign_freed: u64,
     pub(crate) ledger: LedgerCopy,
 }
@@ -90,7 +96,7 @@ impl DeviceMeasured {
             Block { address: seq, size, seq, time_ns: 0, stack, context, thread, stream: 0, memory }
         };
         ledger.live = (1..).zip(helpers).map(block).collect();
-        Self { device: Device::Cpu, foreign_freed: 0, ledger }
+        Self { device: Device::Cpu, handed: true, foreign_freed: 0, ledger }
     }
 }
 
@@ -101,6 +107,8 @@ struct Measure {
     began: Instant,
     /// That of the thread that began it.
     family: Family,
+    /// The system's number of the thread that it is bound to; 0 if there is none.
+    os_thread: u32,
     /// A closed one is kept as long as work may carry it: what that does is its parent's.
     open: bool,
     /// Work elsewhere may carry it.
@@ -113,22 +121,22 @@ struct Measure {
 }
 
 impl Measure {
-    fn on(&mut self, device: Device) -> Option<&mut OnDevice> {
-        if !self.devices.iter().any(|on| on.device == device) {
-            self.begin_on(device);
+    fn on(&mut self, device: Device, handed: bool) -> Option<&mut OnDevice> {
+        if !self.devices.iter().any(|on| on.device == device && on.handed == handed) {
+            self.begin_on(device, handed);
         }
-        self.devices.iter_mut().find(|on| on.device == device)
+        self.devices.iter_mut().find(|on| on.device == device && on.handed == handed)
     }
 
     /// Apart, because its frame is large.
     #[cold]
     #[inline(never)]
-    fn begin_on(&mut self, device: Device) {
+    fn begin_on(&mut self, device: Device, handed: bool) {
         let (max_entries, log) = (MAX_ENTRIES, LedgerOptions::default());
         let options = LedgerOptions { max_entries, stacks_in_log: true, long_records: true, ..log };
         if make_room(&mut self.devices) {
             // Written where it stays: a ledger is large, and each hand that it went through would hold it once more.
-            put(&mut self.devices, OnDevice { device, ledger: Ledger::new(options, self.began), foreign_freed: 0 });
+            put(&mut self.devices, OnDevice { device, handed, ledger: Ledger::new(options, self.began), foreign_freed: 0 });
         }
     }
 }
@@ -179,6 +187,7 @@ impl Registry {
             parent,
             began: Instant::now(),
             family,
+            os_thread: 0,
             open: true,
             carried: false,
             devices,
@@ -221,21 +230,22 @@ impl Registry {
     pub(crate) fn copy(&self, id: Id) -> Option<(Vec<DeviceMeasured>, u64, u64)> {
         let measure = self.measures.get(&id)?;
         let copy = |on: &OnDevice| {
-            let &OnDevice { device, foreign_freed, ref ledger } = on;
-            DeviceMeasured { device, foreign_freed, ledger: ledger.copy(0) }
+            let &OnDevice { device, handed, foreign_freed, ref ledger } = on;
+            DeviceMeasured { device, handed, foreign_freed, ledger: ledger.copy(0) }
         };
         Some((measure.devices.iter().map(copy).collect(), measure.lost, measure.unknown_frees))
     }
 
-    pub(crate) fn each_live(&self, id: Id, mut each: impl FnMut(Device, &Block)) {
+    pub(crate) fn each_live(&self, id: Id, mut each: impl FnMut(Device, bool, &Block)) {
         for on in self.measures.get(&id).iter().flat_map(|measure| &measure.devices) {
-            on.ledger.live_blocks().for_each(|block| each(on.device, &block));
+            on.ledger.live_blocks().for_each(|block| each(on.device, on.handed, &block));
         }
     }
 
     /// Blocks of threads that carry no measurement and share memory with this one.
     pub(crate) fn each_of_helpers(&self, id: Id, mut each: impl FnMut(Device, StackId, u64)) {
-        let helps = |owner: &&Owner| owner.measure == 0 && self.others.does_share(owner.thread, |of| self.contains(id, of));
+        let helps =
+            |owner: &&Owner| owner.measure == 0 && self.others.does_share(owner.thread, |of| self.contains(id, of));
         self.owners.values().filter(helps).for_each(|owner| each(owner.device, owner.stack, owner.size));
     }
 
@@ -251,6 +261,18 @@ impl Registry {
     /// May a thread of this family work for any that is open?
     pub(super) fn is_related(&self, family: Family) -> bool {
         self.measures.values().any(|measure| measure.open && family.may_work_for(measure.family))
+    }
+
+    /// It is measured on this thread alone, and on those that this one begins.
+    pub(crate) fn bind(&mut self, id: Id, os_thread: u32) {
+        if let Some(measure) = self.measures.get_mut(&id) {
+            measure.os_thread = os_thread;
+        }
+    }
+
+    /// The thread that a measurement is bound to; 0 if there is none.
+    pub(super) fn os_thread(&self, id: Id) -> u32 {
+        self.measures.get(&id).map_or(0, |measure| measure.os_thread)
     }
 
     /// A measurement is in force on the thread that has this stack.
@@ -345,6 +367,12 @@ impl Registry {
 
     /// Enters a block. False if no measurement is in force.
     pub(crate) fn alloc(&mut self, current: Id, device: Device, address: u64, size: u64, site: Site) -> bool {
+        self.enter(current, (device, address, size), site, false)
+    }
+
+    /// Enters one of work that was handed over, or of nobody's if `handed` is not.
+    pub(super) fn enter(&mut self, current: Id, new: (Device, u64, u64), site: Site, handed: bool) -> bool {
+        let (device, address, size) = new;
         let key = (Space::of(device), address);
         if self.owners.contains_key(&key) {
             // Its free was missed.
@@ -357,13 +385,13 @@ impl Registry {
         let room = self.owners.try_reserve(1).is_ok();
         let mut at = first;
         while let Some(measure) = self.measures.get_mut(&at) {
-            let entered = room && measure.on(device).is_some_and(|on| on.ledger.alloc(address, size, site));
+            let entered = room && measure.on(device, handed).is_some_and(|on| on.ledger.alloc(address, size, site));
             measure.lost += u64::from(!entered);
             at = measure.parent;
         }
         if room {
             let Site { thread, stack, .. } = site;
-            self.owners.insert(key, Owner { measure: first, device, size, thread, stack });
+            self.owners.insert(key, Owner { measure: first, device, size, thread, stack, handed });
             if key.0 == Space::Heap {
                 self.heap = StackPart { start: self.heap.start.min(address), end: self.heap.end.max(address + 1) };
             }
@@ -377,7 +405,7 @@ impl Registry {
         whose.each_of_several(|id| self.others.shares(site.thread, id));
         if self.owners.try_reserve(1).is_ok() {
             let Site { thread, stack, .. } = site;
-            self.owners.insert((Space::of(device), address), Owner { measure: 0, device, size, thread, stack });
+            self.owners.insert((Space::of(device), address), Owner { measure: 0, device, size, thread, stack, handed: false });
             self.others.alloc(device, size, site, family);
         }
     }
@@ -409,7 +437,7 @@ impl Registry {
         let (mut at, mut block, mut numbers) = (own, None, [(0, 0); NESTED]);
         let mut free_numbers = numbers.iter_mut();
         while let (Some(owner), Some(measure)) = (owner, self.measures.get_mut(&at)) {
-            if let Some(freed) = measure.on(owner.device).and_then(|on| on.ledger.free(key.1, site)) {
+            if let Some(freed) = measure.on(owner.device, owner.handed).and_then(|on| on.ledger.free(key.1, site)) {
                 block = Some(freed.block());
                 free_numbers.next().into_iter().for_each(|number| *number = (at, freed.seq()));
             }
@@ -447,7 +475,7 @@ impl Registry {
         while let Some(measure) = self.measures.get_mut(&at) {
             let number = taken.numbers.iter().find(|(id, _)| *id == at);
             let block = number.map(|(_, seq)| Block { seq: *seq, ..block });
-            let put_back = |block| measure.on(owner.device).is_some_and(|on| on.ledger.undo_free(block));
+            let put_back = |block| measure.on(owner.device, owner.handed).is_some_and(|on| on.ledger.undo_free(block));
             measure.lost += u64::from(!block.as_ref().is_some_and(put_back));
             at = measure.parent;
         }
@@ -461,7 +489,7 @@ impl Registry {
         let Some(owner) = owner else { return false };
         let (mut at, mut named) = (owner.measure, false);
         while let Some(measure) = self.measures.get_mut(&at) {
-            named |= measure.on(owner.device).is_some_and(|on| on.ledger.name(address, label));
+            named |= measure.on(owner.device, owner.handed).is_some_and(|on| on.ledger.name(address, label));
             at = measure.parent;
         }
         named
@@ -529,7 +557,7 @@ impl Registry {
         let mut at = taken.foreign;
         while self.measures.contains_key(&at) && !self.contains(at, own) {
             let Some(measure) = self.measures.get_mut(&at) else { return };
-            if let Some(on) = measure.on(taken.device) {
+            if let Some(on) = measure.on(taken.device, false) {
                 change(&mut on.foreign_freed);
             }
             at = measure.parent;

@@ -1,7 +1,7 @@
 //! What stands for the unwinder where there is none of our own: it never proves anything.
 
 use super::collector::{CapturedStack, Collector};
-use super::{StackPart, Known, Spacing, SpacingBuffer, Stack, Taken};
+use super::{Known, Spacing, SpacingBuffer, Stack, StackPart, Taken};
 
 /// Unknown.
 pub(in crate::record) fn each_word(_each: impl FnMut(u64, u64)) {}

@@ -11,8 +11,10 @@ mod modules;
 
 use self::collector::{CapturedStack, Collector};
 pub(crate) use self::fast::Source;
-pub(in crate::record) use self::fast::{clear_unused_stack, each_word, part_from_here, thread_begins, was_held_at_first, whole_stack};
 use self::fast::{DeepStack, Registers};
+pub(in crate::record) use self::fast::{
+    clear_unused_stack, each_word, part_from_here, thread_begins, was_held_at_first, whole_stack,
+};
 pub(crate) use self::mode::{after_fork, check_stacks, compared_stacks, wrong_stacks};
 pub(crate) use self::modules::{KnownModules, mark};
 use super::STACKS;

@@ -10,21 +10,20 @@ use crate::record::unwind::StackPart;
 /// Of a larger stack, so much of its inner and of its outer end is looked at.
 const MOST: u64 = 128 << 10;
 /// Words of a thread's beginning that are known again.
-const FIRST: usize = 48;
+const FIRST: usize = 64;
 
 /// What a thread holds when it begins: its registers are those of whoever began it, and lie on its stack for good.
 #[derive(Clone, Copy, Debug)]
 struct Beginning {
-    /// Where its stack pointer was.
-    place: u64,
     registers: [u64; 6],
-    words: [u64; FIRST],
+    /// Words of its stack, each with its address.
+    words: [(u64, u64); FIRST],
 }
 
 thread_local! {
     // Const and without a destructor.
     static BEGINNING: Cell<Beginning> =
-        const { Cell::new(Beginning { place: u64::MAX, registers: [0; 6], words: [0; FIRST] }) };
+        const { Cell::new(Beginning { registers: [0; 6], words: [(0, 0); FIRST] }) };
 }
 
 /// A thread begins: what it holds already is none of its work.
@@ -37,18 +36,13 @@ pub(in crate::record) fn thread_begins() {
         // The main thread's stack is elsewhere.
         return;
     }
-    let (mut first, mut count) = ([0; FIRST], 0);
     // Stacks are in one part of the address space, the program's own code is in another one.
     let may_be_stack = |word: u64| word >> 40 == here >> 40 && !(here..handle).contains(&word);
-    let mut note = |word: u64| {
-        if may_be_stack(word) && !first.contains(&word) && let Some(place) = first.get_mut(count) {
-            *place = word;
-            count += 1;
-        }
-    };
     // The thread's own variables are above its frames, and all places are taken by then.
-    (here..handle).step_by(8).for_each(|at| note(word(at)));
-    BEGINNING.set(Beginning { place: here, registers: kept_registers(), words: first });
+    let outside = (here..handle).step_by(8).map(|at| (at, word(at))).filter(|(_, word)| may_be_stack(*word));
+    let mut words = [(0, 0); FIRST];
+    words.iter_mut().zip(outside).for_each(|(place, word)| *place = word);
+    BEGINNING.set(Beginning { registers: kept_registers(), words });
 }
 
 /// A thread has just begun: what another one has left on the same stack before is taken for nothing that it holds.
@@ -82,8 +76,8 @@ pub(in crate::record) fn clear_unused_stack() {
 /// Did this thread hold the word there when it began?
 pub(in crate::record) fn was_held_at_first(word: u64, at: u64) -> bool {
     BEGINNING.with(|beginning| {
-        let Beginning { place, registers, words } = beginning.get();
-        registers.contains(&word) || at >= place && words.contains(&word)
+        let Beginning { registers, words } = beginning.get();
+        registers.contains(&word) || words.contains(&(at, word))
     })
 }
 

@@ -27,7 +27,9 @@ use std::sync::{Mutex, MutexGuard};
 
 use self::cache::{ADDRESS_BITS, Cache};
 pub(super) use self::deep::DeepStack;
-pub(in crate::record) use self::held::{clear_unused_stack, each_word, part_from_here, thread_begins, was_held_at_first, whole_stack};
+pub(in crate::record) use self::held::{
+    clear_unused_stack, each_word, part_from_here, thread_begins, was_held_at_first, whole_stack,
+};
 pub(crate) use self::known::Source;
 use self::last::LastStack;
 pub(super) use self::room::with_room;
