@@ -71,9 +71,14 @@ impl Undecided {
         let mut text = String::new();
         let live: Vec<_> = self.largest.devices.iter().flat_map(|on| &on.live).collect();
         for helper in &self.helpers {
-            let stack = live.iter().find(|block| block.thread == helper.thread).map_or(StackId::NONE, |block| block.stack);
+            let stack =
+                live.iter().find(|block| block.thread == helper.thread).map_or(StackId::NONE, |block| block.stack);
             let (name, most, count) = (helper.name(), Bytes(helper.bytes), grouped(helper.allocations));
-            _ = writeln!(text, "    thread `{name}`: {most} at most, {count} allocations on {}; the largest:", helper.device);
+            _ = writeln!(
+                text,
+                "    thread `{name}`: {most} at most, {count} allocations on {}; the largest:",
+                helper.device
+            );
             lines(&self.largest, stack, helper.largest, &mut text);
         }
         let mut handed: Vec<_> = self.blocks.devices.iter().flat_map(|on| &on.peak.blocks).collect();
@@ -106,7 +111,5 @@ fn has_frame(data: &SnapshotData, stack: StackId, name: &str) -> bool {
 fn is_called(helper: &Helper, data: &SnapshotData, stack: StackId, name: &str) -> bool {
     // The system keeps fifteen bytes of a thread's name.
     let known = helper.name();
-    known.contains(name)
-        || known.len() == 15 && name.starts_with(&*known)
-        || has_frame(data, stack, name)
+    known.contains(name) || known.len() == 15 && name.starts_with(&*known) || has_frame(data, stack, name)
 }

@@ -229,9 +229,9 @@ impl Builder {
 
     /// Where snapshots go that are written without being called for (see the `dump_` options; at the end if none of
     /// them is given); its end says the format, see [`Snapshot::write`]. `%e`, `%h`, `%p`, `%r`, `%t` stand for program, host,
-    /// pid, rank and seconds since 1970. A name that is taken gets a number. Without it they are pickles
-    /// below `memtrace` in cargo's target folder, or here, of which the newest ten are kept. What is relative begins in the folder in which the session began, wherever
-    /// the program has gone since.
+    /// pid, rank and seconds since 1970. A name that is taken gets a number. What is relative begins in the folder in which
+    /// the session began, wherever the program has gone since. Without it they are pickles below `memtrace` in cargo's target
+    /// folder, or else here, of which the newest ten are kept.
     pub fn dump_to(mut self, path: impl Into<String>) -> Self {
         self.plan.dumps.path = Some(path.into());
         self

@@ -113,9 +113,8 @@ pub(super) fn base_dir(folder: &Path) -> PathBuf {
 /// Where cargo put this program: the folder has a mark.
 fn target_of_cargo() -> Option<PathBuf> {
     let program = std::env::current_exe().ok()?;
-    let is_cargos = |folder: &&Path| {
-        std::fs::read_to_string(folder.join("CACHEDIR.TAG")).is_ok_and(|tag| tag.contains("cargo"))
-    };
+    let is_cargos =
+        |folder: &&Path| std::fs::read_to_string(folder.join("CACHEDIR.TAG")).is_ok_and(|tag| tag.contains("cargo"));
     program.ancestors().find(is_cargos).map(Path::to_owned)
 }
 

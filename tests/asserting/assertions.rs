@@ -322,7 +322,10 @@ fn work_of_a_shared_pool_is_said_to_be_undecided_where_it_matters() {
     assert!(measured.peak < 5000, "{}", measured.peak);
     let failure = memtrace::check_peak(MIB as u64, &measured).unwrap_err();
     assert!(failure.is_undecided(), "{failure}");
-    says(&failure.to_string(), &["with memory of the code in hand: 2.000 MiB in 2 blocks", "tests/asserting/assertions.rs"]);
+    says(
+        &failure.to_string(),
+        &["with memory of the code in hand: 2.000 MiB in 2 blocks", "tests/asserting/assertions.rs"],
+    );
 }
 
 #[test]

@@ -136,7 +136,10 @@ impl Measure {
         let options = LedgerOptions { max_entries, stacks_in_log: true, long_records: true, ..log };
         if make_room(&mut self.devices) {
             // Written where it stays: a ledger is large, and each hand that it went through would hold it once more.
-            put(&mut self.devices, OnDevice { device, handed, ledger: Ledger::new(options, self.began), foreign_freed: 0 });
+            put(
+                &mut self.devices,
+                OnDevice { device, handed, ledger: Ledger::new(options, self.began), foreign_freed: 0 },
+            );
         }
     }
 }
@@ -405,7 +408,8 @@ impl Registry {
         whose.each_of_several(|id| self.others.shares(site.thread, id));
         if self.owners.try_reserve(1).is_ok() {
             let Site { thread, stack, .. } = site;
-            self.owners.insert((Space::of(device), address), Owner { measure: 0, device, size, thread, stack, handed: false });
+            self.owners
+                .insert((Space::of(device), address), Owner { measure: 0, device, size, thread, stack, handed: false });
             self.others.alloc(device, size, site, family);
         }
     }
