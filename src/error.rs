@@ -9,9 +9,15 @@ use std::path::{Path, PathBuf};
 ///
 /// The kind is private so that it can grow; the underlying I/O error, if there is one, is its
 /// [`source`](StdError::source).
-#[derive(Debug)]
 pub struct Error {
     kind: Kind,
+}
+
+/// As `Display`: `main` prints the error that it returns so.
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
 }
 
 #[derive(Debug)]

@@ -7,7 +7,7 @@ use super::measure::Measured;
 use super::rows::{Labelled, labelled, table};
 use super::runs::{Held, Origin, Runs, Samples};
 use super::setup::made_once_of;
-use super::slope::{doubles, ends_higher, trend};
+use super::slope::{doubles, ends_higher, is_frequent, trend};
 use super::undecided::{Counted, Undecided};
 use crate::error::Error;
 use crate::record::guard::Own;
@@ -144,7 +144,7 @@ pub(super) fn check_helpers<T>(measured: &Measured, grown: &[T], counted: Counte
 /// What each stack has leaked since the warm-up: its blocks or their bytes grow on and on.
 fn leaks(samples: &Samples, warmup: usize) -> Vec<(Origin, Held)> {
     let half = warmup.max(samples.len() / 2);
-    let grows = |series: &[f64]| ends_higher(series) && trend(series, half).goes_on();
+    let grows = |series: &[f64]| ends_higher(series) && is_frequent(series, half) && trend(series, half).goes_on();
     let leaked = |origin: Origin| {
         let bytes = samples.bytes(&origin);
         let leaks = grows(&samples.blocks(&origin)) || grows(&bytes) || doubles(&bytes, warmup);

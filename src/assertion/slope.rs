@@ -34,6 +34,13 @@ pub(super) fn is_unsettled(series: &[f64], warmup: usize) -> bool {
     last > warmup && series.len() < last * 9 / 4 + 2
 }
 
+/// Does it reach new heights often enough after the warm-up for something that is kept with each run, or with one of a few?
+/// A pool that now and then needs one more thread does not.
+pub(super) fn is_frequent(series: &[f64], warmup: usize) -> bool {
+    let late = heights(series).into_iter().filter(|at| *at >= warmup).count();
+    late * 16 >= series.len().saturating_sub(warmup)
+}
+
 /// Is there more at the end than in the first half? What comes and goes, and is looked at in between, need not be.
 pub(super) fn ends_higher(series: &[f64]) -> bool {
     let first = series.iter().take(series.len() / 2).copied().fold(0.0, f64::max);

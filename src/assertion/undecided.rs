@@ -7,8 +7,9 @@ use super::measure::Measured;
 use super::setup::made_once;
 use crate::analysis::line_and_callers;
 use crate::record::measure::{DeviceMeasured, Helper};
+use crate::record::thread;
 use crate::session::measured_snapshot;
-use crate::snapshot::{Block, Device, SnapshotData, StackId};
+use crate::snapshot::{Block, Device, SnapshotData, StackId, ThreadId};
 use crate::units::{Bytes, grouped};
 
 /// Whose memory an assertion counts.
@@ -51,7 +52,7 @@ impl Undecided {
         let mut blocks = snapshot_of(handed);
         let left_out: HashSet<StackId> = blocks_at(&blocks)
             .filter(|block| {
-                let is_allowed = |allowed| has_frame(&blocks, block.stack, allowed);
+                let is_allowed = |allowed| has_frame(&blocks, block.stack, allowed) || is_thread(block.thread, allowed);
                 made_once(&blocks, block.stack).is_some() || counted.allowed.is_some_and(is_allowed)
             })
             .map(|block| block.stack)
@@ -108,8 +109,16 @@ fn has_frame(data: &SnapshotData, stack: StackId, name: &str) -> bool {
     data.stacks.frames(stack).any(|frame| frame.function.contains(name) || frame.file.contains(name))
 }
 
+fn is_thread(thread: ThreadId, name: &str) -> bool {
+    let (first, last) = thread::kept_names(thread);
+    first.into_iter().chain(last).any(|known| is_name(&known, name))
+}
+
+/// The system keeps fifteen bytes of a thread's name.
+fn is_name(known: &str, name: &str) -> bool {
+    known.contains(name) || known.len() == 15 && name.starts_with(known)
+}
+
 fn is_called(helper: &Helper, data: &SnapshotData, stack: StackId, name: &str) -> bool {
-    // The system keeps fifteen bytes of a thread's name.
-    let known = helper.name();
-    known.contains(name) || known.len() == 15 && name.starts_with(&*known) || has_frame(data, stack, name)
+    is_name(&helper.name(), name) || has_frame(data, stack, name)
 }

@@ -3,6 +3,7 @@
 //! Of the threads that the first one begins, each founds a family: the test harness runs every test on one. What such
 //! a thread begins, and what those begin, is of its family.
 
+use super::thread;
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
@@ -42,7 +43,14 @@ impl Family {
 thread_local! {
     // Const and without a destructor.
     static FAMILY: Cell<Family> = const { Cell::new(Family::UNKNOWN) };
+    /// The system's number of the thread that began this one; 0 if nobody saw it.
+    static PARENT: Cell<u32> = const { Cell::new(0) };
     static HAS_OWN_WORK: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Was this thread begun by that one, which the system knows by this number? So it may seem if nobody knows.
+pub(crate) fn may_be_begun_by(os_thread: u32) -> bool {
+    [0, os_thread].contains(&PARENT.get())
 }
 
 /// This thread has work of its own: it does nobody else's.
@@ -69,10 +77,12 @@ struct Begun {
     given: AtomicUsize,
     /// Number and generation.
     family: AtomicU64,
+    parent: AtomicU32,
 }
 
 /// The newest of them. One that is never asked for, as it was begun by other code than Rust's, is overwritten.
-static BEGUN: [Begun; 256] = [const { Begun { given: AtomicUsize::new(0), family: AtomicU64::new(0) } }; 256];
+static BEGUN: [Begun; 256] =
+    [const { Begun { given: AtomicUsize::new(0), family: AtomicU64::new(0), parent: AtomicU32::new(0) } }; 256];
 static NEXT: AtomicUsize = AtomicUsize::new(0);
 static LAST_FAMILY: AtomicU32 = AtomicU32::new(Family::FIRST.number);
 
@@ -82,6 +92,7 @@ pub(crate) fn begins(given: usize) {
     let next = NEXT.fetch_add(1, Ordering::Relaxed) % BEGUN.len();
     let Some(place) = BEGUN.get(next) else { return };
     place.family.store(u64::from(number) << 32 | u64::from(generation), Ordering::Relaxed);
+    place.parent.store(thread::own_os_id(), Ordering::Relaxed);
     place.given.store(given, Ordering::Release);
 }
 
@@ -90,16 +101,15 @@ pub(crate) fn begun(given: usize) {
     let Some(place) = BEGUN.iter().find(|begun| begun.given.load(Ordering::Acquire) == given) else { return };
     let packed = place.family.load(Ordering::Relaxed);
     FAMILY.set(Family { number: (packed >> 32) as u32, generation: packed as u32 });
+    PARENT.set(place.parent.load(Ordering::Relaxed));
     place.given.store(0, Ordering::Relaxed);
 }
 
 #[cfg(target_os = "linux")]
-#[expect(unsafe_code, reason = "asks for two numbers")]
+#[expect(unsafe_code, reason = "asks for a number")]
 fn is_first_thread() -> bool {
     // SAFETY: it has no preconditions and does nothing but answer.
-    let thread = unsafe { libc::gettid() };
-    // SAFETY: likewise.
-    thread == unsafe { libc::getpid() }
+    thread::own_os_id() == unsafe { libc::getpid() } as u32
 }
 
 #[cfg(not(target_os = "linux"))]

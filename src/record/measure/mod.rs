@@ -112,7 +112,7 @@ pub(crate) fn on_this_stack(opened: Opened) {
     let mut registry = lock();
     registry.bind(opened.id, thread::own_os_id());
     if let Some(stack) = stack {
-        registry.on_stack(opened.id, stack);
+        registry.on_stack(opened.id, stack, thread::own_os_id());
     }
 }
 
@@ -139,7 +139,7 @@ pub(crate) fn on_new_thread(address: u64) {
     if id != 0 {
         registry.carry(id);
         if let Some(stack) = stack {
-            registry.on_stack(id, stack);
+            registry.on_stack(id, stack, thread::own_os_id());
         }
         drop(registry);
         guard::inherit(id);

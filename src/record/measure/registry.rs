@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use super::others::{Helper, Others, Whose};
 use crate::record::ledger::{Ledger, LedgerCopy, LedgerOptions, Site};
-use crate::record::lineage::Family;
+use crate::record::lineage::{self, Family};
 use crate::record::memory::{OwnMap, OwnVec, System, make_room, own_map, put, try_push};
 use crate::record::names::Label;
 use crate::record::unwind::{self, StackPart};
@@ -150,8 +150,8 @@ pub(crate) struct Registry {
     owners: OwnMap<(Space, u64), Owner>,
     /// All blocks of the heap that belong to a measurement are in here.
     heap: StackPart,
-    /// Stacks of threads that a measurement is in force on.
-    stacks: OwnVec<(StackPart, Id)>,
+    /// Stacks of threads that a measurement is in force on, and the system's numbers of those.
+    stacks: OwnVec<(StackPart, Id, u32)>,
     others: Others,
     /// The innermost measurement of the whole process, to which everything belongs that belongs to no other; 0 for none.
     whole: Id,
@@ -279,14 +279,14 @@ impl Registry {
     }
 
     /// A measurement is in force on the thread that has this stack.
-    pub(crate) fn on_stack(&mut self, id: Id, stack: StackPart) {
+    pub(crate) fn on_stack(&mut self, id: Id, stack: StackPart, os_thread: u32) {
         self.forget_stacks(stack);
-        try_push(&mut self.stacks, (stack, id));
+        try_push(&mut self.stacks, (stack, id, os_thread));
     }
 
     /// A thread begins on this stack: whose it was before has ended.
     pub(crate) fn forget_stacks(&mut self, stack: StackPart) {
-        self.stacks.retain(|(other, _)| other.end <= stack.start || stack.end <= other.start);
+        self.stacks.retain(|(other, ..)| other.end <= stack.start || stack.end <= other.start);
     }
 
     /// The measurement that a block belongs to.
@@ -310,9 +310,10 @@ impl Registry {
         if self.heap.contains(word) && word.is_multiple_of(size_of::<usize>() as u64) {
             return self.owner((Space::Heap, word));
         }
-        let stack = self.stacks.iter().find(|(stack, _)| stack.contains(word));
+        let stack = self.stacks.iter().find(|(stack, ..)| stack.contains(word));
         // A thread begins with addresses of the stack of whoever begins it.
-        stack.filter(|_| !unwind::was_held_at_first(word, at)).map_or(0, |(_, id)| self.nearest_open(*id))
+        let is_from_then = |os_thread| unwind::was_held_at_first(word, at, lineage::may_be_begun_by(os_thread));
+        stack.filter(|stack| !is_from_then(stack.2)).map_or(0, |(_, id, _)| self.nearest_open(*id))
     }
 
     /// Closes a measurement, if it is open. Its live blocks and what is open inside it become its parent's.
@@ -338,7 +339,7 @@ impl Registry {
             }
             inner.open || inner.parent != 0
         });
-        self.stacks.retain(|(_, of)| *of != id || parent != 0);
+        self.stacks.retain(|(_, of, _)| *of != id || parent != 0);
         if self.open == 0 {
             self.owners.retain(|_, owner| owner.measure != 0);
             (self.heap, self.stacks) = (NOWHERE, OwnVec::new_in(System));
@@ -523,7 +524,7 @@ impl Registry {
         }
         self.measures.retain(|id, _| kept.contains(id));
         self.owners.retain(|_, owner| kept.contains(&owner.measure));
-        self.stacks.retain(|(_, id)| kept.contains(id));
+        self.stacks.retain(|(_, id, _)| kept.contains(id));
         self.others.clear();
         if !kept.contains(&self.whole) {
             self.whole = 0;

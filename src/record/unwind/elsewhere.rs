@@ -13,7 +13,7 @@ pub(in crate::record) fn thread_begins() {}
 pub(in crate::record) fn clear_unused_stack() {}
 
 /// Unknown.
-pub(in crate::record) fn was_held_at_first(_word: u64, _at: u64) -> bool {
+pub(in crate::record) fn was_held_at_first(_word: u64, _at: u64, _of_parent: bool) -> bool {
     false
 }
 

@@ -29,17 +29,17 @@ thread_local! {
 /// A thread begins: what it holds already is none of its work.
 #[inline(never)]
 pub(in crate::record) fn thread_begins() {
-    // SAFETY: a thread may ask for its own handle.
-    let handle = unsafe { libc::pthread_self() } as u64;
     let here = super::Registers::here().sp & !7;
-    if handle.wrapping_sub(here) > MOST {
+    let end = own_variables() & !7;
+    if end.wrapping_sub(here) > MOST {
         // The main thread's stack is elsewhere.
         return;
     }
     // Stacks are in one part of the address space, the program's own code is in another one.
-    let may_be_stack = |word: u64| word >> 40 == here >> 40 && !(here..handle).contains(&word);
-    // The thread's own variables are above its frames, and all places are taken by then.
-    let outside = (here..handle).step_by(8).map(|at| (at, word(at))).filter(|(_, word)| may_be_stack(*word));
+    let may_be_stack = |word: u64| word >> 40 == here >> 40 && !(here..end).contains(&word);
+    // The outermost first: there lies what came with the thread.
+    let places = (1..=(end - here) / 8).map(|words| end - 8 * words);
+    let outside = places.map(|at| (at, word(at))).filter(|(_, word)| may_be_stack(*word));
     let mut words = [(0, 0); FIRST];
     words.iter_mut().zip(outside).for_each(|(place, word)| *place = word);
     BEGINNING.set(Beginning { registers: kept_registers(), words });
@@ -73,11 +73,12 @@ pub(in crate::record) fn clear_unused_stack() {
     }
 }
 
-/// Did this thread hold the word there when it began?
-pub(in crate::record) fn was_held_at_first(word: u64, at: u64) -> bool {
+/// Did this thread hold the word there when it began? What is of the thread that began it moves on from there, with the
+/// registers that functions save: it is known wherever it is.
+pub(in crate::record) fn was_held_at_first(word: u64, at: u64, of_parent: bool) -> bool {
     BEGINNING.with(|beginning| {
         let Beginning { registers, words } = beginning.get();
-        registers.contains(&word) || words.contains(&(at, word))
+        registers.contains(&word) || words.iter().any(|(place, first)| *first == word && (of_parent || *place == at))
     })
 }
 
@@ -121,13 +122,17 @@ fn word(address: u64) -> u64 {
     word
 }
 
-/// This thread's stack, up to its own variables, whose addresses others know.
-pub(in crate::record) fn whole_stack() -> Option<StackPart> {
-    let bounds = bounds::of_this_thread();
+/// Where this thread's own variables begin, whose addresses others know: on its stack, outside of all frames.
+fn own_variables() -> u64 {
     // SAFETY: a thread may ask for the place of its own variable.
     let errno = unsafe { libc::__errno_location() }.addr() as u64;
-    let ours = BEGINNING.with(|ours| std::ptr::from_ref(ours).addr() as u64);
-    let end = [errno, ours].into_iter().filter(|place| bounds.contain(*place)).min().unwrap_or(bounds.end);
+    errno.min(BEGINNING.with(|ours| std::ptr::from_ref(ours).addr() as u64))
+}
+
+/// This thread's stack, up to its own variables.
+pub(in crate::record) fn whole_stack() -> Option<StackPart> {
+    let (bounds, end) = (bounds::of_this_thread(), own_variables());
+    let end = if bounds.contain(end) { end } else { bounds.end };
     bounds.contain(super::Registers::here().sp).then_some(StackPart { start: bounds.start, end })
 }
 
