@@ -38,7 +38,7 @@ pub(super) fn is_unsettled(series: &[f64], warmup: usize) -> bool {
 /// A pool that now and then needs one more thread does not.
 pub(super) fn is_frequent(series: &[f64], warmup: usize) -> bool {
     let late = heights(series).into_iter().filter(|at| *at >= warmup).count();
-    late * 16 >= series.len().saturating_sub(warmup)
+    late * 32 >= series.len().saturating_sub(warmup)
 }
 
 /// Is there more at the end than in the first half? What comes and goes, and is looked at in between, need not be.
