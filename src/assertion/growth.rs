@@ -24,7 +24,7 @@ const LEAST: usize = 20;
 /// half of all if nothing is said, may build up what they like. After that a series grows if it reaches new heights
 /// at least three times, also in the last third, and besides hardly ever falls, or climbs part by part; or if it grows
 /// by doubling. A cache that fills up, or what varies from run to run, is no growth: where that is not clear the code
-/// runs more often than was asked for, at most 256 times, but no longer than ten seconds or 64 MiB of what stays.
+/// runs more often than was asked for, at most 256 times, but no longer than thirty seconds or 64 MiB of what stays.
 ///
 /// ```
 /// # #[global_allocator] static ALLOC: memtrace::Alloc = memtrace::Alloc::system();

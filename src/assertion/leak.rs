@@ -17,7 +17,7 @@ use crate::units::{Bytes, grouped};
 /// goes by.
 ///
 /// A stack has leaked whose blocks or bytes reach new heights on and on after the warm-up. If any reaches one, the code
-/// runs more often than was asked for, until it is clear: at most 256 times, but no longer than ten seconds or 64 MiB of what
+/// runs more often than was asked for, until it is clear: at most 256 times, but no longer than thirty seconds or 64 MiB of what
 /// stays. So what one run leaves and the next one replaces is no leak, nor is a cache that fills up; and a container that
 /// only now and then needs more room is one.
 ///

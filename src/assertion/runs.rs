@@ -15,7 +15,7 @@ use crate::snapshot::{Device, SnapshotData, StackId};
 /// Runs in all, where it is not clear after those that were asked for whether something grows on.
 const MOST: usize = 256;
 /// After so long, or with so many bytes more than at first, it is left at what is known.
-const LONGEST: Duration = Duration::from_secs(10);
+const LONGEST: Duration = Duration::from_secs(30);
 const MOST_BYTES: u64 = 64 << 20;
 /// What threads free that nobody waits for is freed by then.
 const SETTLES: Duration = Duration::from_millis(20);

@@ -48,7 +48,7 @@ pub(super) fn ends_higher(series: &[f64]) -> bool {
 }
 
 /// Does it grow by doubling, as a container does that is filled on and on: three times at least after the warm-up, each
-/// time by two fifths or more, and is the next time not overdue?
+/// time by two fifths or more, never less than before, and is the next time not overdue?
 pub(super) fn doubles(series: &[f64], warmup: usize) -> bool {
     let heights = heights(series);
     let before = |at: usize| series.iter().take(at).copied().fold(0.0, f64::max);
@@ -57,6 +57,7 @@ pub(super) fn doubles(series: &[f64], warmup: usize) -> bool {
     let times = late.filter(|at| value(**at) >= before(**at) * 1.4).count();
     let last = heights.last().map_or(0, |at| at + 1);
     times >= HEIGHTS
+        && series.get(warmup..).is_some_and(<[f64]>::is_sorted)
         && times * 2 >= heights.iter().filter(|at| **at >= warmup).count()
         && series.len() < last * 9 / 4 + 2
 }
@@ -180,6 +181,35 @@ mod tests {
         assert_eq!(of((0..20).map(|n: u64| n.min(15)), 10), Trend::Settled(15));
         assert_eq!(of((0..20).map(|n| u64::from(n >= 18)), 10), Trend::Unsettled);
         assert_eq!(of([], 0), Trend::Steady);
+    }
+
+    /// Room for so many elements as a container takes it, with this many there after each run.
+    fn room(lengths: impl Iterator<Item = u64>) -> Vec<f64> {
+        lengths.map(|length| length.next_power_of_two().max(4) as f64).collect()
+    }
+
+    #[test]
+    fn a_container_that_is_filled_on_and_on_doubles_and_one_that_is_full_does_not() {
+        for a_run in [1, 2, 3, 7] {
+            let grows = room((1..=256).map(|run| run * a_run));
+            assert!(doubles(&grows, 2), "{a_run} a run");
+            // Until it is clear there is a next time.
+            (12..250).for_each(|runs| assert!(is_unsettled(&grows[..runs], 2), "{a_run} a run, {runs} runs"));
+            let full = room((1..=256).map(|run| (run * a_run).min(60)));
+            assert!(!doubles(&full, 2) && !is_unsettled(&full, 2), "{a_run} a run");
+        }
+        let comes_and_goes: Vec<f64> = (0..256).map(|run| f64::from(1u32 << (run % 20))).collect();
+        assert!(!doubles(&comes_and_goes, 2));
+    }
+
+    #[test]
+    fn what_is_there_for_a_moment_does_not_end_higher_and_what_grows_seldom_is_not_frequent() {
+        let rises: Vec<f64> = (0..100).map(f64::from).collect();
+        assert!(ends_higher(&rises) && is_frequent(&rises, 50));
+        let falls: Vec<f64> = rises.iter().copied().chain([0.0]).collect();
+        assert!(!ends_higher(&falls));
+        let seldom: Vec<f64> = (0..256).map(|run| f64::from(run / 60)).collect();
+        assert!(!is_frequent(&seldom, 128));
     }
 
     /// A generator good enough for noise.

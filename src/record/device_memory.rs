@@ -82,14 +82,18 @@ pub(crate) fn drop_empty_segments(device: Device) {
     recorder::with_ledger_there(device, |ledger| ledger.drop_empty_segments(site));
 }
 
-/// Enters a block. To be called once it is there. If its segment is not known, `ask` is called, without any lock.
-pub(crate) fn on_alloc(device: Device, new: New, ask: impl FnOnce() -> Option<Told>) {
+fn measured(device: Device, new: New) -> New {
     if measure::may_concern_this_thread() {
         measure::on_alloc(device, new.address, new.size, new.site);
-    } else if gates::any_measurement() {
+    } else {
         measure::on_unrelated(new.size);
     }
-    let new = New { site: recorder::site_for_session(new.site), ..new };
+    New { site: recorder::site_for_session(new.site), ..new }
+}
+
+/// Enters a block. To be called once it is there. If its segment is not known, `ask` is called, without any lock.
+pub(crate) fn on_alloc(device: Device, new: New, ask: impl FnOnce() -> Option<Told>) {
+    let new = if gates::any_measurement() { measured(device, new) } else { new };
     if !gates::records_device_memory() {
         return;
     }

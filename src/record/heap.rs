@@ -112,7 +112,7 @@ fn enter(address: u64, size: usize) {
     }
     let _own = guard::own_work();
     foresee(address);
-    let measuring = measure::may_concern_this_thread();
+    let measuring = measured && measure::may_concern_this_thread();
     if measured && !measuring {
         measure::on_unrelated(size as u64);
     }
@@ -123,7 +123,7 @@ fn enter(address: u64, size: usize) {
     if measuring {
         measure::on_alloc(Device::Cpu, address, size as u64, site);
     }
-    let site = recorder::site_for_session(site);
+    let site = if measured { recorder::site_for_session(site) } else { site };
     if !(recording && recorder::on_heap_alloc(address, size as u64, site, interval)) {
         untraced::add(size as u64);
     }

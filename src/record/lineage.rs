@@ -116,3 +116,28 @@ fn is_first_thread() -> bool {
 fn is_first_thread() -> bool {
     false
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn relatives_work_for_each_other_but_not_for_whom_they_began() {
+        let [one, other] = [Family::FIRST.of_next(), Family::FIRST.of_next()];
+        let (child, grandchild) = (one.of_next(), one.of_next().of_next());
+        assert!(child.may_work_for(one) && grandchild.may_work_for(child) && child.may_work_for(child));
+        assert!(!one.may_work_for(child) && !child.may_work_for(grandchild));
+        assert!(!one.may_work_for(other) && !child.may_work_for(other) && !other.may_work_for(child));
+        assert!(one.may_work_for(Family::FIRST) && !Family::FIRST.may_work_for(one));
+        assert!(Family::UNKNOWN.may_work_for(child) && one.may_work_for(Family::UNKNOWN));
+        assert_eq!(Family::UNKNOWN.of_next(), Family::UNKNOWN);
+    }
+
+    #[test]
+    fn a_thread_is_of_the_family_of_whoever_began_it() {
+        let here = family();
+        let (there, below) =
+            std::thread::spawn(|| (family(), std::thread::spawn(family).join().unwrap())).join().unwrap();
+        assert_eq!((there, below), (here.of_next(), here.of_next().of_next()));
+    }
+}

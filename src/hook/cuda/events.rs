@@ -228,7 +228,7 @@ fn own_after_alloc_at(outcome: &Outcome, at: Option<Site>) {
 
 /// Here, as far as anybody wants to know.
 pub(super) fn site_here() -> Site {
-    let measuring = measure::may_concern_this_thread();
+    let measuring = gates::any_measurement() && measure::may_concern_this_thread();
     if measuring || gates::records_device_memory() { recorder::alloc_site(measuring) } else { Site::default() }
 }
 

@@ -190,10 +190,10 @@ pub(crate) fn in_force(current: Id, carried: Id) -> Id {
     }
 }
 
-/// May a block that is allocated on this thread be of any interest?
-#[inline]
+/// May a block that is allocated on this thread be of any interest, where something is measured?
+#[inline(never)]
 pub(crate) fn may_concern_this_thread() -> bool {
-    gates::any_measurement() && (guard::measure() != 0 || IS_WHOLE.load(Ordering::Relaxed) || is_related())
+    guard::measure() != 0 || IS_WHOLE.load(Ordering::Relaxed) || is_related()
 }
 
 #[inline(never)]

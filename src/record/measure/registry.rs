@@ -109,6 +109,8 @@ struct Measure {
     family: Family,
     /// The system's number of the thread that it is bound to; 0 if there is none.
     os_thread: u32,
+    /// It is of the whole process.
+    whole: bool,
     /// A closed one is kept as long as work may carry it: what that does is its parent's.
     open: bool,
     /// Work elsewhere may carry it.
@@ -191,6 +193,7 @@ impl Registry {
             began: Instant::now(),
             family,
             os_thread: 0,
+            whole: false,
             open: true,
             carried: false,
             devices,
@@ -206,7 +209,7 @@ impl Registry {
     pub(crate) fn make_whole(&mut self, id: Id) {
         for (other, measure) in &mut self.measures {
             if *other == id {
-                measure.parent = 0;
+                (measure.parent, measure.whole) = (0, true);
             } else if measure.parent == 0 {
                 measure.parent = id;
             }
@@ -321,6 +324,7 @@ impl Registry {
         let Some(measure) = self.measures.get_mut(&id).filter(|measure| measure.open) else { return };
         let (parent, keep) = (measure.parent, measure.carried && measure.parent != 0);
         measure.open = false;
+        let was_whole = measure.whole;
         if self.whole == id {
             self.whole = parent;
         }
@@ -328,6 +332,9 @@ impl Registry {
         let devices = std::mem::replace(&mut measure.devices, OwnVec::new_in(System));
         for on in &devices {
             on.ledger.live_blocks().for_each(|block| self.hand_over((Space::of(on.device), block.address), id, parent));
+        }
+        if was_whole {
+            self.hand_over_all(id, parent);
         }
         if !keep {
             self.measures.remove(&id);
@@ -353,6 +360,17 @@ impl Registry {
             Some(owner) if owner.measure == from => _ = self.owners.remove(&key),
             _ => {}
         }
+    }
+
+    /// What it took over from another one of the whole process may be older than itself.
+    fn hand_over_all(&mut self, from: Id, to: Id) {
+        self.owners.retain(|_, owner| {
+            let is_meant = owner.measure == from;
+            if is_meant {
+                owner.measure = to;
+            }
+            !is_meant || to != 0
+        });
     }
 
     /// Work elsewhere may carry this measurement from now on.

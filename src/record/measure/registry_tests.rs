@@ -96,3 +96,59 @@ fn a_forked_child_keeps_the_measurements_of_its_thread() {
     [inner, outer].into_iter().for_each(|id| registry.close(id));
     assert_eq!((registry.measures.len(), registry.owners.len(), registry.open()), (0, 0, 0));
 }
+
+#[test]
+fn work_is_whose_memory_it_has_in_hand() {
+    let mut registry = Registry::new();
+    let (one, other) = (registry.begin(0, Family::UNKNOWN).unwrap(), registry.begin(0, Family::UNKNOWN).unwrap());
+    let inside = registry.begin(one, Family::UNKNOWN).unwrap();
+    for (id, address) in [(one, 16), (other, 32), (inside, 48)] {
+        alloc(&mut registry, id, address);
+    }
+    let stack = StackPart { start: 1000, end: 2000 };
+    registry.on_stack(other, stack, 7);
+    let whose = |registry: &Registry, words: &[u64]| {
+        registry.whose(Family::UNKNOWN, |each| words.iter().for_each(|word| each(*word, 0)))
+    };
+    assert_eq!(whose(&registry, &[]), Whose::Nobody);
+    assert_eq!(whose(&registry, &[15, 17, 2000, 999]), Whose::Nobody);
+    assert_eq!(whose(&registry, &[16]), Whose::One(one));
+    assert_eq!(whose(&registry, &[1500]), Whose::One(other));
+    assert_eq!([[16, 48], [48, 16]].map(|words| whose(&registry, &words)), [Whose::One(inside); 2], "the inner one's");
+    assert!(matches!(whose(&registry, &[16, 32, 1000]), Whose::Several(_, 2)));
+    registry.forget_stacks(StackPart { start: 1999, end: 3000 });
+    assert_eq!(whose(&registry, &[1500]), Whose::Nobody, "the stack is another thread's now");
+    free(&mut registry, 0, 16);
+    assert_eq!(whose(&registry, &[16]), Whose::Nobody);
+}
+
+#[test]
+fn work_that_is_handed_over_is_kept_apart() {
+    let mut registry = Registry::new();
+    let id = registry.begin(0, Family::UNKNOWN).unwrap();
+    alloc(&mut registry, id, 16);
+    assert!(registry.enter(id, (Device::Cpu, 32, 100), Site::default(), true));
+    let (devices, ..) = registry.copy(id).unwrap();
+    let live = |handed| devices.iter().find(|on| on.handed == handed).unwrap().ledger.stats.allocated_bytes.current;
+    assert_eq!((live(false), live(true)), (10, 100));
+    free(&mut registry, 0, 32);
+    let (devices, ..) = registry.copy(id).unwrap();
+    assert_eq!(devices.iter().map(|on| on.ledger.stats.allocated_bytes.current).sum::<u64>(), 10);
+}
+
+#[test]
+fn a_measurement_of_the_whole_process_has_everything_in_it() {
+    let mut registry = Registry::new();
+    let before = registry.begin(0, Family::UNKNOWN).unwrap();
+    let whole = registry.begin(0, Family::UNKNOWN).unwrap();
+    registry.make_whole(whole);
+    let inside = registry.begin(0, Family::UNKNOWN).unwrap();
+    (1..).zip([before, inside, 0]).for_each(|(address, id)| alloc(&mut registry, id, address));
+    assert_eq!([before, inside, whole].map(|id| held(&registry, id).0), [10, 10, 30]);
+    let second = registry.begin(inside, Family::UNKNOWN).unwrap();
+    registry.make_whole(second);
+    alloc(&mut registry, 0, 4);
+    assert_eq!([before, inside, whole, second].map(|id| held(&registry, id).0), [10, 10, 40, 10]);
+    [whole, second, inside, before].into_iter().for_each(|id| registry.close(id));
+    assert_eq!((registry.measures.len(), registry.owners.len(), registry.is_whole()), (0, 0, false));
+}
