@@ -7,11 +7,14 @@ use super::measure::Measured;
 use super::rows::{Labelled, labelled, table};
 use super::runs::{Held, Origin, Runs, Samples};
 use super::setup::made_once_of;
-use super::slope::{doubles, ends_higher, is_frequent, trend};
+use super::slope::{doubles, ends_higher, is_frequent, rise, trend};
 use super::undecided::{Counted, Undecided};
 use crate::error::Error;
 use crate::record::guard::Own;
 use crate::units::{Bytes, grouped};
+
+/// Bytes with each run: less is what a pool of threads needs that grows by one now and then.
+const LEAST_RISE: f64 = 4.0;
 
 /// Code that must not leave more behind the more often it runs; what [`assert_no_leak!`](crate::assert_no_leak)
 /// goes by.
@@ -144,10 +147,14 @@ pub(super) fn check_helpers<T>(measured: &Measured, grown: &[T], counted: Counte
 /// What each stack has leaked since the warm-up: its blocks or their bytes grow on and on.
 fn leaks(samples: &Samples, warmup: usize) -> Vec<(Origin, Held)> {
     let half = warmup.max(samples.len() / 2);
-    let grows = |series: &[f64]| ends_higher(series) && is_frequent(series, half) && trend(series, half).goes_on();
+    let grows = |series: &[f64]| ends_higher(series) && trend(series, half).goes_on();
     let leaked = |origin: Origin| {
         let bytes = samples.bytes(&origin);
-        let leaks = grows(&samples.blocks(&origin)) || grows(&bytes) || doubles(&bytes, warmup);
+        let blocks = samples.blocks(&origin);
+        // With each run, or with one of a few, or less often and then much.
+        let frequent = is_frequent(&blocks, half) || is_frequent(&bytes, half);
+        let matters = frequent || !origin.of_helper && rise(&bytes, half) >= LEAST_RISE;
+        let leaks = (grows(&blocks) || grows(&bytes)) && matters || doubles(&bytes, warmup);
         let held: Vec<Held> = samples.held(&origin).collect();
         let before = held.get(..warmup)?.last().copied().unwrap_or_default();
         let last = held.last().filter(|_| leaks)?;

@@ -22,8 +22,15 @@ const MADE_ONCE: [(&str, &str); 8] = [
     ("print_to_buffer_if_capture_used", "text that the test harness keeps"),
 ];
 
-/// Crates whose own blocks are those of a pool of threads.
-const POOLS: [&str; 4] = ["rayon-core-", "crossbeam-deque-", "crossbeam-epoch-", "crossbeam-utils-"];
+/// Sources whose own blocks are those of a pool of threads: a crate, and what stands in the file's path.
+const POOLS: [(&str, &str); 6] = [
+    ("/rayon-core-", ""),
+    ("/crossbeam-deque-", ""),
+    ("/crossbeam-epoch-", ""),
+    ("/crossbeam-utils-", ""),
+    ("/tokio-", "/src/runtime/blocking/pool.rs"),
+    ("/tokio-", "/src/runtime/builder.rs"),
+];
 
 /// What it is that a stack made once; `None` for what the code needs each time.
 pub(super) fn made_once(data: &SnapshotData, stack: StackId) -> Option<&'static str> {
@@ -32,7 +39,7 @@ pub(super) fn made_once(data: &SnapshotData, stack: StackId) -> Option<&'static 
     match data.stacks.frames(stack).find_map(listed) {
         Some((_, "a thread's own variable")) if is_gemms() => Some("gemm's buffer for a thread"),
         Some((_, what)) => Some(what),
-        None => is_pools(data, stack).then_some("rayon's queues"),
+        None => is_pools(data, stack).then_some("a pool's threads and queues"),
     }
 }
 
@@ -43,11 +50,13 @@ pub(super) fn made_once_of(measured: &Measured) -> HashSet<Origin> {
     in_snapshot(measured, &data).into_iter().filter_map(is_made_once).collect()
 }
 
-/// Did one of those crates ask for the block itself?
+/// Did one of those sources ask for the block itself?
 fn is_pools(data: &SnapshotData, stack: StackId) -> bool {
     let is_std = |frame: &&Frame| frame.file.is_empty() || frame.file.contains("/library/");
     let asked = data.stacks.frames(stack).find(|frame| !is_std(frame));
-    asked.is_some_and(|frame| POOLS.iter().any(|pool| frame.file.contains(pool)))
+    asked.is_some_and(|frame| {
+        POOLS.iter().any(|(package, path)| frame.file.contains(package) && frame.file.contains(path))
+    })
 }
 
 /// A measurement without what was made once.

@@ -34,11 +34,18 @@ pub(super) fn is_unsettled(series: &[f64], warmup: usize) -> bool {
     last > warmup && series.len() < last * 9 / 4 + 2
 }
 
-/// Does it reach new heights often enough after the warm-up for something that is kept with each run, or with one of a few?
-/// A pool that now and then needs one more thread does not.
+/// Does it reach new heights after the warm-up in every fourth run or more often? A pool that now and then needs one more
+/// thread does not.
 pub(super) fn is_frequent(series: &[f64], warmup: usize) -> bool {
     let late = heights(series).into_iter().filter(|at| *at >= warmup).count();
-    late * 32 >= series.len().saturating_sub(warmup)
+    late * 4 >= series.len().saturating_sub(warmup)
+}
+
+/// How much more there is at the end than after the warm-up, for each run since.
+pub(super) fn rise(series: &[f64], warmup: usize) -> f64 {
+    let before = series.get(warmup.saturating_sub(1)).copied().unwrap_or(0.0);
+    let runs = series.len().saturating_sub(warmup).max(1);
+    series.last().map_or(0.0, |last| (last - before) / runs as f64)
 }
 
 /// Is there more at the end than in the first half? What comes and goes, and is looked at in between, need not be.
@@ -208,8 +215,8 @@ mod tests {
         assert!(ends_higher(&rises) && is_frequent(&rises, 50));
         let falls: Vec<f64> = rises.iter().copied().chain([0.0]).collect();
         assert!(!ends_higher(&falls));
-        let seldom: Vec<f64> = (0..256).map(|run| f64::from(run / 60)).collect();
-        assert!(!is_frequent(&seldom, 128));
+        let seldom: Vec<f64> = (0..256).map(|run| f64::from(run / 31 * 500)).collect();
+        assert!(!is_frequent(&seldom, 128) && (12.0..20.0).contains(&rise(&seldom, 128)));
     }
 
     /// A generator good enough for noise.
