@@ -6,7 +6,7 @@ use super::measure::Measured;
 use super::rows::{Labelled, labelled, table};
 use super::runs::{Origin, Runs, Samples};
 use super::setup::made_once_of;
-use super::slope::{Trend, doubles, ends_higher, trend};
+use super::slope::{Trend, ends_higher, trend};
 use super::undecided::Counted;
 use crate::error::Error;
 use crate::record::guard::Own;
@@ -155,15 +155,18 @@ impl Grown {
     fn of(samples: &Samples, asked: usize, warmup: usize) -> Self {
         let half = if samples.len() > asked { warmup.max(samples.len() / 2) } else { warmup };
         let of = |series: &[f64]| match trend(series, half) {
-            Trend::Steady | Trend::Settled(_) | Trend::Unsettled if doubles(series, warmup) => Trend::Doubling,
             Trend::Growing { .. } if samples.len() > asked && !ends_higher(series) => Trend::Unsettled,
+            trend => trend,
+        };
+        let of_stack = |origin: &Origin| match of(&samples.bytes(origin)) {
+            trend if !trend.goes_on() && samples.doubles(origin, warmup) => Trend::Doubling,
             trend => trend,
         };
         let now = |origin: &Origin| samples.held(origin).last().unwrap_or_default().bytes;
         let mut stacks: Vec<(Origin, Trend, u64)> = samples
             .origins()
             .into_iter()
-            .map(|origin| (origin, of(&samples.bytes(&origin)), now(&origin)))
+            .map(|origin| (origin, of_stack(&origin), now(&origin)))
             .filter(|(_, trend, _)| *trend != Trend::Steady)
             .collect();
         stacks.sort_by(|a, b| rate(b.1).total_cmp(&rate(a.1)).then(b.2.cmp(&a.2)).then(a.0.stack.cmp(&b.0.stack)));

@@ -7,7 +7,7 @@ use super::measure::Measured;
 use super::rows::{Labelled, labelled, table};
 use super::runs::{Held, Origin, Runs, Samples};
 use super::setup::made_once_of;
-use super::slope::{doubles, ends_higher, is_frequent, rise, trend};
+use super::slope::{ends_higher, is_frequent, rise, trend};
 use super::undecided::{Counted, Undecided};
 use crate::error::Error;
 use crate::record::guard::Own;
@@ -154,7 +154,7 @@ fn leaks(samples: &Samples, warmup: usize) -> Vec<(Origin, Held)> {
         // With each run, or with one of a few, or less often and then much.
         let frequent = is_frequent(&blocks, half) || is_frequent(&bytes, half);
         let matters = frequent || !origin.of_helper && rise(&bytes, half) >= LEAST_RISE;
-        let leaks = (grows(&blocks) || grows(&bytes)) && matters || doubles(&bytes, warmup);
+        let leaks = (grows(&blocks) || grows(&bytes)) && matters || samples.doubles(&origin, warmup);
         let held: Vec<Held> = samples.held(&origin).collect();
         let before = held.get(..warmup)?.last().copied().unwrap_or_default();
         let last = held.last().filter(|_| leaks)?;

@@ -64,6 +64,13 @@ impl Samples {
         self.held(origin).map(|held| held.blocks as f64).collect()
     }
 
+    /// Does a stack have blocks that grow by doubling, as containers do, and are no more than before?
+    pub(super) fn doubles(&self, origin: &Origin, warmup: usize) -> bool {
+        let blocks = self.blocks(origin);
+        let before = blocks.iter().take(warmup).copied().fold(0.0, f64::max);
+        blocks.last().is_some_and(|last| *last <= before + 1.0) && slope::doubles(&self.bytes(origin), warmup)
+    }
+
     /// Of all stacks together, but not of other threads'.
     pub(super) fn total(&self) -> Vec<f64> {
         let sum = |sample: &Sample| {
