@@ -106,29 +106,33 @@ fn what_a_context_took_along_can_be_opened_again() {
     });
 }
 
-/// Nothing is recorded while the context ends, nor while the buffer is freed.
 #[test]
 fn addresses_that_went_while_nothing_was_recorded_are_forgotten() {
-    on_gpu(&[], || {
-        let first = CudaContext::new(0).unwrap();
-        let handle = foreign_handle(5 << 20);
-        let address = raw::ipc_open(handle).unwrap();
-        raw::primary_reset(0).unwrap();
-        let second = CudaContext::new(0).unwrap();
-        let external = raw::external(&mut [1, 0, 0, 5 << 20, 0]).unwrap();
-        let buffer = raw::external_buffer(external, 5 << 20).unwrap();
-        assert_eq!(buffer, address, "the address is used again");
-        raw::free(buffer).unwrap();
-        raw::external_destroy(external).unwrap();
-        // Recorded is as little as can be: the memory for more could come to lie where the buffer was.
-        let session = memtrace::builder().min_size(1u64 << 40).max_entries(100).start().unwrap();
-        let pool = raw::import_pool(raw::shared_pool(0).unwrap()).unwrap();
-        assert_eq!(raw::import_pointer(pool, handle), Ok(address), "and again");
-        assert_eq!(imported(&session), 5 << 20);
-        raw::free(address).unwrap();
-        assert_eq!(imported(&session), 0);
-        assert_eq!(raw::ipc_open(handle), Ok(address), "and again");
-        assert_eq!(imported(&session), 5 << 20);
-        std::mem::forget((first, second));
-    });
+    // Something else may come to lie where the buffer was; then the next one tells.
+    on_gpu(&[], || assert!((0..5).any(|_| are_forgotten()), "no address is used again"));
+}
+
+/// Nothing is recorded while the context ends, nor while the buffer is freed. Was the address used once more?
+fn are_forgotten() -> bool {
+    let first = CudaContext::new(0).unwrap();
+    let handle = foreign_handle(5 << 20);
+    let address = raw::ipc_open(handle).unwrap();
+    raw::primary_reset(0).unwrap();
+    let second = CudaContext::new(0).unwrap();
+    let external = raw::external(&mut [1, 0, 0, 5 << 20, 0]).unwrap();
+    let buffer = raw::external_buffer(external, 5 << 20).unwrap();
+    assert_eq!(buffer, address, "the address is used again");
+    raw::free(buffer).unwrap();
+    raw::external_destroy(external).unwrap();
+    // Recorded is as little as can be: the memory for more could come to lie where the buffer was.
+    let session = memtrace::builder().min_size(1u64 << 40).max_entries(100).start().unwrap();
+    let pool = raw::import_pool(raw::shared_pool(0).unwrap()).unwrap();
+    let again = raw::import_pointer(pool, handle).unwrap();
+    assert_eq!(imported(&session), 5 << 20);
+    raw::free(again).unwrap();
+    assert_eq!(imported(&session), 0);
+    assert_eq!(raw::ipc_open(handle), Ok(again), "and again");
+    assert_eq!(imported(&session), 5 << 20);
+    std::mem::forget((first, second));
+    again == address
 }

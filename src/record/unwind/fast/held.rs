@@ -126,7 +126,9 @@ fn word(address: u64) -> u64 {
 fn own_variables() -> u64 {
     // SAFETY: a thread may ask for the place of its own variable.
     let errno = unsafe { libc::__errno_location() }.addr() as u64;
-    errno.min(BEGINNING.with(|ours| std::ptr::from_ref(ours).addr() as u64))
+    let ours = BEGINNING.with(|ours| std::ptr::from_ref(ours).addr() as u64);
+    // Those of a library that was loaded later lie elsewhere.
+    if errno.wrapping_sub(ours) < MOST { ours } else { errno }
 }
 
 /// This thread's stack, up to its own variables.
