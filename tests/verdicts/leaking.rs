@@ -151,3 +151,23 @@ fn containers_that_grow_on_and_on() {
         NoGrowth::new().iterations(40).run(|| blocks.push(vec![0u8; 10]))
     });
 }
+
+#[test]
+fn a_scope_of_a_pool_with_blocks_on_both_sides_of_the_stack() {
+    // So much has pages of its own, the first in the highest place where there is room.
+    const LARGE: usize = 64 << 20;
+    is_found(|| {
+        let above = black_box(vec![0u8; LARGE]);
+        let (may_go_on, waits) = mpsc::channel();
+        let thread = std::thread::Builder::new().stack_size(LARGE).spawn(move || {
+            waits.recv().unwrap();
+            NoLeak::new().run(|| {
+                black_box([LARGE; 2].map(|size| vec![0u8; size]));
+                rayon::scope(|scope| scope.spawn(|_| forget(block())));
+            })
+        });
+        drop(above);
+        may_go_on.send(()).unwrap();
+        thread.unwrap().join().unwrap()
+    });
+}

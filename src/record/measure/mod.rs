@@ -134,7 +134,7 @@ pub(crate) fn on_new_thread(address: u64) {
     let mut registry = lock();
     let id = registry.owner((Space::Heap, address));
     if let Some(stack) = stack {
-        registry.forget_stacks(stack);
+        registry.forget_stacks(stack, thread::own_os_id());
     }
     if id != 0 {
         registry.carry(id);

@@ -283,13 +283,29 @@ impl Registry {
 
     /// A measurement is in force on the thread that has this stack.
     pub(crate) fn on_stack(&mut self, id: Id, stack: StackPart, os_thread: u32) {
-        self.forget_stacks(stack);
+        self.forget_stacks(stack, os_thread);
         try_push(&mut self.stacks, (stack, id, os_thread));
     }
 
-    /// A thread begins on this stack: whose it was before has ended.
-    pub(crate) fn forget_stacks(&mut self, stack: StackPart) {
-        self.stacks.retain(|(other, ..)| other.end <= stack.start || stack.end <= other.start);
+    /// This thread has the stack: another one whose it was has ended.
+    pub(crate) fn forget_stacks(&mut self, stack: StackPart, os_thread: u32) {
+        let is_elsewhere = |other: &StackPart| other.end <= stack.start || stack.end <= other.start;
+        self.stacks.retain(|(other, _, thread)| *thread == os_thread || is_elsewhere(other));
+    }
+
+    /// Stacks of a measurement that is closed become its parent's, once each.
+    fn hand_over_stacks(&mut self, from: Id, to: Id) {
+        let mut at = 0;
+        while let Some(&(_, of, thread)) = self.stacks.get(at) {
+            let is_known =
+                |stacks: &[(StackPart, Id, u32)]| stacks.iter().any(|known| (known.1, known.2) == (to, thread));
+            if of == from && (to == 0 || is_known(&self.stacks)) {
+                self.stacks.remove(at);
+                continue;
+            }
+            self.stacks.iter_mut().skip(at).take(1).filter(|stack| stack.1 == from).for_each(|stack| stack.1 = to);
+            at += 1;
+        }
     }
 
     /// The measurement that a block belongs to.
@@ -311,9 +327,14 @@ impl Registry {
 
     fn measure_of(&self, word: u64, at: u64) -> Id {
         if self.heap.contains(word) && word.is_multiple_of(size_of::<usize>() as u64) {
-            return self.owner((Space::Heap, word));
+            // Stacks lie between blocks.
+            let owner = self.owner((Space::Heap, word));
+            if owner != 0 {
+                return owner;
+            }
         }
-        let stack = self.stacks.iter().find(|(stack, ..)| stack.contains(word));
+        // The innermost measurement is the newest.
+        let stack = self.stacks.iter().rev().find(|(stack, ..)| stack.contains(word));
         // A thread begins with addresses of the stack of whoever begins it.
         let is_from_then = |os_thread| unwind::was_held_at_first(word, at, lineage::may_be_begun_by(os_thread));
         stack.filter(|stack| !is_from_then(stack.2)).map_or(0, |(_, id, _)| self.nearest_open(*id))
@@ -346,7 +367,7 @@ impl Registry {
             }
             inner.open || inner.parent != 0
         });
-        self.stacks.retain(|(_, of, _)| *of != id || parent != 0);
+        self.hand_over_stacks(id, parent);
         if self.open == 0 {
             self.owners.retain(|_, owner| owner.measure != 0);
             (self.heap, self.stacks) = (NOWHERE, OwnVec::new_in(System));
