@@ -89,6 +89,9 @@ static LAST_FAMILY: AtomicU32 = AtomicU32::new(Family::FIRST.number);
 /// This thread is about to begin another one, which is given something that lies here.
 pub(crate) fn begins(given: usize) {
     let Family { number, generation } = family().of_next();
+    // One that never began, or not by Rust's code, may have been given what lay there.
+    let stale = BEGUN.iter().filter(|begun| begun.given.load(Ordering::Relaxed) == given);
+    stale.for_each(|begun| begun.given.store(0, Ordering::Relaxed));
     let next = NEXT.fetch_add(1, Ordering::Relaxed) % BEGUN.len();
     let Some(place) = BEGUN.get(next) else { return };
     place.family.store(u64::from(number) << 32 | u64::from(generation), Ordering::Relaxed);
@@ -131,6 +134,18 @@ mod tests {
         assert!(one.may_work_for(Family::FIRST) && !Family::FIRST.may_work_for(one));
         assert!(Family::UNKNOWN.may_work_for(child) && one.may_work_for(Family::UNKNOWN));
         assert_eq!(Family::UNKNOWN.of_next(), Family::UNKNOWN);
+    }
+
+    #[test]
+    fn of_two_that_were_given_the_same_the_newer_one_begins() {
+        let (given, here) = (0x123, family());
+        std::thread::spawn(move || begins(given)).join().unwrap();
+        begins(given);
+        let there = move || {
+            begun(given);
+            family()
+        };
+        assert_eq!(std::thread::spawn(there).join().unwrap(), here.of_next());
     }
 
     #[test]

@@ -14,6 +14,26 @@ pub(super) fn opened(name: &CStr) -> Option<*mut c_void> {
     Some(handle)
 }
 
+/// A function of the C library.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Found {
+    pub(super) address: usize,
+    /// Another library's of the same name comes before it.
+    pub(super) is_interposed: bool,
+}
+
+/// The function of this name in the first of the libraries that has it.
+pub(super) fn function_of(libraries: &[&CStr], name: &CStr) -> Option<Found> {
+    // SAFETY: the handle is a live one or stands for all objects, and the name ends with a zero byte.
+    let find = |handle| unsafe { libc::dlsym(handle, name.as_ptr()) };
+    let libraries = libraries.iter().filter_map(|library| opened(library));
+    let found = libraries.map(find).find(|address| !address.is_null());
+    let everybodys = find(libc::RTLD_DEFAULT);
+    forget_error();
+    let is_interposed = |found| !everybodys.is_null() && everybodys != found;
+    found.map(|found| Found { address: found.expose_provenance(), is_interposed: is_interposed(found) })
+}
+
 /// What failed was our question: `dlerror` must not tell the program.
 pub(super) fn forget_error() {
     // SAFETY: gives the thread's last error, and forgets it.

@@ -22,16 +22,9 @@ static ANSWERED: AtomicU64 = AtomicU64::new(0);
 /// asked for in its library: a program that takes its address may have a stub of its own under that name,
 /// which leads to what we change.
 pub(super) fn keep_real() -> bool {
-    let libraries = [c"libc.so.6", c"libdl.so.2"].into_iter().filter_map(loader::opened);
-    // SAFETY: the handle is a live one and the name ends with a zero byte.
-    let find = |library| unsafe { libc::dlsym(library, c"dlsym".as_ptr()) };
-    let found = libraries.map(find).find(|address| !address.is_null());
-    REAL_DLSYM.store(found.map_or(0, |address| address.expose_provenance()), Ordering::Release);
-    // SAFETY: asks for a name, which ends with a zero byte.
-    let everybodys = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"dlsym".as_ptr()) };
-    let interposed = found.is_some_and(|found| !everybodys.is_null() && everybodys != found);
-    IS_INTERPOSED.store(interposed, Ordering::Release);
-    loader::forget_error();
+    let found = loader::function_of(&[c"libc.so.6", c"libdl.so.2"], c"dlsym");
+    REAL_DLSYM.store(found.map_or(0, |found| found.address), Ordering::Release);
+    IS_INTERPOSED.store(found.is_some_and(|found| found.is_interposed), Ordering::Release);
     found.is_some()
 }
 

@@ -2,7 +2,7 @@
 #![expect(unsafe_code, reason = "a function of C")]
 
 use std::ffi::{c_int, c_void};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::loader;
 use super::patch::Pair;
@@ -11,27 +11,19 @@ use crate::record::lineage;
 type Start = extern "C" fn(*mut c_void) -> *mut c_void;
 type Create = unsafe extern "C" fn(*mut libc::pthread_t, *const libc::pthread_attr_t, Start, *mut c_void) -> c_int;
 
+/// 0 where another library's comes before it.
 static REAL: AtomicUsize = AtomicUsize::new(0);
-/// Another library's comes before it.
-static IS_INTERPOSED: AtomicBool = AtomicBool::new(false);
 
 /// Keeps the real one: to be called before anything is changed.
 pub(super) fn keep_real() {
-    let libraries = [c"libc.so.6", c"libpthread.so.0"].into_iter().filter_map(loader::opened);
-    // SAFETY: the handle is a live one and the name ends with a zero byte.
-    let find = |library| unsafe { libc::dlsym(library, c"pthread_create".as_ptr()) };
-    let found = libraries.map(find).find(|address| !address.is_null());
-    // SAFETY: asks for a name, which ends with a zero byte.
-    let everybodys = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"pthread_create".as_ptr()) };
-    IS_INTERPOSED.store(found.is_none_or(|found| found != everybodys), Ordering::Release);
-    REAL.store(found.map_or(0, |address| address.expose_provenance()), Ordering::Release);
-    loader::forget_error();
+    let found = loader::function_of(&[c"libc.so.6", c"libpthread.so.0"], c"pthread_create");
+    REAL.store(found.filter(|found| !found.is_interposed).map_or(0, |found| found.address), Ordering::Release);
 }
 
 /// The real one and ours.
 pub(super) fn pair() -> Option<Pair> {
-    let (real, interposed) = (REAL.load(Ordering::Acquire), IS_INTERPOSED.load(Ordering::Acquire));
-    (real != 0 && !interposed).then_some(Pair { real, ours: create as *const () as usize, interposed })
+    let real = REAL.load(Ordering::Acquire);
+    (real != 0).then_some(Pair { real, ours: create as *const () as usize, interposed: false })
 }
 
 unsafe extern "C" fn create(

@@ -6,20 +6,36 @@ use std::time::{Duration, Instant};
 
 use crate::errno::KeepErrno;
 
-/// So long after it has handed over work a thread may still be on its way to sleep.
+/// So long a thread may still run that has handed over work, before it sleeps.
 const PATIENCE: Duration = Duration::from_micros(200);
+/// On a machine with much to do it waits so long for a processor.
+const LONGEST: Duration = Duration::from_millis(10);
 
 /// Does the thread sleep, or will it in a moment?
 pub(super) fn soon(thread: u32) -> bool {
     let _errno = KeepErrno::new();
-    let begun = Instant::now();
+    let (begun, has_run) = (Instant::now(), processor_time(thread));
     loop {
+        let runs_on = || {
+            let now = processor_time(thread);
+            now.zip(has_run).is_none_or(|(now, before)| now.saturating_sub(before) >= PATIENCE)
+        };
         match state(thread) {
-            Some(b'R') if begun.elapsed() < PATIENCE => std::thread::yield_now(),
-            Some(b'R') => return false,
+            Some(b'R') if runs_on() || begun.elapsed() >= LONGEST => return false,
+            Some(b'R') => std::thread::yield_now(),
             _ => return true,
         }
     }
+}
+
+/// How long a thread of this process has run.
+fn processor_time(thread: u32) -> Option<Duration> {
+    // As the kernel writes a thread's clock: the number's complement, and that it is one thread's and the scheduler's.
+    let clock = (!(thread as libc::clockid_t) << 3) | 6;
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: there is room for the answer.
+    let answer = unsafe { libc::clock_gettime(clock, &mut time) };
+    (answer == 0).then(|| Duration::new(time.tv_sec as u64, time.tv_nsec as u32))
 }
 
 /// The letter that stands behind the thread's name, which is in parentheses.
@@ -39,4 +55,32 @@ fn state(thread: u32) -> Option<u8> {
     let text = text.get(..usize::try_from(read).ok()?)?;
     let end = text.iter().rposition(|byte| *byte == b')')?;
     text.get(end + 2).copied()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::thread::own_os_id;
+    use std::sync::mpsc;
+
+    #[test]
+    fn a_thread_that_waits_is_asleep_and_one_that_works_is_not() {
+        let (number, numbers) = mpsc::channel();
+        let (stop, stopped) = mpsc::channel();
+        let waits = std::thread::spawn(move || {
+            number.send(own_os_id()).unwrap();
+            stopped.recv().unwrap();
+            number.send(own_os_id()).unwrap();
+            while stopped.try_recv().is_err() {}
+        });
+        assert!(soon(numbers.recv().unwrap()));
+        stop.send(()).unwrap();
+        let works = numbers.recv().unwrap();
+        std::thread::sleep(Duration::from_millis(2));
+        let (before, has_run) = (Instant::now(), processor_time(works).unwrap());
+        assert!(!soon(works));
+        assert!(before.elapsed() < LONGEST * 10 && processor_time(works).unwrap() > has_run);
+        stop.send(()).unwrap();
+        waits.join().unwrap();
+    }
 }

@@ -19,6 +19,7 @@ use super::lineage::Family;
 use super::memory::OwnVec;
 use super::names::Label;
 use super::{Site, gates, guard, lineage, recorder, thread, unwind};
+use crate::errno::KeepErrno;
 use crate::snapshot::{Block, Device, StackId};
 
 /// A measurement of the whole process is open.
@@ -120,6 +121,7 @@ pub(crate) fn on_this_stack(opened: Opened) {
 #[cold]
 #[inline(never)]
 pub(crate) fn on_new_thread(address: u64) {
+    let _errno = KeepErrno::new();
     guard::set(guard::NEW, false);
     unwind::thread_begins();
     lineage::begun(address as usize);

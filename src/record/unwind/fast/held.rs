@@ -31,8 +31,8 @@ thread_local! {
 pub(in crate::record) fn thread_begins() {
     let here = super::Registers::here().sp & !7;
     let end = own_variables() & !7;
-    if end.wrapping_sub(here) > MOST {
-        // The main thread's stack is elsewhere.
+    // The main thread's variables are elsewhere; a signal's handler may have a stack of its own.
+    if end.wrapping_sub(here) > MOST || !bounds::of_this_thread().contain(here) {
         return;
     }
     // Stacks are in one part of the address space, the program's own code is in another one.
@@ -101,16 +101,17 @@ pub(in crate::record) fn each_word(mut each: impl FnMut(u64, u64)) {
 
 /// Those that a function gives back as they were: what is in them may be nowhere else.
 fn kept_registers() -> [u64; 6] {
-    let (bx, bp, r12, r13, r14, r15);
-    // SAFETY: copies six registers.
+    let mut registers = [0; 6];
+    // SAFETY: there is room for six registers, and none of them is changed.
     unsafe {
         asm!(
-            "mov {}, rbx", "mov {}, rbp", "mov {}, r12", "mov {}, r13", "mov {}, r14", "mov {}, r15",
-            out(reg) bx, out(reg) bp, out(reg) r12, out(reg) r13, out(reg) r14, out(reg) r15,
-            options(nomem, nostack, preserves_flags),
+            "mov [rax], rbx", "mov [rax + 8], rbp", "mov [rax + 16], r12",
+            "mov [rax + 24], r13", "mov [rax + 32], r14", "mov [rax + 40], r15",
+            in("rax") &raw mut registers,
+            options(nostack, preserves_flags),
         );
     }
-    [bx, bp, r12, r13, r14, r15]
+    registers
 }
 
 /// By hand: these words are other functions', also where a sanitizer has put something between them.
