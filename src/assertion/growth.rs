@@ -7,7 +7,7 @@ use super::rows::{Labelled, labelled, table};
 use super::runs::{Origin, Runs, Samples};
 use super::setup::made_once_of;
 use super::slope::{Trend, ends_higher, trend};
-use super::undecided::Counted;
+use super::undecided::{Counted, counted_methods};
 use crate::error::Error;
 use crate::record::guard::Own;
 use crate::session::say;
@@ -63,18 +63,7 @@ impl NoGrowth {
         Self { warmup: Some(runs), ..self }
     }
 
-    /// Counts what all threads of the process allocate meanwhile.
-    #[must_use]
-    pub fn whole_process(self, whole_process: bool) -> Self {
-        Self { counted: Counted { whole_process, ..self.counted }, ..self }
-    }
-
-    /// Work on other threads that may be left out although nobody can tell for whom it was done: those in whose names, or in the
-    /// functions or files of whose stacks, this text stands.
-    #[must_use]
-    pub fn allow(self, name: &'static str) -> Self {
-        Self { counted: Counted { allowed: Some(name), ..self.counted }, ..self }
-    }
+    counted_methods!();
 
     /// Runs `f` as often as is asked for, and drops what it returns.
     ///
@@ -131,14 +120,14 @@ impl GrowthWatch {
             let needed = samples.without(&made_once_of(&measured));
             Grown::of(&needed, self.iterations, self.warmup)
         });
-        let helpers = grown.change(Grown::split);
+        let helpers_grow = grown.change(Grown::take_helpers);
         if grown.is_growing() {
             return Err(grown.report(&measured, samples.len()));
         }
         if let Trend::Unsettled = grown.total {
             say("assert_no_growth: memory still grew in the last runs, too seldom to tell");
         }
-        check_helpers(&measured, &helpers, self.counted)
+        check_helpers(&measured, helpers_grow, self.counted)
     }
 }
 
@@ -173,12 +162,11 @@ impl Grown {
         Self { stacks, total: of(&samples.total()), warmup: half }
     }
 
-    /// Takes out what other threads hold; gives what of that grows.
-    fn split(&mut self) -> Vec<Origin> {
-        let (helpers, own) = std::mem::take(&mut self.stacks).into_iter().partition(|(origin, ..)| origin.of_helper);
-        self.stacks = own;
-        let grows = |(origin, trend, _): (Origin, Trend, u64)| trend.goes_on().then_some(origin);
-        Vec::into_iter(helpers).filter_map(grows).collect()
+    /// Takes out what other threads hold. Does any of that grow?
+    fn take_helpers(&mut self) -> bool {
+        let grows = self.stacks.iter().any(|(origin, trend, _)| origin.of_helper && trend.goes_on());
+        self.stacks.retain(|(origin, ..)| !origin.of_helper);
+        grows
     }
 
     fn is_growing(&self) -> bool {

@@ -1,14 +1,12 @@
 //! Nothing may stay behind that is not freed by the next run.
 
-use std::collections::HashSet;
-
 use super::failure::Failure;
 use super::measure::Measured;
 use super::rows::{Labelled, labelled, table};
 use super::runs::{Held, Origin, Runs, Samples};
 use super::setup::made_once_of;
 use super::slope::{ends_higher, is_frequent, rise, trend};
-use super::undecided::{Counted, Undecided};
+use super::undecided::{Counted, Undecided, counted_methods};
 use crate::error::Error;
 use crate::record::guard::Own;
 use crate::units::{Bytes, grouped};
@@ -63,18 +61,7 @@ impl NoLeak {
         Self { runs, ..self }
     }
 
-    /// Counts what all threads of the process allocate meanwhile.
-    #[must_use]
-    pub fn whole_process(self, whole_process: bool) -> Self {
-        Self { counted: Counted { whole_process, ..self.counted }, ..self }
-    }
-
-    /// Work on other threads that may be left out although nobody can tell for whom it was done: those in whose names, or in the
-    /// functions or files of whose stacks, this text stands.
-    #[must_use]
-    pub fn allow(self, name: &'static str) -> Self {
-        Self { counted: Counted { allowed: Some(name), ..self.counted }, ..self }
-    }
+    counted_methods!();
 
     /// Runs `f` as often as is asked for, and drops what it returns.
     ///
@@ -117,21 +104,28 @@ impl LeakWatch {
         let (measured, samples) = self.runs.end()?;
         let NoLeak { warmup, counted, .. } = self.plan;
         let leaks = Own::make(|| leaks(&samples, warmup));
-        let (helpers, own): (Vec<_>, Vec<_>) = leaks.iter().copied().partition(|(origin, _)| origin.of_helper);
-        let own = Own::make(|| {
-            let left_out = if own.is_empty() { HashSet::new() } else { made_once_of(&measured) };
-            own.into_iter().filter(|(origin, _)| !left_out.contains(origin)).collect::<Vec<_>>()
-        });
+        let own = Own::make(|| leaks_of_its_own(&leaks, &measured));
         if !own.is_empty() {
             return Err(report(samples.len() - warmup, warmup, &measured, &own));
         }
-        check_helpers(&measured, &helpers, counted)
+        check_helpers(&measured, leaks.iter().any(|(origin, _)| origin.of_helper), counted)
     }
 }
 
-/// What grows on other threads that share memory with the code.
-pub(super) fn check_helpers<T>(measured: &Measured, grown: &[T], counted: Counted) -> Result<(), Failure> {
-    if grown.is_empty() {
+/// Those that are no other threads', less what was made once.
+fn leaks_of_its_own(leaks: &[(Origin, Held)], measured: &Measured) -> Vec<(Origin, Held)> {
+    let mut own: Vec<_> = leaks.iter().filter(|(origin, _)| !origin.of_helper).copied().collect();
+    // Names are asked for only where they matter.
+    if !own.is_empty() {
+        let left_out = made_once_of(measured);
+        own.retain(|(origin, _)| !left_out.contains(origin));
+    }
+    own
+}
+
+/// What grows on other threads that share memory with the code, if anything does.
+pub(super) fn check_helpers(measured: &Measured, has_grown: bool, counted: Counted) -> Result<(), Failure> {
+    if !has_grown {
         return Ok(());
     }
     let undecided = Own::make(|| Undecided::of(measured, None, counted));

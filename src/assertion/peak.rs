@@ -7,7 +7,7 @@ use super::failure::Failure;
 use super::held::Held;
 use super::measure::{Measured, MeasuredDevice, OpenMeasure};
 use super::run_log::{self, Row};
-use super::undecided::Counted;
+use super::undecided::{Counted, counted_methods};
 use crate::error::Error;
 use crate::hook::cuda;
 use crate::record::guard::{self, Own};
@@ -69,18 +69,7 @@ impl PeakLimit {
         Self { device: Some(device.into()), ..self }
     }
 
-    /// Counts what all threads of the process allocate meanwhile. Its baselines are its own.
-    #[must_use]
-    pub fn whole_process(self, whole_process: bool) -> Self {
-        Self { counted: Counted { whole_process, ..self.counted }, ..self }
-    }
-
-    /// Work on other threads that may be left out although nobody can tell for whom it was done: those in whose names, or in the
-    /// functions or files of whose stacks, this text stands.
-    #[must_use]
-    pub fn allow(self, name: &'static str) -> Self {
-        Self { counted: Counted { allowed: Some(name), ..self.counted }, ..self }
-    }
+    counted_methods!();
 
     /// What it is called in the list of all peaks; if nothing is said, as the baseline, as the code, or by its line.
     #[must_use]

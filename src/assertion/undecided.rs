@@ -21,6 +21,25 @@ pub(super) struct Counted {
     pub(super) allowed: Option<&'static str>,
 }
 
+/// The methods of an assertion's builder that set its `counted`.
+macro_rules! counted_methods {
+    () => {
+        /// Counts what all threads of the process allocate meanwhile. Its baselines are its own.
+        #[must_use]
+        pub fn whole_process(self, whole_process: bool) -> Self {
+            Self { counted: Counted { whole_process, ..self.counted }, ..self }
+        }
+
+        /// Work on other threads that may be left out although nobody can tell for whom it was done: those in whose
+        /// names, or in the functions or files of whose stacks, this text stands.
+        #[must_use]
+        pub fn allow(self, name: &'static str) -> Self {
+            Self { counted: Counted { allowed: Some(name), ..self.counted }, ..self }
+        }
+    };
+}
+pub(super) use counted_methods;
+
 /// What nobody can tell, of one assertion.
 #[derive(Debug)]
 pub(super) struct Undecided {
@@ -72,8 +91,8 @@ impl Undecided {
         let mut text = String::new();
         let live: Vec<_> = self.largest.devices.iter().flat_map(|on| &on.live).collect();
         for helper in &self.helpers {
-            let stack =
-                live.iter().find(|block| block.thread == helper.thread).map_or(StackId::NONE, |block| block.stack);
+            let is_its_own = |block: &&&Block| (block.thread, block.size) == (helper.thread, helper.largest);
+            let stack = live.iter().find(is_its_own).map_or(StackId::NONE, |block| block.stack);
             let (name, most, count) = (helper.name(), Bytes(helper.bytes), grouped(helper.allocations));
             _ = writeln!(
                 text,

@@ -6,6 +6,7 @@
 mod asleep;
 mod others;
 mod registry;
+mod stacks;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock};
@@ -113,7 +114,7 @@ pub(crate) fn on_this_stack(opened: Opened) {
     let mut registry = lock();
     registry.bind(opened.id, thread::own_os_id());
     if let Some(stack) = stack {
-        registry.on_stack(opened.id, stack, thread::own_os_id());
+        registry.stacks.add(opened.id, stack, thread::own_os_id());
     }
 }
 
@@ -136,12 +137,12 @@ pub(crate) fn on_new_thread(address: u64) {
     let mut registry = lock();
     let id = registry.owner((Space::Heap, address));
     if let Some(stack) = stack {
-        registry.forget_stacks(stack, thread::own_os_id());
+        registry.stacks.forget_others(stack, thread::own_os_id());
     }
     if id != 0 {
         registry.carry(id);
         if let Some(stack) = stack {
-            registry.on_stack(id, stack, thread::own_os_id());
+            registry.stacks.add(id, stack, thread::own_os_id());
         }
         drop(registry);
         guard::inherit(id);

@@ -59,12 +59,6 @@ struct Other {
     largest: (u64, StackId),
 }
 
-impl Helper {
-    pub(crate) fn name(&self) -> String {
-        thread_name::text(self.name)
-    }
-}
-
 /// A thread that may have worked for a measurement, as it is related to that one's, and what it did on a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Helper {
@@ -80,6 +74,12 @@ pub(crate) struct Helper {
     /// Its largest block, and where that was allocated.
     pub(crate) largest: u64,
     pub(crate) stack: StackId,
+}
+
+impl Helper {
+    pub(crate) fn name(&self) -> String {
+        thread_name::text(self.name)
+    }
 }
 
 #[derive(Debug)]

@@ -6,6 +6,7 @@
 use std::time::Instant;
 
 use super::others::{Helper, Others, Whose};
+use super::stacks::Stacks;
 use crate::record::ledger::{Ledger, LedgerCopy, LedgerOptions, Site};
 use crate::record::lineage::{self, Family};
 use crate::record::memory::{OwnMap, OwnVec, System, make_room, own_map, put, try_push};
@@ -152,8 +153,7 @@ pub(crate) struct Registry {
     owners: OwnMap<(Space, u64), Owner>,
     /// All blocks of the heap that belong to a measurement are in here.
     heap: StackPart,
-    /// Stacks of threads that a measurement is in force on, and the system's numbers of those.
-    stacks: OwnVec<(StackPart, Id, u32)>,
+    pub(super) stacks: Stacks,
     others: Others,
     /// The innermost measurement of the whole process, to which everything belongs that belongs to no other; 0 for none.
     whole: Id,
@@ -169,7 +169,7 @@ impl Registry {
             measures: own_map(),
             owners: own_map(),
             heap: NOWHERE,
-            stacks: OwnVec::new_in(System),
+            stacks: Stacks::new(),
             others: Others::new(),
             whole: 0,
             last: 0,
@@ -281,33 +281,6 @@ impl Registry {
         self.measures.get(&id).map_or(0, |measure| measure.os_thread)
     }
 
-    /// A measurement is in force on the thread that has this stack.
-    pub(crate) fn on_stack(&mut self, id: Id, stack: StackPart, os_thread: u32) {
-        self.forget_stacks(stack, os_thread);
-        try_push(&mut self.stacks, (stack, id, os_thread));
-    }
-
-    /// This thread has the stack: another one whose it was has ended.
-    pub(crate) fn forget_stacks(&mut self, stack: StackPart, os_thread: u32) {
-        let is_elsewhere = |other: &StackPart| other.end <= stack.start || stack.end <= other.start;
-        self.stacks.retain(|(other, _, thread)| *thread == os_thread || is_elsewhere(other));
-    }
-
-    /// Stacks of a measurement that is closed become its parent's, once each.
-    fn hand_over_stacks(&mut self, from: Id, to: Id) {
-        let mut at = 0;
-        while let Some(&(_, of, thread)) = self.stacks.get(at) {
-            let is_known =
-                |stacks: &[(StackPart, Id, u32)]| stacks.iter().any(|known| (known.1, known.2) == (to, thread));
-            if of == from && (to == 0 || is_known(&self.stacks)) {
-                self.stacks.remove(at);
-                continue;
-            }
-            self.stacks.iter_mut().skip(at).take(1).filter(|stack| stack.1 == from).for_each(|stack| stack.1 = to);
-            at += 1;
-        }
-    }
-
     /// The measurement that a block belongs to.
     pub(crate) fn owner(&self, key: (Space, u64)) -> Id {
         self.owners.get(&key).map_or(0, |owner| self.nearest_open(owner.measure))
@@ -333,11 +306,10 @@ impl Registry {
                 return owner;
             }
         }
-        // The innermost measurement is the newest.
-        let stack = self.stacks.iter().rev().find(|(stack, ..)| stack.contains(word));
         // A thread begins with addresses of the stack of whoever begins it.
         let is_from_then = |os_thread| unwind::was_held_at_first(word, at, lineage::may_be_begun_by(os_thread));
-        stack.filter(|stack| !is_from_then(stack.2)).map_or(0, |(_, id, _)| self.nearest_open(*id))
+        let stack = self.stacks.at(word).filter(|stack| !is_from_then(stack.os_thread));
+        stack.map_or(0, |stack| self.nearest_open(stack.id))
     }
 
     /// Closes a measurement, if it is open. Its live blocks and what is open inside it become its parent's.
@@ -367,10 +339,10 @@ impl Registry {
             }
             inner.open || inner.parent != 0
         });
-        self.hand_over_stacks(id, parent);
+        self.stacks.hand_over(id, parent);
         if self.open == 0 {
             self.owners.retain(|_, owner| owner.measure != 0);
-            (self.heap, self.stacks) = (NOWHERE, OwnVec::new_in(System));
+            (self.heap, self.stacks) = (NOWHERE, Stacks::new());
             self.others.clear();
         }
     }
@@ -563,7 +535,7 @@ impl Registry {
         }
         self.measures.retain(|id, _| kept.contains(id));
         self.owners.retain(|_, owner| kept.contains(&owner.measure));
-        self.stacks.retain(|(_, id, _)| kept.contains(id));
+        self.stacks.keep_only(&kept);
         self.others.clear();
         if !kept.contains(&self.whole) {
             self.whole = 0;

@@ -110,16 +110,16 @@ fn work_is_whose_memory_it_has_in_hand() {
         alloc(&mut registry, id, address);
     }
     let stack = StackPart { start: 1000, end: 2000 };
-    registry.on_stack(other, stack, 7);
+    registry.stacks.add(other, stack, 7);
     assert_eq!(whose(&registry, &[]), Whose::Nobody);
     assert_eq!(whose(&registry, &[15, 17, 2000, 999]), Whose::Nobody);
     assert_eq!(whose(&registry, &[16]), Whose::One(one));
     assert_eq!(whose(&registry, &[1500]), Whose::One(other));
     assert_eq!([[16, 48], [48, 16]].map(|words| whose(&registry, &words)), [Whose::One(inside); 2], "the inner one's");
     assert!(matches!(whose(&registry, &[16, 32, 1000]), Whose::Several(_, 2)));
-    registry.forget_stacks(StackPart { start: 1999, end: 3000 }, 7);
+    registry.stacks.forget_others(StackPart { start: 1999, end: 3000 }, 7);
     assert_eq!(whose(&registry, &[1500]), Whose::One(other), "the thread goes on");
-    registry.forget_stacks(StackPart { start: 1999, end: 3000 }, 8);
+    registry.stacks.forget_others(StackPart { start: 1999, end: 3000 }, 8);
     assert_eq!(whose(&registry, &[1500]), Whose::Nobody, "the stack is another thread's now");
     free(&mut registry, 0, 16);
     assert_eq!(whose(&registry, &[16]), Whose::Nobody);
@@ -130,7 +130,7 @@ fn a_stack_between_blocks_is_a_stack() {
     let mut registry = Registry::new();
     let id = registry.begin(0, Family::UNKNOWN).unwrap();
     [16, 4000].into_iter().for_each(|address| alloc(&mut registry, id, address));
-    registry.on_stack(id, StackPart { start: 1000, end: 2000 }, 7);
+    registry.stacks.add(id, StackPart { start: 1000, end: 2000 }, 7);
     assert_eq!(whose(&registry, &[1504]), Whose::One(id));
     assert_eq!(whose(&registry, &[2504]), Whose::Nobody);
 }
@@ -139,11 +139,11 @@ fn a_stack_between_blocks_is_a_stack() {
 fn a_measurement_inside_another_has_the_stack_for_as_long_as_it_is_open() {
     let mut registry = Registry::new();
     let outer = registry.begin(0, Family::UNKNOWN).unwrap();
-    registry.on_stack(outer, StackPart { start: 1000, end: 2000 }, 7);
+    registry.stacks.add(outer, StackPart { start: 1000, end: 2000 }, 7);
     for _ in 0..3 {
         let inner = registry.begin(outer, Family::UNKNOWN).unwrap();
-        registry.on_stack(inner, StackPart { start: 800, end: 1800 }, 7);
-        registry.on_stack(inner, StackPart { start: 3000, end: 4000 }, 8);
+        registry.stacks.add(inner, StackPart { start: 800, end: 1800 }, 7);
+        registry.stacks.add(inner, StackPart { start: 3000, end: 4000 }, 8);
         assert_eq!(whose(&registry, &[1500]), Whose::One(inner));
         registry.close(inner);
         assert_eq!(whose(&registry, &[1500]), Whose::One(outer));
