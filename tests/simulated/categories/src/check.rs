@@ -1,0 +1,102 @@
+//! Categories against the truth, in bytes.
+
+use std::collections::BTreeMap;
+
+use memtrace::attribute::{Categories, Place, place};
+use memtrace::snapshot::{DeviceSnapshot, Record};
+use memtrace::{Category, SnapshotData};
+
+use crate::truth::Truth;
+
+/// Bytes of which the category is right, unknown or wrong.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Sums([u64; 3]);
+
+impl Sums {
+    pub(crate) fn right(self) -> f64 {
+        100. * self.0[0] as f64 / self.0.iter().sum::<u64>().max(1) as f64
+    }
+
+    pub(crate) fn wrong(self) -> u64 {
+        self.0[2]
+    }
+
+    fn text(self) -> String {
+        let [right, unknown, wrong] = self.0;
+        format!("{:6.2} % right ({right} right, {unknown} unknown, {wrong} wrong)", self.right())
+    }
+}
+
+/// What came of one program.
+#[derive(Debug, Default)]
+pub(crate) struct Rates {
+    /// Of all blocks.
+    pub(crate) all: Sums,
+    /// Of those that were live at the peak.
+    pub(crate) peak: Sums,
+    /// Bytes of which the program says nothing.
+    untold: u64,
+    /// What is not right, by what it is, what it is called and where it was allocated.
+    missed: BTreeMap<(usize, String), (u64, u64)>,
+}
+
+impl Rates {
+    pub(crate) fn of(truth: &Truth, data: &SnapshotData, device: &DeviceSnapshot) -> Self {
+        let mut rates = Self::default();
+        let categories = Categories::of(data, device);
+        let at_peak: Vec<u64> = device.peak.blocks.iter().map(|block| block.seq).collect();
+        for (record, known) in truth.of(device) {
+            let Some(known) = known else {
+                rates.untold += record.size;
+                continue;
+            };
+            let found = categories.get(record.alloc_seq);
+            // Of what has no category there is nothing to be found, but something to be wrong.
+            let verdict = match found {
+                _ if Some(found) == known => 0,
+                Category::Unknown if known.is_none() => continue,
+                Category::Unknown => 1,
+                _ => 2,
+            };
+            rates.add(verdict, &record, at_peak.contains(&record.alloc_seq));
+            if verdict > 0 {
+                rates.missed(verdict, known, found, data, &record);
+            }
+        }
+        rates
+    }
+
+    fn add(&mut self, verdict: usize, record: &Record, at_peak: bool) {
+        self.all.0[verdict] += record.size;
+        if at_peak {
+            self.peak.0[verdict] += record.size;
+        }
+    }
+
+    fn missed(
+        &mut self,
+        verdict: usize,
+        known: Option<Category>,
+        found: Category,
+        data: &SnapshotData,
+        record: &Record,
+    ) {
+        let place = match place(data, record.alloc_stack) {
+            Place::User(frame) => format!("{}:{}", frame.file.rsplit('/').next().unwrap_or_default(), frame.line),
+            _ => "no line".to_owned(),
+        };
+        let known = known.map_or("none", Category::word);
+        let row = self.missed.entry((verdict, format!("{known} called {found} at {place}"))).or_default();
+        *row = (row.0 + record.size, row.1 + 1);
+    }
+
+    pub(crate) fn print(&self, program: &str, in_full: bool) {
+        println!("{program:22} peak {}", self.peak.text());
+        println!("{:22} all  {}; {} bytes untold", "", self.all.text(), self.untold);
+        let mut missed: Vec<_> = self.missed.iter().filter(|((verdict, _), _)| in_full || *verdict == 2).collect();
+        missed.sort_by_key(|((verdict, _), (bytes, _))| std::cmp::Reverse((*verdict, *bytes)));
+        for ((_, what), (bytes, count)) in missed.into_iter().take(if in_full { 30 } else { 12 }) {
+            println!("{:22} {bytes} bytes in {count} blocks: {what}", "");
+        }
+    }
+}

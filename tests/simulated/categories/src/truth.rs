@@ -1,0 +1,206 @@
+//! What a program knows of its own tensors: by their addresses, and by what it was doing when their blocks came.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, HashMap};
+
+use candle_core::backprop::GradStore;
+use candle_core::cuda_backend::CudaStorageSlice as Slice;
+use candle_core::cuda_backend::cudarc::driver::{CudaSlice, DevicePtr};
+use candle_core::{Storage, Tensor, Var};
+use memtrace::Category::{self, Activation, AutogradDetail, Gradient, Input, OptimizerState, Parameter, Temporary};
+use memtrace::Device;
+use memtrace::snapshot::{DeviceSnapshot, Record, RecordKind};
+
+/// What a part of the program does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Part {
+    /// Loads a model: what it leaves are its parameters.
+    Load,
+    /// Brings data in.
+    Input,
+    /// A forward pass. What is kept until a backward pass begins is kept for that.
+    Forward,
+    /// A backward pass.
+    Backward,
+    /// An optimizer's step: what it leaves is its state.
+    Step,
+}
+
+/// Positions are numbers of records: so many allocations and frees came before.
+#[derive(Debug)]
+struct Stretch {
+    part: Part,
+    from: u64,
+    to: u64,
+}
+
+#[derive(Debug)]
+struct Label {
+    address: u64,
+    position: u64,
+    category: Option<Category>,
+}
+
+/// What one program knows.
+#[derive(Debug)]
+pub(crate) struct Truth {
+    device: Device,
+    labels: RefCell<Vec<Label>>,
+    stretches: RefCell<Vec<Stretch>>,
+}
+
+impl Truth {
+    /// Of a device whose memory is all recorded, from the first block on.
+    pub(crate) fn new(device: &candle_core::Device) -> Self {
+        Self { device: Device::from(device), labels: RefCell::default(), stretches: RefCell::default() }
+    }
+
+    fn position(&self) -> u64 {
+        let allocations = memtrace::stats(self.device).allocations;
+        allocations.allocated + allocations.freed
+    }
+
+    /// The tensor's block is for this. What is said last counts.
+    pub(crate) fn is(&self, tensor: &Tensor, category: Category) {
+        self.label(tensor, Some(category));
+    }
+
+    /// No category fits it: all but *unknown* would be wrong.
+    pub(crate) fn is_none_of_them(&self, tensor: &Tensor) {
+        self.label(tensor, None);
+    }
+
+    fn label(&self, tensor: &Tensor, category: Option<Category>) {
+        self.label_address(address(tensor), category);
+    }
+
+    /// The same for a block that no tensor has.
+    pub(crate) fn label_address(&self, address: u64, category: Option<Category>) {
+        let position = self.position();
+        self.labels.borrow_mut().push(Label { address, position, category });
+    }
+
+    /// Each variable's gradient is one.
+    pub(crate) fn are_gradients(&self, gradients: &GradStore, variables: &[Var]) {
+        variables.iter().filter_map(|var| gradients.get(var)).for_each(|gradient| self.is(gradient, Gradient));
+    }
+
+    pub(crate) fn load<T>(&self, f: impl FnOnce() -> T) -> T {
+        self.during(Part::Load, f)
+    }
+
+    pub(crate) fn input<T>(&self, f: impl FnOnce() -> T) -> T {
+        self.during(Part::Input, f)
+    }
+
+    pub(crate) fn forward<T>(&self, f: impl FnOnce() -> T) -> T {
+        self.during(Part::Forward, f)
+    }
+
+    pub(crate) fn backward<T>(&self, f: impl FnOnce() -> T) -> T {
+        self.during(Part::Backward, f)
+    }
+
+    pub(crate) fn step<T>(&self, f: impl FnOnce() -> T) -> T {
+        self.during(Part::Step, f)
+    }
+
+    fn during<T>(&self, part: Part, f: impl FnOnce() -> T) -> T {
+        let from = self.position();
+        let value = f();
+        self.stretches.borrow_mut().push(Stretch { part, from, to: self.position() });
+        value
+    }
+
+    /// What each allocation's block is for, in the order of the log: `None` of which the program knows nothing, else the
+    /// category, if one fits.
+    pub(crate) fn of(&self, device: &DeviceSnapshot) -> Vec<(Record, Option<Option<Category>>)> {
+        let lives = Lives::of(&device.records);
+        let mut found: Vec<_> = lives.0.iter().map(|life| (life.record, self.by_part(life))).collect();
+        for Label { address, position, category } in self.labels.borrow().iter() {
+            let is_meant =
+                |life: &Life| life.record.address == *address && life.from <= *position && *position < life.to;
+            let at = lives.0.iter().position(is_meant).expect("a tensor that was labelled is live");
+            found[at].1 = Some(*category);
+        }
+        found
+    }
+
+    /// Bytes and blocks of each category.
+    pub(crate) fn print(&self, device: &DeviceSnapshot) {
+        let mut sums: BTreeMap<&str, (u64, u64)> = BTreeMap::new();
+        for (record, known) in self.of(device) {
+            let known = known.map_or("(nothing is known)", |known| known.map_or("none", Category::word));
+            let sum = sums.entry(known).or_default();
+            *sum = (sum.0 + record.size, sum.1 + 1);
+        }
+        sums.iter().for_each(|(word, (bytes, blocks))| println!("    {bytes:>12} bytes in {blocks:>6} blocks: {word}"));
+    }
+
+    /// By the innermost part in which it was allocated, and whether it outlived that.
+    fn by_part(&self, life: &Life) -> Option<Option<Category>> {
+        let stretches = self.stretches.borrow();
+        // Those inside others come to their end before them.
+        let stretch = stretches.iter().find(|stretch| stretch.from < life.from && life.from <= stretch.to)?;
+        let is_over = life.to <= stretch.to;
+        let next_pass = || {
+            let later = stretches.iter().filter(|later| later.part == Part::Backward && later.from >= stretch.to);
+            later.map(|pass| pass.from).min()
+        };
+        match stretch.part {
+            Part::Backward => Some(Some(AutogradDetail)),
+            _ if is_over => Some(Some(Temporary)),
+            Part::Load => Some(Some(Parameter)),
+            Part::Input => Some(Some(Input)),
+            Part::Step => Some(Some(OptimizerState)),
+            Part::Forward if next_pass().is_some_and(|pass| life.to > pass) => Some(Some(Activation)),
+            Part::Forward if next_pass().is_some() => Some(Some(Temporary)),
+            // Kept by the program for something of its own.
+            Part::Forward => None,
+        }
+    }
+}
+
+struct Life {
+    record: Record,
+    from: u64,
+    to: u64,
+}
+
+struct Lives(Vec<Life>);
+
+impl Lives {
+    fn of(records: &[Record]) -> Self {
+        let mut lives: Vec<Life> = Vec::new();
+        let mut index = HashMap::new();
+        for (position, record) in (1..).zip(records) {
+            match record.kind {
+                RecordKind::Alloc => {
+                    index.insert(record.alloc_seq, lives.len());
+                    lives.push(Life { record: *record, from: position, to: u64::MAX });
+                }
+                RecordKind::Free => lives[index[&record.alloc_seq]].to = position,
+            }
+        }
+        Self(lives)
+    }
+}
+
+/// Where the tensor's elements lie.
+fn address(tensor: &Tensor) -> u64 {
+    let (storage, _) = tensor.storage_and_layout();
+    let Storage::Cuda(storage) = &*storage else { panic!("a tensor that is on no GPU") };
+    fn of<T>(data: &CudaSlice<T>) -> u64 {
+        data.device_ptr(data.stream()).0
+    }
+    match &storage.slice {
+        Slice::U8(data) => of(data),
+        Slice::U32(data) => of(data),
+        Slice::I64(data) => of(data),
+        Slice::BF16(data) => of(data),
+        Slice::F16(data) => of(data),
+        Slice::F32(data) => of(data),
+        Slice::F64(data) => of(data),
+        _ => panic!("no program here has tensors of this type"),
+    }
+}
