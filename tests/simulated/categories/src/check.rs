@@ -48,6 +48,7 @@ impl Rates {
         for (record, known) in truth.of(device) {
             let Some(known) = known else {
                 rates.untold += record.size;
+                rates.missed(0, None, categories.get(record.alloc_seq), data, &record);
                 continue;
             };
             let found = categories.get(record.alloc_seq);
@@ -85,7 +86,7 @@ impl Rates {
             Place::User(frame) => format!("{}:{}", frame.file.rsplit('/').next().unwrap_or_default(), frame.line),
             _ => "no line".to_owned(),
         };
-        let known = known.map_or("none", Category::word);
+        let known = if verdict == 0 { "untold" } else { known.map_or("none", Category::word) };
         let row = self.missed.entry((verdict, format!("{known} called {found} at {place}"))).or_default();
         *row = (row.0 + record.size, row.1 + 1);
     }

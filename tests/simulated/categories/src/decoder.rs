@@ -1,7 +1,7 @@
 //! A decoder that generates: keys and values of two layers grow by `cat`.
 
 use candle_core::{D, DType, Device, Module, Result, Tensor};
-use candle_nn::{Embedding, Linear, VarBuilder, VarMap, embedding, linear_no_bias, ops};
+use candle_nn::{Embedding, Linear, VarBuilder, embedding, linear_no_bias, ops};
 use memtrace::Category::KvCache;
 
 use crate::truth::Truth;
@@ -53,8 +53,7 @@ impl Decoder {
 }
 
 pub(crate) fn generate(truth: &Truth, device: &Device) -> Result<()> {
-    let weights = VarMap::new();
-    let build = VarBuilder::from_varmap(&weights, DType::F32, device);
+    let build = VarBuilder::zeros(DType::F32, device);
     let mut model = truth.load(|| {
         Ok::<_, candle_core::Error>(Decoder {
             words: embedding(1000, WIDTH, build.pp("words"))?,
