@@ -289,27 +289,30 @@ impl Registry {
     /// By the words that a thread holds: who works for a measurement holds addresses of its blocks or of its stack.
     pub(super) fn whose(&self, family: Family, each_word: impl FnOnce(&mut dyn FnMut(u64, u64))) -> Whose {
         let mut whose = Whose::Nobody;
+        let (first, end) = (self.heap.start.min(self.stacks.start()), self.heap.end.max(self.stacks.end()));
         each_word(&mut |word, at| {
-            let id = self.measure_of(word, at);
-            if id != 0 && family.may_work_for(self.family(id)) {
+            if word < first || word >= end {
+                return;
+            }
+            let stack = self.stacks.at(word);
+            let id = stack.map_or_else(|| self.owner_at(word), |stack| self.nearest_open(stack.id));
+            // Most words are of the one that is known already.
+            if id == 0 || whose == Whose::One(id) || !family.may_work_for(self.family(id)) {
+                return;
+            }
+            // A thread begins with addresses of the stack of whoever begins it.
+            let is_from_then = |os_thread| unwind::was_held_at_first(word, at, lineage::may_be_begun_by(os_thread));
+            if stack.is_none_or(|stack| !is_from_then(stack.os_thread)) {
                 whose = whose.and(id, |outer, inner| self.contains(outer, inner));
             }
         });
         whose
     }
 
-    fn measure_of(&self, word: u64, at: u64) -> Id {
-        if self.heap.contains(word) && word.is_multiple_of(size_of::<usize>() as u64) {
-            // Stacks lie between blocks.
-            let owner = self.owner((Space::Heap, word));
-            if owner != 0 {
-                return owner;
-            }
-        }
-        // A thread begins with addresses of the stack of whoever begins it.
-        let is_from_then = |os_thread| unwind::was_held_at_first(word, at, lineage::may_be_begun_by(os_thread));
-        let stack = self.stacks.at(word).filter(|stack| !is_from_then(stack.os_thread));
-        stack.map_or(0, |stack| self.nearest_open(stack.id))
+    /// Whose block begins there.
+    fn owner_at(&self, word: u64) -> Id {
+        let may_be = self.heap.contains(word) && word.is_multiple_of(size_of::<usize>() as u64);
+        if may_be { self.owner((Space::Heap, word)) } else { 0 }
     }
 
     /// Closes a measurement, if it is open. Its live blocks and what is open inside it become its parent's.

@@ -33,6 +33,16 @@ impl Stacks {
         self.0.retain(|stack| stack.os_thread == os_thread || is_elsewhere(stack.part));
     }
 
+    /// The lowest address of all; the highest there is if there are none.
+    pub(super) fn start(&self) -> u64 {
+        self.0.iter().map(|stack| stack.part.start).min().unwrap_or(u64::MAX)
+    }
+
+    /// All lie below this.
+    pub(super) fn end(&self) -> u64 {
+        self.0.iter().map(|stack| stack.part.end).max().unwrap_or(0)
+    }
+
     /// The one that an address is in. Of measurements inside each other it is the inner one's, which is the newest.
     pub(super) fn at(&self, address: u64) -> Option<MeasuredStack> {
         self.0.iter().rev().find(|stack| stack.part.contains(address)).copied()
