@@ -7,11 +7,16 @@ mod check;
 mod truth;
 
 mod decoder;
+mod lazy;
+mod lazy_vars;
 mod mlp;
+mod sgd;
 
+use std::collections::BTreeMap;
 use std::process::ExitCode;
 
-use candle_core::{Device, Result};
+use candle_core::{Device, Result, Var};
+use candle_nn::VarMap;
 use check::Rates;
 use truth::Truth;
 
@@ -30,7 +35,19 @@ const fn tuned(name: &'static str, run: fn(&Truth, &Device) -> Result<()>) -> Pr
 }
 
 /// The rules were tuned on these.
-const PROGRAMS: &[Program] = &[tuned("mlp", mlp::train), tuned("decoder", decoder::generate)];
+const PROGRAMS: &[Program] = &[
+    tuned("mlp", mlp::train),
+    tuned("decoder", decoder::generate),
+    tuned("lazy", lazy::train),
+    tuned("lazy_vars", lazy_vars::train),
+    tuned("sgd", sgd::train),
+];
+
+/// A map's variables by name: its own order is another in each run.
+fn variables(map: &VarMap) -> Vec<Var> {
+    let named: BTreeMap<String, Var> = map.data().lock().expect("no thread panicked").clone().into_iter().collect();
+    named.into_values().collect()
+}
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
