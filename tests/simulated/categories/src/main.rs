@@ -7,10 +7,13 @@ mod check;
 mod truth;
 
 mod decoder;
+mod ema;
+mod gan;
 mod lazy;
 mod lazy_vars;
 mod mlp;
 mod sgd;
+mod turns;
 
 use std::collections::BTreeMap;
 use std::process::ExitCode;
@@ -41,6 +44,9 @@ const PROGRAMS: &[Program] = &[
     tuned("lazy", lazy::train),
     tuned("lazy_vars", lazy_vars::train),
     tuned("sgd", sgd::train),
+    tuned("gan", gan::train),
+    tuned("ema", ema::train),
+    tuned("turns", turns::generate),
 ];
 
 /// A map's variables by name: its own order is another in each run.
