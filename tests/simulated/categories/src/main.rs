@@ -6,6 +6,10 @@
 mod check;
 mod truth;
 
+mod accumulation;
+mod adapters;
+mod by_hand;
+mod collected;
 mod decoder;
 mod ema;
 mod gan;
@@ -47,6 +51,11 @@ const PROGRAMS: &[Program] = &[
     tuned("gan", gan::train),
     tuned("ema", ema::train),
     tuned("turns", turns::generate),
+    tuned("joined", collected::join),
+    tuned("pushed", collected::push),
+    tuned("by_hand", by_hand::infer),
+    tuned("adapters", adapters::train),
+    tuned("accumulation", accumulation::train),
 ];
 
 /// A map's variables by name: its own order is another in each run.
