@@ -9,6 +9,8 @@ mod truth;
 mod accumulation;
 mod adapters;
 mod by_hand;
+mod caching;
+mod cnn;
 mod collected;
 mod decoder;
 mod ema;
@@ -16,7 +18,9 @@ mod gan;
 mod lazy;
 mod lazy_vars;
 mod mlp;
+mod quantized;
 mod sgd;
+mod threads;
 mod turns;
 
 use std::collections::BTreeMap;
@@ -56,6 +60,10 @@ const PROGRAMS: &[Program] = &[
     tuned("by_hand", by_hand::infer),
     tuned("adapters", adapters::train),
     tuned("accumulation", accumulation::train),
+    tuned("threads", threads::infer),
+    tuned("caching", caching::run),
+    tuned("cnn", cnn::train),
+    tuned("quantized", quantized::generate),
 ];
 
 /// A map's variables by name: its own order is another in each run.

@@ -46,13 +46,19 @@ struct Label {
 pub(crate) struct Truth {
     device: Device,
     labels: RefCell<Vec<Label>>,
+    sizes: RefCell<BTreeMap<u64, Category>>,
     stretches: RefCell<Vec<Stretch>>,
 }
 
 impl Truth {
     /// Of a device whose memory is all recorded, from the first block on.
     pub(crate) fn new(device: &candle_core::Device) -> Self {
-        Self { device: Device::from(device), labels: RefCell::default(), stretches: RefCell::default() }
+        Self {
+            device: Device::from(device),
+            labels: RefCell::default(),
+            sizes: RefCell::default(),
+            stretches: RefCell::default(),
+        }
     }
 
     fn position(&self) -> u64 {
@@ -78,6 +84,11 @@ impl Truth {
     pub(crate) fn label_address(&self, address: u64, category: Option<Category>) {
         let position = self.position();
         self.labels.borrow_mut().push(Label { address, position, category });
+    }
+
+    /// All blocks of so many bytes are for this: blocks that only a library knows.
+    pub(crate) fn are_of_size(&self, bytes: u64, category: Category) {
+        self.sizes.borrow_mut().insert(bytes, category);
     }
 
     /// Each variable's gradient is one.
@@ -137,8 +148,11 @@ impl Truth {
         sums.iter().for_each(|(word, (bytes, blocks))| println!("    {bytes:>12} bytes in {blocks:>6} blocks: {word}"));
     }
 
-    /// By the innermost part in which it was allocated, and whether it outlived that.
+    /// By its size, or the innermost part in which it was allocated, and whether it outlived that.
     fn by_part(&self, life: &Life) -> Option<Option<Category>> {
+        if let Some(category) = self.sizes.borrow().get(&life.record.size) {
+            return Some(Some(*category));
+        }
         let stretches = self.stretches.borrow();
         // Those inside others come to their end before them.
         let stretch = stretches.iter().find(|stretch| stretch.from < life.from && life.from <= stretch.to)?;
