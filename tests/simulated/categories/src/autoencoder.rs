@@ -110,15 +110,15 @@ fn epoch(truth: &Truth, model: &Autoencoder, optimizer: &mut Momentum, images: &
     let mut losses = Vec::new();
     let count = images.dim(0)?;
     for first in 0..count / BATCH {
-        let batch = truth.input(|| {
+        let batch = truth.while_reading(|| {
             let chosen: Vec<u32> = (0..BATCH).map(|n| ((first + 3 * n) % count) as u32).collect();
             images.index_select(&Tensor::from_vec(chosen, BATCH, images.device())?, 0)
         })?;
-        let (_, loss) = truth.forward(|| model.loss(&batch))?;
-        let mut gradients = truth.backward(|| loss.backward())?;
+        let (_, loss) = truth.on_the_way_there(|| model.loss(&batch))?;
+        let mut gradients = truth.on_the_way_back(|| loss.backward())?;
         truth.are_gradients(&gradients, &optimizer.vars);
-        truth.step(|| clip(truth, &mut gradients, &optimizer.vars, 1.))?;
-        truth.step(|| optimizer.step(&gradients, 1e-3))?;
+        truth.while_updating(|| clip(truth, &mut gradients, &optimizer.vars, 1.))?;
+        truth.while_updating(|| optimizer.step(&gradients, 1e-3))?;
         truth.is_none_of_them(&loss);
         losses.push(loss.detach());
     }
@@ -127,21 +127,21 @@ fn epoch(truth: &Truth, model: &Autoencoder, optimizer: &mut Momentum, images: &
 
 pub(crate) fn train(truth: &Truth, device: &Device) -> Result<()> {
     let weights = VarMap::new();
-    let model = truth.load(|| Autoencoder::new(&VarBuilder::from_varmap(&weights, DType::F32, device)))?;
+    let model = truth.while_loading(|| Autoencoder::new(&VarBuilder::from_varmap(&weights, DType::F32, device)))?;
     let mut optimizer = Momentum::new(&weights);
-    let images = truth.input(|| Tensor::from_vec(vec![0.5f32; 512 * PIXELS], (512, PIXELS), device))?;
-    let others = truth.input(|| Tensor::from_vec(vec![0.25f32; 192 * PIXELS], (192, PIXELS), device))?;
+    let images = truth.while_reading(|| Tensor::from_vec(vec![0.5f32; 512 * PIXELS], (512, PIXELS), device))?;
+    let others = truth.while_reading(|| Tensor::from_vec(vec![0.25f32; 192 * PIXELS], (192, PIXELS), device))?;
     let (mut losses, mut copies, mut history) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..3 {
         losses.extend(epoch(truth, &model, &mut optimizer, &images)?);
-        let (copy, loss) = truth.forward(|| evaluate(&model, &others))?;
+        let (copy, loss) = truth.on_the_way_there(|| evaluate(&model, &others))?;
         truth.is_none_of_them(&copy);
         copies.push(copy);
         history.push(loss);
     }
     // New images, of codes that nothing was encoded to.
-    let codes = truth.input(|| Tensor::randn(0f32, 1., (16, CODE), device))?;
-    let made = truth.forward(|| Ok::<_, candle_core::Error>(model.decode(&codes)?.detach()))?;
+    let codes = truth.while_reading(|| Tensor::randn(0f32, 1., (16, CODE), device))?;
+    let made = truth.on_the_way_there(|| Ok::<_, candle_core::Error>(model.decode(&codes)?.detach()))?;
     truth.is_none_of_them(&made);
     assert_eq!((losses.len(), copies.len(), history.len()), (12, 3, 3));
     Ok(())

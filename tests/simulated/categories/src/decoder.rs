@@ -54,18 +54,18 @@ impl Decoder {
 
 pub(crate) fn generate(truth: &Truth, device: &Device) -> Result<()> {
     let build = VarBuilder::zeros(DType::F32, device);
-    let mut model = truth.load(|| {
+    let mut model = truth.while_loading(|| {
         Ok::<_, candle_core::Error>(Decoder {
             words: embedding(1000, WIDTH, build.pp("words"))?,
             layers: (0..2).map(|n| Layer::new(&build.pp(n))).collect::<Result<_>>()?,
             head: linear_no_bias(WIDTH, 1000, build.pp("head"))?,
         })
     })?;
-    let prompt = truth.input(|| Tensor::from_vec((0u32..20).collect(), 20, device))?;
-    let mut logits = truth.forward(|| model.forward(truth, &prompt))?;
+    let prompt = truth.while_reading(|| Tensor::from_vec((0u32..20).collect(), 20, device))?;
+    let mut logits = truth.on_the_way_there(|| model.forward(truth, &prompt))?;
     for token in 0u32..60 {
-        let next = truth.input(|| Tensor::new(&[token], device))?;
-        logits = truth.forward(|| model.forward(truth, &next))?;
+        let next = truth.while_reading(|| Tensor::new(&[token], device))?;
+        logits = truth.on_the_way_there(|| model.forward(truth, &next))?;
     }
     drop(logits);
     Ok(())

@@ -104,12 +104,12 @@ fn batch(number: usize, device: &Device) -> Result<(Tensor, Tensor)> {
 fn gradients(truth: &Truth, student: &Student, teacher: &Net, step: usize, device: &Device) -> Result<GradStore> {
     let mut sum: Option<GradStore> = None;
     for half in 0..2 {
-        let (x, labels) = truth.input(|| batch(2 * step + half, device))?;
-        let loss = truth.forward(|| student.loss(teacher, &x, &labels))?;
-        let gradients = truth.backward(|| loss.backward())?;
+        let (x, labels) = truth.while_reading(|| batch(2 * step + half, device))?;
+        let loss = truth.on_the_way_there(|| student.loss(teacher, &x, &labels))?;
+        let gradients = truth.on_the_way_back(|| loss.backward())?;
         truth.are_gradients(&gradients, &student.vars);
         if let Some(sum) = &mut sum {
-            truth.backward(|| sum.extend(gradients))?;
+            truth.on_the_way_back(|| sum.extend(gradients))?;
             truth.are_gradients(sum, &student.vars);
         } else {
             sum = Some(gradients);
@@ -119,20 +119,20 @@ fn gradients(truth: &Truth, student: &Student, teacher: &Net, step: usize, devic
 }
 
 pub(crate) fn train(truth: &Truth, device: &Device) -> Result<()> {
-    let teacher = truth.load(|| teacher(device))?;
-    let student = truth.load(|| Student::new(device))?;
-    let mut average = truth.load(|| Average::of(&student.net))?;
-    let mut optimizer = truth.step(|| AdamW::new(student.vars.clone(), ParamsAdamW::default()))?;
-    let held_out = truth.input(|| Tensor::ones((256, FEATURES), candle_core::DType::F32, device))?;
+    let teacher = truth.while_loading(|| teacher(device))?;
+    let student = truth.while_loading(|| Student::new(device))?;
+    let mut average = truth.while_loading(|| Average::of(&student.net))?;
+    let mut optimizer = truth.while_updating(|| AdamW::new(student.vars.clone(), ParamsAdamW::default()))?;
+    let held_out = truth.while_reading(|| Tensor::ones((256, FEATURES), candle_core::DType::F32, device))?;
     let mut predictions = Vec::new();
     for step in 0..8 {
         let gradients = gradients(truth, &student, &teacher, step, device)?;
         optimizer.set_learning_rate(1e-3 / (step + 1) as f64);
-        truth.step(|| optimizer.step(&gradients))?;
-        truth.step(|| average.update(truth, &student.net))?;
+        truth.while_updating(|| optimizer.step(&gradients))?;
+        truth.while_updating(|| average.update(truth, &student.net))?;
         drop(gradients);
         if step % 4 == 3 {
-            let predicted = truth.forward(|| ops::softmax(&average.0.forward(&held_out)?.1, D::Minus1))?;
+            let predicted = truth.on_the_way_there(|| ops::softmax(&average.0.forward(&held_out)?.1, D::Minus1))?;
             truth.is_none_of_them(&predicted);
             predictions.push(predicted);
         }

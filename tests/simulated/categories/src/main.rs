@@ -6,16 +6,32 @@
 mod check;
 mod truth;
 
+mod accumulation;
+mod adapters;
 mod autoencoder;
+mod by_hand;
+mod caching;
+mod cnn;
+mod collected;
 mod decoder;
 mod distill;
+mod ema;
+mod gan;
+mod lazy;
+mod lazy_vars;
 mod mlp;
+mod quantized;
 mod rl;
 mod seq2seq;
+mod sgd;
+mod threads;
+mod turns;
 
+use std::collections::BTreeMap;
 use std::process::ExitCode;
 
-use candle_core::{Device, Result};
+use candle_core::{Device, Result, Var};
+use candle_nn::VarMap;
 use check::Rates;
 use truth::Truth;
 
@@ -41,12 +57,33 @@ const PROGRAMS: &[Program] = &[
     // The rules were tuned on these.
     tuned("mlp", mlp::train),
     tuned("decoder", decoder::generate),
+    tuned("lazy", lazy::train),
+    tuned("lazy_vars", lazy_vars::train),
+    tuned("sgd", sgd::train),
+    tuned("gan", gan::train),
+    tuned("ema", ema::train),
+    tuned("turns", turns::generate),
+    tuned("joined", collected::join),
+    tuned("pushed", collected::push),
+    tuned("by_hand", by_hand::infer),
+    tuned("adapters", adapters::train),
+    tuned("accumulation", accumulation::train),
+    tuned("threads", threads::infer),
+    tuned("caching", caching::run),
+    tuned("cnn", cnn::train),
+    tuned("quantized", quantized::generate),
     // Written from the definitions of the categories alone, by someone who had not seen the rules.
     holdout("holdout_autoencoder", autoencoder::train),
     holdout("holdout_seq2seq", seq2seq::translate),
     holdout("holdout_distill", distill::train),
     holdout("holdout_rl", rl::play),
 ];
+
+/// A map's variables by name: its own order is another in each run.
+fn variables(map: &VarMap) -> Vec<Var> {
+    let named: BTreeMap<String, Var> = map.data().lock().expect("no thread panicked").clone().into_iter().collect();
+    named.into_values().collect()
+}
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();

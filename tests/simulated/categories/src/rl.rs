@@ -87,10 +87,11 @@ struct Agent {
 
 impl Agent {
     fn new(truth: &Truth, device: &Device) -> Result<Self> {
-        let (actor, actor_vars) = truth.load(|| Net::new(ACTIONS, device))?;
-        let (critic, critic_vars) = truth.load(|| Net::new(1, device))?;
-        let target = truth.load(|| critic.frozen())?;
-        let (of_actor, of_critic) = (truth.step(|| Sgd::new(actor_vars))?, truth.step(|| Sgd::new(critic_vars))?);
+        let (actor, actor_vars) = truth.while_loading(|| Net::new(ACTIONS, device))?;
+        let (critic, critic_vars) = truth.while_loading(|| Net::new(1, device))?;
+        let target = truth.while_loading(|| critic.frozen())?;
+        let (of_actor, of_critic) =
+            (truth.while_updating(|| Sgd::new(actor_vars))?, truth.while_updating(|| Sgd::new(critic_vars))?);
         Ok(Self { actor, critic, target, of_actor, of_critic })
     }
 
@@ -101,38 +102,38 @@ impl Agent {
 
     fn learn(&mut self, truth: &Truth, batch: &[&Transition], device: &Device) -> Result<Tensor> {
         let stack = |of: fn(&Transition) -> &Tensor| Tensor::stack(&batch.iter().map(|t| of(t)).collect::<Vec<_>>(), 0);
-        let frames = truth.input(|| stack(|transition| &transition.frame))?;
-        let next = truth.input(|| stack(|transition| &transition.next))?;
+        let frames = truth.while_reading(|| stack(|transition| &transition.frame))?;
+        let next = truth.while_reading(|| stack(|transition| &transition.next))?;
         let rewards: Vec<f32> = batch.iter().map(|transition| transition.reward).collect();
-        let rewards = truth.input(|| Tensor::from_vec(rewards, (batch.len(), 1), device))?;
+        let rewards = truth.while_reading(|| Tensor::from_vec(rewards, (batch.len(), 1), device))?;
         let actions: Vec<u32> = batch.iter().map(|transition| transition.action).collect();
-        let actions = truth.input(|| Tensor::from_vec(actions, (batch.len(), 1), device))?;
+        let actions = truth.while_reading(|| Tensor::from_vec(actions, (batch.len(), 1), device))?;
 
-        let wanted = truth.forward(|| rewards + (self.target.forward(&next)? * 0.99)?)?;
+        let wanted = truth.on_the_way_there(|| rewards + (self.target.forward(&next)? * 0.99)?)?;
         let advantage = self.improve_critic(truth, &frames, &wanted)?;
         self.improve_actor(truth, &frames, &actions, &advantage)
     }
 
     fn improve_critic(&self, truth: &Truth, frames: &Tensor, wanted: &Tensor) -> Result<Tensor> {
-        let error = truth.forward(|| wanted - self.critic.forward(frames)?)?;
-        let loss = truth.forward(|| error.sqr()?.mean_all())?;
-        let gradients = truth.backward(|| loss.backward())?;
+        let error = truth.on_the_way_there(|| wanted - self.critic.forward(frames)?)?;
+        let loss = truth.on_the_way_there(|| error.sqr()?.mean_all())?;
+        let gradients = truth.on_the_way_back(|| loss.backward())?;
         truth.are_gradients(&gradients, &self.of_critic.vars);
-        truth.step(|| self.of_critic.step(&gradients, 1e-2))?;
+        truth.while_updating(|| self.of_critic.step(&gradients, 1e-2))?;
         Ok(error.detach())
     }
 
     /// Its loss.
     fn improve_actor(&self, truth: &Truth, frames: &Tensor, actions: &Tensor, advantage: &Tensor) -> Result<Tensor> {
-        let loss = truth.forward(|| {
+        let loss = truth.on_the_way_there(|| {
             let chances = ops::log_softmax(&self.actor.forward(frames)?, D::Minus1)?;
             let gain = (chances.gather(actions, 1)? * advantage)?.mean_all()?;
             let disorder = (chances.exp()? * &chances)?.sum(D::Minus1)?.mean_all()?;
             (disorder * 0.01)? - gain
         })?;
-        let gradients = truth.backward(|| loss.backward())?;
+        let gradients = truth.on_the_way_back(|| loss.backward())?;
         truth.are_gradients(&gradients, &self.of_actor.vars);
-        truth.step(|| self.of_actor.step(&gradients, 1e-3))?;
+        truth.while_updating(|| self.of_actor.step(&gradients, 1e-3))?;
         truth.is_none_of_them(&loss);
         Ok(loss.detach())
     }
@@ -142,10 +143,10 @@ pub(crate) fn play(truth: &Truth, device: &Device) -> Result<()> {
     let mut agent = Agent::new(truth, device)?;
     let mut buffer: VecDeque<Transition> = VecDeque::new();
     let mut losses = Vec::new();
-    let mut frame = truth.input(|| observe(0, device))?;
+    let mut frame = truth.while_reading(|| observe(0, device))?;
     for time in 1..=80usize {
-        let action = truth.forward(|| agent.act(&frame))?;
-        let next = truth.input(|| observe(time, device))?;
+        let action = truth.on_the_way_there(|| agent.act(&frame))?;
+        let next = truth.while_reading(|| observe(time, device))?;
         if buffer.len() == CAPACITY {
             buffer.pop_front();
         }
@@ -156,7 +157,7 @@ pub(crate) fn play(truth: &Truth, device: &Device) -> Result<()> {
             losses.push(agent.learn(truth, &batch, device)?);
         }
         if time % 16 == 0 {
-            agent.target = truth.load(|| agent.critic.frozen())?;
+            agent.target = truth.while_loading(|| agent.critic.frozen())?;
         }
     }
     assert_eq!(losses.len(), 13);

@@ -171,26 +171,27 @@ impl Model {
 
 /// The logits of all tokens of the answer.
 fn answer(truth: &Truth, model: &Model, length: usize, tokens: usize, device: &Device) -> Result<Tensor> {
-    let source = truth.input(|| Tensor::from_vec(vec![7u32; BATCH * length], (BATCH, length), device))?;
-    let mask = truth.input(|| Tensor::from_vec(vec![0f32; BATCH * length], (BATCH, 1, 1, length), device))?;
-    let caches = memtrace::scope("encode", || truth.forward(|| model.start(truth, &source, &mask, tokens)))?;
+    let source = truth.while_reading(|| Tensor::from_vec(vec![7u32; BATCH * length], (BATCH, length), device))?;
+    let mask = truth.while_reading(|| Tensor::from_vec(vec![0f32; BATCH * length], (BATCH, 1, 1, length), device))?;
+    let caches = memtrace::scope("encode", || truth.on_the_way_there(|| model.start(truth, &source, &mask, tokens)))?;
     let mut last = vec![1u32; BATCH];
     let mut collected = Vec::new();
     for at in 0..tokens {
-        let newest = truth.input(|| Tensor::from_slice(&last, (BATCH, 1), device))?;
+        let newest = truth.while_reading(|| Tensor::from_slice(&last, (BATCH, 1), device))?;
         let logits;
-        (logits, last) = memtrace::scope("decode", || truth.forward(|| model.next(&newest, at, &caches, &mask)))?;
+        (logits, last) =
+            memtrace::scope("decode", || truth.on_the_way_there(|| model.next(&newest, at, &caches, &mask)))?;
         truth.is_none_of_them(&logits);
         collected.push(logits);
     }
-    let collected = truth.forward(|| Tensor::stack(&collected, 1))?;
+    let collected = truth.on_the_way_there(|| Tensor::stack(&collected, 1))?;
     truth.is_none_of_them(&collected);
     Ok(collected)
 }
 
 pub(crate) fn translate(truth: &Truth, device: &Device) -> Result<()> {
     let weights = read_weights()?;
-    let model = truth.load(|| Model::new(&VarBuilder::from_tensors(weights, DType::F32, device)))?;
+    let model = truth.while_loading(|| Model::new(&VarBuilder::from_tensors(weights, DType::F32, device)))?;
     let mut answers = Vec::new();
     for (length, tokens) in [(96, 40), (33, 16), (128, 28)] {
         answers.push(answer(truth, &model, length, tokens, device)?);

@@ -41,18 +41,25 @@ struct Label {
     category: Option<Category>,
 }
 
-/// What one program knows.
+/// What one program knows. Its functions are on the stacks of what it watches, so their names are none that anybody would
+/// go by.
 #[derive(Debug)]
 pub(crate) struct Truth {
     device: Device,
     labels: RefCell<Vec<Label>>,
+    sizes: RefCell<BTreeMap<u64, Category>>,
     stretches: RefCell<Vec<Stretch>>,
 }
 
 impl Truth {
     /// Of a device whose memory is all recorded, from the first block on.
     pub(crate) fn new(device: &candle_core::Device) -> Self {
-        Self { device: Device::from(device), labels: RefCell::default(), stretches: RefCell::default() }
+        Self {
+            device: Device::from(device),
+            labels: RefCell::default(),
+            sizes: RefCell::default(),
+            stretches: RefCell::default(),
+        }
     }
 
     fn position(&self) -> u64 {
@@ -80,28 +87,33 @@ impl Truth {
         self.labels.borrow_mut().push(Label { address, position, category });
     }
 
+    /// All blocks of so many bytes are for this: blocks that only a library knows.
+    pub(crate) fn are_of_size(&self, bytes: u64, category: Category) {
+        self.sizes.borrow_mut().insert(bytes, category);
+    }
+
     /// Each variable's gradient is one.
     pub(crate) fn are_gradients(&self, gradients: &GradStore, variables: &[Var]) {
         variables.iter().filter_map(|var| gradients.get(var)).for_each(|gradient| self.is(gradient, Gradient));
     }
 
-    pub(crate) fn load<T>(&self, f: impl FnOnce() -> T) -> T {
+    pub(crate) fn while_loading<T>(&self, f: impl FnOnce() -> T) -> T {
         self.during(Part::Load, f)
     }
 
-    pub(crate) fn input<T>(&self, f: impl FnOnce() -> T) -> T {
+    pub(crate) fn while_reading<T>(&self, f: impl FnOnce() -> T) -> T {
         self.during(Part::Input, f)
     }
 
-    pub(crate) fn forward<T>(&self, f: impl FnOnce() -> T) -> T {
+    pub(crate) fn on_the_way_there<T>(&self, f: impl FnOnce() -> T) -> T {
         self.during(Part::Forward, f)
     }
 
-    pub(crate) fn backward<T>(&self, f: impl FnOnce() -> T) -> T {
+    pub(crate) fn on_the_way_back<T>(&self, f: impl FnOnce() -> T) -> T {
         self.during(Part::Backward, f)
     }
 
-    pub(crate) fn step<T>(&self, f: impl FnOnce() -> T) -> T {
+    pub(crate) fn while_updating<T>(&self, f: impl FnOnce() -> T) -> T {
         self.during(Part::Step, f)
     }
 
@@ -137,8 +149,11 @@ impl Truth {
         sums.iter().for_each(|(word, (bytes, blocks))| println!("    {bytes:>12} bytes in {blocks:>6} blocks: {word}"));
     }
 
-    /// By the innermost part in which it was allocated, and whether it outlived that.
+    /// By its size, or the innermost part in which it was allocated, and whether it outlived that.
     fn by_part(&self, life: &Life) -> Option<Option<Category>> {
+        if let Some(category) = self.sizes.borrow().get(&life.record.size) {
+            return Some(Some(*category));
+        }
         let stretches = self.stretches.borrow();
         // Those inside others come to their end before them.
         let stretch = stretches.iter().find(|stretch| stretch.from < life.from && life.from <= stretch.to)?;
