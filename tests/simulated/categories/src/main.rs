@@ -21,6 +21,7 @@ mod mlp;
 mod quantized;
 mod sgd;
 mod threads;
+mod told;
 mod turns;
 
 use std::collections::BTreeMap;
@@ -64,6 +65,7 @@ const PROGRAMS: &[Program] = &[
     tuned("caching", caching::run),
     tuned("cnn", cnn::train),
     tuned("quantized", quantized::generate),
+    tuned("backward_step", told::train),
 ];
 
 /// A map's variables by name: its own order is another in each run.
