@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use candle_core::cuda_backend::cudarc::driver::{CudaSlice, CudaStream, DevicePtr, DriverError};
+use candle_core::cuda_backend::cudarc::driver::{CudaSlice, CudaStream, CudaView, CudaViewMut, DevicePtr, DriverError};
 use candle_core::{Device, Error, Result};
 use memtrace::Category::{Input, Temporary};
 
@@ -11,7 +11,7 @@ use crate::truth::Truth;
 
 const MIB: usize = 1 << 20;
 
-/// Of one size of pieces.
+/// Its pieces are all of one size.
 struct Page {
     memory: CudaSlice<u8>,
     piece: usize,
@@ -30,7 +30,7 @@ struct Pool {
 }
 
 impl Pool {
-    /// A page for the size, unless there is one.
+    /// Of a new page if none has a free piece of that size.
     fn get(&mut self, truth: &Truth, bytes: usize) -> std::result::Result<Piece, DriverError> {
         let (size, piece) = match bytes / MIB {
             0 => (20 * MIB, MIB),
@@ -56,9 +56,12 @@ impl Pool {
         page.free.push(piece.bytes.start / page.piece);
     }
 
-    fn fill(&mut self, piece: &Piece, from: &CudaSlice<u8>) -> std::result::Result<(), DriverError> {
-        let mut to = self.pages[piece.page].memory.slice_mut(piece.bytes.clone());
-        self.stream.memcpy_dtod(from, &mut to)
+    fn view(&self, piece: &Piece) -> CudaView<'_, u8> {
+        self.pages[piece.page].memory.slice(piece.bytes.clone())
+    }
+
+    fn view_mut(&mut self, piece: &Piece) -> CudaViewMut<'_, u8> {
+        self.pages[piece.page].memory.slice_mut(piece.bytes.clone())
     }
 }
 
@@ -66,29 +69,31 @@ fn address(memory: &CudaSlice<u8>) -> u64 {
     memory.device_ptr(memory.stream()).0
 }
 
-/// Brings data in, by way of blocks of the driver.
-fn upload(truth: &Truth, pool: &mut Pool, bytes: usize) -> std::result::Result<Piece, DriverError> {
-    let data = pool.stream.clone_htod(&vec![1u8; bytes])?;
-    truth.label_address(address(&data), Some(Input));
-    let mut swapped = pool.stream.alloc_zeros(bytes)?;
-    truth.label_address(address(&swapped), Some(Temporary));
-    pool.stream.memcpy_dtod(&data, &mut swapped)?;
-    let piece = pool.get(truth, bytes)?;
-    pool.fill(&piece, &swapped)?;
-    Ok(piece)
+/// Reads a piece back, by way of a block of the driver.
+fn download(truth: &Truth, pool: &Pool, piece: &Piece) -> std::result::Result<Vec<u8>, DriverError> {
+    let mut scratch = pool.stream.alloc_zeros(piece.bytes.len())?;
+    truth.label_address(address(&scratch), Some(Temporary));
+    pool.stream.memcpy_dtod(&pool.view(piece), &mut scratch)?;
+    pool.stream.clone_dtoh(&scratch)
 }
 
 fn work(truth: &Truth, stream: Arc<CudaStream>) -> std::result::Result<(), DriverError> {
-    let mut pool = Pool { stream, pages: Vec::new() };
-    let kept = upload(truth, &mut pool, 2 * MIB)?;
+    let data = stream.clone_htod(&vec![1u8; 4 * MIB])?;
+    truth.label_address(address(&data), Some(Input));
+    let mut pool = Pool { stream: stream.clone(), pages: Vec::new() };
+    let kept = pool.get(truth, 4 * MIB)?;
+    stream.memcpy_dtod(&data, &mut pool.view_mut(&kept))?;
     for round in 1..=12 {
-        let small = upload(truth, &mut pool, round * 1000)?;
+        let small = pool.get(truth, round * 1000)?;
+        stream.memcpy_dtod(&data.slice(..round * 1000), &mut pool.view_mut(&small))?;
         let big = pool.get(truth, 30 * MIB)?;
+        stream.memset_zeros(&mut pool.view_mut(&big))?;
         let middle = pool.get(truth, round * MIB / 2 + MIB)?;
+        download(truth, &pool, &middle)?;
         [small, big, middle].into_iter().for_each(|piece| pool.put_back(piece));
     }
-    pool.put_back(kept);
-    pool.stream.synchronize()
+    download(truth, &pool, &kept)?;
+    stream.synchronize()
 }
 
 pub(crate) fn run(truth: &Truth, device: &Device) -> Result<()> {

@@ -4,6 +4,7 @@ use candle_core::{D, DType, Device, Module, ModuleT, Result, Tensor};
 use candle_nn::{
     BatchNorm, Conv2d, Conv2dConfig, Linear, Optimizer, SGD, VarBuilder, VarMap, batch_norm, conv2d, linear, loss,
 };
+use memtrace::Category::Input;
 
 use crate::truth::Truth;
 
@@ -63,9 +64,10 @@ impl Data {
     }
 
     /// In another order.
-    fn shuffled(&self, n: usize) -> Result<Self> {
+    fn shuffled(&self, truth: &Truth, n: usize) -> Result<Self> {
         let order: Vec<u32> = (0..BATCH).map(|at| ((n * BATCH + at) * 7 % PICTURES) as u32).collect();
         let order = Tensor::from_vec(order, BATCH, self.labels.device())?;
+        truth.is(&order, Input);
         let part = |data: &Tensor| data.index_select(&order, 0);
         Ok(Self { pictures: part(&self.pictures)?, labels: part(&self.labels)? })
     }
@@ -78,7 +80,7 @@ pub(crate) fn train(truth: &Truth, device: &Device) -> Result<()> {
     let vars = crate::variables(&weights);
     let mut optimizer = truth.while_updating(|| SGD::new(vars.clone(), 0.05))?;
     for step in 0..8 {
-        let batch = truth.while_reading(|| if step < 4 { data.batch(step) } else { data.shuffled(step) })?;
+        let batch = truth.while_reading(|| if step < 4 { data.batch(step) } else { data.shuffled(truth, step) })?;
         let loss = truth
             .on_the_way_there(|| loss::cross_entropy(&network.forward_t(&batch.pictures, true)?, &batch.labels))?;
         let gradients = truth.on_the_way_back(|| loss.backward())?;

@@ -1,6 +1,7 @@
 //! An optimizer of one's own: its state is made when a variable's first gradient comes, and replaced by each.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 
 use candle_core::backprop::GradStore;
 use candle_core::{DType, Device, Module, Result, Tensor, TensorId, Var};
@@ -34,12 +35,14 @@ impl Lazy {
 
 /// The variable's moment: zeros at first.
 fn moment<'a>(truth: &Truth, moments: &'a mut HashMap<TensorId, Tensor>, var: &Var) -> Result<&'a mut Tensor> {
-    if !moments.contains_key(&var.id()) {
-        let zeros = Tensor::zeros(var.shape(), var.dtype(), var.device())?;
-        truth.is(&zeros, OptimizerState);
-        moments.insert(var.id(), zeros);
-    }
-    Ok(moments.get_mut(&var.id()).expect("it was just inserted"))
+    Ok(match moments.entry(var.id()) {
+        Entry::Occupied(entry) => entry.into_mut(),
+        Entry::Vacant(entry) => {
+            let zeros = Tensor::zeros(var.shape(), var.dtype(), var.device())?;
+            truth.is(&zeros, OptimizerState);
+            entry.insert(zeros)
+        }
+    })
 }
 
 fn forward(layers: &[Linear], x: &Tensor) -> Result<Tensor> {

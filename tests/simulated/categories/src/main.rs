@@ -25,6 +25,7 @@ mod rl;
 mod seq2seq;
 mod sgd;
 mod threads;
+mod told;
 mod turns;
 
 use std::collections::BTreeMap;
@@ -60,6 +61,7 @@ const PROGRAMS: &[Program] = &[
     tuned("lazy", lazy::train),
     tuned("lazy_vars", lazy_vars::train),
     tuned("sgd", sgd::train),
+    tuned("backward_step", told::train),
     tuned("gan", gan::train),
     tuned("ema", ema::train),
     tuned("turns", turns::generate),

@@ -14,14 +14,18 @@ const WORDS: usize = 1024;
 const LAYERS: usize = 2;
 const PROMPT: u32 = 32;
 
-/// What candle keeps for ever, in statics: it sums up in the first one, and has inputs of products in the others: the
-/// prompt's, then a token's. They are made anew where inputs are wider.
-const WORKSPACES: [u64; 5] =
-    [16 << 20, mmq_bytes(PROMPT as u64, WIDTH as u64), mmq_bytes(PROMPT as u64, 4 * WIDTH as u64), 576, 2304];
+/// What candle keeps for ever, in statics: a block to sum up in, and what it quantizes inputs of products into, the
+/// prompt's and a token's, made anew for wider ones.
+const WORKSPACES: [usize; 5] = [16 << 20, of_prompt(WIDTH), of_prompt(4 * WIDTH), of_token(WIDTH), of_token(4 * WIDTH)];
 
-/// Blocks of 144 bytes for 128 values, and 128 more of them.
-const fn mmq_bytes(rows: u64, width: u64) -> u64 {
-    144 * (rows * width / 128 + 128)
+/// Blocks of 144 bytes for 128 values each, and 128 more.
+const fn of_prompt(width: usize) -> usize {
+    144 * (PROMPT as usize * width / 128 + 128)
+}
+
+/// Blocks of 36 bytes for 32 values each.
+const fn of_token(width: usize) -> usize {
+    36 * width / 32
 }
 
 /// A file, in memory.
@@ -129,6 +133,6 @@ pub(crate) fn generate(truth: &Truth, device: &Device) -> Result<()> {
         let next = truth.while_reading(|| Tensor::new(&[token], device))?;
         truth.on_the_way_there(|| model.forward(truth, &next))?;
     }
-    WORKSPACES.into_iter().for_each(|bytes| truth.are_of_size(bytes, Workspace));
+    WORKSPACES.into_iter().for_each(|bytes| truth.are_of_size(bytes as u64, Workspace));
     Ok(())
 }
