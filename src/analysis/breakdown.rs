@@ -103,7 +103,10 @@ pub fn by_parameter(data: &SnapshotData, device: &DeviceSnapshot) -> Breakdown {
 /// The peak's blocks by what they are for.
 pub fn by_category(data: &SnapshotData, device: &DeviceSnapshot) -> Breakdown {
     let categories = Categories::of(data, device);
-    at_peak_by(data, device, |block| categories.get(block.seq).word())
+    at_peak_by(data, device, |block| match (categories.get(block.seq), categories.either(block.seq)) {
+        (Category::Unknown, Some(either)) => either.label(),
+        (category, _) => category.word(),
+    })
 }
 
 /// The peak's blocks by the part of the model in which they were allocated.

@@ -2,12 +2,15 @@
 
 use std::collections::{HashMap, HashSet};
 
+use super::gradients::{self, Counted, outlives};
 use super::growing::growing;
 use super::hint::Hint;
 use super::lives::{Life, lives};
-use crate::snapshot::{Category, ContextId, DeviceSnapshot, SnapshotData, StackId, ThreadId};
+use super::passes::{Exits, Pass, Passes, exits, pass_at, passes};
+use super::places::Places;
+use crate::snapshot::{Category, ContextId, DeviceSnapshot, SnapshotData, StackId};
 
-/// A block that is freed before this many further blocks were allocated by its thread was needed for a moment only.
+/// A block that is freed before this many further blocks were allocated was needed for a moment only.
 const SOON: usize = 10;
 
 /// The category of each block of a device.
@@ -18,53 +21,115 @@ const SOON: usize = 10;
 /// |---|---|---|
 /// | where a rule of [`Rules`](crate::Rules) names a category | | that one; freed soon: TEMPORARY |
 /// | in a matrix kernel or a library that is not Rust | | WORKSPACE |
+/// | as a variable that has gradients | | PARAMETER |
 /// | in a backward pass | in it | AUTOGRAD_DETAIL |
-/// | in a backward pass | later | unknown: a gradient, or what hangs on one; AUTOGRAD_DETAIL if the program named the pass's gradients |
+/// | in a backward pass | later | GRADIENT if the pass leaves as many of this size as there are variables of it; AUTOGRAD_DETAIL if there are none, or the program named the pass's gradients |
 /// | in an optimizer's step | in it, later | TEMPORARY, OPTIMIZER_STATE |
-/// | by the program itself, from data or as a constant | | INPUT |
-/// | by `cat`, and several times so much larger while the one before was live | | KV_CACHE |
-/// | by another operator | before the scope of its allocation ends, and before the next backward pass | TEMPORARY |
-/// | by another operator | after the next backward pass began, before the one after that | ACTIVATION |
+/// | by the program itself, from data, again and again | before the next but one is there | INPUT |
+/// | by `cat`, and several times so much larger while the one before was live, and read each time | | KV_CACHE |
+/// | by another operator | soon, or before a scope ends that is entered again and again | TEMPORARY |
+/// | by another operator, in a forward pass | after the next backward pass began, before the one after that, and before its place allocates again | ACTIVATION |
 ///
 /// What is still live at the end, or outlives all this, has the category of the other blocks with its stack, if they
 /// agree; else it is unknown.
 #[derive(Clone, Debug, Default)]
 pub struct Categories {
     by_seq: HashMap<u64, Category>,
+    either: HashMap<u64, Either>,
+}
+
+/// What an unknown block can only be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub enum Either {
+    /// A gradient, or what hangs on one.
+    GradientOrGraph,
+    /// Something that outlives an iteration and is replaced: a parameter, a copy of one, or an optimizer's state.
+    ModelOrOptimizer,
+    /// Data that was brought in once and stays: a data set, or weights.
+    InputOrWeights,
+}
+
+impl Either {
+    /// As tables have it.
+    pub fn label(self) -> &'static str {
+        match self {
+            Self::GradientOrGraph => "unknown (gradient or graph)",
+            Self::ModelOrOptimizer => "unknown (kept by model or optimizer)",
+            Self::InputOrWeights => "unknown (input or weights)",
+        }
+    }
+}
+
+/// What is known of one block by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Verdict {
+    Is(Category),
+    /// It went soon. If others like it stay, that says nothing.
+    Short,
+    /// Unknown, and it stayed.
+    Kept(Option<Either>),
+    /// Unknown.
+    Open,
 }
 
 impl Categories {
     /// Of all blocks of which the recording knows anything.
     pub fn of(data: &SnapshotData, device: &DeviceSnapshot) -> Self {
         let lives = lives(data, device);
-        let passes = Passes::of(data, device, &lives);
-        let growing = growing(&lives, |life| passes.backward_after(life).is_none());
+        let work = Work::of(data, device, &lives);
         let told = |life: &Life| device.named(life.seq).map(|name| name.category).filter(|c| *c != Category::Unknown);
-        let one = |life: &Life| {
-            let worked_out = || if growing.contains(&life.seq) { Category::KvCache } else { passes.category(life) };
-            (life.seq, told(life).unwrap_or_else(worked_out))
+        let verdict = |life: &Life| match told(life) {
+            Some(category) => Verdict::Is(category),
+            None if work.caches.contains(&life.seq) => Verdict::Is(Category::KvCache),
+            None => work.verdict(life),
         };
-        let mut by_seq: HashMap<u64, Category> = lives.iter().map(one).collect();
-        inherit(&lives, &mut by_seq);
-        Self { by_seq }
+        let verdicts: Vec<Verdict> = lives.iter().map(verdict).collect();
+        let mut found = Self::agreed(&lives, &verdicts);
+        inherit(&lives, &verdicts, &mut found.by_seq);
+        found.either.retain(|seq, _| found.by_seq.get(seq) == Some(&Category::Unknown));
+        found
+    }
+
+    fn agreed(lives: &[Life], verdicts: &[Verdict]) -> Self {
+        let like = Like::of(lives, verdicts);
+        let mut found = Self::default();
+        for (life, verdict) in lives.iter().zip(verdicts) {
+            let category = match verdict {
+                Verdict::Is(category) => *category,
+                Verdict::Short if !like.stays(life) => Category::Temporary,
+                Verdict::Short | Verdict::Open | Verdict::Kept(_) => Category::Unknown,
+            };
+            found.by_seq.insert(life.seq, category);
+            if let Verdict::Kept(Some(either)) = verdict {
+                found.either.insert(life.seq, *either);
+            }
+        }
+        found
     }
 
     /// The category of the block with this [`seq`](crate::snapshot::Block::seq).
     pub fn get(&self, seq: u64) -> Category {
         self.by_seq.get(&seq).copied().unwrap_or_default()
     }
+
+    /// What the block can only be, if its category is unknown and that much is known.
+    pub fn either(&self, seq: u64) -> Option<Either> {
+        self.either.get(&seq).copied()
+    }
 }
 
-/// Gives live blocks of which nothing is known the category of those with the same stack, if they agree.
-fn inherit(lives: &[Life], categories: &mut HashMap<u64, Category>) {
+/// Gives blocks that are live, or of which nothing is known, the category of those with the same stack, if they agree.
+fn inherit(lives: &[Life], verdicts: &[Verdict], categories: &mut HashMap<u64, Category>) {
+    let is_open = |life: &Life, verdict: &Verdict| life.to == usize::MAX || *verdict == Verdict::Open;
     let mut of_stack: HashMap<StackId, Option<Category>> = HashMap::new();
     let category = |categories: &HashMap<u64, Category>, life: &Life| categories.get(&life.seq).copied();
-    for life in lives.iter().filter(|life| life.to != usize::MAX) {
+    for (life, _) in lives.iter().zip(verdicts).filter(|(life, verdict)| !is_open(life, verdict)) {
         let known = category(categories, life).filter(|known| *known != Category::Unknown);
         of_stack.entry(life.stack).and_modify(|agreed| *agreed = agreed.filter(|_| *agreed == known)).or_insert(known);
     }
-    let is_open = |life: &&Life| life.to == usize::MAX && matches!(life.hint, Hint::Forward | Hint::Join);
-    for life in lives.iter().filter(is_open) {
+    let may = |hint| matches!(hint, Hint::Forward | Hint::Join | Hint::Input | Hint::Step);
+    for (life, _) in lives.iter().zip(verdicts).filter(|(life, verdict)| is_open(life, verdict) && may(life.hint)) {
         let agreed = of_stack.get(&life.stack).copied().flatten();
         if let (Some(Category::Unknown), Some(agreed)) = (category(categories, life), agreed) {
             categories.insert(life.seq, agreed);
@@ -72,172 +137,197 @@ fn inherit(lives: &[Life], categories: &mut HashMap<u64, Category>) {
     }
 }
 
-/// A stretch of the log in which a thread did one kind of work.
-#[derive(Clone, Debug)]
-struct Pass {
-    from: usize,
-    /// What it allocated last, or where the scope was left in which it worked.
-    to: usize,
-    /// The program named gradients in it.
-    has_gradients: bool,
+/// Blocks that stay, and others like them: of the same place and size.
+struct Like {
+    /// Each is replaced by the next.
+    replaced: HashSet<(StackId, u64)>,
+    /// Where those were freed that nobody knows more of.
+    freed: HashMap<(StackId, u64), Vec<usize>>,
+}
+
+impl Like {
+    fn of(lives: &[Life], verdicts: &[Verdict]) -> Self {
+        let mut like = Self { replaced: HashSet::new(), freed: HashMap::new() };
+        for (life, verdict) in lives.iter().zip(verdicts) {
+            match verdict {
+                Verdict::Kept(Some(_)) | Verdict::Is(Category::OptimizerState) => {
+                    like.replaced.insert((life.stack, life.size));
+                }
+                Verdict::Kept(None) if life.to != usize::MAX => {
+                    like.freed.entry((life.stack, life.size)).or_default().push(life.to);
+                }
+                _ => {}
+            }
+        }
+        like.freed.values_mut().for_each(|freed| freed.sort_unstable());
+        like
+    }
+
+    /// Is a block that went soon like one that stays: was it dropped together with such, the last of a collection, or is
+    /// it the last that replaced another?
+    fn stays(&self, life: &Life) -> bool {
+        /// Records between the frees of what is dropped together: a collection of so many things of as many blocks.
+        const TOGETHER: usize = 8;
+        let like = (life.stack, life.size);
+        let near = |freed: &Vec<usize>| {
+            let next = freed.get(freed.partition_point(|at| *at + TOGETHER < life.to));
+            next.is_some_and(|at| *at <= life.to + TOGETHER)
+        };
+        self.replaced.contains(&like) || self.freed.get(&like).is_some_and(near)
+    }
 }
 
 /// What threads did when.
-struct Passes<'a> {
+struct Work<'a> {
     data: &'a SnapshotData,
-    backward: HashMap<ThreadId, Vec<Pass>>,
-    steps: HashMap<ThreadId, Vec<Pass>>,
-    /// Where each thread allocated, in order.
-    allocs: HashMap<ThreadId, Vec<usize>>,
+    backward: Passes,
+    steps: Passes,
+    counted: Counted,
+    places: Places,
+    /// Keys and values that grow, and what they may have begun with.
+    caches: HashSet<u64>,
+    prefixes: HashSet<u64>,
     /// Where scopes were left.
-    exits: HashMap<(ThreadId, ContextId), Vec<usize>>,
+    exits: Exits,
 }
 
-impl<'a> Passes<'a> {
+impl<'a> Work<'a> {
     fn of(data: &'a SnapshotData, device: &DeviceSnapshot, lives: &[Life]) -> Self {
-        let is_gradient = |life: &Life| device.named(life.seq).is_some_and(|name| name.category == Category::Gradient);
         let exits = exits(device);
-        let of = |kind| passes(lives, kind, is_gradient, &left(&exits));
-        let mut allocs: HashMap<ThreadId, Vec<usize>> = HashMap::new();
-        lives.iter().for_each(|life| allocs.entry(life.thread).or_default().push(life.from));
-        let (backward, steps) = (of(Hint::Backward), of(Hint::Step));
-        Self { data, backward, steps, allocs, exits }
+        let [backward, steps] = [Hint::Backward, Hint::Step].map(|kind| passes(device, lives, kind, &exits));
+        let are_all_known = device.overwritten == 0 && device.peak.not_recorded == 0;
+        let counted = gradients::count(lives, &backward, are_all_known);
+        let growing = growing(lives, |life| backward_after(&backward, life).is_none());
+        let (caches, prefixes) = (growing.caches, growing.prefixes);
+        Self { data, backward, steps, counted, places: Places::of(lives), caches, prefixes, exits }
     }
 
-    fn category(&self, life: &Life) -> Category {
+    fn verdict(&self, life: &Life) -> Verdict {
         match life.hint {
-            Hint::Workspace => Category::Workspace,
-            Hint::Rule(category) => self.unless_soon_freed(life, category),
+            Hint::Workspace => Verdict::Is(Category::Workspace),
+            Hint::Rule(_) if self.is_soon_freed(life) => Verdict::Short,
+            Hint::Rule(_) if self.is_short(life) => Verdict::Open,
+            Hint::Rule(Category::Parameter) if self.places.is_gone_unused(life) => Verdict::Open,
+            Hint::Rule(category) => Verdict::Is(category),
+            Hint::Variable if self.counted.parameters.contains(&life.seq) => Verdict::Is(Category::Parameter),
+            Hint::Variable => Verdict::Kept(Some(Either::ModelOrOptimizer)),
             Hint::Backward => self.in_backward(life),
             Hint::Step => self.in_step(life),
-            Hint::Input => Category::Input,
+            Hint::Input => self.input(life),
             Hint::Forward | Hint::Join => self.in_forward(life),
-            Hint::Nothing => self.unless_soon_freed(life, Category::Unknown),
+            Hint::Nothing if self.is_soon_freed(life) => Verdict::Short,
+            Hint::Nothing | Hint::Constant => self.otherwise(life),
         }
     }
 
-    fn unless_soon_freed(&self, life: &Life, category: Category) -> Category {
-        let until = |position| self.allocs.get(&life.thread).map_or(0, |all| all.partition_point(|at| *at <= position));
-        let is_soon = life.from > 0 && life.to != usize::MAX && until(life.to) - until(life.from) < SOON;
-        if is_soon { Category::Temporary } else { category }
+    /// Freed before so many other blocks were allocated, on whatever thread, and not because its thread came to an end.
+    fn is_soon_freed(&self, life: &Life) -> bool {
+        self.is_short(life) && self.places.goes_on(life.thread, life.to)
     }
 
-    fn in_backward(&self, life: &Life) -> Category {
-        match pass_at(&self.backward, life) {
-            Some(pass) if life.to <= pass.to || pass.has_gradients => Category::AutogradDetail,
-            _ => Category::Unknown,
+    fn is_short(&self, life: &Life) -> bool {
+        let is_finite = life.from > 0 && life.to != usize::MAX;
+        is_finite && self.places.allocations(life.from, life.to) < SOON
+    }
+
+    /// Nothing tells. Did it stay?
+    fn otherwise(&self, life: &Life) -> Verdict {
+        if self.is_short(life) { Verdict::Open } else { Verdict::Kept(None) }
+    }
+
+    fn in_backward(&self, life: &Life) -> Verdict {
+        let Some(pass) = pass_at(&self.backward, life) else { return Verdict::Kept(None) };
+        // What a pass needed itself goes when it ends; but so do its gradients if nobody takes them.
+        let in_pass = life.to <= pass.to || !outlives(life, pass) && pass.next.is_some() && self.has_result(life, pass);
+        match () {
+            () if in_pass || pass.has_gradients => Verdict::Is(Category::AutogradDetail),
+            () if self.counted.gradients.contains(&life.seq) => Verdict::Is(Category::Gradient),
+            () if self.counted.details.contains(&life.seq) => Verdict::Is(Category::AutogradDetail),
+            () => Verdict::Kept(Some(Either::GradientOrGraph)),
         }
     }
 
-    fn in_step(&self, life: &Life) -> Category {
+    /// Did anything outlive the pass?
+    fn has_result(&self, life: &Life, pass: &Pass) -> bool {
+        self.places.outlive(life.thread, pass.from, pass.to, pass.next.unwrap_or(usize::MAX))
+    }
+
+    fn in_step(&self, life: &Life) -> Verdict {
         match pass_at(&self.steps, life) {
-            Some(pass) if life.to <= pass.to => Category::Temporary,
-            Some(_) => Category::OptimizerState,
-            None => Category::Unknown,
+            Some(pass) if life.to <= pass.to => Verdict::Is(Category::Temporary),
+            Some(pass) if pass.next.is_some_and(|next| life.to < next) => Verdict::Short,
+            Some(pass) if pass.is_over => Verdict::Is(Category::OptimizerState),
+            _ => Verdict::Open,
         }
     }
 
-    fn in_forward(&self, life: &Life) -> Category {
-        if life.from == 0 {
-            return Category::Unknown;
+    fn input(&self, life: &Life) -> Verdict {
+        match () {
+            () if life.in_forward || self.is_short(life) => Verdict::Open,
+            () if self.places.comes_again(life.stack) => Verdict::Is(Category::Input),
+            () => Verdict::Kept(Some(Either::InputOrWeights)),
         }
-        let (next, after) = match self.backward_after(life) {
+    }
+
+    fn in_forward(&self, life: &Life) -> Verdict {
+        if life.from == 0 {
+            return Verdict::Kept(None);
+        }
+        let (next, after) = match backward_after(&self.backward, life) {
             Some([next, rest @ ..]) => (next.from, rest.first().map_or(usize::MAX, |pass| pass.from)),
             _ => (usize::MAX, usize::MAX),
         };
         match life.to {
-            usize::MAX => Category::Unknown,
-            to if next < to && to < after => Category::Activation,
-            to if to < next && self.is_within_its_scope(life) => Category::Temporary,
-            _ => Category::Unknown,
+            to if to < next && self.is_temporary(life) => Verdict::Short,
+            to if next < to && self.places.allocates_between(life.stack, next, to) => {
+                Verdict::Kept(Some(Either::ModelOrOptimizer))
+            }
+            to if next < to && to < after && self.is_of_forward_pass(life) => Verdict::Is(Category::Activation),
+            _ => self.otherwise(life),
         }
     }
 
-    /// The thread's backward passes after a block's allocation, if there are any.
-    fn backward_after(&self, life: &Life) -> Option<&[Pass]> {
-        let passes = self.backward.get(&life.thread)?;
-        let later = passes.get(passes.partition_point(|pass| pass.from <= life.from)..)?;
-        (!later.is_empty()).then_some(later)
+    fn is_temporary(&self, life: &Life) -> bool {
+        let is_short = || match self.is_within_its_scope(life) {
+            Some(is_within) => is_within,
+            None => self.is_soon_freed(life),
+        };
+        !self.prefixes.contains(&life.seq) && (is_short() || self.is_brief(life))
     }
 
-    /// Was it freed before the program left the scope in which it was allocated, parts of models aside? Outside of all
-    /// scopes: soon.
-    fn is_within_its_scope(&self, life: &Life) -> bool {
+    /// Its place allocates for a moment only, again and again. In training gradients that the program works on look like
+    /// that, too, so there it must be part of a forward pass; as must what takes turns with the next of its kind: a sum does.
+    fn is_brief(&self, life: &Life) -> bool {
+        let trains = self.backward.get(&life.thread).is_some_and(|passes| !passes.is_empty());
+        (life.in_forward || !trains) && self.places.is_brief(life.stack, life.in_forward && life.hint == Hint::Forward)
+    }
+
+    /// By its calls' names; or because its place allocated before the thread's first backward pass, when there was nothing
+    /// to be updated yet, and does so again.
+    fn is_of_forward_pass(&self, life: &Life) -> bool {
+        let first = self.backward.get(&life.thread).and_then(|passes| passes.first());
+        life.in_forward || first.is_some_and(|first| self.places.allocates_around(life.stack, first.from))
+    }
+
+    /// Was it freed before the program left the scope in which it was allocated, parts of models aside? `None` outside of
+    /// all scopes, and if it was while the scope was open: one that is entered once may be all that the program does.
+    fn is_within_its_scope(&self, life: &Life) -> Option<bool> {
         let node = |id: ContextId| self.data.contexts.get(id.0 as usize);
         let ids = self.data.context_ids(life.context);
-        let own = ids.iter().rfind(|id| node(**id).is_some_and(|node| !node.module)).or(ids.first());
-        let exits = own.and_then(|scope| self.exits.get(&(life.thread, *scope)));
-        let left = exits.and_then(|exits| exits.get(exits.partition_point(|at| *at < life.from)));
-        match left {
-            Some(left) => life.to <= *left,
-            None => self.unless_soon_freed(life, Category::Unknown) == Category::Temporary,
+        let own = ids.iter().rfind(|id| node(**id).is_some_and(|node| !node.module)).or(ids.first())?;
+        let exits = self.exits.get(&(life.thread, *own))?;
+        let left = exits.get(exits.partition_point(|at| *at < life.from))?;
+        match life.to <= *left {
+            false => Some(false),
+            true if exits.len() > 1 => Some(true),
+            true => None,
         }
     }
 }
 
-/// The pass in which a block was allocated.
-fn pass_at<'a>(passes: &'a HashMap<ThreadId, Vec<Pass>>, life: &Life) -> Option<&'a Pass> {
-    let passes = passes.get(&life.thread)?;
-    let at = passes.partition_point(|pass| pass.from <= life.from).checked_sub(1)?;
-    passes.get(at)
-}
-
-/// The stretches of each thread's log in which it allocated with this hint only.
-fn passes(
-    lives: &[Life],
-    kind: Hint,
-    is_gradient: impl Fn(&Life) -> bool,
-    left: &HashMap<ThreadId, Vec<usize>>,
-) -> HashMap<ThreadId, Vec<Pass>> {
-    let mut found: HashMap<ThreadId, Vec<Pass>> = HashMap::new();
-    let mut open: HashSet<ThreadId> = HashSet::new();
-    for life in lives.iter().filter(|life| life.from > 0 && life.hint.is_work()) {
-        let passes = found.entry(life.thread).or_default();
-        if life.hint != kind {
-            if open.remove(&life.thread) {
-                close(passes, left.get(&life.thread), life.from);
-            }
-            continue;
-        }
-        if open.insert(life.thread) {
-            passes.push(Pass { from: life.from, to: life.from, has_gradients: false });
-        }
-        if let Some(pass) = passes.last_mut() {
-            pass.to = life.from;
-            pass.has_gradients |= is_gradient(life);
-        }
-    }
-    for thread in open {
-        close(found.entry(thread).or_default(), left.get(&thread), usize::MAX);
-    }
-    found
-}
-
-/// The last pass ends where its thread left a scope after it, if that is before it did something else.
-fn close(passes: &mut [Pass], left: Option<&Vec<usize>>, next: usize) {
-    let (Some(pass), Some(left)) = (passes.last_mut(), left) else { return };
-    let after = left.get(left.partition_point(|at| *at < pass.to));
-    if let Some(after) = after.filter(|after| **after < next) {
-        pass.to = *after;
-    }
-}
-
-/// Where threads left which scopes: the position of the last record before that.
-fn exits(device: &DeviceSnapshot) -> HashMap<(ThreadId, ContextId), Vec<usize>> {
-    let mut exits: HashMap<_, Vec<usize>> = HashMap::new();
-    for mark in device.marks.iter().filter(|mark| !mark.enter) {
-        let position = device.records.partition_point(|record| record.time_ns <= mark.time_ns);
-        exits.entry((mark.thread, mark.context)).or_default().push(position);
-    }
-    exits
-}
-
-/// Where threads left any scope.
-fn left(exits: &HashMap<(ThreadId, ContextId), Vec<usize>>) -> HashMap<ThreadId, Vec<usize>> {
-    let mut left: HashMap<ThreadId, Vec<usize>> = HashMap::new();
-    for ((thread, _), positions) in exits {
-        left.entry(*thread).or_default().extend(positions);
-    }
-    left.values_mut().for_each(|positions| positions.sort_unstable());
-    left
+/// The thread's backward passes after a block's allocation, if there are any.
+fn backward_after<'a>(backward: &'a Passes, life: &Life) -> Option<&'a [Pass]> {
+    let passes = backward.get(&life.thread)?;
+    let later = passes.get(passes.partition_point(|pass| pass.from <= life.from)..)?;
+    (!later.is_empty()).then_some(later)
 }

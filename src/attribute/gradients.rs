@@ -60,11 +60,14 @@ impl Counted {
     fn pass(&mut self, left: &[&Life], variables: &HashMap<u64, Vec<&Life>>, are_all_known: bool) {
         for (size, left) in by_size(left.iter().copied()) {
             let seqs = left.iter().map(|life| life.seq);
+            let are_sure = |variables: &[&Life]| variables.iter().filter(|life| life.hint != Hint::Variable).count();
             match variables.get(&size) {
                 Some(variables) if variables.len() == left.len() => {
                     self.gradients.extend(seqs);
                     self.parameters.extend(variables.iter().map(|life| life.seq));
                 }
+                // The others are an optimizer's.
+                Some(variables) if are_sure(variables) == left.len() => self.gradients.extend(seqs),
                 None if are_all_known && !variables.is_empty() => self.details.extend(seqs),
                 _ => {}
             }

@@ -4,42 +4,104 @@ use std::collections::{HashMap, HashSet};
 
 use super::hint::Hint;
 use super::lives::Life;
-use crate::snapshot::StackId;
+use crate::snapshot::{StackId, ThreadId};
 
-/// The blocks of caches that grow: allocated by `cat` from one place, three sizes or more that differ by as much each
-/// time, each live until the next was there.
-pub(super) fn growing(lives: &[Life], is_wanted: impl Fn(&Life) -> bool) -> HashSet<u64> {
+/// So many steps are a run.
+const LEAST: usize = 3;
+
+/// Caches that grow.
+#[derive(Debug, Default)]
+pub(super) struct Growing {
+    /// Allocated by `cat`, three sizes or more that differ by as much each time, each live until the next was there; and
+    /// what is worked out after them grows with them, as what reads keys and values does. Results that are collected grow,
+    /// too, but nothing goes over all of them each time.
+    pub(super) caches: HashSet<u64>,
+    /// Blocks that may be what such a cache began with.
+    pub(super) prefixes: HashSet<u64>,
+}
+
+pub(super) fn growing(lives: &[Life], is_wanted: impl Fn(&Life) -> bool) -> Growing {
     let mut places: HashMap<StackId, Vec<&Life>> = HashMap::new();
     for life in lives.iter().filter(|life| life.hint == Hint::Join && life.from > 0 && is_wanted(life)) {
         places.entry(life.stack).or_default().push(life);
     }
-    places.values().flat_map(|place| runs(place)).flatten().collect()
+    let runs: Vec<Vec<&Life>> = places.values().flat_map(|place| runs(place)).filter(|run| run.len() > 1).collect();
+    let collected: HashSet<u64> = runs.iter().flatten().map(|life| life.seq).collect();
+    let (work, mut growing) = (work(lives, &collected), Growing::default());
+    for run in runs.iter().filter(|run| run.len() >= LEAST && is_read(run, &work)) {
+        growing.prefixes.extend(prefixes(run, &work));
+        growing.caches.extend(run.iter().map(|life| life.seq));
+    }
+    growing
 }
 
-/// The parts of a place's blocks whose sizes grow evenly.
-fn runs(place: &[&Life]) -> Vec<Vec<u64>> {
-    // Blocks of one size that follow each other, as the layers of a model have them.
-    let steps: Vec<&[&Life]> = place.chunk_by(|a, b| a.size == b.size).collect();
-    let mut runs: Vec<Vec<&[&Life]>> = Vec::new();
-    for step in steps {
-        match runs.last_mut() {
-            Some(run) if continues(run, step) => run.push(step),
-            _ => runs.push(vec![step]),
+/// As large as the first of a run without its step, and there when that was made.
+fn prefixes(run: &[&Life], work: &HashMap<ThreadId, Vec<&Life>>) -> Vec<u64> {
+    let [first, second, ..] = run else { return Vec::new() };
+    let size = first.size.saturating_sub(second.size - first.size);
+    let all = work.get(&first.thread).map_or(&[][..], Vec::as_slice);
+    let is_one = |life: &&&Life| life.size == size && life.is_live_at(first.from);
+    all.iter().filter(is_one).map(|life| life.seq).collect()
+}
+
+/// Caches that grow side by side: for each block the one that it continues.
+fn runs<'a>(place: &[&'a Life]) -> Vec<Vec<&'a Life>> {
+    let mut runs: Vec<Vec<&Life>> = Vec::new();
+    for life in place {
+        // Of several the one whose last block goes first: requests and layers take turns.
+        let continued = runs.iter_mut().filter(|run| continues(run, life));
+        match continued.min_by_key(|run| (run.len() == 1, run.last().map(|last| last.to))) {
+            Some(run) => run.push(life),
+            None => runs.push(vec![life]),
         }
     }
-    let is_long = |run: &Vec<&[&Life]>| run.len() >= 3;
-    runs.into_iter().filter(is_long).map(|run| run.concat().iter().map(|life| life.seq).collect()).collect()
+    runs
 }
 
-fn continues(run: &[&[&Life]], step: &[&Life]) -> bool {
-    let size = |step: &[&Life]| step.first().map_or(0, |life| life.size);
-    let Some(last) = run.last() else { return true };
-    let grows = size(step) > size(last);
+/// Is a block larger than the last of a run, by as much as that one was, and takes its place?
+fn continues(run: &[&Life], life: &Life) -> bool {
+    /// Records until the last one is freed, at most.
+    const SOON: usize = 16;
+    let Some(last) = run.last() else { return false };
+    let by = life.size.saturating_sub(last.size);
     let evenly = match run {
-        [.., before, last] => size(last).wrapping_sub(size(before)) == size(step).wrapping_sub(size(last)),
-        _ => true,
+        [.., before, last] => last.size - before.size == by,
+        _ => by > 0,
     };
-    // As many, and each was there until its successor was.
-    let lasted = last.len() == step.len() && last.iter().zip(step).all(|(old, new)| old.to > new.from);
-    grows && evenly && lasted
+    evenly && last.to > life.from && (last.to == usize::MAX || last.to - life.from <= SOON)
+}
+
+/// What each thread's operators allocated besides, in order.
+fn work<'a>(lives: &'a [Life], collected: &HashSet<u64>) -> HashMap<ThreadId, Vec<&'a Life>> {
+    let mut work: HashMap<ThreadId, Vec<&Life>> = HashMap::new();
+    let is_one = |life: &&Life| matches!(life.hint, Hint::Forward | Hint::Join) && !collected.contains(&life.seq);
+    lives.iter().filter(is_one).for_each(|life| work.entry(life.thread).or_default().push(life));
+    work
+}
+
+/// Does something that is worked out after each of these grow with them?
+fn is_read(run: &[&Life], work: &HashMap<ThreadId, Vec<&Life>>) -> bool {
+    let after = |life: &&Life, until: usize| -> HashMap<StackId, u64> {
+        let work = work.get(&life.thread).map_or(&[][..], Vec::as_slice);
+        let work = work.get(work.partition_point(|other| other.from < life.from)..).unwrap_or_default();
+        let mut sizes = HashMap::new();
+        for other in work.iter().take_while(|other| other.from < until) {
+            // The first from each place: a layer's own is the next.
+            sizes.entry(other.stack).or_insert(other.size);
+        }
+        sizes
+    };
+    let windows: Vec<_> = run
+        .windows(2)
+        .filter_map(|pair| match pair {
+            [life, next] => Some(after(life, next.from)),
+            _ => None,
+        })
+        .collect();
+    let Some(first) = windows.first() else { return false };
+    let grows = |stack: &StackId| {
+        let sizes: Vec<_> = windows.iter().filter_map(|window| window.get(stack)).collect();
+        sizes.len() == windows.len() && sizes.windows(2).all(|pair| pair[0] < pair[1])
+    };
+    windows.len() + 1 >= LEAST && first.keys().any(grows)
 }

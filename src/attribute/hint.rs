@@ -1,8 +1,8 @@
 //! What a stack alone says of what a block is for.
 
-use super::operator::FramePlace;
+use super::operator::{FramePlace, bare_name};
 use super::{Origin, library, operator};
-use crate::snapshot::{Category, ContextId, SnapshotData, StackId};
+use crate::snapshot::{Category, ContextId, Rules, SnapshotData, StackId};
 
 /// What a stack alone says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,8 +15,12 @@ pub(super) enum Hint {
     Backward,
     /// An optimizer needed it at its work.
     Step,
+    /// It is a variable: a model's or an optimizer's.
+    Variable,
     /// The program brings data in.
     Input,
+    /// The program fills it with a constant.
+    Constant,
     /// Tensors were joined: a cache that grows does that.
     Join,
     /// Another operator of the forward pass.
@@ -33,24 +37,33 @@ pub(super) struct StackHint {
     is_operator: bool,
     /// An optimizer's function is among the calls.
     in_optimizer: bool,
+    /// It is a variable.
+    pub(super) is_variable: bool,
+    /// A function that is called `forward`, or something that begins like that, is among the calls.
+    pub(super) in_forward: bool,
 }
 
 impl StackHint {
     pub(super) fn of(data: &SnapshotData, stack: StackId) -> Self {
         let by_rule = by_rule(data, stack);
         let operator = operator(data, stack);
+        let is_variable = is_variable(data, stack);
         let hint = match (by_rule, operator) {
             _ if library(data, stack).is_some() => Hint::Workspace,
             (Some(Category::Workspace), _) => Hint::Workspace,
             (_, Some(operator)) if operator.is_backward => Hint::Backward,
             (Some(category), _) => Hint::Rule(category),
-            (None, Some(operator)) if is_input(data, stack, operator.root) => Hint::Input,
+            (None, _) if is_variable => Hint::Variable,
+            (None, Some(operator)) if is_called(data, stack, operator.root, Rules::is_input) => Hint::Input,
+            (None, Some(operator)) if is_called(data, stack, operator.root, Rules::is_constant) => Hint::Constant,
             (None, Some(operator)) if operator.root == "cat" => Hint::Join,
             (None, Some(_)) => Hint::Forward,
+            (None, None) if is_upload(data, stack) => Hint::Input,
             (None, None) => Hint::Nothing,
         };
         let is_operator = operator.is_some() && !matches!(hint, Hint::Workspace | Hint::Backward);
-        Self { hint, is_operator, in_optimizer: is_operator && in_optimizer(data, stack) }
+        let in_optimizer = is_operator && in_optimizer(data, stack);
+        Self { hint, is_operator, in_optimizer, is_variable, in_forward: in_forward(data, stack) }
     }
 
     /// Within scopes of which one is an optimizer's, or none.
@@ -88,11 +101,27 @@ fn by_rule(data: &SnapshotData, stack: StackId) -> Option<Category> {
     found
 }
 
-/// Is the operator that the program called one that brings data in?
-fn is_input(data: &SnapshotData, stack: StackId, root: &str) -> bool {
+/// Is the operator that the program called one of these?
+fn is_called(data: &SnapshotData, stack: StackId, root: &str, is_one: fn(&Rules, &str, &str, &str) -> bool) -> bool {
     let is_root = |place: &FramePlace<'_>| place.function == root;
     let called = framework_run(data, stack).filter(is_root).last();
+    called.is_some_and(|place| is_one(&data.settings.rules, &place.package, &place.file, place.function))
+}
+
+/// Does the program itself bring data in without a framework's operator?
+fn is_upload(data: &SnapshotData, stack: StackId) -> bool {
+    let called = framework_run(data, stack).last();
     called.is_some_and(|place| data.settings.rules.is_input(&place.package, &place.file, place.function))
+}
+
+fn is_variable(data: &SnapshotData, stack: StackId) -> bool {
+    let rules = &data.settings.rules;
+    framework_run(data, stack).any(|place| rules.is_variable(&place.package, &place.file, place.function))
+}
+
+/// Is it part of what a model works out, as far as names of functions tell?
+fn in_forward(data: &SnapshotData, stack: StackId) -> bool {
+    data.stacks.frames(stack).any(|frame| bare_name(&frame.function).starts_with("forward"))
 }
 
 /// Did a function of an optimizer need it?

@@ -18,6 +18,17 @@ pub(super) struct Life {
     /// `usize::MAX` if it is live, or nobody knows.
     pub(super) to: usize,
     pub(super) hint: Hint,
+    /// It is a variable, a model's or an optimizer's.
+    pub(super) is_variable: bool,
+    /// By the names of the calls it is part of what a model works out.
+    pub(super) in_forward: bool,
+}
+
+impl Life {
+    /// Is it there at this position?
+    pub(super) fn is_live_at(&self, position: usize) -> bool {
+        self.from <= position && position < self.to
+    }
 }
 
 /// All blocks of which the recording knows anything, in the order of their allocation.
@@ -26,12 +37,14 @@ pub(super) fn lives(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<Life> {
     let mut contexts: HashMap<ContextId, bool> = HashMap::new();
     let mut hint = |stack, context| {
         let is_step = *contexts.entry(context).or_insert_with(|| is_step(data, context));
-        stacks.entry(stack).or_insert_with(|| StackHint::of(data, stack)).within(is_step)
+        let hint = *stacks.entry(stack).or_insert_with(|| StackHint::of(data, stack));
+        (hint.within(is_step), hint)
     };
     let mut found: HashMap<u64, Life> = HashMap::new();
     let mut life = |block: &Block, from: usize| {
         let Block { seq, size, stack, context, thread, .. } = *block;
-        Life { seq, size, stack, context, thread, from, to: usize::MAX, hint: hint(stack, context) }
+        let (hint, StackHint { is_variable, in_forward, .. }) = hint(stack, context);
+        Life { seq, size, stack, context, thread, from, to: usize::MAX, hint, is_variable, in_forward }
     };
     // Position 0 is before the log.
     for (position, record) in (1..).zip(&device.records) {

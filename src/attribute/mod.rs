@@ -4,15 +4,18 @@
 //! Knows the names of frameworks, not of file formats.
 
 mod categories;
+mod gradients;
 mod growing;
 mod hint;
 mod library;
 mod lives;
 mod operator;
 mod origin;
+mod passes;
+mod places;
 mod spanned;
 
-pub use categories::Categories;
+pub use categories::{Categories, Either};
 pub use library::library;
 pub(crate) use library::{is_memtraces, name_of_library};
 pub use operator::{Operator, operator};

@@ -56,9 +56,9 @@ pub fn operator(data: &SnapshotData, stack: StackId) -> Option<Operator<'_>> {
         if rules.is_kernel(place.function) {
             (leaf, root) = (None, None);
         }
-        if place.is_operator(rules) {
-            leaf = leaf.or(Some(place.function));
-            root = Some(place.function);
+        if let Some(name) = place.operator(rules, &frame.function) {
+            leaf = leaf.or(Some(name));
+            root = Some(name);
         }
     }
     let (is_backward, backward_of) = (pass.is_some(), pass.flatten());
@@ -100,9 +100,23 @@ impl<'a> FramePlace<'a> {
         self.package == "candle_core" && self.file == "backprop.rs" && self.function == "backward"
     }
 
-    pub(super) fn is_operator(&self, rules: &Rules) -> bool {
-        !self.function.is_empty() && rules.is_operator(&self.package, &self.file, self.function)
+    /// What it is called if it is an operator; `function` is its whole name.
+    fn operator(&self, rules: &'a Rules, function: &'a str) -> Option<&'a str> {
+        let Self { package, file, function: name, .. } = self;
+        let is_one = !name.is_empty() && rules.is_operator(package, file, name);
+        if is_one { Some(name) } else { rules.method(package, file, name, type_name(function)) }
     }
+}
+
+/// `CudaAdd` of `<luminal_cuda::prim::CudaAdd<f32> as luminal::Operator>::process` and of
+/// `luminal_cuda::prim::CudaAdd<f32>::process`; nothing where only the function's own name is known.
+fn type_name(function: &str) -> &str {
+    let own = bare_name(function);
+    // Where its own name stands in it.
+    let at = own.as_ptr().addr() - function.as_ptr().addr();
+    let path = function.get(..at).and_then(|path| path.strip_suffix("::")).unwrap_or_default();
+    let of = path.strip_prefix('<').and_then(|path| path.strip_suffix('>')).unwrap_or(path);
+    bare_name(of.split(" as ").next().unwrap_or_default().trim_start_matches('&'))
 }
 
 /// `matmul` of `candle_core::tensor::Tensor::matmul`, `zeros` of `zeros<&Shape>`, `mul` of
@@ -150,6 +164,26 @@ mod tests {
         }
     }
 
+    #[test]
+    fn a_type_is_named_where_its_function_is_none() {
+        for (function, name) in [
+            ("<luminal_cuda::prim::CudaAdd<f32> as luminal::op::Operator>::process", "CudaAdd"),
+            ("<luminal_cuda::prim::CudaAdd<f32>>::process", "CudaAdd"),
+            ("luminal_cuda::prim::CudaAdd<half::f16>::process", "CudaAdd"),
+            ("process", ""),
+        ] {
+            assert_eq!(type_name(function), name, "{function}");
+        }
+        let mut rules = Rules::default();
+        rules
+            .add("operator luminal_cuda prim.rs *::process\noperator luminal_cuda other.rs Cuda*::process kernel")
+            .unwrap();
+        let method = |file, of| rules.method("luminal_cuda", file, "process", of);
+        assert_eq!(method("prim.rs", "CudaAdd"), Some("CudaAdd"));
+        assert_eq!((method("prim.rs", ""), method("other.rs", "Mul")), (None, None), "nothing to call it");
+        assert_eq!(method("other.rs", "CudaMul"), Some("kernel"));
+    }
+
     fn frame(function: &str, file: &str) -> Frame {
         let file = if file.is_empty() { String::new() } else { format!("/home/u/.cargo/registry/src/index-1/{file}") };
         Frame { function: function.into(), file, line: 1, inlined: false }
@@ -169,11 +203,17 @@ mod tests {
             ("<candle_core::quantized::QTensor>::dequantize", "", Some("dequantize")),
             ("<candle_nn::optim::AdamW as candle_nn::optim::Optimizer>::step", "", Some("step")),
             ("my_model::tensor::cat", "", None),
+            ("forward", "candle-core-0.11.1/src/quantized/mod.rs", Some("QMatMul")),
+            (
+                "<candle_core::quantized::QMatMul as candle_core::Module>::forward",
+                "candle-core-0.11.1/src/quantized/mod.rs",
+                Some("QMatMul"),
+            ),
         ] {
             let frame = frame(function, file);
             let place = FramePlace::of(&frame);
-            let found = place.is_operator(&Rules::default()).then_some(place.function);
-            assert_eq!(found, name, "{function} {file}");
+            let rules = Rules::default();
+            assert_eq!(place.operator(&rules, &frame.function), name, "{function} {file}");
         }
         let in_pass =
             |function| FramePlace::of(&frame(function, "candle-core-0.11.1/src/backprop.rs")).is_backward_pass();

@@ -11,8 +11,19 @@ pub(super) struct Places {
     all: Vec<usize>,
     of_thread: HashMap<ThreadId, Vec<usize>>,
     of_stack: HashMap<StackId, Vec<(usize, usize)>>,
-    /// Of each thread, allocations with the positions of their frees.
+    /// In forward passes, as far as names of functions tell.
+    forward: Vec<usize>,
+    habits: HashMap<StackId, Habit>,
+    /// Of each thread's backward passes, allocations with the positions of their frees.
     ends: HashMap<ThreadId, Vec<(usize, usize)>>,
+}
+
+/// How a place allocates.
+#[derive(Clone, Copy, Debug)]
+struct Habit {
+    comes_again: bool,
+    is_brief: bool,
+    takes_turns: bool,
 }
 
 impl Places {
@@ -20,12 +31,16 @@ impl Places {
         let mut places = Self::default();
         for life in lives.iter().filter(|life| life.from > 0) {
             places.all.push(life.from);
+            if life.in_forward {
+                places.forward.push(life.from);
+            }
             places.of_thread.entry(life.thread).or_default().push(life.from);
             places.of_stack.entry(life.stack).or_default().push((life.from, life.to));
             if life.hint == super::hint::Hint::Backward {
                 places.ends.entry(life.thread).or_default().push((life.from, life.to));
             }
         }
+        places.habits = places.of_stack.iter().map(|(stack, blocks)| (*stack, places.habit(blocks))).collect();
         places
     }
 
@@ -38,6 +53,11 @@ impl Places {
     /// Does the thread allocate after this?
     pub(super) fn goes_on(&self, thread: ThreadId, position: usize) -> bool {
         self.of_thread.get(&thread).and_then(|all| all.last()).is_some_and(|last| *last > position)
+    }
+
+    /// Was it freed before any forward pass could use it, as what weights are converted from is?
+    pub(super) fn is_gone_unused(&self, life: &Life) -> bool {
+        self.forward.get(self.forward.partition_point(|at| *at <= life.from)).is_some_and(|next| life.to < *next)
     }
 
     fn of_stack(&self, stack: StackId) -> &[(usize, usize)] {
@@ -56,14 +76,50 @@ impl Places {
         ends.is_some_and(|((first, _), (last, _))| *first < position && position < *last)
     }
 
-    /// Does its place allocate again and again, and is each block gone before the next but one is there?
-    pub(super) fn comes_again(&self, life: &Life) -> bool {
-        let all = self.of_stack(life.stack);
+    /// Does a place allocate again and again, and is each block gone before the next but one is there?
+    pub(super) fn comes_again(&self, stack: StackId) -> bool {
+        self.habits.get(&stack).is_some_and(|habit| habit.comes_again)
+    }
+
+    /// Does a place allocate again and again, and is each block there for less than half the time until it begins anew? Its
+    /// blocks may take turns, one coming before the other goes.
+    pub(super) fn is_brief(&self, stack: StackId, may_take_turns: bool) -> bool {
+        self.habits.get(&stack).is_some_and(|habit| habit.is_brief && (may_take_turns || !habit.takes_turns))
+    }
+
+    fn habit(&self, blocks: &[(usize, usize)]) -> Habit {
         let is_gone = |window: &[(usize, usize)]| match window {
             [(_, freed), _, (next_but_one, _)] => freed < next_but_one,
             _ => false,
         };
-        all.len() >= 3 && all.windows(3).all(is_gone)
+        let comes_again = blocks.len() >= 3 && blocks.windows(3).all(is_gone);
+        let beginnings = beginnings(blocks);
+        let takes_turns = beginnings.len() < blocks.len();
+        Habit { comes_again, is_brief: self.are_brief(blocks, &beginnings), takes_turns }
+    }
+
+    fn are_brief(&self, blocks: &[(usize, usize)], beginnings: &[usize]) -> bool {
+        /// So often a place begins anew that is said to do so.
+        const LEAST: usize = 4;
+        /// Allocations.
+        const LONGEST: usize = 64;
+        let periods: Vec<usize> = beginnings
+            .windows(2)
+            .map(|pair| match pair {
+                [from, next] => self.allocations(*from, *next),
+                _ => 0,
+            })
+            .collect();
+        // After the last one begins nothing anew.
+        let period = |from: usize| {
+            let at = beginnings.partition_point(|beginning| *beginning <= from).saturating_sub(1);
+            periods.get(at).or(periods.last()).copied().unwrap_or(0)
+        };
+        let is_brief = |(from, to): &(usize, usize)| {
+            let lasts = self.allocations(*from, *to);
+            *to != usize::MAX && lasts < LONGEST && lasts * 2 <= period(*from)
+        };
+        beginnings.len() >= LEAST && blocks.iter().all(is_brief)
     }
 
     /// Of the backward pass between two positions, is any block there after the third?
@@ -72,4 +128,16 @@ impl Places {
         let pass = all.get(all.partition_point(|(at, _)| *at < from)..).unwrap_or_default();
         pass.iter().take_while(|(at, _)| *at <= to).any(|(_, freed)| *freed > after)
     }
+}
+
+/// Where a place allocates while none of its blocks is there.
+fn beginnings(blocks: &[(usize, usize)]) -> Vec<usize> {
+    let (mut end, mut beginnings) = (0, Vec::new());
+    for (from, to) in blocks {
+        if *from > end {
+            beginnings.push(*from);
+        }
+        end = end.max(*to);
+    }
+    beginnings
 }

@@ -37,10 +37,13 @@ static KNOWN: LazyLock<Table> = LazyLock::new(|| {
 /// |---|---|
 /// | `framework CRATE` | its lines say nothing about who needed the memory |
 /// | `operators CRATE FILE` | its functions are operators |
+/// | `operator CRATE FILE [TYPE::]FUNCTION [NAME]` | a function that is an operator although it is a helper by its name, and is called NAME, or after its type |
 /// | `helper FUNCTION` | a function in such a file that is none |
 /// | `kernel FUNCTION` | one such that holds no operators inside it either |
 /// | `category CATEGORY CRATE FILE [FUNCTION]` | what blocks are for that were needed there, in [`Category`]'s words; the outermost such call decides |
+/// | `variable CRATE FILE [FUNCTION]` | blocks that were needed there are variables: a backward pass has gradients of them |
 /// | `input CRATE FILE FUNCTION` | an operator that brings data in when the program itself calls it |
+/// | `constant CRATE FILE FUNCTION` | an operator that fills a block with a constant, which may be for anything |
 /// | `optimizer CRATE FILE FUNCTION` | a function in which an optimizer works |
 /// | `step NAME` | a scope in which an optimizer works |
 /// | `backward CRATE VERSION LINE:OPERATOR…` | from that line of `backward` in `backprop.rs` on it works for that operator |
@@ -56,10 +59,13 @@ pub struct Rules {
 struct Table {
     frameworks: Vec<Pattern>,
     operators: Vec<Place>,
+    methods: Vec<Method>,
     helpers: Vec<Pattern>,
     kernels: Vec<Pattern>,
     categories: Vec<(Category, Place)>,
+    variables: Vec<Place>,
     inputs: Vec<Place>,
+    constants: Vec<Place>,
     optimizers: Vec<Place>,
     steps: Vec<Pattern>,
     backward: Vec<Arms>,
@@ -81,6 +87,16 @@ struct Place {
     package: Pattern,
     file: Pattern,
     function: Pattern,
+}
+
+/// A function that is an operator by the type that it is of, or by another name.
+#[derive(Clone, Debug)]
+struct Method {
+    place: Place,
+    /// Of any, if there is none.
+    of: Option<Pattern>,
+    /// That of its type, if there is none.
+    name: Option<String>,
 }
 
 /// Which lines of a version's backward pass work for which operator, in the order of the lines.
@@ -137,6 +153,15 @@ impl Rules {
         there && !helps() && !self.is_kernel(function)
     }
 
+    /// What to call this function if it is an operator by its type, or has another name.
+    pub(crate) fn method<'a>(&'a self, package: &str, file: &str, function: &str, of: &'a str) -> Option<&'a str> {
+        let mut methods = self.tables().into_iter().flat_map(|table| &table.methods);
+        let is_one = |method: &&Method| {
+            method.place.fits(package, file, function) && method.of.as_ref().is_none_or(|pattern| pattern.fits(of))
+        };
+        methods.find(is_one).map(|method| method.name.as_deref().unwrap_or(of)).filter(|name| !name.is_empty())
+    }
+
     /// Is this function of a framework the inside of an operator?
     pub(crate) fn is_kernel(&self, function: &str) -> bool {
         self.any(|table| table.kernels.iter().any(|kernel| kernel.fits(function)))
@@ -148,9 +173,19 @@ impl Rules {
         places.find(|(_, place)| place.fits(package, file, function)).map(|(category, _)| *category)
     }
 
+    /// Are blocks that were needed in this function variables?
+    pub(crate) fn is_variable(&self, package: &str, file: &str, function: &str) -> bool {
+        self.any(|table| table.variables.iter().any(|place| place.fits(package, file, function)))
+    }
+
     /// Does this operator bring data in?
     pub(crate) fn is_input(&self, package: &str, file: &str, function: &str) -> bool {
         self.any(|table| table.inputs.iter().any(|place| place.fits(package, file, function)))
+    }
+
+    /// Does this operator fill a block with a constant?
+    pub(crate) fn is_constant(&self, package: &str, file: &str, function: &str) -> bool {
+        self.any(|table| table.constants.iter().any(|place| place.fits(package, file, function)))
     }
 
     /// The operator that a line of this version's backward pass works for.
@@ -237,6 +272,14 @@ impl Table {
             [] => {}
             ["framework", package] => self.frameworks.push(Pattern::package(package)),
             ["operators", package, file] => self.operators.push(Place::new(package, file, "*")),
+            ["operator", package, file, function, name @ ..] if name.len() < 2 => {
+                let (of, function) = match function.rsplit_once("::") {
+                    Some((of, function)) => (Some(Pattern(of.to_owned())), function),
+                    None => (None, *function),
+                };
+                let name = name.first().map(|name| (*name).to_owned());
+                self.methods.push(Method { place: Place::new(package, file, function), of, name });
+            }
             ["helper", function] => self.helpers.push(Pattern((*function).to_owned())),
             ["kernel", function] => self.kernels.push(Pattern((*function).to_owned())),
             ["category", word, package, file, function @ ..] if function.len() < 2 => {
@@ -244,7 +287,11 @@ impl Table {
                 let function = function.first().unwrap_or(&"*");
                 self.categories.push((category, Place::new(package, file, function)));
             }
+            ["variable", package, file, function @ ..] if function.len() < 2 => {
+                self.variables.push(Place::new(package, file, function.first().unwrap_or(&"*")));
+            }
             ["input", package, file, function] => self.inputs.push(Place::new(package, file, function)),
+            ["constant", package, file, function] => self.constants.push(Place::new(package, file, function)),
             ["optimizer", package, file, function] => self.optimizers.push(Place::new(package, file, function)),
             ["step", name] => self.steps.push(Pattern((*name).to_owned())),
             ["backward", package, version, from @ ..] if !from.is_empty() => {
@@ -255,15 +302,15 @@ impl Table {
                 self.backward.push(Arms { package: Pattern::package(package), version, from });
             }
             [
-                "framework" | "operators" | "helper" | "kernel" | "category" | "input" | "optimizer" | "step"
-                | "backward",
+                "framework" | "operators" | "operator" | "helper" | "kernel" | "category" | "variable" | "input"
+                | "constant" | "optimizer" | "step" | "backward",
                 ..,
             ] => {
                 return Err("has too few words or too many".into());
             }
             _ => {
                 return Err(
-                    "begins with none of framework, operators, helper, kernel, category, input, optimizer, step, backward"
+                    "begins with none of framework, operators, operator, helper, kernel, category, variable, input, constant, optimizer, step, backward"
                         .into(),
                 );
             }

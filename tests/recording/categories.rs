@@ -8,7 +8,7 @@ use candle_nn::{AdamW, Optimizer, ParamsAdamW, VarBuilder, VarMap};
 use memtrace::analysis::{
     by_category, by_function, by_line, by_model_line, by_module, by_name, by_operator, by_parameter, by_scope,
 };
-use memtrace::attribute::{Categories, operator};
+use memtrace::attribute::{Categories, Either, operator};
 use memtrace::snapshot::{Block, RecordKind};
 use memtrace::{Category, Snapshot, scope};
 
@@ -23,6 +23,9 @@ impl Known {
         self.0.push((data.as_ptr() as u64, category));
     }
 }
+
+/// Bytes of the data that it is trained on.
+const INPUT: u64 = 64 * 256 * 4;
 
 /// Five steps; what was live in the last backward pass is still there at the end.
 fn train(tagged: bool, in_scopes: bool) -> Result<(Snapshot, HashMap<u64, Category>)> {
@@ -101,8 +104,7 @@ fn what_is_tagged_and_what_follows_from_it_is_right() {
     assert!(known.len() > 20);
     let [right, unknown, wrong] = compared(&snapshot, &known);
     println!("tagged: {right} bytes right, {unknown} unknown, {wrong} wrong");
-    assert_eq!(wrong, 0);
-    assert!(unknown * 100 <= right);
+    assert_eq!((wrong, unknown), (0, INPUT), "data that was brought in once and stays may be weights");
     // What hangs on the gradients is no gradient, now that those are named.
     let device = cpu(&snapshot);
     let categories = Categories::of(&snapshot, device);
@@ -128,20 +130,23 @@ fn what_outlives_a_step_of_an_optimizer_is_its_state() {
     let categories = Categories::of(&snapshot, device);
     let allocs = device.records.iter().filter(|record| record.kind == RecordKind::Alloc && record.size == 64 * 64 * 4);
     let found: Vec<_> = allocs.map(|record| categories.get(record.alloc_seq)).collect();
-    assert_eq!(found, [Category::Input, Category::Temporary, Category::OptimizerState, Category::Unknown]);
+    assert_eq!(found, [Category::Unknown, Category::Temporary, Category::OptimizerState, Category::Unknown]);
     drop((velocity, after));
 }
 
 #[test]
-fn without_tags_gradients_are_unknown_and_nothing_is_wrong() {
+fn without_tags_gradients_are_counted_and_nothing_is_wrong() {
     let _alone = alone();
     for in_scopes in [true, false] {
         let (snapshot, known) = train(false, in_scopes).unwrap();
         let [right, unknown, wrong] = compared(&snapshot, &known);
         println!("untagged, scopes {in_scopes}: {right} bytes right, {unknown} unknown, {wrong} wrong");
-        assert_eq!(wrong, 0);
-        let gradients = cpu(&snapshot).live.iter().filter(|block| known.get(&block.seq) == Some(&Category::Gradient));
-        assert_eq!(unknown, gradients.map(|block| block.size).sum::<u64>());
+        assert_eq!((wrong, unknown), (0, INPUT));
+        let device = cpu(&snapshot);
+        let categories = Categories::of(&snapshot, device);
+        let input = device.live.iter().find(|block| known.get(&block.seq) == Some(&Category::Input)).unwrap();
+        assert_eq!(categories.either(input.seq), Some(Either::InputOrWeights));
+        assert!(by_category(&snapshot, device).rows.iter().any(|row| row.label == "unknown (input or weights)"));
     }
 }
 
@@ -185,7 +190,7 @@ fn every_record_has_a_category_and_a_named_one_wins() {
     let categories = Categories::of(&snapshot, device);
     let allocs = device.records.iter().filter(|record| record.kind == RecordKind::Alloc);
     let found: Vec<_> = allocs.map(|record| categories.get(record.alloc_seq)).collect();
-    assert_eq!(found, [Category::Input, Category::KvCache]);
+    assert_eq!(found, [Category::Unknown, Category::KvCache]);
 }
 
 /// A decoder of three layers without tracing: `cat` makes the cache longer with every token, another `cat` repeats it.
@@ -222,8 +227,9 @@ fn a_cache_that_grows_by_cat_is_known_and_what_repeats_it_is_not_taken_for_one()
         let found = allocs.filter(|record| categories.get(record.alloc_seq) == category);
         found.map(|record| record.size / 2048).collect::<Vec<_>>()
     };
-    // Five tokens' caches by `cat`; the first one is no `cat` and was still there when its token's scope ended.
+    // Five tokens' caches by `cat`; the first one is no `cat` and was still there when its token's scope ended. What is
+    // filled with ones may be for anything.
     assert_eq!(of(Category::KvCache), [2, 3, 4, 5, 6].map(|n| [n; 3]).concat());
-    assert_eq!(of(Category::Unknown), [1; 3]);
+    assert_eq!(of(Category::Unknown), [1; 3 + 6]);
     assert_eq!(of(Category::Temporary).len(), 6 + 18);
 }
