@@ -44,8 +44,11 @@ pub struct Categories {
 pub enum Either {
     /// A gradient, or what hangs on one.
     GradientOrGraph,
-    /// Something that outlives an iteration and is replaced: a parameter, a copy of one, or an optimizer's state.
+    /// It is a variable, a model's or an optimizer's.
     ModelOrOptimizer,
+    /// Its place allocated the next one in the next iteration, and then it went: an optimizer's state, a copy of a
+    /// parameter, a result.
+    Replaced,
     /// Data that was brought in once and stays: a data set, or weights.
     InputOrWeights,
 }
@@ -56,6 +59,7 @@ impl Either {
         match self {
             Self::GradientOrGraph => "unknown (gradient or graph)",
             Self::ModelOrOptimizer => "unknown (kept by model or optimizer)",
+            Self::Replaced => "unknown (kept from one iteration to the next)",
             Self::InputOrWeights => "unknown (input or weights)",
         }
     }
@@ -196,7 +200,9 @@ impl<'a> Work<'a> {
         let exits = exits(device);
         let [backward, steps] = [Hint::Backward, Hint::Step].map(|kind| passes(device, lives, kind, &exits));
         let are_all_known = device.overwritten == 0 && device.peak.not_recorded == 0;
-        let counted = gradients::count(lives, &backward, are_all_known);
+        // Without lines of inlined calls not every variable is known for one.
+        let can_count = !data.health.no_line_numbers;
+        let counted = if can_count { gradients::count(lives, &backward, are_all_known) } else { Counted::default() };
         let growing = growing(lives, |life| backward_after(&backward, life).is_none());
         let (caches, prefixes) = (growing.caches, growing.prefixes);
         Self { data, backward, steps, counted, places: Places::of(lives), caches, prefixes, exits }
@@ -280,19 +286,21 @@ impl<'a> Work<'a> {
         match life.to {
             to if to < next && self.is_temporary(life) => Verdict::Short,
             to if next < to && self.places.allocates_between(life.stack, next, to) => {
-                Verdict::Kept(Some(Either::ModelOrOptimizer))
+                Verdict::Kept(Some(Either::Replaced))
             }
-            to if next < to && to < after && self.is_of_forward_pass(life) => Verdict::Is(Category::Activation),
+            to if next < to && to < after && self.is_of_forward_pass(life, next) => Verdict::Is(Category::Activation),
             _ => self.otherwise(life),
         }
     }
 
     fn is_temporary(&self, life: &Life) -> bool {
         let is_short = || match self.is_within_its_scope(life) {
-            Some(is_within) => is_within,
+            Some(is_within) => is_within && (self.is_short(life) || self.places.is_straight(life)),
             None => self.is_soon_freed(life),
         };
-        !self.prefixes.contains(&life.seq) && (is_short() || self.is_brief(life))
+        // A batch that is picked from a data set goes with the pass that it is for.
+        let may_be_input = life.moves && !life.in_forward && self.places.spans_forward(life);
+        !may_be_input && !self.prefixes.contains(&life.seq) && (is_short() || self.is_brief(life))
     }
 
     /// Its place allocates for a moment only, again and again. In training gradients that the program works on look like
@@ -302,11 +310,12 @@ impl<'a> Work<'a> {
         (life.in_forward || !trains) && self.places.is_brief(life.stack, life.in_forward && life.hint == Hint::Forward)
     }
 
-    /// By its calls' names; or because its place allocated before the thread's first backward pass, when there was nothing
-    /// to be updated yet, and does so again.
-    fn is_of_forward_pass(&self, life: &Life) -> bool {
+    /// By its calls' names; or because nothing of that name comes between it and the backward pass, as with a loss, and its
+    /// place allocated before the thread's first backward pass, when there was nothing to be updated yet, and does so again.
+    fn is_of_forward_pass(&self, life: &Life, next: usize) -> bool {
         let first = self.backward.get(&life.thread).and_then(|passes| passes.first());
-        life.in_forward || first.is_some_and(|first| self.places.allocates_around(life.stack, first.from))
+        let recurs = first.is_some_and(|first| self.places.allocates_around(life.stack, first.from));
+        life.in_forward || recurs && self.places.is_behind_forward(life, next)
     }
 
     /// Was it freed before the program left the scope in which it was allocated, parts of models aside? `None` outside of

@@ -41,6 +41,8 @@ pub(super) struct StackHint {
     pub(super) is_variable: bool,
     /// A function that is called `forward`, or something that begins like that, is among the calls.
     pub(super) in_forward: bool,
+    /// The operator only moves elements.
+    pub(super) moves: bool,
 }
 
 impl StackHint {
@@ -63,7 +65,8 @@ impl StackHint {
         };
         let is_operator = operator.is_some() && !matches!(hint, Hint::Workspace | Hint::Backward);
         let in_optimizer = is_operator && in_optimizer(data, stack);
-        Self { hint, is_operator, in_optimizer, is_variable, in_forward: in_forward(data, stack) }
+        let moves = operator.is_some_and(|operator| is_called(data, stack, operator.root, Rules::moves));
+        Self { hint, is_operator, in_optimizer, is_variable, in_forward: in_forward(data, stack), moves }
     }
 
     /// Within scopes of which one is an optimizer's, or none.

@@ -22,6 +22,8 @@ pub(super) struct Life {
     pub(super) is_variable: bool,
     /// By the names of the calls it is part of what a model works out.
     pub(super) in_forward: bool,
+    /// Its operator only moves elements.
+    pub(super) moves: bool,
 }
 
 impl Life {
@@ -43,8 +45,8 @@ pub(super) fn lives(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<Life> {
     let mut found: HashMap<u64, Life> = HashMap::new();
     let mut life = |block: &Block, from: usize| {
         let Block { seq, size, stack, context, thread, .. } = *block;
-        let (hint, StackHint { is_variable, in_forward, .. }) = hint(stack, context);
-        Life { seq, size, stack, context, thread, from, to: usize::MAX, hint, is_variable, in_forward }
+        let (hint, StackHint { is_variable, in_forward, moves, .. }) = hint(stack, context);
+        Life { seq, size, stack, context, thread, from, to: usize::MAX, hint, is_variable, in_forward, moves }
     };
     // Position 0 is before the log.
     for (position, record) in (1..).zip(&device.records) {

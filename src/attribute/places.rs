@@ -9,6 +9,7 @@ use crate::snapshot::{StackId, ThreadId};
 #[derive(Debug, Default)]
 pub(super) struct Places {
     all: Vec<usize>,
+    stacks: Vec<StackId>,
     of_thread: HashMap<ThreadId, Vec<usize>>,
     of_stack: HashMap<StackId, Vec<(usize, usize)>>,
     /// In forward passes, as far as names of functions tell.
@@ -31,6 +32,7 @@ impl Places {
         let mut places = Self::default();
         for life in lives.iter().filter(|life| life.from > 0) {
             places.all.push(life.from);
+            places.stacks.push(life.stack);
             if life.in_forward {
                 places.forward.push(life.from);
             }
@@ -58,6 +60,33 @@ impl Places {
     /// Was it freed before any forward pass could use it, as what weights are converted from is?
     pub(super) fn is_gone_unused(&self, life: &Life) -> bool {
         self.forward.get(self.forward.partition_point(|at| *at <= life.from)).is_some_and(|next| life.to < *next)
+    }
+
+    /// Is a forward pass behind a block, and no more of it between the block and this position?
+    pub(super) fn is_behind_forward(&self, life: &Life, until: usize) -> bool {
+        let at = self.forward.partition_point(|at| *at <= life.from);
+        at > 0 && self.forward.get(at).is_none_or(|next| *next > until)
+    }
+
+    /// Does a forward pass go on while the block is there?
+    pub(super) fn spans_forward(&self, life: &Life) -> bool {
+        self.forward.get(self.forward.partition_point(|at| *at <= life.from)).is_some_and(|next| *next < life.to)
+    }
+
+    /// Does the program go on while the block is there, rather than in circles, as where it generates token by token? No
+    /// place allocates often meanwhile.
+    pub(super) fn is_straight(&self, life: &Life) -> bool {
+        const MOST: usize = 512;
+        const OFTEN: usize = 8;
+        let until = |position| self.all.partition_point(|at| *at <= position);
+        let (from, to) = (until(life.from), until(life.to));
+        let mut counts: HashMap<StackId, usize> = HashMap::new();
+        let is_rare = |stack: &StackId| {
+            let count = counts.entry(*stack).or_default();
+            *count += 1;
+            *count <= OFTEN
+        };
+        to - from <= MOST && self.stacks.get(from..to).unwrap_or_default().iter().all(is_rare)
     }
 
     fn of_stack(&self, stack: StackId) -> &[(usize, usize)] {

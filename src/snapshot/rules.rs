@@ -44,6 +44,7 @@ static KNOWN: LazyLock<Table> = LazyLock::new(|| {
 /// | `variable CRATE FILE [FUNCTION]` | blocks that were needed there are variables: a backward pass has gradients of them |
 /// | `input CRATE FILE FUNCTION` | an operator that brings data in when the program itself calls it |
 /// | `constant CRATE FILE FUNCTION` | an operator that fills a block with a constant, which may be for anything |
+/// | `move CRATE FILE FUNCTION` | an operator that only moves elements, as one does that picks a batch |
 /// | `optimizer CRATE FILE FUNCTION` | a function in which an optimizer works |
 /// | `step NAME` | a scope in which an optimizer works |
 /// | `backward CRATE VERSION LINE:OPERATOR…` | from that line of `backward` in `backprop.rs` on it works for that operator |
@@ -66,6 +67,7 @@ struct Table {
     variables: Vec<Place>,
     inputs: Vec<Place>,
     constants: Vec<Place>,
+    moves: Vec<Place>,
     optimizers: Vec<Place>,
     steps: Vec<Pattern>,
     backward: Vec<Arms>,
@@ -188,6 +190,11 @@ impl Rules {
         self.any(|table| table.constants.iter().any(|place| place.fits(package, file, function)))
     }
 
+    /// Does this operator only move elements?
+    pub(crate) fn moves(&self, package: &str, file: &str, function: &str) -> bool {
+        self.any(|table| table.moves.iter().any(|place| place.fits(package, file, function)))
+    }
+
     /// The operator that a line of this version's backward pass works for.
     pub(crate) fn backward(&self, package: &str, version: &str, line: u32) -> Option<&str> {
         let mut all = self.tables().into_iter().flat_map(|table| &table.backward);
@@ -292,6 +299,7 @@ impl Table {
             }
             ["input", package, file, function] => self.inputs.push(Place::new(package, file, function)),
             ["constant", package, file, function] => self.constants.push(Place::new(package, file, function)),
+            ["move", package, file, function] => self.moves.push(Place::new(package, file, function)),
             ["optimizer", package, file, function] => self.optimizers.push(Place::new(package, file, function)),
             ["step", name] => self.steps.push(Pattern((*name).to_owned())),
             ["backward", package, version, from @ ..] if !from.is_empty() => {
@@ -303,14 +311,14 @@ impl Table {
             }
             [
                 "framework" | "operators" | "operator" | "helper" | "kernel" | "category" | "variable" | "input"
-                | "constant" | "optimizer" | "step" | "backward",
+                | "constant" | "move" | "optimizer" | "step" | "backward",
                 ..,
             ] => {
                 return Err("has too few words or too many".into());
             }
             _ => {
                 return Err(
-                    "begins with none of framework, operators, operator, helper, kernel, category, variable, input, constant, optimizer, step, backward"
+                    "begins with none of framework, operators, operator, helper, kernel, category, variable, input, constant, move, optimizer, step, backward"
                         .into(),
                 );
             }
