@@ -69,13 +69,15 @@ impl Either {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Verdict {
     Is(Category),
-    /// It went soon. If others like it stay, that says nothing.
-    Short,
+    /// As its life has it. If others like it stay, that says nothing.
+    Likely(Category),
     /// Unknown, and it stayed.
     Kept(Option<Either>),
     /// Unknown.
     Open,
 }
+
+const TEMPORARY: Verdict = Verdict::Likely(Category::Temporary);
 
 impl Categories {
     /// Of all blocks of which the recording knows anything.
@@ -101,8 +103,8 @@ impl Categories {
         for (life, verdict) in lives.iter().zip(verdicts) {
             let category = match verdict {
                 Verdict::Is(category) => *category,
-                Verdict::Short if !like.stays(life) => Category::Temporary,
-                Verdict::Short | Verdict::Open | Verdict::Kept(_) => Category::Unknown,
+                Verdict::Likely(category) if !like.stays(life) => *category,
+                Verdict::Likely(_) | Verdict::Open | Verdict::Kept(_) => Category::Unknown,
             };
             found.by_seq.insert(life.seq, category);
             if let Verdict::Kept(Some(either)) = verdict {
@@ -167,7 +169,7 @@ impl Like {
         like
     }
 
-    /// Is a block that went soon like one that stays: was it dropped together with such, the last of a collection, or is
+    /// Is a block like one that stays: was it dropped together with such, the last of a collection, or is
     /// it the last that replaced another?
     fn stays(&self, life: &Life) -> bool {
         /// Records between the frees of what is dropped together: a collection of so many things of as many blocks.
@@ -211,7 +213,7 @@ impl<'a> Work<'a> {
     fn verdict(&self, life: &Life) -> Verdict {
         match life.hint {
             Hint::Workspace => Verdict::Is(Category::Workspace),
-            Hint::Rule(_) if self.is_soon_freed(life) => Verdict::Short,
+            Hint::Rule(_) if self.is_soon_freed(life) => TEMPORARY,
             Hint::Rule(_) if self.is_short(life) => Verdict::Open,
             Hint::Rule(Category::Parameter) if self.places.is_gone_unused(life) => Verdict::Open,
             Hint::Rule(category) => Verdict::Is(category),
@@ -221,7 +223,7 @@ impl<'a> Work<'a> {
             Hint::Step => self.in_step(life),
             Hint::Input => self.input(life),
             Hint::Forward | Hint::Join => self.in_forward(life),
-            Hint::Nothing if self.is_soon_freed(life) => Verdict::Short,
+            Hint::Nothing if self.is_soon_freed(life) => TEMPORARY,
             Hint::Nothing | Hint::Constant => self.otherwise(life),
         }
     }
@@ -246,7 +248,7 @@ impl<'a> Work<'a> {
         // What a pass needed itself goes when it ends; but so do its gradients if nobody takes them.
         let in_pass = life.to <= pass.to || !outlives(life, pass) && pass.next.is_some() && self.has_result(life, pass);
         match () {
-            () if in_pass || pass.has_gradients => Verdict::Is(Category::AutogradDetail),
+            () if in_pass || pass.has_gradients || !life.may_be_gradient => Verdict::Is(Category::AutogradDetail),
             () if self.counted.gradients.contains(&life.seq) => Verdict::Is(Category::Gradient),
             () if self.counted.details.contains(&life.seq) => Verdict::Is(Category::AutogradDetail),
             () => Verdict::Kept(Some(Either::GradientOrGraph)),
@@ -261,7 +263,7 @@ impl<'a> Work<'a> {
     fn in_step(&self, life: &Life) -> Verdict {
         match pass_at(&self.steps, life) {
             Some(pass) if life.to <= pass.to => Verdict::Is(Category::Temporary),
-            Some(pass) if pass.next.is_some_and(|next| life.to < next) => Verdict::Short,
+            Some(pass) if pass.next.is_some_and(|next| life.to < next) => TEMPORARY,
             Some(pass) if pass.is_over => Verdict::Is(Category::OptimizerState),
             _ => Verdict::Open,
         }
@@ -284,11 +286,13 @@ impl<'a> Work<'a> {
             _ => (usize::MAX, usize::MAX),
         };
         match life.to {
-            to if to < next && self.is_temporary(life) => Verdict::Short,
+            to if to < next && self.is_temporary(life) => TEMPORARY,
             to if next < to && self.places.allocates_between(life.stack, next, to) => {
                 Verdict::Kept(Some(Either::Replaced))
             }
-            to if next < to && to < after && self.is_of_forward_pass(life, next) => Verdict::Is(Category::Activation),
+            to if next < to && to < after && self.is_of_forward_pass(life, next) => {
+                Verdict::Likely(Category::Activation)
+            }
             _ => self.otherwise(life),
         }
     }

@@ -1,8 +1,8 @@
 //! Which blocks of a backward pass are gradients: by counting them against the variables of their size.
 //!
 //! A backward pass leaves one gradient for each variable that the loss depends on, as large as the variable, and besides
-//! those of operands that are no variables. Where a pass leaves as many blocks of a size as there are variables of that
-//! size, each is the gradient of one of them, and each of them is a parameter: an optimizer's state has no gradient.
+//! those of operands that are no variables. Where it leaves as many of a size as there are variables of that size, each is
+//! the gradient of one of them; if the loss does not depend on all variables, only where nothing else of that size is there.
 
 use std::collections::{HashMap, HashSet};
 
@@ -29,15 +29,56 @@ pub(super) fn count(lives: &[Life], backward: &Passes, are_all_known: bool) -> C
             left.entry((life.thread, pass.from)).or_default().push(life);
         }
     }
-    let variables: Vec<&Life> = lives.iter().filter(|life| is_variable(life)).collect();
+    let (variables, others): (Vec<&Life>, Vec<&Life>) =
+        lives.iter().filter(|life| life.hint != Hint::Backward).partition(|life| is_variable(life));
     let mut counted = Counted::default();
     for ((thread, from), left) in left {
         let pass = backward.get(&thread).and_then(|passes| passes.iter().find(|pass| pass.from == from));
         let Some(pass) = pass else { continue };
-        let there = |life: &&&Life| life.is_live_at(pass.from) && life.is_live_at(pass.to);
-        counted.pass(&left, &by_size(variables.iter().filter(there).copied()), are_all_known);
+        let (left, on_the_way): (Vec<&Life>, Vec<&Life>) = left.into_iter().partition(|life| life.may_be_gradient);
+        // Where gradients hold on to what they were made of, those of a model's own results are left as well.
+        let may_have_one = |life: &&Life| !on_the_way.is_empty() || may_be_operand(life);
+        let there = |life: &&Life| life.is_live_at(pass.from) && life.is_live_at(pass.from + 1);
+        let count = Count {
+            left: sizes(left.into_iter()),
+            variables: sizes(variables.iter().copied().filter(there)),
+            others: sizes(others.iter().copied().filter(there).filter(may_have_one)),
+        };
+        counted.pass(&count, are_all_known);
     }
     counted
+}
+
+/// What there is of each size.
+type Sizes<'a> = HashMap<u64, Vec<&'a Life>>;
+
+/// What is there of each size when a pass is over.
+struct Count<'a> {
+    /// What it leaves that may be gradients.
+    left: Sizes<'a>,
+    variables: Sizes<'a>,
+    /// Operands that are no variables have gradients as well.
+    others: Sizes<'a>,
+}
+
+impl Count<'_> {
+    fn left(&self, size: u64) -> usize {
+        self.left.get(&size).map_or(0, Vec::len)
+    }
+
+    fn variables(&self, size: u64) -> &[&Life] {
+        self.variables.get(&size).map_or(&[], Vec::as_slice)
+    }
+
+    /// Variables of this size that are certain to be a model's.
+    fn sure(&self, size: u64) -> usize {
+        self.variables(size).iter().filter(|life| life.hint != Hint::Variable).count()
+    }
+}
+
+/// Data, weights that are not trained: no part of what a model works out, whose gradients do not outlive the pass.
+fn may_be_operand(life: &Life) -> bool {
+    matches!(life.hint, Hint::Input | Hint::Constant | Hint::Nothing | Hint::Rule(Category::Parameter))
 }
 
 /// Was it there when the thread did something else?
@@ -50,25 +91,29 @@ fn is_variable(life: &Life) -> bool {
     life.is_variable && matches!(life.hint, Hint::Variable | Hint::Rule(Category::Parameter))
 }
 
-fn by_size<'a>(lives: impl Iterator<Item = &'a Life>) -> HashMap<u64, Vec<&'a Life>> {
-    let mut sizes: HashMap<u64, Vec<&Life>> = HashMap::new();
+fn sizes<'a>(lives: impl Iterator<Item = &'a Life>) -> Sizes<'a> {
+    let mut sizes = Sizes::new();
     lives.for_each(|life| sizes.entry(life.size).or_default().push(life));
     sizes
 }
 
 impl Counted {
-    fn pass(&mut self, left: &[&Life], variables: &HashMap<u64, Vec<&Life>>, are_all_known: bool) {
-        for (size, left) in by_size(left.iter().copied()) {
-            let seqs = left.iter().map(|life| life.seq);
-            let are_sure = |variables: &[&Life]| variables.iter().filter(|life| life.hint != Hint::Variable).count();
-            match variables.get(&size) {
-                Some(variables) if variables.len() == left.len() => {
+    fn pass(&mut self, count: &Count<'_>, are_all_known: bool) {
+        let all = |holds: &dyn Fn(u64) -> bool| count.variables.keys().all(|size| holds(*size));
+        // A variable that may be an optimizer's has no gradient: where all have one, all are parameters.
+        let all_are_even = all(&|size| count.left(size) == count.variables(size).len());
+        let all_are_reached = all(&|size| count.left(size) >= count.sure(size));
+        for (size, left) in &count.left {
+            let (size, seqs) = (*size, left.iter().map(|life| life.seq));
+            let is_clear = all_are_reached || !count.others.contains_key(&size);
+            match count.variables(size) {
+                [] if are_all_known && !count.variables.is_empty() => self.details.extend(seqs),
+                [] => {}
+                variables if all_are_even || is_clear && left.len() == count.sure(size) => {
                     self.gradients.extend(seqs);
-                    self.parameters.extend(variables.iter().map(|life| life.seq));
+                    let has_one = |life: &&&Life| all_are_even || life.hint != Hint::Variable;
+                    self.parameters.extend(variables.iter().filter(has_one).map(|life| life.seq));
                 }
-                // The others are an optimizer's.
-                Some(variables) if are_sure(variables) == left.len() => self.gradients.extend(seqs),
-                None if are_all_known && !variables.is_empty() => self.details.extend(seqs),
                 _ => {}
             }
         }

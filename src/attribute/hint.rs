@@ -43,6 +43,8 @@ pub(super) struct StackHint {
     pub(super) in_forward: bool,
     /// The operator only moves elements.
     pub(super) moves: bool,
+    /// In a backward pass the operator's results are gradients.
+    pub(super) is_gradient: bool,
 }
 
 impl StackHint {
@@ -66,7 +68,9 @@ impl StackHint {
         let is_operator = operator.is_some() && !matches!(hint, Hint::Workspace | Hint::Backward);
         let in_optimizer = is_operator && in_optimizer(data, stack);
         let moves = operator.is_some_and(|operator| is_called(data, stack, operator.root, Rules::moves));
-        Self { hint, is_operator, in_optimizer, is_variable, in_forward: in_forward(data, stack), moves }
+        let is_gradient = operator.is_some_and(|operator| data.settings.rules.is_gradient(operator.root));
+        let in_forward = in_forward(data, stack);
+        Self { hint, is_operator, in_optimizer, is_variable, in_forward, moves, is_gradient }
     }
 
     /// Within scopes of which one is an optimizer's, or none.

@@ -24,6 +24,8 @@ pub(super) struct Life {
     pub(super) in_forward: bool,
     /// Its operator only moves elements.
     pub(super) moves: bool,
+    /// In a backward pass it may be a gradient.
+    pub(super) may_be_gradient: bool,
 }
 
 impl Life {
@@ -45,8 +47,22 @@ pub(super) fn lives(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<Life> {
     let mut found: HashMap<u64, Life> = HashMap::new();
     let mut life = |block: &Block, from: usize| {
         let Block { seq, size, stack, context, thread, .. } = *block;
-        let (hint, StackHint { is_variable, in_forward, moves, .. }) = hint(stack, context);
-        Life { seq, size, stack, context, thread, from, to: usize::MAX, hint, is_variable, in_forward, moves }
+        let (hint, StackHint { is_variable, in_forward, moves, is_gradient: may_be_gradient, .. }) =
+            hint(stack, context);
+        Life {
+            seq,
+            size,
+            stack,
+            context,
+            thread,
+            from,
+            to: usize::MAX,
+            hint,
+            is_variable,
+            in_forward,
+            moves,
+            may_be_gradient,
+        }
     };
     // Position 0 is before the log.
     for (position, record) in (1..).zip(&device.records) {

@@ -47,6 +47,7 @@ static KNOWN: LazyLock<Table> = LazyLock::new(|| {
 /// | `move CRATE FILE FUNCTION` | an operator that only moves elements, as one does that picks a batch |
 /// | `optimizer CRATE FILE FUNCTION` | a function in which an optimizer works |
 /// | `step NAME` | a scope in which an optimizer works |
+/// | `gradient FUNCTION` | an operator whose results, in a backward pass, are gradients; those of others it needs on the way |
 /// | `backward CRATE VERSION LINE:OPERATOR…` | from that line of `backward` in `backprop.rs` on it works for that operator |
 ///
 /// Crates are named as in `use`, files below `src`; a folder ends in `/`, a `*` in front or at the end stands for
@@ -70,6 +71,7 @@ struct Table {
     moves: Vec<Place>,
     optimizers: Vec<Place>,
     steps: Vec<Pattern>,
+    gradients: Vec<Pattern>,
     backward: Vec<Arms>,
     /// The lines that it was made of, without comments, and how many.
     text: String,
@@ -208,6 +210,11 @@ impl Rules {
         self.any(|table| table.optimizers.iter().any(|place| place.fits(package, file, function)))
     }
 
+    /// Are an operator's results in a backward pass gradients?
+    pub(crate) fn is_gradient(&self, function: &str) -> bool {
+        self.any(|table| table.gradients.iter().any(|gradient| gradient.fits(function)))
+    }
+
     /// Does an optimizer work in a scope of this name?
     pub(crate) fn is_step(&self, name: &str) -> bool {
         self.any(|table| table.steps.iter().any(|step| step.fits(name)))
@@ -301,6 +308,7 @@ impl Table {
             ["constant", package, file, function] => self.constants.push(Place::new(package, file, function)),
             ["move", package, file, function] => self.moves.push(Place::new(package, file, function)),
             ["optimizer", package, file, function] => self.optimizers.push(Place::new(package, file, function)),
+            ["gradient", function] => self.gradients.push(Pattern((*function).to_owned())),
             ["step", name] => self.steps.push(Pattern((*name).to_owned())),
             ["backward", package, version, from @ ..] if !from.is_empty() => {
                 let from = from.iter().map(|arm| arm_of(arm)).collect::<Option<Vec<_>>>();
@@ -318,7 +326,7 @@ impl Table {
             }
             _ => {
                 return Err(
-                    "begins with none of framework, operators, operator, helper, kernel, category, variable, input, constant, move, optimizer, step, backward"
+                    "begins with none of framework, operators, operator, helper, kernel, category, variable, input, constant, move, optimizer, step, gradient, backward"
                         .into(),
                 );
             }
