@@ -44,6 +44,7 @@ pub(crate) const LANES: &[Lane] = &[
         owns: &[
             "tests/gpu",
             "tests/simulated/candle-recorded",
+            "tests/simulated/categories",
             "tests/simulated/candle-train",
             "tests/simulated/cudarc-linked",
             "tests/simulated/cudarc-loaded",

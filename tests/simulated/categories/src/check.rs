@@ -67,6 +67,14 @@ impl Rates {
         rates
     }
 
+    /// Adds a program's.
+    pub(crate) fn sum(&mut self, other: &Self) {
+        for (sums, others) in [(&mut self.all, &other.all), (&mut self.peak, &other.peak)] {
+            sums.0.iter_mut().zip(others.0).for_each(|(sum, bytes)| *sum += bytes);
+        }
+        self.untold += other.untold;
+    }
+
     fn add(&mut self, verdict: usize, record: &Record, at_peak: bool) {
         self.all.0[verdict] += record.size;
         if at_peak {

@@ -18,6 +18,7 @@ pub(super) const LINKED: &[&str] = &[
     "--package=llama-example",
     "--package=candle-train",
     "--package=candle-recorded",
+    "--package=categories",
     "--package=cudarc-linked",
     "--features=cuda",
 ];

@@ -26,6 +26,7 @@ pub(crate) fn run(run: &Run) -> Result<String> {
     lane.gpu_check()?;
     lane.refused("unwind", &lane.linked("cudarc-linked")?)?;
     lane.recorded()?;
+    lane.categories()?;
     lane.out_of_memory()?;
     if run.is_full() {
         lane.refused_and_abort()?;
@@ -49,6 +50,7 @@ impl<'r> Lane<'r> {
         let mut targets = vec![
             "--bin=candle-train",
             "--bin=candle-recorded",
+            "--bin=categories",
             "--bin=cudarc-linked",
             "--test=hooks",
             "--example=resnet",
@@ -165,6 +167,15 @@ impl<'r> Lane<'r> {
         let tests = self.linked("hooks")?.folder(&folder).arguments(&["--skip", "unlinked::"]).arguments(longest);
         let said = self.ends(name, &tests, true)?;
         text::number(&mut self.checks, name, &said, 10..=999, " passed; 0 failed");
+        Ok(())
+    }
+
+    /// Categories are right or unknown in programs that know what their tensors are for.
+    fn categories(&mut self) -> Result<()> {
+        let said = self.succeeds("categories", &self.linked("categories")?)?;
+        let sums: Vec<&str> = said.lines().skip_while(|line| !line.starts_with("in all")).take(2).collect();
+        self.checks
+            .that(&format!("categories: {}", sums.join("; ")), sums.iter().all(|line| line.contains(" 0 wrong")));
         Ok(())
     }
 
