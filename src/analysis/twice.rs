@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use super::labels::frame_location;
 use super::log;
-use crate::attribute::{Origin, operator};
+use crate::attribute::{Origin, is_made_anew, operator};
 use crate::snapshot::{Block, DeviceSnapshot, Frame, RecordKind, SnapshotData, StackId, ThreadId};
 
 /// Blocks of one size that a function held at the peak together, and what if each had taken the place of the one
@@ -40,7 +40,7 @@ impl LiveTwice {
 /// Left out is what was live while a backward pass ran (a graph is dropped in the same order, and needed until then),
 /// what is still live, and what one line asked for again and again. Weights are seldom counted: the parts of a
 /// structure are dropped oldest first. What *is* counted may still be needed, as the two arguments of one operation
-/// are, or belong to a graph that no backward pass uses.
+/// are, or belong to a graph that no backward pass uses. What is made from data or a constant takes nobody's place.
 pub fn live_twice(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<LiveTwice> {
     let peak = device.peak.bytes;
     let log = Log::of(data, device);
@@ -120,8 +120,12 @@ fn parting(data: &SnapshotData, older: StackId, newer: StackId) -> Parting<'_> {
         frames
     };
     let one_function = |a: &Frame, b: &Frame| a.file == b.file && a.function == b.function;
-    let (older, newer) = (own(older), own(newer));
-    let (a, b) = older.into_iter().zip(newer).find(|(a, b)| a.line != b.line || !one_function(a, b))?;
+    // What is made of nothing does not take another one's place.
+    if is_made_anew(data, newer) {
+        return None;
+    }
+    let (older_frames, newer_frames) = (own(older), own(newer));
+    let (a, b) = older_frames.into_iter().zip(newer_frames).find(|(a, b)| a.line != b.line || !one_function(a, b))?;
     one_function(a, b).then_some((a, b))
 }
 

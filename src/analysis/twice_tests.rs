@@ -85,3 +85,20 @@ fn blocks_of_one_line_or_of_different_functions_are_none() {
     assert_eq!(rows(&|line| frame(&format!("function {line}"), file, line)), 0);
     assert_eq!(rows(&|line| frame(function, &registry("model-1.0.0/src/lib.rs"), line)), 0, "a library's");
 }
+
+#[test]
+fn what_is_made_of_nothing_takes_nobodys_place() {
+    let made_by = |operator: &str| {
+        let operator =
+            frame(&format!("candle_core::Tensor::{operator}"), &registry("candle-core-0.11.1/src/tensor.rs"), 1);
+        let lines = [10, 11, 12].map(|line| frame("net::product", "/home/u/net/src/main.rs", line));
+        let mut trace = Trace::cpu();
+        trace.stacks(stacks([vec![operator], lines.to_vec()].concat(), [[0, 1], [0, 2], [0, 3]]));
+        for block in 1..4 {
+            trace.alloc(block, 100).on(StackId(block as u32));
+        }
+        [3, 2, 1].into_iter().for_each(|block| drop(trace.free(block)));
+        found(&trace.build()).len()
+    };
+    assert_eq!(["randn", "relu"].map(made_by), [0, 1], "the operands of a product, and what comes of each other");
+}

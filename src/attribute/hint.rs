@@ -126,6 +126,11 @@ fn is_variable(data: &SnapshotData, stack: StackId) -> bool {
     framework_run(data, stack).any(|place| rules.is_variable(&place.package, &place.file, place.function))
 }
 
+/// Is the block made of nothing that was there before, but from data or a constant?
+pub(crate) fn is_made_anew(data: &SnapshotData, stack: StackId) -> bool {
+    matches!(StackHint::of(data, stack).hint, Hint::Input | Hint::Constant | Hint::Variable)
+}
+
 /// Is it part of what a model works out, as far as names of functions tell?
 fn in_forward(data: &SnapshotData, stack: StackId) -> bool {
     data.stacks.frames(stack).any(|frame| bare_name(&frame.function).starts_with("forward"))

@@ -16,6 +16,7 @@ mod places;
 mod spanned;
 
 pub use categories::{Categories, Either};
+pub(crate) use hint::is_made_anew;
 pub use library::library;
 pub(crate) use library::{is_memtraces, name_of_library};
 pub use operator::{Operator, operator};

@@ -6,12 +6,12 @@
 use std::time::Instant;
 
 use super::others::{Helper, Others, Whose};
-use super::stacks::Stacks;
+use super::stacks::{Hidden, Stacks};
 use crate::record::ledger::{Ledger, LedgerCopy, LedgerOptions, Site};
 use crate::record::lineage::{self, Family};
 use crate::record::memory::{OwnMap, OwnVec, System, make_room, own_map, put, try_push};
 use crate::record::names::Label;
-use crate::record::unwind::{self, StackPart};
+use crate::record::unwind;
 use crate::snapshot::{Block, ContextId, Device, MemoryKind, StackId, ThreadId};
 
 /// Records that the log of a measurement holds, for each device.
@@ -152,7 +152,7 @@ pub(crate) struct Registry {
     measures: OwnMap<Id, Measure>,
     owners: OwnMap<(Space, u64), Owner>,
     /// All blocks of the heap that belong to a measurement are in here.
-    heap: StackPart,
+    heap: Hidden,
     pub(super) stacks: Stacks,
     others: Others,
     /// The innermost measurement of the whole process, to which everything belongs that belongs to no other; 0 for none.
@@ -161,14 +161,12 @@ pub(crate) struct Registry {
     open: usize,
 }
 
-const NOWHERE: StackPart = StackPart { start: u64::MAX, end: 0 };
-
 impl Registry {
     pub(crate) const fn new() -> Self {
         Self {
             measures: own_map(),
             owners: own_map(),
-            heap: NOWHERE,
+            heap: Hidden::NOWHERE,
             stacks: Stacks::new(),
             others: Others::new(),
             whole: 0,
@@ -289,9 +287,9 @@ impl Registry {
     /// By the words that a thread holds: who works for a measurement holds addresses of its blocks or of its stack.
     pub(super) fn whose(&self, family: Family, each_word: impl FnOnce(&mut dyn FnMut(u64, u64))) -> Whose {
         let mut whose = Whose::Nobody;
-        let (first, end) = (self.heap.start.min(self.stacks.start()), self.heap.end.max(self.stacks.end()));
+        let all = self.heap.and(self.stacks.span());
         each_word(&mut |word, at| {
-            if word < first || word >= end {
+            if !all.contains(word) {
                 return;
             }
             let stack = self.stacks.at(word);
@@ -345,7 +343,7 @@ impl Registry {
         self.stacks.hand_over(id, parent);
         if self.open == 0 {
             self.owners.retain(|_, owner| owner.measure != 0);
-            (self.heap, self.stacks) = (NOWHERE, Stacks::new());
+            (self.heap, self.stacks) = (Hidden::NOWHERE, Stacks::new());
             self.others.clear();
         }
     }
@@ -411,7 +409,7 @@ impl Registry {
             let Site { thread, stack, .. } = site;
             self.owners.insert(key, Owner { measure: first, device, size, thread, stack, handed });
             if key.0 == Space::Heap {
-                self.heap = StackPart { start: self.heap.start.min(address), end: self.heap.end.max(address + 1) };
+                self.heap = self.heap.with(address);
             }
         }
         true

@@ -4,9 +4,42 @@ use super::registry::Id;
 use crate::record::memory::{OwnVec, System, try_push};
 use crate::record::unwind::StackPart;
 
+/// A part of memory, as the complements of its bounds: the search through what a thread holds comes upon what the search
+/// itself has on the stack, and an address of a measurement there would be taken for one that the thread works with.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Hidden {
+    start: u64,
+    end: u64,
+}
+
+impl Hidden {
+    pub(super) const NOWHERE: Self = Self { start: 0, end: u64::MAX };
+
+    fn of(part: StackPart) -> Self {
+        Self { start: !part.start, end: !part.end }
+    }
+
+    pub(super) fn contains(self, address: u64) -> bool {
+        self.end < !address && !address <= self.start
+    }
+
+    /// With this one.
+    pub(super) fn and(self, other: Self) -> Self {
+        Self { start: self.start.max(other.start), end: self.end.min(other.end) }
+    }
+
+    pub(super) fn with(self, address: u64) -> Self {
+        self.and(Self { start: !address, end: !address - 1 })
+    }
+
+    fn is_apart(self, other: Self) -> bool {
+        self.end >= other.start || other.end >= self.start
+    }
+}
+
 #[derive(Clone, Copy, Debug)]
 pub(super) struct MeasuredStack {
-    part: StackPart,
+    part: Hidden,
     pub(super) id: Id,
     /// The system's number of its thread.
     pub(super) os_thread: u32,
@@ -24,23 +57,18 @@ impl Stacks {
     /// A measurement is in force on the thread that has this stack.
     pub(super) fn add(&mut self, id: Id, part: StackPart, os_thread: u32) {
         self.forget_others(part, os_thread);
-        try_push(&mut self.0, MeasuredStack { part, id, os_thread });
+        try_push(&mut self.0, MeasuredStack { part: Hidden::of(part), id, os_thread });
     }
 
     /// This thread has the stack: another one whose it was has ended.
     pub(super) fn forget_others(&mut self, part: StackPart, os_thread: u32) {
-        let is_elsewhere = |other: StackPart| other.end <= part.start || part.end <= other.start;
-        self.0.retain(|stack| stack.os_thread == os_thread || is_elsewhere(stack.part));
+        let part = Hidden::of(part);
+        self.0.retain(|stack| stack.os_thread == os_thread || stack.part.is_apart(part));
     }
 
-    /// The lowest address of all; the highest there is if there are none.
-    pub(super) fn start(&self) -> u64 {
-        self.0.iter().map(|stack| stack.part.start).min().unwrap_or(u64::MAX)
-    }
-
-    /// All lie below this.
-    pub(super) fn end(&self) -> u64 {
-        self.0.iter().map(|stack| stack.part.end).max().unwrap_or(0)
+    /// All lie in there.
+    pub(super) fn span(&self) -> Hidden {
+        self.0.iter().fold(Hidden::NOWHERE, |span, stack| span.and(stack.part))
     }
 
     /// The one that an address is in. Of measurements inside each other it is the inner one's, which is the newest.

@@ -27,12 +27,6 @@ pub(crate) struct StackPart {
     pub(crate) end: u64,
 }
 
-impl StackPart {
-    pub(crate) fn contains(self, address: u64) -> bool {
-        self.start <= address && address < self.end
-    }
-}
-
 /// A stack, outermost frame first.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Stack<'a> {
