@@ -8,7 +8,7 @@ use super::hint::Hint;
 use super::lives::{Life, lives};
 use super::passes::{Exits, Pass, Passes, exits, pass_at, passes};
 use super::places::Places;
-use crate::snapshot::{Category, ContextId, DeviceSnapshot, SnapshotData, StackId};
+use crate::snapshot::{Category, ContextId, DeviceSnapshot, SnapshotData, StackId, ThreadId};
 
 /// A block that is freed before this many further blocks were allocated was needed for a moment only.
 const SOON: usize = 10;
@@ -190,6 +190,9 @@ struct Work<'a> {
     steps: Passes,
     counted: Counted,
     places: Places,
+    /// Where forward passes begin, as far as names of functions tell, by where their backward passes do: with the first block
+    /// that is kept for that.
+    forward: HashMap<(ThreadId, usize), usize>,
     /// Keys and values that grow, and what they may have begun with.
     caches: HashSet<u64>,
     prefixes: HashSet<u64>,
@@ -207,7 +210,8 @@ impl<'a> Work<'a> {
         let counted = if can_count { gradients::count(lives, &backward, are_all_known) } else { Counted::default() };
         let growing = growing(lives, |life| backward_after(&backward, life).is_none());
         let (caches, prefixes) = (growing.caches, growing.prefixes);
-        Self { data, backward, steps, counted, places: Places::of(lives), caches, prefixes, exits }
+        let (forward, places) = (forward_passes(lives, &backward), Places::of(lives));
+        Self { data, backward, steps, counted, places, forward, caches, prefixes, exits }
     }
 
     fn verdict(&self, life: &Life) -> Verdict {
@@ -314,12 +318,13 @@ impl<'a> Work<'a> {
         (life.in_forward || !trains) && self.places.is_brief(life.stack, life.in_forward && life.hint == Hint::Forward)
     }
 
-    /// By its calls' names; or because nothing of that name comes between it and the backward pass, as with a loss, and its
-    /// place allocated before the thread's first backward pass, when there was nothing to be updated yet, and does so again.
+    /// By its calls' names; or because the pass had begun by such names before it, and its place allocated before the
+    /// thread's first backward pass, when there was nothing to be updated yet, and does so again.
     fn is_of_forward_pass(&self, life: &Life, next: usize) -> bool {
         let first = self.backward.get(&life.thread).and_then(|passes| passes.first());
         let recurs = first.is_some_and(|first| self.places.allocates_around(life.stack, first.from));
-        life.in_forward || recurs && self.places.is_behind_forward(life, next)
+        let has_begun = self.forward.get(&(life.thread, next)).is_some_and(|begins| *begins < life.from);
+        life.in_forward || recurs && has_begun
     }
 
     /// Was it freed before the program left the scope in which it was allocated, parts of models aside? `None` outside of
@@ -336,6 +341,18 @@ impl<'a> Work<'a> {
             true => None,
         }
     }
+}
+
+fn forward_passes(lives: &[Life], backward: &Passes) -> HashMap<(ThreadId, usize), usize> {
+    let mut forward = HashMap::new();
+    for life in lives.iter().filter(|life| life.in_forward && life.from > 0) {
+        if let Some([next, ..]) =
+            backward_after(backward, life).filter(|passes| passes.first().is_some_and(|next| life.to > next.from))
+        {
+            forward.entry((life.thread, next.from)).or_insert(life.from);
+        }
+    }
+    forward
 }
 
 /// The thread's backward passes after a block's allocation, if there are any.

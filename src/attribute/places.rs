@@ -62,12 +62,6 @@ impl Places {
         self.forward.get(self.forward.partition_point(|at| *at <= life.from)).is_some_and(|next| life.to < *next)
     }
 
-    /// Is a forward pass behind a block, and no more of it between the block and this position?
-    pub(super) fn is_behind_forward(&self, life: &Life, until: usize) -> bool {
-        let at = self.forward.partition_point(|at| *at <= life.from);
-        at > 0 && self.forward.get(at).is_none_or(|next| *next > until)
-    }
-
     /// Does a forward pass go on while the block is there?
     pub(super) fn spans_forward(&self, life: &Life) -> bool {
         self.forward.get(self.forward.partition_point(|at| *at <= life.from)).is_some_and(|next| *next < life.to)
