@@ -193,8 +193,14 @@ pub(crate) struct Capture {
 const MAX_ORDINALS: u64 = 1024;
 
 /// By their numbers.
-const CUDA_STATES: [CudaState; 5] =
-    [CudaState::NotLoaded, CudaState::Active, CudaState::TurnedOff, CudaState::AnotherCopy, CudaState::NotSupported];
+const CUDA_STATES: [CudaState; 6] = [
+    CudaState::NotLoaded,
+    CudaState::Active,
+    CudaState::TurnedOff,
+    CudaState::AnotherCopy,
+    CudaState::NotSupported,
+    CudaState::Simulated,
+];
 
 fn device_number(device: Device) -> u64 {
     match device {

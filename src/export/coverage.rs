@@ -12,7 +12,14 @@ pub(super) fn state_word(state: CudaState) -> &'static str {
         CudaState::TurnedOff => "turned_off",
         CudaState::AnotherCopy => "another_copy",
         CudaState::NotSupported => "not_supported",
+        CudaState::Simulated => "simulated",
     }
+}
+
+/// A device by its name, and whether it is a real one.
+pub(super) fn device_name(data: &SnapshotData, device: Device) -> String {
+    let is_simulated = matches!(device, Device::Cuda(_)) && data.health.cuda.state == CudaState::Simulated;
+    if is_simulated { format!("{device}, a simulated GPU") } else { device.to_string() }
 }
 
 /// A device's pool in the words of its driver, and beside it what was recorded.
@@ -70,7 +77,7 @@ fn hook_notes(hooks: &CudaHooks) -> Vec<String> {
         CudaState::TurnedOff => {
             notes.push("CUDA memory was not recorded: the program was started with MEMTRACE=0".to_owned());
         }
-        CudaState::Active | CudaState::NotLoaded | CudaState::NotSupported => {}
+        CudaState::Active | CudaState::NotLoaded | CudaState::NotSupported | CudaState::Simulated => {}
     }
     if hooks.refused_imports > 0 {
         let imports = grouped(hooks.refused_imports);

@@ -103,7 +103,8 @@ impl Page<'_> {
 
     fn summary(&mut self, data: &SnapshotData, device: &DeviceSnapshot) {
         let (peak, stats, process, about) = (&device.peak, &device.stats, &data.process, self.about);
-        self.heading(&format!("memtrace: memory of {} on {}", process.program, device.device));
+        let on = coverage::device_name(data, device.device);
+        self.heading(&format!("memtrace: memory of {} on {on}", process.program));
         self.line(&format!(
             "Peak             {} ({} bytes) after {:.3} s",
             Bytes(peak.total()),

@@ -16,6 +16,15 @@ pub enum CudaState {
     AnotherCopy,
     /// There are none for this system: only Linux with glibc on x86_64 has them.
     NotSupported,
+    /// They were in place, and the driver is a simulated one: what it keeps of its own is not what a GPU's keeps.
+    Simulated,
+}
+
+impl CudaState {
+    /// Were the hooks in place, for a driver of whatever kind?
+    pub fn is_active(self) -> bool {
+        matches!(self, Self::Active | Self::Simulated)
+    }
 }
 
 /// A function of the driver that makes memory which memtrace does not record.

@@ -75,6 +75,14 @@ pub(super) fn find(name: &CStr) -> Option<usize> {
     (address != 0).then_some(address)
 }
 
+/// Is it memtrace's simulated one?
+pub(super) fn is_simulated() -> bool {
+    let found = find(c"memtrace_cusim_event_count").is_some();
+    loader::forget_error();
+    found
+}
+
+/// Is it there?
 pub(super) fn is_loaded() -> bool {
     handle().is_some()
 }

@@ -83,6 +83,7 @@ pub(crate) fn is_loaded() -> bool {
 pub(crate) fn coverage() -> CudaHooks {
     let state = match start::state() {
         CudaState::Active if !driver::is_loaded() => CudaState::NotLoaded,
+        CudaState::Active if driver::is_simulated() => CudaState::Simulated,
         state => state,
     };
     let Counts { imports, refused_imports, looked_up } = copies::counts();

@@ -35,7 +35,6 @@ mod watch;
 use std::process::ExitCode;
 
 use gpu::Gpu;
-use memtrace::snapshot::CudaState;
 use table::Table;
 
 const HELP: &str = "\
@@ -140,6 +139,6 @@ fn machine(gpu: &Gpu, table: &mut Table) -> Result<(), cudarc::driver::DriverErr
         "{:?}: {} imports changed, {} refused, {} answers to look-ups",
         hooks.state, hooks.imports, hooks.refused_imports, hooks.looked_up
     );
-    table.check("memtrace's hooks", hooks.state == CudaState::Active && hooks.refused_imports == 0, detail);
+    table.check("memtrace's hooks", hooks.state.is_active() && hooks.refused_imports == 0, detail);
     Ok(())
 }

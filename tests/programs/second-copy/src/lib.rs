@@ -1,7 +1,6 @@
 //! A library with a copy of memtrace of its own, as an extension module or a preloaded library has one.
 #![allow(unsafe_code, reason = "its functions are called through C")]
 
-use memtrace::snapshot::CudaState;
 use memtrace::{Device, Session};
 
 /// Begins to record; null if that fails.
@@ -21,7 +20,7 @@ pub unsafe extern "C" fn second_end(session: *mut Session) -> i64 {
     let session = unsafe { Box::from_raw(session) };
     let snapshot = session.snapshot();
     let peak = snapshot.device(Device::Cuda(0)).map_or(0, |gpu| gpu.peak.bytes as i64);
-    if snapshot.health.cuda.state == CudaState::Active { peak } else { -1 }
+    if snapshot.health.cuda.state.is_active() { peak } else { -1 }
 }
 
 /// How many bytes of the first GPU are live.

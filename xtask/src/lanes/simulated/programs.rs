@@ -220,8 +220,15 @@ impl<'r> Lane<'r> {
         ] {
             text::line(&mut self.checks, name, &said, &format!("{line:?}"), |found| found == line);
         }
-        let is_heading = |line: &str| line.contains("memory of ") && line.contains("candle-recorded on cuda:0");
-        text::line(&mut self.checks, name, &said, "\"memory of …candle-recorded on cuda:0\"", is_heading);
+        let is_heading =
+            |line: &str| line.contains("memory of ") && line.contains("candle-recorded on cuda:0, a simulated GPU");
+        text::line(
+            &mut self.checks,
+            name,
+            &said,
+            "\"memory of …candle-recorded on cuda:0, a simulated GPU\"",
+            is_heading,
+        );
         let is_explained =
             |line: &str| line.trim_start().starts_with("0 bytes more") || line.contains("rounding explains");
         text::line(&mut self.checks, name, &said, "that explains what the driver has more", is_explained);
