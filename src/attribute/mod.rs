@@ -3,6 +3,7 @@
 //!
 //! Knows the names of frameworks, not of file formats.
 
+mod arms;
 mod categories;
 mod gradients;
 mod growing;
@@ -15,6 +16,7 @@ mod passes;
 mod places;
 mod spanned;
 
+pub(crate) use arms::{backward_rule, unversioned_backward_pass};
 pub use categories::{Categories, Either};
 pub(crate) use hint::is_made_anew;
 pub use library::library;

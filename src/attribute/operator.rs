@@ -72,7 +72,7 @@ pub fn operator(data: &SnapshotData, stack: StackId) -> Option<Operator<'_>> {
 /// Where a frame's function stands: crate as in `use`, its version as far as it is known, file below `src`.
 pub(super) struct FramePlace<'a> {
     pub(super) package: String,
-    version: &'a str,
+    pub(super) version: &'a str,
     pub(super) file: Cow<'a, str>,
     pub(super) function: &'a str,
 }

@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::fs;
 use std::path::Path;
 
-use super::collect::{SYMBOLS, with_symbols};
+use super::collect::{SYMBOLS, learn_backward_pass, with_symbols};
 use super::outputs::Snapshot;
 use super::progress::Progress;
 use super::unpack::{Wrong, unpacked};
@@ -72,5 +72,6 @@ fn symbolised(capture: Capture) -> SnapshotData {
     let symbols = symbol::symbolise_files(&addresses, std::mem::take(&mut data.modules), || progress.add(1));
     let (stacks, modules): (Stacks, _) = with_symbols(&stacks, symbols, data.settings.stacks, &mut data.health);
     (data.stacks, data.modules) = (stacks, modules);
+    learn_backward_pass(&mut data.settings.rules, &data.stacks);
     data
 }

@@ -7,7 +7,7 @@ use foldhash::fast::RandomState;
 use super::process::this_process;
 use super::progress::Progress;
 use super::recording::Recording;
-use crate::attribute::{is_memtraces, name_of_library};
+use crate::attribute::{backward_rule, is_memtraces, name_of_library, unversioned_backward_pass};
 use crate::capture::Driver;
 use crate::hook::cuda;
 #[cfg(feature = "tracing")]
@@ -16,8 +16,8 @@ use crate::record::measure::DeviceMeasured;
 use crate::record::unwind::KnownModules;
 use crate::record::{CONTEXTS, DeviceCopy, STACKS, device_memory, guard, recorder, unwind};
 use crate::snapshot::{
-    Device, DeviceSnapshot, FRAMES_LEFT_OUT, Health, Module, Process, Sampling, Settings, SnapshotData, Spans, StackId,
-    StackKind, Stacks, segments,
+    Device, DeviceSnapshot, FRAMES_LEFT_OUT, Health, Module, Process, Rules, Sampling, Settings, SnapshotData, Spans,
+    StackId, StackKind, Stacks, segments,
 };
 use crate::symbol::{self, Symbols};
 
@@ -138,7 +138,17 @@ fn assemble(
     let (modules, loaded) = known.all(symbol::loaded_modules);
     let symbols = symbol::symbolise(&addresses, modules, loaded, || progress.add(1));
     let (stacks, modules) = with_symbols(&stacks, symbols, settings.stacks, &mut health);
-    SnapshotData { process, settings: settings.clone(), devices, stacks, contexts: CONTEXTS.nodes(), modules, health }
+    let mut settings = settings.clone();
+    learn_backward_pass(&mut settings.rules, &stacks);
+    SnapshotData { process, settings, devices, stacks, contexts: CONTEXTS.nodes(), modules, health }
+}
+
+/// What candle's source says of its backward pass, where its version does not. A source that is not there says nothing.
+pub(super) fn learn_backward_pass(rules: &mut Rules, stacks: &Stacks) {
+    let Some(file) = unversioned_backward_pass(&stacks.frames) else { return };
+    let rule = std::fs::read_to_string(file).ok().and_then(|source| backward_rule(&source));
+    // A table that is full already stays as it is.
+    let _ = rule.map(|rule| rules.add(&rule));
 }
 
 /// Whether spans can become scopes as things stand.

@@ -200,7 +200,7 @@ impl Rules {
     /// The operator that a line of this version's backward pass works for.
     pub(crate) fn backward(&self, package: &str, version: &str, line: u32) -> Option<&str> {
         let mut all = self.tables().into_iter().flat_map(|table| &table.backward);
-        let arms = all.find(|arms| arms.package.fits(package) && arms.version == version)?;
+        let arms = all.find(|arms| arms.package.fits(package) && [version, "*"].contains(&arms.version.as_str()))?;
         let after = arms.from.partition_point(|(from, _)| *from <= line);
         arms.from.get(after.checked_sub(1)?).map(|(_, operator)| operator.as_str())
     }

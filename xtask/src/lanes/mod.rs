@@ -173,7 +173,6 @@ pub(crate) const LANES: &[Lane] = &[
 
 /// Scripts that are no checks, and why they are there.
 const TOOLS: &[(&str, &str)] = &[
-    ("scripts/backward-arms", "writes rows of src/snapshot/rules.txt"),
     ("scripts/cuda-toolkit", "users and scripts/gpu-check build with it; it needs a download of 105 MB"),
     ("scripts/gpu-check", "for machines with a GPU; the lane simulated runs its program"),
     ("scripts/simulated-driver", "part of scripts/with-simulated-gpu"),
