@@ -41,6 +41,28 @@ fn of_tasks() {
 }
 
 #[test]
+fn of_a_task_beside_a_measurement_of_the_whole_process() {
+    let runtime = runtime();
+    is_found(|| {
+        let ((open, is_open), (close, is_closed)) = (mpsc::channel(), mpsc::channel());
+        let whole = move || {
+            let everything = PeakLimit::new().limit("1 GiB").whole_process(true);
+            everything.run(|| {
+                open.send(()).unwrap();
+                is_closed.recv().unwrap();
+            })
+        };
+        std::thread::scope(|threads| {
+            threads.spawn(move || whole().unwrap());
+            is_open.recv().unwrap();
+            let outcome = limit().run(|| runtime.block_on(async { tokio::spawn(async { large() }).await.unwrap() }));
+            close.send(()).unwrap();
+            outcome.map(drop)
+        })
+    });
+}
+
+#[test]
 fn of_an_actor_with_closures() {
     let (to, work) = mpsc::channel::<Box<dyn FnOnce() + Send>>();
     std::thread::spawn(move || work.iter().for_each(|work| work()));
@@ -82,6 +104,7 @@ fn of_an_actor_of_which_nobody_knows_for_whom_it_works() {
         assert!(text.contains(part), "{part} is not in\n{text}");
     }
     is_quiet(|| with_an_actor(|ask| limit().allow("with_an_actor").run(ask)));
+    let _one = one_at_a_time();
     let whole = with_an_actor(|ask| limit().whole_process(true).run(ask)).unwrap_err();
     assert!(whole.is_violation(), "{whole}");
     whole.snapshot().map(std::fs::remove_file).transpose().unwrap();

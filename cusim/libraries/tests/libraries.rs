@@ -22,6 +22,8 @@ fn every_name_is_there() {
             ("cublas", include_str!("../symbols/cublas.txt")),
             ("curand", include_str!("../symbols/curand.txt")),
             ("cudart", include_str!("../symbols/cudart.txt")),
+            ("cublaslt", include_str!("../symbols/cublaslt.txt")),
+            ("nvrtc", include_str!("../symbols/nvrtc.txt")),
         ] {
             let library = load(name);
             for function in list.lines() {

@@ -211,7 +211,9 @@ pub(crate) fn on_alloc(device: Device, address: u64, size: u64, site: Site) {
     let current = if current == guard::inherited() && current != 0 && is_worker() { 0 } else { current };
     let mut registry = lock();
     // Work may carry a measurement that was closed.
-    if !registry.alloc(current, device, address, size, site) {
+    if registry.is_carried(current) || registry.are_all_whole() {
+        registry.alloc(current, device, address, size, site);
+    } else {
         on_alloc_of_other(registry, device, address, size, site);
     }
 }
@@ -237,6 +239,10 @@ fn on_alloc_of_other(mut registry: MutexGuard<'_, Registry>, device: Device, add
     if let Whose::One(id) = whose
         && registry.enter(id, (device, address, size), site, true)
     {
+        return;
+    }
+    // One of the whole process may be open beside those whose work this is not.
+    if registry.alloc(0, device, address, size, site) {
         return;
     }
     if !is_worker {

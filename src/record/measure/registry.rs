@@ -124,7 +124,9 @@ struct Measure {
 }
 
 impl Measure {
+    /// To one of the whole process nothing is handed over: it is all its own.
     fn on(&mut self, device: Device, handed: bool) -> Option<&mut OnDevice> {
+        let handed = handed && !self.whole;
         if !self.devices.iter().any(|on| on.device == device && on.handed == handed) {
             self.begin_on(device, handed);
         }
@@ -215,6 +217,11 @@ impl Registry {
         if self.whole == 0 {
             self.whole = id;
         }
+    }
+
+    /// Does every open one count the whole process?
+    pub(super) fn are_all_whole(&self) -> bool {
+        self.measures.values().all(|measure| measure.whole || !measure.open)
     }
 
     /// Everything belongs to one.
@@ -379,6 +386,11 @@ impl Registry {
     pub(crate) fn in_force(&self, current: Id, carried: Id) -> Id {
         let carried = self.nearest_open(carried);
         if carried == 0 || self.contains(carried, self.nearest_open(current)) { current } else { carried }
+    }
+
+    /// Does work that carries this measurement belong to any that is open?
+    pub(super) fn is_carried(&self, id: Id) -> bool {
+        self.nearest_open(id) != 0
     }
 
     /// Enters a block. False if no measurement is in force.

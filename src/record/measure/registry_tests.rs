@@ -185,3 +185,23 @@ fn a_measurement_of_the_whole_process_has_everything_in_it() {
     [whole, second, inside, before].into_iter().for_each(|id| registry.close(id));
     assert_eq!((registry.measures.len(), registry.owners.len(), registry.is_whole()), (0, 0, false));
 }
+
+#[test]
+fn work_that_is_handed_over_belongs_to_the_whole_process_as_any() {
+    let mut registry = Registry::new();
+    let whole = registry.begin(0, Family::UNKNOWN).unwrap();
+    registry.make_whole(whole);
+    assert!(registry.are_all_whole());
+    let one = registry.begin(0, Family::UNKNOWN).unwrap();
+    alloc(&mut registry, one, 16);
+    assert!(!registry.are_all_whole() && registry.is_carried(one) && !registry.is_carried(0));
+    assert!(registry.enter(one, (Device::Cpu, 32, 100), Site::default(), true));
+    let of = |registry: &Registry, id, handed| {
+        let (devices, ..) = registry.copy(id).unwrap();
+        devices.iter().find(|on| on.handed == handed).map(|on| on.ledger.stats.allocated_bytes.current)
+    };
+    assert_eq!([false, true].map(|handed| of(&registry, one, handed)), [Some(10), Some(100)]);
+    assert_eq!([false, true].map(|handed| of(&registry, whole, handed)), [Some(110), None]);
+    free(&mut registry, 0, 32);
+    assert_eq!((of(&registry, one, true), of(&registry, whole, false)), (Some(0), Some(10)));
+}

@@ -1,0 +1,212 @@
+//! A stand-in for NVRTC (`libnvrtc.so.13`): programs compile to PTX whose kernels have their names and their parameters,
+//! and no instructions.
+
+#![cfg(target_os = "linux")]
+#![expect(unsafe_code, reason = "called through C")]
+
+use std::ffi::{CStr, CString, c_char};
+use std::fmt::Write as _;
+use std::ptr::NonNull;
+
+use memtrace_cusim_libraries::{done, not_simulated};
+
+include!(concat!(env!("OUT_DIR"), "/nvrtc.rs"));
+
+const NOT_SUPPORTED: u32 = 4;
+const INVALID_INPUT: u32 = 3;
+const INVALID_PROGRAM: u32 = 4;
+const NO_SUCH_NAME: u32 = 10;
+/// What `nvrtcGetSupportedArchs` of CUDA 13 says.
+const ARCHITECTURES: [i32; 12] = [75, 80, 86, 87, 88, 89, 90, 100, 103, 110, 120, 121];
+
+struct Program {
+    source: String,
+    /// Names that the program asked for, and as what they are in the code.
+    names: Vec<CString>,
+    ptx: CString,
+}
+
+/// A program by the handle that `nvrtcCreateProgram` gave.
+fn program<'a>(handle: *mut Program) -> Option<&'a mut Program> {
+    // SAFETY: the caller passes a handle of a program that it has not destroyed, from one thread at a time.
+    unsafe { handle.as_mut() }
+}
+
+fn set<T>(place: *mut T, value: T) -> u32 {
+    let Some(place) = NonNull::new(place) else { return INVALID_INPUT };
+    // SAFETY: the caller passes a pointer to a value that it owns.
+    unsafe { place.write(value) };
+    0
+}
+
+/// Text with the zero byte at its end.
+fn copy(text: &CStr, place: *mut c_char) -> u32 {
+    let bytes = text.to_bytes_with_nul();
+    if place.is_null() {
+        return INVALID_INPUT;
+    }
+    // SAFETY: the caller has room for as many bytes as it was told that there are.
+    unsafe { place.copy_from_nonoverlapping(bytes.as_ptr().cast(), bytes.len()) };
+    0
+}
+
+fn text<'a>(pointer: *const c_char) -> Option<&'a CStr> {
+    // SAFETY: the caller passes a C string, or nothing.
+    (!pointer.is_null()).then(|| unsafe { CStr::from_ptr(pointer) })
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn nvrtcCreateProgram(handle: *mut *mut Program, source: *const c_char) -> u32 {
+    let Some(source) = text(source) else { return INVALID_INPUT };
+    let source = source.to_string_lossy().into_owned();
+    set(handle, Box::into_raw(Box::new(Program { source, names: Vec::new(), ptx: CString::default() })))
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn nvrtcDestroyProgram(handle: *mut *mut Program) -> u32 {
+    let Some(mut place) = NonNull::new(handle) else { return INVALID_INPUT };
+    // SAFETY: the caller passes a pointer to a handle that it owns.
+    let program = std::mem::replace(unsafe { place.as_mut() }, std::ptr::null_mut());
+    if program.is_null() {
+        return INVALID_PROGRAM;
+    }
+    // SAFETY: `nvrtcCreateProgram` made it, and it is given up once.
+    drop(unsafe { Box::from_raw(program) });
+    0
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn nvrtcCompileProgram(handle: *mut Program) -> u32 {
+    let Some(program) = program(handle) else { return INVALID_PROGRAM };
+    program.ptx = CString::new(ptx(&program.source)).unwrap_or_default();
+    0
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn nvrtcAddNameExpression(handle: *mut Program, name: *const c_char) -> u32 {
+    let (Some(program), Some(name)) = (program(handle), text(name)) else { return INVALID_INPUT };
+    program.names.push(name.to_owned());
+    0
+}
+
+/// The name as it was asked for: modules with names of C++ accept every one.
+#[unsafe(no_mangle)]
+extern "C" fn nvrtcGetLoweredName(handle: *mut Program, name: *const c_char, lowered: *mut *const c_char) -> u32 {
+    let (Some(program), Some(name)) = (program(handle), text(name)) else { return INVALID_INPUT };
+    let found = program.names.iter().find(|known| known.as_c_str() == name);
+    found.map_or(NO_SUCH_NAME, |known| set(lowered, known.as_ptr()))
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn nvrtcGetPTXSize(handle: *mut Program, size: *mut usize) -> u32 {
+    program(handle).map_or(INVALID_PROGRAM, |program| set(size, program.ptx.count_bytes() + 1))
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn nvrtcGetPTX(handle: *mut Program, ptx: *mut c_char) -> u32 {
+    program(handle).map_or(INVALID_PROGRAM, |program| copy(&program.ptx, ptx))
+}
+
+/// The simulated driver takes PTX in place of machine code.
+#[unsafe(no_mangle)]
+extern "C" fn nvrtcGetCUBINSize(handle: *mut Program, size: *mut usize) -> u32 {
+    nvrtcGetPTXSize(handle, size)
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn nvrtcGetCUBIN(handle: *mut Program, cubin: *mut c_char) -> u32 {
+    nvrtcGetPTX(handle, cubin)
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn nvrtcGetProgramLogSize(_handle: *mut Program, size: *mut usize) -> u32 {
+    set(size, 1)
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn nvrtcGetProgramLog(_handle: *mut Program, log: *mut c_char) -> u32 {
+    copy(c"", log)
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn nvrtcGetErrorString(result: u32) -> *const c_char {
+    if result == 0 { c"NVRTC_SUCCESS".as_ptr() } else { c"NVRTC_ERROR".as_ptr() }
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn nvrtcVersion(major: *mut i32, minor: *mut i32) -> u32 {
+    set(major, 13) | set(minor, 0)
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn nvrtcGetNumSupportedArchs(count: *mut i32) -> u32 {
+    set(count, ARCHITECTURES.len() as i32)
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn nvrtcGetSupportedArchs(architectures: *mut i32) -> u32 {
+    if architectures.is_null() {
+        return INVALID_INPUT;
+    }
+    // SAFETY: the caller has room for as many as it was told that there are.
+    unsafe { architectures.copy_from_nonoverlapping(ARCHITECTURES.as_ptr(), ARCHITECTURES.len()) };
+    0
+}
+
+done! {
+    fn nvrtcInstallBundledHeaders;
+    fn nvrtcRemoveBundledHeaders;
+}
+
+/// Kernels with their parameters. If one has a name of C++ there are none: of such a module every name is accepted.
+fn ptx(source: &str) -> String {
+    let mut ptx = ".version 9.0\n.target sm_80\n.address_size 64\n".to_owned();
+    let parts: Vec<&str> = source.split("__global__").collect();
+    let in_c = source.contains("extern \"C\" {") || source.contains("extern \"C\"{");
+    let pairs = parts.iter().zip(parts.iter().skip(1));
+    let kernels: Option<Vec<_>> = pairs
+        .map(|(before, after)| {
+            let is_c = in_c || before.trim_end().ends_with("extern \"C\"");
+            kernel(after).filter(|_| is_c)
+        })
+        .collect();
+    for (name, parameters) in kernels.unwrap_or_default() {
+        let parameters: Vec<String> = (0..parameters).map(|n| format!(".param .u64 {name}_param_{n}")).collect();
+        let _ = writeln!(ptx, ".visible .entry {name}({})\n{{\nret;\n}}", parameters.join(", "));
+    }
+    ptx
+}
+
+/// Name and number of parameters of the kernel that this text declares, from behind `__global__` on.
+fn kernel(text: &str) -> Option<(&str, usize)> {
+    let text = match text.split_once("__launch_bounds__") {
+        Some((before, bounds)) if !before.contains(['(', '{', ';']) => bounds.split_once(')')?.1,
+        _ => text,
+    };
+    let (name, rest) = text.split_once('(')?;
+    let name = name.rsplit(|c: char| !c.is_alphanumeric() && c != '_').find(|word| !word.is_empty())?;
+    let parameters = rest.split_once(')')?.0.trim();
+    let count = if parameters.is_empty() || parameters == "void" { 0 } else { parameters.split(',').count() };
+    Some((name, count))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kernels_keep_their_names_and_parameters() {
+        let source = "extern \"C\" __global__ void add(const float *a, float *b, int n) { b[0] = a[0]; }\n\
+            extern \"C\" __global__ void __launch_bounds__(256) fill(float *x) {}\n extern \"C\" __global__ void none() {}";
+        let found = ptx(source);
+        for entry in [
+            ".entry add(.param .u64 add_param_0, .param .u64 add_param_1, .param .u64 add_param_2)",
+            ".entry fill(.param .u64 fill_param_0)",
+            ".entry none()",
+        ] {
+            assert!(found.contains(entry), "{found}");
+        }
+        assert!(!ptx("template <typename T> __global__ void add(T *a) {}").contains(".entry"));
+        assert!(ptx("extern \"C\" {\n__global__ void add(float *a) {}\n}").contains(".entry add("));
+    }
+}
