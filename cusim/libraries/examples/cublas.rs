@@ -65,6 +65,15 @@ fn workspace_bytes() -> usize {
     text.to_str().ok().and_then(|text| text.parse().ok()).unwrap_or(0)
 }
 
+/// Results and factors are on the host.
+#[unsafe(no_mangle)]
+extern "C" fn cublasGetPointerMode_v2(_handle: u64, mode: *mut u32) -> u32 {
+    let Some(mode) = NonNull::new(mode) else { return INVALID_VALUE };
+    // SAFETY: the caller passes a pointer to a value that it owns.
+    unsafe { mode.write(0) };
+    0
+}
+
 done! {
     fn cublasSetStream_v2;
     fn cublasSetWorkspace_v2;
@@ -78,6 +87,7 @@ done! {
     fn cublasDgemmStridedBatched;
     fn cublasHgemmStridedBatched;
     fn cublasGemmStridedBatchedEx;
+    fn cublasGemmGroupedBatchedEx;
     fn cublasSgemv_v2;
     fn cublasDgemv_v2;
     fn cublasSasum_v2;
