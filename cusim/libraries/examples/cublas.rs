@@ -8,6 +8,7 @@
 
 use std::ffi::CStr;
 use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use memtrace_cusim_libraries::{done, driver, not_simulated};
 
@@ -65,12 +66,20 @@ fn workspace_bytes() -> usize {
     text.to_str().ok().and_then(|text| text.parse().ok()).unwrap_or(0)
 }
 
-/// Results and factors are on the host.
+/// Whether results and factors are on the host, which they are at first: of the handle that was asked last.
+static POINTER_MODE: AtomicU32 = AtomicU32::new(0);
+
+#[unsafe(no_mangle)]
+extern "C" fn cublasSetPointerMode_v2(_handle: u64, mode: u32) -> u32 {
+    POINTER_MODE.store(mode, Ordering::Relaxed);
+    0
+}
+
 #[unsafe(no_mangle)]
 extern "C" fn cublasGetPointerMode_v2(_handle: u64, mode: *mut u32) -> u32 {
     let Some(mode) = NonNull::new(mode) else { return INVALID_VALUE };
     // SAFETY: the caller passes a pointer to a value that it owns.
-    unsafe { mode.write(0) };
+    unsafe { mode.write(POINTER_MODE.load(Ordering::Relaxed)) };
     0
 }
 
@@ -78,7 +87,6 @@ done! {
     fn cublasSetStream_v2;
     fn cublasSetWorkspace_v2;
     fn cublasSetMathMode;
-    fn cublasSetPointerMode_v2;
     fn cublasSgemm_v2;
     fn cublasDgemm_v2;
     fn cublasHgemm;

@@ -37,7 +37,10 @@ creates! {
     fn cublasLtMatrixTransformDescCreate;
 }
 
-/// There is one algorithm, which needs no workspace: zeros.
+/// `cublasLtMatmulHeuristicResult_t`: the algorithm, its workspace, its state, its waves and what is reserved.
+type Heuristic = [u64; 12];
+
+/// There is one algorithm, which needs no workspace and may be used: zeros.
 #[unsafe(no_mangle)]
 extern "C" fn cublasLtMatmulAlgoGetHeuristic(
     _handle: u64,
@@ -48,16 +51,22 @@ extern "C" fn cublasLtMatmulAlgoGetHeuristic(
     _d: u64,
     _preference: u64,
     _requested: i32,
-    _results: u64,
+    results: *mut Heuristic,
     count: *mut i32,
 ) -> u32 {
-    let Some(count) = NonNull::new(count) else { return INVALID_VALUE };
+    let (Some(results), Some(count)) = (NonNull::new(results), NonNull::new(count)) else { return INVALID_VALUE };
+    // SAFETY: the caller has room for as many as it asks for, of which there is one at least.
+    unsafe { results.write([0; 12]) };
     // SAFETY: the caller passes a pointer to a number that it owns.
     unsafe { count.write(1) };
     0
 }
 
 done! {
+    fn cublasLtLoggerForceDisable;
+    fn cublasLtLoggerOpenFile;
+    fn cublasLtLoggerSetLevel;
+    fn cublasLtLoggerSetMask;
     fn cublasLtDestroy;
     fn cublasLtMatmul;
     fn cublasLtMatmulDescDestroy;

@@ -15,6 +15,8 @@ include!(concat!(env!("OUT_DIR"), "/nvrtc.rs"));
 const NOT_SUPPORTED: u32 = 4;
 const INVALID_INPUT: u32 = 3;
 const INVALID_PROGRAM: u32 = 4;
+/// A program that does not end is all that is found to be wrong.
+const COMPILATION: u32 = 6;
 const NO_SUCH_NAME: u32 = 10;
 /// What `nvrtcGetSupportedArchs` of CUDA 13 says.
 const ARCHITECTURES: [i32; 12] = [75, 80, 86, 87, 88, 89, 90, 100, 103, 110, 120, 121];
@@ -78,6 +80,10 @@ extern "C" fn nvrtcDestroyProgram(handle: *mut *mut Program) -> u32 {
 #[unsafe(no_mangle)]
 extern "C" fn nvrtcCompileProgram(handle: *mut Program) -> u32 {
     let Some(program) = program(handle) else { return INVALID_PROGRAM };
+    let count = |c: char| program.source.matches(c).count();
+    if count('{') != count('}') || count('(') != count(')') {
+        return COMPILATION;
+    }
     program.ptx = CString::new(ptx(&program.source)).unwrap_or_default();
     0
 }

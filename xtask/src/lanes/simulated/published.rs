@@ -92,7 +92,7 @@ pub(super) fn tests(lane: &mut Preloaded<'_>) -> Result<()> {
         )?;
     }
     let cudarc = own_tests(lane, "cudarc-examples", "cudarc")?;
-    several_times(lane, "cudarc's tests", &Call::of(lane.run, &cudarc).arguments(&["driver::"]))
+    several_times(lane, "cudarc's tests", &Call::of(lane.run, &cudarc))
 }
 
 /// `MEMTRACE_TEST_RUNS` says how often.
