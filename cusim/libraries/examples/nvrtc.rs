@@ -195,24 +195,3 @@ fn kernel(text: &str) -> Option<(&str, usize)> {
     let count = if parameters.is_empty() || parameters == "void" { 0 } else { parameters.split(',').count() };
     Some((name, count))
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn kernels_keep_their_names_and_parameters() {
-        let source = "extern \"C\" __global__ void add(const float *a, float *b, int n) { b[0] = a[0]; }\n\
-            extern \"C\" __global__ void __launch_bounds__(256) fill(float *x) {}\n extern \"C\" __global__ void none() {}";
-        let found = ptx(source);
-        for entry in [
-            ".entry add(.param .u64 add_param_0, .param .u64 add_param_1, .param .u64 add_param_2)",
-            ".entry fill(.param .u64 fill_param_0)",
-            ".entry none()",
-        ] {
-            assert!(found.contains(entry), "{found}");
-        }
-        assert!(!ptx("template <typename T> __global__ void add(T *a) {}").contains(".entry"));
-        assert!(ptx("extern \"C\" {\n__global__ void add(float *a) {}\n}").contains(".entry add("));
-    }
-}

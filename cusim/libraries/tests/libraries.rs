@@ -6,6 +6,8 @@
 #[path = "../../tests/support/mod.rs"]
 mod support;
 
+use std::ffi::{CStr, c_char};
+
 use support::{Driver, in_child};
 
 /// The library that cargo built as an example.
@@ -57,5 +59,55 @@ fn the_runtime_allocates_from_the_driver() {
         assert_eq!((driver.to_host(read.as_mut_ptr(), address, 3), read), (0, [7; 3]));
         assert_eq!((runtime.cuda_free(address), runtime.cuda_free(address)), (0, 1));
         assert_eq!((runtime.cuda_last_error(), runtime.cuda_last_error()), (1, 0));
+    });
+}
+
+/// What a program compiles to, or the error.
+fn compiled(nvrtc: &Driver, source: &CStr) -> Result<String, u32> {
+    type Create = extern "C" fn(*mut u64, *const c_char) -> u32;
+    type Compile = extern "C" fn(u64) -> u32;
+    type Size = extern "C" fn(u64, *mut usize) -> u32;
+    type Text = extern "C" fn(u64, *mut u8) -> u32;
+    let (mut program, mut size) = (0, 0);
+    // SAFETY: here and below: that is the function's type.
+    let create = unsafe { std::mem::transmute::<usize, Create>(nvrtc.address(c"nvrtcCreateProgram")) };
+    assert_eq!(create(&mut program, source.as_ptr()), 0);
+    // SAFETY: see above.
+    let compile = unsafe { std::mem::transmute::<usize, Compile>(nvrtc.address(c"nvrtcCompileProgram")) };
+    match compile(program) {
+        0 => {}
+        error => return Err(error),
+    }
+    // SAFETY: see above.
+    let size_of = unsafe { std::mem::transmute::<usize, Size>(nvrtc.address(c"nvrtcGetPTXSize")) };
+    assert_eq!(size_of(program, &mut size), 0);
+    let mut text = vec![0; size];
+    // SAFETY: see above.
+    let text_of = unsafe { std::mem::transmute::<usize, Text>(nvrtc.address(c"nvrtcGetPTX")) };
+    assert_eq!((text_of(program, text.as_mut_ptr()), text.pop()), (0, Some(0)));
+    Ok(String::from_utf8(text).unwrap())
+}
+
+#[test]
+fn kernels_keep_their_names_and_parameters() {
+    in_child("kernels_keep_their_names_and_parameters", &[], || {
+        let nvrtc = load("nvrtc");
+        let source = c"extern \"C\" __global__ void add(const float *a, float *b, int n) { b[0] = a[0]; }
+            extern \"C\" __global__ void __launch_bounds__(256) fill(float *x) {}
+            extern \"C\" __global__ void none() {}";
+        let found = compiled(&nvrtc, source).unwrap();
+        for entry in [
+            ".entry add(.param .u64 add_param_0, .param .u64 add_param_1, .param .u64 add_param_2)",
+            ".entry fill(.param .u64 fill_param_0)",
+            ".entry none()",
+        ] {
+            assert!(found.contains(entry), "{found}");
+        }
+        let of_cpp = compiled(&nvrtc, c"template <typename T> __global__ void add(T *a) {}").unwrap();
+        assert!(!of_cpp.contains(".entry"), "of such a module every name is accepted: {of_cpp}");
+        assert!(
+            compiled(&nvrtc, c"extern \"C\" {\n__global__ void add(float *a) {}\n}").unwrap().contains(".entry add(")
+        );
+        assert_eq!(compiled(&nvrtc, c"extern \"C\" __global__ void kernel("), Err(6));
     });
 }

@@ -110,7 +110,7 @@ fn balance(differences: &mut Differences, device: &Device, balance: &Balance) {
 
 fn health(differences: &mut Differences, health: &Health) {
     let Health { lost_blocks, lost_stacks, missed_frees, unknown_frees, cut_off, cuda, .. } = health;
-    differences.equal("health.cuda.hooks", cuda.hooks.as_str(), "active");
+    differences.equal("health.cuda.hooks", cuda.hooks.as_str(), "simulated");
     differences.equal("health.cuda.refused_imports", cuda.refused_imports, 0);
     differences.equal("health.cuda.unseen_calls", &cuda.unseen_calls, &BTreeMap::new());
     let counts = [("lost_blocks", lost_blocks), ("lost_stacks", lost_stacks), ("missed_frees", missed_frees)];
@@ -159,7 +159,7 @@ Free\tPool\t0\t0\t7\t500\t2048
             "health": {
                 "lost_blocks": 0, "lost_stacks": 0, "missed_frees": 0, "unknown_frees": 0, "refused_frees": 0,
                 "cut_off": false,
-                "cuda": { "hooks": "active", "refused_imports": 0, "unseen_calls": {} },
+                "cuda": { "hooks": "simulated", "refused_imports": 0, "unseen_calls": {} },
             },
         })
     }
