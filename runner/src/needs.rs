@@ -9,7 +9,7 @@ use object::read::elf::FileHeader;
 use object::read::{ReadCache, ReadRef, Result};
 
 /// Those of which the simulated GPU has its own.
-const CUDA: [&str; 5] = ["libcuda.so", "libcudart.so", "libcublas.so", "libcublasLt.so", "libcurand.so"];
+const CUDA: [&str; 6] = ["libcuda.so", "libcudart.so", "libcublas.so", "libcublasLt.so", "libcurand.so", "libnvrtc.so"];
 
 /// As the file says (`DT_NEEDED`). None of what cannot be read as a program: starting it will say more.
 pub(crate) fn cuda(program: &Path) -> Vec<String> {

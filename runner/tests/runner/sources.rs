@@ -35,7 +35,7 @@ fn the_driver_is_built_from_the_sources_when_they_are_newer() {
     };
     let folder = which();
     assert_eq!(folder.parent().unwrap(), place.path.join("cache/memtrace/simulated-driver"));
-    let files = ["libcuda.so.1", "libcuda.so", "libcublas.so.13", "libcurand.so.10", "libcudart.so.13"];
+    let files = ["libcuda.so.1", "libcuda.so", "libcublas.so.13", "libcurand.so.10", "libnvrtc.so.13"];
     assert!(files.iter().all(|file| folder.join(file).exists()), "{}", folder.display());
     assert_eq!((which(), cargo.calls()), (folder.clone(), 1));
     let stamps = fs::read_dir(place.path.join("cache/memtrace/target/cusim")).unwrap().flatten();
@@ -100,7 +100,7 @@ impl<'a> Cargo<'a> {
             "#!/bin/sh -e\nto=$CARGO_TARGET_DIR/release\n\
              echo \"flags=$RUSTFLAGS target=$CARGO_BUILD_TARGET folder=$CARGO_TARGET_DIR\" >>'{calls}'\n\
              mkdir -p \"$to/examples\"\n\
-             for name in '' _cublas _curand _cudart; do\n\
+             for name in '' _cublas _cublaslt _curand _cudart _nvrtc; do\n\
              [ -z \"$name\" ] && file=$to/libmemtrace_cusim.so || file=$to/examples/libmemtrace_cusim$name.so\n\
              cp '{driver}' \"$file.$$\"; mv \"$file.$$\" \"$file\"\ndone\n",
             calls = calls.display(),
