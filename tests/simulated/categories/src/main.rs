@@ -24,6 +24,7 @@ mod quantized;
 mod rl;
 mod seq2seq;
 mod sgd;
+mod statistics;
 mod threads;
 mod told;
 mod turns;
@@ -70,6 +71,7 @@ const PROGRAMS: &[Program] = &[
     program("caching", caching::run, [63., 85.]),
     program("cnn", cnn::train, [96., 96.]),
     program("quantized", quantized::generate, [88., 90.]),
+    program("statistics", statistics::train, [72., 91.]),
     // Written from the definitions of the categories alone, by someone who had not seen the rules.
     program("holdout_autoencoder", autoencoder::train, [68., 82.]),
     program("holdout_seq2seq", seq2seq::translate, [93., 89.]),
