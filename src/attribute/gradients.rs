@@ -4,7 +4,7 @@
 //! those of operands that are no variables. Where it leaves as many of a size as there are variables of that size, each is
 //! the gradient of one of them; if the loss does not depend on all variables, only where nothing else of that size is there.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::hint::Hint;
 use super::lives::Life;
@@ -29,24 +29,51 @@ pub(super) fn count(lives: &[Life], backward: &Passes, are_all_known: bool) -> C
             left.entry((life.thread, pass.from)).or_default().push(life);
         }
     }
-    let (variables, others): (Vec<&Life>, Vec<&Life>) =
-        lives.iter().filter(|life| life.hint != Hint::Backward).partition(|life| is_variable(life));
-    let mut counted = Counted::default();
-    for ((thread, from), left) in left {
-        let pass = backward.get(&thread).and_then(|passes| passes.iter().find(|pass| pass.from == from));
-        let Some(pass) = pass else { continue };
+    let of_pass = |((thread, from), left)| {
+        let pass = backward.get(&thread)?.iter().find(|pass| pass.from == from)?;
+        Some((pass.from, left))
+    };
+    let mut passes: Vec<(usize, Vec<&Life>)> = left.into_iter().filter_map(of_pass).collect();
+    passes.sort_unstable_by_key(|(from, _)| *from);
+    let (mut counted, mut live) = (Counted::default(), Live::of(lives));
+    for (from, left) in passes {
+        let (variables, others): (Vec<&Life>, Vec<&Life>) = live.at(from).partition(|life| is_variable(life));
         let (left, on_the_way): (Vec<&Life>, Vec<&Life>) = left.into_iter().partition(|life| life.may_be_gradient);
         // Where gradients hold on to what they were made of, those of a model's own results are left as well.
         let may_have_one = |life: &&Life| !on_the_way.is_empty() || may_be_operand(life);
-        let there = |life: &&Life| life.is_live_at(pass.from) && life.is_live_at(pass.from + 1);
         let count = Count {
             left: sizes(left.into_iter()),
-            variables: sizes(variables.iter().copied().filter(there)),
-            others: sizes(others.iter().copied().filter(there).filter(may_have_one)),
+            variables: sizes(variables.into_iter()),
+            others: sizes(others.into_iter().filter(may_have_one)),
         };
         counted.pass(&count, are_all_known);
     }
     counted
+}
+
+/// What is live at one position after the other.
+struct Live<'a> {
+    /// What was not looked at yet, in the order of the log.
+    coming: std::iter::Peekable<std::vec::IntoIter<&'a Life>>,
+    live: BTreeMap<(usize, u64), &'a Life>,
+}
+
+impl<'a> Live<'a> {
+    fn of(lives: &'a [Life]) -> Self {
+        let mut coming: Vec<&Life> = lives.iter().filter(|life| life.hint != Hint::Backward).collect();
+        coming.sort_unstable_by_key(|life| life.from);
+        Self { coming: coming.into_iter().peekable(), live: BTreeMap::new() }
+    }
+
+    /// What is there at a position, which comes after those that were asked for before, and at the next.
+    fn at(&mut self, position: usize) -> impl Iterator<Item = &'a Life> {
+        while let Some(life) = self.coming.next_if(|life| life.from <= position) {
+            // In the order in which they go.
+            self.live.insert((life.to, life.seq), life);
+        }
+        self.live = self.live.split_off(&(position + 2, 0));
+        self.live.values().copied()
+    }
 }
 
 /// What there is of each size.

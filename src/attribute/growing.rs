@@ -38,10 +38,13 @@ pub(super) fn growing(lives: &[Life], is_wanted: impl Fn(&Life) -> bool) -> Grow
 /// As large as the first of a run without its step, and there when that was made.
 fn prefixes(run: &[&Life], work: &HashMap<ThreadId, Vec<&Life>>) -> Vec<u64> {
     let [first, second, ..] = run else { return Vec::new() };
+    /// So much else may have been allocated since.
+    const NEAR: usize = 512;
     let size = first.size.saturating_sub(second.size - first.size);
     let all = work.get(&first.thread).map_or(&[][..], Vec::as_slice);
+    let before = all.get(..all.partition_point(|life| life.from <= first.from)).unwrap_or_default();
     let is_one = |life: &&&Life| life.size == size && life.is_live_at(first.from);
-    all.iter().filter(is_one).map(|life| life.seq).collect()
+    before.iter().rev().take(NEAR).filter(is_one).map(|life| life.seq).collect()
 }
 
 /// Caches that grow side by side: for each block the one that it continues.
