@@ -201,7 +201,7 @@ Free\tPool\t0\t0\t7\t500\t2048
             ("/health/missed_frees", json!(1), "health.missed_frees"),
             ("/health/unknown_frees", json!(1), "health.unknown_frees"),
             ("/health/cut_off", json!(true), "health.cut_off: true, not false"),
-            ("/health/cuda/hooks", json!("absent"), "health.cuda.hooks: \"absent\", not \"active\""),
+            ("/health/cuda/hooks", json!("absent"), "health.cuda.hooks: \"absent\", not \"simulated\""),
             ("/health/cuda/refused_imports", json!(1), "health.cuda.refused_imports"),
             ("/health/cuda/unseen_calls", json!({ "cuMemMap": 1 }), "health.cuda.unseen_calls: {\"cuMemMap\": 1}"),
         ];
