@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use super::hint::Hint;
 use super::lives::Life;
 use super::passes::{Pass, Passes, pass_at};
-use crate::snapshot::{Category, ThreadId};
+use crate::snapshot::Category;
 
 /// What counting tells.
 #[derive(Debug, Default)]
@@ -23,18 +23,13 @@ pub(super) struct Counted {
 
 /// `are_all_known`: nothing was allocated before the recording, and no record was lost.
 pub(super) fn count(lives: &[Life], backward: &Passes, are_all_known: bool) -> Counted {
-    let mut left: HashMap<(ThreadId, usize), Vec<&Life>> = HashMap::new();
+    // By where each pass begins.
+    let mut passes: BTreeMap<usize, Vec<&Life>> = BTreeMap::new();
     for life in lives.iter().filter(|life| life.hint == Hint::Backward) {
         if let Some(pass) = pass_at(backward, life).filter(|pass| outlives(life, pass) && !pass.has_gradients) {
-            left.entry((life.thread, pass.from)).or_default().push(life);
+            passes.entry(pass.from).or_default().push(life);
         }
     }
-    let of_pass = |((thread, from), left)| {
-        let pass = backward.get(&thread)?.iter().find(|pass| pass.from == from)?;
-        Some((pass.from, left))
-    };
-    let mut passes: Vec<(usize, Vec<&Life>)> = left.into_iter().filter_map(of_pass).collect();
-    passes.sort_unstable_by_key(|(from, _)| *from);
     let (mut counted, mut live) = (Counted::default(), Live::of(lives));
     for (from, left) in passes {
         let (variables, others): (Vec<&Life>, Vec<&Life>) = live.at(from).partition(|life| is_variable(life));

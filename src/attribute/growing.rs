@@ -49,8 +49,10 @@ fn prefixes(run: &[&Life], work: &HashMap<ThreadId, Vec<&Life>>) -> Vec<u64> {
 
 /// Caches that grow side by side: for each block the one that it continues.
 fn runs<'a>(place: &[&'a Life]) -> Vec<Vec<&'a Life>> {
-    let mut runs: Vec<Vec<&Life>> = Vec::new();
+    let (mut runs, mut over): (Vec<Vec<&Life>>, _) = (Vec::new(), Vec::new());
     for life in place {
+        // What went before takes nobody's place any more.
+        over.extend(runs.extract_if(.., |run| run.last().is_some_and(|last| last.to < life.from)));
         // Of several the one whose last block goes first: requests and layers take turns.
         let continued = runs.iter_mut().filter(|run| continues(run, life));
         match continued.min_by_key(|run| (run.len() == 1, run.last().map(|last| last.to))) {
@@ -58,6 +60,7 @@ fn runs<'a>(place: &[&'a Life]) -> Vec<Vec<&'a Life>> {
             None => runs.push(vec![life]),
         }
     }
+    runs.extend(over);
     runs
 }
 

@@ -68,7 +68,9 @@ impl StackHint {
         let is_operator = operator.is_some() && !matches!(hint, Hint::Workspace | Hint::Backward);
         let in_optimizer = is_operator && in_optimizer(data, stack);
         let moves = operator.is_some_and(|operator| is_called(data, stack, operator.root, Rules::moves));
-        let is_gradient = operator.is_some_and(|operator| data.settings.rules.is_gradient(operator.root));
+        let rules = &data.settings.rules;
+        let is_gradient =
+            operator.is_some_and(|operator| rules.is_gradient(operator.root, operator.backward_of.unwrap_or_default()));
         let in_forward = in_forward(data, stack);
         Self { hint, is_operator, in_optimizer, is_variable, in_forward, moves, is_gradient }
     }

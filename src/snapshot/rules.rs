@@ -47,7 +47,7 @@ static KNOWN: LazyLock<Table> = LazyLock::new(|| {
 /// | `move CRATE FILE FUNCTION` | an operator that only moves elements, as one does that picks a batch |
 /// | `optimizer CRATE FILE FUNCTION` | a function in which an optimizer works |
 /// | `step NAME` | a scope in which an optimizer works |
-/// | `gradient FUNCTION` | an operator whose results, in a backward pass, are gradients; those of others it needs on the way |
+/// | `gradient FUNCTION [OPERATOR]` | an operator whose results, in a backward pass (or in that of this operator), are gradients; those of others it needs on the way |
 /// | `backward CRATE VERSION LINE:OPERATOR…` | from that line of `backward` in `backprop.rs` on it works for that operator |
 ///
 /// Crates are named as in `use`, files below `src`; a folder ends in `/`, a `*` in front or at the end stands for
@@ -71,7 +71,7 @@ struct Table {
     moves: Vec<Place>,
     optimizers: Vec<Place>,
     steps: Vec<Pattern>,
-    gradients: Vec<Pattern>,
+    gradients: Vec<(Pattern, Pattern)>,
     backward: Vec<Arms>,
     /// The lines that it was made of, without comments, and how many.
     text: String,
@@ -210,9 +210,9 @@ impl Rules {
         self.any(|table| table.optimizers.iter().any(|place| place.fits(package, file, function)))
     }
 
-    /// Are an operator's results in a backward pass gradients?
-    pub(crate) fn is_gradient(&self, function: &str) -> bool {
-        self.any(|table| table.gradients.iter().any(|gradient| gradient.fits(function)))
+    /// Are an operator's results gradients, in the backward pass of this one?
+    pub(crate) fn is_gradient(&self, function: &str, of: &str) -> bool {
+        self.any(|table| table.gradients.iter().any(|(gradient, within)| gradient.fits(function) && within.fits(of)))
     }
 
     /// Does an optimizer work in a scope of this name?
@@ -308,7 +308,10 @@ impl Table {
             ["constant", package, file, function] => self.constants.push(Place::new(package, file, function)),
             ["move", package, file, function] => self.moves.push(Place::new(package, file, function)),
             ["optimizer", package, file, function] => self.optimizers.push(Place::new(package, file, function)),
-            ["gradient", function] => self.gradients.push(Pattern((*function).to_owned())),
+            ["gradient", function, of @ ..] if of.len() < 2 => {
+                let of = of.first().unwrap_or(&"*");
+                self.gradients.push((Pattern((*function).to_owned()), Pattern((*of).to_owned())));
+            }
             ["step", name] => self.steps.push(Pattern((*name).to_owned())),
             ["backward", package, version, from @ ..] if !from.is_empty() => {
                 let from = from.iter().map(|arm| arm_of(arm)).collect::<Option<Vec<_>>>();
@@ -434,6 +437,8 @@ mod tests {
         );
         assert_eq!((backward("0.8.4", 190), backward("0.7.0", 190)), (Some("sub"), None));
         assert!(rules.is_input("candle_core", "tensor.rs", "from_vec"));
+        assert!(rules.is_gradient("add", "matmul") && rules.is_gradient("add", ""));
+        assert!(rules.is_gradient("conv2d", "upsample_nearest2d") && !rules.is_gradient("conv2d", "conv2d"));
         assert!(rules.is_optimizer("", "train/sgd.rs", "step") && !rules.is_optimizer("", "train.rs", "step"));
     }
 }
