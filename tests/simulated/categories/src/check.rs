@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use memtrace::attribute::{Categories, Place, place};
+use memtrace::attribute::{Categories, Either, Place, place};
 use memtrace::snapshot::{DeviceSnapshot, Record};
 use memtrace::{Category, SnapshotData};
 
@@ -38,6 +38,8 @@ pub(crate) struct Rates {
     untold: u64,
     /// What is not right, by what it is, what it is called and where it was allocated.
     missed: BTreeMap<(usize, String), (u64, u64)>,
+    /// What is unknown at the peak, by what it can only be and what it is.
+    between: BTreeMap<(&'static str, &'static str), u64>,
 }
 
 impl Rates {
@@ -52,6 +54,7 @@ impl Rates {
                 continue;
             };
             let found = categories.get(record.alloc_seq);
+            let is_at_peak = at_peak.contains(&record.alloc_seq);
             // Of what has no category there is nothing to be found, but something to be wrong.
             let verdict = match found {
                 _ if Some(found) == known => 0,
@@ -59,7 +62,11 @@ impl Rates {
                 Category::Unknown => 1,
                 _ => 2,
             };
-            rates.add(verdict, &record, at_peak.contains(&record.alloc_seq));
+            rates.add(verdict, &record, is_at_peak);
+            if let (1, true, Some(known)) = (verdict, is_at_peak, known) {
+                let class = categories.either(record.alloc_seq).map_or("unknown", Either::label);
+                *rates.between.entry((class, known.word())).or_default() += record.size;
+            }
             if verdict > 0 {
                 rates.missed(verdict, known, found, data, &record);
             }
@@ -73,6 +80,9 @@ impl Rates {
             sums.0.iter_mut().zip(others.0).for_each(|(sum, bytes)| *sum += bytes);
         }
         self.untold += other.untold;
+        for (class, bytes) in &other.between {
+            *self.between.entry(*class).or_default() += bytes;
+        }
     }
 
     fn add(&mut self, verdict: usize, record: &Record, at_peak: bool) {
@@ -97,6 +107,13 @@ impl Rates {
         let known = if verdict == 0 { "untold" } else { known.map_or("none", Category::word) };
         let row = self.missed.entry((verdict, format!("{known} called {found} at {place}"))).or_default();
         *row = (row.0 + record.size, row.1 + 1);
+    }
+
+    /// What is unknown at the peak, and could be right only if what looks the same were told apart.
+    pub(crate) fn print_between(&self) {
+        for ((class, known), bytes) in &self.between {
+            println!("{bytes:12} bytes at the peak: {class}: {known}");
+        }
     }
 
     pub(crate) fn print(&self, program: &str, in_full: bool) {

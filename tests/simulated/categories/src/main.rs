@@ -108,8 +108,9 @@ fn main() -> ExitCode {
             }
         }
     }
-    if names.is_empty() && !only_truth {
+    if names.len() != 1 && !only_truth {
         sums.print("in all", false);
+        sums.print_between();
     }
     if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS }
 }
