@@ -1,4 +1,4 @@
-//! The one error type.
+//! What can go wrong with a recording or a measurement.
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 ///
 /// The kind is private so that it can grow; the underlying I/O error, if there is one, is its
 /// [`source`](StdError::source).
+#[derive(Clone)]
 pub struct Error {
     kind: Kind,
 }
@@ -20,27 +21,21 @@ impl fmt::Debug for Error {
     }
 }
 
-#[derive(Debug)]
-enum Kind {
+#[derive(Clone)]
+pub(crate) enum Kind {
     AlreadyRecording,
     NoEntries,
     MinSize(u64),
     SampleInterval(u64),
     StackDepth(usize),
-    Size(String),
     Schedule,
     /// Two options that exclude each other, and why.
     Together(&'static str),
     Signal(String),
-    Rules(String),
     Variable {
         name: String,
         value: String,
         accepted: String,
-    },
-    Format {
-        path: PathBuf,
-        known: String,
     },
     NotInstalled,
     Forked,
@@ -69,198 +64,49 @@ enum Kind {
     },
     #[cfg(feature = "rayon")]
     Pool(String),
-    Exists(PathBuf),
-    Output {
-        path: PathBuf,
-        source: io::Error,
-        /// What that means for what was to be written.
-        then: Option<&'static str>,
-    },
-    Write(io::Error),
-    Read {
-        path: PathBuf,
-        source: io::Error,
-    },
-    Capture {
-        path: PathBuf,
-        reason: String,
-    },
-    Operators {
-        path: PathBuf,
-        reason: String,
-    },
-    #[cfg(feature = "figures")]
-    Figure(String),
-    #[cfg(feature = "flamegraph")]
-    Drawing(io::Error),
+    /// Of a recording that is finished: reading, writing, drawing it.
+    Core(memtrace_core::Error),
+}
+
+impl From<Kind> for Error {
+    fn from(kind: Kind) -> Self {
+        Self { kind }
+    }
+}
+
+impl From<memtrace_core::Error> for Error {
+    fn from(error: memtrace_core::Error) -> Self {
+        Kind::Core(error).into()
+    }
+}
+
+impl From<io::Error> for Error {
+    fn from(error: io::Error) -> Self {
+        memtrace_core::Error::from(error).into()
+    }
 }
 
 impl Error {
-    fn new(kind: Kind) -> Self {
-        Self { kind }
-    }
-    pub(crate) fn already_recording() -> Self {
-        Self::new(Kind::AlreadyRecording)
-    }
-    pub(crate) fn no_entries() -> Self {
-        Self::new(Kind::NoEntries)
-    }
-    pub(crate) fn min_size(bytes: u64) -> Self {
-        Self::new(Kind::MinSize(bytes))
-    }
-    pub(crate) fn sample_interval(bytes: u64) -> Self {
-        Self::new(Kind::SampleInterval(bytes))
-    }
-    pub(crate) fn stack_depth(frames: usize) -> Self {
-        Self::new(Kind::StackDepth(frames))
-    }
-    pub(crate) fn size(text: &str) -> Self {
-        Self::new(Kind::Size(text.to_owned()))
-    }
-    pub(crate) fn schedule() -> Self {
-        Self::new(Kind::Schedule)
-    }
-    pub(crate) fn together(why: &'static str) -> Self {
-        Self::new(Kind::Together(why))
-    }
-    pub(crate) fn signal(text: &str) -> Self {
-        Self::new(Kind::Signal(text.to_owned()))
-    }
-    pub(crate) fn rules(wrong: String) -> Self {
-        Self::new(Kind::Rules(wrong))
-    }
     pub(crate) fn variable(name: &str, value: &str, accepted: &str) -> Self {
         let (name, value, accepted) = (name.to_owned(), value.to_owned(), accepted.to_owned());
-        Self::new(Kind::Variable { name, value, accepted })
-    }
-    pub(crate) fn format(path: &Path, known: &str) -> Self {
-        Self::new(Kind::Format { path: path.to_owned(), known: known.to_owned() })
-    }
-    pub(crate) fn not_installed() -> Self {
-        Self::new(Kind::NotInstalled)
-    }
-    pub(crate) fn forked() -> Self {
-        Self::new(Kind::Forked)
-    }
-    pub(crate) fn cannot_measure() -> Self {
-        Self::new(Kind::CannotMeasure)
-    }
-    #[cfg(feature = "rayon")]
-    pub(crate) fn pool(source: rayon::ThreadPoolBuildError) -> Self {
-        Self::new(Kind::Pool(source.to_string()))
-    }
-    pub(crate) fn no_limit() -> Self {
-        Self::new(Kind::NoLimit)
-    }
-    pub(crate) fn no_cuda(device: String) -> Self {
-        Self::new(Kind::NoCuda(device))
-    }
-    pub(crate) fn left_early(runs: usize, of: usize) -> Self {
-        Self::new(Kind::LeftEarly { runs, of })
-    }
-    pub(crate) fn no_runs(option: &'static str) -> Self {
-        Self::new(Kind::NoRuns(option))
-    }
-    pub(crate) fn few_runs(runs: usize, warmup: usize, least: usize) -> Self {
-        Self::new(Kind::FewRuns { runs, warmup, least })
-    }
-    pub(crate) fn sizes() -> Self {
-        Self::new(Kind::Sizes)
-    }
-    pub(crate) fn percent(text: &str) -> Self {
-        Self::new(Kind::Percent(text.to_owned()))
+        Kind::Variable { name, value, accepted }.into()
     }
     pub(crate) fn baselines(path: &Path, reason: String) -> Self {
-        Self::new(Kind::Baselines { path: path.to_owned(), reason })
-    }
-    pub(crate) fn source_file(source: &str, package: &Path) -> Self {
-        Self::new(Kind::SourceFile { source: source.to_owned(), package: package.to_owned() })
-    }
-    pub(crate) fn exists(path: &Path) -> Self {
-        Self::new(Kind::Exists(path.to_owned()))
+        Kind::Baselines { path: path.to_owned(), reason }.into()
     }
     pub(crate) fn output(path: &Path, source: io::Error) -> Self {
-        Self::new(Kind::Output { path: path.to_owned(), source, then: None })
-    }
-    #[cfg(feature = "flamegraph")]
-    pub(crate) fn flamegraph(source: io::Error) -> Self {
-        Self::new(Kind::Drawing(source))
+        memtrace_core::Error::output(path, source).into()
     }
     pub(crate) fn input(path: &Path, source: io::Error) -> Self {
-        Self::new(Kind::Read { path: path.to_owned(), source })
-    }
-    pub(crate) fn capture(reason: String) -> Self {
-        Self::new(Kind::Capture { path: PathBuf::new(), reason })
-    }
-    pub(crate) fn operators(reason: String) -> Self {
-        Self::new(Kind::Operators { path: PathBuf::new(), reason })
-    }
-    #[cfg(feature = "figures")]
-    pub(crate) fn figure(reason: String) -> Self {
-        Self::new(Kind::Figure(reason))
-    }
-    /// The same with the file that was being written or read.
-    pub(crate) fn at(self, path: &Path) -> Self {
-        match self.kind {
-            Kind::Write(source) => Self::output(path, source),
-            Kind::Capture { reason, .. } => Self::new(Kind::Capture { path: path.to_owned(), reason }),
-            Kind::Operators { reason, .. } => Self::new(Kind::Operators { path: path.to_owned(), reason }),
-            kind => Self { kind },
-        }
+        memtrace_core::Error::input(path, source).into()
     }
     /// The same with what it means for what was to be written.
+    #[must_use]
     pub(crate) fn and(self, then: &'static str) -> Self {
         match self.kind {
-            Kind::Output { path, source, .. } => Self::new(Kind::Output { path, source, then: Some(then) }),
-            kind => Self { kind },
+            Kind::Core(error) => error.and(then).into(),
+            kind => kind.into(),
         }
-    }
-    /// The same error in memory of its own.
-    pub(crate) fn duplicate(&self) -> Self {
-        Self::new(match &self.kind {
-            Kind::AlreadyRecording => Kind::AlreadyRecording,
-            Kind::NoEntries => Kind::NoEntries,
-            Kind::MinSize(bytes) => Kind::MinSize(*bytes),
-            Kind::SampleInterval(bytes) => Kind::SampleInterval(*bytes),
-            Kind::StackDepth(frames) => Kind::StackDepth(*frames),
-            Kind::Size(text) => Kind::Size(text.clone()),
-            Kind::Schedule => Kind::Schedule,
-            Kind::Together(why) => Kind::Together(why),
-            Kind::Signal(text) => Kind::Signal(text.clone()),
-            Kind::Rules(wrong) => Kind::Rules(wrong.clone()),
-            Kind::Variable { name, value, accepted } => {
-                Kind::Variable { name: name.clone(), value: value.clone(), accepted: accepted.clone() }
-            }
-            Kind::Format { path, known } => Kind::Format { path: path.clone(), known: known.clone() },
-            Kind::NotInstalled => Kind::NotInstalled,
-            Kind::Forked => Kind::Forked,
-            Kind::CannotMeasure => Kind::CannotMeasure,
-            Kind::NoLimit => Kind::NoLimit,
-            Kind::NoRuns(option) => Kind::NoRuns(option),
-            Kind::NoCuda(device) => Kind::NoCuda(device.clone()),
-            Kind::LeftEarly { runs, of } => Kind::LeftEarly { runs: *runs, of: *of },
-            Kind::FewRuns { runs, warmup, least } => Kind::FewRuns { runs: *runs, warmup: *warmup, least: *least },
-            Kind::Sizes => Kind::Sizes,
-            Kind::Percent(text) => Kind::Percent(text.clone()),
-            Kind::Baselines { path, reason } => Kind::Baselines { path: path.clone(), reason: reason.clone() },
-            Kind::SourceFile { source, package } => {
-                Kind::SourceFile { source: source.clone(), package: package.clone() }
-            }
-            #[cfg(feature = "rayon")]
-            Kind::Pool(source) => Kind::Pool(source.clone()),
-            Kind::Exists(path) => Kind::Exists(path.clone()),
-            Kind::Output { path, source, then } => {
-                Kind::Output { path: path.clone(), source: same(source), then: *then }
-            }
-            Kind::Write(source) => Kind::Write(same(source)),
-            Kind::Read { path, source } => Kind::Read { path: path.clone(), source: same(source) },
-            Kind::Capture { path, reason } => Kind::Capture { path: path.clone(), reason: reason.clone() },
-            Kind::Operators { path, reason } => Kind::Operators { path: path.clone(), reason: reason.clone() },
-            #[cfg(feature = "figures")]
-            Kind::Figure(reason) => Kind::Figure(reason.clone()),
-            #[cfg(feature = "flamegraph")]
-            Kind::Drawing(source) => Kind::Drawing(same(source)),
-        })
     }
     /// True if a session is already recording in this process.
     pub fn is_already_recording(&self) -> bool {
@@ -268,14 +114,7 @@ impl Error {
     }
     /// True if the output path was taken; nothing was written and the old file is untouched.
     pub fn is_already_exists(&self) -> bool {
-        matches!(self.kind, Kind::Exists(_))
-    }
-}
-
-fn same(error: &io::Error) -> io::Error {
-    match error.raw_os_error() {
-        Some(code) => io::Error::from_raw_os_error(code),
-        None => io::Error::new(error.kind(), error.to_string()),
+        matches!(&self.kind, Kind::Core(error) if error.is_already_exists())
     }
 }
 
@@ -307,9 +146,6 @@ impl fmt::Display for Error {
             Kind::StackDepth(frames) => {
                 write!(f, "stack_depth is {frames}; give 2 to {} frames", crate::units::MAX_STACK_DEPTH)
             }
-            Kind::Size(text) => {
-                write!(f, "cannot read {text:?} as a size; write it like 512 MiB, 1.5 GiB, 500 MB or 4096")
-            }
             Kind::Schedule => {
                 write!(f, "a schedule needs at least one active step in a cycle; give wait, warmup, active, repeat")
             }
@@ -317,11 +153,7 @@ impl fmt::Display for Error {
             Kind::Signal(text) => {
                 write!(f, "cannot listen to signal {text:?}; give USR1, USR2 or the number of one that can be caught")
             }
-            Kind::Rules(wrong) => write!(f, "the rule {wrong}; `Rules` says how rules are written"),
             Kind::Variable { name, value, accepted } => write!(f, "{name} is {value:?}; it takes {accepted}"),
-            Kind::Format { path, known } => {
-                write!(f, "{} names no format; let it end in one of {known}, with .gz if you like", path.display())
-            }
             Kind::NotInstalled => write!(
                 f,
                 "memtrace sees no allocations: install its allocator in the program, with\n    \
@@ -371,30 +203,7 @@ impl fmt::Display for Error {
             ),
             #[cfg(feature = "rayon")]
             Kind::Pool(source) => write!(f, "cannot start a pool of threads to measure: {source}; use fewer workers"),
-            Kind::Exists(path) => {
-                write!(f, "{} already exists and was left as it is; give another name or move it away", path.display())
-            }
-            Kind::Output { path, source, then } => {
-                write!(f, "cannot write {}: {source}", path.display())?;
-                then.map_or(Ok(()), |then| write!(f, "; {then}"))
-            }
-            Kind::Write(source) => write!(f, "cannot write: {source}"),
-            Kind::Read { path, source } => write!(f, "cannot read {}: {source}", path.display()),
-            Kind::Capture { path, reason } => write!(
-                f,
-                "cannot read {} as a memtrace capture: {reason}; captures are written by \
-                 `Snapshot::write_capture` and `Builder::stream`",
-                path.display()
-            ),
-            Kind::Operators { path, reason } => write!(
-                f,
-                "cannot read {} as a series of operators: {reason}; `Operators::write` writes them as .operators.json",
-                path.display()
-            ),
-            #[cfg(feature = "figures")]
-            Kind::Figure(reason) => write!(f, "cannot draw the figure: {reason}"),
-            #[cfg(feature = "flamegraph")]
-            Kind::Drawing(source) => write!(f, "cannot draw the flamegraph: {source}"),
+            Kind::Core(error) => error.fmt(f),
         }
     }
 }
@@ -402,17 +211,9 @@ impl fmt::Display for Error {
 impl StdError for Error {
     fn source(&self) -> Option<&(dyn StdError + 'static)> {
         match &self.kind {
-            Kind::Output { source, .. } | Kind::Read { source, .. } | Kind::Write(source) => Some(source),
-            #[cfg(feature = "flamegraph")]
-            Kind::Drawing(source) => Some(source),
+            Kind::Core(error) => error.source(),
             _ => None,
         }
-    }
-}
-
-impl From<io::Error> for Error {
-    fn from(source: io::Error) -> Self {
-        Self::new(Kind::Write(source))
     }
 }
 
@@ -422,7 +223,7 @@ mod tests {
 
     #[test]
     fn of_a_threshold_that_is_no_power_of_two_both_neighbours_are_named_if_there_are_two() {
-        let text = |bytes| Error::min_size(bytes).to_string();
+        let text = |bytes| Error::from(Kind::MinSize(bytes)).to_string();
         assert!(text(1500).ends_with("use 1024 or 2048"), "{}", text(1500));
         assert!(text(u64::MAX).ends_with("use 9223372036854775808"), "{}", text(u64::MAX));
     }

@@ -16,7 +16,7 @@ use tracing_subscriber::registry::LookupSpan;
 use crate::record::fork;
 use crate::record::guard::{Own, own_work};
 use crate::scope::{self, LastPath, SpanKey};
-use crate::sources::SPANNED_MODELS;
+use memtrace_core::sources::SPANNED_MODELS;
 
 /// A layer that makes every span a scope: what is allocated while a span is entered carries its name,
 /// below the spans and scopes that are open on the thread.

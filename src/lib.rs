@@ -93,18 +93,15 @@
     allow(dead_code, reason = "nothing records the memory of devices here")
 )]
 
-pub mod analysis;
 mod assertion;
-pub mod attribute;
 #[cfg(feature = "candle")]
 pub mod candle;
-mod capture;
 #[cfg(any(feature = "cudarc", feature = "cuda"))]
 pub mod cudarc;
+mod device;
 mod elf;
 mod errno;
 mod error;
-pub mod export;
 #[cfg(feature = "tracing")]
 mod future;
 mod hook;
@@ -118,10 +115,7 @@ mod random;
 mod record;
 mod scope;
 mod session;
-pub mod snapshot;
-mod sources;
 mod symbol;
-mod units;
 mod variable;
 mod write_errors;
 
@@ -133,12 +127,15 @@ pub use assertion::{
 };
 #[cfg(feature = "rayon")]
 pub use assertion::{measure_in_pool, try_measure_in_pool};
+pub use device::IntoDevice;
 pub use error::Error;
 #[cfg(feature = "tracing")]
 pub use future::{FutureExt, Traced};
 pub use hook::Alloc;
 #[cfg(feature = "tracing")]
 pub use layer::{SpanLayer, layer};
+pub use memtrace_core::{analysis, attribute, export, snapshot};
+use memtrace_core::{capture, units};
 pub use name::{Address, name, name_as, name_on};
 /// For the benchmarks of this package.
 #[doc(hidden)]

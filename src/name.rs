@@ -1,7 +1,8 @@
 //! Names for blocks: what a block of memory is, in the program's own words.
 
+use crate::device::IntoDevice;
 use crate::record::{Label, recorder};
-use crate::snapshot::{Category, Device};
+use crate::snapshot::Category;
 
 /// Where a block begins: a pointer, or a device address as CUDA's driver has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -55,8 +56,8 @@ pub fn name(block: impl Into<Address>, name: &str) -> bool {
 }
 
 /// As [`name`](fn@name), for a block of this device: the same address may mean different blocks on different ones.
-pub fn name_on(device: impl Into<Device>, block: impl Into<Address>, name: &str) -> bool {
-    recorder::name(Some(device.into()), block.into().0, name.into())
+pub fn name_on(device: impl IntoDevice, block: impl Into<Address>, name: &str) -> bool {
+    recorder::name(Some(device.into_device()), block.into().0, name.into())
 }
 
 /// As [`name_on`], and says what the block is for: tables by category believe that before anything else.
@@ -70,7 +71,7 @@ pub fn name_on(device: impl Into<Device>, block: impl Into<Address>, name: &str)
 /// assert!(memtrace::name_as(memtrace::Device::Cpu, keys.as_ptr(), "keys of layer 3", Category::KvCache));
 /// # Ok::<(), memtrace::Error>(())
 /// ```
-pub fn name_as(device: impl Into<Device>, block: impl Into<Address>, name: &str, category: Category) -> bool {
+pub fn name_as(device: impl IntoDevice, block: impl Into<Address>, name: &str, category: Category) -> bool {
     let label = Label { category, ..name.into() };
-    recorder::name(Some(device.into()), block.into().0, label)
+    recorder::name(Some(device.into_device()), block.into().0, label)
 }

@@ -61,7 +61,7 @@ fn train(args: &Args) -> Outcome<()> {
     let model = scope("load", || ResNet50::new(VarBuilder::from_varmap(&varmap, DType::F32, &device)))?;
     memtrace::candle::tag_varmap(&varmap);
     let loaded = memtrace::stats(&device).live();
-    let place = memtrace::Device::from(&device);
+    let place = memtrace::IntoDevice::into_device(&device);
     eprintln!("loaded: {} ({loaded} bytes) live on {place}, parameters and running statistics", Bytes(loaded));
     let mut optimizer = SgdMomentum::new(sorted_vars(&varmap)?, LEARNING_RATE, MOMENTUM);
     let shape = (args.batch, 3, args.image, args.image);

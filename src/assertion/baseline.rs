@@ -8,13 +8,14 @@ use super::baseline_file::{Change, Entries, Entry, LINES, changes, clean};
 use super::failure::Failure;
 use super::held::Held;
 use crate::analysis::{by_line, device_or_main};
-use crate::error::Error;
+use crate::error::{Error, Kind};
 use crate::export::{file, table};
 use crate::record::guard::Own;
 use crate::session::say;
 use crate::snapshot::{Device, SnapshotData};
 use crate::units::{Bytes, grouped, signed};
 use crate::variable;
+use crate::write_errors;
 
 /// A share in hundredths of a percent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,7 +31,7 @@ impl Percent {
     pub(super) fn parse(text: &str) -> Result<Self, Error> {
         let number = text.trim().strip_suffix('%').and_then(|number| number.trim().parse::<f64>().ok());
         let hundredths = number.map(|percent| percent * 100.0).filter(|n| (0.0..1e9).contains(n));
-        hundredths.map(|n| Self(n.round() as u32)).ok_or_else(|| Error::percent(text))
+        hundredths.map(|n| Self(n.round() as u32)).ok_or_else(|| Error::from(Kind::Percent(text.to_owned())))
     }
 
     fn of(self, bytes: u64) -> u64 {
@@ -88,7 +89,7 @@ impl Baseline {
         let read = Own::make(|| self.read());
         let (path, entries) = match &*read {
             Ok(read) => read,
-            Err(error) => return (Err(error.duplicate().into()), None),
+            Err(error) => return (Err(error.clone().into()), None),
         };
         let known = entries.get(&self.name, &device_name);
         let was = known.map(|entry| entry.peak);
@@ -134,7 +135,7 @@ impl Baseline {
             say(&format!("baseline `{}` in {}: {what}", *self.name, path.display()));
             Ok(())
         });
-        written.as_ref().copied().map_err(|error: &Error| error.duplicate().into())
+        written.as_ref().copied().map_err(|error: &Error| error.clone().into())
     }
 
     /// The file, and what stands in it.
@@ -158,7 +159,8 @@ fn put(path: &Path, entry: Entry) -> Result<(), Error> {
     let _lock = lock(path)?;
     let mut entries = entries_of(path)?;
     entries.put(entry);
-    file::replace(path, entries.to_string().as_bytes())
+    let _limit = write_errors::errors_only();
+    Ok(file::replace(path, entries.to_string().as_bytes())?)
 }
 
 /// Held against other processes until it is dropped: a lock on the file's folder, so that there is no file for it.
@@ -177,7 +179,9 @@ fn beside(source: &str) -> Result<PathBuf, Error> {
     let package = env::var_os("CARGO_MANIFEST_DIR").map(PathBuf::from).or_else(|| env::current_dir().ok());
     let package = package.unwrap_or_default();
     let found = package.ancestors().map(|folder| folder.join(source)).find(|path| path.is_file());
-    found.map(|path| path.with_extension("peaks.txt")).ok_or_else(|| Error::source_file(source, &package))
+    found
+        .map(|path| path.with_extension("peaks.txt"))
+        .ok_or_else(|| Kind::SourceFile { source: source.to_owned(), package: package.clone() }.into())
 }
 
 /// The workspace's folder with a slash behind it.

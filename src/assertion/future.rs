@@ -6,7 +6,7 @@ use std::task::{Context as Waker, Poll};
 use pin_project_lite::pin_project;
 
 use super::measure::{Measurement, Opened};
-use crate::error::Error;
+use crate::error::{Error, Kind};
 use crate::scope::ScopeGuard;
 
 /// Runs a future and says what it allocates while it is polled, on whatever thread. Tasks that it spawns count if
@@ -62,7 +62,7 @@ impl<F: Future> Future for MeasureFuture<F> {
         }
         let Some(opened) = this.opened.as_ref() else { return Poll::Pending };
         let Some(in_force) = ScopeGuard::of_measure(opened.0.id) else {
-            return Poll::Ready(Err(Error::cannot_measure()));
+            return Poll::Ready(Err(Error::from(Kind::CannotMeasure)));
         };
         let polled = this.future.poll(waker);
         drop(in_force);

@@ -8,7 +8,7 @@ use super::runs::{Origin, Runs, Samples};
 use super::setup::made_once_of;
 use super::slope::{Trend, ends_higher, trend};
 use super::undecided::{Counted, counted_methods};
-use crate::error::Error;
+use crate::error::{Error, Kind};
 use crate::record::guard::Own;
 use crate::session::say;
 use crate::snapshot::SnapshotData;
@@ -81,9 +81,9 @@ impl NoGrowth {
     pub fn begin(self) -> Result<GrowthWatch, Failure> {
         let warmup = self.warmup.unwrap_or(self.iterations / 2);
         match self.iterations {
-            0 => Err(Error::no_runs("iterations").into()),
+            0 => Err(Error::from(Kind::NoRuns("iterations")).into()),
             runs if runs < LEAST || runs < warmup.saturating_add(LEAST / 2) => {
-                Err(Error::few_runs(runs, warmup, LEAST).into())
+                Err(Error::from(Kind::FewRuns { runs, warmup, least: LEAST }).into())
             }
             runs => Ok(GrowthWatch {
                 iterations: runs,

@@ -7,7 +7,7 @@ use super::runs::{Held, Origin, Runs, Samples};
 use super::setup::made_once_of;
 use super::slope::{ends_higher, is_frequent, rise, trend};
 use super::undecided::{Counted, Undecided, counted_methods};
-use crate::error::Error;
+use crate::error::{Error, Kind};
 use crate::record::guard::Own;
 use crate::units::{Bytes, grouped};
 
@@ -78,7 +78,7 @@ impl NoLeak {
     #[doc(hidden)]
     pub fn begin(self) -> Result<LeakWatch, Failure> {
         if self.runs == 0 {
-            return Err(Error::no_runs("runs").into());
+            return Err(Error::from(Kind::NoRuns("runs")).into());
         }
         Ok(LeakWatch {
             plan: self,

@@ -2,7 +2,8 @@
 
 use std::ops::Deref;
 
-use crate::error::Error;
+use crate::device::IntoDevice;
+use crate::error::{Error, Kind};
 use crate::hook::cuda;
 use crate::record::guard::{self, Own};
 use crate::record::{fork, measure};
@@ -174,8 +175,8 @@ impl Measured {
     }
 
     /// One device's part; zeros if nothing was allocated there.
-    pub fn device(&self, device: impl Into<Device>) -> MeasuredDevice {
-        let device = device.into();
+    pub fn device(&self, device: impl IntoDevice) -> MeasuredDevice {
+        let device = device.into_device();
         let zeros = MeasuredDevice { device, peak: 0, leaked: 0, net: 0, allocated: 0, allocations: 0, frees: 0 };
         self.devices.iter().find(|on| on.device == device).copied().unwrap_or(zeros)
     }
@@ -245,7 +246,7 @@ impl OpenMeasure {
     /// The same for the whole process.
     pub(super) fn begin_on(whole: bool) -> Result<Self, Error> {
         let opened = Opened::begin_on(whole)?;
-        let guard = ScopeGuard::of_measure(opened.0.id).ok_or_else(Error::cannot_measure)?;
+        let guard = ScopeGuard::of_measure(opened.0.id).ok_or(Error::from(Kind::CannotMeasure))?;
         measure::on_this_stack(opened.0);
         Ok(Self { guard: Some(guard), opened })
     }
@@ -275,9 +276,9 @@ impl Opened {
         #[cfg(feature = "rayon")]
         super::pool::know_workers();
         if !guard::allocator_is_installed() && !cuda::is_loaded() {
-            return Err(Error::not_installed());
+            return Err(Error::from(Kind::NotInstalled));
         }
-        measure::begin(whole).map(Self).ok_or_else(Error::cannot_measure)
+        measure::begin(whole).map(Self).ok_or(Error::from(Kind::CannotMeasure))
     }
 
     pub(super) fn end(&self) -> Measured {

@@ -8,7 +8,8 @@ use super::held::Held;
 use super::measure::{Measured, MeasuredDevice, OpenMeasure};
 use super::run_log::{self, Row};
 use super::undecided::{Counted, counted_methods};
-use crate::error::Error;
+use crate::device::IntoDevice;
+use crate::error::{Error, Kind};
 use crate::hook::cuda;
 use crate::record::guard::{self, Own};
 use crate::session::IntoBytes;
@@ -65,8 +66,8 @@ impl PeakLimit {
 
     /// Only this device; if nothing is said, the one with the largest peak.
     #[must_use]
-    pub fn device(self, device: impl Into<Device>) -> Self {
-        Self { device: Some(device.into()), ..self }
+    pub fn device(self, device: impl IntoDevice) -> Self {
+        Self { device: Some(device.into_device()), ..self }
     }
 
     counted_methods!();
@@ -115,10 +116,10 @@ impl PeakLimit {
 
     /// The limit and the tolerance, if they make sense.
     fn understood(&self) -> Result<(Option<u64>, Percent), Failure> {
-        let limit = self.limit.as_deref().map(|limit| limit.as_ref().map_err(Error::duplicate).copied());
-        let tolerance = self.tolerance.as_deref().map(|percent| percent.as_ref().map_err(Error::duplicate).copied());
+        let limit = self.limit.as_deref().map(|limit| limit.as_ref().map_err(Error::clone).copied());
+        let tolerance = self.tolerance.as_deref().map(|percent| percent.as_ref().map_err(Error::clone).copied());
         if limit.is_none() && self.baseline.is_none() {
-            return Err(Error::no_limit().into());
+            return Err(Error::from(Kind::NoLimit).into());
         }
         Ok((limit.transpose()?, tolerance.transpose()?.unwrap_or_default()))
     }
@@ -128,9 +129,9 @@ impl PeakLimit {
         let largest = measured.devices().iter().max_by_key(|on| on.peak).map(|on| on.device);
         let device = self.device.or(largest).unwrap_or(Device::Cpu);
         match device {
-            Device::Cpu if !guard::allocator_is_installed() => Err(Error::not_installed().into()),
+            Device::Cpu if !guard::allocator_is_installed() => Err(Error::from(Kind::NotInstalled).into()),
             Device::Cpu => Ok(measured.device(device)),
-            _ if !cuda::is_loaded() => Err(Error::no_cuda(device.to_string()).into()),
+            _ if !cuda::is_loaded() => Err(Error::from(Kind::NoCuda(device.to_string())).into()),
             _ => Ok(measured.device(device)),
         }
     }

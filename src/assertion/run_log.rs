@@ -102,7 +102,8 @@ fn add_json(path: &Path, row: &Value) -> Result<(), Error> {
     rows.retain(|other| KEY.iter().any(|key| other.get(key) != row.get(key)));
     rows.push(row.clone());
     let lines: Vec<String> = rows.iter().map(Value::to_string).collect();
-    file::replace(path, format!("[\n{}\n]\n", lines.join(",\n")).as_bytes())
+    let _limit = write_errors::errors_only();
+    Ok(file::replace(path, format!("[\n{}\n]\n", lines.join(",\n")).as_bytes())?)
 }
 
 /// Where, but not what stands there: the file's name comes from outside.

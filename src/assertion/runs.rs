@@ -7,7 +7,7 @@ use super::failure::Failure;
 use super::measure::{Measured, OpenMeasure};
 use super::slope;
 use super::undecided::Counted;
-use crate::error::Error;
+use crate::error::{Error, Kind};
 use crate::record::guard::Own;
 use crate::record::measure;
 use crate::snapshot::{Device, SnapshotData, StackId};
@@ -162,7 +162,7 @@ impl Runs {
     /// The samples, if all runs came to their end.
     pub(super) fn end(self) -> Result<(Measured, Own<Samples>), Failure> {
         if self.samples.len() < self.total {
-            return Err(Error::left_early(self.samples.len(), self.total).into());
+            return Err(Error::from(Kind::LeftEarly { runs: self.samples.len(), of: self.total }).into());
         }
         Ok((self.open.end(), self.samples))
     }

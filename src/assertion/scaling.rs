@@ -6,7 +6,8 @@ use super::failure::Failure;
 use super::measure::{Measured, OpenMeasure};
 use super::rows::{Labelled, labelled, table};
 use super::runs::Origin;
-use crate::error::Error;
+use crate::device::IntoDevice;
+use crate::error::{Error, Kind};
 use crate::record::guard::Own;
 use crate::snapshot::{Device, RecordKind};
 use crate::units::{Bytes, grouped};
@@ -90,8 +91,8 @@ impl Scales {
 
     /// Only this device; if nothing is said, the one with the largest peak.
     #[must_use]
-    pub fn device(self, device: impl Into<Device>) -> Self {
-        Self { device: Some(device.into()), ..self }
+    pub fn device(self, device: impl IntoDevice) -> Self {
+        Self { device: Some(device.into_device()), ..self }
     }
 
     /// Runs `f` for each size, the smallest once before to warm up, and drops what it returns.
@@ -112,7 +113,7 @@ impl Scales {
         let spans = first.zip(last).is_some_and(|(first, last)| first > 0 && last / first >= LEAST_SPAN);
         let doubled = matches!(*self.sizes.as_slice(), [.., before, last] if last / 2 >= before);
         if self.sizes.len() < 3 || !spans || !doubled {
-            return Err(Error::sizes().into());
+            return Err(Error::from(Kind::Sizes).into());
         }
         Ok(ScalingWatch { plan: self, at: 0, open: None, measured: Own::make(Vec::new) })
     }
@@ -146,7 +147,7 @@ impl ScalingWatch<'_> {
     pub fn finish(self) -> Result<(), Failure> {
         let (runs, of) = (self.measured.len(), self.plan.sizes.len());
         let Some(largest) = self.measured.last().filter(|_| runs == of) else {
-            return Err(Error::left_early(runs, of).into());
+            return Err(Error::from(Kind::LeftEarly { runs, of }).into());
         };
         let main = largest.devices().iter().max_by_key(|on| on.peak).map_or(Device::Cpu, |on| on.device);
         let peaks = Peaks { plan: self.plan, measured: &self.measured, device: self.plan.device.unwrap_or(main) };

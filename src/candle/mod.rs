@@ -25,6 +25,7 @@ pub use traced::Traced;
 
 use candle_core::{DeviceLocation, Result};
 
+use crate::device::IntoDevice;
 use crate::snapshot::Device;
 
 /// candle's CPU device. Its tensors lie on the heap, which [`Alloc`](crate::Alloc) sees.
@@ -52,9 +53,9 @@ pub fn cuda(ordinal: usize) -> Result<candle_core::Device> {
 
 /// A Metal device is the CPU's: its buffers lie in main memory and are not seen; what memtrace does
 /// see of a program that uses one is its heap.
-impl From<&candle_core::Device> for Device {
-    fn from(device: &candle_core::Device) -> Self {
-        at(device.location())
+impl IntoDevice for &candle_core::Device {
+    fn into_device(self) -> Device {
+        at(self.location())
     }
 }
 

@@ -113,6 +113,19 @@ impl<T> Own<T> {
         Self { value: f(), work: None }
     }
 
+    /// The same if it can be made; the error is the caller's.
+    pub(crate) fn try_make<E: Clone>(f: impl FnOnce() -> Result<T, E>) -> Result<Self, E> {
+        let work = own_work();
+        let made = f();
+        drop(work);
+        made.map(|value| Self { value, work: None }).map_err(|error| {
+            let theirs = error.clone();
+            let _work = own_work();
+            drop(error);
+            theirs
+        })
+    }
+
     /// Changes it, as memtrace's own work.
     pub(crate) fn change<R>(&mut self, f: impl FnOnce(&mut T) -> R) -> R {
         let _work = own_work();

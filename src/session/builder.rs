@@ -6,7 +6,7 @@ use super::dump::Dumps;
 use super::outputs::Snapshot;
 use super::schedule::Schedule;
 use super::signals::signal_number;
-use crate::error::Error;
+use crate::error::{Error, Kind};
 use crate::session::Session;
 use crate::snapshot::{Action, Device, Enabled, MAX_INTERVAL, Rules, Settings, StackContext, StackKind};
 use crate::units::{MAX_STACK_DEPTH, parse_bytes};
@@ -73,23 +73,25 @@ impl Plan {
         let Settings { enabled, min_size, sample_interval, max_entries, stack_depth, skip_actions, .. } =
             &self.settings;
         if *max_entries == 0 && *enabled == Enabled::All {
-            return Err(Error::no_entries());
+            return Err(Error::from(Kind::NoEntries));
         }
         if *min_size != 0 && !min_size.is_power_of_two() {
-            return Err(Error::min_size(*min_size));
+            return Err(Error::from(Kind::MinSize(*min_size)));
         }
         if *sample_interval != 0 && !(sample_interval.is_power_of_two() && *sample_interval <= MAX_INTERVAL) {
-            return Err(Error::sample_interval(*sample_interval));
+            return Err(Error::from(Kind::SampleInterval(*sample_interval)));
         }
         if !(2..=MAX_STACK_DEPTH).contains(stack_depth) {
-            return Err(Error::stack_depth(*stack_depth));
+            return Err(Error::from(Kind::StackDepth(*stack_depth)));
         }
         if self.stream.is_some() && self.schedule.is_some() {
-            return Err(Error::together("a streamed capture has no pauses; leave out `stream` or `schedule`"));
+            return Err(Error::from(Kind::Together(
+                "a streamed capture has no pauses; leave out `stream` or `schedule`",
+            )));
         }
         if self.stream.is_some() && (*enabled == Enabled::State || !skip_actions.is_empty()) {
             let why = "a streamed capture needs the whole history; leave out `stream`, or `enabled` and `skip_actions`";
-            return Err(Error::together(why));
+            return Err(Error::from(Kind::Together(why)));
         }
         Ok(())
     }
@@ -300,7 +302,7 @@ macro_rules! number_of_bytes {
     ($($number:ty),*) => {$(
         impl IntoBytes for $number {
             fn into_bytes(self) -> Result<u64, Error> {
-                u64::try_from(self).map_err(|_| Error::size(&self.to_string()))
+                u64::try_from(self).map_err(|_| memtrace_core::Error::size(&self.to_string()).into())
             }
         }
     )*};
@@ -309,13 +311,13 @@ number_of_bytes!(u64, u32, usize, i32);
 
 impl IntoBytes for &str {
     fn into_bytes(self) -> Result<u64, Error> {
-        parse_bytes(self)
+        Ok(parse_bytes(self)?)
     }
 }
 
 impl IntoBytes for &String {
     fn into_bytes(self) -> Result<u64, Error> {
-        parse_bytes(self)
+        Ok(parse_bytes(self)?)
     }
 }
 

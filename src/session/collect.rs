@@ -5,9 +5,8 @@ use std::collections::HashMap;
 use foldhash::fast::RandomState;
 
 use super::process::this_process;
-use super::progress::Progress;
 use super::recording::Recording;
-use crate::attribute::{backward_rule, is_memtraces, name_of_library, unversioned_backward_pass};
+use crate::attribute::learn_backward_pass;
 use crate::capture::Driver;
 use crate::hook::cuda;
 #[cfg(feature = "tracing")]
@@ -16,10 +15,9 @@ use crate::record::measure::DeviceMeasured;
 use crate::record::unwind::KnownModules;
 use crate::record::{CONTEXTS, DeviceCopy, STACKS, device_memory, guard, recorder, unwind};
 use crate::snapshot::{
-    Device, DeviceSnapshot, FRAMES_LEFT_OUT, Health, Module, Process, Rules, Sampling, Settings, SnapshotData, Spans,
-    StackId, StackKind, Stacks, segments,
+    Device, DeviceSnapshot, Health, Process, Sampling, Settings, SnapshotData, Spans, StackId, segments,
 };
-use crate::symbol::{self, Symbols};
+use crate::symbol;
 
 /// Everything that is being recorded, as finished data.
 pub(super) fn collect(recording: &Recording) -> SnapshotData {
@@ -134,21 +132,12 @@ fn assemble(
     }
     health.spans = spans();
     let Renumber { stacks, addresses, known, .. } = renumber;
-    let mut progress = Progress::of(SYMBOLS, addresses.len() as u64);
     let (modules, loaded) = known.all(symbol::loaded_modules);
-    let symbols = symbol::symbolise(&addresses, modules, loaded, || progress.add(1));
-    let (stacks, modules) = with_symbols(&stacks, symbols, settings.stacks, &mut health);
+    let symbols = symbol::symbolise(&addresses, modules, loaded);
+    let (stacks, modules) = memtrace_core::symbol::with_symbols(&stacks, symbols, settings.stacks, &mut health);
     let mut settings = settings.clone();
     learn_backward_pass(&mut settings.rules, &stacks);
     SnapshotData { process, settings, devices, stacks, contexts: CONTEXTS.nodes(), modules, health }
-}
-
-/// What candle's source says of its backward pass, where its version does not. A source that is not there says nothing.
-pub(super) fn learn_backward_pass(rules: &mut Rules, stacks: &Stacks) {
-    let Some(file) = unversioned_backward_pass(&stacks.frames) else { return };
-    let rule = std::fs::read_to_string(file).ok().and_then(|source| backward_rule(&source));
-    // A table that is full already stays as it is.
-    let _ = rule.map(|rule| rules.add(&rule));
 }
 
 /// Whether spans can become scopes as things stand.
@@ -164,55 +153,6 @@ pub(super) fn spans() -> Spans {
 #[cfg(not(feature = "tracing"))]
 pub(super) fn spans() -> Spans {
     Spans::NoLayer
-}
-
-/// What is being done while symbols are resolved.
-pub(super) const SYMBOLS: &str = "resolving symbols";
-
-/// Stacks in their final form, without C frames if those were not asked for.
-pub(super) fn with_symbols(
-    stacks: &[Vec<u32>],
-    symbols: Symbols,
-    kind: StackKind,
-    health: &mut Health,
-) -> (Stacks, Vec<Module>) {
-    let Symbols { addresses, frames, modules, native, .. } = symbols;
-    health.no_line_numbers = symbols.no_line_numbers;
-    health.unknown_addresses = symbols.unknown_addresses;
-    health.unreadable_modules = symbols.unreadable_modules;
-    let all = Stacks { starts: Vec::new(), calls: Vec::new(), addresses, frames };
-    let is_native = |call: &u32| {
-        let index = *call as usize;
-        let mark = all.addresses.get(index).is_some_and(|address| address.address == FRAMES_LEFT_OUT);
-        !mark && native.get(index).copied().unwrap_or(false)
-    };
-    let (mut starts, mut calls) = (vec![0], Vec::new());
-    for stack in stacks {
-        starts.push(calls.len() as u32);
-        let entry = entry_of_library(&all, &modules, stack, is_native);
-        let kept = |(at, call): &(usize, &u32)| kind == StackKind::All || !is_native(call) || Some(*at) == entry;
-        calls.extend(stack.iter().enumerate().filter(kept).map(|(_, call)| *call));
-    }
-    (Stacks { starts, calls, ..all }, modules)
-}
-
-/// Where a stack entered the library that allocates, if it is not the program that does: that call stays
-/// among those of Rust.
-fn entry_of_library(
-    all: &Stacks,
-    modules: &[Module],
-    stack: &[u32],
-    is_native: impl Fn(&u32) -> bool,
-) -> Option<usize> {
-    let address = |call: &u32| all.addresses.get(*call as usize);
-    let is_own = |call: &u32| !is_native(call) && address(call).is_some_and(|a| is_memtraces(all.frames_at(a)));
-    let first = stack.iter().position(|call| !is_own(call))?;
-    let native = stack.get(first..)?.iter().take_while(|call| is_native(call)).enumerate();
-    let is_library = |call: &u32| {
-        let module = address(call).and_then(|address| modules.get(address.module? as usize));
-        module.is_some_and(|module| name_of_library(&module.path).is_some())
-    };
-    native.filter(|(_, call)| is_library(call)).last().map(|(at, _)| first + at)
 }
 
 /// Gives the stacks that occur in a snapshot numbers of its own, without gaps.

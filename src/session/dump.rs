@@ -6,15 +6,17 @@ use std::sync::Once;
 use std::sync::atomic::Ordering;
 
 use super::collect::Copied;
-use super::output::{self, Format};
+use super::output;
 use super::outputs::{LOST, Snapshot};
 use super::process::{default_name, expand, this_process};
 use super::recording::{self, Recording, Shared};
 use super::{refusal, say};
 use crate::error::Error;
+use crate::export::Format;
 use crate::export::file::{self, Place};
 use crate::record::{guard, heap};
 use crate::units::Bytes;
+use crate::write_errors;
 
 /// Which of them, and where to.
 #[derive(Clone, Debug, Default)]
@@ -43,6 +45,7 @@ impl Dumps {
     pub(super) fn prepare(&self) -> Result<(), Error> {
         if let Some(path) = &self.path {
             Format::of(Path::new(path))?;
+            let _limit = write_errors::errors_only();
             file::can_be_made(&self.folder.join(expand(path, &this_process())))
                 .map_err(|error| error.and("nothing is recorded"))?;
         }

@@ -139,7 +139,7 @@ fn context(text: &str) -> Result<StackContext, Error> {
 /// Nothing of the file is in a message: whoever named it may not be one who may read it.
 fn add_rules(settings: &mut Settings, file: &Path) -> Result<(), Error> {
     let lines = fs::read_to_string(file).map_err(|error| Error::input(file, error))?;
-    settings.rules.add_file(file, &lines)
+    Ok(settings.rules.add_file(file, &lines)?)
 }
 
 fn number(text: &str) -> Result<usize, Error> {

@@ -13,13 +13,11 @@ mod operators;
 mod output;
 mod outputs;
 mod process;
-mod progress;
 mod recording;
 mod refusal;
 mod schedule;
 mod signals;
 mod stream;
-mod unpack;
 
 use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -38,7 +36,8 @@ use recording::{Recording, Shared, Since};
 use schedule::{Phase, Schedule, Turn};
 use stream::Stream;
 
-use crate::error::Error;
+use crate::device::IntoDevice;
+use crate::error::{Error, Kind};
 use crate::hook::cuda;
 use crate::record::guard::{self, Own};
 use crate::record::{fork, recorder, set_sample_seed, unwind};
@@ -107,7 +106,7 @@ pub fn builder() -> Builder {
 /// As [`start`].
 pub fn init() -> Result<bool, Error> {
     static KEPT: Mutex<Option<Session>> = Mutex::new(None);
-    if !*Own::make(env::asks).as_ref().map_err(Error::duplicate)? {
+    if !*Own::make(env::asks).as_ref().map_err(Error::clone)? {
         return Ok(false);
     }
     let session = builder().dump_at_end(true).dump_on_panic(true).start()?;
@@ -119,10 +118,10 @@ impl Session {
     fn begin(plan: &Plan, on_trace_ready: Option<TraceReady>) -> Result<Self, Error> {
         fork::watch();
         if recorder::was_forked() {
-            return Err(Error::forked());
+            return Err(Error::from(Kind::Forked));
         }
         let begun = Own::make(|| begin(plan));
-        let (recording, schedule) = begun.as_ref().map_err(Error::duplicate)?;
+        let (recording, schedule) = begun.as_ref().map_err(Error::clone)?;
         // Not memtrace's own work: others may free what stands in the process's tables.
         if recording.dumps.on_panic {
             dump::hook_panics();
@@ -208,7 +207,7 @@ impl Session {
         if amid && !recorder::was_forked() && !std::thread::panicking() {
             delivered = catch_unwind(AssertUnwindSafe(|| cycle.deliver(&self.recording)));
         }
-        let ended = Own::make(|| recording::end(&self.recording)).as_ref().map_err(Error::duplicate).copied();
+        let ended = Own::make(|| recording::end(&self.recording)).as_ref().map_err(Error::clone).copied();
         if let Err(panic) = delivered {
             resume_unwind(panic);
         }
@@ -237,11 +236,11 @@ fn begin(plan: &Plan) -> Result<(Shared, Option<Schedule>), Error> {
     plan.check()?;
     plan.dumps.prepare()?;
     if sees_nothing(&plan.settings) {
-        say(&Error::not_installed().to_string());
+        say(&Error::from(Kind::NotInstalled).to_string());
     }
     let waits = plan.schedule.is_some_and(|schedule| schedule.phase(0) == Phase::Wait);
     if recorder::is_taken() {
-        return Err(Error::already_recording());
+        return Err(Error::from(Kind::AlreadyRecording));
     }
     unwind::check_stacks(plan.check_stacks);
     set_sample_seed(plan.sample_seed);
@@ -278,7 +277,7 @@ fn open_stream(plan: &Plan, pattern: &str) -> Result<Stream, Error> {
     }
     let mut made = None;
     let path = output::beside(&path, |path| create(path).map(|stream| made = Some(stream)))?;
-    made.ok_or_else(|| Error::exists(&path))
+    made.ok_or_else(|| memtrace_core::Error::exists(&path).into())
 }
 
 fn append_in_background(recording: &Arc<Recording>) -> Result<(), Error> {
@@ -309,14 +308,14 @@ pub(crate) fn say(message: &str) {
 /// println!("{} now, {} at most", stats.allocated_bytes.current, stats.allocated_bytes.peak);
 /// # Ok::<(), memtrace::Error>(())
 /// ```
-pub fn stats(device: impl Into<Device>) -> MemoryStats {
-    recorder::stats(device.into()).unwrap_or_default()
+pub fn stats(device: impl IntoDevice) -> MemoryStats {
+    recorder::stats(device.into_device()).unwrap_or_default()
 }
 
 /// Sets the peaks in [`stats`] to the current values, as `torch.cuda.reset_peak_memory_stats` does.
 /// The peak of the snapshot, with what was live at it, stays that of the whole recording.
-pub fn reset_peak(device: impl Into<Device>) {
-    recorder::reset_peak(device.into());
+pub fn reset_peak(device: impl IntoDevice) {
+    recorder::reset_peak(device.into_device());
 }
 
 /// Calls `call` when the CUDA driver has been started, once, on the thread that started it: to record programs

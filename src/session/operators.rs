@@ -1,19 +1,14 @@
 //! The series of operator calls: made from a snapshot, written, drawn, and read from a file again.
 
-use std::cell::Cell;
 use std::fmt;
-use std::fs::File;
-use std::io::{self, Read};
 use std::ops::Deref;
 use std::path::Path;
 
-use super::output::Format;
 use super::outputs::create;
-use super::unpack::{Wrong, unpacked};
 use crate::analysis::OperatorSeries;
 use crate::error::Error;
 use crate::export::file::Place;
-use crate::export::operators;
+use crate::export::{Format, operators};
 use crate::record::guard::Own;
 
 /// The calls of operators on one device, one after another (see [`OperatorSeries`]); prints as a table of those that
@@ -64,16 +59,8 @@ impl Operators {
     }
 
     pub(super) fn write_to(&self, place: Place<'_>) -> Result<(), Error> {
-        let series = &*self.series;
-        match Format::of(place.path())? {
-            Format::Operators => create(place, |out| operators::write(series, &operators::Options::default(), out)),
-            Format::OperatorsCsv => create(place, |out| operators::write_csv(series, out)),
-            #[cfg(feature = "figures")]
-            Format::OperatorsFigure => create(place, |out| {
-                crate::export::figure::write(series, &crate::export::figure::Options::default(), out)
-            }),
-            _ => Err(Error::format(place.path(), ".operators.json, .operators.csv, .operators.svg")),
-        }
+        let format = Format::of(place.path())?;
+        create(place, |out| format.write_operators(&self.series, out))
     }
 
     /// JSON with options: a size to keep to.
@@ -94,43 +81,10 @@ impl Operators {
     }
 }
 
-/// Larger files are not read: twice what is written.
-const LARGEST: u64 = 512 << 20;
-
 /// Reads a series that [`Operators::write`] wrote as `.operators.json`, also compressed.
 ///
 /// # Errors
 /// If the file cannot be read, is larger than 512 MiB (unpacked), or is no series; says what is wrong with it.
 pub fn read_operators(path: impl AsRef<Path>) -> Result<Operators, Error> {
-    let path = path.as_ref();
-    let read = || {
-        let file = File::open(path).map_err(|error| Error::input(path, error))?;
-        bytes(file).and_then(|bytes| operators::read(&bytes)).map_err(|error| error.at(path))
-    };
-    let series = Own::make(|| read().map(|series| Cell::new(Some(series))));
-    match &*series {
-        Ok(series) => Ok(Operators::make(|| series.take().unwrap_or_default())),
-        Err(error) => Err(error.duplicate()),
-    }
-}
-
-fn bytes(file: File) -> Result<Vec<u8>, Error> {
-    let mut bytes = Vec::new();
-    match file.take(LARGEST + 1).read_to_end(&mut bytes) {
-        Ok(length) if length as u64 > LARGEST => Err(Error::operators("it is too large".to_owned())),
-        Ok(_) => unpacked(bytes, b"{", LARGEST).map_err(refused),
-        Err(error) => Err(unreadable(&error)),
-    }
-}
-
-fn refused(wrong: Wrong) -> Error {
-    match wrong {
-        Wrong::Begins => Error::operators("it is packed and does not begin like one".to_owned()),
-        Wrong::TooLarge => Error::operators("it is packed and too large".to_owned()),
-        Wrong::Read(error) => unreadable(&error),
-    }
-}
-
-fn unreadable(error: &io::Error) -> Error {
-    Error::operators(format!("it cannot be read: {error}"))
+    Ok(Operators { series: Own::try_make(|| memtrace_core::read_operators(path))? })
 }

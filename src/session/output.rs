@@ -1,76 +1,10 @@
-//! Which format a file name asks for, and names that are still free.
+//! Names of files that are still free.
 
 use std::path::{Path, PathBuf};
 
 use crate::error::Error;
+use crate::export::Format;
 use crate::export::file::Place;
-
-/// A format, by the end of a file's name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Format {
-    Pytorch,
-    Chrome,
-    Layout,
-    Json,
-    #[cfg(feature = "flamegraph")]
-    Flamegraph,
-    Folded,
-    Text,
-    Capture,
-    Operators,
-    OperatorsCsv,
-    #[cfg(feature = "figures")]
-    OperatorsFigure,
-    Categories(Timeline),
-}
-
-/// What the category timeline is written as.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Timeline {
-    Json,
-    Raw,
-    #[cfg(feature = "figures")]
-    Figure,
-    #[cfg(feature = "figures")]
-    Html,
-}
-
-/// Longer ends first: `.trace.json` is no report.
-const ENDS: &[(&str, Format)] = &[
-    (".pickle", Format::Pytorch),
-    (".trace.json", Format::Chrome),
-    (".layout.json", Format::Layout),
-    (".operators.json", Format::Operators),
-    (".operators.csv", Format::OperatorsCsv),
-    #[cfg(feature = "figures")]
-    (".operators.svg", Format::OperatorsFigure),
-    (".categories.json", Format::Categories(Timeline::Json)),
-    (".categories.raw.json", Format::Categories(Timeline::Raw)),
-    #[cfg(feature = "figures")]
-    (".categories.svg", Format::Categories(Timeline::Figure)),
-    #[cfg(feature = "figures")]
-    (".categories.html", Format::Categories(Timeline::Html)),
-    (".json", Format::Json),
-    #[cfg(feature = "flamegraph")]
-    (".svg", Format::Flamegraph),
-    (".folded", Format::Folded),
-    (".txt", Format::Text),
-    (".memtrace", Format::Capture),
-];
-
-impl Format {
-    /// The format that a path asks for; `.gz` behind it is about compression only.
-    pub(super) fn of(path: &Path) -> Result<Self, Error> {
-        let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-        let plain = name.strip_suffix(".gz").unwrap_or(&name);
-        let found = ENDS.iter().find(|(end, _)| plain.ends_with(end));
-        found.map(|(_, format)| *format).ok_or_else(|| Error::format(path, &known()))
-    }
-}
-
-fn known() -> String {
-    ENDS.iter().map(|(end, _)| *end).collect::<Vec<_>>().join(", ")
-}
 
 /// So many files of one name are kept where nobody named them.
 const KEPT: usize = 10;
@@ -136,7 +70,7 @@ fn numbered(path: &Path, number: u64) -> PathBuf {
         return path.to_owned();
     }
     let plain = name.strip_suffix(".gz").unwrap_or(&name);
-    let stem = ENDS.iter().find_map(|(end, _)| plain.strip_suffix(end)).unwrap_or(plain);
+    let stem = Format::stem(plain);
     path.with_file_name(format!("{stem}-{number}{}", &name[stem.len()..]))
 }
 
@@ -145,30 +79,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_end_of_a_name_says_the_format() {
-        let cases = [
-            ("a/b.pickle", Format::Pytorch),
-            ("b.pickle.gz", Format::Pytorch),
-            ("b.trace.json.gz", Format::Chrome),
-            ("b.layout.json", Format::Layout),
-            ("b.json", Format::Json),
-            ("b.operators.json.gz", Format::Operators),
-            ("b.operators.csv", Format::OperatorsCsv),
-            ("b.categories.json.gz", Format::Categories(Timeline::Json)),
-            ("b.categories.raw.json.gz", Format::Categories(Timeline::Raw)),
-            ("b.memtrace", Format::Capture),
-        ];
-        cases.iter().for_each(|(path, format)| assert_eq!(Format::of(Path::new(path)).unwrap(), *format));
-        let error = Format::of(Path::new("x.bin")).unwrap_err().to_string();
-        assert!(error.contains(".pickle") && error.contains("x.bin"), "{error}");
-    }
-
-    #[test]
     fn a_taken_name_gets_a_number() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("a.trace.json.gz");
         let write = |path: &Path| match path.exists() {
-            true => Err(Error::exists(path)),
+            true => Err(memtrace_core::Error::exists(path).into()),
             false => Ok(std::fs::write(path, "")?),
         };
         let names: Vec<PathBuf> = (0..3).map(|_| beside(&path, write).unwrap()).collect();

@@ -7,19 +7,17 @@ use std::ops::Deref;
 use std::path::{Path, PathBuf};
 
 use super::operators::Operators;
-use super::output::{self, Format, Timeline, base_dir};
+use super::output::{self, base_dir};
 use super::process::default_name;
-use super::progress::{Counting, Progress};
 use super::say;
-use crate::analysis;
-use crate::capture;
 use crate::error::Error;
 use crate::export::categories;
 use crate::export::chrome::{layout, timeline};
 use crate::export::file::Place;
-use crate::export::{self, LeftOut, file};
+use crate::export::{self, Format, LeftOut, file};
 use crate::record::guard::{Own, own_work};
 use crate::snapshot::{Device, SnapshotData};
+use crate::write_errors::errors_only;
 
 /// A finished recording: its data (see [`SnapshotData`]), a report, and files for people's tools.
 ///
@@ -39,7 +37,11 @@ impl Deref for Snapshot {
 
 impl Snapshot {
     pub(crate) fn take(collect: impl FnOnce() -> SnapshotData) -> Self {
-        Self { data: Own::make(collect) }
+        Self::of(Own::make(collect))
+    }
+
+    pub(super) fn of(data: Own<SnapshotData>) -> Self {
+        Self { data }
     }
 
     /// Who held the memory at the peak, as tables; print it with `{}`.
@@ -56,9 +58,7 @@ impl Snapshot {
     /// The same for a device; the main device if `None`.
     pub fn operators_on(&self, device: impl Into<Option<Device>>) -> Operators {
         let device = device.into();
-        let data = &self.data;
-        let series = |device| analysis::operators(data, device);
-        Operators::make(|| analysis::device_or_main(data, device).map(series).unwrap_or_default())
+        Operators::make(|| export::operators_of(&self.data, device))
     }
 
     /// A file in the format that the end of its name says: `.pickle` (PyTorch's `memory_viz`),
@@ -78,32 +78,8 @@ impl Snapshot {
 
     /// With the options that every format has by default.
     pub(super) fn write_to(&self, place: Place<'_>) -> Result<(), Error> {
-        let data = &*self.data;
-        match Format::of(place.path())? {
-            Format::Pytorch => {
-                create(place, |out| export::pytorch::write(data, &export::pytorch::Options::default(), out))
-            }
-            Format::Chrome => create(place, |out| timeline::write(data, &timeline::Options::default(), out)),
-            Format::Layout => create(place, |out| layout::write(data, &layout::Options::default(), out)),
-            Format::Json => create(place, |out| export::json::write(data, &export::json::Options::default(), out)),
-            #[cfg(feature = "flamegraph")]
-            Format::Flamegraph => {
-                create(place, |out| export::flamegraph::write(data, &export::flamegraph::Options::default(), out))
-            }
-            Format::Folded => {
-                create(place, |out| export::folded::write(data, &export::folded::Options::default(), out))
-            }
-            Format::Text => create(place, |out| {
-                let text = export::text::to_string(data, &export::text::Options::default());
-                out.write_all(text.as_bytes())?;
-                Ok(LeftOut::default())
-            }),
-            Format::Capture => self.create_capture(place, None),
-            Format::Operators | Format::OperatorsCsv => self.operators().write_to(place),
-            #[cfg(feature = "figures")]
-            Format::OperatorsFigure => self.operators().write_to(place),
-            Format::Categories(_) => self.create_category_timeline(place, &categories::Options::default()),
-        }
+        let format = Format::of(place.path())?;
+        create(place, |out| format.write(&self.data, out))
     }
 
     /// The bytes of each category over time, exact at every record, as torch.profiler's `export_memory_timeline`: stacked
@@ -120,16 +96,9 @@ impl Snapshot {
     fn create_category_timeline(&self, place: Place<'_>, options: &categories::Options) -> Result<(), Error> {
         let Format::Categories(timeline) = Format::of(place.path())? else {
             let known = ".categories.html, .categories.svg, .categories.json, .categories.raw.json";
-            return Err(Error::format(place.path(), known));
+            return Err(memtrace_core::Error::format(place.path(), known).into());
         };
-        create(place, |out| match timeline {
-            Timeline::Json => categories::write(&self.data, options, out),
-            Timeline::Raw => categories::write_raw(&self.data, options, out),
-            #[cfg(feature = "figures")]
-            Timeline::Figure => categories::write_figure(&self.data, options, out),
-            #[cfg(feature = "figures")]
-            Timeline::Html => categories::write_html(&self.data, options, out),
-        })
+        create(place, |out| timeline.write(&self.data, options, out))
     }
 
     /// A name for a file of this snapshot: host, program, pid, rank if there is one, seconds since 1970.
@@ -158,17 +127,7 @@ impl Snapshot {
     /// # Errors
     /// If the file cannot be written.
     pub fn write_capture_with(&self, path: impl AsRef<Path>, max_bytes: Option<u64>) -> Result<(), Error> {
-        self.create_capture(Place::Replaced(path.as_ref()), max_bytes)
-    }
-
-    fn create_capture(&self, place: Place<'_>, max_bytes: Option<u64>) -> Result<(), Error> {
-        create(place, |out| {
-            let records = self.data.devices.iter().map(|device| device.records.len()).max().unwrap_or(0);
-            let write =
-                |records: usize, _: &LeftOut, out: &mut dyn Write| Ok(capture::write(&self.data, records, out)?);
-            let left_out = export::rows_that_fit(max_bytes, records, out, write)?;
-            Ok(LeftOut { oldest_records: left_out.rows, rows: 0, ..left_out })
-        })
+        self.create(path.as_ref(), |out| export::write_capture(&self.data, max_bytes, out))
     }
 
     /// The report's numbers as JSON.
@@ -267,7 +226,11 @@ impl Snapshot {
         self.create(path.as_ref(), |out| export::folded::write(&self.data, options, out))
     }
 
-    fn create(&self, path: &Path, content: impl FnOnce(&mut dyn Write) -> Result<LeftOut, Error>) -> Result<(), Error> {
+    fn create(
+        &self,
+        path: &Path,
+        content: impl FnOnce(&mut dyn Write) -> Result<LeftOut, memtrace_core::Error>,
+    ) -> Result<(), Error> {
         create(Place::Replaced(path), content)
     }
 }
@@ -275,21 +238,18 @@ impl Snapshot {
 /// Writes a file as memtrace's own work, and says what it left out.
 pub(super) fn create(
     place: Place<'_>,
-    content: impl FnOnce(&mut dyn Write) -> Result<LeftOut, Error>,
+    content: impl FnOnce(&mut dyn Write) -> Result<LeftOut, memtrace_core::Error>,
 ) -> Result<(), Error> {
-    let path = place.path();
-    // An error outlives memtrace's own work: the caller gets one of their own.
-    let written = Own::make(|| {
-        let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-        let progress = Progress::bytes(&format!("writing {name}"));
-        let left_out = file::create(place, |out| content(&mut Counting { out, progress }))
+    let written: Result<_, memtrace_core::Error> = Own::try_make(|| {
+        let _limit = errors_only();
+        let left_out = file::create(place, content)
             .map_err(|error| error.and("the recording is still in memory, try another path"))?;
         if !left_out.is_nothing() {
-            say(&format!("{}: {left_out}", path.display()));
+            say(&format!("{}: {left_out}", place.path().display()));
         }
         Ok(())
     });
-    written.as_ref().map_err(Error::duplicate).copied()
+    Ok(drop(written?))
 }
 
 /// What becomes of a snapshot that nobody called for and that cannot be written.
@@ -312,16 +272,10 @@ pub fn trace_handler(dir: impl Into<PathBuf>) -> impl FnMut(&Snapshot) + Send + 
     }
 }
 
-/// Terminal width and colours as the process has them now.
+/// Colours on a terminal, unless the user wants none.
 fn text_options() -> export::text::Options {
-    let terminal = std::io::stdout().is_terminal();
-    let width = terminal_size::terminal_size().map(|(width, _)| usize::from(width.0));
     let no_color = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-    export::text::Options {
-        width: width.filter(|_| terminal).unwrap_or(export::text::Options::default().width),
-        color: terminal && !no_color,
-        ..export::text::Options::default()
-    }
+    export::text::Options { color: std::io::stdout().is_terminal() && !no_color, ..export::text::Options::default() }
 }
 
 /// A report as text: made once, printed as often as wanted.
@@ -352,5 +306,5 @@ pub fn output_dir(name: &str) -> Result<PathBuf, Error> {
             Err(error) => return Err(Error::output(&dir, error)),
         }
     }
-    Err(Error::exists(&base))
+    Err(memtrace_core::Error::exists(&base).into())
 }

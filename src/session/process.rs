@@ -14,13 +14,20 @@ pub(super) fn this_process() -> Process {
     let dir = std::env::current_dir().map(|dir| dir.display().to_string());
     Process {
         program: program(),
-        host: gethostname::gethostname().to_string_lossy().into_owned(),
+        host: host(),
         pid: std::process::id(),
         rank: RANKS.iter().find_map(|name| std::env::var(name).ok()?.parse().ok()),
         working_dir: dir.unwrap_or_default(),
         threads: threads(),
         ..Process::default()
     }
+}
+
+/// The machine's name, as far as a file or a variable has it.
+fn host() -> String {
+    let kernels = fs::read_to_string("/proc/sys/kernel/hostname").ok();
+    let name = kernels.or_else(|| std::env::var("HOSTNAME").ok()).unwrap_or_default();
+    if name.trim().is_empty() { "localhost".to_owned() } else { name.trim().to_owned() }
 }
 
 /// Name of the executable file; of one that was replaced since, without the kernel's remark.

@@ -11,7 +11,7 @@ use super::refusal::Pending;
 use super::say;
 use super::stream::Stream;
 use crate::capture::Driver;
-use crate::error::Error;
+use crate::error::{Error, Kind};
 use crate::hook::cuda;
 use crate::record::guard::Own;
 use crate::record::{DeviceCopy, fork, recorder};
@@ -75,7 +75,7 @@ impl Recording {
             used.clone().unwrap_or_default()
         };
         if !recorder::start(&first, since.began, ask) {
-            return Err(Error::already_recording());
+            return Err(Error::from(Kind::AlreadyRecording));
         }
         let used_before = Mutex::new(used);
         let (since, stream) = (Mutex::new(since), stream.map(Mutex::new));

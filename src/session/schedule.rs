@@ -1,6 +1,6 @@
 //! When to record, by steps, as torch.profiler's `schedule` has it.
 
-use crate::error::Error;
+use crate::error::{Error, Kind};
 
 /// `wait` steps not recorded, `warmup` steps recorded and thrown away, `active` steps kept; `repeat`
 /// times, 0 for as long as the session lasts.
@@ -29,7 +29,7 @@ impl Schedule {
     pub(super) fn new(wait: u64, warmup: u64, active: u64, repeat: u64) -> Result<Self, Error> {
         let length = wait.checked_add(warmup).and_then(|sum| sum.checked_add(active));
         if active == 0 || length.is_none() {
-            return Err(Error::schedule());
+            return Err(Error::from(Kind::Schedule));
         }
         Ok(Self { wait, warmup, active, repeat })
     }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
 use super::{background, recording, say};
-use crate::error::Error;
+use crate::error::{Error, Kind};
 
 /// Between two looks: signals that come in between are one.
 const INTERVAL: Duration = Duration::from_millis(100);
@@ -17,14 +17,14 @@ pub(super) fn listen(signal: i32) -> Result<(), Error> {
     // Which process listens: a forked child has the handlers of its parent, but not its threads.
     static LISTENING: [AtomicU32; 65] = [const { AtomicU32::new(0) }; 65];
     let known = usize::try_from(signal).ok().and_then(|signal| LISTENING.get(signal));
-    let Some(listening) = known else { return Err(Error::signal(&signal.to_string())) };
+    let Some(listening) = known else { return Err(Error::from(Kind::Signal(signal.to_string()))) };
     let this = std::process::id();
     if listening.swap(this, Ordering::AcqRel) == this {
         return Ok(());
     }
     start_listening(signal).map_err(|_| {
         listening.store(0, Ordering::Release);
-        Error::signal(&signal.to_string())
+        Error::from(Kind::Signal(signal.to_string()))
     })
 }
 
@@ -46,7 +46,7 @@ fn start_listening(signal: i32) -> std::io::Result<()> {
 
 #[cfg(not(unix))]
 pub(super) fn listen(signal: i32) -> Result<(), Error> {
-    Err(Error::signal(&signal.to_string()))
+    Err(Error::from(Kind::Signal(signal.to_string())))
 }
 
 #[cfg(unix)]
@@ -71,7 +71,9 @@ pub(super) fn signal_number(text: &str) -> Result<i32, Error> {
     };
     let name = text.strip_prefix("SIG").unwrap_or(text);
     let by_name = named.iter().find(|(known, _)| *known == name).map(|(_, number)| *number);
-    by_name.or_else(|| text.parse().ok().filter(|number| can_be_caught(*number))).ok_or_else(|| Error::signal(text))
+    by_name
+        .or_else(|| text.parse().ok().filter(|number| can_be_caught(*number)))
+        .ok_or_else(|| Error::from(Kind::Signal(text.to_owned())))
 }
 
 /// Not those that cannot be, that mean a defect of the program, or that the C library has taken for itself.

@@ -121,7 +121,7 @@ fn candles_devices_are_memtraces() {
     let session = record_large();
     let device = memtrace::candle::cpu();
     let _tensor = tensor(3);
-    assert_eq!(memtrace::Device::from(&device), memtrace::Device::Cpu);
+    assert_eq!(memtrace::IntoDevice::into_device(&device), memtrace::Device::Cpu);
     assert_eq!(memtrace::stats(&device).allocations.current, 1);
     #[cfg(not(feature = "cuda"))]
     assert!(matches!(memtrace::candle::cuda(0), Err(candle_core::Error::NotCompiledWithCudaSupport)));

@@ -95,10 +95,10 @@ pub(super) fn index_of(device: Device) -> Option<usize> {
     match device {
         Device::Cpu => Some(0),
         Device::Cuda(ordinal) if ordinal < MAX_ORDINALS => Some(ordinal as usize + 1),
-        Device::Cuda(_) => None,
         Device::Pinned => Some(MAX_DEVICES - 3),
         Device::Managed => Some(MAX_DEVICES - 2),
         Device::Imported => Some(MAX_DEVICES - 1),
+        _ => None,
     }
 }
 

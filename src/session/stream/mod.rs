@@ -79,7 +79,7 @@ impl Stream {
     /// Makes a new file.
     pub(super) fn create(path: &Path, settings: &Settings, started_unix_us: u64) -> Result<Self, Error> {
         let output = |error: io::Error| match error.kind() {
-            io::ErrorKind::AlreadyExists => Error::exists(path),
+            io::ErrorKind::AlreadyExists => memtrace_core::Error::exists(path).into(),
             _ => Error::output(path, error),
         };
         if let Some(dir) = path.parent() {

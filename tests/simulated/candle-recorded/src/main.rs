@@ -29,7 +29,7 @@ fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
     let state = stream.alloc_zeros_named::<f32>(1000, "state")?;
     let snapshot = session.snapshot();
     assert_equals_truth(&snapshot, true);
-    let gpu = snapshot.device(Device::from(&device)).ok_or("the GPU was recorded")?;
+    let gpu = snapshot.device(memtrace::IntoDevice::into_device(&device)).ok_or("the GPU was recorded")?;
     println!("{} records equal the driver's", gpu.records.len());
     for block in &gpu.live {
         let name = gpu.name(block.seq).unwrap_or("-");

@@ -121,7 +121,7 @@ fn rates(program: &Program, only_truth: bool) -> std::result::Result<Option<Rate
     let truth = Truth::new(&device);
     (program.run)(&truth, &device)?;
     let snapshot = session.snapshot();
-    let recorded = snapshot.device(memtrace::Device::from(&device)).ok_or("the GPU was recorded")?;
+    let recorded = snapshot.device(memtrace::IntoDevice::into_device(&device)).ok_or("the GPU was recorded")?;
     assert_eq!(recorded.overwritten, 0, "the log is whole");
     if only_truth {
         println!("{}:", program.name);

@@ -55,7 +55,7 @@ impl Truth {
     /// Of a device whose memory is all recorded, from the first block on.
     pub(crate) fn new(device: &candle_core::Device) -> Self {
         Self {
-            device: Device::from(device),
+            device: memtrace::IntoDevice::into_device(device),
             labels: RefCell::default(),
             sizes: RefCell::default(),
             stretches: RefCell::default(),

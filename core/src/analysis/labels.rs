@@ -1,0 +1,197 @@
+//! What a block is called in a table.
+
+use std::collections::HashMap;
+use std::rc::Rc;
+
+use crate::attribute::{Origin, Place, library, model_line, module, operator, place};
+use crate::snapshot::{Block, ContextId, Frame, SnapshotData, StackId};
+
+/// A path as people read it: relative to the working directory, or from the package's folder on
+/// where it lies in a registry.
+pub fn shorten_path<'a>(path: &'a str, working_dir: &str) -> &'a str {
+    if let Some(below) = path.strip_prefix(working_dir).and_then(|rest| rest.strip_prefix('/'))
+        && !working_dir.is_empty()
+    {
+        return below;
+    }
+    let registry = path.split_once("/registry/src/").and_then(|(_, rest)| rest.split_once('/'));
+    let checkout = path.split_once("/git/checkouts/");
+    let std = path.split_once("/library/").filter(|_| path.starts_with("/rustc/") || path.contains("/rustlib/src/"));
+    registry.or(checkout).or(std).map_or(path, |(_, rest)| rest)
+}
+
+/// `src/main.rs:42 (forward)`; the bare name where there is no line.
+pub fn frame_location(frame: &Frame, working_dir: &str) -> String {
+    let function = last_part(&frame.function);
+    match (frame.file.is_empty(), frame.line) {
+        (true, _) => frame.function.clone(),
+        (false, 0) => format!("{} ({function})", shorten_path(&frame.file, working_dir)),
+        (false, line) => format!("{}:{line} ({function})", shorten_path(&frame.file, working_dir)),
+    }
+}
+
+/// `resnet::model::Bottleneck::forward` in two parts at most: `Bottleneck::forward`.
+fn last_part(function: &str) -> &str {
+    let mut depth = 0usize;
+    let mut separators = Vec::new();
+    let bytes = function.as_bytes();
+    for (at, pair) in bytes.windows(2).enumerate() {
+        match pair {
+            [b'<', _] => depth += 1,
+            [b'>', _] if at == 0 || bytes[at - 1] != b'-' => depth = depth.saturating_sub(1),
+            b"::" if depth == 0 => separators.push(at + 2),
+            _ => {}
+        }
+    }
+    let from = separators.len().checked_sub(2).and_then(|i| separators.get(i)).copied().unwrap_or(0);
+    function.get(from..).unwrap_or(function)
+}
+
+/// A stack's line, and the lines of the program that led there, at most `callers`.
+pub fn line_and_callers(data: &SnapshotData, stack: StackId, callers: usize) -> Vec<String> {
+    let line = line_label(data, stack.0);
+    let is_users = |frame: &&Frame| Origin::of(&data.settings.rules, frame) == Origin::Workspace;
+    let users = data.stacks.frames(stack).filter(is_users);
+    let calls = users.map(|frame| frame_location(frame, &data.process.working_dir)).filter(|call| *call != line);
+    let calls: Vec<String> = calls.take(callers).collect();
+    std::iter::once(line).chain(calls).collect()
+}
+
+/// What blocks are called, worked out once for each stack or context: different ones may have the same
+/// name, which then has one number.
+pub(super) struct Labels<'a> {
+    data: &'a SnapshotData,
+    key: fn(&Block) -> u32,
+    label: fn(&SnapshotData, u32) -> String,
+    by_key: HashMap<u32, usize>,
+    by_name: HashMap<Rc<str>, usize>,
+    names: Vec<Rc<str>>,
+}
+
+impl<'a> Labels<'a> {
+    pub(super) fn of_stacks(data: &'a SnapshotData, label: fn(&SnapshotData, u32) -> String) -> Self {
+        Self::new(data, |block| block.stack.0, label)
+    }
+
+    pub(super) fn of_contexts(data: &'a SnapshotData, label: fn(&SnapshotData, u32) -> String) -> Self {
+        Self::new(data, |block| block.context.0, label)
+    }
+
+    fn new(data: &'a SnapshotData, key: fn(&Block) -> u32, label: fn(&SnapshotData, u32) -> String) -> Self {
+        Self { data, key, label, by_key: HashMap::new(), by_name: HashMap::new(), names: Vec::new() }
+    }
+
+    pub(super) fn data(&self) -> &'a SnapshotData {
+        self.data
+    }
+
+    /// The number of a block's name, from 0 in the order of first use.
+    pub(super) fn number(&mut self, block: &Block) -> usize {
+        let key = (self.key)(block);
+        if let Some(&number) = self.by_key.get(&key) {
+            return number;
+        }
+        let name: Rc<str> = (self.label)(self.data, key).into();
+        let number = *self.by_name.entry(name.clone()).or_insert(self.names.len());
+        if number == self.names.len() {
+            self.names.push(name);
+        }
+        self.by_key.insert(key, number);
+        number
+    }
+
+    /// The names by number.
+    pub(super) fn names(&self) -> impl Iterator<Item = &str> {
+        self.names.iter().map(|name| &**name)
+    }
+}
+
+/// Nothing is known of a stack, or nothing but its addresses.
+fn nameless(data: &SnapshotData, stack: StackId) -> &'static str {
+    if data.stacks.addresses(stack).next().is_some() { "(no names)" } else { "(no stack)" }
+}
+
+pub(super) fn line_label(data: &SnapshotData, stack: u32) -> String {
+    let dir = &data.process.working_dir;
+    match place(data, StackId(stack)) {
+        Place::User(frame) => frame_location(frame, dir),
+        Place::Framework(frame) => format!("{} [no user frame]", frame_location(frame, dir)),
+        Place::Unknown => nameless(data, StackId(stack)).to_owned(),
+    }
+}
+
+pub(super) fn model_line_label(data: &SnapshotData, stack: u32) -> String {
+    let line = model_line(data, StackId(stack));
+    line.map_or_else(|| line_label(data, stack), |frame| frame_location(frame, &data.process.working_dir))
+}
+
+pub(super) fn operator_label(data: &SnapshotData, stack: u32) -> String {
+    let stack = StackId(stack);
+    match (operator(data, stack), library(data, stack)) {
+        (_, Some(library)) => format!("({library})"),
+        (Some(operator), None) => operator.to_string(),
+        (None, None) => "(no operator)".to_owned(),
+    }
+}
+
+pub(super) fn function_label(data: &SnapshotData, stack: u32) -> String {
+    let dir = &data.process.working_dir;
+    match place(data, StackId(stack)) {
+        Place::User(frame) => function_of(frame, dir),
+        Place::Framework(frame) => format!("{} [no user frame]", function_of(frame, dir)),
+        Place::Unknown => nameless(data, StackId(stack)).to_owned(),
+    }
+}
+
+/// The function with its file. A closure of which only the number is known gets its line as well:
+/// the number alone would put different closures into one row.
+fn function_of(frame: &Frame, dir: &str) -> String {
+    let name = if frame.function.is_empty() { "(unknown function)" } else { &frame.function };
+    let file = shorten_path(&frame.file, dir);
+    match (frame.file.is_empty(), name.starts_with('{')) {
+        (true, _) => name.to_owned(),
+        (false, true) => format!("{name} ({file}:{})", frame.line),
+        (false, false) => format!("{name} ({file})"),
+    }
+}
+
+pub(super) fn module_label(data: &SnapshotData, context: u32) -> String {
+    module(data, ContextId(context)).unwrap_or_else(|| "(no module)".to_owned())
+}
+
+pub(super) fn scope_label(data: &SnapshotData, context: u32) -> String {
+    let path = data.context_path(ContextId(context));
+    if path.is_empty() { "(no scope)".to_owned() } else { path }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_are_shortened_to_what_tells() {
+        let cases = [
+            ("/home/u/p/src/main.rs", "src/main.rs"),
+            ("/c/registry/src/index-1/candle-nn-0.11.1/src/conv.rs", "candle-nn-0.11.1/src/conv.rs"),
+            ("/rustc/abc/library/alloc/src/vec.rs", "alloc/src/vec.rs"),
+            ("/elsewhere/x.rs", "/elsewhere/x.rs"),
+            ("/home/u/people/x.rs", "/home/u/people/x.rs"),
+        ];
+        for (path, short) in cases {
+            assert_eq!(shorten_path(path, "/home/u/p"), short);
+        }
+    }
+
+    #[test]
+    fn names_keep_their_last_two_parts() {
+        let cases = [
+            ("main", "main"),
+            ("resnet::model::forward", "model::forward"),
+            ("<resnet::Net as candle_core::Module>::forward", "<resnet::Net as candle_core::Module>::forward"),
+            ("a::b::<impl Fn() -> x::Y>::c", "<impl Fn() -> x::Y>::c"),
+        ];
+        for (name, short) in cases {
+            assert_eq!(last_part(name), short);
+        }
+    }
+}

@@ -1,0 +1,53 @@
+//! Pure computations over a snapshot: no clock, no environment, no I/O.
+
+mod balance;
+mod breakdown;
+mod category_timeline;
+mod driver_time;
+mod fragmentation;
+mod labels;
+pub(crate) mod log;
+mod operators;
+mod pool;
+mod post_mortem;
+pub(crate) mod reserved;
+mod scopes;
+mod spanless;
+mod temporaries;
+mod twice;
+
+pub use balance::{Balance, BalanceItem, BalanceRow, balance};
+pub(crate) use breakdown::label_of_rest;
+pub use breakdown::{
+    BEFORE_RECORDING, Breakdown, NO_PARAMETER, NOT_IN_SAMPLE, Row, UNNAMED, by_category, by_function, by_line,
+    by_model_line, by_module, by_name, by_operator, by_parameter, by_scope, live_by_line, live_by_scope,
+};
+pub use category_timeline::{CategoryBytes, CategoryStep, CategoryTimeline, category_timeline};
+pub use driver_time::{Churn, TimeRow, churn, time_by_line, time_by_scope, time_in_driver};
+pub use fragmentation::{Fragmentation, fragmentation};
+#[doc(hidden)]
+pub use labels::line_and_callers;
+pub use labels::{frame_location, shorten_path};
+pub(crate) use operators::{Call, Texts, calls, name as call_name};
+pub use operators::{Marker, MarkerKind, OperatorCall, OperatorSeries, operators};
+pub use pool::{PoolBalance, pool_balance};
+pub use post_mortem::{PostMortem, post_mortem};
+pub use scopes::{ScopeRow, scopes};
+pub use spanless::{Spanless, spanless, spanless_note};
+pub use temporaries::{SOON, TemporaryRow, temporaries};
+pub use twice::{LiveTwice, live_twice};
+
+use crate::snapshot::{Device, DeviceSnapshot, SnapshotData};
+
+/// The device that a report is about when none is named: the one with the largest peak, a CUDA device
+/// before the host's memory.
+pub fn main_device(data: &SnapshotData) -> Option<Device> {
+    let on_gpu = |device: &DeviceSnapshot| matches!(device.device, Device::Cuda(_)) && device.peak.total() > 0;
+    let largest = data.devices.iter().rev().max_by_key(|device| (on_gpu(device), device.peak.total()));
+    largest.map(|device| device.device)
+}
+
+/// The named device's part, or that of the main device.
+pub fn device_or_main(data: &SnapshotData, device: Option<Device>) -> Option<&DeviceSnapshot> {
+    device.or_else(|| main_device(data)).and_then(|device| data.device(device))
+}

@@ -1,0 +1,134 @@
+//! Which line of candle's backward pass works for which operator, from its source: for a candle of a git checkout or a
+//! path, whose version nobody knows.
+
+use super::operator::FramePlace;
+use crate::snapshot::{Frame, Rules, Stacks};
+
+/// The file of the backward pass, where these frames are of one and it is of no known version.
+fn unversioned_backward_pass(frames: &[Frame]) -> Option<&str> {
+    let is_one = |frame: &&Frame| {
+        let place = FramePlace::of(frame);
+        place.is_backward_pass() && place.version.is_empty() && frame.line > 0
+    };
+    let mut files = frames.iter().filter(is_one).map(|frame| frame.file.as_str());
+    let file = files.next()?;
+    // Of two that differ nobody could tell which a line is of.
+    files.all(|other| other == file).then_some(file)
+}
+
+/// The line of the table of rules that this source comes to, for candle-core of any version that the table does not have.
+fn backward_rule(source: &str) -> Option<String> {
+    let arms = arms(source);
+    let words: Vec<String> = arms.iter().map(|(line, operator)| format!("{line}:{operator}")).collect();
+    (!words.is_empty()).then(|| format!("backward candle_core * {}", words.join(" ")))
+}
+
+/// The arms of the `match` in `Tensor::backward`, which begin with `Op::`, with their lines.
+fn arms(source: &str) -> Vec<(usize, String)> {
+    let lines: Vec<&str> = source.lines().collect();
+    let Some(begin) = lines.iter().position(|line| line.contains("pub fn backward(&self)")) else { return Vec::new() };
+    let body = lines.iter().enumerate().skip(begin).take_while(|(_, line)| !line.starts_with("    }"));
+    let mut arms: Vec<(usize, String)> = Vec::new();
+    for (at, line) in body {
+        let pattern = line.trim_start();
+        match pattern.strip_prefix("| ").filter(|_| arms.last().is_some_and(|_| pattern.starts_with("| Op::"))) {
+            Some(other) => {
+                arms.iter_mut().last().into_iter().for_each(|arm| arm.1 = format!("{}|{}", arm.1, operator(other)))
+            }
+            None if pattern.starts_with("Op::") => arms.push((at + 1, operator(pattern))),
+            None => {}
+        }
+    }
+    arms
+}
+
+/// `add` of `Op::Binary(lhs, rhs, BinaryOp::Add)`, `conv2d` of `Op::Conv2D { … }`.
+fn operator(pattern: &str) -> String {
+    let name = |at: usize| {
+        let rest = pattern.get(at..).unwrap_or_default();
+        rest.split(|c: char| !c.is_alphanumeric() && c != '_').next().unwrap_or_default()
+    };
+    let kinds = ["BinaryOp::", "UnaryOp::", "ReduceOp::"];
+    let inner = kinds.iter().find_map(|kind| pattern.find(kind).map(|at| name(at + kind.len())));
+    snake(inner.unwrap_or_else(|| name("Op::".len())))
+}
+
+/// `where_cond` of `WhereCond`; but `conv1d` of `Conv1D`.
+fn snake(name: &str) -> String {
+    let mut snake = String::new();
+    let mut before = ' ';
+    for c in name.chars() {
+        if c.is_ascii_uppercase() && before.is_ascii_lowercase() {
+            snake.push('_');
+        }
+        snake.push(c.to_ascii_lowercase());
+        before = c;
+    }
+    snake
+}
+
+/// What candle's source says of its backward pass, where its version does not. A source that is not there says nothing.
+#[doc(hidden)]
+pub fn learn_backward_pass(rules: &mut Rules, stacks: &Stacks) {
+    let Some(file) = unversioned_backward_pass(&stacks.frames) else { return };
+    let rule = std::fs::read_to_string(file).ok().and_then(|source| backward_rule(&source));
+    // A table that is full already stays as it is.
+    let _ = rule.map(|rule| rules.add(&rule));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::snapshot::Rules;
+
+    /// Folders of candle-core in cargo's registry, with their versions.
+    fn sources() -> Vec<(String, std::path::PathBuf)> {
+        let home = std::env::var_os("CARGO_HOME").map(std::path::PathBuf::from);
+        let home = home.or_else(|| Some(std::path::PathBuf::from(std::env::var_os("HOME")?).join(".cargo"))).unwrap();
+        let registries = std::fs::read_dir(home.join("registry/src")).unwrap();
+        let crates = registries.flat_map(|registry| std::fs::read_dir(registry.unwrap().path()).unwrap());
+        let version =
+            |path: &std::path::Path| Some(path.file_name()?.to_str()?.strip_prefix("candle-core-")?.to_owned());
+        crates.filter_map(|entry| Some((version(&entry.as_ref().ok()?.path())?, entry.ok()?.path()))).collect()
+    }
+
+    /// What is missing in the table is printed as a line for it.
+    #[test]
+    fn the_tables_lines_are_those_of_candles_sources() {
+        let sources = sources();
+        assert!(!sources.is_empty(), "the version that is built here is in the registry");
+        for (version, folder) in sources {
+            let source = std::fs::read_to_string(folder.join("src/backprop.rs")).unwrap();
+            let line = backward_rule(&source).unwrap().replace('*', &version);
+            assert!(include_str!("../snapshot/rules.txt").lines().any(|known| known == line), "{line}");
+        }
+    }
+
+    #[test]
+    fn a_candle_of_no_version_has_its_backward_operators() {
+        let frame = |file: &str| Frame {
+            function: "candle_core::tensor::Tensor::backward".into(),
+            file: file.into(),
+            line: 185,
+            inlined: false,
+        };
+        let [checkout, other] =
+            ["/c/git/checkouts/candle-1/abc/candle-core/src/backprop.rs", "/c/candle/candle-core/src/backprop.rs"]
+                .map(frame);
+        let published = frame("/c/registry/src/index-1/candle-core-0.11.1/src/backprop.rs");
+        assert_eq!(unversioned_backward_pass(&[published.clone(), checkout.clone()]), Some(checkout.file.as_str()));
+        assert_eq!(unversioned_backward_pass(std::slice::from_ref(&published)), None);
+        assert_eq!(unversioned_backward_pass(&[checkout, other]), None, "whose line?");
+
+        let source = "    pub fn backward(&self) -> Result<GradStore> {\n        match op {\n            \
+            Op::Binary(lhs, rhs, BinaryOp::Add) => {\n            }\n            Op::Unary(_, UnaryOp::Floor)\n            \
+            | Op::Unary(_, UnaryOp::Round) => x,\n            Op::Conv2D { arg } => {}\n    }\n            Op::Copy(arg) => {}\n";
+        let line = backward_rule(source).unwrap();
+        assert_eq!(line, "backward candle_core * 3:add 5:floor|round 7:conv2d");
+        let mut rules = Rules::default();
+        rules.add(&line).unwrap();
+        assert_eq!(rules.backward("candle_core", "", 4), Some("add"));
+        assert_eq!(rules.backward("candle_core", "0.11.1", 185), Some("add"), "the table goes before");
+        assert_eq!(backward_rule("fn main() {}"), None);
+    }
+}

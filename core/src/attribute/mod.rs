@@ -1,0 +1,103 @@
+//! Who is responsible for a block, and what it is for: the user's line, the operator, the library, from the frames of its
+//! stack; the module, from its context; the category, from all that and its life.
+//!
+//! Knows the names of frameworks, not of file formats.
+
+mod arms;
+mod categories;
+mod gradients;
+mod growing;
+mod hint;
+mod library;
+mod lives;
+mod operator;
+mod origin;
+mod passes;
+mod places;
+mod spanned;
+
+#[doc(hidden)]
+pub use arms::learn_backward_pass;
+pub use categories::{Categories, Either};
+pub(crate) use hint::is_made_anew;
+pub use library::library;
+pub(crate) use library::{is_memtraces, name_of_library};
+pub use operator::{Operator, operator};
+pub use origin::Origin;
+pub use spanned::belongs_to_a_span;
+
+use crate::snapshot::{ContextId, Frame, SnapshotData, StackId};
+
+/// Where a block came from, as far as its stack tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Place<'a> {
+    /// The innermost frame in the user's own code, or else in a library that is not a framework.
+    User(&'a Frame),
+    /// The stack never leaves the framework (a worker thread's): its innermost framework frame.
+    Framework(&'a Frame),
+    /// No frame says anything.
+    Unknown,
+}
+
+/// The line of the model: the innermost frame that is no framework's, whether it lies in the user's workspace or in a library
+/// of models such as candle-transformers.
+pub fn model_line(data: &SnapshotData, stack: StackId) -> Option<&Frame> {
+    let of_model =
+        |frame: &&Frame| matches!(Origin::of(&data.settings.rules, frame), Origin::Workspace | Origin::Library);
+    data.stacks.frames(stack).find(of_model)
+}
+
+/// The part of a model that a context stands for, from the outermost module inwards, joined by ` > `.
+pub fn module(data: &SnapshotData, context: ContextId) -> Option<String> {
+    let node = |id: ContextId| data.contexts.get(id.0 as usize).filter(|node| node.module);
+    let names: Vec<&str> = data.context_ids(context).into_iter().filter_map(node).map(|node| &*node.name).collect();
+    (!names.is_empty()).then(|| names.join(" > "))
+}
+
+/// The user line of a stack: the innermost frame outside std, memtrace, cudarc and candle's own
+/// crates; of several, one in the user's workspace goes before one in a library.
+pub fn place(data: &SnapshotData, stack: StackId) -> Place<'_> {
+    place_of(data.stacks.frames(stack).map(|frame| (Origin::of(&data.settings.rules, frame), frame)))
+}
+
+/// The user line of a stack's frames.
+fn place_of<'a>(frames: impl Iterator<Item = (Origin, &'a Frame)>) -> Place<'a> {
+    let (mut library, mut framework) = (None, None);
+    for (origin, frame) in frames {
+        match origin {
+            Origin::Workspace => return Place::User(frame),
+            Origin::Library => library = library.or(Some(frame)),
+            Origin::Framework => framework = framework.or(Some(frame)),
+            Origin::Std | Origin::Memtrace | Origin::Unknown => {}
+        }
+    }
+    match (library, framework) {
+        (Some(frame), _) => Place::User(frame),
+        (None, Some(frame)) => Place::Framework(frame),
+        (None, None) => Place::Unknown,
+    }
+}
+
+/// Whose code every frame of a snapshot is, worked out once: a frame is in many stacks.
+pub(crate) struct Origins(Vec<Origin>);
+
+impl Origins {
+    pub(crate) fn of(data: &SnapshotData) -> Self {
+        Self(data.stacks.frames.iter().map(|frame| Origin::of(&data.settings.rules, frame)).collect())
+    }
+
+    /// The frames of a stack with their origins, innermost first.
+    pub(crate) fn frames<'a>(
+        &self,
+        data: &'a SnapshotData,
+        stack: StackId,
+    ) -> impl Iterator<Item = (Origin, &'a Frame)> {
+        let numbers = data.stacks.frame_numbers(stack);
+        numbers.filter_map(|number| Some((*self.0.get(number)?, data.stacks.frames.get(number)?)))
+    }
+
+    /// See [`place`].
+    pub(crate) fn place<'a>(&self, data: &'a SnapshotData, stack: StackId) -> Place<'a> {
+        place_of(self.frames(data, stack))
+    }
+}

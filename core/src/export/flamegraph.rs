@@ -1,0 +1,70 @@
+//! Flamegraph of the peak, drawn by inferno.
+
+use std::collections::BTreeMap;
+use std::io::Write;
+
+use inferno::flamegraph;
+
+use super::budget::{self, LeftOut};
+use super::{folded, sampled};
+use crate::analysis::device_or_main;
+use crate::error::Error;
+use crate::snapshot::{DeviceSnapshot, Sampling, SnapshotData};
+use crate::units::{Bytes, grouped};
+
+pub use super::folded::{Measure, Options};
+
+/// Writes an SVG in which the width of a frame is what it held at the peak, outermost frames on top. Click to zoom, search
+/// with Ctrl-F.
+///
+/// # Errors
+/// If nothing was live at the peak, or `out` fails.
+pub fn write(data: &SnapshotData, options: &Options, mut out: impl Write) -> Result<LeftOut, Error> {
+    let Some(device) = device_or_main(data, options.device) else { return Err(nothing()) };
+    let lines = folded::lines(data, device, options);
+    if lines.is_empty() {
+        return Err(nothing());
+    }
+    budget::rows(options.max_bytes, lines.len(), &mut out, |count, _, out| {
+        draw(data, device, options, &folded::largest(&lines, count), out)
+    })
+}
+
+fn draw(
+    data: &SnapshotData,
+    device: &DeviceSnapshot,
+    options: &Options,
+    lines: &BTreeMap<String, u64>,
+    out: &mut dyn Write,
+) -> Result<(), Error> {
+    let (mut drawing, interval) = (flamegraph::Options::default(), device.sampling.interval());
+    let total = match options.measure {
+        Measure::Bytes => Bytes(device.peak.total()).to_string(),
+        Measure::Count => format!("{}{} blocks", sampled::about(interval), grouped(blocks(device))),
+    };
+    drawing.title = format!("{} on {}: {total} at the peak", data.process.program, device.device);
+    drawing.subtitle = sampled::note(interval);
+    let unit = if options.measure == Measure::Bytes { "bytes" } else { "blocks" };
+    drawing.count_name = format!("{unit}{}", sampled::behind(interval));
+    drawing.colors = flamegraph::color::Palette::Basic(flamegraph::color::BasicPalette::Mem);
+    // The outermost frames on top: people look there first, and deep towers hang out of the way.
+    drawing.direction = flamegraph::Direction::Inverted;
+    drawing.deterministic = true;
+    let lines: Vec<String> = lines.iter().map(|(stack, value)| format!("{stack} {value}")).collect();
+    // Buffered, so that inferno's many small writes do not each go through `dyn Write`.
+    let mut svg = Vec::new();
+    flamegraph::from_lines(&mut drawing, lines.iter().map(String::as_str), &mut svg)
+        .map_err(|error| Error::drawing("flamegraph", error.to_string()))?;
+    out.write_all(&svg)?;
+    Ok(())
+}
+
+/// How many were live at the peak, as far as is known.
+fn blocks(device: &DeviceSnapshot) -> u64 {
+    let parts = device.peak.blocks.iter().map(|block| device.sampling.parts(block.size));
+    Sampling::whole(parts.fold(0, u64::saturating_add))
+}
+
+fn nothing() -> Error {
+    Error::drawing("flamegraph", "nothing was live at the peak".to_owned())
+}

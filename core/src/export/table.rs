@@ -1,0 +1,110 @@
+//! Aligned columns for terminals.
+
+/// What a label that is too long loses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cut {
+    /// The function in parentheses, then its beginning: a path ends in file and line, which tell.
+    Start,
+    /// Its end: a function has its name at the beginning.
+    End,
+}
+
+/// Rows of cells; all columns but the last are right-aligned, the last is cut to fit.
+pub struct Table {
+    cut: Cut,
+    header: Vec<&'static str>,
+    rows: Vec<Vec<String>>,
+}
+
+impl Table {
+    /// No rows yet.
+    pub fn new(header: &[&'static str], cut: Cut) -> Self {
+        Self { cut, header: header.to_vec(), rows: Vec::new() }
+    }
+
+    /// Adds a row.
+    pub fn row(&mut self, cells: Vec<String>) {
+        self.rows.push(cells);
+    }
+
+    /// Lines of at most `width` characters, the header first.
+    pub fn lines(&self, width: usize) -> Vec<String> {
+        let header: Vec<String> = self.header.iter().map(|name| (*name).to_owned()).collect();
+        let widths = self.widths(&header);
+        let used: usize = widths.iter().map(|w| w + 2).sum();
+        let last = width.saturating_sub(used).max(20);
+        std::iter::once(&header).chain(&self.rows).map(|cells| line(cells, &widths, last, self.cut)).collect()
+    }
+
+    /// Widths of all columns but the last.
+    fn widths(&self, header: &[String]) -> Vec<usize> {
+        let numbers = header.len().saturating_sub(1);
+        let width = |column: usize| {
+            let cells = std::iter::once(header).chain(self.rows.iter().map(Vec::as_slice));
+            cells.filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max().unwrap_or(0)
+        };
+        (0..numbers).map(width).collect()
+    }
+}
+
+fn line(cells: &[String], widths: &[usize], last: usize, cut: Cut) -> String {
+    let mut out = String::new();
+    for (cell, &width) in cells.iter().zip(widths) {
+        out.push_str(&format!("{cell:>width$}  "));
+    }
+    if let Some(text) = cells.get(widths.len()) {
+        out.push_str(&shortened(&text.replace(char::is_control, " "), last, cut));
+    }
+    out.trim_end().to_owned()
+}
+
+fn shortened(text: &str, width: usize, cut: Cut) -> String {
+    let length = text.chars().count();
+    if length <= width {
+        return text.to_owned();
+    }
+    match cut {
+        Cut::Start => {
+            let (place, function) = text.split_once(" (").unwrap_or((text, ""));
+            let note = function.rsplit_once(") ").map_or(String::new(), |(_, note)| format!(" {note}"));
+            end_of(&format!("{place}{note}"), width)
+        }
+        Cut::End => text.chars().take(width - 1).chain(['…']).collect(),
+    }
+}
+
+/// The last `width` characters.
+fn end_of(text: &str, width: usize) -> String {
+    match text.chars().count() {
+        length if length <= width => text.to_owned(),
+        length => std::iter::once('…').chain(text.chars().skip(length + 1 - width)).collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_line_up_and_long_labels_are_cut_to_the_width() {
+        for (cut, shown) in
+            [(Cut::Start, "…that/does/not/fit/model.rs:42"), (Cut::End, "src/a/very/long/path/that/doe…")]
+        {
+            let mut table = Table::new(&["Mem", "Location"], cut);
+            table.row(vec!["1.000 MiB".into(), "src/a/very/long/path/that/does/not/fit/model.rs:42 (forward)".into()]);
+            table.row(vec!["5 B".into(), "x.rs:1".into()]);
+            let lines = table.lines(41);
+            assert_eq!(lines, ["      Mem  Location", &format!("1.000 MiB  {shown}"), "      5 B  x.rs:1"]);
+        }
+    }
+
+    #[test]
+    fn a_label_of_any_length_is_cut() {
+        let text = format!("a.rs:1{} [no user frame]", " (f)".repeat(100_000));
+        assert_eq!(shortened(&text, 30, Cut::Start), "a.rs:1 [no user frame]");
+        assert_eq!(
+            shortened("src/a.rs:1 (f::<(u8, u8)>) [no user frame]", 26, Cut::Start),
+            "src/a.rs:1 [no user frame]"
+        );
+    }
+}

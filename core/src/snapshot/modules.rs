@@ -1,0 +1,56 @@
+//! Which module an address lies in, found by halving.
+
+use std::collections::BTreeSet;
+
+use super::stacks::Module;
+
+/// The addresses of modules, for many questions. Where modules overlap, the first of them has it.
+#[derive(Debug, Default)]
+pub struct ModuleSpans {
+    /// From each address on up to the next one: which module, if any. Sorted.
+    starts: Vec<(u64, Option<usize>)>,
+}
+
+impl ModuleSpans {
+    pub(crate) fn of(modules: &[Module]) -> Self {
+        let ranges = || modules.iter().map(|module| &module.range).enumerate().filter(|(_, range)| !range.is_empty());
+        let begins = ranges().map(|(index, range)| (range.start, true, index));
+        let ends = ranges().map(|(index, range)| (range.end, false, index));
+        let mut edges: Vec<(u64, bool, usize)> = begins.chain(ends).collect();
+        edges.sort_unstable();
+        let (mut open, mut starts) = (BTreeSet::new(), Vec::new());
+        for (address, begins, index) in edges {
+            if begins {
+                open.insert(index)
+            } else {
+                open.remove(&index)
+            };
+            starts.push((address, open.first().copied()));
+        }
+        Self { starts }
+    }
+
+    /// The index of the module that holds an address.
+    pub(crate) fn find(&self, address: u64) -> Option<usize> {
+        let after = self.starts.partition_point(|(start, _)| *start <= address);
+        self.starts.get(after.checked_sub(1)?)?.1
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_is_in_the_first_module_that_holds_it() {
+        let module = |range| Module { path: String::new(), build_id: Vec::new(), base: 0, range };
+        #[expect(clippy::reversed_empty_ranges, reason = "a damaged file may hold one")]
+        let ranges = [10..20, 15..30, 5..5, 9..3, 0..40, 20..25, 50..60, 60..u64::MAX];
+        let modules: Vec<Module> = ranges.into_iter().map(module).collect();
+        let spans = ModuleSpans::of(&modules);
+        for address in (0..70).chain([u64::MAX - 1, u64::MAX]) {
+            let first = modules.iter().position(|module| module.range.contains(&address));
+            assert_eq!(spans.find(address), first, "{address}");
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! What the log holds, and the blocks that it talks about.
+
+use super::MemoryKind;
+use super::ids::{ContextId, StackId, ThreadId};
+
+/// Whether a [`Record`] took memory or gave it back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum RecordKind {
+    /// Memory was allocated.
+    Alloc,
+    /// Memory was freed. (A reallocation is a free, then an alloc.)
+    Free,
+}
+
+/// One entry of the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Record {
+    /// Nanoseconds since the recording began; never goes back within a device.
+    pub time_ns: u64,
+    /// Address of the block.
+    pub address: u64,
+    /// Requested size in bytes; the same in the alloc and in its free.
+    pub size: u64,
+    /// Where this happened, if it was kept (frees: only with [`StackContext::All`]).
+    ///
+    /// [`StackContext::All`]: crate::StackContext::All
+    pub stack: StackId,
+    /// Where the block was allocated; for an alloc the same as `stack`. `NONE` for the free of a
+    /// block that the recording did not see being allocated.
+    pub alloc_stack: StackId,
+    /// The scopes in which the block was *allocated*.
+    pub context: ContextId,
+    /// The thread that did it.
+    pub thread: ThreadId,
+    /// The alloc's position in the device's log; 0 for the free of an unknown block.
+    pub alloc_seq: u64,
+    /// CUDA stream, renumbered by exporters; 0 on the CPU.
+    pub stream: u32,
+    /// Alloc or free.
+    pub kind: RecordKind,
+    /// How the block was come by.
+    pub memory: MemoryKind,
+}
+
+impl Record {
+    /// The record of a block's alloc, from which [`block`](Self::block) makes the block again.
+    #[inline]
+    pub fn alloc_of(block: &Block) -> Self {
+        Self {
+            time_ns: block.time_ns,
+            address: block.address,
+            size: block.size,
+            stack: block.stack,
+            alloc_stack: block.stack,
+            context: block.context,
+            thread: block.thread,
+            alloc_seq: block.seq,
+            stream: block.stream,
+            kind: RecordKind::Alloc,
+            memory: block.memory,
+        }
+    }
+
+    /// The block that an alloc made or a free gave back. What a free does not know is left out: the
+    /// time of its alloc is 0 and the thread is the one that freed.
+    pub fn block(&self) -> Block {
+        let time_ns = if self.kind == RecordKind::Alloc { self.time_ns } else { 0 };
+        Block {
+            address: self.address,
+            size: self.size,
+            seq: self.alloc_seq,
+            time_ns,
+            stack: self.alloc_stack,
+            context: self.context,
+            thread: self.thread,
+            stream: self.stream,
+            memory: self.memory,
+        }
+    }
+}
+
+/// Memory that was allocated and not yet freed at the moment in question.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Block {
+    /// Address of its first byte.
+    pub address: u64,
+    /// Requested size in bytes.
+    pub size: u64,
+    /// Position of its alloc in the device's log, from 1; never reused.
+    pub seq: u64,
+    /// When it was allocated: nanoseconds since the recording began.
+    pub time_ns: u64,
+    /// Where it was allocated.
+    pub stack: StackId,
+    /// The scopes in which it was allocated.
+    pub context: ContextId,
+    /// The thread that allocated it.
+    pub thread: ThreadId,
+    /// CUDA stream; 0 on the CPU.
+    pub stream: u32,
+    /// How it was come by.
+    pub memory: MemoryKind,
+}

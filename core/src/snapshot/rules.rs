@@ -1,0 +1,444 @@
+//! What attribution knows of frameworks, as data: one table, to which programs add.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::path::Path;
+use std::sync::LazyLock;
+
+use super::Category;
+use crate::error::Error;
+
+/// The table that memtrace comes with.
+static KNOWN: LazyLock<Table> = LazyLock::new(|| {
+    let mut table = Table::default();
+    // A test reads every line.
+    let _ = table.add(include_str!("rules.txt"));
+    table
+});
+
+/// Which crates are frameworks, where their operators are, and what their blocks are for.
+///
+/// The table that memtrace comes with knows candle, cudarc and what they are made of. Others are added line by line:
+/// ```
+/// use memtrace::Rules;
+///
+/// let mut rules = Rules::default();
+/// rules.add(
+///     "framework my_kernels             # its lines are not the user's
+///      operators my_kernels ops.rs      # its functions are operators
+///      helper    dispatch_*             # but these are not
+///      category  KV_CACHE my_kernels paged.rs",
+/// )?;
+/// assert!(rules.add("framwork my_kernels").is_err());
+/// # Ok::<(), memtrace::Error>(())
+/// ```
+///
+/// | line | says |
+/// |---|---|
+/// | `framework CRATE` | its lines say nothing about who needed the memory |
+/// | `operators CRATE FILE` | its functions are operators |
+/// | `operator CRATE FILE [TYPE::]FUNCTION [NAME]` | a function that is an operator although it is a helper by its name, and is called NAME, or after its type |
+/// | `helper FUNCTION` | a function in such a file that is none |
+/// | `kernel FUNCTION` | one such that holds no operators inside it either |
+/// | `category CATEGORY CRATE FILE [FUNCTION]` | what blocks are for that were needed there, in [`Category`]'s words; the outermost such call decides |
+/// | `variable CRATE FILE [FUNCTION]` | blocks that were needed there are variables: a backward pass has gradients of them |
+/// | `input CRATE FILE FUNCTION` | an operator that brings data in when the program itself calls it |
+/// | `constant CRATE FILE FUNCTION` | an operator that fills a block with a constant, which may be for anything |
+/// | `move CRATE FILE FUNCTION` | an operator that only moves elements, as one does that picks a batch |
+/// | `optimizer CRATE FILE FUNCTION` | a function in which an optimizer works |
+/// | `step NAME` | a scope in which an optimizer works |
+/// | `gradient FUNCTION [OPERATOR]` | an operator whose results, in a backward pass (or in that of this operator), are gradients; those of others it needs on the way |
+/// | `backward CRATE VERSION LINE:OPERATOR…` | from that line of `backward` in `backprop.rs` on it works for that operator |
+///
+/// Crates are named as in `use`, files below `src`; a folder ends in `/`, a `*` in front or at the end stands for
+/// anything, and `#` begins a comment.
+#[derive(Clone, Default)]
+pub struct Rules {
+    added: Table,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Table {
+    frameworks: Vec<Pattern>,
+    operators: Vec<Place>,
+    methods: Vec<Method>,
+    helpers: Vec<Pattern>,
+    kernels: Vec<Pattern>,
+    categories: Vec<(Category, Place)>,
+    variables: Vec<Place>,
+    inputs: Vec<Place>,
+    constants: Vec<Place>,
+    moves: Vec<Place>,
+    optimizers: Vec<Place>,
+    steps: Vec<Pattern>,
+    gradients: Vec<(Pattern, Pattern)>,
+    backward: Vec<Arms>,
+    /// The lines that it was made of, without comments, and how many.
+    text: String,
+    lines: usize,
+}
+
+/// Each line may be held against every frame.
+const MOST_LINES: usize = 512;
+const MOST_BYTES: usize = 1 << 16;
+
+/// A name with a `*` in front or at the end.
+#[derive(Clone, Debug)]
+struct Pattern(String);
+
+#[derive(Clone, Debug)]
+struct Place {
+    package: Pattern,
+    file: Pattern,
+    function: Pattern,
+}
+
+/// A function that is an operator by the type that it is of, or by another name.
+#[derive(Clone, Debug)]
+struct Method {
+    place: Place,
+    /// Of any, if there is none.
+    of: Option<Pattern>,
+    /// That of its type, if there is none.
+    name: Option<String>,
+}
+
+/// Which lines of a version's backward pass work for which operator, in the order of the lines.
+#[derive(Clone, Debug)]
+struct Arms {
+    package: Pattern,
+    version: String,
+    from: Vec<(u32, String)>,
+}
+
+impl Rules {
+    /// Adds lines behind those that there are.
+    ///
+    /// # Errors
+    /// If a line is not of the table's form, or more than 512 lines or 64 KiB would be added; none is added then.
+    pub fn add(&mut self, lines: &str) -> Result<(), Error> {
+        let mut added = self.added.clone();
+        added.add_within(lines).map_err(|wrong| Error::rules(wrong.quoted()))?;
+        self.added = added;
+        Ok(())
+    }
+
+    /// The same for lines of a file, which are told by their numbers.
+    pub fn add_file(&mut self, file: &Path, lines: &str) -> Result<(), Error> {
+        let mut added = self.added.clone();
+        added.add_within(lines).map_err(|wrong| Error::rules(wrong.numbered(file)))?;
+        self.added = added;
+        Ok(())
+    }
+
+    /// The lines that were added to the table that memtrace comes with.
+    pub fn added(&self) -> &str {
+        &self.added.text
+    }
+
+    /// What memtrace knows, then what the program added.
+    fn tables(&self) -> [&Table; 2] {
+        [&KNOWN, &self.added]
+    }
+
+    fn any(&self, is_so: impl Fn(&Table) -> bool) -> bool {
+        self.tables().into_iter().any(is_so)
+    }
+
+    /// Is this crate, as in `use`, a framework?
+    pub(crate) fn is_framework(&self, package: &str) -> bool {
+        self.any(|table| table.frameworks.iter().any(|framework| framework.fits(package)))
+    }
+
+    /// Is this function an operator?
+    pub(crate) fn is_operator(&self, package: &str, file: &str, function: &str) -> bool {
+        let there = self.any(|table| table.operators.iter().any(|place| place.fits(package, file, function)));
+        let helps = || self.any(|table| table.helpers.iter().any(|helper| helper.fits(function)));
+        there && !helps() && !self.is_kernel(function)
+    }
+
+    /// What to call this function if it is an operator by its type, or has another name.
+    pub(crate) fn method<'a>(&'a self, package: &str, file: &str, function: &str, of: &'a str) -> Option<&'a str> {
+        let mut methods = self.tables().into_iter().flat_map(|table| &table.methods);
+        let is_one = |method: &&Method| {
+            method.place.fits(package, file, function) && method.of.as_ref().is_none_or(|pattern| pattern.fits(of))
+        };
+        methods.find(is_one).map(|method| method.name.as_deref().unwrap_or(of)).filter(|name| !name.is_empty())
+    }
+
+    /// Is this function of a framework the inside of an operator?
+    pub(crate) fn is_kernel(&self, function: &str) -> bool {
+        self.any(|table| table.kernels.iter().any(|kernel| kernel.fits(function)))
+    }
+
+    /// What blocks are for that were needed in this function.
+    pub(crate) fn category(&self, package: &str, file: &str, function: &str) -> Option<Category> {
+        let mut places = self.tables().into_iter().flat_map(|table| &table.categories);
+        places.find(|(_, place)| place.fits(package, file, function)).map(|(category, _)| *category)
+    }
+
+    /// Are blocks that were needed in this function variables?
+    pub(crate) fn is_variable(&self, package: &str, file: &str, function: &str) -> bool {
+        self.any(|table| table.variables.iter().any(|place| place.fits(package, file, function)))
+    }
+
+    /// Does this operator bring data in?
+    pub(crate) fn is_input(&self, package: &str, file: &str, function: &str) -> bool {
+        self.any(|table| table.inputs.iter().any(|place| place.fits(package, file, function)))
+    }
+
+    /// Does this operator fill a block with a constant?
+    pub(crate) fn is_constant(&self, package: &str, file: &str, function: &str) -> bool {
+        self.any(|table| table.constants.iter().any(|place| place.fits(package, file, function)))
+    }
+
+    /// Does this operator only move elements?
+    pub(crate) fn moves(&self, package: &str, file: &str, function: &str) -> bool {
+        self.any(|table| table.moves.iter().any(|place| place.fits(package, file, function)))
+    }
+
+    /// The operator that a line of this version's backward pass works for.
+    pub(crate) fn backward(&self, package: &str, version: &str, line: u32) -> Option<&str> {
+        let mut all = self.tables().into_iter().flat_map(|table| &table.backward);
+        let arms = all.find(|arms| arms.package.fits(package) && [version, "*"].contains(&arms.version.as_str()))?;
+        let after = arms.from.partition_point(|(from, _)| *from <= line);
+        arms.from.get(after.checked_sub(1)?).map(|(_, operator)| operator.as_str())
+    }
+
+    /// Does an optimizer work in this function?
+    pub(crate) fn is_optimizer(&self, package: &str, file: &str, function: &str) -> bool {
+        self.any(|table| table.optimizers.iter().any(|place| place.fits(package, file, function)))
+    }
+
+    /// Are an operator's results gradients, in the backward pass of this one?
+    pub(crate) fn is_gradient(&self, function: &str, of: &str) -> bool {
+        self.any(|table| table.gradients.iter().any(|(gradient, within)| gradient.fits(function) && within.fits(of)))
+    }
+
+    /// Does an optimizer work in a scope of this name?
+    pub(crate) fn is_step(&self, name: &str) -> bool {
+        self.any(|table| table.steps.iter().any(|step| step.fits(name)))
+    }
+}
+
+impl fmt::Debug for Rules {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Rules").field(&self.added.text).finish()
+    }
+}
+
+impl PartialEq for Rules {
+    fn eq(&self, other: &Self) -> bool {
+        self.added.text == other.added.text
+    }
+}
+
+impl Eq for Rules {}
+
+/// What is wrong with which line; with none in particular if there is none.
+#[derive(Debug, PartialEq)]
+struct Wrong<'a> {
+    line: Option<(usize, &'a str)>,
+    why: Cow<'static, str>,
+}
+
+impl Wrong<'_> {
+    fn quoted(&self) -> String {
+        self.line.map_or(self.why.to_string(), |(_, line)| format!("{line:?} {}", self.why))
+    }
+
+    fn numbered(&self, file: &Path) -> String {
+        let file = file.display();
+        match self.line {
+            Some((number, _)) => format!("in line {number} of {file} {}", self.why),
+            None => format!("{} with {file}", self.why),
+        }
+    }
+}
+
+impl Table {
+    /// As long as the table stays within its bounds.
+    fn add_within<'a>(&mut self, lines: &'a str) -> Result<(), Wrong<'a>> {
+        let too_many = |why: &'static str| Wrong { line: None, why: why.into() };
+        if self.text.len() + lines.len() > MOST_BYTES {
+            return Err(too_many("table would be longer than 64 KiB"));
+        }
+        self.add(lines)?;
+        if self.lines > MOST_LINES { Err(too_many("table would have more than 512 lines")) } else { Ok(()) }
+    }
+
+    fn add<'a>(&mut self, lines: &'a str) -> Result<(), Wrong<'a>> {
+        for (at, line) in lines.lines().enumerate() {
+            let line = line.split('#').next().unwrap_or_default().trim();
+            let words: Vec<&str> = line.split_whitespace().collect();
+            self.line(&words).map_err(|why| Wrong { line: Some((at + 1, line)), why })?;
+            if !line.is_empty() {
+                self.text.push_str(&words.join(" "));
+                self.text.push('\n');
+                self.lines += 1;
+            }
+        }
+        Ok(())
+    }
+
+    fn line(&mut self, words: &[&str]) -> Result<(), Cow<'static, str>> {
+        match words {
+            [] => {}
+            ["framework", package] => self.frameworks.push(Pattern::package(package)),
+            ["operators", package, file] => self.operators.push(Place::new(package, file, "*")),
+            ["operator", package, file, function, name @ ..] if name.len() < 2 => {
+                let (of, function) = match function.rsplit_once("::") {
+                    Some((of, function)) => (Some(Pattern(of.to_owned())), function),
+                    None => (None, *function),
+                };
+                let name = name.first().map(|name| (*name).to_owned());
+                self.methods.push(Method { place: Place::new(package, file, function), of, name });
+            }
+            ["helper", function] => self.helpers.push(Pattern((*function).to_owned())),
+            ["kernel", function] => self.kernels.push(Pattern((*function).to_owned())),
+            ["category", word, package, file, function @ ..] if function.len() < 2 => {
+                let category = Category::from_word(word).ok_or_else(no_category)?;
+                let function = function.first().unwrap_or(&"*");
+                self.categories.push((category, Place::new(package, file, function)));
+            }
+            ["variable", package, file, function @ ..] if function.len() < 2 => {
+                self.variables.push(Place::new(package, file, function.first().unwrap_or(&"*")));
+            }
+            ["input", package, file, function] => self.inputs.push(Place::new(package, file, function)),
+            ["constant", package, file, function] => self.constants.push(Place::new(package, file, function)),
+            ["move", package, file, function] => self.moves.push(Place::new(package, file, function)),
+            ["optimizer", package, file, function] => self.optimizers.push(Place::new(package, file, function)),
+            ["gradient", function, of @ ..] if of.len() < 2 => {
+                let of = of.first().unwrap_or(&"*");
+                self.gradients.push((Pattern((*function).to_owned()), Pattern((*of).to_owned())));
+            }
+            ["step", name] => self.steps.push(Pattern((*name).to_owned())),
+            ["backward", package, version, from @ ..] if !from.is_empty() => {
+                let from = from.iter().map(|arm| arm_of(arm)).collect::<Option<Vec<_>>>();
+                let from =
+                    from.filter(|from| from.is_sorted()).ok_or("needs LINE:OPERATOR in the order of the lines")?;
+                let version = (*version).to_owned();
+                self.backward.push(Arms { package: Pattern::package(package), version, from });
+            }
+            [
+                "framework" | "operators" | "operator" | "helper" | "kernel" | "category" | "variable" | "input"
+                | "constant" | "move" | "optimizer" | "step" | "backward",
+                ..,
+            ] => {
+                return Err("has too few words or too many".into());
+            }
+            _ => {
+                return Err(
+                    "begins with none of framework, operators, operator, helper, kernel, category, variable, input, constant, move, optimizer, step, gradient, backward"
+                        .into(),
+                );
+            }
+        }
+        Ok(())
+    }
+}
+
+fn no_category() -> Cow<'static, str> {
+    format!("names no category; there are {}", Category::ALL.map(Category::word).join(", ")).into()
+}
+
+/// `185:add`
+fn arm_of(arm: &str) -> Option<(u32, String)> {
+    let (line, operator) = arm.split_once(':')?;
+    Some((line.parse().ok()?, operator.to_owned())).filter(|_| !operator.is_empty())
+}
+
+impl Place {
+    fn new(package: &str, file: &str, function: &str) -> Self {
+        let [file, function] = [file, function].map(|text| Pattern(text.to_owned()));
+        Self { package: Pattern::package(package), file, function }
+    }
+
+    fn fits(&self, package: &str, file: &str, function: &str) -> bool {
+        self.package.fits(package) && self.file.fits_file(file) && self.function.fits(function)
+    }
+}
+
+impl Pattern {
+    /// Crates are compared as in `use`.
+    fn package(name: &str) -> Self {
+        Self(name.replace('-', "_"))
+    }
+
+    fn fits(&self, name: &str) -> bool {
+        match (self.0.strip_prefix('*'), self.0.strip_suffix('*')) {
+            (Some(end), _) if name.ends_with(end) => true,
+            (_, Some(start)) => name.starts_with(start),
+            _ => name == self.0,
+        }
+    }
+
+    /// `quantized/` is that folder and the file of that name.
+    fn fits_file(&self, file: &str) -> bool {
+        match self.0.strip_suffix('/') {
+            Some(folder) => file.strip_prefix(folder).is_some_and(|rest| rest.starts_with(['/', '.'])),
+            None => self.fits(file),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_line_of_the_table_can_be_read() {
+        let mut table = Table::default();
+        assert_eq!(table.add(include_str!("rules.txt")), Ok(()));
+        assert!(table.frameworks.len() > 20 && table.optimizers.len() > 1);
+        assert_eq!(Rules::default().added(), "");
+    }
+
+    #[test]
+    fn lines_are_added_whole_or_not_at_all() {
+        let mut rules = Rules::default();
+        rules.add("framework my-kernels # mine\n\n  operators my_kernels  ops/").unwrap();
+        assert!(rules.is_framework("my_kernels") && rules.is_operator("my_kernels", "ops/gelu.rs", "gelu"));
+        assert_eq!(rules.added(), "framework my-kernels\noperators my_kernels ops/\n");
+        let before = rules.clone();
+        for wrong in [
+            "helper",
+            "framework a b",
+            "category WEIGHT a b",
+            "category INPUT a b c d",
+            "frame a",
+            "backward a 1",
+            "backward a 1 2:x 1:y",
+            "backward a 1 x",
+        ] {
+            let error = rules.add(&format!("step mine\n{wrong}")).unwrap_err().to_string();
+            assert!(error.contains(wrong), "{error}");
+            assert!(rules == before && !rules.is_step("mine"));
+        }
+        assert!(rules.add(&"step mine\n".repeat(600)).unwrap_err().to_string().contains("512 lines"));
+        assert!(rules.add(&"x".repeat(70_000)).unwrap_err().to_string().contains("64 KiB"));
+    }
+
+    #[test]
+    fn stars_stand_for_anything() {
+        let rules = Rules::default();
+        assert!(rules.is_framework("gemm_f32") && rules.is_framework("gemm") && !rules.is_framework("gemmi"));
+        assert!(!rules.is_operator("candle_core", "tensor.rs", "sum_impl"));
+        assert!(!rules.is_operator("candle_core", "tensor.rs", "{closure#0}"));
+        assert!(rules.is_operator("candle_core", "quantized/mod.rs", "quantize"));
+        assert!(!rules.is_operator("candle_core", "quantized_x.rs", "quantize"));
+        assert_eq!(rules.category("gemm_common", "gemm.rs", "x"), Some(Category::Workspace));
+        assert_eq!(rules.category("candle_nn", "optim.rs", "new"), Some(Category::OptimizerState));
+        assert_eq!(rules.category("candle_nn", "optim.rs", "step"), None);
+        let backward = |version, line| rules.backward("candle_core", version, line);
+        assert_eq!(
+            [184, 185, 190, 191].map(|line| backward("0.11.1", line)),
+            [None, Some("add"), Some("add"), Some("sub")]
+        );
+        assert_eq!((backward("0.8.4", 190), backward("0.7.0", 190)), (Some("sub"), None));
+        assert!(rules.is_input("candle_core", "tensor.rs", "from_vec"));
+        assert!(rules.is_gradient("add", "matmul") && rules.is_gradient("add", ""));
+        assert!(rules.is_gradient("conv2d", "upsample_nearest2d") && !rules.is_gradient("conv2d", "conv2d"));
+        assert!(rules.is_optimizer("", "train/sgd.rs", "step") && !rules.is_optimizer("", "train.rs", "step"));
+    }
+}

@@ -1,0 +1,158 @@
+//! Segments: what an allocator took from the system in one piece. Where it does not tell, runs of
+//! neighbouring addresses stand for them.
+
+use std::collections::HashSet;
+
+use foldhash::fast::RandomState;
+
+use super::ids::{ContextId, StackId, ThreadId};
+use super::record::{Block, Record, RecordKind};
+
+/// Memory that the allocator took from the system in one piece.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Segment {
+    /// Its first byte.
+    pub address: u64,
+    /// Its size in bytes.
+    pub size: u64,
+    /// True if it was derived from the addresses of blocks, not told by the driver.
+    pub estimated: bool,
+}
+
+/// A segment came or went: PyTorch's `segment_alloc` and `segment_free`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SegmentRecord {
+    /// Nanoseconds since the recording began; never goes back within a device. A segment that went is noticed
+    /// at the next call that may show it.
+    pub time_ns: u64,
+    /// Its first byte.
+    pub address: u64,
+    /// Its size in bytes.
+    pub size: u64,
+    /// What took it or gave it back.
+    pub kind: RecordKind,
+    /// The driver did not tell which one went, only how much: it is one of those that were empty.
+    pub estimated: bool,
+    /// Where the call was made that showed it, if stacks are kept.
+    pub stack: StackId,
+    /// In which scopes.
+    pub context: ContextId,
+    /// By which thread.
+    pub thread: ThreadId,
+}
+
+/// Addresses at most this far apart count as one segment: a C heap's own headers and padding lie
+/// between blocks that belong together.
+const NEIGHBOURS: u64 = 4096;
+
+/// The segments that are there, by address: those that were told, and the runs of neighbouring addresses that
+/// cover every block of the records and every live block outside of all that were ever told.
+pub fn cover(records: &[Record], live: &[Block], told: &[Segment], log: &[SegmentRecord]) -> Vec<Segment> {
+    let recorded = records.iter().map(|r| (r.address, r.size));
+    let living = live.iter().map(|b| (b.address, b.size));
+    // A log has few different blocks: allocators use addresses again.
+    let different: HashSet<(u64, u64), RandomState> =
+        recorded.chain(living).map(|(address, size)| range(address, size)).collect();
+    let mut ranges: Vec<(u64, u64)> = different.into_iter().collect();
+    ranges.sort_unstable();
+    let known = known(told, log);
+    ranges.retain(|&(start, end)| !is_within(&known, start, end));
+    let mut all = merge(&ranges);
+    if !told.is_empty() {
+        all.iter_mut().for_each(|segment| keep_clear(segment, told));
+        all.extend(told);
+        all.sort_unstable_by_key(|segment| segment.address);
+    }
+    all
+}
+
+/// What is there after segments came and went.
+pub(crate) fn still_there(log: &[SegmentRecord]) -> Vec<Segment> {
+    let mut there = std::collections::BTreeMap::new();
+    for record in log {
+        match record.kind {
+            RecordKind::Alloc => there.insert(record.address, record.size),
+            RecordKind::Free => there.remove(&record.address),
+        };
+    }
+    there.into_iter().map(|(address, size)| Segment { address, size, estimated: false }).collect()
+}
+
+fn range(address: u64, size: u64) -> (u64, u64) {
+    (address, address.saturating_add(size.max(1)))
+}
+
+/// Everything that was in a segment at some time, by address, without overlaps.
+fn known(told: &[Segment], log: &[SegmentRecord]) -> Vec<(u64, u64)> {
+    let logged = log.iter().map(|record| range(record.address, record.size));
+    let mut all: Vec<(u64, u64)> = told.iter().map(|s| range(s.address, s.size)).chain(logged).collect();
+    all.sort_unstable();
+    let mut merged: Vec<(u64, u64)> = Vec::new();
+    for (start, end) in all {
+        match merged.last_mut() {
+            Some(last) if start <= last.1 => last.1 = last.1.max(end),
+            _ => merged.push((start, end)),
+        }
+    }
+    merged
+}
+
+fn is_within(ranges: &[(u64, u64)], start: u64, end: u64) -> bool {
+    let before = ranges.partition_point(|range| range.0 <= start);
+    before.checked_sub(1).and_then(|at| ranges.get(at)).is_some_and(|range| end <= range.1)
+}
+
+/// An estimated segment ends where a told one begins.
+fn keep_clear(estimated: &mut Segment, told: &[Segment]) {
+    let next = told.iter().map(|segment| segment.address).filter(|address| *address > estimated.address).min();
+    if let Some(next) = next {
+        estimated.size = estimated.size.min(next - estimated.address);
+    }
+}
+
+fn merge(sorted: &[(u64, u64)]) -> Vec<Segment> {
+    let mut segments: Vec<Segment> = Vec::new();
+    for &(start, end) in sorted {
+        match segments.last_mut() {
+            Some(last) if start <= last.address.saturating_add(last.size).saturating_add(NEIGHBOURS) => {
+                last.size = last.size.max(end - last.address);
+            }
+            _ => segments.push(Segment { address: start, size: end - start, estimated: true }),
+        }
+    }
+    segments
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::snapshot::testing::block;
+
+    #[test]
+    fn told_segments_stand_for_themselves_and_the_rest_is_estimated() {
+        let told = [Segment { address: 0x10_0000, size: 0x10_0000, estimated: false }];
+        let gone = SegmentRecord {
+            time_ns: 0,
+            address: 0x80_0000,
+            size: 0x10_0000,
+            kind: RecordKind::Free,
+            estimated: false,
+            stack: StackId::NONE,
+            context: ContextId::ROOT,
+            thread: ThreadId::default(),
+        };
+        let live = [(0x10_0200, 0x300), (0x80_0000, 0x100), (0xff_f000, 0x2000), (0x0f_fff0, 0x8)]
+            .map(|(address, size)| block(address, size));
+        let segments = cover(&[], &live, &told, &[gone]);
+        let expected = [(0x0f_fff0, 0x8, true), (0x10_0000, 0x10_0000, false), (0xff_f000, 0x2000, true)];
+        assert_eq!(segments.iter().map(|s| (s.address, s.size, s.estimated)).collect::<Vec<_>>(), expected);
+    }
+
+    #[test]
+    fn neighbours_share_a_segment_and_strangers_do_not() {
+        let segments = merge(&[(0x1000, 0x2000), (0x1800, 0x1900), (0x2fff, 0x4000), (0x6000, 0x7000)]);
+        let expected =
+            [(0x1000, 0x3000), (0x6000, 0x1000)].map(|(address, size)| Segment { address, size, estimated: true });
+        assert_eq!(segments, expected);
+    }
+}

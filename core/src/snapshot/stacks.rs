@@ -1,0 +1,120 @@
+//! Stacks as lists of code addresses, and what those addresses mean.
+
+use std::ops::Range;
+
+use super::ids::StackId;
+use super::modules::ModuleSpans;
+
+/// A loaded program or library.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Module {
+    /// Its file; empty if the system does not say.
+    pub path: String,
+    /// GNU build-id, or empty.
+    pub build_id: Vec<u8>,
+    /// What to add to an address in the file to get the address in memory.
+    pub base: u64,
+    /// The addresses that it occupies.
+    pub range: Range<u64>,
+}
+
+/// One function in the source, an inlined one included.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Frame {
+    /// Its name; with a path where the symbol table has one. Empty if unknown.
+    pub function: String,
+    /// Source file as the compiler recorded it; empty without debug information.
+    pub file: String,
+    /// Line in that file; 0 if unknown.
+    pub line: u32,
+    /// True if the compiler inlined it into the frame that follows it.
+    pub inlined: bool,
+}
+
+/// A code address of a stack: physical, one per call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CodeAddress {
+    /// The address in this process. If its module came to the addresses of one that had been unloaded, the upper 16 bits
+    /// are a number of the module's, and so they are in [`Module::base`] and [`Module::range`].
+    pub address: u64,
+    /// Index of its module in [`SnapshotData::modules`](super::SnapshotData::modules).
+    pub module: Option<u32>,
+    /// The address in the module's file, for symbolising elsewhere.
+    pub offset: u64,
+    /// Its frames in [`Stacks::frames`], innermost first.
+    pub frames: Range<u32>,
+}
+
+impl CodeAddress {
+    /// An address without frames yet, in the module that holds it.
+    pub(crate) fn in_modules(address: u64, modules: &[Module], spans: &ModuleSpans) -> Self {
+        let module = spans.find(address);
+        let offset = module.and_then(|i| modules.get(i)).map_or(0, |module| address.wrapping_sub(module.base));
+        Self { address, module: module.map(|i| i as u32), offset, frames: 0..0 }
+    }
+}
+
+/// Every stack of a recording, each once.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Stacks {
+    /// Starts of the stacks in `calls`; stack 0 is the empty one.
+    pub(crate) starts: Vec<u32>,
+    /// Indices into `addresses`, innermost call first, stack after stack.
+    pub(crate) calls: Vec<u32>,
+    /// Unique code addresses.
+    pub addresses: Vec<CodeAddress>,
+    /// Frames of all addresses.
+    pub frames: Vec<Frame>,
+}
+
+/// The address of the mark that stands where a deep stack's middle frames were left out.
+pub const FRAMES_LEFT_OUT: u64 = 1;
+
+impl Stacks {
+    /// Number of stacks, the empty one included.
+    pub fn len(&self) -> usize {
+        self.starts.len()
+    }
+
+    /// True if there is no stack, not even the empty one.
+    pub fn is_empty(&self) -> bool {
+        self.starts.is_empty()
+    }
+
+    /// The code addresses of a stack, innermost call first.
+    pub fn addresses(&self, stack: StackId) -> impl DoubleEndedIterator<Item = &CodeAddress> + '_ {
+        let calls = self.calls_of(stack);
+        calls.iter().filter_map(|&call| self.addresses.get(call as usize))
+    }
+
+    /// The frames of a stack, innermost first, inlined ones included.
+    pub fn frames(&self, stack: StackId) -> impl DoubleEndedIterator<Item = &Frame> + '_ {
+        self.addresses(stack).flat_map(|address| self.frames_at(address))
+    }
+
+    /// The same as indices into `frames`.
+    pub(crate) fn frame_numbers(&self, stack: StackId) -> impl DoubleEndedIterator<Item = usize> + '_ {
+        let numbers = |address: &CodeAddress| {
+            let start = address.frames.start as usize;
+            start..start + self.frames_at(address).len()
+        };
+        self.addresses(stack).flat_map(numbers)
+    }
+
+    /// The calls of every stack as indices into `addresses`, the empty stack first.
+    pub(crate) fn each_calls(&self) -> impl ExactSizeIterator<Item = &[u32]> + '_ {
+        (0..self.starts.len()).map(|stack| self.calls_of(StackId(stack as u32)))
+    }
+
+    /// The frames of an address, innermost first.
+    pub(crate) fn frames_at(&self, address: &CodeAddress) -> &[Frame] {
+        self.frames.get(address.frames.start as usize..address.frames.end as usize).unwrap_or(&[])
+    }
+
+    fn calls_of(&self, stack: StackId) -> &[u32] {
+        let index = stack.0 as usize;
+        let Some(&start) = self.starts.get(index) else { return &[] };
+        let end = self.starts.get(index + 1).map_or(self.calls.len(), |&next| next as usize);
+        self.calls.get(start as usize..end).unwrap_or(&[])
+    }
+}

@@ -1,0 +1,227 @@
+//! One address to its frames, by the debug information and symbol table of the file it comes from.
+
+use std::collections::HashMap;
+
+use addr2line::Loader;
+
+use crate::snapshot::{FRAMES_LEFT_OUT, Frame, Module, ModuleSpans};
+
+/// What one address means.
+#[derive(Clone, Debug, Default)]
+pub struct Resolved {
+    /// Innermost first; without the frames of memtrace's own hooks.
+    pub frames: Vec<Frame>,
+    /// Not Rust code.
+    pub native: bool,
+    /// Its module says nothing of it.
+    pub unknown: bool,
+}
+
+/// Resolves addresses, one after another; files are opened once.
+pub struct Resolver<'a> {
+    modules: &'a [Module],
+    spans: ModuleSpans,
+    /// So many of them, from the first on, are loaded; of the others only the files are left.
+    loaded: usize,
+    /// What is known of an address in no module.
+    elsewhere: fn(u64) -> Option<Resolved>,
+    /// For each module, the first one of the same file.
+    files: Vec<usize>,
+    /// Opened files by their first module; `None` for one that cannot be read.
+    loaders: HashMap<usize, Option<Loader>>,
+    /// Modules that could not be read, and why.
+    unreadable: Vec<String>,
+}
+
+impl<'a> Resolver<'a> {
+    /// For addresses of this process, of whose modules so many are loaded, the first ones. What lies in none of them is asked
+    /// for elsewhere.
+    pub fn new(modules: &'a [Module], loaded: usize, elsewhere: fn(u64) -> Option<Resolved>) -> Self {
+        let (spans, files) = (ModuleSpans::of(modules), first_of_file(modules, loaded));
+        Self { modules, loaded, spans, files, elsewhere, loaders: HashMap::new(), unreadable: Vec::new() }
+    }
+
+    /// For addresses of another process, of which only the files are left.
+    pub fn of_files(modules: &'a [Module]) -> Self {
+        Self::new(modules, 0, |_| None)
+    }
+
+    /// Where the modules lie.
+    pub fn spans(&self) -> &ModuleSpans {
+        &self.spans
+    }
+
+    /// Modules whose files could not be read, and why.
+    pub fn unreadable(self) -> Vec<String> {
+        self.unreadable
+    }
+
+    /// What an address means.
+    pub fn resolve(&mut self, address: u64) -> Resolved {
+        if address == FRAMES_LEFT_OUT {
+            let function = "... (frames left out: the stack is deeper than stack_depth)".to_owned();
+            return Resolved { frames: vec![Frame { function, ..Frame::default() }], native: false, unknown: false };
+        }
+        let index = self.spans.find(address);
+        let Some((index, module)) = index.and_then(|index| Some((index, self.modules.get(index)?))) else {
+            return (self.elsewhere)(address).unwrap_or_else(|| nowhere(address));
+        };
+        let (is_loaded, unreadable) = (index < self.loaded, &mut self.unreadable);
+        let file = self.files.get(index).copied().unwrap_or(index);
+        let loader = self.loaders.entry(file).or_insert_with(|| {
+            let opened = if is_loaded { loaded(module, index) } else { super::files::open(module) };
+            let has_file = !is_loaded || std::path::Path::new(&module.path).exists();
+            opened
+                .map_err(|why| {
+                    if has_file {
+                        unreadable.push(format!("{}: {why}", name_of(module)))
+                    }
+                })
+                .ok()
+        });
+        let Some(loader) = loader else { return unknown(address, module) };
+        // A return address: the call is just before it.
+        let offset = address.wrapping_sub(module.base).wrapping_sub(1);
+        from_file(loader, offset).unwrap_or_else(|| unknown(address, module))
+    }
+}
+
+/// For each module, the first one with its path and build-id: the same file need not be read twice. What is loaded is
+/// read without asking for the build-id.
+fn first_of_file(modules: &[Module], loaded: usize) -> Vec<usize> {
+    let mut first: HashMap<(&str, &[u8], bool), usize> = HashMap::new();
+    let numbered = modules.iter().enumerate();
+    numbered
+        .map(|(index, module)| *first.entry((&module.path, &module.build_id, index < loaded)).or_insert(index))
+        .collect()
+}
+
+/// The program's own file may have been replaced or deleted since it started; the kernel still has it. Those of libraries
+/// are looked at, where they say what they are; what has no file (the kernel's own library) has no names, which is nothing
+/// to speak of.
+fn loaded(module: &Module, index: usize) -> Result<Loader, String> {
+    let running = if cfg!(target_os = "linux") && index == 0 { Loader::new("/proc/self/exe").ok() } else { None };
+    match running {
+        Some(program) => Ok(program),
+        None if module.build_id.is_empty() => Loader::new(&module.path).map_err(|error| error.to_string()),
+        None => super::files::open(module),
+    }
+}
+
+fn name_of(module: &Module) -> &str {
+    if module.path.is_empty() { "(a module without a name)" } else { &module.path }
+}
+
+fn from_file(loader: &Loader, offset: u64) -> Option<Resolved> {
+    let symbol = loader.find_symbol(offset);
+    let mut frames = Vec::new();
+    if let Ok(mut found) = loader.find_frames(offset) {
+        while let Ok(Some(frame)) = found.next() {
+            frames.push(to_frame(&frame));
+        }
+    }
+    // The last frame is the physical function: the symbol table knows it with its path.
+    match (frames.last_mut(), symbol) {
+        (Some(physical), Some(symbol)) => physical.function = demangled(symbol),
+        (None, Some(symbol)) => frames.push(Frame { function: demangled(symbol), ..Frame::default() }),
+        (None, None) => return None,
+        (Some(_), None) => {}
+    }
+    let length = frames.len();
+    frames.iter_mut().take(length.saturating_sub(1)).for_each(|frame| frame.inlined = true);
+    let native = !is_rust(symbol, &frames);
+    Some(Resolved { frames: without_machinery(frames), native, unknown: false })
+}
+
+fn to_frame<R: addr2line::gimli::Reader>(frame: &addr2line::Frame<'_, R>) -> Frame {
+    let name = frame.function.as_ref().and_then(|f| f.raw_name().ok().map(|n| demangled(&n)));
+    let location = frame.location.as_ref();
+    Frame {
+        function: name.unwrap_or_default(),
+        file: location.and_then(|l| l.file).unwrap_or_default().to_owned(),
+        line: location.and_then(|l| l.line).unwrap_or(0),
+        inlined: false,
+    }
+}
+
+fn demangled(symbol: &str) -> String {
+    format!("{:#}", rustc_demangle::demangle(symbol))
+}
+
+fn is_rust(symbol: Option<&str>, frames: &[Frame]) -> bool {
+    symbol.is_some_and(|s| rustc_demangle::try_demangle(s).is_ok()) || frames.iter().any(|f| f.file.ends_with(".rs"))
+}
+
+/// Characters of a file's name, as far as an address without a function shows it.
+const LONGEST_NAME: usize = 128;
+
+fn unknown(address: u64, module: &Module) -> Resolved {
+    let name = module.path.rsplit('/').next().unwrap_or_default();
+    // A file that was read may say anything, and every address repeats it.
+    let end = name.char_indices().nth(LONGEST_NAME).map_or(name.len(), |(end, _)| end);
+    let file = name.get(..end).unwrap_or_default();
+    let function = format!("{file}+{:#x}", address.wrapping_sub(module.base));
+    let native = file.contains(".so");
+    Resolved { frames: vec![Frame { function, ..Frame::default() }], native, unknown: true }
+}
+
+/// An address outside of all modules.
+fn nowhere(address: u64) -> Resolved {
+    let frame = Frame { function: format!("{address:#x}"), ..Frame::default() };
+    Resolved { frames: vec![frame], native: false, unknown: true }
+}
+
+/// Frames without those through which a request gets from the caller to the recorder.
+pub fn without_machinery(mut frames: Vec<Frame>) -> Vec<Frame> {
+    let own = frames.iter().take_while(|frame| is_machinery(frame)).count();
+    frames.drain(..own);
+    frames
+}
+
+/// How a request gets from the caller to the recorder: of no interest to anybody.
+fn is_machinery(frame: &Frame) -> bool {
+    const SHIMS: [&str; 5] = ["__rust_alloc", "__rust_realloc", "__rg_alloc", "__rg_realloc", "__rust_no_alloc_shim"];
+    let name = frame.function.rsplit("::").next().unwrap_or_default();
+    let shim = SHIMS.iter().any(|shim| name.starts_with(shim));
+    let named = ["memtrace::hook::", "memtrace::record::", "backtrace::"];
+    let by_name = named.iter().any(|path| frame.function.trim_start_matches('<').starts_with(path));
+    shim || by_name || is_own_file(&frame.file) || frame.file.contains("/backtrace-0.3.")
+}
+
+fn is_own_file(file: &str) -> bool {
+    let Some(rest) = crate::sources::own(file) else { return false };
+    rest.starts_with("hook/") || rest.starts_with("record/")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn module(path: &str, build_id: u8, start: u64) -> Module {
+        Module { path: path.into(), build_id: vec![build_id], base: 0, range: start..start + 0x100 }
+    }
+
+    #[test]
+    fn a_file_is_opened_once_however_often_it_is_named() {
+        let modules = [module("/gone", 1, 0x100), module("/gone", 1, 0x200), module("/gone", 2, 0x300)];
+        assert_eq!((first_of_file(&modules, 0), first_of_file(&modules, 1)), (vec![0, 0, 2], vec![0, 1, 2]));
+        let mut resolver = Resolver::of_files(&modules);
+        (0x100..0x400).step_by(0x10).for_each(|address| assert!(resolver.resolve(address).unknown));
+        assert_eq!(resolver.unreadable().len(), 2);
+    }
+
+    /// The functions of the process that reads a capture are not those of the one that wrote it.
+    #[test]
+    fn an_address_outside_the_modules_of_another_process_has_no_name() {
+        let own = a_file_is_opened_once_however_often_it_is_named as fn() as usize as u64 + 1;
+        let function = |frames: Vec<Frame>| frames.into_iter().map(|frame| frame.function).collect::<Vec<_>>();
+        assert_eq!(function(Resolver::of_files(&[]).resolve(own).frames), [format!("{own:#x}")]);
+    }
+
+    #[test]
+    fn every_address_repeats_a_name_of_any_length_in_part_only() {
+        let modules = [module(&"é".repeat(10_000), 1, 0x100)];
+        let frames = Resolver::of_files(&modules).resolve(0x180).frames;
+        assert_eq!(frames[0].function, format!("{}+0x180", "é".repeat(LONGEST_NAME)));
+    }
+}

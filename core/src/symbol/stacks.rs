@@ -1,0 +1,51 @@
+//! Stacks in their final form: those of Rust, with the call at which a library was entered.
+
+use super::Symbols;
+use crate::attribute::{is_memtraces, name_of_library};
+use crate::snapshot::{FRAMES_LEFT_OUT, Health, Module, StackKind, Stacks};
+
+/// Stacks in their final form, without C frames if those were not asked for.
+pub fn with_symbols(
+    stacks: &[Vec<u32>],
+    symbols: Symbols,
+    kind: StackKind,
+    health: &mut Health,
+) -> (Stacks, Vec<Module>) {
+    let Symbols { addresses, frames, modules, native, .. } = symbols;
+    health.no_line_numbers = symbols.no_line_numbers;
+    health.unknown_addresses = symbols.unknown_addresses;
+    health.unreadable_modules = symbols.unreadable_modules;
+    let all = Stacks { starts: Vec::new(), calls: Vec::new(), addresses, frames };
+    let is_native = |call: &u32| {
+        let index = *call as usize;
+        let mark = all.addresses.get(index).is_some_and(|address| address.address == FRAMES_LEFT_OUT);
+        !mark && native.get(index).copied().unwrap_or(false)
+    };
+    let (mut starts, mut calls) = (vec![0], Vec::new());
+    for stack in stacks {
+        starts.push(calls.len() as u32);
+        let entry = entry_of_library(&all, &modules, stack, is_native);
+        let kept = |(at, call): &(usize, &u32)| kind == StackKind::All || !is_native(call) || Some(*at) == entry;
+        calls.extend(stack.iter().enumerate().filter(kept).map(|(_, call)| *call));
+    }
+    (Stacks { starts, calls, ..all }, modules)
+}
+
+/// Where a stack entered the library that allocates, if it is not the program that does: that call stays
+/// among those of Rust.
+fn entry_of_library(
+    all: &Stacks,
+    modules: &[Module],
+    stack: &[u32],
+    is_native: impl Fn(&u32) -> bool,
+) -> Option<usize> {
+    let address = |call: &u32| all.addresses.get(*call as usize);
+    let is_own = |call: &u32| !is_native(call) && address(call).is_some_and(|a| is_memtraces(all.frames_at(a)));
+    let first = stack.iter().position(|call| !is_own(call))?;
+    let native = stack.get(first..)?.iter().take_while(|call| is_native(call)).enumerate();
+    let is_library = |call: &u32| {
+        let module = address(call).and_then(|address| modules.get(address.module? as usize));
+        module.is_some_and(|module| name_of_library(&module.path).is_some())
+    };
+    native.filter(|(_, call)| is_library(call)).last().map(|(at, _)| first + at)
+}
