@@ -150,6 +150,9 @@ impl fmt::Display for Error {
                 write!(f, "a schedule needs at least one active step in a cycle; give wait, warmup, active, repeat")
             }
             Kind::Together(why) => f.write_str(why),
+            Kind::Signal(text) if cfg!(not(feature = "signals")) => {
+                write!(f, "cannot listen to signal {text:?}: build memtrace with its feature `signals`")
+            }
             Kind::Signal(text) => {
                 write!(f, "cannot listen to signal {text:?}; give USR1, USR2 or the number of one that can be caught")
             }

@@ -5,25 +5,21 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Each part with the parts that it may know. Leaves may be known by all and are not listed.
-const MAY_KNOW: [(&str, &[&str]); 15] = [
-    ("snapshot", &[]),
-    ("capture", &["snapshot"]),
+const MAY_KNOW: [(&str, &[&str]); 11] = [
     ("record", &["snapshot"]),
     ("hook", &["record", "snapshot"]),
     ("scope", &["record", "snapshot"]),
     ("layer", &["record", "scope"]),
     ("future", &["scope"]),
     ("symbol", &["snapshot"]),
-    ("attribute", &["snapshot"]),
-    ("analysis", &["attribute", "snapshot"]),
-    ("export", &["analysis", "attribute", "snapshot"]),
+    ("device", &["snapshot"]),
     ("macros", &["assert_no_growth", "assert_no_leak", "assert_peak", "assert_scaling", "shell"]),
-    ("name", &["record", "snapshot"]),
-    ("candle", &["cudarc", "hook", "module", "name", "record", "snapshot"]),
+    ("name", &["device", "record", "snapshot"]),
+    ("candle", &["cudarc", "device", "hook", "module", "name", "record", "snapshot"]),
     ("cudarc", &["name", "record", "snapshot"]),
 ];
 /// The last is for tests alone.
-const LEAVES: [&str; 8] = ["units", "elf", "errno", "error", "sources", "variable", "write_errors", "random"];
+const LEAVES: [&str; 7] = ["units", "elf", "errno", "error", "variable", "write_errors", "random"];
 /// The only parts that see both sides.
 const SEE_ALL: [&str; 3] = ["session", "assertion", "lib"];
 

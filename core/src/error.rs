@@ -25,34 +25,14 @@ impl fmt::Debug for Error {
 enum Kind {
     Size(String),
     Rules(String),
-    Format {
-        path: PathBuf,
-        known: String,
-    },
+    Format { path: PathBuf, known: String },
     Exists(PathBuf),
-    Output {
-        path: PathBuf,
-        source: Io,
-        then: Option<&'static str>,
-    },
+    Output { path: PathBuf, source: Io, then: Option<&'static str> },
     Write(Io),
-    Read {
-        path: PathBuf,
-        source: Io,
-    },
-    Capture {
-        path: PathBuf,
-        reason: String,
-    },
-    Operators {
-        path: PathBuf,
-        reason: String,
-    },
-    #[cfg(any(feature = "figures", feature = "flamegraph"))]
-    Drawing {
-        what: &'static str,
-        reason: String,
-    },
+    Read { path: PathBuf, source: Io },
+    Capture { path: PathBuf, reason: String },
+    Operators { path: PathBuf, reason: String },
+    Drawing { what: &'static str, reason: String },
 }
 
 /// An I/O error; a clone has its code, or its kind and its text.
@@ -114,7 +94,6 @@ impl Error {
     pub(crate) fn operators(reason: String) -> Self {
         Kind::Operators { path: PathBuf::new(), reason }.into()
     }
-    #[cfg(any(feature = "figures", feature = "flamegraph"))]
     pub(crate) fn drawing(what: &'static str, reason: String) -> Self {
         Kind::Drawing { what, reason }.into()
     }
@@ -175,7 +154,6 @@ impl fmt::Display for Error {
                 "cannot read {} as a series of operators: {reason}; `Operators::write` writes them as .operators.json",
                 path.display()
             ),
-            #[cfg(any(feature = "figures", feature = "flamegraph"))]
             Kind::Drawing { what, reason } => write!(f, "cannot draw the {what}: {reason}"),
         }
     }

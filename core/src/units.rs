@@ -10,6 +10,7 @@ pub const MAX_STACK_DEPTH: usize = 256;
 /// A number of bytes that prints in IEC units with four significant digits: `915.7 MiB`.
 ///
 /// ```
+/// # use memtrace_core as memtrace;
 /// assert_eq!(memtrace::Bytes(1536).to_string(), "1.500 KiB");
 /// assert_eq!(memtrace::Bytes(999).to_string(), "999 B");
 /// ```
@@ -76,6 +77,7 @@ pub fn grouped(number: u64) -> String {
 /// Says what was read and what would be accepted.
 ///
 /// ```
+/// # use memtrace_core as memtrace;
 /// assert_eq!(memtrace::parse_bytes("1.5 KiB").unwrap(), 1536);
 /// assert_eq!(memtrace::parse_bytes("2MB").unwrap(), 2_000_000);
 /// assert!(memtrace::parse_bytes("512M").is_err());

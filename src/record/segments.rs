@@ -295,9 +295,12 @@ fn record(told: Told, kind: RecordKind, time_ns: u64, site: Site, estimated: boo
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::snapshot::testing::block;
 
     const MIB: u64 = 1 << 20;
+
+    fn block(address: u64, size: u64) -> Block {
+        Block { address, size, ..Block::default() }
+    }
 
     fn told(address: u64, size: u64, pool_reserved: u64) -> Told {
         Told { address, size, pool: 1, pool_reserved }

@@ -9,6 +9,7 @@ mod captures;
 mod collect;
 mod dump;
 mod env;
+mod listen;
 mod operators;
 mod output;
 mod outputs;

@@ -249,7 +249,8 @@ pub(super) fn create(
         }
         Ok(())
     });
-    Ok(drop(written?))
+    written?;
+    Ok(())
 }
 
 /// What becomes of a snapshot that nobody called for and that cannot be written.

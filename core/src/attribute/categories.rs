@@ -15,7 +15,7 @@ const SOON: usize = 10;
 
 /// The category of each block of a device.
 ///
-/// What the program said with [`name_as`](crate::name_as) and its relatives goes first. Without that:
+/// What the program said with `name_as` and its relatives goes first. Without that:
 ///
 /// | allocated | freed | |
 /// |---|---|---|

@@ -24,7 +24,6 @@ pub enum Format {
     /// `.json`: the report's numbers.
     Json,
     /// `.svg`: flamegraph of the peak.
-    #[cfg(feature = "flamegraph")]
     Flamegraph,
     /// `.folded`: folded stacks of the peak.
     Folded,
@@ -37,7 +36,6 @@ pub enum Format {
     /// `.operators.csv`: the same, a line for each call.
     OperatorsCsv,
     /// `.operators.svg`: its figures.
-    #[cfg(feature = "figures")]
     OperatorsFigure,
     /// `.categories.*`: bytes of each category over time.
     Categories(Timeline),
@@ -51,10 +49,8 @@ pub enum Timeline {
     /// One entry for each record.
     Raw,
     /// A picture.
-    #[cfg(feature = "figures")]
     Figure,
     /// A page with the picture.
-    #[cfg(feature = "figures")]
     Html,
 }
 
@@ -65,16 +61,12 @@ const ENDS: &[(&str, Format)] = &[
     (".layout.json", Format::Layout),
     (".operators.json", Format::Operators),
     (".operators.csv", Format::OperatorsCsv),
-    #[cfg(feature = "figures")]
     (".operators.svg", Format::OperatorsFigure),
     (".categories.json", Format::Categories(Timeline::Json)),
     (".categories.raw.json", Format::Categories(Timeline::Raw)),
-    #[cfg(feature = "figures")]
     (".categories.svg", Format::Categories(Timeline::Figure)),
-    #[cfg(feature = "figures")]
     (".categories.html", Format::Categories(Timeline::Html)),
     (".json", Format::Json),
-    #[cfg(feature = "flamegraph")]
     (".svg", Format::Flamegraph),
     (".folded", Format::Folded),
     (".txt", Format::Text),
@@ -109,6 +101,8 @@ impl Format {
             Self::Chrome => timeline::write(data, &timeline::Options::default(), out),
             Self::Layout => layout::write(data, &layout::Options::default(), out),
             Self::Json => json::write(data, &json::Options::default(), out),
+            #[cfg(not(feature = "flamegraph"))]
+            Self::Flamegraph => Err(without("flamegraph")),
             #[cfg(feature = "flamegraph")]
             Self::Flamegraph => flamegraph::write(data, &flamegraph::Options::default(), out),
             Self::Folded => folded::write(data, &folded::Options::default(), out),
@@ -130,11 +124,18 @@ impl Format {
         match self {
             Self::Operators => operators::write(series, &operators::Options::default(), out),
             Self::OperatorsCsv => operators::write_csv(series, out),
+            #[cfg(not(feature = "figures"))]
+            Self::OperatorsFigure => Err(without("figures")),
             #[cfg(feature = "figures")]
             Self::OperatorsFigure => super::figure::write(series, &super::figure::Options::default(), out),
             _ => Err(Error::format(Path::new(""), ".operators.json, .operators.csv, .operators.svg")),
         }
     }
+}
+
+#[cfg(not(all(feature = "figures", feature = "flamegraph")))]
+fn without(feature: &str) -> Error {
+    Error::drawing("picture", format!("this was built without memtrace's feature `{feature}`"))
 }
 
 /// The calls of operators on a device, the main one if there is no other; without such a device there are none.
@@ -167,6 +168,8 @@ impl Timeline {
         match self {
             Self::Json => categories::write(data, options, out),
             Self::Raw => categories::write_raw(data, options, out),
+            #[cfg(not(feature = "figures"))]
+            Self::Figure | Self::Html => Err(without("figures")),
             #[cfg(feature = "figures")]
             Self::Figure => categories::write_figure(data, options, out),
             #[cfg(feature = "figures")]

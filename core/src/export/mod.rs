@@ -1,5 +1,5 @@
 //! Files for people and their tools. Each format has `write(&SnapshotData, &Options, impl Write)`
-//! and does nothing but write to it; [`file`] writes files.
+//! and does nothing but write to it; [`mod@file`] writes files.
 
 mod budget;
 pub mod categories;

@@ -6,7 +6,7 @@ use std::fmt;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Device {
-    /// The heap of this process, as far as it goes through [`Alloc`](crate::Alloc).
+    /// The heap of this process, as far as it goes through `Alloc`.
     Cpu,
     /// A CUDA device by ordinal, counted as the driver counts.
     Cuda(u32),

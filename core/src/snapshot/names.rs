@@ -9,7 +9,7 @@ use super::{Category, DeviceSnapshot};
 /// Bytes of a name; what is longer is cut.
 pub const LONGEST_NAME: usize = 256;
 
-/// The name that the program gave a block, with [`name`](fn@crate::name) and its relatives.
+/// The name that the program gave a block, with `name` and its relatives.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BlockName {
     /// The block's [`seq`](super::Block::seq); also the [`alloc_seq`](super::Record::alloc_seq) of its

@@ -20,6 +20,7 @@ static KNOWN: LazyLock<Table> = LazyLock::new(|| {
 ///
 /// The table that memtrace comes with knows candle, cudarc and what they are made of. Others are added line by line:
 /// ```
+/// # use memtrace_core as memtrace;
 /// use memtrace::Rules;
 ///
 /// let mut rules = Rules::default();

@@ -17,6 +17,7 @@ const ONE: u64 = 1 << 16;
 /// adds up the same blocks, in whatever groups, comes to the same total, to the byte.
 ///
 /// ```
+/// # use memtrace_core as memtrace;
 /// use memtrace::snapshot::Sampling;
 /// let sampling = Sampling::every(512 << 10);
 /// assert_eq!(sampling.bytes(1 << 20), 1 << 20);

@@ -13,7 +13,7 @@ pub struct ContextNode {
     pub parent: ContextId,
     /// The scope's own name.
     pub name: String,
-    /// It is a part of a model: a span of one of candle's models, or a [`module`](fn@crate::module), was entered by this path.
+    /// It is a part of a model: a span of one of candle's models, or a `module`, was entered by this path.
     pub module: bool,
 }
 

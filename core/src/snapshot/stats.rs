@@ -5,7 +5,7 @@
 pub struct Stat {
     /// Its value now.
     pub current: u64,
-    /// Its largest value since the recording began or since [`reset_peak`](crate::reset_peak).
+    /// Its largest value since the recording began or since `reset_peak`.
     pub peak: u64,
     /// The sum of all increases.
     pub allocated: u64,
