@@ -56,7 +56,7 @@
 //! | `MEMTRACE_DUMP_ON_OOM` | `1`, `0` | a snapshot when an allocation fails; `0`: nothing is said of it either |
 //! | `MEMTRACE_RULES` | a file | lines added to [`Rules`], which say what is a framework and what its blocks are for |
 //! | `MEMTRACE_CHECK_STACKS` | `1`, `0` | every stack is taken by libgcc's unwinder, too; [`snapshot::Health`] says how often they differed |
-//! | `MEMTRACE_SIGNAL` | `USR1`, `USR2`, a number | a snapshot at each such signal |
+//! | `MEMTRACE_SIGNAL` | `USR1`, `USR2`, a number | a snapshot at each such signal (feature `signals`) |
 //!
 //! # When the program dies
 //! [`Builder::stream`] appends to a capture that survives `kill -9`; [`Builder::dump_on_panic`],

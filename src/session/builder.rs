@@ -265,7 +265,7 @@ impl Builder {
         self
     }
 
-    /// Writes a snapshot at each signal of this kind, such as `"USR2"`. What the program itself does at
+    /// Writes a snapshot at each signal of this kind, such as `"USR2"` (feature `signals`). What the program itself does at
     /// that signal is done besides. It comes within a tenth of a second, and signals that come in that time are one.
     pub fn dump_on_signal(mut self, signal: &str) -> Self {
         match signal_number(signal) {

@@ -24,6 +24,7 @@ pub struct ThreadId(#[doc(hidden)] pub u32);
 
 impl ThreadId {
     /// The number.
+    #[inline]
     pub fn number(self) -> u32 {
         self.0
     }

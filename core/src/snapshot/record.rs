@@ -63,6 +63,7 @@ impl Record {
 
     /// The block that an alloc made or a free gave back. What a free does not know is left out: the
     /// time of its alloc is 0 and the thread is the one that freed.
+    #[inline]
     pub fn block(&self) -> Block {
         let time_ns = if self.kind == RecordKind::Alloc { self.time_ns } else { 0 };
         Block {

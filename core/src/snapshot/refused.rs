@@ -12,6 +12,7 @@ const AGAIN: u64 = 1 << 61;
 
 impl Record {
     /// Says that the last free of this block was refused.
+    #[inline]
     pub fn again(block: &Block) -> Self {
         Self { alloc_seq: block.seq | AGAIN, ..Self::alloc_of(block) }
     }

@@ -38,11 +38,13 @@ impl Sampling {
     }
 
     /// Are only some of the blocks recorded?
+    #[inline]
     pub fn is_on(self) -> bool {
         self.interval > 0
     }
 
     /// The mean number of bytes between points; `None` if every block is recorded.
+    #[inline]
     pub fn interval(self) -> Option<u64> {
         self.is_on().then_some(self.interval)
     }

@@ -58,6 +58,7 @@ pub struct MemoryStats {
 
 impl MemoryStats {
     /// Bytes live now in blocks of every size; counted, so exact also where other figures are estimates.
+    #[inline]
     pub fn live(&self) -> u64 {
         self.allocated_bytes.current + self.below_threshold
     }
