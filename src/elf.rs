@@ -32,8 +32,13 @@ pub(crate) fn range(info: &libc::dl_phdr_info) -> Range<u64> {
 
 /// Its GNU build-id, or nothing.
 pub(crate) fn build_id_of(info: &libc::dl_phdr_info) -> &[u8] {
+    note(info, b"GNU\0", NT_GNU_BUILD_ID).unwrap_or_default()
+}
+
+/// What it has in a note of this name and type.
+pub(crate) fn note<'a>(info: &'a libc::dl_phdr_info, name: &[u8], kind: u32) -> Option<&'a [u8]> {
     let notes = headers(info).iter().filter(|header| header.p_type == libc::PT_NOTE);
-    notes.filter_map(|note| build_id(bytes(info, note)?)).next().unwrap_or_default()
+    notes.filter_map(|note| content(bytes(info, note)?, name, kind)).next()
 }
 
 /// A part that the loader has read from the file; headers may say anything.
@@ -53,15 +58,15 @@ fn bytes<'a>(info: &'a libc::dl_phdr_info, part: &libc::Elf64_Phdr) -> Option<&'
 
 const NT_GNU_BUILD_ID: u32 = 3;
 
-/// The GNU build-id among ELF notes: each is three 32-bit words (name length, description length, type), the name and the
+/// The content of the note of this name and type among notes: each is three 32-bit words (name length, description length, type), the name and the
 /// description, both padded to four bytes.
-fn build_id(mut notes: &[u8]) -> Option<&[u8]> {
+fn content<'a>(mut notes: &'a [u8], wanted: &[u8], kind: u32) -> Option<&'a [u8]> {
     while let Some((header, rest)) = notes.split_at_checked(12) {
         let word = |i: usize| header.get(i * 4..i * 4 + 4)?.try_into().ok().map(u32::from_ne_bytes);
         let (name_length, length) = (word(0)? as usize, word(1)? as usize);
         let (name, rest) = rest.split_at_checked(name_length.checked_next_multiple_of(4)?)?;
         let description = rest.get(..length)?;
-        if word(2)? == NT_GNU_BUILD_ID && name.starts_with(b"GNU\0") {
+        if word(2)? == kind && name.starts_with(wanted) {
             return Some(description);
         }
         notes = rest.get(length.checked_next_multiple_of(4)?..)?;
@@ -73,8 +78,12 @@ fn build_id(mut notes: &[u8]) -> Option<&[u8]> {
 mod tests {
     use super::*;
 
+    fn build_id(notes: &[u8]) -> Option<&[u8]> {
+        content(notes, b"GNU\0", NT_GNU_BUILD_ID)
+    }
+
     #[test]
-    fn a_build_id_is_found_behind_other_notes_and_damage_is_refused() {
+    fn a_note_is_found_behind_other_notes_and_damage_is_refused() {
         let mut notes = Vec::new();
         for (kind, name, text) in [(1u32, b"ABC\0", b"xyz".as_slice()), (3, b"GNU\0", &[1, 2, 3, 4, 5])] {
             notes.extend([4u32, text.len() as u32, kind].iter().flat_map(|w| w.to_ne_bytes()));

@@ -40,6 +40,7 @@ pub(crate) enum Kind {
     NotInstalled,
     Forked,
     CannotMeasure,
+    AnotherCopy,
     NoLimit,
     NoRuns(&'static str),
     NoCuda(String),
@@ -198,6 +199,11 @@ impl fmt::Display for Error {
                 "cannot find {source} from {}, beside which the baselines stand; run the tests with cargo, where \
                  the sources are",
                 package.display()
+            ),
+            Kind::AnotherCopy => write!(
+                f,
+                "cannot measure here: another copy of memtrace in this process sees CUDA's memory, and this one does not; \
+                 use one copy only"
             ),
             Kind::CannotMeasure => write!(
                 f,

@@ -14,7 +14,10 @@ static START: extern "C" fn() = start;
 static SESSION: Mutex<Option<Session>> = Mutex::new(None);
 
 extern "C" fn start() {
-    memtrace::on_cuda_start(record);
+    let is_asked = ["MEMTRACE", "MEMTRACE_OUT"].iter().any(|name| std::env::var_os(name).is_some());
+    if !memtrace::on_cuda_start(record) && is_asked {
+        eprintln!("memtrace: the program has memtrace in it, which records; the preloaded library does not");
+    }
 }
 
 fn record() {

@@ -275,6 +275,9 @@ impl Opened {
         fork::watch();
         #[cfg(feature = "rayon")]
         super::pool::know_workers();
+        if cuda::is_elsewhere() {
+            return Err(Error::from(Kind::AnotherCopy));
+        }
         if !guard::allocator_is_installed() && !cuda::is_loaded() {
             return Err(Error::from(Kind::NotInstalled));
         }

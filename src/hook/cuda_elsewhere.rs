@@ -14,7 +14,14 @@ pub(crate) fn is_loaded() -> bool {
 }
 
 /// It is never seen to start.
-pub(crate) fn on_cuda_start(_call: fn()) {}
+pub(crate) fn on_cuda_start(_call: fn()) -> bool {
+    true
+}
+
+/// There are no hooks anywhere.
+pub(crate) fn is_elsewhere() -> bool {
+    false
+}
 
 /// Says so.
 pub(crate) fn coverage() -> CudaHooks {

@@ -320,10 +320,10 @@ pub fn reset_peak(device: impl IntoDevice) {
 }
 
 /// Calls `call` when the CUDA driver has been started, once, on the thread that started it: to record programs
-/// that may not use CUDA at all.
+/// that may not use CUDA at all. False if that will not be seen, because the program has memtrace in it.
 #[doc(hidden)]
-pub fn on_cuda_start(call: fn()) {
-    crate::hook::cuda::on_cuda_start(call);
+pub fn on_cuda_start(call: fn()) -> bool {
+    crate::hook::cuda::on_cuda_start(call)
 }
 
 /// Is anything being recorded?

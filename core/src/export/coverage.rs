@@ -70,8 +70,8 @@ fn hook_notes(hooks: &CudaHooks) -> Vec<String> {
     let mut notes = Vec::new();
     match hooks.state {
         CudaState::AnotherCopy => notes.push(
-            "CUDA memory was not recorded: another version of memtrace in this process sees it; \
-             use one version only"
+            "CUDA memory was not recorded: another copy of memtrace in this process sees it; \
+             use one copy only"
                 .to_owned(),
         ),
         CudaState::TurnedOff => {

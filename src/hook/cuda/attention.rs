@@ -1,4 +1,4 @@
-//! Reasons for the hooks to look at calls although nothing is recorded: other copies that listen, captures under
+//! Reasons for the hooks to look at calls although nothing is recorded: captures under
 //! way, addresses that are remembered until they are freed.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -7,7 +7,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::arrays::{self, Deep, Flat};
 use super::bulk::{self, Ending};
-use super::copies::Listener;
 use super::driver::{self, NOT_FOUND};
 use super::events::{self, Class, Size, Stream};
 use super::graphs::{self, AllocNode, AnyNode};
@@ -18,7 +17,7 @@ use super::requests::{
     External, Handle, Pointer, at_once, classic, external, flags_of, host, in_order, of_pool, ordered, per_thread,
     physical, pinned, registered,
 };
-use super::{capture, copies, imports, lookup, segments, start};
+use super::{capture, imports, lookup, segments, start};
 use crate::record::ticks;
 use crate::snapshot::UnseenCalls;
 
@@ -107,13 +106,11 @@ macro_rules! hooks {
                 // SAFETY: the arguments are the caller's.
                 return unsafe { real($($arg),*) };
             }
-            copies::each(Listener::before_end);
             let (before, ending) = (bulk::before(), $event);
             // SAFETY: the arguments are the caller's.
             let result = unsafe { real($($arg),*) };
             bulk::after(result, before);
             ending.done(result);
-            copies::each(|listener| listener.after_end(result));
             result
         });
     };

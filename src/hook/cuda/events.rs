@@ -7,7 +7,7 @@ use std::panic::catch_unwind;
 use super::capture::Capture;
 use super::driver::{DEINITIALIZED, OUT_OF_MEMORY, SUCCESS};
 use super::place::{context_of, device_of};
-use super::{attention, capture, copies, graphs, imports, query, segments, streams};
+use super::{attention, capture, graphs, imports, query, segments, streams};
 use crate::errno::KeepErrno;
 use crate::record::device_memory::{self, Taking};
 use crate::record::measure::{self, Space};
@@ -23,11 +23,10 @@ pub(super) fn is_idle() -> bool {
 /// Does anybody record?
 #[inline]
 pub(super) fn watching() -> bool {
-    gates::watches_device_memory() || copies::are_watching()
+    gates::watches_device_memory()
 }
 
 /// What kind of memory a call is about.
-#[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Class {
     Pool,
@@ -65,7 +64,6 @@ impl Class {
 }
 
 /// Which device a call is about.
-#[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Whose {
     /// The stream's, if it is not one that every context has, else the current context's.
@@ -92,7 +90,6 @@ pub(super) enum Size {
 }
 
 /// The stream that a call names.
-#[repr(transparent)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Stream(usize);
 
@@ -128,8 +125,7 @@ pub(super) struct Request {
     pub(super) whose: Whose,
 }
 
-/// An allocation as it came out: what copies of this library tell each other.
-#[repr(C)]
+/// An allocation as it came out.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Outcome {
     pub(super) result: c_int,
@@ -180,17 +176,9 @@ pub(super) unsafe fn after_alloc(result: c_int, request: Request, began: u64) {
     tell_alloc(&outcome);
 }
 
-/// Everybody who records.
+/// To the recorder.
 pub(super) fn tell_alloc(outcome: &Outcome) {
     tell_alloc_at(outcome, None);
-}
-
-/// The same for a block that was asked for elsewhere, and comes into being in the scopes of here.
-pub(super) fn tell_alloc_at(outcome: &Outcome, at: Option<Site>) {
-    if watching() {
-        copies::each(|listener| listener.after_alloc(outcome));
-        own_after_alloc_at(outcome, at);
-    }
 }
 
 /// A call that allocates was refused.
@@ -200,12 +188,8 @@ pub(super) fn tell_refusal(outcome: &Outcome) {
     }
 }
 
-/// In this copy's recorder.
-pub(super) fn own_after_alloc(outcome: &Outcome) {
-    own_after_alloc_at(outcome, None);
-}
-
-fn own_after_alloc_at(outcome: &Outcome, at: Option<Site>) {
+/// The same for a block that was asked for elsewhere, and comes into being in the scopes of here.
+pub(super) fn tell_alloc_at(outcome: &Outcome, at: Option<Site>) {
     if !gates::watches_device_memory() || guard::state() & guard::OWN != 0 {
         return;
     }
@@ -260,7 +244,6 @@ fn record(outcome: &Outcome, mut site: Site) {
 }
 
 /// A free that is asked for.
-#[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Release {
     pub(super) class: Class,
@@ -281,15 +264,13 @@ pub(super) enum Free {
 /// What is to be told after the call, too.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Told {
-    own: Free,
-    /// Others were told before it.
-    others: bool,
+    free: Free,
     class: Class,
     began: u64,
 }
 
 impl Told {
-    pub(super) const NOTHING: Self = Self { own: Free::NotWatched, others: false, class: Class::Pool, began: 0 };
+    pub(super) const NOTHING: Self = Self { free: Free::NotWatched, class: Class::Pool, began: 0 };
 }
 
 /// What a call frees, as far as that is known before it.
@@ -340,20 +321,15 @@ impl Freeing {
     }
 }
 
-/// Everybody who records.
+/// To the recorder.
 pub(super) fn tell_free(release: Release) -> Told {
-    if !watching() {
+    if !watching() || guard::state() & guard::OWN != 0 {
         return Told::NOTHING;
     }
-    copies::each(|listener| listener.before_free(&release));
-    Told { own: own_before_free(&release), others: true, class: release.class, began: ticks::now() }
+    Told { free: take(&release), class: release.class, began: ticks::now() }
 }
 
-/// In this copy's recorder.
-pub(super) fn own_before_free(release: &Release) -> Free {
-    if !gates::watches_device_memory() || guard::state() & guard::OWN != 0 {
-        return Free::NotWatched;
-    }
+fn take(release: &Release) -> Free {
     let _own = guard::own_work();
     let take = || {
         let pinned = release.class.is_pinned();
@@ -382,20 +358,15 @@ fn take_measured(release: &Release, known: Option<(Device, u64)>) -> Option<meas
 
 /// Puts it back if the driver refused: that memory is still taken.
 pub(super) fn after_free(result: c_int, told: Told) {
-    let took = if told.others { ticks::now().saturating_sub(told.began) } else { 0 };
-    if told.others {
-        copies::each(|listener| listener.after_free(result, took));
-    }
-    own_after_free(result, told.own, took);
+    let Free::Watched(taking, measured) = told.free else { return };
+    tell_freed(result, taking, measured, ticks::now().saturating_sub(told.began));
     // Memory of no pool goes back to the device at once.
-    if told.others && told.class == Class::Classic {
+    if told.class == Class::Classic {
         segments::settle(result);
     }
 }
 
-/// In this copy's recorder.
-pub(super) fn own_after_free(result: c_int, free: Free, took: u64) {
-    let Free::Watched(taking, measured) = free else { return };
+fn tell_freed(result: c_int, taking: Taking, measured: Option<measure::Taken>, took: u64) {
     if result == DEINITIALIZED {
         return;
     }

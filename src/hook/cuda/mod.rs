@@ -9,7 +9,7 @@
 //! * [`elf`] finds the imports of every loaded object, [`loader`] asks for what is loaded,
 //! * [`patch`] puts our functions in the driver's place there, and does so again when objects were loaded;
 //!   [`memory`] writes where that is not allowed,
-//! * [`copies`] tells other copies of this library in the process,
+//! * [`note`] tells of a program that has memtrace in it,
 //! * [`lookup`] answers `dlsym` and `cuGetProcAddress` with them,
 //! * [`calls`] are those functions, [`requests`] and [`arrays`] read their arguments, [`driver`] knows the
 //!   real ones,
@@ -36,7 +36,6 @@ mod attention;
 mod bulk;
 mod calls;
 mod capture;
-mod copies;
 mod driver;
 mod elf;
 mod events;
@@ -46,6 +45,7 @@ mod imports;
 mod loader;
 mod lookup;
 mod memory;
+mod note;
 mod patch;
 mod place;
 mod pools;
@@ -56,7 +56,6 @@ mod start;
 mod streams;
 mod threads;
 
-use self::copies::Counts;
 use crate::snapshot::{CudaHooks, CudaState};
 
 pub(crate) use query::{memory, pool, used_pools};
@@ -79,6 +78,11 @@ pub(crate) fn is_loaded() -> bool {
     start::state() == CudaState::Active && driver::is_loaded()
 }
 
+/// Is the driver there, and another copy of memtrace has the hooks?
+pub(crate) fn is_elsewhere() -> bool {
+    start::state() == CudaState::AnotherCopy && driver::is_loaded()
+}
+
 /// What the hooks are in place for.
 pub(crate) fn coverage() -> CudaHooks {
     let state = match start::state() {
@@ -86,6 +90,7 @@ pub(crate) fn coverage() -> CudaHooks {
         CudaState::Active if driver::is_simulated() => CudaState::Simulated,
         state => state,
     };
-    let Counts { imports, refused_imports, looked_up } = copies::counts();
+    let (imports, refused_imports) = patch::counts();
+    let looked_up = lookup::answered();
     CudaHooks { state, imports, refused_imports, looked_up, unseen_calls: calls::unseen() }
 }

@@ -5,7 +5,7 @@ use std::ffi::{CStr, c_int, c_void};
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use super::{copies, loader, lookup, patch, threads};
+use super::{loader, lookup, note, patch, threads};
 use crate::errno::KeepErrno;
 use crate::record::{fork, thread};
 use crate::snapshot::CudaState;
@@ -22,11 +22,10 @@ static STATE: AtomicU8 = AtomicU8::new(OFF);
 const OFF: u8 = 0;
 const ACTIVE: u8 = 1;
 const ANOTHER_COPY: u8 = 2;
-const LISTENING: u8 = 3;
 
 pub(super) fn state() -> CudaState {
     match STATE.load(Ordering::Acquire) {
-        ACTIVE | LISTENING => CudaState::Active,
+        ACTIVE => CudaState::Active,
         ANOTHER_COPY => CudaState::AnotherCopy,
         _ => CudaState::TurnedOff,
     }
@@ -40,15 +39,14 @@ extern "C" fn start() {
     if !lookup::keep_real() {
         return;
     }
+    if note::program_has_its_own() || is_another_copy_there() {
+        return STATE.store(ANOTHER_COPY, Ordering::Release);
+    }
     threads::keep_real();
     // What leads to us must not lead nowhere when a library with us in it is closed.
     loader::pin(start as *const c_void);
     // SAFETY: the handler stores a flag.
     unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
-    if let Some(offer) = offer_of_another_copy() {
-        let state = if copies::accept(offer) { LISTENING } else { ANOTHER_COPY };
-        return STATE.store(state, Ordering::Release);
-    }
     STATE.store(ACTIVE, Ordering::Release);
     patch::patch_new_objects();
 }
@@ -76,8 +74,10 @@ static STARTER: AtomicU32 = AtomicU32::new(0);
 /// Others wait no longer than this for the starter: it might be waiting for what one of them holds.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-pub(crate) fn on_cuda_start(call: fn()) {
+/// False if that will not be seen, because the program has memtrace in it.
+pub(crate) fn on_cuda_start(call: fn()) -> bool {
     ON_CUDA_START.store(call as *mut (), Ordering::Release);
+    !note::program_has_its_own()
 }
 
 /// After `cuInit`. Who comes while another thread has the recording begun waits: what it allocates next is to be recorded.
@@ -139,9 +139,9 @@ pub(super) fn has_hooks() -> bool {
     STATE.load(Ordering::Acquire) == ACTIVE
 }
 
-/// What a copy of this library offers that has changed the imports of this process already. Two would see
-/// everything twice, or each what the other missed.
-fn offer_of_another_copy() -> Option<*const c_void> {
+/// Has a copy of this library changed the imports of this process already? Two would see everything twice, or each what
+/// the other missed, so one has hooks, and the others say so.
+fn is_another_copy_there() -> bool {
     const MOST: usize = 8;
     let mut others = [0usize; MOST];
     let mut count = 0;
@@ -157,15 +157,15 @@ fn offer_of_another_copy() -> Option<*const c_void> {
             }
         }
     });
-    others.iter().chain([&own]).filter(|address| **address != 0).find_map(|address| answer(*address))
+    others.iter().chain([&own]).filter(|address| **address != 0).any(|address| knows_our_name(*address))
 }
 
-fn answer(dlsym: usize) -> Option<*const c_void> {
+fn knows_our_name(dlsym: usize) -> bool {
     type Dlsym = unsafe extern "C" fn(*mut c_void, *const std::ffi::c_char) -> *mut c_void;
     // SAFETY: it is what some object calls as `dlsym`.
     let dlsym = unsafe { std::mem::transmute::<usize, Dlsym>(dlsym) };
     // SAFETY: `dlsym` takes this handle and a C string.
     let answer = unsafe { dlsym(libc::RTLD_DEFAULT, OUR_NAME.as_ptr()) };
     loader::forget_error();
-    (!answer.is_null()).then_some(answer.cast_const())
+    !answer.is_null()
 }
