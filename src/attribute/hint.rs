@@ -1,7 +1,7 @@
 //! What a stack alone says of what a block is for.
 
 use super::operator::{FramePlace, bare_name};
-use super::{Origin, library, operator};
+use super::{Origin, allocator, library, operator};
 use crate::snapshot::{Category, ContextId, Rules, SnapshotData, StackId};
 
 /// What a stack alone says.
@@ -11,6 +11,8 @@ pub(super) enum Hint {
     Rule(Category),
     /// A library that is not Rust, or a matrix kernel, works in it.
     Workspace,
+    /// An allocator of a framework's took it, to give parts of it to tensors.
+    GivenOut,
     /// A backward pass needed it.
     Backward,
     /// An optimizer needed it at its work.
@@ -53,6 +55,7 @@ impl StackHint {
         let operator = operator(data, stack);
         let is_variable = is_variable(data, stack);
         let hint = match (by_rule, operator) {
+            _ if allocator(data, stack).is_some() => Hint::GivenOut,
             _ if library(data, stack).is_some() => Hint::Workspace,
             (Some(Category::Workspace), _) => Hint::Workspace,
             (_, Some(operator)) if operator.is_backward => Hint::Backward,
@@ -65,7 +68,7 @@ impl StackHint {
             (None, None) if is_upload(data, stack) => Hint::Input,
             (None, None) => Hint::Nothing,
         };
-        let is_operator = operator.is_some() && !matches!(hint, Hint::Workspace | Hint::Backward);
+        let is_operator = operator.is_some() && !matches!(hint, Hint::GivenOut | Hint::Workspace | Hint::Backward);
         let in_optimizer = is_operator && in_optimizer(data, stack);
         let moves = operator.is_some_and(|operator| is_called(data, stack, operator.root, Rules::moves));
         let rules = &data.settings.rules;
@@ -84,7 +87,7 @@ impl StackHint {
 impl Hint {
     /// Is it part of what the program works out, so that a pass of another kind is over?
     pub(super) fn is_work(self) -> bool {
-        !matches!(self, Self::Workspace | Self::Nothing)
+        !matches!(self, Self::GivenOut | Self::Workspace | Self::Nothing)
     }
 }
 
