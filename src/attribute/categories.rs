@@ -222,6 +222,7 @@ impl<'a> Work<'a> {
         match life.hint {
             Hint::Workspace => Verdict::Is(Category::Workspace),
             Hint::GivenOut => Verdict::Kept(Some(Either::GivenOut)),
+            Hint::Rule(Category::Unknown) => Verdict::Open,
             Hint::Rule(_) if self.is_soon_freed(life) => TEMPORARY,
             Hint::Rule(_) if self.is_short(life) => Verdict::Open,
             Hint::Rule(Category::Parameter) if self.places.is_gone_unused(life) => Verdict::Open,

@@ -68,7 +68,10 @@ impl StackHint {
             (None, None) if is_upload(data, stack) => Hint::Input,
             (None, None) => Hint::Nothing,
         };
-        let is_operator = operator.is_some() && !matches!(hint, Hint::GivenOut | Hint::Workspace | Hint::Backward);
+        // Whatever else a stack says.
+        let is_final =
+            matches!(hint, Hint::GivenOut | Hint::Workspace | Hint::Backward | Hint::Rule(Category::Unknown));
+        let is_operator = operator.is_some() && !is_final;
         let in_optimizer = is_operator && in_optimizer(data, stack);
         let moves = operator.is_some_and(|operator| is_called(data, stack, operator.root, Rules::moves));
         let rules = &data.settings.rules;
@@ -151,4 +154,32 @@ fn in_optimizer(data: &SnapshotData, stack: StackId) -> bool {
 /// Is one of these scopes an optimizer's?
 pub(super) fn is_step(data: &SnapshotData, context: ContextId) -> bool {
     data.context_names(context).into_iter().any(|name| data.settings.rules.is_step(name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::snapshot::testing::{Trace, frame, registry, stacks};
+
+    #[test]
+    fn of_operators_of_other_frameworks_nothing_is_guessed() {
+        let in_step = |operator| {
+            let step = frame("step", &registry("burn-optim-0.21.0/src/optim/adam.rs"), 60);
+            let main = frame("net::main", "/home/u/net/src/main.rs", 9);
+            let mut trace = Trace::cpu();
+            trace.stacks(stacks(vec![operator, step, main], [[0, 1, 2]]));
+            trace.alloc("soon", 2000).on(StackId(1)).free("soon");
+            trace.alloc("last", 2000).on(StackId(1));
+            trace.build()
+        };
+        let category = |data: &SnapshotData| crate::attribute::Categories::of(data, &data.devices[0]).get(1);
+        let data = in_step(frame("mul_scalar", &registry("burn-tensor-0.21.0/src/tensor/api/numeric.rs"), 300));
+        assert_eq!(category(&data), Category::Unknown);
+        assert_eq!(operator(&data, StackId(1)).map(|operator| operator.root), Some("mul_scalar"));
+        let hint = StackHint::of(&data, StackId(1));
+        assert_eq!([false, true].map(|is_step| hint.within(is_step)), [Hint::Rule(Category::Unknown); 2]);
+        let candles = in_step(frame("mul", &registry("candle-core-0.11.1/src/tensor.rs"), 300));
+        assert_eq!(StackHint::of(&candles, StackId(1)).within(false), Hint::Step);
+        assert_eq!(category(&candles), Category::Temporary);
+    }
 }
