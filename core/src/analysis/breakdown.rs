@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use super::labels::{Labels, function_label, line_label, model_line_label, module_label, operator_label, scope_label};
+use super::labels::{
+    Labels, allocator_label, function_label, line_label, model_line_label, module_label, operator_label, scope_label,
+};
 use crate::attribute::Categories;
 use crate::snapshot::{Block, Category, DeviceSnapshot, Peak, Sampling, SnapshotData};
 
@@ -73,6 +75,12 @@ pub fn by_function(data: &SnapshotData, device: &DeviceSnapshot) -> Breakdown {
 /// The peak's blocks by the tensor operation that needed them.
 pub fn by_operator(data: &SnapshotData, device: &DeviceSnapshot) -> Breakdown {
     at_peak(device, &mut Labels::of_stacks(data, operator_label))
+}
+
+/// What allocators of frameworks hold of the peak, to give parts of it to tensors: a row for each such allocator's crate.
+pub fn by_allocator(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<Row> {
+    let rows = summed(device.peak_shares(), device.sampling, &mut Labels::of_stacks(data, allocator_label));
+    rows.into_iter().filter(|row| !row.label.is_empty()).collect()
 }
 
 /// The peak's blocks by the innermost scope in which they were allocated.

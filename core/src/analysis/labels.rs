@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::rc::Rc;
 
-use crate::attribute::{Origin, Place, library, model_line, module, operator, place};
+use crate::attribute::{Origin, Place, allocator, library, model_line, module, operator, place};
 use crate::snapshot::{Block, ContextId, Frame, SnapshotData, StackId};
 
 /// A path as people read it: relative to the working directory, or from the package's folder on
@@ -115,9 +115,15 @@ pub(super) fn line_label(data: &SnapshotData, stack: u32) -> String {
     let dir = &data.process.working_dir;
     match place(data, StackId(stack)) {
         Place::User(frame) => frame_location(frame, dir),
-        Place::Framework(frame) => format!("{} [no user frame]", frame_location(frame, dir)),
+        Place::Framework(frame) => no_user_frame(data, stack, frame_location(frame, dir)),
         Place::Unknown => nameless(data, StackId(stack)).to_owned(),
     }
+}
+
+/// By the allocator that took it, if one did; else by the framework's frame.
+fn no_user_frame(data: &SnapshotData, stack: u32, frame: String) -> String {
+    let allocator = allocator(data, StackId(stack)).map(|allocator| format!("{allocator}'s allocator"));
+    format!("{} [no user frame]", allocator.unwrap_or(frame))
 }
 
 pub(super) fn model_line_label(data: &SnapshotData, stack: u32) -> String {
@@ -127,6 +133,9 @@ pub(super) fn model_line_label(data: &SnapshotData, stack: u32) -> String {
 
 pub(super) fn operator_label(data: &SnapshotData, stack: u32) -> String {
     let stack = StackId(stack);
+    if let Some(allocator) = allocator(data, stack) {
+        return format!("({allocator}'s allocator)");
+    }
     match (operator(data, stack), library(data, stack)) {
         (_, Some(library)) => format!("({library})"),
         (Some(operator), None) => operator.to_string(),
@@ -134,11 +143,16 @@ pub(super) fn operator_label(data: &SnapshotData, stack: u32) -> String {
     }
 }
 
+/// Nothing for blocks of no allocator's.
+pub(super) fn allocator_label(data: &SnapshotData, stack: u32) -> String {
+    allocator(data, StackId(stack)).unwrap_or_default()
+}
+
 pub(super) fn function_label(data: &SnapshotData, stack: u32) -> String {
     let dir = &data.process.working_dir;
     match place(data, StackId(stack)) {
         Place::User(frame) => function_of(frame, dir),
-        Place::Framework(frame) => format!("{} [no user frame]", function_of(frame, dir)),
+        Place::Framework(frame) => no_user_frame(data, stack, function_of(frame, dir)),
         Place::Unknown => nameless(data, StackId(stack)).to_owned(),
     }
 }

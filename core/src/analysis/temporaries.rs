@@ -3,7 +3,8 @@
 use std::collections::HashMap;
 
 use super::labels::{Labels, line_label};
-use crate::snapshot::{Block, DeviceSnapshot, Record, RecordKind, Sampling, SnapshotData};
+use crate::attribute::allocator;
+use crate::snapshot::{Block, DeviceSnapshot, Record, RecordKind, Sampling, SnapshotData, StackId};
 
 /// A block counts as temporary if it is freed before this many further blocks were allocated on its
 /// device.
@@ -22,11 +23,14 @@ pub struct TemporaryRow {
     pub largest: u64,
 }
 
-/// Temporaries by user line, most bytes first; from the log, so of the records that it still holds.
+/// Temporaries by user line, most bytes first; from the log, so of the records that it still holds. Blocks of an allocator that
+/// gives parts of them to tensors are none.
 pub fn temporaries(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<TemporaryRow> {
     let mut labels = Labels::of_stacks(data, line_label);
     let mut rows: Vec<TemporaryRow> = Vec::new();
-    for block in short_lived(&device.records) {
+    let mut given_out: HashMap<StackId, bool> = HashMap::new();
+    let mut is_given_out = |stack| *given_out.entry(stack).or_insert_with(|| allocator(data, stack).is_some());
+    for block in short_lived(&device.records).into_iter().filter(|block| !is_given_out(block.stack)) {
         let number = labels.number(&block);
         if number >= rows.len() {
             rows.resize_with(number + 1, TemporaryRow::default);

@@ -21,6 +21,7 @@ const SOON: usize = 10;
 /// |---|---|---|
 /// | where a rule of [`Rules`](crate::Rules) names a category | | that one; freed soon: TEMPORARY |
 /// | in a matrix kernel or a library that is not Rust | | WORKSPACE |
+/// | by an allocator that gives parts of it to tensors | | unknown |
 /// | as a variable that has gradients | | PARAMETER |
 /// | in a backward pass | in it | AUTOGRAD_DETAIL |
 /// | in a backward pass | later | GRADIENT if the pass leaves as many of this size as there are variables of it; AUTOGRAD_DETAIL if there are none, or the program named the pass's gradients |
@@ -51,6 +52,8 @@ pub enum Either {
     Replaced,
     /// Data that was brought in once and stays: a data set, or weights.
     InputOrWeights,
+    /// It is an allocator's, which gives parts of it to tensors.
+    GivenOut,
 }
 
 impl Either {
@@ -61,6 +64,7 @@ impl Either {
             Self::ModelOrOptimizer => "unknown (kept by model or optimizer)",
             Self::Replaced => "unknown (kept from one iteration to the next)",
             Self::InputOrWeights => "unknown (input or weights)",
+            Self::GivenOut => "unknown (given out in parts)",
         }
     }
 }
@@ -217,6 +221,8 @@ impl<'a> Work<'a> {
     fn verdict(&self, life: &Life) -> Verdict {
         match life.hint {
             Hint::Workspace => Verdict::Is(Category::Workspace),
+            Hint::GivenOut => Verdict::Kept(Some(Either::GivenOut)),
+            Hint::Rule(Category::Unknown) => Verdict::Open,
             Hint::Rule(_) if self.is_soon_freed(life) => TEMPORARY,
             Hint::Rule(_) if self.is_short(life) => Verdict::Open,
             Hint::Rule(Category::Parameter) if self.places.is_gone_unused(life) => Verdict::Open,

@@ -1,7 +1,7 @@
 //! What a stack alone says of what a block is for.
 
 use super::operator::{FramePlace, bare_name};
-use super::{Origin, library, operator};
+use super::{Origin, allocator, library, operator};
 use crate::snapshot::{Category, ContextId, Rules, SnapshotData, StackId};
 
 /// What a stack alone says.
@@ -11,6 +11,8 @@ pub(super) enum Hint {
     Rule(Category),
     /// A library that is not Rust, or a matrix kernel, works in it.
     Workspace,
+    /// An allocator of a framework's took it, to give parts of it to tensors.
+    GivenOut,
     /// A backward pass needed it.
     Backward,
     /// An optimizer needed it at its work.
@@ -53,6 +55,7 @@ impl StackHint {
         let operator = operator(data, stack);
         let is_variable = is_variable(data, stack);
         let hint = match (by_rule, operator) {
+            _ if allocator(data, stack).is_some() => Hint::GivenOut,
             _ if library(data, stack).is_some() => Hint::Workspace,
             (Some(Category::Workspace), _) => Hint::Workspace,
             (_, Some(operator)) if operator.is_backward => Hint::Backward,
@@ -65,7 +68,10 @@ impl StackHint {
             (None, None) if is_upload(data, stack) => Hint::Input,
             (None, None) => Hint::Nothing,
         };
-        let is_operator = operator.is_some() && !matches!(hint, Hint::Workspace | Hint::Backward);
+        // Whatever else a stack says.
+        let is_final =
+            matches!(hint, Hint::GivenOut | Hint::Workspace | Hint::Backward | Hint::Rule(Category::Unknown));
+        let is_operator = operator.is_some() && !is_final;
         let in_optimizer = is_operator && in_optimizer(data, stack);
         let moves = operator.is_some_and(|operator| is_called(data, stack, operator.root, Rules::moves));
         let rules = &data.settings.rules;
@@ -84,7 +90,7 @@ impl StackHint {
 impl Hint {
     /// Is it part of what the program works out, so that a pass of another kind is over?
     pub(super) fn is_work(self) -> bool {
-        !matches!(self, Self::Workspace | Self::Nothing)
+        !matches!(self, Self::GivenOut | Self::Workspace | Self::Nothing)
     }
 }
 
@@ -148,4 +154,32 @@ fn in_optimizer(data: &SnapshotData, stack: StackId) -> bool {
 /// Is one of these scopes an optimizer's?
 pub(super) fn is_step(data: &SnapshotData, context: ContextId) -> bool {
     data.context_names(context).into_iter().any(|name| data.settings.rules.is_step(name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::snapshot::testing::{Trace, frame, registry, stacks};
+
+    #[test]
+    fn of_operators_of_other_frameworks_nothing_is_guessed() {
+        let in_step = |operator| {
+            let step = frame("step", &registry("burn-optim-0.21.0/src/optim/adam.rs"), 60);
+            let main = frame("net::main", "/home/u/net/src/main.rs", 9);
+            let mut trace = Trace::cpu();
+            trace.stacks(stacks(vec![operator, step, main], [[0, 1, 2]]));
+            trace.alloc("soon", 2000).on(StackId(1)).free("soon");
+            trace.alloc("last", 2000).on(StackId(1));
+            trace.build()
+        };
+        let category = |data: &SnapshotData| crate::attribute::Categories::of(data, &data.devices[0]).get(1);
+        let data = in_step(frame("mul_scalar", &registry("burn-tensor-0.21.0/src/tensor/api/numeric.rs"), 300));
+        assert_eq!(category(&data), Category::Unknown);
+        assert_eq!(operator(&data, StackId(1)).map(|operator| operator.root), Some("mul_scalar"));
+        let hint = StackHint::of(&data, StackId(1));
+        assert_eq!([false, true].map(|is_step| hint.within(is_step)), [Hint::Rule(Category::Unknown); 2]);
+        let candles = in_step(frame("mul", &registry("candle-core-0.11.1/src/tensor.rs"), 300));
+        assert_eq!(StackHint::of(&candles, StackId(1)).within(false), Hint::Step);
+        assert_eq!(category(&candles), Category::Temporary);
+    }
 }

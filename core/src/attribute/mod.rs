@@ -3,6 +3,7 @@
 //!
 //! Knows the names of frameworks, not of file formats.
 
+mod allocator;
 mod arms;
 mod categories;
 mod gradients;
@@ -16,6 +17,7 @@ mod passes;
 mod places;
 mod spanned;
 
+pub use allocator::allocator;
 #[doc(hidden)]
 pub use arms::learn_backward_pass;
 pub use categories::{Categories, Either};

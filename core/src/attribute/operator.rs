@@ -175,10 +175,9 @@ mod tests {
             assert_eq!(type_name(function), name, "{function}");
         }
         let mut rules = Rules::default();
-        rules
-            .add("operator luminal_cuda prim.rs *::process\noperator luminal_cuda other.rs Cuda*::process kernel")
-            .unwrap();
-        let method = |file, of| rules.method("luminal_cuda", file, "process", of);
+        rules.add("operator my_cuda prim.rs *::process\noperator my_cuda other.rs Cuda*::process kernel").unwrap();
+        assert_eq!(rules.method("luminal_cuda", "binary.rs", "process", "CudaSub"), Some("CudaSub"));
+        let method = |file, of| rules.method("my_cuda", file, "process", of);
         assert_eq!(method("prim.rs", "CudaAdd"), Some("CudaAdd"));
         assert_eq!((method("prim.rs", ""), method("other.rs", "Mul")), (None, None), "nothing to call it");
         assert_eq!(method("other.rs", "CudaMul"), Some("kernel"));

@@ -1,6 +1,7 @@
 //! What was in sight of CUDA's memory, in words.
 
-use crate::analysis::{PoolBalance, pool_balance};
+use super::sampled;
+use crate::analysis::{self, PoolBalance, Row, pool_balance};
 use crate::snapshot::{CudaHooks, CudaState, Device, DeviceSnapshot, SnapshotData};
 use crate::units::{Bytes, grouped};
 
@@ -64,6 +65,8 @@ pub(super) fn notes(data: &SnapshotData) -> Vec<String> {
     }
     notes.extend(data.devices.iter().filter_map(balance_note));
     notes
+        .extend(data.devices.iter().flat_map(|device| allocator_notes(data, device).into_iter().map(|(_, note)| note)));
+    notes
 }
 
 fn hook_notes(hooks: &CudaHooks) -> Vec<String> {
@@ -103,11 +106,30 @@ fn balance_note(device: &DeviceSnapshot) -> Option<String> {
     ))
 }
 
+/// Allocators with what they hold of a device's peak, and a note for each: its blocks say nothing about tensors.
+pub(super) fn allocator_notes(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<(Row, String)> {
+    let (peak, about) = (device.peak.total(), sampled::about(device.sampling.interval()));
+    let note = |row: Row| {
+        let count = row.count.unwrap_or(0);
+        let (blocks, them) = if count == 1 { ("block holds", "it") } else { ("blocks hold", "them") };
+        let (count, bytes, device) = (grouped(count), Bytes(row.bytes), device.device);
+        let part = if row.bytes == peak { "all".to_owned() } else { format!("{about}{bytes}") };
+        let note = format!(
+            "{device}: {about}{count} {blocks} {part} of the {} at the peak; {}'s allocator took {them} and gives tensors parts \
+             of {them}, which are not seen",
+            Bytes(peak),
+            row.label
+        );
+        (row, note)
+    };
+    analysis::by_allocator(data, device).into_iter().map(note).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::snapshot::testing::{Trace, two_lines_and_a_temporary};
-    use crate::snapshot::{Pool, UnseenCalls};
+    use crate::snapshot::testing::{Trace, frame, registry, stacks, two_lines_and_a_temporary};
+    use crate::snapshot::{Pool, StackId, UnseenCalls};
 
     #[test]
     fn the_pool_stands_beside_the_recording() {
@@ -123,6 +145,42 @@ mod tests {
         assert_eq!(balance_note(&device), None);
         let device = trace.pool(Pool { used: recorded + (1 << 20), ..pool }).device();
         assert!(balance_note(&device).unwrap().contains("something was not seen"));
+    }
+
+    /// Two pages of an allocator's, one of them for a moment, and a block of the program's own.
+    fn pages(own: u64) -> SnapshotData {
+        let page = frame("alloc", &registry("cubecl-cuda-0.10.0/src/compute/storage/gpu.rs"), 174);
+        let mut trace = Trace::cuda(0);
+        trace.stacks(stacks(vec![page, frame("net::main", "/home/u/net/src/main.rs", 9)], [[0], [1]]));
+        trace.alloc("page", 4 << 20).on(StackId(1)).alloc("brief", 2 << 20).on(StackId(1));
+        if own > 0 {
+            trace.alloc("own", own).on(StackId(2)).free("own");
+        }
+        trace.free("brief");
+        trace.alloc("last", 1000).on(StackId(2));
+        trace.build()
+    }
+
+    #[test]
+    fn what_an_allocator_holds_is_noted_and_no_temporary() {
+        let all = "cuda:0: 2 blocks hold all of the 6.000 MiB at the peak; cubecl_cuda's allocator took them and gives tensors parts of \
+                   them, which are not seen";
+        assert_eq!(notes(&pages(0)), [all]);
+        let data = pages(1 << 20);
+        let part = all.replace("all of the 6.000", "6.000 MiB of the 7.000");
+        assert_eq!(notes(&data), [part.as_str()]);
+        let mut json = Vec::new();
+        super::super::json::write(&data, &super::super::json::Options::default(), &mut json).unwrap();
+        let json: serde_json::Value = serde_json::from_slice(&json).unwrap();
+        let row = &json["devices"][0]["peak_by_allocator"][0];
+        let wanted = serde_json::json!({ "label": "cubecl_cuda", "bytes": 6 << 20, "count": 2, "note": part });
+        assert_eq!(*row, wanted);
+        let temporaries = analysis::temporaries(&data, &data.devices[0]);
+        assert_eq!(temporaries.iter().map(|row| row.bytes).collect::<Vec<_>>(), [1 << 20]);
+        let rows = analysis::by_line(&data, &data.devices[0]).rows;
+        assert_eq!(rows[0].label, "cubecl_cuda's allocator [no user frame]");
+        let rows = analysis::by_operator(&data, &data.devices[0]).rows;
+        assert_eq!(rows[0].label, "(cubecl_cuda's allocator)");
     }
 
     #[test]

@@ -75,6 +75,7 @@ impl Tables {
             others: cuda_tables(data, device)
                 .into_iter()
                 .chain(twice::rows(data, device).map(|rows| ("live_twice", rows)))
+                .chain(allocators(data, device).map(|rows| ("peak_by_allocator", rows)))
                 .collect(),
         }
     }
@@ -168,6 +169,15 @@ fn cuda_tables(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<(&'static st
         tables.push(("pool_churn", table));
     }
     tables
+}
+
+/// Where there are any.
+fn allocators(data: &SnapshotData, device: &DeviceSnapshot) -> Option<Value> {
+    let rows = coverage::allocator_notes(data, device).into_iter();
+    let rows: Vec<Value> = rows
+        .map(|(row, note)| json!({ "label": row.label, "bytes": row.bytes, "count": row.count, "note": note }))
+        .collect();
+    (!rows.is_empty()).then(|| rows.into())
 }
 
 fn segments(device: &DeviceSnapshot) -> Value {

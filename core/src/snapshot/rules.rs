@@ -42,6 +42,7 @@ static KNOWN: LazyLock<Table> = LazyLock::new(|| {
 /// | `helper FUNCTION` | a function in such a file that is none |
 /// | `kernel FUNCTION` | one such that holds no operators inside it either |
 /// | `category CATEGORY CRATE FILE [FUNCTION]` | what blocks are for that were needed there, in [`Category`]'s words; the outermost such call decides |
+/// | `allocator CRATE FILE [FUNCTION]` | its blocks are given to tensors in parts, so a block has neither an operator nor a category |
 /// | `variable CRATE FILE [FUNCTION]` | blocks that were needed there are variables: a backward pass has gradients of them |
 /// | `input CRATE FILE FUNCTION` | an operator that brings data in when the program itself calls it |
 /// | `constant CRATE FILE FUNCTION` | an operator that fills a block with a constant, which may be for anything |
@@ -66,6 +67,7 @@ struct Table {
     helpers: Vec<Pattern>,
     kernels: Vec<Pattern>,
     categories: Vec<(Category, Place)>,
+    allocators: Vec<Place>,
     variables: Vec<Place>,
     inputs: Vec<Place>,
     constants: Vec<Place>,
@@ -176,6 +178,11 @@ impl Rules {
     pub(crate) fn category(&self, package: &str, file: &str, function: &str) -> Option<Category> {
         let mut places = self.tables().into_iter().flat_map(|table| &table.categories);
         places.find(|(_, place)| place.fits(package, file, function)).map(|(category, _)| *category)
+    }
+
+    /// Are blocks that were taken in this function given out in parts?
+    pub(crate) fn is_allocator(&self, package: &str, file: &str, function: &str) -> bool {
+        self.any(|table| table.allocators.iter().any(|place| place.fits(package, file, function)))
     }
 
     /// Are blocks that were needed in this function variables?
@@ -302,6 +309,9 @@ impl Table {
                 let function = function.first().unwrap_or(&"*");
                 self.categories.push((category, Place::new(package, file, function)));
             }
+            ["allocator", package, file, function @ ..] if function.len() < 2 => {
+                self.allocators.push(Place::new(package, file, function.first().unwrap_or(&"*")));
+            }
             ["variable", package, file, function @ ..] if function.len() < 2 => {
                 self.variables.push(Place::new(package, file, function.first().unwrap_or(&"*")));
             }
@@ -322,15 +332,15 @@ impl Table {
                 self.backward.push(Arms { package: Pattern::package(package), version, from });
             }
             [
-                "framework" | "operators" | "operator" | "helper" | "kernel" | "category" | "variable" | "input"
-                | "constant" | "move" | "optimizer" | "step" | "backward",
+                "framework" | "operators" | "operator" | "helper" | "kernel" | "category" | "allocator" | "variable"
+                | "input" | "constant" | "move" | "optimizer" | "step" | "backward",
                 ..,
             ] => {
                 return Err("has too few words or too many".into());
             }
             _ => {
                 return Err(
-                    "begins with none of framework, operators, operator, helper, kernel, category, variable, input, constant, move, optimizer, step, gradient, backward"
+                    "begins with none of framework, operators, operator, helper, kernel, category, allocator, variable, input, constant, move, optimizer, step, gradient, backward"
                         .into(),
                 );
             }
@@ -407,6 +417,7 @@ mod tests {
             "framework a b",
             "category WEIGHT a b",
             "category INPUT a b c d",
+            "allocator a",
             "frame a",
             "backward a 1",
             "backward a 1 2:x 1:y",
@@ -431,6 +442,8 @@ mod tests {
         assert_eq!(rules.category("gemm_common", "gemm.rs", "x"), Some(Category::Workspace));
         assert_eq!(rules.category("candle_nn", "optim.rs", "new"), Some(Category::OptimizerState));
         assert_eq!(rules.category("candle_nn", "optim.rs", "step"), None);
+        assert!(rules.is_allocator("cubecl_cuda", "compute/storage/gpu.rs", "alloc"));
+        assert!(!rules.is_allocator("cubecl_runtime", "compute/storage/gpu.rs", "alloc"));
         let backward = |version, line| rules.backward("candle_core", version, line);
         assert_eq!(
             [184, 185, 190, 191].map(|line| backward("0.11.1", line)),

@@ -69,6 +69,10 @@ impl<T> Out<T> {
         if self.0.is_null() { Err(INVALID_VALUE) } else { Ok(()) }
     }
 
+    pub(super) fn address(self) -> usize {
+        self.0.addr()
+    }
+
     /// Writes; a null pointer is an error.
     pub(super) fn set(self, value: T) -> Answer {
         self.check()?;

@@ -30,5 +30,6 @@ mod process;
 mod shareable;
 mod stream;
 mod stubs;
+mod tensor_map;
 mod thread;
 mod virtual_memory;

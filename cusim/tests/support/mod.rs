@@ -29,6 +29,11 @@ pub(crate) fn in_child(test: &str, variables: &[(&str, &str)], body: impl FnOnce
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Handle([u64; 8]);
 
+/// 128 bytes that tell of a tensor.
+#[repr(C, align(64))]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Map([u64; 16]);
+
 /// A loaded library: the driver, or one beside it.
 #[derive(Clone, Copy)]
 pub(crate) struct Driver(*mut c_void);
@@ -207,5 +212,9 @@ functions! {
     fn pool_default_at = c"cuMemGetDefaultMemPool"(pool: &mut u64, location: &[u32; 2], allocation: u32);
     fn pool_at = c"cuMemGetMemPool"(pool: &mut u64, location: &[u32; 2], allocation: u32);
     fn pool_choose_at = c"cuMemSetMemPool"(location: &[u32; 2], allocation: u32, pool: u64);
+    fn tensor_map_tiled = c"cuTensorMapEncodeTiled"(map: *mut Map, kind: u32, rank: u32, address: u64, sizes: *const u64, strides: *const u64, tile: *const u32, steps: *const u32, layout: u32, swizzle: u32, promotion: u32, fill: u32);
+    fn tensor_map_columns = c"cuTensorMapEncodeIm2col"(map: *mut Map, kind: u32, rank: u32, address: u64, sizes: *const u64, strides: *const u64, lower: *const i32, upper: *const i32, channels: u32, pixels: u32, steps: *const u32, layout: u32, swizzle: u32, promotion: u32, fill: u32);
+    fn tensor_map_wide = c"cuTensorMapEncodeIm2colWide"(map: *mut Map, kind: u32, rank: u32, address: u64, sizes: *const u64, strides: *const u64, lower: i32, upper: i32, channels: u32, pixels: u32, steps: *const u32, layout: u32, mode: u32, swizzle: u32, promotion: u32, fill: u32);
+    fn tensor_map_move = c"cuTensorMapReplaceAddress"(map: *mut Map, address: u64);
     fn graph_destroy_node = c"cuGraphDestroyNode"(node: u64);
 }

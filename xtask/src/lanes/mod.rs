@@ -55,7 +55,14 @@ pub(crate) const LANES: &[Lane] = &[
         name: "unchanged",
         tier: Tier::Quick,
         holds: "programs that were not changed end, speak and are recorded under the preloaded library as alone",
-        owns: &["tests/simulated/candle-0.9", "tests/simulated/candle-examples", "tests/simulated/cudarc-examples"],
+        owns: &[
+            "tests/simulated/burn-perceptron",
+            "tests/simulated/candle-0.9",
+            "tests/simulated/candle-examples",
+            "tests/simulated/cudarc-0.16-examples",
+            "tests/simulated/cudarc-examples",
+            "tests/simulated/luminal-perceptron",
+        ],
         run: simulated::unchanged,
     },
     Lane {

@@ -2,6 +2,7 @@
 
 mod account;
 mod builds;
+mod frameworks;
 mod gpu;
 mod oom;
 mod peaks;

@@ -143,7 +143,7 @@ Free\tPool\t0\t0\t7\t500\t2048
                 "device": "cuda:0",
                 "records_overwritten": 0,
                 "peak": { "bytes": 1500 },
-                "peak_by_line": peak, "peak_by_function": peak, "peak_by_scope": peak,
+                "peak_by_line": peak, "peak_by_function": peak, "peak_by_scope": peak, "peak_by_operator": peak,
                 "live_by_line": { "rows": [line(1000)] },
                 "temporaries": [line(500)],
                 "stats": {

@@ -25,6 +25,10 @@ pub(super) struct Device {
     pub(super) peak_by_line: Table,
     pub(super) peak_by_function: Table,
     pub(super) peak_by_scope: Table,
+    pub(super) peak_by_operator: Table,
+    /// Where there are such allocators.
+    #[serde(default)]
+    pub(super) peak_by_allocator: Vec<Row>,
     pub(super) live_by_line: Table,
     pub(super) temporaries: Vec<Row>,
     pub(super) pool: Option<Pool>,

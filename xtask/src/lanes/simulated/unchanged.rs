@@ -6,7 +6,7 @@ use super::builds::{self, Programs};
 use super::gpu::{Call, Ended};
 use super::preloaded::{End, Preloaded};
 use super::programs::FAULTS;
-use super::{published, text, versions};
+use super::{frameworks, published, text, versions};
 use crate::lane::Run;
 
 pub(crate) fn run(run: &Run) -> Result<String> {
@@ -23,6 +23,8 @@ pub(crate) fn run(run: &Run) -> Result<String> {
         published::cudarc(&mut lane)?;
         published::tests(&mut lane)?;
         versions::older(&mut lane)?;
+        frameworks::luminal(&mut lane)?;
+        frameworks::burn(&mut lane)?;
     }
     lane.checks.end()
 }

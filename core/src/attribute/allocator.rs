@@ -1,0 +1,66 @@
+//! Allocators of frameworks, which take large blocks and give tensors parts of them.
+
+use super::operator::FramePlace;
+use crate::snapshot::{SnapshotData, StackId};
+
+/// The crate whose allocator took the block to give parts of it to others, as in `use`: `cubecl_cuda`.
+pub fn allocator(data: &SnapshotData, stack: StackId) -> Option<String> {
+    let rules = &data.settings.rules;
+    let mut places = data.stacks.frames(stack).map(FramePlace::of);
+    places.find(|place| rules.is_allocator(&place.package, &place.file, place.function)).map(|place| place.package)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::attribute::{Categories, Either};
+    use crate::snapshot::Category;
+    use crate::snapshot::testing::{Trace, frame, registry, stacks};
+
+    const STORAGE: &str =
+        "<cubecl_cuda::compute::storage::gpu::GpuStorage as cubecl_runtime::storage::base::ComputeStorage>";
+
+    /// A page that a server's thread takes, and a block of the program's own.
+    fn page_and_own(storage: &str, file: &str) -> Trace {
+        let driver = frame("malloc_async", &registry("cudarc-0.19.10/src/driver/result.rs"), 485);
+        let own = frame("net::main", "/home/u/net/src/main.rs", 9);
+        let mut trace = Trace::cuda(0);
+        trace.stacks(stacks(vec![driver, frame(storage, file, 174), own], [&[0, 1][..], &[0, 2], &[0, 1, 2]]));
+        trace
+    }
+
+    #[test]
+    fn blocks_of_allocators_have_the_name_of_their_crate() {
+        let file = registry("cubecl-cuda-0.10.0/src/compute/storage/gpu.rs");
+        let symbol = format!("{STORAGE}::alloc");
+        for (function, file) in [("alloc", &*file), (&*symbol, &*file), (&*symbol, "")] {
+            let data = page_and_own(function, file).build();
+            let names = [1, 2, 3].map(|stack| allocator(&data, StackId(stack)));
+            assert_eq!(
+                names,
+                [Some("cubecl_cuda".to_owned()), None, Some("cubecl_cuda".to_owned())],
+                "{function} {file}"
+            );
+        }
+        let data = page_and_own("alloc", &registry("cubecl-runtime-0.10.0/src/compute/storage/gpu.rs")).build();
+        assert_eq!(allocator(&data, StackId(1)), None);
+    }
+
+    #[test]
+    fn blocks_of_allocators_are_unknown_however_long_they_live() {
+        let mut trace = page_and_own("alloc", &registry("cubecl-cuda-0.10.0/src/compute/storage/gpu.rs"));
+        trace.alloc("brief", 2000).on(StackId(1));
+        trace.free("brief");
+        trace.alloc("page", 3000).on(StackId(1));
+        trace.alloc("own", 500).on(StackId(2));
+        trace.free("own");
+        trace.alloc("last", 700).on(StackId(2));
+        let data = trace.build();
+        let device = &data.devices[0];
+        let categories = Categories::of(&data, device);
+        let all = [0, 2, 3].map(|at| device.records[at].alloc_seq);
+        let found = all.map(|seq| (categories.get(seq), categories.either(seq)));
+        let given_out = (Category::Unknown, Some(Either::GivenOut));
+        assert_eq!(found, [given_out, given_out, (Category::Temporary, None)]);
+    }
+}
