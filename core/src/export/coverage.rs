@@ -193,7 +193,7 @@ mod tests {
         data.health.cuda.state = CudaState::AnotherCopy;
         let notes = notes(&data).join("\n");
         for expected in
-            ["3 calls of cuMemCreate", "1 imports", "2 frees of device", "4 frees were", "use one version only"]
+            ["3 calls of cuMemCreate", "1 imports", "2 frees of device", "4 frees were", "use one copy only"]
         {
             assert!(notes.contains(expected), "{expected}: {notes}");
         }
