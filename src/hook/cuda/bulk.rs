@@ -1,15 +1,14 @@
 //! Contexts that end take their memory with them, without a call for each block.
-#![expect(unsafe_code, reason = "the driver is asked in C")]
 
 use std::ffi::c_int;
 
-use super::driver::{Function, SUCCESS};
+use super::driver::SUCCESS;
 use super::{handles, imports, query, segments};
 use crate::record::device_memory::Live;
 use crate::record::measure::{self, Space};
 use crate::record::memory::{OwnVec, System};
 use crate::record::{gates, guard, recorder};
-use crate::snapshot::{Device, MADE_UP};
+use crate::snapshot::Device;
 
 /// What is live before a context may end.
 #[derive(Debug)]
@@ -76,27 +75,9 @@ pub(super) fn after(result: c_int, before: Before) {
         return;
     }
     let _own = guard::own_work();
-    before.recorded.into_iter().for_each(|live| live.freed(is_gone));
-    let is_gone = |(space, address): &(Space, u64)| measure::knows(*space, *address) && is_gone(*address);
+    before.recorded.into_iter().for_each(|live| live.freed(query::is_gone));
+    let is_gone = |(space, address): &(Space, u64)| measure::knows(*space, *address) && query::is_gone(*address);
     for (space, address) in before.measured.into_iter().filter(is_gone) {
         measure::on_free(space, address, None);
     }
-}
-
-/// Does the driver no longer know the address?
-pub(super) fn is_gone(address: u64) -> bool {
-    // Of what has no address the driver cannot be asked.
-    if address >= MADE_UP {
-        return false;
-    }
-    const INVALID_VALUE: c_int = 1;
-    const MEMORY_TYPE: c_int = 2;
-    static GET_ATTRIBUTE: Function = Function::new(c"cuPointerGetAttribute");
-    let Some(function) = GET_ATTRIBUTE.address() else { return false };
-    // SAFETY: the address is that of the function with this signature.
-    let function =
-        unsafe { std::mem::transmute::<usize, unsafe extern "C" fn(*mut u64, c_int, u64) -> c_int>(function) };
-    let mut kind = 0;
-    // SAFETY: this attribute is a number of at most this size.
-    unsafe { function(&mut kind, MEMORY_TYPE, address) == INVALID_VALUE }
 }

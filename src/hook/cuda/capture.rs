@@ -1,14 +1,15 @@
 //! Streams whose calls are being captured into a graph: memory that is asked for there is a node of the
 //! graph, and comes and goes with its launches.
-#![expect(unsafe_code, reason = "the driver is asked in C")]
+#![expect(unsafe_code, reason = "a result lies behind the caller's pointer")]
 
-use std::ffi::{c_int, c_void};
+use std::ffi::c_int;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::attention::Reason;
-use super::driver::{Function, SUCCESS};
+use super::driver::SUCCESS;
 use super::events::{Outcome, Stream, Whose};
+use super::functions::{self, answer, cuStreamIsCapturing};
 use super::graphs::{self, Node};
 use super::place;
 use super::requests::Handle;
@@ -138,32 +139,12 @@ fn of(stream: Stream) -> Option<Capture> {
     if !is_capturing(stream)? {
         return None;
     }
-    Some(info(stream).unwrap_or(Capture { id: 0, graph: 0 }))
-}
-
-fn info(stream: Stream) -> Option<Capture> {
-    type GetInfo =
-        unsafe extern "C" fn(*mut c_void, *mut c_int, *mut u64, *mut Handle, *mut *const Handle, *mut usize) -> c_int;
-    static GET_INFO: Function = Function::new(c"cuStreamGetCaptureInfo_v2");
-    // SAFETY: the address is that of the function with this signature.
-    let ask = unsafe { std::mem::transmute::<usize, GetInfo>(GET_INFO.address()?) };
-    let (mut status, mut id, mut graph, mut count) = (0, 0, std::ptr::null_mut(), 0);
-    let mut before = std::ptr::null();
-    let stream = std::ptr::with_exposed_provenance_mut(stream.handle());
-    // SAFETY: the stream is the caller's, and the places for the answers ours.
-    let result = unsafe { ask(stream, &mut status, &mut id, &mut graph, &mut before, &mut count) };
-    (result == SUCCESS).then(|| Capture { id, graph: graph.addr() })
+    let (id, graph) = functions::capture_of(stream.handle()).unwrap_or_default();
+    Some(Capture { id, graph })
 }
 
 fn is_capturing(stream: Stream) -> Option<bool> {
-    type IsCapturing = unsafe extern "C" fn(*mut c_void, *mut c_int) -> c_int;
-    static IS_CAPTURING: Function = Function::new(c"cuStreamIsCapturing");
-    // SAFETY: the address is that of the function with this signature.
-    let ask = unsafe { std::mem::transmute::<usize, IsCapturing>(IS_CAPTURING.address()?) };
-    let mut status = 0;
-    // SAFETY: the stream is the caller's, and the place for the answer ours.
-    let result = unsafe { ask(std::ptr::with_exposed_provenance_mut(stream.handle()), &mut status) };
-    (result == SUCCESS).then_some(status != 0)
+    answer(|status: &mut c_int| cuStreamIsCapturing(stream.handle(), status)).map(|status| status != 0)
 }
 
 #[cfg(test)]

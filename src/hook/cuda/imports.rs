@@ -6,7 +6,6 @@ use std::ffi::c_int;
 use std::sync::Mutex;
 
 use super::attention::Reason;
-use super::bulk;
 use super::driver::SUCCESS;
 use super::events::{self, Class, Outcome, Release, Stream, Told, Whose};
 use super::query;
@@ -123,6 +122,6 @@ pub(super) fn context_ended() {
     }
     let mut gone = OwnVec::new_in(System);
     with(|opened| opened.keys().for_each(|address| _ = try_push(&mut gone, *address)));
-    gone.retain(|address| bulk::is_gone(*address));
+    gone.retain(|address| query::is_gone(*address));
     with(|opened| gone.iter().for_each(|address| _ = opened.remove(address)));
 }

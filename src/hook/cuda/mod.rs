@@ -12,7 +12,7 @@
 //! * [`note`] tells of a program that has memtrace in it,
 //! * [`lookup`] answers `dlsym` and `cuGetProcAddress` with them,
 //! * [`calls`] are those functions, [`requests`] and [`arrays`] read their arguments, [`driver`] knows the
-//!   real ones,
+//!   real ones, [`functions`] are those that are called for our own ends,
 //! * [`events`] turns a call and its result into what the recorder understands, [`place`]
 //!   says where that is, [`bulk`] what is freed
 //!   without being named; [`streams`] numbers streams, [`capture`] knows which are captured into graphs,
@@ -39,6 +39,7 @@ mod capture;
 mod driver;
 mod elf;
 mod events;
+mod functions;
 mod graphs;
 mod handles;
 mod imports;

@@ -1,12 +1,10 @@
 //! Which device and which context a call is about.
-#![expect(unsafe_code, reason = "the driver is asked in C")]
 
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::driver::{Function, SUCCESS};
 use super::events::{Class, Outcome, Stream, Whose};
-use super::query;
+use super::functions::{answer, cuCtxGetCurrent, cuCtxGetDevice, cuDeviceGetCount, cuPointerGetAttribute};
 use crate::snapshot::Device;
 
 /// The memory that an allocation came from.
@@ -32,28 +30,15 @@ fn has_one_device() -> bool {
     static KNOWN: AtomicBool = AtomicBool::new(false);
     static ONE: AtomicBool = AtomicBool::new(false);
     if !KNOWN.load(Ordering::Acquire) {
-        ONE.store(query::device_count() == Some(1), Ordering::Release);
+        ONE.store(device_count() == Some(1), Ordering::Release);
         KNOWN.store(true, Ordering::Release);
     }
     ONE.load(Ordering::Acquire)
 }
 
-type Ask<T> = unsafe extern "C" fn(*mut T) -> c_int;
-
-fn ask<T: Copy>(function: &Function, nothing: T) -> Option<T> {
-    let address = function.address()?;
-    // SAFETY: both functions that are asked in this way take a place for their answer and nothing else.
-    let function = unsafe { std::mem::transmute::<usize, Ask<T>>(address) };
-    let mut answer = nothing;
-    // SAFETY: the place is ours.
-    let result = unsafe { function(&mut answer) };
-    (result == SUCCESS).then_some(answer)
-}
-
 /// The device of this thread's context.
 pub(super) fn current_device() -> Option<u32> {
-    static GET_DEVICE: Function = Function::new(c"cuCtxGetDevice");
-    ask(&GET_DEVICE, 0 as c_int).and_then(|device| device.try_into().ok())
+    answer(cuCtxGetDevice)?.try_into().ok()
 }
 
 /// This thread's context, which is the one of the special streams; other streams are told apart by their
@@ -64,20 +49,18 @@ pub(super) fn context_of(stream: Stream) -> usize {
 
 /// 0 if the thread has none.
 pub(super) fn current_context() -> usize {
-    static GET_CURRENT: Function = Function::new(c"cuCtxGetCurrent");
-    ask(&GET_CURRENT, 0usize).unwrap_or(0)
+    answer(cuCtxGetCurrent).unwrap_or(0)
+}
+
+/// How many devices there are, if the driver has been initialised.
+pub(super) fn device_count() -> Option<u32> {
+    answer(cuDeviceGetCount)?.try_into().ok()
 }
 
 /// The device that an address belongs to.
 pub(super) fn owner(address: u64) -> Option<u32> {
     const DEVICE_ORDINAL: c_int = 9;
-    static GET_ATTRIBUTE: Function = Function::new(c"cuPointerGetAttribute");
-    let function = GET_ATTRIBUTE.address()?;
-    // SAFETY: the address is that of the function with this signature.
-    let function =
-        unsafe { std::mem::transmute::<usize, unsafe extern "C" fn(*mut c_int, c_int, u64) -> c_int>(function) };
-    let mut device: c_int = -1;
-    // SAFETY: this attribute is a number of this size.
-    let result = unsafe { function(&mut device, DEVICE_ORDINAL, address) };
-    if result == SUCCESS { device.try_into().ok() } else { None }
+    // A number of four bytes; -1 where there is none.
+    let device = answer(|value| cuPointerGetAttribute(value, DEVICE_ORDINAL, address))? as u32 as c_int;
+    device.try_into().ok()
 }
