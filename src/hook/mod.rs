@@ -5,5 +5,9 @@
 #[cfg_attr(not(all(target_os = "linux", target_arch = "x86_64", target_env = "gnu")), path = "cuda_elsewhere.rs")]
 pub(crate) mod cuda;
 mod heap;
+#[cfg(all(target_os = "linux", target_arch = "x86_64", target_env = "gnu"))]
+mod interpose;
+#[cfg(all(target_os = "linux", target_arch = "x86_64", target_env = "gnu"))]
+mod threads;
 
 pub use heap::Alloc;

@@ -3,10 +3,9 @@
 
 use std::ffi::{c_int, c_uint};
 
-use super::events::{Class, Whose};
 use super::handles::{Kind, Made};
 use super::place;
-use super::requests::Handle;
+use super::words::{Class, Handle, Whose};
 
 /// `CUDA_ARRAY_DESCRIPTOR`.
 #[repr(C)]

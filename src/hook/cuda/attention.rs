@@ -3,6 +3,8 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use crate::record::gates;
+
 /// Reasons that hold.
 static COUNT: AtomicU64 = AtomicU64::new(0);
 
@@ -10,6 +12,18 @@ static COUNT: AtomicU64 = AtomicU64::new(0);
 #[inline]
 pub(super) fn is_wanted() -> bool {
     COUNT.load(Ordering::Relaxed) > 0
+}
+
+/// The gate of every hook: two relaxed loads.
+#[inline]
+pub(super) fn is_idle() -> bool {
+    !gates::watches_device_memory() && !is_wanted()
+}
+
+/// Does anybody record?
+#[inline]
+pub(super) fn watching() -> bool {
+    gates::watches_device_memory()
 }
 
 #[derive(Debug)]

@@ -8,16 +8,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use super::arrays::{self, Deep, Flat};
 use super::bulk::{self, Ending};
 use super::driver::{self, NOT_FOUND};
-use super::events::{self, Class, Size, Stream};
 use super::graphs::{self, AllocNode, AnyNode};
 use super::handles::{self, Kind};
-use super::patch::Pair;
-use super::pools::{self, LocationOfPool};
 use super::requests::{
-    External, Handle, Pointer, at_once, classic, external, flags_of, host, in_order, of_pool, ordered, per_thread,
-    physical, pinned, registered,
+    External, at_once, classic, external, flags_of, host, in_order, of_pool, ordered, per_thread, physical, pinned,
+    registered,
 };
-use super::{capture, imports, lookup, segments, start};
+use super::words::{Class, Handle, LocationOfPool, Pointer, Size, Stream};
+use super::{attention, capture, events, imports, pools, segments, started};
 use crate::record::ticks;
 use crate::snapshot::UnseenCalls;
 
@@ -33,7 +31,7 @@ macro_rules! hooks {
         $(hooks!(@$kind $name($($arg: $type),*) $($event)?);)*
 
         /// The driver's function of that name, and ours.
-        fn known(name: &[u8]) -> Option<(&'static Function, usize)> {
+        pub(super) fn known(name: &[u8]) -> Option<(&'static Function, usize)> {
             $(if name == stringify!($name).as_bytes() {
                 return Some((&$name::REAL, $name::hook as *const () as usize));
             })*
@@ -43,7 +41,6 @@ macro_rules! hooks {
         /// Asks the driver for all its functions, once each.
         pub(super) fn look_up_all() {
             $($name::REAL.address();)*
-            lookup::look_up_all();
         }
 
         /// Ours for a function of the driver, by its address.
@@ -66,7 +63,7 @@ macro_rules! hooks {
     };
     (@alloc $name:ident($($arg:ident: $type:ty),*) $event:expr) => {
         hooks!(@function $name($($arg: $type),*) |real| {
-            if events::is_idle() {
+            if attention::is_idle() {
                 // SAFETY: the arguments are the caller's.
                 return unsafe { real($($arg),*) };
             }
@@ -80,7 +77,7 @@ macro_rules! hooks {
     };
     (@free $name:ident($($arg:ident: $type:ty),*) $event:expr) => {
         hooks!(@function $name($($arg: $type),*) |real| {
-            if events::is_idle() {
+            if attention::is_idle() {
                 // SAFETY: the arguments are the caller's.
                 return unsafe { real($($arg),*) };
             }
@@ -102,7 +99,7 @@ macro_rules! hooks {
     };
     (@ends $name:ident($($arg:ident: $type:ty),*) $event:expr) => {
         hooks!(@function $name($($arg: $type),*) |real| {
-            if events::is_idle() && !handles::any_of_contexts() {
+            if attention::is_idle() && !handles::any_of_contexts() {
                 // SAFETY: the arguments are the caller's.
                 return unsafe { real($($arg),*) };
             }
@@ -118,13 +115,13 @@ macro_rules! hooks {
         hooks!(@function $name($($arg: $type),*) |real| {
             // SAFETY: the arguments are the caller's.
             let result = unsafe { real($($arg),*) };
-            start::cuda_started(result);
+            started::cuda_started(result);
             result
         });
     };
     (@unseen $name:ident($($arg:ident: $type:ty),*)) => {
         hooks!(@function $name($($arg: $type),*) |real| {
-            if events::watching() {
+            if attention::watching() {
                 UNSEEN.fetch_add(1, Ordering::Relaxed);
             }
             // SAFETY: the arguments are the caller's.
@@ -169,7 +166,7 @@ hooks! {
     free cuMemFreeAsync(pointer: Pointer, stream: Handle) => in_order(pointer, Stream::of(stream));
     free cuMemFreeAsync_ptsz(pointer: Pointer, stream: Handle) => in_order(pointer, per_thread(stream));
     around cuMemPoolCreate(out: *mut Handle, properties: *const LocationOfPool) => pools::created(out, properties);
-    around cuMemPoolDestroy(pool: Handle) => pools::destroyed(pool);
+    around cuMemPoolDestroy(pool: Handle) => segments::then_settle(pools::destroyed(pool));
     around cuMemPoolTrimTo(pool: Handle, keep: usize) => segments::settle;
 
     alloc cuMemAlloc_v2(out: *mut Pointer, size: usize) =>
@@ -266,15 +263,4 @@ hooks! {
     ends cuDevicePrimaryCtxReset_v2(device: c_int) => Ending::of_reset(device);
 
     unseen cuMulticastCreate(out: *mut u64, properties: Handle);
-}
-
-/// Ours for a symbol of the driver, the look-ups among them.
-pub(super) fn replacement(name: &[u8]) -> Option<usize> {
-    lookup::known(name).or_else(|| known(name)).map(|(_, ours)| ours)
-}
-
-/// The driver's function of that name and ours, as far as they were looked up.
-pub(super) fn pair(name: &[u8]) -> Option<Pair> {
-    let (function, ours) = lookup::known(name).or_else(|| known(name))?;
-    Some(Pair { real: function.known_address()?, ours, interposed: function.is_interposed() })
 }

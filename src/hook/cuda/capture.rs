@@ -8,11 +8,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::attention::Reason;
 use super::driver::SUCCESS;
-use super::events::{Outcome, Stream, Whose};
 use super::functions::{self, answer, cuStreamIsCapturing};
 use super::graphs::{self, Node};
 use super::place;
-use super::requests::Handle;
+use super::words::{Handle, Outcome, Stream, Whose};
 use crate::record::lock::lock;
 use crate::record::memory::{OwnVec, System, try_push};
 use crate::record::{fork, thread};

@@ -3,7 +3,7 @@
 use std::ffi::{CStr, c_int, c_void};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use super::{loader, lookup, start};
+use crate::hook::interpose::{dlsym, loader};
 
 pub(super) const SUCCESS: c_int = 0;
 pub(super) const OUT_OF_MEMORY: c_int = 2;
@@ -53,8 +53,8 @@ impl Function {
     #[cold]
     fn look_up(&self) -> Option<usize> {
         let handle = handle()?;
-        let address = lookup::real_dlsym(handle, self.name).addr();
-        let everybodys = lookup::real_dlsym(libc::RTLD_DEFAULT, self.name).addr();
+        let address = dlsym::real_dlsym(handle, self.name).addr();
+        let everybodys = dlsym::real_dlsym(libc::RTLD_DEFAULT, self.name).addr();
         if address == 0 || everybodys == 0 {
             loader::forget_error();
         }
@@ -71,7 +71,7 @@ impl Function {
 
 /// The address of a name in the driver, if that is loaded.
 pub(super) fn find(name: &CStr) -> Option<usize> {
-    let address = lookup::real_dlsym(handle()?, name).addr();
+    let address = dlsym::real_dlsym(handle()?, name).addr();
     (address != 0).then_some(address)
 }
 
@@ -95,7 +95,7 @@ fn handle() -> Option<*mut c_void> {
     if known != 0 {
         return Some(std::ptr::with_exposed_provenance_mut(known));
     }
-    if start::was_forked() {
+    if loader::was_forked() {
         return None;
     }
     let handle = loader::opened(c"libcuda.so.1")?;

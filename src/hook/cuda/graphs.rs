@@ -6,11 +6,10 @@ use std::ffi::c_int;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use super::attention::Reason;
+use super::attention::{Reason, watching};
 use super::driver::SUCCESS;
-use super::events::{self, Class, Outcome, Release, Stream, Whose};
-use super::pools::LocationOfPool;
-use super::requests::Handle;
+use super::tell;
+use super::words::{Class, Handle, LocationOfPool, Outcome, Release, Stream, Whose};
 use crate::record::lock::lock;
 use crate::record::memory::{OwnMap, OwnVec, System, own_map, try_push};
 use crate::record::{Site, fork, guard};
@@ -80,11 +79,11 @@ pub(super) fn add(graph: usize, capture: u64, node: Node) {
 
 /// Where something is captured or added, if that is recorded.
 pub(super) fn site() -> Option<Site> {
-    if !events::watching() || guard::state() & guard::OWN != 0 {
+    if !watching() || guard::state() & guard::OWN != 0 {
         return None;
     }
     let _own = guard::own_work();
-    Some(events::site_here())
+    Some(tell::site_here())
 }
 
 /// `CUDA_MEM_ALLOC_NODE_PARAMS`.
@@ -261,11 +260,11 @@ pub(super) fn launched(program: Handle, stream: Stream) -> impl FnOnce(c_int) {
             match node {
                 Node::Alloc { address, size, whose, site } => {
                     let outcome = Outcome { result, class: Class::Graph, address, size, stream, whose, took: 0 };
-                    events::tell_alloc_at(&outcome, site);
+                    tell::tell_alloc_at(&outcome, site);
                 }
                 Node::Free { address } => {
-                    let told = events::tell_free(Release { class: Class::Graph, address, stream });
-                    events::after_free(result, told);
+                    let told = tell::tell_free(Release { class: Class::Graph, address, stream });
+                    tell::after_free(result, told);
                 }
             }
         }

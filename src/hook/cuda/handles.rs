@@ -6,7 +6,8 @@ use std::ffi::c_int;
 use std::sync::Mutex;
 
 use super::driver::SUCCESS;
-use super::events::{self, Class, Outcome, Release, Stream, Told, Whose};
+use super::tell::{self, Told};
+use super::words::{Class, Outcome, Release, Stream, Whose};
 use crate::record::lock::lock;
 use crate::record::memory::{OwnMap, OwnVec, System, own_map, try_push};
 use crate::record::{fork, ticks};
@@ -82,9 +83,9 @@ pub(super) fn made(made: Made) -> impl FnOnce(c_int) {
                 // SAFETY: the driver has written it.
                 let key = (kind, unsafe { out.read() });
                 let address = with(|tables| tables.make(key, class, size, context));
-                events::tell_alloc(&Outcome { address, ..outcome });
+                tell::tell_alloc(&Outcome { address, ..outcome });
             }
-            _ => events::tell_refusal(&outcome),
+            _ => tell::tell_refusal(&outcome),
         }
     }
 }
@@ -151,7 +152,7 @@ fn tell_gone(entry: Entry) -> Told {
     if address == 0 {
         return Told::NOTHING;
     }
-    events::tell_free(Release { class, address, stream: Stream::NONE })
+    tell::tell_free(Release { class, address, stream: Stream::NONE })
 }
 
 /// A handle is given back: what is to be done after the call.
@@ -163,7 +164,7 @@ pub(super) fn released(kind: Kind, handle: u64) -> impl FnOnce(c_int) {
         if result != SUCCESS {
             with(|tables| tables.put_back(key, less, references));
         }
-        told.into_iter().for_each(|told| events::after_free(result, told));
+        told.into_iter().for_each(|told| tell::after_free(result, told));
     }
 }
 
@@ -204,7 +205,7 @@ pub(super) fn mapped(address: u64, size: u64, handle: u64) -> impl FnOnce(c_int)
         });
         if let Some(Entry { class, address: 0, .. }) = entry {
             let (stream, whose) = (Stream::NONE, Whose::Streams);
-            events::tell_alloc(&Outcome { result, class, address, size, stream, whose, took: 0 });
+            tell::tell_alloc(&Outcome { result, class, address, size, stream, whose, took: 0 });
         }
     }
 }
@@ -226,7 +227,7 @@ impl Unmapped {
         let address = if self.class == Class::Imported { Some(self.address) } else { None };
         let gone = address.or(self.less.taken().map(|entry| entry.address));
         let release = |address| Release { class: self.class, address, stream: Stream::NONE };
-        gone.map_or(Told::NOTHING, |address| events::tell_free(release(address)))
+        gone.map_or(Told::NOTHING, |address| tell::tell_free(release(address)))
     }
 
     fn put_back(self, tables: &mut Tables) {
@@ -278,7 +279,7 @@ pub(super) fn unmapped(address: u64, size: u64) -> impl FnOnce(c_int) {
             if result != SUCCESS {
                 with(|tables| unmapped.put_back(tables));
             }
-            events::after_free(result, told);
+            tell::after_free(result, told);
         }
     }
 }
@@ -287,7 +288,7 @@ pub(super) fn unmapped(address: u64, size: u64) -> impl FnOnce(c_int) {
 pub(super) fn ended(context: usize) {
     for entry in with(|tables| tables.end_of(context)) {
         let told = tell_gone(entry);
-        events::after_free(SUCCESS, told);
+        tell::after_free(SUCCESS, told);
     }
 }
 

@@ -7,9 +7,9 @@ use std::sync::Mutex;
 
 use super::attention::Reason;
 use super::driver::SUCCESS;
-use super::events::{self, Class, Outcome, Release, Stream, Told, Whose};
 use super::query;
-use super::requests::Pointer;
+use super::tell::{self, Told};
+use super::words::{Class, Outcome, Pointer, Release, Stream, Whose};
 use crate::record::lock::lock;
 use crate::record::memory::{OwnMap, OwnVec, System, own_map, try_push};
 use crate::record::{fork, ticks};
@@ -52,7 +52,7 @@ fn after(out: *const Pointer, is_new: impl FnOnce(u64) -> bool) -> impl FnOnce(c
             // Only the driver knows the size.
             let size = query::range_size(address).unwrap_or(0);
             let took = ticks::now().saturating_sub(began);
-            events::tell_alloc(&Outcome { result, class, address, size, stream, whose, took });
+            tell::tell_alloc(&Outcome { result, class, address, size, stream, whose, took });
         }
     }
 }
@@ -83,12 +83,12 @@ fn close(opened: &mut Opened, address: u64) -> u32 {
 pub(super) fn closed(address: Pointer) -> impl FnOnce(c_int) {
     let before = with(|opened| close(opened, address));
     let release = Release { class: Class::Imported, address, stream: Stream::NONE };
-    let told = if before <= 1 { events::tell_free(release) } else { Told::NOTHING };
+    let told = if before <= 1 { tell::tell_free(release) } else { Told::NOTHING };
     move |result| {
         if result != SUCCESS && before > 0 {
             with(|opened| open(opened, address));
         }
-        events::after_free(result, told);
+        tell::after_free(result, told);
     }
 }
 

@@ -37,30 +37,28 @@ mod bulk;
 mod calls;
 mod capture;
 mod driver;
-mod elf;
 mod events;
 mod functions;
 mod graphs;
 mod handles;
 mod imports;
-mod loader;
 mod lookup;
-mod memory;
-mod note;
-mod patch;
 mod place;
 mod pools;
 mod query;
 mod requests;
 mod segments;
 mod start;
+mod started;
 mod streams;
-mod threads;
+mod tell;
+mod words;
 
+use crate::hook::interpose::{dlsym, patch};
 use crate::snapshot::{CudaHooks, CudaState};
 
 pub(crate) use query::{memory, pool, used_pools};
-pub(crate) use start::on_cuda_start;
+pub(crate) use started::on_cuda_start;
 
 /// Looks through objects that were loaded since the last time: a hook that was missed is put in place.
 pub(crate) fn refresh() {
@@ -92,6 +90,6 @@ pub(crate) fn coverage() -> CudaHooks {
         state => state,
     };
     let (imports, refused_imports) = patch::counts();
-    let looked_up = lookup::answered();
+    let looked_up = dlsym::answered();
     CudaHooks { state, imports, refused_imports, looked_up, unseen_calls: calls::unseen() }
 }

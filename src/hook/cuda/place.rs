@@ -3,8 +3,8 @@
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::events::{Class, Outcome, Stream, Whose};
 use super::functions::{answer, cuCtxGetCurrent, cuCtxGetDevice, cuDeviceGetCount, cuPointerGetAttribute};
+use super::words::{Class, Outcome, Stream, Whose};
 use crate::snapshot::Device;
 
 /// The memory that an allocation came from.

@@ -5,8 +5,7 @@ use std::ffi::c_int;
 use std::sync::Mutex;
 
 use super::driver::SUCCESS;
-use super::requests::Handle;
-use super::segments;
+use super::words::{Handle, LocationOfPool};
 use crate::record::fork;
 use crate::record::lock::lock;
 use crate::record::memory::{OwnVec, System, try_push};
@@ -56,7 +55,6 @@ pub(super) fn destroyed(pool: Handle) -> impl FnOnce(c_int) {
         if result != SUCCESS && was_there {
             mark(handle, false);
         }
-        segments::settle(result);
     }
 }
 
@@ -87,26 +85,6 @@ pub(super) fn of_device(ordinal: u32) -> OwnVec<u64> {
     })
 }
 
-/// The beginning of `CUmemPoolProps`.
-#[repr(C)]
-#[derive(Clone, Copy, Debug)]
-pub(super) struct LocationOfPool {
-    allocation: c_int,
-    handles: c_int,
-    kind: c_int,
-    id: c_int,
-}
-
-impl LocationOfPool {
-    /// `CU_MEM_LOCATION_TYPE_DEVICE`.
-    const DEVICE: c_int = 1;
-
-    /// The device's ordinal, if it is one.
-    pub(super) fn ordinal(self) -> Option<u32> {
-        if self.kind == Self::DEVICE { self.id.try_into().ok() } else { None }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::sync::atomic::{AtomicBool, Ordering};
@@ -116,7 +94,7 @@ mod tests {
     #[test]
     fn a_pool_that_comes_again_at_once_is_another() {
         let mut pool: Handle = std::ptr::without_provenance_mut(0x7301);
-        let place = LocationOfPool { allocation: 1, handles: 0, kind: LocationOfPool::DEVICE, id: 31 };
+        let place = LocationOfPool::on_device(31);
         created(&mut pool, &place)(SUCCESS);
         destroyed(pool)(1);
         assert!(!was_destroyed(0x7301) && of_device(31).as_slice() == [0x7301]);

@@ -2,15 +2,11 @@
 
 #![expect(unsafe_code, reason = "descriptions lie behind the caller's pointers")]
 
-use std::ffi::{c_int, c_void};
+use std::ffi::c_int;
 
-use super::events::{Address, Class, Release, Request, Size, Stream, Whose};
 use super::handles::{Kind, Made};
 use super::place;
-use super::pools::LocationOfPool;
-
-pub(super) type Pointer = u64;
-pub(super) type Handle = *mut c_void;
+use super::words::{Address, Class, Handle, LocationOfPool, Pointer, Release, Request, Size, Stream, Whose};
 
 /// A stream of the calling thread's own where none is named.
 pub(super) fn per_thread(stream: Handle) -> Stream {

@@ -5,7 +5,7 @@ use std::ffi::c_int;
 use std::panic::catch_unwind;
 
 use super::driver::SUCCESS;
-use super::{events, pools, query};
+use super::{attention, pools, query};
 use crate::record::segments::Told;
 use crate::record::{device_memory, guard, recorder};
 use crate::snapshot::{Device, MemoryKind};
@@ -19,11 +19,19 @@ pub(super) fn told(address: u64, size: u64, memory: MemoryKind) -> Option<Told> 
 
 /// After a call that may have given memory back to devices.
 pub(super) fn settle(result: c_int) {
-    if result != SUCCESS || events::is_idle() || guard::state() & guard::OWN != 0 {
+    if result != SUCCESS || attention::is_idle() || guard::state() & guard::OWN != 0 {
         return;
     }
     let _own = guard::own_work();
     let _ = catch_unwind(look);
+}
+
+/// The same after what is to be done anyhow.
+pub(super) fn then_settle(done: impl FnOnce(c_int)) -> impl FnOnce(c_int) {
+    move |result| {
+        done(result);
+        settle(result);
+    }
 }
 
 /// Asks the pools that have segments without blocks.

@@ -1,13 +1,13 @@
 //! Before `main`: the hooks are put in place and stay passive until a session records.
 #![expect(unsafe_code, reason = "a constructor is a function in a section of its own")]
 
-use std::ffi::{CStr, c_int, c_void};
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU32, Ordering};
-use std::time::{Duration, Instant};
+use std::ffi::{CStr, c_void};
+use std::sync::atomic::{AtomicU8, Ordering};
 
-use super::{loader, lookup, note, patch, threads};
-use crate::errno::KeepErrno;
-use crate::record::{fork, thread};
+use super::{lookup, started};
+use crate::hook::interpose::{self, Pair, Table, dlsym, elf, loader, note};
+use crate::hook::threads;
+use crate::record::fork;
 use crate::snapshot::CudaState;
 use crate::variable;
 
@@ -36,7 +36,7 @@ extern "C" fn start() {
     if is_turned_off() {
         return;
     }
-    if !lookup::keep_real() {
+    if !dlsym::keep_real() {
         return;
     }
     if note::program_has_its_own() || is_another_copy_there() {
@@ -48,70 +48,23 @@ extern "C" fn start() {
     // SAFETY: the handler stores a flag.
     unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
     STATE.store(ACTIVE, Ordering::Release);
-    patch::patch_new_objects();
+    interpose::install(&TABLE);
 }
-
-/// This process was forked off one with hooks.
-static FORKED: AtomicBool = AtomicBool::new(false);
 
 extern "C" fn in_child() {
-    FORKED.store(true, Ordering::Relaxed);
-    // That thread was the parent's.
-    STARTER.store(0, Ordering::Relaxed);
+    loader::in_child();
+    started::in_child();
 }
 
-/// Then the loader is not asked: another thread of the parent's may have held its lock.
-pub(super) fn was_forked() -> bool {
-    FORKED.load(Ordering::Relaxed)
-}
+/// Everything that has a stand-in.
+static TABLE: Table = Table { pair, prepare: lookup::look_up_all, is_meant: lookup::is_meant, answer: lookup::answer };
 
-/// To be called once the driver has been started; null once it was.
-static ON_CUDA_START: AtomicPtr<()> = AtomicPtr::new(std::ptr::null_mut());
-
-/// The number of the thread on which that is being called; 0 if it is not. Not a lock: a forked child would inherit it.
-static STARTER: AtomicU32 = AtomicU32::new(0);
-
-/// Others wait no longer than this for the starter: it might be waiting for what one of them holds.
-const PATIENCE: Duration = Duration::from_secs(10);
-
-/// False if that will not be seen, because the program has memtrace in it.
-pub(crate) fn on_cuda_start(call: fn()) -> bool {
-    ON_CUDA_START.store(call as *mut (), Ordering::Release);
-    !note::program_has_its_own()
-}
-
-/// After `cuInit`. Who comes while another thread has the recording begun waits: what it allocates next is to be recorded.
-pub(super) fn cuda_started(result: c_int) {
-    if result != 0 {
-        return;
-    }
-    let _errno = KeepErrno::new();
-    if !ON_CUDA_START.load(Ordering::Acquire).is_null() {
-        start_once();
-    }
-    wait_for_starter();
-}
-
-fn start_once() {
-    let this_thread = thread::number().0;
-    if STARTER.compare_exchange(0, this_thread, Ordering::AcqRel, Ordering::Relaxed).is_err() {
-        return;
-    }
-    let call = ON_CUDA_START.swap(std::ptr::null_mut(), Ordering::AcqRel);
-    if !call.is_null() {
-        // SAFETY: only functions of this type are stored there.
-        let call = unsafe { std::mem::transmute::<*mut (), fn()>(call) };
-        let _ = std::panic::catch_unwind(call);
-    }
-    STARTER.store(0, Ordering::Release);
-}
-
-/// The starter itself may come here out of its call.
-fn wait_for_starter() {
-    let is_other = || ![0, thread::number().0].contains(&STARTER.load(Ordering::Acquire));
-    let begun = Instant::now();
-    while is_other() && begun.elapsed() < PATIENCE {
-        std::thread::sleep(Duration::from_millis(1));
+fn pair(name: &CStr) -> Option<Pair> {
+    match name.to_bytes() {
+        b"dlsym" => Some(dlsym::pair()),
+        b"pthread_create" => threads::pair(),
+        _ if lookup::is_meant(name) => lookup::pair(name),
+        _ => None,
     }
 }
 
@@ -130,10 +83,6 @@ fn is_turned_off() -> bool {
     [c"0", c"off", c"false"].contains(&value)
 }
 
-/// The name by which a copy of this library in the same process is known to others, through the `dlsym`
-/// that it has put in the place of the real one.
-pub(super) const OUR_NAME: &CStr = c"memtrace_hooks_are_here";
-
 /// This copy put the hooks in place.
 pub(super) fn has_hooks() -> bool {
     STATE.load(Ordering::Acquire) == ACTIVE
@@ -145,27 +94,17 @@ fn is_another_copy_there() -> bool {
     const MOST: usize = 8;
     let mut others = [0usize; MOST];
     let mut count = 0;
-    let own = lookup::real_dlsym_address();
-    super::elf::each_import(|import| {
+    let own = dlsym::real_address();
+    elf::each_import(|import| {
         if import.name == c"dlsym" && !import.data {
             // SAFETY: the loader keeps a word there.
             let address = unsafe { import.slot.read_unaligned() };
-            let known = address < super::elf::page_size() || address == own || others.contains(&address);
+            let known = address < elf::page_size() || address == own || others.contains(&address);
             if let Some(slot) = others.get_mut(count).filter(|_| !known) {
                 *slot = address;
                 count += 1;
             }
         }
     });
-    others.iter().chain([&own]).filter(|address| **address != 0).any(|address| knows_our_name(*address))
-}
-
-fn knows_our_name(dlsym: usize) -> bool {
-    type Dlsym = unsafe extern "C" fn(*mut c_void, *const std::ffi::c_char) -> *mut c_void;
-    // SAFETY: it is what some object calls as `dlsym`.
-    let dlsym = unsafe { std::mem::transmute::<usize, Dlsym>(dlsym) };
-    // SAFETY: `dlsym` takes this handle and a C string.
-    let answer = unsafe { dlsym(libc::RTLD_DEFAULT, OUR_NAME.as_ptr()) };
-    loader::forget_error();
-    !answer.is_null()
+    others.iter().chain([&own]).filter(|address| **address != 0).any(|address| dlsym::knows_our_name(*address))
 }

@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::sync::Mutex;
 
-use super::events::Stream;
+use super::words::Stream;
 use crate::record::fork;
 use crate::record::lock::lock;
 use crate::record::memory::{OwnMap, own_map};

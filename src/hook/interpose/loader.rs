@@ -2,9 +2,23 @@
 #![expect(unsafe_code, reason = "the loader is asked in C")]
 
 use std::ffi::{CStr, c_void};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// This process was forked off one with hooks.
+static FORKED: AtomicBool = AtomicBool::new(false);
+
+/// To be called in a forked child.
+pub(in crate::hook) fn in_child() {
+    FORKED.store(true, Ordering::Relaxed);
+}
+
+/// Then the loader is not asked: another thread of the parent's may have held its lock.
+pub(in crate::hook) fn was_forked() -> bool {
+    FORKED.load(Ordering::Relaxed)
+}
 
 /// A handle of an object that is loaded; loads none.
-pub(super) fn opened(name: &CStr) -> Option<*mut c_void> {
+pub(in crate::hook) fn opened(name: &CStr) -> Option<*mut c_void> {
     // SAFETY: the name ends with a zero byte; nothing is loaded, so no code of others runs.
     let handle = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD) };
     if handle.is_null() {
@@ -16,14 +30,14 @@ pub(super) fn opened(name: &CStr) -> Option<*mut c_void> {
 
 /// A function of the C library.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Found {
-    pub(super) address: usize,
+pub(in crate::hook) struct Found {
+    pub(in crate::hook) address: usize,
     /// Another library's of the same name comes before it.
-    pub(super) is_interposed: bool,
+    pub(in crate::hook) is_interposed: bool,
 }
 
 /// The function of this name in the first of the libraries that has it.
-pub(super) fn function_of(libraries: &[&CStr], name: &CStr) -> Option<Found> {
+pub(in crate::hook) fn function_of(libraries: &[&CStr], name: &CStr) -> Option<Found> {
     // SAFETY: the handle is a live one or stands for all objects, and the name ends with a zero byte.
     let find = |handle| unsafe { libc::dlsym(handle, name.as_ptr()) };
     let libraries = libraries.iter().filter_map(|library| opened(library));
@@ -35,13 +49,13 @@ pub(super) fn function_of(libraries: &[&CStr], name: &CStr) -> Option<Found> {
 }
 
 /// What failed was our question: `dlerror` must not tell the program.
-pub(super) fn forget_error() {
+pub(in crate::hook) fn forget_error() {
     // SAFETY: gives the thread's last error, and forgets it.
     unsafe { libc::dlerror() };
 }
 
 /// Keeps the object that an address lies in loaded to the process's end, if it is a library.
-pub(super) fn pin(address: *const c_void) {
+pub(in crate::hook) fn pin(address: *const c_void) {
     // SAFETY: all its fields may be zero.
     let mut object = unsafe { std::mem::zeroed::<libc::Dl_info>() };
     // SAFETY: the place for the answer is ours; any address may be asked about.

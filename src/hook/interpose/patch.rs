@@ -1,6 +1,6 @@
-//! Our functions in the place of the driver's, in the imports of every loaded object.
+//! GOT patching: our functions in the place of others, in the imports of every loaded object.
 //!
-//! Only a slot that holds the driver's own function is changed, or one that the loader will look up
+//! Only a slot that holds the real function is changed, or one that the loader will look up
 //! at the first call: what leads to another library, and what the loader has not filled in yet, stays as it is.
 #![expect(unsafe_code, reason = "slots of loaded objects are changed in place")]
 
@@ -9,7 +9,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use super::elf::{self, Import};
-use super::{calls, lookup, memory, threads};
+use super::{Pair, memory, table};
 
 /// Of the last look: imports that lead past us, and that should but do not.
 static CHANGED: AtomicU64 = AtomicU64::new(0);
@@ -21,12 +21,12 @@ static LOCK: Mutex<()> = Mutex::new(());
 
 /// How many imports lead past us, and how many should but cannot be changed: calls through those are not
 /// seen.
-pub(super) fn counts() -> (u64, u64) {
+pub(in crate::hook) fn counts() -> (u64, u64) {
     (CHANGED.load(Ordering::Relaxed), REFUSED.load(Ordering::Relaxed))
 }
 
 /// Looks through all objects if any was loaded since the last time.
-pub(super) fn patch_new_objects() {
+pub(in crate::hook) fn patch_new_objects() {
     let loaded = elf::objects_loaded();
     if SEEN.load(Ordering::Acquire) != loaded && patch_all() {
         SEEN.store(loaded, Ordering::Release);
@@ -35,16 +35,17 @@ pub(super) fn patch_new_objects() {
 
 /// Looks through all objects; false if some were not ready yet. Never waits: if another thread is at
 /// it, that one looks once more.
-pub(super) fn patch_all() -> bool {
+pub(in crate::hook) fn patch_all() -> bool {
+    let Some(table) = table() else { return true };
     // Asked before the loader is locked.
-    calls::look_up_all();
+    (table.prepare)();
     let mut all = true;
     WANTED.store(true, Ordering::Release);
     while WANTED.load(Ordering::Acquire) {
         let Ok(_patching) = LOCK.try_lock() else { return false };
         WANTED.store(false, Ordering::Release);
         let mut look = Look::default();
-        elf::each_import(|import| look.import(&import));
+        elf::each_import(|import| look.import(&import, table.pair));
         all = !look.unready;
         CHANGED.store(look.changed, Ordering::Relaxed);
         REFUSED.store(look.refused, Ordering::Relaxed);
@@ -62,10 +63,10 @@ struct Look {
 }
 
 impl Look {
-    fn import(&mut self, import: &Import<'_>) {
-        let Some(Pair { real, ours, interposed }) = pair(import.name) else { return };
+    fn import(&mut self, import: &Import<'_>, pair: fn(&CStr) -> Option<Pair>) {
+        let Some(Pair { real, ours, interposed, is_counted }) = pair(import.name) else { return };
         let mut other = Self::default();
-        let counts = if import.name == c"pthread_create" { &mut other } else { self };
+        let counts = if is_counted { self } else { &mut other };
         // SAFETY: the loader keeps the slot there as long as the object is loaded; it may not be aligned.
         let current = unsafe { import.slot.read_unaligned() };
         if current == ours {
@@ -85,24 +86,6 @@ impl Look {
 /// The loader looks the function up at the first call.
 fn is_unbound(import: &Import<'_>, current: usize) -> bool {
     import.stubs.contains(&current) && !import.read_only
-}
-
-/// A function and what stands in for it.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Pair {
-    pub(super) real: usize,
-    pub(super) ours: usize,
-    /// What is asked for by that name need not be the real one.
-    pub(super) interposed: bool,
-}
-
-fn pair(name: &CStr) -> Option<Pair> {
-    match name.to_bytes() {
-        b"dlsym" => Some(lookup::pair()),
-        b"pthread_create" => threads::pair(),
-        [b'c', b'u', ..] => calls::pair(name.to_bytes()),
-        _ => None,
-    }
 }
 
 fn set(import: &Import<'_>, current: usize, ours: usize) -> bool {

@@ -11,7 +11,7 @@ use crate::errno::last_error;
 ///
 /// The page may be writable still, and its rights the loader's to change: so the kernel writes, which
 /// fails where we would crash, and rights are changed only after that, when the loader is done.
-pub(super) fn write_word(slot: *mut usize, value: usize) -> bool {
+pub(in crate::hook) fn write_word(slot: *mut usize, value: usize) -> bool {
     if kernel_writes(slot, value) {
         return true;
     }

@@ -23,7 +23,7 @@ const KIND: u32 = 1;
 static NOTE: Note = Note { name_length: 9, length: 0, kind: KIND, name: *NAME };
 
 /// Does the program have a copy of memtrace, other than this one?
-pub(super) fn program_has_its_own() -> bool {
+pub(in crate::hook) fn program_has_its_own() -> bool {
     let mut found = false;
     // SAFETY: `look` is called only during this call, with `found` as its last argument.
     unsafe { libc::dl_iterate_phdr(Some(look), (&raw mut found).cast()) };

@@ -4,8 +4,7 @@
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use super::loader;
-use super::patch::Pair;
+use super::interpose::{Pair, loader};
 use crate::record::lineage;
 
 type Start = extern "C" fn(*mut c_void) -> *mut c_void;
@@ -23,7 +22,7 @@ pub(super) fn keep_real() {
 /// The real one and ours.
 pub(super) fn pair() -> Option<Pair> {
     let real = REAL.load(Ordering::Acquire);
-    (real != 0).then_some(Pair { real, ours: create as *const () as usize, interposed: false })
+    (real != 0).then_some(Pair { real, ours: create as *const () as usize, interposed: false, is_counted: false })
 }
 
 unsafe extern "C" fn create(

@@ -7,17 +7,17 @@ use std::slice;
 
 /// Where an object keeps the address of a function that it imports.
 #[derive(Clone, Debug)]
-pub(super) struct Import<'a> {
-    pub(super) name: &'a CStr,
-    pub(super) slot: *mut usize,
+pub(in crate::hook) struct Import<'a> {
+    pub(in crate::hook) name: &'a CStr,
+    pub(in crate::hook) slot: *mut usize,
     /// A word of the object's data, which its program may change, and not of its tables of imports.
-    pub(super) data: bool,
+    pub(in crate::hook) data: bool,
     /// The loader makes the slot's page read-only when it is done with the object.
-    pub(super) read_only: bool,
+    pub(in crate::hook) read_only: bool,
     /// The slot lies where an object has no writable memory, as in code, or across two words.
-    pub(super) fixed: bool,
+    pub(in crate::hook) fixed: bool,
     /// Where a slot leads that the loader has not looked up yet, because it does so at the first call.
-    pub(super) stubs: Range<usize>,
+    pub(in crate::hook) stubs: Range<usize>,
 }
 
 const R_X86_64_64: u32 = 1;
@@ -33,7 +33,7 @@ const DT_JMPREL: usize = 23;
 
 /// Calls `each` for every import of every loaded object but those of CUDA and of the system, whose own
 /// calls must reach what they mean. Allocates nothing: `each` must not either, for the loader is locked.
-pub(super) fn each_import(mut each: impl FnMut(Import<'_>)) {
+pub(in crate::hook) fn each_import(mut each: impl FnMut(Import<'_>)) {
     let mut each: &mut dyn FnMut(Import<'_>) = &mut each;
     let each: *mut &mut dyn FnMut(Import<'_>) = &mut each;
     // SAFETY: `visit` is called during this call only, with `each` as its last argument.
@@ -41,7 +41,7 @@ pub(super) fn each_import(mut each: impl FnMut(Import<'_>)) {
 }
 
 /// How many objects were ever loaded: changes when one was.
-pub(super) fn objects_loaded() -> u64 {
+pub(in crate::hook) fn objects_loaded() -> u64 {
     unsafe extern "C" fn first(info: *mut libc::dl_phdr_info, _size: usize, out: *mut c_void) -> c_int {
         // SAFETY: the loader passes a valid record.
         let adds = unsafe { (*info).dlpi_adds };
@@ -83,7 +83,7 @@ fn is_left_alone(info: &libc::dl_phdr_info) -> bool {
     SYSTEM.iter().any(|name| file.starts_with(name))
 }
 
-pub(super) fn page_size() -> usize {
+pub(in crate::hook) fn page_size() -> usize {
     // SAFETY: asks for a number.
     unsafe { libc::sysconf(libc::_SC_PAGESIZE) }.max(4096) as usize
 }

@@ -1,0 +1,164 @@
+//! What the recorder is told of an allocation or a free, wherever it came from.
+
+use std::ffi::c_int;
+use std::panic::catch_unwind;
+
+use super::attention::watching;
+use super::driver::{DEINITIALIZED, OUT_OF_MEMORY, SUCCESS};
+use super::place::{context_of, device_of};
+use super::words::{Class, Outcome, Release, Stream, Whose};
+use super::{query, segments, streams};
+use crate::errno::KeepErrno;
+use crate::record::device_memory::{self, Taking};
+use crate::record::measure::{self, Space};
+use crate::record::{Site, gates, guard, heap, recorder, thread, ticks};
+use crate::snapshot::{Device, OutOfMemory};
+
+/// To the recorder.
+pub(super) fn tell_alloc(outcome: &Outcome) {
+    tell_alloc_at(outcome, None);
+}
+
+/// A call that allocates was refused.
+pub(super) fn tell_refusal(outcome: &Outcome) {
+    if outcome.result == OUT_OF_MEMORY {
+        tell_alloc(outcome);
+    }
+}
+
+/// The same for a block that was asked for elsewhere, and comes into being in the scopes of here.
+pub(super) fn tell_alloc_at(outcome: &Outcome, at: Option<Site>) {
+    if !gates::watches_device_memory() || guard::state() & guard::OWN != 0 {
+        return;
+    }
+    // Outside of what follows, whose frames would only be in the way.
+    let own = guard::own_work();
+    let site = match at {
+        Some(site) => Site { context: guard::context(), thread: thread::number(), ..site },
+        None => site_here(),
+    };
+    let act = || if outcome.result == SUCCESS { record(outcome, site) } else { note_refusal(outcome, site) };
+    // Nothing here panics; if it did, that must not reach the program.
+    let _ = catch_unwind(act);
+    drop(own);
+    if outcome.result == OUT_OF_MEMORY {
+        // A dump writes files.
+        let _errno = KeepErrno::new();
+        let _ = catch_unwind(|| heap::refused(device_refused(outcome), outcome.size as usize));
+    }
+}
+
+/// Here, as far as anybody wants to know.
+pub(super) fn site_here() -> Site {
+    let measuring = gates::any_measurement() && measure::may_concern_this_thread();
+    if measuring || gates::records_device_memory() { recorder::alloc_site(measuring) } else { Site::default() }
+}
+
+#[cold]
+fn note_refusal(outcome: &Outcome, site: Site) {
+    let (device_free, device_total) = query::device_memory().unzip();
+    let Site { stack, context, thread, .. } = site;
+    let (size, time_ns) = (outcome.size, 0);
+    let oom = OutOfMemory { time_ns, size, device_free, device_total, stack, context, thread };
+    device_memory::refused(device_refused(outcome), oom);
+}
+
+/// The device of an allocation that was refused. There is no block that could be asked about, so a stream of
+/// another device than the current one is not told apart.
+fn device_refused(outcome: &Outcome) -> Device {
+    let whose = if let Whose::Ordinal(_) = outcome.whose { outcome.whose } else { Whose::Streams };
+    device_of(&Outcome { stream: Stream::NONE, whose, ..*outcome })
+}
+
+fn record(outcome: &Outcome, mut site: Site) {
+    site.memory = outcome.class.memory();
+    if outcome.stream != Stream::NONE {
+        site.stream = streams::number(context_of(outcome.stream), outcome.stream, site.thread);
+    }
+    let device = device_of(outcome);
+    let Outcome { address, size, took, .. } = *outcome;
+    let ask = || segments::told(address, size, site.memory);
+    device_memory::on_alloc(device, device_memory::New { address, size, site, took }, ask);
+}
+
+/// A free that is under way.
+#[expect(clippy::large_enum_variant, reason = "there is one at a time, and a hook does not allocate")]
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Free {
+    /// memtrace's own work, of nothing, or nothing is recorded.
+    NotWatched,
+    Watched(Taking, Option<measure::Taken>),
+}
+
+/// What is to be told after the call, too.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Told {
+    free: Free,
+    class: Class,
+    began: u64,
+}
+
+impl Told {
+    pub(super) const NOTHING: Self = Self { free: Free::NotWatched, class: Class::Pool, began: 0 };
+}
+
+/// To the recorder.
+pub(super) fn tell_free(release: Release) -> Told {
+    if !watching() || guard::state() & guard::OWN != 0 {
+        return Told::NOTHING;
+    }
+    Told { free: take(&release), class: release.class, began: ticks::now() }
+}
+
+fn take(release: &Release) -> Free {
+    let _own = guard::own_work();
+    let take = || {
+        let pinned = release.class.is_pinned();
+        match device_memory::before_free(pinned, release.address) {
+            Taking::Unknown if recorder::had_blocks_before() && !pinned => query::pool_block(release.address)
+                .map_or(Taking::Unknown, |(ordinal, size)| {
+                    device_memory::before_free_of_before(Device::Cuda(ordinal), release.address, size)
+                }),
+            taking => taking,
+        }
+    };
+    let taking = catch_unwind(take).unwrap_or(Taking::Unknown);
+    let measured = || gates::any_measurement().then(|| take_measured(release, taking.known())).flatten();
+    Free::Watched(taking, catch_unwind(measured).unwrap_or(None))
+}
+
+fn take_measured(release: &Release, known: Option<(Device, u64)>) -> Option<measure::Taken> {
+    let address = release.address;
+    let space = if release.class.is_pinned() { Space::Pinned } else { Space::Device };
+    let of_pool = || query::pool_block(address).map(|(ordinal, size)| (Device::Cuda(ordinal), size));
+    // The driver is asked when a measurement ought to know and nobody does.
+    let asks = known.is_none() && guard::state() & guard::MEASURING != 0 && !measure::knows(space, address);
+    let known = if asks && space == Space::Device { of_pool() } else { known };
+    measure::on_free(space, address, known)
+}
+
+/// Puts it back if the driver refused: that memory is still taken.
+pub(super) fn after_free(result: c_int, told: Told) {
+    let Free::Watched(taking, measured) = told.free else { return };
+    tell_freed(result, taking, measured, ticks::now().saturating_sub(told.began));
+    // Memory of no pool goes back to the device at once.
+    if told.class == Class::Classic {
+        segments::settle(result);
+    }
+}
+
+fn tell_freed(result: c_int, taking: Taking, measured: Option<measure::Taken>, took: u64) {
+    if result == DEINITIALIZED {
+        return;
+    }
+    let _own = guard::own_work();
+    let _ = catch_unwind(|| match result {
+        SUCCESS => device_memory::freed(taking, took),
+        _ => {
+            device_memory::free_was_refused(taking);
+            if let Some(taken) = measured {
+                measure::undo_free(taken);
+            }
+        }
+    });
+}
