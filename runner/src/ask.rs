@@ -6,27 +6,11 @@ use std::path::Path;
 use std::process::{Command, ExitCode, Output};
 use std::{env, fmt};
 
+use crate::answer::{Answer, Gpus};
 use crate::driver;
 
 /// The argument that makes this executable answer.
 pub(crate) const ARGUMENT: &str = "--ask-driver";
-
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Gpus {
-    pub(crate) count: usize,
-    /// Bytes of the first one's memory.
-    pub(crate) memory: u64,
-    /// The first one's.
-    pub(crate) name: String,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Answer {
-    Real(Gpus),
-    Simulated(Gpus),
-    /// Why there is none.
-    None(String),
-}
 
 /// Asks the driver that the loader finds here. A real one is only started if it is `wanted`.
 pub(crate) fn here(wanted: bool) -> Result<Answer, String> {

@@ -3,7 +3,8 @@
 use std::fmt;
 use std::path::PathBuf;
 
-use crate::ask::{self, Answer, Gpus};
+use crate::answer::{Answer, Gpus};
+use crate::ask;
 use crate::simulated::{self, Found};
 use crate::wish::Gpu;
 

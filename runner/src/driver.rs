@@ -5,7 +5,7 @@
 
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 
-use crate::ask::{Answer, Gpus};
+use crate::answer::{Answer, Gpus};
 
 /// A simulated driver exports this, a real one does not.
 const ONLY_SIMULATED: &CStr = c"memtrace_cusim_event_count";

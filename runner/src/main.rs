@@ -1,6 +1,7 @@
 //! A runner for cargo and nextest: chooses the GPU on which a program runs before it starts. See README.md.
 
 #[cfg(target_os = "linux")]
+mod answer;
 mod ask;
 #[cfg(target_os = "linux")]
 mod choice;

@@ -6,7 +6,8 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-use crate::ask::{self, Answer, Gpus};
+use crate::answer::{Answer, Gpus};
+use crate::ask;
 
 pub(crate) enum Found {
     Folder(PathBuf, Gpus),

@@ -3,8 +3,9 @@
 use super::failure::Failure;
 use super::leak::check_helpers;
 use super::measure::Measured;
+use super::origins::Origin;
 use super::rows::{Labelled, labelled, table};
-use super::runs::{Origin, Runs, Samples};
+use super::runs::{Runs, Samples};
 use super::setup::made_once_of;
 use super::slope::{Trend, ends_higher, trend};
 use super::undecided::{Counted, counted_methods};

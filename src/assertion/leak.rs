@@ -2,8 +2,9 @@
 
 use super::failure::Failure;
 use super::measure::Measured;
+use super::origins::Origin;
 use super::rows::{Labelled, labelled, table};
-use super::runs::{Held, Origin, Runs, Samples};
+use super::runs::{Held, Runs, Samples};
 use super::setup::made_once_of;
 use super::slope::{ends_higher, is_frequent, rise, trend};
 use super::undecided::{Counted, Undecided, counted_methods};

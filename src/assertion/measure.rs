@@ -274,7 +274,7 @@ impl Opened {
     fn begin_on(whole: bool) -> Result<Self, Error> {
         fork::watch();
         #[cfg(feature = "rayon")]
-        super::pool::know_workers();
+        measure::workers_are(|| rayon::current_thread_index().is_some());
         if cuda::is_elsewhere() {
             return Err(Error::from(Kind::AnotherCopy));
         }

@@ -12,6 +12,7 @@ mod growth;
 mod held;
 mod leak;
 mod measure;
+mod origins;
 mod peak;
 #[cfg(feature = "rayon")]
 mod pool;

@@ -58,8 +58,3 @@ fn warm(pool: &ThreadPool) {
 
 #[cfg(not(feature = "candle"))]
 fn warm(_pool: &ThreadPool) {}
-
-/// Rayon's workers are told from other threads from now on.
-pub(super) fn know_workers() {
-    measure::workers_are(|| rayon::current_thread_index().is_some());
-}

@@ -1,7 +1,7 @@
 //! Tables of stacks: each with its line, and the first with their callers.
 
 use super::measure::Measured;
-use super::runs::{Origin, in_snapshot};
+use super::origins::{Origin, in_snapshot};
 use crate::analysis::line_and_callers;
 use crate::attribute::operator;
 use crate::export::table::{Cut, Table};

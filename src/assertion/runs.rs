@@ -5,12 +5,12 @@ use std::time::{Duration, Instant};
 
 use super::failure::Failure;
 use super::measure::{Measured, OpenMeasure};
+use super::origins::Origin;
 use super::slope;
 use super::undecided::Counted;
 use crate::error::{Error, Kind};
 use crate::record::guard::Own;
 use crate::record::measure;
-use crate::snapshot::{Device, SnapshotData, StackId};
 
 /// Runs in all, where it is not clear after those that were asked for whether something grows on.
 const MOST: usize = 256;
@@ -19,15 +19,6 @@ const LONGEST: Duration = Duration::from_secs(30);
 const MOST_BYTES: u64 = 64 << 20;
 /// What threads free that nobody waits for is freed by then.
 const SETTLES: Duration = Duration::from_millis(20);
-
-/// Where blocks come from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Origin {
-    pub(super) device: Device,
-    pub(super) stack: StackId,
-    /// Another thread's, which holds memory of the code, or shares some with it, and may work for it.
-    pub(super) of_helper: bool,
-}
 
 /// Bytes and blocks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -178,17 +169,4 @@ fn sample(opened: measure::Opened) -> Sample {
     measure::each_live(opened, |device, handed, block| add(device, block.stack, block.size, handed));
     measure::each_of_helpers(opened, |device, stack, size| add(device, stack, size, true));
     sample
-}
-
-/// The stacks of a measurement by their numbers in its snapshot, for those that have blocks live now or at the peak.
-pub(super) fn in_snapshot(measured: &Measured, data: &SnapshotData) -> HashMap<Origin, StackId> {
-    let mut found = HashMap::new();
-    for (seen, device) in measured.seen().iter().filter_map(|seen| Some((seen, data.device(seen.device)?))) {
-        // Both lists are in the order of the log.
-        let blocks = seen.ledger.live.iter().zip(&device.live);
-        for (old, new) in blocks.chain(seen.ledger.peak.blocks.iter().zip(&device.peak.blocks)) {
-            found.insert(Origin { device: seen.device, stack: old.stack, of_helper: false }, new.stack);
-        }
-    }
-    found
 }

@@ -4,8 +4,8 @@ use std::collections::HashMap;
 
 use super::failure::Failure;
 use super::measure::{Measured, OpenMeasure};
+use super::origins::Origin;
 use super::rows::{Labelled, labelled, table};
-use super::runs::Origin;
 use crate::device::IntoDevice;
 use crate::error::{Error, Kind};
 use crate::record::guard::Own;

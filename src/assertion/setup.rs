@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::measure::Measured;
-use super::runs::{Origin, in_snapshot};
+use super::origins::{Origin, in_snapshot};
 use crate::record::guard::Own;
 use crate::session::Snapshot;
 use crate::snapshot::{Block, Device, DeviceSnapshot, Frame, RecordKind, SnapshotData, StackId};

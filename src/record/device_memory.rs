@@ -2,10 +2,11 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::ledger::{Ledger, Site};
+use super::ledger::Ledger;
 use super::memory::{OwnVec, System};
 use super::recorder::{self, free_site};
 use super::segments::{Asked, Segments, Told};
+use super::site::Site;
 use super::{gates, measure};
 use crate::snapshot::{Block, Device, MemoryKind, OutOfMemory};
 

@@ -1,9 +1,9 @@
 //! A device's log: a ring of packed records, and what does not fit into one.
 
-use super::ledger::Site;
 use super::live::Held;
 use super::packed::{Packed, alloc_again, free_of, pack, reference, unpack};
 use super::ring::Ring;
+use super::site::Site;
 use crate::snapshot::{Block, Record, RecordKind, StackId};
 
 /// How long a log may grow and what its records are like.

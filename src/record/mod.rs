@@ -8,6 +8,7 @@ mod census;
 mod clock;
 mod contexts;
 pub(crate) mod device_memory;
+mod flow;
 pub(crate) mod fork;
 pub(crate) mod gates;
 pub(crate) mod guard;
@@ -28,6 +29,7 @@ pub(crate) mod recorder;
 mod ring;
 mod sampling;
 pub(crate) mod segments;
+mod site;
 mod stacks;
 pub(crate) mod thread;
 pub(crate) mod thread_name;
@@ -36,10 +38,11 @@ pub(crate) mod untraced;
 pub(crate) mod unwind;
 mod windows;
 
-pub(crate) use ledger::{Checkpoint, Cursor, LogPart, Site};
+pub(crate) use ledger::{Checkpoint, Cursor, LogPart};
 pub(crate) use names::Label;
 pub(crate) use recorder::DeviceCopy;
 pub(crate) use sampling::set_sample_seed;
+pub(crate) use site::Site;
 
 /// Every path of scopes of this process.
 pub(crate) static CONTEXTS: contexts::ContextTable = contexts::ContextTable::new();

@@ -10,7 +10,7 @@
 //! ```
 //! What does not fit (the fourth day of a recording, the 65,536th thread) is kept whole elsewhere.
 
-use super::ledger::Site;
+use super::site::Site;
 use crate::snapshot::{ContextId, MemoryKind, Record, RecordKind, StackId, ThreadId};
 
 /// Four words, or five.

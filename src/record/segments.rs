@@ -1,8 +1,8 @@
 //! Segments of a CUDA device as its driver tells of them, and what is reserved by it.
 
-use super::ledger::Site;
 use super::memory::{OwnVec, System, try_push};
 use super::ring::Ring;
+use super::site::Site;
 use crate::snapshot::{Block, MemoryKind, RecordKind, Segment, SegmentRecord, Stat};
 
 /// Segments that came or went, of which the log keeps the newest.

@@ -1,7 +1,7 @@
 //! What each scope held, and what the device held while it was open.
 
 use super::CONTEXTS;
-use super::ledger::Flow;
+use super::flow::Flow;
 use super::memory::{OwnVec, System, try_push};
 use crate::snapshot::{ContextId, Sampling, ScopeStats};
 

@@ -8,7 +8,7 @@ use crate::record::guard::Own;
 
 /// Reads a capture: one written by [`Snapshot::write_capture`], or one that [`Builder::stream`] has
 /// written so far, also of a program that was killed. What could not be read is in
-/// [`SnapshotData::health`].
+/// [`SnapshotData::health`](crate::SnapshotData::health).
 ///
 /// A streamed capture has only addresses. They get functions and lines here, from the program's file
 /// and its libraries, as long as those are still the same by their build-ids.

@@ -19,6 +19,7 @@ mod refusal;
 mod schedule;
 mod signals;
 mod stream;
+mod writing;
 
 use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};

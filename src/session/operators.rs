@@ -4,7 +4,7 @@ use std::fmt;
 use std::ops::Deref;
 use std::path::Path;
 
-use super::outputs::create;
+use super::writing::create;
 use crate::analysis::OperatorSeries;
 use crate::error::Error;
 use crate::export::file::Place;

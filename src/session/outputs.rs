@@ -10,14 +10,14 @@ use super::operators::Operators;
 use super::output::{self, base_dir};
 use super::process::default_name;
 use super::say;
+use super::writing::create;
 use crate::error::Error;
 use crate::export::categories;
 use crate::export::chrome::{layout, timeline};
 use crate::export::file::Place;
-use crate::export::{self, Format, LeftOut, file};
+use crate::export::{self, Format, LeftOut};
 use crate::record::guard::{Own, own_work};
 use crate::snapshot::{Device, SnapshotData};
-use crate::write_errors::errors_only;
 
 /// A finished recording: its data (see [`SnapshotData`]), a report, and files for people's tools.
 ///
@@ -233,24 +233,6 @@ impl Snapshot {
     ) -> Result<(), Error> {
         create(Place::Replaced(path), content)
     }
-}
-
-/// Writes a file as memtrace's own work, and says what it left out.
-pub(super) fn create(
-    place: Place<'_>,
-    content: impl FnOnce(&mut dyn Write) -> Result<LeftOut, memtrace_core::Error>,
-) -> Result<(), Error> {
-    let written: Result<_, memtrace_core::Error> = Own::try_make(|| {
-        let _limit = errors_only();
-        let left_out = file::create(place, content)
-            .map_err(|error| error.and("the recording is still in memory, try another path"))?;
-        if !left_out.is_nothing() {
-            say(&format!("{}: {left_out}", place.path().display()));
-        }
-        Ok(())
-    });
-    written?;
-    Ok(())
 }
 
 /// What becomes of a snapshot that nobody called for and that cannot be written.

@@ -37,6 +37,7 @@ pub use ids::{ContextId, StackId, ThreadId};
 #[doc(hidden)]
 pub use memory_kind::MADE_UP;
 pub use memory_kind::MemoryKind;
+pub use modules::Module;
 #[doc(hidden)]
 pub use modules::ModuleSpans;
 pub use names::BlockName;
@@ -61,7 +62,7 @@ pub use settings::DEFAULT_STACK_DEPTH;
 pub use settings::{Action, Enabled, Settings, StackContext, StackKind};
 #[doc(hidden)]
 pub use stacks::FRAMES_LEFT_OUT;
-pub use stacks::{CodeAddress, Frame, Module, Stacks};
+pub use stacks::{CodeAddress, Frame, Stacks};
 pub use stats::{Counted, MemoryStats, Stat};
 
 /// The moment at which most bytes were live on a device.

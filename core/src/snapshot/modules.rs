@@ -1,8 +1,20 @@
-//! Which module an address lies in, found by halving.
+//! Loaded programs and libraries, and which of them an address lies in, found by halving.
 
 use std::collections::BTreeSet;
+use std::ops::Range;
 
-use super::stacks::Module;
+/// A loaded program or library.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Module {
+    /// Its file; empty if the system does not say.
+    pub path: String,
+    /// GNU build-id, or empty.
+    pub build_id: Vec<u8>,
+    /// What to add to an address in the file to get the address in memory.
+    pub base: u64,
+    /// The addresses that it occupies.
+    pub range: Range<u64>,
+}
 
 /// The addresses of modules, for many questions. Where modules overlap, the first of them has it.
 #[derive(Debug, Default)]

@@ -3,20 +3,7 @@
 use std::ops::Range;
 
 use super::ids::StackId;
-use super::modules::ModuleSpans;
-
-/// A loaded program or library.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Module {
-    /// Its file; empty if the system does not say.
-    pub path: String,
-    /// GNU build-id, or empty.
-    pub build_id: Vec<u8>,
-    /// What to add to an address in the file to get the address in memory.
-    pub base: u64,
-    /// The addresses that it occupies.
-    pub range: Range<u64>,
-}
+use super::modules::{Module, ModuleSpans};
 
 /// One function in the source, an inlined one included.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]

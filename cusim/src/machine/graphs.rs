@@ -1,8 +1,7 @@
 //! Graphs: nodes in the order in which they were added. Allocations and frees among them act when the
 //! graph is launched; all others do nothing.
 
-use super::Machine;
-use super::launches::graph_pool;
+use super::{Machine, POOLS_OF_A_DEVICE};
 use crate::code::{Answer, INVALID_VALUE, NOT_SUPPORTED, OUT_OF_MEMORY};
 use crate::memory::Span;
 use crate::own::{OwnVec, own_vec};
@@ -164,4 +163,9 @@ impl Machine {
 
 pub(super) fn has_memory(nodes: &[Node]) -> bool {
     nodes.iter().any(|node| matches!(node.kind, node_type::ALLOCATE | node_type::FREE))
+}
+
+/// The index of the device's memory for graphs, which counts as a pool.
+pub(super) fn graph_pool(device: usize) -> usize {
+    device * POOLS_OF_A_DEVICE + 3
 }

@@ -1,7 +1,7 @@
 //! Memory of other processes: opened by a handle that tells whose it is. Nothing is taken of the device.
 
 use super::Machine;
-use super::mappings::Access;
+use super::access::Access;
 use super::outside::{Outside, Role};
 use super::virtual_memory::GRANULARITY;
 use crate::code::{Answer, INVALID_CONTEXT, INVALID_VALUE, OUT_OF_MEMORY};

@@ -1,10 +1,10 @@
 //! Executable graphs, and what their launches allocate and free. Each device has physical memory for
 //! graphs that is apart from its pools.
 
-use super::graphs::{GraphMemory, Node, has_memory, node_type};
-use super::mappings::Access;
+use super::Machine;
+use super::access::Access;
+use super::graphs::{GraphMemory, Node, graph_pool, has_memory, node_type};
 use super::outside::{Outside, Role};
-use super::{Machine, POOLS_OF_A_DEVICE};
 use crate::code::{Answer, INVALID_VALUE, OUT_OF_MEMORY};
 use crate::config::MAX_DEVICES;
 use crate::faults::Call;
@@ -206,9 +206,4 @@ impl Machine {
         let record = Record { op, kind, device: number, context, stream, address, size, ..Record::default() };
         self.record(record, answer, Some(graph_pool(device)));
     }
-}
-
-/// The index of the device's memory for graphs, which counts as a pool.
-pub(super) fn graph_pool(device: usize) -> usize {
-    device * POOLS_OF_A_DEVICE + 3
 }

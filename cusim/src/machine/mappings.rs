@@ -4,6 +4,7 @@
 //! what was unmapped is forgotten.
 
 use super::Machine;
+use super::access::Access;
 use super::outside::{Outside, Role};
 use super::virtual_memory::GRANULARITY;
 use crate::code::{Answer, INVALID_VALUE, OUT_OF_MEMORY};
@@ -16,29 +17,6 @@ pub(crate) struct Reservation {
     span: Span,
     /// Bytes asked for.
     size: u64,
-}
-
-/// What a device may do in a mapping: nothing, read, or read and write. Two bits for each device.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Access(u64);
-
-impl Access {
-    pub(crate) const READ_AND_WRITE: u64 = 3;
-
-    /// What every device has in memory that was not mapped by hand.
-    pub(crate) const FULL: Self = Self(u64::MAX);
-
-    fn of(self, device: usize) -> u64 {
-        self.0 >> (2 * device) & 3
-    }
-
-    fn set(&mut self, device: usize, flags: u64) {
-        self.0 = self.0 & !(3 << (2 * device)) | flags << (2 * device);
-    }
-
-    pub(crate) fn is_open(self) -> bool {
-        self.0 != 0
-    }
 }
 
 impl Machine {

@@ -1,6 +1,7 @@
 //! A simulated machine as a value: the driver's functions act on one for the whole process, tests make
 //! their own.
 
+mod access;
 mod allocate;
 mod arrays;
 mod captures;
@@ -28,6 +29,7 @@ use crate::history::{History, Kind, Record};
 use crate::memory::{Counters, Device, Pool};
 use crate::own::{OwnMap, OwnVec, own_map, own_vec};
 
+pub(crate) use access::Access;
 pub use allocate::Request;
 use arrays::Array;
 pub(crate) use contexts::Context;
@@ -38,7 +40,6 @@ use graphs::{Graph, GraphMemory};
 pub(crate) use host::HostBlock;
 pub(crate) use imports::Ticket;
 use launches::Executable;
-pub(crate) use mappings::Access;
 use mappings::Reservation;
 pub(crate) use modules::{Function, Module};
 use outside::Outside;

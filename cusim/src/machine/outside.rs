@@ -2,7 +2,7 @@
 //! virtual memory, memory of others.
 
 use super::Machine;
-use super::mappings::Access;
+use super::access::Access;
 use crate::code::{Answer, INVALID_VALUE};
 use crate::memory::Block;
 

@@ -1,6 +1,6 @@
 //! Pools: made, chosen, trimmed.
 
-use super::launches::graph_pool;
+use super::graphs::graph_pool;
 use super::{Machine, POOLS_OF_A_DEVICE};
 use crate::code::{Answer, INVALID_VALUE};
 use crate::history::{Kind, Op, Record};

@@ -18,29 +18,20 @@ use sample::Sample;
 
 use crate::record::calls::Calls;
 use crate::record::clock::Clock;
+use crate::record::flow::Flow;
 use crate::record::live::{Entered, Held, LiveBlocks};
 use crate::record::log::{Log, LogShape};
 use crate::record::names::{Label, Names};
 use crate::record::peak::{Moment, PeakTracker};
 use crate::record::ring::Ring;
 use crate::record::segments::{Asked, Segments, Told};
+use crate::record::site::Site;
 use crate::record::untraced;
 use crate::record::windows::Windows;
-use crate::snapshot::{Block, ContextId, Mark, MemoryKind, OutOfMemory, Sampling, StackId, ThreadId};
+use crate::snapshot::{Block, ContextId, Mark, OutOfMemory, Sampling, StackId, ThreadId};
 
 /// Refused allocations that are kept, of those that a program may go on asking for.
 const MAX_OOMS: usize = 256;
-
-/// Who did something, where.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Site {
-    pub(crate) stack: StackId,
-    pub(crate) context: ContextId,
-    pub(crate) thread: ThreadId,
-    pub(crate) stream: u32,
-    /// How the block is come by; on the heap there is one way.
-    pub(crate) memory: MemoryKind,
-}
 
 /// Says for `min_size` and the interval of a sample what bytes no ledger has, in blocks from the one up to the other and in
 /// larger ones.
@@ -127,36 +118,6 @@ pub(crate) struct Ledger {
 }
 
 const _: () = assert!(offset_of!(Ledger, segments) <= 10 * 64);
-
-/// Blocks, or what recorded ones stand for: how many, in parts of one, and their bytes.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Flow {
-    pub(crate) parts: u64,
-    pub(crate) bytes: u64,
-}
-
-impl Flow {
-    /// A block that stands for itself.
-    #[inline]
-    fn one(size: u64) -> Self {
-        Self { parts: Sampling::default().parts(size), bytes: size }
-    }
-
-    /// What a block of this size stands for.
-    fn of(sampling: Sampling, size: u64) -> Self {
-        Self { parts: sampling.parts(size), bytes: sampling.bytes(size) }
-    }
-
-    fn add(&mut self, more: Self) {
-        self.parts += more.parts;
-        self.bytes += more.bytes;
-    }
-
-    fn subtract(&mut self, less: Self) {
-        self.parts = self.parts.saturating_sub(less.parts);
-        self.bytes = self.bytes.saturating_sub(less.bytes);
-    }
-}
 
 impl Ledger {
     pub(crate) fn new(options: LedgerOptions, began: Instant) -> Self {

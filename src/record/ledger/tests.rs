@@ -7,7 +7,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::record::CONTEXTS;
-use crate::snapshot::{DeviceSnapshot, Replay};
+use crate::snapshot::{DeviceSnapshot, MemoryKind, Replay};
 
 #[derive(Clone, Debug)]
 enum Step {

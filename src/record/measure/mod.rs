@@ -4,6 +4,7 @@
 
 #[cfg_attr(not(target_os = "linux"), path = "asleep_elsewhere.rs")]
 mod asleep;
+mod id;
 mod others;
 mod registry;
 mod stacks;
@@ -11,10 +12,11 @@ mod stacks;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock};
 
+pub(crate) use id::Id;
 pub(crate) use others::Helper;
 use others::Whose;
 pub(super) use registry::Registry;
-pub(crate) use registry::{DeviceMeasured, Id, Space, Taken};
+pub(crate) use registry::{DeviceMeasured, Space, Taken};
 
 use super::lineage::Family;
 use super::memory::OwnVec;

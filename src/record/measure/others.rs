@@ -1,9 +1,9 @@
 //! Threads that carry no measurement while one is open, and what tells whose work they do.
 
-use super::registry::Id;
-use crate::record::ledger::Site;
+use super::id::Id;
 use crate::record::lineage::Family;
 use crate::record::memory::{OwnMap, OwnVec, System, own_map, try_push};
+use crate::record::site::Site;
 use crate::record::thread_name;
 use crate::snapshot::{Device, StackId, ThreadId};
 

@@ -5,20 +5,19 @@
 
 use std::time::Instant;
 
+use super::id::Id;
 use super::others::{Helper, Others, Whose};
 use super::stacks::{Hidden, Stacks};
-use crate::record::ledger::{Ledger, LedgerCopy, LedgerOptions, Site};
+use crate::record::ledger::{Ledger, LedgerCopy, LedgerOptions};
 use crate::record::lineage::{self, Family};
 use crate::record::memory::{OwnMap, OwnVec, System, make_room, own_map, put, try_push};
 use crate::record::names::Label;
+use crate::record::site::Site;
 use crate::record::unwind;
 use crate::snapshot::{Block, ContextId, Device, MemoryKind, StackId, ThreadId};
 
 /// Records that the log of a measurement holds, for each device.
 const MAX_ENTRIES: usize = 1 << 16;
-
-/// The number of a measurement; none is 0.
-pub(crate) type Id = u64;
 
 /// Where a block is: pinned memory may have the addresses of the heap's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -1,6 +1,6 @@
 //! Stacks of threads that a measurement is in force on.
 
-use super::registry::Id;
+use super::id::Id;
 use crate::record::memory::{OwnVec, System, try_push};
 use crate::record::unwind::StackPart;
 

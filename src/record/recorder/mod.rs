@@ -9,8 +9,9 @@ use std::time::Instant;
 
 use self::devices::{device_options, heap_options, index_of};
 use super::gates::GATES;
-use super::ledger::{Ledger, Site};
+use super::ledger::Ledger;
 use super::live::Held;
+use super::site::Site;
 use super::unwind::{Taken, with_stack};
 use super::{Label, STACKS, fork, gates, guard, measure, sampling, thread, untraced};
 use crate::record::lock::lock;

@@ -3,6 +3,7 @@
 use anyhow::Result;
 use xshell::cmd;
 
+use super::circles;
 use crate::lane::Run;
 
 /// Packages that are no members of the workspace, because they need other settings or dependencies that nobody else
@@ -10,6 +11,7 @@ use crate::lane::Run;
 const OUTSIDE: [&str; 3] = ["benches/peers", "fuzz", "tests/loom"];
 
 pub(crate) fn run(run: &Run) -> Result<String> {
+    circles::run(run)?;
     let shell = &run.shell;
     cmd!(shell, "cargo fmt --all --check").run()?;
     for package in OUTSIDE {
@@ -23,7 +25,7 @@ pub(crate) fn run(run: &Run) -> Result<String> {
         }
     }
     document(run)?;
-    Ok("no warning".to_owned())
+    Ok("no warning, and no new circle of imports".to_owned())
 }
 
 fn document(run: &Run) -> Result<()> {

@@ -3,6 +3,7 @@
 
 mod benches;
 mod builds;
+mod circles;
 mod corpus;
 mod fuzzing;
 mod lints;

@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use foldhash::fast::RandomState;
 
-use super::LeftOut;
+use super::left_out::LeftOut;
 use crate::snapshot::{ContextId, Device, DeviceSnapshot, Mark, Record, RecordKind, SnapshotData};
 
 /// Position in the order in which allocations are left out: by size, then device and age.

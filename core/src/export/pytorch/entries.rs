@@ -3,7 +3,7 @@
 use std::io::Write;
 
 use super::shared::Shared;
-use super::{number, words};
+use super::words::{self, number};
 use crate::export::pickle::{List, Pickle, Word};
 use crate::snapshot::{Action, DeviceSnapshot, Mark, OutOfMemory, Record, RecordKind, SegmentRecord};
 

@@ -5,17 +5,21 @@
 //! `allocator_settings`; the scopes in which a block was allocated and its name go into `user_metadata`.
 
 mod entries;
+mod placed;
 mod shared;
 mod words;
 
 use std::io::Write;
 
+use self::placed::placed;
+use self::shared::LONGEST_PATH;
 use self::shared::Shared;
+use self::words::number;
 use super::budget::{self, Count, LeftOut, Selection};
 use super::pickle::{Pickle, Word};
 use super::sampled;
 use crate::error::Error;
-use crate::snapshot::{Block, Device, DeviceSnapshot, LONGEST_NAME, Mark, RecordKind, Segment, SnapshotData};
+use crate::snapshot::{Device, DeviceSnapshot, LONGEST_NAME, Mark, RecordKind, SnapshotData};
 
 /// What to write.
 #[derive(Clone, Debug)]
@@ -33,8 +37,6 @@ impl Default for Options {
     }
 }
 
-/// Longer paths of scopes do not stand beside a block's name.
-const LONGEST_PATH: usize = 1024;
 /// What an entry of a record takes at the most, without its names.
 const LARGEST_ENTRY: usize = 80;
 /// The same for blocks, segments, marks and what else there is.
@@ -110,32 +112,6 @@ fn numbered<'a>(data: &'a SnapshotData, options: &Options) -> Vec<(u64, &'a Devi
     let mut after_cuda = data.devices.iter().filter(wanted).filter_map(ordinal).max().map_or(0, |last| last + 1)..;
     let mut number = |d| ordinal(d).or_else(|| after_cuda.next()).unwrap_or(u64::MAX);
     data.devices.iter().filter(wanted).map(|d| (number(d), d)).collect()
-}
-
-/// A segment with the live blocks that lie in it, by address.
-struct PlacedSegment {
-    device: u64,
-    segment: Segment,
-    blocks: Vec<Block>,
-}
-
-fn placed(number: u64, device: &DeviceSnapshot) -> Vec<PlacedSegment> {
-    let mut blocks = device.live.clone();
-    blocks.sort_unstable_by_key(|block| block.address);
-    let mut rest = blocks.as_slice();
-    let within = |segment: &Segment| {
-        let end = segment.address + segment.size;
-        let (inside, after) = rest.split_at(rest.partition_point(|block| block.address < end));
-        rest = after;
-        PlacedSegment { device: number, segment: *segment, blocks: inside.to_vec() }
-    };
-    device.segments.iter().map(within).collect()
-}
-
-#[inline]
-fn number(p: &mut Pickle<impl Write>, key: Word, value: u64) {
-    p.word(key);
-    p.int(value);
 }
 
 /// Shown by the viewer's "Allocator Settings".

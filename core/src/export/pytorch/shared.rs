@@ -5,11 +5,14 @@ use std::io::Write;
 
 use foldhash::fast::RandomState;
 
-use super::{LONGEST_PATH, PlacedSegment, number, words};
+use super::placed::PlacedSegment;
+use super::words::{self, number};
 use crate::export::budget::Selection;
 use crate::export::pickle::{Memo, Pickle};
 use crate::snapshot::{Block, ContextId, Frame, SnapshotData, StackId};
 
+/// Longer paths of scopes do not stand beside a block's name.
+pub(super) const LONGEST_PATH: usize = 1024;
 /// The size that a block takes up in its segment: blocks of no size need a place of their own, too.
 fn extent(block: &Block) -> u64 {
     block.size.max(1)

@@ -1,6 +1,8 @@
 //! The words of PyTorch's snapshots: keys, actions, states.
 
-use crate::export::pickle::Word;
+use std::io::Write;
+
+use crate::export::pickle::{Pickle, Word};
 
 /// A constant for each, with a number of its own.
 macro_rules! words {
@@ -62,4 +64,11 @@ words! {
     TIME_US: "time_us",
     TOTAL_SIZE: "total_size",
     USER_METADATA: "user_metadata",
+}
+
+/// A key with a number.
+#[inline]
+pub(super) fn number(p: &mut Pickle<impl Write>, key: Word, value: u64) {
+    p.word(key);
+    p.int(value);
 }

@@ -6,6 +6,7 @@ mod frameworks;
 mod gpu;
 mod oom;
 mod peaks;
+mod post_mortem;
 mod preloaded;
 mod programs;
 mod published;

@@ -9,7 +9,7 @@ use xshell::cmd;
 use super::builds::{self, PROFILE, Programs};
 use super::gpu::Call;
 use super::preloaded::{End, Preloaded};
-use super::{text, unchanged};
+use super::{post_mortem, text};
 use crate::lane::Run;
 
 /// Built, in the folder that is named for their package. They run there: some read files of theirs.
@@ -40,7 +40,7 @@ pub(super) fn candle(lane: &mut Preloaded<'_>) -> Result<()> {
     lane.no_notes("cuda_basics", &basics)?;
     example(lane, "cuda_sum_benchmark", &examples.call(lane.run, "cuda_sum_benchmark")?)?;
     let (name, small) = ("cuda_basics out of memory", basics.options(&["--memory", "1GiB"]));
-    let ended = unchanged::out_of_memory(lane, name, &small, "examples/cuda_basics.rs")?;
+    let ended = post_mortem::out_of_memory(lane, name, &small, "examples/cuda_basics.rs")?;
     let is_row = |line: &str| matches!(text::words(line)[..], ["481.0", "MiB", "1", place, ..] if is_place(place));
     text::line(&mut lane.checks, name, &ended.errors, "481.0 MiB  1  examples/cuda_basics.rs:…", is_row);
     Ok(())

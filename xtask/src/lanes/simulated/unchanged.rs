@@ -3,10 +3,10 @@
 use anyhow::Result;
 
 use super::builds::{self, Programs};
-use super::gpu::{Call, Ended};
+use super::gpu::Call;
 use super::preloaded::{End, Preloaded};
 use super::programs::FAULTS;
-use super::{frameworks, published, text, versions};
+use super::{frameworks, post_mortem, published, text, versions};
 use crate::lane::Run;
 
 pub(crate) fn run(run: &Run) -> Result<String> {
@@ -37,7 +37,7 @@ fn train_otherwise(lane: &mut Preloaded<'_>, train: &Call<'_>) -> Result<()> {
     lane.both_recorded("candle without pools", &without, End::Well, source)?;
     let refused = train.clone().options(&["--faults", "oom@alloc:500"]);
     lane.both_recorded("candle refused once", &refused, End::WellOrBadly, source)?;
-    let ended = out_of_memory(lane, "candle out of memory", &refused, versions::SOURCE)?;
+    let ended = post_mortem::out_of_memory(lane, "candle out of memory", &refused, versions::SOURCE)?;
     let what = "with bytes at a line of the program";
     let is_row = |line: &str| line.contains(" MiB ") || line.contains(" KiB ");
     text::line(&mut lane.checks, "candle out of memory", &ended.errors, what, |line| {
@@ -48,18 +48,6 @@ fn train_otherwise(lane: &mut Preloaded<'_>, train: &Call<'_>) -> Result<()> {
     let ended = lane.both(name, &train.clone().arguments(&["0"]), End::Well)?;
     lane.silent(name, &ended);
     Ok(())
-}
-
-/// The post-mortem is the first of two reports; the program's error is its own.
-pub(super) fn out_of_memory(lane: &mut Preloaded<'_>, name: &str, call: &Call<'_>, source: &str) -> Result<Ended> {
-    let call = call.clone().variable("MEMTRACE_DUMP_ON_OOM", 1);
-    let ended = lane.both(name, &call, End::WellOrBadly)?;
-    let begins = "memtrace: cuda:0 is out of memory";
-    let what = format!("that begins with {begins:?}");
-    text::line(&mut lane.checks, name, &ended.errors, &what, |line| line.starts_with(begins));
-    lane.recorded(&format!("{name}, when it ended"), Some(source), "report-2.json");
-    lane.recorded(&format!("{name}, when it happened"), Some(source), "report.json");
-    Ok(ended)
 }
 
 /// The driver is loaded at run time, four threads, pinned memory.
