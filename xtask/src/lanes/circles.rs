@@ -152,6 +152,9 @@ impl<'a> Visit<'a> for Named {
         }
     }
 
+    /// `pub(super)` names nobody.
+    fn visit_visibility(&mut self, _: &'a syn::Visibility) {}
+
     fn visit_path(&mut self, path: &'a syn::Path) {
         self.add(path.segments.iter().map(|segment| segment.ident.to_string()).collect());
         visit::visit_path(self, path);
@@ -200,8 +203,12 @@ mod tests {
     #[test]
     fn files_that_import_each_other_are_a_circle_however_they_name_each_other() -> Result<()> {
         let root = ("lib.rs", "mod a;\nmod b;\n#[cfg(test)]\nmod c;\n");
-        let one_way =
-            [root, ("a/mod.rs", "mod inner;\nuse crate::b::{X, self};"), ("b.rs", ""), ("a/inner.rs", "fn f() {}")];
+        let one_way = [
+            root,
+            ("a/mod.rs", "mod inner;\nuse crate::b::{X, self};"),
+            ("b.rs", ""),
+            ("a/inner.rs", "pub(super) fn f() {}"),
+        ];
         assert_eq!(circles(&one_way)?, Vec::new());
         let round = [
             root,
