@@ -5,15 +5,12 @@
 //! loading) or through `cuGetProcAddress` (NVIDIA's own libraries). All three are led past functions of
 //! ours, which call the driver and tell the recorder what came of it:
 //!
-//! * [`start`] does so before `main`, unless it is not wanted,
-//! * [`elf`] finds the imports of every loaded object, [`loader`] asks for what is loaded,
-//! * [`patch`] puts our functions in the driver's place there, and does so again when objects were loaded;
-//!   [`memory`] writes where that is not allowed,
-//! * [`note`] tells of a program that has memtrace in it,
-//! * [`lookup`] answers `dlsym` and `cuGetProcAddress` with them,
+//! * [`start`] does so before `main`, unless it is not wanted, through [`interpose`](super::interpose),
+//! * [`started`] calls what waits for the driver to be started,
+//! * [`lookup`] says which of our functions stands for which of the driver's, and answers `cuGetProcAddress`,
 //! * [`calls`] are those functions, [`requests`] and [`arrays`] read their arguments, [`driver`] knows the
 //!   real ones, [`functions`] are those that are called for our own ends,
-//! * [`events`] turns a call and its result into what the recorder understands, [`place`]
+//! * [`events`] says where a call and its result go, [`tell`] tells the recorder, in the [`words`] that all of these share, [`place`]
 //!   says where that is, [`bulk`] what is freed
 //!   without being named; [`streams`] numbers streams, [`capture`] knows which are captured into graphs,
 //! * [`graphs`] enters what launched graphs allocate and free, [`handles`] what has a handle and no
