@@ -1,7 +1,7 @@
 //! Names for blocks: what a block of memory is, in the program's own words.
 
 use crate::device::IntoDevice;
-use crate::record::{Label, recorder};
+use crate::record::{Label, naming};
 use crate::snapshot::Category;
 
 /// Where a block begins: a pointer, or a device address as CUDA's driver has it.
@@ -52,12 +52,12 @@ impl<T> From<*mut T> for Address {
 /// # Ok::<(), memtrace::Error>(())
 /// ```
 pub fn name(block: impl Into<Address>, name: &str) -> bool {
-    recorder::name(None, block.into().0, name.into())
+    naming::name(None, block.into().0, name.into())
 }
 
 /// As [`name`](fn@name), for a block of this device: the same address may mean different blocks on different ones.
 pub fn name_on(device: impl IntoDevice, block: impl Into<Address>, name: &str) -> bool {
-    recorder::name(Some(device.into_device()), block.into().0, name.into())
+    naming::name(Some(device.into_device()), block.into().0, name.into())
 }
 
 /// As [`name_on`], and says what the block is for: tables by category believe that before anything else.
@@ -73,5 +73,5 @@ pub fn name_on(device: impl IntoDevice, block: impl Into<Address>, name: &str) -
 /// ```
 pub fn name_as(device: impl IntoDevice, block: impl Into<Address>, name: &str, category: Category) -> bool {
     let label = Label { category, ..name.into() };
-    recorder::name(Some(device.into_device()), block.into().0, label)
+    naming::name(Some(device.into_device()), block.into().0, label)
 }

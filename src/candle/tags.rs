@@ -13,7 +13,7 @@ use candle_nn::VarMap;
 use super::at;
 use crate::name::Address;
 use crate::record::guard::own_work;
-use crate::record::{Label, fork, recorder};
+use crate::record::{Label, fork, naming};
 use crate::snapshot::{Category, Device};
 
 /// The names of so many parameters are kept for their gradients.
@@ -147,7 +147,7 @@ pub(super) fn put(tensor: &Tensor, label: Label<'_>) -> bool {
         true => format!("{} {}{:?}", label.name, tensor.dtype().as_str(), layout.dims()),
         false => label.name.to_owned(),
     };
-    recorder::name(Some(device), block.into_inner(), Label { name: &shaped, ..label })
+    naming::name(Some(device), block.into_inner(), Label { name: &shaped, ..label })
 }
 
 /// Is a tensor of this layout all of a block with so many elements?

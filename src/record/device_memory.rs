@@ -2,9 +2,10 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use super::here::{self, free_site};
 use super::ledger::Ledger;
 use super::memory::{OwnVec, System};
-use super::recorder::{self, free_site};
+use super::recorder;
 use super::segments::{Asked, Segments, Told};
 use super::site::Site;
 use super::{gates, measure};
@@ -89,7 +90,7 @@ fn measured(device: Device, new: New) -> New {
     } else {
         measure::on_unrelated(new.size);
     }
-    New { site: recorder::site_for_session(new.site), ..new }
+    New { site: here::site_for_session(new.site), ..new }
 }
 
 /// Enters a block. To be called once it is there. If its segment is not known, `ask` is called, without any lock.
@@ -104,12 +105,12 @@ pub(crate) fn on_alloc(device: Device, new: New, ask: impl FnOnce() -> Option<To
         if asked.is_none() {
             enter(device, ledger, new, false);
         }
-        asked.map(|asked| (asked, recorder::epoch()))
+        asked.map(|asked| (asked, gates::epoch()))
     });
     if let Some(Some((asked, epoch))) = asked {
         let told = ask();
         recorder::with_ledger_there(device, |ledger| {
-            if epoch != recorder::epoch() {
+            if epoch != gates::epoch() {
                 // A recording that began meanwhile: to it the block is one from before.
                 return;
             }
@@ -141,7 +142,7 @@ pub(crate) fn before_free(pinned: bool, address: u64) -> Taking {
     let taken = recorder::active_devices().filter(may_have_it).find_map(|device| {
         recorder::with_ledger_there(device, |ledger| {
             let block = ledger.free(address, site)?.block();
-            Some(Taken { device, block, epoch: recorder::epoch() })
+            Some(Taken { device, block, epoch: gates::epoch() })
         })?
     });
     taken.map_or(Taking::Unknown, Taking::Recorded)
@@ -154,7 +155,7 @@ pub(crate) fn before_free_of_before(device: Device, address: u64, size: u64) -> 
         let left = recorder::before(device).saturating_sub(ledger.unknown_freed());
         let size = size.min(left);
         ledger.free_unknown(address, size, site);
-        Taking::FromBefore { device, address, size, epoch: recorder::epoch() }
+        Taking::FromBefore { device, address, size, epoch: gates::epoch() }
     });
     freed.unwrap_or(Taking::Unknown)
 }
@@ -164,7 +165,7 @@ pub(crate) fn freed(taking: Taking, took: u64) {
     match taking {
         Taking::Recorded(Taken { device, block, epoch }) => {
             recorder::with_ledger_there(device, |ledger| {
-                if epoch == recorder::epoch() {
+                if epoch == gates::epoch() {
                     ledger.calls.on_free(block.stack, block.context, took);
                 }
             });
@@ -183,11 +184,11 @@ pub(crate) fn free_was_refused(taking: Taking) {
     // To a recording that began meanwhile it is a block from before.
     match taking {
         Taking::Recorded(Taken { device, block, epoch }) => {
-            recorder::with_ledger_there(device, |ledger| epoch == recorder::epoch() && ledger.undo_free(&block));
+            recorder::with_ledger_there(device, |ledger| epoch == gates::epoch() && ledger.undo_free(&block));
         }
         Taking::FromBefore { device, address, size, epoch } => {
             recorder::with_ledger_there(device, |ledger| {
-                if epoch == recorder::epoch() {
+                if epoch == gates::epoch() {
                     ledger.undo_free_unknown(address, size);
                 }
             });
@@ -212,7 +213,7 @@ impl Live {
             let mut blocks = OwnVec::new_in(System);
             blocks.try_reserve(ledger.live_len()).ok()?;
             blocks.extend(ledger.live_blocks().map(|block| (block.address, block.seq)));
-            (!blocks.is_empty()).then(|| Self { device, epoch: recorder::epoch(), blocks })
+            (!blocks.is_empty()).then(|| Self { device, epoch: gates::epoch(), blocks })
         })?
     }
 
@@ -221,7 +222,7 @@ impl Live {
         self.blocks.retain(|(address, _)| is_gone(*address));
         let site = free_site();
         recorder::with_ledger_there(self.device, |ledger| {
-            if self.epoch == recorder::epoch() {
+            if self.epoch == gates::epoch() {
                 self.blocks.iter().for_each(|(address, seq)| _ = ledger.free_if(*address, *seq, site));
             }
         });

@@ -114,3 +114,8 @@ fn renew() {
 pub(super) fn lock() -> MutexGuard<'static, ()> {
     lock::lock(&CHANGE)
 }
+
+/// The number of the recording under way, to be compared under a device's lock.
+pub(in crate::record) fn epoch() -> u64 {
+    GATES.epoch.load(Ordering::Relaxed)
+}

@@ -11,7 +11,7 @@ use super::live::foresee;
 use super::measure::{Space, Taken};
 use super::prefetch::prefetch;
 use super::recorder::{self, Freed};
-use super::{guard, measure, sampling, untraced};
+use super::{guard, here, measure, sampling, untraced};
 use crate::snapshot::Device;
 
 /// Blocks that allocators do not keep ready for the next request, but look at their neighbours.
@@ -119,11 +119,11 @@ fn enter(address: u64, size: usize) {
     if !(measuring || recording) {
         return untraced::add(size as u64);
     }
-    let site = recorder::alloc_site(measuring);
+    let site = here::alloc_site(measuring);
     if measuring {
         measure::on_alloc(Device::Cpu, address, size as u64, site);
     }
-    let site = if measured { recorder::site_for_session(site) } else { site };
+    let site = if measured { here::site_for_session(site) } else { site };
     if !(recording && recorder::on_heap_alloc(address, size as u64, site, interval)) {
         untraced::add(size as u64);
     }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::dump::Dumps;
+use super::dumps::Dumps;
 use super::outputs::Snapshot;
 use super::schedule::Schedule;
 use super::signals::signal_number;

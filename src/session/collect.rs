@@ -4,106 +4,33 @@ use std::collections::HashMap;
 
 use foldhash::fast::RandomState;
 
+use super::missed::{Missed, spans};
 use super::process::this_process;
-use super::recording::Recording;
 use crate::attribute::learn_backward_pass;
 use crate::capture::Driver;
-use crate::hook::cuda;
-#[cfg(feature = "tracing")]
-use crate::layer;
 use crate::record::measure::DeviceMeasured;
 use crate::record::unwind::KnownModules;
-use crate::record::{CONTEXTS, DeviceCopy, STACKS, device_memory, guard, recorder, unwind};
-use crate::snapshot::{
-    Device, DeviceSnapshot, Health, Process, Sampling, Settings, SnapshotData, Spans, StackId, segments,
-};
+use crate::record::{CONTEXTS, DeviceCopy, STACKS};
+use crate::snapshot::{Device, DeviceSnapshot, Health, Process, Sampling, Settings, SnapshotData, StackId, segments};
 use crate::symbol;
-
-/// Everything that is being recorded, as finished data.
-pub(super) fn collect(recording: &Recording) -> SnapshotData {
-    if recorder::was_forked() {
-        // No lock of the parent's is taken here: another thread of it may have held it.
-        let settings = recording.settings.clone();
-        return SnapshotData { process: this_process(), settings, ..SnapshotData::default() };
-    }
-    Copied::of(recording).finish()
-}
 
 /// All that changes while the program goes on, as it was at one moment: the rest can be done later.
 #[derive(Debug)]
 pub(super) struct Copied {
-    settings: Settings,
-    process: Process,
-    health: Health,
-    copies: Vec<(Device, DeviceCopy)>,
-    drivers: Vec<Driver>,
+    pub(super) settings: Settings,
+    pub(super) process: Process,
+    pub(super) health: Health,
+    pub(super) copies: Vec<(Device, DeviceCopy)>,
+    pub(super) drivers: Vec<Driver>,
 }
 
 impl Copied {
-    /// Not in a forked child: it takes locks.
-    pub(super) fn of(recording: &Recording) -> Self {
-        cuda::settle();
-        let (since, copies) = recording.copies();
-        let process = Process {
-            started_unix_us: since.unix_us,
-            duration_ns: since.began.elapsed().as_nanos() as u64,
-            ..this_process()
-        };
-        let drivers = copies.iter().map(|(device, _)| recording.driver(*device)).collect();
-        Self { settings: recording.settings.clone(), process, health: since.missed.since(), copies, drivers }
-    }
-
     pub(super) fn finish(self) -> SnapshotData {
         let mut data = assemble(&self.settings, self.copies, self.process, self.health);
         for (device, Driver { pool, memory }) in data.devices.iter_mut().zip(self.drivers) {
             (device.pool, device.memory) = (pool, memory);
         }
         data
-    }
-}
-
-/// What was missed in this process, in all recordings and measurements together.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Missed {
-    shortened_stacks: u64,
-    compared_stacks: u64,
-    wrong_stacks: u64,
-    lost_stacks: u64,
-    lost_scopes: u64,
-    lost_blocks: u64,
-    unknown_frees: u64,
-    refused_frees: u64,
-}
-
-impl Missed {
-    pub(super) fn so_far() -> Self {
-        Self {
-            shortened_stacks: recorder::shortened_stacks(),
-            compared_stacks: unwind::compared_stacks(),
-            wrong_stacks: unwind::wrong_stacks(),
-            lost_stacks: STACKS.refused(),
-            lost_scopes: CONTEXTS.refused(),
-            lost_blocks: device_memory::lost(),
-            unknown_frees: device_memory::unknown_frees(),
-            refused_frees: device_memory::refused_frees(),
-        }
-    }
-
-    pub(super) fn since(self) -> Health {
-        let now = Self::so_far();
-        Health {
-            shortened_stacks: now.shortened_stacks - self.shortened_stacks,
-            compared_stacks: now.compared_stacks - self.compared_stacks,
-            wrong_stacks: now.wrong_stacks - self.wrong_stacks,
-            lost_stacks: now.lost_stacks - self.lost_stacks,
-            lost_scopes: now.lost_scopes - self.lost_scopes,
-            lost_blocks: now.lost_blocks - self.lost_blocks,
-            unknown_frees: now.unknown_frees - self.unknown_frees,
-            refused_frees: now.refused_frees - self.refused_frees,
-            cuda: cuda::coverage(),
-            no_allocator: !guard::allocator_is_installed(),
-            ..Health::default()
-        }
     }
 }
 
@@ -138,21 +65,6 @@ fn assemble(
     let mut settings = settings.clone();
     learn_backward_pass(&mut settings.rules, &stacks);
     SnapshotData { process, settings, devices, stacks, contexts: CONTEXTS.nodes(), modules, health }
-}
-
-/// Whether spans can become scopes as things stand.
-#[cfg(feature = "tracing")]
-pub(super) fn spans() -> Spans {
-    match (layer::was_installed(), layer::trace_is_silenced()) {
-        (false, _) => Spans::NoLayer,
-        (true, false) => Spans::Heard,
-        (true, true) => Spans::Silenced,
-    }
-}
-
-#[cfg(not(feature = "tracing"))]
-pub(super) fn spans() -> Spans {
-    Spans::NoLayer
 }
 
 /// Gives the stacks that occur in a snapshot numbers of its own, without gaps.

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::builder::Plan;
-use super::dump::Dumps;
+use super::dumps::Dumps;
 use super::signals::signal_number;
 use crate::error::Error;
 use crate::snapshot::{Enabled, Settings, StackContext, StackKind};

@@ -48,7 +48,7 @@ fn dump_signalled(signal: i32) {
     match recording {
         Some(recording) => {
             recording.flush();
-            recording.dumps.write(&recording, "on a signal");
+            recording.dumps.write(|| recording.snapshot(), "on a signal");
         }
         None => say("a signal asked for a snapshot, but nothing is being recorded"),
     }

@@ -8,16 +8,20 @@ mod builder;
 mod captures;
 mod collect;
 mod dump;
+mod dumps;
 mod env;
 mod listen;
+mod missed;
 mod operators;
 mod output;
 mod outputs;
+mod pending;
 mod process;
 mod recording;
 mod refusal;
 mod schedule;
 mod signals;
+mod since;
 mod stream;
 mod writing;
 
@@ -34,15 +38,16 @@ pub(crate) use collect::measured_snapshot;
 pub use operators::{Operators, read_operators};
 pub(crate) use output::write_new;
 pub use outputs::{Report, Snapshot, output_dir, trace_handler};
-use recording::{Recording, Shared, Since};
+use recording::{Recording, Shared};
 use schedule::{Phase, Schedule, Turn};
+use since::Since;
 use stream::Stream;
 
 use crate::device::IntoDevice;
 use crate::error::{Error, Kind};
 use crate::hook::cuda;
 use crate::record::guard::{self, Own};
-use crate::record::{fork, recorder, set_sample_seed, unwind};
+use crate::record::{fork, heap, recorder, set_sample_seed, unwind};
 use crate::snapshot::{Device, Enabled, MemoryStats, Settings};
 use crate::write_errors;
 
@@ -237,6 +242,9 @@ fn begin(plan: &Plan) -> Result<(Shared, Option<Schedule>), Error> {
     plan.dumps.folder = std::env::current_dir().unwrap_or_default();
     plan.check()?;
     plan.dumps.prepare()?;
+    if plan.dumps.on_oom != Some(false) {
+        heap::on_refusal(refusal::dump_out_of_memory);
+    }
     if sees_nothing(&plan.settings) {
         say(&Error::from(Kind::NotInstalled).to_string());
     }
@@ -311,12 +319,14 @@ pub(crate) fn say(message: &str) {
 /// # Ok::<(), memtrace::Error>(())
 /// ```
 pub fn stats(device: impl IntoDevice) -> MemoryStats {
+    fork::watch();
     recorder::stats(device.into_device()).unwrap_or_default()
 }
 
 /// Sets the peaks in [`stats`] to the current values, as `torch.cuda.reset_peak_memory_stats` does.
 /// The peak of the snapshot, with what was live at it, stays that of the whole recording.
 pub fn reset_peak(device: impl IntoDevice) {
+    fork::watch();
     recorder::reset_peak(device.into_device());
 }
 

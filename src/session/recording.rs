@@ -2,20 +2,21 @@
 
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-use super::collect::{Missed, collect};
-use super::dump::Dumps;
+use super::collect::Copied;
+use super::dumps::Dumps;
 use super::outputs::Snapshot;
-use super::refusal::Pending;
+use super::pending::Pending;
+use super::process::this_process;
 use super::say;
+use super::since::Since;
 use super::stream::Stream;
 use crate::capture::Driver;
 use crate::error::{Error, Kind};
 use crate::hook::cuda;
 use crate::record::guard::Own;
 use crate::record::{DeviceCopy, fork, recorder};
-use crate::snapshot::{Device, Enabled, Pool, Settings};
+use crate::snapshot::{Device, Enabled, Pool, Process, Settings, SnapshotData};
 
 /// Shared by whoever may have to finish it.
 pub(super) type Shared = Own<Arc<Recording>>;
@@ -41,21 +42,6 @@ pub(super) struct Recording {
     /// The dump that a failed allocation will leave.
     pub(super) out_of_memory: Mutex<Pending>,
     finished: Mutex<bool>,
-}
-
-/// When the recording began, and what had been missed in this process before.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Since {
-    pub(super) began: Instant,
-    pub(super) unix_us: u64,
-    pub(super) missed: Missed,
-}
-
-impl Since {
-    pub(super) fn now() -> Self {
-        let epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        Self { began: Instant::now(), unix_us: epoch.as_micros() as u64, missed: Missed::so_far() }
-    }
 }
 
 impl Recording {
@@ -98,7 +84,7 @@ impl Recording {
     }
 
     /// All that is recorded, and since when.
-    pub(super) fn copies(&self) -> (Since, Vec<(Device, DeviceCopy)>) {
+    fn copies(&self) -> (Since, Vec<(Device, DeviceCopy)>) {
         // Held meanwhile: a snapshot has what was before a switch, or what came after it.
         let since = lock(&self.since);
         (*since, recorder::copies(since.began))
@@ -143,7 +129,30 @@ impl Recording {
     }
 
     pub(super) fn snapshot(&self) -> Snapshot {
-        Snapshot::take(|| collect(self))
+        Snapshot::take(|| self.collect())
+    }
+
+    /// Everything that is being recorded, as finished data.
+    fn collect(&self) -> SnapshotData {
+        if recorder::was_forked() {
+            // No lock of the parent's is taken here: another thread of it may have held it.
+            let settings = self.settings.clone();
+            return SnapshotData { process: this_process(), settings, ..SnapshotData::default() };
+        }
+        self.copied().finish()
+    }
+
+    /// All that changes while the program goes on, as it is at this moment. Not in a forked child: it takes locks.
+    pub(super) fn copied(&self) -> Copied {
+        cuda::settle();
+        let (since, copies) = self.copies();
+        let process = Process {
+            started_unix_us: since.unix_us,
+            duration_ns: since.began.elapsed().as_nanos() as u64,
+            ..this_process()
+        };
+        let drivers = copies.iter().map(|(device, _)| self.driver(*device)).collect();
+        Copied { settings: self.settings.clone(), process, health: since.missed.since(), copies, drivers }
     }
 
     pub(super) fn streams(&self) -> bool {
@@ -164,7 +173,7 @@ impl Recording {
             return Ok(());
         }
         if self.dumps.at_end {
-            self.dumps.write(self, "at the end");
+            self.dumps.write(|| self.snapshot(), "at the end");
         }
         match &self.stream {
             Some(stream) => lock(stream)

@@ -11,7 +11,7 @@ use super::{query, segments, streams};
 use crate::errno::KeepErrno;
 use crate::record::device_memory::{self, Taking};
 use crate::record::measure::{self, Space};
-use crate::record::{Site, gates, guard, heap, recorder, thread, ticks};
+use crate::record::{Site, gates, guard, heap, here, recorder, thread, ticks};
 use crate::snapshot::{Device, OutOfMemory};
 
 /// To the recorder.
@@ -51,7 +51,7 @@ pub(super) fn tell_alloc_at(outcome: &Outcome, at: Option<Site>) {
 /// Here, as far as anybody wants to know.
 pub(super) fn site_here() -> Site {
     let measuring = gates::any_measurement() && measure::may_concern_this_thread();
-    if measuring || gates::records_device_memory() { recorder::alloc_site(measuring) } else { Site::default() }
+    if measuring || gates::records_device_memory() { here::alloc_site(measuring) } else { Site::default() }
 }
 
 #[cold]

@@ -21,7 +21,7 @@ pub(crate) use registry::{DeviceMeasured, Space, Taken};
 use super::lineage::Family;
 use super::memory::OwnVec;
 use super::names::Label;
-use super::{Site, gates, guard, lineage, recorder, thread, unwind};
+use super::{Site, gates, guard, here, lineage, thread, unwind};
 use crate::errno::KeepErrno;
 use crate::snapshot::{Block, Device, StackId};
 
@@ -294,7 +294,7 @@ impl Unattributed {
 
 /// A block is about to be freed on this thread; `known` is its device and size, as far as others know them.
 pub(crate) fn on_free(space: Space, address: u64, known: Option<(Device, u64)>) -> Option<Taken> {
-    let site = recorder::free_site();
+    let site = here::free_site();
     let current = guard::measure();
     let mut registry = lock();
     let taken = registry.free(current, (space, address), known, site);

@@ -1,23 +1,12 @@
 //! Which device has a ledger, and where.
 
-use std::sync::MutexGuard;
 use std::sync::atomic::Ordering;
 
-use super::{ACTIVE, ACTIVE_DEVICES, DEVICES, MAX_DEVICES, MAX_ORDINALS};
+use super::slots::{ACTIVE, ACTIVE_DEVICES, DEVICES, devices, index_of, slot_of};
 use crate::record::ledger::{AskOutside, Ledger, LedgerOptions};
 use crate::record::lock::lock;
 use crate::record::{gates, untraced};
 use crate::snapshot::{Action, Device, Enabled, Sampling, Settings, StackContext};
-
-/// All that can have a ledger, in the order of their numbers.
-pub(crate) fn devices() -> impl Iterator<Item = Device> {
-    let cuda = (0..MAX_ORDINALS).map(Device::Cuda);
-    std::iter::once(Device::Cpu).chain(cuda).chain([Device::Pinned, Device::Managed, Device::Imported])
-}
-
-pub(super) fn slot_of(device: Device) -> Option<MutexGuard<'static, Option<Ledger>>> {
-    index_of(device).and_then(|index| DEVICES.get(index)).map(lock)
-}
 
 /// Does something with a device's ledger; none is made for it.
 pub(in crate::record) fn with_ledger_there<T>(device: Device, f: impl FnOnce(&mut Ledger) -> T) -> Option<T> {
@@ -91,23 +80,13 @@ pub(super) fn device_options(settings: &Settings, device: Device) -> LedgerOptio
     LedgerOptions { has_segments: matches!(device, Device::Cuda(_)), long_records: true, ..options(settings) }
 }
 
-pub(super) fn index_of(device: Device) -> Option<usize> {
-    match device {
-        Device::Cpu => Some(0),
-        Device::Cuda(ordinal) if ordinal < MAX_ORDINALS => Some(ordinal as usize + 1),
-        Device::Pinned => Some(MAX_DEVICES - 3),
-        Device::Managed => Some(MAX_DEVICES - 2),
-        Device::Imported => Some(MAX_DEVICES - 1),
-        _ => None,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::sync::Barrier;
     use std::time::Instant;
 
     use super::*;
+    use crate::record::recorder::slots::MAX_ORDINALS;
     use crate::record::recorder::{start, stop};
 
     /// A free looks for its block among the devices that have a ledger, however new one of them is.

@@ -2,16 +2,14 @@
 
 use std::time::Instant;
 
-use super::devices::{devices, slot_of};
-use super::{ACTIVE, before};
+use super::slots::{ACTIVE, before, devices, slot_of};
 use crate::record::ledger::{Cursor, Ledger, LedgerCopy, LogPart, Outside, Overwritten};
 use crate::record::lock::lock;
-use crate::record::{fork, guard, untraced};
+use crate::record::{guard, untraced};
 use crate::snapshot::{Device, MemoryStats};
 
 /// Counters of a device, if it is being recorded.
 pub(crate) fn stats(device: Device) -> Option<MemoryStats> {
-    fork::watch();
     let _own = guard::own_work();
     let slot = slot_of(device)?;
     let ledger = slot.as_ref()?;
@@ -20,7 +18,6 @@ pub(crate) fn stats(device: Device) -> Option<MemoryStats> {
 }
 
 pub(crate) fn reset_peak(device: Device) {
-    fork::watch();
     let _own = guard::own_work();
     if let Some(ledger) = slot_of(device).as_mut().and_then(|slot| slot.as_mut()) {
         ledger.reset_peak();

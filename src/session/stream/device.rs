@@ -3,7 +3,7 @@
 use std::io;
 use std::time::Instant;
 
-use super::{Flush, Stream};
+use super::state::{Flush, Lost, Place, Stream};
 use crate::capture::Counters;
 use crate::record::recorder::Detail;
 use crate::record::unwind::KnownModules;
@@ -13,24 +13,6 @@ use crate::symbol;
 
 /// Records copied while the device's lock is held: under a millisecond. What is live is copied at once, if it has to be.
 const PORTION: usize = 8192;
-
-/// How far a device's log has been written.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Place {
-    pub(super) device: Device,
-    cursor: Cursor,
-    /// Something was skipped: scopes no longer follow from the log.
-    skipped: bool,
-    pub(super) lost: Lost,
-}
-
-/// What the device's ledger had to leave out.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Lost {
-    pub(super) blocks: u64,
-    pub(super) frees: u64,
-    pub(super) scopes: u64,
-}
 
 /// Where a device's log ends, and the device's state there.
 struct End {

@@ -9,72 +9,27 @@
 mod device;
 mod file;
 mod numbers;
+mod state;
 
 use std::fs;
 use std::io;
 use std::path::Path;
 use std::time::Duration;
 
-use self::device::Place;
 use self::file::StreamFile;
 use self::numbers::Numbers;
-use super::collect::spans;
-use super::process::{this_process, threads};
-use super::recording::Since;
-use super::say;
+pub(super) use self::state::Stream;
+use self::state::{Committed, Flush};
+use super::process::this_process;
+use super::since::Since;
 use crate::capture::{Commit, Driver, Encoder};
 use crate::error::Error;
-use crate::record::{recorder, thread};
-use crate::snapshot::{Device, Health, Module, Process, Settings, StackId};
+use crate::record::recorder;
+use crate::snapshot::{Device, Process, Settings};
 use crate::symbol;
 
 /// From one look at the log to the next.
 pub(super) const INTERVAL: Duration = Duration::from_millis(100);
-/// A flush that takes longer for a device skips the rest.
-const MOST_TIME: Duration = Duration::from_millis(200);
-/// The same for the last one: there is no later one that would have less to do.
-const MOST_TIME_AT_END: Duration = Duration::from_millis(400);
-
-#[derive(Debug)]
-pub(super) struct Stream {
-    file: StreamFile,
-    encoder: Encoder<Vec<u8>>,
-    devices: Vec<Place>,
-    stacks: Numbers<StackId>,
-    addresses: Numbers<u64>,
-    contexts: usize,
-    modules: Vec<Module>,
-    threads: usize,
-    /// What stands in the file for good.
-    committed: Committed,
-    /// The last flush failed; said once.
-    failing: bool,
-    closed: bool,
-}
-
-#[derive(Clone, Debug, Default)]
-struct Committed {
-    length: u64,
-    devices: Vec<Place>,
-    stacks: usize,
-    addresses: usize,
-    contexts: usize,
-    modules: usize,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Flush {
-    since: Since,
-    last: bool,
-}
-
-impl Flush {
-    /// How long one device may take.
-    fn most_time(&self) -> Duration {
-        if self.last { MOST_TIME_AT_END } else { MOST_TIME }
-    }
-}
-
 impl Stream {
     /// Makes a new file.
     pub(super) fn create(path: &Path, settings: &Settings, started_unix_us: u64) -> Result<Self, Error> {
@@ -147,64 +102,5 @@ impl Stream {
         self.encoder.end()?;
         self.write_out()?;
         self.file.end()
-    }
-
-    /// What was appended counts from here on.
-    fn commit(&mut self, flush: &Flush) -> io::Result<()> {
-        self.encode_commit(flush)?;
-        self.write_out()
-    }
-
-    fn encode_commit(&mut self, flush: &Flush) -> io::Result<()> {
-        self.append_threads(flush.last)?;
-        let mut health = Health { spans: spans(), ..flush.since.missed.since() };
-        for place in &self.devices {
-            health.lost_blocks += place.lost.blocks;
-            health.missed_frees += place.lost.frees;
-            health.lost_scopes += place.lost.scopes;
-        }
-        let duration_ns = flush.since.began.elapsed().as_nanos() as u64;
-        self.encoder.commit(&Commit { duration_ns, health })
-    }
-
-    /// Everything up to a commit, at once: should it not fit, nothing of it stays.
-    fn write_out(&mut self) -> io::Result<()> {
-        self.file.append(self.encoder.out())?;
-        self.encoder.out().clear();
-        self.committed = Committed {
-            length: self.file.length(),
-            devices: self.devices.clone(),
-            stacks: self.stacks.count(),
-            addresses: self.addresses.count(),
-            contexts: self.contexts,
-            modules: self.modules.len(),
-        };
-        Ok(())
-    }
-
-    /// Takes back what was not committed: the disk is full, perhaps for a while.
-    fn go_back(&mut self, error: &io::Error) {
-        self.file.go_back(self.committed.length);
-        self.encoder.out().clear();
-        self.devices.clone_from(&self.committed.devices);
-        self.stacks.go_back(self.committed.stacks);
-        self.addresses.go_back(self.committed.addresses);
-        self.modules.truncate(self.committed.modules);
-        (self.contexts, self.threads) = (self.committed.contexts, 0);
-        if !self.failing {
-            let path = self.file.path().display();
-            say(&format!("cannot write {path}: {error}; what it holds so far is good, and memtrace goes on trying"));
-        }
-        self.failing = true;
-    }
-
-    fn append_threads(&mut self, last: bool) -> io::Result<()> {
-        // Their names lie in one file each: read only when there are more of them.
-        let seen = thread::seen().count();
-        if last || seen > self.threads {
-            self.threads = seen;
-            self.encoder.threads(&threads())?;
-        }
-        Ok(())
     }
 }

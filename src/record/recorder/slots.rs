@@ -1,0 +1,65 @@
+//! A place for each device's ledger, and what goes with them. All that is shared here is behind a lock, or a hint that is looked
+//! at again under one.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard};
+
+use crate::record::ledger::Ledger;
+use crate::record::lock::lock;
+use crate::snapshot::{Device, Settings};
+
+/// CUDA devices with a ledger of their own; blocks of any further one are lost, and counted so.
+pub(super) const MAX_ORDINALS: u32 = 32;
+/// The CPU, the CUDA devices by ordinal, then pinned, managed and imported memory.
+pub(super) const MAX_DEVICES: usize = MAX_ORDINALS as usize + 4;
+
+/// Taken after [`ACTIVE`], and one after the other in this order.
+pub(super) static DEVICES: [Mutex<Option<Ledger>>; MAX_DEVICES] = [const { Mutex::new(None) }; MAX_DEVICES];
+pub(super) static ACTIVE: Mutex<Option<Settings>> = Mutex::new(None);
+
+/// One bit for each device that has a ledger. While a recording is under way it is set, and read by scopes,
+/// with the first device's lock held: so a device that comes later has seen every scope.
+pub(super) static ACTIVE_DEVICES: AtomicU64 = AtomicU64::new(0);
+
+/// Bytes that the drivers' pools had handed out when the recording began, by ordinal.
+static BEFORE: [AtomicU64; MAX_ORDINALS as usize] = [const { AtomicU64::new(0) }; MAX_ORDINALS as usize];
+/// Whether there were any.
+static ANY_BEFORE: AtomicBool = AtomicBool::new(false);
+
+/// All that can have a ledger, in the order of their numbers.
+pub(crate) fn devices() -> impl Iterator<Item = Device> {
+    let cuda = (0..MAX_ORDINALS).map(Device::Cuda);
+    std::iter::once(Device::Cpu).chain(cuda).chain([Device::Pinned, Device::Managed, Device::Imported])
+}
+
+pub(super) fn slot_of(device: Device) -> Option<MutexGuard<'static, Option<Ledger>>> {
+    index_of(device).and_then(|index| DEVICES.get(index)).map(lock)
+}
+
+pub(super) fn index_of(device: Device) -> Option<usize> {
+    match device {
+        Device::Cpu => Some(0),
+        Device::Cuda(ordinal) if ordinal < MAX_ORDINALS => Some(ordinal as usize + 1),
+        Device::Pinned => Some(MAX_DEVICES - 3),
+        Device::Managed => Some(MAX_DEVICES - 2),
+        Device::Imported => Some(MAX_DEVICES - 1),
+        _ => None,
+    }
+}
+
+pub(super) fn set_before(used: &[(u32, u64)]) {
+    let bytes = |ordinal: usize| used.iter().find(|(known, _)| *known as usize == ordinal).map_or(0, |(_, used)| *used);
+    BEFORE.iter().enumerate().for_each(|(ordinal, before)| before.store(bytes(ordinal), Ordering::Relaxed));
+    ANY_BEFORE.store(used.iter().any(|(_, bytes)| *bytes > 0), Ordering::Relaxed);
+}
+
+/// Was anything live on CUDA devices before the recording, as far as is known?
+pub(crate) fn had_blocks_before() -> bool {
+    ANY_BEFORE.load(Ordering::Relaxed)
+}
+
+/// Bytes that the device's pool had handed out before the recording.
+pub(in crate::record) fn before(device: Device) -> u64 {
+    let Device::Cuda(ordinal) = device else { return 0 };
+    BEFORE.get(ordinal as usize).map_or(0, |before| before.load(Ordering::Relaxed))
+}
