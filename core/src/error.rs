@@ -103,6 +103,7 @@ impl Error {
         let path = path.to_owned();
         match self.kind {
             Kind::Write(source) => Kind::Output { path, source, then: None },
+            Kind::Format { known, .. } => Kind::Format { path, known },
             Kind::Capture { reason, .. } => Kind::Capture { path, reason },
             Kind::Operators { reason, .. } => Kind::Operators { path, reason },
             kind => kind,

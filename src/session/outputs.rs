@@ -94,11 +94,8 @@ impl Snapshot {
     }
 
     fn create_category_timeline(&self, place: Place<'_>, options: &categories::Options) -> Result<(), Error> {
-        let Format::Categories(timeline) = Format::of(place.path())? else {
-            let known = ".categories.html, .categories.svg, .categories.json, .categories.raw.json";
-            return Err(memtrace_core::Error::format(place.path(), known).into());
-        };
-        create(place, |out| timeline.write(&self.data, options, out))
+        let format = Format::of(place.path())?;
+        create(place, |out| format.write_timeline(&self.data, options, out))
     }
 
     /// A name for a file of this snapshot: host, program, pid, rank if there is one, seconds since 1970.

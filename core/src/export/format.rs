@@ -1,9 +1,11 @@
-//! Formats by the ends of file names.
+//! Formats by the ends of file names: a format is a file beside this one, and a row here.
 
 use std::io::Write;
 use std::path::Path;
 
 use super::chrome::{layout, timeline};
+#[cfg(feature = "figures")]
+use super::figure;
 #[cfg(feature = "flamegraph")]
 use super::flamegraph;
 use super::{LeftOut, categories, folded, json, operators, pytorch, rows_that_fit, text};
@@ -12,68 +14,80 @@ use crate::capture;
 use crate::error::Error;
 use crate::snapshot::{Device, SnapshotData};
 
-/// A format, by the end of a file's name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Format {
-    /// `.pickle`: PyTorch's `memory_viz`.
-    Pytorch,
-    /// `.trace.json`: Chrome, Perfetto.
-    Chrome,
-    /// `.layout.json`: memory layout.
-    Layout,
-    /// `.json`: the report's numbers.
-    Json,
-    /// `.svg`: flamegraph of the peak.
-    Flamegraph,
-    /// `.folded`: folded stacks of the peak.
-    Folded,
-    /// `.txt`: the report.
-    Text,
-    /// `.memtrace`: everything, to be read again.
-    Capture,
-    /// `.operators.json`: the series of operator calls.
-    Operators,
-    /// `.operators.csv`: the same, a line for each call.
-    OperatorsCsv,
-    /// `.operators.svg`: its figures.
-    OperatorsFigure,
-    /// `.categories.*`: bytes of each category over time.
-    Categories(Timeline),
-}
+type Written = Result<LeftOut, Error>;
+type OfRecording = fn(&SnapshotData, &mut dyn Write) -> Written;
+type OfOperators = fn(&OperatorSeries, &mut dyn Write) -> Written;
+type OfTimeline = fn(&SnapshotData, &categories::Options, &mut dyn Write) -> Written;
 
-/// What the category timeline is written as.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Timeline {
-    /// As PyTorch writes it.
-    Json,
-    /// One entry for each record.
-    Raw,
-    /// A picture.
-    Figure,
-    /// A page with the picture.
-    Html,
-}
-
-/// Longer ends first: `.trace.json` is no report.
-const ENDS: &[(&str, Format)] = &[
-    (".pickle", Format::Pytorch),
-    (".trace.json", Format::Chrome),
-    (".layout.json", Format::Layout),
-    (".operators.json", Format::Operators),
-    (".operators.csv", Format::OperatorsCsv),
-    (".operators.svg", Format::OperatorsFigure),
-    (".categories.json", Format::Categories(Timeline::Json)),
-    (".categories.raw.json", Format::Categories(Timeline::Raw)),
-    (".categories.svg", Format::Categories(Timeline::Figure)),
-    (".categories.html", Format::Categories(Timeline::Html)),
-    (".json", Format::Json),
-    (".svg", Format::Flamegraph),
-    (".folded", Format::Folded),
-    (".txt", Format::Text),
-    (".memtrace", Format::Capture),
+/// Of a whole recording. Longer ends first, here and below: `.trace.json` is no report.
+const RECORDINGS: [(&str, OfRecording); 8] = [
+    (".pickle", |data, out| pytorch::write(data, &pytorch::Options::default(), out)),
+    (".trace.json", |data, out| timeline::write(data, &timeline::Options::default(), out)),
+    (".layout.json", |data, out| layout::write(data, &layout::Options::default(), out)),
+    (".json", |data, out| json::write(data, &json::Options::default(), out)),
+    #[cfg(feature = "flamegraph")]
+    (".svg", |data, out| flamegraph::write(data, &flamegraph::Options::default(), out)),
+    #[cfg(not(feature = "flamegraph"))]
+    (".svg", |_, _| Err(without("flamegraph"))),
+    (".folded", |data, out| folded::write(data, &folded::Options::default(), out)),
+    (".txt", |data, out| {
+        out.write_all(text::to_string(data, &text::Options::default()).as_bytes())?;
+        Ok(LeftOut::default())
+    }),
+    (".memtrace", |data, out| write_capture(data, None, out)),
 ];
 
+/// Of the series of operator calls.
+const OPERATORS: [(&str, OfOperators); 3] = [
+    (".operators.json", |series, out| operators::write(series, &operators::Options::default(), out)),
+    (".operators.csv", |series, out| operators::write_csv(series, out)),
+    #[cfg(feature = "figures")]
+    (".operators.svg", |series, out| figure::write(series, &figure::Options::default(), out)),
+    #[cfg(not(feature = "figures"))]
+    (".operators.svg", |_, _| Err(without("figures"))),
+];
+
+/// Of the bytes of each category over time.
+const TIMELINES: [(&str, OfTimeline); 4] = [
+    (".categories.raw.json", |data, options, out| categories::write_raw(data, options, out)),
+    (".categories.json", |data, options, out| categories::write(data, options, out)),
+    #[cfg(feature = "figures")]
+    (".categories.svg", |data, options, out| categories::write_figure(data, options, out)),
+    #[cfg(feature = "figures")]
+    (".categories.html", |data, options, out| categories::write_html(data, options, out)),
+    #[cfg(not(feature = "figures"))]
+    (".categories.svg", |_, _, _| Err(without("figures"))),
+    #[cfg(not(feature = "figures"))]
+    (".categories.html", |_, _, _| Err(without("figures"))),
+];
+
+#[cfg(not(all(feature = "figures", feature = "flamegraph")))]
+fn without(feature: &str) -> Error {
+    Error::drawing("picture", format!("this was built without memtrace's feature `{feature}`"))
+}
+
+/// A format, by the end of a file's name.
+#[derive(Clone, Copy, Debug)]
+pub struct Format {
+    end: &'static str,
+    of: Of,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Of {
+    Recording(OfRecording),
+    Operators(OfOperators),
+    Timeline(OfTimeline),
+}
+
 impl Format {
+    fn all() -> impl Iterator<Item = Self> {
+        let timelines = TIMELINES.into_iter().map(|(end, write)| Self { end, of: Of::Timeline(write) });
+        let operators = OPERATORS.into_iter().map(|(end, write)| Self { end, of: Of::Operators(write) });
+        let recordings = RECORDINGS.into_iter().map(|(end, write)| Self { end, of: Of::Recording(write) });
+        timelines.chain(operators).chain(recordings)
+    }
+
     /// The format that a path asks for; `.gz` behind it is about compression only.
     ///
     /// # Errors
@@ -81,61 +95,49 @@ impl Format {
     pub fn of(path: &Path) -> Result<Self, Error> {
         let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
         let plain = name.strip_suffix(".gz").unwrap_or(&name);
-        let found = ENDS.iter().find(|(end, _)| plain.ends_with(end));
-        found.map(|(_, format)| *format).ok_or_else(|| Error::format(path, &known()))
+        let found = Self::all().find(|format| plain.ends_with(format.end));
+        found.ok_or_else(|| Error::format(path, &Self::all().map(|format| format.end).collect::<Vec<_>>().join(", ")))
     }
 
     /// A file's name without its format's end.
     #[doc(hidden)]
     pub fn stem(name: &str) -> &str {
-        ENDS.iter().find_map(|(end, _)| name.strip_suffix(end)).unwrap_or(name)
+        Self::all().find_map(|format| name.strip_suffix(format.end)).unwrap_or(name)
     }
 
     /// Writes a recording with the options that the format has by default.
     ///
     /// # Errors
     /// If it cannot be written, or there is nothing to draw.
-    pub fn write(self, data: &SnapshotData, out: &mut dyn Write) -> Result<LeftOut, Error> {
-        match self {
-            Self::Pytorch => pytorch::write(data, &pytorch::Options::default(), out),
-            Self::Chrome => timeline::write(data, &timeline::Options::default(), out),
-            Self::Layout => layout::write(data, &layout::Options::default(), out),
-            Self::Json => json::write(data, &json::Options::default(), out),
-            #[cfg(not(feature = "flamegraph"))]
-            Self::Flamegraph => Err(without("flamegraph")),
-            #[cfg(feature = "flamegraph")]
-            Self::Flamegraph => flamegraph::write(data, &flamegraph::Options::default(), out),
-            Self::Folded => folded::write(data, &folded::Options::default(), out),
-            Self::Text => {
-                out.write_all(text::to_string(data, &text::Options::default()).as_bytes())?;
-                Ok(LeftOut::default())
-            }
-            Self::Capture => write_capture(data, None, out),
-            Self::Categories(timeline) => timeline.write(data, &categories::Options::default(), out),
-            _ => self.write_operators(&operators_of(data, None), out),
+    pub fn write(self, data: &SnapshotData, out: &mut dyn Write) -> Written {
+        match self.of {
+            Of::Recording(write) => write(data, out),
+            Of::Operators(write) => write(&operators_of(data, None), out),
+            Of::Timeline(write) => write(data, &categories::Options::default(), out),
         }
     }
 
-    /// Writes a series of operators in a format that is of these.
+    /// Writes a series of operators.
     ///
     /// # Errors
-    /// If it cannot be written, or there is nothing to draw; if the format is another.
-    pub fn write_operators(self, series: &OperatorSeries, out: &mut dyn Write) -> Result<LeftOut, Error> {
-        match self {
-            Self::Operators => operators::write(series, &operators::Options::default(), out),
-            Self::OperatorsCsv => operators::write_csv(series, out),
-            #[cfg(not(feature = "figures"))]
-            Self::OperatorsFigure => Err(without("figures")),
-            #[cfg(feature = "figures")]
-            Self::OperatorsFigure => super::figure::write(series, &super::figure::Options::default(), out),
-            _ => Err(Error::format(Path::new(""), ".operators.json, .operators.csv, .operators.svg")),
+    /// If it cannot be written, or there is nothing to draw; if the format is no series'.
+    pub fn write_operators(self, series: &OperatorSeries, out: &mut dyn Write) -> Written {
+        match self.of {
+            Of::Operators(write) => write(series, out),
+            _ => Err(Error::format(Path::new(self.end), &OPERATORS.map(|(end, _)| end).join(", "))),
         }
     }
-}
 
-#[cfg(not(all(feature = "figures", feature = "flamegraph")))]
-fn without(feature: &str) -> Error {
-    Error::drawing("picture", format!("this was built without memtrace's feature `{feature}`"))
+    /// Writes the category timeline.
+    ///
+    /// # Errors
+    /// If it cannot be written, or there is nothing to draw; if the format is no timeline's.
+    pub fn write_timeline(self, data: &SnapshotData, options: &categories::Options, out: &mut dyn Write) -> Written {
+        match self.of {
+            Of::Timeline(write) => write(data, options, out),
+            _ => Err(Error::format(Path::new(self.end), &TIMELINES.map(|(end, _)| end).join(", "))),
+        }
+    }
 }
 
 /// The calls of operators on a device, the main one if there is no other; without such a device there are none.
@@ -147,39 +149,11 @@ pub fn operators_of(data: &SnapshotData, device: Option<Device>) -> OperatorSeri
 ///
 /// # Errors
 /// If it cannot be written.
-pub fn write_capture(data: &SnapshotData, max_bytes: Option<u64>, out: &mut dyn Write) -> Result<LeftOut, Error> {
+pub fn write_capture(data: &SnapshotData, max_bytes: Option<u64>, out: &mut dyn Write) -> Written {
     let records = data.devices.iter().map(|device| device.records.len()).max().unwrap_or(0);
     let write = |records: usize, _: &LeftOut, out: &mut dyn Write| Ok(capture::write(data, records, out)?);
     let left_out = rows_that_fit(max_bytes, records, out, write)?;
     Ok(LeftOut { oldest_records: left_out.rows, rows: 0, ..left_out })
-}
-
-impl Timeline {
-    /// Writes the category timeline.
-    ///
-    /// # Errors
-    /// If it cannot be written, or there is nothing to draw.
-    pub fn write(
-        self,
-        data: &SnapshotData,
-        options: &categories::Options,
-        out: &mut dyn Write,
-    ) -> Result<LeftOut, Error> {
-        match self {
-            Self::Json => categories::write(data, options, out),
-            Self::Raw => categories::write_raw(data, options, out),
-            #[cfg(not(feature = "figures"))]
-            Self::Figure | Self::Html => Err(without("figures")),
-            #[cfg(feature = "figures")]
-            Self::Figure => categories::write_figure(data, options, out),
-            #[cfg(feature = "figures")]
-            Self::Html => categories::write_html(data, options, out),
-        }
-    }
-}
-
-fn known() -> String {
-    ENDS.iter().map(|(end, _)| *end).collect::<Vec<_>>().join(", ")
 }
 
 #[cfg(test)]
@@ -189,18 +163,18 @@ mod tests {
     #[test]
     fn the_end_of_a_name_says_the_format() {
         let cases = [
-            ("a/b.pickle", Format::Pytorch),
-            ("b.pickle.gz", Format::Pytorch),
-            ("b.trace.json.gz", Format::Chrome),
-            ("b.layout.json", Format::Layout),
-            ("b.json", Format::Json),
-            ("b.operators.json.gz", Format::Operators),
-            ("b.operators.csv", Format::OperatorsCsv),
-            ("b.categories.json.gz", Format::Categories(Timeline::Json)),
-            ("b.categories.raw.json.gz", Format::Categories(Timeline::Raw)),
-            ("b.memtrace", Format::Capture),
+            ("a/b.pickle", ".pickle"),
+            ("b.pickle.gz", ".pickle"),
+            ("b.trace.json.gz", ".trace.json"),
+            ("b.layout.json", ".layout.json"),
+            ("b.json", ".json"),
+            ("b.operators.json.gz", ".operators.json"),
+            ("b.operators.csv", ".operators.csv"),
+            ("b.categories.json.gz", ".categories.json"),
+            ("b.categories.raw.json.gz", ".categories.raw.json"),
+            ("b.memtrace", ".memtrace"),
         ];
-        cases.iter().for_each(|(path, format)| assert_eq!(Format::of(Path::new(path)).unwrap(), *format));
+        cases.iter().for_each(|(path, end)| assert_eq!(Format::of(Path::new(path)).unwrap().end, *end));
         let error = Format::of(Path::new("x.bin")).unwrap_err().to_string();
         assert!(error.contains(".pickle") && error.contains("x.bin"), "{error}");
     }

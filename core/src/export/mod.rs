@@ -30,4 +30,4 @@ mod twice;
 
 pub use budget::LeftOut;
 pub use budget::rows as rows_that_fit;
-pub use format::{Format, Timeline, operators_of, write_capture};
+pub use format::{Format, operators_of, write_capture};
