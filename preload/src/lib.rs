@@ -16,7 +16,9 @@ static SESSION: Mutex<Option<Session>> = Mutex::new(None);
 extern "C" fn start() {
     let is_asked = ["MEMTRACE", "MEMTRACE_OUT"].iter().any(|name| std::env::var_os(name).is_some());
     if !memtrace::on_cuda_start(record) && is_asked {
-        eprintln!("memtrace: the program has memtrace in it, which records; the preloaded library does not");
+        eprintln!(
+            "memtrace: the program has memtrace in it; that one can record, by `memtrace::init()`, and the preloaded one does not"
+        );
     }
 }
 

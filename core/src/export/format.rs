@@ -96,7 +96,10 @@ impl Format {
         let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
         let plain = name.strip_suffix(".gz").unwrap_or(&name);
         let found = Self::all().find(|format| plain.ends_with(format.end));
-        found.ok_or_else(|| Error::format(path, &Self::all().map(|format| format.end).collect::<Vec<_>>().join(", ")))
+        found.ok_or_else(|| {
+            let known = [RECORDINGS.map(|(end, _)| end).join(", "), OPERATORS.map(|(end, _)| end).join(", ")];
+            Error::format(path, &format!("{}, {}", known.join(", "), TIMELINES.map(|(end, _)| end).join(", ")))
+        })
     }
 
     /// A file's name without its format's end.

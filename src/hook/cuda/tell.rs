@@ -19,13 +19,6 @@ pub(super) fn tell_alloc(outcome: &Outcome) {
     tell_alloc_at(outcome, None);
 }
 
-/// A call that allocates was refused.
-pub(super) fn tell_refusal(outcome: &Outcome) {
-    if outcome.result == OUT_OF_MEMORY {
-        tell_alloc(outcome);
-    }
-}
-
 /// The same for a block that was asked for elsewhere, and comes into being in the scopes of here.
 pub(super) fn tell_alloc_at(outcome: &Outcome, at: Option<Site>) {
     if !gates::watches_device_memory() || guard::state() & guard::OWN != 0 {
@@ -45,6 +38,13 @@ pub(super) fn tell_alloc_at(outcome: &Outcome, at: Option<Site>) {
         // A dump writes files.
         let _errno = KeepErrno::new();
         let _ = catch_unwind(|| heap::refused(device_refused(outcome), outcome.size as usize));
+    }
+}
+
+/// A call that allocates was refused.
+pub(super) fn tell_refusal(outcome: &Outcome) {
+    if outcome.result == OUT_OF_MEMORY {
+        tell_alloc(outcome);
     }
 }
 

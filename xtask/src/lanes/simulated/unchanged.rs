@@ -61,7 +61,7 @@ fn recording_themselves(lane: &mut Preloaded<'_>, linked: &Programs) -> Result<(
     for name in ["candle-recorded", "cudarc-linked"] {
         let ended = lane.preloaded(&Call::of(lane.run, linked.path(name)?))?;
         lane.checks.that(&format!("{name}: ends with {}", ended.how()), ended.is_well());
-        lane.checks.says(name, &ended.errors, "the program has memtrace in it, which records");
+        lane.checks.says(name, &ended.errors, "the program has memtrace in it");
         by_itself(lane, name);
     }
     Ok(())
