@@ -4,7 +4,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::gates::GATES;
 use super::site::Site;
-use super::unwind::{Taken, with_stack};
+use super::unwind::stack::Taken;
+use super::unwind::with_stack;
 use super::{STACKS, guard, thread};
 use crate::snapshot::{DEFAULT_STACK_DEPTH, MemoryKind, StackContext, StackId};
 

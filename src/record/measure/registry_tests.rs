@@ -1,7 +1,7 @@
 //! The registry of measurements, without threads.
 
 use super::*;
-use crate::record::unwind::StackPart;
+use crate::record::unwind::stack::StackPart;
 
 fn alloc(registry: &mut Registry, current: Id, address: u64) {
     registry.alloc(current, Device::Cpu, address, 10, Site::default());

@@ -2,7 +2,7 @@
 
 use super::id::Id;
 use crate::record::memory::{OwnVec, System, try_push};
-use crate::record::unwind::StackPart;
+use crate::record::unwind::stack::StackPart;
 
 /// A part of memory, as the complements of its bounds: the search through what a thread holds comes upon what the search
 /// itself has on the stack, and an address of a measurement there would be taken for one that the thread works with.

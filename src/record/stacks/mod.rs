@@ -15,7 +15,8 @@ use self::guess::Guesses;
 use self::index::{Count, Index};
 use self::words::{Pen, Words};
 use super::lock;
-use super::unwind::{Known, SpacingBuffer, Stack, hash_with, mark};
+use super::unwind::modules::mark;
+use super::unwind::stack::{Known, SpacingBuffer, Stack, hash_with};
 use crate::snapshot::StackId;
 use crate::units::MAX_STACK_DEPTH;
 
@@ -96,7 +97,7 @@ impl StackTable {
         }
         let New { pen, count, spacing } = new;
         let room = self.index.reserve(count);
-        let spacing = source.spacing(spacing);
+        let spacing = source.and_then(|source| source.spacing(spacing));
         let Some(place) = room.then(|| self.words.write(pen, addresses, spacing)).flatten() else {
             self.refused.fetch_add(1, Relaxed);
             return StackId::NONE;
@@ -151,12 +152,12 @@ impl StackTable {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::unwind::{HASH_OF_NONE, Source};
+    use crate::record::unwind::stack::HASH_OF_NONE;
 
     fn stack_of(addresses: &[u64]) -> Stack<'_> {
         // Few hashes, so that stacks are told apart by their addresses.
         let hash = addresses.iter().fold(HASH_OF_NONE, |hash, address| hash_with(hash, *address)) >> 58 << 58;
-        Stack { addresses, hash, shortened: false, may_go: false, source: Source::NONE }
+        Stack { addresses, hash, shortened: false, may_go: false, source: None }
     }
 
     #[test]

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 use allocator_api2::alloc::Allocator;
 
 use crate::record::pages::{LARGE, Pages};
-use crate::record::unwind::{Known, Spacing};
+use crate::record::unwind::stack::{Known, Spacing};
 
 /// 2 MiB: a large page.
 const CHUNK: usize = LARGE / size_of::<u64>();

@@ -2,7 +2,8 @@
 
 use std::mem::MaybeUninit;
 
-use super::{HASH_OF_NONE, Source, Stack, hash_with, mode, modules};
+use super::stack::{HASH_OF_NONE, Stack, hash_with};
+use super::{mode, modules};
 use crate::snapshot::FRAMES_LEFT_OUT;
 use crate::units::MAX_STACK_DEPTH;
 
@@ -43,7 +44,7 @@ impl CapturedStack {
         if may_go {
             modules::ask();
         }
-        Stack { addresses, hash, shortened: self.shortened, may_go, source: Source::NONE }
+        Stack { addresses, hash, shortened: self.shortened, may_go, source: None }
     }
 }
 

@@ -1,7 +1,8 @@
 //! What stands for the unwinder where there is none of our own: it never proves anything.
 
 use super::collector::{CapturedStack, Collector};
-use super::{Known, Spacing, SpacingBuffer, Stack, StackPart, Taken};
+use super::registers::Registers;
+use super::stack::{Known, Stack, StackPart, Taken};
 
 /// Unknown.
 pub(in crate::record) fn each_word(_each: impl FnMut(u64, u64)) {}
@@ -25,19 +26,6 @@ pub(in crate::record) fn part_from_here() -> Option<StackPart> {
 /// Unknown.
 pub(in crate::record) fn whole_stack() -> Option<StackPart> {
     None
-}
-
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Registers {
-    /// Below every stack: the library's whole stack is taken.
-    pub(super) sp: u64,
-}
-
-impl Registers {
-    #[inline(always)]
-    pub(super) fn here() -> Self {
-        Self { sp: 0 }
-    }
 }
 
 #[derive(Debug)]
@@ -70,15 +58,4 @@ pub(super) fn guessed<'a>(
     _guess: impl FnOnce(u64) -> Option<Known<'a>>,
 ) -> Option<Known<'a>> {
     None
-}
-
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Source<'a>(std::marker::PhantomData<&'a ()>);
-
-impl Source<'_> {
-    pub(crate) const NONE: Self = Self(std::marker::PhantomData);
-
-    pub(crate) fn spacing<'b>(&self, _buffer: &'b mut SpacingBuffer) -> Option<Spacing<'b>> {
-        None
-    }
 }

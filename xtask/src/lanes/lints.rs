@@ -25,7 +25,7 @@ pub(crate) fn run(run: &Run) -> Result<String> {
         }
     }
     document(run)?;
-    Ok("no warning, and no new circle of imports".to_owned())
+    Ok("no warning, no circle of imports".to_owned())
 }
 
 fn document(run: &Run) -> Result<()> {

@@ -3,10 +3,12 @@
 
 use std::cell::UnsafeCell;
 use std::mem::MaybeUninit;
+use std::sync::MutexGuard;
 
 use libc::ucontext_t;
 
-use super::Turn;
+/// Whoever has it may change the cache of rules and use the stack aside.
+pub(super) type Turn = MutexGuard<'static, ()>;
 
 /// Several times what is needed where nothing is optimised.
 const SIZE: usize = 128 << 10;

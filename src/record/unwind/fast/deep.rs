@@ -8,11 +8,11 @@
 //! A mark is the outermost frame in a cell, a piece of the stack of 4 KiB. So a walk finds one soon after it has what it
 //! has to walk, marks take a few bytes for each cell, and are where they were whatever lies further in.
 
-use super::Registers;
 use super::last::{LastStack, MOST};
 use super::rule::{Rule, Step};
 use crate::record::memory::{OwnVec, try_push};
 use crate::record::unwind::collector::Collector;
+use crate::record::unwind::registers::Registers;
 
 const CELL_BITS: u32 = 12;
 const NO_MARK: Registers = Registers { ip: 0, sp: 0, bp: 0 };

@@ -5,7 +5,8 @@ use std::arch::asm;
 use std::cell::Cell;
 
 use super::bounds;
-use crate::record::unwind::StackPart;
+use crate::record::unwind::registers::Registers;
+use crate::record::unwind::stack::StackPart;
 
 /// Of a larger stack, so much of its inner and of its outer end is looked at.
 const MOST: u64 = 128 << 10;
@@ -29,7 +30,7 @@ thread_local! {
 /// A thread begins: what it holds already is none of its work.
 #[inline(never)]
 pub(in crate::record) fn thread_begins() {
-    let here = super::Registers::here().sp & !7;
+    let here = Registers::here().sp & !7;
     let end = own_variables() & !7;
     // The main thread's variables are elsewhere; a signal's handler may have a stack of its own.
     if end.wrapping_sub(here) > MOST || !bounds::of_this_thread().contain(here) {
@@ -52,7 +53,7 @@ pub(in crate::record) fn clear_unused_stack() {
     const PAGES: usize = 64;
     /// What a function may use below its frame.
     const ROOM: u64 = 256;
-    let (here, bounds) = (super::Registers::here().sp, bounds::of_this_thread());
+    let (here, bounds) = (Registers::here().sp, bounds::of_this_thread());
     if !bounds.contain(here) {
         return;
     }
@@ -87,7 +88,7 @@ pub(in crate::record) fn was_held_at_first(word: u64, at: u64, of_parent: bool) 
 #[inline(never)]
 pub(in crate::record) fn each_word(mut each: impl FnMut(u64, u64)) {
     kept_registers().into_iter().for_each(|word| each(word, 0));
-    let (here, bounds) = (super::Registers::here().sp & !7, bounds::of_this_thread());
+    let (here, bounds) = (Registers::here().sp & !7, bounds::of_this_thread());
     if !bounds.contain(here) {
         return;
     }
@@ -136,7 +137,7 @@ fn own_variables() -> u64 {
 pub(in crate::record) fn whole_stack() -> Option<StackPart> {
     let (bounds, end) = (bounds::of_this_thread(), own_variables());
     let end = if bounds.contain(end) { end } else { bounds.end };
-    bounds.contain(super::Registers::here().sp).then_some(StackPart { start: bounds.start, end })
+    bounds.contain(Registers::here().sp).then_some(StackPart { start: bounds.start, end })
 }
 
 /// The part of it that code uses which is called from here: what is below this frame, and the frame of the caller and
@@ -146,6 +147,6 @@ pub(in crate::record) fn part_from_here() -> Option<StackPart> {
     const CALLER: u64 = 32 << 10;
     /// More than what is called from there takes, until work is handed over.
     const CALLED: u64 = 256 << 10;
-    let (whole, here) = (whole_stack()?, super::Registers::here().sp);
+    let (whole, here) = (whole_stack()?, Registers::here().sp);
     Some(StackPart { start: whole.start.max(here - CALLED), end: whole.end.min(here + CALLER) })
 }

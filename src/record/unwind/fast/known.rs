@@ -4,24 +4,11 @@
 //! by its rbp, that says so, and what its rbp was read from is known. So a stack is the known one if the word at each of
 //! the known distances is the known one: no rule is looked for.
 
-use super::Registers;
-use super::last::LastStack;
-use crate::record::unwind::{Known, Spacing, SpacingBuffer};
+use crate::record::unwind::registers::Registers;
+use crate::record::unwind::stack::{Known, Spacing};
 
 /// In place of where a frame's rbp was read: it is the innermost one's. No word lies there.
 pub(super) const OF_INNERMOST: u32 = u32::MAX;
-
-/// What tells where the words of a stack lie, if anything does.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Source<'a>(pub(super) Option<&'a LastStack>);
-
-impl Source<'_> {
-    pub(crate) const NONE: Self = Self(None);
-
-    pub(crate) fn spacing<'b>(&self, buffer: &'b mut SpacingBuffer) -> Option<Spacing<'b>> {
-        self.0?.spacing(buffer)
-    }
-}
 
 /// Is this the stack of the frame with these registers and those outside of it? It must be live until this returns,
 /// and `end` its stack's. `read` is asked for words of the live part of the stack alone.

@@ -10,10 +10,10 @@
 
 use std::cell::Cell;
 
-use super::Registers;
-use super::known::{OF_INNERMOST, Source};
+use super::known::OF_INNERMOST;
 use super::rule::{Rule, Step};
-use crate::record::unwind::{HASH_OF_NONE, Spacing, SpacingBuffer, Stack, hash_with};
+use crate::record::unwind::registers::Registers;
+use crate::record::unwind::stack::{HASH_OF_NONE, HasSpacing, Spacing, SpacingBuffer, Stack, hash_with};
 
 /// Frames of a stack that is kept; deeper ones are walked as a whole.
 pub(super) const MOST: usize = 128;
@@ -212,8 +212,17 @@ impl LastStack {
         self.sound = sound;
     }
 
-    /// Where the words of this stack lie; nothing if it cannot be known again by these.
-    pub(super) fn spacing<'b>(&self, buffer: &'b mut SpacingBuffer) -> Option<Spacing<'b>> {
+    #[cfg_attr(not(debug_assertions), inline(always))]
+    fn stack(&self) -> Stack<'_> {
+        let addresses = self.addresses.get(..self.length).unwrap_or(&[]);
+        let hash = self.rests.get(self.length.wrapping_sub(1)).unwrap_or(&NONE).hash;
+        let may_go = self.sound != self.length;
+        Stack { addresses, hash, shortened: false, may_go, source: Some(self) }
+    }
+}
+
+impl HasSpacing for LastStack {
+    fn spacing<'b>(&self, buffer: &'b mut SpacingBuffer) -> Option<Spacing<'b>> {
         let innermost = self.length.checked_sub(1).filter(|_| self.sound == self.length)?;
         let sp = self.places.get(innermost)?.sp();
         let from_sp = |address: u64| u32::try_from(address.checked_sub(sp)?).ok();
@@ -235,14 +244,6 @@ impl LastStack {
         // A frame's stack pointer is its caller's word's place and one more.
         let end = if self.ended_by == 0 { 0 } else { from_sp(self.ended_by + 8)? };
         Some(Spacing { offsets, bps: bps.get(..count)?, end })
-    }
-
-    #[cfg_attr(not(debug_assertions), inline(always))]
-    fn stack(&self) -> Stack<'_> {
-        let addresses = self.addresses.get(..self.length).unwrap_or(&[]);
-        let hash = self.rests.get(self.length.wrapping_sub(1)).unwrap_or(&NONE).hash;
-        let may_go = self.sound != self.length;
-        Stack { addresses, hash, shortened: false, may_go, source: Source(Some(self)) }
     }
 }
 

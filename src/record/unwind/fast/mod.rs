@@ -20,60 +20,29 @@ mod rule;
 #[cfg(test)]
 mod tests;
 
-use std::arch::asm;
 use std::cell::{Cell, RefCell};
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard};
 
+use self::aside::Turn;
 use self::cache::{ADDRESS_BITS, Cache};
 pub(super) use self::deep::DeepStack;
 pub(in crate::record) use self::held::{
     clear_unused_stack, each_word, part_from_here, thread_begins, was_held_at_first, whole_stack,
 };
-pub(crate) use self::known::Source;
 use self::last::LastStack;
 pub(super) use self::room::with_room;
 use self::rule::{Rule, Step};
 use super::collector::Collector;
-use super::{Known, Stack, Taken, modules as loaded};
+use super::modules as loaded;
+use super::registers::Registers;
+use super::stack::{Known, Stack, Taken};
 
 static CACHE: Cache = Cache::new();
 /// How many modules had been unloaded when the cache last forgot what does not stay.
 static UNLOADS: AtomicU64 = AtomicU64::new(0);
 /// Whoever has it may change the cache. Nobody waits for it: who comes second lets libgcc do it.
 static TURN: Mutex<()> = Mutex::new(());
-
-type Turn = MutexGuard<'static, ()>;
-
-/// What a step needs to know of a frame.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Registers {
-    /// Where the frame goes on, after the call that it made.
-    pub(super) ip: u64,
-    pub(super) sp: u64,
-    pub(super) bp: u64,
-}
-
-impl Registers {
-    /// Those of the function that this is written in.
-    #[inline(always)]
-    pub(super) fn here() -> Self {
-        let (ip, sp, bp);
-        // SAFETY: copies three registers.
-        unsafe {
-            asm!(
-                "lea {ip}, [rip]",
-                "mov {sp}, rsp",
-                "mov {bp}, rbp",
-                ip = out(reg) ip,
-                sp = out(reg) sp,
-                bp = out(reg) bp,
-                options(nomem, nostack, preserves_flags),
-            );
-        }
-        Self { ip, sp, bp }
-    }
-}
 
 thread_local! {
     // Const and without a destructor: there before main, in thread-local destructors and after.

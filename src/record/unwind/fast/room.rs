@@ -8,11 +8,11 @@ use std::sync::{Mutex, MutexGuard};
 
 use allocator_api2::boxed::Box;
 
-use super::Registers;
 use super::deep::{DeepStack, Ends};
 use crate::record::memory::{OwnVec, System};
 use crate::record::thread;
 use crate::record::unwind::collector::CapturedStack;
+use crate::record::unwind::registers::Registers;
 use crate::snapshot::ThreadId;
 
 /// So many threads may have deep stacks by turns without driving out one another.

@@ -9,7 +9,7 @@
 //! The offset stands at the top and the decision between rsp and rbp takes no jump, because the next
 //! frame's address waits for both: a stack is a chain of such waits.
 
-use super::Registers;
+use crate::record::unwind::registers::Registers;
 
 /// The bits that are no rule's.
 pub(super) const NOT_A_RULE: u64 = ((1 << 35) - 1) << 12;

@@ -3,11 +3,11 @@
 use proptest::prelude::*;
 
 use super::last::{END, Frame, Kind, Machine, OUTERMOST, frame, rule_for};
-use crate::record::unwind::fast::Registers;
 use crate::record::unwind::fast::known::{OF_INNERMOST, is_here};
 use crate::record::unwind::fast::last::LastStack;
 use crate::record::unwind::fast::rule::Step;
-use crate::record::unwind::{Known, Spacing, SpacingBuffer};
+use crate::record::unwind::registers::Registers;
+use crate::record::unwind::stack::{Known, Spacing, SpacingBuffer};
 
 /// A stack with its spacing, apart from where it was taken.
 #[derive(Debug)]
@@ -35,7 +35,7 @@ fn remembered(machine: &Machine, last: &mut LastStack) -> Option<Remembered> {
     let step = first_step(machine)?;
     let stack = last.take(step, END, |ip| rule_for(ip, machine.age), |address| machine.read(address))?;
     let mut buffer = SpacingBuffer::new();
-    let Spacing { offsets, bps, end } = stack.source.spacing(&mut buffer)?;
+    let Spacing { offsets, bps, end } = stack.source?.spacing(&mut buffer)?;
     Some(Remembered { addresses: stack.addresses.to_vec(), offsets: offsets.to_vec(), bps: bps.to_vec(), end })
 }
 

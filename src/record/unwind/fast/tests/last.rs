@@ -2,10 +2,10 @@
 
 use proptest::prelude::*;
 
-use crate::record::unwind::fast::Registers;
 use crate::record::unwind::fast::last::{LastStack, MOST};
 use crate::record::unwind::fast::rule::{Base, Rule};
-use crate::record::unwind::{HASH_OF_NONE, hash_with};
+use crate::record::unwind::registers::Registers;
+use crate::record::unwind::stack::{HASH_OF_NONE, hash_with};
 
 const START: u64 = 0x7ffc_0000_0000;
 pub(super) const END: u64 = START + 4096 * 8;

@@ -16,7 +16,8 @@ use std::ffi::c_void;
 
 use super::{DeepStack, Registers, guessed, with_last, with_room};
 use crate::record::STACKS;
-use crate::record::unwind::{CapturedStack, Known, library};
+use crate::record::unwind::stack::Known;
+use crate::record::unwind::{CapturedStack, library};
 use crate::snapshot::StackId;
 use crate::units::MAX_STACK_DEPTH;
 

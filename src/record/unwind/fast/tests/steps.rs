@@ -1,7 +1,7 @@
 //! Rules, on stacks that are lists of numbers.
 
-use crate::record::unwind::fast::Registers;
 use crate::record::unwind::fast::rule::{Base, Rule};
+use crate::record::unwind::registers::Registers;
 
 const START: u64 = 0x7ffc_0000_0000;
 const END: u64 = START + 64 * 8;
