@@ -92,9 +92,6 @@ impl Error {
         let (name, value, accepted) = (name.to_owned(), value.to_owned(), accepted.to_owned());
         Kind::Variable { name, value, accepted }.into()
     }
-    pub(crate) fn baselines(path: &Path, reason: String) -> Self {
-        Kind::Baselines { path: path.to_owned(), reason }.into()
-    }
     pub(crate) fn output(path: &Path, source: io::Error) -> Self {
         memtrace_core::Error::output(path, source).into()
     }

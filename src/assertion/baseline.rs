@@ -10,6 +10,7 @@ use super::held::Held;
 use crate::analysis::{by_line, device_or_main};
 use crate::error::{Error, Kind};
 use crate::export::{file, table};
+use crate::record::Leaves;
 use crate::record::guard::Own;
 use crate::session::say;
 use crate::snapshot::{Device, SnapshotData};
@@ -20,6 +21,8 @@ use crate::write_errors;
 /// A share in hundredths of a percent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Percent(u32);
+
+impl Leaves for Percent {}
 
 impl Default for Percent {
     fn default() -> Self {
@@ -72,10 +75,9 @@ impl Baseline {
     ) -> (Result<(), Failure>, Option<u64>) {
         let (mut outcome, was) = self.check_device(device, held, tolerance);
         for other in held.measured.devices().iter().filter(|on| all && on.device != device) {
-            let known = Own::make(|| {
-                self.read().is_ok_and(|(_, entries)| entries.get(&self.name, &row_of(other.device, held)).is_some())
-            });
-            if outcome.is_ok() && *known {
+            let row = row_of(other.device, held);
+            let known = self.read().is_ok_and(|(_, entries)| entries.get(&self.name, &row).is_some());
+            if outcome.is_ok() && known {
                 outcome = self.check_device(other.device, held, tolerance).0;
             }
         }
@@ -85,24 +87,23 @@ impl Baseline {
     /// Or makes it the baseline; gives the baseline, if there was one.
     fn check_device(&self, device: Device, held: &Held<'_>, tolerance: Percent) -> (Result<(), Failure>, Option<u64>) {
         let peak = held.measured.device(device).peak;
-        let device_name = Own::make(|| row_of(device, held));
-        let read = Own::make(|| self.read());
-        let (path, entries) = match &*read {
+        let row = row_of(device, held);
+        let (path, entries) = match self.read() {
             Ok(read) => read,
-            Err(error) => return (Err(error.clone().into()), None),
+            Err(error) => return (Err(error.into()), None),
         };
-        let known = entries.get(&self.name, &device_name);
+        let known = entries.get(&self.name, &row);
         let was = known.map(|entry| entry.peak);
         let outcome = match known {
-            _ if updates() => self.write(path, device, held, known),
-            None if in_ci() => Err(Failure::violation(|| self.is_missing(path, &device_name))),
-            None => self.write(path, device, held, None),
+            _ if updates() => self.write(&path, device, held, known).map_err(Failure::from),
+            None if in_ci() => Err(Failure::violation(self.is_missing(&path, &row))),
+            None => self.write(&path, device, held, None).map_err(Failure::from),
             Some(known) => {
                 if peak < known.peak.saturating_sub(tolerance.of(known.peak)) {
-                    note(|| format!("{}: the peak is below its baseline by {}", *self.name, Bytes(known.peak - peak)));
+                    say(&format!("{}: the peak is below its baseline by {}", *self.name, Bytes(known.peak - peak)));
                 }
                 let limit = known.peak.saturating_add(tolerance.of(known.peak));
-                let over = |peak| grown(held, peak, device, known, tolerance, &root_of(path, self.source));
+                let over = |peak| grown(held, peak, device, known, tolerance, &root_of(&path, self.source));
                 held.at_most(limit, device, over, || format!("the peak is that of the baseline `{}`", *self.name))
             }
         };
@@ -119,23 +120,19 @@ impl Baseline {
     }
 
     /// Makes what was measured the baseline, if it is another than before.
-    fn write(&self, path: &Path, device: Device, held: &Held<'_>, was: Option<&Entry>) -> Result<(), Failure> {
-        let needed = held.needed();
-        let written = Own::make(|| {
-            let row = row_of(device, held);
-            let entry = entry((&self.name, row), &needed.data, device, &root_of(path, self.source));
-            if was == Some(&entry) {
-                return Ok(());
-            }
-            let what = match was {
-                Some(was) => format!("{} → {}", Bytes(was.peak), Bytes(entry.peak)),
-                None => format!("new, {}", Bytes(entry.peak)),
-            };
-            put(path, entry)?;
-            say(&format!("baseline `{}` in {}: {what}", *self.name, path.display()));
-            Ok(())
-        });
-        written.as_ref().copied().map_err(|error: &Error| error.clone().into())
+    fn write(&self, path: &Path, device: Device, held: &Held<'_>, was: Option<&Entry>) -> Result<(), Error> {
+        let data = &held.needed().data;
+        let entry = entry((&self.name, row_of(device, held)), data, device, &root_of(path, self.source));
+        if was == Some(&entry) {
+            return Ok(());
+        }
+        let what = match was {
+            Some(was) => format!("{} → {}", Bytes(was.peak), Bytes(entry.peak)),
+            None => format!("new, {}", Bytes(entry.peak)),
+        };
+        put(path, entry)?;
+        say(&format!("baseline `{}` in {}: {what}", *self.name, path.display()));
+        Ok(())
     }
 
     /// The file, and what stands in it.
@@ -147,10 +144,15 @@ impl Baseline {
 }
 
 fn entries_of(path: &Path) -> Result<Entries, Error> {
+    let wrong = |reason| Kind::Baselines { path: path.to_owned(), reason }.into();
+    Entries::parse(&text_of(path)?).map_err(wrong)
+}
+
+/// A file's text; nothing if there is none.
+pub(super) fn text_of(path: &Path) -> Result<String, Error> {
     match fs::read_to_string(path) {
-        Ok(text) => Entries::parse(&text).map_err(|wrong| Error::baselines(path, wrong)),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Entries::default()),
-        Err(error) => Err(Error::input(path, error)),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(String::new()),
+        read => read.map_err(|error| Error::input(path, error)),
     }
 }
 
@@ -217,16 +219,14 @@ fn peak_lines(data: &SnapshotData, device: Device, root: &str) -> Vec<(u64, Stri
 
 /// The peak is over its baseline: by line.
 fn grown(held: &Held<'_>, peak: u64, device: Device, known: &Entry, tolerance: Percent, root: &str) -> Failure {
-    let head = Own::make(|| {
-        let share = (peak - known.peak) as f64 / known.peak.max(1) as f64 * 100.0;
-        let (now, bytes, was) = (Bytes(peak), grouped(peak), Bytes(known.peak));
-        let over = Bytes(peak - known.peak);
-        format!(
-            "peak of {now} ({bytes} bytes) on {device} is over its baseline `{}` of {was} by {over}: {share:.1} %, \
-             where {tolerance} are allowed\n(if that is meant: MEMTRACE_UPDATE_BASELINES=1)",
-            known.name
-        )
-    });
+    let share = (peak - known.peak) as f64 / known.peak.max(1) as f64 * 100.0;
+    let (now, bytes, was) = (Bytes(peak), grouped(peak), Bytes(known.peak));
+    let over = Bytes(peak - known.peak);
+    let head = format!(
+        "peak of {now} ({bytes} bytes) on {device} is over its baseline `{}` of {was} by {over}: {share:.1} %, \
+         where {tolerance} are allowed\n(if that is meant: MEMTRACE_UPDATE_BASELINES=1)",
+        known.name
+    );
     Failure::without_setup(&head, held.measured, held.needed(), |data| {
         let now = entry((&known.name, known.device.clone()), data, device, root).lines;
         let changes = table_of_changes(&changes(&known.lines, &now));
@@ -243,11 +243,6 @@ fn table_of_changes(changes: &[Change]) -> String {
     table.lines(100).join("\n") + "\n"
 }
 
-fn note(text: impl FnOnce() -> String) {
-    let text = Own::make(text);
-    say(&text);
-}
-
 fn updates() -> bool {
     is_on("MEMTRACE_UPDATE_BASELINES")
 }
@@ -258,8 +253,7 @@ fn in_ci() -> bool {
 }
 
 fn is_on(name: &str) -> bool {
-    let value = Own::make(|| variable::value(name));
-    value.as_deref().is_some_and(|value| !["0", "false", "off"].iter().any(|off| value == *off))
+    variable::value(name).is_some_and(|value| !["0", "false", "off"].iter().any(|off| value == *off))
 }
 
 #[cfg(test)]

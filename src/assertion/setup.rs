@@ -5,7 +5,6 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::measure::Measured;
 use super::origins::{Origin, in_snapshot};
-use crate::record::guard::Own;
 use crate::session::Snapshot;
 use crate::snapshot::{Block, Device, DeviceSnapshot, Frame, RecordKind, SnapshotData, StackId};
 use crate::units::Bytes;
@@ -65,17 +64,15 @@ pub(super) struct Needed {
     /// All of it.
     pub(super) all: Snapshot,
     /// Less what was made once.
-    pub(super) data: Own<SnapshotData>,
+    pub(super) data: SnapshotData,
     /// Bytes of that which were live at the peak of all, the most first.
-    pub(super) besides: Own<Vec<(&'static str, u64)>>,
+    pub(super) besides: Vec<(&'static str, u64)>,
 }
 
 impl Needed {
     pub(super) fn of(measured: &Measured) -> Self {
         let all = measured.snapshot();
-        let data = Own::make(|| without(&all));
-        let besides = Own::make(|| besides(&all));
-        Self { all, data, besides }
+        Self { data: without(&all), besides: besides(&all), all }
     }
 
     /// What it was at the peak, if there was any.
