@@ -25,6 +25,7 @@ pub(crate) trait Leaves: Sized {
 // They have no memory.
 impl Leaves for () {}
 impl Leaves for bool {}
+impl Leaves for usize {}
 impl Leaves for u64 {}
 
 /// It frees its memory as own work.

@@ -46,8 +46,7 @@ use stream::Stream;
 use crate::device::IntoDevice;
 use crate::error::{Error, Kind};
 use crate::hook::cuda;
-use crate::record::guard::{self, Own};
-use crate::record::{fork, heap, recorder, set_sample_seed, unwind};
+use crate::record::{Leaves, guard, heap, own, recorder, set_sample_seed, unwind};
 use crate::snapshot::{Device, Enabled, MemoryStats, Settings};
 use crate::write_errors;
 
@@ -113,7 +112,7 @@ pub fn builder() -> Builder {
 /// As [`start`].
 pub fn init() -> Result<bool, Error> {
     static KEPT: Mutex<Option<Session>> = Mutex::new(None);
-    if !*Own::make(env::asks).as_ref().map_err(Error::clone)? {
+    if !own(env::asks)? {
         return Ok(false);
     }
     let session = builder().dump_at_end(true).dump_on_panic(true).start()?;
@@ -123,22 +122,17 @@ pub fn init() -> Result<bool, Error> {
 
 impl Session {
     fn begin(plan: &Plan, on_trace_ready: Option<TraceReady>) -> Result<Self, Error> {
-        fork::watch();
-        if recorder::was_forked() {
-            return Err(Error::from(Kind::Forked));
-        }
-        let begun = Own::make(|| begin(plan));
-        let (recording, schedule) = begun.as_ref().map_err(Error::clone)?;
+        let (recording, schedule) = own(|| begin(plan))?;
         // Not memtrace's own work: others may free what stands in the process's tables.
         if recording.dumps.on_panic {
             dump::hook_panics();
         }
         if let Some(Err(error)) = recording.dumps.signal.map(signals::listen) {
-            let _ = Own::make(|| recording::end(recording));
+            let _ = own(|| recording::end(&recording));
             return Err(error);
         }
-        let cycle = Mutex::new(Cycle { schedule: *schedule, step: 0, on_trace_ready });
-        Ok(Self { recording: recording::share(recording), cycle, ended: false })
+        let cycle = Mutex::new(Cycle { schedule, step: 0, on_trace_ready });
+        Ok(Self { recording, cycle, ended: false })
     }
 
     /// What was recorded so far; the recording goes on. Resolves symbols: about a second for a
@@ -164,20 +158,15 @@ impl Session {
         if before == Phase::LastActive && cycle.schedule.is_some() {
             delivered = catch_unwind(AssertUnwindSafe(|| cycle.deliver(&self.recording)));
         }
-        self.turn(turn);
-        drop(cycle);
-        if let Err(panic) = delivered {
-            resume_unwind(panic);
-        }
-    }
-
-    fn turn(&self, turn: Turn) {
-        let _own = guard::own_work();
-        match turn {
+        own(|| match turn {
             Turn::Nothing => {}
             Turn::On => self.recording.switch(true),
             Turn::Off => self.recording.switch(false),
             Turn::Anew => self.recording.begin_anew(),
+        });
+        drop(cycle);
+        if let Err(panic) = delivered {
+            resume_unwind(panic);
         }
     }
 
@@ -189,8 +178,7 @@ impl Session {
         if recorder::was_forked() {
             return;
         }
-        let _own = guard::own_work();
-        self.recording.flush();
+        own(|| _ = self.recording.flush());
     }
 
     /// What was asked for.
@@ -214,7 +202,7 @@ impl Session {
         if amid && !recorder::was_forked() && !std::thread::panicking() {
             delivered = catch_unwind(AssertUnwindSafe(|| cycle.deliver(&self.recording)));
         }
-        let ended = Own::make(|| recording::end(&self.recording)).as_ref().map_err(Error::clone).copied();
+        let ended = own(|| recording::end(&self.recording));
         if let Err(panic) = delivered {
             resume_unwind(panic);
         }
@@ -227,13 +215,15 @@ impl Drop for Session {
         if !self.ended
             && let Err(error) = self.finish()
         {
-            say(&error.to_string());
+            own(|| say(&error.to_string()));
         }
     }
 }
 
-/// As memtrace's own work.
 fn begin(plan: &Plan) -> Result<(Shared, Option<Schedule>), Error> {
+    if recorder::was_forked() {
+        return Err(Kind::Forked.into());
+    }
     let mut plan = plan.clone();
     env::misspelt().iter().for_each(|message| say(message));
     env::apply(&mut plan)?;
@@ -250,7 +240,7 @@ fn begin(plan: &Plan) -> Result<(Shared, Option<Schedule>), Error> {
     }
     let waits = plan.schedule.is_some_and(|schedule| schedule.phase(0) == Phase::Wait);
     if recorder::is_taken() {
-        return Err(Error::from(Kind::AlreadyRecording));
+        return Err(Kind::AlreadyRecording.into());
     }
     unwind::check_stacks(plan.check_stacks);
     set_sample_seed(plan.sample_seed);
@@ -305,7 +295,6 @@ fn append_in_background(recording: &Arc<Recording>) -> Result<(), Error> {
 
 /// A message to whoever runs the program. That it cannot be written must not end the program.
 pub(crate) fn say(message: &str) {
-    let _own = guard::own_work();
     let _limit = write_errors::errors_only();
     let _ = writeln!(std::io::stderr(), "memtrace: {message}");
 }
@@ -319,16 +308,18 @@ pub(crate) fn say(message: &str) {
 /// # Ok::<(), memtrace::Error>(())
 /// ```
 pub fn stats(device: impl IntoDevice) -> MemoryStats {
-    fork::watch();
-    recorder::stats(device.into_device()).unwrap_or_default()
+    let device = device.into_device();
+    own(|| recorder::stats(device)).unwrap_or_default()
 }
 
 /// Sets the peaks in [`stats`] to the current values, as `torch.cuda.reset_peak_memory_stats` does.
 /// The peak of the snapshot, with what was live at it, stays that of the whole recording.
 pub fn reset_peak(device: impl IntoDevice) {
-    fork::watch();
-    recorder::reset_peak(device.into_device());
+    let device = device.into_device();
+    own(|| recorder::reset_peak(device));
 }
+
+impl Leaves for MemoryStats {}
 
 /// Calls `call` when the CUDA driver has been started, once, on the thread that started it: to record programs
 /// that may not use CUDA at all. False if that will not be seen, because the program has memtrace in it.

@@ -103,7 +103,6 @@ pub(crate) fn undo_heap_free(freed: Freed, address: u64, size: u64) {
 
 /// [`naming::name`](super::naming::name) for ledgers of the recording.
 pub(crate) fn name(device: Option<Device>, address: u64, label: Label<'_>) -> bool {
-    let _own = guard::own_work();
     let in_slot = |slot: &Mutex<Option<Ledger>>| lock(slot).as_mut().is_some_and(|ledger| ledger.name(address, label));
     match device {
         Some(device) => index_of(device).and_then(|index| DEVICES.get(index)).is_some_and(in_slot),

@@ -27,10 +27,11 @@ use crate::snapshot::{DEFAULT_STACK_DEPTH, Device, Enabled, Sampling, Settings};
 
 /// A session is under way. Release/acquire with the ledgers is not needed: they stand behind locks.
 static RECORDING: AtomicBool = AtomicBool::new(false);
-/// This process was forked off one that was recording.
-static FORKED: AtomicBool = AtomicBool::new(false);
 /// The process that records, by its number; 0 is none.
 static OWNER: AtomicU32 = AtomicU32::new(0);
+/// No process has this number: in a child of the one that records.
+const FORKED: u32 = u32::MAX;
+
 pub(crate) fn is_recording() -> bool {
     RECORDING.load(Ordering::Relaxed)
 }
@@ -38,7 +39,7 @@ pub(crate) fn is_recording() -> bool {
 /// Is this a child of the process that records? Not every way to make one tells the fork handlers.
 pub(crate) fn was_forked() -> bool {
     let owner = OWNER.load(Ordering::Relaxed);
-    FORKED.load(Ordering::Relaxed) || (owner != 0 && owner != std::process::id())
+    owner != 0 && owner != std::process::id()
 }
 
 /// Is a session under way, recording or not?
@@ -65,9 +66,6 @@ pub(crate) fn start(settings: &Settings, began: Instant, before: impl FnOnce() -
 
 /// Ends what is being recorded and begins to record with other settings, all in one.
 pub(crate) fn switch(settings: &Settings, began: Instant, before: impl FnOnce() -> Vec<(u32, u64)>) {
-    if was_forked() {
-        return;
-    }
     let (ledger, before) = (first_ledger(settings, began), before());
     let mut active = lock(&ACTIVE);
     close_gates();
@@ -79,9 +77,6 @@ pub(crate) fn switch(settings: &Settings, began: Instant, before: impl FnOnce() 
 
 /// Begins every log anew, with counters and peak; what is live stays known.
 pub(crate) fn begin_anew(began: Instant) {
-    if was_forked() {
-        return;
-    }
     // No device's ledger comes into being meanwhile.
     let _active = lock(&ACTIVE);
     for slot in &DEVICES {
@@ -147,9 +142,6 @@ fn make_ledgers_of_before() {
 
 /// Ends the recording. What the heap ledger holds goes to the untraced account, under its lock.
 pub(crate) fn stop() {
-    if was_forked() {
-        return;
-    }
     let mut active = lock(&ACTIVE);
     close_gates();
     DEVICES.iter().enumerate().for_each(|(index, device)| discard(index, &mut lock(device)));
@@ -172,7 +164,7 @@ impl RecorderLocks {
 /// Ends the recording in a forked child: what it inherited stays whole, the parent's goes on.
 pub(in crate::record) fn abandon(locks: &mut RecorderLocks) {
     if locks.active.is_some() {
-        FORKED.store(true, Ordering::Relaxed);
+        OWNER.store(FORKED, Ordering::Relaxed);
         close_gates();
         locks.devices.iter_mut().enumerate().for_each(|(index, slot)| discard(index, slot));
     }
