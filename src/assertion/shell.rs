@@ -17,3 +17,8 @@ pub fn or_panic<T>(name: &str, result: Result<T, Failure>) -> T {
 pub fn own_bytes() -> i64 {
     crate::record::untraced::own()
 }
+
+/// How often a thread took a lock while it held one that comes later; always 0 in builds without debug assertions.
+pub fn locks_out_of_order() -> u64 {
+    crate::record::lock::out_of_order()
+}

@@ -1,9 +1,8 @@
 //! Every path of scopes once, as a small number.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Mutex, MutexGuard};
 
-use super::lock;
+use super::lock::{Lock, Locked, rank};
 use super::memory::{HASHER, OwnTable, OwnVec, System};
 use crate::snapshot::{ContextId, ContextNode};
 use std::hash::BuildHasher;
@@ -14,7 +13,7 @@ const MAX_CONTEXTS: usize = 1 << 18;
 /// Process-wide: scopes may be open before a recording begins and stay open after it ends.
 #[derive(Debug)]
 pub(crate) struct ContextTable {
-    paths: Mutex<Paths>,
+    paths: Lock<Paths, { rank::CONTEXTS }>,
     refused: AtomicU64,
 }
 
@@ -38,7 +37,7 @@ impl ContextTable {
     pub(crate) const fn new() -> Self {
         let paths =
             Paths { index: OwnTable::new_in(System), nodes: OwnVec::new_in(System), names: OwnVec::new_in(System) };
-        Self { paths: Mutex::new(paths), refused: AtomicU64::new(0) }
+        Self { paths: Lock::new(paths), refused: AtomicU64::new(0) }
     }
 
     /// The path `parent > name`, which may be a part of a model; `parent` itself if there is no room for another.
@@ -102,8 +101,8 @@ impl ContextTable {
         paths.nodes.iter().skip(first.saturating_sub(1)).map(node).collect()
     }
 
-    pub(super) fn lock(&self) -> MutexGuard<'_, Paths> {
-        lock::lock(&self.paths)
+    pub(super) fn lock(&self) -> Locked<'_, Paths, { rank::CONTEXTS }> {
+        self.paths.lock()
     }
 }
 

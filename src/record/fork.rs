@@ -5,19 +5,19 @@
 use std::cell::RefCell;
 use std::mem::ManuallyDrop;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, Once, OnceLock};
+use std::sync::{Once, OnceLock};
 
-use super::lock::lock;
+use super::lock::{Lock, Locked, rank};
 use super::recorder::{self, RecorderLocks};
 use super::{CONTEXTS, STACKS, contexts, guard, measure, stacks, unwind};
 
-/// Every lock of the recorder, in the order in which they are taken elsewhere.
+/// Every lock that the table in [`lock`](super::lock) says is held at a fork, in that order.
 struct Held {
     recorder: RecorderLocks,
-    measurements: MutexGuard<'static, measure::Registry>,
-    _contexts: MutexGuard<'static, contexts::Paths>,
-    _stacks: MutexGuard<'static, stacks::Writer>,
-    _no_fork: MutexGuard<'static, ()>,
+    measurements: measure::LockedRegistry,
+    _contexts: Locked<'static, contexts::Paths, { rank::CONTEXTS }>,
+    _stacks: Locked<'static, stacks::Writer, { rank::STACKS }>,
+    _no_fork: NoFork,
     /// Other fork handlers may allocate meanwhile, on this thread: that must not wait for these locks.
     _own: guard::OwnWork,
 }
@@ -28,7 +28,9 @@ thread_local! {
     static HELD: RefCell<ManuallyDrop<Option<Held>>> = const { RefCell::new(ManuallyDrop::new(None)) };
 }
 
-static NO_FORK: Mutex<()> = Mutex::new(());
+static NO_FORK: Lock<(), { rank::NO_FORK }> = Lock::new(());
+
+pub(crate) type NoFork = Locked<'static, (), { rank::NO_FORK }>;
 
 /// This process was forked off one that watched for it.
 static FORKED: AtomicBool = AtomicBool::new(false);
@@ -37,10 +39,10 @@ static FORKED: AtomicBool = AtomicBool::new(false);
 static IN_CHILD: OnceLock<fn()> = OnceLock::new();
 
 /// While this is held no child is forked off. Whoever has a lock that [`Held`] does not know holds this around it, so that the
-/// lock is free in children; nothing that is in [`Held`] may be taken meanwhile.
-pub(crate) fn no_fork() -> MutexGuard<'static, ()> {
+/// lock is free in children.
+pub(crate) fn no_fork() -> NoFork {
     watch();
-    lock(&NO_FORK)
+    NO_FORK.lock()
 }
 
 /// Is this a child? What other threads of the parent's may have held, such as the loader's lock, may be held for ever.

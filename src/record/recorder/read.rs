@@ -5,7 +5,6 @@ use std::time::Instant;
 
 use super::slots::{ACTIVE, before, devices, slot_of};
 use crate::record::ledger::{Cursor, Ledger, LedgerCopy, LogPart, Outside, Overwritten};
-use crate::record::lock::lock;
 use crate::record::untraced;
 use crate::snapshot::{Device, MemoryStats};
 
@@ -33,7 +32,7 @@ pub(crate) struct DeviceCopy {
 /// All ledgers of the recording that began, or begins anew, at this moment; none of them if another one is under way.
 pub(crate) fn copies(began: Instant) -> Vec<(Device, DeviceCopy)> {
     // Nobody begins or ends a recording meanwhile.
-    let _active = lock(&ACTIVE);
+    let _active = ACTIVE.lock();
     devices().filter_map(|device| copy(device, began).map(|copy| (device, copy))).collect()
 }
 
