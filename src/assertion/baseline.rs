@@ -8,7 +8,7 @@ use super::baseline_file::{Change, Entries, Entry, LINES, changes, clean};
 use super::failure::Failure;
 use super::held::Held;
 use crate::analysis::{by_line, device_or_main};
-use crate::error::{Error, Kind};
+use crate::error::Error;
 use crate::export::{file, table};
 use crate::record::Leaves;
 use crate::record::guard::Own;
@@ -34,7 +34,8 @@ impl Percent {
     pub(super) fn parse(text: &str) -> Result<Self, Error> {
         let number = text.trim().strip_suffix('%').and_then(|number| number.trim().parse::<f64>().ok());
         let hundredths = number.map(|percent| percent * 100.0).filter(|n| (0.0..1e9).contains(n));
-        hundredths.map(|n| Self(n.round() as u32)).ok_or_else(|| Error::from(Kind::Percent(text.to_owned())))
+        let wrong = || Error::wrong(format!("cannot read {text:?} as a tolerance; write it like 5% or 0.5%"));
+        hundredths.map(|n| Self(n.round() as u32)).ok_or_else(wrong)
     }
 
     fn of(self, bytes: u64) -> u64 {
@@ -144,7 +145,10 @@ impl Baseline {
 }
 
 fn entries_of(path: &Path) -> Result<Entries, Error> {
-    let wrong = |reason| Kind::Baselines { path: path.to_owned(), reason }.into();
+    let wrong = |reason| {
+        let path = path.display();
+        Error::wrong(format!("cannot read the baselines of {path}: {reason}; mend it, or remove it and make it anew"))
+    };
     Entries::parse(&text_of(path)?).map_err(wrong)
 }
 
@@ -181,9 +185,13 @@ fn beside(source: &str) -> Result<PathBuf, Error> {
     let package = env::var_os("CARGO_MANIFEST_DIR").map(PathBuf::from).or_else(|| env::current_dir().ok());
     let package = package.unwrap_or_default();
     let found = package.ancestors().map(|folder| folder.join(source)).find(|path| path.is_file());
-    found
-        .map(|path| path.with_extension("peaks.txt"))
-        .ok_or_else(|| Kind::SourceFile { source: source.to_owned(), package: package.clone() }.into())
+    found.map(|path| path.with_extension("peaks.txt")).ok_or_else(|| {
+        Error::wrong(format!(
+            "cannot find {source} from {}, beside which the baselines stand; run the tests with cargo, where the \
+             sources are",
+            package.display()
+        ))
+    })
 }
 
 /// The workspace's folder with a slash behind it.

@@ -9,7 +9,7 @@ use super::runs::{Plan, Samples, Watch};
 use super::setup::made_once_of;
 use super::slope::{Trend, ends_higher, trend};
 use super::undecided::{Counted, counted_methods};
-use crate::error::Kind;
+use crate::error::{Error, Kind};
 use crate::session::say;
 use crate::snapshot::SnapshotData;
 use crate::units::{Bytes, signed};
@@ -78,9 +78,11 @@ impl NoGrowth {
         let warmup = self.warmup.unwrap_or(self.iterations / 2);
         match self.iterations {
             0 => Err(Kind::NoRuns("iterations").into()),
-            runs if runs < LEAST || runs < warmup.saturating_add(LEAST / 2) => {
-                Err(Kind::FewRuns { runs, warmup, least: LEAST }.into())
-            }
+            runs if runs < LEAST || runs < warmup.saturating_add(LEAST / 2) => Err(Error::wrong(format!(
+                "{runs} iterations with {warmup} to warm up say too little about growth; give {LEAST} or more, and \
+                     10 or more after the warm-up"
+            ))
+            .into()),
             asked => Watch::begin(Plan { asked, warmup, counted: self.counted, judge }),
         }
     }

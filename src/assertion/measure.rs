@@ -281,7 +281,9 @@ impl Opened {
             #[cfg(feature = "rayon")]
             measure::workers_are(|| rayon::current_thread_index().is_some());
             if cuda::is_elsewhere() {
-                return Err(Kind::AnotherCopy.into());
+                let why = "cannot measure here: another copy of memtrace in this process sees CUDA's memory, and this \
+                           one does not; use one copy only";
+                return Err(Error::wrong(why));
             }
             if !guard::allocator_is_installed() && !cuda::is_loaded() {
                 return Err(Kind::NotInstalled.into());

@@ -120,7 +120,8 @@ impl PeakLimit {
     /// The limit and the tolerance, if they make sense.
     fn understood(&self) -> Result<(Option<u64>, Percent), Failure> {
         if self.limit.is_none() && self.baseline.is_none() {
-            return Err(Kind::NoLimit.into());
+            let why = "nothing to hold the peak against; give a limit (\"512 MiB\") or a baseline";
+            return Err(Error::wrong(why).into());
         }
         Ok((self.limit.clone().transpose()?, self.tolerance.clone().transpose()?.unwrap_or_default()))
     }
@@ -132,7 +133,10 @@ impl PeakLimit {
         match device {
             Device::Cpu if !guard::allocator_is_installed() => Err(Kind::NotInstalled.into()),
             Device::Cpu => Ok(measured.device(device)),
-            _ if !cuda::is_loaded() => Err(Kind::NoCuda(device.to_string()).into()),
+            _ if !cuda::is_loaded() => Err(Error::wrong(format!(
+                "memory of {device} cannot be seen: the CUDA driver is not loaded; open the device before"
+            ))
+            .into()),
             _ => Ok(measured.device(device)),
         }
     }

@@ -7,7 +7,7 @@ use super::measure::{Measured, OpenMeasure};
 use super::origins::Origin;
 use super::rows::{Labelled, table};
 use crate::device::IntoDevice;
-use crate::error::Kind;
+use crate::error::{Error, Kind};
 use crate::record::guard::Own;
 use crate::record::own;
 use crate::snapshot::{Device, RecordKind};
@@ -114,7 +114,9 @@ impl Scales {
         let spans = first.zip(last).is_some_and(|(first, last)| first > 0 && last / first >= LEAST_SPAN);
         let doubled = matches!(*self.sizes.as_slice(), [.., before, last] if last / 2 >= before);
         if self.sizes.len() < 3 || !spans || !doubled {
-            return Err(Kind::Sizes.into());
+            let why = "too few sizes to tell how memory scales; give three or more above 0, the largest at least four \
+                       times the smallest and twice the one before it";
+            return Err(Error::wrong(why).into());
         }
         Ok(ScalingWatch { plan: self, at: 0, open: None, measured: Own::new(Vec::new()) })
     }

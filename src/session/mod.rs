@@ -222,7 +222,8 @@ impl Drop for Session {
 
 fn begin(plan: &Plan) -> Result<(Shared, Option<Schedule>), Error> {
     if recorder::was_forked() {
-        return Err(Kind::Forked.into());
+        let why = "cannot record in a process that was forked off a recording one; fork first, or exec";
+        return Err(Error::wrong(why));
     }
     let mut plan = plan.clone();
     env::misspelt().iter().for_each(|message| say(message));

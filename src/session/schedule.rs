@@ -1,6 +1,6 @@
 //! When to record, by steps, as torch.profiler's `schedule` has it.
 
-use crate::error::{Error, Kind};
+use crate::error::Error;
 use crate::record::Leaves;
 
 /// `wait` steps not recorded, `warmup` steps recorded and thrown away, `active` steps kept; `repeat`
@@ -32,7 +32,9 @@ impl Schedule {
     pub(super) fn new(wait: u64, warmup: u64, active: u64, repeat: u64) -> Result<Self, Error> {
         let length = wait.checked_add(warmup).and_then(|sum| sum.checked_add(active));
         if active == 0 || length.is_none() {
-            return Err(Kind::Schedule.into());
+            return Err(Error::wrong(
+                "a schedule needs at least one active step in a cycle; give wait, warmup, active, repeat",
+            ));
         }
         Ok(Self { wait, warmup, active, repeat })
     }
