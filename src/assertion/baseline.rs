@@ -66,7 +66,8 @@ impl Baseline {
         &self.name
     }
 
-    /// Holds a device's peak against the baseline, and if all are meant each other one's that has one under this name.
+    /// Holds a device's peak against the baseline, and if all are meant each other one's that has one under this name. Gives the
+    /// baseline as it was, if there was one.
     pub(super) fn check(
         &self,
         all: bool,
@@ -74,41 +75,39 @@ impl Baseline {
         held: &Held<'_>,
         tolerance: Percent,
     ) -> (Result<(), Failure>, Option<u64>) {
-        let (mut outcome, was) = self.check_device(device, held, tolerance);
-        for other in held.measured.devices().iter().filter(|on| all && on.device != device) {
-            let row = row_of(other.device, held);
-            let known = self.read().is_ok_and(|(_, entries)| entries.get(&self.name, &row).is_some());
-            if outcome.is_ok() && known {
-                outcome = self.check_device(other.device, held, tolerance).0;
-            }
-        }
-        (outcome, was)
-    }
-
-    /// Or makes it the baseline; gives the baseline, if there was one.
-    fn check_device(&self, device: Device, held: &Held<'_>, tolerance: Percent) -> (Result<(), Failure>, Option<u64>) {
-        let peak = held.measured.device(device).peak;
-        let row = row_of(device, held);
         let (path, entries) = match self.read() {
             Ok(read) => read,
             Err(error) => return (Err(error.into()), None),
         };
-        let known = entries.get(&self.name, &row);
-        let was = known.map(|entry| entry.peak);
-        let outcome = match known {
-            _ if updates() => self.write(&path, device, held, known).map_err(Failure::from),
-            None if in_ci() => Err(Failure::violation(self.is_missing(&path, &row))),
-            None => self.write(&path, device, held, None).map_err(Failure::from),
+        let known = |device| entries.get(&self.name, &row_of(device, held));
+        let others = held.measured.devices().iter().map(|on| on.device).filter(|on| all && *on != device);
+        let mut devices = [device].into_iter().chain(others.filter(|on| known(*on).is_some()));
+        let outcome = devices.try_for_each(|device| self.check_device((&path, known(device)), device, held, tolerance));
+        (outcome, known(device).map(|entry| entry.peak))
+    }
+
+    /// Or makes it the baseline.
+    fn check_device(
+        &self,
+        (path, known): (&Path, Option<&Entry>),
+        device: Device,
+        held: &Held<'_>,
+        tolerance: Percent,
+    ) -> Result<(), Failure> {
+        let peak = held.measured.device(device).peak;
+        match known {
+            _ if updates() => Ok(self.write(path, device, held, known)?),
+            None if in_ci() => Err(Failure::violation(self.is_missing(path, &row_of(device, held)))),
+            None => Ok(self.write(path, device, held, None)?),
             Some(known) => {
                 if peak < known.peak.saturating_sub(tolerance.of(known.peak)) {
                     say(&format!("{}: the peak is below its baseline by {}", *self.name, Bytes(known.peak - peak)));
                 }
                 let limit = known.peak.saturating_add(tolerance.of(known.peak));
-                let over = |peak| grown(held, peak, device, known, tolerance, &root_of(&path, self.source));
+                let over = |peak| grown(held, peak, device, known, tolerance, &root_of(path, self.source));
                 held.at_most(limit, device, over, || format!("the peak is that of the baseline `{}`", *self.name))
             }
-        };
-        (outcome, was)
+        }
     }
 
     fn is_missing(&self, path: &Path, device: &str) -> String {

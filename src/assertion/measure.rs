@@ -6,6 +6,7 @@ use crate::device::IntoDevice;
 use crate::error::{Error, Kind};
 use crate::hook::cuda;
 use crate::record::guard::{self, Own};
+pub use crate::record::measure::Unattributed;
 use crate::record::{Leaves, measure, own};
 use crate::scope::ScopeGuard;
 use crate::session::{Snapshot, measured_snapshot};
@@ -109,21 +110,6 @@ pub struct MeasuredDevice {
     pub frees: u64,
 }
 
-/// What threads allocated that carry no measurement, while one was open: other tests, or work that was done for the
-/// measured code on a pool that others share. Whose it was is unknown.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Unattributed {
-    /// Bytes of all those blocks.
-    pub bytes: u64,
-    /// Their number.
-    pub allocations: u64,
-    /// Bytes of those that rayon's workers allocated; 0 without the feature `rayon`.
-    pub pool_bytes: u64,
-    /// Their number.
-    pub pool_allocations: u64,
-}
-
 impl MeasuredDevice {
     fn new(seen: &measure::DeviceMeasured) -> Self {
         let (stats, bytes) = (seen.ledger.stats, seen.ledger.stats.allocated_bytes);
@@ -145,7 +131,6 @@ impl Measured {
         let (handed, seen): (Vec<_>, Vec<_>) = all.into_iter().partition(|on| on.handed);
         let devices: Vec<MeasuredDevice> = seen.iter().map(MeasuredDevice::new).collect();
         let sum = |of: fn(&MeasuredDevice) -> u64| devices.iter().map(of).sum();
-        let measure::Unattributed { bytes, allocations, pool_bytes, pool_allocations } = unattributed;
         Self {
             peak: devices.iter().map(|on| on.peak).max().unwrap_or(0),
             leaked: sum(|on| on.leaked),
@@ -153,7 +138,7 @@ impl Measured {
             allocated: sum(|on| on.allocated),
             allocations: sum(|on| on.allocations),
             frees: sum(|on| on.frees),
-            unattributed: Unattributed { bytes, allocations, pool_bytes, pool_allocations },
+            unattributed,
             unknown_frees,
             lost_blocks: lost,
             behind: Own::new(Behind { devices, seen, handed, helpers }),

@@ -147,12 +147,8 @@ impl Builder {
     ///
     /// The default leaves out about 70 % of the allocations of a candle training step, which hold
     /// less than 0.1 % of its memory.
-    pub fn min_size(mut self, size: impl IntoBytes) -> Self {
-        match size.into_bytes() {
-            Ok(bytes) => (self.plan.settings.min_size, self.plan.min_size_said) = (bytes, true),
-            Err(error) => self.wrong = self.wrong.or(Some(error)),
-        }
-        self
+    pub fn min_size(self, size: impl IntoBytes) -> Self {
+        self.take(size.into_bytes(), |plan, bytes| (plan.settings.min_size, plan.min_size_said) = (bytes, true))
     }
 
     /// CPU only: records a sample of the blocks that are smaller than this, one in so many allocated bytes on average,
@@ -170,12 +166,8 @@ impl Builder {
     ///
     /// Without [`min_size`](Builder::min_size) the sample is one of all blocks, however small. Memory of CUDA devices is
     /// always recorded as a whole, and [`measure`](fn@crate::measure) and the assertions see every block.
-    pub fn sample_interval(mut self, interval: impl IntoBytes) -> Self {
-        match interval.into_bytes() {
-            Ok(bytes) => self.plan.settings.sample_interval = bytes,
-            Err(error) => self.wrong = self.wrong.or(Some(error)),
-        }
-        self
+    pub fn sample_interval(self, interval: impl IntoBytes) -> Self {
+        self.take(interval.into_bytes(), |plan, bytes| plan.settings.sample_interval = bytes)
     }
 
     /// How many frames are kept of a stack, 2 to 256 (default: 128). A deeper stack keeps its
@@ -209,12 +201,8 @@ impl Builder {
     /// many as there are. [`Session::step`] ends a step.
     ///
     /// What was allocated in a warm-up step is known, with its stack, when the active steps begin.
-    pub fn schedule(mut self, wait: u64, warmup: u64, active: u64, repeat: u64) -> Self {
-        match Schedule::new(wait, warmup, active, repeat) {
-            Ok(schedule) => self.plan.schedule = Some(schedule),
-            Err(error) => self.wrong = self.wrong.or(Some(error)),
-        }
-        self
+    pub fn schedule(self, wait: u64, warmup: u64, active: u64, repeat: u64) -> Self {
+        self.take(Schedule::new(wait, warmup, active, repeat), |plan, schedule| plan.schedule = Some(schedule))
     }
 
     /// Called with the snapshot of each finished cycle of the [`schedule`](Builder::schedule), by
@@ -275,9 +263,13 @@ impl Builder {
 
     /// Writes a snapshot at each signal of this kind, such as `"USR2"` (feature `signals`). What the program itself does at
     /// that signal is done besides. It comes within a tenth of a second, and signals that come in that time are one.
-    pub fn dump_on_signal(mut self, signal: &str) -> Self {
-        match signal_number(signal) {
-            Ok(signal) => self.plan.dumps.signal = Some(signal),
+    pub fn dump_on_signal(self, signal: &str) -> Self {
+        self.take(signal_number(signal), |plan, signal| plan.dumps.signal = Some(signal))
+    }
+
+    fn take<T>(mut self, option: Result<T, Error>, put: impl FnOnce(&mut Plan, T)) -> Self {
+        match option {
+            Ok(option) => put(&mut self.plan, option),
             Err(error) => self.wrong = self.wrong.or(Some(error)),
         }
         self

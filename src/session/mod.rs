@@ -29,7 +29,7 @@ use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::thread;
 
 pub use builder::{Builder, IntoBytes};
 use builder::{Plan, TraceReady};
@@ -74,10 +74,10 @@ impl Cycle {
         self.schedule.map_or(Phase::Active, |schedule| schedule.phase(self.step))
     }
 
-    fn deliver(&mut self, recording: &Recording) {
-        if let Some(TraceReady(ready)) = &mut self.on_trace_ready {
-            ready(&recording.snapshot());
-        }
+    /// A panic of the program's is to go on when everything is in order.
+    fn deliver(&mut self, recording: &Recording) -> thread::Result<()> {
+        let Some(TraceReady(ready)) = &mut self.on_trace_ready else { return Ok(()) };
+        catch_unwind(AssertUnwindSafe(|| ready(&recording.snapshot())))
     }
 }
 
@@ -154,10 +154,8 @@ impl Session {
         let before = cycle.phase();
         cycle.step += 1;
         let turn = Turn::between(before, cycle.phase());
-        let mut delivered = Ok(());
-        if before == Phase::LastActive && cycle.schedule.is_some() {
-            delivered = catch_unwind(AssertUnwindSafe(|| cycle.deliver(&self.recording)));
-        }
+        let is_over = before == Phase::LastActive && cycle.schedule.is_some();
+        let delivered = if is_over { cycle.deliver(&self.recording) } else { Ok(()) };
         own(|| match turn {
             Turn::Nothing => {}
             Turn::On => self.recording.switch(true),
@@ -165,9 +163,7 @@ impl Session {
             Turn::Anew => self.recording.begin_anew(),
         });
         drop(cycle);
-        if let Err(panic) = delivered {
-            resume_unwind(panic);
-        }
+        delivered.unwrap_or_else(|panic| resume_unwind(panic));
     }
 
     /// Writes what was recorded so far to the file of the [`stream`](Builder::stream), which otherwise happens about ten
@@ -198,14 +194,10 @@ impl Session {
         self.ended = true;
         let cycle = self.cycle.get_mut().unwrap_or_else(PoisonError::into_inner);
         let amid = matches!(cycle.phase(), Phase::Active | Phase::LastActive);
-        let mut delivered = Ok(());
-        if amid && !recorder::was_forked() && !std::thread::panicking() {
-            delivered = catch_unwind(AssertUnwindSafe(|| cycle.deliver(&self.recording)));
-        }
+        let is_over = amid && !recorder::was_forked() && !thread::panicking();
+        let delivered = if is_over { cycle.deliver(&self.recording) } else { Ok(()) };
         let ended = own(|| recording::end(&self.recording));
-        if let Err(panic) = delivered {
-            resume_unwind(panic);
-        }
+        delivered.unwrap_or_else(|panic| resume_unwind(panic));
         ended
     }
 }
@@ -283,15 +275,7 @@ fn open_stream(plan: &Plan, pattern: &str) -> Result<Stream, Error> {
 
 fn append_in_background(recording: &Arc<Recording>) -> Result<(), Error> {
     let shared = recording::share(recording);
-    let work = move || {
-        let (mut began, mut watch) = (Instant::now(), background::Watch::new());
-        while shared.flush() && !watch.is_left_alone() {
-            // At least a moment, in which others get at the stream: a session that ends, a panic.
-            std::thread::sleep(stream::INTERVAL.saturating_sub(began.elapsed()).max(Duration::from_millis(1)));
-            began = Instant::now();
-        }
-    };
-    background::spawn(c"memtrace-stream", work).map_err(Error::from)
+    background::repeat(c"memtrace-stream", stream::INTERVAL, move || shared.flush()).map_err(Error::from)
 }
 
 /// A message to whoever runs the program. That it cannot be written must not end the program.

@@ -34,14 +34,19 @@ static REGISTRY: Lock<Registry, { rank::MEASURES }> = Lock::new(Registry::new())
 
 pub(super) type LockedRegistry = Locked<'static, Registry, { rank::MEASURES }>;
 
-/// What threads allocated that carry no measurement, while any was open.
+/// What threads allocated that carry no measurement, while one was open: other tests, or work that was done for the
+/// measured code on a pool that others share. Whose it was is unknown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Unattributed {
-    pub(crate) bytes: u64,
-    pub(crate) allocations: u64,
-    /// Those of them that a pool's workers allocated.
-    pub(crate) pool_bytes: u64,
-    pub(crate) pool_allocations: u64,
+#[non_exhaustive]
+pub struct Unattributed {
+    /// Bytes of all those blocks.
+    pub bytes: u64,
+    /// Their number.
+    pub allocations: u64,
+    /// Bytes of those that rayon's workers allocated; 0 without the feature `rayon`.
+    pub pool_bytes: u64,
+    /// Their number.
+    pub pool_allocations: u64,
 }
 
 static UNATTRIBUTED: [[AtomicU64; 2]; 2] = [const { [const { AtomicU64::new(0) }; 2] }; 2];
