@@ -22,7 +22,7 @@ use candle_core::cuda_backend::cudarc::driver;
 use driver::{CudaSlice, CudaStream, DevicePtr, DeviceRepr, DriverError, HostSlice, ValidAsZeroBits};
 
 use crate::name::{Address, name_on};
-use crate::record::guard::own_work;
+use crate::record::own;
 use crate::snapshot::Device;
 
 /// What cudarc's streams allocate, with a name. A block that is not recorded is allocated all the same.
@@ -118,9 +118,10 @@ impl<T> CudaSliceExt for CudaSlice<T> {
 /// 1000 elements of type `f32`. False if no live block was recorded there.
 pub fn tag<T>(slice: &CudaSlice<T>, name: &str) -> bool {
     let ordinal = u32::try_from(slice.ordinal()).unwrap_or(u32::MAX);
-    let _own = own_work();
-    let name = format!("{name} {}[{}]", element(std::any::type_name::<T>()), slice.len());
-    name_on(Device::Cuda(ordinal), address(slice), &name)
+    own(|| {
+        let name = format!("{name} {}[{}]", element(std::any::type_name::<T>()), slice.len());
+        name_on(Device::Cuda(ordinal), address(slice), &name)
+    })
 }
 
 /// `bf16` for `half::bfloat::bf16`.

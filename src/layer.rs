@@ -13,8 +13,8 @@ use tracing_subscriber::filter::{FilterFn, Filtered, filter_fn};
 use tracing_subscriber::layer::{Context, Layer};
 use tracing_subscriber::registry::LookupSpan;
 
-use crate::record::fork;
-use crate::record::guard::{Own, own_work};
+use crate::record::guard::Own;
+use crate::record::{Leaves, fork, own};
 use crate::scope::{self, LastPath, SpanKey};
 use memtrace_core::sources::SPANNED_MODELS;
 
@@ -132,13 +132,13 @@ impl SpanLayer {
     }
 
     /// Does something with the numbers of a callsite's spans, as memtrace's own work.
-    fn with_numbers<R>(&self, metadata: &'static Metadata<'static>, f: impl FnOnce(&mut Numbers) -> R) -> R {
-        let _work = own_work();
-        fork::watch();
-        let _numbering = fork::numbering();
-        // Nothing done under this lock panics.
-        let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
-        f(taken.entry(metadata.callsite()).or_default())
+    fn with_numbers<R: Leaves>(&self, metadata: &'static Metadata<'static>, f: impl FnOnce(&mut Numbers) -> R) -> R {
+        own(|| {
+            let _no_fork = fork::no_fork();
+            // Nothing done under this lock panics.
+            let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
+            f(taken.entry(metadata.callsite()).or_default())
+        })
     }
 
     fn name(&self, metadata: &'static Metadata<'static>, number: usize) -> Own<String> {

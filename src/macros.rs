@@ -32,9 +32,9 @@ macro_rules! assert_peak {
     };
     (@with [$($limit:tt)*] $code:expr $(,)?) => {{
         let limit = $($limit)* .code(::core::stringify!($code));
-        let open = $crate::shell::begin_peak(&limit);
+        let open = $crate::shell::or_panic("assert_peak!", limit.begin());
         let value = $code;
-        $crate::shell::end_peak(&limit, open);
+        $crate::shell::or_panic("assert_peak!", limit.check(&open.end()));
         value
     }};
     ($option:ident = $value:expr, $($rest:tt)+) => {
@@ -64,12 +64,12 @@ macro_rules! assert_no_leak {
         $crate::assert_no_leak!(@with [$($plan)* .$option($value)] $($rest)+)
     };
     (@with [$($plan:tt)*] $code:expr $(,)?) => {{
-        let mut watch = $crate::shell::begin_leak($($plan)*);
+        let mut watch = $crate::shell::or_panic("assert_no_leak!", $($plan)*.begin());
         while watch.again() {
             // A block with a name: `break` and `continue` in the code are errors instead of ending this loop.
             ::core::mem::drop('run: { $code });
         }
-        $crate::shell::end_leak(watch);
+        $crate::shell::or_panic("assert_no_leak!", watch.finish());
     }};
     (@with $($rest:tt)*) => {
         ::core::compile_error!("write it like `assert_no_leak!(runs = 3, code)`")
@@ -103,12 +103,12 @@ macro_rules! assert_no_growth {
         $crate::assert_no_growth!(@with [$($plan)* .$option($value)] $($rest)+)
     };
     (@with [$($plan:tt)*] $code:expr $(,)?) => {{
-        let mut watch = $crate::shell::begin_growth($($plan)*);
+        let mut watch = $crate::shell::or_panic("assert_no_growth!", $($plan)*.begin());
         while watch.again() {
             // As in `assert_no_leak!`.
             ::core::mem::drop('run: { $code });
         }
-        $crate::shell::end_growth(watch);
+        $crate::shell::or_panic("assert_no_growth!", watch.finish());
     }};
     (@with $($rest:tt)*) => {
         ::core::compile_error!("write it like `assert_no_growth!(iterations = 20, code)`")
@@ -139,12 +139,12 @@ macro_rules! assert_scaling {
     };
     (@with [$($plan:tt)*] |$size:pat_param| $code:expr $(,)?) => {{
         let plan = $($plan)*;
-        let mut watch = $crate::shell::begin_scaling(&plan);
-        while let ::core::option::Option::Some($size) = $crate::shell::next_size(&mut watch) {
+        let mut watch = $crate::shell::or_panic("assert_scaling!", plan.begin());
+        while let ::core::option::Option::Some($size) = $crate::shell::or_panic("assert_scaling!", watch.next_size()) {
             // As in `assert_no_leak!`.
             ::core::mem::drop('run: { $code });
         }
-        $crate::shell::end_scaling(watch);
+        $crate::shell::or_panic("assert_scaling!", watch.finish());
     }};
     (@with [$($plan:tt)*] |$size:ident: $type:ty| $code:expr $(,)?) => {
         $crate::assert_scaling!(@with [$($plan)*] |$size| { let $size: $type = $size; $code })

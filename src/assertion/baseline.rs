@@ -8,8 +8,9 @@ use super::baseline_file::{Change, Entries, Entry, LINES, changes, clean};
 use super::failure::Failure;
 use super::held::Held;
 use crate::analysis::{by_line, device_or_main};
-use crate::error::{Error, Kind};
+use crate::error::Error;
 use crate::export::{file, table};
+use crate::record::Leaves;
 use crate::record::guard::Own;
 use crate::session::say;
 use crate::snapshot::{Device, SnapshotData};
@@ -21,6 +22,8 @@ use crate::write_errors;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Percent(u32);
 
+impl Leaves for Percent {}
+
 impl Default for Percent {
     fn default() -> Self {
         Self(100)
@@ -31,7 +34,8 @@ impl Percent {
     pub(super) fn parse(text: &str) -> Result<Self, Error> {
         let number = text.trim().strip_suffix('%').and_then(|number| number.trim().parse::<f64>().ok());
         let hundredths = number.map(|percent| percent * 100.0).filter(|n| (0.0..1e9).contains(n));
-        hundredths.map(|n| Self(n.round() as u32)).ok_or_else(|| Error::from(Kind::Percent(text.to_owned())))
+        let wrong = || Error::wrong(format!("cannot read {text:?} as a tolerance; write it like 5% or 0.5%"));
+        hundredths.map(|n| Self(n.round() as u32)).ok_or_else(wrong)
     }
 
     fn of(self, bytes: u64) -> u64 {
@@ -62,7 +66,8 @@ impl Baseline {
         &self.name
     }
 
-    /// Holds a device's peak against the baseline, and if all are meant each other one's that has one under this name.
+    /// Holds a device's peak against the baseline, and if all are meant each other one's that has one under this name. Gives the
+    /// baseline as it was, if there was one.
     pub(super) fn check(
         &self,
         all: bool,
@@ -70,43 +75,39 @@ impl Baseline {
         held: &Held<'_>,
         tolerance: Percent,
     ) -> (Result<(), Failure>, Option<u64>) {
-        let (mut outcome, was) = self.check_device(device, held, tolerance);
-        for other in held.measured.devices().iter().filter(|on| all && on.device != device) {
-            let known = Own::make(|| {
-                self.read().is_ok_and(|(_, entries)| entries.get(&self.name, &row_of(other.device, held)).is_some())
-            });
-            if outcome.is_ok() && *known {
-                outcome = self.check_device(other.device, held, tolerance).0;
-            }
-        }
-        (outcome, was)
+        let (path, entries) = match self.read() {
+            Ok(read) => read,
+            Err(error) => return (Err(error.into()), None),
+        };
+        let known = |device| entries.get(&self.name, &row_of(device, held));
+        let others = held.measured.devices().iter().map(|on| on.device).filter(|on| all && *on != device);
+        let mut devices = [device].into_iter().chain(others.filter(|on| known(*on).is_some()));
+        let outcome = devices.try_for_each(|device| self.check_device((&path, known(device)), device, held, tolerance));
+        (outcome, known(device).map(|entry| entry.peak))
     }
 
-    /// Or makes it the baseline; gives the baseline, if there was one.
-    fn check_device(&self, device: Device, held: &Held<'_>, tolerance: Percent) -> (Result<(), Failure>, Option<u64>) {
+    /// Or makes it the baseline.
+    fn check_device(
+        &self,
+        (path, known): (&Path, Option<&Entry>),
+        device: Device,
+        held: &Held<'_>,
+        tolerance: Percent,
+    ) -> Result<(), Failure> {
         let peak = held.measured.device(device).peak;
-        let device_name = Own::make(|| row_of(device, held));
-        let read = Own::make(|| self.read());
-        let (path, entries) = match &*read {
-            Ok(read) => read,
-            Err(error) => return (Err(error.clone().into()), None),
-        };
-        let known = entries.get(&self.name, &device_name);
-        let was = known.map(|entry| entry.peak);
-        let outcome = match known {
-            _ if updates() => self.write(path, device, held, known),
-            None if in_ci() => Err(Failure::violation(|| self.is_missing(path, &device_name))),
-            None => self.write(path, device, held, None),
+        match known {
+            _ if updates() => Ok(self.write(path, device, held, known)?),
+            None if in_ci() => Err(Failure::violation(self.is_missing(path, &row_of(device, held)))),
+            None => Ok(self.write(path, device, held, None)?),
             Some(known) => {
                 if peak < known.peak.saturating_sub(tolerance.of(known.peak)) {
-                    note(|| format!("{}: the peak is below its baseline by {}", *self.name, Bytes(known.peak - peak)));
+                    say(&format!("{}: the peak is below its baseline by {}", *self.name, Bytes(known.peak - peak)));
                 }
                 let limit = known.peak.saturating_add(tolerance.of(known.peak));
                 let over = |peak| grown(held, peak, device, known, tolerance, &root_of(path, self.source));
                 held.at_most(limit, device, over, || format!("the peak is that of the baseline `{}`", *self.name))
             }
-        };
-        (outcome, was)
+        }
     }
 
     fn is_missing(&self, path: &Path, device: &str) -> String {
@@ -119,23 +120,19 @@ impl Baseline {
     }
 
     /// Makes what was measured the baseline, if it is another than before.
-    fn write(&self, path: &Path, device: Device, held: &Held<'_>, was: Option<&Entry>) -> Result<(), Failure> {
-        let needed = held.needed();
-        let written = Own::make(|| {
-            let row = row_of(device, held);
-            let entry = entry((&self.name, row), &needed.data, device, &root_of(path, self.source));
-            if was == Some(&entry) {
-                return Ok(());
-            }
-            let what = match was {
-                Some(was) => format!("{} → {}", Bytes(was.peak), Bytes(entry.peak)),
-                None => format!("new, {}", Bytes(entry.peak)),
-            };
-            put(path, entry)?;
-            say(&format!("baseline `{}` in {}: {what}", *self.name, path.display()));
-            Ok(())
-        });
-        written.as_ref().copied().map_err(|error: &Error| error.clone().into())
+    fn write(&self, path: &Path, device: Device, held: &Held<'_>, was: Option<&Entry>) -> Result<(), Error> {
+        let data = &held.needed().data;
+        let entry = entry((&self.name, row_of(device, held)), data, device, &root_of(path, self.source));
+        if was == Some(&entry) {
+            return Ok(());
+        }
+        let what = match was {
+            Some(was) => format!("{} → {}", Bytes(was.peak), Bytes(entry.peak)),
+            None => format!("new, {}", Bytes(entry.peak)),
+        };
+        put(path, entry)?;
+        say(&format!("baseline `{}` in {}: {what}", *self.name, path.display()));
+        Ok(())
     }
 
     /// The file, and what stands in it.
@@ -147,10 +144,18 @@ impl Baseline {
 }
 
 fn entries_of(path: &Path) -> Result<Entries, Error> {
+    let wrong = |reason| {
+        let path = path.display();
+        Error::wrong(format!("cannot read the baselines of {path}: {reason}; mend it, or remove it and make it anew"))
+    };
+    Entries::parse(&text_of(path)?).map_err(wrong)
+}
+
+/// A file's text; nothing if there is none.
+pub(super) fn text_of(path: &Path) -> Result<String, Error> {
     match fs::read_to_string(path) {
-        Ok(text) => Entries::parse(&text).map_err(|wrong| Error::baselines(path, wrong)),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Entries::default()),
-        Err(error) => Err(Error::input(path, error)),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(String::new()),
+        read => read.map_err(|error| Error::input(path, error)),
     }
 }
 
@@ -179,9 +184,13 @@ fn beside(source: &str) -> Result<PathBuf, Error> {
     let package = env::var_os("CARGO_MANIFEST_DIR").map(PathBuf::from).or_else(|| env::current_dir().ok());
     let package = package.unwrap_or_default();
     let found = package.ancestors().map(|folder| folder.join(source)).find(|path| path.is_file());
-    found
-        .map(|path| path.with_extension("peaks.txt"))
-        .ok_or_else(|| Kind::SourceFile { source: source.to_owned(), package: package.clone() }.into())
+    found.map(|path| path.with_extension("peaks.txt")).ok_or_else(|| {
+        Error::wrong(format!(
+            "cannot find {source} from {}, beside which the baselines stand; run the tests with cargo, where the \
+             sources are",
+            package.display()
+        ))
+    })
 }
 
 /// The workspace's folder with a slash behind it.
@@ -217,16 +226,14 @@ fn peak_lines(data: &SnapshotData, device: Device, root: &str) -> Vec<(u64, Stri
 
 /// The peak is over its baseline: by line.
 fn grown(held: &Held<'_>, peak: u64, device: Device, known: &Entry, tolerance: Percent, root: &str) -> Failure {
-    let head = Own::make(|| {
-        let share = (peak - known.peak) as f64 / known.peak.max(1) as f64 * 100.0;
-        let (now, bytes, was) = (Bytes(peak), grouped(peak), Bytes(known.peak));
-        let over = Bytes(peak - known.peak);
-        format!(
-            "peak of {now} ({bytes} bytes) on {device} is over its baseline `{}` of {was} by {over}: {share:.1} %, \
-             where {tolerance} are allowed\n(if that is meant: MEMTRACE_UPDATE_BASELINES=1)",
-            known.name
-        )
-    });
+    let share = (peak - known.peak) as f64 / known.peak.max(1) as f64 * 100.0;
+    let (now, bytes, was) = (Bytes(peak), grouped(peak), Bytes(known.peak));
+    let over = Bytes(peak - known.peak);
+    let head = format!(
+        "peak of {now} ({bytes} bytes) on {device} is over its baseline `{}` of {was} by {over}: {share:.1} %, \
+         where {tolerance} are allowed\n(if that is meant: MEMTRACE_UPDATE_BASELINES=1)",
+        known.name
+    );
     Failure::without_setup(&head, held.measured, held.needed(), |data| {
         let now = entry((&known.name, known.device.clone()), data, device, root).lines;
         let changes = table_of_changes(&changes(&known.lines, &now));
@@ -243,11 +250,6 @@ fn table_of_changes(changes: &[Change]) -> String {
     table.lines(100).join("\n") + "\n"
 }
 
-fn note(text: impl FnOnce() -> String) {
-    let text = Own::make(text);
-    say(&text);
-}
-
 fn updates() -> bool {
     is_on("MEMTRACE_UPDATE_BASELINES")
 }
@@ -258,8 +260,7 @@ fn in_ci() -> bool {
 }
 
 fn is_on(name: &str) -> bool {
-    let value = Own::make(|| variable::value(name));
-    value.as_deref().is_some_and(|value| !["0", "false", "off"].iter().any(|off| value == *off))
+    variable::value(name).is_some_and(|value| !["0", "false", "off"].iter().any(|off| value == *off))
 }
 
 #[cfg(test)]

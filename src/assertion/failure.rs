@@ -6,8 +6,9 @@ use std::path::{Path, PathBuf};
 use super::measure::{Measured, Unattributed};
 use super::setup::Needed;
 use super::undecided::Undecided;
-use crate::error::Error;
+use crate::error::{Error, Kind};
 use crate::export::text;
+use crate::record::Leaves;
 use crate::record::guard::Own;
 use crate::session::{Snapshot, write_new};
 use crate::snapshot::{Device, SnapshotData};
@@ -21,11 +22,15 @@ const ROWS: usize = 10;
 /// held it, and where the snapshot is that was saved.
 ///
 /// `Debug` prints the same as `Display`, so that a test which returns it is readable.
-pub struct Failure {
-    text: Own<String>,
+pub struct Failure(Own<Report>);
+
+struct Report {
+    text: String,
     verdict: Verdict,
-    snapshot: Own<Option<PathBuf>>,
+    snapshot: Option<PathBuf>,
 }
+
+impl Leaves for Failure {}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Verdict {
@@ -37,17 +42,21 @@ enum Verdict {
 impl Failure {
     /// The limit was exceeded, what ought not to grow grew, …; else the assertion is undecided, or could not be made at all.
     pub fn is_violation(&self) -> bool {
-        self.verdict == Verdict::Violated
+        self.0.verdict == Verdict::Violated
     }
 
     /// What was measured is within the limits, but with what may have been done for it on other threads it would not be.
     pub fn is_undecided(&self) -> bool {
-        self.verdict == Verdict::Undecided
+        self.0.verdict == Verdict::Undecided
     }
 
     /// The snapshot that was saved, if it could be: a pickle for PyTorch's memory_viz.
     pub fn snapshot(&self) -> Option<&Path> {
-        self.snapshot.as_deref()
+        self.0.snapshot.as_deref()
+    }
+
+    fn new(verdict: Verdict, text: String, snapshot: Option<PathBuf>) -> Self {
+        Self(Own::new(Report { text, verdict, snapshot }))
     }
 
     /// With tables of what was live at the peak, and the snapshot saved.
@@ -62,14 +71,7 @@ impl Failure {
         needed: &Needed,
         tables: impl FnOnce(&SnapshotData) -> String,
     ) -> Self {
-        let setup = Own::make(|| {
-            needed.setup().map_or(String::new(), |setup| {
-                format!(
-                    "Note: {setup}
-"
-                )
-            })
-        });
+        let setup = needed.setup().map_or(String::new(), |setup| format!("Note: {setup}\n"));
         Self::saved(head, measured, &needed.all, |_| tables(&needed.data), &setup)
     }
 
@@ -85,59 +87,55 @@ impl Failure {
         tables: impl FnOnce(&SnapshotData) -> String,
         note: &str,
     ) -> Self {
-        let saved = Own::make(|| save(snapshot));
-        let text = Own::make(|| {
-            let mut text = format!(
-                "{head}
-{}{note}",
-                totals(measured)
-            );
-            _ = writeln!(text, "\n{}", tables(snapshot).trim_end());
-            match &*saved {
-                Ok(path) => _ = writeln!(text, "\nSnapshot: {} (drop it on pytorch.org/memory_viz)", path.display()),
-                Err(error) => _ = writeln!(text, "\nNo snapshot was saved: {error}"),
-            }
-            text
-        });
-        Self { text, verdict: Verdict::Violated, snapshot: Own::make(|| saved.as_ref().ok().cloned()) }
+        let saved = save(snapshot);
+        let end = match &saved {
+            Ok(path) => format!("Snapshot: {} (drop it on pytorch.org/memory_viz)", path.display()),
+            Err(error) => format!("No snapshot was saved: {error}"),
+        };
+        let (totals, tables) = (totals(measured), tables(snapshot));
+        let text = format!("{head}\n{totals}{note}\n{}\n\n{end}\n", tables.trim_end());
+        Self::new(Verdict::Violated, text, saved.ok())
     }
 
     /// It passes without what these threads did, and nobody can tell whether that was for this code.
     pub(super) fn undecided(what: &str, undecided: &Undecided) -> Self {
-        let text = Own::make(|| {
-            format!(
-                "undecided: {what}\nThreads that were there before share memory with this code, and nobody can tell \
-                 for whom they worked:\n{}Have them begun inside of the code, let their work carry \
-                 `memtrace::Context`, count everything with `whole_process = true`, or leave them out with \
-                 `allow = \"a thread's or a function's name\"`",
-                undecided.table()
-            )
-        });
-        Self { text, verdict: Verdict::Undecided, snapshot: Own::make(|| None) }
+        let text = format!(
+            "undecided: {what}\nThreads that were there before share memory with this code, and nobody can tell \
+             for whom they worked:\n{}Have them begun inside of the code, let their work carry \
+             `memtrace::Context`, count everything with `whole_process = true`, or leave them out with \
+             `allow = \"a thread's or a function's name\"`",
+            undecided.table()
+        );
+        Self::new(Verdict::Undecided, text, None)
     }
 
-    pub(super) fn violation(text: impl FnOnce() -> String) -> Self {
-        Self { text: Own::make(text), verdict: Verdict::Violated, snapshot: Own::make(|| None) }
+    pub(super) fn violation(text: String) -> Self {
+        Self::new(Verdict::Violated, text, None)
     }
 }
 
 /// It could not be made.
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
-        let text = Own::make(|| error.to_string());
-        Self { text, verdict: Verdict::NotMade, snapshot: Own::make(|| None) }
+        Self(Own::make(|| Report { text: error.to_string(), verdict: Verdict::NotMade, snapshot: None }))
+    }
+}
+
+impl From<Kind> for Failure {
+    fn from(kind: Kind) -> Self {
+        Error::from(kind).into()
     }
 }
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.text)
+        f.write_str(&self.0.text)
     }
 }
 
 impl fmt::Debug for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.text)
+        f.write_str(&self.0.text)
     }
 }
 

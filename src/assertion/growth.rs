@@ -4,13 +4,12 @@ use super::failure::Failure;
 use super::leak::check_helpers;
 use super::measure::Measured;
 use super::origins::Origin;
-use super::rows::{Labelled, labelled, table};
-use super::runs::{Runs, Samples};
+use super::rows::{Labelled, table};
+use super::runs::{Plan, Samples, Watch};
 use super::setup::made_once_of;
 use super::slope::{Trend, ends_higher, trend};
 use super::undecided::{Counted, counted_methods};
 use crate::error::{Error, Kind};
-use crate::record::guard::Own;
 use crate::session::say;
 use crate::snapshot::SnapshotData;
 use crate::units::{Bytes, signed};
@@ -70,66 +69,39 @@ impl NoGrowth {
     ///
     /// # Errors
     /// If something grew, or the number of runs makes no sense.
-    pub fn run<T>(self, mut f: impl FnMut() -> T) -> Result<(), Failure> {
-        let mut watch = self.begin()?;
-        while watch.again() {
-            drop(f());
-        }
-        watch.finish()
+    pub fn run<T>(self, f: impl FnMut() -> T) -> Result<(), Failure> {
+        self.begin()?.run(f)
     }
 
     #[doc(hidden)]
-    pub fn begin(self) -> Result<GrowthWatch, Failure> {
+    pub fn begin(self) -> Result<Watch, Failure> {
         let warmup = self.warmup.unwrap_or(self.iterations / 2);
         match self.iterations {
-            0 => Err(Error::from(Kind::NoRuns("iterations")).into()),
-            runs if runs < LEAST || runs < warmup.saturating_add(LEAST / 2) => {
-                Err(Error::from(Kind::FewRuns { runs, warmup, least: LEAST }).into())
-            }
-            runs => Ok(GrowthWatch {
-                iterations: runs,
-                warmup,
-                runs: Runs::begin(runs, warmup, self.counted)?,
-                counted: self.counted,
-            }),
+            0 => Err(Kind::NoRuns("iterations").into()),
+            runs if runs < LEAST || runs < warmup.saturating_add(LEAST / 2) => Err(Error::wrong(format!(
+                "{runs} iterations with {warmup} to warm up say too little about growth; give {LEAST} or more, and \
+                     10 or more after the warm-up"
+            ))
+            .into()),
+            asked => Watch::begin(Plan { asked, warmup, counted: self.counted, judge }),
         }
     }
 }
 
-/// A loop that is watched: `while watch.again() { … }`, then `watch.finish()`.
-#[doc(hidden)]
-#[derive(Debug)]
-pub struct GrowthWatch {
-    iterations: usize,
-    warmup: usize,
-    runs: Runs,
-    counted: Counted,
-}
-
-impl GrowthWatch {
-    pub fn again(&mut self) -> bool {
-        self.runs.again()
+fn judge(plan: &Plan, measured: &Measured, samples: &Samples) -> Result<(), Failure> {
+    let mut grown = Grown::of(samples, plan);
+    // Names are asked for only where they matter.
+    if grown.is_growing() {
+        grown = Grown::of(&samples.without(&made_once_of(measured)), plan);
     }
-
-    pub fn finish(self) -> Result<(), Failure> {
-        let (measured, samples) = self.runs.end()?;
-        let mut grown = Own::make(|| {
-            let grown = Grown::of(&samples, self.iterations, self.warmup);
-            if !grown.is_growing() {
-                return grown;
-            }
-            let needed = samples.without(&made_once_of(&measured));
-            Grown::of(&needed, self.iterations, self.warmup)
-        });
-        let helpers_grow = grown.change(Grown::take_helpers);
-        if grown.is_growing() {
-            return Err(grown.report(&measured, samples.len()));
-        }
-        if let Trend::Unsettled = grown.total {
-            say("assert_no_growth: memory still grew in the last runs, too seldom to tell");
-        }
-        check_helpers(&measured, helpers_grow, self.counted)
+    let helpers_grow = grown.take_helpers();
+    if grown.is_growing() {
+        return Err(grown.report(measured, samples.len()));
     }
+    if let Trend::Unsettled = grown.total {
+        say("assert_no_growth: memory still grew in the last runs, too seldom to tell");
+    }
+    check_helpers(measured, helpers_grow, plan.counted)
 }
 
 /// What became of each stack, and of all.
@@ -142,7 +114,7 @@ struct Grown {
 
 impl Grown {
     /// Where more runs were needed than were asked for, half of them are those that may build something up.
-    fn of(samples: &Samples, asked: usize, warmup: usize) -> Self {
+    fn of(samples: &Samples, &Plan { asked, warmup, .. }: &Plan) -> Self {
         let half = if samples.len() > asked { warmup.max(samples.len() / 2) } else { warmup };
         let of = |series: &[f64]| match trend(series, half) {
             Trend::Growing { .. } if samples.len() > asked && !ends_higher(series) => Trend::Unsettled,
@@ -176,13 +148,11 @@ impl Grown {
     }
 
     fn report(&self, measured: &Measured, runs: usize) -> Failure {
-        let head = Own::make(|| {
-            let rate = match self.total {
-                Trend::Growing { slope, give_or_take } => format!("{} with each run", sloped(slope, give_or_take)),
-                _ => "in some lines, while the sum does not grow steadily".to_owned(),
-            };
-            format!("memory grows: {rate}; {runs} runs, of which {} to warm up", self.warmup)
-        });
+        let rate = match self.total {
+            Trend::Growing { slope, give_or_take } => format!("{} with each run", sloped(slope, give_or_take)),
+            _ => "in some lines, while the sum does not grow steadily".to_owned(),
+        };
+        let head = format!("memory grows: {rate}; {runs} runs, of which {} to warm up", self.warmup);
         Failure::with_snapshot(&head, measured, |data| self.tables(measured, data))
     }
 
@@ -201,10 +171,10 @@ impl Grown {
                 _ => {}
             }
         }
-        let mut text = table(&["With each run", "Live now"], &labelled(growing.into_iter(), measured, data));
+        let mut text = table(&["With each run", "Live now"], growing, measured, data);
         if !other.is_empty() {
             text.push_str("\nGrew, and then no more\n");
-            text.push_str(&table(&["Last growth", "Live now"], &labelled(other.into_iter(), measured, data)));
+            text.push_str(&table(&["Last growth", "Live now"], other, measured, data));
         }
         text
     }

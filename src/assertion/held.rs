@@ -6,7 +6,6 @@ use super::failure::Failure;
 use super::measure::Measured;
 use super::setup::Needed;
 use super::undecided::{Counted, Undecided};
-use crate::record::guard::Own;
 use crate::session::say;
 use crate::snapshot::Device;
 
@@ -43,19 +42,17 @@ impl<'a> Held<'a> {
             if peak > limit {
                 return Err(over(peak));
             }
-            let setup = Own::make(|| self.needed().setup().unwrap_or_default());
-            say(&setup);
+            say(&self.needed().setup().unwrap_or_default());
         }
         let shared = self.measured.helpers().iter().filter(|helper| helper.shares && helper.device == device);
         let handed = self.measured.handed().iter().filter(|on| on.device == device).map(|on| on.ledger.peak.bytes);
         if peak.saturating_add(shared.map(|helper| helper.bytes).chain(handed).sum()) <= limit {
             return Ok(());
         }
-        let undecided = Own::make(|| Undecided::of(self.measured, Some(device), self.counted));
+        let undecided = Undecided::of(self.measured, Some(device), self.counted);
         if peak.saturating_add(undecided.bytes()) <= limit {
             return Ok(());
         }
-        let within = Own::make(within);
-        Err(Failure::undecided(&within, &undecided))
+        Err(Failure::undecided(&within(), &undecided))
     }
 }

@@ -3,13 +3,12 @@
 use super::failure::Failure;
 use super::measure::Measured;
 use super::origins::Origin;
-use super::rows::{Labelled, labelled, table};
-use super::runs::{Held, Runs, Samples};
+use super::rows::{Labelled, table};
+use super::runs::{Held, Plan, Samples, Watch};
 use super::setup::made_once_of;
 use super::slope::{ends_higher, is_frequent, rise, trend};
 use super::undecided::{Counted, Undecided, counted_methods};
-use crate::error::{Error, Kind};
-use crate::record::guard::Own;
+use crate::error::Kind;
 use crate::units::{Bytes, grouped};
 
 /// Bytes with each run: less is what a pool of threads needs that grows by one now and then.
@@ -68,49 +67,28 @@ impl NoLeak {
     ///
     /// # Errors
     /// If something leaked, or the numbers of runs make no sense.
-    pub fn run<T>(self, mut f: impl FnMut() -> T) -> Result<(), Failure> {
-        let mut watch = self.begin()?;
-        while watch.again() {
-            drop(f());
-        }
-        watch.finish()
+    pub fn run<T>(self, f: impl FnMut() -> T) -> Result<(), Failure> {
+        self.begin()?.run(f)
     }
 
     #[doc(hidden)]
-    pub fn begin(self) -> Result<LeakWatch, Failure> {
-        if self.runs == 0 {
-            return Err(Error::from(Kind::NoRuns("runs")).into());
+    pub fn begin(self) -> Result<Watch, Failure> {
+        let Self { warmup, runs, counted } = self;
+        match runs {
+            0 => Err(Kind::NoRuns("runs").into()),
+            _ => Watch::begin(Plan { asked: warmup.saturating_add(runs), warmup, counted, judge }),
         }
-        Ok(LeakWatch {
-            plan: self,
-            runs: Runs::begin(self.warmup.saturating_add(self.runs), self.warmup, self.counted)?,
-        })
     }
 }
 
-/// A loop that is watched: `while watch.again() { … }`, then `watch.finish()`.
-#[doc(hidden)]
-#[derive(Debug)]
-pub struct LeakWatch {
-    plan: NoLeak,
-    runs: Runs,
-}
-
-impl LeakWatch {
-    pub fn again(&mut self) -> bool {
-        self.runs.again()
+fn judge(plan: &Plan, measured: &Measured, samples: &Samples) -> Result<(), Failure> {
+    let warmup = plan.warmup;
+    let leaks = leaks(samples, warmup);
+    let own = leaks_of_its_own(&leaks, measured);
+    if !own.is_empty() {
+        return Err(report(samples.len() - warmup, warmup, measured, &own));
     }
-
-    pub fn finish(self) -> Result<(), Failure> {
-        let (measured, samples) = self.runs.end()?;
-        let NoLeak { warmup, counted, .. } = self.plan;
-        let leaks = Own::make(|| leaks(&samples, warmup));
-        let own = Own::make(|| leaks_of_its_own(&leaks, &measured));
-        if !own.is_empty() {
-            return Err(report(samples.len() - warmup, warmup, &measured, &own));
-        }
-        check_helpers(&measured, leaks.iter().any(|(origin, _)| origin.of_helper), counted)
-    }
+    check_helpers(measured, leaks.iter().any(|(origin, _)| origin.of_helper), plan.counted)
 }
 
 /// Those that are no other threads', less what was made once.
@@ -129,7 +107,7 @@ pub(super) fn check_helpers(measured: &Measured, has_grown: bool, counted: Count
     if !has_grown {
         return Ok(());
     }
-    let undecided = Own::make(|| Undecided::of(measured, None, counted));
+    let undecided = Undecided::of(measured, None, counted);
     if undecided.bytes() == 0 {
         return Ok(());
     }
@@ -162,21 +140,19 @@ fn leaks(samples: &Samples, warmup: usize) -> Vec<(Origin, Held)> {
 }
 
 fn report(runs: usize, warmup: usize, measured: &Measured, leaks: &[(Origin, Held)]) -> Failure {
-    let head = Own::make(|| {
-        let bytes: u64 = leaks.iter().map(|(_, held)| held.bytes).sum();
-        let blocks: u64 = leaks.iter().map(|(_, held)| held.blocks).sum();
-        format!(
-            "leak of {} with each run: {} ({} bytes) in {} blocks from {} stacks, in {runs} runs after {warmup} to warm up",
-            Bytes(bytes / runs as u64),
-            Bytes(bytes),
-            grouped(bytes),
-            grouped(blocks),
-            leaks.len()
-        )
-    });
+    let bytes: u64 = leaks.iter().map(|(_, held)| held.bytes).sum();
+    let blocks: u64 = leaks.iter().map(|(_, held)| held.blocks).sum();
+    let head = format!(
+        "leak of {} with each run: {} ({} bytes) in {} blocks from {} stacks, in {runs} runs after {warmup} to warm up",
+        Bytes(bytes / runs as u64),
+        Bytes(bytes),
+        grouped(bytes),
+        grouped(blocks),
+        leaks.len()
+    );
     Failure::with_snapshot(&head, measured, |data| {
         let cells = |held: &Held| vec![Bytes(held.bytes).to_string(), grouped(held.blocks)];
         let rows = leaks.iter().map(|(origin, held)| Labelled { origin: *origin, cells: cells(held) });
-        table(&["Leaked", "Blocks"], &labelled(rows, measured, data))
+        table(&["Leaked", "Blocks"], rows, measured, data)
     })
 }

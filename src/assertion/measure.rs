@@ -6,7 +6,8 @@ use crate::device::IntoDevice;
 use crate::error::{Error, Kind};
 use crate::hook::cuda;
 use crate::record::guard::{self, Own};
-use crate::record::{fork, measure};
+pub use crate::record::measure::Unattributed;
+use crate::record::{Leaves, measure, own};
 use crate::scope::ScopeGuard;
 use crate::session::{Snapshot, measured_snapshot};
 use crate::snapshot::Device;
@@ -74,10 +75,19 @@ pub struct Measured {
     pub unknown_frees: u64,
     /// Blocks that could not be counted for lack of memory.
     pub lost_blocks: u64,
-    handed: Own<Vec<measure::DeviceMeasured>>,
-    helpers: Own<Vec<measure::Helper>>,
-    seen: Own<Vec<measure::DeviceMeasured>>,
-    devices: Own<Vec<MeasuredDevice>>,
+    behind: Own<Behind>,
+}
+
+impl Leaves for Measured {}
+
+/// What is behind the numbers.
+#[derive(Debug)]
+struct Behind {
+    devices: Vec<MeasuredDevice>,
+    seen: Vec<measure::DeviceMeasured>,
+    /// Work that was handed over to threads that others share, as it seems.
+    handed: Vec<measure::DeviceMeasured>,
+    helpers: Vec<measure::Helper>,
 }
 
 /// What some code allocated on a device.
@@ -100,21 +110,6 @@ pub struct MeasuredDevice {
     pub frees: u64,
 }
 
-/// What threads allocated that carry no measurement, while one was open: other tests, or work that was done for the
-/// measured code on a pool that others share. Whose it was is unknown.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Unattributed {
-    /// Bytes of all those blocks.
-    pub bytes: u64,
-    /// Their number.
-    pub allocations: u64,
-    /// Bytes of those that rayon's workers allocated; 0 without the feature `rayon`.
-    pub pool_bytes: u64,
-    /// Their number.
-    pub pool_allocations: u64,
-}
-
 impl MeasuredDevice {
     fn new(seen: &measure::DeviceMeasured) -> Self {
         let (stats, bytes) = (seen.ledger.stats, seen.ledger.stats.allocated_bytes);
@@ -132,13 +127,10 @@ impl MeasuredDevice {
 
 impl Measured {
     fn new(seen: Option<measure::Seen>) -> Self {
-        let measure::Seen { devices: seen, unattributed, lost, unknown_frees, helpers } = seen.unwrap_or_default();
-        let mut seen = Own::make(|| seen);
-        let handed = seen.change(|seen| seen.extract_if(.., |on| on.handed).collect::<Vec<_>>());
-        let handed = Own::make(|| handed);
-        let devices = Own::make(|| seen.iter().map(MeasuredDevice::new).collect::<Vec<_>>());
+        let measure::Seen { devices: all, unattributed, lost, unknown_frees, helpers } = seen.unwrap_or_default();
+        let (handed, seen): (Vec<_>, Vec<_>) = all.into_iter().partition(|on| on.handed);
+        let devices: Vec<MeasuredDevice> = seen.iter().map(MeasuredDevice::new).collect();
         let sum = |of: fn(&MeasuredDevice) -> u64| devices.iter().map(of).sum();
-        let measure::Unattributed { bytes, allocations, pool_bytes, pool_allocations } = unattributed;
         Self {
             peak: devices.iter().map(|on| on.peak).max().unwrap_or(0),
             leaked: sum(|on| on.leaked),
@@ -146,45 +138,41 @@ impl Measured {
             allocated: sum(|on| on.allocated),
             allocations: sum(|on| on.allocations),
             frees: sum(|on| on.frees),
-            unattributed: Unattributed { bytes, allocations, pool_bytes, pool_allocations },
+            unattributed,
             unknown_frees,
             lost_blocks: lost,
-            handed,
-            helpers: Own::make(|| helpers),
-            seen,
-            devices,
+            behind: Own::new(Behind { devices, seen, handed, helpers }),
         }
     }
 
-    /// Work that was handed over to threads that others share, as it seems.
     pub(super) fn handed(&self) -> &[measure::DeviceMeasured] {
-        &self.handed
+        &self.behind.handed
     }
 
     pub(super) fn helpers(&self) -> &[measure::Helper] {
-        &self.helpers
+        &self.behind.helpers
     }
 
     pub(super) fn seen(&self) -> &[measure::DeviceMeasured] {
-        &self.seen
+        &self.behind.seen
     }
 
     /// Each device on which something was allocated, or freed that is older.
     pub fn devices(&self) -> &[MeasuredDevice] {
-        &self.devices
+        &self.behind.devices
     }
 
     /// One device's part; zeros if nothing was allocated there.
     pub fn device(&self, device: impl IntoDevice) -> MeasuredDevice {
         let device = device.into_device();
         let zeros = MeasuredDevice { device, peak: 0, leaked: 0, net: 0, allocated: 0, allocations: 0, frees: 0 };
-        self.devices.iter().find(|on| on.device == device).copied().unwrap_or(zeros)
+        self.behind.devices.iter().find(|on| on.device == device).copied().unwrap_or(zeros)
     }
 
     /// The blocks behind the numbers, with their lines: resolves symbols, so it takes a moment. The log holds the
     /// newest 65,536 records of each device.
     pub fn snapshot(&self) -> Snapshot {
-        Snapshot::take(|| measured_snapshot(&self.seen))
+        Snapshot::take(|| measured_snapshot(self.seen()))
     }
 }
 
@@ -246,7 +234,7 @@ impl OpenMeasure {
     /// The same for the whole process.
     pub(super) fn begin_on(whole: bool) -> Result<Self, Error> {
         let opened = Opened::begin_on(whole)?;
-        let guard = ScopeGuard::of_measure(opened.0.id).ok_or(Error::from(Kind::CannotMeasure))?;
+        let guard = ScopeGuard::of_measure(opened.0.id).ok_or(Kind::CannotMeasure)?;
         measure::on_this_stack(opened.0);
         Ok(Self { guard: Some(guard), opened })
     }
@@ -266,27 +254,31 @@ impl OpenMeasure {
 #[derive(Debug)]
 pub(super) struct Opened(pub(super) measure::Opened);
 
+impl Leaves for Opened {}
+
 impl Opened {
     pub(super) fn begin() -> Result<Self, Error> {
         Self::begin_on(false)
     }
 
     fn begin_on(whole: bool) -> Result<Self, Error> {
-        fork::watch();
-        #[cfg(feature = "rayon")]
-        measure::workers_are(|| rayon::current_thread_index().is_some());
-        if cuda::is_elsewhere() {
-            return Err(Error::from(Kind::AnotherCopy));
-        }
-        if !guard::allocator_is_installed() && !cuda::is_loaded() {
-            return Err(Error::from(Kind::NotInstalled));
-        }
-        measure::begin(whole).map(Self).ok_or(Error::from(Kind::CannotMeasure))
+        own(|| {
+            #[cfg(feature = "rayon")]
+            measure::workers_are(|| rayon::current_thread_index().is_some());
+            if cuda::is_elsewhere() {
+                let why = "cannot measure here: another copy of memtrace in this process sees CUDA's memory, and this \
+                           one does not; use one copy only";
+                return Err(Error::wrong(why));
+            }
+            if !guard::allocator_is_installed() && !cuda::is_loaded() {
+                return Err(Kind::NotInstalled.into());
+            }
+            measure::begin(whole).map(Self).ok_or(Kind::CannotMeasure.into())
+        })
     }
 
     pub(super) fn end(&self) -> Measured {
-        // Made as own work, part by part.
-        Measured::new(measure::end(self.0))
+        own(|| Measured::new(measure::end(self.0)))
     }
 }
 

@@ -12,6 +12,7 @@ use crate::device::IntoDevice;
 use crate::error::{Error, Kind};
 use crate::hook::cuda;
 use crate::record::guard::{self, Own};
+use crate::record::own;
 use crate::session::IntoBytes;
 use crate::snapshot::Device;
 use crate::units::{Bytes, grouped};
@@ -27,9 +28,9 @@ use crate::units::{Bytes, grouped};
 /// ```
 #[derive(Debug, Default)]
 pub struct PeakLimit {
-    limit: Option<Own<Result<u64, Error>>>,
+    limit: Option<Result<u64, Error>>,
     baseline: Option<Baseline>,
-    tolerance: Option<Own<Result<Percent, Error>>>,
+    tolerance: Option<Result<Percent, Error>>,
     device: Option<Device>,
     name: Option<Own<String>>,
     counted: Counted,
@@ -47,7 +48,7 @@ impl PeakLimit {
     /// The limit: text like `"512 MiB"`, or bytes. Each device is held against it by itself.
     #[must_use]
     pub fn limit(self, limit: impl IntoBytes) -> Self {
-        Self { limit: Some(Own::make(|| limit.into_bytes())), ..self }
+        Self { limit: Some(own(|| limit.into_bytes())), ..self }
     }
 
     /// The peak that is written under this name in the baselines of the source file that calls this:
@@ -61,7 +62,7 @@ impl PeakLimit {
     /// By how much the baseline may be exceeded: `"5%"`; 1 % if nothing is said.
     #[must_use]
     pub fn tolerance(self, percent: impl AsRef<str>) -> Self {
-        Self { tolerance: Some(Own::make(|| Percent::parse(percent.as_ref()))), ..self }
+        Self { tolerance: Some(own(|| Percent::parse(percent.as_ref()))), ..self }
     }
 
     /// Only this device; if nothing is said, the one with the largest peak.
@@ -89,7 +90,6 @@ impl PeakLimit {
     /// # Errors
     /// If the peak is over the limit, or the limit makes no sense: then `f` was not run.
     pub fn run<T>(&self, f: impl FnOnce() -> T) -> Result<T, Failure> {
-        self.understood()?;
         let open = self.begin()?;
         let value = f();
         self.check(&open.end())?;
@@ -101,6 +101,10 @@ impl PeakLimit {
     /// # Errors
     /// If the peak is over the limit, or the limit makes no sense.
     pub fn check(&self, measured: &Measured) -> Result<(), Failure> {
+        own(|| self.judge(measured))
+    }
+
+    fn judge(&self, measured: &Measured) -> Result<(), Failure> {
         let (limit, tolerance) = self.understood()?;
         let on = self.device_of(measured)?;
         let held = Held::new(measured, self.counted);
@@ -109,19 +113,17 @@ impl PeakLimit {
             (Ok(()), Some(baseline)) => baseline.check(self.device.is_none(), on.device, &held, tolerance),
             (against_limit, _) => (against_limit, None),
         };
-        let name = Own::make(|| self.called());
-        run_log::note(Row { name: &name, on: &on, limit, baseline, measured, passed: outcome.is_ok() });
+        run_log::note(Row { name: &self.called(), on: &on, limit, baseline, measured, passed: outcome.is_ok() });
         outcome
     }
 
     /// The limit and the tolerance, if they make sense.
     fn understood(&self) -> Result<(Option<u64>, Percent), Failure> {
-        let limit = self.limit.as_deref().map(|limit| limit.as_ref().map_err(Error::clone).copied());
-        let tolerance = self.tolerance.as_deref().map(|percent| percent.as_ref().map_err(Error::clone).copied());
-        if limit.is_none() && self.baseline.is_none() {
-            return Err(Error::from(Kind::NoLimit).into());
+        if self.limit.is_none() && self.baseline.is_none() {
+            let why = "nothing to hold the peak against; give a limit (\"512 MiB\") or a baseline";
+            return Err(Error::wrong(why).into());
         }
-        Ok((limit.transpose()?, tolerance.transpose()?.unwrap_or_default()))
+        Ok((self.limit.clone().transpose()?, self.tolerance.clone().transpose()?.unwrap_or_default()))
     }
 
     /// The device that is meant, if its memory can be seen: 0 bytes of what cannot be seen would mean nothing.
@@ -129,9 +131,12 @@ impl PeakLimit {
         let largest = measured.devices().iter().max_by_key(|on| on.peak).map(|on| on.device);
         let device = self.device.or(largest).unwrap_or(Device::Cpu);
         match device {
-            Device::Cpu if !guard::allocator_is_installed() => Err(Error::from(Kind::NotInstalled).into()),
+            Device::Cpu if !guard::allocator_is_installed() => Err(Kind::NotInstalled.into()),
             Device::Cpu => Ok(measured.device(device)),
-            _ if !cuda::is_loaded() => Err(Error::from(Kind::NoCuda(device.to_string())).into()),
+            _ if !cuda::is_loaded() => Err(Error::wrong(format!(
+                "memory of {device} cannot be seen: the CUDA driver is not loaded; open the device before"
+            ))
+            .into()),
             _ => Ok(measured.device(device)),
         }
     }
@@ -146,23 +151,21 @@ impl PeakLimit {
     }
 
     fn held_against(&self, limit: u64, on: &MeasuredDevice, held: &Held<'_>) -> Result<(), Failure> {
-        let name =
-            Own::make(|| Some(self.called()).filter(|name| !name.is_empty()).map(|name| format!(" of `{name}`")));
-        let of = name.as_deref().unwrap_or_default();
+        let name = self.called();
+        let of = if name.is_empty() { name } else { format!(" of `{name}`") };
         let over = |peak: u64| {
-            let head = Own::make(|| {
-                let (bytes, over) = (grouped(peak), Bytes(peak - limit));
-                let (device, peak, limit) = (on.device, Bytes(peak), Bytes(limit));
-                format!("the peak{of}, {peak} ({bytes} bytes) on {device}, is over the limit of {limit} by {over}")
-            });
-            Failure::at_peak(&head, held.measured, held.needed(), on.device)
+            let (bytes, over) = (grouped(peak), Bytes(peak - limit));
+            let (device, peak, limit) = (on.device, Bytes(peak), Bytes(limit));
+            let head =
+                format!("the peak{of}, {peak} ({bytes} bytes) on {device}, is over the limit of {limit} by {over}");
+            Failure::at_peak(&head, held.measured, held.needed(), device)
         };
         held.at_most(limit, on.device, over, || format!("the peak{of} is within the limit of {}", Bytes(limit)))
     }
 
     #[doc(hidden)]
     pub fn begin(&self) -> Result<OpenMeasure, Failure> {
-        self.understood()?;
+        own(|| self.understood())?;
         Ok(OpenMeasure::begin_on(self.counted.whole_process)?)
     }
 }

@@ -3,7 +3,7 @@
 use rayon::ThreadPool;
 
 use super::measure::{Measurement, Opened};
-use crate::error::{Error, Kind};
+use crate::error::Error;
 use crate::record::measure;
 use crate::scope::{Context, ScopeGuard};
 
@@ -35,8 +35,9 @@ pub fn measure_in_pool<T: Send>(f: impl FnOnce() -> T + Send) -> Measurement<T> 
 /// # Errors
 /// As [`try_measure`](crate::try_measure), and if the threads cannot be started; then `f` was not run.
 pub fn try_measure_in_pool<T: Send>(workers: usize, f: impl FnOnce() -> T + Send) -> Result<Measurement<T>, Error> {
-    let pool =
-        rayon::ThreadPoolBuilder::new().num_threads(workers).build().map_err(|error| Kind::Pool(error.to_string()))?;
+    let wrong = |source| format!("cannot start a pool of threads to measure: {source}; use fewer workers");
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(workers).build();
+    let pool = pool.map_err(|source| Error::wrong(wrong(source)))?;
     warm(&pool);
     let opened = Opened::begin()?;
     measure::carry_id(opened.0.id);

@@ -19,42 +19,40 @@ pub(super) struct Labelled {
     pub(super) cells: Vec<String>,
 }
 
-/// With what the snapshot knows of each.
-pub(super) fn labelled(
-    rows: impl Iterator<Item = Labelled>,
+/// As text, with what the snapshot knows of each. The first rows show their callers, where they are others than the row
+/// before has.
+pub(super) fn table(
+    header: &[&'static str],
+    rows: impl IntoIterator<Item = Labelled>,
     measured: &Measured,
     data: &SnapshotData,
-) -> Vec<(Vec<String>, Vec<String>)> {
+) -> String {
     let numbers = in_snapshot(measured, data);
     let several = measured.devices().len() > 1;
-    rows.map(|Labelled { origin, mut cells }| {
-        let stack = numbers.get(&origin).copied().unwrap_or(StackId::NONE);
-        cells.push(operator(data, stack).map_or("-".to_owned(), |operator| operator.to_string()));
-        let mut lines = line_and_callers(data, stack, CALLERS);
-        if let Some(first) = lines.first_mut().filter(|_| several) {
-            first.insert_str(0, &format!("{}: ", origin.device));
-        }
-        (cells, lines)
-    })
-    .collect()
-}
-
-/// As text. The first rows show their callers, where they are others than the row before has.
-pub(super) fn table(header: &[&'static str], rows: &[(Vec<String>, Vec<String>)]) -> String {
     let header: Vec<&'static str> = header.iter().copied().chain(["Operator", "Location"]).collect();
     let mut table = Table::new(&header, Cut::Start);
-    let mut before: &[String] = &[];
-    for (at, (cells, lines)) in rows.iter().take(ROWS).enumerate() {
-        let Some((line, callers)) = lines.split_first() else { continue };
-        table.row(cells.iter().chain([line]).cloned().collect());
+    let mut before = Vec::new();
+    let mut rows = rows.into_iter();
+    for (at, Labelled { origin, mut cells }) in rows.by_ref().take(ROWS).enumerate() {
+        let stack = numbers.get(&origin).copied().unwrap_or(StackId::NONE);
+        let mut callers = line_and_callers(data, stack, CALLERS);
+        if callers.is_empty() {
+            continue;
+        }
+        let line = callers.remove(0);
+        cells.push(operator(data, stack).map_or("-".to_owned(), |operator| operator.to_string()));
+        cells.push(if several { format!("{}: {line}", origin.device) } else { line });
+        let empty = cells.len() - 1;
+        table.row(cells);
         if at < WITH_CALLERS && callers != before {
-            callers.iter().for_each(|caller| table.row(below(cells.len(), caller)));
+            callers.iter().for_each(|caller| table.row(below(empty, caller)));
         }
         before = callers;
     }
+    let more = rows.count();
     let mut text = table.lines(110).join("\n") + "\n";
-    if rows.len() > ROWS {
-        text.push_str(&format!("({} more stacks)\n", rows.len() - ROWS));
+    if more > 0 {
+        text.push_str(&format!("({more} more stacks)\n"));
     }
     text
 }

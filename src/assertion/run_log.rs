@@ -10,11 +10,10 @@ use std::sync::{Mutex, PoisonError};
 
 use serde_json::{Value, json};
 
-use super::baseline::lock;
+use super::baseline::{lock, text_of};
 use super::measure::{Measured, MeasuredDevice};
 use crate::error::Error;
 use crate::export::file;
-use crate::record::guard::Own;
 use crate::session::say;
 use crate::units::{Bytes, grouped};
 use crate::variable;
@@ -35,20 +34,18 @@ const FILES: [&str; 2] = ["MEMTRACE_PEAKS", "MEMTRACE_SUMMARY"];
 
 /// Adds a row to the files, if there are any; what cannot be written is said on the standard error.
 pub(super) fn note(row: Row<'_>) {
-    let _work = Own::make(|| {
-        if FILES.iter().all(|variable| variable::value(variable).is_none()) {
-            return;
+    if FILES.iter().all(|variable| variable::value(variable).is_none()) {
+        return;
+    }
+    let row = value(&row);
+    let adders = [add_json as fn(&Path, &Value) -> _, add_markdown];
+    for (variable, add) in FILES.into_iter().zip(adders) {
+        let Some(path) = variable::value(variable).map(PathBuf::from) else { continue };
+        let added: Result<(), Error> = lock(&path).and_then(|_lock| add(&path, &row));
+        if let Err(error) = added {
+            say(&format!("{variable}: {error}"));
         }
-        let row = value(&row);
-        let adders = [add_json as fn(&Path, &Value) -> _, add_markdown];
-        for (variable, add) in FILES.into_iter().zip(adders) {
-            let Some(path) = variable::value(variable).map(PathBuf::from) else { continue };
-            let added: Result<(), Error> = lock(&path).and_then(|_lock| add(&path, &row));
-            if let Err(error) = added {
-                say(&format!("{variable}: {error}"));
-            }
-        }
-    });
+    }
 }
 
 fn value(row: &Row<'_>) -> Value {
@@ -92,13 +89,9 @@ fn numbered(test: &str, name: &str, on: &MeasuredDevice) -> String {
 }
 
 fn add_json(path: &Path, row: &Value) -> Result<(), Error> {
-    let old = match fs::read_to_string(path) {
-        Ok(text) => text,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => "[]".to_owned(),
-        Err(error) => return Err(Error::input(path, error)),
-    };
-    let old = if old.trim().is_empty() { "[]".to_owned() } else { old };
-    let mut rows: Vec<Value> = serde_json::from_str(&old).map_err(|error| not_a_list(path, &error))?;
+    let old = text_of(path)?;
+    let old = if old.trim().is_empty() { "[]" } else { &old };
+    let mut rows: Vec<Value> = serde_json::from_str(old).map_err(|error| not_a_list(path, &error))?;
     rows.retain(|other| KEY.iter().any(|key| other.get(key) != row.get(key)));
     rows.push(row.clone());
     let lines: Vec<String> = rows.iter().map(Value::to_string).collect();
@@ -118,11 +111,7 @@ const HEAD: &str =
 
 /// Puts a row into our table in a file that others write to besides.
 fn add_markdown(path: &Path, row: &Value) -> Result<(), Error> {
-    let mut text = match fs::read_to_string(path) {
-        Ok(text) => text,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
-        Err(error) => return Err(Error::input(path, error)),
-    };
+    let mut text = text_of(path)?;
     let end_after = |begin: usize| text.get(begin..).and_then(|rest| rest.find(END)).map(|at| (begin, begin + at));
     let section = text.find(BEGIN).and_then(end_after);
     let (begin, end) = section.unwrap_or_else(|| {

@@ -8,9 +8,9 @@ use super::measure::{Measured, OpenMeasure};
 use super::origins::Origin;
 use super::slope;
 use super::undecided::Counted;
-use crate::error::{Error, Kind};
+use crate::error::Kind;
 use crate::record::guard::Own;
-use crate::record::measure;
+use crate::record::{measure, own};
 
 /// Runs in all, where it is not clear after those that were asked for whether something grows on.
 const MOST: usize = 256;
@@ -31,7 +31,7 @@ pub(super) struct Held {
 pub(super) type Sample = HashMap<Origin, Held>;
 
 /// What is live after each run.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Samples(Vec<Sample>);
 
 impl Samples {
@@ -94,37 +94,68 @@ impl Samples {
     }
 }
 
-/// Runs under one measurement.
+/// What is to run, and what is said of it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Plan {
+    /// Runs in all, unless it is not clear after them.
+    pub(super) asked: usize,
+    /// Those of them that may build something up.
+    pub(super) warmup: usize,
+    pub(super) counted: Counted,
+    pub(super) judge: fn(&Self, &Measured, &Samples) -> Result<(), Failure>,
+}
+
+/// A loop that is watched: `while watch.again() { … }`, then `watch.finish()`. All its runs are one measurement.
+#[doc(hidden)]
 #[derive(Debug)]
-pub(super) struct Runs {
+pub struct Watch {
+    plan: Plan,
     open: OpenMeasure,
     began: Instant,
     begun: bool,
-    warmup: usize,
-    asked: usize,
     total: usize,
     samples: Own<Samples>,
 }
 
-impl Runs {
-    pub(super) fn begin(total: usize, warmup: usize, counted: Counted) -> Result<Self, Failure> {
-        let samples = Own::make(|| Samples(Vec::new()));
-        let open = OpenMeasure::begin_on(counted.whole_process)?;
-        Ok(Self { open, began: Instant::now(), begun: false, warmup, asked: total, total, samples })
+impl Watch {
+    pub(super) fn begin(plan: Plan) -> Result<Self, Failure> {
+        let open = OpenMeasure::begin_on(plan.counted.whole_process)?;
+        let samples = Own::new(Samples::default());
+        Ok(Self { plan, open, began: Instant::now(), begun: false, total: plan.asked, samples })
+    }
+
+    pub(super) fn run<T>(mut self, mut f: impl FnMut() -> T) -> Result<(), Failure> {
+        while self.again() {
+            drop(f());
+        }
+        self.finish()
     }
 
     /// To be called before each run, and once after the last: is there another one?
-    pub(super) fn again(&mut self) -> bool {
+    pub fn again(&mut self) -> bool {
+        own(|| self.is_another())
+    }
+
+    /// The verdict, if all runs came to their end.
+    pub fn finish(self) -> Result<(), Failure> {
+        own(|| {
+            if self.samples.len() < self.total {
+                return Err(Kind::LeftEarly { runs: self.samples.len(), of: self.total }.into());
+            }
+            (self.plan.judge)(&self.plan, &self.open.end(), &self.samples)
+        })
+    }
+
+    fn is_another(&mut self) -> bool {
         if self.begun {
-            let opened = self.open.opened();
-            self.samples.change(|samples| samples.0.push(sample(opened)));
+            self.samples.0.push(sample(self.open.opened()));
         }
         self.begun = true;
         if self.samples.len() == self.total && self.must_go_on() {
             self.total = (2 * self.total + 2).min(MOST.max(self.total));
         }
         let goes_on = self.samples.len() < self.total;
-        if !goes_on && self.total > self.asked {
+        if !goes_on && self.total > self.plan.asked {
             self.settle();
         }
         goes_on
@@ -133,29 +164,18 @@ impl Runs {
     /// Looks once more after the last run: threads and tasks that nobody waited for may free something yet.
     fn settle(&mut self) {
         std::thread::sleep(SETTLES);
-        let settled = Own::make(|| sample(self.open.opened()));
-        self.samples.change(|samples| {
-            if let Some(last) = samples.0.last_mut() {
-                last.clone_from(&settled);
-            }
-        });
+        let settled = sample(self.open.opened());
+        if let Some(last) = self.samples.0.last_mut() {
+            *last = settled;
+        }
     }
 
     /// Once in any case, where it is not clear.
     fn must_go_on(&self) -> bool {
-        let samples = &self.samples;
-        let enough =
-            self.total > self.asked && (self.began.elapsed() > LONGEST || samples.grown(self.warmup) > MOST_BYTES);
-        let unsure = Own::make(|| samples.is_unsure(self.warmup));
-        !enough && *unsure
-    }
-
-    /// The samples, if all runs came to their end.
-    pub(super) fn end(self) -> Result<(Measured, Own<Samples>), Failure> {
-        if self.samples.len() < self.total {
-            return Err(Error::from(Kind::LeftEarly { runs: self.samples.len(), of: self.total }).into());
-        }
-        Ok((self.open.end(), self.samples))
+        let (samples, warmup) = (&self.samples, self.plan.warmup);
+        let takes_long = || self.began.elapsed() > LONGEST || samples.grown(warmup) > MOST_BYTES;
+        let enough = self.total > self.plan.asked && takes_long();
+        !enough && samples.is_unsure(warmup)
     }
 }
 

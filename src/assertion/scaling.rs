@@ -5,10 +5,11 @@ use std::collections::HashMap;
 use super::failure::Failure;
 use super::measure::{Measured, OpenMeasure};
 use super::origins::Origin;
-use super::rows::{Labelled, labelled, table};
+use super::rows::{Labelled, table};
 use crate::device::IntoDevice;
 use crate::error::{Error, Kind};
 use crate::record::guard::Own;
+use crate::record::own;
 use crate::snapshot::{Device, RecordKind};
 use crate::units::{Bytes, grouped};
 
@@ -73,7 +74,7 @@ pub struct Scales {
 impl Scales {
     /// Without sizes yet.
     pub fn new(scaling: Scaling) -> Self {
-        Self { scaling, sizes: Own::make(Vec::new), device: None }
+        Self { scaling, sizes: Own::new(Vec::new()), device: None }
     }
 
     /// Three or more, the largest at least four times the smallest and twice the one before it. Let each be twice the
@@ -113,9 +114,11 @@ impl Scales {
         let spans = first.zip(last).is_some_and(|(first, last)| first > 0 && last / first >= LEAST_SPAN);
         let doubled = matches!(*self.sizes.as_slice(), [.., before, last] if last / 2 >= before);
         if self.sizes.len() < 3 || !spans || !doubled {
-            return Err(Error::from(Kind::Sizes).into());
+            let why = "too few sizes to tell how memory scales; give three or more above 0, the largest at least four \
+                       times the smallest and twice the one before it";
+            return Err(Error::wrong(why).into());
         }
-        Ok(ScalingWatch { plan: self, at: 0, open: None, measured: Own::make(Vec::new) })
+        Ok(ScalingWatch { plan: self, at: 0, open: None, measured: Own::new(Vec::new()) })
     }
 }
 
@@ -135,7 +138,7 @@ impl ScalingWatch<'_> {
         if let Some(open) = self.open.take() {
             let measured = open.end();
             if self.at > 1 {
-                self.measured.change(|all| all.push(measured));
+                own(|| self.measured.push(measured));
             }
         }
         let Some(size) = self.plan.sizes.get(self.at.saturating_sub(1)).copied() else { return Ok(None) };
@@ -145,14 +148,21 @@ impl ScalingWatch<'_> {
     }
 
     pub fn finish(self) -> Result<(), Failure> {
+        // The program's function.
+        let scaled: Vec<f64> = self.plan.sizes.iter().map(|size| self.plan.scaling.of(*size)).collect();
+        own(|| self.judge(&scaled))
+    }
+
+    fn judge(&self, scaled: &[f64]) -> Result<(), Failure> {
         let (runs, of) = (self.measured.len(), self.plan.sizes.len());
         let Some(largest) = self.measured.last().filter(|_| runs == of) else {
-            return Err(Error::from(Kind::LeftEarly { runs, of }).into());
+            return Err(Kind::LeftEarly { runs, of }.into());
         };
         let main = largest.devices().iter().max_by_key(|on| on.peak).map_or(Device::Cpu, |on| on.device);
-        let peaks = Peaks { plan: self.plan, measured: &self.measured, device: self.plan.device.unwrap_or(main) };
+        let device = self.plan.device.unwrap_or(main);
+        let peaks = Peaks { plan: self.plan, scaled, measured: &self.measured, device };
         let whole = peaks.faster(&peaks.whole());
-        let stacks = Own::make(|| peaks.faster_stacks());
+        let stacks = peaks.faster_stacks();
         if whole.is_none() && stacks.is_empty() { Ok(()) } else { Err(peaks.report(whole, &stacks, largest)) }
     }
 }
@@ -160,6 +170,8 @@ impl ScalingWatch<'_> {
 /// The peaks of one device at each size.
 struct Peaks<'a> {
     plan: &'a Scales,
+    /// Its function of each size.
+    scaled: &'a [f64],
     measured: &'a [Measured],
     device: Device,
 }
@@ -178,9 +190,8 @@ impl Peaks<'_> {
 
     /// Is the last more than those before it and the scaling predict?
     fn faster(&self, peaks: &[u64]) -> Option<Faster> {
-        let scaled: Vec<f64> = self.plan.sizes.iter().map(|size| self.plan.scaling.of(*size)).collect();
         let (last, earlier) = peaks.split_last()?;
-        let predicted = predict(&scaled, earlier);
+        let predicted = predict(self.scaled, earlier);
         (*last as f64 > predicted * (1.0 + TOLERANCE) + SLACK).then_some(Faster { bytes: *last, predicted })
     }
 
@@ -200,12 +211,11 @@ impl Peaks<'_> {
     }
 
     fn report(&self, whole: Option<Faster>, stacks: &[(Origin, Faster)], largest: &Measured) -> Failure {
-        let head = Own::make(|| self.head(whole));
-        Failure::with_snapshot(&head, largest, |data| {
+        Failure::with_snapshot(&self.head(whole), largest, |data| {
             let cells =
                 |faster: &Faster| vec![Bytes(faster.bytes).to_string(), Bytes(faster.predicted as u64).to_string()];
             let rows = stacks.iter().map(|(origin, faster)| Labelled { origin: *origin, cells: cells(faster) });
-            let stacks = table(&["Bytes", "Predicted"], &labelled(rows, largest, data));
+            let stacks = table(&["Bytes", "Predicted"], rows, largest, data);
             format!(
                 "At the largest size, the most that was held by what grew faster\n{stacks}\n{}",
                 crate::export::text::at_peak(data, self.device, 5)

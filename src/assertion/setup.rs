@@ -5,9 +5,8 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::measure::Measured;
 use super::origins::{Origin, in_snapshot};
-use crate::record::guard::Own;
 use crate::session::Snapshot;
-use crate::snapshot::{Block, Device, DeviceSnapshot, Frame, RecordKind, SnapshotData, StackId};
+use crate::snapshot::{Device, DeviceSnapshot, Frame, Replay, SnapshotData, StackId};
 use crate::units::Bytes;
 
 /// Functions below which something is made once, and what that is called.
@@ -65,17 +64,15 @@ pub(super) struct Needed {
     /// All of it.
     pub(super) all: Snapshot,
     /// Less what was made once.
-    pub(super) data: Own<SnapshotData>,
+    pub(super) data: SnapshotData,
     /// Bytes of that which were live at the peak of all, the most first.
-    pub(super) besides: Own<Vec<(&'static str, u64)>>,
+    pub(super) besides: Vec<(&'static str, u64)>,
 }
 
 impl Needed {
     pub(super) fn of(measured: &Measured) -> Self {
         let all = measured.snapshot();
-        let data = Own::make(|| without(&all));
-        let besides = Own::make(|| besides(&all));
-        Self { all, data, besides }
+        Self { data: without(&all), besides: besides(&all), all }
     }
 
     /// What it was at the peak, if there was any.
@@ -122,23 +119,16 @@ fn without(data: &SnapshotData) -> SnapshotData {
 
 /// By the log, which is whole.
 fn find_peak(device: &mut DeviceSnapshot) {
-    let (mut live, mut bytes, mut most, mut at) = (BTreeMap::new(), 0u64, 0, 0);
+    let (mut live, mut most, mut at) = (Replay::default(), 0, 0);
     for (number, record) in device.records.iter().enumerate() {
-        match record.kind {
-            RecordKind::Alloc => bytes += record.size,
-            RecordKind::Free => bytes = bytes.saturating_sub(record.size),
-        }
-        if bytes > most {
-            (most, at) = (bytes, number + 1);
+        live.apply(record);
+        if live.bytes() > most {
+            (most, at) = (live.bytes(), number + 1);
         }
     }
-    for record in device.records.iter().take(at) {
-        match record.kind {
-            RecordKind::Alloc => _ = live.insert(record.alloc_seq, record.block()),
-            RecordKind::Free => _ = live.remove(&record.alloc_seq),
-        }
-    }
-    let last = live.values().next_back();
-    (device.peak.seq, device.peak.time_ns) = last.map_or((0, 0), |block: &Block| (block.seq, block.time_ns));
-    (device.peak.bytes, device.peak.blocks) = (most, live.into_values().collect());
+    let mut live = Replay::default();
+    device.records.iter().take(at).for_each(|record| live.apply(record));
+    let blocks = live.blocks();
+    (device.peak.seq, device.peak.time_ns) = blocks.last().map_or((0, 0), |block| (block.seq, block.time_ns));
+    (device.peak.bytes, device.peak.blocks) = (most, blocks);
 }

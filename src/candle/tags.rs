@@ -12,8 +12,7 @@ use candle_nn::VarMap;
 #[cfg(feature = "cuda")]
 use super::at;
 use crate::name::Address;
-use crate::record::guard::own_work;
-use crate::record::{Label, fork, naming};
+use crate::record::{Label, fork, naming, own};
 use crate::snapshot::{Category, Device};
 
 /// The names of so many parameters are kept for their gradients.
@@ -89,10 +88,10 @@ pub fn tag_vars<'a, N: AsRef<str> + 'a>(vars: impl IntoIterator<Item = (&'a N, &
 /// ```
 pub fn tag_grads(gradients: &GradStore) -> usize {
     let found = |id: &&TensorId| {
-        // To its end: the name is memtrace's own memory.
-        let _own = own_work();
-        let name = gradient_name(**id);
-        gradients.get_id(**id).is_some_and(|gradient| tag_as(gradient, &name, Category::Gradient))
+        own(|| {
+            let name = gradient_name(**id);
+            gradients.get_id(**id).is_some_and(|gradient| tag_as(gradient, &name, Category::Gradient))
+        })
     };
     gradients.get_ids().filter(found).count()
 }
@@ -115,12 +114,14 @@ pub fn tag_optimizer<'a, N: AsRef<str> + 'a>(state: impl IntoIterator<Item = (N,
 
 /// Names a parameter, and remembers it for its gradient.
 pub(super) fn parameter(tensor: &Tensor, name: &str) -> bool {
-    with_parameters(|known| {
-        // Those of models long gone, as a rule; tensors' numbers are never used again.
-        if known.len() >= MOST_PARAMETERS {
-            known.clear();
-        }
-        known.insert(tensor.id(), name.to_owned());
+    own(|| {
+        with_parameters(|known| {
+            // Those of models long gone, as a rule; tensors' numbers are never used again.
+            if known.len() >= MOST_PARAMETERS {
+                known.clear();
+            }
+            known.insert(tensor.id(), name.to_owned());
+        });
     });
     tag_as(tensor, name, Category::Parameter)
 }
@@ -130,11 +131,8 @@ fn gradient_name(parameter: TensorId) -> String {
     name.map_or_else(|| "gradient".to_owned(), |name| format!("grad of {name}"))
 }
 
-/// As memtrace's own work, and free at a fork.
 fn with_parameters<R>(f: impl FnOnce(&mut HashMap<TensorId, String>) -> R) -> R {
-    let _own = own_work();
-    fork::watch();
-    let _numbering = fork::numbering();
+    let _no_fork = fork::no_fork();
     // Nothing done under this lock panics.
     f(&mut PARAMETERS.lock().unwrap_or_else(PoisonError::into_inner))
 }
@@ -142,12 +140,13 @@ fn with_parameters<R>(f: impl FnOnce(&mut HashMap<TensorId, String>) -> R) -> R 
 pub(super) fn put(tensor: &Tensor, label: Label<'_>) -> bool {
     let (storage, layout) = tensor.storage_and_layout();
     let Some((device, block, elements)) = block_of(&storage) else { return false };
-    let _own = own_work();
-    let shaped = match covers(layout, elements) {
-        true => format!("{} {}{:?}", label.name, tensor.dtype().as_str(), layout.dims()),
-        false => label.name.to_owned(),
-    };
-    naming::name(Some(device), block.into_inner(), Label { name: &shaped, ..label })
+    own(|| {
+        let shaped = match covers(layout, elements) {
+            true => format!("{} {}{:?}", label.name, tensor.dtype().as_str(), layout.dims()),
+            false => label.name.to_owned(),
+        };
+        naming::name(Some(device), block.into_inner(), Label { name: &shaped, ..label })
+    })
 }
 
 /// Is a tensor of this layout all of a block with so many elements?

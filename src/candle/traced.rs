@@ -3,8 +3,7 @@
 use candle_core::{Module, Result, Tensor};
 
 use super::tags::put;
-use crate::record::Label;
-use crate::record::guard::own_work;
+use crate::record::{Label, own};
 
 /// A module with a name: what it allocates in `forward` stands below that name in tables by module and by scope,
 /// and its output is named after it unless it has a name already.
@@ -48,9 +47,10 @@ impl<M: Module> Module for Traced<M> {
     fn forward(&self, input: &Tensor) -> Result<Tensor> {
         crate::module(&self.name, || {
             let output = self.inner.forward(input)?;
-            let _own = own_work();
-            let name = format!("output of {}", self.name);
-            put(&output, Label { if_new: true, ..name.as_str().into() });
+            own(|| {
+                let name = format!("output of {}", self.name);
+                put(&output, Label { if_new: true, ..name.as_str().into() })
+            });
             Ok(output)
         })
     }

@@ -1,9 +1,8 @@
 //! Every path of scopes once, as a small number.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Mutex, MutexGuard};
 
-use super::lock;
+use super::lock::{Lock, Locked, rank};
 use super::memory::{HASHER, OwnTable, OwnVec, System};
 use crate::snapshot::{ContextId, ContextNode};
 use std::hash::BuildHasher;
@@ -14,7 +13,7 @@ const MAX_CONTEXTS: usize = 1 << 18;
 /// Process-wide: scopes may be open before a recording begins and stay open after it ends.
 #[derive(Debug)]
 pub(crate) struct ContextTable {
-    paths: Mutex<Paths>,
+    paths: Lock<Paths, { rank::CONTEXTS }>,
     refused: AtomicU64,
 }
 
@@ -38,16 +37,11 @@ impl ContextTable {
     pub(crate) const fn new() -> Self {
         let paths =
             Paths { index: OwnTable::new_in(System), nodes: OwnVec::new_in(System), names: OwnVec::new_in(System) };
-        Self { paths: Mutex::new(paths), refused: AtomicU64::new(0) }
+        Self { paths: Lock::new(paths), refused: AtomicU64::new(0) }
     }
 
-    /// The path `parent > name`; `parent` itself if there is no room for another.
-    pub(crate) fn intern(&self, parent: ContextId, name: &str) -> ContextId {
-        self.intern_module(parent, name, false)
-    }
-
-    /// [`intern`](Self::intern) for what may be a part of a model.
-    pub(crate) fn intern_module(&self, parent: ContextId, name: &str, is_module: bool) -> ContextId {
+    /// The path `parent > name`, which may be a part of a model; `parent` itself if there is no room for another.
+    pub(crate) fn intern(&self, parent: ContextId, name: &str, is_module: bool) -> ContextId {
         match self.lock().intern(parent.0, name.as_bytes(), is_module) {
             Some(index) => ContextId(index + 1),
             None => {
@@ -107,8 +101,8 @@ impl ContextTable {
         paths.nodes.iter().skip(first.saturating_sub(1)).map(node).collect()
     }
 
-    pub(super) fn lock(&self) -> MutexGuard<'_, Paths> {
-        lock::lock(&self.paths)
+    pub(super) fn lock(&self) -> Locked<'_, Paths, { rank::CONTEXTS }> {
+        self.paths.lock()
     }
 }
 
@@ -189,11 +183,11 @@ mod tests {
     #[test]
     fn a_path_has_one_number_however_often_it_is_entered() {
         let table = ContextTable::new();
-        let a = table.intern(ContextId::ROOT, "forward");
-        let b = table.intern(a, "conv1");
-        assert_eq!(table.intern(ContextId::ROOT, "forward"), a);
-        assert_eq!(table.intern(a, "conv1"), b);
-        assert_ne!(table.intern(ContextId::ROOT, "conv1"), b);
+        let a = table.intern(ContextId::ROOT, "forward", false);
+        let b = table.intern(a, "conv1", false);
+        assert_eq!(table.intern(ContextId::ROOT, "forward", false), a);
+        assert_eq!(table.intern(a, "conv1", false), b);
+        assert_ne!(table.intern(ContextId::ROOT, "conv1", false), b);
         assert_eq!((table.parent(b), table.parent(a)), (a, ContextId::ROOT));
         let names: Vec<String> = table.nodes().into_iter().map(|n| n.name).collect();
         assert_eq!(names, ["", "forward", "conv1", "conv1"]);
@@ -203,31 +197,31 @@ mod tests {
     fn a_flood_of_names_is_refused_and_counted() {
         let table = ContextTable::new();
         for n in 0..MAX_CONTEXTS + 10 {
-            table.intern(ContextId::ROOT, &n.to_string());
+            table.intern(ContextId::ROOT, &n.to_string(), false);
         }
         assert_eq!(table.refused(), 10);
-        assert_eq!(table.intern(ContextId(5), "one more"), ContextId(5));
+        assert_eq!(table.intern(ContextId(5), "one more", false), ContextId(5));
     }
 
     #[test]
     fn a_path_can_be_moved_below_another() {
         let table = ContextTable::new();
-        let a = table.intern(ContextId::ROOT, "a");
-        let b = table.intern(a, "b");
+        let a = table.intern(ContextId::ROOT, "a", false);
+        let b = table.intern(a, "b", false);
         let moved = table.intern_like(ContextId::ROOT, b);
-        assert_eq!(moved, table.intern(ContextId::ROOT, "b"));
+        assert_eq!(moved, table.intern(ContextId::ROOT, "b", false));
     }
 
     #[test]
     fn a_path_that_a_models_span_took_stays_marked_and_so_does_where_it_moves() {
         let table = ContextTable::new();
         let marks = || table.nodes().iter().map(|node| node.module).collect::<Vec<_>>();
-        let outer = table.intern(ContextId::ROOT, "outer");
-        let own = table.intern(outer, "linear");
-        let known = table.intern(ContextId::ROOT, "linear");
-        assert_eq!(table.intern_module(outer, "linear", true), own);
+        let outer = table.intern(ContextId::ROOT, "outer", false);
+        let own = table.intern(outer, "linear", false);
+        let known = table.intern(ContextId::ROOT, "linear", false);
+        assert_eq!(table.intern(outer, "linear", true), own);
         assert_eq!(marks(), [false, false, true, false]);
-        assert_eq!(table.intern(outer, "linear"), own);
+        assert_eq!(table.intern(outer, "linear", false), own);
         assert_eq!(table.intern_like(ContextId::ROOT, own), known);
         assert_eq!(marks(), [false, false, true, true]);
     }

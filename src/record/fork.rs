@@ -4,19 +4,20 @@
 
 use std::cell::RefCell;
 use std::mem::ManuallyDrop;
-use std::sync::{Mutex, MutexGuard, Once};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Once, OnceLock};
 
-use super::lock::lock;
+use super::lock::{Lock, Locked, rank};
 use super::recorder::{self, RecorderLocks};
 use super::{CONTEXTS, STACKS, contexts, guard, measure, stacks, unwind};
 
-/// Every lock of the recorder, in the order in which they are taken elsewhere.
+/// Every lock that the table in [`lock`](super::lock) says is held at a fork, in that order.
 struct Held {
     recorder: RecorderLocks,
-    measurements: MutexGuard<'static, measure::Registry>,
-    _contexts: MutexGuard<'static, contexts::Paths>,
-    _stacks: MutexGuard<'static, stacks::Writer>,
-    _numbering: MutexGuard<'static, ()>,
+    measurements: measure::LockedRegistry,
+    _contexts: Locked<'static, contexts::Paths, { rank::CONTEXTS }>,
+    _stacks: Locked<'static, stacks::Writer, { rank::STACKS }>,
+    _no_fork: NoFork,
     /// Other fork handlers may allocate meanwhile, on this thread: that must not wait for these locks.
     _own: guard::OwnWork,
 }
@@ -27,16 +28,37 @@ thread_local! {
     static HELD: RefCell<ManuallyDrop<Option<Held>>> = const { RefCell::new(ManuallyDrop::new(None)) };
 }
 
-/// Held while a layer of spans uses a lock of its own, so that it is free at a fork.
-static NUMBERING: Mutex<()> = Mutex::new(());
+static NO_FORK: Lock<(), { rank::NO_FORK }> = Lock::new(());
 
-pub(crate) fn numbering() -> MutexGuard<'static, ()> {
-    lock(&NUMBERING)
+pub(crate) type NoFork = Locked<'static, (), { rank::NO_FORK }>;
+
+/// This process was forked off one that watched for it.
+static FORKED: AtomicBool = AtomicBool::new(false);
+
+/// What else is to be done in a child.
+static IN_CHILD: OnceLock<fn()> = OnceLock::new();
+
+/// While this is held no child is forked off. Whoever has a lock that [`Held`] does not know holds this around it, so that the
+/// lock is free in children.
+pub(crate) fn no_fork() -> NoFork {
+    watch();
+    NO_FORK.lock()
+}
+
+/// Is this a child? What other threads of the parent's may have held, such as the loader's lock, may be held for ever.
+pub(crate) fn is_child() -> bool {
+    FORKED.load(Ordering::Relaxed)
+}
+
+/// Has this called in a child, on the thread that forked; nothing is held any more.
+pub(crate) fn in_each_child(call: fn()) {
+    let _ = IN_CHILD.set(call);
 }
 
 /// To be called before the first of our locks is taken, and early: handlers before a fork run in the reverse order of
 /// their registration. Ours is to be the last of them, so that others may allocate in theirs, and wait for locks under
-/// which other threads do; and the first after the fork.
+/// which other threads do; and the first after the fork. The constructor calls it where there is one; elsewhere
+/// [`own`](super::own()), [`no_fork`] and scopes do, which come before every other lock.
 pub(crate) fn watch() {
     static ONCE: Once = Once::new();
     ONCE.call_once(register);
@@ -61,7 +83,7 @@ extern "C" fn before() {
         measurements: measure::lock(),
         _contexts: CONTEXTS.lock(),
         _stacks: STACKS.lock(),
-        _numbering: numbering(),
+        _no_fork: no_fork(),
         _own,
     }));
 }
@@ -73,6 +95,7 @@ extern "C" fn in_parent() {
 
 #[cfg(unix)]
 extern "C" fn in_child() {
+    FORKED.store(true, Ordering::Relaxed);
     unwind::after_fork();
     with(|held| {
         if let Some(held) = held {
@@ -81,6 +104,9 @@ extern "C" fn in_child() {
         }
     });
     put(None);
+    if let Some(call) = IN_CHILD.get() {
+        call();
+    }
 }
 
 fn put(held: Option<Held>) {

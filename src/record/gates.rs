@@ -1,9 +1,8 @@
 //! What the hooks look at first: whether anybody wants to know of a block at all.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard};
 
-use super::lock;
+use super::lock::{Lock, rank};
 use crate::snapshot::DEFAULT_STACK_DEPTH;
 
 /// What requests look at and what hardly ever changes, in one line of the processor's cache: after a program's own work
@@ -52,7 +51,7 @@ pub(super) static GATES: Gates = Gates {
 };
 
 /// Held while the gates follow what they stand for.
-static CHANGE: Mutex<()> = Mutex::new(());
+static CHANGE: Lock<(), { rank::GATES }> = Lock::new(());
 
 // Relaxed throughout: a block that slips past a gate while it changes is one from before or after.
 
@@ -86,19 +85,19 @@ pub(crate) fn any_measurement() -> bool {
 }
 
 pub(super) fn set_heap_threshold(smallest: usize) {
-    let _change = lock();
+    let _change = CHANGE.lock();
     GATES.heap_threshold.store(smallest, Ordering::Relaxed);
     renew();
 }
 
 pub(super) fn set_device_memory(recorded: bool) {
-    let _change = lock();
+    let _change = CHANGE.lock();
     GATES.device_recorded.store(recorded, Ordering::Relaxed);
     renew();
 }
 
 pub(super) fn set_measurements(open: usize) {
-    let _change = lock();
+    let _change = CHANGE.lock();
     GATES.measurements.store(open, Ordering::Relaxed);
     renew();
 }
@@ -108,11 +107,6 @@ fn renew() {
     let heap = if measured { 0 } else { GATES.heap_threshold.load(Ordering::Relaxed) };
     GATES.heap_gate.store(heap, Ordering::Relaxed);
     GATES.device_gate.store(measured || records_device_memory(), Ordering::Relaxed);
-}
-
-/// Taken after all other locks.
-pub(super) fn lock() -> MutexGuard<'static, ()> {
-    lock::lock(&CHANGE)
 }
 
 /// The number of the recording under way, to be compared under a device's lock.

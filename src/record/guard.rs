@@ -107,10 +107,15 @@ pub(crate) struct Own<T> {
 }
 
 impl<T> Own<T> {
+    /// Of a value that was made as memtrace's own work.
+    pub(crate) const fn new(value: T) -> Self {
+        Self { value, work: None }
+    }
+
     /// Makes a value as memtrace's own work.
     pub(crate) fn make(f: impl FnOnce() -> T) -> Self {
         let _work = own_work();
-        Self { value: f(), work: None }
+        Self::new(f())
     }
 
     /// The same if it can be made; the error is the caller's.
@@ -125,18 +130,19 @@ impl<T> Own<T> {
             theirs
         })
     }
-
-    /// Changes it, as memtrace's own work.
-    pub(crate) fn change<R>(&mut self, f: impl FnOnce(&mut T) -> R) -> R {
-        let _work = own_work();
-        f(&mut self.value)
-    }
 }
 
 impl<T> std::ops::Deref for Own<T> {
     type Target = T;
     fn deref(&self) -> &T {
         &self.value
+    }
+}
+
+/// To be changed as own work alone.
+impl<T> std::ops::DerefMut for Own<T> {
+    fn deref_mut(&mut self) -> &mut T {
+        &mut self.value
     }
 }
 

@@ -23,6 +23,7 @@ pub(crate) mod measure;
 pub(crate) mod memory;
 mod names;
 pub(crate) mod naming;
+pub(crate) mod own;
 mod packed;
 pub(crate) mod pages;
 mod peak;
@@ -42,6 +43,7 @@ mod windows;
 
 pub(crate) use ledger::{Checkpoint, Cursor, LogPart};
 pub(crate) use names::Label;
+pub(crate) use own::{Leaves, own};
 pub(crate) use recorder::DeviceCopy;
 pub(crate) use sampling::set_sample_seed;
 pub(crate) use site::Site;

@@ -46,9 +46,13 @@ pub fn module<R>(name: impl AsRef<str>, f: impl FnOnce() -> R) -> R {
 }
 
 fn module_guard(name: &str) -> ScopeGuard {
+    ScopeGuard::open(below(guard::context(), name, true), Kind::Named)
+}
+
+/// The path of a scope below another one.
+fn below(parent: ContextId, name: &str, is_module: bool) -> ContextId {
     fork::watch();
-    let context = CONTEXTS.intern_module(guard::context(), name, true);
-    ScopeGuard::open(context, Kind::Named)
+    CONTEXTS.intern(parent, name, is_module)
 }
 
 /// The guard form of [`scope`]: the scope is open until the guard is dropped.
@@ -69,9 +73,7 @@ pub fn scope_guard(name: impl AsRef<str>) -> ScopeGuard {
 }
 
 fn named_guard(name: &str) -> ScopeGuard {
-    fork::watch();
-    let context = CONTEXTS.intern(guard::context(), name);
-    ScopeGuard::open(context, Kind::Named)
+    ScopeGuard::open(below(guard::context(), name, false), Kind::Named)
 }
 
 /// Closes its scope when dropped, in whatever order guards are dropped.
@@ -202,8 +204,7 @@ impl Context {
     /// A scope called `name` below these, for a future to be polled in.
     #[cfg(feature = "tracing")]
     pub(crate) fn below(self, name: &str) -> Self {
-        fork::watch();
-        Self { path: CONTEXTS.intern(self.path, name), ..self }
+        Self { path: below(self.path, name, false), ..self }
     }
 
     /// Enters the innermost of these scopes as a future's own.

@@ -1,8 +1,8 @@
 //! Spans as scopes: opened and closed by the numbers that their subscriber knows them by.
 
 use super::open::{OPEN, OpenScope};
-use super::{Kind, enter_windows, exit_windows, next_instance, push};
-use crate::record::{CONTEXTS, fork, guard};
+use super::{Kind, below, enter_windows, exit_windows, next_instance, push};
+use crate::record::guard;
 use crate::snapshot::ContextId;
 
 /// A span of one layer: two subscribers give their spans the same numbers.
@@ -26,7 +26,7 @@ impl LastPath {
         let parent = guard::context();
         if self.context == ContextId::ROOT || self.parent != parent {
             let (name, is_module) = name();
-            let context = CONTEXTS.intern_module(parent, name.as_ref(), is_module);
+            let context = below(parent, name.as_ref(), is_module);
             // Where there was no room for it, that is counted each time.
             let found = if context == parent { ContextId::ROOT } else { context };
             (self.parent, self.context) = (parent, found);
@@ -38,7 +38,6 @@ impl LastPath {
 
 /// Opens a span as a scope below what is open.
 pub(crate) fn enter_span<N: AsRef<str>>(key: SpanKey, last: &mut LastPath, name: impl FnOnce() -> (N, bool)) {
-    fork::watch();
     let context = last.here(name);
     let instance = next_instance();
     let mut scope = OpenScope::new(instance, context, Kind::Named);

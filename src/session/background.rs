@@ -16,8 +16,23 @@ type Job = Box<dyn FnOnce() + Send>;
 /// Threads of memtrace's own that there are.
 static RUNNING: AtomicUsize = AtomicUsize::new(0);
 
-/// Starts a thread that is never joined.
-pub(super) fn spawn(name: &'static CStr, work: impl FnOnce() + Send + 'static) -> io::Result<()> {
+/// Does something again and again on a thread that is never joined, until it says false or the program's threads have ended.
+pub(super) fn repeat(
+    name: &'static CStr,
+    interval: Duration,
+    mut work: impl FnMut() -> bool + Send + 'static,
+) -> io::Result<()> {
+    spawn(name, move || {
+        let (mut began, mut watch) = (Instant::now(), Watch::new());
+        while work() && !watch.is_left_alone() {
+            // At least a moment, in which others get at what it locks: a session that ends, a panic.
+            std::thread::sleep(interval.saturating_sub(began.elapsed()).max(Duration::from_millis(1)));
+            began = Instant::now();
+        }
+    })
+}
+
+fn spawn(name: &'static CStr, work: impl FnOnce() + Send + 'static) -> io::Result<()> {
     let _own = guard::own_work();
     start(Box::new(move || {
         guard::set(guard::OWN, true);
@@ -32,18 +47,18 @@ pub(super) fn spawn(name: &'static CStr, work: impl FnOnce() + Send + 'static) -
 /// Looks now and then whether the program's threads have all ended, the first one with `pthread_exit`: then the process
 /// ends with its last thread, and memtrace's must not be that one's reason to go on.
 #[derive(Debug)]
-pub(super) struct Watch {
+struct Watch {
     looked: Instant,
 }
 
 impl Watch {
     const EACH: Duration = Duration::from_millis(500);
 
-    pub(super) fn new() -> Self {
+    fn new() -> Self {
         Self { looked: Instant::now() }
     }
 
-    pub(super) fn is_left_alone(&mut self) -> bool {
+    fn is_left_alone(&mut self) -> bool {
         if self.looked.elapsed() < Self::EACH {
             return false;
         }

@@ -6,7 +6,7 @@ use super::dumps::Dumps;
 use super::outputs::Snapshot;
 use super::schedule::Schedule;
 use super::signals::signal_number;
-use crate::error::{Error, Kind};
+use crate::error::Error;
 use crate::session::Session;
 use crate::snapshot::{Action, Device, Enabled, MAX_INTERVAL, Rules, Settings, StackContext, StackKind};
 use crate::units::{MAX_STACK_DEPTH, parse_bytes};
@@ -73,25 +73,33 @@ impl Plan {
         let Settings { enabled, min_size, sample_interval, max_entries, stack_depth, skip_actions, .. } =
             &self.settings;
         if *max_entries == 0 && *enabled == Enabled::All {
-            return Err(Error::from(Kind::NoEntries));
+            return Err(Error::wrong(
+                "max_entries is 0; give the number of records to keep (1 or more), \
+                 or `enabled(Enabled::State)` for a recording without event history",
+            ));
         }
         if *min_size != 0 && !min_size.is_power_of_two() {
-            return Err(Error::from(Kind::MinSize(*min_size)));
+            let below = 1u64 << min_size.ilog2();
+            let above = min_size.checked_next_power_of_two().map_or(String::new(), |above| format!(" or {above}"));
+            let message = format!("min_size is {min_size} bytes, which is not a power of two; use {below}{above}");
+            return Err(Error::wrong(message));
         }
         if *sample_interval != 0 && !(sample_interval.is_power_of_two() && *sample_interval <= MAX_INTERVAL) {
-            return Err(Error::from(Kind::SampleInterval(*sample_interval)));
+            let below = 1u64 << sample_interval.ilog2().min(30);
+            return Err(Error::wrong(format!(
+                "sample_interval is {sample_interval} bytes; give a power of two of at most 1 GiB, such as {below}, or 0"
+            )));
         }
         if !(2..=MAX_STACK_DEPTH).contains(stack_depth) {
-            return Err(Error::from(Kind::StackDepth(*stack_depth)));
+            let message = format!("stack_depth is {stack_depth}; give 2 to {MAX_STACK_DEPTH} frames");
+            return Err(Error::wrong(message));
         }
         if self.stream.is_some() && self.schedule.is_some() {
-            return Err(Error::from(Kind::Together(
-                "a streamed capture has no pauses; leave out `stream` or `schedule`",
-            )));
+            return Err(Error::wrong("a streamed capture has no pauses; leave out `stream` or `schedule`"));
         }
         if self.stream.is_some() && (*enabled == Enabled::State || !skip_actions.is_empty()) {
             let why = "a streamed capture needs the whole history; leave out `stream`, or `enabled` and `skip_actions`";
-            return Err(Error::from(Kind::Together(why)));
+            return Err(Error::wrong(why));
         }
         Ok(())
     }
@@ -139,12 +147,8 @@ impl Builder {
     ///
     /// The default leaves out about 70 % of the allocations of a candle training step, which hold
     /// less than 0.1 % of its memory.
-    pub fn min_size(mut self, size: impl IntoBytes) -> Self {
-        match size.into_bytes() {
-            Ok(bytes) => (self.plan.settings.min_size, self.plan.min_size_said) = (bytes, true),
-            Err(error) => self.wrong = self.wrong.or(Some(error)),
-        }
-        self
+    pub fn min_size(self, size: impl IntoBytes) -> Self {
+        self.take(size.into_bytes(), |plan, bytes| (plan.settings.min_size, plan.min_size_said) = (bytes, true))
     }
 
     /// CPU only: records a sample of the blocks that are smaller than this, one in so many allocated bytes on average,
@@ -162,12 +166,8 @@ impl Builder {
     ///
     /// Without [`min_size`](Builder::min_size) the sample is one of all blocks, however small. Memory of CUDA devices is
     /// always recorded as a whole, and [`measure`](fn@crate::measure) and the assertions see every block.
-    pub fn sample_interval(mut self, interval: impl IntoBytes) -> Self {
-        match interval.into_bytes() {
-            Ok(bytes) => self.plan.settings.sample_interval = bytes,
-            Err(error) => self.wrong = self.wrong.or(Some(error)),
-        }
-        self
+    pub fn sample_interval(self, interval: impl IntoBytes) -> Self {
+        self.take(interval.into_bytes(), |plan, bytes| plan.settings.sample_interval = bytes)
     }
 
     /// How many frames are kept of a stack, 2 to 256 (default: 128). A deeper stack keeps its
@@ -201,12 +201,8 @@ impl Builder {
     /// many as there are. [`Session::step`] ends a step.
     ///
     /// What was allocated in a warm-up step is known, with its stack, when the active steps begin.
-    pub fn schedule(mut self, wait: u64, warmup: u64, active: u64, repeat: u64) -> Self {
-        match Schedule::new(wait, warmup, active, repeat) {
-            Ok(schedule) => self.plan.schedule = Some(schedule),
-            Err(error) => self.wrong = self.wrong.or(Some(error)),
-        }
-        self
+    pub fn schedule(self, wait: u64, warmup: u64, active: u64, repeat: u64) -> Self {
+        self.take(Schedule::new(wait, warmup, active, repeat), |plan, schedule| plan.schedule = Some(schedule))
     }
 
     /// Called with the snapshot of each finished cycle of the [`schedule`](Builder::schedule), by
@@ -267,9 +263,13 @@ impl Builder {
 
     /// Writes a snapshot at each signal of this kind, such as `"USR2"` (feature `signals`). What the program itself does at
     /// that signal is done besides. It comes within a tenth of a second, and signals that come in that time are one.
-    pub fn dump_on_signal(mut self, signal: &str) -> Self {
-        match signal_number(signal) {
-            Ok(signal) => self.plan.dumps.signal = Some(signal),
+    pub fn dump_on_signal(self, signal: &str) -> Self {
+        self.take(signal_number(signal), |plan, signal| plan.dumps.signal = Some(signal))
+    }
+
+    fn take<T>(mut self, option: Result<T, Error>, put: impl FnOnce(&mut Plan, T)) -> Self {
+        match option {
+            Ok(option) => put(&mut self.plan, option),
             Err(error) => self.wrong = self.wrong.or(Some(error)),
         }
         self
@@ -324,5 +324,20 @@ impl IntoBytes for &String {
 impl IntoBytes for crate::units::Bytes {
     fn into_bytes(self) -> Result<u64, Error> {
         Ok(self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_a_threshold_that_is_no_power_of_two_both_neighbours_are_named_if_there_are_two() {
+        let text = |min_size| {
+            let settings = Settings { min_size, ..Settings::default() };
+            Plan { settings, ..Plan::default() }.check().unwrap_err().to_string()
+        };
+        assert!(text(1500).ends_with("use 1024 or 2048"), "{}", text(1500));
+        assert!(text(u64::MAX).ends_with("use 9223372036854775808"), "{}", text(u64::MAX));
     }
 }

@@ -5,6 +5,9 @@ use std::path::Path;
 use super::outputs::Snapshot;
 use crate::error::Error;
 use crate::record::guard::Own;
+use crate::record::{Leaves, own};
+
+impl Leaves for Snapshot {}
 
 /// Reads a capture: one written by [`Snapshot::write_capture`], or one that [`Builder::stream`] has
 /// written so far, also of a program that was killed. What could not be read is in
@@ -18,7 +21,8 @@ use crate::record::guard::Own;
 ///
 /// [`Builder::stream`]: crate::Builder::stream
 pub fn read_capture(path: impl AsRef<Path>) -> Result<Snapshot, Error> {
-    Ok(Snapshot::of(Own::try_make(|| memtrace_core::read_capture(path, |_, _| {}))?))
+    let path = path.as_ref();
+    own(|| Ok(Snapshot::of(Own::new(memtrace_core::read_capture(path, |_, _| {})?))))
 }
 
 /// [`read_capture`] for bytes that came from elsewhere.
@@ -26,5 +30,5 @@ pub fn read_capture(path: impl AsRef<Path>) -> Result<Snapshot, Error> {
 /// # Errors
 /// If they are no capture, or damaged in a way that leaves nothing to trust.
 pub fn parse_capture(bytes: &[u8]) -> Result<Snapshot, Error> {
-    Ok(Snapshot::of(Own::try_make(|| memtrace_core::parse_capture(bytes, |_, _| {}))?))
+    own(|| Ok(Snapshot::of(Own::new(memtrace_core::parse_capture(bytes, |_, _| {})?))))
 }

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use super::collect::Copied;
 use super::outputs::Snapshot;
 use super::recording::{self, Shared};
-use crate::record::guard;
+use crate::record::{Leaves, guard, own};
 
 /// The recording that is under way, if this thread may look for it.
 pub(super) fn current() -> Option<Shared> {
@@ -39,20 +39,23 @@ struct AtPanic {
     copied: Copied,
 }
 
+/// `write` drops it inside.
+impl Leaves for AtPanic {}
+
 /// Only the first panic of a recording: a server may catch thousands.
 fn copy_at_panic() -> Option<AtPanic> {
     let recording = current().filter(|recording| recording.dumps.on_panic)?;
-    let _own = guard::own_work();
     let is_first = !recording.panicked.swap(true, Ordering::AcqRel);
-    is_first.then(|| AtPanic { copied: recording.copied(), recording })
+    is_first.then(|| own(|| AtPanic { copied: recording.copied(), recording }))
 }
 
 impl AtPanic {
     fn write(self) {
-        let _own = guard::own_work();
-        let Self { recording, copied } = self;
-        recording.flush();
-        recording.dumps.write(|| Snapshot::take(|| copied.finish()), "after a panic");
+        own(|| {
+            let Self { recording, copied } = self;
+            recording.flush();
+            recording.dumps.write(|| Snapshot::take(|| copied.finish()), "after a panic");
+        });
     }
 }
 
@@ -65,7 +68,7 @@ pub(super) fn at_exit() {
 mod exit {
     #![expect(unsafe_code, reason = "`atexit` is a C function")]
 
-    use super::{guard, recording};
+    use super::{guard, own, recording};
 
     pub(super) fn register() {
         // SAFETY: the function neither unwinds nor needs anything that is gone at exit. A failure (no
@@ -78,7 +81,6 @@ mod exit {
         if guard::state() & guard::OWN != 0 {
             return;
         }
-        let _own = guard::own_work();
-        let _ = std::panic::catch_unwind(recording::finish_current);
+        let _ = std::panic::catch_unwind(|| own(recording::finish_current));
     }
 }

@@ -8,7 +8,6 @@ use super::{output, say};
 use crate::error::Error;
 use crate::export::Format;
 use crate::export::file::{self, Place};
-use crate::record::guard;
 use crate::units::Bytes;
 use crate::write_errors;
 
@@ -54,7 +53,6 @@ impl Dumps {
 
     /// Writes a snapshot beside any that are there already, and says so.
     pub(super) fn write(&self, snapshot: impl FnOnce() -> Snapshot, reason: &str) -> Option<Dumped> {
-        let _own = guard::own_work();
         let snapshot = snapshot();
         let path = self.folder.join(match &self.path {
             Some(pattern) => expand(pattern, &this_process()),

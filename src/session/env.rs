@@ -15,9 +15,15 @@ use crate::variable;
 
 /// Does the environment ask for a recording of a program that does not start one by itself? A place for it is enough.
 pub(super) fn asks() -> Result<bool, Error> {
-    let said = text("MEMTRACE")?.map(|value| enabled(&value)).transpose()?;
+    let mut said = None;
+    set(&mut said, "MEMTRACE", ENABLED, |text| enabled(text).map(Some))?;
     Ok(said.map_or(text("MEMTRACE_OUT")?.is_some(), |enabled| enabled != Enabled::Off))
 }
+
+// What variables take.
+const ENABLED: &str = "off, state or all";
+const SIZE: &str = "a size such as 65536 or 64 KiB";
+const FLAG: &str = "1 or 0";
 
 /// Those that the documentation has.
 const KNOWN: [&str; 15] = [
@@ -70,20 +76,19 @@ pub(super) fn misspelt() -> Option<String> {
 /// Puts the variables that are set over the plan.
 pub(super) fn apply(plan: &mut Plan) -> Result<(), Error> {
     let settings = &mut plan.settings;
-    set(&mut settings.enabled, "MEMTRACE", enabled)?;
-    set(&mut settings.stacks, "MEMTRACE_STACKS", stacks)?;
-    set(&mut settings.context, "MEMTRACE_CONTEXT", context)?;
-    set(&mut settings.max_entries, "MEMTRACE_MAX_ENTRIES", number)?;
+    set(&mut settings.enabled, "MEMTRACE", ENABLED, enabled)?;
+    set(&mut settings.stacks, "MEMTRACE_STACKS", "rust or all", stacks)?;
+    set(&mut settings.context, "MEMTRACE_CONTEXT", "none, state, alloc or all", context)?;
+    set(&mut settings.max_entries, "MEMTRACE_MAX_ENTRIES", "a number of records", |text| text.parse().ok())?;
     plan.min_size_said |= text("MEMTRACE_MIN_SIZE")?.is_some();
-    set(&mut settings.min_size, "MEMTRACE_MIN_SIZE", |text| size("MEMTRACE_MIN_SIZE", text))?;
-    let interval = |text: &str| size("MEMTRACE_SAMPLE_INTERVAL", text);
-    set(&mut settings.sample_interval, "MEMTRACE_SAMPLE_INTERVAL", interval)?;
-    set(&mut plan.sample_seed, "MEMTRACE_SAMPLE_SEED", seed)?;
+    set(&mut settings.min_size, "MEMTRACE_MIN_SIZE", SIZE, size)?;
+    set(&mut settings.sample_interval, "MEMTRACE_SAMPLE_INTERVAL", SIZE, size)?;
+    set(&mut plan.sample_seed, "MEMTRACE_SAMPLE_SEED", "a number", |text| text.parse().ok())?;
     if let Some(file) = text("MEMTRACE_RULES")? {
         add_rules(settings, Path::new(&file))?;
     }
-    set(&mut plan.dumps.on_oom, "MEMTRACE_DUMP_ON_OOM", |text| flag("MEMTRACE_DUMP_ON_OOM", text).map(Some))?;
-    set(&mut plan.check_stacks, "MEMTRACE_CHECK_STACKS", |text| flag("MEMTRACE_CHECK_STACKS", text))?;
+    set(&mut plan.dumps.on_oom, "MEMTRACE_DUMP_ON_OOM", FLAG, |text| flag(text).map(Some))?;
+    set(&mut plan.check_stacks, "MEMTRACE_CHECK_STACKS", FLAG, flag)?;
     if let Some(signal) = text("MEMTRACE_SIGNAL")? {
         plan.dumps.signal = Some(signal_number(&signal)?);
     }
@@ -98,41 +103,58 @@ pub(super) fn apply(plan: &mut Plan) -> Result<(), Error> {
 
 /// A variable's text.
 fn text(name: &str) -> Result<Option<String>, Error> {
-    let wrong = |value: OsString| Error::variable(name, &value.to_string_lossy(), "UTF-8 text");
-    variable::value(name).map(OsString::into_string).transpose().map_err(wrong)
+    let refused = |value: OsString| wrong(name, &value.to_string_lossy(), "UTF-8 text");
+    variable::value(name).map(OsString::into_string).transpose().map_err(refused)
 }
 
-fn set<T>(slot: &mut T, name: &str, read: impl FnOnce(&str) -> Result<T, Error>) -> Result<(), Error> {
+fn wrong(name: &str, value: &str, accepted: &str) -> Error {
+    Error::wrong(format!("{name} is {value:?}; it takes {accepted}"))
+}
+
+/// Puts what a variable says in its place, if it is set; it has to be what is accepted.
+fn set<T>(slot: &mut T, name: &str, accepted: &str, read: impl FnOnce(&str) -> Option<T>) -> Result<(), Error> {
     if let Some(value) = text(name)? {
-        *slot = read(&value)?;
+        *slot = read(&value).ok_or_else(|| wrong(name, &value, accepted))?;
     }
     Ok(())
 }
 
-fn enabled(text: &str) -> Result<Enabled, Error> {
+fn enabled(text: &str) -> Option<Enabled> {
     match text {
-        "0" | "off" | "false" => Ok(Enabled::Off),
-        "state" => Ok(Enabled::State),
-        "1" | "on" | "true" | "all" => Ok(Enabled::All),
-        _ => Err(Error::variable("MEMTRACE", text, "off, state or all")),
+        "0" | "off" | "false" => Some(Enabled::Off),
+        "state" => Some(Enabled::State),
+        "1" | "on" | "true" | "all" => Some(Enabled::All),
+        _ => None,
     }
 }
 
-fn stacks(text: &str) -> Result<StackKind, Error> {
+fn stacks(text: &str) -> Option<StackKind> {
     match text {
-        "rust" => Ok(StackKind::Rust),
-        "all" => Ok(StackKind::All),
-        _ => Err(Error::variable("MEMTRACE_STACKS", text, "rust or all")),
+        "rust" => Some(StackKind::Rust),
+        "all" => Some(StackKind::All),
+        _ => None,
     }
 }
 
-fn context(text: &str) -> Result<StackContext, Error> {
+fn context(text: &str) -> Option<StackContext> {
     match text {
-        "none" => Ok(StackContext::None),
-        "state" => Ok(StackContext::State),
-        "alloc" => Ok(StackContext::Alloc),
-        "all" => Ok(StackContext::All),
-        _ => Err(Error::variable("MEMTRACE_CONTEXT", text, "none, state, alloc or all")),
+        "none" => Some(StackContext::None),
+        "state" => Some(StackContext::State),
+        "alloc" => Some(StackContext::Alloc),
+        "all" => Some(StackContext::All),
+        _ => None,
+    }
+}
+
+fn size(text: &str) -> Option<u64> {
+    parse_bytes(text).ok()
+}
+
+fn flag(text: &str) -> Option<bool> {
+    match text {
+        "0" | "off" | "false" => Some(false),
+        "1" | "on" | "true" => Some(true),
+        _ => None,
     }
 }
 
@@ -140,26 +162,6 @@ fn context(text: &str) -> Result<StackContext, Error> {
 fn add_rules(settings: &mut Settings, file: &Path) -> Result<(), Error> {
     let lines = fs::read_to_string(file).map_err(|error| Error::input(file, error))?;
     Ok(settings.rules.add_file(file, &lines)?)
-}
-
-fn number(text: &str) -> Result<usize, Error> {
-    text.parse().map_err(|_| Error::variable("MEMTRACE_MAX_ENTRIES", text, "a number of records"))
-}
-
-fn size(name: &str, text: &str) -> Result<u64, Error> {
-    parse_bytes(text).map_err(|_| Error::variable(name, text, "a size such as 65536 or 64 KiB"))
-}
-
-fn seed(text: &str) -> Result<u64, Error> {
-    text.parse().map_err(|_| Error::variable("MEMTRACE_SAMPLE_SEED", text, "a number"))
-}
-
-fn flag(name: &str, text: &str) -> Result<bool, Error> {
-    match text {
-        "0" | "off" | "false" => Ok(false),
-        "1" | "on" | "true" => Ok(true),
-        _ => Err(Error::variable(name, text, "1 or 0")),
-    }
 }
 
 #[cfg(test)]

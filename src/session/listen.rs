@@ -31,16 +31,12 @@ pub(super) fn listen(signal: i32) -> Result<(), Error> {
 fn start_listening(signal: i32) -> std::io::Result<()> {
     let asked = Arc::new(AtomicBool::new(false));
     signal_hook::flag::register(signal, Arc::clone(&asked))?;
-    let work = move || {
-        let mut watch = background::Watch::new();
-        while !watch.is_left_alone() {
-            std::thread::sleep(INTERVAL);
-            if asked.swap(false, Ordering::Acquire) {
-                dump_signalled(signal);
-            }
+    background::repeat(c"memtrace-signal", INTERVAL, move || {
+        if asked.swap(false, Ordering::Acquire) {
+            dump_signalled(signal);
         }
-    };
-    background::spawn(c"memtrace-signal", work)
+        true
+    })
 }
 
 fn dump_signalled(signal: i32) {

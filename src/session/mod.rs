@@ -29,7 +29,7 @@ use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::thread;
 
 pub use builder::{Builder, IntoBytes};
 use builder::{Plan, TraceReady};
@@ -46,8 +46,7 @@ use stream::Stream;
 use crate::device::IntoDevice;
 use crate::error::{Error, Kind};
 use crate::hook::cuda;
-use crate::record::guard::{self, Own};
-use crate::record::{fork, heap, recorder, set_sample_seed, unwind};
+use crate::record::{Leaves, guard, heap, own, recorder, set_sample_seed, unwind};
 use crate::snapshot::{Device, Enabled, MemoryStats, Settings};
 use crate::write_errors;
 
@@ -75,10 +74,10 @@ impl Cycle {
         self.schedule.map_or(Phase::Active, |schedule| schedule.phase(self.step))
     }
 
-    fn deliver(&mut self, recording: &Recording) {
-        if let Some(TraceReady(ready)) = &mut self.on_trace_ready {
-            ready(&recording.snapshot());
-        }
+    /// A panic of the program's is to go on when everything is in order.
+    fn deliver(&mut self, recording: &Recording) -> thread::Result<()> {
+        let Some(TraceReady(ready)) = &mut self.on_trace_ready else { return Ok(()) };
+        catch_unwind(AssertUnwindSafe(|| ready(&recording.snapshot())))
     }
 }
 
@@ -113,7 +112,7 @@ pub fn builder() -> Builder {
 /// As [`start`].
 pub fn init() -> Result<bool, Error> {
     static KEPT: Mutex<Option<Session>> = Mutex::new(None);
-    if !*Own::make(env::asks).as_ref().map_err(Error::clone)? {
+    if !own(env::asks)? {
         return Ok(false);
     }
     let session = builder().dump_at_end(true).dump_on_panic(true).start()?;
@@ -123,22 +122,17 @@ pub fn init() -> Result<bool, Error> {
 
 impl Session {
     fn begin(plan: &Plan, on_trace_ready: Option<TraceReady>) -> Result<Self, Error> {
-        fork::watch();
-        if recorder::was_forked() {
-            return Err(Error::from(Kind::Forked));
-        }
-        let begun = Own::make(|| begin(plan));
-        let (recording, schedule) = begun.as_ref().map_err(Error::clone)?;
+        let (recording, schedule) = own(|| begin(plan))?;
         // Not memtrace's own work: others may free what stands in the process's tables.
         if recording.dumps.on_panic {
             dump::hook_panics();
         }
         if let Some(Err(error)) = recording.dumps.signal.map(signals::listen) {
-            let _ = Own::make(|| recording::end(recording));
+            let _ = own(|| recording::end(&recording));
             return Err(error);
         }
-        let cycle = Mutex::new(Cycle { schedule: *schedule, step: 0, on_trace_ready });
-        Ok(Self { recording: recording::share(recording), cycle, ended: false })
+        let cycle = Mutex::new(Cycle { schedule, step: 0, on_trace_ready });
+        Ok(Self { recording, cycle, ended: false })
     }
 
     /// What was recorded so far; the recording goes on. Resolves symbols: about a second for a
@@ -160,25 +154,16 @@ impl Session {
         let before = cycle.phase();
         cycle.step += 1;
         let turn = Turn::between(before, cycle.phase());
-        let mut delivered = Ok(());
-        if before == Phase::LastActive && cycle.schedule.is_some() {
-            delivered = catch_unwind(AssertUnwindSafe(|| cycle.deliver(&self.recording)));
-        }
-        self.turn(turn);
-        drop(cycle);
-        if let Err(panic) = delivered {
-            resume_unwind(panic);
-        }
-    }
-
-    fn turn(&self, turn: Turn) {
-        let _own = guard::own_work();
-        match turn {
+        let is_over = before == Phase::LastActive && cycle.schedule.is_some();
+        let delivered = if is_over { cycle.deliver(&self.recording) } else { Ok(()) };
+        own(|| match turn {
             Turn::Nothing => {}
             Turn::On => self.recording.switch(true),
             Turn::Off => self.recording.switch(false),
             Turn::Anew => self.recording.begin_anew(),
-        }
+        });
+        drop(cycle);
+        delivered.unwrap_or_else(|panic| resume_unwind(panic));
     }
 
     /// Writes what was recorded so far to the file of the [`stream`](Builder::stream), which otherwise happens about ten
@@ -189,8 +174,7 @@ impl Session {
         if recorder::was_forked() {
             return;
         }
-        let _own = guard::own_work();
-        self.recording.flush();
+        own(|| _ = self.recording.flush());
     }
 
     /// What was asked for.
@@ -210,14 +194,10 @@ impl Session {
         self.ended = true;
         let cycle = self.cycle.get_mut().unwrap_or_else(PoisonError::into_inner);
         let amid = matches!(cycle.phase(), Phase::Active | Phase::LastActive);
-        let mut delivered = Ok(());
-        if amid && !recorder::was_forked() && !std::thread::panicking() {
-            delivered = catch_unwind(AssertUnwindSafe(|| cycle.deliver(&self.recording)));
-        }
-        let ended = Own::make(|| recording::end(&self.recording)).as_ref().map_err(Error::clone).copied();
-        if let Err(panic) = delivered {
-            resume_unwind(panic);
-        }
+        let is_over = amid && !recorder::was_forked() && !thread::panicking();
+        let delivered = if is_over { cycle.deliver(&self.recording) } else { Ok(()) };
+        let ended = own(|| recording::end(&self.recording));
+        delivered.unwrap_or_else(|panic| resume_unwind(panic));
         ended
     }
 }
@@ -227,13 +207,16 @@ impl Drop for Session {
         if !self.ended
             && let Err(error) = self.finish()
         {
-            say(&error.to_string());
+            own(|| say(&error.to_string()));
         }
     }
 }
 
-/// As memtrace's own work.
 fn begin(plan: &Plan) -> Result<(Shared, Option<Schedule>), Error> {
+    if recorder::was_forked() {
+        let why = "cannot record in a process that was forked off a recording one; fork first, or exec";
+        return Err(Error::wrong(why));
+    }
     let mut plan = plan.clone();
     env::misspelt().iter().for_each(|message| say(message));
     env::apply(&mut plan)?;
@@ -250,7 +233,7 @@ fn begin(plan: &Plan) -> Result<(Shared, Option<Schedule>), Error> {
     }
     let waits = plan.schedule.is_some_and(|schedule| schedule.phase(0) == Phase::Wait);
     if recorder::is_taken() {
-        return Err(Error::from(Kind::AlreadyRecording));
+        return Err(Kind::AlreadyRecording.into());
     }
     unwind::check_stacks(plan.check_stacks);
     set_sample_seed(plan.sample_seed);
@@ -292,20 +275,11 @@ fn open_stream(plan: &Plan, pattern: &str) -> Result<Stream, Error> {
 
 fn append_in_background(recording: &Arc<Recording>) -> Result<(), Error> {
     let shared = recording::share(recording);
-    let work = move || {
-        let (mut began, mut watch) = (Instant::now(), background::Watch::new());
-        while shared.flush() && !watch.is_left_alone() {
-            // At least a moment, in which others get at the stream: a session that ends, a panic.
-            std::thread::sleep(stream::INTERVAL.saturating_sub(began.elapsed()).max(Duration::from_millis(1)));
-            began = Instant::now();
-        }
-    };
-    background::spawn(c"memtrace-stream", work).map_err(Error::from)
+    background::repeat(c"memtrace-stream", stream::INTERVAL, move || shared.flush()).map_err(Error::from)
 }
 
 /// A message to whoever runs the program. That it cannot be written must not end the program.
 pub(crate) fn say(message: &str) {
-    let _own = guard::own_work();
     let _limit = write_errors::errors_only();
     let _ = writeln!(std::io::stderr(), "memtrace: {message}");
 }
@@ -319,16 +293,18 @@ pub(crate) fn say(message: &str) {
 /// # Ok::<(), memtrace::Error>(())
 /// ```
 pub fn stats(device: impl IntoDevice) -> MemoryStats {
-    fork::watch();
-    recorder::stats(device.into_device()).unwrap_or_default()
+    let device = device.into_device();
+    own(|| recorder::stats(device)).unwrap_or_default()
 }
 
 /// Sets the peaks in [`stats`] to the current values, as `torch.cuda.reset_peak_memory_stats` does.
 /// The peak of the snapshot, with what was live at it, stays that of the whole recording.
 pub fn reset_peak(device: impl IntoDevice) {
-    fork::watch();
-    recorder::reset_peak(device.into_device());
+    let device = device.into_device();
+    own(|| recorder::reset_peak(device));
 }
+
+impl Leaves for MemoryStats {}
 
 /// Calls `call` when the CUDA driver has been started, once, on the thread that started it: to record programs
 /// that may not use CUDA at all. False if that will not be seen, because the program has memtrace in it.

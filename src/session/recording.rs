@@ -25,7 +25,7 @@ pub(super) type Shared = Own<Arc<Recording>>;
 static CURRENT: Mutex<Option<Shared>> = Mutex::new(None);
 
 fn with_current<T>(act: impl FnOnce(&mut Option<Shared>) -> T) -> T {
-    let _no_fork = fork::numbering();
+    let _no_fork = fork::no_fork();
     act(&mut lock(&CURRENT))
 }
 
@@ -45,7 +45,7 @@ pub(super) struct Recording {
 }
 
 impl Recording {
-    /// Begins to record; as memtrace's own work.
+    /// Begins to record.
     pub(super) fn begin(
         settings: &Settings,
         waits: bool,
@@ -61,7 +61,7 @@ impl Recording {
             used.clone().unwrap_or_default()
         };
         if !recorder::start(&first, since.began, ask) {
-            return Err(Error::from(Kind::AlreadyRecording));
+            return Err(Kind::AlreadyRecording.into());
         }
         let used_before = Mutex::new(used);
         let (since, stream) = (Mutex::new(since), stream.map(Mutex::new));
@@ -92,9 +92,6 @@ impl Recording {
 
     /// Records from now on, or no longer.
     pub(super) fn switch(&self, on: bool) {
-        if recorder::was_forked() {
-            return;
-        }
         let enabled = if on { self.settings.enabled } else { Enabled::Off };
         let settings = Settings { enabled, ..self.settings.clone() };
         let mut since = lock(&self.since);
@@ -109,9 +106,6 @@ impl Recording {
 
     /// Begins the log, the counters and the peak anew; what is live stays known.
     pub(super) fn begin_anew(&self) {
-        if recorder::was_forked() {
-            return;
-        }
         let mut since = lock(&self.since);
         *since = Since::now();
         recorder::begin_anew(since.began);
@@ -214,7 +208,7 @@ pub(super) fn finish_current() {
 }
 
 pub(super) fn share(recording: &Arc<Recording>) -> Shared {
-    Own::make(|| Arc::clone(recording))
+    Own::new(Arc::clone(recording))
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -6,7 +6,7 @@ use super::dump;
 use super::outputs::Snapshot;
 use super::recording::{Recording, Shared};
 use crate::export::post_mortem;
-use crate::record::guard;
+use crate::record::own;
 use crate::snapshot::Device;
 use crate::units::Bytes;
 use crate::write_errors;
@@ -25,10 +25,9 @@ pub(super) fn dump_out_of_memory(device: Device, size: usize) {
         Some(wanted) => wanted,
     };
     let Some(recording) = dump::current().filter(wanted) else { return };
-    let _own = guard::own_work();
     // Another thread may be at it.
     if let Ok(mut pending) = recording.out_of_memory.try_lock() {
-        pending.make(|| write(&recording, device, size));
+        own(|| pending.make(|| write(&recording, device, size)));
     }
 }
 

@@ -1,6 +1,7 @@
 //! When to record, by steps, as torch.profiler's `schedule` has it.
 
-use crate::error::{Error, Kind};
+use crate::error::Error;
+use crate::record::Leaves;
 
 /// `wait` steps not recorded, `warmup` steps recorded and thrown away, `active` steps kept; `repeat`
 /// times, 0 for as long as the session lasts.
@@ -11,6 +12,8 @@ pub(super) struct Schedule {
     active: u64,
     repeat: u64,
 }
+
+impl Leaves for Schedule {}
 
 /// What happens in a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,7 +32,9 @@ impl Schedule {
     pub(super) fn new(wait: u64, warmup: u64, active: u64, repeat: u64) -> Result<Self, Error> {
         let length = wait.checked_add(warmup).and_then(|sum| sum.checked_add(active));
         if active == 0 || length.is_none() {
-            return Err(Error::from(Kind::Schedule));
+            return Err(Error::wrong(
+                "a schedule needs at least one active step in a cycle; give wait, warmup, active, repeat",
+            ));
         }
         Ok(Self { wait, warmup, active, repeat })
     }

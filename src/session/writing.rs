@@ -6,7 +6,7 @@ use super::say;
 use crate::error::Error;
 use crate::export::LeftOut;
 use crate::export::file::{self, Place};
-use crate::record::guard::Own;
+use crate::record::own;
 use crate::write_errors::errors_only;
 
 /// Writes a file as memtrace's own work, and says what it left out.
@@ -14,7 +14,7 @@ pub(super) fn create(
     place: Place<'_>,
     content: impl FnOnce(&mut dyn Write) -> Result<LeftOut, memtrace_core::Error>,
 ) -> Result<(), Error> {
-    let written: Result<_, memtrace_core::Error> = Own::try_make(|| {
+    own(|| {
         let _limit = errors_only();
         let left_out = file::create(place, content)
             .map_err(|error| error.and("the recording is still in memory, try another path"))?;
@@ -22,7 +22,5 @@ pub(super) fn create(
             say(&format!("{}: {left_out}", place.path().display()));
         }
         Ok(())
-    });
-    written?;
-    Ok(())
+    })
 }

@@ -135,6 +135,20 @@ fn scopes_and_counters_add_nothing_to_a_recording() {
 }
 
 #[test]
+fn a_path_that_is_given_away_is_freed_as_the_programs() {
+    in_child(&[], || {
+        let path = std::env::temp_dir().join(format!("memtrace-own-path-{}.memtrace", std::process::id()));
+        memtrace::start().unwrap().snapshot().write_capture(&path).unwrap();
+        let read = || drop(memtrace::read_capture(path.clone()).unwrap());
+        read();
+        let own = own_bytes();
+        read();
+        assert_eq!(own_bytes(), own);
+        std::fs::remove_file(&path).unwrap();
+    });
+}
+
+#[test]
 fn one_session_after_another_holds_no_more_memory() {
     in_child(&[], || {
         let mut own = Vec::with_capacity(5);

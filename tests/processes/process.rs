@@ -144,7 +144,7 @@ fn a_measurement_that_is_never_closed_ends_with_its_thread() {
         let session = record_large();
         on_a_thread(|| {
             at_thread_end(|| KEPT.lock().unwrap().push(Raw::new(MIB)));
-            std::mem::forget(memtrace::shell::begin_peak(&memtrace::PeakLimit::new().limit(1)));
+            std::mem::forget(memtrace::PeakLimit::new().limit(1).begin().unwrap());
             KEPT.lock().unwrap().push(Raw::new(2 * MIB));
         });
         let kept: Vec<_> = KEPT.lock().unwrap().drain(..).map(|block| block.key()).collect();

@@ -40,6 +40,7 @@ pub(crate) fn if_child(body: impl FnOnce()) {
     #[cfg(target_os = "linux")]
     harness_waits();
     body();
+    assert_eq!(memtrace::shell::locks_out_of_order(), 0);
     eprintln!("{AT_THE_END}");
     std::process::exit(0);
 }

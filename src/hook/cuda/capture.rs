@@ -28,7 +28,7 @@ static UNSEEN: AtomicU64 = AtomicU64::new(0);
 pub(super) const WORDS: &str = "cuMemAllocAsync or cuMemFreeAsync under stream capture";
 
 fn with<T>(act: impl FnOnce(&mut OwnVec<(Stream, u32)>) -> T) -> T {
-    let _no_fork = fork::numbering();
+    let _no_fork = fork::no_fork();
     let mut begun = lock(&BEGUN);
     let answer = act(&mut begun);
     UNDER_WAY.set(!begun.is_empty());

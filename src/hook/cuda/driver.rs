@@ -4,6 +4,7 @@ use std::ffi::{CStr, c_int, c_void};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use crate::hook::interpose::{dlsym, loader};
+use crate::record::fork;
 
 pub(super) const SUCCESS: c_int = 0;
 pub(super) const OUT_OF_MEMORY: c_int = 2;
@@ -95,7 +96,7 @@ fn handle() -> Option<*mut c_void> {
     if known != 0 {
         return Some(std::ptr::with_exposed_provenance_mut(known));
     }
-    if loader::was_forked() {
+    if fork::is_child() {
         return None;
     }
     let handle = loader::opened(c"libcuda.so.1")?;

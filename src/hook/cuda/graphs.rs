@@ -55,7 +55,7 @@ static ANY_LIVE: Reason = Reason::new();
 const FREES_FIRST: u64 = 1;
 
 fn with<T>(act: impl FnOnce(&mut Tables) -> T) -> T {
-    let _no_fork = fork::numbering();
+    let _no_fork = fork::no_fork();
     let mut tables = lock(&TABLES);
     let answer = act(&mut tables);
     COUNT.store(tables.graphs.len() + tables.programs.len(), Ordering::Release);

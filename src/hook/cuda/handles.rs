@@ -54,7 +54,7 @@ static TABLES: Mutex<Tables> = Mutex::new(Tables { entries: own_map(), mappings:
 const STEP: u64 = 1 << 20;
 
 fn with<T>(act: impl FnOnce(&mut Tables) -> T) -> T {
-    let _no_fork = fork::numbering();
+    let _no_fork = fork::no_fork();
     act(&mut lock(&TABLES))
 }
 

@@ -22,7 +22,7 @@ static OPENED: Mutex<Opened> = Mutex::new(own_map());
 static ANY: Reason = Reason::new();
 
 fn with<T>(act: impl FnOnce(&mut Opened) -> T) -> T {
-    let _no_fork = fork::numbering();
+    let _no_fork = fork::no_fork();
     let mut opened = lock(&OPENED);
     let answer = act(&mut opened);
     ANY.set(!opened.is_empty());

@@ -21,7 +21,7 @@ struct OwnPool {
 static POOLS: Mutex<OwnVec<OwnPool>> = Mutex::new(OwnVec::new_in(System));
 
 fn with<T>(act: impl FnOnce(&mut OwnVec<OwnPool>) -> T) -> T {
-    let _no_fork = fork::numbering();
+    let _no_fork = fork::no_fork();
     act(&mut lock(&POOLS))
 }
 

@@ -45,15 +45,9 @@ extern "C" fn start() {
     threads::keep_real();
     // What leads to us must not lead nowhere when a library with us in it is closed.
     loader::pin(start as *const c_void);
-    // SAFETY: the handler stores a flag.
-    unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
+    fork::in_each_child(started::in_child);
     STATE.store(ACTIVE, Ordering::Release);
     interpose::install(&TABLE);
-}
-
-extern "C" fn in_child() {
-    loader::in_child();
-    started::in_child();
 }
 
 /// Everything that has a stand-in.

@@ -34,7 +34,7 @@ pub(super) fn number(context: usize, stream: Stream, thread: ThreadId) -> u32 {
 }
 
 fn look_up(key: Key) -> u32 {
-    let _no_fork = fork::numbering();
+    let _no_fork = fork::no_fork();
     let mut numbers = lock(&NUMBERS);
     if let Some(number) = numbers.get(&key) {
         return *number;

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use super::{Pair, loader, patch, table};
 use crate::errno::KeepErrno;
+use crate::record::fork;
 
 type Dlsym = unsafe extern "C" fn(*mut c_void, *const c_char) -> *mut c_void;
 
@@ -115,7 +116,7 @@ unsafe extern "C" fn decide(handle: *mut c_void, name: *const c_char, caller: *c
     let Some(table) = table() else { return nothing };
     let is_meant = (table.is_meant)(name);
     // What is asked for may lie in an object that was loaded just now.
-    if (is_meant || is_new(handle)) && !loader::was_forked() {
+    if (is_meant || is_new(handle)) && !fork::is_child() {
         patch::patch_new_objects();
     }
     if name == OUR_NAME {

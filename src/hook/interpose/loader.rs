@@ -2,20 +2,6 @@
 #![expect(unsafe_code, reason = "the loader is asked in C")]
 
 use std::ffi::{CStr, c_void};
-use std::sync::atomic::{AtomicBool, Ordering};
-
-/// This process was forked off one with hooks.
-static FORKED: AtomicBool = AtomicBool::new(false);
-
-/// To be called in a forked child.
-pub(in crate::hook) fn in_child() {
-    FORKED.store(true, Ordering::Relaxed);
-}
-
-/// Then the loader is not asked: another thread of the parent's may have held its lock.
-pub(in crate::hook) fn was_forked() -> bool {
-    FORKED.load(Ordering::Relaxed)
-}
 
 /// A handle of an object that is loaded; loads none.
 pub(in crate::hook) fn opened(name: &CStr) -> Option<*mut c_void> {

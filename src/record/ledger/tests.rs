@@ -205,7 +205,7 @@ fn apply(step: &Step, oracle: &mut Oracle, ledger: &mut Ledger, instance: &mut u
         }
         Step::Enter { name, thread } => {
             let outer = oracle.open.iter().rev().find(|scope| scope.2 == thread);
-            let context = CONTEXTS.intern(outer.map_or(ContextId::ROOT, |scope| scope.1), NAMES[name]);
+            let context = CONTEXTS.intern(outer.map_or(ContextId::ROOT, |scope| scope.1), NAMES[name], false);
             *instance += 1;
             ledger.enter_scope(*instance, context, ThreadId(thread));
             oracle.open.push((*instance, context, thread, 0));

@@ -9,16 +9,17 @@ mod others;
 mod registry;
 mod stacks;
 
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, OnceLock};
 
 pub(crate) use id::Id;
 pub(crate) use others::Helper;
 use others::Whose;
-pub(super) use registry::Registry;
+use registry::Registry;
 pub(crate) use registry::{DeviceMeasured, Space, Taken};
 
 use super::lineage::Family;
+use super::lock::{Lock, Locked, rank};
 use super::memory::OwnVec;
 use super::names::Label;
 use super::{Site, gates, guard, here, lineage, thread, unwind};
@@ -29,16 +30,23 @@ use crate::snapshot::{Block, Device, StackId};
 static IS_WHOLE: AtomicBool = AtomicBool::new(false);
 /// Something was measured in this process.
 static WAS_MEASURED: AtomicBool = AtomicBool::new(false);
-static REGISTRY: Mutex<Registry> = Mutex::new(Registry::new());
+static REGISTRY: Lock<Registry, { rank::MEASURES }> = Lock::new(Registry::new());
 
-/// What threads allocated that carry no measurement, while any was open.
+pub(super) type LockedRegistry = Locked<'static, Registry, { rank::MEASURES }>;
+
+/// What threads allocated that carry no measurement, while one was open: other tests, or work that was done for the
+/// measured code on a pool that others share. Whose it was is unknown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Unattributed {
-    pub(crate) bytes: u64,
-    pub(crate) allocations: u64,
-    /// Those of them that a pool's workers allocated.
-    pub(crate) pool_bytes: u64,
-    pub(crate) pool_allocations: u64,
+#[non_exhaustive]
+pub struct Unattributed {
+    /// Bytes of all those blocks.
+    pub bytes: u64,
+    /// Their number.
+    pub allocations: u64,
+    /// Bytes of those that rayon's workers allocated; 0 without the feature `rayon`.
+    pub pool_bytes: u64,
+    /// Their number.
+    pub pool_allocations: u64,
 }
 
 static UNATTRIBUTED: [[AtomicU64; 2]; 2] = [const { [const { AtomicU64::new(0) }; 2] }; 2];
@@ -222,7 +230,7 @@ pub(crate) fn on_alloc(device: Device, address: u64, size: u64, site: Site) {
 
 /// The same on a thread that carries no measurement: pools do the work of others.
 #[inline(never)]
-fn on_alloc_of_other(mut registry: MutexGuard<'_, Registry>, device: Device, address: u64, size: u64, site: Site) {
+fn on_alloc_of_other(mut registry: LockedRegistry, device: Device, address: u64, size: u64, site: Site) {
     // A pool of rayon's works for everybody.
     let is_worker = is_worker();
     let family = if is_worker { Family::UNKNOWN } else { lineage::family() };
@@ -324,9 +332,8 @@ pub(crate) fn device_blocks() -> OwnVec<(Space, u64)> {
     lock().device_blocks()
 }
 
-/// Taken after the recorder's locks and before those of stacks and contexts.
-pub(super) fn lock() -> MutexGuard<'static, Registry> {
-    super::lock::lock(&REGISTRY)
+pub(super) fn lock() -> LockedRegistry {
+    REGISTRY.lock()
 }
 
 /// What is measured on threads that are not in a forked child is over there.

@@ -4,7 +4,6 @@ use std::sync::atomic::Ordering;
 
 use super::slots::{ACTIVE, ACTIVE_DEVICES, DEVICES, devices, index_of, slot_of};
 use crate::record::ledger::{AskOutside, Ledger, LedgerOptions};
-use crate::record::lock::lock;
 use crate::record::{gates, untraced};
 use crate::snapshot::{Action, Device, Enabled, Sampling, Settings, StackContext};
 
@@ -27,15 +26,15 @@ pub(in crate::record) fn with_ledger<T>(device: Device, f: impl FnOnce(&mut Ledg
 /// The new ledger takes over what the first device's knows of scopes, as if it had been there before.
 #[cold]
 fn make_ledger(device: Device) {
-    let active = lock(&ACTIVE);
+    let active = ACTIVE.lock();
     let Some(settings) = active.as_ref().filter(|settings| settings.device.is_none() && gates::records_device_memory())
     else {
         return;
     };
-    let first = lock(&DEVICES[0]);
+    let first = DEVICES[0].lock();
     let (Some(first), Some(index)) = (first.as_ref(), index_of(device)) else { return };
     if let Some(slot) = DEVICES.get(index) {
-        let mut slot = lock(slot);
+        let mut slot = slot.lock();
         slot.get_or_insert_with(|| first.beside(device_options(settings, device)));
         // Under its lock: who enters a block and frees it again finds it by this.
         ACTIVE_DEVICES.fetch_or(1 << index, Ordering::Relaxed);

@@ -5,7 +5,6 @@ mod read;
 mod slots;
 mod state;
 
-use std::sync::Mutex;
 use std::sync::atomic::Ordering;
 
 pub(crate) use self::devices::cuda_devices;
@@ -13,7 +12,7 @@ pub(super) use self::devices::{active_devices, with_ledger, with_ledger_there};
 pub(super) use self::read::keep_counters;
 pub(crate) use self::read::{Detail, DeviceCopy, copies, log_end, read_log, reset_peak, skip_log, stats};
 pub(super) use self::slots::before;
-use self::slots::{ACTIVE_DEVICES, DEVICES, index_of};
+use self::slots::{ACTIVE_DEVICES, DEVICES, Slot, index_of};
 pub(crate) use self::slots::{devices, had_blocks_before};
 pub(super) use self::state::{RecorderLocks, abandon, wants, wants_all};
 pub(crate) use self::state::{begin_anew, is_recording, is_taken, start, stop, switch, was_forked};
@@ -23,13 +22,12 @@ use super::ledger::Ledger;
 use super::live::Held;
 use super::site::Site;
 use super::{Label, guard, sampling, thread, untraced};
-use crate::record::lock::lock;
 use crate::snapshot::{ContextId, Device};
 
 /// Enters a block that was chosen at this interval into the heap's ledger; false if it could not be.
 #[cfg_attr(not(debug_assertions), inline(always))]
 pub(crate) fn on_heap_alloc(address: u64, size: u64, site: Site, interval: usize) -> bool {
-    let mut slot = lock(&DEVICES[0]);
+    let mut slot = DEVICES[0].lock();
     // The gate that let this block through, or what chose it, may have been that of an earlier session.
     let takes = |ledger: &&mut Ledger| ledger.takes(size) && ledger.is_sampled_at(interval as u64);
     let Some(ledger) = slot.as_mut().filter(takes) else { return false };
@@ -58,7 +56,7 @@ pub(crate) enum Freed {
 #[inline(always)]
 pub(crate) fn on_heap_free(address: u64, size: u64) -> Freed {
     let site = free_site();
-    let mut slot = lock(&DEVICES[0]);
+    let mut slot = DEVICES[0].lock();
     let Some(ledger) = slot.as_mut().filter(|ledger| ledger.takes(size)) else { return Freed::NotRecorded };
     if let Some(held) = ledger.free(address, site) {
         if ledger.samples(held.size()) {
@@ -79,7 +77,7 @@ pub(crate) fn on_heap_free(address: u64, size: u64) -> Freed {
 /// Undoes [`on_heap_free`] for a block that stayed where it was. If another recording has begun meanwhile, the block
 /// is one from before it.
 pub(crate) fn undo_heap_free(freed: Freed, address: u64, size: u64) {
-    let mut slot = lock(&DEVICES[0]);
+    let mut slot = DEVICES[0].lock();
     let now = epoch();
     let kept = match (freed, slot.as_mut()) {
         (Freed::Recorded(held, then), Some(ledger)) if then == now => {
@@ -103,8 +101,7 @@ pub(crate) fn undo_heap_free(freed: Freed, address: u64, size: u64) {
 
 /// [`naming::name`](super::naming::name) for ledgers of the recording.
 pub(crate) fn name(device: Option<Device>, address: u64, label: Label<'_>) -> bool {
-    let _own = guard::own_work();
-    let in_slot = |slot: &Mutex<Option<Ledger>>| lock(slot).as_mut().is_some_and(|ledger| ledger.name(address, label));
+    let in_slot = |slot: &Slot| slot.lock().as_mut().is_some_and(|ledger| ledger.name(address, label));
     match device {
         Some(device) => index_of(device).and_then(|index| DEVICES.get(index)).is_some_and(in_slot),
         None => is_recording() && DEVICES.iter().any(in_slot),
@@ -120,7 +117,7 @@ pub(crate) fn on_scope(enter: bool, instance: u64, context: ContextId) {
         if active & (1 << index) == 0 {
             continue;
         }
-        let mut slot = lock(device);
+        let mut slot = device.lock();
         if index == 0 {
             active |= ACTIVE_DEVICES.load(Ordering::Relaxed);
         }

@@ -1,16 +1,15 @@
-//! What the ledgers hold, read under their locks.
+//! What the ledgers hold, read under their locks, as own work: copies go through the watched allocator, and were they
+//! recorded, they would wait for these locks.
 
 use std::time::Instant;
 
 use super::slots::{ACTIVE, before, devices, slot_of};
 use crate::record::ledger::{Cursor, Ledger, LedgerCopy, LogPart, Outside, Overwritten};
-use crate::record::lock::lock;
-use crate::record::{guard, untraced};
+use crate::record::untraced;
 use crate::snapshot::{Device, MemoryStats};
 
 /// Counters of a device, if it is being recorded.
 pub(crate) fn stats(device: Device) -> Option<MemoryStats> {
-    let _own = guard::own_work();
     let slot = slot_of(device)?;
     let ledger = slot.as_ref()?;
     let Outside { below_threshold, base } = outside(device, ledger);
@@ -18,7 +17,6 @@ pub(crate) fn stats(device: Device) -> Option<MemoryStats> {
 }
 
 pub(crate) fn reset_peak(device: Device) {
-    let _own = guard::own_work();
     if let Some(ledger) = slot_of(device).as_mut().and_then(|slot| slot.as_mut()) {
         ledger.reset_peak();
     }
@@ -33,10 +31,8 @@ pub(crate) struct DeviceCopy {
 
 /// All ledgers of the recording that began, or begins anew, at this moment; none of them if another one is under way.
 pub(crate) fn copies(began: Instant) -> Vec<(Device, DeviceCopy)> {
-    // The copies go through the watched allocator: were they recorded, they would wait for these locks.
-    let _own = guard::own_work();
     // Nobody begins or ends a recording meanwhile.
-    let _active = lock(&ACTIVE);
+    let _active = ACTIVE.lock();
     devices().filter_map(|device| copy(device, began).map(|copy| (device, copy))).collect()
 }
 
@@ -57,7 +53,6 @@ pub(crate) enum Detail {
 
 /// The end of a device's log, and its state at that moment.
 pub(crate) fn log_end(device: Device, detail: Detail) -> Option<(Cursor, DeviceCopy)> {
-    let _own = guard::own_work();
     let slot = slot_of(device)?;
     let ledger = slot.as_ref()?;
     let copy = device_copy(device, ledger, |base| match detail {
@@ -76,14 +71,12 @@ pub(crate) fn read_log(
     limit: usize,
     out: &mut LogPart,
 ) -> Result<(), Overwritten> {
-    let _own = guard::own_work();
     let Some(slot) = slot_of(device) else { return Ok(()) };
     slot.as_ref().map_or(Ok(()), |ledger| ledger.copy_log(cursor, end, limit, out))
 }
 
 /// Passes over the records and marks up to `end`.
 pub(crate) fn skip_log(device: Device, cursor: &mut Cursor, end: &Cursor, out: &mut LogPart) {
-    let _own = guard::own_work();
     let Some(slot) = slot_of(device) else { return };
     if let Some(ledger) = slot.as_ref() {
         ledger.skip_log(cursor, end, out);

@@ -2,10 +2,9 @@
 //! at again under one.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard};
 
 use crate::record::ledger::Ledger;
-use crate::record::lock::lock;
+use crate::record::lock::{Lock, Locked, rank};
 use crate::snapshot::{Device, Settings};
 
 /// CUDA devices with a ledger of their own; blocks of any further one are lost, and counted so.
@@ -13,9 +12,12 @@ pub(super) const MAX_ORDINALS: u32 = 32;
 /// The CPU, the CUDA devices by ordinal, then pinned, managed and imported memory.
 pub(super) const MAX_DEVICES: usize = MAX_ORDINALS as usize + 4;
 
-/// Taken after [`ACTIVE`], and one after the other in this order.
-pub(super) static DEVICES: [Mutex<Option<Ledger>>; MAX_DEVICES] = [const { Mutex::new(None) }; MAX_DEVICES];
-pub(super) static ACTIVE: Mutex<Option<Settings>> = Mutex::new(None);
+/// A device's ledger, if it has one.
+pub(super) type Slot = Lock<Option<Ledger>, { rank::DEVICES }>;
+pub(super) type LockedSlot = Locked<'static, Option<Ledger>, { rank::DEVICES }>;
+
+pub(super) static DEVICES: [Slot; MAX_DEVICES] = [const { Lock::new(None) }; MAX_DEVICES];
+pub(super) static ACTIVE: Lock<Option<Settings>, { rank::ACTIVE }> = Lock::new(None);
 
 /// One bit for each device that has a ledger. While a recording is under way it is set, and read by scopes,
 /// with the first device's lock held: so a device that comes later has seen every scope.
@@ -32,8 +34,8 @@ pub(crate) fn devices() -> impl Iterator<Item = Device> {
     std::iter::once(Device::Cpu).chain(cuda).chain([Device::Pinned, Device::Managed, Device::Imported])
 }
 
-pub(super) fn slot_of(device: Device) -> Option<MutexGuard<'static, Option<Ledger>>> {
-    index_of(device).and_then(|index| DEVICES.get(index)).map(lock)
+pub(super) fn slot_of(device: Device) -> Option<LockedSlot> {
+    index_of(device).and_then(|index| DEVICES.get(index)).map(Lock::lock)
 }
 
 pub(super) fn index_of(device: Device) -> Option<usize> {

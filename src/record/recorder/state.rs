@@ -13,24 +13,26 @@
 //! [`ACTIVE`] is the state. What the hot path looks at without a lock is published from here alone: [`open`] and
 //! [`close_gates`] set the gates, the sample, and the bits of devices.
 
-use std::sync::MutexGuard;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Instant;
 
 use super::devices::{device_options, heap_options, with_ledger};
-use super::slots::{ACTIVE, ACTIVE_DEVICES, DEVICES, MAX_DEVICES, MAX_ORDINALS, before, index_of, set_before};
+use super::slots::{
+    ACTIVE, ACTIVE_DEVICES, DEVICES, LockedSlot, MAX_DEVICES, MAX_ORDINALS, before, index_of, set_before,
+};
 use crate::record::gates::GATES;
 use crate::record::ledger::Ledger;
-use crate::record::lock::lock;
+use crate::record::lock::{Lock, Locked, rank};
 use crate::record::{gates, sampling, thread, untraced};
 use crate::snapshot::{DEFAULT_STACK_DEPTH, Device, Enabled, Sampling, Settings};
 
 /// A session is under way. Release/acquire with the ledgers is not needed: they stand behind locks.
 static RECORDING: AtomicBool = AtomicBool::new(false);
-/// This process was forked off one that was recording.
-static FORKED: AtomicBool = AtomicBool::new(false);
 /// The process that records, by its number; 0 is none.
 static OWNER: AtomicU32 = AtomicU32::new(0);
+/// No process has this number: in a child of the one that records.
+const FORKED: u32 = u32::MAX;
+
 pub(crate) fn is_recording() -> bool {
     RECORDING.load(Ordering::Relaxed)
 }
@@ -38,12 +40,12 @@ pub(crate) fn is_recording() -> bool {
 /// Is this a child of the process that records? Not every way to make one tells the fork handlers.
 pub(crate) fn was_forked() -> bool {
     let owner = OWNER.load(Ordering::Relaxed);
-    FORKED.load(Ordering::Relaxed) || (owner != 0 && owner != std::process::id())
+    owner != 0 && owner != std::process::id()
 }
 
 /// Is a session under way, recording or not?
 pub(crate) fn is_taken() -> bool {
-    lock(&ACTIVE).is_some()
+    ACTIVE.lock().is_some()
 }
 
 /// Begins a recording; false if one is under way. `before` says what pools of CUDA devices have handed out by then:
@@ -53,7 +55,7 @@ pub(crate) fn start(settings: &Settings, began: Instant, before: impl FnOnce() -
         return false;
     }
     let (ledger, before) = (first_ledger(settings, began), before());
-    let mut active = lock(&ACTIVE);
+    let mut active = ACTIVE.lock();
     if active.is_some() {
         return false;
     }
@@ -65,13 +67,10 @@ pub(crate) fn start(settings: &Settings, began: Instant, before: impl FnOnce() -
 
 /// Ends what is being recorded and begins to record with other settings, all in one.
 pub(crate) fn switch(settings: &Settings, began: Instant, before: impl FnOnce() -> Vec<(u32, u64)>) {
-    if was_forked() {
-        return;
-    }
     let (ledger, before) = (first_ledger(settings, began), before());
-    let mut active = lock(&ACTIVE);
+    let mut active = ACTIVE.lock();
     close_gates();
-    DEVICES.iter().enumerate().for_each(|(index, device)| discard(index, &mut lock(device)));
+    DEVICES.iter().enumerate().for_each(|(index, device)| discard(index, &mut device.lock()));
     set_up(&mut active, settings, ledger, &before);
     drop(active);
     make_ledgers_of_before();
@@ -79,13 +78,10 @@ pub(crate) fn switch(settings: &Settings, began: Instant, before: impl FnOnce() 
 
 /// Begins every log anew, with counters and peak; what is live stays known.
 pub(crate) fn begin_anew(began: Instant) {
-    if was_forked() {
-        return;
-    }
     // No device's ledger comes into being meanwhile.
-    let _active = lock(&ACTIVE);
+    let _active = ACTIVE.lock();
     for slot in &DEVICES {
-        if let Some(ledger) = lock(slot).as_mut() {
+        if let Some(ledger) = slot.lock().as_mut() {
             ledger.begin_anew(began);
         }
     }
@@ -125,7 +121,7 @@ fn first_ledger(settings: &Settings, began: Instant) -> Option<Ledger> {
 fn open(mut ledger: Ledger, settings: &Settings) {
     ledger.count_beside();
     let index = index_of(first_device(settings));
-    let mut slot = index.and_then(|index| DEVICES.get(index)).map(lock);
+    let mut slot = index.and_then(|index| DEVICES.get(index)).map(Lock::lock);
     if let (Some(slot), Some(index)) = (&mut slot, index) {
         **slot = Some(ledger);
         ACTIVE_DEVICES.store(1 << index, Ordering::Relaxed);
@@ -147,32 +143,29 @@ fn make_ledgers_of_before() {
 
 /// Ends the recording. What the heap ledger holds goes to the untraced account, under its lock.
 pub(crate) fn stop() {
-    if was_forked() {
-        return;
-    }
-    let mut active = lock(&ACTIVE);
+    let mut active = ACTIVE.lock();
     close_gates();
-    DEVICES.iter().enumerate().for_each(|(index, device)| discard(index, &mut lock(device)));
+    DEVICES.iter().enumerate().for_each(|(index, device)| discard(index, &mut device.lock()));
     *active = None;
     OWNER.store(0, Ordering::Relaxed);
 }
 
-/// All locks of this file, taken in order.
+/// All locks of the recorder, taken in order.
 pub(in crate::record) struct RecorderLocks {
-    active: MutexGuard<'static, Option<Settings>>,
-    devices: [MutexGuard<'static, Option<Ledger>>; MAX_DEVICES],
+    active: Locked<'static, Option<Settings>, { rank::ACTIVE }>,
+    devices: [LockedSlot; MAX_DEVICES],
 }
 
 impl RecorderLocks {
     pub(in crate::record) fn take() -> Self {
-        Self { active: lock(&ACTIVE), devices: DEVICES.each_ref().map(lock) }
+        Self { active: ACTIVE.lock(), devices: DEVICES.each_ref().map(Lock::lock) }
     }
 }
 
 /// Ends the recording in a forked child: what it inherited stays whole, the parent's goes on.
 pub(in crate::record) fn abandon(locks: &mut RecorderLocks) {
     if locks.active.is_some() {
-        FORKED.store(true, Ordering::Relaxed);
+        OWNER.store(FORKED, Ordering::Relaxed);
         close_gates();
         locks.devices.iter_mut().enumerate().for_each(|(index, slot)| discard(index, slot));
     }
@@ -201,10 +194,10 @@ fn discard(index: usize, slot: &mut Option<Ledger>) {
 
 /// Is memory of this device to be recorded?
 pub(in crate::record) fn wants(device: Device) -> bool {
-    gates::records_device_memory() && lock(&ACTIVE).as_ref().is_some_and(|s| s.device.is_none_or(|only| only == device))
+    gates::records_device_memory() && ACTIVE.lock().as_ref().is_some_and(|s| s.device.is_none_or(|only| only == device))
 }
 
 /// Is memory of all devices to be recorded?
 pub(in crate::record) fn wants_all() -> bool {
-    gates::records_device_memory() && lock(&ACTIVE).as_ref().is_some_and(|settings| settings.device.is_none())
+    gates::records_device_memory() && ACTIVE.lock().as_ref().is_some_and(|settings| settings.device.is_none())
 }

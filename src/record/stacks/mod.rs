@@ -9,12 +9,11 @@ mod leak;
 mod words;
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Mutex, MutexGuard};
 
 use self::guess::Guesses;
 use self::index::{Count, Index};
 use self::words::{Pen, Words};
-use super::lock;
+use super::lock::{Lock, Locked, rank};
 use super::unwind::modules::mark;
 use super::unwind::stack::{Known, SpacingBuffer, Stack, hash_with};
 use crate::snapshot::StackId;
@@ -27,7 +26,7 @@ pub(crate) struct StackTable {
     index: Index,
     words: Words,
     guesses: Guesses,
-    writer: Mutex<Writer>,
+    writer: Lock<Writer, { rank::STACKS }>,
     refused: AtomicU64,
 }
 
@@ -52,7 +51,7 @@ const MARK: u64 = 1 << 63;
 impl StackTable {
     pub(crate) const fn new() -> Self {
         let new = New { pen: Pen::new(), count: Count::new(), spacing: SpacingBuffer::new() };
-        let writer = Mutex::new(Writer { new, marked: [0; MAX_STACK_DEPTH + 2] });
+        let writer = Lock::new(Writer { new, marked: [0; MAX_STACK_DEPTH + 2] });
         Self { index: Index::new(), words: Words::new(), guesses: Guesses::new(), writer, refused: AtomicU64::new(0) }
     }
 
@@ -144,8 +143,8 @@ impl StackTable {
         self.refused.load(Relaxed)
     }
 
-    pub(super) fn lock(&self) -> MutexGuard<'_, Writer> {
-        lock::lock(&self.writer)
+    pub(super) fn lock(&self) -> Locked<'_, Writer, { rank::STACKS }> {
+        self.writer.lock()
     }
 }
 
