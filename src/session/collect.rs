@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use foldhash::fast::RandomState;
 
-use super::missed::{Missed, spans};
+use super::missed::{self, spans};
 use super::process::this_process;
 use crate::attribute::learn_backward_pass;
 use crate::capture::Driver;
@@ -40,7 +40,7 @@ pub(crate) fn measured_snapshot(devices: &[DeviceMeasured]) -> SnapshotData {
     let settings = Settings { min_size: 0, ..Settings::default() };
     let copy = |on: &DeviceMeasured| (on.device, DeviceCopy { ledger: on.ledger.clone(), below_threshold: 0 });
     let copies = devices.iter().map(copy).collect();
-    assemble(&settings, copies, Process { duration_ns, ..this_process() }, Missed::so_far().since())
+    assemble(&settings, copies, Process { duration_ns, ..this_process() }, missed::since(&missed::so_far()))
 }
 
 fn assemble(

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::collect::Copied;
 use super::dumps::Dumps;
+use super::missed;
 use super::outputs::Snapshot;
 use super::pending::Pending;
 use super::process::this_process;
@@ -80,14 +81,14 @@ impl Recording {
     }
 
     pub(super) fn since(&self) -> Since {
-        *lock(&self.since)
+        lock(&self.since).clone()
     }
 
     /// All that is recorded, and since when.
     fn copies(&self) -> (Since, Vec<(Device, DeviceCopy)>) {
         // Held meanwhile: a snapshot has what was before a switch, or what came after it.
         let since = lock(&self.since);
-        (*since, recorder::copies(since.began))
+        (since.clone(), recorder::copies(since.began))
     }
 
     /// Records from now on, or no longer.
@@ -146,7 +147,7 @@ impl Recording {
             ..this_process()
         };
         let drivers = copies.iter().map(|(device, _)| self.driver(*device)).collect();
-        Copied { settings: self.settings.clone(), process, health: since.missed.since(), copies, drivers }
+        Copied { settings: self.settings.clone(), process, health: missed::since(&since.missed), copies, drivers }
     }
 
     pub(super) fn streams(&self) -> bool {

@@ -2,19 +2,20 @@
 
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-use super::missed::Missed;
+use super::missed;
+use crate::snapshot::Health;
 
 /// When the recording began, and what had been missed in this process before.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Since {
     pub(super) began: Instant,
     pub(super) unix_us: u64,
-    pub(super) missed: Missed,
+    pub(super) missed: Health,
 }
 
 impl Since {
     pub(super) fn now() -> Self {
         let epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        Self { began: Instant::now(), unix_us: epoch.as_micros() as u64, missed: Missed::so_far() }
+        Self { began: Instant::now(), unix_us: epoch.as_micros() as u64, missed: missed::so_far() }
     }
 }

@@ -98,11 +98,6 @@ impl<'a> Reader<'a> {
     }
 
     /// Nothing may be left.
-    /// Later writers have something more here.
-    pub(super) fn has_more(&self) -> bool {
-        !self.0.is_empty()
-    }
-
     pub(super) fn end(self) -> Result<(), Damage> {
         if self.0.is_empty() { Ok(()) } else { Err(Damage("bytes behind the last value of a chunk")) }
     }

@@ -174,25 +174,17 @@ impl Reading {
 
     fn commit(&mut self, r: &mut Reader<'_>) -> Result<(), Damage> {
         self.data.process.duration_ns = r.number()?;
-        self.data.health = Health {
-            lost_blocks: r.number()?,
-            lost_stacks: r.number()?,
-            shortened_stacks: r.number()?,
-            missed_frees: r.number()?,
-            lost_scopes: r.number()?,
-            no_line_numbers: flag(r)?,
-            unknown_addresses: r.number()?,
-            unreadable_modules: list(r, |r| r.text().map(str::to_owned))?,
-            spans: spans(r)?,
-            cut_off: flag(r)?,
-            unread_bytes: r.number()?,
-            unknown_frees: r.number()?,
-            refused_frees: r.number()?,
-            compared_stacks: r.number()?,
-            wrong_stacks: r.number()?,
-            cuda: cuda_hooks(r)?,
-            no_allocator: r.has_more() && flag(r)?,
-        };
+        let mut health = Health::default();
+        // Of an older version there may be fewer, of a newer one more.
+        let counts = list(r, Reader::number)?;
+        health.counters_mut().zip(counts).for_each(|(counter, count)| *counter = count);
+        health.unreadable_modules = list(r, |r| r.text().map(str::to_owned))?;
+        health.spans = spans(r)?;
+        health.no_line_numbers = flag(r)?;
+        health.cut_off = flag(r)?;
+        health.cuda = cuda_hooks(r)?;
+        health.no_allocator = flag(r)?;
+        self.data.health = health;
         Ok(())
     }
 

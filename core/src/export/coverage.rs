@@ -53,16 +53,7 @@ fn rest(balance: &PoolBalance) -> String {
 
 /// What should be known before the figures of CUDA memory are believed.
 pub(super) fn notes(data: &SnapshotData) -> Vec<String> {
-    let health = &data.health;
-    let mut notes = hook_notes(&health.cuda);
-    if health.unknown_frees > 0 {
-        let frees = grouped(health.unknown_frees);
-        notes.push(format!("{frees} frees of device memory that was allocated before the recording, or unseen"));
-    }
-    if health.refused_frees > 0 {
-        let frees = grouped(health.refused_frees);
-        notes.push(format!("{frees} frees were refused by the CUDA driver: that memory is leaked, or was not there"));
-    }
+    let mut notes = hook_notes(&data.health.cuda);
     notes.extend(data.devices.iter().filter_map(balance_note));
     notes
         .extend(data.devices.iter().flat_map(|device| allocator_notes(data, device).into_iter().map(|(_, note)| note)));
@@ -189,12 +180,9 @@ mod tests {
         assert_eq!(notes(&data), Vec::<String>::new());
         data.health.cuda.unseen_calls = vec![UnseenCalls { function: "cuMemCreate".into(), calls: 3 }];
         data.health.cuda.refused_imports = 1;
-        (data.health.unknown_frees, data.health.refused_frees) = (2, 4);
         data.health.cuda.state = CudaState::AnotherCopy;
         let notes = notes(&data).join("\n");
-        for expected in
-            ["3 calls of cuMemCreate", "1 imports", "2 frees of device", "4 frees were", "use one copy only"]
-        {
+        for expected in ["3 calls of cuMemCreate", "1 imports", "use one copy only"] {
             assert!(notes.contains(expected), "{expected}: {notes}");
         }
     }

@@ -114,26 +114,17 @@ fn health(data: &SnapshotData) -> Value {
     let health = &data.health;
     let analysis::Spanless { blocks, bytes } = analysis::spanless(data);
     let note = analysis::spanless_note(data).map(|(cause, advice)| format!("{cause}; {advice}"));
-    json!({
-        "lost_blocks": health.lost_blocks,
-        "lost_stacks": health.lost_stacks,
-        "shortened_stacks": health.shortened_stacks,
-        "compared_stacks": health.compared_stacks,
-        "wrong_stacks": health.wrong_stacks,
-        "missed_frees": health.missed_frees,
-        "lost_scopes": health.lost_scopes,
+    let mut value = json!({
         "lost_names": data.devices.iter().map(|device| device.lost_names).sum::<u64>(),
         "no_line_numbers": health.no_line_numbers,
-        "unknown_addresses": health.unknown_addresses,
         "unreadable_modules": health.unreadable_modules,
         "no_allocator": health.no_allocator,
         "cut_off": health.cut_off,
-        "unread_bytes": health.unread_bytes,
-        "unknown_frees": health.unknown_frees,
-        "refused_frees": health.refused_frees,
         "cuda": cuda_hooks(&health.cuda),
         "spanless": { "blocks": blocks, "bytes": bytes, "note": note },
-    })
+    });
+    health.counters().for_each(|(name, count)| value[name] = count.into());
+    value
 }
 
 fn cuda_hooks(hooks: &CudaHooks) -> Value {

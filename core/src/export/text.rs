@@ -299,22 +299,11 @@ impl Page<'_> {
     /// What was missed: said only where there is something to say.
     fn health(&mut self, data: &SnapshotData) {
         let health = &data.health;
-        let counts = [
-            (
-                health.lost_blocks,
-                "blocks were not recorded for lack of memory; they count as allocated before recording",
-            ),
-            (health.lost_stacks, "stacks were not kept: the stack table is full"),
-            (health.wrong_stacks, "stacks were wrong, and libgcc's kept; please report this"),
-            (health.missed_frees, "frees were missed: an address was allocated again while its block seemed live"),
-            (
-                data.devices.iter().map(|device| device.lost_names).sum(),
-                "blocks could not be given a name: too many have one",
-            ),
-            (health.lost_scopes, "scopes were not told apart: too many names"),
-        ];
-        let mut notes: Vec<String> =
-            counts.iter().filter(|(n, _)| *n > 0).map(|(n, text)| format!("{} {text}", grouped(*n))).collect();
+        let mut notes = health.notes();
+        let lost_names: u64 = data.devices.iter().map(|device| device.lost_names).sum();
+        if lost_names > 0 {
+            notes.push(format!("{} blocks could not be given a name: too many have one", grouped(lost_names)));
+        }
         if health.no_line_numbers {
             notes.push(
                 "functions have no line numbers; to get them, put this into Cargo.toml:\n    \

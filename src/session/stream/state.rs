@@ -7,6 +7,7 @@ use super::file::StreamFile;
 use super::numbers::Numbers;
 use crate::capture::{Commit, Encoder};
 use crate::record::{Cursor, thread};
+use crate::session::missed;
 use crate::session::missed::spans;
 use crate::session::process::threads;
 use crate::session::say;
@@ -63,7 +64,7 @@ pub(super) struct Committed {
     pub(super) modules: usize,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Flush {
     pub(super) since: Since,
     pub(super) last: bool,
@@ -85,7 +86,7 @@ impl Stream {
 
     pub(super) fn encode_commit(&mut self, flush: &Flush) -> io::Result<()> {
         self.append_threads(flush.last)?;
-        let mut health = Health { spans: spans(), ..flush.since.missed.since() };
+        let mut health = Health { spans: spans(), ..missed::since(&flush.since.missed) };
         for place in &self.devices {
             health.lost_blocks += place.lost.blocks;
             health.missed_frees += place.lost.frees;

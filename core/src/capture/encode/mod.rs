@@ -8,8 +8,8 @@ use std::io::{self, Write};
 use super::bytes::Payload;
 use super::{CUDA_STATES, Commit, Counters, MAGIC, Tag, VERSION, device_number};
 use crate::snapshot::{
-    Action, CodeAddress, ContextNode, CudaHooks, CudaState, Device, DeviceSnapshot, Frame, Health, Module, Process,
-    Settings, SnapshotData, Stacks, Thread,
+    Action, CodeAddress, ContextNode, CudaHooks, CudaState, Device, DeviceSnapshot, Frame, Module, Process, Settings,
+    SnapshotData, Stacks, Thread,
 };
 
 /// Records in one chunk: what is lost with it if the file is damaged there.
@@ -168,23 +168,13 @@ impl<W: Write> Encoder<W> {
 
     /// What came before counts from here on.
     pub fn commit(&mut self, commit: &Commit) -> io::Result<()> {
-        let Health { lost_blocks, lost_stacks, shortened_stacks, missed_frees, lost_scopes, .. } = commit.health;
         let health = &commit.health;
         self.chunk(Tag::Commit, |p| {
             p.number(commit.duration_ns);
-            [lost_blocks, lost_stacks, shortened_stacks, missed_frees, lost_scopes]
-                .into_iter()
-                .for_each(|n| p.number(n));
-            p.number(health.no_line_numbers.into());
-            p.number(health.unknown_addresses);
+            list(p, health.counters().collect::<Vec<_>>().iter(), |p, (_, count)| p.number(*count));
             list(p, health.unreadable_modules.iter(), |p, module| p.text(module));
             p.number(health.spans as u64);
-            p.number(health.cut_off.into());
-            p.number(health.unread_bytes);
-            p.number(health.unknown_frees);
-            p.number(health.refused_frees);
-            p.number(health.compared_stacks);
-            p.number(health.wrong_stacks);
+            [health.no_line_numbers, health.cut_off].into_iter().for_each(|flag| p.number(flag.into()));
             cuda_hooks(p, &health.cuda);
             p.number(health.no_allocator.into());
         })
