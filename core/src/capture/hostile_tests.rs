@@ -24,7 +24,7 @@ impl File {
     }
 
     fn read(self) -> Result<SnapshotData, String> {
-        let file = self.numbers(Tag::Commit, &[0; 21]);
+        let file = self.numbers(Tag::Commit, &[0; 12]);
         read(&file.0).map(|capture| capture.data).map_err(|error| error.to_string())
     }
 

@@ -143,7 +143,7 @@ fn what_is_no_capture_says_so() {
 #[test]
 fn nonsense_with_a_right_checksum_is_refused() {
     let chunk = |tag: Tag, payload: &[u8]| [&chunk_head(tag as u8, payload), payload].concat();
-    let commit = chunk(Tag::Commit, &[0; 21]);
+    let commit = chunk(Tag::Commit, &[0; 12]);
     let file = |chunks: &[u8]| [&MAGIC[..], &VERSION.to_le_bytes(), chunks, &commit].concat();
     assert!(read(&file(&[])).is_ok());
     let context_before_its_parent = chunk(Tag::Contexts, &[1, 10, 1, b'a']);
