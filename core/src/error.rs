@@ -22,7 +22,7 @@ impl fmt::Debug for Error {
 }
 
 #[derive(Clone)]
-enum Kind {
+pub(crate) enum Kind {
     Size(String),
     Rules(String),
     Format { path: PathBuf, known: String },
@@ -36,7 +36,7 @@ enum Kind {
 }
 
 /// An I/O error; a clone has its code, or its kind and its text.
-struct Io(io::Error);
+pub(crate) struct Io(io::Error);
 
 impl Clone for Io {
     fn clone(&self) -> Self {
@@ -64,9 +64,6 @@ impl Error {
     #[doc(hidden)]
     pub fn size(text: &str) -> Self {
         Kind::Size(text.to_owned()).into()
-    }
-    pub(crate) fn rules(wrong: String) -> Self {
-        Kind::Rules(wrong).into()
     }
     /// The name says no format; these are known.
     #[doc(hidden)]

@@ -83,7 +83,7 @@ extern "C" fn before() {
         measurements: measure::lock(),
         _contexts: CONTEXTS.lock(),
         _stacks: STACKS.lock(),
-        _no_fork: no_fork(),
+        _no_fork: NO_FORK.lock(),
         _own,
     }));
 }

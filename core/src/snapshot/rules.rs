@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::LazyLock;
 
 use super::Category;
-use crate::error::Error;
+use crate::error::{Error, Kind};
 
 /// The table that memtrace comes with.
 static KNOWN: LazyLock<Table> = LazyLock::new(|| {
@@ -121,7 +121,7 @@ impl Rules {
     /// If a line is not of the table's form, or more than 512 lines or 64 KiB would be added; none is added then.
     pub fn add(&mut self, lines: &str) -> Result<(), Error> {
         let mut added = self.added.clone();
-        added.add_within(lines).map_err(|wrong| Error::rules(wrong.quoted()))?;
+        added.add_within(lines).map_err(|wrong| Kind::Rules(wrong.quoted()))?;
         self.added = added;
         Ok(())
     }
@@ -129,7 +129,7 @@ impl Rules {
     /// The same for lines of a file, which are told by their numbers.
     pub fn add_file(&mut self, file: &Path, lines: &str) -> Result<(), Error> {
         let mut added = self.added.clone();
-        added.add_within(lines).map_err(|wrong| Error::rules(wrong.numbered(file)))?;
+        added.add_within(lines).map_err(|wrong| Kind::Rules(wrong.numbered(file)))?;
         self.added = added;
         Ok(())
     }
