@@ -8,7 +8,7 @@ use super::chrome::{layout, timeline};
 use super::figure;
 #[cfg(feature = "flamegraph")]
 use super::flamegraph;
-use super::{LeftOut, categories, folded, json, operators, pytorch, rows_that_fit, text};
+use super::{LeftOut, budget, categories, folded, json, operators, pytorch, text};
 use crate::analysis::{self, OperatorSeries};
 use crate::capture;
 use crate::error::Error;
@@ -154,9 +154,14 @@ pub fn operators_of(data: &SnapshotData, device: Option<Device>) -> OperatorSeri
 /// If it cannot be written.
 pub fn write_capture(data: &SnapshotData, max_bytes: Option<u64>, out: &mut dyn Write) -> Written {
     let records = data.devices.iter().map(|device| device.records.len()).max().unwrap_or(0);
-    let write = |records: usize, _: &LeftOut, out: &mut dyn Write| Ok(capture::write(data, records, out)?);
-    let left_out = rows_that_fit(max_bytes, records, out, write)?;
-    Ok(LeftOut { oldest_records: left_out.rows, rows: 0, ..left_out })
+    let left_out = |step: usize| LeftOut { oldest_records: step as u64, ..LeftOut::default() };
+    budget::stepwise(
+        max_bytes,
+        || records,
+        left_out,
+        out,
+        |step, _, out| Ok(capture::write(data, records - step, out)?),
+    )
 }
 
 #[cfg(test)]

@@ -29,5 +29,4 @@ pub mod text;
 mod twice;
 
 pub use budget::LeftOut;
-pub use budget::rows as rows_that_fit;
 pub use format::{Format, operators_of, write_capture};

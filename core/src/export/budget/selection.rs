@@ -64,12 +64,11 @@ pub(super) struct Choices {
     /// What was live at the peak or is live at the end.
     kept: Kept,
     deepest: usize,
-    max_bytes: u64,
 }
 
 impl Choices {
-    pub(super) fn of(data: &SnapshotData, max_bytes: u64) -> Self {
-        let mut choices = Self { candidates: Vec::new(), kept: Kept::new(), deepest: 0, max_bytes };
+    pub(super) fn of(data: &SnapshotData) -> Self {
+        let mut choices = Self { candidates: Vec::new(), kept: Kept::new(), deepest: 0 };
         for device in &data.devices {
             let blocks = device.live.iter().chain(&device.peak.blocks);
             let kept: HashSet<u64, RandomState> = blocks.map(|block| block.seq).collect();
@@ -87,39 +86,20 @@ impl Choices {
         self.candidates.len() + self.deepest
     }
 
-    /// Without anything that can be left out of the log.
-    pub(super) fn without_records(&self) -> Selection<'_> {
-        self.selection(self.candidates.len(), false)
-    }
-
-    /// Steps that nearly fit if all candidates take the same: everything takes `most` bytes, `least` without them.
-    pub(super) fn guesses(&self, most: u64, least: u64) -> impl Iterator<Item = usize> {
-        let candidates = self.candidates.len();
-        let (max, bytes) = (self.max_bytes, most.saturating_sub(least).max(1));
-        let step = move |percent: u64| {
-            let too_many = most.saturating_sub(max / 100 * percent);
-            (candidates as u128 * u128::from(too_many)).div_ceil(u128::from(bytes)) as usize
-        };
-        [99, 97, 94, 88].into_iter().map(step).filter(move |step| *step <= candidates)
-    }
-
     /// Without the first `step` of what can be left out.
-    pub(super) fn selection(&self, step: usize, too_large: bool) -> Selection<'_> {
+    pub(super) fn selection(&self, step: usize, left_out: LeftOut) -> Selection<'_> {
         let beyond = (u64::MAX, Device::Imported, u64::MAX);
         let cut = self.candidates.get(step).copied().unwrap_or(beyond);
+        Selection { cut: Some((cut, &self.kept)), max_depth: left_out.scopes_below, left_out }
+    }
+
+    /// What that is.
+    pub(super) fn left_out(&self, step: usize) -> LeftOut {
         let allocations = step.min(self.candidates.len());
         let largest = allocations.checked_sub(1).and_then(|last| self.candidates.get(last)).map_or(0, |rank| rank.0);
         let levels = step - allocations;
-        let max_depth = (levels > 0).then(|| self.deepest.saturating_sub(levels));
-        let left_out = LeftOut {
-            allocations: allocations as u64,
-            largest,
-            scopes_below: max_depth,
-            max_bytes: self.max_bytes,
-            too_large,
-            ..LeftOut::default()
-        };
-        Selection { cut: Some((cut, &self.kept)), max_depth, left_out }
+        let scopes_below = (levels > 0).then(|| self.deepest.saturating_sub(levels));
+        LeftOut { allocations: allocations as u64, largest, scopes_below, ..LeftOut::default() }
     }
 }
 

@@ -9,12 +9,10 @@ use std::io::{self, Write};
 use super::devices;
 use super::event::{Trace, Track, Value};
 use super::names::{self, Names};
-use super::sink::Sink;
 pub use super::steps::Steps;
 use super::steps::{Plan, Step, peak_position, plan};
 use crate::error::Error;
 use crate::export::budget::{self, LeftOut};
-use crate::export::gathered::Gathered;
 use crate::export::sampled;
 use crate::snapshot::{Block, Device, DeviceSnapshot, Replay, SnapshotData};
 use crate::units::Bytes;
@@ -60,9 +58,13 @@ pub fn write(data: &SnapshotData, options: &Options, mut out: impl Write) -> Res
     let sizes = sizes(data);
     let up_to = |step: usize| step.checked_sub(1).and_then(|at| sizes.get(at)).copied();
     let left_out = |step| LeftOut { blocks_up_to: up_to(step), ..LeftOut::default() };
-    budget::stepwise(options.max_bytes, sizes.len(), left_out, &mut out, |step, left_out, out| {
-        write_blocks(data, options, &names, up_to(step).unwrap_or(0), left_out, out)
-    })
+    budget::stepwise(
+        options.max_bytes,
+        || sizes.len(),
+        left_out,
+        &mut out,
+        |step, left_out, out| write_blocks(data, options, &names, up_to(step).unwrap_or(0), left_out, out),
+    )
 }
 
 /// The sizes of all blocks, each once, the smallest first.
@@ -83,7 +85,7 @@ fn write_blocks(
     left_out: &LeftOut,
     out: &mut dyn Write,
 ) -> Result<(), Error> {
-    let trace = Trace::begin(Gathered::new(out));
+    let trace = Trace::begin(out);
     let mut layout = Layout { data, options, names, hidden, left_out, trace };
     let mut plans = Vec::new();
     for device in devices(data, options.device) {
@@ -101,17 +103,17 @@ struct BlockNames {
     operators: Vec<String>,
 }
 
-struct Layout<'a, S> {
+struct Layout<'a, 'o> {
     data: &'a SnapshotData,
     options: &'a Options,
     names: &'a BlockNames,
     /// Blocks of at most this size are shown in the row of the peak only.
     hidden: u64,
     left_out: &'a LeftOut,
-    trace: Trace<S>,
+    trace: Trace<'o>,
 }
 
-impl<S: Sink> Layout<'_, S> {
+impl Layout<'_, '_> {
     fn device(&mut self, device: &DeviceSnapshot, plan: &Plan) -> io::Result<()> {
         let number = memory_space(device.device);
         let space = Track::process(number);

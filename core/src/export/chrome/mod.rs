@@ -9,7 +9,6 @@ mod names;
 #[cfg(test)]
 mod property_tests;
 mod scopes;
-mod sink;
 mod stack_frames;
 mod steps;
 #[cfg(test)]

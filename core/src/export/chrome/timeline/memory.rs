@@ -7,9 +7,8 @@ use crate::analysis::frame_location;
 use crate::analysis::log::{self, Moment};
 use crate::analysis::reserved::Reserved;
 use crate::export::chrome::event::{Object, Track};
-use crate::export::chrome::names::Name;
+use crate::export::chrome::names::{Name, quoted};
 use crate::export::chrome::scopes;
-use crate::export::chrome::sink::{Sink, quoted};
 use crate::export::sampled;
 use crate::snapshot::{Device, DeviceSnapshot, NamesBySeq, RecordKind, Sampling, SnapshotData, StackId};
 use crate::units::Bytes;
@@ -41,7 +40,7 @@ impl<'a> OnDevice<'a> {
     }
 }
 
-impl<S: Sink> Timeline<'_, S> {
+impl Timeline<'_, '_> {
     pub(super) fn device(&mut self, device: &DeviceSnapshot) -> io::Result<()> {
         let here = OnDevice::of(device);
         let mut allocated = self.known.at_start.get(&device.device).copied().unwrap_or_default();
@@ -163,7 +162,7 @@ fn device_args(device: Device) -> String {
 
 /// A name, if there is something to say.
 #[inline]
-fn said(args: &mut Object<'_, impl Sink>, key: &str, name: &Name) {
+fn said(args: &mut Object<'_, '_>, key: &str, name: &Name) {
     if !name.is_empty() {
         args.json(key, &name.json);
     }

@@ -11,13 +11,11 @@ use std::io::{self, Write};
 
 use super::event::{Trace, Track, Value};
 use super::names::{Names, scope_name, thread_name};
-use super::sink::Sink;
 use super::stack_frames::{Frames, StackFrames};
 use super::{MAX_BYTES, devices, scopes};
 use crate::analysis::log::allocated_at_start;
 use crate::error::Error;
-use crate::export::budget::{self, Count, LeftOut, Selection};
-use crate::export::gathered::Gathered;
+use crate::export::budget::{self, LeftOut, Selection};
 use crate::export::sampled;
 use crate::snapshot::{Device, DeviceSnapshot, Mark, SnapshotData, ThreadId};
 
@@ -46,11 +44,9 @@ impl Default for Options {
 /// If `out` fails.
 pub fn write(data: &SnapshotData, options: &Options, mut out: impl Write) -> Result<LeftOut, Error> {
     let known = Known::of(data);
-    let count = |selection: &Selection<'_>, count: &mut Count| write_selection(data, options, &known, selection, count);
-    let write = |selection: &Selection<'_>| {
-        write_selection(data, options, &known, selection, Gathered::new(&mut out)) //
-    };
-    budget::records(data, options.max_bytes, count, write)
+    budget::records(data, options.max_bytes, &mut out, |selection, out| {
+        write_selection(data, options, &known, selection, out)
+    })
 }
 
 /// What is worked out once, however often a timeline is counted before it is written.
@@ -83,7 +79,7 @@ fn write_selection(
     options: &Options,
     known: &Known,
     selection: &Selection<'_>,
-    out: impl Sink,
+    out: &mut dyn Write,
 ) -> Result<(), Error> {
     let stacks = StackFrames::new(data, &known.frames);
     let mut timeline = Timeline { data, options, known, selection, stacks, trace: Trace::begin(out) };
@@ -95,16 +91,16 @@ fn write_selection(
     Ok(timeline.finish()?)
 }
 
-struct Timeline<'a, S> {
+struct Timeline<'a, 'o> {
     data: &'a SnapshotData,
     options: &'a Options,
     known: &'a Known,
     selection: &'a Selection<'a>,
     stacks: StackFrames<'a>,
-    trace: Trace<S>,
+    trace: Trace<'o>,
 }
 
-impl<'a, S: Sink> Timeline<'a, S> {
+impl<'a> Timeline<'a, '_> {
     fn metadata(&mut self) -> io::Result<()> {
         let process = &self.known.process;
         self.trace.metadata("process_name", process, Value::Name(&self.data.process.program))?;
