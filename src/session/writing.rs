@@ -1,6 +1,7 @@
 //! Files, written as memtrace's own work.
 
 use std::io::Write;
+use std::path::PathBuf;
 
 use super::say;
 use crate::error::Error;
@@ -9,11 +10,11 @@ use crate::export::file::{self, Place};
 use crate::record::guard::Own;
 use crate::write_errors::errors_only;
 
-/// Writes a file as memtrace's own work, and says what it left out.
+/// Writes a file as memtrace's own work, and says what it left out. The path is the caller's.
 pub(super) fn create(
     place: Place<'_>,
     content: impl FnOnce(&mut dyn Write) -> Result<LeftOut, memtrace_core::Error>,
-) -> Result<(), Error> {
+) -> Result<PathBuf, Error> {
     let written: Result<_, memtrace_core::Error> = Own::try_make(|| {
         let _limit = errors_only();
         let left_out = file::create(place, content)
@@ -24,5 +25,5 @@ pub(super) fn create(
         Ok(())
     });
     written?;
-    Ok(())
+    Ok(place.path().to_owned())
 }

@@ -46,7 +46,7 @@ impl Shared<'_> {
         let (selection, names) = (self.selection, device.names_by_seq());
         let [made, freed] = [RecordKind::Alloc, RecordKind::Free].map(|kind| self.actions(kind));
         let mut events = events(device).peekable();
-        for record in selection.records(device) {
+        for record in device.records.iter().filter(|record| selection.shows(device.device, record)) {
             while let Some(event) = events.next_if(|event| event.is_before(record)) {
                 p.next_item(list);
                 self.event(p, event);
@@ -160,7 +160,8 @@ fn action_name(action: Action) -> Word {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Options, write};
+    use super::super::Pickle;
+    use crate::export::Export;
     use crate::export::naive_unpickle::unpickle;
     use crate::snapshot::testing::Trace;
 
@@ -173,7 +174,7 @@ mod tests {
         trace.at(2_001).segment_free(0x1000).refused(0, None);
         let data = trace.build();
         let mut out = Vec::new();
-        write(&data, &Options::default(), &mut out).unwrap();
+        Pickle::default().write(&data, &mut out).unwrap();
         let entries = unpickle(&out).at("device_traces").list()[0].list();
         let actions: Vec<String> = entries.iter().map(|entry| entry.at("action").text()).collect();
         let around = ["segment_alloc", "alloc", "oom", "segment_free", "oom"];

@@ -14,15 +14,19 @@ use std::io::Write;
 use self::placed::placed;
 use self::shared::Shared;
 use self::words::number;
-use super::budget::{self, LeftOut, Selection};
+use super::budget::{self, Selection};
 use super::pickle::{Pickler, Word};
-use super::sampled;
+use super::{Export, LeftOut, sampled};
 use crate::error::Error;
 use crate::snapshot::{Device, DeviceSnapshot, Mark, SnapshotData};
 
-/// What to write.
+/// A snapshot pickle (protocol 4) for PyTorch's `memory_viz` (pytorch.org/memory_viz).
+///
+/// CUDA devices have their ordinals; the CPU device comes after them, as device 0 where there is
+/// none. A free is written as `free_requested` and `free_completed`. Blocks have their real sizes; where only a sample
+/// of the small ones was recorded, `allocator_settings` says so, and the viewers' sums are of the sample.
 #[derive(Clone, Debug)]
-pub struct Options {
+pub struct Pickle {
     /// Only this device; all if `None`.
     pub device: Option<Device>,
     /// The size to keep to, if that is possible without losing the peak; 512 MiB unless you say
@@ -30,31 +34,25 @@ pub struct Options {
     pub max_bytes: Option<u64>,
 }
 
-impl Default for Options {
+impl Default for Pickle {
     fn default() -> Self {
         Self { device: None, max_bytes: Some(512 << 20) }
     }
 }
 
-/// Writes a snapshot pickle (protocol 4).
-///
-/// CUDA devices have their ordinals; the CPU device comes after them, as device 0 where there is
-/// none. A free is written as `free_requested` and `free_completed`. Blocks have their real sizes; where only a sample
-/// of the small ones was recorded, `allocator_settings` says so, and the viewers' sums are of the sample.
-///
-/// # Errors
-/// If `out` fails.
-pub fn write(data: &SnapshotData, options: &Options, mut out: impl Write) -> Result<LeftOut, Error> {
-    budget::records(data, options.max_bytes, &mut out, |selection, out| write_selection(data, options, selection, out))
+impl Export for Pickle {
+    fn write(&self, data: &SnapshotData, out: &mut dyn Write) -> Result<LeftOut, Error> {
+        let devices = numbered(data, self.device);
+        budget::records(data, self.max_bytes, out, |selection, out| write_selection(data, &devices, selection, out))
+    }
 }
 
 fn write_selection(
     data: &SnapshotData,
-    options: &Options,
+    devices: &[(u64, &DeviceSnapshot)],
     selection: &Selection<'_>,
     out: &mut dyn Write,
 ) -> Result<(), Error> {
-    let devices = numbered(data, options);
     let mut pickle = Pickler::begin(out);
     let mut shared = Shared::new(data, selection);
     pickle.dict(|p| {
@@ -65,7 +63,7 @@ fn write_selection(
         let lists = devices.iter().map(|&(number, _)| number + 1).max().unwrap_or(1);
         p.list(0..lists, |p, number| shared.trace(p, devices.iter().find(|(n, _)| *n == number).map(|(_, d)| *d)));
         p.word(words::ALLOCATOR_SETTINGS);
-        settings(p, data, &devices, &selection.left_out);
+        settings(p, data, devices, &selection.left_out);
         p.word(words::EXTERNAL_ANNOTATIONS);
         let shown = |mark: &&Mark| selection.shows_mark(data, mark);
         let marks = |device: &'_ DeviceSnapshot| device.marks.iter().filter(shown).copied().collect::<Vec<Mark>>();
@@ -77,8 +75,8 @@ fn write_selection(
 }
 
 /// The devices to write with the numbers that the viewers know them by.
-fn numbered<'a>(data: &'a SnapshotData, options: &Options) -> Vec<(u64, &'a DeviceSnapshot)> {
-    let wanted = |d: &&DeviceSnapshot| options.device.is_none_or(|only| only == d.device);
+fn numbered(data: &SnapshotData, only: Option<Device>) -> Vec<(u64, &DeviceSnapshot)> {
+    let wanted = |d: &&DeviceSnapshot| only.is_none_or(|only| only == d.device);
     let ordinal = |d: &DeviceSnapshot| match d.device {
         Device::Cuda(ordinal) => Some(u64::from(ordinal)),
         Device::Cpu | Device::Pinned | Device::Managed | Device::Imported => None,

@@ -47,12 +47,11 @@ impl Timeline<'_, '_> {
         let mut reserved = Reserved::of(device);
         let now = |reserved: &Option<Reserved<'_>>, allocated| reserved.as_ref().map_or(allocated, Reserved::bytes);
         self.counter(&here, log::start_ns(device), allocated, now(&reserved, allocated))?;
-        let shows = self.selection.on(device.device);
         for moment in log::moments_after(device, allocated) {
             allocated = moment.allocated;
             self.segments(&here, reserved.as_mut(), moment.record.time_ns)?;
             reserved.iter_mut().for_each(|reserved| reserved.after(moment.record));
-            if !shows.record(moment.record) {
+            if !self.selection.shows(device.device, moment.record) {
                 continue;
             }
             let bytes = now(&reserved, allocated);

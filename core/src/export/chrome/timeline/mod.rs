@@ -15,13 +15,14 @@ use super::stack_frames::{Frames, StackFrames};
 use super::{MAX_BYTES, devices, scopes};
 use crate::analysis::log::allocated_at_start;
 use crate::error::Error;
-use crate::export::budget::{self, LeftOut, Selection};
-use crate::export::sampled;
+use crate::export::budget::{self, Selection};
+use crate::export::{Export, LeftOut, sampled};
 use crate::snapshot::{Device, DeviceSnapshot, Mark, SnapshotData, ThreadId};
 
-/// What to write.
+/// A timeline for Perfetto (ui.perfetto.dev) and `chrome://tracing`: scopes, every alloc and free, the total as a curve, and
+/// its peak.
 #[derive(Clone, Debug)]
-pub struct Options {
+pub struct ChromeTrace {
     /// Only this device; all if `None`.
     pub device: Option<Device>,
     /// Whole stacks as text with each event, for Perfetto, which has no other place for them. They
@@ -32,21 +33,17 @@ pub struct Options {
     pub max_bytes: Option<u64>,
 }
 
-impl Default for Options {
+impl Default for ChromeTrace {
     fn default() -> Self {
         Self { device: None, stack_text: false, max_bytes: Some(MAX_BYTES) }
     }
 }
 
-/// Writes a timeline.
-///
-/// # Errors
-/// If `out` fails.
-pub fn write(data: &SnapshotData, options: &Options, mut out: impl Write) -> Result<LeftOut, Error> {
-    let known = Known::of(data);
-    budget::records(data, options.max_bytes, &mut out, |selection, out| {
-        write_selection(data, options, &known, selection, out)
-    })
+impl Export for ChromeTrace {
+    fn write(&self, data: &SnapshotData, out: &mut dyn Write) -> Result<LeftOut, Error> {
+        let known = Known::of(data);
+        budget::records(data, self.max_bytes, out, |selection, out| write_selection(data, self, &known, selection, out))
+    }
 }
 
 /// What is worked out once, however often a timeline is counted before it is written.
@@ -76,7 +73,7 @@ impl Known {
 
 fn write_selection(
     data: &SnapshotData,
-    options: &Options,
+    options: &ChromeTrace,
     known: &Known,
     selection: &Selection<'_>,
     out: &mut dyn Write,
@@ -93,7 +90,7 @@ fn write_selection(
 
 struct Timeline<'a, 'o> {
     data: &'a SnapshotData,
-    options: &'a Options,
+    options: &'a ChromeTrace,
     known: &'a Known,
     selection: &'a Selection<'a>,
     stacks: StackFrames<'a>,
