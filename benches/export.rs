@@ -24,7 +24,7 @@ use std::hint::black_box;
 use std::path::{Path, PathBuf};
 
 use counted::{Cost, Counted, measured};
-use memtrace::export::chrome::{layout, timeline};
+use memtrace::export::{ChromeTrace, MemoryLayout};
 use memtrace::{Session, Snapshot, scope};
 
 #[global_allocator]
@@ -36,7 +36,7 @@ const TURNS: u32 = 10;
 const SCOPES: [&str; 8] = ["load", "embed", "attention", "mlp", "norm", "loss", "backward", "step"];
 
 /// Writes one file of a snapshot.
-type Export = fn(&Snapshot, &Path) -> Result<(), memtrace::Error>;
+type Export = fn(&Snapshot, &Path) -> Result<PathBuf, memtrace::Error>;
 
 /// The rows of the table: a name, the file's name and what writes it.
 const EXPORTS: [(&str, &str, Export); 9] = [
@@ -44,12 +44,10 @@ const EXPORTS: [(&str, &str, Export); 9] = [
     ("PyTorch pickle", "snapshot.pickle", |snapshot, path| snapshot.write(path)),
     ("Chrome timeline", "kept.trace.json", |snapshot, path| snapshot.write(path)),
     ("Chrome timeline, no budget", "timeline.trace.json", |snapshot, path| {
-        let options = timeline::Options { max_bytes: None, ..timeline::Options::default() };
-        snapshot.write_chrome_with(path, &options)
+        snapshot.write_as(path, &ChromeTrace { max_bytes: None, ..ChromeTrace::default() })
     }),
     ("memory layout, 20 steps", "memory.layout.json", |snapshot, path| {
-        let options = layout::Options { steps: layout::Steps::Count(20), ..layout::Options::default() };
-        snapshot.write_memory_layout_with(path, &options)
+        snapshot.write_as(path, &MemoryLayout { max_steps: 20, ..MemoryLayout::default() })
     }),
     ("capture, written", "whole.memtrace", |snapshot, path| snapshot.write(path)),
     ("text report", "report.txt", |snapshot, path| snapshot.write(path)),

@@ -28,7 +28,7 @@ use std::path::Path;
 use candle_core::{DType, Device, Tensor};
 use candle_nn::{VarBuilder, VarMap};
 use counted::{Counted, measured};
-use memtrace::export::chrome::timeline;
+use memtrace::export::ChromeTrace;
 use memtrace::snapshot::{Record, RecordKind};
 use memtrace::{Session, Snapshot, scope};
 
@@ -182,8 +182,8 @@ fn main() {
 fn half_a_timeline_is_at_most_half(snapshot: &Snapshot, folder: &Path) {
     let max = std::fs::metadata(folder.join(FILES[1])).expect("it was just written").len() / 2;
     let path = folder.join("half.trace.json");
-    let options = timeline::Options { max_bytes: Some(max), ..timeline::Options::default() };
-    snapshot.write_chrome_with(&path, &options).expect("a folder to write to");
+    let options = ChromeTrace { max_bytes: Some(max), ..ChromeTrace::default() };
+    snapshot.write_as(&path, &options).expect("a folder to write to");
     let half = std::fs::metadata(&path).expect("it was just written").len();
     assert!(half <= max && half > max / 10 * 8, "{half} of at most {max} bytes");
 }

@@ -35,7 +35,7 @@ fn recorded(smallest: usize, builder: Builder) -> Vec<u8> {
     let named = kept.iter().filter(|block| memtrace::name(block.as_ptr(), "kept")).count();
     assert!(named >= 2, "{named}");
     drop(std::hint::black_box(kept));
-    session.snapshot().write_capture(&path).unwrap();
+    session.snapshot().write(&path).unwrap();
     input_of(&std::fs::read(path).unwrap())
 }
 

@@ -144,7 +144,7 @@ impl fmt::Display for Error {
             Kind::Capture { path, reason } => write!(
                 f,
                 "cannot read {} as a memtrace capture: {reason}; captures are written by \
-                 `Snapshot::write_capture` and `Builder::stream`",
+                 `Snapshot::write` and `Builder::stream`",
                 path.display()
             ),
             Kind::Operators { path, reason } => write!(

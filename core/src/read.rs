@@ -8,7 +8,7 @@ use crate::analysis::OperatorSeries;
 use crate::attribute::learn_backward_pass;
 use crate::capture::{self, Capture};
 use crate::error::Error;
-use crate::export::operators;
+use crate::export::parse_operators;
 use crate::snapshot::SnapshotData;
 use crate::symbol::{symbolise_files, with_symbols};
 use crate::unpack::{Wrong, unpacked};
@@ -66,7 +66,7 @@ fn symbolised(capture: Capture, mut progress: impl FnMut(u64, u64)) -> SnapshotD
 pub fn read_operators(path: impl AsRef<Path>) -> Result<OperatorSeries, Error> {
     let path = path.as_ref();
     let file = File::open(path).map_err(|error| Error::input(path, error))?;
-    bytes(file).and_then(|bytes| operators::read(&bytes)).map_err(|error| error.at(path))
+    bytes(file).and_then(|bytes| parse_operators(&bytes)).map_err(|error| error.at(path))
 }
 
 fn bytes(file: File) -> Result<Vec<u8>, Error> {

@@ -3,7 +3,7 @@
 use std::error::Error;
 use std::path::{Path, PathBuf};
 
-use memtrace::export::{flamegraph, folded};
+use memtrace::export::{Flamegraph, Folded, Measure};
 
 type Outcome<T> = Result<T, Box<dyn Error>>;
 
@@ -32,39 +32,24 @@ pub(crate) fn folder(example: &str, wanted: Option<&Path>) -> Outcome<PathBuf> {
 
 /// Writes every file that can be written; the first failure is told at the end.
 pub(crate) fn write(snapshot: &memtrace::Snapshot, out: &Path) -> Outcome<()> {
-    let count = flamegraph::Options { measure: flamegraph::Measure::Count, ..Default::default() };
+    let count = Flamegraph(Folded { measure: Measure::Count, ..Default::default() });
+    let of = |file| out.join(file);
     let files = [
-        (PICKLE, "drop it on https://pytorch.org/memory_viz", snapshot.write_pytorch(out.join(PICKLE))),
-        (FLAMEGRAPH, "open in a browser: bytes at the peak", snapshot.write_flamegraph(out.join(FLAMEGRAPH))),
-        (
-            COUNT_FLAMEGRAPH,
-            "open in a browser: blocks at the peak",
-            snapshot.write_flamegraph_with(out.join(COUNT_FLAMEGRAPH), &count),
-        ),
-        (
-            FOLDED,
-            "folded stacks for other flamegraph tools",
-            snapshot.write_folded(out.join(FOLDED), &folded::Options::default()),
-        ),
-        (
-            TIMELINE,
-            "open on https://ui.perfetto.dev: what happened over time",
-            snapshot.write_chrome(out.join(TIMELINE)),
-        ),
-        (
-            LAYOUT,
-            "the same place: what lay where in memory, step by step",
-            snapshot.write_memory_layout(out.join(LAYOUT)),
-        ),
-        (CATEGORIES, "open in a browser: what the memory was for, over time", snapshot.write(out.join(CATEGORIES))),
-        (JSON, "the report's numbers, to compare runs", snapshot.write_json(out.join(JSON))),
-        (CAPTURE, "everything, for memtrace::read_capture", snapshot.write_capture(out.join(CAPTURE))),
+        (PICKLE, "drop it on https://pytorch.org/memory_viz", snapshot.write_pytorch(of(PICKLE))),
+        (FLAMEGRAPH, "open in a browser: bytes at the peak", snapshot.write_flamegraph(of(FLAMEGRAPH))),
+        (COUNT_FLAMEGRAPH, "open in a browser: blocks at the peak", snapshot.write_as(of(COUNT_FLAMEGRAPH), &count)),
+        (FOLDED, "folded stacks for other flamegraph tools", snapshot.write(of(FOLDED))),
+        (TIMELINE, "open on https://ui.perfetto.dev: what happened over time", snapshot.write(of(TIMELINE))),
+        (LAYOUT, "the same place: what lay where in memory, step by step", snapshot.write(of(LAYOUT))),
+        (CATEGORIES, "open in a browser: what the memory was for, over time", snapshot.write(of(CATEGORIES))),
+        (JSON, "the report's numbers, to compare runs", snapshot.write(of(JSON))),
+        (CAPTURE, "everything, for memtrace::read_capture", snapshot.write(of(CAPTURE))),
     ];
     println!("Wrote");
     let mut failure = None;
     for (file, purpose, written) in files {
         match written {
-            Ok(()) => println!("  {}  {purpose}", out.join(file).display()),
+            Ok(path) => println!("  {}  {purpose}", path.display()),
             Err(error) => failure = failure.or(Some(format!("{file}: {error}"))),
         }
     }

@@ -237,7 +237,7 @@ fn grown(held: &Held<'_>, peak: u64, device: Device, known: &Entry, tolerance: P
     Failure::without_setup(&head, held.measured, held.needed(), |data| {
         let now = entry((&known.name, known.device.clone()), data, device, root).lines;
         let changes = table_of_changes(&changes(&known.lines, &now));
-        format!("Against the baseline, by line\n{changes}\n{}", crate::export::text::at_peak(data, device, LINES))
+        format!("Against the baseline, by line\n{changes}\n{}", crate::export::at_peak(data, device, LINES))
     })
 }
 

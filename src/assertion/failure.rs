@@ -7,7 +7,7 @@ use super::measure::{Measured, Unattributed};
 use super::setup::Needed;
 use super::undecided::Undecided;
 use crate::error::{Error, Kind};
-use crate::export::text;
+use crate::export;
 use crate::record::Leaves;
 use crate::record::guard::Own;
 use crate::session::{Snapshot, write_new};
@@ -61,7 +61,7 @@ impl Failure {
 
     /// With tables of what was live at the peak, and the snapshot saved.
     pub(super) fn at_peak(head: &str, measured: &Measured, needed: &Needed, device: Device) -> Self {
-        Self::without_setup(head, measured, needed, |data| text::at_peak(data, device, ROWS))
+        Self::without_setup(head, measured, needed, |data| export::at_peak(data, device, ROWS))
     }
 
     /// With what `tables` says of what the code needs each time.

@@ -218,7 +218,7 @@ impl Peaks<'_> {
             let stacks = table(&["Bytes", "Predicted"], rows, largest, data);
             format!(
                 "At the largest size, the most that was held by what grew faster\n{stacks}\n{}",
-                crate::export::text::at_peak(data, self.device, 5)
+                crate::export::at_peak(data, self.device, 5)
             )
         })
     }

@@ -9,7 +9,7 @@ use crate::record::{Leaves, own};
 
 impl Leaves for Snapshot {}
 
-/// Reads a capture: one written by [`Snapshot::write_capture`], or one that [`Builder::stream`] has
+/// Reads a capture: one written by [`Snapshot::write`], or one that [`Builder::stream`] has
 /// written so far, also of a program that was killed. What could not be read is in
 /// [`SnapshotData::health`](crate::SnapshotData::health).
 ///

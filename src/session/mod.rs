@@ -268,9 +268,7 @@ fn open_stream(plan: &Plan, pattern: &str) -> Result<Stream, Error> {
     if !plan.stream_from_outside {
         return create(&path);
     }
-    let mut made = None;
-    let path = output::beside(&path, |path| create(path).map(|stream| made = Some(stream)))?;
-    made.ok_or_else(|| memtrace_core::Error::exists(&path).into())
+    output::beside(&path, create)
 }
 
 fn append_in_background(recording: &Arc<Recording>) -> Result<(), Error> {

@@ -2,13 +2,13 @@
 
 use std::fmt;
 use std::ops::Deref;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::writing::create;
 use crate::analysis::OperatorSeries;
 use crate::error::Error;
 use crate::export::file::Place;
-use crate::export::{Format, operators};
+use crate::export::{ExportOperators, Format};
 use crate::record::guard::Own;
 
 /// The calls of operators on one device, one after another (see [`OperatorSeries`]); prints as a table of those that
@@ -48,36 +48,25 @@ impl Operators {
         Self { series: Own::make(series) }
     }
 
-    /// A file in the format that the end of its name says: `.operators.json` (to be read again with
+    /// Writes a file in the format that the end of its name says, and gives its path: `.operators.json` (to be read again with
     /// [`read_operators`]), `.operators.csv` (a line for each call), `.operators.svg` (its four figures). One whose name
     /// ends in `.gz` is compressed.
     ///
     /// # Errors
     /// If the name says no such format, the file cannot be written, or there is nothing to draw.
-    pub fn write(&self, path: impl AsRef<Path>) -> Result<(), Error> {
-        self.write_to(Place::Replaced(path.as_ref()))
-    }
-
-    pub(super) fn write_to(&self, place: Place<'_>) -> Result<(), Error> {
+    pub fn write(&self, path: impl AsRef<Path>) -> Result<PathBuf, Error> {
+        let place = Place::Replaced(path.as_ref());
         let format = Format::of(place.path())?;
         create(place, |out| format.write_operators(&self.series, out))
     }
 
-    /// JSON with options: a size to keep to.
+    /// Writes a file in such a format with options: a size to keep to, one figure. The name says nothing but whether it is
+    /// compressed.
     ///
     /// # Errors
-    /// If the file cannot be written.
-    pub fn write_json_with(&self, path: impl AsRef<Path>, options: &operators::Options) -> Result<(), Error> {
-        create(Place::Replaced(path.as_ref()), |out| operators::write(&self.series, options, out))
-    }
-
-    /// Figures (SVG) with options: one of them, their size in pixels.
-    ///
-    /// # Errors
-    /// If the file cannot be written, or there are no calls.
-    #[cfg(feature = "figures")]
-    pub fn write_figure(&self, path: impl AsRef<Path>, options: &crate::export::figure::Options) -> Result<(), Error> {
-        create(Place::Replaced(path.as_ref()), |out| crate::export::figure::write(&self.series, options, out))
+    /// If the file cannot be written, or there is nothing to draw.
+    pub fn write_as(&self, path: impl AsRef<Path>, format: &dyn ExportOperators) -> Result<PathBuf, Error> {
+        create(Place::Replaced(path.as_ref()), |out| format.write_operators(&self.series, out))
     }
 }
 

@@ -52,14 +52,13 @@ fn target_of_cargo() -> Option<PathBuf> {
     program.ancestors().find(is_cargos).map(Path::to_owned)
 }
 
-/// Writes to `path`, or to `NAME-2.EXTENSION`, `NAME-3.EXTENSION`, … if it is taken; gives the path.
-pub(super) fn beside(path: &Path, mut write: impl FnMut(&Path) -> Result<(), Error>) -> Result<PathBuf, Error> {
+/// Writes to `path`, or to `NAME-2.EXTENSION`, `NAME-3.EXTENSION`, … if it is taken.
+pub(super) fn beside<T>(path: &Path, mut write: impl FnMut(&Path) -> Result<T, Error>) -> Result<T, Error> {
     let mut number = 1u64;
     loop {
-        let path = numbered(path, number);
-        match write(&path) {
+        match write(&numbered(path, number)) {
             Err(error) if error.is_already_exists() => number += 1,
-            outcome => return outcome.map(|()| path),
+            outcome => return outcome,
         }
     }
 }
@@ -84,7 +83,7 @@ mod tests {
         let path = dir.path().join("a.trace.json.gz");
         let write = |path: &Path| match path.exists() {
             true => Err(memtrace_core::Error::exists(path).into()),
-            false => Ok(std::fs::write(path, "")?),
+            false => Ok(std::fs::write(path, "").map(|()| path.to_owned())?),
         };
         let names: Vec<PathBuf> = (0..3).map(|_| beside(&path, write).unwrap()).collect();
         let expected = ["a.trace.json.gz", "a-2.trace.json.gz", "a-3.trace.json.gz"];

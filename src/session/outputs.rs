@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::fs;
-use std::io::{IsTerminal, Write};
+use std::io::IsTerminal;
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
 
@@ -12,10 +12,8 @@ use super::process::default_name;
 use super::say;
 use super::writing::create;
 use crate::error::Error;
-use crate::export::categories;
-use crate::export::chrome::{layout, timeline};
 use crate::export::file::Place;
-use crate::export::{self, Format, LeftOut};
+use crate::export::{self, Export, Format, Text};
 use crate::record::guard::{Own, own_work};
 use crate::snapshot::{Device, SnapshotData};
 
@@ -46,7 +44,7 @@ impl Snapshot {
 
     /// Who held the memory at the peak, as tables; print it with `{}`.
     pub fn report(&self) -> Report {
-        Report { text: Own::make(|| export::text::to_string(&self.data, &text_options())) }
+        Report { text: Own::make(|| for_terminal().render(&self.data)) }
     }
 
     /// The calls of operators on the main device, one after another: what they are called, what they added, the memory after each
@@ -61,41 +59,60 @@ impl Snapshot {
         Operators::make(|| export::operators_of(&self.data, device))
     }
 
-    /// A file in the format that the end of its name says: `.pickle` (PyTorch's `memory_viz`),
-    /// `.trace.json` (Chrome, Perfetto), `.layout.json` (memory layout), `.json` (the report's numbers),
-    /// `.svg` (flamegraph of the peak), `.folded`, `.txt` (the report), `.memtrace` (a capture), `.operators.json`,
-    /// `.operators.csv` and `.operators.svg` (see [`operators`](Self::operators)), `.categories.json`,
-    /// `.categories.raw.json`, `.categories.svg` and `.categories.html` (see
-    /// [`write_category_timeline`](Self::write_category_timeline)).
+    /// Writes a file in the format that the end of its name says, with the options that the format has by default, and gives its
+    /// path: `.pickle` (PyTorch's `memory_viz`), `.trace.json` (Chrome, Perfetto), `.layout.json` (memory layout), `.json` (the
+    /// report's numbers), `.svg` (flamegraph of the peak), `.folded`, `.txt` (the report), `.memtrace` (a capture),
+    /// `.operators.json`, `.operators.csv` and `.operators.svg` (see [`operators`](Self::operators)), `.categories.json`,
+    /// `.categories.raw.json`, `.categories.svg` and `.categories.html` (the bytes of each category over time, as
+    /// torch.profiler's `export_memory_timeline`). [`export`] has the formats one by one.
     ///
     /// As with all files, one whose name ends in `.gz` is compressed.
     ///
     /// # Errors
-    /// If the name says no format, the file cannot be written.
-    pub fn write(&self, path: impl AsRef<Path>) -> Result<(), Error> {
+    /// If the name says no format, the file cannot be written, or there is nothing to draw.
+    pub fn write(&self, path: impl AsRef<Path>) -> Result<PathBuf, Error> {
         self.write_to(Place::Replaced(path.as_ref()))
     }
 
     /// With the options that every format has by default.
-    pub(super) fn write_to(&self, place: Place<'_>) -> Result<(), Error> {
+    pub(super) fn write_to(&self, place: Place<'_>) -> Result<PathBuf, Error> {
         let format = Format::of(place.path())?;
         create(place, |out| format.write(&self.data, out))
     }
 
-    /// The bytes of each category over time, exact at every record, as torch.profiler's `export_memory_timeline`: stacked
-    /// areas as a page (`.categories.html`) or a picture (`.categories.svg`), the numbers as PyTorch writes them
-    /// (`.categories.json`, `.categories.raw.json`; see [`categories::write`] and [`categories::write_raw`]), by the end
-    /// of the file's name. One whose name ends in `.gz` is compressed.
+    /// Writes a file in any format with options: those of [`export`], or one of your own. The name says nothing but whether it is
+    /// compressed.
+    ///
+    /// ```no_run
+    /// use memtrace::export::{ChromeTrace, Flamegraph, Folded, Measure};
+    /// # let session = memtrace::start()?;
+    /// let snapshot = session.snapshot();
+    /// snapshot.write_as("whole.trace.json.gz", &ChromeTrace { max_bytes: None, ..Default::default() })?;
+    /// snapshot.write_as("count.svg", &Flamegraph(Folded { measure: Measure::Count, ..Default::default() }))?;
+    /// # Ok::<(), memtrace::Error>(())
+    /// ```
     ///
     /// # Errors
-    /// If the name says none of these, the file cannot be written, or there is nothing to draw.
-    pub fn write_category_timeline(&self, path: impl AsRef<Path>, options: &categories::Options) -> Result<(), Error> {
-        self.create_category_timeline(Place::Replaced(path.as_ref()), options)
+    /// If the file cannot be written, or there is nothing to draw.
+    pub fn write_as(&self, path: impl AsRef<Path>, format: &dyn Export) -> Result<PathBuf, Error> {
+        create(Place::Replaced(path.as_ref()), |out| format.write(&self.data, out))
     }
 
-    fn create_category_timeline(&self, place: Place<'_>, options: &categories::Options) -> Result<(), Error> {
-        let format = Format::of(place.path())?;
-        create(place, |out| format.write_timeline(&self.data, options, out))
+    /// A snapshot pickle for PyTorch's `memory_viz` (pytorch.org/memory_viz).
+    ///
+    /// # Errors
+    /// If the file cannot be written.
+    pub fn write_pytorch(&self, path: impl AsRef<Path>) -> Result<PathBuf, Error> {
+        self.write_as(path, &export::Pickle::default())
+    }
+
+    /// A flamegraph (SVG) of what was live at the peak, by bytes.
+    ///
+    /// # Errors
+    /// If the file cannot be written, or nothing was live at the peak.
+    #[cfg(feature = "flamegraph")]
+    pub fn write_flamegraph(&self, path: impl AsRef<Path>) -> Result<PathBuf, Error> {
+        self.write_as(path, &export::Flamegraph::default())
     }
 
     /// A name for a file of this snapshot: host, program, pid, rank if there is one, seconds since 1970.
@@ -108,127 +125,6 @@ impl Snapshot {
     /// ```
     pub fn file_name(&self, extension: &str) -> String {
         default_name(&self.data.process, extension)
-    }
-
-    /// Everything, to be read again with [`read_capture`](crate::read_capture), also elsewhere.
-    ///
-    /// # Errors
-    /// If the file cannot be written.
-    pub fn write_capture(&self, path: impl AsRef<Path>) -> Result<(), Error> {
-        self.write_capture_with(path, None)
-    }
-
-    /// The same, of at most `max_bytes` if that is possible: the oldest records are left out, as if the
-    /// log had been shorter. What was live at the peak and at the end stays.
-    ///
-    /// # Errors
-    /// If the file cannot be written.
-    pub fn write_capture_with(&self, path: impl AsRef<Path>, max_bytes: Option<u64>) -> Result<(), Error> {
-        self.create(path.as_ref(), |out| export::write_capture(&self.data, max_bytes, out))
-    }
-
-    /// The report's numbers as JSON.
-    ///
-    /// # Errors
-    /// If the file cannot be written.
-    pub fn write_json(&self, path: impl AsRef<Path>) -> Result<(), Error> {
-        self.write_json_with(path, &export::json::Options::default())
-    }
-
-    /// The report's numbers as JSON, with options: compact, a size to keep to.
-    ///
-    /// # Errors
-    /// If the file cannot be written.
-    pub fn write_json_with(&self, path: impl AsRef<Path>, options: &export::json::Options) -> Result<(), Error> {
-        self.create(path.as_ref(), |out| export::json::write(&self.data, options, out))
-    }
-
-    /// A snapshot pickle for PyTorch's `memory_viz` (pytorch.org/memory_viz).
-    ///
-    /// # Errors
-    /// If the file cannot be written.
-    pub fn write_pytorch(&self, path: impl AsRef<Path>) -> Result<(), Error> {
-        self.write_pytorch_with(path, &export::pytorch::Options::default())
-    }
-
-    /// The same with options: one device, a size to keep to.
-    ///
-    /// # Errors
-    /// If the file cannot be written.
-    pub fn write_pytorch_with(&self, path: impl AsRef<Path>, options: &export::pytorch::Options) -> Result<(), Error> {
-        self.create(path.as_ref(), |out| export::pytorch::write(&self.data, options, out))
-    }
-
-    /// A timeline for Perfetto (ui.perfetto.dev) and `chrome://tracing`: scopes, every alloc and free, the
-    /// total as a curve, and its peak.
-    ///
-    /// # Errors
-    /// If the file cannot be written.
-    pub fn write_chrome(&self, path: impl AsRef<Path>) -> Result<(), Error> {
-        self.write_chrome_with(path, &timeline::Options::default())
-    }
-
-    /// The same with options: one device, whole stacks as text, a size to keep to.
-    ///
-    /// # Errors
-    /// If the file cannot be written.
-    pub fn write_chrome_with(&self, path: impl AsRef<Path>, options: &timeline::Options) -> Result<(), Error> {
-        self.create(path.as_ref(), |out| timeline::write(&self.data, options, out))
-    }
-
-    /// What lay where in memory, step by step, for the same viewers: one row a step with the blocks that
-    /// were live at the step's highest moment; the horizontal axis is bytes. As ExecuTorch's memory trace.
-    ///
-    /// # Errors
-    /// If the file cannot be written.
-    pub fn write_memory_layout(&self, path: impl AsRef<Path>) -> Result<(), Error> {
-        self.write_memory_layout_with(path, &layout::Options::default())
-    }
-
-    /// The same with options: what a step is, packed instead of by address, a size to keep to.
-    ///
-    /// # Errors
-    /// If the file cannot be written.
-    pub fn write_memory_layout_with(&self, path: impl AsRef<Path>, options: &layout::Options) -> Result<(), Error> {
-        self.create(path.as_ref(), |out| layout::write(&self.data, options, out))
-    }
-
-    /// A flamegraph (SVG) of what was live at the peak, by bytes.
-    ///
-    /// # Errors
-    /// If the file cannot be written, or nothing was live at the peak.
-    #[cfg(feature = "flamegraph")]
-    pub fn write_flamegraph(&self, path: impl AsRef<Path>) -> Result<(), Error> {
-        self.write_flamegraph_with(path, &export::flamegraph::Options::default())
-    }
-
-    /// A flamegraph (SVG) of what was live at the peak, with options: by count, another device.
-    ///
-    /// # Errors
-    /// If the file cannot be written, or nothing was live at the peak.
-    #[cfg(feature = "flamegraph")]
-    pub fn write_flamegraph_with(
-        &self,
-        path: impl AsRef<Path>,
-        options: &export::flamegraph::Options,
-    ) -> Result<(), Error> {
-        self.create(path.as_ref(), |out| export::flamegraph::write(&self.data, options, out))
-    }
-
-    /// Folded stacks of what was live at the peak, for flamegraph tools: `outer;…;inner bytes`.
-    ///
-    /// # Errors
-    /// If the file cannot be written.
-    pub fn write_folded(&self, path: impl AsRef<Path>, options: &export::folded::Options) -> Result<(), Error> {
-        self.create(path.as_ref(), |out| export::folded::write(&self.data, options, out))
-    }
-
-    fn create(
-        &self,
-        path: &Path,
-        content: impl FnOnce(&mut dyn Write) -> Result<LeftOut, memtrace_core::Error>,
-    ) -> Result<(), Error> {
-        create(Place::Replaced(path), content)
     }
 }
 
@@ -253,9 +149,9 @@ pub fn trace_handler(dir: impl Into<PathBuf>) -> impl FnMut(&Snapshot) + Send + 
 }
 
 /// Colours on a terminal, unless the user wants none.
-fn text_options() -> export::text::Options {
+fn for_terminal() -> Text {
     let no_color = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-    export::text::Options { color: std::io::stdout().is_terminal() && !no_color, ..export::text::Options::default() }
+    Text { color: std::io::stdout().is_terminal() && !no_color, ..Text::default() }
 }
 
 /// A report as text: made once, printed as often as wanted.

@@ -1,6 +1,7 @@
 //! Files, written as memtrace's own work.
 
 use std::io::Write;
+use std::path::PathBuf;
 
 use super::say;
 use crate::error::Error;
@@ -9,11 +10,11 @@ use crate::export::file::{self, Place};
 use crate::record::own;
 use crate::write_errors::errors_only;
 
-/// Writes a file as memtrace's own work, and says what it left out.
+/// Writes a file as memtrace's own work, and says what it left out. The path is the caller's.
 pub(super) fn create(
     place: Place<'_>,
     content: impl FnOnce(&mut dyn Write) -> Result<LeftOut, memtrace_core::Error>,
-) -> Result<(), Error> {
+) -> Result<PathBuf, Error> {
     own(|| {
         let _limit = errors_only();
         let left_out = file::create(place, content)
@@ -21,6 +22,7 @@ pub(super) fn create(
         if !left_out.is_nothing() {
             say(&format!("{}: {left_out}", place.path().display()));
         }
-        Ok(())
-    })
+        Ok::<_, Error>(())
+    })?;
+    Ok(place.path().to_owned())
 }

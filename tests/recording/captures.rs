@@ -16,8 +16,8 @@ fn written_twice(path: &Path) -> [Vec<u8>; 2] {
     let dir = tempfile::tempdir().unwrap();
     let mut from = path.to_owned();
     [1, 2].map(|number| {
-        let to = dir.path().join(number.to_string());
-        read_capture(&from).unwrap().write_capture(&to).unwrap();
+        let to = dir.path().join(format!("{number}.memtrace"));
+        read_capture(&from).unwrap().write(&to).unwrap();
         from = to;
         fs::read(&from).unwrap()
     })
@@ -68,7 +68,7 @@ fn a_snapshot_written_as_a_capture_comes_back_whole() {
     let kept = scope("kept", || Raw::new(3 * MIB));
     drop(scope("gone", || Raw::new(5 * MIB)));
     let snapshot = session.snapshot();
-    snapshot.write_capture(&path).unwrap();
+    snapshot.write(&path).unwrap();
     let back = read_capture(&path).unwrap();
     assert_eq!(*back, *snapshot);
     assert_eq!(back.report().to_string(), snapshot.report().to_string());
@@ -127,7 +127,7 @@ fn a_program_that_is_gone_is_read_and_its_missing_names_are_said() {
     );
     // A capture that was read while the names were to be had keeps them.
     let kept = dir.path().join("kept.memtrace");
-    before.write_capture(&kept).unwrap();
+    before.write(&kept).unwrap();
     assert!(named(&read_capture(&kept).unwrap()));
 }
 

@@ -8,7 +8,7 @@ use candle_core::{DType, Device, Module, Result, Tensor};
 use candle_nn::{AdamW, Optimizer, ParamsAdamW, VarBuilder, VarMap};
 use memtrace::analysis::{by_category, category_timeline};
 use memtrace::attribute::Categories;
-use memtrace::export::categories::Options;
+use memtrace::export::{CategoriesHtml, CategoriesJson, CategoriesRaw, CategoriesSvg, Export};
 use memtrace::snapshot::{DeviceSnapshot, RecordKind};
 use memtrace::{Category, Snapshot, scope};
 
@@ -122,9 +122,15 @@ fn files_are_written_by_the_end_of_their_name() {
             true => assert!(serde_json::from_str::<serde_json::Value>(&text).unwrap().is_array()),
             false => assert!(text.contains("fill=\"darkgreen\"") && text.contains("</svg>")),
         }
-        snapshot.write_category_timeline(&path, &Options::default()).unwrap();
+        let format: Box<dyn Export> = match end.trim_end_matches(".gz") {
+            "json" => Box::new(CategoriesJson::default()),
+            "raw.json" => Box::new(CategoriesRaw::default()),
+            "svg" => Box::new(CategoriesSvg::default()),
+            _ => Box::new(CategoriesHtml::default()),
+        };
+        assert_eq!(snapshot.write_as(&path, &*format).unwrap(), path);
         assert!(std::fs::read(&path).unwrap() == bytes, "the same once more, in its place");
     }
-    let error = snapshot.write_category_timeline(dir.path().join("a.json"), &Options::default()).unwrap_err();
+    let error = snapshot.write(dir.path().join("a.xyz")).unwrap_err();
     assert!(error.to_string().contains(".categories.html"), "{error}");
 }

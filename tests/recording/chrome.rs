@@ -3,7 +3,7 @@
 use std::fs::File;
 
 use crate::support::{MIB, Raw, alone, cpu, record_large};
-use memtrace::export::chrome::{layout, timeline};
+use memtrace::export::{ChromeTrace, Export, MemoryLayout};
 use memtrace::scope;
 use serde_json::Value;
 
@@ -33,8 +33,8 @@ fn the_traces_of_a_recording_say_what_the_snapshot_says() {
     let dir = tempfile::tempdir().unwrap();
     let path = |name: &str| dir.path().join(name);
     let file = |name: &str| File::create(path(name)).unwrap();
-    timeline::write(&snapshot, &Default::default(), file("timeline.json")).unwrap();
-    layout::write(&snapshot, &Default::default(), file("layout.json")).unwrap();
+    ChromeTrace::default().write(&snapshot, &mut file("timeline.json")).unwrap();
+    MemoryLayout::default().write(&snapshot, &mut file("layout.json")).unwrap();
     let read = |name: &str| serde_json::from_slice(&std::fs::read(path(name)).unwrap()).unwrap();
     let (timeline, layout): (Value, Value) = (read("timeline.json"), read("layout.json"));
     let device = cpu(&snapshot);

@@ -193,9 +193,9 @@ fn names_come_back_from_captures_the_same_bytes_again() {
     let snapshot = program();
     let dir = tempfile::tempdir().unwrap();
     let path = |number: u32| dir.path().join(format!("{number}.memtrace"));
-    snapshot.write_capture(path(1)).unwrap();
+    snapshot.write(path(1)).unwrap();
     let again = read_capture(path(1)).unwrap();
-    again.write_capture(path(2)).unwrap();
+    again.write(path(2)).unwrap();
     assert_eq!(cpu(&again).names, cpu(&snapshot).names);
     assert_eq!(cpu(&again).names.len(), 2);
     assert_eq!(std::fs::read(path(1)).unwrap(), std::fs::read(path(2)).unwrap());

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use crate::support::{MIB, Raw, alone, cpu, record_large};
-use memtrace::export::{folded, text};
+use memtrace::export::{Export, Folded, Text};
 use memtrace::{Device, analysis, scope, scope_guard};
 
 #[inline(never)]
@@ -136,14 +136,14 @@ fn odd_scope_names_stay_in_their_row_and_frame() {
         ["a > b", "", "x;y", "new\nline\u{1}", "größe"].map(|name| scope(name, || Raw::new(MIB))).into();
     let snapshot = session.snapshot();
     let mut out = Vec::new();
-    folded::write(&snapshot, &folded::Options::default(), &mut out).unwrap();
+    Folded::default().write(&snapshot, &mut out).unwrap();
     let out = String::from_utf8(out).unwrap();
     for name in ["[a > b];", "[(unnamed)];", "[x,y];", "[new line ];", "[größe];"] {
         assert_eq!(out.matches(name).count(), 1, "{name} in {out}");
     }
     let rows = analysis::by_scope(&snapshot, cpu(&snapshot)).rows;
     assert_eq!(rows.iter().filter(|row| row.bytes == MIB as u64).count(), 5, "{rows:?}");
-    let report = text::to_string(&snapshot, &text::Options::default());
+    let report = Text::default().render(&snapshot);
     assert!(report.contains("new line") && !report.contains('\u{1}'));
     drop(blocks);
 }

@@ -257,7 +257,7 @@ proptest! {
         prop_assert_eq!(cpu(&snapshot).stats.counted.unwrap().now, empty + held);
         prop_assert_eq!(cpu(&snapshot).peak.bytes, highest.bytes);
         prop_assert_eq!(cpu(&snapshot).stats.allocated_bytes.peak, highest.bytes.max(empty + held));
-        snapshot.write_capture(&written).unwrap();
+        snapshot.write(&written).unwrap();
         let back = read_capture(&written).unwrap();
         prop_assert_eq!(&*back, &*snapshot);
         // What was live and at the peak is not in a stream, it follows from the records.

@@ -62,7 +62,7 @@ fn a_shadowed_tensor_is_live_to_the_end_of_its_scope() {
     let older_and_peak_then = format!("2.000 MiB  {}", memtrace::Bytes(cpu(&kept).peak.total() - SQUARE));
     assert!(section.contains(&older_and_peak_then) && section.contains(&format!("then {}", row.lines[2])), "{section}");
     let dir = tempfile::tempdir().unwrap();
-    kept.write_json(dir.path().join("report.json")).unwrap();
+    kept.write(dir.path().join("report.json")).unwrap();
     let json = std::fs::read(dir.path().join("report.json")).unwrap();
     let json: serde_json::Value = serde_json::from_slice(&json).unwrap();
     assert_eq!(json["devices"][0]["live_twice"][0]["peak_without_bytes"], peak(&kept) - SQUARE);

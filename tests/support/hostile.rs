@@ -6,8 +6,12 @@ use std::path::PathBuf;
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use memtrace::export::{
+    CategoriesJson, CategoriesRaw, Export, ExportOperators, Folded, Json, Measure, OperatorsJson, Pickle,
+    parse_operators,
+};
 use memtrace::snapshot::{Block, DeviceSnapshot, Replay};
-use memtrace::{Snapshot, SnapshotData, analysis, export, parse_capture};
+use memtrace::{Snapshot, SnapshotData, analysis, parse_capture};
 use tempfile::TempDir;
 
 /// Tags that mean something; the cutter's first byte counts round in them and a few more.
@@ -92,26 +96,26 @@ fn analyses(data: &SnapshotData) {
         analysis::category_timeline(data, device).steps().for_each(drop);
         let operators = analysis::operators(data, device);
         let mut out = Vec::new();
-        export::operators::write(&operators, &Default::default(), &mut out).unwrap();
-        assert_eq!(export::operators::read(&out).unwrap(), operators);
+        OperatorsJson::default().write_operators(&operators, &mut out).unwrap();
+        assert_eq!(parse_operators(&out).unwrap(), operators);
     }
 }
 
 fn exports(snapshot: &Snapshot, draw: bool) {
-    let sink = io::sink;
     let _ = snapshot.report().to_string();
     assert!(!snapshot.file_name("txt").contains('/'));
-    export::json::write(snapshot, &Default::default(), sink()).unwrap();
     let small = Some(512);
-    export::json::write(snapshot, &export::json::Options { max_bytes: small, compact: true }, sink()).unwrap();
-    export::pytorch::write(snapshot, &Default::default(), sink()).unwrap();
-    export::pytorch::write(snapshot, &export::pytorch::Options { max_bytes: small, device: None }, sink()).unwrap();
-    for measure in [export::folded::Measure::Bytes, export::folded::Measure::Count] {
-        let options = export::folded::Options { measure, all_frames: true, ..Default::default() };
-        export::folded::write(snapshot, &options, sink()).unwrap();
-    }
-    export::categories::write(snapshot, &Default::default(), sink()).unwrap();
-    export::categories::write_raw(snapshot, &Default::default(), sink()).unwrap();
+    let formats: [&dyn Export; 8] = [
+        &Json::default(),
+        &Json { max_bytes: small, compact: true },
+        &Pickle::default(),
+        &Pickle { max_bytes: small, device: None },
+        &Folded { measure: Measure::Bytes, all_frames: true, ..Default::default() },
+        &Folded { measure: Measure::Count, all_frames: true, ..Default::default() },
+        &CategoriesJson::default(),
+        &CategoriesRaw::default(),
+    ];
+    formats.iter().for_each(|format| drop(format.write(snapshot, &mut io::sink()).unwrap()));
     if draw {
         // Fails if nothing was live, or if flamegraphs were left out of the build.
         let path = new_file("svg");
@@ -123,7 +127,7 @@ fn exports(snapshot: &Snapshot, draw: bool) {
 /// What is read can be written and read again, and is then the same.
 fn round_trip(snapshot: &Snapshot) {
     let path = new_file("memtrace");
-    snapshot.write_capture(&path).unwrap();
+    snapshot.write(&path).unwrap();
     let again = memtrace::read_capture(&path).unwrap();
     let _ = std::fs::remove_file(&path);
     assert_eq!(**snapshot, *again);

@@ -47,10 +47,10 @@ fn stream(builder: Builder, folder: &Path) -> Outcome<Vec<u8>> {
 }
 
 fn snapshot(builder: Builder, folder: &Path) -> Outcome<Vec<u8>> {
-    let path = folder.join("snapshot");
+    let path = folder.join("snapshot.memtrace");
     let session = builder.start()?;
     work();
-    session.snapshot().write_capture(&path)?;
+    session.snapshot().write(&path)?;
     session.end()?;
     let capture = std::fs::read(&path)?;
     std::fs::remove_file(path)?;

@@ -119,6 +119,7 @@ pub(super) fn allocator_notes(data: &SnapshotData, device: &DeviceSnapshot) -> V
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::export::{Export, Json};
     use crate::snapshot::testing::{Trace, frame, registry, stacks, two_lines_and_a_temporary};
     use crate::snapshot::{Pool, StackId, UnseenCalls};
 
@@ -161,7 +162,7 @@ mod tests {
         let part = all.replace("all of the 6.000", "6.000 MiB of the 7.000");
         assert_eq!(notes(&data), [part.as_str()]);
         let mut json = Vec::new();
-        super::super::json::write(&data, &super::super::json::Options::default(), &mut json).unwrap();
+        Json::default().write(&data, &mut json).unwrap();
         let json: serde_json::Value = serde_json::from_slice(&json).unwrap();
         let row = &json["devices"][0]["peak_by_allocator"][0];
         let wanted = serde_json::json!({ "label": "cubecl_cuda", "bytes": 6 << 20, "count": 2, "note": part });

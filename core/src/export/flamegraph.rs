@@ -5,46 +5,47 @@ use std::io::Write;
 
 use inferno::flamegraph;
 
-use super::budget::{self, LeftOut};
-use super::{folded, sampled};
+use super::folded::{self, Folded, Measure};
+use super::{Export, LeftOut, budget, sampled};
 use crate::analysis::device_or_main;
 use crate::error::Error;
 use crate::snapshot::{DeviceSnapshot, Sampling, SnapshotData};
 use crate::units::{Bytes, grouped};
 
-pub use super::folded::{Measure, Options};
+/// A flamegraph of these stacks: an SVG in which the width of a frame is what it held at the peak, outermost frames on top.
+/// Click to zoom, search with Ctrl-F. If nothing was live at the peak, there is none.
+#[derive(Clone, Debug, Default)]
+pub struct Flamegraph(pub Folded);
 
-/// Writes an SVG in which the width of a frame is what it held at the peak, outermost frames on top. Click to zoom, search
-/// with Ctrl-F.
-///
-/// # Errors
-/// If nothing was live at the peak, or `out` fails.
-pub fn write(data: &SnapshotData, options: &Options, mut out: impl Write) -> Result<LeftOut, Error> {
-    let Some(device) = device_or_main(data, options.device) else { return Err(nothing()) };
-    let lines = folded::lines(data, device, options);
-    if lines.is_empty() {
-        return Err(nothing());
+impl Export for Flamegraph {
+    fn write(&self, data: &SnapshotData, out: &mut dyn Write) -> Result<LeftOut, Error> {
+        let Self(stacks) = self;
+        let Some(device) = device_or_main(data, stacks.device) else { return Err(nothing()) };
+        let lines = folded::lines(data, device, stacks);
+        if lines.is_empty() {
+            return Err(nothing());
+        }
+        budget::rows(stacks.max_bytes, lines.len(), out, |count, _, out| {
+            draw(data, device, stacks.measure, &folded::largest(&lines, count), out)
+        })
     }
-    budget::rows(options.max_bytes, lines.len(), &mut out, |count, _, out| {
-        draw(data, device, options, &folded::largest(&lines, count), out)
-    })
 }
 
 fn draw(
     data: &SnapshotData,
     device: &DeviceSnapshot,
-    options: &Options,
+    measure: Measure,
     lines: &BTreeMap<String, u64>,
     out: &mut dyn Write,
 ) -> Result<(), Error> {
     let (mut drawing, interval) = (flamegraph::Options::default(), device.sampling.interval());
-    let total = match options.measure {
+    let total = match measure {
         Measure::Bytes => Bytes(device.peak.total()).to_string(),
         Measure::Count => format!("{}{} blocks", sampled::about(interval), grouped(blocks(device))),
     };
     drawing.title = format!("{} on {}: {total} at the peak", data.process.program, device.device);
     drawing.subtitle = sampled::note(interval);
-    let unit = if options.measure == Measure::Bytes { "bytes" } else { "blocks" };
+    let unit = if measure == Measure::Bytes { "bytes" } else { "blocks" };
     drawing.count_name = format!("{unit}{}", sampled::behind(interval));
     drawing.colors = flamegraph::color::Palette::Basic(flamegraph::color::BasicPalette::Mem);
     // The outermost frames on top: people look there first, and deep towers hang out of the way.

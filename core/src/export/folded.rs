@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
 use std::io::Write;
 
-use super::budget::{self, LeftOut};
+use super::{Export, LeftOut, budget};
 use crate::analysis::{device_or_main, frame_location, label_of_rest};
 use crate::attribute::Origin;
 use crate::error::Error;
@@ -21,9 +21,10 @@ pub enum Measure {
     Count,
 }
 
-/// What to write.
+/// Folded stacks of what was live at the peak, sorted, for flamegraph tools: `outer;…;inner bytes`. With [`Measure::Bytes`]
+/// the values add up to the peak's total. Under sampling they are estimates, which the format has no place to say.
 #[derive(Clone, Debug, Default)]
-pub struct Options {
+pub struct Folded {
     /// Bytes or blocks.
     pub measure: Measure,
     /// Which device; the one with the largest peak if `None`.
@@ -34,20 +35,17 @@ pub struct Options {
     pub max_bytes: Option<u64>,
 }
 
-/// Writes the stacks that were live at the peak, sorted. With [`Measure::Bytes`] the values add up
-/// to the peak's total. Under sampling they are estimates, which the format has no place to say.
-///
-/// # Errors
-/// If `out` fails.
-pub fn write(data: &SnapshotData, options: &Options, mut out: impl Write) -> Result<LeftOut, Error> {
-    let Some(device) = device_or_main(data, options.device) else { return Ok(LeftOut::default()) };
-    let lines = lines(data, device, options);
-    budget::rows(options.max_bytes, lines.len(), &mut out, |count, _, out| {
-        for (stack, value) in largest(&lines, count).iter() {
-            writeln!(out, "{stack} {value}")?;
-        }
-        Ok(())
-    })
+impl Export for Folded {
+    fn write(&self, data: &SnapshotData, out: &mut dyn Write) -> Result<LeftOut, Error> {
+        let Some(device) = device_or_main(data, self.device) else { return Ok(LeftOut::default()) };
+        let lines = lines(data, device, self);
+        budget::rows(self.max_bytes, lines.len(), out, |count, _, out| {
+            for (stack, value) in largest(&lines, count).iter() {
+                writeln!(out, "{stack} {value}")?;
+            }
+            Ok(())
+        })
+    }
 }
 
 /// The `count` largest lines, by name, and the others in one.
@@ -64,7 +62,7 @@ pub(super) fn largest(lines: &BTreeMap<String, u64>, count: usize) -> Cow<'_, BT
     Cow::Owned(largest)
 }
 
-pub(super) fn lines(data: &SnapshotData, device: &DeviceSnapshot, options: &Options) -> BTreeMap<String, u64> {
+pub(super) fn lines(data: &SnapshotData, device: &DeviceSnapshot, options: &Folded) -> BTreeMap<String, u64> {
     let mut lines = stacks(data, device, options);
     if options.measure == Measure::Bytes {
         let before = label_of_rest(device.sampling, &device.peak.blocks).trim_matches(['(', ')']);
@@ -80,7 +78,7 @@ pub(super) fn lines(data: &SnapshotData, device: &DeviceSnapshot, options: &Opti
 const MOST_TEXT: usize = 256 << 20;
 
 /// Each stack in its scopes as a line; beyond [`MOST_TEXT`] the smallest in one.
-fn stacks(data: &SnapshotData, device: &DeviceSnapshot, options: &Options) -> BTreeMap<String, u64> {
+fn stacks(data: &SnapshotData, device: &DeviceSnapshot, options: &Folded) -> BTreeMap<String, u64> {
     let (sampling, is_bytes) = (device.sampling, options.measure == Measure::Bytes);
     let mut sums: HashMap<(ContextId, StackId), u64> = HashMap::new();
     for (block, bytes) in device.peak_shares() {

@@ -3,89 +3,52 @@
 use std::io::Write;
 use std::path::Path;
 
-use super::chrome::{layout, timeline};
-#[cfg(feature = "figures")]
-use super::figure;
 #[cfg(feature = "flamegraph")]
-use super::flamegraph;
-use super::{LeftOut, categories, folded, json, operators, pytorch, rows_that_fit, text};
-use crate::analysis::{self, OperatorSeries};
-use crate::capture;
+use super::Flamegraph;
+use super::{
+    Capture, CategoriesJson, CategoriesRaw, ChromeTrace, Export, ExportOperators, Folded, Json, LeftOut, MemoryLayout,
+    OperatorsCsv, OperatorsJson, Pickle, Text,
+};
+#[cfg(feature = "figures")]
+use super::{CategoriesHtml, CategoriesSvg, OperatorsSvg};
+use crate::analysis::OperatorSeries;
 use crate::error::Error;
-use crate::snapshot::{Device, SnapshotData};
+use crate::snapshot::SnapshotData;
 
-type Written = Result<LeftOut, Error>;
-type OfRecording = fn(&SnapshotData, &mut dyn Write) -> Written;
-type OfOperators = fn(&OperatorSeries, &mut dyn Write) -> Written;
-type OfTimeline = fn(&SnapshotData, &categories::Options, &mut dyn Write) -> Written;
-
-/// Of a whole recording. Longer ends first, here and below: `.trace.json` is no report.
-const RECORDINGS: [(&str, OfRecording); 8] = [
-    (".pickle", |data, out| pytorch::write(data, &pytorch::Options::default(), out)),
-    (".trace.json", |data, out| timeline::write(data, &timeline::Options::default(), out)),
-    (".layout.json", |data, out| layout::write(data, &layout::Options::default(), out)),
-    (".json", |data, out| json::write(data, &json::Options::default(), out)),
-    #[cfg(feature = "flamegraph")]
-    (".svg", |data, out| flamegraph::write(data, &flamegraph::Options::default(), out)),
-    #[cfg(not(feature = "flamegraph"))]
-    (".svg", |_, _| Err(without("flamegraph"))),
-    (".folded", |data, out| folded::write(data, &folded::Options::default(), out)),
-    (".txt", |data, out| {
-        out.write_all(text::to_string(data, &text::Options::default()).as_bytes())?;
-        Ok(LeftOut::default())
-    }),
-    (".memtrace", |data, out| write_capture(data, None, out)),
+const FORMATS: [Format; 15] = [
+    Format::of_recording::<Pickle>(".pickle"),
+    Format::of_recording::<ChromeTrace>(".trace.json"),
+    Format::of_recording::<MemoryLayout>(".layout.json"),
+    Format::of_recording::<Json>(".json"),
+    Format::of_recording::<Flamegraph>(".svg"),
+    Format::of_recording::<Folded>(".folded"),
+    Format::of_recording::<Text>(".txt"),
+    Format::of_recording::<Capture>(".memtrace"),
+    Format::of_operators::<OperatorsJson>(".operators.json"),
+    Format::of_operators::<OperatorsCsv>(".operators.csv"),
+    Format::of_operators::<OperatorsSvg>(".operators.svg"),
+    Format::of_recording::<CategoriesRaw>(".categories.raw.json"),
+    Format::of_recording::<CategoriesJson>(".categories.json"),
+    Format::of_recording::<CategoriesSvg>(".categories.svg"),
+    Format::of_recording::<CategoriesHtml>(".categories.html"),
 ];
 
-/// Of the series of operator calls.
-const OPERATORS: [(&str, OfOperators); 3] = [
-    (".operators.json", |series, out| operators::write(series, &operators::Options::default(), out)),
-    (".operators.csv", |series, out| operators::write_csv(series, out)),
-    #[cfg(feature = "figures")]
-    (".operators.svg", |series, out| figure::write(series, &figure::Options::default(), out)),
-    #[cfg(not(feature = "figures"))]
-    (".operators.svg", |_, _| Err(without("figures"))),
-];
-
-/// Of the bytes of each category over time.
-const TIMELINES: [(&str, OfTimeline); 4] = [
-    (".categories.raw.json", |data, options, out| categories::write_raw(data, options, out)),
-    (".categories.json", |data, options, out| categories::write(data, options, out)),
-    #[cfg(feature = "figures")]
-    (".categories.svg", |data, options, out| categories::write_figure(data, options, out)),
-    #[cfg(feature = "figures")]
-    (".categories.html", |data, options, out| categories::write_html(data, options, out)),
-    #[cfg(not(feature = "figures"))]
-    (".categories.svg", |_, _, _| Err(without("figures"))),
-    #[cfg(not(feature = "figures"))]
-    (".categories.html", |_, _, _| Err(without("figures"))),
-];
-
-#[cfg(not(all(feature = "figures", feature = "flamegraph")))]
-fn without(feature: &str) -> Error {
-    Error::drawing("picture", format!("this was built without memtrace's feature `{feature}`"))
-}
-
-/// A format, by the end of a file's name.
+/// A format with the options that it has by default, by the end of a file's name.
 #[derive(Clone, Copy, Debug)]
 pub struct Format {
     end: &'static str,
-    of: Of,
-}
-
-#[derive(Clone, Copy, Debug)]
-enum Of {
-    Recording(OfRecording),
-    Operators(OfOperators),
-    Timeline(OfTimeline),
+    write: fn(&SnapshotData, &mut dyn Write) -> Result<LeftOut, Error>,
+    write_operators: Option<fn(&OperatorSeries, &mut dyn Write) -> Result<LeftOut, Error>>,
 }
 
 impl Format {
-    fn all() -> impl Iterator<Item = Self> {
-        let timelines = TIMELINES.into_iter().map(|(end, write)| Self { end, of: Of::Timeline(write) });
-        let operators = OPERATORS.into_iter().map(|(end, write)| Self { end, of: Of::Operators(write) });
-        let recordings = RECORDINGS.into_iter().map(|(end, write)| Self { end, of: Of::Recording(write) });
-        timelines.chain(operators).chain(recordings)
+    const fn of_recording<F: Export + Default>(end: &'static str) -> Self {
+        Self { end, write: |data, out| F::default().write(data, out), write_operators: None }
+    }
+
+    const fn of_operators<F: ExportOperators + Default>(end: &'static str) -> Self {
+        let write_operators = |series: &OperatorSeries, out: &mut dyn Write| F::default().write_operators(series, out);
+        Self { write_operators: Some(write_operators), ..Self::of_recording::<F>(end) }
     }
 
     /// The format that a path asks for; `.gz` behind it is about compression only.
@@ -93,70 +56,62 @@ impl Format {
     /// # Errors
     /// If it asks for none.
     pub fn of(path: &Path) -> Result<Self, Error> {
-        let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-        let plain = name.strip_suffix(".gz").unwrap_or(&name);
-        let found = Self::all().find(|format| plain.ends_with(format.end));
-        found.ok_or_else(|| {
-            let known = [RECORDINGS.map(|(end, _)| end).join(", "), OPERATORS.map(|(end, _)| end).join(", ")];
-            Error::format(path, &format!("{}, {}", known.join(", "), TIMELINES.map(|(end, _)| end).join(", ")))
-        })
+        let name = path.file_name().unwrap_or_default().as_encoded_bytes();
+        let plain = name.strip_suffix(b".gz").unwrap_or(name);
+        Self::by_end(plain).ok_or_else(|| Error::format(path, &FORMATS.map(|format| format.end).join(", ")))
     }
 
     /// A file's name without its format's end.
     #[doc(hidden)]
     pub fn stem(name: &str) -> &str {
-        Self::all().find_map(|format| name.strip_suffix(format.end)).unwrap_or(name)
+        Self::by_end(name.as_bytes()).and_then(|format| name.strip_suffix(format.end)).unwrap_or(name)
     }
 
-    /// Writes a recording with the options that the format has by default.
+    /// The longest end: `.trace.json` is no report.
+    fn by_end(name: &[u8]) -> Option<Self> {
+        FORMATS.into_iter().filter(|format| name.ends_with(format.end.as_bytes())).max_by_key(|format| format.end.len())
+    }
+
+    /// Writes a recording.
     ///
     /// # Errors
     /// If it cannot be written, or there is nothing to draw.
-    pub fn write(self, data: &SnapshotData, out: &mut dyn Write) -> Written {
-        match self.of {
-            Of::Recording(write) => write(data, out),
-            Of::Operators(write) => write(&operators_of(data, None), out),
-            Of::Timeline(write) => write(data, &categories::Options::default(), out),
-        }
+    pub fn write(self, data: &SnapshotData, out: &mut dyn Write) -> Result<LeftOut, Error> {
+        (self.write)(data, out)
     }
 
     /// Writes a series of operators.
     ///
     /// # Errors
     /// If it cannot be written, or there is nothing to draw; if the format is no series'.
-    pub fn write_operators(self, series: &OperatorSeries, out: &mut dyn Write) -> Written {
-        match self.of {
-            Of::Operators(write) => write(series, out),
-            _ => Err(Error::format(Path::new(self.end), &OPERATORS.map(|(end, _)| end).join(", "))),
-        }
-    }
-
-    /// Writes the category timeline.
-    ///
-    /// # Errors
-    /// If it cannot be written, or there is nothing to draw; if the format is no timeline's.
-    pub fn write_timeline(self, data: &SnapshotData, options: &categories::Options, out: &mut dyn Write) -> Written {
-        match self.of {
-            Of::Timeline(write) => write(data, options, out),
-            _ => Err(Error::format(Path::new(self.end), &TIMELINES.map(|(end, _)| end).join(", "))),
-        }
+    pub fn write_operators(self, series: &OperatorSeries, out: &mut dyn Write) -> Result<LeftOut, Error> {
+        let of_operators = |format: Self| format.write_operators.map(|_| format.end);
+        let known = || FORMATS.into_iter().filter_map(of_operators).collect::<Vec<_>>().join(", ");
+        let write = self.write_operators.ok_or_else(|| Error::format(Path::new(self.end), &known()))?;
+        write(series, out)
     }
 }
 
-/// The calls of operators on a device, the main one if there is no other; without such a device there are none.
-pub fn operators_of(data: &SnapshotData, device: Option<Device>) -> OperatorSeries {
-    analysis::device_or_main(data, device).map(|device| analysis::operators(data, device)).unwrap_or_default()
-}
+/// Stands for a picture whose feature this was built without.
+#[cfg(not(all(feature = "figures", feature = "flamegraph")))]
+#[derive(Default)]
+struct Missing<const FIGURES: bool>;
 
-/// A capture of a whole recording, of at most so many bytes if that is possible: the oldest records are left out.
-///
-/// # Errors
-/// If it cannot be written.
-pub fn write_capture(data: &SnapshotData, max_bytes: Option<u64>, out: &mut dyn Write) -> Written {
-    let records = data.devices.iter().map(|device| device.records.len()).max().unwrap_or(0);
-    let write = |records: usize, _: &LeftOut, out: &mut dyn Write| Ok(capture::write(data, records, out)?);
-    let left_out = rows_that_fit(max_bytes, records, out, write)?;
-    Ok(LeftOut { oldest_records: left_out.rows, rows: 0, ..left_out })
+#[cfg(not(feature = "flamegraph"))]
+type Flamegraph = Missing<false>;
+#[cfg(not(feature = "figures"))]
+type OperatorsSvg = Missing<true>;
+#[cfg(not(feature = "figures"))]
+type CategoriesSvg = Missing<true>;
+#[cfg(not(feature = "figures"))]
+type CategoriesHtml = Missing<true>;
+
+#[cfg(not(all(feature = "figures", feature = "flamegraph")))]
+impl<const FIGURES: bool> ExportOperators for Missing<FIGURES> {
+    fn write_operators(&self, _: &OperatorSeries, _: &mut dyn Write) -> Result<LeftOut, Error> {
+        let feature = if FIGURES { "figures" } else { "flamegraph" };
+        Err(Error::drawing("picture", format!("this was built without memtrace's feature `{feature}`")))
+    }
 }
 
 #[cfg(test)]

@@ -4,9 +4,8 @@
 
 use std::path::Path;
 
-use super::chrome::{layout, timeline};
 use super::naive_unpickle::{Value, unpickle};
-use super::{categories, folded, json, pytorch, text};
+use super::{CategoriesJson, CategoriesRaw, ChromeTrace, Export, Folded, Json, Measure, MemoryLayout, Pickle, Text};
 use crate::snapshot::testing::two_lines_and_a_temporary;
 
 pub(super) fn check(name: &str, made: &[u8]) {
@@ -26,13 +25,13 @@ pub(super) fn check(name: &str, made: &[u8]) {
 #[test]
 fn text_report_matches_its_golden() {
     let data = two_lines_and_a_temporary();
-    check("report.txt", text::to_string(&data, &text::Options { width: 80, ..Default::default() }).as_bytes());
+    check("report.txt", Text { width: 80, ..Default::default() }.render(&data).as_bytes());
 }
 
 #[test]
 fn json_report_matches_its_golden() {
     let mut out = Vec::new();
-    json::write(&two_lines_and_a_temporary(), &json::Options::default(), &mut out).unwrap();
+    Json::default().write(&two_lines_and_a_temporary(), &mut out).unwrap();
     let version = env!("CARGO_PKG_VERSION");
     check("report.json", String::from_utf8(out).unwrap().replace(version, "VERSION").as_bytes());
 }
@@ -40,9 +39,9 @@ fn json_report_matches_its_golden() {
 #[test]
 fn folded_stacks_match_their_goldens() {
     let data = two_lines_and_a_temporary();
-    for (name, measure) in [("bytes.folded", folded::Measure::Bytes), ("count.folded", folded::Measure::Count)] {
+    for (name, measure) in [("bytes.folded", Measure::Bytes), ("count.folded", Measure::Count)] {
         let mut out = Vec::new();
-        folded::write(&data, &folded::Options { measure, ..Default::default() }, &mut out).unwrap();
+        Folded { measure, ..Default::default() }.write(&data, &mut out).unwrap();
         check(name, &out);
     }
 }
@@ -50,7 +49,7 @@ fn folded_stacks_match_their_goldens() {
 #[test]
 fn pickle_reads_back_as_its_golden() {
     let mut out = Vec::new();
-    pytorch::write(&two_lines_and_a_temporary(), &pytorch::Options::default(), &mut out).unwrap();
+    Pickle::default().write(&two_lines_and_a_temporary(), &mut out).unwrap();
     let value = unpickle(&out);
     let version = env!("CARGO_PKG_VERSION");
     check("pickle.txt", format!("{}\n", value.pretty(0)).replace(version, "VERSION").as_bytes());
@@ -60,8 +59,8 @@ fn pickle_reads_back_as_its_golden() {
 fn traces_match_their_goldens() {
     let data = two_lines_and_a_temporary();
     let (mut events, mut rows) = (Vec::new(), Vec::new());
-    timeline::write(&data, &timeline::Options::default(), &mut events).unwrap();
-    layout::write(&data, &layout::Options::default(), &mut rows).unwrap();
+    ChromeTrace::default().write(&data, &mut events).unwrap();
+    MemoryLayout::default().write(&data, &mut rows).unwrap();
     for (name, made) in [("timeline.json", events), ("layout.json", rows)] {
         let made = String::from_utf8(made).unwrap();
         check(name, made.replace(env!("CARGO_PKG_VERSION"), "VERSION").as_bytes());
@@ -72,8 +71,8 @@ fn traces_match_their_goldens() {
 fn category_timelines_match_their_goldens() {
     let data = two_lines_and_a_temporary();
     let (mut rows, mut entries) = (Vec::new(), Vec::new());
-    categories::write(&data, &categories::Options::default(), &mut rows).unwrap();
-    categories::write_raw(&data, &categories::Options::default(), &mut entries).unwrap();
+    CategoriesJson::default().write(&data, &mut rows).unwrap();
+    CategoriesRaw::default().write(&data, &mut entries).unwrap();
     check("categories.json", &rows);
     check("categories.raw.json", &entries);
 }
@@ -81,24 +80,24 @@ fn category_timelines_match_their_goldens() {
 #[test]
 fn an_empty_snapshot_is_written_by_every_format() {
     let data = crate::snapshot::testing::empty();
-    assert!(text::to_string(&data, &text::Options::default()).contains("nothing was recorded"));
+    assert!(Text::default().render(&data).contains("nothing was recorded"));
     let mut out = Vec::new();
-    pytorch::write(&data, &pytorch::Options::default(), &mut out).unwrap();
+    Pickle::default().write(&data, &mut out).unwrap();
     assert!(matches!(unpickle(&out), Value::Dict(_)));
     out.clear();
-    folded::write(&data, &folded::Options::default(), &mut out).unwrap();
+    Folded::default().write(&data, &mut out).unwrap();
     assert!(out.is_empty());
-    json::write(&data, &json::Options { compact: true, ..Default::default() }, &mut out).unwrap();
+    Json { compact: true, ..Default::default() }.write(&data, &mut out).unwrap();
     assert!(serde_json::from_slice::<serde_json::Value>(&out).is_ok());
     out.clear();
-    timeline::write(&data, &timeline::Options::default(), &mut out).unwrap();
+    ChromeTrace::default().write(&data, &mut out).unwrap();
     assert!(serde_json::from_slice::<serde_json::Value>(&out).is_ok());
     out.clear();
-    layout::write(&data, &layout::Options::default(), &mut out).unwrap();
+    MemoryLayout::default().write(&data, &mut out).unwrap();
     assert!(serde_json::from_slice::<serde_json::Value>(&out).is_ok());
     #[cfg(feature = "flamegraph")]
     {
-        let error = super::flamegraph::write(&data, &folded::Options::default(), Vec::new()).unwrap_err();
+        let error = super::Flamegraph::default().write(&data, &mut Vec::new()).unwrap_err();
         assert!(error.to_string().contains("nothing was live"), "{error}");
     }
 }
@@ -107,7 +106,7 @@ fn an_empty_snapshot_is_written_by_every_format() {
 #[test]
 fn the_flamegraph_names_every_line_and_the_peak() {
     let mut out = Vec::new();
-    super::flamegraph::write(&two_lines_and_a_temporary(), &folded::Options::default(), &mut out).unwrap();
+    super::Flamegraph::default().write(&two_lines_and_a_temporary(), &mut out).unwrap();
     let svg = String::from_utf8(out).unwrap();
     for text in ["src/model.rs:7 (Net::forward)", "[forward]", "4.543 KiB at the peak", "allocated before recording"] {
         assert!(svg.contains(text), "{text}");
@@ -132,21 +131,21 @@ impl std::io::Write for Full {
 fn a_writer_that_fails_anywhere_is_an_error_and_never_a_panic() {
     let data = two_lines_and_a_temporary();
     let mut whole = Vec::new();
-    pytorch::write(&data, &pytorch::Options::default(), &mut whole).unwrap();
+    Pickle::default().write(&data, &mut whole).unwrap();
     for room in 0..whole.len() {
-        assert!(pytorch::write(&data, &pytorch::Options::default(), Full(room)).is_err());
-        assert!(json::write(&data, &json::Options::default(), Full(room)).is_err());
+        assert!(Pickle::default().write(&data, &mut Full(room)).is_err());
+        assert!(Json::default().write(&data, &mut Full(room)).is_err());
     }
     for room in 0..2000 {
-        assert!(timeline::write(&data, &timeline::Options::default(), Full(room)).is_err());
-        assert!(layout::write(&data, &layout::Options::default(), Full(room)).is_err());
+        assert!(ChromeTrace::default().write(&data, &mut Full(room)).is_err());
+        assert!(MemoryLayout::default().write(&data, &mut Full(room)).is_err());
     }
     for room in 0..200 {
-        assert!(categories::write(&data, &categories::Options::default(), Full(room)).is_err());
-        assert!(categories::write_raw(&data, &categories::Options::default(), Full(room)).is_err());
+        assert!(CategoriesJson::default().write(&data, &mut Full(room)).is_err());
+        assert!(CategoriesRaw::default().write(&data, &mut Full(room)).is_err());
     }
-    assert!(text::write(&data, &text::Options::default(), Full(100)).is_err());
-    assert!(folded::write(&data, &folded::Options::default(), Full(10)).is_err());
+    assert!(Text::default().write(&data, &mut Full(100)).is_err());
+    assert!(Folded::default().write(&data, &mut Full(10)).is_err());
 }
 
 /// The live bytes over time, as the viewers work them out: from the entries, on top of the live blocks
@@ -176,13 +175,13 @@ fn a_small_pickle_says_what_it_left_out_and_keeps_the_peak() {
     let data = two_lines_and_a_temporary();
     let peak = i128::from(data.devices[0].peak.bytes - data.devices[0].peak.not_recorded);
     let mut whole = Vec::new();
-    pytorch::write(&data, &pytorch::Options::default(), &mut whole).unwrap();
+    Pickle::default().write(&data, &mut whole).unwrap();
     let whole = whole.len() as u64;
     // Six records; a free is two entries. The temporary goes first.
     for (max_bytes, entries) in [(None, 8), (Some(whole), 8), (Some(whole - 1), 5), (Some(10), 5)] {
         let mut out = Vec::new();
-        let options = pytorch::Options { max_bytes, ..Default::default() };
-        let left_out = pytorch::write(&data, &options, &mut out).unwrap();
+        let options = Pickle { max_bytes, ..Default::default() };
+        let left_out = options.write(&data, &mut out).unwrap();
         let value = unpickle(&out);
         assert_eq!(viewers_peak(&value), peak, "{max_bytes:?}");
         assert!(max_bytes.is_none_or(|max| out.len() as u64 <= max) || left_out.too_large, "{}", out.len());

@@ -4,17 +4,17 @@ use std::io::Write;
 
 use serde_json::{Value, json};
 
-use super::budget::{self, LeftOut};
-use super::{coverage, device_memory, sampled, twice};
+use super::{Export, LeftOut, budget, coverage, device_memory, sampled, twice};
 use crate::analysis::{self, Breakdown, ScopeRow, TemporaryRow};
 use crate::error::Error;
 use crate::snapshot::{
     CudaHooks, Device, DeviceSnapshot, Gap, MemoryStats, OutOfMemory, RecordKind, SnapshotData, Stat,
 };
 
-/// What to write.
+/// The report's numbers as JSON: every device with its peak, breakdowns, scopes, temporaries and counters. A device of which
+/// only a sample was recorded has `estimated` and `sampled`.
 #[derive(Clone, Debug, Default)]
-pub struct Options {
+pub struct Json {
     /// One line instead of indented lines.
     pub compact: bool,
     /// The size to keep to: beyond it the smallest rows of each table stand together in one. No limit if
@@ -22,25 +22,22 @@ pub struct Options {
     pub max_bytes: Option<u64>,
 }
 
-/// Writes every device with its peak, breakdowns, scopes, temporaries and counters. A device of which only a sample was
-/// recorded has `estimated` and `sampled`.
-///
-/// # Errors
-/// If `out` fails.
-pub fn write(data: &SnapshotData, options: &Options, mut out: impl Write) -> Result<LeftOut, Error> {
-    let tables: Vec<Tables> = data.devices.iter().map(|device| Tables::of(data, device)).collect();
-    let most = tables.iter().map(Tables::longest).max().unwrap_or(0);
-    budget::rows(options.max_bytes, most, &mut out, |rows, left_out, mut out| {
-        let devices = data.devices.iter().zip(&tables).map(|(device, tables)| self::device(device, tables, rows));
-        let value = report(data, devices.collect(), left_out);
-        let written = if options.compact {
-            serde_json::to_writer(&mut out, &value)
-        } else {
-            serde_json::to_writer_pretty(&mut out, &value)
-        };
-        written.map_err(std::io::Error::from)?;
-        Ok(out.write_all(b"\n")?)
-    })
+impl Export for Json {
+    fn write(&self, data: &SnapshotData, out: &mut dyn Write) -> Result<LeftOut, Error> {
+        let tables: Vec<Tables> = data.devices.iter().map(|device| Tables::of(data, device)).collect();
+        let most = tables.iter().map(Tables::longest).max().unwrap_or(0);
+        budget::rows(self.max_bytes, most, out, |rows, left_out, mut out| {
+            let devices = data.devices.iter().zip(&tables).map(|(device, tables)| self::device(device, tables, rows));
+            let value = report(data, devices.collect(), left_out);
+            let written = if self.compact {
+                serde_json::to_writer(&mut out, &value)
+            } else {
+                serde_json::to_writer_pretty(&mut out, &value)
+            };
+            written.map_err(std::io::Error::from)?;
+            Ok(out.write_all(b"\n")?)
+        })
+    }
 }
 
 /// A device's tables, worked out once.

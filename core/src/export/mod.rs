@@ -1,33 +1,74 @@
-//! Files for people and their tools. Each format has `write(&SnapshotData, &Options, impl Write)`
-//! and does nothing but write to it; [`mod@file`] writes files.
+//! Files for people and their tools. Each format is a type whose value says how it is written, and an [`Export`], which
+//! does nothing but write to what it is given; [`mod@file`] writes files.
+//!
+//! | type | end of the name | |
+//! |---|---|---|
+//! | [`Pickle`] | `.pickle` | for PyTorch's `memory_viz` |
+//! | [`ChromeTrace`] | `.trace.json` | what happened over time, for Perfetto and `chrome://tracing` |
+//! | [`MemoryLayout`] | `.layout.json` | what lay where, for the same |
+//! | [`Text`], [`Json`] | `.txt`, `.json` | the report |
+//! | [`Folded`], `Flamegraph` | `.folded`, `.svg` | stacks of the peak |
+//! | [`Capture`] | `.memtrace` | everything, to be read again |
+//! | [`OperatorsJson`], [`OperatorsCsv`], `OperatorsSvg` | `.operators.json`, `.csv`, `.svg` | the series of operator calls |
+//! | [`CategoriesJson`], [`CategoriesRaw`], `CategoriesSvg`, `CategoriesHtml` | `.categories.json`, `.raw.json`, `.svg`, `.html` | the category timeline |
+//!
+//! Those without a link need a feature: `Flamegraph` needs `flamegraph`, and the other pictures `figures`.
 
 mod budget;
-pub mod categories;
-pub mod chrome;
+mod capture;
+mod categories;
+mod chrome;
 mod coverage;
 mod device_memory;
 #[cfg(feature = "figures")]
-pub mod figure;
+mod figure;
 pub mod file;
 #[cfg(feature = "flamegraph")]
-pub mod flamegraph;
-pub mod folded;
+mod flamegraph;
+mod folded;
 mod format;
 mod gathered;
 #[cfg(test)]
 mod golden_tests;
-pub mod json;
+mod json;
 #[cfg(test)]
 mod naive_unpickle;
-pub mod operators;
+mod operators;
 mod pickle;
 pub mod post_mortem;
-pub mod pytorch;
+mod pytorch;
 mod sampled;
 pub mod table;
-pub mod text;
+mod text;
 mod twice;
 
+use std::io::Write;
+
 pub use budget::LeftOut;
-pub use budget::rows as rows_that_fit;
-pub use format::{Format, operators_of, write_capture};
+pub use capture::Capture;
+#[cfg(feature = "figures")]
+pub use categories::{CategoriesHtml, CategoriesSvg};
+pub use categories::{CategoriesJson, CategoriesRaw};
+pub use chrome::{ChromeTrace, MemoryLayout, Steps};
+#[cfg(feature = "figures")]
+pub use figure::{Figure, OperatorsSvg};
+#[cfg(feature = "flamegraph")]
+pub use flamegraph::Flamegraph;
+pub use folded::{Folded, Measure};
+pub use format::Format;
+pub use json::Json;
+pub use operators::{ExportOperators, OperatorsCsv, OperatorsJson, operators_of, parse_operators};
+pub use pytorch::Pickle;
+pub use text::{Text, at_peak};
+
+use crate::error::Error;
+use crate::snapshot::SnapshotData;
+
+/// A way to write a recording; the value has its options.
+pub trait Export {
+    /// Writes the recording, and says what it left out to keep to a size.
+    ///
+    /// # Errors
+    /// If `out` fails, or there is nothing to draw.
+    fn write(&self, data: &SnapshotData, out: &mut dyn Write) -> Result<LeftOut, Error>;
+}

@@ -46,8 +46,9 @@ pub(super) struct List {
     in_batch: usize,
 }
 
-pub(super) struct Pickle<W: Write> {
-    out: Gathered<W>,
+/// A pickle under way.
+pub(super) struct Pickler<'a> {
+    out: Gathered<'a>,
     /// The first error of the writer.
     failed: Option<io::Error>,
     /// A bit for each word that was written.
@@ -55,8 +56,8 @@ pub(super) struct Pickle<W: Write> {
     next: u32,
 }
 
-impl<W: Write> Pickle<W> {
-    pub(super) fn begin(out: W) -> Self {
+impl<'a> Pickler<'a> {
+    pub(super) fn begin(out: &'a mut dyn Write) -> Self {
         let mut pickle = Self { out: Gathered::new(out), failed: None, words: 0, next: FIRST_OTHER_MEMO };
         pickle.put(&[0x80, 4]);
         pickle
@@ -230,7 +231,7 @@ mod tests {
         for bit in 31..64 {
             for value in [1u64 << bit, (1u64 << bit) + 1, (1u64 << bit) - 1 + (1 << bit)] {
                 let mut out = Vec::new();
-                let mut pickle = Pickle::begin(&mut out);
+                let mut pickle = Pickler::begin(&mut out);
                 pickle.long(value);
                 pickle.finish().unwrap();
                 assert_eq!(out.pop(), Some(b'.'));

@@ -3,9 +3,15 @@
 use serde_json::Value;
 
 use crate::analysis::{self, operators};
-use crate::export::chrome::{layout, timeline};
+#[cfg(feature = "flamegraph")]
+use crate::export::Flamegraph;
 use crate::export::golden_tests::check;
-use crate::export::{categories, folded, json, pytorch, text};
+#[cfg(feature = "figures")]
+use crate::export::{CategoriesHtml, CategoriesSvg, OperatorsSvg};
+use crate::export::{
+    ChromeTrace, Export, ExportOperators, Folded, Json, MemoryLayout, OperatorsJson, Pickle, Text, folded,
+    parse_operators,
+};
 use crate::snapshot::testing::{a_sample, two_lines_and_a_temporary};
 use crate::snapshot::{Device, SnapshotData};
 
@@ -16,13 +22,13 @@ fn written<T>(write: impl FnOnce(&mut Vec<u8>) -> Result<T, crate::error::Error>
 }
 
 fn as_json(data: &SnapshotData) -> Vec<u8> {
-    written(|out| json::write(data, &json::Options::default(), out))
+    written(|out| Json::default().write(data, out))
 }
 
 #[test]
 fn the_reports_of_a_sample_match_their_goldens() {
     let data = a_sample();
-    check("sampled.txt", text::to_string(&data, &text::Options { width: 100, ..Default::default() }).as_bytes());
+    check("sampled.txt", Text { width: 100, ..Default::default() }.render(&data).as_bytes());
     let report = String::from_utf8(as_json(&data)).unwrap();
     check("sampled.json", report.replace(env!("CARGO_PKG_VERSION"), "VERSION").as_bytes());
 }
@@ -32,19 +38,19 @@ fn formats(data: &SnapshotData) -> Vec<(&'static str, Vec<u8>)> {
     let series = operators(data, data.device(Device::Cpu).unwrap());
     let series = &series;
     vec![
-        ("estimates from a sample", written(|out| timeline::write(data, &Default::default(), out))),
-        ("sample of one in 1 KiB", written(|out| layout::write(data, &Default::default(), out))),
-        ("sample of one in 1 KiB", written(|out| pytorch::write(data, &Default::default(), out))),
-        ("\"sample_interval\":1024", written(|out| super::super::operators::write(series, &Default::default(), out))),
+        ("estimates from a sample", written(|out| ChromeTrace::default().write(data, out))),
+        ("sample of one in 1 KiB", written(|out| MemoryLayout::default().write(data, out))),
+        ("sample of one in 1 KiB", written(|out| Pickle::default().write(data, out))),
+        ("\"sample_interval\":1024", written(|out| OperatorsJson::default().write_operators(series, out))),
         ("estimates from a sample", series.to_string().into_bytes()),
         #[cfg(feature = "flamegraph")]
-        ("estimates from a sample", written(|out| super::super::flamegraph::write(data, &Default::default(), out))),
+        ("estimates from a sample", written(|out| Flamegraph::default().write(data, out))),
         #[cfg(feature = "figures")]
-        ("estimates from a sample", written(|out| categories::write_html(data, &Default::default(), out))),
+        ("estimates from a sample", written(|out| CategoriesHtml::default().write(data, out))),
         #[cfg(feature = "figures")]
-        (", estimated", written(|out| categories::write_figure(data, &Default::default(), out))),
+        (", estimated", written(|out| CategoriesSvg::default().write(data, out))),
         #[cfg(feature = "figures")]
-        (", estimated", written(|out| super::super::figure::write(series, &Default::default(), out))),
+        (", estimated", written(|out| OperatorsSvg::default().write_operators(series, out))),
     ]
 }
 
@@ -62,8 +68,8 @@ fn every_format_that_can_says_that_its_figures_are_estimates_and_of_which_sample
 fn a_series_of_estimates_is_read_as_one() {
     let data = a_sample();
     let series = operators(&data, &data.devices[0]);
-    let json = written(|out| super::super::operators::write(&series, &Default::default(), out));
-    assert_eq!(super::super::operators::read(&json).unwrap(), series);
+    let json = written(|out| OperatorsJson::default().write_operators(&series, out));
+    assert_eq!(parse_operators(&json).unwrap(), series);
     assert_eq!(series.sample_interval, Some(1024));
     let (exact, sampled, estimate) = (&series.calls[0], &series.calls[1], data.devices[0].sampling.bytes(1000));
     assert_eq!((exact.before, exact.peak, exact.added, exact.allocations), (1024, 3024, 2000, 1));
@@ -74,7 +80,7 @@ fn a_series_of_estimates_is_read_as_one() {
 fn what_a_sample_stands_for_adds_up_in_every_table_and_curve() {
     let data = a_sample();
     let device = &data.devices[0];
-    let folded = folded::lines(&data, device, &folded::Options::default());
+    let folded = folded::lines(&data, device, &Folded::default());
     assert_eq!(folded.values().sum::<u64>(), device.peak.total());
     let report: Value = serde_json::from_slice(&as_json(&data)).unwrap();
     let report = &report["devices"][0];
@@ -91,8 +97,7 @@ fn what_a_sample_stands_for_adds_up_in_every_table_and_curve() {
     let scopes: u64 = analysis::scopes(&data, device).iter().map(|scope| scope.at_peak).sum();
     let of_scopes = analysis::by_scope(&data, device);
     assert_eq!(Some(scopes), of_scopes.rows.iter().find(|row| row.label == "forward").map(|row| row.bytes));
-    let trace: Value =
-        serde_json::from_slice(&written(|out| timeline::write(&data, &Default::default(), out))).unwrap();
+    let trace: Value = serde_json::from_slice(&written(|out| ChromeTrace::default().write(&data, out))).unwrap();
     let totals = trace["traceEvents"].as_array().unwrap().iter();
     let mut totals = totals.filter_map(|event| event["args"]["Total Allocated"].as_u64());
     // Curves go by the sizes of the blocks alone.
@@ -105,8 +110,8 @@ fn the_row_of_the_counted_peak_holds_its_blocks_wherever_the_estimate_is_highest
     let peak = &mut data.devices[0].peak;
     (peak.seq, peak.time_ns, peak.bytes) = (2, 2_000, 4800);
     peak.blocks.truncate(2);
-    let options = layout::Options { steps: layout::Steps::Count(1), ..Default::default() };
-    let text = String::from_utf8(written(|out| layout::write(&data, &options, out))).unwrap();
+    let options = MemoryLayout { max_steps: 1, ..Default::default() };
+    let text = String::from_utf8(written(|out| options.write(&data, out))).unwrap();
     let rows: Value = serde_json::from_str(&text).unwrap();
     let blocks = rows["traceEvents"].as_array().unwrap().iter().filter_map(|event| event["dur"].as_u64());
     assert_eq!(blocks.sum::<u64>(), 3000, "{text}");
@@ -117,8 +122,7 @@ fn the_row_of_the_counted_peak_holds_its_blocks_wherever_the_estimate_is_highest
 #[test]
 fn pickles_and_layouts_have_real_sizes() {
     let sizes = |data: &SnapshotData| {
-        let rows: Value =
-            serde_json::from_slice(&written(|out| layout::write(data, &Default::default(), out))).unwrap();
+        let rows: Value = serde_json::from_slice(&written(|out| MemoryLayout::default().write(data, out))).unwrap();
         let events = rows["traceEvents"].as_array().unwrap().iter();
         events.filter_map(|event| event["dur"].as_u64()).collect::<Vec<_>>()
     };

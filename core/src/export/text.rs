@@ -4,16 +4,16 @@ use std::fmt::Write as _;
 use std::io::Write;
 
 use super::table::{Cut, Table};
-use super::{coverage, device_memory, sampled, twice};
+use super::{Export, LeftOut, coverage, device_memory, sampled, twice};
 use crate::analysis::{self, Breakdown, device_or_main};
 use crate::attribute::{module, operator};
 use crate::error::Error;
 use crate::snapshot::{ContextId, Device, DeviceSnapshot, SnapshotData};
 use crate::units::{Bytes, grouped, round};
 
-/// What to show.
+/// The report as text.
 #[derive(Clone, Debug)]
-pub struct Options {
+pub struct Text {
     /// Characters in a line.
     pub width: usize,
     /// Rows in a table; what is left out is summed in a last row.
@@ -24,34 +24,35 @@ pub struct Options {
     pub device: Option<Device>,
 }
 
-impl Default for Options {
+impl Default for Text {
     fn default() -> Self {
         Self { width: 120, rows: 20, color: false, device: None }
     }
 }
 
-/// Writes the report.
-///
-/// # Errors
-/// If `out` fails.
-pub fn write(data: &SnapshotData, options: &Options, mut out: impl Write) -> Result<(), Error> {
-    Ok(out.write_all(to_string(data, options).as_bytes())?)
+impl Text {
+    /// The report of a recording.
+    pub fn render(&self, data: &SnapshotData) -> String {
+        let mut page = Page { text: String::new(), options: self, about: "" };
+        match device_or_main(data, self.device) {
+            Some(device) if device.peak.total() > 0 || device.stats.num_ooms > 0 => page.device(data, device),
+            _ => page.nothing(data),
+        }
+        page.health(data);
+        page.text
+    }
 }
 
-/// The report as a string.
-pub fn to_string(data: &SnapshotData, options: &Options) -> String {
-    let mut page = Page { text: String::new(), options, about: "" };
-    match device_or_main(data, options.device) {
-        Some(device) if device.peak.total() > 0 || device.stats.num_ooms > 0 => page.device(data, device),
-        _ => page.nothing(data),
+impl Export for Text {
+    fn write(&self, data: &SnapshotData, out: &mut dyn Write) -> Result<LeftOut, Error> {
+        out.write_all(self.render(data).as_bytes())?;
+        Ok(LeftOut::default())
     }
-    page.health(data);
-    page.text
 }
 
 /// What held a device's peak, for a failed assertion.
 pub fn at_peak(data: &SnapshotData, device: Device, rows: usize) -> String {
-    let options = Options { rows, width: 100, ..Options::default() };
+    let options = Text { rows, width: 100, ..Text::default() };
     let mut page = Page { text: String::new(), options: &options, about: "" };
     if let Some(device) = device_or_main(data, Some(device)) {
         page.heading("At the peak, by line");
@@ -69,7 +70,7 @@ pub fn at_peak(data: &SnapshotData, device: Device, rows: usize) -> String {
 
 struct Page<'a> {
     text: String,
-    options: &'a Options,
+    options: &'a Text,
     /// What stands before estimates while a device of a sample is told of.
     about: &'static str,
 }

@@ -4,122 +4,114 @@
 //! free together, the smallest first; then the scopes that lie deepest. What was live at the peak or is
 //! live at the end always stays, so the peak is never lost, whatever the budget.
 
-mod count;
 mod left_out;
 mod selection;
 
-use std::io::Write;
+use std::cell::LazyCell;
+use std::io::{self, Write};
 
-pub(super) use self::count::Count;
 pub use self::left_out::LeftOut;
 use self::selection::Choices;
 pub(super) use self::selection::Selection;
 use crate::error::Error;
 use crate::snapshot::SnapshotData;
 
-/// Shows records and marks so that they take at most `max_bytes`, if they can. `count` takes what a selection takes,
-/// `write` writes the one that was found.
+/// A file that takes so much of its budget is not made fuller: it would show nothing new, and each look costs an export to
+/// nowhere.
+const FULL: f64 = 0.9;
+/// What is aimed at, so that the next look mostly fits.
+const AIM: f64 = 0.97;
+
+/// Writes records and marks so that they take at most `max_bytes`, if they can.
 pub(super) fn records(
     data: &SnapshotData,
     max_bytes: Option<u64>,
-    count: impl Fn(&Selection<'_>, &mut Count) -> Result<(), Error>,
-    write: impl FnOnce(&Selection<'_>) -> Result<(), Error>,
+    out: &mut dyn Write,
+    write: impl Fn(&Selection<'_>, &mut dyn Write) -> Result<(), Error>,
 ) -> Result<LeftOut, Error> {
-    let whole = Selection::default();
-    let Some(max) = max_bytes else {
-        write(&whole)?;
-        return Ok(LeftOut::default());
+    // Nothing is ranked before something has to go.
+    let choices = LazyCell::new(|| Choices::of(data));
+    let write = |step, left_out: &LeftOut, out: &mut dyn Write| {
+        let whole = left_out.is_nothing();
+        write(&if whole { Selection::default() } else { choices.selection(step, left_out.clone()) }, out)
     };
-    let most = takes(|out| count(&whole, out))?;
-    if most <= max {
-        write(&whole)?;
-        return Ok(LeftOut::default());
-    }
-    let choices = Choices::of(data, max);
-    let least = takes(|out| count(&choices.without_records(), out))?;
-    let guesses = choices.guesses(most, least);
-    let fits = |step| fits(max, |out| count(&choices.selection(step, false), out));
-    let (step, too_large) = fitting(choices.steps(), guesses, fits)?;
-    let selection = choices.selection(step, too_large);
-    write(&selection)?;
-    Ok(selection.left_out)
+    stepwise(max_bytes, || choices.steps(), |step| choices.left_out(step), out, write)
 }
 
 /// Writes tables or stacks so that they take at most `max_bytes`, if they can, by keeping fewer of at
 /// most `rows` rows apart.
-pub fn rows(
+pub(super) fn rows(
     max_bytes: Option<u64>,
     rows: usize,
     out: &mut dyn Write,
     write: impl Fn(usize, &LeftOut, &mut dyn Write) -> Result<(), Error>,
 ) -> Result<LeftOut, Error> {
     let left_out = |step: usize| LeftOut { rows: step as u64, ..LeftOut::default() };
-    stepwise(max_bytes, rows, left_out, out, |step, left_out, out| write(rows - step, left_out, out))
+    stepwise(max_bytes, || rows, left_out, out, |step, left_out, out| write(rows - step, left_out, out))
 }
 
 /// Writes everything, or as many of the `most` steps less as it takes to keep to `max_bytes`; `left_out`
 /// says what a step means.
 pub(super) fn stepwise(
     max_bytes: Option<u64>,
-    most: usize,
+    most: impl FnOnce() -> usize,
     left_out: impl Fn(usize) -> LeftOut,
     out: &mut dyn Write,
     write: impl Fn(usize, &LeftOut, &mut dyn Write) -> Result<(), Error>,
 ) -> Result<LeftOut, Error> {
-    let whole = LeftOut::default();
-    let Some(max) = max_bytes else {
-        write(0, &whole, out)?;
-        return Ok(whole);
-    };
-    if fits(max, |out| write(0, &whole, out))? {
+    let (whole, max) = (LeftOut::default(), max_bytes.unwrap_or(u64::MAX));
+    if max_bytes.is_none() || takes(max, |out| write(0, &whole, out))?.is_some() {
         write(0, &whole, out)?;
         return Ok(whole);
     }
     let left_out = |step, too_large| LeftOut { max_bytes: max, too_large, ..left_out(step) };
-    let fits = |step: usize| fits(max, |out| write(step, &left_out(step, false), out));
-    let (step, too_large) = fitting(most, [], fits)?;
+    let (step, too_large) = fitting(max, most(), |step| takes(max, |out| write(step, &left_out(step, false), out)))?;
     let left_out = left_out(step, too_large);
     write(step, &left_out, out)?;
     Ok(left_out)
 }
 
-/// The smallest step of 1 to `most` that fits, or nearly so, or the first of the guesses that does; true if even the
-/// last step does not. Each step takes less than the one before.
-fn fitting(
-    most: usize,
-    guesses: impl IntoIterator<Item = usize>,
-    fits: impl Fn(usize) -> Result<bool, Error>,
-) -> Result<(usize, bool), Error> {
-    for guess in guesses.into_iter().filter(|guess| (1..most).contains(guess)) {
-        if fits(guess)? {
-            return Ok((guess, false));
+/// A step of 1 to `most` that fits, and leaves out little more than it has to; true if even the last does not fit. Each
+/// step takes less than the one before. What is kept grows by what it was seen to take.
+fn fitting(max: u64, most: usize, takes: impl Fn(usize) -> Result<Option<u64>, Error>) -> Result<(usize, bool), Error> {
+    let Some(least) = takes(most)? else { return Ok((most, true)) };
+    let (mut fits, mut bytes, mut too_much) = (0, least, most);
+    let mut next = most / 16;
+    while (bytes as f64) < max as f64 * FULL && too_much - fits > (most / 64).max(1) {
+        let kept = next.clamp(fits + 1, too_much - 1);
+        if let Some(taken) = takes(most - kept)? {
+            (fits, bytes) = (kept, taken);
+            let bytes_each = taken.saturating_sub(least) as f64 / kept as f64;
+            next = ((max as f64 * AIM - least as f64) / bytes_each) as usize;
+        } else {
+            too_much = kept;
+            next = usize::midpoint(fits, too_much);
         }
     }
-    if !fits(most)? {
-        return Ok((most, true));
-    }
-    // Halving: each look costs an export to nowhere, and a few per cent more would show nothing new.
-    let (mut too_few, mut enough) = (0, most);
-    while enough - too_few > (most / 64).max(1) {
-        let middle = usize::midpoint(too_few, enough);
-        if fits(middle)? { enough = middle } else { too_few = middle }
-    }
-    Ok((enough, false))
+    Ok((most - fits, false))
 }
 
-/// How much is written.
-fn takes(write: impl FnOnce(&mut Count) -> Result<(), Error>) -> Result<u64, Error> {
-    let mut count = Count::default();
-    write(&mut count)?;
-    Ok(count.taken())
+/// How much is written, if that is at most `max` bytes. Writing stops where it is more.
+fn takes(max: u64, write: impl FnOnce(&mut dyn Write) -> Result<(), Error>) -> Result<Option<u64>, Error> {
+    let mut count = Count { taken: 0, max };
+    let written = write(&mut count);
+    if count.taken > max { Ok(None) } else { written.map(|()| Some(count.taken)) }
 }
 
-/// Does what is written take at most `max` bytes? Writing stops as soon as that is answered.
-fn fits(max: u64, write: impl FnOnce(&mut Count) -> Result<(), Error>) -> Result<bool, Error> {
-    let mut count = Count::up_to(max);
-    match write(&mut count) {
-        Err(_) if count.is_over() => Ok(false),
-        written => written.map(|()| !count.is_over()),
+/// Writes to nowhere, and fails if it is too much.
+struct Count {
+    taken: u64,
+    max: u64,
+}
+
+impl Write for Count {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.taken += bytes.len() as u64;
+        if self.taken > self.max { Err(io::ErrorKind::FileTooLarge.into()) } else { Ok(bytes.len()) }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
     }
 }
 
@@ -131,7 +123,7 @@ mod tests {
     /// One line a record and mark.
     fn lines(data: &SnapshotData, selection: &Selection<'_>, out: &mut dyn Write) -> Result<(), Error> {
         for device in &data.devices {
-            for record in selection.records(device) {
+            for record in device.records.iter().filter(|record| selection.shows(device.device, record)) {
                 writeln!(out, "{:?} {}", record.kind, record.size)?;
             }
             for mark in device.marks.iter().filter(|mark| selection.shows_mark(data, mark)) {
@@ -144,8 +136,7 @@ mod tests {
     fn written(max: u64) -> (String, LeftOut) {
         let data = two_lines_and_a_temporary();
         let mut out = Vec::new();
-        let count = |selection: &Selection<'_>, count: &mut Count| lines(&data, selection, count);
-        let left_out = records(&data, Some(max), count, |selection| lines(&data, selection, &mut out)).unwrap();
+        let left_out = records(&data, Some(max), &mut out, |selection, out| lines(&data, selection, out)).unwrap();
         (String::from_utf8(out).unwrap(), left_out)
     }
 
@@ -166,13 +157,27 @@ mod tests {
     }
 
     #[test]
-    fn the_first_step_that_fits_is_found() {
-        for (most, max) in [(1, 10), (7, 4), (50, 33), (60, 0)] {
-            let fits = |step: usize| Ok(most - step <= max);
-            assert_eq!(fitting(most, [], fits).unwrap(), (most.saturating_sub(max).max(1), false));
+    fn a_step_is_found_that_fits_and_fills_the_budget_whatever_a_step_takes() {
+        let even = |kept: usize| 100 + 10 * kept as u64;
+        let more_and_more = |kept: usize| (kept * kept) as u64;
+        let less_and_less = |kept: usize| (10_000.0 * (kept as f64).sqrt()) as u64;
+        let at_once = |kept: usize| if kept > 600 { 50_000 } else { kept as u64 };
+        let all: [&dyn Fn(usize) -> u64; 4] = [&even, &more_and_more, &less_and_less, &at_once];
+        for (size, most, max) in all.iter().flat_map(|size| {
+            [(1, 105), (2, 115), (7, 130), (1000, 9_000), (1000, 100)].map(|(most, max)| (size, most, max))
+        }) {
+            let looks = std::cell::Cell::new(0);
+            let takes = |step: usize| {
+                looks.set(looks.get() + 1);
+                Ok(Some(size(most - step)).filter(|bytes| *bytes <= max))
+            };
+            let (step, too_large) = fitting(max, most, takes).unwrap();
+            let kept = most - step;
+            assert!(too_large == (size(0) > max) && (too_large || size(kept) <= max), "{kept} of {most}");
+            let is_full = size(kept) as f64 >= max as f64 * FULL || size(kept + (most / 64).max(1)) > max;
+            assert!(too_large || is_full || step == 1, "{kept} of {most} take {} of {max}", size(kept));
+            assert!(looks.get() <= 12, "{} looks", looks.get());
         }
-        assert_eq!(fitting(9, [0, 3, 5, 7, 9], |step| Ok(step > 4)).unwrap(), (5, false), "the first guess that fits");
-        assert_eq!(fitting(5, [3], |_| Ok(false)).unwrap(), (5, true));
     }
 
     #[test]

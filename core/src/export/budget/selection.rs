@@ -1,59 +1,37 @@
 //! Which records and marks are shown, and the order in which they are left out.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 
 use foldhash::fast::RandomState;
 
 use super::left_out::LeftOut;
-use crate::snapshot::{ContextId, Device, DeviceSnapshot, Mark, Record, RecordKind, SnapshotData};
+use crate::snapshot::{Device, DeviceSnapshot, Mark, Record, RecordKind, SnapshotData};
 
 /// Position in the order in which allocations are left out: by size, then device and age.
 type Rank = (u64, Device, u64);
 
 /// The allocations that are not left out whatever their size, by number.
-type Kept = HashMap<Device, HashSet<u64, RandomState>>;
+type Kept = HashSet<(Device, u64), RandomState>;
 
 /// Which records and marks an export shows.
 #[derive(Debug, Default)]
 pub(in crate::export) struct Selection<'a> {
     /// Allocations that rank below are not shown, but for those that are kept.
     cut: Option<(Rank, &'a Kept)>,
-    max_depth: Option<usize>,
     pub(in crate::export) left_out: LeftOut,
 }
 
 impl Selection<'_> {
-    /// The records to show, oldest first.
-    pub(in crate::export) fn records<'d>(&'d self, device: &'d DeviceSnapshot) -> impl Iterator<Item = &'d Record> {
-        let shows = self.on(device.device);
-        device.records.iter().filter(move |record| shows.record(record))
-    }
-
-    /// The part of one device.
-    pub(in crate::export) fn on(&self, device: Device) -> DeviceSelection<'_> {
-        let cut = self.cut.map(|(cut, kept)| (cut, kept.get(&device)));
-        DeviceSelection { device, cut }
+    /// Is this record of a device shown? An alloc and its free are or are not together.
+    pub(in crate::export) fn shows(&self, device: Device, record: &Record) -> bool {
+        self.cut.is_none_or(|(cut, kept)| {
+            (record.size, device, record.alloc_seq) >= cut || kept.contains(&(device, record.alloc_seq))
+        })
     }
 
     /// Is this mark's scope shown?
     pub(in crate::export) fn shows_mark(&self, data: &SnapshotData, mark: &Mark) -> bool {
-        self.max_depth.is_none_or(|depth| data.context_ids(mark.context).len() <= depth)
-    }
-}
-
-/// Which records of a device an export shows.
-pub(in crate::export) struct DeviceSelection<'a> {
-    device: Device,
-    cut: Option<(Rank, Option<&'a HashSet<u64, RandomState>>)>,
-}
-
-impl DeviceSelection<'_> {
-    /// Is this record shown? An alloc and its free are or are not together.
-    pub(in crate::export) fn record(&self, record: &Record) -> bool {
-        self.cut.is_none_or(|(cut, kept)| {
-            (record.size, self.device, record.alloc_seq) >= cut
-                || kept.is_some_and(|kept| kept.contains(&record.alloc_seq))
-        })
+        self.left_out.scopes_below.is_none_or(|depth| data.context_ids(mark.context).len() <= depth)
     }
 }
 
@@ -64,70 +42,48 @@ pub(super) struct Choices {
     /// What was live at the peak or is live at the end.
     kept: Kept,
     deepest: usize,
-    max_bytes: u64,
 }
 
 impl Choices {
-    pub(super) fn of(data: &SnapshotData, max_bytes: u64) -> Self {
-        let mut choices = Self { candidates: Vec::new(), kept: Kept::new(), deepest: 0, max_bytes };
+    pub(super) fn of(data: &SnapshotData) -> Self {
+        let mut kept = Kept::default();
         for device in &data.devices {
             let blocks = device.live.iter().chain(&device.peak.blocks);
-            let kept: HashSet<u64, RandomState> = blocks.map(|block| block.seq).collect();
-            choices.candidates.extend(candidates(device, &kept));
-            choices.kept.insert(device.device, kept);
-            let contexts: HashSet<ContextId, RandomState> = device.marks.iter().map(|mark| mark.context).collect();
-            let depths = contexts.into_iter().map(|context| data.context_ids(context).len());
-            choices.deepest = depths.fold(choices.deepest, usize::max);
+            kept.extend(blocks.map(|block| (device.device, block.seq)));
         }
-        choices.candidates.sort_unstable();
-        choices
+        let mut candidates: Vec<Rank> = data.devices.iter().flat_map(|device| candidates(device, &kept)).collect();
+        candidates.sort_unstable();
+        let marks = data.devices.iter().flat_map(|device| &device.marks);
+        let deepest = marks.map(|mark| data.context_ids(mark.context).len()).max().unwrap_or(0);
+        Self { candidates, kept, deepest }
     }
 
     pub(super) fn steps(&self) -> usize {
         self.candidates.len() + self.deepest
     }
 
-    /// Without anything that can be left out of the log.
-    pub(super) fn without_records(&self) -> Selection<'_> {
-        self.selection(self.candidates.len(), false)
-    }
-
-    /// Steps that nearly fit if all candidates take the same: everything takes `most` bytes, `least` without them.
-    pub(super) fn guesses(&self, most: u64, least: u64) -> impl Iterator<Item = usize> {
-        let candidates = self.candidates.len();
-        let (max, bytes) = (self.max_bytes, most.saturating_sub(least).max(1));
-        let step = move |percent: u64| {
-            let too_many = most.saturating_sub(max / 100 * percent);
-            (candidates as u128 * u128::from(too_many)).div_ceil(u128::from(bytes)) as usize
-        };
-        [99, 97, 94, 88].into_iter().map(step).filter(move |step| *step <= candidates)
-    }
-
     /// Without the first `step` of what can be left out.
-    pub(super) fn selection(&self, step: usize, too_large: bool) -> Selection<'_> {
+    pub(super) fn selection(&self, step: usize, left_out: LeftOut) -> Selection<'_> {
         let beyond = (u64::MAX, Device::Imported, u64::MAX);
         let cut = self.candidates.get(step).copied().unwrap_or(beyond);
+        Selection { cut: Some((cut, &self.kept)), left_out }
+    }
+
+    /// What that is.
+    pub(super) fn left_out(&self, step: usize) -> LeftOut {
         let allocations = step.min(self.candidates.len());
         let largest = allocations.checked_sub(1).and_then(|last| self.candidates.get(last)).map_or(0, |rank| rank.0);
         let levels = step - allocations;
-        let max_depth = (levels > 0).then(|| self.deepest.saturating_sub(levels));
-        let left_out = LeftOut {
-            allocations: allocations as u64,
-            largest,
-            scopes_below: max_depth,
-            max_bytes: self.max_bytes,
-            too_large,
-            ..LeftOut::default()
-        };
-        Selection { cut: Some((cut, &self.kept)), max_depth, left_out }
+        let scopes_below = (levels > 0).then(|| self.deepest.saturating_sub(levels));
+        LeftOut { allocations: allocations as u64, largest, scopes_below, ..LeftOut::default() }
     }
 }
 
 /// The allocations of a log that need not be kept, and the frees whose allocs it no longer holds.
-fn candidates<'a>(device: &'a DeviceSnapshot, kept: &'a HashSet<u64, RandomState>) -> impl Iterator<Item = Rank> + 'a {
+fn candidates<'a>(device: &'a DeviceSnapshot, kept: &'a Kept) -> impl Iterator<Item = Rank> + 'a {
     let allocs = device.records.iter().filter(|record| record.kind == RecordKind::Alloc);
     let first = allocs.map(|record| record.alloc_seq).min().unwrap_or(u64::MAX);
     let once = move |record: &&Record| record.kind == RecordKind::Alloc || record.alloc_seq < first;
-    let free = move |record: &&Record| !kept.contains(&record.alloc_seq);
+    let free = move |record: &&Record| !kept.contains(&(device.device, record.alloc_seq));
     device.records.iter().filter(once).filter(free).map(|record| (record.size, device.device, record.alloc_seq))
 }

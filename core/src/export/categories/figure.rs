@@ -4,12 +4,12 @@ use std::io::Write;
 
 use plotters::prelude::*;
 
+use super::plot;
 use super::plot::{Plot, TimeUnit, escape, text};
-use super::{Options, plot};
 use crate::analysis::{CategoryBytes, CategoryTimeline, category_timeline, device_or_main};
 use crate::error::Error;
 use crate::export::figure::{Unit, failed, mesh, shortened};
-use crate::export::{LeftOut, sampled};
+use crate::export::{Export, LeftOut, sampled};
 use crate::snapshot::{Category, Device, SnapshotData};
 use crate::units::Bytes;
 
@@ -19,14 +19,20 @@ const RIGHT: u32 = 24;
 const BELOW: u32 = 46;
 const HEADROOM: f64 = 1.05;
 
-/// Writes an SVG: bytes by category over time, stacked in PyTorch's order and colours, with the peak marked. The size of
-/// the file does not grow with the log: of what happens within a pixel, it keeps the lowest and the highest moment.
-///
-/// # Errors
-/// If nothing was ever live, or `out` fails.
-pub fn write(data: &SnapshotData, options: &Options, mut out: impl Write) -> Result<LeftOut, Error> {
-    out.write_all(Picture::of(data, options.device)?.svg()?.as_bytes())?;
-    Ok(LeftOut::default())
+/// The category timeline as an SVG: bytes by category over time, stacked in PyTorch's order and colours, with the peak marked.
+/// The size of the file does not grow with the log: of what happens within a pixel, it keeps the lowest and the highest moment.
+/// If nothing was ever live, there is no picture.
+#[derive(Clone, Debug, Default)]
+pub struct CategoriesSvg {
+    /// Which device; the main one if `None`.
+    pub device: Option<Device>,
+}
+
+impl Export for CategoriesSvg {
+    fn write(&self, data: &SnapshotData, out: &mut dyn Write) -> Result<LeftOut, Error> {
+        out.write_all(Picture::of(data, self.device)?.svg()?.as_bytes())?;
+        Ok(LeftOut::default())
+    }
 }
 
 /// What is to be drawn.

@@ -2,13 +2,12 @@
 
 use std::io::Write;
 
-use super::Options;
 use super::figure::Picture;
 use super::plot::escape;
 use crate::analysis::device_or_main;
 use crate::error::Error;
-use crate::export::{LeftOut, sampled};
-use crate::snapshot::{Category, DeviceSnapshot, SnapshotData};
+use crate::export::{Export, LeftOut, sampled};
+use crate::snapshot::{Category, Device, DeviceSnapshot, SnapshotData};
 use crate::units::{Bytes, grouped};
 
 const STYLE: &str = "\
@@ -27,19 +26,24 @@ const HOW: &str = "\
 What a block is for is what the program said of it, or follows from the line that allocated it and from how long it \
 was there; unknown is what neither tells, and what was there before the recording began.";
 
-/// Writes a page with the picture of [`write_figure`](super::write_figure) in it, the exact bytes of each category at the
-/// peak, and how categories are told. One file, no scripts.
-///
-/// # Errors
-/// If nothing was ever live, or `out` fails.
-pub fn write(data: &SnapshotData, options: &Options, mut out: impl Write) -> Result<LeftOut, Error> {
-    let picture = Picture::of(data, options.device)?;
-    let notes = device_or_main(data, options.device).map(|device| notes(device, &picture)).unwrap_or_default();
-    let title = escape(&picture.title);
-    writeln!(out, "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<title>{title}</title>")?;
-    writeln!(out, "<style>\n{STYLE}\n</style>\n</head>\n<body>\n{}{}", picture.svg()?, table(&picture))?;
-    writeln!(out, "<p>{HOW}</p>\n{notes}</body>\n</html>")?;
-    Ok(LeftOut::default())
+/// The category timeline as a page with the picture of [`CategoriesSvg`](super::CategoriesSvg) in it, the exact bytes of each
+/// category at the peak, and how categories are told. One file, no scripts. If nothing was ever live, there is no picture.
+#[derive(Clone, Debug, Default)]
+pub struct CategoriesHtml {
+    /// Which device; the main one if `None`.
+    pub device: Option<Device>,
+}
+
+impl Export for CategoriesHtml {
+    fn write(&self, data: &SnapshotData, out: &mut dyn Write) -> Result<LeftOut, Error> {
+        let picture = Picture::of(data, self.device)?;
+        let notes = device_or_main(data, self.device).map(|device| notes(device, &picture)).unwrap_or_default();
+        let title = escape(&picture.title);
+        writeln!(out, "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<title>{title}</title>")?;
+        writeln!(out, "<style>\n{STYLE}\n</style>\n</head>\n<body>\n{}{}", picture.svg()?, table(&picture))?;
+        writeln!(out, "<p>{HOW}</p>\n{notes}</body>\n</html>")?;
+        Ok(LeftOut::default())
+    }
 }
 
 fn table(picture: &Picture<'_>) -> String {

@@ -2,11 +2,10 @@
 
 use std::io::{BufWriter, Write};
 
-use super::Options;
 use crate::analysis::{CategoryBytes, CategoryTimeline, category_timeline, device_or_main};
 use crate::error::Error;
-use crate::export::LeftOut;
-use crate::snapshot::{Category, SnapshotData};
+use crate::export::{Export, LeftOut};
+use crate::snapshot::{Category, Device, SnapshotData};
 
 /// PyTorch's numbers of what happened; a version that goes up (3) has no counterpart here.
 const PREEXISTING: u8 = 1;
@@ -15,51 +14,61 @@ const DESTROY: u8 = 4;
 /// PyTorch has so many categories; ours behind them count as one of these.
 const CATEGORIES: usize = 8;
 
-/// Writes `[times, sizes]` as torch.profiler's `.json`: microseconds since 1970, and for each a 0 and the bytes of the
-/// eight categories in the order of [`Category::ALL`]. A row holds what was live after the last record of its
+/// The category timeline as `[times, sizes]`, torch.profiler's `.json`: microseconds since 1970, and for each a 0 and the bytes
+/// of the eight categories in the order of [`Category::ALL`]. A row holds what was live after the last record of its
 /// microsecond; the first one what was live before the log's first record.
 ///
 /// PyTorch has no KV_CACHE and no WORKSPACE: their bytes count as ACTIVATION and TEMPORARY.
-///
-/// # Errors
-/// If `out` fails.
-pub fn write(data: &SnapshotData, options: &Options, out: impl Write) -> Result<LeftOut, Error> {
-    let device = device_or_main(data, options.device);
-    let rows = device.map(|device| rows(data, &category_timeline(data, device))).unwrap_or_default();
-    let mut out = BufWriter::new(out);
-    out.write_all(b"[[")?;
-    list(&mut out, rows.iter().map(|(time_us, _)| time_us.to_string()))?;
-    out.write_all(b"], [")?;
-    list(&mut out, rows.iter().map(|(_, bytes)| sizes(bytes)))?;
-    out.write_all(b"]]\n")?;
-    out.flush()?;
-    Ok(LeftOut::default())
+#[derive(Clone, Debug, Default)]
+pub struct CategoriesJson {
+    /// Which device; the main one if `None`.
+    pub device: Option<Device>,
 }
 
-/// Writes `[time, action, bytes, category]` for each record, as torch.profiler's `.raw.json`: nanoseconds since 1970;
-/// 2 for an alloc, 4 for a free, whose bytes are negative. What was live before the log's first record comes first, one
-/// entry a category: action 1 at time -1. Categories are numbers, as in [`write()`].
-///
-/// # Errors
-/// If `out` fails.
-pub fn write_raw(data: &SnapshotData, options: &Options, out: impl Write) -> Result<LeftOut, Error> {
-    let mut out = BufWriter::new(out);
-    out.write_all(b"[")?;
-    if let Some(device) = device_or_main(data, options.device) {
-        let timeline = category_timeline(data, device);
-        let start = merged(&timeline.start()).into_iter().enumerate().filter(|(_, bytes)| *bytes > 0);
-        let start = start.map(|(category, bytes)| format!("[-1, {PREEXISTING}, {bytes}, {category}]"));
-        let began_ns = data.process.started_unix_us.saturating_mul(1000);
-        let steps = timeline.steps().map(|step| {
-            let action = if step.change < 0 { DESTROY } else { CREATE };
-            let (time_ns, category) = (began_ns.saturating_add(step.time_ns), index(step.category));
-            format!("[{time_ns}, {action}, {}, {category}]", step.change)
-        });
-        list(&mut out, start.chain(steps))?;
+impl Export for CategoriesJson {
+    fn write(&self, data: &SnapshotData, out: &mut dyn Write) -> Result<LeftOut, Error> {
+        let device = device_or_main(data, self.device);
+        let rows = device.map(|device| rows(data, &category_timeline(data, device))).unwrap_or_default();
+        let mut out = BufWriter::new(out);
+        out.write_all(b"[[")?;
+        list(&mut out, rows.iter().map(|(time_us, _)| time_us.to_string()))?;
+        out.write_all(b"], [")?;
+        list(&mut out, rows.iter().map(|(_, bytes)| sizes(bytes)))?;
+        out.write_all(b"]]\n")?;
+        out.flush()?;
+        Ok(LeftOut::default())
     }
-    out.write_all(b"]\n")?;
-    out.flush()?;
-    Ok(LeftOut::default())
+}
+
+/// The category timeline as `[time, action, bytes, category]` for each record, torch.profiler's `.raw.json`: nanoseconds since
+/// 1970; 2 for an alloc, 4 for a free, whose bytes are negative. What was live before the log's first record comes first, one
+/// entry a category: action 1 at time -1. Categories are numbers, as in [`CategoriesJson`].
+#[derive(Clone, Debug, Default)]
+pub struct CategoriesRaw {
+    /// Which device; the main one if `None`.
+    pub device: Option<Device>,
+}
+
+impl Export for CategoriesRaw {
+    fn write(&self, data: &SnapshotData, out: &mut dyn Write) -> Result<LeftOut, Error> {
+        let mut out = BufWriter::new(out);
+        out.write_all(b"[")?;
+        if let Some(device) = device_or_main(data, self.device) {
+            let timeline = category_timeline(data, device);
+            let start = merged(&timeline.start()).into_iter().enumerate().filter(|(_, bytes)| *bytes > 0);
+            let start = start.map(|(category, bytes)| format!("[-1, {PREEXISTING}, {bytes}, {category}]"));
+            let began_ns = data.process.started_unix_us.saturating_mul(1000);
+            let steps = timeline.steps().map(|step| {
+                let action = if step.change < 0 { DESTROY } else { CREATE };
+                let (time_ns, category) = (began_ns.saturating_add(step.time_ns), index(step.category));
+                format!("[{time_ns}, {action}, {}, {category}]", step.change)
+            });
+            list(&mut out, start.chain(steps))?;
+        }
+        out.write_all(b"]\n")?;
+        out.flush()?;
+        Ok(LeftOut::default())
+    }
 }
 
 /// What was live at the beginning and after each microsecond.

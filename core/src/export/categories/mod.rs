@@ -13,16 +13,7 @@ mod plot;
 mod tests;
 
 #[cfg(feature = "figures")]
-pub use figure::write as write_figure;
+pub use figure::CategoriesSvg;
 #[cfg(feature = "figures")]
-pub use html::write as write_html;
-pub use json::{write, write_raw};
-
-use crate::snapshot::Device;
-
-/// What to write.
-#[derive(Clone, Debug, Default)]
-pub struct Options {
-    /// Which device; the main one if `None`.
-    pub device: Option<Device>,
-}
+pub use html::CategoriesHtml;
+pub use json::{CategoriesJson, CategoriesRaw};

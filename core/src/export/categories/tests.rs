@@ -2,21 +2,22 @@
 
 use serde_json::Value;
 
-use super::*;
+use super::{CategoriesJson, CategoriesRaw};
 use crate::analysis::log::moments;
+use crate::export::Export;
 use crate::snapshot::testing::{Trace, empty, two_lines_and_a_temporary};
-use crate::snapshot::{Category, SnapshotData};
+use crate::snapshot::{Category, Device, SnapshotData};
 
 /// `[times, sizes]` as `json.load` gives them.
 fn timeline(data: &SnapshotData) -> (Vec<u64>, Vec<Vec<u64>>) {
     let mut out = Vec::new();
-    write(data, &Options::default(), &mut out).unwrap();
+    CategoriesJson::default().write(data, &mut out).unwrap();
     serde_json::from_slice(&out).unwrap()
 }
 
 fn raw(data: &SnapshotData) -> Vec<(i64, u8, i64, usize)> {
     let mut out = Vec::new();
-    write_raw(data, &Options::default(), &mut out).unwrap();
+    CategoriesRaw::default().write(data, &mut out).unwrap();
     serde_json::from_slice(&out).unwrap()
 }
 
@@ -99,9 +100,10 @@ fn without_a_device_there_is_nothing_in_the_lists_and_nothing_to_draw() {
     let (times, sizes) = timeline(&empty());
     assert!(times.is_empty() && sizes.is_empty() && raw(&empty()).is_empty());
     #[cfg(feature = "figures")]
-    for written in
-        [write_figure(&empty(), &Options::default(), Vec::new()), write_html(&empty(), &Options::default(), Vec::new())]
-    {
+    for written in [
+        super::CategoriesSvg::default().write(&empty(), &mut Vec::new()),
+        super::CategoriesHtml::default().write(&empty(), &mut Vec::new()),
+    ] {
         let error = written.unwrap_err().to_string();
         assert!(error.contains("nothing was live"), "{error}");
     }
@@ -113,7 +115,7 @@ fn another_device_can_be_asked_for() {
     data.devices.append(&mut our_own(Trace::cuda(0), 1_000, 2_000).devices);
     let rows = |device| {
         let mut out = Vec::new();
-        write(&data, &Options { device }, &mut out).unwrap();
+        CategoriesJson { device }.write(&data, &mut out).unwrap();
         let read: Value = serde_json::from_slice(&out).unwrap();
         read[0].as_array().unwrap().len()
     };
@@ -122,17 +124,18 @@ fn another_device_can_be_asked_for() {
 
 #[cfg(feature = "figures")]
 mod drawn {
+    use super::super::{CategoriesHtml, CategoriesSvg};
     use super::*;
 
     fn svg(data: &SnapshotData) -> String {
         let mut out = Vec::new();
-        write_figure(data, &Options::default(), &mut out).unwrap();
+        CategoriesSvg::default().write(data, &mut out).unwrap();
         String::from_utf8(out).unwrap()
     }
 
     fn html(data: &SnapshotData) -> String {
         let mut out = Vec::new();
-        write_html(data, &Options::default(), &mut out).unwrap();
+        CategoriesHtml::default().write(data, &mut out).unwrap();
         String::from_utf8(out).unwrap()
     }
 

@@ -1,24 +1,25 @@
 //! The JSON of a trace, written event by event.
 
-use std::io;
+use std::io::{self, Write};
 
-use super::sink::Sink;
+use crate::export::gathered::Gathered;
 
 /// A trace under way: an object whose first member is the list of events.
-pub(super) struct Trace<S> {
-    out: S,
+pub(super) struct Trace<'a> {
+    out: Gathered<'a>,
     empty: bool,
 }
 
-impl<S: Sink> Trace<S> {
-    pub(super) fn begin(mut out: S) -> Self {
+impl<'a> Trace<'a> {
+    pub(super) fn begin(out: &'a mut dyn Write) -> Self {
+        let mut out = Gathered::new(out);
         out.json("{\"traceEvents\":[");
         Self { out, empty: true }
     }
 
     /// An event of a phase (`ph`), with the members that `fill` adds.
     #[inline]
-    pub(super) fn event(&mut self, phase: &'static str, fill: impl FnOnce(&mut Object<'_, S>)) -> io::Result<()> {
+    pub(super) fn event(&mut self, phase: &'static str, fill: impl FnOnce(&mut Object<'_, 'a>)) -> io::Result<()> {
         self.out.json(if self.empty { "\n{\"ph\":\"" } else { ",\n{\"ph\":\"" });
         self.empty = false;
         self.out.json(phase);
@@ -42,7 +43,7 @@ impl<S: Sink> Trace<S> {
     }
 
     /// Ends the list; `fill` adds what follows it. The output is flushed.
-    pub(super) fn finish(mut self, fill: impl FnOnce(&mut Object<'_, S>)) -> io::Result<()> {
+    pub(super) fn finish(mut self, fill: impl FnOnce(&mut Object<'_, 'a>)) -> io::Result<()> {
         self.out.json("\n]");
         fill(&mut Object { out: &mut self.out, empty: false });
         self.out.json("}\n");
@@ -72,12 +73,12 @@ pub(super) enum Value<'a> {
 }
 
 /// A JSON object under way. Keys are plain words: they are not escaped.
-pub(super) struct Object<'a, S> {
-    out: &'a mut S,
+pub(super) struct Object<'o, 'a> {
+    out: &'o mut Gathered<'a>,
     empty: bool,
 }
 
-impl<S: Sink> Object<'_, S> {
+impl<'a> Object<'_, 'a> {
     pub(super) fn text(&mut self, key: &str, text: &str) {
         self.key(key);
         self.out.text(text);
@@ -133,7 +134,7 @@ impl<S: Sink> Object<'_, S> {
     }
 
     #[inline]
-    pub(super) fn object(&mut self, key: &str, fill: impl FnOnce(&mut Object<'_, S>)) {
+    pub(super) fn object(&mut self, key: &str, fill: impl FnOnce(&mut Object<'_, 'a>)) {
         self.key(key);
         self.out.json("{");
         fill(&mut Object { out: self.out, empty: true });

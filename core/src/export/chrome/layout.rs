@@ -9,60 +9,56 @@ use std::io::{self, Write};
 use super::devices;
 use super::event::{Trace, Track, Value};
 use super::names::{self, Names};
-use super::sink::Sink;
-pub use super::steps::Steps;
-use super::steps::{Plan, Step, peak_position, plan};
+use super::steps::{Plan, Step, Steps, peak_position, plan};
 use crate::error::Error;
-use crate::export::budget::{self, LeftOut};
-use crate::export::gathered::Gathered;
-use crate::export::sampled;
+use crate::export::{Export, LeftOut, budget, sampled};
 use crate::snapshot::{Block, Device, DeviceSnapshot, Replay, SnapshotData};
 use crate::units::Bytes;
 
-/// What to write.
-#[derive(Clone, Debug)]
-pub struct Options {
-    /// Only this device; all if `None`.
-    pub device: Option<Device>,
-    /// What begins a new step.
-    pub steps: Steps,
-    /// Scopes nested deeper than this begin no step; the outermost scopes have depth 1.
-    pub max_depth: Option<usize>,
-    /// At most so many steps of a device; see [`write()`] for what becomes of others.
-    pub max_steps: usize,
-    /// Each block at its place in memory, the device's segments end to end in the order of their
-    /// addresses. Otherwise each row is packed from 0, in the order of allocation.
-    pub offsets: bool,
-    /// The size to keep to: beyond it the smallest blocks are left out of all rows but that of the peak.
-    /// 128 MiB unless you say otherwise, as for a [timeline](super::timeline::Options::max_bytes).
-    pub max_bytes: Option<u64>,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        let (device, steps, max_depth) = (None, Steps::default(), None);
-        Self { device, steps, max_depth, max_steps: 2000, offsets: true, max_bytes: Some(super::MAX_BYTES) }
-    }
-}
-
-/// Writes a memory layout.
+/// What lay where in memory, step by step, for the same viewers as a [`ChromeTrace`](super::ChromeTrace): a row for each step, with
+/// the blocks that were live at the step's highest moment; the horizontal axis is bytes. As ExecuTorch's memory trace.
 ///
 /// The row of the step with the peak holds exactly the peak's blocks; it comes first if the log no
 /// longer has its records. A row's bytes and what its label says of blocks that were not recorded are
 /// the step's own peak. Blocks have their real sizes, also where only a sample of the small ones was recorded, and
 /// the labels' figures are estimates. With more than `max_steps` steps the deepest scopes begin no step, level by
 /// level, then neighbouring steps are joined; `otherData` says so.
-///
-/// # Errors
-/// If `out` fails.
-pub fn write(data: &SnapshotData, options: &Options, mut out: impl Write) -> Result<LeftOut, Error> {
-    let names = BlockNames { names: Names::new(data), operators: names::operators(data) };
-    let sizes = sizes(data);
-    let up_to = |step: usize| step.checked_sub(1).and_then(|at| sizes.get(at)).copied();
-    let left_out = |step| LeftOut { blocks_up_to: up_to(step), ..LeftOut::default() };
-    budget::stepwise(options.max_bytes, sizes.len(), left_out, &mut out, |step, left_out, out| {
-        write_blocks(data, options, &names, up_to(step).unwrap_or(0), left_out, out)
-    })
+#[derive(Clone, Debug)]
+pub struct MemoryLayout {
+    /// Only this device; all if `None`.
+    pub device: Option<Device>,
+    /// What begins a new step.
+    pub steps: Steps,
+    /// Scopes nested deeper than this begin no step; the outermost scopes have depth 1.
+    pub max_depth: Option<usize>,
+    /// At most so many steps of a device.
+    pub max_steps: usize,
+    /// Each block at its place in memory, the device's segments end to end in the order of their
+    /// addresses. Otherwise each row is packed from 0, in the order of allocation.
+    pub offsets: bool,
+    /// The size to keep to: beyond it the smallest blocks are left out of all rows but that of the peak.
+    /// 128 MiB unless you say otherwise, as for a [timeline](super::ChromeTrace::max_bytes).
+    pub max_bytes: Option<u64>,
+}
+
+impl Default for MemoryLayout {
+    fn default() -> Self {
+        let (device, steps, max_depth) = (None, Steps::default(), None);
+        Self { device, steps, max_depth, max_steps: 2000, offsets: true, max_bytes: Some(super::MAX_BYTES) }
+    }
+}
+
+impl Export for MemoryLayout {
+    fn write(&self, data: &SnapshotData, out: &mut dyn Write) -> Result<LeftOut, Error> {
+        let names = BlockNames { names: Names::new(data), operators: names::operators(data) };
+        let sizes = sizes(data);
+        let up_to = |step: usize| step.checked_sub(1).and_then(|at| sizes.get(at)).copied();
+        let left_out = |step| LeftOut { blocks_up_to: up_to(step), ..LeftOut::default() };
+        let write = |step, left_out: &LeftOut, out: &mut dyn Write| {
+            write_blocks(data, self, &names, up_to(step).unwrap_or(0), left_out, out)
+        };
+        budget::stepwise(self.max_bytes, || sizes.len(), left_out, out, write)
+    }
 }
 
 /// The sizes of all blocks, each once, the smallest first.
@@ -77,13 +73,13 @@ fn sizes(data: &SnapshotData) -> Vec<u64> {
 
 fn write_blocks(
     data: &SnapshotData,
-    options: &Options,
+    options: &MemoryLayout,
     names: &BlockNames,
     hidden: u64,
     left_out: &LeftOut,
     out: &mut dyn Write,
 ) -> Result<(), Error> {
-    let trace = Trace::begin(Gathered::new(out));
+    let trace = Trace::begin(out);
     let mut layout = Layout { data, options, names, hidden, left_out, trace };
     let mut plans = Vec::new();
     for device in devices(data, options.device) {
@@ -101,17 +97,17 @@ struct BlockNames {
     operators: Vec<String>,
 }
 
-struct Layout<'a, S> {
+struct Layout<'a, 'o> {
     data: &'a SnapshotData,
-    options: &'a Options,
+    options: &'a MemoryLayout,
     names: &'a BlockNames,
     /// Blocks of at most this size are shown in the row of the peak only.
     hidden: u64,
     left_out: &'a LeftOut,
-    trace: Trace<S>,
+    trace: Trace<'o>,
 }
 
-impl<S: Sink> Layout<'_, S> {
+impl Layout<'_, '_> {
     fn device(&mut self, device: &DeviceSnapshot, plan: &Plan) -> io::Result<()> {
         let number = memory_space(device.device);
         let space = Track::process(number);
@@ -160,14 +156,10 @@ impl<S: Sink> Layout<'_, S> {
             (Some(call), _) => &format!("{call}{}{path}", if path.is_empty() { "" } else { " in " }),
             (None, Steps::Operators) => "(no operator)",
             (None, Steps::Scopes) if path.is_empty() => "(no scope)",
-            (None, _) => path,
+            (None, Steps::Scopes) => path,
         };
         let peak = if holds_peak { " (peak)" } else { "" };
-        format!(
-            "{number} {path}{}: {about}{}{peak}",
-            if path.is_empty() { "records" } else { "" },
-            Bytes(step.allocated)
-        )
+        format!("{number} {path}: {about}{}{peak}", Bytes(step.allocated))
     }
 
     fn row(

@@ -1,20 +1,23 @@
 //! Trace Event Format, which Perfetto (ui.perfetto.dev) and `chrome://tracing` open.
 //!
-//! [`timeline`] is what happened over time, as torch.profiler writes it; [`layout`] is what lay where
+//! [`ChromeTrace`] is what happened over time, as torch.profiler writes it; [`MemoryLayout`] is what lay where
 //! in memory, step by step, as ExecuTorch writes it.
 
 mod event;
-pub mod layout;
+mod layout;
 mod names;
 #[cfg(test)]
 mod property_tests;
 mod scopes;
-mod sink;
 mod stack_frames;
 mod steps;
 #[cfg(test)]
 mod tests;
-pub mod timeline;
+mod timeline;
+
+pub use layout::MemoryLayout;
+pub use steps::Steps;
+pub use timeline::ChromeTrace;
 
 use crate::snapshot::{Device, DeviceSnapshot, SnapshotData};
 

@@ -2,10 +2,15 @@
 
 use std::collections::HashMap;
 
-use super::sink::quoted;
 use crate::analysis::frame_location;
 use crate::attribute::{Origin, Origins, Place};
 use crate::snapshot::{ContextId, Frame, SnapshotData, StackId, ThreadId};
+
+/// A text as JSON: in quotes, escaped.
+pub(super) fn quoted(text: &str) -> String {
+    // Texts can always be written.
+    serde_json::to_string(text).unwrap_or_default()
+}
 
 /// A text, and the same as JSON.
 #[derive(Debug, Default)]

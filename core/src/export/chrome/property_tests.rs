@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 
 use super::tests::{blocks, events, layout_of, timeline_of};
-use super::{layout, timeline};
+use super::{ChromeTrace, MemoryLayout, Steps};
+use crate::export::Export;
 use crate::snapshot::testing::{LINE_7, Trace};
 use crate::snapshot::{Record, RecordKind, SnapshotData};
 
@@ -174,8 +175,8 @@ proptest! {
         let (data, _) = run(&ops, kept);
         let write = |max_bytes| {
             let mut out = Vec::new();
-            let options = timeline::Options { max_bytes, ..timeline::Options::default() };
-            let left_out = timeline::write(&data, &options, &mut out).unwrap();
+            let options = ChromeTrace { max_bytes, ..ChromeTrace::default() };
+            let left_out = options.write(&data, &mut out).unwrap();
             (left_out, out)
         };
         let (_, everything) = write(None);
@@ -200,7 +201,7 @@ proptest! {
     #[test]
     fn rows_are_those_of_the_oracle(ops in prop::collection::vec(op(), 0..60), kept in 1..60usize, offsets: bool) {
         let (data, states) = run(&ops, kept);
-        let trace = layout_of(&data, &layout::Options { offsets, ..Default::default() });
+        let trace = layout_of(&data, &MemoryLayout { offsets, ..Default::default() });
         let mut rows = rows(&trace);
         let mut peak: Vec<u64> = data.devices[0].peak.blocks.iter().map(|block| block.size).collect();
         peak.sort_unstable();
@@ -232,7 +233,7 @@ proptest! {
         let device = &data.devices[0];
         if device.records.is_empty() { return Ok(()) }
         let most = if few { 3 } else { 2000 };
-        let options = layout::Options { steps: layout::Steps::Operators, max_steps: most, ..Default::default() };
+        let options = MemoryLayout { steps: Steps::Operators, max_steps: most, ..Default::default() };
         let rows: Vec<Vec<u64>> = rows(&layout_of(&data, &options)).into_values().map(sorted).collect();
         let calls = crate::analysis::operators(&data, device).calls.len();
         prop_assert!(rows.len() <= most && (few || rows.len() == calls || rows.len() == calls + 1), "{rows:?}");

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use foldhash::fast::RandomState;
 
 use super::event::Object;
-use super::sink::{Sink, quoted};
+use super::names::quoted;
 use crate::analysis::frame_location;
 use crate::snapshot::{SnapshotData, StackId};
 
@@ -76,7 +76,7 @@ impl<'a> StackFrames<'a> {
         leaf
     }
 
-    pub(super) fn write(&self, out: &mut Object<'_, impl Sink>) {
+    pub(super) fn write(&self, out: &mut Object<'_, '_>) {
         out.object("stackFrames", |out| {
             for (number, (parent, frame)) in (1u32..).zip(&self.table) {
                 out.object(&number.to_string(), |out| {

@@ -14,8 +14,6 @@ pub enum Steps {
     /// freed are left out.
     #[default]
     Scopes,
-    /// So many steps of equal numbers of records.
-    Count(usize),
     /// Every call of an operator, see [`OperatorSeries`](crate::analysis::OperatorSeries). What happened between
     /// calls has no step, unless the peak did.
     Operators,
@@ -60,7 +58,6 @@ pub(super) fn plan(
     let most = most.max(1);
     let totals = Totals::of(device);
     let (parts, depth) = match kind {
-        Steps::Count(count) => (equal_parts(device.records.len(), count), None),
         Steps::Scopes => by_scopes(data, device, depth, most),
         Steps::Operators => (by_calls(data, device, &totals), None),
     };
@@ -102,12 +99,6 @@ fn by_calls(data: &SnapshotData, device: &DeviceSnapshot, totals: &Totals) -> Ve
     }
     parts.sort_by_key(|part| part.highest);
     parts
-}
-
-fn equal_parts(records: usize, count: usize) -> Vec<Part> {
-    let count = count.clamp(1, records.max(1));
-    let at = |part: usize| (part as u128 * records as u128 / count as u128) as usize;
-    (0..count).map(|part| Part::of_scope(at(part)..at(part + 1), ContextId::ROOT)).collect()
 }
 
 fn by_scopes(

@@ -2,19 +2,20 @@
 
 use serde_json::Value;
 
-use super::{layout, timeline};
+use super::{ChromeTrace, MemoryLayout, Steps};
+use crate::export::Export;
 use crate::snapshot::testing::{Trace, two_lines_and_a_temporary};
 use crate::snapshot::{SnapshotData, segments};
 
 pub(super) fn timeline_of(data: &SnapshotData) -> Value {
     let mut out = Vec::new();
-    timeline::write(data, &timeline::Options::default(), &mut out).unwrap();
+    ChromeTrace::default().write(data, &mut out).unwrap();
     serde_json::from_slice(&out).unwrap()
 }
 
-pub(super) fn layout_of(data: &SnapshotData, options: &layout::Options) -> Value {
+pub(super) fn layout_of(data: &SnapshotData, options: &MemoryLayout) -> Value {
     let mut out = Vec::new();
-    layout::write(data, options, &mut out).unwrap();
+    options.write(data, &mut out).unwrap();
     serde_json::from_slice(&out).unwrap()
 }
 
@@ -95,7 +96,7 @@ fn scopes_entered_before_the_log_begin_with_it() {
 #[test]
 fn each_row_holds_what_was_live_at_the_highest_moment_of_its_step() {
     let data = two_lines_and_a_temporary();
-    let trace = layout_of(&data, &layout::Options { offsets: false, ..Default::default() });
+    let trace = layout_of(&data, &MemoryLayout { offsets: false, ..Default::default() });
     // Inside `forward` two blocks; after it the peak, with all three.
     assert_eq!(blocks(&trace), [(2, 0, 2000), (2, 2000, 1000), (3, 0, 2000), (3, 2000, 1000), (3, 3000, 500)]);
     let names: Vec<&Value> =
@@ -115,13 +116,13 @@ fn with_offsets_segments_lie_end_to_end() {
     let device = &mut data.devices[0];
     // The others are at the peak, and in no segment any more.
     device.segments = segments::cover(&[], &device.peak.blocks[..1], &[], &[]);
-    let trace = layout_of(&data, &layout::Options { steps: layout::Steps::Count(1), ..Default::default() });
+    let trace = layout_of(&data, &MemoryLayout { max_steps: 1, ..Default::default() });
     assert_eq!(blocks(&trace), [(2, 0, 2000), (2, 2000, 1000), (2, 3000, 500)]);
 }
 
 #[test]
 fn the_peak_has_a_row_when_its_records_are_gone() {
-    let options = layout::Options { offsets: false, ..Default::default() };
+    let options = MemoryLayout { offsets: false, ..Default::default() };
     let peak = [(1, 0, 2000), (1, 2000, 1000), (1, 3000, 500)];
     let mut told = Trace::cpu();
     told.alloc("kept", 2000).alloc("freed", 1000).alloc("kept, too", 500).free("freed");
@@ -147,7 +148,7 @@ fn too_many_steps_lose_their_deepest_scopes_first_and_never_the_peak() {
     told.at(6_000).free("temporary");
     let data = told.build();
     let steps = |most| {
-        let trace = layout_of(&data, &layout::Options { max_steps: most, ..Default::default() });
+        let trace = layout_of(&data, &MemoryLayout { max_steps: most, ..Default::default() });
         let rows = events(&trace, "M").filter(|e| e["name"] == "thread_name").count();
         let peak: u64 = data.devices[0].peak.blocks.iter().map(|block| block.size).sum();
         let bytes = |row| blocks(&trace).iter().filter(|block| block.0 == row).map(|block| block.2).sum::<u64>();
@@ -168,7 +169,7 @@ fn a_stack_is_a_path_in_the_table_and_text_on_request() {
     assert_eq!(frame["name"], "candle-core-0.11.1/src/tensor.rs:700 (Tensor::relu)");
     assert_eq!(trace["stackFrames"][frame["parent"].to_string()]["name"], "src/model.rs:7 (Net::forward)");
     let mut out = Vec::new();
-    timeline::write(&data, &timeline::Options { stack_text: true, ..Default::default() }, &mut out).unwrap();
+    ChromeTrace { stack_text: true, ..Default::default() }.write(&data, &mut out).unwrap();
     let trace: Value = serde_json::from_slice(&out).unwrap();
     assert!(memory(&trace)[0]["args"]["stack"].as_str().unwrap().contains("\nsrc/model.rs:7 (Net::forward)\n"));
 }
@@ -189,8 +190,8 @@ fn a_small_timeline_keeps_the_peak_and_exact_totals() {
     let data = two_lines_and_a_temporary();
     let write = |max_bytes| {
         let mut out = Vec::new();
-        let options = timeline::Options { max_bytes, ..timeline::Options::default() };
-        let left_out = timeline::write(&data, &options, &mut out).unwrap();
+        let options = ChromeTrace { max_bytes, ..ChromeTrace::default() };
+        let left_out = options.write(&data, &mut out).unwrap();
         (left_out, out)
     };
     let (whole, everything) = (write(None).1.len() as u64, write(None).1);
@@ -213,8 +214,8 @@ fn a_small_layout_keeps_the_row_of_the_peak() {
     let data = two_lines_and_a_temporary();
     let write = |max_bytes| {
         let mut out = Vec::new();
-        let options = layout::Options { max_bytes, ..layout::Options::default() };
-        let left_out = layout::write(&data, &options, &mut out).unwrap();
+        let options = MemoryLayout { max_bytes, ..MemoryLayout::default() };
+        let left_out = options.write(&data, &mut out).unwrap();
         (left_out, serde_json::from_slice::<Value>(&out).unwrap())
     };
     let (left_out, trace) = write(Some(1));
@@ -232,7 +233,7 @@ fn a_small_layout_keeps_the_row_of_the_peak() {
 
 #[test]
 fn steps_by_calls_are_named_after_them() {
-    let options = layout::Options { steps: layout::Steps::Operators, ..Default::default() };
+    let options = MemoryLayout { steps: Steps::Operators, ..Default::default() };
     let trace = layout_of(&two_lines_and_a_temporary(), &options);
     let names: Vec<&str> =
         events(&trace, "M").filter(|e| e["name"] == "thread_name").filter_map(|e| e["args"]["name"].as_str()).collect();

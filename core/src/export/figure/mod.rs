@@ -10,7 +10,7 @@ use plotters::prelude::*;
 
 use crate::analysis::{Marker, MarkerKind, OperatorSeries};
 use crate::error::Error;
-use crate::export::{LeftOut, sampled};
+use crate::export::{ExportOperators, LeftOut, sampled};
 use crate::units::Bytes;
 use curves::Curve;
 pub(super) use curves::Unit;
@@ -32,9 +32,11 @@ pub enum Figure {
     Reserved,
 }
 
-/// What to draw.
+/// The series of operator calls as an SVG: bytes after each call over the number of calls, with markers as vertical lines. The
+/// size of the file does not depend on the number of calls: where there are more than pixels, each pixel keeps its highest and
+/// lowest value. If there are no calls, there is no picture.
 #[derive(Clone, Debug)]
-pub struct Options {
+pub struct OperatorsSvg {
     /// Which figures.
     pub figure: Figure,
     /// Width in pixels, at least 1200: the legend takes one line.
@@ -43,37 +45,34 @@ pub struct Options {
     pub height: u32,
 }
 
-impl Default for Options {
+impl Default for OperatorsSvg {
     fn default() -> Self {
         Self { figure: Figure::All, width: 1280, height: 440 }
     }
 }
 
-/// Writes an SVG: bytes after each call over the number of calls, with markers as vertical lines. The size of the
-/// file does not depend on the number of calls: where there are more than pixels, each pixel keeps its highest and lowest value.
-///
-/// # Errors
-/// If there are no calls, or `out` fails.
-pub fn write(series: &OperatorSeries, options: &Options, mut out: impl Write) -> Result<LeftOut, Error> {
-    if series.calls.is_empty() {
-        return Err(Error::drawing("figure", "there are no calls of operators".to_owned()));
-    }
-    let figures = match options.figure {
-        Figure::All => &[Figure::Together, Figure::Allocated, Figure::Active, Figure::Reserved][..],
-        ref one => std::slice::from_ref(one),
-    };
-    let size = (options.width.clamp(1200, 10_000), options.height.clamp(240, 10_000));
-    let mut svg = String::new();
-    {
-        let all = SVGBackend::with_string(&mut svg, (size.0, size.1 * figures.len() as u32)).into_drawing_area();
-        all.fill(&WHITE).map_err(failed)?;
-        for (panel, figure) in all.split_evenly((figures.len(), 1)).iter().zip(figures) {
-            Panel { series, figure: *figure, size, area: panel }.draw()?;
+impl ExportOperators for OperatorsSvg {
+    fn write_operators(&self, series: &OperatorSeries, out: &mut dyn Write) -> Result<LeftOut, Error> {
+        if series.calls.is_empty() {
+            return Err(Error::drawing("figure", "there are no calls of operators".to_owned()));
         }
-        all.present().map_err(failed)?;
+        let figures = match self.figure {
+            Figure::All => &[Figure::Together, Figure::Allocated, Figure::Active, Figure::Reserved][..],
+            ref one => std::slice::from_ref(one),
+        };
+        let size = (self.width.clamp(1200, 10_000), self.height.clamp(240, 10_000));
+        let mut svg = String::new();
+        {
+            let all = SVGBackend::with_string(&mut svg, (size.0, size.1 * figures.len() as u32)).into_drawing_area();
+            all.fill(&WHITE).map_err(failed)?;
+            for (panel, figure) in all.split_evenly((figures.len(), 1)).iter().zip(figures) {
+                Panel { series, figure: *figure, size, area: panel }.draw()?;
+            }
+            all.present().map_err(failed)?;
+        }
+        out.write_all(svg.as_bytes())?;
+        Ok(LeftOut::default())
     }
-    out.write_all(svg.as_bytes())?;
-    Ok(LeftOut::default())
 }
 
 type Area<'a> = DrawingArea<SVGBackend<'a>, plotters::coord::Shift>;

@@ -5,22 +5,29 @@ use std::io::{BufWriter, Write};
 use crate::analysis::OperatorSeries;
 use crate::error::Error;
 use crate::export::LeftOut;
+use crate::export::operators::ExportOperators;
 
-/// Writes the calls as CSV with a header (RFC 4180, but with line feeds): bytes and nanoseconds. Markers are not in it.
-///
-/// # Errors
-/// If `out` fails.
-pub fn write(series: &OperatorSeries, out: impl Write) -> Result<LeftOut, Error> {
-    let mut out = BufWriter::new(out);
-    writeln!(out, "name,scope,line,thread,begin_ns,end_ns,allocations,added,before,peak,allocated,active,reserved")?;
-    for call in &series.calls {
-        let texts = [&call.name(), &*call.scope, &*call.line].map(field);
-        let numbers = [u64::from(call.thread), call.begin_ns, call.end_ns, call.allocations].map(|n| n.to_string());
-        let bytes = [call.before, call.peak, call.allocated, call.active, call.reserved].map(|n| n.to_string());
-        writeln!(out, "{},{},{},{}", texts.join(","), numbers.join(","), call.added, bytes.join(","))?;
+/// The series of operator calls as CSV with a header (RFC 4180, but with line feeds): bytes and nanoseconds. Markers are not in
+/// it.
+#[derive(Clone, Debug, Default)]
+pub struct OperatorsCsv;
+
+impl ExportOperators for OperatorsCsv {
+    fn write_operators(&self, series: &OperatorSeries, out: &mut dyn Write) -> Result<LeftOut, Error> {
+        let mut out = BufWriter::new(out);
+        writeln!(
+            out,
+            "name,scope,line,thread,begin_ns,end_ns,allocations,added,before,peak,allocated,active,reserved"
+        )?;
+        for call in &series.calls {
+            let texts = [&call.name(), &*call.scope, &*call.line].map(field);
+            let numbers = [u64::from(call.thread), call.begin_ns, call.end_ns, call.allocations].map(|n| n.to_string());
+            let bytes = [call.before, call.peak, call.allocated, call.active, call.reserved].map(|n| n.to_string());
+            writeln!(out, "{},{},{},{}", texts.join(","), numbers.join(","), call.added, bytes.join(","))?;
+        }
+        out.flush()?;
+        Ok(LeftOut::default())
     }
-    out.flush()?;
-    Ok(LeftOut::default())
 }
 
 fn field(text: &str) -> String {

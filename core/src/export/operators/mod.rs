@@ -11,44 +11,65 @@ use std::io::Write;
 
 use serde_json::{Value, json};
 
-pub use csv::write as write_csv;
-pub use read::read;
+pub use csv::OperatorsCsv;
+pub use read::parse_operators;
 
-use super::budget::{self, LeftOut};
-use crate::analysis::{Marker, OperatorCall, OperatorSeries};
+use super::{Export, LeftOut, budget};
+use crate::analysis::{self, Marker, OperatorCall, OperatorSeries};
 use crate::error::Error;
+use crate::snapshot::{Device, SnapshotData};
+
+/// A way to write a series of operator calls: that of a recording's main device, as every [`Export`], or one that was read
+/// from a file.
+pub trait ExportOperators {
+    /// Writes the series, and says what it left out to keep to a size.
+    ///
+    /// # Errors
+    /// If `out` fails, or there is nothing to draw.
+    fn write_operators(&self, series: &OperatorSeries, out: &mut dyn Write) -> Result<LeftOut, Error>;
+}
+
+impl<F: ExportOperators> Export for F {
+    fn write(&self, data: &SnapshotData, out: &mut dyn Write) -> Result<LeftOut, Error> {
+        self.write_operators(&operators_of(data, None), out)
+    }
+}
+
+/// The calls of operators on a device, the main one if there is no other; without such a device there are none.
+pub fn operators_of(data: &SnapshotData, device: Option<Device>) -> OperatorSeries {
+    analysis::device_or_main(data, device).map(|device| analysis::operators(data, device)).unwrap_or_default()
+}
 
 /// What the first field says, and the version of what follows.
 const FORMAT: &str = "memtrace operators";
 const VERSION: u64 = 1;
 
-/// What to write.
+/// The series of operator calls as JSON, a call a line: bytes as integers, times in nanoseconds. [`parse_operators`] reads it
+/// again.
 #[derive(Clone, Debug)]
-pub struct Options {
+pub struct OperatorsJson {
     /// The size to keep to: beyond it the calls that added or freed least are left out, but for that with the largest
     /// peak. 256 MiB unless you say otherwise.
     pub max_bytes: Option<u64>,
 }
 
-impl Default for Options {
+impl Default for OperatorsJson {
     fn default() -> Self {
         Self { max_bytes: Some(256 << 20) }
     }
 }
 
-/// Writes a series as JSON, a call a line: bytes as integers, times in nanoseconds. [`read`] reads it again.
-///
-/// # Errors
-/// If `out` fails.
-pub fn write(series: &OperatorSeries, options: &Options, mut out: impl Write) -> Result<LeftOut, Error> {
-    let ranked = ranked(series);
-    budget::rows(options.max_bytes, series.calls.len(), &mut out, |count, _, out| {
-        if count == series.calls.len() {
-            return write_whole(series, out);
-        }
-        let kept: HashSet<usize> = ranked.iter().take(count).copied().collect();
-        write_whole(&part(series, &kept), out)
-    })
+impl ExportOperators for OperatorsJson {
+    fn write_operators(&self, series: &OperatorSeries, out: &mut dyn Write) -> Result<LeftOut, Error> {
+        let ranked = ranked(series);
+        budget::rows(self.max_bytes, series.calls.len(), out, |count, _, out| {
+            if count == series.calls.len() {
+                return write_whole(series, out);
+            }
+            let kept: HashSet<usize> = ranked.iter().take(count).copied().collect();
+            write_whole(&part(series, &kept), out)
+        })
+    }
 }
 
 /// The calls that matter most first.

@@ -1,4 +1,4 @@
-//! Reads what [`write`](super::write()) wrote, and refuses everything else.
+//! Reads what [`OperatorsJson`](super::OperatorsJson) wrote, and refuses everything else.
 
 use serde_json::{Map, Value};
 
@@ -6,11 +6,11 @@ use super::{FORMAT, VERSION};
 use crate::analysis::{Marker, MarkerKind, OperatorCall, OperatorSeries, Texts};
 use crate::error::Error;
 
-/// Reads a series from JSON; fields that are not known are passed over.
+/// Reads a series from the bytes of an [`OperatorsJson`](super::OperatorsJson); fields that are not known are passed over.
 ///
 /// # Errors
 /// If it is no JSON, no series, of a later version, or a field is missing or makes no sense; says which.
-pub fn read(bytes: &[u8]) -> Result<OperatorSeries, Error> {
+pub fn parse_operators(bytes: &[u8]) -> Result<OperatorSeries, Error> {
     let value: Value = serde_json::from_slice(bytes).map_err(|error| Error::operators(format!("no JSON: {error}")))?;
     let top = Fields::of(&value, "the file")?;
     match (top.get("format").and_then(Value::as_str), top.number("version")) {

@@ -25,9 +25,9 @@ fn long() -> OperatorSeries {
     series
 }
 
-fn written(series: &OperatorSeries, options: &Options) -> Vec<u8> {
+fn written(series: &OperatorSeries, options: &OperatorsJson) -> Vec<u8> {
     let mut out = Vec::new();
-    write(series, options, &mut out).unwrap();
+    options.write_operators(series, &mut out).unwrap();
     out
 }
 
@@ -35,17 +35,17 @@ fn written(series: &OperatorSeries, options: &Options) -> Vec<u8> {
 fn a_series_is_read_as_it_was_written() {
     let series = series();
     assert_eq!((series.calls.len(), series.markers.len()), (2, 1), "{series:?}");
-    assert_eq!(read(&written(&series, &Options::default())).unwrap(), series);
+    assert_eq!(parse_operators(&written(&series, &OperatorsJson::default())).unwrap(), series);
     let none = OperatorSeries { calls: Vec::new(), markers: Vec::new(), added_elsewhere: i64::MIN, ..series };
-    assert_eq!(read(&written(&none, &Options::default())).unwrap(), none);
+    assert_eq!(parse_operators(&written(&none, &OperatorsJson::default())).unwrap(), none);
 }
 
 #[test]
 fn a_file_that_keeps_to_a_size_keeps_the_peak_and_the_sum() {
     let whole = long();
-    let out = written(&whole, &Options { max_bytes: Some(20_000) });
+    let out = written(&whole, &OperatorsJson { max_bytes: Some(20_000) });
     assert!(out.len() <= 20_000 && out.len() > 15_000, "{}", out.len());
-    let part = read(&out).unwrap();
+    let part = parse_operators(&out).unwrap();
     assert_eq!(part.left_out as usize, 1000 - part.calls.len());
     assert!(part.calls.iter().any(|call| call.peak == 99_999));
     let added =
@@ -57,7 +57,7 @@ fn a_file_that_keeps_to_a_size_keeps_the_peak_and_the_sum() {
 
 #[test]
 fn files_that_make_no_sense_are_refused_with_the_place() {
-    let good = String::from_utf8(written(&series(), &Options::default())).unwrap();
+    let good = String::from_utf8(written(&series(), &OperatorsJson::default())).unwrap();
     for (from, to, said) in [
         ("memtrace operators", "something", "does not say \"format\""),
         ("\"version\":1", "\"version\":2", "its version is 2"),
@@ -72,24 +72,24 @@ fn files_that_make_no_sense_are_refused_with_the_place() {
     ] {
         let bad = good.replacen(from, to, 1);
         assert_ne!(bad, good, "{from}");
-        let error = read(bad.as_bytes()).unwrap_err().to_string();
+        let error = parse_operators(bad.as_bytes()).unwrap_err().to_string();
         assert!(error.contains(said), "{from}: {error}");
     }
     for bytes in [&b""[..], b"[]", b"\xff", &b"[".repeat(100_000)] {
-        read(bytes).unwrap_err();
+        parse_operators(bytes).unwrap_err();
     }
 }
 
 #[test]
 fn every_beginning_of_a_file_is_refused_and_no_change_of_a_byte_panics() {
-    let good = written(&series(), &Options::default());
+    let good = written(&series(), &OperatorsJson::default());
     let whole = good.trim_ascii_end().len();
-    (0..whole).for_each(|end| drop(read(&good[..end]).unwrap_err()));
+    (0..whole).for_each(|end| drop(parse_operators(&good[..end]).unwrap_err()));
     for at in 0..good.len() {
         for byte in [0, b'"', b'-', b'9', b'{', 0xff] {
             let mut bad = good.clone();
             bad[at] = byte;
-            let _ = read(&bad);
+            let _ = parse_operators(&bad);
         }
     }
 }
@@ -99,7 +99,7 @@ fn csv_has_a_line_for_each_call() {
     let mut series = series();
     series.calls[0].line = "a, \"b\"".into();
     let mut out = Vec::new();
-    write_csv(&series, &mut out).unwrap();
+    OperatorsCsv.write_operators(&series, &mut out).unwrap();
     let text = String::from_utf8(out).unwrap();
     let lines: Vec<&str> = text.lines().collect();
     assert_eq!(lines.len(), 3);

@@ -1,10 +1,8 @@
 //! The entries of a trace: the log of a device, and what else happened.
 
-use std::io::Write;
-
 use super::shared::Shared;
 use super::words::{self, number};
-use crate::export::pickle::{List, Pickle, Word};
+use crate::export::pickle::{List, Pickler, Word};
 use crate::snapshot::{Action, DeviceSnapshot, Mark, OutOfMemory, Record, RecordKind, SegmentRecord};
 
 /// What happened beside the log.
@@ -35,7 +33,7 @@ fn events(device: &DeviceSnapshot) -> impl Iterator<Item = Event<'_>> {
 }
 
 impl Shared<'_> {
-    pub(super) fn trace(&mut self, p: &mut Pickle<impl Write>, device: Option<&DeviceSnapshot>) {
+    pub(super) fn trace(&mut self, p: &mut Pickler<'_>, device: Option<&DeviceSnapshot>) {
         let mut list = p.begin_list();
         if let Some(device) = device {
             self.entries(p, &mut list, device);
@@ -44,11 +42,11 @@ impl Shared<'_> {
     }
 
     /// The log with what else happened, in the order of time.
-    fn entries(&mut self, p: &mut Pickle<impl Write>, list: &mut List, device: &DeviceSnapshot) {
+    fn entries(&mut self, p: &mut Pickler<'_>, list: &mut List, device: &DeviceSnapshot) {
         let (selection, names) = (self.selection, device.names_by_seq());
         let [made, freed] = [RecordKind::Alloc, RecordKind::Free].map(|kind| self.actions(kind));
         let mut events = events(device).peekable();
-        for record in selection.records(device) {
+        for record in device.records.iter().filter(|record| selection.shows(device.device, record)) {
             while let Some(event) = events.next_if(|event| event.is_before(record)) {
                 p.next_item(list);
                 self.event(p, event);
@@ -77,7 +75,7 @@ impl Shared<'_> {
         actions.iter().filter(|action| !skipped.contains(action)).map(|action| action_name(*action)).collect()
     }
 
-    fn event(&mut self, p: &mut Pickle<impl Write>, event: Event<'_>) {
+    fn event(&mut self, p: &mut Pickler<'_>, event: Event<'_>) {
         match event {
             Event::Oom(oom) => self.oom(p, oom),
             Event::Segment(segment) => self.segment_entry(p, segment),
@@ -85,7 +83,7 @@ impl Shared<'_> {
     }
 
     /// As PyTorch's: what was free stands where other entries have their address.
-    fn oom(&mut self, p: &mut Pickle<impl Write>, oom: &OutOfMemory) {
+    fn oom(&mut self, p: &mut Pickler<'_>, oom: &OutOfMemory) {
         p.dict(|p| {
             p.word(words::ACTION);
             p.word(words::OOM);
@@ -102,7 +100,7 @@ impl Shared<'_> {
         })
     }
 
-    fn entry(&mut self, p: &mut Pickle<impl Write>, action: Word, record: &Record, name: Option<&str>) {
+    fn entry(&mut self, p: &mut Pickler<'_>, action: Word, record: &Record, name: Option<&str>) {
         p.dict(|p| {
             p.word(words::ACTION);
             p.word(action);
@@ -119,7 +117,7 @@ impl Shared<'_> {
         })
     }
 
-    fn segment_entry(&mut self, p: &mut Pickle<impl Write>, segment: &SegmentRecord) {
+    fn segment_entry(&mut self, p: &mut Pickler<'_>, segment: &SegmentRecord) {
         p.dict(|p| {
             p.word(words::ACTION);
             p.word(if segment.kind == RecordKind::Alloc { words::SEGMENT_ALLOC } else { words::SEGMENT_FREE });
@@ -136,7 +134,7 @@ impl Shared<'_> {
         })
     }
 
-    pub(super) fn annotation(&mut self, p: &mut Pickle<impl Write>, device: u64, mark: &Mark) {
+    pub(super) fn annotation(&mut self, p: &mut Pickler<'_>, device: u64, mark: &Mark) {
         p.dict(|p| {
             p.word(words::STAGE);
             p.word(if mark.enter { words::START } else { words::END });
@@ -162,7 +160,8 @@ fn action_name(action: Action) -> Word {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Options, write};
+    use super::super::Pickle;
+    use crate::export::Export;
     use crate::export::naive_unpickle::unpickle;
     use crate::snapshot::testing::Trace;
 
@@ -175,7 +174,7 @@ mod tests {
         trace.at(2_001).segment_free(0x1000).refused(0, None);
         let data = trace.build();
         let mut out = Vec::new();
-        write(&data, &Options::default(), &mut out).unwrap();
+        Pickle::default().write(&data, &mut out).unwrap();
         let entries = unpickle(&out).at("device_traces").list()[0].list();
         let actions: Vec<String> = entries.iter().map(|entry| entry.at("action").text()).collect();
         let around = ["segment_alloc", "alloc", "oom", "segment_free", "oom"];

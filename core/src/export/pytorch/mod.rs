@@ -12,18 +12,21 @@ mod words;
 use std::io::Write;
 
 use self::placed::placed;
-use self::shared::LONGEST_PATH;
 use self::shared::Shared;
 use self::words::number;
-use super::budget::{self, Count, LeftOut, Selection};
-use super::pickle::{Pickle, Word};
-use super::sampled;
+use super::budget::{self, Selection};
+use super::pickle::{Pickler, Word};
+use super::{Export, LeftOut, sampled};
 use crate::error::Error;
-use crate::snapshot::{Device, DeviceSnapshot, LONGEST_NAME, Mark, RecordKind, SnapshotData};
+use crate::snapshot::{Device, DeviceSnapshot, Mark, SnapshotData};
 
-/// What to write.
+/// A snapshot pickle (protocol 4) for PyTorch's `memory_viz` (pytorch.org/memory_viz).
+///
+/// CUDA devices have their ordinals; the CPU device comes after them, as device 0 where there is
+/// none. A free is written as `free_requested` and `free_completed`. Blocks have their real sizes; where only a sample
+/// of the small ones was recorded, `allocator_settings` says so, and the viewers' sums are of the sample.
 #[derive(Clone, Debug)]
-pub struct Options {
+pub struct Pickle {
     /// Only this device; all if `None`.
     pub device: Option<Device>,
     /// The size to keep to, if that is possible without losing the peak; 512 MiB unless you say
@@ -31,57 +34,26 @@ pub struct Options {
     pub max_bytes: Option<u64>,
 }
 
-impl Default for Options {
+impl Default for Pickle {
     fn default() -> Self {
         Self { device: None, max_bytes: Some(512 << 20) }
     }
 }
 
-/// What an entry of a record takes at the most, without its names.
-const LARGEST_ENTRY: usize = 80;
-/// The same for blocks, segments, marks and what else there is.
-const LARGEST_OTHER: usize = 128;
-
-/// Writes a snapshot pickle (protocol 4).
-///
-/// CUDA devices have their ordinals; the CPU device comes after them, as device 0 where there is
-/// none. A free is written as `free_requested` and `free_completed`. Blocks have their real sizes; where only a sample
-/// of the small ones was recorded, `allocator_settings` says so, and the viewers' sums are of the sample.
-///
-/// # Errors
-/// If `out` fails.
-pub fn write(data: &SnapshotData, options: &Options, mut out: impl Write) -> Result<LeftOut, Error> {
-    // To count takes as long as to write: nearly all files are surely smaller.
-    let max_bytes = options.max_bytes.filter(|max| *max < at_most(data));
-    let count = |selection: &Selection<'_>, count: &mut Count| write_selection(data, options, selection, count);
-    budget::records(data, max_bytes, count, |selection| write_selection(data, options, selection, &mut out))
-}
-
-/// An upper bound of a pickle's size.
-fn at_most(data: &SnapshotData) -> u64 {
-    let entries =
-        |d: &DeviceSnapshot| d.records.iter().map(|r| 1 + usize::from(r.kind == RecordKind::Free)).sum::<usize>();
-    let others = |d: &DeviceSnapshot| {
-        3 * d.live.len() + 4 * d.segments.len() + d.marks.len() + d.ooms.len() + d.segment_records.len()
-    };
-    let entries: usize =
-        data.devices.iter().map(|device| entries(device) * LARGEST_ENTRY + others(device) * LARGEST_OTHER).sum();
-    let stacks: usize = data.stacks.each_calls().map(<[u32]>::len).sum();
-    // An alloc and a free, which is two entries.
-    let named: usize = data.devices.iter().map(|device| 3 * device.names.len()).sum();
-    let names: usize = data.stacks.frames.iter().map(|frame| frame.function.len() + frame.file.len() + 64).sum();
-    let paths: usize = data.contexts.iter().map(|node| 64 + node.name.len()).sum::<usize>() * 64;
-    (entries + 8 * stacks + names + paths + named * (LONGEST_PATH + LONGEST_NAME) + 4096) as u64
+impl Export for Pickle {
+    fn write(&self, data: &SnapshotData, out: &mut dyn Write) -> Result<LeftOut, Error> {
+        let devices = numbered(data, self.device);
+        budget::records(data, self.max_bytes, out, |selection, out| write_selection(data, &devices, selection, out))
+    }
 }
 
 fn write_selection(
     data: &SnapshotData,
-    options: &Options,
+    devices: &[(u64, &DeviceSnapshot)],
     selection: &Selection<'_>,
-    out: impl Write,
+    out: &mut dyn Write,
 ) -> Result<(), Error> {
-    let devices = numbered(data, options);
-    let mut pickle = Pickle::begin(out);
+    let mut pickle = Pickler::begin(out);
     let mut shared = Shared::new(data, selection);
     pickle.dict(|p| {
         p.word(words::SEGMENTS);
@@ -91,7 +63,7 @@ fn write_selection(
         let lists = devices.iter().map(|&(number, _)| number + 1).max().unwrap_or(1);
         p.list(0..lists, |p, number| shared.trace(p, devices.iter().find(|(n, _)| *n == number).map(|(_, d)| *d)));
         p.word(words::ALLOCATOR_SETTINGS);
-        settings(p, data, &devices, &selection.left_out);
+        settings(p, data, devices, &selection.left_out);
         p.word(words::EXTERNAL_ANNOTATIONS);
         let shown = |mark: &&Mark| selection.shows_mark(data, mark);
         let marks = |device: &'_ DeviceSnapshot| device.marks.iter().filter(shown).copied().collect::<Vec<Mark>>();
@@ -103,8 +75,8 @@ fn write_selection(
 }
 
 /// The devices to write with the numbers that the viewers know them by.
-fn numbered<'a>(data: &'a SnapshotData, options: &Options) -> Vec<(u64, &'a DeviceSnapshot)> {
-    let wanted = |d: &&DeviceSnapshot| options.device.is_none_or(|only| only == d.device);
+fn numbered(data: &SnapshotData, only: Option<Device>) -> Vec<(u64, &DeviceSnapshot)> {
+    let wanted = |d: &&DeviceSnapshot| only.is_none_or(|only| only == d.device);
     let ordinal = |d: &DeviceSnapshot| match d.device {
         Device::Cuda(ordinal) => Some(u64::from(ordinal)),
         Device::Cpu | Device::Pinned | Device::Managed | Device::Imported => None,
@@ -115,7 +87,7 @@ fn numbered<'a>(data: &'a SnapshotData, options: &Options) -> Vec<(u64, &'a Devi
 }
 
 /// Shown by the viewer's "Allocator Settings".
-fn settings(p: &mut Pickle<impl Write>, data: &SnapshotData, devices: &[(u64, &DeviceSnapshot)], left_out: &LeftOut) {
+fn settings(p: &mut Pickler<'_>, data: &SnapshotData, devices: &[(u64, &DeviceSnapshot)], left_out: &LeftOut) {
     let overwritten = devices.iter().map(|(_, device)| device.overwritten).sum();
     let estimated = devices.iter().any(|(_, device)| device.segments.iter().any(|segment| segment.estimated));
     p.dict(|p| {
@@ -140,36 +112,7 @@ fn settings(p: &mut Pickle<impl Write>, data: &SnapshotData, devices: &[(u64, &D
     });
 }
 
-fn text(p: &mut Pickle<impl Write>, key: Word, value: &str) {
+fn text(p: &mut Pickler<'_>, key: Word, value: &str) {
     p.word(key);
     p.text(value);
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::snapshot::testing::two_lines_and_a_temporary;
-
-    /// Numbers of the most bytes.
-    fn largest(record: &mut crate::snapshot::Record) {
-        (record.address, record.size, record.stream) = (u64::MAX, u64::MAX, u32::MAX);
-        record.time_ns = u64::MAX / 2;
-    }
-
-    #[test]
-    fn no_entry_takes_more_than_it_is_said_to() {
-        let length = |data: &SnapshotData| {
-            let mut out = Vec::new();
-            write(data, &Options::default(), &mut out).unwrap();
-            assert!(out.len() as u64 <= at_most(data), "{} of at most {}", out.len(), at_most(data));
-            out.len()
-        };
-        let mut data = two_lines_and_a_temporary();
-        data.devices[0].records.iter_mut().for_each(largest);
-        let before = length(&data);
-        let alloc = data.devices[0].records[0];
-        data.devices[0].records.extend(vec![alloc; 5000]);
-        let entry = (length(&data) - before).div_ceil(5000);
-        assert!((40..=LARGEST_ENTRY).contains(&entry), "{entry}");
-    }
 }

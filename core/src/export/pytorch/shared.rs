@@ -1,18 +1,16 @@
 //! Segments and their blocks, and what they share with the entries: stacks, frames, names.
 
-use std::collections::HashMap;
-use std::io::Write;
-
 use foldhash::fast::RandomState;
+use std::collections::HashMap;
 
 use super::placed::PlacedSegment;
 use super::words::{self, number};
 use crate::export::budget::Selection;
-use crate::export::pickle::{Memo, Pickle};
+use crate::export::pickle::{Memo, Pickler};
 use crate::snapshot::{Block, ContextId, Frame, SnapshotData, StackId};
 
 /// Longer paths of scopes do not stand beside a block's name.
-pub(super) const LONGEST_PATH: usize = 1024;
+const LONGEST_PATH: usize = 1024;
 /// The size that a block takes up in its segment: blocks of no size need a place of their own, too.
 fn extent(block: &Block) -> u64 {
     block.size.max(1)
@@ -38,7 +36,7 @@ impl<'a> Shared<'a> {
         Self { data, selection, names, frames, stacks, contexts }
     }
 
-    pub(super) fn segment(&mut self, p: &mut Pickle<impl Write>, placed: &PlacedSegment) {
+    pub(super) fn segment(&mut self, p: &mut Pickler<'_>, placed: &PlacedSegment) {
         let active: u64 = placed.blocks.iter().map(extent).sum();
         let requested: u64 = placed.blocks.iter().map(|block| block.size).sum();
         p.dict(|p| {
@@ -63,7 +61,7 @@ impl<'a> Shared<'a> {
     }
 
     /// Live blocks with the gaps between them, so that they tile the segment.
-    fn blocks(&mut self, p: &mut Pickle<impl Write>, placed: &PlacedSegment) {
+    fn blocks(&mut self, p: &mut Pickler<'_>, placed: &PlacedSegment) {
         let mut tiles: Vec<(u64, u64, Option<&Block>)> = Vec::new();
         let mut at = placed.segment.address;
         for block in &placed.blocks {
@@ -91,14 +89,14 @@ impl<'a> Shared<'a> {
     }
 
     /// The path of scopes, and the block's name if it has one: `train > load: weights`.
-    pub(super) fn metadata(&mut self, p: &mut Pickle<impl Write>, context: ContextId, name: Option<&str>) {
+    pub(super) fn metadata(&mut self, p: &mut Pickler<'_>, context: ContextId, name: Option<&str>) {
         let Some(name) = name else { return self.context(p, context) };
         let path = self.data.context_path(context);
         // Beside a name the path stands in every entry, not once in the file.
         if path.is_empty() || path.len() > LONGEST_PATH { p.text(name) } else { p.text(&format!("{path}: {name}")) }
     }
 
-    pub(super) fn context(&mut self, p: &mut Pickle<impl Write>, context: ContextId) {
+    pub(super) fn context(&mut self, p: &mut Pickler<'_>, context: ContextId) {
         let number = context.0 as usize;
         if let Some(&Some(memo)) = self.contexts.get(number) {
             return p.get(memo);
@@ -108,7 +106,7 @@ impl<'a> Shared<'a> {
         self.contexts.get_mut(number).into_iter().for_each(|known| *known = Some(memo));
     }
 
-    pub(super) fn stack(&mut self, p: &mut Pickle<impl Write>, stack: StackId) {
+    pub(super) fn stack(&mut self, p: &mut Pickler<'_>, stack: StackId) {
         let number = stack.0 as usize;
         if let Some(&Some(memo)) = self.stacks.get(number) {
             return p.get(memo);
@@ -119,7 +117,7 @@ impl<'a> Shared<'a> {
         self.stacks.get_mut(number).into_iter().for_each(|known| *known = Some(memo));
     }
 
-    fn frame(&mut self, p: &mut Pickle<impl Write>, frame: &'a Frame) {
+    fn frame(&mut self, p: &mut Pickler<'_>, frame: &'a Frame) {
         let key = (frame.function.as_str(), frame.file.as_str(), frame.line);
         if let Some(&memo) = self.frames.get(&key) {
             return p.get(memo);
@@ -135,7 +133,7 @@ impl<'a> Shared<'a> {
         self.frames.insert(key, memo);
     }
 
-    fn name(&mut self, p: &mut Pickle<impl Write>, name: &'a str) {
+    fn name(&mut self, p: &mut Pickler<'_>, name: &'a str) {
         if let Some(&memo) = self.names.get(name) {
             return p.get(memo);
         }

@@ -1,8 +1,6 @@
 //! The words of PyTorch's snapshots: keys, actions, states.
 
-use std::io::Write;
-
-use crate::export::pickle::{Pickle, Word};
+use crate::export::pickle::{Pickler, Word};
 
 /// A constant for each, with a number of its own.
 macro_rules! words {
@@ -68,7 +66,7 @@ words! {
 
 /// A key with a number.
 #[inline]
-pub(super) fn number(p: &mut Pickle<impl Write>, key: Word, value: u64) {
+pub(super) fn number(p: &mut Pickler<'_>, key: Word, value: u64) {
     p.word(key);
     p.int(value);
 }

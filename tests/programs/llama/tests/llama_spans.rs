@@ -18,6 +18,7 @@ use candle_transformers::models::llama::{Cache, Config, Llama};
 use candle_transformers::models::resnet;
 use child::in_child;
 use memtrace::analysis::{Spanless, spanless};
+use memtrace::export::{Export, Json};
 use memtrace::snapshot::{Record, RecordKind};
 use memtrace::{Session, Snapshot};
 use support::records;
@@ -148,7 +149,7 @@ fn assert_silent(snapshot: &Snapshot) {
 
 fn json(snapshot: &Snapshot) -> serde_json::Value {
     let mut out = Vec::new();
-    memtrace::export::json::write(snapshot, &Default::default(), &mut out).unwrap();
+    Json::default().write(snapshot, &mut out).unwrap();
     serde_json::from_slice(&out).unwrap()
 }
 

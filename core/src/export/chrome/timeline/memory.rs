@@ -7,9 +7,8 @@ use crate::analysis::frame_location;
 use crate::analysis::log::{self, Moment};
 use crate::analysis::reserved::Reserved;
 use crate::export::chrome::event::{Object, Track};
-use crate::export::chrome::names::Name;
+use crate::export::chrome::names::{Name, quoted};
 use crate::export::chrome::scopes;
-use crate::export::chrome::sink::{Sink, quoted};
 use crate::export::sampled;
 use crate::snapshot::{Device, DeviceSnapshot, NamesBySeq, RecordKind, Sampling, SnapshotData, StackId};
 use crate::units::Bytes;
@@ -41,19 +40,18 @@ impl<'a> OnDevice<'a> {
     }
 }
 
-impl<S: Sink> Timeline<'_, S> {
+impl Timeline<'_, '_> {
     pub(super) fn device(&mut self, device: &DeviceSnapshot) -> io::Result<()> {
         let here = OnDevice::of(device);
         let mut allocated = self.known.at_start.get(&device.device).copied().unwrap_or_default();
         let mut reserved = Reserved::of(device);
         let now = |reserved: &Option<Reserved<'_>>, allocated| reserved.as_ref().map_or(allocated, Reserved::bytes);
         self.counter(&here, log::start_ns(device), allocated, now(&reserved, allocated))?;
-        let shows = self.selection.on(device.device);
         for moment in log::moments_after(device, allocated) {
             allocated = moment.allocated;
             self.segments(&here, reserved.as_mut(), moment.record.time_ns)?;
             reserved.iter_mut().for_each(|reserved| reserved.after(moment.record));
-            if !shows.record(moment.record) {
+            if !self.selection.shows(device.device, moment.record) {
                 continue;
             }
             let bytes = now(&reserved, allocated);
@@ -163,7 +161,7 @@ fn device_args(device: Device) -> String {
 
 /// A name, if there is something to say.
 #[inline]
-fn said(args: &mut Object<'_, impl Sink>, key: &str, name: &Name) {
+fn said(args: &mut Object<'_, '_>, key: &str, name: &Name) {
     if !name.is_empty() {
         args.json(key, &name.json);
     }

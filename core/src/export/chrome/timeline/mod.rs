@@ -11,19 +11,18 @@ use std::io::{self, Write};
 
 use super::event::{Trace, Track, Value};
 use super::names::{Names, scope_name, thread_name};
-use super::sink::Sink;
 use super::stack_frames::{Frames, StackFrames};
 use super::{MAX_BYTES, devices, scopes};
 use crate::analysis::log::allocated_at_start;
 use crate::error::Error;
-use crate::export::budget::{self, Count, LeftOut, Selection};
-use crate::export::gathered::Gathered;
-use crate::export::sampled;
+use crate::export::budget::{self, Selection};
+use crate::export::{Export, LeftOut, sampled};
 use crate::snapshot::{Device, DeviceSnapshot, Mark, SnapshotData, ThreadId};
 
-/// What to write.
+/// A timeline for Perfetto (ui.perfetto.dev) and `chrome://tracing`: scopes, every alloc and free, the total as a curve, and
+/// its peak.
 #[derive(Clone, Debug)]
-pub struct Options {
+pub struct ChromeTrace {
     /// Only this device; all if `None`.
     pub device: Option<Device>,
     /// Whole stacks as text with each event, for Perfetto, which has no other place for them. They
@@ -34,23 +33,17 @@ pub struct Options {
     pub max_bytes: Option<u64>,
 }
 
-impl Default for Options {
+impl Default for ChromeTrace {
     fn default() -> Self {
         Self { device: None, stack_text: false, max_bytes: Some(MAX_BYTES) }
     }
 }
 
-/// Writes a timeline.
-///
-/// # Errors
-/// If `out` fails.
-pub fn write(data: &SnapshotData, options: &Options, mut out: impl Write) -> Result<LeftOut, Error> {
-    let known = Known::of(data);
-    let count = |selection: &Selection<'_>, count: &mut Count| write_selection(data, options, &known, selection, count);
-    let write = |selection: &Selection<'_>| {
-        write_selection(data, options, &known, selection, Gathered::new(&mut out)) //
-    };
-    budget::records(data, options.max_bytes, count, write)
+impl Export for ChromeTrace {
+    fn write(&self, data: &SnapshotData, out: &mut dyn Write) -> Result<LeftOut, Error> {
+        let known = Known::of(data);
+        budget::records(data, self.max_bytes, out, |selection, out| write_selection(data, self, &known, selection, out))
+    }
 }
 
 /// What is worked out once, however often a timeline is counted before it is written.
@@ -80,10 +73,10 @@ impl Known {
 
 fn write_selection(
     data: &SnapshotData,
-    options: &Options,
+    options: &ChromeTrace,
     known: &Known,
     selection: &Selection<'_>,
-    out: impl Sink,
+    out: &mut dyn Write,
 ) -> Result<(), Error> {
     let stacks = StackFrames::new(data, &known.frames);
     let mut timeline = Timeline { data, options, known, selection, stacks, trace: Trace::begin(out) };
@@ -95,16 +88,16 @@ fn write_selection(
     Ok(timeline.finish()?)
 }
 
-struct Timeline<'a, S> {
+struct Timeline<'a, 'o> {
     data: &'a SnapshotData,
-    options: &'a Options,
+    options: &'a ChromeTrace,
     known: &'a Known,
     selection: &'a Selection<'a>,
     stacks: StackFrames<'a>,
-    trace: Trace<S>,
+    trace: Trace<'o>,
 }
 
-impl<'a, S: Sink> Timeline<'a, S> {
+impl<'a> Timeline<'a, '_> {
     fn metadata(&mut self) -> io::Result<()> {
         let process = &self.known.process;
         self.trace.metadata("process_name", process, Value::Name(&self.data.process.program))?;
