@@ -29,8 +29,7 @@ pub mod export;
 mod random;
 mod read;
 pub mod snapshot;
-#[doc(hidden)]
-pub mod sources;
+mod sources;
 pub mod symbol;
 #[doc(hidden)]
 pub mod units;

@@ -54,7 +54,7 @@ fn symbolised(capture: Capture, mut progress: impl FnMut(u64, u64)) -> SnapshotD
         done += 1;
         progress(done, all);
     });
-    (data.stacks, data.modules) = with_symbols(&stacks, symbols, data.settings.stacks, &mut data.health);
+    (data.stacks, data.modules) = with_symbols(&stacks, symbols, &data.settings, &mut data.health);
     learn_backward_pass(&mut data.settings.rules, &data.stacks);
     data
 }

@@ -8,10 +8,6 @@ pub(crate) fn own(file: &str) -> Option<&str> {
     path.strip_prefix("src/").or_else(|| path.strip_prefix("core/src/"))
 }
 
-/// The crate whose models enter spans of their own.
-#[doc(hidden)]
-pub const SPANNED_MODELS: &str = "candle_transformers";
-
 /// Is this a source file of Rust's standard library or of what that is made of?
 pub(crate) fn is_std(file: &str) -> bool {
     ["/rustc/", "/rust/deps/", "library/"].iter().any(|dir| file.starts_with(dir)) || file.contains("/rustlib/src/")

@@ -61,7 +61,7 @@ fn assemble(
     let Renumber { stacks, addresses, known, .. } = renumber;
     let (modules, loaded) = known.all(symbol::loaded_modules);
     let symbols = symbol::symbolise(&addresses, modules, loaded);
-    let (stacks, modules) = memtrace_core::symbol::with_symbols(&stacks, symbols, settings.stacks, &mut health);
+    let (stacks, modules) = memtrace_core::symbol::with_symbols(&stacks, symbols, settings, &mut health);
     let mut settings = settings.clone();
     learn_backward_pass(&mut settings.rules, &stacks);
     SnapshotData { process, settings, devices, stacks, contexts: CONTEXTS.nodes(), modules, health }

@@ -1,13 +1,12 @@
 //! Allocators of frameworks, which take large blocks and give tensors parts of them.
 
 use super::operator::FramePlace;
-use crate::snapshot::{SnapshotData, StackId};
+use crate::snapshot::{Fact, SnapshotData, StackId};
 
 /// The crate whose allocator took the block to give parts of it to others, as in `use`: `cubecl_cuda`.
 pub fn allocator(data: &SnapshotData, stack: StackId) -> Option<String> {
-    let rules = &data.settings.rules;
     let mut places = data.stacks.frames(stack).map(FramePlace::of);
-    places.find(|place| rules.is_allocator(&place.package, &place.file, place.function)).map(|place| place.package)
+    places.find(|place| place.is(&data.settings.rules, Fact::Allocator)).map(|place| place.package)
 }
 
 #[cfg(test)]

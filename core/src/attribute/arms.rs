@@ -2,13 +2,13 @@
 //! path, whose version nobody knows.
 
 use super::operator::FramePlace;
-use crate::snapshot::{Frame, Rules, Stacks};
+use crate::snapshot::{Fact, Frame, Rules, Stacks};
 
 /// The file of the backward pass, where these frames are of one and it is of no known version.
-fn unversioned_backward_pass(frames: &[Frame]) -> Option<&str> {
+fn unversioned_backward_pass<'a>(rules: &Rules, frames: &'a [Frame]) -> Option<&'a str> {
     let is_one = |frame: &&Frame| {
         let place = FramePlace::of(frame);
-        place.is_backward_pass() && place.version.is_empty() && frame.line > 0
+        place.is(rules, Fact::Pass) && place.version.is_empty() && frame.line > 0
     };
     let mut files = frames.iter().filter(is_one).map(|frame| frame.file.as_str());
     let file = files.next()?;
@@ -70,7 +70,7 @@ fn snake(name: &str) -> String {
 /// What candle's source says of its backward pass, where its version does not. A source that is not there says nothing.
 #[doc(hidden)]
 pub fn learn_backward_pass(rules: &mut Rules, stacks: &Stacks) {
-    let Some(file) = unversioned_backward_pass(&stacks.frames) else { return };
+    let Some(file) = unversioned_backward_pass(rules, &stacks.frames) else { return };
     let rule = std::fs::read_to_string(file).ok().and_then(|source| backward_rule(&source));
     // A table that is full already stays as it is.
     let _ = rule.map(|rule| rules.add(&rule));
@@ -116,9 +116,13 @@ mod tests {
             ["/c/git/checkouts/candle-1/abc/candle-core/src/backprop.rs", "/c/candle/candle-core/src/backprop.rs"]
                 .map(frame);
         let published = frame("/c/registry/src/index-1/candle-core-0.11.1/src/backprop.rs");
-        assert_eq!(unversioned_backward_pass(&[published.clone(), checkout.clone()]), Some(checkout.file.as_str()));
-        assert_eq!(unversioned_backward_pass(std::slice::from_ref(&published)), None);
-        assert_eq!(unversioned_backward_pass(&[checkout, other]), None, "whose line?");
+        let rules = &Rules::default();
+        assert_eq!(
+            unversioned_backward_pass(rules, &[published.clone(), checkout.clone()]),
+            Some(checkout.file.as_str())
+        );
+        assert_eq!(unversioned_backward_pass(rules, std::slice::from_ref(&published)), None);
+        assert_eq!(unversioned_backward_pass(rules, &[checkout, other]), None, "whose line?");
 
         let source = "    pub fn backward(&self) -> Result<GradStore> {\n        match op {\n            \
             Op::Binary(lhs, rhs, BinaryOp::Add) => {\n            }\n            Op::Unary(_, UnaryOp::Floor)\n            \

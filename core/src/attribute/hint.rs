@@ -2,7 +2,7 @@
 
 use super::operator::{FramePlace, bare_name};
 use super::{Origin, allocator, library, operator};
-use crate::snapshot::{Category, ContextId, Rules, SnapshotData, StackId};
+use crate::snapshot::{Category, ContextId, Fact, SnapshotData, StackId};
 
 /// What a stack alone says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,7 +41,7 @@ pub(super) struct StackHint {
     in_optimizer: bool,
     /// It is a variable.
     pub(super) is_variable: bool,
-    /// A function that is called `forward`, or something that begins like that, is among the calls.
+    /// A function in which a model works is among the calls.
     pub(super) in_forward: bool,
     /// The operator only moves elements.
     pub(super) moves: bool,
@@ -51,6 +51,7 @@ pub(super) struct StackHint {
 
 impl StackHint {
     pub(super) fn of(data: &SnapshotData, stack: StackId) -> Self {
+        let rules = &data.settings.rules;
         let by_rule = by_rule(data, stack);
         let operator = operator(data, stack);
         let is_variable = is_variable(data, stack);
@@ -61,9 +62,9 @@ impl StackHint {
             (_, Some(operator)) if operator.is_backward => Hint::Backward,
             (Some(category), _) => Hint::Rule(category),
             (None, _) if is_variable => Hint::Variable,
-            (None, Some(operator)) if is_called(data, stack, operator.root, Rules::is_input) => Hint::Input,
-            (None, Some(operator)) if is_called(data, stack, operator.root, Rules::is_constant) => Hint::Constant,
-            (None, Some(operator)) if operator.root == "cat" => Hint::Join,
+            (None, Some(operator)) if is_called(data, stack, operator.root, Fact::Input) => Hint::Input,
+            (None, Some(operator)) if is_called(data, stack, operator.root, Fact::Constant) => Hint::Constant,
+            (None, Some(operator)) if rules.names(Fact::Join, operator.root) => Hint::Join,
             (None, Some(_)) => Hint::Forward,
             (None, None) if is_upload(data, stack) => Hint::Input,
             (None, None) => Hint::Nothing,
@@ -73,8 +74,7 @@ impl StackHint {
             matches!(hint, Hint::GivenOut | Hint::Workspace | Hint::Backward | Hint::Rule(Category::Unknown));
         let is_operator = operator.is_some() && !is_final;
         let in_optimizer = is_operator && in_optimizer(data, stack);
-        let moves = operator.is_some_and(|operator| is_called(data, stack, operator.root, Rules::moves));
-        let rules = &data.settings.rules;
+        let moves = operator.is_some_and(|operator| is_called(data, stack, operator.root, Fact::Move));
         let is_gradient =
             operator.is_some_and(|operator| rules.is_gradient(operator.root, operator.backward_of.unwrap_or_default()));
         let in_forward = in_forward(data, stack);
@@ -117,21 +117,20 @@ fn by_rule(data: &SnapshotData, stack: StackId) -> Option<Category> {
 }
 
 /// Is the operator that the program called one of these?
-fn is_called(data: &SnapshotData, stack: StackId, root: &str, is_one: fn(&Rules, &str, &str, &str) -> bool) -> bool {
+fn is_called(data: &SnapshotData, stack: StackId, root: &str, fact: Fact) -> bool {
     let is_root = |place: &FramePlace<'_>| place.function == root;
     let called = framework_run(data, stack).filter(is_root).last();
-    called.is_some_and(|place| is_one(&data.settings.rules, &place.package, &place.file, place.function))
+    called.is_some_and(|place| place.is(&data.settings.rules, fact))
 }
 
 /// Does the program itself bring data in without a framework's operator?
 fn is_upload(data: &SnapshotData, stack: StackId) -> bool {
     let called = framework_run(data, stack).last();
-    called.is_some_and(|place| data.settings.rules.is_input(&place.package, &place.file, place.function))
+    called.is_some_and(|place| place.is(&data.settings.rules, Fact::Input))
 }
 
 fn is_variable(data: &SnapshotData, stack: StackId) -> bool {
-    let rules = &data.settings.rules;
-    framework_run(data, stack).any(|place| rules.is_variable(&place.package, &place.file, place.function))
+    framework_run(data, stack).any(|place| place.is(&data.settings.rules, Fact::Variable))
 }
 
 /// Is the block made of nothing that was there before, but from data or a constant?
@@ -141,19 +140,19 @@ pub(crate) fn is_made_anew(data: &SnapshotData, stack: StackId) -> bool {
 
 /// Is it part of what a model works out, as far as names of functions tell?
 fn in_forward(data: &SnapshotData, stack: StackId) -> bool {
-    data.stacks.frames(stack).any(|frame| bare_name(&frame.function).starts_with("forward"))
+    let rules = &data.settings.rules;
+    data.stacks.frames(stack).any(|frame| rules.names(Fact::Forward, bare_name(&frame.function)))
 }
 
 /// Did a function of an optimizer need it?
 fn in_optimizer(data: &SnapshotData, stack: StackId) -> bool {
-    let rules = &data.settings.rules;
-    let works = |place: FramePlace<'_>| rules.is_optimizer(&place.package, &place.file, place.function);
-    data.stacks.frames(stack).any(|frame| works(FramePlace::of(frame)))
+    let mut places = data.stacks.frames(stack).map(FramePlace::of);
+    places.any(|place| place.is(&data.settings.rules, Fact::Optimizer))
 }
 
 /// Is one of these scopes an optimizer's?
 pub(super) fn is_step(data: &SnapshotData, context: ContextId) -> bool {
-    data.context_names(context).into_iter().any(|name| data.settings.rules.is_step(name))
+    data.context_names(context).into_iter().any(|name| data.settings.rules.names(Fact::Step, name))
 }
 
 #[cfg(test)]

@@ -1,11 +1,7 @@
 //! Libraries that are not Rust and allocate for themselves: cuBLAS and the like.
 
 use super::Origin;
-use crate::snapshot::{CodeAddress, Frame, Rules, SnapshotData, StackId};
-
-/// Libraries that only pass on what others ask for.
-const PASS_ON: [&str; 8] =
-    ["libcuda.so", "libcudart.so", "libc.so", "libpthread.so", "libdl.so", "ld-linux", "libgcc_s.so", "libstdc++.so"];
+use crate::snapshot::{CodeAddress, Fact, Frame, Rules, SnapshotData, StackId};
 
 /// The file name of the library that asked for the block itself, if one did: `libcublas.so.13`.
 pub fn library(data: &SnapshotData, stack: StackId) -> Option<&str> {
@@ -15,7 +11,7 @@ pub fn library(data: &SnapshotData, stack: StackId) -> Option<&str> {
     let asking = stacks.addresses(stack).find(|address| !is_own(address))?;
     let is_native = stacks.frames_at(asking).iter().all(|frame| Origin::of(rules, frame) == Origin::Unknown);
     let module = data.modules.get(asking.module? as usize)?;
-    name_of_library(&module.path).filter(|_| is_native)
+    name_of_library(rules, &module.path).filter(|_| is_native)
 }
 
 /// Is this an address in memtrace itself, or in what it calls? Its own frames are left out of stacks.
@@ -29,10 +25,9 @@ pub(crate) fn is_memtraces(frames: &[Frame]) -> bool {
 }
 
 /// The name of a shared library that may ask for memory itself.
-pub(crate) fn name_of_library(path: &str) -> Option<&str> {
+pub(crate) fn name_of_library<'a>(rules: &Rules, path: &'a str) -> Option<&'a str> {
     let name = path.rsplit('/').next()?;
-    let passes_on = PASS_ON.iter().any(|known| name.starts_with(known));
-    (name.contains(".so") && !passes_on).then_some(name)
+    (name.contains(".so") && !rules.names(Fact::PassesOn, name)).then_some(name)
 }
 
 #[cfg(test)]
@@ -42,6 +37,7 @@ mod tests {
 
     #[test]
     fn programs_and_what_passes_requests_on_are_no_libraries() {
+        let name_of_library = |path| name_of_library(&Rules::default(), path);
         assert_eq!(name_of_library("/opt/lib/libcublasLt.so.13"), Some("libcublasLt.so.13"));
         for other in
             ["/usr/lib/libcuda.so.1", "/x/libcudart.so.12", "/lib/x86_64-linux-gnu/libc.so.6", "/home/u/train", ""]

@@ -24,6 +24,7 @@ pub use categories::{Categories, Either};
 pub(crate) use hint::is_made_anew;
 pub use library::library;
 pub(crate) use library::{is_memtraces, name_of_library};
+pub(crate) use operator::allocates_once;
 pub use operator::{Operator, operator};
 pub use origin::Origin;
 pub use spanned::belongs_to_a_span;

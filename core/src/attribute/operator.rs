@@ -5,7 +5,7 @@ use std::fmt;
 
 use super::Origin;
 use super::origin::{package_and_path, version_of};
-use crate::snapshot::{Frame, Rules, SnapshotData, StackId};
+use crate::snapshot::{Fact, Frame, Rules, SnapshotData, StackId};
 
 /// A tensor operation as the frames of a stack tell of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -49,11 +49,11 @@ pub fn operator(data: &SnapshotData, stack: StackId) -> Option<Operator<'_>> {
             Origin::Std | Origin::Memtrace | Origin::Unknown => continue,
         }
         let place = FramePlace::of(frame);
-        if place.is_backward_pass() {
+        if place.is(rules, Fact::Pass) {
             pass = Some(rules.backward(&place.package, place.version, frame.line));
             break;
         }
-        if rules.is_kernel(place.function) {
+        if rules.names(Fact::Kernel, place.function) {
             (leaf, root) = (None, None);
         }
         if let Some(name) = place.operator(rules, &frame.function) {
@@ -67,6 +67,15 @@ pub fn operator(data: &SnapshotData, stack: StackId) -> Option<Operator<'_>> {
         _ if is_backward => Some(Operator { root: "gradients", leaf: "gradients", is_backward, backward_of }),
         _ => None,
     }
+}
+
+/// Does a call of this operator allocate by this stack only once? The operator's own library does, but where it loops; what it
+/// calls (matrix kernels, thread pools) may do so over and over.
+pub(crate) fn allocates_once(data: &SnapshotData, stack: StackId, operator: &str) -> bool {
+    let rules = &data.settings.rules;
+    let asking = data.stacks.frames(stack).find(|frame| Origin::of(rules, frame) == Origin::Framework);
+    asking.is_some_and(|frame| rules.names(Fact::Own, &FramePlace::of(frame).package))
+        && !rules.names(Fact::Loop, operator)
 }
 
 /// Where a frame's function stands: crate as in `use`, its version as far as it is known, file below `src`.
@@ -95,9 +104,9 @@ impl<'a> FramePlace<'a> {
         Self { package, version: "", file, function }
     }
 
-    /// `Tensor::backward` of candle.
-    pub(super) fn is_backward_pass(&self) -> bool {
-        self.package == "candle_core" && self.file == "backprop.rs" && self.function == "backward"
+    /// Is this so of the function?
+    pub(super) fn is(&self, rules: &Rules, fact: Fact) -> bool {
+        rules.says(fact, &self.package, &self.file, self.function)
     }
 
     /// What it is called if it is an operator; `function` is its whole name.
@@ -214,8 +223,8 @@ mod tests {
             let rules = Rules::default();
             assert_eq!(place.operator(&rules, &frame.function), name, "{function} {file}");
         }
-        let in_pass =
-            |function| FramePlace::of(&frame(function, "candle-core-0.11.1/src/backprop.rs")).is_backward_pass();
+        let file = "candle-core-0.11.1/src/backprop.rs";
+        let in_pass = |function| FramePlace::of(&frame(function, file)).is(&Rules::default(), Fact::Pass);
         assert!(in_pass("backward") && !in_pass("or_insert"));
     }
 }

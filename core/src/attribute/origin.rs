@@ -1,6 +1,6 @@
 //! Whose code a frame is.
 
-use crate::snapshot::{Frame, Rules};
+use crate::snapshot::{Fact, Frame, Rules};
 
 /// Whose code a frame is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -93,7 +93,7 @@ fn by_name(rules: &Rules, function: &str) -> Origin {
 }
 
 fn by_crate(rules: &Rules, name: &str, otherwise: Origin) -> Origin {
-    if rules.is_framework(name) { Origin::Framework } else { otherwise }
+    if rules.names(Fact::Framework, name) { Origin::Framework } else { otherwise }
 }
 
 /// The crate of `candle_core::tensor::Tensor::matmul` or `<candle_nn::Linear as …>::forward`.

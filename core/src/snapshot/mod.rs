@@ -50,6 +50,7 @@ pub use record::{Block, Record, RecordKind};
 #[doc(hidden)]
 pub use refused::{Refused, leave_out, positions, refused_frees};
 pub use replay::Replay;
+pub(crate) use rules::Fact;
 pub use rules::Rules;
 #[doc(hidden)]
 pub use sampling::MAX_INTERVAL;

@@ -38,6 +38,8 @@ static KNOWN: LazyLock<Table> = LazyLock::new(|| {
 /// |---|---|
 /// | `framework CRATE` | its lines say nothing about who needed the memory |
 /// | `operators CRATE FILE` | its functions are operators |
+/// | `own CRATE` | its operators allocate by one stack once a call, so a stack that comes again is another call's |
+/// | `tracer CRATE` | it makes, enters and leaves spans; what that needs is in none |
 /// | `operator CRATE FILE [TYPE::]FUNCTION [NAME]` | a function that is an operator although it is a helper by its name, and is called NAME, or after its type |
 /// | `helper FUNCTION` | a function in such a file that is none |
 /// | `kernel FUNCTION` | one such that holds no operators inside it either |
@@ -47,10 +49,16 @@ static KNOWN: LazyLock<Table> = LazyLock::new(|| {
 /// | `input CRATE FILE FUNCTION` | an operator that brings data in when the program itself calls it |
 /// | `constant CRATE FILE FUNCTION` | an operator that fills a block with a constant, which may be for anything |
 /// | `move CRATE FILE FUNCTION` | an operator that only moves elements, as one does that picks a batch |
+/// | `join FUNCTION` | an operator that joins tensors, as a cache that grows does |
+/// | `loop FUNCTION` | an operator that does the same over and over within one call, as optimizers do |
+/// | `forward FUNCTION` | a function of anybody's in which a model works |
 /// | `optimizer CRATE FILE FUNCTION` | a function in which an optimizer works |
 /// | `step NAME` | a scope in which an optimizer works |
+/// | `pass CRATE FILE FUNCTION` | a function that is a backward pass |
 /// | `gradient FUNCTION [OPERATOR]` | an operator whose results, in a backward pass (or in that of this operator), are gradients; those of others it needs on the way |
-/// | `backward CRATE VERSION LINE:OPERATOR…` | from that line of `backward` in `backprop.rs` on it works for that operator |
+/// | `backward CRATE VERSION LINE:OPERATOR…` | from that line of its backward pass on it works for that operator |
+/// | `span CRATE FILE FUNCTION` | a function of a model that enters a span of its own and stays in it to its end |
+/// | `passes_on LIBRARY` | a shared library that only passes on what others ask for |
 ///
 /// Crates are named as in `use`, files below `src`; a folder ends in `/`, a `*` in front or at the end stands for
 /// anything, and `#` begins a comment.
@@ -59,21 +67,76 @@ pub struct Rules {
     added: Table,
 }
 
+/// What most lines say of what they name.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Fact {
+    Framework,
+    Own,
+    Tracer,
+    Operators,
+    Helper,
+    Kernel,
+    Allocator,
+    Variable,
+    Input,
+    Constant,
+    Move,
+    Join,
+    Loop,
+    Forward,
+    Optimizer,
+    Step,
+    Pass,
+    Span,
+    PassesOn,
+}
+
+/// What stands behind the word with which a line begins.
+#[derive(Clone, Copy)]
+enum Form {
+    /// `CRATE`
+    Crate,
+    /// `NAME`
+    Name,
+    /// `CRATE FILE`
+    File,
+    /// `CRATE FILE [FUNCTION]`
+    FileOrFunction,
+    /// `CRATE FILE FUNCTION`
+    Function,
+}
+
+const FACTS: [(&str, Fact, Form); 19] = [
+    ("framework", Fact::Framework, Form::Crate),
+    ("own", Fact::Own, Form::Crate),
+    ("tracer", Fact::Tracer, Form::Crate),
+    ("operators", Fact::Operators, Form::File),
+    ("helper", Fact::Helper, Form::Name),
+    ("kernel", Fact::Kernel, Form::Name),
+    ("allocator", Fact::Allocator, Form::FileOrFunction),
+    ("variable", Fact::Variable, Form::FileOrFunction),
+    ("input", Fact::Input, Form::Function),
+    ("constant", Fact::Constant, Form::Function),
+    ("move", Fact::Move, Form::Function),
+    ("join", Fact::Join, Form::Name),
+    ("loop", Fact::Loop, Form::Name),
+    ("forward", Fact::Forward, Form::Name),
+    ("optimizer", Fact::Optimizer, Form::Function),
+    ("step", Fact::Step, Form::Name),
+    ("pass", Fact::Pass, Form::Function),
+    ("span", Fact::Span, Form::Function),
+    ("passes_on", Fact::PassesOn, Form::Name),
+];
+
+/// Lines of other forms begin with these.
+const OTHERS: [&str; 4] = ["operator", "category", "gradient", "backward"];
+
 #[derive(Clone, Debug, Default)]
 struct Table {
-    frameworks: Vec<Pattern>,
-    operators: Vec<Place>,
+    /// By [`Fact`]. Names stand where the function does, and crates alone, too.
+    facts: [Vec<Place>; FACTS.len()],
     methods: Vec<Method>,
-    helpers: Vec<Pattern>,
-    kernels: Vec<Pattern>,
     categories: Vec<(Category, Place)>,
-    allocators: Vec<Place>,
-    variables: Vec<Place>,
-    inputs: Vec<Place>,
-    constants: Vec<Place>,
-    moves: Vec<Place>,
-    optimizers: Vec<Place>,
-    steps: Vec<Pattern>,
     gradients: Vec<(Pattern, Pattern)>,
     backward: Vec<Arms>,
     /// The lines that it was made of, without comments, and how many.
@@ -144,20 +207,21 @@ impl Rules {
         [&KNOWN, &self.added]
     }
 
-    fn any(&self, is_so: impl Fn(&Table) -> bool) -> bool {
-        self.tables().into_iter().any(is_so)
+    /// Is this so of a function?
+    pub(crate) fn says(&self, fact: Fact, package: &str, file: &str, function: &str) -> bool {
+        let mut places = self.tables().into_iter().flat_map(|table| table.facts.get(fact as usize)).flatten();
+        places.any(|place| place.fits(package, file, function))
     }
 
-    /// Is this crate, as in `use`, a framework?
-    pub(crate) fn is_framework(&self, package: &str) -> bool {
-        self.any(|table| table.frameworks.iter().any(|framework| framework.fits(package)))
+    /// Is this so of a name, or of a crate as in `use`?
+    pub(crate) fn names(&self, fact: Fact, name: &str) -> bool {
+        self.says(fact, "", "", name)
     }
 
     /// Is this function an operator?
     pub(crate) fn is_operator(&self, package: &str, file: &str, function: &str) -> bool {
-        let there = self.any(|table| table.operators.iter().any(|place| place.fits(package, file, function)));
-        let helps = || self.any(|table| table.helpers.iter().any(|helper| helper.fits(function)));
-        there && !helps() && !self.is_kernel(function)
+        let helps = || self.names(Fact::Helper, function) || self.names(Fact::Kernel, function);
+        self.says(Fact::Operators, package, file, function) && !helps()
     }
 
     /// What to call this function if it is an operator by its type, or has another name.
@@ -169,40 +233,10 @@ impl Rules {
         methods.find(is_one).map(|method| method.name.as_deref().unwrap_or(of)).filter(|name| !name.is_empty())
     }
 
-    /// Is this function of a framework the inside of an operator?
-    pub(crate) fn is_kernel(&self, function: &str) -> bool {
-        self.any(|table| table.kernels.iter().any(|kernel| kernel.fits(function)))
-    }
-
     /// What blocks are for that were needed in this function.
     pub(crate) fn category(&self, package: &str, file: &str, function: &str) -> Option<Category> {
         let mut places = self.tables().into_iter().flat_map(|table| &table.categories);
         places.find(|(_, place)| place.fits(package, file, function)).map(|(category, _)| *category)
-    }
-
-    /// Are blocks that were taken in this function given out in parts?
-    pub(crate) fn is_allocator(&self, package: &str, file: &str, function: &str) -> bool {
-        self.any(|table| table.allocators.iter().any(|place| place.fits(package, file, function)))
-    }
-
-    /// Are blocks that were needed in this function variables?
-    pub(crate) fn is_variable(&self, package: &str, file: &str, function: &str) -> bool {
-        self.any(|table| table.variables.iter().any(|place| place.fits(package, file, function)))
-    }
-
-    /// Does this operator bring data in?
-    pub(crate) fn is_input(&self, package: &str, file: &str, function: &str) -> bool {
-        self.any(|table| table.inputs.iter().any(|place| place.fits(package, file, function)))
-    }
-
-    /// Does this operator fill a block with a constant?
-    pub(crate) fn is_constant(&self, package: &str, file: &str, function: &str) -> bool {
-        self.any(|table| table.constants.iter().any(|place| place.fits(package, file, function)))
-    }
-
-    /// Does this operator only move elements?
-    pub(crate) fn moves(&self, package: &str, file: &str, function: &str) -> bool {
-        self.any(|table| table.moves.iter().any(|place| place.fits(package, file, function)))
     }
 
     /// The operator that a line of this version's backward pass works for.
@@ -213,19 +247,10 @@ impl Rules {
         arms.from.get(after.checked_sub(1)?).map(|(_, operator)| operator.as_str())
     }
 
-    /// Does an optimizer work in this function?
-    pub(crate) fn is_optimizer(&self, package: &str, file: &str, function: &str) -> bool {
-        self.any(|table| table.optimizers.iter().any(|place| place.fits(package, file, function)))
-    }
-
     /// Are an operator's results gradients, in the backward pass of this one?
     pub(crate) fn is_gradient(&self, function: &str, of: &str) -> bool {
-        self.any(|table| table.gradients.iter().any(|(gradient, within)| gradient.fits(function) && within.fits(of)))
-    }
-
-    /// Does an optimizer work in a scope of this name?
-    pub(crate) fn is_step(&self, name: &str) -> bool {
-        self.any(|table| table.steps.iter().any(|step| step.fits(name)))
+        let mut gradients = self.tables().into_iter().flat_map(|table| &table.gradients);
+        gradients.any(|(gradient, within)| gradient.fits(function) && within.fits(of))
     }
 }
 
@@ -292,8 +317,6 @@ impl Table {
     fn line(&mut self, words: &[&str]) -> Result<(), Cow<'static, str>> {
         match words {
             [] => {}
-            ["framework", package] => self.frameworks.push(Pattern::package(package)),
-            ["operators", package, file] => self.operators.push(Place::new(package, file, "*")),
             ["operator", package, file, function, name @ ..] if name.len() < 2 => {
                 let (of, function) = match function.rsplit_once("::") {
                     Some((of, function)) => (Some(Pattern(of.to_owned())), function),
@@ -302,28 +325,15 @@ impl Table {
                 let name = name.first().map(|name| (*name).to_owned());
                 self.methods.push(Method { place: Place::new(package, file, function), of, name });
             }
-            ["helper", function] => self.helpers.push(Pattern((*function).to_owned())),
-            ["kernel", function] => self.kernels.push(Pattern((*function).to_owned())),
             ["category", word, package, file, function @ ..] if function.len() < 2 => {
                 let category = Category::from_word(word).ok_or_else(no_category)?;
                 let function = function.first().unwrap_or(&"*");
                 self.categories.push((category, Place::new(package, file, function)));
             }
-            ["allocator", package, file, function @ ..] if function.len() < 2 => {
-                self.allocators.push(Place::new(package, file, function.first().unwrap_or(&"*")));
-            }
-            ["variable", package, file, function @ ..] if function.len() < 2 => {
-                self.variables.push(Place::new(package, file, function.first().unwrap_or(&"*")));
-            }
-            ["input", package, file, function] => self.inputs.push(Place::new(package, file, function)),
-            ["constant", package, file, function] => self.constants.push(Place::new(package, file, function)),
-            ["move", package, file, function] => self.moves.push(Place::new(package, file, function)),
-            ["optimizer", package, file, function] => self.optimizers.push(Place::new(package, file, function)),
             ["gradient", function, of @ ..] if of.len() < 2 => {
                 let of = of.first().unwrap_or(&"*");
                 self.gradients.push((Pattern((*function).to_owned()), Pattern((*of).to_owned())));
             }
-            ["step", name] => self.steps.push(Pattern((*name).to_owned())),
             ["backward", package, version, from @ ..] if !from.is_empty() => {
                 let from = from.iter().map(|arm| arm_of(arm)).collect::<Option<Vec<_>>>();
                 let from =
@@ -331,23 +341,32 @@ impl Table {
                 let version = (*version).to_owned();
                 self.backward.push(Arms { package: Pattern::package(package), version, from });
             }
-            [
-                "framework" | "operators" | "operator" | "helper" | "kernel" | "category" | "allocator" | "variable"
-                | "input" | "constant" | "move" | "optimizer" | "step" | "backward",
-                ..,
-            ] => {
-                return Err("has too few words or too many".into());
-            }
-            _ => {
-                return Err(
-                    "begins with none of framework, operators, operator, helper, kernel, category, allocator, variable, input, constant, move, optimizer, step, gradient, backward"
-                        .into(),
-                );
+            [word, rest @ ..] => {
+                let (fact, place) = fact(word, rest)?;
+                self.facts[fact as usize].push(place);
             }
         }
         Ok(())
     }
 }
+
+fn fact(word: &str, rest: &[&str]) -> Result<(Fact, Place), Cow<'static, str>> {
+    let Some((_, fact, form)) = FACTS.into_iter().find(|(known, ..)| *known == word) else {
+        let words: Vec<&str> = FACTS.iter().map(|(word, ..)| *word).chain(OTHERS).collect();
+        let why = format!("begins with none of {}", words.join(", "));
+        return Err(if OTHERS.contains(&word) { WRONG_NUMBER.into() } else { why.into() });
+    };
+    let place = match (form, rest) {
+        (Form::Crate, [package]) => Place::new("*", "*", &package.replace('-', "_")),
+        (Form::Name, [name]) => Place::new("*", "*", name),
+        (Form::File | Form::FileOrFunction, [package, file]) => Place::new(package, file, "*"),
+        (Form::FileOrFunction | Form::Function, [package, file, function]) => Place::new(package, file, function),
+        _ => return Err(WRONG_NUMBER.into()),
+    };
+    Ok((fact, place))
+}
+
+const WRONG_NUMBER: &str = "has too few words or too many";
 
 fn no_category() -> Cow<'static, str> {
     format!("names no category; there are {}", Category::ALL.map(Category::word).join(", ")).into()
@@ -366,7 +385,7 @@ impl Place {
     }
 
     fn fits(&self, package: &str, file: &str, function: &str) -> bool {
-        self.package.fits(package) && self.file.fits_file(file) && self.function.fits(function)
+        self.function.fits(function) && self.package.fits(package) && self.file.fits_file(file)
     }
 }
 
@@ -401,7 +420,7 @@ mod tests {
     fn every_line_of_the_table_can_be_read() {
         let mut table = Table::default();
         assert_eq!(table.add(include_str!("rules.txt")), Ok(()));
-        assert!(table.frameworks.len() > 20 && table.optimizers.len() > 1);
+        assert!(table.facts.iter().all(|places| !places.is_empty()) && table.facts[0].len() > 20);
         assert_eq!(Rules::default().added(), "");
     }
 
@@ -409,7 +428,7 @@ mod tests {
     fn lines_are_added_whole_or_not_at_all() {
         let mut rules = Rules::default();
         rules.add("framework my-kernels # mine\n\n  operators my_kernels  ops/").unwrap();
-        assert!(rules.is_framework("my_kernels") && rules.is_operator("my_kernels", "ops/gelu.rs", "gelu"));
+        assert!(rules.names(Fact::Framework, "my_kernels") && rules.is_operator("my_kernels", "ops/gelu.rs", "gelu"));
         assert_eq!(rules.added(), "framework my-kernels\noperators my_kernels ops/\n");
         let before = rules.clone();
         for wrong in [
@@ -422,10 +441,12 @@ mod tests {
             "backward a 1",
             "backward a 1 2:x 1:y",
             "backward a 1 x",
+            "gradient",
+            "input a b",
         ] {
             let error = rules.add(&format!("step mine\n{wrong}")).unwrap_err().to_string();
             assert!(error.contains(wrong), "{error}");
-            assert!(rules == before && !rules.is_step("mine"));
+            assert!(rules == before && !rules.names(Fact::Step, "mine"));
         }
         assert!(rules.add(&"step mine\n".repeat(600)).unwrap_err().to_string().contains("512 lines"));
         assert!(rules.add(&"x".repeat(70_000)).unwrap_err().to_string().contains("64 KiB"));
@@ -434,7 +455,8 @@ mod tests {
     #[test]
     fn stars_stand_for_anything() {
         let rules = Rules::default();
-        assert!(rules.is_framework("gemm_f32") && rules.is_framework("gemm") && !rules.is_framework("gemmi"));
+        let is_framework = |package| rules.names(Fact::Framework, package);
+        assert!(is_framework("gemm_f32") && is_framework("gemm") && !is_framework("gemmi"));
         assert!(!rules.is_operator("candle_core", "tensor.rs", "sum_impl"));
         assert!(!rules.is_operator("candle_core", "tensor.rs", "{closure#0}"));
         assert!(rules.is_operator("candle_core", "quantized/mod.rs", "quantize"));
@@ -442,17 +464,20 @@ mod tests {
         assert_eq!(rules.category("gemm_common", "gemm.rs", "x"), Some(Category::Workspace));
         assert_eq!(rules.category("candle_nn", "optim.rs", "new"), Some(Category::OptimizerState));
         assert_eq!(rules.category("candle_nn", "optim.rs", "step"), None);
-        assert!(rules.is_allocator("cubecl_cuda", "compute/storage/gpu.rs", "alloc"));
-        assert!(!rules.is_allocator("cubecl_runtime", "compute/storage/gpu.rs", "alloc"));
+        assert!(rules.says(Fact::Allocator, "cubecl_cuda", "compute/storage/gpu.rs", "alloc"));
+        assert!(!rules.says(Fact::Allocator, "cubecl_runtime", "compute/storage/gpu.rs", "alloc"));
         let backward = |version, line| rules.backward("candle_core", version, line);
         assert_eq!(
             [184, 185, 190, 191].map(|line| backward("0.11.1", line)),
             [None, Some("add"), Some("add"), Some("sub")]
         );
         assert_eq!((backward("0.8.4", 190), backward("0.7.0", 190)), (Some("sub"), None));
-        assert!(rules.is_input("candle_core", "tensor.rs", "from_vec"));
+        assert!(rules.says(Fact::Input, "candle_core", "tensor.rs", "from_vec"));
         assert!(rules.is_gradient("add", "matmul") && rules.is_gradient("add", ""));
         assert!(rules.is_gradient("conv2d", "upsample_nearest2d") && !rules.is_gradient("conv2d", "conv2d"));
-        assert!(rules.is_optimizer("", "train/sgd.rs", "step") && !rules.is_optimizer("", "train.rs", "step"));
+        assert!(
+            rules.says(Fact::Optimizer, "", "train/sgd.rs", "step")
+                && !rules.says(Fact::Optimizer, "", "train.rs", "step")
+        );
     }
 }

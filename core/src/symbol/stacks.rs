@@ -2,13 +2,13 @@
 
 use super::Symbols;
 use crate::attribute::{is_memtraces, name_of_library};
-use crate::snapshot::{FRAMES_LEFT_OUT, Health, Module, StackKind, Stacks};
+use crate::snapshot::{FRAMES_LEFT_OUT, Health, Module, Rules, Settings, StackKind, Stacks};
 
 /// Stacks in their final form, without C frames if those were not asked for.
 pub fn with_symbols(
     stacks: &[Vec<u32>],
     symbols: Symbols,
-    kind: StackKind,
+    settings: &Settings,
     health: &mut Health,
 ) -> (Stacks, Vec<Module>) {
     let Symbols { addresses, frames, modules, native, .. } = symbols;
@@ -24,8 +24,9 @@ pub fn with_symbols(
     let (mut starts, mut calls) = (vec![0], Vec::new());
     for stack in stacks {
         starts.push(calls.len() as u32);
-        let entry = entry_of_library(&all, &modules, stack, is_native);
-        let kept = |(at, call): &(usize, &u32)| kind == StackKind::All || !is_native(call) || Some(*at) == entry;
+        let entry = entry_of_library(&settings.rules, &all, &modules, stack, is_native);
+        let kept =
+            |(at, call): &(usize, &u32)| settings.stacks == StackKind::All || !is_native(call) || Some(*at) == entry;
         calls.extend(stack.iter().enumerate().filter(kept).map(|(_, call)| *call));
     }
     (Stacks { starts, calls, ..all }, modules)
@@ -34,6 +35,7 @@ pub fn with_symbols(
 /// Where a stack entered the library that allocates, if it is not the program that does: that call stays
 /// among those of Rust.
 fn entry_of_library(
+    rules: &Rules,
     all: &Stacks,
     modules: &[Module],
     stack: &[u32],
@@ -45,7 +47,7 @@ fn entry_of_library(
     let native = stack.get(first..)?.iter().take_while(|call| is_native(call)).enumerate();
     let is_library = |call: &u32| {
         let module = address(call).and_then(|address| modules.get(address.module? as usize));
-        module.is_some_and(|module| name_of_library(&module.path).is_some())
+        module.is_some_and(|module| name_of_library(rules, &module.path).is_some())
     };
     native.filter(|(_, call)| is_library(call)).last().map(|(at, _)| first + at)
 }

@@ -10,9 +10,6 @@ use crate::snapshot::{
     ContextId, DeviceSnapshot, Mark, Record, RecordKind, Sampling, SnapshotData, StackId, ThreadId, Totals,
 };
 
-/// Operators that do the same over and over within one call.
-pub(super) const LOOPS: [&str; 2] = ["step", "backward_step"];
-
 /// A call before it is described.
 #[derive(Clone, Debug)]
 pub(crate) struct Call<'a> {
@@ -88,8 +85,7 @@ struct Newest {
 impl Open {
     /// Does this allocation belong to a call of its own?
     fn begins_again(&self, site: &Site<'_>, record: &Record) -> bool {
-        let again = site.is_own && self.stacks.contains(&record.stack);
-        again && !self.moves(record) && !LOOPS.contains(&site.operator)
+        site.is_once && self.stacks.contains(&record.stack) && !self.moves(record)
     }
 
     /// Is this the second half of a reallocation that makes the newest block larger?

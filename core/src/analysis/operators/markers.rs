@@ -1,7 +1,7 @@
 //! Where the phases of a program begin, by its scopes, and where it has none, by its operators.
 
 use super::calls::Call;
-use crate::snapshot::{ContextId, DeviceSnapshot, Mark, SnapshotData};
+use crate::snapshot::{ContextId, DeviceSnapshot, Fact, Mark, SnapshotData};
 
 /// What begins at a [`Marker`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -71,7 +71,7 @@ pub(super) fn markers(data: &SnapshotData, device: &DeviceSnapshot, calls: &[Cal
     let mut markers: Vec<Marker> = device.marks.iter().filter_map(of_scope).collect();
     without_scope(&mut markers, calls, MarkerKind::Backward, |call| call.is_backward);
     without_scope(&mut markers, calls, MarkerKind::Optimizer, |call| {
-        !call.is_backward && super::calls::LOOPS.contains(&call.operator)
+        !call.is_backward && data.settings.rules.names(Fact::Loop, call.operator)
     });
     markers.sort_by_key(|marker| (marker.call, marker.time_ns));
     markers

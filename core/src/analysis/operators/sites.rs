@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use crate::attribute::{self, Origin};
+use crate::attribute::{self, allocates_once};
 use crate::snapshot::{Frame, SnapshotData, StackId};
 
 /// An operator and everything outside of it; stacks of one call have the same one.
@@ -22,9 +22,8 @@ pub(super) struct Site<'a> {
     pub(super) number: usize,
     pub(super) operator: &'a str,
     pub(super) is_backward: bool,
-    /// The operator's own library allocated, not one that it calls (matrix kernels, thread pools), which may do so
-    /// over and over.
-    pub(super) is_own: bool,
+    /// A call allocates by this stack only once.
+    pub(super) is_once: bool,
 }
 
 /// By stack; `None` where it belongs to no operator.
@@ -37,7 +36,7 @@ impl<'a> Sites<'a> {
             let key = key(data, StackId(stack), calls)?;
             let (operator, is_backward, next) = (key.operator, key.is_backward, numbers.len());
             let number = *numbers.entry(key).or_insert(next);
-            Some(Site { number, operator, is_backward, is_own: is_own(data, StackId(stack)) })
+            Some(Site { number, operator, is_backward, is_once: allocates_once(data, StackId(stack), operator) })
         };
         Self((0u32..).zip(data.stacks.each_calls()).map(&mut site).collect())
     }
@@ -57,14 +56,4 @@ fn key<'a>(data: &'a SnapshotData, stack: StackId, calls: &'a [u32]) -> Option<K
     let around = calls.get(at).and_then(|call| frames(*call).get(frame + 1..)).unwrap_or(&[]);
     let (operator, is_backward) = (operator.root, operator.is_backward);
     Some(Key { operator, is_backward, around, outside: calls.get(at + 1..).unwrap_or(&[]) })
-}
-
-/// Is the innermost frame of a framework one of candle's?
-fn is_own(data: &SnapshotData, stack: StackId) -> bool {
-    let framework = |frame: &&Frame| Origin::of(&data.settings.rules, frame) == Origin::Framework;
-    let is_candles = |frame: &Frame| match frame.file.as_str() {
-        "" => frame.function.trim_start_matches(['<', '&']).starts_with("candle_"),
-        file => file.rsplit_once("/src/").is_some_and(|(package, _)| package.contains("/candle-")),
-    };
-    data.stacks.frames(stack).find(framework).is_some_and(is_candles)
 }
