@@ -148,9 +148,16 @@ struct Table {
 const MOST_LINES: usize = 512;
 const MOST_BYTES: usize = 1 << 16;
 
-/// A name with a `*` in front or at the end.
+/// A name, or a part of one with a `*` in front or at the end.
 #[derive(Clone, Debug)]
-struct Pattern(String);
+enum Pattern {
+    Any,
+    Is(String),
+    Start(String),
+    End(String),
+    /// `quantized/`: that folder and the file of that name.
+    Folder(String),
+}
 
 #[derive(Clone, Debug)]
 struct Place {
@@ -319,7 +326,7 @@ impl Table {
             [] => {}
             ["operator", package, file, function, name @ ..] if name.len() < 2 => {
                 let (of, function) = match function.rsplit_once("::") {
-                    Some((of, function)) => (Some(Pattern(of.to_owned())), function),
+                    Some((of, function)) => (Some(Pattern::new(of)), function),
                     None => (None, *function),
                 };
                 let name = name.first().map(|name| (*name).to_owned());
@@ -332,7 +339,7 @@ impl Table {
             }
             ["gradient", function, of @ ..] if of.len() < 2 => {
                 let of = of.first().unwrap_or(&"*");
-                self.gradients.push((Pattern((*function).to_owned()), Pattern((*of).to_owned())));
+                self.gradients.push((Pattern::new(function), Pattern::new(of)));
             }
             ["backward", package, version, from @ ..] if !from.is_empty() => {
                 let from = from.iter().map(|arm| arm_of(arm)).collect::<Option<Vec<_>>>();
@@ -380,34 +387,37 @@ fn arm_of(arm: &str) -> Option<(u32, String)> {
 
 impl Place {
     fn new(package: &str, file: &str, function: &str) -> Self {
-        let [file, function] = [file, function].map(|text| Pattern(text.to_owned()));
-        Self { package: Pattern::package(package), file, function }
+        Self { package: Pattern::package(package), file: Pattern::new(file), function: Pattern::new(function) }
     }
 
     fn fits(&self, package: &str, file: &str, function: &str) -> bool {
-        self.function.fits(function) && self.package.fits(package) && self.file.fits_file(file)
+        self.function.fits(function) && self.package.fits(package) && self.file.fits(file)
     }
 }
 
 impl Pattern {
-    /// Crates are compared as in `use`.
-    fn package(name: &str) -> Self {
-        Self(name.replace('-', "_"))
-    }
-
-    fn fits(&self, name: &str) -> bool {
-        match (self.0.strip_prefix('*'), self.0.strip_suffix('*')) {
-            (Some(end), _) if name.ends_with(end) => true,
-            (_, Some(start)) => name.starts_with(start),
-            _ => name == self.0,
+    fn new(text: &str) -> Self {
+        match (text.strip_prefix('*'), text.strip_suffix('*'), text.strip_suffix('/')) {
+            (Some(""), ..) => Self::Any,
+            (_, Some(start), _) => Self::Start(start.to_owned()),
+            (Some(end), ..) => Self::End(end.to_owned()),
+            (.., Some(folder)) => Self::Folder(folder.to_owned()),
+            _ => Self::Is(text.to_owned()),
         }
     }
 
-    /// `quantized/` is that folder and the file of that name.
-    fn fits_file(&self, file: &str) -> bool {
-        match self.0.strip_suffix('/') {
-            Some(folder) => file.strip_prefix(folder).is_some_and(|rest| rest.starts_with(['/', '.'])),
-            None => self.fits(file),
+    /// Crates are compared as in `use`.
+    fn package(name: &str) -> Self {
+        Self::new(&name.replace('-', "_"))
+    }
+
+    fn fits(&self, name: &str) -> bool {
+        match self {
+            Self::Any => true,
+            Self::Is(this) => name == this,
+            Self::Start(start) => name.starts_with(start),
+            Self::End(end) => name.ends_with(end),
+            Self::Folder(folder) => name.strip_prefix(folder.as_str()).is_some_and(|rest| rest.starts_with(['/', '.'])),
         }
     }
 }
