@@ -1,11 +1,11 @@
 //! Arrays: their size follows from what was asked for. (The driver's padding is its own affair.)
-#![expect(unsafe_code, reason = "descriptions lie behind the caller's pointers")]
 
 use std::ffi::{c_int, c_uint};
 
 use super::handles::{Kind, Made};
 use super::place;
-use super::words::{Class, Handle, Whose};
+use super::pointers::CallerPtr;
+use super::words::{Class, Whose};
 
 /// `CUDA_ARRAY_DESCRIPTOR`.
 #[repr(C)]
@@ -34,27 +34,24 @@ const WITHOUT_MEMORY: c_uint = 0x40 | 0x80;
 /// The depth of these is a number of layers, or of faces: `CUDA_ARRAY3D_LAYERED`, `CUDA_ARRAY3D_CUBEMAP`.
 const LAYERED: c_uint = 0x01 | 0x04;
 
-pub(super) fn flat(out: *mut Handle, description: *const Flat) -> Made {
-    // SAFETY: null, or the caller's description.
-    let size = unsafe { description.as_ref() }.map_or(0, |flat| {
-        let Flat { width, height, format, channels } = *flat;
+pub(super) fn flat(out: CallerPtr<u64>, description: CallerPtr<Flat>) -> Made {
+    let size = description.read().map_or(0, |Flat { width, height, format, channels }| {
         bytes(Deep { width, height, depth: 0, format, channels, flags: 0 }, 1)
     });
     array(out, size)
 }
 
-pub(super) fn deep(out: *mut Handle, description: *const Deep) -> Made {
+pub(super) fn deep(out: CallerPtr<u64>, description: CallerPtr<Deep>) -> Made {
     mipmapped(out, description, 1)
 }
 
-pub(super) fn mipmapped(out: *mut Handle, description: *const Deep, levels: c_uint) -> Made {
-    // SAFETY: null, or the caller's description.
-    array(out, unsafe { description.as_ref() }.map_or(0, |deep| bytes(*deep, levels)))
+pub(super) fn mipmapped(out: CallerPtr<u64>, description: CallerPtr<Deep>, levels: c_uint) -> Made {
+    array(out, description.read().map_or(0, |deep| bytes(deep, levels)))
 }
 
-fn array(out: *mut Handle, size: u64) -> Made {
+fn array(out: CallerPtr<u64>, size: u64) -> Made {
     let context = place::current_context();
-    Made { kind: Kind::Array, class: Class::Array, out: out.cast(), size, whose: Whose::Streams, context }
+    Made { kind: Kind::Array, class: Class::Array, out, size, whose: Whose::Streams, context }
 }
 
 /// All levels, tightly packed; 0 if it has no memory, or its format is not known.

@@ -1,7 +1,7 @@
 //! Reasons for the hooks to look at calls although nothing is recorded: captures under
 //! way, addresses that are remembered until they are freed.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::record::gates;
 
@@ -26,39 +26,11 @@ pub(super) fn watching() -> bool {
     gates::watches_device_memory()
 }
 
-#[derive(Debug)]
-pub(super) struct Reason(AtomicBool);
-
-impl Reason {
-    pub(super) const fn new() -> Self {
-        Self(AtomicBool::new(false))
-    }
-
-    pub(super) fn holds(&self) -> bool {
-        self.0.load(Ordering::Acquire)
-    }
-
-    /// To be called under the lock of what it is about.
-    pub(super) fn set(&self, holds: bool) {
-        if self.0.swap(holds, Ordering::AcqRel) == holds {
-            return;
-        }
-        let by_one = if holds { AtomicU64::fetch_add } else { AtomicU64::fetch_sub };
-        by_one(&COUNT, 1, Ordering::AcqRel);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_reason_counts_once_as_long_as_it_holds() {
-        static REASON: Reason = Reason::new();
-        // Nothing else of this process's is about CUDA but tests, whose reasons hold shortly.
-        [true, true, false, true].into_iter().for_each(|holds| REASON.set(holds));
-        assert!(REASON.holds() && is_wanted());
-        REASON.set(false);
-        assert!(!REASON.holds());
+/// There is a reason more, or one less. To be called under the lock of what it is about.
+pub(super) fn set_reason(holds: bool) {
+    if holds {
+        COUNT.fetch_add(1, Ordering::AcqRel);
+    } else {
+        COUNT.fetch_sub(1, Ordering::AcqRel);
     }
 }

@@ -3,7 +3,8 @@
 use std::ffi::c_int;
 
 use super::driver::SUCCESS;
-use super::{handles, imports, query, segments};
+use super::words::Handle;
+use super::{attention, handles, imports, query, segments};
 use crate::record::device_memory::Live;
 use crate::record::measure::{self, Space};
 use crate::record::memory::{OwnVec, System};
@@ -12,12 +13,12 @@ use crate::snapshot::Device;
 
 /// What is live before a context may end.
 #[derive(Debug)]
-pub(super) struct Before {
+struct Before {
     recorded: OwnVec<Live>,
     measured: OwnVec<(Space, u64)>,
 }
 
-pub(super) fn before() -> Before {
+fn before() -> Before {
     let mut before = Before { recorded: OwnVec::new_in(System), measured: OwnVec::new_in(System) };
     if guard::state() & guard::OWN != 0 {
         return before;
@@ -35,45 +36,44 @@ pub(super) fn before() -> Before {
     before
 }
 
-/// A context that may come to an end, if anything in it is known by a handle.
-pub(super) struct Ending {
-    context: usize,
-    /// The device whose primary context is given back, and may have other users.
-    given_back: Option<c_int>,
+/// Returns the callback to run with `cuCtxDestroy`'s result.
+pub(super) fn context_destroyed(context: Handle) -> impl FnOnce(c_int) {
+    ending(move || context.addr(), None)
 }
 
-impl Ending {
-    pub(super) fn of_context(context: usize) -> Self {
-        Self { context, given_back: None }
-    }
+/// Returns the callback to run with `cuDevicePrimaryCtxReset`'s result.
+pub(super) fn primary_reset(device: c_int) -> impl FnOnce(c_int) {
+    ending(move || primary(device), None)
+}
 
-    pub(super) fn of_reset(device: c_int) -> Self {
-        Self { given_back: None, ..Self::of_release(device) }
-    }
+/// Returns the callback to run with `cuDevicePrimaryCtxRelease`'s result. The context may have other users.
+pub(super) fn primary_released(device: c_int) -> impl FnOnce(c_int) {
+    ending(move || primary(device), Some(device))
+}
 
-    pub(super) fn of_release(device: c_int) -> Self {
-        let context = if handles::any_of_contexts() { query::primary(device).unwrap_or(0) } else { 0 };
-        Self { context, given_back: Some(device) }
-    }
+/// The primary context of a device, or 0, if anything in it is known by a handle.
+fn primary(device: c_int) -> usize {
+    if handles::any_of_contexts() { query::primary(device).unwrap_or(0) } else { 0 }
+}
 
-    pub(super) fn done(self, result: c_int) {
-        let is_alive = || self.given_back.is_some_and(query::primary_is_active);
-        if result == SUCCESS && self.context != 0 && !is_alive() {
-            handles::ended(self.context);
+/// A context may come to an end, unless it is the primary one of a device and stays active.
+fn ending(context: impl FnOnce() -> usize, primary_of: Option<c_int>) -> impl FnOnce(c_int) {
+    let is_idle = attention::is_idle() && !handles::any_of_contexts();
+    let ending = if is_idle { None } else { Some((before(), context())) };
+    move |result| {
+        let Some((before, context)) = ending.filter(|_| result == SUCCESS) else { return };
+        after(before);
+        if context != 0 && !primary_of.is_some_and(query::primary_is_active) {
+            handles::ended(context);
         }
-        if result == SUCCESS {
-            imports::context_ended();
-        }
+        imports::context_ended();
         segments::settle(result);
     }
 }
 
 /// What the driver no longer knows was freed. What took its address meanwhile is somebody else's: the
 /// position in the log tells them apart.
-pub(super) fn after(result: c_int, before: Before) {
-    if result != SUCCESS {
-        return;
-    }
+fn after(before: Before) {
     let _own = guard::own_work();
     before.recorded.into_iter().for_each(|live| live.freed(query::is_gone));
     let is_gone = |(space, address): &(Space, u64)| measure::knows(*space, *address) && query::is_gone(*address);

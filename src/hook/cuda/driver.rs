@@ -24,16 +24,17 @@ pub(super) struct Function {
 const ABSENT: usize = 1;
 
 impl Function {
-    pub(super) const fn new(name: &'static CStr) -> Self {
+    /// By a name with a zero byte behind it; any other is no function's.
+    pub(super) const fn named(name: &'static str) -> Self {
+        let name = match CStr::from_bytes_with_nul(name.as_bytes()) {
+            Ok(name) => name,
+            Err(_) => c"",
+        };
         Self { name, address: AtomicUsize::new(0), interposed: AtomicBool::new(false) }
     }
 
-    /// The same for a name with a zero byte behind it; any other is no function's.
-    pub(super) const fn named(name: &'static str) -> Self {
-        match CStr::from_bytes_with_nul(name.as_bytes()) {
-            Ok(name) => Self::new(name),
-            Err(_) => Self::new(c""),
-        }
+    pub(super) fn name(&self) -> &'static CStr {
+        self.name
     }
 
     /// Its address, if the driver is loaded and has it.

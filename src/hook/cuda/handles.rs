@@ -1,16 +1,15 @@
 //! Memory without an address of its own: physical memory that is mapped by hand, arrays, memory of other
 //! libraries. It gets addresses that are made up, from 2⁵² on, where no device has any.
-#![expect(unsafe_code, reason = "results lie behind the caller's pointers")]
 
 use std::ffi::c_int;
-use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::driver::SUCCESS;
+use super::pointers::CallerPtr;
+use super::table::{HandleTable, own_vec};
 use super::tell::{self, Told};
 use super::words::{Class, Outcome, Release, Stream, Whose};
-use crate::record::lock::lock;
-use crate::record::memory::{OwnMap, OwnVec, System, own_map, try_push};
-use crate::record::{fork, ticks};
+use crate::record::ticks;
 use crate::snapshot::MADE_UP;
 
 /// What a handle stands for: each kind has handles of its own.
@@ -24,13 +23,10 @@ pub(super) enum Kind {
 type Key = (Kind, u64);
 
 #[derive(Clone, Copy, Debug)]
-struct Entry {
+struct Memory {
     class: Class,
     /// The address that was made up; 0 for what is entered where it is mapped.
     address: u64,
-    /// Handles to it.
-    references: u32,
-    mappings: u32,
     /// Context that takes it along.
     context: usize,
 }
@@ -41,21 +37,18 @@ struct Mapping {
     key: Key,
 }
 
-struct Tables {
-    entries: OwnMap<Key, Entry>,
-    /// By address.
-    mappings: OwnMap<u64, Mapping>,
-    next_address: u64,
-}
+/// Each handle and each mapping is a use of the memory.
+static MEMORY: HandleTable<Key, Memory> = HandleTable::new();
+/// By address.
+static MAPPINGS: HandleTable<u64, Mapping> = HandleTable::new();
 
-static TABLES: Mutex<Tables> = Mutex::new(Tables { entries: own_map(), mappings: own_map(), next_address: MADE_UP });
-
-/// Made-up addresses are multiples of this, and never neighbours.
-const STEP: u64 = 1 << 20;
-
-fn with<T>(act: impl FnOnce(&mut Tables) -> T) -> T {
-    let _no_fork = fork::no_fork();
-    act(&mut lock(&TABLES))
+/// An address for so much memory.
+fn made_up_address(size: u64) -> u64 {
+    /// Made-up addresses are multiples of this, and never neighbours.
+    const STEP: u64 = 1 << 20;
+    static NEXT: AtomicU64 = AtomicU64::new(MADE_UP);
+    let length = size.checked_next_multiple_of(STEP).unwrap_or(u64::MAX).saturating_add(STEP);
+    NEXT.update(Ordering::Relaxed, Ordering::Relaxed, |address| address.saturating_add(length))
 }
 
 /// Something that was made, as far as is known before the call.
@@ -64,235 +57,106 @@ pub(super) struct Made {
     pub(super) kind: Kind,
     pub(super) class: Class,
     /// Where the call leaves the handle.
-    pub(super) out: *const u64,
+    pub(super) out: CallerPtr<u64>,
     pub(super) size: u64,
     pub(super) whose: Whose,
     pub(super) context: usize,
 }
 
-/// What is to be done after a call that makes something.
+/// Returns the callback to run with the result of a call that makes something.
 pub(super) fn made(made: Made) -> impl FnOnce(c_int) {
     let began = ticks::now();
     move |result| {
         let Made { kind, class, out, size, whose, context } = made;
         let took = ticks::now().saturating_sub(began);
         let outcome = Outcome { result, class, address: 0, size, stream: Stream::NONE, whose, took };
-        match result {
-            SUCCESS if out.is_null() || size == 0 => {}
-            SUCCESS => {
-                // SAFETY: the driver has written it.
-                let key = (kind, unsafe { out.read() });
-                let address = with(|tables| tables.make(key, class, size, context));
-                tell::tell_alloc(&Outcome { address, ..outcome });
-            }
-            _ => tell::tell_refusal(&outcome),
+        if result != SUCCESS {
+            tell::tell_refusal(&outcome);
+        } else if let Some(handle) = out.read().filter(|_| size != 0) {
+            let address = made_up_address(size);
+            MEMORY.insert((kind, handle), Memory { class, address, context });
+            tell::tell_alloc(&Outcome { address, ..outcome });
         }
-    }
-}
-
-impl Tables {
-    fn make(&mut self, key: Key, class: Class, size: u64, context: usize) -> u64 {
-        let address = self.next_address;
-        let length = size.checked_next_multiple_of(STEP).unwrap_or(u64::MAX);
-        self.next_address = address.saturating_add(length).saturating_add(STEP);
-        self.insert(key, Entry { class, address, references: 1, mappings: 0, context });
-        address
-    }
-
-    fn insert(&mut self, key: Key, entry: Entry) {
-        if self.entries.try_reserve(1).is_ok() {
-            self.entries.insert(key, entry);
-        }
-    }
-
-    /// One handle or mapping less. What is left without any is taken out.
-    fn less(&mut self, key: Key, count: Count) -> Less {
-        let Some(entry) = self.entries.get_mut(&key) else { return Less::Nothing };
-        let before = *entry;
-        let Some(less) = count(entry).checked_sub(1) else { return Less::Nothing };
-        *count(entry) = less;
-        if entry.references > 0 || entry.mappings > 0 {
-            return Less::Counted;
-        }
-        self.entries.remove(&key);
-        Less::Taken(before)
-    }
-
-    /// The call was refused: what it did here is undone.
-    fn put_back(&mut self, key: Key, less: Less, count: Count) {
-        match (less, self.entries.get_mut(&key)) {
-            (Less::Taken(entry), _) => self.insert(key, entry),
-            (Less::Counted, Some(entry)) => *count(entry) += 1,
-            _ => {}
-        }
-    }
-}
-
-/// Which of an entry's counts.
-type Count = fn(&mut Entry) -> &mut u32;
-
-/// What a call that gives back did here.
-#[derive(Clone, Copy, Debug)]
-enum Less {
-    /// It is of nothing that is known, or the driver will refuse it.
-    Nothing,
-    Counted,
-    Taken(Entry),
-}
-
-impl Less {
-    fn taken(self) -> Option<Entry> {
-        if let Self::Taken(entry) = self { Some(entry) } else { None }
     }
 }
 
 /// Takes what has an address of its own out of the accounts.
-fn tell_gone(entry: Entry) -> Told {
-    let Entry { class, address, .. } = entry;
-    if address == 0 {
-        return Told::NOTHING;
-    }
-    tell::tell_free(Release { class, address, stream: Stream::NONE })
+fn tell_gone(memory: &Memory) -> Told {
+    let Memory { class, address, .. } = *memory;
+    if address == 0 { Told::NOTHING } else { tell::tell_free(Release { class, address, stream: Stream::NONE }) }
 }
 
-/// A handle is given back: what is to be done after the call.
+/// A handle is given back. Returns the callback to run with the call's result.
 pub(super) fn released(kind: Kind, handle: u64) -> impl FnOnce(c_int) {
-    let (key, references): (_, Count) = ((kind, handle), |entry| &mut entry.references);
-    let less = with(|tables| tables.less(key, references));
-    let told = less.taken().map(tell_gone);
+    let removed = MEMORY.remove((kind, handle));
+    let told = removed.entry().map_or(Told::NOTHING, tell_gone);
     move |result| {
-        if result != SUCCESS {
-            with(|tables| tables.put_back(key, less, references));
-        }
-        told.into_iter().for_each(|told| tell::after_free(result, told));
+        removed.after(result);
+        told.after(result);
     }
 }
 
-/// One more handle to physical memory, or one to memory that was made elsewhere: what is to be done after
-/// the call.
-pub(super) fn retained(out: *const u64) -> impl FnOnce(c_int) {
+/// One more handle to physical memory, or one to memory that was made elsewhere. Returns the callback to run with the
+/// call's result.
+pub(super) fn retained(out: CallerPtr<u64>) -> impl FnOnce(c_int) {
     move |result| {
-        if result != SUCCESS || out.is_null() {
-            return;
-        }
-        // SAFETY: the driver has written it.
-        let key = (Kind::Physical, unsafe { out.read() });
-        with(|tables| match tables.entries.get_mut(&key) {
-            Some(entry) => entry.references += 1,
+        if let Some(handle) = out.written(result) {
             // How large it is shows when it is mapped.
-            None => {
-                tables.insert(key, Entry { class: Class::Imported, address: 0, references: 1, mappings: 0, context: 0 })
-            }
-        });
+            let elsewhere = Memory { class: Class::Imported, address: 0, context: 0 };
+            MEMORY.retain_or_insert((Kind::Physical, handle), elsewhere);
+        }
     }
 }
 
-/// `cuMemMap`: what is to be done after it.
+/// Returns the callback to run with `cuMemMap`'s result.
 pub(super) fn mapped(address: u64, size: u64, handle: u64) -> impl FnOnce(c_int) {
     let key = (Kind::Physical, handle);
     move |result| {
-        if result != SUCCESS {
-            return;
-        }
-        let entry = with(|tables| {
-            let entry = tables.entries.get_mut(&key)?;
-            entry.mappings += 1;
-            let entry = *entry;
-            if tables.mappings.try_reserve(1).is_ok() {
-                tables.mappings.insert(address, Mapping { size, key });
-            }
-            Some(entry)
-        });
-        if let Some(Entry { class, address: 0, .. }) = entry {
+        let memory = if result == SUCCESS { MEMORY.retain(key) } else { None };
+        let Some(Memory { class, address: known, .. }) = memory else { return };
+        MAPPINGS.insert(address, Mapping { size, key });
+        if known == 0 {
             let (stream, whose) = (Stream::NONE, Whose::Streams);
             tell::tell_alloc(&Outcome { result, class, address, size, stream, whose, took: 0 });
         }
     }
 }
 
-/// A mapping that is being taken away.
-#[derive(Clone, Copy)]
-struct Unmapped {
-    address: u64,
-    mapping: Mapping,
-    class: Class,
-    less: Less,
-}
-
-impl Unmapped {
-    const MAPPINGS: Count = |entry| &mut entry.mappings;
-
-    /// What goes with it: memory from elsewhere was entered where it was mapped.
-    fn told(self) -> Told {
-        let address = if self.class == Class::Imported { Some(self.address) } else { None };
-        let gone = address.or(self.less.taken().map(|entry| entry.address));
-        let release = |address| Release { class: self.class, address, stream: Stream::NONE };
-        gone.map_or(Told::NOTHING, |address| tell::tell_free(release(address)))
-    }
-
-    fn put_back(self, tables: &mut Tables) {
-        tables.put_back(self.mapping.key, self.less, Self::MAPPINGS);
-        if tables.mappings.try_reserve(1).is_ok() {
-            tables.mappings.insert(self.address, self.mapping);
-        }
-    }
-}
-
-impl Tables {
-    /// Takes the mappings within a range away.
-    fn unmap(&mut self, start: u64, end: u64) -> OwnVec<Unmapped> {
-        let mut all = OwnVec::new_in(System);
-        let within = |(address, mapping): (&u64, &Mapping)| {
-            (start <= *address && address.saturating_add(mapping.size) <= end).then_some((*address, *mapping))
+/// Returns the callback to run with `cuMemUnmap`'s result. It takes whole mappings.
+pub(super) fn unmapped(start: u64, size: u64) -> impl FnOnce(c_int) {
+    let end = start.saturating_add(size);
+    let within = |address: u64, mapping: &Mapping| {
+        (start <= address && address.saturating_add(mapping.size) <= end).then_some((address, mapping.key))
+    };
+    let unmap = |(address, key)| {
+        let class = MEMORY.get(key).map(|memory| memory.class);
+        let (mapping, memory) = (MAPPINGS.remove(address), MEMORY.remove(key));
+        let told = match class {
+            // Memory from elsewhere was entered where it was mapped.
+            Some(class @ Class::Imported) => tell::tell_free(Release { class, address, stream: Stream::NONE }),
+            _ => memory.entry().map_or(Told::NOTHING, tell_gone),
         };
-        let found = self.mappings.iter().filter_map(within);
-        found.for_each(|found| _ = try_push(&mut all, found));
-        let mut unmapped = OwnVec::new_in(System);
-        for (address, mapping) in all {
-            self.mappings.remove(&address);
-            let Some(class) = self.entries.get(&mapping.key).map(|entry| entry.class) else { continue };
-            let less = self.less(mapping.key, Unmapped::MAPPINGS);
-            try_push(&mut unmapped, Unmapped { address, mapping, class, less });
-        }
-        unmapped
-    }
-
-    /// Takes out what a context has.
-    fn end_of(&mut self, context: usize) -> OwnVec<Entry> {
-        let mut all = OwnVec::new_in(System);
-        if context != 0 {
-            self.entries.retain(|_, entry| entry.context != context || !try_push(&mut all, *entry));
-        }
-        all
-    }
-}
-
-/// `cuMemUnmap`: what is to be done after it. It takes whole mappings.
-pub(super) fn unmapped(address: u64, size: u64) -> impl FnOnce(c_int) {
-    let mut all = OwnVec::new_in(System);
-    for unmapped in with(|tables| tables.unmap(address, address.saturating_add(size))) {
-        try_push(&mut all, (unmapped, unmapped.told()));
-    }
+        (mapping, memory, told)
+    };
+    let all = own_vec(MAPPINGS.pick(within).into_iter().map(unmap));
     move |result| {
         // What was taken first goes back last, so that all counts are as they were.
-        for (unmapped, told) in all.into_iter().rev() {
-            if result != SUCCESS {
-                with(|tables| unmapped.put_back(tables));
-            }
-            tell::after_free(result, told);
+        for (mapping, memory, told) in all.into_iter().rev() {
+            mapping.after(result);
+            memory.after(result);
+            told.after(result);
         }
     }
 }
 
 /// A context came to an end: so did its arrays.
 pub(super) fn ended(context: usize) {
-    for entry in with(|tables| tables.end_of(context)) {
-        let told = tell_gone(entry);
-        tell::after_free(SUCCESS, told);
+    for memory in MEMORY.take_all(|memory| memory.context == context) {
+        tell_gone(&memory).after(SUCCESS);
     }
 }
 
 /// Is there anything that goes with a context?
 pub(super) fn any_of_contexts() -> bool {
-    with(|tables| tables.entries.values().any(|entry| entry.context != 0))
+    !MEMORY.pick(|_, memory| (memory.context != 0).then_some(())).is_empty()
 }

@@ -1,53 +1,34 @@
 //! Memory of other processes and libraries that is known by its address here: opened as often as it is closed,
 //! mapped from what is entered by its handle, or a block of another's pool.
-#![expect(unsafe_code, reason = "results lie behind the caller's pointers")]
 
 use std::ffi::c_int;
-use std::sync::Mutex;
 
-use super::attention::Reason;
-use super::driver::SUCCESS;
+use super::pointers::CallerPtr;
 use super::query;
+use super::table::HandleTable;
 use super::tell::{self, Told};
 use super::words::{Class, Outcome, Pointer, Release, Stream, Whose};
-use crate::record::lock::lock;
-use crate::record::memory::{OwnMap, OwnVec, System, own_map, try_push};
-use crate::record::{fork, ticks};
+use crate::record::ticks;
 
-/// How often an address was opened; 0 for a part of something that is entered already.
-type Opened = OwnMap<u64, u32>;
+/// What is open: each opening is a use.
+static OPENED: HandleTable<u64, ()> = HandleTable::new().draws_attention();
+/// Parts of something that is entered already, and stays when they are freed.
+pub(super) static PARTS: HandleTable<u64, ()> = HandleTable::new().draws_attention();
 
-static OPENED: Mutex<Opened> = Mutex::new(own_map());
-/// There are some: their frees and their contexts' ends must be seen.
-static ANY: Reason = Reason::new();
-
-fn with<T>(act: impl FnOnce(&mut Opened) -> T) -> T {
-    let _no_fork = fork::no_fork();
-    let mut opened = lock(&OPENED);
-    let answer = act(&mut opened);
-    ANY.set(!opened.is_empty());
-    answer
+/// Returns the callback to run with `cuIpcOpenMemHandle`'s result. What is open already is the same block.
+pub(super) fn opened(out: CallerPtr<Pointer>) -> impl FnOnce(c_int) {
+    after(out, |address| OPENED.retain_or_insert(address, ()))
 }
 
-/// `cuIpcOpenMemHandle`: what is to be done after it. What is open already is the same block.
-pub(super) fn opened(out: *const Pointer) -> impl FnOnce(c_int) {
-    after(out, |address| with(|opened| open(opened, address)))
-}
-
-/// `cuMemPoolImportPointer`: what is to be done after it. It is freed as any block of a pool is.
-pub(super) fn imported(out: *const Pointer) -> impl FnOnce(c_int) {
+/// Returns the callback to run with `cuMemPoolImportPointer`'s result. It is freed as any block of a pool is.
+pub(super) fn imported(out: CallerPtr<Pointer>) -> impl FnOnce(c_int) {
     after(out, |_| true)
 }
 
-fn after(out: *const Pointer, is_new: impl FnOnce(u64) -> bool) -> impl FnOnce(c_int) {
+fn after(out: CallerPtr<Pointer>, is_new: impl FnOnce(u64) -> bool) -> impl FnOnce(c_int) {
     let began = ticks::now();
     move |result| {
-        if result != SUCCESS || out.is_null() {
-            return;
-        }
-        // SAFETY: the driver has written it.
-        let address = unsafe { out.read() };
-        if is_new(address) {
+        if let Some(address) = out.written(result).filter(|address| is_new(*address)) {
             let (class, stream, whose) = (Class::Imported, Stream::NONE, Whose::Streams);
             // Only the driver knows the size.
             let size = query::range_size(address).unwrap_or(0);
@@ -57,71 +38,27 @@ fn after(out: *const Pointer, is_new: impl FnOnce(u64) -> bool) -> impl FnOnce(c
     }
 }
 
-/// True if it was not open before.
-fn open(opened: &mut Opened, address: u64) -> bool {
-    if opened.try_reserve(1).is_err() {
-        return true;
-    }
-    let times = opened.entry(address).or_insert(0);
-    *times += 1;
-    *times == 1
-}
-
-/// Gives how often it was open before.
-fn close(opened: &mut Opened, address: u64) -> u32 {
-    match opened.get_mut(&address) {
-        None | Some(0) => 0,
-        Some(1) => opened.remove(&address).unwrap_or(0),
-        Some(times) => {
-            *times -= 1;
-            *times + 1
-        }
-    }
-}
-
-/// `cuIpcCloseMemHandle`: what is to be done after it.
+/// Returns the callback to run with `cuIpcCloseMemHandle`'s result.
 pub(super) fn closed(address: Pointer) -> impl FnOnce(c_int) {
-    let before = with(|opened| close(opened, address));
+    let removed = OPENED.remove(address);
     let release = Release { class: Class::Imported, address, stream: Stream::NONE };
-    let told = if before <= 1 { tell::tell_free(release) } else { Told::NOTHING };
+    let told = if removed.leaves_uses() { Told::NOTHING } else { tell::tell_free(release) };
     move |result| {
-        if result != SUCCESS && before > 0 {
-            with(|opened| open(opened, address));
-        }
-        tell::after_free(result, told);
+        removed.after(result);
+        told.after(result);
     }
 }
 
-/// `cuExternalMemoryGetMappedBuffer`: what is to be done after it.
-pub(super) fn mapped(out: *const Pointer) -> impl FnOnce(c_int) {
-    move |result| {
-        if result == SUCCESS && !out.is_null() {
-            // SAFETY: the driver has written it.
-            put_part(unsafe { out.read() });
-        }
-    }
-}
-
-pub(super) fn put_part(address: Pointer) {
-    with(|opened| _ = opened.try_reserve(1).is_ok().then(|| opened.insert(address, 0)));
-}
-
-/// Is what is freed here a part of something that stays? Then it is forgotten.
-pub(super) fn take_part(address: Pointer) -> bool {
-    ANY.holds()
-        && with(|opened| {
-            let is_part = opened.get(&address) == Some(&0);
-            is_part && opened.remove(&address).is_some()
-        })
+/// Returns the callback to run with `cuExternalMemoryGetMappedBuffer`'s result.
+pub(super) fn mapped(out: CallerPtr<Pointer>) -> impl FnOnce(c_int) {
+    move |result| out.written(result).into_iter().for_each(|address| _ = PARTS.insert(address, ()))
 }
 
 /// A context may have come to an end: forgets what it took along.
 pub(super) fn context_ended() {
-    if !ANY.holds() {
-        return;
+    for table in [&OPENED, &PARTS] {
+        let mut gone = table.pick(|address, ()| Some(address));
+        gone.retain(|address| query::is_gone(*address));
+        gone.into_iter().for_each(|address| table.forget(address));
     }
-    let mut gone = OwnVec::new_in(System);
-    with(|opened| opened.keys().for_each(|address| _ = try_push(&mut gone, *address)));
-    gone.retain(|address| query::is_gone(*address));
-    with(|opened| gone.iter().for_each(|address| _ = opened.remove(address)));
 }

@@ -7,15 +7,14 @@
 //!
 //! * [`start`] does so before `main`, unless it is not wanted, through [`interpose`](super::interpose),
 //! * [`started`] calls what waits for the driver to be started,
-//! * [`lookup`] says which of our functions stands for which of the driver's, and answers `cuGetProcAddress`,
-//! * [`calls`] are those functions, [`requests`] and [`arrays`] read their arguments, [`driver`] knows the
-//!   real ones, [`functions`] are those that are called for our own ends,
-//! * [`events`] says where a call and its result go, [`tell`] tells the recorder, in the [`words`] that all of these share, [`place`]
-//!   says where that is, [`bulk`] what is freed
-//!   without being named; [`streams`] numbers streams, [`capture`] knows which are captured into graphs,
-//! * [`graphs`] enters what launched graphs allocate and free, [`handles`] what has a handle and no
-//!   address, [`imports`] what other
-//!   processes have, [`pools`] knows the program's own pools, [`segments`] what the driver reserved,
+//! * [`lookup`] says which of our functions stands for which of the driver's,
+//! * [`calls`] are those functions, [`requests`] and [`arrays`] read their arguments, through [`pointers`]; [`driver`] knows
+//!   the real ones, [`functions`] are those that are called for our own ends,
+//! * [`events`] says where a call and its result go, [`tell`] tells the recorder, in the [`words`] that all of these share,
+//!   [`place`] says where that is, [`bulk`] what is freed without being named; [`streams`] numbers streams, [`capture`] knows
+//!   which are captured into graphs, [`unseen`] counts what is not recorded,
+//! * [`graphs`] enters what launched graphs allocate and free, [`handles`] what has a handle and no address, [`imports`] what
+//!   other processes have, [`pools`] knows the program's own pools, each in a [`table`]; [`segments`] what the driver reserved,
 //! * [`query`] asks the driver what it says itself.
 //!
 //! The hooks are put in place before `main`, because cudarc keeps the addresses that it looked up
@@ -41,6 +40,7 @@ mod handles;
 mod imports;
 mod lookup;
 mod place;
+mod pointers;
 mod pools;
 mod query;
 mod requests;
@@ -48,7 +48,9 @@ mod segments;
 mod start;
 mod started;
 mod streams;
+mod table;
 mod tell;
+mod unseen;
 mod words;
 
 use crate::hook::interpose::{dlsym, patch};
@@ -88,5 +90,5 @@ pub(crate) fn coverage() -> CudaHooks {
     };
     let (imports, refused_imports) = patch::counts();
     let looked_up = dlsym::answered();
-    CudaHooks { state, imports, refused_imports, looked_up, unseen_calls: calls::unseen() }
+    CudaHooks { state, imports, refused_imports, looked_up, unseen_calls: unseen::calls() }
 }

@@ -81,25 +81,17 @@ fn record(outcome: &Outcome, mut site: Site) {
     device_memory::on_alloc(device, device_memory::New { address, size, site, took }, ask);
 }
 
-/// A free that is under way.
-#[expect(clippy::large_enum_variant, reason = "there is one at a time, and a hook does not allocate")]
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Free {
-    /// memtrace's own work, of nothing, or nothing is recorded.
-    NotWatched,
-    Watched(Taking, Option<measure::Taken>),
-}
+/// A free of which the recorder was told before the call, and is to be told what came of it.
+#[derive(Debug)]
+pub(super) struct Told(Option<Free>);
 
-/// What is to be told after the call, too.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Told {
-    free: Free,
+/// A free that is under way.
+#[derive(Debug)]
+struct Free {
+    taking: Taking,
+    measured: Option<measure::Taken>,
     class: Class,
     began: u64,
-}
-
-impl Told {
-    pub(super) const NOTHING: Self = Self { free: Free::NotWatched, class: Class::Pool, began: 0 };
 }
 
 /// To the recorder.
@@ -107,10 +99,11 @@ pub(super) fn tell_free(release: Release) -> Told {
     if !watching() || guard::state() & guard::OWN != 0 {
         return Told::NOTHING;
     }
-    Told { free: take(&release), class: release.class, began: ticks::now() }
+    let (taking, measured) = take(&release);
+    Told(Some(Free { taking, measured, class: release.class, began: ticks::now() }))
 }
 
-fn take(release: &Release) -> Free {
+fn take(release: &Release) -> (Taking, Option<measure::Taken>) {
     let _own = guard::own_work();
     let take = || {
         let pinned = release.class.is_pinned();
@@ -124,7 +117,7 @@ fn take(release: &Release) -> Free {
     };
     let taking = catch_unwind(take).unwrap_or(Taking::Unknown);
     let measured = || gates::any_measurement().then(|| take_measured(release, taking.known())).flatten();
-    Free::Watched(taking, catch_unwind(measured).unwrap_or(None))
+    (taking, catch_unwind(measured).unwrap_or(None))
 }
 
 fn take_measured(release: &Release, known: Option<(Device, u64)>) -> Option<measure::Taken> {
@@ -137,13 +130,18 @@ fn take_measured(release: &Release, known: Option<(Device, u64)>) -> Option<meas
     measure::on_free(space, address, known)
 }
 
-/// Puts it back if the driver refused: that memory is still taken.
-pub(super) fn after_free(result: c_int, told: Told) {
-    let Free::Watched(taking, measured) = told.free else { return };
-    tell_freed(result, taking, measured, ticks::now().saturating_sub(told.began));
-    // Memory of no pool goes back to the device at once.
-    if told.class == Class::Classic {
-        segments::settle(result);
+impl Told {
+    /// memtrace's own work, of nothing, or nothing is recorded.
+    pub(super) const NOTHING: Self = Self(None);
+
+    /// To be called with the driver's answer. Puts back what the driver refused: that memory is still taken.
+    pub(super) fn after(self, result: c_int) {
+        let Some(Free { taking, measured, class, began }) = self.0 else { return };
+        tell_freed(result, taking, measured, ticks::now().saturating_sub(began));
+        // Memory of no pool goes back to the device at once.
+        if class == Class::Classic {
+            segments::settle(result);
+        }
     }
 }
 

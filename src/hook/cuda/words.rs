@@ -3,6 +3,7 @@
 
 use std::ffi::{c_int, c_void};
 
+use super::pointers::CallerPtr;
 use crate::snapshot::MemoryKind;
 
 pub(super) type Pointer = u64;
@@ -59,7 +60,7 @@ pub(super) enum Whose {
 /// Where a call leaves the address of what it allocated.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Address {
-    Out(*const u64),
+    Out(CallerPtr<u64>),
     Given(u64),
 }
 
@@ -68,11 +69,11 @@ pub(super) enum Address {
 pub(super) enum Size {
     Plain(usize),
     /// The bytes of a row that the driver chose, those that were asked for, and the number of rows.
-    Pitched(*const usize, usize, usize),
+    Pitched(CallerPtr<usize>, usize, usize),
 }
 
 /// The stream that a call names.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Stream(usize);
 
 impl Stream {

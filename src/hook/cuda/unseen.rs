@@ -1,0 +1,42 @@
+//! Calls that make memory which is not recorded: they are counted, and named in the report.
+
+use std::ffi::c_int;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::attention;
+use crate::snapshot::UnseenCalls;
+
+pub(super) struct Unseen {
+    /// What the calls are called.
+    function: &'static str,
+    calls: AtomicU64,
+}
+
+pub(super) static MULTICAST: Unseen = Unseen::of("cuMulticastCreate");
+/// Allocations and frees that went into graphs that the driver did not name.
+pub(super) static CAPTURED: Unseen = Unseen::of("cuMemAllocAsync or cuMemFreeAsync under stream capture");
+
+/// Those that there were.
+pub(super) fn calls() -> Vec<UnseenCalls> {
+    let counts = [&MULTICAST, &CAPTURED].map(|unseen| (unseen.function, unseen.calls.load(Ordering::Relaxed)));
+    let called = counts.into_iter().filter(|(_, calls)| *calls > 0);
+    called.map(|(function, calls)| UnseenCalls { function: function.to_owned(), calls }).collect()
+}
+
+impl Unseen {
+    const fn of(function: &'static str) -> Self {
+        Self { function, calls: AtomicU64::new(0) }
+    }
+
+    pub(super) fn count(&self) {
+        self.calls.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Counts a call if something is recorded. Returns the callback to run with its result.
+    pub(super) fn called(&self) -> impl FnOnce(c_int) + use<> {
+        if attention::watching() {
+            self.count();
+        }
+        |_| {}
+    }
+}
