@@ -115,7 +115,7 @@ fn exports(snapshot: &Snapshot, draw: bool) {
         &CategoriesJson::default(),
         &CategoriesRaw::default(),
     ];
-    formats.iter().for_each(|format| drop(format.write(snapshot, &mut io::sink()).unwrap()));
+    formats.iter().for_each(|format| _ = format.write(snapshot, &mut io::sink()).unwrap());
     if draw {
         // Fails if nothing was live, or if flamegraphs were left out of the build.
         let path = new_file("svg");

@@ -33,12 +33,15 @@ const FORMATS: [Format; 15] = [
     Format::of_recording::<CategoriesHtml>(".categories.html"),
 ];
 
+type OfRecording = fn(&SnapshotData, &mut dyn Write) -> Result<LeftOut, Error>;
+type OfOperators = fn(&OperatorSeries, &mut dyn Write) -> Result<LeftOut, Error>;
+
 /// A format with the options that it has by default, by the end of a file's name.
 #[derive(Clone, Copy, Debug)]
 pub struct Format {
     end: &'static str,
-    write: fn(&SnapshotData, &mut dyn Write) -> Result<LeftOut, Error>,
-    write_operators: Option<fn(&OperatorSeries, &mut dyn Write) -> Result<LeftOut, Error>>,
+    write: OfRecording,
+    write_operators: Option<OfOperators>,
 }
 
 impl Format {
@@ -47,8 +50,8 @@ impl Format {
     }
 
     const fn of_operators<F: ExportOperators + Default>(end: &'static str) -> Self {
-        let write_operators = |series: &OperatorSeries, out: &mut dyn Write| F::default().write_operators(series, out);
-        Self { write_operators: Some(write_operators), ..Self::of_recording::<F>(end) }
+        let write: OfOperators = |series, out| F::default().write_operators(series, out);
+        Self { write_operators: Some(write), ..Self::of_recording::<F>(end) }
     }
 
     /// The format that a path asks for; `.gz` behind it is about compression only.
