@@ -127,7 +127,7 @@ fn a_file_of_rules_is_named_with_the_line_that_is_wrong_and_not_quoted() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("rules");
     let cases = [
-        ("the words of a file", "framework, operators, operator, helper"),
+        ("the words of a file", "begins with none of framework, "),
         ("category WORDS of a-file", "PARAMETER"),
         ("backward the words of-a-file", "LINE:OPERATOR"),
         ("helper many words", "too few words or too many"),

@@ -13,6 +13,7 @@ mod post_mortem;
 pub(crate) mod reserved;
 mod scopes;
 mod spanless;
+mod tables;
 mod temporaries;
 mod twice;
 
@@ -34,6 +35,7 @@ pub use pool::{PoolBalance, pool_balance};
 pub use post_mortem::{PostMortem, post_mortem};
 pub use scopes::{ScopeRow, scopes};
 pub use spanless::{Spanless, spanless, spanless_note};
+pub(crate) use tables::{Shown, TABLES};
 pub use temporaries::{SOON, TemporaryRow, temporaries};
 pub use twice::{LiveTwice, live_twice};
 

@@ -1,37 +1,12 @@
-//! Formats by the ends of file names: a format is a file beside this one, and a row here.
+//! Formats by the ends of file names.
 
 use std::io::Write;
 use std::path::Path;
 
-#[cfg(feature = "flamegraph")]
-use super::Flamegraph;
-use super::{
-    Capture, CategoriesJson, CategoriesRaw, ChromeTrace, Export, ExportOperators, Folded, Json, LeftOut, MemoryLayout,
-    OperatorsCsv, OperatorsJson, Pickle, Text,
-};
-#[cfg(feature = "figures")]
-use super::{CategoriesHtml, CategoriesSvg, OperatorsSvg};
+use super::{Export, ExportOperators, FORMATS, LeftOut};
 use crate::analysis::OperatorSeries;
 use crate::error::Error;
 use crate::snapshot::SnapshotData;
-
-const FORMATS: [Format; 15] = [
-    Format::of_recording::<Pickle>(".pickle"),
-    Format::of_recording::<ChromeTrace>(".trace.json"),
-    Format::of_recording::<MemoryLayout>(".layout.json"),
-    Format::of_recording::<Json>(".json"),
-    Format::of_recording::<Flamegraph>(".svg"),
-    Format::of_recording::<Folded>(".folded"),
-    Format::of_recording::<Text>(".txt"),
-    Format::of_recording::<Capture>(".memtrace"),
-    Format::of_operators::<OperatorsJson>(".operators.json"),
-    Format::of_operators::<OperatorsCsv>(".operators.csv"),
-    Format::of_operators::<OperatorsSvg>(".operators.svg"),
-    Format::of_recording::<CategoriesRaw>(".categories.raw.json"),
-    Format::of_recording::<CategoriesJson>(".categories.json"),
-    Format::of_recording::<CategoriesSvg>(".categories.svg"),
-    Format::of_recording::<CategoriesHtml>(".categories.html"),
-];
 
 type OfRecording = fn(&SnapshotData, &mut dyn Write) -> Result<LeftOut, Error>;
 type OfOperators = fn(&OperatorSeries, &mut dyn Write) -> Result<LeftOut, Error>;
@@ -45,11 +20,11 @@ pub struct Format {
 }
 
 impl Format {
-    const fn of_recording<F: Export + Default>(end: &'static str) -> Self {
+    pub(super) const fn of_recording<F: Export + Default>(end: &'static str) -> Self {
         Self { end, write: |data, out| F::default().write(data, out), write_operators: None }
     }
 
-    const fn of_operators<F: ExportOperators + Default>(end: &'static str) -> Self {
+    pub(super) const fn of_operators<F: ExportOperators + Default>(end: &'static str) -> Self {
         let write: OfOperators = |series, out| F::default().write_operators(series, out);
         Self { write_operators: Some(write), ..Self::of_recording::<F>(end) }
     }
@@ -98,16 +73,7 @@ impl Format {
 /// Stands for a picture whose feature this was built without.
 #[cfg(not(all(feature = "figures", feature = "flamegraph")))]
 #[derive(Default)]
-struct Missing<const FIGURES: bool>;
-
-#[cfg(not(feature = "flamegraph"))]
-type Flamegraph = Missing<false>;
-#[cfg(not(feature = "figures"))]
-type OperatorsSvg = Missing<true>;
-#[cfg(not(feature = "figures"))]
-type CategoriesSvg = Missing<true>;
-#[cfg(not(feature = "figures"))]
-type CategoriesHtml = Missing<true>;
+pub(super) struct Missing<const FIGURES: bool>;
 
 #[cfg(not(all(feature = "figures", feature = "flamegraph")))]
 impl<const FIGURES: bool> ExportOperators for Missing<FIGURES> {

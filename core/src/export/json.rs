@@ -51,20 +51,10 @@ struct Tables {
 
 impl Tables {
     fn of(data: &SnapshotData, device: &DeviceSnapshot) -> Self {
-        let mut breakdowns = vec![
-            ("peak_by_line", analysis::by_line(data, device)),
-            ("peak_by_model_line", analysis::by_model_line(data, device)),
-            ("peak_by_function", analysis::by_function(data, device)),
-            ("peak_by_operator", analysis::by_operator(data, device)),
-            ("peak_by_category", analysis::by_category(data, device)),
-            ("peak_by_module", analysis::by_module(data, device)),
-            ("peak_by_parameter", analysis::by_parameter(data, device)),
-            ("peak_by_scope", analysis::by_scope(data, device)),
-            ("live_by_line", analysis::live_by_line(data, device)),
-        ];
-        if !device.names.is_empty() {
-            breakdowns.push(("peak_by_name", analysis::by_name(data, device)));
-        }
+        // Of names there is a table only where there are names: the others are there also if they are empty.
+        let is_there = |key| key != "peak_by_name" || !device.names.is_empty();
+        let tables = analysis::TABLES.iter().filter(|table| is_there(table.key));
+        let breakdowns = tables.map(|table| (table.key, (table.make)(data, device))).collect();
         Self {
             breakdowns,
             scopes: analysis::scopes(data, device),

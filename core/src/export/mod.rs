@@ -64,6 +64,34 @@ pub use text::{Text, at_peak};
 use crate::error::Error;
 use crate::snapshot::SnapshotData;
 
+/// What the end of a file's name stands for: a format is a file beside this one, its names above, and a row here.
+const FORMATS: [Format; 15] = [
+    Format::of_recording::<Pickle>(".pickle"),
+    Format::of_recording::<ChromeTrace>(".trace.json"),
+    Format::of_recording::<MemoryLayout>(".layout.json"),
+    Format::of_recording::<Json>(".json"),
+    Format::of_recording::<Flamegraph>(".svg"),
+    Format::of_recording::<Folded>(".folded"),
+    Format::of_recording::<Text>(".txt"),
+    Format::of_recording::<Capture>(".memtrace"),
+    Format::of_operators::<OperatorsJson>(".operators.json"),
+    Format::of_operators::<OperatorsCsv>(".operators.csv"),
+    Format::of_operators::<OperatorsSvg>(".operators.svg"),
+    Format::of_recording::<CategoriesRaw>(".categories.raw.json"),
+    Format::of_recording::<CategoriesJson>(".categories.json"),
+    Format::of_recording::<CategoriesSvg>(".categories.svg"),
+    Format::of_recording::<CategoriesHtml>(".categories.html"),
+];
+
+#[cfg(not(feature = "flamegraph"))]
+type Flamegraph = format::Missing<false>;
+#[cfg(not(feature = "figures"))]
+type OperatorsSvg = format::Missing<true>;
+#[cfg(not(feature = "figures"))]
+type CategoriesSvg = format::Missing<true>;
+#[cfg(not(feature = "figures"))]
+type CategoriesHtml = format::Missing<true>;
+
 /// A way to write a recording; the value has its options.
 pub trait Export {
     /// Writes the recording, and says what it left out to keep to a size.

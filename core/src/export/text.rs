@@ -5,10 +5,9 @@ use std::io::Write;
 
 use super::table::{Cut, Table};
 use super::{Export, LeftOut, coverage, device_memory, sampled, twice};
-use crate::analysis::{self, Breakdown, device_or_main};
-use crate::attribute::{module, operator};
+use crate::analysis::{self, Breakdown, Shown, TABLES, device_or_main};
 use crate::error::Error;
-use crate::snapshot::{ContextId, Device, DeviceSnapshot, SnapshotData};
+use crate::snapshot::{Device, DeviceSnapshot, SnapshotData};
 use crate::units::{Bytes, grouped, round};
 
 /// The report as text.
@@ -55,15 +54,7 @@ pub fn at_peak(data: &SnapshotData, device: Device, rows: usize) -> String {
     let options = Text { rows, width: 100, ..Text::default() };
     let mut page = Page { text: String::new(), options: &options, about: "" };
     if let Some(device) = device_or_main(data, Some(device)) {
-        page.heading("At the peak, by line");
-        page.breakdown(&analysis::by_line(data, device), "Location");
-        page.model_lines(data, device);
-        page.operators(data, device);
-        page.names(data, device);
-        if device.peak.blocks.iter().any(|block| block.context != ContextId::ROOT) {
-            page.heading("At the peak, by scope");
-            page.breakdown(&analysis::by_scope(data, device), "Scope");
-        }
+        page.tables(data, device, &[Shown::Always, Shown::InFailures]);
     }
     page.text
 }
@@ -79,14 +70,7 @@ impl Page<'_> {
     fn device(&mut self, data: &SnapshotData, device: &DeviceSnapshot) {
         self.about = sampled::about(device.sampling.interval());
         self.summary(data, device);
-        self.heading("At the peak, by line");
-        self.breakdown(&analysis::by_line(data, device), "Location");
-        self.model_lines(data, device);
-        self.heading("At the peak, by function");
-        self.breakdown(&analysis::by_function(data, device), "Function");
-        self.operators(data, device);
-        self.modules(data, device);
-        self.names(data, device);
+        self.tables(data, device, &[Shown::Always, Shown::InReports]);
         self.scopes(data, device);
         self.temporaries(data, device);
         if let Some((heading, lines)) = twice::section(data, device, self.options.rows / 2, self.options.width) {
@@ -97,8 +81,7 @@ impl Page<'_> {
             self.heading(&heading);
             lines.iter().for_each(|line| self.line(line));
         }
-        self.heading("Still live at the end");
-        self.breakdown(&analysis::live_by_line(data, device), "Location");
+        self.tables(data, device, &[Shown::AtEnd]);
         self.about = "";
     }
 
@@ -157,6 +140,13 @@ impl Page<'_> {
         }
     }
 
+    fn tables(&mut self, data: &SnapshotData, device: &DeviceSnapshot, shown: &[Shown]) {
+        for table in TABLES.iter().filter(|table| shown.contains(&table.shown) && (table.matters)(data, device)) {
+            self.heading(table.title);
+            self.breakdown(&(table.make)(data, device), table.column);
+        }
+    }
+
     fn breakdown(&mut self, breakdown: &Breakdown, last: &'static str) {
         if breakdown.rows.is_empty() {
             return self.line("(nothing)");
@@ -188,40 +178,6 @@ impl Page<'_> {
             ]);
         }
         self.table(&table);
-    }
-
-    /// Only where they are others than the program's lines.
-    fn model_lines(&mut self, data: &SnapshotData, device: &DeviceSnapshot) {
-        let by_model_line = analysis::by_model_line(data, device);
-        if by_model_line != analysis::by_line(data, device) {
-            self.heading("At the peak, by line of the model");
-            self.breakdown(&by_model_line, "Location");
-        }
-    }
-
-    /// Only where there are tensors.
-    fn operators(&mut self, data: &SnapshotData, device: &DeviceSnapshot) {
-        if device.peak.blocks.iter().any(|block| operator(data, block.stack).is_some()) {
-            self.heading("At the peak, by operator");
-            self.breakdown(&analysis::by_operator(data, device), "Operator");
-            self.heading("At the peak, by category");
-            self.breakdown(&analysis::by_category(data, device), "Category");
-        }
-    }
-
-    fn modules(&mut self, data: &SnapshotData, device: &DeviceSnapshot) {
-        if device.peak.blocks.iter().any(|block| module(data, block.context).is_some()) {
-            self.heading("At the peak, by module");
-            self.breakdown(&analysis::by_module(data, device), "Module");
-        }
-    }
-
-    fn names(&mut self, data: &SnapshotData, device: &DeviceSnapshot) {
-        if device.names.is_empty() {
-            return;
-        }
-        self.heading("At the peak, by name");
-        self.breakdown(&analysis::by_name(data, device), "Name");
     }
 
     fn scopes(&mut self, data: &SnapshotData, device: &DeviceSnapshot) {
