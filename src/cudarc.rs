@@ -23,7 +23,7 @@ use driver::{CudaSlice, CudaStream, DevicePtr, DeviceRepr, DriverError, HostSlic
 
 use crate::name::{Address, name_on};
 use crate::record::own;
-use crate::snapshot::Device;
+use crate::snapshot::{Device, SymbolName};
 
 /// What cudarc's streams allocate, with a name. A block that is not recorded is allocated all the same.
 pub trait CudaStreamExt {
@@ -119,15 +119,10 @@ impl<T> CudaSliceExt for CudaSlice<T> {
 pub fn tag<T>(slice: &CudaSlice<T>, name: &str) -> bool {
     let ordinal = u32::try_from(slice.ordinal()).unwrap_or(u32::MAX);
     own(|| {
-        let name = format!("{name} {}[{}]", element(std::any::type_name::<T>()), slice.len());
+        let element = SymbolName(std::any::type_name::<T>()).last(1);
+        let name = format!("{name} {element}[{}]", slice.len());
         name_on(Device::Cuda(ordinal), address(slice), &name)
     })
-}
-
-/// `bf16` for `half::bfloat::bf16`.
-fn element(type_name: &str) -> &str {
-    let path = type_name.split_once('<').map_or(type_name, |(path, _)| path);
-    type_name.get(path.rfind("::").map_or(0, |at| at + 2)..).unwrap_or(type_name)
 }
 
 /// Where a slice's block begins.
@@ -136,16 +131,4 @@ pub(crate) fn address<T>(slice: &CudaSlice<T>) -> Address {
     let (address, reading) = slice.device_ptr(slice.stream());
     std::mem::forget(reading);
     address.into()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::element;
-
-    #[test]
-    fn elements_are_called_by_the_last_part_of_their_type() {
-        for (type_name, short) in [("f32", "f32"), ("half::bfloat::bf16", "bf16"), ("a::B<c::D>", "B<c::D>")] {
-            assert_eq!(element(type_name), short);
-        }
-    }
 }

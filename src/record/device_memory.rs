@@ -12,11 +12,11 @@ use super::{gates, measure};
 use crate::snapshot::{Block, Device, MemoryKind, OutOfMemory};
 
 /// Blocks that were freed and that no ledger knew.
-static UNKNOWN_FREES: AtomicU64 = AtomicU64::new(0);
+pub(crate) static UNKNOWN_FREES: AtomicU64 = AtomicU64::new(0);
 /// Frees that were refused: what was to be freed is still there.
-static REFUSED_FREES: AtomicU64 = AtomicU64::new(0);
+pub(crate) static REFUSED_FREES: AtomicU64 = AtomicU64::new(0);
 /// Blocks that could not be entered, of devices that have no ledger.
-static LOST: AtomicU64 = AtomicU64::new(0);
+pub(crate) static LOST: AtomicU64 = AtomicU64::new(0);
 
 /// An allocation was refused for lack of memory.
 pub(crate) fn refused(device: Device, oom: OutOfMemory) {
@@ -229,18 +229,6 @@ impl Live {
     }
 }
 
-pub(crate) fn unknown_frees() -> u64 {
-    UNKNOWN_FREES.load(Ordering::Relaxed)
-}
-
-pub(crate) fn refused_frees() -> u64 {
-    REFUSED_FREES.load(Ordering::Relaxed)
-}
-
-pub(crate) fn lost() -> u64 {
-    LOST.load(Ordering::Relaxed)
-}
-
 #[cfg(test)]
 mod tests {
     use std::time::Instant;
@@ -256,7 +244,7 @@ mod tests {
         while !recorder::start(&settings, began, Vec::new) {
             std::thread::yield_now();
         }
-        let before = lost();
+        let before = LOST.load(Ordering::Relaxed);
         let new = |address| New { address, size: 10, site: Site::default(), took: 0 };
         on_alloc(Device::Cuda(7), new(0x1000), || None);
         on_alloc(Device::Cuda(32), new(0x2000), || None);
@@ -264,6 +252,6 @@ mod tests {
         let copied =
             copies.iter().find(|(device, _)| *device == Device::Cuda(7)).map(|(_, copy)| copy.ledger.live.len());
         recorder::stop();
-        assert_eq!((lost() - before, copied), (1, Some(1)));
+        assert_eq!((LOST.load(Ordering::Relaxed) - before, copied), (1, Some(1)));
     }
 }

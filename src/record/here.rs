@@ -1,6 +1,6 @@
 //! Who does something, where: on this thread, now.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::gates::GATES;
 use super::site::Site;
@@ -10,7 +10,7 @@ use super::{STACKS, guard, thread};
 use crate::snapshot::{DEFAULT_STACK_DEPTH, MemoryKind, StackContext, StackId};
 
 /// Stacks that lost their middle frames.
-static SHORTENED: AtomicUsize = AtomicUsize::new(0);
+pub(crate) static SHORTENED: AtomicU64 = AtomicU64::new(0);
 
 /// Where an allocation of this thread happens, with its stack if the recording keeps it.
 #[inline(always)]
@@ -58,8 +58,4 @@ fn capture(depth: usize) -> StackId {
     });
     STACKS.learn(stack);
     stack
-}
-
-pub(crate) fn shortened_stacks() -> u64 {
-    SHORTENED.load(Ordering::Relaxed) as u64
 }

@@ -1,5 +1,7 @@
 //! What was not seen, or not kept.
 
+use std::sync::atomic::Ordering::Relaxed;
+
 use crate::hook::cuda;
 #[cfg(feature = "tracing")]
 use crate::layer;
@@ -9,14 +11,14 @@ use crate::snapshot::{Health, Spans};
 /// What was missed in this process, in all recordings and measurements together.
 pub(super) fn so_far() -> Health {
     Health {
-        shortened_stacks: here::shortened_stacks(),
-        compared_stacks: unwind::compared_stacks(),
-        wrong_stacks: unwind::wrong_stacks(),
+        shortened_stacks: here::SHORTENED.load(Relaxed),
+        compared_stacks: unwind::COMPARED.load(Relaxed),
+        wrong_stacks: unwind::WRONG.load(Relaxed),
         lost_stacks: STACKS.refused(),
         lost_scopes: CONTEXTS.refused(),
-        lost_blocks: device_memory::lost(),
-        unknown_frees: device_memory::unknown_frees(),
-        refused_frees: device_memory::refused_frees(),
+        lost_blocks: device_memory::LOST.load(Relaxed),
+        unknown_frees: device_memory::UNKNOWN_FREES.load(Relaxed),
+        refused_frees: device_memory::REFUSED_FREES.load(Relaxed),
         ..Health::default()
     }
 }

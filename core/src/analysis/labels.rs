@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::rc::Rc;
 
 use crate::attribute::{Origin, Place, allocator, library, model_line, module, operator, place};
-use crate::snapshot::{Block, ContextId, Frame, SnapshotData, StackId};
+use crate::snapshot::{Block, ContextId, Frame, SnapshotData, StackId, SymbolName};
 
 /// A path as people read it: relative to the working directory, or from the package's folder on
 /// where it lies in a registry.
@@ -22,29 +22,12 @@ pub fn shorten_path<'a>(path: &'a str, working_dir: &str) -> &'a str {
 
 /// `src/main.rs:42 (forward)`; the bare name where there is no line.
 pub fn frame_location(frame: &Frame, working_dir: &str) -> String {
-    let function = last_part(&frame.function);
+    let function = SymbolName(&frame.function).last(2);
     match (frame.file.is_empty(), frame.line) {
         (true, _) => frame.function.clone(),
         (false, 0) => format!("{} ({function})", shorten_path(&frame.file, working_dir)),
         (false, line) => format!("{}:{line} ({function})", shorten_path(&frame.file, working_dir)),
     }
-}
-
-/// `resnet::model::Bottleneck::forward` in two parts at most: `Bottleneck::forward`.
-fn last_part(function: &str) -> &str {
-    let mut depth = 0usize;
-    let mut separators = Vec::new();
-    let bytes = function.as_bytes();
-    for (at, pair) in bytes.windows(2).enumerate() {
-        match pair {
-            [b'<', _] => depth += 1,
-            [b'>', _] if at == 0 || bytes[at - 1] != b'-' => depth = depth.saturating_sub(1),
-            b"::" if depth == 0 => separators.push(at + 2),
-            _ => {}
-        }
-    }
-    let from = separators.len().checked_sub(2).and_then(|i| separators.get(i)).copied().unwrap_or(0);
-    function.get(from..).unwrap_or(function)
 }
 
 /// A stack's line, and the lines of the program that led there, at most `callers`.
@@ -193,19 +176,6 @@ mod tests {
         ];
         for (path, short) in cases {
             assert_eq!(shorten_path(path, "/home/u/p"), short);
-        }
-    }
-
-    #[test]
-    fn names_keep_their_last_two_parts() {
-        let cases = [
-            ("main", "main"),
-            ("resnet::model::forward", "model::forward"),
-            ("<resnet::Net as candle_core::Module>::forward", "<resnet::Net as candle_core::Module>::forward"),
-            ("a::b::<impl Fn() -> x::Y>::c", "<impl Fn() -> x::Y>::c"),
-        ];
-        for (name, short) in cases {
-            assert_eq!(last_part(name), short);
         }
     }
 }

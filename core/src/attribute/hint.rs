@@ -1,8 +1,8 @@
 //! What a stack alone says of what a block is for.
 
-use super::operator::{FramePlace, bare_name};
+use super::operator::FramePlace;
 use super::{Origin, allocator, library, operator};
-use crate::snapshot::{Category, ContextId, Fact, SnapshotData, StackId};
+use crate::snapshot::{Category, ContextId, Fact, SnapshotData, StackId, SymbolName};
 
 /// What a stack alone says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -141,7 +141,7 @@ pub(crate) fn is_made_anew(data: &SnapshotData, stack: StackId) -> bool {
 /// Is it part of what a model works out, as far as names of functions tell?
 fn in_forward(data: &SnapshotData, stack: StackId) -> bool {
     let rules = &data.settings.rules;
-    data.stacks.frames(stack).any(|frame| rules.names(Fact::Forward, bare_name(&frame.function)))
+    data.stacks.frames(stack).any(|frame| rules.names(Fact::Forward, SymbolName(&frame.function).function()))
 }
 
 /// Did a function of an optimizer need it?

@@ -5,7 +5,7 @@ use std::fmt;
 
 use super::Origin;
 use super::origin::{package_and_path, version_of};
-use crate::snapshot::{Fact, Frame, Rules, SnapshotData, StackId};
+use crate::snapshot::{Fact, Frame, Rules, SnapshotData, StackId, SymbolName};
 
 /// A tensor operation as the frames of a stack tell of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -89,7 +89,7 @@ pub(super) struct FramePlace<'a> {
 impl<'a> FramePlace<'a> {
     /// From the file; from the name where there is none. The crate of a file that does not lie in a `src` is not known.
     pub(super) fn of(frame: &'a Frame) -> Self {
-        let function = bare_name(&frame.function);
+        let (name, function) = (SymbolName(&frame.function), SymbolName(&frame.function).function());
         if let Some((package, file)) = package_and_path(&frame.file) {
             let version = version_of(&frame.file);
             return Self { package: package.replace('-', "_"), version, file: file.into(), function };
@@ -98,10 +98,9 @@ impl<'a> FramePlace<'a> {
             let file = frame.file.rsplit('/').next().unwrap_or_default().into();
             return Self { package: String::new(), version: "", file, function };
         }
-        let mut parts = frame.function.trim_start_matches(['<', '&']).split("::");
-        let package = parts.next().unwrap_or_default().to_owned();
-        let file = parts.next().map(|module| format!("{module}.rs")).unwrap_or_default().into();
-        Self { package, version: "", file, function }
+        let (package, module) = name.crate_and_module().unwrap_or_default();
+        let file = if module.is_empty() { String::new() } else { format!("{module}.rs") };
+        Self { package: package.to_owned(), version: "", file: file.into(), function }
     }
 
     /// Is this so of the function?
@@ -113,42 +112,8 @@ impl<'a> FramePlace<'a> {
     fn operator(&self, rules: &'a Rules, function: &'a str) -> Option<&'a str> {
         let Self { package, file, function: name, .. } = self;
         let is_one = !name.is_empty() && rules.is_operator(package, file, name);
-        if is_one { Some(name) } else { rules.method(package, file, name, type_name(function)) }
+        if is_one { Some(name) } else { rules.method(package, file, name, SymbolName(function).type_name()) }
     }
-}
-
-/// `CudaAdd` of `<luminal_cuda::prim::CudaAdd<f32> as luminal::Operator>::process` and of
-/// `luminal_cuda::prim::CudaAdd<f32>::process`; nothing where only the function's own name is known.
-fn type_name(function: &str) -> &str {
-    let own = bare_name(function);
-    // Where its own name stands in it.
-    let at = own.as_ptr().addr() - function.as_ptr().addr();
-    let path = function.get(..at).and_then(|path| path.strip_suffix("::")).unwrap_or_default();
-    let of = path.strip_prefix('<').and_then(|path| path.strip_suffix('>')).unwrap_or(path);
-    bare_name(of.split(" as ").next().unwrap_or_default().trim_start_matches('&'))
-}
-
-/// `matmul` of `candle_core::tensor::Tensor::matmul`, `zeros` of `zeros<&Shape>`, `mul` of
-/// `<Tensor as core::ops::arith::Mul<f64>>::mul`.
-pub(crate) fn bare_name(function: &str) -> &str {
-    let (mut depth, mut start, mut end) = (0usize, 0, function.len());
-    let bytes = function.as_bytes();
-    for (at, byte) in bytes.iter().enumerate() {
-        match byte {
-            b'<' => {
-                if depth == 0 && at > start {
-                    end = end.min(at);
-                }
-                depth += 1;
-            }
-            b'>' if at == 0 || bytes.get(at - 1) != Some(&b'-') => depth = depth.saturating_sub(1),
-            b':' if depth == 0 && bytes.get(at + 1) == Some(&b':') && bytes.get(at + 2) != Some(&b'<') => {
-                (start, end) = (at + 2, function.len());
-            }
-            _ => {}
-        }
-    }
-    function.get(start..end).unwrap_or(function).trim_end_matches(':')
 }
 
 #[cfg(test)]
@@ -156,33 +121,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_is_what_stands_behind_its_path_and_before_its_types() {
-        for (function, name) in [
-            ("candle_core::tensor::Tensor::matmul", "matmul"),
-            ("<candle_core::tensor::Tensor>::matmul", "matmul"),
-            ("zeros<&candle_core::shape::Shape>", "zeros"),
-            ("candle_core::tensor::Tensor::zeros::<&candle_core::shape::Shape>", "zeros"),
-            ("<candle_core::tensor::Tensor as core::ops::arith::Mul<f64>>::mul", "mul"),
-            ("candle_core::backprop::<impl candle_core::tensor::Tensor>::backward", "backward"),
-            ("f<f32, fn(cudarc::CudaSlice<f32>) -> candle_core::CudaStorageSlice>", "f"),
-            ("resnet::iteration::{{closure}}", "{{closure}}"),
-            ("matmul", "matmul"),
-            ("", ""),
-        ] {
-            assert_eq!(bare_name(function), name, "{function}");
-        }
-    }
-
-    #[test]
     fn a_type_is_named_where_its_function_is_none() {
-        for (function, name) in [
-            ("<luminal_cuda::prim::CudaAdd<f32> as luminal::op::Operator>::process", "CudaAdd"),
-            ("<luminal_cuda::prim::CudaAdd<f32>>::process", "CudaAdd"),
-            ("luminal_cuda::prim::CudaAdd<half::f16>::process", "CudaAdd"),
-            ("process", ""),
-        ] {
-            assert_eq!(type_name(function), name, "{function}");
-        }
         let mut rules = Rules::default();
         rules.add("operator my_cuda prim.rs *::process\noperator my_cuda other.rs Cuda*::process kernel").unwrap();
         assert_eq!(rules.method("luminal_cuda", "binary.rs", "process", "CudaSub"), Some("CudaSub"));

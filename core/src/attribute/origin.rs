@@ -1,6 +1,6 @@
 //! Whose code a frame is.
 
-use crate::snapshot::{Fact, Frame, Rules};
+use crate::snapshot::{Fact, Frame, Rules, SymbolName};
 
 /// Whose code a frame is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -84,7 +84,7 @@ fn without_version(folder: &str) -> &str {
 }
 
 fn by_name(rules: &Rules, function: &str) -> Origin {
-    match crate_of(function) {
+    match SymbolName(function).crate_and_module().map(|(package, _)| package) {
         Some("std" | "core" | "alloc" | "rustc" | "hashbrown") => Origin::Std,
         Some("memtrace" | "memtrace_core") => Origin::Memtrace,
         Some(name) => by_crate(rules, name, Origin::Workspace),
@@ -94,15 +94,6 @@ fn by_name(rules: &Rules, function: &str) -> Origin {
 
 fn by_crate(rules: &Rules, name: &str, otherwise: Origin) -> Origin {
     if rules.names(Fact::Framework, name) { Origin::Framework } else { otherwise }
-}
-
-/// The crate of `candle_core::tensor::Tensor::matmul` or `<candle_nn::Linear as …>::forward`.
-fn crate_of(function: &str) -> Option<&str> {
-    let plain = function.trim_start_matches(['<', '&', '*', '(', '[', '\'', '_', ' ']);
-    let plain = plain.strip_prefix("mut ").or_else(|| plain.strip_prefix("dyn ")).unwrap_or(plain);
-    let (name, _) = plain.split_once("::")?;
-    let is_name = !name.is_empty() && name.chars().all(|c| c.is_alphanumeric() || c == '_');
-    is_name.then_some(name)
 }
 
 #[cfg(test)]

@@ -25,6 +25,7 @@ mod settings;
 mod shares;
 mod stacks;
 mod stats;
+mod symbol_name;
 #[cfg(test)]
 pub(crate) mod testing;
 
@@ -65,6 +66,8 @@ pub use settings::{Action, Enabled, Settings, StackContext, StackKind};
 pub use stacks::FRAMES_LEFT_OUT;
 pub use stacks::{CodeAddress, Frame, Stacks};
 pub use stats::{Counted, MemoryStats, Stat};
+#[doc(hidden)]
+pub use symbol_name::SymbolName;
 
 /// The moment at which most bytes were live on a device.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

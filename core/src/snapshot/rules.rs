@@ -91,41 +91,27 @@ pub(crate) enum Fact {
     PassesOn,
 }
 
-/// What stands behind the word with which a line begins.
-#[derive(Clone, Copy)]
-enum Form {
-    /// `CRATE`
-    Crate,
-    /// `NAME`
-    Name,
-    /// `CRATE FILE`
-    File,
-    /// `CRATE FILE [FUNCTION]`
-    FileOrFunction,
-    /// `CRATE FILE FUNCTION`
-    Function,
-}
-
-const FACTS: [(&str, Fact, Form); 19] = [
-    ("framework", Fact::Framework, Form::Crate),
-    ("own", Fact::Own, Form::Crate),
-    ("tracer", Fact::Tracer, Form::Crate),
-    ("operators", Fact::Operators, Form::File),
-    ("helper", Fact::Helper, Form::Name),
-    ("kernel", Fact::Kernel, Form::Name),
-    ("allocator", Fact::Allocator, Form::FileOrFunction),
-    ("variable", Fact::Variable, Form::FileOrFunction),
-    ("input", Fact::Input, Form::Function),
-    ("constant", Fact::Constant, Form::Function),
-    ("move", Fact::Move, Form::Function),
-    ("join", Fact::Join, Form::Name),
-    ("loop", Fact::Loop, Form::Name),
-    ("forward", Fact::Forward, Form::Name),
-    ("optimizer", Fact::Optimizer, Form::Function),
-    ("step", Fact::Step, Form::Name),
-    ("pass", Fact::Pass, Form::Function),
-    ("span", Fact::Span, Form::Function),
-    ("passes_on", Fact::PassesOn, Form::Name),
+/// The words with which such lines begin, and what stands behind them.
+const FACTS: [(&str, Fact, &str); 19] = [
+    ("framework", Fact::Framework, "CRATE"),
+    ("own", Fact::Own, "CRATE"),
+    ("tracer", Fact::Tracer, "CRATE"),
+    ("operators", Fact::Operators, "CRATE FILE"),
+    ("helper", Fact::Helper, "NAME"),
+    ("kernel", Fact::Kernel, "NAME"),
+    ("allocator", Fact::Allocator, "CRATE FILE [FUNCTION]"),
+    ("variable", Fact::Variable, "CRATE FILE [FUNCTION]"),
+    ("input", Fact::Input, "CRATE FILE FUNCTION"),
+    ("constant", Fact::Constant, "CRATE FILE FUNCTION"),
+    ("move", Fact::Move, "CRATE FILE FUNCTION"),
+    ("join", Fact::Join, "NAME"),
+    ("loop", Fact::Loop, "NAME"),
+    ("forward", Fact::Forward, "NAME"),
+    ("optimizer", Fact::Optimizer, "CRATE FILE FUNCTION"),
+    ("step", Fact::Step, "NAME"),
+    ("pass", Fact::Pass, "CRATE FILE FUNCTION"),
+    ("span", Fact::Span, "CRATE FILE FUNCTION"),
+    ("passes_on", Fact::PassesOn, "NAME"),
 ];
 
 /// Lines of other forms begin with these.
@@ -364,10 +350,12 @@ fn fact(word: &str, rest: &[&str]) -> Result<(Fact, Place), Cow<'static, str>> {
         return Err(if OTHERS.contains(&word) { WRONG_NUMBER.into() } else { why.into() });
     };
     let place = match (form, rest) {
-        (Form::Crate, [package]) => Place::new("*", "*", &package.replace('-', "_")),
-        (Form::Name, [name]) => Place::new("*", "*", name),
-        (Form::File | Form::FileOrFunction, [package, file]) => Place::new(package, file, "*"),
-        (Form::FileOrFunction | Form::Function, [package, file, function]) => Place::new(package, file, function),
+        ("CRATE", [package]) => Place::new("*", "*", &package.replace('-', "_")),
+        ("NAME", [name]) => Place::new("*", "*", name),
+        ("CRATE FILE" | "CRATE FILE [FUNCTION]", [package, file]) => Place::new(package, file, "*"),
+        ("CRATE FILE [FUNCTION]" | "CRATE FILE FUNCTION", [package, file, function]) => {
+            Place::new(package, file, function)
+        }
         _ => return Err(WRONG_NUMBER.into()),
     };
     Ok((fact, place))

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use addr2line::Loader;
 
-use crate::snapshot::{FRAMES_LEFT_OUT, Frame, Module, ModuleSpans};
+use crate::snapshot::{FRAMES_LEFT_OUT, Frame, Module, ModuleSpans, SymbolName};
 
 /// What one address means.
 #[derive(Clone, Debug, Default)]
@@ -181,10 +181,9 @@ pub fn without_machinery(mut frames: Vec<Frame>) -> Vec<Frame> {
 /// How a request gets from the caller to the recorder: of no interest to anybody.
 fn is_machinery(frame: &Frame) -> bool {
     const SHIMS: [&str; 5] = ["__rust_alloc", "__rust_realloc", "__rg_alloc", "__rg_realloc", "__rust_no_alloc_shim"];
-    let name = frame.function.rsplit("::").next().unwrap_or_default();
-    let shim = SHIMS.iter().any(|shim| name.starts_with(shim));
-    let named = ["memtrace::hook::", "memtrace::record::", "backtrace::"];
-    let by_name = named.iter().any(|path| frame.function.trim_start_matches('<').starts_with(path));
+    let name = SymbolName(&frame.function);
+    let shim = SHIMS.iter().any(|shim| name.function().starts_with(shim));
+    let by_name = matches!(name.crate_and_module(), Some(("memtrace", "hook" | "record") | ("backtrace", _)));
     shim || by_name || is_own_file(&frame.file) || frame.file.contains("/backtrace-0.3.")
 }
 

@@ -29,7 +29,11 @@ impl Outcome {
 /// Returns the callback to run with the result of a call that allocates.
 pub(super) fn alloc(request: Request) -> impl FnOnce(c_int) {
     let began = if attention::is_idle() { None } else { Some(ticks::now()) };
-    move |result| began.into_iter().for_each(|began| after_alloc(result, request, began))
+    move |result| {
+        if let Some(began) = began {
+            after_alloc(result, request, began);
+        }
+    }
 }
 
 fn after_alloc(result: c_int, request: Request, began: u64) {

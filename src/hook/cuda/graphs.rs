@@ -90,7 +90,7 @@ pub(super) fn added(graph: Handle, kind: CallerPtr<c_int>) -> impl FnOnce(c_int)
     const OWN: usize = 16;
     move |result| match kind.written(result) {
         Some(ALLOC) => added_alloc(graph, kind.part(OWN))(result),
-        Some(FREE) => kind.part(OWN).read().into_iter().for_each(|address| added_free(graph, address)(result)),
+        Some(FREE) => added_free(graph, kind.part(OWN).read().unwrap_or(0))(result),
         _ => {}
     }
 }

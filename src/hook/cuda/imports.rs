@@ -51,7 +51,11 @@ pub(super) fn closed(address: Pointer) -> impl FnOnce(c_int) {
 
 /// Returns the callback to run with `cuExternalMemoryGetMappedBuffer`'s result.
 pub(super) fn mapped(out: CallerPtr<Pointer>) -> impl FnOnce(c_int) {
-    move |result| out.written(result).into_iter().for_each(|address| _ = PARTS.insert(address, ()))
+    move |result| {
+        if let Some(address) = out.written(result) {
+            PARTS.insert(address, ());
+        }
+    }
 }
 
 /// A context may have come to an end: forgets what it took along.

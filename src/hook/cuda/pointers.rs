@@ -26,7 +26,9 @@ impl<T: Copy> CallerPtr<T> {
     /// Writes in the place of an answer of the driver's.
     pub(super) fn overwrite(self, value: T) {
         // SAFETY: null, or where the driver has written.
-        unsafe { self.0.cast_mut().as_mut() }.into_iter().for_each(|answer| *answer = value);
+        if let Some(answer) = unsafe { self.0.cast_mut().as_mut() } {
+            *answer = value;
+        }
     }
 
     /// A part of a description, so many bytes from its beginning.

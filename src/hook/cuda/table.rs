@@ -63,13 +63,7 @@ impl<K: Copy + Eq + Hash, V> HandleTable<K, V> {
 
     /// One use more of what has that key; if nothing has, this is entered. True if nothing had.
     pub(super) fn retain_or_insert(&self, key: K, value: V) -> bool {
-        self.with(|entries| match entries.get_mut(&key) {
-            Some(entry) => {
-                entry.uses += 1;
-                false
-            }
-            None => insert(entries, key, value),
-        })
+        self.with(|entries| retain(entries, &key).is_none() && insert(entries, key, value))
     }
 
     /// One use more of an entry, if there is one.
@@ -77,11 +71,7 @@ impl<K: Copy + Eq + Hash, V> HandleTable<K, V> {
     where
         V: Copy,
     {
-        self.with(|entries| {
-            let entry = entries.get_mut(&key)?;
-            entry.uses += 1;
-            Some(entry.value)
-        })
+        self.with(|entries| retain(entries, &key).copied())
     }
 
     /// One use less of an entry, which is taken out with its last.
@@ -149,6 +139,12 @@ fn insert<K: Eq + Hash, V>(entries: &mut OwnMap<K, Entry<V>>, key: K, value: V) 
     entries.try_reserve(1).is_err() || entries.insert(key, Entry { value, uses: 1 }).is_none()
 }
 
+fn retain<'a, K: Eq + Hash, V>(entries: &'a mut OwnMap<K, Entry<V>>, key: &K) -> Option<&'a V> {
+    let entry = entries.get_mut(key)?;
+    entry.uses += 1;
+    Some(&entry.value)
+}
+
 /// As many of these as there is memory for.
 pub(super) fn own_vec<T>(items: impl IntoIterator<Item = T>) -> OwnVec<T> {
     let mut list = OwnVec::new_in(System);
@@ -188,7 +184,7 @@ impl<K: Copy + Eq + Hash, V> Undo<K, V> {
         match removed {
             _ if result == SUCCESS => {}
             Removed::Nothing => {}
-            Removed::Use => table.with(|entries| entries.get_mut(&key).into_iter().for_each(|entry| entry.uses += 1)),
+            Removed::Use => _ = table.with(|entries| retain(entries, &key).is_some()),
             Removed::Entry(value) => _ = table.insert(key, value),
         }
     }

@@ -20,7 +20,7 @@ use self::fast::DeepStack;
 pub(in crate::record) use self::fast::{
     clear_unused_stack, each_word, part_from_here, thread_begins, was_held_at_first, whole_stack,
 };
-pub(crate) use self::mode::{after_fork, check_stacks, compared_stacks, wrong_stacks};
+pub(crate) use self::mode::{COMPARED, WRONG, after_fork, check_stacks};
 pub(crate) use self::modules::KnownModules;
 use self::registers::Registers;
 use self::stack::{Known, Stack, Taken};

@@ -11,8 +11,10 @@ const CHECKED: u8 = 1;
 /// The library alone.
 const LIBRARY: u8 = 2;
 
-static COMPARED: AtomicU64 = AtomicU64::new(0);
-static WRONG: AtomicU64 = AtomicU64::new(0);
+/// Stacks that were compared with the library's.
+pub(crate) static COMPARED: AtomicU64 = AtomicU64::new(0);
+/// Those that our own unwinder got wrong; the library's were kept.
+pub(crate) static WRONG: AtomicU64 = AtomicU64::new(0);
 
 #[inline]
 pub(super) fn is_fast() -> bool {
@@ -45,14 +47,4 @@ pub(crate) fn after_fork() {
 pub(super) fn count(same: bool) {
     COMPARED.fetch_add(1, Relaxed);
     WRONG.fetch_add((!same).into(), Relaxed);
-}
-
-/// Stacks that were compared with the library's.
-pub(crate) fn compared_stacks() -> u64 {
-    COMPARED.load(Relaxed)
-}
-
-/// Stacks that our own unwinder got wrong; the library's were kept.
-pub(crate) fn wrong_stacks() -> u64 {
-    WRONG.load(Relaxed)
 }
