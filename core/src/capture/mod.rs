@@ -37,7 +37,7 @@
 //! | 14 counters | device and the numbers in the order of `encode::counters` |
 //! | 15 scopes | device count:n (context calls allocations allocated_bytes own_peak total_peak:n(0: none, else 1 + bytes))* |
 //! | 16 segments | device count:n (address:step size:n estimated:n)* |
-//! | 17 commit | duration_ns:n, the counters of [`Health`](crate::snapshot::Health) as a list, the rest of it in the order of `encode::commit`; what came before counts from here on |
+//! | 17 commit | duration_ns:n, the counters of [`Health`] as a list, the rest of it in the order of `encode::commit`; what came before counts from here on |
 //! | 18 end | nothing; the recording was ended in order |
 //! | 19 names | device lost:n count:n (alloc_seq:step name:text category:n)*; the last name of a block counts; so many more were not kept since the chunk before |
 //! | 20 pool | device used used_high reserved reserved_high release_threshold used_before:n(0: unknown, else 1 + bytes) |
