@@ -8,7 +8,7 @@ use std::thread;
 use crate::child::in_child;
 use crate::support::{MIB, Raw, alone, cpu};
 use memtrace::attribute::Categories;
-use memtrace::snapshot::{Block, DeviceSnapshot, MemoryStats, Record, RecordKind, Replay, Sampling};
+use memtrace::snapshot::{Block, DeviceSnapshot, MemoryStats, Record, RecordKind, Replay, Sampling, Weight};
 use memtrace::{Category, Device, Session, SnapshotData, analysis, read_capture, scope, stats};
 use proptest::prelude::*;
 
@@ -140,13 +140,17 @@ fn apply(blocks: &mut Vec<Raw>, step: Step) {
 fn check_sums(data: &SnapshotData) {
     let device = cpu(data);
     let (counted, flows) = (device.stats.counted.unwrap(), device.stats.allocated_bytes);
-    let sum = |shares: &mut dyn Iterator<Item = (&Block, u64)>| shares.map(|(_, bytes)| bytes).sum::<u64>();
+    let sum =
+        |weights: &mut dyn Iterator<Item = (&Block, Weight)>| weights.map(|(_, weight)| weight.bytes).sum::<u64>();
     assert_eq!((device.peak.bytes, flows.current), (counted.at_peak, counted.now));
-    assert_eq!(sum(&mut device.peak_shares()) + device.peak.not_recorded, device.peak.bytes);
-    assert_eq!(sum(&mut device.live_shares()) + device.not_recorded, flows.current);
+    assert_eq!(sum(&mut device.peak_weights()) + device.peak.not_recorded, device.peak.bytes);
+    assert_eq!(sum(&mut device.live_weights()) + device.not_recorded, flows.current);
     let is_large = |block: &Block| !device.sampling.is_sampled(block.size);
     assert!(
-        device.peak_shares().chain(device.live_shares()).all(|(block, bytes)| !is_large(block) || bytes == block.size)
+        device
+            .peak_weights()
+            .chain(device.live_weights())
+            .all(|(block, weight)| !is_large(block) || weight.bytes == block.size)
     );
     // The log and what is worked out from it go by sizes.
     let stands_for = |block: &Block| device.sampling.bytes(block.size);

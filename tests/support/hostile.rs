@@ -70,8 +70,8 @@ pub fn read_and_use(bytes: &[u8]) {
 
 fn sums(data: &SnapshotData) {
     for device in &data.devices {
-        let shares: u64 = device.peak_shares().map(|(_, bytes)| bytes).sum();
-        assert_eq!(shares + device.peak.not_recorded, device.peak.bytes);
+        let recorded: u64 = device.peak_weights().map(|(_, weight)| weight.bytes).sum();
+        assert_eq!(recorded + device.peak.not_recorded, device.peak.bytes);
         let mut replay = Replay::at_log_start(device);
         device.records.iter().for_each(|record| replay.apply(record));
         assert_eq!(sum(device, &replay.blocks()), replay.bytes());
@@ -88,8 +88,8 @@ fn analyses(data: &SnapshotData) {
         let by = [analysis::by_line, analysis::by_function, analysis::by_scope, analysis::by_name]
             .map(|by| by(data, device));
         by.iter().for_each(|breakdown| assert_eq!(breakdown.total, device.peak.total()));
-        let shares: u64 = device.live_shares().map(|(_, bytes)| bytes).sum();
-        let live = shares + device.not_recorded + device.below_threshold;
+        let recorded: u64 = device.live_weights().map(|(_, weight)| weight.bytes).sum();
+        let live = recorded + device.not_recorded + device.below_threshold;
         assert_eq!(analysis::live_by_line(data, device).total, live);
         analysis::scopes(data, device);
         analysis::temporaries(data, device);

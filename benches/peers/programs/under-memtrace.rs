@@ -28,8 +28,8 @@ fn finish(session: Option<Session>, args: &Args) -> Outcome<String> {
 fn told(snapshot: &Snapshot) -> String {
     let Some(device) = snapshot.device(Device::Cpu) else { return String::new() };
     // A block of a sample stands for more than its size.
-    let shares = device.peak_shares().filter(|(block, _)| reaches_user(snapshot, block.stack));
-    let user: u64 = shares.map(|(_, bytes)| bytes).sum();
+    let weights = device.peak_weights().filter(|(block, _)| reaches_user(snapshot, block.stack));
+    let user: u64 = weights.map(|(_, weight)| weight.bytes).sum();
     // Counters have no stacks.
     let user = if device.peak.blocks.is_empty() { "null".to_owned() } else { user.to_string() };
     let (peak, allocations) = (device.peak.total(), device.stats.allocations.allocated);

@@ -6,7 +6,7 @@ use super::labels::{
     Labels, allocator_label, function_label, line_label, model_line_label, module_label, operator_label, scope_label,
 };
 use crate::attribute::Categories;
-use crate::snapshot::{Block, Category, DeviceSnapshot, Peak, Sampling, SnapshotData};
+use crate::snapshot::{Block, Category, DeviceSnapshot, Peak, SnapshotData, Weight};
 
 /// One row of a breakdown.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,9 +52,8 @@ pub const BEFORE_RECORDING: &str = "(allocated before recording)";
 pub const NOT_IN_SAMPLE: &str = "(before recording, or not in the sample)";
 
 /// What to call the bytes for which none of these blocks stands.
-pub(crate) fn label_of_rest(sampling: Sampling, blocks: &[Block]) -> &'static str {
-    let is_told = !sampling.is_on() || blocks.iter().any(|block| sampling.is_sampled(block.size));
-    if is_told { BEFORE_RECORDING } else { NOT_IN_SAMPLE }
+pub(crate) fn label_of_rest(device: &DeviceSnapshot, blocks: &[Block]) -> &'static str {
+    if device.stand_for_small(blocks) { BEFORE_RECORDING } else { NOT_IN_SAMPLE }
 }
 
 /// The peak's blocks by user line.
@@ -79,7 +78,7 @@ pub fn by_operator(data: &SnapshotData, device: &DeviceSnapshot) -> Breakdown {
 
 /// What allocators of frameworks hold of the peak, to give parts of it to tensors: a row for each such allocator's crate.
 pub fn by_allocator(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<Row> {
-    let rows = summed(device.peak_shares(), device.sampling, &mut Labels::of_stacks(data, allocator_label));
+    let rows = summed(device.peak_weights(), &mut Labels::of_stacks(data, allocator_label));
     rows.into_iter().filter(|row| !row.label.is_empty()).collect()
 }
 
@@ -124,35 +123,30 @@ pub fn by_module(data: &SnapshotData, device: &DeviceSnapshot) -> Breakdown {
 
 fn at_peak_by<'a>(data: &SnapshotData, device: &'a DeviceSnapshot, label: impl Fn(&'a Block) -> &'a str) -> Breakdown {
     let mut sums: BTreeMap<&str, Sum> = BTreeMap::new();
-    for (block, bytes) in device.peak_shares() {
-        sums.entry(label(block)).or_default().add(block, bytes);
+    for (block, weight) in device.peak_weights() {
+        sums.entry(label(block)).or_default().add(block, weight);
     }
-    let rows = sums.into_iter().map(|(label, sum)| sum.row(label, device.sampling)).collect();
+    let rows = sums.into_iter().map(|(label, sum)| sum.row(label)).collect();
     with_rest(data, rows, Rest::at_peak(device))
 }
 
 /// What is live at the end, by user line.
 pub fn live_by_line(data: &SnapshotData, device: &DeviceSnapshot) -> Breakdown {
-    breakdown(device, device.live_shares(), Rest::now(device), &mut Labels::of_stacks(data, line_label))
+    breakdown(device.live_weights(), Rest::now(device), &mut Labels::of_stacks(data, line_label))
 }
 
 /// What is live at the end, by the innermost scope in which it was allocated.
 pub fn live_by_scope(data: &SnapshotData, device: &DeviceSnapshot) -> Breakdown {
-    breakdown(device, device.live_shares(), Rest::now(device), &mut Labels::of_contexts(data, scope_label))
+    breakdown(device.live_weights(), Rest::now(device), &mut Labels::of_contexts(data, scope_label))
 }
 
 fn at_peak(device: &DeviceSnapshot, labels: &mut Labels<'_>) -> Breakdown {
-    breakdown(device, device.peak_shares(), Rest::at_peak(device), labels)
+    breakdown(device.peak_weights(), Rest::at_peak(device), labels)
 }
 
-/// Of blocks with the bytes that each stands for.
-fn breakdown<'a>(
-    device: &DeviceSnapshot,
-    blocks: impl Iterator<Item = (&'a Block, u64)>,
-    rest: Rest,
-    labels: &mut Labels<'_>,
-) -> Breakdown {
-    let rows = summed(blocks, device.sampling, labels);
+/// Of blocks with what each stands for.
+fn breakdown<'a>(blocks: impl Iterator<Item = (&'a Block, Weight)>, rest: Rest, labels: &mut Labels<'_>) -> Breakdown {
+    let rows = summed(blocks, labels);
     with_rest(labels.data(), rows, rest)
 }
 
@@ -166,12 +160,12 @@ struct Rest {
 impl Rest {
     fn at_peak(device: &DeviceSnapshot) -> Self {
         let Peak { not_recorded, below_threshold, ref blocks, .. } = device.peak;
-        Self { label: label_of_rest(device.sampling, blocks), not_recorded, below_threshold }
+        Self { label: label_of_rest(device, blocks), not_recorded, below_threshold }
     }
 
     fn now(device: &DeviceSnapshot) -> Self {
         let DeviceSnapshot { not_recorded, below_threshold, ref live, .. } = *device;
-        Self { label: label_of_rest(device.sampling, live), not_recorded, below_threshold }
+        Self { label: label_of_rest(device, live), not_recorded, below_threshold }
     }
 }
 
@@ -188,40 +182,40 @@ fn with_rest(data: &SnapshotData, mut rows: Vec<Row>, rest: Rest) -> Breakdown {
     Breakdown { rows, total }
 }
 
-fn summed<'a>(blocks: impl Iterator<Item = (&'a Block, u64)>, sampling: Sampling, labels: &mut Labels<'_>) -> Vec<Row> {
+fn summed<'a>(blocks: impl Iterator<Item = (&'a Block, Weight)>, labels: &mut Labels<'_>) -> Vec<Row> {
     let mut sums: Vec<Sum> = Vec::new();
-    for (block, bytes) in blocks {
+    for (block, weight) in blocks {
         let number = labels.number(block);
         if number >= sums.len() {
             sums.resize_with(number + 1, Sum::default);
         }
         if let Some(sum) = sums.get_mut(number) {
-            sum.add(block, bytes);
+            sum.add(block, weight);
         }
     }
-    labels.names().zip(sums).map(|(label, sum)| sum.row(label, sampling)).collect()
+    labels.names().zip(sums).map(|(label, sum)| sum.row(label)).collect()
 }
 
 /// The blocks of one row.
 #[derive(Default)]
 struct Sum {
-    bytes: u64,
+    weight: Weight,
     sizes: Vec<u64>,
 }
 
 impl Sum {
-    fn add(&mut self, block: &Block, bytes: u64) {
-        self.bytes += bytes;
+    fn add(&mut self, block: &Block, weight: Weight) {
+        self.weight += weight;
         self.sizes.push(block.size);
     }
 
-    fn row(mut self, label: &str, sampling: Sampling) -> Row {
+    fn row(mut self, label: &str) -> Row {
         self.sizes.sort_unstable();
         let sizes = &self.sizes;
         let upper = sizes.get(sizes.len() / 2).copied().unwrap_or(0);
         let lower = sizes.get((sizes.len().max(1) - 1) / 2).copied().unwrap_or(0);
-        let count = Sampling::whole(sizes.iter().map(|size| sampling.parts(*size)).fold(0, u64::saturating_add));
-        Row { label: label.to_owned(), bytes: self.bytes, median: lower.midpoint(upper), count: Some(count) }
+        let Weight { bytes, .. } = self.weight;
+        Row { label: label.to_owned(), bytes, median: lower.midpoint(upper), count: Some(self.weight.blocks()) }
     }
 }
 
@@ -231,7 +225,7 @@ mod tests {
 
     #[test]
     fn the_median_of_an_even_number_of_sizes_lies_between_the_middle_two() {
-        let median = |sizes: &[u64]| Sum { bytes: 0, sizes: sizes.to_vec() }.row("", Sampling::default()).median;
+        let median = |sizes: &[u64]| Sum { weight: Weight::default(), sizes: sizes.to_vec() }.row("").median;
         assert_eq!([median(&[1, 100, 3, 2]), median(&[5, 1, 9]), median(&[])], [2, 5, 0]);
     }
 }

@@ -139,11 +139,11 @@ fn at_start(device: &DeviceSnapshot, known: &Categories) -> CategoryBytes {
     let mut seen = HashSet::from([0]);
     for record in &device.records {
         if seen.insert(record.alloc_seq) && record.kind == RecordKind::Free {
-            start.explain(known.get(record.alloc_seq), device.sampling.bytes(record.size));
+            start.explain(known.get(record.alloc_seq), device.weight(record.size).bytes);
         }
     }
     for block in device.live.iter().filter(|block| !seen.contains(&block.seq)) {
-        start.explain(known.get(block.seq), device.sampling.bytes(block.size));
+        start.explain(known.get(block.seq), device.weight(block.size).bytes);
     }
     start
 }

@@ -1,6 +1,6 @@
 //! The log of a device with the bytes that were live after each record.
 
-use crate::snapshot::{DeviceSnapshot, Record, RecordKind};
+use crate::snapshot::{DeviceSnapshot, Record, RecordKind, Weight};
 
 /// A record and the device's total after it.
 #[derive(Clone, Copy, Debug)]
@@ -8,6 +8,8 @@ pub(crate) struct Moment<'a> {
     pub(crate) record: &'a Record,
     /// Bytes live, those from before the recording included.
     pub(crate) allocated: u64,
+    /// What the record stands for.
+    pub(crate) weight: Weight,
     /// What the record added to it; negative for a free.
     pub(crate) change: i64,
 }
@@ -32,16 +34,21 @@ pub(crate) fn moments(device: &DeviceSnapshot) -> impl Iterator<Item = Moment<'_
 pub(crate) fn moments_after(device: &DeviceSnapshot, at_start: u64) -> impl Iterator<Item = Moment<'_>> {
     let mut allocated = at_start;
     device.records.iter().map(move |record| {
-        let change = change(device, record);
+        let weight = device.weight(record.size);
+        let change = signed(record, weight);
         allocated = allocated.saturating_add_signed(change);
-        Moment { record, allocated, change }
+        Moment { record, allocated, weight, change }
     })
 }
 
 /// What the record adds to its device's total, or its block stands for: negative for a free.
 pub(crate) fn change(device: &DeviceSnapshot, record: &Record) -> i64 {
-    let size = i64::try_from(device.sampling.bytes(record.size)).unwrap_or(i64::MAX);
-    if record.kind == RecordKind::Alloc { size } else { -size }
+    signed(record, device.weight(record.size))
+}
+
+fn signed(record: &Record, weight: Weight) -> i64 {
+    let bytes = i64::try_from(weight.bytes).unwrap_or(i64::MAX);
+    if record.kind == RecordKind::Alloc { bytes } else { -bytes }
 }
 
 /// When the log begins: at the recording's start, or at the oldest record if older ones were overwritten.

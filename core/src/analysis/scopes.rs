@@ -29,8 +29,8 @@ pub struct ScopeRow {
 /// The scopes of a recording as a tree in the order of their first use, parents before children.
 pub fn scopes(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<ScopeRow> {
     let mut at_peak: HashMap<ContextId, u64> = HashMap::new();
-    for (block, bytes) in device.peak_shares() {
-        *at_peak.entry(block.context).or_default() += bytes;
+    for (block, weight) in device.peak_weights() {
+        *at_peak.entry(block.context).or_default() += weight.bytes;
     }
     let mut rows: Vec<(Vec<ContextId>, ScopeRow)> = device
         .scopes

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use super::labels::{Labels, line_label};
 use crate::attribute::allocator;
-use crate::snapshot::{Block, DeviceSnapshot, Record, RecordKind, Sampling, SnapshotData, StackId};
+use crate::snapshot::{Block, DeviceSnapshot, Record, RecordKind, SnapshotData, StackId, Weight};
 
 /// A block counts as temporary if it is freed before this many further blocks were allocated on its
 /// device.
@@ -27,23 +27,26 @@ pub struct TemporaryRow {
 /// gives parts of them to tensors are none.
 pub fn temporaries(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<TemporaryRow> {
     let mut labels = Labels::of_stacks(data, line_label);
-    let mut rows: Vec<TemporaryRow> = Vec::new();
+    let mut rows: Vec<(Weight, u64)> = Vec::new();
     let mut given_out: HashMap<StackId, bool> = HashMap::new();
     let mut is_given_out = |stack| *given_out.entry(stack).or_insert_with(|| allocator(data, stack).is_some());
     for block in short_lived(&device.records).into_iter().filter(|block| !is_given_out(block.stack)) {
         let number = labels.number(&block);
         if number >= rows.len() {
-            rows.resize_with(number + 1, TemporaryRow::default);
+            rows.resize(number + 1, Default::default());
         }
-        if let Some(row) = rows.get_mut(number) {
-            row.bytes += device.sampling.bytes(block.size);
-            row.count = row.count.saturating_add(device.sampling.parts(block.size));
-            row.largest = row.largest.max(block.size);
+        if let Some((sum, largest)) = rows.get_mut(number) {
+            *sum += device.weight(block.size);
+            *largest = block.size.max(*largest);
         }
     }
-    for (row, label) in rows.iter_mut().zip(labels.names()) {
-        (row.label, row.count) = (label.to_owned(), Sampling::whole(row.count));
-    }
+    let row = |(label, (sum, largest)): (&str, (Weight, u64))| TemporaryRow {
+        label: label.to_owned(),
+        bytes: sum.bytes,
+        count: sum.blocks(),
+        largest,
+    };
+    let mut rows: Vec<TemporaryRow> = labels.names().zip(rows).map(row).collect();
     rows.sort_by(|a, b| b.bytes.cmp(&a.bytes).then_with(|| a.label.cmp(&b.label)));
     rows
 }

@@ -72,7 +72,7 @@ fn older(chain: &[&Block]) -> u64 {
 /// The peak's blocks by thread and size, in the order of their allocation.
 fn by_size(device: &DeviceSnapshot) -> BTreeMap<(u32, u64), Vec<&Block>> {
     let mut sizes: BTreeMap<_, Vec<&Block>> = BTreeMap::new();
-    for block in device.peak.blocks.iter().filter(|block| !device.sampling.is_sampled(block.size)) {
+    for block in device.peak.blocks.iter().filter(|block| device.is_exact(block)) {
         sizes.entry((block.thread.0, block.size)).or_default().push(block);
     }
     sizes
@@ -195,7 +195,7 @@ impl<'a> Log<'a> {
         // Where the log does not give the peak that was, it does not give another one. That of a sample is higher or lower
         // by chance, and what it becomes less by is about the same.
         let peak = i128::from(self.device.peak.bytes);
-        let complete = self.device.overwritten == 0 && (found == peak || self.device.sampling.is_on());
+        let complete = self.device.overwritten == 0 && (found == peak || self.device.is_sample());
         complete.then_some(peak - (found - without)).and_then(|bytes| u64::try_from(bytes).ok())
     }
 

@@ -10,7 +10,7 @@ use super::gaps::{self, Skip};
 use super::{Counters, Damage, Driver, by_seq};
 use crate::snapshot::{
     Block, BlockName, CallTime, ContextNode, Counted, Device, DeviceSnapshot, Gap, Mark, OutOfMemory, Peak, Record,
-    RecordKind, Refused, Sampling, ScopeStats, Segment, SegmentRecord, leave_out, positions, refused_frees,
+    RecordKind, Refused, Sampling, ScopeStats, Segment, SegmentRecord, Weight, leave_out, positions, refused_frees,
     scopes_of_log, segments,
 };
 
@@ -163,7 +163,9 @@ impl DeviceParts {
             names: self.names.into_values().collect(),
             lost_names: self.lost_names,
         };
-        if device.peak_shares().map(|(_, bytes)| bytes).sum::<u64>() + device.peak.not_recorded != device.peak.bytes {
+        if device.peak_weights().map(|(_, weight)| weight).sum::<Weight>().bytes + device.peak.not_recorded
+            != device.peak.bytes
+        {
             return Err(Damage("a peak whose blocks do not add up to it"));
         }
         device.scopes = self.scopes.take().unwrap_or_else(|| {

@@ -99,7 +99,7 @@ fn balance_note(device: &DeviceSnapshot) -> Option<String> {
 
 /// Allocators with what they hold of a device's peak, and a note for each: its blocks say nothing about tensors.
 pub(super) fn allocator_notes(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<(Row, String)> {
-    let (peak, about) = (device.peak.total(), sampled::about(device.sampling.interval()));
+    let (peak, about) = (device.peak.total(), sampled::about(device.sample_interval()));
     let note = |row: Row| {
         let count = row.count.unwrap_or(0);
         let (blocks, them) = if count == 1 { ("block holds", "it") } else { ("blocks hold", "them") };

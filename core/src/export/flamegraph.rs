@@ -9,7 +9,7 @@ use super::folded::{self, Folded, Measure};
 use super::{Export, LeftOut, budget, sampled};
 use crate::analysis::device_or_main;
 use crate::error::Error;
-use crate::snapshot::{DeviceSnapshot, Sampling, SnapshotData};
+use crate::snapshot::{DeviceSnapshot, SnapshotData, Weight};
 use crate::units::{Bytes, grouped};
 
 /// A flamegraph of these stacks: an SVG in which the width of a frame is what it held at the peak, outermost frames on top.
@@ -38,7 +38,7 @@ fn draw(
     lines: &BTreeMap<String, u64>,
     out: &mut dyn Write,
 ) -> Result<(), Error> {
-    let (mut drawing, interval) = (flamegraph::Options::default(), device.sampling.interval());
+    let (mut drawing, interval) = (flamegraph::Options::default(), device.sample_interval());
     let total = match measure {
         Measure::Bytes => Bytes(device.peak.total()).to_string(),
         Measure::Count => format!("{}{} blocks", sampled::about(interval), grouped(blocks(device))),
@@ -62,8 +62,7 @@ fn draw(
 
 /// How many were live at the peak, as far as is known.
 fn blocks(device: &DeviceSnapshot) -> u64 {
-    let parts = device.peak.blocks.iter().map(|block| device.sampling.parts(block.size));
-    Sampling::whole(parts.fold(0, u64::saturating_add))
+    device.peak_weights().map(|(_, weight)| weight).sum::<Weight>().blocks()
 }
 
 fn nothing() -> Error {

@@ -9,7 +9,7 @@ use super::{Export, LeftOut, budget};
 use crate::analysis::{device_or_main, frame_location, label_of_rest};
 use crate::attribute::Origin;
 use crate::error::Error;
-use crate::snapshot::{ContextId, Device, DeviceSnapshot, Frame, Sampling, SnapshotData, StackId};
+use crate::snapshot::{ContextId, Device, DeviceSnapshot, Frame, SnapshotData, StackId, Weight};
 
 /// What the numbers count.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -65,7 +65,7 @@ pub(super) fn largest(lines: &BTreeMap<String, u64>, count: usize) -> Cow<'_, BT
 pub(super) fn lines(data: &SnapshotData, device: &DeviceSnapshot, options: &Folded) -> BTreeMap<String, u64> {
     let mut lines = stacks(data, device, options);
     if options.measure == Measure::Bytes {
-        let before = label_of_rest(device.sampling, &device.peak.blocks).trim_matches(['(', ')']);
+        let before = label_of_rest(device, &device.peak.blocks).trim_matches(['(', ')']);
         let rest = [(before, device.peak.not_recorded), ("blocks below min_size", device.peak.below_threshold)];
         for (name, bytes) in rest.into_iter().filter(|(_, bytes)| *bytes > 0) {
             *lines.entry(name.to_owned()).or_insert(0) += bytes;
@@ -79,14 +79,14 @@ const MOST_TEXT: usize = 256 << 20;
 
 /// Each stack in its scopes as a line; beyond [`MOST_TEXT`] the smallest in one.
 fn stacks(data: &SnapshotData, device: &DeviceSnapshot, options: &Folded) -> BTreeMap<String, u64> {
-    let (sampling, is_bytes) = (device.sampling, options.measure == Measure::Bytes);
-    let mut sums: HashMap<(ContextId, StackId), u64> = HashMap::new();
-    for (block, bytes) in device.peak_shares() {
-        let value = if is_bytes { bytes } else { sampling.parts(block.size) };
-        let sum = sums.entry((block.context, block.stack)).or_insert(0);
-        *sum = sum.saturating_add(value);
+    let mut sums: HashMap<(ContextId, StackId), Weight> = HashMap::new();
+    for (block, weight) in device.peak_weights() {
+        *sums.entry((block.context, block.stack)).or_default() += weight;
     }
-    let value = |sum| if is_bytes { sum } else { Sampling::whole(sum) };
+    let value = |sum: Weight| match options.measure {
+        Measure::Bytes => sum.bytes,
+        Measure::Count => sum.blocks(),
+    };
     let mut sums: Vec<_> = sums.into_iter().map(|(key, sum)| (key, value(sum))).collect();
     sums.sort_unstable_by_key(|(key, value)| (Reverse(*value), *key));
     let mut names = Names::of(data, options.all_frames);

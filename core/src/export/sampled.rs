@@ -29,7 +29,7 @@ pub(super) fn blocks_note(interval: Option<u64>) -> Option<String> {
 
 /// What is an estimate and what was counted.
 pub(super) fn lines(device: &DeviceSnapshot) -> Vec<String> {
-    let Some(note) = note(device.sampling.interval()) else { return Vec::new() };
+    let Some(note) = note(device.sample_interval()) else { return Vec::new() };
     let mut lines = vec![format!("Sampled          {note}")];
     if let Some(Counted { now, before, .. }) = device.stats.counted {
         let live = format!("{} ({} bytes) live now", Bytes(now), grouped(now));
@@ -46,7 +46,7 @@ pub(super) fn lines(device: &DeviceSnapshot) -> Vec<String> {
 
 /// The same for JSON.
 pub(super) fn table(device: &DeviceSnapshot) -> Option<Value> {
-    let interval = device.sampling.interval()?;
+    let interval = device.sample_interval()?;
     Some(json!({
         "interval_bytes": interval,
         "note": note(Some(interval)),

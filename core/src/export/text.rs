@@ -68,7 +68,7 @@ struct Page<'a> {
 
 impl Page<'_> {
     fn device(&mut self, data: &SnapshotData, device: &DeviceSnapshot) {
-        self.about = sampled::about(device.sampling.interval());
+        self.about = sampled::about(device.sample_interval());
         self.summary(data, device);
         self.tables(data, device, &[Shown::Always, Shown::InReports]);
         self.scopes(data, device);
@@ -227,7 +227,7 @@ impl Page<'_> {
         }
         self.heading("Temporaries");
         let of = if device.overwritten > 0 { ", in the records that the log still holds" } else { "" };
-        let recorded = if device.sampling.is_on() { " of the sample" } else { "" };
+        let recorded = if device.is_sample() { " of the sample" } else { "" };
         self.line(&format!("Freed before {} more blocks{recorded} were allocated{of}.", analysis::SOON));
         let mut table = Table::new(&["Total", "Count", "Largest", "Location"], Cut::Start);
         for row in rows.iter().take(self.options.rows / 2) {

@@ -22,12 +22,12 @@ mod scopes;
 #[doc(hidden)]
 pub mod segments;
 mod settings;
-mod shares;
 mod stacks;
 mod stats;
 mod symbol_name;
 #[cfg(test)]
 pub(crate) mod testing;
+mod weight;
 
 pub use calls::CallTime;
 pub use category::Category;
@@ -68,12 +68,13 @@ pub use stacks::{CodeAddress, Frame, Stacks};
 pub use stats::{Counted, MemoryStats, Stat};
 #[doc(hidden)]
 pub use symbol_name::SymbolName;
+pub use weight::Weight;
 
 /// The moment at which most bytes were live on a device.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Peak {
     /// Bytes live at that moment: `blocks`, or what they stand for if they are a sample
-    /// ([`DeviceSnapshot::peak_shares`]), plus `not_recorded`.
+    /// ([`DeviceSnapshot::peak_weights`]), plus `not_recorded`.
     ///
     /// On the CPU device this is the largest sum over all blocks of at least the threshold;
     /// `below_threshold` comes on top. Of a sample it is the largest sum that was counted when a block was recorded:

@@ -11,7 +11,7 @@ const ONE: u64 = 1 << 16;
 /// probability p = 1 − exp(−size / interval), as if points lay on the allocated bytes at random, one in an interval on
 /// average, and blocks with a point were recorded. It stands for 1 / p blocks of its size, so that sums over the
 /// recorded blocks are unbiased estimates of the sums over all. Where the sum over all is counted besides, a block has its
-/// share of that, in this proportion: see [`DeviceSnapshot::peak_shares`](super::DeviceSnapshot::peak_shares).
+/// share of that, in this proportion: see [`DeviceSnapshot::peak_weights`](super::DeviceSnapshot::peak_weights).
 ///
 /// What a block stands for here follows from its size alone, by arithmetic that gives the same on every machine: whoever
 /// adds up the same blocks, in whatever groups, comes to the same total, to the byte.

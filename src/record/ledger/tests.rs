@@ -7,7 +7,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::record::CONTEXTS;
-use crate::snapshot::{DeviceSnapshot, MemoryKind, Replay};
+use crate::snapshot::{DeviceSnapshot, MemoryKind, Replay, Weight};
 
 #[derive(Clone, Debug)]
 enum Step {
@@ -272,9 +272,9 @@ proptest! {
         prop_assert_eq!(copy.peak.bytes, oracle.peak);
         prop_assert_eq!(all_untimed(&copy.peak.blocks), all_untimed(&oracle.at_peak));
         let device = as_device(&copy, sampling);
-        let sum = |shares: &mut dyn Iterator<Item = (&Block, u64)>| shares.map(|(_, bytes)| bytes).sum::<u64>();
-        prop_assert_eq!(sum(&mut device.peak_shares()) + copy.peak.not_recorded, copy.peak.bytes);
-        prop_assert_eq!(sum(&mut device.live_shares()) + copy.not_recorded, oracle.total());
+        let sum = |weights: &mut dyn Iterator<Item = (&Block, Weight)>| weights.map(|(_, weight)| weight.bytes).sum::<u64>();
+        prop_assert_eq!(sum(&mut device.peak_weights()) + copy.peak.not_recorded, copy.peak.bytes);
+        prop_assert_eq!(sum(&mut device.live_weights()) + copy.not_recorded, oracle.total());
         prop_assert_eq!(all_untimed(&copy.live), oracle.blocks());
     }
 

@@ -7,7 +7,7 @@ use super::super::log::{Moment, moments};
 use super::super::reserved::Reserved;
 use super::sites::{Site, Sites};
 use crate::snapshot::{
-    ContextId, DeviceSnapshot, Mark, Record, RecordKind, Sampling, SnapshotData, StackId, ThreadId, Totals,
+    ContextId, DeviceSnapshot, Mark, Record, RecordKind, SnapshotData, StackId, ThreadId, Totals, Weight,
 };
 
 /// A call before it is described.
@@ -25,7 +25,7 @@ pub(crate) struct Call<'a> {
     pub(crate) begin_ns: u64,
     pub(crate) end_ns: u64,
     /// In parts of one.
-    pub(crate) allocations: u64,
+    pub(crate) allocations: Weight,
     pub(crate) added: i64,
     pub(crate) before: u64,
     pub(crate) peak: u64,
@@ -101,7 +101,6 @@ struct Walk<'a> {
     open: HashMap<ThreadId, Open>,
     /// The calls that allocated the live blocks, by the blocks' numbers.
     makers: HashMap<u64, usize>,
-    sampling: Sampling,
     totals: Totals,
     reserved: Option<Reserved<'a>>,
 }
@@ -113,7 +112,6 @@ impl<'a> Walk<'a> {
             calls: Vec::new(),
             open: HashMap::new(),
             makers: HashMap::new(),
-            sampling: device.sampling,
             totals: Totals::default(),
             reserved: Reserved::of(device),
         }
@@ -150,10 +148,10 @@ impl<'a> Walk<'a> {
         stacks.insert(record.stack);
         self.makers.insert(record.alloc_seq, call);
         let Record { alloc_seq: seq, size, stack, .. } = *record;
-        let newest = Newest { seq, size, bytes: moment.change.unsigned_abs(), stack };
+        let newest = Newest { seq, size, bytes: moment.weight.bytes, stack };
         self.open.insert(record.thread, Open { call, site: site.number, oldest, stacks, newest, dropped: None });
         if let Some(call) = self.calls.get_mut(call) {
-            call.allocations = call.allocations.saturating_add(self.sampling.parts(record.size));
+            call.allocations += moment.weight;
         }
         self.belongs(call, at, moment);
     }
@@ -170,7 +168,7 @@ impl<'a> Walk<'a> {
             thread: record.thread,
             begin_ns: record.time_ns,
             end_ns: record.time_ns,
-            allocations: 0,
+            allocations: Weight::default(),
             added: 0,
             before: moment.allocated.saturating_add_signed(-moment.change),
             peak: 0,

@@ -40,7 +40,7 @@ pub(crate) use calls::{Call, calls};
 pub use markers::{Marker, MarkerKind};
 
 use super::labels::line_label;
-use crate::snapshot::{DeviceSnapshot, Sampling, SnapshotData};
+use crate::snapshot::{DeviceSnapshot, SnapshotData};
 
 /// One call of an operator. Bytes are those of the device, blocks below the threshold left out.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -146,7 +146,7 @@ pub fn operators(data: &SnapshotData, device: &DeviceSnapshot) -> OperatorSeries
         overwritten: device.overwritten,
         num_alloc_retries: device.stats.num_alloc_retries,
         num_ooms: device.stats.num_ooms,
-        sample_interval: device.sampling.interval(),
+        sample_interval: device.sample_interval(),
         left_out: 0,
         calls: described(data, &calls),
     }
@@ -163,7 +163,7 @@ fn described(data: &SnapshotData, calls: &[Call<'_>]) -> Vec<OperatorCall> {
         thread: call.thread.number(),
         begin_ns: call.begin_ns,
         end_ns: call.end_ns,
-        allocations: Sampling::whole(call.allocations),
+        allocations: call.allocations.blocks(),
         added: call.added,
         before: call.before,
         peak: call.peak,

@@ -60,8 +60,8 @@ impl<'a> Picture<'a> {
         let last_ns = device.records.last().map_or(0, |record| record.time_ns);
         let end_ns = data.process.duration_ns.max(last_ns).max(timeline.start_ns().saturating_add(1));
         // Of a sample the curve is an estimate, and the peak was counted.
-        let size = Bytes(if device.sampling.is_on() { device.peak.bytes } else { peak.1.total() });
-        let (program, behind) = (shortened(&data.process.program), sampled::behind(device.sampling.interval()));
+        let size = Bytes(if device.is_sample() { device.peak.bytes } else { peak.1.total() });
+        let (program, behind) = (shortened(&data.process.program), sampled::behind(device.sample_interval()));
         let title = format!("{program} on {}: memory by category{behind}, peak {size}", device.device);
         let highest = timeline.highest();
         let categories = Category::ALL.into_iter().filter(|category| highest.get(*category) > 0).collect();

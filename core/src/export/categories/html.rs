@@ -72,7 +72,7 @@ fn table(picture: &Picture<'_>) -> String {
 /// What is not in the picture.
 fn notes(device: &DeviceSnapshot, picture: &Picture<'_>) -> String {
     let mut notes = String::new();
-    if let Some(note) = sampled::note(device.sampling.interval()) {
+    if let Some(note) = sampled::note(device.sample_interval()) {
         notes += &format!("<p>The picture and its table are {note}.</p>\n");
     }
     if device.below_threshold > 0 || device.peak.below_threshold > 0 {
@@ -83,7 +83,7 @@ fn notes(device: &DeviceSnapshot, picture: &Picture<'_>) -> String {
         notes += &format!("<p>The log has overwritten its {lost} oldest records; the picture begins at {began}.</p>\n");
     }
     let (time, bytes) = (picture.time(device.peak.time_ns), grouped(device.peak.bytes));
-    if device.sampling.is_on() {
+    if device.is_sample() {
         notes += &format!("<p>The recording's peak as it was counted is {bytes} bytes at {time}.</p>\n");
     } else if device.peak.bytes > picture.peak.1.total() {
         notes += &format!("<p>The recording's peak, {bytes} bytes at {time}, was before that.</p>\n");

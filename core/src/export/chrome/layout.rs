@@ -112,7 +112,7 @@ impl Layout<'_, '_> {
         let number = memory_space(device.device);
         let space = Track::process(number);
         self.trace.metadata("process_name", &space, Value::Name(&format!("{} memory", device.device)))?;
-        let sample = if device.sampling.is_on() { "1 us is 1 byte, a sample of the blocks" } else { "1 us is 1 byte" };
+        let sample = if device.is_sample() { "1 us is 1 byte, a sample of the blocks" } else { "1 us is 1 byte" };
         self.trace.metadata("process_labels", &space, Value::Labels(sample))?;
         self.trace.metadata("process_sort_index", &space, Value::SortIndex(number.into()))?;
         let places = Places::of(device);
@@ -150,7 +150,7 @@ impl Layout<'_, '_> {
     /// `12 iteration 1 > forward: 911.3 MiB`.
     fn label(&self, device: &DeviceSnapshot, number: u64, step: &Step, holds_peak: bool) -> String {
         // The peak was counted.
-        let about = sampled::about(device.sampling.interval().filter(|_| !holds_peak));
+        let about = sampled::about(device.sample_interval().filter(|_| !holds_peak));
         let path = self.names.names.path(step.context).text.as_str();
         let path = match (&step.call, self.options.steps) {
             (Some(call), _) => &format!("{call}{}{path}", if path.is_empty() { "" } else { " in " }),

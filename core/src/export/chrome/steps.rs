@@ -157,7 +157,7 @@ impl Totals {
     fn of(device: &DeviceSnapshot) -> Self {
         let start = std::iter::once(allocated_at_start(device));
         let mut totals: Vec<u64> = start.chain(moments(device).map(|moment| moment.allocated)).collect();
-        if device.sampling.is_on() {
+        if device.is_sample() {
             let (peak, at) = (device.peak.bytes, peak_position(device));
             for (moment, total) in totals.iter_mut().enumerate() {
                 let below = u64::from(at.is_some_and(|at| moment < at));

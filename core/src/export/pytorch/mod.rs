@@ -99,7 +99,7 @@ fn settings(p: &mut Pickler<'_>, data: &SnapshotData, devices: &[(u64, &DeviceSn
         number(p, words::MIN_SIZE, data.settings.min_size);
         number(p, words::MAX_ENTRIES, data.settings.max_entries as u64);
         number(p, words::RECORDS_OVERWRITTEN, overwritten);
-        let mut intervals = devices.iter().filter_map(|(_, device)| device.sampling.interval());
+        let mut intervals = devices.iter().filter_map(|(_, device)| device.sample_interval());
         if let Some(interval) = intervals.next() {
             number(p, words::SAMPLE_INTERVAL, interval);
             text(p, words::SAMPLED, &sampled::blocks_note(Some(interval)).unwrap_or_default());

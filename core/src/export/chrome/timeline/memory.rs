@@ -10,7 +10,7 @@ use crate::export::chrome::event::{Object, Track};
 use crate::export::chrome::names::{Name, quoted};
 use crate::export::chrome::scopes;
 use crate::export::sampled;
-use crate::snapshot::{Device, DeviceSnapshot, NamesBySeq, RecordKind, Sampling, SnapshotData, StackId};
+use crate::snapshot::{Device, DeviceSnapshot, NamesBySeq, RecordKind, SnapshotData, StackId};
 use crate::units::Bytes;
 
 /// What stands in every memory event.
@@ -19,7 +19,6 @@ const MEMORY: &str = r#""s":"t","cat":"cpu_instant_event","name":"[memory]""#;
 /// What is the same in all events of a device.
 struct OnDevice<'a> {
     device: Device,
-    sampling: Sampling,
     /// Which device it is, as members of events.
     args: String,
     /// The names of its counters, as JSON.
@@ -32,11 +31,11 @@ struct OnDevice<'a> {
 impl<'a> OnDevice<'a> {
     fn of(snapshot: &'a DeviceSnapshot) -> Self {
         let device = snapshot.device;
-        let estimated = sampled::behind(snapshot.sampling.interval());
+        let estimated = sampled::behind(snapshot.sample_interval());
         let name = |what: &str| quoted(&format!("{device} {what}{estimated}"));
         let (allocated, reserved) = (name("allocated"), name("reserved"));
-        let (sampling, args) = (snapshot.sampling, device_args(device));
-        Self { device, sampling, args, allocated, reserved, names: snapshot.names_by_seq() }
+        let args = device_args(device);
+        Self { device, args, allocated, reserved, names: snapshot.names_by_seq() }
     }
 }
 
@@ -73,7 +72,7 @@ impl Timeline<'_, '_> {
     }
 
     fn memory(&mut self, here: &OnDevice<'_>, moment: &Moment<'_>, reserved: u64) -> io::Result<()> {
-        let Moment { record, allocated, change } = *moment;
+        let Moment { record, allocated, weight, change } = *moment;
         let track = self.thread(record.thread);
         let frame = self.stacks.number(record.stack);
         let (names, whole) = (&self.known.names, self.options.stack_text.then_some(self.data));
@@ -87,7 +86,7 @@ impl Timeline<'_, '_> {
             event.object("args", |args| {
                 args.number("Addr", record.address);
                 args.signed("Bytes", change);
-                if here.sampling.is_sampled(record.size) {
+                if weight.bytes != record.size {
                     args.number("block bytes", record.size);
                 }
                 args.number("Total Allocated", allocated);

@@ -147,7 +147,7 @@ impl<'a> Timeline<'a, '_> {
                     out.object(&device.device.to_string(), |out| {
                         out.number("records", device.records.len() as u64);
                         out.number("records_overwritten", device.overwritten);
-                        if let Some(note) = sampled::note(device.sampling.interval()) {
+                        if let Some(note) = sampled::note(device.sample_interval()) {
                             out.text("figures", &note);
                         }
                     });
