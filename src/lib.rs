@@ -134,7 +134,7 @@ pub use future::{FutureExt, Traced};
 pub use hook::Alloc;
 #[cfg(feature = "tracing")]
 pub use layer::{SpanLayer, layer};
-pub use memtrace_core::{analysis, attribute, export, snapshot};
+pub use memtrace_core::{analysis, attribute, export, report, snapshot};
 use memtrace_core::{capture, units};
 pub use name::{Address, name, name_as, name_on};
 /// For the benchmarks of this package.

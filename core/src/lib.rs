@@ -17,6 +17,7 @@
 //! | [`symbol`] | code addresses to functions, files and lines |
 //! | [`attribute`] | who needed a block, and what for |
 //! | [`analysis`] | tables, series, findings |
+//! | [`report`] | the report: an answer, findings and tables |
 //! | [`export`] | formats for people and their tools |
 
 pub mod analysis;
@@ -28,6 +29,7 @@ pub mod export;
 #[path = "../../tests/support/random.rs"]
 mod random;
 mod read;
+pub mod report;
 pub mod snapshot;
 mod sources;
 pub mod symbol;

@@ -42,9 +42,25 @@ impl Snapshot {
         Self { data }
     }
 
-    /// Who held the memory at the peak, as tables; print it with `{}`.
+    /// Who held the memory at the peak: an answer in sentences, what could be better, tables. Print it with `{}`; it is 80
+    /// columns wide on a terminal (or `COLUMNS`), and uncut elsewhere.
     pub fn report(&self) -> Report {
-        Report { text: Own::make(|| for_terminal().render(&self.data)) }
+        self.report_with(&for_terminal())
+    }
+
+    /// The same for another device, width, number of rows, or with some sections only.
+    ///
+    /// ```no_run
+    /// use memtrace::export::Text;
+    /// use memtrace::report::ReportOptions;
+    /// # let session = memtrace::start()?;
+    /// let sections = vec!["peak_by_line".into(), "scopes".into()];
+    /// let report = ReportOptions { sections, rows: 5, ..Default::default() };
+    /// println!("{}", session.snapshot().report_with(&Text { width: 100, report, ..Default::default() }));
+    /// # Ok::<(), memtrace::Error>(())
+    /// ```
+    pub fn report_with(&self, options: &Text) -> Report {
+        Report { text: Own::make(|| options.render(&self.data)) }
     }
 
     /// The calls of operators on the main device, one after another: what they are called, what they added, the memory after each
@@ -148,10 +164,14 @@ pub fn trace_handler(dir: impl Into<PathBuf>) -> impl FnMut(&Snapshot) + Send + 
     }
 }
 
-/// Colours on a terminal, unless the user wants none.
+/// Colours on a terminal, unless the user wants none, and its width.
 fn for_terminal() -> Text {
+    if !std::io::stdout().is_terminal() {
+        return Text::default();
+    }
     let no_color = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-    Text { color: std::io::stdout().is_terminal() && !no_color, ..Text::default() }
+    let columns = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
+    Text { color: !no_color, width: columns.unwrap_or(80), ..Text::default() }
 }
 
 /// A report as text: made once, printed as often as wanted.

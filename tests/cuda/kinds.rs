@@ -3,6 +3,7 @@
 use cudarc::driver::CudaContext;
 use memtrace::analysis::{self, BalanceItem};
 use memtrace::export::Text;
+use memtrace::report::ReportOptions;
 use memtrace::snapshot::{MemoryKind, RecordKind, StackContext};
 use memtrace::{Device, scope};
 
@@ -281,7 +282,8 @@ fn two_devices_balance_beside_other_processes_contexts_and_modules() {
             rows.iter().find(|row| row.item == BalanceItem::Unexplained).unwrap().bytes
         };
         assert_eq!((unexplained(0), unexplained(1)), ((3 << 30) + (256 << 20), 356 << 20));
-        let text = Text { device: Some(Device::Cuda(0)), ..Text::default() }.render(&snapshot);
+        let report = ReportOptions { device: Some(Device::Cuda(0)), ..ReportOptions::default() };
+        let text = Text { report, ..Text::default() }.render(&snapshot);
         eprintln!("{text}");
         for expected in ["Where the device's memory is", "= all that is used", "unexplained", "cut off by cuMemAlloc"] {
             assert!(text.contains(expected), "{expected}: {text}");

@@ -33,9 +33,10 @@ pub(crate) use operators::{Call, Texts, calls, name as call_name};
 pub use operators::{Marker, MarkerKind, OperatorCall, OperatorSeries, operators};
 pub use pool::{PoolBalance, pool_balance};
 pub use post_mortem::{PostMortem, post_mortem};
+pub(crate) use scopes::scopes_by_pattern;
 pub use scopes::{ScopeRow, scopes};
 pub use spanless::{Spanless, spanless, spanless_note};
-pub(crate) use tables::{Shown, TABLES};
+pub(crate) use tables::{BreakdownTable, Shown, TABLES};
 pub use temporaries::{SOON, TemporaryRow, temporaries};
 pub use twice::{LiveTwice, live_twice};
 

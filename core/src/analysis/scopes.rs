@@ -54,3 +54,109 @@ pub fn scopes(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<ScopeRow> {
     rows.sort_by(|a, b| a.0.cmp(&b.0));
     rows.into_iter().map(|(_, row)| row).collect()
 }
+
+/// The same with scopes of one parent whose names differ in a number only as one row, which says where the most was:
+/// `step 0 … step 4, most in step 2`. What was directly in them at the peak, calls and allocations are summed; of their peaks
+/// it is the highest.
+pub(crate) fn scopes_by_pattern(rows: Vec<ScopeRow>) -> Vec<ScopeRow> {
+    folded(rows, 1)
+}
+
+/// Of the scopes at a depth, each followed by those inside it.
+fn folded(rows: Vec<ScopeRow>, depth: usize) -> Vec<ScopeRow> {
+    let mut groups: Vec<Group> = Vec::new();
+    let (mut numbers, mut number) = (HashMap::new(), 0);
+    for row in rows {
+        if row.depth > depth {
+            groups[number].inside.push(row);
+            continue;
+        }
+        number = *numbers.entry(pattern(&row.name)).or_insert(groups.len());
+        match groups.get_mut(number) {
+            Some(group) => group.add(row),
+            None => groups.push(Group::of(row)),
+        }
+    }
+    let of_group = |group: Group| {
+        let (row, inside) = group.finish();
+        std::iter::once(row).chain(folded(inside, depth + 1))
+    };
+    groups.into_iter().flat_map(of_group).collect()
+}
+
+/// Scopes whose names differ in a number only.
+struct Group {
+    row: ScopeRow,
+    last: String,
+    worst: String,
+    inside: Vec<ScopeRow>,
+}
+
+impl Group {
+    fn of(row: ScopeRow) -> Self {
+        Self { last: row.name.clone(), worst: row.name.clone(), inside: Vec::new(), row }
+    }
+
+    fn add(&mut self, more: ScopeRow) {
+        let row = &mut self.row;
+        if (more.total_peak, more.own_peak) > (row.total_peak, row.own_peak) {
+            self.worst.clone_from(&more.name);
+        }
+        row.at_peak += more.at_peak;
+        row.own_peak = row.own_peak.max(more.own_peak);
+        row.total_peak = row.total_peak.max(more.total_peak);
+        row.calls += more.calls;
+        row.allocations += more.allocations;
+        self.last = more.name;
+    }
+
+    fn finish(mut self) -> (ScopeRow, Vec<ScopeRow>) {
+        if self.row.name != self.last {
+            self.row.name = format!("{} … {}, most in {}", self.row.name, self.last, self.worst);
+        }
+        (self.row, self.inside)
+    }
+}
+
+/// Digits as `#`.
+fn pattern(name: &str) -> String {
+    let mut pattern = String::with_capacity(name.len());
+    for c in name.chars() {
+        match c.is_ascii_digit() {
+            true if pattern.ends_with('#') => {}
+            true => pattern.push('#'),
+            false => pattern.push(c),
+        }
+    }
+    pattern
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(depth: usize, name: &str, own_peak: u64) -> ScopeRow {
+        let (name, total_peak) = (name.to_owned(), Some(own_peak));
+        ScopeRow { depth, name, own_peak, total_peak, at_peak: 1, calls: 1, allocations: 1, ..ScopeRow::default() }
+    }
+
+    #[test]
+    fn scopes_that_differ_in_a_number_are_one_row_that_names_the_worst() {
+        let rows = vec![
+            row(1, "load", 9),
+            row(1, "step 0", 5),
+            row(2, "forward", 4),
+            row(1, "step 1", 8),
+            row(2, "forward", 7),
+            row(2, "eval", 1),
+            row(1, "step 10", 6),
+            row(1, "end", 1),
+        ];
+        let found = scopes_by_pattern(rows);
+        let shown: Vec<_> = found.iter().map(|row| (row.depth, &*row.name, row.own_peak, row.calls)).collect();
+        let steps = "step 0 … step 10, most in step 1";
+        let wanted = [(1, "load", 9, 1), (1, steps, 8, 3), (2, "forward", 7, 2), (2, "eval", 1, 1), (1, "end", 1, 1)];
+        assert_eq!(shown, wanted);
+        assert_eq!(found.iter().map(|row| row.at_peak).sum::<u64>(), 8, "nothing is lost");
+    }
+}

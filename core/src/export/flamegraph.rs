@@ -6,9 +6,10 @@ use std::io::Write;
 use inferno::flamegraph;
 
 use super::folded::{self, Folded, Measure};
-use super::{Export, LeftOut, budget, sampled};
+use super::{Export, LeftOut, budget};
 use crate::analysis::device_or_main;
 use crate::error::Error;
+use crate::report::sampled;
 use crate::snapshot::{DeviceSnapshot, SnapshotData, Weight};
 use crate::units::{Bytes, grouped};
 

@@ -4,9 +4,10 @@ use std::io::Write;
 
 use serde_json::{Value, json};
 
-use super::{Export, LeftOut, budget, coverage, device_memory, sampled, twice};
+use super::{Export, LeftOut, budget};
 use crate::analysis::{self, Breakdown, ScopeRow, TemporaryRow};
 use crate::error::Error;
+use crate::report::{coverage, device_memory, sampled};
 use crate::snapshot::{
     CudaHooks, Device, DeviceSnapshot, Gap, MemoryStats, OutOfMemory, RecordKind, SnapshotData, Stat,
 };
@@ -61,7 +62,7 @@ impl Tables {
             temporaries: analysis::temporaries(data, device),
             others: cuda_tables(data, device)
                 .into_iter()
-                .chain(twice::rows(data, device).map(|rows| ("live_twice", rows)))
+                .chain(twice(data, device).map(|rows| ("live_twice", rows)))
                 .chain(allocators(data, device).map(|rows| ("peak_by_allocator", rows)))
                 .collect(),
         }
@@ -158,6 +159,35 @@ fn allocators(data: &SnapshotData, device: &DeviceSnapshot) -> Option<Value> {
     (!rows.is_empty()).then(|| rows.into())
 }
 
+/// What was live twice, where anything was.
+fn twice(data: &SnapshotData, device: &DeviceSnapshot) -> Option<Value> {
+    let row = |row: &analysis::LiveTwice| {
+        json!({
+            "lines": row.lines,
+            "size": row.size,
+            "count": row.count,
+            "older_bytes": row.older,
+            "peak_without_bytes": row.peak_without,
+        })
+    };
+    let found = analysis::live_twice(data, device);
+    (!found.is_empty()).then(|| found.iter().map(row).collect())
+}
+
+/// What is an estimate and what was counted.
+fn sample(device: &DeviceSnapshot) -> Option<Value> {
+    let interval = device.sample_interval()?;
+    Some(json!({
+        "interval_bytes": interval,
+        "note": sampled::note(Some(interval)),
+        "recorded_live_blocks": device.live.len(),
+        "recorded_live_bytes": device.live.iter().map(|block| block.size).fold(0, u64::saturating_add),
+        "counted_now_bytes": device.stats.counted.map(|counted| counted.now),
+        "counted_at_peak_bytes": device.stats.counted.map(|counted| counted.at_peak),
+        "counted_before_recording_bytes": device.stats.counted.map(|counted| counted.before),
+    }))
+}
+
 fn segments(device: &DeviceSnapshot) -> Value {
     let all = analysis::fragmentation(device);
     json!({
@@ -242,7 +272,7 @@ fn device(device: &DeviceSnapshot, tables: &Tables, rows: usize) -> Value {
     if !device.ooms.is_empty() {
         value["ooms"] = device.ooms.iter().map(oom).collect();
     }
-    if let Some(table) = sampled::table(device) {
+    if let Some(table) = sample(device) {
         (value["estimated"], value["sampled"]) = (true.into(), table);
     }
     if device.pool.is_some() {

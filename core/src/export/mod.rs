@@ -18,8 +18,6 @@ mod budget;
 mod capture;
 mod categories;
 mod chrome;
-mod coverage;
-mod device_memory;
 #[cfg(feature = "figures")]
 mod figure;
 pub mod file;
@@ -37,10 +35,10 @@ mod operators;
 mod pickle;
 pub mod post_mortem;
 mod pytorch;
-mod sampled;
+#[cfg(test)]
+mod sample_tests;
 pub mod table;
 mod text;
-mod twice;
 
 use std::io::Write;
 

@@ -9,7 +9,8 @@ use super::plot::{Plot, TimeUnit, escape, text};
 use crate::analysis::{CategoryBytes, CategoryTimeline, category_timeline, device_or_main};
 use crate::error::Error;
 use crate::export::figure::{Unit, failed, mesh, shortened};
-use crate::export::{Export, LeftOut, sampled};
+use crate::export::{Export, LeftOut};
+use crate::report::sampled;
 use crate::snapshot::{Category, Device, SnapshotData};
 use crate::units::Bytes;
 

@@ -6,7 +6,8 @@ use super::figure::Picture;
 use super::plot::escape;
 use crate::analysis::device_or_main;
 use crate::error::Error;
-use crate::export::{Export, LeftOut, sampled};
+use crate::export::{Export, LeftOut};
+use crate::report::sampled;
 use crate::snapshot::{Category, Device, DeviceSnapshot, SnapshotData};
 use crate::units::{Bytes, grouped};
 

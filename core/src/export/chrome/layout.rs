@@ -11,7 +11,8 @@ use super::event::{Trace, Track, Value};
 use super::names::{self, Names};
 use super::steps::{Plan, Step, Steps, peak_position, plan};
 use crate::error::Error;
-use crate::export::{Export, LeftOut, budget, sampled};
+use crate::export::{Export, LeftOut, budget};
+use crate::report::sampled;
 use crate::snapshot::{Block, Device, DeviceSnapshot, Replay, SnapshotData};
 use crate::units::Bytes;
 

@@ -10,7 +10,8 @@ use plotters::prelude::*;
 
 use crate::analysis::{Marker, MarkerKind, OperatorSeries};
 use crate::error::Error;
-use crate::export::{ExportOperators, LeftOut, sampled};
+use crate::export::{ExportOperators, LeftOut};
+use crate::report::sampled;
 use crate::units::Bytes;
 use curves::Curve;
 pub(super) use curves::Unit;

@@ -3,8 +3,8 @@
 use std::fmt;
 
 use crate::analysis::{OperatorCall, OperatorSeries};
-use crate::export::sampled;
 use crate::export::table::{Cut, Table};
+use crate::report::sampled;
 use crate::units::{Bytes, grouped, signed};
 
 const ROWS: usize = 10;

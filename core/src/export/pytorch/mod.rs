@@ -16,8 +16,9 @@ use self::shared::Shared;
 use self::words::number;
 use super::budget::{self, Selection};
 use super::pickle::{Pickler, Word};
-use super::{Export, LeftOut, sampled};
+use super::{Export, LeftOut};
 use crate::error::Error;
+use crate::report::sampled;
 use crate::snapshot::{Device, DeviceSnapshot, Mark, SnapshotData};
 
 /// A snapshot pickle (protocol 4) for PyTorch's `memory_viz` (pytorch.org/memory_viz).

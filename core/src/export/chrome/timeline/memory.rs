@@ -9,7 +9,7 @@ use crate::analysis::reserved::Reserved;
 use crate::export::chrome::event::{Object, Track};
 use crate::export::chrome::names::{Name, quoted};
 use crate::export::chrome::scopes;
-use crate::export::sampled;
+use crate::report::sampled;
 use crate::snapshot::{Device, DeviceSnapshot, NamesBySeq, RecordKind, SnapshotData, StackId};
 use crate::units::Bytes;
 

@@ -16,7 +16,8 @@ use super::{MAX_BYTES, devices, scopes};
 use crate::analysis::log::allocated_at_start;
 use crate::error::Error;
 use crate::export::budget::{self, Selection};
-use crate::export::{Export, LeftOut, sampled};
+use crate::export::{Export, LeftOut};
+use crate::report::sampled;
 use crate::snapshot::{Device, DeviceSnapshot, Mark, SnapshotData, ThreadId};
 
 /// A timeline for Perfetto (ui.perfetto.dev) and `chrome://tracing`: scopes, every alloc and free, the total as a curve, and

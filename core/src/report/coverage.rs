@@ -6,7 +6,7 @@ use crate::snapshot::{CudaHooks, CudaState, Device, DeviceSnapshot, SnapshotData
 use crate::units::{Bytes, grouped};
 
 /// One word for JSON.
-pub(super) fn state_word(state: CudaState) -> &'static str {
+pub(crate) fn state_word(state: CudaState) -> &'static str {
     match state {
         CudaState::NotLoaded => "not_loaded",
         CudaState::Active => "active",
@@ -24,12 +24,12 @@ pub(super) fn device_name(data: &SnapshotData, device: Device) -> String {
 }
 
 /// A device's pool in the words of its driver, and beside it what was recorded.
-pub(super) fn pool_lines(device: &DeviceSnapshot) -> Vec<String> {
+pub(super) fn pool_lines(device: &DeviceSnapshot) -> Vec<(&'static str, String)> {
     let (Some(pool), Some(balance)) = (device.pool, pool_balance(device)) else { return Vec::new() };
     let reserved = format!("{} reserved, at most {}", Bytes(pool.reserved), Bytes(pool.reserved_high));
     vec![
-        format!("Driver's pool    {} in use, {reserved}", Bytes(pool.used)),
-        format!("                 {} of it recorded, {}", Bytes(balance.recorded), rest(&balance)),
+        ("Driver's pool", format!("{} in use, {reserved}", Bytes(pool.used))),
+        ("", format!("{} of it recorded, {}", Bytes(balance.recorded), rest(&balance))),
     ]
 }
 
@@ -98,7 +98,7 @@ fn balance_note(device: &DeviceSnapshot) -> Option<String> {
 }
 
 /// Allocators with what they hold of a device's peak, and a note for each: its blocks say nothing about tensors.
-pub(super) fn allocator_notes(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<(Row, String)> {
+pub(crate) fn allocator_notes(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<(Row, String)> {
     let (peak, about) = (device.peak.total(), sampled::about(device.sample_interval()));
     let note = |row: Row| {
         let count = row.count.unwrap_or(0);
@@ -125,13 +125,13 @@ mod tests {
 
     #[test]
     fn the_pool_stands_beside_the_recording() {
-        assert_eq!(pool_lines(&two_lines_and_a_temporary().devices[0]), Vec::<String>::new());
+        assert_eq!(pool_lines(&two_lines_and_a_temporary().devices[0]), []);
         let recorded = 2500;
         let mut trace = Trace::cuda(0);
         trace.alloc("input", 2000).alloc("weights", 500);
         let pool = Pool { reserved: 32 << 20, reserved_high: 64 << 20, used_before: Some(0), ..Pool::default() };
         let device = trace.pool(Pool { used: recorded, ..pool }).device();
-        let lines = pool_lines(&device).join("\n");
+        let lines = format!("{:?}", pool_lines(&device));
         assert!(lines.contains("32.00 MiB reserved, at most 64.00 MiB"), "{lines}");
         assert!(lines.contains("0 bytes more"), "{lines}");
         assert_eq!(balance_note(&device), None);

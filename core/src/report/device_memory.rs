@@ -1,54 +1,40 @@
 //! A CUDA device's memory as a whole, in words: where it is, how it is cut up, what its calls cost.
 
-use super::table::{Cut, Table};
+use super::{Cell, Section};
 use crate::analysis::{
-    BalanceItem, BalanceRow, Churn, TimeRow, balance, churn, fragmentation, time_by_line, time_by_scope, time_in_driver,
+    BalanceItem, BalanceRow, Churn, TimeRow, balance, fragmentation, time_by_line, time_by_scope, time_in_driver,
 };
 use crate::snapshot::{Device, DeviceSnapshot, MemoryKind, SnapshotData};
 use crate::units::{Bytes, grouped};
-
-/// A section of a report: its heading and its lines.
-pub(super) type Section = (String, Vec<String>);
 
 /// Lines that cost most, and scopes, are so many.
 const ROWS: usize = 5;
 
 /// All that there is to say of a device; nothing of other memory than a CUDA device's.
-pub(super) fn sections(data: &SnapshotData, device: &DeviceSnapshot, width: usize) -> Vec<Section> {
+pub(super) fn sections(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<Section> {
     let Device::Cuda(_) = device.device else { return Vec::new() };
-    [balance_section(data, device, width), segments_section(device), time_section(data, device, width)]
-        .into_iter()
-        .flatten()
-        .collect()
+    let mut sections: Vec<Section> =
+        balance_section(data, device).into_iter().chain(segments_section(device)).collect();
+    sections.extend(time_sections(data, device));
+    sections
 }
 
-fn balance_section(data: &SnapshotData, device: &DeviceSnapshot, width: usize) -> Option<Section> {
+fn balance_section(data: &SnapshotData, device: &DeviceSnapshot) -> Option<Section> {
     let balance = balance(data, device)?;
     let (used, total) = (Bytes(balance.used), Bytes(balance.total));
     let heading = format!("Where the device's memory is: {used} of {total} used, other processes included");
-    let mut table = Table::new(&["Mem", "Bytes", "What"], Cut::End);
-    for row in &balance.rows {
-        table.row(vec![signed(row.bytes), grouped_signed(row.bytes), name(&row.item)]);
+    let mut section = Section::of_columns("balance", heading, &["Mem", "Bytes", "What"]);
+    let all = ("= all that is used".to_owned(), i64::try_from(balance.used).unwrap_or(i64::MAX));
+    for (name, bytes) in balance.rows.iter().map(|row| (name(&row.item), row.bytes)).chain([all]) {
+        section.rows.push(vec![Cell::Signed(bytes), Cell::Exactly(bytes), Cell::Text(name)]);
     }
-    let used = i64::try_from(balance.used).unwrap_or(i64::MAX);
-    table.row(vec![signed(used), grouped_signed(used), "= all that is used".to_owned()]);
-    let mut lines = table.lines(width);
-    lines.extend(balance.rows.iter().filter_map(|row| Some(format!("{}: {}", name(&row.item), sentence(row)?))));
-    Some((heading, lines))
-}
-
-fn signed(bytes: i64) -> String {
-    let sign = if bytes < 0 { "-" } else { "" };
-    format!("{sign}{}", Bytes(bytes.unsigned_abs()))
-}
-
-fn grouped_signed(bytes: i64) -> String {
-    let sign = if bytes < 0 { "-" } else { "" };
-    format!("{sign}{}", grouped(bytes.unsigned_abs()))
+    let told = |row: &BalanceRow| Some(format!("{}: {}", name(&row.item), sentence(row)?));
+    section.notes = balance.rows.iter().filter_map(told).collect();
+    Some(section)
 }
 
 /// What a row is called.
-pub(super) fn name(item: &BalanceItem) -> String {
+pub(crate) fn name(item: &BalanceItem) -> String {
     match item {
         BalanceItem::Live(kind) => format!("live, {}", kind_in_words(*kind)),
         BalanceItem::Library(name) => format!("live, taken by {name}"),
@@ -128,51 +114,46 @@ fn segments_section(device: &DeviceSnapshot) -> Option<Section> {
     let stats = &device.stats;
     let peaks = (Bytes(stats.reserved_bytes.peak), Bytes(stats.allocated_bytes.peak));
     lines.push(format!("At most {} were reserved, and {} allocated", peaks.0, peaks.1));
-    Some(("Segments".to_owned(), lines))
+    Some(Section::of_lines("segments", "Segments", lines))
 }
 
-fn time_section(data: &SnapshotData, device: &DeviceSnapshot, width: usize) -> Option<Section> {
+fn time_sections(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<Section> {
     let all = time_in_driver(device);
     if all.ns() == 0 {
-        return None;
+        return Vec::new();
     }
     let share = 100.0 * all.ns() as f64 / data.process.duration_ns.max(1) as f64;
-    let mut lines = vec![format!(
-        "{} in {} calls that allocated and {} that freed: {share:.1} % of the recorded time, all threads together",
-        time(all.ns()),
-        grouped(all.allocs),
-        grouped(all.frees)
-    )];
-    for (last, rows) in [("Location", time_by_line(data, device)), ("Scope", time_by_scope(data, device))] {
-        lines.extend(time_table(last, &rows).lines(width));
+    let mut by_line = time_section("driver_time", "Location", &time_by_line(data, device));
+    by_line.about = vec![
+        format!(
+            "{} in {} calls that allocated and {} that freed: {share:.1} % of the",
+            time(all.ns()),
+            grouped(all.allocs),
+            grouped(all.frees)
+        ),
+        "recorded time, all threads together.".to_owned(),
+    ];
+    let by_scope = time_section("driver_time_by_scope", "Scope", &time_by_scope(data, device));
+    vec![by_line, Section { title: "Time in the driver's allocator, by scope".to_owned(), ..by_scope }]
+}
+
+fn time_section(key: &'static str, last: &'static str, rows: &[TimeRow]) -> Section {
+    let columns = ["Time", "Allocs", "One takes", "Frees", "One takes", last];
+    let mut section = Section::of_columns(key, "Time in the driver's allocator", &columns);
+    for TimeRow { label, allocs, alloc_ns, frees, free_ns } in rows.iter().take(ROWS) {
+        let (alloc, free) = (each(*alloc_ns, *allocs), each(*free_ns, *frees));
+        let (allocs, frees) = (Cell::Count(*allocs), Cell::Count(*frees));
+        section.rows.push(vec![Cell::Time(alloc_ns + free_ns), allocs, alloc, frees, free, Cell::Text(label.clone())]);
     }
-    lines.extend(churn(device).map(|churn| churn_advice(&churn)).into_iter().flatten());
-    Some(("Time in the driver's allocator".to_owned(), lines))
+    section
 }
 
-fn time_table(last: &'static str, rows: &[TimeRow]) -> Table {
-    let mut table = Table::new(
-        &["Time", "Allocs", "One takes", "Frees", "One takes", last],
-        if last == "Scope" { Cut::End } else { Cut::Start },
-    );
-    for row in rows.iter().take(ROWS) {
-        table.row(vec![
-            time(row.ns()),
-            grouped(row.allocs),
-            each(row.alloc_ns, row.allocs),
-            grouped(row.frees),
-            each(row.free_ns, row.frees),
-            row.label.clone(),
-        ]);
-    }
-    table
+fn each(ns: u64, calls: u64) -> Cell {
+    ns.checked_div(calls).map_or(Cell::Unknown, Cell::Time)
 }
 
-fn each(ns: u64, calls: u64) -> String {
-    ns.checked_div(calls).map_or("-".to_owned(), time)
-}
-
-fn time(ns: u64) -> String {
+/// Nanoseconds in a unit that fits.
+pub(crate) fn time(ns: u64) -> String {
     match ns {
         0..10_000 => format!("{ns} ns"),
         10_000..1_000_000 => format!("{:.1} µs", ns as f64 / 1e3),
@@ -181,7 +162,7 @@ fn time(ns: u64) -> String {
 }
 
 /// What the release threshold would do.
-pub(super) fn churn_advice(churn: &Churn) -> Vec<String> {
+pub(crate) fn churn_advice(churn: &Churn) -> Vec<String> {
     vec![
         format!(
             "The pool gave memory back and took {} again; {} calls that made it grow took {}.",
@@ -212,26 +193,21 @@ mod tests {
     #[test]
     fn a_device_is_told_of_in_sections_and_other_memory_is_not() {
         let heap = two_lines_and_a_temporary();
-        assert_eq!(sections(&heap, &heap.devices[0], 100), []);
+        assert_eq!(sections(&heap, &heap.devices[0]), []);
         let mut trace = Trace::cuda(0);
         trace.memory_of_device(DeviceMemory { free: 1 << 30, total: 3 << 30, ..DeviceMemory::default() });
         trace.pool(Pool { used: 4096, reserved: 32 << 20, ..Pool::default() });
         trace.segment_alloc(0, 1 << 20).alloc("input", 2000).on(LINE_7);
         trace.driver_took(CallTime { stack: LINE_7, allocs: 4, alloc_ns: 50_000, ..CallTime::default() });
         let data = trace.build();
-        let text: Vec<String> = sections(&data, &data.devices[0], 100)
-            .into_iter()
-            .flat_map(|(head, lines)| [vec![head], lines].concat())
-            .collect();
-        let text = text.join("\n");
-        for expected in ["2.000 GiB of 3.000 GiB used", "= all that is used", "1 segments", "50.0 µs", "12500"] {
-            assert!(text.contains(expected) || text.contains("12.5 µs"), "{expected}: {text}");
+        let text = format!("{:?}", sections(&data, &data.devices[0]));
+        for expected in ["2.000 GiB of 3.000 GiB used", "= all that is used", "1 segments", "50.0 µs", "Time(12500)"] {
+            assert!(text.contains(expected), "{expected}: {text}");
         }
     }
 
     #[test]
-    fn every_item_has_a_name_and_what_is_less_than_nothing_a_sign() {
-        assert_eq!((signed(-1024), grouped_signed(-1024)), ("-1.000 KiB".to_owned(), "-1,024".to_owned()));
+    fn more_than_the_device_has_is_explained() {
         let over = BalanceRow { item: BalanceItem::Unexplained, bytes: -1 };
         assert!(sentence(&over).unwrap().contains("twice"));
     }

@@ -1,0 +1,86 @@
+//! The answer: how much, when and where, of what, on which line.
+
+use crate::analysis::{BEFORE_RECORDING, Breakdown, NOT_IN_SAMPLE, by_category, by_line};
+use crate::snapshot::{ContextId, Device, DeviceSnapshot, SnapshotData};
+use crate::units::Bytes;
+
+use super::sampled;
+use super::summary::seconds;
+
+/// What is less than this part of the peak is no answer.
+const WORTH_SAYING: u64 = 20;
+/// Categories that are named, at most.
+const CATEGORIES: usize = 4;
+
+/// Some short sentences, each a line.
+pub(super) fn answer(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<String> {
+    let mut lines = vec![peak(data, device)];
+    lines.extend(made_of(data, device));
+    lines.extend(largest(data, device));
+    lines.extend(out_of_memory(device));
+    lines.push(at_the_end(device));
+    lines
+}
+
+fn peak(data: &SnapshotData, device: &DeviceSnapshot) -> String {
+    let peak = &device.peak;
+    let at = format!("Peak {} on {} after {:.3} s", Bytes(peak.total()), device.device, seconds(peak.time_ns));
+    match scope_at_peak(device).map(|scope| data.context_path(scope)) {
+        Some(path) if !path.is_empty() => format!("{at}, in {path}."),
+        Some(_) if !device.scopes.is_empty() => format!("{at}, outside of all scopes."),
+        _ => format!("{at}."),
+    }
+}
+
+/// The scope of the allocation that made the peak.
+fn scope_at_peak(device: &DeviceSnapshot) -> Option<ContextId> {
+    let last = device.peak.blocks.last().filter(|block| block.seq == device.peak.seq);
+    last.map(|block| block.context)
+}
+
+/// Where blocks are told apart by what they are for.
+fn made_of(data: &SnapshotData, device: &DeviceSnapshot) -> Option<String> {
+    let found = by_category(data, device);
+    let is_category = |label: &str| label.chars().all(|c| c.is_ascii_uppercase() || c == '_');
+    let is_told = found.rows.iter().any(|row| is_category(&row.label) && is_worth(row.bytes, found.total));
+    let parts: Vec<String> = found
+        .rows
+        .iter()
+        .filter(|row| is_worth(row.bytes, found.total))
+        .take(CATEGORIES)
+        .map(|row| format!("{} {}", percent(row.bytes, found.total), row.label))
+        .collect();
+    is_told.then(|| format!("It was {}.", parts.join(", ")))
+}
+
+fn largest(data: &SnapshotData, device: &DeviceSnapshot) -> Option<String> {
+    let Breakdown { rows, total } = by_line(data, device);
+    let is_line = |label: &str| label != BEFORE_RECORDING && label != NOT_IN_SAMPLE && !label.starts_with("(blocks ");
+    let row = rows.iter().find(|row| is_line(&row.label))?;
+    let about = sampled::about(device.sample_interval());
+    let (bytes, share) = (Bytes(row.bytes), percent(row.bytes, total));
+    Some(format!("The line that held most: {}, {about}{bytes} ({share}).", row.label))
+}
+
+fn out_of_memory(device: &DeviceSnapshot) -> Option<String> {
+    let oom = device.ooms.last()?;
+    let (size, after) = (Bytes(oom.size), seconds(oom.time_ns));
+    let times = device.stats.num_ooms;
+    let free = oom.device_free.map_or(String::new(), |free| format!(", when {} were free", Bytes(free)));
+    let often = if times == 1 { "once".to_owned() } else { format!("{times} times, the last time") };
+    Some(format!("The device ran out of memory {often} for {size} after {after:.3} s{free}."))
+}
+
+fn at_the_end(device: &DeviceSnapshot) -> String {
+    let live = device.stats.allocated_bytes.current + device.below_threshold;
+    let of = if device.device == Device::Cpu { "" } else { " on the device" };
+    format!("Still live at the end{of}: {} ({} of the peak).", Bytes(live), percent(live, device.peak.total()))
+}
+
+fn is_worth(bytes: u64, total: u64) -> bool {
+    bytes.saturating_mul(WORTH_SAYING) >= total && bytes > 0
+}
+
+fn percent(part: u64, whole: u64) -> String {
+    if whole == 0 { "nothing".to_owned() } else { format!("{:.0} %", 100.0 * part as f64 / whole as f64) }
+}

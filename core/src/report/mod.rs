@@ -1,0 +1,100 @@
+//! The report: what a recording says, as sentences and tables of values. Texts, failures and pages only show it.
+
+pub(crate) mod answer;
+pub(crate) mod coverage;
+pub(crate) mod device_memory;
+mod findings;
+mod notes;
+pub(crate) mod sampled;
+mod section;
+mod summary;
+mod tables;
+
+pub use findings::{Cost, Finding, findings};
+pub use section::{Cell, Column, Section};
+
+use crate::analysis::{Shown, device_or_main};
+use crate::snapshot::{Device, DeviceSnapshot, SnapshotData};
+
+/// What a report is to have.
+#[derive(Clone, Debug)]
+pub struct ReportOptions {
+    /// Which device; the one with the largest peak if `None`.
+    pub device: Option<Device>,
+    /// Rows in a table, at most; what is left out is summed in a last row.
+    pub rows: usize,
+    /// The sections by their keys, such as `peak_by_line`; all that have something to say if there are none.
+    pub sections: Vec<String>,
+}
+
+impl Default for ReportOptions {
+    fn default() -> Self {
+        Self { device: None, rows: 20, sections: Vec::new() }
+    }
+}
+
+/// What a recording says of a device.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Report {
+    /// Of which program and device.
+    pub title: String,
+    /// In some sentences: how much, when, where, of what.
+    pub answer: Vec<String>,
+    /// What could be better, the most expensive first.
+    pub findings: Vec<Finding>,
+    /// What decides whether the figures can be believed, and what was not seen.
+    pub notes: Vec<String>,
+    /// The device's totals: what they are called, and the figure.
+    pub totals: Vec<(&'static str, String)>,
+    /// The tables.
+    pub sections: Vec<Section>,
+}
+
+impl Report {
+    /// The report of a recording.
+    pub fn of(data: &SnapshotData, options: &ReportOptions) -> Self {
+        let device = device_or_main(data, options.device);
+        match device.filter(|device| device.peak.total() > 0 || device.stats.num_ooms > 0) {
+            Some(device) => Self::of_device(data, device, options),
+            None => Self { notes: notes::notes(data), ..nothing(data) },
+        }
+    }
+
+    fn of_device(data: &SnapshotData, device: &DeviceSnapshot, options: &ReportOptions) -> Self {
+        let on = coverage::device_name(data, device.device);
+        let mut sections = tables::sections(data, device, &[Shown::Always, Shown::InReports], options);
+        sections.extend(tables::scopes(data, device, options));
+        sections.extend(tables::temporaries(data, device, options));
+        sections.extend(tables::twice(data, device, options));
+        sections.extend(device_memory::sections(data, device));
+        sections.extend(tables::sections(data, device, &[Shown::AtEnd], options));
+        sections.retain(|section| options.sections.is_empty() || options.sections.iter().any(|key| key == section.key));
+        Self {
+            title: format!("memtrace: memory of {} on {on}", data.process.program),
+            answer: answer::answer(data, device),
+            findings: findings(data, device),
+            notes: notes::notes(data),
+            totals: summary::totals(data, device),
+            sections,
+        }
+    }
+
+    /// What held a device's peak, for a failed assertion: tables alone.
+    pub fn of_failure(data: &SnapshotData, device: Device, rows: usize) -> Self {
+        let options = ReportOptions { device: Some(device), rows, ..ReportOptions::default() };
+        let shown = &[Shown::Always, Shown::InFailures];
+        let sections = device_or_main(data, Some(device)).map(|device| tables::sections(data, device, shown, &options));
+        Self { sections: sections.unwrap_or_default(), ..Self::default() }
+    }
+}
+
+/// Where nothing was recorded there is one thing to say.
+fn nothing(data: &SnapshotData) -> Report {
+    let no_allocator = [
+        "The heap was not seen, because memtrace's allocator is not in the program. Put this into it:",
+        "    #[global_allocator]",
+        "    static ALLOC: memtrace::Alloc = memtrace::Alloc::system();",
+    ];
+    let answer = no_allocator.iter().filter(|_| data.health.no_allocator).map(|line| (*line).to_owned()).collect();
+    Report { title: "memtrace: nothing was recorded".to_owned(), answer, ..Report::default() }
+}

@@ -1,0 +1,77 @@
+//! What was missed, and what cannot be known: said only where there is something to say.
+
+use super::coverage;
+use super::summary::seconds;
+use crate::analysis;
+use crate::snapshot::{DeviceSnapshot, Health, SnapshotData};
+use crate::units::grouped;
+
+/// All of it, the lines of one note in one text.
+pub(super) fn notes(data: &SnapshotData) -> Vec<String> {
+    let health = &data.health;
+    let mut notes = health.notes();
+    let lost_names: u64 = data.devices.iter().map(|device| device.lost_names).sum();
+    if lost_names > 0 {
+        notes.push(format!("{} blocks could not be given a name: too many have one", grouped(lost_names)));
+    }
+    notes.extend(symbol_notes(health));
+    notes.extend(file_notes(health));
+    notes.extend(data.devices.iter().filter_map(gap_note));
+    notes.extend(coverage::notes(data));
+    if let Some((cause, advice)) = analysis::spanless_note(data) {
+        notes.push(format!("{cause};\n    {advice}"));
+    }
+    notes
+}
+
+fn symbol_notes(health: &Health) -> Vec<String> {
+    let mut notes = Vec::new();
+    if health.no_line_numbers {
+        notes.push(
+            "functions have no line numbers; to get them, put this into Cargo.toml:\n    \
+             [profile.release]\n    debug = \"line-tables-only\""
+                .to_owned(),
+        );
+    }
+    if health.unknown_addresses > 0 {
+        let addresses = grouped(health.unknown_addresses);
+        notes.push(format!(
+            "{addresses} code addresses have no name: a program or library without symbols; for a program, put this into \
+             Cargo.toml:\n    [profile.release]\n    strip = \"none\"\n    debug = \"line-tables-only\""
+        ));
+    }
+    notes.extend(health.unreadable_modules.iter().map(|module| format!("no names for the code of {module}")));
+    notes
+}
+
+fn file_notes(health: &Health) -> Vec<String> {
+    let mut notes = Vec::new();
+    if health.cut_off {
+        notes.push(
+            "the capture ends without its end mark: the program was killed, or is still writing it; \
+             this is what it held at the last flush"
+                .to_owned(),
+        );
+    }
+    if health.unread_bytes > 0 {
+        let bytes = grouped(health.unread_bytes);
+        notes.push(format!("{bytes} bytes at the end of the capture are incomplete or damaged and were not read"));
+    }
+    notes
+}
+
+/// What a streamed capture could not keep up with.
+fn gap_note(device: &DeviceSnapshot) -> Option<String> {
+    let (first, last) = (device.gaps.first()?, device.gaps.last()?);
+    let missing: u64 = device.gaps.iter().map(|gap| gap.records).sum();
+    let all = missing + device.records.len() as u64;
+    let (records, share) = (grouped(missing), 100.0 * missing as f64 / all as f64);
+    let (gaps, times) = (device.gaps.len(), if device.gaps.len() == 1 { "gap" } else { "gaps" });
+    let (from, to) = (seconds(first.from_ns), seconds(last.to_ns));
+    let device = device.device;
+    Some(format!(
+        "{records} records of {device} ({share:.1} %) are missing in {gaps} {times} between {from:.3} s and {to:.3} s: the \
+         program made them faster than they could be written;\n    \
+         peak, what was live at it and counters are exact; curves are too low within a gap"
+    ))
+}

@@ -1,0 +1,66 @@
+//! The totals of a device.
+
+use super::{coverage, sampled};
+use crate::snapshot::{Device, DeviceSnapshot, SnapshotData};
+use crate::units::{Bytes, grouped, round};
+
+/// What each is called, and the figure; lines without a name go on with the one before.
+pub(super) fn totals(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<(&'static str, String)> {
+    let (peak, stats) = (&device.peak, &device.stats);
+    let about = sampled::about(device.sample_interval());
+    let total = peak.total();
+    let mut lines =
+        vec![("Peak", format!("{} ({} bytes) after {:.3} s", Bytes(total), grouped(total), seconds(peak.time_ns)))];
+    lines.extend(sampled::lines(device));
+    if data.settings.min_size > 1 && device.device == Device::Cpu {
+        let threshold = round(data.settings.min_size);
+        lines.push(("", format!("{} in blocks of {threshold} or more", Bytes(peak.bytes))));
+        lines.push(("", format!("{} in smaller ones at that moment", Bytes(peak.below_threshold))));
+    }
+    lines.push((
+        "Total allocated",
+        format!(
+            "{about}{} in {about}{} allocations; {about}{} of them freed",
+            Bytes(stats.allocated_bytes.allocated),
+            grouped(stats.allocations.allocated),
+            grouped(stats.allocations.freed)
+        ),
+    ));
+    lines.extend(coverage::pool_lines(device));
+    lines.extend(out_of_memory(device));
+    lines.extend(other_devices(data, device));
+    lines.push((
+        "Recorded",
+        format!(
+            "{:.3} s, {} records, {} overwritten",
+            seconds(data.process.duration_ns),
+            grouped(device.records.len() as u64),
+            grouped(device.overwritten)
+        ),
+    ));
+    lines
+}
+
+fn out_of_memory(device: &DeviceSnapshot) -> Vec<(&'static str, String)> {
+    let (stats, Some(oom)) = (&device.stats, device.ooms.last()) else { return Vec::new() };
+    let (times, size, after) = (grouped(stats.num_ooms), Bytes(oom.size), seconds(oom.time_ns));
+    let mut lines = vec![("Out of memory", format!("{times} times, the last asking for {size} after {after:.3} s"))];
+    if stats.num_alloc_retries > 0 {
+        lines.push(("", format!("asked again for as much {} times", grouped(stats.num_alloc_retries))));
+    }
+    lines
+}
+
+/// The peaks of the memories that the report is not about.
+fn other_devices(data: &SnapshotData, shown: &DeviceSnapshot) -> Vec<(&'static str, String)> {
+    let others = data.devices.iter().filter(|other| other.device != shown.device && other.peak.total() > 0);
+    let line = |(number, device): (usize, &DeviceSnapshot)| {
+        let (head, peak) = (if number == 0 { "Other memory" } else { "" }, device.peak.total());
+        (head, format!("{}: peak {} ({} bytes)", device.device, Bytes(peak), grouped(peak)))
+    };
+    others.enumerate().map(line).collect()
+}
+
+pub(super) fn seconds(nanos: u64) -> f64 {
+    nanos as f64 / 1e9
+}

@@ -1,0 +1,179 @@
+//! The tables of what was held, by scope, of temporaries and of what was live twice.
+
+use super::{Cell, ReportOptions, Section};
+use crate::analysis::{self, Breakdown, Row, ScopeRow, Shown, TABLES, live_twice, scopes_by_pattern};
+use crate::snapshot::{DeviceSnapshot, SnapshotData};
+use crate::units::Bytes;
+
+/// Rows that hold less than one in so many bytes of their table are folded into one.
+const SMALL: u64 = 200;
+/// How many lines of one row are shown.
+const LINES: usize = 4;
+
+/// The breakdowns that are shown there.
+pub(super) fn sections(
+    data: &SnapshotData,
+    device: &DeviceSnapshot,
+    shown: &[Shown],
+    options: &ReportOptions,
+) -> Vec<Section> {
+    let asked = |key: &str| options.sections.iter().any(|asked| asked == key);
+    let matters = |table: &&analysis::BreakdownTable| {
+        shown.contains(&table.shown) && (table.matters)(data, device) || table.shown == Shown::Never && asked(table.key)
+    };
+    let section = |table: &analysis::BreakdownTable| {
+        let (title, columns) = (table.title, ["Mem", "%", "Blocks", "Median", table.column]);
+        let section = Section::of_columns(table.key, title, &columns);
+        breakdown(Section { is_estimate: device.is_sample(), ..section }, &(table.make)(data, device), options.rows)
+    };
+    TABLES.iter().filter(matters).map(section).collect()
+}
+
+fn breakdown(mut section: Section, breakdown: &Breakdown, rows: usize) -> Section {
+    let total = breakdown.total;
+    let (shown, folded) = fold(&breakdown.rows, rows, total, |row| row.bytes);
+    for row in shown {
+        let Row { label, bytes, median, count } = row;
+        let (count, median) = match count {
+            Some(count) => (Cell::Count(*count), Cell::Bytes(*median)),
+            None => (Cell::Unknown, Cell::Unknown),
+        };
+        let share = Cell::Share { part: *bytes, whole: total };
+        section.rows.push(vec![Cell::Sum(*bytes), share, count, median, Cell::Text(label.clone())]);
+    }
+    if !folded.is_empty() {
+        let bytes = folded.iter().map(|row| row.bytes).sum();
+        let count = folded.iter().filter_map(|row| row.count).sum();
+        let front = vec![Cell::Sum(bytes), Cell::Share { part: bytes, whole: total }, Cell::Count(count)];
+        section.partial_row(front, more(folded.len()));
+    }
+    if breakdown.rows.is_empty() {
+        section.notes.push("(nothing)".to_owned());
+    }
+    section
+}
+
+fn more(rows: usize) -> String {
+    format!("({rows} more rows)")
+}
+
+/// The rows to be shown, which are sorted, and those to be folded: behind `most`, or with less than half a per cent each. A
+/// single one is shown as it is.
+fn fold<T>(rows: &[T], most: usize, total: u64, bytes: impl Fn(&T) -> u64) -> (&[T], &[T]) {
+    let large = rows.iter().take_while(|row| bytes(row).saturating_mul(SMALL) >= total).count();
+    // Where all are small, the largest are shown all the same.
+    let large = if large == 0 { rows.len() } else { large };
+    let shown = large.min(most);
+    rows.split_at(if shown + 1 == rows.len() && shown < most { shown + 1 } else { shown })
+}
+
+pub(super) fn scopes(data: &SnapshotData, device: &DeviceSnapshot, options: &ReportOptions) -> Option<Section> {
+    let rows = scopes_by_pattern(analysis::scopes(data, device));
+    let columns = ["At peak", "%", "Own peak", "Total", "Calls", "Allocs", "Scope"];
+    let mut section = Section::of_columns("scopes", "By scope", &columns);
+    section.is_estimate = device.is_sample();
+    let about = [
+        "At peak   held at the peak by what was allocated directly in the scope",
+        "Own peak  the most held at once by what was allocated in it or inside it",
+        "Total     the most on the device while the scope was open, whoever allocated;",
+        "          blocks below the threshold are not in these three",
+    ];
+    section.about = about.map(str::to_owned).to_vec();
+    let total = device.peak.total();
+    let share = |bytes| vec![Cell::Sum(bytes), Cell::Share { part: bytes, whole: total }];
+    let least = smallest_shown(&rows, 2 * options.rows);
+    let (shown, hidden): (Vec<_>, Vec<_>) = rows.iter().partition(|row| row.own_peak >= least);
+    for row in shown {
+        let name = format!("{}{}", "  ".repeat(row.depth.saturating_sub(1)), row.name);
+        section.rows.push([share(row.at_peak), scope_cells(row), vec![Cell::Text(name)]].concat());
+    }
+    if !hidden.is_empty() {
+        let label = format!("({} scopes whose own peak is below {})", hidden.len(), Bytes(least));
+        section.partial_row(share(hidden.iter().map(|row| row.at_peak).sum()), label);
+    }
+    let in_scopes: u64 = rows.iter().map(|row| row.at_peak).sum();
+    section.partial_row(share(total.saturating_sub(in_scopes)), "(everything else)".to_owned());
+    (!rows.is_empty()).then_some(section)
+}
+
+fn scope_cells(row: &ScopeRow) -> Vec<Cell> {
+    let total = row.total_peak.map_or(Cell::Unknown, Cell::Sum);
+    vec![Cell::Sum(row.own_peak), total, Cell::Count(row.calls), Cell::Count(row.allocations)]
+}
+
+/// The own peak from which on a scope is shown, so that about `most` are. A scope's own peak is at least that of each
+/// scope inside it, so whoever is shown stands below its parents.
+fn smallest_shown(rows: &[ScopeRow], most: usize) -> u64 {
+    let mut own: Vec<u64> = rows.iter().map(|row| row.own_peak).collect();
+    own.sort_unstable_by(|a, b| b.cmp(a));
+    // Those that are as large as the first that does not fit go with it.
+    own.get(most).map_or(0, |first_out| first_out + 1)
+}
+
+pub(super) fn temporaries(data: &SnapshotData, device: &DeviceSnapshot, options: &ReportOptions) -> Option<Section> {
+    let rows = analysis::temporaries(data, device);
+    let of = if device.overwritten > 0 { ", in the records that the log still holds" } else { "" };
+    let recorded = if device.is_sample() { " of the sample" } else { "" };
+    let mut section = Section::of_columns("temporaries", "Temporaries", &["Total", "Blocks", "Largest", "Location"]);
+    section.is_estimate = device.is_sample();
+    section.about = vec![format!("Freed before {} more blocks{recorded} were allocated{of}.", analysis::SOON)];
+    let total = rows.iter().map(|row| row.bytes).fold(0, u64::saturating_add);
+    let (shown, folded) = fold(&rows, options.rows / 2, total, |row| row.bytes);
+    for row in shown {
+        let cells = [Cell::Sum(row.bytes), Cell::Count(row.count), Cell::Bytes(row.largest)];
+        section.rows.push([cells.to_vec(), vec![Cell::Text(row.label.clone())]].concat());
+    }
+    if !folded.is_empty() {
+        let bytes = folded.iter().map(|row| row.bytes).fold(0, u64::saturating_add);
+        let count = folded.iter().map(|row| row.count).sum();
+        section.partial_row(vec![Cell::Sum(bytes), Cell::Count(count)], more(folded.len()));
+    }
+    (!rows.is_empty()).then_some(section)
+}
+
+pub(super) fn twice(data: &SnapshotData, device: &DeviceSnapshot, options: &ReportOptions) -> Option<Section> {
+    let found = live_twice(data, device);
+    let mut section =
+        Section::of_columns("live_twice", "Live twice", &["Older", "Peak then", "Blocks", "Each", "Location"]);
+    section.about = vec![
+        "Of one size, held by one function and freed as variables are at its end.".to_owned(),
+        "If nobody reads the older ones any more, as after `let x = f(&x)`, the peak could".to_owned(),
+        "be lower: \"then\", if each went when the next one is there.".to_owned(),
+    ];
+    for row in found.iter().take(options.rows / 2) {
+        let then = row.peak_without.map_or(Cell::Unknown, |bytes| Cell::Bytes(bytes + device.peak.below_threshold));
+        let first = Cell::Text(row.lines.first().cloned().unwrap_or_default());
+        section.rows.push(vec![Cell::Bytes(row.older), then, Cell::Count(row.count), Cell::Bytes(row.size), first]);
+        let (shown, more) = row.lines.split_at(row.lines.len().min(LINES));
+        let more = (!more.is_empty()).then(|| format!("then {} more lines", more.len()));
+        for line in shown.iter().skip(1).map(|line| format!("then {line}")).chain(more) {
+            section.partial_row(Vec::new(), line);
+        }
+    }
+    (!found.is_empty()).then_some(section)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_largest_scopes_are_shown_and_never_one_without_its_parents() {
+        let rows = |own_peaks: &[u64]| -> Vec<ScopeRow> {
+            own_peaks.iter().map(|&own_peak| ScopeRow { own_peak, ..ScopeRow::default() }).collect()
+        };
+        assert_eq!(smallest_shown(&rows(&[9, 5, 5]), 3), 0, "all of them");
+        assert_eq!(smallest_shown(&rows(&[9, 8, 5, 7]), 3), 6);
+        assert_eq!(smallest_shown(&rows(&[9, 5, 7, 7]), 2), 8, "equal ones go together");
+    }
+
+    #[test]
+    fn rows_below_half_a_per_cent_are_folded_unless_it_is_a_single_one() {
+        let shown = |rows: &[u64], most| fold(rows, most, rows.iter().sum(), |row| *row).0.len();
+        assert_eq!(shown(&[990, 5, 3, 2], 20), 2);
+        assert_eq!(shown(&[990, 8, 2], 20), 3, "one alone takes no more room than the row that would stand for it");
+        assert_eq!(shown(&[990, 8, 2], 2), 2);
+        assert_eq!(shown(&[1; 1000], 20), 20, "all are small");
+        assert_eq!((shown(&[], 20), shown(&[0, 0], 20)), (0, 2));
+    }
+}
