@@ -33,6 +33,7 @@ pub(crate) enum Kind {
     Capture { path: PathBuf, reason: String },
     Operators { path: PathBuf, reason: String },
     Drawing { what: &'static str, reason: String },
+    Moment(String),
 }
 
 /// An I/O error; a clone has its code, or its kind and its text.
@@ -94,6 +95,9 @@ impl Error {
     pub(crate) fn drawing(what: &'static str, reason: String) -> Self {
         Kind::Drawing { what, reason }.into()
     }
+    pub(crate) fn moment(reason: String) -> Self {
+        Kind::Moment(reason).into()
+    }
     /// The same with the file that was being written or read.
     #[must_use]
     pub(crate) fn at(self, path: &Path) -> Self {
@@ -153,6 +157,7 @@ impl fmt::Display for Error {
                 path.display()
             ),
             Kind::Drawing { what, reason } => write!(f, "cannot draw the {what}: {reason}"),
+            Kind::Moment(reason) => write!(f, "cannot show that moment: {reason}"),
         }
     }
 }

@@ -3,7 +3,7 @@
 //!
 //! ```no_run
 //! let recording = memtrace_core::read_capture("train.memtrace", |_, _| {})?;
-//! println!("{}", memtrace_core::export::Text::default().render(&recording));
+//! println!("{}", memtrace_core::export::Text::default().render(&recording)?);
 //! # Ok::<(), memtrace_core::Error>(())
 //! ```
 //!

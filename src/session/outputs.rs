@@ -11,10 +11,12 @@ use super::output::{self, base_dir};
 use super::process::default_name;
 use super::say;
 use super::writing::create;
+use crate::analysis::{Moment, Since};
 use crate::error::Error;
 use crate::export::file::Place;
 use crate::export::{self, Export, Format, Text};
 use crate::record::guard::{Own, own_work};
+use crate::report::ReportOptions;
 use crate::snapshot::{Device, SnapshotData};
 
 /// A finished recording: its data (see [`SnapshotData`]), a report, and files for people's tools.
@@ -45,10 +47,28 @@ impl Snapshot {
     /// Who held the memory at the peak: an answer in sentences, what could be better, tables. Print it with `{}`; it is 80
     /// columns wide on a terminal (or `COLUMNS`), and uncut elsewhere.
     pub fn report(&self) -> Report {
-        self.report_with(&for_terminal())
+        Report::of(|| for_terminal().render(&self.data))
     }
 
-    /// The same for another device, width, number of rows, or with some sections only.
+    /// What was allocated since an earlier snapshot of the same session and is still live: by line, operator, module, scope and
+    /// age. [`Moment::Growth`](crate::analysis::Moment::Growth) draws the same as a flamegraph.
+    ///
+    /// ```no_run
+    /// # let session = memtrace::start()?;
+    /// let before = session.snapshot();
+    /// // Some requests or steps later:
+    /// println!("{}", session.snapshot().since(&before));
+    /// # Ok::<(), memtrace::Error>(())
+    /// ```
+    pub fn since(&self, earlier: &Self) -> Report {
+        Report::of(|| {
+            let (text, moment) = (for_terminal(), Moment::Growth(Since::of(&earlier.data)));
+            let text = Text { report: ReportOptions { moment, ..text.report }, ..text };
+            text.render(&self.data)
+        })
+    }
+
+    /// The same for another device, moment, width, number of rows, or with some sections only.
     ///
     /// ```no_run
     /// use memtrace::export::Text;
@@ -56,11 +76,14 @@ impl Snapshot {
     /// # let session = memtrace::start()?;
     /// let sections = vec!["peak_by_line".into(), "scopes".into()];
     /// let report = ReportOptions { sections, rows: 5, ..Default::default() };
-    /// println!("{}", session.snapshot().report_with(&Text { width: 100, report, ..Default::default() }));
+    /// println!("{}", session.snapshot().report_with(&Text { width: 100, report, ..Default::default() })?);
     /// # Ok::<(), memtrace::Error>(())
     /// ```
-    pub fn report_with(&self, options: &Text) -> Report {
-        Report { text: Own::make(|| options.render(&self.data)) }
+    ///
+    /// # Errors
+    /// If the [moment](crate::analysis::Moment) is not known: the log does not reach back to it, or there is no such scope.
+    pub fn report_with(&self, options: &Text) -> Result<Report, Error> {
+        Ok(Report { text: Own::try_make(|| options.render(&self.data))? })
     }
 
     /// The calls of operators on the main device, one after another: what they are called, what they added, the memory after each
@@ -178,6 +201,13 @@ fn for_terminal() -> Text {
 #[derive(Debug)]
 pub struct Report {
     text: Own<String>,
+}
+
+impl Report {
+    /// Of a moment that is always known.
+    fn of(text: impl FnOnce() -> Result<String, memtrace_core::Error>) -> Self {
+        Self { text: Own::make(|| text().unwrap_or_else(|error| error.to_string())) }
+    }
 }
 
 impl fmt::Display for Report {

@@ -116,6 +116,28 @@ pub fn by_category(data: &SnapshotData, device: &DeviceSnapshot) -> Breakdown {
     })
 }
 
+/// Ages of blocks: less than so many nanoseconds.
+const AGES: [(u64, &str); 7] = [
+    (1, "(not known when)"),
+    (1_000_000, "in the last millisecond"),
+    (10_000_000, "1 to 10 ms before"),
+    (100_000_000, "10 to 100 ms before"),
+    (1_000_000_000, "0.1 to 1 s before"),
+    (10_000_000_000, "1 to 10 s before"),
+    (u64::MAX, "more than 10 s before"),
+];
+
+/// The peak's blocks by how long before it they were allocated.
+pub fn by_age(data: &SnapshotData, device: &DeviceSnapshot) -> Breakdown {
+    // A block that the log knows by its free alone has no time.
+    let age =
+        |block: &Block| if block.time_ns == 0 { 0 } else { device.peak.time_ns.saturating_sub(block.time_ns).max(1) };
+    at_peak_by(data, device, |block| {
+        let age = age(block);
+        AGES.iter().find(|(below, _)| age < *below).map_or("", |(_, label)| label)
+    })
+}
+
 /// The peak's blocks by the part of the model in which they were allocated.
 pub fn by_module(data: &SnapshotData, device: &DeviceSnapshot) -> Breakdown {
     at_peak(device, &mut Labels::of_contexts(data, module_label))

@@ -92,7 +92,7 @@ impl<'a> CategoryTimeline<'a> {
     /// Each record with what was live after it, oldest first.
     pub fn steps(&self) -> impl Iterator<Item = CategoryStep> {
         let mut bytes = self.start;
-        log::moments(self.device).zip(&self.categories).map(move |(moment, category)| {
+        log::entries(self.device).zip(&self.categories).map(move |(moment, category)| {
             let before = bytes.total();
             bytes.add(*category, moment.allocated.saturating_sub(before));
             bytes.take(*category, before.saturating_sub(moment.allocated));
@@ -211,7 +211,7 @@ mod tests {
             let device = &data.devices[0];
             let timeline = category_timeline(&data, device);
             let found: Vec<_> = iter::once(timeline.start()).chain(timeline.steps().map(|step| step.bytes)).collect();
-            let totals: Vec<u64> = log::moments(device).map(|moment| moment.allocated).collect();
+            let totals: Vec<u64> = log::entries(device).map(|moment| moment.allocated).collect();
             prop_assert_eq!(found.iter().skip(1).map(CategoryBytes::total).collect::<Vec<_>>(), totals);
             prop_assert_eq!(timeline.peak().1.total(), found.iter().map(CategoryBytes::total).max().unwrap());
             for category in Category::ALL {
@@ -243,7 +243,7 @@ mod tests {
         device.live.first_mut().unwrap().size = u64::MAX;
         device.records.reverse();
         let timeline = category_timeline(&data, &data.devices[0]);
-        let totals: Vec<u64> = log::moments(&data.devices[0]).map(|moment| moment.allocated).collect();
+        let totals: Vec<u64> = log::entries(&data.devices[0]).map(|moment| moment.allocated).collect();
         assert_eq!(timeline.steps().map(|step| step.bytes.total()).collect::<Vec<_>>(), totals);
     }
 

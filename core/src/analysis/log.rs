@@ -4,7 +4,7 @@ use crate::snapshot::{DeviceSnapshot, Record, RecordKind, Weight};
 
 /// A record and the device's total after it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Moment<'a> {
+pub(crate) struct Entry<'a> {
     pub(crate) record: &'a Record,
     /// Bytes live, those from before the recording included.
     pub(crate) allocated: u64,
@@ -26,18 +26,18 @@ pub(crate) fn allocated_at_start(device: &DeviceSnapshot) -> u64 {
 }
 
 /// The log, oldest first.
-pub(crate) fn moments(device: &DeviceSnapshot) -> impl Iterator<Item = Moment<'_>> {
-    moments_after(device, allocated_at_start(device))
+pub(crate) fn entries(device: &DeviceSnapshot) -> impl Iterator<Item = Entry<'_>> {
+    entries_after(device, allocated_at_start(device))
 }
 
 /// The log, oldest first, where [`allocated_at_start`] is known already.
-pub(crate) fn moments_after(device: &DeviceSnapshot, at_start: u64) -> impl Iterator<Item = Moment<'_>> {
+pub(crate) fn entries_after(device: &DeviceSnapshot, at_start: u64) -> impl Iterator<Item = Entry<'_>> {
     let mut allocated = at_start;
     device.records.iter().map(move |record| {
         let weight = device.weight(record.size);
         let change = signed(record, weight);
         allocated = allocated.saturating_add_signed(change);
-        Moment { record, allocated, weight, change }
+        Entry { record, allocated, weight, change }
     })
 }
 

@@ -7,6 +7,7 @@ mod driver_time;
 mod fragmentation;
 mod labels;
 pub(crate) mod log;
+mod moment;
 mod operators;
 mod pool;
 mod post_mortem;
@@ -20,8 +21,9 @@ mod twice;
 pub use balance::{Balance, BalanceItem, BalanceRow, balance};
 pub(crate) use breakdown::label_of_rest;
 pub use breakdown::{
-    BEFORE_RECORDING, Breakdown, NO_PARAMETER, NOT_IN_SAMPLE, Row, UNNAMED, by_allocator, by_category, by_function,
-    by_line, by_model_line, by_module, by_name, by_operator, by_parameter, by_scope, live_by_line, live_by_scope,
+    BEFORE_RECORDING, Breakdown, NO_PARAMETER, NOT_IN_SAMPLE, Row, UNNAMED, by_age, by_allocator, by_category,
+    by_function, by_line, by_model_line, by_module, by_name, by_operator, by_parameter, by_scope, live_by_line,
+    live_by_scope,
 };
 pub use category_timeline::{CategoryBytes, CategoryStep, CategoryTimeline, category_timeline};
 pub use driver_time::{Churn, TimeRow, churn, time_by_line, time_by_scope, time_in_driver};
@@ -29,6 +31,7 @@ pub use fragmentation::{Fragmentation, fragmentation};
 #[doc(hidden)]
 pub use labels::line_and_callers;
 pub use labels::{frame_location, shorten_path};
+pub use moment::{Moment, Since};
 pub(crate) use operators::{Call, Texts, calls, name as call_name};
 pub use operators::{Marker, MarkerKind, OperatorCall, OperatorSeries, operators};
 pub use pool::{PoolBalance, pool_balance};

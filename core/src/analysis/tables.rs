@@ -1,7 +1,7 @@
 //! The tables of breakdowns: one list for the report, for failed assertions and for JSON.
 
 use super::breakdown::{
-    Breakdown, by_category, by_function, by_line, by_model_line, by_module, by_name, by_operator, by_parameter,
+    Breakdown, by_age, by_category, by_function, by_line, by_model_line, by_module, by_name, by_operator, by_parameter,
     by_scope, live_by_line,
 };
 use crate::attribute::{module, operator};
@@ -11,7 +11,8 @@ use crate::snapshot::{ContextId, DeviceSnapshot, SnapshotData};
 pub(crate) struct BreakdownTable {
     /// Its name in JSON, which has all tables.
     pub(crate) key: &'static str,
-    pub(crate) title: &'static str,
+    /// What it is by, as its heading ends.
+    pub(crate) by: &'static str,
     /// What a row is about.
     pub(crate) column: &'static str,
     pub(crate) shown: Shown,
@@ -28,33 +29,36 @@ pub(crate) enum Shown {
     /// Of failed assertions; reports have more about it elsewhere.
     InFailures,
     Never,
-    /// In reports, behind all others.
+    /// In reports of another moment than the peak.
+    AtMoments,
+    /// In reports of the peak, behind all others.
     AtEnd,
 }
 
 /// In the order in which texts have them.
-pub(crate) const TABLES: [BreakdownTable; 10] = [
-    of("peak_by_line", "At the peak, by line", "Location", Shown::Always, |_, _| true, by_line),
-    of("peak_by_model_line", "At the peak, by line of the model", "Location", Shown::Always, is_other, by_model_line),
-    of("peak_by_function", "At the peak, by function", "Function", Shown::InReports, |_, _| true, by_function),
-    of("peak_by_operator", "At the peak, by operator", "Operator", Shown::Always, has_tensors, by_operator),
-    of("peak_by_category", "At the peak, by category", "Category", Shown::Always, has_tensors, by_category),
-    of("peak_by_module", "At the peak, by module", "Module", Shown::InReports, has_modules, by_module),
-    of("peak_by_parameter", "At the peak, by parameter", "Parameter", Shown::Never, has_modules, by_parameter),
-    of("peak_by_name", "At the peak, by name", "Name", Shown::Always, has_names, by_name),
-    of("peak_by_scope", "At the peak, by scope", "Scope", Shown::InFailures, has_scopes, by_scope),
-    of("live_by_line", "Still live at the end", "Location", Shown::AtEnd, |_, _| true, live_by_line),
+pub(crate) const TABLES: [BreakdownTable; 11] = [
+    of("peak_by_line", "line", "Location", Shown::Always, |_, _| true, by_line),
+    of("peak_by_model_line", "line of the model", "Location", Shown::Always, is_other, by_model_line),
+    of("peak_by_function", "function", "Function", Shown::InReports, |_, _| true, by_function),
+    of("peak_by_operator", "operator", "Operator", Shown::Always, has_tensors, by_operator),
+    of("peak_by_category", "category", "Category", Shown::Always, has_tensors, by_category),
+    of("peak_by_module", "module", "Module", Shown::InReports, has_modules, by_module),
+    of("peak_by_parameter", "parameter", "Parameter", Shown::Never, has_modules, by_parameter),
+    of("peak_by_name", "name", "Name", Shown::Always, has_names, by_name),
+    of("peak_by_scope", "scope", "Scope", Shown::InFailures, has_scopes, by_scope),
+    of("peak_by_age", "age", "Allocated", Shown::AtMoments, |_, _| true, by_age),
+    of("live_by_line", "line", "Location", Shown::AtEnd, |_, _| true, live_by_line),
 ];
 
 const fn of(
     key: &'static str,
-    title: &'static str,
+    by: &'static str,
     column: &'static str,
     shown: Shown,
     matters: fn(&SnapshotData, &DeviceSnapshot) -> bool,
     make: fn(&SnapshotData, &DeviceSnapshot) -> Breakdown,
 ) -> BreakdownTable {
-    BreakdownTable { key, title, column, shown, matters, make }
+    BreakdownTable { key, by, column, shown, matters, make }
 }
 
 /// Are there other lines of the model than the program's?

@@ -27,6 +27,7 @@ pub(crate) use library::{is_memtraces, name_of_library};
 pub(crate) use operator::allocates_once;
 pub use operator::{Operator, operator};
 pub use origin::Origin;
+pub(crate) use origin::is_pool;
 pub use spanned::belongs_to_a_span;
 
 use crate::snapshot::{ContextId, Frame, SnapshotData, StackId};

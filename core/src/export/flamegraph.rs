@@ -22,12 +22,13 @@ impl Export for Flamegraph {
     fn write(&self, data: &SnapshotData, out: &mut dyn Write) -> Result<LeftOut, Error> {
         let Self(stacks) = self;
         let Some(device) = device_or_main(data, stacks.device) else { return Err(nothing()) };
-        let lines = folded::lines(data, device, stacks);
+        let device = stacks.moment.of(data, device)?;
+        let lines = folded::lines(data, &device, stacks);
         if lines.is_empty() {
             return Err(nothing());
         }
         budget::rows(stacks.max_bytes, lines.len(), out, |count, _, out| {
-            draw(data, device, stacks.measure, &folded::largest(&lines, count), out)
+            draw(data, &device, stacks, &folded::largest(&lines, count), out)
         })
     }
 }
@@ -35,22 +36,24 @@ impl Export for Flamegraph {
 fn draw(
     data: &SnapshotData,
     device: &DeviceSnapshot,
-    measure: Measure,
+    stacks: &Folded,
     lines: &BTreeMap<String, u64>,
     out: &mut dyn Write,
 ) -> Result<(), Error> {
     let (mut drawing, interval) = (flamegraph::Options::default(), device.sample_interval());
-    let total = match measure {
+    let total = match stacks.measure {
         Measure::Bytes => Bytes(device.peak.total()).to_string(),
         Measure::Count => format!("{}{} blocks", sampled::about(interval), grouped(blocks(device))),
     };
-    drawing.title = format!("{} on {}: {total} at the peak", data.process.program, device.device);
+    drawing.title = format!("{} on {}: {total}, {}", data.process.program, device.device, stacks.moment.words());
     drawing.subtitle = sampled::note(interval);
-    let unit = if measure == Measure::Bytes { "bytes" } else { "blocks" };
+    let unit = if stacks.measure == Measure::Bytes { "bytes" } else { "blocks" };
     drawing.count_name = format!("{unit}{}", sampled::behind(interval));
     drawing.colors = flamegraph::color::Palette::Basic(flamegraph::color::BasicPalette::Mem);
     // The outermost frames on top: people look there first, and deep towers hang out of the way.
     drawing.direction = flamegraph::Direction::Inverted;
+    // Functions stand first in their names.
+    drawing.text_truncate_direction = flamegraph::TextTruncateDirection::Right;
     drawing.deterministic = true;
     let lines: Vec<String> = lines.iter().map(|(stack, value)| format!("{stack} {value}")).collect();
     // Buffered, so that inferno's many small writes do not each go through `dyn Write`.

@@ -1,4 +1,4 @@
-//! Folded stacks of the peak: one line a stack, `outermost;…;innermost value`.
+//! Folded stacks of the peak, or of another moment: one line a stack, `outermost;…;innermost value`.
 
 use std::borrow::Cow;
 use std::cmp::Reverse;
@@ -6,10 +6,10 @@ use std::collections::{BTreeMap, HashMap};
 use std::io::Write;
 
 use super::{Export, LeftOut, budget};
-use crate::analysis::{device_or_main, frame_location, label_of_rest};
-use crate::attribute::Origin;
+use crate::analysis::{Moment, device_or_main, label_of_rest, shorten_path};
+use crate::attribute::{Origin, is_pool};
 use crate::error::Error;
-use crate::snapshot::{ContextId, Device, DeviceSnapshot, Frame, SnapshotData, StackId, Weight};
+use crate::snapshot::{ContextId, Device, DeviceSnapshot, Frame, SnapshotData, StackId, SymbolName, Weight};
 
 /// What the numbers count.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -21,7 +21,8 @@ pub enum Measure {
     Count,
 }
 
-/// Folded stacks of what was live at the peak, sorted, for flamegraph tools: `outer;…;inner bytes`. With [`Measure::Bytes`]
+/// Folded stacks of what was live at the peak, sorted, for flamegraph tools: `outer;…;inner bytes`. Frames of thread pools that
+/// stand beside each other are one. With [`Measure::Bytes`]
 /// the values add up to the peak's total. Under sampling they are estimates, which the format has no place to say.
 #[derive(Clone, Debug, Default)]
 pub struct Folded {
@@ -29,7 +30,11 @@ pub struct Folded {
     pub measure: Measure,
     /// Which device; the one with the largest peak if `None`.
     pub device: Option<Device>,
-    /// Frames of the standard library and of memtrace as well; they are left out otherwise.
+    /// The moment of which they are: the peak, if nothing else is said.
+    pub moment: Moment,
+    /// The scopes as outermost frames in brackets. One path of the program is then several if it ran in several scopes.
+    pub scopes: bool,
+    /// Frames of the standard library, of memtrace and each of thread pools as well.
     pub all_frames: bool,
     /// The size to keep to: beyond it the smallest stacks stand together in one. No limit if `None`.
     pub max_bytes: Option<u64>,
@@ -38,7 +43,8 @@ pub struct Folded {
 impl Export for Folded {
     fn write(&self, data: &SnapshotData, out: &mut dyn Write) -> Result<LeftOut, Error> {
         let Some(device) = device_or_main(data, self.device) else { return Ok(LeftOut::default()) };
-        let lines = lines(data, device, self);
+        let device = self.moment.of(data, device)?;
+        let lines = lines(data, &device, self);
         budget::rows(self.max_bytes, lines.len(), out, |count, _, out| {
             for (stack, value) in largest(&lines, count).iter() {
                 writeln!(out, "{stack} {value}")?;
@@ -89,7 +95,7 @@ fn stacks(data: &SnapshotData, device: &DeviceSnapshot, options: &Folded) -> BTr
     };
     let mut sums: Vec<_> = sums.into_iter().map(|(key, sum)| (key, value(sum))).collect();
     sums.sort_unstable_by_key(|(key, value)| (Reverse(*value), *key));
-    let mut names = Names::of(data, options.all_frames);
+    let mut names = Names::of(data, options);
     let (mut lines, mut text) = (BTreeMap::new(), 0);
     for (at, ((context, stack), value)) in sums.iter().enumerate() {
         if text > MOST_TEXT {
@@ -108,39 +114,55 @@ fn smaller(stacks: usize) -> String {
     format!("({stacks} smaller stacks)")
 }
 
+/// Stands for all neighbouring frames of thread pools.
+const POOL: &str = "(thread pool)";
+
 /// Names of frames, each worked out once.
 struct Names<'a> {
     data: &'a SnapshotData,
-    all: bool,
+    options: &'a Folded,
     /// By the frame's place in memory; none for those that are not shown.
     names: HashMap<*const Frame, Option<String>>,
 }
 
 impl<'a> Names<'a> {
-    fn of(data: &'a SnapshotData, all: bool) -> Self {
-        Self { data, all, names: HashMap::new() }
+    fn of(data: &'a SnapshotData, options: &'a Folded) -> Self {
+        Self { data, options, names: HashMap::new() }
     }
 
-    /// Scopes first, as outermost frames in brackets, then the stack from the outside in.
+    /// The stack from the outside in; scopes first, in brackets, where they are wanted.
     fn folded(&mut self, context: ContextId, stack: StackId) -> String {
         let mut line = String::new();
-        for name in self.data.context_names(context) {
+        for name in self.data.context_names(context).into_iter().filter(|_| self.options.scopes) {
             append(&mut line, &format!("[{}]", clean(name)));
         }
         for frame in self.data.stacks.frames(stack).rev() {
-            if let Some(name) = self.name(frame) {
-                append(&mut line, name);
+            match self.name(frame) {
+                Some(name) if name != POOL || !line.ends_with(POOL) => append(&mut line, name),
+                _ => {}
             }
         }
         if line.is_empty() { "(no stack)".to_owned() } else { line }
     }
 
     fn name(&mut self, frame: &'a Frame) -> Option<&str> {
-        let rules = &self.data.settings.rules;
-        let shown = |frame: &Frame| self.all || !matches!(Origin::of(rules, frame), Origin::Std | Origin::Memtrace);
-        let dir = &self.data.process.working_dir;
-        let name = || shown(frame).then(|| clean(&frame_location(frame, dir)));
+        let (rules, all) = (&self.data.settings.rules, self.options.all_frames);
+        let name = || match Origin::of(rules, frame) {
+            Origin::Std | Origin::Memtrace if !all => None,
+            _ if !all && is_pool(rules, frame) => Some(POOL.to_owned()),
+            _ => Some(clean(&function_and_line(frame, &self.data.process.working_dir))),
+        };
         self.names.entry(std::ptr::from_ref(frame)).or_insert_with(name).as_deref()
+    }
+}
+
+/// `Net::forward src/model.rs:7`: drawings cut off the end.
+fn function_and_line(frame: &Frame, working_dir: &str) -> String {
+    let function = SymbolName(&frame.function).last(2);
+    match (shorten_path(&frame.file, working_dir), frame.line) {
+        ("", _) => frame.function.clone(),
+        (path, 0) => format!("{function} {path}"),
+        (path, line) => format!("{function} {path}:{line}"),
     }
 }
 

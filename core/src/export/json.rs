@@ -5,12 +5,15 @@ use std::io::Write;
 use serde_json::{Value, json};
 
 use super::{Export, LeftOut, budget};
-use crate::analysis::{self, Breakdown, ScopeRow, TemporaryRow};
+use crate::analysis::{self, Breakdown, Moment, ScopeRow, TemporaryRow};
 use crate::error::Error;
-use crate::report::{coverage, device_memory, sampled};
+use crate::report::{Cost, Finding, coverage, device_memory, findings, sampled};
 use crate::snapshot::{
     CudaHooks, Device, DeviceSnapshot, Gap, MemoryStats, OutOfMemory, RecordKind, SnapshotData, Stat,
 };
+
+/// Of the form of the JSON: higher where something that was there is gone or means something else.
+const VERSION: u32 = 1;
 
 /// The report's numbers as JSON: every device with its peak, breakdowns, scopes, temporaries and counters. A device of which
 /// only a sample was recorded has `estimated` and `sampled`.
@@ -55,13 +58,15 @@ impl Tables {
         // Of names there is a table only where there are names: the others are there also if they are empty.
         let is_there = |key| key != "peak_by_name" || !device.names.is_empty();
         let tables = analysis::TABLES.iter().filter(|table| is_there(table.key));
-        let breakdowns = tables.map(|table| (table.key, (table.make)(data, device))).collect();
+        let breakdowns =
+            tables.map(|table| (table.key, (table.make)(data, device))).chain(live(data, device)).collect();
         Self {
             breakdowns,
             scopes: analysis::scopes(data, device),
             temporaries: analysis::temporaries(data, device),
             others: cuda_tables(data, device)
                 .into_iter()
+                .chain([("findings", findings(data, device).iter().map(finding).collect())])
                 .chain(twice(data, device).map(|rows| ("live_twice", rows)))
                 .chain(allocators(data, device).map(|rows| ("peak_by_allocator", rows)))
                 .collect(),
@@ -74,8 +79,18 @@ impl Tables {
     }
 }
 
+/// What is live at the end, by more than the line.
+fn live(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<(&'static str, Breakdown)> {
+    // The end is always known.
+    let Ok(end) = Moment::End.of(data, device) else { return Vec::new() };
+    let [scope, operator] = [analysis::by_scope, analysis::by_operator].map(|make| make(data, &end));
+    let [module, age] = [analysis::by_module, analysis::by_age].map(|make| make(data, &end));
+    vec![("live_by_scope", scope), ("live_by_operator", operator), ("live_by_module", module), ("live_by_age", age)]
+}
+
 fn report(data: &SnapshotData, devices: Vec<Value>, left_out: &LeftOut) -> Value {
     let mut report = json!({
+        "version": VERSION,
         "recorded_by": concat!("memtrace ", env!("CARGO_PKG_VERSION")),
         "program": data.process.program,
         "host": data.process.host,
@@ -172,6 +187,24 @@ fn twice(data: &SnapshotData, device: &DeviceSnapshot) -> Option<Value> {
     };
     let found = analysis::live_twice(data, device);
     (!found.is_empty()).then(|| found.iter().map(row).collect())
+}
+
+fn finding(finding: &Finding) -> Value {
+    let Finding { kind, what, place, cost, certainty, advice } = finding;
+    let (unit, cost) = match *cost {
+        Cost::OfPeak(bytes) => ("peak_bytes", bytes),
+        Cost::AtEnd(bytes) => ("live_bytes", bytes),
+        Cost::Unusable(bytes) => ("unusable_bytes", bytes),
+        Cost::Time(ns) => ("ns", ns),
+    };
+    json!({
+        "kind": kind,
+        "what": what,
+        "place": place,
+        "cost": { unit: cost },
+        "certainty": certainty,
+        "advice": advice.join("\n"),
+    })
 }
 
 /// What is an estimate and what was counted.

@@ -28,7 +28,7 @@ fn as_json(data: &SnapshotData) -> Vec<u8> {
 #[test]
 fn the_reports_of_a_sample_match_their_goldens() {
     let data = a_sample();
-    check("sampled.txt", Text { width: 100, ..Default::default() }.render(&data).as_bytes());
+    check("sampled.txt", Text { width: 100, ..Default::default() }.render(&data).unwrap().as_bytes());
     let report = String::from_utf8(as_json(&data)).unwrap();
     check("sampled.json", report.replace(env!("CARGO_PKG_VERSION"), "VERSION").as_bytes());
 }

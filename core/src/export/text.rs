@@ -29,8 +29,11 @@ impl Default for Text {
 
 impl Text {
     /// The report of a recording.
-    pub fn render(&self, data: &SnapshotData) -> String {
-        self.show(&Report::of(data, &self.report))
+    ///
+    /// # Errors
+    /// If it is to be of a moment that is not known.
+    pub fn render(&self, data: &SnapshotData) -> Result<String, Error> {
+        Ok(self.show(&Report::of(data, &self.report)?))
     }
 
     /// Any report.
@@ -44,7 +47,7 @@ impl Text {
 
 impl Export for Text {
     fn write(&self, data: &SnapshotData, out: &mut dyn Write) -> Result<LeftOut, Error> {
-        out.write_all(self.render(data).as_bytes())?;
+        out.write_all(self.render(data)?.as_bytes())?;
         Ok(LeftOut::default())
     }
 }

@@ -1,6 +1,6 @@
 //! The answer: how much, when and where, of what, on which line.
 
-use crate::analysis::{BEFORE_RECORDING, Breakdown, NOT_IN_SAMPLE, by_category, by_line};
+use crate::analysis::{BEFORE_RECORDING, Breakdown, Moment, NOT_IN_SAMPLE, by_category, by_line};
 use crate::snapshot::{ContextId, Device, DeviceSnapshot, SnapshotData};
 use crate::units::Bytes;
 
@@ -19,6 +19,14 @@ pub(super) fn answer(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<String
     lines.extend(largest(data, device));
     lines.extend(out_of_memory(device));
     lines.push(at_the_end(device));
+    lines
+}
+
+/// The same of another moment than the peak, which stands in its place.
+pub(super) fn of_moment(data: &SnapshotData, then: &DeviceSnapshot, moment: &Moment) -> Vec<String> {
+    let mut lines = vec![format!("{}: {} on {}.", moment.heading(), Bytes(then.peak.total()), then.device)];
+    lines.extend(made_of(data, then));
+    lines.extend(largest(data, then));
     lines
 }
 

@@ -2,7 +2,7 @@
 
 use super::{Cell, Section};
 use crate::analysis::{
-    BalanceItem, BalanceRow, Churn, TimeRow, balance, fragmentation, time_by_line, time_by_scope, time_in_driver,
+    BalanceItem, BalanceRow, Churn, TimeRow, balance, churn, fragmentation, time_by_line, time_by_scope, time_in_driver,
 };
 use crate::snapshot::{Device, DeviceSnapshot, MemoryKind, SnapshotData};
 use crate::units::{Bytes, grouped};
@@ -133,6 +133,7 @@ fn time_sections(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<Section> {
         ),
         "recorded time, all threads together.".to_owned(),
     ];
+    by_line.notes = churn(device).map_or_else(Vec::new, |churn| churn_notes(&churn));
     let by_scope = time_section("driver_time_by_scope", "Scope", &time_by_scope(data, device));
     vec![by_line, Section { title: "Time in the driver's allocator, by scope".to_owned(), ..by_scope }]
 }
@@ -162,7 +163,7 @@ pub(crate) fn time(ns: u64) -> String {
 }
 
 /// What the release threshold would do.
-pub(crate) fn churn_advice(churn: &Churn) -> Vec<String> {
+fn churn_notes(churn: &Churn) -> Vec<String> {
     vec![
         format!(
             "The pool gave memory back and took {} again; {} calls that made it grow took {}.",

@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::fmt;
 
-use super::device_memory::{churn_advice, time};
+use super::device_memory::time;
 use crate::analysis::{by_allocator, by_operator, churn, fragmentation, line_and_callers, live_twice};
 use crate::attribute::Categories;
 use crate::snapshot::{Block, Category, Device, DeviceSnapshot, SnapshotData, StackId};
@@ -198,7 +198,10 @@ fn release_threshold(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<Findin
         place: String::new(),
         cost: Cost::Time(churn.ns),
         certainty: "Certain: that is the time of the calls that made the pool grow.",
-        advice: churn_advice(&churn).split_off(1),
+        advice: vec![
+            format!("Set the pool's release threshold to {}, so that it keeps them: the lines for", Bytes(churn.keep)),
+            "that stand under *Time in the driver's allocator*.".to_owned(),
+        ],
     };
     churn.map(finding).into_iter().collect()
 }

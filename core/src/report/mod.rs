@@ -13,7 +13,8 @@ mod tables;
 pub use findings::{Cost, Finding, findings};
 pub use section::{Cell, Column, Section};
 
-use crate::analysis::{Shown, device_or_main};
+use crate::analysis::{Moment, Shown, device_or_main};
+use crate::error::Error;
 use crate::snapshot::{Device, DeviceSnapshot, SnapshotData};
 
 /// What a report is to have.
@@ -25,11 +26,13 @@ pub struct ReportOptions {
     pub rows: usize,
     /// The sections by their keys, such as `peak_by_line`; all that have something to say if there are none.
     pub sections: Vec<String>,
+    /// The moment of which it is: the peak, if nothing else is said.
+    pub moment: Moment,
 }
 
 impl Default for ReportOptions {
     fn default() -> Self {
-        Self { device: None, rows: 20, sections: Vec::new() }
+        Self { device: None, rows: 20, sections: Vec::new(), moment: Moment::Peak }
     }
 }
 
@@ -52,12 +55,41 @@ pub struct Report {
 
 impl Report {
     /// The report of a recording.
-    pub fn of(data: &SnapshotData, options: &ReportOptions) -> Self {
+    ///
+    /// # Errors
+    /// If the log does not reach back to the moment, or there is no such scope. The peak and the end are always known.
+    pub fn of(data: &SnapshotData, options: &ReportOptions) -> Result<Self, Error> {
         let device = device_or_main(data, options.device);
-        match device.filter(|device| device.peak.total() > 0 || device.stats.num_ooms > 0) {
-            Some(device) => Self::of_device(data, device, options),
-            None => Self { notes: notes::notes(data), ..nothing(data) },
-        }
+        let Some(device) = device.filter(|device| device.peak.total() > 0 || device.stats.num_ooms > 0) else {
+            return Ok(Self { notes: notes::notes(data), ..nothing(data) });
+        };
+        let mut report = match &options.moment {
+            Moment::Peak => Self::of_device(data, device, options),
+            moment => Self::of_moment(data, device, moment, options)?,
+        };
+        report
+            .sections
+            .retain(|section| options.sections.is_empty() || options.sections.iter().any(|key| key == section.key));
+        Ok(report)
+    }
+
+    /// What was held at another moment than the peak.
+    fn of_moment(
+        data: &SnapshotData,
+        device: &DeviceSnapshot,
+        moment: &Moment,
+        options: &ReportOptions,
+    ) -> Result<Self, Error> {
+        let then = moment.of(data, device)?;
+        let shown = &[Shown::Always, Shown::InReports, Shown::InFailures, Shown::AtMoments];
+        let on = coverage::device_name(data, device.device);
+        Ok(Self {
+            title: format!("memtrace: memory of {} on {on}", data.process.program),
+            answer: answer::of_moment(data, &then, moment),
+            notes: [moment.notes(data, device), notes::notes(data)].concat(),
+            sections: tables::sections(data, &then, shown, options),
+            ..Self::default()
+        })
     }
 
     fn of_device(data: &SnapshotData, device: &DeviceSnapshot, options: &ReportOptions) -> Self {
@@ -68,7 +100,6 @@ impl Report {
         sections.extend(tables::twice(data, device, options));
         sections.extend(device_memory::sections(data, device));
         sections.extend(tables::sections(data, device, &[Shown::AtEnd], options));
-        sections.retain(|section| options.sections.is_empty() || options.sections.iter().any(|key| key == section.key));
         Self {
             title: format!("memtrace: memory of {} on {on}", data.process.program),
             answer: answer::answer(data, device),

@@ -22,7 +22,10 @@ pub(super) fn sections(
         shown.contains(&table.shown) && (table.matters)(data, device) || table.shown == Shown::Never && asked(table.key)
     };
     let section = |table: &analysis::BreakdownTable| {
-        let (title, columns) = (table.title, ["Mem", "%", "Blocks", "Median", table.column]);
+        let columns = ["Mem", "%", "Blocks", "Median", table.column];
+        let heading =
+            if table.shown == Shown::AtEnd { "Still live at the end".to_owned() } else { options.moment.heading() };
+        let title = format!("{heading}, by {}", table.by);
         let section = Section::of_columns(table.key, title, &columns);
         breakdown(Section { is_estimate: device.is_sample(), ..section }, &(table.make)(data, device), options.rows)
     };

@@ -39,6 +39,7 @@ static KNOWN: LazyLock<Table> = LazyLock::new(|| {
 /// | `framework CRATE` | its lines say nothing about who needed the memory |
 /// | `operators CRATE FILE` | its functions are operators |
 /// | `own CRATE` | its operators allocate by one stack once a call, so a stack that comes again is another call's |
+/// | `pool CRATE` | it runs the jobs of others on its threads; flamegraphs have one frame for it |
 /// | `tracer CRATE` | it makes, enters and leaves spans; what that needs is in none |
 /// | `operator CRATE FILE [TYPE::]FUNCTION [NAME]` | a function that is an operator although it is a helper by its name, and is called NAME, or after its type |
 /// | `helper FUNCTION` | a function in such a file that is none |
@@ -72,6 +73,7 @@ pub struct Rules {
 pub(crate) enum Fact {
     Framework,
     Own,
+    Pool,
     Tracer,
     Operators,
     Helper,
@@ -92,9 +94,10 @@ pub(crate) enum Fact {
 }
 
 /// The words with which such lines begin, and what stands behind them.
-const FACTS: [(&str, Fact, &str); 19] = [
+const FACTS: [(&str, Fact, &str); 20] = [
     ("framework", Fact::Framework, "CRATE"),
     ("own", Fact::Own, "CRATE"),
+    ("pool", Fact::Pool, "CRATE"),
     ("tracer", Fact::Tracer, "CRATE"),
     ("operators", Fact::Operators, "CRATE FILE"),
     ("helper", Fact::Helper, "NAME"),

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
-use super::super::log::{Moment, moments};
+use super::super::log::{Entry, entries};
 use super::super::reserved::Reserved;
 use super::sites::{Site, Sites};
 use crate::snapshot::{
@@ -39,11 +39,11 @@ pub(crate) struct Call<'a> {
 pub(crate) fn calls<'a>(data: &'a SnapshotData, device: &'a DeviceSnapshot) -> Vec<Call<'a>> {
     let mut walk = Walk::of(data, device);
     let mut marks = device.marks.iter().peekable();
-    for (at, moment) in moments(device).enumerate() {
-        while let Some(mark) = marks.next_if(|mark| mark.time_ns <= moment.record.time_ns) {
+    for (at, entry) in entries(device).enumerate() {
+        while let Some(mark) = marks.next_if(|mark| mark.time_ns <= entry.record.time_ns) {
             walk.mark(mark);
         }
-        walk.moment(at, &moment);
+        walk.entry(at, &entry);
     }
     let mut calls = walk.calls;
     calls.sort_by_key(|call| call.records.end);
@@ -121,20 +121,20 @@ impl<'a> Walk<'a> {
         self.open.remove(&mark.thread);
     }
 
-    fn moment(&mut self, at: usize, moment: &Moment<'_>) {
-        self.totals.push(i64::try_from(moment.allocated).unwrap_or(i64::MAX));
+    fn entry(&mut self, at: usize, entry: &Entry<'_>) {
+        self.totals.push(i64::try_from(entry.allocated).unwrap_or(i64::MAX));
         if let Some(reserved) = &mut self.reserved {
-            reserved.before(moment.record.time_ns, |_, _| {});
-            reserved.after(moment.record);
+            reserved.before(entry.record.time_ns, |_, _| {});
+            reserved.after(entry.record);
         }
-        match moment.record.kind {
-            RecordKind::Alloc => self.alloc(at, moment),
-            RecordKind::Free => self.free(at, moment),
+        match entry.record.kind {
+            RecordKind::Alloc => self.alloc(at, entry),
+            RecordKind::Free => self.free(at, entry),
         }
     }
 
-    fn alloc(&mut self, at: usize, moment: &Moment<'_>) {
-        let record = moment.record;
+    fn alloc(&mut self, at: usize, entry: &Entry<'_>) {
+        let record = entry.record;
         let open = self.open.remove(&record.thread);
         let Some(site) = self.sites.at(record.stack) else { return };
         let same = open.filter(|open| open.site == site.number && !open.begins_again(&site, record));
@@ -143,21 +143,21 @@ impl<'a> Walk<'a> {
                 self.add(call, dropped.unwrap_or(0));
                 (call, oldest, stacks)
             }
-            None => (self.begin(at, moment, site), record.alloc_seq, HashSet::new()),
+            None => (self.begin(at, entry, site), record.alloc_seq, HashSet::new()),
         };
         stacks.insert(record.stack);
         self.makers.insert(record.alloc_seq, call);
         let Record { alloc_seq: seq, size, stack, .. } = *record;
-        let newest = Newest { seq, size, bytes: moment.weight.bytes, stack };
+        let newest = Newest { seq, size, bytes: entry.weight.bytes, stack };
         self.open.insert(record.thread, Open { call, site: site.number, oldest, stacks, newest, dropped: None });
         if let Some(call) = self.calls.get_mut(call) {
-            call.allocations += moment.weight;
+            call.allocations += entry.weight;
         }
-        self.belongs(call, at, moment);
+        self.belongs(call, at, entry);
     }
 
-    fn begin(&mut self, at: usize, moment: &Moment<'_>, site: Site<'a>) -> usize {
-        let record = moment.record;
+    fn begin(&mut self, at: usize, entry: &Entry<'_>, site: Site<'a>) -> usize {
+        let record = entry.record;
         self.calls.push(Call {
             operator: site.operator,
             is_backward: site.is_backward,
@@ -170,7 +170,7 @@ impl<'a> Walk<'a> {
             end_ns: record.time_ns,
             allocations: Weight::default(),
             added: 0,
-            before: moment.allocated.saturating_add_signed(-moment.change),
+            before: entry.allocated.saturating_add_signed(-entry.change),
             peak: 0,
             peak_at: at,
             allocated: 0,
@@ -179,8 +179,8 @@ impl<'a> Walk<'a> {
         self.calls.len() - 1
     }
 
-    fn free(&mut self, at: usize, moment: &Moment<'_>) {
-        let record = moment.record;
+    fn free(&mut self, at: usize, entry: &Entry<'_>) {
+        let record = entry.record;
         let maker = self.makers.remove(&record.alloc_seq);
         let Some(mut open) = self.open.remove(&record.thread) else { return };
         let site = self.sites.at(record.stack).map(|site| site.number);
@@ -192,21 +192,21 @@ impl<'a> Walk<'a> {
                 }
             }
             () if record.stack == StackId::NONE && is_dropped(&open, record) => {
-                open.dropped = Some(open.dropped.unwrap_or(0).saturating_add(moment.change));
+                open.dropped = Some(open.dropped.unwrap_or(0).saturating_add(entry.change));
             }
-            () if record.stack == StackId::NONE || site == Some(open.site) => self.belongs(open.call, at, moment),
+            () if record.stack == StackId::NONE || site == Some(open.site) => self.belongs(open.call, at, entry),
             () => return,
         }
         self.open.insert(record.thread, open);
     }
 
     /// The call's totals are now those after this record.
-    fn belongs(&mut self, call: usize, at: usize, moment: &Moment<'_>) {
-        self.add(call, moment.change);
-        let reserved = self.reserved.as_ref().map_or(moment.allocated, Reserved::bytes);
+    fn belongs(&mut self, call: usize, at: usize, entry: &Entry<'_>) {
+        self.add(call, entry.change);
+        let reserved = self.reserved.as_ref().map_or(entry.allocated, Reserved::bytes);
         let Some(call) = self.calls.get_mut(call) else { return };
-        (call.records.end, call.end_ns) = (at + 1, moment.record.time_ns);
-        (call.allocated, call.reserved) = (moment.allocated, reserved);
+        (call.records.end, call.end_ns) = (at + 1, entry.record.time_ns);
+        (call.allocated, call.reserved) = (entry.allocated, reserved);
         if let Some((at, peak)) = self.totals.highest_since(call.records.start) {
             (call.peak_at, call.peak) = (at, u64::try_from(peak).unwrap_or(0));
         }

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::{CategoriesJson, CategoriesRaw};
-use crate::analysis::log::moments;
+use crate::analysis::log::entries;
 use crate::export::Export;
 use crate::snapshot::testing::{Trace, empty, two_lines_and_a_temporary};
 use crate::snapshot::{Category, Device, SnapshotData};
@@ -76,7 +76,7 @@ fn the_top_of_the_stack_is_the_total_after_every_record() {
     let data = two_lines_and_a_temporary();
     let (times, sizes) = timeline(&data);
     let tops: Vec<u64> = cumsum(&sizes).iter().map(|row| row[8]).collect();
-    let totals: Vec<u64> = moments(&data.devices[0]).map(|moment| moment.allocated).collect();
+    let totals: Vec<u64> = entries(&data.devices[0]).map(|moment| moment.allocated).collect();
     assert_eq!((times.len(), &tops[1..]), (totals.len() + 1, &totals[..]));
     assert!(sizes.iter().all(|row| row.len() == 9 && row[0] == 0));
 }

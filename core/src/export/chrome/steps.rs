@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::scopes::Open;
-use crate::analysis::log::{allocated_at_start, moments};
+use crate::analysis::log::{allocated_at_start, entries};
 use crate::analysis::{Call, call_name, calls};
 use crate::snapshot::{ContextId, DeviceSnapshot, Mark, Record, RecordKind, SnapshotData};
 
@@ -156,7 +156,7 @@ struct Totals(Vec<u64>);
 impl Totals {
     fn of(device: &DeviceSnapshot) -> Self {
         let start = std::iter::once(allocated_at_start(device));
-        let mut totals: Vec<u64> = start.chain(moments(device).map(|moment| moment.allocated)).collect();
+        let mut totals: Vec<u64> = start.chain(entries(device).map(|moment| moment.allocated)).collect();
         if device.is_sample() {
             let (peak, at) = (device.peak.bytes, peak_position(device));
             for (moment, total) in totals.iter_mut().enumerate() {

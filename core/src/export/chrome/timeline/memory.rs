@@ -4,7 +4,7 @@ use std::io;
 
 use super::Timeline;
 use crate::analysis::frame_location;
-use crate::analysis::log::{self, Moment};
+use crate::analysis::log::{self, Entry};
 use crate::analysis::reserved::Reserved;
 use crate::export::chrome::event::{Object, Track};
 use crate::export::chrome::names::{Name, quoted};
@@ -46,16 +46,16 @@ impl Timeline<'_, '_> {
         let mut reserved = Reserved::of(device);
         let now = |reserved: &Option<Reserved<'_>>, allocated| reserved.as_ref().map_or(allocated, Reserved::bytes);
         self.counter(&here, log::start_ns(device), allocated, now(&reserved, allocated))?;
-        for moment in log::moments_after(device, allocated) {
-            allocated = moment.allocated;
-            self.segments(&here, reserved.as_mut(), moment.record.time_ns)?;
-            reserved.iter_mut().for_each(|reserved| reserved.after(moment.record));
-            if !self.selection.shows(device.device, moment.record) {
+        for entry in log::entries_after(device, allocated) {
+            allocated = entry.allocated;
+            self.segments(&here, reserved.as_mut(), entry.record.time_ns)?;
+            reserved.iter_mut().for_each(|reserved| reserved.after(entry.record));
+            if !self.selection.shows(device.device, entry.record) {
                 continue;
             }
             let bytes = now(&reserved, allocated);
-            self.memory(&here, &moment, bytes)?;
-            self.counter(&here, moment.record.time_ns, moment.allocated, bytes)?;
+            self.memory(&here, &entry, bytes)?;
+            self.counter(&here, entry.record.time_ns, entry.allocated, bytes)?;
         }
         let end = scopes::end_ns(self.data);
         self.segments(&here, reserved.as_mut(), end)?;
@@ -71,8 +71,8 @@ impl Timeline<'_, '_> {
         points.into_iter().try_for_each(|(time_ns, bytes)| self.point(&here.reserved, time_ns, bytes))
     }
 
-    fn memory(&mut self, here: &OnDevice<'_>, moment: &Moment<'_>, reserved: u64) -> io::Result<()> {
-        let Moment { record, allocated, weight, change } = *moment;
+    fn memory(&mut self, here: &OnDevice<'_>, entry: &Entry<'_>, reserved: u64) -> io::Result<()> {
+        let Entry { record, allocated, weight, change } = *entry;
         let track = self.thread(record.thread);
         let frame = self.stacks.number(record.stack);
         let (names, whole) = (&self.known.names, self.options.stack_text.then_some(self.data));

@@ -1,0 +1,289 @@
+//! A device at any moment: the same values with what was live then in the place of the peak, so that whatever shows the
+//! peak shows that moment.
+
+use std::borrow::Cow;
+
+use super::log;
+use crate::error::Error;
+use crate::snapshot::{Block, ContextId, Device, DeviceSnapshot, Peak, RecordKind, Replay, SnapshotData, Weight};
+use crate::units::Bytes;
+
+/// What a report, a flamegraph or folded stacks show.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Moment {
+    /// What was live when most was.
+    #[default]
+    Peak,
+    /// What is live at the end of the recording.
+    End,
+    /// What was live so many nanoseconds after the recording began.
+    Time(u64),
+    /// What was live when most was in the scope whose name ends in this number, such as `step 3`.
+    Step(u64),
+    /// What was live when most was while a scope of this name or path was open, whoever allocated it.
+    Scope(String),
+    /// What was allocated since an earlier snapshot and is live at the end.
+    Growth(Since),
+    /// All that was allocated, live or not, as far as the log reaches back.
+    Allocated,
+}
+
+/// An earlier snapshot, as far as growth is told by it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Since {
+    /// When it was taken: nanoseconds since the recording began.
+    pub time_ns: u64,
+    /// For each device the number of the last block and the bytes that were live.
+    devices: Vec<(Device, u64, u64)>,
+}
+
+impl Since {
+    /// An earlier snapshot of the same recording.
+    pub fn of(earlier: &SnapshotData) -> Self {
+        let state = |device: &DeviceSnapshot| (device.device, last_block(device), live_bytes(device));
+        Self { time_ns: earlier.process.duration_ns, devices: earlier.devices.iter().map(state).collect() }
+    }
+
+    /// The number of the last block and the bytes that were live; nothing of a device that was not used yet.
+    fn state(&self, device: Device) -> (u64, u64) {
+        let found = self.devices.iter().find(|(of, ..)| *of == device);
+        found.map_or((0, 0), |(_, block, bytes)| (*block, *bytes))
+    }
+}
+
+fn last_block(device: &DeviceSnapshot) -> u64 {
+    let records = device.records.iter().map(|record| record.alloc_seq);
+    records.chain(device.live.iter().map(|block| block.seq)).max().unwrap_or(0)
+}
+
+fn live_bytes(device: &DeviceSnapshot) -> u64 {
+    device.stats.allocated_bytes.current + device.below_threshold
+}
+
+impl Moment {
+    /// In words that can end a sentence: `at the peak`.
+    pub fn words(&self) -> String {
+        match self {
+            Self::Peak => "at the peak".to_owned(),
+            Self::End => "live at the end".to_owned(),
+            Self::Time(ns) => format!("live after {:.3} s", seconds(*ns)),
+            Self::Step(number) => format!("at the peak of step {number}"),
+            Self::Scope(name) => format!("at the peak of scope {name}"),
+            Self::Growth(since) => format!("allocated since {:.3} s and live at the end", seconds(since.time_ns)),
+            Self::Allocated => "allocated in all".to_owned(),
+        }
+    }
+
+    /// As the beginning of a heading: `At the peak`.
+    pub fn heading(&self) -> String {
+        let words = self.words();
+        let (first, rest) = words.split_at(1);
+        first.to_uppercase() + rest
+    }
+
+    /// The device with this moment in the place of its peak.
+    ///
+    /// # Errors
+    /// If the log does not reach back to it, or there is no such scope.
+    pub fn of<'a>(&self, data: &SnapshotData, device: &'a DeviceSnapshot) -> Result<Cow<'a, DeviceSnapshot>, Error> {
+        let peak = match self {
+            Self::Peak => return Ok(Cow::Borrowed(device)),
+            Self::End => at_end(data, device),
+            Self::Time(ns) => at_time(device, *ns)?,
+            Self::Step(number) => in_scopes(data, device, &step(data, *number)?)?,
+            Self::Scope(name) => in_scopes(data, device, &scopes(data, name)?)?,
+            Self::Growth(since) => growth(data, device, since),
+            Self::Allocated => allocated(data, device),
+        };
+        Ok(Cow::Owned(DeviceSnapshot { peak, ..device.clone() }))
+    }
+
+    /// What is to be known besides to read it right.
+    pub fn notes(&self, data: &SnapshotData, device: &DeviceSnapshot) -> Vec<String> {
+        let mut notes = Vec::new();
+        let is_from_log =
+            matches!(self, Self::Time(_) | Self::Step(_) | Self::Scope(_) | Self::Growth(_) | Self::Allocated);
+        if is_from_log && device.device == Device::Cpu && data.settings.min_size > 1 {
+            let threshold = crate::units::round(data.settings.min_size);
+            notes.push(format!("blocks smaller than {threshold} are not in it: they have no records"));
+        }
+        if matches!(self, Self::Allocated) && device.overwritten > 0 {
+            notes.push(format!("{} older records were overwritten and are not in it", device.overwritten));
+        }
+        if let Self::Growth(since) = self {
+            notes.push(net_growth(device, since));
+        }
+        notes
+    }
+}
+
+fn net_growth(device: &DeviceSnapshot, since: &Since) -> String {
+    let (last, before) = since.state(device.device);
+    let new: u64 = device.live_weights().filter(|(block, _)| block.seq > last).map(|(_, weight)| weight.bytes).sum();
+    let now = live_bytes(device);
+    let freed = (before + new).saturating_sub(now);
+    let sign = if now < before { "-" } else { "+" };
+    format!(
+        "{} were live then and {} now: {sign}{}; {} of what was live then has been freed",
+        Bytes(before),
+        Bytes(now),
+        Bytes(now.abs_diff(before)),
+        Bytes(freed)
+    )
+}
+
+fn at_end(data: &SnapshotData, device: &DeviceSnapshot) -> Peak {
+    Peak {
+        bytes: device.stats.allocated_bytes.current,
+        time_ns: data.process.duration_ns,
+        seq: last_block(device),
+        blocks: device.live.clone(),
+        not_recorded: device.not_recorded,
+        below_threshold: device.below_threshold,
+    }
+}
+
+fn at_time(device: &DeviceSnapshot, ns: u64) -> Result<Peak, Error> {
+    let start = log::start_ns(device);
+    if ns < start {
+        return Err(Error::moment(format!(
+            "the log begins at {:.3} s: the records before it were overwritten; a larger MEMTRACE_MAX_ENTRIES keeps more",
+            seconds(start)
+        )));
+    }
+    let records = device.records.partition_point(|record| record.time_ns <= ns);
+    Ok(Peak { time_ns: ns, ..after(device, records) })
+}
+
+/// What was live after so many records of the log.
+fn after(device: &DeviceSnapshot, records: usize) -> Peak {
+    let mut state = Replay::at_log_start(device);
+    let mut bytes = log::allocated_at_start(device);
+    let (mut seq, mut time_ns) = (0, log::start_ns(device));
+    for moment in log::entries(device).take(records) {
+        state.apply(moment.record);
+        bytes = moment.allocated;
+        (seq, time_ns) = (moment.record.alloc_seq, moment.record.time_ns);
+    }
+    let is_peak = (seq, time_ns) == (device.peak.seq, device.peak.time_ns) && bytes == device.peak.bytes;
+    if is_peak {
+        return device.peak.clone();
+    }
+    Peak {
+        bytes,
+        time_ns,
+        seq,
+        not_recorded: bytes.saturating_sub(state.bytes()),
+        blocks: state.blocks(),
+        below_threshold: 0,
+    }
+}
+
+/// The contexts of the scope that this is the name or the path of.
+fn scopes(data: &SnapshotData, name: &str) -> Result<Vec<ContextId>, Error> {
+    let is_meant = |id: &ContextId| data.contexts[id.0 as usize].name == name || data.context_path(*id) == name;
+    let found: Vec<ContextId> = contexts(data).filter(is_meant).collect();
+    let known = || names(data, |_| true);
+    if found.is_empty() {
+        Err(Error::moment(format!("there is no scope `{name}`; there are {}", known())))
+    } else {
+        Ok(found)
+    }
+}
+
+/// The same of the scope whose name ends in a number.
+fn step(data: &SnapshotData, number: u64) -> Result<Vec<ContextId>, Error> {
+    let is_meant = |name: &str| number_of(name) == Some(number);
+    let found: Vec<ContextId> = contexts(data)
+        .filter(|id| !data.contexts[id.0 as usize].module && is_meant(&data.contexts[id.0 as usize].name))
+        .collect();
+    let mut known: Vec<&str> = found.iter().map(|id| &*data.contexts[id.0 as usize].name).collect();
+    known.sort_unstable();
+    known.dedup();
+    match *known {
+        [_] => Ok(found),
+        [] => Err(Error::moment(format!("no scope has the number {number}; there are {}", names(data, |_| true)))),
+        _ => {
+            Err(Error::moment(format!("several scopes have the number {number}, name one: {}", names(data, is_meant))))
+        }
+    }
+}
+
+/// The number at the end of a name, behind something that is no number.
+fn number_of(name: &str) -> Option<u64> {
+    let start = name.trim_end_matches(|c: char| c.is_ascii_digit()).len();
+    name.get(start..).filter(|_| start > 0).and_then(|digits| digits.parse().ok())
+}
+
+fn contexts(data: &SnapshotData) -> impl Iterator<Item = ContextId> {
+    (1..data.contexts.len()).map(|id| ContextId(u32::try_from(id).unwrap_or(u32::MAX)))
+}
+
+/// Some names of scopes, for an error.
+fn names(data: &SnapshotData, is_meant: impl Fn(&str) -> bool) -> String {
+    const SOME: usize = 8;
+    let mut names: Vec<String> = Vec::new();
+    for node in data.contexts.iter().skip(1).filter(|node| is_meant(&node.name)) {
+        let name = format!("`{}`", node.name);
+        if names.len() < SOME && !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    if names.is_empty() { "none".to_owned() } else { names.join(", ") }
+}
+
+/// The moment at which most was live while one of these was open.
+fn in_scopes(data: &SnapshotData, device: &DeviceSnapshot, scopes: &[ContextId]) -> Result<Peak, Error> {
+    let mut marks = device.marks.iter().filter(|mark| scopes.contains(&mark.context)).peekable();
+    let (mut open, mut now) = (0usize, (0, log::allocated_at_start(device)));
+    let mut highest: Option<(usize, u64)> = None;
+    let mut look = |open: usize, now: (usize, u64)| {
+        if open > 0 && highest.is_none_or(|(_, most)| now.1 > most) {
+            highest = Some(now);
+        }
+    };
+    for (index, moment) in log::entries(device).enumerate() {
+        while let Some(mark) = marks.next_if(|mark| mark.time_ns <= moment.record.time_ns) {
+            open = if mark.enter { open + 1 } else { open.saturating_sub(1) };
+            look(open, now);
+        }
+        now = (index + 1, moment.allocated);
+        look(open, now);
+    }
+    for mark in marks {
+        open = if mark.enter { open + 1 } else { open.saturating_sub(1) };
+        look(open, now);
+    }
+    let name = || scopes.first().map_or_else(String::new, |scope| data.context_path(*scope));
+    let (records, _) = highest.ok_or_else(|| {
+        Error::moment(format!("`{}` was not open on {} in what the log still holds", name(), device.device))
+    })?;
+    Ok(after(device, records))
+}
+
+fn growth(data: &SnapshotData, device: &DeviceSnapshot, since: &Since) -> Peak {
+    let (last, _) = since.state(device.device);
+    let new = device.live_weights().filter(|(block, _)| block.seq > last);
+    of_blocks(data, new.map(|(block, weight)| (*block, weight)))
+}
+
+fn allocated(data: &SnapshotData, device: &DeviceSnapshot) -> Peak {
+    let allocs = device.records.iter().filter(|record| record.kind == RecordKind::Alloc);
+    of_blocks(data, allocs.map(|record| (record.block(), device.weight(record.size))))
+}
+
+/// Blocks that need not have been live together.
+fn of_blocks(data: &SnapshotData, blocks: impl Iterator<Item = (Block, Weight)>) -> Peak {
+    let (blocks, weights): (Vec<Block>, Vec<Weight>) = blocks.unzip();
+    let bytes = weights.into_iter().sum::<Weight>().bytes;
+    Peak { bytes, time_ns: data.process.duration_ns, blocks, ..Peak::default() }
+}
+
+fn seconds(nanos: u64) -> f64 {
+    nanos as f64 / 1e9
+}
+
+#[cfg(test)]
+#[path = "moment_tests.rs"]
+mod tests;

@@ -1,0 +1,151 @@
+//! Moments against a naive replay of random programs.
+
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::analysis::{by_age, by_line, scopes as scope_rows};
+use crate::snapshot::testing::{LINE_7, Trace, two_lines_and_a_temporary};
+
+const SCOPES: [&str; 3] = ["a", "a > b", "step 3"];
+
+#[derive(Clone, Debug)]
+enum Op {
+    Alloc { size: u64 },
+    Free { nth: usize },
+    FreeUnknown { size: u64 },
+    Scope { scope: usize, enter: bool },
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    prop_oneof![
+        4 => (1..=64u64).prop_map(|size| Op::Alloc { size }),
+        3 => any::<usize>().prop_map(|nth| Op::Free { nth }),
+        1 => (1..5u64).prop_map(|size| Op::FreeUnknown { size }),
+        3 => (0..SCOPES.len(), any::<bool>()).prop_map(|(scope, enter)| Op::Scope { scope, enter }),
+    ]
+}
+
+/// What is live after each nanosecond: the sizes by label, and what nobody saw being allocated.
+type States = Vec<(BTreeMap<usize, u64>, u64)>;
+
+fn run(ops: &[Op]) -> (SnapshotData, States) {
+    let mut trace = Trace::cpu();
+    trace.before(1000);
+    let (mut live, mut unknown) = (BTreeMap::new(), 1000);
+    let mut states: States = vec![(live.clone(), unknown)];
+    for (label, op) in ops.iter().enumerate() {
+        trace.at(label as u64 + 1);
+        match *op {
+            Op::Alloc { size } => {
+                trace.alloc(label, size);
+                live.insert(label, size);
+            }
+            Op::Free { nth } => {
+                if let Some(label) = live.keys().copied().nth(nth % live.len().max(1)) {
+                    trace.free(label);
+                    live.remove(&label);
+                }
+            }
+            Op::FreeUnknown { size } if size <= unknown => {
+                trace.free_from_before(size);
+                unknown -= size;
+            }
+            Op::FreeUnknown { .. } => {}
+            Op::Scope { scope, enter: true } => _ = trace.enter(SCOPES[scope]),
+            Op::Scope { scope, enter: false } => _ = trace.leave(SCOPES[scope]),
+        }
+        states.push((live.clone(), unknown));
+    }
+    trace.lasting(ops.len() as u64);
+    (trace.build(), states)
+}
+
+fn sizes(blocks: &[Block]) -> Vec<u64> {
+    blocks.iter().map(|block| block.size).collect()
+}
+
+fn peak(moment: &Moment, data: &SnapshotData) -> Result<Peak, Error> {
+    moment.of(data, &data.devices[0]).map(|device| device.peak.clone())
+}
+
+proptest! {
+    #[test]
+    fn at_any_time_exactly_that_is_live_which_was_allocated_and_not_freed(ops in prop::collection::vec(op(), 0..60)) {
+        let (data, states) = run(&ops);
+        for (ns, (live, unknown)) in states.iter().enumerate() {
+            let then = peak(&Moment::Time(ns as u64), &data).unwrap();
+            let expected: Vec<u64> = live.values().copied().collect();
+            prop_assert_eq!((sizes(&then.blocks), then.not_recorded), (expected, *unknown), "after {} ns", ns);
+            prop_assert_eq!(then.bytes, live.values().sum::<u64>() + unknown);
+        }
+        let end = peak(&Moment::End, &data).unwrap();
+        prop_assert_eq!(sizes(&end.blocks), states.last().unwrap().0.values().copied().collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn a_scopes_moment_is_the_total_that_its_row_has(ops in prop::collection::vec(op(), 0..60)) {
+        let (data, _) = run(&ops);
+        for row in scope_rows(&data, &data.devices[0]) {
+            let found = peak(&Moment::Scope(row.path.clone()), &data).ok().map(|peak| peak.bytes);
+            prop_assert_eq!(found, row.total_peak, "{}", row.path);
+        }
+    }
+
+    #[test]
+    fn growth_is_what_is_live_at_the_end_and_was_not_there_before(
+        ops in prop::collection::vec(op(), 0..60), at in any::<prop::sample::Index>(),
+    ) {
+        let at = at.index(ops.len() + 1);
+        let (earlier, _) = run(&ops[..at]);
+        let (data, states) = run(&ops);
+        let grown = peak(&Moment::Growth(Since::of(&earlier)), &data).unwrap();
+        let expected = states[ops.len()].0.iter().filter(|(label, _)| **label >= at).map(|(_, size)| *size);
+        prop_assert_eq!(sizes(&grown.blocks), expected.collect::<Vec<_>>());
+        let allocated = peak(&Moment::Allocated, &data).unwrap();
+        prop_assert_eq!(allocated.bytes, data.devices[0].stats.allocated_bytes.allocated);
+    }
+}
+
+#[test]
+fn a_moment_is_broken_down_like_the_peak() {
+    let data = two_lines_and_a_temporary();
+    let device = &data.devices[0];
+    let end = Moment::End.of(&data, device).unwrap();
+    assert_eq!(by_line(&data, &end), crate::analysis::live_by_line(&data, device));
+    assert_eq!(by_age(&data, &end).total, end.peak.total());
+    let peak = Moment::Time(device.peak.time_ns).of(&data, device).unwrap();
+    assert_eq!(peak.peak, device.peak, "with what is below the threshold");
+}
+
+#[test]
+fn the_step_is_named_by_its_number() {
+    let mut trace = Trace::cpu();
+    trace
+        .enter("step 3")
+        .at(1)
+        .alloc("x", 7)
+        .on(LINE_7)
+        .at(2)
+        .leave("step 3")
+        .enter("epoch 4")
+        .enter("epoch 4 > step 4");
+    trace.leave("epoch 4 > step 4").leave("epoch 4");
+    let data = trace.build();
+    assert_eq!(peak(&Moment::Step(3), &data).unwrap().bytes, 7);
+    let error = |moment: Moment| peak(&moment, &data).unwrap_err().to_string();
+    assert!(error(Moment::Step(4)).contains("name one: `epoch 4`, `step 4`"), "{}", error(Moment::Step(4)));
+    assert!(error(Moment::Step(5)).contains("there are `step 3`, `epoch 4`, `step 4`"), "{}", error(Moment::Step(5)));
+    assert!(error(Moment::Scope("none".into())).contains("no scope `none`"));
+}
+
+#[test]
+fn what_the_log_has_lost_is_not_made_up() {
+    let mut trace = Trace::cpu();
+    trace.at(5).alloc(1, 10).at(6).alloc(2, 20).at(7).free(1).overwritten(1);
+    let data = trace.build();
+    assert_eq!(sizes(&peak(&Moment::Time(6), &data).unwrap().blocks), [10, 20]);
+    let error = peak(&Moment::Time(5), &data).unwrap_err().to_string();
+    assert!(error.contains("the log begins at"), "{error}");
+}
