@@ -7,7 +7,7 @@ use super::process::{default_name, expand, this_process};
 use super::{output, say};
 use crate::error::Error;
 use crate::export::Format;
-use crate::export::file::{self, Place};
+use crate::export::file;
 use crate::units::Bytes;
 use crate::write_errors;
 
@@ -63,7 +63,7 @@ impl Dumps {
             return None;
         }
         let peak = snapshot.devices.iter().map(|device| device.peak.total()).max().unwrap_or_default();
-        let written = output::beside(&path, |path| snapshot.write_to(Place::New(path)));
+        let written = snapshot.write(&path);
         let is_written = written.is_ok();
         if self.path.is_none() {
             let process = this_process();

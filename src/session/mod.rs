@@ -45,6 +45,7 @@ use stream::Stream;
 
 use crate::device::IntoDevice;
 use crate::error::{Error, Kind};
+use crate::export::file;
 use crate::hook::cuda;
 use crate::record::{Leaves, guard, heap, own, recorder, set_sample_seed, unwind};
 use crate::snapshot::{Device, Enabled, MemoryStats, Settings};
@@ -268,7 +269,7 @@ fn open_stream(plan: &Plan, pattern: &str) -> Result<Stream, Error> {
     if !plan.stream_from_outside {
         return create(&path);
     }
-    output::beside(&path, create)
+    file::first_free(&path, Error::is_already_exists, create)
 }
 
 fn append_in_background(recording: &Arc<Recording>) -> Result<(), Error> {

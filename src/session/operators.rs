@@ -7,7 +7,6 @@ use std::path::{Path, PathBuf};
 use super::writing::create;
 use crate::analysis::OperatorSeries;
 use crate::error::Error;
-use crate::export::file::Place;
 use crate::export::{ExportOperators, Format};
 use crate::record::guard::Own;
 
@@ -55,9 +54,8 @@ impl Operators {
     /// # Errors
     /// If the name says no such format, the file cannot be written, or there is nothing to draw.
     pub fn write(&self, path: impl AsRef<Path>) -> Result<PathBuf, Error> {
-        let place = Place::Replaced(path.as_ref());
-        let format = Format::of(place.path())?;
-        create(place, |out| format.write_operators(&self.series, out))
+        let format = Format::of(path.as_ref())?;
+        create(path.as_ref(), |out| format.write_operators(&self.series, out))
     }
 
     /// Writes a file in such a format with options: a size to keep to, one figure. The name says nothing but whether it is
@@ -66,7 +64,7 @@ impl Operators {
     /// # Errors
     /// If the file cannot be written, or there is nothing to draw.
     pub fn write_as(&self, path: impl AsRef<Path>, format: &dyn ExportOperators) -> Result<PathBuf, Error> {
-        create(Place::Replaced(path.as_ref()), |out| format.write_operators(&self.series, out))
+        create(path.as_ref(), |out| format.write_operators(&self.series, out))
     }
 }
 

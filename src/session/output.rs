@@ -3,8 +3,6 @@
 use std::path::{Path, PathBuf};
 
 use crate::error::Error;
-use crate::export::Format;
-use crate::export::file::Place;
 
 /// So many files of one name are kept where nobody named them.
 const KEPT: usize = 10;
@@ -13,7 +11,7 @@ const KEPT: usize = 10;
 /// that name a few are kept.
 pub(crate) fn write_new(snapshot: &super::Snapshot, name: &str) -> Result<PathBuf, Error> {
     let path = base_dir(Path::new("")).join(name);
-    let written = beside(&path, |path| snapshot.write_to(Place::New(path)))?;
+    let written = snapshot.write(&path)?;
     let (stem, end) = name.rsplit_once('.').unwrap_or((name, ""));
     prune(&path, |other| {
         let number = other.strip_prefix(stem).and_then(|rest| rest.strip_suffix(end)?.strip_suffix('.'));
@@ -50,43 +48,4 @@ fn target_of_cargo() -> Option<PathBuf> {
     let is_cargos =
         |folder: &&Path| std::fs::read_to_string(folder.join("CACHEDIR.TAG")).is_ok_and(|tag| tag.contains("cargo"));
     program.ancestors().find(is_cargos).map(Path::to_owned)
-}
-
-/// Writes to `path`, or to `NAME-2.EXTENSION`, `NAME-3.EXTENSION`, … if it is taken.
-pub(super) fn beside<T>(path: &Path, mut write: impl FnMut(&Path) -> Result<T, Error>) -> Result<T, Error> {
-    let mut number = 1u64;
-    loop {
-        match write(&numbered(path, number)) {
-            Err(error) if error.is_already_exists() => number += 1,
-            outcome => return outcome,
-        }
-    }
-}
-
-fn numbered(path: &Path, number: u64) -> PathBuf {
-    let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-    if number == 1 {
-        return path.to_owned();
-    }
-    let plain = name.strip_suffix(".gz").unwrap_or(&name);
-    let stem = Format::stem(plain);
-    path.with_file_name(format!("{stem}-{number}{}", &name[stem.len()..]))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_taken_name_gets_a_number() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("a.trace.json.gz");
-        let write = |path: &Path| match path.exists() {
-            true => Err(memtrace_core::Error::exists(path).into()),
-            false => Ok(std::fs::write(path, "").map(|()| path.to_owned())?),
-        };
-        let names: Vec<PathBuf> = (0..3).map(|_| beside(&path, write).unwrap()).collect();
-        let expected = ["a.trace.json.gz", "a-2.trace.json.gz", "a-3.trace.json.gz"];
-        assert_eq!(names, expected.map(|name| dir.path().join(name)));
-    }
 }

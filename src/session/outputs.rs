@@ -7,13 +7,12 @@ use std::ops::Deref;
 use std::path::{Path, PathBuf};
 
 use super::operators::Operators;
-use super::output::{self, base_dir};
+use super::output::base_dir;
 use super::process::default_name;
 use super::say;
 use super::writing::create;
 use crate::analysis::{Moment, Since};
 use crate::error::Error;
-use crate::export::file::Place;
 use crate::export::{self, Export, Format, Text};
 use crate::record::guard::{Own, own_work};
 use crate::report::ReportOptions;
@@ -21,8 +20,8 @@ use crate::snapshot::{Device, SnapshotData};
 
 /// A finished recording: its data (see [`SnapshotData`]), a report, and files for people's tools.
 ///
-/// A file appears whole or not at all: it is written to a temporary name and renamed. One of the same name is replaced, as
-/// torch's `_dump_snapshot` does it.
+/// A file appears whole or not at all: it is written to a temporary name and renamed. If there is one of that name already, the
+/// new one has a number (`peak-2.svg`), and the path that it has is given back.
 #[derive(Debug)]
 pub struct Snapshot {
     data: Own<SnapshotData>,
@@ -110,13 +109,8 @@ impl Snapshot {
     /// # Errors
     /// If the name says no format, the file cannot be written, or there is nothing to draw.
     pub fn write(&self, path: impl AsRef<Path>) -> Result<PathBuf, Error> {
-        self.write_to(Place::Replaced(path.as_ref()))
-    }
-
-    /// With the options that every format has by default.
-    pub(super) fn write_to(&self, place: Place<'_>) -> Result<PathBuf, Error> {
-        let format = Format::of(place.path())?;
-        create(place, |out| format.write(&self.data, out))
+        let format = Format::of(path.as_ref())?;
+        create(path.as_ref(), |out| format.write(&self.data, out))
     }
 
     /// Writes a file in any format with options: those of [`export`], or one of your own. The name says nothing but whether it is
@@ -134,7 +128,7 @@ impl Snapshot {
     /// # Errors
     /// If the file cannot be written, or there is nothing to draw.
     pub fn write_as(&self, path: impl AsRef<Path>, format: &dyn Export) -> Result<PathBuf, Error> {
-        create(Place::Replaced(path.as_ref()), |out| format.write(&self.data, out))
+        create(path.as_ref(), |out| format.write(&self.data, out))
     }
 
     /// A snapshot pickle for PyTorch's `memory_viz` (pytorch.org/memory_viz).
@@ -179,7 +173,7 @@ pub fn trace_handler(dir: impl Into<PathBuf>) -> impl FnMut(&Snapshot) + Send + 
         for extension in ["trace.json.gz", "pickle.gz"] {
             let path = Own::make(|| dir.join(snapshot.file_name(extension)));
             let _own = own_work();
-            match output::beside(&path, |path| snapshot.write_to(Place::New(path))) {
+            match snapshot.write(&*path) {
                 Ok(path) => say(&format!("wrote {}", path.display())),
                 Err(error) => say(&error.and(LOST).to_string()),
             }

@@ -5,8 +5,9 @@ use std::io::Write;
 use super::dump;
 use super::outputs::Snapshot;
 use super::recording::{Recording, Shared};
-use crate::export::post_mortem;
+use crate::export::Text;
 use crate::record::own;
+use crate::report::Report;
 use crate::snapshot::Device;
 use crate::units::Bytes;
 use crate::write_errors;
@@ -16,7 +17,7 @@ use crate::write_errors;
 const NO_MEMORY_AT_ALL: usize = 1 << 46;
 
 /// Characters in a line of a post-mortem.
-const WIDTH: usize = 120;
+const WIDTH: usize = 80;
 
 /// To be called with each request that is refused.
 pub(super) fn dump_out_of_memory(device: Device, size: usize) {
@@ -46,7 +47,8 @@ fn write(recording: &Recording, device: Device, size: usize) -> bool {
 }
 
 fn explain(snapshot: &Snapshot, device: Device) {
-    let text = post_mortem::to_string(snapshot, Some(device), WIDTH);
+    let options = Text { width: WIDTH, ..Text::default() };
+    let text = Report::of_refusal(snapshot, device).map_or_else(String::new, |report| options.show(&report));
     let _limit = write_errors::errors_only();
     let _ = std::io::stderr().write_all(text.as_bytes());
 }

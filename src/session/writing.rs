@@ -1,28 +1,27 @@
 //! Files, written as memtrace's own work.
 
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use super::say;
 use crate::error::Error;
-use crate::export::LeftOut;
-use crate::export::file::{self, Place};
-use crate::record::own;
+use crate::export::{LeftOut, file};
+use crate::record::guard::Own;
 use crate::write_errors::errors_only;
 
-/// Writes a file as memtrace's own work, and says what it left out. The path is the caller's.
+/// Writes a file as memtrace's own work, and says what it left out. The path that it has is the caller's.
 pub(super) fn create(
-    place: Place<'_>,
-    content: impl FnOnce(&mut dyn Write) -> Result<LeftOut, memtrace_core::Error>,
+    path: &Path,
+    content: impl Fn(&mut dyn Write) -> Result<LeftOut, memtrace_core::Error>,
 ) -> Result<PathBuf, Error> {
-    own(|| {
+    let written = Own::try_make(|| {
         let _limit = errors_only();
-        let left_out = file::create(place, content)
+        let (path, left_out) = file::create(path, content)
             .map_err(|error| error.and("the recording is still in memory, try another path"))?;
         if !left_out.is_nothing() {
-            say(&format!("{}: {left_out}", place.path().display()));
+            say(&format!("{}: {left_out}", path.display()));
         }
-        Ok::<_, Error>(())
+        Ok::<_, Error>(path)
     })?;
-    Ok(place.path().to_owned())
+    Ok(written.to_path_buf())
 }

@@ -283,7 +283,7 @@ fn two_devices_balance_beside_other_processes_contexts_and_modules() {
         };
         assert_eq!((unexplained(0), unexplained(1)), ((3 << 30) + (256 << 20), 356 << 20));
         let report = ReportOptions { device: Some(Device::Cuda(0)), ..ReportOptions::default() };
-        let text = Text { report, ..Text::default() }.render(&snapshot);
+        let text = Text { report, ..Text::default() }.render(&snapshot).unwrap();
         eprintln!("{text}");
         for expected in ["Where the device's memory is", "= all that is used", "unexplained", "cut off by cuMemAlloc"] {
             assert!(text.contains(expected), "{expected}: {text}");

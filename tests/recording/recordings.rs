@@ -143,7 +143,7 @@ fn odd_scope_names_stay_in_their_row_and_frame() {
     }
     let rows = analysis::by_scope(&snapshot, cpu(&snapshot)).rows;
     assert_eq!(rows.iter().filter(|row| row.bytes == MIB as u64).count(), 5, "{rows:?}");
-    let report = Text::default().render(&snapshot);
+    let report = Text::default().render(&snapshot).unwrap();
     assert!(report.contains("new line") && !report.contains('\u{1}'));
     drop(blocks);
 }

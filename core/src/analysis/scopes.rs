@@ -71,7 +71,7 @@ fn folded(rows: Vec<ScopeRow>, depth: usize) -> Vec<ScopeRow> {
             groups[number].inside.push(row);
             continue;
         }
-        number = *numbers.entry(pattern(&row.name)).or_insert(groups.len());
+        number = *numbers.entry(name_pattern(&row.name)).or_insert(groups.len());
         match groups.get_mut(number) {
             Some(group) => group.add(row),
             None => groups.push(Group::of(row)),
@@ -119,7 +119,7 @@ impl Group {
 }
 
 /// Digits as `#`.
-fn pattern(name: &str) -> String {
+pub(crate) fn name_pattern(name: &str) -> String {
     let mut pattern = String::with_capacity(name.len());
     for c in name.chars() {
         match c.is_ascii_digit() {

@@ -24,10 +24,9 @@ pub use categories::{Categories, Either};
 pub(crate) use hint::is_made_anew;
 pub use library::library;
 pub(crate) use library::{is_memtraces, name_of_library};
-pub(crate) use operator::allocates_once;
 pub use operator::{Operator, operator};
+pub(crate) use operator::{allocates_once, has_backward_pass, is_in, is_pool};
 pub use origin::Origin;
-pub(crate) use origin::is_pool;
 pub use spanned::belongs_to_a_span;
 
 use crate::snapshot::{ContextId, Frame, SnapshotData, StackId};

@@ -69,6 +69,21 @@ pub fn operator(data: &SnapshotData, stack: StackId) -> Option<Operator<'_>> {
     }
 }
 
+/// Is this so of a function in this stack?
+pub(crate) fn is_in(data: &SnapshotData, stack: StackId, fact: Fact) -> bool {
+    data.stacks.frames(stack).any(|frame| FramePlace::of(frame).is(&data.settings.rules, fact))
+}
+
+/// Was anything allocated in a backward pass?
+pub(crate) fn has_backward_pass(data: &SnapshotData) -> bool {
+    data.stacks.frames.iter().any(|frame| FramePlace::of(frame).is(&data.settings.rules, Fact::Pass))
+}
+
+/// Does this frame only run the jobs of others, as a thread pool's do?
+pub(crate) fn is_pool(rules: &Rules, frame: &Frame) -> bool {
+    rules.names(Fact::Pool, &FramePlace::of(frame).package)
+}
+
 /// Does a call of this operator allocate by this stack only once? The operator's own library does, but where it loops; what it
 /// calls (matrix kernels, thread pools) may do so over and over.
 pub(crate) fn allocates_once(data: &SnapshotData, stack: StackId, operator: &str) -> bool {

@@ -26,13 +26,6 @@ impl Origin {
     }
 }
 
-/// Does this frame only run the jobs of others, as a thread pool's do?
-pub(crate) fn is_pool(rules: &Rules, frame: &Frame) -> bool {
-    let package = library_of(&frame.file).map(|package| package.replace('-', "_"));
-    let by_name = || SymbolName(&frame.function).crate_and_module().map(|(package, _)| package.to_owned());
-    package.or_else(by_name).is_some_and(|package| rules.names(Fact::Pool, &package))
-}
-
 fn by_file(rules: &Rules, file: &str) -> Origin {
     if crate::sources::own(file).is_some() {
         return Origin::Memtrace;

@@ -2,43 +2,52 @@
 
 use std::fs;
 use std::io::{self, BufWriter, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use tempfile::NamedTempFile;
 
+use super::Format;
 use crate::error::Error;
 
-/// Where a file goes, and what becomes of one that is there.
-#[derive(Clone, Copy, Debug)]
-pub enum Place<'a> {
-    /// A file that is there is replaced.
-    Replaced(&'a Path),
-    /// It is left as it is, and the place is taken.
-    New(&'a Path),
-}
-
-impl<'a> Place<'a> {
-    /// Where.
-    pub fn path(self) -> &'a Path {
-        let (Self::Replaced(path) | Self::New(path)) = self;
-        path
-    }
-
-    /// Folders, devices and links are not replaced.
-    fn is_taken(self) -> bool {
-        let there = self.path().symlink_metadata();
-        there.is_ok_and(|there| !there.is_file() || matches!(self, Self::New(_)))
-    }
-}
-
-/// Writes a file: to a temporary name beside it, then renamed. A reader never sees half of it, and a failure leaves all
-/// as it was. Compressed if it is called `.gz`.
+/// Writes a new file: to a temporary name beside it, then renamed. A reader never sees half of it, and a failure leaves all
+/// as it was. If there is such a file it is left as it is, and the new one has a number: `NAME-2.END`. Compressed if it is
+/// called `.gz`. Gives the file's path, and what `content` gave.
 ///
 /// # Errors
-/// If it cannot be written, or the place is taken.
-pub fn create<T>(place: Place<'_>, content: impl FnOnce(&mut dyn Write) -> Result<T, Error>) -> Result<T, Error> {
-    let path = place.path();
-    if place.is_taken() {
+/// If it cannot be written, or something that is no file has its name.
+pub fn create<T>(path: &Path, content: impl Fn(&mut dyn Write) -> Result<T, Error>) -> Result<(PathBuf, T), Error> {
+    let is_taken = |error: &Error| error.is_already_exists() && path.is_file();
+    first_free(path, is_taken, |path| new(path, &content).map(|made| (path.to_owned(), made)))
+}
+
+/// Makes a file of that name, or of the first of `NAME-2.END`, `NAME-3.END`, … that is not taken.
+#[doc(hidden)]
+pub fn first_free<T, E>(
+    path: &Path,
+    is_taken: impl Fn(&E) -> bool,
+    mut make: impl FnMut(&Path) -> Result<T, E>,
+) -> Result<T, E> {
+    let mut number = 1u64;
+    loop {
+        match make(&numbered(path, number)) {
+            Err(error) if is_taken(&error) => number += 1,
+            made => return made,
+        }
+    }
+}
+
+fn numbered(path: &Path, number: u64) -> PathBuf {
+    if number == 1 {
+        return path.to_owned();
+    }
+    let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    let plain = name.strip_suffix(".gz").unwrap_or(&name);
+    let stem = Format::stem(plain);
+    path.with_file_name(format!("{stem}-{number}{}", &name[stem.len()..]))
+}
+
+fn new<T>(path: &Path, content: impl FnOnce(&mut dyn Write) -> Result<T, Error>) -> Result<T, Error> {
+    if path.symlink_metadata().is_ok() {
         return Err(Error::exists(path));
     }
     let output = |source| Error::output(path, source);
@@ -54,11 +63,7 @@ pub fn create<T>(place: Place<'_>, content: impl FnOnce(&mut dyn Write) -> Resul
     buffered.flush().map_err(output)?;
     drop(buffered);
     temporary.as_file().sync_data().map_err(output)?;
-    let persisted = match place {
-        Place::Replaced(path) => temporary.persist(path),
-        Place::New(path) => temporary.persist_noclobber(path),
-    };
-    match persisted {
+    match temporary.persist_noclobber(path) {
         Ok(_) => Ok(made),
         Err(error) if error.error.kind() == io::ErrorKind::AlreadyExists => Err(Error::exists(path)),
         Err(error) => Err(output(error.error)),
@@ -131,23 +136,21 @@ mod tests {
     fn a_new_file_appears_whole_and_in_a_new_folder() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("a/b/file");
-        create(Place::New(&path), |out| Ok(out.write_all(b"all of it")?)).unwrap();
+        create(&path, |out| Ok(out.write_all(b"all of it")?)).unwrap();
         assert_eq!(fs::read(&path).unwrap(), b"all of it");
         assert_eq!(names(path.parent().unwrap()), ["file"]);
     }
 
     #[test]
-    fn an_existing_file_is_replaced_whole_or_left_as_it_is() {
+    fn an_existing_file_is_left_as_it_is_and_the_new_one_has_a_number() {
         let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("file");
-        let text = |path: &Path| fs::read_to_string(path).unwrap();
-        fs::write(&path, "old").unwrap();
-        let error = create(Place::New(&path), |out| Ok(out.write_all(b"new")?)).unwrap_err();
-        assert!(error.is_already_exists() && text(&path) == "old", "{error}");
-        let failed = create::<()>(Place::Replaced(&path), |_| Err(Error::from(io::Error::other("disk full"))));
-        assert!(failed.is_err() && text(&path) == "old");
-        create(Place::Replaced(&path), |out| Ok(out.write_all(b"new")?)).unwrap();
-        assert_eq!((text(&path).as_str(), names(dir.path())), ("new", vec!["file".to_owned()]));
+        let path = dir.path().join("a.trace.json");
+        let made: Vec<PathBuf> = (0..3).map(|_| create(&path, |out| Ok(out.write_all(b"new")?)).unwrap().0).collect();
+        let expected = ["a.trace.json", "a-2.trace.json", "a-3.trace.json"];
+        assert_eq!(made, expected.map(|name| dir.path().join(name)));
+        assert_eq!(numbered(Path::new("b/x.pickle.gz"), 2), Path::new("b/x-2.pickle.gz"));
+        let failed = create::<()>(&path, |_| Err(Error::from(io::Error::other("disk full"))));
+        assert!(failed.is_err() && names(dir.path()).len() == 3);
     }
 
     #[test]
@@ -161,13 +164,13 @@ mod tests {
 
     #[cfg(unix)]
     #[test]
-    fn what_is_no_file_is_not_replaced() {
+    fn what_is_no_file_is_left_alone() {
         let dir = tempfile::tempdir().unwrap();
         let (folder, link) = (dir.path().join("folder"), dir.path().join("link"));
         fs::create_dir(&folder).unwrap();
         std::os::unix::fs::symlink("elsewhere", &link).unwrap();
         for path in [folder, link] {
-            assert!(create(Place::Replaced(&path), |_| Ok(())).unwrap_err().is_already_exists());
+            assert!(create(&path, |_| Ok(())).unwrap_err().is_already_exists());
         }
     }
 
@@ -175,7 +178,7 @@ mod tests {
     fn a_failed_write_leaves_nothing_and_names_the_path() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("file");
-        let error = create::<()>(Place::New(&path), |out| {
+        let error = create::<()>(&path, |out| {
             out.write_all(b"half")?;
             Err(Error::from(io::Error::other("disk full")))
         });
@@ -188,7 +191,7 @@ mod tests {
     fn a_path_that_cannot_be_is_a_clear_error() {
         let dir = tempfile::tempdir().unwrap();
         fs::write(dir.path().join("file"), "").unwrap();
-        let error = create(Place::New(&dir.path().join("file/below")), |_| Ok(())).unwrap_err();
+        let error = create(&dir.path().join("file/below"), |_| Ok(())).unwrap_err();
         assert!(error.to_string().contains("cannot write"), "{error}");
     }
 }

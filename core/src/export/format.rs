@@ -40,8 +40,7 @@ impl Format {
     }
 
     /// A file's name without its format's end.
-    #[doc(hidden)]
-    pub fn stem(name: &str) -> &str {
+    pub(super) fn stem(name: &str) -> &str {
         Self::by_end(name.as_bytes()).and_then(|format| name.strip_suffix(format.end)).unwrap_or(name)
     }
 

@@ -33,7 +33,6 @@ mod json;
 mod naive_unpickle;
 mod operators;
 mod pickle;
-pub mod post_mortem;
 mod pytorch;
 #[cfg(test)]
 mod sample_tests;

@@ -5,6 +5,7 @@ pub(crate) mod coverage;
 pub(crate) mod device_memory;
 mod findings;
 mod notes;
+mod post_mortem;
 pub(crate) mod sampled;
 mod section;
 mod summary;
@@ -108,6 +109,11 @@ impl Report {
             totals: summary::totals(data, device),
             sections,
         }
+    }
+
+    /// Why a device's last allocation was refused, and what would help; `None` if it refused nothing.
+    pub fn of_refusal(data: &SnapshotData, device: Device) -> Option<Self> {
+        data.device(device).and_then(|device| post_mortem::report(data, device))
     }
 
     /// What held a device's peak, for a failed assertion: tables alone.

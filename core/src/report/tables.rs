@@ -22,19 +22,26 @@ pub(super) fn sections(
         shown.contains(&table.shown) && (table.matters)(data, device) || table.shown == Shown::Never && asked(table.key)
     };
     let section = |table: &analysis::BreakdownTable| {
-        let columns = ["Mem", "%", "Blocks", "Median", table.column];
         let heading =
             if table.shown == Shown::AtEnd { "Still live at the end".to_owned() } else { options.moment.heading() };
         let title = format!("{heading}, by {}", table.by);
-        let section = Section::of_columns(table.key, title, &columns);
-        breakdown(Section { is_estimate: device.is_sample(), ..section }, &(table.make)(data, device), options.rows)
+        let section = of_breakdown(table.key, &title, table.column, &(table.make)(data, device), options);
+        Section { is_estimate: device.is_sample(), ..section }
     };
     TABLES.iter().filter(matters).map(section).collect()
 }
 
-fn breakdown(mut section: Section, breakdown: &Breakdown, rows: usize) -> Section {
+/// What was held, by whatever stands under the last column.
+pub(super) fn of_breakdown(
+    key: &'static str,
+    title: &str,
+    column: &'static str,
+    breakdown: &Breakdown,
+    options: &ReportOptions,
+) -> Section {
+    let mut section = Section::of_columns(key, title, &["Mem", "%", "Blocks", "Median", column]);
     let total = breakdown.total;
-    let (shown, folded) = fold(&breakdown.rows, rows, total, |row| row.bytes);
+    let (shown, folded) = fold(&breakdown.rows, options.rows, total, |row| row.bytes);
     for row in shown {
         let Row { label, bytes, median, count } = row;
         let (count, median) = match count {

@@ -52,6 +52,7 @@ static KNOWN: LazyLock<Table> = LazyLock::new(|| {
 /// | `move CRATE FILE FUNCTION` | an operator that only moves elements, as one does that picks a batch |
 /// | `join FUNCTION` | an operator that joins tensors, as a cache that grows does |
 /// | `loop FUNCTION` | an operator that does the same over and over within one call, as optimizers do |
+/// | `square CRATE FILE FUNCTION` | an operator that makes a square matrix out of a row |
 /// | `forward FUNCTION` | a function of anybody's in which a model works |
 /// | `optimizer CRATE FILE FUNCTION` | a function in which an optimizer works |
 /// | `step NAME` | a scope in which an optimizer works |
@@ -85,6 +86,7 @@ pub(crate) enum Fact {
     Move,
     Join,
     Loop,
+    Square,
     Forward,
     Optimizer,
     Step,
@@ -94,7 +96,7 @@ pub(crate) enum Fact {
 }
 
 /// The words with which such lines begin, and what stands behind them.
-const FACTS: [(&str, Fact, &str); 20] = [
+const FACTS: [(&str, Fact, &str); 21] = [
     ("framework", Fact::Framework, "CRATE"),
     ("own", Fact::Own, "CRATE"),
     ("pool", Fact::Pool, "CRATE"),
@@ -109,6 +111,7 @@ const FACTS: [(&str, Fact, &str); 20] = [
     ("move", Fact::Move, "CRATE FILE FUNCTION"),
     ("join", Fact::Join, "NAME"),
     ("loop", Fact::Loop, "NAME"),
+    ("square", Fact::Square, "CRATE FILE FUNCTION"),
     ("forward", Fact::Forward, "NAME"),
     ("optimizer", Fact::Optimizer, "CRATE FILE FUNCTION"),
     ("step", Fact::Step, "NAME"),

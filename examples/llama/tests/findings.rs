@@ -8,7 +8,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use candle_core::backprop::GradStore;
 use candle_core::{DType, Device, Result, Tensor, Var};
 use candle_nn::{AdamW, Optimizer, VarBuilder, VarMap};
-use memtrace::analysis::{self, Breakdown};
+use memtrace::analysis;
 use memtrace::snapshot::{Block, DeviceSnapshot};
 use memtrace::{Snapshot, attribute, scope};
 
@@ -40,11 +40,6 @@ fn recorded<T>(title: &str, program: impl FnOnce() -> Result<T>) -> (Snapshot, T
 
 fn cpu(snapshot: &Snapshot) -> &DeviceSnapshot {
     snapshot.device(memtrace::Device::Cpu).unwrap()
-}
-
-/// Bytes in the row that begins with `label`.
-fn bytes(breakdown: &Breakdown, label: &str) -> u64 {
-    breakdown.rows.iter().find(|row| row.label.starts_with(label)).map_or(0, |row| row.bytes)
 }
 
 // ---- gradients keep the graph ----

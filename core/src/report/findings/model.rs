@@ -1,0 +1,160 @@
+//! What models and training do with their tensors.
+
+use std::collections::{HashMap, HashSet};
+
+use super::{Cost, Finding, is_large, line_of, lines};
+use crate::analysis::{LiveTwice, live_twice};
+use crate::attribute::{Categories, has_backward_pass, is_in, operator};
+use crate::snapshot::{Block, Category, DeviceSnapshot, Fact, SnapshotData, StackId};
+use crate::units::{Bytes, grouped};
+
+/// The stacks of which something is so, each looked at once.
+struct Stacks<F> {
+    is_so: F,
+    known: HashMap<StackId, bool>,
+}
+
+impl<F: Fn(StackId) -> bool> Stacks<F> {
+    fn that(is_so: F) -> Self {
+        Self { is_so, known: HashMap::new() }
+    }
+
+    fn has(&mut self, stack: StackId) -> bool {
+        *self.known.entry(stack).or_insert_with(|| (self.is_so)(stack))
+    }
+}
+
+/// A tensor lives on although another has taken its name.
+pub(super) fn twice(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<Finding> {
+    let saved = |then: Option<u64>, older| then.map_or(older, |then| device.peak.bytes.saturating_sub(then));
+    let rows = live_twice(data, device).into_iter();
+    let large = rows.filter(|row| is_large(saved(row.peak_without, row.older), device));
+    let finding = |row: LiveTwice| Finding {
+        kind: "live_twice",
+        what: format!("{} blocks of {} that take each other's place", grouped(row.count), Bytes(row.size)),
+        place: row.lines.join(", then "),
+        cost: Cost::OfPeak(saved(row.peak_without, row.older)),
+        certainty: "Likely: they were freed as variables are at a function's end; whether the older are read is not seen.",
+        advice: lines(&["Drop each when the next one is there: `let mut x = …; x = f(&x)?;`."]),
+    };
+    large.map(finding).collect()
+}
+
+/// `AdamW::step` works with variables, so that each of its intermediate results keeps the one before it.
+pub(super) fn optimizer_transient(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<Finding> {
+    let is_step = |function: &str| function.contains("AdamW") && function.ends_with("step");
+    let mut in_step = Stacks::that(|stack| data.stacks.frames(stack).any(|frame| is_step(&frame.function)));
+    let categories = Categories::of(data, device);
+    let is_transient = |block: &Block| {
+        !matches!(categories.get(block.seq), Category::OptimizerState | Category::Parameter)
+            && device.name(block.seq).is_none()
+    };
+    let blocks: Vec<(&Block, u64)> = device
+        .peak_weights()
+        .filter(|(block, _)| in_step.has(block.stack) && is_transient(block))
+        .map(|(block, weight)| (block, weight.bytes))
+        .collect();
+    let bytes = blocks.iter().map(|(_, bytes)| bytes).sum();
+    let Some(largest) = blocks.iter().map(|(block, _)| block).max_by_key(|block| block.size) else { return Vec::new() };
+    if !is_large(bytes, device) || bytes < 8 * largest.size {
+        return Vec::new();
+    }
+    vec![Finding {
+        kind: "optimizer_transient",
+        what: format!("AdamW::step holds {} times its largest parameter for a moment", bytes / largest.size.max(1)),
+        place: line_of(data, largest),
+        cost: Cost::OfPeak(bytes),
+        certainty: "Certain: these blocks were allocated by the step and are live at the peak.",
+        advice: lines(&[
+            "candle computes the step with variables, so each result keeps the one before it.",
+            "A step of your own on `var.as_detached_tensor()` needs 4 times instead (docs/findings.md).",
+        ]),
+    }]
+}
+
+/// What a forward pass made is live at the end.
+pub(super) fn kept_graph(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<Finding> {
+    let categories = Categories::of(data, device);
+    let of_graph = |block: &Block| matches!(categories.get(block.seq), Category::Activation | Category::AutogradDetail);
+    let blocks: Vec<(&Block, u64)> = device
+        .live_weights()
+        .filter(|(block, _)| of_graph(block))
+        .map(|(block, weight)| (block, weight.bytes))
+        .collect();
+    let bytes = blocks.iter().map(|(_, bytes)| bytes).sum();
+    let largest = blocks.iter().max_by_key(|(_, bytes)| *bytes).filter(|_| is_large(bytes, device));
+    let finding = |(block, _): &(&Block, u64)| Finding {
+        kind: "kept_graph",
+        what: format!("{} activations and intermediate results of a backward pass", grouped(blocks.len() as u64)),
+        place: line_of(data, block),
+        cost: Cost::AtEnd(bytes),
+        certainty: "Certain that they are live; a graph that will still be used is no mistake.",
+        advice: lines(&[
+            "A loss or a gradient that is kept keeps its graph: keep `loss.to_scalar()` or",
+            "`tensor.detach()`, and drop the `GradStore` (docs/findings.md).",
+        ]),
+    };
+    largest.map(finding).into_iter().collect()
+}
+
+/// Tensors that are joined again and again out of variables: each keeps the one before it.
+pub(super) fn kept_by_variables(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<Finding> {
+    /// So many sizes at once are no cache of which each takes the place of the one before.
+    const SIZES: usize = 8;
+    let is_join = |stack| operator(data, stack).is_some_and(|found| data.settings.rules.names(Fact::Join, found.root));
+    let mut joins = Stacks::that(is_join);
+    let mut by_stack: HashMap<StackId, Vec<&Block>> = HashMap::new();
+    for block in device.peak.blocks.iter().filter(|block| joins.has(block.stack)) {
+        by_stack.entry(block.stack).or_default().push(block);
+    }
+    let sizes = |blocks: &[&Block]| blocks.iter().map(|block| block.size).collect::<HashSet<_>>().len();
+    let kept: Vec<&Block> = by_stack.into_values().filter(|blocks| sizes(blocks) >= SIZES).flat_map(older).collect();
+    let bytes: u64 = kept.iter().map(|block| block.size).sum();
+    let last = kept.iter().max_by_key(|block| (block.size, block.seq));
+    // Who trains needs them for the backward pass.
+    let is_worth = bytes.saturating_mul(20) >= device.peak.total() && !has_backward_pass(data);
+    let Some(last) = last.filter(|_| is_worth) else { return Vec::new() };
+    vec![Finding {
+        kind: "kept_by_variables",
+        what: format!(
+            "{} joined tensors are live besides the newest, as a cache that grows leaves them",
+            grouped(kept.len() as u64)
+        ),
+        place: line_of(data, last),
+        cost: Cost::OfPeak(bytes),
+        certainty: "Likely: no backward pass was seen that would need them.",
+        advice: lines(&[
+            "With weights of a `VarMap` each result keeps its arguments. To generate, load them with",
+            "`VarBuilder::from_tensors` or `from_mmaped_safetensors` (docs/findings.md).",
+        ]),
+    }]
+}
+
+/// All but the largest.
+fn older(blocks: Vec<&Block>) -> Vec<&Block> {
+    let largest = blocks.iter().map(|block| block.size).max();
+    blocks.into_iter().filter(|block| Some(block.size) != largest).collect()
+}
+
+/// Operators that make a square matrix out of a row.
+pub(super) fn square(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<Finding> {
+    let mut squares = Stacks::that(|stack| is_in(data, stack, Fact::Square));
+    let blocks: Vec<(&Block, u64)> = device
+        .peak_weights()
+        .filter(|(block, _)| squares.has(block.stack))
+        .map(|(block, weight)| (block, weight.bytes))
+        .collect();
+    let bytes = blocks.iter().map(|(_, bytes)| bytes).sum();
+    let largest = blocks.iter().max_by_key(|(_, bytes)| *bytes).filter(|_| is_large(bytes, device));
+    let finding = |(block, _): &(&Block, u64)| Finding {
+        kind: "square",
+        what: operator(data, block.stack).map_or_else(String::new, |found| {
+            format!("{} makes a square matrix as wide as the tensor is long", found.root)
+        }),
+        place: line_of(data, block),
+        cost: Cost::OfPeak(bytes),
+        certainty: "Certain: these blocks were allocated inside it and are live at the peak.",
+        advice: lines(&["Work on parts of the tensor and carry the last value over, or add up in a loop of your own."]),
+    };
+    largest.map(finding).into_iter().collect()
+}

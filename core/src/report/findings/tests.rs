@@ -1,0 +1,217 @@
+//! Each kind in a recording that shows it, and in one that nearly does.
+
+use super::*;
+use crate::snapshot::testing::{LINE_7, LINE_9, Trace, frame, registry, stacks, two_lines_and_a_temporary};
+use crate::snapshot::{CallTime, Category, Frame, Module, Pool, SnapshotData, StackId};
+
+fn found(trace: &Trace) -> Vec<Finding> {
+    let data = trace.build();
+    findings(&data, &data.devices[0])
+}
+
+fn kinds(trace: &Trace) -> Vec<&'static str> {
+    found(trace).iter().map(|finding| finding.kind).collect()
+}
+
+const TENSOR: &str = "candle-core-0.11.1/src/tensor.rs";
+
+/// Stack 1: an operator of candle's, stack 2: the same below a backward pass, stack 3: below `AdamW::step`.
+fn operator(name: &str) -> Trace {
+    let frames = vec![
+        frame(&format!("candle_core::tensor::Tensor::{name}"), &registry(TENSOR), 700),
+        frame("net::main", "/home/u/net/src/main.rs", 9),
+        frame("candle_core::tensor::Tensor::backward", &registry("candle-core-0.11.1/src/backprop.rs"), 160),
+        frame("candle_nn::optim::AdamW::step", &registry("candle-nn-0.11.1/src/optim.rs"), 150),
+    ];
+    let mut trace = Trace::cpu();
+    trace.stacks(stacks(frames, [&[0, 1][..], &[0, 2, 1], &[0, 3, 1]]));
+    trace
+}
+
+const FORWARD: StackId = StackId(1);
+const BACKWARD: StackId = StackId(2);
+const STEP: StackId = StackId(3);
+
+#[test]
+fn an_ordinary_recording_has_none() {
+    let data = two_lines_and_a_temporary();
+    assert_eq!(findings(&data, &data.devices[0]), []);
+}
+
+#[test]
+fn an_optimizers_transient_is_many_times_its_largest_parameter() {
+    let step = |results: u64| {
+        let mut trace = operator("affine");
+        trace.alloc("weight", 1000).on(FORWARD).named("weight", Category::Parameter);
+        (0..results).for_each(|n| _ = trace.alloc(n, 1000).on(STEP));
+        (0..results).for_each(|n| _ = trace.free(n));
+        trace
+    };
+    let found = found(&step(14));
+    assert_eq!((found[0].kind, found[0].cost), ("optimizer_transient", Cost::OfPeak(14_000)));
+    assert!(found[0].what.contains("14 times"), "{}", found[0].what);
+    assert!(!kinds(&step(4)).contains(&"optimizer_transient"), "what the cured step needs");
+}
+
+#[test]
+fn a_cache_of_variables_is_kept_unless_something_is_trained() {
+    let cache = |keeps: bool, trains: bool| {
+        let mut trace = operator("cat");
+        trace.alloc("weight", 1000).named("weight", Category::Parameter);
+        for n in 1..=12u64 {
+            trace.alloc(n, 100 * n).on(FORWARD);
+            if n > 1 && !keeps {
+                trace.free(n - 1);
+            }
+        }
+        if !trains {
+            // The frames of the backward pass are in nobody's stack.
+            trace.stacks(stacks(
+                vec![
+                    frame("candle_core::tensor::Tensor::cat", &registry(TENSOR), 700),
+                    frame("net::main", "/home/u/net/src/main.rs", 9),
+                ],
+                [&[0, 1][..]],
+            ));
+        }
+        trace
+    };
+    let finding = found(&cache(true, false));
+    assert_eq!((finding[0].kind, finding[0].cost), ("kept_by_variables", Cost::OfPeak(6600)), "{finding:?}");
+    for clean in [cache(false, false), cache(true, true)] {
+        assert!(!kinds(&clean).contains(&"kept_by_variables"));
+    }
+}
+
+#[test]
+fn a_square_matrix_is_named_with_its_operator() {
+    let sums = |name: &str| {
+        let mut trace = operator(name);
+        trace.alloc("row", 100).on(FORWARD).alloc("square", 10_000).on(FORWARD).free("square");
+        trace
+    };
+    let finding = found(&sums("cumsum"));
+    assert_eq!((finding[0].kind, finding[0].cost), ("square", Cost::OfPeak(10_100)));
+    assert!(finding[0].what.starts_with("cumsum "), "{}", finding[0].what);
+    assert_eq!(kinds(&sums("sum")), [""; 0]);
+}
+
+/// Five steps; each makes something in `forward`, and some keep it.
+fn steps(keeps: impl Fn(usize) -> bool) -> Trace {
+    let mut trace = Trace::cpu();
+    for step in 0..5 {
+        let (name, at) = (format!("step {step}"), 10 * step as u64 + 1);
+        trace.at(at).enter(&name).at(at + 1).alloc(step, 1000).on(LINE_7);
+        if !keeps(step) {
+            trace.at(at + 2).free(step);
+        }
+        trace.at(at + 3).leave(&name);
+    }
+    trace
+}
+
+#[test]
+fn what_nearly_every_step_leaves_is_growth() {
+    let finding = found(&steps(|_| true));
+    assert_eq!((finding[0].kind, finding[0].cost), ("growth", Cost::AtEnd(3000)), "{finding:?}");
+    assert!(finding[0].what.contains("4 of 5 scopes `step #`"), "{}", finding[0].what);
+    assert!(finding[0].place.contains("src/model.rs:7"), "{}", finding[0].place);
+    for (clean, why) in [
+        (steps(|step| step == 0), "what the first one makes for all"),
+        (steps(|step| step == 4), "the snapshot is of the last one"),
+        (steps(|step| step > 2), "two of five"),
+    ] {
+        assert!(!kinds(&clean).contains(&"growth"), "{why}");
+    }
+}
+
+#[test]
+fn what_a_forward_pass_made_and_is_live_at_the_end_is_a_kept_graph() {
+    let trained = |keeps: bool| {
+        let mut trace = operator("relu");
+        trace.alloc("weight", 1000).on(FORWARD).named("weight", Category::Parameter);
+        trace.alloc("x", 4000).on(FORWARD).named("x", Category::Activation);
+        trace.alloc("gradient", 1000).on(BACKWARD).named("gradient", Category::Gradient);
+        if !keeps {
+            trace.free("x");
+        }
+        trace
+    };
+    let finding = found(&trained(true));
+    assert_eq!((finding[0].kind, finding[0].cost), ("kept_graph", Cost::AtEnd(4000)));
+    assert_eq!(kinds(&trained(false)), [""; 0], "its weights and their gradients");
+}
+
+/// A tensor of 1,000 bytes, and so much that a function takes for itself.
+fn beside_a_tensor(function: Frame, size: u64) -> SnapshotData {
+    let mut trace = Trace::cuda(0);
+    trace.stacks(stacks(vec![function, frame("net::main", "/home/u/net/src/main.rs", 9)], [&[0, 1][..], &[1]]));
+    trace.alloc("tensor", 1000).on(StackId(2)).alloc("its own", size).on(StackId(1));
+    let mut data = trace.build();
+    data.modules.push(Module { path: "/opt/lib/libcublas.so.13".into(), ..data.modules[0].clone() });
+    data.stacks.addresses[0].module = Some(1);
+    data
+}
+
+#[test]
+fn what_a_library_takes_for_itself_is_its_own() {
+    let found = |function: &str, size| {
+        let data = beside_a_tensor(frame(function, "", 0), size);
+        findings(&data, &data.devices[0]).into_iter().next()
+    };
+    let finding = found("cublasCreate_v2", 5000).unwrap();
+    assert_eq!((finding.kind, finding.cost), ("one_library", Cost::OfPeak(5000)));
+    assert!(finding.what.starts_with("libcublas.so.13 "), "{}", finding.what);
+    assert_eq!(found("cublasCreate_v2", 50), None, "it is small");
+    assert_eq!(found("net::main", 5000), None, "it is the program's");
+}
+
+#[test]
+fn an_allocator_of_a_framework_gives_its_pages_out_in_parts() {
+    let found = |file: &str| {
+        let data = beside_a_tensor(frame("alloc", &registry(file), 174), 5000);
+        findings(&data, &data.devices[0]).into_iter().next()
+    };
+    let finding = found("cubecl-cuda-0.10.0/src/compute/storage/gpu.rs").unwrap();
+    assert_eq!((finding.kind, finding.cost), ("given_out_in_parts", Cost::OfPeak(5000)));
+    assert!(finding.what.starts_with("cubecl_cuda's"), "{}", finding.what);
+    assert_eq!(found(TENSOR), None);
+}
+
+#[test]
+fn memory_that_the_pool_gives_back_and_takes_again_costs_time() {
+    let taken = |times: u64, growing_ns: u64| {
+        let mut trace = Trace::cuda(0);
+        trace.pool(Pool::default()).lasting(1_000_000).alloc("x", 1000).on(LINE_9).free("x");
+        (0..times).for_each(|_| _ = trace.segment_alloc(0x10_0000, 0x20_0000).segment_free(0x10_0000));
+        trace.driver_took(CallTime { growing: times, growing_ns, ..CallTime::default() });
+        trace
+    };
+    let finding = found(&taken(3, 20_000)).into_iter().next().unwrap();
+    assert_eq!((finding.kind, finding.cost), ("release_threshold", Cost::Time(20_000)));
+    assert_eq!(kinds(&taken(3, 2_000)), [""; 0], "less than a hundredth of the time");
+    assert_eq!(kinds(&taken(1, 20_000)), [""; 0], "it took it once");
+}
+
+#[test]
+fn holes_that_nothing_fits_into_are_fragmentation() {
+    let with_holes = |refused: u64| {
+        let mut trace = Trace::cuda(0);
+        trace.segment_alloc(0x10_0000, 0x10_0000);
+        for n in 0..8u64 {
+            trace.alloc(n, 0x1_0000).address(0x10_0000 + n * 0x2_0000);
+        }
+        if refused > 0 {
+            trace.refused(refused, Some(0));
+        }
+        trace
+    };
+    let found_with = |refused| found(&with_holes(refused)).into_iter().find(|finding| finding.kind == "fragmentation");
+    let refused = found_with(0x2_0000).unwrap();
+    assert!(refused.certainty.contains("was refused"), "{}", refused.certainty);
+    assert_eq!(refused.cost, Cost::Unusable(0x8_0000));
+    assert!(found_with(0).unwrap().certainty.contains("may still fill it"), "half of the segment");
+    let mut full = Trace::cuda(0);
+    full.segment_alloc(0x10_0000, 0x10_0000).alloc("all", 0x10_0000).address(0x10_0000);
+    assert_eq!(kinds(&full), [""; 0]);
+}

@@ -1,0 +1,82 @@
+//! An allocation that was refused: what was asked for, what there was, who holds the rest, what would help.
+
+use super::{Report, ReportOptions, Section, findings, tables};
+use crate::analysis::{self, PostMortem};
+use crate::snapshot::{DeviceSnapshot, SnapshotData};
+use crate::units::{Bytes, grouped};
+
+/// Lines and scopes shown.
+const ROWS: usize = 10;
+
+/// `None` if the device refused nothing.
+pub(super) fn report(data: &SnapshotData, device: &DeviceSnapshot) -> Option<Report> {
+    let post_mortem = analysis::post_mortem(data, device)?;
+    let options = ReportOptions { rows: ROWS, ..ReportOptions::default() };
+    let by_line = tables::of_breakdown("live_by_line", "Live, by line", "Location", &post_mortem.lines, &options);
+    let by_scope = tables::of_breakdown("live_by_scope", "Live, by scope", "Scope", &post_mortem.scopes, &options);
+    Some(Report {
+        title: format!("memtrace: {} is out of memory", device.device),
+        answer: what_helps(&post_mortem),
+        findings: findings(data, device),
+        totals: what_there_was(&post_mortem),
+        sections: [by_line, by_scope].map(|section| Section { is_estimate: device.is_sample(), ..section }).to_vec(),
+        ..Report::default()
+    })
+}
+
+fn what_there_was(post_mortem: &PostMortem) -> Vec<(&'static str, String)> {
+    let refused = &post_mortem.refused;
+    let known = |bytes: Option<u64>| bytes.map_or("not known".to_owned(), |bytes| Bytes(bytes).to_string());
+    let total = refused.device_total.map_or(String::new(), |total| format!(" of {}", Bytes(total)));
+    let estimated = if post_mortem.holes.estimated { ", estimated" } else { "" };
+    vec![
+        ("Asked for", format!("{} ({} bytes)", Bytes(refused.size), grouped(refused.size))),
+        ("Free", format!("{}{total}, counting other processes", known(refused.device_free))),
+        ("Reserved, unused", format!("{} in the driver's pool", known(post_mortem.reserved_unused))),
+        ("Largest hole", format!("{} between live blocks{estimated}", Bytes(post_mortem.holes.largest_hole))),
+        ("Live", format!("{} recorded", Bytes(post_mortem.lines.total))),
+    ]
+}
+
+fn what_helps(post_mortem: &PostMortem) -> Vec<String> {
+    let mut lines = what_was_missing(post_mortem);
+    lines.extend(post_mortem.temporaries.as_ref().map(|row| {
+        format!("The largest temporary took {}, at {}: smaller batches make it smaller.", Bytes(row.largest), row.label)
+    }));
+    lines
+}
+
+fn what_was_missing(post_mortem: &PostMortem) -> Vec<String> {
+    let missing = Bytes(post_mortem.missing);
+    match post_mortem.lines_to_drop {
+        Some(0) => vec![
+            "It would have fitted into what is free and what is reserved and unused, were that in one piece:"
+                .to_owned(),
+            "give it back before the call (cuMemPoolTrimTo), or take the large blocks first.".to_owned(),
+        ],
+        Some(1) => vec![format!("{missing} more were needed: the first line below holds that much.")],
+        Some(lines) => vec![format!("{missing} more were needed: the first {lines} lines below hold that much.")],
+        None => vec![format!("{missing} more were needed, which is more than all that is recorded as live.")],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::export::Text;
+    use crate::snapshot::testing::{LINE_7, Trace};
+
+    #[test]
+    fn the_request_and_what_helps_are_named() {
+        let mut trace = Trace::cuda(0);
+        trace.enter("forward").alloc("input", 2000).on(LINE_7).leave("forward");
+        let report = |trace: &Trace| Report::of_refusal(&trace.build(), trace.device().device);
+        assert_eq!(report(&trace), None);
+        let text = Text { width: 100, ..Text::default() }.show(&report(trace.refused(1001, Some(1000))).unwrap());
+        for expected in
+            ["cuda:0 is out of memory", "(1,001 bytes)", "1 B more were needed: the first line", "Live, by scope"]
+        {
+            assert!(text.contains(expected), "{expected}: {text}");
+        }
+    }
+}
