@@ -7,6 +7,7 @@ use cudarc::driver::{CudaContext, DriverError};
 use memtrace::{Device, SnapshotData, analysis, read_capture, scope};
 
 use crate::raw;
+use crate::schema::checked_json;
 use crate::support::on_gpu;
 use crate::truth::{assert_equals_truth, assert_live_equals_truth};
 
@@ -34,7 +35,7 @@ fn a_refused_allocation_is_no_block_and_is_dumped() {
         "Asked for        300.0 MiB (314,572,800 bytes)",
         "of 500.0 MiB, counting other processes",
         "100.0 MiB more were needed: the first line below holds that much",
-        "300.0 MiB      1  model",
+        "300.0 MiB  100.0       1  300.0 MiB  model",
         &model,
     ] {
         assert!(errors.contains(expected), "{expected}: {errors}");
@@ -138,6 +139,7 @@ fn a_pool_that_gives_back_and_takes_again_is_advised_to_keep() {
         assert!(churn.ns > 0 && churn.ns <= analysis::time_in_driver(gpu).ns());
         let text = snapshot.report().to_string();
         assert!(text.contains("took 128.0 MiB again; 3 calls"), "{text}");
+        checked_json(&snapshot);
         // What is advised stands in this file, and is followed.
         let advice: Vec<&str> = text.lines().skip_while(|line| !line.contains("use cudarc::")).take(5).collect();
         assert!(advice.iter().all(|line| include_str!("faults.rs").contains(line.trim())), "{advice:#?}");

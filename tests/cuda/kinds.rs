@@ -7,6 +7,7 @@ use memtrace::report::ReportOptions;
 use memtrace::snapshot::{MemoryKind, RecordKind, StackContext};
 use memtrace::{Device, scope};
 
+use super::schema::checked_json;
 use super::support::on_gpu;
 use super::truth::{assert_equals_truth, assert_live_equals_truth};
 use super::{raw, simulated_segments};
@@ -284,6 +285,7 @@ fn two_devices_balance_beside_other_processes_contexts_and_modules() {
         assert_eq!((unexplained(0), unexplained(1)), ((3 << 30) + (256 << 20), 356 << 20));
         let report = ReportOptions { device: Some(Device::Cuda(0)), ..ReportOptions::default() };
         let text = Text { report, ..Text::default() }.render(&snapshot).unwrap();
+        checked_json(&snapshot);
         eprintln!("{text}");
         for expected in ["Where the device's memory is", "= all that is used", "unexplained", "cut off by cuMemAlloc"] {
             assert!(text.contains(expected), "{expected}: {text}");

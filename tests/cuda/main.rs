@@ -18,6 +18,8 @@ mod lookups;
 mod measures;
 mod physical;
 mod raw;
+#[path = "../support/schema.rs"]
+mod schema;
 mod support;
 mod threads;
 mod truth;

@@ -19,6 +19,8 @@ mod random;
 mod recordings;
 mod sampling;
 mod schedule;
+#[path = "../support/schema.rs"]
+mod schema;
 mod shadowed;
 mod spans;
 #[path = "../support/mod.rs"]

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use crate::schema::{checked_json, violations};
 use crate::support::{MIB, Raw, alone, cpu, record_large};
 use memtrace::export::{Export, Folded, Text};
 use memtrace::{Device, analysis, scope, scope_guard};
@@ -136,7 +137,7 @@ fn odd_scope_names_stay_in_their_row_and_frame() {
         ["a > b", "", "x;y", "new\nline\u{1}", "größe"].map(|name| scope(name, || Raw::new(MIB))).into();
     let snapshot = session.snapshot();
     let mut out = Vec::new();
-    Folded::default().write(&snapshot, &mut out).unwrap();
+    Folded { scopes: true, ..Folded::default() }.write(&snapshot, &mut out).unwrap();
     let out = String::from_utf8(out).unwrap();
     for name in ["[a > b];", "[(unnamed)];", "[x,y];", "[new line ];", "[größe];"] {
         assert_eq!(out.matches(name).count(), 1, "{name} in {out}");
@@ -178,4 +179,23 @@ fn a_name_that_ends_in_gz_is_the_same_file_compressed() {
         assert_eq!(unpacked, std::fs::read(&plain).unwrap(), "{name}");
     }
     assert!(snapshot.write(dir.path().join("a.xyz")).unwrap_err().to_string().contains(".trace.json"));
+}
+
+#[test]
+fn the_reports_json_is_of_its_schema_and_nothing_else_is() {
+    for golden in [include_str!("../golden/report.json"), include_str!("../golden/sampled.json")] {
+        let report = serde_json::from_str(golden).unwrap();
+        assert_eq!(violations(&report), [""; 0]);
+    }
+    let _alone = alone();
+    let session = memtrace::builder().min_size(1).start().unwrap();
+    let _block = scope("load", || Raw::new(MIB));
+    let report = checked_json(&session.snapshot());
+    let changed = |at: &str, value: serde_json::Value| {
+        let mut report = report.clone();
+        *report.pointer_mut(at).unwrap() = value;
+        violations(&report).len()
+    };
+    assert!(changed("/version", 2.into()) > 0 && changed("/devices/0/peak/bytes", (-1).into()) > 0);
+    assert!(changed("/devices/0/scopes/0", serde_json::json!({ "path": "load" })) > 0);
 }

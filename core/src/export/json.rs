@@ -16,7 +16,8 @@ use crate::snapshot::{
 const VERSION: u32 = 1;
 
 /// The report's numbers as JSON: every device with its peak, breakdowns, scopes, temporaries and counters. A device of which
-/// only a sample was recorded has `estimated` and `sampled`.
+/// only a sample was recorded has `estimated` and `sampled`. [`Json::SCHEMA`] has all keys with their meanings; the value of `version`
+/// grows when one of them is gone or means something else.
 #[derive(Clone, Debug, Default)]
 pub struct Json {
     /// One line instead of indented lines.
@@ -24,6 +25,11 @@ pub struct Json {
     /// The size to keep to: beyond it the smallest rows of each table stand together in one. No limit if
     /// `None`.
     pub max_bytes: Option<u64>,
+}
+
+impl Json {
+    /// The JSON Schema of what is written, which says what each key means.
+    pub const SCHEMA: &str = include_str!("report.schema.json");
 }
 
 impl Export for Json {
