@@ -162,6 +162,15 @@ pub fn live_by_scope(data: &SnapshotData, device: &DeviceSnapshot) -> Breakdown 
     breakdown(device.live_weights(), Rest::now(device), &mut Labels::of_contexts(data, scope_label))
 }
 
+/// What made most of a line of [`by_line`], if one operation made more than half of it.
+pub(crate) fn operator_of_line(data: &SnapshotData, device: &DeviceSnapshot, line: &Row) -> Option<String> {
+    let mut lines = Labels::of_stacks(data, line_label);
+    let on_line = |(block, _): &(&Block, Weight)| lines.is_named(block, &line.label);
+    let mut rows = summed(device.peak_weights().filter(on_line), &mut Labels::of_stacks(data, operator_label));
+    rows.retain(|row| row.bytes > line.bytes / 2 && !row.label.starts_with('('));
+    rows.pop().map(|row| row.label)
+}
+
 fn at_peak(device: &DeviceSnapshot, labels: &mut Labels<'_>) -> Breakdown {
     breakdown(device.peak_weights(), Rest::at_peak(device), labels)
 }

@@ -83,6 +83,11 @@ impl<'a> Labels<'a> {
         number
     }
 
+    pub(super) fn is_named(&mut self, block: &Block, name: &str) -> bool {
+        let number = self.number(block);
+        self.names.get(number).is_some_and(|known| **known == *name)
+    }
+
     /// The names by number.
     pub(super) fn names(&self) -> impl Iterator<Item = &str> {
         self.names.iter().map(|name| &**name)

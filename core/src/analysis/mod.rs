@@ -19,12 +19,12 @@ mod temporaries;
 mod twice;
 
 pub use balance::{Balance, BalanceItem, BalanceRow, balance};
-pub(crate) use breakdown::label_of_rest;
 pub use breakdown::{
     BEFORE_RECORDING, Breakdown, NO_PARAMETER, NOT_IN_SAMPLE, Row, UNNAMED, by_age, by_allocator, by_category,
     by_function, by_line, by_model_line, by_module, by_name, by_operator, by_parameter, by_scope, live_by_line,
     live_by_scope,
 };
+pub(crate) use breakdown::{label_of_rest, operator_of_line};
 pub use category_timeline::{CategoryBytes, CategoryStep, CategoryTimeline, category_timeline};
 pub use driver_time::{Churn, TimeRow, churn, time_by_line, time_by_scope, time_in_driver};
 pub use fragmentation::{Fragmentation, fragmentation};

@@ -1,6 +1,6 @@
 //! The answer: how much, when and where, of what, on which line.
 
-use crate::analysis::{BEFORE_RECORDING, Breakdown, Moment, NOT_IN_SAMPLE, by_category, by_line};
+use crate::analysis::{BEFORE_RECORDING, Breakdown, Moment, NOT_IN_SAMPLE, by_category, by_line, operator_of_line};
 use crate::snapshot::{ContextId, Device, DeviceSnapshot, SnapshotData};
 use crate::units::Bytes;
 
@@ -67,7 +67,8 @@ fn largest(data: &SnapshotData, device: &DeviceSnapshot) -> Option<String> {
     let row = rows.iter().find(|row| is_line(&row.label))?;
     let about = sampled::about(device.sample_interval());
     let (bytes, share) = (Bytes(row.bytes), percent(row.bytes, total));
-    Some(format!("The line that held most: {}, {about}{bytes} ({share}).", row.label))
+    let operator = operator_of_line(data, device, row).map_or(String::new(), |name| format!(", most of it by {name}"));
+    Some(format!("The line that held most: {}, {about}{bytes} ({share}){operator}.", row.label))
 }
 
 fn out_of_memory(device: &DeviceSnapshot) -> Option<String> {

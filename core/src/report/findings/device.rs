@@ -1,6 +1,6 @@
 //! What frameworks, libraries and the driver do with the device's memory.
 
-use super::{Cost, Finding, is_large, lines};
+use super::finding::{Cost, Finding, is_large, lines};
 use crate::analysis::{Churn, Row, by_allocator, by_operator, churn, fragmentation};
 use crate::snapshot::{Device, DeviceSnapshot, SnapshotData};
 use crate::units::{Bytes, grouped};

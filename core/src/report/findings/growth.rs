@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::{Cost, Finding, is_large, line_of, lines};
+use super::finding::{Cost, Finding, is_large, line_of, lines};
 use crate::analysis::name_pattern;
 use crate::snapshot::{Block, ContextId, DeviceSnapshot, SnapshotData, ThreadId};
 use crate::units::{Bytes, grouped};

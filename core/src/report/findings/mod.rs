@@ -2,72 +2,17 @@
 //! row in [`KINDS`].
 
 mod device;
+mod finding;
 mod growth;
 mod model;
 #[cfg(test)]
 mod tests;
 
-use std::fmt;
-
 use self::device::{fragmented, given_out_in_parts, one_library, release_threshold};
+pub use self::finding::{Cost, Finding};
 use self::growth::growth;
 use self::model::{kept_by_variables, kept_graph, optimizer_transient, square, twice};
-use super::device_memory::time;
-use crate::analysis::line_and_callers;
-use crate::snapshot::{Block, DeviceSnapshot, SnapshotData};
-use crate::units::Bytes;
-
-/// What could be better.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Finding {
-    /// Which kind: `live_twice`, `optimizer_transient`, `kept_graph`, `kept_by_variables`, `growth`, `square`,
-    /// `given_out_in_parts`, `one_library`, `release_threshold`, `fragmentation`.
-    pub kind: &'static str,
-    /// What was found.
-    pub what: String,
-    /// The line, or nothing if it is in no one place.
-    pub place: String,
-    /// What it costs.
-    pub cost: Cost,
-    /// How sure it is, and why.
-    pub certainty: &'static str,
-    /// What to do about it, in lines.
-    pub advice: Vec<String>,
-}
-
-/// What a finding costs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Cost {
-    /// Bytes of the peak.
-    OfPeak(u64),
-    /// Bytes that are live at the end.
-    AtEnd(u64),
-    /// Bytes of the device that nobody can use.
-    Unusable(u64),
-    /// Nanoseconds.
-    Time(u64),
-}
-
-impl fmt::Display for Cost {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::OfPeak(bytes) => write!(f, "{} of the peak", Bytes(*bytes)),
-            Self::AtEnd(bytes) => write!(f, "{} at the end", Bytes(*bytes)),
-            Self::Unusable(bytes) => write!(f, "{} unusable", Bytes(*bytes)),
-            Self::Time(ns) => f.write_str(&time(*ns)),
-        }
-    }
-}
-
-impl Cost {
-    /// Bytes before time, the most first.
-    fn rank(self) -> (bool, u64) {
-        match self {
-            Self::OfPeak(bytes) | Self::AtEnd(bytes) | Self::Unusable(bytes) => (true, bytes),
-            Self::Time(ns) => (false, ns),
-        }
-    }
-}
+use crate::snapshot::{DeviceSnapshot, SnapshotData};
 
 type Kind = fn(&SnapshotData, &DeviceSnapshot) -> Vec<Finding>;
 
@@ -89,18 +34,4 @@ pub fn findings(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<Finding> {
     let mut found: Vec<Finding> = KINDS.iter().flat_map(|find| find(data, device)).collect();
     found.sort_by_key(|finding| std::cmp::Reverse(finding.cost.rank()));
     found
-}
-
-fn lines(text: &[&str]) -> Vec<String> {
-    text.iter().map(|line| (*line).to_owned()).collect()
-}
-
-/// Is it at least a tenth of the peak?
-fn is_large(bytes: u64, device: &DeviceSnapshot) -> bool {
-    bytes > 0 && bytes >= device.peak.total() / 10
-}
-
-/// The line of a block.
-fn line_of(data: &SnapshotData, block: &Block) -> String {
-    line_and_callers(data, block.stack, 0).concat()
 }

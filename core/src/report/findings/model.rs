@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::{Cost, Finding, is_large, line_of, lines};
+use super::finding::{Cost, Finding, is_large, line_of, lines};
 use crate::analysis::{LiveTwice, live_twice};
 use crate::attribute::{Categories, has_backward_pass, is_in, operator};
 use crate::snapshot::{Block, Category, DeviceSnapshot, Fact, SnapshotData, StackId};

@@ -1,0 +1,74 @@
+//! What a finding says, and how it is put together.
+
+use std::fmt;
+
+use crate::analysis::line_and_callers;
+use crate::report::device_memory::time;
+use crate::snapshot::{Block, DeviceSnapshot, SnapshotData};
+use crate::units::Bytes;
+
+/// What could be better.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    /// Which kind: `live_twice`, `optimizer_transient`, `kept_graph`, `kept_by_variables`, `growth`, `square`,
+    /// `given_out_in_parts`, `one_library`, `release_threshold`, `fragmentation`.
+    pub kind: &'static str,
+    /// What was found.
+    pub what: String,
+    /// The line, or nothing if it is in no one place.
+    pub place: String,
+    /// What it costs.
+    pub cost: Cost,
+    /// How sure it is, and why.
+    pub certainty: &'static str,
+    /// What to do about it, in lines.
+    pub advice: Vec<String>,
+}
+
+/// What a finding costs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cost {
+    /// Bytes of the peak.
+    OfPeak(u64),
+    /// Bytes that are live at the end.
+    AtEnd(u64),
+    /// Bytes of the device that nobody can use.
+    Unusable(u64),
+    /// Nanoseconds.
+    Time(u64),
+}
+
+impl fmt::Display for Cost {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::OfPeak(bytes) => write!(f, "{} of the peak", Bytes(*bytes)),
+            Self::AtEnd(bytes) => write!(f, "{} at the end", Bytes(*bytes)),
+            Self::Unusable(bytes) => write!(f, "{} unusable", Bytes(*bytes)),
+            Self::Time(ns) => f.write_str(&time(*ns)),
+        }
+    }
+}
+
+impl Cost {
+    /// Bytes before time, the most first.
+    pub(super) fn rank(self) -> (bool, u64) {
+        match self {
+            Self::OfPeak(bytes) | Self::AtEnd(bytes) | Self::Unusable(bytes) => (true, bytes),
+            Self::Time(ns) => (false, ns),
+        }
+    }
+}
+
+pub(super) fn lines(text: &[&str]) -> Vec<String> {
+    text.iter().map(|line| (*line).to_owned()).collect()
+}
+
+/// Is it at least a tenth of the peak?
+pub(super) fn is_large(bytes: u64, device: &DeviceSnapshot) -> bool {
+    bytes > 0 && bytes >= device.peak.total() / 10
+}
+
+/// The line of a block.
+pub(super) fn line_of(data: &SnapshotData, block: &Block) -> String {
+    line_and_callers(data, block.stack, 0).concat()
+}
