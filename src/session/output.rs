@@ -42,10 +42,12 @@ pub(super) fn base_dir(folder: &Path) -> PathBuf {
     target.strip_prefix(here).unwrap_or(&target).join("memtrace")
 }
 
-/// Where cargo put this program: the folder has a mark.
+/// Where cargo put this program; where rustdoc put it elsewhere, the folder beside the sources. It has a mark.
 fn target_of_cargo() -> Option<PathBuf> {
-    let program = std::env::current_exe().ok()?;
     let is_cargos =
-        |folder: &&Path| std::fs::read_to_string(folder.join("CACHEDIR.TAG")).is_ok_and(|tag| tag.contains("cargo"));
-    program.ancestors().find(is_cargos).map(Path::to_owned)
+        |folder: &PathBuf| std::fs::read_to_string(folder.join("CACHEDIR.TAG")).is_ok_and(|tag| tag.contains("cargo"));
+    let program = std::env::current_exe().ok()?;
+    let here = std::env::current_dir().unwrap_or_default();
+    let beside = here.ancestors().map(|folder| folder.join("target"));
+    program.ancestors().map(Path::to_owned).chain(beside).find(is_cargos)
 }
