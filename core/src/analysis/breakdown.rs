@@ -9,7 +9,7 @@ use crate::attribute::Categories;
 use crate::snapshot::{Block, Category, DeviceSnapshot, Peak, SnapshotData, Weight};
 
 /// One row of a breakdown.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Row {
     /// Line, function, scope or name.
     pub label: String,

@@ -53,8 +53,8 @@ pub(super) fn of_breakdown(
     }
     if !folded.is_empty() {
         let bytes = folded.iter().map(|row| row.bytes).sum();
-        let count = folded.iter().filter_map(|row| row.count).sum();
-        let front = vec![Cell::Sum(bytes), Cell::Share { part: bytes, whole: total }, Cell::Count(count)];
+        let count = folded.iter().map(|row| row.count).sum::<Option<u64>>().map_or(Cell::Unknown, Cell::Count);
+        let front = vec![Cell::Sum(bytes), Cell::Share { part: bytes, whole: total }, count];
         section.partial_row(front, more(folded.len()));
     }
     if breakdown.rows.is_empty() {
@@ -175,6 +175,16 @@ mod tests {
         assert_eq!(smallest_shown(&rows(&[9, 5, 5]), 3), 0, "all of them");
         assert_eq!(smallest_shown(&rows(&[9, 8, 5, 7]), 3), 6);
         assert_eq!(smallest_shown(&rows(&[9, 5, 7, 7]), 2), 8, "equal ones go together");
+    }
+
+    #[test]
+    fn the_blocks_of_folded_rows_are_unknown_if_those_of_one_are() {
+        let row = |bytes, count| Row { bytes, count, ..Row::default() };
+        let folded = |last| {
+            let breakdown = Breakdown { rows: vec![row(990, Some(1)), row(4, Some(2)), row(3, last)], total: 997 };
+            of_breakdown("", "", "", &breakdown, &ReportOptions::default()).rows[1][2].clone()
+        };
+        assert_eq!([folded(Some(5)), folded(None)], [Cell::Count(7), Cell::Unknown]);
     }
 
     #[test]
