@@ -153,9 +153,11 @@ fn a_log_that_outruns_the_stream_has_a_gap_and_exact_sums() {
     let read = read_capture(&path).unwrap();
     let (read, live) = (cpu(&read), cpu(&snapshot));
     let missing: u64 = read.gaps.iter().map(|gap| gap.records).sum();
-    // Mostly nothing else flushes meanwhile: then all 804 are missing, and of each round what stayed has its alloc again.
+    // Of 804 records all that the background did not write in time are missing. What is live after a gap has its alloc again.
     let there = read.records.len() as u64;
-    assert!((804..=808).contains(&(missing + there)) && missing > 700, "{missing} are missing, {there} are there");
+    let again = 4 * read.gaps.len() as u64;
+    assert!((804..=804 + again).contains(&(missing + there)), "{missing} are missing, {there} are there");
+    assert!(missing > 400, "{missing} are missing");
     assert!(read.gaps.len() >= 4 && read.overwritten == 0, "{:?}", read.gaps);
     let sizes: Vec<u64> = read.live.iter().map(|block| block.size).collect();
     assert_eq!(sizes, [4, 3, 2, 1].map(|size| size * MIB as u64));

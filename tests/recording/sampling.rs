@@ -25,7 +25,8 @@ fn sampling() -> Sampling {
     Sampling::every(MIB as u64)
 }
 
-/// Bytes in blocks of at least 256 KiB that a recording of every block finds when it begins.
+/// Bytes in blocks of at least 256 KiB that a recording of every block finds when it begins. In a process of their own these are
+/// only a test's: what another's thread looks up to print a backtrace has such sizes, too.
 fn before() -> u64 {
     before_of(SMALLEST)
 }
@@ -293,38 +294,39 @@ proptest! {
 
 #[test]
 fn blocks_are_in_one_account_while_sampling_sessions_come_and_go() {
-    const THREADS: usize = 4;
-    let _alone = alone();
-    let empty = before();
-    let (shelf, running, enough) = (Mutex::new(Vec::new()), AtomicUsize::new(THREADS), AtomicBool::new(false));
-    let mut sessions = 0;
-    thread::scope(|threads| {
-        for number in 0..THREADS {
-            let (shelf, running, enough) = (&shelf, &running, &enough);
-            threads.spawn(move || {
-                churn(number, shelf);
-                while !enough.load(Relaxed) {
+    in_child(&[], || {
+        const THREADS: usize = 4;
+        let empty = before();
+        let (shelf, running, enough) = (Mutex::new(Vec::new()), AtomicUsize::new(THREADS), AtomicBool::new(false));
+        let mut sessions = 0;
+        thread::scope(|threads| {
+            for number in 0..THREADS {
+                let (shelf, running, enough) = (&shelf, &running, &enough);
+                threads.spawn(move || {
                     churn(number, shelf);
-                }
-                running.fetch_sub(1, Relaxed);
-            });
-        }
-        while running.load(Relaxed) > 0 {
-            // Of every kind: what one of them sampled is freed under another.
-            match sessions % 3 {
-                0 => drop(sampled()),
-                1 => drop(memtrace::builder().min_size(SMALLEST).sample_interval(4 * MIB).start().unwrap()),
-                _ => drop(memtrace::builder().min_size(SMALLEST).start().unwrap()),
+                    while !enough.load(Relaxed) {
+                        churn(number, shelf);
+                    }
+                    running.fetch_sub(1, Relaxed);
+                });
             }
-            sessions += 1;
-            enough.store(sessions > 3, Relaxed);
-            thread::yield_now();
-        }
+            while running.load(Relaxed) > 0 {
+                // Of every kind: what one of them sampled is freed under another.
+                match sessions % 3 {
+                    0 => drop(sampled()),
+                    1 => drop(memtrace::builder().min_size(SMALLEST).sample_interval(4 * MIB).start().unwrap()),
+                    _ => drop(memtrace::builder().min_size(SMALLEST).start().unwrap()),
+                }
+                sessions += 1;
+                enough.store(sessions > 3, Relaxed);
+                thread::yield_now();
+            }
+        });
+        let mut left = shelf.into_inner().unwrap();
+        assert_eq!(before(), empty + left.iter().map(Raw::size).sum::<u64>());
+        left.clear();
+        assert_eq!(before(), empty);
     });
-    let mut left = shelf.into_inner().unwrap();
-    assert_eq!(before(), empty + left.iter().map(Raw::size).sum::<u64>());
-    left.clear();
-    assert_eq!(before(), empty);
 }
 
 /// Allocates, resizes and frees, the own blocks and those of others.
@@ -366,35 +368,38 @@ fn threads_at_once_are_counted_to_the_byte_and_estimated_without_bias() {
 
 #[test]
 fn what_one_session_sampled_is_known_to_the_next() {
-    let _alone = alone();
-    let (empty, empty_large) = (before(), before_of(MIB));
-    let first = sampled();
-    let mut blocks: Vec<Raw> = mixed(300).map(Raw::new).collect();
-    drop(first);
-    let held = |blocks: &[Raw]| empty + blocks.iter().map(Raw::size).sum::<u64>();
-    assert_eq!(before(), held(&blocks));
-    // To a recording of every block all are from before it, and so are their frees.
-    let second = memtrace::builder().min_size(SMALLEST).start().unwrap();
-    blocks.truncate(200);
-    let snapshot = second.snapshot();
-    assert_eq!((cpu(&snapshot).records.len(), cpu(&snapshot).not_recorded), (100, held(&blocks)));
-    drop(second);
-    // To one that samples, small ones are in no table, and their frees are no records.
-    let large = |blocks: &[Raw]| blocks.iter().map(Raw::size).filter(|size| *size >= MIB as u64).sum::<u64>();
-    let third = sampled();
-    let counted = stats(Device::Cpu).counted.unwrap();
-    assert_eq!((counted.now, counted.before), (held(&blocks), held(&blocks) - large(&blocks) - empty_large));
-    blocks.truncate(100);
-    let snapshot = third.snapshot();
-    let device = cpu(&snapshot);
-    // Nothing of the sample stands for small ones.
-    assert_eq!(device.not_recorded, held(&blocks));
-    let live = analysis::live_by_line(&snapshot, device);
-    assert!(live.rows.iter().any(|row| (row.label.as_str(), row.bytes) == (analysis::NOT_IN_SAMPLE, held(&blocks))));
-    assert!(device.records.iter().all(|record| record.size >= MIB as u64 && record.alloc_seq == 0));
-    assert_eq!(device.stats.counted.unwrap().now, held(&blocks));
-    drop((third, blocks));
-    assert_eq!(before(), empty);
+    in_child(&[], || {
+        let (empty, empty_large) = (before(), before_of(MIB));
+        let first = sampled();
+        let mut blocks: Vec<Raw> = mixed(300).map(Raw::new).collect();
+        drop(first);
+        let held = |blocks: &[Raw]| empty + blocks.iter().map(Raw::size).sum::<u64>();
+        assert_eq!(before(), held(&blocks));
+        // To a recording of every block all are from before it, and so are their frees.
+        let second = memtrace::builder().min_size(SMALLEST).start().unwrap();
+        blocks.truncate(200);
+        let snapshot = second.snapshot();
+        assert_eq!((cpu(&snapshot).records.len(), cpu(&snapshot).not_recorded), (100, held(&blocks)));
+        drop(second);
+        // To one that samples, small ones are in no table, and their frees are no records.
+        let large = |blocks: &[Raw]| blocks.iter().map(Raw::size).filter(|size| *size >= MIB as u64).sum::<u64>();
+        let third = sampled();
+        let counted = stats(Device::Cpu).counted.unwrap();
+        assert_eq!((counted.now, counted.before), (held(&blocks), held(&blocks) - large(&blocks) - empty_large));
+        blocks.truncate(100);
+        let snapshot = third.snapshot();
+        let device = cpu(&snapshot);
+        // Nothing of the sample stands for small ones.
+        assert_eq!(device.not_recorded, held(&blocks));
+        let live = analysis::live_by_line(&snapshot, device);
+        assert!(
+            live.rows.iter().any(|row| (row.label.as_str(), row.bytes) == (analysis::NOT_IN_SAMPLE, held(&blocks)))
+        );
+        assert!(device.records.iter().all(|record| record.size >= MIB as u64 && record.alloc_seq == 0));
+        assert_eq!(device.stats.counted.unwrap().now, held(&blocks));
+        drop((third, blocks));
+        assert_eq!(before(), empty);
+    });
 }
 
 #[test]
@@ -440,21 +445,22 @@ fn a_reallocation_that_fails_leaves_the_sample_as_it_was() {
 
 #[test]
 fn a_measurement_sees_every_block_and_the_sample_stays_one() {
-    const COUNT: usize = 2000;
-    let _alone = alone();
-    let session = sampled();
-    let mut blocks = Vec::with_capacity(COUNT);
-    let measured = memtrace::measure(|| blocks.extend(mixed(COUNT).map(Raw::new)));
-    assert_eq!(measured.allocations, COUNT as u64);
-    assert_eq!(measured.allocated, mixed(COUNT).sum::<usize>() as u64);
-    let snapshot = session.snapshot();
-    assert!(cpu(&snapshot).live.len() < COUNT);
-    assert_near(cpu(&snapshot).stats.allocated_bytes.allocated, mixed(COUNT));
-    let freed = memtrace::measure(|| drop(blocks));
-    assert_eq!(freed.allocations, 0);
-    assert_eq!(stats(Device::Cpu).allocations.current, 0);
-    drop(session);
-    assert_eq!(before(), cpu(&snapshot).not_recorded);
+    in_child(&[], || {
+        const COUNT: usize = 2000;
+        let session = sampled();
+        let mut blocks = Vec::with_capacity(COUNT);
+        let measured = memtrace::measure(|| blocks.extend(mixed(COUNT).map(Raw::new)));
+        assert_eq!(measured.allocations, COUNT as u64);
+        assert_eq!(measured.allocated, mixed(COUNT).sum::<usize>() as u64);
+        let snapshot = session.snapshot();
+        assert!(cpu(&snapshot).live.len() < COUNT);
+        assert_near(cpu(&snapshot).stats.allocated_bytes.allocated, mixed(COUNT));
+        let freed = memtrace::measure(|| drop(blocks));
+        assert_eq!(freed.allocations, 0);
+        assert_eq!(stats(Device::Cpu).allocations.current, 0);
+        drop(session);
+        assert_eq!(before(), cpu(&snapshot).not_recorded);
+    });
 }
 
 #[test]

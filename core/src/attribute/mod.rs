@@ -25,7 +25,7 @@ pub(crate) use hint::is_made_anew;
 pub use library::library;
 pub(crate) use library::{is_memtraces, name_of_library};
 pub use operator::{Operator, operator};
-pub(crate) use operator::{allocates_once, has_backward_pass, is_in, is_pool};
+pub(crate) use operator::{allocates_once, has_backward_pass, is_pool, squared_by};
 pub use origin::Origin;
 pub use spanned::belongs_to_a_span;
 

@@ -69,9 +69,11 @@ pub fn operator(data: &SnapshotData, stack: StackId) -> Option<Operator<'_>> {
     }
 }
 
-/// Is this so of a function in this stack?
-pub(crate) fn is_in(data: &SnapshotData, stack: StackId, fact: Fact) -> bool {
-    data.stacks.frames(stack).any(|frame| FramePlace::of(frame).is(&data.settings.rules, fact))
+/// The operator that made a square matrix for itself, if that is what this is.
+pub(crate) fn squared_by(data: &SnapshotData, stack: StackId) -> Option<&str> {
+    let places = data.stacks.frames(stack).map(FramePlace::of);
+    let square = places.into_iter().find(|place| place.is(&data.settings.rules, Fact::Square))?;
+    operator(data, stack).map(|found| found.root).filter(|root| *root != square.function)
 }
 
 /// Was anything allocated in a backward pass?

@@ -1,4 +1,4 @@
-//! Four ways to lose memory with candle 0.11.1, and what memtrace shows of each. Beside each stands the same work done
+//! Ways to lose memory with candle 0.11.1, and what memtrace shows of each. Beside each stands the same work done
 //! so that it does not happen. docs/findings.md explains them; this prints the reports:
 //!
 //! `cargo test -p llama-example --test findings -- --nocapture --test-threads 1`
@@ -40,6 +40,11 @@ fn recorded<T>(title: &str, program: impl FnOnce() -> Result<T>) -> (Snapshot, T
 
 fn cpu(snapshot: &Snapshot) -> &DeviceSnapshot {
     snapshot.device(memtrace::Device::Cpu).unwrap()
+}
+
+/// What the report finds, of which kinds.
+fn findings(snapshot: &Snapshot) -> Vec<&'static str> {
+    memtrace::report::findings(snapshot, cpu(snapshot)).iter().map(|finding| finding.kind).collect()
 }
 
 // ---- gradients keep the graph ----
@@ -95,7 +100,74 @@ fn gradients_keep_the_graph_until_they_are_detached() {
         rows.iter().filter(|row| row.label.contains("(gradients::") && row.bytes == 2 * SQUARE).count()
     };
     assert_eq!([lines(&kept), lines(&cured)], [2, 0], "the table names the lines of both layers");
-    assert_eq!(analysis::live_twice(&cured, cpu(&cured)), [], "a graph is no shadowed variable");
+    assert_eq!(
+        [findings(&kept), findings(&cured)],
+        [vec!["kept_graph"], vec![]],
+        "and a graph is no shadowed variable"
+    );
+}
+
+// ---- losses that are kept ----
+
+const STEPS: usize = 8;
+
+/// Trains, and keeps what `keep` makes of each step's loss.
+fn losses<T>(mlp: &Mlp, keep: impl Fn(Tensor) -> Result<T>) -> Result<Vec<T>> {
+    let x = Tensor::ones((WIDTH, WIDTH), DType::F32, &Device::Cpu)?;
+    let step = |_| {
+        scope("step", || {
+            let loss = x.matmul(&mlp.weights[0])?.relu()?.matmul(&mlp.weights[1])?.mean_all()?;
+            let gradients = loss.backward()?;
+            for var in &mlp.weights[..2] {
+                let gradient = gradients.get(var).expect("both have one").detach();
+                var.set(&(var.as_detached_tensor() - (gradient * 1e-3)?)?)?;
+            }
+            keep(loss)
+        })
+    };
+    (0..STEPS).map(step).collect()
+}
+
+#[test]
+fn losses_that_are_kept_keep_the_graph_of_each_step() {
+    let _alone = alone();
+    let mlp = Mlp::new().unwrap();
+    let (kept, losses_kept) = recorded("losses that are tensors", || losses(&mlp, Ok));
+    let tensors = cpu(&kept).live.iter().filter(|block| block.size == SQUARE).count();
+    assert!(tensors >= 2 * STEPS, "of each step two products or more: {tensors}");
+    assert_eq!(findings(&kept), ["growth"]);
+    assert!(kept.report().to_string().contains("A loss that is kept keeps its step's graph"));
+    drop(losses_kept);
+    let (cured, _losses) = recorded("losses that are numbers", || losses(&mlp, |loss| loss.to_scalar::<f32>()));
+    assert_eq!(findings(&cured), [] as [&str; 0]);
+}
+
+// ---- cumsum ----
+
+#[test]
+fn cumsum_makes_a_square_matrix() {
+    let _alone = alone();
+    const ROWS: usize = 64;
+    const LENGTH: usize = 2048;
+    let x = Tensor::ones((ROWS, LENGTH), DType::F32, &Device::Cpu).unwrap();
+    let (kept, at_once) = recorded("cumsum", || x.cumsum(1));
+    let (cured, in_parts) = recorded("cumsum in parts", || {
+        const PART: usize = 64;
+        let mut so_far = Tensor::zeros((ROWS, 1), DType::F32, &Device::Cpu)?;
+        let part = |start| {
+            let sums = x.narrow(1, start, PART)?.cumsum(1)?.broadcast_add(&so_far)?;
+            so_far = sums.narrow(1, PART - 1, 1)?;
+            Ok(sums)
+        };
+        let parts = (0..LENGTH).step_by(PART).map(part).collect::<Result<Vec<_>>>()?;
+        Tensor::cat(&parts, 1)
+    });
+    let values = |sums: &Tensor| sums.flatten_all().unwrap().to_vec1::<f32>().unwrap();
+    assert_eq!(values(&at_once), values(&in_parts));
+    let matrix = (LENGTH * LENGTH * 4) as u64;
+    let peak = |snapshot: &Snapshot| cpu(snapshot).peak.bytes - cpu(snapshot).peak.not_recorded;
+    assert!(peak(&kept) >= matrix && peak(&cured) < matrix / 4, "{} {}", peak(&kept), peak(&cured));
+    assert_eq!([findings(&kept), findings(&cured)], [vec!["square"], vec![]]);
 }
 
 // ---- AdamW's step ----
@@ -135,8 +207,13 @@ fn update(average: &Var, beta: f64, value: &Tensor) -> Result<()> {
     average.set(&(old + (value * (1. - beta))?)?)
 }
 
-/// The largest transient of two steps, in sizes of the largest parameter, and what became of the first parameter.
-fn two_steps(title: &str, step: &mut dyn FnMut(&GradStore) -> Result<()>, var: &Var, by: &VarMap) -> (f64, Vec<f32>) {
+/// The largest transient of two steps, in sizes of the largest parameter, what was found, and what became of the first parameter.
+fn two_steps(
+    title: &str,
+    step: &mut dyn FnMut(&GradStore) -> Result<()>,
+    var: &Var,
+    by: &VarMap,
+) -> (f64, Vec<&'static str>, Vec<f32>) {
     let (snapshot, ()) = recorded(title, || {
         for _ in 0..2 {
             let loss = by.all_vars().iter().try_fold(Tensor::zeros((), DType::F32, &Device::Cpu)?, |sum, var| {
@@ -150,7 +227,7 @@ fn two_steps(title: &str, step: &mut dyn FnMut(&GradStore) -> Result<()>, var: &
     });
     let scopes = analysis::scopes(&snapshot, cpu(&snapshot));
     let step = scopes.iter().find(|row| row.path == "step").unwrap();
-    (step.own_peak as f64 / SQUARE as f64, var.flatten_all().unwrap().to_vec1().unwrap())
+    (step.own_peak as f64 / SQUARE as f64, findings(&snapshot), var.flatten_all().unwrap().to_vec1().unwrap())
 }
 
 #[test]
@@ -171,7 +248,9 @@ fn a_step_of_adamw_takes_14_times_the_largest_parameter() {
         let mut optimizer = AdamW::new_lr(varmap.all_vars(), 1e-3).unwrap();
         two_steps("AdamW::step", &mut |gradients| optimizer.step(gradients), &var, &varmap)
     };
-    let ((candles, expected), (frugal, found)) = (transient(false), transient(true));
+    let (candles, finding, expected) = transient(false);
+    let (frugal, no_finding, found) = transient(true);
+    assert_eq!([finding, no_finding], [vec!["optimizer_transient"], vec![]]);
     assert!((13.99..14.01).contains(&candles), "{candles}");
     assert!(frugal < 4.01, "{frugal}");
     let differ = expected.iter().zip(&found).filter(|(a, b)| (*a - *b).abs() > 1e-6);
@@ -181,11 +260,11 @@ fn a_step_of_adamw_takes_14_times_the_largest_parameter() {
 // ---- weights that are variables ----
 
 const LAYERS: usize = 2;
-const TOKENS: usize = 20;
+const TOKENS: usize = 40;
 
 /// Reads four tokens, makes `TOKENS`, and keeps model and cache.
 fn generate(weights: VarBuilder<'_>) -> Result<generate::Generation> {
-    let config = llama::small(LAYERS, 128);
+    let config = candle_transformers::models::llama::Config { vocab_size: 256, ..llama::small(LAYERS, 128) };
     let mut model = generate::Generation::load(|| Ok(weights), &config, DType::F32, &Device::Cpu)?;
     let (first, _) = model.prefill(&[1, 2, 3, 4])?;
     model.decode(first, 4, TOKENS)?;
@@ -218,4 +297,8 @@ fn a_kv_cache_of_variables_keeps_each_earlier_one() {
     let at_peak = analysis::by_operator(&leaking, cpu(&leaking));
     let cat = at_peak.rows.iter().find(|row| row.label.starts_with("cat/")).unwrap();
     assert!(cat.count > Some((LAYERS * TOKENS) as u64), "the table by operator names it: {at_peak:?}");
+    assert_eq!(findings(&plain), [] as [&str; 0]);
+    let mut kinds = findings(&leaking);
+    kinds.sort_unstable();
+    assert_eq!(kinds, ["growth", "kept_by_variables"]);
 }

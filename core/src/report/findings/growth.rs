@@ -4,11 +4,23 @@ use std::collections::HashMap;
 
 use super::finding::{Cost, Finding, is_large, line_of, lines};
 use crate::analysis::name_pattern;
+use crate::attribute::has_backward_pass;
 use crate::snapshot::{Block, ContextId, DeviceSnapshot, SnapshotData, ThreadId};
 use crate::units::{Bytes, grouped};
 
 /// Fewer steps tell nothing.
 const STEPS: usize = 4;
+
+const STEPS_LEAVE: [&str; 2] = [
+    "Drop what a step made before the next one begins. `snapshot.since(&earlier)` says by line what grew",
+    "between two steps.",
+];
+/// What training leaves is most often this.
+const LOSSES: [&str; 3] = [
+    "A loss that is kept keeps its step's graph: keep `loss.to_scalar()` or `loss.detach()` instead, and drop",
+    "what a step made before the next one begins. `snapshot.since(&earlier)` says by line what grew between",
+    "two steps.",
+];
 
 /// When the steps of one kind began and ended, in order.
 type Steps = Vec<(u64, u64)>;
@@ -17,7 +29,9 @@ type Steps = Vec<(u64, u64)>;
 pub(super) fn growth(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<Finding> {
     let loops = loops(data, device);
     let found = loops.into_iter().filter_map(|(name, steps)| Some((name, steps.len(), left_by(device, &steps)?)));
-    let most = found.max_by_key(|(.., left)| left.bytes).filter(|(.., left)| is_large(left.bytes, device));
+    let most = found
+        .max_by(|a, b| (a.2.bytes, &a.0).cmp(&(b.2.bytes, &b.0)))
+        .filter(|(.., left)| is_large(left.bytes, device));
     let finding = |(name, steps, left): (String, usize, Left<'_>)| Finding {
         kind: "growth",
         what: format!(
@@ -29,10 +43,7 @@ pub(super) fn growth(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<Findin
         place: line_of(data, left.largest),
         cost: Cost::AtEnd(left.bytes),
         certainty: "Likely: a list of results or a cache grows like this, too.",
-        advice: lines(&[
-            "Drop what a step made before the next one begins. `snapshot.since(&earlier)` says by line what grew",
-            "between two steps.",
-        ]),
+        advice: lines(if has_backward_pass(data) { &LOSSES } else { &STEPS_LEAVE }),
     };
     most.map(finding).into_iter().collect()
 }

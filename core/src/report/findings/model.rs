@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use super::finding::{Cost, Finding, is_large, line_of, lines};
 use crate::analysis::{LiveTwice, live_twice};
-use crate::attribute::{Categories, has_backward_pass, is_in, operator};
+use crate::attribute::{Categories, has_backward_pass, operator, squared_by};
 use crate::snapshot::{Block, Category, DeviceSnapshot, Fact, SnapshotData, StackId};
 use crate::units::{Bytes, grouped};
 
@@ -138,7 +138,7 @@ fn older(blocks: Vec<&Block>) -> Vec<&Block> {
 
 /// Operators that make a square matrix out of a row.
 pub(super) fn square(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<Finding> {
-    let mut squares = Stacks::that(|stack| is_in(data, stack, Fact::Square));
+    let mut squares = Stacks::that(|stack| squared_by(data, stack).is_some());
     let blocks: Vec<(&Block, u64)> = device
         .peak_weights()
         .filter(|(block, _)| squares.has(block.stack))
@@ -148,8 +148,8 @@ pub(super) fn square(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<Findin
     let largest = blocks.iter().max_by_key(|(_, bytes)| *bytes).filter(|_| is_large(bytes, device));
     let finding = |(block, _): &(&Block, u64)| Finding {
         kind: "square",
-        what: operator(data, block.stack).map_or_else(String::new, |found| {
-            format!("{} makes a square matrix as wide as the tensor is long", found.root)
+        what: squared_by(data, block.stack).map_or_else(String::new, |operator| {
+            format!("{operator} makes a square matrix as wide as the tensor is long")
         }),
         place: line_of(data, block),
         cost: Cost::OfPeak(bytes),
