@@ -49,7 +49,9 @@ pub(crate) struct Run {
 
 impl Run {
     pub(crate) fn new(size: Size) -> Result<Self> {
-        let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("xtask is in the repository")?.to_owned();
+        // Cargo says where it is run: several checkouts may share a target folder.
+        let manifest = std::env::var_os("CARGO_MANIFEST_DIR").unwrap_or_else(|| env!("CARGO_MANIFEST_DIR").into());
+        let root = Path::new(&manifest).parent().context("xtask is in the repository")?.to_owned();
         let shell = Shell::new()?;
         shell.change_dir(&root);
         let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
