@@ -11,8 +11,8 @@
 //!     memtrace::scope("forward", || forward());
 //!     let snapshot = session.snapshot();
 //!     println!("{}", snapshot.report());
-//!     snapshot.write_pytorch("snapshot.pickle")?; // opens in pytorch.org/memory_viz
-//!     snapshot.write_flamegraph("peak.svg")?;
+//!     snapshot.write("snapshot.pickle")?; // opens in pytorch.org/memory_viz
+//!     snapshot.write("peak.svg")?;
 //!     Ok(())
 //! }
 //! ```

@@ -34,6 +34,7 @@ pub(crate) enum Kind {
     Operators { path: PathBuf, reason: String },
     Drawing { what: &'static str, reason: String },
     Moment(String),
+    Section(String),
 }
 
 /// An I/O error; a clone has its code, or its kind and its text.
@@ -98,6 +99,10 @@ impl Error {
     pub(crate) fn moment(reason: String) -> Self {
         Kind::Moment(reason).into()
     }
+    pub(crate) fn section(key: &str, known: &[&str]) -> Self {
+        Kind::Section(format!("no section is called `{key}`; there are {}", known.join(", "))).into()
+    }
+
     /// The same with the file that was being written or read.
     #[must_use]
     pub(crate) fn at(self, path: &Path) -> Self {
@@ -158,6 +163,7 @@ impl fmt::Display for Error {
             ),
             Kind::Drawing { what, reason } => write!(f, "cannot draw the {what}: {reason}"),
             Kind::Moment(reason) => write!(f, "cannot show that moment: {reason}"),
+            Kind::Section(text) => f.write_str(text),
         }
     }
 }

@@ -131,23 +131,6 @@ impl Snapshot {
         create(path.as_ref(), |out| format.write(&self.data, out))
     }
 
-    /// A snapshot pickle for PyTorch's `memory_viz` (pytorch.org/memory_viz).
-    ///
-    /// # Errors
-    /// If the file cannot be written.
-    pub fn write_pytorch(&self, path: impl AsRef<Path>) -> Result<PathBuf, Error> {
-        self.write_as(path, &export::Pickle::default())
-    }
-
-    /// A flamegraph (SVG) of what was live at the peak, by bytes.
-    ///
-    /// # Errors
-    /// If the file cannot be written, or nothing was live at the peak.
-    #[cfg(feature = "flamegraph")]
-    pub fn write_flamegraph(&self, path: impl AsRef<Path>) -> Result<PathBuf, Error> {
-        self.write_as(path, &export::Flamegraph::default())
-    }
-
     /// A name for a file of this snapshot: host, program, pid, rank if there is one, seconds since 1970.
     ///
     /// ```no_run

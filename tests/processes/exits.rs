@@ -182,7 +182,7 @@ fn fills_the_disk() {
     while !out().join("stop").exists() {
         scope("step on a full disk", || training.step()).unwrap();
     }
-    let failed = session.snapshot().write_pytorch(disk.join("full.pickle")).unwrap_err();
+    let failed = session.snapshot().write(disk.join("full.pickle")).unwrap_err();
     let ended = session.end().unwrap_err();
     say(&format!("pickle: {failed}\nstream: {ended}"));
 }

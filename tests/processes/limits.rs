@@ -88,7 +88,7 @@ fn a_program_gets_the_signals_for_its_own_files_that_are_too_large_and_no_others
         let session = memtrace::builder().min_size(0).start().unwrap();
         let _kept: Vec<Raw> = (1..2000).map(Raw::new).collect();
         set_limit(libc::RLIMIT_FSIZE, 8192);
-        let error = session.snapshot().write_pytorch(out().join("a.pickle")).unwrap_err().to_string();
+        let error = session.snapshot().write(out().join("a.pickle")).unwrap_err().to_string();
         assert!(error.contains("too large"), "{error}");
         assert_eq!((SIGNALS.load(Relaxed), files()), (0, vec![]));
         let mut own = fs::File::create(out().join("own")).unwrap();

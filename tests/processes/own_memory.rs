@@ -80,8 +80,8 @@ fn export(session: &Session, [json, pickle, svg, folded]: &[PathBuf; 4]) -> usiz
     let snapshot = session.snapshot();
     write!(std::io::sink(), "{}", snapshot.report()).unwrap();
     snapshot.write(json).unwrap();
-    snapshot.write_pytorch(pickle).unwrap();
-    snapshot.write_flamegraph(svg).unwrap();
+    snapshot.write(pickle).unwrap();
+    snapshot.write(svg).unwrap();
     snapshot.write(folded).unwrap();
     [json, pickle, svg, folded].into_iter().for_each(|path| remove(path, &snapshot));
     records(&snapshot).len()

@@ -19,7 +19,7 @@ fn finish(session: Option<Session>, args: &Args) -> Outcome<String> {
     let Some(session) = session else { return Ok(String::new()) };
     let snapshot = session.snapshot();
     if let Some(out) = &args.out {
-        snapshot.write_pytorch(out)?;
+        snapshot.write_as(out, &memtrace::export::Pickle::default())?;
     }
     Ok(told(&snapshot))
 }

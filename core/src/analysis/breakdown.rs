@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use super::labels::{
-    Labels, allocator_label, function_label, line_label, model_line_label, module_label, operator_label, scope_label,
+    Labels, allocator_label, function_label, line_label, model_line_label, module_label, operator_label, pass_label,
+    scope_label,
 };
 use crate::attribute::Categories;
 use crate::snapshot::{Block, Category, DeviceSnapshot, Peak, SnapshotData, Weight};
@@ -162,13 +163,16 @@ pub fn live_by_scope(data: &SnapshotData, device: &DeviceSnapshot) -> Breakdown 
     breakdown(device.live_weights(), Rest::now(device), &mut Labels::of_contexts(data, scope_label))
 }
 
-/// What made most of a line of [`by_line`], if one operation made more than half of it.
+/// What made more than half of a line of [`by_line`]: one operation, or else a backward pass.
 pub(crate) fn operator_of_line(data: &SnapshotData, device: &DeviceSnapshot, line: &Row) -> Option<String> {
-    let mut lines = Labels::of_stacks(data, line_label);
-    let on_line = |(block, _): &(&Block, Weight)| lines.is_named(block, &line.label);
-    let mut rows = summed(device.peak_weights().filter(on_line), &mut Labels::of_stacks(data, operator_label));
-    rows.retain(|row| row.bytes > line.bytes / 2 && !row.label.starts_with('('));
-    rows.pop().map(|row| row.label)
+    let most_by = |label| {
+        let mut lines = Labels::of_stacks(data, line_label);
+        let on_line = device.peak_weights().filter(|(block, _)| lines.is_named(block, &line.label));
+        let mut rows = summed(on_line, &mut Labels::of_stacks(data, label));
+        rows.retain(|row| row.bytes > line.bytes / 2 && !row.label.starts_with('('));
+        rows.pop().map(|row| row.label)
+    };
+    most_by(operator_label).or_else(|| most_by(pass_label))
 }
 
 fn at_peak(device: &DeviceSnapshot, labels: &mut Labels<'_>) -> Breakdown {

@@ -131,6 +131,11 @@ pub(super) fn operator_label(data: &SnapshotData, stack: u32) -> String {
     }
 }
 
+pub(super) fn pass_label(data: &SnapshotData, stack: u32) -> String {
+    let is_backward = operator(data, StackId(stack)).is_some_and(|operator| operator.is_backward);
+    if is_backward { "the backward pass".to_owned() } else { "(no backward pass)".to_owned() }
+}
+
 /// Nothing for blocks of no allocator's.
 pub(super) fn allocator_label(data: &SnapshotData, stack: u32) -> String {
     allocator(data, StackId(stack)).unwrap_or_default()

@@ -7,6 +7,9 @@ use crate::analysis::{
 use crate::snapshot::{Device, DeviceSnapshot, MemoryKind, SnapshotData};
 use crate::units::{Bytes, grouped};
 
+/// The keys of these sections.
+pub(super) const KEYS: [&str; 4] = ["balance", "segments", "driver_time", "driver_time_by_scope"];
+
 /// Lines that cost most, and scopes, are so many.
 const ROWS: usize = 5;
 

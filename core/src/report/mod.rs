@@ -14,7 +14,7 @@ mod tables;
 pub use findings::{Cost, Finding, findings};
 pub use section::{Cell, Column, Section};
 
-use crate::analysis::{Moment, Shown, device_or_main};
+use crate::analysis::{Moment, Shown, TABLES, device_or_main};
 use crate::error::Error;
 use crate::snapshot::{Device, DeviceSnapshot, SnapshotData};
 
@@ -25,7 +25,8 @@ pub struct ReportOptions {
     pub device: Option<Device>,
     /// Rows in a table, at most; what is left out is summed in a last row.
     pub rows: usize,
-    /// The sections by their keys, such as `peak_by_line`; all that have something to say if there are none.
+    /// The sections by their keys, such as `peak_by_line`; all that have something to say if there are none. The error about
+    /// an unknown one lists them.
     pub sections: Vec<String>,
     /// The moment of which it is: the peak, if nothing else is said.
     pub moment: Moment,
@@ -58,8 +59,11 @@ impl Report {
     /// The report of a recording.
     ///
     /// # Errors
-    /// If the log does not reach back to the moment, or there is no such scope. The peak and the end are always known.
+    /// If the log does not reach back to the moment, or there is no such scope or section. The peak and the end are always known.
     pub fn of(data: &SnapshotData, options: &ReportOptions) -> Result<Self, Error> {
+        if let Some(key) = options.sections.iter().find(|key| !is_key(key)) {
+            return Err(Error::section(key, &keys().collect::<Vec<_>>()));
+        }
         let device = device_or_main(data, options.device);
         let Some(device) = device.filter(|device| device.peak.total() > 0 || device.stats.num_ooms > 0) else {
             return Ok(Self { notes: notes::notes(data), ..nothing(data) });
@@ -101,6 +105,7 @@ impl Report {
         sections.extend(tables::twice(data, device, options));
         sections.extend(device_memory::sections(data, device));
         sections.extend(tables::sections(data, device, &[Shown::AtEnd], options));
+        debug_assert!(sections.iter().all(|section| is_key(section.key)), "an error lists all sections that there are");
         Self {
             title: format!("memtrace: memory of {} on {on}", data.process.program),
             answer: answer::answer(data, device),
@@ -125,6 +130,15 @@ impl Report {
     }
 }
 
+/// The keys of all sections that there are.
+fn keys() -> impl Iterator<Item = &'static str> {
+    TABLES.iter().map(|table| table.key).chain(tables::KEYS).chain(device_memory::KEYS)
+}
+
+fn is_key(key: &str) -> bool {
+    keys().any(|known| known == key)
+}
+
 /// Where nothing was recorded there is one thing to say.
 fn nothing(data: &SnapshotData) -> Report {
     let no_allocator = [
@@ -134,4 +148,23 @@ fn nothing(data: &SnapshotData) -> Report {
     ];
     let answer = no_allocator.iter().filter(|_| data.health.no_allocator).map(|line| (*line).to_owned()).collect();
     Report { title: "memtrace: nothing was recorded".to_owned(), answer, ..Report::default() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::snapshot::testing::two_lines_and_a_temporary;
+
+    #[test]
+    fn sections_are_chosen_by_key_and_an_unknown_one_is_an_error_that_lists_them() {
+        let data = two_lines_and_a_temporary();
+        let report =
+            |key: &str| Report::of(&data, &ReportOptions { sections: vec![key.to_owned()], ..Default::default() });
+        for key in keys() {
+            assert!(report(key).unwrap().sections.iter().all(|section| section.key == key));
+        }
+        assert_eq!(report("temporaries").unwrap().sections.len(), 1);
+        let error = report("peak_by_lines").unwrap_err().to_string();
+        assert!(error.starts_with("no section is called `peak_by_lines`; there are peak_by_line, "), "{error}");
+    }
 }

@@ -5,6 +5,8 @@ use crate::analysis::{self, Breakdown, Row, ScopeRow, Shown, TABLES, live_twice,
 use crate::snapshot::{DeviceSnapshot, SnapshotData};
 use crate::units::Bytes;
 
+/// The keys of what is no breakdown.
+pub(super) const KEYS: [&str; 3] = ["scopes", "temporaries", "live_twice"];
 /// Rows that hold less than one in so many bytes of their table are folded into one.
 const SMALL: u64 = 200;
 /// How many lines of one row are shown.

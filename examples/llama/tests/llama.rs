@@ -62,7 +62,7 @@ fn each_token_adds_what_theory_says_and_variables_add_more() {
 }
 
 fn check_files(dir: &Path) {
-    for file in example::output::FILES {
+    for (file, _) in example::output::FILES {
         assert!(std::fs::metadata(dir.join(file)).unwrap().len() > 0, "{file}");
     }
     let snapshot = memtrace::read_capture(dir.join("recording.memtrace")).unwrap();
