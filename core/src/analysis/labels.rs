@@ -22,7 +22,7 @@ pub fn shorten_path<'a>(path: &'a str, working_dir: &str) -> &'a str {
 
 /// `src/main.rs:42 (forward)`; the bare name where there is no line.
 pub fn frame_location(frame: &Frame, working_dir: &str) -> String {
-    let function = SymbolName(&frame.function).last(2);
+    let function = SymbolName(&frame.function).short();
     match (frame.file.is_empty(), frame.line) {
         (true, _) => frame.function.clone(),
         (false, 0) => format!("{} ({function})", shorten_path(&frame.file, working_dir)),

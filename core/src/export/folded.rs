@@ -158,7 +158,7 @@ impl<'a> Names<'a> {
 
 /// `Net::forward src/model.rs:7`: drawings cut off the end.
 fn function_and_line(frame: &Frame, working_dir: &str) -> String {
-    let function = SymbolName(&frame.function).last(2);
+    let function = SymbolName(&frame.function).short();
     match (shorten_path(&frame.file, working_dir), frame.line) {
         ("", _) => frame.function.clone(),
         (path, 0) => format!("{function} {path}"),

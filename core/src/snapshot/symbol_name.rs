@@ -33,6 +33,14 @@ impl<'a> SymbolName<'a> {
         types.and_then(|at| own.get(..at)).unwrap_or(own)
     }
 
+    /// Its type or module and its own name, without paths and types: `Linear::forward`.
+    pub fn short(self) -> String {
+        match (self.type_name(), self.function()) {
+            ("", function) => function.to_owned(),
+            (of, function) => format!("{of}::{function}"),
+        }
+    }
+
     /// The last parts of its path, as they are: `linear::Linear` of `candle_nn::linear::Linear`.
     pub fn last(self, parts: usize) -> &'a str {
         let others = self.parts().count().saturating_sub(parts);
@@ -197,6 +205,22 @@ mod tests {
             let symbol = SymbolName(name);
             assert_eq!(symbol.crate_and_module().unwrap_or_default(), (package, module), "{name}");
             assert_eq!((symbol.type_name(), symbol.function(), symbol.last(2)), (of, own, last), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_short_name_has_no_paths_and_no_types() {
+        for (name, short) in [
+            ("matmul", "matmul"),
+            ("net::main", "net::main"),
+            ("net::model::pad::<[f32; 4]>", "model::pad"),
+            ("<&candle_nn::linear::Linear as candle_core::Module>::forward", "Linear::forward"),
+            ("<net::Weights<f32> as candle_nn::var_builder::SimpleBackend>::get", "Weights::get"),
+            ("candle_core::backprop::<impl candle_core::tensor::Tensor>::backward", "Tensor::backward"),
+            ("net::train::{{closure}}::{{closure}}", "{{closure}}::{{closure}}"),
+            ("{closure#0}<net::generate::{closure_env#1}>", "{closure#0}"),
+        ] {
+            assert_eq!(SymbolName(name).short(), short, "{name}");
         }
     }
 

@@ -49,13 +49,14 @@ impl fmt::Display for Cost {
     }
 }
 
-impl Cost {
-    /// Bytes before time, the most first.
-    pub(super) fn rank(self) -> (bool, u64) {
-        match self {
-            Self::OfPeak(bytes) | Self::AtEnd(bytes) | Self::Unusable(bytes) => (true, bytes),
-            Self::Time(ns) => (false, ns),
-        }
+impl Finding {
+    /// The most bytes first, then time. What grows may have its cause among the others, and stands behind them.
+    pub(super) fn rank(&self) -> (bool, bool, u64) {
+        let (is_memory, cost) = match self.cost {
+            Cost::OfPeak(bytes) | Cost::AtEnd(bytes) | Cost::Unusable(bytes) => (true, bytes),
+            Cost::Time(ns) => (false, ns),
+        };
+        (is_memory, self.kind != "growth", cost)
     }
 }
 

@@ -29,9 +29,9 @@ const KINDS: [Kind; 10] = [
     fragmented,
 ];
 
-/// What was found on a device, the most expensive first.
+/// What was found on a device, the most expensive first; growth behind what may be its cause.
 pub fn findings(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<Finding> {
     let mut found: Vec<Finding> = KINDS.iter().flat_map(|find| find(data, device)).collect();
-    found.sort_by_key(|finding| std::cmp::Reverse(finding.cost.rank()));
+    found.sort_by_key(|finding| std::cmp::Reverse(finding.rank()));
     found
 }
