@@ -57,8 +57,10 @@ pub(super) fn release_threshold(data: &SnapshotData, device: &DeviceSnapshot) ->
 pub(super) fn fragmented(_: &SnapshotData, device: &DeviceSnapshot) -> Vec<Finding> {
     let all = fragmentation(device);
     let in_holes = all.unused().saturating_sub(all.empty);
+    // A single large one is room for what comes.
+    let in_small_holes = in_holes.saturating_sub(all.largest_hole);
     let refused = device.ooms.last().is_some_and(|oom| oom.size > all.largest_hole && oom.size <= all.unused());
-    if all.estimated || !refused && in_holes.saturating_mul(4) < all.reserved || in_holes == 0 {
+    if all.estimated || !refused && in_small_holes.saturating_mul(4) < all.reserved || in_holes == 0 {
         return Vec::new();
     }
     vec![Finding {
@@ -69,7 +71,7 @@ pub(super) fn fragmented(_: &SnapshotData, device: &DeviceSnapshot) -> Vec<Findi
             Bytes(all.largest_hole)
         ),
         place: String::new(),
-        cost: Cost::Unusable(in_holes),
+        cost: Cost::Unusable(if refused { in_holes } else { in_small_holes }),
         certainty: if refused {
             "Certain: an allocation was refused that is smaller than all that is unused."
         } else {

@@ -214,8 +214,12 @@ fn holes_that_nothing_fits_into_are_fragmentation() {
     let refused = found_with(0x2_0000).unwrap();
     assert!(refused.certainty.contains("was refused"), "{}", refused.certainty);
     assert_eq!(refused.cost, Cost::Unusable(0x8_0000));
-    assert!(found_with(0).unwrap().certainty.contains("may still fill it"), "half of the segment");
-    let mut full = Trace::cuda(0);
-    full.segment_alloc(0x10_0000, 0x10_0000).alloc("all", 0x10_0000).address(0x10_0000);
-    assert_eq!(kinds(&full), [""; 0]);
+    let not_refused = found_with(0).unwrap();
+    assert!(not_refused.certainty.contains("may still fill it"), "half of the segment");
+    assert_eq!(not_refused.cost, Cost::Unusable(0x7_0000), "all but the largest");
+    for (what, size) in [("full", 0x10_0000), ("one large hole", 0x1_0000)] {
+        let mut trace = Trace::cuda(0);
+        trace.segment_alloc(0x10_0000, 0x10_0000).alloc("block", size).address(0x10_0000);
+        assert_eq!(kinds(&trace), [""; 0], "{what}");
+    }
 }
