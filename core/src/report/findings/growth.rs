@@ -4,8 +4,8 @@ use std::collections::HashMap;
 
 use super::finding::{Cost, Finding, is_large, line_of, lines};
 use crate::analysis::name_pattern;
-use crate::attribute::has_backward_pass;
-use crate::snapshot::{Block, ContextId, DeviceSnapshot, SnapshotData, ThreadId};
+use crate::attribute::{Categories, has_backward_pass};
+use crate::snapshot::{Block, Category, ContextId, DeviceSnapshot, SnapshotData, ThreadId};
 use crate::units::{Bytes, grouped};
 
 /// Fewer steps tell nothing.
@@ -22,22 +22,30 @@ const LOSSES: [&str; 3] = [
     "two steps.",
 ];
 
-/// When the steps of one kind began and ended, in order.
-type Steps = Vec<(u64, u64)>;
+/// So many parts of the calls of a scope are looked at where calls overlap, as requests of a server do.
+const PARTS: usize = 8;
+
+/// Calls of scopes of one name, in order.
+struct Steps {
+    /// What stands before `left something`, but for the number.
+    of: String,
+    /// When each began and ended.
+    times: Vec<(u64, u64)>,
+}
 
 /// Nearly every step of a loop left something that is live at the end.
 pub(super) fn growth(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<Finding> {
-    let loops = loops(data, device);
-    let found = loops.into_iter().filter_map(|(name, steps)| Some((name, steps.len(), left_by(device, &steps)?)));
+    let live = no_state(data, device);
+    let steps = loops(data, device).into_iter().chain(requests(data, device));
+    let found = steps.filter_map(|steps| Some((left_by(&live, &steps.times)?, steps.of)));
     let most = found
-        .max_by(|a, b| (a.2.bytes, &a.0).cmp(&(b.2.bytes, &b.0)))
-        .filter(|(.., left)| is_large(left.bytes, device));
-    let finding = |(name, steps, left): (String, usize, Left<'_>)| Finding {
+        .max_by(|(a, of_a), (b, of_b)| (a.bytes, of_a).cmp(&(b.bytes, of_b)))
+        .filter(|(left, _)| is_large(left.bytes, device));
+    let finding = |(left, of): (Left<'_>, String)| Finding {
         kind: "growth",
         what: format!(
-            "{} of {} scopes `{name}` left something that is still live, {} each",
+            "{} of {of} left something that is still live, {} each",
             grouped(left.steps as u64),
-            grouped(steps as u64),
             Bytes(left.bytes / left.steps.max(1) as u64)
         ),
         place: line_of(data, left.largest),
@@ -48,24 +56,56 @@ pub(super) fn growth(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<Findin
     most.map(finding).into_iter().collect()
 }
 
+/// What is live at the end, but for what is meant to stay: weights that are loaded layer by layer.
+fn no_state<'a>(data: &SnapshotData, device: &'a DeviceSnapshot) -> Vec<(&'a Block, u64)> {
+    let categories = Categories::of(data, device);
+    let is_state = |block: &Block| matches!(categories.get(block.seq), Category::Parameter | Category::OptimizerState);
+    let live = device.live_weights().filter(|(block, _)| block.time_ns > 0 && !is_state(block));
+    live.map(|(block, weight)| (block, weight.bytes)).collect()
+}
+
 /// Scopes that one thread opened again and again in the same place: by their name, in which digits are `#`.
-fn loops(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<(String, Steps)> {
-    let mut loops: HashMap<(ThreadId, ContextId, String), Steps> = HashMap::new();
+fn loops(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<Steps> {
+    let mut loops: HashMap<(ThreadId, ContextId, String), Vec<(u64, u64)>> = HashMap::new();
     let mut entered: HashMap<(ThreadId, ContextId), u64> = HashMap::new();
     for mark in &device.marks {
-        let Some(node) = data.contexts.get(mark.context.0 as usize).filter(|node| !node.module) else { continue };
-        let scope = (mark.thread, mark.context);
-        match entered.remove(&scope) {
+        let Some((parent, name)) = scope(data, mark.context) else { continue };
+        match entered.remove(&(mark.thread, mark.context)) {
             Some(since) if !mark.enter => {
-                let key = (mark.thread, node.parent, name_pattern(&node.name));
-                loops.entry(key).or_default().push((since, mark.time_ns));
+                loops.entry((mark.thread, parent, name)).or_default().push((since, mark.time_ns));
             }
-            _ if mark.enter => _ = entered.insert(scope, mark.time_ns),
+            _ if mark.enter => _ = entered.insert((mark.thread, mark.context), mark.time_ns),
             _ => {}
         }
     }
-    let long = loops.into_iter().filter(|(_, steps)| steps.len() >= STEPS);
-    long.map(|((_, _, name), steps)| (name, steps)).collect()
+    let long = loops.into_iter().filter(|(_, times)| times.len() >= STEPS);
+    long.map(|((.., name), times)| Steps { of: format!("{} scopes `{name}`", grouped(times.len() as u64)), times })
+        .collect()
+}
+
+/// Scopes that were opened at least twice as often as there are parts, on whatever thread: the time from the first to the end, cut
+/// where an equal number of them was opened.
+fn requests(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<Steps> {
+    let mut opened: HashMap<(ContextId, String), Vec<u64>> = HashMap::new();
+    for mark in device.marks.iter().filter(|mark| mark.enter) {
+        if let Some(of) = scope(data, mark.context) {
+            opened.entry(of).or_default().push(mark.time_ns);
+        }
+    }
+    let often = opened.into_iter().filter(|(_, opened)| opened.len() >= 2 * PARTS);
+    let parts = |((_, name), opened): ((ContextId, String), Vec<u64>)| {
+        let begins: Vec<u64> = (0..PARTS).filter_map(|part| opened.get(part * opened.len() / PARTS).copied()).collect();
+        let ends = begins.iter().skip(1).map(|next| next.saturating_sub(1)).chain([u64::MAX]);
+        let times = begins.iter().copied().zip(ends).collect();
+        Steps { of: format!("{PARTS} parts of the time in which `{name}` was opened"), times }
+    };
+    often.map(parts).collect()
+}
+
+/// Where a scope stands, and its name without its number; nothing for a part of a model.
+fn scope(data: &SnapshotData, context: ContextId) -> Option<(ContextId, String)> {
+    let node = data.contexts.get(context.0 as usize).filter(|node| !node.module)?;
+    Some((node.parent, name_pattern(&node.name)))
 }
 
 /// What steps left behind.
@@ -77,15 +117,15 @@ struct Left<'a> {
 }
 
 /// What these steps left, without the first one, which may make what all need, and without the one that left most.
-fn left_by<'a>(device: &'a DeviceSnapshot, steps: &Steps) -> Option<Left<'a>> {
+fn left_by<'a>(live: &[(&'a Block, u64)], steps: &[(u64, u64)]) -> Option<Left<'a>> {
     let mut left = vec![0u64; steps.len()];
     let mut largest: Option<&Block> = None;
-    for (block, weight) in device.live_weights().filter(|(block, _)| block.time_ns > 0) {
+    for &(block, bytes) in live {
         let Some(at) = steps.partition_point(|(from, _)| *from <= block.time_ns).checked_sub(1) else { continue };
         if at == 0 || steps.get(at).is_none_or(|(_, to)| block.time_ns > *to) {
             continue;
         }
-        *left.get_mut(at)? += weight.bytes;
+        *left.get_mut(at)? += bytes;
         largest = largest.filter(|largest| largest.size >= block.size).or(Some(block));
     }
     let steps = left.iter().filter(|bytes| **bytes > 0).count();

@@ -130,6 +130,38 @@ fn what_nearly_every_step_leaves_is_growth() {
 }
 
 #[test]
+fn what_is_left_all_along_the_requests_of_a_server_is_growth() {
+    // What stays is made by another thread, between one look at the request and the next.
+    let served = |keeps: fn(usize) -> bool| {
+        let mut trace = Trace::cpu();
+        for request in 0..32 {
+            let at = 10 * request as u64 + 1;
+            trace.at(at).enter("handle").at(at + 1).leave("handle").at(at + 2).alloc(request, 1000).on(LINE_7);
+            if !keeps(request) {
+                trace.at(at + 3).free(request);
+            }
+        }
+        trace
+    };
+    let finding = found(&served(|_| true));
+    // Of eight parts with four requests each without the first and the largest.
+    assert_eq!((finding[0].kind, finding[0].cost), ("growth", Cost::AtEnd(24_000)), "{finding:?}");
+    assert!(finding[0].what.contains("8 parts of the time in which `handle` was opened"), "{}", finding[0].what);
+    assert!(!kinds(&served(|request| request < 16)).contains(&"growth"), "a cache that is full after half of them");
+}
+
+#[test]
+fn weights_that_are_loaded_layer_by_layer_are_no_growth() {
+    let mut trace = Trace::cpu();
+    for layer in 0..8 {
+        let (name, at) = (format!("load layer {layer}"), 10 * layer as u64 + 1);
+        trace.at(at).enter(&name).at(at + 1).alloc(layer, 1000).on(LINE_7).named("weight", Category::Parameter);
+        trace.at(at + 3).leave(&name);
+    }
+    assert_eq!(kinds(&trace), [""; 0]);
+}
+
+#[test]
 fn what_a_forward_pass_made_and_is_live_at_the_end_is_a_kept_graph() {
     let trained = |keeps: bool| {
         let mut trace = operator("relu");
