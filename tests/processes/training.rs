@@ -95,7 +95,7 @@ pub(crate) fn check(snapshot: &Snapshot, scopes: &[&str]) {
     assert!(snapshot.health.unreadable_modules.is_empty(), "{:?}", snapshot.health);
 }
 
-/// Truth 2: the log, applied to what was live before it, gives what is live after it.
+/// Invariant 18: the log, replayed from the blocks live at its start, ends in those live at its end.
 pub(crate) fn check_replay(snapshot: &Snapshot) {
     let device = snapshot.device(memtrace::Device::Cpu).unwrap();
     let mut replay = Replay::at_log_start(device);

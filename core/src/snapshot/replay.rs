@@ -7,7 +7,7 @@ use super::{DeviceSnapshot, Sampling};
 
 /// Live blocks by address while records are applied.
 ///
-/// Truth 2 of the project: replayed from [`Replay::at_log_start`] over all records, this ends in
+/// Invariant 18: replayed from [`Replay::at_log_start`] over all records, this ends in
 /// exactly the snapshot's live set, even after the ring has overwritten its oldest records.
 #[derive(Clone, Debug, Default)]
 pub struct Replay {
