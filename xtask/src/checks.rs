@@ -1,8 +1,11 @@
-//! Many small checks that do not stop at the first failure.
+//! Assertions that print a line each and do not stop at the first failure.
+
+use std::fmt::{Debug, Display};
+use std::ops::RangeInclusive;
 
 use anyhow::{Result, bail};
 
-/// Prints a line for each check; at the end says how many there were, or fails.
+/// Counts the checks that passed and failed; [`end`](Self::end) fails if one did, or if there was none.
 #[derive(Debug, Default)]
 pub(crate) struct Checks {
     passed: usize,
@@ -10,13 +13,6 @@ pub(crate) struct Checks {
 }
 
 impl Checks {
-    pub(crate) fn that(&mut self, text: &str, holds: bool) {
-        match holds {
-            true => self.ok(text),
-            false => self.fail(text),
-        }
-    }
-
     pub(crate) fn ok(&mut self, text: &str) {
         println!("ok    {text}");
         self.passed += 1;
@@ -27,26 +23,59 @@ impl Checks {
         self.failed += 1;
     }
 
-    pub(crate) fn equal<T: PartialEq + std::fmt::Debug>(&mut self, text: &str, made: T, expected: T) {
-        match made == expected {
-            true => self.ok(&format!("{text}: {made:?}")),
-            false => self.fail(&format!("{text}: {made:?}, not {expected:?}")),
+    pub(crate) fn that(&mut self, text: &str, holds: bool) {
+        if holds { self.ok(text) } else { self.fail(text) }
+    }
+
+    pub(crate) fn equal<T: PartialEq + Debug>(&mut self, text: &str, actual: T, expected: T) {
+        if actual == expected {
+            self.ok(&format!("{text}: {actual:?}"));
+        } else {
+            self.fail(&format!("{text}: {actual:?}, not {expected:?}"));
         }
     }
 
-    /// What it says, whether it holds or not.
     pub(crate) fn result(&mut self, text: &str, result: Result<String>) {
         match result {
-            Ok(said) => self.ok(&format!("{text}: {said}")),
+            Ok(details) => self.ok(&format!("{text}: {details}")),
             Err(error) => self.fail(&format!("{text}: {error:#}")),
         }
     }
 
-    pub(crate) fn says(&mut self, name: &str, text: &str, part: &str) {
-        match text.contains(part) {
-            true => self.ok(&format!("{name}: {part}")),
-            false => self.fail(&format!("{name}: does not say {part:?}:\n{}", last_lines(text))),
+    /// Checks whether a program succeeded; a failure prints the end of its output.
+    pub(crate) fn exit(&mut self, name: &str, status: impl Display, as_expected: bool, output: &str) {
+        let text = format!("{name}: ends with {status}");
+        if as_expected { self.ok(&text) } else { self.fail(&format!("{text}:\n{}", last_lines(output))) }
+    }
+
+    pub(crate) fn says(&mut self, name: &str, output: &str, part: &str) {
+        if output.contains(part) {
+            self.ok(&format!("{name}: {part}"));
+        } else {
+            self.fail(&format!("{name}: does not say {part:?}:\n{}", last_lines(output)));
         }
+    }
+
+    /// Checks that a line fits; `what` describes it, as in "no line that ends with …".
+    pub(crate) fn line(&mut self, name: &str, output: &str, what: &str, fits: impl Fn(&str) -> bool) {
+        match output.lines().find(|line| fits(line)) {
+            Some(line) => self.ok(&format!("{name}: {}", line.trim())),
+            None => self.fail(&format!("{name}: no line {what}:\n{}", last_lines(output))),
+        }
+    }
+
+    pub(crate) fn line_that_begins(&mut self, name: &str, output: &str, begin: &str) {
+        self.line(name, output, &format!("that begins with {begin:?}"), |line| line.starts_with(begin));
+    }
+
+    pub(crate) fn line_that_ends(&mut self, name: &str, output: &str, end: &str) {
+        self.line(name, output, &format!("that ends with {end:?}"), |line| line.ends_with(end));
+    }
+
+    /// Checks that a line has a number in this range directly before the words.
+    pub(crate) fn number(&mut self, name: &str, output: &str, range: RangeInclusive<u64>, words: &str) {
+        let what = format!("with a number in {range:?} before {words:?}");
+        self.line(name, output, &what, |line| number_before(line, words).is_some_and(|found| range.contains(&found)));
     }
 
     pub(crate) fn end(self) -> Result<String> {
@@ -58,10 +87,17 @@ impl Checks {
     }
 }
 
-/// The end of a long text.
+/// The last 20 lines.
 pub(crate) fn last_lines(text: &str) -> String {
     let lines: Vec<&str> = text.lines().collect();
     lines[lines.len().saturating_sub(20)..].join("\n")
+}
+
+/// The number directly before the words.
+pub(crate) fn number_before(line: &str, words: &str) -> Option<u64> {
+    let (before, _) = line.split_once(words)?;
+    let start = before.trim_end_matches(|c: char| c.is_ascii_digit()).len();
+    before[start..].parse().ok()
 }
 
 #[cfg(test)]
@@ -69,7 +105,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_failure_fails_them_all_and_none_at_all_does_too() {
+    fn one_failure_fails_all_checks_and_so_does_having_none() {
         let mut checks = Checks::default();
         checks.that("fine", true);
         checks.equal("also", 2, 2);
@@ -79,5 +115,12 @@ mod tests {
         checks.says("not", "one\ntwo", "three");
         assert_eq!(checks.end().unwrap_err().to_string(), "1 of 2 checks failed");
         assert!(Checks::default().end().is_err());
+    }
+
+    #[test]
+    fn a_number_is_read_directly_before_its_words() {
+        assert_eq!(number_before("test result: 65 passed; 0 failed", " passed"), Some(65));
+        assert_eq!(number_before("none passed", " passed"), None);
+        assert_eq!(number_before("65 passed", " failed"), None);
     }
 }

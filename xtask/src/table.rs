@@ -1,4 +1,4 @@
-//! What the lanes showed, as a table on the terminal and in docs/checks.md.
+//! Results of lanes as a table, on the terminal and in docs/checks.md.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -10,46 +10,50 @@ use xshell::cmd;
 use crate::lane::{Lane, Run, Tier};
 use crate::lanes::LANES;
 
-/// How a lane went.
 #[derive(Debug)]
-pub(crate) struct Outcome {
+pub(crate) struct LaneOutcome {
     name: &'static str,
     tier: Tier,
-    /// What it showed, or what failed.
-    pub(crate) showed: Result<String, String>,
+    /// The lane's summary, or its error.
+    pub(crate) result: Result<String, String>,
     seconds: u64,
 }
 
-impl Outcome {
+impl LaneOutcome {
     pub(crate) fn of(lane: &Lane, run: &Run) -> Self {
         println!("\n== {}: {}", lane.name, lane.holds);
         let began = Instant::now();
-        let showed = (lane.run)(run).map_err(|error| format!("{error:#}"));
-        if let Err(error) = &showed {
+        let result = (lane.run)(run).map_err(|error| format!("{error:#}"));
+        if let Err(error) = &result {
             println!("FAILED {}: {error}", lane.name);
         }
-        Self { name: lane.name, tier: lane.tier, showed, seconds: began.elapsed().as_secs() }
+        Self { name: lane.name, tier: lane.tier, result, seconds: began.elapsed().as_secs() }
     }
 
-    fn showed(&self) -> String {
-        match &self.showed {
-            Ok(showed) => showed.clone(),
+    fn summary(&self) -> String {
+        match &self.result {
+            Ok(summary) => summary.clone(),
             Err(error) => format!("FAILED: {}", error.lines().next().unwrap_or("")),
         }
+    }
+
+    fn row(&self, revision: &str) -> String {
+        let summary = self.summary().replace('|', "\\|");
+        format!("| {} | {} | {summary} | {} | {revision} |", self.name, self.tier.name(), self.seconds)
     }
 }
 
 pub(crate) fn list(lanes: &[Lane]) -> String {
-    let line = |lane: &Lane| format!("    {:<12} {:<6} {}\n", lane.name, tier(lane.tier), lane.holds);
+    let line = |lane: &Lane| format!("    {:<12} {:<6} {}\n", lane.name, lane.tier.name(), lane.holds);
     lanes.iter().map(line).collect()
 }
 
-pub(crate) fn text(outcomes: &[Outcome]) -> String {
-    let mut text = String::from("lane          seconds  showed\n");
+pub(crate) fn text(outcomes: &[LaneOutcome]) -> String {
+    let mut text = String::from("lane          seconds  result\n");
     for outcome in outcomes {
-        let _ = writeln!(text, "{:<12} {:>8}  {}", outcome.name, outcome.seconds, outcome.showed());
+        let _ = writeln!(text, "{:<12} {:>8}  {}", outcome.name, outcome.seconds, outcome.summary());
     }
-    let failed = outcomes.iter().filter(|outcome| outcome.showed.is_err()).count();
+    let failed = outcomes.iter().filter(|outcome| outcome.result.is_err()).count();
     let seconds: u64 = outcomes.iter().map(|outcome| outcome.seconds).sum();
     let _ = writeln!(text, "{:<12} {seconds:>8}", "all");
     let _ = write!(text, "{} passed, {failed} failed", outcomes.len() - failed);
@@ -58,8 +62,8 @@ pub(crate) fn text(outcomes: &[Outcome]) -> String {
 
 const DOCUMENT: &str = "docs/checks.md";
 
-/// The rows of these lanes in docs/checks.md; those of others stay as they are.
-pub(crate) fn write_document(run: &Run, outcomes: &[Outcome]) -> Result<()> {
+/// Replaces the rows of these lanes in docs/checks.md; other rows stay.
+pub(crate) fn write_document(run: &Run, outcomes: &[LaneOutcome]) -> Result<()> {
     let shell = &run.shell;
     let revision = cmd!(shell, "git rev-parse --short HEAD").read()?;
     let changed = cmd!(shell, "git status --porcelain --untracked-files=no -- . :!{DOCUMENT}").read()?;
@@ -72,22 +76,15 @@ pub(crate) fn write_document(run: &Run, outcomes: &[Outcome]) -> Result<()> {
     Ok(())
 }
 
-impl Outcome {
-    fn row(&self, revision: &str) -> String {
-        let showed = self.showed().replace('|', "\\|");
-        format!("| {} | {} | {showed} | {} | {revision} |", self.name, tier(self.tier), self.seconds)
-    }
-}
-
 fn document(before: &str, new: &BTreeMap<&str, String>, cores: usize) -> String {
     let mut document = format!(
-        "# Checks\n\nThe last run of each lane at full size, as `cargo xtask full` wrote it, on {cores} cores. Lanes of the tier *quick* are \
-         also in\n`.ci/run`, as their smallest form; seconds include what had to be built.\n\n\
-         | lane | tier | what it showed | seconds | revision |\n|---|---|---|---|---|\n"
+        "# Checks\n\nThe last run of each lane at full size, written by `cargo xtask full` on {cores} cores. `.ci/run` runs the lanes of tier\n\
+         *quick* in their smallest form. Seconds include builds.\n\n\
+         | lane | tier | result | seconds | revision |\n|---|---|---|---|---|\n"
     );
     for lane in LANES {
-        let begins = format!("| {} |", lane.name);
-        let old = || before.lines().find(|line| line.starts_with(&begins)).map(str::to_owned);
+        let begin = format!("| {} |", lane.name);
+        let old = || before.lines().find(|line| line.starts_with(&begin)).map(str::to_owned);
         if let Some(row) = new.get(lane.name).cloned().or_else(old) {
             let _ = writeln!(document, "{row}");
         }
@@ -95,19 +92,12 @@ fn document(before: &str, new: &BTreeMap<&str, String>, cores: usize) -> String 
     document
 }
 
-fn tier(tier: Tier) -> &'static str {
-    match tier {
-        Tier::Quick => "quick",
-        Tier::Full => "full",
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn a_lane_that_was_not_run_keeps_its_row() {
+    fn a_lane_that_did_not_run_keeps_its_row() {
         let row = |name: &str, revision: &str| format!("| {name} | quick | fine | 3 | {revision} |");
         let all = |revision: &str| LANES.iter().map(|lane| (lane.name, row(lane.name, revision))).collect();
         let first = document("", &all("one"), 2);

@@ -1,11 +1,14 @@
-//! Benchmarks: that they run, and those whose figures have limits.
+//! Benchmarks: all of them run, and some have limits.
 
-use anyhow::{Context, Result, bail};
+use std::path::Path;
+
+use anyhow::{Context, Result, bail, ensure};
 use xshell::cmd;
 
 use crate::lane::{Run, said};
+use crate::programs::Programs;
 
-/// Each benchmark once.
+/// Runs each benchmark once.
 pub(crate) fn run(run: &Run) -> Result<String> {
     let names = ["record", "spans", "cuda", "export", "scale", "unwind"];
     let benches: Vec<&str> = names.iter().flat_map(|name| ["--bench", name]).collect();
@@ -13,28 +16,54 @@ pub(crate) fn run(run: &Run) -> Result<String> {
     Ok(format!("{} benchmarks", names.len()))
 }
 
-/// Instructions per event, as callgrind counts them: the same on every machine.
+const LIMITS: &str = "benches/record/instructions.txt";
+
+/// Compares instructions per alloc+free pair, as callgrind counts them, with their limits. Unlike times, the counts do
+/// not depend on the machine's load.
 pub(crate) fn instructions(run: &Run) -> Result<String> {
     if cmd!(run.shell, "valgrind --version").quiet().ignore_stdout().run().is_err() {
         bail!("valgrind is needed; on Debian and Ubuntu: apt-get install valgrind");
     }
-    let counts = said(cmd!(run.shell, "scripts/bench-record --gate"))?;
-    print!("{counts}");
-    let rows: Vec<&str> = counts.lines().filter(|line| line.split(' ').count() == 3).collect();
+    let built = Programs::built_by(cmd!(run.shell, "cargo bench --quiet --bench record --no-run"))?;
+    let (mut rows, mut over) = (Vec::new(), Vec::new());
+    for line in run.shell.read_file(LIMITS)?.lines().filter(|line| !line.starts_with('#')) {
+        let [case, frames, limit] = line.split(' ').collect::<Vec<_>>()[..] else { bail!("{LIMITS}: {line}") };
+        let (count, limit) = (instructions_per_pair(run, built.path("record")?, case, frames)?, limit.parse::<u64>()?);
+        println!("{case} {frames} {count}");
+        if count > limit {
+            over.push(format!("{case} {frames}: {count} instructions, over the limit of {limit} in {LIMITS}"));
+        } else if count * 10 < limit * 9 {
+            println!("{case} {frames}: far below the limit of {limit}; lower it in {LIMITS}");
+        }
+        rows.push(format!("{case} {frames} {count}"));
+    }
+    ensure!(over.is_empty(), "{}", over.join("\n"));
     Ok(rows.join(", "))
 }
 
-pub(crate) fn scale(run: &Run) -> Result<String> {
-    let text = said(cmd!(run.shell, "scripts/check-scale"))?;
-    print!("{text}");
-    let records = text.lines().find(|line| line.contains(" records, "));
-    Ok(format!("within its limits: {}", records.context("the bench says nothing of its records")?))
+/// The difference of two runs whose numbers of pairs differ by 20,000, so that start and end cancel out.
+fn instructions_per_pair(run: &Run, bench: &Path, case: &str, frames: &str) -> Result<u64> {
+    let count = |pairs: &str| -> Result<u64> {
+        let callgrind = ["--tool=callgrind", "--callgrind-out-file=/dev/null"];
+        let text = said(cmd!(run.shell, "valgrind {callgrind...} {bench} --fixed {case} {frames} {pairs}"))?;
+        let collected = text.lines().find_map(|line| line.split_once("Collected : "));
+        Ok(collected.context("callgrind counted nothing")?.1.trim().parse()?)
+    };
+    Ok((count("30000")? - count("10000")?) / 20_000)
 }
 
-/// That the comparisons still run; figures want a quiet machine and are in docs/performance.md.
+/// Checks the limits of time, memory and file size for a million records.
+pub(crate) fn scale(run: &Run) -> Result<String> {
+    let text = said(cmd!(run.shell, "cargo bench --quiet --bench scale -- --check"))?;
+    print!("{text}");
+    let records = text.lines().find(|line| line.contains(" records, "));
+    Ok(format!("within its limits: {}", records.context("the benchmark does not print its number of records")?))
+}
+
+/// Checks that the comparisons run. Their figures need a quiet machine; docs/performance.md has them.
 pub(crate) fn peers(run: &Run) -> Result<String> {
-    cmd!(run.shell, "scripts/bench-peers --test").run()?;
-    cmd!(run.shell, "scripts/bench-toggle --test").run()?;
-    cmd!(run.shell, "scripts/bench-sample --test").run()?;
+    for script in ["bench-peers", "bench-toggle", "bench-sample"] {
+        cmd!(run.shell, "scripts/{script} --test").run()?;
+    }
     Ok("the three comparisons run".to_owned())
 }

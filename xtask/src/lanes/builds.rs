@@ -1,4 +1,4 @@
-//! The program tests/programs/bare, built in the ways that change what symbols say: what its report must still say.
+//! Reports of tests/programs/bare, built with and without debug information, names and link-time optimization (LTO).
 
 use std::path::PathBuf;
 
@@ -12,7 +12,7 @@ const ADVICE: &str = "debug = \"line-tables-only\"";
 const NAMES_ONLY: [(&str, &str); 3] = [
     ("CARGO_PROFILE_RELEASE_DEBUG", "false"),
     ("CARGO_PROFILE_RELEASE_STRIP", "none"),
-    // Names are the same with little optimisation, which takes half the time.
+    // The names are the same, and the build takes half the time.
     ("CARGO_PROFILE_RELEASE_OPT_LEVEL", "1"),
 ];
 
@@ -30,7 +30,7 @@ pub(crate) fn run(run: &Run) -> Result<String> {
 fn line_tables(run: &Run, checks: &mut Checks) -> Result<()> {
     let text = build(run, "line-tables", &[("CARGO_PROFILE_RELEASE_DEBUG", "line-tables-only")])?;
     checks.says("line tables", &text, &innermost_line(run)?);
-    checks.that("line tables: no advice to have them", !text.contains(ADVICE));
+    checks.that("line tables: no advice to enable them", !text.contains(ADVICE));
     checks.says("line tables", &text, "shortened: 1");
     checks.says("line tables", &text, "build-id bytes: 20");
     checks.that("line tables: addresses are relative to modules", !text.contains("module-relative addresses: 0"));
@@ -43,7 +43,7 @@ fn names_only(run: &Run, checks: &mut Checks) -> Result<()> {
     checks.equal("names only: lines of advice", text.lines().filter(|line| line.contains(ADVICE)).count(), 1);
     let program = program(run, "names-only");
     let stripped = run.scratch("builds")?.join("stripped");
-    // As `strip = "symbols"` does it.
+    // What `strip = "symbols"` does.
     cmd!(run.shell, "strip --strip-all {program} -o {stripped}").quiet().run()?;
     let text = said(cmd!(run.shell, "{stripped}"))?;
     checks.says("stripped", &text, "code addresses have no name");
@@ -71,26 +71,22 @@ fn lto_and_abort(run: &Run, checks: &mut Checks) -> Result<()> {
     Ok(())
 }
 
-/// How the report names the line that allocates.
+/// The report's label of the line that allocates.
 fn innermost_line(run: &Run) -> Result<String> {
     let source = run.shell.read_file("tests/programs/bare/src/main.rs")?;
     let before = source.lines().position(|line| line.contains("vec![1; bytes]")).context("bare has another line")?;
     Ok(format!("src/main.rs:{} (layers::inner)", before + 1))
 }
 
-/// What the program prints, built with such variables into a folder of its own.
+/// Builds the program with these environment variables into its own target folder; returns its output.
 fn build(run: &Run, name: &str, variables: &[(&str, &str)]) -> Result<String> {
-    let folder = folder(run, name);
+    let folder = run.target.join("builds").join(name);
     let build = cmd!(run.shell, "cargo build --quiet --release -p bare --target-dir {folder}");
     build.envs(variables.iter().copied()).run()?;
     let program = program(run, name);
     said(cmd!(run.shell, "{program}"))
 }
 
-fn folder(run: &Run, name: &str) -> PathBuf {
-    run.target.join("builds").join(name)
-}
-
 fn program(run: &Run, name: &str) -> PathBuf {
-    folder(run, name).join("release/bare")
+    run.target.join("builds").join(name).join("release/bare")
 }

@@ -1,17 +1,16 @@
-//! No two files import each other, on whatever way round. A file imports another one where it names it by a path that begins with
-//! `crate`, `super` or `self`.
+//! Import cycles between files: there must be none. A file imports another one if it names it by a path that begins
+//! with `crate`, `super` or `self`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, ensure};
 use syn::visit::{self, Visit};
 use syn::{Attribute, Ident, Item, ItemMod, UseTree};
 
 use crate::lane::Run;
 
-/// The first file of each package.
 const ROOTS: [&str; 6] = [
     "src/lib.rs",
     "core/src/lib.rs",
@@ -22,15 +21,15 @@ const ROOTS: [&str; 6] = [
 ];
 
 pub(crate) fn run(run: &Run) -> Result<()> {
-    let mut circles = Vec::new();
     for root in ROOTS {
         let modules = Modules::of(&run.root, Path::new(root))?;
-        circles.extend(circles_in(&modules.imports()));
+        let circles = in_circles(modules.imports());
+        ensure!(circles.is_empty(), "these files import each other in a circle; move what they share: {circles:?}");
     }
-    if circles.is_empty() { Ok(()) } else { bail!("files that import each other: {circles:?}") }
+    Ok(())
 }
 
-/// Modules by their paths, with the files that they are in and the modules that they name.
+/// Modules by path, each with its file and the paths that it names.
 #[derive(Default)]
 struct Modules(BTreeMap<Vec<String>, (PathBuf, Vec<Vec<String>>)>);
 
@@ -42,14 +41,14 @@ impl Modules {
         Ok(modules)
     }
 
-    /// Adds a file, and those of the modules in it, which lie in `inside`.
+    /// Adds a file and its submodules, whose files lie in `inside`.
     fn add(&mut self, folder: &Path, file: &Path, inside: &Path, module: Vec<String>) -> Result<()> {
         let text = fs::read_to_string(folder.join(file)).with_context(|| file.display().to_string())?;
         let parsed = syn::parse_file(&text).with_context(|| file.display().to_string())?;
-        let mut named = Named::default();
-        named.visit_file(&parsed);
-        self.0.insert(module.clone(), (file.to_owned(), named.0));
-        for inner in parsed.items.iter().filter_map(outside) {
+        let mut paths = LocalPaths::default();
+        paths.visit_file(&parsed);
+        self.0.insert(module.clone(), (file.to_owned(), paths.0));
+        for inner in parsed.items.iter().filter_map(in_another_file) {
             let name = inner.ident.to_string();
             let [plain, nested] = [inside.join(format!("{name}.rs")), inside.join(&name).join("mod.rs")];
             let Some(file) = [plain, nested].into_iter().find(|file| folder.join(file).exists()) else { continue };
@@ -59,19 +58,16 @@ impl Modules {
     }
 
     fn imports(&self) -> BTreeMap<&PathBuf, BTreeSet<&PathBuf>> {
-        let others = |module: &[String], named: &Vec<Vec<String>>| {
-            let modules = named.iter().filter_map(|path| self.module_of(module, path));
-            modules.filter_map(|module| Some(&self.0.get(&module)?.0)).collect::<BTreeSet<_>>()
-        };
         let mut imports: BTreeMap<_, BTreeSet<_>> = BTreeMap::new();
-        for (module, (file, named)) in &self.0 {
-            let found = others(module, named);
-            imports.entry(file).or_default().extend(found.into_iter().filter(|other| *other != file));
+        for (module, (file, paths)) in &self.0 {
+            let modules = paths.iter().filter_map(|path| self.module_of(module, path));
+            let files = modules.filter_map(|module| Some(&self.0.get(&module)?.0));
+            imports.entry(file).or_default().extend(files.filter(|other| *other != file));
         }
         imports
     }
 
-    /// The innermost module that a path leads to.
+    /// The innermost module on a path.
     fn module_of(&self, from: &[String], path: &[String]) -> Option<Vec<String>> {
         let (first, rest) = path.split_first()?;
         let mut at = if first == "crate" { Vec::new() } else { from.to_vec() };
@@ -91,8 +87,8 @@ impl Modules {
     }
 }
 
-/// A module in a file of its own that is no test.
-fn outside(item: &Item) -> Option<&ItemMod> {
+/// A `mod name;` that is not for tests.
+fn in_another_file(item: &Item) -> Option<&ItemMod> {
     match item {
         Item::Mod(module) if module.content.is_none() && !is_for_tests(&module.attrs) => Some(module),
         _ => None,
@@ -109,9 +105,9 @@ fn is_for_tests(attributes: &[Attribute]) -> bool {
 
 /// Paths that begin with `crate`, `super` or `self`, outside of tests.
 #[derive(Default)]
-struct Named(Vec<Vec<String>>);
+struct LocalPaths(Vec<Vec<String>>);
 
-impl Named {
+impl LocalPaths {
     fn add(&mut self, path: Vec<String>) {
         if path.first().is_some_and(|first| ["crate", "super", "self"].contains(&first.as_str())) {
             self.0.push(path);
@@ -130,7 +126,7 @@ impl Named {
     }
 }
 
-impl<'a> Visit<'a> for Named {
+impl<'a> Visit<'a> for LocalPaths {
     fn visit_item_mod(&mut self, module: &'a ItemMod) {
         if !is_for_tests(&module.attrs) {
             visit::visit_item_mod(self, module);
@@ -143,7 +139,7 @@ impl<'a> Visit<'a> for Named {
         }
     }
 
-    /// `pub(super)` names nobody.
+    /// `pub(super)` imports nothing.
     fn visit_visibility(&mut self, _: &'a syn::Visibility) {}
 
     fn visit_path(&mut self, path: &'a syn::Path) {
@@ -152,47 +148,37 @@ impl<'a> Visit<'a> for Named {
     }
 }
 
-/// Files each of which leads to each other one.
-fn circles_in(imports: &BTreeMap<&PathBuf, BTreeSet<&PathBuf>>) -> Vec<BTreeSet<PathBuf>> {
-    let reached = |from: &PathBuf| {
-        let mut found: BTreeSet<&PathBuf> = BTreeSet::new();
-        let mut next: Vec<&PathBuf> = imports.get(from).into_iter().flatten().copied().collect();
-        while let Some(file) = next.pop() {
-            if found.insert(file) {
-                next.extend(imports.get(file).into_iter().flatten());
-            }
+/// The files on import cycles, and those between two cycles: what remains after files that import none of the rest, or
+/// that none of the rest imports, are removed until there are none.
+fn in_circles(mut imports: BTreeMap<&PathBuf, BTreeSet<&PathBuf>>) -> BTreeSet<PathBuf> {
+    loop {
+        let before = imports.len();
+        let imported: BTreeSet<&PathBuf> = imports.values().flatten().copied().collect();
+        imports.retain(|file, imported_by_file| imported.contains(file) && !imported_by_file.is_empty());
+        if imports.len() == before {
+            return imports.into_keys().cloned().collect();
         }
-        found
-    };
-    let all: BTreeMap<&PathBuf, BTreeSet<&PathBuf>> = imports.keys().map(|file| (*file, reached(file))).collect();
-    let leads = |from: &PathBuf, to: &PathBuf| all.get(from).is_some_and(|found| found.contains(to));
-    let mut circles: Vec<BTreeSet<PathBuf>> = Vec::new();
-    for file in all.keys().filter(|file| leads(file, file)) {
-        let circle = all.keys().filter(|other| leads(file, other) && leads(other, file)).map(|file| (*file).clone());
-        let circle: BTreeSet<PathBuf> = circle.collect();
-        if !circles.contains(&circle) {
-            circles.push(circle);
-        }
+        let left: BTreeSet<&PathBuf> = imports.keys().copied().collect();
+        imports.values_mut().for_each(|files| files.retain(|file| left.contains(file)));
     }
-    circles
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn circles(files: &[(&str, &str)]) -> Result<Vec<BTreeSet<PathBuf>>> {
+    fn circles(files: &[(&str, &str)]) -> Result<BTreeSet<PathBuf>> {
         let folder = tempfile::tempdir()?;
         for (file, text) in files {
             let path = folder.path().join(file);
             fs::create_dir_all(path.parent().context("in a folder")?)?;
             fs::write(path, text)?;
         }
-        Ok(circles_in(&Modules::of(folder.path(), Path::new("lib.rs"))?.imports()))
+        Ok(in_circles(Modules::of(folder.path(), Path::new("lib.rs"))?.imports()))
     }
 
     #[test]
-    fn files_that_import_each_other_are_a_circle_however_they_name_each_other() -> Result<()> {
+    fn an_import_cycle_is_found_however_the_files_name_each_other() -> Result<()> {
         let root = ("lib.rs", "mod a;\nmod b;\n#[cfg(test)]\nmod c;\n");
         let one_way = [
             root,
@@ -200,7 +186,7 @@ mod tests {
             ("b.rs", ""),
             ("a/inner.rs", "pub(super) fn f() {}"),
         ];
-        assert_eq!(circles(&one_way)?, Vec::new());
+        assert_eq!(circles(&one_way)?, BTreeSet::new());
         let round = [
             root,
             ("a/mod.rs", "mod inner;\nuse crate::b;"),
@@ -208,9 +194,9 @@ mod tests {
             ("a/inner.rs", "use super::Y;"),
         ];
         let files = ["a/inner.rs", "a/mod.rs", "b.rs"].map(PathBuf::from);
-        assert_eq!(circles(&round)?, [BTreeSet::from(files)]);
+        assert_eq!(circles(&round)?, BTreeSet::from(files));
         let in_tests = [root, ("a/mod.rs", "use crate::b;"), ("b.rs", "#[cfg(test)]\nmod tests { use crate::a; }")];
-        assert_eq!(circles(&in_tests)?, Vec::new());
+        assert_eq!(circles(&in_tests)?, BTreeSet::new());
         Ok(())
     }
 }

@@ -1,20 +1,20 @@
-//! Attribution, held against programs whose every operator says what it is (tests/programs/corpus), in builds that
-//! change what stacks tell. A normal release build must be right, the others never wrong.
+//! Attribution in tests/programs/corpus, where every operator states what it is. A normal release build must be right;
+//! builds whose symbols say less may leave sites unknown but never name a wrong one.
 
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use xshell::cmd;
 
-use crate::checks::{Checks, last_lines};
-use crate::lane::{Run, output};
+use crate::checks::Checks;
+use crate::lane::{Run, both_streams, output};
 
 const SOURCE: &str = "tests/programs/corpus";
 
 pub(crate) fn run(run: &Run) -> Result<String> {
     let mut checks = Checks::default();
     let shell = &run.shell;
-    // Named with the packages of the main job, so that both have one build of candle.
+    // The lane main-job names the same packages, so both use one build of candle.
     let packages = ["-p", "candle-memtrace", "-p", "corpus", "-p", "llama-example"];
     cmd!(shell, "cargo build --quiet --release {packages...} --bin corpus --example resnet").run()?;
     let program = run.target.join("release/corpus");
@@ -27,33 +27,33 @@ pub(crate) fn run(run: &Run) -> Result<String> {
             ("RUSTFLAGS", "-C symbol-mangling-version=v0"),
         ];
         let lto = [("CARGO_PROFILE_RELEASE_LTO", "fat"), ("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "1")];
-        let folder = run.target.join("corpus");
         let name = "full debug information and v0 names";
         let program = other_build(run, &mut checks, name, &named)?;
         without_debug_information(run, &mut checks, name, &program)?;
-        run.shell.remove_path(&folder)?;
-        // What is inlined into the program's own code is known from debug information alone: not without that.
+        shell.remove_path(target(run))?;
+        // No build without debug information: only that tells what LTO inlined into the program's own code.
         other_build(run, &mut checks, "fat LTO", &lto)?;
-        run.shell.remove_path(&folder)?;
+        shell.remove_path(target(run))?;
         other_candle(run, &mut checks, "0.9.2")?;
         other_candle(run, &mut checks, "0.8.4")?;
     }
     checks.end()
 }
 
-/// The program's last line is what came of it.
+fn target(run: &Run) -> PathBuf {
+    run.target.join("corpus")
+}
+
+/// The program prints its result in its last line.
 fn check(run: &Run, checks: &mut Checks, name: &str, program: &Path, arguments: &[&str]) -> Result<()> {
     let output = output(cmd!(run.shell, "{program} {arguments...}"))?;
-    let text = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+    let text = both_streams(&output);
     print!("{text}");
-    match output.status.success() {
-        true => checks.ok(&format!("{name}: {}", text.lines().last().unwrap_or(""))),
-        false => checks.fail(&format!("{name}: {}", last_lines(&text))),
-    }
+    let last = text.lines().last().unwrap_or("");
+    checks.exit(&format!("{name}: {last}"), output.status, output.status.success(), &text);
     Ok(())
 }
 
-/// Where nothing is known, nothing can be right, and nothing may be wrong.
 fn without_symbols(run: &Run, checks: &mut Checks, program: &Path) -> Result<()> {
     without_debug_information(run, checks, "line tables", program)?;
     let stripped = run.scratch("corpus")?.join("stripped");
@@ -68,23 +68,21 @@ fn without_debug_information(run: &Run, checks: &mut Checks, name: &str, program
 }
 
 fn other_build(run: &Run, checks: &mut Checks, name: &str, variables: &[(&str, &str)]) -> Result<PathBuf> {
-    let folder = run.target.join("corpus");
-    cmd!(run.shell, "cargo build --quiet --release -p corpus --target-dir {folder}")
-        .envs(variables.iter().copied())
-        .run()?;
-    let program = folder.join("release/corpus");
+    let target = target(run);
+    let build = cmd!(run.shell, "cargo build --quiet --release -p corpus --target-dir {target}");
+    build.envs(variables.iter().copied()).run()?;
+    let program = target.join("release/corpus");
     check(run, checks, name, &program, &[])?;
     Ok(program)
 }
 
-/// The same program with another version of candle, in a package beside the workspace.
+/// Builds the program with another version of candle, in a package outside the workspace.
 fn other_candle(run: &Run, checks: &mut Checks, version: &str) -> Result<()> {
+    let (shell, target) = (&run.shell, target(run));
     let folder = run.scratch(&format!("candle-{version}"))?;
-    let shell = &run.shell;
     cmd!(shell, "cp -r {SOURCE}/src {folder}").run()?;
     let manifest = manifest_with(&shell.read_file(format!("{SOURCE}/Cargo.toml"))?, &run.root, version);
     shell.write_file(folder.join("Cargo.toml"), manifest)?;
-    let target = run.target.join("corpus");
     cmd!(shell, "cargo build --quiet --release --manifest-path {folder}/Cargo.toml --target-dir {target}").run()?;
     check(run, checks, &format!("candle {version}"), &target.join("release/corpus"), &[])?;
     Ok(shell.remove_path(target)?)

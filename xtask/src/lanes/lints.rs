@@ -1,4 +1,4 @@
-//! Format, clippy, documentation.
+//! Formatting, clippy, documentation, and import cycles.
 
 use anyhow::Result;
 use xshell::cmd;
@@ -6,8 +6,7 @@ use xshell::cmd;
 use super::circles;
 use crate::lane::Run;
 
-/// Packages that are no members of the workspace, because they need other settings or dependencies that nobody else
-/// should wait for.
+/// Packages outside the workspace: they need other settings, or dependencies that would slow down every build.
 const OUTSIDE: [&str; 3] = ["benches/peers", "fuzz", "tests/loom"];
 
 pub(crate) fn run(run: &Run) -> Result<String> {
@@ -24,14 +23,8 @@ pub(crate) fn run(run: &Run) -> Result<String> {
             cmd!(shell, "cargo clippy --manifest-path {package}/Cargo.toml --quiet -- -D warnings").run()?;
         }
     }
-    document(run)?;
-    Ok("no warning, no circle of imports".to_owned())
-}
-
-fn document(run: &Run) -> Result<()> {
-    let shell = &run.shell;
     let _warnings = shell.push_env("RUSTDOCFLAGS", "-D warnings");
     cmd!(shell, "cargo doc --no-deps --quiet --features candle,cudarc").run()?;
     cmd!(shell, "cargo doc --workspace --no-deps --quiet").run()?;
-    Ok(())
+    Ok("no warning, no import cycle".to_owned())
 }

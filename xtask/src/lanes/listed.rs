@@ -1,60 +1,52 @@
-//! Holds the list of lanes against what is in the repository.
+//! Completeness of the list of lanes: each script, benchmark and test program belongs to exactly one lane, or is a tool.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use anyhow::{Result, bail};
+use anyhow::{Result, ensure};
 
 use super::{LANES, TOOLS};
 use crate::lane::Run;
 
-/// Whatever is in these folders belongs to one lane, or is a tool.
+/// Folders whose entries must be listed.
 const FOLDERS: [&str; 5] = ["benches", "fuzz", "scripts", "tests/programs", "tests/simulated"];
-/// So do these, which are packages of their own or settings of a check.
+/// Other paths that must be listed: packages, and settings of checks.
 const SINGLE: [&str; 5] = ["deny.toml", "rustfmt.toml", "tests/gpu", "tests/loom", "xtask/perfetto"];
-/// What serves others: packages' manifests, and what tests and benchmarks share.
+/// Entries that need no lane: packages' manifests, and code that tests and benchmarks share.
 const SHARED: [&str; 5] =
     ["benches/shared", "fuzz/Cargo.toml", "fuzz/src", "tests/simulated/Cargo.toml", "tests/simulated/src"];
 
 pub(crate) fn run(run: &Run) -> Result<String> {
-    let wrong = wrong(&run.root, &places())?;
-    match wrong.is_empty() {
-        true => Ok(format!("{} files and folders in {} lanes", places().len(), LANES.len())),
-        false => bail!("xtask/src/lanes/mod.rs: {}", wrong.join("; ")),
-    }
+    let problems = problems(&run.root, &listed())?;
+    ensure!(problems.is_empty(), "xtask/src/lanes/mod.rs: {}", problems.join("; "));
+    Ok(format!("{} files and folders in {} lanes", listed().len(), LANES.len()))
 }
 
 /// How often each path is listed.
-fn places() -> BTreeMap<&'static str, usize> {
-    let mut places = BTreeMap::new();
+fn listed() -> BTreeMap<&'static str, usize> {
+    let mut listed = BTreeMap::new();
     let owned = LANES.iter().flat_map(|lane| lane.owns);
     for path in owned.chain(TOOLS.iter().map(|(path, _)| path)) {
-        *places.entry(*path).or_default() += 1;
+        *listed.entry(*path).or_default() += 1;
     }
-    places
+    listed
 }
 
-/// What is wrong with a list, in words.
-fn wrong(root: &Path, places: &BTreeMap<&str, usize>) -> Result<Vec<String>> {
-    let mut wrong = Vec::new();
-    for path in there(root)? {
-        if !places.contains_key(path.as_str()) {
-            wrong.push(format!("{path} is in no lane and no tool"));
-        }
-    }
-    for (path, times) in places {
+fn problems(root: &Path, listed: &BTreeMap<&str, usize>) -> Result<Vec<String>> {
+    let unlisted = to_list(root)?.into_iter().filter(|path| !listed.contains_key(path.as_str()));
+    let mut problems: Vec<String> = unlisted.map(|path| format!("{path} belongs to no lane and is no tool")).collect();
+    for (path, times) in listed {
         if *times > 1 {
-            wrong.push(format!("{path} is listed {times} times"));
+            problems.push(format!("{path} is listed {times} times"));
         }
         if !root.join(path).exists() {
-            wrong.push(format!("{path} is listed and not there"));
+            problems.push(format!("{path} is listed but does not exist"));
         }
     }
-    Ok(wrong)
+    Ok(problems)
 }
 
-/// What must be listed.
-fn there(root: &Path) -> Result<Vec<String>> {
+fn to_list(root: &Path) -> Result<Vec<String>> {
     let mut paths = SINGLE.map(str::to_owned).to_vec();
     for folder in FOLDERS {
         for entry in std::fs::read_dir(root.join(folder))? {
@@ -80,26 +72,26 @@ mod tests {
     }
 
     #[test]
-    fn what_is_in_the_repository_is_listed() {
-        assert_eq!(wrong(root(), &places()).unwrap(), Vec::<String>::new());
+    fn every_check_in_the_repository_is_listed() {
+        assert_eq!(problems(root(), &listed()).unwrap(), Vec::<String>::new());
     }
 
     #[test]
-    fn what_is_missing_twice_or_gone_is_said() {
-        let mut places = places();
-        places.remove("tests/loom");
-        places.insert("scripts/bench-record", 2);
-        places.insert("scripts/that-was", 1);
+    fn a_path_that_is_unlisted_listed_twice_or_missing_is_a_problem() {
+        let mut listed = listed();
+        listed.remove("tests/loom");
+        listed.insert("scripts/bench-record", 2);
+        listed.insert("scripts/missing", 1);
         let expected = [
-            "tests/loom is in no lane and no tool",
+            "tests/loom belongs to no lane and is no tool",
             "scripts/bench-record is listed 2 times",
-            "scripts/that-was is listed and not there",
+            "scripts/missing is listed but does not exist",
         ];
-        assert_eq!(wrong(root(), &places).unwrap(), expected);
+        assert_eq!(problems(root(), &listed).unwrap(), expected);
     }
 
     #[test]
-    fn each_name_is_one_lane() {
+    fn names_of_lanes_are_unique() {
         let mut names: Vec<_> = LANES.iter().map(|lane| lane.name).collect();
         names.sort_unstable();
         names.dedup();

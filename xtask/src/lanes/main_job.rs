@@ -1,13 +1,13 @@
-//! The README's main job: its files, held against each other, against theory and by Perfetto's own trace processor.
+//! The README's main job: its files must agree with each other, with theory and with Perfetto's trace processor.
 
 mod perfetto;
-mod report;
+mod theory;
 
 use std::path::PathBuf;
 
-use anyhow::{Context, Result};
-use xshell::cmd;
+use anyhow::Result;
 
+use super::report::JsonReport;
 use crate::checks::Checks;
 use crate::lane::Run;
 
@@ -30,20 +30,17 @@ pub(crate) fn run(run: &Run) -> Result<String> {
         let size = std::fs::metadata(folder.join(file)).map_or(0, |file| file.len());
         checks.that(&format!("{file}: {size} bytes"), size > 0);
     }
-    let report = report::read(&folder.join("report.json"))?;
-    report::check(&mut checks, &report, std::fs::metadata(folder.join("snapshot.pickle"))?.len());
+    let report = JsonReport::read(&folder.join("report.json"))?;
+    theory::check(&mut checks, &report, std::fs::metadata(folder.join("snapshot.pickle"))?.len());
     checks.result("Perfetto's trace processor", perfetto::check(run, &folder));
     checks.end()
 }
 
-/// The folder with what the README's command wrote, with such arguments; made once.
+/// The output folder of the README's command with these additional arguments. Runs it once per list of arguments.
 pub(crate) fn files(run: &Run, arguments: &[&str]) -> Result<PathBuf> {
     let folder = run.scratch("main-job")?.join(format!("run{}", arguments.join("")));
     if !folder.exists() {
-        let command = run.readme_command("run")?;
-        let mut words = command.split(' ');
-        let program = words.next().context("the README's command is empty")?;
-        cmd!(run.shell, "{program} {words...} -- --out {folder} {arguments...}").run()?;
+        run.readme_command("run")?.args(["--", "--out"]).arg(&folder).args(arguments).run()?;
     }
     Ok(folder)
 }

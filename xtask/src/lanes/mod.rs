@@ -1,5 +1,5 @@
-//! The one list of all checks, and of what is no check. A script, bench, fuzz target or program for tests that is in
-//! neither fails the lane `listed`.
+//! The registry of all lanes, and of scripts that are no checks. The lane `listed` fails if a script, benchmark, fuzz
+//! target or test program is in neither list.
 
 mod benches;
 mod builds;
@@ -10,6 +10,7 @@ mod lints;
 mod listed;
 mod main_job;
 mod packages;
+mod report;
 mod simulated;
 mod tests;
 mod viewers;
@@ -20,14 +21,14 @@ pub(crate) const LANES: &[Lane] = &[
     Lane {
         name: "listed",
         tier: Tier::Quick,
-        holds: "every script, benchmark and program for tests belongs to one lane, or is a tool",
+        holds: "every script, benchmark and test program belongs to one lane, or is a tool",
         owns: &[],
         run: listed::run,
     },
     Lane {
         name: "lints",
         tier: Tier::Quick,
-        holds: "format, clippy and documentation without a warning",
+        holds: "formatting, clippy and documentation have no warning, imports no cycle",
         owns: &["rustfmt.toml"],
         run: lints::run,
     },
@@ -41,7 +42,7 @@ pub(crate) const LANES: &[Lane] = &[
     Lane {
         name: "simulated",
         tier: Tier::Quick,
-        holds: "candle and cudarc programs on simulated GPUs are recorded as the simulator has it",
+        holds: "recordings of candle and cudarc programs on simulated GPUs equal the simulator's log",
         owns: &[
             "tests/gpu",
             "tests/simulated/candle-recorded",
@@ -55,7 +56,7 @@ pub(crate) const LANES: &[Lane] = &[
     Lane {
         name: "unchanged",
         tier: Tier::Quick,
-        holds: "programs that were not changed end, speak and are recorded under the preloaded library as alone",
+        holds: "unmodified programs behave under the preloaded library as alone, and their recordings are right",
         owns: &[
             "tests/simulated/burn-perceptron",
             "tests/simulated/candle-0.9",
@@ -69,35 +70,35 @@ pub(crate) const LANES: &[Lane] = &[
     Lane {
         name: "runner",
         tier: Tier::Quick,
-        holds: "tests through memtrace-runner, with cargo and with nextest, on a simulated GPU and with none",
-        owns: &["scripts/nextest"],
+        holds: "memtrace-runner runs tests of cargo and nextest, on a simulated GPU and without a GPU",
+        owns: &[],
         run: simulated::runner,
     },
     Lane {
         name: "peaks",
         tier: Tier::Quick,
-        holds: "peaks of ResNet-50 and Llama on the simulated GPU are those of their baselines",
+        holds: "peaks of ResNet-50 and Llama on the simulated GPU equal their baselines",
         owns: &[],
         run: simulated::peaks,
     },
     Lane {
         name: "builds",
         tier: Tier::Quick,
-        holds: "reports of builds that change what symbols say: stripped, v0 names, LTO",
+        holds: "reports are right for stripped binaries, v0 names and LTO",
         owns: &["tests/programs/bare"],
         run: builds::run,
     },
     Lane {
         name: "corpus",
         tier: Tier::Quick,
-        holds: "attribution of programs whose every operator says what it is",
+        holds: "attribution is right in programs whose every operator states what it is",
         owns: &["tests/programs/corpus"],
         run: corpus::run,
     },
     Lane {
         name: "main-job",
         tier: Tier::Quick,
-        holds: "the README's main job writes all its files; report, pickle and traces say the same as theory and Perfetto",
+        holds: "the README's main job writes all files; they agree with each other, theory and Perfetto",
         owns: &["xtask/perfetto"],
         run: main_job::run,
     },
@@ -118,21 +119,21 @@ pub(crate) const LANES: &[Lane] = &[
     Lane {
         name: "instructions",
         tier: Tier::Quick,
-        holds: "an event takes no more instructions than its limit",
+        holds: "an alloc+free pair takes no more instructions than its limit",
         owns: &["benches/record", "scripts/bench-record"],
         run: benches::instructions,
     },
     Lane {
         name: "scale",
         tier: Tier::Full,
-        holds: "a million records are written within their limits of time and memory",
-        owns: &["scripts/check-scale"],
+        holds: "a million records are written within limits of time and memory",
+        owns: &[],
         run: benches::scale,
     },
     Lane {
         name: "peers",
         tier: Tier::Full,
-        holds: "the programs that are measured beside other heap profilers run",
+        holds: "the comparisons with other heap profilers run",
         owns: &[
             "benches/peers",
             "scripts/bench-peers",
@@ -145,47 +146,47 @@ pub(crate) const LANES: &[Lane] = &[
     Lane {
         name: "loom",
         tier: Tier::Quick,
-        holds: "what is read without a lock is right under every order of steps",
+        holds: "lock-free reads are right in every interleaving",
         owns: &["tests/loom"],
         run: tests::loom,
     },
     Lane {
         name: "stress",
         tier: Tier::Full,
-        holds: "random programs and tests side by side, many times over",
+        holds: "random programs and parallel tests pass many times over",
         owns: &[],
         run: tests::stress,
     },
     Lane {
         name: "fuzz",
         tier: Tier::Full,
-        holds: "fuzzers find no input that a reader takes badly",
+        holds: "fuzzing finds no input that crashes a reader",
         owns: &["fuzz/examples", "fuzz/fuzz_targets"],
         run: fuzzing::run,
     },
     Lane {
         name: "features",
         tier: Tier::Full,
-        holds: "every set of features builds without a warning",
+        holds: "every feature set builds without a warning",
         owns: &[],
         run: packages::features,
     },
     Lane {
         name: "licences",
         tier: Tier::Full,
-        holds: "licences and sources of all dependencies are allowed ones",
+        holds: "licences and sources of all dependencies are allowed",
         owns: &["deny.toml"],
         run: packages::licences,
     },
 ];
 
-/// Scripts that are no checks, and why they are there.
+/// Scripts that are no checks, each with its purpose.
 const TOOLS: &[(&str, &str)] = &[
-    ("scripts/cuda-toolkit", "users and scripts/gpu-check build with it; it needs a download of 105 MB"),
-    ("scripts/gpu-check", "for machines with a GPU; the lane simulated runs its program"),
+    ("scripts/cuda-toolkit", "builds for real GPUs, also for scripts/gpu-check; downloads 105 MB"),
+    ("scripts/gpu-check", "needs a machine with a GPU; the lane simulated runs its program"),
     ("scripts/simulated-driver", "part of scripts/with-simulated-gpu"),
     ("scripts/stand-in-toolkit", "part of scripts/with-simulated-gpu"),
-    ("scripts/with-simulated-gpu", "users run programs with it, and so do most lanes"),
+    ("scripts/with-simulated-gpu", "runs programs, for users and for most lanes"),
 ];
 
 pub(crate) fn quick() -> Vec<&'static Lane> {

@@ -1,4 +1,4 @@
-//! What is asked of packages: their sets of features, and their dependencies' licences.
+//! Feature sets of the packages, and licences of their dependencies.
 
 use std::path::PathBuf;
 
@@ -7,26 +7,26 @@ use xshell::cmd;
 
 use crate::lane::Run;
 
-/// Without `cuda`, which needs a toolkit: the lane simulated builds it.
+/// Runs clippy on every feature set, except those with `cuda`: it needs a toolkit, and the lane `simulated` builds it.
 pub(crate) fn features(run: &Run) -> Result<String> {
-    let hack = tool(run, "cargo-hack", "0.6")?;
+    let hack = tool(run, "cargo-hack", "0.6", &[])?;
     let shell = &run.shell;
     cmd!(shell, "{hack} hack clippy --quiet --package candle-memtrace --feature-powerset --exclude-features cuda,default --group-features figures,flamegraph,gzip,signals -- -D warnings").run()?;
     cmd!(shell, "{hack} hack clippy --quiet --package memtrace-core --feature-powerset --exclude-features default -- -D warnings").run()?;
-    Ok("every set of features but those with cuda".to_owned())
+    Ok("every feature set without cuda".to_owned())
 }
 
 /// Advisories need a database from the network, which not every machine reaches.
 pub(crate) fn licences(run: &Run) -> Result<String> {
-    let deny = tool(run, "cargo-deny", "0.20")?;
+    let deny = tool(run, "cargo-deny", "0.20", &[])?;
     cmd!(run.shell, "{deny} --workspace --all-features --offline check bans licenses sources").run()?;
     let advisories = cmd!(run.shell, "{deny} --workspace --all-features check advisories").run().is_ok();
     let advisories = if advisories { "no advisory" } else { "advisories NOT CHECKED: no database" };
     Ok(format!("bans, licences and sources allowed; {advisories}"))
 }
 
-/// A program of cargo's that is not part of it: the one on PATH, or built into the cache.
-pub(crate) fn tool(run: &Run, name: &str, version: &str) -> Result<PathBuf> {
+/// A cargo subcommand: the one on PATH, or one that is built once into the cache.
+pub(crate) fn tool(run: &Run, name: &str, version: &str, options: &[&str]) -> Result<PathBuf> {
     let shell = &run.shell;
     if cmd!(shell, "{name} --version").quiet().ignore_stdout().ignore_stderr().run().is_ok() {
         return Ok(name.into());
@@ -34,9 +34,9 @@ pub(crate) fn tool(run: &Run, name: &str, version: &str) -> Result<PathBuf> {
     let tools = run.cache()?.join("tools");
     let program = tools.join("bin").join(name);
     if !program.exists() {
-        // In a folder of its own: what it leaves there is large and used once.
+        // The target folder is large and never used again.
         let built = run.scratch(name)?;
-        cmd!(shell, "cargo install --quiet --locked --root {tools} --target-dir {built} --version ^{version} {name}")
+        cmd!(shell, "cargo install --quiet --locked --root {tools} --target-dir {built} --version ^{version} {options...} {name}")
             .run()?;
         shell.remove_path(built)?;
     }

@@ -1,30 +1,27 @@
-//! The tests that cargo runs: the README's command, models of concurrency, random programs at length.
+//! Tests that cargo runs: the README's command, concurrency models under loom, and random programs at length.
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use xshell::cmd;
 
 use crate::lane::Run;
 
-/// Its last lines are cargo's own.
 pub(crate) fn run(run: &Run) -> Result<String> {
     let command = run.readme_command("tests")?;
-    println!("$ {command}");
-    let mut words = command.split(' ');
-    let program = words.next().context("the README's command is empty")?;
-    cmd!(run.shell, "{program} {words...}").run()?;
-    Ok(format!("`{command}` passes"))
+    let shown = command.to_string();
+    command.run()?;
+    Ok(format!("`{shown}` passes"))
 }
 
-/// Every order in which threads may take their steps.
+/// Model-checks every interleaving of threads.
 pub(crate) fn loom(run: &Run) -> Result<String> {
     let target = run.target.join("loom");
     let test =
         cmd!(run.shell, "cargo test --quiet --release --manifest-path tests/loom/Cargo.toml --target-dir {target}");
     test.env("RUSTFLAGS", "--cfg loom").run()?;
-    Ok("every order of steps".to_owned())
+    Ok("every interleaving".to_owned())
 }
 
-/// Tests of random programs with twenty times as many of them, and a thousand runs of tests side by side.
+/// Runs twenty times as many random programs, and the parallel tests a thousand times.
 pub(crate) fn stress(run: &Run) -> Result<String> {
     let shell = &run.shell;
     let random = cmd!(
@@ -33,5 +30,5 @@ pub(crate) fn stress(run: &Run) -> Result<String> {
     );
     random.env("MEMTRACE_CASES", "20").run()?;
     cmd!(shell, "cargo test --quiet --test parallel").env("MEMTRACE_TEST_RUNS", "1000").run()?;
-    Ok("twenty times as many random programs; 64 tests side by side, a thousand times".to_owned())
+    Ok("twenty times as many random programs; 64 parallel tests, a thousand times".to_owned())
 }

@@ -1,4 +1,4 @@
-//! PyTorch's own viewers over the main job's snapshot. They are not in this repository: the variable
+//! PyTorch's own viewers on the main job's snapshot. They are not in this repository: the variable
 //! MEMTRACE_SNAPSHOT_CHECK names a program that runs them, `PROGRAM [--quick] SNAPSHOT.pickle OUTDIR`.
 
 use std::path::PathBuf;
@@ -18,10 +18,10 @@ pub(crate) fn run(run: &Run) -> Result<String> {
     let out = run.scratch("viewers")?;
     if !run.is_full() {
         cmd!(run.shell, "{check} --quick {short} {out}").run()?;
-        return Ok("the newest viewer of one iteration".to_owned());
+        return Ok("the newest viewer shows one iteration".to_owned());
     }
     cmd!(run.shell, "{check} {short} {out}").run()?;
     let long = main_job::files(run, &[])?.join("snapshot.pickle");
     cmd!(run.shell, "{check} --quick {long} {out}-long").env("MEMVIZ_VIEWS", "Active Memory").run()?;
-    Ok("every viewer of one iteration, the newest of five".to_owned())
+    Ok("every viewer shows one iteration, the newest five".to_owned())
 }

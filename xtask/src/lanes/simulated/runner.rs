@@ -1,11 +1,14 @@
-//! The lane `runner`: tests through memtrace-runner, with cargo and with nextest, on a simulated GPU and with none.
+//! The lane `runner`: memtrace-runner under cargo and nextest, on a simulated GPU and without a GPU.
+
+use std::path::PathBuf;
 
 use anyhow::Result;
 use xshell::{Cmd, cmd};
 
-use super::{builds, text};
-use crate::checks::{Checks, last_lines};
-use crate::lane::{Run, output};
+use super::builds;
+use crate::checks::Checks;
+use crate::lane::{Run, both_streams, output};
+use crate::lanes::packages::tool;
 
 const SIMULATED: &[(&str, &str)] = &[("MEMTRACE_REQUIRE_GPU", "1"), ("MEMTRACE_CUSIM_MEMORY", "24GiB")];
 const NONE: &[(&str, &str)] = &[("MEMTRACE_GPU", "real")];
@@ -15,7 +18,8 @@ const REQUIRED: &str = "MEMTRACE_REQUIRE_GPU=1 asks for one";
 pub(crate) fn run(run: &Run) -> Result<String> {
     builds::linked(run, &[])?;
     builds::loaded(run)?;
-    let mut lane = Lane { run, checks: Checks::default() };
+    let nextest = tool(run, "cargo-nextest", "0.9.151", &["--no-default-features", "--features=default-no-update"])?;
+    let mut lane = RunnerLane { run, nextest, checks: Checks::default() };
     lane.cargo_test()?;
     lane.cargo_run()?;
     lane.nextest()?;
@@ -23,21 +27,22 @@ pub(crate) fn run(run: &Run) -> Result<String> {
     lane.checks.end()
 }
 
-struct Lane<'r> {
+struct RunnerLane<'r> {
     run: &'r Run,
+    nextest: PathBuf,
     checks: Checks,
 }
 
-impl Lane<'_> {
+impl RunnerLane<'_> {
     fn cargo_test(&mut self) -> Result<()> {
         let run = self.run;
         let test = || linked(run, &["cargo", "test"], "profile", "any_gpu", &[]);
         let said = self.ends("cargo test", true, test().envs(SIMULATED.iter().copied()))?;
         self.checks.says("cargo test", &said, "simulated GPU of 24 GiB (");
-        self.begins_a_line("cargo test", &said, "test result: ok. 2 passed; 0 failed; 0 ignored");
+        self.checks.line_that_begins("cargo test", &said, "test result: ok. 2 passed; 0 failed; 0 ignored");
         let name = "cargo test without a GPU";
         let said = self.ends(name, true, test().envs(NONE.iter().copied()))?;
-        self.begins_a_line(name, &said, "test result: ok. 0 passed; 0 failed; 1 ignored");
+        self.checks.line_that_begins(name, &said, "test result: ok. 0 passed; 0 failed; 1 ignored");
         let name = "cargo test without a GPU that is required";
         let said = self.ends(name, false, test().envs(NONE_AND_REQUIRED.iter().copied()))?;
         self.checks.says(name, &said, REQUIRED);
@@ -49,9 +54,7 @@ impl Lane<'_> {
         let loaded = || through_runner(run, cmd!(run.shell, "cargo run --quiet --package cudarc-loaded"));
         let name = "cargo run, the driver loaded";
         let said = self.ends(name, true, loaded().envs(SIMULATED.iter().copied()))?;
-        text::line(&mut self.checks, name, &said, "that ends with \", 0 left over\"", |line| {
-            line.ends_with(", 0 left over")
-        });
+        self.checks.line_that_ends(name, &said, ", 0 left over");
         let name = "cargo run, the driver loaded, without a GPU";
         let said = self.ends(name, false, loaded().envs(NONE.iter().copied()))?;
         self.checks.says(name, &said, "no GPU (");
@@ -59,8 +62,8 @@ impl Lane<'_> {
     }
 
     fn nextest(&mut self) -> Result<()> {
-        let run = self.run;
-        let test = |options: &[&str]| linked(run, &["scripts/nextest"], "cargo-profile", "any_gpu", options);
+        let (run, nextest) = (self.run, self.nextest.display().to_string());
+        let test = |options: &[&str]| linked(run, &[&nextest, "nextest", "run"], "cargo-profile", "any_gpu", options);
         let said = self.ends("nextest", true, test(&[]).envs(SIMULATED.iter().copied()))?;
         self.checks.says("nextest", &said, "2 tests run: 2 passed, 0 skipped");
         let name = "nextest without a GPU";
@@ -72,52 +75,39 @@ impl Lane<'_> {
         Ok(())
     }
 
-    /// Sixty-four tests, and the one that starts them all in one process. All packages are named, as for `cargo test
-    /// --workspace`: what that has built is not built again.
+    /// Runs 64 tests, each in its own process, and the test that starts all of them in one. `--workspace` reuses the build
+    /// of `cargo test --workspace`.
     fn side_by_side(&mut self) -> Result<()> {
-        let shell = &self.run.shell;
+        let nextest = &self.nextest;
         let options = ["--workspace", "--test=parallel", "--run-ignored=only"];
-        let command = through_runner(self.run, cmd!(shell, "scripts/nextest {options...}"));
+        let command = through_runner(self.run, cmd!(self.run.shell, "{nextest} nextest run {options...}"));
         let name = "side by side, nextest";
         let said = self.ends(name, true, command.envs(SIMULATED.iter().copied()))?;
         self.checks.says(name, &said, "65 tests run: 65 passed");
         Ok(())
     }
 
-    /// Runs it; what it said.
-    fn ends(&mut self, name: &str, well: bool, command: Cmd<'_>) -> Result<String> {
+    /// Runs a command that should succeed or fail, and returns its output.
+    fn ends(&mut self, name: &str, success: bool, command: Cmd<'_>) -> Result<String> {
         let ended = output(command)?;
-        let said = String::from_utf8_lossy(&[ended.stdout, ended.stderr].concat()).into_owned();
-        match ended.status.success() == well {
-            true => self.checks.ok(&format!("{name}: ends with {}", ended.status)),
-            false => self.checks.fail(&format!("{name}: ends with {}:\n{}", ended.status, last_lines(&said))),
-        }
+        let said = both_streams(&ended);
+        self.checks.exit(name, ended.status, ended.status.success() == success, &said);
         Ok(said)
-    }
-
-    fn begins_a_line(&mut self, name: &str, said: &str, begin: &str) {
-        let what = format!("that begins with {begin:?}");
-        text::line(&mut self.checks, name, said, &what, |line| line.starts_with(begin));
     }
 }
 
-/// A test of the linked programs through the runner: built with the toolkit, into the folder that simulated GPUs have.
+/// A test of the linked packages through the runner, built with the toolkit into the target folder for simulated GPUs.
 pub(super) fn linked<'r>(run: &'r Run, command: &[&str], profile: &str, test: &str, options: &[&str]) -> Cmd<'r> {
     let (shell, packages) = (&run.shell, builds::LINKED);
     let target = format!("--target-dir={}", builds::simulated_target(run).display());
     let profile = format!("--{profile}={}", builds::PROFILE);
     let test = format!("--test={test}");
     let with_toolkit = "eval \"$(scripts/stand-in-toolkit)\" && exec \"$@\"";
-    through_runner(
-        run,
-        cmd!(
-            shell,
-            "bash -c {with_toolkit} with-toolkit {command...} {packages...} {target} {profile} {test} {options...}"
-        ),
-    )
+    let options = [command, packages, &[&target, &profile, &test], options].concat();
+    through_runner(run, cmd!(shell, "bash -c {with_toolkit} with-toolkit {options...}"))
 }
 
-/// A real GPU, if this machine has one, is hidden.
+/// Hides this machine's real GPUs.
 fn through_runner<'r>(run: &'r Run, command: Cmd<'r>) -> Cmd<'r> {
     let runner = run.target.join("debug/memtrace-runner");
     command.env("CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUNNER", runner).env("CUDA_VISIBLE_DEVICES", "")

@@ -1,4 +1,4 @@
-//! A snapshot as PyTorch has it: what is looked at of it.
+//! PyTorch's snapshot format: the fields that checks read.
 
 use std::path::Path;
 
@@ -7,28 +7,28 @@ use serde::Deserialize;
 use xshell::{Shell, cmd};
 
 #[derive(Clone, Debug, Deserialize)]
-pub(super) struct Snapshot {
-    pub(super) segments: Vec<Segment>,
-    pub(super) device_traces: Vec<Vec<Event>>,
+pub(super) struct PickledSnapshot {
+    pub(super) segments: Vec<PickledSegment>,
+    pub(super) device_traces: Vec<Vec<PickledEvent>>,
 }
 
 #[derive(Clone, Debug, Deserialize)]
-pub(super) struct Segment {
+pub(super) struct PickledSegment {
     pub(super) device: u64,
     pub(super) total_size: u64,
-    pub(super) blocks: Vec<Block>,
+    pub(super) blocks: Vec<PickledBlock>,
 }
 
 #[derive(Clone, Debug, Deserialize)]
-pub(super) struct Block {
+pub(super) struct PickledBlock {
     pub(super) address: u64,
     pub(super) requested_size: u64,
     pub(super) state: String,
-    pub(super) frames: Vec<Frame>,
+    pub(super) frames: Vec<PickledFrame>,
 }
 
 #[derive(Clone, Debug, Deserialize)]
-pub(super) struct Event {
+pub(super) struct PickledEvent {
     pub(super) action: String,
     #[serde(default)]
     pub(super) addr: u64,
@@ -36,21 +36,20 @@ pub(super) struct Event {
     #[serde(default)]
     pub(super) device_free: u64,
     pub(super) user_metadata: String,
-    pub(super) frames: Vec<Frame>,
+    pub(super) frames: Vec<PickledFrame>,
 }
 
 #[derive(Clone, Debug, Deserialize)]
-pub(super) struct Frame {
+pub(super) struct PickledFrame {
     pub(super) filename: String,
     pub(super) line: u64,
 }
 
-/// No crate reads it: serde-pickle, the one that is kept up, counts references to shared lists wrongly
-/// <https://github.com/birkenfeld/serde-pickle/pull/24>.
+/// Python reads the pickle: serde-pickle, the only maintained crate for it, miscounts references to shared lists
+/// (<https://github.com/birkenfeld/serde-pickle/pull/24>).
 const TO_JSON: &str = "import json, pickle, sys; json.dump(pickle.load(open(sys.argv[1], 'rb')), sys.stdout)";
 
-impl Snapshot {
-    /// From a pickle, by Python's own reader.
+impl PickledSnapshot {
     pub(super) fn read(shell: &Shell, path: &Path) -> Result<Self> {
         ensure!(path.exists(), "no snapshot {}", path.display());
         let json = cmd!(shell, "python3 -c {TO_JSON} {path}").quiet().read()?;

@@ -1,63 +1,63 @@
-//! The simulator's log, and the account of each device that it comes to.
+//! The simulated driver's log of allocations and frees, and totals of it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 
-/// What the simulator writes for a call: the fields that are looked at.
+/// One line of the log: the columns that checks read.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Row {
-    pub(super) op: Op,
-    /// Which memory.
+pub(super) struct LogRow {
+    pub(super) op: LogOperation,
+    /// The kind of memory, such as `Pool`.
     pub(super) kind: String,
     device: i32,
-    /// The call's result, 0 if it was granted.
+    /// The CUresult, 0 for success.
     result: u32,
     thread: u64,
     pub(super) size: u64,
-    /// What the pool has of the device after this.
+    /// The pool's reserved bytes after this operation.
     pub(super) reserved: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Op {
+pub(super) enum LogOperation {
     Alloc,
     Free,
-    /// A free because its context came to an end.
+    /// A free by the end of its context.
     Bulk,
-    /// A pool gave memory back.
+    /// A pool returned memory to the device.
     Release,
 }
 
-/// Of a device.
+/// Totals of one device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Account {
+pub(super) struct DeviceTotals {
     pub(super) allocations: u64,
-    /// Of all allocations.
+    /// The sum of all allocations.
     pub(super) bytes: u64,
     pub(super) peak: i64,
-    /// Allocations that were not granted.
+    /// Refused allocations.
     pub(super) refused: u64,
 }
 
-/// Of all devices, to the program's end.
+/// Totals of all devices when the program ends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Balance {
+pub(super) struct LogTotals {
     pub(super) allocations: usize,
     pub(super) frees: usize,
     pub(super) refused: usize,
-    /// Bytes that were not freed.
-    pub(super) left: i64,
+    /// Bytes not freed.
+    pub(super) leaked: i64,
 }
 
 #[derive(Debug)]
-pub(super) struct Log {
-    pub(super) rows: Vec<Row>,
+pub(super) struct SimulatorLog {
+    pub(super) rows: Vec<LogRow>,
 }
 
-impl Row {
-    /// As memtrace calls it.
+impl LogRow {
+    /// The device's name in reports.
     fn device(&self) -> String {
         match self.kind.as_str() {
             "Pinned" | "Registered" => "pinned".to_owned(),
@@ -67,26 +67,26 @@ impl Row {
     }
 
     pub(super) fn is_refused(&self) -> bool {
-        self.op == Op::Alloc && self.result != 0
+        self.op == LogOperation::Alloc && self.result != 0
     }
 
-    /// What it adds to what is live.
+    /// Change of the live bytes.
     pub(super) fn change(&self) -> i64 {
         match self.op {
-            Op::Alloc => self.size.cast_signed(),
-            Op::Free | Op::Bulk => -self.size.cast_signed(),
-            Op::Release => 0,
+            LogOperation::Alloc => self.size.cast_signed(),
+            LogOperation::Free | LogOperation::Bulk => -self.size.cast_signed(),
+            LogOperation::Release => 0,
         }
     }
 }
 
-impl Log {
+impl SimulatorLog {
     pub(super) fn read(path: &Path) -> Result<Self> {
         let text = std::fs::read_to_string(path).with_context(|| format!("no log {}", path.display()))?;
         Self::parse(&text).with_context(|| path.display().to_string())
     }
 
-    /// Lines of values between tabs; the first has their names.
+    /// Reads tab-separated values, whose first line names the columns.
     pub(super) fn parse(text: &str) -> Result<Self> {
         let mut lines = text.lines();
         let names: Vec<&str> = lines.next().context("the log is empty")?.split('\t').collect();
@@ -101,42 +101,41 @@ impl Log {
         self.rows.iter().map(|row| row.thread).collect::<BTreeSet<_>>().len()
     }
 
-    /// Of each device that was asked for memory.
-    pub(super) fn accounts(&self) -> BTreeMap<String, Account> {
-        let (mut accounts, mut live) = (BTreeMap::<_, Account>::new(), BTreeMap::<_, i64>::new());
+    /// Totals of each device with a request for memory.
+    pub(super) fn devices(&self) -> BTreeMap<String, DeviceTotals> {
+        let (mut devices, mut live) = (BTreeMap::<_, DeviceTotals>::new(), BTreeMap::<_, i64>::new());
         for row in &self.rows {
             let device = row.device();
             if row.is_refused() {
-                accounts.entry(device).or_default().refused += 1;
+                devices.entry(device).or_default().refused += 1;
             } else if row.result == 0 {
                 let live = live.entry(device.clone()).or_default();
                 *live += row.change();
-                if row.op == Op::Alloc {
-                    accounts.entry(device).or_default().add(row.size, *live);
+                if row.op == LogOperation::Alloc {
+                    devices.entry(device).or_default().add(row.size, *live);
                 }
             }
         }
-        accounts
+        devices
     }
 
-    /// Bytes of all allocations of pools, refused ones included.
-    pub(super) fn asked_of_pools(&self) -> Option<u64> {
-        let asked = self.rows.iter().filter(|row| row.op == Op::Alloc && row.kind == "Pool").map(|row| row.size);
-        asked.reduce(|sum, size| sum + size)
+    /// Bytes of all requests to pools, including refused ones.
+    pub(super) fn requested_of_pools(&self) -> u64 {
+        self.rows.iter().filter(|row| row.op == LogOperation::Alloc && row.kind == "Pool").map(|row| row.size).sum()
     }
 
-    pub(super) fn balance(&self) -> Balance {
-        let count = |is: fn(&Row) -> bool| self.rows.iter().filter(|row| is(row)).count();
-        Balance {
-            allocations: count(|row| row.op == Op::Alloc),
-            frees: count(|row| matches!(row.op, Op::Free | Op::Bulk)),
+    pub(super) fn totals(&self) -> LogTotals {
+        let count = |is: fn(&LogRow) -> bool| self.rows.iter().filter(|row| is(row)).count();
+        LogTotals {
+            allocations: count(|row| row.op == LogOperation::Alloc),
+            frees: count(|row| matches!(row.op, LogOperation::Free | LogOperation::Bulk)),
             refused: count(|row| row.result != 0),
-            left: self.rows.iter().map(Row::change).sum(),
+            leaked: self.rows.iter().map(LogRow::change).sum(),
         }
     }
 }
 
-impl Account {
+impl DeviceTotals {
     fn add(&mut self, size: u64, live: i64) {
         self.allocations += 1;
         self.bytes += size;
@@ -144,16 +143,16 @@ impl Account {
     }
 }
 
-fn parse_row(values: &BTreeMap<&str, &str>) -> Result<Row> {
+fn parse_row(values: &BTreeMap<&str, &str>) -> Result<LogRow> {
     let value = |name: &str| values.get(name).copied().with_context(|| format!("has no {name}"));
     let op = match value("op")? {
-        "Alloc" => Op::Alloc,
-        "Free" => Op::Free,
-        "Bulk" => Op::Bulk,
-        "Release" => Op::Release,
+        "Alloc" => LogOperation::Alloc,
+        "Free" => LogOperation::Free,
+        "Bulk" => LogOperation::Bulk,
+        "Release" => LogOperation::Release,
         other => bail!("has an operation {other}"),
     };
-    Ok(Row {
+    Ok(LogRow {
         op,
         kind: value("kind")?.to_owned(),
         device: value("device")?.parse()?,
@@ -168,7 +167,7 @@ fn parse_row(values: &BTreeMap<&str, &str>) -> Result<Row> {
 mod tests {
     use super::*;
 
-    /// Three blocks of two devices, a refusal, a refused free, pinned memory; one block is left.
+    /// Three blocks on two devices, a refused allocation, a refused free, and pinned memory; one block is leaked.
     const LOG: &str = "\
 number\top\tkind\tdevice\tresult\tcontext\tstream\tthread\taddress\tsize\tused\treserved
 1\tAlloc\tPool\t0\t0\t1\t0\t7\t4096\t1000\t1024\t2048
@@ -184,27 +183,24 @@ number\top\tkind\tdevice\tresult\tcontext\tstream\tthread\taddress\tsize\tused\t
 ";
 
     #[test]
-    fn each_device_has_its_account() {
-        let accounts = Log::parse(LOG).unwrap().accounts();
-        let account = |allocations, bytes, peak, refused| Account { allocations, bytes, peak, refused };
-        let expected = [
-            ("cuda:0", account(2, 1500, 1500, 1)),
-            ("cuda:1", account(1, 10, 10, 0)),
-            ("pinned", account(1, 64, 64, 0)),
-        ];
-        assert_eq!(accounts, expected.map(|(name, account)| (name.to_owned(), account)).into());
+    fn totals_are_kept_per_device() {
+        let devices = SimulatorLog::parse(LOG).unwrap().devices();
+        let totals = |allocations, bytes, peak, refused| DeviceTotals { allocations, bytes, peak, refused };
+        let expected =
+            [("cuda:0", totals(2, 1500, 1500, 1)), ("cuda:1", totals(1, 10, 10, 0)), ("pinned", totals(1, 64, 64, 0))];
+        assert_eq!(devices, expected.map(|(name, totals)| (name.to_owned(), totals)).into());
     }
 
     #[test]
-    fn what_is_left_and_what_was_refused_is_counted() {
-        // What was refused is no smaller for it: a log with a refusal never balances.
-        let balance = Balance { allocations: 5, frees: 4, refused: 2, left: 9500 };
-        assert_eq!(Log::parse(LOG).unwrap().balance(), balance);
+    fn leaks_and_refusals_are_counted() {
+        // The size of a refused allocation counts as leaked: a log with a refusal never balances.
+        let totals = LogTotals { allocations: 5, frees: 4, refused: 2, leaked: 9500 };
+        assert_eq!(SimulatorLog::parse(LOG).unwrap().totals(), totals);
     }
 
     #[test]
-    fn a_log_that_is_not_one_is_an_error() {
-        let error = |text: &str| format!("{:#}", Log::parse(text).unwrap_err());
+    fn a_malformed_log_is_an_error() {
+        let error = |text: &str| format!("{:#}", SimulatorLog::parse(text).unwrap_err());
         assert_eq!(error(""), "the log is empty");
         assert!(error("number\top\n1\tAlloc\n").ends_with("has no kind"));
         assert!(error(&LOG.replace("Bulk", "Bunk")).ends_with("has an operation Bunk"));

@@ -1,4 +1,4 @@
-//! A program's run on simulated GPUs.
+//! Commands that run on simulated GPUs.
 
 use std::path::{Path, PathBuf};
 
@@ -8,43 +8,41 @@ use xshell::cmd;
 use super::builds;
 use crate::lane::{Run, output};
 
-/// What is run, and how.
+/// Builder of a command, which `scripts/with-simulated-gpu` runs.
 #[derive(Clone, Debug)]
-pub(super) struct Call<'a> {
+pub(super) struct GpuCommand<'a> {
     program: PathBuf,
     arguments: Vec<&'a str>,
-    /// Of `scripts/with-simulated-gpu`.
+    /// Options of the script.
     options: Vec<&'a str>,
     variables: Vec<String>,
     folder: PathBuf,
 }
 
-/// How it went.
 #[derive(Debug)]
-pub(super) struct Ended {
-    /// None if a signal ended it.
+pub(super) struct ProgramOutput {
+    /// None if a signal ended the program.
     pub(super) code: Option<i32>,
-    pub(super) output: String,
-    pub(super) errors: String,
+    pub(super) stdout: String,
+    pub(super) stderr: String,
 }
 
-impl Ended {
-    pub(super) fn is_well(&self) -> bool {
+impl ProgramOutput {
+    pub(super) fn succeeded(&self) -> bool {
         self.code == Some(0)
     }
 
-    /// Both streams.
-    pub(super) fn text(&self) -> String {
-        format!("{}{}", self.output, self.errors)
+    pub(super) fn both_streams(&self) -> String {
+        format!("{}{}", self.stdout, self.stderr)
     }
 
-    pub(super) fn how(&self) -> String {
+    pub(super) fn status(&self) -> String {
         self.code.map_or_else(|| "a signal".to_owned(), |code| code.to_string())
     }
 }
 
-impl<'a> Call<'a> {
-    /// It runs in the repository.
+impl<'a> GpuCommand<'a> {
+    /// Runs the program in the repository's root.
     pub(super) fn of(run: &Run, program: &Path) -> Self {
         let (program, folder) = (program.to_owned(), run.root.clone());
         Self { program, arguments: Vec::new(), options: Vec::new(), variables: Vec::new(), folder }
@@ -60,13 +58,13 @@ impl<'a> Call<'a> {
         self
     }
 
-    /// Of the program alone, not of the script before it.
+    /// Sets an environment variable of the program; the script does not see it.
     pub(super) fn variable(mut self, name: &str, value: impl std::fmt::Display) -> Self {
         self.variables.push(format!("{name}={value}"));
         self
     }
 
-    /// Unless another value is given with [`variable`](Self::variable).
+    /// Sets a variable that [`variable`](Self::variable) overrides.
     pub(super) fn variable_by_default(mut self, name: &str, value: impl std::fmt::Display) -> Self {
         self.variables.insert(0, format!("{name}={value}"));
         self
@@ -77,14 +75,14 @@ impl<'a> Call<'a> {
         self
     }
 
-    /// Runs it to its end. The simulator's account of it goes to the log.
-    pub(super) fn run(&self, run: &Run, log: &Path) -> Result<Ended> {
+    /// Runs the program. The simulated driver writes its log to `log`.
+    pub(super) fn run(&self, run: &Run, log: &Path) -> Result<ProgramOutput> {
         let (shell, script) = (&run.shell, builds::script(run));
         let Self { program, arguments, options, variables, folder } = self;
         let _there = shell.push_dir(folder);
         let command = cmd!(shell, "{script} {options...} --log {log} -- env {variables...} {program} {arguments...}");
         let ended = output(command.env("RUST_BACKTRACE", "0"))?;
-        let text = |bytes| String::from_utf8(bytes).with_context(|| format!("{}: no UTF-8", program.display()));
-        Ok(Ended { code: ended.status.code(), output: text(ended.stdout)?, errors: text(ended.stderr)? })
+        let text = |bytes| String::from_utf8(bytes).with_context(|| format!("{}: not UTF-8", program.display()));
+        Ok(ProgramOutput { code: ended.status.code(), stdout: text(ended.stdout)?, stderr: text(ended.stderr)? })
     }
 }
