@@ -1,95 +1,95 @@
-//! Chooses the GPU.
+//! Chooses a real GPU, a simulated one, or none.
 
 use std::fmt;
 use std::path::PathBuf;
 
-use crate::answer::{Answer, Gpus};
-use crate::ask;
-use crate::simulated::{self, Found};
-use crate::wish::Gpu;
+use crate::driver::{DetectedGpus, DriverAnswer};
+use crate::query;
+use crate::settings::GpuPreference;
+use crate::simulated::{self, SimulatedDriver};
 
 #[derive(Debug)]
-pub(crate) enum Choice {
-    Real(Gpus),
-    /// The driver's folder; none if the loader finds it as it is. And why it is not a real one.
-    Simulated(Option<PathBuf>, Gpus, String),
-    /// Why.
+pub(crate) enum GpuChoice {
+    Real(DetectedGpus),
+    Simulated {
+        /// The driver's folder; `None` if the loader finds the driver by itself.
+        folder: Option<PathBuf>,
+        gpus: DetectedGpus,
+        why: String,
+    },
+    /// No GPU, and the reason.
     None(String),
 }
 
-/// For a program that is linked against these libraries of CUDA.
-pub(crate) fn choose(wish: Gpu, needs: &[String]) -> Result<Choice, String> {
-    match (wish, ask::here(wish != Gpu::Simulated)?) {
-        (Gpu::Any | Gpu::Real, Answer::Real(gpus)) => Ok(Choice::Real(gpus)),
-        (Gpu::Real, Answer::None(why)) => Ok(Choice::None(why)),
-        (Gpu::Real, Answer::Simulated(_)) => Ok(Choice::None(
-            "the driver on LD_LIBRARY_PATH is the simulated one; run it without scripts/with-simulated-gpu".to_owned(),
+/// Chooses for a program that is linked against these libraries of CUDA.
+pub(crate) fn choose(preference: GpuPreference, needs: &[String]) -> Result<GpuChoice, String> {
+    use GpuPreference::{Any, Real, Simulated};
+    match (preference, query::installed_driver(preference != Simulated)?) {
+        (Any | Real, DriverAnswer::Real(gpus)) => Ok(GpuChoice::Real(gpus)),
+        (Real, DriverAnswer::None(why)) => Ok(GpuChoice::None(why)),
+        (Real, DriverAnswer::Simulated(_)) => Ok(GpuChoice::None(
+            "the driver on LD_LIBRARY_PATH is the simulated one; run without scripts/with-simulated-gpu".to_owned(),
         )),
-        (Gpu::Any, Answer::None(why)) => simulate(why, needs),
-        (Gpu::Any, Answer::Simulated(gpus)) => installed("it is on LD_LIBRARY_PATH", gpus, needs),
-        (Gpu::Simulated, Answer::Simulated(gpus)) => installed("MEMTRACE_GPU=simulated", gpus, needs),
-        (Gpu::Simulated, _) => simulate("MEMTRACE_GPU=simulated".to_owned(), needs),
+        (Any, DriverAnswer::None(why)) => simulate(why, needs),
+        (Any, DriverAnswer::Simulated(gpus)) => use_installed("it is on LD_LIBRARY_PATH", gpus, needs),
+        (Simulated, DriverAnswer::Simulated(gpus)) => use_installed("MEMTRACE_GPU=simulated", gpus, needs),
+        (Simulated, _) => simulate("MEMTRACE_GPU=simulated".to_owned(), needs),
     }
 }
 
-/// The one that the loader finds, unless another is named.
-fn installed(why: &str, gpus: Gpus, needs: &[String]) -> Result<Choice, String> {
-    if simulated::named().is_some() {
+/// Chooses the simulated driver that the loader finds, unless `MEMTRACE_SIMULATED_GPU` names another one.
+fn use_installed(why: &str, gpus: DetectedGpus, needs: &[String]) -> Result<GpuChoice, String> {
+    if simulated::named_folder().is_some() {
         return simulate("MEMTRACE_SIMULATED_GPU is set".to_owned(), needs);
     }
-    Ok(Choice::Simulated(None, gpus, why.to_owned()))
+    Ok(GpuChoice::Simulated { folder: None, gpus, why: why.to_owned() })
 }
 
-fn simulate(why: String, needs: &[String]) -> Result<Choice, String> {
-    match simulated::find()? {
-        Found::Nothing(neither) => Ok(Choice::None(format!("{why}; {neither}"))),
-        Found::Folder(folder, gpus) => match needs.iter().find(|library| !folder.join(library).exists()) {
-            Some(library) => Ok(Choice::None(format!(
-                "{why}; the simulated GPU has no {library}: build with scripts/with-simulated-gpu or scripts/stand-in-toolkit"
-            ))),
-            None => Ok(Choice::Simulated(Some(folder), gpus, why)),
-        },
+fn simulate(why: String, needs: &[String]) -> Result<GpuChoice, String> {
+    let (folder, gpus) = match simulated::find()? {
+        SimulatedDriver::Folder(folder, gpus) => (folder, gpus),
+        SimulatedDriver::Missing(why_missing) => return Ok(GpuChoice::None(format!("{why}; {why_missing}"))),
+    };
+    match needs.iter().find(|library| !folder.join(library).exists()) {
+        Some(library) => Ok(GpuChoice::None(format!(
+            "{why}; the simulated GPU has no {library}: build with scripts/with-simulated-gpu or scripts/stand-in-toolkit"
+        ))),
+        None => Ok(GpuChoice::Simulated { folder: Some(folder), gpus, why }),
     }
 }
 
-impl Choice {
-    /// For `MEMTRACE_GPU_USED`.
+impl GpuChoice {
+    /// The value of `MEMTRACE_GPU_USED`.
     pub(crate) fn word(&self) -> &'static str {
         match self {
             Self::Real(_) => "real",
-            Self::Simulated(..) => "simulated",
+            Self::Simulated { .. } => "simulated",
             Self::None(_) => "none",
         }
     }
 }
 
-impl fmt::Display for Choice {
+impl fmt::Display for GpuChoice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Real(gpus) if gpus.count == 1 => write!(f, "real GPU: {}, {}", gpus.name, Size(gpus.memory)),
-            Self::Real(gpus) => {
-                write!(f, "{} real GPUs; the first: {}, {}", gpus.count, gpus.name, Size(gpus.memory))
-            }
-            Self::Simulated(_, gpus, why) => match gpus.count {
+            Self::Real(gpus) if gpus.count == 1 => write!(f, "real GPU: {}, {}", gpus.name, size(gpus.memory)),
+            Self::Real(gpus) => write!(f, "{} real GPUs; the first: {}, {}", gpus.count, gpus.name, size(gpus.memory)),
+            Self::Simulated { gpus, why, .. } => match gpus.count {
                 0 => write!(f, "simulated driver without a GPU ({why})"),
-                1 => write!(f, "simulated GPU of {} ({why})", Size(gpus.memory)),
-                count => write!(f, "{count} simulated GPUs of {} each ({why})", Size(gpus.memory)),
+                1 => write!(f, "simulated GPU of {} ({why})", size(gpus.memory)),
+                count => write!(f, "{count} simulated GPUs of {} each ({why})", size(gpus.memory)),
             },
             Self::None(why) => write!(f, "no GPU ({why})"),
         }
     }
 }
 
-/// Bytes, as a person says them.
-struct Size(u64);
-
-impl fmt::Display for Size {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (unit, name) = if self.0 < 1 << 30 { (1_u32 << 20, "MiB") } else { (1 << 30, "GiB") };
-        #[expect(clippy::cast_precision_loss, reason = "one place after the point")]
-        let amount = self.0 as f64 / f64::from(unit);
-        if self.0.is_multiple_of(unit.into()) { write!(f, "{amount} {name}") } else { write!(f, "{amount:.1} {name}") }
-    }
+/// Bytes in GiB or MiB, with at most one decimal.
+fn size(bytes: u64) -> String {
+    let (unit, name) = if bytes < 1 << 30 { (1_u32 << 20, "MiB") } else { (1 << 30, "GiB") };
+    #[expect(clippy::cast_precision_loss, reason = "one decimal")]
+    let amount = bytes as f64 / f64::from(unit);
+    if bytes.is_multiple_of(unit.into()) { format!("{amount} {name}") } else { format!("{amount:.1} {name}") }
 }
 
 #[cfg(test)]
@@ -97,8 +97,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes_are_short() {
-        let text = [80 << 30, 512 << 20, 150_754_820_096, 1 << 19].map(|bytes| Size(bytes).to_string());
+    fn sizes_have_at_most_one_decimal() {
+        let text = [80 << 30, 512 << 20, 150_754_820_096, 1 << 19].map(size);
         assert_eq!(text, ["80 GiB", "512 MiB", "140.4 GiB", "0.5 MiB"]);
     }
 }

@@ -1,8 +1,5 @@
-//! A runner for cargo and nextest: chooses the GPU on which a program runs before it starts. See README.md.
+//! A runner for cargo and nextest: chooses a real or a simulated GPU before a program starts. See README.md.
 
-#[cfg(target_os = "linux")]
-mod answer;
-mod ask;
 #[cfg(target_os = "linux")]
 mod choice;
 #[cfg(target_os = "linux")]
@@ -10,13 +7,15 @@ mod driver;
 #[cfg(target_os = "linux")]
 mod needs;
 #[cfg(target_os = "linux")]
+mod query;
+#[cfg(target_os = "linux")]
 mod run;
+#[cfg(target_os = "linux")]
+mod settings;
 #[cfg(target_os = "linux")]
 mod simulated;
 #[cfg(target_os = "linux")]
 mod skip;
-#[cfg(target_os = "linux")]
-mod wish;
 
 #[cfg(target_os = "linux")]
 fn main() -> std::process::ExitCode {
@@ -25,6 +24,6 @@ fn main() -> std::process::ExitCode {
 
 #[cfg(not(target_os = "linux"))]
 fn main() -> std::process::ExitCode {
-    eprintln!("memtrace-runner: works on Linux only; take it out of .cargo/config.toml for this target");
+    eprintln!("memtrace-runner: works on Linux only; remove it from .cargo/config.toml for this target");
     std::process::ExitCode::FAILURE
 }

@@ -1,14 +1,14 @@
-//! What a test program says that cannot start: what libtest says of one test that is ignored.
+//! Stands in for a test program that cannot start: prints libtest's output for one ignored test.
 
 use std::env;
 use std::ffi::OsString;
 use std::path::Path;
 
-/// How that test is called, in lists, too: nextest counts it as skipped.
+/// The test's name, also in lists, so that nextest counts it as skipped.
 const NAME: &str = "skipped_without_a_gpu";
 
-/// Whether this is a test, and not a program of `cargo run`: cargo puts a hash behind the names of tests, and rustdoc
-/// calls all of its own the same.
+/// Whether this is a test and not a program of `cargo run`. Cargo appends a hash to the names of tests; rustdoc gives all
+/// its tests the same name.
 pub(crate) fn is_test(program: &Path) -> bool {
     let name = program.file_stem().unwrap_or_default().to_string_lossy();
     let hash = name.rsplit_once('-').map_or("", |(_, hash)| hash);
@@ -16,7 +16,6 @@ pub(crate) fn is_test(program: &Path) -> bool {
     hashed || name == "rust_out" || env::var_os("NEXTEST").is_some()
 }
 
-/// The text for stdout.
 pub(crate) fn text(arguments: &[OsString]) -> String {
     let has = |text: &str| arguments.iter().any(|argument| argument == text);
     let terse = has("terse") || has("--format=terse") || has("-q") || has("--quiet");

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use crate::place::{Place, Said};
+use crate::sandbox::{CommandOutput, Sandbox};
 
 const MANIFEST: &str = "[package]\nname = \"gpu-tests\"\nversion = \"0.0.0\"\nedition = \"2024\"\n[workspace]\n";
 
@@ -26,35 +26,35 @@ fn panics() {
 }
 
 #[test]
-fn the_choice_is_told() {
+fn the_choice_is_in_the_environment() {
     assert_eq!(std::env::var("MEMTRACE_GPU_USED").as_deref(), Ok("simulated"));
 }
 "#;
 
 #[test]
 fn cargo_test_runs_on_the_simulated_gpu() {
-    let place = Place::new();
-    let said = Said::by(cargo_test(&place).env("MEMTRACE_REQUIRE_GPU", "1"));
+    let sandbox = Sandbox::new();
+    let said = CommandOutput::of(cargo_test(&sandbox).env("MEMTRACE_REQUIRE_GPU", "1"));
     assert_eq!(said.code(), Some(0), "{said:?}");
     assert!(said.out.contains("test result: ok. 3 passed; 0 failed; 0 ignored;"), "{said:?}");
     assert!(said.errors.contains("memtrace-runner: simulated GPU of 80 GiB ("), "{said:?}");
 }
 
 #[test]
-fn cargo_test_counts_what_is_skipped_and_runs_the_rest() {
-    let place = Place::new();
-    let said = Said::by(cargo_test(&place).env("MEMTRACE_GPU", "real"));
+fn cargo_test_counts_skipped_tests_and_runs_the_others() {
+    let sandbox = Sandbox::new();
+    let said = CommandOutput::of(cargo_test(&sandbox).env("MEMTRACE_GPU", "real"));
     assert_eq!(said.code(), Some(0), "{said:?}");
     assert!(said.out.contains("test result: ok. 0 passed; 0 failed; 1 ignored;"), "{said:?}");
-    // That of the library, which is not linked against the driver.
+    // The test of the library, which is not linked against the driver.
     assert!(said.out.contains("test result: ok. 1 passed; 0 failed; 0 ignored;"), "{said:?}");
-    let said = Said::by(cargo_test(&place).env("MEMTRACE_GPU", "real").env("MEMTRACE_REQUIRE_GPU", "1"));
+    let said = CommandOutput::of(cargo_test(&sandbox).env("MEMTRACE_GPU", "real").env("MEMTRACE_REQUIRE_GPU", "1"));
     assert_eq!(said.code(), Some(101), "{said:?}");
 }
 
-/// In a package of its own, whose test is linked against the driver.
-fn cargo_test(place: &Place) -> Command {
-    let package = place.path.join("package");
+/// `cargo test` in a new package whose test is linked against the driver.
+fn cargo_test(sandbox: &Sandbox) -> Command {
+    let package = sandbox.path.join("package");
     for (file, text) in [
         ("Cargo.toml", MANIFEST),
         ("src/lib.rs", "#[test]\nfn needs_no_gpu() {}\n"),
@@ -64,20 +64,20 @@ fn cargo_test(place: &Place) -> Command {
             &format!(
                 "[target.'cfg(target_os = \"linux\")']\nrunner = [{:?}]\n[build]\nrustflags = [\"-L\", {:?}]\n",
                 env!("CARGO_BIN_EXE_memtrace-runner"),
-                place.path.join("simulated"),
+                sandbox.path.join("simulated"),
             ),
         ),
     ] {
         write(&package.join(file), text);
     }
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let mut command = place.bare_runner(Path::new(&cargo));
+    let mut command = sandbox.bare_runner(Path::new(&cargo));
     for name in ["RUSTFLAGS", "CARGO_ENCODED_RUSTFLAGS", "CARGO_BUILD_TARGET"] {
         command.env_remove(name);
     }
     command.args(["test", "--offline", "--no-fail-fast"]).current_dir(&package);
     command.env("CARGO_TARGET_DIR", package.join("target"));
-    command.env("MEMTRACE_SIMULATED_GPU", place.path.join("simulated"));
+    command.env("MEMTRACE_SIMULATED_GPU", sandbox.path.join("simulated"));
     command
 }
 

@@ -1,5 +1,5 @@
-/* What the runner asks of NVIDIA's driver, as cuda.h has it, with what it answers in macros. It stands for a real
-   driver in that it is not memtrace's simulated one. */
+/* A fake NVIDIA driver with the functions that the runner calls, whose results are macros. The runner takes it for a real
+   driver because it is not memtrace's simulated one. */
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,2 +1,2 @@
-/* Any library. */
+/* A library that a program can need. */
 int nothing(void) { return 0; }

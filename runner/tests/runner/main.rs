@@ -1,11 +1,10 @@
-//! The runner as cargo starts it, with drivers and programs made for the test. A driver of NVIDIA's own is not
-//! among them.
+//! The runner as cargo starts it, with drivers and programs built for the test. NVIDIA's own driver is not tested.
 
 #![cfg(target_os = "linux")]
 
 mod cargo;
 mod choice;
-mod place;
 mod process;
+mod sandbox;
 mod skipped;
 mod sources;

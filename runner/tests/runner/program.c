@@ -1,4 +1,5 @@
-/* A program as a test may be: linked against the driver if LINKED is defined. Says where it is and what it got. */
+/* A test program, linked against the driver if LINKED is defined. Prints its process, folder, devices, environment and
+   arguments. */
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -13,7 +13,7 @@ use crate::lanes::packages::tool;
 const SIMULATED: &[(&str, &str)] = &[("MEMTRACE_REQUIRE_GPU", "1"), ("MEMTRACE_CUSIM_MEMORY", "24GiB")];
 const NONE: &[(&str, &str)] = &[("MEMTRACE_GPU", "real")];
 const NONE_AND_REQUIRED: &[(&str, &str)] = &[("MEMTRACE_GPU", "real"), ("MEMTRACE_REQUIRE_GPU", "1")];
-const REQUIRED: &str = "MEMTRACE_REQUIRE_GPU=1 asks for one";
+const REQUIRED: &str = "MEMTRACE_REQUIRE_GPU=1 requires one";
 
 pub(crate) fn run(run: &Run) -> Result<String> {
     builds::linked(run, &[])?;

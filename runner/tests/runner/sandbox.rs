@@ -1,4 +1,4 @@
-//! A folder with drivers and programs, and the runner started there.
+//! A temporary folder with drivers and programs, in which the runner starts.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -11,24 +11,24 @@ use tempfile::TempDir;
 /// The code of `CUDA_ERROR_NO_DEVICE`.
 pub(crate) const NO_DEVICE: i32 = 100;
 
-pub(crate) struct Place {
+pub(crate) struct Sandbox {
     _folder: TempDir,
-    /// Its name has a space in it.
+    /// Its name contains a space.
     pub(crate) path: PathBuf,
-    /// What the loader finds: a driver that has no device, so that none of this machine's own is found.
+    /// Folder of the driver that the loader finds: one without a device, which hides this machine's own driver.
     system: PathBuf,
 }
 
-impl Place {
-    /// With a simulated driver in `simulated`.
+impl Sandbox {
+    /// Installs a simulated driver in the folder `simulated`.
     pub(crate) fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("a place");
+        let path = folder.path().join("a folder");
         fs::create_dir(&path).unwrap();
-        let place = Self { system: path.join("system"), _folder: folder, path };
-        place.install_simulated("simulated");
-        place.system_answers(NO_DEVICE, 0);
-        place
+        let sandbox = Self { system: path.join("system"), _folder: folder, path };
+        sandbox.install_simulated("simulated");
+        sandbox.system_driver(NO_DEVICE, 0);
+        sandbox
     }
 
     pub(crate) fn install_simulated(&self, name: &str) -> PathBuf {
@@ -39,22 +39,22 @@ impl Place {
         folder
     }
 
-    /// Makes the driver that the loader finds one which is not the simulated one, and answers so.
-    pub(crate) fn system_answers(&self, init: i32, count: i32) {
+    /// Replaces the driver that the loader finds by one that is not simulated and returns these values.
+    pub(crate) fn system_driver(&self, init: i32, count: i32) {
         fs::create_dir_all(&self.system).unwrap();
         let macros = [format!("-DINIT={init}"), format!("-DCOUNT={count}")];
         let library = self.system.join("libcuda.so.1");
         compile("driver.c", &library, macros.iter().map(OsStr::new).chain(["-shared", "-fPIC"].map(OsStr::new)));
     }
 
-    /// A program called as cargo calls tests, that is linked against the driver.
+    /// A program with the name of a cargo test, linked against the driver.
     pub(crate) fn linked(&self) -> PathBuf {
         let program = self.path.join("linked-0123456789abcdef");
         compile("program.c", &program, [OsStr::new("-DLINKED"), simulated_library().as_os_str()]);
         program
     }
 
-    /// One that is linked against this library, too, which lies beside it.
+    /// Such a program that is also linked against this library, in the same folder.
     pub(crate) fn linked_against(&self, name: &str) -> PathBuf {
         let library = self.path.join(name);
         let soname = format!("-Wl,-soname,{name}");
@@ -75,14 +75,14 @@ impl Place {
         program
     }
 
-    /// The runner, with a simulated driver to find and nothing asked for.
+    /// The runner with default settings and a simulated driver.
     pub(crate) fn runner(&self) -> Command {
         let mut runner = self.bare_runner(Path::new(env!("CARGO_BIN_EXE_memtrace-runner")));
         runner.env("MEMTRACE_SIMULATED_GPU", self.path.join("simulated"));
         runner
     }
 
-    /// One that has to look for the simulated driver.
+    /// A runner that has to find the simulated driver.
     pub(crate) fn bare_runner(&self, runner: &Path) -> Command {
         let mut runner = Command::new(runner);
         for (name, _) in std::env::vars_os() {
@@ -95,7 +95,7 @@ impl Place {
     }
 }
 
-/// Cargo built it for this test.
+/// Cargo builds it as a dev-dependency.
 fn simulated_library() -> PathBuf {
     std::env::current_exe().unwrap().with_file_name("libmemtrace_cusim.so")
 }
@@ -107,16 +107,15 @@ fn compile<'a>(source: &str, to: &Path, options: impl IntoIterator<Item = &'a Os
     assert!(status.success(), "{status}");
 }
 
-/// What it wrote, with its end.
 #[derive(Debug)]
-pub(crate) struct Said {
+pub(crate) struct CommandOutput {
     pub(crate) output: Output,
     pub(crate) out: String,
     pub(crate) errors: String,
 }
 
-impl Said {
-    pub(crate) fn by(command: &mut Command) -> Self {
+impl CommandOutput {
+    pub(crate) fn of(command: &mut Command) -> Self {
         let output = command.output().unwrap();
         let [out, errors] = [&output.stdout, &output.stderr].map(|text| String::from_utf8_lossy(text).into_owned());
         Self { output, out, errors }
@@ -126,13 +125,13 @@ impl Said {
         self.output.status.code()
     }
 
-    /// A line of the test program's.
+    /// The value that the test program printed as `name=value`.
     pub(crate) fn line(&self, name: &str) -> &str {
         let found = self.out.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix('='));
         found.unwrap_or_else(|| panic!("{name} in {self:?}"))
     }
 
-    /// Ended well, and the runner said only this.
+    /// Asserts success, and that this is the runner's only message.
     #[track_caller]
     pub(crate) fn assert_runner_said(&self, text: &str) {
         assert_eq!(
@@ -142,7 +141,7 @@ impl Said {
         );
     }
 
-    /// Failed, and said all of these.
+    /// Asserts failure with all these texts in the message.
     #[track_caller]
     pub(crate) fn assert_refused(&self, texts: &[&str]) {
         assert_eq!((self.code(), self.out.as_str()), (Some(1), ""), "{self:?}");
