@@ -33,8 +33,8 @@ const POOLS: [(&str, &str); 6] = [
 
 /// What it is that a stack made once; `None` for what the code needs each time.
 pub(super) fn made_once(data: &SnapshotData, stack: StackId) -> Option<&'static str> {
-    let is_gemms = || data.stacks.frames(stack).any(|frame| frame.function.contains("gemm_common"));
-    let listed = |frame: &Frame| MADE_ONCE.iter().find(|(function, _)| frame.function.contains(function));
+    let is_gemms = || data.stacks.frames(stack).any(|frame| frame.function_or_empty().contains("gemm_common"));
+    let listed = |frame: &Frame| MADE_ONCE.iter().find(|(function, _)| frame.function_or_empty().contains(function));
     match data.stacks.frames(stack).find_map(listed) {
         Some((_, "a thread's own variable")) if is_gemms() => Some("gemm's buffer for a thread"),
         Some((_, what)) => Some(what),
@@ -51,10 +51,10 @@ pub(super) fn made_once_of(measured: &Measured) -> HashSet<Origin> {
 
 /// Did one of those sources ask for the block itself?
 fn is_pools(data: &SnapshotData, stack: StackId) -> bool {
-    let is_std = |frame: &&Frame| frame.file.is_empty() || frame.file.contains("/library/");
+    let is_std = |frame: &&Frame| frame.file.is_none() || frame.file_or_empty().contains("/library/");
     let asked = data.stacks.frames(stack).find(|frame| !is_std(frame));
     asked.is_some_and(|frame| {
-        POOLS.iter().any(|(package, path)| frame.file.contains(package) && frame.file.contains(path))
+        POOLS.iter().any(|(package, path)| frame.file_or_empty().contains(package) && frame.file_or_empty().contains(path))
     })
 }
 
@@ -129,6 +129,6 @@ fn find_peak(device: &mut DeviceSnapshot) {
     let mut live = Replay::default();
     device.records.iter().take(at).for_each(|record| live.apply(record));
     let blocks = live.blocks();
-    (device.peak.seq, device.peak.time_ns) = blocks.last().map_or((0, 0), |block| (block.seq, block.time_ns));
+    (device.peak.seq, device.peak.time_ns) = blocks.last().map_or((None, 0), |block| (block.seq, block.time_ns));
     (device.peak.bytes, device.peak.blocks) = (most, blocks);
 }

@@ -212,7 +212,7 @@ impl Live {
         recorder::with_ledger_there(device, |ledger| {
             let mut blocks = OwnVec::new_in(System);
             blocks.try_reserve(ledger.live_len()).ok()?;
-            blocks.extend(ledger.live_blocks().map(|block| (block.address, block.seq)));
+            blocks.extend(ledger.live_blocks().map(|block| (block.address, block.raw_seq())));
             (!blocks.is_empty()).then(|| Self { device, epoch: gates::epoch(), blocks })
         })?
     }

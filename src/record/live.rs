@@ -85,7 +85,7 @@ impl Held {
     pub(crate) fn seq(&self) -> u64 {
         match self {
             Self::Packed(words) => seq_of(words),
-            Self::Whole(block) => block.seq,
+            Self::Whole(block) => block.raw_seq(),
         }
     }
 
@@ -315,6 +315,7 @@ impl LiveBlocks {
 #[cfg(test)]
 mod tests {
     use std::collections::HashMap;
+    use std::num::NonZeroU64;
 
     use proptest::prelude::*;
 
@@ -325,7 +326,7 @@ mod tests {
         Block {
             address,
             size: seq * 3,
-            seq,
+            seq: NonZeroU64::new(seq),
             time_ns: seq,
             stack: StackId(seq as u32),
             context: ContextId(1),

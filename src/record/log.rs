@@ -153,7 +153,7 @@ mod tests {
             alloc_stack: crate::snapshot::StackId(n as u32),
             context: crate::snapshot::ContextId::ROOT,
             thread: crate::snapshot::ThreadId(1),
-            alloc_seq: n,
+            alloc_seq: std::num::NonZeroU64::new(n),
             stream: u32::from(n.is_multiple_of(5)) * 7,
             kind: RecordKind::Alloc,
             memory: MemoryKind::Heap,

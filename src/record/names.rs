@@ -1,6 +1,8 @@
 //! Names that the program gives the blocks of one device, by the number of their alloc: the ledger's
 //! blocks stay small, and an address that is used again has no name.
 
+use std::num::NonZeroU64;
+
 use super::memory::{OwnMap, OwnVec, System, own_map};
 use crate::snapshot::{BlockName, Category, LONGEST_NAME};
 
@@ -129,11 +131,10 @@ impl Names {
         if self.given > cursor.given {
             let new = self.by_seq.iter().filter(|(_, known)| known.number >= cursor.given);
             let name = |text: &[u8]| String::from_utf8_lossy(text).into_owned();
-            names.extend(new.map(|(seq, known)| BlockName {
-                seq: *seq,
-                name: name(&known.text),
-                category: known.category,
-            }));
+            let named = |(seq, known): (&u64, &Given)| {
+                Some(BlockName { seq: NonZeroU64::new(*seq)?, name: name(&known.text), category: known.category })
+            };
+            names.extend(new.filter_map(named));
             names.sort_unstable_by_key(|name| name.seq);
         }
         *cursor = self.end();
@@ -158,11 +159,11 @@ mod tests {
     use super::*;
 
     fn said(seq: u64, name: &str, category: Category) -> BlockName {
-        BlockName { seq, name: name.into(), category }
+        BlockName { seq: NonZeroU64::new(seq).unwrap(), name: name.into(), category }
     }
 
     fn listed(names: &Names) -> Vec<(u64, String)> {
-        names.copy().0.into_iter().map(|name| (name.seq, name.name)).collect()
+        names.copy().0.into_iter().map(|name| (name.seq.get(), name.name)).collect()
     }
 
     #[test]

@@ -10,6 +10,8 @@
 //! ```
 //! What does not fit (the fourth day of a recording, the 65,536th thread) is kept whole elsewhere.
 
+use std::num::NonZeroU64;
+
 use super::site::Site;
 use crate::snapshot::{ContextId, MemoryKind, Record, RecordKind, StackId, ThreadId};
 
@@ -35,7 +37,7 @@ pub(crate) fn pack<const WORDS: usize>(record: &Record) -> Option<Packed<WORDS>>
     let too_much = record.time_ns >> TIME
         | u64::from(record.thread.0) >> THREAD
         | record.address >> ADDRESS
-        | record.alloc_seq >> (32 + SEQ_UPPER)
+        | record.raw_seq() >> (32 + SEQ_UPPER)
         | record.size >> SIZE
         | u64::from(record.context.0) >> CONTEXT;
     if too_much != 0 || (WORDS < 5 && beside != 0) {
@@ -44,11 +46,11 @@ pub(crate) fn pack<const WORDS: usize>(record: &Record) -> Option<Packed<WORDS>>
     Some(widened([
         record.time_ns << THREAD | u64::from(record.thread.0),
         record.address << (64 - ADDRESS)
-            | record.alloc_seq >> 32 << (MEMORY + 1)
+            | record.raw_seq() >> 32 << (MEMORY + 1)
             | (record.memory as u64) << 1
             | u64::from(free),
         record.size << CONTEXT | u64::from(record.context.0),
-        u64::from(record.alloc_stack.0) << 32 | record.alloc_seq & u64::from(u32::MAX),
+        u64::from(record.alloc_stack.0) << 32 | record.raw_seq() & u64::from(u32::MAX),
         beside,
     ]))
 }
@@ -124,7 +126,7 @@ pub(crate) fn record_of<const WORDS: usize>(words: &Packed<WORDS>) -> Record {
         alloc_stack,
         context: ContextId(low(third, CONTEXT) as u32),
         thread: ThreadId(low(first, THREAD) as u32),
-        alloc_seq: low(second >> (MEMORY + 1), SEQ_UPPER) << 32 | low(fourth, 32),
+        alloc_seq: NonZeroU64::new(low(second >> (MEMORY + 1), SEQ_UPPER) << 32 | low(fourth, 32)),
         stream: low(beside, 32) as u32,
         kind,
         memory: MemoryKind::ALL.get(memory as usize).copied().unwrap_or_default(),
@@ -177,7 +179,7 @@ mod tests {
                     alloc_stack,
                     context: ContextId(context as u32),
                     thread: ThreadId(thread as u32),
-                    alloc_seq,
+                    alloc_seq: NonZeroU64::new(alloc_seq),
                     stream: stream as u32,
                     kind: if free { RecordKind::Free } else { RecordKind::Alloc },
                     memory: MemoryKind::ALL[memory],
@@ -192,7 +194,7 @@ mod tests {
             let fits_five = record.time_ns < 1 << 48
                 && record.address < 1 << 53
                 && record.size < 1 << 44
-                && record.alloc_seq < 1 << 38
+                && record.raw_seq() < 1 << 38
                 && record.context.0 < 1 << 20
                 && record.thread.0 < 1 << 16;
             let fits_four = fits_five && record.stream == 0 && (record.kind == RecordKind::Alloc || record.stack.0 == 0);
@@ -209,7 +211,7 @@ mod tests {
                 time_ns: alloc.time_ns >> 16,
                 address: alloc.address >> 11,
                 size: alloc.size >> 20,
-                alloc_seq: alloc.alloc_seq >> 26,
+                alloc_seq: NonZeroU64::new(alloc.raw_seq() >> 26),
                 context: ContextId(alloc.context.0 >> 12),
                 thread: ThreadId(alloc.thread.0 >> 16),
                 stack: alloc.alloc_stack,
@@ -229,7 +231,7 @@ mod tests {
             prop_assert_eq!(five, pack::<5>(&freed));
             prop_assert_eq!(
                 (address_of(&words), size_of_block(&words), context_of(&words), seq_of(&words)),
-                (alloc.address, alloc.size, alloc.context, alloc.alloc_seq)
+                (alloc.address, alloc.size, alloc.context, alloc.raw_seq())
             );
         }
 

@@ -90,10 +90,10 @@ impl PeakTracker {
 
     /// A block that was freed a moment ago is there again. True if it was among those of the peak.
     pub(crate) fn take_back(&mut self, block: &Block, bytes: u64) -> bool {
-        if block.seq > self.seq {
+        if block.raw_seq() > self.seq {
             return false;
         }
-        if let Some(at) = self.freed.iter().rposition(|words| seq_of(words) == block.seq) {
+        if let Some(at) = self.freed.iter().rposition(|words| seq_of(words) == block.raw_seq()) {
             self.freed.swap_remove(at);
             return true;
         }
@@ -149,7 +149,7 @@ impl PeakTracker {
     pub(crate) fn freed_since(&self) -> OwnVec<u64> {
         let mut numbers = OwnVec::new_in(System);
         if numbers.try_reserve_exact(self.freed.len() + self.freed_whole.len()).is_ok() {
-            numbers.extend(self.freed().map(|block| block.seq));
+            numbers.extend(self.freed().map(|block| block.raw_seq()));
             numbers.sort_unstable();
         }
         numbers
@@ -157,7 +157,7 @@ impl PeakTracker {
 
     /// The live set at the peak, in the order of allocation, without the blocks that are `lost`.
     pub(crate) fn live_set(&self, live: impl Iterator<Item = Block>) -> Vec<Block> {
-        let survivors = live.filter(|block| block.seq <= self.seq);
+        let survivors = live.filter(|block| block.raw_seq() <= self.seq);
         let mut blocks: Vec<Block> = survivors.chain(self.freed()).collect();
         blocks.sort_unstable_by_key(|block| block.seq);
         blocks

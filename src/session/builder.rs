@@ -1,5 +1,6 @@
 //! What to record, in PyTorch's words.
 
+use std::num::NonZeroU64;
 use std::fmt;
 
 use super::dumps::Dumps;
@@ -63,7 +64,7 @@ impl Plan {
 
     /// What nobody said follows from what was said: a sample is one of all blocks.
     pub(super) fn settle(&mut self) {
-        if self.settings.sample_interval > 0 && !self.min_size_said {
+        if self.settings.sample_interval.is_some() && !self.min_size_said {
             self.settings.min_size = 0;
         }
         self.dumps.settle();
@@ -84,7 +85,9 @@ impl Plan {
             let message = format!("min_size is {min_size} bytes, which is not a power of two; use {below}{above}");
             return Err(Error::wrong(message));
         }
-        if *sample_interval != 0 && !(sample_interval.is_power_of_two() && *sample_interval <= MAX_INTERVAL) {
+        if let Some(sample_interval) = sample_interval
+            && !(sample_interval.is_power_of_two() && sample_interval.get() <= MAX_INTERVAL)
+        {
             let below = 1u64 << sample_interval.ilog2().min(30);
             return Err(Error::wrong(format!(
                 "sample_interval is {sample_interval} bytes; give a power of two of at most 1 GiB, such as {below}, or 0"
@@ -167,7 +170,7 @@ impl Builder {
     /// Without [`min_size`](Builder::min_size) the sample is one of all blocks, however small. Memory of CUDA devices is
     /// always recorded as a whole, and [`measure`](fn@crate::measure) and the assertions see every block.
     pub fn sample_interval(self, interval: impl IntoBytes) -> Self {
-        self.take(interval.into_bytes(), |plan, bytes| plan.settings.sample_interval = bytes)
+        self.take(interval.into_bytes(), |plan, bytes| plan.settings.sample_interval = NonZeroU64::new(bytes))
     }
 
     /// How many frames are kept of a stack, 2 to 256 (default: 128). A deeper stack keeps its

@@ -1,5 +1,6 @@
 //! `MEMTRACE_*`: what whoever runs a program says, over what its code says.
 
+use std::num::NonZeroU64;
 use std::ffi::OsString;
 use std::fs;
 use std::path::Path;
@@ -82,7 +83,7 @@ pub(super) fn apply(plan: &mut Plan) -> Result<(), Error> {
     set(&mut settings.max_entries, "MEMTRACE_MAX_ENTRIES", "a number of records", |text| text.parse().ok())?;
     plan.min_size_said |= text("MEMTRACE_MIN_SIZE")?.is_some();
     set(&mut settings.min_size, "MEMTRACE_MIN_SIZE", SIZE, size)?;
-    set(&mut settings.sample_interval, "MEMTRACE_SAMPLE_INTERVAL", SIZE, size)?;
+    set(&mut settings.sample_interval, "MEMTRACE_SAMPLE_INTERVAL", SIZE, |text| size(text).map(NonZeroU64::new))?;
     set(&mut plan.sample_seed, "MEMTRACE_SAMPLE_SEED", "a number", |text| text.parse().ok())?;
     if let Some(file) = text("MEMTRACE_RULES")? {
         add_rules(settings, Path::new(&file))?;

@@ -1,5 +1,7 @@
 //! Code addresses of this process to functions, files and lines: once per unique address, after recording.
 
+use std::num::NonZeroU32;
+
 mod modules;
 
 use std::collections::HashMap;
@@ -36,9 +38,9 @@ fn elsewhere(address: u64) -> Option<Resolved> {
     let mut frames = Vec::new();
     backtrace::resolve(address as *mut _, |symbol| {
         frames.push(Frame {
-            function: symbol.name().map(|n| format!("{n:#}")).unwrap_or_default(),
-            file: symbol.filename().map(|f| f.display().to_string()).unwrap_or_default(),
-            line: symbol.lineno().unwrap_or(0),
+            function: symbol.name().map(|n| format!("{n:#}")),
+            file: symbol.filename().map(|f| f.display().to_string()),
+            line: symbol.lineno().and_then(NonZeroU32::new),
             inlined: false,
         });
     });

@@ -26,8 +26,8 @@ mod listed {
         let list: *mut Vec<Module> = &mut modules;
         // SAFETY: `visit` is called only during this call, with `list` as its last argument.
         unsafe { libc::dl_iterate_phdr(Some(visit), list.cast()) };
-        if let Some(program) = modules.first_mut().filter(|m| m.path.is_empty()) {
-            program.path = std::env::current_exe().map(|p| p.display().to_string()).unwrap_or_default();
+        if let Some(program) = modules.first_mut().filter(|m| m.path.is_none()) {
+            program.path = std::env::current_exe().map(|p| p.display().to_string()).ok();
         }
         modules
     }
@@ -40,7 +40,7 @@ mod listed {
         // SAFETY: `loaded` passes its list, which nobody else uses meanwhile.
         let list = unsafe { &mut *list.cast::<Vec<Module>>() };
         list.push(Module {
-            path: elf::path(info).to_string_lossy().into_owned(),
+            path: Some(elf::path(info).to_string_lossy().into_owned()).filter(|path| !path.is_empty()),
             build_id: elf::build_id_of(info).to_vec(),
             base: info.dlpi_addr,
             range: elf::range(info),
@@ -57,7 +57,7 @@ mod listed {
             let modules = loaded();
             let here = this_program_has_a_range_that_holds_its_code as fn() as usize as u64;
             let home = modules.iter().find(|m| m.range.contains(&here)).unwrap();
-            assert_eq!(home.path, std::env::current_exe().unwrap().display().to_string());
+            assert_eq!(home.path, Some(std::env::current_exe().unwrap().display().to_string()));
         }
     }
 }

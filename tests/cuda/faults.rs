@@ -234,7 +234,7 @@ fn blocks_that_are_live_at_the_end_are_in_the_last_snapshot() {
 fn calls_and_segments(data: &SnapshotData) -> [Vec<(String, u64, u64)>; 2] {
     let gpu = data.device(Device::Cuda(0)).unwrap();
     let lines = |stack| {
-        let lines = data.stacks.frames(stack).map(|frame| format!("{}:{}", frame.file, frame.line));
+        let lines = data.stacks.frames(stack).map(|frame| format!("{}:{:?}", frame.file_or_empty(), frame.line));
         lines.filter(|line| line.contains("cuda/")).collect::<Vec<_>>().join(" ")
     };
     let calls = gpu.calls.iter().map(|time| (lines(time.stack), time.allocs, time.frees));

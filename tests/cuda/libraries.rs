@@ -50,7 +50,7 @@ fn calls_of_a_library_are_seen(binding: &str) {
         for (block, name) in gpu.live.iter().zip(["plain", "pointed"].into_iter().cycle()) {
             assert_eq!(attribute::library(&snapshot, block.stack), Some("plugin.so"));
             assert_eq!(categories.get(block.seq), memtrace::Category::Workspace);
-            assert!(snapshot.stacks.frames(block.stack).any(|frame| frame.function == name));
+            assert!(snapshot.stacks.frames(block.stack).any(|frame| frame.function.as_deref() == Some(name)));
         }
         let rows = analysis::balance(&snapshot, gpu).unwrap().rows;
         let taken: Vec<i64> = rows

@@ -49,7 +49,7 @@ fn check_log(data: &SnapshotData) {
     for record in &device.records {
         let expected = match record.kind {
             RecordKind::Alloc => live.insert(record.address, record.alloc_seq).is_none(),
-            RecordKind::Free => live.remove(&record.address) == Some(record.alloc_seq) || record.alloc_seq == 0,
+            RecordKind::Free => live.remove(&record.address) == Some(record.alloc_seq) || record.alloc_seq.is_none(),
         };
         assert!(expected, "{record:?}");
     }

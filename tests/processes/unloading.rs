@@ -71,7 +71,7 @@ fn plugin(snapshot: &Snapshot, size: u64) -> String {
         ["alpha", "beta", "gone"].contains(&name.as_str())
             || ["libchanged", "libalpha"].iter().any(|file| name.starts_with(file))
     };
-    let names = snapshot.stacks.frames(block.stack).map(|frame| frame.function.clone());
+    let names = snapshot.stacks.frames(block.stack).filter_map(|frame| frame.function.clone());
     let found: Vec<String> = names.filter(is_one).collect();
     assert_eq!(found.len(), 1, "{found:?}");
     found[0].clone()

@@ -1,4 +1,6 @@
 //! Captures of real recordings: written whole, streamed, of programs that are gone.
+use std::num::NonZeroU64;
+
 #![cfg(target_os = "linux")]
 
 use std::collections::BTreeMap;
@@ -30,7 +32,7 @@ fn said(data: &SnapshotData) -> Vec<String> {
     let stack = |id| data.stacks.addresses(id).map(|address| address.address).collect::<Vec<u64>>();
     let block = |b: &Block| {
         let path = data.context_path(b.context);
-        format!("{:x} {} {} {} {path} {:?} {:x?}", b.address, b.size, b.seq, b.time_ns, b.thread, stack(b.stack))
+        format!("{:x} {} {} {} {path} {:?} {:x?}", b.address, b.size, b.raw_seq(), b.time_ns, b.thread, stack(b.stack))
     };
     let record = |r: &Record| {
         let stacks = (stack(r.stack), stack(r.alloc_stack));
@@ -41,7 +43,7 @@ fn said(data: &SnapshotData) -> Vec<String> {
     stats.below_threshold = 0;
     let peak = &device.peak;
     let mut said = vec![
-        format!("{} {} {} {}", peak.bytes, peak.seq, peak.time_ns, peak.not_recorded),
+        format!("{} {} {} {}", peak.bytes, peak.seq.map_or(0, NonZeroU64::get), peak.time_ns, peak.not_recorded),
         format!("{} {} {stats:?}", device.overwritten, device.not_recorded),
         format!("{:?}", device.segments),
     ];
@@ -207,7 +209,7 @@ fn sums_are_right_across_gaps(steps: &[Step]) {
             let bytes: u64 = live.values().map(|seq| size_of(read, *seq)).sum();
             assert!(bytes <= read.peak.bytes, "within a gap it is less, never more");
         }
-        let mut left: Vec<u64> = live.into_values().collect();
+        let mut left: Vec<Option<NonZeroU64>> = live.into_values().collect();
         left.sort_unstable();
         assert_eq!(left, read.live.iter().map(|block| block.seq).collect::<Vec<_>>());
         let [once, twice] = written_twice(&path);
@@ -215,7 +217,7 @@ fn sums_are_right_across_gaps(steps: &[Step]) {
     }
 }
 
-fn size_of(device: &DeviceSnapshot, seq: u64) -> u64 {
+fn size_of(device: &DeviceSnapshot, seq: Option<NonZeroU64>) -> u64 {
     device.records.iter().find(|record| record.alloc_seq == seq).map_or(0, |record| record.size)
 }
 

@@ -1,5 +1,6 @@
 //! Categories against what the program knows of its own tensors, by their addresses: an MLP trained with AdamW.
 
+use std::num::NonZeroU64;
 use std::collections::HashMap;
 
 use crate::support::{alone, cpu};
@@ -72,14 +73,14 @@ fn train(tagged: bool, in_scopes: bool) -> Result<(Snapshot, HashMap<u64, Catego
         known.tensor(gradients.get(&var).unwrap(), Category::Gradient);
     }
     let snapshot = session.snapshot();
-    let live: HashMap<u64, u64> = cpu(&snapshot).live.iter().map(|block| (block.address, block.seq)).collect();
+    let live: HashMap<u64, Option<NonZeroU64>> = cpu(&snapshot).live.iter().map(|block| (block.address, block.seq)).collect();
     let of_block = |(address, category): &(u64, Category)| Some((*live.get(address)?, *category));
     let by_seq = known.0.iter().filter_map(of_block).collect();
     Ok((snapshot, by_seq))
 }
 
 /// Bytes of what the program knows that have the right category, are unknown, or have another one.
-fn compared(snapshot: &Snapshot, known: &HashMap<u64, Category>) -> [u64; 3] {
+fn compared(snapshot: &Snapshot, known: &HashMap<Option<NonZeroU64>, Category>) -> [u64; 3] {
     let device = cpu(snapshot);
     let categories = Categories::of(snapshot, device);
     let mut sums = [0; 3];
@@ -158,7 +159,7 @@ fn the_optimizers_state_is_twice_the_parameters() {
     let device = cpu(&snapshot);
     let categories = Categories::of(&snapshot, device);
     let sum = |category| {
-        let of = |seq: &u64| categories.get(*seq) == category;
+        let of = |seq: &Option<NonZeroU64>| categories.get(*seq) == category;
         device.live.iter().filter(|block| of(&block.seq)).map(|block| block.size).sum::<u64>()
     };
     assert_eq!(sum(Category::Parameter), 4 * (256 * 256 + 256) * 4);

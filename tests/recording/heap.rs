@@ -1,5 +1,6 @@
 //! The heap's account: what the program holds is there, with its exact size, until it is freed.
 
+use std::num::NonZeroU64;
 use std::alloc::Layout;
 
 use crate::support::{MIB, Raw, alone, bytes_before_recording, cpu, live, record_large, records};
@@ -12,7 +13,7 @@ fn log(snapshot: &memtrace::SnapshotData) -> Vec<(RecordKind, u64, u64)> {
 
 /// Whose allocs and frees they are.
 fn seqs(snapshot: &memtrace::SnapshotData, kind: RecordKind) -> Vec<u64> {
-    records(snapshot).iter().filter(|r| r.kind == kind).map(|r| r.alloc_seq).collect()
+    records(snapshot).iter().filter(|r| r.kind == kind).filter_map(|r| r.alloc_seq).map(NonZeroU64::get).collect()
 }
 
 fn entry(kind: RecordKind, (address, size): (u64, u64)) -> (RecordKind, u64, u64) {
@@ -170,7 +171,7 @@ fn blocks_from_before_the_recording_leave_it_one_by_one() {
     }
     let snapshot = session.snapshot();
     assert_eq!(log(&snapshot), keys.map(|key| entry(RecordKind::Free, key)));
-    assert!(records(&snapshot).iter().all(|r| r.alloc_seq == 0 && r.alloc_stack == StackId::NONE));
+    assert!(records(&snapshot).iter().all(|r| r.alloc_seq.is_none() && r.alloc_stack == StackId::NONE));
     let stats = cpu(&snapshot).stats;
     assert_eq!((stats.allocations.allocated, stats.allocations.current), (0, 0));
     assert_eq!(stats.allocated_bytes.freed, 8 * MIB as u64 + 1);
@@ -187,13 +188,13 @@ fn the_peak_can_be_the_very_start() {
     let new = Raw::new(4 * MIB);
     let snapshot = session.snapshot();
     let peak = &cpu(&snapshot).peak;
-    assert_eq!((peak.bytes, peak.not_recorded, peak.seq, peak.time_ns), (start, start, 0, 0));
+    assert_eq!((peak.bytes, peak.not_recorded, peak.seq, peak.time_ns), (start, start, None, 0));
     assert_eq!(peak.blocks, []);
     let more = Raw::new(MIB);
     let snapshot = session.snapshot();
     let peak = &cpu(&snapshot).peak;
     let (not_recorded, mib) = (start - 4 * MIB as u64, MIB as u64);
-    assert_eq!((peak.bytes, peak.not_recorded, peak.seq), (start + mib, not_recorded, 2));
+    assert_eq!((peak.bytes, peak.not_recorded, peak.seq), (start + mib, not_recorded, NonZeroU64::new(2)));
     assert_eq!(peak.blocks.iter().map(|b| b.address).collect::<Vec<_>>(), [new.address(), more.address()]);
 }
 

@@ -66,7 +66,7 @@ fn check_log(device: &DeviceSnapshot, oracle: &Oracle, base: u64, max_entries: u
     for (index, state) in oracle.states[overwritten..].iter().enumerate() {
         if let Some(record) = index.checked_sub(1).map(|before| device.records[before]) {
             replay.apply(&record);
-            let old = record.kind == RecordKind::Free && record.alloc_seq == 0;
+            let old = record.kind == RecordKind::Free && record.alloc_seq.is_none();
             old_freed += if old { record.size } else { 0 };
             most = most.max(base + replay.bytes() - old_freed);
         }

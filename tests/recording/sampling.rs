@@ -196,7 +196,7 @@ fn check_sums(data: &SnapshotData) {
 
 /// Bytes of blocks from before the recording that the log has as freed.
 fn unknown_freed(device: &DeviceSnapshot) -> u64 {
-    let unknown = |record: &&Record| record.kind == RecordKind::Free && record.alloc_seq == 0;
+    let unknown = |record: &&Record| record.kind == RecordKind::Free && record.alloc_seq.is_none();
     device.records.iter().filter(unknown).map(|record| record.size).sum()
 }
 
@@ -395,7 +395,7 @@ fn what_one_session_sampled_is_known_to_the_next() {
         assert!(
             live.rows.iter().any(|row| (row.label.as_str(), row.bytes) == (analysis::NOT_IN_SAMPLE, held(&blocks)))
         );
-        assert!(device.records.iter().all(|record| record.size >= MIB as u64 && record.alloc_seq == 0));
+        assert!(device.records.iter().all(|record| record.size >= MIB as u64 && record.alloc_seq.is_none()));
         assert_eq!(device.stats.counted.unwrap().now, held(&blocks));
         drop((third, blocks));
         assert_eq!(before(), empty);
@@ -413,7 +413,7 @@ fn what_a_warm_up_step_sampled_is_in_the_active_ones() {
     let snapshot = session.snapshot();
     let device = cpu(&snapshot);
     assert_eq!((sum(&snapshot), device.records.len(), device.stats.allocations.allocated), (warm, 0, 0));
-    assert_eq!((device.peak.bytes, device.peak.seq), (counted.now, device.live.last().map_or(0, |block| block.seq)));
+    assert_eq!((device.peak.bytes, device.peak.seq), (counted.now, device.live.last().and_then(|block| block.seq)));
     assert_eq!(device.stats.counted, Some(memtrace::snapshot::Counted { at_peak: counted.now, ..counted }));
     blocks.extend(mixed(50).map(Raw::new));
     drop(blocks.split_off(70));
@@ -500,7 +500,7 @@ fn interval_and_threshold_say_what_is_sampled() {
     let _alone = alone();
     let settings = |builder: memtrace::Builder| builder.start().unwrap().settings().clone();
     let new = || memtrace::builder().sample_interval("512 KiB");
-    assert_eq!((settings(new()).min_size, settings(new()).sample_interval), (0, 512 << 10));
+    assert_eq!((settings(new()).min_size, settings(new()).sample_interval), (0, std::num::NonZeroU64::new(512 << 10)));
     assert_eq!(settings(new().min_size("1 KiB")).min_size, 1024);
     assert!(!settings(new().min_size("1 MiB")).sampling(Device::Cpu).is_on());
     assert!(!settings(new()).sampling(Device::Cuda(0)).is_on());

@@ -38,7 +38,7 @@ fn told(snapshot: &Snapshot) -> String {
 
 /// The same files as in `scripts/peers/outputs.py`.
 fn is_user(frame: &Frame) -> bool {
-    ["examples/resnet/", "examples/llama/", "user_code/"].iter().any(|part| frame.file.contains(part))
+    ["examples/resnet/", "examples/llama/", "user_code/"].iter().any(|part| frame.file_or_empty().contains(part))
 }
 
 fn reaches_user(data: &SnapshotData, stack: StackId) -> bool {

@@ -1,5 +1,6 @@
 //! The bytes of each category before the log's first record and after each of its records.
 
+use std::num::NonZeroU64;
 use std::collections::HashSet;
 
 use super::log;
@@ -124,19 +125,15 @@ impl<'a> CategoryTimeline<'a> {
 fn of_records(device: &DeviceSnapshot, known: &Categories) -> Vec<Category> {
     let live = device.live.iter().map(|block| block.seq);
     let freed = device.records.iter().filter(|record| record.kind == RecordKind::Free);
-    let kept: HashSet<u64> = live.chain(freed.map(|record| record.alloc_seq)).collect();
-    let category = |record: &Record| match record.alloc_seq {
-        0 => Category::Unknown,
-        seq if kept.contains(&seq) => known.get(seq),
-        _ => Category::Unknown,
-    };
+    let kept: HashSet<Option<NonZeroU64>> = live.chain(freed.map(|record| record.alloc_seq)).collect();
+    let category = |record: &Record| known.get(record.alloc_seq.filter(|_| kept.contains(&record.alloc_seq)));
     device.records.iter().map(category).collect()
 }
 
 fn at_start(device: &DeviceSnapshot, known: &Categories) -> CategoryBytes {
     let mut start = CategoryBytes::default();
     start.add(Category::Unknown, log::allocated_at_start(device));
-    let mut seen = HashSet::from([0]);
+    let mut seen = HashSet::from([None]);
     for record in &device.records {
         if seen.insert(record.alloc_seq) && record.kind == RecordKind::Free {
             start.explain(known.get(record.alloc_seq), device.weight(record.size).bytes);
@@ -252,8 +249,8 @@ mod tests {
         let mut data = parameter_beside_another_block().build();
         let device = &mut data.devices[0];
         let parameter = device.names.iter().map(|name| name.seq).next();
-        let lost = |record: &&mut Record| record.kind == RecordKind::Free && Some(record.alloc_seq) == parameter;
-        device.records.iter_mut().find(lost).unwrap().alloc_seq = 0;
+        let lost = |record: &&mut Record| record.kind == RecordKind::Free && record.alloc_seq == parameter;
+        device.records.iter_mut().find(lost).unwrap().alloc_seq = None;
         let timeline = category_timeline(&data, &data.devices[0]);
         assert_eq!(timeline.start().total(), 1024);
         assert!(timeline.steps().all(|step| step.bytes.get(Category::Parameter) == 0));

@@ -60,7 +60,7 @@ fn rows(device: &DeviceSnapshot, mut labels: Labels<'_>) -> Vec<TimeRow> {
 fn standing_for(time: &CallTime) -> Block {
     let CallTime { stack, context, .. } = *time;
     let (thread, memory) = (ThreadId::default(), MemoryKind::Pool);
-    Block { address: 0, size: 0, seq: 0, time_ns: 0, stack, context, thread, stream: 0, memory }
+    Block { address: 0, size: 0, seq: None, time_ns: 0, stack, context, thread, stream: 0, memory }
 }
 
 /// All calls together.

@@ -1,5 +1,6 @@
 //! What a block is called in a table.
 
+use std::num::NonZeroU32;
 use std::collections::HashMap;
 use std::rc::Rc;
 
@@ -22,11 +23,12 @@ pub fn shorten_path<'a>(path: &'a str, working_dir: &str) -> &'a str {
 
 /// `src/main.rs:42 (forward)`; the bare name where there is no line.
 pub fn frame_location(frame: &Frame, working_dir: &str) -> String {
-    let function = SymbolName(&frame.function).short();
-    match (frame.file.is_empty(), frame.line) {
-        (true, _) => frame.function.clone(),
-        (false, 0) => format!("{} ({function})", shorten_path(&frame.file, working_dir)),
-        (false, line) => format!("{}:{line} ({function})", shorten_path(&frame.file, working_dir)),
+    let name = frame.function_or_empty();
+    let Some(file) = &frame.file else { return name.to_owned() };
+    let (file, function) = (shorten_path(file, working_dir), SymbolName(name).short());
+    match frame.line {
+        Some(line) => format!("{file}:{line} ({function})"),
+        None => format!("{file} ({function})"),
     }
 }
 
@@ -153,12 +155,11 @@ pub(super) fn function_label(data: &SnapshotData, stack: u32) -> String {
 /// The function with its file. A closure of which only the number is known gets its line as well:
 /// the number alone would put different closures into one row.
 fn function_of(frame: &Frame, dir: &str) -> String {
-    let name = if frame.function.is_empty() { "(unknown function)" } else { &frame.function };
-    let file = shorten_path(&frame.file, dir);
-    match (frame.file.is_empty(), name.starts_with('{')) {
-        (true, _) => name.to_owned(),
-        (false, true) => format!("{name} ({file}:{})", frame.line),
-        (false, false) => format!("{name} ({file})"),
+    let name = frame.function.as_deref().unwrap_or("(unknown function)");
+    let Some(file) = frame.file.as_deref().map(|file| shorten_path(file, dir)) else { return name.to_owned() };
+    match name.starts_with('{') {
+        true => format!("{name} ({file}:{})", frame.line.map_or(0, NonZeroU32::get)),
+        false => format!("{name} ({file})"),
     }
 }
 

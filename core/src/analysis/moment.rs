@@ -1,6 +1,7 @@
 //! A device at any moment: the same values with what was live then in the place of the peak, so that whatever shows the
 //! peak shows that moment.
 
+use std::num::NonZeroU64;
 use std::borrow::Cow;
 
 use super::log;
@@ -35,7 +36,7 @@ pub struct Since {
     /// When it was taken: nanoseconds since the recording began.
     pub time_ns: u64,
     /// For each device the number of the last block and the bytes that were live.
-    devices: Vec<(Device, u64, u64)>,
+    devices: Vec<(Device, Option<NonZeroU64>, u64)>,
 }
 
 impl Since {
@@ -46,15 +47,15 @@ impl Since {
     }
 
     /// The number of the last block and the bytes that were live; nothing of a device that was not used yet.
-    fn state(&self, device: Device) -> (u64, u64) {
+    fn state(&self, device: Device) -> (Option<NonZeroU64>, u64) {
         let found = self.devices.iter().find(|(of, ..)| *of == device);
-        found.map_or((0, 0), |(_, block, bytes)| (*block, *bytes))
+        found.map_or((None, 0), |(_, block, bytes)| (*block, *bytes))
     }
 }
 
-fn last_block(device: &DeviceSnapshot) -> u64 {
+fn last_block(device: &DeviceSnapshot) -> Option<NonZeroU64> {
     let records = device.records.iter().map(|record| record.alloc_seq);
-    records.chain(device.live.iter().map(|block| block.seq)).max().unwrap_or(0)
+    records.chain(device.live.iter().map(|block| block.seq)).max().flatten()
 }
 
 fn live_bytes(device: &DeviceSnapshot) -> u64 {
@@ -160,7 +161,7 @@ fn at_time(device: &DeviceSnapshot, ns: u64) -> Result<Peak, Error> {
 fn after(device: &DeviceSnapshot, records: usize) -> Peak {
     let mut state = Replay::at_log_start(device);
     let mut bytes = log::allocated_at_start(device);
-    let (mut seq, mut time_ns) = (0, log::start_ns(device));
+    let (mut seq, mut time_ns) = (None, log::start_ns(device));
     for moment in log::entries(device).take(records) {
         state.apply(moment.record);
         bytes = moment.allocated;

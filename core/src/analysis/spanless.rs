@@ -1,5 +1,6 @@
 //! Blocks that would be in a span of candle's models had it been alive.
 
+use std::num::NonZeroU64;
 use std::collections::{HashMap, HashSet};
 
 use crate::attribute::belongs_to_a_span;
@@ -57,18 +58,15 @@ impl Search<'_> {
     fn device(&mut self, device: &DeviceSnapshot) {
         // A block may be in the log, live, and live at the peak.
         let mut seen = HashSet::new();
-        for record in device.records.iter().filter(|record| record.kind == RecordKind::Alloc) {
-            self.block(&mut seen, record.alloc_seq, record.size, record.alloc_stack, record.context);
-        }
-        for &Block { seq, size, stack, context, .. } in device.live.iter().chain(&device.peak.blocks) {
-            self.block(&mut seen, seq, size, stack, context);
-        }
+        let allocs = device.records.iter().filter(|record| record.kind == RecordKind::Alloc);
+        allocs.for_each(|record| self.block(&mut seen, &record.block()));
+        device.live.iter().chain(&device.peak.blocks).for_each(|block| self.block(&mut seen, block));
     }
 
-    fn block(&mut self, seen: &mut HashSet<u64>, seq: u64, size: u64, stack: StackId, context: ContextId) {
-        if self.belongs(stack) && !self.is_in_span(context) && seen.insert(seq) {
+    fn block(&mut self, seen: &mut HashSet<Option<NonZeroU64>>, block: &Block) {
+        if self.belongs(block.stack) && !self.is_in_span(block.context) && seen.insert(block.seq) {
             self.sum.blocks += 1;
-            self.sum.bytes += size;
+            self.sum.bytes += block.size;
         }
     }
 

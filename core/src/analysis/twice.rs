@@ -1,5 +1,6 @@
 //! Blocks of which there were two at the peak where one might have done: a shadowed variable's and its successor's.
 
+use std::num::NonZeroU64;
 use std::collections::{BTreeMap, HashMap};
 
 use super::labels::frame_location;
@@ -133,8 +134,8 @@ fn parting(data: &SnapshotData, older: StackId, newer: StackId) -> Parting<'_> {
 struct Log<'a> {
     device: &'a DeviceSnapshot,
     /// Where in the log a block was allocated and freed, by its number.
-    allocated: HashMap<u64, usize>,
-    freed: HashMap<u64, usize>,
+    allocated: HashMap<Option<NonZeroU64>, usize>,
+    freed: HashMap<Option<NonZeroU64>, usize>,
     /// Where each thread allocated.
     allocs: HashMap<ThreadId, Vec<usize>>,
     /// How many allocs in a backward pass stand before each record.

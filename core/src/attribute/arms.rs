@@ -8,9 +8,9 @@ use crate::snapshot::{Fact, Frame, Rules, Stacks};
 fn unversioned_backward_pass<'a>(rules: &Rules, frames: &'a [Frame]) -> Option<&'a str> {
     let is_one = |frame: &&Frame| {
         let place = FramePlace::of(frame);
-        place.is(rules, Fact::Pass) && place.version.is_empty() && frame.line > 0
+        place.is(rules, Fact::Pass) && place.version.is_empty() && frame.line.is_some()
     };
-    let mut files = frames.iter().filter(is_one).map(|frame| frame.file.as_str());
+    let mut files = frames.iter().filter(is_one).filter_map(|frame| frame.file.as_deref());
     let file = files.next()?;
     // Of two that differ nobody could tell which a line is of.
     files.all(|other| other == file).then_some(file)
@@ -80,6 +80,7 @@ pub fn learn_backward_pass(rules: &mut Rules, stacks: &Stacks) {
 mod tests {
     use super::*;
     use crate::snapshot::Rules;
+    use crate::snapshot::testing::frame;
 
     /// Folders of candle-core in cargo's registry, with their versions.
     fn sources() -> Vec<(String, std::path::PathBuf)> {
@@ -106,12 +107,7 @@ mod tests {
 
     #[test]
     fn a_candle_of_no_version_has_its_backward_operators() {
-        let frame = |file: &str| Frame {
-            function: "candle_core::tensor::Tensor::backward".into(),
-            file: file.into(),
-            line: 185,
-            inlined: false,
-        };
+        let frame = |file: &str| frame("candle_core::tensor::Tensor::backward", file, 185);
         let [checkout, other] =
             ["/c/git/checkouts/candle-1/abc/candle-core/src/backprop.rs", "/c/candle/candle-core/src/backprop.rs"]
                 .map(frame);
@@ -119,7 +115,7 @@ mod tests {
         let rules = &Rules::default();
         assert_eq!(
             unversioned_backward_pass(rules, &[published.clone(), checkout.clone()]),
-            Some(checkout.file.as_str())
+            checkout.file.as_deref()
         );
         assert_eq!(unversioned_backward_pass(rules, std::slice::from_ref(&published)), None);
         assert_eq!(unversioned_backward_pass(rules, &[checkout, other]), None, "whose line?");

@@ -1,5 +1,6 @@
 //! What blocks are for: from what the program said, else from their stacks and their lives.
 
+use std::num::NonZeroU64;
 use std::collections::{HashMap, HashSet};
 
 use super::gradients::{self, Counted, outlives};
@@ -35,8 +36,8 @@ const SOON: usize = 10;
 /// agree; else it is unknown.
 #[derive(Clone, Debug, Default)]
 pub struct Categories {
-    by_seq: HashMap<u64, Category>,
-    either: HashMap<u64, Either>,
+    by_seq: HashMap<NonZeroU64, Category>,
+    either: HashMap<NonZeroU64, Either>,
 }
 
 /// What an unknown block can only be.
@@ -88,7 +89,7 @@ impl Categories {
     pub fn of(data: &SnapshotData, device: &DeviceSnapshot) -> Self {
         let lives = lives(data, device);
         let work = Work::of(data, device, &lives);
-        let told = |life: &Life| device.named(life.seq).map(|name| name.category).filter(|c| *c != Category::Unknown);
+        let told = |life: &Life| device.named(Some(life.seq)).map(|name| name.category).filter(|c| *c != Category::Unknown);
         let verdict = |life: &Life| match told(life) {
             Some(category) => Verdict::Is(category),
             None if work.caches.contains(&life.seq) => Verdict::Is(Category::KvCache),
@@ -119,21 +120,21 @@ impl Categories {
     }
 
     /// The category of the block with this [`seq`](crate::snapshot::Block::seq).
-    pub fn get(&self, seq: u64) -> Category {
-        self.by_seq.get(&seq).copied().unwrap_or_default()
+    pub fn get(&self, seq: Option<NonZeroU64>) -> Category {
+        seq.and_then(|seq| self.by_seq.get(&seq)).copied().unwrap_or_default()
     }
 
     /// What the block can only be, if its category is unknown and that much is known.
-    pub fn either(&self, seq: u64) -> Option<Either> {
-        self.either.get(&seq).copied()
+    pub fn either(&self, seq: Option<NonZeroU64>) -> Option<Either> {
+        self.either.get(&seq?).copied()
     }
 }
 
 /// Gives blocks that are live, or of which nothing is known, the category of those with the same stack, if they agree.
-fn inherit(lives: &[Life], verdicts: &[Verdict], categories: &mut HashMap<u64, Category>) {
+fn inherit(lives: &[Life], verdicts: &[Verdict], categories: &mut HashMap<NonZeroU64, Category>) {
     let is_open = |life: &Life, verdict: &Verdict| life.to == usize::MAX || *verdict == Verdict::Open;
     let mut of_stack: HashMap<StackId, Option<Category>> = HashMap::new();
-    let category = |categories: &HashMap<u64, Category>, life: &Life| categories.get(&life.seq).copied();
+    let category = |categories: &HashMap<NonZeroU64, Category>, life: &Life| categories.get(&life.seq).copied();
     for (life, _) in lives.iter().zip(verdicts).filter(|(life, verdict)| !is_open(life, verdict)) {
         let known = category(categories, life).filter(|known| *known != Category::Unknown);
         of_stack.entry(life.stack).and_modify(|agreed| *agreed = agreed.filter(|_| *agreed == known)).or_insert(known);
@@ -198,8 +199,8 @@ struct Work<'a> {
     /// that is kept for that.
     forward: HashMap<(ThreadId, usize), usize>,
     /// Keys and values that grow, and what they may have begun with.
-    caches: HashSet<u64>,
-    prefixes: HashSet<u64>,
+    caches: HashSet<NonZeroU64>,
+    prefixes: HashSet<NonZeroU64>,
     /// Where scopes were left.
     exits: Exits,
 }

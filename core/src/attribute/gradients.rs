@@ -4,6 +4,7 @@
 //! those of operands that are no variables. Where it leaves as many of a size as there are variables of that size, each is
 //! the gradient of one of them; if the loss does not depend on all variables, only where nothing else of that size is there.
 
+use std::num::NonZeroU64;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::hint::Hint;
@@ -14,11 +15,11 @@ use crate::snapshot::Category;
 /// What counting tells.
 #[derive(Debug, Default)]
 pub(super) struct Counted {
-    pub(super) gradients: HashSet<u64>,
+    pub(super) gradients: HashSet<NonZeroU64>,
     /// Left by a pass, and as large as no variable.
-    pub(super) details: HashSet<u64>,
+    pub(super) details: HashSet<NonZeroU64>,
     /// Variables that have gradients.
-    pub(super) parameters: HashSet<u64>,
+    pub(super) parameters: HashSet<NonZeroU64>,
 }
 
 /// `are_all_known`: nothing was allocated before the recording, and no record was lost.
@@ -50,7 +51,7 @@ pub(super) fn count(lives: &[Life], backward: &Passes, are_all_known: bool) -> C
 struct Live<'a> {
     /// What was not looked at yet, in the order of the log.
     coming: std::iter::Peekable<std::vec::IntoIter<&'a Life>>,
-    live: BTreeMap<(usize, u64), &'a Life>,
+    live: BTreeMap<(usize, NonZeroU64), &'a Life>,
 }
 
 impl<'a> Live<'a> {
@@ -66,7 +67,7 @@ impl<'a> Live<'a> {
             // In the order in which they go.
             self.live.insert((life.to, life.seq), life);
         }
-        self.live = self.live.split_off(&(position + 2, 0));
+        self.live = self.live.split_off(&(position + 2, NonZeroU64::MIN));
         self.live.values().copied()
     }
 }

@@ -1,5 +1,6 @@
 //! Caches that grow by joining: each is the one before and a constant more.
 
+use std::num::NonZeroU64;
 use std::collections::{HashMap, HashSet};
 
 use super::hint::Hint;
@@ -15,9 +16,9 @@ pub(super) struct Growing {
     /// Allocated by `cat`, three sizes or more that differ by as much each time, each live until the next was there; and
     /// what is worked out after them grows with them, as what reads keys and values does. Results that are collected grow,
     /// too, but nothing goes over all of them each time.
-    pub(super) caches: HashSet<u64>,
+    pub(super) caches: HashSet<NonZeroU64>,
     /// Blocks that may be what such a cache began with.
-    pub(super) prefixes: HashSet<u64>,
+    pub(super) prefixes: HashSet<NonZeroU64>,
 }
 
 pub(super) fn growing(lives: &[Life], is_wanted: impl Fn(&Life) -> bool) -> Growing {
@@ -26,7 +27,7 @@ pub(super) fn growing(lives: &[Life], is_wanted: impl Fn(&Life) -> bool) -> Grow
         places.entry(life.stack).or_default().push(life);
     }
     let runs: Vec<Vec<&Life>> = places.values().flat_map(|place| runs(place)).filter(|run| run.len() > 1).collect();
-    let collected: HashSet<u64> = runs.iter().flatten().map(|life| life.seq).collect();
+    let collected: HashSet<NonZeroU64> = runs.iter().flatten().map(|life| life.seq).collect();
     let (work, mut growing) = (work(lives, &collected), Growing::default());
     for run in runs.iter().filter(|run| run.len() >= LEAST && is_read(run, &work)) {
         growing.prefixes.extend(prefixes(run, &work));
@@ -36,7 +37,7 @@ pub(super) fn growing(lives: &[Life], is_wanted: impl Fn(&Life) -> bool) -> Grow
 }
 
 /// As large as the first of a run without its step, and there when that was made.
-fn prefixes(run: &[&Life], work: &HashMap<ThreadId, Vec<&Life>>) -> Vec<u64> {
+fn prefixes(run: &[&Life], work: &HashMap<ThreadId, Vec<&Life>>) -> Vec<NonZeroU64> {
     let [first, second, ..] = run else { return Vec::new() };
     /// So much else may have been allocated since.
     const NEAR: usize = 512;
@@ -78,7 +79,7 @@ fn continues(run: &[&Life], life: &Life) -> bool {
 }
 
 /// What each thread's operators allocated besides, in order.
-fn work<'a>(lives: &'a [Life], collected: &HashSet<u64>) -> HashMap<ThreadId, Vec<&'a Life>> {
+fn work<'a>(lives: &'a [Life], collected: &HashSet<NonZeroU64>) -> HashMap<ThreadId, Vec<&'a Life>> {
     let mut work: HashMap<ThreadId, Vec<&Life>> = HashMap::new();
     let is_one = |life: &&Life| matches!(life.hint, Hint::Forward | Hint::Join) && !collected.contains(&life.seq);
     lives.iter().filter(is_one).for_each(|life| work.entry(life.thread).or_default().push(life));

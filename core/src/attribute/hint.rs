@@ -141,7 +141,7 @@ pub(crate) fn is_made_anew(data: &SnapshotData, stack: StackId) -> bool {
 /// Is it part of what a model works out, as far as names of functions tell?
 fn in_forward(data: &SnapshotData, stack: StackId) -> bool {
     let rules = &data.settings.rules;
-    data.stacks.frames(stack).any(|frame| rules.names(Fact::Forward, SymbolName(&frame.function).function()))
+    data.stacks.frames(stack).any(|frame| rules.names(Fact::Forward, SymbolName(frame.function_or_empty()).function()))
 }
 
 /// Did a function of an optimizer need it?
@@ -157,6 +157,8 @@ pub(super) fn is_step(data: &SnapshotData, context: ContextId) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::num::NonZeroU64;
+
     use super::*;
     use crate::snapshot::testing::{Trace, frame, registry, stacks};
 
@@ -171,7 +173,7 @@ mod tests {
             trace.alloc("last", 2000).on(StackId(1));
             trace.build()
         };
-        let category = |data: &SnapshotData| crate::attribute::Categories::of(data, &data.devices[0]).get(1);
+        let category = |data: &SnapshotData| crate::attribute::Categories::of(data, &data.devices[0]).get(NonZeroU64::new(1));
         let data = in_step(frame("mul_scalar", &registry("burn-tensor-0.21.0/src/tensor/api/numeric.rs"), 300));
         assert_eq!(category(&data), Category::Unknown);
         assert_eq!(operator(&data, StackId(1)).map(|operator| operator.root), Some("mul_scalar"));

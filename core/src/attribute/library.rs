@@ -11,7 +11,7 @@ pub fn library(data: &SnapshotData, stack: StackId) -> Option<&str> {
     let asking = stacks.addresses(stack).find(|address| !is_own(address))?;
     let is_native = stacks.frames_at(asking).iter().all(|frame| Origin::of(rules, frame) == Origin::Unknown);
     let module = data.modules.get(asking.module? as usize)?;
-    name_of_library(rules, &module.path).filter(|_| is_native)
+    name_of_library(rules, module.path.as_deref()?).filter(|_| is_native)
 }
 
 /// Is this an address in memtrace itself, or in what it calls? Its own frames are left out of stacks.
@@ -50,7 +50,7 @@ mod tests {
     fn rust_in_a_shared_library_is_the_programs() {
         let asking = |frame| {
             let mut data = Trace::cpu().stacks(stacks(vec![frame], [[0]])).build();
-            data.modules[0].path = "/opt/lib/libnet.so.1".into();
+            data.modules[0].path = Some("/opt/lib/libnet.so.1".into());
             library(&data, StackId(1)).map(str::to_owned)
         };
         let rust = frame("candle_core::tensor::Tensor::relu", &registry("candle-core-0.11.1/src/tensor.rs"), 700);

@@ -1,5 +1,6 @@
 //! The blocks of a recording with the time for which each was there.
 
+use std::num::NonZeroU64;
 use std::collections::HashMap;
 
 use super::hint::{Hint, StackHint, is_step};
@@ -8,7 +9,7 @@ use crate::snapshot::{Block, ContextId, DeviceSnapshot, RecordKind, SnapshotData
 /// A block, from its alloc to its free, as positions in the log.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Life {
-    pub(super) seq: u64,
+    pub(super) seq: NonZeroU64,
     pub(super) size: u64,
     pub(super) stack: StackId,
     pub(super) context: ContextId,
@@ -44,9 +45,9 @@ pub(super) fn lives(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<Life> {
         let hint = *stacks.entry(stack).or_insert_with(|| StackHint::of(data, stack));
         (hint.within(is_step), hint)
     };
-    let mut found: HashMap<u64, Life> = HashMap::new();
-    let mut life = |block: &Block, from: usize| {
-        let Block { seq, size, stack, context, thread, .. } = *block;
+    let mut found: HashMap<NonZeroU64, Life> = HashMap::new();
+    let mut life = |seq: NonZeroU64, block: &Block, from: usize| {
+        let Block { size, stack, context, thread, .. } = *block;
         let (hint, StackHint { is_variable, in_forward, moves, is_gradient: may_be_gradient, .. }) =
             hint(stack, context);
         Life {
@@ -66,15 +67,16 @@ pub(super) fn lives(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<Life> {
     };
     // Position 0 is before the log.
     for (position, record) in (1..).zip(&device.records) {
-        let block = record.block();
+        let (Some(seq), block) = (record.alloc_seq, record.block()) else { continue };
         match record.kind {
-            _ if record.alloc_seq == 0 => {}
-            RecordKind::Alloc => drop(found.insert(block.seq, life(&block, position))),
-            RecordKind::Free => found.entry(block.seq).or_insert_with(|| life(&block, 0)).to = position,
+            RecordKind::Alloc => drop(found.insert(seq, life(seq, &block, position))),
+            RecordKind::Free => found.entry(seq).or_insert_with(|| life(seq, &block, 0)).to = position,
         }
     }
     for block in device.live.iter().chain(&device.peak.blocks) {
-        found.entry(block.seq).or_insert_with(|| life(block, 0));
+        if let Some(seq) = block.seq {
+            found.entry(seq).or_insert_with(|| life(seq, block, 0));
+        }
     }
     let mut lives: Vec<Life> = found.into_values().collect();
     lives.sort_unstable_by_key(|life| life.seq);

@@ -50,13 +50,13 @@ pub fn operator(data: &SnapshotData, stack: StackId) -> Option<Operator<'_>> {
         }
         let place = FramePlace::of(frame);
         if place.is(rules, Fact::Pass) {
-            pass = Some(rules.backward(&place.package, place.version, frame.line));
+            pass = Some(frame.line.and_then(|line| rules.backward(&place.package, place.version, line.get())));
             break;
         }
         if rules.names(Fact::Kernel, place.function) {
             (leaf, root) = (None, None);
         }
-        if let Some(name) = place.operator(rules, &frame.function) {
+        if let Some(name) = place.operator(rules, frame.function_or_empty()) {
             leaf = leaf.or(Some(name));
             root = Some(name);
         }
@@ -106,13 +106,14 @@ pub(super) struct FramePlace<'a> {
 impl<'a> FramePlace<'a> {
     /// From the file; from the name where there is none. The crate of a file that does not lie in a `src` is not known.
     pub(super) fn of(frame: &'a Frame) -> Self {
-        let (name, function) = (SymbolName(&frame.function), SymbolName(&frame.function).function());
-        if let Some((package, file)) = package_and_path(&frame.file) {
-            let version = version_of(&frame.file);
-            return Self { package: package.replace('-', "_"), version, file: file.into(), function };
+        let name = SymbolName(frame.function_or_empty());
+        let function = name.function();
+        if let Some((package, path)) = frame.file.as_deref().and_then(package_and_path) {
+            let version = version_of(frame.file_or_empty());
+            return Self { package: package.replace('-', "_"), version, file: path.into(), function };
         }
-        if !frame.file.is_empty() {
-            let file = frame.file.rsplit('/').next().unwrap_or_default().into();
+        if let Some(file) = &frame.file {
+            let file = file.rsplit('/').next().unwrap_or_default().into();
             return Self { package: String::new(), version: "", file, function };
         }
         let (package, module) = name.crate_and_module().unwrap_or_default();
@@ -136,6 +137,7 @@ impl<'a> FramePlace<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::snapshot::testing::registry;
 
     #[test]
     fn a_type_is_named_where_its_function_is_none() {
@@ -149,8 +151,8 @@ mod tests {
     }
 
     fn frame(function: &str, file: &str) -> Frame {
-        let file = if file.is_empty() { String::new() } else { format!("/home/u/.cargo/registry/src/index-1/{file}") };
-        Frame { function: function.into(), file, line: 1, inlined: false }
+        let file = if file.is_empty() { String::new() } else { registry(file) };
+        crate::snapshot::testing::frame(function, &file, 1)
     }
 
     #[test]
@@ -177,7 +179,7 @@ mod tests {
             let frame = frame(function, file);
             let place = FramePlace::of(&frame);
             let rules = Rules::default();
-            assert_eq!(place.operator(&rules, &frame.function), name, "{function} {file}");
+            assert_eq!(place.operator(&rules, frame.function_or_empty()), name, "{function} {file}");
         }
         let file = "candle-core-0.11.1/src/backprop.rs";
         let in_pass = |function| FramePlace::of(&frame(function, file)).is(&Rules::default(), Fact::Pass);

@@ -22,7 +22,10 @@ pub enum Origin {
 impl Origin {
     /// Whose code this frame is: by its file, or by the crate in its name where there is no file.
     pub fn of(rules: &Rules, frame: &Frame) -> Self {
-        if frame.file.is_empty() { by_name(rules, &frame.function) } else { by_file(rules, &frame.file) }
+        match &frame.file {
+            Some(file) => by_file(rules, file),
+            None => by_name(rules, frame.function_or_empty()),
+        }
     }
 }
 

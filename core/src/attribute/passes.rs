@@ -35,7 +35,7 @@ pub(super) fn pass_at<'a>(passes: &'a Passes, life: &Life) -> Option<&'a Pass> {
 
 /// The stretches in which threads allocated with this hint only.
 pub(super) fn passes(device: &DeviceSnapshot, lives: &[Life], kind: Hint, exits: &Exits) -> Passes {
-    let is_gradient = |life: &Life| device.named(life.seq).is_some_and(|name| name.category == Category::Gradient);
+    let is_gradient = |life: &Life| device.named(Some(life.seq)).is_some_and(|name| name.category == Category::Gradient);
     let left = left(exits);
     let mut found = Passes::new();
     let mut open: HashSet<ThreadId> = HashSet::new();

@@ -14,11 +14,11 @@ pub fn belongs_to_a_span(data: &SnapshotData, stack: StackId) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::snapshot::{Frame, Rules};
+    use crate::snapshot::Rules;
+    use crate::snapshot::testing::frame;
 
     fn enters(function: &str, file: &str) -> bool {
-        let frame = Frame { function: function.into(), file: file.into(), ..Frame::default() };
-        FramePlace::of(&frame).is(&Rules::default(), Fact::Span)
+        FramePlace::of(&frame(function, file, 0)).is(&Rules::default(), Fact::Span)
     }
 
     #[test]

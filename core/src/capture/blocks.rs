@@ -1,5 +1,6 @@
 //! Records, blocks, marks and scopes of a capture, read.
 
+use std::num::NonZeroU64;
 use std::collections::BTreeMap;
 
 use super::Damage;
@@ -47,9 +48,9 @@ impl Last {
         Ok(self.address)
     }
 
-    fn seq(&mut self, r: &mut Reader<'_>) -> Result<u64, Damage> {
+    fn seq(&mut self, r: &mut Reader<'_>) -> Result<Option<NonZeroU64>, Damage> {
         self.seq = r.step(self.seq).and_then(in_range)?;
-        Ok(self.seq)
+        Ok(NonZeroU64::new(self.seq))
     }
 }
 
@@ -174,14 +175,12 @@ pub(super) fn scopes(r: &mut Reader<'_>, ids: Ids) -> Result<Vec<ScopeStats>, Da
 }
 
 /// Adds names; `lost` is how many were not kept so far.
-pub(super) fn names(r: &mut Reader<'_>, names: &mut BTreeMap<u64, BlockName>, lost: &mut u64) -> Result<(), Damage> {
+pub(super) fn names(r: &mut Reader<'_>, names: &mut BTreeMap<NonZeroU64, BlockName>, lost: &mut u64) -> Result<(), Damage> {
     *lost = in_range(*lost + r.number()?)?;
     let mut last = Last::default();
     for _ in 0..r.count()? {
         let (seq, name, category) = (last.seq(r)?, r.text()?, r.raw()?);
-        if seq == 0 {
-            return Err(Damage("a name of no block"));
-        }
+        let seq = seq.ok_or(Damage("a name of no block"))?;
         // Each record of the block may be shown with it.
         if name.len() > LONGEST_NAME {
             return Err(Damage("a name longer than any"));

@@ -1,6 +1,8 @@
 //! Reads captures. Whatever the bytes are, it neither panics nor takes more memory than `limits` allows
 //! for so many of them.
 
+use std::num::{NonZeroU32, NonZeroU64};
+
 use super::bytes::{LARGEST, Reader, in_range};
 use super::limits::{self, Budget};
 use super::rebuild::DeviceParts;
@@ -100,7 +102,7 @@ impl Reading {
         match tag {
             Tag::Process => process(&mut r, &mut self.data.process)?,
             Tag::Settings => self.data.settings = settings(&mut r)?,
-            Tag::Sampling => self.data.settings.sample_interval = interval(&mut r)?,
+            Tag::Sampling => self.data.settings.sample_interval = Some(interval(&mut r)?),
             Tag::Threads => self.data.process.threads = list(&mut r, thread)?,
             Tag::Modules => self.data.modules = modules(&mut r)?,
             Tag::Addresses => self.addresses(&mut r)?,
@@ -155,7 +157,7 @@ impl Reading {
         let mut text = |number: u32| {
             let text = texts.get(number as usize).ok_or(Damage("the number of a text that is not there"))?;
             copied.take(text.len())?;
-            Ok((*text).to_owned())
+            Ok(Some((*text).to_owned()).filter(|text| !text.is_empty()))
         };
         let (mut frames, mut counts) = (Vec::new(), Vec::new());
         for _ in 0..self.addresses.len() {
@@ -163,8 +165,8 @@ impl Reading {
             for _ in 0..count {
                 let (function, file) = (text(r.small()?)?, text(r.small()?)?);
                 let line = r.raw()?;
-                let number = (line >> 1).try_into().map_err(|_| Damage("a line number of more than 32 bits"))?;
-                frames.push(Frame { function, file, line: number, inlined: line & 1 == 1 });
+                let number = u32::try_from(line >> 1).map_err(|_| Damage("a line number of more than 32 bits"))?;
+                frames.push(Frame { function, file, line: NonZeroU32::new(number), inlined: line & 1 == 1 });
             }
             counts.push(count as u32);
         }
@@ -357,10 +359,9 @@ fn settings(r: &mut Reader<'_>) -> Result<Settings, Damage> {
     })
 }
 
-fn interval(r: &mut Reader<'_>) -> Result<u64, Damage> {
-    let interval = r.raw()?;
-    let known = interval.is_power_of_two() && interval <= MAX_INTERVAL;
-    if known { Ok(interval) } else { Err(Damage("an interval at which no memtrace samples")) }
+fn interval(r: &mut Reader<'_>) -> Result<NonZeroU64, Damage> {
+    let known = |interval: &NonZeroU64| interval.is_power_of_two() && interval.get() <= MAX_INTERVAL;
+    NonZeroU64::new(r.raw()?).filter(known).ok_or(Damage("an interval at which no memtrace samples"))
 }
 
 fn rules(added: &str) -> Result<Rules, Damage> {
@@ -380,7 +381,8 @@ fn modules(r: &mut Reader<'_>) -> Result<Vec<Module>, Damage> {
 }
 
 fn module(r: &mut Reader<'_>) -> Result<Module, Damage> {
-    let (path, build_id) = (r.text()?.to_owned(), r.bytes()?.to_owned());
+    let (path, build_id) = (r.text()?, r.bytes()?.to_owned());
+    let path = (!path.is_empty()).then(|| path.to_owned());
     Ok(Module { path, build_id, base: r.raw()?, range: r.raw()?..r.raw()? })
 }
 
@@ -400,7 +402,7 @@ fn counters(r: &mut Reader<'_>) -> Result<Counters, Damage> {
     counters.peak = Peak {
         bytes: r.number()?,
         time_ns: r.number()?,
-        seq: r.number()?,
+        seq: NonZeroU64::new(r.number()?),
         not_recorded: r.number()?,
         below_threshold: r.number()?,
         blocks: Vec::new(),

@@ -35,7 +35,7 @@ pub(super) fn check(data: &SnapshotData, symbolised: bool, length: usize) -> Res
 }
 
 fn stacks(data: &SnapshotData, symbolised: bool, budget: &mut Budget) -> Result<(), Damage> {
-    let of_frame = |frame: &Frame| frame.function.len() + frame.file.len() + FRAME;
+    let of_frame = |frame: &Frame| frame.function_or_empty().len() + frame.file_or_empty().len() + FRAME;
     let of_address = |address: &CodeAddress| match symbolised {
         true => data.stacks.frames_at(address).iter().map(of_frame).sum(),
         false => UNNAMED,

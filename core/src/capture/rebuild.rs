@@ -1,6 +1,7 @@
 //! A device's part of a recording from the chunks of a capture: what was not written follows from
 //! the records.
 
+use std::num::NonZeroU64;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use foldhash::fast::RandomState;
@@ -26,7 +27,7 @@ pub(super) struct DeviceParts {
     pub(super) segment_records: Vec<SegmentRecord>,
     pub(super) calls: Vec<CallTime>,
     /// By the block's number.
-    pub(super) names: BTreeMap<u64, BlockName>,
+    pub(super) names: BTreeMap<NonZeroU64, BlockName>,
     pub(super) lost_names: u64,
     overwritten: u64,
     skips: Vec<Skip>,
@@ -35,7 +36,7 @@ pub(super) struct DeviceParts {
     /// What was live after so many records.
     live: Option<(usize, Vec<Block>)>,
     /// What was live at the peak whose alloc had this number.
-    peak: Option<(u64, Vec<Block>)>,
+    peak: Option<(Option<NonZeroU64>, Vec<Block>)>,
     /// The same, until the counters say which peak that was.
     new_peak: Option<Vec<Block>>,
     counters: Counters,
@@ -186,7 +187,7 @@ impl DeviceParts {
         }
         let (mut at_skips, mut at_end) = (vec![Vec::new(); self.skips.len()], Vec::new());
         for Refused { free, again } in &refused {
-            let Some(block) = self.records.get(*again).and_then(Record::refused).filter(|block| block.seq > 0) else {
+            let Some(block) = self.records.get(*again).and_then(Record::refused).filter(|block| block.seq.is_some()) else {
                 continue;
             };
             let was_out = |at: usize| at <= *again && free.is_none_or(|free| at > free);
@@ -261,7 +262,7 @@ impl DeviceParts {
 
 /// Those that are not among them.
 fn put_back(blocks: &mut Vec<Block>, more: &[Block]) {
-    let mut known: HashSet<u64, RandomState> = blocks.iter().map(|block| block.seq).collect();
+    let mut known: HashSet<Option<NonZeroU64>, RandomState> = blocks.iter().map(|block| block.seq).collect();
     let before = blocks.len();
     blocks.extend(more.iter().filter(|block| known.insert(block.seq)));
     if blocks.len() > before {

@@ -1,11 +1,13 @@
 //! Refused frees in the chunks of a stream: the free, what is written between, and what says that it was refused.
 
+use std::num::NonZeroU64;
+
 use super::Counters;
 use super::rebuild::DeviceParts;
 use crate::snapshot::{Block, Device, DeviceSnapshot, MemoryStats, Peak, Record, RecordKind, Sampling, Stat};
 
 fn block(address: u64, seq: u64) -> Block {
-    Block { address, size: 100, seq, time_ns: seq, ..Block::default() }
+    Block { address, size: 100, seq: NonZeroU64::new(seq), time_ns: seq, ..Block::default() }
 }
 
 fn alloc(block: &Block) -> Record {
@@ -20,7 +22,7 @@ fn free(block: &Block) -> Record {
 fn device(before: &[Record], skipped: bool, lists: Option<(&[Block], &[Block])>, after: &[Record]) -> DeviceSnapshot {
     let mut parts = DeviceParts::new(Device::Cpu);
     let current = Stat { current: 200, ..Stat::default() };
-    let peak = Peak { bytes: 200, seq: 2, ..Peak::default() };
+    let peak = Peak { bytes: 200, seq: NonZeroU64::new(2), ..Peak::default() };
     let stats = MemoryStats { allocated_bytes: current, ..MemoryStats::default() };
     let counters = || Counters { peak: peak.clone(), stats, ..Counters::default() };
     parts.new_records().extend_from_slice(before);

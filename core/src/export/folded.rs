@@ -158,11 +158,12 @@ impl<'a> Names<'a> {
 
 /// `Net::forward src/model.rs:7`: drawings cut off the end.
 fn function_and_line(frame: &Frame, working_dir: &str) -> String {
-    let function = SymbolName(&frame.function).short();
-    match (shorten_path(&frame.file, working_dir), frame.line) {
-        ("", _) => frame.function.clone(),
-        (path, 0) => format!("{function} {path}"),
-        (path, line) => format!("{function} {path}:{line}"),
+    let name = frame.function_or_empty();
+    let Some(file) = &frame.file else { return name.to_owned() };
+    let (file, function) = (shorten_path(file, working_dir), SymbolName(name).short());
+    match frame.line {
+        Some(line) => format!("{function} {file}:{line}"),
+        None => format!("{function} {file}"),
     }
 }
 

@@ -113,8 +113,8 @@ fn report(data: &SnapshotData, devices: Vec<Value>, left_out: &LeftOut) -> Value
     if !left_out.is_nothing() {
         report["left_out"] = left_out.to_string().into();
     }
-    if data.settings.sample_interval > 0 {
-        report["sample_interval"] = data.settings.sample_interval.into();
+    if let Some(interval) = data.settings.sample_interval {
+        report["sample_interval"] = interval.get().into();
     }
     report
 }
@@ -344,7 +344,7 @@ fn temporary(row: &TemporaryRow) -> Value {
 
 fn module(module: &crate::snapshot::Module) -> Value {
     let build_id: String = module.build_id.iter().map(|byte| format!("{byte:02x}")).collect();
-    json!({ "path": module.path, "build_id": build_id, "base": module.base })
+    json!({ "path": module.path.as_deref().unwrap_or_default(), "build_id": build_id, "base": module.base })
 }
 
 /// In the keys of `torch.cuda.memory_stats`.

@@ -108,7 +108,7 @@ fn what_a_sample_stands_for_adds_up_in_every_table_and_curve() {
 fn the_row_of_the_counted_peak_holds_its_blocks_wherever_the_estimate_is_highest() {
     let mut data = a_sample();
     let peak = &mut data.devices[0].peak;
-    (peak.seq, peak.time_ns, peak.bytes) = (2, 2_000, 4800);
+    (peak.seq, peak.time_ns, peak.bytes) = (std::num::NonZeroU64::new(2), 2_000, 4800);
     peak.blocks.truncate(2);
     let options = MemoryLayout { max_steps: 1, ..Default::default() };
     let text = String::from_utf8(written(|out| options.write(&data, out))).unwrap();

@@ -2,6 +2,8 @@
 //!
 //! Everything right of here (`attribute`, `analysis`, `export`) reads it and nothing else.
 
+use std::num::NonZeroU64;
+
 mod calls;
 mod category;
 mod cuda;
@@ -82,8 +84,8 @@ pub struct Peak {
     pub bytes: u64,
     /// When: nanoseconds since the recording began.
     pub time_ns: u64,
-    /// Position in the log of the alloc that made the peak; 0 if it was the very start.
-    pub seq: u64,
+    /// Position in the log of the alloc that made the peak; `None` if no alloc exceeded what was live at the start.
+    pub seq: Option<NonZeroU64>,
     /// Exactly the recorded blocks that were live then, in the order of their allocation.
     pub blocks: Vec<Block>,
     /// Bytes in blocks from before the recording (and in blocks counted in

@@ -6,8 +6,8 @@ use std::ops::Range;
 /// A loaded program or library.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Module {
-    /// Its file; empty if the system does not say.
-    pub path: String,
+    /// Its file, if the system names one.
+    pub path: Option<String>,
     /// GNU build-id, or empty.
     pub build_id: Vec<u8>,
     /// What to add to an address in the file to get the address in memory.
@@ -55,7 +55,7 @@ mod tests {
 
     #[test]
     fn an_address_is_in_the_first_module_that_holds_it() {
-        let module = |range| Module { path: String::new(), build_id: Vec::new(), base: 0, range };
+        let module = |range| Module { path: None, build_id: Vec::new(), base: 0, range };
         #[expect(clippy::reversed_empty_ranges, reason = "a damaged file may hold one")]
         let ranges = [10..20, 15..30, 5..5, 9..3, 0..40, 20..25, 50..60, 60..u64::MAX];
         let modules: Vec<Module> = ranges.into_iter().map(module).collect();

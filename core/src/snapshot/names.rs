@@ -1,6 +1,7 @@
 //! What the program called its blocks.
 
 use std::collections::HashMap;
+use std::num::NonZeroU64;
 
 use foldhash::fast::RandomState;
 
@@ -14,7 +15,7 @@ pub const LONGEST_NAME: usize = 256;
 pub struct BlockName {
     /// The block's [`seq`](super::Block::seq); also the [`alloc_seq`](super::Record::alloc_seq) of its
     /// alloc and of its free.
-    pub seq: u64,
+    pub seq: NonZeroU64,
     /// At most 256 bytes.
     pub name: String,
     /// What the program said that it is for.
@@ -22,18 +23,18 @@ pub struct BlockName {
 }
 
 /// The names of a device's blocks, to be asked for those of a whole log.
-pub(crate) struct NamesBySeq<'a>(HashMap<u64, &'a str, RandomState>);
+pub(crate) struct NamesBySeq<'a>(HashMap<NonZeroU64, &'a str, RandomState>);
 
 impl<'a> NamesBySeq<'a> {
     /// See [`DeviceSnapshot::name`].
-    pub(crate) fn get(&self, seq: u64) -> Option<&'a str> {
-        self.0.get(&seq).copied()
+    pub(crate) fn get(&self, seq: Option<NonZeroU64>) -> Option<&'a str> {
+        self.0.get(&seq?).copied()
     }
 }
 
 impl DeviceSnapshot {
     /// The name of the block whose alloc has this position in the log.
-    pub fn name(&self, seq: u64) -> Option<&str> {
+    pub fn name(&self, seq: Option<NonZeroU64>) -> Option<&str> {
         self.named(seq).map(|name| name.name.as_str())
     }
 
@@ -43,8 +44,8 @@ impl DeviceSnapshot {
     }
 
     /// What the program said of the block whose alloc has this position in the log.
-    pub fn named(&self, seq: u64) -> Option<&BlockName> {
-        let at = self.names.binary_search_by_key(&seq, |name| name.seq).ok()?;
+    pub fn named(&self, seq: Option<NonZeroU64>) -> Option<&BlockName> {
+        let at = self.names.binary_search_by_key(&seq?, |name| name.seq).ok()?;
         self.names.get(at)
     }
 }

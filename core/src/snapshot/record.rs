@@ -1,5 +1,7 @@
 //! What the log holds, and the blocks that it talks about.
 
+use std::num::NonZeroU64;
+
 use super::MemoryKind;
 use super::ids::{ContextId, StackId, ThreadId};
 
@@ -32,8 +34,8 @@ pub struct Record {
     pub context: ContextId,
     /// The thread that did it.
     pub thread: ThreadId,
-    /// The alloc's position in the device's log; 0 for the free of an unknown block.
-    pub alloc_seq: u64,
+    /// The alloc's position in the device's log, from 1; `None` for the free of a block whose alloc was not recorded.
+    pub alloc_seq: Option<NonZeroU64>,
     /// CUDA stream, renumbered by exporters; 0 on the CPU.
     pub stream: u32,
     /// Alloc or free.
@@ -43,6 +45,13 @@ pub struct Record {
 }
 
 impl Record {
+    /// `alloc_seq` as captures and the recorder's log hold it: 0 for `None`.
+    #[doc(hidden)]
+    #[inline]
+    pub fn raw_seq(&self) -> u64 {
+        self.alloc_seq.map_or(0, NonZeroU64::get)
+    }
+
     /// The record of a block's alloc, from which [`block`](Self::block) makes the block again.
     #[inline]
     pub fn alloc_of(block: &Block) -> Self {
@@ -87,8 +96,9 @@ pub struct Block {
     pub address: u64,
     /// Requested size in bytes.
     pub size: u64,
-    /// Position of its alloc in the device's log, from 1; never reused.
-    pub seq: u64,
+    /// Position of its alloc in the device's log, from 1; never reused. `None` only for a block that
+    /// [`Record::block`] makes of the free of an unknown one.
+    pub seq: Option<NonZeroU64>,
     /// When it was allocated: nanoseconds since the recording began.
     pub time_ns: u64,
     /// Where it was allocated.
@@ -101,4 +111,13 @@ pub struct Block {
     pub stream: u32,
     /// How it was come by.
     pub memory: MemoryKind,
+}
+
+impl Block {
+    /// `seq` as captures and the recorder's log hold it: 0 for `None`.
+    #[doc(hidden)]
+    #[inline]
+    pub fn raw_seq(&self) -> u64 {
+        self.seq.map_or(0, NonZeroU64::get)
+    }
 }

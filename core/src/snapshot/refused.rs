@@ -2,6 +2,7 @@
 //! once more. To whoever reads a recording neither ever was.
 
 use std::collections::HashMap;
+use std::num::NonZeroU64;
 
 use foldhash::fast::RandomState;
 
@@ -14,13 +15,13 @@ impl Record {
     /// Says that the last free of this block was refused.
     #[inline]
     pub fn again(block: &Block) -> Self {
-        Self { alloc_seq: block.seq | AGAIN, ..Self::alloc_of(block) }
+        Self { alloc_seq: NonZeroU64::new(block.raw_seq() | AGAIN), ..Self::alloc_of(block) }
     }
 
     /// The block whose last free was refused, if that is what the record says.
     pub fn refused(&self) -> Option<Block> {
-        let is_again = self.kind == RecordKind::Alloc && self.alloc_seq & AGAIN != 0;
-        is_again.then(|| Block { seq: self.alloc_seq & !AGAIN, ..self.block() })
+        let is_again = self.kind == RecordKind::Alloc && self.raw_seq() & AGAIN != 0;
+        is_again.then(|| Block { seq: NonZeroU64::new(self.raw_seq() & !AGAIN), ..self.block() })
     }
 }
 
@@ -33,7 +34,7 @@ pub struct Refused {
 
 /// All of them, in no order.
 pub fn refused_frees(records: &[Record]) -> Vec<Refused> {
-    let mut waiting: HashMap<(u64, u64), Vec<usize>, RandomState> = HashMap::default();
+    let mut waiting: HashMap<(u64, Option<NonZeroU64>), Vec<usize>, RandomState> = HashMap::default();
     let mut found = Vec::new();
     for (index, record) in records.iter().enumerate().rev() {
         if let Some(block) = record.refused() {
@@ -71,7 +72,7 @@ mod tests {
     use super::*;
 
     fn block(address: u64, seq: u64) -> Block {
-        Block { address, size: 10, seq, ..Block::default() }
+        Block { address, size: 10, seq: NonZeroU64::new(seq), ..Block::default() }
     }
 
     fn free(block: &Block) -> Record {

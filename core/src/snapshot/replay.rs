@@ -50,7 +50,7 @@ impl Replay {
         match record.kind {
             RecordKind::Alloc => self.remove(record.address),
             // The free of a block from before the recording: the ledger never held it.
-            RecordKind::Free if record.alloc_seq == 0 => {}
+            RecordKind::Free if record.alloc_seq.is_none() => {}
             RecordKind::Free => self.insert(record.block()),
         }
     }

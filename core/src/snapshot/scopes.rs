@@ -202,7 +202,7 @@ mod tests {
             alloc_stack: StackId::NONE,
             context: ContextId::ROOT,
             thread: ThreadId(1),
-            alloc_seq: time_ns,
+            alloc_seq: std::num::NonZeroU64::new(time_ns),
             stream: 0,
             memory: crate::snapshot::MemoryKind::Heap,
             kind: RecordKind::Alloc,

@@ -1,5 +1,7 @@
 //! What a recording was asked to keep, in the words of `torch.cuda.memory._record_memory_history`.
 
+use std::num::NonZeroU64;
+
 /// How much is recorded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Enabled {
@@ -61,9 +63,9 @@ pub struct Settings {
     pub max_entries: usize,
     /// CPU: smallest block that is recorded, in bytes; a power of two, or 0 for every block.
     pub min_size: u64,
-    /// CPU: of blocks smaller than this only a sample is recorded, one in so many bytes on average; a power of two of
-    /// at most 1 GiB, or 0 for no sampling.
-    pub sample_interval: u64,
+    /// CPU: the sampling interval, a power of two of at most 1 GiB. Blocks smaller than this are sampled, one point per
+    /// interval of allocated bytes on average; `None` records every block.
+    pub sample_interval: Option<NonZeroU64>,
     /// Most frames that are kept of a stack, half of them innermost, half outermost.
     pub stack_depth: usize,
     /// Only this device is recorded.
@@ -90,7 +92,7 @@ impl Default for Settings {
             stacks: StackKind::default(),
             max_entries: DEFAULT_MAX_ENTRIES,
             min_size: DEFAULT_MIN_SIZE,
-            sample_interval: 0,
+            sample_interval: None,
             stack_depth: DEFAULT_STACK_DEPTH,
             device: None,
             skip_actions: Vec::new(),
@@ -102,7 +104,8 @@ impl Default for Settings {
 impl Settings {
     /// How blocks of a device are chosen: those of devices other than the CPU are all recorded.
     pub fn sampling(&self, device: super::Device) -> super::Sampling {
-        let is_sampled = device == super::Device::Cpu && self.sample_interval > self.min_size;
-        super::Sampling::every(if is_sampled { self.sample_interval } else { 0 })
+        let interval = self.sample_interval.map_or(0, NonZeroU64::get);
+        let is_sampled = device == super::Device::Cpu && interval > self.min_size;
+        super::Sampling::every(if is_sampled { interval } else { 0 })
     }
 }

@@ -1,5 +1,6 @@
 //! Stacks as lists of code addresses, and what those addresses mean.
 
+use std::num::NonZeroU32;
 use std::ops::Range;
 
 use super::ids::StackId;
@@ -8,14 +9,26 @@ use super::modules::{Module, ModuleSpans};
 /// One function in the source, an inlined one included.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Frame {
-    /// Its name; with a path where the symbol table has one. Empty if unknown.
-    pub function: String,
-    /// Source file as the compiler recorded it; empty without debug information.
-    pub file: String,
-    /// Line in that file; 0 if unknown.
-    pub line: u32,
+    /// Its symbol name, with a path where the symbol table has one.
+    pub function: Option<String>,
+    /// Source file as the compiler recorded it; `None` without debug information.
+    pub file: Option<String>,
+    /// Line in that file.
+    pub line: Option<NonZeroU32>,
     /// True if the compiler inlined it into the frame that follows it.
     pub inlined: bool,
+}
+
+impl Frame {
+    /// `function`, or an empty text if it is unknown.
+    pub fn function_or_empty(&self) -> &str {
+        self.function.as_deref().unwrap_or_default()
+    }
+
+    /// `file`, or an empty text if it is unknown.
+    pub fn file_or_empty(&self) -> &str {
+        self.file.as_deref().unwrap_or_default()
+    }
 }
 
 /// A code address of a stack: physical, one per call.

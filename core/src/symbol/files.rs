@@ -16,10 +16,11 @@ pub(super) fn open(module: &Module) -> Result<Loader, String> {
     if module.build_id.is_empty() {
         return Err("it has no build-id, so nothing says whether its file is still the same".to_owned());
     }
-    let candidates = [PathBuf::from(&module.path), debug_file(&module.build_id)];
+    let path = Path::new(module.path.as_deref().unwrap_or_default());
+    let candidates = [path.to_owned(), debug_file(&module.build_id)];
     let same = candidates.iter().find(|path| build_id(path).is_some_and(|id| id == module.build_id));
     let Some(path) = same else {
-        let (there, id) = (Path::new(&module.path).exists(), hex(&module.build_id));
+        let (there, id) = (path.exists(), hex(&module.build_id));
         let why = if there { "the file there now is another one" } else { "the file is gone" };
         return Err(format!("{why} (build-id {id})"));
     };

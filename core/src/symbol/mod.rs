@@ -69,6 +69,6 @@ fn no_line_numbers(symbols: &Symbols) -> bool {
     let rust = symbols.addresses.iter().zip(&symbols.native).filter(|(_, native)| !**native);
     let frames =
         rust.flat_map(|(address, _)| &symbols.frames[address.frames.start as usize..address.frames.end as usize]);
-    let mut rest = frames.filter(|frame| !crate::sources::is_std(&frame.file)).peekable();
-    rest.peek().is_some() && rest.all(|frame| frame.line == 0)
+    let mut rest = frames.filter(|frame| !crate::sources::is_std(frame.file_or_empty())).peekable();
+    rest.peek().is_some() && rest.all(|frame| frame.line.is_none())
 }

@@ -1,5 +1,6 @@
 //! One address to its frames, by the debug information and symbol table of the file it comes from.
 
+use std::num::NonZeroU32;
 use std::collections::HashMap;
 
 use addr2line::Loader;
@@ -60,7 +61,7 @@ impl<'a> Resolver<'a> {
     pub fn resolve(&mut self, address: u64) -> Resolved {
         if address == FRAMES_LEFT_OUT {
             let function = "... (frames left out: the stack is deeper than stack_depth)".to_owned();
-            return Resolved { frames: vec![Frame { function, ..Frame::default() }], native: false, unknown: false };
+            return Resolved { frames: vec![named(function)], native: false, unknown: false };
         }
         let index = self.spans.find(address);
         let Some((index, module)) = index.and_then(|index| Some((index, self.modules.get(index)?))) else {
@@ -70,7 +71,7 @@ impl<'a> Resolver<'a> {
         let file = self.files.get(index).copied().unwrap_or(index);
         let loader = self.loaders.entry(file).or_insert_with(|| {
             let opened = if is_loaded { loaded(module, index) } else { super::files::open(module) };
-            let has_file = !is_loaded || std::path::Path::new(&module.path).exists();
+            let has_file = !is_loaded || module.path.as_ref().is_some_and(|path| std::path::Path::new(path).exists());
             opened
                 .map_err(|why| {
                     if has_file {
@@ -89,10 +90,10 @@ impl<'a> Resolver<'a> {
 /// For each module, the first one with its path and build-id: the same file need not be read twice. What is loaded is
 /// read without asking for the build-id.
 fn first_of_file(modules: &[Module], loaded: usize) -> Vec<usize> {
-    let mut first: HashMap<(&str, &[u8], bool), usize> = HashMap::new();
+    let mut first: HashMap<(Option<&str>, &[u8], bool), usize> = HashMap::new();
     let numbered = modules.iter().enumerate();
     numbered
-        .map(|(index, module)| *first.entry((&module.path, &module.build_id, index < loaded)).or_insert(index))
+        .map(|(index, module)| *first.entry((module.path.as_deref(), &module.build_id, index < loaded)).or_insert(index))
         .collect()
 }
 
@@ -103,13 +104,13 @@ fn loaded(module: &Module, index: usize) -> Result<Loader, String> {
     let running = if cfg!(target_os = "linux") && index == 0 { Loader::new("/proc/self/exe").ok() } else { None };
     match running {
         Some(program) => Ok(program),
-        None if module.build_id.is_empty() => Loader::new(&module.path).map_err(|error| error.to_string()),
+        None if module.build_id.is_empty() => Loader::new(module.path.as_deref().unwrap_or_default()).map_err(|error| error.to_string()),
         None => super::files::open(module),
     }
 }
 
 fn name_of(module: &Module) -> &str {
-    if module.path.is_empty() { "(a module without a name)" } else { &module.path }
+    module.path.as_deref().unwrap_or("(a module without a name)")
 }
 
 fn from_file(loader: &Loader, offset: u64) -> Option<Resolved> {
@@ -122,8 +123,8 @@ fn from_file(loader: &Loader, offset: u64) -> Option<Resolved> {
     }
     // The last frame is the physical function: the symbol table knows it with its path.
     match (frames.last_mut(), symbol) {
-        (Some(physical), Some(symbol)) => physical.function = demangled(symbol),
-        (None, Some(symbol)) => frames.push(Frame { function: demangled(symbol), ..Frame::default() }),
+        (Some(physical), Some(symbol)) => physical.function = Some(demangled(symbol)),
+        (None, Some(symbol)) => frames.push(named(demangled(symbol))),
         (None, None) => return None,
         (Some(_), None) => {}
     }
@@ -137,11 +138,16 @@ fn to_frame<R: addr2line::gimli::Reader>(frame: &addr2line::Frame<'_, R>) -> Fra
     let name = frame.function.as_ref().and_then(|f| f.raw_name().ok().map(|n| demangled(&n)));
     let location = frame.location.as_ref();
     Frame {
-        function: name.unwrap_or_default(),
-        file: location.and_then(|l| l.file).unwrap_or_default().to_owned(),
-        line: location.and_then(|l| l.line).unwrap_or(0),
+        function: name.filter(|name| !name.is_empty()),
+        file: location.and_then(|l| l.file).filter(|file| !file.is_empty()).map(str::to_owned),
+        line: location.and_then(|l| l.line).and_then(NonZeroU32::new),
         inlined: false,
     }
+}
+
+/// A frame of which only the function is known.
+fn named(function: String) -> Frame {
+    Frame { function: Some(function), ..Frame::default() }
 }
 
 fn demangled(symbol: &str) -> String {
@@ -149,26 +155,25 @@ fn demangled(symbol: &str) -> String {
 }
 
 fn is_rust(symbol: Option<&str>, frames: &[Frame]) -> bool {
-    symbol.is_some_and(|s| rustc_demangle::try_demangle(s).is_ok()) || frames.iter().any(|f| f.file.ends_with(".rs"))
+    symbol.is_some_and(|s| rustc_demangle::try_demangle(s).is_ok()) || frames.iter().any(|f| f.file_or_empty().ends_with(".rs"))
 }
 
 /// Characters of a file's name, as far as an address without a function shows it.
 const LONGEST_NAME: usize = 128;
 
 fn unknown(address: u64, module: &Module) -> Resolved {
-    let name = module.path.rsplit('/').next().unwrap_or_default();
+    let name = module.path.as_deref().unwrap_or_default().rsplit('/').next().unwrap_or_default();
     // A file that was read may say anything, and every address repeats it.
     let end = name.char_indices().nth(LONGEST_NAME).map_or(name.len(), |(end, _)| end);
     let file = name.get(..end).unwrap_or_default();
     let function = format!("{file}+{:#x}", address.wrapping_sub(module.base));
     let native = file.contains(".so");
-    Resolved { frames: vec![Frame { function, ..Frame::default() }], native, unknown: true }
+    Resolved { frames: vec![named(function)], native, unknown: true }
 }
 
 /// An address outside of all modules.
 fn nowhere(address: u64) -> Resolved {
-    let frame = Frame { function: format!("{address:#x}"), ..Frame::default() };
-    Resolved { frames: vec![frame], native: false, unknown: true }
+    Resolved { frames: vec![named(format!("{address:#x}"))], native: false, unknown: true }
 }
 
 /// Frames without those through which a request gets from the caller to the recorder.
@@ -181,10 +186,10 @@ pub fn without_machinery(mut frames: Vec<Frame>) -> Vec<Frame> {
 /// How a request gets from the caller to the recorder: of no interest to anybody.
 fn is_machinery(frame: &Frame) -> bool {
     const SHIMS: [&str; 5] = ["__rust_alloc", "__rust_realloc", "__rg_alloc", "__rg_realloc", "__rust_no_alloc_shim"];
-    let name = SymbolName(&frame.function);
+    let name = SymbolName(frame.function_or_empty());
     let shim = SHIMS.iter().any(|shim| name.function().starts_with(shim));
     let by_name = matches!(name.crate_and_module(), Some(("memtrace", "hook" | "record") | ("backtrace", _)));
-    shim || by_name || is_own_file(&frame.file) || frame.file.contains("/backtrace-0.3.")
+    shim || by_name || is_own_file(frame.file_or_empty()) || frame.file_or_empty().contains("/backtrace-0.3.")
 }
 
 fn is_own_file(file: &str) -> bool {
@@ -197,7 +202,7 @@ mod tests {
     use super::*;
 
     fn module(path: &str, build_id: u8, start: u64) -> Module {
-        Module { path: path.into(), build_id: vec![build_id], base: 0, range: start..start + 0x100 }
+        Module { path: Some(path.into()), build_id: vec![build_id], base: 0, range: start..start + 0x100 }
     }
 
     #[test]
@@ -213,7 +218,7 @@ mod tests {
     #[test]
     fn an_address_outside_the_modules_of_another_process_has_no_name() {
         let own = a_file_is_opened_once_however_often_it_is_named as fn() as usize as u64 + 1;
-        let function = |frames: Vec<Frame>| frames.into_iter().map(|frame| frame.function).collect::<Vec<_>>();
+        let function = |frames: Vec<Frame>| frames.into_iter().filter_map(|frame| frame.function).collect::<Vec<_>>();
         assert_eq!(function(Resolver::of_files(&[]).resolve(own).frames), [format!("{own:#x}")]);
     }
 
@@ -221,6 +226,6 @@ mod tests {
     fn every_address_repeats_a_name_of_any_length_in_part_only() {
         let modules = [module(&"é".repeat(10_000), 1, 0x100)];
         let frames = Resolver::of_files(&modules).resolve(0x180).frames;
-        assert_eq!(frames[0].function, format!("{}+0x180", "é".repeat(LONGEST_NAME)));
+        assert_eq!(frames[0].function, Some(format!("{}+0x180", "é".repeat(LONGEST_NAME))));
     }
 }

@@ -46,8 +46,8 @@ fn entry_of_library(
     let first = stack.iter().position(|call| !is_own(call))?;
     let native = stack.get(first..)?.iter().take_while(|call| is_native(call)).enumerate();
     let is_library = |call: &u32| {
-        let module = address(call).and_then(|address| modules.get(address.module? as usize));
-        module.is_some_and(|module| name_of_library(rules, &module.path).is_some())
+        let path = address(call).and_then(|address| modules.get(address.module? as usize)?.path.as_deref());
+        path.is_some_and(|path| name_of_library(rules, path).is_some())
     };
     native.filter(|(_, call)| is_library(call)).last().map(|(at, _)| first + at)
 }

@@ -1,5 +1,7 @@
 //! What a ledger holds, copied: whole, or what it has gained.
 
+use std::num::NonZeroU64;
+
 use super::Ledger;
 use crate::record::census::Census;
 use crate::record::segments::Segments;
@@ -164,7 +166,7 @@ impl Ledger {
         Peak {
             bytes: base.saturating_add_signed(self.peak.total),
             time_ns: self.peak.time_ns,
-            seq: self.peak.seq,
+            seq: NonZeroU64::new(self.peak.seq),
             blocks: Vec::new(),
             not_recorded,
             below_threshold: self.peak.below_threshold,

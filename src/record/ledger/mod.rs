@@ -1,5 +1,7 @@
 //! One device's account: live blocks, counters, log, peak and scopes, changed together.
 
+use std::num::NonZeroU64;
+
 mod copy;
 mod part;
 mod sample;
@@ -169,7 +171,7 @@ impl Ledger {
         let block = Block {
             address,
             size,
-            seq: self.seq + 1,
+            seq: NonZeroU64::new(self.seq + 1),
             time_ns: self.now(),
             stack: site.stack,
             context: site.context,
@@ -250,7 +252,7 @@ impl Ledger {
 
     /// Takes a block out, if the one at this address is the one with this position in the log.
     pub(crate) fn free_if(&mut self, address: u64, seq: u64, site: Site) -> Option<Held> {
-        self.live.get(address).filter(|block| block.seq == seq)?;
+        self.live.get(address).filter(|block| block.raw_seq() == seq)?;
         self.free(address, site)
     }
 
@@ -294,7 +296,7 @@ impl Ledger {
         let block = Block {
             address,
             size,
-            seq: 0,
+            seq: None,
             time_ns: 0,
             stack: StackId::NONE,
             context: ContextId::ROOT,
@@ -308,10 +310,10 @@ impl Ledger {
 
     /// Names the live block that begins at an address; false if none does, or there are too many names.
     pub(crate) fn name(&mut self, address: u64, label: Label<'_>) -> bool {
-        let Some(seq) = self.live.get(address).map(|block| block.seq) else { return false };
+        let Some(seq) = self.live.get(address).map(|block| block.raw_seq()) else { return false };
         if self.names.is_full() && !self.names.has(seq) {
             let (live, at_peak) = (&self.live, self.peak.freed_since());
-            let is_live = |seq, address| live.get(address).is_some_and(|block| block.seq == seq);
+            let is_live = |seq, address| live.get(address).is_some_and(|block| block.raw_seq() == seq);
             // Others stand in the log at most.
             self.names.make_room(|seq, address| is_live(seq, address) || at_peak.binary_search(&seq).is_ok());
         }
@@ -370,7 +372,7 @@ impl Ledger {
         let now = Moment { total, seq: self.seq, time_ns: 0, unknown_freed: self.unknown };
         self.peak.begin_anew(now, self.options.below_threshold());
         let live = &self.live;
-        self.names.begin_anew(|seq, address| live.get(address).is_some_and(|block| block.seq == seq));
+        self.names.begin_anew(|seq, address| live.get(address).is_some_and(|block| block.raw_seq() == seq));
         self.windows.begin_anew(total);
         (self.allocs, self.frees, self.unknown_before) = (Flow::default(), Flow::default(), self.unknown);
         self.reset_peak_to(total);
@@ -458,7 +460,7 @@ impl Ledger {
         self.stat_peak = self.stat_peak.max(total);
         self.stat_peak_parts = self.stat_peak_parts.max(self.live_flow.parts);
         self.windows.on_alloc(block.context, flow, total);
-        Moment { total, seq: block.seq, time_ns: block.time_ns, unknown_freed: self.unknown }
+        Moment { total, seq: block.raw_seq(), time_ns: block.time_ns, unknown_freed: self.unknown }
     }
 
     /// What a new block of this size stands for.

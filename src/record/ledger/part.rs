@@ -1,5 +1,7 @@
 //! A ledger's log, read piece by piece while it grows.
 
+use std::num::NonZeroU64;
+
 use super::Ledger;
 use crate::record::names::NameCursor;
 use crate::record::ring::Ring;
@@ -69,7 +71,7 @@ const BETWEEN_CHECKPOINTS: u64 = 4096;
 impl Checkpoint {
     pub(crate) fn peak(&self) -> Peak {
         let [bytes, time_ns, seq, not_recorded, below_threshold] = self.peak;
-        Peak { bytes, time_ns, seq, not_recorded, below_threshold, blocks: Vec::new() }
+        Peak { bytes, time_ns, seq: NonZeroU64::new(seq), not_recorded, below_threshold, blocks: Vec::new() }
     }
 }
 
@@ -96,7 +98,7 @@ impl Ledger {
             stats,
             below_threshold,
             not_recorded: not_recorded_now,
-            peak: [bytes, time_ns, seq, not_recorded, below_at_peak],
+            peak: [bytes, time_ns, seq.map_or(0, NonZeroU64::get), not_recorded, below_at_peak],
         });
     }
 

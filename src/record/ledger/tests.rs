@@ -1,5 +1,6 @@
 //! The ledger against a naive oracle that remembers everything and adds it up again each time.
 
+use std::num::NonZeroU64;
 use std::collections::{BTreeMap, HashMap};
 use std::time::Instant;
 
@@ -182,7 +183,7 @@ fn apply(step: &Step, oracle: &mut Oracle, ledger: &mut Ledger, instance: &mut u
                 at = CONTEXTS.parent(at);
             }
             oracle.seq += 1;
-            let (seq, stack) = (oracle.seq, site.stack);
+            let (seq, stack) = (NonZeroU64::new(oracle.seq), site.stack);
             let thread = ThreadId(thread);
             oracle.live.insert(
                 address,
@@ -352,7 +353,7 @@ fn the_peak_is_the_start_if_everything_is_only_freed() {
     ledger.free_unknown(1, 100, Site::default());
     ledger.alloc(2, 60, Site::default());
     let peak = ledger.copy(100).peak;
-    assert_eq!((peak.bytes, peak.seq, peak.not_recorded), (100, 0, 100));
+    assert_eq!((peak.bytes, peak.seq, peak.not_recorded), (100, None, 100));
     assert!(peak.blocks.is_empty());
 }
 
@@ -375,7 +376,7 @@ fn an_equal_maximum_does_not_take_over() {
     ledger.free(1, Site::default());
     ledger.alloc(2, 50, Site::default());
     let peak = ledger.copy(0).peak;
-    assert_eq!((peak.bytes, peak.seq, peak.blocks[0].address), (50, 1, 1));
+    assert_eq!((peak.bytes, peak.seq, peak.blocks[0].address), (50, NonZeroU64::new(1), 1));
 }
 
 #[test]

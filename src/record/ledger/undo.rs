@@ -25,7 +25,7 @@ impl Ledger {
             segments.on_alloc(block.address, block.size);
         }
         self.windows.take_back(block.context, flow.bytes);
-        if !self.peak.take_back(block, flow.bytes) && block.seq <= self.peak.seq {
+        if !self.peak.take_back(block, flow.bytes) && block.raw_seq() <= self.peak.seq {
             // There was a new peak meanwhile, and the block was there.
             self.add_to_peak(block.size, flow);
         }
@@ -70,7 +70,7 @@ impl Ledger {
         for (index, record) in since.iter().enumerate().rev() {
             let size = record.size as i64;
             if record.kind == RecordKind::Free {
-                unknown_freed -= if record.alloc_seq == 0 { record.size } else { 0 };
+                unknown_freed -= if record.alloc_seq.is_none() { record.size } else { 0 };
                 total += size;
                 continue;
             }
@@ -78,7 +78,7 @@ impl Ledger {
                 in_open_scopes = in_open_scopes.max(total);
             }
             if largest.as_ref().is_none_or(|(_, moment)| total >= moment.total) {
-                let (seq, time_ns) = (record.alloc_seq, record.time_ns);
+                let (seq, time_ns) = (record.raw_seq(), record.time_ns);
                 largest = Some((index, Moment { total, seq, time_ns, unknown_freed }));
             }
             total -= size;
@@ -95,7 +95,7 @@ impl Ledger {
             return;
         }
         let (seq, mut freed) = (moment.seq, OwnVec::new_in(System));
-        let is_of_peak = |record: &&Record| record.kind == RecordKind::Free && (1..=seq).contains(&record.alloc_seq);
+        let is_of_peak = |record: &&Record| record.kind == RecordKind::Free && (1..=seq).contains(&record.raw_seq());
         let mut lost = 0;
         for free in after.iter().filter(is_of_peak) {
             lost += if try_push(&mut freed, self.block_before(free)) { 0 } else { free.size };

@@ -3,6 +3,7 @@
 //! A block belongs to the measurement in force where it was allocated and to all those around that one. It is
 //! taken out of them wherever it is freed.
 
+use std::num::NonZeroU64;
 use std::time::Instant;
 
 use super::id::Id;
@@ -93,7 +94,7 @@ impl DeviceMeasured {
         let block = |(seq, helper): (u64, &Helper)| {
             let (context, memory) = (ContextId::ROOT, MemoryKind::Heap);
             let Helper { thread, largest: size, stack, .. } = *helper;
-            Block { address: seq, size, seq, time_ns: 0, stack, context, thread, stream: 0, memory }
+            Block { address: seq, size, seq: NonZeroU64::new(seq), time_ns: 0, stack, context, thread, stream: 0, memory }
         };
         ledger.live = (1..).zip(helpers).map(block).collect();
         Self { device: Device::Cpu, handed: true, foreign_freed: 0, ledger }
@@ -502,7 +503,7 @@ impl Registry {
         let mut at = measure;
         while let Some(measure) = self.measures.get_mut(&at) {
             let number = taken.numbers.iter().find(|(id, _)| *id == at);
-            let block = number.map(|(_, seq)| Block { seq: *seq, ..block });
+            let block = number.map(|(_, seq)| Block { seq: NonZeroU64::new(*seq), ..block });
             let put_back = |block| measure.on(owner.device, owner.handed).is_some_and(|on| on.ledger.undo_free(block));
             measure.lost += u64::from(!block.as_ref().is_some_and(put_back));
             at = measure.parent;

@@ -349,9 +349,9 @@ impl KnownModule {
     fn new(number: usize, identity: &Identity, all: &[Identity]) -> Self {
         let mut before = all.iter().take(number);
         let is_first = before.all(|other| other.end <= identity.start || identity.end <= other.start);
-        let mut path = String::from_utf8_lossy(&identity.path).into_owned();
-        if number == 0 && path.is_empty() {
-            path = std::env::current_exe().map(|path| path.display().to_string()).unwrap_or_default();
+        let mut path = Some(String::from_utf8_lossy(&identity.path).into_owned()).filter(|path| !path.is_empty());
+        if number == 0 && path.is_none() {
+            path = std::env::current_exe().map(|path| path.display().to_string()).ok();
         }
         let (build_id, range) = (identity.build_id.to_vec(), identity.start..identity.end);
         Self {
@@ -414,7 +414,7 @@ mod tests {
         let address = known.address(address, mark);
         let module = modules.iter().find(|module| module.range.contains(&address))?;
         assert_eq!(address - module.base, 0x10, "in the file");
-        Some(module.path.clone())
+        module.path.clone()
     }
 
     #[test]
@@ -434,7 +434,7 @@ mod tests {
         assert_eq!((at(0x5010, 3), at(0x5010, UNKNOWN_MARK), at(0x9010, 0)), (None, None, None));
         assert_eq!((known.address(0x9010, 0), at(0x1010, UNKNOWN_MARK).as_deref()), (0x9010, Some("program")));
         let (modules, loaded) = known.all(|| unreachable!());
-        let paths: Vec<&str> = modules.iter().map(|module| module.path.as_str()).collect();
+        let paths: Vec<&str> = modules.iter().filter_map(|module| module.path.as_deref()).collect();
         assert_eq!((paths, loaded), (vec!["program", "gamma", "alpha", "beta"], 2));
     }
 
@@ -442,7 +442,7 @@ mod tests {
     fn where_no_module_is_gone_addresses_are_what_they_are() {
         let known = known(&[("program", 0x1000..0x2000, &[(0, STAYS)])]);
         assert_eq!((known.address(0x1010, 7), known.address(0x9010, 0)), (0x1010, 0x9010));
-        let asked = vec![Module { path: "asked".into(), build_id: Vec::new(), base: 0, range: 0..1 }];
+        let asked = vec![Module { path: Some("asked".into()), build_id: Vec::new(), base: 0, range: 0..1 }];
         assert_eq!(KnownModules::default().all(|| asked.clone()), (asked, 1));
     }
 
@@ -452,7 +452,7 @@ mod tests {
         let (modules, loaded) = KnownModules::now().all(|| unreachable!());
         let home = modules[..loaded].iter().position(|module| module.range.contains(&here));
         let program = std::env::current_exe().unwrap().display().to_string();
-        assert_eq!((home, &modules[0].path), (Some(0), &program));
+        assert_eq!((home, &modules[0].path), (Some(0), &Some(program)));
         ask();
         assert_eq!(mark(&[here]), 0);
     }

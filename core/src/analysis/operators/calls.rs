@@ -1,5 +1,6 @@
 //! Which records belong to which call: the rule stands in the [module's documentation](super).
 
+use std::num::NonZeroU64;
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
@@ -65,7 +66,7 @@ struct Open {
     call: usize,
     site: usize,
     /// The number of the block that it allocated first.
-    oldest: u64,
+    oldest: Option<NonZeroU64>,
     /// The stacks by which it allocated.
     stacks: HashSet<StackId>,
     newest: Newest,
@@ -75,7 +76,7 @@ struct Open {
 
 /// The block that a call allocated last.
 struct Newest {
-    seq: u64,
+    seq: Option<NonZeroU64>,
     size: u64,
     /// What it added to the total.
     bytes: u64,
@@ -100,7 +101,7 @@ struct Walk<'a> {
     calls: Vec<Call<'a>>,
     open: HashMap<ThreadId, Open>,
     /// The calls that allocated the live blocks, by the blocks' numbers.
-    makers: HashMap<u64, usize>,
+    makers: HashMap<Option<NonZeroU64>, usize>,
     totals: Totals,
     reserved: Option<Reserved<'a>>,
 }

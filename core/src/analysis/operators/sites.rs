@@ -49,7 +49,7 @@ impl<'a> Sites<'a> {
 /// `None` as well for what a backward pass itself needs: no operator was called.
 fn key<'a>(data: &'a SnapshotData, stack: StackId, calls: &'a [u32]) -> Option<Key<'a>> {
     let operator = attribute::operator(data, stack)?;
-    let is_root = |frame: &Frame| frame.function.as_bytes().as_ptr_range().contains(&operator.root.as_ptr());
+    let is_root = |frame: &Frame| frame.function_or_empty().as_bytes().as_ptr_range().contains(&operator.root.as_ptr());
     let frames = |call: u32| data.stacks.addresses.get(call as usize).map_or(&[][..], |at| data.stacks.frames_at(at));
     let root = |(at, call): (usize, &u32)| Some((at, frames(*call).iter().rposition(is_root)?));
     let (at, frame) = calls.iter().enumerate().rev().find_map(root)?;

@@ -1,5 +1,6 @@
 //! What a capture holds of one device.
 
+use std::num::NonZeroU64;
 use std::io::{self, Write};
 
 use super::{Encoder, RECORDS_IN_A_CHUNK, list};
@@ -97,7 +98,8 @@ impl<W: Write> Encoder<W> {
             p.number(device_number(device));
             p.number(lost);
             list(p, names.iter(), |p, name| {
-                p.step(std::mem::replace(&mut last, name.seq), name.seq);
+                let seq = name.seq.get();
+                p.step(std::mem::replace(&mut last, seq), seq);
                 p.text(&name.name);
                 p.number(name.category as u64);
             });
@@ -161,7 +163,7 @@ impl<W: Write> Encoder<W> {
             p.number(device_number(device));
             p.number(counters.not_recorded);
             p.number(counters.below_threshold);
-            [peak.bytes, peak.time_ns, peak.seq, peak.not_recorded, peak.below_threshold]
+            [peak.bytes, peak.time_ns, peak.seq.map_or(0, NonZeroU64::get), peak.not_recorded, peak.below_threshold]
                 .into_iter()
                 .for_each(|n| p.number(n));
             let stats = &counters.stats;
@@ -253,14 +255,14 @@ impl Last {
         }
         p.number(record.context.0.into());
         p.number(record.thread.0.into());
-        p.step(std::mem::replace(&mut self.seq, record.alloc_seq), record.alloc_seq);
+        p.step(std::mem::replace(&mut self.seq, record.raw_seq()), record.raw_seq());
         p.number(record.stream.into());
     }
 
     fn block(&mut self, p: &mut Payload, block: &Block) {
         p.step(std::mem::replace(&mut self.address, block.address), block.address);
         p.number(block.size);
-        p.step(std::mem::replace(&mut self.seq, block.seq), block.seq);
+        p.step(std::mem::replace(&mut self.seq, block.raw_seq()), block.raw_seq());
         p.step(std::mem::replace(&mut self.time_ns, block.time_ns), block.time_ns);
         p.number(block.stack.0.into());
         p.number(block.context.0.into());

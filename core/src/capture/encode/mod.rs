@@ -1,5 +1,7 @@
 //! Writes captures. The bytes are documented at [`super`].
 
+use std::num::NonZeroU32;
+
 mod device;
 
 use std::collections::HashMap;
@@ -106,8 +108,8 @@ impl<W: Write> Encoder<W> {
             p.text(settings.rules.added());
         })?;
         match settings.sample_interval {
-            0 => Ok(()),
-            interval => self.chunk(Tag::Sampling, |p| p.number(interval)),
+            None => Ok(()),
+            Some(interval) => self.chunk(Tag::Sampling, |p| p.number(interval.get())),
         }
     }
 
@@ -123,7 +125,7 @@ impl<W: Write> Encoder<W> {
     /// Loaded programs and libraries.
     pub fn modules(&mut self, modules: &[Module]) -> io::Result<()> {
         self.list(Tag::Modules, modules.iter(), |p, module| {
-            p.text(&module.path);
+            p.text(module.path.as_deref().unwrap_or_default());
             p.bytes(&module.build_id);
             p.number(module.base);
             p.number(module.range.start);
@@ -158,9 +160,9 @@ impl<W: Write> Encoder<W> {
             list(p, texts.list.iter(), |p, text| p.text(text));
             for address in &stacks.addresses {
                 list(p, frames_of(stacks, address).iter(), |p, frame| {
-                    p.number(texts.number(&frame.function));
-                    p.number(texts.number(&frame.file));
-                    p.number(u64::from(frame.line) << 1 | u64::from(frame.inlined));
+                    p.number(texts.number(frame.function_or_empty()));
+                    p.number(texts.number(frame.file_or_empty()));
+                    p.number(u64::from(frame.line.map_or(0, NonZeroU32::get)) << 1 | u64::from(frame.inlined));
                 });
             }
         })
@@ -237,7 +239,7 @@ struct Texts<'a> {
 impl<'a> Texts<'a> {
     fn of(frames: &'a [Frame]) -> Self {
         let mut texts = Self { list: Vec::new(), numbers: HashMap::new() };
-        for text in frames.iter().flat_map(|frame| [frame.function.as_str(), frame.file.as_str()]) {
+        for text in frames.iter().flat_map(|frame| [frame.function_or_empty(), frame.file_or_empty()]) {
             let next = texts.list.len() as u64;
             texts.numbers.entry(text).or_insert_with(|| {
                 texts.list.push(text);

@@ -25,7 +25,7 @@ impl Selection<'_> {
     /// Is this record of a device shown? An alloc and its free are or are not together.
     pub(in crate::export) fn shows(&self, device: Device, record: &Record) -> bool {
         self.cut.is_none_or(|(cut, kept)| {
-            (record.size, device, record.alloc_seq) >= cut || kept.contains(&(device, record.alloc_seq))
+            (record.size, device, record.raw_seq()) >= cut || kept.contains(&(device, record.raw_seq()))
         })
     }
 
@@ -49,7 +49,7 @@ impl Choices {
         let mut kept = Kept::default();
         for device in &data.devices {
             let blocks = device.live.iter().chain(&device.peak.blocks);
-            kept.extend(blocks.map(|block| (device.device, block.seq)));
+            kept.extend(blocks.map(|block| (device.device, block.raw_seq())));
         }
         let mut candidates: Vec<Rank> = data.devices.iter().flat_map(|device| candidates(device, &kept)).collect();
         candidates.sort_unstable();
@@ -82,8 +82,8 @@ impl Choices {
 /// The allocations of a log that need not be kept, and the frees whose allocs it no longer holds.
 fn candidates<'a>(device: &'a DeviceSnapshot, kept: &'a Kept) -> impl Iterator<Item = Rank> + 'a {
     let allocs = device.records.iter().filter(|record| record.kind == RecordKind::Alloc);
-    let first = allocs.map(|record| record.alloc_seq).min().unwrap_or(u64::MAX);
-    let once = move |record: &&Record| record.kind == RecordKind::Alloc || record.alloc_seq < first;
-    let free = move |record: &&Record| !kept.contains(&(device.device, record.alloc_seq));
-    device.records.iter().filter(once).filter(free).map(|record| (record.size, device.device, record.alloc_seq))
+    let first = allocs.map(Record::raw_seq).min().unwrap_or(u64::MAX);
+    let once = move |record: &&Record| record.kind == RecordKind::Alloc || record.raw_seq() < first;
+    let free = move |record: &&Record| !kept.contains(&(device.device, record.raw_seq()));
+    device.records.iter().filter(once).filter(free).map(|record| (record.size, device.device, record.raw_seq()))
 }

@@ -117,5 +117,5 @@ fn operator<'a>(data: &'a SnapshotData, origins: &Origins, stack: StackId) -> &'
     let frames = origins.frames(data, stack);
     let inside = frames.take_while(|(_, frame)| user.is_none_or(|user| !std::ptr::eq(*frame, user)));
     let called = inside.filter(|(origin, _)| *origin == Origin::Framework).last();
-    called.map(|(_, frame)| frame).or(user).map_or("", |frame| frame.function.as_str())
+    called.map(|(_, frame)| frame).or(user).map_or("", Frame::function_or_empty)
 }

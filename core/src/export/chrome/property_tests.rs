@@ -251,5 +251,5 @@ fn sorted(row: Vec<(u64, u64)>) -> Vec<u64> {
 fn peak_is_in_log(data: &SnapshotData) -> bool {
     let device = &data.devices[0];
     let made = |record: &Record| record.kind == RecordKind::Alloc && record.alloc_seq == device.peak.seq;
-    device.peak.seq > 0 && device.records.iter().any(made)
+    device.peak.seq.is_some() && device.records.iter().any(made)
 }

@@ -142,7 +142,7 @@ fn between_marks(device: &DeviceSnapshot, shown: impl Fn(&Mark) -> bool) -> Vec<
 
 /// How many of the log's records had been applied at the peak, if the log still has that moment.
 pub(super) fn peak_position(device: &DeviceSnapshot) -> Option<usize> {
-    if device.peak.seq == 0 || device.peak.time_ns == 0 {
+    if device.peak.seq.is_none() || device.peak.time_ns == 0 {
         return (device.overwritten == 0 && !device.records.is_empty()).then_some(0);
     }
     let made_peak = |record: &Record| record.kind == RecordKind::Alloc && record.alloc_seq == device.peak.seq;

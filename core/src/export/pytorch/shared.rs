@@ -1,5 +1,7 @@
 //! Segments and their blocks, and what they share with the entries: stacks, frames, names.
 
+use std::num::NonZeroU32;
+
 use foldhash::fast::RandomState;
 use std::collections::HashMap;
 
@@ -118,16 +120,17 @@ impl<'a> Shared<'a> {
     }
 
     fn frame(&mut self, p: &mut Pickler<'_>, frame: &'a Frame) {
-        let key = (frame.function.as_str(), frame.file.as_str(), frame.line);
+        let line = frame.line.map_or(0, NonZeroU32::get);
+        let key = (frame.function_or_empty(), frame.file_or_empty(), line);
         if let Some(&memo) = self.frames.get(&key) {
             return p.get(memo);
         }
         p.dict(|p| {
             p.word(words::NAME);
-            self.name(p, &frame.function);
+            self.name(p, key.0);
             p.word(words::FILENAME);
-            self.name(p, if frame.file.is_empty() { "??" } else { &frame.file });
-            number(p, words::LINE, u64::from(frame.line))
+            self.name(p, frame.file.as_deref().unwrap_or("??"));
+            number(p, words::LINE, u64::from(line))
         });
         let memo = p.remember();
         self.frames.insert(key, memo);

@@ -184,7 +184,7 @@ fn beside_a_tensor(function: Frame, size: u64) -> SnapshotData {
     trace.stacks(stacks(vec![function, frame("net::main", "/home/u/net/src/main.rs", 9)], [&[0, 1][..], &[1]]));
     trace.alloc("tensor", 1000).on(StackId(2)).alloc("its own", size).on(StackId(1));
     let mut data = trace.build();
-    data.modules.push(Module { path: "/opt/lib/libcublas.so.13".into(), ..data.modules[0].clone() });
+    data.modules.push(Module { path: Some("/opt/lib/libcublas.so.13".into()), ..data.modules[0].clone() });
     data.stacks.addresses[0].module = Some(1);
     data
 }

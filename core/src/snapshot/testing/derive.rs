@@ -46,7 +46,7 @@ impl Replay<'_> {
 
     /// Bytes from before the recording that are live after so many steps.
     pub(super) fn not_recorded(&self, steps: usize) -> u64 {
-        let freed = records(&self.steps[..steps]).filter(|record| record.alloc_seq == 0);
+        let freed = records(&self.steps[..steps]).filter(|record| record.alloc_seq.is_none());
         self.before - freed.map(|record| record.size).sum::<u64>()
     }
 
@@ -72,7 +72,7 @@ impl Replay<'_> {
         Peak {
             bytes,
             time_ns: made.map_or(0, |alloc| alloc.time_ns),
-            seq: made.map_or(0, |alloc| alloc.alloc_seq),
+            seq: made.and_then(|alloc| alloc.alloc_seq),
             blocks: self.live(steps),
             not_recorded: self.not_recorded(steps),
             below_threshold: 0,
@@ -81,7 +81,7 @@ impl Replay<'_> {
 
     pub(super) fn stats(&self) -> MemoryStats {
         let bytes = stat(self.before, self.steps.iter().map(|step| self.change(step)));
-        let recorded = records(self.steps).filter(|record| record.alloc_seq > 0);
+        let recorded = records(self.steps).filter(|record| record.alloc_seq.is_some());
         let parts = stat(0, recorded.map(|record| signed(record.kind, self.sampling.parts(record.size))));
         let [current, peak, allocated, freed] =
             [parts.current, parts.peak, parts.allocated, parts.freed].map(Sampling::whole);

@@ -32,7 +32,7 @@ pub(super) fn net() -> SnapshotData {
         duration_ns: 2_000_000,
         threads: vec![Thread { number: ThreadId(1), os_id: 42, name: "net".into() }],
     };
-    let module = Module { path: "/home/u/net/net".into(), build_id: vec![0xab, 1], base: 0x100, range: 0x100..0x900 };
+    let module = Module { path: Some("/home/u/net/net".into()), build_id: vec![0xab, 1], base: 0x100, range: 0x100..0x900 };
     SnapshotData { process, stacks: of_net(), modules: vec![module], ..empty() }
 }
 

@@ -1,5 +1,7 @@
 //! Stacks for stories.
 
+use std::num::NonZeroU32;
+
 use super::super::{CodeAddress, Frame, StackId, Stacks};
 
 /// candle below `Net::forward`, at line 7 of the model, below `main`.
@@ -38,9 +40,10 @@ pub(crate) fn stacks(frames: Vec<Frame>, stacks: impl IntoIterator<Item = impl A
     Stacks { starts, calls, addresses: (0..frames.len() as u32).map(address).collect(), frames }
 }
 
-/// A function of the program's, or of a library's if its file is one of the [`registry`]'s.
+/// A function of the program, or of a library if its file is one of the [`registry`]; empty texts and 0 are unknown.
 pub(crate) fn frame(function: &str, file: &str, line: u32) -> Frame {
-    Frame { function: function.into(), file: file.into(), line, inlined: false }
+    let known = |text: &str| (!text.is_empty()).then(|| text.to_owned());
+    Frame { function: known(function), file: known(file), line: NonZeroU32::new(line), inlined: false }
 }
 
 /// A file of a library: `candle-core-0.11.1/src/tensor.rs`.

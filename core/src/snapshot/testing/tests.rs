@@ -11,7 +11,7 @@ fn sizes(blocks: &[Block]) -> Vec<u64> {
 fn the_peak_and_the_counters_follow_from_the_story() {
     let device = two_lines_and_a_temporary().devices.remove(0);
     let (peak, stats) = (&device.peak, device.stats);
-    assert_eq!((peak.bytes, peak.time_ns, peak.seq), (4524, 3_000, 3));
+    assert_eq!((peak.bytes, peak.time_ns, peak.seq), (4524, 3_000, NonZeroU64::new(3)));
     assert_eq!((sizes(&peak.blocks), peak.not_recorded, peak.below_threshold), (vec![2000, 1000, 500], 1024, 128));
     assert_eq!((sizes(&device.live), device.not_recorded), (vec![2000, 500], 1024));
     assert_eq!(stats.allocated_bytes, Stat { current: 3524, peak: 4524, allocated: 3564, freed: 1064 });
@@ -22,7 +22,7 @@ fn the_peak_and_the_counters_follow_from_the_story() {
 #[test]
 fn what_was_there_before_may_be_the_peak_and_is_freed_in_parts() {
     let device = Trace::cpu().before(100).free_from_before(60).alloc("block", 10).device();
-    assert_eq!((device.peak.bytes, device.peak.seq, device.peak.not_recorded), (100, 0, 100));
+    assert_eq!((device.peak.bytes, device.peak.seq, device.peak.not_recorded), (100, None, 100));
     assert_eq!((device.not_recorded, device.stats.allocations.freed), (40, 0));
     assert_eq!(device.stats.allocated_bytes, Stat { current: 50, peak: 100, allocated: 10, freed: 60 });
 }

@@ -14,6 +14,7 @@
 //! `at` and `thread` hold for what follows them. What stands behind an alloc (`on`, `address`, `named` …) is about that
 //! alloc. Blocks have labels, which are the story's alone; a label may be used again once its block was freed.
 
+use std::num::NonZeroU64;
 use std::collections::HashMap;
 
 use super::super::{
@@ -109,7 +110,8 @@ impl Trace {
 
     /// Of blocks below this size only some were recorded.
     pub(crate) fn sampled(&mut self, interval: u64) -> &mut Self {
-        (self.data.settings.min_size, self.data.settings.sample_interval) = (0, interval);
+        let settings = &mut self.data.settings;
+        (settings.min_size, settings.sample_interval) = (0, NonZeroU64::new(interval));
         self
     }
 

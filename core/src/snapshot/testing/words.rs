@@ -1,5 +1,6 @@
 //! The words in which a story is told.
 
+use std::num::NonZeroU64;
 use std::fmt::Display;
 
 use super::super::{
@@ -49,7 +50,7 @@ impl Trace {
         let known = self.labels.insert(label.to_string(), self.steps.len());
         assert!(known.is_none(), "block {label} is live already");
         self.allocs += 1;
-        let record = self.record(RecordKind::Alloc, self.allocs, self.next_address, size);
+        let record = self.record(RecordKind::Alloc, NonZeroU64::new(self.allocs), self.next_address, size);
         self.next_address = (self.next_address + size.max(1)).next_multiple_of(0x1000);
         self.then(Step::Record(record))
     }
@@ -64,7 +65,7 @@ impl Trace {
 
     /// A block from before the recording is freed.
     pub(crate) fn free_from_before(&mut self, size: u64) -> &mut Self {
-        let record = Record { context: ContextId::ROOT, ..self.record(RecordKind::Free, 0, 0xf000_0000, size) };
+        let record = Record { context: ContextId::ROOT, ..self.record(RecordKind::Free, None, 0xf000_0000, size) };
         self.then(Step::Record(record))
     }
 
@@ -114,7 +115,7 @@ impl Trace {
 
     /// What the program called its block.
     pub(crate) fn named(&mut self, name: &str, category: Category) -> &mut Self {
-        let seq = self.last_alloc().alloc_seq;
+        let seq = self.last_alloc().alloc_seq.expect("an alloc has a number");
         self.names.push(BlockName { seq, name: name.into(), category });
         self
     }
@@ -131,7 +132,7 @@ impl Trace {
         self
     }
 
-    fn record(&self, kind: RecordKind, alloc_seq: u64, address: u64, size: u64) -> Record {
+    fn record(&self, kind: RecordKind, alloc_seq: Option<NonZeroU64>, address: u64, size: u64) -> Record {
         let memory = if self.device == Device::Cpu { MemoryKind::Heap } else { MemoryKind::Pool };
         Record {
             time_ns: self.time_ns,

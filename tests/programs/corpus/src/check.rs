@@ -77,9 +77,9 @@ impl Rates {
         let verdict = match place(data, record.stack) {
             Place::User(frame) if is_at(frame, label.place) => Verdict::Right,
             // A name without a line makes no claim about it.
-            Place::User(frame) if frame.line == 0 => Verdict::Unknown,
+            Place::User(frame) if frame.line.is_none() => Verdict::Unknown,
             Place::User(frame) => {
-                self.is_wrong(format!("line {}:{} for {}", frame.file, frame.line, label.place), record.size);
+                self.is_wrong(format!("line {:?}:{:?} for {}", frame.file, frame.line, label.place), record.size);
                 Verdict::Wrong
             }
             Place::Framework(_) | Place::Unknown => Verdict::Unknown,
@@ -143,5 +143,6 @@ fn label(data: &SnapshotData, context: ContextId) -> Option<Label<'_>> {
 }
 
 fn is_at(frame: &Frame, place: &str) -> bool {
-    place.rsplit_once(':').is_some_and(|(file, line)| frame.file.ends_with(file) && line == frame.line.to_string())
+    let is_line = |line: &str| frame.line.is_some_and(|known| known.to_string() == line);
+    place.rsplit_once(':').is_some_and(|(file, line)| frame.file_or_empty().ends_with(file) && is_line(line))
 }

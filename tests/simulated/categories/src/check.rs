@@ -1,5 +1,6 @@
 //! Categories against the truth, in bytes.
 
+use std::num::NonZeroU32;
 use std::collections::BTreeMap;
 
 use memtrace::attribute::{Categories, Either, Place, place};
@@ -46,7 +47,7 @@ impl Rates {
     pub(crate) fn of(truth: &Truth, data: &SnapshotData, device: &DeviceSnapshot) -> Self {
         let mut rates = Self::default();
         let categories = Categories::of(data, device);
-        let at_peak: Vec<u64> = device.peak.blocks.iter().map(|block| block.seq).collect();
+        let at_peak: Vec<_> = device.peak.blocks.iter().map(|block| block.seq).collect();
         for (record, known) in truth.of(device) {
             let Some(known) = known else {
                 rates.untold += record.size;
@@ -101,7 +102,10 @@ impl Rates {
         record: &Record,
     ) {
         let place = match place(data, record.alloc_stack) {
-            Place::User(frame) => format!("{}:{}", frame.file.rsplit('/').next().unwrap_or_default(), frame.line),
+            Place::User(frame) => {
+                let (file, line) = (frame.file_or_empty(), frame.line.map_or(0, NonZeroU32::get));
+                format!("{}:{line}", file.rsplit('/').next().unwrap_or_default())
+            }
             _ => "no line".to_owned(),
         };
         let known = if verdict == 0 { "untold" } else { known.map_or("none", Category::word) };
