@@ -50,11 +50,11 @@ fn symbolised(capture: Capture, mut progress: impl FnMut(u64, u64)) -> SnapshotD
     let addresses: Vec<u64> = data.stacks.addresses.iter().map(|address| address.address).collect();
     let stacks: Vec<Vec<u32>> = data.stacks.each_calls().skip(1).map(<[u32]>::to_vec).collect();
     let (mut done, all) = (0, addresses.len() as u64);
-    let symbols = symbolise_files(&addresses, std::mem::take(&mut data.modules), || {
+    let symbols = symbolise_files(&addresses, std::mem::take(&mut data.objects), || {
         done += 1;
         progress(done, all);
     });
-    (data.stacks, data.modules) = with_symbols(&stacks, symbols, &data.settings, &mut data.health);
+    (data.stacks, data.objects) = with_symbols(&stacks, symbols, &data.settings, &mut data.health);
     learn_backward_pass(&mut data.settings.rules, &data.stacks);
     data
 }

@@ -9,7 +9,7 @@ use std::sync::Mutex;
 
 use memtrace_core::symbol::{Resolved, Resolver, Symbols, without_machinery};
 
-use crate::snapshot::{Frame, Module};
+use crate::snapshot::{Frame, LoadedObject};
 
 pub(crate) use modules::loaded as loaded_modules;
 
@@ -18,7 +18,7 @@ pub(crate) use modules::loaded as loaded_modules;
 static CACHE: Mutex<Option<HashMap<u64, Resolved>>> = Mutex::new(None);
 
 /// Resolves unique addresses. Of the modules so many are loaded, the others are gone, and their files may be others by now.
-pub(crate) fn symbolise(addresses: &[u64], modules: Vec<Module>, loaded: usize) -> Symbols {
+pub(crate) fn symbolise(addresses: &[u64], modules: Vec<LoadedObject>, loaded: usize) -> Symbols {
     let mut symbols = Symbols::default();
     // Held by another thread, perhaps one that a fork left behind: then without the cache.
     let mut shared = CACHE.try_lock().ok();

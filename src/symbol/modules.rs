@@ -1,13 +1,13 @@
 //! The programs and libraries that are loaded, with their build-ids.
 
-use crate::snapshot::Module;
+use crate::snapshot::LoadedObject;
 
 #[cfg(all(unix, not(target_vendor = "apple")))]
 pub(crate) use listed::loaded;
 
 /// Elsewhere addresses are resolved by the `backtrace` crate and stay absolute.
 #[cfg(not(all(unix, not(target_vendor = "apple"))))]
-pub(crate) fn loaded() -> Vec<Module> {
+pub(crate) fn loaded() -> Vec<LoadedObject> {
     Vec::new()
 }
 
@@ -17,13 +17,13 @@ mod listed {
 
     use std::ffi::{c_int, c_void};
 
-    use super::Module;
+    use super::LoadedObject;
     use crate::elf;
 
     /// Every loaded ELF object, the program first.
-    pub(crate) fn loaded() -> Vec<Module> {
-        let mut modules: Vec<Module> = Vec::new();
-        let list: *mut Vec<Module> = &mut modules;
+    pub(crate) fn loaded() -> Vec<LoadedObject> {
+        let mut modules: Vec<LoadedObject> = Vec::new();
+        let list: *mut Vec<LoadedObject> = &mut modules;
         // SAFETY: `visit` is called only during this call, with `list` as its last argument.
         unsafe { libc::dl_iterate_phdr(Some(visit), list.cast()) };
         if let Some(program) = modules.first_mut().filter(|m| m.path.is_none()) {
@@ -38,8 +38,8 @@ mod listed {
         // SAFETY: the loader passes a valid record.
         let info = unsafe { &*info };
         // SAFETY: `loaded` passes its list, which nobody else uses meanwhile.
-        let list = unsafe { &mut *list.cast::<Vec<Module>>() };
-        list.push(Module {
+        let list = unsafe { &mut *list.cast::<Vec<LoadedObject>>() };
+        list.push(LoadedObject {
             path: Some(elf::path(info).to_string_lossy().into_owned()).filter(|path| !path.is_empty()),
             build_id: elf::build_id_of(info).to_vec(),
             base: info.dlpi_addr,

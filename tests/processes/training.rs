@@ -92,7 +92,7 @@ pub(crate) fn check(snapshot: &Snapshot, scopes: &[&str]) {
     assert_eq!(live + device.not_recorded, device.stats.allocated_bytes.current);
     let paths: Vec<String> = analysis::scopes(snapshot, device).into_iter().map(|row| row.path).collect();
     scopes.iter().for_each(|scope| assert!(paths.iter().any(|path| path == scope), "{scope}: {paths:?}"));
-    assert!(snapshot.health.unreadable_modules.is_empty(), "{:?}", snapshot.health);
+    assert!(snapshot.health.unreadable_objects.is_empty(), "{:?}", snapshot.health);
 }
 
 /// Invariant 18: the log, replayed from the blocks live at its start, ends in those live at its end.

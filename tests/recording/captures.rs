@@ -115,10 +115,10 @@ fn a_program_that_is_gone_is_read_and_its_missing_names_are_said() {
         lines.rows.iter().any(|row| row.label.contains("Raw::with") && row.bytes == 4 * MIB as u64)
     };
     let before = read_capture(&capture).unwrap();
-    assert!(named(&before) && before.health.unreadable_modules.is_empty(), "{}", before.report());
+    assert!(named(&before) && before.health.unreadable_objects.is_empty(), "{}", before.report());
     fs::write(&program, "another program").unwrap();
     let replaced = read_capture(&capture).unwrap();
-    assert!(replaced.health.unreadable_modules[0].contains("is another one"), "{:?}", replaced.health);
+    assert!(replaced.health.unreadable_objects[0].contains("is another one"), "{:?}", replaced.health);
     fs::remove_file(&program).unwrap();
     let after = read_capture(&capture).unwrap();
     assert_eq!(cpu(&after), cpu(&before));

@@ -126,20 +126,20 @@ fn classic_slack(device: &DeviceSnapshot) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::snapshot::testing::Trace;
+    use crate::snapshot::testing::Story;
     use crate::snapshot::{DeviceMemory, GraphMemory, Pool};
 
     fn item(balance: &Balance, item: &BalanceItem) -> i64 {
         balance.rows.iter().find(|row| row.item == *item).map_or(0, |row| row.bytes)
     }
 
-    fn balance_of(trace: &Trace) -> Balance {
+    fn balance_of(trace: &Story) -> Balance {
         balance(&trace.build(), &trace.device()).unwrap()
     }
 
     #[test]
     fn rows_add_up_to_what_is_used_whatever_the_driver_says() {
-        let mut trace = Trace::cuda(0);
+        let mut trace = Story::cuda(0);
         trace.alloc("pooled", 1000).memory(MemoryKind::Pool);
         trace.segment_alloc(1 << 20, 1 << 20).alloc("in a segment", 600).address(1 << 20).memory(MemoryKind::Classic);
         trace.alloc("a graph's", 50).memory(MemoryKind::Graph);
@@ -163,7 +163,7 @@ mod tests {
     #[test]
     fn segments_that_were_estimated_are_no_slack() {
         for (is_told, slack) in [(true, 2000), (false, 0)] {
-            let mut trace = Trace::cuda(0);
+            let mut trace = Story::cuda(0);
             if is_told {
                 trace.segment_alloc(0x1000, 4000);
             }

@@ -152,7 +152,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::snapshot::testing::Trace;
+    use crate::snapshot::testing::Story;
 
     /// Blocks with a size and a category, each from one record to another or to the end. Some from before the
     /// recording; the log has lost its oldest records.
@@ -182,7 +182,7 @@ mod tests {
         let unknown: u64 = blocks.iter().filter(|block| !block.2).map(|block| block.0).sum();
         let mut now = CategoryBytes::default();
         now.add(Category::Unknown, before + unknown);
-        let (mut after, mut trace) = (vec![now], Trace::cpu());
+        let (mut after, mut trace) = (vec![now], Story::cpu());
         trace.before(before + unknown);
         for &(at, number, kind) in events {
             let (size, told, is_known) = blocks[number];
@@ -220,8 +220,8 @@ mod tests {
     }
 
     /// At the peak are a parameter, which is freed afterwards, and an older block, which stays.
-    fn parameter_beside_another_block() -> Trace {
-        let mut trace = Trace::cpu();
+    fn parameter_beside_another_block() -> Story {
+        let mut trace = Story::cpu();
         trace.before(1024);
         trace.at(1_000).alloc("older", 2000);
         trace.at(2_000).alloc("parameter", 1000).named("weights", Category::Parameter);

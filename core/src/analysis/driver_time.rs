@@ -111,7 +111,7 @@ pub fn churn(device: &DeviceSnapshot) -> Option<Churn> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::snapshot::testing::{LINE_7, Trace, WORKER};
+    use crate::snapshot::testing::{LINE_7, Story, WORKER};
     use crate::snapshot::{ContextId, Pool};
 
     #[test]
@@ -119,7 +119,7 @@ mod tests {
         let counts = CallTime { allocs: 1, frees: 2, free_ns: 1, ..CallTime::default() };
         let time = |stack, context, alloc_ns| CallTime { stack, context, alloc_ns, ..counts };
         let (root, forward) = (ContextId::ROOT, ContextId(1));
-        let mut trace = Trace::cuda(0);
+        let mut trace = Story::cuda(0);
         trace.enter("forward");
         trace.driver_took(time(LINE_7, root, 10)).driver_took(time(LINE_7, forward, 20));
         trace.driver_took(time(WORKER, root, 1000));
@@ -137,7 +137,7 @@ mod tests {
 
     #[test]
     fn what_is_taken_twice_is_churn_unless_the_pool_keeps_it_by_now() {
-        let mut trace = Trace::cuda(0);
+        let mut trace = Story::cuda(0);
         trace.pool(Pool { reserved_high: 30, ..Pool::default() });
         trace.segment_alloc(10, 10).segment_alloc(20, 20).segment_free(20);
         assert_eq!(churn(&trace.device()), None);

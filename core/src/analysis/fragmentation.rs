@@ -64,7 +64,7 @@ impl Fragmentation {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::snapshot::testing::Trace;
+    use crate::snapshot::testing::Story;
 
     #[test]
     fn holes_lie_before_between_and_behind_blocks() {
@@ -75,7 +75,7 @@ mod tests {
             (vec![(1100, 500), (1900, 100)], 2, 300),
         ] {
             let live: u64 = blocks.iter().map(|(_, size)| size).sum();
-            let mut trace = Trace::cuda(0);
+            let mut trace = Story::cuda(0);
             trace.segment_alloc(1000, 1000);
             for (address, size) in blocks {
                 trace.alloc(address, size).address(address);
@@ -88,7 +88,7 @@ mod tests {
 
     #[test]
     fn what_has_no_address_of_its_own_is_no_segment_with_holes() {
-        let device = Trace::cuda(0).segment_alloc(1000, 1000).segment_alloc(MADE_UP, 7000).device();
+        let device = Story::cuda(0).segment_alloc(1000, 1000).segment_alloc(MADE_UP, 7000).device();
         let found = fragmentation(&device);
         assert_eq!((found.segments, found.reserved, found.empty), (1, 1000, 1000));
     }

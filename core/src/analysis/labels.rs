@@ -4,7 +4,9 @@ use std::num::NonZeroU32;
 use std::collections::HashMap;
 use std::rc::Rc;
 
-use crate::attribute::{Origin, Place, allocator, library, model_line, module, operator, place};
+use crate::attribute::{
+    AllocationSite, Origin, allocation_site, allocator, library, model_line, module, operator,
+};
 use crate::snapshot::{Block, ContextId, Frame, SnapshotData, StackId, SymbolName};
 
 /// A path as people read it: relative to the working directory, or from the package's folder on
@@ -103,10 +105,10 @@ fn nameless(data: &SnapshotData, stack: StackId) -> &'static str {
 
 pub(super) fn line_label(data: &SnapshotData, stack: u32) -> String {
     let dir = &data.process.working_dir;
-    match place(data, StackId(stack)) {
-        Place::User(frame) => frame_location(frame, dir),
-        Place::Framework(frame) => no_user_frame(data, stack, frame_location(frame, dir)),
-        Place::Unknown => nameless(data, StackId(stack)).to_owned(),
+    match allocation_site(data, StackId(stack)) {
+        AllocationSite::User(frame) => frame_location(frame, dir),
+        AllocationSite::Framework(frame) => no_user_frame(data, stack, frame_location(frame, dir)),
+        AllocationSite::Unknown => nameless(data, StackId(stack)).to_owned(),
     }
 }
 
@@ -145,10 +147,10 @@ pub(super) fn allocator_label(data: &SnapshotData, stack: u32) -> String {
 
 pub(super) fn function_label(data: &SnapshotData, stack: u32) -> String {
     let dir = &data.process.working_dir;
-    match place(data, StackId(stack)) {
-        Place::User(frame) => function_of(frame, dir),
-        Place::Framework(frame) => no_user_frame(data, stack, function_of(frame, dir)),
-        Place::Unknown => nameless(data, StackId(stack)).to_owned(),
+    match allocation_site(data, StackId(stack)) {
+        AllocationSite::User(frame) => function_of(frame, dir),
+        AllocationSite::Framework(frame) => no_user_frame(data, stack, function_of(frame, dir)),
+        AllocationSite::Unknown => nameless(data, StackId(stack)).to_owned(),
     }
 }
 

@@ -6,55 +6,55 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::analysis::{by_age, by_line, scopes as scope_rows};
-use crate::snapshot::testing::{LINE_7, Trace, two_lines_and_a_temporary};
+use crate::snapshot::testing::{LINE_7, Story, two_lines_and_a_temporary};
 
 const SCOPES: [&str; 3] = ["a", "a > b", "step 3"];
 
 #[derive(Clone, Debug)]
-enum Op {
+enum ScopeOp {
     Alloc { size: u64 },
     Free { nth: usize },
     FreeUnknown { size: u64 },
     Scope { scope: usize, enter: bool },
 }
 
-fn op() -> impl Strategy<Value = Op> {
+fn op() -> impl Strategy<Value = ScopeOp> {
     prop_oneof![
-        4 => (1..=64u64).prop_map(|size| Op::Alloc { size }),
-        3 => any::<usize>().prop_map(|nth| Op::Free { nth }),
-        1 => (1..5u64).prop_map(|size| Op::FreeUnknown { size }),
-        3 => (0..SCOPES.len(), any::<bool>()).prop_map(|(scope, enter)| Op::Scope { scope, enter }),
+        4 => (1..=64u64).prop_map(|size| ScopeOp::Alloc { size }),
+        3 => any::<usize>().prop_map(|nth| ScopeOp::Free { nth }),
+        1 => (1..5u64).prop_map(|size| ScopeOp::FreeUnknown { size }),
+        3 => (0..SCOPES.len(), any::<bool>()).prop_map(|(scope, enter)| ScopeOp::Scope { scope, enter }),
     ]
 }
 
 /// What is live after each nanosecond: the sizes by label, and what nobody saw being allocated.
 type States = Vec<(BTreeMap<usize, u64>, u64)>;
 
-fn run(ops: &[Op]) -> (SnapshotData, States) {
-    let mut trace = Trace::cpu();
+fn run(ops: &[ScopeOp]) -> (SnapshotData, States) {
+    let mut trace = Story::cpu();
     trace.before(1000);
     let (mut live, mut unknown) = (BTreeMap::new(), 1000);
     let mut states: States = vec![(live.clone(), unknown)];
     for (label, op) in ops.iter().enumerate() {
         trace.at(label as u64 + 1);
         match *op {
-            Op::Alloc { size } => {
+            ScopeOp::Alloc { size } => {
                 trace.alloc(label, size);
                 live.insert(label, size);
             }
-            Op::Free { nth } => {
+            ScopeOp::Free { nth } => {
                 if let Some(label) = live.keys().copied().nth(nth % live.len().max(1)) {
                     trace.free(label);
                     live.remove(&label);
                 }
             }
-            Op::FreeUnknown { size } if size <= unknown => {
+            ScopeOp::FreeUnknown { size } if size <= unknown => {
                 trace.free_from_before(size);
                 unknown -= size;
             }
-            Op::FreeUnknown { .. } => {}
-            Op::Scope { scope, enter: true } => _ = trace.enter(SCOPES[scope]),
-            Op::Scope { scope, enter: false } => _ = trace.leave(SCOPES[scope]),
+            ScopeOp::FreeUnknown { .. } => {}
+            ScopeOp::Scope { scope, enter: true } => _ = trace.enter(SCOPES[scope]),
+            ScopeOp::Scope { scope, enter: false } => _ = trace.leave(SCOPES[scope]),
         }
         states.push((live.clone(), unknown));
     }
@@ -121,7 +121,7 @@ fn a_moment_is_broken_down_like_the_peak() {
 
 #[test]
 fn the_step_is_named_by_its_number() {
-    let mut trace = Trace::cpu();
+    let mut trace = Story::cpu();
     trace
         .enter("step 3")
         .at(1)
@@ -142,7 +142,7 @@ fn the_step_is_named_by_its_number() {
 
 #[test]
 fn what_the_log_has_lost_is_not_made_up() {
-    let mut trace = Trace::cpu();
+    let mut trace = Story::cpu();
     trace.at(5).alloc(1, 10).at(6).alloc(2, 20).at(7).free(1).overwritten(1);
     let data = trace.build();
     assert_eq!(sizes(&peak(&Moment::Time(6), &data).unwrap().blocks), [10, 20]);

@@ -47,10 +47,10 @@ pub fn pool_balance(device: &DeviceSnapshot) -> Option<PoolBalance> {
 mod tests {
     use super::*;
     use crate::snapshot::Pool;
-    use crate::snapshot::testing::Trace;
+    use crate::snapshot::testing::Story;
 
     fn device(used: u64, before: Option<u64>, blocks: &[(u64, MemoryKind)]) -> DeviceSnapshot {
-        let mut trace = Trace::cuda(0);
+        let mut trace = Story::cuda(0);
         trace.before(before.unwrap_or(0)).pool(Pool { used, used_before: before, ..Pool::default() });
         for (number, &(size, memory)) in blocks.iter().enumerate() {
             trace.alloc(number, size).memory(memory);
@@ -69,6 +69,6 @@ mod tests {
         assert_eq!((before.before, before.rest, before.is_explained()), (Some(1), 24, true));
         assert!(pool_balance(&device(9999, None, &blocks)).unwrap().is_explained());
         assert!(!pool_balance(&device(1511, None, &blocks)).unwrap().is_explained());
-        assert_eq!(pool_balance(&Trace::cpu().alloc("a block", 1000).device()), None);
+        assert_eq!(pool_balance(&Story::cpu().alloc("a block", 1000).device()), None);
     }
 }

@@ -62,11 +62,11 @@ fn rows_for(lines: &Breakdown, bytes: u64) -> Option<usize> {
 mod tests {
     use super::*;
     use crate::snapshot::Pool;
-    use crate::snapshot::testing::{LINE_7, Trace, WORKER};
+    use crate::snapshot::testing::{LINE_7, Story, WORKER};
 
     /// A device with a line to drop, and a worker's block that has none, refuses an allocation.
     fn refused(size: u64, free: u64, unused: u64) -> (SnapshotData, PostMortem) {
-        let mut trace = Trace::cuda(0);
+        let mut trace = Story::cuda(0);
         trace.before(1024).below_threshold(128);
         trace.enter("forward").alloc("input", 2000).on(LINE_7).leave("forward");
         trace.alloc("worker's", 500).on(WORKER);
@@ -87,7 +87,7 @@ mod tests {
         let live = device.live.iter().map(|block| block.size).sum::<u64>();
         assert_eq!(most.lines.total, live + device.not_recorded + device.below_threshold);
         assert_eq!(most.scopes.total, most.lines.total);
-        let none = Trace::cpu().alloc("a block", 1000).build();
+        let none = Story::cpu().alloc("a block", 1000).build();
         assert_eq!(post_mortem(&none, &none.devices[0]), None);
     }
 }

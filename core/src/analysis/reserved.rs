@@ -67,11 +67,11 @@ impl<'a> Reserved<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::snapshot::testing::Trace;
+    use crate::snapshot::testing::Story;
 
     #[test]
     fn blocks_in_segments_are_not_counted_besides() {
-        let (size, mut trace) = (0x2000, Trace::cuda(0));
+        let (size, mut trace) = (0x2000, Story::cuda(0));
         trace.at(500).segment_alloc(0x1000, size);
         trace.at(1_000).alloc("inside", 2000).address(0x1000);
         trace.at(2_000).alloc("inside, too", 1000).address(0x2000);

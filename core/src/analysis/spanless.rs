@@ -83,32 +83,32 @@ impl Search<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::snapshot::testing::{Trace, frame, registry, stacks, two_lines_and_a_temporary};
+    use crate::snapshot::testing::{Story, frame, registry, stacks, two_lines_and_a_temporary};
 
     /// The stack of a function with a span, in a program that has no other.
     const MODEL: StackId = StackId(1);
 
     /// That program; the function calls another one of a library to allocate.
-    fn program(function: &str, file: &str) -> Trace {
+    fn program(function: &str, file: &str) -> Story {
         let model = registry("candle-transformers-0.11.1/src/models/with_tracing.rs");
         let frames = vec![frame(function, &registry(file), 700), frame("net::Net::forward", &model, 7)];
-        let mut trace = Trace::cpu();
+        let mut trace = Story::cpu();
         trace.stacks(stacks(frames, [[0, 1]]));
         trace
     }
 
     /// Two blocks of the model's at the peak, of which one is live, in a scope of the program's own.
-    fn two_blocks(mut trace: Trace) -> Trace {
+    fn two_blocks(mut trace: Story) -> Story {
         trace.enter("forward").alloc("input", 2000).on(MODEL).alloc("weights", 1000).on(MODEL).leave("forward");
         trace.alloc("elsewhere", 500).free("weights");
         trace
     }
 
-    fn candles() -> Trace {
+    fn candles() -> Story {
         program("candle_core::tensor::Tensor::relu", "candle-core-0.11.1/src/tensor.rs")
     }
 
-    fn recorded(spans: Spans, trace: &Trace) -> SnapshotData {
+    fn recorded(spans: Spans, trace: &Story) -> SnapshotData {
         let mut data = trace.build();
         data.health.spans = spans;
         data
@@ -120,7 +120,7 @@ mod tests {
 
     #[test]
     fn blocks_of_dead_spans_are_counted_once_each() {
-        let found = |trace: &Trace| spanless(&recorded(Spans::Heard, trace));
+        let found = |trace: &Story| spanless(&recorded(Spans::Heard, trace));
         let dead = Spanless { blocks: 2, bytes: 3000 };
         assert_eq!(found(&two_blocks(candles())), dead);
         assert_eq!(found(two_blocks(candles()).without_log()), dead, "live and at the peak");

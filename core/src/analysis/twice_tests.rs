@@ -1,18 +1,18 @@
 use super::*;
-use crate::snapshot::testing::{Trace, frame, registry, stacks};
+use crate::snapshot::testing::{Story, frame, registry, stacks};
 
 /// The stack of a block without a user line; those before it are the stacks of the lines 1, 2 …
 const NO_LINE: StackId = StackId(50);
 
 /// A recording of `steps`: `+3` allocates block 3, `-3` frees it. Each block has 100 bytes and its number as its line,
 /// all in one function; but those from 50 on have 7 bytes and no user line.
-fn story(steps: &[i64]) -> Trace {
+fn story(steps: &[i64]) -> Story {
     story_of(|line| frame("net::Net::forward", "/home/u/net/src/model.rs", line), steps)
 }
 
 /// The same where the lines are these.
-fn story_of(line: impl Fn(u32) -> Frame, steps: &[i64]) -> Trace {
-    let mut trace = Trace::cpu();
+fn story_of(line: impl Fn(u32) -> Frame, steps: &[i64]) -> Story {
+    let mut trace = Story::cpu();
     trace.stacks(stacks((1..50).map(line).chain([Frame::default()]).collect(), (0..50).map(|line| [line])));
     for step in steps {
         let block = step.unsigned_abs();
@@ -92,7 +92,7 @@ fn what_is_made_of_nothing_takes_nobodys_place() {
         let operator =
             frame(&format!("candle_core::Tensor::{operator}"), &registry("candle-core-0.11.1/src/tensor.rs"), 1);
         let lines = [10, 11, 12].map(|line| frame("net::product", "/home/u/net/src/main.rs", line));
-        let mut trace = Trace::cpu();
+        let mut trace = Story::cpu();
         trace.stacks(stacks([vec![operator], lines.to_vec()].concat(), [[0, 1], [0, 2], [0, 3]]));
         for block in 1..4 {
             trace.alloc(block, 100).on(StackId(block as u32));

@@ -14,16 +14,16 @@ mod tests {
     use super::*;
     use crate::attribute::{Categories, Either};
     use crate::snapshot::Category;
-    use crate::snapshot::testing::{Trace, frame, registry, stacks};
+    use crate::snapshot::testing::{Story, frame, registry, stacks};
 
     const STORAGE: &str =
         "<cubecl_cuda::compute::storage::gpu::GpuStorage as cubecl_runtime::storage::base::ComputeStorage>";
 
     /// A page that a server's thread takes, and a block of the program's own.
-    fn page_and_own(storage: &str, file: &str) -> Trace {
+    fn page_and_own(storage: &str, file: &str) -> Story {
         let driver = frame("malloc_async", &registry("cudarc-0.19.10/src/driver/result.rs"), 485);
         let own = frame("net::main", "/home/u/net/src/main.rs", 9);
-        let mut trace = Trace::cuda(0);
+        let mut trace = Story::cuda(0);
         trace.stacks(stacks(vec![driver, frame(storage, file, 174), own], [&[0, 1][..], &[0, 2], &[0, 1, 2]]));
         trace
     }

@@ -3,12 +3,12 @@
 use std::num::NonZeroU64;
 use std::collections::{HashMap, HashSet};
 
-use super::gradients::{self, Counted, outlives};
+use super::gradients::{self, GradientCounts, outlives};
 use super::growing::growing;
 use super::hint::Hint;
-use super::lives::{Life, lives};
+use super::lifetimes::{Lifetime, lifetimes};
 use super::passes::{Exits, Pass, Passes, exits, pass_at, passes};
-use super::places::Places;
+use super::history::AllocationHistory;
 use crate::snapshot::{Category, ContextId, DeviceSnapshot, SnapshotData, StackId, ThreadId};
 
 /// A block that is freed before this many further blocks were allocated was needed for a moment only.
@@ -87,10 +87,10 @@ const TEMPORARY: Verdict = Verdict::Likely(Category::Temporary);
 impl Categories {
     /// Of all blocks of which the recording knows anything.
     pub fn of(data: &SnapshotData, device: &DeviceSnapshot) -> Self {
-        let lives = lives(data, device);
+        let lives = lifetimes(data, device);
         let work = Work::of(data, device, &lives);
-        let told = |life: &Life| device.named(Some(life.seq)).map(|name| name.category).filter(|c| *c != Category::Unknown);
-        let verdict = |life: &Life| match told(life) {
+        let told = |life: &Lifetime| device.named(Some(life.seq)).map(|name| name.category).filter(|c| *c != Category::Unknown);
+        let verdict = |life: &Lifetime| match told(life) {
             Some(category) => Verdict::Is(category),
             None if work.caches.contains(&life.seq) => Verdict::Is(Category::KvCache),
             None => work.verdict(life),
@@ -102,7 +102,7 @@ impl Categories {
         found
     }
 
-    fn agreed(lives: &[Life], verdicts: &[Verdict]) -> Self {
+    fn agreed(lives: &[Lifetime], verdicts: &[Verdict]) -> Self {
         let like = Like::of(lives, verdicts);
         let mut found = Self::default();
         for (life, verdict) in lives.iter().zip(verdicts) {
@@ -131,10 +131,10 @@ impl Categories {
 }
 
 /// Gives blocks that are live, or of which nothing is known, the category of those with the same stack, if they agree.
-fn inherit(lives: &[Life], verdicts: &[Verdict], categories: &mut HashMap<NonZeroU64, Category>) {
-    let is_open = |life: &Life, verdict: &Verdict| life.to == usize::MAX || *verdict == Verdict::Open;
+fn inherit(lives: &[Lifetime], verdicts: &[Verdict], categories: &mut HashMap<NonZeroU64, Category>) {
+    let is_open = |life: &Lifetime, verdict: &Verdict| life.to == usize::MAX || *verdict == Verdict::Open;
     let mut of_stack: HashMap<StackId, Option<Category>> = HashMap::new();
-    let category = |categories: &HashMap<NonZeroU64, Category>, life: &Life| categories.get(&life.seq).copied();
+    let category = |categories: &HashMap<NonZeroU64, Category>, life: &Lifetime| categories.get(&life.seq).copied();
     for (life, _) in lives.iter().zip(verdicts).filter(|(life, verdict)| !is_open(life, verdict)) {
         let known = category(categories, life).filter(|known| *known != Category::Unknown);
         of_stack.entry(life.stack).and_modify(|agreed| *agreed = agreed.filter(|_| *agreed == known)).or_insert(known);
@@ -157,7 +157,7 @@ struct Like {
 }
 
 impl Like {
-    fn of(lives: &[Life], verdicts: &[Verdict]) -> Self {
+    fn of(lives: &[Lifetime], verdicts: &[Verdict]) -> Self {
         let mut like = Self { replaced: HashSet::new(), freed: HashMap::new() };
         for (life, verdict) in lives.iter().zip(verdicts) {
             match verdict {
@@ -176,7 +176,7 @@ impl Like {
 
     /// Is a block like one that stays: was it dropped together with such, the last of a collection, or is
     /// it the last that replaced another?
-    fn stays(&self, life: &Life) -> bool {
+    fn stays(&self, life: &Lifetime) -> bool {
         /// Records between the frees of what is dropped together: a collection of so many things of as many blocks.
         const TOGETHER: usize = 8;
         let like = (life.stack, life.size);
@@ -193,8 +193,8 @@ struct Work<'a> {
     data: &'a SnapshotData,
     backward: Passes,
     steps: Passes,
-    counted: Counted,
-    places: Places,
+    counted: GradientCounts,
+    places: AllocationHistory,
     /// Where forward passes begin, as far as names of functions tell, by where their backward passes do: with the first block
     /// that is kept for that.
     forward: HashMap<(ThreadId, usize), usize>,
@@ -206,20 +206,20 @@ struct Work<'a> {
 }
 
 impl<'a> Work<'a> {
-    fn of(data: &'a SnapshotData, device: &DeviceSnapshot, lives: &[Life]) -> Self {
+    fn of(data: &'a SnapshotData, device: &DeviceSnapshot, lives: &[Lifetime]) -> Self {
         let exits = exits(device);
         let [backward, steps] = [Hint::Backward, Hint::Step].map(|kind| passes(device, lives, kind, &exits));
         let are_all_known = device.overwritten == 0 && device.peak.not_recorded == 0;
         // Without lines of inlined calls not every variable is known for one.
         let can_count = !data.health.no_line_numbers;
-        let counted = if can_count { gradients::count(lives, &backward, are_all_known) } else { Counted::default() };
+        let counted = if can_count { gradients::count(lives, &backward, are_all_known) } else { GradientCounts::default() };
         let growing = growing(lives, |life| backward_after(&backward, life).is_none());
         let (caches, prefixes) = (growing.caches, growing.prefixes);
-        let (forward, places) = (forward_passes(lives, &backward), Places::of(lives));
+        let (forward, places) = (forward_passes(lives, &backward), AllocationHistory::of(lives));
         Self { data, backward, steps, counted, places, forward, caches, prefixes, exits }
     }
 
-    fn verdict(&self, life: &Life) -> Verdict {
+    fn verdict(&self, life: &Lifetime) -> Verdict {
         match life.hint {
             Hint::Workspace => Verdict::Is(Category::Workspace),
             Hint::GivenOut => Verdict::Kept(Some(Either::GivenOut)),
@@ -240,21 +240,21 @@ impl<'a> Work<'a> {
     }
 
     /// Freed before so many other blocks were allocated, on whatever thread, and not because its thread came to an end.
-    fn is_soon_freed(&self, life: &Life) -> bool {
+    fn is_soon_freed(&self, life: &Lifetime) -> bool {
         self.is_short(life) && self.places.goes_on(life.thread, life.to)
     }
 
-    fn is_short(&self, life: &Life) -> bool {
+    fn is_short(&self, life: &Lifetime) -> bool {
         let is_finite = life.from > 0 && life.to != usize::MAX;
         is_finite && self.places.allocations(life.from, life.to) < SOON
     }
 
     /// Nothing tells. Did it stay?
-    fn otherwise(&self, life: &Life) -> Verdict {
+    fn otherwise(&self, life: &Lifetime) -> Verdict {
         if self.is_short(life) { Verdict::Open } else { Verdict::Kept(None) }
     }
 
-    fn in_backward(&self, life: &Life) -> Verdict {
+    fn in_backward(&self, life: &Lifetime) -> Verdict {
         let Some(pass) = pass_at(&self.backward, life) else { return Verdict::Kept(None) };
         // What a pass needed itself goes when it ends; but so do its gradients if nobody takes them.
         let in_pass = life.to <= pass.to || !outlives(life, pass) && pass.next.is_some() && self.has_result(life, pass);
@@ -267,11 +267,11 @@ impl<'a> Work<'a> {
     }
 
     /// Did anything outlive the pass?
-    fn has_result(&self, life: &Life, pass: &Pass) -> bool {
+    fn has_result(&self, life: &Lifetime, pass: &Pass) -> bool {
         self.places.outlive(life.thread, pass.from, pass.to, pass.next.unwrap_or(usize::MAX))
     }
 
-    fn in_step(&self, life: &Life) -> Verdict {
+    fn in_step(&self, life: &Lifetime) -> Verdict {
         match pass_at(&self.steps, life) {
             Some(pass) if life.to <= pass.to => Verdict::Is(Category::Temporary),
             Some(pass) if pass.next.is_some_and(|next| life.to < next) => TEMPORARY,
@@ -280,7 +280,7 @@ impl<'a> Work<'a> {
         }
     }
 
-    fn input(&self, life: &Life) -> Verdict {
+    fn input(&self, life: &Lifetime) -> Verdict {
         match () {
             () if life.in_forward || self.is_short(life) => Verdict::Open,
             () if self.places.comes_again(life.stack) => Verdict::Is(Category::Input),
@@ -288,7 +288,7 @@ impl<'a> Work<'a> {
         }
     }
 
-    fn in_forward(&self, life: &Life) -> Verdict {
+    fn in_forward(&self, life: &Lifetime) -> Verdict {
         if life.from == 0 {
             return Verdict::Kept(None);
         }
@@ -308,7 +308,7 @@ impl<'a> Work<'a> {
         }
     }
 
-    fn is_temporary(&self, life: &Life) -> bool {
+    fn is_temporary(&self, life: &Lifetime) -> bool {
         let is_short = || match self.is_within_its_scope(life) {
             Some(is_within) => is_within && (self.is_short(life) || self.places.is_straight(life)),
             None => self.is_soon_freed(life),
@@ -320,14 +320,14 @@ impl<'a> Work<'a> {
 
     /// Its place allocates for a moment only, again and again. In training gradients that the program works on look like
     /// that, too, so there it must be part of a forward pass; as must what takes turns with the next of its kind: a sum does.
-    fn is_brief(&self, life: &Life) -> bool {
+    fn is_brief(&self, life: &Lifetime) -> bool {
         let trains = self.backward.get(&life.thread).is_some_and(|passes| !passes.is_empty());
         (life.in_forward || !trains) && self.places.is_brief(life.stack, life.in_forward && life.hint == Hint::Forward)
     }
 
     /// By its calls' names; or because the pass had begun by such names before it, and its place allocated before the
     /// thread's first backward pass, when there was nothing to be updated yet, and does so again.
-    fn is_of_forward_pass(&self, life: &Life, next: usize) -> bool {
+    fn is_of_forward_pass(&self, life: &Lifetime, next: usize) -> bool {
         let first = self.backward.get(&life.thread).and_then(|passes| passes.first());
         let recurs = first.is_some_and(|first| self.places.allocates_around(life.stack, first.from));
         let has_begun = self.forward.get(&(life.thread, next)).is_some_and(|begins| *begins < life.from);
@@ -336,7 +336,7 @@ impl<'a> Work<'a> {
 
     /// Was it freed before the program left the scope in which it was allocated, parts of models aside? `None` outside of
     /// all scopes, and if it was while the scope was open: one that is entered once may be all that the program does.
-    fn is_within_its_scope(&self, life: &Life) -> Option<bool> {
+    fn is_within_its_scope(&self, life: &Lifetime) -> Option<bool> {
         let node = |id: ContextId| self.data.contexts.get(id.0 as usize);
         let ids = self.data.context_ids(life.context);
         let own = ids.iter().rfind(|id| node(**id).is_some_and(|node| !node.module)).or(ids.first())?;
@@ -350,7 +350,7 @@ impl<'a> Work<'a> {
     }
 }
 
-fn forward_passes(lives: &[Life], backward: &Passes) -> HashMap<(ThreadId, usize), usize> {
+fn forward_passes(lives: &[Lifetime], backward: &Passes) -> HashMap<(ThreadId, usize), usize> {
     let mut forward = HashMap::new();
     for life in lives.iter().filter(|life| life.in_forward && life.from > 0) {
         if let Some([next, ..]) =
@@ -363,7 +363,7 @@ fn forward_passes(lives: &[Life], backward: &Passes) -> HashMap<(ThreadId, usize
 }
 
 /// The thread's backward passes after a block's allocation, if there are any.
-fn backward_after<'a>(backward: &'a Passes, life: &Life) -> Option<&'a [Pass]> {
+fn backward_after<'a>(backward: &'a Passes, life: &Lifetime) -> Option<&'a [Pass]> {
     let passes = backward.get(&life.thread)?;
     let later = passes.get(passes.partition_point(|pass| pass.from <= life.from)..)?;
     (!later.is_empty()).then_some(later)

@@ -8,13 +8,13 @@ use std::num::NonZeroU64;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::hint::Hint;
-use super::lives::Life;
+use super::lifetimes::Lifetime;
 use super::passes::{Pass, Passes, pass_at};
 use crate::snapshot::Category;
 
 /// What counting tells.
 #[derive(Debug, Default)]
-pub(super) struct Counted {
+pub(super) struct GradientCounts {
     pub(super) gradients: HashSet<NonZeroU64>,
     /// Left by a pass, and as large as no variable.
     pub(super) details: HashSet<NonZeroU64>,
@@ -23,20 +23,20 @@ pub(super) struct Counted {
 }
 
 /// `are_all_known`: nothing was allocated before the recording, and no record was lost.
-pub(super) fn count(lives: &[Life], backward: &Passes, are_all_known: bool) -> Counted {
+pub(super) fn count(lives: &[Lifetime], backward: &Passes, are_all_known: bool) -> GradientCounts {
     // By where each pass begins.
-    let mut passes: BTreeMap<usize, Vec<&Life>> = BTreeMap::new();
+    let mut passes: BTreeMap<usize, Vec<&Lifetime>> = BTreeMap::new();
     for life in lives.iter().filter(|life| life.hint == Hint::Backward) {
         if let Some(pass) = pass_at(backward, life).filter(|pass| outlives(life, pass) && !pass.has_gradients) {
             passes.entry(pass.from).or_default().push(life);
         }
     }
-    let (mut counted, mut live) = (Counted::default(), Live::of(lives));
+    let (mut counted, mut live) = (GradientCounts::default(), Live::of(lives));
     for (from, left) in passes {
-        let (variables, others): (Vec<&Life>, Vec<&Life>) = live.at(from).partition(|life| is_variable(life));
-        let (left, on_the_way): (Vec<&Life>, Vec<&Life>) = left.into_iter().partition(|life| life.may_be_gradient);
+        let (variables, others): (Vec<&Lifetime>, Vec<&Lifetime>) = live.at(from).partition(|life| is_variable(life));
+        let (left, on_the_way): (Vec<&Lifetime>, Vec<&Lifetime>) = left.into_iter().partition(|life| life.may_be_gradient);
         // Where gradients hold on to what they were made of, those of a model's own results are left as well.
-        let may_have_one = |life: &&Life| !on_the_way.is_empty() || may_be_operand(life);
+        let may_have_one = |life: &&Lifetime| !on_the_way.is_empty() || may_be_operand(life);
         let count = Count {
             left: sizes(left.into_iter()),
             variables: sizes(variables.into_iter()),
@@ -50,19 +50,19 @@ pub(super) fn count(lives: &[Life], backward: &Passes, are_all_known: bool) -> C
 /// What is live at one position after the other.
 struct Live<'a> {
     /// What was not looked at yet, in the order of the log.
-    coming: std::iter::Peekable<std::vec::IntoIter<&'a Life>>,
-    live: BTreeMap<(usize, NonZeroU64), &'a Life>,
+    coming: std::iter::Peekable<std::vec::IntoIter<&'a Lifetime>>,
+    live: BTreeMap<(usize, NonZeroU64), &'a Lifetime>,
 }
 
 impl<'a> Live<'a> {
-    fn of(lives: &'a [Life]) -> Self {
-        let mut coming: Vec<&Life> = lives.iter().filter(|life| life.hint != Hint::Backward).collect();
+    fn of(lives: &'a [Lifetime]) -> Self {
+        let mut coming: Vec<&Lifetime> = lives.iter().filter(|life| life.hint != Hint::Backward).collect();
         coming.sort_unstable_by_key(|life| life.from);
         Self { coming: coming.into_iter().peekable(), live: BTreeMap::new() }
     }
 
     /// What is there at a position, which comes after those that were asked for before, and at the next.
-    fn at(&mut self, position: usize) -> impl Iterator<Item = &'a Life> {
+    fn at(&mut self, position: usize) -> impl Iterator<Item = &'a Lifetime> {
         while let Some(life) = self.coming.next_if(|life| life.from <= position) {
             // In the order in which they go.
             self.live.insert((life.to, life.seq), life);
@@ -73,7 +73,7 @@ impl<'a> Live<'a> {
 }
 
 /// What there is of each size.
-type Sizes<'a> = HashMap<u64, Vec<&'a Life>>;
+type Sizes<'a> = HashMap<u64, Vec<&'a Lifetime>>;
 
 /// What is there of each size when a pass is over.
 struct Count<'a> {
@@ -89,7 +89,7 @@ impl Count<'_> {
         self.left.get(&size).map_or(0, Vec::len)
     }
 
-    fn variables(&self, size: u64) -> &[&Life] {
+    fn variables(&self, size: u64) -> &[&Lifetime] {
         self.variables.get(&size).map_or(&[], Vec::as_slice)
     }
 
@@ -100,27 +100,27 @@ impl Count<'_> {
 }
 
 /// Data, weights that are not trained: no part of what a model works out, whose gradients do not outlive the pass.
-fn may_be_operand(life: &Life) -> bool {
+fn may_be_operand(life: &Lifetime) -> bool {
     matches!(life.hint, Hint::Input | Hint::Constant | Hint::Nothing | Hint::Rule(Category::Parameter))
 }
 
 /// Was it there when the thread did something else?
-pub(super) fn outlives(life: &Life, pass: &Pass) -> bool {
+pub(super) fn outlives(life: &Lifetime, pass: &Pass) -> bool {
     pass.next.is_some_and(|next| life.to > next)
 }
 
 /// A model's, or perhaps an optimizer's, but none that is known for an optimizer's.
-fn is_variable(life: &Life) -> bool {
+fn is_variable(life: &Lifetime) -> bool {
     life.is_variable && matches!(life.hint, Hint::Variable | Hint::Rule(Category::Parameter))
 }
 
-fn sizes<'a>(lives: impl Iterator<Item = &'a Life>) -> Sizes<'a> {
+fn sizes<'a>(lives: impl Iterator<Item = &'a Lifetime>) -> Sizes<'a> {
     let mut sizes = Sizes::new();
     lives.for_each(|life| sizes.entry(life.size).or_default().push(life));
     sizes
 }
 
-impl Counted {
+impl GradientCounts {
     fn pass(&mut self, count: &Count<'_>, are_all_known: bool) {
         let all = |holds: &dyn Fn(u64) -> bool| count.variables.keys().all(|size| holds(*size));
         // A variable that may be an optimizer's has no gradient: where all have one, all are parameters.
@@ -134,7 +134,7 @@ impl Counted {
                 [] => {}
                 variables if all_are_even || is_clear && left.len() == count.sure(size) => {
                     self.gradients.extend(seqs);
-                    let has_one = |life: &&&Life| all_are_even || life.hint != Hint::Variable;
+                    let has_one = |life: &&&Lifetime| all_are_even || life.hint != Hint::Variable;
                     self.parameters.extend(variables.iter().filter(has_one).map(|life| life.seq));
                 }
                 _ => {}

@@ -4,7 +4,7 @@ use std::num::NonZeroU64;
 use std::collections::{HashMap, HashSet};
 
 use super::hint::Hint;
-use super::lives::Life;
+use super::lifetimes::Lifetime;
 use crate::snapshot::{StackId, ThreadId};
 
 /// So many steps are a run.
@@ -21,12 +21,12 @@ pub(super) struct Growing {
     pub(super) prefixes: HashSet<NonZeroU64>,
 }
 
-pub(super) fn growing(lives: &[Life], is_wanted: impl Fn(&Life) -> bool) -> Growing {
-    let mut places: HashMap<StackId, Vec<&Life>> = HashMap::new();
+pub(super) fn growing(lives: &[Lifetime], is_wanted: impl Fn(&Lifetime) -> bool) -> Growing {
+    let mut places: HashMap<StackId, Vec<&Lifetime>> = HashMap::new();
     for life in lives.iter().filter(|life| life.hint == Hint::Join && life.from > 0 && is_wanted(life)) {
         places.entry(life.stack).or_default().push(life);
     }
-    let runs: Vec<Vec<&Life>> = places.values().flat_map(|place| runs(place)).filter(|run| run.len() > 1).collect();
+    let runs: Vec<Vec<&Lifetime>> = places.values().flat_map(|place| runs(place)).filter(|run| run.len() > 1).collect();
     let collected: HashSet<NonZeroU64> = runs.iter().flatten().map(|life| life.seq).collect();
     let (work, mut growing) = (work(lives, &collected), Growing::default());
     for run in runs.iter().filter(|run| run.len() >= LEAST && is_read(run, &work)) {
@@ -37,20 +37,20 @@ pub(super) fn growing(lives: &[Life], is_wanted: impl Fn(&Life) -> bool) -> Grow
 }
 
 /// As large as the first of a run without its step, and there when that was made.
-fn prefixes(run: &[&Life], work: &HashMap<ThreadId, Vec<&Life>>) -> Vec<NonZeroU64> {
+fn prefixes(run: &[&Lifetime], work: &HashMap<ThreadId, Vec<&Lifetime>>) -> Vec<NonZeroU64> {
     let [first, second, ..] = run else { return Vec::new() };
     /// So much else may have been allocated since.
     const NEAR: usize = 512;
     let size = first.size.saturating_sub(second.size - first.size);
     let all = work.get(&first.thread).map_or(&[][..], Vec::as_slice);
     let before = all.get(..all.partition_point(|life| life.from <= first.from)).unwrap_or_default();
-    let is_one = |life: &&&Life| life.size == size && life.is_live_at(first.from);
+    let is_one = |life: &&&Lifetime| life.size == size && life.is_live_at(first.from);
     before.iter().rev().take(NEAR).filter(is_one).map(|life| life.seq).collect()
 }
 
 /// Caches that grow side by side: for each block the one that it continues.
-fn runs<'a>(place: &[&'a Life]) -> Vec<Vec<&'a Life>> {
-    let (mut runs, mut over): (Vec<Vec<&Life>>, _) = (Vec::new(), Vec::new());
+fn runs<'a>(place: &[&'a Lifetime]) -> Vec<Vec<&'a Lifetime>> {
+    let (mut runs, mut over): (Vec<Vec<&Lifetime>>, _) = (Vec::new(), Vec::new());
     for life in place {
         // What went before takes nobody's place any more.
         over.extend(runs.extract_if(.., |run| run.last().is_some_and(|last| last.to < life.from)));
@@ -66,7 +66,7 @@ fn runs<'a>(place: &[&'a Life]) -> Vec<Vec<&'a Life>> {
 }
 
 /// Is a block larger than the last of a run, by as much as that one was, and takes its place?
-fn continues(run: &[&Life], life: &Life) -> bool {
+fn continues(run: &[&Lifetime], life: &Lifetime) -> bool {
     /// Records until the last one is freed, at most.
     const SOON: usize = 16;
     let Some(last) = run.last() else { return false };
@@ -79,16 +79,16 @@ fn continues(run: &[&Life], life: &Life) -> bool {
 }
 
 /// What each thread's operators allocated besides, in order.
-fn work<'a>(lives: &'a [Life], collected: &HashSet<NonZeroU64>) -> HashMap<ThreadId, Vec<&'a Life>> {
-    let mut work: HashMap<ThreadId, Vec<&Life>> = HashMap::new();
-    let is_one = |life: &&Life| matches!(life.hint, Hint::Forward | Hint::Join) && !collected.contains(&life.seq);
+fn work<'a>(lives: &'a [Lifetime], collected: &HashSet<NonZeroU64>) -> HashMap<ThreadId, Vec<&'a Lifetime>> {
+    let mut work: HashMap<ThreadId, Vec<&Lifetime>> = HashMap::new();
+    let is_one = |life: &&Lifetime| matches!(life.hint, Hint::Forward | Hint::Join) && !collected.contains(&life.seq);
     lives.iter().filter(is_one).for_each(|life| work.entry(life.thread).or_default().push(life));
     work
 }
 
 /// Does something that is worked out after each of these grow with them?
-fn is_read(run: &[&Life], work: &HashMap<ThreadId, Vec<&Life>>) -> bool {
-    let after = |life: &&Life, until: usize| -> HashMap<StackId, u64> {
+fn is_read(run: &[&Lifetime], work: &HashMap<ThreadId, Vec<&Lifetime>>) -> bool {
+    let after = |life: &&Lifetime, until: usize| -> HashMap<StackId, u64> {
         let work = work.get(&life.thread).map_or(&[][..], Vec::as_slice);
         let work = work.get(work.partition_point(|other| other.from < life.from)..).unwrap_or_default();
         let mut sizes = HashMap::new();

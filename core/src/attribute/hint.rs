@@ -160,14 +160,14 @@ mod tests {
     use std::num::NonZeroU64;
 
     use super::*;
-    use crate::snapshot::testing::{Trace, frame, registry, stacks};
+    use crate::snapshot::testing::{Story, frame, registry, stacks};
 
     #[test]
     fn of_operators_of_other_frameworks_nothing_is_guessed() {
         let in_step = |operator| {
             let step = frame("step", &registry("burn-optim-0.21.0/src/optim/adam.rs"), 60);
             let main = frame("net::main", "/home/u/net/src/main.rs", 9);
-            let mut trace = Trace::cpu();
+            let mut trace = Story::cpu();
             trace.stacks(stacks(vec![operator, step, main], [[0, 1, 2]]));
             trace.alloc("soon", 2000).on(StackId(1)).free("soon");
             trace.alloc("last", 2000).on(StackId(1));

@@ -10,7 +10,7 @@ pub fn library(data: &SnapshotData, stack: StackId) -> Option<&str> {
     let is_own = |address: &&CodeAddress| is_memtraces(stacks.frames_at(address));
     let asking = stacks.addresses(stack).find(|address| !is_own(address))?;
     let is_native = stacks.frames_at(asking).iter().all(|frame| Origin::of(rules, frame) == Origin::Unknown);
-    let module = data.modules.get(asking.module? as usize)?;
+    let module = data.objects.get(asking.object? as usize)?;
     name_of_library(rules, module.path.as_deref()?).filter(|_| is_native)
 }
 
@@ -33,7 +33,7 @@ pub(crate) fn name_of_library<'a>(rules: &Rules, path: &'a str) -> Option<&'a st
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::snapshot::testing::{Trace, frame, registry, stacks};
+    use crate::snapshot::testing::{Story, frame, registry, stacks};
 
     #[test]
     fn programs_and_what_passes_requests_on_are_no_libraries() {
@@ -49,8 +49,8 @@ mod tests {
     #[test]
     fn rust_in_a_shared_library_is_the_programs() {
         let asking = |frame| {
-            let mut data = Trace::cpu().stacks(stacks(vec![frame], [[0]])).build();
-            data.modules[0].path = Some("/opt/lib/libnet.so.1".into());
+            let mut data = Story::cpu().stacks(stacks(vec![frame], [[0]])).build();
+            data.objects[0].path = Some("/opt/lib/libnet.so.1".into());
             library(&data, StackId(1)).map(str::to_owned)
         };
         let rust = frame("candle_core::tensor::Tensor::relu", &registry("candle-core-0.11.1/src/tensor.rs"), 700);

@@ -10,11 +10,11 @@ mod gradients;
 mod growing;
 mod hint;
 mod library;
-mod lives;
+mod lifetimes;
 mod operator;
 mod origin;
 mod passes;
-mod places;
+mod history;
 mod spanned;
 
 pub use allocator::allocator;
@@ -33,7 +33,7 @@ use crate::snapshot::{ContextId, Frame, SnapshotData, StackId};
 
 /// Where a block came from, as far as its stack tells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Place<'a> {
+pub enum AllocationSite<'a> {
     /// The innermost frame in the user's own code, or else in a library that is not a framework.
     User(&'a Frame),
     /// The stack never leaves the framework (a worker thread's): its innermost framework frame.
@@ -59,25 +59,25 @@ pub fn module(data: &SnapshotData, context: ContextId) -> Option<String> {
 
 /// The user line of a stack: the innermost frame outside std, memtrace, cudarc and candle's own
 /// crates; of several, one in the user's workspace goes before one in a library.
-pub fn place(data: &SnapshotData, stack: StackId) -> Place<'_> {
-    place_of(data.stacks.frames(stack).map(|frame| (Origin::of(&data.settings.rules, frame), frame)))
+pub fn allocation_site(data: &SnapshotData, stack: StackId) -> AllocationSite<'_> {
+    site_of(data.stacks.frames(stack).map(|frame| (Origin::of(&data.settings.rules, frame), frame)))
 }
 
 /// The user line of a stack's frames.
-fn place_of<'a>(frames: impl Iterator<Item = (Origin, &'a Frame)>) -> Place<'a> {
+fn site_of<'a>(frames: impl Iterator<Item = (Origin, &'a Frame)>) -> AllocationSite<'a> {
     let (mut library, mut framework) = (None, None);
     for (origin, frame) in frames {
         match origin {
-            Origin::Workspace => return Place::User(frame),
+            Origin::Workspace => return AllocationSite::User(frame),
             Origin::Library => library = library.or(Some(frame)),
             Origin::Framework => framework = framework.or(Some(frame)),
             Origin::Std | Origin::Memtrace | Origin::Unknown => {}
         }
     }
     match (library, framework) {
-        (Some(frame), _) => Place::User(frame),
-        (None, Some(frame)) => Place::Framework(frame),
-        (None, None) => Place::Unknown,
+        (Some(frame), _) => AllocationSite::User(frame),
+        (None, Some(frame)) => AllocationSite::Framework(frame),
+        (None, None) => AllocationSite::Unknown,
     }
 }
 
@@ -99,8 +99,8 @@ impl Origins {
         numbers.filter_map(|number| Some((*self.0.get(number)?, data.stacks.frames.get(number)?)))
     }
 
-    /// See [`place`].
-    pub(crate) fn place<'a>(&self, data: &'a SnapshotData, stack: StackId) -> Place<'a> {
-        place_of(self.frames(data, stack))
+    /// See [`allocation_site`].
+    pub(crate) fn allocation_site<'a>(&self, data: &'a SnapshotData, stack: StackId) -> AllocationSite<'a> {
+        site_of(self.frames(data, stack))
     }
 }

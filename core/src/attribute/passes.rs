@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use super::hint::Hint;
-use super::lives::Life;
+use super::lifetimes::Lifetime;
 use crate::snapshot::{Category, ContextId, DeviceSnapshot, ThreadId};
 
 /// A stretch in which a thread did one kind of work.
@@ -27,15 +27,15 @@ pub(super) type Passes = HashMap<ThreadId, Vec<Pass>>;
 pub(super) type Exits = HashMap<(ThreadId, ContextId), Vec<usize>>;
 
 /// The pass in which a block was allocated.
-pub(super) fn pass_at<'a>(passes: &'a Passes, life: &Life) -> Option<&'a Pass> {
+pub(super) fn pass_at<'a>(passes: &'a Passes, life: &Lifetime) -> Option<&'a Pass> {
     let passes = passes.get(&life.thread)?;
     let at = passes.partition_point(|pass| pass.from <= life.from).checked_sub(1)?;
     passes.get(at)
 }
 
 /// The stretches in which threads allocated with this hint only.
-pub(super) fn passes(device: &DeviceSnapshot, lives: &[Life], kind: Hint, exits: &Exits) -> Passes {
-    let is_gradient = |life: &Life| device.named(Some(life.seq)).is_some_and(|name| name.category == Category::Gradient);
+pub(super) fn passes(device: &DeviceSnapshot, lives: &[Lifetime], kind: Hint, exits: &Exits) -> Passes {
+    let is_gradient = |life: &Lifetime| device.named(Some(life.seq)).is_some_and(|name| name.category == Category::Gradient);
     let left = left(exits);
     let mut found = Passes::new();
     let mut open: HashSet<ThreadId> = HashSet::new();

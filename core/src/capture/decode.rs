@@ -13,7 +13,7 @@ use super::{
 use crate::error::Error;
 use crate::snapshot::{
     Action, CodeAddress, ContextId, ContextNode, Counted, CudaHooks, Device, DeviceMemory, DeviceSnapshot, Enabled,
-    Frame, GraphMemory, Health, MAX_INTERVAL, Module, ModuleSpans, Peak, Pool, Process, Rules, Settings, SnapshotData,
+    Frame, GraphMemory, Health, MAX_INTERVAL, LoadedObject, ObjectSpans, Peak, Pool, Process, Rules, Settings, SnapshotData,
     Spans, StackContext, StackKind, Stacks, Stat, Thread, ThreadId, UnseenCalls,
 };
 
@@ -104,7 +104,7 @@ impl Reading {
             Tag::Settings => self.data.settings = settings(&mut r)?,
             Tag::Sampling => self.data.settings.sample_interval = Some(interval(&mut r)?),
             Tag::Threads => self.data.process.threads = list(&mut r, thread)?,
-            Tag::Modules => self.data.modules = modules(&mut r)?,
+            Tag::Modules => self.data.objects = modules(&mut r)?,
             Tag::Addresses => self.addresses(&mut r)?,
             Tag::Stacks => self.stacks(&mut r)?,
             Tag::Contexts => self.contexts(&mut r)?,
@@ -180,7 +180,7 @@ impl Reading {
         // Of an older version there may be fewer, of a newer one more.
         let counts = list(r, Reader::number)?;
         health.counters_mut().zip(counts).for_each(|(counter, count)| *counter = count);
-        health.unreadable_modules = list(r, |r| r.text().map(str::to_owned))?;
+        health.unreadable_objects = list(r, |r| r.text().map(str::to_owned))?;
         health.spans = spans(r)?;
         health.no_line_numbers = flag(r)?;
         health.cut_off = flag(r)?;
@@ -228,13 +228,13 @@ impl Reading {
         let Self { mut data, addresses, starts, calls, frames, devices, total_bytes } = self;
         let symbolised = frames.is_some();
         let (frames, counts) = frames.unwrap_or_default();
-        let (spans, mut start) = (ModuleSpans::of(&data.modules), 0);
+        let (spans, mut start) = (ObjectSpans::of(&data.objects), 0);
         // Addresses that came after the frames have none.
         let counts = counts.into_iter().chain(std::iter::repeat(0));
         let addresses = addresses.into_iter().zip(counts).map(|(address, count)| {
             let frames = start..start + count;
             start = frames.end;
-            CodeAddress { frames, ..CodeAddress::in_modules(address, &data.modules, &spans) }
+            CodeAddress { frames, ..CodeAddress::in_objects(address, &data.objects, &spans) }
         });
         data.stacks = Stacks {
             addresses: addresses.collect(),
@@ -374,16 +374,16 @@ fn thread(r: &mut Reader<'_>) -> Result<Thread, Damage> {
     Ok(Thread { number: ThreadId(r.small()?), os_id: r.small()?, name: r.text()?.to_owned() })
 }
 
-fn modules(r: &mut Reader<'_>) -> Result<Vec<Module>, Damage> {
+fn modules(r: &mut Reader<'_>) -> Result<Vec<LoadedObject>, Damage> {
     let modules = list(r, module)?;
     // Each may be a file to open.
     if modules.len() > 4096 { Err(Damage("more modules than a program loads")) } else { Ok(modules) }
 }
 
-fn module(r: &mut Reader<'_>) -> Result<Module, Damage> {
+fn module(r: &mut Reader<'_>) -> Result<LoadedObject, Damage> {
     let (path, build_id) = (r.text()?, r.bytes()?.to_owned());
     let path = (!path.is_empty()).then(|| path.to_owned());
-    Ok(Module { path, build_id, base: r.raw()?, range: r.raw()?..r.raw()? })
+    Ok(LoadedObject { path, build_id, base: r.raw()?, range: r.raw()?..r.raw()? })
 }
 
 fn device(number: u64) -> Result<Device, Damage> {

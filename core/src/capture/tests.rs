@@ -1,7 +1,7 @@
 //! Captures come back as they were written, and whatever else the bytes are is told apart.
 
 use super::*;
-use crate::snapshot::testing::{self, LINE_7, LINE_9, Trace, WORKER};
+use crate::snapshot::testing::{self, LINE_7, LINE_9, Story, WORKER};
 use crate::snapshot::{
     BlockName, CallTime, Category, ContextId, CudaHooks, CudaState, GraphMemory, MemoryKind, UnseenCalls,
 };
@@ -40,8 +40,8 @@ fn sample() -> SnapshotData {
 }
 
 /// Two lines and a temporary, with what only CUDA devices have.
-fn two_lines_of_many_kinds() -> Trace {
-    let mut trace = Trace::cpu();
+fn two_lines_of_many_kinds() -> Story {
+    let mut trace = Story::cpu();
     trace.before(1024).below_threshold(128);
     trace.at(0).refused(1 << 40, Some(0)).on(LINE_7);
     trace.at(4).thread(3).enter("forward");
@@ -64,7 +64,7 @@ fn two_lines_of_many_kinds() -> Trace {
 fn health() -> Health {
     let unseen = UnseenCalls { function: "cuMemCreate".into(), calls: 3 };
     Health {
-        unreadable_modules: vec!["libx.so: the file is gone".into()],
+        unreadable_objects: vec!["libx.so: the file is gone".into()],
         unknown_frees: 7,
         refused_frees: 9,
         cuda: CudaHooks {

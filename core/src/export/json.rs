@@ -107,7 +107,7 @@ fn report(data: &SnapshotData, devices: Vec<Value>, left_out: &LeftOut) -> Value
         "min_size": data.settings.min_size,
         "max_entries": data.settings.max_entries,
         "devices": devices,
-        "modules": data.modules.iter().map(module).collect::<Vec<_>>(),
+        "modules": data.objects.iter().map(module).collect::<Vec<_>>(),
         "health": health(data),
     });
     if !left_out.is_nothing() {
@@ -126,7 +126,7 @@ fn health(data: &SnapshotData) -> Value {
     let mut value = json!({
         "lost_names": data.devices.iter().map(|device| device.lost_names).sum::<u64>(),
         "no_line_numbers": health.no_line_numbers,
-        "unreadable_modules": health.unreadable_modules,
+        "unreadable_modules": health.unreadable_objects,
         "no_allocator": health.no_allocator,
         "cut_off": health.cut_off,
         "cuda": cuda_hooks(&health.cuda),
@@ -196,7 +196,7 @@ fn twice(data: &SnapshotData, device: &DeviceSnapshot) -> Option<Value> {
 }
 
 fn finding(finding: &Finding) -> Value {
-    let Finding { kind, what, place, cost, certainty, advice } = finding;
+    let Finding { kind, what, line, cost, certainty, advice } = finding;
     let (unit, cost) = match *cost {
         Cost::OfPeak(bytes) => ("peak_bytes", bytes),
         Cost::AtEnd(bytes) => ("live_bytes", bytes),
@@ -206,7 +206,7 @@ fn finding(finding: &Finding) -> Value {
     json!({
         "kind": kind,
         "what": what,
-        "place": place,
+        "place": line.as_deref().unwrap_or_default(),
         "cost": { unit: cost },
         "certainty": certainty,
         "advice": advice.join("\n"),
@@ -342,7 +342,7 @@ fn temporary(row: &TemporaryRow) -> Value {
     json!({ "label": row.label, "bytes": row.bytes, "count": row.count, "largest_bytes": row.largest })
 }
 
-fn module(module: &crate::snapshot::Module) -> Value {
+fn module(module: &crate::snapshot::LoadedObject) -> Value {
     let build_id: String = module.build_id.iter().map(|byte| format!("{byte:02x}")).collect();
     json!({ "path": module.path.as_deref().unwrap_or_default(), "build_id": build_id, "base": module.base })
 }

@@ -85,10 +85,10 @@ impl Page<'_> {
     }
 
     fn finding(&mut self, number: usize, finding: &Finding) {
-        let Finding { cost, what, place, certainty, advice, .. } = finding;
+        let Finding { cost, what, line, certainty, advice, .. } = finding;
         self.line(&format!("{number}. {cost}: {what}"));
-        if !place.is_empty() {
-            self.line(&format!("   at {place}"));
+        if let Some(line) = line {
+            self.line(&format!("   at {line}"));
         }
         self.line(&format!("   {certainty}"));
         advice.iter().for_each(|line| self.line(&format!("   {line}")));

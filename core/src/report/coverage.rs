@@ -120,14 +120,14 @@ pub(crate) fn allocator_notes(data: &SnapshotData, device: &DeviceSnapshot) -> V
 mod tests {
     use super::*;
     use crate::export::{Export, Json};
-    use crate::snapshot::testing::{Trace, frame, registry, stacks, two_lines_and_a_temporary};
+    use crate::snapshot::testing::{Story, frame, registry, stacks, two_lines_and_a_temporary};
     use crate::snapshot::{Pool, StackId, UnseenCalls};
 
     #[test]
     fn the_pool_stands_beside_the_recording() {
         assert_eq!(pool_lines(&two_lines_and_a_temporary().devices[0]), []);
         let recorded = 2500;
-        let mut trace = Trace::cuda(0);
+        let mut trace = Story::cuda(0);
         trace.alloc("input", 2000).alloc("weights", 500);
         let pool = Pool { reserved: 32 << 20, reserved_high: 64 << 20, used_before: Some(0), ..Pool::default() };
         let device = trace.pool(Pool { used: recorded, ..pool }).device();
@@ -142,7 +142,7 @@ mod tests {
     /// Two pages of an allocator's, one of them for a moment, and a block of the program's own.
     fn pages(own: u64) -> SnapshotData {
         let page = frame("alloc", &registry("cubecl-cuda-0.10.0/src/compute/storage/gpu.rs"), 174);
-        let mut trace = Trace::cuda(0);
+        let mut trace = Story::cuda(0);
         trace.stacks(stacks(vec![page, frame("net::main", "/home/u/net/src/main.rs", 9)], [[0], [1]]));
         trace.alloc("page", 4 << 20).on(StackId(1)).alloc("brief", 2 << 20).on(StackId(1));
         if own > 0 {

@@ -191,14 +191,14 @@ fn churn_notes(churn: &Churn) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::snapshot::testing::{LINE_7, Trace, two_lines_and_a_temporary};
+    use crate::snapshot::testing::{LINE_7, Story, two_lines_and_a_temporary};
     use crate::snapshot::{CallTime, DeviceMemory, Pool};
 
     #[test]
     fn a_device_is_told_of_in_sections_and_other_memory_is_not() {
         let heap = two_lines_and_a_temporary();
         assert_eq!(sections(&heap, &heap.devices[0]), []);
-        let mut trace = Trace::cuda(0);
+        let mut trace = Story::cuda(0);
         trace.memory_of_device(DeviceMemory { free: 1 << 30, total: 3 << 30, ..DeviceMemory::default() });
         trace.pool(Pool { used: 4096, reserved: 32 << 20, ..Pool::default() });
         trace.segment_alloc(0, 1 << 20).alloc("input", 2000).on(LINE_7);

@@ -40,7 +40,7 @@ fn symbol_notes(health: &Health) -> Vec<String> {
              Cargo.toml:\n    [profile.release]\n    strip = \"none\"\n    debug = \"line-tables-only\""
         ));
     }
-    notes.extend(health.unreadable_modules.iter().map(|module| format!("no names for the code of {module}")));
+    notes.extend(health.unreadable_objects.iter().map(|module| format!("no names for the code of {module}")));
     notes
 }
 

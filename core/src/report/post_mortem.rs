@@ -64,13 +64,13 @@ fn what_was_missing(post_mortem: &PostMortem) -> Vec<String> {
 mod tests {
     use super::*;
     use crate::export::Text;
-    use crate::snapshot::testing::{LINE_7, Trace};
+    use crate::snapshot::testing::{LINE_7, Story};
 
     #[test]
     fn the_request_and_what_helps_are_named() {
-        let mut trace = Trace::cuda(0);
+        let mut trace = Story::cuda(0);
         trace.enter("forward").alloc("input", 2000).on(LINE_7).leave("forward");
-        let report = |trace: &Trace| Report::of_refusal(&trace.build(), trace.device().device);
+        let report = |trace: &Story| Report::of_refusal(&trace.build(), trace.device().device);
         assert_eq!(report(&trace), None);
         let text = Text { width: 100, ..Text::default() }.show(&report(trace.refused(1001, Some(1000))).unwrap());
         for expected in

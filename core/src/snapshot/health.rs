@@ -17,7 +17,7 @@ macro_rules! counters {
             pub no_line_numbers: bool,
             /// Programs and libraries whose code addresses could not be given names, and why. Where a
             /// recording is symbolised in the process that made it, only of what was unloaded there.
-            pub unreadable_modules: Vec<String>,
+            pub unreadable_objects: Vec<String>,
             /// The capture that this was read from ends without its end mark: the program was killed, or the
             /// file is a copy of one that is being written. What was flushed until then is here.
             pub cut_off: bool,

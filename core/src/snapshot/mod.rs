@@ -11,7 +11,7 @@ mod device;
 mod health;
 mod ids;
 mod memory_kind;
-mod modules;
+mod objects;
 mod names;
 mod oom;
 mod process;
@@ -40,9 +40,9 @@ pub use ids::{ContextId, StackId, ThreadId};
 #[doc(hidden)]
 pub use memory_kind::MADE_UP;
 pub use memory_kind::MemoryKind;
-pub use modules::Module;
+pub use objects::LoadedObject;
 #[doc(hidden)]
-pub use modules::ModuleSpans;
+pub use objects::ObjectSpans;
 pub use names::BlockName;
 #[doc(hidden)]
 pub use names::LONGEST_NAME;
@@ -184,7 +184,7 @@ pub struct SnapshotData {
     /// Tree of contexts; entry 0 is the root.
     pub contexts: Vec<ContextNode>,
     /// Programs and libraries that were loaded when the snapshot was taken.
-    pub modules: Vec<Module>,
+    pub objects: Vec<LoadedObject>,
     /// What was missed.
     pub health: Health,
 }

@@ -126,9 +126,9 @@ const OTHERS: [&str; 4] = ["operator", "category", "gradient", "backward"];
 #[derive(Clone, Debug, Default)]
 struct Table {
     /// By [`Fact`]. Names stand where the function does, and crates alone, too.
-    facts: [Vec<Place>; FACTS.len()],
+    facts: [Vec<FunctionPattern>; FACTS.len()],
     methods: Vec<Method>,
-    categories: Vec<(Category, Place)>,
+    categories: Vec<(Category, FunctionPattern)>,
     gradients: Vec<(Pattern, Pattern)>,
     backward: Vec<Arms>,
     /// The lines that it was made of, without comments, and how many.
@@ -152,7 +152,7 @@ enum Pattern {
 }
 
 #[derive(Clone, Debug)]
-struct Place {
+struct FunctionPattern {
     package: Pattern,
     file: Pattern,
     function: Pattern,
@@ -161,7 +161,7 @@ struct Place {
 /// A function that is an operator by the type that it is of, or by another name.
 #[derive(Clone, Debug)]
 struct Method {
-    place: Place,
+    place: FunctionPattern,
     /// Of any, if there is none.
     of: Option<Pattern>,
     /// That of its type, if there is none.
@@ -322,12 +322,12 @@ impl Table {
                     None => (None, *function),
                 };
                 let name = name.first().map(|name| (*name).to_owned());
-                self.methods.push(Method { place: Place::new(package, file, function), of, name });
+                self.methods.push(Method { place: FunctionPattern::new(package, file, function), of, name });
             }
             ["category", word, package, file, function @ ..] if function.len() < 2 => {
                 let category = Category::from_word(word).ok_or_else(no_category)?;
                 let function = function.first().unwrap_or(&"*");
-                self.categories.push((category, Place::new(package, file, function)));
+                self.categories.push((category, FunctionPattern::new(package, file, function)));
             }
             ["gradient", function, of @ ..] if of.len() < 2 => {
                 let of = of.first().unwrap_or(&"*");
@@ -349,18 +349,18 @@ impl Table {
     }
 }
 
-fn fact(word: &str, rest: &[&str]) -> Result<(Fact, Place), Cow<'static, str>> {
+fn fact(word: &str, rest: &[&str]) -> Result<(Fact, FunctionPattern), Cow<'static, str>> {
     let Some((_, fact, form)) = FACTS.into_iter().find(|(known, ..)| *known == word) else {
         let words: Vec<&str> = FACTS.iter().map(|(word, ..)| *word).chain(OTHERS).collect();
         let why = format!("begins with none of {}", words.join(", "));
         return Err(if OTHERS.contains(&word) { WRONG_NUMBER.into() } else { why.into() });
     };
     let place = match (form, rest) {
-        ("CRATE", [package]) => Place::new("*", "*", &package.replace('-', "_")),
-        ("NAME", [name]) => Place::new("*", "*", name),
-        ("CRATE FILE" | "CRATE FILE [FUNCTION]", [package, file]) => Place::new(package, file, "*"),
+        ("CRATE", [package]) => FunctionPattern::new("*", "*", &package.replace('-', "_")),
+        ("NAME", [name]) => FunctionPattern::new("*", "*", name),
+        ("CRATE FILE" | "CRATE FILE [FUNCTION]", [package, file]) => FunctionPattern::new(package, file, "*"),
         ("CRATE FILE [FUNCTION]" | "CRATE FILE FUNCTION", [package, file, function]) => {
-            Place::new(package, file, function)
+            FunctionPattern::new(package, file, function)
         }
         _ => return Err(WRONG_NUMBER.into()),
     };
@@ -379,7 +379,7 @@ fn arm_of(arm: &str) -> Option<(u32, String)> {
     Some((line.parse().ok()?, operator.to_owned())).filter(|_| !operator.is_empty())
 }
 
-impl Place {
+impl FunctionPattern {
     fn new(package: &str, file: &str, function: &str) -> Self {
         Self { package: Pattern::package(package), file: Pattern::new(file), function: Pattern::new(function) }
     }

@@ -4,7 +4,7 @@ use std::num::NonZeroU32;
 use std::ops::Range;
 
 use super::ids::StackId;
-use super::modules::{Module, ModuleSpans};
+use super::objects::{LoadedObject, ObjectSpans};
 
 /// One function in the source, an inlined one included.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -35,10 +35,10 @@ impl Frame {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CodeAddress {
     /// The address in this process. If its module came to the addresses of one that had been unloaded, the upper 16 bits
-    /// are a number of the module's, and so they are in [`Module::base`] and [`Module::range`].
+    /// are a number of the module's, and so they are in [`LoadedObject::base`] and [`LoadedObject::range`].
     pub address: u64,
-    /// Index of its module in [`SnapshotData::modules`](super::SnapshotData::modules).
-    pub module: Option<u32>,
+    /// Index of its module in [`SnapshotData::objects`](super::SnapshotData::modules).
+    pub object: Option<u32>,
     /// The address in the module's file, for symbolising elsewhere.
     pub offset: u64,
     /// Its frames in [`Stacks::frames`], innermost first.
@@ -47,10 +47,10 @@ pub struct CodeAddress {
 
 impl CodeAddress {
     /// An address without frames yet, in the module that holds it.
-    pub(crate) fn in_modules(address: u64, modules: &[Module], spans: &ModuleSpans) -> Self {
-        let module = spans.find(address);
-        let offset = module.and_then(|i| modules.get(i)).map_or(0, |module| address.wrapping_sub(module.base));
-        Self { address, module: module.map(|i| i as u32), offset, frames: 0..0 }
+    pub(crate) fn in_objects(address: u64, objects: &[LoadedObject], spans: &ObjectSpans) -> Self {
+        let object = spans.find(address);
+        let offset = object.and_then(|i| objects.get(i)).map_or(0, |object| address.wrapping_sub(object.base));
+        Self { address, object: object.map(|i| i as u32), offset, frames: 0..0 }
     }
 }
 

@@ -128,12 +128,12 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::snapshot::testing::Trace;
+    use crate::snapshot::testing::Story;
 
     const INTERVAL: u64 = 1024;
 
     fn blocks(sizes: &[u64]) -> Vec<Block> {
-        let mut trace = Trace::cpu();
+        let mut trace = Story::cpu();
         sizes.iter().enumerate().for_each(|(n, size)| _ = trace.alloc(n, *size));
         trace.device().live
     }

@@ -6,13 +6,13 @@ use std::path::{Path, PathBuf};
 use addr2line::Loader;
 use object::{Object, ReadCache};
 
-use crate::snapshot::Module;
+use crate::snapshot::LoadedObject;
 
 /// Where distributions keep debug information, by build-id.
 const DEBUG_FILES: &str = "/usr/lib/debug/.build-id";
 
 /// Opens the file that a module was loaded from, or its separate debug information.
-pub(super) fn open(module: &Module) -> Result<Loader, String> {
+pub(super) fn open(module: &LoadedObject) -> Result<Loader, String> {
     if module.build_id.is_empty() {
         return Err("it has no build-id, so nothing says whether its file is still the same".to_owned());
     }

@@ -7,7 +7,7 @@ mod stacks;
 pub use resolve::{Resolved, Resolver, without_machinery};
 pub use stacks::with_symbols;
 
-use crate::snapshot::{CodeAddress, Frame, Module, ModuleSpans};
+use crate::snapshot::{CodeAddress, Frame, LoadedObject, ObjectSpans};
 
 /// What a set of addresses means.
 #[derive(Debug, Default)]
@@ -17,7 +17,7 @@ pub struct Symbols {
     /// Their frames.
     pub frames: Vec<Frame>,
     /// The modules that they lie in.
-    pub modules: Vec<Module>,
+    pub objects: Vec<LoadedObject>,
     /// For each address: not Rust code (C libraries, the system).
     pub native: Vec<bool>,
     /// Rust functions were found, but not one source line.
@@ -25,12 +25,12 @@ pub struct Symbols {
     /// Addresses of Rust code of which nothing is known.
     pub unknown_addresses: u64,
     /// Modules whose files could not be read, and why.
-    pub unreadable_modules: Vec<String>,
+    pub unreadable_objects: Vec<String>,
 }
 
 /// Resolves unique addresses of another process from the files of its modules, where those are still
 /// the same by their build-ids; `each` is called after each one.
-pub fn symbolise_files(addresses: &[u64], modules: Vec<Module>, mut each: impl FnMut()) -> Symbols {
+pub fn symbolise_files(addresses: &[u64], modules: Vec<LoadedObject>, mut each: impl FnMut()) -> Symbols {
     let mut symbols = Symbols::default();
     let mut resolver = Resolver::of_files(&modules);
     for &address in addresses {
@@ -44,11 +44,11 @@ pub fn symbolise_files(addresses: &[u64], modules: Vec<Module>, mut each: impl F
 
 impl Symbols {
     /// Adds an address with what it means.
-    pub fn push(&mut self, address: u64, resolved: &Resolved, modules: &[Module], spans: &ModuleSpans) {
+    pub fn push(&mut self, address: u64, resolved: &Resolved, modules: &[LoadedObject], spans: &ObjectSpans) {
         let start = self.frames.len() as u32;
         self.frames.extend(resolved.frames.iter().cloned());
         let end = self.frames.len() as u32;
-        self.addresses.push(CodeAddress { frames: start..end, ..CodeAddress::in_modules(address, modules, spans) });
+        self.addresses.push(CodeAddress { frames: start..end, ..CodeAddress::in_objects(address, modules, spans) });
         self.native.push(resolved.native);
         // What is not Rust is left out of stacks unless it was asked for.
         if resolved.unknown && !resolved.native {
@@ -58,9 +58,9 @@ impl Symbols {
 
     /// All addresses are there.
     #[must_use]
-    pub fn finish(self, modules: Vec<Module>, unreadable_modules: Vec<String>) -> Self {
+    pub fn finish(self, objects: Vec<LoadedObject>, unreadable_objects: Vec<String>) -> Self {
         let no_line_numbers = no_line_numbers(&self);
-        Self { modules, unreadable_modules, no_line_numbers, ..self }
+        Self { objects, unreadable_objects, no_line_numbers, ..self }
     }
 }
 

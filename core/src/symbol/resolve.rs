@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use addr2line::Loader;
 
-use crate::snapshot::{FRAMES_LEFT_OUT, Frame, Module, ModuleSpans, SymbolName};
+use crate::snapshot::{FRAMES_LEFT_OUT, Frame, LoadedObject, ObjectSpans, SymbolName};
 
 /// What one address means.
 #[derive(Clone, Debug, Default)]
@@ -20,8 +20,8 @@ pub struct Resolved {
 
 /// Resolves addresses, one after another; files are opened once.
 pub struct Resolver<'a> {
-    modules: &'a [Module],
-    spans: ModuleSpans,
+    modules: &'a [LoadedObject],
+    spans: ObjectSpans,
     /// So many of them, from the first on, are loaded; of the others only the files are left.
     loaded: usize,
     /// What is known of an address in no module.
@@ -37,18 +37,18 @@ pub struct Resolver<'a> {
 impl<'a> Resolver<'a> {
     /// For addresses of this process, of whose modules so many are loaded, the first ones. What lies in none of them is asked
     /// for elsewhere.
-    pub fn new(modules: &'a [Module], loaded: usize, elsewhere: fn(u64) -> Option<Resolved>) -> Self {
-        let (spans, files) = (ModuleSpans::of(modules), first_of_file(modules, loaded));
+    pub fn new(modules: &'a [LoadedObject], loaded: usize, elsewhere: fn(u64) -> Option<Resolved>) -> Self {
+        let (spans, files) = (ObjectSpans::of(modules), first_of_file(modules, loaded));
         Self { modules, loaded, spans, files, elsewhere, loaders: HashMap::new(), unreadable: Vec::new() }
     }
 
     /// For addresses of another process, of which only the files are left.
-    pub fn of_files(modules: &'a [Module]) -> Self {
+    pub fn of_files(modules: &'a [LoadedObject]) -> Self {
         Self::new(modules, 0, |_| None)
     }
 
     /// Where the modules lie.
-    pub fn spans(&self) -> &ModuleSpans {
+    pub fn spans(&self) -> &ObjectSpans {
         &self.spans
     }
 
@@ -89,7 +89,7 @@ impl<'a> Resolver<'a> {
 
 /// For each module, the first one with its path and build-id: the same file need not be read twice. What is loaded is
 /// read without asking for the build-id.
-fn first_of_file(modules: &[Module], loaded: usize) -> Vec<usize> {
+fn first_of_file(modules: &[LoadedObject], loaded: usize) -> Vec<usize> {
     let mut first: HashMap<(Option<&str>, &[u8], bool), usize> = HashMap::new();
     let numbered = modules.iter().enumerate();
     numbered
@@ -100,7 +100,7 @@ fn first_of_file(modules: &[Module], loaded: usize) -> Vec<usize> {
 /// The program's own file may have been replaced or deleted since it started; the kernel still has it. Those of libraries
 /// are looked at, where they say what they are; what has no file (the kernel's own library) has no names, which is nothing
 /// to speak of.
-fn loaded(module: &Module, index: usize) -> Result<Loader, String> {
+fn loaded(module: &LoadedObject, index: usize) -> Result<Loader, String> {
     let running = if cfg!(target_os = "linux") && index == 0 { Loader::new("/proc/self/exe").ok() } else { None };
     match running {
         Some(program) => Ok(program),
@@ -109,7 +109,7 @@ fn loaded(module: &Module, index: usize) -> Result<Loader, String> {
     }
 }
 
-fn name_of(module: &Module) -> &str {
+fn name_of(module: &LoadedObject) -> &str {
     module.path.as_deref().unwrap_or("(a module without a name)")
 }
 
@@ -161,7 +161,7 @@ fn is_rust(symbol: Option<&str>, frames: &[Frame]) -> bool {
 /// Characters of a file's name, as far as an address without a function shows it.
 const LONGEST_NAME: usize = 128;
 
-fn unknown(address: u64, module: &Module) -> Resolved {
+fn unknown(address: u64, module: &LoadedObject) -> Resolved {
     let name = module.path.as_deref().unwrap_or_default().rsplit('/').next().unwrap_or_default();
     // A file that was read may say anything, and every address repeats it.
     let end = name.char_indices().nth(LONGEST_NAME).map_or(name.len(), |(end, _)| end);
@@ -201,8 +201,8 @@ fn is_own_file(file: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn module(path: &str, build_id: u8, start: u64) -> Module {
-        Module { path: Some(path.into()), build_id: vec![build_id], base: 0, range: start..start + 0x100 }
+    fn module(path: &str, build_id: u8, start: u64) -> LoadedObject {
+        LoadedObject { path: Some(path.into()), build_id: vec![build_id], base: 0, range: start..start + 0x100 }
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use super::Symbols;
 use crate::attribute::{is_memtraces, name_of_library};
-use crate::snapshot::{FRAMES_LEFT_OUT, Health, Module, Rules, Settings, StackKind, Stacks};
+use crate::snapshot::{FRAMES_LEFT_OUT, Health, LoadedObject, Rules, Settings, StackKind, Stacks};
 
 /// Stacks in their final form, without C frames if those were not asked for.
 pub fn with_symbols(
@@ -10,11 +10,11 @@ pub fn with_symbols(
     symbols: Symbols,
     settings: &Settings,
     health: &mut Health,
-) -> (Stacks, Vec<Module>) {
-    let Symbols { addresses, frames, modules, native, .. } = symbols;
+) -> (Stacks, Vec<LoadedObject>) {
+    let Symbols { addresses, frames, objects, native, .. } = symbols;
     health.no_line_numbers = symbols.no_line_numbers;
     health.unknown_addresses = symbols.unknown_addresses;
-    health.unreadable_modules = symbols.unreadable_modules;
+    health.unreadable_objects = symbols.unreadable_objects;
     let all = Stacks { starts: Vec::new(), calls: Vec::new(), addresses, frames };
     let is_native = |call: &u32| {
         let index = *call as usize;
@@ -24,12 +24,12 @@ pub fn with_symbols(
     let (mut starts, mut calls) = (vec![0], Vec::new());
     for stack in stacks {
         starts.push(calls.len() as u32);
-        let entry = entry_of_library(&settings.rules, &all, &modules, stack, is_native);
+        let entry = entry_of_library(&settings.rules, &all, &objects, stack, is_native);
         let kept =
             |(at, call): &(usize, &u32)| settings.stacks == StackKind::All || !is_native(call) || Some(*at) == entry;
         calls.extend(stack.iter().enumerate().filter(kept).map(|(_, call)| *call));
     }
-    (Stacks { starts, calls, ..all }, modules)
+    (Stacks { starts, calls, ..all }, objects)
 }
 
 /// Where a stack entered the library that allocates, if it is not the program that does: that call stays
@@ -37,7 +37,7 @@ pub fn with_symbols(
 fn entry_of_library(
     rules: &Rules,
     all: &Stacks,
-    modules: &[Module],
+    objects: &[LoadedObject],
     stack: &[u32],
     is_native: impl Fn(&u32) -> bool,
 ) -> Option<usize> {
@@ -46,7 +46,7 @@ fn entry_of_library(
     let first = stack.iter().position(|call| !is_own(call))?;
     let native = stack.get(first..)?.iter().take_while(|call| is_native(call)).enumerate();
     let is_library = |call: &u32| {
-        let path = address(call).and_then(|address| modules.get(address.module? as usize)?.path.as_deref());
+        let path = address(call).and_then(|address| objects.get(address.object? as usize)?.path.as_deref());
         path.is_some_and(|path| name_of_library(rules, path).is_some())
     };
     native.filter(|(_, call)| is_library(call)).last().map(|(at, _)| first + at)

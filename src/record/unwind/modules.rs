@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use crate::elf;
 use crate::errno::KeepErrno;
 use crate::record::memory::{OwnVec, System, try_push};
-use crate::snapshot::Module;
+use crate::snapshot::LoadedObject;
 
 /// So many modules were loaded, and so many unloaded.
 type Counts = (u64, u64);
@@ -251,7 +251,7 @@ pub(crate) struct KnownModules {
 
 #[derive(Debug)]
 struct KnownModule {
-    module: Module,
+    module: LoadedObject,
     /// In the order in which they were first seen; 0 is the program.
     number: usize,
     /// 0 if nobody had its addresses before.
@@ -332,7 +332,7 @@ impl KnownModules {
 
     /// The modules that are loaded, then those that are gone, with addresses as [`address`](Self::address) has them, and
     /// how many are loaded. `loaded` is asked if nothing is known of them.
-    pub(crate) fn all(&self, loaded: impl FnOnce() -> Vec<Module>) -> (Vec<Module>, usize) {
+    pub(crate) fn all(&self, loaded: impl FnOnce() -> Vec<LoadedObject>) -> (Vec<LoadedObject>, usize) {
         let mut known: Vec<&KnownModule> = self.modules.iter().collect();
         if known.is_empty() {
             let loaded = loaded();
@@ -355,7 +355,7 @@ impl KnownModule {
         }
         let (build_id, range) = (identity.build_id.to_vec(), identity.start..identity.end);
         Self {
-            module: Module { path, build_id, base: identity.base, range },
+            module: LoadedObject { path, build_id, base: identity.base, range },
             number,
             tag: if is_first { 0 } else { (number as u64).min(UNKNOWN) },
             is_here: false,
@@ -376,10 +376,10 @@ impl KnownModule {
         self.is_here && self.times.len() == 1
     }
 
-    fn tagged(&self) -> Module {
+    fn tagged(&self) -> LoadedObject {
         let tag = self.tag << TAG_SHIFT;
-        let Module { base, range, .. } = &self.module;
-        Module { base: base.wrapping_add(tag), range: range.start | tag..range.end | tag, ..self.module.clone() }
+        let LoadedObject { base, range, .. } = &self.module;
+        LoadedObject { base: base.wrapping_add(tag), range: range.start | tag..range.end | tag, ..self.module.clone() }
     }
 }
 
@@ -442,7 +442,7 @@ mod tests {
     fn where_no_module_is_gone_addresses_are_what_they_are() {
         let known = known(&[("program", 0x1000..0x2000, &[(0, STAYS)])]);
         assert_eq!((known.address(0x1010, 7), known.address(0x9010, 0)), (0x1010, 0x9010));
-        let asked = vec![Module { path: Some("asked".into()), build_id: Vec::new(), base: 0, range: 0..1 }];
+        let asked = vec![LoadedObject { path: Some("asked".into()), build_id: Vec::new(), base: 0, range: 0..1 }];
         assert_eq!(KnownModules::default().all(|| asked.clone()), (asked, 1));
     }
 

@@ -1,6 +1,6 @@
 //! Where the loader does not say which modules were unloaded: addresses are taken to be of what is loaded now.
 
-use crate::snapshot::Module;
+use crate::snapshot::LoadedObject;
 
 pub(super) fn ask() {}
 
@@ -21,7 +21,7 @@ impl KnownModules {
         address
     }
 
-    pub(crate) fn all(&self, loaded: impl FnOnce() -> Vec<Module>) -> (Vec<Module>, usize) {
+    pub(crate) fn all(&self, loaded: impl FnOnce() -> Vec<LoadedObject>) -> (Vec<LoadedObject>, usize) {
         let loaded = loaded();
         let count = loaded.len();
         (loaded, count)

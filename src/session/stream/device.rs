@@ -8,7 +8,7 @@ use crate::capture::Counters;
 use crate::record::recorder::Detail;
 use crate::record::unwind::KnownModules;
 use crate::record::{CONTEXTS, Checkpoint, Cursor, DeviceCopy, LogPart, STACKS, recorder};
-use crate::snapshot::{Device, Module, Peak, StackId};
+use crate::snapshot::{Device, LoadedObject, Peak, StackId};
 use crate::symbol;
 
 /// Records copied while the device's lock is held: under a millisecond. What is live is copied at once, if it has to be.
@@ -171,7 +171,7 @@ impl Stream {
             return Ok(());
         }
         let (all, _) = known.all(symbol::loaded_modules);
-        let new: Vec<Module> = all.into_iter().filter(|module| !self.modules.contains(module)).collect();
+        let new: Vec<LoadedObject> = all.into_iter().filter(|module| !self.modules.contains(module)).collect();
         if new.is_empty() {
             return Ok(());
         }

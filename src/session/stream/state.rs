@@ -12,7 +12,7 @@ use crate::session::missed::spans;
 use crate::session::process::threads;
 use crate::session::say;
 use crate::session::since::Since;
-use crate::snapshot::{Device, Health, Module, StackId};
+use crate::snapshot::{Device, Health, LoadedObject, StackId};
 
 /// A flush that takes longer for a device skips the rest.
 const MOST_TIME: Duration = Duration::from_millis(200);
@@ -45,7 +45,7 @@ pub(in crate::session) struct Stream {
     pub(super) stacks: Numbers<StackId>,
     pub(super) addresses: Numbers<u64>,
     pub(super) contexts: usize,
-    pub(super) modules: Vec<Module>,
+    pub(super) modules: Vec<LoadedObject>,
     pub(super) threads: usize,
     /// What stands in the file for good.
     pub(super) committed: Committed,

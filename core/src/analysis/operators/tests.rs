@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::snapshot::testing::{Trace, frame, registry, stacks};
+use crate::snapshot::testing::{Story, frame, registry, stacks};
 use crate::snapshot::{Record, RecordKind, StackId, Stacks, ThreadId};
 
 /// Stacks 1 and 2 are `softmax` of line 7, 3 is `relu` of line 8, 4 the same from elsewhere, 5 no operator.
@@ -26,41 +26,41 @@ const SITE: [Option<(&str, u32)>; 6] =
     [None, Some(("softmax", 7)), Some(("softmax", 7)), Some(("relu", 8)), Some(("relu", 9)), None];
 
 #[derive(Clone, Debug)]
-enum Op {
+enum CallOp {
     Alloc { thread: u32, stack: u32, size: u64 },
     Free { thread: u32, nth: usize },
     Mark { thread: u32, enter: bool },
 }
 
-fn op() -> impl Strategy<Value = Op> {
+fn op() -> impl Strategy<Value = CallOp> {
     prop_oneof![
-        5 => (1..3u32, 0..6u32, 1..100u64).prop_map(|(thread, stack, size)| Op::Alloc { thread, stack, size }),
-        4 => (1..3u32, 0..5usize).prop_map(|(thread, nth)| Op::Free { thread, nth }),
-        1 => (1..3u32, any::<bool>()).prop_map(|(thread, enter)| Op::Mark { thread, enter }),
+        5 => (1..3u32, 0..6u32, 1..100u64).prop_map(|(thread, stack, size)| CallOp::Alloc { thread, stack, size }),
+        4 => (1..3u32, 0..5usize).prop_map(|(thread, nth)| CallOp::Free { thread, nth }),
+        1 => (1..3u32, any::<bool>()).prop_map(|(thread, enter)| CallOp::Mark { thread, enter }),
     ]
 }
 
-fn snapshot(ops: &[Op]) -> SnapshotData {
+fn snapshot(ops: &[CallOp]) -> SnapshotData {
     story(ops).build()
 }
 
 /// Something happens at each nanosecond.
-fn story(ops: &[Op]) -> Trace {
-    let (mut trace, mut live) = (Trace::cpu(), Vec::new());
+fn story(ops: &[CallOp]) -> Story {
+    let (mut trace, mut live) = (Story::cpu(), Vec::new());
     trace.before(1000).stacks(program());
     for (time_ns, op) in (1u64..).zip(ops) {
         trace.at(time_ns);
         match *op {
-            Op::Alloc { thread, stack, size } => {
+            CallOp::Alloc { thread, stack, size } => {
                 trace.thread(thread).alloc(time_ns, size).on(StackId(stack));
                 live.push(time_ns);
             }
             // The newest blocks are freed most often, as programs do.
-            Op::Free { thread, nth } if nth < live.len() => {
+            CallOp::Free { thread, nth } if nth < live.len() => {
                 trace.thread(thread).free(live.remove(live.len() - 1 - nth));
             }
-            Op::Free { .. } => {}
-            Op::Mark { thread, enter } => {
+            CallOp::Free { .. } => {}
+            CallOp::Mark { thread, enter } => {
                 trace.thread(thread);
                 if enter {
                     trace.enter("forward")
@@ -155,8 +155,8 @@ proptest! {
     }
 }
 
-fn alloc(stack: u32) -> Op {
-    Op::Alloc { thread: 1, stack, size: 10 }
+fn alloc(stack: u32) -> CallOp {
+    CallOp::Alloc { thread: 1, stack, size: 10 }
 }
 
 #[test]
@@ -170,7 +170,7 @@ fn names_have_running_numbers_from_0_for_each_operator() {
 
 #[test]
 fn the_calls_that_added_most_come_first() {
-    let sized = |stack, size| Op::Alloc { thread: 1, stack, size };
+    let sized = |stack, size| CallOp::Alloc { thread: 1, stack, size };
     let data = snapshot(&[sized(3, 5), sized(1, 50), sized(4, 7)]);
     let series = operators(&data, &data.devices[0]);
     let top: Vec<(String, i64)> = series.top(2).iter().map(|call| (call.name(), call.added)).collect();
@@ -179,7 +179,7 @@ fn the_calls_that_added_most_come_first() {
 
 #[test]
 fn scopes_with_usual_names_and_outermost_scopes_are_markers() {
-    let mut trace = Trace::cpu();
+    let mut trace = Story::cpu();
     trace.stacks(program());
     trace.at(1).enter("step 1").enter("step 1 > forward").alloc("softmax", 10).on(StackId(1));
     trace.at(2).enter("step 1 > forward > forward").leave("step 1 > forward > forward");

@@ -10,7 +10,7 @@ use std::io::{self, Write};
 use super::bytes::Payload;
 use super::{CUDA_STATES, Commit, Counters, MAGIC, Tag, VERSION, device_number};
 use crate::snapshot::{
-    Action, CodeAddress, ContextNode, CudaHooks, CudaState, Device, DeviceSnapshot, Frame, Module, Process, Settings,
+    Action, CodeAddress, ContextNode, CudaHooks, CudaState, Device, DeviceSnapshot, Frame, LoadedObject, Process, Settings,
     SnapshotData, Stacks, Thread,
 };
 
@@ -29,7 +29,7 @@ pub fn write(data: &SnapshotData, records: usize, out: impl Write) -> io::Result
     encoder.process(&data.process)?;
     encoder.settings(&data.settings)?;
     encoder.threads(&data.process.threads)?;
-    encoder.modules(&data.modules)?;
+    encoder.modules(&data.objects)?;
     encoder.addresses(data.stacks.addresses.iter().map(|address| address.address))?;
     encoder.stacks(data.stacks.each_calls().skip(1))?;
     encoder.contexts(data.contexts.get(1..).unwrap_or_default())?;
@@ -123,7 +123,7 @@ impl<W: Write> Encoder<W> {
     }
 
     /// Loaded programs and libraries.
-    pub fn modules(&mut self, modules: &[Module]) -> io::Result<()> {
+    pub fn modules(&mut self, modules: &[LoadedObject]) -> io::Result<()> {
         self.list(Tag::Modules, modules.iter(), |p, module| {
             p.text(module.path.as_deref().unwrap_or_default());
             p.bytes(&module.build_id);
@@ -174,7 +174,7 @@ impl<W: Write> Encoder<W> {
         self.chunk(Tag::Commit, |p| {
             p.number(commit.duration_ns);
             list(p, health.counters().collect::<Vec<_>>().iter(), |p, (_, count)| p.number(*count));
-            list(p, health.unreadable_modules.iter(), |p, module| p.text(module));
+            list(p, health.unreadable_objects.iter(), |p, module| p.text(module));
             p.number(health.spans as u64);
             [health.no_line_numbers, health.cut_off].into_iter().for_each(|flag| p.number(flag.into()));
             cuda_hooks(p, &health.cuda);

@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::{CategoriesJson, CategoriesRaw};
 use crate::analysis::log::entries;
 use crate::export::Export;
-use crate::snapshot::testing::{Trace, empty, two_lines_and_a_temporary};
+use crate::snapshot::testing::{Story, empty, two_lines_and_a_temporary};
 use crate::snapshot::{Category, Device, SnapshotData};
 
 /// `[times, sizes]` as `json.load` gives them.
@@ -32,11 +32,11 @@ fn cumsum(sizes: &[Vec<u64>]) -> Vec<Vec<u64>> {
 
 /// Everything that PyTorch does not have, and records within one microsecond.
 fn with_our_own() -> SnapshotData {
-    our_own(Trace::cpu(), 1_000, 2_000)
+    our_own(Story::cpu(), 1_000, 2_000)
 }
 
 /// The first two blocks are allocated then.
-fn our_own(mut trace: Trace, first_ns: u64, second_ns: u64) -> SnapshotData {
+fn our_own(mut trace: Story, first_ns: u64, second_ns: u64) -> SnapshotData {
     trace.before(1024).below_threshold(128);
     trace.at(first_ns).alloc("cache", 2000).named("cache", Category::KvCache);
     trace.at(second_ns).alloc("weights", 1000).named("weights", Category::Parameter);
@@ -65,7 +65,7 @@ fn rows_hold_what_was_live_after_each_microsecond() {
 
 #[test]
 fn the_first_row_is_what_was_there_before_even_in_the_microsecond_of_the_first_records() {
-    let data = our_own(Trace::cpu(), 1, 999);
+    let data = our_own(Story::cpu(), 1, 999);
     let (times, sizes) = timeline(&data);
     assert_eq!(times[..3], [0, 0, 3].map(|us| 1_790_000_000_000_000 + us));
     assert_eq!(cumsum(&sizes)[..2].iter().map(|row| row[8]).collect::<Vec<_>>(), [1024, 4024]);
@@ -111,8 +111,8 @@ fn without_a_device_there_is_nothing_in_the_lists_and_nothing_to_draw() {
 
 #[test]
 fn another_device_can_be_asked_for() {
-    let mut data = Trace::cpu().before(1024).build();
-    data.devices.append(&mut our_own(Trace::cuda(0), 1_000, 2_000).devices);
+    let mut data = Story::cpu().before(1024).build();
+    data.devices.append(&mut our_own(Story::cuda(0), 1_000, 2_000).devices);
     let rows = |device| {
         let mut out = Vec::new();
         CategoriesJson { device }.write(&data, &mut out).unwrap();
@@ -209,7 +209,7 @@ mod drawn {
 
     /// So many blocks one after another, each freed before the next; one of them large.
     fn busy(count: u64, large: u64) -> SnapshotData {
-        let mut trace = Trace::cpu();
+        let mut trace = Story::cpu();
         for number in 0..count {
             let size = if number == large { 1 << 20 } else { 100 };
             trace.at(number).alloc("block", size).free("block");
@@ -233,7 +233,7 @@ mod drawn {
     #[test]
     fn times_and_sizes_beyond_any_program_are_drawn() {
         for (time_ns, size, duration_ns) in [(u64::MAX, 1 << 61, 0), (1 << 62, 1, 1), (0, 1, 0), (0, 1, u64::MAX)] {
-            let mut trace = Trace::cpu();
+            let mut trace = Story::cpu();
             trace.at(time_ns).before(1024);
             trace.alloc("lost", 1).alloc("cache", size).named("cache", Category::KvCache);
             trace.alloc("weights", 1000).named("weights", Category::Parameter).free("weights");

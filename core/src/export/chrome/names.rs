@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use crate::analysis::frame_location;
-use crate::attribute::{Origin, Origins, Place};
+use crate::attribute::{Origin, Origins, AllocationSite};
 use crate::snapshot::{ContextId, Frame, SnapshotData, StackId, ThreadId};
 
 /// A text as JSON: in quotes, escaped.
@@ -44,7 +44,7 @@ impl Names {
         let origins = Origins::of(data);
         let (mut lines, mut numbers) = (vec![Name::of(String::new())], HashMap::new());
         let mut line = |stack| {
-            let place = origins.place(data, StackId(stack));
+            let place = origins.allocation_site(data, StackId(stack));
             *numbers.entry(key(place)).or_insert_with(|| {
                 lines.push(Name::of(line(data, place)));
                 lines.len() as u32 - 1
@@ -69,11 +69,11 @@ impl Names {
 }
 
 /// Stacks with the same have the same line.
-fn key(place: Place<'_>) -> (bool, *const Frame) {
+fn key(place: AllocationSite<'_>) -> (bool, *const Frame) {
     match place {
-        Place::User(frame) => (true, frame),
-        Place::Framework(frame) => (false, frame),
-        Place::Unknown => (false, std::ptr::null()),
+        AllocationSite::User(frame) => (true, frame),
+        AllocationSite::Framework(frame) => (false, frame),
+        AllocationSite::Unknown => (false, std::ptr::null()),
     }
 }
 
@@ -99,20 +99,20 @@ pub(super) fn scope_name(data: &SnapshotData, context: ContextId) -> &str {
     data.context_names(context).pop().unwrap_or("(no scope)")
 }
 
-fn line(data: &SnapshotData, place: Place<'_>) -> String {
+fn line(data: &SnapshotData, place: AllocationSite<'_>) -> String {
     match place {
-        Place::User(frame) => frame_location(frame, &data.process.working_dir),
-        Place::Framework(frame) => format!("{} [no user frame]", frame_location(frame, &data.process.working_dir)),
-        Place::Unknown => String::new(),
+        AllocationSite::User(frame) => frame_location(frame, &data.process.working_dir),
+        AllocationSite::Framework(frame) => format!("{} [no user frame]", frame_location(frame, &data.process.working_dir)),
+        AllocationSite::Unknown => String::new(),
     }
 }
 
 /// The outermost framework function inside the user line; the user's own function if it allocates
 /// without one.
 fn operator<'a>(data: &'a SnapshotData, origins: &Origins, stack: StackId) -> &'a str {
-    let user = match origins.place(data, stack) {
-        Place::User(frame) => Some(frame),
-        Place::Framework(_) | Place::Unknown => None,
+    let user = match origins.allocation_site(data, stack) {
+        AllocationSite::User(frame) => Some(frame),
+        AllocationSite::Framework(_) | AllocationSite::Unknown => None,
     };
     let frames = origins.frames(data, stack);
     let inside = frames.take_while(|(_, frame)| user.is_none_or(|user| !std::ptr::eq(*frame, user)));

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use super::tests::{blocks, events, layout_of, timeline_of};
 use super::{ChromeTrace, MemoryLayout, Steps};
 use crate::export::Export;
-use crate::snapshot::testing::{LINE_7, Trace};
+use crate::snapshot::testing::{LINE_7, Story};
 use crate::snapshot::{Record, RecordKind, SnapshotData};
 
 const SCOPES: [&str; 4] = ["a", "a > b", "a > b > c", "d"];
@@ -60,7 +60,7 @@ impl State {
 fn run(ops: &[Op], kept: usize) -> (SnapshotData, Vec<State>) {
     let unknown = ops.iter().map(|op| if let Op::FreeUnknown { size } = op { *size } else { 0 }).sum::<u64>() + 7;
     let mut states = vec![State { live: BTreeMap::new(), unknown }];
-    let mut trace = Trace::cpu();
+    let mut trace = Story::cpu();
     trace.before(unknown);
     for (time_ns, op) in (1u64..).zip(ops) {
         let mut now = states.last().unwrap().clone();

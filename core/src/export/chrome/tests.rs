@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::{ChromeTrace, MemoryLayout, Steps};
 use crate::export::Export;
-use crate::snapshot::testing::{Trace, two_lines_and_a_temporary};
+use crate::snapshot::testing::{Story, two_lines_and_a_temporary};
 use crate::snapshot::{SnapshotData, segments};
 
 pub(super) fn timeline_of(data: &SnapshotData) -> Value {
@@ -55,7 +55,7 @@ fn the_largest_total_is_the_peak_and_the_last_is_what_is_live() {
 
 #[test]
 fn totals_are_the_same_when_older_records_are_overwritten() {
-    let mut told = Trace::cpu();
+    let mut told = Story::cpu();
     told.before(1024);
     told.at(1_000).alloc("kept", 2500);
     told.at(2_000).alloc("freed", 1000);
@@ -70,7 +70,7 @@ fn totals_are_the_same_when_older_records_are_overwritten() {
 
 #[test]
 fn scopes_left_in_any_order_are_slices_that_nest() {
-    let mut told = Trace::cpu();
+    let mut told = Story::cpu();
     told.at(1000).enter("a");
     told.at(2000).enter("a > b");
     told.at(2500).thread(2).enter("a");
@@ -84,7 +84,7 @@ fn scopes_left_in_any_order_are_slices_that_nest() {
 
 #[test]
 fn scopes_entered_before_the_log_begin_with_it() {
-    let mut told = Trace::cpu();
+    let mut told = Story::cpu();
     told.at(2000).leave("a > b");
     told.at(3000).leave("a");
     let mut data = told.build();
@@ -110,7 +110,7 @@ fn each_row_holds_what_was_live_at_the_highest_moment_of_its_step() {
 
 #[test]
 fn with_offsets_segments_lie_end_to_end() {
-    let mut told = Trace::cpu();
+    let mut told = Story::cpu();
     told.alloc("first", 2000).address(0x1000).alloc("second", 1000).address(0x2000).alloc("third", 500).address(0x3000);
     let mut data = told.build();
     let device = &mut data.devices[0];
@@ -124,7 +124,7 @@ fn with_offsets_segments_lie_end_to_end() {
 fn the_peak_has_a_row_when_its_records_are_gone() {
     let options = MemoryLayout { offsets: false, ..Default::default() };
     let peak = [(1, 0, 2000), (1, 2000, 1000), (1, 3000, 500)];
-    let mut told = Trace::cpu();
+    let mut told = Story::cpu();
     told.alloc("kept", 2000).alloc("freed", 1000).alloc("kept, too", 500).free("freed");
     told.alloc("temporary", 64).free("temporary");
     let rows = blocks(&layout_of(&told.overwritten(4).build(), &options));
@@ -136,7 +136,7 @@ fn the_peak_has_a_row_when_its_records_are_gone() {
 
 #[test]
 fn too_many_steps_lose_their_deepest_scopes_first_and_never_the_peak() {
-    let mut told = Trace::cpu();
+    let mut told = Story::cpu();
     told.at(1_000).alloc("first", 2000);
     told.at(1_500).enter("a > b");
     told.at(2_000).alloc("second", 1000);
@@ -177,7 +177,7 @@ fn a_stack_is_a_path_in_the_table_and_text_on_request() {
 #[test]
 fn odd_names_are_escaped() {
     let name = "say \"hi\"\\\n\u{1}\u{1f980}";
-    let mut told = Trace::cpu();
+    let mut told = Story::cpu();
     told.at(1000).enter(name);
     told.at(9000).leave(name);
     let data = told.build();

@@ -163,11 +163,11 @@ mod tests {
     use super::super::Pickle;
     use crate::export::Export;
     use crate::export::naive_unpickle::unpickle;
-    use crate::snapshot::testing::Trace;
+    use crate::snapshot::testing::Story;
 
     #[test]
     fn what_happened_beside_the_log_stands_at_its_time() {
-        let mut trace = Trace::cuda(0);
+        let mut trace = Story::cuda(0);
         trace.at(1_000).segment_alloc(0x1000, 0x1000).alloc("first", 2000).refused(0, None);
         trace.at(1_999).segment_free(0x1000).refused(0, None);
         trace.at(2_000).segment_alloc(0x1000, 0x1000).alloc("second", 1000).refused(0, None);

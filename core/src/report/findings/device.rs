@@ -11,7 +11,7 @@ pub(super) fn given_out_in_parts(data: &SnapshotData, device: &DeviceSnapshot) -
     let finding = |row: Row| Finding {
         kind: "given_out_in_parts",
         what: format!("{}'s allocator holds whole pages and gives tensors parts of them", row.label),
-        place: String::new(),
+        line: None,
         cost: Cost::OfPeak(row.bytes),
         certainty: "Certain; how much of the pages is in use is not seen.",
         advice: lines(&["Ask that framework for its own figures, or let it give back what is unused."]),
@@ -28,7 +28,7 @@ pub(super) fn one_library(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<F
     let finding = |row: Row| Finding {
         kind: "one_library",
         what: format!("{} allocates for itself", row.label.trim_matches(['(', ')'])),
-        place: String::new(),
+        line: None,
         cost: Cost::OfPeak(row.bytes),
         certainty: "Certain: the library itself asked the driver for it.",
         advice: lines(&["Its workspace comes with its handle: use fewer handles, or give it a workspace of yours."]),
@@ -42,7 +42,7 @@ pub(super) fn release_threshold(data: &SnapshotData, device: &DeviceSnapshot) ->
     let finding = |churn: Churn| Finding {
         kind: "release_threshold",
         what: format!("the driver's pool gave memory back and took {} again", Bytes(churn.bytes)),
-        place: String::new(),
+        line: None,
         cost: Cost::Time(churn.ns),
         certainty: "Certain: that is the time of the calls that made the pool grow.",
         advice: vec![
@@ -70,7 +70,7 @@ pub(super) fn fragmented(_: &SnapshotData, device: &DeviceSnapshot) -> Vec<Findi
             grouped(all.holes as u64),
             Bytes(all.largest_hole)
         ),
-        place: String::new(),
+        line: None,
         cost: Cost::Unusable(if refused { in_holes } else { in_small_holes }),
         certainty: if refused {
             "Certain: an allocation was refused that is smaller than all that is unused."

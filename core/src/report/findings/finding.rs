@@ -15,8 +15,8 @@ pub struct Finding {
     pub kind: &'static str,
     /// What was found.
     pub what: String,
-    /// The line, or nothing if it is in no one place.
-    pub place: String,
+    /// The line responsible, if there is one.
+    pub line: Option<String>,
     /// What it costs.
     pub cost: Cost,
     /// How sure it is, and why.

@@ -26,7 +26,7 @@ const LOSSES: [&str; 3] = [
 const PARTS: usize = 8;
 
 /// Calls of scopes of one name, in order.
-struct Steps {
+struct LoopSteps {
     /// What stands before `left something`, but for the number.
     of: String,
     /// When each began and ended.
@@ -48,7 +48,7 @@ pub(super) fn growth(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<Findin
             grouped(left.steps as u64),
             Bytes(left.bytes / left.steps.max(1) as u64)
         ),
-        place: line_of(data, left.largest),
+        line: Some(line_of(data, left.largest)),
         cost: Cost::AtEnd(left.bytes),
         certainty: "Likely: a list of results or a cache grows like this, too.",
         advice: lines(if has_backward_pass(data) { &LOSSES } else { &STEPS_LEAVE }),
@@ -65,7 +65,7 @@ fn no_state<'a>(data: &SnapshotData, device: &'a DeviceSnapshot) -> Vec<(&'a Blo
 }
 
 /// Scopes that one thread opened again and again in the same place: by their name, in which digits are `#`.
-fn loops(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<Steps> {
+fn loops(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<LoopSteps> {
     let mut loops: HashMap<(ThreadId, ContextId, String), Vec<(u64, u64)>> = HashMap::new();
     let mut entered: HashMap<(ThreadId, ContextId), u64> = HashMap::new();
     for mark in &device.marks {
@@ -79,13 +79,13 @@ fn loops(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<Steps> {
         }
     }
     let long = loops.into_iter().filter(|(_, times)| times.len() >= STEPS);
-    long.map(|((.., name), times)| Steps { of: format!("{} scopes `{name}`", grouped(times.len() as u64)), times })
+    long.map(|((.., name), times)| LoopSteps { of: format!("{} scopes `{name}`", grouped(times.len() as u64)), times })
         .collect()
 }
 
 /// Scopes that were opened at least twice as often as there are parts, on whatever thread: the time from the first to the end, cut
 /// where an equal number of them was opened.
-fn requests(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<Steps> {
+fn requests(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<LoopSteps> {
     let mut opened: HashMap<(ContextId, String), Vec<u64>> = HashMap::new();
     for mark in device.marks.iter().filter(|mark| mark.enter) {
         if let Some(of) = scope(data, mark.context) {
@@ -97,7 +97,7 @@ fn requests(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<Steps> {
         let begins: Vec<u64> = (0..PARTS).filter_map(|part| opened.get(part * opened.len() / PARTS).copied()).collect();
         let ends = begins.iter().skip(1).map(|next| next.saturating_sub(1)).chain([u64::MAX]);
         let times = begins.iter().copied().zip(ends).collect();
-        Steps { of: format!("{PARTS} parts of the time in which `{name}` was opened"), times }
+        LoopSteps { of: format!("{PARTS} parts of the time in which `{name}` was opened"), times }
     };
     often.map(parts).collect()
 }

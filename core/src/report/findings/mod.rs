@@ -1,5 +1,5 @@
 //! Findings: what could be better, what it costs, how sure that is, and what to do. Each kind is a function here, and its
-//! row in [`KINDS`].
+//! row in [`DETECTORS`].
 
 mod device;
 mod finding;
@@ -14,9 +14,9 @@ use self::growth::growth;
 use self::model::{kept_by_variables, kept_graph, optimizer_transient, square, twice};
 use crate::snapshot::{DeviceSnapshot, SnapshotData};
 
-type Kind = fn(&SnapshotData, &DeviceSnapshot) -> Vec<Finding>;
+type Detector = fn(&SnapshotData, &DeviceSnapshot) -> Vec<Finding>;
 
-const KINDS: [Kind; 10] = [
+const DETECTORS: [Detector; 10] = [
     twice,
     optimizer_transient,
     kept_graph,
@@ -31,7 +31,7 @@ const KINDS: [Kind; 10] = [
 
 /// What was found on a device, the most expensive first; growth behind what may be its cause.
 pub fn findings(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<Finding> {
-    let mut found: Vec<Finding> = KINDS.iter().flat_map(|find| find(data, device)).collect();
+    let mut found: Vec<Finding> = DETECTORS.iter().flat_map(|find| find(data, device)).collect();
     found.sort_by_key(|finding| std::cmp::Reverse(finding.rank()));
     found
 }

@@ -9,12 +9,12 @@ use crate::snapshot::{Block, Category, DeviceSnapshot, Fact, SnapshotData, Stack
 use crate::units::{Bytes, grouped};
 
 /// The stacks of which something is so, each looked at once.
-struct Stacks<F> {
+struct StackTest<F> {
     is_so: F,
     known: HashMap<StackId, bool>,
 }
 
-impl<F: Fn(StackId) -> bool> Stacks<F> {
+impl<F: Fn(StackId) -> bool> StackTest<F> {
     fn that(is_so: F) -> Self {
         Self { is_so, known: HashMap::new() }
     }
@@ -32,7 +32,7 @@ pub(super) fn twice(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<Finding
     let finding = |row: LiveTwice| Finding {
         kind: "live_twice",
         what: format!("{} blocks of {} that take each other's place", grouped(row.count), Bytes(row.size)),
-        place: row.lines.join(", then "),
+        line: Some(row.lines.join(", then ")),
         cost: Cost::OfPeak(saved(row.peak_without, row.older)),
         certainty: "Likely: they were freed as variables are at a function's end; whether the older are read is not seen.",
         advice: lines(&["Drop each when the next one is there: `let mut x = …; x = f(&x)?;`."]),
@@ -43,7 +43,7 @@ pub(super) fn twice(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<Finding
 /// `AdamW::step` works with variables, so that each of its intermediate results keeps the one before it.
 pub(super) fn optimizer_transient(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<Finding> {
     let is_step = |function: &str| function.contains("AdamW") && function.ends_with("step");
-    let mut in_step = Stacks::that(|stack| data.stacks.frames(stack).any(|frame| is_step(frame.function_or_empty())));
+    let mut in_step = StackTest::that(|stack| data.stacks.frames(stack).any(|frame| is_step(frame.function_or_empty())));
     let categories = Categories::of(data, device);
     let is_transient = |block: &Block| {
         !matches!(categories.get(block.seq), Category::OptimizerState | Category::Parameter)
@@ -62,7 +62,7 @@ pub(super) fn optimizer_transient(data: &SnapshotData, device: &DeviceSnapshot) 
     vec![Finding {
         kind: "optimizer_transient",
         what: format!("AdamW::step holds {} times its largest parameter for a moment", bytes / largest.size.max(1)),
-        place: line_of(data, largest),
+        line: Some(line_of(data, largest)),
         cost: Cost::OfPeak(bytes),
         certainty: "Certain: these blocks were allocated by the step and are live at the peak.",
         advice: lines(&[
@@ -86,7 +86,7 @@ pub(super) fn kept_graph(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<Fi
     let finding = |(block, _): &(&Block, u64)| Finding {
         kind: "kept_graph",
         what: format!("{} activations and intermediate results of a backward pass", grouped(blocks.len() as u64)),
-        place: line_of(data, block),
+        line: Some(line_of(data, block)),
         cost: Cost::AtEnd(bytes),
         certainty: "Certain that they are live; a graph that will still be used is no mistake.",
         advice: lines(&[
@@ -102,7 +102,7 @@ pub(super) fn kept_by_variables(data: &SnapshotData, device: &DeviceSnapshot) ->
     /// So many sizes at once are no cache of which each takes the place of the one before.
     const SIZES: usize = 8;
     let is_join = |stack| operator(data, stack).is_some_and(|found| data.settings.rules.names(Fact::Join, found.root));
-    let mut joins = Stacks::that(is_join);
+    let mut joins = StackTest::that(is_join);
     let mut by_stack: HashMap<StackId, Vec<&Block>> = HashMap::new();
     for block in device.peak.blocks.iter().filter(|block| joins.has(block.stack)) {
         by_stack.entry(block.stack).or_default().push(block);
@@ -120,7 +120,7 @@ pub(super) fn kept_by_variables(data: &SnapshotData, device: &DeviceSnapshot) ->
             "{} joined tensors are live besides the newest, as a cache that grows leaves them",
             grouped(kept.len() as u64)
         ),
-        place: line_of(data, last),
+        line: Some(line_of(data, last)),
         cost: Cost::OfPeak(bytes),
         certainty: "Likely: no backward pass was seen that would need them.",
         advice: lines(&[
@@ -138,7 +138,7 @@ fn older(blocks: Vec<&Block>) -> Vec<&Block> {
 
 /// Operators that make a square matrix out of a row.
 pub(super) fn square(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<Finding> {
-    let mut squares = Stacks::that(|stack| squared_by(data, stack).is_some());
+    let mut squares = StackTest::that(|stack| squared_by(data, stack).is_some());
     let blocks: Vec<(&Block, u64)> = device
         .peak_weights()
         .filter(|(block, _)| squares.has(block.stack))
@@ -151,7 +151,7 @@ pub(super) fn square(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<Findin
         what: squared_by(data, block.stack).map_or_else(String::new, |operator| {
             format!("{operator} makes a square matrix as wide as the tensor is long")
         }),
-        place: line_of(data, block),
+        line: Some(line_of(data, block)),
         cost: Cost::OfPeak(bytes),
         certainty: "Certain: these blocks were allocated inside it and are live at the peak.",
         advice: lines(&["Work on parts of the tensor and carry the last value over, or add up in a loop of your own."]),

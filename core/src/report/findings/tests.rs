@@ -1,29 +1,29 @@
 //! Each kind in a recording that shows it, and in one that nearly does.
 
 use super::*;
-use crate::snapshot::testing::{LINE_7, LINE_9, Trace, frame, registry, stacks, two_lines_and_a_temporary};
-use crate::snapshot::{CallTime, Category, Frame, Module, Pool, SnapshotData, StackId};
+use crate::snapshot::testing::{LINE_7, LINE_9, Story, frame, registry, stacks, two_lines_and_a_temporary};
+use crate::snapshot::{CallTime, Category, Frame, LoadedObject, Pool, SnapshotData, StackId};
 
-fn found(trace: &Trace) -> Vec<Finding> {
+fn found(trace: &Story) -> Vec<Finding> {
     let data = trace.build();
     findings(&data, &data.devices[0])
 }
 
-fn kinds(trace: &Trace) -> Vec<&'static str> {
+fn kinds(trace: &Story) -> Vec<&'static str> {
     found(trace).iter().map(|finding| finding.kind).collect()
 }
 
 const TENSOR: &str = "candle-core-0.11.1/src/tensor.rs";
 
 /// Stack 1: an operator of candle's, stack 2: the same below a backward pass, stack 3: below `AdamW::step`.
-fn operator(name: &str) -> Trace {
+fn operator(name: &str) -> Story {
     let frames = vec![
         frame(&format!("candle_core::tensor::Tensor::{name}"), &registry(TENSOR), 700),
         frame("net::main", "/home/u/net/src/main.rs", 9),
         frame("candle_core::tensor::Tensor::backward", &registry("candle-core-0.11.1/src/backprop.rs"), 160),
         frame("candle_nn::optim::AdamW::step", &registry("candle-nn-0.11.1/src/optim.rs"), 150),
     ];
-    let mut trace = Trace::cpu();
+    let mut trace = Story::cpu();
     trace.stacks(stacks(frames, [&[0, 1][..], &[0, 2, 1], &[0, 3, 1]]));
     trace
 }
@@ -88,7 +88,7 @@ fn a_square_matrix_is_named_with_its_operator() {
     let frames = |name: &str| frame(&format!("candle_core::tensor::Tensor::{name}"), &registry(TENSOR), 700);
     let sums = |square: StackId| {
         let frames = vec![frames("triu2"), frames("cumsum"), frame("net::main", "/home/u/net/src/main.rs", 9)];
-        let mut trace = Trace::cpu();
+        let mut trace = Story::cpu();
         trace.stacks(stacks(frames, [&[0, 1, 2][..], &[1, 2], &[0, 2]]));
         trace.alloc("square", 10_000).on(square).alloc("sums", 100).on(StackId(2)).free("square");
         trace
@@ -101,8 +101,8 @@ fn a_square_matrix_is_named_with_its_operator() {
 }
 
 /// Five steps; each makes something in `forward`, and some keep it.
-fn steps(keeps: impl Fn(usize) -> bool) -> Trace {
-    let mut trace = Trace::cpu();
+fn steps(keeps: impl Fn(usize) -> bool) -> Story {
+    let mut trace = Story::cpu();
     for step in 0..5 {
         let (name, at) = (format!("step {step}"), 10 * step as u64 + 1);
         trace.at(at).enter(&name).at(at + 1).alloc(step, 1000).on(LINE_7);
@@ -119,7 +119,7 @@ fn what_nearly_every_step_leaves_is_growth() {
     let finding = found(&steps(|_| true));
     assert_eq!((finding[0].kind, finding[0].cost), ("growth", Cost::AtEnd(3000)), "{finding:?}");
     assert!(finding[0].what.contains("4 of 5 scopes `step #`"), "{}", finding[0].what);
-    assert!(finding[0].place.contains("src/model.rs:7"), "{}", finding[0].place);
+    assert!(finding[0].line.as_ref().unwrap().contains("src/model.rs:7"), "{:?}", finding[0].line);
     for (clean, why) in [
         (steps(|step| step == 0), "what the first one makes for all"),
         (steps(|step| step == 4), "the snapshot is of the last one"),
@@ -133,7 +133,7 @@ fn what_nearly_every_step_leaves_is_growth() {
 fn what_is_left_all_along_the_requests_of_a_server_is_growth() {
     // What stays is made by another thread, between one look at the request and the next.
     let served = |keeps: fn(usize) -> bool| {
-        let mut trace = Trace::cpu();
+        let mut trace = Story::cpu();
         for request in 0..32 {
             let at = 10 * request as u64 + 1;
             trace.at(at).enter("handle").at(at + 1).leave("handle").at(at + 2).alloc(request, 1000).on(LINE_7);
@@ -152,7 +152,7 @@ fn what_is_left_all_along_the_requests_of_a_server_is_growth() {
 
 #[test]
 fn weights_that_are_loaded_layer_by_layer_are_no_growth() {
-    let mut trace = Trace::cpu();
+    let mut trace = Story::cpu();
     for layer in 0..8 {
         let (name, at) = (format!("load layer {layer}"), 10 * layer as u64 + 1);
         trace.at(at).enter(&name).at(at + 1).alloc(layer, 1000).on(LINE_7).named("weight", Category::Parameter);
@@ -180,12 +180,12 @@ fn what_a_forward_pass_made_and_is_live_at_the_end_is_a_kept_graph() {
 
 /// A tensor of 1,000 bytes, and so much that a function takes for itself.
 fn beside_a_tensor(function: Frame, size: u64) -> SnapshotData {
-    let mut trace = Trace::cuda(0);
+    let mut trace = Story::cuda(0);
     trace.stacks(stacks(vec![function, frame("net::main", "/home/u/net/src/main.rs", 9)], [&[0, 1][..], &[1]]));
     trace.alloc("tensor", 1000).on(StackId(2)).alloc("its own", size).on(StackId(1));
     let mut data = trace.build();
-    data.modules.push(Module { path: Some("/opt/lib/libcublas.so.13".into()), ..data.modules[0].clone() });
-    data.stacks.addresses[0].module = Some(1);
+    data.objects.push(LoadedObject { path: Some("/opt/lib/libcublas.so.13".into()), ..data.objects[0].clone() });
+    data.stacks.addresses[0].object = Some(1);
     data
 }
 
@@ -217,7 +217,7 @@ fn an_allocator_of_a_framework_gives_its_pages_out_in_parts() {
 #[test]
 fn memory_that_the_pool_gives_back_and_takes_again_costs_time() {
     let taken = |times: u64, growing_ns: u64| {
-        let mut trace = Trace::cuda(0);
+        let mut trace = Story::cuda(0);
         trace.pool(Pool::default()).lasting(1_000_000).alloc("x", 1000).on(LINE_9).free("x");
         (0..times).for_each(|_| _ = trace.segment_alloc(0x10_0000, 0x20_0000).segment_free(0x10_0000));
         trace.driver_took(CallTime { growing: times, growing_ns, ..CallTime::default() });
@@ -232,7 +232,7 @@ fn memory_that_the_pool_gives_back_and_takes_again_costs_time() {
 #[test]
 fn holes_that_nothing_fits_into_are_fragmentation() {
     let with_holes = |refused: u64| {
-        let mut trace = Trace::cuda(0);
+        let mut trace = Story::cuda(0);
         trace.segment_alloc(0x10_0000, 0x10_0000);
         for n in 0..8u64 {
             trace.alloc(n, 0x1_0000).address(0x10_0000 + n * 0x2_0000);
@@ -250,7 +250,7 @@ fn holes_that_nothing_fits_into_are_fragmentation() {
     assert!(not_refused.certainty.contains("may still fill it"), "half of the segment");
     assert_eq!(not_refused.cost, Cost::Unusable(0x7_0000), "all but the largest");
     for (what, size) in [("full", 0x10_0000), ("one large hole", 0x1_0000)] {
-        let mut trace = Trace::cuda(0);
+        let mut trace = Story::cuda(0);
         trace.segment_alloc(0x10_0000, 0x10_0000).alloc("block", size).address(0x10_0000);
         assert_eq!(kinds(&trace), [""; 0], "{what}");
     }

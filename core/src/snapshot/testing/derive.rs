@@ -4,28 +4,28 @@ use super::super::{
     Block, ContextId, ContextNode, Mark, MemoryStats, OutOfMemory, Peak, Record, RecordKind, Sampling, ScopeStats,
     Segment, SegmentRecord, Stat, ThreadId,
 };
-use super::trace::Step;
+use super::story::StoryStep;
 
 /// A story and what it takes to replay it.
-pub(super) struct Replay<'a> {
-    pub(super) steps: &'a [Step],
+pub(super) struct StoryReplay<'a> {
+    pub(super) steps: &'a [StoryStep],
     /// Bytes live when it begins.
     pub(super) before: u64,
     pub(super) sampling: Sampling,
     pub(super) contexts: &'a [ContextNode],
 }
 
-impl Replay<'_> {
+impl StoryReplay<'_> {
     pub(super) fn records(&self) -> Vec<Record> {
         records(self.steps).copied().collect()
     }
 
     pub(super) fn marks(&self) -> Vec<Mark> {
-        self.steps.iter().filter_map(|step| if let Step::Mark(mark) = step { Some(*mark) } else { None }).collect()
+        self.steps.iter().filter_map(|step| if let StoryStep::Mark(mark) = step { Some(*mark) } else { None }).collect()
     }
 
     pub(super) fn ooms(&self) -> Vec<OutOfMemory> {
-        self.steps.iter().filter_map(|step| if let Step::Refused(oom) = step { Some(*oom) } else { None }).collect()
+        self.steps.iter().filter_map(|step| if let StoryStep::Refused(oom) = step { Some(*oom) } else { None }).collect()
     }
 
     pub(super) fn segment_records(&self) -> Vec<SegmentRecord> {
@@ -111,9 +111,9 @@ impl Replay<'_> {
 
     /// How often a thread that was refused asked for as much again before anything else.
     fn retries(&self) -> u64 {
-        let asked = |step: &Step| match step {
-            Step::Record(record) if record.kind == RecordKind::Alloc => Some((record.thread, record.size, false)),
-            Step::Refused(oom) => Some((oom.thread, oom.size, true)),
+        let asked = |step: &StoryStep| match step {
+            StoryStep::Record(record) if record.kind == RecordKind::Alloc => Some((record.thread, record.size, false)),
+            StoryStep::Refused(oom) => Some((oom.thread, oom.size, true)),
             _ => None,
         };
         let asked: Vec<(ThreadId, u64, bool)> = self.steps.iter().filter_map(asked).collect();
@@ -130,7 +130,7 @@ impl Replay<'_> {
 
     fn scope(&self, context: ContextId) -> ScopeStats {
         let own = || records(self.steps).filter(|record| self.is_inside(record.context, context));
-        let bytes = stat(0, own().map(|record| self.change(&Step::Record(*record))));
+        let bytes = stat(0, own().map(|record| self.change(&StoryStep::Record(*record))));
         let allocs = own().filter(|record| record.kind == RecordKind::Alloc);
         let parts = allocs.map(|record| self.sampling.parts(record.size)).sum();
         ScopeStats {
@@ -151,17 +151,17 @@ impl Replay<'_> {
 
     /// The steps that entered it.
     fn entered(&self, context: ContextId) -> impl Iterator<Item = usize> {
-        let enters = move |step: &Step| matches!(step, Step::Mark(mark) if mark.enter && mark.context == context);
+        let enters = move |step: &StoryStep| matches!(step, StoryStep::Mark(mark) if mark.enter && mark.context == context);
         (0..self.steps.len()).filter(move |at| enters(&self.steps[*at]))
     }
 
     /// The step that left what this step entered; the end if none did.
     fn left(&self, entered: usize) -> usize {
-        let Step::Mark(scope) = self.steps[entered] else { panic!("no mark") };
+        let StoryStep::Mark(scope) = self.steps[entered] else { panic!("no mark") };
         let mut open = 0;
         for (at, step) in self.steps.iter().enumerate().skip(entered) {
             match step {
-                Step::Mark(mark) if (mark.thread, mark.context) == (scope.thread, scope.context) => {
+                StoryStep::Mark(mark) if (mark.thread, mark.context) == (scope.thread, scope.context) => {
                     open += if mark.enter { 1 } else { -1 };
                 }
                 _ => {}
@@ -189,20 +189,20 @@ impl Replay<'_> {
     }
 
     /// What a step adds to the total.
-    fn change(&self, step: &Step) -> i64 {
+    fn change(&self, step: &StoryStep) -> i64 {
         match step {
-            Step::Record(record) => signed(record.kind, self.sampling.bytes(record.size)),
+            StoryStep::Record(record) => signed(record.kind, self.sampling.bytes(record.size)),
             _ => 0,
         }
     }
 }
 
-fn records(steps: &[Step]) -> impl DoubleEndedIterator<Item = &Record> {
-    steps.iter().filter_map(|step| if let Step::Record(record) = step { Some(record) } else { None })
+fn records(steps: &[StoryStep]) -> impl DoubleEndedIterator<Item = &Record> {
+    steps.iter().filter_map(|step| if let StoryStep::Record(record) = step { Some(record) } else { None })
 }
 
-fn segment_records(steps: &[Step]) -> impl Iterator<Item = &SegmentRecord> {
-    steps.iter().filter_map(|step| if let Step::Segment(segment) = step { Some(segment) } else { None })
+fn segment_records(steps: &[StoryStep]) -> impl Iterator<Item = &SegmentRecord> {
+    steps.iter().filter_map(|step| if let StoryStep::Segment(segment) = step { Some(segment) } else { None })
 }
 
 fn holds(segment: &Segment, address: u64) -> bool {

@@ -1,11 +1,11 @@
 //! The recordings that many tests look at.
 
 use super::super::{
-    Category, ContextId, ContextNode, Counted, Health, Module, Process, Settings, SnapshotData, Stacks, Stat, Thread,
+    Category, ContextId, ContextNode, Counted, Health, LoadedObject, Process, Settings, SnapshotData, Stacks, Stat, Thread,
     ThreadId,
 };
 use super::stacks::{LINE_7, LINE_9, WORKER, of_net};
-use super::trace::Trace;
+use super::story::Story;
 
 /// Nothing was recorded at all.
 pub(crate) fn empty() -> SnapshotData {
@@ -15,7 +15,7 @@ pub(crate) fn empty() -> SnapshotData {
         devices: Vec::new(),
         stacks: Stacks { starts: vec![0], ..Stacks::default() },
         contexts: vec![ContextNode { parent: ContextId::ROOT, name: String::new(), module: false }],
-        modules: Vec::new(),
+        objects: Vec::new(),
         health: Health::default(),
     }
 }
@@ -32,8 +32,8 @@ pub(super) fn net() -> SnapshotData {
         duration_ns: 2_000_000,
         threads: vec![Thread { number: ThreadId(1), os_id: 42, name: "net".into() }],
     };
-    let module = Module { path: Some("/home/u/net/net".into()), build_id: vec![0xab, 1], base: 0x100, range: 0x100..0x900 };
-    SnapshotData { process, stacks: of_net(), modules: vec![module], ..empty() }
+    let module = LoadedObject { path: Some("/home/u/net/net".into()), build_id: vec![0xab, 1], base: 0x100, range: 0x100..0x900 };
+    SnapshotData { process, stacks: of_net(), objects: vec![module], ..empty() }
 }
 
 /// Two blocks of 2,000 and 1,000 bytes from line 7 in scope `forward`, one of 500 from a worker
@@ -44,8 +44,8 @@ pub(crate) fn two_lines_and_a_temporary() -> SnapshotData {
 }
 
 /// Its story, without what is below the threshold.
-fn two_lines() -> Trace {
-    let mut trace = Trace::cpu();
+fn two_lines() -> Story {
+    let mut trace = Story::cpu();
     trace.before(1024);
     trace.at(900).enter("forward");
     trace.at(1_000).alloc("input", 2000).on(LINE_7);

@@ -1,15 +1,15 @@
-//! Small recordings made by hand, for tests of what lies right of here: each test tells its own as a [`Trace`].
+//! Small recordings made by hand, for tests of what lies right of here: each test tells its own as a [`Story`].
 
 mod derive;
 mod fixtures;
 mod stacks;
 mod tests;
-mod trace;
+mod story;
 mod words;
 
 pub(crate) use fixtures::{a_sample, empty, two_lines_and_a_temporary};
 pub(crate) use stacks::{LINE_7, LINE_9, WORKER, frame, registry, stacks};
-pub(crate) use trace::Trace;
+pub(crate) use story::Story;
 
 use std::num::NonZeroU64;
 

@@ -28,7 +28,7 @@ pub(super) fn of_net() -> Stacks {
 pub(crate) fn stacks(frames: Vec<Frame>, stacks: impl IntoIterator<Item = impl AsRef<[u32]>>) -> Stacks {
     let address = |n: u32| CodeAddress {
         address: 0x200 + u64::from(n),
-        module: Some(0),
+        object: Some(0),
         offset: 0x100 + u64::from(n),
         frames: n..n + 1,
     };

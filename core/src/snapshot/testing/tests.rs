@@ -21,7 +21,7 @@ fn the_peak_and_the_counters_follow_from_the_story() {
 
 #[test]
 fn what_was_there_before_may_be_the_peak_and_is_freed_in_parts() {
-    let device = Trace::cpu().before(100).free_from_before(60).alloc("block", 10).device();
+    let device = Story::cpu().before(100).free_from_before(60).alloc("block", 10).device();
     assert_eq!((device.peak.bytes, device.peak.seq, device.peak.not_recorded), (100, None, 100));
     assert_eq!((device.not_recorded, device.stats.allocations.freed), (40, 0));
     assert_eq!(device.stats.allocated_bytes, Stat { current: 50, peak: 100, allocated: 10, freed: 60 });
@@ -30,7 +30,7 @@ fn what_was_there_before_may_be_the_peak_and_is_freed_in_parts() {
 /// `b` is entered again while it is open, on one thread; another thread is in `a`.
 #[test]
 fn scopes_hold_what_is_allocated_inside_and_see_what_is_live_meanwhile() {
-    let mut trace = Trace::cpu();
+    let mut trace = Story::cpu();
     trace.enter("a").alloc(1, 100).enter("a > b").enter("a > b").alloc(2, 20).leave("a > b");
     trace.thread(2).alloc(3, 3000).free(3).enter("a").alloc(4, 4).free(1);
     trace.thread(1).leave("a > b").leave("a").alloc(5, 50_000);
@@ -45,7 +45,7 @@ fn scopes_hold_what_is_allocated_inside_and_see_what_is_live_meanwhile() {
 
 #[test]
 fn segments_are_reserved_with_the_blocks_outside_of_them() {
-    let mut trace = Trace::cuda(1);
+    let mut trace = Story::cuda(1);
     trace.segment_alloc(0x1000, 0x1000).alloc("inside", 100).alloc("outside", 7);
     trace.segment_alloc(0x8000, 0x1000).segment_free(0x8000).refused(9, None).alloc("retried", 9);
     let device = trace.device();

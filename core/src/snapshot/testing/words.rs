@@ -7,9 +7,9 @@ use super::super::{
     BlockName, Category, ContextId, ContextNode, Device, Mark, MemoryKind, OutOfMemory, Record, RecordKind,
     SegmentRecord, StackId, ThreadId,
 };
-use super::trace::{Step, Trace};
+use super::story::{StoryStep, Story};
 
-impl Trace {
+impl Story {
     /// What follows happened then: nanoseconds since the recording began.
     pub(crate) fn at(&mut self, time_ns: u64) -> &mut Self {
         self.time_ns = time_ns;
@@ -52,21 +52,21 @@ impl Trace {
         self.allocs += 1;
         let record = self.record(RecordKind::Alloc, NonZeroU64::new(self.allocs), self.next_address, size);
         self.next_address = (self.next_address + size.max(1)).next_multiple_of(0x1000);
-        self.then(Step::Record(record))
+        self.then(StoryStep::Record(record))
     }
 
     /// It is freed.
     pub(crate) fn free(&mut self, label: impl Display) -> &mut Self {
         let alloc = self.labels.remove(&label.to_string()).map(|at| self.steps[at]);
-        let Some(Step::Record(alloc)) = alloc else { panic!("no block {label} is live") };
+        let Some(StoryStep::Record(alloc)) = alloc else { panic!("no block {label} is live") };
         let (time_ns, thread, stack, kind) = (self.time_ns, self.thread, StackId::NONE, RecordKind::Free);
-        self.then(Step::Record(Record { time_ns, thread, stack, kind, ..alloc }))
+        self.then(StoryStep::Record(Record { time_ns, thread, stack, kind, ..alloc }))
     }
 
     /// A block from before the recording is freed.
     pub(crate) fn free_from_before(&mut self, size: u64) -> &mut Self {
         let record = Record { context: ContextId::ROOT, ..self.record(RecordKind::Free, None, 0xf000_0000, size) };
-        self.then(Step::Record(record))
+        self.then(StoryStep::Record(record))
     }
 
     /// The driver tells of a segment that came.
@@ -77,7 +77,7 @@ impl Trace {
     /// It went.
     pub(crate) fn segment_free(&mut self, address: u64) -> &mut Self {
         let size = self.steps.iter().rev().find_map(|step| match step {
-            Step::Segment(segment) if segment.address == address => Some(segment.size),
+            StoryStep::Segment(segment) if segment.address == address => Some(segment.size),
             _ => None,
         });
         self.segment(RecordKind::Free, address, size.unwrap_or_else(|| panic!("no segment is at {address:#x}")))
@@ -87,15 +87,15 @@ impl Trace {
     pub(crate) fn refused(&mut self, size: u64, device_free: Option<u64>) -> &mut Self {
         let (time_ns, context, thread) = (self.time_ns, self.innermost(), self.thread);
         let refused = OutOfMemory { time_ns, size, device_free, context, thread, ..OutOfMemory::default() };
-        self.then(Step::Refused(refused))
+        self.then(StoryStep::Refused(refused))
     }
 
     /// By this stack: the alloc, the segment or the refused allocation before.
     pub(crate) fn on(&mut self, stack: StackId) -> &mut Self {
         match self.steps.last_mut() {
-            Some(Step::Record(alloc)) => (alloc.stack, alloc.alloc_stack) = (stack, stack),
-            Some(Step::Segment(segment)) => segment.stack = stack,
-            Some(Step::Refused(refused)) => refused.stack = stack,
+            Some(StoryStep::Record(alloc)) => (alloc.stack, alloc.alloc_stack) = (stack, stack),
+            Some(StoryStep::Segment(segment)) => segment.stack = stack,
+            Some(StoryStep::Refused(refused)) => refused.stack = stack,
             _ => panic!("nothing that has a stack"),
         }
         self
@@ -122,12 +122,12 @@ impl Trace {
 
     fn last_alloc(&mut self) -> &mut Record {
         match self.steps.last_mut() {
-            Some(Step::Record(record)) if record.kind == RecordKind::Alloc => record,
+            Some(StoryStep::Record(record)) if record.kind == RecordKind::Alloc => record,
             _ => panic!("this belongs behind an alloc"),
         }
     }
 
-    fn then(&mut self, step: Step) -> &mut Self {
+    fn then(&mut self, step: StoryStep) -> &mut Self {
         self.steps.push(step);
         self
     }
@@ -152,12 +152,12 @@ impl Trace {
     fn segment(&mut self, kind: RecordKind, address: u64, size: u64) -> &mut Self {
         let (time_ns, context, thread) = (self.time_ns, self.innermost(), self.thread);
         let (stack, estimated) = (StackId::NONE, false);
-        self.then(Step::Segment(SegmentRecord { time_ns, address, size, kind, estimated, stack, context, thread }))
+        self.then(StoryStep::Segment(SegmentRecord { time_ns, address, size, kind, estimated, stack, context, thread }))
     }
 
     fn mark(&mut self, context: ContextId, enter: bool) -> &mut Self {
         let (time_ns, thread) = (self.time_ns, self.thread);
-        self.then(Step::Mark(Mark { time_ns, context, thread, enter }))
+        self.then(StoryStep::Mark(Mark { time_ns, context, thread, enter }))
     }
 
     /// The scope that this thread entered last, of those that are open.

@@ -38,9 +38,9 @@ fn main() {
     let deep = device.live.iter().find(|block| block.size == 3 << 20).expect("it is live");
     println!("frames of the deep stack: {}", snapshot.stacks.addresses(deep.stack).count());
     println!("shortened: {}", snapshot.health.shortened_stacks);
-    let program = snapshot.modules.first().expect("the program itself is loaded");
+    let program = snapshot.objects.first().expect("the program itself is loaded");
     println!("build-id bytes: {}", program.build_id.len());
-    let named = snapshot.stacks.addresses.iter().filter(|a| a.module.is_some() && a.offset != 0);
+    let named = snapshot.stacks.addresses.iter().filter(|a| a.object.is_some() && a.offset != 0);
     println!("module-relative addresses: {}", named.count());
     black_box((first, second));
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use memtrace::attribute::{Place, operator, place};
+use memtrace::attribute::{AllocationSite, allocation_site, operator};
 use memtrace::snapshot::{ContextId, Frame, Record, RecordKind};
 use memtrace::{Device, SnapshotData};
 
@@ -74,15 +74,15 @@ impl Rates {
             None => Verdict::Unknown,
         };
         self.operator.add(verdict, record.size);
-        let verdict = match place(data, record.stack) {
-            Place::User(frame) if is_at(frame, label.place) => Verdict::Right,
+        let verdict = match allocation_site(data, record.stack) {
+            AllocationSite::User(frame) if is_at(frame, label.place) => Verdict::Right,
             // A name without a line makes no claim about it.
-            Place::User(frame) if frame.line.is_none() => Verdict::Unknown,
-            Place::User(frame) => {
+            AllocationSite::User(frame) if frame.line.is_none() => Verdict::Unknown,
+            AllocationSite::User(frame) => {
                 self.is_wrong(format!("line {:?}:{:?} for {}", frame.file, frame.line, label.place), record.size);
                 Verdict::Wrong
             }
-            Place::Framework(_) | Place::Unknown => Verdict::Unknown,
+            AllocationSite::Framework(_) | AllocationSite::Unknown => Verdict::Unknown,
         };
         self.line.add(verdict, record.size);
     }

@@ -3,7 +3,7 @@
 use std::num::NonZeroU32;
 use std::collections::BTreeMap;
 
-use memtrace::attribute::{Categories, Either, Place, place};
+use memtrace::attribute::{Categories, Either, AllocationSite, allocation_site};
 use memtrace::snapshot::{DeviceSnapshot, Record};
 use memtrace::{Category, SnapshotData};
 
@@ -101,8 +101,8 @@ impl Rates {
         data: &SnapshotData,
         record: &Record,
     ) {
-        let place = match place(data, record.alloc_stack) {
-            Place::User(frame) => {
+        let place = match allocation_site(data, record.alloc_stack) {
+            AllocationSite::User(frame) => {
                 let (file, line) = (frame.file_or_empty(), frame.line.map_or(0, NonZeroU32::get));
                 format!("{}:{line}", file.rsplit('/').next().unwrap_or_default())
             }

@@ -8,7 +8,7 @@ use crate::snapshot::{Block, ContextId, DeviceSnapshot, RecordKind, SnapshotData
 
 /// A block, from its alloc to its free, as positions in the log.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Life {
+pub(super) struct Lifetime {
     pub(super) seq: NonZeroU64,
     pub(super) size: u64,
     pub(super) stack: StackId,
@@ -29,7 +29,7 @@ pub(super) struct Life {
     pub(super) may_be_gradient: bool,
 }
 
-impl Life {
+impl Lifetime {
     /// Is it there at this position?
     pub(super) fn is_live_at(&self, position: usize) -> bool {
         self.from <= position && position < self.to
@@ -37,7 +37,7 @@ impl Life {
 }
 
 /// All blocks of which the recording knows anything, in the order of their allocation.
-pub(super) fn lives(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<Life> {
+pub(super) fn lifetimes(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<Lifetime> {
     let mut stacks: HashMap<StackId, StackHint> = HashMap::new();
     let mut contexts: HashMap<ContextId, bool> = HashMap::new();
     let mut hint = |stack, context| {
@@ -45,12 +45,12 @@ pub(super) fn lives(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<Life> {
         let hint = *stacks.entry(stack).or_insert_with(|| StackHint::of(data, stack));
         (hint.within(is_step), hint)
     };
-    let mut found: HashMap<NonZeroU64, Life> = HashMap::new();
+    let mut found: HashMap<NonZeroU64, Lifetime> = HashMap::new();
     let mut life = |seq: NonZeroU64, block: &Block, from: usize| {
         let Block { size, stack, context, thread, .. } = *block;
         let (hint, StackHint { is_variable, in_forward, moves, is_gradient: may_be_gradient, .. }) =
             hint(stack, context);
-        Life {
+        Lifetime {
             seq,
             size,
             stack,
@@ -78,7 +78,7 @@ pub(super) fn lives(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<Life> {
             found.entry(seq).or_insert_with(|| life(seq, block, 0));
         }
     }
-    let mut lives: Vec<Life> = found.into_values().collect();
+    let mut lives: Vec<Lifetime> = found.into_values().collect();
     lives.sort_unstable_by_key(|life| life.seq);
     lives
 }

@@ -2,12 +2,12 @@
 
 use std::collections::HashMap;
 
-use super::lives::Life;
+use super::lifetimes::Lifetime;
 use crate::snapshot::{StackId, ThreadId};
 
 /// Positions in the log, in order.
 #[derive(Debug, Default)]
-pub(super) struct Places {
+pub(super) struct AllocationHistory {
     all: Vec<usize>,
     stacks: Vec<StackId>,
     of_thread: HashMap<ThreadId, Vec<usize>>,
@@ -27,8 +27,8 @@ struct Habit {
     takes_turns: bool,
 }
 
-impl Places {
-    pub(super) fn of(lives: &[Life]) -> Self {
+impl AllocationHistory {
+    pub(super) fn of(lives: &[Lifetime]) -> Self {
         let mut places = Self::default();
         for life in lives.iter().filter(|life| life.from > 0) {
             places.all.push(life.from);
@@ -58,18 +58,18 @@ impl Places {
     }
 
     /// Was it freed before any forward pass could use it, as what weights are converted from is?
-    pub(super) fn is_gone_unused(&self, life: &Life) -> bool {
+    pub(super) fn is_gone_unused(&self, life: &Lifetime) -> bool {
         self.forward.get(self.forward.partition_point(|at| *at <= life.from)).is_some_and(|next| life.to < *next)
     }
 
     /// Does a forward pass go on while the block is there?
-    pub(super) fn spans_forward(&self, life: &Life) -> bool {
+    pub(super) fn spans_forward(&self, life: &Lifetime) -> bool {
         self.forward.get(self.forward.partition_point(|at| *at <= life.from)).is_some_and(|next| *next < life.to)
     }
 
     /// Does the program go on while the block is there, rather than in circles, as where it generates token by token? No
     /// place allocates often meanwhile.
-    pub(super) fn is_straight(&self, life: &Life) -> bool {
+    pub(super) fn is_straight(&self, life: &Lifetime) -> bool {
         const MOST: usize = 512;
         const OFTEN: usize = 8;
         let until = |position| self.all.partition_point(|at| *at <= position);

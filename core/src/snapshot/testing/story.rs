@@ -2,7 +2,7 @@
 //! `derive` what follows from it.
 //!
 //! ```text
-//! let mut trace = Trace::cpu();
+//! let mut trace = Story::cpu();
 //! trace.before(1024);
 //! trace.at(900).enter("forward");
 //! trace.at(1_000).alloc("weights", 2000).on(LINE_7);
@@ -21,12 +21,12 @@ use super::super::{
     BlockName, CallTime, ContextId, Device, DeviceMemory, DeviceSnapshot, Mark, MemoryStats, OutOfMemory, Peak, Pool,
     Record, SegmentRecord, SnapshotData, Stacks, ThreadId, segments,
 };
-use super::derive::Replay;
+use super::derive::StoryReplay;
 use super::fixtures::net;
 
 /// Something that happened.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Step {
+pub(super) enum StoryStep {
     Record(Record),
     Mark(Mark),
     Segment(SegmentRecord),
@@ -35,12 +35,12 @@ pub(super) enum Step {
 
 /// The story so far.
 #[derive(Clone, Debug)]
-pub(crate) struct Trace {
+pub(crate) struct Story {
     /// All but the device.
     pub(super) data: SnapshotData,
     pub(super) device: Device,
     /// What happened.
-    pub(super) steps: Vec<Step>,
+    pub(super) steps: Vec<StoryStep>,
     /// Bytes from before the recording, and in blocks below the threshold.
     before: u64,
     below_threshold: u64,
@@ -63,7 +63,7 @@ pub(crate) struct Trace {
     pub(super) labels: HashMap<String, usize>,
 }
 
-impl Trace {
+impl Story {
     /// A recording of the heap.
     pub(crate) fn cpu() -> Self {
         Self::of(Device::Cpu)
@@ -165,7 +165,7 @@ impl Trace {
     /// Its device alone.
     pub(crate) fn device(&self) -> DeviceSnapshot {
         let sampling = self.data.settings.sampling(self.device);
-        let replay = Replay { steps: &self.steps, before: self.before, sampling, contexts: &self.data.contexts };
+        let replay = StoryReplay { steps: &self.steps, before: self.before, sampling, contexts: &self.data.contexts };
         let (end, peak) = (self.steps.len(), replay.peak());
         let (live, told, log) = (replay.live(end), replay.segments(end), replay.segment_records());
         let records = self.kept(replay.records());

@@ -5,7 +5,7 @@ use std::ops::Range;
 
 /// A loaded program or library.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Module {
+pub struct LoadedObject {
     /// Its file, if the system names one.
     pub path: Option<String>,
     /// GNU build-id, or empty.
@@ -18,14 +18,14 @@ pub struct Module {
 
 /// The addresses of modules, for many questions. Where modules overlap, the first of them has it.
 #[derive(Debug, Default)]
-pub struct ModuleSpans {
+pub struct ObjectSpans {
     /// From each address on up to the next one: which module, if any. Sorted.
     starts: Vec<(u64, Option<usize>)>,
 }
 
-impl ModuleSpans {
-    pub(crate) fn of(modules: &[Module]) -> Self {
-        let ranges = || modules.iter().map(|module| &module.range).enumerate().filter(|(_, range)| !range.is_empty());
+impl ObjectSpans {
+    pub(crate) fn of(objects: &[LoadedObject]) -> Self {
+        let ranges = || objects.iter().map(|object| &object.range).enumerate().filter(|(_, range)| !range.is_empty());
         let begins = ranges().map(|(index, range)| (range.start, true, index));
         let ends = ranges().map(|(index, range)| (range.end, false, index));
         let mut edges: Vec<(u64, bool, usize)> = begins.chain(ends).collect();
@@ -54,14 +54,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_address_is_in_the_first_module_that_holds_it() {
-        let module = |range| Module { path: None, build_id: Vec::new(), base: 0, range };
+    fn an_address_is_in_the_first_object_that_holds_it() {
+        let object = |range| LoadedObject { path: None, build_id: Vec::new(), base: 0, range };
         #[expect(clippy::reversed_empty_ranges, reason = "a damaged file may hold one")]
         let ranges = [10..20, 15..30, 5..5, 9..3, 0..40, 20..25, 50..60, 60..u64::MAX];
-        let modules: Vec<Module> = ranges.into_iter().map(module).collect();
-        let spans = ModuleSpans::of(&modules);
+        let objects: Vec<LoadedObject> = ranges.into_iter().map(object).collect();
+        let spans = ObjectSpans::of(&objects);
         for address in (0..70).chain([u64::MAX - 1, u64::MAX]) {
-            let first = modules.iter().position(|module| module.range.contains(&address));
+            let first = objects.iter().position(|object| object.range.contains(&address));
             assert_eq!(spans.find(address), first, "{address}");
         }
     }
