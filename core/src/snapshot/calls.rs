@@ -1,24 +1,24 @@
-//! What calls of the allocator cost.
+//! Latency of the driver's allocation and free calls.
 
 use super::ids::{ContextId, StackId};
 
-/// How long the driver took for the blocks of one place in the program. CUDA devices only.
+/// Time in driver calls for the blocks of one allocation site and context. CUDA devices only.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CallTime {
-    /// Where the blocks were allocated, if stacks are kept.
+    /// The stack that allocated the blocks, if stacks are kept.
     pub stack: StackId,
-    /// In which scopes.
+    /// The context in which they were allocated.
     pub context: ContextId,
-    /// Calls that allocated one.
+    /// Calls that allocated.
     pub allocs: u64,
-    /// Nanoseconds that these took together.
+    /// Nanoseconds in those calls.
     pub alloc_ns: u64,
-    /// Of that, in calls for which the pool took memory from the device.
+    /// Nanoseconds in those of them in which the pool reserved more memory from the device.
     pub growing_ns: u64,
-    /// How many of these there were.
+    /// Number of those.
     pub growing: u64,
-    /// Calls that freed one, wherever that was.
+    /// Calls that freed such a block, from anywhere.
     pub frees: u64,
-    /// Nanoseconds that these took together.
+    /// Nanoseconds in those calls.
     pub free_ns: u64,
 }

@@ -1,36 +1,36 @@
-//! What memory is for.
+//! Memory categories, as in PyTorch's memory timeline.
 
 use std::fmt;
 
-/// What a block is for, in the words of PyTorch's memory timeline, with two of our own behind them.
+/// What a block is for: the categories of PyTorch's memory timeline, and two more at the end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum Category {
-    /// A weight of a model, or a value that goes with it.
+    /// A weight of a model, or a buffer that belongs to one.
     Parameter = 0,
-    /// What an optimizer keeps between steps.
+    /// State that an optimizer keeps between steps.
     OptimizerState = 1,
-    /// Data that the program brought in, constants included.
+    /// Data that the program supplied, including constants.
     Input = 2,
-    /// Needed only for a moment, within one phase of the work.
+    /// Needed briefly, within one phase of the work.
     Temporary = 3,
     /// Kept from the forward pass for the backward pass.
     Activation = 4,
     /// The gradient of a parameter.
     Gradient = 5,
-    /// Else from the backward pass.
+    /// Other results of the backward pass.
     AutogradDetail = 6,
-    /// Nothing tells.
+    /// Not known.
     #[default]
     Unknown = 7,
-    /// Keys and values of tokens that were there before.
+    /// Attention keys and values of earlier tokens.
     KvCache = 8,
-    /// What a library works in: cuBLAS, gemm.
+    /// Workspace of a library such as cuBLAS or gemm.
     Workspace = 9,
 }
 
 impl Category {
-    /// All, in the order in which PyTorch stacks them, which is that of their numbers.
+    /// All categories by number, which is PyTorch's stacking order.
     pub const ALL: [Self; 10] = [
         Self::Parameter,
         Self::OptimizerState,
@@ -44,7 +44,7 @@ impl Category {
         Self::Workspace,
     ];
 
-    /// One word, as PyTorch writes it.
+    /// The category as PyTorch writes it.
     pub fn word(self) -> &'static str {
         match self {
             Self::Parameter => "PARAMETER",
@@ -60,7 +60,7 @@ impl Category {
         }
     }
 
-    /// The colour that people know it by, as CSS names it; PyTorch's where PyTorch has the category.
+    /// Its usual colour as a CSS name; PyTorch's where PyTorch has the category.
     pub fn colour(self) -> &'static str {
         match self {
             Self::Parameter => "darkgreen",
@@ -76,7 +76,7 @@ impl Category {
         }
     }
 
-    /// The category that is called so.
+    /// The category written as this word.
     pub fn from_word(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|category| category.word() == word)
     }

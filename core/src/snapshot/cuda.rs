@@ -1,100 +1,99 @@
-//! How much of CUDA's memory was in sight, and what the driver says of it.
+//! State of the CUDA hooks, and the driver's own memory statistics.
 
-/// Whether the calls of the CUDA driver were led past memtrace.
+/// Whether CUDA driver calls were hooked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CudaState {
-    /// The hooks were ready, and the program never loaded the driver: it uses no CUDA.
+    /// The hooks were ready, but the program never loaded the driver: it uses no CUDA.
     #[default]
     NotLoaded,
-    /// They were in place.
+    /// The hooks were active.
     Active,
-    /// `MEMTRACE=0` was in the environment when the program was started.
+    /// The program was started with `MEMTRACE=0`.
     TurnedOff,
-    /// Another copy of memtrace in the same process has them and is of another version, so that this one sees
-    /// no CUDA memory. Copies of one version tell each other.
+    /// Another copy of memtrace in the process has the hooks; this copy sees no CUDA memory.
     AnotherCopy,
-    /// There are none for this system: only Linux with glibc on x86_64 has them.
+    /// This platform has no hooks: they need Linux on x86_64 with glibc.
     NotSupported,
-    /// They were in place, and the driver is a simulated one: what it keeps of its own is not what a GPU's keeps.
+    /// The hooks were active on the simulated driver, whose own memory use differs from a GPU's.
     Simulated,
 }
 
 impl CudaState {
-    /// Were the hooks in place, for a driver of whatever kind?
+    /// Were the hooks active, on a real or a simulated driver?
     pub fn is_active(self) -> bool {
         matches!(self, Self::Active | Self::Simulated)
     }
 }
 
-/// A function of the driver that makes memory which memtrace does not record.
+/// A driver function that allocates memory which memtrace does not record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnseenCalls {
     /// Its name.
     pub function: String,
-    /// How often it was called while something was recorded, in this process so far.
+    /// Calls of it in this process so far, while a recording was active.
     pub calls: u64,
 }
 
-/// What stood between the program and the CUDA driver.
+/// How the CUDA hooks were installed, and what they missed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CudaHooks {
-    /// Whether anything did.
+    /// Whether they were active.
     pub state: CudaState,
-    /// Imports of loaded programs and libraries that lead past memtrace.
+    /// Patched imports (GOT entries) of loaded programs and libraries.
     pub imports: u64,
-    /// Those that should and could not be changed: calls through them are not seen.
+    /// Imports that could not be patched: calls through them are not seen.
     pub refused_imports: u64,
-    /// How often a function of the driver was asked for by name and memtrace's was given.
+    /// Look-ups of driver functions by name that were answered with a hook.
     pub looked_up: u64,
-    /// Calls that made memory which is not recorded.
+    /// Calls whose memory is not recorded.
     pub unseen_calls: Vec<UnseenCalls>,
 }
 
-/// What the CUDA driver says of a device's default memory pool, in bytes. It is asked when the snapshot is
-/// taken; the highs are of the pool's whole life.
+/// The driver's statistics of a device's default memory pool, in bytes, queried when the snapshot was taken. High-water
+/// marks cover the pool's whole existence.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Pool {
-    /// Handed out to the program (`CU_MEMPOOL_ATTR_USED_MEM_CURRENT`).
+    /// In use by the program (`CU_MEMPOOL_ATTR_USED_MEM_CURRENT`).
     pub used: u64,
-    /// The most of that (`…_USED_MEM_HIGH`).
+    /// High-water mark of `used` (`…_USED_MEM_HIGH`).
     pub used_high: u64,
-    /// Taken from the device (`…_RESERVED_MEM_CURRENT`).
+    /// Reserved from the device (`…_RESERVED_MEM_CURRENT`).
     pub reserved: u64,
-    /// The most of that (`…_RESERVED_MEM_HIGH`).
+    /// High-water mark of `reserved` (`…_RESERVED_MEM_HIGH`).
     pub reserved_high: u64,
-    /// What the pool keeps when the program synchronises (`…_RELEASE_THRESHOLD`).
+    /// Bytes that the pool keeps reserved at a synchronisation (`…_RELEASE_THRESHOLD`).
     pub release_threshold: u64,
-    /// `used` when the recording began; `None` if the driver could not be asked then.
+    /// `used` when the recording began; `None` if the query failed.
     pub used_before: Option<u64>,
 }
 
-/// What the CUDA driver says of a whole device, in bytes. It is asked when the snapshot is taken.
+/// The driver's statistics of a whole device, in bytes, queried when the snapshot was taken.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DeviceMemory {
-    /// Nobody has it (`cuMemGetInfo`).
+    /// Free bytes, as all processes see them (`cuMemGetInfo`).
     pub free: u64,
-    /// All there is.
+    /// Total bytes.
     pub total: u64,
-    /// Handed out by pools that the program made or chose for itself.
+    /// In use from pools that the program created or selected.
     pub own_pools_used: u64,
-    /// What these have from the device.
+    /// Reserved by those pools.
     pub own_pools_reserved: u64,
-    /// How many such pools there are.
+    /// Number of those pools.
     pub own_pools: u64,
-    /// Memory of graphs, if the driver could be asked (`cuDeviceGetGraphMemAttribute`).
+    /// Memory of CUDA graphs, if the query succeeded (`cuDeviceGetGraphMemAttribute`).
     pub graphs: Option<GraphMemory>,
 }
 
-/// What the CUDA driver says of the memory of a device's graphs, in bytes.
+/// The driver's statistics of a device's graph memory, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GraphMemory {
     /// In use by graphs.
     pub used: u64,
-    /// The most of that.
+    /// High-water mark of `used`.
     pub used_high: u64,
-    /// Taken from the device, and kept until `cuDeviceGraphMemTrim`.
+    /// Reserved from the device until `cuDeviceGraphMemTrim`.
     pub reserved: u64,
-    /// The most of that.
+    /// High-water mark of `reserved`.
     pub reserved_high: u64,
 }

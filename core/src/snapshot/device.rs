@@ -1,22 +1,21 @@
-//! Which memory a block lives in.
+//! Memory devices, each with its own account.
 
 use std::fmt;
 
-/// A memory that is accounted for separately.
+/// A memory whose blocks are accounted for separately.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Device {
-    /// The heap of this process, as far as it goes through `Alloc`.
+    /// The heap of this process, as far as requests pass through `Alloc`.
     Cpu,
-    /// A CUDA device by ordinal, counted as the driver counts.
+    /// A CUDA device, by the driver's ordinal.
     Cuda(u32),
-    /// Memory of the host that CUDA allocated or that was registered with it: page-locked, for
-    /// transfers.
+    /// Page-locked (pinned) host memory: allocated by CUDA, or registered with it.
     Pinned,
-    /// CUDA's managed (unified) memory, which moves between host and devices.
+    /// CUDA managed (unified) memory, which migrates between host and devices.
     Managed,
-    /// Memory of other processes, or of libraries for graphics, that CUDA has mapped into this process. It was
-    /// taken elsewhere, and is no part of what is live on a `Cuda` device.
+    /// Memory of other processes or of graphics libraries, mapped into this process by CUDA. It is no part of the live
+    /// bytes of a `Cuda` device.
     Imported,
 }
 

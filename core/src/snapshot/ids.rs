@@ -1,20 +1,20 @@
-//! Indices into a snapshot's tables.
+//! Index newtypes for the tables of a snapshot.
 
-/// Index of a stack in [`Stacks`](super::Stacks). `NONE` where no stack was taken.
+/// Index of a call stack in [`Stacks`](super::Stacks).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StackId(#[doc(hidden)] pub u32);
 
 impl StackId {
-    /// No stack was kept for this record.
+    /// No stack was kept.
     pub const NONE: Self = Self(0);
 }
 
-/// Index of a context, the path of open scopes. `ROOT` outside every scope.
+/// Index of a context, the interned path of open scopes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ContextId(#[doc(hidden)] pub u32);
 
 impl ContextId {
-    /// Outside every scope.
+    /// No scope was open.
     pub const ROOT: Self = Self(0);
 }
 

@@ -1,8 +1,8 @@
-//! How a block was come by.
+//! Kinds of memory, by the allocator or driver function that provided them.
 
 use std::fmt;
 
-/// What was asked for a block. On a CUDA device it says from where in the driver the bytes come.
+/// The allocator or driver function that provided a block.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum MemoryKind {
@@ -15,26 +15,26 @@ pub enum MemoryKind {
     Classic,
     /// `cuMemAllocManaged`.
     Managed,
-    /// Page-locked memory of the host (`cuMemAllocHost`, `cuMemHostAlloc`).
+    /// Pinned (page-locked) host memory (`cuMemAllocHost`, `cuMemHostAlloc`).
     Pinned,
-    /// Memory of the program's own that was made page-locked (`cuMemHostRegister`).
+    /// The program's own memory, pinned later (`cuMemHostRegister`).
     Registered,
-    /// Physical memory that is mapped by hand (`cuMemCreate`). It has no address of its own; memtrace makes
-    /// one up, of at least 2⁵².
+    /// Physical memory mapped by the program (`cuMemCreate`), PyTorch's expandable segments. It has no address of its own;
+    /// memtrace assigns one of at least 2⁵².
     Virtual,
-    /// A CUDA array, plain or mipmapped. Its address is made up, too.
+    /// A CUDA array, plain or mipmapped; its address is assigned, too.
     Array,
-    /// Memory that a launched graph allocated.
+    /// Memory allocated by a launched CUDA graph.
     Graph,
-    /// Memory of another process or of another library for graphics, mapped into this one.
+    /// Memory of another process or of a graphics library, mapped into this process.
     Imported,
 }
 
-/// Where made-up addresses begin: no device has memory there.
+/// Start of the addresses that memtrace assigns; no device has memory there.
 pub const MADE_UP: u64 = 1 << 52;
 
 impl MemoryKind {
-    /// All, by their numbers in captures.
+    /// All kinds, in the order of their numbers in captures.
     pub const ALL: [Self; 10] = [
         Self::Heap,
         Self::Pool,
@@ -48,7 +48,7 @@ impl MemoryKind {
         Self::Imported,
     ];
 
-    /// One word.
+    /// The kind as one word.
     pub fn word(self) -> &'static str {
         match self {
             Self::Heap => "heap",

@@ -1,6 +1,5 @@
-//! A finished recording: plain data that knows nothing of where it came from.
-//!
-//! Everything right of here (`attribute`, `analysis`, `export`) reads it and nothing else.
+//! The data model of a finished recording. It knows nothing of the recorder; `attribute`, `analysis`, `report` and
+//! `export` read nothing else.
 
 use std::num::NonZeroU64;
 
@@ -72,48 +71,46 @@ pub use stats::{Counted, MemoryStats, Stat};
 pub use symbol_name::SymbolName;
 pub use weight::Weight;
 
-/// The moment at which most bytes were live on a device.
+/// The high-water mark of a device: the moment at which most bytes were live.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Peak {
-    /// Bytes live at that moment: `blocks`, or what they stand for if they are a sample
-    /// ([`DeviceSnapshot::peak_weights`]), plus `not_recorded`.
+    /// Bytes live at that moment: the weights of `blocks` ([`DeviceSnapshot::peak_weights`]) plus `not_recorded`.
     ///
-    /// On the CPU device this is the largest sum over all blocks of at least the threshold;
-    /// `below_threshold` comes on top. Of a sample it is the largest sum that was counted when a block was recorded:
-    /// between two of these, about an interval of each thread's allocations, there may have been more.
+    /// On the CPU this is the largest sum over all blocks of at least the threshold; `below_threshold` comes on top. In a
+    /// sample it is the largest sum counted when a block was recorded. Between two such moments, about one sampling
+    /// interval of each thread's allocations, more may have been live.
     pub bytes: u64,
-    /// When: nanoseconds since the recording began.
+    /// Nanoseconds since the recording began.
     pub time_ns: u64,
     /// Position in the log of the alloc that made the peak; `None` if no alloc exceeded what was live at the start.
     pub seq: Option<NonZeroU64>,
-    /// Exactly the recorded blocks that were live then, in the order of their allocation.
+    /// The recorded blocks that were live, in the order of their allocation.
     pub blocks: Vec<Block>,
-    /// Bytes in blocks from before the recording (and in blocks counted in
-    /// [`Health::lost_blocks`]) that were live then. Of a sample they are what the sample does not stand for; with no
-    /// block of it live, these are all small blocks.
+    /// Bytes that were live in blocks from before the recording, and in blocks counted in [`Health::lost_blocks`]. In a
+    /// sample: what no sampled block stands for, which is every small block if none of them is in `blocks`.
     pub not_recorded: u64,
-    /// CPU only: bytes in blocks smaller than the threshold then. Exact for each thread; the
-    /// threads' counters are read one after another.
+    /// CPU only: bytes that were live in blocks below the threshold. Exact per thread; the threads' counters are read
+    /// one after another.
     pub below_threshold: u64,
 }
 
 impl Peak {
-    /// Everything that was live: `bytes` plus `below_threshold`.
+    /// All live bytes: `bytes` plus `below_threshold`.
     pub fn total(&self) -> u64 {
         self.bytes + self.below_threshold
     }
 }
 
-/// Records that a streamed capture did not get, because the program made them faster than they could be written.
+/// Records that are missing in a streamed capture because the program made them faster than they could be written.
 ///
-/// What was live before and behind is known: blocks that were freed meanwhile have a free at the gap's beginning, and
-/// those that were allocated meanwhile and still live at its end have their alloc. So the log's sums are right before
-/// and behind a gap, and within it they are too small.
+/// The state on both sides is known: a block freed within the gap has a free at its beginning, and a block allocated
+/// within it and still live at its end has an alloc there. So sums over the log are right on both sides of a gap and too
+/// small within it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Gap {
-    /// How many of [`DeviceSnapshot::records`] stand before it.
+    /// How many of [`DeviceSnapshot::records`] precede it.
     pub at: usize,
-    /// How many records were not written.
+    /// How many records are missing.
     pub records: u64,
     /// Its beginning: nanoseconds since the recording began.
     pub from_ns: u64,
@@ -121,86 +118,84 @@ pub struct Gap {
     pub to_ns: u64,
 }
 
-/// One device's part of a recording.
+/// The recording of one device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeviceSnapshot {
-    /// Which device.
+    /// The device.
     pub device: Device,
-    /// How its blocks were chosen. If only some of the small ones were recorded, what is live, now and at the peak, is
-    /// counted, and its sums and tables are estimates, as are all other totals; blocks and records have their real sizes.
+    /// How blocks were sampled. In a sample, live bytes (now and at the peak) are counted, and all other totals and tables
+    /// are estimates; blocks and records have their real sizes.
     pub sampling: Sampling,
     /// The log, oldest first.
     pub records: Vec<Record>,
-    /// How many older records the ring has overwritten.
+    /// Number of older records that the ring buffer has overwritten.
     pub overwritten: u64,
-    /// Where records are missing within the log: a streamed capture could not keep up.
+    /// Where a streamed capture lacks records.
     pub gaps: Vec<Gap>,
-    /// Recorded blocks that are live now, in the order of their allocation.
+    /// Recorded blocks that are live, in the order of their allocation.
     pub live: Vec<Block>,
-    /// Bytes live now that were allocated before the recording, in blocks of at least the threshold; of a sample as
-    /// [`Peak::not_recorded`] has it.
+    /// Live bytes in blocks of at least the threshold from before the recording; in a sample as in [`Peak::not_recorded`].
     pub not_recorded: u64,
-    /// CPU only: bytes live now in blocks smaller than the threshold.
+    /// CPU only: live bytes in blocks below the threshold.
     pub below_threshold: u64,
-    /// The peak, exact whatever the ring has overwritten.
+    /// The peak; exact even if the ring buffer has overwritten records.
     pub peak: Peak,
     /// Counters.
     pub stats: MemoryStats,
-    /// Allocations that were refused for lack of memory, the newest 256, oldest first. The CPU has none: a
-    /// program seldom outlives that.
+    /// Refused allocations, oldest first, the newest 256. None on the CPU, where programs seldom survive one.
     pub ooms: Vec<OutOfMemory>,
-    /// CUDA only: what the driver says of the device's default pool, if it could be asked.
+    /// CUDA only: the driver's statistics of the device's default pool, if the query succeeded.
     pub pool: Option<Pool>,
-    /// CUDA only: what the driver says of the whole device, if it could be asked.
+    /// CUDA only: the driver's statistics of the device, if the query succeeded.
     pub memory: Option<DeviceMemory>,
-    /// Segments as they are now: those that the driver told of, and others that cover what is outside of every
-    /// segment it ever told of. With those of `segment_records` they cover every address in the log.
+    /// The segments that exist: those that the driver reported, and estimated ones for addresses outside of every segment
+    /// ever reported. Together with `segment_records` they cover every address of the log.
     pub segments: Vec<Segment>,
-    /// Segments that came and went, oldest first, at most 65,536; only those that the driver told of.
+    /// Segments allocated and freed, oldest first, at most 65,536; only those that the driver reported.
     pub segment_records: Vec<SegmentRecord>,
-    /// Time that the driver took, by stack and context; the sums are of all calls, whatever the log lost.
+    /// Time in driver calls by stack and context, over all calls, whatever the log has lost.
     pub calls: Vec<CallTime>,
-    /// Totals per context, by [`ContextId`].
+    /// Totals of each context.
     pub scopes: Vec<ScopeStats>,
     /// Scopes entered and left, oldest first.
     pub marks: Vec<Mark>,
-    /// Names of blocks, by the block's number; of freed blocks, too.
+    /// Names of blocks, sorted by the blocks' numbers; including freed blocks.
     pub names: Vec<BlockName>,
-    /// Blocks that were to have a name when too many had one.
+    /// Names dropped because the name table was full.
     pub lost_names: u64,
 }
 
 /// A finished recording.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SnapshotData {
-    /// The program.
+    /// The recorded process.
     pub process: Process,
-    /// What was asked for.
+    /// The settings of the recording.
     pub settings: Settings,
     /// The devices that were used, the CPU first.
     pub devices: Vec<DeviceSnapshot>,
-    /// All stacks.
+    /// All call stacks.
     pub stacks: Stacks,
-    /// Tree of contexts; entry 0 is the root.
+    /// The tree of contexts; entry 0 is the root.
     pub contexts: Vec<ContextNode>,
-    /// Programs and libraries that were loaded when the snapshot was taken.
+    /// The objects (programs and libraries) that were loaded.
     pub objects: Vec<LoadedObject>,
-    /// What was missed.
+    /// What the recording missed.
     pub health: Health,
 }
 
 impl SnapshotData {
-    /// The part of one device, if it was used.
+    /// The recording of one device, if it was used.
     pub fn device(&self, device: Device) -> Option<&DeviceSnapshot> {
         self.devices.iter().find(|d| d.device == device)
     }
 
-    /// The names of a context from the outermost scope inwards, joined by ` > `; empty for the root.
+    /// The scope names of a context, outermost first, joined by ` > `; empty for the root.
     pub fn context_path(&self, context: ContextId) -> String {
         self.context_names(context).join(" > ")
     }
 
-    /// The names of a context from the outermost scope inwards.
+    /// The scope names of a context, outermost first.
     pub fn context_names(&self, context: ContextId) -> Vec<&str> {
         let name = |id: ContextId| self.contexts.get(id.0 as usize).map_or("", |node| node.name.as_str());
         self.context_ids(context)
@@ -210,7 +205,7 @@ impl SnapshotData {
             .collect()
     }
 
-    /// A context and those around it, the outermost first; without the root.
+    /// A context and its ancestors without the root, outermost first.
     pub(crate) fn context_ids(&self, context: ContextId) -> Vec<ContextId> {
         let mut ids = Vec::new();
         let mut at = context;

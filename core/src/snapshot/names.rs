@@ -1,4 +1,4 @@
-//! What the program called its blocks.
+//! Block names given by the program.
 
 use std::collections::HashMap;
 use std::num::NonZeroU64;
@@ -7,10 +7,10 @@ use foldhash::fast::RandomState;
 
 use super::{Category, DeviceSnapshot};
 
-/// Bytes of a name; what is longer is cut.
+/// Maximum length in bytes; longer names are cut.
 pub const LONGEST_NAME: usize = 256;
 
-/// The name that the program gave a block, with `name` and its relatives.
+/// The name and category that the program gave a block (`memtrace::name` and related functions).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BlockName {
     /// The block's [`seq`](super::Block::seq); also the [`alloc_seq`](super::Record::alloc_seq) of its
@@ -18,11 +18,11 @@ pub struct BlockName {
     pub seq: NonZeroU64,
     /// At most 256 bytes.
     pub name: String,
-    /// What the program said that it is for.
+    /// The category, [`Category::Unknown`] if the program gave none.
     pub category: Category,
 }
 
-/// The names of a device's blocks, to be asked for those of a whole log.
+/// Hash index of a device's names.
 pub(crate) struct NamesBySeq<'a>(HashMap<NonZeroU64, &'a str, RandomState>);
 
 impl<'a> NamesBySeq<'a> {
@@ -33,17 +33,17 @@ impl<'a> NamesBySeq<'a> {
 }
 
 impl DeviceSnapshot {
-    /// The name of the block whose alloc has this position in the log.
+    /// The name of the block with this number ([`Block::seq`](super::Block::seq)).
     pub fn name(&self, seq: Option<NonZeroU64>) -> Option<&str> {
         self.named(seq).map(|name| name.name.as_str())
     }
 
-    /// All names, for many look-ups.
+    /// All names, indexed for many look-ups.
     pub(crate) fn names_by_seq(&self) -> NamesBySeq<'_> {
         NamesBySeq(self.names.iter().map(|name| (name.seq, name.name.as_str())).collect())
     }
 
-    /// What the program said of the block whose alloc has this position in the log.
+    /// The name and category of the block with this number.
     pub fn named(&self, seq: Option<NonZeroU64>) -> Option<&BlockName> {
         let at = self.names.binary_search_by_key(&seq?, |name| name.seq).ok()?;
         self.names.get(at)

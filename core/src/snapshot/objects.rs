@@ -1,4 +1,4 @@
-//! Loaded programs and libraries, and which of them an address lies in, found by halving.
+//! Loaded objects (ELF files mapped into the process), and a sorted interval index from addresses to them.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -6,20 +6,20 @@ use std::ops::Range;
 /// A loaded program or library.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LoadedObject {
-    /// Its file, if the system names one.
+    /// Its file, if the system reports one.
     pub path: Option<String>,
-    /// GNU build-id, or empty.
+    /// GNU build-id; empty if it has none.
     pub build_id: Vec<u8>,
-    /// What to add to an address in the file to get the address in memory.
+    /// Load bias: the address in memory minus the address in the file.
     pub base: u64,
-    /// The addresses that it occupies.
+    /// The address range that it occupies.
     pub range: Range<u64>,
 }
 
-/// The addresses of modules, for many questions. Where modules overlap, the first of them has it.
+/// Interval index of loaded objects, searched by bisection. Where objects overlap, the first one wins.
 #[derive(Debug, Default)]
 pub struct ObjectSpans {
-    /// From each address on up to the next one: which module, if any. Sorted.
+    /// Sorted. Each entry holds up to the next one: its address, and the index of the object there.
     starts: Vec<(u64, Option<usize>)>,
 }
 
@@ -42,7 +42,7 @@ impl ObjectSpans {
         Self { starts }
     }
 
-    /// The index of the module that holds an address.
+    /// The index of the object that contains an address.
     pub(crate) fn find(&self, address: u64) -> Option<usize> {
         let after = self.starts.partition_point(|(start, _)| *start <= address);
         self.starts.get(after.checked_sub(1)?)?.1

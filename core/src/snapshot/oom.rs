@@ -1,23 +1,22 @@
-//! Allocations that were refused.
+//! Out-of-memory events: refused allocations.
 
 use super::ids::{ContextId, StackId, ThreadId};
 
-/// An allocation on a device that was refused for lack of memory: PyTorch's event `oom`.
+/// A device allocation that was refused for lack of memory: PyTorch's event `oom`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OutOfMemory {
     /// Nanoseconds since the recording began.
     pub time_ns: u64,
-    /// Bytes asked for.
+    /// Requested bytes.
     pub size: u64,
-    /// Bytes of the device that nobody had, other processes included, right after; `None` if the driver
-    /// could not be asked (`cuMemGetInfo`).
+    /// Free bytes of the device right afterwards, as all processes see them (`cuMemGetInfo`); `None` if the query failed.
     pub device_free: Option<u64>,
-    /// Bytes of the device, as far as the driver could be asked.
+    /// Total bytes of the device; `None` if the query failed.
     pub device_total: Option<u64>,
-    /// Where it was asked for, if stacks are kept.
+    /// The stack that requested it, if stacks are kept.
     pub stack: StackId,
-    /// In which scopes.
+    /// The context in which it was requested.
     pub context: ContextId,
-    /// By which thread.
+    /// The thread that requested it.
     pub thread: ThreadId,
 }

@@ -1,4 +1,4 @@
-//! What the log holds, and the blocks that it talks about.
+//! Log records (alloc and free) and the blocks that they create and end.
 
 use std::num::NonZeroU64;
 
@@ -10,7 +10,7 @@ use super::ids::{ContextId, StackId, ThreadId};
 pub enum RecordKind {
     /// Memory was allocated.
     Alloc,
-    /// Memory was freed. (A reallocation is a free, then an alloc.)
+    /// Memory was freed. A reallocation logs a free, then an alloc.
     Free,
 }
 
@@ -23,16 +23,15 @@ pub struct Record {
     pub address: u64,
     /// Requested size in bytes; the same in the alloc and in its free.
     pub size: u64,
-    /// Where this happened, if it was kept (frees: only with [`StackContext::All`]).
+    /// The stack of this alloc or free, if it was kept (frees: only with [`StackContext::All`]).
     ///
     /// [`StackContext::All`]: crate::StackContext::All
     pub stack: StackId,
-    /// Where the block was allocated; for an alloc the same as `stack`. `NONE` for the free of a
-    /// block that the recording did not see being allocated.
+    /// The stack that allocated the block; in an alloc equal to `stack`. [`StackId::NONE`] in the free of an unknown block.
     pub alloc_stack: StackId,
-    /// The scopes in which the block was *allocated*.
+    /// The context in which the block was *allocated*.
     pub context: ContextId,
-    /// The thread that did it.
+    /// The thread that allocated or freed it.
     pub thread: ThreadId,
     /// The alloc's position in the device's log, from 1; `None` for the free of a block whose alloc was not recorded.
     pub alloc_seq: Option<NonZeroU64>,
@@ -40,7 +39,7 @@ pub struct Record {
     pub stream: u32,
     /// Alloc or free.
     pub kind: RecordKind,
-    /// How the block was come by.
+    /// Which allocator or driver function provided the block.
     pub memory: MemoryKind,
 }
 
@@ -52,7 +51,7 @@ impl Record {
         self.alloc_seq.map_or(0, NonZeroU64::get)
     }
 
-    /// The record of a block's alloc, from which [`block`](Self::block) makes the block again.
+    /// The alloc record of a block; [`block`](Self::block) is the inverse.
     #[inline]
     pub fn alloc_of(block: &Block) -> Self {
         Self {
@@ -70,8 +69,8 @@ impl Record {
         }
     }
 
-    /// The block that an alloc made or a free gave back. What a free does not know is left out: the
-    /// time of its alloc is 0 and the thread is the one that freed.
+    /// The block that an alloc created or a free ended. A free does not know everything: its block has the time 0 and
+    /// the freeing thread.
     #[inline]
     pub fn block(&self) -> Block {
         let time_ns = if self.kind == RecordKind::Alloc { self.time_ns } else { 0 };
@@ -89,27 +88,27 @@ impl Record {
     }
 }
 
-/// Memory that was allocated and not yet freed at the moment in question.
+/// A live block: memory that is allocated and not yet freed at the moment in question.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Block {
     /// Address of its first byte.
     pub address: u64,
     /// Requested size in bytes.
     pub size: u64,
-    /// Position of its alloc in the device's log, from 1; never reused. `None` only for a block that
-    /// [`Record::block`] makes of the free of an unknown one.
+    /// Position of its alloc in the device's log, from 1; never reused. `None` only in the block that
+    /// [`Record::block`] makes from the free of an unknown one.
     pub seq: Option<NonZeroU64>,
     /// When it was allocated: nanoseconds since the recording began.
     pub time_ns: u64,
-    /// Where it was allocated.
+    /// The stack that allocated it.
     pub stack: StackId,
-    /// The scopes in which it was allocated.
+    /// The context in which it was allocated.
     pub context: ContextId,
     /// The thread that allocated it.
     pub thread: ThreadId,
     /// CUDA stream; 0 on the CPU.
     pub stream: u32,
-    /// How it was come by.
+    /// Which allocator or driver function provided it.
     pub memory: MemoryKind,
 }
 

@@ -1,5 +1,5 @@
-//! Frees that were refused. The recorder's log has two records of one: the free, and later the alloc of the same block
-//! once more. To whoever reads a recording neither ever was.
+//! Undo records of refused frees. The recorder logs a free before the driver answers; if the driver refuses it, the
+//! recorder logs an alloc of the same block with [`AGAIN`] set in its number. Readers drop both records.
 
 use std::collections::HashMap;
 use std::num::NonZeroU64;
@@ -8,31 +8,31 @@ use foldhash::fast::RandomState;
 
 use super::record::{Block, Record, RecordKind};
 
-/// In the number of an alloc: the block is there once more.
+/// Bit of an alloc's number that marks it as the undo record of a refused free.
 const AGAIN: u64 = 1 << 61;
 
 impl Record {
-    /// Says that the last free of this block was refused.
+    /// The undo record of the last free of this block.
     #[inline]
     pub fn again(block: &Block) -> Self {
         Self { alloc_seq: NonZeroU64::new(block.raw_seq() | AGAIN), ..Self::alloc_of(block) }
     }
 
-    /// The block whose last free was refused, if that is what the record says.
+    /// The block, if this is the undo record of its refused free.
     pub fn refused(&self) -> Option<Block> {
         let is_again = self.kind == RecordKind::Alloc && self.raw_seq() & AGAIN != 0;
         is_again.then(|| Block { seq: NonZeroU64::new(self.raw_seq() & !AGAIN), ..self.block() })
     }
 }
 
-/// Where the two records stand; the free may be one that is no longer there.
+/// Positions of a refused free, unless the log has lost it, and of its undo record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Refused {
     pub(crate) free: Option<usize>,
     pub(crate) again: usize,
 }
 
-/// All of them, in no order.
+/// All refused frees, in no order.
 pub fn refused_frees(records: &[Record]) -> Vec<Refused> {
     let mut waiting: HashMap<(u64, Option<NonZeroU64>), Vec<usize>, RandomState> = HashMap::default();
     let mut found = Vec::new();
@@ -50,14 +50,14 @@ pub fn refused_frees(records: &[Record]) -> Vec<Refused> {
     found
 }
 
-/// Where their records stand, in order.
+/// The positions of all their records, sorted.
 pub fn positions(refused: &[Refused]) -> Vec<usize> {
     let mut positions: Vec<usize> = refused.iter().flat_map(|pair| pair.free.into_iter().chain([pair.again])).collect();
     positions.sort_unstable();
     positions
 }
 
-/// Leaves out what stands there.
+/// Removes the records at these positions.
 pub fn leave_out(records: &mut Vec<Record>, positions: &[usize]) {
     let (mut index, mut next) = (0, positions.iter().peekable());
     records.retain(|_| {

@@ -1,4 +1,4 @@
-//! The state at the beginning of the log, by undoing it, and the state after any part of it.
+//! Event replay: rebuilds the live blocks at the log's beginning by undoing the log, and after any of its records.
 
 use std::collections::HashMap;
 
@@ -7,8 +7,8 @@ use super::{DeviceSnapshot, Sampling};
 
 /// Live blocks by address while records are applied.
 ///
-/// Invariant 18: replayed from [`Replay::at_log_start`] over all records, this ends in
-/// exactly the snapshot's live set, even after the ring has overwritten its oldest records.
+/// Invariant 18: replayed from [`Replay::at_log_start`] over all records, this ends in exactly the snapshot's live blocks,
+/// even if the ring buffer has overwritten its oldest records.
 #[derive(Clone, Debug, Default)]
 pub struct Replay {
     live: HashMap<u64, Block>,
@@ -17,8 +17,8 @@ pub struct Replay {
 }
 
 impl Replay {
-    /// The live blocks just before the oldest record that the log still holds. For a block whose alloc
-    /// was overwritten and whose free was not, see [`Record::block`].
+    /// The live blocks just before the oldest record of the log. What is known of a block whose alloc was overwritten: see
+    /// [`Record::block`].
     pub fn at_log_start(device: &DeviceSnapshot) -> Self {
         let mut state = Self { sampling: device.sampling, ..Self::default() };
         device.live.iter().for_each(|block| state.insert(*block));
@@ -34,7 +34,7 @@ impl Replay {
         }
     }
 
-    /// Bytes live now; of a sample what its blocks stand for.
+    /// Live bytes by weight.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
@@ -49,7 +49,7 @@ impl Replay {
     fn undo(&mut self, record: &Record) {
         match record.kind {
             RecordKind::Alloc => self.remove(record.address),
-            // The free of a block from before the recording: the ledger never held it.
+            // A block from before the recording: the ledger never held it.
             RecordKind::Free if record.alloc_seq.is_none() => {}
             RecordKind::Free => self.insert(record.block()),
         }

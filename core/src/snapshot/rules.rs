@@ -1,4 +1,7 @@
-//! What attribution knows of frameworks, as data: one table, to which programs add.
+//! Attribution rules: the table `rules.txt` and its parser. A rule says what is known of a framework's crates and functions.
+//!
+//! Rules are data of the snapshot, not code of `attribute`: programs add rules, captures carry them, and every reader of the
+//! recording applies the same ones.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -8,17 +11,17 @@ use std::sync::LazyLock;
 use super::Category;
 use crate::error::{Error, Kind};
 
-/// The table that memtrace comes with.
+/// The built-in table.
 static KNOWN: LazyLock<Table> = LazyLock::new(|| {
     let mut table = Table::default();
-    // A test reads every line.
+    // A test parses every line.
     let _ = table.add(include_str!("rules.txt"));
     table
 });
 
-/// Which crates are frameworks, where their operators are, and what their blocks are for.
+/// Attribution rules: which crates are frameworks, where their operators are, and what their blocks are for.
 ///
-/// The table that memtrace comes with knows candle, cudarc and what they are made of. Others are added line by line:
+/// The built-in table covers candle, cudarc and their dependencies. A program adds rules for others:
 /// ```
 /// # use memtrace_core as memtrace;
 /// use memtrace::Rules;
@@ -37,39 +40,39 @@ static KNOWN: LazyLock<Table> = LazyLock::new(|| {
 /// | line | says |
 /// |---|---|
 /// | `framework CRATE` | its lines say nothing about who needed the memory |
-/// | `operators CRATE FILE` | its functions are operators |
-/// | `own CRATE` | its operators allocate by one stack once a call, so a stack that comes again is another call's |
-/// | `pool CRATE` | it runs the jobs of others on its threads; flamegraphs have one frame for it |
-/// | `tracer CRATE` | it makes, enters and leaves spans; what that needs is in none |
-/// | `operator CRATE FILE [TYPE::]FUNCTION [NAME]` | a function that is an operator although it is a helper by its name, and is called NAME, or after its type |
-/// | `helper FUNCTION` | a function in such a file that is none |
-/// | `kernel FUNCTION` | one such that holds no operators inside it either |
-/// | `category CATEGORY CRATE FILE [FUNCTION]` | what blocks are for that were needed there, in [`Category`]'s words; the outermost such call decides |
-/// | `allocator CRATE FILE [FUNCTION]` | its blocks are given to tensors in parts, so a block has neither an operator nor a category |
-/// | `variable CRATE FILE [FUNCTION]` | blocks that were needed there are variables: a backward pass has gradients of them |
-/// | `input CRATE FILE FUNCTION` | an operator that brings data in when the program itself calls it |
-/// | `constant CRATE FILE FUNCTION` | an operator that fills a block with a constant, which may be for anything |
-/// | `move CRATE FILE FUNCTION` | an operator that only moves elements, as one does that picks a batch |
-/// | `join FUNCTION` | an operator that joins tensors, as a cache that grows does |
-/// | `loop FUNCTION` | an operator that does the same over and over within one call, as optimizers do |
-/// | `square CRATE FILE FUNCTION` | an operator that makes a square matrix out of a row |
-/// | `forward FUNCTION` | a function of anybody's in which a model works |
+/// | `operators CRATE FILE` | the functions of the file are operators |
+/// | `own CRATE` | one call of its operators allocates at most once by each stack; a repeated stack is another call |
+/// | `pool CRATE` | a thread pool, which runs other crates' jobs; flamegraphs merge its frames into one |
+/// | `tracer CRATE` | makes, enters and leaves spans; its own blocks belong to no span |
+/// | `operator CRATE FILE [TYPE::]FUNCTION [NAME]` | an operator although `helper` covers its name; it is called NAME, or after its type |
+/// | `helper FUNCTION` | a function of an `operators` file that is not an operator |
+/// | `kernel FUNCTION` | the same, and nothing that it calls is an operator either |
+/// | `category CATEGORY CRATE FILE [FUNCTION]` | the [`Category`] of blocks allocated in it; the outermost such call decides |
+/// | `allocator CRATE FILE [FUNCTION]` | suballocates its blocks to tensors, so a block has neither an operator nor a category |
+/// | `variable CRATE FILE [FUNCTION]` | blocks allocated in it are variables: a backward pass computes their gradients |
+/// | `input CRATE FILE FUNCTION` | an operator that brings data in when the program calls it |
+/// | `constant CRATE FILE FUNCTION` | an operator that fills a block with a constant, for any purpose |
+/// | `move CRATE FILE FUNCTION` | an operator that only moves elements, such as one that picks a batch |
+/// | `join FUNCTION` | an operator that joins tensors, such as one that extends a cache |
+/// | `loop FUNCTION` | an operator that repeats the same work within one call, such as an optimizer |
+/// | `square CRATE FILE FUNCTION` | an operator that makes a square matrix from a row |
+/// | `forward FUNCTION` | a function, of any crate, in which a model works |
 /// | `optimizer CRATE FILE FUNCTION` | a function in which an optimizer works |
 /// | `step NAME` | a scope in which an optimizer works |
-/// | `pass CRATE FILE FUNCTION` | a function that is a backward pass |
-/// | `gradient FUNCTION [OPERATOR]` | an operator whose results, in a backward pass (or in that of this operator), are gradients; those of others it needs on the way |
-/// | `backward CRATE VERSION LINE:OPERATOR…` | from that line of its backward pass on it works for that operator |
-/// | `span CRATE FILE FUNCTION` | a function of a model that enters a span of its own and stays in it to its end |
-/// | `passes_on LIBRARY` | a shared library that only passes on what others ask for |
+/// | `pass CRATE FILE FUNCTION` | the function of a backward pass |
+/// | `gradient FUNCTION [OPERATOR]` | an operator whose results in a backward pass (of that operator) are gradients; other results are intermediate |
+/// | `backward CRATE VERSION LINE:OPERATOR…` | from that line on, the backward pass works for that operator |
+/// | `span CRATE FILE FUNCTION` | a function of a model that runs inside a span of its own |
+/// | `passes_on LIBRARY` | a shared library that allocates only on behalf of its callers |
 ///
-/// Crates are named as in `use`, files below `src`; a folder ends in `/`, a `*` in front or at the end stands for
-/// anything, and `#` begins a comment.
+/// Crates are spelled as in `use`, files are relative to `src`. A name that ends in `/` is a folder; a `*` at the beginning
+/// or the end of a name matches anything; `#` begins a comment.
 #[derive(Clone, Default)]
 pub struct Rules {
     added: Table,
 }
 
-/// What most lines say of what they name.
+/// The meaning of a rule that names one function, file, crate or name.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Fact {
     Framework,
@@ -95,7 +98,7 @@ pub(crate) enum Fact {
     PassesOn,
 }
 
-/// The words with which such lines begin, and what stands behind them.
+/// The keyword of each such rule, and its operands.
 const FACTS: [(&str, Fact, &str); 21] = [
     ("framework", Fact::Framework, "CRATE"),
     ("own", Fact::Own, "CRATE"),
@@ -120,34 +123,34 @@ const FACTS: [(&str, Fact, &str); 21] = [
     ("passes_on", Fact::PassesOn, "NAME"),
 ];
 
-/// Lines of other forms begin with these.
+/// Keywords of rules of other forms.
 const OTHERS: [&str; 4] = ["operator", "category", "gradient", "backward"];
 
 #[derive(Clone, Debug, Default)]
 struct Table {
-    /// By [`Fact`]. Names stand where the function does, and crates alone, too.
+    /// Indexed by [`Fact`]. Plain names are stored as functions; so are crates without a file.
     facts: [Vec<FunctionPattern>; FACTS.len()],
     methods: Vec<Method>,
     categories: Vec<(Category, FunctionPattern)>,
     gradients: Vec<(Pattern, Pattern)>,
     backward: Vec<Arms>,
-    /// The lines that it was made of, without comments, and how many.
+    /// The rules as text without comments, and their number.
     text: String,
     lines: usize,
 }
 
-/// Each line may be held against every frame.
+/// Limits, because each rule may be compared with every frame.
 const MOST_LINES: usize = 512;
 const MOST_BYTES: usize = 1 << 16;
 
-/// A name, or a part of one with a `*` in front or at the end.
+/// A name, possibly with a `*` at one end.
 #[derive(Clone, Debug)]
 enum Pattern {
     Any,
     Is(String),
     Start(String),
     End(String),
-    /// `quantized/`: that folder and the file of that name.
+    /// `quantized/`: the folder, or the file `quantized.rs`.
     Folder(String),
 }
 
@@ -158,17 +161,17 @@ struct FunctionPattern {
     function: Pattern,
 }
 
-/// A function that is an operator by the type that it is of, or by another name.
+/// An operator that is recognised by its type, or has another name.
 #[derive(Clone, Debug)]
 struct Method {
     place: FunctionPattern,
-    /// Of any, if there is none.
+    /// Any type, if `None`.
     of: Option<Pattern>,
-    /// That of its type, if there is none.
+    /// Named after its type, if `None`.
     name: Option<String>,
 }
 
-/// Which lines of a version's backward pass work for which operator, in the order of the lines.
+/// The operator that each line of a version's backward pass works for, sorted by line.
 #[derive(Clone, Debug)]
 struct Arms {
     package: Pattern,
@@ -177,10 +180,10 @@ struct Arms {
 }
 
 impl Rules {
-    /// Adds lines behind those that there are.
+    /// Appends rules.
     ///
     /// # Errors
-    /// If a line is not of the table's form, or more than 512 lines or 64 KiB would be added; none is added then.
+    /// If a line is no valid rule, or if there would be more than 512 rules or 64 KiB of them; then none is added.
     pub fn add(&mut self, lines: &str) -> Result<(), Error> {
         let mut added = self.added.clone();
         added.add_within(lines).map_err(|wrong| Kind::Rules(wrong.quoted()))?;
@@ -188,7 +191,7 @@ impl Rules {
         Ok(())
     }
 
-    /// The same for lines of a file, which are told by their numbers.
+    /// Appends the rules of a file; errors name the line by its number.
     pub fn add_file(&mut self, file: &Path, lines: &str) -> Result<(), Error> {
         let mut added = self.added.clone();
         added.add_within(lines).map_err(|wrong| Kind::Rules(wrong.numbered(file)))?;
@@ -196,23 +199,23 @@ impl Rules {
         Ok(())
     }
 
-    /// The lines that were added to the table that memtrace comes with.
+    /// The rules added to the built-in table.
     pub fn added(&self) -> &str {
         &self.added.text
     }
 
-    /// What memtrace knows, then what the program added.
+    /// The built-in table, then the added rules.
     fn tables(&self) -> [&Table; 2] {
         [&KNOWN, &self.added]
     }
 
-    /// Is this so of a function?
+    /// Does a rule state this fact about the function?
     pub(crate) fn says(&self, fact: Fact, package: &str, file: &str, function: &str) -> bool {
         let mut places = self.tables().into_iter().flat_map(|table| table.facts.get(fact as usize)).flatten();
         places.any(|place| place.fits(package, file, function))
     }
 
-    /// Is this so of a name, or of a crate as in `use`?
+    /// Does a rule state this fact about a plain name, or about a crate as in `use`?
     pub(crate) fn names(&self, fact: Fact, name: &str) -> bool {
         self.says(fact, "", "", name)
     }
@@ -223,7 +226,7 @@ impl Rules {
         self.says(Fact::Operators, package, file, function) && !helps()
     }
 
-    /// What to call this function if it is an operator by its type, or has another name.
+    /// The operator's name, if the function is an operator by its type or has another name.
     pub(crate) fn method<'a>(&'a self, package: &str, file: &str, function: &str, of: &'a str) -> Option<&'a str> {
         let mut methods = self.tables().into_iter().flat_map(|table| &table.methods);
         let is_one = |method: &&Method| {
@@ -232,13 +235,13 @@ impl Rules {
         methods.find(is_one).map(|method| method.name.as_deref().unwrap_or(of)).filter(|name| !name.is_empty())
     }
 
-    /// What blocks are for that were needed in this function.
+    /// The category of blocks allocated in this function.
     pub(crate) fn category(&self, package: &str, file: &str, function: &str) -> Option<Category> {
         let mut places = self.tables().into_iter().flat_map(|table| &table.categories);
         places.find(|(_, place)| place.fits(package, file, function)).map(|(category, _)| *category)
     }
 
-    /// The operator that a line of this version's backward pass works for.
+    /// The operator that this line of the backward pass works for.
     pub(crate) fn backward(&self, package: &str, version: &str, line: u32) -> Option<&str> {
         let mut all = self.tables().into_iter().flat_map(|table| &table.backward);
         let arms = all.find(|arms| arms.package.fits(package) && [version, "*"].contains(&arms.version.as_str()))?;
@@ -246,7 +249,7 @@ impl Rules {
         arms.from.get(after.checked_sub(1)?).map(|(_, operator)| operator.as_str())
     }
 
-    /// Are an operator's results gradients, in the backward pass of this one?
+    /// Are the results of this operator gradients, within the backward pass of operator `of`?
     pub(crate) fn is_gradient(&self, function: &str, of: &str) -> bool {
         let mut gradients = self.tables().into_iter().flat_map(|table| &table.gradients);
         gradients.any(|(gradient, within)| gradient.fits(function) && within.fits(of))
@@ -267,7 +270,7 @@ impl PartialEq for Rules {
 
 impl Eq for Rules {}
 
-/// What is wrong with which line; with none in particular if there is none.
+/// A parse error, at a line if it concerns one.
 #[derive(Debug, PartialEq)]
 struct Wrong<'a> {
     line: Option<(usize, &'a str)>,
@@ -289,7 +292,7 @@ impl Wrong<'_> {
 }
 
 impl Table {
-    /// As long as the table stays within its bounds.
+    /// Appends rules within the limits.
     fn add_within<'a>(&mut self, lines: &'a str) -> Result<(), Wrong<'a>> {
         let too_many = |why: &'static str| Wrong { line: None, why: why.into() };
         if self.text.len() + lines.len() > MOST_BYTES {
@@ -400,7 +403,7 @@ impl Pattern {
         }
     }
 
-    /// Crates are compared as in `use`.
+    /// Crates are compared as spelled in `use`.
     fn package(name: &str) -> Self {
         Self::new(&name.replace('-', "_"))
     }

@@ -1,20 +1,20 @@
-//! What a sample stands for: how likely a block was recorded, and so how much memory each recorded one speaks for.
+//! Poisson sampling of small blocks: the probability of a block to be recorded, and its weight.
 
-/// The longest interval, 1 GiB.
+/// The longest sampling interval, 1 GiB.
 pub const MAX_INTERVAL: u64 = 1 << 30;
-/// One block in the fixed-point numbers that [`Sampling::parts`] gives.
+/// One block in the fixed-point numbers of [`Sampling::parts`].
 const ONE: u64 = 1 << 16;
 
-/// How the blocks of a device were chosen for recording, and what each of them stands for.
+/// How the blocks of a device were sampled, and the weight of each recorded block by its size.
 ///
-/// Blocks of at least the interval are all recorded and stand for themselves. A smaller one was recorded with the
-/// probability p = 1 − exp(−size / interval), as if points lay on the allocated bytes at random, one in an interval on
-/// average, and blocks with a point were recorded. It stands for 1 / p blocks of its size, so that sums over the
-/// recorded blocks are unbiased estimates of the sums over all. Where the sum over all is counted besides, a block has its
-/// share of that, in this proportion: see [`DeviceSnapshot::peak_weights`](super::DeviceSnapshot::peak_weights).
+/// Sampling points form a Poisson process over the allocated bytes, one per interval on average; a block is recorded if it
+/// contains a point. A block of size s is recorded with probability p = 1 − exp(−s / interval) and counts for 1 / p blocks
+/// of its size, which makes sums over recorded blocks unbiased estimates. Blocks of at least the interval are always
+/// recorded and count for themselves. Where the true sum is counted as well, weights are scaled to it: see
+/// [`DeviceSnapshot::peak_weights`](super::DeviceSnapshot::peak_weights).
 ///
-/// What a block stands for here follows from its size alone, by arithmetic that gives the same on every machine: whoever
-/// adds up the same blocks, in whatever groups, comes to the same total, to the byte.
+/// The weights here depend on the size alone, by arithmetic that is the same on every machine: any grouping of the same
+/// blocks adds up to the same total, to the byte.
 ///
 /// ```
 /// # use memtrace_core as memtrace;
@@ -27,67 +27,67 @@ const ONE: u64 = 1 << 16;
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Sampling {
-    /// 0: everything is recorded.
+    /// 0 records everything.
     interval: u64,
 }
 
 impl Sampling {
-    /// One point in so many bytes on average, at most 1 GiB; 0 for a recording of every block.
+    /// Sampling with this interval, at most 1 GiB; an interval of 0 records every block.
     pub const fn every(interval: u64) -> Self {
         Self { interval: if interval < MAX_INTERVAL { interval } else { MAX_INTERVAL } }
     }
 
-    /// Are only some of the blocks recorded?
+    /// Are small blocks sampled?
     #[inline]
     pub fn is_on(self) -> bool {
         self.interval > 0
     }
 
-    /// The mean number of bytes between points; `None` if every block is recorded.
+    /// The sampling interval in bytes; `None` if every block is recorded.
     #[inline]
     pub fn interval(self) -> Option<u64> {
         self.is_on().then_some(self.interval)
     }
 
-    /// Is a block of this size one of those of which only some are recorded?
+    /// Is a block of this size sampled rather than always recorded?
     #[inline]
     pub fn is_sampled(self, size: u64) -> bool {
         size < self.interval
     }
 
-    /// The probability with which a block of this size is recorded.
+    /// The probability that a block of this size is recorded.
     pub fn probability(self, size: u64) -> f64 {
         if self.is_sampled(size) { size as f64 / self.interval as f64 * self.share(size) } else { 1.0 }
     }
 
-    /// The bytes that a recorded block of this size stands for.
+    /// The bytes that a recorded block of this size counts for.
     #[inline]
     pub fn bytes(self, size: u64) -> u64 {
         if self.is_sampled(size) { self.estimate(size) } else { size }
     }
 
-    /// The number of blocks that a recorded block of this size stands for.
+    /// The number of blocks that a recorded block of this size counts for.
     pub fn blocks(self, size: u64) -> f64 {
         self.parts(size) as f64 / ONE as f64
     }
 
-    /// The same as a fixed-point number, whose sums are exact in any order.
+    /// The same in fixed point, so that sums do not depend on the order.
     #[inline]
     pub fn parts(self, size: u64) -> u64 {
         if self.is_sampled(size) { self.estimated_parts(size) } else { ONE }
     }
 
-    /// A sum of such numbers as a number of blocks.
+    /// A sum of [`parts`](Self::parts) as a rounded number of blocks.
     #[inline]
     pub const fn whole(parts: u64) -> u64 {
         parts.saturating_add(ONE / 2) / ONE
     }
 
-    /// size / p: the interval, divided by (1 − exp(−x)) / x. Out of the way of those whose blocks are all recorded.
+    /// size / p, which is the interval divided by (1 − exp(−x)) / x. Kept out of line for recordings without sampling.
     #[cold]
     #[inline(never)]
     fn estimate(self, size: u64) -> u64 {
-        // No block without bytes is ever recorded.
+        // Blocks of 0 bytes are never sampled.
         if size == 0 { 0 } else { (self.interval as f64 / self.share(size)).round() as u64 }
     }
 
@@ -101,15 +101,15 @@ impl Sampling {
         }
     }
 
-    /// (1 − exp(−x)) / x for x = size / interval below 1, by its series. `exp` of the system's library would differ
-    /// in the last bit between machines, and a capture is read on others than it was written on.
+    /// (1 − exp(−x)) / x for x = size / interval < 1, by its power series. The system library's `exp` differs in the last bit
+    /// between machines, and captures are read on other machines.
     fn share(self, size: u64) -> f64 {
         let x = size as f64 / self.interval as f64;
         SERIES.iter().rev().fold(0.0, |sum, factor| sum * -x + factor)
     }
 }
 
-/// 1 / (k + 1)!: the terms beyond are below the precision of the first.
+/// 1 / (k + 1)! for each k; later terms are below the precision of f64.
 const SERIES: [f64; 18] = {
     let (mut factors, mut k) = ([1.0; 18], 1);
     while k < factors.len() {

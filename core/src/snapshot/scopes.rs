@@ -1,4 +1,4 @@
-//! What the recording knows about scopes.
+//! Scopes: the context tree, statistics per scope, and the events of entering and leaving.
 
 use std::collections::HashMap;
 
@@ -6,51 +6,50 @@ use super::Sampling;
 use super::ids::{ContextId, ThreadId};
 use super::record::{Record, RecordKind};
 
-/// A scope name below its parent: one node of the tree of contexts.
+/// A node of the context tree: a scope name under its parent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ContextNode {
     /// The enclosing context.
     pub parent: ContextId,
     /// The scope's own name.
     pub name: String,
-    /// It is a part of a model: a span of one of candle's models, or a `module`, was entered by this path.
+    /// It is a module of a model: a span of a candle model, or a `module`, was entered by this path.
     pub module: bool,
 }
 
-/// Totals of one context path on one device.
+/// Statistics of one context on one device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ScopeStats {
-    /// Which context.
+    /// The context.
     pub context: ContextId,
     /// How often it was entered while recording.
     pub calls: u64,
-    /// Allocations made inside it, nested scopes included.
+    /// Allocations inside it, nested scopes included.
     pub allocations: u64,
     /// Bytes of those allocations.
     pub allocated_bytes: u64,
-    /// "Memory of this block": the most bytes live at once among what was allocated inside it.
+    /// Largest number of bytes live at once among blocks allocated inside it.
     pub own_peak: u64,
-    /// "Total while in this block": the largest allocated total of the device while it was open,
-    /// whoever allocated; without blocks below the threshold. `None` if it was never open while recording (its blocks came from a
-    /// scope that was already open when the recording began).
+    /// Largest number of bytes allocated on the device while it was open, by anyone, without blocks below the threshold.
+    /// `None` if it was never entered while recording: it was already open when the recording began.
     pub total_peak: Option<u64>,
 }
 
-/// A scope was entered or left.
+/// A scope was entered or left on a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mark {
     /// Nanoseconds since the recording began.
     pub time_ns: u64,
-    /// The path that was entered or left.
+    /// The context that was entered or left.
     pub context: ContextId,
-    /// On which thread.
+    /// The thread.
     pub thread: ThreadId,
-    /// Entered (true) or left.
+    /// Entered (true) or left (false).
     pub enter: bool,
 }
 
-/// The scopes of a log that holds every record and mark, worked out from it; `end` is the allocated
-/// total after its last record.
+/// The statistics of all scopes, computed from a log that holds every record and mark; `end` is the allocated total
+/// after the last record.
 pub(crate) fn scopes_of_log(
     records: &[Record],
     marks: &[Mark],
@@ -83,16 +82,16 @@ struct ScopeLog<'a> {
     totals: Totals,
     /// By context.
     cells: Vec<Option<ScopeCell>>,
-    /// Where in `totals` those entered and not yet left began.
+    /// Scopes that are open, with their start as a position in `totals`.
     open: HashMap<(ThreadId, ContextId), Vec<usize>>,
 }
 
 #[derive(Clone, Default)]
 struct ScopeCell {
     stats: ScopeStats,
-    /// Its allocations, in parts of one.
+    /// Number of allocations in fixed point.
     allocations: u64,
-    /// Bytes of its own blocks live now.
+    /// Live bytes of its own blocks.
     now: u64,
 }
 
@@ -128,7 +127,7 @@ impl<'a> ScopeLog<'a> {
         }
     }
 
-    /// The scope was open since that place in the totals.
+    /// Leaves a scope that was entered at position `since` of the totals.
     fn left(&mut self, context: ContextId, since: usize) {
         let total = self.totals.largest_since(since).map(|total| u64::try_from(total).unwrap_or(0));
         self.at(context, |cell| cell.stats.total_peak = cell.stats.total_peak.max(total));
@@ -150,16 +149,16 @@ impl<'a> ScopeLog<'a> {
     }
 }
 
-/// The allocated totals so far: the largest since any moment, however many scopes are open.
+/// Monotonic stack of the allocated totals: answers "the maximum since position X" for any number of open scopes.
 #[derive(Default)]
 pub(crate) struct Totals {
     count: usize,
-    /// Those that no later one exceeds, with their places: they never rise.
+    /// Positions and totals that no later total exceeds, so the totals never rise.
     falling: Vec<(usize, i64)>,
 }
 
 impl Totals {
-    /// Adds a total; gives its place.
+    /// Appends a total and returns its position.
     pub(crate) fn push(&mut self, total: i64) -> usize {
         while self.falling.pop_if(|(_, before)| *before < total).is_some() {}
         self.falling.push((self.count, total));
@@ -167,12 +166,12 @@ impl Totals {
         self.count - 1
     }
 
-    /// The largest from that place on.
+    /// The maximum from a position on.
     fn largest_since(&self, place: usize) -> Option<i64> {
         self.highest_since(place).map(|(_, total)| total)
     }
 
-    /// The same with its place, the first of several.
+    /// The maximum from a position on, with the position where it was first reached.
     pub(crate) fn highest_since(&self, place: usize) -> Option<(usize, i64)> {
         let first = self.falling.partition_point(|(at, _)| *at < place);
         self.falling.get(first).copied()

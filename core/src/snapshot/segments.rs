@@ -1,5 +1,8 @@
-//! Segments: what an allocator took from the system in one piece. Where it does not tell, runs of
-//! neighbouring addresses stand for them.
+//! Segments: memory that an allocator reserved in one piece, reported by the driver or estimated as runs of neighbouring
+//! addresses.
+//!
+//! PyTorch's viewers need every address of the log to lie in a segment. The heap's allocator reports none, so segments of
+//! the CPU are estimated over the whole log and marked as such.
 
 use std::collections::HashSet;
 
@@ -8,49 +11,48 @@ use foldhash::fast::RandomState;
 use super::ids::{ContextId, StackId, ThreadId};
 use super::record::{Block, Record, RecordKind};
 
-/// Memory that the allocator took from the system in one piece.
+/// Memory that the allocator reserved from the system in one piece.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Segment {
     /// Its first byte.
     pub address: u64,
     /// Its size in bytes.
     pub size: u64,
-    /// True if it was derived from the addresses of blocks, not told by the driver.
+    /// Estimated from the addresses of blocks, not reported by the driver.
     pub estimated: bool,
 }
 
-/// A segment came or went: PyTorch's `segment_alloc` and `segment_free`.
+/// A segment was reserved or released: PyTorch's `segment_alloc` and `segment_free`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SegmentRecord {
-    /// Nanoseconds since the recording began; never goes back within a device. A segment that went is noticed
-    /// at the next call that may show it.
+    /// Nanoseconds since the recording began; never goes back within a device. A released segment is noticed at the next
+    /// call that can show it.
     pub time_ns: u64,
     /// Its first byte.
     pub address: u64,
     /// Its size in bytes.
     pub size: u64,
-    /// What took it or gave it back.
+    /// Reserved or released.
     pub kind: RecordKind,
-    /// The driver did not tell which one went, only how much: it is one of those that were empty.
+    /// The driver reported only how much was released; this is one of the segments that were empty.
     pub estimated: bool,
-    /// Where the call was made that showed it, if stacks are kept.
+    /// The stack of the call that showed it, if stacks are kept.
     pub stack: StackId,
-    /// In which scopes.
+    /// The context of that call.
     pub context: ContextId,
-    /// By which thread.
+    /// The thread of that call.
     pub thread: ThreadId,
 }
 
-/// Addresses at most this far apart count as one segment: a C heap's own headers and padding lie
-/// between blocks that belong together.
+/// Largest distance between addresses of one estimated segment: headers and padding of a C heap lie between its blocks.
 const NEIGHBOURS: u64 = 4096;
 
-/// The segments that are there, by address: those that were told, and the runs of neighbouring addresses that
-/// cover every block of the records and every live block outside of all that were ever told.
+/// All segments by address: the reported ones, and estimated ones for the blocks (of the records and live) outside of
+/// every segment ever reported.
 pub fn cover(records: &[Record], live: &[Block], told: &[Segment], log: &[SegmentRecord]) -> Vec<Segment> {
     let recorded = records.iter().map(|r| (r.address, r.size));
     let living = live.iter().map(|b| (b.address, b.size));
-    // A log has few different blocks: allocators use addresses again.
+    // Allocators reuse addresses, so a log has few distinct blocks.
     let different: HashSet<(u64, u64), RandomState> =
         recorded.chain(living).map(|(address, size)| range(address, size)).collect();
     let mut ranges: Vec<(u64, u64)> = different.into_iter().collect();
@@ -66,7 +68,7 @@ pub fn cover(records: &[Record], live: &[Block], told: &[Segment], log: &[Segmen
     all
 }
 
-/// What is there after segments came and went.
+/// The segments that exist after these records.
 pub(crate) fn still_there(log: &[SegmentRecord]) -> Vec<Segment> {
     let mut there = std::collections::BTreeMap::new();
     for record in log {
@@ -82,7 +84,7 @@ fn range(address: u64, size: u64) -> (u64, u64) {
     (address, address.saturating_add(size.max(1)))
 }
 
-/// Everything that was in a segment at some time, by address, without overlaps.
+/// Every address range that was ever in a reported segment, merged and sorted.
 fn known(told: &[Segment], log: &[SegmentRecord]) -> Vec<(u64, u64)> {
     let logged = log.iter().map(|record| range(record.address, record.size));
     let mut all: Vec<(u64, u64)> = told.iter().map(|s| range(s.address, s.size)).chain(logged).collect();
@@ -102,7 +104,7 @@ fn is_within(ranges: &[(u64, u64)], start: u64, end: u64) -> bool {
     before.checked_sub(1).and_then(|at| ranges.get(at)).is_some_and(|range| end <= range.1)
 }
 
-/// An estimated segment ends where a told one begins.
+/// Ends an estimated segment where the next reported one begins.
 fn keep_clear(estimated: &mut Segment, told: &[Segment]) {
     let next = told.iter().map(|segment| segment.address).filter(|address| *address > estimated.address).min();
     if let Some(next) = next {

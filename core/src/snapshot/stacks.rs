@@ -1,4 +1,4 @@
-//! Stacks as lists of code addresses, and what those addresses mean.
+//! Stack table: deduplicated call stacks as lists of code addresses, and the frames that the addresses stand for.
 
 use std::num::NonZeroU32;
 use std::ops::Range;
@@ -6,7 +6,7 @@ use std::ops::Range;
 use super::ids::StackId;
 use super::objects::{LoadedObject, ObjectSpans};
 
-/// One function in the source, an inlined one included.
+/// A source-level function; an inlined function has a frame of its own.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Frame {
     /// Its symbol name, with a path where the symbol table has one.
@@ -31,22 +31,22 @@ impl Frame {
     }
 }
 
-/// A code address of a stack: physical, one per call.
+/// A code address of a stack. It has several frames if calls were inlined there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CodeAddress {
-    /// The address in this process. If its module came to the addresses of one that had been unloaded, the upper 16 bits
-    /// are a number of the module's, and so they are in [`LoadedObject::base`] and [`LoadedObject::range`].
+    /// The address in the process. If its object was loaded where an unloaded one had been, the upper 16 bits number the
+    /// object, here as in [`LoadedObject::base`] and [`LoadedObject::range`].
     pub address: u64,
-    /// Index of its module in [`SnapshotData::objects`](super::SnapshotData::modules).
+    /// Index of its object in [`SnapshotData::objects`](super::SnapshotData::objects).
     pub object: Option<u32>,
-    /// The address in the module's file, for symbolising elsewhere.
+    /// The address in the object's file.
     pub offset: u64,
     /// Its frames in [`Stacks::frames`], innermost first.
     pub frames: Range<u32>,
 }
 
 impl CodeAddress {
-    /// An address without frames yet, in the module that holds it.
+    /// An address that is not symbolised yet, with the object that contains it.
     pub(crate) fn in_objects(address: u64, objects: &[LoadedObject], spans: &ObjectSpans) -> Self {
         let object = spans.find(address);
         let offset = object.and_then(|i| objects.get(i)).map_or(0, |object| address.wrapping_sub(object.base));
@@ -54,10 +54,10 @@ impl CodeAddress {
     }
 }
 
-/// Every stack of a recording, each once.
+/// All call stacks of a recording.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Stacks {
-    /// Starts of the stacks in `calls`; stack 0 is the empty one.
+    /// Start of each stack in `calls`; stack 0 is empty.
     pub(crate) starts: Vec<u32>,
     /// Indices into `addresses`, innermost call first, stack after stack.
     pub(crate) calls: Vec<u32>,
@@ -67,16 +67,16 @@ pub struct Stacks {
     pub frames: Vec<Frame>,
 }
 
-/// The address of the mark that stands where a deep stack's middle frames were left out.
+/// Pseudo-address in place of the omitted middle frames of a deep stack.
 pub const FRAMES_LEFT_OUT: u64 = 1;
 
 impl Stacks {
-    /// Number of stacks, the empty one included.
+    /// Number of stacks, including the empty one.
     pub fn len(&self) -> usize {
         self.starts.len()
     }
 
-    /// True if there is no stack, not even the empty one.
+    /// True if not even the empty stack exists.
     pub fn is_empty(&self) -> bool {
         self.starts.is_empty()
     }
@@ -87,12 +87,12 @@ impl Stacks {
         calls.iter().filter_map(|&call| self.addresses.get(call as usize))
     }
 
-    /// The frames of a stack, innermost first, inlined ones included.
+    /// The frames of a stack, innermost first.
     pub fn frames(&self, stack: StackId) -> impl DoubleEndedIterator<Item = &Frame> + '_ {
         self.addresses(stack).flat_map(|address| self.frames_at(address))
     }
 
-    /// The same as indices into `frames`.
+    /// The frames of a stack as indices into `frames`.
     pub(crate) fn frame_numbers(&self, stack: StackId) -> impl DoubleEndedIterator<Item = usize> + '_ {
         let numbers = |address: &CodeAddress| {
             let start = address.frames.start as usize;
@@ -101,7 +101,7 @@ impl Stacks {
         self.addresses(stack).flat_map(numbers)
     }
 
-    /// The calls of every stack as indices into `addresses`, the empty stack first.
+    /// Each stack as indices into `addresses`, the empty one first.
     pub(crate) fn each_calls(&self) -> impl ExactSizeIterator<Item = &[u32]> + '_ {
         (0..self.starts.len()).map(|stack| self.calls_of(StackId(stack as u32)))
     }

@@ -1,12 +1,12 @@
-//! A Rust function's name, taken apart.
+//! Parser of demangled Rust symbol names.
 
-/// The name of a Rust function or type as demanglers and debug information write it, without a hash:
-/// `<candle_nn::linear::Linear as candle_core::Module>::forward`, `zeros<&candle_core::shape::Shape>`.
+/// A demangled name of a function or type, without its hash: `<candle_nn::linear::Linear as candle_core::Module>::forward`,
+/// `zeros<&candle_core::shape::Shape>`.
 #[derive(Clone, Copy, Debug)]
 pub struct SymbolName<'a>(pub &'a str);
 
 impl<'a> SymbolName<'a> {
-    /// The crate, and what stands below it in the path: `candle_nn` and `linear`. `None` where the name has no path.
+    /// The crate and the path segment below it: `candle_nn` and `linear`. `None` if the name has no path.
     pub fn crate_and_module(self) -> Option<(&'a str, &'a str)> {
         let plain = self.0.trim_start_matches(['<', '&', '*', '(', '[', '\'', '_', ' ']);
         let plain = plain.strip_prefix("mut ").or_else(|| plain.strip_prefix("dyn ")).unwrap_or(plain);
@@ -15,7 +15,7 @@ impl<'a> SymbolName<'a> {
         path.split("::").next().filter(|_| is_name).map(|module| (package, module))
     }
 
-    /// The type whose function it is, without its path and its own types: `Linear`. Empty where that is not known.
+    /// The type that a method belongs to, without path and generics: `Linear`. Empty if unknown.
     pub fn type_name(self) -> &'a str {
         let (around, _) = self.around_and_own();
         let of = around.strip_prefix('<').and_then(|of| of.strip_suffix('>')).unwrap_or(around);
@@ -26,14 +26,14 @@ impl<'a> SymbolName<'a> {
         SymbolName(of.unwrap_or_default().trim_start_matches('&')).function()
     }
 
-    /// Its own name, without its path and its types: `forward`.
+    /// The function, without path and generics: `forward`.
     pub fn function(self) -> &'a str {
         let (_, own) = self.around_and_own();
         let types = own.find('<').filter(|at| *at > 0);
         types.and_then(|at| own.get(..at)).unwrap_or(own)
     }
 
-    /// Its type or module and its own name, without paths and types: `Linear::forward`.
+    /// Type or module and function, without paths and generics: `Linear::forward`.
     pub fn short(self) -> String {
         match (self.type_name(), self.function()) {
             ("", function) => function.to_owned(),
@@ -41,14 +41,14 @@ impl<'a> SymbolName<'a> {
         }
     }
 
-    /// The last parts of its path, as they are: `linear::Linear` of `candle_nn::linear::Linear`.
+    /// The last segments of the path: `linear::Linear` of `candle_nn::linear::Linear`.
     pub fn last(self, parts: usize) -> &'a str {
         let others = self.parts().count().saturating_sub(parts);
         let from: usize = self.parts().take(others).map(|part| part.len() + "::".len()).sum();
         self.0.get(from..).unwrap_or(self.0)
     }
 
-    /// The last part that is more than types, and the one before it.
+    /// The last segment that is not a list of generics, and the segment before it.
     fn around_and_own(self) -> (&'a str, &'a str) {
         let (mut found, mut before) = (("", self.0), "");
         for part in self.parts() {
@@ -60,7 +60,7 @@ impl<'a> SymbolName<'a> {
         found
     }
 
-    /// What stands between `::` outside of all brackets.
+    /// The segments between `::`, ignoring any `::` inside angle brackets.
     fn parts(self) -> impl Iterator<Item = &'a str> {
         let mut rest = Some(self.0);
         std::iter::from_fn(move || {
@@ -72,13 +72,14 @@ impl<'a> SymbolName<'a> {
     }
 }
 
+/// Length of the first path segment.
 fn end_of_part(text: &str) -> usize {
     let bytes = text.as_bytes();
     let (mut depth, mut before) = (0usize, 0);
     for (at, &byte) in bytes.iter().enumerate() {
         match byte {
             b'<' => depth += 1,
-            // Not that of an arrow.
+            // An arrow `->` closes nothing.
             b'>' if before != b'-' => depth = depth.saturating_sub(1),
             b':' if depth == 0 && bytes.get(at + 1) == Some(&b':') => return at,
             _ => {}

@@ -1,22 +1,28 @@
-//! What each block stands for where the bytes of all are known: they add up to the byte.
+//! Weights: what each recorded block counts for. Sampled blocks share the counted bytes, to the byte.
+//!
+//! A sum of estimates is wrong most where it matters: the largest of many noisy estimates is too high. So live bytes and
+//! their peak are counted exactly, and the sample only distributes them. In a sample the ledger compares counted totals; a
+//! recording of all blocks is not affected. What sampled blocks may count for is at most what was counted in small blocks,
+//! and at least that less the small blocks from before the recording. Shares are rounded cumulatively, so no byte is
+//! lost. Within the log nothing is counted; curves and operator calls use weights by size.
 
 use std::iter::Sum;
 use std::ops::AddAssign;
 
 use super::{Block, DeviceSnapshot, Sampling};
 
-/// What recorded blocks stand for: themselves, or, in a sample, all those that were allocated. Sums of weights are exact, in
-/// whatever order they are added.
+/// What recorded blocks count for: themselves, or in a sample all blocks that they represent. Sums do not depend on the
+/// order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Weight {
-    /// How many bytes.
+    /// Bytes.
     pub bytes: u64,
-    /// How many blocks, in the fixed-point numbers of [`Sampling::parts`].
+    /// Number of blocks in the fixed point of [`Sampling::parts`].
     parts: u64,
 }
 
 impl Weight {
-    /// How many blocks, rounded.
+    /// Number of blocks, rounded.
     pub fn blocks(self) -> u64 {
         Sampling::whole(self.parts)
     }
@@ -38,7 +44,7 @@ impl Sum for Weight {
 }
 
 impl Sampling {
-    /// What a recorded block of this size stands for, by its size alone.
+    /// The weight of a recorded block of this size, by its size alone.
     #[inline]
     pub fn weight(self, size: u64) -> Weight {
         Weight { bytes: self.bytes(size), parts: self.parts(size) }
@@ -46,52 +52,52 @@ impl Sampling {
 }
 
 impl DeviceSnapshot {
-    /// The mean number of bytes between the points of the sample; `None` if every block was recorded.
+    /// The sampling interval in bytes; `None` if every block was recorded.
     pub fn sample_interval(&self) -> Option<u64> {
         self.sampling.interval()
     }
 
-    /// Were only some of the small blocks recorded?
+    /// Were small blocks sampled?
     pub fn is_sample(&self) -> bool {
         self.sampling.is_on()
     }
 
-    /// What a record in the log stands for, by the size of its block.
+    /// The weight of a record, by the size of its block.
     #[inline]
     pub fn weight(&self, size: u64) -> Weight {
         self.sampling.weight(size)
     }
 
-    /// The peak's blocks with what each stands for: with [`Peak::not_recorded`](super::Peak::not_recorded) their bytes
-    /// add up to [`Peak::bytes`](super::Peak::bytes).
+    /// The peak's blocks with their weights. Together with [`Peak::not_recorded`](super::Peak::not_recorded) the weights add up
+    /// to [`Peak::bytes`](super::Peak::bytes).
     ///
-    /// A block of a sample has its share of the bytes that were counted in small blocks, in proportion to what it stands for
-    /// by its size ([`Sampling::bytes`]); any other block has its size.
+    /// Sampled blocks share the bytes counted in small blocks, in proportion to [`Sampling::bytes`]; any other block has its
+    /// size.
     pub fn peak_weights(&self) -> impl Iterator<Item = (&Block, Weight)> {
         let peak = &self.peak;
         weights(self.sampling, &peak.blocks, peak.bytes.saturating_sub(peak.not_recorded))
     }
 
-    /// The same of what is live now: with [`not_recorded`](Self::not_recorded) the bytes add up to the current
+    /// The live blocks with their weights. Together with [`not_recorded`](Self::not_recorded) the weights add up to the current
     /// [`allocated_bytes`](super::MemoryStats::allocated_bytes).
     pub fn live_weights(&self) -> impl Iterator<Item = (&Block, Weight)> {
         let now = self.stats.allocated_bytes.current;
         weights(self.sampling, &self.live, now.saturating_sub(self.not_recorded))
     }
 
-    /// Could any of these blocks, which are the peak's or those that are live, stand for the small ones that were there before
-    /// the recording? Without that, what is not recorded may as well be what the sample missed.
+    /// Can any of these blocks (the peak's or the live ones) represent small blocks? If none can, bytes that are not recorded
+    /// may be from before the recording or missed by the sample.
     pub(crate) fn stand_for_small(&self, blocks: &[Block]) -> bool {
         !self.sampling.is_on() || blocks.iter().any(|block| self.sampling.is_sampled(block.size))
     }
 
-    /// Does this block of the peak stand for itself alone?
+    /// Does this block of the peak count for itself alone?
     pub(crate) fn is_exact(&self, block: &Block) -> bool {
         !self.sampling.is_sampled(block.size)
     }
 
-    /// Bytes live now: of a sample as the sizes of the recorded blocks alone have it, as the log and all that is
-    /// worked out from it. That is never less than what is to be undone of it.
+    /// Live bytes, in a sample by weights of size alone, as the log's totals are. Undoing the log's records from here never
+    /// goes below 0.
     pub(crate) fn live_by_sizes(&self) -> u64 {
         if !self.sampling.is_on() {
             return self.stats.allocated_bytes.current;
@@ -101,7 +107,7 @@ impl DeviceSnapshot {
     }
 }
 
-/// What `total` bytes are in these blocks.
+/// Distributes `total` bytes over the blocks.
 fn weights(sampling: Sampling, blocks: &[Block], total: u64) -> impl Iterator<Item = (&Block, Weight)> {
     let (large, estimate) = blocks.iter().fold((0u128, 0u128), |(large, estimate), block| {
         let bytes = u128::from(sampling.bytes(block.size));
@@ -115,7 +121,7 @@ fn weights(sampling: Sampling, blocks: &[Block], total: u64) -> impl Iterator<It
             return (block, weight);
         }
         seen += u128::from(weight.bytes);
-        // All that is due up to here, so that what is rounded off is not lost.
+        // Cumulative share, so that rounding loses nothing.
         let due = (seen * small).checked_div(estimate).unwrap_or(0);
         let share = due - given;
         given = due;
