@@ -54,7 +54,9 @@ fn is_pools(data: &SnapshotData, stack: StackId) -> bool {
     let is_std = |frame: &&Frame| frame.file.is_none() || frame.file_or_empty().contains("/library/");
     let asked = data.stacks.frames(stack).find(|frame| !is_std(frame));
     asked.is_some_and(|frame| {
-        POOLS.iter().any(|(package, path)| frame.file_or_empty().contains(package) && frame.file_or_empty().contains(path))
+        POOLS
+            .iter()
+            .any(|(package, path)| frame.file_or_empty().contains(package) && frame.file_or_empty().contains(path))
     })
 }
 

@@ -125,7 +125,9 @@ fn lines(data: &SnapshotData, stack: StackId, size: u64, text: &mut String) {
 }
 
 fn has_frame(data: &SnapshotData, stack: StackId, name: &str) -> bool {
-    data.stacks.frames(stack).any(|frame| frame.function_or_empty().contains(name) || frame.file_or_empty().contains(name))
+    data.stacks
+        .frames(stack)
+        .any(|frame| frame.function_or_empty().contains(name) || frame.file_or_empty().contains(name))
 }
 
 fn is_thread(thread: ThreadId, name: &str) -> bool {

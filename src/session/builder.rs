@@ -1,7 +1,7 @@
 //! What to record, in PyTorch's words.
 
-use std::num::NonZeroU64;
 use std::fmt;
+use std::num::NonZeroU64;
 
 use super::dumps::Dumps;
 use super::outputs::Snapshot;

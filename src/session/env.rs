@@ -1,8 +1,8 @@
 //! `MEMTRACE_*`: what whoever runs a program says, over what its code says.
 
-use std::num::NonZeroU64;
 use std::ffi::OsString;
 use std::fs;
+use std::num::NonZeroU64;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 

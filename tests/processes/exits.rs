@@ -140,7 +140,8 @@ fn a_panic_leaves_what_was_live_when_it_happened() {
     // The panic itself leaves blocks behind, too.
     let in_step_3 = |snapshot: &Snapshot| {
         let live = &snapshot.device(Device::Cpu).unwrap().live;
-        let in_network = |stack| snapshot.stacks.frames(stack).any(|frame| frame.file_or_empty().ends_with("training.rs"));
+        let in_network =
+            |stack| snapshot.stacks.frames(stack).any(|frame| frame.file_or_empty().ends_with("training.rs"));
         let in_step = live.iter().filter(|block| snapshot.context_path(block.context).starts_with("step 3"));
         in_step.filter(|block| in_network(block.stack)).count()
     };

@@ -1,10 +1,10 @@
 //! Captures of real recordings: written whole, streamed, of programs that are gone.
-use std::num::NonZeroU64;
 
 #![cfg(target_os = "linux")]
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::num::NonZeroU64;
 use std::path::Path;
 
 use crate::child::{command_of, ended, if_child, test_name};

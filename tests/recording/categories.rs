@@ -1,7 +1,7 @@
 //! Categories against what the program knows of its own tensors, by their addresses: an MLP trained with AdamW.
 
-use std::num::NonZeroU64;
 use std::collections::HashMap;
+use std::num::NonZeroU64;
 
 use crate::support::{alone, cpu};
 use candle_core::{DType, Device, Module, Result, Tensor};
@@ -73,7 +73,8 @@ fn train(tagged: bool, in_scopes: bool) -> Result<(Snapshot, HashMap<u64, Catego
         known.tensor(gradients.get(&var).unwrap(), Category::Gradient);
     }
     let snapshot = session.snapshot();
-    let live: HashMap<u64, Option<NonZeroU64>> = cpu(&snapshot).live.iter().map(|block| (block.address, block.seq)).collect();
+    let live: HashMap<u64, Option<NonZeroU64>> =
+        cpu(&snapshot).live.iter().map(|block| (block.address, block.seq)).collect();
     let of_block = |(address, category): &(u64, Category)| Some((*live.get(address)?, *category));
     let by_seq = known.0.iter().filter_map(of_block).collect();
     Ok((snapshot, by_seq))

@@ -1,7 +1,7 @@
 //! The heap's account: what the program holds is there, with its exact size, until it is freed.
 
-use std::num::NonZeroU64;
 use std::alloc::Layout;
+use std::num::NonZeroU64;
 
 use crate::support::{MIB, Raw, alone, bytes_before_recording, cpu, live, record_large, records};
 use memtrace::snapshot::{RecordKind, StackId};

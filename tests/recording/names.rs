@@ -1,7 +1,7 @@
 //! Names for blocks and tensors: who gets one, who does not, and where it is shown.
 
-use std::num::NonZeroU64;
 use std::collections::BTreeMap;
+use std::num::NonZeroU64;
 
 use crate::child::eventually;
 use crate::support::{MIB, Raw, alone, cpu, record_large};
@@ -212,7 +212,11 @@ fn a_stream_has_the_last_names() {
     assert!(name(first.address(), "early"));
     let streamed =
         || read_capture(&path).unwrap().device(memtrace::Device::Cpu).map_or(Vec::new(), |d| d.names.clone());
-    let named = |seq, name: &str| BlockName { seq: NonZeroU64::new(seq).unwrap(), name: name.into(), category: memtrace::Category::Unknown };
+    let named = |seq, name: &str| BlockName {
+        seq: NonZeroU64::new(seq).unwrap(),
+        name: name.into(),
+        category: memtrace::Category::Unknown,
+    };
     eventually("the stream has the name", || streamed() == [named(1, "early")]);
     assert!(name(first.address(), "late") && name(second.address(), "second"));
     drop(second);

@@ -60,7 +60,10 @@ fn snapshot(builder: Builder, folder: &Path) -> Outcome<Vec<u8>> {
 /// The files that the capture names, and their build-ids.
 fn files(capture: &[u8]) -> Result<Vec<Vec<u8>>, Error> {
     let snapshot = parse_capture(capture)?;
-    let names = snapshot.objects.iter().flat_map(|module| [module.path.as_deref().unwrap_or_default().as_bytes(), &module.build_id]);
+    let names = snapshot
+        .objects
+        .iter()
+        .flat_map(|module| [module.path.as_deref().unwrap_or_default().as_bytes(), &module.build_id]);
     Ok(names.filter(|name| name.len() > 8).map(<[u8]>::to_vec).collect())
 }
 

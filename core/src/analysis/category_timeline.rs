@@ -1,7 +1,7 @@
 //! The bytes of each category before the log's first record and after each of its records.
 
-use std::num::NonZeroU64;
 use std::collections::HashSet;
+use std::num::NonZeroU64;
 
 use super::log;
 use crate::attribute::Categories;

@@ -1,12 +1,10 @@
 //! What a block is called in a table.
 
-use std::num::NonZeroU32;
 use std::collections::HashMap;
+use std::num::NonZeroU32;
 use std::rc::Rc;
 
-use crate::attribute::{
-    AllocationSite, Origin, allocation_site, allocator, library, model_line, module, operator,
-};
+use crate::attribute::{AllocationSite, Origin, allocation_site, allocator, library, model_line, module, operator};
 use crate::snapshot::{Block, ContextId, Frame, SnapshotData, StackId, SymbolName};
 
 /// A path as people read it: relative to the working directory, or from the package's folder on

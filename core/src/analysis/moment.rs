@@ -1,8 +1,8 @@
 //! A device at any moment: the same values with what was live then in the place of the peak, so that whatever shows the
 //! peak shows that moment.
 
-use std::num::NonZeroU64;
 use std::borrow::Cow;
+use std::num::NonZeroU64;
 
 use super::log;
 use crate::error::Error;

@@ -1,7 +1,7 @@
 //! Blocks that would be in a span of candle's models had it been alive.
 
-use std::num::NonZeroU64;
 use std::collections::{HashMap, HashSet};
+use std::num::NonZeroU64;
 
 use crate::attribute::belongs_to_a_span;
 use crate::snapshot::{Block, ContextId, DeviceSnapshot, RecordKind, SnapshotData, Spans, StackId};

@@ -52,7 +52,7 @@ pub fn temporaries(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<Temporar
 }
 
 fn short_lived(records: &[Record]) -> Vec<Block> {
-    let mut allocated: HashMap<u64, usize> = HashMap::new();
+    let mut allocated: HashMap<Option<std::num::NonZeroU64>, usize> = HashMap::new();
     let mut allocs = 0;
     let mut found = Vec::new();
     for record in records {

@@ -1,7 +1,7 @@
 //! Blocks of which there were two at the peak where one might have done: a shadowed variable's and its successor's.
 
-use std::num::NonZeroU64;
 use std::collections::{BTreeMap, HashMap};
+use std::num::NonZeroU64;
 
 use super::labels::frame_location;
 use super::log;

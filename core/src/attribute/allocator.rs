@@ -1,9 +1,9 @@
-//! Allocators of frameworks, which take large blocks and give tensors parts of them.
+//! Suballocators of frameworks: they take large blocks and hand out parts of them to tensors.
 
 use super::operator::FramePlace;
 use crate::snapshot::{Fact, SnapshotData, StackId};
 
-/// The crate whose allocator took the block to give parts of it to others, as in `use`: `cubecl_cuda`.
+/// The crate of the suballocator that took the block, spelled as in `use`: `cubecl_cuda`.
 pub fn allocator(data: &SnapshotData, stack: StackId) -> Option<String> {
     let mut places = data.stacks.frames(stack).map(FramePlace::of);
     places.find(|place| place.is(&data.settings.rules, Fact::Allocator)).map(|place| place.package)

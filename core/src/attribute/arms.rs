@@ -1,10 +1,10 @@
-//! Which line of candle's backward pass works for which operator, from its source: for a candle of a git checkout or a
-//! path, whose version nobody knows.
+//! Learns `backward` rules (line → operator of candle's backward pass) from candle's source, for a checkout or path
+//! dependency whose version is unknown.
 
 use super::operator::FramePlace;
 use crate::snapshot::{Fact, Frame, Rules, Stacks};
 
-/// The file of the backward pass, where these frames are of one and it is of no known version.
+/// The source file of the backward pass in these frames, if its version is unknown.
 fn unversioned_backward_pass<'a>(rules: &Rules, frames: &'a [Frame]) -> Option<&'a str> {
     let is_one = |frame: &&Frame| {
         let place = FramePlace::of(frame);
@@ -12,18 +12,18 @@ fn unversioned_backward_pass<'a>(rules: &Rules, frames: &'a [Frame]) -> Option<&
     };
     let mut files = frames.iter().filter(is_one).filter_map(|frame| frame.file.as_deref());
     let file = files.next()?;
-    // Of two that differ nobody could tell which a line is of.
+    // With two such files, a line number could belong to either.
     files.all(|other| other == file).then_some(file)
 }
 
-/// The line of the table of rules that this source comes to, for candle-core of any version that the table does not have.
+/// The `backward` rule that this source yields, for any version without a rule of its own.
 fn backward_rule(source: &str) -> Option<String> {
     let arms = arms(source);
     let words: Vec<String> = arms.iter().map(|(line, operator)| format!("{line}:{operator}")).collect();
     (!words.is_empty()).then(|| format!("backward candle_core * {}", words.join(" ")))
 }
 
-/// The arms of the `match` in `Tensor::backward`, which begin with `Op::`, with their lines.
+/// The arms of the `match` in `Tensor::backward` that begin with `Op::`, with their lines.
 fn arms(source: &str) -> Vec<(usize, String)> {
     let lines: Vec<&str> = source.lines().collect();
     let Some(begin) = lines.iter().position(|line| line.contains("pub fn backward(&self)")) else { return Vec::new() };
@@ -31,12 +31,10 @@ fn arms(source: &str) -> Vec<(usize, String)> {
     let mut arms: Vec<(usize, String)> = Vec::new();
     for (at, line) in body {
         let pattern = line.trim_start();
-        match pattern.strip_prefix("| ").filter(|_| arms.last().is_some_and(|_| pattern.starts_with("| Op::"))) {
-            Some(other) => {
-                arms.iter_mut().last().into_iter().for_each(|arm| arm.1 = format!("{}|{}", arm.1, operator(other)))
-            }
-            None if pattern.starts_with("Op::") => arms.push((at + 1, operator(pattern))),
-            None => {}
+        if pattern.starts_with("Op::") {
+            arms.push((at + 1, operator(pattern)));
+        } else if let (Some((_, known)), true) = (arms.last_mut(), pattern.starts_with("| Op::")) {
+            *known = format!("{known}|{}", operator(pattern.trim_start_matches("| ")));
         }
     }
     arms
@@ -53,7 +51,7 @@ fn operator(pattern: &str) -> String {
     snake(inner.unwrap_or_else(|| name("Op::".len())))
 }
 
-/// `where_cond` of `WhereCond`; but `conv1d` of `Conv1D`.
+/// `WhereCond` becomes `where_cond`, and `Conv1D` becomes `conv1d`.
 fn snake(name: &str) -> String {
     let mut snake = String::new();
     let mut before = ' ';
@@ -67,12 +65,12 @@ fn snake(name: &str) -> String {
     snake
 }
 
-/// What candle's source says of its backward pass, where its version does not. A source that is not there says nothing.
+/// Adds the `backward` rule of an unversioned candle, if its source can be read.
 #[doc(hidden)]
 pub fn learn_backward_pass(rules: &mut Rules, stacks: &Stacks) {
     let Some(file) = unversioned_backward_pass(rules, &stacks.frames) else { return };
     let rule = std::fs::read_to_string(file).ok().and_then(|source| backward_rule(&source));
-    // A table that is full already stays as it is.
+    // A full table stays as it is.
     let _ = rule.map(|rule| rules.add(&rule));
 }
 
@@ -113,10 +111,7 @@ mod tests {
                 .map(frame);
         let published = frame("/c/registry/src/index-1/candle-core-0.11.1/src/backprop.rs");
         let rules = &Rules::default();
-        assert_eq!(
-            unversioned_backward_pass(rules, &[published.clone(), checkout.clone()]),
-            checkout.file.as_deref()
-        );
+        assert_eq!(unversioned_backward_pass(rules, &[published.clone(), checkout.clone()]), checkout.file.as_deref());
         assert_eq!(unversioned_backward_pass(rules, std::slice::from_ref(&published)), None);
         assert_eq!(unversioned_backward_pass(rules, &[checkout, other]), None, "whose line?");
 

@@ -1,64 +1,69 @@
-//! What blocks are for: from what the program said, else from their stacks and their lives.
+//! Categories of blocks: stated by the program, or inferred from stacks and lifetimes.
+//!
+//! A block first gets a verdict by itself: from its stack (`hint`), from its thread's passes (`passes`), from the history of
+//! its site (`history`), from counting gradients against variables (`gradients`) and from growing caches (`growing`). A
+//! verdict inferred from a lifetime alone is only likely: other blocks of the same site and size that stay revoke it. Where
+//! the evidence does not decide, the category is unknown, and [`Either`] narrows it down if it can.
 
-use std::num::NonZeroU64;
 use std::collections::{HashMap, HashSet};
+use std::num::NonZeroU64;
 
 use super::gradients::{self, GradientCounts, outlives};
 use super::growing::growing;
 use super::hint::Hint;
+use super::history::AllocationHistory;
 use super::lifetimes::{Lifetime, lifetimes};
 use super::passes::{Exits, Pass, Passes, exits, pass_at, passes};
-use super::history::AllocationHistory;
 use crate::snapshot::{Category, ContextId, DeviceSnapshot, SnapshotData, StackId, ThreadId};
 
-/// A block that is freed before this many further blocks were allocated was needed for a moment only.
+/// A block that is freed before this many further blocks are allocated was needed only briefly.
 const SOON: usize = 10;
 
 /// The category of each block of a device.
 ///
-/// What the program said with `name_as` and its relatives goes first. Without that:
+/// A category stated by the program (`name_as` and related functions) takes precedence. Otherwise:
 ///
-/// | allocated | freed | |
+/// | allocated | freed | category |
 /// |---|---|---|
-/// | where a rule of [`Rules`](crate::Rules) names a category | | that one; freed soon: TEMPORARY |
+/// | where a rule of [`Rules`](crate::Rules) names a category | | that one, or TEMPORARY if freed soon |
 /// | in a matrix kernel or a library that is not Rust | | WORKSPACE |
-/// | by an allocator that gives parts of it to tensors | | unknown |
+/// | by a suballocator | | unknown |
 /// | as a variable that has gradients | | PARAMETER |
-/// | in a backward pass | in it | AUTOGRAD_DETAIL |
-/// | in a backward pass | later | GRADIENT if the pass leaves as many of this size as there are variables of it; AUTOGRAD_DETAIL if there are none, or the program named the pass's gradients |
-/// | in an optimizer's step | in it, later | TEMPORARY, OPTIMIZER_STATE |
-/// | by the program itself, from data, again and again | before the next but one is there | INPUT |
-/// | by `cat`, and several times so much larger while the one before was live, and read each time | | KV_CACHE |
-/// | by another operator | soon, or before a scope ends that is entered again and again | TEMPORARY |
-/// | by another operator, in a forward pass | after the next backward pass began, before the one after that, and before its place allocates again | ACTIVATION |
+/// | in a backward pass | within it | AUTOGRAD_DETAIL |
+/// | in a backward pass | later | GRADIENT if the pass leaves as many blocks of this size as there are variables of it; AUTOGRAD_DETAIL if there are none, or if the program named the pass's gradients |
+/// | in an optimizer's step | within it | TEMPORARY |
+/// | in an optimizer's step | later | OPTIMIZER_STATE |
+/// | by the program itself from data, repeatedly | before the next but one is allocated | INPUT |
+/// | by `cat`, repeatedly growing by the same amount while the previous block is live and read | | KV_CACHE |
+/// | by another operator | soon, or before a repeatedly entered scope ends | TEMPORARY |
+/// | by another operator, in a forward pass | after the next backward pass began, before the one after that, and before its site allocates again | ACTIVATION |
 ///
-/// What is still live at the end, or outlives all this, has the category of the other blocks with its stack, if they
-/// agree; else it is unknown.
+/// A block that is live at the end, or outlives all of these, gets the category of the other blocks with its stack, if they
+/// agree; otherwise it is unknown.
 #[derive(Clone, Debug, Default)]
 pub struct Categories {
     by_seq: HashMap<NonZeroU64, Category>,
     either: HashMap<NonZeroU64, Either>,
 }
 
-/// What an unknown block can only be.
+/// What a block of unknown category can only be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Either {
-    /// A gradient, or what hangs on one.
+    /// A gradient, or another block of the backward pass that a gradient keeps alive.
     GradientOrGraph,
-    /// It is a variable, a model's or an optimizer's.
+    /// A variable, of a model or an optimizer.
     ModelOrOptimizer,
-    /// Its place allocated the next one in the next iteration, and then it went: an optimizer's state, a copy of a
-    /// parameter, a result.
+    /// Replaced by its site's next block in the next iteration: optimizer state, a copy of a parameter, or a result.
     Replaced,
     /// Data that was brought in once and stays: a data set, or weights.
     InputOrWeights,
-    /// It is an allocator's, which gives parts of it to tensors.
+    /// A block of a suballocator, which hands out parts of it to tensors.
     GivenOut,
 }
 
 impl Either {
-    /// As tables have it.
+    /// The label in tables.
     pub fn label(self) -> &'static str {
         match self {
             Self::GradientOrGraph => "unknown (gradient or graph)",
@@ -70,13 +75,13 @@ impl Either {
     }
 }
 
-/// What is known of one block by itself.
+/// What is known of a block by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Verdict {
     Is(Category),
-    /// As its life has it. If others like it stay, that says nothing.
+    /// Inferred from its lifetime; void if similar blocks stay.
     Likely(Category),
-    /// Unknown, and it stayed.
+    /// Unknown, and not brief.
     Kept(Option<Either>),
     /// Unknown.
     Open,
@@ -85,11 +90,13 @@ enum Verdict {
 const TEMPORARY: Verdict = Verdict::Likely(Category::Temporary);
 
 impl Categories {
-    /// Of all blocks of which the recording knows anything.
+    /// The categories of all blocks that the recording knows.
     pub fn of(data: &SnapshotData, device: &DeviceSnapshot) -> Self {
         let lives = lifetimes(data, device);
         let work = Work::of(data, device, &lives);
-        let told = |life: &Lifetime| device.named(Some(life.seq)).map(|name| name.category).filter(|c| *c != Category::Unknown);
+        let told = |life: &Lifetime| {
+            device.named(Some(life.seq)).map(|name| name.category).filter(|c| *c != Category::Unknown)
+        };
         let verdict = |life: &Lifetime| match told(life) {
             Some(category) => Verdict::Is(category),
             None if work.caches.contains(&life.seq) => Verdict::Is(Category::KvCache),
@@ -119,18 +126,18 @@ impl Categories {
         found
     }
 
-    /// The category of the block with this [`seq`](crate::snapshot::Block::seq).
+    /// The category of the block with this number ([`Block::seq`](crate::snapshot::Block::seq)).
     pub fn get(&self, seq: Option<NonZeroU64>) -> Category {
         seq.and_then(|seq| self.by_seq.get(&seq)).copied().unwrap_or_default()
     }
 
-    /// What the block can only be, if its category is unknown and that much is known.
+    /// What the block can only be, if its category is unknown but narrowed down.
     pub fn either(&self, seq: Option<NonZeroU64>) -> Option<Either> {
         self.either.get(&seq?).copied()
     }
 }
 
-/// Gives blocks that are live, or of which nothing is known, the category of those with the same stack, if they agree.
+/// Gives live and open blocks the category of the blocks with the same stack, if those agree.
 fn inherit(lives: &[Lifetime], verdicts: &[Verdict], categories: &mut HashMap<NonZeroU64, Category>) {
     let is_open = |life: &Lifetime, verdict: &Verdict| life.to == usize::MAX || *verdict == Verdict::Open;
     let mut of_stack: HashMap<StackId, Option<Category>> = HashMap::new();
@@ -148,11 +155,11 @@ fn inherit(lives: &[Lifetime], verdicts: &[Verdict], categories: &mut HashMap<No
     }
 }
 
-/// Blocks that stay, and others like them: of the same place and size.
+/// Blocks that stay, by site and size.
 struct Like {
-    /// Each is replaced by the next.
+    /// Sites whose blocks replace each other.
     replaced: HashSet<(StackId, u64)>,
-    /// Where those were freed that nobody knows more of.
+    /// Where blocks without a category were freed.
     freed: HashMap<(StackId, u64), Vec<usize>>,
 }
 
@@ -174,10 +181,10 @@ impl Like {
         like
     }
 
-    /// Is a block like one that stays: was it dropped together with such, the last of a collection, or is
-    /// it the last that replaced another?
+    /// Is the block like one that stays: the last of a collection that is dropped together, or the last of blocks that replaced
+    /// each other?
     fn stays(&self, life: &Lifetime) -> bool {
-        /// Records between the frees of what is dropped together: a collection of so many things of as many blocks.
+        /// Maximum number of records between the frees of a collection.
         const TOGETHER: usize = 8;
         let like = (life.stack, life.size);
         let near = |freed: &Vec<usize>| {
@@ -188,17 +195,16 @@ impl Like {
     }
 }
 
-/// What threads did when.
+/// The evidence for verdicts.
 struct Work<'a> {
     data: &'a SnapshotData,
     backward: Passes,
     steps: Passes,
     counted: GradientCounts,
-    places: AllocationHistory,
-    /// Where forward passes begin, as far as names of functions tell, by where their backward passes do: with the first block
-    /// that is kept for that.
+    history: AllocationHistory,
+    /// The first retained block of each forward pass, judging by the functions on stacks; keyed by where its backward pass begins.
     forward: HashMap<(ThreadId, usize), usize>,
-    /// Keys and values that grow, and what they may have begun with.
+    /// Growing caches, and blocks that they may have begun with.
     caches: HashSet<NonZeroU64>,
     prefixes: HashSet<NonZeroU64>,
     /// Where scopes were left.
@@ -210,13 +216,14 @@ impl<'a> Work<'a> {
         let exits = exits(device);
         let [backward, steps] = [Hint::Backward, Hint::Step].map(|kind| passes(device, lives, kind, &exits));
         let are_all_known = device.overwritten == 0 && device.peak.not_recorded == 0;
-        // Without lines of inlined calls not every variable is known for one.
+        // Without the lines of inlined calls, some variables are not recognised.
         let can_count = !data.health.no_line_numbers;
-        let counted = if can_count { gradients::count(lives, &backward, are_all_known) } else { GradientCounts::default() };
+        let counted =
+            if can_count { gradients::count(lives, &backward, are_all_known) } else { GradientCounts::default() };
         let growing = growing(lives, |life| backward_after(&backward, life).is_none());
         let (caches, prefixes) = (growing.caches, growing.prefixes);
-        let (forward, places) = (forward_passes(lives, &backward), AllocationHistory::of(lives));
-        Self { data, backward, steps, counted, places, forward, caches, prefixes, exits }
+        let (forward, history) = (forward_passes(lives, &backward), AllocationHistory::of(lives));
+        Self { data, backward, steps, counted, history, forward, caches, prefixes, exits }
     }
 
     fn verdict(&self, life: &Lifetime) -> Verdict {
@@ -226,7 +233,7 @@ impl<'a> Work<'a> {
             Hint::Rule(Category::Unknown) => Verdict::Open,
             Hint::Rule(_) if self.is_soon_freed(life) => TEMPORARY,
             Hint::Rule(_) if self.is_short(life) => Verdict::Open,
-            Hint::Rule(Category::Parameter) if self.places.is_gone_unused(life) => Verdict::Open,
+            Hint::Rule(Category::Parameter) if self.history.is_gone_unused(life) => Verdict::Open,
             Hint::Rule(category) => Verdict::Is(category),
             Hint::Variable if self.counted.parameters.contains(&life.seq) => Verdict::Is(Category::Parameter),
             Hint::Variable => Verdict::Kept(Some(Either::ModelOrOptimizer)),
@@ -239,36 +246,38 @@ impl<'a> Work<'a> {
         }
     }
 
-    /// Freed before so many other blocks were allocated, on whatever thread, and not because its thread came to an end.
+    /// Freed before [`SOON`] more blocks were allocated by any thread, and not because its thread ended.
     fn is_soon_freed(&self, life: &Lifetime) -> bool {
-        self.is_short(life) && self.places.goes_on(life.thread, life.to)
+        self.is_short(life) && self.history.goes_on(life.thread, life.to)
     }
 
     fn is_short(&self, life: &Lifetime) -> bool {
         let is_finite = life.from > 0 && life.to != usize::MAX;
-        is_finite && self.places.allocations(life.from, life.to) < SOON
+        is_finite && self.history.allocations(life.from, life.to) < SOON
     }
 
-    /// Nothing tells. Did it stay?
+    /// No evidence: open if the block was brief.
     fn otherwise(&self, life: &Lifetime) -> Verdict {
         if self.is_short(life) { Verdict::Open } else { Verdict::Kept(None) }
     }
 
     fn in_backward(&self, life: &Lifetime) -> Verdict {
         let Some(pass) = pass_at(&self.backward, life) else { return Verdict::Kept(None) };
-        // What a pass needed itself goes when it ends; but so do its gradients if nobody takes them.
+        // Blocks of the pass's own go when it ends; so do its gradients if nobody takes them.
         let in_pass = life.to <= pass.to || !outlives(life, pass) && pass.next.is_some() && self.has_result(life, pass);
-        match () {
-            () if in_pass || pass.has_gradients || !life.may_be_gradient => Verdict::Is(Category::AutogradDetail),
-            () if self.counted.gradients.contains(&life.seq) => Verdict::Is(Category::Gradient),
-            () if self.counted.details.contains(&life.seq) => Verdict::Is(Category::AutogradDetail),
-            () => Verdict::Kept(Some(Either::GradientOrGraph)),
+        let is_detail = in_pass || pass.has_gradients || !life.may_be_gradient;
+        if is_detail || self.counted.details.contains(&life.seq) {
+            Verdict::Is(Category::AutogradDetail)
+        } else if self.counted.gradients.contains(&life.seq) {
+            Verdict::Is(Category::Gradient)
+        } else {
+            Verdict::Kept(Some(Either::GradientOrGraph))
         }
     }
 
-    /// Did anything outlive the pass?
+    /// Did any block outlive the pass?
     fn has_result(&self, life: &Lifetime, pass: &Pass) -> bool {
-        self.places.outlive(life.thread, pass.from, pass.to, pass.next.unwrap_or(usize::MAX))
+        self.history.outlive(life.thread, pass.from, pass.to, pass.next.unwrap_or(usize::MAX))
     }
 
     fn in_step(&self, life: &Lifetime) -> Verdict {
@@ -281,10 +290,12 @@ impl<'a> Work<'a> {
     }
 
     fn input(&self, life: &Lifetime) -> Verdict {
-        match () {
-            () if life.in_forward || self.is_short(life) => Verdict::Open,
-            () if self.places.comes_again(life.stack) => Verdict::Is(Category::Input),
-            () => Verdict::Kept(Some(Either::InputOrWeights)),
+        if life.in_forward || self.is_short(life) {
+            Verdict::Open
+        } else if self.history.comes_again(life.stack) {
+            Verdict::Is(Category::Input)
+        } else {
+            Verdict::Kept(Some(Either::InputOrWeights))
         }
     }
 
@@ -298,7 +309,7 @@ impl<'a> Work<'a> {
         };
         match life.to {
             to if to < next && self.is_temporary(life) => TEMPORARY,
-            to if next < to && self.places.allocates_between(life.stack, next, to) => {
+            to if next < to && self.history.allocates_between(life.stack, next, to) => {
                 Verdict::Kept(Some(Either::Replaced))
             }
             to if next < to && to < after && self.is_of_forward_pass(life, next) => {
@@ -310,32 +321,32 @@ impl<'a> Work<'a> {
 
     fn is_temporary(&self, life: &Lifetime) -> bool {
         let is_short = || match self.is_within_its_scope(life) {
-            Some(is_within) => is_within && (self.is_short(life) || self.places.is_straight(life)),
+            Some(is_within) => is_within && (self.is_short(life) || self.history.is_straight(life)),
             None => self.is_soon_freed(life),
         };
-        // A batch that is picked from a data set goes with the pass that it is for.
-        let may_be_input = life.moves && !life.in_forward && self.places.spans_forward(life);
+        // A batch picked from a data set is freed with the pass that it was for.
+        let may_be_input = life.moves && !life.in_forward && self.history.spans_forward(life);
         !may_be_input && !self.prefixes.contains(&life.seq) && (is_short() || self.is_brief(life))
     }
 
-    /// Its place allocates for a moment only, again and again. In training gradients that the program works on look like
-    /// that, too, so there it must be part of a forward pass; as must what takes turns with the next of its kind: a sum does.
+    /// Its site allocates repeatedly, each time briefly. In training, gradients that the program processes look the same, so the
+    /// block must be part of a forward pass; so must a block that overlaps with the next, as sums do.
     fn is_brief(&self, life: &Lifetime) -> bool {
         let trains = self.backward.get(&life.thread).is_some_and(|passes| !passes.is_empty());
-        (life.in_forward || !trains) && self.places.is_brief(life.stack, life.in_forward && life.hint == Hint::Forward)
+        (life.in_forward || !trains) && self.history.is_brief(life.stack, life.in_forward && life.hint == Hint::Forward)
     }
 
-    /// By its calls' names; or because the pass had begun by such names before it, and its place allocated before the
-    /// thread's first backward pass, when there was nothing to be updated yet, and does so again.
+    /// Either its stack says so, or the pass had begun before it and its site also allocated before the thread's first backward
+    /// pass, when there was nothing to update yet.
     fn is_of_forward_pass(&self, life: &Lifetime, next: usize) -> bool {
         let first = self.backward.get(&life.thread).and_then(|passes| passes.first());
-        let recurs = first.is_some_and(|first| self.places.allocates_around(life.stack, first.from));
+        let recurs = first.is_some_and(|first| self.history.allocates_around(life.stack, first.from));
         let has_begun = self.forward.get(&(life.thread, next)).is_some_and(|begins| *begins < life.from);
         life.in_forward || recurs && has_begun
     }
 
-    /// Was it freed before the program left the scope in which it was allocated, parts of models aside? `None` outside of
-    /// all scopes, and if it was while the scope was open: one that is entered once may be all that the program does.
+    /// Was it freed before the program left its innermost scope that is not a module? `None` outside of all scopes, and for a
+    /// freed block whose scope was entered once: that scope may be the whole program.
     fn is_within_its_scope(&self, life: &Lifetime) -> Option<bool> {
         let node = |id: ContextId| self.data.contexts.get(id.0 as usize);
         let ids = self.data.context_ids(life.context);
@@ -362,7 +373,7 @@ fn forward_passes(lives: &[Lifetime], backward: &Passes) -> HashMap<(ThreadId, u
     forward
 }
 
-/// The thread's backward passes after a block's allocation, if there are any.
+/// The thread's backward passes after the block's allocation, if any.
 fn backward_after<'a>(backward: &'a Passes, life: &Lifetime) -> Option<&'a [Pass]> {
     let passes = backward.get(&life.thread)?;
     let later = passes.get(passes.partition_point(|pass| pass.from <= life.from)..)?;

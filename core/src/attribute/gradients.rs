@@ -1,22 +1,24 @@
-//! Which blocks of a backward pass are gradients: by counting them against the variables of their size.
+//! Identifies gradients by counting: no stack tells a gradient from other results of a backward pass, so the results of each
+//! size are counted against the variables of that size.
 //!
-//! A backward pass leaves one gradient for each variable that the loss depends on, as large as the variable, and besides
-//! those of operands that are no variables. Where it leaves as many of a size as there are variables of that size, each is
-//! the gradient of one of them; if the loss does not depend on all variables, only where nothing else of that size is there.
+//! A backward pass leaves one gradient for each variable that the loss depends on, of the variable's size, and gradients of
+//! operands that are not variables. If it leaves as many blocks of a size as there are variables of that size, all of them
+//! are gradients of variables. If the loss does not depend on all variables, this holds only for sizes that no other operand
+//! has.
 
-use std::num::NonZeroU64;
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::num::NonZeroU64;
 
 use super::hint::Hint;
 use super::lifetimes::Lifetime;
 use super::passes::{Pass, Passes, pass_at};
 use crate::snapshot::Category;
 
-/// What counting tells.
+/// The outcome of counting, as numbers of blocks.
 #[derive(Debug, Default)]
 pub(super) struct GradientCounts {
     pub(super) gradients: HashSet<NonZeroU64>,
-    /// Left by a pass, and as large as no variable.
+    /// Results of a pass whose size no variable has.
     pub(super) details: HashSet<NonZeroU64>,
     /// Variables that have gradients.
     pub(super) parameters: HashSet<NonZeroU64>,
@@ -24,7 +26,7 @@ pub(super) struct GradientCounts {
 
 /// `are_all_known`: nothing was allocated before the recording, and no record was lost.
 pub(super) fn count(lives: &[Lifetime], backward: &Passes, are_all_known: bool) -> GradientCounts {
-    // By where each pass begins.
+    // Keyed by the position where each pass begins.
     let mut passes: BTreeMap<usize, Vec<&Lifetime>> = BTreeMap::new();
     for life in lives.iter().filter(|life| life.hint == Hint::Backward) {
         if let Some(pass) = pass_at(backward, life).filter(|pass| outlives(life, pass) && !pass.has_gradients) {
@@ -34,8 +36,9 @@ pub(super) fn count(lives: &[Lifetime], backward: &Passes, are_all_known: bool) 
     let (mut counted, mut live) = (GradientCounts::default(), Live::of(lives));
     for (from, left) in passes {
         let (variables, others): (Vec<&Lifetime>, Vec<&Lifetime>) = live.at(from).partition(|life| is_variable(life));
-        let (left, on_the_way): (Vec<&Lifetime>, Vec<&Lifetime>) = left.into_iter().partition(|life| life.may_be_gradient);
-        // Where gradients hold on to what they were made of, those of a model's own results are left as well.
+        let (left, on_the_way): (Vec<&Lifetime>, Vec<&Lifetime>) =
+            left.into_iter().partition(|life| life.may_be_gradient);
+        // If gradients retain their graph, gradients of intermediate results are left as well.
         let may_have_one = |life: &&Lifetime| !on_the_way.is_empty() || may_be_operand(life);
         let count = Count {
             left: sizes(left.into_iter()),
@@ -47,9 +50,9 @@ pub(super) fn count(lives: &[Lifetime], backward: &Passes, are_all_known: bool) 
     counted
 }
 
-/// What is live at one position after the other.
+/// Sweep over the log: which blocks are live at increasing positions.
 struct Live<'a> {
-    /// What was not looked at yet, in the order of the log.
+    /// Blocks not swept yet, in the order of the log.
     coming: std::iter::Peekable<std::vec::IntoIter<&'a Lifetime>>,
     live: BTreeMap<(usize, NonZeroU64), &'a Lifetime>,
 }
@@ -61,10 +64,10 @@ impl<'a> Live<'a> {
         Self { coming: coming.into_iter().peekable(), live: BTreeMap::new() }
     }
 
-    /// What is there at a position, which comes after those that were asked for before, and at the next.
+    /// The blocks live at a position and the next one. Positions must not decrease from call to call.
     fn at(&mut self, position: usize) -> impl Iterator<Item = &'a Lifetime> {
         while let Some(life) = self.coming.next_if(|life| life.from <= position) {
-            // In the order in which they go.
+            // Keyed by the end of the lifetime.
             self.live.insert((life.to, life.seq), life);
         }
         self.live = self.live.split_off(&(position + 2, NonZeroU64::MIN));
@@ -72,15 +75,15 @@ impl<'a> Live<'a> {
     }
 }
 
-/// What there is of each size.
+/// Blocks by size.
 type Sizes<'a> = HashMap<u64, Vec<&'a Lifetime>>;
 
-/// What is there of each size when a pass is over.
+/// The blocks of each size when a pass ends.
 struct Count<'a> {
-    /// What it leaves that may be gradients.
+    /// Results of the pass that may be gradients.
     left: Sizes<'a>,
     variables: Sizes<'a>,
-    /// Operands that are no variables have gradients as well.
+    /// Operands that are not variables; they have gradients as well.
     others: Sizes<'a>,
 }
 
@@ -93,23 +96,23 @@ impl Count<'_> {
         self.variables.get(&size).map_or(&[], Vec::as_slice)
     }
 
-    /// Variables of this size that are certain to be a model's.
+    /// Number of variables of this size that certainly belong to a model.
     fn sure(&self, size: u64) -> usize {
         self.variables(size).iter().filter(|life| life.hint != Hint::Variable).count()
     }
 }
 
-/// Data, weights that are not trained: no part of what a model works out, whose gradients do not outlive the pass.
+/// Data, or weights that are not trained. Not an intermediate result, whose gradient does not outlive the pass.
 fn may_be_operand(life: &Lifetime) -> bool {
     matches!(life.hint, Hint::Input | Hint::Constant | Hint::Nothing | Hint::Rule(Category::Parameter))
 }
 
-/// Was it there when the thread did something else?
+/// Was the block still live when its thread did other work?
 pub(super) fn outlives(life: &Lifetime, pass: &Pass) -> bool {
     pass.next.is_some_and(|next| life.to > next)
 }
 
-/// A model's, or perhaps an optimizer's, but none that is known for an optimizer's.
+/// A model's variable, or perhaps an optimizer's, but not one known to be an optimizer's.
 fn is_variable(life: &Lifetime) -> bool {
     life.is_variable && matches!(life.hint, Hint::Variable | Hint::Rule(Category::Parameter))
 }
@@ -123,7 +126,7 @@ fn sizes<'a>(lives: impl Iterator<Item = &'a Lifetime>) -> Sizes<'a> {
 impl GradientCounts {
     fn pass(&mut self, count: &Count<'_>, are_all_known: bool) {
         let all = |holds: &dyn Fn(u64) -> bool| count.variables.keys().all(|size| holds(*size));
-        // A variable that may be an optimizer's has no gradient: where all have one, all are parameters.
+        // An optimizer's variables have no gradients: if every variable has one, all of them are parameters.
         let all_are_even = all(&|size| count.left(size) == count.variables(size).len());
         let all_are_reached = all(&|size| count.left(size) >= count.sure(size));
         for (size, left) in &count.left {

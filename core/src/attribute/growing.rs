@@ -1,23 +1,23 @@
-//! Caches that grow by joining: each is the one before and a constant more.
+//! Detects KV caches that grow by concatenation: each block is the previous one plus a constant.
 
-use std::num::NonZeroU64;
 use std::collections::{HashMap, HashSet};
+use std::num::NonZeroU64;
 
 use super::hint::Hint;
 use super::lifetimes::Lifetime;
 use crate::snapshot::{StackId, ThreadId};
 
-/// So many steps are a run.
+/// Blocks in a run that counts as a cache.
 const LEAST: usize = 3;
 
-/// Caches that grow.
+/// Growing caches, as numbers of blocks.
 #[derive(Debug, Default)]
 pub(super) struct Growing {
-    /// Allocated by `cat`, three sizes or more that differ by as much each time, each live until the next was there; and
-    /// what is worked out after them grows with them, as what reads keys and values does. Results that are collected grow,
-    /// too, but nothing goes over all of them each time.
+    /// Blocks of the caches: three or more allocated by `cat`, each larger than the last by the same amount and allocated while
+    /// the last was live. Results computed after them must grow with them, as those that read keys and values do; collected
+    /// results grow too, but nothing reads all of them each time.
     pub(super) caches: HashSet<NonZeroU64>,
-    /// Blocks that may be what such a cache began with.
+    /// Blocks that may be the initial contents of such a cache.
     pub(super) prefixes: HashSet<NonZeroU64>,
 }
 
@@ -36,10 +36,10 @@ pub(super) fn growing(lives: &[Lifetime], is_wanted: impl Fn(&Lifetime) -> bool)
     growing
 }
 
-/// As large as the first of a run without its step, and there when that was made.
+/// Blocks as large as the first of a run minus one step, live when it was allocated.
 fn prefixes(run: &[&Lifetime], work: &HashMap<ThreadId, Vec<&Lifetime>>) -> Vec<NonZeroU64> {
     let [first, second, ..] = run else { return Vec::new() };
-    /// So much else may have been allocated since.
+    /// Number of later allocations that are searched.
     const NEAR: usize = 512;
     let size = first.size.saturating_sub(second.size - first.size);
     let all = work.get(&first.thread).map_or(&[][..], Vec::as_slice);
@@ -48,13 +48,13 @@ fn prefixes(run: &[&Lifetime], work: &HashMap<ThreadId, Vec<&Lifetime>>) -> Vec<
     before.iter().rev().take(NEAR).filter(is_one).map(|life| life.seq).collect()
 }
 
-/// Caches that grow side by side: for each block the one that it continues.
+/// Splits the blocks of one site into runs, for caches that grow side by side.
 fn runs<'a>(place: &[&'a Lifetime]) -> Vec<Vec<&'a Lifetime>> {
     let (mut runs, mut over): (Vec<Vec<&Lifetime>>, _) = (Vec::new(), Vec::new());
     for life in place {
-        // What went before takes nobody's place any more.
+        // A run whose last block is freed cannot continue.
         over.extend(runs.extract_if(.., |run| run.last().is_some_and(|last| last.to < life.from)));
-        // Of several the one whose last block goes first: requests and layers take turns.
+        // Of several runs, the one whose last block is freed first: requests and layers take turns.
         let continued = runs.iter_mut().filter(|run| continues(run, life));
         match continued.min_by_key(|run| (run.len() == 1, run.last().map(|last| last.to))) {
             Some(run) => run.push(life),
@@ -65,9 +65,9 @@ fn runs<'a>(place: &[&'a Lifetime]) -> Vec<Vec<&'a Lifetime>> {
     runs
 }
 
-/// Is a block larger than the last of a run, by as much as that one was, and takes its place?
+/// Does the block extend the run by one step?
 fn continues(run: &[&Lifetime], life: &Lifetime) -> bool {
-    /// Records until the last one is freed, at most.
+    /// Maximum number of records until the last block is freed.
     const SOON: usize = 16;
     let Some(last) = run.last() else { return false };
     let by = life.size.saturating_sub(last.size);
@@ -78,7 +78,7 @@ fn continues(run: &[&Lifetime], life: &Lifetime) -> bool {
     evenly && last.to > life.from && (last.to == usize::MAX || last.to - life.from <= SOON)
 }
 
-/// What each thread's operators allocated besides, in order.
+/// Other allocations of each thread's operators, in order.
 fn work<'a>(lives: &'a [Lifetime], collected: &HashSet<NonZeroU64>) -> HashMap<ThreadId, Vec<&'a Lifetime>> {
     let mut work: HashMap<ThreadId, Vec<&Lifetime>> = HashMap::new();
     let is_one = |life: &&Lifetime| matches!(life.hint, Hint::Forward | Hint::Join) && !collected.contains(&life.seq);
@@ -86,14 +86,14 @@ fn work<'a>(lives: &'a [Lifetime], collected: &HashSet<NonZeroU64>) -> HashMap<T
     work
 }
 
-/// Does something that is worked out after each of these grow with them?
+/// Does a result computed after each block of the run grow with the run?
 fn is_read(run: &[&Lifetime], work: &HashMap<ThreadId, Vec<&Lifetime>>) -> bool {
     let after = |life: &&Lifetime, until: usize| -> HashMap<StackId, u64> {
         let work = work.get(&life.thread).map_or(&[][..], Vec::as_slice);
         let work = work.get(work.partition_point(|other| other.from < life.from)..).unwrap_or_default();
         let mut sizes = HashMap::new();
         for other in work.iter().take_while(|other| other.from < until) {
-            // The first from each place: a layer's own is the next.
+            // The first of each site; later ones are those of the next layer.
             sizes.entry(other.stack).or_insert(other.size);
         }
         sizes

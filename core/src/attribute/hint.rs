@@ -1,51 +1,51 @@
-//! What a stack alone says of what a block is for.
+//! Category hints: what a stack alone says about the purpose of a block.
 
 use super::operator::FramePlace;
 use super::{Origin, allocator, library, operator};
 use crate::snapshot::{Category, ContextId, Fact, SnapshotData, StackId, SymbolName};
 
-/// What a stack alone says.
+/// What a stack says about a block's purpose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Hint {
-    /// A rule names the place.
+    /// A rule names the category.
     Rule(Category),
-    /// A library that is not Rust, or a matrix kernel, works in it.
+    /// Workspace of a matrix kernel or of a library that is not Rust.
     Workspace,
-    /// An allocator of a framework's took it, to give parts of it to tensors.
+    /// Taken by a framework's suballocator.
     GivenOut,
-    /// A backward pass needed it.
+    /// Allocated in a backward pass.
     Backward,
-    /// An optimizer needed it at its work.
+    /// Allocated in an optimizer's step.
     Step,
-    /// It is a variable: a model's or an optimizer's.
+    /// A variable, of a model or an optimizer.
     Variable,
-    /// The program brings data in.
+    /// Data that the program brings in.
     Input,
-    /// The program fills it with a constant.
+    /// Filled with a constant by the program.
     Constant,
-    /// Tensors were joined: a cache that grows does that.
+    /// A concatenation of tensors, such as a growing cache.
     Join,
-    /// Another operator of the forward pass.
+    /// Allocated by another operator of the forward pass.
     Forward,
     /// None of these.
     Nothing,
 }
 
-/// What a stack says, whatever the scopes.
+/// What a stack says, regardless of scopes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct StackHint {
     hint: Hint,
-    /// An operator of the forward pass needed it, or an optimizer: in an optimizer's scope it is the optimizer's.
+    /// Allocated by an operator of the forward pass or of an optimizer: in an optimizer's scope it is the optimizer's.
     is_operator: bool,
-    /// An optimizer's function is among the calls.
+    /// An optimizer's function is on the stack.
     in_optimizer: bool,
-    /// It is a variable.
+    /// The block is a variable.
     pub(super) is_variable: bool,
-    /// A function in which a model works is among the calls.
+    /// A function in which a model works is on the stack.
     pub(super) in_forward: bool,
     /// The operator only moves elements.
     pub(super) moves: bool,
-    /// In a backward pass the operator's results are gradients.
+    /// In a backward pass, the operator's results are gradients.
     pub(super) is_gradient: bool,
 }
 
@@ -69,7 +69,7 @@ impl StackHint {
             (None, None) if is_upload(data, stack) => Hint::Input,
             (None, None) => Hint::Nothing,
         };
-        // Whatever else a stack says.
+        // These hold whatever else the stack says.
         let is_final =
             matches!(hint, Hint::GivenOut | Hint::Workspace | Hint::Backward | Hint::Rule(Category::Unknown));
         let is_operator = operator.is_some() && !is_final;
@@ -81,20 +81,20 @@ impl StackHint {
         Self { hint, is_operator, in_optimizer, is_variable, in_forward, moves, is_gradient }
     }
 
-    /// Within scopes of which one is an optimizer's, or none.
+    /// The hint, given whether one of the block's scopes is an optimizer's.
     pub(super) fn within(self, is_step: bool) -> Hint {
         if self.in_optimizer || self.is_operator && is_step { Hint::Step } else { self.hint }
     }
 }
 
 impl Hint {
-    /// Is it part of what the program works out, so that a pass of another kind is over?
+    /// Is it part of the program's computation, so that a pass of another kind has ended?
     pub(super) fn is_work(self) -> bool {
         !matches!(self, Self::GivenOut | Self::Workspace | Self::Nothing)
     }
 }
 
-/// The calls within frameworks that led to a block, the innermost first.
+/// The framework frames below the program's own, innermost first.
 fn framework_run(data: &SnapshotData, stack: StackId) -> impl Iterator<Item = FramePlace<'_>> {
     let rules = &data.settings.rules;
     let frames = data.stacks.frames(stack).map(|frame| (Origin::of(rules, frame), frame));
@@ -102,7 +102,7 @@ fn framework_run(data: &SnapshotData, stack: StackId) -> impl Iterator<Item = Fr
     run.filter(|(origin, _)| *origin == Origin::Framework).map(|(_, frame)| FramePlace::of(frame))
 }
 
-/// A workspace wherever it stands; else what the outermost call says that a rule names.
+/// [`Category::Workspace`] if any frame's rule says so, else the category of the outermost frame that has a rule.
 fn by_rule(data: &SnapshotData, stack: StackId) -> Option<Category> {
     let rules = &data.settings.rules;
     let mut found = None;
@@ -116,14 +116,14 @@ fn by_rule(data: &SnapshotData, stack: StackId) -> Option<Category> {
     found
 }
 
-/// Is the operator that the program called one of these?
+/// Does a rule state this fact about the operator that the program called?
 fn is_called(data: &SnapshotData, stack: StackId, root: &str, fact: Fact) -> bool {
     let is_root = |place: &FramePlace<'_>| place.function == root;
     let called = framework_run(data, stack).filter(is_root).last();
     called.is_some_and(|place| place.is(&data.settings.rules, fact))
 }
 
-/// Does the program itself bring data in without a framework's operator?
+/// Does the program bring data in without an operator of the framework?
 fn is_upload(data: &SnapshotData, stack: StackId) -> bool {
     let called = framework_run(data, stack).last();
     called.is_some_and(|place| place.is(&data.settings.rules, Fact::Input))
@@ -133,18 +133,18 @@ fn is_variable(data: &SnapshotData, stack: StackId) -> bool {
     framework_run(data, stack).any(|place| place.is(&data.settings.rules, Fact::Variable))
 }
 
-/// Is the block made of nothing that was there before, but from data or a constant?
+/// Was the block created from data or a constant, not from other tensors?
 pub(crate) fn is_made_anew(data: &SnapshotData, stack: StackId) -> bool {
     matches!(StackHint::of(data, stack).hint, Hint::Input | Hint::Constant | Hint::Variable)
 }
 
-/// Is it part of what a model works out, as far as names of functions tell?
+/// Is a function in which a model works on the stack?
 fn in_forward(data: &SnapshotData, stack: StackId) -> bool {
     let rules = &data.settings.rules;
     data.stacks.frames(stack).any(|frame| rules.names(Fact::Forward, SymbolName(frame.function_or_empty()).function()))
 }
 
-/// Did a function of an optimizer need it?
+/// Is a function of an optimizer on the stack?
 fn in_optimizer(data: &SnapshotData, stack: StackId) -> bool {
     let mut places = data.stacks.frames(stack).map(FramePlace::of);
     places.any(|place| place.is(&data.settings.rules, Fact::Optimizer))
@@ -173,7 +173,8 @@ mod tests {
             trace.alloc("last", 2000).on(StackId(1));
             trace.build()
         };
-        let category = |data: &SnapshotData| crate::attribute::Categories::of(data, &data.devices[0]).get(NonZeroU64::new(1));
+        let category =
+            |data: &SnapshotData| crate::attribute::Categories::of(data, &data.devices[0]).get(NonZeroU64::new(1));
         let data = in_step(frame("mul_scalar", &registry("burn-tensor-0.21.0/src/tensor/api/numeric.rs"), 300));
         assert_eq!(category(&data), Category::Unknown);
         assert_eq!(operator(&data, StackId(1)).map(|operator| operator.root), Some("mul_scalar"));

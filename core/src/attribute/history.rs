@@ -1,25 +1,25 @@
-//! Where in the log each place of the program allocated, and each thread.
+//! Allocation history of each site and thread, as sorted positions in the log.
 
 use std::collections::HashMap;
 
 use super::lifetimes::Lifetime;
 use crate::snapshot::{StackId, ThreadId};
 
-/// Positions in the log, in order.
+/// Positions of allocations, sorted. A site is a stack here.
 #[derive(Debug, Default)]
 pub(super) struct AllocationHistory {
     all: Vec<usize>,
     stacks: Vec<StackId>,
     of_thread: HashMap<ThreadId, Vec<usize>>,
     of_stack: HashMap<StackId, Vec<(usize, usize)>>,
-    /// In forward passes, as far as names of functions tell.
+    /// Allocations in forward passes, judging by the functions on their stacks.
     forward: Vec<usize>,
     habits: HashMap<StackId, Habit>,
-    /// Of each thread's backward passes, allocations with the positions of their frees.
+    /// Allocations in each thread's backward passes, with the positions of their frees.
     ends: HashMap<ThreadId, Vec<(usize, usize)>>,
 }
 
-/// How a place allocates.
+/// The allocation pattern of a site.
 #[derive(Clone, Copy, Debug)]
 struct Habit {
     comes_again: bool,
@@ -46,29 +46,28 @@ impl AllocationHistory {
         places
     }
 
-    /// How many blocks were allocated between two positions, without the first.
+    /// Number of allocations after position `from`, up to `to`.
     pub(super) fn allocations(&self, from: usize, to: usize) -> usize {
         let until = |position| self.all.partition_point(|at| *at <= position);
         until(to) - until(from)
     }
 
-    /// Does the thread allocate after this?
+    /// Does the thread allocate after this position?
     pub(super) fn goes_on(&self, thread: ThreadId, position: usize) -> bool {
         self.of_thread.get(&thread).and_then(|all| all.last()).is_some_and(|last| *last > position)
     }
 
-    /// Was it freed before any forward pass could use it, as what weights are converted from is?
+    /// Was the block freed before any forward pass could use it, like the source of a conversion of weights?
     pub(super) fn is_gone_unused(&self, life: &Lifetime) -> bool {
         self.forward.get(self.forward.partition_point(|at| *at <= life.from)).is_some_and(|next| life.to < *next)
     }
 
-    /// Does a forward pass go on while the block is there?
+    /// Does a forward pass allocate during the block's lifetime?
     pub(super) fn spans_forward(&self, life: &Lifetime) -> bool {
         self.forward.get(self.forward.partition_point(|at| *at <= life.from)).is_some_and(|next| *next < life.to)
     }
 
-    /// Does the program go on while the block is there, rather than in circles, as where it generates token by token? No
-    /// place allocates often meanwhile.
+    /// Is the program not in a loop (such as token generation) during the block's lifetime? In a loop some site allocates often.
     pub(super) fn is_straight(&self, life: &Lifetime) -> bool {
         const MOST: usize = 512;
         const OFTEN: usize = 8;
@@ -87,25 +86,25 @@ impl AllocationHistory {
         self.of_stack.get(&stack).map_or(&[], Vec::as_slice)
     }
 
-    /// Does the place allocate between two positions?
+    /// Does the site allocate between two positions?
     pub(super) fn allocates_between(&self, stack: StackId, from: usize, to: usize) -> bool {
         let all = self.of_stack(stack);
         all.get(all.partition_point(|(at, _)| *at <= from)).is_some_and(|(next, _)| *next < to)
     }
 
-    /// Does the place allocate before a position and after it?
+    /// Does the site allocate both before and after a position?
     pub(super) fn allocates_around(&self, stack: StackId, position: usize) -> bool {
         let ends = self.of_stack(stack).first().zip(self.of_stack(stack).last());
         ends.is_some_and(|((first, _), (last, _))| *first < position && position < *last)
     }
 
-    /// Does a place allocate again and again, and is each block gone before the next but one is there?
+    /// Does the site allocate repeatedly, and is each block freed before the next but one is allocated?
     pub(super) fn comes_again(&self, stack: StackId) -> bool {
         self.habits.get(&stack).is_some_and(|habit| habit.comes_again)
     }
 
-    /// Does a place allocate again and again, and is each block there for less than half the time until it begins anew? Its
-    /// blocks may take turns, one coming before the other goes.
+    /// Does the site allocate repeatedly, with each block live for less than half the period of the repetition? Its blocks may
+    /// overlap (take turns) only if `may_take_turns`.
     pub(super) fn is_brief(&self, stack: StackId, may_take_turns: bool) -> bool {
         self.habits.get(&stack).is_some_and(|habit| habit.is_brief && (may_take_turns || !habit.takes_turns))
     }
@@ -122,9 +121,9 @@ impl AllocationHistory {
     }
 
     fn are_brief(&self, blocks: &[(usize, usize)], beginnings: &[usize]) -> bool {
-        /// So often a place begins anew that is said to do so.
+        /// Repetitions that count as a pattern.
         const LEAST: usize = 4;
-        /// Allocations.
+        /// Allocations during the longest brief lifetime.
         const LONGEST: usize = 64;
         let periods: Vec<usize> = beginnings
             .windows(2)
@@ -133,7 +132,7 @@ impl AllocationHistory {
                 _ => 0,
             })
             .collect();
-        // After the last one begins nothing anew.
+        // After the last beginning, the period is that of the one before.
         let period = |from: usize| {
             let at = beginnings.partition_point(|beginning| *beginning <= from).saturating_sub(1);
             periods.get(at).or(periods.last()).copied().unwrap_or(0)
@@ -145,7 +144,7 @@ impl AllocationHistory {
         beginnings.len() >= LEAST && blocks.iter().all(is_brief)
     }
 
-    /// Of the backward pass between two positions, is any block there after the third?
+    /// Is any block of the backward pass between `from` and `to` live at position `after`?
     pub(super) fn outlive(&self, thread: ThreadId, from: usize, to: usize, after: usize) -> bool {
         let all = self.ends.get(&thread).map_or(&[][..], Vec::as_slice);
         let pass = all.get(all.partition_point(|(at, _)| *at < from)..).unwrap_or_default();
@@ -153,7 +152,7 @@ impl AllocationHistory {
     }
 }
 
-/// Where a place allocates while none of its blocks is there.
+/// Positions at which a site allocates while it has no live block.
 fn beginnings(blocks: &[(usize, usize)]) -> Vec<usize> {
     let (mut end, mut beginnings) = (0, Vec::new());
     for (from, to) in blocks {

@@ -1,9 +1,9 @@
-//! Libraries that are not Rust and allocate for themselves: cuBLAS and the like.
+//! Native libraries that allocate device memory on their own, such as cuBLAS.
 
 use super::Origin;
 use crate::snapshot::{CodeAddress, Fact, Frame, Rules, SnapshotData, StackId};
 
-/// The file name of the library that asked for the block itself, if one did: `libcublas.so.13`.
+/// File name of the native library that allocated the block itself: `libcublas.so.13`.
 pub fn library(data: &SnapshotData, stack: StackId) -> Option<&str> {
     let stacks = &data.stacks;
     let rules = &data.settings.rules;
@@ -14,17 +14,17 @@ pub fn library(data: &SnapshotData, stack: StackId) -> Option<&str> {
     name_of_library(rules, module.path.as_deref()?).filter(|_| is_native)
 }
 
-/// Is this an address in memtrace itself, or in what it calls? Its own frames are left out of stacks.
+/// Is this address in memtrace or in std called by it? Such addresses are left out of stacks.
 pub(crate) fn is_memtraces(frames: &[Frame]) -> bool {
-    // No rule has a say in these two.
+    // No rule affects these two origins.
     let rules = Rules::default();
     let innermost = frames.first().map(|frame| Origin::of(&rules, frame));
-    // A scope is inlined into the program around what it runs.
+    // A scope is inlined into the program around the code it runs.
     innermost.is_none_or(|origin| origin == Origin::Memtrace)
         || frames.iter().any(|frame| Origin::of(&rules, frame) == Origin::Std)
 }
 
-/// The name of a shared library that may ask for memory itself.
+/// File name of a shared library that may allocate on its own.
 pub(crate) fn name_of_library<'a>(rules: &Rules, path: &'a str) -> Option<&'a str> {
     let name = path.rsplit('/').next()?;
     (name.contains(".so") && !rules.names(Fact::PassesOn, name)).then_some(name)

@@ -1,12 +1,12 @@
-//! The blocks of a recording with the time for which each was there.
+//! Lifetimes of all blocks, as positions in the log.
 
-use std::num::NonZeroU64;
 use std::collections::HashMap;
+use std::num::NonZeroU64;
 
 use super::hint::{Hint, StackHint, is_step};
 use crate::snapshot::{Block, ContextId, DeviceSnapshot, RecordKind, SnapshotData, StackId, ThreadId};
 
-/// A block, from its alloc to its free, as positions in the log.
+/// A block from its alloc to its free, as positions in the log from 1.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Lifetime {
     pub(super) seq: NonZeroU64,
@@ -14,29 +14,29 @@ pub(super) struct Lifetime {
     pub(super) stack: StackId,
     pub(super) context: ContextId,
     pub(super) thread: ThreadId,
-    /// 0 if the log no longer has it.
+    /// 0 if it was allocated before the log begins.
     pub(super) from: usize,
-    /// `usize::MAX` if it is live, or nobody knows.
+    /// `usize::MAX` if it is live or its free is unknown.
     pub(super) to: usize,
     pub(super) hint: Hint,
-    /// It is a variable, a model's or an optimizer's.
+    /// A variable, of a model or an optimizer.
     pub(super) is_variable: bool,
-    /// By the names of the calls it is part of what a model works out.
+    /// Allocated in a forward pass, judging by the functions on its stack.
     pub(super) in_forward: bool,
     /// Its operator only moves elements.
     pub(super) moves: bool,
-    /// In a backward pass it may be a gradient.
+    /// May be a gradient if it is allocated in a backward pass.
     pub(super) may_be_gradient: bool,
 }
 
 impl Lifetime {
-    /// Is it there at this position?
+    /// Is the block live at this position?
     pub(super) fn is_live_at(&self, position: usize) -> bool {
         self.from <= position && position < self.to
     }
 }
 
-/// All blocks of which the recording knows anything, in the order of their allocation.
+/// All blocks that the recording knows, in the order of their allocation.
 pub(super) fn lifetimes(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<Lifetime> {
     let mut stacks: HashMap<StackId, StackHint> = HashMap::new();
     let mut contexts: HashMap<ContextId, bool> = HashMap::new();

@@ -1,7 +1,7 @@
-//! Who is responsible for a block, and what it is for: the user's line, the operator, the library, from the frames of its
-//! stack; the module, from its context; the category, from all that and its life.
+//! Attribution: who allocated a block and what for. The stack gives the user line, the operator and the library; the context
+//! gives the module; all of them and the block's lifetime give the category.
 //!
-//! Knows the names of frameworks, not of file formats.
+//! What is known of frameworks comes from the rules ([`Rules`](crate::Rules)).
 
 mod allocator;
 mod arms;
@@ -9,12 +9,12 @@ mod categories;
 mod gradients;
 mod growing;
 mod hint;
+mod history;
 mod library;
 mod lifetimes;
 mod operator;
 mod origin;
 mod passes;
-mod history;
 mod spanned;
 
 pub use allocator::allocator;
@@ -31,39 +31,39 @@ pub use spanned::belongs_to_a_span;
 
 use crate::snapshot::{ContextId, Frame, SnapshotData, StackId};
 
-/// Where a block came from, as far as its stack tells.
+/// The allocation site of a block: the user line, as far as its stack shows one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum AllocationSite<'a> {
-    /// The innermost frame in the user's own code, or else in a library that is not a framework.
+    /// The innermost frame of the user's own code, or else of a library that is not a framework.
     User(&'a Frame),
-    /// The stack never leaves the framework (a worker thread's): its innermost framework frame.
+    /// The innermost framework frame of a stack without any such frame (a worker thread's).
     Framework(&'a Frame),
-    /// No frame says anything.
+    /// The stack says nothing.
     Unknown,
 }
 
-/// The line of the model: the innermost frame that is no framework's, whether it lies in the user's workspace or in a library
-/// of models such as candle-transformers.
+/// The line of the model: the innermost frame that is not a framework's, in the user's workspace or in a library of models
+/// such as candle-transformers.
 pub fn model_line(data: &SnapshotData, stack: StackId) -> Option<&Frame> {
     let of_model =
         |frame: &&Frame| matches!(Origin::of(&data.settings.rules, frame), Origin::Workspace | Origin::Library);
     data.stacks.frames(stack).find(of_model)
 }
 
-/// The part of a model that a context stands for, from the outermost module inwards, joined by ` > `.
+/// The module path of a context: the names of its modules, outermost first, joined by ` > `.
 pub fn module(data: &SnapshotData, context: ContextId) -> Option<String> {
     let node = |id: ContextId| data.contexts.get(id.0 as usize).filter(|node| node.module);
     let names: Vec<&str> = data.context_ids(context).into_iter().filter_map(node).map(|node| &*node.name).collect();
     (!names.is_empty()).then(|| names.join(" > "))
 }
 
-/// The user line of a stack: the innermost frame outside std, memtrace, cudarc and candle's own
-/// crates; of several, one in the user's workspace goes before one in a library.
+/// The user line of a stack: the innermost frame outside std, memtrace, cudarc and candle's own crates. A frame of the
+/// user's workspace takes precedence over a library's.
 pub fn allocation_site(data: &SnapshotData, stack: StackId) -> AllocationSite<'_> {
     site_of(data.stacks.frames(stack).map(|frame| (Origin::of(&data.settings.rules, frame), frame)))
 }
 
-/// The user line of a stack's frames.
+/// The user line among a stack's frames.
 fn site_of<'a>(frames: impl Iterator<Item = (Origin, &'a Frame)>) -> AllocationSite<'a> {
     let (mut library, mut framework) = (None, None);
     for (origin, frame) in frames {
@@ -81,7 +81,7 @@ fn site_of<'a>(frames: impl Iterator<Item = (Origin, &'a Frame)>) -> AllocationS
     }
 }
 
-/// Whose code every frame of a snapshot is, worked out once: a frame is in many stacks.
+/// The origin of every frame of a snapshot, computed once, because stacks share frames.
 pub(crate) struct Origins(Vec<Origin>);
 
 impl Origins {

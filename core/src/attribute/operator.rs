@@ -1,4 +1,4 @@
-//! The tensor operation that needed a block, from the frames of its stack.
+//! Operator attribution: the tensor operation that allocated a block, from the frames of its stack.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -7,18 +7,17 @@ use super::Origin;
 use super::origin::{package_and_path, version_of};
 use crate::snapshot::{Fact, Frame, Rules, SnapshotData, StackId, SymbolName};
 
-/// A tensor operation as the frames of a stack tell of it.
+/// A tensor operation, as a stack shows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct Operator<'a> {
-    /// What the program called: `pad_with_zeros`.
+    /// The operation that the program called: `pad_with_zeros`.
     pub root: &'a str,
-    /// What that came down to: `cat`; often the same.
+    /// The operation that it was implemented with: `cat`; often the same.
     pub leaf: &'a str,
     /// It is part of a backward pass.
     pub is_backward: bool,
-    /// The operation whose gradients the backward pass was working out; `None` if that is not known. If any of
-    /// several, they stand there with a `|` between them.
+    /// The operation whose gradients the backward pass computed, if known. Alternatives are separated by `|`.
     pub backward_of: Option<&'a str>,
 }
 
@@ -34,10 +33,10 @@ impl fmt::Display for Operator<'_> {
     }
 }
 
-/// The operation that a stack belongs to; `None` if it belongs to none that is known.
+/// The operator of a stack, if it has a known one.
 ///
-/// Of the framework's frames below the program's own, those that are operators count: the outermost is the
-/// root, the innermost the leaf. Within a backward pass the root is what the pass itself called.
+/// Among the framework's frames below the program's own, the outermost operator is the root and the innermost is the leaf.
+/// Within a backward pass, the root is the operator that the pass itself called.
 pub fn operator(data: &SnapshotData, stack: StackId) -> Option<Operator<'_>> {
     let rules = &data.settings.rules;
     let (mut leaf, mut root, mut pass, mut inside) = (None, None, None, false);
@@ -69,25 +68,25 @@ pub fn operator(data: &SnapshotData, stack: StackId) -> Option<Operator<'_>> {
     }
 }
 
-/// The operator that made a square matrix for itself, if that is what this is.
+/// The operator that made a square matrix, unless the program asked for the matrix itself.
 pub(crate) fn squared_by(data: &SnapshotData, stack: StackId) -> Option<&str> {
     let places = data.stacks.frames(stack).map(FramePlace::of);
     let square = places.into_iter().find(|place| place.is(&data.settings.rules, Fact::Square))?;
     operator(data, stack).map(|found| found.root).filter(|root| *root != square.function)
 }
 
-/// Was anything allocated in a backward pass?
+/// Does any stack contain a backward pass?
 pub(crate) fn has_backward_pass(data: &SnapshotData) -> bool {
     data.stacks.frames.iter().any(|frame| FramePlace::of(frame).is(&data.settings.rules, Fact::Pass))
 }
 
-/// Does this frame only run the jobs of others, as a thread pool's do?
+/// Is this the frame of a thread pool, which only runs the jobs of other crates?
 pub(crate) fn is_pool(rules: &Rules, frame: &Frame) -> bool {
     rules.names(Fact::Pool, &FramePlace::of(frame).package)
 }
 
-/// Does a call of this operator allocate by this stack only once? The operator's own library does, but where it loops; what it
-/// calls (matrix kernels, thread pools) may do so over and over.
+/// Does one call of this operator allocate at most once by this stack? True for the operator's own library, unless the operator
+/// loops; code that it calls (matrix kernels, thread pools) may repeat a stack.
 pub(crate) fn allocates_once(data: &SnapshotData, stack: StackId, operator: &str) -> bool {
     let rules = &data.settings.rules;
     let asking = data.stacks.frames(stack).find(|frame| Origin::of(rules, frame) == Origin::Framework);
@@ -95,7 +94,7 @@ pub(crate) fn allocates_once(data: &SnapshotData, stack: StackId, operator: &str
         && !rules.names(Fact::Loop, operator)
 }
 
-/// Where a frame's function stands: crate as in `use`, its version as far as it is known, file below `src`.
+/// Location of a frame's function: crate as in `use`, its version if known, file relative to `src`.
 pub(super) struct FramePlace<'a> {
     pub(super) package: String,
     pub(super) version: &'a str,
@@ -104,7 +103,7 @@ pub(super) struct FramePlace<'a> {
 }
 
 impl<'a> FramePlace<'a> {
-    /// From the file; from the name where there is none. The crate of a file that does not lie in a `src` is not known.
+    /// Taken from the file, or from the symbol name without one. The crate of a file outside any `src` is unknown.
     pub(super) fn of(frame: &'a Frame) -> Self {
         let name = SymbolName(frame.function_or_empty());
         let function = name.function();
@@ -121,12 +120,12 @@ impl<'a> FramePlace<'a> {
         Self { package: package.to_owned(), version: "", file: file.into(), function }
     }
 
-    /// Is this so of the function?
+    /// Does a rule state this fact about the function?
     pub(super) fn is(&self, rules: &Rules, fact: Fact) -> bool {
         rules.says(fact, &self.package, &self.file, self.function)
     }
 
-    /// What it is called if it is an operator; `function` is its whole name.
+    /// The operator's name, if the function is one; `function` is its full symbol name.
     fn operator(&self, rules: &'a Rules, function: &'a str) -> Option<&'a str> {
         let Self { package, file, function: name, .. } = self;
         let is_one = !name.is_empty() && rules.is_operator(package, file, name);

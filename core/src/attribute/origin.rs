@@ -1,4 +1,4 @@
-//! Whose code a frame is.
+//! Classifies stack frames by origin: whose code a frame is.
 
 use crate::snapshot::{Fact, Frame, Rules, SymbolName};
 
@@ -9,18 +9,18 @@ pub enum Origin {
     Std,
     /// memtrace itself.
     Memtrace,
-    /// candle, cudarc and what they are made of.
+    /// candle, cudarc and their dependencies; other frameworks that rules name.
     Framework,
-    /// Another library from a registry or a git checkout.
+    /// Another library, from a registry or a git checkout.
     Library,
-    /// The user's own workspace: any other source file.
+    /// The user's own workspace, which is any other source file.
     Workspace,
-    /// Neither a file nor a name that tells.
+    /// Neither the file nor the name tells.
     Unknown,
 }
 
 impl Origin {
-    /// Whose code this frame is: by its file, or by the crate in its name where there is no file.
+    /// The origin of a frame: by its file, or by the crate in its symbol name without one.
     pub fn of(rules: &Rules, frame: &Frame) -> Self {
         match &frame.file {
             Some(file) => by_file(rules, file),
@@ -44,21 +44,20 @@ fn by_file(rules: &Rules, file: &str) -> Origin {
     }
 }
 
-/// A file outside the registry: the user's own, unless it lies in a copy of a framework or among
-/// vendored libraries.
+/// A file outside the registry: the user's own, unless it is in a copy of a framework or under `vendor`.
 fn vendored(rules: &Rules, file: &str) -> Origin {
     let package = package_and_path(file).map(|(package, _)| package);
     let otherwise = if file.contains("/vendor/") { Origin::Library } else { Origin::Workspace };
     package.map_or(otherwise, |package| by_crate(rules, &package.replace('-', "_"), otherwise))
 }
 
-/// The package that a file of a registry or a git checkout belongs to.
+/// The package of a file in a registry or a git checkout.
 fn library_of(file: &str) -> Option<&str> {
     if let Some((_, path)) = file.split_once("/registry/src/") {
         return path.split('/').nth(1).map(without_version);
     }
     let (_, path) = file.split_once("/git/checkouts/")?;
-    // CHECKOUT-HASH/REVISION/[FOLDER/…]src/…: the folder before `src` is the package, usually.
+    // CHECKOUT-HASH/REVISION/[FOLDER/…]src/…: usually the folder before `src` is the package.
     let before_src = path.split("/src/").next()?;
     let folders: Vec<&str> = before_src.split('/').collect();
     match folders.as_slice() {
@@ -68,19 +67,19 @@ fn library_of(file: &str) -> Option<&str> {
     }
 }
 
-/// A source file's package, without its version, and its path below `src`.
+/// The package of a source file, without its version, and the path below `src`.
 pub(super) fn package_and_path(file: &str) -> Option<(&str, &str)> {
     let (folder, path) = file.rsplit_once("/src/")?;
     folder.rsplit('/').next().map(|package| (without_version(package), path))
 }
 
-/// The version of the package that a file of a registry belongs to; empty where it is not known.
+/// The version of a package in a registry; empty if the path has none.
 pub(super) fn version_of(file: &str) -> &str {
     let package = file.rsplit_once("/src/").and_then(|(folder, _)| folder.rsplit('/').next()).unwrap_or_default();
     package.get(without_version(package).len()..).unwrap_or_default().trim_start_matches('-')
 }
 
-/// `candle-core` of `candle-core-0.11.1`.
+/// `candle-core-0.11.1` becomes `candle-core`.
 fn without_version(folder: &str) -> &str {
     let version = folder.match_indices('-').find(|(at, _)| folder[at + 1..].starts_with(|c: char| c.is_ascii_digit()));
     version.map_or(folder, |(at, _)| &folder[..at])

@@ -1,4 +1,4 @@
-//! Stretches of the log in which a thread did one kind of work.
+//! Passes (backward passes, optimizer steps): stretches of the log in which a thread did one kind of work.
 
 use std::collections::{HashMap, HashSet};
 
@@ -6,24 +6,24 @@ use super::hint::Hint;
 use super::lifetimes::Lifetime;
 use crate::snapshot::{Category, ContextId, DeviceSnapshot, ThreadId};
 
-/// A stretch in which a thread did one kind of work.
+/// A stretch of the log in which a thread did one kind of work.
 #[derive(Clone, Debug)]
 pub(super) struct Pass {
     pub(super) from: usize,
-    /// What it allocated last, or where the scope was left in which it worked.
+    /// Its last allocation, or the position where the thread left the scope of the work.
     pub(super) to: usize,
-    /// Where the thread began to do something else, if it did.
+    /// Where the thread began other work, if it did.
     pub(super) next: Option<usize>,
-    /// It is known to be over.
+    /// The pass is known to have ended.
     pub(super) is_over: bool,
-    /// The program named gradients in it.
+    /// The program named gradients of this pass.
     pub(super) has_gradients: bool,
 }
 
-/// Of each thread, in order.
+/// The passes of each thread, in order.
 pub(super) type Passes = HashMap<ThreadId, Vec<Pass>>;
 
-/// Where threads left which scopes: the position of the last record before that.
+/// Positions of the last record before each scope was left, by thread and context.
 pub(super) type Exits = HashMap<(ThreadId, ContextId), Vec<usize>>;
 
 /// The pass in which a block was allocated.
@@ -33,9 +33,10 @@ pub(super) fn pass_at<'a>(passes: &'a Passes, life: &Lifetime) -> Option<&'a Pas
     passes.get(at)
 }
 
-/// The stretches in which threads allocated with this hint only.
+/// The passes with this hint: stretches in which a thread's work has no other hint.
 pub(super) fn passes(device: &DeviceSnapshot, lives: &[Lifetime], kind: Hint, exits: &Exits) -> Passes {
-    let is_gradient = |life: &Lifetime| device.named(Some(life.seq)).is_some_and(|name| name.category == Category::Gradient);
+    let is_gradient =
+        |life: &Lifetime| device.named(Some(life.seq)).is_some_and(|name| name.category == Category::Gradient);
     let left = left(exits);
     let mut found = Passes::new();
     let mut open: HashSet<ThreadId> = HashSet::new();
@@ -62,7 +63,7 @@ pub(super) fn passes(device: &DeviceSnapshot, lives: &[Lifetime], kind: Hint, ex
     found
 }
 
-/// The last pass ends where its thread left a scope after it, if that is before it did something else.
+/// Ends the last pass where the thread left a scope, if it did so before it began other work.
 fn close(passes: &mut [Pass], left: Option<&Vec<usize>>, next: Option<usize>) {
     let Some(pass) = passes.last_mut() else { return };
     pass.next = next;
@@ -82,7 +83,7 @@ pub(super) fn exits(device: &DeviceSnapshot) -> Exits {
     exits
 }
 
-/// Where threads left any scope.
+/// The exits of each thread, from any scope.
 fn left(exits: &Exits) -> HashMap<ThreadId, Vec<usize>> {
     let mut left: HashMap<ThreadId, Vec<usize>> = HashMap::new();
     for ((thread, _), positions) in exits {

@@ -1,10 +1,10 @@
-//! Code that works within a span of its own: what candle's models do.
+//! Functions that run inside a `tracing` span of their own, as candle's models do.
 
 use super::operator::FramePlace;
 use crate::snapshot::{Fact, SnapshotData, StackId};
 
-/// Is this a stack of code that enters a span of its own, whether or not anybody heard of that span?
-/// The entering and leaving itself does not count.
+/// Was the block allocated in a function that enters a span of its own, whether or not the span was recorded? Blocks that
+/// entering and leaving allocates do not count.
 pub fn belongs_to_a_span(data: &SnapshotData, stack: StackId) -> bool {
     let rules = &data.settings.rules;
     let places = data.stacks.frames(stack).map(FramePlace::of);

@@ -1,7 +1,7 @@
 //! Records, blocks, marks and scopes of a capture, read.
 
-use std::num::NonZeroU64;
 use std::collections::BTreeMap;
+use std::num::NonZeroU64;
 
 use super::Damage;
 use super::bytes::{Reader, in_range};
@@ -175,7 +175,11 @@ pub(super) fn scopes(r: &mut Reader<'_>, ids: Ids) -> Result<Vec<ScopeStats>, Da
 }
 
 /// Adds names; `lost` is how many were not kept so far.
-pub(super) fn names(r: &mut Reader<'_>, names: &mut BTreeMap<NonZeroU64, BlockName>, lost: &mut u64) -> Result<(), Damage> {
+pub(super) fn names(
+    r: &mut Reader<'_>,
+    names: &mut BTreeMap<NonZeroU64, BlockName>,
+    lost: &mut u64,
+) -> Result<(), Damage> {
     *lost = in_range(*lost + r.number()?)?;
     let mut last = Last::default();
     for _ in 0..r.count()? {

@@ -13,8 +13,8 @@ use super::{
 use crate::error::Error;
 use crate::snapshot::{
     Action, CodeAddress, ContextId, ContextNode, Counted, CudaHooks, Device, DeviceMemory, DeviceSnapshot, Enabled,
-    Frame, GraphMemory, Health, MAX_INTERVAL, LoadedObject, ObjectSpans, Peak, Pool, Process, Rules, Settings, SnapshotData,
-    Spans, StackContext, StackKind, Stacks, Stat, Thread, ThreadId, UnseenCalls,
+    Frame, GraphMemory, Health, LoadedObject, MAX_INTERVAL, ObjectSpans, Peak, Pool, Process, Rules, Settings,
+    SnapshotData, Spans, StackContext, StackKind, Stacks, Stat, Thread, ThreadId, UnseenCalls,
 };
 
 /// Reads a capture up to its last commit before the end or the first damage.

@@ -1,7 +1,7 @@
 //! Where a stream skipped records: what is known of them is put in their place.
 
-use std::num::NonZeroU64;
 use std::collections::HashMap;
+use std::num::NonZeroU64;
 
 use foldhash::fast::RandomState;
 
@@ -54,7 +54,8 @@ fn replay(live: &mut Live, records: &[Record]) {
 /// Frees of what is gone, at the gap's beginning, and allocs of what is new.
 fn difference(before: &Live, after: &[Block], from_ns: u64) -> Vec<Record> {
     let stayed = |block: &&Block| before.get(&block.address).is_some_and(|known| known.seq == block.seq);
-    let seqs: HashMap<u64, Option<NonZeroU64>, RandomState> = after.iter().map(|block| (block.address, block.seq)).collect();
+    let seqs: HashMap<u64, Option<NonZeroU64>, RandomState> =
+        after.iter().map(|block| (block.address, block.seq)).collect();
     let gone = before.values().filter(|block| seqs.get(&block.address) != Some(&block.seq)).copied().collect();
     let frees = by_seq(gone).into_iter().map(|block| {
         let alloc = Record::alloc_of(&block);

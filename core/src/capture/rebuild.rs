@@ -1,8 +1,8 @@
 //! A device's part of a recording from the chunks of a capture: what was not written follows from
 //! the records.
 
-use std::num::NonZeroU64;
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::num::NonZeroU64;
 
 use foldhash::fast::RandomState;
 
@@ -187,7 +187,8 @@ impl DeviceParts {
         }
         let (mut at_skips, mut at_end) = (vec![Vec::new(); self.skips.len()], Vec::new());
         for Refused { free, again } in &refused {
-            let Some(block) = self.records.get(*again).and_then(Record::refused).filter(|block| block.seq.is_some()) else {
+            let Some(block) = self.records.get(*again).and_then(Record::refused).filter(|block| block.seq.is_some())
+            else {
                 continue;
             };
             let was_out = |at: usize| at <= *again && free.is_none_or(|free| at > free);

@@ -1,5 +1,7 @@
 //! Captures come back as they were written, and whatever else the bytes are is told apart.
 
+use std::num::NonZeroU64;
+
 use super::*;
 use crate::snapshot::testing::{self, LINE_7, LINE_9, Story, WORKER};
 use crate::snapshot::{
@@ -197,7 +199,11 @@ fn chunks_of_a_later_writer_are_passed_over() {
 /// As a stream has them.
 #[test]
 fn names_come_in_parts_and_the_last_one_counts() {
-    let named = |seq, name: &str| BlockName { seq, name: name.into(), category: Category::Activation };
+    let named = |seq, name: &str| BlockName {
+        seq: NonZeroU64::new(seq).unwrap(),
+        name: name.into(),
+        category: Category::Activation,
+    };
     let mut encoder = Encoder::begin(Vec::new()).unwrap();
     encoder.names(Device::Cpu, &[named(9, "nine"), named(4, "four")], 2).unwrap();
     encoder.names(Device::Cuda(1), &[named(4, "elsewhere")], 0).unwrap();
@@ -208,7 +214,10 @@ fn names_come_in_parts_and_the_last_one_counts() {
         (data.devices[0].names.as_slice(), data.devices[0].lost_names),
         (&[named(4, "4"), named(9, "nine")][..], 3)
     );
-    assert_eq!((data.devices[1].name(4), data.devices[1].name(9)), (Some("elsewhere"), None));
+    assert_eq!(
+        (data.devices[1].name(NonZeroU64::new(4)), data.devices[1].name(NonZeroU64::new(9))),
+        (Some("elsewhere"), None)
+    );
 }
 
 #[test]

@@ -10,8 +10,8 @@ mod device;
 mod health;
 mod ids;
 mod memory_kind;
-mod objects;
 mod names;
+mod objects;
 mod oom;
 mod process;
 mod record;
@@ -39,13 +39,13 @@ pub use ids::{ContextId, StackId, ThreadId};
 #[doc(hidden)]
 pub use memory_kind::MADE_UP;
 pub use memory_kind::MemoryKind;
-pub use objects::LoadedObject;
-#[doc(hidden)]
-pub use objects::ObjectSpans;
 pub use names::BlockName;
 #[doc(hidden)]
 pub use names::LONGEST_NAME;
 pub(crate) use names::NamesBySeq;
+pub use objects::LoadedObject;
+#[doc(hidden)]
+pub use objects::ObjectSpans;
 pub use oom::OutOfMemory;
 pub use process::{Process, Thread};
 pub use record::{Block, Record, RecordKind};

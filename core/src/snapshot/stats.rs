@@ -2,7 +2,7 @@
 
 /// One quantity over time, as `torch.cuda.memory_stats` has it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-/// One quantity over time.
+pub struct Stat {
     /// Its value now.
     pub current: u64,
     /// Its high-water mark since the recording began or since `reset_peak`.

@@ -1,7 +1,7 @@
 //! One address to its frames, by the debug information and symbol table of the file it comes from.
 
-use std::num::NonZeroU32;
 use std::collections::HashMap;
+use std::num::NonZeroU32;
 
 use addr2line::Loader;
 
@@ -93,7 +93,9 @@ fn first_of_file(modules: &[LoadedObject], loaded: usize) -> Vec<usize> {
     let mut first: HashMap<(Option<&str>, &[u8], bool), usize> = HashMap::new();
     let numbered = modules.iter().enumerate();
     numbered
-        .map(|(index, module)| *first.entry((module.path.as_deref(), &module.build_id, index < loaded)).or_insert(index))
+        .map(|(index, module)| {
+            *first.entry((module.path.as_deref(), &module.build_id, index < loaded)).or_insert(index)
+        })
         .collect()
 }
 
@@ -104,7 +106,9 @@ fn loaded(module: &LoadedObject, index: usize) -> Result<Loader, String> {
     let running = if cfg!(target_os = "linux") && index == 0 { Loader::new("/proc/self/exe").ok() } else { None };
     match running {
         Some(program) => Ok(program),
-        None if module.build_id.is_empty() => Loader::new(module.path.as_deref().unwrap_or_default()).map_err(|error| error.to_string()),
+        None if module.build_id.is_empty() => {
+            Loader::new(module.path.as_deref().unwrap_or_default()).map_err(|error| error.to_string())
+        }
         None => super::files::open(module),
     }
 }
@@ -155,7 +159,8 @@ fn demangled(symbol: &str) -> String {
 }
 
 fn is_rust(symbol: Option<&str>, frames: &[Frame]) -> bool {
-    symbol.is_some_and(|s| rustc_demangle::try_demangle(s).is_ok()) || frames.iter().any(|f| f.file_or_empty().ends_with(".rs"))
+    symbol.is_some_and(|s| rustc_demangle::try_demangle(s).is_ok())
+        || frames.iter().any(|f| f.file_or_empty().ends_with(".rs"))
 }
 
 /// Characters of a file's name, as far as an address without a function shows it.

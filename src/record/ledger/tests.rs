@@ -1,7 +1,7 @@
 //! The ledger against a naive oracle that remembers everything and adds it up again each time.
 
-use std::num::NonZeroU64;
 use std::collections::{BTreeMap, HashMap};
+use std::num::NonZeroU64;
 use std::time::Instant;
 
 use proptest::prelude::*;

@@ -94,7 +94,17 @@ impl DeviceMeasured {
         let block = |(seq, helper): (u64, &Helper)| {
             let (context, memory) = (ContextId::ROOT, MemoryKind::Heap);
             let Helper { thread, largest: size, stack, .. } = *helper;
-            Block { address: seq, size, seq: NonZeroU64::new(seq), time_ns: 0, stack, context, thread, stream: 0, memory }
+            Block {
+                address: seq,
+                size,
+                seq: NonZeroU64::new(seq),
+                time_ns: 0,
+                stack,
+                context,
+                thread,
+                stream: 0,
+                memory,
+            }
         };
         ledger.live = (1..).zip(helpers).map(block).collect();
         Self { device: Device::Cpu, handed: true, foreign_freed: 0, ledger }

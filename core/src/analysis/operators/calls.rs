@@ -1,7 +1,7 @@
 //! Which records belong to which call: the rule stands in the [module's documentation](super).
 
-use std::num::NonZeroU64;
 use std::collections::{HashMap, HashSet};
+use std::num::NonZeroU64;
 use std::ops::Range;
 
 use super::super::log::{Entry, entries};

@@ -1,7 +1,7 @@
 //! What a capture holds of one device.
 
-use std::num::NonZeroU64;
 use std::io::{self, Write};
+use std::num::NonZeroU64;
 
 use super::{Encoder, RECORDS_IN_A_CHUNK, list};
 use crate::capture::bytes::Payload;

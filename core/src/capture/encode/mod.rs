@@ -10,8 +10,8 @@ use std::io::{self, Write};
 use super::bytes::Payload;
 use super::{CUDA_STATES, Commit, Counters, MAGIC, Tag, VERSION, device_number};
 use crate::snapshot::{
-    Action, CodeAddress, ContextNode, CudaHooks, CudaState, Device, DeviceSnapshot, Frame, LoadedObject, Process, Settings,
-    SnapshotData, Stacks, Thread,
+    Action, CodeAddress, ContextNode, CudaHooks, CudaState, Device, DeviceSnapshot, Frame, LoadedObject, Process,
+    Settings, SnapshotData, Stacks, Thread,
 };
 
 /// Records in one chunk: what is lost with it if the file is damaged there.

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use crate::analysis::frame_location;
-use crate::attribute::{Origin, Origins, AllocationSite};
+use crate::attribute::{AllocationSite, Origin, Origins};
 use crate::snapshot::{ContextId, Frame, SnapshotData, StackId, ThreadId};
 
 /// A text as JSON: in quotes, escaped.
@@ -102,7 +102,9 @@ pub(super) fn scope_name(data: &SnapshotData, context: ContextId) -> &str {
 fn line(data: &SnapshotData, place: AllocationSite<'_>) -> String {
     match place {
         AllocationSite::User(frame) => frame_location(frame, &data.process.working_dir),
-        AllocationSite::Framework(frame) => format!("{} [no user frame]", frame_location(frame, &data.process.working_dir)),
+        AllocationSite::Framework(frame) => {
+            format!("{} [no user frame]", frame_location(frame, &data.process.working_dir))
+        }
         AllocationSite::Unknown => String::new(),
     }
 }

@@ -43,7 +43,8 @@ pub(super) fn twice(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<Finding
 /// `AdamW::step` works with variables, so that each of its intermediate results keeps the one before it.
 pub(super) fn optimizer_transient(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<Finding> {
     let is_step = |function: &str| function.contains("AdamW") && function.ends_with("step");
-    let mut in_step = StackTest::that(|stack| data.stacks.frames(stack).any(|frame| is_step(frame.function_or_empty())));
+    let mut in_step =
+        StackTest::that(|stack| data.stacks.frames(stack).any(|frame| is_step(frame.function_or_empty())));
     let categories = Categories::of(data, device);
     let is_transient = |block: &Block| {
         !matches!(categories.get(block.seq), Category::OptimizerState | Category::Parameter)

@@ -25,7 +25,10 @@ impl StoryReplay<'_> {
     }
 
     pub(super) fn ooms(&self) -> Vec<OutOfMemory> {
-        self.steps.iter().filter_map(|step| if let StoryStep::Refused(oom) = step { Some(*oom) } else { None }).collect()
+        self.steps
+            .iter()
+            .filter_map(|step| if let StoryStep::Refused(oom) = step { Some(*oom) } else { None })
+            .collect()
     }
 
     pub(super) fn segment_records(&self) -> Vec<SegmentRecord> {
@@ -151,7 +154,8 @@ impl StoryReplay<'_> {
 
     /// The steps that entered it.
     fn entered(&self, context: ContextId) -> impl Iterator<Item = usize> {
-        let enters = move |step: &StoryStep| matches!(step, StoryStep::Mark(mark) if mark.enter && mark.context == context);
+        let enters =
+            move |step: &StoryStep| matches!(step, StoryStep::Mark(mark) if mark.enter && mark.context == context);
         (0..self.steps.len()).filter(move |at| enters(&self.steps[*at]))
     }
 

@@ -1,8 +1,8 @@
 //! The recordings that many tests look at.
 
 use super::super::{
-    Category, ContextId, ContextNode, Counted, Health, LoadedObject, Process, Settings, SnapshotData, Stacks, Stat, Thread,
-    ThreadId,
+    Category, ContextId, ContextNode, Counted, Health, LoadedObject, Process, Settings, SnapshotData, Stacks, Stat,
+    Thread, ThreadId,
 };
 use super::stacks::{LINE_7, LINE_9, WORKER, of_net};
 use super::story::Story;
@@ -32,7 +32,12 @@ pub(super) fn net() -> SnapshotData {
         duration_ns: 2_000_000,
         threads: vec![Thread { number: ThreadId(1), os_id: 42, name: "net".into() }],
     };
-    let module = LoadedObject { path: Some("/home/u/net/net".into()), build_id: vec![0xab, 1], base: 0x100, range: 0x100..0x900 };
+    let module = LoadedObject {
+        path: Some("/home/u/net/net".into()),
+        build_id: vec![0xab, 1],
+        base: 0x100,
+        range: 0x100..0x900,
+    };
     SnapshotData { process, stacks: of_net(), objects: vec![module], ..empty() }
 }
 

@@ -3,8 +3,8 @@
 mod derive;
 mod fixtures;
 mod stacks;
-mod tests;
 mod story;
+mod tests;
 mod words;
 
 pub(crate) use fixtures::{a_sample, empty, two_lines_and_a_temporary};
@@ -18,5 +18,15 @@ use super::{Block, ContextId, MemoryKind, StackId, ThreadId};
 /// A block and no more.
 pub(crate) fn block(address: u64, size: u64) -> Block {
     let (stack, context, thread) = (StackId::NONE, ContextId::ROOT, ThreadId(1));
-    Block { address, size, seq: NonZeroU64::new(1), time_ns: 0, stack, context, thread, stream: 0, memory: MemoryKind::Heap }
+    Block {
+        address,
+        size,
+        seq: NonZeroU64::new(1),
+        time_ns: 0,
+        stack,
+        context,
+        thread,
+        stream: 0,
+        memory: MemoryKind::Heap,
+    }
 }

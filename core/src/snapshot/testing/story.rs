@@ -14,8 +14,8 @@
 //! `at` and `thread` hold for what follows them. What stands behind an alloc (`on`, `address`, `named` …) is about that
 //! alloc. Blocks have labels, which are the story's alone; a label may be used again once its block was freed.
 
-use std::num::NonZeroU64;
 use std::collections::HashMap;
+use std::num::NonZeroU64;
 
 use super::super::{
     BlockName, CallTime, ContextId, Device, DeviceMemory, DeviceSnapshot, Mark, MemoryStats, OutOfMemory, Peak, Pool,

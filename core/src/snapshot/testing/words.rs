@@ -1,13 +1,13 @@
 //! The words in which a story is told.
 
-use std::num::NonZeroU64;
 use std::fmt::Display;
+use std::num::NonZeroU64;
 
 use super::super::{
     BlockName, Category, ContextId, ContextNode, Device, Mark, MemoryKind, OutOfMemory, Record, RecordKind,
     SegmentRecord, StackId, ThreadId,
 };
-use super::story::{StoryStep, Story};
+use super::story::{Story, StoryStep};
 
 impl Story {
     /// What follows happened then: nanoseconds since the recording began.

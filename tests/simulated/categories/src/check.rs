@@ -1,9 +1,9 @@
 //! Categories against the truth, in bytes.
 
-use std::num::NonZeroU32;
 use std::collections::BTreeMap;
+use std::num::NonZeroU32;
 
-use memtrace::attribute::{Categories, Either, AllocationSite, allocation_site};
+use memtrace::attribute::{AllocationSite, Categories, Either, allocation_site};
 use memtrace::snapshot::{DeviceSnapshot, Record};
 use memtrace::{Category, SnapshotData};
 
