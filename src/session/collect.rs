@@ -64,7 +64,7 @@ fn assemble(
     let (stacks, modules) = memtrace_core::symbol::with_symbols(&stacks, symbols, settings, &mut health);
     let mut settings = settings.clone();
     learn_backward_pass(&mut settings.rules, &stacks);
-    SnapshotData { process, settings, devices, stacks, contexts: CONTEXTS.nodes(), modules, health }
+    SnapshotData { process, settings, devices, stacks, contexts: CONTEXTS.nodes(), objects: modules, health }
 }
 
 /// Gives the stacks that occur in a snapshot numbers of its own, without gaps.

@@ -67,7 +67,7 @@ fn a_block_allocated_before_main_is_from_before_the_recording() {
         let snapshot = session.snapshot();
         assert_eq!(cpu(&snapshot).not_recorded, before - key.1);
         let log: Vec<_> = records(&snapshot).iter().map(|r| (r.kind, r.address, r.size, r.alloc_seq)).collect();
-        assert_eq!(log, [(Free, key.0, key.1, 0)]);
+        assert_eq!(log, [(Free, key.0, key.1, None)]);
     });
 }
 

@@ -53,7 +53,7 @@ fn check_log(data: &SnapshotData) {
         };
         assert!(expected, "{record:?}");
     }
-    let mut left: Vec<u64> = live.into_values().collect();
+    let mut left: Vec<_> = live.into_values().collect();
     left.sort_unstable();
     assert_eq!(left, device.live.iter().map(|block| block.seq).collect::<Vec<_>>());
     let total: u64 = device.live.iter().map(|block| block.size).sum();

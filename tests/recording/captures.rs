@@ -209,7 +209,7 @@ fn sums_are_right_across_gaps(steps: &[Step]) {
             let bytes: u64 = live.values().map(|seq| size_of(read, *seq)).sum();
             assert!(bytes <= read.peak.bytes, "within a gap it is less, never more");
         }
-        let mut left: Vec<Option<NonZeroU64>> = live.into_values().collect();
+        let mut left: Vec<_> = live.into_values().collect();
         left.sort_unstable();
         assert_eq!(left, read.live.iter().map(|block| block.seq).collect::<Vec<_>>());
         let [once, twice] = written_twice(&path);

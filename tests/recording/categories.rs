@@ -29,7 +29,7 @@ impl Known {
 const INPUT: u64 = 64 * 256 * 4;
 
 /// Five steps; what was live in the last backward pass is still there at the end.
-fn train(tagged: bool, in_scopes: bool) -> Result<(Snapshot, HashMap<u64, Category>)> {
+fn train(tagged: bool, in_scopes: bool) -> Result<(Snapshot, HashMap<Option<NonZeroU64>, Category>)> {
     let session = memtrace::start().unwrap();
     let phase = |name: &'static str| in_scopes.then(|| memtrace::scope_guard(name));
     let weights = VarMap::new();
