@@ -1,4 +1,4 @@
-//! What a stack costs: nanoseconds for one, taken by memtrace's unwinder and by libgcc's.
+//! Cost of a stack in nanoseconds, taken by memtrace's unwinder and by libgcc's.
 //!
 //! ```text
 //! cargo bench --bench unwind              the table
@@ -6,13 +6,13 @@
 //! ```
 //!
 //! # Conditions
-//! - Every round runs every case, the order shifting by one from round to round; a ratio compares two
-//!   cases of the same round, so a neighbour on the machine disturbs both.
-//! - The stack's depth is counted in this run, by libgcc. Each level is one of four functions with frames
-//!   of different sizes, one of them with a frame pointer.
-//! - Warm: the rules of all frames are known. The first row of a depth is the very first stack.
-//! - Nothing is interned and no allocation made: this is the unwinder alone, with its frame, its buffer
-//!   and the check that finds modules loaded or unloaded.
+//! - Every round runs every case, in an order that rotates from round to round. A ratio compares two cases of the same
+//!   round, so other load on the machine affects both.
+//! - libgcc counts the stack's depth in this run. Each level is one of four functions with different frame sizes, one
+//!   of them with a frame pointer.
+//! - Warm: all rules are cached. The first row of a depth is the very first stack.
+//! - Nothing is interned or allocated: this is the unwinder alone, with its frame, its buffer and the check for
+//!   unloaded objects.
 #![expect(unsafe_code, reason = "calls the unsynchronised unwinder, as memtrace does")]
 
 use std::hint::black_box;
@@ -21,13 +21,13 @@ use std::time::Instant;
 use memtrace::take_stack;
 
 const FRAMES: [usize; 3] = [21, 37, 67];
-/// Levels of a recursion, memtrace's stacks alone.
+/// Recursion depths; only memtrace's stacks.
 const DEEP: [usize; 4] = [100, 1000, 10_000, 100_000];
-/// Takes a stack; its number of addresses.
+/// Takes a stack and returns the number of its addresses.
 type Take = fn() -> usize;
 const CASES: [(&str, Take); 2] = [("memtrace", take_stack), ("libgcc, by `backtrace`", libgcc)];
 
-/// As memtrace takes stacks where its own unwinder cannot.
+/// What memtrace does where its own unwinder cannot prove a stack.
 #[inline(never)]
 fn libgcc() -> usize {
     let mut stack = [0u64; 256];
@@ -37,7 +37,7 @@ fn libgcc() -> usize {
         length += usize::from(place.is_some());
         place.map(|place| *place = frame.ip() as u64).is_some()
     };
-    // SAFETY: on unix this calls libgcc's thread-safe unwinder.
+    // SAFETY: on unix this is libgcc's thread-safe unwinder.
     unsafe { backtrace::trace_unsynchronized(visit) };
     black_box(&stack);
     length
@@ -56,7 +56,7 @@ macro_rules! levels {
 }
 levels!(one_word, 1; five_words, 5; many_words, 90; a_page, 600);
 
-/// Calls `work` from `left` levels further in.
+/// Calls `work` after `left` more levels.
 #[inline(always)]
 fn deeper(left: usize, work: &mut dyn FnMut()) {
     match left {
@@ -65,7 +65,7 @@ fn deeper(left: usize, work: &mut dyn FnMut()) {
     }
 }
 
-/// How deep to go so that libgcc sees so many frames; what it sees then.
+/// The levels at which libgcc sees this many frames, and what it sees then.
 fn depth_for(frames: usize) -> (usize, usize) {
     let seen = |levels| {
         let mut seen = 0;
@@ -76,7 +76,7 @@ fn depth_for(frames: usize) -> (usize, usize) {
     (levels, seen(levels))
 }
 
-/// Nanoseconds for one, and its frames.
+/// Nanoseconds per stack, and its frames.
 #[inline(never)]
 fn measure(take: Take, times: usize) -> (f64, usize) {
     let mut frames = 0;
@@ -112,7 +112,7 @@ fn row(frames: usize, rounds: usize, times: usize) {
     println!("{seen:>6}  {:<24}{:>20.1}", "libgcc / memtrace", median(&mut ratios));
 }
 
-/// What recurses: one stack at each level, then many at the last.
+/// Recurses: one stack at each level, then many at the last.
 #[inline(never)]
 fn recurse(left: usize, times: usize) -> f64 {
     black_box(take_stack());
@@ -124,7 +124,7 @@ fn recurse(left: usize, times: usize) -> f64 {
     black_box(nanos)
 }
 
-/// Nanoseconds for a stack at each level of a recursion, on the way in, and for one at the end of it.
+/// Nanoseconds per stack on the way into a recursion, and at its end.
 fn deep(levels: usize, times: usize) -> (f64, f64) {
     let run = move || {
         let began = Instant::now();

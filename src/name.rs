@@ -1,7 +1,7 @@
 //! Names for blocks: what a block of memory is, in the program's own words.
 
 use crate::device::IntoDevice;
-use crate::record::{Label, naming};
+use crate::record::{BlockLabel, naming};
 use crate::snapshot::Category;
 
 /// Where a block begins: a pointer, or a device address as CUDA's driver has it.
@@ -72,6 +72,6 @@ pub fn name_on(device: impl IntoDevice, block: impl Into<Address>, name: &str) -
 /// # Ok::<(), memtrace::Error>(())
 /// ```
 pub fn name_as(device: impl IntoDevice, block: impl Into<Address>, name: &str, category: Category) -> bool {
-    let label = Label { category, ..name.into() };
+    let label = BlockLabel { category, ..name.into() };
     naming::name(Some(device.into_device()), block.into().0, label)
 }

@@ -1,4 +1,4 @@
-//! One way to record, at one depth, with so many live blocks and threads.
+//! A benchmark case: a way to record, a stack depth, a number of live blocks and of threads.
 
 use std::alloc::System;
 use std::sync::Barrier;
@@ -10,7 +10,7 @@ use crate::chains::{Blocks, deeper};
 use crate::clock;
 use crate::heaps::{Heap, Naive, clear_logs, frames_seen};
 
-/// Pairs before those that are timed: every chain was gone through.
+/// Pairs before the timed ones; enough for every call chain to occur.
 pub(crate) const WARM_UP: usize = 8192;
 
 #[derive(Clone, Copy)]
@@ -18,21 +18,21 @@ pub(crate) struct Case {
     pub(crate) name: &'static str,
     pub(crate) heap: Heap,
     pub(crate) session: Option<fn() -> Builder>,
-    /// Frames as wished for.
+    /// Target number of frames.
     pub(crate) wished: usize,
-    /// As counted, once `find_depth` was here.
+    /// Counted by `find_depth`.
     pub(crate) frames: usize,
     pub(crate) live: usize,
     pub(crate) threads: usize,
-    /// Stacks come in the same order again and again.
+    /// Stacks repeat in the same order.
     pub(crate) in_order: bool,
-    /// Where the live blocks are from before the first pair: a naive recorder need not have seen that.
+    /// Allocates the live blocks before the first pair, which a naive recorder need not see.
     blocks_from: Heap,
-    /// Frames added to get there.
+    /// Frames added to reach the target.
     levels: usize,
 }
 
-/// What a round of a case took, per pair in nanoseconds.
+/// One round's nanoseconds per pair.
 #[derive(Clone, Copy)]
 pub(crate) struct Round {
     pub(crate) mean: f64,
@@ -46,7 +46,7 @@ impl Case {
         Self { name, heap, session, wished: frames, frames, live, threads, in_order, blocks_from: heap, levels: 0 }
     }
 
-    /// A recorder whose blocks are the system allocator's.
+    /// Another recorder, on the system allocator.
     pub(crate) const fn other(name: &'static str, heap: Heap, frames: usize) -> Self {
         Self { blocks_from: &System, ..Self::new(name, heap, None, frames) }
     }
@@ -55,7 +55,7 @@ impl Case {
         Self { live, ..self }
     }
 
-    /// As a program's loop goes through its allocations, under another name.
+    /// The same with stacks in order, as in a program's loop.
     pub(crate) fn in_order(self, name: &'static str) -> Self {
         Self { name, in_order: true, ..self }
     }
@@ -64,7 +64,7 @@ impl Case {
         Self { threads, ..self }
     }
 
-    /// So many pairs on each thread, in a session of its own if it has one.
+    /// Runs `pairs` pairs on each thread, in a new session if the case has one.
     #[inline(never)]
     pub(crate) fn measure(&self, warm_up: usize, pairs: usize) -> Round {
         let session = self.session.map(|options| options().start().expect("no other session is under way"));
@@ -76,7 +76,7 @@ impl Case {
         });
         let recorded = memtrace::stats(Device::Cpu).allocations.allocated as usize;
         let done = self.live / self.threads * self.threads + (warm_up + 2 * pairs) * self.threads;
-        // A sample says about how many there were.
+        // Under sampling the count is an estimate.
         assert_eq!(recorded * 2 >= done, session.is_some(), "{}: {recorded} recorded", self.name);
         drop(session);
         let slowest = |of: fn(&Round) -> f64| rounds.iter().map(of).fold(0.0, f64::max);
@@ -104,7 +104,7 @@ impl Case {
         Round { mean, p50: ns(at(0.5)), p99: ns(at(0.99)) }
     }
 
-    /// Finds how deep to go so that a naive recorder sees as many frames as wished for.
+    /// Finds the levels at which a naive recorder sees the target number of frames.
     #[inline(never)]
     pub(crate) fn find_depth(&mut self) {
         let mut counter = Self { live: 1, ..Self::other("frame counter", &Naive, 0) };

@@ -1,4 +1,4 @@
-//! Blocks that are replaced at the end of many different chains of calls.
+//! The workload: blocks that are replaced at the end of many different call chains.
 
 use std::alloc::Layout;
 use std::hint::black_box;
@@ -9,15 +9,14 @@ use crate::heaps::Heap;
 pub(crate) const BLOCK: Layout = Layout::new::<[u8; 4096]>();
 const WAYS: usize = 16;
 const CHAIN_LEVELS: u32 = 3;
-/// Chains that are gone through, of the 16³ that there are.
+/// Chains in use, of the 16³ possible ones.
 pub(crate) const CHAINS: usize = 1024;
 
-/// The live blocks, all from one heap.
 pub(crate) struct Blocks {
     heap: Heap,
     slots: Vec<*mut u8>,
     random: u64,
-    /// How many pairs there were, if chains come in the same order again and again; otherwise they come at random.
+    /// Number of pairs so far, if chains repeat in the same order; `None` for random chains.
     in_order: Option<usize>,
 }
 
@@ -34,7 +33,7 @@ impl Blocks {
         let slot = (self.random >> 33) as usize % self.slots.len();
         let path = match &mut self.in_order {
             None => (self.random >> 20) as usize,
-            // All of them before the first comes again, and no neighbours one after the other.
+            // Visits every chain before any repeats, and no neighbours in sequence.
             Some(pairs) => {
                 *pairs += 1;
                 *pairs * 389
@@ -50,7 +49,7 @@ impl Blocks {
         }
     }
 
-    /// The same; ticks of each pair.
+    /// The same, timing each pair in ticks.
     #[inline(never)]
     pub(crate) fn exchange_timed(&mut self, heap: Heap, pairs: usize, took: &mut Vec<u32>) {
         for _ in 0..pairs {
@@ -64,14 +63,14 @@ impl Blocks {
 impl Drop for Blocks {
     fn drop(&mut self) {
         for &block in &self.slots {
-            // SAFETY: every slot holds a block of this heap's memory and layout, freed only here.
+            // SAFETY: each slot holds a block of this heap and layout, freed only here.
             unsafe { self.heap.dealloc(block, BLOCK) };
         }
     }
 }
 
 fn allocate(heap: Heap) -> *mut u8 {
-    // SAFETY: the layout has a size.
+    // SAFETY: the layout's size is not 0.
     let block = black_box(unsafe { heap.alloc(BLOCK) });
     assert!(!block.is_null(), "out of memory");
     block
@@ -83,19 +82,19 @@ macro_rules! ways {
     };
 }
 
-/// Replaces a block at the end of a chain of calls, each one of sixteen, as the digits of `path` say.
+/// Replaces a block at the end of a chain of calls to one of 16 functions each, selected by the digits of `path`.
 #[inline(never)]
 fn chain<const WAY: usize>(levels: u32, path: usize, heap: Heap, slot: &mut *mut u8) {
     match levels {
         0 => replace(heap, slot),
         _ => ways!(path % WAYS, levels - 1, path / WAYS, heap, slot; 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15),
     }
-    // What follows a call keeps it a frame, and the functions differ.
+    // Prevents a tail call and identical-code folding.
     black_box(WAY);
 }
 
 fn replace(heap: Heap, slot: &mut *mut u8) {
-    // SAFETY: the slot holds a block of this heap's memory and layout, and gets another one next.
+    // SAFETY: the slot holds a block of this heap and layout; it is replaced next.
     unsafe { heap.dealloc(black_box(*slot), BLOCK) };
     *slot = allocate(heap);
 }

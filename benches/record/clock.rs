@@ -1,10 +1,9 @@
 //! A clock that is cheap enough to be read around each pair.
 
-/// Ticks of the processor where there are such.
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
 pub(crate) fn ticks() -> u64 {
-    // SAFETY: every processor of this kind has it.
+    // SAFETY: part of x86_64's baseline.
     unsafe { std::arch::x86_64::_rdtsc() }
 }
 
@@ -16,7 +15,7 @@ pub(crate) fn ticks() -> u64 {
     BEGAN.get_or_init(Instant::now).elapsed().as_nanos() as u64
 }
 
-/// Ticks that reading the clock twice takes.
+/// The cost of reading the clock twice, in ticks.
 pub(crate) fn overhead() -> u32 {
     let mut all: Vec<u32> = (0..1001).map(|_| (ticks().wrapping_neg().wrapping_add(ticks())) as u32).collect();
     all.sort_unstable();

@@ -1,8 +1,7 @@
-//! What the rounds of all cases come to.
+//! Statistics over the rounds of all cases, as a table and as JSON.
 
 use crate::case::{Case, Round};
 
-/// A case and what each round of it took.
 pub(crate) struct Row {
     pub(crate) case: Case,
     pub(crate) rounds: Vec<Round>,
@@ -39,17 +38,17 @@ impl Row {
         median(self.all(|round| round.p99))
     }
 
-    /// The median of how many times another case's p50 this one's is, round by round.
+    /// Median over the rounds of this case's p50 divided by the other's.
     pub(crate) fn times(&self, other: &Self) -> f64 {
         median(self.rounds.iter().zip(&other.rounds).map(|(this, other)| this.p50 / other.p50))
     }
 
-    /// The median of how much more than another case's p50 this one's is, round by round.
+    /// Median over the rounds of this case's p50 minus the other's.
     pub(crate) fn beyond(&self, other: &Self) -> f64 {
         median(self.rounds.iter().zip(&other.rounds).map(|(this, other)| this.p50 - other.p50))
     }
 
-    /// The median of how many times what another case adds to a third one this one adds, round by round.
+    /// Median over the rounds of what this case adds to `alone`, divided by what the other adds.
     pub(crate) fn adds_times(&self, other: &Self, alone: &Self) -> f64 {
         let all = self.rounds.iter().zip(&other.rounds).zip(&alone.rounds);
         median(all.map(|((this, other), alone)| (this.p50 - alone.p50) / (other.p50 - alone.p50)))
@@ -68,7 +67,6 @@ pub(crate) fn print(rows: &[Row]) {
     }
 }
 
-/// One object for each case.
 pub(crate) fn json(rows: &[Row]) -> String {
     let row = |row: &Row| {
         let Case { name, frames, wished, threads, live, .. } = row.case;

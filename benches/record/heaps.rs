@@ -1,4 +1,4 @@
-//! What the pairs go through: memtrace, the system's allocator, and recorders that others might write.
+//! Allocators under test: recorders that others might write.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::hint::black_box;
@@ -10,7 +10,7 @@ use crate::unwinders::{Stack, Take};
 
 pub(crate) type Heap = &'static (dyn GlobalAlloc + Sync);
 
-/// The obvious recorder. Called explicitly and never installed, so its own allocations do not recurse.
+/// The obvious recorder. Called directly and never installed, so its own allocations do not recurse.
 pub(crate) struct Naive;
 
 static NAIVE_LOG: Mutex<Vec<(usize, Option<Backtrace>)>> = Mutex::new(Vec::new());
@@ -31,7 +31,7 @@ unsafe impl GlobalAlloc for Naive {
     }
 }
 
-/// Another unwinder, whose stacks go nowhere: only their lengths are kept.
+/// Takes stacks with another unwinder and keeps only their lengths.
 pub(crate) struct Taking(pub(crate) Take);
 
 static TAKING_LOG: Mutex<Vec<(usize, Option<usize>)>> = Mutex::new(Vec::new());
@@ -54,7 +54,7 @@ unsafe impl GlobalAlloc for Taking {
     }
 }
 
-/// Entries that a naive log holds before it is emptied.
+/// A naive log is emptied at this length.
 const NAIVE_ENTRIES: usize = 4096;
 
 fn note<T>(log: &Mutex<Vec<T>>, entry: T) {
@@ -70,9 +70,9 @@ pub(crate) fn clear_logs() {
     lock(&TAKING_LOG).clear();
 }
 
-/// Frames of the stack that was taken last by a recorder of this file.
+/// Number of frames in the last stack that a recorder of this file took.
 pub(crate) fn frames_seen() -> usize {
-    // libgcc reports one frame with address 0 past the outermost.
+    // libgcc reports a frame with address 0 behind the outermost one.
     let frames = |stack: &Backtrace| stack.frames().iter().filter(|frame| !frame.ip().is_null()).count();
     let naive = lock(&NAIVE_LOG).iter().rev().find_map(|(_, stack)| stack.as_ref().map(frames));
     let taken = lock(&TAKING_LOG).iter().rev().find_map(|(_, length)| *length);

@@ -1,5 +1,5 @@
-//! What recording costs: nanoseconds per alloc+free pair of one 4 KiB block, against doing without,
-//! against the obvious way (a mutex around a list of `Backtrace::new_unresolved`), against other unwinders.
+//! Cost of recording: nanoseconds per alloc+free pair of a 4 KiB block, compared with no recording, with the obvious
+//! recorder (a mutex around a list of `Backtrace::new_unresolved`), and with other unwinders.
 //!
 //! ```text
 //! scripts/bench-record [--rounds N] [--json FILE] the tables, with instruction counts
@@ -7,32 +7,33 @@
 //!                                                 the same without those
 //! cargo bench --bench record -- --only CASE,...   the rows of those cases, and no ratios
 //! cargo bench --bench record -- --fixed CASE FRAMES PAIRS
-//!                                                 so many pairs of one case, for instruments
+//!                                                 PAIRS pairs of one case, for valgrind and the like
 //! cargo test --benches                            a few pairs: does it still run?
 //! ```
 //!
 //! # Why not divan
-//! What counts are ratios, on machines that are shared. divan times one benchmark after another, so
-//! that a neighbour who wakes up half-way changes them. Here every round runs every case, the order
-//! shifting by one from round to round, and a ratio compares two cases of the same round.
+//! Ratios must hold on shared machines. divan times one benchmark after the other, so load that starts half-way changes
+//! their ratio. Here every round runs every case, in an order that rotates from round to round, and a ratio compares
+//! two cases of the same round.
 //!
 //! # Conditions
-//! - 10,000 live blocks where nothing else is said; a pair frees a random one and allocates its successor.
-//!   So tables have something to search, and no pair that is timed makes a new peak.
-//! - 1,024 call chains, one of them at random for each pair: the innermost four frames differ from pair to
-//!   pair, the others stay. All were gone through before pairs are timed. In the cases "in order" they come in the
-//!   same order again and again, as in a program's loop: there memtrace guesses which stack is next.
-//! - One size, no scopes; stacks of allocations, not of frees, on all sides. A log of 2^20 records.
-//! - Frames are machine frames, counted in this run: what the naive way takes, its own one or two
-//!   included. memtrace's own make its stacks a few longer.
-//! - Every measurement begins a new session, on a new thread. Its stacks are known from the warm-up, but its
-//!   log starts empty and grows: page faults are counted in, as in a program's first seconds.
-//! - Mean: the pairs of a round by one reading of the clock. p50 and p99: of single pairs, each between two
-//!   readings, whose own cost is subtracted. Of several threads the slowest counts.
-//! - The naive way calls `System` for the block and empties its list at 4096 entries, within the time
-//!   taken. Its own allocations go through memtrace's allocator, which is installed, and off.
-//! - memtrace's allocator is called as the system's is, not through `Box`, so that neither has calls more.
-//! - The allocation itself and the call through the chain are in all figures but those that say "beyond".
+//! - 10,000 live blocks unless stated otherwise; a pair frees a random one and allocates its successor. So tables are
+//!   not trivial, and no timed pair makes a new peak.
+//! - 1,024 call chains, a random one for each pair: the innermost four frames vary, the others stay. Each occurs
+//!   before pairs are timed. In the cases "in order" they repeat in the same order, as in a program's loop: there
+//!   memtrace predicts the next stack.
+//! - One size, no scopes; stacks of allocations, not of frees, in all cases. A log of 2^20 records.
+//! - Frames are machine frames, counted in this run by the naive recorder, with its own one or two. memtrace's own
+//!   frames make its stacks a few longer.
+//! - Every measurement starts a new session, on a new thread. Its stacks are known from the warm-up, but its log starts
+//!   empty and grows: page faults are included, as in a program's first seconds.
+//! - Mean: one clock reading for all pairs of a round. p50 and p99: single pairs, each between two readings, whose own
+//!   cost is subtracted. With several threads, the slowest counts.
+//! - The naive recorder calls `System` for the block and empties its list at 4096 entries, within the measured time.
+//!   Its own allocations go through memtrace's allocator, which is installed but not recording.
+//! - memtrace's allocator is called directly like the system's, not through `Box`, so that both have equally many
+//!   calls.
+//! - All figures include the allocation itself and the call chain, except those that say "beyond".
 #![expect(unsafe_code, reason = "calls allocators, unwinders and the processor's clock directly")]
 
 mod case;
@@ -55,10 +56,9 @@ static ALLOC: memtrace::Alloc = memtrace::Alloc::system();
 
 const FRAMES: [usize; 3] = [21, 37, 67];
 const LIVE: [usize; 2] = [1000, 100_000];
-/// Names of cases whose stacks come in the same order again and again.
 const FULL_IN_ORDER: &str = "full in order";
 const SYSTEM_IN_ORDER: &str = "system in order";
-/// Few blocks, which stay in the processor's cache: where so little is added, nothing else may vary.
+/// Few blocks, which stay in the CPU cache: where little is added, nothing else may vary.
 const FEW: usize = 16;
 
 fn counters_only() -> Builder {
@@ -81,7 +81,6 @@ static BACKTRACE: Taking = Taking(unwinders::backtrace_crate);
 static LIBGCC: Taking = Taking(unwinders::libgcc);
 static FRAMEHOP: Taking = Taking(unwinders::framehop);
 
-/// Every case, by a name that is unique with the depth, the threads and the live blocks.
 fn cases() -> Vec<Case> {
     let full = |frames| Case::new("full", &ALLOC, Some(memtrace::builder), frames);
     let alone = |frames| Case::new("system", &System, None, frames);
@@ -107,7 +106,6 @@ fn cases() -> Vec<Case> {
     cases
 }
 
-/// Every case in every round.
 fn run(mut cases: Vec<Case>, rounds: usize, warm_up: usize, pairs: usize) -> Vec<Row> {
     cases.iter_mut().for_each(Case::find_depth);
     let mut rows: Vec<Row> = cases.into_iter().map(|case| Row { case, rounds: Vec::with_capacity(rounds) }).collect();
@@ -126,12 +124,12 @@ fn row<'a>(rows: &'a [Row], name: &str, frames: usize, threads: usize, live: usi
     rows.iter().find(|row| is(&row.case)).expect("the table has it")
 }
 
-/// What a pair costs more through memtrace while nothing is recorded: of the least rounds.
+/// The additional cost of a pair through memtrace while nothing is recorded, from the fastest rounds.
 fn off(rows: &[Row]) -> f64 {
     row(rows, "off", FRAMES[0], 1, FEW).least() - row(rows, "system", FRAMES[0], 1, FEW).least()
 }
 
-/// The figures that are held against something: (name, value, what it is).
+/// The figures that documents quote: (name, value).
 fn summary(rows: &[Row]) -> Vec<(String, f64)> {
     let at = |name, frames| row(rows, name, frames, 1, 10_000);
     let system = at("system", FRAMES[0]);
@@ -170,7 +168,7 @@ fn whole_json(rows: &[Row]) -> String {
     )
 }
 
-/// So many pairs of one case, and nothing else that depends on how many.
+/// Runs pairs of one case, and nothing else whose cost depends on their number.
 fn fixed(arguments: &[String]) {
     let [name, frames, pairs] = arguments else { panic!("--fixed CASE FRAMES PAIRS") };
     let [frames, pairs] = [frames, pairs].map(|number| number.parse().expect("a number"));

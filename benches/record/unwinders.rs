@@ -1,4 +1,4 @@
-//! Unwinders to compare with. Each takes the calling thread's stack into a place of fixed size.
+//! Other unwinders. Each takes the calling thread's stack into a fixed-size buffer.
 
 use std::ffi::{c_int, c_void};
 use std::sync::OnceLock;
@@ -32,7 +32,7 @@ impl Stack {
     }
 }
 
-/// `backtrace::trace`, with its lock for the whole process.
+/// `backtrace::trace`, with its process-wide lock.
 #[inline(never)]
 pub(crate) fn backtrace_crate(stack: &mut Stack) {
     backtrace::trace(|frame| stack.take(frame.ip().addr() as u64));
@@ -46,18 +46,18 @@ unsafe extern "C" {
 }
 
 extern "C" fn visit(context: *mut c_void, stack: *mut c_void) -> c_int {
-    // SAFETY: the data that was given to `_Unwind_Backtrace`.
+    // SAFETY: the data passed to `_Unwind_Backtrace`.
     let stack = unsafe { &mut *stack.cast::<Stack>() };
     // SAFETY: the unwinder's own context, valid during this call.
     let address = unsafe { _Unwind_GetIP(context) };
-    // Anything but 0 ends it.
+    // Any value but 0 ends the walk.
     if stack.take(address as u64) { 0 } else { 5 }
 }
 
 #[inline(never)]
 pub(crate) fn libgcc(stack: &mut Stack) {
     let data: *mut Stack = stack;
-    // SAFETY: `visit` is called with this stack, during this call only.
+    // SAFETY: `visit` is called with this stack, and only during this call.
     unsafe { _Unwind_Backtrace(visit, data.cast()) };
 }
 
@@ -67,8 +67,8 @@ thread_local! {
     static CACHE: std::cell::RefCell<CacheX86_64> = std::cell::RefCell::new(CacheX86_64::new());
 }
 
-/// framehop with the modules that were loaded when it was first called, and a cache for each thread. It reads
-/// whatever address it comes to, as nobody should in earnest.
+/// framehop with the objects that were loaded at its first call, and a cache per thread. It reads any address it is led
+/// to, which real code must not do.
 #[inline(never)]
 pub(crate) fn framehop(stack: &mut Stack) {
     let (ip, sp, bp): (u64, u64, u64);
@@ -76,8 +76,8 @@ pub(crate) fn framehop(stack: &mut Stack) {
     unsafe {
         std::arch::asm!("lea {}, [rip]", "mov {}, rsp", "mov {}, rbp", out(reg) ip, out(reg) sp, out(reg) bp);
     }
-    let unwinder = FRAMEHOP.get_or_init(with_all_modules);
-    // SAFETY: the addresses of slots in frames that are live.
+    let unwinder = FRAMEHOP.get_or_init(with_loaded_objects);
+    // SAFETY: addresses of slots in live frames.
     let mut read = |address: u64| Ok(unsafe { (address as *const u64).read_volatile() });
     CACHE.with_borrow_mut(|cache| {
         let mut frames = unwinder.iter_frames(ip, UnwindRegsX86_64::new(ip, sp, bp), cache, &mut read);
@@ -89,10 +89,10 @@ pub(crate) fn framehop(stack: &mut Stack) {
     });
 }
 
-fn with_all_modules() -> UnwinderX86_64<&'static [u8]> {
+fn with_loaded_objects() -> UnwinderX86_64<&'static [u8]> {
     let mut unwinder = UnwinderX86_64::new();
     let data: *mut UnwinderX86_64<&'static [u8]> = &mut unwinder;
-    // SAFETY: `add` is called with this unwinder, during this call only.
+    // SAFETY: `add` is called with this unwinder, and only during this call.
     unsafe { libc::dl_iterate_phdr(Some(add), data.cast()) };
     unwinder
 }
@@ -100,19 +100,19 @@ fn with_all_modules() -> UnwinderX86_64<&'static [u8]> {
 unsafe extern "C" fn add(info: *mut libc::dl_phdr_info, _size: usize, unwinder: *mut c_void) -> c_int {
     // SAFETY: the loader passes a valid record.
     let info = unsafe { &*info };
-    // SAFETY: the unwinder that was given to `dl_iterate_phdr`.
+    // SAFETY: the unwinder passed to `dl_iterate_phdr`.
     let unwinder = unsafe { &mut *unwinder.cast::<UnwinderX86_64<&'static [u8]>>() };
-    // SAFETY: the loader says that this many headers lie there.
+    // SAFETY: the loader guarantees this many headers.
     let headers = unsafe { std::slice::from_raw_parts(info.dlpi_phdr, info.dlpi_phnum.into()) };
     let range =
         |header: &libc::Elf64_Phdr| info.dlpi_addr + header.p_vaddr..info.dlpi_addr + header.p_vaddr + header.p_memsz;
     let Some(index) = headers.iter().find(|header| header.p_type == libc::PT_GNU_EH_FRAME).map(range) else { return 0 };
     let loaded = || headers.iter().filter(|header| header.p_type == libc::PT_LOAD).map(range);
     let bytes = |range: std::ops::Range<u64>| {
-        // SAFETY: a part of a readable segment of a module that stays loaded.
+        // SAFETY: part of a readable segment of an object that stays loaded.
         unsafe { std::slice::from_raw_parts(range.start as *const u8, (range.end - range.start) as usize) }
     };
-    // Where the entries begin stands in the index, from its fourth byte on.
+    // The fourth byte of the index starts the relative address of the entries.
     // SAFETY: four bytes of the index, which has at least eight.
     let offset = unsafe { ((index.start + 4) as *const i32).read_unaligned() };
     let entries = (index.start + 4).wrapping_add_signed(offset.into());

@@ -84,9 +84,9 @@ impl Leaves for Measured {}
 #[derive(Debug)]
 struct Behind {
     devices: Vec<MeasuredDevice>,
-    seen: Vec<measure::DeviceMeasured>,
+    seen: Vec<measure::MeasuredCopy>,
     /// Work that was handed over to threads that others share, as it seems.
-    handed: Vec<measure::DeviceMeasured>,
+    handed: Vec<measure::MeasuredCopy>,
     helpers: Vec<measure::Helper>,
 }
 
@@ -111,7 +111,7 @@ pub struct MeasuredDevice {
 }
 
 impl MeasuredDevice {
-    fn new(seen: &measure::DeviceMeasured) -> Self {
+    fn new(seen: &measure::MeasuredCopy) -> Self {
         let (stats, bytes) = (seen.ledger.stats, seen.ledger.stats.allocated_bytes);
         Self {
             device: seen.device,
@@ -145,7 +145,7 @@ impl Measured {
         }
     }
 
-    pub(super) fn handed(&self) -> &[measure::DeviceMeasured] {
+    pub(super) fn handed(&self) -> &[measure::MeasuredCopy] {
         &self.behind.handed
     }
 
@@ -153,7 +153,7 @@ impl Measured {
         &self.behind.helpers
     }
 
-    pub(super) fn seen(&self) -> &[measure::DeviceMeasured] {
+    pub(super) fn seen(&self) -> &[measure::MeasuredCopy] {
         &self.behind.seen
     }
 
@@ -245,14 +245,14 @@ impl OpenMeasure {
         self.opened.end()
     }
 
-    pub(super) fn opened(&self) -> measure::Opened {
+    pub(super) fn opened(&self) -> measure::OpenMeasurement {
         self.opened.0
     }
 }
 
 /// A measurement that is open and in force where it is entered; closed when dropped.
 #[derive(Debug)]
-pub(super) struct Opened(pub(super) measure::Opened);
+pub(super) struct Opened(pub(super) measure::OpenMeasurement);
 
 impl Leaves for Opened {}
 

@@ -179,7 +179,7 @@ impl Watch {
     }
 }
 
-fn sample(opened: measure::Opened) -> Sample {
+fn sample(opened: measure::OpenMeasurement) -> Sample {
     let mut sample = Sample::new();
     let mut add = |device, stack, size, of_helper| {
         let held = sample.entry(Origin { device, stack, of_helper }).or_default();

@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use super::measure::Measured;
 use super::setup::made_once;
 use crate::analysis::line_and_callers;
-use crate::record::measure::{DeviceMeasured, Helper};
+use crate::record::measure::{Helper, MeasuredCopy};
 use crate::record::thread;
 use crate::session::measured_snapshot;
 use crate::snapshot::{Block, Device, SnapshotData, StackId, ThreadId};
@@ -60,14 +60,14 @@ impl Undecided {
         let helps = |helper: &&Helper| helper.shares && is_meant(helper.device);
         let mut helpers: Vec<Helper> = measured.helpers().iter().filter(helps).copied().collect();
         helpers.sort_by_key(|helper| (std::cmp::Reverse(helper.bytes), helper.thread));
-        let largest = snapshot_of(if helpers.is_empty() { vec![] } else { vec![DeviceMeasured::of_helpers(&helpers)] });
+        let largest = snapshot_of(if helpers.is_empty() { vec![] } else { vec![MeasuredCopy::of_helpers(&helpers)] });
         let stacks: Vec<StackId> = largest.devices.iter().flat_map(|on| &on.live).map(|block| block.stack).collect();
         let mut at = stacks.iter();
         helpers.retain(|helper| {
             let stack = at.next().copied().unwrap_or(StackId::NONE);
             !counted.allowed.is_some_and(|allowed| is_called(helper, &largest, stack, allowed))
         });
-        let handed: Vec<DeviceMeasured> = measured.handed().iter().filter(|on| is_meant(on.device)).cloned().collect();
+        let handed: Vec<MeasuredCopy> = measured.handed().iter().filter(|on| is_meant(on.device)).cloned().collect();
         let mut blocks = snapshot_of(handed);
         let left_out: HashSet<StackId> = blocks_at(&blocks)
             .filter(|block| {
@@ -112,7 +112,7 @@ impl Undecided {
     }
 }
 
-fn snapshot_of(measured: Vec<DeviceMeasured>) -> SnapshotData {
+fn snapshot_of(measured: Vec<MeasuredCopy>) -> SnapshotData {
     if measured.is_empty() { SnapshotData::default() } else { measured_snapshot(&measured) }
 }
 

@@ -12,7 +12,7 @@ use candle_nn::VarMap;
 #[cfg(feature = "cuda")]
 use super::at;
 use crate::name::Address;
-use crate::record::{Label, fork, naming, own};
+use crate::record::{BlockLabel, fork, naming, own};
 use crate::snapshot::{Category, Device};
 
 /// The names of so many parameters are kept for their gradients.
@@ -41,7 +41,7 @@ pub fn tag(tensor: &Tensor, name: &str) -> bool {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub fn tag_as(tensor: &Tensor, name: &str, category: Category) -> bool {
-    put(tensor, Label { category, ..name.into() })
+    put(tensor, BlockLabel { category, ..name.into() })
 }
 
 /// Names all parameters of a model: PARAMETER. Says how many got their name.
@@ -137,7 +137,7 @@ fn with_parameters<R>(f: impl FnOnce(&mut HashMap<TensorId, String>) -> R) -> R 
     f(&mut PARAMETERS.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
-pub(super) fn put(tensor: &Tensor, label: Label<'_>) -> bool {
+pub(super) fn put(tensor: &Tensor, label: BlockLabel<'_>) -> bool {
     let (storage, layout) = tensor.storage_and_layout();
     let Some((device, block, elements)) = block_of(&storage) else { return false };
     own(|| {
@@ -145,7 +145,7 @@ pub(super) fn put(tensor: &Tensor, label: Label<'_>) -> bool {
             true => format!("{} {}{:?}", label.name, tensor.dtype().as_str(), layout.dims()),
             false => label.name.to_owned(),
         };
-        naming::name(Some(device), block.into_inner(), Label { name: &shaped, ..label })
+        naming::name(Some(device), block.into_inner(), BlockLabel { name: &shaped, ..label })
     })
 }
 

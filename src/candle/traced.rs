@@ -3,7 +3,7 @@
 use candle_core::{Module, Result, Tensor};
 
 use super::tags::put;
-use crate::record::{Label, own};
+use crate::record::{BlockLabel, own};
 
 /// A module with a name: what it allocates in `forward` stands below that name in tables by module and by scope,
 /// and its output is named after it unless it has a name already.
@@ -49,7 +49,7 @@ impl<M: Module> Module for Traced<M> {
             let output = self.inner.forward(input)?;
             own(|| {
                 let name = format!("output of {}", self.name);
-                put(&output, Label { if_new: true, ..name.as_str().into() })
+                put(&output, BlockLabel { if_new: true, ..name.as_str().into() })
             });
             Ok(output)
         })

@@ -31,7 +31,7 @@ unsafe extern "C" fn create(
     start: Start,
     given: *mut c_void,
 ) -> c_int {
-    lineage::begins(given.addr());
+    lineage::on_spawn(given.addr());
     // SAFETY: only reached in place of the real one, which is a function of this type.
     let real = unsafe { std::mem::transmute::<usize, Create>(REAL.load(Ordering::Acquire)) };
     // SAFETY: the caller's arguments as they came.

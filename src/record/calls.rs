@@ -1,13 +1,13 @@
-//! Time spent in the allocator, by where the blocks came from.
+//! Time spent in the driver, by allocation site. Sums over all calls, whatever records the ring has overwritten.
 
 use super::memory::{OwnMap, own_map};
 use crate::snapshot::{CallTime, ContextId, StackId};
 
-/// In what the callers count in: nanoseconds, or ticks of a clock.
+/// Times are in TSC ticks.
 #[derive(Debug)]
 pub(crate) struct Calls {
     times: OwnMap<(StackId, ContextId), CallTime>,
-    /// For places that there was no memory for.
+    /// Calls from sites for which there was no memory.
     rest: CallTime,
 }
 
@@ -44,8 +44,7 @@ impl Calls {
         self.rest = NONE;
     }
 
-    /// In nanoseconds: `ns` says how many the callers' units are. In the order of the numbers of stacks and
-    /// contexts.
+    /// Converted by `ns`, in the order of stack and context ids.
     pub(crate) fn copy(&self, ns: impl Fn(u64) -> u64) -> Vec<CallTime> {
         let rest = Some(self.rest).filter(|rest| rest.allocs + rest.frees > 0);
         let mut all: Vec<CallTime> = self.times.values().copied().chain(rest).collect();

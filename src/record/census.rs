@@ -1,21 +1,22 @@
-//! What is live where only a sample of the small blocks is recorded: as it is counted, and as the sample has it.
+//! Counted totals beside a sample: all bytes are counted, only some small blocks are recorded.
 
-/// One device's bytes at one moment, in blocks of at least the threshold.
+/// One device's live bytes at one moment, in blocks of at least the threshold.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Census {
-    /// All of them, counted.
+    /// Counted, all blocks.
     pub(crate) all: u64,
-    /// In large blocks that are recorded, which are all of which the alloc was seen.
+    /// In recorded large blocks.
     pub(crate) large: u64,
-    /// In large blocks that are not: they are from before the recording.
+    /// In large blocks that are not recorded: those from before the recording.
     pub(crate) large_before: u64,
-    /// What the recorded small blocks stand for, by their sizes alone.
+    /// Weight of the recorded small blocks, from their sizes.
     pub(crate) estimate: u64,
 }
 
 impl Census {
-    /// Bytes that no recorded block stands for. Of what is counted in small blocks those from before the recording are
-    /// not in the sample, and that cannot be more than was there then: the estimate is held between these bounds.
+    /// Bytes that no recorded block accounts for. At most `small_before` bytes of the counted small blocks are from
+    /// before the recording and so not in the sample: this bounds the estimate from below, the counted small bytes
+    /// bound it from above.
     pub(crate) fn not_recorded(&self, small_before: u64) -> u64 {
         let (others, small) = (self.all.saturating_sub(self.large), self.small());
         let least = small.saturating_sub(small_before);
@@ -23,12 +24,12 @@ impl Census {
         others.saturating_sub(sample)
     }
 
-    /// In small blocks that are not recorded and in those that are, counted.
+    /// Counted, small blocks.
     pub(crate) fn small(&self) -> u64 {
         self.all.saturating_sub(self.large).saturating_sub(self.large_before)
     }
 
-    /// The same without some of its blocks: so many bytes in large ones, and small ones that stood for so many.
+    /// The same moment, with these bytes moved from the recorded to the unrecorded ones.
     pub(crate) fn without(&self, large: u64, estimate: u64) -> Self {
         Self {
             all: self.all,

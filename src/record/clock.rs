@@ -1,28 +1,30 @@
-//! Time within one device's log: the system's clock, read through the processor's at a third of the price.
+//! TSC calibration: nanoseconds since the recording began, from the processor's time-stamp counter at a third of the
+//! cost of the system clock.
 //!
-//! Between two looks at the system's clock time goes on by the processor's ticks, at the rate that the last
-//! two looks showed, and for no longer than lay between those, at most a second. So an error of a look,
-//! some ten nanoseconds, does not grow, and a clock that stood still or jumped (a machine that slept)
-//! is noticed at the next look. Time never goes back.
+//! The TSC is compared with the system clock at least once a second. Between two comparisons time advances at the rate
+//! that the last two showed, for no longer than they lay apart. So the error of one reading (about 10 ns) does not
+//! grow, and a machine that slept is noticed at the next comparison. Time never goes backwards, because it is read
+//! under the device's lock.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Instant;
 
 use super::ticks;
 
-/// The rate that a clock of this process found last, for the next one to begin with; 0 is none.
+/// The last rate that any clock of this process measured, from which the next one starts; 0 for none.
 static LAST_RATE: AtomicU64 = AtomicU64::new(0);
 
-/// Two looks this far apart say what a tick is worth.
+/// Two readings at least this far apart give a rate.
 const LEAST_NS: u64 = 1_000_000;
 const MOST_NS: u64 = 1_000_000_000;
-/// A look that takes more ticks than this was interrupted: it says what time it is, not what a tick is worth.
+/// A reading that takes more ticks was interrupted: its time is valid, its rate is not.
 const INTERRUPTED: u64 = 5_000;
-/// Looks that are tried for a first one.
+/// Attempts to get a first reading without an interruption.
 const TRIES: usize = 8;
 
+/// Both clocks at one moment.
 #[derive(Clone, Copy, Debug)]
-struct Look {
+struct ClockReading {
     ns: u64,
     ticks: u64,
 }
@@ -30,24 +32,28 @@ struct Look {
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Clock {
-    /// What was said last.
     last: u64,
-    from: Look,
-    /// Nanoseconds a tick, in units of 2⁻³²; 0 is not known.
+    from: ClockReading,
+    /// Nanoseconds per tick, in units of 2⁻³²; 0 if unknown.
     rate: u64,
-    /// So many ticks after `from` it is time for another look.
+    /// Ticks after `from` until the next comparison.
     span: u64,
-    /// Ticks are not to be gone by.
-    is_wild: bool,
+    /// The TSC ran ahead of the system clock (cores out of sync): only the system clock is used.
+    is_unsynced: bool,
     began: Instant,
 }
 
 impl Clock {
     /// Nanoseconds since `began`.
     pub(crate) fn new(began: Instant) -> Self {
-        let mut clock = Self { began, from: Look { ns: 0, ticks: 0 }, rate: 0, span: 0, last: 0, is_wild: false };
-        // A first look that was interrupted would be learnt from.
-        clock.from = (0..TRIES).map(|_| clock.look()).find(|(_, is_sharp)| *is_sharp).unwrap_or_else(|| clock.look()).0;
+        let mut clock =
+            Self { began, from: ClockReading { ns: 0, ticks: 0 }, rate: 0, span: 0, last: 0, is_unsynced: false };
+        // An interrupted first reading would distort the first rate.
+        clock.from = (0..TRIES)
+            .map(|_| clock.read_clocks())
+            .find(|(_, undisturbed)| *undisturbed)
+            .unwrap_or_else(|| clock.read_clocks())
+            .0;
         clock.rate = LAST_RATE.load(Relaxed);
         clock.span = clock.ticks_in(LEAST_NS);
         clock
@@ -56,47 +62,47 @@ impl Clock {
     #[inline]
     pub(crate) fn now(&mut self) -> u64 {
         let since = ticks::read().wrapping_sub(self.from.ticks);
-        let ns = if since < self.span { self.from.ns + scaled(since, self.rate) } else { self.look_again() };
+        let ns = if since < self.span { self.from.ns + scaled(since, self.rate) } else { self.recalibrate() };
         self.last = self.last.max(ns);
         self.last
     }
 
-    /// The same without remembering it.
+    /// [`now`](Self::now) without storing it.
     pub(crate) fn peek(&self) -> u64 {
-        self.last.max(self.look().0.ns)
+        self.last.max(self.read_clocks().0.ns)
     }
 
     #[cold]
-    fn look_again(&mut self) -> u64 {
-        let (look, is_sharp) = self.look();
-        let apart = look.ns.saturating_sub(self.from.ns);
-        // Ticks that ran ahead of the system's clock by so much are not those of one clock: each core has its own.
-        self.is_wild |= self.last > look.ns.saturating_add(LEAST_NS);
-        if self.is_wild {
+    fn recalibrate(&mut self) -> u64 {
+        let (read_clocks, undisturbed) = self.read_clocks();
+        let apart = read_clocks.ns.saturating_sub(self.from.ns);
+        // A TSC that is this far ahead is not synchronised between cores.
+        self.is_unsynced |= self.last > read_clocks.ns.saturating_add(LEAST_NS);
+        if self.is_unsynced {
             (self.rate, self.span) = (0, 0);
-        } else if is_sharp && apart >= LEAST_NS && ticks::are_steady() {
-            self.learn(look, apart);
+        } else if undisturbed && apart >= LEAST_NS && ticks::are_steady() {
+            self.learn(read_clocks, apart);
             LAST_RATE.store(self.rate, Relaxed);
         }
-        look.ns
+        read_clocks.ns
     }
 
-    fn learn(&mut self, look: Look, apart: u64) {
-        let ticks = look.ticks.wrapping_sub(self.from.ticks);
+    fn learn(&mut self, read_clocks: ClockReading, apart: u64) {
+        let ticks = read_clocks.ticks.wrapping_sub(self.from.ticks);
         let rate = u64::try_from((u128::from(apart) << 32) / u128::from(ticks.max(1))).unwrap_or(0);
         let agrees = self.rate == 0 || rate.abs_diff(self.rate) <= rate >> 10;
-        // A rate that changed is not believed before it was seen twice.
+        // A changed rate is used only once it was seen twice.
         self.rate = if agrees { rate } else { 0 };
-        self.from = look;
+        self.from = read_clocks;
         self.span = self.ticks_in(apart.min(MOST_NS));
     }
 
-    /// The time and the ticks at one moment; whether nothing came in between.
-    fn look(&self) -> (Look, bool) {
+    /// Reads both clocks; false if the reading was interrupted.
+    fn read_clocks(&self) -> (ClockReading, bool) {
         let before = ticks::read();
         let ns = u64::try_from(self.began.elapsed().as_nanos()).unwrap_or(u64::MAX);
         let after = ticks::read();
-        (Look { ns, ticks: before }, after.wrapping_sub(before) < INTERRUPTED)
+        (ClockReading { ns, ticks: before }, after.wrapping_sub(before) < INTERRUPTED)
     }
 
     fn ticks_in(&self, ns: u64) -> u64 {
@@ -148,13 +154,13 @@ mod tests {
     #[test]
     fn a_rate_that_changed_is_looked_at_twice() {
         let mut clock = Clock::new(Instant::now());
-        let look = |ns, ticks| Look { ns, ticks };
-        (clock.from, clock.rate) = (look(0, 0), 0);
-        clock.learn(look(2_000_000, 4_000_000), 2_000_000);
+        let read_clocks = |ns, ticks| ClockReading { ns, ticks };
+        (clock.from, clock.rate) = (read_clocks(0, 0), 0);
+        clock.learn(read_clocks(2_000_000, 4_000_000), 2_000_000);
         assert_eq!((clock.rate, clock.span), (1 << 31, 4_000_000));
-        clock.learn(look(3_000_000, 7_000_000), 1_000_000);
+        clock.learn(read_clocks(3_000_000, 7_000_000), 1_000_000);
         assert_eq!((clock.rate, clock.span), (0, 0));
-        clock.learn(look(5_000_000, 13_000_000), 2_000_000);
+        clock.learn(read_clocks(5_000_000, 13_000_000), 2_000_000);
         assert_eq!(clock.span, 6_000_000);
     }
 }

@@ -1,4 +1,4 @@
-//! Every path of scopes once, as a small number.
+//! Interning table of contexts: each path of scopes is stored once and known by a small integer.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -7,10 +7,10 @@ use super::memory::{HASHER, OwnTable, OwnVec, System};
 use crate::snapshot::{ContextId, ContextNode};
 use std::hash::BuildHasher;
 
-/// More paths than this are not told apart: a name with a step number in it must not eat the memory.
+/// Limit on the number of paths: labels that contain a step number must not use up the memory.
 const MAX_CONTEXTS: usize = 1 << 18;
 
-/// Process-wide: scopes may be open before a recording begins and stay open after it ends.
+/// For the whole process: scopes may be open before a recording begins and after it ends.
 #[derive(Debug)]
 pub(crate) struct ContextTable {
     paths: Lock<Paths, { rank::CONTEXTS }>,
@@ -20,17 +20,18 @@ pub(crate) struct ContextTable {
 #[derive(Debug)]
 pub(super) struct Paths {
     index: OwnTable<u32>,
-    /// Entry `n` is context `n + 1`.
-    nodes: OwnVec<Node>,
+    /// Entry `n` is context `n + 1`; context 0 is the root.
+    nodes: OwnVec<PathNode>,
     names: OwnVec<u8>,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Node {
+struct PathNode {
     parent: u32,
     start: u32,
     length: u32,
     module: bool,
+    hash: u64,
 }
 
 impl ContextTable {
@@ -40,7 +41,7 @@ impl ContextTable {
         Self { paths: Lock::new(paths), refused: AtomicU64::new(0) }
     }
 
-    /// The path `parent > name`, which may be a part of a model; `parent` itself if there is no room for another.
+    /// The path `parent > name`; `parent` if the table is full.
     pub(crate) fn intern(&self, parent: ContextId, name: &str, is_module: bool) -> ContextId {
         match self.lock().intern(parent.0, name.as_bytes(), is_module) {
             Some(index) => ContextId(index + 1),
@@ -51,7 +52,7 @@ impl ContextTable {
         }
     }
 
-    /// The enclosing path of each context from `from` on, in order.
+    /// Calls `each` with the parent of each context from `from` on, in order.
     pub(crate) fn parents_from(&self, from: ContextId, mut each: impl FnMut(ContextId)) {
         let paths = self.lock();
         paths.nodes.iter().skip((from.0 as usize).saturating_sub(1)).for_each(|node| each(ContextId(node.parent)));
@@ -63,7 +64,7 @@ impl ContextTable {
         self.lock().nodes.get(index).map_or(ContextId::ROOT, |node| ContextId(node.parent))
     }
 
-    /// The path `parent > name`, with the name that `like` ends in.
+    /// The path `parent > name`, with the last label of `like`.
     pub(crate) fn intern_like(&self, parent: ContextId, like: ContextId) -> ContextId {
         let mut paths = self.lock();
         let index = (like.0 as usize).wrapping_sub(1);
@@ -74,12 +75,11 @@ impl ContextTable {
         }
     }
 
-    /// A scope was not told apart from the one around it.
     pub(crate) fn count_refused(&self) {
         self.refused.fetch_add(1, Relaxed);
     }
 
-    /// Scopes whose path was not kept.
+    /// Scopes whose path was not stored.
     pub(crate) fn refused(&self) -> u64 {
         self.refused.load(Relaxed)
     }
@@ -90,10 +90,10 @@ impl ContextTable {
         std::iter::once(root).chain(self.nodes_from(1)).collect()
     }
 
-    /// The contexts from number `first` on, the root being number 0.
+    /// The contexts from number `first` on.
     pub(crate) fn nodes_from(&self, first: usize) -> Vec<ContextNode> {
         let paths = self.lock();
-        let node = |node: &Node| ContextNode {
+        let node = |node: &PathNode| ContextNode {
             parent: ContextId(node.parent),
             name: String::from_utf8_lossy(paths.name(*node)).into_owned(),
             module: node.module,
@@ -119,22 +119,23 @@ impl Paths {
         let start = u32::try_from(self.names.len()).ok()?;
         let length = u32::try_from(name.len()).ok()?;
         self.names.extend_from_slice(name);
-        let inserted = self.insert(hash, Node { parent, start, length, module: false });
+        let inserted = self.insert(PathNode { parent, start, length, module: false, hash });
         if inserted.is_none() {
             self.names.truncate(start as usize);
         }
         inserted
     }
 
-    /// A path whose last name stands in the table already, so that nothing is copied.
-    fn intern_existing(&mut self, parent: u32, like: Node) -> Option<u32> {
+    /// A path whose last label is already stored.
+    fn intern_existing(&mut self, parent: u32, like: PathNode) -> Option<u32> {
         let hash = HASHER.hash_one((parent, self.name(like)));
-        let index = self.find(hash, parent, self.name(like)).or_else(|| self.insert(hash, Node { parent, ..like }))?;
+        let index =
+            self.find(hash, parent, self.name(like)).or_else(|| self.insert(PathNode { parent, hash, ..like }))?;
         self.mark(index, like.module);
         Some(index)
     }
 
-    /// Once a model's span took a path, it stays marked.
+    /// A path stays marked as a model's once such a span took it.
     fn mark(&mut self, index: u32, module: bool) {
         if let Some(node) = self.nodes.get_mut(index as usize) {
             node.module |= module;
@@ -146,34 +147,26 @@ impl Paths {
         self.index.find(hash, same).copied()
     }
 
-    fn insert(&mut self, hash: u64, node: Node) -> Option<u32> {
+    fn insert(&mut self, node: PathNode) -> Option<u32> {
         if self.nodes.len() >= MAX_CONTEXTS {
             return None;
         }
         self.nodes.try_reserve(1).ok()?;
-        let (nodes, names) = (&self.nodes, &self.names);
-        let rehash = |&i: &u32| hash_of(nodes, names, i);
-        self.index.try_reserve(1, rehash).ok()?;
         let index = self.nodes.len() as u32;
         self.nodes.push(node);
-        let (nodes, names) = (&self.nodes, &self.names);
-        self.index.insert_unique(hash, index, |&i| hash_of(nodes, names, i));
+        let hash_of = |&i: &u32| self.nodes.get(i as usize).map_or(0, |node| node.hash);
+        if self.index.try_reserve(1, hash_of).is_err() {
+            self.nodes.pop();
+            return None;
+        }
+        self.index.insert_unique(node.hash, index, hash_of);
         Some(index)
     }
 
-    fn name(&self, node: Node) -> &[u8] {
-        name_in(&self.names, node)
+    fn name(&self, node: PathNode) -> &[u8] {
+        let start = node.start as usize;
+        self.names.get(start..start + node.length as usize).unwrap_or(&[])
     }
-}
-
-fn name_in(names: &[u8], node: Node) -> &[u8] {
-    let start = node.start as usize;
-    names.get(start..start + node.length as usize).unwrap_or(&[])
-}
-
-fn hash_of(nodes: &[Node], names: &[u8], index: u32) -> u64 {
-    let node = nodes.get(index as usize).copied().unwrap_or(Node { parent: 0, start: 0, length: 0, module: false });
-    HASHER.hash_one((node.parent, name_in(names, node)))
 }
 
 #[cfg(test)]

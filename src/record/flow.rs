@@ -1,8 +1,8 @@
-//! Numbers and bytes of blocks, of a sample as of all.
+//! Weighted number and bytes of blocks: under sampling, a recorded block counts for more than itself.
 
 use crate::snapshot::Sampling;
 
-/// Blocks, or what recorded ones stand for: how many, in parts of one, and their bytes.
+/// Number of blocks as a fixed-point number (see [`Sampling::parts`]), and their bytes.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Flow {
     pub(crate) parts: u64,
@@ -10,13 +10,13 @@ pub(crate) struct Flow {
 }
 
 impl Flow {
-    /// A block that stands for itself.
+    /// A block of weight 1.
     #[inline]
     pub(super) fn one(size: u64) -> Self {
         Self { parts: Sampling::default().parts(size), bytes: size }
     }
 
-    /// What a block of this size stands for.
+    /// The weight of a recorded block of this size.
     pub(super) fn of(sampling: Sampling, size: u64) -> Self {
         Self { parts: sampling.parts(size), bytes: sampling.bytes(size) }
     }

@@ -1,5 +1,5 @@
-//! Forks happen while none of our locks is held, so that what a child inherits is whole; and a child
-//! of a recording process goes on without recording.
+//! Fork handlers (`pthread_atfork`): the forking thread holds every lock of the recorder during `fork`, so a child
+//! never inherits a locked lock or half-written data. A child of a recording process does not record.
 #![cfg_attr(unix, expect(unsafe_code, reason = "pthread_atfork is a C function"))]
 
 use std::cell::RefCell;
@@ -11,54 +11,51 @@ use super::lock::{Lock, Locked, rank};
 use super::recorder::{self, RecorderLocks};
 use super::{CONTEXTS, STACKS, contexts, guard, measure, stacks, unwind};
 
-/// Every lock that the table in [`lock`](super::lock) says is held at a fork, in that order.
-struct Held {
+/// Every lock that is held at a fork, in the order of the table in [`lock`](super::lock).
+struct ForkLocks {
     recorder: RecorderLocks,
     measurements: measure::LockedRegistry,
     _contexts: Locked<'static, contexts::Paths, { rank::CONTEXTS }>,
     _stacks: Locked<'static, stacks::Writer, { rank::STACKS }>,
     _no_fork: NoFork,
-    /// Other fork handlers may allocate meanwhile, on this thread: that must not wait for these locks.
+    /// Other fork handlers may allocate on this thread, and must not wait for these locks.
     _own: guard::OwnWork,
 }
 
 thread_local! {
-    /// What the thread that forks holds meanwhile, on both sides of the fork. Without a destructor: to register one takes
-    /// the loader's lock, which another thread may have that waits for one of these.
-    static HELD: RefCell<ManuallyDrop<Option<Held>>> = const { RefCell::new(ManuallyDrop::new(None)) };
+    /// Without a destructor: registering one takes the loader's lock, and its owner may wait for one of these.
+    static HELD: RefCell<ManuallyDrop<Option<ForkLocks>>> = const { RefCell::new(ManuallyDrop::new(None)) };
 }
 
 static NO_FORK: Lock<(), { rank::NO_FORK }> = Lock::new(());
 
 pub(crate) type NoFork = Locked<'static, (), { rank::NO_FORK }>;
 
-/// This process was forked off one that watched for it.
 static FORKED: AtomicBool = AtomicBool::new(false);
 
-/// What else is to be done in a child.
 static IN_CHILD: OnceLock<fn()> = OnceLock::new();
 
-/// While this is held no child is forked off. Whoever has a lock that [`Held`] does not know holds this around it, so that the
-/// lock is free in children.
+/// Prevents forks while it is held. A lock that [`ForkLocks`] does not list is taken under this one, so that it is free
+/// in children.
 pub(crate) fn no_fork() -> NoFork {
     watch();
     NO_FORK.lock()
 }
 
-/// Is this a child? What other threads of the parent's may have held, such as the loader's lock, may be held for ever.
+/// In a child, a lock that another thread of the parent held (such as the loader's) stays locked for ever.
 pub(crate) fn is_child() -> bool {
     FORKED.load(Ordering::Relaxed)
 }
 
-/// Has this called in a child, on the thread that forked; nothing is held any more.
+/// Registers a function that each child calls, on the thread that forked, with no lock held.
 pub(crate) fn in_each_child(call: fn()) {
     let _ = IN_CHILD.set(call);
 }
 
-/// To be called before the first of our locks is taken, and early: handlers before a fork run in the reverse order of
-/// their registration. Ours is to be the last of them, so that others may allocate in theirs, and wait for locks under
-/// which other threads do; and the first after the fork. The constructor calls it where there is one; elsewhere
-/// [`own`](super::own()), [`no_fork`] and scopes do, which come before every other lock.
+/// Registers the fork handlers; called before the first lock is taken. "Before" handlers run in reverse order of
+/// registration: ours, registered first, runs last, so other handlers may still allocate and wait for locks under which
+/// other threads do. The constructor calls this where there is one; elsewhere [`own`](super::own()), [`no_fork`] and
+/// scopes do.
 pub(crate) fn watch() {
     static ONCE: Once = Once::new();
     ONCE.call_once(register);
@@ -66,8 +63,8 @@ pub(crate) fn watch() {
 
 #[cfg(unix)]
 fn register() {
-    // SAFETY: the handlers take and release locks and neither allocate from the watched allocator nor
-    // unwind. A failure (no memory) leaves forks as they would be without memtrace.
+    // SAFETY: the handlers take and release locks; they do not unwind or allocate from the watched allocator. On
+    // failure (no memory) forks work as they do without memtrace.
     unsafe { libc::pthread_atfork(Some(before), Some(in_parent), Some(in_child)) };
 }
 
@@ -78,7 +75,7 @@ fn register() {}
 extern "C" fn before() {
     let _own = guard::own_work();
     let recorder = RecorderLocks::take();
-    put(Some(Held {
+    put(Some(ForkLocks {
         recorder,
         measurements: measure::lock(),
         _contexts: CONTEXTS.lock(),
@@ -109,10 +106,10 @@ extern "C" fn in_child() {
     }
 }
 
-fn put(held: Option<Held>) {
+fn put(held: Option<ForkLocks>) {
     with(|slot| drop(std::mem::replace(slot, held)));
 }
 
-fn with(f: impl FnOnce(&mut Option<Held>)) {
+fn with(f: impl FnOnce(&mut Option<ForkLocks>)) {
     HELD.with(|slot| slot.try_borrow_mut().map_or((), |mut slot| f(&mut slot)));
 }

@@ -1,36 +1,36 @@
-//! What the hooks look at first: whether anybody wants to know of a block at all.
+//! Fast-path filters of the hooks: one relaxed load decides whether anybody observes a block.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use super::lock::{Lock, rank};
 use crate::snapshot::DEFAULT_STACK_DEPTH;
 
-/// What requests look at and what hardly ever changes, in one line of the processor's cache: after a program's own work
-/// on much memory, each line that is looked at is one more to wait for.
+/// Read by every request and almost never written. One cache line: a program that works on much memory evicts it
+/// between two requests, and each further line is one more cache miss.
 #[derive(Debug)]
 #[repr(align(64))]
 pub(super) struct Gates {
-    /// Smallest heap block that the session records; none while it is `usize::MAX`.
+    /// Smallest heap block that the session records; `usize::MAX` for none.
     heap_threshold: AtomicUsize,
-    /// Smallest heap block that anybody wants to see.
+    /// Smallest heap block that a session or a measurement observes.
     heap_gate: AtomicUsize,
-    /// Measurements that are open.
+    /// Open measurements.
     measurements: AtomicUsize,
-    /// Blocks of at least this size are recorded without a point: all of them while nothing is sampled, when it is 0.
+    /// The sampling interval, 0 without sampling: blocks of at least this size are always recorded.
     pub(super) certain: AtomicUsize,
-    /// Where the heap's table of live blocks lies and how long it is.
+    /// Address and length of the heap ledger's table of live blocks.
     pub(super) heap_table: [AtomicUsize; 2],
-    /// How many recordings there were: what was taken out of one does not go back into the next.
+    /// Number of recordings so far: a block taken out of one is never put back into the next.
     pub(super) epoch: AtomicU64,
-    /// Frames of a stack; measurements take stacks without a session, too.
+    /// Maximum depth of a stack; measurements use it without a session, too.
     pub(super) stack_depth: AtomicU32,
-    /// Which events have one.
+    /// A [`StackContext`](crate::snapshot::StackContext).
     pub(super) stack_context: AtomicU8,
-    /// Who takes them.
+    /// Which unwinder takes stacks, see `unwind::mode`.
     pub(super) unwinder: AtomicU8,
-    /// The session records memory of other devices.
+    /// The session records device memory.
     device_recorded: AtomicBool,
-    /// Anybody wants to see it.
+    /// A session or a measurement observes device memory.
     device_gate: AtomicBool,
 }
 
@@ -50,35 +50,30 @@ pub(super) static GATES: Gates = Gates {
     device_gate: AtomicBool::new(false),
 };
 
-/// Held while the gates follow what they stand for.
+/// Held while the gates are recomputed.
 static CHANGE: Lock<(), { rank::GATES }> = Lock::new(());
 
-// Relaxed throughout: a block that slips past a gate while it changes is one from before or after.
+// Relaxed everywhere: a block that slips through while a gate changes counts as one from before or after the change.
 
-/// The gate of the heap hook: one relaxed load.
 #[inline]
 pub(crate) fn watches_heap_block(size: usize) -> bool {
     size >= GATES.heap_gate.load(Ordering::Relaxed)
 }
 
-/// Does the session record a heap block of this size?
 #[inline]
 pub(crate) fn records_heap_block(size: usize) -> bool {
     size >= GATES.heap_threshold.load(Ordering::Relaxed)
 }
 
-/// The gate of the hooks of other memory: one relaxed load.
 #[inline]
 pub(crate) fn watches_device_memory() -> bool {
     GATES.device_gate.load(Ordering::Relaxed)
 }
 
-/// Does the session record it?
 pub(crate) fn records_device_memory() -> bool {
     GATES.device_recorded.load(Ordering::Relaxed)
 }
 
-/// Is any measurement open, on whatever thread?
 #[inline]
 pub(crate) fn any_measurement() -> bool {
     GATES.measurements.load(Ordering::Relaxed) > 0
@@ -109,7 +104,7 @@ fn renew() {
     GATES.device_gate.store(measured || records_device_memory(), Ordering::Relaxed);
 }
 
-/// The number of the recording under way, to be compared under a device's lock.
+/// The number of the current recording; compared under a device's lock.
 pub(in crate::record) fn epoch() -> u64 {
     GATES.epoch.load(Ordering::Relaxed)
 }

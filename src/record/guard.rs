@@ -1,20 +1,20 @@
-//! What this thread is doing, in one thread-local byte that the hot path reads once.
+//! Reentrancy guard and other per-thread state, in one thread-local byte that the hot path reads once.
 
 use std::cell::Cell;
 
 use crate::snapshot::ContextId;
 
-/// memtrace's own code is running: its allocations are its own.
+/// The reentrancy guard: memtrace's own code is running, and its allocations are own memory.
 pub(crate) const OWN: u8 = 1;
-/// A measurement is in force on this thread.
+/// A measurement is active on this thread.
 pub(crate) const MEASURING: u8 = 2;
-/// Somebody asks whether the allocator is installed; the first allocation answers by clearing this.
+/// Set by [`allocator_is_installed`]; the hook clears it at the next allocation.
 pub(crate) const PROBING: u8 = 4;
 /// The thread has neither allocated nor freed anything yet.
 pub(crate) const NEW: u8 = 8;
 
 thread_local! {
-    // Const and without a destructor: readable before main, in thread-local destructors and after.
+    // Const and without a destructor: usable before main, in thread-local destructors and at exit.
     static STATE: Cell<u8> = const { Cell::new(NEW) };
     static CONTEXT: Cell<ContextId> = const { Cell::new(ContextId::ROOT) };
     static MEASURE: Cell<u64> = const { Cell::new(0) };
@@ -40,7 +40,7 @@ pub(crate) fn set_context(context: ContextId) {
     CONTEXT.with(|cell| cell.set(context));
 }
 
-/// The number of the measurement in force on this thread; 0 is none.
+/// The measurement that is active on this thread; 0 for none.
 pub(crate) fn measure() -> u64 {
     MEASURE.with(Cell::get)
 }
@@ -50,12 +50,12 @@ pub(crate) fn set_measure(measure: u64) {
     set(MEASURING, measure != 0);
 }
 
-/// The measurement that this thread was begun in, which is in force wherever no other is; 0 is none.
+/// The measurement that this thread inherited, which is active whenever no other is; 0 for none.
 pub(crate) fn inherited() -> u64 {
     INHERITED.with(Cell::get)
 }
 
-/// This thread, which has no measurement yet, goes on with the work of one.
+/// This thread inherits a measurement from the thread that started it.
 pub(crate) fn inherit(measure: u64) {
     INHERITED.with(|cell| cell.set(measure));
     if self::measure() == 0 {
@@ -63,12 +63,11 @@ pub(crate) fn inherit(measure: u64) {
     }
 }
 
-/// While this lives, allocations of this thread are memtrace's own: not recorded, counted apart.
-/// What is allocated under it must be freed under it.
+/// While this lives, this thread allocates own memory, which is counted separately and not recorded. Memory allocated
+/// under it must be freed under it.
 #[must_use]
 #[derive(Debug)]
 pub(crate) struct OwnWork {
-    /// The state before, so that nesting works.
     before: u8,
 }
 
@@ -88,7 +87,7 @@ impl Drop for OwnWork {
     }
 }
 
-/// Does an allocation of this thread reach memtrace's allocator?
+/// Is memtrace's allocator the global one?
 pub(crate) fn allocator_is_installed() -> bool {
     let _own = own_work();
     set(PROBING, true);
@@ -98,37 +97,32 @@ pub(crate) fn allocator_is_installed() -> bool {
     answered
 }
 
-/// A value whose memory is memtrace's own, wherever and whenever it is dropped.
+/// A value of own memory, which is also dropped as own memory, wherever that happens.
 #[derive(Debug)]
 pub(crate) struct Own<T> {
     value: T,
-    /// Set while `value` is being dropped; fields drop in this order.
+    /// Set by `drop` and dropped after `value`.
     work: Option<OwnWork>,
 }
 
 impl<T> Own<T> {
-    /// Of a value that was made as memtrace's own work.
+    /// Wraps a value that was created as own work.
     pub(crate) const fn new(value: T) -> Self {
         Self { value, work: None }
     }
 
-    /// Makes a value as memtrace's own work.
+    /// Creates a value as own work.
     pub(crate) fn make(f: impl FnOnce() -> T) -> Self {
         let _work = own_work();
         Self::new(f())
     }
 
-    /// The same if it can be made; the error is the caller's.
+    /// The same for a fallible function; the error is copied to the caller's memory.
     pub(crate) fn try_make<E: Clone>(f: impl FnOnce() -> Result<T, E>) -> Result<Self, E> {
         let work = own_work();
         let made = f();
         drop(work);
-        made.map(|value| Self { value, work: None }).map_err(|error| {
-            let theirs = error.clone();
-            let _work = own_work();
-            drop(error);
-            theirs
-        })
+        made.map(Self::new).map_err(|error| Own::new(error).clone())
     }
 }
 
@@ -139,7 +133,7 @@ impl<T> std::ops::Deref for Own<T> {
     }
 }
 
-/// To be changed as own work alone.
+/// Change the value only as own work.
 impl<T> std::ops::DerefMut for Own<T> {
     fn deref_mut(&mut self) -> &mut T {
         &mut self.value

@@ -1,66 +1,62 @@
-//! Heap blocks: which account each one goes to.
-//!
-//! memtrace's own work → own counter; recorded → the CPU ledger; everything else → the untraced
-//! counters, and with it small blocks that are not in a session's sample. A block is in exactly one of them at any time, so the sums always hold, also while a
-//! session starts or ends on another thread. An open measurement sees blocks besides.
+//! Accounting of heap blocks: memtrace's own work goes to the own counter, recorded blocks to the CPU ledger,
+//! everything else to the untraced counters (also small blocks that the sample left out). Every block is in exactly one
+//! account at any time, even while a session starts or ends on another thread. Open measurements observe blocks in
+//! addition.
 
 use std::sync::OnceLock;
 
 use super::gates::{any_measurement, records_heap_block, watches_heap_block};
-use super::live::foresee;
-use super::measure::{Space, Taken};
+use super::live::prefetch_slot;
+use super::measure::{MeasuredFree, Space};
 use super::prefetch::prefetch;
-use super::recorder::{self, Freed};
+use super::recorder::{self, LedgerFree};
 use super::{guard, here, measure, sampling, untraced};
 use crate::snapshot::Device;
 
-/// Blocks that allocators do not keep ready for the next request, but look at their neighbours.
+/// Below this size allocators keep freed blocks in caches; above, they read and write the headers around a block.
 const LARGE: usize = 1 << 10;
 
-/// Where a freed block came from, in case the free has to be undone.
-#[expect(clippy::large_enum_variant, reason = "there is one at a time, and a hook does not allocate")]
+/// The account that a freed block came from: what undoes the free if a reallocation fails.
+#[expect(clippy::large_enum_variant, reason = "one exists at a time, and a hook must not allocate")]
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Account {
-    /// memtrace's own.
+pub(crate) enum HeapFree {
     Own,
-    /// Not recorded, and no measurement open.
+    /// Not recorded; no measurement open.
     Untraced,
-    /// Looked for in the ledger and in measurements.
-    Watched(Freed, Option<Taken>),
+    /// Looked up in the ledger and in measurements.
+    Watched(LedgerFree, Option<MeasuredFree>),
 }
 
-/// After an allocation succeeded: the whole of it if nobody watches such blocks; otherwise false, and
-/// [`on_watched_alloc`] is to be called.
+/// Accounts for an allocation that nobody observes. False if somebody may: then call [`on_watched_alloc`].
 #[inline(always)]
 pub(crate) fn on_unwatched_alloc(size: usize) -> bool {
     guard::state() == 0 && !watches_heap_block(size) && untraced::add_at_once(size as u64, 1)
 }
 
-/// Before a block is freed for good: the whole of it if nobody watches such blocks; otherwise false, and
-/// [`on_watched_dealloc`] is to be called.
+/// Accounts for a free that nobody observes. False if somebody may: then call [`on_watched_dealloc`].
 #[inline(always)]
 pub(crate) fn on_unwatched_dealloc(size: usize) -> bool {
     guard::state() == 0 && !watches_heap_block(size) && untraced::add_at_once(size as u64, -1)
 }
 
-/// Before a block is freed, perhaps to be put back.
+/// Accounts for a free that may still fail, see [`undo_free`].
 #[inline]
-pub(crate) fn on_free(address: usize, size: usize) -> Account {
+pub(crate) fn on_free(address: usize, size: usize) -> HeapFree {
     if guard::state() == 0 && !watches_heap_block(size) {
         untraced::subtract(size as u64);
-        return Account::Untraced;
+        return HeapFree::Untraced;
     }
     on_watched_free(address as u64, size)
 }
 
-/// A reallocation failed: the block is still there.
+/// The reallocation failed: puts the block back.
 #[cold]
-pub(crate) fn undo_free(address: usize, size: usize, account: Account) {
+pub(crate) fn undo_free(address: usize, size: usize, account: HeapFree) {
     let (address, size) = (address as u64, size as u64);
     match account {
-        Account::Own => untraced::add_own(size),
-        Account::Untraced => untraced::add(size),
-        Account::Watched(freed, measured) => {
+        HeapFree::Own => untraced::add_own(size),
+        HeapFree::Untraced => untraced::add(size),
+        HeapFree::Watched(freed, measured) => {
             let _own = guard::own_work();
             if let Some(taken) = measured {
                 measure::undo_free(taken);
@@ -70,14 +66,13 @@ pub(crate) fn undo_free(address: usize, size: usize, account: Account) {
     }
 }
 
-/// Called with the size of each allocation that failed; the first to ask is served.
+/// Called with the device and size of each refused allocation. The first registration wins.
 static ON_REFUSAL: OnceLock<fn(Device, usize)> = OnceLock::new();
 
 pub(crate) fn on_refusal(call: fn(Device, usize)) {
     let _ = ON_REFUSAL.set(call);
 }
 
-/// A request could not be served.
 #[cold]
 pub(crate) fn refused(device: Device, size: usize) {
     if let Some(call) = ON_REFUSAL.get() {
@@ -85,7 +80,7 @@ pub(crate) fn refused(device: Device, size: usize) {
     }
 }
 
-/// Gives the block back, so that whoever calls this last has no frame of its own meanwhile.
+/// Returns the block, so that the hook can tail-call this and has no frame in the stack that is taken.
 #[inline(never)]
 pub(crate) fn on_watched_alloc(block: *mut u8, size: usize) -> *mut u8 {
     enter(block.addr() as u64, size);
@@ -111,7 +106,7 @@ fn enter(address: u64, size: usize) {
         return untraced::add(size as u64);
     }
     let _own = guard::own_work();
-    foresee(address);
+    prefetch_slot(address);
     let measuring = measured && measure::may_concern_this_thread();
     if measured && !measuring {
         measure::on_unrelated(size as u64);
@@ -129,11 +124,12 @@ fn enter(address: u64, size: usize) {
     }
 }
 
-/// Apart from [`on_watched_free`], because an account is large and nobody wants it here.
+/// Out of line from [`on_watched_free`]: the result is large and nobody needs it here.
 #[inline(never)]
 pub(crate) fn on_watched_dealloc(address: usize, size: usize) {
     if size >= LARGE {
-        // What most allocators will look at, once they are asked: before the block and after it.
+        // The allocator is about to read the headers before and after the block. They mostly miss the cache: fetch them
+        // early.
         prefetch(address.wrapping_sub(size_of::<[usize; 2]>()));
         prefetch(address.wrapping_add(size));
     }
@@ -141,16 +137,16 @@ pub(crate) fn on_watched_dealloc(address: usize, size: usize) {
 }
 
 #[inline(never)]
-fn on_watched_free(address: u64, size: usize) -> Account {
+fn on_watched_free(address: u64, size: usize) -> HeapFree {
     take_out(address, size)
 }
 
 #[inline(always)]
-fn take_out(address: u64, size: usize) -> Account {
+fn take_out(address: u64, size: usize) -> HeapFree {
     let state = guard::state();
     if state & guard::OWN != 0 {
         untraced::subtract_own(size as u64);
-        return Account::Own;
+        return HeapFree::Own;
     }
     if state & guard::NEW != 0 {
         measure::on_new_thread(address);
@@ -158,16 +154,16 @@ fn take_out(address: u64, size: usize) -> Account {
     let recorded = records_heap_block(size) && !sampling::was_left_out(address, size);
     if !recorded && !any_measurement() {
         untraced::subtract(size as u64);
-        return Account::Untraced;
+        return HeapFree::Untraced;
     }
     let _own = guard::own_work();
-    foresee(address);
+    prefetch_slot(address);
     let size = size as u64;
     let known = Some((Device::Cpu, size));
     let measured = if any_measurement() { measure::on_free(Space::Heap, address, known) } else { None };
-    let freed = if recorded { recorder::on_heap_free(address, size) } else { Freed::NotRecorded };
-    if matches!(freed, Freed::NotRecorded) {
+    let freed = if recorded { recorder::on_heap_free(address, size) } else { LedgerFree::NotRecorded };
+    if matches!(freed, LedgerFree::NotRecorded) {
         untraced::subtract(size);
     }
-    Account::Watched(freed, measured)
+    HeapFree::Watched(freed, measured)
 }

@@ -1,43 +1,43 @@
-//! Who does something, where: on this thread, now.
+//! Stack, scopes and thread of an event that happens now, on this thread.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::gates::GATES;
-use super::site::Site;
-use super::unwind::stack::Taken;
+use super::site::EventSite;
+use super::unwind::stack::FoundStack;
 use super::unwind::with_stack;
 use super::{STACKS, guard, thread};
 use crate::snapshot::{DEFAULT_STACK_DEPTH, MemoryKind, StackContext, StackId};
 
-/// Stacks that lost their middle frames.
+/// Stacks whose middle frames were left out.
 pub(crate) static SHORTENED: AtomicU64 = AtomicU64::new(0);
 
-/// Where an allocation of this thread happens, with its stack if the recording keeps it.
+/// The site of an allocation; with its stack if the recording keeps stacks.
 #[inline(always)]
-pub(crate) fn alloc_site(always_with_stack: bool) -> Site {
+pub(crate) fn alloc_site(always_with_stack: bool) -> EventSite {
     let wanted = GATES.stack_context.load(Ordering::Relaxed) != StackContext::None as u8;
-    // What a measurement tells apart by stack must not depend on a session that comes or goes meanwhile.
+    // Measurements group blocks by stack, whatever session starts or ends meanwhile.
     let depth = GATES.stack_depth.load(Ordering::Relaxed) as usize;
     let depth = if always_with_stack { depth.max(DEFAULT_STACK_DEPTH) } else { depth };
     let stack = if always_with_stack || wanted { capture(depth) } else { StackId::NONE };
-    Site { stack, context: guard::context(), thread: thread::number(), stream: 0, memory: MemoryKind::Heap }
+    EventSite { stack, context: guard::context(), thread: thread::number(), stream: 0, memory: MemoryKind::Heap }
 }
 
-/// Without the stack, if that was taken for the measurement of somebody else.
+/// Drops the stack if only a measurement on another thread needed it.
 #[inline]
-pub(crate) fn site_for_session(site: Site) -> Site {
+pub(crate) fn site_for_session(site: EventSite) -> EventSite {
     let wanted = guard::measure() != 0 || GATES.stack_context.load(Ordering::Relaxed) != StackContext::None as u8;
-    if wanted { site } else { Site { stack: StackId::NONE, ..site } }
+    if wanted { site } else { EventSite { stack: StackId::NONE, ..site } }
 }
 
 #[inline]
-pub(crate) fn free_site() -> Site {
+pub(crate) fn free_site() -> EventSite {
     let wanted = GATES.stack_context.load(Ordering::Relaxed) == StackContext::All as u8;
     let stack = if wanted { stack_of_free() } else { StackId::NONE };
-    Site { stack, context: guard::context(), thread: thread::number(), stream: 0, memory: MemoryKind::Heap }
+    EventSite { stack, context: guard::context(), thread: thread::number(), stream: 0, memory: MemoryKind::Heap }
 }
 
-/// Apart: most recordings have none.
+/// Out of line: few recordings take stacks of frees.
 #[cfg_attr(not(debug_assertions), inline(never))]
 #[cfg_attr(debug_assertions, inline(always))]
 fn stack_of_free() -> StackId {
@@ -48,8 +48,8 @@ fn stack_of_free() -> StackId {
 fn capture(depth: usize) -> StackId {
     let guess = |innermost| STACKS.guess(innermost);
     let stack = with_stack(depth, guess, |taken| match taken {
-        Taken::Guessed(known) => StackId(known.number),
-        Taken::Walked(stack) => {
+        FoundStack::Guessed(known) => StackId(known.number),
+        FoundStack::Walked(stack) => {
             if stack.shortened {
                 SHORTENED.fetch_add(1, Ordering::Relaxed);
             }

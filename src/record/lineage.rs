@@ -1,27 +1,26 @@
-//! Which threads have begun which: those that a test has begun work for that test, as far as they work for any.
+//! Ancestry of threads: which threads may do the work of a test.
 //!
-//! Of the threads that the first one begins, each founds a family: the test harness runs every test on one. What such
-//! a thread begins, and what those begin, is of its family.
+//! Each thread that the process's first thread starts founds a family, to which all its descendants belong. The test
+//! harness runs every test on a thread of its own, so a test's family is the threads that it started.
 
 use super::thread;
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
-/// Threads that are related work for each other.
+/// Threads that may work for each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Family {
-    /// 0 if nobody saw how the thread began, 1 for the process's first thread.
+    /// 0: unknown (nobody saw the thread start); 1: the process's first thread.
     number: u32,
-    /// How many threads there are from the first one down to this.
+    /// Distance from the first thread.
     generation: u32,
 }
 
 impl Family {
     pub(crate) const UNKNOWN: Self = Self { number: 0, generation: 0 };
-    /// The first thread has begun all others.
     const FIRST: Self = Self { number: 1, generation: 1 };
 
-    /// May a thread of this family do the work of that one? Not for one that it may have begun itself.
+    /// May a thread of this family work for one of the other? Not for a thread that it may have started itself.
     pub(crate) fn may_work_for(self, other: Self) -> bool {
         let are_known = self.number > Self::FIRST.number && other.number > Self::FIRST.number;
         self == Self::UNKNOWN
@@ -29,8 +28,8 @@ impl Family {
             || self.generation >= other.generation && (self.number == other.number || !are_known)
     }
 
-    /// That of a thread that one of this family begins.
-    fn of_next(self) -> Self {
+    /// The family of a thread that a thread of this family starts.
+    fn of_child(self) -> Self {
         let generation = self.generation + 1;
         match self {
             Self::UNKNOWN => Self::UNKNOWN,
@@ -41,29 +40,27 @@ impl Family {
 }
 
 thread_local! {
-    // Const and without a destructor.
+    // Const and without a destructor: usable before main, in thread-local destructors and at exit.
     static FAMILY: Cell<Family> = const { Cell::new(Family::UNKNOWN) };
-    /// The system's number of the thread that began this one; 0 if nobody saw it.
+    /// Kernel thread id of the thread that started this one; 0 if unknown.
     static PARENT: Cell<u32> = const { Cell::new(0) };
     static HAS_OWN_WORK: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Was this thread begun by that one, which the system knows by this number? So it may seem if nobody knows.
-pub(crate) fn may_be_begun_by(os_thread: u32) -> bool {
+/// Did the thread with this kernel id start this thread? True if unknown.
+pub(crate) fn may_be_started_by(os_thread: u32) -> bool {
     [0, os_thread].contains(&PARENT.get())
 }
 
-/// This thread has work of its own: it does nobody else's.
+/// Marks this thread as one that works for nobody else.
 pub(crate) fn is_on_its_own() {
     HAS_OWN_WORK.set(true);
 }
 
-/// May this thread do the work of others?
 pub(crate) fn helps() -> bool {
     !HAS_OWN_WORK.get()
 }
 
-/// That of this thread.
 pub(crate) fn family() -> Family {
     if FAMILY.get() == Family::UNKNOWN && is_first_thread() {
         FAMILY.set(Family::FIRST);
@@ -71,37 +68,37 @@ pub(crate) fn family() -> Family {
     FAMILY.get()
 }
 
-/// A thread that has been begun and has not freed its first block yet, which is what it was given.
+/// A thread that was started and has not yet freed its first block (its start routine's argument).
 #[derive(Debug)]
-struct Begun {
+struct StartedThread {
     given: AtomicUsize,
-    /// Number and generation.
+    /// Family number and generation, 32 bits each.
     family: AtomicU64,
     parent: AtomicU32,
 }
 
-/// The newest of them. One that is never asked for, as it was begun by other code than Rust's, is overwritten.
-static BEGUN: [Begun; 256] =
-    [const { Begun { given: AtomicUsize::new(0), family: AtomicU64::new(0), parent: AtomicU32::new(0) } }; 256];
+/// The newest ones. Threads not started by Rust code never claim their entry; it is overwritten in time.
+static STARTED: [StartedThread; 256] =
+    [const { StartedThread { given: AtomicUsize::new(0), family: AtomicU64::new(0), parent: AtomicU32::new(0) } }; 256];
 static NEXT: AtomicUsize = AtomicUsize::new(0);
 static LAST_FAMILY: AtomicU32 = AtomicU32::new(Family::FIRST.number);
 
-/// This thread is about to begin another one, which is given something that lies here.
-pub(crate) fn begins(given: usize) {
-    let Family { number, generation } = family().of_next();
-    // One that never began, or not by Rust's code, may have been given what lay there.
-    let stale = BEGUN.iter().filter(|begun| begun.given.load(Ordering::Relaxed) == given);
-    stale.for_each(|begun| begun.given.store(0, Ordering::Relaxed));
-    let next = NEXT.fetch_add(1, Ordering::Relaxed) % BEGUN.len();
-    let Some(place) = BEGUN.get(next) else { return };
+/// This thread is about to start one whose argument is at this address.
+pub(crate) fn on_spawn(given: usize) {
+    let Family { number, generation } = family().of_child();
+    // Stale: the thread never ran, or was not started by Rust code.
+    let stale = STARTED.iter().filter(|started| started.given.load(Ordering::Relaxed) == given);
+    stale.for_each(|started| started.given.store(0, Ordering::Relaxed));
+    let next = NEXT.fetch_add(1, Ordering::Relaxed) % STARTED.len();
+    let Some(place) = STARTED.get(next) else { return };
     place.family.store(u64::from(number) << 32 | u64::from(generation), Ordering::Relaxed);
     place.parent.store(thread::own_os_id(), Ordering::Relaxed);
     place.given.store(given, Ordering::Release);
 }
 
-/// This thread begins, by freeing what it was given.
-pub(crate) fn begun(given: usize) {
-    let Some(place) = BEGUN.iter().find(|begun| begun.given.load(Ordering::Acquire) == given) else { return };
+/// This new thread frees its argument: looks up who started it.
+pub(crate) fn claim_ancestry(given: usize) {
+    let Some(place) = STARTED.iter().find(|started| started.given.load(Ordering::Acquire) == given) else { return };
     let packed = place.family.load(Ordering::Relaxed);
     FAMILY.set(Family { number: (packed >> 32) as u32, generation: packed as u32 });
     PARENT.set(place.parent.load(Ordering::Relaxed));
@@ -109,9 +106,9 @@ pub(crate) fn begun(given: usize) {
 }
 
 #[cfg(target_os = "linux")]
-#[expect(unsafe_code, reason = "asks for a number")]
+#[expect(unsafe_code, reason = "getpid is a C function")]
 fn is_first_thread() -> bool {
-    // SAFETY: it has no preconditions and does nothing but answer.
+    // SAFETY: no preconditions.
     thread::own_os_id() == unsafe { libc::getpid() } as u32
 }
 
@@ -126,26 +123,26 @@ mod tests {
 
     #[test]
     fn relatives_work_for_each_other_but_not_for_whom_they_began() {
-        let [one, other] = [Family::FIRST.of_next(), Family::FIRST.of_next()];
-        let (child, grandchild) = (one.of_next(), one.of_next().of_next());
+        let [one, other] = [Family::FIRST.of_child(), Family::FIRST.of_child()];
+        let (child, grandchild) = (one.of_child(), one.of_child().of_child());
         assert!(child.may_work_for(one) && grandchild.may_work_for(child) && child.may_work_for(child));
         assert!(!one.may_work_for(child) && !child.may_work_for(grandchild));
         assert!(!one.may_work_for(other) && !child.may_work_for(other) && !other.may_work_for(child));
         assert!(one.may_work_for(Family::FIRST) && !Family::FIRST.may_work_for(one));
         assert!(Family::UNKNOWN.may_work_for(child) && one.may_work_for(Family::UNKNOWN));
-        assert_eq!(Family::UNKNOWN.of_next(), Family::UNKNOWN);
+        assert_eq!(Family::UNKNOWN.of_child(), Family::UNKNOWN);
     }
 
     #[test]
     fn of_two_that_were_given_the_same_the_newer_one_begins() {
         let (given, here) = (0x123, family());
-        std::thread::spawn(move || begins(given)).join().unwrap();
-        begins(given);
+        std::thread::spawn(move || on_spawn(given)).join().unwrap();
+        on_spawn(given);
         let there = move || {
-            begun(given);
+            claim_ancestry(given);
             family()
         };
-        assert_eq!(std::thread::spawn(there).join().unwrap(), here.of_next());
+        assert_eq!(std::thread::spawn(there).join().unwrap(), here.of_child());
     }
 
     #[test]
@@ -153,6 +150,6 @@ mod tests {
         let here = family();
         let (there, below) =
             std::thread::spawn(|| (family(), std::thread::spawn(family).join().unwrap())).join().unwrap();
-        assert_eq!((there, below), (here.of_next(), here.of_next().of_next()));
+        assert_eq!((there, below), (here.of_child(), here.of_child().of_child()));
     }
 }

@@ -1,7 +1,7 @@
-//! Live blocks by address: 32 bytes each, and one look in most cases.
+//! Open-addressing hash table of live blocks: linear probing, backward-shift deletion, no tombstones.
 //!
-//! A table without buckets or marks: a block lies at its place or in the run of blocks that begins there, and
-//! when one goes, those after it move up. Blocks that cannot be packed lie in a map beside it.
+//! The slots are packed records of 32 bytes, so a look-up usually reads one cache line: with many live blocks, waiting
+//! for memory is most of the cost of recording. Blocks that cannot be packed are in a map beside the table.
 
 use std::sync::atomic::Ordering;
 
@@ -12,46 +12,45 @@ use super::pages::{LARGE, PageVec, Pages};
 use super::prefetch::prefetch;
 use crate::snapshot::{Block, ContextId, Record};
 
-/// Of a table that begins small.
 const FIRST_SIZE: usize = 64;
-/// Of one that fills a large page from the beginning: its places are found in any order, and those of few blocks
-/// in small pages, too many for the processor to know them all.
+/// First size of a large table: one huge page. Slots are visited in random order, and as small pages they would
+/// overflow the TLB.
 const FIRST_LARGE_SIZE: usize = LARGE / size_of::<Packed<4>>();
 const EMPTY: Packed<4> = [0; 4];
 
-/// A block at this address of the heap will soon be looked for.
+/// Prefetches the slot of a heap block.
 #[cfg_attr(not(debug_assertions), inline(always))]
-pub(crate) fn foresee(address: u64) {
-    // Relaxed: if the table has moved meanwhile, another place is fetched, for nothing.
+pub(crate) fn prefetch_slot(address: u64) {
+    // Relaxed: if the table has moved meanwhile, the prefetch is useless, not wrong.
     let [start, places] = &GATES.heap_table;
     let home = home_in(places.load(Ordering::Relaxed), address);
     let place = start.load(Ordering::Relaxed).wrapping_add(home.wrapping_mul(size_of::<Packed<4>>()));
     prefetch(place);
-    // Whoever takes a block out looks at the one after it, too.
+    // Removal also reads the slot after it.
     prefetch(place.wrapping_add(size_of::<Packed<4>>()));
 }
 
-/// The upper bits of a product, which all bits of an address have a part in.
+/// Multiplicative (Fibonacci) hash: the upper bits of the product depend on all bits of the address.
 #[cfg_attr(not(debug_assertions), inline(always))]
 fn home_in(places: usize, address: u64) -> usize {
     let product = address.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     (product >> 32) as usize & places.wrapping_sub(1)
 }
 
-/// A place with nothing in it; no packed block has address 0.
+/// No packed block has address 0.
 #[cfg_attr(not(debug_assertions), inline(always))]
 fn is_empty(words: &Packed<4>) -> bool {
     words[1] == 0
 }
 
-/// A block as it is held: whole if it cannot be packed.
+/// A live block: packed, or whole if it cannot be packed.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Held {
+pub(crate) enum LiveBlock {
     Packed(Packed<4>),
     Whole(Block),
 }
 
-impl Held {
+impl LiveBlock {
     #[cfg_attr(not(debug_assertions), inline(always))]
     pub(crate) fn of(block: &Block) -> Self {
         pack(&Record::alloc_of(block)).filter(|words| !is_empty(words)).map_or(Self::Whole(*block), Self::Packed)
@@ -98,17 +97,16 @@ impl Held {
     }
 }
 
-/// What came of entering a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Entered {
     New,
-    /// One is at its address, and stays there.
+    /// Another block is at this address, and stays.
     Taken,
-    /// There is no memory for it.
+    /// Out of memory.
     NoRoom,
 }
 
-// One after the other, because both have large frames where nothing is optimised.
+// Two functions, one called after the other, because each has a large stack frame in unoptimised builds.
 
 #[inline(never)]
 fn room_for(size: usize) -> Option<PageVec<Packed<4>>> {
@@ -125,10 +123,10 @@ fn fill(places: &mut PageVec<Packed<4>>, size: usize) {
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct LiveBlocks {
-    /// As many as a power of two, of which at least a quarter is empty.
+    /// A power of two of slots, at least a quarter of them empty.
     places: PageVec<Packed<4>>,
     first_size: usize,
-    /// This is the table that is foreseen.
+    /// [`prefetch_slot`] prefetches from this table.
     is_heap: bool,
     whole: OwnMap<u64, Block>,
     packed: usize,
@@ -139,11 +137,11 @@ impl LiveBlocks {
         Self { places: PageVec::new_in(Pages), first_size: FIRST_SIZE, is_heap: false, packed: 0, whole: own_map() }
     }
 
-    /// For many blocks, the heap's or a device's, beside a log of so many records: a short one is for little memory.
+    /// For many blocks, beside a log of this capacity; a short log means that memory is scarce.
     pub(crate) fn large(is_heap: bool, records: usize) -> Self {
         let mut blocks = Self { first_size: FIRST_LARGE_SIZE, is_heap, ..Self::new() };
         if records >= FIRST_LARGE_SIZE {
-            // Now, and not when the first block comes. Should there be no memory, that one tries again.
+            // Now rather than at the first block, which tries again if there is no memory.
             blocks.grow();
         }
         blocks
@@ -153,10 +151,10 @@ impl LiveBlocks {
         self.packed + self.whole.len()
     }
 
-    /// Enters a block, whose number is not 0.
+    /// Enters a block. Its position in the log is not 0.
     #[cfg_attr(not(debug_assertions), inline(always))]
-    pub(crate) fn enter(&mut self, held: &Held) -> Entered {
-        let Held::Packed(words) = held else { return self.enter_whole(held) };
+    pub(crate) fn enter(&mut self, held: &LiveBlock) -> Entered {
+        let LiveBlock::Packed(words) = held else { return self.enter_whole(held) };
         let room = (self.packed + 1) * 4 <= self.places.len() * 3 || self.grow();
         if !room {
             return Entered::NoRoom;
@@ -189,7 +187,6 @@ impl LiveBlocks {
         }
     }
 
-    /// Takes a block out, if it is here as a packed one.
     #[cfg_attr(not(debug_assertions), inline(always))]
     pub(crate) fn remove_packed(&mut self, address: u64) -> Option<Packed<4>> {
         let at = self.find(address)?;
@@ -199,12 +196,11 @@ impl LiveBlocks {
         words
     }
 
-    /// Takes a block out, if it is here as one that could not be packed.
     pub(crate) fn remove_whole(&mut self, address: u64) -> Option<Block> {
         if self.whole.is_empty() { None } else { self.whole.remove(&address) }
     }
 
-    /// All of them, in no order.
+    /// In no particular order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = Block> {
         self.places
             .iter()
@@ -213,7 +209,7 @@ impl LiveBlocks {
             .chain(self.whole.values().copied())
     }
 
-    /// Their times become 0.
+    /// Sets all times to 0.
     pub(crate) fn forget_times(&mut self) {
         for words in self.places.iter_mut().filter(|words| !is_empty(words)) {
             let packed = pack(&Record { time_ns: 0, ..record_of(words) });
@@ -223,7 +219,7 @@ impl LiveBlocks {
     }
 
     #[cold]
-    fn enter_whole(&mut self, held: &Held) -> Entered {
+    fn enter_whole(&mut self, held: &LiveBlock) -> Entered {
         let block = held.block();
         if self.get(block.address).is_some() {
             return Entered::Taken;
@@ -235,7 +231,7 @@ impl LiveBlocks {
         Entered::New
     }
 
-    /// Where a block with this address lies.
+    /// The slot of the block with this address.
     #[inline]
     fn find(&self, address: u64) -> Option<usize> {
         let mut at = self.home(address);
@@ -260,7 +256,7 @@ impl LiveBlocks {
         at
     }
 
-    /// Moves the blocks of a run up, each as far as its own place allows.
+    /// Backward-shift deletion: fills the gap with the next block of the run that may move there, repeatedly.
     #[inline]
     fn close_gap(&mut self, mut gap: usize) {
         let mask = self.places.len().wrapping_sub(1);
@@ -350,13 +346,13 @@ mod tests {
                 // Neighbours, pages, and addresses that are far apart.
                 let address = n << [4, 12, 40][spread as usize];
                 if step == 0 {
-                    let packed = live.remove_packed(address).map(|words| Held::Packed(words).block());
+                    let packed = live.remove_packed(address).map(|words| LiveBlock::Packed(words).block());
                     let removed = packed.or_else(|| live.remove_whole(address));
                     prop_assert_eq!(removed, map.remove(&address));
                 } else {
                     let new = block(address, seq, step == 3);
                     let expected = if map.contains_key(&address) { Entered::Taken } else { Entered::New };
-                    prop_assert_eq!(live.enter(&Held::of(&new)), expected);
+                    prop_assert_eq!(live.enter(&LiveBlock::of(&new)), expected);
                     map.entry(address).or_insert(new);
                 }
                 prop_assert_eq!(live.get(address), map.get(&address).copied());

@@ -1,26 +1,25 @@
-//! Locks of the hooks, and the order in which a thread takes those that it holds together:
+//! Mutexes with a lock order, which prevents deadlocks: a thread that holds several takes them in the order of this
+//! table.
 //!
-//! | rank | lock | is held | at a fork |
+//! | rank | lock | held | at a fork |
 //! |---|---|---|---|
 //! | [`ACTIVE`](rank::ACTIVE) | `recorder::slots::ACTIVE` | while a recording begins, changes or ends | held |
-//! | [`DEVICES`](rank::DEVICES) | `recorder::slots::DEVICES`, one after the other by their numbers | around each device's ledger | held |
-//! | [`MEASURES`](rank::MEASURES) | `measure::REGISTRY` | around what open measurements see | held |
-//! | [`CONTEXTS`](rank::CONTEXTS) | `CONTEXTS` | around the table of paths of scopes | held |
+//! | [`DEVICES`](rank::DEVICES) | `recorder::slots::DEVICES`, in the order of their indices | while a device's ledger is used | held |
+//! | [`MEASURES`](rank::MEASURES) | `measure::REGISTRY` | while open measurements are used | held |
+//! | [`CONTEXTS`](rank::CONTEXTS) | `CONTEXTS` | while the table of contexts is used | held |
 //! | [`STACKS`](rank::STACKS) | `STACKS` | while a stack is added to the table | held |
-//! | [`NO_FORK`](rank::NO_FORK) | `fork::NO_FORK` | around one lock of the driver's tables, the span layer, candle's parameters, or of the recording that is under way | held |
-//! | [`GATES`](rank::GATES) | `gates::CHANGE` | while the gates follow `ACTIVE` or `REGISTRY`, which is held then | free, because those are held |
+//! | [`NO_FORK`](rank::NO_FORK) | `fork::NO_FORK` | around one lock of the driver's tables, the span layer, candle's parameters or the current recording | held |
+//! | [`GATES`](rank::GATES) | `gates::CHANGE` | while the gates are updated, with `ACTIVE` or `REGISTRY` held | free, because those are held |
 //!
-//! Locks of a session are taken before all of these, and not at all in a child. Those of the unwinder and of the symbol cache are
-//! only ever tried. Builds with debug assertions count what is taken out of order, see [`out_of_order`].
+//! A session's locks are taken before all of these, and not at all in a forked child. The unwinder and the symbol cache
+//! only try their locks. Builds with debug assertions count violations of the order, see [`out_of_order`].
 
 use std::ops::{Deref, DerefMut};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 
-use self::held::Held;
-pub(crate) use self::held::out_of_order;
 use crate::errno::KeepErrno;
 
-/// The order; the table above has the reasons.
 pub(crate) mod rank {
     pub(crate) const ACTIVE: u8 = 0;
     pub(crate) const DEVICES: u8 = 1;
@@ -31,15 +30,14 @@ pub(crate) mod rank {
     pub(crate) const GATES: u8 = 6;
 }
 
-/// A lock with its place in the order.
+/// A mutex with its rank in the lock order.
 #[derive(Debug)]
 pub(crate) struct Lock<T, const RANK: u8>(Mutex<T>);
 
-/// While this lives the lock is held.
 #[derive(Debug)]
 pub(crate) struct Locked<'a, T, const RANK: u8> {
     guard: MutexGuard<'a, T>,
-    _held: Held<RANK>,
+    _held: HeldRank<RANK>,
 }
 
 impl<T, const RANK: u8> Lock<T, RANK> {
@@ -49,7 +47,7 @@ impl<T, const RANK: u8> Lock<T, RANK> {
 
     #[cfg_attr(not(debug_assertions), inline(always))]
     pub(crate) fn lock(&self) -> Locked<'_, T, RANK> {
-        let _held = Held::new();
+        let _held = HeldRank::new();
         Locked { guard: lock(&self.0), _held }
     }
 }
@@ -69,7 +67,7 @@ impl<T, const RANK: u8> DerefMut for Locked<'_, T, RANK> {
     }
 }
 
-/// Takes a lock that is outside of the order. Nothing that is done under one of ours panics.
+/// Takes a lock outside the lock order. Code under memtrace's locks does not panic, so poisoning is ignored.
 #[cfg_attr(not(debug_assertions), inline(always))]
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     match mutex.try_lock() {
@@ -79,7 +77,7 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     }
 }
 
-/// Waiting is a system call, which leaves its own error behind.
+/// Out of line: waiting is a system call, which may change `errno`.
 #[cold]
 #[inline(never)]
 fn wait<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -87,62 +85,47 @@ fn wait<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-#[cfg(not(debug_assertions))]
-mod held {
-    #[derive(Debug)]
-    pub(super) struct Held<const RANK: u8>;
+#[cfg(debug_assertions)]
+thread_local! {
+    /// One bit for each rank that this thread holds. Const and without a destructor, like all thread-locals of the hot
+    /// path.
+    static RANKS: std::cell::Cell<u8> = const { std::cell::Cell::new(0) };
+}
 
-    impl<const RANK: u8> Held<RANK> {
-        #[inline(always)]
-        pub(super) fn new() -> Self {
-            Self
+static OUT_OF_ORDER: AtomicU64 = AtomicU64::new(0);
+
+/// How often a thread took a lock while it held one of a later rank; always 0 without debug assertions.
+pub(crate) fn out_of_order() -> u64 {
+    OUT_OF_ORDER.load(Relaxed)
+}
+
+/// A rank that this thread holds. Locks of the same rank may be held together.
+#[derive(Debug)]
+struct HeldRank<const RANK: u8>;
+
+impl<const RANK: u8> HeldRank<RANK> {
+    #[cfg_attr(not(debug_assertions), inline(always))]
+    fn new() -> Self {
+        #[cfg(debug_assertions)]
+        {
+            let held = RANKS.get();
+            // Neither a message nor a panic: this may run inside the allocator.
+            OUT_OF_ORDER.fetch_add((held >> RANK > 1).into(), Relaxed);
+            RANKS.set(held | 1 << RANK);
         }
-    }
-
-    pub(crate) fn out_of_order() -> u64 {
-        0
+        Self
     }
 }
 
 #[cfg(debug_assertions)]
-mod held {
-    use std::cell::Cell;
-    use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-
-    thread_local! {
-        /// A bit for each rank of which this thread holds a lock. Without a destructor, as all that hooks look at.
-        static RANKS: Cell<u8> = const { Cell::new(0) };
-    }
-
-    static OUT_OF_ORDER: AtomicU64 = AtomicU64::new(0);
-
-    /// A rank that this thread holds. Locks of one rank may be held together.
-    #[derive(Debug)]
-    pub(super) struct Held<const RANK: u8>;
-
-    impl<const RANK: u8> Held<RANK> {
-        pub(super) fn new() -> Self {
-            let held = RANKS.get();
-            // Neither a message nor a panic: this may be inside of the allocator.
-            OUT_OF_ORDER.fetch_add((held >> RANK > 1).into(), Relaxed);
-            RANKS.set(held | 1 << RANK);
-            Self
-        }
-    }
-
-    impl<const RANK: u8> Drop for Held<RANK> {
-        fn drop(&mut self) {
-            RANKS.set(RANKS.get() & !(1 << RANK));
-        }
-    }
-
-    /// How often a thread of this process has taken a lock while it held one that comes later.
-    pub(crate) fn out_of_order() -> u64 {
-        OUT_OF_ORDER.load(Relaxed)
+impl<const RANK: u8> Drop for HeldRank<RANK> {
+    fn drop(&mut self) {
+        RANKS.set(RANKS.get() & !(1 << RANK));
     }
 }
 
-#[cfg(all(test, debug_assertions))]
+#[cfg(test)]
+#[cfg(debug_assertions)]
 mod tests {
     use super::*;
 

@@ -1,26 +1,28 @@
-//! A device's log: a ring of packed records, and what does not fit into one.
+//! A device's log: a ring buffer of packed records, and a second one for records that cannot be packed.
+//!
+//! The address space is reserved at once, with huge pages where the system has them: no copying while the log grows,
+//! and a page fault for 65,536 records instead of 128. Logs of measurements grow as they fill.
 
-use super::live::Held;
+use super::live::LiveBlock;
 use super::packed::{Packed, alloc_again, free_of, pack, reference, unpack};
 use super::ring::Ring;
-use super::site::Site;
+use super::site::EventSite;
 use crate::snapshot::{Block, Record, RecordKind, StackId};
 
-/// How long a log may grow and what its records are like.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LogShape {
     pub(crate) capacity: usize,
-    /// Records have streams, or frees have stacks.
+    /// Records may have streams, or frees stacks: 40 bytes instead of 32.
     pub(crate) long: bool,
-    /// Its address space is taken when it is made.
+    /// Reserve the address space at once.
     pub(crate) reserved: bool,
 }
 
 #[derive(Debug)]
 #[repr(C)]
-pub(crate) struct Log {
+pub(crate) struct RecordLog {
     records: Records,
-    /// Records that cannot be packed, each as long as its reference is held.
+    /// Records that cannot be packed; `records` refers to them by number.
     whole: Ring<Record>,
 }
 
@@ -30,7 +32,7 @@ enum Records {
     Long(Ring<Packed<5>>),
 }
 
-impl Log {
+impl RecordLog {
     pub(crate) fn new(shape: LogShape) -> Self {
         let LogShape { capacity, long, reserved } = shape;
         let records = match (long, reserved) {
@@ -42,36 +44,34 @@ impl Log {
         Self { records, whole: Ring::new(capacity) }
     }
 
-    /// Logs the alloc of a block, with or without stacks.
     #[cfg_attr(not(debug_assertions), inline(always))]
-    pub(crate) fn alloc(&mut self, held: &Held, with_stacks: bool) {
+    pub(crate) fn alloc(&mut self, held: &LiveBlock, with_stacks: bool) {
         match (&mut self.records, held) {
-            (Records::Short(ring), Held::Packed(words)) => ring.push(alloc_again(words, with_stacks)),
-            (Records::Long(ring), Held::Packed(words)) => ring.push(alloc_again(words, with_stacks)),
+            (Records::Short(ring), LiveBlock::Packed(words)) => ring.push(alloc_again(words, with_stacks)),
+            (Records::Long(ring), LiveBlock::Packed(words)) => ring.push(alloc_again(words, with_stacks)),
             _ => self.push(&without(with_stacks, Record::alloc_of(&held.block()))),
         }
     }
 
-    /// Logs that the free of a block was refused.
+    /// Logs that the free of a block failed.
     #[cold]
     pub(crate) fn again(&mut self, block: &Block, with_stacks: bool) {
         self.push(&without(with_stacks, Record::again(block)));
     }
 
-    /// Logs the free of a block.
     #[cfg_attr(not(debug_assertions), inline(always))]
-    pub(crate) fn free(&mut self, held: &Held, time_ns: u64, site: &Site, with_stacks: bool) {
+    pub(crate) fn free(&mut self, held: &LiveBlock, time_ns: u64, site: &EventSite, with_stacks: bool) {
         let done = match (&mut self.records, held) {
-            (Records::Short(ring), Held::Packed(words)) => {
+            (Records::Short(ring), LiveBlock::Packed(words)) => {
                 free_of(words, time_ns, site, with_stacks).map(|words| ring.push(words))
             }
-            (Records::Long(ring), Held::Packed(words)) => {
+            (Records::Long(ring), LiveBlock::Packed(words)) => {
                 free_of(words, time_ns, site, with_stacks).map(|words| ring.push(words))
             }
             _ => None,
         };
         if done.is_none() {
-            let Site { stack, thread, .. } = *site;
+            let EventSite { stack, thread, .. } = *site;
             let record = Record { kind: RecordKind::Free, time_ns, stack, thread, ..Record::alloc_of(&held.block()) };
             self.push(&without(with_stacks, record));
         }
@@ -99,13 +99,13 @@ impl Log {
         }
     }
 
-    /// The number of the record to come.
+    /// The number of the next record.
     pub(crate) fn end(&self) -> u64 {
         self.overwritten() + self.len() as u64
     }
 
-    /// How many records of those ever pushed from the one with number `from` on are gone, and those that are
-    /// held, oldest first; `None` for one that was lost because there was no memory for it.
+    /// Of the records from number `from` on: how many are gone, and the others, oldest first; `None` for one that was
+    /// lost for lack of memory.
     pub(crate) fn since(&self, from: u64) -> (u64, impl Iterator<Item = Option<Record>>) {
         let (short, long) = match &self.records {
             Records::Short(ring) => (Some(ring), None),
@@ -163,7 +163,7 @@ mod tests {
     #[test]
     fn records_come_out_as_they_went_in_whatever_their_shape() {
         for (capacity, long, reserved) in [(7, false, true), (7, true, false), (100, true, true), (0, false, true)] {
-            let mut log = Log::new(LogShape { capacity, long, reserved });
+            let mut log = RecordLog::new(LogShape { capacity, long, reserved });
             for n in 0..50u64 {
                 log.push(&record(n));
                 let first = (n + 1).saturating_sub(capacity as u64);

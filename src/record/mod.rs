@@ -1,7 +1,5 @@
-//! The recorder: runs inside the watched program, on the allocating thread.
-//!
-//! Takes stacks, interns them, keeps one ledger per device. Nothing here panics, formats, reads
-//! files or knows what an address means.
+//! The recorder, which runs inside the watched program on the allocating thread: takes stacks, interns them, keeps one
+//! ledger per device. Nothing here panics, formats text, reads files or resolves symbols.
 
 mod calls;
 mod census;
@@ -42,13 +40,13 @@ pub(crate) mod unwind;
 mod windows;
 
 pub(crate) use ledger::{Checkpoint, Cursor, LogPart};
-pub(crate) use names::Label;
+pub(crate) use names::BlockLabel;
 pub(crate) use own::{Leaves, own};
 pub(crate) use recorder::DeviceCopy;
 pub(crate) use sampling::set_sample_seed;
-pub(crate) use site::Site;
+pub(crate) use site::EventSite;
 
-/// Every path of scopes of this process.
+/// All contexts (paths of scopes) of this process.
 pub(crate) static CONTEXTS: contexts::ContextTable = contexts::ContextTable::new();
-/// Every stack of this process.
+/// All stacks of this process.
 pub(crate) static STACKS: stacks::StackTable = stacks::StackTable::new();

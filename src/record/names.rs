@@ -1,50 +1,50 @@
-//! Names that the program gives the blocks of one device, by the number of their alloc: the ledger's
-//! blocks stay small, and an address that is used again has no name.
+//! Names that the program gives to one device's blocks, keyed by the position of their alloc: records stay small,
+//! and a reused address does not inherit a name.
 
 use std::num::NonZeroU64;
 
 use super::memory::{OwnMap, OwnVec, System, own_map};
 use crate::snapshot::{BlockName, Category, LONGEST_NAME};
 
-/// So many blocks have names. When another comes, old names of blocks that are gone make room.
+/// Limit on the number of names. Beyond it, names of freed blocks make room.
 const MAX_NAMES: usize = 1 << 16;
 
 #[derive(Debug)]
-pub(crate) struct Names {
-    by_seq: OwnMap<u64, Given>,
-    /// How many were ever given.
+pub(crate) struct NameTable {
+    by_seq: OwnMap<u64, GivenName>,
+    /// Names ever given.
     given: u64,
     refused: u64,
-    /// Room is looked for again when so many were refused.
+    /// Do not search for idle names again before `refused` reaches this.
     look_at: u64,
 }
 
 #[derive(Debug)]
-struct Given {
+struct GivenName {
     address: u64,
-    /// Its position among all that were ever given, from 0.
+    /// Position among all names ever given, from 0.
     number: u64,
     text: OwnVec<u8>,
     category: Category,
 }
 
-/// What the program says of a block.
+/// A name and a category for a block.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Label<'a> {
+pub(crate) struct BlockLabel<'a> {
     pub(crate) name: &'a str,
-    /// Unknown leaves what was said before.
+    /// `Unknown` keeps the previous category.
     pub(crate) category: Category,
-    /// Only if nothing was said of the block before.
+    /// Do nothing if the block has a name already.
     pub(crate) if_new: bool,
 }
 
-impl<'a> From<&'a str> for Label<'a> {
+impl<'a> From<&'a str> for BlockLabel<'a> {
     fn from(name: &'a str) -> Self {
         Self { name, category: Category::Unknown, if_new: false }
     }
 }
 
-/// How far names have been read.
+/// Position of a reader.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct NameCursor {
     given: u64,
@@ -57,7 +57,7 @@ impl NameCursor {
     }
 }
 
-impl Names {
+impl NameTable {
     pub(crate) fn new() -> Self {
         Self { by_seq: own_map(), given: 0, refused: 0, look_at: 0 }
     }
@@ -70,12 +70,12 @@ impl Names {
         self.by_seq.contains_key(&seq)
     }
 
-    /// Names a block, instead of the name that it had. False, and counted, if there is no room.
-    pub(crate) fn give(&mut self, seq: u64, address: u64, label: Label<'_>) -> bool {
+    /// Names a block, replacing its previous name. False (and counted) if there is no room.
+    pub(crate) fn give(&mut self, seq: u64, address: u64, label: BlockLabel<'_>) -> bool {
         let (known, name) = (self.by_seq.get(&seq), cut(label.name));
         let before = known.map_or(Category::Unknown, |known| known.category);
         let category = if label.category == Category::Unknown { before } else { label.category };
-        let is_same = |known: &Given| known.text == name.as_bytes() && known.category == category;
+        let is_same = |known: &GivenName| known.text == name.as_bytes() && known.category == category;
         if known.is_some_and(|known| label.if_new || is_same(known)) {
             return true;
         }
@@ -84,12 +84,12 @@ impl Names {
             self.refused += 1;
             return false;
         };
-        self.by_seq.insert(seq, Given { address, number: self.given, text, category });
+        self.by_seq.insert(seq, GivenName { address, number: self.given, text, category });
         self.given += 1;
         true
     }
 
-    /// Forgets the older half of the names that are not `needed`, given number and address of a block.
+    /// Forgets the older half of the names that are not `needed`, by position and address of a block.
     pub(crate) fn make_room(&mut self, needed: impl Fn(u64, u64) -> bool) {
         if self.refused < self.look_at {
             return;
@@ -99,7 +99,7 @@ impl Names {
             return;
         }
         idle.extend(self.by_seq.iter().map(|(seq, known)| (*seq, known.address)).filter(|(s, a)| !needed(*s, *a)));
-        // So that room is not made for one name at a time.
+        // Few idle names: wait, rather than search again for each new name.
         if idle.len() < MAX_NAMES / 16 {
             self.look_at = self.refused + MAX_NAMES as u64 / 16;
             return;
@@ -108,23 +108,22 @@ impl Names {
         idle.iter().take(idle.len() / 2).for_each(|(seq, _)| drop(self.by_seq.remove(seq)));
     }
 
-    /// Keeps only names that are `needed`; nothing was refused.
-    pub(crate) fn begin_anew(&mut self, needed: impl Fn(u64, u64) -> bool) {
+    /// Keeps only names that are `needed`.
+    pub(crate) fn restart(&mut self, needed: impl Fn(u64, u64) -> bool) {
         self.by_seq.retain(|seq, known| needed(*seq, known.address));
         (self.refused, self.look_at) = (0, 0);
     }
 
-    /// All names by the number of the alloc, and how many were refused.
+    /// All names by position, and how many were refused.
     pub(crate) fn copy(&self) -> (Vec<BlockName>, u64) {
         self.since(&mut NameCursor::default())
     }
 
-    /// Where all that is there has been read.
     pub(crate) fn end(&self) -> NameCursor {
         NameCursor { given: self.given, refused: self.refused }
     }
 
-    /// The names given since, by the number of the alloc, and how many were refused since.
+    /// Names given after `cursor`, by position, and how many were refused since; advances the cursor.
     pub(crate) fn since(&self, cursor: &mut NameCursor) -> (Vec<BlockName>, u64) {
         let refused = self.refused.saturating_sub(cursor.refused);
         let mut names = Vec::new();
@@ -142,7 +141,7 @@ impl Names {
     }
 }
 
-/// The beginning of a name that is too long.
+/// Cuts off a name that is too long.
 fn cut(name: &str) -> &str {
     name.get(..name.floor_char_boundary(LONGEST_NAME)).unwrap_or(name)
 }
@@ -162,13 +161,13 @@ mod tests {
         BlockName { seq: NonZeroU64::new(seq).unwrap(), name: name.into(), category }
     }
 
-    fn listed(names: &Names) -> Vec<(u64, String)> {
+    fn listed(names: &NameTable) -> Vec<(u64, String)> {
         names.copy().0.into_iter().map(|name| (name.seq.get(), name.name)).collect()
     }
 
     #[test]
     fn the_last_name_counts_and_is_read_once() {
-        let mut names = Names::new();
+        let mut names = NameTable::new();
         let mut cursor = NameCursor::default();
         assert!(names.give(7, 0x70, "seven".into()) && names.give(3, 0x30, "three".into()));
         assert_eq!(names.since(&mut cursor).0.len(), 2);
@@ -180,8 +179,8 @@ mod tests {
 
     #[test]
     fn a_category_stays_until_another_is_given_and_what_is_known_can_be_left() {
-        let mut names = Names::new();
-        let of = |category, if_new| Label { name: "w", category, if_new };
+        let mut names = NameTable::new();
+        let of = |category, if_new| BlockLabel { name: "w", category, if_new };
         names.give(1, 0x10, of(Category::Parameter, false));
         names.give(1, 0x10, "weights".into());
         assert_eq!(names.copy().0, [said(1, "weights", Category::Parameter)]);
@@ -194,7 +193,7 @@ mod tests {
 
     #[test]
     fn a_long_name_is_cut_where_a_character_begins() {
-        let mut names = Names::new();
+        let mut names = NameTable::new();
         names.give(1, 0, "ä".repeat(LONGEST_NAME).as_str().into());
         names.give(2, 0, format!("x{}", "ä".repeat(LONGEST_NAME)).as_str().into());
         assert_eq!(listed(&names).iter().map(|(_, name)| name.len()).collect::<Vec<_>>(), [256, 255]);
@@ -202,7 +201,7 @@ mod tests {
 
     #[test]
     fn a_flood_of_names_drops_the_oldest_idle_ones_and_is_refused_when_there_are_none() {
-        let mut names = Names::new();
+        let mut names = NameTable::new();
         (0..MAX_NAMES as u64).for_each(|seq| assert!(names.give(seq, seq, "x".into())));
         assert!(!names.give(1 << 20, 0, "y".into()) && names.copy().1 == 1);
         assert!(names.give(5, 5, "renamed".into()), "a block that has a name can be given another");

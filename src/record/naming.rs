@@ -1,10 +1,10 @@
-//! Names for blocks, wherever they are recorded.
+//! Names of blocks, in ledgers of the recording and of measurements.
 
-use super::{Label, measure, own, recorder};
+use super::{BlockLabel, measure, own, recorder};
 use crate::snapshot::Device;
 
-/// Names the live block that begins at an address of a device, or of any; false if none is recorded there.
-pub(crate) fn name(device: Option<Device>, address: u64, label: Label<'_>) -> bool {
+/// Names the live block that starts at an address of a device, or of any device; false if no ledger has such a block.
+pub(crate) fn name(device: Option<Device>, address: u64, label: BlockLabel<'_>) -> bool {
     own(|| {
         let recorded = recorder::name(device, address, label);
         measure::name(device, address, label) || recorded

@@ -1,12 +1,11 @@
-//! The door between the program's memory and memtrace's own: each public function does its work behind [`own`], so that
-//! nothing inside has to think of it.
+//! Boundary between the program's memory and own memory: each public function does its work inside [`own`].
 
 use super::fork;
 use super::guard::{Own, own_work};
 use crate::error::Error;
 
-/// Does what memtrace does for its caller: what it allocates and frees is memtrace's own, neither recorded nor measured. Code
-/// of the program's is called outside, and what it gave away is dropped there.
+/// Runs memtrace's work for its caller: memory is own memory, neither recorded nor measured. The program's callbacks,
+/// and drops of its values, belong outside.
 pub(crate) fn own<T: Leaves>(f: impl FnOnce() -> T) -> T {
     fork::watch();
     let work = own_work();
@@ -15,29 +14,26 @@ pub(crate) fn own<T: Leaves>(f: impl FnOnce() -> T) -> T {
     made.leave()
 }
 
-/// What may come out through the door, because whoever drops it outside frees nothing there that was allocated inside.
+/// A result of [`own`]: dropping it outside frees no memory that was allocated inside.
 pub(crate) trait Leaves: Sized {
     fn leave(self) -> Self {
         self
     }
 }
 
-// They have no memory.
+// No memory.
 impl Leaves for () {}
 impl Leaves for bool {}
 impl Leaves for usize {}
 impl Leaves for u64 {}
 
-/// It frees its memory as own work.
+/// Drops itself as own work.
 impl<T> Leaves for Own<T> {}
 
-/// It is made again outside.
+/// Copied to the caller's memory.
 impl Leaves for Error {
     fn leave(self) -> Self {
-        let theirs = self.clone();
-        let _work = own_work();
-        drop(self);
-        theirs
+        Own::new(self).clone()
     }
 }
 

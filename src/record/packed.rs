@@ -1,4 +1,4 @@
-//! A record in 32 bytes, as the log and the tables of blocks hold it.
+//! Bit-packed record of an alloc or a free: 32 bytes in the log and in the table of live blocks.
 //!
 //! ```text
 //!        63                                         0
@@ -8,14 +8,15 @@
 //! word 3 │ stack of the alloc, 32 │ seq, lower 32     │
 //! word 4 │ stack of the free, 32  │ stream, 32        │   only where there may be any
 //! ```
-//! What does not fit (the fourth day of a recording, the 65,536th thread) is kept whole elsewhere.
+//! A record that does not fit (the fourth day of a recording, the 65,536th thread) is kept unpacked elsewhere, so
+//! nothing depends on the widths. A live block is the packed record of its alloc; the record of its free differs in two
+//! words.
 
 use std::num::NonZeroU64;
 
-use super::site::Site;
+use super::site::EventSite;
 use crate::snapshot::{ContextId, MemoryKind, Record, RecordKind, StackId, ThreadId};
 
-/// Four words, or five.
 pub(crate) type Packed<const WORDS: usize> = [u64; WORDS];
 
 const TIME: u32 = 48;
@@ -26,10 +27,10 @@ const MEMORY: u32 = 4;
 const SIZE: u32 = 44;
 const CONTEXT: u32 = 20;
 
-/// In place of a kind of memory: the record is elsewhere, with the number in word 0.
+/// Replaces the kind of memory of a [`reference`].
 const ELSEWHERE: u64 = (1 << MEMORY) - 1;
 
-/// `None` if the record needs more bits than there are.
+/// `None` if a field does not fit.
 #[cfg_attr(not(debug_assertions), inline(always))]
 pub(crate) fn pack<const WORDS: usize>(record: &Record) -> Option<Packed<WORDS>> {
     let free = record.kind == RecordKind::Free;
@@ -55,19 +56,19 @@ pub(crate) fn pack<const WORDS: usize>(record: &Record) -> Option<Packed<WORDS>>
     ]))
 }
 
-/// The record of an alloc again, with or without its stack.
+/// Copies the record of an alloc, with or without its stack.
 #[cfg_attr(not(debug_assertions), inline(always))]
 pub(crate) fn alloc_again<const WORDS: usize>(alloc: &Packed<4>, with_stack: bool) -> Packed<WORDS> {
     let [first, second, third, fourth] = *alloc;
     widened([first, second, third, kept_of(fourth, with_stack), 0])
 }
 
-/// The record of the free of a block, from the one of its alloc; `None` if it needs more bits than there are.
+/// The record of a block's free, made from that of its alloc; `None` if a field does not fit.
 #[cfg_attr(not(debug_assertions), inline(always))]
 pub(crate) fn free_of<const WORDS: usize>(
     alloc: &Packed<4>,
     time_ns: u64,
-    site: &Site,
+    site: &EventSite,
     with_stack: bool,
 ) -> Option<Packed<WORDS>> {
     let [_, second, third, fourth] = *alloc;
@@ -84,7 +85,7 @@ fn kept_of(fourth: u64, with_stack: bool) -> u64 {
     if with_stack { fourth } else { fourth & u64::from(u32::MAX) }
 }
 
-/// As many of five words as there are.
+/// The first `WORDS` of five words.
 #[cfg_attr(not(debug_assertions), inline(always))]
 fn widened<const WORDS: usize>(all: [u64; 5]) -> Packed<WORDS> {
     let mut words = [0; WORDS];
@@ -92,12 +93,12 @@ fn widened<const WORDS: usize>(all: [u64; 5]) -> Packed<WORDS> {
     words
 }
 
-/// Stands for a record that is kept elsewhere, under this number.
+/// A placeholder for a record that is kept elsewhere under this number.
 pub(crate) fn reference<const WORDS: usize>(number: u64) -> Packed<WORDS> {
     widened([number, ELSEWHERE << 1, 0, 0, 0])
 }
 
-/// The record, or the number under which it is kept elsewhere.
+/// The record, or the number of a [`reference`].
 #[inline]
 pub(crate) fn unpack<const WORDS: usize>(words: &Packed<WORDS>) -> Result<Record, u64> {
     match (words.first(), words.get(1)) {
@@ -110,7 +111,7 @@ fn low(word: u64, bits: u32) -> u64 {
     word & ((1 << bits) - 1)
 }
 
-/// The record, of words that are no reference.
+/// Decodes words that are no reference.
 #[inline]
 pub(crate) fn record_of<const WORDS: usize>(words: &Packed<WORDS>) -> Record {
     let word = |n: usize| words.get(n).copied().unwrap_or(0);
@@ -133,7 +134,6 @@ pub(crate) fn record_of<const WORDS: usize>(words: &Packed<WORDS>) -> Record {
     }
 }
 
-/// The address in a packed record.
 #[inline]
 pub(crate) fn address_of(words: &Packed<4>) -> u64 {
     words[1] >> (64 - ADDRESS)
@@ -224,7 +224,7 @@ mod tests {
             prop_assert_eq!(unpack(&alloc_again::<4>(&words, with_stack)), Ok(kept));
             prop_assert_eq!(unpack(&alloc_again::<5>(&words, with_stack)), Ok(kept));
             let Record { time_ns, thread, stack, .. } = free;
-            let site = Site { stack, thread, ..Site::default() };
+            let site = EventSite { stack, thread, ..EventSite::default() };
             let freed = Record { kind: RecordKind::Free, time_ns, thread, stack: of(stack), ..kept };
             let (four, five) = (free_of::<4>(&words, time_ns, &site, with_stack), free_of(&words, time_ns, &site, with_stack));
             prop_assert_eq!(four, pack::<4>(&freed));

@@ -1,11 +1,11 @@
-//! The exact peak and exactly what was live at it, in constant time per event.
+//! High-water mark: the exact peak and the blocks live at it, in constant time per event.
 //!
-//! A block belongs to the peak's live set if its alloc came at or before the peak, and it is either
-//! still live or was freed since. So it is enough to remember what was freed since the last new
-//! maximum: at each new maximum that list empties, and it never holds more blocks than were live at
-//! the peak.
+//! A block belongs to the peak's live set if it was allocated at or before the peak, and is still live or was freed
+//! since. So it is enough to remember what was freed since the last new maximum. Each new maximum clears that list, so
+//! it never holds more blocks than were live at the peak. The peak is exact even if the log has overwritten its
+//! records.
 
-use super::live::Held;
+use super::live::LiveBlock;
 use super::memory::{OwnVec, System, try_push};
 use super::packed::{Packed, seq_of};
 use crate::snapshot::Block;
@@ -13,27 +13,27 @@ use crate::snapshot::Block;
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct PeakTracker {
-    /// The largest total, in bytes relative to the start of the recording: at least 0, the start.
+    /// Largest total, in bytes relative to the start of the recording; at least 0.
     pub(crate) total: i64,
-    /// The alloc that made it.
+    /// Position of the alloc that reached it.
     pub(crate) seq: u64,
-    /// Blocks of the peak that were freed since.
+    /// Blocks of the peak that were freed since, packed.
     freed: OwnVec<Packed<4>>,
     pub(crate) time_ns: u64,
     /// Bytes from before the recording that had been freed by then.
     pub(crate) unknown_freed: u64,
-    /// Bytes below the threshold then.
+    /// Bytes below the threshold at the peak.
     pub(crate) below_threshold: u64,
-    /// Those that cannot be packed.
+    /// Blocks of the peak that were freed since and cannot be packed.
     freed_whole: OwnVec<Block>,
-    /// Bytes of such blocks for which there was no memory in the list.
+    /// Bytes of freed blocks for which the list had no memory.
     pub(crate) lost: u64,
-    /// What those of them stood for that were blocks of a sample.
+    /// The part of `lost` that is the weight of sampled blocks.
     pub(crate) lost_of_sample: u64,
 }
 
-/// Moments at which a new maximum can be reached.
-pub(crate) struct Moment {
+/// A moment that may be the new maximum.
+pub(crate) struct PeakCandidate {
     pub(crate) total: i64,
     pub(crate) seq: u64,
     pub(crate) time_ns: u64,
@@ -55,17 +55,17 @@ impl PeakTracker {
         }
     }
 
-    /// Takes this moment for the start.
-    pub(crate) fn begin_anew(&mut self, now: Moment, below_threshold: u64) {
+    /// Restarts with this moment as the maximum.
+    pub(crate) fn restart(&mut self, now: PeakCandidate, below_threshold: u64) {
         self.forget_freed();
         (self.total, self.seq, self.time_ns) = (now.total, now.seq, now.time_ns);
         (self.unknown_freed, self.below_threshold) = (now.unknown_freed, below_threshold);
     }
 
-    /// After an alloc: a new maximum takes over; an equal one does not. `below_threshold` is asked only then. True if it
-    /// is one.
+    /// Called after each alloc; returns whether it is a new maximum (an equal total is not). Only then calls
+    /// `below_threshold`.
     #[inline]
-    pub(crate) fn after_alloc(&mut self, now: Moment, below_threshold: impl FnOnce() -> u64) -> bool {
+    pub(crate) fn after_alloc(&mut self, now: PeakCandidate, below_threshold: impl FnOnce() -> u64) -> bool {
         let is_new = now.total > self.total;
         if is_new {
             (self.total, self.seq, self.time_ns) = (now.total, now.seq, now.time_ns);
@@ -77,18 +77,18 @@ impl PeakTracker {
     }
 
     #[cfg_attr(not(debug_assertions), inline(always))]
-    pub(crate) fn after_free(&mut self, held: &Held, bytes: u64) {
+    pub(crate) fn after_free(&mut self, held: &LiveBlock, bytes: u64) {
         let kept = held.seq() > self.seq
             || match held {
-                Held::Packed(words) => try_push(&mut self.freed, *words),
-                Held::Whole(block) => try_push(&mut self.freed_whole, *block),
+                LiveBlock::Packed(words) => try_push(&mut self.freed, *words),
+                LiveBlock::Whole(block) => try_push(&mut self.freed_whole, *block),
             };
         if !kept {
             self.lose(held.size(), bytes);
         }
     }
 
-    /// A block that was freed a moment ago is there again. True if it was among those of the peak.
+    /// Undoes the free of a block; returns whether the block was live at the peak.
     pub(crate) fn take_back(&mut self, block: &Block, bytes: u64) -> bool {
         if block.raw_seq() > self.seq {
             return false;
@@ -109,10 +109,10 @@ impl PeakTracker {
         was_lost
     }
 
-    /// The peak was at this moment, and these of its blocks were freed since, besides so many bytes.
+    /// Moves the peak to an earlier moment; `freed` (and `lost` bytes) are its blocks that were freed since.
     pub(crate) fn move_to(
         &mut self,
-        moment: Moment,
+        moment: PeakCandidate,
         freed: OwnVec<Block>,
         lost: u64,
         below_threshold: impl FnOnce() -> u64,
@@ -129,7 +129,7 @@ impl PeakTracker {
     #[cold]
     fn lose(&mut self, size: u64, bytes: u64) {
         self.lost += bytes;
-        // A block of a sample stands for more than itself.
+        // A sampled block weighs more than its size.
         self.lost_of_sample += if bytes > size { bytes } else { 0 };
     }
 
@@ -141,11 +141,11 @@ impl PeakTracker {
 
     /// The peak's blocks that were freed since.
     pub(crate) fn freed(&self) -> impl Iterator<Item = Block> {
-        let packed = self.freed.iter().map(|words| Held::Packed(*words).block());
+        let packed = self.freed.iter().map(|words| LiveBlock::Packed(*words).block());
         packed.chain(self.freed_whole.iter().copied())
     }
 
-    /// The numbers of the peak's blocks that were freed since, sorted; none if there is no memory for them.
+    /// Alloc positions of those blocks, sorted; empty if there is no memory for them.
     pub(crate) fn freed_since(&self) -> OwnVec<u64> {
         let mut numbers = OwnVec::new_in(System);
         if numbers.try_reserve_exact(self.freed.len() + self.freed_whole.len()).is_ok() {
@@ -155,7 +155,7 @@ impl PeakTracker {
         numbers
     }
 
-    /// The live set at the peak, in the order of allocation, without the blocks that are `lost`.
+    /// The live set at the peak in the order of allocation, without the blocks in `lost`.
     pub(crate) fn live_set(&self, live: impl Iterator<Item = Block>) -> Vec<Block> {
         let survivors = live.filter(|block| block.raw_seq() <= self.seq);
         let mut blocks: Vec<Block> = survivors.chain(self.freed()).collect();

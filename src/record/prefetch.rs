@@ -1,15 +1,13 @@
-//! Asks the processor for memory that will be needed soon.
-//!
-//! A lock is given back by an instruction that waits for every write before it: one that has to fetch its line from
-//! memory first costs what all else under the lock does not.
+//! Cache prefetch. The atomic instruction that releases a lock waits for all earlier stores, so a cache miss on a store
+//! under the lock delays the release; fetching those lines early takes that out of the critical section.
 
-/// Begins to fetch the line that holds this address. It need not be anybody's memory.
+/// Prefetches the cache line of this address, which need not be valid.
 #[inline(always)]
 #[cfg(all(target_arch = "x86_64", not(miri)))]
-#[expect(unsafe_code, reason = "an instruction of the processor")]
+#[expect(unsafe_code, reason = "a processor instruction")]
 pub(super) fn prefetch(address: usize) {
     use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-    // SAFETY: every processor of this kind has it; nothing is read, and no address is wrong.
+    // SAFETY: part of x86_64's baseline; a prefetch never faults.
     unsafe { _mm_prefetch::<_MM_HINT_T0>(std::ptr::without_provenance(address)) };
 }
 

@@ -1,4 +1,4 @@
-//! A log of fixed capacity that overwrites its oldest entries.
+//! Ring buffer that overwrites its oldest entries.
 
 use std::mem::MaybeUninit;
 
@@ -6,11 +6,10 @@ use super::memory::put;
 use super::pages::{PageVec, Pages};
 use super::prefetch::prefetch;
 
-/// Bytes of a line of the processor's cache.
-const LINE: usize = 64;
-/// The system gives memory a page at a time, when it is touched, and takes its time for a large one. So this much is
-/// touched before the first event comes; a log that grows beyond pays for a page now and then.
-const TOUCHED: usize = 8 << 20;
+const CACHE_LINE: usize = 64;
+/// Bytes of a reserved ring that are touched in advance: the first touch of a page is a page fault, which is slow for a
+/// huge page. 8 MiB cover a program's start; a longer log faults as it grows.
+const PRETOUCHED: usize = 8 << 20;
 const SMALL_PAGE: usize = 4 << 10;
 
 #[derive(Debug)]
@@ -20,36 +19,35 @@ pub(crate) struct Ring<T> {
     /// Entries ever pushed.
     pushed: u64,
     capacity: usize,
-    /// Where the oldest entry lies, which is where the next one goes once the ring is full.
+    /// Index of the oldest entry, which the next push overwrites once the ring is full.
     oldest: usize,
-    /// Entries that could not be kept for lack of memory.
+    /// Entries lost for lack of memory.
     refused: u64,
 }
 
 impl<T: Copy> Ring<T> {
-    /// Memory is taken as the ring fills, never more than `capacity` entries.
+    /// Grows as it fills, up to `capacity` entries.
     pub(crate) const fn new(capacity: usize) -> Self {
         Self { entries: PageVec::new_in(Pages), capacity, oldest: 0, pushed: 0, refused: 0 }
     }
 
-    /// Address space for all of it is taken now, and memory for the first [`TOUCHED`] bytes; the rest still as the ring
-    /// fills.
+    /// Reserves the address space of all entries now, and touches the first [`PRETOUCHED`] bytes.
     pub(crate) fn reserved(capacity: usize) -> Self {
         let mut ring = Self::new(capacity);
-        // If it cannot be had, the ring grows as others do.
+        // On failure the ring grows like any other.
         let _ = ring.entries.try_reserve_exact(capacity);
-        let first = ring.entries.spare_capacity_mut().iter_mut().take(TOUCHED / size_of::<T>());
+        let first = ring.entries.spare_capacity_mut().iter_mut().take(PRETOUCHED / size_of::<T>());
         first.step_by(SMALL_PAGE / size_of::<T>()).for_each(|entry| *entry = MaybeUninit::zeroed());
         ring
     }
 
     #[cfg_attr(not(debug_assertions), inline(always))]
     pub(crate) fn push(&mut self, entry: T) {
-        // Room that was reserved, or the oldest entry's; the lines after it are fetched meanwhile.
+        // Fast path: reserved room. The slow path overwrites the oldest entry, or grows.
         if self.entries.len() < self.capacity.min(self.entries.capacity()) {
             put(&mut self.entries, entry);
             self.pushed += 1;
-            self.foresee(self.entries.len());
+            self.prefetch_after(self.entries.len());
         } else {
             self.push_without_room(entry);
         }
@@ -61,16 +59,16 @@ impl<T: Copy> Ring<T> {
             put(&mut self.entries, entry);
         } else {
             self.overwrite_oldest(entry);
-            self.foresee(self.oldest);
+            self.prefetch_after(self.oldest);
         }
     }
 
     #[inline]
-    fn foresee(&self, next: usize) {
-        prefetch(self.entries.as_ptr().addr().wrapping_add(next * size_of::<T>() + 2 * LINE));
+    fn prefetch_after(&self, next: usize) {
+        prefetch(self.entries.as_ptr().addr().wrapping_add(next * size_of::<T>() + 2 * CACHE_LINE));
     }
 
-    /// The same entries once more; if there is no memory for them, they count as overwritten.
+    /// A copy; if there is no memory for it, all entries count as overwritten.
     pub(crate) fn copy(&self) -> Self {
         let mut entries = PageVec::new_in(Pages);
         if entries.try_reserve(self.entries.len()).is_err() {
@@ -80,37 +78,35 @@ impl<T: Copy> Ring<T> {
         Self { entries, ..*self }
     }
 
-    /// Entries that were pushed and are no longer held.
+    /// Entries that were pushed and are gone.
     pub(crate) fn overwritten(&self) -> u64 {
         self.pushed + self.refused - self.entries.len() as u64
     }
 
-    /// The entries held, oldest first, as two runs.
+    /// Oldest first.
     pub(crate) fn in_order(&self) -> impl Iterator<Item = &T> {
         let (newer, older) = self.entries.split_at(self.oldest.min(self.entries.len()));
         older.iter().chain(newer)
     }
 
-    /// How many entries of those ever pushed from the one with number `from` on are gone, and those
-    /// that are held.
+    /// Of the entries from number `from` on: how many are gone, and those that are left.
     pub(crate) fn since(&self, from: u64) -> (u64, impl Iterator<Item = &T>) {
         let oldest = self.overwritten();
         (oldest.saturating_sub(from), self.in_order().skip(from.saturating_sub(oldest) as usize))
     }
 
-    /// The entry with this number of those ever pushed, from 0, if it is still held.
+    /// The entry with this number, counted from 0 over all pushes.
     pub(crate) fn get(&self, number: u64) -> Option<&T> {
         let after_oldest = number.checked_sub(self.overwritten()).filter(|after| *after < self.entries.len() as u64)?;
         let at = self.oldest + after_oldest as usize;
         self.entries.get(at.checked_sub(self.entries.len()).unwrap_or(at))
     }
 
-    /// The entry that was pushed last.
     pub(crate) fn newest(&self) -> Option<&T> {
         self.get((self.overwritten() + self.entries.len() as u64).checked_sub(1)?)
     }
 
-    /// Entries ever pushed, but for those that were refused.
+    /// Entries ever pushed, without those lost for lack of memory.
     pub(crate) fn pushed(&self) -> u64 {
         self.pushed
     }
@@ -126,7 +122,7 @@ impl<T: Copy> Ring<T> {
         if room {
             self.pushed += 1;
         } else {
-            // What memory there is becomes the ring's size from now on.
+            // Out of memory: the ring keeps the size that it has.
             self.capacity = self.entries.len();
             self.pushed = self.entries.len() as u64;
         }

@@ -1,13 +1,12 @@
-//! Which small blocks of the heap are recorded while a session samples, and a quick look at whether one was.
+//! Poisson sampling of small heap blocks, and a counting Bloom filter (one hash function) of the sampled addresses.
 //!
-//! Points lie on the bytes that each thread allocates in small blocks, at random, one in an interval on average, and a
-//! block with a point is recorded. A thread counts down to its next point, so a block without one costs a subtraction.
-//! The distance between points has no memory: it can be counted on from one session into the next, and a new one can
-//! begin behind any block, wherever in the block its point was.
+//! Sample points lie at random on the bytes that each thread allocates in small blocks, on average one per interval; a
+//! block that contains a point is recorded. Each thread counts down to its next point, so any other block costs a
+//! subtraction. The distances are exponentially distributed and so memoryless: a countdown may continue in the next
+//! session, and a new one may start after any block.
 //!
-//! Whoever frees a small block asks the filter: cells that count the sampled blocks in the heap's ledger, by a hash
-//! of their addresses. All cells are changed under the ledger's lock, and a block's before its address is anybody's;
-//! so who reads 0 knows that the block is not in the ledger, and nothing is locked for it.
+//! A free looks its address up in the filter. Cells change under the ledger lock, before the address is returned to the
+//! program, so reading 0 proves that the block was not sampled: the free takes no lock.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
@@ -16,43 +15,43 @@ use super::gates::GATES;
 use super::thread;
 use crate::snapshot::{Sampling, ThreadId};
 
-/// Distances to points are counted in units of 1 / 2^30 interval: they mean the same whatever the interval is.
+/// Distances are counted in units of 2⁻³⁰ intervals, so that they mean the same at every interval.
 const UNITS: u32 = 30;
-/// Cells of the filter, by powers of two.
+/// log₂ of the number of cells.
 const CELLS: u32 = 16;
-/// A cell that held so many blocks at once says "perhaps" until sampling ends.
+/// A saturated cell means "perhaps" until sampling ends.
 const FULL: u8 = u8::MAX;
 
-/// What the threads' random numbers follow from, besides the threads' own numbers.
+/// Seed of the threads' random numbers, combined with the thread id.
 static SEED: AtomicU64 = AtomicU64::new(0);
 
 static FILTER: [AtomicU8; 1 << CELLS] = [const { AtomicU8::new(0) }; 1 << CELLS];
 
 thread_local! {
     // Const and without a destructor, see `guard`.
-    /// Units to this thread's next point; 0 if it never had one.
+    /// Units to this thread's next point; 0 before the first.
     static TO_POINT: Cell<u64> = const { Cell::new(0) };
-    /// What this thread's next random number follows from; 0 if it never had one.
+    /// State of this thread's random numbers; 0 before the first.
     static RANDOM: Cell<u64> = const { Cell::new(0) };
 }
 
-/// From now on this is how blocks are chosen. To be called while nothing is recorded.
+/// Sets how blocks are chosen. Called while nothing is recorded.
 pub(super) fn set(sampling: Sampling) {
     GATES.certain.store(sampling.interval().unwrap_or(0) as usize, Relaxed);
 }
 
-/// Which sample is drawn by threads of which none was drawn yet.
+/// Takes effect on threads that have not drawn a random number yet.
 pub(crate) fn set_sample_seed(seed: u64) {
     SEED.store(seed, Relaxed);
 }
 
-/// How blocks are chosen at the moment: the interval, or 0.
+/// The current sampling interval; 0 without sampling.
 #[inline]
 pub(super) fn interval() -> usize {
     GATES.certain.load(Relaxed)
 }
 
-/// Was a block of this size allocated without a point, at this interval? Counts on to the next one.
+/// Does the sample leave out a new block of this size? Advances this thread's countdown.
 #[inline]
 pub(super) fn leaves_out(size: usize, certain: usize) -> bool {
     if size >= certain {
@@ -69,7 +68,7 @@ pub(super) fn leaves_out(size: usize, certain: usize) -> bool {
     })
 }
 
-/// The point is reached, or it is this thread's first block.
+/// The countdown reached a point, or was never started.
 #[cold]
 fn reaches_none(to_point: &Cell<u64>, units: u64) -> bool {
     if to_point.get() == 0 {
@@ -83,14 +82,14 @@ fn reaches_none(to_point: &Cell<u64>, units: u64) -> bool {
     false
 }
 
-/// A distance between points, in units: as long as it takes for something that happens once in an interval.
+/// An exponentially distributed distance, in units.
 fn distance() -> u64 {
-    // (0, 1]: a logarithm of 0 is none.
+    // In (0, 1]: the logarithm of 0 is infinite.
     let uniform = ((random() >> 11) + 1) as f64 / (1u64 << 53) as f64;
     (-uniform.ln() * (1u64 << UNITS) as f64).ceil().max(1.0) as u64
 }
 
-/// Marsaglia's xorshift with a multiplication behind it: 64 bits of which the upper ones are good.
+/// Marsaglia's xorshift64*.
 fn random() -> u64 {
     RANDOM.with(|state| {
         let before = state.get();
@@ -103,7 +102,7 @@ fn random() -> u64 {
     })
 }
 
-/// Never 0; far apart for neighbouring threads and seeds (splitmix64).
+/// Seeds a thread's random numbers (splitmix64); never 0.
 fn start(thread: ThreadId, seed: u64) -> u64 {
     let mut x = u64::from(thread.0).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     x = x.wrapping_add(seed.wrapping_mul(0xd134_2543_de82_ef95));
@@ -112,19 +111,19 @@ fn start(thread: ThreadId, seed: u64) -> u64 {
     (x ^ x >> 31) | 1
 }
 
-/// Is it certain that a block which is about to be freed is not in the ledger, because it had no point?
+/// Is it certain that this block is not in the ledger, because the sample left it out?
 #[inline]
 pub(super) fn was_left_out(address: u64, size: usize) -> bool {
     size < GATES.certain.load(Relaxed) && cell(address).load(Relaxed) == 0
 }
 
-/// A sampled block is in the ledger. Under the ledger's lock, as all that follows.
+/// Adds a block to the filter. Like the next two functions, called under the ledger's lock.
 pub(super) fn enter(address: u64) {
     let cell = cell(address);
     cell.store(cell.load(Relaxed).saturating_add(1), Relaxed);
 }
 
-/// It no longer is.
+/// Removes a block from the filter.
 pub(super) fn leave(address: u64) {
     let cell = cell(address);
     let blocks = cell.load(Relaxed);
@@ -133,7 +132,7 @@ pub(super) fn leave(address: u64) {
     }
 }
 
-/// No block is.
+/// Clears the filter.
 pub(super) fn forget() {
     FILTER.iter().for_each(|cell| cell.store(0, Relaxed));
 }
@@ -141,7 +140,7 @@ pub(super) fn forget() {
 #[inline]
 fn cell(address: u64) -> &'static AtomicU8 {
     let hash = address.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (u64::BITS - CELLS);
-    // In range whatever the address is: a hash has as many bits as there are cells.
+    // In range: the hash has CELLS bits.
     &FILTER[hash as usize]
 }
 

@@ -1,99 +1,110 @@
-//! Segments of a CUDA device as its driver tells of them, and what is reserved by it.
+//! Segments of a CUDA device as the driver reports them, and the reserved bytes.
+//!
+//! The driver is queried without a lock held, so answers may overtake each other; a [`QueryTicket`] tells. A pool
+//! reports only its total size, so which of its segments were returned to the system is inferred from which are empty,
+//! and marked as estimated where that is ambiguous.
 
 use super::memory::{OwnVec, System, try_push};
 use super::ring::Ring;
-use super::site::Site;
+use super::site::EventSite;
 use crate::snapshot::{Block, MemoryKind, RecordKind, Segment, SegmentRecord, Stat};
 
-/// Segments that came or went, of which the log keeps the newest.
+/// Capacity of the log of segments that came or went.
 const MAX_RECORDS: usize = 65_536;
 
-/// What the driver says of the segment that a block lies in.
+/// The driver's answer about the segment of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Told {
+pub(crate) struct SegmentAnswer {
     pub(crate) address: u64,
     pub(crate) size: u64,
-    /// The pool that has it; 0 if none.
+    /// Handle of its pool; 0 for none.
     pub(crate) pool: u64,
-    /// Bytes that this pool has in all.
+    /// Bytes reserved by the pool.
     pub(crate) pool_reserved: u64,
 }
 
-/// When the driver is asked, by the answers that had come until then. Nobody waits for an answer, so others may come
-/// meanwhile.
+/// Taken before a query: the number of answers so far. If it has grown when the answer arrives, others overtook this
+/// one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Asked(u64);
+pub(crate) struct QueryTicket(u64);
 
 #[derive(Clone, Copy, Debug)]
-struct Pool {
+struct PoolState {
     handle: u64,
-    /// Bytes that it has.
     reserved: u64,
-    /// The answers that had come when this one had.
-    answered: Asked,
+    /// The number of answers after its last one.
+    answered: QueryTicket,
 }
 
-impl Told {
+impl SegmentAnswer {
     fn key(self) -> (u64, u64, u64) {
         (self.address, self.size, self.pool)
     }
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Known {
-    told: Told,
-    /// Live blocks in it.
+struct KnownSegment {
+    answer: SegmentAnswer,
     blocks: u32,
 }
 
-impl Known {
+impl KnownSegment {
     fn end(&self) -> u64 {
-        self.told.address.saturating_add(self.told.size)
+        self.answer.address.saturating_add(self.answer.size)
     }
 }
 
 #[derive(Debug)]
 pub(crate) struct Segments {
-    /// By address, without overlaps.
-    known: OwnVec<Known>,
+    /// By address; they do not overlap.
+    known: OwnVec<KnownSegment>,
     log: Ring<SegmentRecord>,
-    /// What the driver said last of each pool.
-    pools: OwnVec<Pool>,
-    answers: Asked,
-    /// Bytes of live blocks outside of all of them.
+    /// The last answer about each pool.
+    pools: OwnVec<PoolState>,
+    answers: QueryTicket,
+    /// Bytes of live blocks outside known segments.
     outside: u64,
-    /// The driver would not tell of such memory.
-    untold: [bool; MemoryKind::ALL.len()],
+    /// Kinds of memory whose segments the driver does not report.
+    unreported: [bool; MemoryKind::ALL.len()],
     reserved: Stat,
 }
 
 impl Segments {
     pub(crate) fn new() -> Self {
-        let (reserved, untold) = Default::default();
+        let (reserved, unreported) = Default::default();
         let (known, pools) = (OwnVec::new_in(System), OwnVec::new_in(System));
-        Self { known, log: Ring::new(MAX_RECORDS), pools, answers: Asked::default(), outside: 0, untold, reserved }
+        Self {
+            known,
+            log: Ring::new(MAX_RECORDS),
+            pools,
+            answers: QueryTicket::default(),
+            outside: 0,
+            unreported,
+            reserved,
+        }
     }
 
-    /// The driver is about to be asked.
-    pub(crate) fn ask(&self) -> Asked {
+    /// To be called before the driver is queried.
+    pub(crate) fn ticket(&self) -> QueryTicket {
         self.answers
     }
 
-    /// Should the driver be asked about this block before it is entered?
+    /// Is the segment of this block unknown, so that the driver must be queried before the block is entered?
     #[inline]
-    pub(crate) fn must_ask(&self, address: u64, memory: MemoryKind) -> bool {
+    pub(crate) fn needs_query(&self, address: u64, memory: MemoryKind) -> bool {
         matches!(memory, MemoryKind::Pool | MemoryKind::Classic)
-            && !self.untold.get(memory as usize).copied().unwrap_or(true)
+            && !self.unreported.get(memory as usize).copied().unwrap_or(true)
             && self.find(address).is_none()
     }
 
-    /// It does not tell of such memory: nothing is known to have grown.
-    pub(crate) fn cannot_tell(&mut self, memory: MemoryKind) -> bool {
-        self.untold.get_mut(memory as usize).into_iter().for_each(|untold| *untold = true);
+    /// The driver does not report segments of such memory. Returns false: nothing is known to have grown.
+    pub(crate) fn is_unreported(&mut self, memory: MemoryKind) -> bool {
+        if let Some(unreported) = self.unreported.get_mut(memory as usize) {
+            *unreported = true;
+        }
         false
     }
 
-    /// A block is about to be entered.
     #[inline]
     pub(crate) fn on_alloc(&mut self, address: u64, size: u64) {
         match self.find(address).and_then(|at| self.known.get_mut(at)) {
@@ -105,7 +116,6 @@ impl Segments {
         }
     }
 
-    /// It was taken out.
     #[inline]
     pub(crate) fn on_free(&mut self, address: u64, size: u64) {
         match self.find(address).and_then(|at| self.known.get_mut(at)) {
@@ -117,46 +127,45 @@ impl Segments {
         }
     }
 
-    /// A segment came. Those that it overlaps went unnoticed. `live` are the blocks that are there. Says whether
-    /// more is reserved now.
+    /// Adds a segment; segments that it overlaps must have been returned unnoticed. `live` are the device's live
+    /// blocks. Returns whether the reserved bytes grew.
     pub(crate) fn add(
         &mut self,
-        told: Told,
-        asked: Asked,
+        answer: SegmentAnswer,
+        ticket: QueryTicket,
         live: impl Iterator<Item = Block>,
         time_ns: u64,
-        site: Site,
+        site: EventSite,
     ) -> bool {
-        // Another thread may have asked, too.
-        let is_it = |known: &Known| (known.told.address, known.told.size, known.told.pool) == told.key();
-        if self.find(told.address).and_then(|at| self.known.get(at)).is_some_and(is_it) {
-            return told.pool != 0 && self.pool_has(told.pool, told.pool_reserved, asked, time_ns, site);
+        // Another thread may have queried the same segment.
+        let is_it = |known: &KnownSegment| (known.answer.address, known.answer.size, known.answer.pool) == answer.key();
+        if self.find(answer.address).and_then(|at| self.known.get(at)).is_some_and(is_it) {
+            return answer.pool != 0 && self.pool_has(answer.pool, answer.pool_reserved, ticket, time_ns, site);
         }
-        let end = told.address.saturating_add(told.size);
-        while let Some(at) = self.known.iter().position(|k| k.told.address < end && told.address < k.end()) {
+        let end = answer.address.saturating_add(answer.size);
+        while let Some(at) = self.known.iter().position(|k| k.answer.address < end && answer.address < k.end()) {
             self.remove(at, time_ns, site, true);
         }
-        let at = self.known.partition_point(|known| known.told.address < told.address);
+        let at = self.known.partition_point(|known| known.answer.address < answer.address);
         if self.known.try_reserve(1).is_err() {
             return false;
         }
-        self.known.insert(at, Known { told, blocks: 0 });
-        self.log.push(record(told, RecordKind::Alloc, time_ns, site, false));
-        if told.pool == 0 {
-            self.more(told.size);
+        self.known.insert(at, KnownSegment { answer, blocks: 0 });
+        self.log.push(record(answer, RecordKind::Alloc, time_ns, site, false));
+        if answer.pool == 0 {
+            self.more(answer.size);
         }
         self.recount(live);
-        if told.pool == 0 {
+        if answer.pool == 0 {
             return true;
         }
-        // A block is about to lie in it: if empty segments have gone, it is none of them.
-        self.on_alloc(told.address, 0);
-        let grew = self.pool_has(told.pool, told.pool_reserved, asked, time_ns, site);
-        self.on_free(told.address, 0);
+        // A block is about to be entered there: count it, so that the segment is not taken for an empty one.
+        self.on_alloc(answer.address, 0);
+        let grew = self.pool_has(answer.pool, answer.pool_reserved, ticket, time_ns, site);
+        self.on_free(answer.address, 0);
         grew
     }
 
-    /// Counts blocks again, in segments and outside.
     fn recount(&mut self, live: impl Iterator<Item = Block>) {
         self.known.iter_mut().for_each(|known| known.blocks = 0);
         let mut outside = 0;
@@ -171,49 +180,55 @@ impl Segments {
         self.more(outside.saturating_sub(before));
     }
 
-    fn remove(&mut self, at: usize, time_ns: u64, site: Site, estimated: bool) {
-        let told = self.known.remove(at).told;
-        if told.pool == 0 {
-            self.less(told.size);
+    fn remove(&mut self, at: usize, time_ns: u64, site: EventSite, estimated: bool) {
+        let answer = self.known.remove(at).answer;
+        if answer.pool == 0 {
+            self.less(answer.size);
         }
-        self.log.push(record(told, RecordKind::Free, time_ns, site, estimated));
+        self.log.push(record(answer, RecordKind::Free, time_ns, site, estimated));
     }
 
-    /// Bytes of the pool's segments, and how many of them are in segments without blocks.
+    /// (bytes of the pool's segments, bytes of those without blocks).
     fn of_pool(&self, pool: u64) -> (u64, u64) {
-        let of_it = || self.known.iter().filter(|known| known.told.pool == pool);
-        let sum = |all: u64, known: &Known| all + known.told.size;
+        let of_it = || self.known.iter().filter(|known| known.answer.pool == pool);
+        let sum = |all: u64, known: &KnownSegment| all + known.answer.size;
         (of_it().fold(0, sum), of_it().filter(|known| known.blocks == 0).fold(0, sum))
     }
 
-    /// Pools that have segments without blocks, 0 for memory of none.
+    /// Pools that have segments without blocks; 0 for memory of no pool.
     pub(crate) fn pools_with_empty(&self) -> OwnVec<u64> {
         let mut pools = OwnVec::new_in(System);
         for known in self.known.iter().filter(|known| known.blocks == 0) {
-            if !pools.contains(&known.told.pool) {
-                try_push(&mut pools, known.told.pool);
+            if !pools.contains(&known.answer.pool) {
+                try_push(&mut pools, known.answer.pool);
             }
         }
         pools
     }
 
-    /// The pool has so many bytes now; true if that is more than before. If it is less, empty segments have
-    /// gone.
-    pub(crate) fn pool_has(&mut self, pool: u64, bytes: u64, asked: Asked, time_ns: u64, site: Site) -> bool {
+    /// Notes the pool's reserved bytes; returns whether they grew. If they shrank, empty segments are gone.
+    pub(crate) fn pool_has(
+        &mut self,
+        pool: u64,
+        bytes: u64,
+        ticket: QueryTicket,
+        time_ns: u64,
+        site: EventSite,
+    ) -> bool {
         let (known, empty) = self.of_pool(pool);
         self.answers.0 += 1;
         let answered = self.answers;
         let (before, bytes) = match self.pools.iter_mut().find(|known| known.handle == pool) {
             Some(last) => {
-                // If that answer came while this one was being asked for, which of them is newer is not known: what
-                // was there at one time was there. The next one tells whether it still is.
-                let bytes = if asked < last.answered { bytes.max(last.reserved) } else { bytes };
+                // If another answer arrived during this query, which of the two is newer is unknown: take the larger
+                // one, which was true at some time. The next answer corrects it.
+                let bytes = if ticket < last.answered { bytes.max(last.reserved) } else { bytes };
                 last.answered = answered;
                 (std::mem::replace(&mut last.reserved, bytes), bytes)
             }
             None => {
-                try_push(&mut self.pools, Pool { handle: pool, reserved: bytes, answered });
-                // What was there already is not known to have come just now.
+                try_push(&mut self.pools, PoolState { handle: pool, reserved: bytes, answered });
+                // A pool seen for the first time: its other segments did not just appear.
                 let before = bytes.saturating_sub(known);
                 self.more(before);
                 (before, bytes)
@@ -226,25 +241,26 @@ impl Segments {
         bytes > before
     }
 
-    /// Empty segments of no pool go at once, as far as is known.
-    pub(crate) fn drop_empty_of_none(&mut self, time_ns: u64, site: Site) {
+    /// Segments outside pools are returned to the system as soon as they are empty, as far as is known.
+    pub(crate) fn drop_empty_of_none(&mut self, time_ns: u64, site: EventSite) {
         let (_, empty) = self.of_pool(0);
         self.take_empty(0, empty, true, time_ns, site);
     }
 
-    /// From the highest address on.
-    fn take_empty(&mut self, pool: u64, bytes: u64, estimated: bool, time_ns: u64, site: Site) {
+    /// Removes empty segments, from the highest address down.
+    fn take_empty(&mut self, pool: u64, bytes: u64, estimated: bool, time_ns: u64, site: EventSite) {
         let mut left = bytes;
         while left > 0 {
-            let fits = |known: &Known| known.told.pool == pool && known.blocks == 0 && known.told.size <= left;
+            let fits =
+                |known: &KnownSegment| known.answer.pool == pool && known.blocks == 0 && known.answer.size <= left;
             let Some(at) = self.known.iter().rposition(fits) else { return };
-            left -= self.known.get(at).map_or(0, |known| known.told.size);
+            left -= self.known.get(at).map_or(0, |known| known.answer.size);
             self.remove(at, time_ns, site, estimated);
         }
     }
 
-    /// Forgets the log; what is there stays.
-    pub(crate) fn begin_anew(&mut self) {
+    /// Restarts the log and the counters.
+    pub(crate) fn restart(&mut self) {
         self.log = Ring::new(MAX_RECORDS);
         self.reserved = Stat { allocated: 0, freed: 0, ..self.reserved };
         self.reset_peak();
@@ -254,7 +270,7 @@ impl Segments {
         self.reserved.peak = self.reserved.current;
     }
 
-    /// Bytes reserved, if the driver ever told.
+    /// Reserved bytes, if the driver ever reported a segment.
     pub(crate) fn reserved(&self) -> Option<Stat> {
         (!self.known.is_empty() || self.log.len() > 0).then_some(self.reserved)
     }
@@ -263,15 +279,16 @@ impl Segments {
         &self.log
     }
 
-    /// Those that are there, by address.
-    pub(crate) fn told(&self) -> impl Iterator<Item = Segment> {
-        let segment = |known: &Known| Segment { address: known.told.address, size: known.told.size, estimated: false };
+    /// The current segments, by address.
+    pub(crate) fn current(&self) -> impl Iterator<Item = Segment> {
+        let segment =
+            |known: &KnownSegment| Segment { address: known.answer.address, size: known.answer.size, estimated: false };
         self.known.iter().map(segment)
     }
 
     #[inline]
     fn find(&self, address: u64) -> Option<usize> {
-        let at = self.known.partition_point(|known| known.told.address <= address).checked_sub(1)?;
+        let at = self.known.partition_point(|known| known.answer.address <= address).checked_sub(1)?;
         self.known.get(at).filter(|known| address < known.end()).map(|_| at)
     }
 
@@ -287,9 +304,9 @@ impl Segments {
     }
 }
 
-fn record(told: Told, kind: RecordKind, time_ns: u64, site: Site, estimated: bool) -> SegmentRecord {
-    let Site { stack, context, thread, .. } = site;
-    SegmentRecord { time_ns, address: told.address, size: told.size, kind, estimated, stack, context, thread }
+fn record(answer: SegmentAnswer, kind: RecordKind, time_ns: u64, site: EventSite, estimated: bool) -> SegmentRecord {
+    let EventSite { stack, context, thread, .. } = site;
+    SegmentRecord { time_ns, address: answer.address, size: answer.size, kind, estimated, stack, context, thread }
 }
 
 #[cfg(test)]
@@ -302,21 +319,21 @@ mod tests {
         Block { address, size, ..Block::default() }
     }
 
-    fn told(address: u64, size: u64, pool_reserved: u64) -> Told {
-        Told { address, size, pool: 1, pool_reserved }
+    fn answer(address: u64, size: u64, pool_reserved: u64) -> SegmentAnswer {
+        SegmentAnswer { address, size, pool: 1, pool_reserved }
     }
 
-    /// Asked for and answered at once, without blocks.
-    fn add(segments: &mut Segments, told: Told) -> bool {
-        segments.add(told, segments.ask(), std::iter::empty(), 0, Site::default())
+    /// A query that is answered at once, without blocks.
+    fn add(segments: &mut Segments, answer: SegmentAnswer) -> bool {
+        segments.add(answer, segments.ticket(), std::iter::empty(), 0, EventSite::default())
     }
 
     fn pool_has(segments: &mut Segments, bytes: u64) -> bool {
-        segments.pool_has(1, bytes, segments.ask(), 1, Site::default())
+        segments.pool_has(1, bytes, segments.ticket(), 1, EventSite::default())
     }
 
     fn starts(segments: &Segments) -> Vec<u64> {
-        segments.told().map(|segment| segment.address / MIB).collect()
+        segments.answer().map(|segment| segment.address / MIB).collect()
     }
 
     fn current(segments: &Segments) -> u64 {
@@ -326,12 +343,12 @@ mod tests {
     #[test]
     fn empty_segments_go_from_the_end_and_it_is_estimated_if_some_stay() {
         let mut segments = Segments::new();
-        assert!(segments.must_ask(5, MemoryKind::Pool) && !segments.must_ask(5, MemoryKind::Virtual));
+        assert!(segments.needs_query(5, MemoryKind::Pool) && !segments.needs_query(5, MemoryKind::Virtual));
         for start in [0, 32, 64] {
-            assert!(add(&mut segments, told(start * MIB, 32 * MIB, (start + 32) * MIB)));
+            assert!(add(&mut segments, answer(start * MIB, 32 * MIB, (start + 32) * MIB)));
         }
         segments.on_alloc(40 * MIB, 100);
-        assert!(!segments.must_ask(40 * MIB, MemoryKind::Pool));
+        assert!(!segments.needs_query(40 * MIB, MemoryKind::Pool));
         assert_eq!((segments.of_pool(1), segments.of_pool(2)), ((96 * MIB, 64 * MIB), (0, 0)));
         assert!(!pool_has(&mut segments, 64 * MIB));
         assert_eq!(starts(&segments), [0, 32]);
@@ -349,25 +366,25 @@ mod tests {
         let live = [block(100, 10), block(5000, 20)];
         live.iter().for_each(|block| segments.on_alloc(block.address, block.size));
         assert_eq!(segments.reserved(), None);
-        let mut add = |told| {
-            let asked = segments.ask();
-            let grew = segments.add(told, asked, live.iter().copied(), 0, Site::default());
+        let mut add = |answer| {
+            let ticket = segments.ticket();
+            let grew = segments.add(answer, ticket, live.iter().copied(), 0, EventSite::default());
             (grew, current(&segments))
         };
-        assert_eq!(add(told(0, 1000, 7000)), (true, 7020), "the pool had more before");
-        assert_eq!(add(told(500, 1000, 7000)), (false, 7030), "it is not new; the first was not noticed to go");
+        assert_eq!(add(answer(0, 1000, 7000)), (true, 7020), "the pool had more before");
+        assert_eq!(add(answer(500, 1000, 7000)), (false, 7030), "it is not new; the first was not noticed to go");
         segments.on_free(100, 10);
         segments.on_free(5000, 20);
         assert_eq!(current(&segments), 7000);
-        segments.cannot_tell(MemoryKind::Classic);
-        assert!(!segments.must_ask(9999, MemoryKind::Classic) && segments.must_ask(9999, MemoryKind::Pool));
+        segments.is_unreported(MemoryKind::Classic);
+        assert!(!segments.needs_query(9999, MemoryKind::Classic) && segments.needs_query(9999, MemoryKind::Pool));
     }
 
     #[test]
     fn a_segment_that_came_just_now_is_not_the_one_that_went() {
         let mut segments = Segments::new();
-        add(&mut segments, told(0, 32 * MIB, 32 * MIB));
-        assert!(!add(&mut segments, told(64 * MIB, 32 * MIB, 32 * MIB)), "another one went unnoticed");
+        add(&mut segments, answer(0, 32 * MIB, 32 * MIB));
+        assert!(!add(&mut segments, answer(64 * MIB, 32 * MIB, 32 * MIB)), "another one went unnoticed");
         assert_eq!(starts(&segments), [64]);
         assert_eq!(current(&segments), 32 * MIB);
     }
@@ -375,12 +392,12 @@ mod tests {
     #[test]
     fn of_answers_that_were_asked_for_at_once_the_later_one_takes_nothing_back() {
         let mut segments = Segments::new();
-        add(&mut segments, told(0, 32 * MIB, 32 * MIB));
-        let asked = segments.ask();
-        let mut answer = |told| segments.add(told, asked, std::iter::empty(), 0, Site::default());
-        assert!(answer(told(64 * MIB, 32 * MIB, 96 * MIB)));
+        add(&mut segments, answer(0, 32 * MIB, 32 * MIB));
+        let ticket = segments.ticket();
+        let mut answer = |answer| segments.add(answer, ticket, std::iter::empty(), 0, EventSite::default());
+        assert!(answer(answer(64 * MIB, 32 * MIB, 96 * MIB)));
         // From before the other thread's segment.
-        assert!(!answer(told(32 * MIB, 32 * MIB, 64 * MIB)));
+        assert!(!answer(answer(32 * MIB, 32 * MIB, 64 * MIB)));
         assert_eq!(starts(&segments), [0, 32, 64]);
         assert_eq!(segments.reserved().unwrap().current, 96 * MIB);
         pool_has(&mut segments, 64 * MIB);
@@ -391,10 +408,10 @@ mod tests {
     fn what_is_there_at_a_new_beginning_is_neither_taken_nor_given_back() {
         let mut segments = Segments::new();
         for start in [0, 32] {
-            add(&mut segments, told(start * MIB, 32 * MIB, (start + 32) * MIB));
+            add(&mut segments, answer(start * MIB, 32 * MIB, (start + 32) * MIB));
         }
         pool_has(&mut segments, 32 * MIB);
-        segments.begin_anew();
+        segments.restart();
         let now = Stat { current: 32 * MIB, peak: 32 * MIB, allocated: 0, freed: 0 };
         assert_eq!((segments.reserved(), segments.log().len()), (Some(now), 0));
     }

@@ -1,14 +1,14 @@
-//! Who did something, where.
+//! Stack, scopes and thread of an event.
 
 use crate::snapshot::{ContextId, MemoryKind, StackId, ThreadId};
 
-/// Who did something, where.
+/// Stack, scopes, thread, stream and kind of memory of an event.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Site {
+pub(crate) struct EventSite {
     pub(crate) stack: StackId,
     pub(crate) context: ContextId,
     pub(crate) thread: ThreadId,
     pub(crate) stream: u32,
-    /// How the block is come by; on the heap there is one way.
+    /// Always [`MemoryKind::Heap`] on the heap.
     pub(crate) memory: MemoryKind,
 }

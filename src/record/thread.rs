@@ -1,26 +1,25 @@
-//! Small numbers for threads, without allocation or destructors.
+//! Thread ids: small integers, assigned without allocation or destructors.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-use super::thread_name::Names;
+use super::thread_name::ThreadNames;
 use crate::snapshot::ThreadId;
 
 static NEXT: AtomicU32 = AtomicU32::new(1);
-/// The system's numbers of the first threads, by our number less one.
+/// Kernel thread ids of the first threads, by thread id − 1.
 static OS_IDS: [AtomicU32; MAX_NAMED] = [const { AtomicU32::new(0) }; MAX_NAMED];
-static NAMES: [Names; MAX_NAMED] = [const { Names::new() }; MAX_NAMED];
-/// Threads beyond this stay without names.
+static NAMES: [ThreadNames; MAX_NAMED] = [const { ThreadNames::new() }; MAX_NAMED];
+/// Threads beyond this have no names.
 const MAX_NAMED: usize = 4096;
 
 thread_local! {
     static NUMBER: Cell<u32> = const { Cell::new(0) };
 }
 
-/// This thread's number, from 1.
+/// This thread's id, from 1.
 #[inline]
 pub(crate) fn number() -> ThreadId {
-    // A const cell without a destructor can be read at any time in a thread's life.
     ThreadId(NUMBER.with(|number| match number.get() {
         0 => first_time(number),
         n => n,
@@ -29,7 +28,7 @@ pub(crate) fn number() -> ThreadId {
 
 #[cold]
 fn first_time(number: &Cell<u32>) -> u32 {
-    // Relaxed: only the uniqueness of the number matters.
+    // Relaxed: only uniqueness matters.
     let n = NEXT.fetch_add(1, Relaxed);
     number.set(n);
     if let Some(os_id) = OS_IDS.get(n as usize - 1) {
@@ -41,19 +40,18 @@ fn first_time(number: &Cell<u32>) -> u32 {
     n
 }
 
-/// What a thread was called when it was first seen, and when it ended; nothing where that is not known.
+/// A thread's name when it was first seen, and when it ended.
 pub(crate) fn kept_names(thread: ThreadId) -> (Option<String>, Option<String>) {
     let names = NAMES.get((thread.0 as usize).wrapping_sub(1));
     names.map_or((None, None), |names| (names.first(), names.last()))
 }
 
-/// How many threads were numbered so far.
+/// Threads numbered so far.
 pub(crate) fn count() -> usize {
     (NEXT.load(Relaxed) - 1) as usize
 }
 
-/// Asks the system anew for this thread's number: the one that is known may be that of a thread of the
-/// process that this one was forked off.
+/// Reads this thread's kernel id again: after a fork the stored one is the parent's.
 pub(crate) fn renew() {
     let at = number().0 as usize - 1;
     if let Some(os_id) = OS_IDS.get(at) {
@@ -61,7 +59,7 @@ pub(crate) fn renew() {
     }
 }
 
-/// The threads seen so far with the system's numbers, as far as they are known.
+/// The threads seen so far, with their kernel ids.
 pub(crate) fn seen() -> impl Iterator<Item = (ThreadId, u32)> {
     let ids = OS_IDS.iter().take(count()).map(|id| id.load(Relaxed));
     (1..).map(ThreadId).zip(ids).filter(|(_, os_id)| *os_id != 0)
@@ -70,7 +68,7 @@ pub(crate) fn seen() -> impl Iterator<Item = (ThreadId, u32)> {
 #[cfg(target_os = "linux")]
 #[expect(unsafe_code, reason = "gettid is a C function")]
 pub(super) fn own_os_id() -> u32 {
-    // SAFETY: it has no preconditions and does nothing but answer.
+    // SAFETY: no preconditions.
     unsafe { libc::gettid() as u32 }
 }
 

@@ -1,77 +1,41 @@
-//! Names of threads, kept when they are first seen and when they end: the system knows only those that are there.
+//! Thread names, kept when a thread is first seen and when it ends: the kernel knows only the names of running threads.
 #![cfg_attr(
     all(target_os = "linux", not(miri)),
-    expect(unsafe_code, reason = "the C library is asked for names and ends")
+    expect(unsafe_code, reason = "prctl and pthread keys are C functions")
 )]
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::OnceLock;
 
-/// The longest one, with a zero behind it.
+/// Longest name with its NUL byte (Linux: `TASK_COMM_LEN`).
 pub(super) const LENGTH: usize = 16;
 
-/// A thread's name at its beginning or at its end, written once by itself.
+/// A thread's names when it was first seen and when it ended, each written once by the thread itself.
 #[derive(Debug)]
-struct Name {
-    halves: [AtomicU64; 2],
-    is_kept: AtomicBool,
+pub(super) struct ThreadNames {
+    first: OnceLock<[u8; LENGTH]>,
+    last: OnceLock<[u8; LENGTH]>,
 }
 
-impl Name {
-    const fn new() -> Self {
-        Self { halves: [const { AtomicU64::new(0) }; 2], is_kept: AtomicBool::new(false) }
-    }
-
-    fn keep(&self, name: [u8; LENGTH]) {
-        let (halves, _) = name.as_chunks::<8>();
-        self.halves
-            .iter()
-            .zip(halves)
-            .for_each(|(half, bytes)| half.store(u64::from_ne_bytes(*bytes), Ordering::Relaxed));
-        self.is_kept.store(true, Ordering::Release);
-    }
-
-    fn kept(&self) -> Option<[u8; LENGTH]> {
-        let mut name = [0; LENGTH];
-        let (halves, _) = name.as_chunks_mut::<8>();
-        let is_kept = self.is_kept.load(Ordering::Acquire);
-        self.halves.iter().zip(halves).for_each(|(half, bytes)| *bytes = half.load(Ordering::Relaxed).to_ne_bytes());
-        is_kept.then_some(name)
-    }
-}
-
-#[derive(Debug)]
-pub(super) struct Names {
-    first: Name,
-    last: Name,
-}
-
-impl Names {
+impl ThreadNames {
     pub(super) const fn new() -> Self {
-        Self { first: Name::new(), last: Name::new() }
+        Self { first: OnceLock::new(), last: OnceLock::new() }
     }
 
-    /// On the thread that has these names, when it is first seen.
+    /// Called on the thread itself, when it is first seen.
     pub(super) fn begin(&'static self) {
-        self.first.keep(system::own_name());
+        let _ = self.first.set(system::own_name());
         system::at_end(self);
     }
 
-    fn end(&self) {
-        self.last.keep(system::own_name());
-    }
-
-    /// The name with which a thread began.
     pub(super) fn first(&self) -> Option<String> {
-        self.first.kept().map(text)
+        self.first.get().map(|name| text(*name))
     }
 
-    /// The name with which it ended, if it has.
     pub(super) fn last(&self) -> Option<String> {
-        self.last.kept().map(text)
+        self.last.get().map(|name| text(*name))
     }
 }
 
-/// What this thread is called now.
 pub(super) fn of_this_thread() -> [u8; LENGTH] {
     system::own_name()
 }
@@ -86,33 +50,33 @@ mod system {
     use std::ffi::c_void;
     use std::sync::atomic::{AtomicU32, Ordering};
 
-    use super::{LENGTH, Names};
+    use super::{LENGTH, ThreadNames};
 
     pub(super) fn own_name() -> [u8; LENGTH] {
         let mut name = [0u8; LENGTH];
-        // SAFETY: the system writes so many bytes.
+        // SAFETY: PR_GET_NAME writes at most 16 bytes.
         unsafe { libc::prctl(libc::PR_GET_NAME, name.as_mut_ptr()) };
         name
     }
 
-    /// The key under which threads keep their names, and which tells of their ends. A thread-local of Rust's with a
-    /// destructor would take the loader's lock when it is first used.
+    /// A pthread key whose destructor keeps the thread's last name. A Rust thread-local with a destructor would take
+    /// the loader's lock on first use.
     static KEY: AtomicU32 = AtomicU32::new(NONE);
     const NONE: u32 = u32::MAX;
     const GONE: u32 = u32::MAX - 1;
 
-    /// Has `end` called on this thread once it ends.
-    pub(super) fn at_end(names: &'static Names) {
+    /// Has `end` called when this thread ends.
+    pub(super) fn at_end(names: &'static ThreadNames) {
         if let Some(key) = key() {
-            // SAFETY: the key is one, and what stands under it is never written to by way of this pointer.
+            // SAFETY: the key is valid; nobody writes through the stored pointer.
             unsafe { libc::pthread_setspecific(key, std::ptr::from_ref(names).cast()) };
         }
     }
 
     unsafe extern "C" fn end(names: *mut c_void) {
-        // SAFETY: what `at_end` put there, a static.
-        if let Some(names) = unsafe { names.cast::<Names>().as_ref() } {
-            names.end();
+        // SAFETY: the static that `at_end` stored.
+        if let Some(names) = unsafe { names.cast::<ThreadNames>().as_ref() } {
+            let _ = names.last.set(own_name());
         }
     }
 
@@ -127,29 +91,29 @@ mod system {
     #[cold]
     fn make() -> u32 {
         let mut key = NONE;
-        // SAFETY: the key is written to where it says; the function takes what is put there and does not unwind.
+        // SAFETY: `key` is valid for writes; `end` accepts what `at_end` stores, and does not unwind.
         if unsafe { libc::pthread_key_create(&raw mut key, Some(end)) } != 0 {
             return GONE;
         }
         match KEY.compare_exchange(NONE, key, Ordering::Relaxed, Ordering::Relaxed) {
             Ok(_) => {
-                // SAFETY: the function does not unwind. A library with us in it calls it when it is closed.
+                // SAFETY: `forget` does not unwind. If this code is in a shared library, `dlclose` calls it.
                 unsafe { libc::atexit(forget) };
                 key
             }
             Err(made) => {
-                // SAFETY: nobody else has this key.
+                // SAFETY: no other thread has this key.
                 unsafe { libc::pthread_key_delete(key) };
                 made
             }
         }
     }
 
-    /// No thread calls us from here on: we may be gone.
+    /// The code of `end` may be unmapped after this.
     extern "C" fn forget() {
         let key = KEY.swap(GONE, Ordering::Relaxed);
         if key < GONE {
-            // SAFETY: the key was made, and is used no more.
+            // SAFETY: the key is valid and not used again.
             unsafe { libc::pthread_key_delete(key) };
         }
     }
@@ -157,11 +121,11 @@ mod system {
 
 #[cfg(not(all(target_os = "linux", not(miri))))]
 mod system {
-    use super::{LENGTH, Names};
+    use super::{LENGTH, ThreadNames};
 
     pub(super) fn own_name() -> [u8; LENGTH] {
         [0; LENGTH]
     }
 
-    pub(super) fn at_end(_names: &'static Names) {}
+    pub(super) fn at_end(_names: &'static ThreadNames) {}
 }

@@ -1,12 +1,12 @@
-//! The processor's clock: it is read in a few nanoseconds, and what its ticks are worth shows over time.
+//! The processor's time-stamp counter (TSC), and the conversion of its ticks.
 
 use std::sync::OnceLock;
 use std::time::Instant;
 
-/// Both clocks when this one was first read.
+/// System clock and TSC at the first reading.
 static FIRST: OnceLock<(Instant, u64)> = OnceLock::new();
 
-/// Ticks so far. The first call remembers what a tick is to be measured from.
+/// The TSC. The first call stores the origin for [`to_ns`].
 #[inline]
 pub(crate) fn now() -> u64 {
     let ticks = read();
@@ -16,7 +16,7 @@ pub(crate) fn now() -> u64 {
     ticks
 }
 
-/// What ticks are in nanoseconds, as far as can be told by now.
+/// Converts ticks to nanoseconds, at the mean rate since the first reading.
 pub(crate) fn to_ns() -> impl Fn(u64) -> u64 {
     let (ns, ticks) = FIRST.get().map_or((1, 1), |(began, first)| {
         (began.elapsed().as_nanos().max(1), u128::from(read().saturating_sub(*first).max(1)))
@@ -26,24 +26,23 @@ pub(crate) fn to_ns() -> impl Fn(u64) -> u64 {
 
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 #[inline]
-#[expect(unsafe_code, reason = "an instruction of the processor")]
+#[expect(unsafe_code, reason = "a processor instruction")]
 pub(super) fn read() -> u64 {
-    // SAFETY: every processor of this kind has it.
+    // SAFETY: part of x86_64's baseline.
     unsafe { std::arch::x86_64::_rdtsc() }
 }
 
-/// Elsewhere nothing is measured yet.
 #[cfg(not(all(target_arch = "x86_64", not(miri))))]
 pub(super) fn read() -> u64 {
     0
 }
 
-/// Do ticks always come at the same rate? Whether all cores count together, nobody says.
+/// Is the TSC invariant (constant rate)? Nothing says whether all cores are synchronised.
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 pub(super) fn are_steady() -> bool {
     use std::arch::x86_64::__cpuid;
     const INVARIANT: u32 = 1 << 8;
-    // Asked once: to a virtual machine the answer is slow.
+    // `cpuid` is slow in a virtual machine.
     static STEADY: OnceLock<bool> = OnceLock::new();
     *STEADY.get_or_init(|| __cpuid(0x8000_0000).eax >= 0x8000_0007 && __cpuid(0x8000_0007).edx & INVARIANT != 0)
 }

@@ -1,20 +1,19 @@
-//! Live bytes of what the ledger does not hold, per thread and size class.
+//! Sharded counters of the untraced account: live bytes that no ledger holds, per thread and size class.
 //!
-//! Every block of the heap stands in exactly one account at any time: in the ledger, or here. An
-//! allocation that is not recorded adds here and its free subtracts here, on whatever thread, so the
-//! sum over the shards is right even where one shard is negative.
+//! An allocation that is not recorded is added here, and its free is subtracted, on whatever thread. The sum over the
+//! shards is exact even where a single shard is negative.
 //!
-//! Cost: the first threads have a shard each, to which nobody else writes, so they add without an atomic
-//! operation. Later ones share shards and take an uncontended one.
+//! The first 63 threads have a shard each that no other thread writes, and update it without an atomic
+//! read-modify-write. Later threads share shards. Padding avoids false sharing. An allocation in a signal handler that
+//! interrupts such an update may be lost in builds where the addition is not one instruction.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
 
 use super::thread;
 
-/// Threads with a shard of their own: those with the numbers below.
+/// Threads with ids below this have a shard of their own.
 const OWNED: usize = 64;
-/// Shards for all others.
 const SHARED: usize = 64;
 /// Class `n` holds sizes whose highest bit is bit `n - 1`; class 0 holds size 0.
 const CLASSES: usize = 65;
@@ -23,7 +22,7 @@ const CLASSES: usize = 65;
 struct Shard {
     /// Live bytes of the program by size class.
     program: [AtomicI64; CLASSES],
-    /// Live bytes that memtrace itself took through the watched allocator.
+    /// Live bytes that memtrace itself holds through the watched allocator.
     own: AtomicI64,
 }
 
@@ -31,12 +30,12 @@ static COUNTERS: [Shard; OWNED + SHARED] =
     [const { Shard { program: [const { AtomicI64::new(0) }; CLASSES], own: AtomicI64::new(0) } }; OWNED + SHARED];
 
 thread_local! {
-    // Const and without a destructor: there before main, in thread-local destructors and after.
+    // Const and without a destructor: usable before main, in thread-local destructors and at exit.
     static OWN_SHARD: Cell<Option<&'static Shard>> = const { Cell::new(None) };
 }
 
-// Relaxed throughout: each counter stands for itself, and a reader that must not miss an update
-// already synchronises with the thread that made it (it holds the block).
+// Relaxed everywhere: counters are independent, and a reader that must not miss an update holds the block, so it is
+// synchronised with the thread that made it.
 #[inline(always)]
 fn change(counter: impl Fn(&Shard) -> &AtomicI64, by: i64) {
     match OWN_SHARD.get() {
@@ -45,13 +44,13 @@ fn change(counter: impl Fn(&Shard) -> &AtomicI64, by: i64) {
     }
 }
 
-/// Nobody else writes here: no update gets lost. One instruction where processors have such.
+/// Only this thread writes here, so no update is lost. One instruction on x86_64.
 #[inline(always)]
 fn change_own(counter: &AtomicI64, by: i64) {
     counter.store(counter.load(Relaxed).wrapping_add(by), Relaxed);
 }
 
-/// The same as [`add`] and [`subtract`] where that is quick; false if nothing was done.
+/// [`add`] (`sign` 1) or [`subtract`] (−1) on the thread's own shard; false if it has none.
 #[inline(always)]
 pub(crate) fn add_at_once(size: u64, sign: i64) -> bool {
     let shard = OWN_SHARD.get();
@@ -61,7 +60,7 @@ pub(crate) fn add_at_once(size: u64, sign: i64) -> bool {
     shard.is_some()
 }
 
-/// The shard of a thread that has not been here, or shares one.
+/// The shard of a thread that has none of its own yet, or never will.
 #[cold]
 #[inline(never)]
 fn shard() -> &'static Shard {
@@ -89,37 +88,36 @@ pub(crate) fn subtract_own(size: u64) {
     change(|shard| &shard.own, (size as i64).wrapping_neg());
 }
 
-/// (bytes in blocks below the threshold, bytes in the others). `min_size` is 0 or a power of two.
+/// (bytes below the threshold, other bytes). `min_size` is 0 or a power of two, as all sizes below.
 pub(crate) fn split_at(min_size: u64) -> (u64, u64) {
-    let first_large = if min_size <= 1 { 0 } else { class(min_size) };
-    (sum(0, first_large), sum(first_large, CLASSES))
+    (below(min_size), sum(first_class(min_size), CLASSES))
 }
 
-/// Bytes in blocks below the threshold.
 pub(crate) fn below(min_size: u64) -> u64 {
-    if min_size <= 1 { 0 } else { sum(0, class(min_size)) }
+    sum(0, first_class(min_size))
 }
 
-/// (bytes in blocks from the threshold up to the interval, bytes in those that are as large as that or larger). Both are
-/// 0 or powers of two.
+/// (bytes in blocks from the threshold up to the interval, bytes in larger ones).
 pub(crate) fn around(min_size: u64, interval: u64) -> (u64, u64) {
-    let first = |size: u64| if size <= 1 { 0 } else { class(size) };
-    let (from, large) = (first(min_size), first(interval));
+    let (from, large) = (first_class(min_size), first_class(interval));
     (sum(from, large.max(from)), sum(large, CLASSES))
 }
 
-/// Bytes that memtrace holds through the watched allocator.
+/// The class of the smallest blocks of at least this size.
+fn first_class(size: u64) -> usize {
+    if size <= 1 { 0 } else { class(size) }
+}
+
 pub(crate) fn own() -> i64 {
     used().iter().map(|shard| shard.own.load(Relaxed)).sum()
 }
 
 fn sum(from: usize, to: usize) -> u64 {
     let bytes = |shard: &Shard| shard.program[from..to].iter().map(|n| n.load(Relaxed)).sum::<i64>();
-    // A free may be read before the alloc that it undoes, on another shard: never below zero.
+    // A free may be read before its alloc on another shard: never below zero.
     used().iter().map(bytes).sum::<i64>().max(0) as u64
 }
 
-/// The shards of the threads that there were so far.
 fn used() -> &'static [Shard] {
     let threads = thread::count();
     COUNTERS.get(..=threads).filter(|_| threads < OWNED).unwrap_or(&COUNTERS)

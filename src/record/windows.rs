@@ -1,36 +1,36 @@
-//! What each scope held, and what the device held while it was open.
+//! Per-scope statistics: what each scope allocated, and the device's high-water mark while it was open.
 
 use super::CONTEXTS;
 use super::flow::Flow;
 use super::memory::{OwnVec, System, try_push};
 use crate::snapshot::{ContextId, Sampling, ScopeStats};
 
-/// Per device. An event costs one comparison plus one addition per enclosing scope; the open
-/// windows are brought up to date only when a scope is entered or left.
+/// One per device. An event costs a comparison, and an addition per enclosing scope. Open windows are updated only when
+/// a scope is entered or left.
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Windows {
-    /// Largest total since a scope was last entered or left, on any thread.
+    /// Largest total since any scope was last entered or left.
     largest: i64,
-    cells: OwnVec<ScopeCell>,
+    cells: OwnVec<ContextTotals>,
     open: OwnVec<OpenScope>,
-    /// Contexts that got no cell for lack of memory.
+    /// Contexts without a cell, for lack of memory.
     pub(crate) lost: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct OpenScope {
-    /// Unique number of this entering, so that scopes may be left in any order, on any thread.
+    /// Unique for each entry of a scope, so that scopes may be left in any order, on any thread.
     instance: u64,
     context: ContextId,
     largest: i64,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-struct ScopeCell {
+struct ContextTotals {
     parent: ContextId,
     calls: u64,
-    /// In parts of one.
+    /// A fixed-point number, as in [`Flow`].
     allocations: u64,
     allocated_bytes: u64,
     now: u64,
@@ -53,29 +53,30 @@ impl Windows {
         }
     }
 
-    /// Forgets what was counted; what is live and open stays.
-    pub(crate) fn begin_anew(&mut self, total: i64) {
+    /// Resets the statistics; live bytes and open scopes stay.
+    pub(crate) fn restart(&mut self, total: i64) {
         self.largest = total;
         self.open.iter_mut().for_each(|scope| scope.largest = total);
         for cell in &mut self.cells {
-            *cell = ScopeCell { parent: cell.parent, now: cell.now, own_peak: cell.now, ..ScopeCell::default() };
+            *cell =
+                ContextTotals { parent: cell.parent, now: cell.now, own_peak: cell.now, ..ContextTotals::default() };
         }
     }
 
-    /// The same scopes, entered as often, on a device that has nothing live yet.
-    pub(crate) fn beside(&self) -> Self {
+    /// The same scopes for another device, on which nothing is live yet.
+    pub(crate) fn for_other_device(&self) -> Self {
         let mut new = Self { lost: self.lost, ..Self::new() };
         for scope in &self.open {
             new.lost += u64::from(!try_push(&mut new.open, OpenScope { largest: 0, ..*scope }));
         }
-        for ScopeCell { parent, calls, total_peak, .. } in self.cells.iter().copied() {
-            let cell = ScopeCell { parent, calls, total_peak: total_peak.map(|_| 0), ..ScopeCell::default() };
+        for ContextTotals { parent, calls, total_peak, .. } in self.cells.iter().copied() {
+            let cell = ContextTotals { parent, calls, total_peak: total_peak.map(|_| 0), ..ContextTotals::default() };
             new.lost += u64::from(!try_push(&mut new.cells, cell));
         }
         new
     }
 
-    /// False for a scope that was entered before the recording began: it is unknown here, and ignored.
+    /// False for a scope that was entered before the recording: it is ignored.
     pub(crate) fn exit(&mut self, instance: u64, total: i64) -> bool {
         self.settle(total);
         let Some(at) = self.open.iter().rposition(|scope| scope.instance == instance) else { return false };
@@ -97,7 +98,7 @@ impl Windows {
         });
     }
 
-    /// A block that was freed is there again.
+    /// Undoes `on_free`.
     pub(crate) fn take_back(&mut self, context: ContextId, bytes: u64) {
         self.each_enclosing(context, |cell| {
             cell.now += bytes;
@@ -105,8 +106,8 @@ impl Windows {
         });
     }
 
-    /// The total was that since a scope was last entered or left.
-    pub(crate) fn saw(&mut self, total: i64) {
+    /// Notes a total reached since a scope was last entered or left.
+    pub(crate) fn note_total(&mut self, total: i64) {
         self.largest = self.largest.max(total);
     }
 
@@ -115,9 +116,9 @@ impl Windows {
         self.each_enclosing(context, |cell| cell.now = cell.now.saturating_sub(bytes));
     }
 
-    /// Totals of every context that was used; `base` is what was live before the recording.
+    /// Statistics of every context that was used; `base` is what was live before the recording.
     pub(crate) fn stats(&self, base: u64) -> Vec<ScopeStats> {
-        let with_total = |(index, cell): (usize, &ScopeCell)| {
+        let with_total = |(index, cell): (usize, &ContextTotals)| {
             let context = ContextId(index as u32 + 1);
             let total = cell.total_peak.max(self.still_open(context));
             ScopeStats {
@@ -145,7 +146,7 @@ impl Windows {
     }
 
     #[inline]
-    fn each_enclosing(&mut self, context: ContextId, mut change: impl FnMut(&mut ScopeCell)) {
+    fn each_enclosing(&mut self, context: ContextId, mut change: impl FnMut(&mut ContextTotals)) {
         let mut at = context;
         while at != ContextId::ROOT {
             let Some(cell) = self.cell(at) else { return };
@@ -154,7 +155,7 @@ impl Windows {
         }
     }
 
-    fn cell(&mut self, context: ContextId) -> Option<&mut ScopeCell> {
+    fn cell(&mut self, context: ContextId) -> Option<&mut ContextTotals> {
         let index = (context.0 as usize).checked_sub(1)?;
         if index >= self.cells.len() {
             self.grow();
@@ -166,7 +167,7 @@ impl Windows {
     fn grow(&mut self) {
         let known = ContextId(self.cells.len() as u32 + 1);
         CONTEXTS.parents_from(known, |parent| {
-            if !try_push(&mut self.cells, ScopeCell { parent, ..ScopeCell::default() }) {
+            if !try_push(&mut self.cells, ContextTotals { parent, ..ContextTotals::default() }) {
                 self.lost += 1;
             }
         });

@@ -74,7 +74,7 @@ impl OpenScopes {
     pub(super) fn push(&mut self, scope: OpenScope) -> bool {
         let Some(slot) = self.scopes.get_mut(self.length) else { return false };
         let around = guard::measure();
-        let in_force = measure::in_force(around, scope.carried);
+        let in_force = measure::active_for(around, scope.carried);
         *slot = OpenScope { measure: in_force, ..scope };
         self.length += 1;
         guard::set_context(scope.context);
@@ -133,7 +133,7 @@ impl OpenScopes {
                 Kind::Measure => scope.context = parent,
                 _ => {}
             }
-            scope.measure = measure::in_force(measure, scope.carried);
+            scope.measure = measure::active_for(measure, scope.carried);
             (parent, measure) = (scope.context, scope.measure);
         }
         guard::set_context(parent);

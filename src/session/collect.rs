@@ -8,8 +8,8 @@ use super::missed::{self, spans};
 use super::process::this_process;
 use crate::attribute::learn_backward_pass;
 use crate::capture::Driver;
-use crate::record::measure::DeviceMeasured;
-use crate::record::unwind::KnownModules;
+use crate::record::measure::MeasuredCopy;
+use crate::record::unwind::ObjectMap;
 use crate::record::{CONTEXTS, DeviceCopy, STACKS};
 use crate::snapshot::{Device, DeviceSnapshot, Health, Process, Sampling, Settings, SnapshotData, StackId, segments};
 use crate::symbol;
@@ -35,10 +35,10 @@ impl Copied {
 }
 
 /// The finished data of a measurement, whose ledgers stand for themselves.
-pub(crate) fn measured_snapshot(devices: &[DeviceMeasured]) -> SnapshotData {
+pub(crate) fn measured_snapshot(devices: &[MeasuredCopy]) -> SnapshotData {
     let duration_ns = devices.iter().map(|on| on.ledger.duration_ns).max().unwrap_or(0);
     let settings = Settings { min_size: 0, ..Settings::default() };
-    let copy = |on: &DeviceMeasured| (on.device, DeviceCopy { ledger: on.ledger.clone(), below_threshold: 0 });
+    let copy = |on: &MeasuredCopy| (on.device, DeviceCopy { ledger: on.ledger.clone(), below_threshold: 0 });
     let copies = devices.iter().map(copy).collect();
     assemble(&settings, copies, Process { duration_ns, ..this_process() }, missed::since(&missed::so_far()))
 }
@@ -49,7 +49,7 @@ fn assemble(
     process: Process,
     mut health: Health,
 ) -> SnapshotData {
-    let mut renumber = Renumber { known: KnownModules::now(), ..Renumber::default() };
+    let mut renumber = Renumber { known: ObjectMap::now(), ..Renumber::default() };
     let mut devices = Vec::new();
     for (device, copy) in copies {
         health.lost_blocks += copy.ledger.lost_blocks;
@@ -76,7 +76,7 @@ struct Renumber {
     stacks: Vec<Vec<u32>>,
     addresses: Vec<u64>,
     address_index: HashMap<u64, u32, RandomState>,
-    known: KnownModules,
+    known: ObjectMap,
 }
 
 impl Renumber {

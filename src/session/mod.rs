@@ -161,7 +161,7 @@ impl Session {
             Turn::Nothing => {}
             Turn::On => self.recording.switch(true),
             Turn::Off => self.recording.switch(false),
-            Turn::Anew => self.recording.begin_anew(),
+            Turn::Anew => self.recording.restart(),
         });
         drop(cycle);
         delivered.unwrap_or_else(|panic| resume_unwind(panic));

@@ -106,10 +106,10 @@ impl Recording {
     }
 
     /// Begins the log, the counters and the peak anew; what is live stays known.
-    pub(super) fn begin_anew(&self) {
+    pub(super) fn restart(&self) {
         let mut since = lock(&self.since);
         *since = Since::now();
-        recorder::begin_anew(since.began);
+        recorder::restart(since.began);
     }
 
     /// What the CUDA driver says of a device.

@@ -5,7 +5,7 @@ use std::ffi::c_int;
 use super::driver::SUCCESS;
 use super::words::Handle;
 use super::{attention, handles, imports, query, segments};
-use crate::record::device_memory::Live;
+use crate::record::device_memory::LiveOnDevice;
 use crate::record::measure::{self, Space};
 use crate::record::memory::{OwnVec, System};
 use crate::record::{gates, guard, recorder};
@@ -14,7 +14,7 @@ use crate::snapshot::Device;
 /// What is live before a context may end.
 #[derive(Debug)]
 struct Before {
-    recorded: OwnVec<Live>,
+    recorded: OwnVec<LiveOnDevice>,
     measured: OwnVec<(Space, u64)>,
 }
 
@@ -29,7 +29,7 @@ fn before() -> Before {
     }
     let all = &mut before.recorded;
     for device in recorder::devices().filter(|device| *device != Device::Cpu) {
-        if let Some(live) = Live::on(device).filter(|_| all.try_reserve(1).is_ok()) {
+        if let Some(live) = LiveOnDevice::on(device).filter(|_| all.try_reserve(1).is_ok()) {
             all.push(live);
         }
     }

@@ -10,12 +10,12 @@ use super::table::{HandleTable, own_vec};
 use super::tell;
 use super::words::{Class, Handle, LocationOfPool, Outcome, Release, Stream, Whose};
 use crate::record::memory::{OwnVec, System, try_push};
-use crate::record::{Site, guard};
+use crate::record::{EventSite, guard};
 
 /// What a node does when its graph is launched.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Node {
-    Alloc { address: u64, size: u64, whose: Whose, site: Option<Site> },
+    Alloc { address: u64, size: u64, whose: Whose, site: Option<EventSite> },
     Free { address: u64 },
 }
 
@@ -42,7 +42,7 @@ pub(super) fn add(graph: usize, capture: u64, node: Node) {
 }
 
 /// Where something is captured or added, if that is recorded.
-pub(super) fn site() -> Option<Site> {
+pub(super) fn site() -> Option<EventSite> {
     if !watching() || guard::state() & guard::OWN != 0 {
         return None;
     }

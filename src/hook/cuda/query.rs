@@ -6,7 +6,7 @@ use std::ffi::c_int;
 use super::driver::{self, SUCCESS};
 use super::functions::*;
 use super::{place, pools};
-use crate::record::segments::Told;
+use crate::record::segments::SegmentAnswer;
 use crate::snapshot::{DeviceMemory, GraphMemory, MADE_UP, Pool};
 
 const RELEASE_THRESHOLD: c_int = 4;
@@ -122,14 +122,14 @@ pub(super) fn reserved(pool: u64) -> Option<u64> {
 }
 
 /// The segment that a block lies in, and its pool's if it is of one.
-pub(super) fn segment(address: u64, of_pool: bool) -> Option<Told> {
+pub(super) fn segment(address: u64, of_pool: bool) -> Option<SegmentAnswer> {
     const POOL: c_int = 17;
     const MAPPING_SIZE: c_int = 18;
     const MAPPING_BASE: c_int = 19;
     let (start, size) = (of_address(address, MAPPING_BASE)?, of_address(address, MAPPING_SIZE)?);
     let pool = if of_pool { of_address(address, POOL).filter(|pool| *pool != 0)? } else { 0 };
     let pool_reserved = if pool == 0 { 0 } else { reserved(pool)? };
-    Some(Told { address: start, size, pool, pool_reserved })
+    Some(SegmentAnswer { address: start, size, pool, pool_reserved })
 }
 
 /// The size of the allocation that an address belongs to.

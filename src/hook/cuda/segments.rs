@@ -6,14 +6,14 @@ use std::panic::catch_unwind;
 
 use super::driver::SUCCESS;
 use super::{attention, pools, query};
-use crate::record::segments::Told;
+use crate::record::segments::SegmentAnswer;
 use crate::record::{device_memory, guard, recorder};
 use crate::snapshot::{Device, MemoryKind};
 
 /// The segment that a block lies in, if the driver tells.
-pub(super) fn told(address: u64, size: u64, memory: MemoryKind) -> Option<Told> {
+pub(super) fn told(address: u64, size: u64, memory: MemoryKind) -> Option<SegmentAnswer> {
     let end = address.saturating_add(size);
-    let has_it = |told: &Told| told.address <= address && end <= told.address.saturating_add(told.size);
+    let has_it = |told: &SegmentAnswer| told.address <= address && end <= told.address.saturating_add(told.size);
     query::segment(address, memory == MemoryKind::Pool).filter(has_it)
 }
 

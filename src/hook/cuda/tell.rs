@@ -9,9 +9,9 @@ use super::place::{context_of, device_of};
 use super::words::{Class, Outcome, Release, Stream, Whose};
 use super::{query, segments, streams};
 use crate::errno::KeepErrno;
-use crate::record::device_memory::{self, Taking};
+use crate::record::device_memory::{self, DeviceFree};
 use crate::record::measure::{self, Space};
-use crate::record::{Site, gates, guard, heap, here, recorder, thread, ticks};
+use crate::record::{EventSite, gates, guard, heap, here, recorder, thread, ticks};
 use crate::snapshot::{Device, OutOfMemory};
 
 /// To the recorder.
@@ -20,14 +20,14 @@ pub(super) fn tell_alloc(outcome: &Outcome) {
 }
 
 /// The same for a block that was asked for elsewhere, and comes into being in the scopes of here.
-pub(super) fn tell_alloc_at(outcome: &Outcome, at: Option<Site>) {
+pub(super) fn tell_alloc_at(outcome: &Outcome, at: Option<EventSite>) {
     if !gates::watches_device_memory() || guard::state() & guard::OWN != 0 {
         return;
     }
     // Outside of what follows, whose frames would only be in the way.
     let own = guard::own_work();
     let site = match at {
-        Some(site) => Site { context: guard::context(), thread: thread::number(), ..site },
+        Some(site) => EventSite { context: guard::context(), thread: thread::number(), ..site },
         None => site_here(),
     };
     let act = || if outcome.result == SUCCESS { record(outcome, site) } else { note_refusal(outcome, site) };
@@ -49,15 +49,15 @@ pub(super) fn tell_refusal(outcome: &Outcome) {
 }
 
 /// Here, as far as anybody wants to know.
-pub(super) fn site_here() -> Site {
+pub(super) fn site_here() -> EventSite {
     let measuring = gates::any_measurement() && measure::may_concern_this_thread();
-    if measuring || gates::records_device_memory() { here::alloc_site(measuring) } else { Site::default() }
+    if measuring || gates::records_device_memory() { here::alloc_site(measuring) } else { EventSite::default() }
 }
 
 #[cold]
-fn note_refusal(outcome: &Outcome, site: Site) {
+fn note_refusal(outcome: &Outcome, site: EventSite) {
     let (device_free, device_total) = query::device_memory().unzip();
-    let Site { stack, context, thread, .. } = site;
+    let EventSite { stack, context, thread, .. } = site;
     let (size, time_ns) = (outcome.size, 0);
     let oom = OutOfMemory { time_ns, size, device_free, device_total, stack, context, thread };
     device_memory::refused(device_refused(outcome), oom);
@@ -70,7 +70,7 @@ fn device_refused(outcome: &Outcome) -> Device {
     device_of(&Outcome { stream: Stream::NONE, whose, ..*outcome })
 }
 
-fn record(outcome: &Outcome, mut site: Site) {
+fn record(outcome: &Outcome, mut site: EventSite) {
     site.memory = outcome.class.memory();
     if outcome.stream != Stream::NONE {
         site.stream = streams::number(context_of(outcome.stream), outcome.stream, site.thread);
@@ -78,7 +78,7 @@ fn record(outcome: &Outcome, mut site: Site) {
     let device = device_of(outcome);
     let Outcome { address, size, took, .. } = *outcome;
     let ask = || segments::told(address, size, site.memory);
-    device_memory::on_alloc(device, device_memory::New { address, size, site, took }, ask);
+    device_memory::on_alloc(device, device_memory::NewBlock { address, size, site, took }, ask);
 }
 
 /// A free of which the recorder was told before the call, and is to be told what came of it.
@@ -88,8 +88,8 @@ pub(super) struct Told(Option<Free>);
 /// A free that is under way.
 #[derive(Debug)]
 struct Free {
-    taking: Taking,
-    measured: Option<measure::Taken>,
+    taking: DeviceFree,
+    measured: Option<measure::MeasuredFree>,
     class: Class,
     began: u64,
 }
@@ -103,24 +103,24 @@ pub(super) fn tell_free(release: Release) -> Told {
     Told(Some(Free { taking, measured, class: release.class, began: ticks::now() }))
 }
 
-fn take(release: &Release) -> (Taking, Option<measure::Taken>) {
+fn take(release: &Release) -> (DeviceFree, Option<measure::MeasuredFree>) {
     let _own = guard::own_work();
     let take = || {
         let pinned = release.class.is_pinned();
         match device_memory::before_free(pinned, release.address) {
-            Taking::Unknown if recorder::had_blocks_before() && !pinned => query::pool_block(release.address)
-                .map_or(Taking::Unknown, |(ordinal, size)| {
-                    device_memory::before_free_of_before(Device::Cuda(ordinal), release.address, size)
+            DeviceFree::Unknown if recorder::had_blocks_before() && !pinned => query::pool_block(release.address)
+                .map_or(DeviceFree::Unknown, |(ordinal, size)| {
+                    device_memory::before_free_from_pool(Device::Cuda(ordinal), release.address, size)
                 }),
             taking => taking,
         }
     };
-    let taking = catch_unwind(take).unwrap_or(Taking::Unknown);
+    let taking = catch_unwind(take).unwrap_or(DeviceFree::Unknown);
     let measured = || gates::any_measurement().then(|| take_measured(release, taking.known())).flatten();
     (taking, catch_unwind(measured).unwrap_or(None))
 }
 
-fn take_measured(release: &Release, known: Option<(Device, u64)>) -> Option<measure::Taken> {
+fn take_measured(release: &Release, known: Option<(Device, u64)>) -> Option<measure::MeasuredFree> {
     let address = release.address;
     let space = if release.class.is_pinned() { Space::Pinned } else { Space::Device };
     let of_pool = || query::pool_block(address).map(|(ordinal, size)| (Device::Cuda(ordinal), size));
@@ -145,7 +145,7 @@ impl Told {
     }
 }
 
-fn tell_freed(result: c_int, taking: Taking, measured: Option<measure::Taken>, took: u64) {
+fn tell_freed(result: c_int, taking: DeviceFree, measured: Option<measure::MeasuredFree>, took: u64) {
     if result == DEINITIALIZED {
         return;
     }

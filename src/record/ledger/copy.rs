@@ -1,4 +1,4 @@
-//! What a ledger holds, copied: whole, or what it has gained.
+//! Copies of a ledger, at several levels of detail.
 
 use std::num::NonZeroU64;
 
@@ -11,13 +11,13 @@ use crate::snapshot::{
     SegmentRecord, Stat, leave_out, positions, refused_frees,
 };
 
-/// A copy of a ledger, in ordinary memory, with the recorder's own stack numbers.
-#[derive(Clone, Debug)]
+/// A copy of a ledger in ordinary memory, with the recorder's own stack ids.
+#[derive(Clone, Debug, Default)]
 pub(crate) struct LedgerCopy {
     pub(crate) records: Vec<Record>,
     pub(crate) overwritten: u64,
     pub(crate) live: Vec<Block>,
-    /// Bytes live for which none of these stands: in blocks from before the recording.
+    /// Live bytes that no recorded block accounts for.
     pub(crate) not_recorded: u64,
     pub(crate) peak: Peak,
     pub(crate) stats: MemoryStats,
@@ -36,12 +36,12 @@ pub(crate) struct LedgerCopy {
 }
 
 impl Ledger {
-    /// Counters; `base` is what was live when the recording began.
+    /// `base`, here and below, is what was live when the recording began.
     pub(crate) fn stats(&self, base: u64) -> MemoryStats {
         self.look(base).0
     }
 
-    /// The same, and bytes live now for which no recorded block stands: of one look at what is counted.
+    /// The counters, and the live bytes that no recorded block accounts for, at the same moment.
     pub(super) fn look(&self, base: u64) -> (MemoryStats, u64) {
         let census = self.census();
         let not_recorded = match self.options.sampling.is_on() {
@@ -55,7 +55,7 @@ impl Ledger {
         let total = self.total_of(census);
         let bytes = Stat {
             current: base.saturating_add_signed(total),
-            // What was left out of a sample is seen here at the latest.
+            // Blocks that the sample left out may have raised the total unnoticed.
             peak: base.saturating_add_signed(self.stat_peak.max(total)),
             allocated: self.allocs.bytes,
             freed: self.frees.bytes + self.unknown.saturating_sub(self.unknown_before),
@@ -82,7 +82,6 @@ impl Ledger {
         }
     }
 
-    /// Everything, copied; `base` as in [`Ledger::stats`].
     pub(crate) fn copy(&self, base: u64) -> LedgerCopy {
         let (records, overwritten) = self.copy_records();
         let (names, lost_names) = self.names.copy();
@@ -97,14 +96,14 @@ impl Ledger {
         }
     }
 
-    /// The same without the log.
+    /// Without the log.
     pub(crate) fn copy_state(&self, base: u64) -> LedgerCopy {
         let mut live: Vec<Block> = self.live.iter().collect();
         live.sort_unstable_by_key(|block| block.seq);
         LedgerCopy { live, peak: self.copy_peak(base), ..self.copy_scopes(base) }
     }
 
-    /// The same without blocks.
+    /// Without blocks.
     pub(crate) fn copy_scopes(&self, base: u64) -> LedgerCopy {
         LedgerCopy {
             scopes: self.windows.stats(base),
@@ -113,33 +112,25 @@ impl Ledger {
         }
     }
 
-    /// The same without anything that grows.
+    /// Without anything that grows.
     pub(crate) fn copy_counters(&self, base: u64) -> LedgerCopy {
         let (stats, not_recorded) = self.look(base);
         LedgerCopy {
             not_recorded,
-            overwritten: 0,
-            records: Vec::new(),
-            live: Vec::new(),
             peak: self.peak_numbers(base),
             stats,
-            scopes: Vec::new(),
-            marks: Vec::new(),
             ooms: self.ooms.in_order().copied().collect(),
-            segments: self.segments.iter().flat_map(Segments::told).collect(),
-            segment_records: Vec::new(),
-            calls: Vec::new(),
-            names: Vec::new(),
-            lost_names: 0,
+            segments: self.segments.iter().flat_map(Segments::current).collect(),
             duration_ns: self.clock.peek(),
             lost_blocks: self.lost_blocks,
             missed_frees: self.missed_frees,
             lost_scopes: self.windows.lost,
+            ..LedgerCopy::default()
         }
     }
 
-    /// The log, and how many records are no longer in it; it is empty if there is no memory for a copy of it, which must
-    /// not end the program.
+    /// The log, and how many records it has lost. Empty if there is no memory for the copy: that must not end the
+    /// program.
     fn copy_records(&self) -> (Vec<Record>, u64) {
         let mut records = Vec::new();
         if records.try_reserve_exact(self.records.len()).is_ok() {
@@ -148,7 +139,7 @@ impl Ledger {
         let pushed = self.records.end();
         let refused = positions(&refused_frees(&records));
         leave_out(&mut records, &refused);
-        // Two records of each refused free were none.
+        // A refused free left two records that do not count.
         let gone = pushed.saturating_sub(2 * self.refused_frees + records.len() as u64);
         (records, gone)
     }
@@ -157,7 +148,6 @@ impl Ledger {
         Peak { blocks: self.peak.live_set(self.live.iter()), ..self.peak_numbers(base) }
     }
 
-    /// The peak without its blocks.
     pub(super) fn peak_numbers(&self, base: u64) -> Peak {
         let not_recorded = match self.options.sampling.is_on() {
             true => self.census_at_peak().not_recorded(self.sample.small_before),

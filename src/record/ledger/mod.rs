@@ -1,4 +1,4 @@
-//! One device's account: live blocks, counters, log, peak and scopes, changed together.
+//! A device's ledger: its live blocks, counters, log, peak and scopes, changed together under one lock.
 
 use std::num::NonZeroU64;
 
@@ -16,56 +16,53 @@ use std::time::Instant;
 
 pub(crate) use copy::LedgerCopy;
 pub(crate) use part::{Checkpoint, Cursor, LogPart, Outside, Overwritten};
-use sample::Sample;
+use sample::SampleTotals;
 
 use crate::record::calls::Calls;
 use crate::record::clock::Clock;
 use crate::record::flow::Flow;
-use crate::record::live::{Entered, Held, LiveBlocks};
-use crate::record::log::{Log, LogShape};
-use crate::record::names::{Label, Names};
-use crate::record::peak::{Moment, PeakTracker};
+use crate::record::live::{Entered, LiveBlock, LiveBlocks};
+use crate::record::log::{LogShape, RecordLog};
+use crate::record::names::{BlockLabel, NameTable};
+use crate::record::peak::{PeakCandidate, PeakTracker};
 use crate::record::ring::Ring;
-use crate::record::segments::{Asked, Segments, Told};
-use crate::record::site::Site;
+use crate::record::segments::{QueryTicket, SegmentAnswer, Segments};
+use crate::record::site::EventSite;
 use crate::record::untraced;
 use crate::record::windows::Windows;
 use crate::snapshot::{Block, ContextId, Mark, OutOfMemory, Sampling, StackId, ThreadId};
 
-/// Refused allocations that are kept, of those that a program may go on asking for.
+/// Refused allocations that are kept; a program may retry for ever.
 const MAX_OOMS: usize = 256;
 
-/// Says for `min_size` and the interval of a sample what bytes no ledger has, in blocks from the one up to the other and in
+/// Given `min_size` and a sampling interval, returns the bytes outside the ledger: in blocks between the two, and in
 /// larger ones.
 pub(crate) type AskOutside = fn(u64, u64) -> (u64, u64);
 
-/// What a ledger keeps.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct LedgerOptions {
-    /// Records that the log holds; 0 for none.
+    /// Capacity of the log; 0 for none.
     pub(crate) max_entries: usize,
-    /// Stacks stand in the log too, not only with the live blocks.
+    /// Records in the log have stacks, not only live blocks.
     pub(crate) stacks_in_log: bool,
     pub(crate) skip_allocs: bool,
     pub(crate) skip_frees: bool,
-    /// Asked at every new peak for the bytes below the threshold.
+    /// Smallest block that is recorded, in bytes; smaller ones are only counted (`untraced`).
     pub(crate) min_size: u64,
-    /// Which of the blocks that are to be recorded are, and what they stand for.
     pub(crate) sampling: Sampling,
-    /// Blocks below `min_size` exist and are counted elsewhere (the heap).
+    /// Blocks below `min_size` exist and are counted elsewhere (on the heap).
     pub(crate) counts_below: bool,
-    /// Asked under sampling.
+    /// Called under sampling.
     pub(crate) outside: Option<AskOutside>,
-    /// The allocator may tell of its segments.
+    /// The driver may report segments.
     pub(crate) has_segments: bool,
-    /// Records have streams, or frees have stacks.
+    /// Records may have streams, or frees stacks.
     pub(crate) long_records: bool,
-    /// The log will be filled: its address space is taken when it is made.
+    /// The log's address space is reserved at once, because it will be filled.
     pub(crate) reserved: bool,
 }
 
 impl LedgerOptions {
-    /// Bytes below the threshold now.
     fn below_threshold(&self) -> u64 {
         if self.counts_below { untraced::below(self.min_size) } else { 0 }
     }
@@ -75,31 +72,31 @@ impl LedgerOptions {
     }
 }
 
-/// What every event looks at comes first, here and in the parts that are laid out in order: then it lies in few lines of
-/// the processor's cache, and apart from the lock's, at which other threads may be looking.
+/// Fields that every event uses come first, here and in the parts with `repr(C)`, so that they share few cache lines;
+/// aligned, so that they do not share one with the lock, on which other threads spin (false sharing).
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub(crate) struct Ledger {
     seq: u64,
-    /// What is live: what its blocks stand for, and their real bytes.
+    /// Weight of the live blocks; `real_bytes` is their unweighted size.
     live_flow: Flow,
     real_bytes: u64,
     allocs: Flow,
     frees: Flow,
-    /// Largest total and number of live blocks since `reset_peak`.
+    /// Peaks since `reset_peak`: total, and number of live blocks.
     stat_peak: i64,
     stat_peak_parts: u64,
-    /// Bytes of blocks from before the recording that were freed.
+    /// Bytes freed of blocks from before the recording.
     unknown: u64,
     clock: Clock,
     windows: Windows,
     options: LedgerOptions,
     live: LiveBlocks,
-    records: Log,
-    /// The last request that was refused, until its thread asks for something else.
+    records: RecordLog,
+    /// The last refused request, until its thread's next request.
     last_refused: Option<(ThreadId, u64)>,
     peak: PeakTracker,
-    /// Not on devices whose allocator never tells.
+    /// `None` on devices whose driver reports no segments.
     pub(super) segments: Option<Segments>,
     began: Instant,
     checkpoints: Ring<Checkpoint>,
@@ -108,13 +105,13 @@ pub(crate) struct Ledger {
     num_ooms: u64,
     num_alloc_retries: u64,
     pub(super) calls: Calls,
-    names: Names,
-    /// The same when the log was begun anew.
+    names: NameTable,
+    /// `unknown` when the log was restarted.
     unknown_before: u64,
-    /// Logged frees that were refused.
+    /// Logged frees that the driver refused.
     refused_frees: u64,
-    /// Not looked at unless a sample is recorded.
-    sample: Sample,
+    /// Used under sampling only.
+    sample: SampleTotals,
     lost_blocks: u64,
     missed_frees: u64,
 }
@@ -132,7 +129,7 @@ impl Ledger {
             } else {
                 LiveBlocks::new()
             },
-            records: Log::new(options.log_shape()),
+            records: RecordLog::new(options.log_shape()),
             checkpoints: part::checkpoints(options.max_entries),
             marks: Ring::new(options.max_entries),
             ooms: Ring::new(MAX_OOMS),
@@ -143,7 +140,7 @@ impl Ledger {
             calls: Calls::new(),
             peak: PeakTracker::new(options.below_threshold()),
             windows: Windows::new(),
-            names: Names::new(),
+            names: NameTable::new(),
             seq: 0,
             live_flow: Flow::default(),
             real_bytes: 0,
@@ -152,7 +149,7 @@ impl Ledger {
             unknown: 0,
             unknown_before: 0,
             refused_frees: 0,
-            sample: Sample::default(),
+            sample: SampleTotals::default(),
             stat_peak: 0,
             stat_peak_parts: 0,
             lost_blocks: 0,
@@ -160,14 +157,14 @@ impl Ledger {
         }
     }
 
-    /// What is counted beside it is what is there now. To be called before anything is entered.
-    pub(crate) fn count_beside(&mut self) {
+    /// Takes the counts outside the ledger as those of the start. To be called before the first event.
+    pub(crate) fn take_initial_counts(&mut self) {
         self.peak = PeakTracker::new(self.options.below_threshold());
-        self.sample = Sample::beginning_with(self.options.census());
+        self.sample = SampleTotals::beginning_with(self.options.census());
     }
 
-    /// Enters a block. False if there was no memory to: then it is not in this account.
-    pub(crate) fn alloc(&mut self, address: u64, size: u64, site: Site) -> bool {
+    /// Enters a block; false if there is no memory for it.
+    pub(crate) fn alloc(&mut self, address: u64, size: u64, site: EventSite) -> bool {
         let block = Block {
             address,
             size,
@@ -179,20 +176,20 @@ impl Ledger {
             stream: site.stream,
             memory: site.memory,
         };
-        match Held::of(&block) {
-            Held::Packed(words) => self.enter(Held::Packed(words), block),
-            Held::Whole(block) => self.enter_whole(block),
+        match LiveBlock::of(&block) {
+            LiveBlock::Packed(words) => self.enter(LiveBlock::Packed(words), block),
+            LiveBlock::Whole(block) => self.enter_whole(block),
         }
     }
 
     #[cold]
     #[inline(never)]
     fn enter_whole(&mut self, block: Block) -> bool {
-        self.enter(Held::Whole(block), block)
+        self.enter(LiveBlock::Whole(block), block)
     }
 
     #[cfg_attr(not(debug_assertions), inline(always))]
-    fn enter(&mut self, held: Held, block: Block) -> bool {
+    fn enter(&mut self, held: LiveBlock, block: Block) -> bool {
         let Block { address, size, .. } = block;
         match self.live.enter(&held) {
             Entered::New => {}
@@ -218,23 +215,23 @@ impl Ledger {
         true
     }
 
-    /// The block that is at this address was freed, and nobody said so.
+    /// The previous block at this address was freed unseen.
     #[cold]
     fn alloc_again(&mut self, block: &Block) -> bool {
         let Block { address, size, stack, context, thread, stream, memory, .. } = *block;
-        let site = Site { stack, context, thread, stream, memory };
+        let site = EventSite { stack, context, thread, stream, memory };
         self.missed_frees += 1;
-        self.free(address, Site { stack: StackId::NONE, ..site });
+        self.free(address, EventSite { stack: StackId::NONE, ..site });
         self.alloc(address, size, site)
     }
 
-    /// A ledger for another device of the same recording, which knows the scopes that this one knows.
-    pub(crate) fn beside(&self, options: LedgerOptions) -> Self {
+    /// A ledger for another device of the same recording, with the scopes of this one.
+    pub(crate) fn for_other_device(&self, options: LedgerOptions) -> Self {
         let ledger = Self::new(options, self.began);
-        Self { marks: self.marks.copy(), windows: self.windows.beside(), ..ledger }
+        Self { marks: self.marks.copy(), windows: self.windows.for_other_device(), ..ledger }
     }
 
-    /// An allocation was refused for lack of memory; its time is now.
+    /// Logs a refused allocation, at the current time.
     pub(crate) fn refused(&mut self, oom: OutOfMemory) {
         self.note_retry(oom.size, oom.thread);
         self.last_refused = Some((oom.thread, oom.size));
@@ -243,38 +240,38 @@ impl Ledger {
         self.ooms.push(OutOfMemory { time_ns, ..oom });
     }
 
-    /// Who was refused asks again for as much, or for something else.
+    /// Was the thread's last request refused? Then this one is a retry if it has the same size.
     fn note_retry(&mut self, size: u64, thread: ThreadId) {
         if let Some((_, bytes)) = self.last_refused.take_if(|(refused, _)| *refused == thread) {
             self.num_alloc_retries += u64::from(bytes == size);
         }
     }
 
-    /// Takes a block out, if the one at this address is the one with this position in the log.
-    pub(crate) fn free_if(&mut self, address: u64, seq: u64, site: Site) -> Option<Held> {
+    /// Takes a block out, if it has this position in the log.
+    pub(crate) fn free_if(&mut self, address: u64, seq: u64, site: EventSite) -> Option<LiveBlock> {
         self.live.get(address).filter(|block| block.raw_seq() == seq)?;
         self.free(address, site)
     }
 
     /// Takes a block out, if it is here.
     #[cfg_attr(not(debug_assertions), inline(always))]
-    pub(crate) fn free(&mut self, address: u64, site: Site) -> Option<Held> {
-        // First of all: what is looked for next is on its way meanwhile.
+    pub(crate) fn free(&mut self, address: u64, site: EventSite) -> Option<LiveBlock> {
+        // First, so that the prefetched slot of the block arrives meanwhile.
         let time_ns = self.time_of_free();
         match self.live.remove_packed(address) {
-            Some(words) => Some(self.freed(Held::Packed(words), &site, time_ns)),
+            Some(words) => Some(self.freed(LiveBlock::Packed(words), &site, time_ns)),
             None => self.free_whole(address, &site, time_ns),
         }
     }
 
     #[cold]
     #[inline(never)]
-    fn free_whole(&mut self, address: u64, site: &Site, time_ns: u64) -> Option<Held> {
-        self.live.remove_whole(address).map(|block| self.freed(Held::Whole(block), site, time_ns))
+    fn free_whole(&mut self, address: u64, site: &EventSite, time_ns: u64) -> Option<LiveBlock> {
+        self.live.remove_whole(address).map(|block| self.freed(LiveBlock::Whole(block), site, time_ns))
     }
 
     #[cfg_attr(not(debug_assertions), inline(always))]
-    fn freed(&mut self, held: Held, site: &Site, time_ns: u64) -> Held {
+    fn freed(&mut self, held: LiveBlock, site: &EventSite, time_ns: u64) -> LiveBlock {
         let (address, size) = (held.address(), held.size());
         let flow = self.flow_out(size);
         self.live_flow.parts -= flow.parts;
@@ -290,8 +287,8 @@ impl Ledger {
         held
     }
 
-    /// A block was freed that was allocated before the recording.
-    pub(crate) fn free_unknown(&mut self, address: u64, size: u64, site: Site) {
+    /// Logs the free of a block from before the recording.
+    pub(crate) fn free_unknown(&mut self, address: u64, size: u64, site: EventSite) {
         self.unknown += size;
         let block = Block {
             address,
@@ -305,32 +302,32 @@ impl Ledger {
             memory: site.memory,
         };
         let time_ns = self.time_of_free();
-        self.log_free(&Held::of(&block), &site, time_ns);
+        self.log_free(&LiveBlock::of(&block), &site, time_ns);
     }
 
-    /// Names the live block that begins at an address; false if none does, or there are too many names.
-    pub(crate) fn name(&mut self, address: u64, label: Label<'_>) -> bool {
+    /// Names a live block; false if there is none at the address, or no room for the name.
+    pub(crate) fn name(&mut self, address: u64, label: BlockLabel<'_>) -> bool {
         let Some(seq) = self.live.get(address).map(|block| block.raw_seq()) else { return false };
         if self.names.is_full() && !self.names.has(seq) {
             let (live, at_peak) = (&self.live, self.peak.freed_since());
             let is_live = |seq, address| live.get(address).is_some_and(|block| block.raw_seq() == seq);
-            // Others stand in the log at most.
+            // All others are in the log at most.
             self.names.make_room(|seq, address| is_live(seq, address) || at_peak.binary_search(&seq).is_ok());
         }
         self.names.give(seq, address, label)
     }
 
-    /// Are blocks of this size recorded here?
+    /// Is this size at or above the threshold?
     pub(crate) fn takes(&self, size: u64) -> bool {
         size >= self.options.min_size
     }
 
-    /// Are only some of them recorded?
+    /// Is this size below the sampling interval?
     pub(crate) fn samples(&self, size: u64) -> bool {
         self.options.sampling.is_sampled(size)
     }
 
-    /// Are blocks chosen at this interval, or 0 if all are recorded?
+    /// Is this the sampling interval (0 without sampling)?
     pub(crate) fn is_sampled_at(&self, interval: u64) -> bool {
         self.options.sampling.interval().unwrap_or(0) == interval
     }
@@ -355,30 +352,29 @@ impl Ledger {
         self.marks.push(Mark { time_ns, context, thread, enter });
     }
 
-    /// Forgets the log, counters, peak and scopes; what is live stays. Its times are from before `began`
-    /// and become 0.
-    pub(crate) fn begin_anew(&mut self, began: Instant) {
+    /// Restarts log, counters, peak and scopes at `began`. Live blocks stay; their times become 0.
+    pub(crate) fn restart(&mut self, began: Instant) {
         let (shape, marks) = (self.options.log_shape(), Ring::new(self.options.max_entries));
-        (self.began, self.clock, self.records, self.marks) = (began, Clock::new(began), Log::new(shape), marks);
+        (self.began, self.clock, self.records, self.marks) = (began, Clock::new(began), RecordLog::new(shape), marks);
         self.checkpoints = part::checkpoints(self.options.max_entries);
         (self.ooms, self.num_ooms, self.num_alloc_retries) = (Ring::new(MAX_OOMS), 0, 0);
         self.refused_frees = 0;
-        self.segments.iter_mut().for_each(Segments::begin_anew);
+        self.segments.iter_mut().for_each(Segments::restart);
         self.calls.forget();
         self.live.forget_times();
         let census = self.census();
         let total = self.total_of(&census);
-        self.sample.begin_anew(census);
-        let now = Moment { total, seq: self.seq, time_ns: 0, unknown_freed: self.unknown };
-        self.peak.begin_anew(now, self.options.below_threshold());
+        self.sample.restart(census);
+        let now = PeakCandidate { total, seq: self.seq, time_ns: 0, unknown_freed: self.unknown };
+        self.peak.restart(now, self.options.below_threshold());
         let live = &self.live;
-        self.names.begin_anew(|seq, address| live.get(address).is_some_and(|block| block.raw_seq() == seq));
-        self.windows.begin_anew(total);
+        self.names.restart(|seq, address| live.get(address).is_some_and(|block| block.raw_seq() == seq));
+        self.windows.restart(total);
         (self.allocs, self.frees, self.unknown_before) = (Flow::default(), Flow::default(), self.unknown);
         self.reset_peak_to(total);
     }
 
-    /// When the recording began, or was begun anew.
+    /// Start or last restart of the recording.
     pub(crate) fn began(&self) -> Instant {
         self.began
     }
@@ -393,7 +389,7 @@ impl Ledger {
         self.segments.iter_mut().for_each(Segments::reset_peak);
     }
 
-    /// The live blocks, in no order.
+    /// In no particular order.
     pub(crate) fn live_blocks(&self) -> impl Iterator<Item = Block> {
         self.live.iter()
     }
@@ -406,39 +402,38 @@ impl Ledger {
         self.options.min_size
     }
 
-    /// Bytes of blocks from before the recording that were freed since.
+    /// Bytes freed of blocks from before the recording.
     pub(crate) fn unknown_freed(&self) -> u64 {
         self.unknown
     }
 
-    /// Bytes live relative to the start of the recording, if all blocks are recorded.
+    /// Bytes live relative to the start, if every block is recorded.
     fn recorded_total(&self) -> i64 {
         self.live_flow.bytes as i64 - self.unknown as i64
     }
 
     #[inline]
     fn now(&mut self) -> u64 {
-        // Read under the device's lock, so that time never goes back within the log.
         self.clock.now()
     }
 
-    /// A block is about to be entered in a segment that was not known; true if more is reserved now.
-    pub(crate) fn segment(&mut self, told: Told, asked: Asked, site: Site) -> bool {
+    /// Adds the segment of a block that is about to be entered; returns whether the reserved bytes grew.
+    pub(crate) fn segment(&mut self, answer: SegmentAnswer, ticket: QueryTicket, site: EventSite) -> bool {
         let time_ns = self.now();
         let live = self.live.iter();
-        self.segments.as_mut().is_some_and(|segments| segments.add(told, asked, live, time_ns, site))
+        self.segments.as_mut().is_some_and(|segments| segments.add(answer, ticket, live, time_ns, site))
     }
 
-    /// A pool has so many bytes now.
-    pub(crate) fn pool_has(&mut self, pool: u64, bytes: u64, asked: Asked, site: Site) {
+    /// The driver reports the size of a pool.
+    pub(crate) fn pool_has(&mut self, pool: u64, bytes: u64, ticket: QueryTicket, site: EventSite) {
         let time_ns = self.now();
         if let Some(segments) = &mut self.segments {
-            segments.pool_has(pool, bytes, asked, time_ns, site);
+            segments.pool_has(pool, bytes, ticket, time_ns, site);
         }
     }
 
-    /// Empty segments of no pool are gone.
-    pub(crate) fn drop_empty_segments(&mut self, site: Site) {
+    /// Empty segments outside pools are gone.
+    pub(crate) fn drop_empty_segments(&mut self, site: EventSite) {
         let time_ns = self.now();
         if let Some(segments) = &mut self.segments {
             segments.drop_empty_of_none(time_ns, site);
@@ -456,38 +451,35 @@ impl Ledger {
     }
 
     #[inline(always)]
-    fn count_alloc(&mut self, block: &Block, flow: Flow, total: i64) -> Moment {
+    fn count_alloc(&mut self, block: &Block, flow: Flow, total: i64) -> PeakCandidate {
         self.stat_peak = self.stat_peak.max(total);
         self.stat_peak_parts = self.stat_peak_parts.max(self.live_flow.parts);
         self.windows.on_alloc(block.context, flow, total);
-        Moment { total, seq: block.raw_seq(), time_ns: block.time_ns, unknown_freed: self.unknown }
+        PeakCandidate { total, seq: block.raw_seq(), time_ns: block.time_ns, unknown_freed: self.unknown }
     }
 
-    /// What a new block of this size stands for.
     #[inline(always)]
     fn flow_in(&mut self, size: u64) -> Flow {
         if self.samples(size) { self.sampled_in(size) } else { Flow::one(size) }
     }
 
-    /// The same of one that goes.
     #[inline(always)]
     fn flow_out(&mut self, size: u64) -> Flow {
         if self.samples(size) { self.sampled_out(size) } else { Flow::one(size) }
     }
 
-    /// Are frees logged?
     fn logs_frees(&self) -> bool {
         self.options.max_entries > 0 && !self.options.skip_frees
     }
 
-    /// Now, if it is to be logged.
+    /// The current time, if the free is logged.
     #[cfg_attr(not(debug_assertions), inline(always))]
     fn time_of_free(&mut self) -> u64 {
         if self.logs_frees() { self.now() } else { 0 }
     }
 
     #[cfg_attr(not(debug_assertions), inline(always))]
-    fn log_free(&mut self, held: &Held, site: &Site, time_ns: u64) {
+    fn log_free(&mut self, held: &LiveBlock, site: &EventSite, time_ns: u64) {
         if self.logs_frees() {
             self.records.free(held, time_ns, site, self.options.stacks_in_log);
         }

@@ -1,4 +1,4 @@
-//! A ledger's log, read piece by piece while it grows.
+//! Incremental reading of a ledger's log, for streamed captures.
 
 use std::num::NonZeroU64;
 
@@ -7,7 +7,7 @@ use crate::record::names::NameCursor;
 use crate::record::ring::Ring;
 use crate::snapshot::{BlockName, Mark, MemoryStats, Peak, Record, SegmentRecord};
 
-/// How far a device's log has been read.
+/// Position of a reader in a device's log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Cursor {
     records: u64,
@@ -17,7 +17,7 @@ pub(crate) struct Cursor {
 }
 
 impl Cursor {
-    /// Nothing is left to read up to there.
+    /// Is there nothing left to read before `end`?
     pub(crate) fn has_reached(&self, end: &Self) -> bool {
         self.records >= end.records
             && self.marks >= end.marks
@@ -25,13 +25,13 @@ impl Cursor {
             && self.names.has_reached(&end.names)
     }
 
-    /// How many records and marks lie between the two.
+    /// Number of records and of marks up to `end`.
     pub(crate) fn behind(&self, end: &Self) -> (u64, u64) {
         (end.records.saturating_sub(self.records), end.marks.saturating_sub(self.marks))
     }
 }
 
-/// What a log has gained, with the recorder's own stack numbers.
+/// Records read from a log, with the recorder's own stack ids.
 #[derive(Debug, Default)]
 pub(crate) struct LogPart {
     pub(crate) records: Vec<Record>,
@@ -39,15 +39,15 @@ pub(crate) struct LogPart {
     pub(crate) segments: Vec<SegmentRecord>,
     pub(crate) names: Vec<BlockName>,
     pub(crate) lost_names: u64,
-    /// The counters as they were after these records, if they are known.
+    /// The counters after these records, if a checkpoint was reached.
     pub(crate) counters: Option<Checkpoint>,
 }
 
-/// Some of what is to be read was overwritten.
+/// The ring overwrote records before they were read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Overwritten;
 
-/// What is counted outside a ledger, at one moment.
+/// Bytes outside a ledger at one moment.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Outside {
     pub(crate) below_threshold: u64,
@@ -55,7 +55,7 @@ pub(crate) struct Outside {
     pub(crate) base: u64,
 }
 
-/// The counters as they were when the log had so many records.
+/// The counters at one position of the log.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Checkpoint {
     records: u64,
@@ -75,19 +75,19 @@ impl Checkpoint {
     }
 }
 
-/// Room for the checkpoints of a log of so many records.
+/// Room for all checkpoints of a log with this capacity.
 pub(super) fn checkpoints(max_entries: usize) -> Ring<Checkpoint> {
     Ring::new(max_entries.div_ceil(BETWEEN_CHECKPOINTS as usize))
 }
 
 impl Ledger {
-    /// Is the alloc that was just entered one after which counters are kept?
+    /// Is a checkpoint due after the alloc that was just entered?
     #[inline(always)]
     pub(crate) fn is_at_checkpoint(&self) -> bool {
         self.seq.is_multiple_of(BETWEEN_CHECKPOINTS)
     }
 
-    /// Keeps the counters as they are now: who reads the log up to here has both.
+    /// Adds a checkpoint: a reader that stops at this position gets records and matching counters.
     #[cold]
     pub(crate) fn keep_counters(&mut self, outside: Outside) {
         let Outside { below_threshold, base } = outside;
@@ -102,7 +102,7 @@ impl Ledger {
         });
     }
 
-    /// Where all that is there has been read.
+    /// The position behind everything logged so far.
     pub(crate) fn end(&self) -> Cursor {
         Cursor {
             records: self.records.end(),
@@ -112,8 +112,8 @@ impl Ledger {
         }
     }
 
-    /// Copies what came between `cursor` and `end` to `out`, at most `limit` records, and moves the cursor on. It rather
-    /// stops where counters were kept.
+    /// Appends what was logged from `cursor` to `end` to `out`, at most `limit` records, and advances the cursor. Stops
+    /// at the last checkpoint within that range, if there is one.
     pub(crate) fn copy_log(
         &self,
         cursor: &mut Cursor,
@@ -146,13 +146,13 @@ impl Ledger {
         Ok(())
     }
 
-    /// Moves the cursor to the end, past records and marks, and copies what is rare.
+    /// Advances the cursor to the end without copying records and marks.
     pub(crate) fn skip_log(&self, cursor: &mut Cursor, end: &Cursor, out: &mut LogPart) {
         self.copy_rest(cursor, end, out);
         *cursor = *end;
     }
 
-    /// What is rare: segments and names.
+    /// Segments and names, which are few.
     fn copy_rest(&self, cursor: &mut Cursor, end: &Cursor, out: &mut LogPart) {
         if let Some(segments) = &self.segments {
             let (lost, records) = segments.log().since(cursor.segments);
@@ -165,7 +165,7 @@ impl Ledger {
         out.lost_names += lost_names;
     }
 
-    /// The last counters that were kept after `from` and not after `to`.
+    /// The last checkpoint after `from` and up to `to`.
     fn checkpoint_between(&self, from: u64, to: u64) -> Option<Checkpoint> {
         let kept = self.checkpoints.in_order().copied();
         kept.filter(|kept| kept.records > from && kept.records <= to).last()

@@ -1,34 +1,36 @@
-//! A ledger that holds a sample of the small blocks: its totals are what is counted, and its blocks only share them out.
+//! Ledger under Poisson sampling: exact totals come from the untraced counters plus the recorded blocks; the sample
+//! only says how the total is divided between sites. The peak is compared whenever a block is recorded, and at scopes.
 
 use super::{Flow, Ledger, LedgerOptions};
 use crate::record::census::Census;
-use crate::record::peak::Moment;
+use crate::record::peak::PeakCandidate;
 use crate::snapshot::Block;
 
-/// What such a ledger knows besides.
+/// Additional state of such a ledger.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Sample {
-    /// What the live blocks of the sample stand for, by their sizes alone.
+pub(super) struct SampleTotals {
+    /// Weight of the live sampled blocks, from their sizes.
     estimate: u64,
     /// Bytes live when the recording began.
     pub(super) before: u64,
-    /// Of these, the ones in small blocks: they are in no sample, and nobody can tell when one of them is freed.
+    /// The part of `before` in small blocks. They are in no sample, and their frees cannot be recognised.
     pub(super) small_before: u64,
-    /// At the peak.
+    /// Counts at the peak.
     at_peak: Census,
 }
 
-impl Sample {
+impl SampleTotals {
     pub(super) fn beginning_with(census: Census) -> Self {
         Self { estimate: 0, before: census.all, small_before: census.small(), at_peak: census }
     }
 
-    /// The log begins anew; what was live when the recording began is what it was, as far as it can still be there.
-    pub(super) fn begin_anew(&mut self, census: Census) {
+    /// Restarts the log. Blocks from before the recording can only have become fewer.
+    pub(super) fn restart(&mut self, census: Census) {
         (self.small_before, self.at_peak) = (self.small_before.min(census.small()), census);
     }
 
-    /// A block was live at the peak that was taken for freed; `estimate` is what it stands for, if it is of the sample.
+    /// A block was live at the peak although its free had been logged; `estimate` is its weight if it was sampled, else
+    /// 0.
     pub(super) fn add_to_peak(&mut self, size: u64, estimate: u64) {
         let Census { all, large, estimate: sampled, .. } = &mut self.at_peak;
         *all = all.saturating_add(size);
@@ -38,7 +40,7 @@ impl Sample {
 }
 
 impl LedgerOptions {
-    /// What is counted now without the ledger's blocks.
+    /// Counts of the blocks outside the ledger, now.
     pub(super) fn census(&self) -> Census {
         let ask = self.outside.zip(self.sampling.interval());
         let (small, large_before) = ask.map_or((0, 0), |(ask, interval)| ask(self.min_size, interval));
@@ -47,7 +49,7 @@ impl LedgerOptions {
 }
 
 impl Ledger {
-    /// What is counted now, if a sample is recorded.
+    /// Current counts; zeros without sampling.
     pub(super) fn census(&self) -> Census {
         if !self.options.sampling.is_on() {
             return Census::default();
@@ -57,7 +59,7 @@ impl Ledger {
         Census { all: outside.all.saturating_add(self.real_bytes), large, estimate, ..outside }
     }
 
-    /// What was counted at the peak; what its blocks stand for that are still known.
+    /// Counts at the peak, less those of blocks that could not be kept.
     pub(super) fn census_at_peak(&self) -> Census {
         let (lost, of_sample) = (self.peak.lost, self.peak.lost_of_sample);
         self.sample.at_peak.without(lost.saturating_sub(of_sample), of_sample)
@@ -68,7 +70,7 @@ impl Ledger {
         self.total_of(&self.census())
     }
 
-    /// The same as it is seen where a scope begins or ends: no more than the peak, which is looked for elsewhere.
+    /// The same at the edge of a scope; at most the peak, because blocks that were left out are not compared there.
     pub(super) fn total_for_scopes(&self) -> i64 {
         self.total().min(self.peak.total)
     }
@@ -81,12 +83,12 @@ impl Ledger {
         }
     }
 
-    /// Bytes that were live when a recording of a sample began.
+    /// Bytes live when a sampled recording began.
     pub(crate) fn counted_before(&self) -> u64 {
         self.sample.before
     }
 
-    /// As `after_alloc`. Blocks come here seldom: most are not in the sample.
+    /// `after_alloc` of a sampled recording. Out of line, because most blocks are not recorded.
     #[cold]
     #[inline(never)]
     pub(super) fn after_counted_alloc(&mut self, block: &Block, flow: Flow) {
@@ -95,15 +97,14 @@ impl Ledger {
         self.new_peak(now, census);
     }
 
-    /// If this is one.
-    pub(super) fn new_peak(&mut self, now: Moment, census: Census) {
+    pub(super) fn new_peak(&mut self, now: PeakCandidate, census: Census) {
         let options = self.options;
         if self.peak.after_alloc(now, || options.below_threshold()) {
             self.sample.at_peak = census;
         }
     }
 
-    /// What a new block of the sample stands for.
+    /// Weight of a sampled block that is allocated.
     #[cold]
     #[inline(never)]
     pub(super) fn sampled_in(&mut self, size: u64) -> Flow {
@@ -112,7 +113,7 @@ impl Ledger {
         flow
     }
 
-    /// The same of one that goes.
+    /// Weight of a sampled block that is freed.
     #[cold]
     #[inline(never)]
     pub(super) fn sampled_out(&mut self, size: u64) -> Flow {

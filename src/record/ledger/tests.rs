@@ -1,4 +1,4 @@
-//! The ledger against a naive oracle that remembers everything and adds it up again each time.
+//! The ledger compared with a naive oracle that keeps everything and recomputes each sum.
 
 use std::collections::{BTreeMap, HashMap};
 use std::num::NonZeroU64;
@@ -11,7 +11,7 @@ use crate::record::CONTEXTS;
 use crate::snapshot::{DeviceSnapshot, MemoryKind, Replay, Weight};
 
 #[derive(Clone, Debug)]
-enum Step {
+enum LedgerStep {
     Alloc {
         address: u64,
         size: u64,
@@ -23,7 +23,7 @@ enum Step {
     FreeUnknown {
         size: u64,
     },
-    /// So many bytes are in small blocks that are in no sample.
+    /// Live bytes in small blocks that the sample left out.
     LeftOut {
         bytes: u64,
     },
@@ -40,34 +40,32 @@ enum Step {
 
 const NAMES: [&str; 3] = ["forward", "backward", "step"];
 const BASE: u64 = 10_000;
-/// Of these in blocks of which a sample may be recorded.
+/// The part of `BASE` in small blocks.
 const SMALL_BEFORE: u64 = 3_000;
 
-fn steps() -> impl Strategy<Value = Vec<Step>> {
+fn steps() -> impl Strategy<Value = Vec<LedgerStep>> {
     let step = prop_oneof![
-        6 => (0..24u64, 0..1000u64, 0..3u32).prop_map(|(address, size, thread)| Step::Alloc { address, size, thread }),
-        5 => (0..24u64).prop_map(|address| Step::Free { address }),
-        1 => (1..100u64).prop_map(|size| Step::FreeUnknown { size }),
-        2 => (0..3 * SMALL_BEFORE).prop_map(|bytes| Step::LeftOut { bytes }),
-        2 => (0..NAMES.len(), 0..3u32).prop_map(|(name, thread)| Step::Enter { name, thread }),
-        2 => (0..8usize).prop_map(|which| Step::Exit { which }),
-        1 => Just(Step::ResetPeak),
+        6 => (0..24u64, 0..1000u64, 0..3u32).prop_map(|(address, size, thread)| LedgerStep::Alloc { address, size, thread }),
+        5 => (0..24u64).prop_map(|address| LedgerStep::Free { address }),
+        1 => (1..100u64).prop_map(|size| LedgerStep::FreeUnknown { size }),
+        2 => (0..3 * SMALL_BEFORE).prop_map(|bytes| LedgerStep::LeftOut { bytes }),
+        2 => (0..NAMES.len(), 0..3u32).prop_map(|(name, thread)| LedgerStep::Enter { name, thread }),
+        2 => (0..8usize).prop_map(|which| LedgerStep::Exit { which }),
+        1 => Just(LedgerStep::ResetPeak),
     ];
     prop::collection::vec(step, 0..160)
 }
 
-/// Every block is recorded, or the smaller ones are a sample.
 fn samplings() -> impl Strategy<Value = Sampling> {
     prop::sample::select(vec![Sampling::default(), Sampling::every(256)])
 }
 
-/// Everything that happened, kept in full.
 #[derive(Default)]
 struct Oracle {
     sampling: Sampling,
     live: BTreeMap<u64, Block>,
     unknown_freed: u64,
-    /// In small blocks that are in no sample.
+    /// Bytes in small blocks that the sample left out.
     left_out: u64,
     peak: u64,
     at_peak: Vec<Block>,
@@ -82,7 +80,7 @@ struct Oracle {
 
 impl Oracle {
     fn total(&self) -> u64 {
-        // Of a sample as it is counted: it makes no difference whether a block is in it.
+        // Counted totals: it makes no difference whether a block is in the sample.
         let before =
             if self.sampling.is_on() { self.left_out + self.large_before() } else { BASE - self.unknown_freed };
         before + self.live.values().map(|block| block.size).sum::<u64>()
@@ -103,17 +101,17 @@ impl Oracle {
         self.open.iter_mut().for_each(|scope| scope.3 = scope.3.max(total));
     }
 
-    /// Looks at everything again after a step.
-    fn look(&mut self, step: &Step) {
+    /// Recomputes everything after a step.
+    fn look(&mut self, step: &LedgerStep) {
         let total = self.total();
-        if matches!(step, Step::Alloc { .. }) {
+        if matches!(step, LedgerStep::Alloc { .. }) {
             if total > self.peak {
                 (self.peak, self.at_peak) = (total, self.blocks());
             }
             self.stat_peak = self.stat_peak.max(total);
         }
-        // What is left out of a sample is not seen when it comes.
-        if matches!(step, Step::Alloc { .. } | Step::Enter { .. }) {
+        // Left-out blocks are not noticed when they are allocated.
+        if matches!(step, LedgerStep::Alloc { .. } | LedgerStep::Enter { .. }) {
             self.open_scopes_see();
         }
         let mut held: HashMap<ContextId, u64> = HashMap::new();
@@ -131,15 +129,14 @@ impl Oracle {
     }
 }
 
-/// Runs the same steps through both.
-fn run(steps: &[Step], max_entries: usize, sampling: Sampling) -> (Oracle, LedgerCopy) {
+fn run(steps: &[LedgerStep], max_entries: usize, sampling: Sampling) -> (Oracle, LedgerCopy) {
     let (peak, stat_peak, left_out) = (BASE, BASE, SMALL_BEFORE);
     let mut oracle = Oracle { sampling, peak, stat_peak, left_out, ..Oracle::default() };
     outside::set((SMALL_BEFORE, BASE - SMALL_BEFORE));
     let outside = Some(outside::ask as AskOutside);
     let options = LedgerOptions { max_entries, sampling, outside, stacks_in_log: true, ..LedgerOptions::default() };
     let mut ledger = Ledger::new(options, Instant::now());
-    ledger.count_beside();
+    ledger.take_initial_counts();
     let mut instance = 0;
     for step in steps {
         apply(step, &mut oracle, &mut ledger, &mut instance);
@@ -150,7 +147,7 @@ fn run(steps: &[Step], max_entries: usize, sampling: Sampling) -> (Oracle, Ledge
     (oracle, ledger.copy(BASE))
 }
 
-/// What a test has outside of its ledger: bytes in small blocks and in large ones.
+/// Bytes outside a test's ledger, in small and in large blocks.
 mod outside {
     use std::cell::Cell;
 
@@ -167,14 +164,18 @@ mod outside {
     }
 }
 
-fn apply(step: &Step, oracle: &mut Oracle, ledger: &mut Ledger, instance: &mut u64) {
+fn apply(step: &LedgerStep, oracle: &mut Oracle, ledger: &mut Ledger, instance: &mut u64) {
     match *step {
-        Step::Alloc { address, size, thread } => {
+        LedgerStep::Alloc { address, size, thread } => {
             let scope = oracle.open.iter().rev().find(|scope| scope.2 == thread);
             let context = scope.map_or(ContextId::ROOT, |scope| scope.1);
-            let site =
-                Site { stack: StackId(address as u32 + 1), context, thread: ThreadId(thread), ..Site::default() };
-            // At an address that is live a free was missed: the old block goes first.
+            let site = EventSite {
+                stack: StackId(address as u32 + 1),
+                context,
+                thread: ThreadId(thread),
+                ..EventSite::default()
+            };
+            // The free of the previous block at this address was missed.
             oracle.live.remove(&address);
             assert!(ledger.alloc(address, size, site));
             let mut at = context;
@@ -190,21 +191,21 @@ fn apply(step: &Step, oracle: &mut Oracle, ledger: &mut Ledger, instance: &mut u
                 Block { address, size, seq, time_ns: 0, stack, context, thread, stream: 0, memory: MemoryKind::Heap },
             );
         }
-        Step::Free { address } => {
-            let block = ledger.free(address, Site::default());
+        LedgerStep::Free { address } => {
+            let block = ledger.free(address, EventSite::default());
             assert_eq!(block.map(|held| untimed(held.block())), oracle.live.remove(&address));
         }
-        Step::FreeUnknown { size } if size <= oracle.large_before() => {
-            ledger.free_unknown(99, size, Site::default());
+        LedgerStep::FreeUnknown { size } if size <= oracle.large_before() => {
+            ledger.free_unknown(99, size, EventSite::default());
             oracle.unknown_freed += size;
             outside::set((oracle.left_out, oracle.large_before()));
         }
-        Step::FreeUnknown { .. } => {}
-        Step::LeftOut { bytes } => {
+        LedgerStep::FreeUnknown { .. } => {}
+        LedgerStep::LeftOut { bytes } => {
             oracle.left_out = bytes;
             outside::set((bytes, oracle.large_before()));
         }
-        Step::Enter { name, thread } => {
+        LedgerStep::Enter { name, thread } => {
             let outer = oracle.open.iter().rev().find(|scope| scope.2 == thread);
             let context = CONTEXTS.intern(outer.map_or(ContextId::ROOT, |scope| scope.1), NAMES[name], false);
             *instance += 1;
@@ -212,15 +213,15 @@ fn apply(step: &Step, oracle: &mut Oracle, ledger: &mut Ledger, instance: &mut u
             oracle.open.push((*instance, context, thread, 0));
             *oracle.calls.entry(context).or_default() += 1;
         }
-        Step::Exit { which } if which < oracle.open.len() => {
+        LedgerStep::Exit { which } if which < oracle.open.len() => {
             let (instance, context, thread, largest) = oracle.open.remove(which);
             ledger.exit_scope(instance, context, ThreadId(thread));
             oracle.open_scopes_see();
             let peak = oracle.total_peak.entry(context).or_default();
             *peak = (*peak).max(largest);
         }
-        Step::Exit { .. } => {}
-        Step::ResetPeak => {
+        LedgerStep::Exit { .. } => {}
+        LedgerStep::ResetPeak => {
             ledger.reset_peak();
             oracle.stat_peak = oracle.total();
         }
@@ -279,7 +280,7 @@ proptest! {
         prop_assert_eq!(all_untimed(&copy.live), oracle.blocks());
     }
 
-    /// What is not recorded is from before, unless nothing of the sample is there to stand for it.
+    /// Unrecorded bytes are from before, unless no block of the sample is left to account for them.
     #[test]
     fn a_sample_stands_for_all_that_is_new(steps in steps()) {
         let sampling = Sampling::every(256);
@@ -327,7 +328,7 @@ proptest! {
             largest = largest.max(replay.bytes());
         }
         prop_assert_eq!(all_untimed(&replay.blocks()), all_untimed(&device.live));
-        if device.overwritten == 0 && !sampling.is_on() && !steps.iter().any(|s| matches!(s, Step::FreeUnknown { .. })) {
+        if device.overwritten == 0 && !sampling.is_on() && !steps.iter().any(|s| matches!(s, LedgerStep::FreeUnknown { .. })) {
             prop_assert_eq!(largest + BASE, device.peak.bytes);
         }
     }
@@ -350,8 +351,8 @@ proptest! {
 #[test]
 fn the_peak_is_the_start_if_everything_is_only_freed() {
     let mut ledger = Ledger::new(LedgerOptions::default(), Instant::now());
-    ledger.free_unknown(1, 100, Site::default());
-    ledger.alloc(2, 60, Site::default());
+    ledger.free_unknown(1, 100, EventSite::default());
+    ledger.alloc(2, 60, EventSite::default());
     let peak = ledger.copy(100).peak;
     assert_eq!((peak.bytes, peak.seq, peak.not_recorded), (100, None, 100));
     assert!(peak.blocks.is_empty());
@@ -360,8 +361,8 @@ fn the_peak_is_the_start_if_everything_is_only_freed() {
 #[test]
 fn what_was_not_freed_after_all_counts_for_a_peak_that_was_reset_meanwhile() {
     let mut ledger = Ledger::new(LedgerOptions::default(), Instant::now());
-    ledger.free_unknown(1, 100, Site::default());
-    ledger.begin_anew(Instant::now());
+    ledger.free_unknown(1, 100, EventSite::default());
+    ledger.restart(Instant::now());
     ledger.undo_free_unknown(1, 100);
     let copy = ledger.copy(100);
     assert_eq!((copy.peak.bytes, copy.peak.not_recorded), (100, 100));
@@ -372,9 +373,9 @@ fn what_was_not_freed_after_all_counts_for_a_peak_that_was_reset_meanwhile() {
 #[test]
 fn an_equal_maximum_does_not_take_over() {
     let mut ledger = Ledger::new(LedgerOptions::default(), Instant::now());
-    ledger.alloc(1, 50, Site::default());
-    ledger.free(1, Site::default());
-    ledger.alloc(2, 50, Site::default());
+    ledger.alloc(1, 50, EventSite::default());
+    ledger.free(1, EventSite::default());
+    ledger.alloc(2, 50, EventSite::default());
     let peak = ledger.copy(0).peak;
     assert_eq!((peak.bytes, peak.seq, peak.blocks[0].address), (50, NonZeroU64::new(1), 1));
 }
@@ -382,12 +383,12 @@ fn an_equal_maximum_does_not_take_over() {
 #[test]
 fn an_address_with_a_newer_block_is_left_alone() {
     let mut ledger = Ledger::new(LedgerOptions::default(), Instant::now());
-    ledger.alloc(1, 50, Site::default());
-    ledger.free(1, Site::default());
-    ledger.alloc(1, 60, Site::default());
-    assert!(ledger.free_if(1, 1, Site::default()).is_none());
+    ledger.alloc(1, 50, EventSite::default());
+    ledger.free(1, EventSite::default());
+    ledger.alloc(1, 60, EventSite::default());
+    assert!(ledger.free_if(1, 1, EventSite::default()).is_none());
     assert_eq!(ledger.copy(0).live.len(), 1);
-    assert_eq!(ledger.free_if(1, 2, Site::default()).map(|held| held.size()), Some(60));
+    assert_eq!(ledger.free_if(1, 2, EventSite::default()).map(|held| held.size()), Some(60));
 }
 
 #[test]

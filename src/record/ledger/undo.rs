@@ -1,19 +1,21 @@
-//! A free that was refused: the block was there all the time, and the account is set right as far back as the free.
+//! Undo of frees that were logged and then refused. A free is entered before the driver is called; entered later,
+//! blocks of other threads that reuse its memory would make the peak too high. If it was refused, the log says so
+//! (`Record::again`), readers leave out both records, and the ledger searches the log for a peak that it missed in
+//! between.
 
 use super::{Flow, Ledger};
-use crate::record::live::{Entered, Held};
+use crate::record::live::{Entered, LiveBlock};
 use crate::record::memory::{OwnVec, System, try_push};
-use crate::record::peak::Moment;
+use crate::record::peak::PeakCandidate;
 use crate::snapshot::{Block, Record, RecordKind};
 
-/// Records that are looked through for the free; if it is not there, eight times as many, and so on.
+/// Records that are searched for the free at first; then eight times as many, and so on.
 const FIRST_LOOK: u64 = 64;
 
 impl Ledger {
-    /// Puts a block back that was freed a moment ago. False if that was not possible. What single scopes held at most
-    /// meanwhile, if other threads allocated in them, is not looked for again.
+    /// Puts a block back; false if that was not possible. Missed peaks of single scopes are not searched for.
     pub(crate) fn undo_free(&mut self, block: &Block) -> bool {
-        if self.live.enter(&Held::of(block)) != Entered::New {
+        if self.live.enter(&LiveBlock::of(block)) != Entered::New {
             self.lost_blocks += 1;
             return false;
         }
@@ -26,7 +28,7 @@ impl Ledger {
         }
         self.windows.take_back(block.context, flow.bytes);
         if !self.peak.take_back(block, flow.bytes) && block.raw_seq() <= self.peak.seq {
-            // There was a new peak meanwhile, and the block was there.
+            // A new peak was found meanwhile, without this block.
             self.add_to_peak(block.size, flow);
         }
         self.look_back(block);
@@ -34,7 +36,7 @@ impl Ledger {
         true
     }
 
-    /// The same for a block from before the recording.
+    /// For a block from before the recording.
     pub(crate) fn undo_free_unknown(&mut self, address: u64, size: u64) {
         self.unknown = self.unknown.saturating_sub(size);
         let block = Block { address, size, ..Block::default() };
@@ -42,7 +44,6 @@ impl Ledger {
         self.end_undo(&block);
     }
 
-    /// Where the log did not say more, now may be the peak.
     fn end_undo(&mut self, block: &Block) {
         if self.logs_frees() {
             self.refused_frees += 1;
@@ -50,23 +51,22 @@ impl Ledger {
         }
         let census = self.census();
         let total = self.total_of(&census);
-        self.saw(total, total);
-        let now = Moment { total, seq: self.seq, time_ns: self.now(), unknown_freed: self.unknown };
+        self.note_total(total, total);
+        let now = PeakCandidate { total, seq: self.seq, time_ns: self.now(), unknown_freed: self.unknown };
         self.new_peak(now, census);
     }
 
-    fn saw(&mut self, total: i64, in_open_scopes: i64) {
+    fn note_total(&mut self, total: i64, in_open_scopes: i64) {
         self.stat_peak = self.stat_peak.max(total);
-        self.windows.saw(in_open_scopes);
+        self.windows.note_total(in_open_scopes);
     }
 
-    /// Looks for the largest total since the free of this block, now that it is there again, as far as the log says: it
-    /// may be the peak.
+    /// Searches the log for the largest total since the free of this block, counting the block: it may be the peak.
     fn look_back(&mut self, block: &Block) {
         let Some(since) = self.since_free(block) else { return };
         let scopes_since = self.marks.newest().map_or(0, |mark| mark.time_ns);
         let (mut total, mut unknown_freed) = (self.recorded_total(), self.unknown);
-        let (mut largest, mut in_open_scopes) = (None::<(usize, Moment)>, i64::MIN);
+        let (mut largest, mut in_open_scopes) = (None::<(usize, PeakCandidate)>, i64::MIN);
         for (index, record) in since.iter().enumerate().rev() {
             let size = record.size as i64;
             if record.kind == RecordKind::Free {
@@ -79,18 +79,18 @@ impl Ledger {
             }
             if largest.as_ref().is_none_or(|(_, moment)| total >= moment.total) {
                 let (seq, time_ns) = (record.raw_seq(), record.time_ns);
-                largest = Some((index, Moment { total, seq, time_ns, unknown_freed }));
+                largest = Some((index, PeakCandidate { total, seq, time_ns, unknown_freed }));
             }
             total -= size;
         }
         if let Some((index, moment)) = largest {
-            self.saw(moment.total, in_open_scopes);
+            self.note_total(moment.total, in_open_scopes);
             self.raise_peak(moment, since.get(index + 1..).unwrap_or_default());
         }
     }
 
-    /// Makes this moment the peak if it is one; the records are those after it.
-    fn raise_peak(&mut self, moment: Moment, after: &[Record]) {
+    /// Moves the peak to this moment if that is higher; `after` are the records since then.
+    fn raise_peak(&mut self, moment: PeakCandidate, after: &[Record]) {
         if moment.total <= self.peak.total {
             return;
         }
@@ -104,7 +104,7 @@ impl Ledger {
         self.peak.move_to(moment, freed, lost, || options.below_threshold());
     }
 
-    /// The block that a free gave back, with what only its alloc knows, if that is still known.
+    /// The freed block, with what only its alloc knew if that is still in the log.
     fn block_before(&self, free: &Record) -> Block {
         let known = self.peak.freed().find(|block| block.seq == free.alloc_seq);
         known.unwrap_or_else(|| {
@@ -113,7 +113,7 @@ impl Ledger {
         })
     }
 
-    /// What was logged since the free of this block, oldest first; `None` if that is not known, or there is no memory.
+    /// The records since the free of this block, oldest first; `None` if they are incomplete, or there is no memory.
     fn since_free(&self, block: &Block) -> Option<OwnVec<Record>> {
         if self.options.sampling.is_on() || self.options.skip_allocs || !self.logs_frees() {
             return None;
@@ -150,7 +150,7 @@ impl Ledger {
     }
 }
 
-/// Without frees that were refused, and what says so.
+/// Drops refused frees and the records of their refusal.
 fn without_refused(records: OwnVec<Record>) -> Option<OwnVec<Record>> {
     let (mut waiting, mut kept) = (OwnVec::new_in(System), OwnVec::new_in(System));
     kept.try_reserve_exact(records.len()).ok()?;

@@ -1,4 +1,4 @@
-//! Frees that were refused, against the same program without them.
+//! Undo of refused frees, compared with the same program without these frees.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -11,7 +11,7 @@ use crate::snapshot::Record;
 const BASE: u64 = 10_000;
 
 #[derive(Clone, Copy, Debug)]
-enum Step {
+enum UndoStep {
     Alloc {
         address: u64,
         size: u64,
@@ -22,7 +22,7 @@ enum Step {
     FreeUnknown {
         size: u64,
     },
-    /// Of a block, or of one from before; it is going to be refused.
+    /// Will be refused; of a recorded block or one from before.
     FreeInVain {
         address: u64,
     },
@@ -31,45 +31,49 @@ enum Step {
     },
 }
 
-fn steps() -> impl Strategy<Value = Vec<Step>> {
+fn steps() -> impl Strategy<Value = Vec<UndoStep>> {
     let step = prop_oneof![
-        6 => (0..12u64, 0..1000u64).prop_map(|(address, size)| Step::Alloc { address, size }),
-        4 => (0..12u64).prop_map(|address| Step::Free { address }),
-        1 => (1..100u64).prop_map(|size| Step::FreeUnknown { size }),
-        3 => (0..14u64).prop_map(|address| Step::FreeInVain { address }),
-        2 => (0..14u64).prop_map(|address| Step::Refuse { address }),
+        6 => (0..12u64, 0..1000u64).prop_map(|(address, size)| UndoStep::Alloc { address, size }),
+        4 => (0..12u64).prop_map(|address| UndoStep::Free { address }),
+        1 => (1..100u64).prop_map(|size| UndoStep::FreeUnknown { size }),
+        3 => (0..14u64).prop_map(|address| UndoStep::FreeInVain { address }),
+        2 => (0..14u64).prop_map(|address| UndoStep::Refuse { address }),
     ];
     prop::collection::vec(step, 0..120)
 }
 
-/// Where blocks from before lie that are freed in vain, and how large they are.
+/// Addresses and size of blocks from before the recording whose frees are refused.
 const FROM_BEFORE: [u64; 2] = [12, 13];
 const SIZE_BEFORE: u64 = 700;
 
-struct Run {
+struct UndoRun {
     ledger: Ledger,
-    /// Whether frees are tried in vain.
+    /// Try frees that will be refused.
     tries: bool,
     out: BTreeMap<u64, Option<Block>>,
 }
 
-impl Run {
+impl UndoRun {
     fn new(max_entries: usize, tries: bool) -> Self {
         let options = LedgerOptions { max_entries, stacks_in_log: true, ..LedgerOptions::default() };
         Self { ledger: Ledger::new(options, Instant::now()), tries, out: BTreeMap::new() }
     }
 
-    fn take(&mut self, step: Step) {
+    fn take(&mut self, step: UndoStep) {
         match step {
-            Step::Alloc { address, .. } | Step::Free { address } if self.out.contains_key(&address) => {}
-            Step::Alloc { address, size } => {
-                self.ledger.alloc(address, size, Site { stack: StackId(address as u32 + 1), ..Site::default() });
+            UndoStep::Alloc { address, .. } | UndoStep::Free { address } if self.out.contains_key(&address) => {}
+            UndoStep::Alloc { address, size } => {
+                self.ledger.alloc(
+                    address,
+                    size,
+                    EventSite { stack: StackId(address as u32 + 1), ..EventSite::default() },
+                );
             }
-            Step::Free { address } => _ = self.ledger.free(address, Site::default()),
-            Step::FreeUnknown { size } => self.ledger.free_unknown(99, size, Site::default()),
-            Step::FreeInVain { address } if !self.out.contains_key(&address) => self.free_in_vain(address),
-            Step::FreeInVain { .. } => {}
-            Step::Refuse { address } => self.refuse(address),
+            UndoStep::Free { address } => _ = self.ledger.free(address, EventSite::default()),
+            UndoStep::FreeUnknown { size } => self.ledger.free_unknown(99, size, EventSite::default()),
+            UndoStep::FreeInVain { address } if !self.out.contains_key(&address) => self.free_in_vain(address),
+            UndoStep::FreeInVain { .. } => {}
+            UndoStep::Refuse { address } => self.refuse(address),
         }
     }
 
@@ -81,9 +85,9 @@ impl Run {
         }
         self.out.insert(address, block);
         if self.tries && from_before {
-            self.ledger.free_unknown(address, SIZE_BEFORE, Site::default());
+            self.ledger.free_unknown(address, SIZE_BEFORE, EventSite::default());
         } else if self.tries {
-            assert!(self.ledger.free(address, Site::default()).is_some());
+            assert!(self.ledger.free(address, EventSite::default()).is_some());
         }
     }
 
@@ -95,7 +99,7 @@ impl Run {
         }
     }
 
-    fn end(mut self, steps: &[Step]) -> LedgerCopy {
+    fn end(mut self, steps: &[UndoStep]) -> LedgerCopy {
         steps.iter().for_each(|step| self.take(*step));
         let left: Vec<u64> = self.out.keys().copied().collect();
         left.into_iter().for_each(|address| self.refuse(address));
@@ -116,7 +120,7 @@ proptest! {
 
     #[test]
     fn a_refused_free_leaves_no_trace(steps in steps()) {
-        let (with, without) = (Run::new(usize::MAX, true).end(&steps), Run::new(usize::MAX, false).end(&steps));
+        let (with, without) = (UndoRun::new(usize::MAX, true).end(&steps), UndoRun::new(usize::MAX, false).end(&steps));
         prop_assert_eq!(records(&with), records(&without));
         prop_assert_eq!((with.overwritten, blocks(&with.live)), (0, blocks(&without.live)));
         prop_assert_eq!((with.peak.bytes, with.peak.seq), (without.peak.bytes, without.peak.seq));
@@ -127,10 +131,10 @@ proptest! {
         prop_assert_eq!(sizes(&with), sizes(&without));
     }
 
-    /// Where the log does not reach back, too.
+    /// Also where the log does not reach back.
     #[test]
     fn what_is_there_adds_up_whatever_was_overwritten(steps in steps(), max_entries in 0..12usize) {
-        let (with, without) = (Run::new(max_entries, true).end(&steps), Run::new(usize::MAX, false).end(&steps));
+        let (with, without) = (UndoRun::new(max_entries, true).end(&steps), UndoRun::new(usize::MAX, false).end(&steps));
         let peak: u64 = with.peak.blocks.iter().map(|block| block.size).sum();
         prop_assert_eq!(peak + with.peak.not_recorded, with.peak.bytes);
         prop_assert!(with.peak.bytes <= without.peak.bytes);

@@ -1,17 +1,17 @@
-//! Does a thread wait for something?
-#![expect(unsafe_code, reason = "the kernel is asked without an allocation")]
+//! Is a thread asleep? Linux only, from `/proc` and the thread's CPU clock.
+#![expect(unsafe_code, reason = "system calls without an allocation")]
 
 use std::io::{Cursor, Write};
 use std::time::{Duration, Instant};
 
 use crate::errno::KeepErrno;
 
-/// So long a thread may still run that has handed over work, before it sleeps.
+/// CPU time that a thread may still use between handing over work and going to sleep.
 const PATIENCE: Duration = Duration::from_micros(200);
-/// On a machine with much to do it waits so long for a processor.
+/// Limit of the wait on a busy machine.
 const LONGEST: Duration = Duration::from_millis(100);
 
-/// Does the thread sleep, or will it in a moment?
+/// Is the thread asleep, or will it be in a moment?
 pub(super) fn soon(thread: u32) -> bool {
     let _errno = KeepErrno::new();
     let (begun, has_run) = (Instant::now(), processor_time(thread));
@@ -28,29 +28,29 @@ pub(super) fn soon(thread: u32) -> bool {
     }
 }
 
-/// How long a thread of this process has run.
+/// CPU time of a thread of this process.
 fn processor_time(thread: u32) -> Option<Duration> {
-    // As the kernel writes a thread's clock: the number's complement, and that it is one thread's and the scheduler's.
+    // The kernel's encoding of a per-thread CPU clock: ~tid << 3 | CPUCLOCK_PERTHREAD | CPUCLOCK_SCHED.
     let clock = (!(thread as libc::clockid_t) << 3) | 6;
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: there is room for the answer.
+    // SAFETY: `time` is valid for writes.
     let answer = unsafe { libc::clock_gettime(clock, &mut time) };
     (answer == 0).then(|| Duration::new(time.tv_sec as u64, time.tv_nsec as u32))
 }
 
-/// The letter that stands behind the thread's name, which is in parentheses.
+/// The state letter of `/proc/self/task/TID/stat`, behind the name in parentheses.
 fn state(thread: u32) -> Option<u8> {
     let mut path = [0u8; 48];
     write!(Cursor::new(path.as_mut_slice()), "/proc/self/task/{thread}/stat\0").ok()?;
-    // SAFETY: the path ends with a zero byte.
+    // SAFETY: the path ends with a NUL byte.
     let file = unsafe { libc::open(path.as_ptr().cast(), libc::O_RDONLY | libc::O_CLOEXEC) };
     if file < 0 {
         return None;
     }
     let mut text = [0u8; 64];
-    // SAFETY: there is room for so many bytes.
+    // SAFETY: the buffer is valid for writes of its length.
     let read = unsafe { libc::read(file, text.as_mut_ptr().cast(), text.len()) };
-    // SAFETY: it was opened above, and nobody else has it.
+    // SAFETY: opened above, used nowhere else.
     unsafe { libc::close(file) };
     let text = text.get(..usize::try_from(read).ok()?)?;
     let end = text.iter().rposition(|byte| *byte == b')')?;

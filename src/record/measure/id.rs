@@ -1,4 +1,4 @@
-//! Measurements by numbers.
+//! Ids of measurements.
 
-/// The number of a measurement; none is 0.
+/// 0 is no measurement.
 pub(crate) type Id = u64;

@@ -1,6 +1,31 @@
-//! Measurements: what each one that is open sees, behind one lock.
+//! Measurements: per-measurement ledgers of what some code allocates, and the decision work_owner work a thread does.
 //!
-//! One lock is enough: it is held for less than taking a stack takes, and only while something is measured.
+//! ```text
+//!   measure(code) ─► an id, and a ledger for each device that is used ─► active on this thread (guard)
+//!                         ▲                                                    │ scope::Context carries it
+//!       alloc on a thread where a measurement is active: into it and all       │ a thread that it starts
+//!         measurements around it ◄─────────────────────────────────────────────┤ inherits it
+//!       alloc on another thread that holds addresses of its blocks or stack: handed-over work, in a ledger beside it
+//!       free on any thread: out of the owner's ledger and all around it
+//! ```
+//!
+//! While a measurement is open, [`gates`] let every event through, so that frees are seen on all threads. A measurement
+//! belongs to work, not to a thread: it travels with `scope::Context`. (`tracing` spans do not carry it: a model's span
+//! may be made in one test and entered in another.) A measurement of the whole process encloses all others. One lock
+//! protects everything here ([`registry`]): it is held for less time than taking a stack needs, and only while
+//! something is measured.
+//!
+//! # Whose work does a thread do?
+//! A new thread of std's first frees its start routine's argument. If that is a block of a measurement, the thread
+//! inherits the measurement ([`on_new_thread`]). Any other thread is examined when it allocates: [`unwind::each_word`]
+//! visits its registers and its stack, and [`Registry::work_owner`] looks for addresses of a measurement's blocks or of
+//! the stack of its thread. Stale words remain on a stack, so this is evidence, not proof: such blocks go to a ledger
+//! of their own (`handed`), which can make a verdict undecided and never adds to the measured numbers.
+//!
+//! What excludes coincidences: only threads of the same family ([`lineage`]) or rayon's workers count; words that a
+//! thread held when it started do not count; a new thread's unused stack is cleared if something was measured before;
+//! the thread that waits for rayon's workers must be asleep ([`asleep`]). Threads of the family that only share memory
+//! with the measurement ([`others`]) make verdicts undecided, too.
 
 #[cfg_attr(not(target_os = "linux"), path = "asleep_elsewhere.rs")]
 mod asleep;
@@ -14,74 +39,74 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 pub(crate) use id::Id;
 pub(crate) use others::Helper;
-use others::Whose;
+use others::WorkOwner;
 use registry::Registry;
-pub(crate) use registry::{DeviceMeasured, Space, Taken};
+pub(crate) use registry::{MeasuredCopy, MeasuredFree, Space};
 
 use super::lineage::Family;
 use super::lock::{Lock, Locked, rank};
 use super::memory::OwnVec;
-use super::names::Label;
-use super::{Site, gates, guard, here, lineage, thread, unwind};
+use super::names::BlockLabel;
+use super::{EventSite, gates, guard, here, lineage, thread, unwind};
 use crate::errno::KeepErrno;
 use crate::snapshot::{Block, Device, StackId};
 
 /// A measurement of the whole process is open.
 static IS_WHOLE: AtomicBool = AtomicBool::new(false);
-/// Something was measured in this process.
+/// Something was measured in this process before.
 static WAS_MEASURED: AtomicBool = AtomicBool::new(false);
 static REGISTRY: Lock<Registry, { rank::MEASURES }> = Lock::new(Registry::new());
 
 pub(super) type LockedRegistry = Locked<'static, Registry, { rank::MEASURES }>;
 
-/// What threads allocated that carry no measurement, while one was open: other tests, or work that was done for the
-/// measured code on a pool that others share. Whose it was is unknown.
+/// What threads without a measurement allocated while one was open: other tests, or work that a shared pool did for the
+/// measured code.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Unattributed {
-    /// Bytes of all those blocks.
+    /// Total bytes.
     pub bytes: u64,
-    /// Their number.
+    /// Number of allocations.
     pub allocations: u64,
-    /// Bytes of those that rayon's workers allocated; 0 without the feature `rayon`.
+    /// Bytes that rayon's workers allocated; 0 without the feature `rayon`.
     pub pool_bytes: u64,
-    /// Their number.
+    /// Number of allocations by rayon's workers.
     pub pool_allocations: u64,
 }
 
+/// [bytes, allocations] of other threads and of rayon's workers.
 static UNATTRIBUTED: [[AtomicU64; 2]; 2] = [const { [const { AtomicU64::new(0) }; 2] }; 2];
-/// Says whether this thread is one of a pool's workers.
+/// Is this thread one of a pool's workers?
 static IS_WORKER: OnceLock<fn() -> bool> = OnceLock::new();
 
-/// How workers of a pool are known from here on.
 #[cfg_attr(not(feature = "rayon"), allow(dead_code, reason = "no pool is known"))]
 pub(crate) fn workers_are(known_by: fn() -> bool) {
     let _ = IS_WORKER.set(known_by);
 }
 
-/// A measurement that is open, and what was unattributed before it.
+/// An open measurement, and what was unattributed before it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Opened {
+pub(crate) struct OpenMeasurement {
     pub(crate) id: Id,
     before: Unattributed,
 }
 
-/// What a measurement saw.
+/// The result of a measurement.
 #[derive(Debug, Default)]
 pub(crate) struct Seen {
-    pub(crate) devices: Vec<DeviceMeasured>,
+    pub(crate) devices: Vec<MeasuredCopy>,
     pub(crate) unattributed: Unattributed,
-    /// Blocks that could not be entered for lack of memory.
+    /// Blocks that were not entered for lack of memory.
     pub(crate) lost: u64,
-    /// Frees of blocks whose size nobody knew.
+    /// Frees of blocks of unknown size.
     pub(crate) unknown_frees: u64,
-    /// Threads that carry none and may have worked for it.
+    /// Threads without a measurement that may have worked for this one.
     pub(crate) helpers: Vec<Helper>,
 }
 
-/// Opens a measurement inside the one in force here, or of the whole process; `None` if there is no memory for it. Nothing
-/// is in force by that: see [`guard::set_measure`].
-pub(crate) fn begin(whole: bool) -> Option<Opened> {
+/// Opens a measurement, inside the one that is active on this thread or of the whole process; `None` if there is no
+/// memory. It is not active on any thread yet, see [`guard::set_measure`].
+pub(crate) fn begin(whole: bool) -> Option<OpenMeasurement> {
     // Here and below: a signal handler that allocates must not wait for the thread that it interrupted.
     let _own = guard::own_work();
     let mut registry = lock();
@@ -91,11 +116,11 @@ pub(crate) fn begin(whole: bool) -> Option<Opened> {
         registry.make_whole(id);
     }
     after_change(&registry);
-    Some(Opened { id, before: unattributed() })
+    Some(OpenMeasurement { id, before: unattributed() })
 }
 
-/// Closes a measurement; gives what it saw.
-pub(crate) fn end(opened: Opened) -> Option<Seen> {
+/// Closes a measurement and returns its result.
+pub(crate) fn end(opened: OpenMeasurement) -> Option<Seen> {
     let _own = guard::own_work();
     let mut registry = lock();
     let (copied, helpers) = (registry.copy(opened.id), registry.helpers(opened.id));
@@ -105,19 +130,20 @@ pub(crate) fn end(opened: Opened) -> Option<Seen> {
     copied.map(|(devices, lost, unknown_frees)| Seen { devices, unattributed, lost, unknown_frees, helpers })
 }
 
-/// Every block that is live in an open measurement, and whether it is of work that was handed over. What is called may do
-/// nothing but own work.
-pub(crate) fn each_live(opened: Opened, each: impl FnMut(Device, bool, &Block)) {
+/// Calls `each` with every live block of an open measurement, and whether it is of handed-over work. `each` runs under
+/// the lock and must be own work.
+pub(crate) fn each_live(opened: OpenMeasurement, each: impl FnMut(Device, bool, &Block)) {
     lock().each_live(opened.id, each);
 }
 
-/// Blocks that are live and may be an open measurement's. What is called may do nothing but own work.
-pub(crate) fn each_of_helpers(opened: Opened, each: impl FnMut(Device, StackId, u64)) {
+/// Calls `each` with live blocks that may belong to an open measurement. `each` runs under the lock and must be own
+/// work.
+pub(crate) fn each_of_helpers(opened: OpenMeasurement, each: impl FnMut(Device, StackId, u64)) {
     lock().each_of_helpers(opened.id, each);
 }
 
-/// It is in force on this thread from here on.
-pub(crate) fn on_this_stack(opened: Opened) {
+/// Binds the measurement to this thread and to the part of its stack that is in use from here.
+pub(crate) fn on_this_stack(opened: OpenMeasurement) {
     let _own = guard::own_work();
     lineage::is_on_its_own();
     let stack = unwind::part_from_here();
@@ -128,14 +154,15 @@ pub(crate) fn on_this_stack(opened: Opened) {
     }
 }
 
-/// A thread's first act is to free a block: that of whoever began the thread, which goes on with that one's work.
+/// Called when a new thread frees its first block, the argument of its start routine: it inherits the measurement of
+/// that block.
 #[cold]
 #[inline(never)]
 pub(crate) fn on_new_thread(address: u64) {
     let _errno = KeepErrno::new();
     guard::set(guard::NEW, false);
-    unwind::thread_begins();
-    lineage::begun(address as usize);
+    unwind::on_thread_start();
+    lineage::claim_ancestry(address as usize);
     if WAS_MEASURED.load(Ordering::Relaxed) {
         unwind::clear_unused_stack();
     }
@@ -160,7 +187,7 @@ pub(crate) fn on_new_thread(address: u64) {
 }
 
 /// Closes a measurement, if it is open.
-pub(crate) fn close(opened: Opened) {
+pub(crate) fn close(opened: OpenMeasurement) {
     let _own = guard::own_work();
     close_in(&mut lock(), opened.id);
 }
@@ -175,7 +202,7 @@ fn after_change(registry: &Registry) {
     gates::set_measurements(registry.open());
 }
 
-/// The measurement in force here, for work elsewhere to carry.
+/// The measurement that is active here; marks it as carried to work elsewhere.
 pub(crate) fn carry() -> Id {
     let id = guard::measure();
     if id != 0 {
@@ -184,26 +211,26 @@ pub(crate) fn carry() -> Id {
     id
 }
 
-/// Work elsewhere may carry this one.
+/// Marks a measurement as carried to work elsewhere.
 pub(crate) fn carry_id(id: Id) {
     let _own = guard::own_work();
     lock().carry(id);
 }
 
-/// Which measurement is in force where work that carries one runs inside another.
-pub(crate) fn in_force(current: Id, carried: Id) -> Id {
+/// Which measurement is active where work that carries one runs inside another.
+pub(crate) fn active_for(current: Id, carried: Id) -> Id {
     match (current, carried) {
         (_, 0) => current,
         (0, carried) => carried,
         (same, carried) if same == carried => same,
         (current, carried) => {
             let _own = guard::own_work();
-            lock().in_force(current, carried)
+            lock().active_for(current, carried)
         }
     }
 }
 
-/// May a block that is allocated on this thread be of any interest, where something is measured?
+/// May an allocation on this thread matter to an open measurement?
 #[inline(never)]
 pub(crate) fn may_concern_this_thread() -> bool {
     guard::measure() != 0 || IS_WHOLE.load(Ordering::Relaxed) || is_related()
@@ -215,12 +242,12 @@ fn is_related() -> bool {
 }
 
 /// A block was allocated on this thread.
-pub(crate) fn on_alloc(device: Device, address: u64, size: u64, site: Site) {
-    // A pool's threads work for whoever comes, also for others than who began them.
+pub(crate) fn on_alloc(device: Device, address: u64, size: u64, site: EventSite) {
+    // A pool's threads work for anybody, not just for the thread that started them.
     let current = guard::measure();
     let current = if current == guard::inherited() && current != 0 && is_worker() { 0 } else { current };
     let mut registry = lock();
-    // Work may carry a measurement that was closed.
+    // The carried measurement may be closed.
     if registry.is_carried(current) || registry.are_all_whole() {
         registry.alloc(current, device, address, size, site);
     } else {
@@ -228,40 +255,40 @@ pub(crate) fn on_alloc(device: Device, address: u64, size: u64, site: Site) {
     }
 }
 
-/// The same on a thread that carries no measurement: pools do the work of others.
+/// [`on_alloc`] on a thread without a measurement: it may do handed-over work.
 #[inline(never)]
-fn on_alloc_of_other(mut registry: LockedRegistry, device: Device, address: u64, size: u64, site: Site) {
-    // A pool of rayon's works for everybody.
+fn on_alloc_of_other(mut registry: LockedRegistry, device: Device, address: u64, size: u64, site: EventSite) {
+    // Rayon's pool works for everybody, whoever started it.
     let is_worker = is_worker();
     let family = if is_worker { Family::UNKNOWN } else { lineage::family() };
-    let mut whose = registry.whose(family, |each| unwind::each_word(each));
-    if let Whose::One(id) = whose
+    let mut work_owner = registry.work_owner(family, |each| unwind::each_word(each));
+    if let WorkOwner::One(id) = work_owner
         && is_worker
     {
         let waiting = registry.os_thread(id);
         drop(registry);
-        // Who has work done by such a pool waits for it. What was done for others may have left the words behind.
+        // The thread that waits for the pool sleeps. If it does not, the words are left over from earlier work.
         if waiting != 0 && !asleep::soon(waiting) {
-            whose = Whose::Nobody;
+            work_owner = WorkOwner::Nobody;
         }
         registry = lock();
     }
-    if let Whose::One(id) = whose
+    if let WorkOwner::One(id) = work_owner
         && registry.enter(id, (device, address, size), site, true)
     {
         return;
     }
-    // One of the whole process may be open beside those whose work this is not.
+    // A measurement of the whole process may be open as well.
     if registry.alloc(0, device, address, size, site) {
         return;
     }
     if !is_worker {
-        registry.alloc_of_other((device, address, size), site, family, whose);
+        registry.alloc_of_other((device, address, size), site, family, work_owner);
     }
     count_unattributed(size, is_worker);
 }
 
-/// The same on a thread that works for none.
+/// An allocation on a thread that works for no measurement.
 #[inline(never)]
 pub(crate) fn on_unrelated(size: u64) {
     count_unattributed(size, false);
@@ -273,7 +300,7 @@ fn count_unattributed(size: u64, of_pool: bool) {
     allocations.fetch_add(1, Ordering::Relaxed);
 }
 
-/// Of rayon's: what one holds tells whose work it does.
+/// Rayon's workers: work_owner work one does follows from what it holds.
 fn is_worker() -> bool {
     IS_WORKER.get().is_some_and(|is_worker| is_worker())
 }
@@ -300,8 +327,8 @@ impl Unattributed {
     }
 }
 
-/// A block is about to be freed on this thread; `known` is its device and size, as far as others know them.
-pub(crate) fn on_free(space: Space, address: u64, known: Option<(Device, u64)>) -> Option<Taken> {
+/// A block is about to be freed on this thread. `known` is its device and size if the recorder knows them.
+pub(crate) fn on_free(space: Space, address: u64, known: Option<(Device, u64)>) -> Option<MeasuredFree> {
     let site = here::free_site();
     let current = guard::measure();
     let mut registry = lock();
@@ -312,22 +339,21 @@ pub(crate) fn on_free(space: Space, address: u64, known: Option<(Device, u64)>) 
     taken
 }
 
-/// It was not freed after all.
-pub(crate) fn undo_free(taken: Taken) {
+/// The free failed.
+pub(crate) fn undo_free(taken: MeasuredFree) {
     lock().undo_free(taken);
 }
 
-/// Does a block belong to any measurement?
 pub(crate) fn knows(space: Space, address: u64) -> bool {
     lock().knows((space, address))
 }
 
 /// Names a block; false if it belongs to no measurement.
-pub(crate) fn name(device: Option<Device>, address: u64, label: Label<'_>) -> bool {
+pub(crate) fn name(device: Option<Device>, address: u64, label: BlockLabel<'_>) -> bool {
     gates::any_measurement() && lock().name(device, address, label)
 }
 
-/// Addresses of blocks that are not of the heap.
+/// Addresses of device blocks that belong to measurements.
 pub(crate) fn device_blocks() -> OwnVec<(Space, u64)> {
     lock().device_blocks()
 }
@@ -336,7 +362,7 @@ pub(super) fn lock() -> LockedRegistry {
     REGISTRY.lock()
 }
 
-/// What is measured on threads that are not in a forked child is over there.
+/// In a forked child only this thread's measurement continues.
 pub(super) fn abandon(registry: &mut Registry) {
     registry.keep_only(guard::measure());
     after_change(registry);

@@ -1,27 +1,27 @@
-//! Threads that carry no measurement while one is open, and what tells whose work they do.
+//! Threads without a measurement while one is open, and the evidence for work_owner work they do.
 
 use super::id::Id;
 use crate::record::lineage::Family;
 use crate::record::memory::{OwnMap, OwnVec, System, own_map, try_push};
-use crate::record::site::Site;
+use crate::record::site::EventSite;
 use crate::record::thread_name;
 use crate::snapshot::{Device, StackId, ThreadId};
 
 /// Whose work a thread does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Whose {
-    /// That of no measurement, as far as can be seen.
+pub(super) enum WorkOwner {
+    /// No measurement's, as far as can be seen.
     Nobody,
     One(Id),
-    /// What the thread holds is of several: so many of these.
+    /// Several candidates; the number says how many of the ids are used.
     Several([Id; MOST], usize),
 }
 
-/// Measurements that are told apart where a thread holds memory of several.
+/// Most candidates that are told apart.
 pub(super) const MOST: usize = 4;
 
-impl Whose {
-    /// One more whose memory the thread holds. Of two inside each other it is the inner one's.
+impl WorkOwner {
+    /// Adds a measurement work_owner memory the thread holds. Of two nested ones, the inner one counts.
     pub(super) fn and(self, id: Id, contains: impl Fn(Id, Id) -> bool) -> Self {
         match self {
             Self::Nobody => Self::One(id),
@@ -48,7 +48,7 @@ impl Whose {
     }
 }
 
-/// What a thread that carries no measurement allocated on a device while one was open.
+/// What a thread without a measurement allocated on a device while one was open.
 #[derive(Clone, Copy, Debug)]
 struct Other {
     family: Family,
@@ -59,19 +59,19 @@ struct Other {
     largest: (u64, StackId),
 }
 
-/// A thread that may have worked for a measurement, as it is related to that one's, and what it did on a device.
+/// A thread that may have worked for a measurement (it is of the same family), and what it allocated on a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Helper {
     pub(crate) thread: ThreadId,
-    /// The first fifteen bytes of its name.
+    /// The first 15 bytes of its name.
     pub(crate) name: [u8; thread_name::LENGTH],
     pub(crate) device: Device,
-    /// It has memory in common with what was measured.
+    /// It shares memory with the measured code.
     pub(crate) shares: bool,
-    /// The most that it held at once.
+    /// Its peak.
     pub(crate) bytes: u64,
     pub(crate) allocations: u64,
-    /// Its largest block, and where that was allocated.
+    /// Its largest block, and that block's stack.
     pub(crate) largest: u64,
     pub(crate) stack: StackId,
 }
@@ -85,7 +85,7 @@ impl Helper {
 #[derive(Debug)]
 pub(super) struct Others {
     held: OwnMap<(ThreadId, Device), Other>,
-    /// Threads that have memory in common with measurements.
+    /// Threads that share memory with a measurement.
     shares: OwnVec<(ThreadId, Id)>,
 }
 
@@ -94,7 +94,7 @@ impl Others {
         Self { held: own_map(), shares: OwnVec::new_in(System) }
     }
 
-    pub(super) fn alloc(&mut self, device: Device, size: u64, site: Site, family: Family) {
+    pub(super) fn alloc(&mut self, device: Device, size: u64, site: EventSite, family: Family) {
         if self.held.try_reserve(1).is_err() {
             return;
         }
@@ -116,7 +116,7 @@ impl Others {
         }
     }
 
-    /// The thread has memory in common with what is measured: what it does may be done for that.
+    /// Notes that the thread shares memory with the measurement.
     pub(super) fn shares(&mut self, thread: ThreadId, id: Id) {
         if !self.shares.contains(&(thread, id)) {
             try_push(&mut self.shares, (thread, id));
@@ -127,11 +127,11 @@ impl Others {
         self.shares.iter().any(|(of, id)| *of == thread && is_meant(*id))
     }
 
-    pub(super) fn helpers(&self, whose: Family, is_meant: impl Fn(Id) -> bool) -> Vec<Helper> {
+    pub(super) fn helpers(&self, work_owner: Family, is_meant: impl Fn(Id) -> bool) -> Vec<Helper> {
         let helper = |(&(thread, device), other): (&(ThreadId, Device), &Other)| {
             let Other { family, name, most: bytes, allocations, largest: (largest, stack), .. } = *other;
             let shares = self.does_share(thread, &is_meant);
-            family.may_work_for(whose).then_some(Helper {
+            family.may_work_for(work_owner).then_some(Helper {
                 thread,
                 name,
                 device,

@@ -4,7 +4,7 @@ use super::*;
 use crate::record::unwind::stack::StackPart;
 
 fn alloc(registry: &mut Registry, current: Id, address: u64) {
-    registry.alloc(current, Device::Cpu, address, 10, Site::default());
+    registry.alloc(current, Device::Cpu, address, 10, EventSite::default());
 }
 
 /// Bytes live and freed of others.
@@ -13,8 +13,8 @@ fn held(registry: &Registry, id: Id) -> (u64, u64) {
     devices.first().map_or((0, 0), |on| (on.ledger.stats.allocated_bytes.current, on.foreign_freed))
 }
 
-fn free(registry: &mut Registry, current: Id, address: u64) -> Option<Taken> {
-    registry.free(current, (Space::Heap, address), Some((Device::Cpu, 10)), Site::default())
+fn free(registry: &mut Registry, current: Id, address: u64) -> Option<MeasuredFree> {
+    registry.free(current, (Space::Heap, address), Some((Device::Cpu, 10)), EventSite::default())
 }
 
 #[test]
@@ -50,9 +50,9 @@ fn work_that_carries_a_closed_measurement_is_its_parents() {
     registry.close(innermost);
     alloc(&mut registry, innermost, 4);
     assert_eq!(held(&registry, outer).0, 40);
-    assert_eq!((registry.in_force(outer, inner), registry.in_force(0, innermost)), (outer, outer));
+    assert_eq!((registry.active_for(outer, inner), registry.active_for(0, innermost)), (outer, outer));
     registry.close(outer);
-    assert!(!registry.alloc(innermost, Device::Cpu, 5, 10, Site::default()), "nobody's");
+    assert!(!registry.alloc(innermost, Device::Cpu, 5, 10, EventSite::default()), "nobody's");
     assert_eq!(registry.measures.len(), 0);
 }
 
@@ -61,10 +61,10 @@ fn a_carried_measurement_is_in_force_unless_another_is_inside_it() {
     let mut registry = Registry::new();
     let (outer, other) = (registry.begin(0, Family::UNKNOWN).unwrap(), registry.begin(0, Family::UNKNOWN).unwrap());
     let inner = registry.begin(outer, Family::UNKNOWN).unwrap();
-    assert_eq!(registry.in_force(inner, outer), inner);
-    assert_eq!(registry.in_force(outer, inner), inner);
-    assert_eq!(registry.in_force(other, inner), inner);
-    assert_eq!(registry.in_force(inner, 0), inner);
+    assert_eq!(registry.active_for(inner, outer), inner);
+    assert_eq!(registry.active_for(outer, inner), inner);
+    assert_eq!(registry.active_for(other, inner), inner);
+    assert_eq!(registry.active_for(inner, 0), inner);
 }
 
 #[test]
@@ -98,8 +98,8 @@ fn a_forked_child_keeps_the_measurements_of_its_thread() {
     assert_eq!((registry.measures.len(), registry.owners.len(), registry.open()), (0, 0, 0));
 }
 
-fn whose(registry: &Registry, words: &[u64]) -> Whose {
-    registry.whose(Family::UNKNOWN, |each| words.iter().for_each(|word| each(*word, 0)))
+fn work_owner(registry: &Registry, words: &[u64]) -> WorkOwner {
+    registry.work_owner(Family::UNKNOWN, |each| words.iter().for_each(|word| each(*word, 0)))
 }
 
 #[test]
@@ -112,18 +112,22 @@ fn work_is_whose_memory_it_has_in_hand() {
     }
     let stack = StackPart { start: 1000, end: 2000 };
     registry.stacks.add(other, stack, 7);
-    assert_eq!(whose(&registry, &[]), Whose::Nobody);
-    assert_eq!(whose(&registry, &[15, 17, 2000, 999]), Whose::Nobody);
-    assert_eq!(whose(&registry, &[16]), Whose::One(one));
-    assert_eq!(whose(&registry, &[1500]), Whose::One(other));
-    assert_eq!([[16, 48], [48, 16]].map(|words| whose(&registry, &words)), [Whose::One(inside); 2], "the inner one's");
-    assert!(matches!(whose(&registry, &[16, 32, 1000]), Whose::Several(_, 2)));
+    assert_eq!(work_owner(&registry, &[]), WorkOwner::Nobody);
+    assert_eq!(work_owner(&registry, &[15, 17, 2000, 999]), WorkOwner::Nobody);
+    assert_eq!(work_owner(&registry, &[16]), WorkOwner::One(one));
+    assert_eq!(work_owner(&registry, &[1500]), WorkOwner::One(other));
+    assert_eq!(
+        [[16, 48], [48, 16]].map(|words| work_owner(&registry, &words)),
+        [WorkOwner::One(inside); 2],
+        "the inner one's"
+    );
+    assert!(matches!(work_owner(&registry, &[16, 32, 1000]), WorkOwner::Several(_, 2)));
     registry.stacks.forget_others(StackPart { start: 1999, end: 3000 }, 7);
-    assert_eq!(whose(&registry, &[1500]), Whose::One(other), "the thread goes on");
+    assert_eq!(work_owner(&registry, &[1500]), WorkOwner::One(other), "the thread goes on");
     registry.stacks.forget_others(StackPart { start: 1999, end: 3000 }, 8);
-    assert_eq!(whose(&registry, &[1500]), Whose::Nobody, "the stack is another thread's now");
+    assert_eq!(work_owner(&registry, &[1500]), WorkOwner::Nobody, "the stack is another thread's now");
     free(&mut registry, 0, 16);
-    assert_eq!(whose(&registry, &[16]), Whose::Nobody);
+    assert_eq!(work_owner(&registry, &[16]), WorkOwner::Nobody);
 }
 
 #[test]
@@ -132,8 +136,8 @@ fn a_stack_between_blocks_is_a_stack() {
     let id = registry.begin(0, Family::UNKNOWN).unwrap();
     [16, 4000].into_iter().for_each(|address| alloc(&mut registry, id, address));
     registry.stacks.add(id, StackPart { start: 1000, end: 2000 }, 7);
-    assert_eq!(whose(&registry, &[1504]), Whose::One(id));
-    assert_eq!(whose(&registry, &[2504]), Whose::Nobody);
+    assert_eq!(work_owner(&registry, &[1504]), WorkOwner::One(id));
+    assert_eq!(work_owner(&registry, &[2504]), WorkOwner::Nobody);
 }
 
 #[test]
@@ -145,10 +149,10 @@ fn a_measurement_inside_another_has_the_stack_for_as_long_as_it_is_open() {
         let inner = registry.begin(outer, Family::UNKNOWN).unwrap();
         registry.stacks.add(inner, StackPart { start: 800, end: 1800 }, 7);
         registry.stacks.add(inner, StackPart { start: 3000, end: 4000 }, 8);
-        assert_eq!(whose(&registry, &[1500]), Whose::One(inner));
+        assert_eq!(work_owner(&registry, &[1500]), WorkOwner::One(inner));
         registry.close(inner);
-        assert_eq!(whose(&registry, &[1500]), Whose::One(outer));
-        assert_eq!(whose(&registry, &[3500]), Whose::One(outer), "of a thread that it has begun");
+        assert_eq!(work_owner(&registry, &[1500]), WorkOwner::One(outer));
+        assert_eq!(work_owner(&registry, &[3500]), WorkOwner::One(outer), "of a thread that it has begun");
     }
     assert_eq!(registry.stacks.len(), 2);
     registry.close(outer);
@@ -160,7 +164,7 @@ fn work_that_is_handed_over_is_kept_apart() {
     let mut registry = Registry::new();
     let id = registry.begin(0, Family::UNKNOWN).unwrap();
     alloc(&mut registry, id, 16);
-    assert!(registry.enter(id, (Device::Cpu, 32, 100), Site::default(), true));
+    assert!(registry.enter(id, (Device::Cpu, 32, 100), EventSite::default(), true));
     let (devices, ..) = registry.copy(id).unwrap();
     let live = |handed| devices.iter().find(|on| on.handed == handed).unwrap().ledger.stats.allocated_bytes.current;
     assert_eq!((live(false), live(true)), (10, 100));
@@ -195,7 +199,7 @@ fn work_that_is_handed_over_belongs_to_the_whole_process_as_any() {
     let one = registry.begin(0, Family::UNKNOWN).unwrap();
     alloc(&mut registry, one, 16);
     assert!(!registry.are_all_whole() && registry.is_carried(one) && !registry.is_carried(0));
-    assert!(registry.enter(one, (Device::Cpu, 32, 100), Site::default(), true));
+    assert!(registry.enter(one, (Device::Cpu, 32, 100), EventSite::default(), true));
     let of = |registry: &Registry, id, handed| {
         let (devices, ..) = registry.copy(id).unwrap();
         devices.iter().find(|on| on.handed == handed).map(|on| on.ledger.stats.allocated_bytes.current)

@@ -1,11 +1,11 @@
-//! Stacks of threads that a measurement is in force on.
+//! The stacks of threads on which measurements are active.
 
 use super::id::Id;
 use crate::record::memory::{OwnVec, System, try_push};
 use crate::record::unwind::stack::StackPart;
 
-/// A part of memory, as the complements of its bounds: the search through what a thread holds comes upon what the search
-/// itself has on the stack, and an address of a measurement there would be taken for one that the thread works with.
+/// An address range, stored as the complements of its bounds: the search through a stack also finds the searching
+/// code's own variables, and must not take them for addresses that the thread works with.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Hidden {
     start: u64,
@@ -23,7 +23,7 @@ impl Hidden {
         self.end < !address && !address <= self.start
     }
 
-    /// With this one.
+    /// The smallest range that contains both.
     pub(super) fn and(self, other: Self) -> Self {
         Self { start: self.start.max(other.start), end: self.end.min(other.end) }
     }
@@ -41,42 +41,42 @@ impl Hidden {
 pub(super) struct MeasuredStack {
     part: Hidden,
     pub(super) id: Id,
-    /// The system's number of its thread.
+    /// Kernel id of its thread.
     pub(super) os_thread: u32,
 }
 
-/// All of them, the newest last.
+/// The newest is last.
 #[derive(Debug)]
-pub(super) struct Stacks(OwnVec<MeasuredStack>);
+pub(super) struct MeasuredStacks(OwnVec<MeasuredStack>);
 
-impl Stacks {
+impl MeasuredStacks {
     pub(super) const fn new() -> Self {
         Self(OwnVec::new_in(System))
     }
 
-    /// A measurement is in force on the thread that has this stack.
+    /// A measurement is active on the thread with this stack.
     pub(super) fn add(&mut self, id: Id, part: StackPart, os_thread: u32) {
         self.forget_others(part, os_thread);
         try_push(&mut self.0, MeasuredStack { part: Hidden::of(part), id, os_thread });
     }
 
-    /// This thread has the stack: another one whose it was has ended.
+    /// This thread has the stack now: another thread that had it is gone.
     pub(super) fn forget_others(&mut self, part: StackPart, os_thread: u32) {
         let part = Hidden::of(part);
         self.0.retain(|stack| stack.os_thread == os_thread || stack.part.is_apart(part));
     }
 
-    /// All lie in there.
+    /// A range that contains them all.
     pub(super) fn span(&self) -> Hidden {
         self.0.iter().fold(Hidden::NOWHERE, |span, stack| span.and(stack.part))
     }
 
-    /// The one that an address is in. Of measurements inside each other it is the inner one's, which is the newest.
+    /// The stack that contains an address; of nested measurements, the inner one's, which is the newest.
     pub(super) fn at(&self, address: u64) -> Option<MeasuredStack> {
         self.0.iter().rev().find(|stack| stack.part.contains(address)).copied()
     }
 
-    /// Those of a measurement that is closed become its parent's, once each; they go if there is none.
+    /// The stacks of a closed measurement become its parent's, once each, or go if there is none.
     pub(super) fn hand_over(&mut self, from: Id, to: Id) {
         for index in (0..self.0.len()).rev() {
             let Some(&MeasuredStack { id, os_thread, .. }) = self.0.get(index) else { continue };

@@ -1,4 +1,4 @@
-//! Which device has a ledger, and where.
+//! Creation and look-up of devices' ledgers.
 
 use std::sync::atomic::Ordering;
 
@@ -7,12 +7,12 @@ use crate::record::ledger::{AskOutside, Ledger, LedgerOptions};
 use crate::record::{gates, untraced};
 use crate::snapshot::{Action, Device, Enabled, Sampling, Settings, StackContext};
 
-/// Does something with a device's ledger; none is made for it.
+/// Calls `f` with the device's ledger, if it has one.
 pub(in crate::record) fn with_ledger_there<T>(device: Device, f: impl FnOnce(&mut Ledger) -> T) -> Option<T> {
     slot_of(device)?.as_mut().map(f)
 }
 
-/// The same, after making one for a device that has none and is recorded.
+/// The same; creates the ledger first if the device is recorded.
 pub(in crate::record) fn with_ledger<T>(device: Device, f: impl FnOnce(&mut Ledger) -> T) -> Option<T> {
     let mut slot = slot_of(device)?;
     if slot.is_none() {
@@ -23,7 +23,7 @@ pub(in crate::record) fn with_ledger<T>(device: Device, f: impl FnOnce(&mut Ledg
     slot.as_mut().map(f)
 }
 
-/// The new ledger takes over what the first device's knows of scopes, as if it had been there before.
+/// The new ledger copies the scopes of the CPU's, as if it had existed from the start.
 #[cold]
 fn make_ledger(device: Device) {
     let active = ACTIVE.lock();
@@ -35,19 +35,17 @@ fn make_ledger(device: Device) {
     let (Some(first), Some(index)) = (first.as_ref(), index_of(device)) else { return };
     if let Some(slot) = DEVICES.get(index) {
         let mut slot = slot.lock();
-        slot.get_or_insert_with(|| first.beside(device_options(settings, device)));
-        // Under its lock: who enters a block and frees it again finds it by this.
+        slot.get_or_insert_with(|| first.for_other_device(device_options(settings, device)));
+        // Set under the ledger's lock: a thread that recorded an allocation always finds the ledger again at the free.
         ACTIVE_DEVICES.fetch_or(1 << index, Ordering::Relaxed);
     }
 }
 
-/// The devices that have a ledger.
 pub(in crate::record) fn active_devices() -> impl Iterator<Item = Device> {
     let active = ACTIVE_DEVICES.load(Ordering::Relaxed);
     devices().enumerate().filter(move |(index, _)| active & (1 << index) != 0).map(|(_, device)| device)
 }
 
-/// The CUDA devices that have a ledger.
 pub(crate) fn cuda_devices() -> impl Iterator<Item = Device> {
     active_devices().filter(|device| matches!(device, Device::Cuda(_)))
 }

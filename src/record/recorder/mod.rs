@@ -1,4 +1,4 @@
-//! The recording under way: one ledger per device, the gates in front of them.
+//! The current recording: one ledger per device, each behind its own lock, and the entry points of the hooks.
 
 mod devices;
 mod read;
@@ -15,20 +15,20 @@ pub(super) use self::slots::before;
 use self::slots::{ACTIVE_DEVICES, DEVICES, Slot, index_of};
 pub(crate) use self::slots::{devices, had_blocks_before};
 pub(super) use self::state::{RecorderLocks, abandon, wants, wants_all};
-pub(crate) use self::state::{begin_anew, is_recording, is_taken, start, stop, switch, was_forked};
+pub(crate) use self::state::{is_recording, is_taken, restart, start, stop, switch, was_forked};
 use super::gates::epoch;
 use super::here::free_site;
 use super::ledger::Ledger;
-use super::live::Held;
-use super::site::Site;
-use super::{Label, guard, sampling, thread, untraced};
+use super::live::LiveBlock;
+use super::site::EventSite;
+use super::{BlockLabel, guard, sampling, thread, untraced};
 use crate::snapshot::{ContextId, Device};
 
-/// Enters a block that was chosen at this interval into the heap's ledger; false if it could not be.
+/// Enters a block, chosen at this sampling interval, into the CPU's ledger; returns whether it was entered.
 #[cfg_attr(not(debug_assertions), inline(always))]
-pub(crate) fn on_heap_alloc(address: u64, size: u64, site: Site, interval: usize) -> bool {
+pub(crate) fn on_heap_alloc(address: u64, size: u64, site: EventSite, interval: usize) -> bool {
     let mut slot = DEVICES[0].lock();
-    // The gate that let this block through, or what chose it, may have been that of an earlier session.
+    // The gate or the sampling decision may be that of an earlier session.
     let takes = |ledger: &&mut Ledger| ledger.takes(size) && ledger.is_sampled_at(interval as u64);
     let Some(ledger) = slot.as_mut().filter(takes) else { return false };
     let entered = ledger.alloc(address, size, site);
@@ -39,48 +39,46 @@ pub(crate) fn on_heap_alloc(address: u64, size: u64, site: Site, interval: usize
     entered
 }
 
-/// What came of a free.
+/// A heap free as the CPU's ledger saw it: what undoes it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Freed {
-    /// The ledger of the recording with this number held it.
-    Recorded(Held, u64),
-    /// That recording takes such blocks and did not see this one: it is from before, and is now
-    /// logged as freed and no longer among the untraced.
+pub(crate) enum LedgerFree {
+    /// The ledger held the block, in the recording with this epoch.
+    Recorded(LiveBlock, u64),
+    /// The block is from before the recording with this epoch. The free is logged, and the untraced counters went down.
     FromBefore(u64),
-    /// Nobody records such blocks, or the sample has not got this one.
+    /// No recording of such blocks, or the sample left this one out.
     NotRecorded,
 }
 
-/// Takes a heap block out of the CPU's ledger, or out of what was there before it. Where a sample is recorded, that
-/// cannot be told from what was left out, and stays among the untraced.
+/// Takes a heap block out of the CPU's ledger. An unknown block is one from before the recording, unless a sample is
+/// recorded: then it may as well have been left out, and stays in the untraced counters.
 #[inline(always)]
-pub(crate) fn on_heap_free(address: u64, size: u64) -> Freed {
+pub(crate) fn on_heap_free(address: u64, size: u64) -> LedgerFree {
     let site = free_site();
     let mut slot = DEVICES[0].lock();
-    let Some(ledger) = slot.as_mut().filter(|ledger| ledger.takes(size)) else { return Freed::NotRecorded };
+    let Some(ledger) = slot.as_mut().filter(|ledger| ledger.takes(size)) else { return LedgerFree::NotRecorded };
     if let Some(held) = ledger.free(address, site) {
         if ledger.samples(held.size()) {
             sampling::leave(address);
         }
-        return Freed::Recorded(held, epoch());
+        return LedgerFree::Recorded(held, epoch());
     }
     if ledger.samples(size) {
-        // From before the recording, or left out of the sample: nobody can tell.
-        return Freed::NotRecorded;
+        // From before the recording or left out of the sample: unknown.
+        return LedgerFree::NotRecorded;
     }
     ledger.free_unknown(address, size, site);
-    // Under the lock: whoever reads both must not find the block in both or in neither.
+    // Under the lock: a reader of both accounts must find the block in exactly one.
     untraced::subtract(size);
-    Freed::FromBefore(epoch())
+    LedgerFree::FromBefore(epoch())
 }
 
-/// Undoes [`on_heap_free`] for a block that stayed where it was. If another recording has begun meanwhile, the block
-/// is one from before it.
-pub(crate) fn undo_heap_free(freed: Freed, address: u64, size: u64) {
+/// Undoes [`on_heap_free`]. In a recording that began meanwhile, the block is one from before.
+pub(crate) fn undo_heap_free(freed: LedgerFree, address: u64, size: u64) {
     let mut slot = DEVICES[0].lock();
     let now = epoch();
     let kept = match (freed, slot.as_mut()) {
-        (Freed::Recorded(held, then), Some(ledger)) if then == now => {
+        (LedgerFree::Recorded(held, then), Some(ledger)) if then == now => {
             let block = held.block();
             let kept = ledger.undo_free(&block);
             if kept && ledger.samples(block.size) {
@@ -88,7 +86,7 @@ pub(crate) fn undo_heap_free(freed: Freed, address: u64, size: u64) {
             }
             kept
         }
-        (Freed::FromBefore(then), Some(ledger)) if then == now => {
+        (LedgerFree::FromBefore(then), Some(ledger)) if then == now => {
             ledger.undo_free_unknown(address, size);
             false
         }
@@ -99,8 +97,8 @@ pub(crate) fn undo_heap_free(freed: Freed, address: u64, size: u64) {
     }
 }
 
-/// [`naming::name`](super::naming::name) for ledgers of the recording.
-pub(crate) fn name(device: Option<Device>, address: u64, label: Label<'_>) -> bool {
+/// See [`naming::name`](super::naming::name).
+pub(crate) fn name(device: Option<Device>, address: u64, label: BlockLabel<'_>) -> bool {
     let in_slot = |slot: &Slot| slot.lock().as_mut().is_some_and(|ledger| ledger.name(address, label));
     match device {
         Some(device) => index_of(device).and_then(|index| DEVICES.get(index)).is_some_and(in_slot),
@@ -145,13 +143,13 @@ mod tests {
         while !start(&settings, began, Vec::new) {
             std::thread::yield_now();
         }
-        assert!(!on_heap_alloc(0x1000, 2048, Site::default(), 0));
+        assert!(!on_heap_alloc(0x1000, 2048, EventSite::default(), 0));
         // One that was chosen for a sample.
-        assert!(!on_heap_alloc(0x1000, 65_536, Site::default(), 1 << 19));
-        assert!(matches!(on_heap_free(0x1000, 2048), Freed::NotRecorded));
-        assert!(on_heap_alloc(0x2000, 65_536, Site::default(), 0));
-        assert!(matches!(on_heap_free(0x2000, 65_536), Freed::Recorded(..)));
-        assert!(matches!(on_heap_free(0x3000, 65_536), Freed::FromBefore(_)));
+        assert!(!on_heap_alloc(0x1000, 65_536, EventSite::default(), 1 << 19));
+        assert!(matches!(on_heap_free(0x1000, 2048), LedgerFree::NotRecorded));
+        assert!(on_heap_alloc(0x2000, 65_536, EventSite::default(), 0));
+        assert!(matches!(on_heap_free(0x2000, 65_536), LedgerFree::Recorded(..)));
+        assert!(matches!(on_heap_free(0x3000, 65_536), LedgerFree::FromBefore(_)));
         assert!(copies(began + Duration::from_nanos(1)).is_empty(), "of another recording");
         let (_, copy) = copies(began).remove(0);
         stop();

@@ -1,5 +1,5 @@
-//! What the ledgers hold, read under their locks, as own work: copies go through the watched allocator, and were they
-//! recorded, they would wait for these locks.
+//! Reads the ledgers under their locks, as memtrace's own work: copies are allocated through the watched allocator, and
+//! recording them would deadlock.
 
 use std::time::Instant;
 
@@ -8,7 +8,7 @@ use crate::record::ledger::{Cursor, Ledger, LedgerCopy, LogPart, Outside, Overwr
 use crate::record::untraced;
 use crate::snapshot::{Device, MemoryStats};
 
-/// Counters of a device, if it is being recorded.
+/// Counters of a device; `None` if it has no ledger.
 pub(crate) fn stats(device: Device) -> Option<MemoryStats> {
     let slot = slot_of(device)?;
     let ledger = slot.as_ref()?;
@@ -22,16 +22,16 @@ pub(crate) fn reset_peak(device: Device) {
     }
 }
 
-/// One device's ledger, copied, and what was live outside it at that moment.
+/// A copy of one device's ledger, and the bytes below the threshold at that moment.
 #[derive(Debug)]
 pub(crate) struct DeviceCopy {
     pub(crate) ledger: LedgerCopy,
     pub(crate) below_threshold: u64,
 }
 
-/// All ledgers of the recording that began, or begins anew, at this moment; none of them if another one is under way.
+/// Copies all ledgers of the recording that began at this moment (or restarted then); empty if another one is active.
 pub(crate) fn copies(began: Instant) -> Vec<(Device, DeviceCopy)> {
-    // Nobody begins or ends a recording meanwhile.
+    // No recording begins or ends meanwhile.
     let _active = ACTIVE.lock();
     devices().filter_map(|device| copy(device, began).map(|copy| (device, copy))).collect()
 }
@@ -42,16 +42,15 @@ fn copy(device: Device, began: Instant) -> Option<DeviceCopy> {
     Some(device_copy(device, ledger, |base| ledger.copy(base)))
 }
 
-/// How much of a ledger's state is copied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Detail {
     Counters,
     Scopes,
-    /// With everything live and at the peak.
+    /// With the blocks that are live and those of the peak.
     Whole,
 }
 
-/// The end of a device's log, and its state at that moment.
+/// The end of a device's log, and the ledger's state at that moment.
 pub(crate) fn log_end(device: Device, detail: Detail) -> Option<(Cursor, DeviceCopy)> {
     let slot = slot_of(device)?;
     let ledger = slot.as_ref()?;
@@ -63,7 +62,7 @@ pub(crate) fn log_end(device: Device, detail: Detail) -> Option<(Cursor, DeviceC
     Some((ledger.end(), copy))
 }
 
-/// What a device's log has gained between `cursor` and `end`, at most `limit` records, added to `out`.
+/// Appends up to `limit` records of a device's log, from `cursor` to `end`, to `out`.
 pub(crate) fn read_log(
     device: Device,
     cursor: &mut Cursor,
@@ -75,7 +74,7 @@ pub(crate) fn read_log(
     slot.as_ref().map_or(Ok(()), |ledger| ledger.copy_log(cursor, end, limit, out))
 }
 
-/// Passes over the records and marks up to `end`.
+/// Moves the cursor to `end` without reading records and marks.
 pub(crate) fn skip_log(device: Device, cursor: &mut Cursor, end: &Cursor, out: &mut LogPart) {
     let Some(slot) = slot_of(device) else { return };
     if let Some(ledger) = slot.as_ref() {
@@ -83,7 +82,7 @@ pub(crate) fn skip_log(device: Device, cursor: &mut Cursor, end: &Cursor, out: &
     }
 }
 
-/// Keeps the device's counters in its log, now and then.
+/// Adds a checkpoint of the counters to the log, at regular distances.
 #[inline(always)]
 pub(in crate::record) fn keep_counters(device: Device, ledger: &mut Ledger) {
     if ledger.is_at_checkpoint() {
@@ -97,10 +96,10 @@ fn device_copy(device: Device, ledger: &Ledger, copy: impl FnOnce(u64) -> Ledger
     DeviceCopy { ledger: copy(base), below_threshold }
 }
 
-/// Bytes outside the ledger, read under its lock.
+/// Bytes outside the ledger; called under its lock.
 ///
-/// What is large, untraced and live now was live at the start, and so was what was freed since
-/// without having been recorded. Of blocks of which only a sample is recorded that cannot be said: they were counted then.
+/// Untraced large blocks that are live were live at the start, as were those freed since without a record. Under
+/// sampling that does not hold, so the bytes were counted at the start.
 fn outside(device: Device, ledger: &Ledger) -> Outside {
     if device != Device::Cpu {
         return Outside { below_threshold: 0, base: before(device) };

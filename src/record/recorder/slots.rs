@@ -1,5 +1,5 @@
-//! A place for each device's ledger, and what goes with them. All that is shared here is behind a lock, or a hint that is looked
-//! at again under one.
+//! One slot per device for its ledger. Shared state is behind locks; atomics are hints that are checked again under a
+//! lock.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -7,28 +7,26 @@ use crate::record::ledger::Ledger;
 use crate::record::lock::{Lock, Locked, rank};
 use crate::snapshot::{Device, Settings};
 
-/// CUDA devices with a ledger of their own; blocks of any further one are lost, and counted so.
+/// CUDA devices that can have a ledger; blocks of further ones are counted as lost.
 pub(super) const MAX_ORDINALS: u32 = 32;
 /// The CPU, the CUDA devices by ordinal, then pinned, managed and imported memory.
 pub(super) const MAX_DEVICES: usize = MAX_ORDINALS as usize + 4;
 
-/// A device's ledger, if it has one.
 pub(super) type Slot = Lock<Option<Ledger>, { rank::DEVICES }>;
 pub(super) type LockedSlot = Locked<'static, Option<Ledger>, { rank::DEVICES }>;
 
 pub(super) static DEVICES: [Slot; MAX_DEVICES] = [const { Lock::new(None) }; MAX_DEVICES];
 pub(super) static ACTIVE: Lock<Option<Settings>, { rank::ACTIVE }> = Lock::new(None);
 
-/// One bit for each device that has a ledger. While a recording is under way it is set, and read by scopes,
-/// with the first device's lock held: so a device that comes later has seen every scope.
+/// One bit for each device that has a ledger. During a recording it is written, and read by scopes, under the CPU
+/// slot's lock: a ledger that is created later has seen every scope.
 pub(super) static ACTIVE_DEVICES: AtomicU64 = AtomicU64::new(0);
 
-/// Bytes that the drivers' pools had handed out when the recording began, by ordinal.
+/// Bytes that each CUDA device's pools had handed out when the recording began.
 static BEFORE: [AtomicU64; MAX_ORDINALS as usize] = [const { AtomicU64::new(0) }; MAX_ORDINALS as usize];
-/// Whether there were any.
 static ANY_BEFORE: AtomicBool = AtomicBool::new(false);
 
-/// All that can have a ledger, in the order of their numbers.
+/// Every device that can have a ledger, in the order of the slots.
 pub(crate) fn devices() -> impl Iterator<Item = Device> {
     let cuda = (0..MAX_ORDINALS).map(Device::Cuda);
     std::iter::once(Device::Cpu).chain(cuda).chain([Device::Pinned, Device::Managed, Device::Imported])
@@ -55,12 +53,12 @@ pub(super) fn set_before(used: &[(u32, u64)]) {
     ANY_BEFORE.store(used.iter().any(|(_, bytes)| *bytes > 0), Ordering::Relaxed);
 }
 
-/// Was anything live on CUDA devices before the recording, as far as is known?
+/// Were blocks live on CUDA devices before the recording, as far as is known?
 pub(crate) fn had_blocks_before() -> bool {
     ANY_BEFORE.load(Ordering::Relaxed)
 }
 
-/// Bytes that the device's pool had handed out before the recording.
+/// Bytes that the device's pools had handed out before the recording.
 pub(in crate::record) fn before(device: Device) -> u64 {
     let Device::Cuda(ordinal) = device else { return 0 };
     BEFORE.get(ordinal as usize).map_or(0, |before| before.load(Ordering::Relaxed))

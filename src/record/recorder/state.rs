@@ -1,17 +1,17 @@
 //! The recording as a state machine:
 //!
 //! ```text
-//!              start                    switch, begin_anew
+//!              start                    switch, restart
 //!    idle ───────────────► recording ───────────────┐
 //!     ▲                     │   │ ▲                 │
 //!     └─────────────────────┘   │ └─────────────────┘
 //!              stop             │ fork
 //!                               ▼
-//!                            forked (a child of it: nothing is recorded any more, until it execs)
+//!                            forked (a child process: records nothing until it execs)
 //! ```
 //!
-//! [`ACTIVE`] is the state. What the hot path looks at without a lock is published from here alone: [`open`] and
-//! [`close_gates`] set the gates, the sample, and the bits of devices.
+//! [`ACTIVE`] holds the state. Only [`open`] and [`close_gates`] publish it to the atomics that the hot path reads
+//! without a lock: gates, sampling interval, device bits.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Instant;
@@ -26,30 +26,30 @@ use crate::record::lock::{Lock, Locked, rank};
 use crate::record::{gates, sampling, thread, untraced};
 use crate::snapshot::{DEFAULT_STACK_DEPTH, Device, Enabled, Sampling, Settings};
 
-/// A session is under way. Release/acquire with the ledgers is not needed: they stand behind locks.
+/// A session records. Relaxed is enough: the ledgers are behind locks.
 static RECORDING: AtomicBool = AtomicBool::new(false);
-/// The process that records, by its number; 0 is none.
+/// Process id of the process that records; 0 for none.
 static OWNER: AtomicU32 = AtomicU32::new(0);
-/// No process has this number: in a child of the one that records.
+/// In a child of the process that records; no process has this id.
 const FORKED: u32 = u32::MAX;
 
 pub(crate) fn is_recording() -> bool {
     RECORDING.load(Ordering::Relaxed)
 }
 
-/// Is this a child of the process that records? Not every way to make one tells the fork handlers.
+/// Is this a child of the process that records? Detects children created without fork handlers, too.
 pub(crate) fn was_forked() -> bool {
     let owner = OWNER.load(Ordering::Relaxed);
     owner != 0 && owner != std::process::id()
 }
 
-/// Is a session under way, recording or not?
+/// Is there a session, recording or not?
 pub(crate) fn is_taken() -> bool {
     ACTIVE.lock().is_some()
 }
 
-/// Begins a recording; false if one is under way. `before` says what pools of CUDA devices have handed out by then:
-/// (ordinal, bytes).
+/// Starts a recording; false if there is one already. `before` queries the bytes that the pools of CUDA devices have
+/// handed out: (ordinal, bytes).
 pub(crate) fn start(settings: &Settings, began: Instant, before: impl FnOnce() -> Vec<(u32, u64)>) -> bool {
     if is_taken() {
         return false;
@@ -65,7 +65,7 @@ pub(crate) fn start(settings: &Settings, began: Instant, before: impl FnOnce() -
     true
 }
 
-/// Ends what is being recorded and begins to record with other settings, all in one.
+/// Replaces the current recording by one with other settings, in one step.
 pub(crate) fn switch(settings: &Settings, began: Instant, before: impl FnOnce() -> Vec<(u32, u64)>) {
     let (ledger, before) = (first_ledger(settings, began), before());
     let mut active = ACTIVE.lock();
@@ -76,13 +76,13 @@ pub(crate) fn switch(settings: &Settings, began: Instant, before: impl FnOnce() 
     make_ledgers_of_before();
 }
 
-/// Begins every log anew, with counters and peak; what is live stays known.
-pub(crate) fn begin_anew(began: Instant) {
-    // No device's ledger comes into being meanwhile.
+/// Restarts every log, its counters and its peak; live blocks stay known.
+pub(crate) fn restart(began: Instant) {
+    // No ledger is created meanwhile.
     let _active = ACTIVE.lock();
     for slot in &DEVICES {
         if let Some(ledger) = slot.lock().as_mut() {
-            ledger.begin_anew(began);
+            ledger.restart(began);
         }
     }
 }
@@ -94,19 +94,19 @@ fn set_up(active: &mut Option<Settings>, settings: &Settings, ledger: Option<Led
     thread::renew();
     GATES.stack_context.store(settings.context as u8, Ordering::Relaxed);
     GATES.stack_depth.store(settings.stack_depth as u32, Ordering::Relaxed);
-    // Frees look at it as soon as the gates are open.
+    // Frees read it as soon as the gates are open.
     set_before(before);
     if let Some(ledger) = ledger {
         open(ledger, settings);
     }
 }
 
-/// The device that has a ledger from the beginning.
+/// The device whose ledger exists from the start.
 fn first_device(settings: &Settings) -> Device {
     settings.device.unwrap_or(Device::Cpu)
 }
 
-/// It takes a while, and so it is made before the driver's pools are looked at: what comes or goes between that and the
+/// Creating a ledger is slow, so it happens before the pools are queried: what is allocated between that query and the
 /// opening of the gates is in no account.
 fn first_ledger(settings: &Settings, began: Instant) -> Option<Ledger> {
     let options = match first_device(settings) {
@@ -116,10 +116,10 @@ fn first_ledger(settings: &Settings, began: Instant) -> Option<Ledger> {
     (settings.enabled != Enabled::Off).then(|| Ledger::new(options, began))
 }
 
-/// Puts the first ledger in its place and opens the gates, all under its lock: an event that the gates of an earlier
-/// recording let through comes before all of this or after it.
+/// Installs the first ledger and opens the gates, under that ledger's lock: an event that an earlier recording's gates
+/// let through comes either before or after all of this.
 fn open(mut ledger: Ledger, settings: &Settings) {
-    ledger.count_beside();
+    ledger.take_initial_counts();
     let index = index_of(first_device(settings));
     let mut slot = index.and_then(|index| DEVICES.get(index)).map(Lock::lock);
     if let (Some(slot), Some(index)) = (&mut slot, index) {
@@ -134,14 +134,14 @@ fn open(mut ledger: Ledger, settings: &Settings) {
     RECORDING.store(true, Ordering::Relaxed);
 }
 
-/// A device that had handed out something has a ledger from the beginning.
+/// A device with bytes from before the recording has a ledger from the start.
 fn make_ledgers_of_before() {
     for ordinal in (0..MAX_ORDINALS).filter(|ordinal| before(Device::Cuda(*ordinal)) > 0) {
         with_ledger(Device::Cuda(ordinal), |_| ());
     }
 }
 
-/// Ends the recording. What the heap ledger holds goes to the untraced account, under its lock.
+/// Ends the recording; the heap ledger's blocks move to the untraced counters, under its lock.
 pub(crate) fn stop() {
     let mut active = ACTIVE.lock();
     close_gates();
@@ -150,7 +150,7 @@ pub(crate) fn stop() {
     OWNER.store(0, Ordering::Relaxed);
 }
 
-/// All locks of the recorder, taken in order.
+/// All locks of the recorder, in the lock order.
 pub(in crate::record) struct RecorderLocks {
     active: Locked<'static, Option<Settings>, { rank::ACTIVE }>,
     devices: [LockedSlot; MAX_DEVICES],
@@ -162,7 +162,7 @@ impl RecorderLocks {
     }
 }
 
-/// Ends the recording in a forked child: what it inherited stays whole, the parent's goes on.
+/// Ends the recording in a forked child; the parent's goes on.
 pub(in crate::record) fn abandon(locks: &mut RecorderLocks) {
     if locks.active.is_some() {
         OWNER.store(FORKED, Ordering::Relaxed);
@@ -180,7 +180,7 @@ fn close_gates() {
     GATES.stack_depth.store(DEFAULT_STACK_DEPTH as u32, Ordering::Relaxed);
 }
 
-/// Drops a device's ledger; what the heap's one held is untraced from now on.
+/// Drops a device's ledger; blocks of the heap's become untraced.
 fn discard(index: usize, slot: &mut Option<Ledger>) {
     if let Some(ledger) = slot.take()
         && index == 0
@@ -192,12 +192,12 @@ fn discard(index: usize, slot: &mut Option<Ledger>) {
     }
 }
 
-/// Is memory of this device to be recorded?
+/// Does the session record this device?
 pub(in crate::record) fn wants(device: Device) -> bool {
     gates::records_device_memory() && ACTIVE.lock().as_ref().is_some_and(|s| s.device.is_none_or(|only| only == device))
 }
 
-/// Is memory of all devices to be recorded?
+/// Does the session record every device?
 pub(in crate::record) fn wants_all() -> bool {
     gates::records_device_memory() && ACTIVE.lock().as_ref().is_some_and(|settings| settings.device.is_none())
 }

@@ -1,36 +1,35 @@
-//! Which stack comes next: the one that came the last time after the same one, from the same call.
-//!
-//! A program goes through its allocations in the same order again and again. A guess costs little where it is wrong,
-//! and where guesses are wrong most of the time none are made.
+//! Stack prediction: the next stack of a thread is likely to be the one that followed the same stack from the same call
+//! last time, because programs repeat their allocations in the same order. A wrong guess costs a few comparisons; a
+//! thread whose guesses are mostly wrong stops guessing until they would have been right again.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Slots, by powers of two.
+/// log₂ of the number of slots.
 const SLOTS: u32 = 12;
-/// What a right guess is worth in wrong ones, and how many wrong ones are forgiven at most.
+/// A right guess earns this much credit, a wrong one costs 1.
 const RIGHT: u32 = 4;
 const MOST_CREDIT: u32 = 32;
 
-/// Of all threads: each slot is a hint, and whoever writes last is as good as any other.
+/// Shared by all threads: slots are hints, and any writer's value will do.
 #[derive(Debug)]
 pub(super) struct Guesses {
-    /// Places of stacks; 0 is none.
+    /// Stack ids; 0 for none.
     next: [AtomicU32; 1 << SLOTS],
 }
 
 #[derive(Clone, Copy)]
-struct Memory {
-    /// The last stack of this thread.
+struct Prediction {
+    /// The last stack.
     last: u32,
-    /// Where the guess lies that was asked for last.
+    /// The slot of the last guess.
     slot: u32,
     credit: u32,
 }
 
 thread_local! {
-    // Const and without a destructor: there before main, in thread-local destructors and after.
-    static MEMORY: Cell<Memory> = const { Cell::new(Memory { last: 0, slot: 0, credit: 0 }) };
+    // Const and without a destructor: usable before main, in thread-local destructors and at exit.
+    static PREDICTION: Cell<Prediction> = const { Cell::new(Prediction { last: 0, slot: 0, credit: 0 }) };
 }
 
 impl Guesses {
@@ -38,35 +37,35 @@ impl Guesses {
         Self { next: [const { AtomicU32::new(0) }; 1 << SLOTS] }
     }
 
-    /// The place of the stack that this thread is likely to have, if its innermost address is this one.
+    /// The id of the stack that this thread is likely to have, given its innermost address.
     #[inline(always)]
     pub(super) fn next(&self, innermost: u64) -> Option<u32> {
-        let memory = MEMORY.get();
+        let memory = PREDICTION.get();
         let slot = slot_of(memory.last, innermost);
-        MEMORY.set(Memory { slot, ..memory });
-        // Acquire: what stands at the place was written before.
+        PREDICTION.set(Prediction { slot, ..memory });
+        // Acquire: the stack was written before its id was stored here.
         let guess = self.at(slot).load(Ordering::Acquire);
         (memory.credit > 0 && guess != 0).then_some(guess)
     }
 
-    /// This is the stack that it was.
+    /// Learns the actual stack.
     #[inline(always)]
     pub(super) fn learn(&self, place: u32) {
-        let Memory { slot, credit, .. } = MEMORY.get();
+        let Prediction { slot, credit, .. } = PREDICTION.get();
         let guess = self.at(slot);
         let credit = if guess.load(Ordering::Relaxed) == place {
             (credit + RIGHT).min(MOST_CREDIT)
         } else {
-            // Release: this thread has read what stands there.
+            // Release: this thread has read that stack.
             guess.store(place, Ordering::Release);
             credit.saturating_sub(1)
         };
-        MEMORY.set(Memory { last: place, slot, credit });
+        PREDICTION.set(Prediction { last: place, slot, credit });
     }
 
     #[inline(always)]
     fn at(&self, slot: u32) -> &AtomicU32 {
-        // In range: there are no more slots than this keeps.
+        // In range, because of the modulus.
         &self.next[slot as usize % (1 << SLOTS)]
     }
 }

@@ -1,8 +1,9 @@
-//! Hash → place, read without a lock while one thread at a time adds to it.
+//! Open-addressing hash index with linear probing, from a stack's hash to its place. Readers take no lock; one writer
+//! at a time adds.
 //!
-//! An entry is one word, half of the hash and the place; 0 is none. It is written once, after what stands
-//! at its place, and never changes. A table that is full is replaced by one of twice the size and stays
-//! where it is, because others may be reading it: all old ones together are smaller than the newest.
+//! An entry is one word: the upper half of the hash, and the place; 0 is empty. It is written once, after the stack at
+//! its place, and never changes. A full table is replaced by one of twice the size and is never freed, because readers
+//! may still use it: all old tables together are smaller than the newest.
 
 #[cfg(loom)]
 use loom::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
@@ -18,43 +19,45 @@ const FIRST_SIZE: usize = 2;
 
 #[derive(Debug)]
 pub(super) struct Index {
-    table: AtomicPtr<Table>,
+    table: AtomicPtr<IndexTable>,
 }
 
 #[derive(Debug)]
-pub(super) struct Table {
-    /// As many as a power of two.
+pub(super) struct IndexTable {
+    /// A power of two of entries, at most half of them used.
     entries: &'static [AtomicU64],
 }
 
-/// How many entries there are: whoever has it may add.
+/// Number of entries, and the right to add: one writer owns it.
 #[derive(Debug)]
-pub(super) struct Count(usize);
+pub(super) struct EntryCount(usize);
 
-impl Count {
+impl EntryCount {
     pub(super) const fn new() -> Self {
         Self(0)
     }
 }
 
-/// Where a hash is looked for first, and what it leaves in the entry.
+/// Where a hash is looked for first, and the part of it that an entry stores.
 fn split(hash: u64) -> (usize, u64) {
     ((hash >> 32) as usize, hash >> 32 << 32)
 }
 
-impl Table {
-    /// The entries for a hash up to the first empty one.
+impl IndexTable {
+    /// The entries in probing order.
     #[inline]
     fn entries_for(&self, start: usize) -> impl Iterator<Item = &AtomicU64> {
         let mask = self.entries.len().wrapping_sub(1);
         (0..self.entries.len()).filter_map(move |step| self.entries.get(start.wrapping_add(step) & mask))
     }
 
-    /// Only by whoever has the count.
+    /// Only for the owner of the count.
     fn add(&self, entry: u64) {
-        // Relaxed: nobody else writes. Release: who reads the entry reads what was written before it.
+        // Relaxed load: there is no other writer. Release store: publishes the stack at that place.
         let empty = self.entries_for(split(entry).0).find(|at| at.load(Ordering::Relaxed) == 0);
-        empty.into_iter().for_each(|at| at.store(entry, Ordering::Release));
+        if let Some(at) = empty {
+            at.store(entry, Ordering::Release);
+        }
     }
 }
 
@@ -69,12 +72,12 @@ impl Index {
         Self { table: AtomicPtr::new(std::ptr::null_mut()) }
     }
 
-    /// The place that was entered for this hash and is the right one.
+    /// The place with this hash that `is_right` accepts.
     #[inline]
     pub(super) fn find(&self, hash: u64, is_right: impl Fn(u32) -> bool) -> Option<u32> {
         let (start, mark) = split(hash);
         for entry in self.table()?.entries_for(start) {
-            // Acquire: what stands at the place was written before the entry.
+            // Acquire: the stack was written before the entry.
             let entry = entry.load(Ordering::Acquire);
             if entry == 0 {
                 return None;
@@ -86,25 +89,25 @@ impl Index {
         None
     }
 
-    /// Makes room for one more; false if there is no memory for it.
-    pub(super) fn reserve(&self, count: &Count) -> bool {
+    /// Makes room for one more entry; false if there is no memory.
+    pub(super) fn reserve(&self, count: &EntryCount) -> bool {
         let old = self.table().map_or(&[][..], |table| table.entries);
-        // At most half full: looks are short, and there is always an empty one to end them.
+        // At most half full: probing is short and always ends at an empty entry.
         if (count.0 + 1) * 2 <= old.len() {
             return true;
         }
         let size = (old.len() * 2).max(FIRST_SIZE);
         let Some(entries) = leaked(size, |_| AtomicU64::new(0)) else { return false };
-        let Some([table]) = leaked(1, |_| Table { entries }) else { return false };
-        // Relaxed: whoever has the count wrote them, or got it from who did.
+        let Some([table]) = leaked(1, |_| IndexTable { entries }) else { return false };
+        // Relaxed: only the owner of the count wrote them.
         old.iter().map(|entry| entry.load(Ordering::Relaxed)).filter(|e| *e != 0).for_each(|e| table.add(e));
-        // Release: who reads the table through this reads its entries.
+        // Release: publishes the entries.
         self.table.store(std::ptr::from_ref(table).cast_mut(), Ordering::Release);
         true
     }
 
-    /// Enters a place, not 0, after [`reserve`](Self::reserve).
-    pub(super) fn add(&self, count: &mut Count, hash: u64, place: u32) {
+    /// Adds a place (not 0), after [`reserve`](Self::reserve).
+    pub(super) fn add(&self, count: &mut EntryCount, hash: u64, place: u32) {
         if let Some(table) = self.table() {
             table.add(split(hash).1 | u64::from(place));
             count.0 += 1;
@@ -112,9 +115,9 @@ impl Index {
     }
 
     #[inline]
-    #[expect(unsafe_code, reason = "a pointer that is published once it leads to something")]
-    fn table(&self) -> Option<&Table> {
-        // SAFETY: null, or a table that is never freed and was written before the pointer to it.
+    #[expect(unsafe_code, reason = "dereferences a published pointer")]
+    fn table(&self) -> Option<&IndexTable> {
+        // SAFETY: null, or a table that was written before the pointer was published, and is never freed.
         unsafe { self.table.load(Ordering::Acquire).as_ref() }
     }
 }

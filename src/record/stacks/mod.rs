@@ -1,7 +1,9 @@
-//! Every distinct stack once, as a small number.
+//! Interning table of stacks: each distinct stack is stored once, and its id is the place where it stands.
 //!
-//! A stack that is known is found without a lock: its number is where it stands, and both what stands there
-//! and the index over it stay where they are. New ones are added under a lock.
+//! Known stacks are found without a lock, because stored stacks and the index over them never move, change or go.
+//! So threads that allocate at the same lines share cache lines instead of passing ownership of them around, and a
+//! thread-local cache in front would gain nothing. New stacks are added under a lock. `tests/loom` checks the index
+//! under every interleaving.
 
 mod guess;
 mod index;
@@ -11,16 +13,16 @@ mod words;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use self::guess::Guesses;
-use self::index::{Count, Index};
+use self::index::{EntryCount, Index};
 use self::words::{Pen, Words};
 use super::lock::{Lock, Locked, rank};
-use super::unwind::modules::mark;
-use super::unwind::stack::{Known, SpacingBuffer, Stack, hash_with};
+use super::unwind::objects::mark;
+use super::unwind::stack::{KnownStack, SpacingBuffer, Stack, hash_with};
 use crate::snapshot::StackId;
 use crate::units::MAX_STACK_DEPTH;
 
-/// Process-wide and never emptied: the same program has the same few thousand stacks in every
-/// recording, so a number stays good and a second recording starts warm.
+/// For the whole process, never emptied: a program has the same few thousand stacks in every recording. 256 MiB at
+/// most; stacks beyond that are not stored (`Health::lost_stacks`).
 #[derive(Debug)]
 pub(crate) struct StackTable {
     index: Index,
@@ -30,32 +32,32 @@ pub(crate) struct StackTable {
     refused: AtomicU64,
 }
 
-/// The right to add stacks.
+/// The state that adding needs.
 #[derive(Debug)]
 pub(super) struct Writer {
-    new: New,
-    /// A stack with a mark.
+    new: Adding,
+    /// Buffer for a stack with an unload mark.
     marked: [u64; MAX_STACK_DEPTH + 2],
 }
 
 #[derive(Debug)]
-struct New {
+struct Adding {
     pen: Pen,
-    count: Count,
+    count: EntryCount,
     spacing: SpacingBuffer,
 }
 
-/// Behind the addresses of a stack with code of a module that came after others had gone, with its mark.
+/// Set in the last word of a stack that ends with an unload mark, see [`objects`](super::unwind::objects).
 const MARK: u64 = 1 << 63;
 
 impl StackTable {
     pub(crate) const fn new() -> Self {
-        let new = New { pen: Pen::new(), count: Count::new(), spacing: SpacingBuffer::new() };
+        let new = Adding { pen: Pen::new(), count: EntryCount::new(), spacing: SpacingBuffer::new() };
         let writer = Lock::new(Writer { new, marked: [0; MAX_STACK_DEPTH + 2] });
         Self { index: Index::new(), words: Words::new(), guesses: Guesses::new(), writer, refused: AtomicU64::new(0) }
     }
 
-    /// The number of this stack; `NONE` if there is no room for a new one.
+    /// The id of this stack; `NONE` if the table is full.
     #[inline]
     pub(crate) fn intern(&self, stack: Stack<'_>) -> StackId {
         if stack.addresses.is_empty() {
@@ -88,13 +90,13 @@ impl StackTable {
         self.add_to(&mut self.lock().new, stack)
     }
 
-    fn add_to(&self, new: &mut New, stack: Stack<'_>) -> StackId {
+    fn add_to(&self, new: &mut Adding, stack: Stack<'_>) -> StackId {
         let Stack { addresses, hash, source, .. } = stack;
-        // Another thread may have been faster.
+        // Another thread may have added it meanwhile.
         if let Some(known) = self.find(hash, addresses) {
             return known;
         }
-        let New { pen, count, spacing } = new;
+        let Adding { pen, count, spacing } = new;
         let room = self.index.reserve(count);
         let spacing = source.and_then(|source| source.spacing(spacing));
         let Some(place) = room.then(|| self.words.write(pen, addresses, spacing)).flatten() else {
@@ -105,26 +107,25 @@ impl StackTable {
         StackId(place)
     }
 
-    /// The stack that is most likely next on this thread, if its innermost address is this one.
+    /// The predicted stack of this thread, given its innermost address.
     #[inline(always)]
-    pub(crate) fn guess(&self, innermost: u64) -> Option<Known<'_>> {
+    pub(crate) fn guess(&self, innermost: u64) -> Option<KnownStack<'_>> {
         self.words.known(self.guesses.next(innermost)?)
     }
 
-    /// The stack with this number, if it can be known again.
     #[cfg(test)]
-    pub(crate) fn known(&self, stack: StackId) -> Option<Known<'_>> {
+    pub(crate) fn known(&self, stack: StackId) -> Option<KnownStack<'_>> {
         self.words.known(stack.0)
     }
 
-    /// This is the stack that came, guessed or not.
+    /// Tells the prediction which stack this thread had.
     #[inline(always)]
     pub(crate) fn learn(&self, stack: StackId) {
         self.guesses.learn(stack.0);
     }
 
-    /// Copies the addresses of a stack to `out`, innermost first, and gives its mark, with which `KnownModules` says of which
-    /// modules they are.
+    /// Appends a stack's addresses to `out`, innermost first, and returns its unload mark, with which `ObjectMap`
+    /// finds the objects of the addresses.
     pub(crate) fn copy_to(&self, stack: StackId, out: &mut Vec<u64>) -> u64 {
         if stack == StackId::NONE {
             return 0;
@@ -138,7 +139,7 @@ impl StackTable {
         mark
     }
 
-    /// How many stacks were not kept.
+    /// Stacks that were not stored.
     pub(crate) fn refused(&self) -> u64 {
         self.refused.load(Relaxed)
     }

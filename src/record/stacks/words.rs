@@ -1,5 +1,5 @@
-//! Stacks one after another in memory that stays where it is, so that they are read without a lock.
-#![expect(unsafe_code, reason = "reads what another thread wrote and then published")]
+//! Append-only storage of stacks, in chunks that never move or go, so that they are read without a lock.
+#![expect(unsafe_code, reason = "reads what another thread wrote and published")]
 
 use std::alloc::Layout;
 use std::ptr::NonNull;
@@ -8,33 +8,32 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 use allocator_api2::alloc::Allocator;
 
 use crate::record::pages::{LARGE, Pages};
-use crate::record::unwind::stack::{Known, Spacing};
+use crate::record::unwind::stack::{KnownStack, Spacing};
 
-/// 2 MiB: a large page.
+/// One huge page, 2 MiB.
 const CHUNK: usize = LARGE / size_of::<u64>();
 /// 256 MiB.
 const MAX_CHUNKS: usize = 1 << 7;
 const MAX_WORDS: usize = CHUNK * MAX_CHUNKS;
 
-/// In place of a stack's end: where its words lie is not known.
+/// The `end` of a stack without a spacing.
 const NO_SPACING: u32 = u32::MAX;
 
-/// A stack is a header, then its addresses, then its spacing if that is known, all in one chunk. Nothing that was written
-/// changes or goes.
+/// A stack is a header, its addresses, and its [`Spacing`] if that is known, all in one chunk.
 #[derive(Debug)]
 pub(super) struct Words {
     chunks: [AtomicPtr<u64>; MAX_CHUNKS],
 }
 
-/// How many addresses and pairs of a spacing there are, in 16 bits each, and the spacing's end.
+/// Number of addresses and of saved frame pointers, 16 bits each, and the spacing's end.
 #[derive(Clone, Copy)]
-struct Header {
+struct StackHeader {
     length: usize,
     bps: usize,
     end: u32,
 }
 
-impl Header {
+impl StackHeader {
     #[cfg_attr(not(debug_assertions), inline(always))]
     fn of(word: u64) -> Self {
         Self { length: usize::from(word as u16), bps: usize::from((word >> 16) as u16), end: (word >> 32) as u32 }
@@ -44,19 +43,19 @@ impl Header {
         self.length as u64 | (self.bps as u64) << 16 | u64::from(self.end) << 32
     }
 
-    /// What the stack takes, with the header itself.
+    /// Words of the stack with its header.
     #[cfg_attr(not(debug_assertions), inline(always))]
     fn words(self) -> usize {
         1 + self.length + if self.end == NO_SPACING { 0 } else { self.length.div_ceil(2) + self.bps }
     }
 }
 
-struct Entry<'a> {
+struct StackEntry<'a> {
     addresses: &'a [u64],
-    header: Header,
+    header: StackHeader,
 }
 
-/// Where the next stack goes: whoever has it may write.
+/// The next free word, and the right to write there: one writer owns it.
 #[derive(Debug)]
 pub(super) struct Pen {
     next: usize,
@@ -64,7 +63,7 @@ pub(super) struct Pen {
 
 impl Pen {
     pub(super) const fn new() -> Self {
-        // No stack stands at 0.
+        // Place 0 means none.
         Self { next: 1 }
     }
 }
@@ -74,51 +73,51 @@ impl Words {
         Self { chunks: [const { AtomicPtr::new(std::ptr::null_mut()) }; MAX_CHUNKS] }
     }
 
-    /// The stack at a place that [`write`](Self::write) gave out: to this thread, or to one that published it
-    /// with release and from which this one has it with acquire.
+    /// The addresses at a place that [`write`](Self::write) returned to this thread, or that another thread published
+    /// with release and this one acquired.
     #[inline]
     pub(super) fn stack(&self, place: u32) -> &[u64] {
         self.entry(place).map_or(&[], |entry| entry.addresses)
     }
 
-    /// The same with where its words lie, if that is known.
+    /// The same with the spacing, if that is known.
     #[cfg_attr(not(debug_assertions), inline(always))]
-    pub(super) fn known(&self, place: u32) -> Option<Known<'_>> {
-        let Entry { addresses, header } = self.entry(place).filter(|entry| entry.header.end != NO_SPACING)?;
-        let Header { length, bps, end } = header;
+    pub(super) fn known(&self, place: u32) -> Option<KnownStack<'_>> {
+        let StackEntry { addresses, header } = self.entry(place).filter(|entry| entry.header.end != NO_SPACING)?;
+        let StackHeader { length, bps, end } = header;
         let offsets = addresses.as_ptr_range().end.cast::<u32>();
         let behind = offsets.cast::<u64>().wrapping_add(length.div_ceil(2)).cast();
-        // SAFETY: as many offsets as addresses follow those where there is an end, and nobody writes to what was given
-        // out.
+        // SAFETY: a stack with an `end` has as many offsets as addresses, right behind them; stored stacks do not
+        // change.
         let offsets = unsafe { std::slice::from_raw_parts(offsets, length) };
-        // SAFETY: likewise, and so many pairs follow from the next whole word on.
+        // SAFETY: the pairs follow from the next whole word on, likewise.
         let bps = unsafe { std::slice::from_raw_parts(behind, bps) };
-        Some(Known { number: place, addresses, spacing: Spacing { offsets, bps, end } })
+        Some(KnownStack { number: place, addresses, spacing: Spacing { offsets, bps, end } })
     }
 
     #[cfg_attr(not(debug_assertions), inline(always))]
-    fn entry(&self, place: u32) -> Option<Entry<'_>> {
+    fn entry(&self, place: u32) -> Option<StackEntry<'_>> {
         let (chunk, at) = (place as usize / CHUNK, place as usize % CHUNK);
-        // Relaxed: see above, the chunk is older than the place.
+        // Relaxed: the place was published after its chunk.
         let chunk = NonNull::new(self.chunks.get(chunk)?.load(Ordering::Relaxed))?;
-        // SAFETY: within the chunk, which is never freed and was all zeros when it came.
+        // SAFETY: within the chunk, which is never freed and started as zeros.
         let start = unsafe { chunk.add(at) };
-        // SAFETY: likewise; nobody writes to what was given out.
-        let header = Header::of(unsafe { start.read() });
-        // Holds for every place that was given out; for no other one is anything read that is not the chunk's.
+        // SAFETY: likewise; stored stacks do not change.
+        let header = StackHeader::of(unsafe { start.read() });
+        // Always true of places that were handed out; for any other place nothing outside the chunk is read.
         if header.words() > CHUNK - at {
             return None;
         }
         let first = start.as_ptr().wrapping_add(1);
-        // SAFETY: see above, so many words follow in the chunk.
-        Some(Entry { addresses: unsafe { std::slice::from_raw_parts(first, header.length) }, header })
+        // SAFETY: within the chunk, as just checked.
+        Some(StackEntry { addresses: unsafe { std::slice::from_raw_parts(first, header.length) }, header })
     }
 
-    /// Writes a stack, with where its words lie if that is known, and gives its place; `None` if there is no room.
+    /// Writes a stack, with its spacing if that is known; returns its place, or `None` if the storage is full.
     pub(super) fn write(&self, pen: &mut Pen, stack: &[u64], spacing: Option<Spacing<'_>>) -> Option<u32> {
         let spacing = spacing.filter(|spacing| spacing.offsets.len() == stack.len());
         let Spacing { offsets, bps, end } = spacing.unwrap_or(Spacing { offsets: &[], bps: &[], end: NO_SPACING });
-        let header = Header { length: stack.len(), bps: bps.len(), end };
+        let header = StackHeader { length: stack.len(), bps: bps.len(), end };
         let length = header.words();
         let left = CHUNK - pen.next % CHUNK;
         let place = if length <= left { pen.next } else { pen.next + left };
@@ -128,10 +127,10 @@ impl Words {
         let start = self.chunk_to_write(place / CHUNK)?.as_ptr().wrapping_add(place % CHUNK);
         let (first, behind) = (start.wrapping_add(1), start.wrapping_add(1 + stack.len()));
         let last = behind.wrapping_add(offsets.len().div_ceil(2));
-        // SAFETY: `length` words from `start` on lie in the chunk. The pen is one and has not been here, so
-        // no place was given out that these words belong to: nobody reads them.
+        // SAFETY: `length` words from `start` on lie in the chunk. Only the owner of the pen writes, and no place among
+        // these words was handed out, so nobody reads them.
         unsafe { start.write(header.word()) };
-        // SAFETY: likewise; a program's stack and a chunk do not overlap.
+        // SAFETY: likewise; the source is on a program's stack or in a buffer, and does not overlap the chunk.
         unsafe { first.copy_from_nonoverlapping(stack.as_ptr(), stack.len()) };
         // SAFETY: likewise.
         unsafe { behind.cast::<u32>().copy_from_nonoverlapping(offsets.as_ptr(), offsets.len()) };
@@ -143,7 +142,7 @@ impl Words {
 
     fn chunk_to_write(&self, number: usize) -> Option<NonNull<u64>> {
         let chunk = self.chunks.get(number)?;
-        // Relaxed: only whoever has the pen writes here.
+        // Relaxed: only the owner of the pen writes.
         if let Some(there) = NonNull::new(chunk.load(Ordering::Relaxed)) {
             return Some(there);
         }

@@ -1,20 +1,20 @@
-//! A stack's addresses in bounded space.
+//! Bounded collection of a stack's addresses: keeps the innermost and the outermost half.
 
 use std::mem::MaybeUninit;
 
 use super::stack::{HASH_OF_NONE, Stack, hash_with};
-use super::{mode, modules};
+use super::{mode, objects};
 use crate::snapshot::FRAMES_LEFT_OUT;
 use crate::units::MAX_STACK_DEPTH;
 
-/// Code addresses of a stack, innermost first, at most [`MAX_STACK_DEPTH`] and a mark of them.
+/// Code addresses, innermost first: at most [`MAX_STACK_DEPTH`] and a mark where frames were left out.
 #[derive(Clone, Debug)]
 pub(super) struct CapturedStack {
-    /// Not filled with zeros first: that would cost as much as ten frames.
+    /// Uninitialised, because zeroing costs as much as ten frames.
     addresses: [MaybeUninit<u64>; MAX_STACK_DEPTH + 1],
-    /// So many of them, from the first on, have been written.
+    /// Number of initialised addresses.
     length: usize,
-    /// Frames were left out in the middle.
+    /// Frames in the middle were left out.
     shortened: bool,
 }
 
@@ -24,38 +24,37 @@ impl CapturedStack {
         Self { addresses: [const { MaybeUninit::uninit() }; MAX_STACK_DEPTH + 1], length: 0, shortened: false }
     }
 
-    #[expect(unsafe_code, reason = "reads the part of the array that was written")]
+    #[expect(unsafe_code, reason = "reads the initialised part of the array")]
     pub(super) fn addresses(&self) -> &[u64] {
         let written = self.addresses.get(..self.length).unwrap_or(&[]);
-        // SAFETY: the collector writes one address after another from the first on, and counts in
-        // `length` only what it wrote.
+        // SAFETY: the collector writes addresses in order from the first on, and `length` counts only written ones.
         unsafe { written.assume_init_ref() }
     }
 
-    /// The same outermost first.
+    /// Reverses the addresses: outermost first.
     pub(super) fn turn(&mut self) -> Stack<'_> {
         if let Some(written) = self.addresses.get_mut(..self.length) {
             written.reverse();
         }
         let addresses = self.addresses();
         let hash = addresses.iter().fold(HASH_OF_NONE, |hash, address| hash_with(hash, *address));
-        // Nothing is known of its modules. In a forked child the loader cannot be asked.
-        let may_go = !mode::is_library();
+        // Nothing is known of its loaded objects. In a forked child the loader cannot be queried.
+        let may_go = mode::current() != mode::LIBRARY;
         if may_go {
-            modules::ask();
+            objects::query_counts();
         }
         Stack { addresses, hash, shortened: self.shortened, may_go, source: None }
     }
 }
 
-/// Takes addresses from the innermost outwards: the first half fills up, the second is a ring that
-/// ends up holding the outermost ones.
+/// Takes addresses from the innermost frame outwards: the first half fills up, the second half is a ring buffer that
+/// ends up with the outermost ones.
 pub(super) struct Collector<'a> {
     stack: &'a mut CapturedStack,
-    /// Where the ring begins, and where it ends.
+    /// Start of the ring; `depth` is its end.
     inner: usize,
     depth: usize,
-    /// The place of the next address.
+    /// Index for the next address.
     next: usize,
     seen: usize,
 }
@@ -66,10 +65,10 @@ impl<'a> Collector<'a> {
         Self { stack, inner: depth - depth / 2, depth, next: 0, seen: 0 }
     }
 
-    /// False when the stack is over.
+    /// False at the end of the stack.
     #[inline]
     pub(super) fn take(&mut self, address: u64) -> bool {
-        // libgcc reports one frame with address 0 past the outermost.
+        // libgcc reports a frame with address 0 behind the outermost one.
         if address == 0 {
             return false;
         }
@@ -84,13 +83,13 @@ impl<'a> Collector<'a> {
         true
     }
 
-    /// Are these all that are kept but for the outermost ones, if so many more follow at least?
+    /// Are only the outermost frames missing, if at least `more` frames follow?
     #[inline]
     pub(super) fn needs_only_outermost(&self, more: usize) -> bool {
         self.seen >= self.inner && self.seen + more > self.depth
     }
 
-    /// Takes all others of a stack, with the outermost ones given outermost first; nothing if those are too few.
+    /// Completes the stack with its outermost frames, given outermost first; false if those are too few.
     pub(super) fn end_with(&mut self, outermost: &[u64]) -> bool {
         let (ring, kept) = (self.stack.addresses.get_mut(self.inner..self.depth), self.depth - self.inner);
         let (Some(ring), Some(outermost)) = (ring, outermost.get(..kept)) else { return false };
@@ -109,11 +108,11 @@ impl<'a> Collector<'a> {
         }
     }
 
-    /// Turns the ring so that it reads innermost first, and puts the mark before it.
+    /// Rotates the ring into order and puts the mark before it.
     fn mark_the_gap(self) {
         let (start, end) = (self.inner, self.depth);
         let Some(ring) = self.stack.addresses.get_mut(start..=end) else { return };
-        // The oldest stands where the next one would have gone. One place further is the mark's.
+        // The oldest address is where the next one would have gone. The slot behind the ring is for the mark.
         if let Some(addresses) = ring.get_mut(..end - start) {
             addresses.rotate_left((self.next - start) % addresses.len().max(1));
         }

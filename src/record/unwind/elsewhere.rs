@@ -1,37 +1,33 @@
-//! What stands for the unwinder where there is none of our own: it never proves anything.
+//! Substitute for `fast` on other platforms: nothing is known of stacks, and every stack is left to the library.
 
 use super::collector::{CapturedStack, Collector};
 use super::registers::Registers;
-use super::stack::{Known, Stack, StackPart, Taken};
+use super::stack::{FoundStack, KnownStack, Stack, StackPart};
 
-/// Unknown.
 pub(in crate::record) fn each_word(_each: impl FnMut(u64, u64)) {}
 
-/// Unknown.
-pub(in crate::record) fn thread_begins() {}
+pub(in crate::record) fn on_thread_start() {}
 
-/// Nobody looks at it.
 pub(in crate::record) fn clear_unused_stack() {}
 
-/// Unknown.
-pub(in crate::record) fn was_held_at_first(_word: u64, _at: u64, _of_parent: bool) -> bool {
+pub(in crate::record) fn was_held_at_start(_word: u64, _at: u64, _of_parent: bool) -> bool {
     false
 }
 
-/// Unknown.
 pub(in crate::record) fn part_from_here() -> Option<StackPart> {
     None
 }
 
-/// Unknown.
 pub(in crate::record) fn whole_stack() -> Option<StackPart> {
     None
 }
 
-#[derive(Debug)]
-pub(super) struct DeepStack<'a>(std::marker::PhantomData<&'a ()>);
+pub(super) use self::NoDeepStack as DeepStack;
 
-pub(super) fn with_room<T>(work: impl FnOnce(&mut CapturedStack, Option<DeepStack<'_>>) -> T) -> T {
+#[derive(Debug)]
+pub(super) struct NoDeepStack<'a>(std::marker::PhantomData<&'a ()>);
+
+pub(super) fn with_scratch<T>(work: impl FnOnce(&mut CapturedStack, Option<DeepStack<'_>>) -> T) -> T {
     work(&mut CapturedStack::empty(), None)
 }
 
@@ -43,10 +39,10 @@ pub(super) fn with_last<T, F: FnOnce(Stack<'_>) -> T>(_start: Registers, _depth:
     Err(work)
 }
 
-pub(super) fn with_taken<'a, T, F: FnOnce(Taken<'_>) -> T>(
+pub(super) fn with_taken<'a, T, F: FnOnce(FoundStack<'_>) -> T>(
     _start: Registers,
     _depth: usize,
-    _guess: impl FnOnce(u64) -> Option<Known<'a>>,
+    _guess: impl FnOnce(u64) -> Option<KnownStack<'a>>,
     work: F,
 ) -> Result<T, F> {
     Err(work)
@@ -55,7 +51,7 @@ pub(super) fn with_taken<'a, T, F: FnOnce(Taken<'_>) -> T>(
 pub(super) fn guessed<'a>(
     _start: Registers,
     _depth: usize,
-    _guess: impl FnOnce(u64) -> Option<Known<'a>>,
-) -> Option<Known<'a>> {
+    _guess: impl FnOnce(u64) -> Option<KnownStack<'a>>,
+) -> Option<KnownStack<'a>> {
     None
 }

@@ -1,68 +1,104 @@
-//! The seam behind which stacks are taken: by an unwinder of our own where there is one and it can prove
-//! every step, by the `backtrace` crate otherwise.
+//! Stack unwinding: an unwinder of our own ([`fast`]) that takes a stack if it can prove every step, and the
+//! `backtrace` crate (libgcc) for everything else.
+//!
+//! ```text
+//!   with_stack ── registers ──► known: is it the predicted stack (`stacks/guess.rs`)? Compare its words
+//!                                 ▼ no, or there is no prediction
+//!                              LastStack: incremental unwinding, frame by frame up to a frame of this thread's last stack
+//!                                 │ whose words outside are unchanged: then the rest of the stack is, too
+//!                                 │ return address → rule: lock-free cache, one word per entry
+//!                                 │ miss: learn ── dl_iterate_phdr ──► .eh_frame of the loaded object, parsed by gimli
+//!                                 ▼ more than 128 frames
+//!                              DeepStack: frame by frame up to a marked frame, if the outermost frames are unchanged
+//!                                 │ ──► Collector (keeps the innermost and the outermost half)
+//!                                 ▼ a step that cannot be proven
+//!                              library::walk: libgcc takes the whole stack again
+//! ```
+//!
+//! `fast` exists on x86_64 Linux with glibc; elsewhere the `backtrace` crate takes every stack. A step is proven if the
+//! call frame information (CFI) has one of three forms (CFA = rsp + n, rbp + n, or the word at rbp + n), the frame is
+//! not a signal frame, and the step leads upwards within the stack that the system gave the thread. libgcc takes stacks
+//! with signal handlers, coroutines on stacks of their own, generated code, other CFI expressions, or a rule cache that
+//! another thread is changing, and all stacks of forked children: there the loader's lock may be held for ever, and
+//! libgcc unwinds without it.
+//!
+//! `MEMTRACE_CHECK_STACKS=1` has libgcc take every proven stack as well, keeps libgcc's where they differ, and counts
+//! that in `Health`.
+//!
+//! # Constraints
+//! - **Stacks are taken before any of memtrace's locks**, because the unwinder may wait for the loader's. It never
+//!   waits for its own.
+//! - **It keeps no list of loaded objects.** A rule is looked up while the loader holds its lock, so the object cannot
+//!   be unloaded meanwhile. Rules of the program, of the object with this code and of the C library hold for ever.
+//!   Before any other rule is used, the loader is queried for its count of unloads (once per stack); if that has
+//!   changed, such rules are dropped. An object whose code is on the stack cannot go, so unloads after the query do not
+//!   matter.
+//! - **Stacks with code of libraries query the loader** (`dl_iterate_phdr`), as every unwinder did before glibc 2.35.
+//!   Such an allocation waits while another thread loads a library or runs a `dl_iterate_phdr` callback. A program
+//!   whose callback waits for a lock under which another thread allocates would deadlock. Stacks of the program's own
+//!   code query nothing.
+//! - **It uses little of the program's stack**, because a thread may have 16 KiB: at most 4 KiB for a block, 8 in an
+//!   unoptimised build (`tests/processes/stack_use.rs`). Deep stacks use pooled buffers (`fast/scratch.rs`); CFI is
+//!   parsed on a separate stack (`fast/aside.rs`) with all signals blocked. Hence `inline(always)` only with
+//!   optimisation: without it one frame would hold the variables of all inlined functions.
 
 mod collector;
 #[cfg_attr(not(all(target_os = "linux", target_arch = "x86_64", target_env = "gnu", not(miri))), path = "elsewhere.rs")]
 mod fast;
 mod library;
 mod mode;
-#[cfg_attr(not(all(target_os = "linux", target_env = "gnu", not(miri))), path = "modules_elsewhere.rs")]
-pub(in crate::record) mod modules;
-#[cfg_attr(
-    not(all(target_os = "linux", target_arch = "x86_64", target_env = "gnu", not(miri))),
-    path = "registers_elsewhere.rs"
-)]
+#[cfg_attr(not(all(target_os = "linux", target_env = "gnu", not(miri))), path = "objects_elsewhere.rs")]
+pub(in crate::record) mod objects;
 mod registers;
 pub(in crate::record) mod stack;
 
 use self::collector::{CapturedStack, Collector};
 use self::fast::DeepStack;
 pub(in crate::record) use self::fast::{
-    clear_unused_stack, each_word, part_from_here, thread_begins, was_held_at_first, whole_stack,
+    clear_unused_stack, each_word, on_thread_start, part_from_here, was_held_at_start, whole_stack,
 };
 pub(crate) use self::mode::{COMPARED, WRONG, after_fork, check_stacks};
-pub(crate) use self::modules::KnownModules;
+pub(crate) use self::objects::ObjectMap;
 use self::registers::Registers;
-use self::stack::{Known, Stack, Taken};
+use self::stack::{FoundStack, KnownStack, Stack};
 use super::STACKS;
 use crate::units::MAX_STACK_DEPTH;
 
-/// Takes the calling thread's stack; its number of addresses.
+/// Takes the calling thread's stack and returns the number of its addresses.
 #[inline(never)]
 pub fn take_stack() -> usize {
     with_stack(
         MAX_STACK_DEPTH,
         |_| None,
         |taken| match taken {
-            Taken::Walked(stack) => stack.addresses.len(),
-            Taken::Guessed(known) => known.addresses.len(),
+            FoundStack::Walked(stack) => stack.addresses.len(),
+            FoundStack::Guessed(known) => known.addresses.len(),
         },
     )
 }
 
-/// Does something with the calling thread's stack. One that is deeper than `depth` keeps its innermost and outermost
-/// halves, with [`FRAMES_LEFT_OUT`](crate::snapshot::FRAMES_LEFT_OUT) between them: the inner frames name the
-/// operator, the outer ones the user's line, and what recurses lies between. `guess` is asked, if there is time for
-/// it, which stack with a certain innermost address it might be.
+/// Calls `work` with the calling thread's stack. A stack deeper than `depth` keeps its innermost and outermost halves,
+/// with [`FRAMES_LEFT_OUT`](crate::snapshot::FRAMES_LEFT_OUT) between them: the inner frames name the operator, the
+/// outer ones the user line; recursion lies in between. `guess` may be called for a prediction, given the innermost
+/// address.
 #[inline(always)]
 pub(crate) fn with_stack<'a, T>(
     depth: usize,
-    guess: impl FnOnce(u64) -> Option<Known<'a>>,
-    work: impl FnOnce(Taken<'_>) -> T,
+    guess: impl FnOnce(u64) -> Option<KnownStack<'a>>,
+    work: impl FnOnce(FoundStack<'_>) -> T,
 ) -> T {
     let start = Registers::here();
-    let taken = if mode::is_fast() { fast::with_taken(start, depth, guess, work) } else { Err(work) };
-    let done = taken.unwrap_or_else(|work| with_walked(start, depth, |stack| work(Taken::Walked(stack))));
-    // This frame stays live until the walk is over: this line is still to be done in it.
+    let taken = if mode::current() == mode::FAST { fast::with_taken(start, depth, guess, work) } else { Err(work) };
+    let done = taken.unwrap_or_else(|work| with_walked(start, depth, |stack| work(FoundStack::Walked(stack))));
+    // Uses `start` after the walk, so that this frame stays live until then.
     std::hint::black_box(&start);
     done
 }
 
-/// Apart, because it takes long.
 #[cold]
 #[inline(never)]
 fn with_walked<T>(start: Registers, depth: usize, work: impl FnOnce(Stack<'_>) -> T) -> T {
-    fast::with_room(|stack, deep| {
+    fast::with_scratch(|stack, deep| {
         stack.take(start, depth, deep);
         work(stack.turn())
     })
@@ -71,9 +107,9 @@ fn with_walked<T>(start: Registers, depth: usize, work: impl FnOnce(Stack<'_>) -
 impl CapturedStack {
     #[inline(never)]
     fn take(&mut self, start: Registers, depth: usize, deep: Option<DeepStack<'_>>) {
-        if mode::is_checked() {
+        if mode::current() == mode::CHECKED {
             self.take_checked(start, depth, deep);
-        } else if mode::is_library() || !self.walk(start, depth, deep) {
+        } else if mode::current() == mode::LIBRARY || !self.walk(start, depth, deep) {
             self.fill(depth, |collector| library::walk(start.sp, collector));
         }
     }
@@ -82,7 +118,7 @@ impl CapturedStack {
         deep.is_some_and(|deep| self.fill(depth, |collector| fast::walk(start, deep, collector)))
     }
 
-    /// Takes the library's stack, and compares ours with it, however they are taken.
+    /// Takes libgcc's stack and compares every other way with it.
     #[inline(never)]
     fn take_checked(&mut self, start: Registers, depth: usize, deep: Option<DeepStack<'_>>) {
         self.fill(depth, |collector| library::walk(start.sp, collector));
@@ -90,7 +126,7 @@ impl CapturedStack {
         let same_of_last = |stack: Stack<'_>| {
             let same = same(stack.addresses);
             if same {
-                // The library's would not be known again.
+                // libgcc's stack has no spacing, so it could not be recognised later.
                 STACKS.intern(stack);
             }
             same

@@ -1,45 +1,35 @@
-//! Who takes the stacks, and how often they disagreed.
+//! Selection of the unwinder, and how often both disagreed.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use crate::record::gates::GATES;
 
-/// Our own unwinder, the library for what it cannot prove. This is what the gates begin with.
-const FAST: u8 = 0;
-/// The library checks what our own one says.
-const CHECKED: u8 = 1;
-/// The library alone.
-const LIBRARY: u8 = 2;
+/// Our unwinder, libgcc for what it cannot prove. The gates start with this value.
+pub(super) const FAST: u8 = 0;
+/// libgcc checks our unwinder.
+pub(super) const CHECKED: u8 = 1;
+/// libgcc alone.
+pub(super) const LIBRARY: u8 = 2;
 
-/// Stacks that were compared with the library's.
+/// Stacks that were compared with libgcc's.
 pub(crate) static COMPARED: AtomicU64 = AtomicU64::new(0);
-/// Those that our own unwinder got wrong; the library's were kept.
+/// Stacks that our unwinder got wrong; libgcc's were kept.
 pub(crate) static WRONG: AtomicU64 = AtomicU64::new(0);
 
 #[inline]
-pub(super) fn is_fast() -> bool {
-    GATES.unwinder.load(Relaxed) == FAST
+pub(super) fn current() -> u8 {
+    GATES.unwinder.load(Relaxed)
 }
 
-#[inline]
-pub(super) fn is_library() -> bool {
-    GATES.unwinder.load(Relaxed) == LIBRARY
-}
-
-#[inline]
-pub(super) fn is_checked() -> bool {
-    GATES.unwinder.load(Relaxed) == CHECKED
-}
-
-/// Has every stack compared with the library's from now on, or no longer.
+/// Switches the comparison of all stacks with libgcc's on or off.
 pub(crate) fn check_stacks(on: bool) {
     let (from, to) = if on { (FAST, CHECKED) } else { (CHECKED, FAST) };
-    // Not out of `LIBRARY`, which is for good.
+    // `LIBRARY` is final.
     let _ = GATES.unwinder.compare_exchange(from, to, Relaxed, Relaxed);
 }
 
-/// Leaves stacks to the library in a forked child: the loader's lock, which our own unwinder takes now
-/// and then, may have been another thread's when the process was forked, and is then held for ever.
+/// In a forked child libgcc takes all stacks: another thread of the parent may have held the loader's lock at the fork,
+/// and then it is held for ever.
 pub(crate) fn after_fork() {
     GATES.unwinder.store(LIBRARY, Relaxed);
 }

@@ -1,25 +1,30 @@
-//! The registers by which a frame's caller is found.
-#![expect(unsafe_code, reason = "reads registers")]
+//! The registers that unwinding starts from.
+#![cfg_attr(
+    all(target_os = "linux", target_arch = "x86_64", target_env = "gnu", not(miri)),
+    expect(unsafe_code, reason = "reads registers")
+)]
 
-use std::arch::asm;
-
-/// What a step needs to know of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(
+    not(all(target_os = "linux", target_arch = "x86_64", target_env = "gnu", not(miri))),
+    expect(dead_code, reason = "`fast` reads them")
+)]
 pub(super) struct Registers {
-    /// Where the frame goes on, after the call that it made.
+    /// Return address: where the frame continues after its call.
     pub(super) ip: u64,
     pub(super) sp: u64,
     pub(super) bp: u64,
 }
 
 impl Registers {
-    /// Those of the function that this is written in.
+    /// Of the function into which this is inlined.
+    #[cfg(all(target_os = "linux", target_arch = "x86_64", target_env = "gnu", not(miri)))]
     #[inline(always)]
     pub(super) fn here() -> Self {
         let (ip, sp, bp);
         // SAFETY: copies three registers.
         unsafe {
-            asm!(
+            std::arch::asm!(
                 "lea {ip}, [rip]",
                 "mov {sp}, rsp",
                 "mov {bp}, rbp",
@@ -30,5 +35,11 @@ impl Registers {
             );
         }
         Self { ip, sp, bp }
+    }
+
+    /// Below every stack: the library takes the whole stack.
+    #[cfg(not(all(target_os = "linux", target_arch = "x86_64", target_env = "gnu", not(miri))))]
+    pub(super) fn here() -> Self {
+        Self { ip: 0, sp: 0, bp: 0 }
     }
 }

@@ -1,6 +1,10 @@
-//! What a taken stack is, and how one that was taken before is known again.
+//! Stacks as values, and *spacings*, by which a known stack is recognised.
+//!
+//! A stored stack keeps its spacing: the distance of each return address from the innermost frame's stack pointer, and
+//! for each frame that is found by its rbp, where that was read and its value. If all these words are there again at
+//! the same distances, it is the same stack: each frame's rule, which holds for ever, leads from one word to the next.
 
-/// Part of a thread's stack: from the lowest address to past the highest one.
+/// A range of a thread's stack, end exclusive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct StackPart {
     pub(crate) start: u64,
@@ -10,41 +14,41 @@ pub(crate) struct StackPart {
 /// A stack, outermost frame first.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Stack<'a> {
-    /// Code addresses, and perhaps [`FRAMES_LEFT_OUT`](crate::snapshot::FRAMES_LEFT_OUT).
+    /// Code addresses, perhaps with [`FRAMES_LEFT_OUT`](crate::snapshot::FRAMES_LEFT_OUT).
     pub(crate) addresses: &'a [u64],
-    /// [`hash_with`] of them one after the other.
+    /// [`hash_with`] over all addresses.
     pub(crate) hash: u64,
-    /// Frames were left out in the middle.
+    /// Frames in the middle were left out.
     pub(crate) shortened: bool,
-    /// It may have code of modules that will be unloaded.
+    /// It may have code of objects that can be unloaded.
     pub(crate) may_go: bool,
-    /// What tells where its words lie, if it may be known again by that.
+    /// Computes the spacing, if the stack has one.
     pub(crate) source: Option<&'a dyn HasSpacing>,
 }
 
-/// Knows where the words of a stack lie. Behind this, stacks can be kept without knowing who took them.
+/// Computes spacings, so that stacks can be stored without knowing the unwinder.
 pub(crate) trait HasSpacing: std::fmt::Debug {
-    /// Nothing if the stack cannot be known again by its words.
+    /// `None` if the stack cannot be recognised by its words.
     fn spacing<'b>(&self, buffer: &'b mut SpacingBuffer) -> Option<Spacing<'b>>;
 }
 
-/// Where the words of a stack lie, as distances from its innermost frame's stack pointer, which is that of the caller
-/// once it goes on.
+/// Where the words of a stack lie, as distances from the innermost frame's stack pointer after its return.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Spacing<'a> {
-    /// The stack pointers of its frames, in the order of their addresses. The words below those are the addresses.
+    /// Stack pointers of the frames, in the order of the addresses. The word below each is the return address.
     pub(crate) offsets: &'a [u32],
-    /// For each frame that is found by its rbp: where that was read, if not by the innermost one, and what it was.
+    /// For each frame found by its rbp: where that was read (if not in the innermost frame's register), and its value.
     pub(crate) bps: &'a [[u32; 2]],
-    /// The same for the word that ended the stack, a 0; or 0 if its outermost frame is known to have no caller.
+    /// The distance of the 0 that ended the stack, likewise; 0 if the outermost frame's rule says that it has no
+    /// caller.
     pub(crate) end: u32,
 }
 
-/// Frames of the deepest stack that has a spacing, and how many of them may be found by their rbp.
+/// Limits of stacks that have a spacing: frames, and frames found by their rbp.
 pub(crate) const SPACING_FRAMES: usize = 128;
 pub(crate) const SPACING_BPS: usize = 8;
 
-/// Room for a [`Spacing`].
+/// Buffer for a [`Spacing`].
 #[derive(Debug)]
 pub(crate) struct SpacingBuffer {
     pub(crate) offsets: [u32; SPACING_FRAMES],
@@ -57,28 +61,25 @@ impl SpacingBuffer {
     }
 }
 
-/// A stack that was taken before, outermost frame first.
+/// A stored stack, outermost frame first.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Known<'a> {
-    /// Who knows it goes by this.
+pub(crate) struct KnownStack<'a> {
+    /// Its number in the table of stacks.
     pub(crate) number: u32,
     pub(crate) addresses: &'a [u64],
     pub(crate) spacing: Spacing<'a>,
 }
 
-/// What was found.
+/// The result of unwinding.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Taken<'a> {
-    /// The stack that was guessed.
-    Guessed(Known<'a>),
-    /// Any other one.
+pub(crate) enum FoundStack<'a> {
+    Guessed(KnownStack<'a>),
     Walked(Stack<'a>),
 }
 
-/// The hash of a stack without frames.
 pub(crate) const HASH_OF_NONE: u64 = 0x6d65_6d74_7261_6365;
 
-/// The hash of a stack with one frame more, further in.
+/// The hash of a stack with one more frame inside.
 #[inline]
 pub(crate) fn hash_with(hash: u64, address: u64) -> u64 {
     let product = u128::from(hash ^ address) * 0x9e37_79b9_7f4a_7c15;

@@ -6,7 +6,7 @@ use std::time::Instant;
 use super::state::{Flush, Lost, Place, Stream};
 use crate::capture::Counters;
 use crate::record::recorder::Detail;
-use crate::record::unwind::KnownModules;
+use crate::record::unwind::ObjectMap;
 use crate::record::{CONTEXTS, Checkpoint, Cursor, DeviceCopy, LogPart, STACKS, recorder};
 use crate::snapshot::{Device, LoadedObject, Peak, StackId};
 use crate::symbol;
@@ -148,7 +148,7 @@ impl Stream {
         if new.is_empty() {
             return Ok(());
         }
-        let known = KnownModules::now();
+        let known = ObjectMap::now();
         let stacks: Vec<Vec<u32>> = new.into_iter().map(|stack| self.calls(stack, &known)).collect();
         let addresses = self.addresses.take_new();
         self.append_modules(&addresses, &known)?;
@@ -158,14 +158,14 @@ impl Stream {
         self.encoder.stacks(stacks.iter().map(Vec::as_slice))
     }
 
-    fn calls(&mut self, stack: StackId, known: &KnownModules) -> Vec<u32> {
+    fn calls(&mut self, stack: StackId, known: &ObjectMap) -> Vec<u32> {
         let mut addresses = Vec::new();
         let mark = STACKS.copy_to(stack, &mut addresses);
         addresses.into_iter().map(|address| self.addresses.of(known.address(address, mark))).collect()
     }
 
     /// Libraries may have been loaded meanwhile.
-    fn append_modules(&mut self, addresses: &[u64], known: &KnownModules) -> io::Result<()> {
+    fn append_modules(&mut self, addresses: &[u64], known: &ObjectMap) -> io::Result<()> {
         let is_known = |address: &u64| self.modules.iter().any(|module| module.range.contains(address));
         if addresses.iter().all(is_known) {
             return Ok(());

@@ -1,4 +1,5 @@
-//! The index of stacks: whoever finds a place reads what was written there, also while the table grows.
+//! The lock-free index of stacks under every interleaving: a reader that finds a place reads the complete stack there, even while the
+//! table grows.
 //!
 //! ```text
 //! RUSTFLAGS="--cfg loom" cargo test --release --manifest-path tests/loom/Cargo.toml
@@ -8,7 +9,7 @@
 #[path = "../../../src/record/stacks/index.rs"]
 mod index;
 
-/// In place of memory past the watched allocator.
+/// Replaces the recorder's allocations.
 mod leak {
     pub(super) fn leaked<T>(count: usize, value: impl FnMut(usize) -> T) -> Option<&'static [T]> {
         Some(Box::leak((0..count).map(value).collect()))
@@ -19,19 +20,19 @@ use loom::cell::UnsafeCell;
 use loom::sync::{Arc, Mutex};
 use loom::thread;
 
-use index::{Count, Index};
+use index::{EntryCount, Index};
 
-/// The index, and what stands at the places: loom fails if it is read while or before it is written.
+/// The index and the stacks. loom fails if a stack is read before or while it is written.
 struct Stacks {
     index: Index,
     places: [UnsafeCell<u64>; 4],
-    writer: Mutex<Count>,
+    writer: Mutex<EntryCount>,
 }
 
 impl Stacks {
     fn new() -> Arc<Self> {
         let places = std::array::from_fn(|_| UnsafeCell::new(0));
-        Arc::new(Self { index: Index::new(), places, writer: Mutex::new(Count::new()) })
+        Arc::new(Self { index: Index::new(), places, writer: Mutex::new(EntryCount::new()) })
     }
 
     fn at(&self, place: u32) -> u64 {
@@ -78,7 +79,7 @@ fn what_was_found_once_is_found_while_the_table_grows() {
         let stacks = Stacks::new();
         let place = stacks.intern(5);
         let other = stacks.clone();
-        // The second stack makes the table grow. 9 begins where 5 does in a table of four.
+        // The second stack makes the table grow. In a table of four entries 9 and 5 collide.
         let thread = thread::spawn(move || other.intern(9));
         assert_eq!(stacks.find(5), Some(place));
         assert!(stacks.find(9).is_none_or(|found| found != place && stacks.at(found) == 9));

@@ -1,5 +1,5 @@
-//! A stack beside the program's, for what takes more than a thread may have left.
-#![expect(unsafe_code, reason = "C functions that change stacks")]
+//! A separate stack (`ucontext`) for parsing CFI, which needs more than a thread may have left.
+#![expect(unsafe_code, reason = "switches stacks")]
 
 use std::cell::UnsafeCell;
 use std::mem::MaybeUninit;
@@ -7,13 +7,13 @@ use std::sync::MutexGuard;
 
 use libc::ucontext_t;
 
-/// Whoever has it may change the cache of rules and use the stack aside.
+/// The right to change the rule cache and to use the separate stack.
 pub(super) type Turn = MutexGuard<'static, ()>;
 
-/// Several times what is needed where nothing is optimised.
+/// Several times what an unoptimised build needs.
 const SIZE: usize = 128 << 10;
 
-/// Memory that the system gives as it is touched. The two contexts are kilobytes as well.
+/// Static memory, which the system provides page by page. The two contexts are kilobytes, too.
 #[repr(align(64))]
 struct Aside {
     stack: UnsafeCell<[u8; SIZE]>,
@@ -21,7 +21,7 @@ struct Aside {
     there: UnsafeCell<MaybeUninit<ucontext_t>>,
 }
 
-// SAFETY: `run` alone uses it, for whoever has the turn.
+// SAFETY: only `run` uses it, and its caller holds the turn.
 unsafe impl Sync for Aside {}
 
 static ASIDE: Aside = Aside {
@@ -30,36 +30,36 @@ static ASIDE: Aside = Aside {
     there: UnsafeCell::new(MaybeUninit::uninit()),
 };
 
-/// A piece of work, at a thin address.
+/// A thin pointer to the work.
 struct Job<'a>(&'a mut dyn FnMut());
 
-/// Does some work on that stack, unless the system refuses. It may not take any of ours. No signal comes meanwhile:
-/// its handler would find less room than it may count on.
+/// Runs `work` on the separate stack, unless the system refuses; it must not take memtrace's locks. Signals are
+/// blocked, because their handlers may need more room than this stack has.
 pub(super) fn run(_turn: &Turn, mut work: impl FnMut()) {
     let mut job = Job(&mut work);
     let (here, there) = (ASIDE.here.get().cast::<ucontext_t>(), ASIDE.there.get().cast::<ucontext_t>());
-    // SAFETY: whoever has the turn uses both alone, and there is room for what is written.
+    // SAFETY: the turn gives exclusive use; the pointer is valid for writes.
     if unsafe { libc::getcontext(there) } != 0 {
         return;
     }
-    // SAFETY: it was written just now, and nobody else looks at it.
+    // SAFETY: initialised by `getcontext`; exclusive because of the turn.
     let context = unsafe { &mut *there };
     context.uc_stack.ss_sp = ASIDE.stack.get().cast();
     context.uc_stack.ss_size = SIZE;
     context.uc_link = here;
-    // SAFETY: the mask is one.
+    // SAFETY: a valid signal set.
     unsafe { libc::sigfillset(&mut context.uc_sigmask) };
     let entry: extern "C" fn(*mut Job<'_>) = entry;
-    // SAFETY: the function is called with the arguments that stand here.
+    // SAFETY: `makecontext` calls the function with the one argument that it is given.
     let entry = unsafe { std::mem::transmute::<extern "C" fn(*mut Job<'_>), extern "C" fn()>(entry) };
-    // SAFETY: the context has a stack and a way back; on x86_64 an argument may be a pointer.
+    // SAFETY: the context has a stack and a successor; x86_64 passes a pointer as an argument unchanged.
     unsafe { libc::makecontext(there, entry, 1, &raw mut job) };
-    // SAFETY: both are valid. It returns when the work is done, as `uc_link` says, or with an error and the work left.
+    // SAFETY: both are valid. Returns when `entry` returns (`uc_link`), or at once with an error.
     unsafe { libc::swapcontext(here, there) };
 }
 
 extern "C" fn entry(job: *mut Job<'_>) {
-    // SAFETY: `run` passes its own, and waits.
+    // SAFETY: `run` passes its own job, and waits.
     let Job(work) = unsafe { &mut *job };
     work();
 }

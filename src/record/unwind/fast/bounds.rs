@@ -1,12 +1,12 @@
-//! Where a thread's stack lies.
-#![expect(unsafe_code, reason = "C functions of the threads library")]
+//! Bounds of the calling thread's stack.
+#![expect(unsafe_code, reason = "pthread functions")]
 
 use std::cell::Cell;
 use std::mem::MaybeUninit;
 
 use crate::record::guard;
 
-/// From the lowest address to past the highest one, which is a multiple of eight.
+/// The end is exclusive and a multiple of eight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Bounds {
     pub(super) start: u64,
@@ -14,11 +14,11 @@ pub(super) struct Bounds {
 }
 
 const NOT_ASKED: Bounds = Bounds { start: 0, end: 0 };
-/// No address lies in there.
+/// Contains no address.
 const UNKNOWN: Bounds = Bounds { start: u64::MAX, end: 0 };
 
 thread_local! {
-    // Const and without a destructor: readable before main, in thread-local destructors and after.
+    // Const and without a destructor: usable before main, in thread-local destructors and at exit.
     static BOUNDS: Cell<Bounds> = const { Cell::new(NOT_ASKED) };
 }
 
@@ -29,7 +29,7 @@ impl Bounds {
     }
 }
 
-/// The stack that the system gave this thread; a coroutine or a signal handler may be on another.
+/// The stack that the system gave this thread; a coroutine or a signal handler may run on another.
 #[inline]
 pub(super) fn of_this_thread() -> Bounds {
     match BOUNDS.get() {
@@ -40,7 +40,7 @@ pub(super) fn of_this_thread() -> Bounds {
 
 #[cold]
 fn first_time() -> Bounds {
-    // The system's answer takes memory, on the main thread also a file.
+    // glibc's answer allocates, and on the main thread reads a file.
     let _own = guard::own_work();
     let bounds = ask().unwrap_or(UNKNOWN);
     BOUNDS.set(bounds);
@@ -49,18 +49,18 @@ fn first_time() -> Bounds {
 
 fn ask() -> Option<Bounds> {
     let mut attributes = MaybeUninit::uninit();
-    // SAFETY: a thread may ask about itself at any time.
+    // SAFETY: no preconditions.
     let this = unsafe { libc::pthread_self() };
-    // SAFETY: `attributes` has room for what is written on success.
+    // SAFETY: `attributes` is valid for writes.
     if unsafe { libc::pthread_getattr_np(this, attributes.as_mut_ptr()) } != 0 {
         return None;
     }
-    // SAFETY: the call above succeeded.
+    // SAFETY: the call succeeded.
     let mut attributes = unsafe { attributes.assume_init() };
     let (mut start, mut size) = (std::ptr::null_mut(), 0);
-    // SAFETY: the attributes are valid, both places are ours.
+    // SAFETY: the attributes are initialised; `start` and `size` are valid for writes.
     let found = unsafe { libc::pthread_attr_getstack(&attributes, &mut start, &mut size) } == 0;
-    // SAFETY: they are valid and not used again.
+    // SAFETY: initialised, and not used again.
     unsafe { libc::pthread_attr_destroy(&mut attributes) };
     let start = start.addr() as u64;
     let end = start.checked_add(size as u64)?;

@@ -1,28 +1,26 @@
-//! Return address → rule, for the whole process.
+//! Lock-free set-associative cache: return address → rule, for the whole process.
 //!
-//! One word holds an address and its rule, so whoever reads it has a pair that belongs together: there
-//! is no lock, no order between words and no torn entry.
-//!
-//! The lower 12 bits of an address, mixed with the next ones, are its bucket, the others stand between
-//! the bits of its rule. So an address is never taken for another.
+//! An entry is one word with address and rule, so it cannot be torn and needs no memory ordering; a bucket of eight
+//! entries is one cache line. The lower 12 bits of an address, mixed with the next ones, select the bucket; the others
+//! are stored between the bits of the rule, so an address is never confused with another.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use super::rule::{NOT_A_RULE, Rule, STAYS};
 
-/// Addresses of a process on x86_64 with four levels of pages.
+/// User addresses on x86_64 with four-level page tables.
 pub(super) const ADDRESS_BITS: u32 = 47;
 const BUCKET_BITS: u32 = 12;
 const BUCKETS: usize = 1 << BUCKET_BITS;
 const WAYS: usize = 8;
 const _: () = assert!(NOT_A_RULE == (1 << ADDRESS_BITS) - (1 << BUCKET_BITS));
 
-/// One line of the processor's cache.
+/// One cache line.
 #[derive(Debug)]
 #[repr(align(64))]
 struct Bucket([AtomicU64; WAYS]);
 
-/// 256 KiB, of which the system gives what is touched.
+/// 256 KiB; pages that are never used take no memory.
 #[derive(Debug)]
 pub(super) struct Cache {
     buckets: [Bucket; BUCKETS],
@@ -33,7 +31,7 @@ impl Cache {
         Self { buckets: [const { Bucket([const { AtomicU64::new(0) }; WAYS]) }; BUCKETS] }
     }
 
-    /// The rule for an address, of at most [`ADDRESS_BITS`], if it lies where it is looked for first and stays.
+    /// The rule for an address (at most [`ADDRESS_BITS`]), if it is in its preferred entry and holds for ever.
     #[cfg_attr(not(debug_assertions), inline(always))]
     pub(super) fn find_at_once(&self, address: u64) -> Option<Rule> {
         let Bucket(entries) = self.buckets.get(bucket_of(address))?;
@@ -47,7 +45,7 @@ impl Cache {
         entries.iter().find_map(|entry| rule_of(entry, address))
     }
 
-    /// Enters a rule; where there is no room, another one goes. Only one thread at a time does this.
+    /// Adds a rule, perhaps in place of another one. One thread at a time.
     pub(super) fn insert(&self, address: u64, rule: Rule) {
         let Some(Bucket(entries)) = self.buckets.get(bucket_of(address)) else { return };
         let first = entries.get(way_of(address));
@@ -58,7 +56,7 @@ impl Cache {
         }
     }
 
-    /// Forgets what was learnt of modules that may have been unloaded.
+    /// Drops rules of objects that may have been unloaded.
     pub(super) fn forget_what_does_not_stay(&self) {
         let entries = self.buckets.iter().flat_map(|Bucket(entries)| entries);
         for entry in entries {
@@ -72,12 +70,12 @@ impl Cache {
 
 #[cfg_attr(not(debug_assertions), inline(always))]
 fn rule_of(entry: &AtomicU64, address: u64) -> Option<Rule> {
-    // Relaxed: an entry says all there is to know by itself.
+    // Relaxed: an entry is complete in itself.
     let bits = entry.load(Relaxed) ^ (address & NOT_A_RULE);
     (bits & NOT_A_RULE == 0).then_some(Rule::of_bits(bits))
 }
 
-/// Where in its bucket an address is looked for first.
+/// The preferred entry in the bucket.
 #[inline]
 fn way_of(address: u64) -> usize {
     (address >> BUCKET_BITS) as usize % WAYS

@@ -1,4 +1,4 @@
-//! What a module's call frame information says of a return address, as a rule.
+//! Call frame information (CFI, `.eh_frame`) of a return address, translated to a [`Rule`].
 
 use gimli::{
     BaseAddresses, CfaRule, EhFrame, EhFrameHdr, Encoding, EndianSlice, FrameDescriptionEntry, NativeEndian, Operation,
@@ -8,9 +8,9 @@ use gimli::{
 
 use super::rule::{Base, Rule};
 
-pub(super) type Bytes<'a> = EndianSlice<'a, NativeEndian>;
+pub(super) type SectionBytes<'a> = EndianSlice<'a, NativeEndian>;
 
-/// Room for rows on the stack: gimli's own is on the heap.
+/// Storage for CFI rows on the stack; gimli's default is on the heap.
 #[derive(Debug)]
 pub(super) struct OnStack;
 
@@ -19,17 +19,17 @@ impl UnwindContextStorage<usize> for OnStack {
     type Stack = [UnwindTableRow<usize, Self>; 4];
 }
 
-type Row = UnwindTableRow<usize, OnStack>;
+type CfiRow = UnwindTableRow<usize, OnStack>;
 
-/// A module's `.eh_frame_hdr` and `.eh_frame`, with their addresses.
+/// A loaded object's `.eh_frame_hdr` and `.eh_frame`, with their addresses.
 #[derive(Debug)]
-pub(super) struct Frames<'a> {
+pub(super) struct CfiSections<'a> {
     pub(super) index: &'a [u8],
     pub(super) entries: &'a [u8],
     pub(super) bases: BaseAddresses,
 }
 
-/// Where `.eh_frame` lies, by the header that does.
+/// The address of `.eh_frame`, as the header has it.
 pub(super) fn entries_address(index: &[u8], address: u64) -> Option<u64> {
     let bases = BaseAddresses::default().set_eh_frame_hdr(address);
     match EhFrameHdr::new(index, NativeEndian).parse(&bases, 8).ok()?.eh_frame_ptr() {
@@ -38,8 +38,8 @@ pub(super) fn entries_address(index: &[u8], address: u64) -> Option<u64> {
     }
 }
 
-impl Frames<'_> {
-    /// The rule for the instruction at `address`; none if there is none or if it is not one of ours.
+impl CfiSections<'_> {
+    /// The rule for the instruction at `address`; `None` if there is no CFI or [`Rule`] cannot express it.
     pub(super) fn rule_at(&self, address: u64) -> Option<Rule> {
         let entries = EhFrame::new(self.entries, NativeEndian);
         let index = EhFrameHdr::new(self.index, NativeEndian).parse(&self.bases, 8).ok()?;
@@ -50,12 +50,12 @@ impl Frames<'_> {
 }
 
 pub(super) fn rule_of_entry(
-    entry: &FrameDescriptionEntry<Bytes<'_>>,
-    entries: &EhFrame<Bytes<'_>>,
+    entry: &FrameDescriptionEntry<SectionBytes<'_>>,
+    entries: &EhFrame<SectionBytes<'_>>,
     bases: &BaseAddresses,
     address: u64,
 ) -> Option<Rule> {
-    // What a signal interrupted may have anything in its registers.
+    // The interrupted code may have anything in its registers.
     if entry.is_signal_trampoline() {
         return None;
     }
@@ -64,9 +64,9 @@ pub(super) fn rule_of_entry(
     rule_of(row, entries, entry.cie().encoding())
 }
 
-/// A row as a rule; none for what no rule says exactly.
-fn rule_of(row: &Row, entries: &EhFrame<Bytes<'_>>, encoding: Encoding) -> Option<Rule> {
-    // The stack pointer is the CFA unless a row says otherwise.
+/// `None` for a row that no rule expresses exactly.
+fn rule_of(row: &CfiRow, entries: &EhFrame<SectionBytes<'_>>, encoding: Encoding) -> Option<Rule> {
+    // Without a rule for rsp, the caller's rsp is the CFA.
     if row.register(X86_64::RSP).is_some() {
         return None;
     }
@@ -83,21 +83,21 @@ fn rule_of(row: &Row, entries: &EhFrame<Bytes<'_>>, encoding: Encoding) -> Optio
     }
 }
 
-/// Where the caller's rbp lies, from the CFA; the inner `None` if it is still in rbp.
-fn saved(row: &Row) -> Option<Option<i64>> {
+/// Offset of the saved rbp from the CFA; the inner `None` if it is still in the register.
+fn saved(row: &CfiRow) -> Option<Option<i64>> {
     match row.register(X86_64::RBP) {
-        // The ABI has the callee keep rbp, so a row without a word about it leaves it alone.
+        // rbp is callee-saved: without a rule it is unchanged.
         None | Some(RegisterRule::SameValue) => Some(None),
         Some(RegisterRule::Offset(offset)) => Some(Some(offset)),
         _ => None,
     }
 }
 
-/// A realigned frame as GCC writes it: the CFA in memory beside rbp, the saved rbp, too.
+/// A realigned frame as GCC emits it: CFA and saved rbp in memory at offsets from rbp.
 fn realigned(
-    row: &Row,
+    row: &CfiRow,
     cfa: &UnwindExpression<usize>,
-    entries: &EhFrame<Bytes<'_>>,
+    entries: &EhFrame<SectionBytes<'_>>,
     encoding: Encoding,
 ) -> Option<Rule> {
     let Some(RegisterRule::Expression(rbp)) = row.register(X86_64::RBP) else { return None };
@@ -106,11 +106,11 @@ fn realigned(
     Rule::new(Base::AtRbp, offset, Some(saved))
 }
 
-/// The n of an expression that is rbp + n, or the word at rbp + n, and nothing else.
+/// The n of an expression that is exactly rbp + n, or with `word` the word at rbp + n.
 fn beside_rbp(
     expression: &UnwindExpression<usize>,
     word: bool,
-    entries: &EhFrame<Bytes<'_>>,
+    entries: &EhFrame<SectionBytes<'_>>,
     encoding: Encoding,
 ) -> Option<i64> {
     let mut operations = expression.get(entries).ok()?.operations(encoding);

@@ -1,31 +1,32 @@
-//! The stack that this thread took last: from where the next one comes to a frame of it, both are the same.
+//! Incremental unwinding: a walk stops at the first frame of this thread's last stack whose outer frames are unchanged.
 //!
-//! A frame is where it goes on, its stack pointer, and its rbp if a frame further out is found by that. What lies
-//! outside follows from those by rules of modules that stay, and from the words that the rules have read: each
-//! frame's return address, and the rbp that some saved. So if these words are what they were, the rest of the
-//! stack is what it was, and is not walked: a look at a word in place of a look for a rule and a step.
+//! A frame is the same if its return address, its stack pointer and (where a frame further out depends on it) its rbp
+//! are. The frames outside follow from it by rules that hold for ever and from the words that these rules read: return
+//! addresses and saved rbps. If these words are unchanged, the rest of the stack is, too: a comparison instead of a
+//! rule look-up and a step. So a deep stack costs little more than a shallow one. Frames of objects that may be
+//! unloaded, and realigned frames, are walked each time.
 //!
-//! What is looked at of every frame lies close together, apart from what is not: a program that works on much
-//! memory leaves none of it near the processor.
+//! What is read for every frame is stored densely, apart from the rest: a program that works on much memory evicts it
+//! all.
 
 use std::cell::Cell;
 
 use super::known::OF_INNERMOST;
-use super::rule::{Rule, Step};
+use super::rule::{Rule, UnwindStep};
 use crate::record::unwind::registers::Registers;
 use crate::record::unwind::stack::{HASH_OF_NONE, HasSpacing, Spacing, SpacingBuffer, Stack, hash_with};
 
-/// Frames of a stack that is kept; deeper ones are walked as a whole.
+/// Deeper stacks are not kept here, see [`deep`](super::deep).
 pub(super) const MOST: usize = 128;
 
-/// A stack pointer, which is a multiple of eight, and what is known of its frame.
+/// Tagged stack pointer: a multiple of eight, with flags in the low bits.
 #[derive(Clone, Copy, Debug)]
-struct Place(u64);
+struct TaggedSp(u64);
 
-impl Place {
-    /// A frame at or outside of this one is found by this one's rbp.
+impl TaggedSp {
+    /// This frame's rbp locates this frame or one further out.
     const NEEDS_BP: u64 = 1;
-    /// Its rbp was read from the stack, and matters.
+    /// That rbp was read from the stack.
     const READ_BP: u64 = 2;
 
     #[cfg_attr(not(debug_assertions), inline(always))]
@@ -39,46 +40,46 @@ impl Place {
     }
 }
 
-/// What is not looked at of every frame.
+/// The part of a frame that is not read each time.
 #[derive(Clone, Copy, Debug)]
-struct Rest {
+struct FrameDetail {
     bp: u64,
-    /// Where that was read; 0 if it was the inner frame's.
+    /// Where `bp` was read; 0 if it is the inner frame's.
     bp_from: u64,
     rule: Rule,
-    /// Of the addresses from the outermost one to this one's.
+    /// Hash of the addresses from the outermost frame to this one.
     hash: u64,
 }
 
-const NONE: Rest = Rest { bp: 0, bp_from: 0, rule: Rule::UNPROVEN, hash: HASH_OF_NONE };
+const NONE: FrameDetail = FrameDetail { bp: 0, bp_from: 0, rule: Rule::UNPROVEN, hash: HASH_OF_NONE };
 
-/// Frames lie outermost first, from the beginning on. While a stack is taken, its new ones lie at the end.
+/// Frames are stored outermost first. While a stack is taken, the new ones are at the end of the arrays.
 #[derive(Debug)]
 pub(super) struct LastStack {
-    /// How many there are.
     length: usize,
-    /// So many of them may be found again: those whose rules stay, and say all that was read.
+    /// Number of frames, from the outermost, that can be recognised: their rules hold for ever and say everything that
+    /// was read.
     sound: usize,
-    /// Where the 0 was read that ended the stack; 0 if it ended otherwise.
+    /// Address of the 0 that ended the stack; 0 if a rule ended it.
     ended_by: u64,
     addresses: [u64; MOST],
-    places: [Place; MOST],
-    rests: [Rest; MOST],
+    places: [TaggedSp; MOST],
+    rests: [FrameDetail; MOST],
 }
 
 impl LastStack {
     pub(super) const fn new() -> Self {
-        let (addresses, places, rests) = ([0; MOST], [Place(0); MOST], [NONE; MOST]);
+        let (addresses, places, rests) = ([0; MOST], [TaggedSp(0); MOST], [NONE; MOST]);
         Self { length: 0, sound: 0, ended_by: 0, addresses, places, rests }
     }
 
-    /// Takes the frames from the one on that a first step led to; nothing if a step could not be proven or there are
-    /// too many. The frame inside of it must be live until this returns, and `end` its stack's, a multiple of eight.
-    /// `read` is asked for words of the live part of the stack alone.
+    /// Takes the frames from `first_step` outwards; `None` if a step cannot be proven or there are too many frames. The
+    /// frame inside must be live until this returns; `end`, a multiple of eight, is the end of its stack. `read` is
+    /// called for words of the live stack only.
     #[cfg_attr(not(debug_assertions), inline(always))]
     pub(super) fn take(
         &mut self,
-        first_step: Step,
+        first_step: UnwindStep,
         end: u64,
         mut rule_for: impl FnMut(u64) -> Option<Rule>,
         read: impl Fn(u64) -> u64,
@@ -101,7 +102,7 @@ impl LastStack {
             }
             first = first.checked_sub(1)?;
             let rule = rule_for(at.ip)?;
-            self.put(first, at, Rest { bp: at.bp, bp_from: step.bp_from, rule, ..NONE });
+            self.put(first, at, FrameDetail { bp: at.bp, bp_from: step.bp_from, rule, ..NONE });
             match rule.step(at, end, &read) {
                 Some(next) => step = next,
                 None if rule.is_outermost() => {
@@ -116,15 +117,14 @@ impl LastStack {
         Some(self.stack())
     }
 
-    /// The same stack once more, if each word is what it was that it was read from; its innermost frame must be live if so.
+    /// The same stack again, if every word is unchanged. Its innermost frame must then be live.
     pub(super) fn again(&self, read: impl Fn(u64) -> u64) -> Option<Stack<'_>> {
         let innermost = self.length.checked_sub(1).filter(|_| self.sound == self.length)?;
         let same = read(self.places.get(innermost)?.sp() - 8) == *self.addresses.get(innermost)?;
         (same && self.changed(self.length, read).is_none()).then(|| self.stack())
     }
 
-    /// How many of the first `known` frames do not lie further in than `sp`, as new ones that were put in their places
-    /// do.
+    /// Number of the first `known` frames that are not further in than `sp`.
     #[cfg_attr(not(debug_assertions), inline(always))]
     fn outside(&self, mut known: usize, sp: u64) -> usize {
         while self.places.get(known.wrapping_sub(1)).is_some_and(|place| place.sp() < sp) {
@@ -139,59 +139,59 @@ impl LastStack {
         let n = known.wrapping_sub(1);
         let (Some(place), Some(address)) = (self.places.get(n), self.addresses.get(n)) else { return false };
         let same = (place.sp() ^ at.sp) | (*address ^ at.ip) == 0;
-        same && (!place.has(Place::NEEDS_BP) || self.rests.get(n).is_some_and(|rest| rest.bp == at.bp))
+        same && (!place.has(TaggedSp::NEEDS_BP) || self.rests.get(n).is_some_and(|rest| rest.bp == at.bp))
     }
 
-    /// How many of the first `known` frames, of which the innermost is live, lie outside of the innermost one
-    /// that is no longer what it was; nothing if all are.
+    /// Of the first `known` frames, whose innermost is live: the number of frames outside the innermost one that
+    /// changed. `None` if all are unchanged.
     #[cfg_attr(not(debug_assertions), inline(always))]
     fn changed(&self, known: usize, read: impl Fn(u64) -> u64) -> Option<usize> {
         let outside = known.saturating_sub(1);
         let (Some(places), Some(addresses)) = (self.places.get(..outside), self.addresses.get(..outside)) else {
             return Some(0);
         };
-        // By numbers, which takes fewer instructions than going through both at once. In range: both are so long.
+        // By index, which takes fewer instructions than a zip. In range: both slices have this length.
         for n in (0..outside).rev() {
             let place = places[n];
-            if read(place.sp() - 8) != addresses[n] || (place.has(Place::READ_BP) && self.has_other_bp(n, &read)) {
+            if read(place.sp() - 8) != addresses[n] || (place.has(TaggedSp::READ_BP) && self.has_other_bp(n, &read)) {
                 return Some(n);
             }
         }
         (self.ended_by != 0 && read(self.ended_by) != 0).then_some(0)
     }
 
-    /// Is the rbp that a frame's inner one saved no longer what it was?
+    /// Was the rbp that the inner frame saved overwritten?
     #[cold]
     fn has_other_bp(&self, n: usize, read: impl Fn(u64) -> u64) -> bool {
         self.rests.get(n).is_none_or(|rest| read(rest.bp_from) != rest.bp)
     }
 
     #[cfg_attr(not(debug_assertions), inline(always))]
-    fn put(&mut self, n: usize, at: Registers, with: Rest) {
+    fn put(&mut self, n: usize, at: Registers, with: FrameDetail) {
         let all = (self.places.get_mut(n), self.addresses.get_mut(n), self.rests.get_mut(n));
         if let (Some(place), Some(address), Some(rest)) = all {
-            (*place, *address, *rest) = (Place(at.sp), at.ip, with);
+            (*place, *address, *rest) = (TaggedSp(at.sp), at.ip, with);
         }
     }
 
-    /// What is inside of the innermost of the kept frames may have saved its rbp elsewhere than what was there.
+    /// The new inner frames may have saved the rbp of the innermost kept frame at another address.
     #[cfg_attr(not(debug_assertions), inline(always))]
     fn read_anew(&mut self, kept: usize, bp_from: u64) {
         let n = kept.wrapping_sub(1);
         if let (Some(place), Some(rest)) = (self.places.get_mut(n), self.rests.get_mut(n))
-            && place.has(Place::NEEDS_BP)
+            && place.has(TaggedSp::NEEDS_BP)
         {
             rest.bp_from = bp_from;
-            place.0 = place.0 & !Place::READ_BP | if bp_from == 0 { 0 } else { Place::READ_BP };
+            place.0 = place.0 & !TaggedSp::READ_BP | if bp_from == 0 { 0 } else { TaggedSp::READ_BP };
         }
     }
 
-    /// Makes a stack of the first `kept` frames and the new ones, which begin at `first`.
+    /// Joins the first `kept` frames and the new ones, which start at index `first`.
     #[cfg_attr(not(debug_assertions), inline(always))]
     fn join(&mut self, kept: usize, first: usize) {
         let outer = kept.wrapping_sub(1);
         let mut hash = self.rests.get(outer).unwrap_or(&NONE).hash;
-        let mut needs_bp = self.places.get(outer).is_some_and(|place| place.has(Place::NEEDS_BP));
+        let mut needs_bp = self.places.get(outer).is_some_and(|place| place.has(TaggedSp::NEEDS_BP));
         let (mut says_all, mut sound) = (true, kept);
         let addresses = moves(&mut self.addresses, first, kept);
         let frames = moves(&mut self.places, first, kept).zip(moves(&mut self.rests, first, kept));
@@ -200,11 +200,11 @@ impl LastStack {
             hash = hash_with(hash, address);
             needs_bp = rest.rule.needs_bp() || (rest.rule.leaves_bp() && needs_bp);
             if needs_bp {
-                place.0 |= Place::NEEDS_BP | if rest.bp_from == 0 { 0 } else { Place::READ_BP };
+                place.0 |= TaggedSp::NEEDS_BP | if rest.bp_from == 0 { 0 } else { TaggedSp::READ_BP };
             }
             to_address.set(address);
             to_place.set(place);
-            to_rest.set(Rest { hash, ..rest });
+            to_rest.set(FrameDetail { hash, ..rest });
             says_all &= rest.rule.says_all();
             sound += usize::from(says_all);
         }
@@ -241,13 +241,13 @@ impl HasSpacing for LastStack {
             *bps.get_mut(count)? = [from, from_sp(rest.bp)?];
             count += 1;
         }
-        // A frame's stack pointer is its caller's word's place and one more.
+        // The stack pointer of a frame is 8 above its return address.
         let end = if self.ended_by == 0 { 0 } else { from_sp(self.ended_by + 8)? };
         Some(Spacing { offsets, bps: bps.get(..count)?, end })
     }
 }
 
-/// Where each of the last ones, from `first` on, is and where it goes. Those may be the same places.
+/// Pairs of cells, from where new entries are to where they go; the ranges may overlap.
 #[cfg_attr(not(debug_assertions), inline(always))]
 fn moves<T>(all: &mut [T], first: usize, kept: usize) -> impl Iterator<Item = (&Cell<T>, &Cell<T>)> {
     let cells = Cell::from_mut(all).as_slice_of_cells();

@@ -1,9 +1,7 @@
-//! The unwinder for x86_64 Linux with glibc: a step from one frame to the next is a look into a cache.
+//! Incremental unwinder for x86_64 Linux with glibc: one cache look-up per step. Reports when it cannot prove a step.
 //!
-//! It says that a stack is over or that it could not prove a step; then libgcc takes the whole stack.
-//! Proven is a step whose rule comes from the module's own call frame information, is one of three
-//! forms, and leads upwards within the stack that the system gave this thread. So signal frames,
-//! coroutines, generated code and frames with stranger rules are libgcc's.
+//! A step is proven if its rule comes from the object's own CFI, has one of three forms, and leads upwards within the
+//! stack that the system gave this thread.
 #![expect(unsafe_code, reason = "reads registers and the thread's own stack")]
 
 mod aside;
@@ -14,9 +12,9 @@ mod deep;
 mod held;
 mod known;
 mod last;
-mod modules;
-mod room;
+mod lookup;
 mod rule;
+mod scratch;
 #[cfg(test)]
 mod tests;
 
@@ -28,59 +26,59 @@ use self::aside::Turn;
 use self::cache::{ADDRESS_BITS, Cache};
 pub(super) use self::deep::DeepStack;
 pub(in crate::record) use self::held::{
-    clear_unused_stack, each_word, part_from_here, thread_begins, was_held_at_first, whole_stack,
+    clear_unused_stack, each_word, on_thread_start, part_from_here, was_held_at_start, whole_stack,
 };
 use self::last::LastStack;
-pub(super) use self::room::with_room;
-use self::rule::{Rule, Step};
+use self::rule::{Rule, UnwindStep};
+pub(super) use self::scratch::with_scratch;
 use super::collector::Collector;
-use super::modules as loaded;
+use super::objects;
 use super::registers::Registers;
-use super::stack::{Known, Stack, Taken};
+use super::stack::{FoundStack, KnownStack, Stack};
 
 static CACHE: Cache = Cache::new();
-/// How many modules had been unloaded when the cache last forgot what does not stay.
+/// The count of unloads when the cache last dropped rules.
 static UNLOADS: AtomicU64 = AtomicU64::new(0);
-/// Whoever has it may change the cache. Nobody waits for it: who comes second lets libgcc do it.
+/// The right to change the cache. Nobody waits for it: a second thread leaves its stack to libgcc.
 static TURN: Mutex<()> = Mutex::new(());
 
 thread_local! {
-    // Const and without a destructor: there before main, in thread-local destructors and after.
+    // Const and without a destructor: usable before main, in thread-local destructors and at exit.
     static LAST: RefCell<LastStack> = const { RefCell::new(LastStack::new()) };
-    /// Where a stack's innermost frame lies below this address, it is likely to be deeper than that.
+    /// A stack whose innermost frame is below this address is likely to have more frames than `LAST` keeps.
     static DEEP_BELOW: Cell<u64> = const { Cell::new(0) };
 }
 
-/// Does something with the stack outside of the frame that has these registers, if it has at most so many frames and
-/// each step can be proven; otherwise gives `work` back. That frame must be live until this returns.
+/// Calls `work` with the stack outside the frame with these registers, if it has at most `depth` frames and every step
+/// can be proven; otherwise returns `work`. That frame must be live until this returns.
 #[inline(always)]
-pub(super) fn with_taken<'a, T, F: FnOnce(Taken<'_>) -> T>(
+pub(super) fn with_taken<'a, T, F: FnOnce(FoundStack<'_>) -> T>(
     start: Registers,
     depth: usize,
-    guess: impl FnOnce(u64) -> Option<Known<'a>>,
+    guess: impl FnOnce(u64) -> Option<KnownStack<'a>>,
     work: F,
 ) -> Result<T, F> {
     let Some((first, end)) = first(start) else { return Err(work) };
     match right(first.to, end, depth, guess) {
-        Some(known) => Ok(work(Taken::Guessed(known))),
+        Some(known) => Ok(work(FoundStack::Guessed(known))),
         None => with_last_from(first, end, depth, |taken| match taken {
-            Some(stack) => Ok(work(Taken::Walked(stack))),
+            Some(stack) => Ok(work(FoundStack::Walked(stack))),
             None => Err(work),
         }),
     }
 }
 
-/// The stack outside of the frame that has these registers, if it is the one that is guessed.
+/// The stack outside the frame with these registers, if it is the predicted one.
 pub(super) fn guessed<'a>(
     start: Registers,
     depth: usize,
-    guess: impl FnOnce(u64) -> Option<Known<'a>>,
-) -> Option<Known<'a>> {
+    guess: impl FnOnce(u64) -> Option<KnownStack<'a>>,
+) -> Option<KnownStack<'a>> {
     let (first, end) = first(start)?;
     right(first.to, end, depth, guess)
 }
 
-/// The same as [`with_taken`] without a guess.
+/// [`with_taken`] without a prediction.
 pub(super) fn with_last<T, F: FnOnce(Stack<'_>) -> T>(start: Registers, depth: usize, work: F) -> Result<T, F> {
     let Some((first, end)) = first(start) else { return Err(work) };
     with_last_from(first, end, depth, |taken| match taken {
@@ -91,7 +89,7 @@ pub(super) fn with_last<T, F: FnOnce(Stack<'_>) -> T>(start: Registers, depth: u
 
 /// The step out of the frame with these registers, and the end of its stack.
 #[cfg_attr(not(debug_assertions), inline(always))]
-fn first(start: Registers) -> Option<(Step, u64)> {
+fn first(start: Registers) -> Option<(UnwindStep, u64)> {
     let bounds = bounds::of_this_thread();
     if !bounds.contain(start.sp) || !start.sp.is_multiple_of(8) {
         return None;
@@ -100,19 +98,24 @@ fn first(start: Registers) -> Option<(Step, u64)> {
     Some((step, bounds.end))
 }
 
-/// The stack that is guessed, if it is the right one.
+/// The predicted stack, if it is the right one.
 #[cfg_attr(not(debug_assertions), inline(always))]
-fn right<'a>(at: Registers, end: u64, depth: usize, guess: impl FnOnce(u64) -> Option<Known<'a>>) -> Option<Known<'a>> {
+fn right<'a>(
+    at: Registers,
+    end: u64,
+    depth: usize,
+    guess: impl FnOnce(u64) -> Option<KnownStack<'a>>,
+) -> Option<KnownStack<'a>> {
     guess(at.ip).filter(|known| known.addresses.len() <= depth && known::is_here(known, at, end, read))
 }
 
 #[cfg_attr(not(debug_assertions), inline(always))]
-fn with_last_from<T>(first: Step, end: u64, depth: usize, work: impl FnOnce(Option<Stack<'_>>) -> T) -> T {
+fn with_last_from<T>(first: UnwindStep, end: u64, depth: usize, work: impl FnOnce(Option<Stack<'_>>) -> T) -> T {
     if first.to.sp < DEEP_BELOW.get() {
         return work(None);
     }
     LAST.with(|last| {
-        // Somebody's signal handler, at worst, finds it taken.
+        // Borrowed already: this is a signal handler that interrupted another walk.
         let Ok(mut last) = last.try_borrow_mut() else { return work(None) };
         let mut current = false;
         let taken = last.take(first, end, |ip| rule_for(ip, &mut current), read);
@@ -120,8 +123,8 @@ fn with_last_from<T>(first: Step, end: u64, depth: usize, work: impl FnOnce(Opti
     })
 }
 
-/// Takes the frames outside of the one that has these registers; false if a step could not be proven.
-/// That frame must be live until this returns.
+/// Takes the frames outside the one with these registers; false if a step cannot be proven. That frame must be live
+/// until this returns.
 pub(super) fn walk(start: Registers, mut deep: DeepStack<'_>, collector: &mut Collector<'_>) -> bool {
     let Some((first, end)) = first(start) else { return false };
     let mut current = false;
@@ -130,17 +133,16 @@ pub(super) fn walk(start: Registers, mut deep: DeepStack<'_>, collector: &mut Co
     proven
 }
 
-/// A word of this thread's stack. [`Rule::step`] asks for nothing else: aligned, at or above the stack
-/// pointer of a live frame, below the stack's end.
+/// A word of this thread's stack. Callers pass aligned addresses at or above the stack pointer of a live frame and
+/// below the stack's end, see [`Rule::step`].
 #[inline]
 fn read(address: u64) -> u64 {
-    // SAFETY: see above. Volatile, because the frames up there belong to others, who may have written
-    // to them since anything was read last.
+    // SAFETY: see above. Volatile, because the words belong to other functions' frames and may change at any time.
     unsafe { (address as *const u64).read_volatile() }
 }
 
-/// `current` is set once the cache is known to hold nothing of modules that were gone before this stack
-/// was taken. Code that is on the stack is not unloaded meanwhile.
+/// `current` becomes true once the cache is known to hold no rule of an object that was unloaded before this stack was
+/// taken. Code on the stack cannot be unloaded meanwhile.
 #[cfg_attr(not(debug_assertions), inline(always))]
 fn rule_for(ip: u64, current: &mut bool) -> Option<Rule> {
     match CACHE.find_at_once(ip) {
@@ -162,11 +164,11 @@ fn looked_for(ip: u64, current: &mut bool) -> Option<Rule> {
     }
 }
 
-/// The rule for an address of a module that may have come after another one at the same place.
+/// The rule for an address whose object may have been replaced by another one.
 #[cold]
 fn checked(ip: u64, current: &mut bool) -> Option<Rule> {
-    let (_, unloads) = loaded::ask();
-    // Acquire: what was forgotten before this number was stored is forgotten for us.
+    let (_, unloads) = objects::query_counts();
+    // Acquire: rules dropped before this count was stored are gone for this thread, too.
     if unloads != UNLOADS.load(Ordering::Acquire) {
         forget(unloads, &TURN.try_lock().ok()?);
     }
@@ -177,11 +179,11 @@ fn checked(ip: u64, current: &mut bool) -> Option<Rule> {
 #[cold]
 fn learn(ip: u64) -> Option<Rule> {
     let turn = TURN.try_lock().ok()?;
-    // The call itself: the instruction after it may belong to something else.
+    // The call itself: the instruction after it may belong to the next function.
     let (call, mut found) = (ip.checked_sub(1)?, None);
-    aside::run(&turn, || found = Some(modules::find(call)));
+    aside::run(&turn, || found = Some(lookup::find(call)));
     let found = found?;
-    loaded::told(found.counts);
+    objects::note_counts(found.counts);
     forget(found.counts.1, &turn);
     CACHE.insert(ip, found.rule);
     Some(found.rule)

@@ -1,4 +1,5 @@
-//! How to get from a call to the frame around it, in one word that leaves 35 bits to the cache.
+//! An unwind rule (how to get from a frame to its caller), bit-packed so that a cache entry has 35 bits for the
+//! address.
 //!
 //! ```text
 //!  63         47 46                    12 11    10      9      8  7            0
@@ -6,18 +7,17 @@
 //! │ offset /8   │   0: for the cache     │  - │ stays │ rbp │ plain │ saved rbp/8│
 //! └─────────────┴────────────────────────┴────┴───────┴─────┴───────┴────────────┘
 //! ```
-//! The offset stands at the top and the decision between rsp and rbp takes no jump, because the next
-//! frame's address waits for both: a stack is a chain of such waits.
+//! The offset is at the top and the choice between rsp and rbp is branchless, because the next frame's address depends
+//! on both: a stack is a chain of dependent loads.
 
 use crate::record::unwind::registers::Registers;
 
-/// The bits that are no rule's.
 pub(super) const NOT_A_RULE: u64 = ((1 << 35) - 1) << 12;
 
-/// CFA = rsp + offset, or rbp + offset with [`RBP`]. Not plain are `AT_RBP`, `OUTERMOST` and `UNPROVEN`.
+/// CFA = rsp + offset, or rbp + offset with [`RBP`]. `AT_RBP`, `OUTERMOST` and `UNPROVEN` are not plain.
 const PLAIN: u64 = 1 << 8;
 const RBP: u64 = 1 << 9;
-/// The rule is of a module that is never unloaded.
+/// The rule belongs to an object that is never unloaded.
 pub(super) const STAYS: u64 = 1 << 10;
 const AT_RBP: u64 = RBP;
 const OUTERMOST: u64 = 1 << 11;
@@ -27,27 +27,26 @@ const KIND: u64 = PLAIN | RBP | 1 << 11;
 const OFFSET_SHIFT: u32 = 47;
 const OFFSET_BITS: u32 = 64 - OFFSET_SHIFT;
 const SAVED_BITS: u32 = 8;
-/// Says that the frame left rbp alone.
+/// The frame did not save rbp.
 const NOT_SAVED: i64 = -128;
 
-/// What the CFA (the caller's stack pointer) is counted from.
+/// What the CFA (canonical frame address: the caller's stack pointer) is relative to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Base {
     Rsp,
     Rbp,
-    /// The CFA lies in memory at rbp + offset: realigned frames of C. The saved rbp is at rbp + n there.
+    /// The CFA is in memory at rbp + offset, as in realigned frames; the saved rbp is relative to rbp, too.
     AtRbp,
 }
 
-/// The way from a frame to the one around it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Step {
+pub(super) struct UnwindStep {
     pub(super) to: Registers,
-    /// Where the outer frame's rbp was read; 0 if it is the inner one's.
+    /// Where the caller's rbp was read; 0 if it is still in the register.
     pub(super) bp_from: u64,
 }
 
-/// The rule that is all zeros proves nothing.
+/// All zeros is a rule that proves nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Rule(u64);
 
@@ -57,8 +56,8 @@ impl Rule {
     /// Left to libgcc.
     pub(super) const UNPROVEN: Self = Self(UNPROVEN);
 
-    /// `saved` is where the frame keeps its caller's rbp, from the CFA; `None` if it left rbp alone.
-    /// Nothing if one of the numbers does not fit or is not a multiple of eight.
+    /// `saved` is the offset of the saved rbp from the CFA, `None` if rbp is unchanged. Fails if a number does not fit
+    /// or is not a multiple of eight.
     pub(super) fn new(base: Base, offset: i64, saved: Option<i64>) -> Option<Self> {
         let kind = match base {
             Base::Rsp => PLAIN,
@@ -70,7 +69,6 @@ impl Rule {
         Some(Self(kind | (offset as u64) << OFFSET_SHIFT | u64::from(saved as u8)))
     }
 
-    /// The same rule, of a module that is never unloaded.
     pub(super) fn that_stays(self) -> Self {
         Self(self.0 | STAYS)
     }
@@ -102,7 +100,7 @@ impl Rule {
 
     #[cfg_attr(not(debug_assertions), inline(always))]
     fn offset(self) -> u64 {
-        // In bytes: the bits below are those of the cache, and 0.
+        // In bytes: the bits below are the cache's, and zero here.
         (self.0.cast_signed() >> (OFFSET_SHIFT - 3)).cast_unsigned()
     }
 
@@ -111,28 +109,28 @@ impl Rule {
         i64::from(self.0 as i8)
     }
 
-    /// Is the frame around it found by rbp?
+    /// Does it use rbp?
     #[inline]
     pub(super) fn needs_bp(self) -> bool {
         self.0 & RBP != 0
     }
 
-    /// Is the outer frame's rbp this one's?
+    /// Does it leave rbp unchanged?
     #[inline]
     pub(super) fn leaves_bp(self) -> bool {
         self.saved() == NOT_SAVED
     }
 
-    /// Does it hold as long as this code does, and read nothing but the return address and the saved rbp?
+    /// Does it hold for ever, and read only the return address and the saved rbp?
     #[inline]
     pub(super) fn says_all(self) -> bool {
         self.stays() && (self.0 & PLAIN != 0 || self.is_outermost())
     }
 
-    /// Goes from a frame to the one around it, if that can be proven. `read` is asked only for addresses that
-    /// are a multiple of eight, at or above the frame's stack pointer and below `end`.
+    /// The step to the caller, if it can be proven. `read` is called only for multiples of eight at or above the
+    /// frame's stack pointer and below `end`.
     #[cfg_attr(not(debug_assertions), inline(always))]
-    pub(super) fn step(self, at: Registers, end: u64, read: impl Fn(u64) -> u64) -> Option<Step> {
+    pub(super) fn step(self, at: Registers, end: u64, read: impl Fn(u64) -> u64) -> Option<UnwindStep> {
         let (cfa, saved_from) = if self.0 & PLAIN != 0 {
             let base = if self.0 & RBP == 0 { at.sp } else { at.bp };
             let cfa = base.wrapping_add(self.offset());
@@ -149,10 +147,10 @@ impl Rule {
             _ if in_frame(slot, at.sp, cfa) => (read(slot), slot),
             _ => return None,
         };
-        Some(Step { to: Registers { ip: read(cfa - 8), sp: cfa, bp }, bp_from })
+        Some(UnwindStep { to: Registers { ip: read(cfa - 8), sp: cfa, bp }, bp_from })
     }
 
-    /// The CFA of a realigned frame; 0 if this is none.
+    /// The CFA of a realigned frame; 0 if the rule is none for such.
     #[cold]
     fn in_memory(self, at: Registers, end: u64, read: impl Fn(u64) -> u64) -> u64 {
         let place = at.bp.wrapping_add(self.offset());
@@ -161,19 +159,19 @@ impl Rule {
     }
 }
 
-/// A number's eighth, if it is whole and fits.
+/// `value / 8`, if it is whole and fits.
 fn eighth(value: i64, bits: u32) -> Option<i64> {
     let limit = 1 << (bits - 1);
     (value % 8 == 0 && (-limit..limit).contains(&(value / 8))).then_some(value / 8)
 }
 
-/// May the frame outside of the one at `sp` begin here?
+/// Is this a possible CFA of the frame at `sp`?
 #[inline]
 fn is_next(cfa: u64, sp: u64, end: u64) -> bool {
     cfa.is_multiple_of(8) && cfa.wrapping_sub(sp).wrapping_sub(8) < end.wrapping_sub(sp)
 }
 
-/// Is this a word of the frame from `sp` to `cfa`?
+/// Is this an aligned word of the frame from `sp` to `cfa`?
 #[inline]
 fn in_frame(slot: u64, sp: u64, cfa: u64) -> bool {
     slot.is_multiple_of(8) && slot >= sp && slot < cfa

@@ -9,7 +9,7 @@ use std::ptr::null_mut;
 use std::sync::Mutex;
 
 use super::{Both, both, note, only_one, seen_in};
-use crate::record::unwind::take_stack;
+use crate::record::unwind::{mode, take_stack};
 
 extern "C" fn on_signal(_: c_int) {
     note(null_mut());
@@ -150,7 +150,7 @@ fn a_forked_child_leaves_its_stacks_to_libgcc() {
     // SAFETY: the child does nothing but take a stack, and ends.
     let child = unsafe { libc::fork() };
     if child == 0 {
-        let fine = super::super::super::mode::is_library() && take_stack() > 3;
+        let fine = mode::current() == mode::LIBRARY && take_stack() > 3;
         // SAFETY: ends the process at once.
         unsafe { libc::_exit(i32::from(!fine)) };
     }

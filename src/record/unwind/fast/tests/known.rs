@@ -5,9 +5,9 @@ use proptest::prelude::*;
 use super::last::{END, Frame, Kind, Machine, OUTERMOST, frame, rule_for};
 use crate::record::unwind::fast::known::{OF_INNERMOST, is_here};
 use crate::record::unwind::fast::last::LastStack;
-use crate::record::unwind::fast::rule::Step;
+use crate::record::unwind::fast::rule::UnwindStep;
 use crate::record::unwind::registers::Registers;
-use crate::record::unwind::stack::{Known, Spacing, SpacingBuffer};
+use crate::record::unwind::stack::{KnownStack, Spacing, SpacingBuffer};
 
 /// A stack with its spacing, apart from where it was taken.
 #[derive(Debug)]
@@ -19,13 +19,13 @@ struct Remembered {
 }
 
 impl Remembered {
-    fn known(&self) -> Known<'_> {
+    fn known(&self) -> KnownStack<'_> {
         let Self { addresses, offsets, bps, end } = self;
-        Known { number: 1, addresses, spacing: Spacing { offsets, bps, end: *end } }
+        KnownStack { number: 1, addresses, spacing: Spacing { offsets, bps, end: *end } }
     }
 }
 
-fn first_step(machine: &Machine) -> Option<Step> {
+fn first_step(machine: &Machine) -> Option<UnwindStep> {
     let start = *machine.frames.last().unwrap();
     rule_for(start.ip, machine.age)?.step(start, END, |address| machine.read(address))
 }

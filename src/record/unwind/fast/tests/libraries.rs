@@ -9,7 +9,7 @@ use std::ptr::null_mut;
 
 use super::frames::Callback;
 use super::{both, note, only_one, seen_in};
-use crate::record::unwind::fast::modules;
+use crate::record::unwind::fast::lookup;
 
 /// A library whose only function calls back, from a frame of so many bytes. Libraries with different
 /// frames have the same code addresses.
@@ -97,7 +97,7 @@ fn threads_take_stacks_while_libraries_come_and_go() {
 fn only_what_is_never_unloaded_stays() {
     let folder = tempfile::tempdir().unwrap();
     let library = Library::open(&build(folder.path(), 104));
-    let rule_at = |address: usize| modules::find(address as u64).rule;
+    let rule_at = |address: usize| lookup::find(address as u64).rule;
     assert!(rule_at(both as fn() -> super::Both as usize + 1).stays());
     assert!(rule_at(libc::qsort as *const () as usize + 1).stays());
     let theirs = rule_at(library.call_back() as usize);

@@ -14,9 +14,9 @@ mod threads;
 use std::cell::RefCell;
 use std::ffi::c_void;
 
-use super::{DeepStack, Registers, guessed, with_last, with_room};
+use super::{DeepStack, Registers, guessed, with_last, with_scratch};
 use crate::record::STACKS;
-use crate::record::unwind::stack::Known;
+use crate::record::unwind::stack::KnownStack;
 use crate::record::unwind::{CapturedStack, library};
 use crate::snapshot::StackId;
 use crate::units::MAX_STACK_DEPTH;
@@ -34,7 +34,7 @@ fn both() -> Both {
     let walked = |stack: &mut CapturedStack, deep: Option<DeepStack<'_>>| {
         stack.walk(start, MAX_STACK_DEPTH, deep).then(|| stack.addresses().to_vec())
     };
-    let take = || with_room(walked);
+    let take = || with_scratch(walked);
     // Nothing is proven while another thread changes the cache.
     let ours = (0..3_000).find_map(|_| take().or_else(|| (std::thread::yield_now(), None).1));
     // From the stack that was taken last: ours as well, and if it is another one, it is that which counts.
@@ -44,7 +44,7 @@ fn both() -> Both {
     // So is every earlier one that it is taken for.
     EARLIER.with_borrow_mut(|earlier| earlier.extend(last.map(|(_, stack)| stack)));
     let guessed = |stack: &StackId| guessed(start, MAX_STACK_DEPTH, |_| STACKS.known(*stack));
-    let wrong = |known: &Known<'_>| ours.as_ref().is_some_and(|ours| *ours != inward(known.addresses));
+    let wrong = |known: &KnownStack<'_>| ours.as_ref().is_some_and(|ours| *ours != inward(known.addresses));
     let earlier = EARLIER.with_borrow(|earlier| earlier.iter().filter_map(guessed).find(wrong));
     let ours = earlier.map(|known| inward(known.addresses)).or(ours);
     let mut stack = CapturedStack::empty();

@@ -1,48 +1,47 @@
-//! Finds rules in the loaded modules, and notices when one was unloaded.
+//! Look-up of unwind rules in the loaded objects.
 //!
-//! A module is looked into only from within `dl_iterate_phdr`'s callback, while the loader keeps it
-//! where it is: no list of ours could be out of date. Modules loaded later are found like any other.
-#![expect(unsafe_code, reason = "dl_iterate_phdr is a C function; reads the modules in memory")]
+//! Objects are only read within `dl_iterate_phdr`'s callback, while the loader keeps them loaded. There is no list that
+//! could be out of date, and objects that are loaded later are found like any other.
+#![expect(unsafe_code, reason = "dl_iterate_phdr is a C function; reads loaded objects")]
 
 use std::ffi::{c_int, c_void};
 
 use gimli::BaseAddresses;
 
-use super::cfi::{self, Frames};
+use super::cfi::{self, CfiSections};
 use super::rule::Rule;
 
-/// What the loader said of an address.
 #[derive(Debug)]
-pub(super) struct Found {
+pub(super) struct FoundRule {
     pub(super) rule: Rule,
-    /// How many modules had been loaded and unloaded by then.
+    /// The loader's counts of loads and unloads at that moment.
     pub(super) counts: (u64, u64),
 }
 
-struct Search {
+struct RuleSearch {
     address: u64,
     visited: usize,
-    found: Found,
+    found: FoundRule,
 }
 
 /// The rule for the instruction at `address`.
-pub(super) fn find(address: u64) -> Found {
-    let mut search = Search { address, visited: 0, found: Found { rule: Rule::UNPROVEN, counts: (0, 0) } };
-    let data: *mut Search = &mut search;
+pub(super) fn find(address: u64) -> FoundRule {
+    let mut search = RuleSearch { address, visited: 0, found: FoundRule { rule: Rule::UNPROVEN, counts: (0, 0) } };
+    let data: *mut RuleSearch = &mut search;
     // SAFETY: `visit` is called only during this call, with `data` as its last argument.
     unsafe { libc::dl_iterate_phdr(Some(visit), data.cast()) };
     search.found
 }
 
 /// # Safety
-/// `info` and `search` as `dl_iterate_phdr` in [`find`] passes them.
+/// Called by `dl_iterate_phdr` in [`find`].
 unsafe extern "C" fn visit(info: *mut libc::dl_phdr_info, _size: usize, search: *mut c_void) -> c_int {
     // SAFETY: the loader passes a valid record.
     let info = unsafe { &*info };
-    // SAFETY: the caller's search, which nobody else uses meanwhile.
-    let search = unsafe { &mut *search.cast::<Search>() };
+    // SAFETY: the caller's search, used nowhere else meanwhile.
+    let search = unsafe { &mut *search.cast::<RuleSearch>() };
     search.found.counts = (info.dlpi_adds, info.dlpi_subs);
-    let module = Module::of(info);
+    let module = ElfObject::of(info);
     search.visited += 1;
     if !module.has_code_at(search.address) {
         return 0;
@@ -52,23 +51,23 @@ unsafe extern "C" fn visit(info: *mut libc::dl_phdr_info, _size: usize, search: 
     1
 }
 
-struct Module<'a> {
+struct ElfObject<'a> {
     base: u64,
     headers: &'a [libc::Elf64_Phdr],
     name: *const libc::c_char,
 }
 
-impl<'a> Module<'a> {
+impl<'a> ElfObject<'a> {
     fn of(info: &'a libc::dl_phdr_info) -> Self {
         let headers = match info.dlpi_phdr.is_null() {
             true => &[],
-            // SAFETY: the loader says that this many headers lie there.
+            // SAFETY: the loader guarantees this many headers.
             false => unsafe { std::slice::from_raw_parts(info.dlpi_phdr, info.dlpi_phnum.into()) },
         };
         Self { base: info.dlpi_addr, headers, name: info.dlpi_name }
     }
 
-    /// The loaded segment that holds an address.
+    /// The `PT_LOAD` segment that contains an address.
     fn segment(&self, address: u64) -> Option<&libc::Elf64_Phdr> {
         let holds = |header: &&libc::Elf64_Phdr| {
             header.p_type == libc::PT_LOAD
@@ -81,21 +80,20 @@ impl<'a> Module<'a> {
         self.segment(address).is_some_and(|header| header.p_flags & libc::PF_X != 0)
     }
 
-    /// Is it loaded as long as this code is? The program is, so is the module with this code, and the C
-    /// library that both need.
+    /// Is it loaded as long as this code is? True for the program, the object with this code and the C library.
     fn stays(&self, is_first: bool) -> bool {
-        let ours = find as fn(u64) -> Found as usize as u64;
+        let ours = find as fn(u64) -> FoundRule as usize as u64;
         let library = libc::dl_iterate_phdr as *const () as u64;
         (is_first && self.has_no_name()) || self.has_code_at(ours) || self.has_code_at(library)
     }
 
-    /// The program has none, libraries do.
+    /// Only the program has no name.
     fn has_no_name(&self) -> bool {
-        // SAFETY: the loader's name is a C string that lives as long as the module is loaded.
+        // SAFETY: the loader's C string, valid while the object is loaded.
         self.name.is_null() || unsafe { *self.name } == 0
     }
 
-    fn frames(&self) -> Option<Frames<'a>> {
+    fn frames(&self) -> Option<CfiSections<'a>> {
         let header = self.headers.iter().find(|header| header.p_type == libc::PT_GNU_EH_FRAME)?;
         let address = self.base.wrapping_add(header.p_vaddr);
         let index = self.bytes(address, header.p_memsz)?;
@@ -104,17 +102,17 @@ impl<'a> Module<'a> {
         let end = self.base.wrapping_add(holder.p_vaddr).checked_add(holder.p_filesz)?;
         let entries = self.bytes(entries_address, end.checked_sub(entries_address)?)?;
         let bases = BaseAddresses::default().set_eh_frame_hdr(address).set_eh_frame(entries_address);
-        Some(Frames { index, entries, bases })
+        Some(CfiSections { index, entries, bases })
     }
 
-    /// A part of the module, if it is read-only data of a loaded segment from its file.
+    /// A range of the object, if it is readable and from its file.
     fn bytes(&self, address: u64, length: u64) -> Option<&'a [u8]> {
         let header = self.segment(address)?;
         let at = address.checked_sub(self.base.wrapping_add(header.p_vaddr))?;
         if header.p_flags & libc::PF_R == 0 || at.checked_add(length)? > header.p_filesz {
             return None;
         }
-        // SAFETY: the loader mapped this part of a readable segment, and keeps it while it calls `visit`.
+        // SAFETY: within a mapped, readable segment that stays loaded during the callback.
         Some(unsafe { std::slice::from_raw_parts(address as *const u8, length as usize) })
     }
 }

@@ -1,8 +1,11 @@
-//! Which modules were loaded when: a module may be unloaded and another one come to its addresses.
+//! Loaded objects over time: an object (program or library) may be unloaded, and another one loaded at its addresses
+//! (ABA).
 //!
-//! The loader counts how many modules were loaded and unloaded so far. Whenever a stack with code of modules that may
-//! go is taken, and these counts have changed, all modules are noted, each with the count of unloads when it was first
-//! seen. The highest of these among the modules of a stack is its mark: it says which module an address in it is of.
+//! The loader counts loads and unloads. When a stack with code of objects that may be unloaded is taken and these
+//! counts have changed, all loaded objects are noted, each with the unload count at which it was first seen. The
+//! highest of these counts among the objects of a stack is the stack's *unload mark*, which identifies the object
+//! behind each address of the stack. In snapshots and captures an object that came to the addresses of another one has
+//! a number in the upper 16 bits of its own.
 #![expect(unsafe_code, reason = "dl_iterate_phdr is a C function")]
 
 use std::ffi::{CStr, c_int, c_void};
@@ -16,29 +19,28 @@ use crate::errno::KeepErrno;
 use crate::record::memory::{OwnVec, System, try_push};
 use crate::snapshot::LoadedObject;
 
-/// So many modules were loaded, and so many unloaded.
+/// (loads, unloads) so far.
 type Counts = (u64, u64);
 
-/// Of a stack of which nobody knows what was loaded when it was taken.
+/// The mark of a stack for which the loaded objects could not be noted.
 pub(crate) const UNKNOWN_MARK: u64 = (1 << 32) - 1;
 
-/// What is known of modules. Nobody waits for it for long: another thread may have it and wait for the loader, which this
-/// one may hold.
+/// Never waited for long: the thread that holds it may be waiting for the loader, which this thread may hold.
 static NOTED: Mutex<Noted> = Mutex::new(Noted::new());
 const PATIENCE: Duration = Duration::from_millis(5);
 
-/// The counts when modules were noted last.
+/// The counts when the objects were last noted.
 static SEEN: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
 
 #[derive(Debug)]
 struct Noted {
-    /// Every module that ever was there, each once.
+    /// Every object that was ever loaded, once.
     identities: OwnVec<Identity>,
     here: OwnVec<Here>,
     gone: OwnVec<Presence>,
 }
 
-/// A file at certain addresses.
+/// An object at certain addresses.
 #[derive(Debug)]
 struct Identity {
     path: OwnVec<u8>,
@@ -46,11 +48,11 @@ struct Identity {
     base: u64,
     start: u64,
     end: u64,
-    /// Of one without a build-id: what its file was when it was first seen.
+    /// For an object without a build-id: its file when it was first seen.
     file: File,
 }
 
-/// Its device, number, and the time when it was changed last: seconds and nanoseconds.
+/// Device, inode, time of the last change in seconds and nanoseconds.
 type File = [i64; 4];
 const NO_FILE: File = [0; 4];
 
@@ -59,35 +61,34 @@ struct Here {
     identity: usize,
     start: u64,
     end: u64,
-    /// So many had been unloaded when it was first seen.
+    /// The unload count when it was first seen.
     from: u64,
     seen: bool,
 }
 
-/// When a module was there that is gone.
+/// The time during which an object was loaded that is gone.
 #[derive(Clone, Copy, Debug)]
 struct Presence {
     identity: usize,
     from: u64,
-    /// So many had been unloaded when it was first missed.
+    /// The unload count when it was first missed.
     to: u64,
 }
 
-/// The counts when the loader was asked last, which is done for each stack with code that may go.
+/// The counts at the last query, which happens for each stack with code that may be unloaded.
 static NOW: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
 
-/// Asks the loader for the counts.
-pub(super) fn ask() -> Counts {
+/// Queries the loader's counts.
+pub(super) fn query_counts() -> Counts {
     let mut counts = (0, 0);
     let data: *mut Counts = &mut counts;
     // SAFETY: `first` is called only during this call, with `data` as its last argument.
     unsafe { libc::dl_iterate_phdr(Some(first), data.cast()) };
-    told(counts);
+    note_counts(counts);
     counts
 }
 
-/// The loader has said so.
-pub(super) fn told(counts: Counts) {
+pub(super) fn note_counts(counts: Counts) {
     set(&NOW, counts);
 }
 
@@ -101,16 +102,16 @@ fn get(place: &[AtomicU64; 2]) -> Counts {
 }
 
 /// # Safety
-/// `info` and `counts` as `dl_iterate_phdr` in [`ask`] passes them.
+/// Called by `dl_iterate_phdr` in [`query_counts`].
 unsafe extern "C" fn first(info: *mut libc::dl_phdr_info, _size: usize, counts: *mut c_void) -> c_int {
     // SAFETY: the loader passes a valid record.
     let info = unsafe { &*info };
-    // SAFETY: the caller's pair, which nobody else uses meanwhile.
+    // SAFETY: the caller's pair, used nowhere else meanwhile.
     unsafe { counts.cast::<Counts>().write((info.dlpi_adds, info.dlpi_subs)) };
     1
 }
 
-/// The mark of a stack with code that may go, which was taken just now; 0 if it needs none.
+/// The unload mark of a stack that was just taken and has code that may be unloaded; 0 if it needs none.
 #[inline]
 pub(crate) fn mark(addresses: &[u64]) -> u64 {
     let counts = get(&NOW);
@@ -146,7 +147,7 @@ impl Noted {
         self.here.iter().find(|here| (here.start..here.end).contains(&address)).map(|here| here.from)
     }
 
-    /// Notes what is loaded, unless that was done when these were the counts.
+    /// Notes the loaded objects, unless that was done at these counts.
     fn catch_up(&mut self, counts: Counts) {
         if counts == get(&SEEN) {
             return;
@@ -164,7 +165,7 @@ impl Noted {
     fn drop_unseen(&mut self, unloads: u64) {
         let Self { here, gone, .. } = self;
         here.retain(|here| {
-            // Where there is no memory to say so it is still taken to be there.
+            // Without memory to note that it is gone, it counts as still loaded.
             here.seen || !try_push(gone, Presence { identity: here.identity, from: here.from, to: unloads })
         });
     }
@@ -190,7 +191,7 @@ impl Noted {
                 return;
             }
         }
-        // What was there when this was first looked at has always been.
+        // Objects seen by the first look count as loaded from the start.
         let from = if get(&SEEN) == (0, 0) { 0 } else { info.dlpi_subs };
         try_push(here, Here { identity, start, end, from, seen: true });
     }
@@ -202,11 +203,11 @@ struct Visit<'a> {
 }
 
 /// # Safety
-/// `info` and `visit` as `dl_iterate_phdr` in [`Noted::catch_up`] passes them.
+/// Called by `dl_iterate_phdr` in [`Noted::catch_up`].
 unsafe extern "C" fn each(info: *mut libc::dl_phdr_info, _size: usize, visit: *mut c_void) -> c_int {
     // SAFETY: the loader passes a valid record.
     let info = unsafe { &*info };
-    // SAFETY: the caller's, which nobody else uses meanwhile.
+    // SAFETY: the caller's, used nowhere else meanwhile.
     let visit = unsafe { &mut *visit.cast::<Visit<'_>>() };
     visit.counts = (info.dlpi_adds, info.dlpi_subs);
     visit.noted.see(info);
@@ -223,48 +224,47 @@ fn copied(bytes: &[u8]) -> Option<OwnVec<u8>> {
 fn file_of(path: &CStr) -> File {
     let _errno = KeepErrno::new();
     let mut stat = MaybeUninit::<libc::stat>::uninit();
-    // SAFETY: reads a C string, and fills in what it is given.
+    // SAFETY: reads a C string and writes to `stat`.
     if path.is_empty() || unsafe { libc::stat(path.as_ptr(), stat.as_mut_ptr()) } != 0 {
         return NO_FILE;
     }
-    // SAFETY: it was filled in.
+    // SAFETY: `stat` succeeded.
     let stat = unsafe { stat.assume_init() };
     [stat.st_dev.cast_signed(), stat.st_ino.cast_signed(), stat.st_mtime, stat.st_mtime_nsec]
 }
 
-/// Of an address and of its module: above all addresses that a process has, the number of a module whose addresses were
-/// another one's before.
+/// Bits above all addresses of a process hold the number of an object whose addresses were another one's before.
 const TAG_SHIFT: u32 = 48;
 
-/// In place of a module's number: nobody knows which module had the address then.
+/// The number of an unknown object.
 const UNKNOWN: u64 = u16::MAX as u64;
 
-/// Which module an address of a stack is of.
+/// Finds the loaded object of each address in a stack.
 #[derive(Debug, Default)]
-pub(crate) struct KnownModules {
-    /// By their beginnings.
-    modules: Vec<KnownModule>,
-    /// Addresses that the largest of them occupies.
+pub(crate) struct ObjectMap {
+    /// By start address.
+    modules: Vec<ObjectHistory>,
+    /// Size of the largest one.
     longest: u64,
     any_gone: bool,
 }
 
 #[derive(Debug)]
-struct KnownModule {
+struct ObjectHistory {
     module: LoadedObject,
     /// In the order in which they were first seen; 0 is the program.
     number: usize,
-    /// 0 if nobody had its addresses before.
+    /// `number`, or 0 if no earlier object had its addresses.
     tag: u64,
     is_here: bool,
-    /// When it was there: from a mark on, up to another.
+    /// When it was loaded: from a mark up to another.
     times: Vec<(u64, u64)>,
 }
 
-impl KnownModules {
-    /// As of now. Not in a forked child: another thread of the parent may have held the loader's lock.
+impl ObjectMap {
+    /// The current state. Not in a forked child: the loader's lock may be held for ever.
     pub(crate) fn now() -> Self {
-        let counts = ask();
+        let counts = query_counts();
         match noted() {
             Some(mut noted) => {
                 noted.catch_up(counts);
@@ -275,10 +275,12 @@ impl KnownModules {
     }
 
     fn of(noted: &Noted) -> Self {
-        let known = |(number, identity): (usize, &Identity)| KnownModule::new(number, identity, &noted.identities);
-        let mut modules: Vec<KnownModule> = noted.identities.iter().enumerate().map(known).collect();
+        let known = |(number, identity): (usize, &Identity)| ObjectHistory::new(number, identity, &noted.identities);
+        let mut modules: Vec<ObjectHistory> = noted.identities.iter().enumerate().map(known).collect();
         for Presence { identity, from, to } in noted.gone.iter().copied() {
-            modules.get_mut(identity).into_iter().for_each(|module| module.times.push((from, to)));
+            if let Some(module) = modules.get_mut(identity) {
+                module.times.push((from, to));
+            }
         }
         for Here { identity, from, .. } in noted.here.iter().copied() {
             if let Some(module) = modules.get_mut(identity) {
@@ -291,7 +293,7 @@ impl KnownModules {
         Self { modules, longest: longest.unwrap_or(0), any_gone: !noted.gone.is_empty() }
     }
 
-    /// An address of a stack with this mark, as a number that is no other module's address.
+    /// An address of a stack with this mark, tagged so that no other object shares it.
     pub(crate) fn address(&self, address: u64, mark: u64) -> u64 {
         if !self.any_gone {
             return address;
@@ -303,15 +305,15 @@ impl KnownModules {
                 let only = self.holders(address).find(|known| known.is_lasting());
                 only.map_or(UNKNOWN, |known| known.tag)
             }
-            // Code that no module had then, as a compiler makes it at run time.
+            // Code outside all objects of that time, as from a JIT compiler.
             (None, _) => UNKNOWN,
         };
         address | tag << TAG_SHIFT
     }
 
-    /// The module that was there when a stack with this mark was taken.
-    fn holder(&self, address: u64, mark: u64) -> Option<&KnownModule> {
-        let from_of = |known: &KnownModule| {
+    /// The object at this address when a stack with this mark was taken.
+    fn holder(&self, address: u64, mark: u64) -> Option<&ObjectHistory> {
+        let from_of = |known: &ObjectHistory| {
             let before = known.times.partition_point(|(from, _)| *from <= mark);
             let (from, to) = *known.times.get(before.checked_sub(1)?)?;
             (mark < to).then_some(from)
@@ -323,17 +325,17 @@ impl KnownModules {
         then.max_by_key(|(from, _)| *from).map(|(_, known)| known)
     }
 
-    fn holders(&self, address: u64) -> impl Iterator<Item = &KnownModule> {
+    fn holders(&self, address: u64) -> impl Iterator<Item = &ObjectHistory> {
         let after = self.modules.partition_point(|known| known.start() <= address);
         let near = self.modules.get(..after).unwrap_or_default().iter().rev();
         let near = near.take_while(move |known| address - known.start() < self.longest);
         near.filter(move |known| address < known.end())
     }
 
-    /// The modules that are loaded, then those that are gone, with addresses as [`address`](Self::address) has them, and
-    /// how many are loaded. `loaded` is asked if nothing is known of them.
+    /// The loaded objects, then those that are gone, with tagged addresses, and how many are loaded. `loaded` is called
+    /// if nothing is known.
     pub(crate) fn all(&self, loaded: impl FnOnce() -> Vec<LoadedObject>) -> (Vec<LoadedObject>, usize) {
-        let mut known: Vec<&KnownModule> = self.modules.iter().collect();
+        let mut known: Vec<&ObjectHistory> = self.modules.iter().collect();
         if known.is_empty() {
             let loaded = loaded();
             let count = loaded.len();
@@ -341,11 +343,11 @@ impl KnownModules {
         }
         known.sort_unstable_by_key(|known| (!known.is_here, known.number));
         let here = known.iter().filter(|known| known.is_here).count();
-        (known.into_iter().map(KnownModule::tagged).collect(), here)
+        (known.into_iter().map(ObjectHistory::tagged).collect(), here)
     }
 }
 
-impl KnownModule {
+impl ObjectHistory {
     fn new(number: usize, identity: &Identity, all: &[Identity]) -> Self {
         let mut before = all.iter().take(number);
         let is_first = before.all(|other| other.end <= identity.start || identity.end <= other.start);
@@ -371,7 +373,7 @@ impl KnownModule {
         self.module.range.end
     }
 
-    /// Has it never been gone?
+    /// Was it loaded all the time?
     fn is_lasting(&self) -> bool {
         self.is_here && self.times.len() == 1
     }
@@ -392,7 +394,7 @@ mod tests {
     type Times<'a> = &'a [(u64, u64)];
 
     /// Each module once, with the times at which it was there.
-    fn known(list: &[(&str, std::ops::Range<u64>, Times<'_>)]) -> KnownModules {
+    fn known(list: &[(&str, std::ops::Range<u64>, Times<'_>)]) -> ObjectMap {
         let mut noted = Noted::new();
         for (identity, (name, range, times)) in list.iter().enumerate() {
             let name = || copied(name.as_bytes()).unwrap();
@@ -406,10 +408,10 @@ mod tests {
                 }
             }
         }
-        KnownModules::of(&noted)
+        ObjectMap::of(&noted)
     }
 
-    fn name_at(known: &KnownModules, address: u64, mark: u64) -> Option<String> {
+    fn name_at(known: &ObjectMap, address: u64, mark: u64) -> Option<String> {
         let (modules, _) = known.all(|| unreachable!());
         let address = known.address(address, mark);
         let module = modules.iter().find(|module| module.range.contains(&address))?;
@@ -443,17 +445,17 @@ mod tests {
         let known = known(&[("program", 0x1000..0x2000, &[(0, STAYS)])]);
         assert_eq!((known.address(0x1010, 7), known.address(0x9010, 0)), (0x1010, 0x9010));
         let asked = vec![LoadedObject { path: Some("asked".into()), build_id: Vec::new(), base: 0, range: 0..1 }];
-        assert_eq!(KnownModules::default().all(|| asked.clone()), (asked, 1));
+        assert_eq!(ObjectMap::default().all(|| asked.clone()), (asked, 1));
     }
 
     #[test]
     fn this_program_is_noted_with_its_code() {
         let here = this_program_is_noted_with_its_code as fn() as usize as u64;
-        let (modules, loaded) = KnownModules::now().all(|| unreachable!());
+        let (modules, loaded) = ObjectMap::now().all(|| unreachable!());
         let home = modules[..loaded].iter().position(|module| module.range.contains(&here));
         let program = std::env::current_exe().unwrap().display().to_string();
         assert_eq!((home, &modules[0].path), (Some(0), &Some(program)));
-        ask();
+        query_counts();
         assert_eq!(mark(&[here]), 0);
     }
 }

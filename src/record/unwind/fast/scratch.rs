@@ -1,0 +1,99 @@
+//! Pool of scratch buffers for stacks that are taken as a whole, off the program's stack: 64 for all threads. Each
+//! buffer keeps its last owner's state; no destructor returns one, the next thread takes it over.
+#![expect(unsafe_code, reason = "zeroed memory")]
+
+use std::cell::Cell;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Mutex, MutexGuard};
+
+use allocator_api2::boxed::Box;
+
+use super::deep::{DeepStack, Ends};
+use crate::record::memory::{OwnVec, System};
+use crate::record::thread;
+use crate::record::unwind::collector::CapturedStack;
+use crate::record::unwind::registers::Registers;
+use crate::snapshot::ThreadId;
+
+/// This many threads may take deep stacks in turns without evicting each other.
+const COUNT: usize = 64;
+
+static POOL: [Mutex<Option<Scratch>>; COUNT] = [const { Mutex::new(None) }; COUNT];
+static MOVES: AtomicUsize = AtomicUsize::new(0);
+
+thread_local! {
+    // Const and without a destructor. A hint: the buffer with this index is the thread's if it says so.
+    static NUMBER: Cell<usize> = const { Cell::new(0) };
+}
+
+#[derive(Debug)]
+struct Scratch {
+    owner: ThreadId,
+    marks: OwnVec<Registers>,
+    memory: Box<ScratchBuffers, System>,
+}
+
+#[derive(Debug)]
+struct ScratchBuffers {
+    stack: CapturedStack,
+    ends: Ends,
+}
+
+impl Scratch {
+    #[inline(never)]
+    fn new(owner: ThreadId) -> Option<Self> {
+        let memory = Box::<ScratchBuffers, System>::try_new_zeroed_in(System).ok()?;
+        // SAFETY: all zeros is valid: integers, and addresses that are written before they are read.
+        let memory = unsafe { memory.assume_init() };
+        Some(Self { owner, marks: OwnVec::new_in(System), memory })
+    }
+}
+
+/// Calls `work` with a buffer and this thread's last deep stack. Without the latter if there is no memory, or another
+/// thread is taking this buffer over.
+pub(in crate::record::unwind) fn with_scratch<T>(
+    work: impl FnOnce(&mut CapturedStack, Option<DeepStack<'_>>) -> T,
+) -> T {
+    let mut slot = own_scratch();
+    match slot.as_mut().and_then(|slot| slot.as_mut()) {
+        Some(Scratch { marks, memory, .. }) => {
+            let ScratchBuffers { stack, ends } = &mut **memory;
+            work(stack, Some(DeepStack { marks, ends }))
+        }
+        None => without_scratch(work),
+    }
+}
+
+fn own_scratch() -> Option<MutexGuard<'static, Option<Scratch>>> {
+    let me = thread::number();
+    let slot = POOL.get(NUMBER.get())?.try_lock().ok()?;
+    if slot.as_ref().is_some_and(|room| room.owner == me) {
+        return Some(slot);
+    }
+    drop(slot);
+    move_in(me)
+}
+
+/// Takes over the next buffer, whoever had it.
+#[cold]
+#[inline(never)]
+fn move_in(me: ThreadId) -> Option<MutexGuard<'static, Option<Scratch>>> {
+    let number = MOVES.fetch_add(1, Relaxed) % COUNT;
+    let mut slot = POOL.get(number)?.try_lock().ok()?;
+    match &mut *slot {
+        Some(room) => {
+            room.owner = me;
+            room.marks.clear();
+        }
+        none => *none = Scratch::new(me),
+    }
+    NUMBER.set(number);
+    Some(slot)
+}
+
+/// Out of line, because its frame has two kilobytes.
+#[cold]
+#[inline(never)]
+fn without_scratch<T>(work: impl FnOnce(&mut CapturedStack, Option<DeepStack<'_>>) -> T) -> T {
+    work(&mut CapturedStack::empty(), None)
+}
