@@ -112,7 +112,7 @@ unsafe extern "C" fn add(info: *mut libc::dl_phdr_info, _size: usize, unwinder: 
         // SAFETY: part of a readable segment of an object that stays loaded.
         unsafe { std::slice::from_raw_parts(range.start as *const u8, (range.end - range.start) as usize) }
     };
-    // The fourth byte of the index starts the relative address of the entries.
+    // The relative address of the entries is at byte 4 of the index.
     // SAFETY: four bytes of the index, which has at least eight.
     let offset = unsafe { ((index.start + 4) as *const i32).read_unaligned() };
     let entries = (index.start + 4).wrapping_add_signed(offset.into());

@@ -333,7 +333,7 @@ mod tests {
     }
 
     fn starts(segments: &Segments) -> Vec<u64> {
-        segments.answer().map(|segment| segment.address / MIB).collect()
+        segments.current().map(|segment| segment.address / MIB).collect()
     }
 
     fn current(segments: &Segments) -> u64 {
@@ -394,10 +394,10 @@ mod tests {
         let mut segments = Segments::new();
         add(&mut segments, answer(0, 32 * MIB, 32 * MIB));
         let ticket = segments.ticket();
-        let mut answer = |answer| segments.add(answer, ticket, std::iter::empty(), 0, EventSite::default());
-        assert!(answer(answer(64 * MIB, 32 * MIB, 96 * MIB)));
+        let mut add_late = |answer| segments.add(answer, ticket, std::iter::empty(), 0, EventSite::default());
+        assert!(add_late(answer(64 * MIB, 32 * MIB, 96 * MIB)));
         // From before the other thread's segment.
-        assert!(!answer(answer(32 * MIB, 32 * MIB, 64 * MIB)));
+        assert!(!add_late(answer(32 * MIB, 32 * MIB, 64 * MIB)));
         assert_eq!(starts(&segments), [0, 32, 64]);
         assert_eq!(segments.reserved().unwrap().current, 96 * MIB);
         pool_has(&mut segments, 64 * MIB);
