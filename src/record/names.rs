@@ -130,7 +130,7 @@ impl NameTable {
         if self.given > cursor.given {
             let new = self.by_seq.iter().filter(|(_, known)| known.number >= cursor.given);
             let name = |text: &[u8]| String::from_utf8_lossy(text).into_owned();
-            let named = |(seq, known): (&u64, &Given)| {
+            let named = |(seq, known): (&u64, &GivenName)| {
                 Some(BlockName { seq: NonZeroU64::new(*seq)?, name: name(&known.text), category: known.category })
             };
             names.extend(new.filter_map(named));
