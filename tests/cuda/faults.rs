@@ -32,7 +32,7 @@ fn a_refused_allocation_is_no_block_and_is_dumped() {
     for expected in [
         "after an allocation of 300.0 MiB on cuda:0 failed",
         "memtrace: cuda:0 is out of memory",
-        "Asked for        300.0 MiB (314,572,800 bytes)",
+        "Requested        300.0 MiB (314,572,800 bytes)",
         "of 500.0 MiB, counting other processes",
         "100.0 MiB more were needed: the first line below holds that much",
         "300.0 MiB  100.0       1  300.0 MiB  model",
@@ -107,7 +107,7 @@ fn who_asks_again_for_as_much_retries() {
         assert_eq!(counts(), (3, 2), "something else was asked for");
         let snapshot = session.snapshot();
         assert_equals_truth(&snapshot, true);
-        assert!(snapshot.report().to_string().contains("asked again for as much 2 times"));
+        assert!(snapshot.report().to_string().contains("2 refused requests were repeated at once"));
     });
 }
 

@@ -130,7 +130,7 @@ fn a_file_of_rules_is_named_with_the_line_that_is_wrong_and_not_quoted() {
         ("the words of a file", "begins with none of framework, "),
         ("category WORDS of a-file", "PARAMETER"),
         ("backward the words of-a-file", "LINE:OPERATOR"),
-        ("helper many words", "too few words or too many"),
+        ("helper many words", "the wrong number of words"),
     ];
     for (line, expected) in cases {
         fs::write(&file, format!("# mine\n\n{line}\n")).unwrap();

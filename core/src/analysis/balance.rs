@@ -1,4 +1,4 @@
-//! Where a device's memory is: what the driver says is taken, in rows that add up to it.
+//! Balance of a device: its used memory, as the driver reports it, split into rows that add up to it.
 
 use std::collections::BTreeMap;
 
@@ -6,34 +6,34 @@ use super::pool::pool_balance;
 use crate::attribute::library;
 use crate::snapshot::{Block, DeviceSnapshot, MemoryKind, SnapshotData};
 
-/// What a row of a balance is.
+/// What a row of a balance stands for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum BalanceItem {
-    /// Recorded blocks of the program that are live.
+    /// Live recorded blocks of the program.
     Live(MemoryKind),
-    /// Recorded blocks that a library asked for itself.
+    /// Live recorded blocks that a native library allocated itself.
     Library(String),
-    /// Handed out by the pool before the recording began.
+    /// In use from the pool before the recording began.
     Before,
-    /// What the pools add to blocks.
+    /// Rounding of blocks by pools.
     Rounding,
-    /// Handed out by the pools and neither recorded nor explained; less than 0 if too much was recorded.
+    /// In use from pools, but neither recorded nor explained; negative if too much was recorded.
     NotSeen,
-    /// What pools have and nobody uses.
+    /// Reserved by pools and unused.
     PoolSlack,
-    /// What graphs' memory has and nobody uses.
+    /// Reserved for graphs and unused.
     GraphSlack,
-    /// Segments of `cuMemAlloc`, as far as no block is in them.
+    /// Unused parts of segments of `cuMemAlloc`.
     ClassicSlack,
-    /// Everything else; less than 0 if more was recorded than the driver says is taken.
+    /// Everything else; negative if more was recorded than the driver reports as used.
     Unexplained,
 }
 
 /// A row of a balance.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BalanceRow {
-    /// What it is.
+    /// What it stands for.
     pub item: BalanceItem,
     /// Its bytes.
     pub bytes: i64,
@@ -43,15 +43,15 @@ pub struct BalanceRow {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Balance {
-    /// Bytes of the device.
+    /// Total bytes of the device.
     pub total: u64,
-    /// Bytes that are not free, whoever has them (`cuMemGetInfo`).
+    /// Bytes that are not free, as all processes see them (`cuMemGetInfo`).
     pub used: u64,
     /// They add up to `used`.
     pub rows: Vec<BalanceRow>,
 }
 
-/// The balance of a CUDA device; `None` if the driver could not be asked.
+/// The balance of a CUDA device; `None` if the query failed.
 pub fn balance(data: &SnapshotData, device: &DeviceSnapshot) -> Option<Balance> {
     let memory = device.memory?;
     let used = memory.total.saturating_sub(memory.free);
@@ -75,7 +75,7 @@ fn bytes_of(device: &DeviceSnapshot, kind: MemoryKind) -> u64 {
     device.live.iter().filter(|block| block.memory == kind).map(|block| block.size).sum()
 }
 
-/// Live blocks by kind and by library, the largest of each first.
+/// Live blocks by kind, then by library, largest first.
 fn live_rows(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<BalanceRow> {
     let (mut kinds, mut libraries) = (BTreeMap::<MemoryKind, u64>::new(), BTreeMap::<&str, u64>::new());
     for block in &device.live {
@@ -93,7 +93,7 @@ fn live_rows(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<BalanceRow> {
     rows
 }
 
-/// What the pools say beside what was recorded of them.
+/// The pools' statistics less what was recorded from them.
 fn pool_rows(device: &DeviceSnapshot) -> Vec<BalanceRow> {
     let (Some(pool), Some(balance)) = (device.pool, pool_balance(device)) else { return Vec::new() };
     let memory = device.memory.unwrap_or_default();
@@ -107,7 +107,7 @@ fn pool_rows(device: &DeviceSnapshot) -> Vec<BalanceRow> {
     ]
 }
 
-/// Bytes without a block in the segments that `cuMemAlloc` took its blocks from.
+/// Unused bytes in the segments that hold only blocks of `cuMemAlloc`.
 fn classic_slack(device: &DeviceSnapshot) -> u64 {
     let told = device.segments.iter().filter(|segment| !segment.estimated);
     let slack = told.filter_map(|segment| {

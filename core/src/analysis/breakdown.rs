@@ -1,4 +1,4 @@
-//! What was live, summed by a key: the rows add up to the total, to the byte.
+//! Breakdowns of live memory by line, function, operator and other keys. The rows add up to the total, to the byte.
 
 use std::collections::BTreeMap;
 
@@ -9,31 +9,30 @@ use super::labels::{
 use crate::attribute::Categories;
 use crate::snapshot::{Block, Category, DeviceSnapshot, Peak, SnapshotData, Weight};
 
-/// One row of a breakdown.
+/// A row of a breakdown.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Row {
-    /// Line, function, scope or name.
+    /// The line, function, scope, name or other key.
     pub label: String,
-    /// Bytes of its blocks; of a sample what they stand for.
+    /// Bytes of its blocks, by weight.
     pub bytes: u64,
-    /// Median size of its blocks, or of those that were recorded, rounded down.
+    /// Median size of its recorded blocks, rounded down.
     pub median: u64,
-    /// Number of its blocks, of a sample as estimated; `None` where only the bytes are known.
+    /// Number of its blocks, an estimate in a sample; `None` if only the bytes are known.
     pub count: Option<u64>,
 }
 
-/// Live memory at one moment, by some key.
+/// Live memory at one moment, grouped by a key.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Breakdown {
-    /// Largest first; equal ones by label. The rows "before recording" and "below the threshold"
-    /// stand among them.
+    /// Largest first, then by label, including the rows for memory from before the recording and below the threshold.
     pub rows: Vec<Row>,
     /// The sum of all rows.
     pub total: u64,
 }
 
 impl Breakdown {
-    /// The `count` largest rows, and the others in one.
+    /// The `count` largest rows, and one row for the others.
     pub fn largest(&self, count: usize) -> Self {
         let (kept, rest) = self.rows.split_at(count.min(self.rows.len()));
         let mut rows = kept.to_vec();
@@ -47,12 +46,12 @@ impl Breakdown {
     }
 }
 
-/// Label of what was allocated before the recording began.
+/// Label of memory from before the recording.
 pub const BEFORE_RECORDING: &str = "(allocated before recording)";
-/// The same where small blocks are in it that only a sample would tell apart from those, and none of them is in the sample.
+/// Label of the same in a sample without small blocks, where such memory may as well be missing from the sample.
 pub const NOT_IN_SAMPLE: &str = "(before recording, or not in the sample)";
 
-/// What to call the bytes for which none of these blocks stands.
+/// The label of the bytes that none of these blocks counts for.
 pub(crate) fn label_of_rest(device: &DeviceSnapshot, blocks: &[Block]) -> &'static str {
     if device.stand_for_small(blocks) { BEFORE_RECORDING } else { NOT_IN_SAMPLE }
 }
@@ -62,7 +61,7 @@ pub fn by_line(data: &SnapshotData, device: &DeviceSnapshot) -> Breakdown {
     at_peak(device, &mut Labels::of_stacks(data, line_label))
 }
 
-/// The peak's blocks by the line of the model: where that is a library's, [`by_line`] has the program's call of it.
+/// The peak's blocks by line of the model. Where that is a library's line, [`by_line`] shows the program's call.
 pub fn by_model_line(data: &SnapshotData, device: &DeviceSnapshot) -> Breakdown {
     at_peak(device, &mut Labels::of_stacks(data, model_line_label))
 }
@@ -72,34 +71,34 @@ pub fn by_function(data: &SnapshotData, device: &DeviceSnapshot) -> Breakdown {
     at_peak(device, &mut Labels::of_stacks(data, function_label))
 }
 
-/// The peak's blocks by the tensor operation that needed them.
+/// The peak's blocks by operator.
 pub fn by_operator(data: &SnapshotData, device: &DeviceSnapshot) -> Breakdown {
     at_peak(device, &mut Labels::of_stacks(data, operator_label))
 }
 
-/// What allocators of frameworks hold of the peak, to give parts of it to tensors: a row for each such allocator's crate.
+/// Bytes of the peak held by suballocators of frameworks, one row for each crate.
 pub fn by_allocator(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<Row> {
     let rows = summed(device.peak_weights(), &mut Labels::of_stacks(data, allocator_label));
     rows.into_iter().filter(|row| !row.label.is_empty()).collect()
 }
 
-/// The peak's blocks by the innermost scope in which they were allocated.
+/// The peak's blocks by innermost scope.
 pub fn by_scope(data: &SnapshotData, device: &DeviceSnapshot) -> Breakdown {
     at_peak(device, &mut Labels::of_contexts(data, scope_label))
 }
 
-/// Label of blocks that the program gave no name.
+/// Label of blocks without a name.
 pub const UNNAMED: &str = "(unnamed)";
 
-/// The peak's blocks by the names that the program gave them.
+/// The peak's blocks by name.
 pub fn by_name(data: &SnapshotData, device: &DeviceSnapshot) -> Breakdown {
     at_peak_by(data, device, |block| device.name(block.seq).unwrap_or(UNNAMED))
 }
 
-/// Label of blocks that are no parameter.
+/// Label of blocks that are not parameters.
 pub const NO_PARAMETER: &str = "(no parameter)";
 
-/// The peak's blocks by the parameter of the model that they hold.
+/// The peak's blocks by parameter of the model.
 pub fn by_parameter(data: &SnapshotData, device: &DeviceSnapshot) -> Breakdown {
     let categories = Categories::of(data, device);
     at_peak_by(data, device, |block| match categories.get(block.seq) {
@@ -108,7 +107,7 @@ pub fn by_parameter(data: &SnapshotData, device: &DeviceSnapshot) -> Breakdown {
     })
 }
 
-/// The peak's blocks by what they are for.
+/// The peak's blocks by category.
 pub fn by_category(data: &SnapshotData, device: &DeviceSnapshot) -> Breakdown {
     let categories = Categories::of(data, device);
     at_peak_by(data, device, |block| match (categories.get(block.seq), categories.either(block.seq)) {
@@ -117,7 +116,7 @@ pub fn by_category(data: &SnapshotData, device: &DeviceSnapshot) -> Breakdown {
     })
 }
 
-/// Ages of blocks: less than so many nanoseconds.
+/// Age classes of blocks, each below this number of nanoseconds.
 const AGES: [(u64, &str); 7] = [
     (1, "(not known when)"),
     (1_000_000, "in the last millisecond"),
@@ -128,9 +127,9 @@ const AGES: [(u64, &str); 7] = [
     (u64::MAX, "more than 10 s before"),
 ];
 
-/// The peak's blocks by how long before it they were allocated.
+/// The peak's blocks by their age at the peak.
 pub fn by_age(data: &SnapshotData, device: &DeviceSnapshot) -> Breakdown {
-    // A block that the log knows by its free alone has no time.
+    // A block that the log knows only from its free has the time 0.
     let age =
         |block: &Block| if block.time_ns == 0 { 0 } else { device.peak.time_ns.saturating_sub(block.time_ns).max(1) };
     at_peak_by(data, device, |block| {
@@ -139,7 +138,7 @@ pub fn by_age(data: &SnapshotData, device: &DeviceSnapshot) -> Breakdown {
     })
 }
 
-/// The peak's blocks by the part of the model in which they were allocated.
+/// The peak's blocks by module of the model.
 pub fn by_module(data: &SnapshotData, device: &DeviceSnapshot) -> Breakdown {
     at_peak(device, &mut Labels::of_contexts(data, module_label))
 }
@@ -153,17 +152,17 @@ fn at_peak_by<'a>(data: &SnapshotData, device: &'a DeviceSnapshot, label: impl F
     with_rest(data, rows, Rest::at_peak(device))
 }
 
-/// What is live at the end, by user line.
+/// The live blocks by user line.
 pub fn live_by_line(data: &SnapshotData, device: &DeviceSnapshot) -> Breakdown {
     breakdown(device.live_weights(), Rest::now(device), &mut Labels::of_stacks(data, line_label))
 }
 
-/// What is live at the end, by the innermost scope in which it was allocated.
+/// The live blocks by innermost scope.
 pub fn live_by_scope(data: &SnapshotData, device: &DeviceSnapshot) -> Breakdown {
     breakdown(device.live_weights(), Rest::now(device), &mut Labels::of_contexts(data, scope_label))
 }
 
-/// What made more than half of a line of [`by_line`]: one operation, or else a backward pass.
+/// The operator that allocated more than half of a row of [`by_line`], or else "the backward pass".
 pub(crate) fn operator_of_line(data: &SnapshotData, device: &DeviceSnapshot, line: &Row) -> Option<String> {
     let most_by = |label| {
         let mut lines = Labels::of_stacks(data, line_label);
@@ -179,13 +178,13 @@ fn at_peak(device: &DeviceSnapshot, labels: &mut Labels<'_>) -> Breakdown {
     breakdown(device.peak_weights(), Rest::at_peak(device), labels)
 }
 
-/// Of blocks with what each stands for.
+/// The breakdown of weighted blocks.
 fn breakdown<'a>(blocks: impl Iterator<Item = (&'a Block, Weight)>, rest: Rest, labels: &mut Labels<'_>) -> Breakdown {
     let rows = summed(blocks, labels);
     with_rest(labels.data(), rows, rest)
 }
 
-/// What was not recorded.
+/// The bytes that were not recorded.
 struct Rest {
     label: &'static str,
     not_recorded: u64,
@@ -204,7 +203,7 @@ impl Rest {
     }
 }
 
-/// With what was not recorded, sorted and summed.
+/// Adds the rows of what was not recorded; sorts and sums.
 fn with_rest(data: &SnapshotData, mut rows: Vec<Row>, rest: Rest) -> Breakdown {
     let below_label = format!("(blocks smaller than {})", crate::units::round(data.settings.min_size));
     for (label, bytes) in [(rest.label.to_owned(), rest.not_recorded), (below_label, rest.below_threshold)] {

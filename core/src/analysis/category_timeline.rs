@@ -1,4 +1,4 @@
-//! The bytes of each category before the log's first record and after each of its records.
+//! Category timeline: the live bytes of each category before the log's first record and after each record.
 
 use std::collections::HashSet;
 use std::num::NonZeroU64;
@@ -7,17 +7,17 @@ use super::log;
 use crate::attribute::Categories;
 use crate::snapshot::{Category, DeviceSnapshot, Record, RecordKind, SnapshotData};
 
-/// Bytes by category at one moment.
+/// Live bytes by category at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CategoryBytes([u64; Category::ALL.len()]);
 
 impl CategoryBytes {
-    /// The bytes of one category.
+    /// The bytes of a category.
     pub fn get(&self, category: Category) -> u64 {
         self.0.get(category as usize).copied().unwrap_or(0)
     }
 
-    /// The sum of all.
+    /// The sum over all categories.
     pub fn total(&self) -> u64 {
         self.0.iter().fold(0, |sum, bytes| sum.saturating_add(*bytes))
     }
@@ -28,7 +28,7 @@ impl CategoryBytes {
         }
     }
 
-    /// Takes from the category what it has; the rest, in logs that make no sense, from unknown and then the others.
+    /// Takes bytes from a category; in an inconsistent log, the remainder from unknown and then from the others.
     fn take(&mut self, category: Category, mut bytes: u64) {
         for from in [category, Category::Unknown].into_iter().chain(Category::ALL) {
             if let Some(own) = self.0.get_mut(from as usize) {
@@ -39,7 +39,7 @@ impl CategoryBytes {
         }
     }
 
-    /// Bytes that were held for unknown belong to a category.
+    /// Moves bytes from unknown to a category.
     fn explain(&mut self, category: Category, bytes: u64) {
         let explained = bytes.min(self.get(Category::Unknown));
         self.take(Category::Unknown, explained);
@@ -47,27 +47,27 @@ impl CategoryBytes {
     }
 }
 
-/// One record of the log, and what was live after it.
+/// A record of the log, and the live bytes after it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CategoryStep {
     /// Nanoseconds since the recording began.
     pub time_ns: u64,
-    /// What the record's block is for.
+    /// The category of the record's block.
     pub category: Category,
-    /// Bytes that the record added; negative for a free.
+    /// Bytes added by the record; negative for a free.
     pub change: i64,
-    /// Bytes live after it.
+    /// Live bytes after the record.
     pub bytes: CategoryBytes,
 }
 
-/// A device's log by category; the sum over the categories is the device's total at every record, to the byte.
+/// A device's log by category. At every record, the categories add up to the device's total, to the byte.
 ///
-/// Blocks that were there before the log's first record have their category if the log has their free or they are
-/// live at the end. What is from before the recording is unknown, and so are its frees.
+/// Blocks allocated before the log's first record have their category if they are freed in the log or live at the end.
+/// Memory from before the recording is unknown, and so are its frees.
 #[derive(Clone, Debug)]
 pub struct CategoryTimeline<'a> {
     device: &'a DeviceSnapshot,
-    /// Of each record.
+    /// One for each record.
     categories: Vec<Category>,
     start: CategoryBytes,
 }
@@ -80,17 +80,17 @@ pub fn category_timeline<'a>(data: &SnapshotData, device: &'a DeviceSnapshot) ->
 }
 
 impl<'a> CategoryTimeline<'a> {
-    /// Bytes live before the log's first record.
+    /// Live bytes before the log's first record.
     pub fn start(&self) -> CategoryBytes {
         self.start
     }
 
-    /// When the log begins: 0, or at its oldest record if it lost older ones. Nanoseconds since the recording began.
+    /// Where the log begins: 0, or its oldest record if older ones were overwritten. Nanoseconds since the recording began.
     pub fn start_ns(&self) -> u64 {
         log::start_ns(self.device)
     }
 
-    /// Each record with what was live after it, oldest first.
+    /// Each record with the live bytes after it, oldest first.
     pub fn steps(&self) -> impl Iterator<Item = CategoryStep> {
         let mut bytes = self.start;
         log::entries(self.device).zip(&self.categories).map(move |(moment, category)| {
@@ -101,7 +101,7 @@ impl<'a> CategoryTimeline<'a> {
         })
     }
 
-    /// When most was live, for the first time, and what: at the log's beginning or after a record.
+    /// Time and bytes of the first maximum, at the log's beginning or after a record.
     pub fn peak(&self) -> (u64, CategoryBytes) {
         let start = (self.start_ns(), self.start);
         let larger = |peak: (u64, CategoryBytes), step: CategoryStep| match step.bytes.total() > peak.1.total() {
@@ -111,7 +111,7 @@ impl<'a> CategoryTimeline<'a> {
         self.steps().fold(start, larger)
     }
 
-    /// The most that each category ever held, at moments of their own.
+    /// The maximum of each category, each at its own time.
     pub fn highest(&self) -> CategoryBytes {
         let mut highest = self.start;
         for step in self.steps() {
@@ -121,7 +121,7 @@ impl<'a> CategoryTimeline<'a> {
     }
 }
 
-/// The category of each record. A block that was lost track of is unknown from its alloc on, as its free will be.
+/// The category of each record. A block whose free was missed is unknown from its alloc on.
 fn of_records(device: &DeviceSnapshot, known: &Categories) -> Vec<Category> {
     let live = device.live.iter().map(|block| block.seq);
     let freed = device.records.iter().filter(|record| record.kind == RecordKind::Free);

@@ -1,25 +1,25 @@
-//! Time that a device's driver took to allocate and free, and what would make it less.
+//! Latency of the driver's allocator: time in calls by line and scope, and pool churn.
 
 use super::labels::{Labels, line_label, scope_label};
 use crate::snapshot::{Block, CallTime, DeviceSnapshot, MemoryKind, RecordKind, SnapshotData, ThreadId};
 
-/// The calls of one line or scope.
+/// Time in the driver calls of one line or scope.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TimeRow {
-    /// The user line or the scope in which the blocks were allocated.
+    /// The user line or the scope.
     pub label: String,
     /// Calls that allocated.
     pub allocs: u64,
-    /// Their time.
+    /// Nanoseconds in them.
     pub alloc_ns: u64,
-    /// Calls that freed, wherever that was.
+    /// Calls that freed blocks allocated here.
     pub frees: u64,
-    /// Their time.
+    /// Nanoseconds in them.
     pub free_ns: u64,
 }
 
 impl TimeRow {
-    /// Nanoseconds of all its calls.
+    /// Nanoseconds in all of them.
     pub fn ns(&self) -> u64 {
         self.alloc_ns.saturating_add(self.free_ns)
     }
@@ -32,12 +32,12 @@ impl TimeRow {
     }
 }
 
-/// By user line, most time first.
+/// Time in the driver by user line, most time first.
 pub fn time_by_line(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<TimeRow> {
     rows(device, Labels::of_stacks(data, line_label))
 }
 
-/// By scope, most time first.
+/// Time in the driver by scope, most time first.
 pub fn time_by_scope(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<TimeRow> {
     rows(device, Labels::of_contexts(data, scope_label))
 }
@@ -56,36 +56,36 @@ fn rows(device: &DeviceSnapshot, mut labels: Labels<'_>) -> Vec<TimeRow> {
     rows
 }
 
-/// A block from the same place.
+/// A block of the same site, for its label.
 fn standing_for(time: &CallTime) -> Block {
     let CallTime { stack, context, .. } = *time;
     let (thread, memory) = (ThreadId::default(), MemoryKind::Pool);
     Block { address: 0, size: 0, seq: None, time_ns: 0, stack, context, thread, stream: 0, memory }
 }
 
-/// All calls together.
+/// Time in all calls.
 pub fn time_in_driver(device: &DeviceSnapshot) -> TimeRow {
     let mut all = TimeRow::default();
     device.calls.iter().for_each(|time| all.add(time));
     all
 }
 
-/// A pool gave memory back to its device and had to take it again.
+/// Pool churn: a pool released memory to its device and reserved it again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Churn {
-    /// Bytes that were taken again.
+    /// Bytes reserved again.
     pub bytes: u64,
-    /// Calls in which the pool took memory, the first times included.
+    /// Calls in which the pool grew, including the first times.
     pub calls: u64,
-    /// Nanoseconds of those calls.
+    /// Nanoseconds in them.
     pub ns: u64,
-    /// What the pool keeps now when the program synchronises.
+    /// The pool's current release threshold.
     pub release_threshold: u64,
-    /// What it would have to keep so that it takes nothing twice: the most that it had.
+    /// The release threshold that avoids the churn: the pool's high-water mark.
     pub keep: u64,
 }
 
-/// `None` if nothing was taken twice, or the driver does not tell of segments.
+/// The churn of a device's pool; `None` if nothing was reserved again, or the driver reports no segments.
 pub fn churn(device: &DeviceSnapshot) -> Option<Churn> {
     let pool = device.pool?;
     let (mut now, mut most, mut taken) = (0u64, 0u64, 0u64);

@@ -1,35 +1,35 @@
-//! What lies between live blocks in the segments that a device has.
+//! External fragmentation: unused holes between live blocks in a device's segments.
 
 use crate::snapshot::{DeviceSnapshot, MADE_UP};
 
-/// Segments and the holes in them, when the snapshot was taken.
+/// Segments and their holes when the snapshot was taken.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Fragmentation {
-    /// How many segments.
+    /// Number of segments.
     pub segments: usize,
     /// Their bytes.
     pub reserved: u64,
-    /// Bytes in recorded live blocks in them.
+    /// Bytes of recorded live blocks in them.
     pub live: u64,
-    /// Gaps before, between and behind blocks. What pools round up is among them.
+    /// Number of gaps before, between and after blocks, including what pools round up.
     pub holes: usize,
-    /// The largest of them.
+    /// Size of the largest gap.
     pub largest_hole: u64,
-    /// Bytes of segments without any recorded block, which a pool can give back.
+    /// Bytes of segments without a recorded block, which a pool can release.
     pub empty: u64,
-    /// The segments were derived from addresses, not told by the driver; of some, if not of all.
+    /// At least one segment was estimated from addresses, not reported by the driver.
     pub estimated: bool,
 }
 
 impl Fragmentation {
-    /// Bytes that are reserved and not in a recorded block.
+    /// Reserved bytes outside of recorded blocks.
     pub fn unused(&self) -> u64 {
         self.reserved.saturating_sub(self.live)
     }
 }
 
-/// Of the segments as they are now. What has no address of its own is in none.
+/// The fragmentation of a device's segments. Memory without an address of its own is in no segment.
 pub fn fragmentation(device: &DeviceSnapshot) -> Fragmentation {
     let mut blocks: Vec<(u64, u64)> = device.live.iter().map(|block| (block.address, block.size)).collect();
     blocks.sort_unstable();

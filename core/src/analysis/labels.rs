@@ -1,4 +1,4 @@
-//! What a block is called in a table.
+//! Row labels of tables, cached by stack or context.
 
 use std::collections::HashMap;
 use std::num::NonZeroU32;
@@ -7,8 +7,7 @@ use std::rc::Rc;
 use crate::attribute::{AllocationSite, Origin, allocation_site, allocator, library, model_line, module, operator};
 use crate::snapshot::{Block, ContextId, Frame, SnapshotData, StackId, SymbolName};
 
-/// A path as people read it: relative to the working directory, or from the package's folder on
-/// where it lies in a registry.
+/// A shorter path: relative to the working directory, or without the folders of a registry, checkout or toolchain.
 pub fn shorten_path<'a>(path: &'a str, working_dir: &str) -> &'a str {
     if let Some(below) = path.strip_prefix(working_dir).and_then(|rest| rest.strip_prefix('/'))
         && !working_dir.is_empty()
@@ -21,7 +20,7 @@ pub fn shorten_path<'a>(path: &'a str, working_dir: &str) -> &'a str {
     registry.or(checkout).or(std).map_or(path, |(_, rest)| rest)
 }
 
-/// `src/main.rs:42 (forward)`; the bare name where there is no line.
+/// `src/main.rs:42 (forward)`; only the name if the file is unknown.
 pub fn frame_location(frame: &Frame, working_dir: &str) -> String {
     let name = frame.function_or_empty();
     let Some(file) = &frame.file else { return name.to_owned() };
@@ -32,7 +31,7 @@ pub fn frame_location(frame: &Frame, working_dir: &str) -> String {
     }
 }
 
-/// A stack's line, and the lines of the program that led there, at most `callers`.
+/// The line of a stack, and up to `callers` lines of the program that led there.
 pub fn line_and_callers(data: &SnapshotData, stack: StackId, callers: usize) -> Vec<String> {
     let line = line_label(data, stack.0);
     let is_users = |frame: &&Frame| Origin::of(&data.settings.rules, frame) == Origin::Workspace;
@@ -42,8 +41,7 @@ pub fn line_and_callers(data: &SnapshotData, stack: StackId, callers: usize) -> 
     std::iter::once(line).chain(calls).collect()
 }
 
-/// What blocks are called, worked out once for each stack or context: different ones may have the same
-/// name, which then has one number.
+/// Cache of labels by stack or context. Equal labels have one number.
 pub(super) struct Labels<'a> {
     data: &'a SnapshotData,
     key: fn(&Block) -> u32,
@@ -70,7 +68,7 @@ impl<'a> Labels<'a> {
         self.data
     }
 
-    /// The number of a block's name, from 0 in the order of first use.
+    /// The number of the block's label, in the order of first use.
     pub(super) fn number(&mut self, block: &Block) -> usize {
         let key = (self.key)(block);
         if let Some(&number) = self.by_key.get(&key) {
@@ -90,13 +88,13 @@ impl<'a> Labels<'a> {
         self.names.get(number).is_some_and(|known| **known == *name)
     }
 
-    /// The names by number.
+    /// The labels in the order of their numbers.
     pub(super) fn names(&self) -> impl Iterator<Item = &str> {
         self.names.iter().map(|name| &**name)
     }
 }
 
-/// Nothing is known of a stack, or nothing but its addresses.
+/// Label of a stack without names, or of no stack.
 fn nameless(data: &SnapshotData, stack: StackId) -> &'static str {
     if data.stacks.addresses(stack).next().is_some() { "(no names)" } else { "(no stack)" }
 }
@@ -110,7 +108,7 @@ pub(super) fn line_label(data: &SnapshotData, stack: u32) -> String {
     }
 }
 
-/// By the allocator that took it, if one did; else by the framework's frame.
+/// Label without a user line: the suballocator, or else the framework's frame.
 fn no_user_frame(data: &SnapshotData, stack: u32, frame: String) -> String {
     let allocator = allocator(data, StackId(stack)).map(|allocator| format!("{allocator}'s allocator"));
     format!("{} [no user frame]", allocator.unwrap_or(frame))
@@ -138,7 +136,7 @@ pub(super) fn pass_label(data: &SnapshotData, stack: u32) -> String {
     if is_backward { "the backward pass".to_owned() } else { "(no backward pass)".to_owned() }
 }
 
-/// Nothing for blocks of no allocator's.
+/// Empty for blocks of no suballocator.
 pub(super) fn allocator_label(data: &SnapshotData, stack: u32) -> String {
     allocator(data, StackId(stack)).unwrap_or_default()
 }
@@ -152,8 +150,7 @@ pub(super) fn function_label(data: &SnapshotData, stack: u32) -> String {
     }
 }
 
-/// The function with its file. A closure of which only the number is known gets its line as well:
-/// the number alone would put different closures into one row.
+/// The function with its file. A closure's name may be just a number, so its line is added to keep closures apart.
 fn function_of(frame: &Frame, dir: &str) -> String {
     let name = frame.function.as_deref().unwrap_or("(unknown function)");
     let Some(file) = frame.file.as_deref().map(|file| shorten_path(file, dir)) else { return name.to_owned() };

@@ -1,4 +1,4 @@
-//! The log of a device with the bytes that were live after each record.
+//! The log with the device's running total after each record.
 
 use crate::snapshot::{DeviceSnapshot, Record, RecordKind, Weight};
 
@@ -6,19 +6,18 @@ use crate::snapshot::{DeviceSnapshot, Record, RecordKind, Weight};
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Entry<'a> {
     pub(crate) record: &'a Record,
-    /// Bytes live, those from before the recording included.
+    /// Live bytes after it, including those from before the recording.
     pub(crate) allocated: u64,
-    /// What the record stands for.
+    /// The record's weight.
     pub(crate) weight: Weight,
-    /// What the record added to it; negative for a free.
+    /// Bytes that the record added; negative for a free.
     pub(crate) change: i64,
 }
 
-/// Bytes live just before the oldest record that the log still holds.
+/// Live bytes just before the log's oldest record.
 ///
-/// Every change of the total has its record, frees of blocks from before the recording as well, so
-/// today's total minus the log's changes is exact whatever the ring has overwritten. Of a sample both are estimates,
-/// by the sizes of its blocks.
+/// Every change of the total has a record, even frees of blocks from before the recording. So the current total minus the
+/// log's changes is exact, whatever the ring buffer has overwritten. In a sample both are estimates by weight.
 pub(crate) fn allocated_at_start(device: &DeviceSnapshot) -> u64 {
     let undone = |total: i128, record: &Record| total - i128::from(change(device, record));
     let total = device.records.iter().fold(i128::from(device.live_by_sizes()), undone);
@@ -30,7 +29,7 @@ pub(crate) fn entries(device: &DeviceSnapshot) -> impl Iterator<Item = Entry<'_>
     entries_after(device, allocated_at_start(device))
 }
 
-/// The log, oldest first, where [`allocated_at_start`] is known already.
+/// The log, oldest first, given [`allocated_at_start`].
 pub(crate) fn entries_after(device: &DeviceSnapshot, at_start: u64) -> impl Iterator<Item = Entry<'_>> {
     let mut allocated = at_start;
     device.records.iter().map(move |record| {
@@ -41,7 +40,7 @@ pub(crate) fn entries_after(device: &DeviceSnapshot, at_start: u64) -> impl Iter
     })
 }
 
-/// What the record adds to its device's total, or its block stands for: negative for a free.
+/// Bytes that the record adds to its device's total, by weight; negative for a free.
 pub(crate) fn change(device: &DeviceSnapshot, record: &Record) -> i64 {
     signed(record, device.weight(record.size))
 }
@@ -51,7 +50,7 @@ fn signed(record: &Record, weight: Weight) -> i64 {
     if record.kind == RecordKind::Alloc { bytes } else { -bytes }
 }
 
-/// When the log begins: at the recording's start, or at the oldest record if older ones were overwritten.
+/// Start of the log in nanoseconds: 0, or the time of the oldest record if older ones were overwritten.
 pub(crate) fn start_ns(device: &DeviceSnapshot) -> u64 {
     let oldest = device.records.first().filter(|_| device.overwritten > 0);
     oldest.map_or(0, |record| record.time_ns)

@@ -1,4 +1,4 @@
-//! Pure computations over a snapshot: no clock, no environment, no I/O.
+//! Analysis: pure functions from a snapshot to tables, series and findings. No clock, no environment, no I/O.
 
 mod balance;
 mod breakdown;

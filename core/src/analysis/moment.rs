@@ -1,5 +1,5 @@
-//! A device at any moment: the same values with what was live then in the place of the peak, so that whatever shows the
-//! peak shows that moment.
+//! Moments: a device's state at any point of the recording, put in place of the peak, so that everything that shows the peak
+//! can show it.
 
 use std::borrow::Cow;
 use std::num::NonZeroU64;
@@ -9,44 +9,44 @@ use crate::error::Error;
 use crate::snapshot::{Block, ContextId, Device, DeviceSnapshot, Peak, RecordKind, Replay, SnapshotData, Weight};
 use crate::units::Bytes;
 
-/// What a report, a flamegraph or folded stacks show.
+/// The moment that a report, a flamegraph or folded stacks show.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Moment {
-    /// What was live when most was.
+    /// The peak.
     #[default]
     Peak,
-    /// What is live at the end of the recording.
+    /// The end of the recording.
     End,
-    /// What was live so many nanoseconds after the recording began.
+    /// This number of nanoseconds after the recording began.
     Time(u64),
-    /// What was live when most was in the scope whose name ends in this number, such as `step 3`.
+    /// The maximum within the scope whose name ends in this number, such as `step 3`.
     Step(u64),
-    /// What was live when most was while a scope of this name or path was open, whoever allocated it.
+    /// The maximum while a scope of this name or path was open, whoever allocated.
     Scope(String),
-    /// What was allocated since an earlier snapshot and is live at the end.
+    /// Blocks allocated since an earlier snapshot that are live at the end.
     Growth(Since),
-    /// All that was allocated, live or not, as far as the log reaches back.
+    /// All allocations in the log, live or not.
     Allocated,
 }
 
-/// An earlier snapshot, as far as growth is told by it.
+/// An earlier snapshot of the recording, as the base of [`Moment::Growth`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Since {
-    /// When it was taken: nanoseconds since the recording began.
+    /// When it was taken, in nanoseconds since the recording began.
     pub time_ns: u64,
-    /// For each device the number of the last block and the bytes that were live.
+    /// The number of the last block and the live bytes of each device.
     devices: Vec<(Device, Option<NonZeroU64>, u64)>,
 }
 
 impl Since {
-    /// An earlier snapshot of the same recording.
+    /// The base for growth since an earlier snapshot of the same recording.
     pub fn of(earlier: &SnapshotData) -> Self {
         let state = |device: &DeviceSnapshot| (device.device, last_block(device), live_bytes(device));
         Self { time_ns: earlier.process.duration_ns, devices: earlier.devices.iter().map(state).collect() }
     }
 
-    /// The number of the last block and the bytes that were live; nothing of a device that was not used yet.
+    /// The number of the last block and the live bytes of a device, nothing if it was not used yet.
     fn state(&self, device: Device) -> (Option<NonZeroU64>, u64) {
         let found = self.devices.iter().find(|(of, ..)| *of == device);
         found.map_or((None, 0), |(_, block, bytes)| (*block, *bytes))
@@ -63,7 +63,7 @@ fn live_bytes(device: &DeviceSnapshot) -> u64 {
 }
 
 impl Moment {
-    /// In words that can end a sentence: `at the peak`.
+    /// The moment as the end of a sentence: `at the peak`.
     pub fn words(&self) -> String {
         match self {
             Self::Peak => "at the peak".to_owned(),
@@ -76,17 +76,17 @@ impl Moment {
         }
     }
 
-    /// As the beginning of a heading: `At the peak`.
+    /// The moment as the beginning of a heading: `At the peak`.
     pub fn heading(&self) -> String {
         let words = self.words();
         let (first, rest) = words.split_at(1);
         first.to_uppercase() + rest
     }
 
-    /// The device with this moment in the place of its peak.
+    /// The device with the state at this moment in place of its peak.
     ///
     /// # Errors
-    /// If the log does not reach back to it, or there is no such scope.
+    /// If the log does not reach back to the moment, or if there is no such scope.
     pub fn of<'a>(&self, data: &SnapshotData, device: &'a DeviceSnapshot) -> Result<Cow<'a, DeviceSnapshot>, Error> {
         let peak = match self {
             Self::Peak => return Ok(Cow::Borrowed(device)),
@@ -100,17 +100,17 @@ impl Moment {
         Ok(Cow::Owned(DeviceSnapshot { peak, ..device.clone() }))
     }
 
-    /// What is to be known besides to read it right.
+    /// Notes on what the state at this moment lacks.
     pub fn notes(&self, data: &SnapshotData, device: &DeviceSnapshot) -> Vec<String> {
         let mut notes = Vec::new();
         let is_from_log =
             matches!(self, Self::Time(_) | Self::Step(_) | Self::Scope(_) | Self::Growth(_) | Self::Allocated);
         if is_from_log && device.device == Device::Cpu && data.settings.min_size > 1 {
             let threshold = crate::units::round(data.settings.min_size);
-            notes.push(format!("blocks smaller than {threshold} are not in it: they have no records"));
+            notes.push(format!("blocks smaller than {threshold} are not included: they have no records"));
         }
         if matches!(self, Self::Allocated) && device.overwritten > 0 {
-            notes.push(format!("{} older records were overwritten and are not in it", device.overwritten));
+            notes.push(format!("{} older records were overwritten and are not included", device.overwritten));
         }
         if let Self::Growth(since) = self {
             notes.push(net_growth(device, since));
@@ -157,7 +157,7 @@ fn at_time(device: &DeviceSnapshot, ns: u64) -> Result<Peak, Error> {
     Ok(Peak { time_ns: ns, ..after(device, records) })
 }
 
-/// What was live after so many records of the log.
+/// The state after this many records of the log.
 fn after(device: &DeviceSnapshot, records: usize) -> Peak {
     let mut state = Replay::at_log_start(device);
     let mut bytes = log::allocated_at_start(device);
@@ -181,7 +181,7 @@ fn after(device: &DeviceSnapshot, records: usize) -> Peak {
     }
 }
 
-/// The contexts of the scope that this is the name or the path of.
+/// The contexts whose scope has this name or path.
 fn scopes(data: &SnapshotData, name: &str) -> Result<Vec<ContextId>, Error> {
     let is_meant = |id: &ContextId| data.contexts[id.0 as usize].name == name || data.context_path(*id) == name;
     let found: Vec<ContextId> = contexts(data).filter(is_meant).collect();
@@ -193,7 +193,7 @@ fn scopes(data: &SnapshotData, name: &str) -> Result<Vec<ContextId>, Error> {
     }
 }
 
-/// The same of the scope whose name ends in a number.
+/// The contexts whose scope's name ends in this number.
 fn step(data: &SnapshotData, number: u64) -> Result<Vec<ContextId>, Error> {
     let is_meant = |name: &str| number_of(name) == Some(number);
     let found: Vec<ContextId> = contexts(data)
@@ -211,7 +211,7 @@ fn step(data: &SnapshotData, number: u64) -> Result<Vec<ContextId>, Error> {
     }
 }
 
-/// The number at the end of a name, behind something that is no number.
+/// The number at the end of a name that does not consist of digits alone.
 fn number_of(name: &str) -> Option<u64> {
     let start = name.trim_end_matches(|c: char| c.is_ascii_digit()).len();
     name.get(start..).filter(|_| start > 0).and_then(|digits| digits.parse().ok())
@@ -221,7 +221,7 @@ fn contexts(data: &SnapshotData) -> impl Iterator<Item = ContextId> {
     (1..data.contexts.len()).map(|id| ContextId(u32::try_from(id).unwrap_or(u32::MAX)))
 }
 
-/// Some names of scopes, for an error.
+/// Some scope names, for an error message.
 fn names(data: &SnapshotData, is_meant: impl Fn(&str) -> bool) -> String {
     const SOME: usize = 8;
     let mut names: Vec<String> = Vec::new();
@@ -234,7 +234,7 @@ fn names(data: &SnapshotData, is_meant: impl Fn(&str) -> bool) -> String {
     if names.is_empty() { "none".to_owned() } else { names.join(", ") }
 }
 
-/// The moment at which most was live while one of these was open.
+/// The state at the maximum while one of these scopes was open.
 fn in_scopes(data: &SnapshotData, device: &DeviceSnapshot, scopes: &[ContextId]) -> Result<Peak, Error> {
     let mut marks = device.marks.iter().filter(|mark| scopes.contains(&mark.context)).peekable();
     let (mut open, mut now) = (0usize, (0, log::allocated_at_start(device)));
@@ -258,7 +258,11 @@ fn in_scopes(data: &SnapshotData, device: &DeviceSnapshot, scopes: &[ContextId])
     }
     let name = || scopes.first().map_or_else(String::new, |scope| data.context_path(*scope));
     let (records, _) = highest.ok_or_else(|| {
-        Error::moment(format!("`{}` was not open on {} in what the log still holds", name(), device.device))
+        Error::moment(format!(
+            "`{}` was not open on {} within the records that the log still holds",
+            name(),
+            device.device
+        ))
     })?;
     Ok(after(device, records))
 }
@@ -274,7 +278,7 @@ fn allocated(data: &SnapshotData, device: &DeviceSnapshot) -> Peak {
     of_blocks(data, allocs.map(|record| (record.block(), device.weight(record.size))))
 }
 
-/// Blocks that need not have been live together.
+/// A state of blocks that need not have been live together.
 fn of_blocks(data: &SnapshotData, blocks: impl Iterator<Item = (Block, Weight)>) -> Peak {
     let (blocks, weights): (Vec<Block>, Vec<Weight>) = blocks.unzip();
     let bytes = weights.into_iter().sum::<Weight>().bytes;

@@ -1,36 +1,35 @@
-//! What the CUDA driver says of its pool, held against what was recorded.
+//! Pool balance: the CUDA driver's pool statistics compared with the recorded blocks.
 
 use crate::snapshot::{DeviceSnapshot, MemoryKind};
 
-/// The driver hands out whole multiples of this, as far as is known: a recorded block may take up to one
-/// byte less than it more than was asked for.
+/// The driver hands out multiples of this size, as far as is known, so each recorded block may be rounded up by one byte less.
 const GRANULE: u64 = 512;
 
-/// A device's pools, its own and those that the program made, and the recorded blocks that came from them.
+/// A device's pools (its own and those of the program) and the recorded blocks from them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PoolBalance {
-    /// Bytes that the driver says are in use.
+    /// Bytes in use, as the driver reports them.
     pub used: u64,
-    /// Bytes asked for in recorded blocks that are live and came from a pool.
+    /// Requested bytes of live recorded blocks from a pool.
     pub recorded: u64,
-    /// Bytes that were in use before the recording began and still are, if that is known.
+    /// Bytes in use from before the recording, if known.
     pub before: Option<u64>,
-    /// `used` less `recorded` and `before`.
+    /// `used` minus `recorded` and `before`.
     pub rest: i64,
-    /// As much of the rest may be rounding.
+    /// The part of `rest` that rounding can explain.
     pub rounding: u64,
 }
 
 impl PoolBalance {
-    /// Can the rest be rounding, or what was there before if that is not known?
+    /// Can rounding, or unknown earlier use, explain the rest?
     pub fn is_explained(&self) -> bool {
         let most = if self.before.is_some() { self.rounding } else { u64::MAX };
         u64::try_from(self.rest).is_ok_and(|rest| rest <= most)
     }
 }
 
-/// Compares; `None` for what has no pool, or whose pool could not be asked.
+/// The pool balance of a device; `None` if it has no pool, or the query failed.
 pub fn pool_balance(device: &DeviceSnapshot) -> Option<PoolBalance> {
     let pool = device.pool?;
     let used = pool.used.saturating_add(device.memory.map_or(0, |memory| memory.own_pools_used));

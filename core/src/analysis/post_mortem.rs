@@ -1,33 +1,33 @@
-//! Why an allocation was refused, and what would have made it fit.
+//! Post-mortem of a refused allocation: why it failed, and what would have made it fit.
 
 use super::breakdown::{Breakdown, live_by_line, live_by_scope};
 use super::fragmentation::{Fragmentation, fragmentation};
 use super::temporaries::{TemporaryRow, temporaries};
 use crate::snapshot::{DeviceSnapshot, OutOfMemory, SnapshotData};
 
-/// A device when it ran out of memory, as far as the snapshot was taken then.
+/// A device's state at its last refused allocation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PostMortem {
     /// The last allocation that was refused.
     pub refused: OutOfMemory,
-    /// Bytes that the driver's pool has and the program does not use, if it could be asked.
+    /// Bytes that the driver's pool has reserved and the program does not use, if the query succeeded.
     pub reserved_unused: Option<u64>,
-    /// Segments and the holes between live blocks.
+    /// Segments and holes.
     pub holes: Fragmentation,
-    /// The line whose temporaries took most at once, if there were any.
+    /// The line with the largest temporary.
     pub temporaries: Option<TemporaryRow>,
-    /// What is live, by line and by scope; nothing else may have been freed since.
+    /// Live memory by line; nothing else may have been freed since.
     pub lines: Breakdown,
-    /// The same by scope.
+    /// Live memory by scope.
     pub scopes: Breakdown,
-    /// Bytes that were missing even if all that is reserved and unused had served: 0 if it would have.
+    /// Bytes that would be missing even if all reserved and unused memory could be used.
     pub missing: u64,
-    /// The first so many lines hold what was missing; `None` if all together do not.
+    /// Number of lines, largest first, that hold the missing bytes; `None` if all lines together do not.
     pub lines_to_drop: Option<usize>,
 }
 
-/// Of the device's last refusal; `None` if there was none.
+/// The post-mortem of the device's last refusal, if there was one.
 pub fn post_mortem(data: &SnapshotData, device: &DeviceSnapshot) -> Option<PostMortem> {
     let refused = *device.ooms.last()?;
     let reserved_unused = device.pool.map(|pool| pool.reserved.saturating_sub(pool.used));
@@ -48,7 +48,7 @@ pub fn post_mortem(data: &SnapshotData, device: &DeviceSnapshot) -> Option<PostM
     })
 }
 
-/// How many rows, the largest first, hold so many bytes.
+/// The number of rows, largest first, that hold this many bytes.
 fn rows_for(lines: &Breakdown, bytes: u64) -> Option<usize> {
     let mut sum = 0;
     let enough = |(_, row): &(usize, &super::Row)| {

@@ -1,4 +1,4 @@
-//! What a device's allocator had reserved over time, as far as its driver tells of segments.
+//! Reserved bytes over time, from the segments that the driver reported.
 
 use std::collections::BTreeMap;
 use std::iter::Peekable;
@@ -7,24 +7,24 @@ use std::slice::Iter;
 use super::log;
 use crate::snapshot::{DeviceSnapshot, Record, RecordKind, SegmentRecord};
 
-/// Walks along the log. Blocks outside of all segments count by themselves.
+/// Sweep over the log. Blocks outside of all segments count by themselves.
 pub(crate) struct Reserved<'a> {
     segments: Peekable<Iter<'a, SegmentRecord>>,
-    /// Those that are there, by address.
+    /// The existing segments: address and size.
     known: BTreeMap<u64, u64>,
     device: &'a DeviceSnapshot,
     now: i128,
 }
 
 impl<'a> Reserved<'a> {
-    /// `None` where the driver never told: what is reserved is what is allocated.
+    /// `None` without reported segments: then reserved bytes equal allocated bytes.
     pub(crate) fn of(device: &'a DeviceSnapshot) -> Option<Self> {
         let walk =
             |now| Self { segments: device.segment_records.iter().peekable(), known: BTreeMap::new(), device, now };
         if device.segment_records.is_empty() {
             return None;
         }
-        // What is reserved now is known, and so is every change.
+        // The current value and all changes are known; they give the initial value.
         let mut changes = walk(0);
         device.records.iter().for_each(|record| {
             changes.before(record.time_ns, |_, _| {});
@@ -34,7 +34,7 @@ impl<'a> Reserved<'a> {
         Some(walk(i128::from(device.stats.reserved_bytes.current) - changes.now))
     }
 
-    /// Segments that came and went until then; `each` is called with the time and the bytes after each.
+    /// Applies segment records up to this time; calls `each` with the time and the reserved bytes after each.
     pub(crate) fn before(&mut self, time_ns: u64, mut each: impl FnMut(u64, u64)) {
         while let Some(segment) = self.segments.next_if(|segment| segment.time_ns <= time_ns) {
             match segment.kind {
@@ -51,7 +51,7 @@ impl<'a> Reserved<'a> {
         }
     }
 
-    /// A block came or went.
+    /// Applies a record.
     pub(crate) fn after(&mut self, record: &Record) {
         let segment = self.known.range(..=record.address).next_back();
         if segment.is_none_or(|(start, size)| record.address - start >= *size) {

@@ -1,28 +1,27 @@
-//! Memory by scope: what a scope held itself, and what the device held while it was open.
+//! Scope table: what each scope held itself, and what the device held while the scope was open.
 
 use std::collections::HashMap;
 
 use crate::snapshot::{ContextId, DeviceSnapshot, SnapshotData};
 
-/// One scope path.
+/// A scope.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ScopeRow {
-    /// Names from the outermost scope inwards, joined by ` > `; empty outside every scope.
+    /// Its path: names from the outermost scope inwards, joined by ` > `.
     pub path: String,
-    /// Nesting depth, from 1; 0 outside every scope.
+    /// Nesting depth, from 1.
     pub depth: usize,
     /// The scope's own name.
     pub name: String,
-    /// Bytes live at the peak that were allocated directly in it, not in a scope inside it: these
-    /// add up to the total.
+    /// Bytes of the peak's blocks allocated directly in it, not in nested scopes; these add up to the total.
     pub at_peak: u64,
-    /// "Memory of this block": the most bytes live at once among what was allocated in it or inside it.
+    /// Largest number of bytes live at once among blocks allocated in it or in nested scopes.
     pub own_peak: u64,
-    /// "Total while in this block": the device's largest total while it was open.
+    /// Largest total of the device while it was open.
     pub total_peak: Option<u64>,
     /// How often it was entered.
     pub calls: u64,
-    /// Allocations in it or inside it.
+    /// Allocations in it or in nested scopes.
     pub allocations: u64,
 }
 
@@ -50,19 +49,18 @@ pub fn scopes(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<ScopeRow> {
             (path, row)
         })
         .collect();
-    // By path as numbers: children come below their parents.
+    // Sorting by the ids of the path puts children after their parents.
     rows.sort_by(|a, b| a.0.cmp(&b.0));
     rows.into_iter().map(|(_, row)| row).collect()
 }
 
-/// The same with scopes of one parent whose names differ in a number only as one row, which says where the most was:
-/// `step 0 … step 4, most in step 2`. What was directly in them at the peak, calls and allocations are summed; of their peaks
-/// it is the highest.
+/// Merges scopes of one parent whose names differ only in a number. The merged row says where the maximum was:
+/// `step 0 … step 4, most in step 2`. Bytes at the peak, calls and allocations are summed; peaks are maxima.
 pub(crate) fn scopes_by_pattern(rows: Vec<ScopeRow>) -> Vec<ScopeRow> {
     folded(rows, 1)
 }
 
-/// Of the scopes at a depth, each followed by those inside it.
+/// Merges the scopes of a depth, each followed by its nested scopes.
 fn folded(rows: Vec<ScopeRow>, depth: usize) -> Vec<ScopeRow> {
     let mut groups: Vec<Group> = Vec::new();
     let (mut numbers, mut number) = (HashMap::new(), 0);
@@ -84,7 +82,7 @@ fn folded(rows: Vec<ScopeRow>, depth: usize) -> Vec<ScopeRow> {
     groups.into_iter().flat_map(of_group).collect()
 }
 
-/// Scopes whose names differ in a number only.
+/// Scopes whose names differ only in a number.
 struct Group {
     row: ScopeRow,
     last: String,
@@ -118,7 +116,7 @@ impl Group {
     }
 }
 
-/// Digits as `#`.
+/// The name with `#` for each number.
 pub(crate) fn name_pattern(name: &str) -> String {
     let mut pattern = String::with_capacity(name.len());
     for c in name.chars() {

@@ -1,4 +1,9 @@
-//! Blocks that would be in a span of candle's models had it been alive.
+//! Detects dead `tracing` spans: blocks allocated by model code whose spans never became scopes.
+//!
+//! A span created before the layer was installed can never be entered, and nothing reports that. So the `span` rules list
+//! functions that certainly run in a span, and blocks allocated there outside of every span are counted. The list is a lower
+//! bound on purpose, so no alarm is false. A context knows whether a span took its path; a path shared with a scope of the
+//! program counts as the span's.
 
 use std::collections::{HashMap, HashSet};
 use std::num::NonZeroU64;
@@ -7,19 +12,19 @@ use crate::attribute::belongs_to_a_span;
 use crate::snapshot::{Block, ContextId, DeviceSnapshot, RecordKind, SnapshotData, Spans, StackId};
 use crate::units::{Bytes, grouped};
 
-/// What should carry a span and does not.
+/// Blocks that should be in a span and are not.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Spanless {
-    /// Number of blocks, of those that the snapshot still knows.
+    /// Number of blocks known to the snapshot.
     pub blocks: u64,
     /// Their bytes.
     pub bytes: u64,
 }
 
-/// What was allocated by code of candle's models that enters spans of its own, outside all of them,
-/// although memtrace's layer was installed. At least: only functions that surely enter one are known.
+/// The blocks that candle's models allocated in functions with a span of their own, outside of every span, although memtrace's
+/// layer was installed. A lower bound.
 pub fn spanless(data: &SnapshotData) -> Spanless {
-    // A scope that was not told apart may have been the span.
+    // A merged scope may have been the span.
     if data.health.spans == Spans::NoLayer || data.health.lost_scopes > 0 {
         return Spanless::default();
     }
@@ -28,7 +33,7 @@ pub fn spanless(data: &SnapshotData) -> Spanless {
     search.sum
 }
 
-/// Why that is and what to do about it, if it is so: two parts of one sentence.
+/// The cause and the advice, as two parts of a sentence, if there are such blocks.
 pub fn spanless_note(data: &SnapshotData) -> Option<(String, &'static str)> {
     let Spanless { blocks, bytes } = spanless(data);
     let (cause, advice) = match data.health.spans {
@@ -56,7 +61,7 @@ struct Search<'a> {
 
 impl Search<'_> {
     fn device(&mut self, device: &DeviceSnapshot) {
-        // A block may be in the log, live, and live at the peak.
+        // A block may be in the log, live, and live at the peak; it counts once.
         let mut seen = HashSet::new();
         let allocs = device.records.iter().filter(|record| record.kind == RecordKind::Alloc);
         allocs.for_each(|record| self.block(&mut seen, &record.block()));

@@ -1,4 +1,4 @@
-//! The tables of breakdowns: one list for the report, for failed assertions and for JSON.
+//! The list of breakdown tables, shared by reports, failed assertions and JSON.
 
 use super::breakdown::{
     Breakdown, by_age, by_category, by_function, by_line, by_model_line, by_module, by_name, by_operator, by_parameter,
@@ -7,35 +7,35 @@ use super::breakdown::{
 use crate::attribute::{module, operator};
 use crate::snapshot::{ContextId, DeviceSnapshot, SnapshotData};
 
-/// A table of what was held, by something.
+/// A breakdown table.
 pub(crate) struct BreakdownTable {
-    /// Its name in JSON, which has all tables.
+    /// Its key in JSON, which has all tables.
     pub(crate) key: &'static str,
-    /// What it is by, as its heading ends.
+    /// The end of its heading.
     pub(crate) by: &'static str,
-    /// What a row is about.
+    /// Heading of the label column.
     pub(crate) column: &'static str,
     pub(crate) shown: Shown,
-    /// Has it anything to say that others do not?
+    /// Does it say anything that other tables do not?
     pub(crate) matters: fn(&SnapshotData, &DeviceSnapshot) -> bool,
     pub(crate) make: fn(&SnapshotData, &DeviceSnapshot) -> Breakdown,
 }
 
-/// Where texts have it.
+/// Which texts show a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Shown {
     Always,
     InReports,
-    /// Of failed assertions; reports have more about it elsewhere.
+    /// Failed assertions; reports have more detail elsewhere.
     InFailures,
     Never,
-    /// In reports of another moment than the peak.
+    /// Reports of moments other than the peak.
     AtMoments,
-    /// In reports of the peak, behind all others.
+    /// Reports of the peak, after all other tables.
     AtEnd,
 }
 
-/// In the order in which texts have them.
+/// The tables in the order of texts.
 pub(crate) const TABLES: [BreakdownTable; 11] = [
     of("peak_by_line", "line", "Location", Shown::Always, |_, _| true, by_line),
     of("peak_by_model_line", "line of the model", "Location", Shown::Always, is_other, by_model_line),
@@ -61,7 +61,7 @@ const fn of(
     BreakdownTable { key, by, column, shown, matters, make }
 }
 
-/// Are there other lines of the model than the program's?
+/// Do model lines differ from user lines?
 fn is_other(data: &SnapshotData, device: &DeviceSnapshot) -> bool {
     by_model_line(data, device) != by_line(data, device)
 }

@@ -1,4 +1,4 @@
-//! Blocks that were freed soon after they were allocated: memory traffic that could be avoided.
+//! Temporaries: blocks freed soon after their allocation, which is avoidable memory traffic.
 
 use std::collections::HashMap;
 
@@ -6,25 +6,24 @@ use super::labels::{Labels, line_label};
 use crate::attribute::allocator;
 use crate::snapshot::{Block, DeviceSnapshot, Record, RecordKind, SnapshotData, StackId, Weight};
 
-/// A block counts as temporary if it is freed before this many further blocks were allocated on its
-/// device.
+/// A block counts as temporary if it is freed before this many further blocks are allocated on its device.
 pub const SOON: usize = 10;
 
-/// The temporaries of one line.
+/// The temporaries of a line.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TemporaryRow {
     /// The user line.
     pub label: String,
     /// Bytes allocated and freed again.
     pub bytes: u64,
-    /// How many.
+    /// Number of blocks.
     pub count: u64,
-    /// The largest one, in its real size.
+    /// Real size of the largest block.
     pub largest: u64,
 }
 
-/// Temporaries by user line, most bytes first; from the log, so of the records that it still holds. Blocks of an allocator that
-/// gives parts of them to tensors are none.
+/// Temporaries by user line, most bytes first, from the records that the log still holds. Blocks of suballocators do not
+/// count.
 pub fn temporaries(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<TemporaryRow> {
     let mut labels = Labels::of_stacks(data, line_label);
     let mut rows: Vec<(Weight, u64)> = Vec::new();

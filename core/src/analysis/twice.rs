@@ -1,4 +1,4 @@
-//! Blocks of which there were two at the peak where one might have done: a shadowed variable's and its successor's.
+//! Detects shadowed variables: two blocks live at the peak where one would do.
 
 use std::collections::{BTreeMap, HashMap};
 use std::num::NonZeroU64;
@@ -8,40 +8,39 @@ use super::log;
 use crate::attribute::{Origin, is_made_anew, operator};
 use crate::snapshot::{Block, DeviceSnapshot, Frame, RecordKind, SnapshotData, StackId, ThreadId};
 
-/// Blocks of one size that a function held at the peak together, and what if each had taken the place of the one
-/// before it.
+/// Blocks of one size that a function held together at the peak, and the peak if each had replaced the one before it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LiveTwice {
-    /// The function's lines that asked for them, the oldest block's first.
+    /// The function's lines that allocated them, oldest block first.
     pub lines: Vec<String>,
-    /// Bytes of each block. In a sample only blocks that are all recorded are looked at.
+    /// Bytes of each block. In a sample only sizes that are always recorded are examined.
     pub size: u64,
-    /// How many there were, at least 2.
+    /// Number of blocks, at least 2.
     pub count: u64,
-    /// Bytes of all but the newest.
+    /// Bytes of all blocks but the newest.
     pub older: u64,
-    /// The device's peak if each but the newest had been freed as soon as the next one was there, with all other
-    /// records as they are. `None` if it cannot be worked out: the log has lost records.
+    /// The device's peak if each block but the newest had been freed once the next one was allocated, all other records being
+    /// the same. `None` if the log has lost records.
     pub peak_without: Option<u64>,
 }
 
 impl LiveTwice {
-    /// By how many bytes the peak would be lower; if that is not known, the most it can be.
+    /// Reduction of the peak in bytes; an upper bound if it is not known.
     fn saves(&self, peak: u64) -> u64 {
         self.peak_without.map_or(self.older, |without| peak.saturating_sub(without))
     }
 }
 
-/// What was live twice at the peak and is worth at least a hundredth of it; what would lower the peak most comes first.
+/// Blocks that were live twice at the peak and are worth at least 1 % of it, largest reduction of the peak first.
 ///
-/// Nobody sees who reads a block, so this goes by how Rust drops a function's variables: all at its end, the newest
-/// first. Counted are blocks of one thread and size that different lines of one function of the program asked for,
-/// itself or through what they called, and that were freed in that order with no allocation of that thread in between.
+/// Reads are not observed, so this relies on drop order: Rust drops a function's variables at its end, newest first. It
+/// counts blocks of one thread and size that different lines of one function of the program allocated, directly or through
+/// calls, and that were freed in that order with no allocation of the thread in between.
 ///
-/// Left out is what was live while a backward pass ran (a graph is dropped in the same order, and needed until then),
-/// what is still live, and what one line asked for again and again. Weights are seldom counted: the parts of a
-/// structure are dropped oldest first. What *is* counted may still be needed, as the two arguments of one operation
-/// are, or belong to a graph that no backward pass uses. What is made from data or a constant takes nobody's place.
+/// It excludes blocks that were live during a backward pass (a graph is dropped in the same order, and needed until then),
+/// blocks still live, repeated allocations of one line, and blocks created from data or a constant, which replace nothing.
+/// Weights are seldom counted, because the fields of a structure are dropped oldest first. A counted block may still be
+/// needed: it may be the second operand of an operation, or belong to a graph that no backward pass uses.
 pub fn live_twice(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<LiveTwice> {
     let peak = device.peak.bytes;
     let log = Log::of(data, device);
@@ -79,10 +78,10 @@ fn by_size(device: &DeviceSnapshot) -> BTreeMap<(u32, u64), Vec<&Block>> {
     sizes
 }
 
-/// Where two stacks of the program part: the calls of one function that led to the one and the other.
+/// Where two stacks diverge within one function of the program: its frames in the older and the newer stack.
 type Parting<'a> = Option<(&'a Frame, &'a Frame)>;
 
-/// Which functions hold blocks, worked out once for each two stacks.
+/// Cache of partings by pairs of stacks.
 struct Holders<'a> {
     data: &'a SnapshotData,
     known: HashMap<(StackId, StackId), Parting<'a>>,
@@ -94,12 +93,12 @@ impl<'a> Holders<'a> {
         *self.known.entry((older, newer)).or_insert_with(|| parting(data, older, newer))
     }
 
-    /// Did different lines of one function ask for them?
+    /// Did different lines of one function allocate the two blocks?
     fn have_one(&mut self, older: &Block, newer: &Block) -> bool {
         self.parting(older.stack, newer.stack).is_some()
     }
 
-    /// The lines that asked for the blocks of a chain.
+    /// The lines that allocated the blocks of a chain.
     fn lines(&mut self, chain: &[&Block]) -> Vec<String> {
         let mut frames: Vec<&Frame> = Vec::new();
         for pair in chain.windows(2) {
@@ -121,7 +120,7 @@ fn parting(data: &SnapshotData, older: StackId, newer: StackId) -> Parting<'_> {
         frames
     };
     let one_function = |a: &Frame, b: &Frame| a.file == b.file && a.function == b.function;
-    // What is made of nothing does not take another one's place.
+    // A block created from data or a constant replaces nothing.
     if is_made_anew(data, newer) {
         return None;
     }
@@ -130,15 +129,15 @@ fn parting(data: &SnapshotData, older: StackId, newer: StackId) -> Parting<'_> {
     one_function(a, b).then_some((a, b))
 }
 
-/// The log with what is asked of it again and again.
+/// Index of the log.
 struct Log<'a> {
     device: &'a DeviceSnapshot,
-    /// Where in the log a block was allocated and freed, by its number.
+    /// Positions of each block's alloc and free, by the block's number.
     allocated: HashMap<Option<NonZeroU64>, usize>,
     freed: HashMap<Option<NonZeroU64>, usize>,
-    /// Where each thread allocated.
+    /// Positions of each thread's allocs.
     allocs: HashMap<ThreadId, Vec<usize>>,
-    /// How many allocs in a backward pass stand before each record.
+    /// Number of allocs in backward passes before each record.
     backward_before: Vec<usize>,
 }
 
@@ -162,8 +161,8 @@ impl<'a> Log<'a> {
         Self { device, allocated, freed, allocs, backward_before }
     }
 
-    /// Those of `blocks` that one function holds and that were freed one after the other, the newest first, without an
-    /// alloc of their thread in between; each chain has its oldest block first and at least two.
+    /// Chains of at least two blocks, oldest first, that one function holds and that were freed newest first, with no alloc of
+    /// their thread in between.
     fn chains(&self, blocks: Vec<&'a Block>, holders: &mut Holders<'_>) -> Vec<Vec<&'a Block>> {
         let allocs_before =
             |thread, at| self.allocs.get(&thread).map_or(0, |all| all.partition_point(|alloc| *alloc < at));
@@ -176,7 +175,7 @@ impl<'a> Log<'a> {
         chains.filter(|chain| chain.len() > 1 && !self.saw_a_backward_pass(chain)).collect()
     }
 
-    /// Did one run while the oldest block was live?
+    /// Did a backward pass run while the oldest block was live?
     fn saw_a_backward_pass(&self, chain: &[&Block]) -> bool {
         let Some(oldest) = chain.first() else { return false };
         let from = self.allocated.get(&oldest.seq).copied().unwrap_or(0);
@@ -193,14 +192,14 @@ impl<'a> Log<'a> {
             *changes.entry(*self.freed.get(&pair[0].seq)?).or_default() += size;
         }
         let (found, without) = self.highest(&changes);
-        // Where the log does not give the peak that was, it does not give another one. That of a sample is higher or lower
-        // by chance, and what it becomes less by is about the same.
+        // If the log does not reproduce the peak, it cannot give another one. In a sample it differs from the peak by chance, and
+        // the difference between the two is still about right.
         let peak = i128::from(self.device.peak.bytes);
         let complete = self.device.overwritten == 0 && (found == peak || self.device.is_sample());
         complete.then_some(peak - (found - without)).and_then(|bytes| u64::try_from(bytes).ok())
     }
 
-    /// The most bytes at once in the log as it is, and with what changes at some records.
+    /// The maximum of the log's total, as it is and with these changes at some records.
     fn highest(&self, changes: &HashMap<usize, i128>) -> (i128, i128) {
         let records = &self.device.records;
         let steps = records.iter().map(|record| i128::from(log::change(self.device, record)));

@@ -1,4 +1,4 @@
-//! The answer: how much, when and where, of what, on which line.
+//! The answer at the top of a report: how much memory, when, where, what for, and on which line.
 
 use crate::analysis::{BEFORE_RECORDING, Breakdown, Moment, NOT_IN_SAMPLE, by_category, by_line, operator_of_line};
 use crate::snapshot::{ContextId, Device, DeviceSnapshot, SnapshotData};
@@ -7,12 +7,12 @@ use crate::units::Bytes;
 use super::sampled;
 use super::summary::seconds;
 
-/// What is less than this part of the peak is no answer.
+/// Parts below 1/20 of the peak are not mentioned.
 const WORTH_SAYING: u64 = 20;
-/// Categories that are named, at most.
+/// Maximum number of categories mentioned.
 const CATEGORIES: usize = 4;
 
-/// Some short sentences, each a line.
+/// The answer as lines of one sentence each.
 pub(super) fn answer(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<String> {
     let mut lines = vec![peak(data, device)];
     lines.extend(made_of(data, device));
@@ -22,7 +22,7 @@ pub(super) fn answer(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<String
     lines
 }
 
-/// The same of another moment than the peak, which stands in its place.
+/// The answer for another moment, whose state is in place of the peak.
 pub(super) fn of_moment(data: &SnapshotData, then: &DeviceSnapshot, moment: &Moment) -> Vec<String> {
     let mut lines = vec![format!("{}: {} on {}.", moment.heading(), Bytes(then.peak.total()), then.device)];
     lines.extend(made_of(data, then));
@@ -40,13 +40,13 @@ fn peak(data: &SnapshotData, device: &DeviceSnapshot) -> String {
     }
 }
 
-/// The scope of the allocation that made the peak.
+/// The scope of the alloc that made the peak.
 fn scope_at_peak(device: &DeviceSnapshot) -> Option<ContextId> {
     let last = device.peak.blocks.last().filter(|block| block.seq == device.peak.seq);
     last.map(|block| block.context)
 }
 
-/// Where blocks are told apart by what they are for.
+/// The shares of categories, if any category is known.
 fn made_of(data: &SnapshotData, device: &DeviceSnapshot) -> Option<String> {
     let found = by_category(data, device);
     let is_category = |label: &str| label.chars().all(|c| c.is_ascii_uppercase() || c == '_');
@@ -74,10 +74,12 @@ fn largest(data: &SnapshotData, device: &DeviceSnapshot) -> Option<String> {
 fn out_of_memory(device: &DeviceSnapshot) -> Option<String> {
     let oom = device.ooms.last()?;
     let (size, after) = (Bytes(oom.size), seconds(oom.time_ns));
-    let times = device.stats.num_ooms;
-    let free = oom.device_free.map_or(String::new(), |free| format!(", when {} were free", Bytes(free)));
-    let often = if times == 1 { "once".to_owned() } else { format!("{times} times, the last time") };
-    Some(format!("The device ran out of memory {often} for {size} after {after:.3} s{free}."))
+    let free = oom.device_free.map_or(String::new(), |free| format!(", with {} free", Bytes(free)));
+    let times = match device.stats.num_ooms {
+        1 => "once: a request".to_owned(),
+        times => format!("{times} times: the last request,"),
+    };
+    Some(format!("The device ran out of memory {times} of {size} after {after:.3} s{free}."))
 }
 
 fn at_the_end(device: &DeviceSnapshot) -> String {

@@ -1,11 +1,11 @@
-//! What was in sight of CUDA's memory, in words.
+//! Coverage of CUDA memory: what was not seen, and the driver's statistics beside the recording.
 
 use super::sampled;
 use crate::analysis::{self, PoolBalance, Row, pool_balance};
 use crate::snapshot::{CudaHooks, CudaState, Device, DeviceSnapshot, SnapshotData};
 use crate::units::{Bytes, grouped};
 
-/// One word for JSON.
+/// The state as one word, for JSON.
 pub(crate) fn state_word(state: CudaState) -> &'static str {
     match state {
         CudaState::NotLoaded => "not_loaded",
@@ -17,13 +17,13 @@ pub(crate) fn state_word(state: CudaState) -> &'static str {
     }
 }
 
-/// A device by its name, and whether it is a real one.
+/// The device, and whether it is simulated.
 pub(super) fn device_name(data: &SnapshotData, device: Device) -> String {
     let is_simulated = matches!(device, Device::Cuda(_)) && data.health.cuda.state == CudaState::Simulated;
     if is_simulated { format!("{device}, a simulated GPU") } else { device.to_string() }
 }
 
-/// A device's pool in the words of its driver, and beside it what was recorded.
+/// The driver's pool statistics, compared with the recording.
 pub(super) fn pool_lines(device: &DeviceSnapshot) -> Vec<(&'static str, String)> {
     let (Some(pool), Some(balance)) = (device.pool, pool_balance(device)) else { return Vec::new() };
     let reserved = format!("{} reserved, at most {}", Bytes(pool.reserved), Bytes(pool.reserved_high));
@@ -37,21 +37,21 @@ fn rest(balance: &PoolBalance) -> String {
     let PoolBalance { rest, before, rounding, .. } = *balance;
     let before = match before {
         Some(0) => String::new(),
-        Some(bytes) => format!("; {} besides are from before the recording", Bytes(bytes)),
-        None => "; what was in use before the recording is not known".to_owned(),
+        Some(bytes) => format!("; another {} are from before the recording", Bytes(bytes)),
+        None => "; how much was in use before the recording is not known".to_owned(),
     };
     let rounding = if rounding > 0 && rest > 0 {
-        format!("; rounding explains {} bytes", grouped(rounding))
+        format!("; rounding explains up to {} bytes", grouped(rounding))
     } else {
         String::new()
     };
     match u64::try_from(rest) {
         Ok(more) => format!("{} bytes more{before}{rounding}", grouped(more)),
-        Err(_) => format!("which is {} bytes too many{before}", grouped(rest.unsigned_abs())),
+        Err(_) => format!("which is {} bytes more than are in use{before}", grouped(rest.unsigned_abs())),
     }
 }
 
-/// What should be known before the figures of CUDA memory are believed.
+/// Notes on what limits the figures of CUDA memory.
 pub(super) fn notes(data: &SnapshotData) -> Vec<String> {
     let mut notes = hook_notes(&data.health.cuda);
     notes.extend(data.devices.iter().filter_map(balance_note));
@@ -64,7 +64,7 @@ fn hook_notes(hooks: &CudaHooks) -> Vec<String> {
     let mut notes = Vec::new();
     match hooks.state {
         CudaState::AnotherCopy => notes.push(
-            "CUDA memory was not recorded: another copy of memtrace in this process sees it; \
+            "CUDA memory was not recorded: another copy of memtrace in this process has the hooks; \
              use one copy only"
                 .to_owned(),
         ),
@@ -76,12 +76,12 @@ fn hook_notes(hooks: &CudaHooks) -> Vec<String> {
     if hooks.refused_imports > 0 {
         let imports = grouped(hooks.refused_imports);
         notes.push(format!(
-            "{imports} imports of the CUDA driver could not be changed; calls through them are not seen"
+            "{imports} imports of the CUDA driver could not be patched; calls through them are not seen"
         ));
     }
     let unseen = hooks.unseen_calls.iter().map(|unseen| {
         let (calls, function) = (grouped(unseen.calls), &unseen.function);
-        format!("{calls} calls of {function} made memory that memtrace does not record")
+        format!("{calls} calls of {function} allocated memory that memtrace does not record")
     });
     notes.extend(unseen);
     notes
@@ -92,12 +92,12 @@ fn balance_note(device: &DeviceSnapshot) -> Option<String> {
     let Device::Cuda(_) = device.device else { return None };
     let (used, recorded) = (grouped(balance.used), grouped(balance.recorded));
     Some(format!(
-        "the driver has {used} bytes in use in the pool of {}, the recording {recorded}: something was not seen",
+        "the driver reports {used} bytes in use from the pool of {}, the recording {recorded}: something was not seen",
         device.device
     ))
 }
 
-/// Allocators with what they hold of a device's peak, and a note for each: its blocks say nothing about tensors.
+/// What suballocators hold of a device's peak, with a note for each.
 pub(crate) fn allocator_notes(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<(Row, String)> {
     let (peak, about) = (device.peak.total(), sampled::about(device.sample_interval()));
     let note = |row: Row| {
@@ -106,8 +106,8 @@ pub(crate) fn allocator_notes(data: &SnapshotData, device: &DeviceSnapshot) -> V
         let (count, bytes, device) = (grouped(count), Bytes(row.bytes), device.device);
         let part = if row.bytes == peak { "all".to_owned() } else { format!("{about}{bytes}") };
         let note = format!(
-            "{device}: {about}{count} {blocks} {part} of the {} at the peak; {}'s allocator took {them} and gives tensors parts \
-             of {them}, which are not seen",
+            "{device}: {about}{count} {blocks} {part} of the {} at the peak; {}'s allocator took {them} and hands out \
+             parts of {them} to tensors, which are not seen",
             Bytes(peak),
             row.label
         );
@@ -155,8 +155,8 @@ mod tests {
 
     #[test]
     fn what_an_allocator_holds_is_noted_and_no_temporary() {
-        let all = "cuda:0: 2 blocks hold all of the 6.000 MiB at the peak; cubecl_cuda's allocator took them and gives tensors parts of \
-                   them, which are not seen";
+        let all = "cuda:0: 2 blocks hold all of the 6.000 MiB at the peak; cubecl_cuda's allocator took them and hands out parts of them \
+                   to tensors, which are not seen";
         assert_eq!(notes(&pages(0)), [all]);
         let data = pages(1 << 20);
         let part = all.replace("all of the 6.000", "6.000 MiB of the 7.000");

@@ -1,4 +1,4 @@
-//! A CUDA device's memory as a whole, in words: where it is, how it is cut up, what its calls cost.
+//! Sections on a CUDA device as a whole: balance, segments, and time in driver calls.
 
 use super::{Cell, Section};
 use crate::analysis::{
@@ -10,10 +10,10 @@ use crate::units::{Bytes, grouped};
 /// The keys of these sections.
 pub(super) const KEYS: [&str; 4] = ["balance", "segments", "driver_time", "driver_time_by_scope"];
 
-/// Lines that cost most, and scopes, are so many.
+/// Number of lines and scopes shown.
 const ROWS: usize = 5;
 
-/// All that there is to say of a device; nothing of other memory than a CUDA device's.
+/// The sections of a CUDA device; none for other memory.
 pub(super) fn sections(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<Section> {
     let Device::Cuda(_) = device.device else { return Vec::new() };
     let mut sections: Vec<Section> =
@@ -36,7 +36,7 @@ fn balance_section(data: &SnapshotData, device: &DeviceSnapshot) -> Option<Secti
     Some(section)
 }
 
-/// What a row is called.
+/// The label of a row.
 pub(crate) fn name(item: &BalanceItem) -> String {
     match item {
         BalanceItem::Live(kind) => format!("live, {}", kind_in_words(*kind)),
@@ -62,38 +62,38 @@ fn kind_in_words(kind: MemoryKind) -> &'static str {
     }
 }
 
-/// What it is and what to do about it, unless the tables above say so already.
+/// What a row is and how to reduce it, unless other tables say so.
 fn sentence(row: &BalanceRow) -> Option<&'static str> {
     Some(match row.item {
         BalanceItem::Live(MemoryKind::Graph) => {
-            "launched graphs allocated it and nothing has freed it yet; it is no leak while the graph will run again. \
-             Free it on a stream, or instantiate with AUTO_FREE_ON_LAUNCH."
+            "allocated by launched graphs and not freed yet; no leak if the graph runs again. \
+             Free it on a stream, or instantiate the graph with AUTO_FREE_ON_LAUNCH."
         }
         BalanceItem::Live(MemoryKind::Virtual) => {
-            "physical memory of cuMemCreate; it goes when it is released and unmapped everywhere."
+            "physical memory of cuMemCreate; it is freed once it is released and unmapped everywhere."
         }
         BalanceItem::Live(_) => return None,
         BalanceItem::Library(_) => {
-            "its own workspace, made with its handle; fewer handles, or a workspace of your own, make it less."
+            "the workspace of each of its handles; use fewer handles, or set a workspace of your own."
         }
-        BalanceItem::Before => "the driver's pool had handed it out already; record from the start to see what it is.",
-        BalanceItem::Rounding => {
-            "the pool hands out whole pieces; few large blocks round up less than many small ones."
+        BalanceItem::Before => {
+            "in use from the driver's pool before the recording; record from the start to see what it is."
         }
+        BalanceItem::Rounding => "the pool rounds each block up; few large blocks waste less than many small ones.",
         BalanceItem::NotSeen => {
-            "the driver counts other blocks than were recorded; the notes below say which calls were not seen."
+            "the driver counts more or less than was recorded; the notes of this report name the calls that were not seen."
         }
         BalanceItem::PoolSlack => {
-            "the next allocations get it first; cuMemPoolTrimTo gives it back, a release threshold keeps it."
+            "used by the next allocations; cuMemPoolTrimTo releases it, a release threshold keeps it."
         }
-        BalanceItem::GraphSlack => "kept for the next launch; cuDeviceGraphMemTrim gives it back.",
-        BalanceItem::ClassicSlack => "cuMemAlloc takes whole segments of the device; pools share theirs.",
+        BalanceItem::GraphSlack => "kept for the next launch; cuDeviceGraphMemTrim releases it.",
+        BalanceItem::ClassicSlack => "cuMemAlloc reserves whole segments; blocks from pools share segments.",
         BalanceItem::Unexplained if row.bytes < 0 => {
-            "more was recorded than the device has in use: something is counted twice, or was freed unseen."
+            "more was recorded than the device has in use: something is counted twice, or its free was not seen."
         }
         BalanceItem::Unexplained => {
-            "the context, loaded modules and kernels' stacks of this process, managed memory on the device, and all that \
-             other processes have; nvidia-smi tells processes apart."
+            "the context, loaded modules and kernel stacks of this process, managed memory on the device, and the memory of \
+             other processes; nvidia-smi lists processes."
         }
     })
 }
@@ -104,11 +104,11 @@ fn segments_section(device: &DeviceSnapshot) -> Option<Section> {
         return None;
     }
     let (count, reserved) = (grouped(all.segments as u64), Bytes(all.reserved));
-    let told = if all.estimated { "some of them estimated from addresses" } else { "as the driver tells" };
+    let told = if all.estimated { "some of them estimated from addresses" } else { "as the driver reports" };
     let mut lines = vec![
         format!("{count} segments of {reserved} now, {told}; {} of it in live blocks", Bytes(all.live)),
         format!(
-            "{} holes, the largest of {}; {} in segments that nothing is in",
+            "{} holes, the largest of {}; {} in empty segments",
             grouped(all.holes as u64),
             Bytes(all.largest_hole),
             Bytes(all.empty)
@@ -116,7 +116,7 @@ fn segments_section(device: &DeviceSnapshot) -> Option<Section> {
     ];
     let stats = &device.stats;
     let peaks = (Bytes(stats.reserved_bytes.peak), Bytes(stats.allocated_bytes.peak));
-    lines.push(format!("At most {} were reserved, and {} allocated", peaks.0, peaks.1));
+    lines.push(format!("High-water marks: {} reserved, {} allocated", peaks.0, peaks.1));
     Some(Section::of_lines("segments", "Segments", lines))
 }
 
@@ -156,7 +156,7 @@ fn each(ns: u64, calls: u64) -> Cell {
     ns.checked_div(calls).map_or(Cell::Unknown, Cell::Time)
 }
 
-/// Nanoseconds in a unit that fits.
+/// A duration in a suitable unit.
 pub(crate) fn time(ns: u64) -> String {
     match ns {
         0..10_000 => format!("{ns} ns"),
@@ -165,17 +165,17 @@ pub(crate) fn time(ns: u64) -> String {
     }
 }
 
-/// What the release threshold would do.
+/// How to avoid the churn.
 fn churn_notes(churn: &Churn) -> Vec<String> {
     vec![
         format!(
-            "The pool gave memory back and took {} again; {} calls that made it grow took {}.",
+            "The pool released memory and reserved {} again; the {} calls that made it grow took {}.",
             Bytes(churn.bytes),
             grouped(churn.calls),
             time(churn.ns)
         ),
         format!(
-            "It keeps {} when the program synchronises; to keep {} set its release threshold, with cudarc:",
+            "Its release threshold is {}. To keep {}, raise it, with cudarc:",
             Bytes(churn.release_threshold),
             Bytes(churn.keep)
         ),

@@ -1,4 +1,4 @@
-//! The report: what a recording says, as sentences and tables of values. Texts, failures and pages only show it.
+//! The report as values: sentences and tables. Text, JSON, failed assertions and pages render it.
 
 pub(crate) mod answer;
 pub(crate) mod coverage;
@@ -18,17 +18,17 @@ use crate::analysis::{Moment, Shown, TABLES, device_or_main};
 use crate::error::Error;
 use crate::snapshot::{Device, DeviceSnapshot, SnapshotData};
 
-/// What a report is to have.
+/// The contents of a report.
 #[derive(Clone, Debug)]
 pub struct ReportOptions {
-    /// Which device; the one with the largest peak if `None`.
+    /// The device; the one with the largest peak if `None`.
     pub device: Option<Device>,
-    /// Rows in a table, at most; what is left out is summed in a last row.
+    /// Maximum number of rows of a table; a last row sums the others.
     pub rows: usize,
-    /// The sections by their keys, such as `peak_by_line`; all that have something to say if there are none. The error about
-    /// an unknown one lists them.
+    /// Keys of the sections to show, such as `peak_by_line`; empty shows every section that has content. The error about an
+    /// unknown key lists all keys.
     pub sections: Vec<String>,
-    /// The moment of which it is: the peak, if nothing else is said.
+    /// The moment to report.
     pub moment: Moment,
 }
 
@@ -38,18 +38,18 @@ impl Default for ReportOptions {
     }
 }
 
-/// What a recording says of a device.
+/// The report on a device.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Report {
-    /// Of which program and device.
+    /// Program and device.
     pub title: String,
-    /// In some sentences: how much, when, where, of what.
+    /// How much memory, when, where, and what for.
     pub answer: Vec<String>,
-    /// What could be better, the most expensive first.
+    /// What could be better, most expensive first.
     pub findings: Vec<Finding>,
-    /// What decides whether the figures can be believed, and what was not seen.
+    /// What limits the figures, and what was not seen.
     pub notes: Vec<String>,
-    /// The device's totals: what they are called, and the figure.
+    /// The device's totals: label and figure.
     pub totals: Vec<(&'static str, String)>,
     /// The tables.
     pub sections: Vec<Section>,
@@ -59,7 +59,7 @@ impl Report {
     /// The report of a recording.
     ///
     /// # Errors
-    /// If the log does not reach back to the moment, or there is no such scope or section. The peak and the end are always known.
+    /// If the log does not reach back to the moment, or there is no such scope or section. Never for the peak and the end.
     pub fn of(data: &SnapshotData, options: &ReportOptions) -> Result<Self, Error> {
         if let Some(key) = options.sections.iter().find(|key| !is_key(key)) {
             return Err(Error::section(key, &keys().collect::<Vec<_>>()));
@@ -78,7 +78,7 @@ impl Report {
         Ok(report)
     }
 
-    /// What was held at another moment than the peak.
+    /// The report on another moment than the peak.
     fn of_moment(
         data: &SnapshotData,
         device: &DeviceSnapshot,
@@ -116,12 +116,12 @@ impl Report {
         }
     }
 
-    /// Why a device's last allocation was refused, and what would help; `None` if it refused nothing.
+    /// The post-mortem of a device's last refused allocation; `None` if it refused none.
     pub fn of_refusal(data: &SnapshotData, device: Device) -> Option<Self> {
         data.device(device).and_then(|device| post_mortem::report(data, device))
     }
 
-    /// What held a device's peak, for a failed assertion: tables alone.
+    /// The tables of a failed assertion: what held a device's peak.
     pub fn of_failure(data: &SnapshotData, device: Device, rows: usize) -> Self {
         let options = ReportOptions { device: Some(device), rows, ..ReportOptions::default() };
         let shown = &[Shown::Always, Shown::InFailures];
@@ -130,7 +130,7 @@ impl Report {
     }
 }
 
-/// The keys of all sections that there are.
+/// The keys of all sections.
 fn keys() -> impl Iterator<Item = &'static str> {
     TABLES.iter().map(|table| table.key).chain(tables::KEYS).chain(device_memory::KEYS)
 }
@@ -139,10 +139,10 @@ fn is_key(key: &str) -> bool {
     keys().any(|known| known == key)
 }
 
-/// Where nothing was recorded there is one thing to say.
+/// The report without any recorded memory.
 fn nothing(data: &SnapshotData) -> Report {
     let no_allocator = [
-        "The heap was not seen, because memtrace's allocator is not in the program. Put this into it:",
+        "The heap was not seen, because memtrace's allocator is not installed. Add to the program:",
         "    #[global_allocator]",
         "    static ALLOC: memtrace::Alloc = memtrace::Alloc::system();",
     ];

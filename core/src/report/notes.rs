@@ -1,4 +1,4 @@
-//! What was missed, and what cannot be known: said only where there is something to say.
+//! Notes: what a recording missed, and how to avoid it.
 
 use super::coverage;
 use super::summary::seconds;
@@ -6,13 +6,13 @@ use crate::analysis;
 use crate::snapshot::{DeviceSnapshot, Health, SnapshotData};
 use crate::units::grouped;
 
-/// All of it, the lines of one note in one text.
+/// The notes, each a text of one or more lines.
 pub(super) fn notes(data: &SnapshotData) -> Vec<String> {
     let health = &data.health;
     let mut notes = health.notes();
     let lost_names: u64 = data.devices.iter().map(|device| device.lost_names).sum();
     if lost_names > 0 {
-        notes.push(format!("{} blocks could not be given a name: too many have one", grouped(lost_names)));
+        notes.push(format!("{} blocks were not named: the table of names is full", grouped(lost_names)));
     }
     notes.extend(symbol_notes(health));
     notes.extend(file_notes(health));
@@ -28,7 +28,7 @@ fn symbol_notes(health: &Health) -> Vec<String> {
     let mut notes = Vec::new();
     if health.no_line_numbers {
         notes.push(
-            "functions have no line numbers; to get them, put this into Cargo.toml:\n    \
+            "functions have no line numbers; to get them, add to Cargo.toml:\n    \
              [profile.release]\n    debug = \"line-tables-only\""
                 .to_owned(),
         );
@@ -36,7 +36,7 @@ fn symbol_notes(health: &Health) -> Vec<String> {
     if health.unknown_addresses > 0 {
         let addresses = grouped(health.unknown_addresses);
         notes.push(format!(
-            "{addresses} code addresses have no name: a program or library without symbols; for a program, put this into \
+            "{addresses} code addresses have no name: their program or library has no symbols; for a program, add to \
              Cargo.toml:\n    [profile.release]\n    strip = \"none\"\n    debug = \"line-tables-only\""
         ));
     }
@@ -49,7 +49,7 @@ fn file_notes(health: &Health) -> Vec<String> {
     if health.cut_off {
         notes.push(
             "the capture ends without its end mark: the program was killed, or is still writing it; \
-             this is what it held at the last flush"
+             this is its state at the last flush"
                 .to_owned(),
         );
     }
@@ -60,7 +60,7 @@ fn file_notes(health: &Health) -> Vec<String> {
     notes
 }
 
-/// What a streamed capture could not keep up with.
+/// The records that a streamed capture lacks.
 fn gap_note(device: &DeviceSnapshot) -> Option<String> {
     let (first, last) = (device.gaps.first()?, device.gaps.last()?);
     let missing: u64 = device.gaps.iter().map(|gap| gap.records).sum();

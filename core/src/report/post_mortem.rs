@@ -1,11 +1,11 @@
-//! An allocation that was refused: what was asked for, what there was, who holds the rest, what would help.
+//! Post-mortem of a refused allocation: the request, what was available, who holds the rest, and what would help.
 
 use super::{Report, ReportOptions, Section, findings, tables};
 use crate::analysis::{self, PostMortem};
 use crate::snapshot::{DeviceSnapshot, SnapshotData};
 use crate::units::{Bytes, grouped};
 
-/// Lines and scopes shown.
+/// Number of lines and scopes shown.
 const ROWS: usize = 10;
 
 /// `None` if the device refused nothing.
@@ -30,7 +30,7 @@ fn what_there_was(post_mortem: &PostMortem) -> Vec<(&'static str, String)> {
     let total = refused.device_total.map_or(String::new(), |total| format!(" of {}", Bytes(total)));
     let estimated = if post_mortem.holes.estimated { ", estimated" } else { "" };
     vec![
-        ("Asked for", format!("{} ({} bytes)", Bytes(refused.size), grouped(refused.size))),
+        ("Requested", format!("{} ({} bytes)", Bytes(refused.size), grouped(refused.size))),
         ("Free", format!("{}{total}, counting other processes", known(refused.device_free))),
         ("Reserved, unused", format!("{} in the driver's pool", known(post_mortem.reserved_unused))),
         ("Largest hole", format!("{} between live blocks{estimated}", Bytes(post_mortem.holes.largest_hole))),
@@ -50,13 +50,12 @@ fn what_was_missing(post_mortem: &PostMortem) -> Vec<String> {
     let missing = Bytes(post_mortem.missing);
     match post_mortem.lines_to_drop {
         Some(0) => vec![
-            "It would have fitted into what is free and what is reserved and unused, were that in one piece:"
-                .to_owned(),
-            "give it back before the call (cuMemPoolTrimTo), or take the large blocks first.".to_owned(),
+            "The free memory and the unused memory of the pool would have sufficed, but not in one piece:".to_owned(),
+            "release unused memory before the call (cuMemPoolTrimTo), or allocate large blocks first.".to_owned(),
         ],
         Some(1) => vec![format!("{missing} more were needed: the first line below holds that much.")],
         Some(lines) => vec![format!("{missing} more were needed: the first {lines} lines below hold that much.")],
-        None => vec![format!("{missing} more were needed, which is more than all that is recorded as live.")],
+        None => vec![format!("{missing} more were needed, more than all recorded live blocks hold.")],
     }
 }
 

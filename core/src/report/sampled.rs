@@ -1,44 +1,44 @@
-//! Estimates, marked as such: what is said where only a sample of the small blocks was recorded.
+//! Marks of estimates in a sample.
 
 use crate::snapshot::{Counted, DeviceSnapshot};
 use crate::units::{Bytes, grouped, round};
 
-/// What stands before an estimate in words.
+/// Prefix of an estimate.
 pub(crate) const ABOUT: &str = "~";
 
-/// The same; nothing before a figure that is exact.
+/// The prefix if there is a sampling interval.
 pub(crate) fn about(interval: Option<u64>) -> &'static str {
     if interval.is_some() { ABOUT } else { "" }
 }
 
-/// What stands behind the name of a series of estimates.
+/// Suffix for the name of a series.
 pub(crate) fn behind(interval: Option<u64>) -> &'static str {
     if interval.is_some() { ", estimated" } else { "" }
 }
 
-/// The note beside figures that are estimates.
+/// The note beside estimates.
 pub(crate) fn note(interval: Option<u64>) -> Option<String> {
     let interval = round(interval?);
     Some(format!("estimates from a sample of one in {interval}; blocks of {interval} or more are exact"))
 }
 
-/// The same of files that show the recorded blocks as they are.
+/// The note for files that show the recorded blocks as they are.
 pub(crate) fn blocks_note(interval: Option<u64>) -> Option<String> {
     let interval = round(interval?);
     Some(format!("blocks smaller than {interval} are a sample of one in {interval}, in their real sizes"))
 }
 
-/// What is an estimate and what was counted.
+/// What is estimated and what was counted.
 pub(super) fn lines(device: &DeviceSnapshot) -> Vec<(&'static str, String)> {
     let Some(note) = note(device.sample_interval()) else { return Vec::new() };
     let mut lines = vec![("Sampled", note)];
     if let Some(Counted { now, before, .. }) = device.stats.counted {
         let live = format!("{} ({} bytes) live now", Bytes(now), grouped(now));
         lines.push(("Counted exactly", live));
-        lines.push(("", "the peak is the most that was counted when a block was recorded".to_owned()));
+        lines.push(("", "the peak is the largest count taken when a block was recorded".to_owned()));
         if before > 0 {
             let before = Bytes(before);
-            lines.push(("", format!("{before} were in small blocks before recording; the sample has none of them")));
+            lines.push(("", format!("{before} were in small blocks from before the recording, which are not sampled")));
         }
     }
     lines

@@ -1,15 +1,15 @@
-//! A table of a report, as values: whoever shows it says how they look.
+//! Sections of a report: tables as values, without formatting.
 
-/// A table with what is to be said about it.
+/// A table with its explanations.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Section {
-    /// Its name, the same in every version.
+    /// Its stable key.
     pub key: &'static str,
     /// Its heading.
     pub title: String,
-    /// Are its sums estimates from a sample?
+    /// Its sums are estimates from a sample.
     pub is_estimate: bool,
-    /// Lines above the table: what it counts.
+    /// Lines above the table: what it shows.
     pub about: Vec<String>,
     /// One for each cell of a row.
     pub columns: Vec<Column>,
@@ -20,7 +20,7 @@ pub struct Section {
 }
 
 impl Section {
-    /// One without a table.
+    /// A section without a table.
     pub(crate) fn of_lines(key: &'static str, title: impl Into<String>, about: Vec<String>) -> Self {
         Self { key, title: title.into(), about, ..Self::default() }
     }
@@ -30,7 +30,7 @@ impl Section {
         Self { key, title: title.into(), columns, ..Self::default() }
     }
 
-    /// A row without figures in most columns: those at the front, nothing, and what they are about.
+    /// A row with figures in the first columns only.
     pub(crate) fn partial_row(&mut self, front: Vec<Cell>, label: String) {
         let mut row = front;
         row.resize(self.columns.len().saturating_sub(1), Cell::Nothing);
@@ -46,32 +46,32 @@ pub struct Column {
     pub title: &'static str,
 }
 
-/// What stands in a row under one column.
+/// The content of a row in one column.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Cell {
-    /// The column says nothing of this row.
+    /// The column does not apply to this row.
     Nothing,
-    /// The figure is not known.
+    /// The figure is unknown.
     Unknown,
-    /// Bytes of a single block: never an estimate.
+    /// Bytes of a single block; never an estimate.
     Bytes(u64),
-    /// Bytes of all blocks of a kind, or the most of them: an estimate if the section is one.
+    /// A sum or maximum of bytes; an estimate if the section is one.
     Sum(u64),
     /// A difference in bytes.
     Signed(i64),
-    /// The same, to the byte.
+    /// A difference in bytes, shown to the byte.
     Exactly(i64),
-    /// A number of things.
+    /// A number of items.
     Count(u64),
     /// A part of a whole.
     Share {
-        /// In the same unit as the whole.
+        /// The part, in the unit of the whole.
         part: u64,
-        /// Nothing has shares if this is 0.
+        /// The whole; 0 has no shares.
         whole: u64,
     },
-    /// Nanoseconds.
+    /// A duration in nanoseconds.
     Time(u64),
-    /// A line, a scope, a name.
+    /// A text: line, scope or name.
     Text(String),
 }

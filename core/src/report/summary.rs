@@ -1,10 +1,10 @@
-//! The totals of a device.
+//! The totals section of a device.
 
 use super::{coverage, sampled};
 use crate::snapshot::{Device, DeviceSnapshot, SnapshotData};
 use crate::units::{Bytes, grouped, round};
 
-/// What each is called, and the figure; lines without a name go on with the one before.
+/// Label and figure of each total; an empty label continues the line above.
 pub(super) fn totals(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<(&'static str, String)> {
     let (peak, stats) = (&device.peak, &device.stats);
     let about = sampled::about(device.sample_interval());
@@ -44,14 +44,14 @@ pub(super) fn totals(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<(&'sta
 fn out_of_memory(device: &DeviceSnapshot) -> Vec<(&'static str, String)> {
     let (stats, Some(oom)) = (&device.stats, device.ooms.last()) else { return Vec::new() };
     let (times, size, after) = (grouped(stats.num_ooms), Bytes(oom.size), seconds(oom.time_ns));
-    let mut lines = vec![("Out of memory", format!("{times} times, the last asking for {size} after {after:.3} s"))];
+    let mut lines = vec![("Out of memory", format!("{times} times, the last for {size} after {after:.3} s"))];
     if stats.num_alloc_retries > 0 {
-        lines.push(("", format!("asked again for as much {} times", grouped(stats.num_alloc_retries))));
+        lines.push(("", format!("{} refused requests were repeated at once", grouped(stats.num_alloc_retries))));
     }
     lines
 }
 
-/// The peaks of the memories that the report is not about.
+/// The peaks of the other devices.
 fn other_devices(data: &SnapshotData, shown: &DeviceSnapshot) -> Vec<(&'static str, String)> {
     let others = data.devices.iter().filter(|other| other.device != shown.device && other.peak.total() > 0);
     let line = |(number, device): (usize, &DeviceSnapshot)| {

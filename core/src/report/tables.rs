@@ -1,18 +1,18 @@
-//! The tables of what was held, by scope, of temporaries and of what was live twice.
+//! Tables of live memory, scopes, temporaries and shadowed variables.
 
 use super::{Cell, ReportOptions, Section};
 use crate::analysis::{self, Breakdown, Row, ScopeRow, Shown, TABLES, live_twice, scopes_by_pattern};
 use crate::snapshot::{DeviceSnapshot, SnapshotData};
 use crate::units::Bytes;
 
-/// The keys of what is no breakdown.
+/// The keys of the tables that are not breakdowns.
 pub(super) const KEYS: [&str; 3] = ["scopes", "temporaries", "live_twice"];
-/// Rows that hold less than one in so many bytes of their table are folded into one.
+/// Rows with less than 1/200 of the total are folded.
 const SMALL: u64 = 200;
-/// How many lines of one row are shown.
+/// Maximum number of lines shown for one row.
 const LINES: usize = 4;
 
-/// The breakdowns that are shown there.
+/// The breakdown tables shown in these places.
 pub(super) fn sections(
     data: &SnapshotData,
     device: &DeviceSnapshot,
@@ -33,7 +33,7 @@ pub(super) fn sections(
     TABLES.iter().filter(matters).map(section).collect()
 }
 
-/// What was held, by whatever stands under the last column.
+/// A breakdown as a table.
 pub(super) fn of_breakdown(
     key: &'static str,
     title: &str,
@@ -69,11 +69,11 @@ fn more(rows: usize) -> String {
     format!("({rows} more rows)")
 }
 
-/// The rows to be shown, which are sorted, and those to be folded: behind `most`, or with less than half a per cent each. A
-/// single one is shown as it is.
+/// Splits sorted rows into those shown and those folded: rows after the first `most`, and rows below half a per cent. A single
+/// folded row is shown instead.
 fn fold<T>(rows: &[T], most: usize, total: u64, bytes: impl Fn(&T) -> u64) -> (&[T], &[T]) {
     let large = rows.iter().take_while(|row| bytes(row).saturating_mul(SMALL) >= total).count();
-    // Where all are small, the largest are shown all the same.
+    // If all rows are small, the largest are shown.
     let large = if large == 0 { rows.len() } else { large };
     let shown = large.min(most);
     rows.split_at(if shown + 1 == rows.len() && shown < most { shown + 1 } else { shown })
@@ -85,10 +85,10 @@ pub(super) fn scopes(data: &SnapshotData, device: &DeviceSnapshot, options: &Rep
     let mut section = Section::of_columns("scopes", "By scope", &columns);
     section.is_estimate = device.is_sample();
     let about = [
-        "At peak   held at the peak by what was allocated directly in the scope",
-        "Own peak  the most held at once by what was allocated in it or inside it",
-        "Total     the most on the device while the scope was open, whoever allocated;",
-        "          blocks below the threshold are not in these three",
+        "At peak   bytes of the peak that were allocated directly in the scope",
+        "Own peak  most bytes live at once of those allocated in it or in nested scopes",
+        "Total     most bytes live on the device while the scope was open;",
+        "          none of the three includes blocks below the threshold",
     ];
     section.about = about.map(str::to_owned).to_vec();
     let total = device.peak.total();
@@ -113,12 +113,12 @@ fn scope_cells(row: &ScopeRow) -> Vec<Cell> {
     vec![Cell::Sum(row.own_peak), total, Cell::Count(row.calls), Cell::Count(row.allocations)]
 }
 
-/// The own peak from which on a scope is shown, so that about `most` are. A scope's own peak is at least that of each
-/// scope inside it, so whoever is shown stands below its parents.
+/// The smallest own peak that is shown, so that about `most` scopes are. A scope's own peak is at least that of its nested
+/// scopes, so a shown scope always follows its parents.
 fn smallest_shown(rows: &[ScopeRow], most: usize) -> u64 {
     let mut own: Vec<u64> = rows.iter().map(|row| row.own_peak).collect();
     own.sort_unstable_by(|a, b| b.cmp(a));
-    // Those that are as large as the first that does not fit go with it.
+    // Scopes equal to the first that does not fit are hidden with it.
     own.get(most).map_or(0, |first_out| first_out + 1)
 }
 
@@ -148,9 +148,9 @@ pub(super) fn twice(data: &SnapshotData, device: &DeviceSnapshot, options: &Repo
     let mut section =
         Section::of_columns("live_twice", "Live twice", &["Older", "Peak then", "Blocks", "Each", "Location"]);
     section.about = vec![
-        "Of one size, held by one function and freed as variables are at its end.".to_owned(),
-        "If nobody reads the older ones any more, as after `let x = f(&x)`, the peak could".to_owned(),
-        "be lower: \"then\", if each went when the next one is there.".to_owned(),
+        "Blocks of one size, held by one function and freed like variables at its end.".to_owned(),
+        "If the older ones are no longer read, as after `let x = f(&x)`, dropping each once".to_owned(),
+        "the next exists lowers the peak to \"Peak then\".".to_owned(),
     ];
     for row in found.iter().take(options.rows / 2) {
         let then = row.peak_without.map_or(Cell::Unknown, |bytes| Cell::Bytes(bytes + device.peak.below_threshold));

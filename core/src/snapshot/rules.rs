@@ -370,10 +370,10 @@ fn fact(word: &str, rest: &[&str]) -> Result<(Fact, FunctionPattern), Cow<'stati
     Ok((fact, place))
 }
 
-const WRONG_NUMBER: &str = "has too few words or too many";
+const WRONG_NUMBER: &str = "has the wrong number of words";
 
 fn no_category() -> Cow<'static, str> {
-    format!("names no category; there are {}", Category::ALL.map(Category::word).join(", ")).into()
+    format!("names no category; the categories are {}", Category::ALL.map(Category::word).join(", ")).into()
 }
 
 /// `185:add`

@@ -1,4 +1,4 @@
-//! Which records belong to which call: the rule stands in the [module's documentation](super).
+//! Splits the log into operator calls, by the rules in the [module documentation](super).
 
 use std::collections::{HashMap, HashSet};
 use std::num::NonZeroU64;
@@ -11,32 +11,32 @@ use crate::snapshot::{
     ContextId, DeviceSnapshot, Mark, Record, RecordKind, SnapshotData, StackId, ThreadId, Totals, Weight,
 };
 
-/// A call before it is described.
+/// An operator call before it is described.
 #[derive(Clone, Debug)]
 pub(crate) struct Call<'a> {
     pub(crate) operator: &'a str,
     pub(crate) is_backward: bool,
     pub(crate) number: u64,
-    /// The log from its first record to its last; others may stand between.
+    /// From its first record up to its last; other records may lie between.
     pub(crate) records: Range<usize>,
-    /// Of its first allocation.
+    /// The stack of its first allocation.
     pub(crate) stack: StackId,
     pub(crate) context: ContextId,
     pub(crate) thread: ThreadId,
     pub(crate) begin_ns: u64,
     pub(crate) end_ns: u64,
-    /// In parts of one.
+    /// Weight of its allocations.
     pub(crate) allocations: Weight,
     pub(crate) added: i64,
     pub(crate) before: u64,
     pub(crate) peak: u64,
-    /// The record that made it.
+    /// Position of the record that made the peak.
     pub(crate) peak_at: usize,
     pub(crate) allocated: u64,
     pub(crate) reserved: u64,
 }
 
-/// The calls of a device in the order of their last records.
+/// The operator calls of a device, sorted by their last records.
 pub(crate) fn calls<'a>(data: &'a SnapshotData, device: &'a DeviceSnapshot) -> Vec<Call<'a>> {
     let mut walk = Walk::of(data, device);
     let mut marks = device.marks.iter().peekable();
@@ -61,35 +61,35 @@ fn numbered(mut calls: Vec<Call<'_>>) -> Vec<Call<'_>> {
     calls
 }
 
-/// A call that may go on.
+/// A call that may continue.
 struct Open {
     call: usize,
     site: usize,
-    /// The number of the block that it allocated first.
+    /// The number of its first block.
     oldest: Option<NonZeroU64>,
-    /// The stacks by which it allocated.
+    /// The stacks of its allocations.
     stacks: HashSet<StackId>,
     newest: Newest,
-    /// Freed since then, if that block was: it counts if the call goes on.
+    /// Bytes freed since its newest block was freed; they count if the call continues.
     dropped: Option<i64>,
 }
 
-/// The block that a call allocated last.
+/// The newest block of a call.
 struct Newest {
     seq: Option<NonZeroU64>,
     size: u64,
-    /// What it added to the total.
+    /// Its weight in bytes.
     bytes: u64,
     stack: StackId,
 }
 
 impl Open {
-    /// Does this allocation belong to a call of its own?
+    /// Does this allocation begin another call?
     fn begins_again(&self, site: &Site<'_>, record: &Record) -> bool {
         site.is_once && self.stacks.contains(&record.stack) && !self.moves(record)
     }
 
-    /// Is this the second half of a reallocation that makes the newest block larger?
+    /// Is this the second half of a reallocation that enlarges the newest block?
     fn moves(&self, record: &Record) -> bool {
         let freed = self.dropped.is_some_and(|freed| freed.unsigned_abs() == self.newest.bytes);
         freed && record.stack == self.newest.stack && record.size > self.newest.size
@@ -100,7 +100,7 @@ struct Walk<'a> {
     sites: Sites<'a>,
     calls: Vec<Call<'a>>,
     open: HashMap<ThreadId, Open>,
-    /// The calls that allocated the live blocks, by the blocks' numbers.
+    /// The call that allocated each live block, by the block's number.
     makers: HashMap<Option<NonZeroU64>, usize>,
     totals: Totals,
     reserved: Option<Reserved<'a>>,
@@ -184,24 +184,29 @@ impl<'a> Walk<'a> {
         let record = entry.record;
         let maker = self.makers.remove(&record.alloc_seq);
         let Some(mut open) = self.open.remove(&record.thread) else { return };
-        let site = self.sites.at(record.stack).map(|site| site.number);
-        match () {
-            // Without a stack, only the call's own blocks tell; what others made meanwhile says nothing.
-            () if record.stack == StackId::NONE && maker != Some(open.call) => {
-                if record.alloc_seq < open.oldest {
-                    return;
-                }
+        let goes_on = if record.stack != StackId::NONE {
+            let goes_on = self.sites.at(record.stack).is_some_and(|site| site.number == open.site);
+            if goes_on {
+                self.belongs(open.call, at, entry);
             }
-            () if record.stack == StackId::NONE && is_dropped(&open, record) => {
+            goes_on
+        } else if maker != Some(open.call) {
+            // Without a stack, frees of blocks that others allocated during the call say nothing.
+            record.alloc_seq >= open.oldest
+        } else {
+            if is_dropped(&open, record) {
                 open.dropped = Some(open.dropped.unwrap_or(0).saturating_add(entry.change));
+            } else {
+                self.belongs(open.call, at, entry);
             }
-            () if record.stack == StackId::NONE || site == Some(open.site) => self.belongs(open.call, at, entry),
-            () => return,
+            true
+        };
+        if goes_on {
+            self.open.insert(record.thread, open);
         }
-        self.open.insert(record.thread, open);
     }
 
-    /// The call's totals are now those after this record.
+    /// Extends a call to this record.
     fn belongs(&mut self, call: usize, at: usize, entry: &Entry<'_>) {
         self.add(call, entry.change);
         let reserved = self.reserved.as_ref().map_or(entry.allocated, Reserved::bytes);
@@ -220,7 +225,7 @@ impl<'a> Walk<'a> {
     }
 }
 
-/// Is it the program, as far as can be told, that gives this block back?
+/// Is it probably the program, not the operator, that frees this block?
 fn is_dropped(open: &Open, record: &Record) -> bool {
     open.dropped.is_some() || record.alloc_seq == open.newest.seq
 }

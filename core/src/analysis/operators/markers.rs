@@ -1,4 +1,4 @@
-//! Where the phases of a program begin, by its scopes, and where it has none, by its operators.
+//! Phase markers of a series: where forward and backward passes, optimizer steps and outermost scopes begin.
 
 use super::calls::Call;
 use crate::snapshot::{ContextId, DeviceSnapshot, Fact, Mark, SnapshotData};
@@ -7,12 +7,12 @@ use crate::snapshot::{ContextId, DeviceSnapshot, Fact, Mark, SnapshotData};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum MarkerKind {
-    /// A forward pass: a scope with the word `forward` or `fwd` in its name.
+    /// A forward pass: a scope with `forward` or `fwd` in its name.
     Forward,
-    /// A backward pass, so the boundary between it and the forward pass: a scope with the word `backward`, `bwd` or
-    /// `backprop`, or, without one, the first call of a backward pass.
+    /// A backward pass, which ends the forward pass: a scope with `backward`, `bwd` or `backprop` in its name, or without such a
+    /// scope the first call of a backward pass.
     Backward,
-    /// An optimizer's step: a scope with the word `optimizer`, `optimiser` or `optim`, or, without one, a call of
+    /// An optimizer step: a scope with `optimizer`, `optimiser` or `optim` in its name, or without such a scope a call of
     /// candle's optimizers.
     Optimizer,
     /// Any other outermost scope.
@@ -31,7 +31,7 @@ impl MarkerKind {
         }
     }
 
-    /// What a scope of this name begins, if it has one of the usual words.
+    /// The kind of phase that a scope's name indicates.
     fn of(name: &str) -> Self {
         let name = name.to_lowercase();
         let known = |word: &str| match word {
@@ -48,17 +48,17 @@ impl MarkerKind {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Marker {
-    /// The scope's name; the kind's if there was no scope.
+    /// The scope's name, or that of the kind without a scope.
     pub name: String,
     /// What began.
     pub kind: MarkerKind,
-    /// How many calls had ended: what began stands before the call at this index.
+    /// Index of the call before which it began.
     pub call: usize,
-    /// When: nanoseconds since the recording began.
+    /// Nanoseconds since the recording began.
     pub time_ns: u64,
 }
 
-/// By call, then time.
+/// All markers, by call, then time.
 pub(super) fn markers(data: &SnapshotData, device: &DeviceSnapshot, calls: &[Call<'_>]) -> Vec<Marker> {
     let kinds: Vec<Option<MarkerKind>> =
         (0..data.contexts.len() as u32).map(|context| kind(data, ContextId(context))).collect();
@@ -77,7 +77,7 @@ pub(super) fn markers(data: &SnapshotData, device: &DeviceSnapshot, calls: &[Cal
     markers
 }
 
-/// The kind of an outermost scope, or of the outermost one with a usual word; `None` for others.
+/// The kind of marker that a scope makes: only outermost scopes, and the outermost scope of each phase, make one.
 fn kind(data: &SnapshotData, context: ContextId) -> Option<MarkerKind> {
     let names = data.context_names(context);
     let (name, around) = names.split_last()?;
@@ -88,7 +88,7 @@ fn kind(data: &SnapshotData, context: ContextId) -> Option<MarkerKind> {
     }
 }
 
-/// Adds a marker before each run of such calls, but for those that a scope announced since the last run.
+/// Adds a marker before each run of matching calls, unless a scope announced the run.
 fn without_scope(markers: &mut Vec<Marker>, calls: &[Call<'_>], kind: MarkerKind, is: impl Fn(&Call<'_>) -> bool) {
     let announced: Vec<usize> = markers.iter().filter(|marker| marker.kind == kind).map(|marker| marker.call).collect();
     let (mut inside, mut since) = (false, 0);

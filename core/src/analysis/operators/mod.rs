@@ -1,29 +1,27 @@
-//! The calls of operators one after another, with the device's memory after each and the peak inside it.
+//! Operator series: the calls of operators in order, with the device's memory after each call and the peak inside it.
 //!
-//! # What is a call
-//! A log has allocations, not calls, so calls are told from stacks. Allocations belong together that follow one
-//! another on their thread, have the same root ([`attribute::operator`](crate::attribute::operator)) and the same
-//! frames and code addresses outside of it, from the line that called it outwards. Such a call has ended when, on its thread,
-//! * something is allocated elsewhere or outside of every operator,
-//! * a block is freed that is older than the call, or a scope is entered or left,
-//! * a stack comes again by which the call has allocated: the line is called again. (Not where a block is reallocated to
-//!   a larger one, not below candle in matrix kernels and thread pools, and not in an optimizer's step, which does the
-//!   same for each variable.)
+//! # What counts as a call
+//! The log holds allocations, not calls, so calls are inferred from stacks. Consecutive allocations of a thread belong to one
+//! call if they have the same root ([`attribute::operator`](crate::attribute::operator)) and the same frames and code
+//! addresses outside of it, from the calling line outwards. A call ends when its thread
+//! * allocates elsewhere, or outside of every operator,
+//! * frees a block that is older than the call, or enters or leaves a scope,
+//! * allocates by a stack that the call has used before: the line calls the operator again. (This does not apply to
+//!   reallocations that enlarge a block, to code below candle such as matrix kernels and thread pools, nor to optimizer
+//!   steps, which repeat the same work for each variable.)
 //!
-//! Frees say where they happened only if stacks were asked for of frees too ([`StackContext::All`]); then they belong to
-//! the call whose stack they have. Otherwise those of the call's own blocks belong to it as long as it has not ended, but the
-//! free of what it allocated last does only if the call goes on to allocate: that block is the result as a rule, and it is
-//! the program that drops it.
+//! The log has no ends of calls. With the stacks of frees ([`StackContext::All`]), a free belongs to the call with its stack.
+//! Without them, frees of the call's own blocks belong to it until it ends. The newest block is an exception: usually it is
+//! the result, which the program drops, so its free counts only if the call continues to allocate.
 //!
-//! # What is not here
-//! Calls that allocate nothing, or only blocks below the recording's threshold, and what the log has overwritten. What
-//! other threads allocate for a call (convolutions on the CPU) is in the device's totals, not in what the call
-//! added.
+//! # What is missing
+//! Calls that allocate nothing, or only blocks below the threshold, and records that the log has overwritten. Memory that other
+//! threads allocate for a call (convolutions on the CPU) is in the device's totals, not in what the call added.
 //!
-//! # Where it errs
-//! An operator that calls another in a loop is listed once for each turn: `repeat` over several dimensions, a convolution in groups.
-//! Steps of an optimizer by one line with nothing in between, and calls that were inlined into one line, count as one.
-//! `tests/recording/operator_series.rs` has the rates and asserts them.
+//! # Known errors
+//! An operator that calls another in a loop is listed once for each iteration: `repeat` over several dimensions, a grouped
+//! convolution. Optimizer steps by one line with nothing in between count as one call, as do calls that were inlined into one
+//! line. `tests/recording/operator_series.rs` measures the rates and asserts them.
 //!
 //! [`StackContext::All`]: crate::StackContext::All
 
@@ -42,33 +40,33 @@ pub use markers::{Marker, MarkerKind};
 use super::labels::line_label;
 use crate::snapshot::{DeviceSnapshot, SnapshotData};
 
-/// One call of an operator. Bytes are those of the device, blocks below the threshold left out.
+/// A call of an operator. Bytes are the device's, without blocks below the threshold.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct OperatorCall {
-    /// What the program called: `matmul`.
+    /// The operation that the program called: `matmul`.
     pub operator: Arc<str>,
     /// It is part of a backward pass.
     pub is_backward: bool,
-    /// How many calls of this name came before: the first is 0, backward passes count apart.
+    /// Number of earlier calls of this name; backward passes are counted separately.
     pub number: u64,
-    /// The scopes in which it began, from the outermost inwards, joined by ` > `; empty outside every scope.
+    /// The path of the scopes in which it began, outermost first, joined by ` > `.
     pub scope: Arc<str>,
-    /// The user line that called it.
+    /// The user line.
     pub line: Arc<str>,
-    /// The thread, by its number.
+    /// The number of the thread.
     pub thread: u32,
-    /// When it allocated first: nanoseconds since the recording began.
+    /// Its first allocation, in nanoseconds since the recording began.
     pub begin_ns: u64,
-    /// When it allocated or freed last.
+    /// Its last allocation or free.
     pub end_ns: u64,
-    /// How often it allocated.
+    /// Number of its allocations.
     pub allocations: u64,
-    /// What it allocated less what it freed, in bytes.
+    /// Bytes that it allocated less bytes that it freed.
     pub added: i64,
     /// Allocated bytes just before it.
     pub before: u64,
-    /// The largest allocated bytes while it ran, whoever allocated.
+    /// Maximum of the allocated bytes while it ran, whoever allocated.
     pub peak: u64,
     /// Allocated bytes after it.
     pub allocated: u64,
@@ -79,7 +77,7 @@ pub struct OperatorCall {
 }
 
 impl OperatorCall {
-    /// The operator with its running number: `matmul_3`, `matmul_0 (backward)`. No two calls of a series share it.
+    /// The operator with its number: `matmul_3`, `matmul_0 (backward)`. Unique in a series.
     pub fn name(&self) -> String {
         name(&self.operator, self.number, self.is_backward)
     }
@@ -89,40 +87,39 @@ pub(crate) fn name(operator: &str, number: u64, is_backward: bool) -> String {
     format!("{operator}_{number}{}", if is_backward { " (backward)" } else { "" })
 }
 
-/// The calls of operators on one device, in the order in which they ended.
+/// The operator calls of a device, in the order in which they ended.
 ///
-/// Prints as a table of the ten calls that added most.
+/// Displays as a table of the ten calls that added most.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct OperatorSeries {
-    /// The program that was recorded.
+    /// The recorded program.
     pub program: String,
-    /// Whose memory it is, as [`Device`](crate::Device) prints: `cpu`, `cuda:0`.
+    /// The device as [`Device`](crate::Device) displays it: `cpu`, `cuda:0`.
     pub device: String,
     /// The calls.
     pub calls: Vec<OperatorCall>,
     /// Where phases and scopes begin.
     pub markers: Vec<Marker>,
-    /// The device's peak of allocated bytes; larger than that of every call if it came outside of all.
+    /// The device's peak of allocated bytes. It is larger than that of every call if it occurred outside of all.
     pub peak: u64,
-    /// Bytes that were added outside of all calls, as far as the log goes back: with those of the calls, the
-    /// change of the device's total.
+    /// Bytes added outside of all calls. With the bytes added by the calls they make up the change of the device's total
+    /// within the log.
     pub added_elsewhere: i64,
-    /// Records that the log has overwritten: the calls before are missing.
+    /// Records that the log has overwritten: earlier calls are missing.
     pub overwritten: u64,
-    /// How often a thread asked again right after it was refused memory (`num_alloc_retries`).
+    /// Refused allocations that their thread repeated right away (`num_alloc_retries`).
     pub num_alloc_retries: u64,
     /// Allocations that were refused for lack of memory (`num_ooms`).
     pub num_ooms: u64,
-    /// Only a sample of the blocks that are smaller than this was recorded: but for the recording's peak, all bytes and
-    /// numbers of allocations are estimates. `None` if every block was.
+    /// The sampling interval. In a sample, all bytes and numbers of allocations except the recording's peak are estimates.
     pub sample_interval: Option<u64>,
-    /// Calls that a file left out to keep to a size; what they added is in `added_elsewhere`.
+    /// Calls that a file left out to stay within its size; their bytes are in `added_elsewhere`.
     pub left_out: u64,
 }
 
 impl OperatorSeries {
-    /// The `count` calls that added most bytes, the largest first; equal ones in their order.
+    /// The `count` calls that added most bytes, largest first.
     pub fn top(&self, count: usize) -> Vec<&OperatorCall> {
         let mut calls: Vec<&OperatorCall> = self.calls.iter().collect();
         calls.sort_by_key(|call| std::cmp::Reverse(call.added));

@@ -1,32 +1,32 @@
-//! From where an operator is called, for each stack.
+//! Call sites of operators, for each stack.
 
 use std::collections::HashMap;
 
 use crate::attribute::{self, allocates_once};
 use crate::snapshot::{Frame, SnapshotData, StackId};
 
-/// An operator and everything outside of it; stacks of one call have the same one.
+/// An operator and all calls outside of it, which stacks of one operator call share.
 #[derive(Clone, PartialEq, Eq, Hash)]
 struct Key<'a> {
     operator: &'a str,
     is_backward: bool,
-    /// Frames into which the operator was inlined, the innermost first.
+    /// Frames that the operator was inlined into, innermost first.
     around: &'a [Frame],
-    /// The calls outside of those.
+    /// The calls outside of those frames.
     outside: &'a [u32],
 }
 
-/// A place from which an operator is called.
+/// A call site of an operator.
 #[derive(Clone, Copy)]
 pub(super) struct Site<'a> {
     pub(super) number: usize,
     pub(super) operator: &'a str,
     pub(super) is_backward: bool,
-    /// A call allocates by this stack only once.
+    /// An operator call allocates by this stack only once.
     pub(super) is_once: bool,
 }
 
-/// By stack; `None` where it belongs to no operator.
+/// The call site of each stack that belongs to an operator.
 pub(super) struct Sites<'a>(Vec<Option<Site<'a>>>);
 
 impl<'a> Sites<'a> {
@@ -46,7 +46,7 @@ impl<'a> Sites<'a> {
     }
 }
 
-/// `None` as well for what a backward pass itself needs: no operator was called.
+/// `None` also for blocks of a backward pass itself, where no operator was called.
 fn key<'a>(data: &'a SnapshotData, stack: StackId, calls: &'a [u32]) -> Option<Key<'a>> {
     let operator = attribute::operator(data, stack)?;
     let is_root = |frame: &Frame| frame.function_or_empty().as_bytes().as_ptr_range().contains(&operator.root.as_ptr());

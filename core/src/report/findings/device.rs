@@ -1,25 +1,25 @@
-//! What frameworks, libraries and the driver do with the device's memory.
+//! Findings on device memory held by frameworks, libraries and the driver.
 
 use super::finding::{Cost, Finding, is_large, lines};
 use crate::analysis::{Churn, Row, by_allocator, by_operator, churn, fragmentation};
 use crate::snapshot::{Device, DeviceSnapshot, SnapshotData};
 use crate::units::{Bytes, grouped};
 
-/// A framework has an allocator of its own.
+/// A framework has a suballocator.
 pub(super) fn given_out_in_parts(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<Finding> {
     let rows = by_allocator(data, device).into_iter().filter(|row| is_large(row.bytes, device));
     let finding = |row: Row| Finding {
         kind: "given_out_in_parts",
-        what: format!("{}'s allocator holds whole pages and gives tensors parts of them", row.label),
+        what: format!("{}'s allocator holds whole pages and hands out parts of them to tensors", row.label),
         line: None,
         cost: Cost::OfPeak(row.bytes),
-        certainty: "Certain; how much of the pages is in use is not seen.",
-        advice: lines(&["Ask that framework for its own figures, or let it give back what is unused."]),
+        certainty: "Certain; how much of the pages is in use is not known.",
+        advice: lines(&["Query that framework's own memory statistics, or have it release unused pages."]),
     };
     rows.map(finding).collect()
 }
 
-/// A library such as cuBLAS holds much itself.
+/// A native library such as cuBLAS holds much memory itself.
 pub(super) fn one_library(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<Finding> {
     let Device::Cuda(_) = device.device else { return Vec::new() };
     let is_library = |label: &str| label.starts_with("(lib") && label.ends_with(')');
@@ -27,37 +27,40 @@ pub(super) fn one_library(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<F
     let large = rows.filter(|row| is_library(&row.label) && is_large(row.bytes, device));
     let finding = |row: Row| Finding {
         kind: "one_library",
-        what: format!("{} allocates for itself", row.label.trim_matches(['(', ')'])),
+        what: format!("{} allocates memory for itself", row.label.trim_matches(['(', ')'])),
         line: None,
         cost: Cost::OfPeak(row.bytes),
-        certainty: "Certain: the library itself asked the driver for it.",
-        advice: lines(&["Its workspace comes with its handle: use fewer handles, or give it a workspace of yours."]),
+        certainty: "Certain: the library itself called the driver.",
+        advice: lines(&["Each of its handles has a workspace: use fewer handles, or set a workspace of your own."]),
     };
     large.map(finding).collect()
 }
 
-/// The pool gives memory back whenever the program synchronises, and takes it again.
+/// Pool churn: the pool releases memory at each synchronisation and reserves it again.
 pub(super) fn release_threshold(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<Finding> {
     let churn = churn(device).filter(|churn| churn.ns.saturating_mul(100) >= data.process.duration_ns);
     let finding = |churn: Churn| Finding {
         kind: "release_threshold",
-        what: format!("the driver's pool gave memory back and took {} again", Bytes(churn.bytes)),
+        what: format!("the driver's pool released memory and reserved {} again", Bytes(churn.bytes)),
         line: None,
         cost: Cost::Time(churn.ns),
         certainty: "Certain: that is the time of the calls that made the pool grow.",
         advice: vec![
-            format!("Set the pool's release threshold to {}, so that it keeps them: the lines for", Bytes(churn.keep)),
-            "that stand under *Time in the driver's allocator*.".to_owned(),
+            format!(
+                "Raise the pool's release threshold to {}, so that it keeps its memory; the section",
+                Bytes(churn.keep)
+            ),
+            "*Time in the driver's allocator* has the code.".to_owned(),
         ],
     };
     churn.map(finding).into_iter().collect()
 }
 
-/// What is free lies in pieces, and that may be why something was refused.
+/// External fragmentation, which may have caused a refused allocation.
 pub(super) fn fragmented(_: &SnapshotData, device: &DeviceSnapshot) -> Vec<Finding> {
     let all = fragmentation(device);
     let in_holes = all.unused().saturating_sub(all.empty);
-    // A single large one is room for what comes.
+    // A single large hole is usable.
     let in_small_holes = in_holes.saturating_sub(all.largest_hole);
     let refused = device.ooms.last().is_some_and(|oom| oom.size > all.largest_hole && oom.size <= all.unused());
     if all.estimated || !refused && in_small_holes.saturating_mul(4) < all.reserved || in_holes == 0 {
@@ -73,10 +76,10 @@ pub(super) fn fragmented(_: &SnapshotData, device: &DeviceSnapshot) -> Vec<Findi
         line: None,
         cost: Cost::Unusable(if refused { in_holes } else { in_small_holes }),
         certainty: if refused {
-            "Certain: an allocation was refused that is smaller than all that is unused."
+            "Certain: an allocation smaller than the unused memory was refused."
         } else {
             "Certain that it is unused; smaller blocks may still fill it."
         },
-        advice: lines(&["Allocate what stays before what goes, and large blocks first."]),
+        advice: lines(&["Allocate long-lived blocks before short-lived ones, and large blocks first."]),
     }]
 }

@@ -1,4 +1,4 @@
-//! What a finding says, and how it is put together.
+//! The parts of a finding.
 
 use std::fmt;
 
@@ -7,32 +7,32 @@ use crate::report::device_memory::time;
 use crate::snapshot::{Block, DeviceSnapshot, SnapshotData};
 use crate::units::Bytes;
 
-/// What could be better.
+/// A finding: something that could be better.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// Which kind: `live_twice`, `optimizer_transient`, `kept_graph`, `kept_by_variables`, `growth`, `square`,
+    /// Its kind: `live_twice`, `optimizer_transient`, `kept_graph`, `kept_by_variables`, `growth`, `square`,
     /// `given_out_in_parts`, `one_library`, `release_threshold`, `fragmentation`.
     pub kind: &'static str,
-    /// What was found.
+    /// What is wrong.
     pub what: String,
     /// The line responsible, if there is one.
     pub line: Option<String>,
     /// What it costs.
     pub cost: Cost,
-    /// How sure it is, and why.
+    /// How certain it is, and why.
     pub certainty: &'static str,
-    /// What to do about it, in lines.
+    /// How to fix it, in lines.
     pub advice: Vec<String>,
 }
 
-/// What a finding costs.
+/// The cost of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cost {
     /// Bytes of the peak.
     OfPeak(u64),
-    /// Bytes that are live at the end.
+    /// Bytes live at the end.
     AtEnd(u64),
-    /// Bytes of the device that nobody can use.
+    /// Bytes of the device that cannot be used.
     Unusable(u64),
     /// Nanoseconds.
     Time(u64),
@@ -50,7 +50,7 @@ impl fmt::Display for Cost {
 }
 
 impl Finding {
-    /// The most bytes first, then time. What grows may have its cause among the others, and stands behind them.
+    /// Sort key: bytes before time. Growth may be caused by another finding, so it comes last among bytes.
     pub(super) fn rank(&self) -> (bool, bool, u64) {
         let (is_memory, cost) = match self.cost {
             Cost::OfPeak(bytes) | Cost::AtEnd(bytes) | Cost::Unusable(bytes) => (true, bytes),
@@ -64,12 +64,12 @@ pub(super) fn lines(text: &[&str]) -> Vec<String> {
     text.iter().map(|line| (*line).to_owned()).collect()
 }
 
-/// Is it at least a tenth of the peak?
+/// Is it at least 10 % of the peak?
 pub(super) fn is_large(bytes: u64, device: &DeviceSnapshot) -> bool {
     bytes > 0 && bytes >= device.peak.total() / 10
 }
 
-/// The line of a block.
+/// The user line of a block.
 pub(super) fn line_of(data: &SnapshotData, block: &Block) -> String {
     line_and_callers(data, block.stack, 0).concat()
 }

@@ -1,4 +1,4 @@
-//! What each step leaves behind.
+//! Finding: memory growth, where each step of a loop leaves live blocks behind.
 
 use std::collections::HashMap;
 
@@ -8,32 +8,32 @@ use crate::attribute::{Categories, has_backward_pass};
 use crate::snapshot::{Block, Category, ContextId, DeviceSnapshot, SnapshotData, ThreadId};
 use crate::units::{Bytes, grouped};
 
-/// Fewer steps tell nothing.
+/// Minimum number of steps.
 const STEPS: usize = 4;
 
 const STEPS_LEAVE: [&str; 2] = [
-    "Drop what a step made before the next one begins. `snapshot.since(&earlier)` says by line what grew",
+    "Drop a step's results before the next step begins. `snapshot.since(&earlier)` shows by line what",
+    "grew between two steps.",
+];
+/// The usual cause in training.
+const LOSSES: [&str; 3] = [
+    "A retained loss retains its step's graph: keep `loss.to_scalar()` or `loss.detach()` instead, and drop",
+    "a step's results before the next step begins. `snapshot.since(&earlier)` shows by line what grew",
     "between two steps.",
 ];
-/// What training leaves is most often this.
-const LOSSES: [&str; 3] = [
-    "A loss that is kept keeps its step's graph: keep `loss.to_scalar()` or `loss.detach()` instead, and drop",
-    "what a step made before the next one begins. `snapshot.since(&earlier)` says by line what grew between",
-    "two steps.",
-];
 
-/// So many parts of the calls of a scope are looked at where calls overlap, as requests of a server do.
+/// Overlapping scopes, such as requests of a server, are judged in this number of parts.
 const PARTS: usize = 8;
 
-/// Calls of scopes of one name, in order.
+/// Steps of a loop, in order.
 struct LoopSteps {
-    /// What stands before `left something`, but for the number.
+    /// What the finding calls them.
     of: String,
-    /// When each began and ended.
+    /// Begin and end of each.
     times: Vec<(u64, u64)>,
 }
 
-/// Nearly every step of a loop left something that is live at the end.
+/// Nearly every step left blocks that are live at the end.
 pub(super) fn growth(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<Finding> {
     let live = no_state(data, device);
     let steps = loops(data, device).into_iter().chain(requests(data, device));
@@ -44,19 +44,19 @@ pub(super) fn growth(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<Findin
     let finding = |(left, of): (Left<'_>, String)| Finding {
         kind: "growth",
         what: format!(
-            "{} of {of} left something that is still live, {} each",
+            "{} of {of} left blocks that are still live, {} each",
             grouped(left.steps as u64),
             Bytes(left.bytes / left.steps.max(1) as u64)
         ),
         line: Some(line_of(data, left.largest)),
         cost: Cost::AtEnd(left.bytes),
-        certainty: "Likely: a list of results or a cache grows like this, too.",
+        certainty: "Likely: a list of results or a cache grows like this as well.",
         advice: lines(if has_backward_pass(data) { &LOSSES } else { &STEPS_LEAVE }),
     };
     most.map(finding).into_iter().collect()
 }
 
-/// What is live at the end, but for what is meant to stay: weights that are loaded layer by layer.
+/// Live blocks and their bytes, except parameters and optimizer state, which are meant to stay.
 fn no_state<'a>(data: &SnapshotData, device: &'a DeviceSnapshot) -> Vec<(&'a Block, u64)> {
     let categories = Categories::of(data, device);
     let is_state = |block: &Block| matches!(categories.get(block.seq), Category::Parameter | Category::OptimizerState);
@@ -64,7 +64,7 @@ fn no_state<'a>(data: &SnapshotData, device: &'a DeviceSnapshot) -> Vec<(&'a Blo
     live.map(|(block, weight)| (block, weight.bytes)).collect()
 }
 
-/// Scopes that one thread opened again and again in the same place: by their name, in which digits are `#`.
+/// Loops: scopes that one thread opened repeatedly in one context, by their names without numbers.
 fn loops(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<LoopSteps> {
     let mut loops: HashMap<(ThreadId, ContextId, String), Vec<(u64, u64)>> = HashMap::new();
     let mut entered: HashMap<(ThreadId, ContextId), u64> = HashMap::new();
@@ -83,8 +83,8 @@ fn loops(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<LoopSteps> {
         .collect()
 }
 
-/// Scopes that were opened at least twice as often as there are parts, on whatever thread: the time from the first to the end, cut
-/// where an equal number of them was opened.
+/// Scopes opened at least `2 * PARTS` times, by any threads. The time since the first is divided so that each part opens an
+/// equal number of them.
 fn requests(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<LoopSteps> {
     let mut opened: HashMap<(ContextId, String), Vec<u64>> = HashMap::new();
     for mark in device.marks.iter().filter(|mark| mark.enter) {
@@ -102,21 +102,21 @@ fn requests(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<LoopSteps> {
     often.map(parts).collect()
 }
 
-/// Where a scope stands, and its name without its number; nothing for a part of a model.
+/// The parent of a scope and its name without numbers; `None` for a module.
 fn scope(data: &SnapshotData, context: ContextId) -> Option<(ContextId, String)> {
     let node = data.contexts.get(context.0 as usize).filter(|node| !node.module)?;
     Some((node.parent, name_pattern(&node.name)))
 }
 
-/// What steps left behind.
+/// The blocks that steps left.
 struct Left<'a> {
-    /// How many did.
+    /// Number of steps that left any.
     steps: usize,
     bytes: u64,
     largest: &'a Block,
 }
 
-/// What these steps left, without the first one, which may make what all need, and without the one that left most.
+/// What the steps left. The first step does not count, because it may set up what all need, nor does the largest amount.
 fn left_by<'a>(live: &[(&'a Block, u64)], steps: &[(u64, u64)]) -> Option<Left<'a>> {
     let mut left = vec![0u64; steps.len()];
     let mut largest: Option<&Block> = None;

@@ -1,5 +1,5 @@
-//! Findings: what could be better, what it costs, how sure that is, and what to do. Each kind is a function here, and its
-//! row in [`DETECTORS`].
+//! Findings: what could be better, the cost, the certainty and the fix. Each kind has a function and a row in
+//! [`DETECTORS`].
 
 mod device;
 mod finding;
@@ -29,7 +29,7 @@ const DETECTORS: [Detector; 10] = [
     fragmented,
 ];
 
-/// What was found on a device, the most expensive first; growth behind what may be its cause.
+/// The findings on a device, most expensive first; growth after its possible causes.
 pub fn findings(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<Finding> {
     let mut found: Vec<Finding> = DETECTORS.iter().flat_map(|find| find(data, device)).collect();
     found.sort_by_key(|finding| std::cmp::Reverse(finding.rank()));

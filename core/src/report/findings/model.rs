@@ -1,4 +1,4 @@
-//! What models and training do with their tensors.
+//! Findings on the tensors of models and of training.
 
 use std::collections::{HashMap, HashSet};
 
@@ -8,7 +8,7 @@ use crate::attribute::{Categories, has_backward_pass, operator, squared_by};
 use crate::snapshot::{Block, Category, DeviceSnapshot, Fact, SnapshotData, StackId};
 use crate::units::{Bytes, grouped};
 
-/// The stacks of which something is so, each looked at once.
+/// A predicate on stacks, cached.
 struct StackTest<F> {
     is_so: F,
     known: HashMap<StackId, bool>,
@@ -24,23 +24,23 @@ impl<F: Fn(StackId) -> bool> StackTest<F> {
     }
 }
 
-/// A tensor lives on although another has taken its name.
+/// A shadowed tensor stays live.
 pub(super) fn twice(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<Finding> {
     let saved = |then: Option<u64>, older| then.map_or(older, |then| device.peak.bytes.saturating_sub(then));
     let rows = live_twice(data, device).into_iter();
     let large = rows.filter(|row| is_large(saved(row.peak_without, row.older), device));
     let finding = |row: LiveTwice| Finding {
         kind: "live_twice",
-        what: format!("{} blocks of {} that take each other's place", grouped(row.count), Bytes(row.size)),
+        what: format!("{} blocks of {}, each replaced by the next", grouped(row.count), Bytes(row.size)),
         line: Some(row.lines.join(", then ")),
         cost: Cost::OfPeak(saved(row.peak_without, row.older)),
-        certainty: "Likely: they were freed as variables are at a function's end; whether the older are read is not seen.",
-        advice: lines(&["Drop each when the next one is there: `let mut x = …; x = f(&x)?;`."]),
+        certainty: "Likely: they were freed like variables at a function's end; reads of the older ones are not seen.",
+        advice: lines(&["Drop each once the next exists: `let mut x = …; x = f(&x)?;`."]),
     };
     large.map(finding).collect()
 }
 
-/// `AdamW::step` works with variables, so that each of its intermediate results keeps the one before it.
+/// candle's `AdamW::step` computes with variables, so each intermediate result retains the one before it.
 pub(super) fn optimizer_transient(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<Finding> {
     let is_step = |function: &str| function.contains("AdamW") && function.ends_with("step");
     let mut in_step =
@@ -73,7 +73,7 @@ pub(super) fn optimizer_transient(data: &SnapshotData, device: &DeviceSnapshot) 
     }]
 }
 
-/// What a forward pass made is live at the end.
+/// Results of a forward pass are live at the end.
 pub(super) fn kept_graph(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<Finding> {
     let categories = Categories::of(data, device);
     let of_graph = |block: &Block| matches!(categories.get(block.seq), Category::Activation | Category::AutogradDetail);
@@ -86,21 +86,24 @@ pub(super) fn kept_graph(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<Fi
     let largest = blocks.iter().max_by_key(|(_, bytes)| *bytes).filter(|_| is_large(bytes, device));
     let finding = |(block, _): &(&Block, u64)| Finding {
         kind: "kept_graph",
-        what: format!("{} activations and intermediate results of a backward pass", grouped(blocks.len() as u64)),
+        what: format!(
+            "{} activations and intermediate results of a backward pass are kept",
+            grouped(blocks.len() as u64)
+        ),
         line: Some(line_of(data, block)),
         cost: Cost::AtEnd(bytes),
-        certainty: "Certain that they are live; a graph that will still be used is no mistake.",
+        certainty: "Certain that they are live; a graph that is still needed is no mistake.",
         advice: lines(&[
-            "A loss or a gradient that is kept keeps its graph: keep `loss.to_scalar()` or",
+            "A retained loss or gradient retains its graph: keep `loss.to_scalar()` or",
             "`tensor.detach()`, and drop the `GradStore` (docs/findings.md).",
         ]),
     };
     largest.map(finding).into_iter().collect()
 }
 
-/// Tensors that are joined again and again out of variables: each keeps the one before it.
+/// Tensors are concatenated repeatedly from variables, so each retains the one before it.
 pub(super) fn kept_by_variables(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<Finding> {
-    /// So many sizes at once are no cache of which each takes the place of the one before.
+    /// A cache whose blocks replace each other does not have this many sizes at once.
     const SIZES: usize = 8;
     let is_join = |stack| operator(data, stack).is_some_and(|found| data.settings.rules.names(Fact::Join, found.root));
     let mut joins = StackTest::that(is_join);
@@ -112,13 +115,13 @@ pub(super) fn kept_by_variables(data: &SnapshotData, device: &DeviceSnapshot) ->
     let kept: Vec<&Block> = by_stack.into_values().filter(|blocks| sizes(blocks) >= SIZES).flat_map(older).collect();
     let bytes: u64 = kept.iter().map(|block| block.size).sum();
     let last = kept.iter().max_by_key(|block| (block.size, block.seq));
-    // Who trains needs them for the backward pass.
+    // Training needs them for the backward pass.
     let is_worth = bytes.saturating_mul(20) >= device.peak.total() && !has_backward_pass(data);
     let Some(last) = last.filter(|_| is_worth) else { return Vec::new() };
     vec![Finding {
         kind: "kept_by_variables",
         what: format!(
-            "{} joined tensors are live besides the newest, as a cache that grows leaves them",
+            "{} joined tensors are live besides the newest, left by a growing cache",
             grouped(kept.len() as u64)
         ),
         line: Some(line_of(data, last)),
@@ -131,13 +134,13 @@ pub(super) fn kept_by_variables(data: &SnapshotData, device: &DeviceSnapshot) ->
     }]
 }
 
-/// All but the largest.
+/// All but the largest blocks.
 fn older(blocks: Vec<&Block>) -> Vec<&Block> {
     let largest = blocks.iter().map(|block| block.size).max();
     blocks.into_iter().filter(|block| Some(block.size) != largest).collect()
 }
 
-/// Operators that make a square matrix out of a row.
+/// An operator makes a square matrix from a row.
 pub(super) fn square(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<Finding> {
     let mut squares = StackTest::that(|stack| squared_by(data, stack).is_some());
     let blocks: Vec<(&Block, u64)> = device
@@ -155,7 +158,7 @@ pub(super) fn square(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<Findin
         line: Some(line_of(data, block)),
         cost: Cost::OfPeak(bytes),
         certainty: "Certain: these blocks were allocated inside it and are live at the peak.",
-        advice: lines(&["Work on parts of the tensor and carry the last value over, or add up in a loop of your own."]),
+        advice: lines(&["Work on parts of the tensor and carry the last value over, or sum in a loop of your own."]),
     };
     largest.map(finding).into_iter().collect()
 }
