@@ -6,7 +6,7 @@ use std::path::Path;
 
 use crate::analysis::OperatorSeries;
 use crate::attribute::learn_backward_pass;
-use crate::capture::{self, Capture};
+use crate::capture::{self, DecodedCapture};
 use crate::error::Error;
 use crate::export::parse_operators;
 use crate::snapshot::SnapshotData;
@@ -42,7 +42,7 @@ pub fn parse_capture(bytes: &[u8], progress: impl FnMut(u64, u64)) -> Result<Sna
     capture::read(bytes).map(|capture| symbolised(capture, progress))
 }
 
-fn symbolised(capture: Capture, mut progress: impl FnMut(u64, u64)) -> SnapshotData {
+fn symbolised(capture: DecodedCapture, mut progress: impl FnMut(u64, u64)) -> SnapshotData {
     let mut data = capture.data;
     if capture.symbolised {
         return data;

@@ -242,7 +242,7 @@ fn grown(held: &Held<'_>, peak: u64, device: Device, known: &Entry, tolerance: P
 }
 
 fn table_of_changes(changes: &[Change]) -> String {
-    let mut table = table::Table::new(&["Change", "Now", "Baseline", "Location"], table::Cut::Start);
+    let mut table = table::TextTable::new(&["Change", "Now", "Baseline", "Location"], table::Cut::Start);
     for Change { now, was, line } in changes.iter().filter(|change| change.now != change.was) {
         let change = signed(*now as i64 - *was as i64);
         table.row(vec![change, Bytes(*now).to_string(), Bytes(*was).to_string(), line.clone()]);

@@ -4,7 +4,7 @@ use super::measure::Measured;
 use super::origins::{Origin, in_snapshot};
 use crate::analysis::line_and_callers;
 use crate::attribute::operator;
-use crate::export::table::{Cut, Table};
+use crate::export::table::{Cut, TextTable};
 use crate::snapshot::{SnapshotData, StackId};
 
 const ROWS: usize = 10;
@@ -30,7 +30,7 @@ pub(super) fn table(
     let numbers = in_snapshot(measured, data);
     let several = measured.devices().len() > 1;
     let header: Vec<&'static str> = header.iter().copied().chain(["Operator", "Location"]).collect();
-    let mut table = Table::new(&header, Cut::Start);
+    let mut table = TextTable::new(&header, Cut::Start);
     let mut before = Vec::new();
     let mut rows = rows.into_iter();
     for (at, Labelled { origin, mut cells }) in rows.by_ref().take(ROWS).enumerate() {

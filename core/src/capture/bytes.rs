@@ -1,50 +1,113 @@
-//! The capture's numbers and texts, written and read.
+//! Variable-length integers (LEB128), zigzag deltas and texts of a capture's chunks, written and read.
+
+use std::num::NonZeroU64;
 
 use super::Damage;
+use super::codec::Coded;
 
-/// The largest number that a reader accepts where it will be added to others, so that no sum of
-/// a few overflows.
+/// The largest number that a reader accepts where others are added to it, so that no sum of a few overflows.
 pub(super) const LARGEST: u64 = (1 << 62) - 1;
 
-/// The payload of a chunk in the making.
+/// The values before, from which the next ones of a chunk step.
+#[derive(Clone, Copy, Debug, Default)]
+struct Previous {
+    time_ns: u64,
+    address: u64,
+    seq: u64,
+    position: u64,
+}
+
+/// The payload of a chunk under construction.
 #[derive(Debug, Default)]
-pub(super) struct Payload(pub(super) Vec<u8>);
+pub(super) struct Payload {
+    pub(super) bytes: Vec<u8>,
+    previous: Previous,
+}
 
 impl Payload {
-    /// A number in groups of seven bits, the lowest first; the top bit says that another follows.
-    pub(super) fn number(&mut self, mut value: u64) {
+    pub(super) fn put(&mut self, value: &impl Coded) {
+        value.put(self);
+    }
+
+    pub(super) fn list<T: Coded>(&mut self, items: &[T]) {
+        self.count(items.len());
+        items.iter().for_each(|item| item.put(self));
+    }
+
+    /// A number as LEB128: groups of seven bits, the lowest first; the top bit says that another follows.
+    pub(super) fn raw(&mut self, mut value: u64) {
         while value >= 0x80 {
-            self.0.push(value as u8 | 0x80);
+            self.bytes.push(value as u8 | 0x80);
             value >>= 7;
         }
-        self.0.push(value as u8);
+        self.bytes.push(value as u8);
     }
 
     pub(super) fn count(&mut self, value: usize) {
-        self.number(value as u64);
-    }
-
-    /// The step from one number to the next: small steps in either direction are small numbers.
-    pub(super) fn step(&mut self, from: u64, to: u64) {
-        let step = to.wrapping_sub(from) as i64;
-        self.number((step << 1 ^ step >> 63) as u64);
-    }
-
-    pub(super) fn bytes(&mut self, bytes: &[u8]) {
-        self.count(bytes.len());
-        self.0.extend_from_slice(bytes);
+        self.raw(value as u64);
     }
 
     pub(super) fn text(&mut self, text: &str) {
-        self.bytes(text.as_bytes());
+        self.count(text.len());
+        self.bytes.extend_from_slice(text.as_bytes());
+    }
+
+    /// A signed difference, zigzag-encoded: small steps in either direction are small numbers.
+    pub(super) fn step(&mut self, from: u64, to: u64) {
+        let step = to.wrapping_sub(from) as i64;
+        self.raw((step << 1 ^ step >> 63) as u64);
+    }
+
+    pub(super) fn time(&mut self, time_ns: u64) {
+        self.step(self.previous.time_ns, time_ns);
+        self.previous.time_ns = time_ns;
+    }
+
+    pub(super) fn address(&mut self, address: u64) {
+        self.step(self.previous.address, address);
+        self.previous.address = address;
+    }
+
+    pub(super) fn seq(&mut self, seq: Option<NonZeroU64>) {
+        let seq = seq.map_or(0, NonZeroU64::get);
+        self.step(self.previous.seq, seq);
+        self.previous.seq = seq;
+    }
+
+    pub(super) fn block(&mut self, seq: NonZeroU64) {
+        self.seq(Some(seq));
+    }
+
+    pub(super) fn position(&mut self, position: usize) {
+        self.step(self.previous.position, position as u64);
+        self.previous.position = position as u64;
     }
 }
 
-/// What is left to read of a payload.
+/// How many stacks and contexts the file has so far, including the empty ones.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Ids {
+    pub(super) stacks: usize,
+    pub(super) contexts: usize,
+}
+
+/// The unread rest of a payload.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Reader<'a>(pub(super) &'a [u8]);
+pub(super) struct Reader<'a> {
+    pub(super) rest: &'a [u8],
+    pub(super) ids: Ids,
+    previous: Previous,
+}
 
 impl<'a> Reader<'a> {
+    pub(super) fn new(payload: &'a [u8], ids: Ids) -> Self {
+        Self { rest: payload, ids, previous: Previous::default() }
+    }
+
+    pub(super) fn get<T: Coded>(&mut self) -> Result<T, Damage> {
+        T::get(self)
+    }
+
     /// Any number of 64 bits.
     pub(super) fn raw(&mut self) -> Result<u64, Damage> {
         let mut value = 0;
@@ -62,22 +125,20 @@ impl<'a> Reader<'a> {
         Err(Damage("a number without an end"))
     }
 
-    /// A number that can be added to another.
-    pub(super) fn number(&mut self) -> Result<u64, Damage> {
-        self.raw().and_then(in_range)
-    }
-
-    pub(super) fn small(&mut self) -> Result<u32, Damage> {
-        self.raw()?.try_into().map_err(|_| Damage("a number of more than 32 bits"))
-    }
-
-    /// How many things follow; each of them takes at least one byte, so it cannot be more than are left.
+    /// How many items follow. Each takes at least one byte, so there cannot be more items than bytes.
     pub(super) fn count(&mut self) -> Result<usize, Damage> {
         let count = self.raw()?;
-        if count > self.0.len() as u64 {
+        if count > self.rest.len() as u64 {
             return Err(Damage("a count larger than its chunk"));
         }
         Ok(count as usize)
+    }
+
+    pub(super) fn text(&mut self) -> Result<&'a str, Damage> {
+        let length = self.count()?;
+        let (text, rest) = self.rest.split_at_checked(length).ok_or(Damage("a text beyond its chunk"))?;
+        self.rest = rest;
+        std::str::from_utf8(text).map_err(|_| Damage("a text that is no UTF-8"))
     }
 
     pub(super) fn step(&mut self, from: u64) -> Result<u64, Damage> {
@@ -86,26 +147,38 @@ impl<'a> Reader<'a> {
         Ok(from.wrapping_add(step as u64))
     }
 
-    pub(super) fn bytes(&mut self) -> Result<&'a [u8], Damage> {
-        let length = self.count()?;
-        let (bytes, rest) = self.0.split_at_checked(length).ok_or(Damage("a text beyond its chunk"))?;
-        self.0 = rest;
-        Ok(bytes)
+    pub(super) fn time(&mut self) -> Result<u64, Damage> {
+        self.previous.time_ns = self.step(self.previous.time_ns).and_then(in_range)?;
+        Ok(self.previous.time_ns)
     }
 
-    pub(super) fn text(&mut self) -> Result<&'a str, Damage> {
-        std::str::from_utf8(self.bytes()?).map_err(|_| Damage("a text that is no UTF-8"))
+    pub(super) fn address(&mut self) -> Result<u64, Damage> {
+        self.previous.address = self.step(self.previous.address).and_then(in_range)?;
+        Ok(self.previous.address)
     }
 
-    /// Nothing may be left.
-    pub(super) fn end(self) -> Result<(), Damage> {
-        if self.0.is_empty() { Ok(()) } else { Err(Damage("bytes behind the last value of a chunk")) }
+    pub(super) fn seq(&mut self) -> Result<Option<NonZeroU64>, Damage> {
+        self.previous.seq = self.step(self.previous.seq).and_then(in_range)?;
+        Ok(NonZeroU64::new(self.previous.seq))
     }
 
-    fn byte(&mut self) -> Result<u8, Damage> {
-        let (&byte, rest) = self.0.split_first().ok_or(Damage("a chunk that ends too early"))?;
-        self.0 = rest;
+    pub(super) fn block(&mut self) -> Result<NonZeroU64, Damage> {
+        self.seq()?.ok_or(Damage("a name of no block"))
+    }
+
+    pub(super) fn position(&mut self) -> Result<usize, Damage> {
+        self.previous.position = self.step(self.previous.position).and_then(in_range)?;
+        Ok(self.previous.position as usize)
+    }
+
+    pub(super) fn byte(&mut self) -> Result<u8, Damage> {
+        let (&byte, rest) = self.rest.split_first().ok_or(Damage("a chunk that ends too early"))?;
+        self.rest = rest;
         Ok(byte)
+    }
+
+    pub(super) fn end(self) -> Result<(), Damage> {
+        if self.rest.is_empty() { Ok(()) } else { Err(Damage("bytes behind the last value of a chunk")) }
     }
 }
 
@@ -117,14 +190,18 @@ pub(super) fn in_range(value: u64) -> Result<u64, Damage> {
 mod tests {
     use super::*;
 
+    fn reader(bytes: &[u8]) -> Reader<'_> {
+        Reader::new(bytes, Ids::default())
+    }
+
     #[test]
     fn numbers_and_steps_come_back() {
         let numbers = [0, 1, 127, 128, 300, 1 << 35, u64::MAX - 1, u64::MAX];
         let mut payload = Payload::default();
-        numbers.iter().for_each(|&n| payload.number(n));
+        numbers.iter().for_each(|&n| payload.raw(n));
         numbers.windows(2).for_each(|pair| payload.step(pair[0], pair[1]));
         numbers.windows(2).for_each(|pair| payload.step(pair[1], pair[0]));
-        let mut reader = Reader(&payload.0);
+        let mut reader = self::reader(&payload.bytes);
         numbers.iter().for_each(|&n| assert_eq!(reader.raw(), Ok(n)));
         numbers.windows(2).for_each(|pair| assert_eq!(reader.step(pair[0]), Ok(pair[1])));
         numbers.windows(2).for_each(|pair| assert_eq!(reader.step(pair[1]), Ok(pair[0])));
@@ -133,12 +210,12 @@ mod tests {
 
     #[test]
     fn what_cannot_be_is_refused() {
-        assert!(Reader(&[0x80; 11]).raw().is_err());
-        assert!(Reader(&[0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x02]).raw().is_err());
-        assert!(Reader(&[0x80]).raw().is_err());
-        assert!(Reader(&[5, b'a']).bytes().is_err());
-        assert!(Reader(&[1, 0xff]).text().is_err());
-        assert!(Reader(&[1]).end().is_err());
+        assert!(reader(&[0x80; 11]).raw().is_err());
+        assert!(reader(&[0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x02]).raw().is_err());
+        assert!(reader(&[0x80]).raw().is_err());
+        assert!(reader(&[5, b'a']).text().is_err());
+        assert!(reader(&[1, 0xff]).text().is_err());
+        assert!(reader(&[1]).end().is_err());
         assert!(in_range(LARGEST + 1).is_err());
     }
 }

@@ -1,27 +1,24 @@
-//! Reads captures. Whatever the bytes are, it neither panics nor takes more memory than `limits` allows
-//! for so many of them.
+//! Capture reader for untrusted bytes: it never panics, and `limits` bounds its memory by the size of the file.
 
 use std::num::{NonZeroU32, NonZeroU64};
 
-use super::bytes::{LARGEST, Reader, in_range};
+use super::bytes::{Ids, LARGEST, Reader, in_range};
+use super::codec::{below, small};
 use super::limits::{self, Budget};
 use super::rebuild::DeviceParts;
-use super::{
-    CHUNK_HEADER, CUDA_STATES, Capture, Counters, Damage, HEADER, MAGIC, MAX_ORDINALS, Tag, VERSION, blocks,
-    chunk_head, refused,
-};
+use super::{CHUNK_HEADER, Commit, Damage, DecodedCapture, HEADER, MAGIC, Tag, VERSION, chunk_head, refused};
 use crate::error::Error;
 use crate::snapshot::{
-    Action, CodeAddress, ContextId, ContextNode, Counted, CudaHooks, Device, DeviceMemory, DeviceSnapshot, Enabled,
-    Frame, GraphMemory, Health, LoadedObject, MAX_INTERVAL, ObjectSpans, Peak, Pool, Process, Rules, Settings,
-    SnapshotData, Spans, StackContext, StackKind, Stacks, Stat, Thread, ThreadId, UnseenCalls,
+    Block, BlockName, CallTime, CodeAddress, ContextId, ContextNode, Device, DeviceSnapshot, Frame, LONGEST_NAME,
+    LoadedObject, MAX_INTERVAL, Mark, ObjectSpans, Process, Record, ScopeStats, Segment, SegmentRecord, SnapshotData,
+    Stacks,
 };
 
 /// Reads a capture up to its last commit before the end or the first damage.
 ///
 /// # Errors
 /// If it is no capture, a newer one, or nothing in it can be trusted.
-pub(crate) fn read(bytes: &[u8]) -> Result<Capture, Error> {
+pub(crate) fn read(bytes: &[u8]) -> Result<DecodedCapture, Error> {
     let chunks = committed(bytes)?;
     let mut reading = Reading::default();
     for (tag, payload) in &chunks.list {
@@ -83,7 +80,7 @@ fn next_chunk(bytes: &[u8]) -> Option<(u8, &[u8], &[u8])> {
     (chunk_head(tag, payload) == head).then_some((tag, payload, rest))
 }
 
-/// What has been read so far.
+/// The chunks read so far.
 #[derive(Default)]
 struct Reading {
     data: SnapshotData,
@@ -92,24 +89,33 @@ struct Reading {
     calls: Vec<u32>,
     /// Frames of all addresses and how many each has.
     frames: Option<(Vec<Frame>, Vec<u32>)>,
-    devices: Vec<DeviceParts>,
+    devices: Vec<(Device, DeviceParts)>,
     total_bytes: u64,
 }
 
 impl Reading {
     fn chunk(&mut self, tag: Tag, payload: &[u8]) -> Result<(), Damage> {
-        let mut r = Reader(payload);
+        let ids = Ids { stacks: self.starts.len() + 1, contexts: self.data.contexts.len().max(1) };
+        let mut r = Reader::new(payload, ids);
+        let data = &mut self.data;
         match tag {
-            Tag::Process => process(&mut r, &mut self.data.process)?,
-            Tag::Settings => self.data.settings = settings(&mut r)?,
-            Tag::Sampling => self.data.settings.sample_interval = Some(interval(&mut r)?),
-            Tag::Threads => self.data.process.threads = list(&mut r, thread)?,
-            Tag::Modules => self.data.objects = modules(&mut r)?,
+            Tag::Process => {
+                let Process { threads, duration_ns, .. } = std::mem::take(&mut data.process);
+                data.process = Process { threads, duration_ns, ..r.get()? };
+            }
+            Tag::Settings => data.settings = r.get()?,
+            Tag::Sampling => data.settings.sample_interval = Some(interval(&mut r)?),
+            Tag::Threads => data.process.threads = r.get()?,
+            Tag::Modules => data.objects = objects(&mut r)?,
             Tag::Addresses => self.addresses(&mut r)?,
             Tag::Stacks => self.stacks(&mut r)?,
             Tag::Contexts => self.contexts(&mut r)?,
             Tag::Frames => self.frames(&mut r)?,
-            Tag::Commit => self.commit(&mut r)?,
+            Tag::Commit => {
+                let commit: Commit = r.get()?;
+                data.process.duration_ns = commit.duration_ns;
+                data.health = commit.health;
+            }
             Tag::End => {}
             _ => self.of_device(tag, &mut r)?,
         }
@@ -129,7 +135,7 @@ impl Reading {
         for _ in 0..r.count()? {
             self.starts.push(self.calls.len().try_into().map_err(|_| Damage("too many calls"))?);
             for _ in 0..r.count()? {
-                self.calls.push(below(r.small()?, self.addresses.len())?);
+                self.calls.push(below(r.get()?, self.addresses.len(), "the number of an address that is not there")?);
             }
         }
         Ok(())
@@ -141,19 +147,16 @@ impl Reading {
             contexts.push(root());
         }
         for _ in 0..r.count()? {
-            let parent = r.raw()?;
-            let module = parent & 1 == 1;
-            let parent = u32::try_from(parent >> 1).map_err(|_| Damage("the number of no context"))?;
-            let parent = ContextId(below(parent, contexts.len())?);
-            contexts.push(ContextNode { parent, name: r.text()?.to_owned(), module });
+            let bits = r.raw()?;
+            let parent = below(small(bits >> 1)?, contexts.len(), "the number of a context that is not there")?;
+            contexts.push(ContextNode { parent: ContextId(parent), name: r.get()?, module: bits & 1 == 1 });
         }
         Ok(())
     }
 
     fn frames(&mut self, r: &mut Reader<'_>) -> Result<(), Damage> {
-        let length = r.0.len();
-        let texts = list(r, |r| r.text())?;
-        let mut copied = Budget::of(length);
+        let mut copied = Budget::of(r.rest.len());
+        let texts = (0..r.count()?).map(|_| r.text()).collect::<Result<Vec<&str>, Damage>>()?;
         let mut text = |number: u32| {
             let text = texts.get(number as usize).ok_or(Damage("the number of a text that is not there"))?;
             copied.take(text.len())?;
@@ -163,7 +166,7 @@ impl Reading {
         for _ in 0..self.addresses.len() {
             let count = r.count()?;
             for _ in 0..count {
-                let (function, file) = (text(r.small()?)?, text(r.small()?)?);
+                let (function, file) = (text(r.get()?)?, text(r.get()?)?);
                 let line = r.raw()?;
                 let number = u32::try_from(line >> 1).map_err(|_| Damage("a line number of more than 32 bits"))?;
                 frames.push(Frame { function, file, line: NonZeroU32::new(number), inlined: line & 1 == 1 });
@@ -174,57 +177,44 @@ impl Reading {
         Ok(())
     }
 
-    fn commit(&mut self, r: &mut Reader<'_>) -> Result<(), Damage> {
-        self.data.process.duration_ns = r.number()?;
-        let mut health = Health::default();
-        // Of an older version there may be fewer, of a newer one more.
-        let counts = list(r, Reader::number)?;
-        health.counters_mut().zip(counts).for_each(|(counter, count)| *counter = count);
-        health.unreadable_objects = list(r, |r| r.text().map(str::to_owned))?;
-        health.spans = spans(r)?;
-        health.no_line_numbers = flag(r)?;
-        health.cut_off = flag(r)?;
-        health.cuda = cuda_hooks(r)?;
-        health.no_allocator = flag(r)?;
-        self.data.health = health;
-        Ok(())
-    }
-
     fn of_device(&mut self, tag: Tag, r: &mut Reader<'_>) -> Result<(), Damage> {
-        let ids = blocks::Ids { stacks: self.starts.len() + 1, contexts: self.data.contexts.len().max(1) };
-        let device = device(r.raw()?)?;
-        let at = match self.devices.iter().position(|parts| parts.device == device) {
-            Some(at) => at,
-            None => {
-                self.devices.push(DeviceParts::new(device));
-                self.devices.len() - 1
-            }
-        };
-        let Some(parts) = self.devices.get_mut(at) else { return Ok(()) };
+        let total = &mut self.total_bytes;
+        let parts = parts_of(&mut self.devices, r.get()?);
         match tag {
-            Tag::Gap => parts.gap(r.number()?)?,
-            Tag::Skipped => parts.skip(r.number()?, r.number()?, r.number()?),
-            Tag::Gaps => parts.gaps = blocks::gaps(r)?,
-            Tag::Records => blocks::records(r, ids, parts.new_records(), &mut self.total_bytes)?,
-            Tag::Marks => blocks::marks(r, ids, parts.new_marks())?,
-            Tag::Live => parts.set_live(blocks::blocks(r, ids, &mut self.total_bytes)?),
-            Tag::Peak => parts.set_peak(blocks::blocks(r, ids, &mut self.total_bytes)?),
-            Tag::Counters => parts.set_counters(counters(r)?),
-            Tag::Counted => parts.set_counted(Counted { now: r.number()?, at_peak: r.number()?, before: r.number()? }),
-            Tag::Scopes => parts.scopes = Some(blocks::scopes(r, ids)?),
-            Tag::Ooms => parts.ooms = blocks::ooms(r, ids)?,
-            Tag::Pool => parts.driver.pool = Some(pool(r)?),
-            Tag::Memory => parts.driver.memory = Some(memory(r)?),
-            Tag::SegmentRecords => blocks::segment_records(r, ids, &mut parts.segment_records)?,
-            Tag::Calls => parts.calls = blocks::calls(r, ids)?,
-            Tag::Names => blocks::names(r, &mut parts.names, &mut parts.lost_names)?,
-            Tag::Segments => parts.segments = Some(blocks::segments(r)?),
+            Tag::Gap => parts.gap(r.get()?)?,
+            Tag::Skipped => parts.skip(r.get()?, r.get()?, r.get()?),
+            Tag::Gaps => parts.gaps = r.get()?,
+            Tag::Records => {
+                let records: Vec<Record> = r.get()?;
+                records.iter().try_for_each(|record| fits(record.address, record.size, total))?;
+                parts.new_records().extend(records);
+            }
+            Tag::Marks => parts.new_marks().extend(r.get::<Vec<Mark>>()?),
+            Tag::Live => parts.set_live(blocks(r, total)?),
+            Tag::Peak => parts.new_peak = Some(blocks(r, total)?),
+            Tag::Counters => parts.set_counters(r.get()?),
+            Tag::Counted => parts.counters.stats.counted = Some(r.get()?),
+            Tag::Scopes => parts.scopes = Some(scopes(r)?),
+            Tag::Ooms => parts.ooms = r.get()?,
+            Tag::Pool => parts.driver.pool = Some(r.get()?),
+            Tag::Memory => parts.driver.memory = Some(r.get()?),
+            Tag::SegmentRecords => {
+                let records: Vec<SegmentRecord> = r.get()?;
+                records.iter().try_for_each(|record| in_range(record.address + record.size).map(drop))?;
+                parts.segment_records.extend(records);
+            }
+            Tag::Calls => parts.calls = calls(r)?,
+            Tag::Names => {
+                parts.lost_names = in_range(parts.lost_names + r.get::<u64>()?)?;
+                parts.names.extend(names(r)?.into_iter().map(|name| (name.seq, name)));
+            }
+            Tag::Segments => parts.segments = Some(segments(r)?),
             _ => {}
         }
         Ok(())
     }
 
-    fn finish(self, length: usize) -> Result<Capture, Damage> {
+    fn finish(self, length: usize) -> Result<DecodedCapture, Damage> {
         let Self { mut data, addresses, starts, calls, frames, devices, total_bytes } = self;
         let symbolised = frames.is_some();
         let (frames, counts) = frames.unwrap_or_default();
@@ -247,16 +237,15 @@ impl Reading {
         }
         limits::check(&data, symbolised, length)?;
         let (contexts, settings) = (&data.contexts, &data.settings);
-        let finish = |parts: DeviceParts| {
-            let sampling = settings.sampling(parts.device);
-            parts.finish(contexts, sampling, total_bytes)
+        let finish = |(device, parts): (Device, DeviceParts)| {
+            parts.finish(device, contexts, settings.sampling(device), total_bytes)
         };
         data.devices = devices.into_iter().map(finish).collect::<Result<_, _>>()?;
         let missing = |device: &DeviceSnapshot| {
             device.gaps.iter().try_fold(device.overwritten, |sum, gap| in_range(sum + gap.records))
         };
         data.devices.iter().try_fold(0, |sum, device| in_range(sum + missing(device)?))?;
-        Ok(Capture { data, symbolised })
+        Ok(DecodedCapture { data, symbolised })
     }
 }
 
@@ -264,155 +253,64 @@ fn root() -> ContextNode {
     ContextNode { parent: ContextId::ROOT, name: String::new(), module: false }
 }
 
-fn list<'a, T>(
-    r: &mut Reader<'a>,
-    mut each: impl FnMut(&mut Reader<'a>) -> Result<T, Damage>,
-) -> Result<Vec<T>, Damage> {
-    let count = r.count()?;
-    (0..count).map(|_| each(r)).collect()
-}
-
-/// A number that counts things which are there.
-fn below(number: u32, count: usize) -> Result<u32, Damage> {
-    if (number as usize) < count { Ok(number) } else { Err(Damage("the number of a thing that is not there")) }
-}
-
-fn flag(r: &mut Reader<'_>) -> Result<bool, Damage> {
-    Ok(r.raw()? != 0)
-}
-
-fn spans(r: &mut Reader<'_>) -> Result<Spans, Damage> {
-    let all = [Spans::NoLayer, Spans::Heard, Spans::Silenced];
-    all.get(r.small()? as usize).copied().ok_or(Damage("a state of spans that this memtrace does not know"))
-}
-
-fn cuda_hooks(r: &mut Reader<'_>) -> Result<CudaHooks, Damage> {
-    let state = CUDA_STATES.get(r.small()? as usize).copied();
-    Ok(CudaHooks {
-        state: state.ok_or(Damage("a state of CUDA that this memtrace does not know"))?,
-        imports: r.number()?,
-        refused_imports: r.number()?,
-        looked_up: r.number()?,
-        unseen_calls: list(r, |r| Ok(UnseenCalls { function: r.text()?.to_owned(), calls: r.number()? }))?,
-    })
-}
-
-fn pool(r: &mut Reader<'_>) -> Result<Pool, Damage> {
-    Ok(Pool {
-        used: r.number()?,
-        used_high: r.number()?,
-        reserved: r.number()?,
-        reserved_high: r.number()?,
-        release_threshold: r.raw()?,
-        used_before: r.number()?.checked_sub(1),
-    })
-}
-
-fn memory(r: &mut Reader<'_>) -> Result<DeviceMemory, Damage> {
-    let mut memory = DeviceMemory {
-        free: r.number()?,
-        total: r.number()?,
-        own_pools_used: r.number()?,
-        own_pools_reserved: r.number()?,
-        own_pools: r.number()?,
-        graphs: None,
-    };
-    if flag(r)? {
-        let (used, used_high, reserved) = (r.number()?, r.number()?, r.number()?);
-        memory.graphs = Some(GraphMemory { used, used_high, reserved, reserved_high: r.number()? });
+fn parts_of(devices: &mut Vec<(Device, DeviceParts)>, device: Device) -> &mut DeviceParts {
+    let at = devices.iter().position(|(known, _)| *known == device).unwrap_or(devices.len());
+    if at == devices.len() {
+        devices.push((device, DeviceParts::default()));
     }
-    Ok(memory)
+    &mut devices[at].1
 }
 
-fn process(r: &mut Reader<'_>, process: &mut Process) -> Result<(), Damage> {
-    process.program = r.text()?.to_owned();
-    process.host = r.text()?.to_owned();
-    process.pid = r.small()?;
-    let rank = r.raw()?.checked_sub(1).map(u32::try_from).transpose();
-    process.rank = rank.map_err(|_| Damage("a number of more than 32 bits"))?;
-    process.working_dir = r.text()?.to_owned();
-    process.started_unix_us = r.number()?;
+/// A block must end within memory, and the sizes of all blocks of the file must add up without overflow.
+fn fits(address: u64, size: u64, total: &mut u64) -> Result<(), Damage> {
+    in_range(address + size.max(1))?;
+    *total = in_range(*total + size)?;
     Ok(())
 }
 
-fn settings(r: &mut Reader<'_>) -> Result<Settings, Damage> {
-    const UNKNOWN: Damage = Damage("a setting that this memtrace does not know");
-    let choice = |r: &mut Reader<'_>| Ok::<usize, Damage>(r.small()? as usize);
-    let enabled = [Enabled::Off, Enabled::State, Enabled::All].get(choice(r)?).copied().ok_or(UNKNOWN)?;
-    let contexts = [StackContext::None, StackContext::State, StackContext::Alloc, StackContext::All];
-    let context = contexts.get(choice(r)?).copied().ok_or(UNKNOWN)?;
-    let stacks = [StackKind::Rust, StackKind::All].get(choice(r)?).copied().ok_or(UNKNOWN)?;
-    Ok(Settings {
-        enabled,
-        context,
-        stacks,
-        max_entries: r.number()? as usize,
-        min_size: r.number()?,
-        stack_depth: r.number()? as usize,
-        device: r.raw()?.checked_sub(1).map(device).transpose()?,
-        skip_actions: list(r, |r| {
-            let actions = [Action::Alloc, Action::FreeRequested, Action::FreeCompleted];
-            actions.get(r.small()? as usize).copied().ok_or(UNKNOWN)
-        })?,
-        rules: rules(r.text()?)?,
-        ..Settings::default()
-    })
+fn blocks(r: &mut Reader<'_>, total: &mut u64) -> Result<Vec<Block>, Damage> {
+    let blocks: Vec<Block> = r.get()?;
+    blocks.iter().try_for_each(|block| fits(block.address, block.size, total))?;
+    Ok(blocks)
+}
+
+fn segments(r: &mut Reader<'_>) -> Result<Vec<Segment>, Damage> {
+    let segments: Vec<Segment> = r.get()?;
+    segments.iter().try_for_each(|segment| in_range(segment.address + segment.size).map(drop))?;
+    Ok(segments)
+}
+
+fn scopes(r: &mut Reader<'_>) -> Result<Vec<ScopeStats>, Damage> {
+    let scopes: Vec<ScopeStats> = r.get()?;
+    if scopes.is_sorted_by(|a, b| a.context < b.context) { Ok(scopes) } else { Err(Damage("a scope twice")) }
+}
+
+fn names(r: &mut Reader<'_>) -> Result<Vec<BlockName>, Damage> {
+    let names: Vec<BlockName> = r.get()?;
+    for name in &names {
+        // Each record of the block may be shown with it.
+        if name.name.len() > LONGEST_NAME {
+            return Err(Damage("a name longer than any"));
+        }
+    }
+    Ok(names)
+}
+
+fn calls(r: &mut Reader<'_>) -> Result<Vec<CallTime>, Damage> {
+    let calls: Vec<CallTime> = r.get()?;
+    let numbers =
+        |time: &CallTime| [time.allocs, time.alloc_ns, time.growing, time.growing_ns, time.frees, time.free_ns];
+    calls.iter().flat_map(numbers).try_fold(0, |sum, number| in_range(sum + number))?;
+    Ok(calls)
+}
+
+fn objects(r: &mut Reader<'_>) -> Result<Vec<LoadedObject>, Damage> {
+    let objects: Vec<LoadedObject> = r.get()?;
+    // Each may be a file to open.
+    if objects.len() > 4096 { Err(Damage("more loaded objects than a program has")) } else { Ok(objects) }
 }
 
 fn interval(r: &mut Reader<'_>) -> Result<NonZeroU64, Damage> {
     let known = |interval: &NonZeroU64| interval.is_power_of_two() && interval.get() <= MAX_INTERVAL;
     NonZeroU64::new(r.raw()?).filter(known).ok_or(Damage("an interval at which no memtrace samples"))
-}
-
-fn rules(added: &str) -> Result<Rules, Damage> {
-    let mut rules = Rules::default();
-    let added = rules.add(added);
-    added.map(|()| rules).map_err(|_| Damage("rules that this memtrace does not know"))
-}
-
-fn thread(r: &mut Reader<'_>) -> Result<Thread, Damage> {
-    Ok(Thread { number: ThreadId(r.small()?), os_id: r.small()?, name: r.text()?.to_owned() })
-}
-
-fn modules(r: &mut Reader<'_>) -> Result<Vec<LoadedObject>, Damage> {
-    let modules = list(r, module)?;
-    // Each may be a file to open.
-    if modules.len() > 4096 { Err(Damage("more modules than a program loads")) } else { Ok(modules) }
-}
-
-fn module(r: &mut Reader<'_>) -> Result<LoadedObject, Damage> {
-    let (path, build_id) = (r.text()?, r.bytes()?.to_owned());
-    let path = (!path.is_empty()).then(|| path.to_owned());
-    Ok(LoadedObject { path, build_id, base: r.raw()?, range: r.raw()?..r.raw()? })
-}
-
-fn device(number: u64) -> Result<Device, Damage> {
-    match number.checked_sub(1) {
-        None => Ok(Device::Cpu),
-        Some(ordinal @ 0..MAX_ORDINALS) => Ok(Device::Cuda(ordinal as u32)),
-        Some(MAX_ORDINALS) => Ok(Device::Pinned),
-        Some(number) if number == MAX_ORDINALS + 1 => Ok(Device::Managed),
-        Some(number) if number == MAX_ORDINALS + 2 => Ok(Device::Imported),
-        Some(_) => Err(Damage("a device of no ordinal")),
-    }
-}
-
-fn counters(r: &mut Reader<'_>) -> Result<Counters, Damage> {
-    let mut counters = Counters { not_recorded: r.number()?, below_threshold: r.number()?, ..Counters::default() };
-    counters.peak = Peak {
-        bytes: r.number()?,
-        time_ns: r.number()?,
-        seq: NonZeroU64::new(r.number()?),
-        not_recorded: r.number()?,
-        below_threshold: r.number()?,
-        blocks: Vec::new(),
-    };
-    let mut stat = || Ok(Stat { current: r.number()?, peak: r.number()?, allocated: r.number()?, freed: r.number()? });
-    let stats = &mut counters.stats;
-    (stats.allocated_bytes, stats.active_bytes) = (stat()?, stat()?);
-    (stats.reserved_bytes, stats.allocations) = (stat()?, stat()?);
-    stats.below_threshold = r.number()?;
-    stats.num_ooms = r.number()?;
-    stats.num_alloc_retries = r.number()?;
-    Ok(counters)
 }

@@ -1,4 +1,4 @@
-//! Where a stream skipped records: what is known of them is put in their place.
+//! Skipped records of a streamed capture: the difference of the live blocks before and after takes their place.
 
 use std::collections::HashMap;
 use std::num::NonZeroU64;
@@ -8,25 +8,26 @@ use foldhash::fast::RandomState;
 use super::by_seq;
 use crate::snapshot::{Block, Gap, Mark, Record, RecordKind, StackId};
 
-/// A place at which records and marks were skipped.
+/// A place in the log at which the writer skipped records and marks.
 #[derive(Debug)]
 pub(super) struct Skip {
-    /// Records and marks that stand before it.
+    /// How many records come before it, and how many marks.
     pub(super) at: usize,
     pub(super) marks_at: usize,
     pub(super) records: u64,
     pub(super) marks: u64,
-    /// When it ended.
+    /// Its end.
     pub(super) to_ns: u64,
-    /// What was live then.
+    /// The blocks live at its end.
     pub(super) live: Option<Vec<Block>>,
 }
 
-type Live = HashMap<u64, Block, RandomState>;
+/// Live blocks by address.
+type BlocksByAddress = HashMap<u64, Block, RandomState>;
 
-/// The log with what is known of the skipped records in their place, and where that is.
+/// The log with known frees and allocs in the places of skipped records, and these places.
 pub(super) fn bridge(records: &[Record], skips: &[Skip]) -> (Vec<Record>, Vec<Gap>) {
-    let (mut bridged, mut gaps, mut live, mut from) = (Vec::new(), Vec::new(), Live::default(), 0);
+    let (mut bridged, mut gaps, mut live, mut from) = (Vec::new(), Vec::new(), BlocksByAddress::default(), 0);
     for skip in skips {
         let before = records.get(from..skip.at).unwrap_or_default();
         bridged.extend_from_slice(before);
@@ -42,7 +43,7 @@ pub(super) fn bridge(records: &[Record], skips: &[Skip]) -> (Vec<Record>, Vec<Ga
     (bridged, gaps)
 }
 
-fn replay(live: &mut Live, records: &[Record]) {
+fn replay(live: &mut BlocksByAddress, records: &[Record]) {
     for record in records {
         match record.kind {
             RecordKind::Alloc => live.insert(record.address, record.block()),
@@ -51,8 +52,8 @@ fn replay(live: &mut Live, records: &[Record]) {
     }
 }
 
-/// Frees of what is gone, at the gap's beginning, and allocs of what is new.
-fn difference(before: &Live, after: &[Block], from_ns: u64) -> Vec<Record> {
+/// Frees of the blocks that are gone, at the gap's beginning, and allocs of new blocks.
+fn difference(before: &BlocksByAddress, after: &[Block], from_ns: u64) -> Vec<Record> {
     let stayed = |block: &&Block| before.get(&block.address).is_some_and(|known| known.seq == block.seq);
     let seqs: HashMap<u64, Option<NonZeroU64>, RandomState> =
         after.iter().map(|block| (block.address, block.seq)).collect();
@@ -66,7 +67,7 @@ fn difference(before: &Live, after: &[Block], from_ns: u64) -> Vec<Record> {
     frees.chain(allocs).collect()
 }
 
-/// The marks, with all scopes left where marks were skipped: nobody knows which of them were.
+/// The marks, with all scopes left at each gap in the marks: the skipped marks do not say which ones were.
 pub(super) fn close_scopes(marks: &[Mark], skips: &[Skip], gaps: &[Gap]) -> Vec<Mark> {
     let (mut whole, mut open, mut from) = (Vec::new(), Vec::new(), 0);
     for (skip, gap) in skips.iter().zip(gaps).filter(|(skip, _)| skip.marks > 0) {
@@ -84,7 +85,7 @@ pub(super) fn close_scopes(marks: &[Mark], skips: &[Skip], gaps: &[Gap]) -> Vec<
     whole
 }
 
-/// `open` is what was entered and not left, in the order of entering.
+/// Updates `open`: the marks of scopes that were entered and not left, in order.
 fn follow(open: &mut Vec<Mark>, marks: &[Mark]) {
     for mark in marks {
         let same = |known: &Mark| known.thread == mark.thread && known.context == mark.context;

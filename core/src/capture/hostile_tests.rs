@@ -4,9 +4,9 @@ use super::*;
 
 const LARGEST: u64 = (1 << 62) - 1;
 
-struct File(Vec<u8>);
+struct CaptureFile(Vec<u8>);
 
-impl File {
+impl CaptureFile {
     fn new() -> Self {
         Self([&MAGIC[..], &VERSION.to_le_bytes()].concat())
     }
@@ -14,13 +14,13 @@ impl File {
     fn chunk(mut self, tag: Tag, fill: impl FnOnce(&mut bytes::Payload)) -> Self {
         let mut payload = bytes::Payload::default();
         fill(&mut payload);
-        self.0.extend_from_slice(&chunk_head(tag as u8, &payload.0));
-        self.0.extend_from_slice(&payload.0);
+        self.0.extend_from_slice(&chunk_head(tag as u8, &payload.bytes));
+        self.0.extend_from_slice(&payload.bytes);
         self
     }
 
     fn numbers(self, tag: Tag, numbers: &[u64]) -> Self {
-        self.chunk(tag, |p| numbers.iter().for_each(|n| p.number(*n)))
+        self.chunk(tag, |p| numbers.iter().for_each(|n| p.raw(*n)))
     }
 
     fn read(self) -> Result<SnapshotData, String> {
@@ -39,7 +39,7 @@ impl File {
 fn what_the_blocks_of_a_sample_stand_for_can_be_added() {
     let end = |current| [&[0, 0, 0, 0, 0, 0, 0, 0, current][..], &[0; 18]].concat();
     let file = |current| {
-        let file = File::new().numbers(Tag::Settings, &[0; 9]).numbers(Tag::Sampling, &[1 << 30]);
+        let file = CaptureFile::new().numbers(Tag::Settings, &[0; 9]).numbers(Tag::Sampling, &[1 << 30]);
         file.numbers(Tag::Live, &[0, 1, 4096 << 1, 1, 2, 0, 0, 0, 0, 0]).numbers(Tag::Counters, &end(current))
     };
     let read = file(LARGEST - (1 << 31) - 2).read().unwrap();
@@ -50,63 +50,66 @@ fn what_the_blocks_of_a_sample_stand_for_can_be_added() {
 /// PyTorch's pickle has a list for every device up to the last.
 #[test]
 fn a_device_beyond_any_machine_is_refused() {
-    File::new().numbers(Tag::Gap, &[4 + 1024, 0]).refused("device");
+    CaptureFile::new().numbers(Tag::Gap, &[4 + 1024, 0]).refused("device");
     for known in [1024, 1025, 1026, 1027] {
-        assert!(File::new().numbers(Tag::Gap, &[known, 0]).numbers(Tag::Live, &[known, 0]).read().is_ok());
+        assert!(CaptureFile::new().numbers(Tag::Gap, &[known, 0]).numbers(Tag::Live, &[known, 0]).read().is_ok());
     }
 }
 
 #[test]
 fn missing_records_of_all_devices_together_can_be_added() {
-    let file = File::new().numbers(Tag::Gap, &[0, LARGEST]).numbers(Tag::Live, &[0, 0]);
-    assert!(File(file.0.clone()).read().is_ok());
+    let file = CaptureFile::new().numbers(Tag::Gap, &[0, LARGEST]).numbers(Tag::Live, &[0, 0]);
+    assert!(CaptureFile(file.0.clone()).read().is_ok());
     file.numbers(Tag::Gap, &[1, 1]).numbers(Tag::Live, &[1, 0]).refused("beyond");
 }
 
 #[test]
 fn a_block_ends_where_memory_does() {
-    let live = |address: u64, size| File::new().numbers(Tag::Live, &[0, 1, address << 1, size, 2, 0, 0, 0, 0, 0]);
+    let live =
+        |address: u64, size| CaptureFile::new().numbers(Tag::Live, &[0, 1, address << 1, size, 2, 0, 0, 0, 0, 0]);
     assert!(live(LARGEST - 8, 8).read().is_ok());
     live(LARGEST - 8, 9).refused("beyond");
     live(LARGEST, 0).refused("beyond");
-    File::new().numbers(Tag::Segments, &[0, 1, LARGEST << 1, 1, 0]).refused("beyond");
+    CaptureFile::new().numbers(Tag::Segments, &[0, 1, LARGEST << 1, 1, 0]).refused("beyond");
 }
 
 #[test]
 fn totals_of_scopes_stay_in_range() {
     let counters = |current| [&[0; 8][..], &[current], &[0; 18]].concat();
-    assert!(File::new().numbers(Tag::Counters, &counters(LARGEST - 1)).read().is_ok());
-    File::new().numbers(Tag::Counters, &counters(LARGEST)).refused("beyond");
+    assert!(CaptureFile::new().numbers(Tag::Counters, &counters(LARGEST - 1)).read().is_ok());
+    CaptureFile::new().numbers(Tag::Counters, &counters(LARGEST)).refused("beyond");
 }
 
 #[test]
 fn segments_lie_in_memory_and_times_add_up() {
-    let segment =
-        |address: u64, size| File::new().numbers(Tag::SegmentRecords, &[0, 1, 2, address << 1, size, 3, 0, 0, 1]);
+    let segment = |address: u64, size| {
+        CaptureFile::new().numbers(Tag::SegmentRecords, &[0, 1, 2, address << 1, size, 3, 0, 0, 1])
+    };
     assert!(segment(1 << 52, LARGEST - (1 << 52)).read().is_ok());
     segment(1 << 52, LARGEST - (1 << 52) + 1).refused("beyond");
-    let calls = |last| File::new().numbers(Tag::Calls, &[0, 1, 0, 0, 1, LARGEST - 5, 1, 1, 1, last]);
+    let calls = |last| CaptureFile::new().numbers(Tag::Calls, &[0, 1, 0, 0, 1, LARGEST - 5, 1, 1, 1, last]);
     assert!(calls(1).read().is_ok());
     calls(2).refused("beyond");
-    let live = |stream| File::new().numbers(Tag::Live, &[0, 1, 0, 5, 2, 0, 0, 0, 0, stream]);
+    let live = |stream| CaptureFile::new().numbers(Tag::Live, &[0, 1, 0, 5, 2, 0, 0, 0, 0, stream]);
     live(10).refused("kind of memory");
     live(1 << 36).refused("stream number");
-    File::new().numbers(Tag::Records, &[0, 1, 10 << 2, 0, 0, 5, 0, 0, 0, 0, 2, 0]).refused("kind of memory");
+    CaptureFile::new().numbers(Tag::Records, &[0, 1, 10 << 2, 0, 0, 5, 0, 0, 0, 0, 2, 0]).refused("kind of memory");
 }
 
 #[test]
 fn names_that_were_not_kept_can_be_added() {
-    let file = File::new().numbers(Tag::Names, &[0, LARGEST, 0]);
-    assert!(File(file.0.clone()).read().is_ok());
+    let file = CaptureFile::new().numbers(Tag::Names, &[0, LARGEST, 0]);
+    assert!(CaptureFile(file.0.clone()).read().is_ok());
     file.numbers(Tag::Names, &[0, 1, 0]).refused("beyond");
 }
 
 #[test]
 fn a_scope_stands_once() {
-    let contexts = |file: File| file.chunk(Tag::Contexts, |p| p.0.extend_from_slice(&[2, 0, 1, b'a', 0, 1, b'b']));
+    let contexts =
+        |file: CaptureFile| file.chunk(Tag::Contexts, |p| p.bytes.extend_from_slice(&[2, 0, 1, b'a', 0, 1, b'b']));
     let scopes = |first, second| [&[0, 2, first][..], &[0; 5], &[second], &[0; 5]].concat();
-    assert!(contexts(File::new()).numbers(Tag::Scopes, &scopes(1, 2)).read().is_ok());
-    contexts(File::new()).numbers(Tag::Scopes, &scopes(1, 1)).refused("twice");
+    assert!(contexts(CaptureFile::new()).numbers(Tag::Scopes, &scopes(1, 2)).read().is_ok());
+    contexts(CaptureFile::new()).numbers(Tag::Scopes, &scopes(1, 1)).refused("twice");
 }
 
 #[test]
@@ -122,10 +125,10 @@ fn the_largest_rank_comes_back() {
 #[test]
 fn scopes_in_scopes_in_scopes_are_refused() {
     let chain = |depth: u64| {
-        File::new().chunk(Tag::Contexts, |p| {
-            p.number(depth);
+        CaptureFile::new().chunk(Tag::Contexts, |p| {
+            p.raw(depth);
             for parent in 0..depth {
-                p.number(parent << 1);
+                p.raw(parent << 1);
                 p.text("");
             }
         })
@@ -133,10 +136,10 @@ fn scopes_in_scopes_in_scopes_are_refused() {
     assert!(chain(1000).read().is_ok());
     chain(5000).refused("deep");
     let long = "x".repeat(100_000);
-    let wide = File::new().chunk(Tag::Contexts, |p| {
-        p.number(20_000);
+    let wide = CaptureFile::new().chunk(Tag::Contexts, |p| {
+        p.raw(20_000);
         (0..20_000).for_each(|n| {
-            p.number(u64::from(n > 0) << 1);
+            p.raw(u64::from(n > 0) << 1);
             p.text(if n == 0 { &long } else { "" });
         });
     });
@@ -147,23 +150,23 @@ fn scopes_in_scopes_in_scopes_are_refused() {
 #[test]
 fn stacks_that_are_far_longer_than_their_bytes_are_refused() {
     let long = "x".repeat(10_000);
-    let file = File::new().numbers(Tag::Addresses, &[1, 2]).chunk(Tag::Stacks, |p| {
-        p.number(1000);
-        (0..1000).for_each(|_| [&[100][..], &[0; 100]].concat().into_iter().for_each(|n| p.number(n)));
+    let file = CaptureFile::new().numbers(Tag::Addresses, &[1, 2]).chunk(Tag::Stacks, |p| {
+        p.raw(1000);
+        (0..1000).for_each(|_| [&[100][..], &[0; 100]].concat().into_iter().for_each(|n| p.raw(n)));
     });
     let frames = file.chunk(Tag::Frames, |p| {
-        p.number(1);
+        p.raw(1);
         p.text(&long);
-        p.number(100);
-        (0..100).for_each(|_| p.0.extend_from_slice(&[0, 0, 0]));
+        p.raw(100);
+        (0..100).for_each(|_| p.bytes.extend_from_slice(&[0, 0, 0]));
     });
     frames.refused("text");
 }
 
 #[test]
 fn addresses_behind_the_frames_come_back_without_any() {
-    let file = File::new().numbers(Tag::Addresses, &[1, 2]).chunk(Tag::Frames, |p| {
-        p.0.extend_from_slice(&[1, 1, b'f', 1, 0, 0, 2]);
+    let file = CaptureFile::new().numbers(Tag::Addresses, &[1, 2]).chunk(Tag::Frames, |p| {
+        p.bytes.extend_from_slice(&[1, 1, b'f', 1, 0, 0, 2]);
     });
     let data = file.numbers(Tag::Addresses, &[1, 4]).read().unwrap();
     let mut bytes = Vec::new();
@@ -174,17 +177,17 @@ fn addresses_behind_the_frames_come_back_without_any() {
 /// This took as long as comparing each with each.
 #[test]
 fn many_modules_and_many_addresses_are_no_trouble() {
-    let file = File::new().chunk(Tag::Modules, |p| {
-        p.number(4096);
+    let file = CaptureFile::new().chunk(Tag::Modules, |p| {
+        p.raw(4096);
         for n in 0..4096 {
             p.text("");
-            p.bytes(&[]);
-            [0, n << 8, n << 8 | 1].into_iter().for_each(|n| p.number(n));
+            p.list::<u8>(&[]);
+            [0, n << 8, n << 8 | 1].into_iter().for_each(|n| p.raw(n));
         }
     });
     let file = file.chunk(Tag::Addresses, |p| {
-        p.number(1 << 20);
-        (0..1 << 20).for_each(|_| p.number(2));
+        p.raw(1 << 20);
+        (0..1 << 20).for_each(|_| p.raw(2));
     });
     assert_eq!(file.read().unwrap().stacks.addresses.len(), 1 << 20);
 }

@@ -1,23 +1,23 @@
-//! How much a capture may make of its bytes. A few bytes can name a long text again and again, or put
-//! scopes into scopes into scopes: a program's captures are far from these limits, whatever it does.
+//! Limits against decompression-bomb captures: a few bytes can repeat a long text many times, or nest scopes without end.
+//! Captures of real programs are far from these limits.
 
 use super::Damage;
 use crate::snapshot::{CodeAddress, ContextNode, Frame, SnapshotData};
 
-/// Scopes within scopes: a thread keeps 64 of them apart, and passes its own on to others.
+/// Depth of nested scopes. A thread distinguishes 64, and passes its own on to other threads.
 const DEEPEST: u32 = 4096;
-/// What a frame takes besides its texts.
+/// Bytes of a frame without its texts.
 const FRAME: usize = 16;
-/// What stands between two names of a path.
+/// Bytes between two names of a path.
 const SEPARATOR: usize = 4;
-/// What an address takes whose function is not known yet.
+/// Bytes of an address whose function is not known yet.
 const UNNAMED: usize = 160;
 
-/// Text that may still be made.
+/// Bytes of text that a reader may still produce.
 pub(super) struct Budget(usize);
 
 impl Budget {
-    /// For so many bytes of a file.
+    /// For a file of `length` bytes.
     pub(super) fn of(length: usize) -> Self {
         Self(length.saturating_mul(2048).saturating_add(64 << 20))
     }
@@ -28,7 +28,7 @@ impl Budget {
     }
 }
 
-/// Every stack and every path of scopes written out once must be possible.
+/// Checks that every stack and every path of scopes can be written out once.
 pub(super) fn check(data: &SnapshotData, symbolised: bool, length: usize) -> Result<(), Damage> {
     stacks(data, symbolised, &mut Budget::of(length))?;
     paths(&data.contexts, &mut Budget::of(length))

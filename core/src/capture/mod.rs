@@ -1,21 +1,21 @@
-//! The capture: a recording as a file of memtrace's own.
+//! The capture: memtrace's own binary format, a log of checksummed chunks that loses nothing of a recording.
 //!
-//! It holds code addresses with the build-ids of the programs they belong to, so it can be read,
-//! symbolised and exported elsewhere and later. It is written whole from a snapshot, or piece by
-//! piece while a program runs; then it is good up to the last commit, whatever ends the program.
+//! It holds code addresses with the build-ids of the programs they belong to, so it can be symbolised and exported later, on
+//! another machine. (PyTorch's pickle is for PyTorch's viewers: it cannot be appended to.) A snapshot writes it whole; a
+//! session can stream it while the program runs, and then it is good up to its last commit, however the program ends.
 //!
 //! # Bytes
 //! ```text
 //! file    = "memtrace" version:u32 chunk*
-//! chunk   = tag:u8 length:u32 crc:u32 payload[length]      crc: CRC-32 (IEEE) of tag and payload
+//! chunk   = tag:u8 length:u64 crc:u32 payload[length]      crc: CRC-32 (IEEE) of tag and payload
 //! ```
 //! Integers of fixed size are little-endian. In payloads:
 //! ```text
-//! n       = a number: groups of seven bits, lowest first, the top bit set on all but the last
-//! step    = a signed difference to the number before as n: 0, -1, 1, -2, … are 0, 1, 2, 3, …
+//! n       = a number as LEB128: groups of seven bits, lowest first, the top bit set on all but the last
+//! step    = the difference to the number before, zigzag-encoded as n: 0, -1, 1, -2, … are 0, 1, 2, 3, …
 //! text    = length:n UTF-8[length]
-//! ids     : stacks, contexts and code addresses are numbered in the order in which they stand in
-//!           the file, over all chunks; stack 0 and context 0 stand in none: no stack, no scope
+//! ids     : stacks, contexts and code addresses are numbered in the order of the file, over all chunks;
+//!           no chunk has stack 0 (no stack) and context 0 (no scope)
 //! device  = n: 0 is the CPU, 1 + ordinal a CUDA device (up to 1023), 1025 pinned, 1026 managed and 1027 imported memory
 //! ```
 //!
@@ -23,32 +23,32 @@
 //! |---|---|
 //! | 1 process | program:text host:text pid:n rank:n(0: none, else 1 + rank) working_dir:text started_unix_us:n |
 //! | 2 settings | enabled:n context:n stacks:n (in the order of their enums) max_entries:n min_size:n stack_depth:n device:n(0: all, else 1 + device) count:n action:n* rules:text |
-//! | 3 threads | count:n (number:n os_id:n name:text)*; replaces those before |
+//! | 3 threads | count:n (number:n os_id:n name:text)*; replaces earlier ones |
 //! | 4 modules | count:n (path:text build_id:text base:n start:n end:n)*; build_id as bytes |
 //! | 5 addresses | count:n step* |
 //! | 6 stacks | count:n (calls:n address:n*)*; innermost call first |
-//! | 7 contexts | count:n (parent·2+module:n name:text)*; the parent stands before |
+//! | 7 contexts | count:n (parent·2+module:n name:text)*; parents come first |
 //! | 8 frames | count:n text* then for each address of the file count:n (function:n file:n line·2+inlined:n)*; at most once |
-//! | 9 gap | device records:n; the records of the device so far are forgotten, and so many more are missing |
+//! | 9 gap | device records:n; forgets the device's records so far; `records` more are missing |
 //! | 10 records | device count:n record*; record below |
 //! | 11 marks | device count:n (time_ns:step thread·2+enter:n context:n)* |
-//! | 12 live | device count:n block*; what was live after the last record |
-//! | 13 peak | device count:n block*; what was live at the peak |
-//! | 14 counters | device and the numbers in the order of `encode::counters` |
+//! | 12 live | device count:n block*; the blocks live after the last record |
+//! | 13 peak | device count:n block*; the blocks live at the peak |
+//! | 14 counters | device not_recorded below_threshold peak(bytes time_ns seq not_recorded below_threshold) stat stat stat stat below_threshold num_ooms num_alloc_retries; the stats are allocated, active and reserved bytes and allocations, each (current peak allocated freed) |
 //! | 15 scopes | device count:n (context calls allocations allocated_bytes own_peak total_peak:n(0: none, else 1 + bytes))* |
 //! | 16 segments | device count:n (address:step size:n estimated:n)* |
-//! | 17 commit | duration_ns:n, the counters of [`Health`] as a list, the rest of it in the order of `encode::commit`; what came before counts from here on |
-//! | 18 end | nothing; the recording was ended in order |
-//! | 19 names | device lost:n count:n (alloc_seq:step name:text category:n)*; the last name of a block counts; so many more were not kept since the chunk before |
+//! | 17 commit | duration_ns:n count:n counter:n* count:n unreadable_module:text* spans:n no_line_numbers:n cut_off:n cuda(state:n imports:n refused_imports:n looked_up:n count:n (function:text calls:n)*) no_allocator:n; the counters are those of [`Health`]; makes the chunks before count |
+//! | 18 end | nothing; the recording ended in order |
+//! | 19 names | device lost:n count:n (alloc_seq:step name:text category:n)*; a later name of a block replaces an earlier one; `lost` is how many were dropped since the chunk before |
 //! | 20 pool | device used used_high reserved reserved_high release_threshold used_before:n(0: unknown, else 1 + bytes) |
-//! | 21 ooms | device count:n (time_ns:step size:n device_free:n(0: unknown, else 1 + bytes) device_total:n(the same) stack:n context:n thread:n)*; replaces those before |
+//! | 21 ooms | device count:n (time_ns:step size:n device_free:n(0: unknown, else 1 + bytes) device_total:n(the same) stack:n context:n thread:n)*; replaces earlier ones |
 //! | 22 memory | device free total own_pools_used own_pools_reserved own_pools:n graphs:n(0: unknown, else 1 and used used_high reserved reserved_high) |
 //! | 23 segment records | device count:n (time_ns:step address:step size:n kind:n(bit 0: free, bit 1: estimated) stack:n context:n thread:n)* |
-//! | 24 calls | device count:n (stack context allocs alloc_ns growing growing_ns frees free_ns)*; replaces those before |
-//! | 25 sampling | interval:n; only a sample of the CPU's blocks is recorded, see `snapshot::Sampling`; what is live is counted, other totals are estimates, sizes of blocks are real |
-//! | 26 counted | device now at_peak before; what was counted beside the sample, at the counters before |
-//! | 27 skipped | device records:n marks:n time_ns:n; so many records and marks, up to that time, were not written; a *live* chunk follows: what was live behind them |
-//! | 28 gaps | device count:n (at:step records:n from_ns:step to_ns:step)*; of a log that had some skipped: where that was, see `snapshot::Gap` |
+//! | 24 calls | device count:n (stack context allocs alloc_ns growing growing_ns frees free_ns)*; replaces earlier ones |
+//! | 25 sampling | interval:n; the CPU's blocks are a sample, see `snapshot::Sampling`; live bytes are counted, other totals are estimates, sizes of blocks are real |
+//! | 26 counted | device now at_peak before; the counted bytes of a sampled device, for the counters before |
+//! | 27 skipped | device records:n marks:n time_ns:n; so many records and marks up to that time were not written; a *live* chunk follows with the blocks live at that time |
+//! | 28 gaps | device count:n (at:step records:n from_ns:step to_ns:step)*; where the log has skipped records, see `snapshot::Gap` |
 //!
 //! ```text
 //! record  = kind:n(bit 0: free, bit 1: stack and alloc_stack are the same, from bit 2 on: memory) time_ns:step address:step size:n
@@ -56,14 +56,15 @@
 //! block   = address:step size:n seq:step time_ns:step stack:n context:n thread:n stream·16+memory:n
 //! memory  = a number in the order of `MemoryKind`
 //! ```
-//! An alloc whose alloc_seq has bit 61 set says that the last free of that block was refused: readers leave out both.
+//! An alloc whose alloc_seq has bit 61 set says that the last free of that block was refused: readers drop both records.
 //! Steps begin at 0 in every chunk, each field for itself.
 //!
-//! A device without a *live* chunk since its last *gap* had nothing live at its first record; what was live later, and at
-//! the peak, follows from the records, and so do its scopes (of a sample as estimates, none higher than the peak). Chunks with tags that a reader does not know are passed over.
+//! A device without a *live* chunk since its last *gap* had no live block at its first record. The blocks that are live later
+//! and at the peak, and the scopes, then follow from the records (of a sample as estimates, none higher than the peak).
+//! Readers skip chunks with unknown tags.
 
-mod blocks;
 mod bytes;
+mod codec;
 mod decode;
 mod encode;
 mod gaps;
@@ -71,7 +72,7 @@ mod limits;
 mod rebuild;
 
 use crate::error::Error;
-use crate::snapshot::{Block, CudaState, Device, DeviceMemory, Health, MemoryStats, Peak, Pool, SnapshotData};
+use crate::snapshot::{Block, DeviceMemory, Health, MemoryStats, Peak, Pool, SnapshotData};
 
 pub(crate) use decode::read;
 #[doc(hidden)]
@@ -81,157 +82,88 @@ pub use encode::write;
 pub(crate) const MAGIC: &[u8; 8] = b"memtrace";
 const VERSION: u32 = 1;
 const HEADER: usize = 12;
-/// Tag, length and checksum in front of a payload.
+/// Length of tag, length and checksum in front of a payload.
 const CHUNK_HEADER: usize = 13;
 
-/// What a chunk holds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-enum Tag {
-    Process = 1,
-    Settings,
-    Threads,
-    Modules,
-    Addresses,
-    Stacks,
-    Contexts,
-    Frames,
-    Gap,
-    Records,
-    Marks,
-    Live,
-    Peak,
-    Counters,
-    Scopes,
-    Segments,
-    Commit,
-    End,
-    Names,
-    Pool,
-    Ooms,
-    Memory,
-    SegmentRecords,
-    Calls,
-    Sampling,
-    Counted,
-    Skipped,
-    Gaps,
+/// Makes [`Tag`] and the list of all tags.
+macro_rules! tags {
+    ($($name:ident = $number:literal,)*) => {
+        /// The kind of a chunk.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        #[repr(u8)]
+        enum Tag { $($name = $number,)* }
+
+        impl Tag {
+            fn of(byte: u8) -> Option<Self> {
+                [$(Self::$name),*].into_iter().find(|tag| *tag as u8 == byte)
+            }
+        }
+    };
 }
 
-impl Tag {
-    const ALL: [Self; 28] = [
-        Self::Process,
-        Self::Settings,
-        Self::Threads,
-        Self::Modules,
-        Self::Addresses,
-        Self::Stacks,
-        Self::Contexts,
-        Self::Frames,
-        Self::Gap,
-        Self::Records,
-        Self::Marks,
-        Self::Live,
-        Self::Peak,
-        Self::Counters,
-        Self::Scopes,
-        Self::Segments,
-        Self::Commit,
-        Self::End,
-        Self::Names,
-        Self::Pool,
-        Self::Ooms,
-        Self::Memory,
-        Self::SegmentRecords,
-        Self::Calls,
-        Self::Sampling,
-        Self::Counted,
-        Self::Skipped,
-        Self::Gaps,
-    ];
-
-    fn of(byte: u8) -> Option<Self> {
-        Self::ALL.into_iter().find(|tag| *tag as u8 == byte)
-    }
+tags! {
+    Process = 1, Settings = 2, Threads = 3, Modules = 4, Addresses = 5, Stacks = 6, Contexts = 7, Frames = 8,
+    Gap = 9, Records = 10, Marks = 11, Live = 12, Peak = 13, Counters = 14, Scopes = 15, Segments = 16,
+    Commit = 17, End = 18, Names = 19, Pool = 20, Ooms = 21, Memory = 22, SegmentRecords = 23, Calls = 24,
+    Sampling = 25, Counted = 26, Skipped = 27, Gaps = 28,
 }
 
-/// A device's numbers at a commit: what cannot be worked out from its records.
+/// A device's numbers at a commit that do not follow from its records.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// Bytes live from before the recording.
+    /// Live bytes from before the recording.
     pub not_recorded: u64,
-    /// Bytes below the threshold.
+    /// Live bytes in blocks below the threshold.
     pub below_threshold: u64,
-    /// Without its blocks.
+    /// The peak without its blocks.
     pub peak: Peak,
-    /// Counters.
+    /// The counters.
     pub stats: MemoryStats,
 }
 
-/// What the driver says of a device.
+/// The driver's own numbers of a device.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Driver {
-    /// Its pool.
+    /// Its default pool.
     pub pool: Option<Pool>,
     /// The whole device.
     pub memory: Option<DeviceMemory>,
 }
 
-/// What holds for the whole recording at a commit.
+/// The state of the whole recording at a commit.
 #[derive(Clone, Debug, Default)]
 pub struct Commit {
-    /// How long it has recorded.
+    /// Time since the recording began.
     pub duration_ns: u64,
-    /// What was missed.
+    /// What the recording missed.
     pub health: Health,
 }
 
-/// Why a part of a file is not what a writer wrote.
+/// Why a chunk cannot come from a writer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Damage(&'static str);
 
-/// A capture that was read.
+/// The content of a capture.
 #[derive(Debug)]
-pub(crate) struct Capture {
+pub(crate) struct DecodedCapture {
     pub(crate) data: SnapshotData,
-    /// It carries functions and lines; else only addresses, to be looked up in the modules' files.
+    /// The capture has functions and lines; otherwise it has only addresses, and the modules' files have their meaning.
     pub(crate) symbolised: bool,
 }
 
 /// More devices than any machine has; PyTorch's pickles have a list for every number up to the largest.
 const MAX_ORDINALS: u64 = 1024;
 
-/// By their numbers.
-const CUDA_STATES: [CudaState; 6] = [
-    CudaState::NotLoaded,
-    CudaState::Active,
-    CudaState::TurnedOff,
-    CudaState::AnotherCopy,
-    CudaState::NotSupported,
-    CudaState::Simulated,
-];
-
-fn device_number(device: Device) -> u64 {
-    match device {
-        Device::Cpu => 0,
-        Device::Cuda(ordinal) => 1 + u64::from(ordinal),
-        Device::Pinned => 1 + MAX_ORDINALS,
-        Device::Managed => 2 + MAX_ORDINALS,
-        Device::Imported => 3 + MAX_ORDINALS,
-    }
-}
-
 fn refused(reason: impl Into<String>) -> Error {
     Error::capture(reason.into())
 }
 
-/// In the order of allocation.
+/// Sorts blocks into the order of their allocation.
 fn by_seq(mut blocks: Vec<Block>) -> Vec<Block> {
     blocks.sort_unstable_by_key(|block| block.seq);
     blocks
 }
 
-/// Tag, length and checksum.
 fn chunk_head(tag: u8, payload: &[u8]) -> [u8; CHUNK_HEADER] {
     let mut head = [0; CHUNK_HEADER];
     let (front, sum) = head.split_at_mut(9);

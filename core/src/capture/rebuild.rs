@@ -1,5 +1,4 @@
-//! A device's part of a recording from the chunks of a capture: what was not written follows from
-//! the records.
+//! Log replay: rebuilds a device's live blocks, peak and scopes from records where a capture has no list of them.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::num::NonZeroU64;
@@ -10,14 +9,14 @@ use super::bytes::in_range;
 use super::gaps::{self, Skip};
 use super::{Counters, Damage, Driver, by_seq};
 use crate::snapshot::{
-    Block, BlockName, CallTime, ContextNode, Counted, Device, DeviceSnapshot, Gap, Mark, OutOfMemory, Peak, Record,
-    RecordKind, Refused, Sampling, ScopeStats, Segment, SegmentRecord, Weight, leave_out, positions, refused_frees,
-    scopes_of_log, segments,
+    Block, BlockName, CallTime, ContextNode, Device, DeviceSnapshot, Gap, Mark, OutOfMemory, Peak, Record, RecordKind,
+    Refused, Sampling, ScopeStats, Segment, SegmentRecord, Weight, leave_out, positions, refused_frees, scopes_of_log,
+    segments,
 };
 
-/// What the chunks say of one device.
+/// The content of one device's chunks.
+#[derive(Default)]
 pub(super) struct DeviceParts {
-    pub(super) device: Device,
     records: Vec<Record>,
     marks: Vec<Mark>,
     pub(super) scopes: Option<Vec<ScopeStats>>,
@@ -26,46 +25,23 @@ pub(super) struct DeviceParts {
     pub(super) driver: Driver,
     pub(super) segment_records: Vec<SegmentRecord>,
     pub(super) calls: Vec<CallTime>,
-    /// By the block's number.
+    /// By the block's `seq`.
     pub(super) names: BTreeMap<NonZeroU64, BlockName>,
     pub(super) lost_names: u64,
     overwritten: u64,
     skips: Vec<Skip>,
-    /// As they were in the snapshot that was written.
+    /// The gaps of the snapshot that was written.
     pub(super) gaps: Vec<Gap>,
-    /// What was live after so many records.
+    /// The blocks live after so many records.
     live: Option<(usize, Vec<Block>)>,
-    /// What was live at the peak whose alloc had this number.
+    /// The blocks live at the peak, with the `seq` of the alloc that made it.
     peak: Option<(Option<NonZeroU64>, Vec<Block>)>,
-    /// The same, until the counters say which peak that was.
-    new_peak: Option<Vec<Block>>,
-    counters: Counters,
+    /// The same, until the counters name that alloc.
+    pub(super) new_peak: Option<Vec<Block>>,
+    pub(super) counters: Counters,
 }
 
 impl DeviceParts {
-    pub(super) fn new(device: Device) -> Self {
-        Self {
-            device,
-            records: Vec::new(),
-            marks: Vec::new(),
-            scopes: None,
-            segments: None,
-            ooms: Vec::new(),
-            driver: Driver::default(),
-            segment_records: Vec::new(),
-            calls: Vec::new(),
-            names: BTreeMap::new(),
-            lost_names: 0,
-            overwritten: 0,
-            skips: Vec::new(),
-            gaps: Vec::new(),
-            live: None,
-            peak: None,
-            new_peak: None,
-            counters: Counters::default(),
-        }
-    }
-
     pub(super) fn gap(&mut self, missing: u64) -> Result<(), Damage> {
         let gone = self.overwritten + self.records.len() as u64 + missing;
         self.overwritten = in_range(gone)?;
@@ -79,7 +55,7 @@ impl DeviceParts {
         self.skips.push(Skip { at, marks_at, records, marks, to_ns, live: None });
     }
 
-    /// Where more records go; what was said of those before no longer holds.
+    /// Where more records go; lists of earlier segments and scopes no longer hold.
     pub(super) fn new_records(&mut self) -> &mut Vec<Record> {
         self.segments = None;
         self.forget_scopes();
@@ -91,7 +67,7 @@ impl DeviceParts {
         &mut self.marks
     }
 
-    /// They follow from the log, unless there is something missing in it.
+    /// Scopes follow from the log, unless it has skipped records.
     fn forget_scopes(&mut self) {
         if self.skips.is_empty() {
             self.scopes = None;
@@ -105,10 +81,6 @@ impl DeviceParts {
         self.live = Some((self.records.len(), blocks));
     }
 
-    pub(super) fn set_peak(&mut self, blocks: Vec<Block>) {
-        self.new_peak = Some(blocks);
-    }
-
     pub(super) fn set_counters(&mut self, counters: Counters) {
         if let Some(blocks) = self.new_peak.take() {
             self.peak = Some((counters.peak.seq, blocks));
@@ -116,13 +88,10 @@ impl DeviceParts {
         self.counters = counters;
     }
 
-    pub(super) fn set_counted(&mut self, counted: Counted) {
-        self.counters.stats.counted = Some(counted);
-    }
-
-    /// `total_bytes` is more than the sizes of its records.
+    /// `total_bytes` is at least the sum of the sizes of its records.
     pub(super) fn finish(
         mut self,
+        device: Device,
         contexts: &[ContextNode],
         sampling: Sampling,
         total_bytes: u64,
@@ -131,10 +100,10 @@ impl DeviceParts {
         let (live, at_peak) = self.live_and_peak()?;
         self.bridge_skips()?;
         let Counters { not_recorded, below_threshold, peak, stats } = self.counters;
-        // A block of a sample stands for less than two intervals.
+        // A sampled block's weight is less than two intervals.
         let blocks = (self.records.len() + live.len() + at_peak.len()) as u64;
         let estimated = in_range(sampling.interval().unwrap_or(0).saturating_mul(2).saturating_mul(blocks))?;
-        // Where records were skipped, what is known of them stands in the log once more.
+        // In place of skipped records, the log repeats the frees and allocs that are known.
         let times = if self.gaps.is_empty() { 1 } else { 3 };
         let total_bytes = in_range(times * total_bytes + estimated)?;
         in_range(stats.allocated_bytes.current.max(not_recorded) + total_bytes + 1)?;
@@ -143,7 +112,7 @@ impl DeviceParts {
         let segments =
             segments.unwrap_or_else(|| segments::cover(&self.records, &live, &segments::still_there(log), log));
         let mut device = DeviceSnapshot {
-            device: self.device,
+            device,
             sampling,
             records: self.records,
             overwritten: self.overwritten,
@@ -164,22 +133,24 @@ impl DeviceParts {
             names: self.names.into_values().collect(),
             lost_names: self.lost_names,
         };
-        if device.peak_weights().map(|(_, weight)| weight).sum::<Weight>().bytes + device.peak.not_recorded
-            != device.peak.bytes
-        {
+        let at_peak: Weight = device.peak_weights().map(|(_, weight)| weight).sum();
+        if at_peak.bytes + device.peak.not_recorded != device.peak.bytes {
             return Err(Damage("a peak whose blocks do not add up to it"));
         }
         device.scopes = self.scopes.take().unwrap_or_else(|| {
             let mut scopes = scopes_of_log(&device.records, &device.marks, contexts, sampling, device.live_by_sizes());
-            // The log of a sample is higher or lower by chance, but never was more live than at the peak.
-            let all = scopes.iter_mut().filter(|_| sampling.is_on());
-            all.for_each(|scope| scope.total_peak = scope.total_peak.map(|total| total.min(device.peak.bytes)));
+            // A sampled log only estimates totals, but none was above the peak.
+            if sampling.is_on() {
+                for scope in &mut scopes {
+                    scope.total_peak = scope.total_peak.map(|total| total.min(device.peak.bytes));
+                }
+            }
             scopes
         });
         Ok(device)
     }
 
-    /// A free that was refused never was: its block was there when the live ones were written meanwhile.
+    /// Drops refused frees, and adds their blocks to the live blocks that were written in between.
     fn undo_refused_frees(&mut self) {
         let refused = refused_frees(&self.records);
         if refused.is_empty() {
@@ -192,16 +163,24 @@ impl DeviceParts {
                 continue;
             };
             let was_out = |at: usize| at <= *again && free.is_none_or(|free| at > free);
-            // Not in earlier ones: no free takes as long as from one skip to the next.
-            let last = self.skips.partition_point(|skip| skip.at <= *again).checked_sub(1);
-            let last = last.filter(|last| self.skips.get(*last).is_some_and(|skip| was_out(skip.at)));
-            last.and_then(|last| at_skips.get_mut(last)).into_iter().for_each(|blocks| blocks.push(block));
-            at_end.extend(self.live.as_ref().filter(|(at, _)| was_out(*at)).map(|_| block));
+            // Only the last skip matters: no free takes as long as from one skip to the next.
+            if let Some(last) = self.skips.partition_point(|skip| skip.at <= *again).checked_sub(1)
+                && was_out(self.skips[last].at)
+            {
+                at_skips[last].push(block);
+            }
+            if self.live.as_ref().is_some_and(|(at, _)| was_out(*at)) {
+                at_end.push(block);
+            }
         }
         for (skip, blocks) in self.skips.iter_mut().zip(&at_skips) {
-            skip.live.iter_mut().for_each(|live| put_back(live, blocks));
+            if let Some(live) = &mut skip.live {
+                put_back(live, blocks);
+            }
         }
-        self.live.iter_mut().for_each(|(_, live)| put_back(live, &at_end));
+        if let Some((_, live)) = &mut self.live {
+            put_back(live, &at_end);
+        }
         if let Some((seq, at_peak)) = &mut self.peak {
             at_end.retain(|block| block.seq <= *seq);
             put_back(at_peak, &at_end);
@@ -212,11 +191,15 @@ impl DeviceParts {
     fn leave_out(&mut self, records: &[usize]) {
         leave_out(&mut self.records, records);
         let moved = |at: usize| at - records.partition_point(|position| *position < at);
-        self.live.iter_mut().for_each(|(at, _)| *at = moved(*at));
-        self.skips.iter_mut().for_each(|skip| skip.at = moved(skip.at));
+        if let Some((at, _)) = &mut self.live {
+            *at = moved(*at);
+        }
+        for skip in &mut self.skips {
+            skip.at = moved(skip.at);
+        }
     }
 
-    /// Puts what is known of skipped records in their place.
+    /// Fills the places of skipped records with the frees and allocs that are known.
     fn bridge_skips(&mut self) -> Result<(), Damage> {
         if self.gaps.iter().any(|gap| gap.at > self.records.len() || gap.from_ns > gap.to_ns) {
             return Err(Damage("a gap that is not in the log"));
@@ -233,8 +216,7 @@ impl DeviceParts {
         Ok(())
     }
 
-    /// What is live after the last record, and what was at the peak: as written, or replayed from
-    /// where it was written last.
+    /// The blocks live after the last record, and those live at the peak: as written, or replayed from the last list.
     fn live_and_peak(&mut self) -> Result<(Vec<Block>, Vec<Block>), Damage> {
         if self.live.is_none() && self.overwritten > 0 {
             return Err(Damage("a gap without what was live behind it"));
@@ -261,7 +243,7 @@ impl DeviceParts {
     }
 }
 
-/// Those that are not among them.
+/// Adds the blocks that are missing.
 fn put_back(blocks: &mut Vec<Block>, more: &[Block]) {
     let mut known: HashSet<Option<NonZeroU64>, RandomState> = blocks.iter().map(|block| block.seq).collect();
     let before = blocks.len();

@@ -20,7 +20,7 @@ fn free(block: &Block) -> Record {
 
 /// The device of a stream with these records before and after lists of what is live and was at the peak.
 fn device(before: &[Record], skipped: bool, lists: Option<(&[Block], &[Block])>, after: &[Record]) -> DeviceSnapshot {
-    let mut parts = DeviceParts::new(Device::Cpu);
+    let mut parts = DeviceParts::default();
     let current = Stat { current: 200, ..Stat::default() };
     let peak = Peak { bytes: 200, seq: NonZeroU64::new(2), ..Peak::default() };
     let stats = MemoryStats { allocated_bytes: current, ..MemoryStats::default() };
@@ -31,12 +31,12 @@ fn device(before: &[Record], skipped: bool, lists: Option<(&[Block], &[Block])>,
     }
     if let Some((live, at_peak)) = lists {
         parts.set_live(live.to_vec());
-        parts.set_peak(at_peak.to_vec());
+        parts.new_peak = Some(at_peak.to_vec());
         parts.set_counters(counters());
     }
     parts.new_records().extend_from_slice(after);
     parts.set_counters(counters());
-    parts.finish(&[], Sampling::default(), 10_000).unwrap()
+    parts.finish(Device::Cpu, &[], Sampling::default(), 10_000).unwrap()
 }
 
 #[test]

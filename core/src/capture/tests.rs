@@ -5,7 +5,8 @@ use std::num::NonZeroU64;
 use super::*;
 use crate::snapshot::testing::{self, LINE_7, LINE_9, Story, WORKER};
 use crate::snapshot::{
-    BlockName, CallTime, Category, ContextId, CudaHooks, CudaState, GraphMemory, MemoryKind, UnseenCalls,
+    Action, BlockName, CallTime, Category, ContextId, CudaHooks, CudaState, Device, Gap, GraphMemory, MemoryKind,
+    Spans, UnseenCalls,
 };
 
 fn bytes_of(data: &SnapshotData) -> Vec<u8> {
@@ -272,5 +273,53 @@ fn a_recording_of_every_block_has_no_word_of_samples() {
     };
     for tag in [Tag::Sampling, Tag::Counted] {
         assert!(has(&testing::a_sample(), tag) && !has(&sample(), tag));
+    }
+}
+
+/// Every chunk that a whole capture can have.
+fn everything() -> SnapshotData {
+    let mut data = sample();
+    let device = &mut data.devices[0];
+    device.gaps = vec![
+        Gap { at: 1, records: 20, from_ns: 1_000, to_ns: 1_500 },
+        Gap { at: 3, records: 7, from_ns: 3_000, to_ns: 3_500 },
+    ];
+    data.settings.device = Some(Device::Cuda(3));
+    data.settings.skip_actions = vec![Action::FreeCompleted, Action::Alloc];
+    data.settings.rules.add("framework my_tensors").unwrap();
+    data.health.spans = Spans::Silenced;
+    data.process.rank = Some(6);
+    data
+}
+
+/// A streamed capture with skipped records.
+fn streamed() -> Vec<u8> {
+    let data = sample();
+    let device = &data.devices[0];
+    let mut encoder = Encoder::begin(Vec::new()).unwrap();
+    encoder.process(&data.process).unwrap();
+    encoder.contexts(&data.contexts[1..]).unwrap();
+    encoder.addresses(data.stacks.addresses.iter().map(|address| address.address)).unwrap();
+    encoder.stacks(data.stacks.each_calls().skip(1)).unwrap();
+    encoder.records(device.device, &device.records[..1]).unwrap();
+    encoder.skipped(device.device, 4, 2, 4_500).unwrap();
+    encoder.live(device.device, &device.live).unwrap();
+    encoder.records(device.device, &device.records[4..]).unwrap();
+    encoder.peak(device.device, &device.peak.blocks).unwrap();
+    encoder.counters(device.device, &Counters::of(device)).unwrap();
+    encoder.commit(&Commit::default()).unwrap();
+    std::mem::take(encoder.out())
+}
+
+/// The format does not change: captures of earlier builds are read, and written with the same bytes.
+#[test]
+fn captures_match_their_goldens() {
+    for (name, made) in [
+        ("everything.memtrace", bytes_of(&everything())),
+        ("sampled.memtrace", bytes_of(&testing::a_sample())),
+        ("streamed.memtrace", streamed()),
+    ] {
+        assert!(read(&made).is_ok(), "{name}");
+        crate::export::golden_tests::check(name, &made);
     }
 }

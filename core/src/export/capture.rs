@@ -1,4 +1,4 @@
-//! Captures of whole recordings; the bytes are documented at [`capture`].
+//! Capture export: a whole recording in memtrace's own format, which [`capture`] documents.
 
 use std::io::Write;
 
@@ -7,11 +7,11 @@ use crate::capture;
 use crate::error::Error;
 use crate::snapshot::SnapshotData;
 
-/// Everything, to be read again with [`read_capture`](crate::read_capture), also elsewhere.
+/// The whole recording, for [`read_capture`](crate::read_capture), also on another machine.
 #[derive(Clone, Debug, Default)]
 pub struct Capture {
-    /// The size to keep to, if that is possible: the oldest records are left out, as if the log had been shorter. What was
-    /// live at the peak and at the end stays. No limit if `None`.
+    /// The size to keep to. The oldest records are left out first, as if the log had been shorter; the blocks of the peak and
+    /// of the end stay. No limit if `None`.
     pub max_bytes: Option<u64>,
 }
 

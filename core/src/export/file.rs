@@ -1,4 +1,4 @@
-//! Files that appear whole or not at all.
+//! Atomic file creation: a temporary file in the same folder, synced, then renamed.
 
 use std::fs;
 use std::io::{self, BufWriter, Write};
@@ -9,18 +9,18 @@ use tempfile::NamedTempFile;
 use super::Format;
 use crate::error::Error;
 
-/// Writes a new file: to a temporary name beside it, then renamed. A reader never sees half of it, and a failure leaves all
-/// as it was. If there is such a file it is left as it is, and the new one has a number: `NAME-2.END`. Compressed if it is
-/// called `.gz`. Gives the file's path, and what `content` gave.
+/// Writes a new file atomically: readers never see half of it, and a failure leaves nothing behind. An existing file is not
+/// touched; the new one then gets a number, `NAME-2.EXTENSION`. A name in `.gz` is compressed. Returns the file's path and the
+/// result of `content`.
 ///
 /// # Errors
-/// If it cannot be written, or something that is no file has its name.
+/// If it cannot be written, or if the path exists and is not a file.
 pub fn create<T>(path: &Path, content: impl Fn(&mut dyn Write) -> Result<T, Error>) -> Result<(PathBuf, T), Error> {
     let is_taken = |error: &Error| error.is_already_exists() && path.is_file();
     first_free(path, is_taken, |path| new(path, &content).map(|made| (path.to_owned(), made)))
 }
 
-/// Makes a file of that name, or of the first of `NAME-2.END`, `NAME-3.END`, … that is not taken.
+/// Makes a file with this name, or with the first of `NAME-2.EXTENSION`, `NAME-3.EXTENSION`, … that is free.
 #[doc(hidden)]
 pub fn first_free<T, E>(
     path: &Path,
@@ -83,16 +83,16 @@ fn compressed<T>(_: &mut dyn Write, _: impl FnOnce(&mut dyn Write) -> Result<T, 
     Err(io::Error::other("it ends in .gz; build memtrace with its feature `gzip`").into())
 }
 
-/// An error if no file can be made there, by a look at the innermost folder that there is. Leaves nothing behind.
+/// Checks that a file can be created at `path`, with a temporary file in the innermost folder that exists.
 ///
 /// # Errors
-/// If no file can be made there.
+/// If no file can be created there.
 pub fn can_be_made(path: &Path) -> Result<(), Error> {
     let there = folder_of(path).ancestors().find(|folder| folder.exists()).unwrap_or(Path::new("."));
     new_file(there).map(drop).map_err(|source| Error::output(path, source))
 }
 
-/// Puts new content in a file's place, whole.
+/// Replaces a file's content atomically.
 ///
 /// # Errors
 /// If it cannot be written.
@@ -109,7 +109,7 @@ fn folder_of(path: &Path) -> &Path {
     path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-/// With the permissions that a new file has, not the private ones of a temporary file.
+/// A temporary file with the permissions of an ordinary new file.
 fn new_file(dir: &Path) -> io::Result<NamedTempFile> {
     let mut builder = tempfile::Builder::new();
     builder.prefix(".memtrace-").suffix(".part");

@@ -1,4 +1,4 @@
-//! Flamegraph of the peak, drawn by inferno.
+//! Flamegraph (icicle) of the peak as SVG, drawn by inferno.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -13,8 +13,8 @@ use crate::report::sampled;
 use crate::snapshot::{DeviceSnapshot, SnapshotData, Weight};
 use crate::units::{Bytes, grouped};
 
-/// A flamegraph of these stacks: an SVG in which the width of a frame is what it held at the peak, outermost frames on top.
-/// Click to zoom, search with Ctrl-F. If nothing was live at the peak, there is none.
+/// A flamegraph of these stacks as SVG: the width of a frame is the memory that it held at the peak, and outermost frames are on
+/// top. Click to zoom, search with Ctrl-F. An error if nothing was live at the peak.
 #[derive(Clone, Debug, Default)]
 pub struct Flamegraph(pub Folded);
 
@@ -50,13 +50,13 @@ fn draw(
     let unit = if stacks.measure == Measure::Bytes { "bytes" } else { "blocks" };
     drawing.count_name = format!("{unit}{}", sampled::behind(interval));
     drawing.colors = flamegraph::color::Palette::Basic(flamegraph::color::BasicPalette::Mem);
-    // The outermost frames on top: people look there first, and deep towers hang out of the way.
+    // Outermost frames on top: readers start there, and deep stacks hang out of the way.
     drawing.direction = flamegraph::Direction::Inverted;
-    // Functions stand first in their names.
+    // A frame's label begins with its function.
     drawing.text_truncate_direction = flamegraph::TextTruncateDirection::Right;
     drawing.deterministic = true;
     let lines: Vec<String> = lines.iter().map(|(stack, value)| format!("{stack} {value}")).collect();
-    // Buffered, so that inferno's many small writes do not each go through `dyn Write`.
+    // A buffer for inferno's many small writes.
     let mut svg = Vec::new();
     flamegraph::from_lines(&mut drawing, lines.iter().map(String::as_str), &mut svg)
         .map_err(|error| Error::drawing("flamegraph", error.to_string()))?;
@@ -64,7 +64,7 @@ fn draw(
     Ok(())
 }
 
-/// How many were live at the peak, as far as is known.
+/// The number of known blocks that were live at the peak.
 fn blocks(device: &DeviceSnapshot) -> u64 {
     device.peak_weights().map(|(_, weight)| weight).sum::<Weight>().blocks()
 }

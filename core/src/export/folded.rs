@@ -1,4 +1,4 @@
-//! Folded stacks of the peak, or of another moment: one line a stack, `outermost;…;innermost value`.
+//! Folded (collapsed) stacks, the input of flamegraph tools: one line a stack, `outermost;…;innermost value`.
 
 use std::borrow::Cow;
 use std::cmp::Reverse;
@@ -11,7 +11,7 @@ use crate::attribute::{Origin, is_pool};
 use crate::error::Error;
 use crate::snapshot::{ContextId, Device, DeviceSnapshot, Frame, SnapshotData, StackId, SymbolName, Weight};
 
-/// What the numbers count.
+/// The unit of the values.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Measure {
     /// Bytes live at the peak.
@@ -21,22 +21,22 @@ pub enum Measure {
     Count,
 }
 
-/// Folded stacks of what was live at the peak, sorted, for flamegraph tools: `outer;…;inner bytes`. Frames of thread pools that
-/// stand beside each other are one. With [`Measure::Bytes`]
-/// the values add up to the peak's total. Under sampling they are estimates, which the format has no place to say.
+/// Folded stacks of the blocks live at the peak, sorted, for flamegraph tools: `outer;…;inner bytes`. Neighbouring frames of a
+/// thread pool become one. With [`Measure::Bytes`] the values add up to the peak's total. Under sampling they are estimates,
+/// which the format cannot express.
 #[derive(Clone, Debug, Default)]
 pub struct Folded {
-    /// Bytes or blocks.
+    /// The unit of the values.
     pub measure: Measure,
-    /// Which device; the one with the largest peak if `None`.
+    /// The device; the one with the largest peak if `None`.
     pub device: Option<Device>,
-    /// The moment of which they are: the peak, if nothing else is said.
+    /// The moment; the peak by default.
     pub moment: Moment,
-    /// The scopes as outermost frames in brackets. One path of the program is then several if it ran in several scopes.
+    /// Adds the scopes as outermost frames in brackets. A call path that ran in several scopes then has several stacks.
     pub scopes: bool,
-    /// Frames of the standard library, of memtrace and each of thread pools as well.
+    /// Keeps the frames of the standard library, of memtrace and of thread pools.
     pub all_frames: bool,
-    /// The size to keep to: beyond it the smallest stacks stand together in one. No limit if `None`.
+    /// The size to keep to: beyond it the smallest stacks are summed in one line. No limit if `None`.
     pub max_bytes: Option<u64>,
 }
 
@@ -54,7 +54,7 @@ impl Export for Folded {
     }
 }
 
-/// The `count` largest lines, by name, and the others in one.
+/// The `count` largest lines, by name, and the sum of the others.
 pub(super) fn largest(lines: &BTreeMap<String, u64>, count: usize) -> Cow<'_, BTreeMap<String, u64>> {
     if count >= lines.len() {
         return Cow::Borrowed(lines);
@@ -80,10 +80,10 @@ pub(super) fn lines(data: &SnapshotData, device: &DeviceSnapshot, options: &Fold
     lines
 }
 
-/// Text of lines; what is beyond it would help nobody, and could take any memory.
+/// Bytes of text. More would help nobody, and a hostile capture could fill any memory.
 const MOST_TEXT: usize = 256 << 20;
 
-/// Each stack in its scopes as a line; beyond [`MOST_TEXT`] the smallest in one.
+/// A line for each stack in its scopes; beyond [`MOST_TEXT`] the smallest are summed.
 fn stacks(data: &SnapshotData, device: &DeviceSnapshot, options: &Folded) -> BTreeMap<String, u64> {
     let mut sums: HashMap<(ContextId, StackId), Weight> = HashMap::new();
     for (block, weight) in device.peak_weights() {
@@ -95,7 +95,7 @@ fn stacks(data: &SnapshotData, device: &DeviceSnapshot, options: &Folded) -> BTr
     };
     let mut sums: Vec<_> = sums.into_iter().map(|(key, sum)| (key, value(sum))).collect();
     sums.sort_unstable_by_key(|(key, value)| (Reverse(*value), *key));
-    let mut names = Names::of(data, options);
+    let mut names = FrameNames::of(data, options);
     let (mut lines, mut text) = (BTreeMap::new(), 0);
     for (at, ((context, stack), value)) in sums.iter().enumerate() {
         if text > MOST_TEXT {
@@ -114,23 +114,23 @@ fn smaller(stacks: usize) -> String {
     format!("({stacks} smaller stacks)")
 }
 
-/// Stands for all neighbouring frames of thread pools.
+/// Replaces neighbouring frames of thread pools.
 const POOL: &str = "(thread pool)";
 
-/// Names of frames, each worked out once.
-struct Names<'a> {
+/// Names of frames, each made once.
+struct FrameNames<'a> {
     data: &'a SnapshotData,
     options: &'a Folded,
-    /// By the frame's place in memory; none for those that are not shown.
+    /// By the frame's address in memory; `None` for hidden frames.
     names: HashMap<*const Frame, Option<String>>,
 }
 
-impl<'a> Names<'a> {
+impl<'a> FrameNames<'a> {
     fn of(data: &'a SnapshotData, options: &'a Folded) -> Self {
         Self { data, options, names: HashMap::new() }
     }
 
-    /// The stack from the outside in; scopes first, in brackets, where they are wanted.
+    /// The stack, outermost frame first; scopes in brackets before it, if the options ask for them.
     fn folded(&mut self, context: ContextId, stack: StackId) -> String {
         let mut line = String::new();
         for name in self.data.context_names(context).into_iter().filter(|_| self.options.scopes) {
@@ -156,7 +156,7 @@ impl<'a> Names<'a> {
     }
 }
 
-/// `Net::forward src/model.rs:7`: drawings cut off the end.
+/// `Net::forward src/model.rs:7`: viewers cut the end.
 fn function_and_line(frame: &Frame, working_dir: &str) -> String {
     let name = frame.function_or_empty();
     let Some(file) = &frame.file else { return name.to_owned() };
@@ -174,7 +174,7 @@ fn append(line: &mut String, name: &str) {
     line.push_str(name);
 }
 
-/// `;` separates frames and appears in Rust's array types; control characters are no XML.
+/// `;` separates frames, and Rust's array types contain it; control characters are not valid XML.
 fn clean(name: &str) -> String {
     name.replace(';', ",").replace(char::is_control, " ")
 }

@@ -1,4 +1,4 @@
-//! Formats by the ends of file names.
+//! Format lookup by file extension.
 
 use std::io::Write;
 use std::path::Path;
@@ -11,42 +11,45 @@ use crate::snapshot::SnapshotData;
 type OfRecording = fn(&SnapshotData, &mut dyn Write) -> Result<LeftOut, Error>;
 type OfOperators = fn(&OperatorSeries, &mut dyn Write) -> Result<LeftOut, Error>;
 
-/// A format with the options that it has by default, by the end of a file's name.
+/// A format with its default options, by extension.
 #[derive(Clone, Copy, Debug)]
 pub struct Format {
-    end: &'static str,
+    extension: &'static str,
     write: OfRecording,
     write_operators: Option<OfOperators>,
 }
 
 impl Format {
-    pub(super) const fn of_recording<F: Export + Default>(end: &'static str) -> Self {
-        Self { end, write: |data, out| F::default().write(data, out), write_operators: None }
+    pub(super) const fn of_recording<F: Export + Default>(extension: &'static str) -> Self {
+        Self { extension, write: |data, out| F::default().write(data, out), write_operators: None }
     }
 
-    pub(super) const fn of_operators<F: ExportOperators + Default>(end: &'static str) -> Self {
+    pub(super) const fn of_operators<F: ExportOperators + Default>(extension: &'static str) -> Self {
         let write: OfOperators = |series, out| F::default().write_operators(series, out);
-        Self { write_operators: Some(write), ..Self::of_recording::<F>(end) }
+        Self { write_operators: Some(write), ..Self::of_recording::<F>(extension) }
     }
 
-    /// The format that a path asks for; `.gz` behind it is about compression only.
+    /// The format for a path's extension; a final `.gz` means compression.
     ///
     /// # Errors
-    /// If it asks for none.
+    /// If no format has this extension.
     pub fn of(path: &Path) -> Result<Self, Error> {
         let name = path.file_name().unwrap_or_default().as_encoded_bytes();
         let plain = name.strip_suffix(b".gz").unwrap_or(name);
-        Self::by_end(plain).ok_or_else(|| Error::format(path, &FORMATS.map(|format| format.end).join(", ")))
+        Self::by_extension(plain).ok_or_else(|| Error::format(path, &FORMATS.map(|format| format.extension).join(", ")))
     }
 
-    /// A file's name without its format's end.
+    /// A file's name without its format's extension.
     pub(super) fn stem(name: &str) -> &str {
-        Self::by_end(name.as_bytes()).and_then(|format| name.strip_suffix(format.end)).unwrap_or(name)
+        Self::by_extension(name.as_bytes()).and_then(|format| name.strip_suffix(format.extension)).unwrap_or(name)
     }
 
-    /// The longest end: `.trace.json` is no report.
-    fn by_end(name: &[u8]) -> Option<Self> {
-        FORMATS.into_iter().filter(|format| name.ends_with(format.end.as_bytes())).max_by_key(|format| format.end.len())
+    /// The longest extension wins: `.trace.json` is not a report.
+    fn by_extension(name: &[u8]) -> Option<Self> {
+        FORMATS
+            .into_iter()
+            .filter(|format| name.ends_with(format.extension.as_bytes()))
+            .max_by_key(|format| format.extension.len())
     }
 
     /// Writes a recording.
@@ -57,37 +60,44 @@ impl Format {
         (self.write)(data, out)
     }
 
-    /// Writes a series of operators.
+    /// Writes a series of operator calls.
     ///
     /// # Errors
-    /// If it cannot be written, or there is nothing to draw; if the format is no series'.
+    /// If it cannot be written, if there is nothing to draw, or if the format is for recordings only.
     pub fn write_operators(self, series: &OperatorSeries, out: &mut dyn Write) -> Result<LeftOut, Error> {
-        let of_operators = |format: Self| format.write_operators.map(|_| format.end);
+        let of_operators = |format: Self| format.write_operators.map(|_| format.extension);
         let known = || FORMATS.into_iter().filter_map(of_operators).collect::<Vec<_>>().join(", ");
-        let write = self.write_operators.ok_or_else(|| Error::format(Path::new(self.end), &known()))?;
+        let write = self.write_operators.ok_or_else(|| Error::format(Path::new(self.extension), &known()))?;
         write(series, out)
     }
 }
 
-/// Stands for a picture whose feature this was built without.
-#[cfg(not(all(feature = "figures", feature = "flamegraph")))]
-#[derive(Default)]
-pub(super) struct Missing<const FIGURES: bool>;
+/// Replaces a format whose feature is off, and returns an error that names the feature.
+macro_rules! missing {
+    ($name:ident, $feature:literal) => {
+        #[cfg(not(feature = $feature))]
+        #[derive(Default)]
+        pub(super) struct $name;
 
-#[cfg(not(all(feature = "figures", feature = "flamegraph")))]
-impl<const FIGURES: bool> ExportOperators for Missing<FIGURES> {
-    fn write_operators(&self, _: &OperatorSeries, _: &mut dyn Write) -> Result<LeftOut, Error> {
-        let feature = if FIGURES { "figures" } else { "flamegraph" };
-        Err(Error::drawing("picture", format!("this was built without memtrace's feature `{feature}`")))
-    }
+        #[cfg(not(feature = $feature))]
+        impl ExportOperators for $name {
+            fn write_operators(&self, _: &OperatorSeries, _: &mut dyn Write) -> Result<LeftOut, Error> {
+                let reason = concat!("this was built without memtrace's feature `", $feature, "`");
+                Err(Error::drawing("picture", reason.to_owned()))
+            }
+        }
+    };
 }
+
+missing!(MissingFigure, "figures");
+missing!(MissingFlamegraph, "flamegraph");
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn the_end_of_a_name_says_the_format() {
+    fn the_longest_known_extension_is_the_format() {
         let cases = [
             ("a/b.pickle", ".pickle"),
             ("b.pickle.gz", ".pickle"),
@@ -100,7 +110,9 @@ mod tests {
             ("b.categories.raw.json.gz", ".categories.raw.json"),
             ("b.memtrace", ".memtrace"),
         ];
-        cases.iter().for_each(|(path, end)| assert_eq!(Format::of(Path::new(path)).unwrap().end, *end));
+        cases
+            .iter()
+            .for_each(|(path, extension)| assert_eq!(Format::of(Path::new(path)).unwrap().extension, *extension));
         let error = Format::of(Path::new("x.bin")).unwrap_err().to_string();
         assert!(error.contains(".pickle") && error.contains("x.bin"), "{error}");
     }

@@ -1,11 +1,11 @@
-//! Many small pieces as few writes.
+//! Write buffer for pickles and traces: many small pieces become few large writes.
 
 use std::io::{self, Write};
 
-/// So many bytes are passed on at a time.
+/// Bytes per write.
 const MANY: usize = 1 << 16;
 
-/// Gathers what is put into it; the writer behind gets much at once.
+/// Unlike [`BufWriter`](std::io::BufWriter), pieces go in without a check for errors: `settle` has it, once an entry.
 pub(super) struct Gathered<'a> {
     out: &'a mut dyn Write,
     bytes: Vec<u8>,
@@ -13,7 +13,7 @@ pub(super) struct Gathered<'a> {
 
 impl<'a> Gathered<'a> {
     pub(super) fn new(out: &'a mut dyn Write) -> Self {
-        // Room beyond what is passed on, so that pieces seldom find none.
+        // Room for the pieces between two calls of `settle`.
         Self { out, bytes: Vec::with_capacity(2 * MANY) }
     }
 
@@ -22,37 +22,29 @@ impl<'a> Gathered<'a> {
         self.bytes.extend_from_slice(piece);
     }
 
-    /// JSON as it stands.
     #[inline]
     pub(super) fn json(&mut self, json: &str) {
         self.put(json.as_bytes());
     }
 
-    /// A number as JSON. The standard formatting takes several times as long, and a record has ten numbers.
+    /// A number as JSON; std's formatting takes several times as long.
     #[inline]
     pub(super) fn number(&mut self, number: u64) {
-        // Numbers and texts can always be written.
+        // Serializing a number or a text to a vector cannot fail.
         let _ = serde_json::to_writer(&mut self.bytes, &number);
     }
 
-    /// A text as JSON: in quotes, escaped.
+    /// A text as JSON, quoted and escaped.
     pub(super) fn text(&mut self, text: &str) {
         let _ = serde_json::to_writer(&mut self.bytes, text);
     }
 
-    /// Passes on what was gathered, once it is enough.
-    ///
-    /// # Errors
-    /// If the writer fails.
+    /// Writes the buffer if it is full.
     #[inline]
     pub(super) fn settle(&mut self) -> io::Result<()> {
         if self.bytes.len() < MANY { Ok(()) } else { self.pass_on() }
     }
 
-    /// Passes on everything.
-    ///
-    /// # Errors
-    /// If the writer fails.
     pub(super) fn finish(&mut self) -> io::Result<()> {
         self.pass_on()?;
         self.out.flush()

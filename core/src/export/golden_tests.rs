@@ -4,11 +4,11 @@
 
 use std::path::Path;
 
-use super::naive_unpickle::{Value, unpickle};
+use super::naive_unpickle::{PickleValue, unpickle};
 use super::{CategoriesJson, CategoriesRaw, ChromeTrace, Export, Folded, Json, Measure, MemoryLayout, Pickle, Text};
 use crate::snapshot::testing::two_lines_and_a_temporary;
 
-pub(super) fn check(name: &str, made: &[u8]) {
+pub(crate) fn check(name: &str, made: &[u8]) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/golden").join(name);
     if std::env::var_os("MEMTRACE_UPDATE_GOLDENS").is_some() {
         std::fs::write(&path, made).unwrap();
@@ -83,7 +83,7 @@ fn an_empty_snapshot_is_written_by_every_format() {
     assert!(Text::default().render(&data).unwrap().contains("nothing was recorded"));
     let mut out = Vec::new();
     Pickle::default().write(&data, &mut out).unwrap();
-    assert!(matches!(unpickle(&out), Value::Dict(_)));
+    assert!(matches!(unpickle(&out), PickleValue::Dict(_)));
     out.clear();
     Folded::default().write(&data, &mut out).unwrap();
     assert!(out.is_empty());
@@ -150,13 +150,13 @@ fn a_writer_that_fails_anywhere_is_an_error_and_never_a_panic() {
 
 /// The live bytes over time, as the viewers work them out: from the entries, on top of the live blocks
 /// whose allocs are not among them.
-fn viewers_peak(pickle: &Value) -> i128 {
+fn viewers_peak(pickle: &PickleValue) -> i128 {
     let entries = pickle.at("device_traces").list()[0].list();
-    let blocks: Vec<Value> =
+    let blocks: Vec<PickleValue> =
         pickle.at("segments").list().iter().flat_map(|segment| segment.at("blocks").list()).collect();
     let live = blocks.iter().filter(|block| block.at("state").text() == "active_allocated");
     let end: i128 = live.map(|block| block.at("requested_size").int()).sum();
-    let change = |entry: &Value| match entry.at("action").text().as_str() {
+    let change = |entry: &PickleValue| match entry.at("action").text().as_str() {
         "alloc" => entry.at("size").int(),
         "free_completed" => -entry.at("size").int(),
         _ => 0,

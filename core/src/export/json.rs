@@ -1,4 +1,4 @@
-//! The report's numbers as JSON: bytes as integers, times in nanoseconds.
+//! Report serializer: JSON with a schema, bytes as integers, times in nanoseconds.
 
 use std::io::Write;
 
@@ -12,23 +12,22 @@ use crate::snapshot::{
     CudaHooks, Device, DeviceSnapshot, Gap, MemoryStats, OutOfMemory, RecordKind, SnapshotData, Stat,
 };
 
-/// Of the form of the JSON: higher where something that was there is gone or means something else.
+/// The JSON's version: higher if a key is gone or has another meaning.
 const VERSION: u32 = 1;
 
-/// The report's numbers as JSON: every device with its peak, breakdowns, scopes, temporaries and counters. A device of which
-/// only a sample was recorded has `estimated` and `sampled`. [`Json::SCHEMA`] has all keys with their meanings; the value of `version`
-/// grows when one of them is gone or means something else.
+/// The report's numbers as JSON: every device with its peak, breakdowns, scopes, temporaries and counters. A sampled device
+/// has `estimated` and `sampled`. [`Json::SCHEMA`] describes all keys; the value of `version` grows when a key is gone or has
+/// another meaning.
 #[derive(Clone, Debug, Default)]
 pub struct Json {
     /// One line instead of indented lines.
     pub compact: bool,
-    /// The size to keep to: beyond it the smallest rows of each table stand together in one. No limit if
-    /// `None`.
+    /// The size to keep to: beyond it the smallest rows of each table are summed in one. No limit if `None`.
     pub max_bytes: Option<u64>,
 }
 
 impl Json {
-    /// The JSON Schema of what is written, which says what each key means.
+    /// The JSON Schema of the format; it describes each key.
     pub const SCHEMA: &str = include_str!("report.schema.json");
 }
 
@@ -50,18 +49,18 @@ impl Export for Json {
     }
 }
 
-/// A device's tables, worked out once.
+/// A device's tables, computed once for all measurements of a budget.
 struct Tables {
     breakdowns: Vec<(&'static str, Breakdown)>,
     scopes: Vec<ScopeRow>,
     temporaries: Vec<TemporaryRow>,
-    /// What not every device has.
+    /// Tables that not every device has.
     others: Vec<(&'static str, Value)>,
 }
 
 impl Tables {
     fn of(data: &SnapshotData, device: &DeviceSnapshot) -> Self {
-        // Of names there is a table only where there are names: the others are there also if they are empty.
+        // The table of names exists only if there are names; the others may be empty.
         let is_there = |key| key != "peak_by_name" || !device.names.is_empty();
         let tables = analysis::TABLES.iter().filter(|table| is_there(table.key));
         let breakdowns =
@@ -85,9 +84,9 @@ impl Tables {
     }
 }
 
-/// What is live at the end, by more than the line.
+/// Tables of the blocks live at the end.
 fn live(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<(&'static str, Breakdown)> {
-    // The end is always known.
+    // Every recording knows its end.
     let Ok(end) = Moment::End.of(data, device) else { return Vec::new() };
     let [scope, operator] = [analysis::by_scope, analysis::by_operator].map(|make| make(data, &end));
     let [module, age] = [analysis::by_module, analysis::by_age].map(|make| make(data, &end));
@@ -147,7 +146,7 @@ fn cuda_hooks(hooks: &CudaHooks) -> Value {
     })
 }
 
-/// What only CUDA devices have.
+/// Tables of CUDA devices.
 fn cuda_tables(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<(&'static str, Value)> {
     let Device::Cuda(_) = device.device else { return Vec::new() };
     let mut tables = vec![("segments", segments(device))];
@@ -171,7 +170,6 @@ fn cuda_tables(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<(&'static st
     tables
 }
 
-/// Where there are any.
 fn allocators(data: &SnapshotData, device: &DeviceSnapshot) -> Option<Value> {
     let rows = coverage::allocator_notes(data, device).into_iter();
     let rows: Vec<Value> = rows
@@ -180,7 +178,6 @@ fn allocators(data: &SnapshotData, device: &DeviceSnapshot) -> Option<Value> {
     (!rows.is_empty()).then(|| rows.into())
 }
 
-/// What was live twice, where anything was.
 fn twice(data: &SnapshotData, device: &DeviceSnapshot) -> Option<Value> {
     let row = |row: &analysis::LiveTwice| {
         json!({
@@ -213,7 +210,7 @@ fn finding(finding: &Finding) -> Value {
     })
 }
 
-/// What is an estimate and what was counted.
+/// The sampling of a device: estimated and counted figures.
 fn sample(device: &DeviceSnapshot) -> Option<Value> {
     let interval = device.sample_interval()?;
     Some(json!({
@@ -347,7 +344,7 @@ fn module(module: &crate::snapshot::LoadedObject) -> Value {
     json!({ "path": module.path.as_deref().unwrap_or_default(), "build_id": build_id, "base": module.base })
 }
 
-/// In the keys of `torch.cuda.memory_stats`.
+/// With the keys of `torch.cuda.memory_stats`.
 fn stats(stats: &MemoryStats) -> Value {
     let quantities = [
         ("allocated_bytes", stats.allocated_bytes),

@@ -1,18 +1,20 @@
-//! Files for people and their tools. Each format is a type whose value says how it is written, and an [`Export`], which
-//! does nothing but write to what it is given; [`mod@file`] writes files.
+//! Exporters: serialize a recording for viewers, tools and people.
 //!
-//! | type | end of the name | |
+//! Each format is a type whose value has the format's options. It implements [`Export`], which writes to any
+//! [`Write`](std::io::Write); [`mod@file`] writes files.
+//!
+//! | type | extension | content |
 //! |---|---|---|
 //! | [`Pickle`] | `.pickle` | for PyTorch's `memory_viz` |
-//! | [`ChromeTrace`] | `.trace.json` | what happened over time, for Perfetto and `chrome://tracing` |
-//! | [`MemoryLayout`] | `.layout.json` | what lay where, for the same |
+//! | [`ChromeTrace`] | `.trace.json` | events over time, for Perfetto and `chrome://tracing` |
+//! | [`MemoryLayout`] | `.layout.json` | the blocks in each region of memory, step by step, for the same viewers |
 //! | [`Text`], [`Json`] | `.txt`, `.json` | the report |
 //! | [`Folded`], `Flamegraph` | `.folded`, `.svg` | stacks of the peak |
-//! | [`Capture`] | `.memtrace` | everything, to be read again |
+//! | [`Capture`] | `.memtrace` | the whole recording, for [`read_capture`](crate::read_capture) |
 //! | [`OperatorsJson`], [`OperatorsCsv`], `OperatorsSvg` | `.operators.json`, `.csv`, `.svg` | the series of operator calls |
 //! | [`CategoriesJson`], [`CategoriesRaw`], `CategoriesSvg`, `CategoriesHtml` | `.categories.json`, `.raw.json`, `.svg`, `.html` | the category timeline |
 //!
-//! Those without a link need a feature: `Flamegraph` needs `flamegraph`, and the other pictures `figures`.
+//! The types without a link need a feature: `Flamegraph` needs `flamegraph`, the other three need `figures`.
 
 mod budget;
 mod capture;
@@ -27,7 +29,7 @@ mod folded;
 mod format;
 mod gathered;
 #[cfg(test)]
-mod golden_tests;
+pub(crate) mod golden_tests;
 mod json;
 #[cfg(test)]
 mod naive_unpickle;
@@ -53,6 +55,10 @@ pub use figure::{Figure, OperatorsSvg};
 pub use flamegraph::Flamegraph;
 pub use folded::{Folded, Measure};
 pub use format::Format;
+#[cfg(not(feature = "flamegraph"))]
+use format::MissingFlamegraph as Flamegraph;
+#[cfg(not(feature = "figures"))]
+use format::{MissingFigure as CategoriesHtml, MissingFigure as CategoriesSvg, MissingFigure as OperatorsSvg};
 pub use json::Json;
 pub use operators::{ExportOperators, OperatorsCsv, OperatorsJson, operators_of, parse_operators};
 pub use pytorch::Pickle;
@@ -61,7 +67,7 @@ pub use text::{Text, at_peak};
 use crate::error::Error;
 use crate::snapshot::SnapshotData;
 
-/// What the end of a file's name stands for: a format is a file beside this one, its names above, and a row here.
+/// Formats by extension. A new format is a file beside this one, a line in the table above, and a row here.
 const FORMATS: [Format; 15] = [
     Format::of_recording::<Pickle>(".pickle"),
     Format::of_recording::<ChromeTrace>(".trace.json"),
@@ -80,18 +86,9 @@ const FORMATS: [Format; 15] = [
     Format::of_recording::<CategoriesHtml>(".categories.html"),
 ];
 
-#[cfg(not(feature = "flamegraph"))]
-type Flamegraph = format::Missing<false>;
-#[cfg(not(feature = "figures"))]
-type OperatorsSvg = format::Missing<true>;
-#[cfg(not(feature = "figures"))]
-type CategoriesSvg = format::Missing<true>;
-#[cfg(not(feature = "figures"))]
-type CategoriesHtml = format::Missing<true>;
-
-/// A way to write a recording; the value has its options.
+/// A format with its options.
 pub trait Export {
-    /// Writes the recording, and says what it left out to keep to a size.
+    /// Writes the recording, and returns what it left out to keep to a size.
     ///
     /// # Errors
     /// If `out` fails, or there is nothing to draw.

@@ -6,16 +6,16 @@ use std::collections::HashMap;
 use std::rc::Rc;
 
 #[derive(Clone, Debug)]
-pub(super) enum Value {
+pub(super) enum PickleValue {
     Bool(bool),
     Int(i128),
     Text(String),
-    Tuple(Vec<Value>),
-    List(Rc<RefCell<Vec<Value>>>),
-    Dict(Rc<RefCell<Vec<(String, Value)>>>),
+    Tuple(Vec<PickleValue>),
+    List(Rc<RefCell<Vec<PickleValue>>>),
+    Dict(Rc<RefCell<Vec<(String, PickleValue)>>>),
 }
 
-pub(super) fn unpickle(bytes: &[u8]) -> Value {
+pub(super) fn unpickle(bytes: &[u8]) -> PickleValue {
     assert_eq!(bytes[..2], [0x80, 4], "protocol");
     let mut machine = Machine { rest: &bytes[2..], stack: Vec::new(), marks: Vec::new(), memo: HashMap::new() };
     while machine.step() {}
@@ -25,17 +25,17 @@ pub(super) fn unpickle(bytes: &[u8]) -> Value {
 
 struct Machine<'a> {
     rest: &'a [u8],
-    stack: Vec<Value>,
+    stack: Vec<PickleValue>,
     marks: Vec<usize>,
-    memo: HashMap<u32, Value>,
+    memo: HashMap<u32, PickleValue>,
 }
 
 impl Machine<'_> {
     fn step(&mut self) -> bool {
         match self.take(1)[0] {
             b'.' => return false,
-            b'}' => self.stack.push(Value::Dict(Rc::default())),
-            b']' => self.stack.push(Value::List(Rc::default())),
+            b'}' => self.stack.push(PickleValue::Dict(Rc::default())),
+            b']' => self.stack.push(PickleValue::List(Rc::default())),
             b'(' => self.marks.push(self.stack.len()),
             b'u' => self.set_items(),
             b'e' => self.append(),
@@ -54,10 +54,10 @@ impl Machine<'_> {
             b'X' => self.text(4),
             0x86 => {
                 let pair = self.stack.split_off(self.stack.len() - 2);
-                self.stack.push(Value::Tuple(pair));
+                self.stack.push(PickleValue::Tuple(pair));
             }
-            0x88 => self.stack.push(Value::Bool(true)),
-            0x89 => self.stack.push(Value::Bool(false)),
+            0x88 => self.stack.push(PickleValue::Bool(true)),
+            0x89 => self.stack.push(PickleValue::Bool(false)),
             other => panic!("opcode {other:#x}"),
         }
         true
@@ -77,13 +77,13 @@ impl Machine<'_> {
         let bytes = self.take(length);
         let value = bytes.iter().rev().fold(0i128, |value, byte| value << 8 | i128::from(*byte));
         let negative = signed && bytes[length - 1] & 0x80 != 0;
-        self.stack.push(Value::Int(if negative { value - (1 << (8 * length)) } else { value }));
+        self.stack.push(PickleValue::Int(if negative { value - (1 << (8 * length)) } else { value }));
     }
 
     fn text(&mut self, length_bytes: usize) {
         let length = self.number(length_bytes) as usize;
         let text = String::from_utf8(self.take(length).to_vec()).unwrap();
-        self.stack.push(Value::Text(text));
+        self.stack.push(PickleValue::Text(text));
     }
 
     fn put(&mut self, length: usize) {
@@ -101,32 +101,32 @@ impl Machine<'_> {
         let items = self.stack.split_off(self.marks.pop().unwrap());
         assert!(items.len() <= 1000, "the viewer passes a batch as arguments of one call");
         match self.stack.last().unwrap() {
-            Value::List(list) => list.borrow_mut().extend(items),
+            PickleValue::List(list) => list.borrow_mut().extend(items),
             other => panic!("APPENDS to {other:?}"),
         }
     }
 
     fn set_items(&mut self) {
         let items = self.stack.split_off(self.marks.pop().unwrap());
-        let Some(Value::Dict(dict)) = self.stack.last() else { panic!("SETITEMS on no dict") };
+        let Some(PickleValue::Dict(dict)) = self.stack.last() else { panic!("SETITEMS on no dict") };
         for pair in items.chunks_exact(2) {
-            let Value::Text(key) = &pair[0] else { panic!("a key that is no string") };
+            let PickleValue::Text(key) = &pair[0] else { panic!("a key that is no string") };
             dict.borrow_mut().push((key.clone(), pair[1].clone()));
         }
     }
 }
 
-impl Value {
-    pub(super) fn find(&self, key: &str) -> Option<Value> {
+impl PickleValue {
+    pub(super) fn find(&self, key: &str) -> Option<PickleValue> {
         let Self::Dict(items) = self else { panic!("{key} of no dict") };
         items.borrow().iter().find(|(name, _)| name == key).map(|(_, value)| value.clone())
     }
 
-    pub(super) fn at(&self, key: &str) -> Value {
+    pub(super) fn at(&self, key: &str) -> PickleValue {
         self.find(key).unwrap_or_else(|| panic!("no {key}"))
     }
 
-    pub(super) fn list(&self) -> Vec<Value> {
+    pub(super) fn list(&self) -> Vec<PickleValue> {
         let Self::List(items) = self else { panic!("no list") };
         items.borrow().clone()
     }

@@ -1,6 +1,7 @@
-//! Writes Python pickles of dicts, lists, tuples, strings, integers and booleans.
+//! Python pickle writer (protocol 4): dicts, lists, tuples, strings, integers and booleans.
 //!
-//! Only opcodes that PyTorch's JavaScript viewer reads (protocol 4 without its memoizing opcodes):
+//! An own writer, because no crate writes shared objects (memo references). They keep a snapshot at 57 bytes an entry instead
+//! of several hundred. It uses only the opcodes that PyTorch's JavaScript viewer reads (no `MEMOIZE`):
 //! ```text
 //! 80 04           PROTO 4           71 n            BINPUT (memo 0-255)
 //! 7d / 5d / 29    empty dict/list/tuple
@@ -16,17 +17,16 @@ use std::io::{self, Write};
 
 use super::gathered::Gathered;
 
-/// Keys and other fixed strings stand in every entry: the first memo numbers, which one byte can
-/// name, are theirs.
+/// Memo numbers below are for keys and other fixed strings, which occur in every entry: one byte addresses them.
 const FIRST_OTHER_MEMO: u32 = u64::BITS;
-/// The viewer passes the items of one APPENDS as arguments of one call.
+/// Items of one APPENDS; the viewer passes them as arguments of one call.
 const BATCH: usize = 1000;
 
-/// An object that was written before and can be named again in 2 or 5 bytes.
+/// Memo number of a written object, which 2 or 5 bytes can refer to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Memo(u32);
 
-/// A string that occurs over and over, a dozen times an entry: its number is known, not looked up.
+/// A fixed string with a constant memo number; entries have a dozen of them.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Word {
     number: u8,
@@ -34,24 +34,24 @@ pub(super) struct Word {
 }
 
 impl Word {
-    /// The only word of a pickle with this number, which is below 64.
+    /// `number` must be unique and below 64.
     pub(super) const fn new(number: u8, text: &'static str) -> Self {
         assert!((number as u32) < FIRST_OTHER_MEMO);
         Self { number, text }
     }
 }
 
-/// A list under way.
+/// A list under construction.
 pub(super) struct List {
     in_batch: usize,
 }
 
-/// A pickle under way.
+/// A pickle under construction.
 pub(super) struct Pickler<'a> {
     out: Gathered<'a>,
-    /// The first error of the writer.
+    /// The writer's first error.
     failed: Option<io::Error>,
-    /// A bit for each word that was written.
+    /// One bit for each word that was written.
     words: u64,
     next: u32,
 }
@@ -63,19 +63,18 @@ impl<'a> Pickler<'a> {
         pickle
     }
 
-    /// # Errors
-    /// If anything could not be written.
+    /// Returns the first error of the writer.
     pub(super) fn finish(mut self) -> io::Result<()> {
         self.put(b".");
         self.failed.map_or_else(|| self.out.finish(), Err)
     }
 
-    /// Nothing that follows will be written: the writer failed.
+    /// True if the writer failed; the rest is not written.
     pub(super) fn has_failed(&self) -> bool {
         self.failed.is_some()
     }
 
-    /// What is gathered is passed on with the items of lists.
+    /// Items of lists flush the buffer, see [`next_item`](Self::next_item).
     #[inline]
     fn put(&mut self, bytes: &[u8]) {
         if self.failed.is_none() {
@@ -90,7 +89,7 @@ impl<'a> Pickler<'a> {
         self.put(b"u");
     }
 
-    /// A list of what `item` writes for each of `items`.
+    /// A list; `item` writes each of `items`.
     pub(super) fn list<T>(&mut self, items: impl IntoIterator<Item = T>, mut item: impl FnMut(&mut Self, T)) {
         let mut list = self.begin_list();
         for value in items {
@@ -127,7 +126,6 @@ impl<'a> Pickler<'a> {
         }
     }
 
-    /// A string that occurs over and over.
     #[inline]
     pub(super) fn word(&mut self, word: Word) {
         let known = self.words & (1 << word.number) != 0;
@@ -142,7 +140,7 @@ impl<'a> Pickler<'a> {
     }
 
     pub(super) fn text(&mut self, text: &str) {
-        // No name of anything has 4 GiB.
+        // No text has 4 GiB.
         let text = text.get(..u32::MAX as usize).unwrap_or(text);
         match text.len() as u32 {
             length @ 0..=0xff => self.put(&[0x8c, length as u8]),
@@ -175,7 +173,7 @@ impl<'a> Pickler<'a> {
         self.put(&[0x86]);
     }
 
-    /// Remembers the object that was just written.
+    /// Memoizes the object that was just written.
     pub(super) fn remember(&mut self) -> Memo {
         let memo = Memo(self.next);
         self.next += 1;
@@ -183,13 +181,12 @@ impl<'a> Pickler<'a> {
         memo
     }
 
-    /// A remembered object again.
+    /// Writes a reference to a memoized object.
     #[inline]
     pub(super) fn get(&mut self, memo: Memo) {
         self.numbered(b'h', b'j', memo);
     }
 
-    /// Numbers the object that was just written.
     fn number(&mut self, memo: Memo) {
         self.numbered(b'q', b'r', memo);
     }
@@ -202,7 +199,7 @@ impl<'a> Pickler<'a> {
         }
     }
 
-    /// LONG1: signed, little-endian, as few bytes as keep the sign bit clear.
+    /// LONG1: signed little-endian, in as few bytes as keep the sign bit clear.
     fn long(&mut self, value: u64) {
         let used = (u64::BITS - value.leading_zeros()) as usize / 8 + 1;
         let mut bytes = [0; 9];

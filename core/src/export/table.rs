@@ -1,23 +1,23 @@
-//! Aligned columns for terminals.
+//! Text table with aligned columns for terminals.
 
-/// What a label that is too long loses.
+/// Which part a label that is too long loses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cut {
-    /// The function in parentheses, then its beginning: a path ends in file and line, which tell.
+    /// The function in parentheses, then the beginning: a path's file and line are at its end.
     Start,
-    /// Its end: a function has its name at the beginning.
+    /// The end: a function's name is at the beginning.
     End,
 }
 
-/// Rows of cells; all columns but the last are right-aligned, the last is cut to fit.
-pub struct Table {
+/// Rows of cells: all columns but the last are right-aligned, the last is cut to fit.
+pub struct TextTable {
     cut: Cut,
     header: Vec<&'static str>,
     rows: Vec<Vec<String>>,
 }
 
-impl Table {
-    /// No rows yet.
+impl TextTable {
+    /// A table without rows.
     pub fn new(header: &[&'static str], cut: Cut) -> Self {
         Self { cut, header: header.to_vec(), rows: Vec::new() }
     }
@@ -27,7 +27,7 @@ impl Table {
         self.rows.push(cells);
     }
 
-    /// Lines of at most `width` characters, the header first.
+    /// Lines of at most `width` characters; the first is the header.
     pub fn lines(&self, width: usize) -> Vec<String> {
         let header: Vec<String> = self.header.iter().map(|name| (*name).to_owned()).collect();
         let widths = self.widths(&header);
@@ -36,7 +36,6 @@ impl Table {
         std::iter::once(&header).chain(&self.rows).map(|cells| line(cells, &widths, last, self.cut)).collect()
     }
 
-    /// Widths of all columns but the last.
     fn widths(&self, header: &[String]) -> Vec<usize> {
         let numbers = header.len().saturating_sub(1);
         let width = |column: usize| {
@@ -65,15 +64,14 @@ fn shortened(text: &str, width: usize, cut: Cut) -> String {
     }
     match cut {
         Cut::Start => {
-            let (place, function) = text.split_once(" (").unwrap_or((text, ""));
+            let (path, function) = text.split_once(" (").unwrap_or((text, ""));
             let note = function.rsplit_once(") ").map_or(String::new(), |(_, note)| format!(" {note}"));
-            end_of(&format!("{place}{note}"), width)
+            end_of(&format!("{path}{note}"), width)
         }
         Cut::End => text.chars().take(width - 1).chain(['…']).collect(),
     }
 }
 
-/// The last `width` characters.
 fn end_of(text: &str, width: usize) -> String {
     match text.chars().count() {
         length if length <= width => text.to_owned(),
@@ -90,7 +88,7 @@ mod tests {
         for (cut, shown) in
             [(Cut::Start, "…that/does/not/fit/model.rs:42"), (Cut::End, "src/a/very/long/path/that/doe…")]
         {
-            let mut table = Table::new(&["Mem", "Location"], cut);
+            let mut table = TextTable::new(&["Mem", "Location"], cut);
             table.row(vec!["1.000 MiB".into(), "src/a/very/long/path/that/does/not/fit/model.rs:42 (forward)".into()]);
             table.row(vec!["5 B".into(), "x.rs:1".into()]);
             let lines = table.lines(41);

@@ -1,9 +1,9 @@
-//! The report as text, to fit a terminal.
+//! Report renderer: plain text for terminals and files.
 
 use std::fmt::Write as _;
 use std::io::Write;
 
-use super::table::{Cut, Table};
+use super::table::{Cut, TextTable};
 use super::{Export, LeftOut};
 use crate::error::Error;
 use crate::report::{Cell, Finding, Report, ReportOptions, Section, device_memory, sampled};
@@ -13,11 +13,11 @@ use crate::units::{Bytes, grouped};
 /// The report as text.
 #[derive(Clone, Debug)]
 pub struct Text {
-    /// Characters in a line of a table: what a row is about is cut to fit. Files are not cut by default, terminals have 80.
+    /// Characters in a line of a table; longer labels are cut. No limit by default; terminals have 80.
     pub width: usize,
-    /// Bold headings, by ANSI escapes.
+    /// Bold headings, with ANSI escape codes.
     pub color: bool,
-    /// What the report is to have.
+    /// The report's options.
     pub report: ReportOptions,
 }
 
@@ -28,15 +28,15 @@ impl Default for Text {
 }
 
 impl Text {
-    /// The report of a recording.
+    /// Renders the report of a recording.
     ///
     /// # Errors
-    /// If it is to be of a moment that is not known.
+    /// If the recording does not know the moment that the options ask for.
     pub fn render(&self, data: &SnapshotData) -> Result<String, Error> {
         Ok(self.show(&Report::of(data, &self.report)?))
     }
 
-    /// Any report.
+    /// Renders any report.
     pub fn show(&self, report: &Report) -> String {
         let mut page = Page { text: String::new(), options: self };
         page.begin(report);
@@ -52,7 +52,7 @@ impl Export for Text {
     }
 }
 
-/// What held a device's peak, for a failed assertion.
+/// The largest holders of a device's peak, for the message of a failed assertion.
 pub fn at_peak(data: &SnapshotData, device: Device, rows: usize) -> String {
     let options = Text { width: 100, ..Text::default() };
     options.show(&Report::of_failure(data, device, rows))
@@ -64,7 +64,7 @@ struct Page<'a> {
 }
 
 impl Page<'_> {
-    /// What stands before the tables.
+    /// Everything before the tables.
     fn begin(&mut self, report: &Report) {
         if !report.title.is_empty() {
             self.heading(&report.title);
@@ -107,7 +107,7 @@ impl Page<'_> {
     fn table(&mut self, section: &Section) {
         let titles: Vec<&'static str> = section.columns.iter().map(|column| column.title).collect();
         let cut = if titles.last() == Some(&"Location") { Cut::Start } else { Cut::End };
-        let mut table = Table::new(&titles, cut);
+        let mut table = TextTable::new(&titles, cut);
         let about = if section.is_estimate { sampled::ABOUT } else { "" };
         for row in &section.rows {
             table.row(row.iter().map(|cell| shown(cell, about)).collect());

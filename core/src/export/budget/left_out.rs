@@ -1,33 +1,33 @@
-//! What an export did not show.
+//! Report of the parts that an export left out.
 
 use std::fmt;
 
 use crate::units::{Bytes, grouped};
 
-/// What an export left out to keep to its `max_bytes`. Prints as a sentence.
+/// The parts that an export left out to keep to its `max_bytes`. Prints as a sentence.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LeftOut {
-    /// Allocations, with their frees.
+    /// Number of allocations, left out with their frees.
     pub allocations: u64,
     /// The size of the largest of them.
     pub largest: u64,
     /// Scopes nested deeper than this.
     pub scopes_below: Option<usize>,
-    /// Rows or stacks that stand together in one.
+    /// Number of rows or stacks that were summed in one.
     pub rows: u64,
-    /// Records at the log's beginning.
+    /// Number of records at the log's beginning.
     pub oldest_records: u64,
     /// Blocks of at most this size, outside the row of the peak.
     pub blocks_up_to: Option<u64>,
     /// The budget.
     pub max_bytes: u64,
-    /// The file is larger than the budget all the same: what may not be left out takes more.
+    /// The file is larger than the budget: the parts that must stay take more.
     pub too_large: bool,
 }
 
 impl LeftOut {
-    /// Everything is there.
+    /// True if the export is complete.
     pub fn is_nothing(&self) -> bool {
         *self == Self { max_bytes: self.max_bytes, ..Self::default() }
     }

@@ -1,8 +1,12 @@
-//! Files that keep to a size: what is shown of a log, and how much of it fits.
+//! Size budgets: a search for the largest part of a recording that fits into `max_bytes`.
 //!
-//! The rule: allocations that were freed again and were not live at the peak are left out, alloc and
-//! free together, the smallest first; then the scopes that lie deepest. What was live at the peak or is
-//! live at the end always stays, so the peak is never lost, whatever the budget.
+//! The order: first the allocations that were freed and were not live at the peak, alloc and free together, the smallest
+//! first; then the deepest scopes. Blocks that were live at the peak or are live at the end always stay. So curves lose height
+//! between the peaks and never at the highest one.
+//!
+//! Sizes are measured by writing to a counter instead of the output. If the whole recording is too large, the search measures a
+//! small part, extrapolates how much fits, and measures again. Files fill at least nine tenths of their budget. (Adding up
+//! lengths without writing would need a second form of every writer, to be a few per cent closer.)
 
 mod left_out;
 mod selection;
@@ -16,20 +20,19 @@ pub(super) use self::selection::Selection;
 use crate::error::Error;
 use crate::snapshot::SnapshotData;
 
-/// A file that takes so much of its budget is not made fuller: it would show nothing new, and each look costs an export to
-/// nowhere.
+/// Share of the budget at which the search stops: more would show nothing new, and each measurement costs an export.
 const FULL: f64 = 0.9;
-/// What is aimed at, so that the next look mostly fits.
+/// Share of the budget that the next measurement aims at, so that it mostly fits.
 const AIM: f64 = 0.97;
 
-/// Writes records and marks so that they take at most `max_bytes`, if they can.
+/// Writes the records and marks that fit into `max_bytes`.
 pub(super) fn records(
     data: &SnapshotData,
     max_bytes: Option<u64>,
     out: &mut dyn Write,
     write: impl Fn(&Selection<'_>, &mut dyn Write) -> Result<(), Error>,
 ) -> Result<LeftOut, Error> {
-    // Nothing is ranked before something has to go.
+    // Lazy: a recording that fits needs no ranking.
     let choices = LazyCell::new(|| Choices::of(data));
     let write = |step, left_out: &LeftOut, out: &mut dyn Write| {
         let whole = left_out.is_nothing();
@@ -38,8 +41,7 @@ pub(super) fn records(
     stepwise(max_bytes, || choices.steps(), |step| choices.left_out(step), out, write)
 }
 
-/// Writes tables or stacks so that they take at most `max_bytes`, if they can, by keeping fewer of at
-/// most `rows` rows apart.
+/// Writes as many of at most `rows` rows as fit into `max_bytes`; `write` sums the others.
 pub(super) fn rows(
     max_bytes: Option<u64>,
     rows: usize,
@@ -50,8 +52,7 @@ pub(super) fn rows(
     stepwise(max_bytes, || rows, left_out, out, |step, left_out, out| write(rows - step, left_out, out))
 }
 
-/// Writes everything, or as many of the `most` steps less as it takes to keep to `max_bytes`; `left_out`
-/// says what a step means.
+/// Writes everything, or leaves out as few of the `most` steps as fit into `max_bytes`; `left_out` describes a step.
 pub(super) fn stepwise(
     max_bytes: Option<u64>,
     most: impl FnOnce() -> usize,
@@ -71,8 +72,8 @@ pub(super) fn stepwise(
     Ok(left_out)
 }
 
-/// A step of 1 to `most` that fits, and leaves out little more than it has to; true if even the last does not fit. Each
-/// step takes less than the one before. What is kept grows by what it was seen to take.
+/// Searches for a step of 1 to `most` that fits and leaves out little more than necessary; true if even the last does not fit.
+/// Each step must take fewer bytes than the one before. Interpolates with the bytes of the last measurement.
 fn fitting(max: u64, most: usize, takes: impl Fn(usize) -> Result<Option<u64>, Error>) -> Result<(usize, bool), Error> {
     let Some(least) = takes(most)? else { return Ok((most, true)) };
     let (mut fits, mut bytes, mut too_much) = (0, least, most);
@@ -91,20 +92,20 @@ fn fitting(max: u64, most: usize, takes: impl Fn(usize) -> Result<Option<u64>, E
     Ok((most - fits, false))
 }
 
-/// How much is written, if that is at most `max` bytes. Writing stops where it is more.
+/// The number of bytes written, or `None` if that is more than `max`; writing then stops early.
 fn takes(max: u64, write: impl FnOnce(&mut dyn Write) -> Result<(), Error>) -> Result<Option<u64>, Error> {
-    let mut count = Count { taken: 0, max };
+    let mut count = CountingWriter { taken: 0, max };
     let written = write(&mut count);
     if count.taken > max { Ok(None) } else { written.map(|()| Some(count.taken)) }
 }
 
-/// Writes to nowhere, and fails if it is too much.
-struct Count {
+/// Counts bytes, and fails beyond `max`.
+struct CountingWriter {
     taken: u64,
     max: u64,
 }
 
-impl Write for Count {
+impl Write for CountingWriter {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.taken += bytes.len() as u64;
         if self.taken > self.max { Err(io::ErrorKind::FileTooLarge.into()) } else { Ok(bytes.len()) }

@@ -1,4 +1,4 @@
-//! Which records and marks are shown, and the order in which they are left out.
+//! Selection of records and marks, by the order in which a budget leaves them out.
 
 use std::collections::HashSet;
 
@@ -7,39 +7,39 @@ use foldhash::fast::RandomState;
 use super::left_out::LeftOut;
 use crate::snapshot::{Device, DeviceSnapshot, Mark, Record, RecordKind, SnapshotData};
 
-/// Position in the order in which allocations are left out: by size, then device and age.
+/// Sort key of allocations: the smallest goes first, then by device and age.
 type Rank = (u64, Device, u64);
 
-/// The allocations that are not left out whatever their size, by number.
+/// Allocations that stay whatever their size, by `seq`.
 type Kept = HashSet<(Device, u64), RandomState>;
 
-/// Which records and marks an export shows.
+/// The records and marks that an export shows.
 #[derive(Debug, Default)]
 pub(in crate::export) struct Selection<'a> {
-    /// Allocations that rank below are not shown, but for those that are kept.
+    /// Allocations with a lower rank are hidden, unless they are among the kept ones.
     cut: Option<(Rank, &'a Kept)>,
     pub(in crate::export) left_out: LeftOut,
 }
 
 impl Selection<'_> {
-    /// Is this record of a device shown? An alloc and its free are or are not together.
+    /// True if a device's record is shown. An alloc and its free are shown or hidden together.
     pub(in crate::export) fn shows(&self, device: Device, record: &Record) -> bool {
         self.cut.is_none_or(|(cut, kept)| {
             (record.size, device, record.raw_seq()) >= cut || kept.contains(&(device, record.raw_seq()))
         })
     }
 
-    /// Is this mark's scope shown?
+    /// True if the mark's scope is shown.
     pub(in crate::export) fn shows_mark(&self, data: &SnapshotData, mark: &Mark) -> bool {
         self.left_out.scopes_below.is_none_or(|depth| data.context_ids(mark.context).len() <= depth)
     }
 }
 
-/// What can be left out, in order.
+/// Allocations and scopes that can be left out.
 pub(super) struct Choices {
-    /// Sorted.
+    /// In the order in which they are left out.
     candidates: Vec<Rank>,
-    /// What was live at the peak or is live at the end.
+    /// Blocks that were live at the peak or are live at the end.
     kept: Kept,
     deepest: usize,
 }
@@ -62,14 +62,13 @@ impl Choices {
         self.candidates.len() + self.deepest
     }
 
-    /// Without the first `step` of what can be left out.
+    /// The selection without the first `step` candidates.
     pub(super) fn selection(&self, step: usize, left_out: LeftOut) -> Selection<'_> {
         let beyond = (u64::MAX, Device::Imported, u64::MAX);
         let cut = self.candidates.get(step).copied().unwrap_or(beyond);
         Selection { cut: Some((cut, &self.kept)), left_out }
     }
 
-    /// What that is.
     pub(super) fn left_out(&self, step: usize) -> LeftOut {
         let allocations = step.min(self.candidates.len());
         let largest = allocations.checked_sub(1).and_then(|last| self.candidates.get(last)).map_or(0, |rank| rank.0);
@@ -79,7 +78,7 @@ impl Choices {
     }
 }
 
-/// The allocations of a log that need not be kept, and the frees whose allocs it no longer holds.
+/// The allocations of a log that can be left out, and the frees whose allocs were overwritten.
 fn candidates<'a>(device: &'a DeviceSnapshot, kept: &'a Kept) -> impl Iterator<Item = Rank> + 'a {
     let allocs = device.records.iter().filter(|record| record.kind == RecordKind::Alloc);
     let first = allocs.map(Record::raw_seq).min().unwrap_or(u64::MAX);

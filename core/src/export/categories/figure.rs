@@ -1,11 +1,10 @@
-//! The category timeline as stacked areas (SVG): axes by plotters, the areas as one path for each category.
+//! Category timeline as a stacked area chart (SVG): plotters draws the axes, and each category is one path.
 
 use std::io::Write;
 
 use plotters::prelude::*;
 
-use super::plot;
-use super::plot::{Plot, TimeUnit, escape, text};
+use super::plot::{self, Plot, TimeUnit, escape, text};
 use crate::analysis::{CategoryBytes, CategoryTimeline, category_timeline, device_or_main};
 use crate::error::Error;
 use crate::export::figure::{Unit, failed, mesh, shortened};
@@ -21,11 +20,11 @@ const BELOW: u32 = 46;
 const HEADROOM: f64 = 1.05;
 
 /// The category timeline as an SVG: bytes by category over time, stacked in PyTorch's order and colours, with the peak marked.
-/// The size of the file does not grow with the log: of what happens within a pixel, it keeps the lowest and the highest moment.
-/// If nothing was ever live, there is no picture.
+/// The size of the file does not grow with the log: each column of pixels keeps its lowest and its highest moment. An error if
+/// nothing was ever live.
 #[derive(Clone, Debug, Default)]
 pub struct CategoriesSvg {
-    /// Which device; the main one if `None`.
+    /// The device; the main one if `None`.
     pub device: Option<Device>,
 }
 
@@ -36,13 +35,13 @@ impl Export for CategoriesSvg {
     }
 }
 
-/// What is to be drawn.
+/// The data of the figure.
 pub(super) struct Picture<'a> {
     pub(super) title: String,
     pub(super) timeline: CategoryTimeline<'a>,
-    /// Those of which there was ever a byte.
+    /// The categories that ever had a byte.
     pub(super) categories: Vec<Category>,
-    /// The most that each ever held.
+    /// The most bytes of each category at any time.
     pub(super) highest: CategoryBytes,
     pub(super) peak: (u64, CategoryBytes),
     time: TimeUnit,
@@ -60,7 +59,7 @@ impl<'a> Picture<'a> {
         }
         let last_ns = device.records.last().map_or(0, |record| record.time_ns);
         let end_ns = data.process.duration_ns.max(last_ns).max(timeline.start_ns().saturating_add(1));
-        // Of a sample the curve is an estimate, and the peak was counted.
+        // The curve of a sample is an estimate, but its peak is counted.
         let size = Bytes(if device.is_sample() { device.peak.bytes } else { peak.1.total() });
         let (program, behind) = (shortened(&data.process.program), sampled::behind(device.sample_interval()));
         let title = format!("{program} on {}: memory by category{behind}, peak {size}", device.device);
@@ -84,7 +83,7 @@ impl<'a> Picture<'a> {
         Ok(format!("{axes}{title}{legend}{areas}{mark}</svg>\n"))
     }
 
-    /// Background and axes, and where the plot is in them.
+    /// Draws background and axes; returns the plot's position in them.
     fn axes(&self, top: i32) -> Result<(Plot, String), Error> {
         let highest = self.peak.1.total();
         let unit = Unit::of(highest);

@@ -1,4 +1,4 @@
-//! The picture and the numbers behind it as one page, without scripts.
+//! Category timeline as one HTML page without scripts: the figure and its numbers.
 
 use std::io::Write;
 
@@ -27,11 +27,11 @@ const HOW: &str = "\
 What a block is for is what the program said of it, or follows from the line that allocated it and from how long it \
 was there; unknown is what neither tells, and what was there before the recording began.";
 
-/// The category timeline as a page with the picture of [`CategoriesSvg`](super::CategoriesSvg) in it, the exact bytes of each
-/// category at the peak, and how categories are told. One file, no scripts. If nothing was ever live, there is no picture.
+/// The category timeline as one HTML page without scripts: the figure of [`CategoriesSvg`](super::CategoriesSvg), the exact bytes
+/// of each category at the peak, and an explanation of categories. An error if nothing was ever live.
 #[derive(Clone, Debug, Default)]
 pub struct CategoriesHtml {
-    /// Which device; the main one if `None`.
+    /// The device; the main one if `None`.
     pub device: Option<Device>,
 }
 
@@ -70,7 +70,7 @@ fn table(picture: &Picture<'_>) -> String {
     )
 }
 
-/// What is not in the picture.
+/// Limits of the figure.
 fn notes(device: &DeviceSnapshot, picture: &Picture<'_>) -> String {
     let mut notes = String::new();
     if let Some(note) = sampled::note(device.sample_interval()) {

@@ -1,4 +1,4 @@
-//! The two kinds of JSON that `export_memory_timeline` writes, with its numbers for categories and actions.
+//! The two JSON forms of `export_memory_timeline`, with its numbers for categories and actions.
 
 use std::io::{BufWriter, Write};
 
@@ -7,21 +7,21 @@ use crate::error::Error;
 use crate::export::{Export, LeftOut};
 use crate::snapshot::{Category, Device, SnapshotData};
 
-/// PyTorch's numbers of what happened; a version that goes up (3) has no counterpart here.
+/// PyTorch's numbers of actions; its `INCREMENT_VERSION` (3) has no counterpart here.
 const PREEXISTING: u8 = 1;
 const CREATE: u8 = 2;
 const DESTROY: u8 = 4;
-/// PyTorch has so many categories; ours behind them count as one of these.
+/// The number of PyTorch's categories; memtrace's others are merged into these.
 const CATEGORIES: usize = 8;
 
 /// The category timeline as `[times, sizes]`, torch.profiler's `.json`: microseconds since 1970, and for each a 0 and the bytes
-/// of the eight categories in the order of [`Category::ALL`]. A row holds what was live after the last record of its
-/// microsecond; the first one what was live before the log's first record.
+/// of the eight categories in the order of [`Category::ALL`]. A row has the bytes live after the last record of its
+/// microsecond, the first row those live before the log's first record.
 ///
 /// PyTorch has no KV_CACHE and no WORKSPACE: their bytes count as ACTIVATION and TEMPORARY.
 #[derive(Clone, Debug, Default)]
 pub struct CategoriesJson {
-    /// Which device; the main one if `None`.
+    /// The device; the main one if `None`.
     pub device: Option<Device>,
 }
 
@@ -41,11 +41,11 @@ impl Export for CategoriesJson {
 }
 
 /// The category timeline as `[time, action, bytes, category]` for each record, torch.profiler's `.raw.json`: nanoseconds since
-/// 1970; 2 for an alloc, 4 for a free, whose bytes are negative. What was live before the log's first record comes first, one
-/// entry a category: action 1 at time -1. Categories are numbers, as in [`CategoriesJson`].
+/// 1970; 2 for an alloc, 4 for a free, whose bytes are negative. The bytes live before the log's first record come first, one
+/// entry per category with action 1 at time -1. Categories are numbers, as in [`CategoriesJson`].
 #[derive(Clone, Debug, Default)]
 pub struct CategoriesRaw {
-    /// Which device; the main one if `None`.
+    /// The device; the main one if `None`.
     pub device: Option<Device>,
 }
 
@@ -71,7 +71,7 @@ impl Export for CategoriesRaw {
     }
 }
 
-/// What was live at the beginning and after each microsecond.
+/// The live bytes at the beginning and after each microsecond with a record.
 fn rows(data: &SnapshotData, timeline: &CategoryTimeline<'_>) -> Vec<(u64, CategoryBytes)> {
     let us = |time_ns: u64| data.process.started_unix_us.saturating_add(time_ns / 1000);
     let mut rows = vec![(us(timeline.start_ns()), timeline.start())];
@@ -90,7 +90,7 @@ fn sizes(bytes: &CategoryBytes) -> String {
     format!("[0, {}]", texts.join(", "))
 }
 
-/// The bytes by PyTorch's number.
+/// The bytes by PyTorch's category number.
 fn merged(bytes: &CategoryBytes) -> [u64; CATEGORIES] {
     let mut merged = [0u64; CATEGORIES];
     for category in Category::ALL {

@@ -1,4 +1,7 @@
-//! The category timeline, as torch.profiler's `export_memory_timeline` has it: two kinds of JSON, a picture, a page.
+//! Category timeline in the forms of torch.profiler's `export_memory_timeline`: two kinds of JSON, a figure and a page.
+//!
+//! Readers of PyTorch's JSON expect its eight categories, so there KV_CACHE counts as ACTIVATION and WORKSPACE as TEMPORARY. The
+//! figure and the page show all ten.
 
 #[cfg(feature = "figures")]
 mod columns;

@@ -1,4 +1,4 @@
-//! What stands in the picture besides its axes, as SVG: areas, legend, the mark of the peak.
+//! SVG elements of the category chart: areas, legend, the mark of the peak.
 
 use std::fmt::Write;
 use std::ops::Range;
@@ -8,13 +8,13 @@ use crate::analysis::{CategoryBytes, CategoryTimeline};
 use crate::snapshot::Category;
 use crate::units::Bytes;
 
-/// The plot's pixels, and what they stand for.
+/// The plot's position in pixels and its scales.
 pub(super) struct Plot {
     pub(super) x: Range<i32>,
     pub(super) y: Range<i32>,
-    /// Nanoseconds at the left and at the right.
+    /// Nanoseconds at the left and the right edge.
     pub(super) times: (u64, u64),
-    /// Bytes at the top.
+    /// Bytes at the top edge.
     pub(super) top: f64,
 }
 
@@ -33,8 +33,8 @@ impl Plot {
         f64::from(self.y.end) - bytes as f64 / self.top * f64::from(self.y.end - self.y.start)
     }
 
-    /// An area for each category from the axis up to the top of its own: the highest first, so that each hides what of
-    /// those above it is not theirs.
+    /// An area for each category from the axis to its top. The highest comes first, so that each hides the lower part of the
+    /// area above it.
     pub(super) fn areas(&self, timeline: &CategoryTimeline<'_>, categories: &[Category]) -> String {
         let steps = timeline.steps().map(|step| (self.right_of_start(step.time_ns), step.bytes));
         let points = visible(timeline.start(), steps, self.width());
@@ -47,7 +47,7 @@ impl Plot {
         svg
     }
 
-    /// The way along the top of these categories, as steps, and back along the axis.
+    /// The path along the top of these categories in steps, and back along the axis.
     fn path(&self, points: &[Point], stacked: &[Category]) -> String {
         let mut path = format!("M{} {}", self.x.start, self.y.end);
         let mut level = self.y.end.to_string();
@@ -62,15 +62,15 @@ impl Plot {
         path
     }
 
-    /// A dashed line at the peak, and what it says above it.
+    /// A dashed line at the peak with a label above.
     pub(super) fn mark(&self, time_ns: u64, about: &str) -> String {
         let x = f64::from(self.x.start) + self.right_of_start(time_ns);
         let (top, bottom) = (self.y.start, self.y.end);
-        let (x1, way) = (number(x), format!("V{bottom}"));
-        // Dark dashes on a light line: seen on every colour.
+        let x1 = number(x);
+        // Dark dashes on a light line are visible on every colour.
         let line = format!(
-            "<path d=\"M{x1} {top}{way}\" stroke=\"white\" stroke-opacity=\".7\"/>\n\
-             <path d=\"M{x1} {top}{way}\" stroke=\"#222\" stroke-dasharray=\"5 4\"/>\n"
+            "<path d=\"M{x1} {top}V{bottom}\" stroke=\"white\" stroke-opacity=\".7\"/>\n\
+             <path d=\"M{x1} {top}V{bottom}\" stroke=\"#222\" stroke-dasharray=\"5 4\"/>\n"
         );
         let half = f64::from(width_of(about)) / 2.0;
         let centre = x.clamp(f64::from(self.x.start) + half, f64::from(self.x.end) - half);
@@ -78,7 +78,7 @@ impl Plot {
     }
 }
 
-/// Boxes with the categories and their bytes at the peak, in rows; and where the last row ends.
+/// Boxes with the categories and their bytes at the peak, and the bottom of the last row.
 pub(super) fn legend(categories: &[Category], peak: &CategoryBytes, width: u32) -> (String, i32) {
     let (mut svg, mut x, mut y) = (String::new(), 16, 38);
     for category in categories {
@@ -95,7 +95,7 @@ pub(super) fn legend(categories: &[Category], peak: &CategoryBytes, width: u32) 
     (svg, y + 10)
 }
 
-/// About how wide a text of 13 pixels is, which may be all capitals: viewers bring the fonts.
+/// Estimated width of a text of 13 pixels in capitals; the font is the viewer's.
 fn width_of(text: &str) -> i32 {
     (text.chars().count() as f64 * 13.0 * 0.66).ceil() as i32
 }
@@ -108,7 +108,7 @@ pub(super) fn text(size: u32, (x, y): (f64, f64), anchor: &str, content: &str) -
     )
 }
 
-/// For XML and HTML.
+/// Escapes a text for XML and HTML.
 pub(super) fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for c in text.chars() {
@@ -124,7 +124,7 @@ pub(super) fn escape(text: &str) -> String {
     escaped
 }
 
-/// A tenth of a pixel is enough.
+/// Rounds to a tenth of a pixel.
 fn number(pixels: f64) -> String {
     let text = format!("{pixels:.1}");
     text.strip_suffix(".0").map_or_else(|| text.clone(), str::to_owned)
@@ -138,7 +138,6 @@ pub(super) struct TimeUnit {
 }
 
 impl TimeUnit {
-    /// For an axis of that length.
     pub(super) fn of(span_ns: u64) -> Self {
         let units = [("s", 1_000_000_000), ("ms", 1_000_000), ("µs", 1000), ("ns", 1)];
         let (name, ns) = units.into_iter().find(|(_, ns)| span_ns / ns >= 2).unwrap_or(("ns", 1));

@@ -1,10 +1,10 @@
-//! The JSON of a trace, written event by event.
+//! Streaming JSON writer for trace events.
 
 use std::io::{self, Write};
 
 use crate::export::gathered::Gathered;
 
-/// A trace under way: an object whose first member is the list of events.
+/// A trace under construction: an object whose first member is the list of events.
 pub(super) struct Trace<'a> {
     out: Gathered<'a>,
     empty: bool,
@@ -17,7 +17,7 @@ impl<'a> Trace<'a> {
         Self { out, empty: true }
     }
 
-    /// An event of a phase (`ph`), with the members that `fill` adds.
+    /// Writes an event of a phase (`ph`) with the members that `fill` adds.
     #[inline]
     pub(super) fn event(&mut self, phase: &'static str, fill: impl FnOnce(&mut Object<'_, 'a>)) -> io::Result<()> {
         self.out.json(if self.empty { "\n{\"ph\":\"" } else { ",\n{\"ph\":\"" });
@@ -29,7 +29,7 @@ impl<'a> Trace<'a> {
         self.out.settle()
     }
 
-    /// Metadata: what a process or a thread is called, or where it stands.
+    /// Writes metadata: the name, labels or position of a process or thread.
     pub(super) fn metadata(&mut self, kind: &str, track: &Track, value: Value<'_>) -> io::Result<()> {
         self.event("M", |event| {
             event.text("name", kind);
@@ -42,7 +42,7 @@ impl<'a> Trace<'a> {
         })
     }
 
-    /// Ends the list; `fill` adds what follows it. The output is flushed.
+    /// Ends the list of events and flushes the output; `fill` adds the members after the list.
     pub(super) fn finish(mut self, fill: impl FnOnce(&mut Object<'_, 'a>)) -> io::Result<()> {
         self.out.json("\n]");
         fill(&mut Object { out: &mut self.out, empty: false });
@@ -51,7 +51,7 @@ impl<'a> Trace<'a> {
     }
 }
 
-/// Where an event belongs, as members of it.
+/// The `pid` and `tid` members of an event.
 #[derive(Clone, Debug)]
 pub(super) struct Track(String);
 
@@ -65,14 +65,14 @@ impl Track {
     }
 }
 
-/// What metadata says.
+/// The content of a metadata event.
 pub(super) enum Value<'a> {
     Name(&'a str),
     Labels(&'a str),
     SortIndex(u64),
 }
 
-/// A JSON object under way. Keys are plain words: they are not escaped.
+/// A JSON object under construction. Keys must need no escapes.
 pub(super) struct Object<'o, 'a> {
     out: &'o mut Gathered<'a>,
     empty: bool,
@@ -84,7 +84,7 @@ impl<'a> Object<'_, 'a> {
         self.out.text(text);
     }
 
-    /// A value that is JSON already.
+    /// Writes a value that is JSON already.
     #[inline]
     pub(super) fn json(&mut self, key: &str, json: &str) {
         self.key(key);
@@ -106,7 +106,7 @@ impl<'a> Object<'_, 'a> {
         self.out.number(number.unsigned_abs());
     }
 
-    /// Nanoseconds as the format's microseconds, exactly.
+    /// Writes nanoseconds as the format's microseconds, without loss.
     #[inline]
     pub(super) fn time(&mut self, time_ns: u64) {
         self.number("ts", time_ns / 1000);
@@ -123,7 +123,7 @@ impl<'a> Object<'_, 'a> {
         self.members(&track.0);
     }
 
-    /// Members that are JSON already.
+    /// Writes members that are JSON already.
     #[inline]
     pub(super) fn members(&mut self, json: &str) {
         if !self.empty {

@@ -1,8 +1,7 @@
-//! What lay where in memory: one row for each step, with the blocks that were live at the step's
-//! highest moment.
+//! Memory layout: one row for each step, with the blocks that were live at the step's highest moment.
 //!
-//! Named and keyed as ExecuTorch's `generate_memory_trace` writes it: a process is a memory space, a
-//! thread a step in time, and the horizontal axis is bytes, not time: 1 µs is one byte.
+//! Names and keys are those of ExecuTorch's `generate_memory_trace`: a process is a memory space, a thread is a step in time,
+//! and the horizontal axis is bytes instead of time (1 µs is one byte).
 
 use std::io::{self, Write};
 
@@ -16,29 +15,27 @@ use crate::report::sampled;
 use crate::snapshot::{Block, Device, DeviceSnapshot, Replay, SnapshotData};
 use crate::units::Bytes;
 
-/// What lay where in memory, step by step, for the same viewers as a [`ChromeTrace`](super::ChromeTrace): a row for each step, with
+/// The layout of memory step by step, for the same viewers as a [`ChromeTrace`](super::ChromeTrace): a row for each step, with
 /// the blocks that were live at the step's highest moment; the horizontal axis is bytes. As ExecuTorch's memory trace.
 ///
-/// The row of the step with the peak holds exactly the peak's blocks; it comes first if the log no
-/// longer has its records. A row's bytes and what its label says of blocks that were not recorded are
-/// the step's own peak. Blocks have their real sizes, also where only a sample of the small ones was recorded, and
-/// the labels' figures are estimates. With more than `max_steps` steps the deepest scopes begin no step, level by
-/// level, then neighbouring steps are joined; `otherData` says so.
+/// The row of the step with the peak holds exactly the peak's blocks; it comes first if the log no longer has its records. A
+/// row's blocks and the unrecorded bytes in its label add up to the step's own peak. Blocks have their real sizes; if they are a
+/// sample, the labels' figures are estimates. With more than `max_steps` steps the deepest scopes begin no step, level by level,
+/// then neighbouring steps are joined; `otherData` says so.
 #[derive(Clone, Debug)]
 pub struct MemoryLayout {
     /// Only this device; all if `None`.
     pub device: Option<Device>,
-    /// What begins a new step.
+    /// The events that begin a new step.
     pub steps: Steps,
-    /// Scopes nested deeper than this begin no step; the outermost scopes have depth 1.
+    /// Deeper scopes begin no step; the outermost scopes have depth 1.
     pub max_depth: Option<usize>,
-    /// At most so many steps of a device.
+    /// The most steps of a device.
     pub max_steps: usize,
     /// Each block at its place in memory, the device's segments end to end in the order of their
     /// addresses. Otherwise each row is packed from 0, in the order of allocation.
     pub offsets: bool,
-    /// The size to keep to: beyond it the smallest blocks are left out of all rows but that of the peak.
-    /// 128 MiB unless you say otherwise, as for a [timeline](super::ChromeTrace::max_bytes).
+    /// The size to keep to: beyond it the smallest blocks are left out of all rows except the peak's. 128 MiB by default.
     pub max_bytes: Option<u64>,
 }
 
@@ -91,7 +88,7 @@ fn write_blocks(
     Ok(layout.finish(&plans)?)
 }
 
-/// What blocks are called.
+/// Labels of blocks.
 struct BlockNames {
     names: Names,
     /// By stack, as JSON.
@@ -102,7 +99,7 @@ struct Layout<'a, 'o> {
     data: &'a SnapshotData,
     options: &'a MemoryLayout,
     names: &'a BlockNames,
-    /// Blocks of at most this size are shown in the row of the peak only.
+    /// Blocks of at most this size are shown only in the row of the peak.
     hidden: u64,
     left_out: &'a LeftOut,
     trace: Trace<'o>,
@@ -116,7 +113,7 @@ impl Layout<'_, '_> {
         let sample = if device.is_sample() { "1 us is 1 byte, a sample of the blocks" } else { "1 us is 1 byte" };
         self.trace.metadata("process_labels", &space, Value::Labels(sample))?;
         self.trace.metadata("process_sort_index", &space, Value::SortIndex(number.into()))?;
-        let places = Places::of(device);
+        let places = AddressMap::of(device);
         let peak = peak_position(device);
         if peak.is_none() {
             let label = format!("the peak, which the log no longer has: {}", Bytes(device.peak.bytes));
@@ -124,14 +121,20 @@ impl Layout<'_, '_> {
             self.row(device, 0, &label, device.peak.not_recorded, blocks, &places)?;
         }
         if device.records.is_empty() && device.overwritten == 0 && peak.is_none() {
-            // No history at all: the peak is all there is.
+            // A recording without history has only its peak.
             return Ok(());
         }
         self.steps(device, plan, peak, &places)
     }
 
-    /// The rows of all steps while the log is replayed once.
-    fn steps(&mut self, device: &DeviceSnapshot, plan: &Plan, peak: Option<usize>, places: &Places) -> io::Result<()> {
+    /// Writes the rows of all steps in one replay of the log.
+    fn steps(
+        &mut self,
+        device: &DeviceSnapshot,
+        plan: &Plan,
+        peak: Option<usize>,
+        places: &AddressMap,
+    ) -> io::Result<()> {
         let (mut state, mut applied) = (Replay::at_log_start(device), 0);
         for (number, step) in (1u64..).zip(&plan.steps) {
             let records = device.records.get(applied..step.highest).unwrap_or(&[]);
@@ -150,7 +153,7 @@ impl Layout<'_, '_> {
 
     /// `12 iteration 1 > forward: 911.3 MiB`.
     fn label(&self, device: &DeviceSnapshot, number: u64, step: &Step, holds_peak: bool) -> String {
-        // The peak was counted.
+        // The peak is counted, not estimated.
         let about = sampled::about(device.sample_interval().filter(|_| !holds_peak));
         let path = self.names.names.path(step.context).text.as_str();
         let path = match (&step.call, self.options.steps) {
@@ -170,9 +173,9 @@ impl Layout<'_, '_> {
         label: &str,
         not_recorded: u64,
         mut blocks: Vec<Block>,
-        places: &Places,
+        places: &AddressMap,
     ) -> io::Result<()> {
-        // Threads numbered 0 are no threads to the viewers.
+        // Viewers ignore thread 0.
         let space = memory_space(device.device);
         let row = Track::thread(space, number + 1);
         let outside = format!("{label} (with {} that were not recorded)", Bytes(not_recorded));
@@ -205,7 +208,7 @@ impl Layout<'_, '_> {
             event.object("args", |args| {
                 args.json("op_name", operator);
                 args.number("Memory ID", space.into());
-                // ExecuTorch's word for what a tensor is called; where it has no name, for where it comes from.
+                // ExecuTorch's key for a tensor's name, or for its origin if it has none.
                 match name {
                     Some(name) => {
                         args.text("fqn", name);
@@ -253,21 +256,21 @@ fn memory_space(device: Device) -> u32 {
     match device {
         Device::Cpu => 1,
         Device::Cuda(ordinal) => ordinal.saturating_add(2),
-        // Behind all ordinals.
+        // Higher than every ordinal.
         Device::Pinned => 10_001,
         Device::Managed => 10_002,
         Device::Imported => 10_003,
     }
 }
 
-/// Where addresses lie when the memory that was used is laid end to end.
-struct Places {
+/// Map from addresses to offsets, with the used ranges of memory end to end.
+struct AddressMap {
     /// Start, end, and offset of the start.
     ranges: Vec<(u64, u64, u64)>,
 }
 
-impl Places {
-    /// The device's segments, and whatever of the peak lies outside them: its records may be overwritten.
+impl AddressMap {
+    /// The device's segments, and the blocks of the peak outside them, whose records may be overwritten.
     fn of(device: &DeviceSnapshot) -> Self {
         let segments = device.segments.iter().map(|segment| (segment.address, segment.size));
         let blocks = device.peak.blocks.iter().map(|block| (block.address, block.size));

@@ -1,4 +1,4 @@
-//! What the parts of a snapshot are called in a trace: each name is made once.
+//! Labels of stacks, contexts and threads in a trace, each made once.
 
 use std::collections::HashMap;
 
@@ -6,13 +6,13 @@ use crate::analysis::frame_location;
 use crate::attribute::{AllocationSite, Origin, Origins};
 use crate::snapshot::{ContextId, Frame, SnapshotData, StackId, ThreadId};
 
-/// A text as JSON: in quotes, escaped.
+/// A text as JSON, quoted and escaped.
 pub(super) fn quoted(text: &str) -> String {
-    // Texts can always be written.
+    // Serializing a text cannot fail.
     serde_json::to_string(text).unwrap_or_default()
 }
 
-/// A text, and the same as JSON.
+/// A text with its JSON form.
 #[derive(Debug, Default)]
 pub(super) struct Name {
     pub(super) text: String,
@@ -31,9 +31,9 @@ impl Name {
 
 /// The names of all stacks and contexts.
 pub(super) struct Names {
-    /// By stack: which of `lines` is its user line.
+    /// For each stack, the index of its user line in `lines`.
     line_of: Vec<u32>,
-    /// Different ones; the first is empty.
+    /// Unique lines; the first is empty.
     lines: Vec<Name>,
     paths: Vec<Name>,
     nothing: Name,
@@ -44,9 +44,9 @@ impl Names {
         let origins = Origins::of(data);
         let (mut lines, mut numbers) = (vec![Name::of(String::new())], HashMap::new());
         let mut line = |stack| {
-            let place = origins.allocation_site(data, StackId(stack));
-            *numbers.entry(key(place)).or_insert_with(|| {
-                lines.push(Name::of(line(data, place)));
+            let site = origins.allocation_site(data, StackId(stack));
+            *numbers.entry(key(site)).or_insert_with(|| {
+                lines.push(Name::of(line(data, site)));
                 lines.len() as u32 - 1
             })
         };
@@ -68,22 +68,22 @@ impl Names {
     }
 }
 
-/// Stacks with the same have the same line.
-fn key(place: AllocationSite<'_>) -> (bool, *const Frame) {
-    match place {
+/// Stacks with the same key have the same line.
+fn key(site: AllocationSite<'_>) -> (bool, *const Frame) {
+    match site {
         AllocationSite::User(frame) => (true, frame),
         AllocationSite::Framework(frame) => (false, frame),
         AllocationSite::Unknown => (false, std::ptr::null()),
     }
 }
 
-/// What the user line of each stack called, as JSON; an empty text if unknown.
+/// The operator that the user line of each stack called, as JSON; empty if unknown.
 pub(super) fn operators(data: &SnapshotData) -> Vec<String> {
     let origins = Origins::of(data);
     (0..data.stacks.len() as u32).map(|stack| quoted(operator(data, &origins, StackId(stack)))).collect()
 }
 
-/// What a thread is called: the name it had when the snapshot was taken, and the system's number for it.
+/// The thread's name at the time of the snapshot, with the system's thread id.
 pub(super) fn thread_name(data: &SnapshotData, thread: ThreadId) -> String {
     let process = &data.process;
     match process.threads.iter().find(|known| known.number == thread) {
@@ -99,8 +99,8 @@ pub(super) fn scope_name(data: &SnapshotData, context: ContextId) -> &str {
     data.context_names(context).pop().unwrap_or("(no scope)")
 }
 
-fn line(data: &SnapshotData, place: AllocationSite<'_>) -> String {
-    match place {
+fn line(data: &SnapshotData, site: AllocationSite<'_>) -> String {
+    match site {
         AllocationSite::User(frame) => frame_location(frame, &data.process.working_dir),
         AllocationSite::Framework(frame) => {
             format!("{} [no user frame]", frame_location(frame, &data.process.working_dir))
@@ -109,8 +109,7 @@ fn line(data: &SnapshotData, place: AllocationSite<'_>) -> String {
     }
 }
 
-/// The outermost framework function inside the user line; the user's own function if it allocates
-/// without one.
+/// The outermost framework function below the user line, or the user's own function if there is none.
 fn operator<'a>(data: &'a SnapshotData, origins: &Origins, stack: StackId) -> &'a str {
     let user = match origins.allocation_site(data, stack) {
         AllocationSite::User(frame) => Some(frame),

@@ -13,7 +13,7 @@ use crate::snapshot::{Record, RecordKind, SnapshotData};
 const SCOPES: [&str; 4] = ["a", "a > b", "a > b > c", "d"];
 
 #[derive(Clone, Debug)]
-enum Op {
+enum TraceOp {
     Alloc {
         place: u64,
         size: u64,
@@ -32,12 +32,12 @@ enum Op {
     },
 }
 
-fn op() -> impl Strategy<Value = Op> {
+fn op() -> impl Strategy<Value = TraceOp> {
     prop_oneof![
-        4 => (0..40u64, 0..=64u64).prop_map(|(place, size)| Op::Alloc { place, size }),
-        3 => any::<usize>().prop_map(|nth| Op::Free { nth }),
-        1 => (1..50u64).prop_map(|size| Op::FreeUnknown { size }),
-        3 => (1..3u32, 0..SCOPES.len(), any::<bool>()).prop_map(|(thread, context, enter)| Op::Scope { thread, context, enter }),
+        4 => (0..40u64, 0..=64u64).prop_map(|(place, size)| TraceOp::Alloc { place, size }),
+        3 => any::<usize>().prop_map(|nth| TraceOp::Free { nth }),
+        1 => (1..50u64).prop_map(|size| TraceOp::FreeUnknown { size }),
+        3 => (1..3u32, 0..SCOPES.len(), any::<bool>()).prop_map(|(thread, context, enter)| TraceOp::Scope { thread, context, enter }),
     ]
 }
 
@@ -57,8 +57,8 @@ impl State {
 
 /// The recording of a program whose log keeps the newest records, and the state before the log and
 /// after each of its records.
-fn run(ops: &[Op], kept: usize) -> (SnapshotData, Vec<State>) {
-    let unknown = ops.iter().map(|op| if let Op::FreeUnknown { size } = op { *size } else { 0 }).sum::<u64>() + 7;
+fn run(ops: &[TraceOp], kept: usize) -> (SnapshotData, Vec<State>) {
+    let unknown = ops.iter().map(|op| if let TraceOp::FreeUnknown { size } = op { *size } else { 0 }).sum::<u64>() + 7;
     let mut states = vec![State { live: BTreeMap::new(), unknown }];
     let mut trace = Story::cpu();
     trace.before(unknown);
@@ -66,7 +66,7 @@ fn run(ops: &[Op], kept: usize) -> (SnapshotData, Vec<State>) {
         let mut now = states.last().unwrap().clone();
         trace.at(time_ns).thread(1);
         match *op {
-            Op::Scope { thread, context, enter } => {
+            TraceOp::Scope { thread, context, enter } => {
                 let scope = SCOPES[context];
                 if enter {
                     trace.thread(thread).enter(scope)
@@ -75,20 +75,20 @@ fn run(ops: &[Op], kept: usize) -> (SnapshotData, Vec<State>) {
                 };
                 continue;
             }
-            Op::Alloc { place, size } if !now.live.contains_key(&place) => {
+            TraceOp::Alloc { place, size } if !now.live.contains_key(&place) => {
                 trace.alloc(place, size).address(0x1000 + 64 * place).on(LINE_7);
                 now.live.insert(place, size);
             }
-            Op::Free { nth } if !now.live.is_empty() => {
+            TraceOp::Free { nth } if !now.live.is_empty() => {
                 let place = *now.live.keys().nth(nth % now.live.len()).unwrap();
                 trace.free(place);
                 now.live.remove(&place);
             }
-            Op::FreeUnknown { size } => {
+            TraceOp::FreeUnknown { size } => {
                 trace.free_from_before(size);
                 now.unknown -= size;
             }
-            Op::Alloc { .. } | Op::Free { .. } => continue,
+            TraceOp::Alloc { .. } | TraceOp::Free { .. } => continue,
         }
         states.push(now);
     }

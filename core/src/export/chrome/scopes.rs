@@ -1,4 +1,4 @@
-//! Scopes as strictly nested slices, in whatever order they were left.
+//! Scope marks as strictly nested slices, whatever the order in which scopes were left.
 
 use std::collections::BTreeMap;
 
@@ -6,12 +6,12 @@ use crate::snapshot::{ContextId, DeviceSnapshot, Mark, SnapshotData, ThreadId};
 
 /// The open scopes of each thread, the outermost first.
 #[derive(Debug, Default)]
-pub(super) struct Open {
+pub(super) struct OpenByThread {
     threads: BTreeMap<ThreadId, Vec<ContextId>>,
 }
 
-impl Open {
-    /// Those that the log does not show being entered: they were open when it began.
+impl OpenByThread {
+    /// The scopes that were open when the log began: they are left in it but not entered.
     pub(super) fn at_start(marks: &[Mark]) -> Self {
         let mut seen = Self::default();
         let mut earlier = Self::default();
@@ -59,30 +59,30 @@ impl Open {
     }
 }
 
-/// What became of a mark.
+/// The effect of a mark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Change {
     Entered,
-    /// It stood at this depth; those further in are still open.
+    /// The scope's depth; scopes inside it are still open.
     Left {
         at: usize,
     },
-    /// It was left without having been entered.
+    /// The scope was left without having been entered.
     Unknown,
 }
 
-/// The device whose marks are shown: every device has the same ones, as far as its log goes back.
+/// The marks of the device with the most: every device has the same marks, as far as its log goes back.
 pub(super) fn marks(data: &SnapshotData) -> &[Mark] {
     let most = data.devices.iter().rev().max_by_key(|device| device.marks.len());
     most.map_or(&[], |device| device.marks.as_slice())
 }
 
-/// When the log of marks begins: with the recording, unless it is full.
+/// The beginning of the log of marks: that of the recording, unless the log is full.
 fn start_ns(data: &SnapshotData, marks: &[Mark]) -> u64 {
     marks.first().filter(|_| marks.len() >= data.settings.max_entries).map_or(0, |mark| mark.time_ns)
 }
 
-/// When everything has ended.
+/// The end of the recording and of all logs.
 pub(super) fn end_ns(data: &SnapshotData) -> u64 {
     let last = |device: &DeviceSnapshot| {
         let record = device.records.last().map_or(0, |record| record.time_ns);
@@ -93,11 +93,11 @@ pub(super) fn end_ns(data: &SnapshotData) -> u64 {
 
 /// The marks as begins and ends of slices that nest strictly on each thread.
 ///
-/// A scope that is left while others inside it are open ends those and begins them again at once.
-/// What was entered before the log begins with it, what is still open ends with the snapshot.
+/// A scope that is left while scopes inside it are open ends those and begins them again at once. Scopes that were entered
+/// before the log begin with it; scopes that are still open end with the snapshot.
 pub(super) fn nested(data: &SnapshotData) -> Vec<Mark> {
     let marks = marks(data);
-    let mut open = Open::at_start(marks);
+    let mut open = OpenByThread::at_start(marks);
     let start = start_ns(data, marks);
     let edge = |time_ns, (thread, context), enter| Mark { time_ns, context, thread, enter };
     let mut edges: Vec<Mark> = open.all().map(|scope| edge(start, scope, true)).collect();

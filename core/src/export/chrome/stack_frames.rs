@@ -1,4 +1,4 @@
-//! The format's table of stack frames: a tree from the outermost frame inwards, each path once.
+//! Stack frame table of a trace: a prefix tree from the outermost frame inwards, each path once.
 
 use std::collections::HashMap;
 
@@ -9,11 +9,10 @@ use super::names::quoted;
 use crate::analysis::frame_location;
 use crate::snapshot::{SnapshotData, StackId};
 
-/// The frames of a snapshot, numbered so that those that read the same have the same number.
+/// The frames of a snapshot; frames with the same text have the same number.
 pub(super) struct Frames {
-    /// By frame.
     numbers: Vec<u32>,
-    /// What each number reads, as JSON.
+    /// The text of each number, as JSON.
     locations: Vec<String>,
 }
 
@@ -40,15 +39,15 @@ impl Frames {
     }
 }
 
-/// The frames of the stacks that were asked for so far.
+/// The frames of the stacks that events have used so far.
 pub(super) struct StackFrames<'a> {
     data: &'a SnapshotData,
     frames: &'a Frames,
-    /// By parent (0 for none) and frame.
+    /// By parent (0 is the root) and frame.
     numbers: HashMap<(u32, u32), u32, RandomState>,
     /// Entry `n` is frame `n + 1`: its parent and itself.
     table: Vec<(u32, u32)>,
-    /// By stack.
+    /// For each stack, the number of its innermost frame.
     leaves: Vec<Option<u32>>,
 }
 
@@ -72,7 +71,9 @@ impl<'a> StackFrames<'a> {
         let (data, frames) = (self.data, self.frames);
         let calls = data.stacks.frame_numbers(stack).rev();
         let leaf = calls.fold(0, |parent, frame| self.below(parent, frames.number(frame)));
-        self.leaves.get_mut(stack.0 as usize).into_iter().for_each(|known| *known = Some(leaf));
+        if let Some(known) = self.leaves.get_mut(stack.0 as usize) {
+            *known = Some(leaf);
+        }
         leaf
     }
 

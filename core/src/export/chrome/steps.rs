@@ -1,53 +1,50 @@
-//! A device's log in steps, each with its own highest moment.
+//! Segmentation of a device's log into steps, each with its own peak.
 
 use std::ops::Range;
 
-use super::scopes::Open;
+use super::scopes::OpenByThread;
 use crate::analysis::log::{allocated_at_start, entries};
 use crate::analysis::{Call, call_name, calls};
 use crate::snapshot::{ContextId, DeviceSnapshot, Mark, Record, RecordKind, SnapshotData};
 
-/// What begins a new step.
+/// The events that begin a new step.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Steps {
-    /// Every entering and leaving of a scope, on any thread. Steps in which nothing was allocated or
-    /// freed are left out.
+    /// Entering and leaving a scope, on any thread. Steps without an alloc or free are left out.
     #[default]
     Scopes,
-    /// Every call of an operator, see [`OperatorSeries`](crate::analysis::OperatorSeries). What happened between
-    /// calls has no step, unless the peak did.
+    /// Calls of operators, see [`OperatorSeries`](crate::analysis::OperatorSeries). Records between calls have no step, unless the
+    /// peak is there.
     Operators,
 }
 
 /// A part of the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Step {
-    /// Its records.
+    /// The range of its records.
     pub(super) records: Range<usize>,
-    /// The innermost scope on the thread whose scope began the step.
+    /// The innermost scope of the thread whose mark began the step.
     pub(super) context: ContextId,
-    /// The call's name with its running number, where steps are calls.
+    /// The call's name with its number, if steps are calls.
     pub(super) call: Option<String>,
-    /// How many of the log's records had been applied at the step's highest moment, the first of
-    /// several; the moment before its first record counts.
+    /// How many records of the log had been applied at the step's (first) highest moment, which may be before its first record.
     pub(super) highest: usize,
-    /// The device's total then.
+    /// The device's total at that moment.
     pub(super) allocated: u64,
 }
 
-/// The steps and what had to be done to stay within their limit.
+/// The steps, and how they were reduced to their limit.
 #[derive(Debug)]
 pub(super) struct Plan {
     pub(super) steps: Vec<Step>,
-    /// Scopes deeper than this began no step.
+    /// Deeper scopes began no step.
     pub(super) depth: Option<usize>,
-    /// So many neighbours were joined into one step.
+    /// How many neighbours make one step.
     pub(super) joined: usize,
 }
 
-/// At most `most` steps. If there are more, the deepest scopes begin no step, level by level; if
-/// those of the outermost scopes are still too many, neighbours are joined. A joined step's highest
-/// moment is the highest of its parts, so the peak's is never lost.
+/// At most `most` steps. If there are more, the deepest scopes begin no step, level by level; if the outermost scopes alone
+/// make too many, neighbours are joined. A joined step keeps the highest moment of its parts, so the peak is never lost.
 pub(super) fn plan(
     data: &SnapshotData,
     device: &DeviceSnapshot,
@@ -56,7 +53,7 @@ pub(super) fn plan(
     most: usize,
 ) -> Plan {
     let most = most.max(1);
-    let totals = Totals::of(device);
+    let totals = LogTotals::of(device);
     let (parts, depth) = match kind {
         Steps::Scopes => by_scopes(data, device, depth, most),
         Steps::Operators => (by_calls(data, device, &totals), None),
@@ -66,12 +63,12 @@ pub(super) fn plan(
     Plan { steps: parts.chunks(joined).filter_map(whole).collect(), depth, joined }
 }
 
-/// Records and what they are named after.
+/// A range of records and its label.
 struct Part {
     records: Range<usize>,
     context: ContextId,
     call: Option<String>,
-    /// How many records had been applied at its highest moment, and the total then, if that is known.
+    /// How many records had been applied at its highest moment, and the total at that moment, if known.
     highest: Option<(usize, u64)>,
 }
 
@@ -81,9 +78,9 @@ impl Part {
     }
 }
 
-/// The calls in the order of their highest moments, which is that in which rows are filled: calls of several threads may
-/// overlap. A part without a call has the peak, if no call does.
-fn by_calls(data: &SnapshotData, device: &DeviceSnapshot, totals: &Totals) -> Vec<Part> {
+/// The calls in the order of their highest moments (calls of several threads may overlap), which a replay needs. If no call
+/// has the peak, a part without a call has it.
+fn by_calls(data: &SnapshotData, device: &DeviceSnapshot, totals: &LogTotals) -> Vec<Part> {
     let calls = calls(data, device);
     let named = |call: &Call<'_>| Part {
         records: call.records.clone(),
@@ -121,11 +118,11 @@ fn by_scopes(
     }
 }
 
-/// The records between one mark and the next; a mark comes before the records of its own instant.
+/// The records between two marks; a mark comes before records with the same time.
 fn between_marks(device: &DeviceSnapshot, shown: impl Fn(&Mark) -> bool) -> Vec<Part> {
     let marks = || device.marks.iter().filter(|mark| shown(mark));
     let shown_marks: Vec<Mark> = marks().copied().collect();
-    let mut open = Open::at_start(&shown_marks);
+    let mut open = OpenByThread::at_start(&shown_marks);
     let (mut from, mut context) = (0, open.any());
     let mut parts = Vec::new();
     for mark in &shown_marks {
@@ -140,7 +137,7 @@ fn between_marks(device: &DeviceSnapshot, shown: impl Fn(&Mark) -> bool) -> Vec<
     parts
 }
 
-/// How many of the log's records had been applied at the peak, if the log still has that moment.
+/// How many records of the log had been applied at the peak, if the log still has it.
 pub(super) fn peak_position(device: &DeviceSnapshot) -> Option<usize> {
     if device.peak.seq.is_none() || device.peak.time_ns == 0 {
         return (device.overwritten == 0 && !device.records.is_empty()).then_some(0);
@@ -149,11 +146,11 @@ pub(super) fn peak_position(device: &DeviceSnapshot) -> Option<usize> {
     device.records.iter().position(made_peak).map(|at| at + 1)
 }
 
-/// The device's total before each record and after the last. Of a sample it is an estimate, which the peak that was counted
-/// holds in place: no moment before it is as high, and none after it is higher.
-struct Totals(Vec<u64>);
+/// The device's total before each record and after the last. Estimates of a sample are clamped to the counted peak: earlier
+/// moments are lower, later ones not higher.
+struct LogTotals(Vec<u64>);
 
-impl Totals {
+impl LogTotals {
     fn of(device: &DeviceSnapshot) -> Self {
         let start = std::iter::once(allocated_at_start(device));
         let mut totals: Vec<u64> = start.chain(entries(device).map(|moment| moment.allocated)).collect();
@@ -167,19 +164,19 @@ impl Totals {
         Self(totals)
     }
 
-    /// After so many records.
+    /// The total after so many records.
     fn after(&self, records: usize) -> Option<u64> {
         self.0.get(records).copied()
     }
 
-    /// The highest moment of a part, the first of several.
+    /// The first highest moment of a range of records.
     fn highest_of(&self, records: Range<usize>) -> (usize, u64) {
         let moments = self.0.get(records.start..=records.end).unwrap_or(&[]);
         let highest = moments.iter().enumerate().rev().max_by_key(|(_, total)| **total);
         highest.map_or((records.start, 0), |(at, total)| (records.start + at, *total))
     }
 
-    /// Neighbouring parts as one step, named after the one with the highest moment.
+    /// Joins neighbouring parts into a step with the label of the part with the highest moment.
     fn highest(&self, group: &[Part]) -> Option<Step> {
         let highest = |part: &Part| part.highest.unwrap_or_else(|| self.highest_of(part.records.clone()));
         let part = group.iter().rev().max_by_key(|part| highest(part).1)?;

@@ -1,4 +1,4 @@
-//! The curves and their unit.
+//! Curves of a line chart, downsampled to pixels, and their unit.
 
 use plotters::prelude::*;
 
@@ -31,11 +31,10 @@ impl Unit {
     }
 }
 
-/// One curve.
 #[derive(Clone, Copy)]
 pub(super) struct Curve {
     pub(super) name: &'static str,
-    /// The name of a curve with the same values, which it lies under.
+    /// The curve with the same values that hides this one.
     pub(super) same_as: Option<&'static str>,
     pub(super) color: RGBColor,
     pub(super) stroke: u32,
@@ -44,7 +43,7 @@ pub(super) struct Curve {
 
 pub(super) const PEAK: RGBColor = RGBColor(204, 121, 167);
 
-/// Wide ones first: what is drawn later does not hide what is equal.
+/// Wide strokes first, so that a later curve with the same values does not hide them.
 const CURVES: [(Figure, Curve); 3] = [
     (Figure::Reserved, curve("Reserved", RGBColor(0, 158, 115), 5, |call| call.reserved)),
     (Figure::Active, curve("Active", RGBColor(240, 228, 66), 3, |call| call.active)),
@@ -56,7 +55,7 @@ const fn curve(name: &'static str, color: RGBColor, stroke: u32, bytes: fn(&Oper
 }
 
 impl Curve {
-    /// Those of a figure, to be drawn in this order.
+    /// The curves of a chart, in drawing order.
     pub(super) fn of(series: &OperatorSeries, figure: Figure) -> Vec<Self> {
         let mut curves: Vec<Self> = CURVES.iter().filter(|(own, _)| figure == *own).map(|(_, curve)| *curve).collect();
         if let [alone] = curves.as_mut_slice() {
@@ -92,7 +91,7 @@ impl Curve {
     }
 }
 
-/// The peaks inside the calls, as an area behind the curves.
+/// Draws the peaks inside the calls as an area behind the curves.
 pub(super) fn peaks(series: &OperatorSeries, unit: Unit, columns: u32, chart: &mut Chart<'_, '_>) -> Result<(), Error> {
     let values: Vec<u64> = series.calls.iter().map(|call| call.peak).collect();
     let points = visible(&values, columns).into_iter().map(|(at, bytes)| (at as f64, unit.value(bytes)));
@@ -101,7 +100,7 @@ pub(super) fn peaks(series: &OperatorSeries, unit: Unit, columns: u32, chart: &m
     Ok(())
 }
 
-/// All values with their places, or of each column of pixels the first, the lowest, the highest and the last.
+/// All values with their positions, or the first, lowest, highest and last value of each column of pixels.
 pub(super) fn visible(values: &[u64], columns: u32) -> Vec<(usize, u64)> {
     let columns = columns.max(1) as usize;
     let all = || values.iter().copied().enumerate();

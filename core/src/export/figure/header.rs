@@ -1,4 +1,4 @@
-//! What stands above a plot: its title, what the colours mean, and what the markers are called.
+//! Header of a line chart: title, legend and the labels of markers.
 
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
@@ -14,8 +14,8 @@ const FIRST_ROW: i32 = 56;
 pub(super) const HEIGHT: i32 = FIRST_ROW + ROW * ROWS as i32 + 2;
 const LONGEST: usize = 28;
 
-/// A box of a colour and what it means.
-pub(super) struct Entry {
+/// A coloured box with its meaning.
+pub(super) struct LegendEntry {
     color: RGBColor,
     text: String,
 }
@@ -29,16 +29,16 @@ pub(super) fn color(kind: MarkerKind) -> RGBColor {
     }
 }
 
-/// The curves in the order of their names' importance, then the kinds of markers that there are.
-pub(super) fn legend(curves: &[Curve], with_peaks: bool, markers: &[Marker]) -> Vec<Entry> {
-    let curve = |curve: &Curve| Entry {
+/// The curves, the last drawn first, then the kinds of markers in the series.
+pub(super) fn legend(curves: &[Curve], with_peaks: bool, markers: &[Marker]) -> Vec<LegendEntry> {
+    let curve = |curve: &Curve| LegendEntry {
         color: curve.color,
         text: curve
             .same_as
             .map_or(curve.name.to_owned(), |other| format!("{} (= {})", curve.name, other.to_lowercase())),
     };
-    let mut entries: Vec<Entry> = curves.iter().rev().map(curve).collect();
-    entries.extend(with_peaks.then(|| Entry { color: PEAK, text: "Peak inside the call".to_owned() }));
+    let mut entries: Vec<LegendEntry> = curves.iter().rev().map(curve).collect();
+    entries.extend(with_peaks.then(|| LegendEntry { color: PEAK, text: "Peak inside the call".to_owned() }));
     for (kind, text) in [
         (MarkerKind::Forward, "Forward begins"),
         (MarkerKind::Backward, "Forward/backward boundary"),
@@ -46,7 +46,7 @@ pub(super) fn legend(curves: &[Curve], with_peaks: bool, markers: &[Marker]) -> 
         (MarkerKind::Scope, "Scope begins"),
     ] {
         let there = markers.iter().any(|marker| marker.kind == kind);
-        entries.extend(there.then(|| Entry { color: color(kind), text: text.to_owned() }));
+        entries.extend(there.then(|| LegendEntry { color: color(kind), text: text.to_owned() }));
     }
     entries
 }
@@ -57,7 +57,7 @@ pub(super) struct Header<'a, 'b> {
 }
 
 impl Header<'_, '_> {
-    pub(super) fn draw(&self, title: &str, legend: &[Entry], markers: &[(i32, &Marker)]) -> Result<(), Error> {
+    pub(super) fn draw(&self, title: &str, legend: &[LegendEntry], markers: &[(i32, &Marker)]) -> Result<(), Error> {
         self.text(title, 16.0, BLACK, (16, 12))?;
         let mut x = 16;
         for entry in legend {
@@ -78,15 +78,15 @@ impl Header<'_, '_> {
     }
 }
 
-/// Labels that do not overlap: each right of its line in the lowest row with room. Those that find none have their
-/// line and its colour.
+/// Labels that do not overlap: each is right of its line in the lowest row with room. A marker without room keeps only its line
+/// and colour.
 fn labels(markers: &[(i32, &Marker)], right: i32) -> Vec<(String, MarkerKind, (i32, i32))> {
     let mut free = [i32::MIN; ROWS];
     let mut labels = Vec::new();
     for (x, marker) in markers {
         let text = shortened(&marker.name);
         let wide = width(&text, 12.0);
-        // Near the right edge a label stands left of its line.
+        // Near the right edge a label is left of its line.
         let x = if x + wide + 4 > right { x - wide - 4 } else { x + 3 };
         let Some(row) = free.iter().rposition(|end| *end <= x) else { continue };
         if let Some(end) = free.get_mut(row) {
@@ -97,13 +97,13 @@ fn labels(markers: &[(i32, &Marker)], right: i32) -> Vec<(String, MarkerKind, (i
     labels
 }
 
-/// A text of the program's on one line, in characters that XML has.
+/// The program's text on one line, in valid XML characters.
 pub(in crate::export) fn shortened(name: &str) -> String {
     let name = name.replace(|c: char| c.is_control() || matches!(c, '\u{fffe}' | '\u{ffff}'), " ");
     if name.chars().count() <= LONGEST { name } else { name.chars().take(LONGEST - 1).chain(['…']).collect() }
 }
 
-/// About how wide a text is in pixels: viewers bring the fonts.
+/// Estimated width of a text in pixels; the font is the viewer's.
 fn width(text: &str, size: f64) -> i32 {
     (text.chars().count() as f64 * size * 0.54).ceil() as i32
 }

@@ -1,4 +1,4 @@
-//! The series of operator calls as curves (SVG), drawn by plotters.
+//! Operator series as line charts (SVG), drawn by plotters.
 
 mod curves;
 mod header;
@@ -17,10 +17,10 @@ use curves::Curve;
 pub(super) use curves::Unit;
 pub(super) use header::shortened;
 
-/// Which figures to draw.
+/// The charts to draw.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Figure {
-    /// The four below, one under another.
+    /// The four below, one under the other.
     #[default]
     All,
     /// The three curves together.
@@ -34,15 +34,15 @@ pub enum Figure {
 }
 
 /// The series of operator calls as an SVG: bytes after each call over the number of calls, with markers as vertical lines. The
-/// size of the file does not depend on the number of calls: where there are more than pixels, each pixel keeps its highest and
-/// lowest value. If there are no calls, there is no picture.
+/// size of the file does not depend on the number of calls: each column of pixels keeps its highest and lowest value. An error
+/// if there are no calls.
 #[derive(Clone, Debug)]
 pub struct OperatorsSvg {
-    /// Which figures.
+    /// The charts to draw.
     pub figure: Figure,
     /// Width in pixels, at least 1200: the legend takes one line.
     pub width: u32,
-    /// Height of one figure in pixels, at least 240.
+    /// Height of one chart in pixels, at least 240.
     pub height: u32,
 }
 
@@ -88,7 +88,7 @@ const LEFT: u32 = 96;
 const RIGHT: u32 = 24;
 const BELOW: u32 = 46;
 
-/// One figure.
+/// One chart.
 struct Panel<'a, 'b> {
     series: &'a OperatorSeries,
     figure: Figure,
@@ -127,7 +127,7 @@ impl<'b> Panel<'_, 'b> {
         )
     }
 
-    /// Pixels of the plot from left to right.
+    /// Width of the plot in pixels.
     fn columns(&self) -> u32 {
         self.size.0.saturating_sub(LEFT + RIGHT).max(1)
     }
@@ -141,7 +141,7 @@ impl<'b> Panel<'_, 'b> {
     }
 }
 
-/// Axes and grid.
+/// Draws axes and grid.
 pub(super) fn mesh(
     chart: &mut Chart<'_, '_>,
     unit: Unit,
@@ -164,7 +164,7 @@ pub(super) fn mesh(
         .map_err(failed)
 }
 
-/// What begins has its colour; scopes are dashed, so that a phase that begins with one is seen as well.
+/// Draws a marker in its kind's colour. Scopes are dashed, so that a phase that begins at the same call stays visible.
 fn line(marker: &Marker, top: f64, chart: &mut Chart<'_, '_>) -> Result<(), Error> {
     let at = marker.call as f64;
     let points = [(at, 0.0), (at, top)];

@@ -1,4 +1,4 @@
-//! One line for each call, for spreadsheets and data frames.
+//! Operator series as CSV, for spreadsheets and data frames.
 
 use std::io::{BufWriter, Write};
 
@@ -7,8 +7,8 @@ use crate::error::Error;
 use crate::export::LeftOut;
 use crate::export::operators::ExportOperators;
 
-/// The series of operator calls as CSV with a header (RFC 4180, but with line feeds): bytes and nanoseconds. Markers are not in
-/// it.
+/// The series of operator calls as CSV with a header (RFC 4180, but with line feeds), in bytes and nanoseconds, without
+/// markers.
 #[derive(Clone, Debug, Default)]
 pub struct OperatorsCsv;
 

@@ -1,4 +1,4 @@
-//! The series of operator calls as files: JSON that can be read again, CSV for spreadsheets, and as a table.
+//! Operator series as files: JSON that memtrace can read again, CSV for spreadsheets, and a text table.
 
 mod csv;
 mod read;
@@ -19,10 +19,9 @@ use crate::analysis::{self, Marker, OperatorCall, OperatorSeries};
 use crate::error::Error;
 use crate::snapshot::{Device, SnapshotData};
 
-/// A way to write a series of operator calls: that of a recording's main device, as every [`Export`], or one that was read
-/// from a file.
+/// A format for series of operator calls. As an [`Export`] it writes the series of a recording's main device.
 pub trait ExportOperators {
-    /// Writes the series, and says what it left out to keep to a size.
+    /// Writes the series, and returns what it left out to keep to a size.
     ///
     /// # Errors
     /// If `out` fails, or there is nothing to draw.
@@ -35,21 +34,21 @@ impl<F: ExportOperators> Export for F {
     }
 }
 
-/// The calls of operators on a device, the main one if there is no other; without such a device there are none.
+/// The operator calls on a device (the main one if `None`); empty if the device was not used.
 pub fn operators_of(data: &SnapshotData, device: Option<Device>) -> OperatorSeries {
     analysis::device_or_main(data, device).map(|device| analysis::operators(data, device)).unwrap_or_default()
 }
 
-/// What the first field says, and the version of what follows.
+/// The values of the first two fields.
 const FORMAT: &str = "memtrace operators";
 const VERSION: u64 = 1;
 
-/// The series of operator calls as JSON, a call a line: bytes as integers, times in nanoseconds. [`parse_operators`] reads it
-/// again.
+/// The series of operator calls as JSON, one call per line: bytes as integers, times in nanoseconds. [`parse_operators`] reads
+/// it.
 #[derive(Clone, Debug)]
 pub struct OperatorsJson {
-    /// The size to keep to: beyond it the calls that added or freed least are left out, but for that with the largest
-    /// peak. 256 MiB unless you say otherwise.
+    /// The size to keep to: beyond it the calls that added or freed the fewest bytes are left out, except the one with the
+    /// largest peak. 256 MiB by default.
     pub max_bytes: Option<u64>,
 }
 
@@ -72,7 +71,7 @@ impl ExportOperators for OperatorsJson {
     }
 }
 
-/// The calls that matter most first.
+/// The calls, the most important first.
 fn ranked(series: &OperatorSeries) -> Vec<usize> {
     let peak = series.calls.iter().map(|call| call.peak).max();
     let mut ranked: Vec<usize> = (0..series.calls.len()).collect();
@@ -81,7 +80,7 @@ fn ranked(series: &OperatorSeries) -> Vec<usize> {
     ranked
 }
 
-/// Only these calls; what the others added was added elsewhere.
+/// The series with only these calls; the bytes that the others added count as added elsewhere.
 fn part(series: &OperatorSeries, kept: &HashSet<usize>) -> OperatorSeries {
     let mut part = OperatorSeries { calls: Vec::new(), ..series.clone() };
     let mut before = Vec::with_capacity(series.calls.len() + 1);

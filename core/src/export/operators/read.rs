@@ -1,4 +1,4 @@
-//! Reads what [`OperatorsJson`](super::OperatorsJson) wrote, and refuses everything else.
+//! Strict parser for [`OperatorsJson`](super::OperatorsJson).
 
 use serde_json::{Map, Value};
 
@@ -6,10 +6,10 @@ use super::{FORMAT, VERSION};
 use crate::analysis::{Marker, MarkerKind, OperatorCall, OperatorSeries, Texts};
 use crate::error::Error;
 
-/// Reads a series from the bytes of an [`OperatorsJson`](super::OperatorsJson); fields that are not known are passed over.
+/// Parses the bytes of an [`OperatorsJson`](super::OperatorsJson); unknown fields are ignored.
 ///
 /// # Errors
-/// If it is no JSON, no series, of a later version, or a field is missing or makes no sense; says which.
+/// If the bytes are not JSON, not a series or of a later version, or if a field is missing or invalid; the error names it.
 pub fn parse_operators(bytes: &[u8]) -> Result<OperatorSeries, Error> {
     let value: Value = serde_json::from_slice(bytes).map_err(|error| Error::operators(format!("no JSON: {error}")))?;
     let top = Fields::of(&value, "the file")?;
@@ -82,7 +82,7 @@ fn marker(marker: &Fields<'_>, calls: usize) -> Result<Marker, Error> {
     })
 }
 
-/// An object, and what it is called in messages.
+/// A JSON object and its name in messages.
 struct Fields<'a> {
     object: &'a Map<String, Value>,
     place: &'a str,

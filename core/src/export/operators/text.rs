@@ -1,9 +1,9 @@
-//! The series as a table.
+//! Operator series as a text table.
 
 use std::fmt;
 
 use crate::analysis::{OperatorCall, OperatorSeries};
-use crate::export::table::{Cut, Table};
+use crate::export::table::{Cut, TextTable};
 use crate::report::sampled;
 use crate::units::{Bytes, grouped, signed};
 
@@ -21,7 +21,7 @@ impl fmt::Display for OperatorSeries {
             Bytes(self.peak)
         )?;
         sampled::note(self.sample_interval).map_or(Ok(()), |note| writeln!(f, "{note}"))?;
-        let mut table = Table::new(&["Added", "Peak in it", "Allocated", "Reserved", "Operator"], Cut::End);
+        let mut table = TextTable::new(&["Added", "Peak in it", "Allocated", "Reserved", "Operator"], Cut::End);
         top.iter().for_each(|call| table.row(row(call)));
         table.lines(WIDTH).iter().try_for_each(|line| writeln!(f, "{line}"))?;
         writeln!(f, "{} added outside of them", signed(self.added_elsewhere))?;

@@ -1,11 +1,13 @@
-//! The entries of a trace: the log of a device, and what else happened.
+//! The entries of `device_traces`: a device's log, segments and refused allocations, merged by time.
 
 use super::shared::Shared;
 use super::words::{self, number};
 use crate::export::pickle::{List, Pickler, Word};
-use crate::snapshot::{Action, DeviceSnapshot, Mark, OutOfMemory, Record, RecordKind, SegmentRecord};
+use crate::snapshot::{
+    Action, ContextId, DeviceSnapshot, Mark, OutOfMemory, Record, RecordKind, SegmentRecord, StackId,
+};
 
-/// What happened beside the log.
+/// An event outside the log of blocks.
 #[derive(Clone, Copy, Debug)]
 enum Event<'a> {
     Oom(&'a OutOfMemory),
@@ -13,7 +15,7 @@ enum Event<'a> {
 }
 
 impl Event<'_> {
-    /// Of the same time, segments come before records, and those before what was refused.
+    /// At the same time, segments come before records, and records before refused allocations.
     fn is_before(self, record: &Record) -> bool {
         match self {
             Self::Oom(oom) => oom.time_ns < record.time_ns,
@@ -22,7 +24,7 @@ impl Event<'_> {
     }
 }
 
-/// In the order of time.
+/// Events in the order of time.
 fn events(device: &DeviceSnapshot) -> impl Iterator<Item = Event<'_>> {
     let (mut segments, mut ooms) = (device.segment_records.iter().peekable(), device.ooms.iter().peekable());
     std::iter::from_fn(move || match (segments.peek(), ooms.peek()) {
@@ -41,19 +43,22 @@ impl Shared<'_> {
         p.end_list(list);
     }
 
-    /// The log with what else happened, in the order of time.
+    /// The log and the events, in the order of time.
     fn entries(&mut self, p: &mut Pickler<'_>, list: &mut List, device: &DeviceSnapshot) {
         let (selection, names) = (self.selection, device.names_by_seq());
-        let [made, freed] = [RecordKind::Alloc, RecordKind::Free].map(|kind| self.actions(kind));
+        let [allocs, frees] = [RecordKind::Alloc, RecordKind::Free].map(|kind| self.actions(kind));
         let mut events = events(device).peekable();
         for record in device.records.iter().filter(|record| selection.shows(device.device, record)) {
             while let Some(event) = events.next_if(|event| event.is_before(record)) {
                 p.next_item(list);
                 self.event(p, event);
             }
-            for action in if record.kind == RecordKind::Alloc { &made } else { &freed } {
+            for action in if record.kind == RecordKind::Alloc { &allocs } else { &frees } {
                 p.next_item(list);
-                self.entry(p, *action, record, names.get(record.alloc_seq));
+                p.dict(|p| {
+                    self.entry(p, *action, (words::ADDR, record.address), record.size, record.stream, record.time_ns);
+                    self.origin(p, record.context, names.get(record.alloc_seq), record.stack)
+                });
             }
             if p.has_failed() {
                 return;
@@ -65,7 +70,7 @@ impl Shared<'_> {
         }
     }
 
-    /// The entries that a record is.
+    /// PyTorch's entries for a record.
     fn actions(&self, kind: RecordKind) -> Vec<Word> {
         let actions: &[Action] = match kind {
             RecordKind::Alloc => &[Action::Alloc],
@@ -76,62 +81,40 @@ impl Shared<'_> {
     }
 
     fn event(&mut self, p: &mut Pickler<'_>, event: Event<'_>) {
-        match event {
-            Event::Oom(oom) => self.oom(p, oom),
-            Event::Segment(segment) => self.segment_entry(p, segment),
-        }
-    }
-
-    /// As PyTorch's: what was free stands where other entries have their address.
-    fn oom(&mut self, p: &mut Pickler<'_>, oom: &OutOfMemory) {
-        p.dict(|p| {
-            p.word(words::ACTION);
-            p.word(words::OOM);
-            number(p, words::DEVICE_FREE, oom.device_free.unwrap_or(0));
-            number(p, words::SIZE, oom.size);
-            number(p, words::STREAM, 0);
-            number(p, words::TIME_US, self.epoch_us(oom.time_ns));
-            p.word(words::COMPILE_CONTEXT);
-            p.word(words::NOT_AVAILABLE);
-            p.word(words::USER_METADATA);
-            self.metadata(p, oom.context, None);
-            p.word(words::FRAMES);
-            self.stack(p, oom.stack)
+        p.dict(|p| match event {
+            Event::Oom(oom) => {
+                // PyTorch puts the free bytes in place of an address.
+                let free = (words::DEVICE_FREE, oom.device_free.unwrap_or(0));
+                self.entry(p, words::OOM, free, oom.size, 0, oom.time_ns);
+                self.origin(p, oom.context, None, oom.stack)
+            }
+            Event::Segment(segment) => {
+                let is_alloc = segment.kind == RecordKind::Alloc;
+                let action = if is_alloc { words::SEGMENT_ALLOC } else { words::SEGMENT_FREE };
+                self.entry(p, action, (words::ADDR, segment.address), segment.size, 0, segment.time_ns);
+                self.origin(p, segment.context, None, segment.stack)
+            }
         })
     }
 
-    fn entry(&mut self, p: &mut Pickler<'_>, action: Word, record: &Record, name: Option<&str>) {
-        p.dict(|p| {
-            p.word(words::ACTION);
-            p.word(action);
-            number(p, words::ADDR, record.address);
-            number(p, words::SIZE, record.size);
-            number(p, words::STREAM, u64::from(record.stream));
-            number(p, words::TIME_US, self.epoch_us(record.time_ns));
-            p.word(words::COMPILE_CONTEXT);
-            p.word(words::NOT_AVAILABLE);
-            p.word(words::USER_METADATA);
-            self.metadata(p, record.context, name);
-            p.word(words::FRAMES);
-            self.stack(p, record.stack)
-        })
+    /// The first keys of an entry; `place` is its address or the key in place of it.
+    fn entry(&self, p: &mut Pickler<'_>, action: Word, place: (Word, u64), size: u64, stream: u32, time_ns: u64) {
+        p.word(words::ACTION);
+        p.word(action);
+        number(p, place.0, place.1);
+        number(p, words::SIZE, size);
+        number(p, words::STREAM, stream.into());
+        number(p, words::TIME_US, self.epoch_us(time_ns));
+        p.word(words::COMPILE_CONTEXT);
+        p.word(words::NOT_AVAILABLE);
     }
 
-    fn segment_entry(&mut self, p: &mut Pickler<'_>, segment: &SegmentRecord) {
-        p.dict(|p| {
-            p.word(words::ACTION);
-            p.word(if segment.kind == RecordKind::Alloc { words::SEGMENT_ALLOC } else { words::SEGMENT_FREE });
-            number(p, words::ADDR, segment.address);
-            number(p, words::SIZE, segment.size);
-            number(p, words::STREAM, 0);
-            number(p, words::TIME_US, self.epoch_us(segment.time_ns));
-            p.word(words::COMPILE_CONTEXT);
-            p.word(words::NOT_AVAILABLE);
-            p.word(words::USER_METADATA);
-            self.metadata(p, segment.context, None);
-            p.word(words::FRAMES);
-            self.stack(p, segment.stack)
-        })
+    /// The last keys of an entry.
+    fn origin(&mut self, p: &mut Pickler<'_>, context: ContextId, name: Option<&str>, stack: StackId) {
+        p.word(words::USER_METADATA);
+        self.metadata(p, context, name);
+        p.word(words::FRAMES);
+        self.stack(p, stack)
     }
 
     pub(super) fn annotation(&mut self, p: &mut Pickler<'_>, device: u64, mark: &Mark) {
@@ -166,7 +149,7 @@ mod tests {
     use crate::snapshot::testing::Story;
 
     #[test]
-    fn what_happened_beside_the_log_stands_at_its_time() {
+    fn events_outside_the_log_are_entries_at_their_time() {
         let mut trace = Story::cuda(0);
         trace.at(1_000).segment_alloc(0x1000, 0x1000).alloc("first", 2000).refused(0, None);
         trace.at(1_999).segment_free(0x1000).refused(0, None);

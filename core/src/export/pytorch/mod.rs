@@ -1,8 +1,7 @@
 //! PyTorch memory snapshot: the pickle that `memory_viz` opens.
 //!
-//! The dictionaries and their keys are those of `torch.cuda.memory._snapshot()` (torch 2.15), so that
-//! torch's own tools read it. What memtrace knows and PyTorch has no place for goes into
-//! `allocator_settings`; the scopes in which a block was allocated and its name go into `user_metadata`.
+//! Dictionaries and keys are those of `torch.cuda.memory._snapshot()` (torch 2.15), so torch's own tools read it.
+//! `allocator_settings` holds the data that PyTorch has no key for; `user_metadata` holds a block's scopes and name.
 
 mod entries;
 mod placed;
@@ -23,15 +22,14 @@ use crate::snapshot::{Device, DeviceSnapshot, Mark, SnapshotData};
 
 /// A snapshot pickle (protocol 4) for PyTorch's `memory_viz` (pytorch.org/memory_viz).
 ///
-/// CUDA devices have their ordinals; the CPU device comes after them, as device 0 where there is
-/// none. A free is written as `free_requested` and `free_completed`. Blocks have their real sizes; where only a sample
-/// of the small ones was recorded, `allocator_settings` says so, and the viewers' sums are of the sample.
+/// CUDA devices keep their ordinals; other devices come after them, from 0 if there is no CUDA device. A free becomes
+/// `free_requested` and `free_completed`. Blocks have their real sizes; if they are a sample, `allocator_settings` says so, and
+/// viewers sum the sample.
 #[derive(Clone, Debug)]
 pub struct Pickle {
     /// Only this device; all if `None`.
     pub device: Option<Device>,
-    /// The size to keep to, if that is possible without losing the peak; 512 MiB unless you say
-    /// otherwise: the viewers fail on files of a gigabyte.
+    /// The size to keep to without losing the peak; 512 MiB by default, because viewers fail on files of a gigabyte.
     pub max_bytes: Option<u64>,
 }
 
@@ -75,7 +73,7 @@ fn write_selection(
     Ok(pickle.finish()?)
 }
 
-/// The devices to write with the numbers that the viewers know them by.
+/// The devices to write, with their numbers in viewers.
 fn numbered(data: &SnapshotData, only: Option<Device>) -> Vec<(u64, &DeviceSnapshot)> {
     let wanted = |d: &&DeviceSnapshot| only.is_none_or(|only| only == d.device);
     let ordinal = |d: &DeviceSnapshot| match d.device {
@@ -87,7 +85,7 @@ fn numbered(data: &SnapshotData, only: Option<Device>) -> Vec<(u64, &DeviceSnaps
     data.devices.iter().filter(wanted).map(|d| (number(d), d)).collect()
 }
 
-/// Shown by the viewer's "Allocator Settings".
+/// The viewer shows these as "Allocator Settings".
 fn settings(p: &mut Pickler<'_>, data: &SnapshotData, devices: &[(u64, &DeviceSnapshot)], left_out: &LeftOut) {
     let overwritten = devices.iter().map(|(_, device)| device.overwritten).sum();
     let estimated = devices.iter().any(|(_, device)| device.segments.iter().any(|segment| segment.estimated));

@@ -1,15 +1,15 @@
-//! Segments with the blocks that lie in them.
+//! Live blocks grouped by segment.
 
 use crate::snapshot::{Block, DeviceSnapshot, Segment};
 
-/// A segment with the live blocks that lie in it, by address.
+/// A segment with its live blocks, by address.
 pub(super) struct PlacedSegment {
     pub(super) device: u64,
     pub(super) segment: Segment,
     pub(super) blocks: Vec<Block>,
 }
 
-/// Those of a device, which the viewers know by this number.
+/// The segments of a device; `number` is the device's number in viewers.
 pub(super) fn placed(number: u64, device: &DeviceSnapshot) -> Vec<PlacedSegment> {
     let mut blocks = device.live.clone();
     blocks.sort_unstable_by_key(|block| block.address);

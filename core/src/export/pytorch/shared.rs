@@ -1,4 +1,4 @@
-//! Segments and their blocks, and what they share with the entries: stacks, frames, names.
+//! Memoized objects of a pickle (stacks, frames, names, contexts), and the segments that refer to them.
 
 use std::num::NonZeroU32;
 
@@ -11,31 +11,34 @@ use crate::export::budget::Selection;
 use crate::export::pickle::{Memo, Pickler};
 use crate::snapshot::{Block, ContextId, Frame, SnapshotData, StackId};
 
-/// Longer paths of scopes do not stand beside a block's name.
+/// Longer paths of scopes are left out beside a block's name.
 const LONGEST_PATH: usize = 1024;
-/// The size that a block takes up in its segment: blocks of no size need a place of their own, too.
+
+/// The size of a block in its segment; empty blocks take a byte.
 fn extent(block: &Block) -> u64 {
     block.size.max(1)
 }
 
-/// What is written once and named again: frames, stacks, contexts. (Never entries, blocks or
-/// segments: the viewer writes into those.)
+/// Objects that are written once and then referred to. (Never entries, blocks or segments: the viewer modifies those.)
 pub(super) struct Shared<'a> {
     pub(super) data: &'a SnapshotData,
     pub(super) selection: &'a Selection<'a>,
     names: HashMap<&'a str, Memo, RandomState>,
     frames: HashMap<(&'a str, &'a str, u32), Memo, RandomState>,
-    /// By stack.
     stacks: Vec<Option<Memo>>,
-    /// By context.
     contexts: Vec<Option<Memo>>,
 }
 
 impl<'a> Shared<'a> {
     pub(super) fn new(data: &'a SnapshotData, selection: &'a Selection<'a>) -> Self {
-        let (names, frames) = Default::default();
-        let (stacks, contexts) = (vec![None; data.stacks.len()], vec![None; data.contexts.len()]);
-        Self { data, selection, names, frames, stacks, contexts }
+        Self {
+            data,
+            selection,
+            names: HashMap::default(),
+            frames: HashMap::default(),
+            stacks: vec![None; data.stacks.len()],
+            contexts: vec![None; data.contexts.len()],
+        }
     }
 
     pub(super) fn segment(&mut self, p: &mut Pickler<'_>, placed: &PlacedSegment) {
@@ -62,7 +65,7 @@ impl<'a> Shared<'a> {
         })
     }
 
-    /// Live blocks with the gaps between them, so that they tile the segment.
+    /// Live blocks and the gaps between them: together they tile the segment.
     fn blocks(&mut self, p: &mut Pickler<'_>, placed: &PlacedSegment) {
         let mut tiles: Vec<(u64, u64, Option<&Block>)> = Vec::new();
         let mut at = placed.segment.address;
@@ -94,7 +97,7 @@ impl<'a> Shared<'a> {
     pub(super) fn metadata(&mut self, p: &mut Pickler<'_>, context: ContextId, name: Option<&str>) {
         let Some(name) = name else { return self.context(p, context) };
         let path = self.data.context_path(context);
-        // Beside a name the path stands in every entry, not once in the file.
+        // With a name the path is repeated in every entry, not memoized.
         if path.is_empty() || path.len() > LONGEST_PATH { p.text(name) } else { p.text(&format!("{path}: {name}")) }
     }
 
@@ -105,7 +108,9 @@ impl<'a> Shared<'a> {
         }
         p.text(&self.data.context_path(context));
         let memo = p.remember();
-        self.contexts.get_mut(number).into_iter().for_each(|known| *known = Some(memo));
+        if let Some(known) = self.contexts.get_mut(number) {
+            *known = Some(memo);
+        }
     }
 
     pub(super) fn stack(&mut self, p: &mut Pickler<'_>, stack: StackId) {
@@ -116,7 +121,9 @@ impl<'a> Shared<'a> {
         let data = self.data;
         p.list(data.stacks.frames(stack), |p, frame| self.frame(p, frame));
         let memo = p.remember();
-        self.stacks.get_mut(number).into_iter().for_each(|known| *known = Some(memo));
+        if let Some(known) = self.stacks.get_mut(number) {
+            *known = Some(memo);
+        }
     }
 
     fn frame(&mut self, p: &mut Pickler<'_>, frame: &'a Frame) {
@@ -140,7 +147,7 @@ impl<'a> Shared<'a> {
         if let Some(&memo) = self.names.get(name) {
             return p.get(memo);
         }
-        // The viewers' flamegraphs split at semicolons, which Rust's array types contain.
+        // Viewers' flamegraphs split at semicolons, and Rust's array types contain them.
         p.text(&name.replace(';', ","));
         let memo = p.remember();
         self.names.insert(name, memo);

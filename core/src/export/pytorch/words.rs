@@ -1,8 +1,8 @@
-//! The words of PyTorch's snapshots: keys, actions, states.
+//! String constants of PyTorch's snapshots: keys, actions, states.
 
 use crate::export::pickle::{Pickler, Word};
 
-/// A constant for each, with a number of its own.
+/// Makes a constant for each string, numbered in order.
 macro_rules! words {
     ($($name:ident: $text:literal,)*) => {
         #[allow(non_camel_case_types, clippy::upper_case_acronyms, reason = "named after the constants")]
@@ -64,7 +64,7 @@ words! {
     USER_METADATA: "user_metadata",
 }
 
-/// A key with a number.
+/// Writes a key and an integer.
 #[inline]
 pub(super) fn number(p: &mut Pickler<'_>, key: Word, value: u64) {
     p.word(key);

@@ -1,4 +1,4 @@
-//! What a device's records are in a timeline: an event each, and points of its curves.
+//! A device's records as trace events, and its counters.
 
 use std::io;
 
@@ -13,18 +13,18 @@ use crate::report::sampled;
 use crate::snapshot::{Device, DeviceSnapshot, NamesBySeq, RecordKind, SnapshotData, StackId};
 use crate::units::Bytes;
 
-/// What stands in every memory event.
+/// Constant members of memory events.
 const MEMORY: &str = r#""s":"t","cat":"cpu_instant_event","name":"[memory]""#;
 
-/// What is the same in all events of a device.
+/// Members common to all events of a device.
 struct OnDevice<'a> {
     device: Device,
-    /// Which device it is, as members of events.
+    /// The members that name the device.
     args: String,
-    /// The names of its counters, as JSON.
+    /// Names of its counters, as JSON.
     allocated: String,
     reserved: String,
-    /// Those of its blocks.
+    /// Names of its blocks.
     names: NamesBySeq<'a>,
 }
 
@@ -49,7 +49,9 @@ impl Timeline<'_, '_> {
         for entry in log::entries_after(device, allocated) {
             allocated = entry.allocated;
             self.segments(&here, reserved.as_mut(), entry.record.time_ns)?;
-            reserved.iter_mut().for_each(|reserved| reserved.after(entry.record));
+            if let Some(reserved) = &mut reserved {
+                reserved.after(entry.record);
+            }
             if !self.selection.shows(device.device, entry.record) {
                 continue;
             }
@@ -63,7 +65,7 @@ impl Timeline<'_, '_> {
         self.peak(device, &here.args)
     }
 
-    /// Segments that came and went until then are points of their own.
+    /// Writes points for segments that came and went until then.
     fn segments(&mut self, here: &OnDevice<'_>, reserved: Option<&mut Reserved<'_>>, until_ns: u64) -> io::Result<()> {
         let Some(reserved) = reserved else { return Ok(()) };
         let mut points = Vec::new();
@@ -95,10 +97,10 @@ impl Timeline<'_, '_> {
                 if let Some(name) = here.names.get(record.alloc_seq).filter(|name| !name.is_empty()) {
                     args.text("block", name);
                 }
-                said(args, "scope", names.path(record.context));
-                said(args, "source", names.line(record.stack));
+                add_name(args, "scope", names.path(record.context));
+                add_name(args, "source", names.line(record.stack));
                 if record.kind == RecordKind::Free {
-                    said(args, "allocated at", names.line(record.alloc_stack));
+                    add_name(args, "allocated at", names.line(record.alloc_stack));
                 }
                 if let Some(data) = whole {
                     args.text("stack", &stack_text(data, record.alloc_stack));
@@ -107,8 +109,7 @@ impl Timeline<'_, '_> {
         })
     }
 
-    /// A point of the curve. What a device reserves is a curve of its own where it is more than what
-    /// is allocated: two series of one counter would be drawn on top of each other.
+    /// Writes a point of the counters. Reserved bytes are a counter of their own: viewers stack two series of one counter.
     fn counter(&mut self, here: &OnDevice<'_>, time_ns: u64, allocated: u64, reserved: u64) -> io::Result<()> {
         self.point(&here.allocated, time_ns, allocated)?;
         if here.device == Device::Cpu { Ok(()) } else { self.point(&here.reserved, time_ns, reserved) }
@@ -145,8 +146,8 @@ impl Timeline<'_, '_> {
     }
 }
 
-/// As torch.profiler numbers devices; pinned, managed and imported memory, which it does not tell apart from
-/// the host's, are -2, -3 and -4 there.
+/// torch.profiler's device numbers. It does not distinguish pinned, managed and imported memory from the host's; here they are
+/// -2, -3 and -4.
 fn device_args(device: Device) -> String {
     let (kind, ordinal) = match device {
         Device::Cpu => (0, -1),
@@ -158,15 +159,15 @@ fn device_args(device: Device) -> String {
     format!("\"Device Type\":{kind},\"Device Id\":{ordinal}")
 }
 
-/// A name, if there is something to say.
+/// Adds a name that is not empty.
 #[inline]
-fn said(args: &mut Object<'_, '_>, key: &str, name: &Name) {
+fn add_name(args: &mut Object<'_, '_>, key: &str, name: &Name) {
     if !name.is_empty() {
         args.json(key, &name.json);
     }
 }
 
-/// The frames of a stack, one a line, innermost first.
+/// The frames of a stack, one per line, innermost first.
 fn stack_text(data: &SnapshotData, stack: StackId) -> String {
     let lines = data.stacks.frames(stack).map(|frame| frame_location(frame, &data.process.working_dir));
     lines.collect::<Vec<_>>().join("\n")

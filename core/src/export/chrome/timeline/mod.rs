@@ -1,8 +1,8 @@
-//! What happened over time: scopes, every alloc and free, the total as a curve, and its peak.
+//! Timeline trace: scopes as slices, every alloc and free as an event, the total as a counter, and the peak.
 //!
-//! Memory events are named and keyed as torch.profiler's are (`profile_memory=True`, torch 2.15), so
-//! that what reads its traces reads these. Whole stacks stand in the format's table of stack frames,
-//! which `chrome://tracing` shows; Perfetto (v52) does not, so the user line stands with each event.
+//! Memory events have the names and keys of torch.profiler (`profile_memory=True`, torch 2.15), so its tools read them. Whole
+//! stacks are in the format's table of stack frames. `chrome://tracing` shows that table, but Perfetto (v52) does not; so each
+//! event also has its user line.
 
 mod memory;
 
@@ -26,11 +26,11 @@ use crate::snapshot::{Device, DeviceSnapshot, Mark, SnapshotData, ThreadId};
 pub struct ChromeTrace {
     /// Only this device; all if `None`.
     pub device: Option<Device>,
-    /// Whole stacks as text with each event, for Perfetto, which has no other place for them. They
-    /// make the file several times as large.
+    /// Adds the whole stack as text to each event, for Perfetto, which does not show the table of stack frames. The file gets
+    /// several times as large.
     pub stack_text: bool,
-    /// The size to keep to, if that is possible without losing the peak; 128 MiB unless you say otherwise, about
-    /// 300,000 records, which Perfetto reads in a few seconds. The totals of what is shown stay exact.
+    /// The size to keep to without losing the peak. 128 MiB by default, about 300,000 records, which Perfetto reads in a few
+    /// seconds. Totals stay exact.
     pub max_bytes: Option<u64>,
 }
 
@@ -47,16 +47,15 @@ impl Export for ChromeTrace {
     }
 }
 
-/// What is worked out once, however often a timeline is counted before it is written.
+/// Data computed once for all measurements of a budget.
 struct Known {
     names: Names,
     frames: Frames,
-    /// What was live before the oldest record.
+    /// Live bytes before the oldest record.
     at_start: BTreeMap<Device, u64>,
     process: Track,
-    /// Every thread that did something, in the order of their numbers.
+    /// The threads with records or marks, by number.
     threads: BTreeMap<ThreadId, Track>,
-    /// Begins and ends of slices.
     edges: Vec<Mark>,
 }
 
@@ -162,12 +161,12 @@ impl<'a> Timeline<'a, '_> {
     }
 }
 
-/// Every thread that did something.
+/// The threads with records or marks.
 fn threads(data: &SnapshotData) -> BTreeSet<ThreadId> {
     let mut threads: BTreeSet<ThreadId> = scopes::marks(data).iter().map(|mark| mark.thread).collect();
     let mut last = None;
     for record in data.devices.iter().flat_map(|device| &device.records) {
-        // Most records are of the same thread as the one before.
+        // Mostly the thread of the record before.
         if last.replace(record.thread) != Some(record.thread) {
             threads.insert(record.thread);
         }

@@ -1,0 +1,331 @@
+//! Binary serialization: each structure's fields in the order of the format, declared once for writing and reading.
+//!
+//! Adjust a list here and the table in [`super`] together.
+
+use std::num::NonZeroU64;
+use std::ops::Range;
+
+use super::bytes::{Payload, Reader, in_range};
+use super::{Commit, Counters, Damage, MAX_ORDINALS};
+use crate::snapshot::{
+    Action, Block, BlockName, CallTime, Category, ContextId, Counted, CudaHooks, CudaState, Device, DeviceMemory,
+    Enabled, Gap, GraphMemory, Health, LoadedObject, Mark, MemoryKind, MemoryStats, OutOfMemory, Peak, Pool, Process,
+    Record, RecordKind, Rules, ScopeStats, Segment, SegmentRecord, Settings, Spans, StackContext, StackId, StackKind,
+    Stat, Thread, ThreadId, UnseenCalls,
+};
+
+/// A value with one encoding.
+pub(super) trait Coded: Sized {
+    fn put(&self, p: &mut Payload);
+    fn get(r: &mut Reader<'_>) -> Result<Self, Damage>;
+}
+
+/// `field` is encoded as its type, `field: method` by the methods of that name of [`Payload`] and [`Reader`]; fields
+/// behind `..` are in other chunks.
+macro_rules! coded {
+    ($($type:ident { $($field:ident $(: $method:ident)?),* $(, ..$rest:expr)? })*) => {$(
+        impl Coded for $type {
+            fn put(&self, p: &mut Payload) {
+                $(coded!(@put p, self.$field $(, $method)?);)*
+            }
+
+            fn get(r: &mut Reader<'_>) -> Result<Self, Damage> {
+                Ok(Self { $($field: coded!(@get r $(, $method)?),)* $(..$rest)? })
+            }
+        }
+    )*};
+    (@put $p:ident, $value:expr) => { $p.put(&$value) };
+    (@put $p:ident, $value:expr, $method:ident) => { $p.$method($value) };
+    (@get $r:ident) => { $r.get()? };
+    (@get $r:ident, $method:ident) => { $r.$method()? };
+}
+
+coded! {
+    Process { program, host, pid, rank, working_dir, started_unix_us, ..Self::default() }
+    Settings {
+        enabled, context, stacks, max_entries, min_size, stack_depth, device, skip_actions, rules, ..Self::default()
+    }
+    Thread { number, os_id, name }
+    LoadedObject { path, build_id, base: raw, range }
+    Commit { duration_ns, health }
+    CudaHooks { state, imports, refused_imports, looked_up, unseen_calls }
+    UnseenCalls { function, calls }
+    OutOfMemory { time_ns: time, size, device_free, device_total, stack, context, thread }
+    Gap { at: position, records, from_ns: time, to_ns: time }
+    ScopeStats { context, calls, allocations, allocated_bytes, own_peak, total_peak }
+    BlockName { seq: block, name, category }
+    Segment { address: address, size, estimated }
+    CallTime { stack, context, allocs, alloc_ns, growing, growing_ns, frees, free_ns }
+    Counters { not_recorded, below_threshold, peak, stats }
+    Peak { bytes, time_ns, seq, not_recorded, below_threshold, ..Self::default() }
+    MemoryStats {
+        allocated_bytes, active_bytes, reserved_bytes, allocations, below_threshold, num_ooms, num_alloc_retries,
+        ..Self::default()
+    }
+    Stat { current, peak, allocated, freed }
+    Counted { now, at_peak, before }
+    Pool { used, used_high, reserved, reserved_high, release_threshold: raw, used_before }
+    DeviceMemory { free, total, own_pools_used, own_pools_reserved, own_pools, graphs }
+    GraphMemory { used, used_high, reserved, reserved_high }
+}
+
+/// Enumerations, by the positions of their values in a list.
+macro_rules! choices {
+    ($($type:ident: $values:expr, $damage:literal;)*) => {$(
+        impl Coded for $type {
+            fn put(&self, p: &mut Payload) {
+                p.raw($values.iter().position(|value| value == self).unwrap_or(0) as u64);
+            }
+
+            fn get(r: &mut Reader<'_>) -> Result<Self, Damage> {
+                $values.get(r.get::<u32>()? as usize).copied().ok_or(Damage($damage))
+            }
+        }
+    )*};
+}
+
+choices! {
+    Enabled: [Self::Off, Self::State, Self::All], "a setting that this memtrace does not know";
+    StackContext: [Self::None, Self::State, Self::Alloc, Self::All], "a setting that this memtrace does not know";
+    StackKind: [Self::Rust, Self::All], "a setting that this memtrace does not know";
+    Action: [Self::Alloc, Self::FreeRequested, Self::FreeCompleted], "a setting that this memtrace does not know";
+    Spans: [Self::NoLayer, Self::Heard, Self::Silenced], "a state of spans that this memtrace does not know";
+    CudaState: [
+        Self::NotLoaded, Self::Active, Self::TurnedOff, Self::AnotherCopy, Self::NotSupported, Self::Simulated,
+    ], "a state of CUDA that this memtrace does not know";
+    Category: Self::ALL, "a category that this memtrace does not know";
+}
+
+/// One line a type: how it is written and how it is read.
+macro_rules! coded_by {
+    ($($(#[$doc:meta])* $type:ty: |$value:ident, $p:ident| $put:expr, |$r:ident| $get:expr;)*) => {$(
+        $(#[$doc])*
+        impl Coded for $type {
+            fn put(&self, $p: &mut Payload) {
+                let $value = self;
+                $put;
+            }
+
+            fn get($r: &mut Reader<'_>) -> Result<Self, Damage> {
+                $get
+            }
+        }
+    )*};
+}
+
+coded_by! {
+    u8: |byte, p| p.bytes.push(*byte), |r| r.byte();
+    u32: |number, p| p.raw((*number).into()), |r| r.raw().and_then(small);
+    u64: |number, p| p.raw(*number), |r| r.raw().and_then(in_range);
+    usize: |number, p| p.count(*number), |r| Ok(r.get::<u64>()? as Self);
+    bool: |flag, p| p.raw((*flag).into()), |r| Ok(r.raw()? != 0);
+    String: |text, p| p.text(text), |r| Ok(r.text()?.to_owned());
+    Range<u64>: |range, p| { p.raw(range.start); p.raw(range.end) }, |r| Ok(r.raw()?..r.raw()?);
+    Device: |device, p| p.raw(device_number(*device)), |r| r.raw().and_then(device);
+    ThreadId: |thread, p| p.put(&thread.0), |r| r.get().map(Self);
+    StackId: |stack, p| p.put(&stack.0), |r| below(r.get()?, r.ids.stacks, "the number of no stack").map(Self);
+    ContextId: |context, p| p.put(&context.0), |r| below(r.get()?, r.ids.contexts, "the number of no context").map(Self);
+    /// 0 for `None`, else 1 more than the value.
+    Option<u64>: |value, p| p.raw(value.map_or(0, |value| value.saturating_add(1))), |r| Ok(r.get::<u64>()?.checked_sub(1));
+    /// 0 for `None`.
+    Option<NonZeroU64>: |value, p| p.raw(value.map_or(0, NonZeroU64::get)), |r| Ok(NonZeroU64::new(r.get()?));
+    /// Empty for `None`.
+    Option<String>: |text, p| p.text(text.as_deref().unwrap_or_default()), |r| Ok(Some(r.get()?).filter(|text: &String| !text.is_empty()));
+    Option<u32>: |value, p| p.put(&value.map(u64::from)), |r| r.get::<Option<u64>>()?.map(small).transpose();
+    Option<Device>: |value, p| p.put(&value.map(device_number)), |r| r.get::<Option<u64>>()?.map(device).transpose();
+}
+
+/// A number of 32 bits.
+pub(super) fn small(number: u64) -> Result<u32, Damage> {
+    number.try_into().map_err(|_| Damage("a number of more than 32 bits"))
+}
+
+/// A number of something that the file has `count` of.
+pub(super) fn below(number: u32, count: usize, damage: &'static str) -> Result<u32, Damage> {
+    if (number as usize) < count { Ok(number) } else { Err(Damage(damage)) }
+}
+
+fn device_number(device: Device) -> u64 {
+    match device {
+        Device::Cpu => 0,
+        Device::Cuda(ordinal) => 1 + u64::from(ordinal),
+        Device::Pinned => 1 + MAX_ORDINALS,
+        Device::Managed => 2 + MAX_ORDINALS,
+        Device::Imported => 3 + MAX_ORDINALS,
+    }
+}
+
+fn device(number: u64) -> Result<Device, Damage> {
+    let others = [Device::Pinned, Device::Managed, Device::Imported];
+    match number.checked_sub(1) {
+        None => Ok(Device::Cpu),
+        Some(ordinal @ 0..MAX_ORDINALS) => Ok(Device::Cuda(ordinal as u32)),
+        Some(other) => others.get((other - MAX_ORDINALS) as usize).copied().ok_or(Damage("a device of no ordinal")),
+    }
+}
+
+impl<T: Coded> Coded for Vec<T> {
+    fn put(&self, p: &mut Payload) {
+        p.list(self);
+    }
+
+    fn get(r: &mut Reader<'_>) -> Result<Self, Damage> {
+        let count = r.count()?;
+        (0..count).map(|_| r.get()).collect()
+    }
+}
+
+impl Coded for Option<GraphMemory> {
+    fn put(&self, p: &mut Payload) {
+        p.put(&self.is_some());
+        if let Some(memory) = self {
+            p.put(memory);
+        }
+    }
+
+    fn get(r: &mut Reader<'_>) -> Result<Self, Damage> {
+        let is_some = r.get()?;
+        if is_some { r.get().map(Some) } else { Ok(None) }
+    }
+}
+
+impl Coded for Rules {
+    fn put(&self, p: &mut Payload) {
+        p.text(self.added());
+    }
+
+    fn get(r: &mut Reader<'_>) -> Result<Self, Damage> {
+        let mut rules = Self::default();
+        let added = rules.add(r.text()?);
+        added.map(|()| rules).map_err(|_| Damage("rules that this memtrace does not know"))
+    }
+}
+
+impl Coded for Health {
+    fn put(&self, p: &mut Payload) {
+        p.list(&self.counters().map(|(_, count)| count).collect::<Vec<u64>>());
+        p.put(&self.unreadable_objects);
+        p.put(&self.spans);
+        p.put(&self.no_line_numbers);
+        p.put(&self.cut_off);
+        p.put(&self.cuda);
+        p.put(&self.no_allocator);
+    }
+
+    fn get(r: &mut Reader<'_>) -> Result<Self, Damage> {
+        let mut health = Self::default();
+        // An older version may have fewer counters, a newer one more.
+        let counts: Vec<u64> = r.get()?;
+        health.counters_mut().zip(counts).for_each(|(counter, count)| *counter = count);
+        health.unreadable_objects = r.get()?;
+        health.spans = r.get()?;
+        health.no_line_numbers = r.get()?;
+        health.cut_off = r.get()?;
+        health.cuda = r.get()?;
+        health.no_allocator = r.get()?;
+        Ok(health)
+    }
+}
+
+/// A number of 32 bits above a flag.
+pub(super) fn with_flag(number: u32, flag: bool) -> u64 {
+    u64::from(number) << 1 | u64::from(flag)
+}
+
+fn kind(bits: u64) -> RecordKind {
+    if bits & 1 == 0 { RecordKind::Alloc } else { RecordKind::Free }
+}
+
+fn memory(number: u64) -> Result<MemoryKind, Damage> {
+    let kind = usize::try_from(number).ok().and_then(|number| MemoryKind::ALL.get(number));
+    kind.copied().ok_or(Damage("a kind of memory that this memtrace does not know"))
+}
+
+impl Coded for Record {
+    fn put(&self, p: &mut Payload) {
+        let (is_free, same) = (self.kind == RecordKind::Free, self.stack == self.alloc_stack);
+        p.raw(u64::from(is_free) | u64::from(same) << 1 | (self.memory as u64) << 2);
+        p.time(self.time_ns);
+        p.address(self.address);
+        p.put(&self.size);
+        p.put(&self.stack);
+        if !same {
+            p.put(&self.alloc_stack);
+        }
+        p.put(&self.context);
+        p.put(&self.thread);
+        p.seq(self.alloc_seq);
+        p.put(&self.stream);
+    }
+
+    fn get(r: &mut Reader<'_>) -> Result<Self, Damage> {
+        let bits = r.raw()?;
+        let (time_ns, address, size, stack) = (r.time()?, r.address()?, r.get()?, r.get()?);
+        Ok(Self {
+            time_ns,
+            address,
+            size,
+            stack,
+            alloc_stack: if bits & 2 == 0 { r.get()? } else { stack },
+            context: r.get()?,
+            thread: r.get()?,
+            alloc_seq: r.seq()?,
+            stream: r.get()?,
+            kind: kind(bits),
+            memory: memory(bits >> 2)?,
+        })
+    }
+}
+
+impl Coded for Block {
+    fn put(&self, p: &mut Payload) {
+        p.address(self.address);
+        p.put(&self.size);
+        p.seq(self.seq);
+        p.time(self.time_ns);
+        p.put(&self.stack);
+        p.put(&self.context);
+        p.put(&self.thread);
+        p.raw(u64::from(self.stream) << 4 | self.memory as u64);
+    }
+
+    fn get(r: &mut Reader<'_>) -> Result<Self, Damage> {
+        let (address, size, seq, time_ns) = (r.address()?, r.get()?, r.seq()?, r.time()?);
+        let (stack, context, thread, bits) = (r.get()?, r.get()?, r.get()?, r.raw()?);
+        let (memory, stream) = (memory(bits & 15)?, bits >> 4);
+        let stream = stream.try_into().map_err(|_| Damage("a stream number of more than 32 bits"))?;
+        Ok(Self { address, size, seq, time_ns, stack, context, thread, stream, memory })
+    }
+}
+
+impl Coded for Mark {
+    fn put(&self, p: &mut Payload) {
+        p.time(self.time_ns);
+        p.raw(with_flag(self.thread.0, self.enter));
+        p.put(&self.context);
+    }
+
+    fn get(r: &mut Reader<'_>) -> Result<Self, Damage> {
+        let (time_ns, bits) = (r.time()?, r.raw()?);
+        Ok(Self { time_ns, thread: ThreadId(small(bits >> 1)?), enter: bits & 1 == 1, context: r.get()? })
+    }
+}
+
+impl Coded for SegmentRecord {
+    fn put(&self, p: &mut Payload) {
+        p.time(self.time_ns);
+        p.address(self.address);
+        p.put(&self.size);
+        p.raw(u64::from(self.kind == RecordKind::Free) | u64::from(self.estimated) << 1);
+        p.put(&self.stack);
+        p.put(&self.context);
+        p.put(&self.thread);
+    }
+
+    fn get(r: &mut Reader<'_>) -> Result<Self, Damage> {
+        let (time_ns, address, size, bits) = (r.time()?, r.address()?, r.get()?, r.raw()?);
+        let (kind, estimated) = (kind(bits), bits & 2 != 0);
+        let (stack, context, thread) = (r.get()?, r.get()?, r.get()?);
+        Ok(Self { time_ns, address, size, kind, estimated, stack, context, thread })
+    }
+}

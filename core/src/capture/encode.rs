@@ -1,0 +1,279 @@
+//! Capture writer: chunks, each with a checksum. [`super`] documents the bytes.
+
+use std::collections::HashMap;
+use std::io::{self, Write};
+use std::num::NonZeroU32;
+
+use super::bytes::Payload;
+use super::codec::{Coded, with_flag};
+use super::{Commit, Counters, Driver, MAGIC, Tag, VERSION};
+use crate::snapshot::{
+    Block, BlockName, CallTime, ContextNode, Device, DeviceSnapshot, Frame, Gap, LoadedObject, Mark, OutOfMemory,
+    Process, Record, ScopeStats, Segment, SegmentRecord, Settings, SnapshotData, Stacks, Thread,
+};
+
+/// Records in one chunk; a reader loses them together if the file is damaged there.
+const RECORDS_IN_A_CHUNK: usize = 4096;
+
+/// Writes chunk after chunk to `out`.
+#[derive(Debug)]
+pub struct Encoder<W> {
+    out: W,
+}
+
+/// Writes a whole snapshot; of each device's log the newest `records`.
+pub fn write(data: &SnapshotData, records: usize, out: impl Write) -> io::Result<()> {
+    let mut encoder = Encoder::begin(out)?;
+    encoder.process(&data.process)?;
+    encoder.settings(&data.settings)?;
+    encoder.threads(&data.process.threads)?;
+    encoder.modules(&data.objects)?;
+    encoder.addresses(data.stacks.addresses.iter().map(|address| address.address))?;
+    encoder.stacks(data.stacks.each_calls().skip(1))?;
+    encoder.contexts(data.contexts.get(1..).unwrap_or_default())?;
+    encoder.frames(&data.stacks)?;
+    data.devices.iter().try_for_each(|device| encoder.device(device, records))?;
+    encoder.commit(&Commit { duration_ns: data.process.duration_ns, health: data.health.clone() })?;
+    encoder.end()
+}
+
+impl<W: Write> Encoder<W> {
+    /// Writes the file's header.
+    pub fn begin(mut out: W) -> io::Result<Self> {
+        out.write_all(MAGIC)?;
+        out.write_all(&VERSION.to_le_bytes())?;
+        Ok(Self { out })
+    }
+
+    /// The writer behind.
+    pub fn out(&mut self) -> &mut W {
+        &mut self.out
+    }
+
+    fn chunk(&mut self, tag: Tag, fill: impl FnOnce(&mut Payload)) -> io::Result<()> {
+        let mut payload = Payload::default();
+        fill(&mut payload);
+        self.out.write_all(&super::chunk_head(tag as u8, &payload.bytes))?;
+        self.out.write_all(&payload.bytes)
+    }
+
+    fn of_device(&mut self, tag: Tag, device: Device, values: &impl Coded) -> io::Result<()> {
+        self.chunk(tag, |p| {
+            p.put(&device);
+            p.put(values);
+        })
+    }
+
+    fn list_of_device<T: Coded>(&mut self, tag: Tag, device: Device, items: &[T]) -> io::Result<()> {
+        self.chunk(tag, |p| {
+            p.put(&device);
+            p.list(items);
+        })
+    }
+
+    /// As [`list_of_device`](Self::list_of_device); no chunk for an empty list.
+    fn some_of_device<T: Coded>(&mut self, tag: Tag, device: Device, items: &[T]) -> io::Result<()> {
+        if items.is_empty() { Ok(()) } else { self.list_of_device(tag, device, items) }
+    }
+
+    /// The process.
+    pub fn process(&mut self, process: &Process) -> io::Result<()> {
+        self.chunk(Tag::Process, |p| p.put(process))
+    }
+
+    /// The settings of the recording.
+    pub fn settings(&mut self, settings: &Settings) -> io::Result<()> {
+        self.chunk(Tag::Settings, |p| p.put(settings))?;
+        match settings.sample_interval {
+            None => Ok(()),
+            interval => self.chunk(Tag::Sampling, |p| p.put(&interval)),
+        }
+    }
+
+    /// Threads seen so far.
+    pub fn threads(&mut self, threads: &[Thread]) -> io::Result<()> {
+        self.chunk(Tag::Threads, |p| p.list(threads))
+    }
+
+    /// Loaded programs and libraries.
+    pub fn modules(&mut self, objects: &[LoadedObject]) -> io::Result<()> {
+        self.chunk(Tag::Modules, |p| p.list(objects))
+    }
+
+    /// More code addresses; stacks refer to them by position.
+    pub fn addresses(&mut self, addresses: impl ExactSizeIterator<Item = u64>) -> io::Result<()> {
+        self.chunk(Tag::Addresses, |p| {
+            p.count(addresses.len());
+            addresses.for_each(|address| p.address(address));
+        })
+    }
+
+    /// More stacks: the calls of each as positions of addresses.
+    pub fn stacks<'a>(&mut self, stacks: impl ExactSizeIterator<Item = &'a [u32]>) -> io::Result<()> {
+        self.chunk(Tag::Stacks, |p| {
+            p.count(stacks.len());
+            stacks.for_each(|calls| p.list(calls));
+        })
+    }
+
+    /// More contexts, without the root.
+    pub fn contexts(&mut self, contexts: &[ContextNode]) -> io::Result<()> {
+        self.chunk(Tag::Contexts, |p| {
+            p.count(contexts.len());
+            for node in contexts {
+                p.raw(with_flag(node.parent.0, node.module));
+                p.text(&node.name);
+            }
+        })
+    }
+
+    fn frames(&mut self, stacks: &Stacks) -> io::Result<()> {
+        let (texts, numbers) = unique_texts(&stacks.frames);
+        let number = |text: &str| numbers.get(text).copied().unwrap_or(0);
+        self.chunk(Tag::Frames, |p| {
+            p.count(texts.len());
+            texts.iter().for_each(|text| p.text(text));
+            for address in &stacks.addresses {
+                let frames = stacks.frames_at(address);
+                p.count(frames.len());
+                for frame in frames {
+                    p.raw(number(frame.function_or_empty()));
+                    p.raw(number(frame.file_or_empty()));
+                    p.raw(with_flag(frame.line.map_or(0, NonZeroU32::get), frame.inlined));
+                }
+            }
+        })
+    }
+
+    /// Makes what was written before count.
+    pub fn commit(&mut self, commit: &Commit) -> io::Result<()> {
+        self.chunk(Tag::Commit, |p| p.put(commit))
+    }
+
+    /// The mark of a recording that was ended in order.
+    pub fn end(&mut self) -> io::Result<()> {
+        self.chunk(Tag::End, |_| {})
+    }
+
+    /// Forgets the device's records so far and says how many more are missing.
+    pub(crate) fn gap(&mut self, device: Device, records: u64) -> io::Result<()> {
+        self.of_device(Tag::Gap, device, &records)
+    }
+
+    /// How many records and marks before this moment were not written. The blocks that were live then follow.
+    pub fn skipped(&mut self, device: Device, records: u64, marks: u64, time_ns: u64) -> io::Result<()> {
+        self.chunk(Tag::Skipped, |p| {
+            p.put(&device);
+            p.raw(records);
+            p.raw(marks);
+            p.raw(time_ns);
+        })
+    }
+
+    /// Records since the chunk before.
+    pub fn records(&mut self, device: Device, records: &[Record]) -> io::Result<()> {
+        records.chunks(RECORDS_IN_A_CHUNK).try_for_each(|part| self.list_of_device(Tag::Records, device, part))
+    }
+
+    /// Scopes entered and left since the chunk before.
+    pub fn marks(&mut self, device: Device, marks: &[Mark]) -> io::Result<()> {
+        marks.chunks(RECORDS_IN_A_CHUNK).try_for_each(|part| self.list_of_device(Tag::Marks, device, part))
+    }
+
+    /// Blocks that are live at the commit.
+    pub fn live(&mut self, device: Device, blocks: &[Block]) -> io::Result<()> {
+        self.list_of_device(Tag::Live, device, blocks)
+    }
+
+    /// Blocks that were live at the peak.
+    pub fn peak(&mut self, device: Device, blocks: &[Block]) -> io::Result<()> {
+        self.list_of_device(Tag::Peak, device, blocks)
+    }
+
+    /// Totals of scopes.
+    pub fn scopes(&mut self, device: Device, scopes: &[ScopeStats]) -> io::Result<()> {
+        self.list_of_device(Tag::Scopes, device, scopes)
+    }
+
+    /// Names of blocks, in any order, and how many more were dropped.
+    pub fn names(&mut self, device: Device, names: &[BlockName], lost: u64) -> io::Result<()> {
+        if names.is_empty() && lost == 0 {
+            return Ok(());
+        }
+        self.chunk(Tag::Names, |p| {
+            p.put(&device);
+            p.put(&lost);
+            p.list(names);
+        })
+    }
+
+    /// All refused allocations that are kept.
+    pub fn ooms(&mut self, device: Device, ooms: &[OutOfMemory]) -> io::Result<()> {
+        self.some_of_device(Tag::Ooms, device, ooms)
+    }
+
+    /// Segments that came and went since the chunk before.
+    pub fn segment_records(&mut self, device: Device, records: &[SegmentRecord]) -> io::Result<()> {
+        self.some_of_device(Tag::SegmentRecords, device, records)
+    }
+
+    /// All time in the allocator so far.
+    pub fn calls(&mut self, device: Device, calls: &[CallTime]) -> io::Result<()> {
+        self.some_of_device(Tag::Calls, device, calls)
+    }
+
+    /// Numbers that do not follow from records.
+    pub fn counters(&mut self, device: Device, counters: &Counters) -> io::Result<()> {
+        self.of_device(Tag::Counters, device, counters)?;
+        counters.stats.counted.map_or(Ok(()), |counted| self.of_device(Tag::Counted, device, &counted))
+    }
+
+    /// The driver's own numbers.
+    pub fn driver(&mut self, device: Device, driver: Driver) -> io::Result<()> {
+        driver.pool.map_or(Ok(()), |pool| self.of_device(Tag::Pool, device, &pool))?;
+        driver.memory.map_or(Ok(()), |memory| self.of_device(Tag::Memory, device, &memory))
+    }
+
+    fn device(&mut self, snapshot: &DeviceSnapshot, records: usize) -> io::Result<()> {
+        let device = snapshot.device;
+        let left_out = snapshot.records.len().saturating_sub(records);
+        let gaps = snapshot.gaps.iter().filter_map(|gap| Some(Gap { at: gap.at.checked_sub(left_out)?, ..*gap }));
+        self.gap(device, snapshot.overwritten + left_out as u64)?;
+        self.records(device, snapshot.records.get(left_out..).unwrap_or_default())?;
+        self.marks(device, &snapshot.marks)?;
+        self.some_of_device(Tag::Gaps, device, &gaps.collect::<Vec<_>>())?;
+        self.live(device, &snapshot.live)?;
+        self.peak(device, &snapshot.peak.blocks)?;
+        self.counters(device, &Counters::of(snapshot))?;
+        self.scopes(device, &snapshot.scopes)?;
+        self.names(device, &snapshot.names, snapshot.lost_names)?;
+        self.segment_records(device, &snapshot.segment_records)?;
+        self.calls(device, &snapshot.calls)?;
+        self.list_of_device::<Segment>(Tag::Segments, device, &snapshot.segments)?;
+        self.ooms(device, &snapshot.ooms)?;
+        self.driver(device, Driver { pool: snapshot.pool, memory: snapshot.memory })
+    }
+}
+
+impl Counters {
+    pub(super) fn of(snapshot: &DeviceSnapshot) -> Self {
+        Self {
+            not_recorded: snapshot.not_recorded,
+            below_threshold: snapshot.below_threshold,
+            peak: crate::snapshot::Peak { blocks: Vec::new(), ..snapshot.peak },
+            stats: snapshot.stats,
+        }
+    }
+}
+
+/// The functions and files of frames, each once, in the order in which they occur; and the position of each.
+fn unique_texts(frames: &[Frame]) -> (Vec<&str>, HashMap<&str, u64>) {
+    let (mut texts, mut numbers) = (Vec::new(), HashMap::new());
+    for text in frames.iter().flat_map(|frame| [frame.function_or_empty(), frame.file_or_empty()]) {
+        numbers.entry(text).or_insert_with(|| {
+            texts.push(text);
+            texts.len() as u64 - 1
+        });
+    }
+    (texts, numbers)
+}
