@@ -1,20 +1,19 @@
-//! What can go wrong with a recording that is finished: reading, writing, drawing it.
+//! Errors of reading, writing and drawing recordings.
 
 use std::error::Error as StdError;
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// What went wrong, in a sentence that names the next step.
+/// An error whose message names the next step.
 ///
-/// The kind is private so that it can grow; the underlying I/O error, if there is one, is its
-/// [`source`](StdError::source).
+/// Its kind is private, so that it can grow. Its [`source`](StdError::source) is the underlying I/O error, if there is one.
 #[derive(Clone)]
 pub struct Error {
     kind: Kind,
 }
 
-/// As `Display`: `main` prints the error that it returns so.
+/// As `Display`, because `main` prints its error with `Debug`.
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
@@ -23,21 +22,17 @@ impl fmt::Debug for Error {
 
 #[derive(Clone)]
 pub(crate) enum Kind {
-    Size(String),
+    Message(String),
     Rules(String),
     Format { path: PathBuf, known: String },
     Exists(PathBuf),
     Output { path: PathBuf, source: Io, then: Option<&'static str> },
     Write(Io),
     Read { path: PathBuf, source: Io },
-    Capture { path: PathBuf, reason: String },
-    Operators { path: PathBuf, reason: String },
-    Drawing { what: &'static str, reason: String },
-    Moment(String),
-    Section(String),
+    Parse { path: PathBuf, format: &'static str, reason: String, next: &'static str },
 }
 
-/// An I/O error; a clone has its code, or its kind and its text.
+/// A cloneable I/O error: the clone has the same code, or the same kind and text.
 pub(crate) struct Io(io::Error);
 
 impl Clone for Io {
@@ -62,61 +57,67 @@ impl From<io::Error> for Error {
 }
 
 impl Error {
-    /// It is no size.
-    #[doc(hidden)]
-    pub fn size(text: &str) -> Self {
-        Kind::Size(text.to_owned()).into()
-    }
-    /// The name says no format; these are known.
     #[doc(hidden)]
     pub fn format(path: &Path, known: &str) -> Self {
         Kind::Format { path: path.to_owned(), known: known.to_owned() }.into()
     }
-    /// The place is taken.
+
     #[doc(hidden)]
     pub fn exists(path: &Path) -> Self {
         Kind::Exists(path.to_owned()).into()
     }
-    /// The file cannot be written.
+
     #[doc(hidden)]
     pub fn output(path: &Path, source: io::Error) -> Self {
         Kind::Output { path: path.to_owned(), source: Io(source), then: None }.into()
     }
-    /// The file cannot be read.
+
     #[doc(hidden)]
     pub fn input(path: &Path, source: io::Error) -> Self {
         Kind::Read { path: path.to_owned(), source: Io(source) }.into()
     }
-    pub(crate) fn capture(reason: String) -> Self {
-        Kind::Capture { path: PathBuf::new(), reason }.into()
-    }
-    pub(crate) fn operators(reason: String) -> Self {
-        Kind::Operators { path: PathBuf::new(), reason }.into()
-    }
-    pub(crate) fn drawing(what: &'static str, reason: String) -> Self {
-        Kind::Drawing { what, reason }.into()
-    }
-    pub(crate) fn moment(reason: String) -> Self {
-        Kind::Moment(reason).into()
-    }
-    pub(crate) fn section(key: &str, known: &[&str]) -> Self {
-        Kind::Section(format!("no section is called `{key}`; there are {}", known.join(", "))).into()
+
+    #[doc(hidden)]
+    pub fn size(text: &str) -> Self {
+        Kind::Message(format!("cannot read {text:?} as a size; write it like 512 MiB, 1.5 GiB, 500 MB or 4096")).into()
     }
 
-    /// The same with the file that was being written or read.
+    pub(crate) fn drawing(what: &str, reason: String) -> Self {
+        Kind::Message(format!("cannot draw the {what}: {reason}")).into()
+    }
+
+    pub(crate) fn moment(reason: String) -> Self {
+        Kind::Message(format!("cannot show that moment: {reason}")).into()
+    }
+
+    pub(crate) fn section(key: &str, known: &[&str]) -> Self {
+        Kind::Message(format!("no section is called `{key}`; there are {}", known.join(", "))).into()
+    }
+
+    pub(crate) fn capture(reason: String) -> Self {
+        let next = "captures are written by `Snapshot::write` and `Builder::stream`";
+        Kind::Parse { path: PathBuf::new(), format: "a memtrace capture", reason, next }.into()
+    }
+
+    pub(crate) fn operators(reason: String) -> Self {
+        let next = "`Operators::write` writes them as .operators.json";
+        Kind::Parse { path: PathBuf::new(), format: "a series of operators", reason, next }.into()
+    }
+
+    /// Adds the path of the file that was being written or read.
     #[must_use]
     pub(crate) fn at(self, path: &Path) -> Self {
         let path = path.to_owned();
         match self.kind {
             Kind::Write(source) => Kind::Output { path, source, then: None },
             Kind::Format { known, .. } => Kind::Format { path, known },
-            Kind::Capture { reason, .. } => Kind::Capture { path, reason },
-            Kind::Operators { reason, .. } => Kind::Operators { path, reason },
+            Kind::Parse { format, reason, next, .. } => Kind::Parse { path, format, reason, next },
             kind => kind,
         }
         .into()
     }
-    /// The same with what it means for what was to be written.
+
+    /// Adds the consequence for the file that could not be written.
     #[doc(hidden)]
     #[must_use]
     pub fn and(mut self, meaning: &'static str) -> Self {
@@ -125,7 +126,8 @@ impl Error {
         }
         self
     }
-    /// True if the output path was taken; nothing was written and the old file is untouched.
+
+    /// True if the output path exists. Nothing was written, and the old file is untouched.
     pub fn is_already_exists(&self) -> bool {
         matches!(self.kind, Kind::Exists(_))
     }
@@ -134,15 +136,13 @@ impl Error {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.kind {
-            Kind::Size(text) => {
-                write!(f, "cannot read {text:?} as a size; write it like 512 MiB, 1.5 GiB, 500 MB or 4096")
-            }
+            Kind::Message(text) => f.write_str(text),
             Kind::Rules(wrong) => write!(f, "the rule {wrong}; `Rules` says how rules are written"),
             Kind::Format { path, known } => {
-                write!(f, "{} names no format; let it end in one of {known}, with .gz if you like", path.display())
+                write!(f, "{} has no known extension; use one of {known}, optionally with .gz", path.display())
             }
             Kind::Exists(path) => {
-                write!(f, "{} already exists and was left as it is; give another name or move it away", path.display())
+                write!(f, "{} already exists and was not changed; use another name or move it away", path.display())
             }
             Kind::Output { path, source, then } => {
                 write!(f, "cannot write {}: {}", path.display(), source.0)?;
@@ -150,20 +150,9 @@ impl fmt::Display for Error {
             }
             Kind::Write(source) => write!(f, "cannot write: {}", source.0),
             Kind::Read { path, source } => write!(f, "cannot read {}: {}", path.display(), source.0),
-            Kind::Capture { path, reason } => write!(
-                f,
-                "cannot read {} as a memtrace capture: {reason}; captures are written by \
-                 `Snapshot::write` and `Builder::stream`",
-                path.display()
-            ),
-            Kind::Operators { path, reason } => write!(
-                f,
-                "cannot read {} as a series of operators: {reason}; `Operators::write` writes them as .operators.json",
-                path.display()
-            ),
-            Kind::Drawing { what, reason } => write!(f, "cannot draw the {what}: {reason}"),
-            Kind::Moment(reason) => write!(f, "cannot show that moment: {reason}"),
-            Kind::Section(text) => f.write_str(text),
+            Kind::Parse { path, format, reason, next } => {
+                write!(f, "cannot read {} as {format}: {reason}; {next}", path.display())
+            }
         }
     }
 }

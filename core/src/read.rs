@@ -1,4 +1,4 @@
-//! Recordings and series of operators, read from files.
+//! File readers for captures and series of operator calls.
 
 use std::fs::{self, File};
 use std::io::Read;
@@ -11,33 +11,32 @@ use crate::error::Error;
 use crate::export::parse_operators;
 use crate::snapshot::SnapshotData;
 use crate::symbol::{symbolise_files, with_symbols};
-use crate::unpack::{Wrong, unpacked};
+use crate::unpack::unpacked;
 
-/// Larger captures are not unpacked: what is packed small may be anything.
+/// The most bytes of a decompressed capture.
 const MOST_UNPACKED: u64 = 4 << 30;
-/// Larger series are not read: twice what is written.
+/// The most bytes of a series: twice the default limit of its writer.
 const LARGEST: u64 = 512 << 20;
 
-/// Reads a capture: a whole one, or one that a program has streamed so far, also one that was killed. What could not be read
-/// is in [`SnapshotData::health`].
+/// Reads a capture: a whole one, or the part that a running or killed program has streamed so far. [`SnapshotData::health`] says
+/// what could not be read.
 ///
-/// A streamed capture has only addresses. They get functions and lines here, from the program's file and its libraries, as
-/// long as those are still the same by their build-ids. `progress` is called after each one, with how many are done, and all.
+/// A streamed capture has only addresses. The reader symbolizes them with the files of the program and its libraries, if their
+/// build-ids still match. It calls `progress` after each address, with the number of finished addresses and of all.
 ///
 /// # Errors
-/// If the file cannot be read, is no capture, or is damaged in a way that leaves nothing to trust.
+/// If the file cannot be read, is not a capture, or is damaged before its first commit.
 pub fn read_capture(path: impl AsRef<Path>, progress: impl FnMut(u64, u64)) -> Result<SnapshotData, Error> {
     let path = path.as_ref();
     let bytes = fs::read(path).map_err(|error| Error::input(path, error))?;
-    let refused = |wrong: Wrong| Error::capture(wrong.text());
-    let read = |bytes: Vec<u8>| parse_capture(&bytes, progress);
-    unpacked(bytes, capture::MAGIC, MOST_UNPACKED).map_err(refused).and_then(read).map_err(|error| error.at(path))
+    let bytes = unpacked(bytes, capture::MAGIC, MOST_UNPACKED).map_err(Error::capture);
+    bytes.and_then(|bytes| parse_capture(&bytes, progress)).map_err(|error| error.at(path))
 }
 
-/// [`read_capture`] for bytes that came from elsewhere.
+/// [`read_capture`] for bytes in memory.
 ///
 /// # Errors
-/// If they are no capture, or damaged in a way that leaves nothing to trust.
+/// If they are not a capture, or damaged before the first commit.
 pub fn parse_capture(bytes: &[u8], progress: impl FnMut(u64, u64)) -> Result<SnapshotData, Error> {
     capture::read(bytes).map(|capture| symbolised(capture, progress))
 }
@@ -59,21 +58,16 @@ fn symbolised(capture: DecodedCapture, mut progress: impl FnMut(u64, u64)) -> Sn
     data
 }
 
-/// Reads a series of operator calls that was written as `.operators.json`, also compressed.
+/// Reads a series of operator calls from an `.operators.json` file, which may be compressed.
 ///
 /// # Errors
-/// If the file cannot be read, is larger than 512 MiB (unpacked), or is no series; says what is wrong with it.
+/// If the file cannot be read, is larger than 512 MiB (decompressed), or is not a series; the error names the field.
 pub fn read_operators(path: impl AsRef<Path>) -> Result<OperatorSeries, Error> {
     let path = path.as_ref();
-    let file = File::open(path).map_err(|error| Error::input(path, error))?;
-    bytes(file).and_then(|bytes| parse_operators(&bytes)).map_err(|error| error.at(path))
-}
-
-fn bytes(file: File) -> Result<Vec<u8>, Error> {
     let mut bytes = Vec::new();
-    match file.take(LARGEST + 1).read_to_end(&mut bytes) {
-        Ok(length) if length as u64 > LARGEST => Err(Error::operators("it is too large".to_owned())),
-        Ok(_) => unpacked(bytes, b"{", LARGEST).map_err(|wrong| Error::operators(wrong.text())),
-        Err(error) => Err(Error::operators(format!("it cannot be read: {error}"))),
-    }
+    let read = File::open(path).and_then(|file| file.take(LARGEST + 1).read_to_end(&mut bytes));
+    read.map_err(|error| Error::input(path, error))?;
+    let bytes =
+        if bytes.len() as u64 > LARGEST { Err("it is too large".to_owned()) } else { unpacked(bytes, b"{", LARGEST) };
+    bytes.map_err(Error::operators).and_then(|bytes| parse_operators(&bytes)).map_err(|error| error.at(path))
 }

@@ -1,10 +1,10 @@
-//! Sizes as people write and read them: IEC units out, IEC and SI units in, never guessed.
+//! Byte sizes as text: formatted with IEC units, parsed with IEC and SI units.
 
 use std::fmt;
 
 use crate::error::Error;
 
-/// The deepest stack that a recording can be asked to keep, in frames.
+/// The largest `stack_depth` of a recording, in frames.
 pub const MAX_STACK_DEPTH: usize = 256;
 
 /// A number of bytes that prints in IEC units with four significant digits: `915.7 MiB`.
@@ -38,14 +38,14 @@ impl fmt::Display for Bytes {
     }
 }
 
-/// A round size without decimals: `64 KiB`; others as [`Bytes`] prints them.
+/// Formats a round size without decimals (`64 KiB`), other sizes like [`Bytes`].
 pub fn round(bytes: u64) -> String {
     let unit = if bytes == 0 { 0 } else { (bytes.trailing_zeros() / 10) as usize };
     let whole = bytes >> (10 * unit);
     if whole < 1024 { format!("{whole} {}", IEC[unit]) } else { Bytes(bytes).to_string() }
 }
 
-/// The same with a sign: `+1.500 KiB`, `-2.000 MiB`, `0 B`.
+/// Formats a size with a sign: `+1.500 KiB`, `-2.000 MiB`, `0 B`.
 pub fn signed(bytes: i64) -> String {
     let magnitude = Bytes(bytes.unsigned_abs());
     match bytes {
@@ -55,7 +55,7 @@ pub fn signed(bytes: i64) -> String {
     }
 }
 
-/// Digits grouped by three: `960,194,048`.
+/// Formats a number with groups of three digits: `960,194,048`.
 pub fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut out = String::with_capacity(digits.len() + digits.len() / 3);
@@ -68,13 +68,13 @@ pub fn grouped(number: u64) -> String {
     out
 }
 
-/// Reads a size: `4096`, `64 KiB`, `1.5 GiB` (powers of 1024) or `500 MB`, `10 kB` (powers of 1000).
+/// Parses a size: `4096`, `64 KiB`, `1.5 GiB` (powers of 1024) or `500 MB`, `10 kB` (powers of 1000).
 ///
-/// A unit without its `B` (`512M`) is refused, because half of the tools mean 10⁶ by it and the
-/// other half 2²⁰. A fraction must come out as a whole number of bytes.
+/// An own parser, because libraries are lenient: it refuses a unit without `B` (`512M`), which means 10⁶ to half of the tools
+/// and 2²⁰ to the others. A fraction must be a whole number of bytes.
 ///
 /// # Errors
-/// Says what was read and what would be accepted.
+/// If the text is not a size.
 ///
 /// ```
 /// # use memtrace_core as memtrace;

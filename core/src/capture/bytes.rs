@@ -122,7 +122,7 @@ impl<'a> Reader<'a> {
                 return Ok(value);
             }
         }
-        Err(Damage("a number without an end"))
+        Err(Damage("a number that does not end"))
     }
 
     /// How many items follow. Each takes at least one byte, so there cannot be more items than bytes.
@@ -138,7 +138,7 @@ impl<'a> Reader<'a> {
         let length = self.count()?;
         let (text, rest) = self.rest.split_at_checked(length).ok_or(Damage("a text beyond its chunk"))?;
         self.rest = rest;
-        std::str::from_utf8(text).map_err(|_| Damage("a text that is no UTF-8"))
+        std::str::from_utf8(text).map_err(|_| Damage("a text that is not UTF-8"))
     }
 
     pub(super) fn step(&mut self, from: u64) -> Result<u64, Damage> {
@@ -163,7 +163,7 @@ impl<'a> Reader<'a> {
     }
 
     pub(super) fn block(&mut self) -> Result<NonZeroU64, Damage> {
-        self.seq()?.ok_or(Damage("a name of no block"))
+        self.seq()?.ok_or(Damage("a name without a block"))
     }
 
     pub(super) fn position(&mut self) -> Result<usize, Damage> {
@@ -178,7 +178,7 @@ impl<'a> Reader<'a> {
     }
 
     pub(super) fn end(self) -> Result<(), Damage> {
-        if self.rest.is_empty() { Ok(()) } else { Err(Damage("bytes behind the last value of a chunk")) }
+        if self.rest.is_empty() { Ok(()) } else { Err(Damage("extra bytes at the end of a chunk")) }
     }
 }
 

@@ -85,15 +85,15 @@ macro_rules! choices {
 }
 
 choices! {
-    Enabled: [Self::Off, Self::State, Self::All], "a setting that this memtrace does not know";
-    StackContext: [Self::None, Self::State, Self::Alloc, Self::All], "a setting that this memtrace does not know";
-    StackKind: [Self::Rust, Self::All], "a setting that this memtrace does not know";
-    Action: [Self::Alloc, Self::FreeRequested, Self::FreeCompleted], "a setting that this memtrace does not know";
-    Spans: [Self::NoLayer, Self::Heard, Self::Silenced], "a state of spans that this memtrace does not know";
+    Enabled: [Self::Off, Self::State, Self::All], "a setting that this version does not know";
+    StackContext: [Self::None, Self::State, Self::Alloc, Self::All], "a setting that this version does not know";
+    StackKind: [Self::Rust, Self::All], "a setting that this version does not know";
+    Action: [Self::Alloc, Self::FreeRequested, Self::FreeCompleted], "a setting that this version does not know";
+    Spans: [Self::NoLayer, Self::Heard, Self::Silenced], "a state of spans that this version does not know";
     CudaState: [
         Self::NotLoaded, Self::Active, Self::TurnedOff, Self::AnotherCopy, Self::NotSupported, Self::Simulated,
-    ], "a state of CUDA that this memtrace does not know";
-    Category: Self::ALL, "a category that this memtrace does not know";
+    ], "a state of CUDA that this version does not know";
+    Category: Self::ALL, "a category that this version does not know";
 }
 
 /// One line a type: how it is written and how it is read.
@@ -123,8 +123,8 @@ coded_by! {
     Range<u64>: |range, p| { p.raw(range.start); p.raw(range.end) }, |r| Ok(r.raw()?..r.raw()?);
     Device: |device, p| p.raw(device_number(*device)), |r| r.raw().and_then(device);
     ThreadId: |thread, p| p.put(&thread.0), |r| r.get().map(Self);
-    StackId: |stack, p| p.put(&stack.0), |r| below(r.get()?, r.ids.stacks, "the number of no stack").map(Self);
-    ContextId: |context, p| p.put(&context.0), |r| below(r.get()?, r.ids.contexts, "the number of no context").map(Self);
+    StackId: |stack, p| p.put(&stack.0), |r| below(r.get()?, r.ids.stacks, "a stack number out of range").map(Self);
+    ContextId: |context, p| p.put(&context.0), |r| below(r.get()?, r.ids.contexts, "a context number out of range").map(Self);
     /// 0 for `None`, else 1 more than the value.
     Option<u64>: |value, p| p.raw(value.map_or(0, |value| value.saturating_add(1))), |r| Ok(r.get::<u64>()?.checked_sub(1));
     /// 0 for `None`.
@@ -160,7 +160,7 @@ fn device(number: u64) -> Result<Device, Damage> {
     match number.checked_sub(1) {
         None => Ok(Device::Cpu),
         Some(ordinal @ 0..MAX_ORDINALS) => Ok(Device::Cuda(ordinal as u32)),
-        Some(other) => others.get((other - MAX_ORDINALS) as usize).copied().ok_or(Damage("a device of no ordinal")),
+        Some(other) => others.get((other - MAX_ORDINALS) as usize).copied().ok_or(Damage("an unknown device number")),
     }
 }
 
@@ -197,7 +197,7 @@ impl Coded for Rules {
     fn get(r: &mut Reader<'_>) -> Result<Self, Damage> {
         let mut rules = Self::default();
         let added = rules.add(r.text()?);
-        added.map(|()| rules).map_err(|_| Damage("rules that this memtrace does not know"))
+        added.map(|()| rules).map_err(|_| Damage("rules that this version does not know"))
     }
 }
 
@@ -238,7 +238,7 @@ fn kind(bits: u64) -> RecordKind {
 
 fn memory(number: u64) -> Result<MemoryKind, Damage> {
     let kind = usize::try_from(number).ok().and_then(|number| MemoryKind::ALL.get(number));
-    kind.copied().ok_or(Damage("a kind of memory that this memtrace does not know"))
+    kind.copied().ok_or(Damage("a kind of memory that this version does not know"))
 }
 
 impl Coded for Record {

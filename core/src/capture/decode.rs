@@ -22,9 +22,9 @@ pub(crate) fn read(bytes: &[u8]) -> Result<DecodedCapture, Error> {
     let chunks = committed(bytes)?;
     let mut reading = Reading::default();
     for (tag, payload) in &chunks.list {
-        reading.chunk(*tag, payload).map_err(|Damage(what)| refused(format!("it holds {what}")))?;
+        reading.chunk(*tag, payload).map_err(|Damage(what)| refused(format!("it contains {what}")))?;
     }
-    let mut capture = reading.finish(bytes.len()).map_err(|Damage(what)| refused(format!("it holds {what}")))?;
+    let mut capture = reading.finish(bytes.len()).map_err(|Damage(what)| refused(format!("it contains {what}")))?;
     let health = &mut capture.data.health;
     health.cut_off |= !chunks.ended;
     health.unread_bytes = health.unread_bytes.saturating_add(chunks.unread).min(LARGEST);
@@ -41,7 +41,7 @@ struct Chunks<'a> {
 fn committed(bytes: &[u8]) -> Result<Chunks<'_>, Error> {
     let Some((header, mut rest)) = bytes.split_at_checked(HEADER).filter(|(header, _)| header.starts_with(MAGIC))
     else {
-        return Err(refused("it does not begin like one"));
+        return Err(refused("it does not begin with `memtrace`"));
     };
     let version = header[MAGIC.len()..].iter().rev().fold(0, |number, byte| number << 8 | u32::from(*byte));
     if version != VERSION {
@@ -135,7 +135,7 @@ impl Reading {
         for _ in 0..r.count()? {
             self.starts.push(self.calls.len().try_into().map_err(|_| Damage("too many calls"))?);
             for _ in 0..r.count()? {
-                self.calls.push(below(r.get()?, self.addresses.len(), "the number of an address that is not there")?);
+                self.calls.push(below(r.get()?, self.addresses.len(), "an address number out of range")?);
             }
         }
         Ok(())
@@ -148,7 +148,7 @@ impl Reading {
         }
         for _ in 0..r.count()? {
             let bits = r.raw()?;
-            let parent = below(small(bits >> 1)?, contexts.len(), "the number of a context that is not there")?;
+            let parent = below(small(bits >> 1)?, contexts.len(), "a parent context out of range")?;
             contexts.push(ContextNode { parent: ContextId(parent), name: r.get()?, module: bits & 1 == 1 });
         }
         Ok(())
@@ -158,7 +158,7 @@ impl Reading {
         let mut copied = Budget::of(r.rest.len());
         let texts = (0..r.count()?).map(|_| r.text()).collect::<Result<Vec<&str>, Damage>>()?;
         let mut text = |number: u32| {
-            let text = texts.get(number as usize).ok_or(Damage("the number of a text that is not there"))?;
+            let text = texts.get(number as usize).ok_or(Damage("a text number out of range"))?;
             copied.take(text.len())?;
             Ok(Some((*text).to_owned()).filter(|text| !text.is_empty()))
         };
@@ -290,7 +290,7 @@ fn names(r: &mut Reader<'_>) -> Result<Vec<BlockName>, Damage> {
     for name in &names {
         // Each record of the block may be shown with it.
         if name.name.len() > LONGEST_NAME {
-            return Err(Damage("a name longer than any"));
+            return Err(Damage("a name longer than 256 bytes"));
         }
     }
     Ok(names)
@@ -312,5 +312,5 @@ fn objects(r: &mut Reader<'_>) -> Result<Vec<LoadedObject>, Damage> {
 
 fn interval(r: &mut Reader<'_>) -> Result<NonZeroU64, Damage> {
     let known = |interval: &NonZeroU64| interval.is_power_of_two() && interval.get() <= MAX_INTERVAL;
-    NonZeroU64::new(r.raw()?).filter(known).ok_or(Damage("an interval at which no memtrace samples"))
+    NonZeroU64::new(r.raw()?).filter(known).ok_or(Damage("an invalid sampling interval"))
 }

@@ -23,7 +23,7 @@ impl Budget {
     }
 
     pub(super) fn take(&mut self, bytes: usize) -> Result<(), Damage> {
-        self.0 = self.0.checked_sub(bytes).ok_or(Damage("far more text than a program has"))?;
+        self.0 = self.0.checked_sub(bytes).ok_or(Damage("more text than any program has"))?;
         Ok(())
     }
 }

@@ -202,13 +202,13 @@ impl DeviceParts {
     /// Fills the places of skipped records with the frees and allocs that are known.
     fn bridge_skips(&mut self) -> Result<(), Damage> {
         if self.gaps.iter().any(|gap| gap.at > self.records.len() || gap.from_ns > gap.to_ns) {
-            return Err(Damage("a gap that is not in the log"));
+            return Err(Damage("a gap outside the log"));
         }
         if self.skips.is_empty() {
             return Ok(());
         }
         if self.skips.iter().any(|skip| skip.live.is_none()) {
-            return Err(Damage("skipped records without what was live behind them"));
+            return Err(Damage("skipped records without the live blocks behind them"));
         }
         let (records, gaps) = gaps::bridge(&self.records, &self.skips);
         self.marks = gaps::close_scopes(&self.marks, &self.skips, &gaps);
@@ -219,7 +219,7 @@ impl DeviceParts {
     /// The blocks live after the last record, and those live at the peak: as written, or replayed from the last list.
     fn live_and_peak(&mut self) -> Result<(Vec<Block>, Vec<Block>), Damage> {
         if self.live.is_none() && self.overwritten > 0 {
-            return Err(Damage("a gap without what was live behind it"));
+            return Err(Damage("a gap without the live blocks behind it"));
         }
         let (from, blocks) = self.live.take().unwrap_or_default();
         let later = self.records.get(from..).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! The files of a process that is gone: taken only if they are still the same.
+//! Lookup of object files and separate debug information, verified by build-id.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -6,23 +6,23 @@ use std::path::{Path, PathBuf};
 use addr2line::Loader;
 use object::{Object, ReadCache};
 
+use super::resolve::path_of;
 use crate::snapshot::LoadedObject;
 
-/// Where distributions keep debug information, by build-id.
+/// Folder in which distributions keep debug information by build-id.
 const DEBUG_FILES: &str = "/usr/lib/debug/.build-id";
 
-/// Opens the file that a module was loaded from, or its separate debug information.
-pub(super) fn open(module: &LoadedObject) -> Result<Loader, String> {
-    if module.build_id.is_empty() {
-        return Err("it has no build-id, so nothing says whether its file is still the same".to_owned());
+/// Opens the file of an object, or its separate debug information.
+pub(super) fn open(object: &LoadedObject) -> Result<Loader, String> {
+    if object.build_id.is_empty() {
+        return Err("it has no build-id to verify its file with".to_owned());
     }
-    let path = Path::new(module.path.as_deref().unwrap_or_default());
-    let candidates = [path.to_owned(), debug_file(&module.build_id)];
-    let same = candidates.iter().find(|path| build_id(path).is_some_and(|id| id == module.build_id));
+    let path = path_of(object);
+    let candidates = [path.to_owned(), debug_file(&object.build_id)];
+    let same = candidates.iter().find(|path| build_id(path).is_some_and(|id| id == object.build_id));
     let Some(path) = same else {
-        let (there, id) = (path.exists(), hex(&module.build_id));
-        let why = if there { "the file there now is another one" } else { "the file is gone" };
-        return Err(format!("{why} (build-id {id})"));
+        let why = if path.exists() { "the file has changed" } else { "the file is gone" };
+        return Err(format!("{why} (build-id {})", hex(&object.build_id)));
     };
     Loader::new(path).map_err(|error| error.to_string())
 }
@@ -38,7 +38,7 @@ fn hex(bytes: &[u8]) -> String {
 }
 
 fn build_id(path: &Path) -> Option<Vec<u8>> {
-    // A capture may name anything as a program; to open a pipe would wait for its writer.
+    // A hostile capture may name a pipe, and opening it would wait for a writer.
     if !fs::metadata(path).ok()?.is_file() {
         return None;
     }

@@ -1,4 +1,5 @@
-//! Code addresses to functions, files and lines, by the files that they come from: after recording, once for each address.
+//! Symbolication: code addresses to functions, files and lines, with the files of the loaded objects. After recording, once per
+//! address.
 
 mod files;
 mod resolve;
@@ -9,54 +10,54 @@ pub use stacks::with_symbols;
 
 use crate::snapshot::{CodeAddress, Frame, LoadedObject, ObjectSpans};
 
-/// What a set of addresses means.
+/// Symbolicated addresses.
 #[derive(Debug, Default)]
 pub struct Symbols {
-    /// The addresses, as they were given.
+    /// The addresses, in the order of the input.
     pub addresses: Vec<CodeAddress>,
-    /// Their frames.
+    /// The frames of all addresses.
     pub frames: Vec<Frame>,
-    /// The modules that they lie in.
+    /// The objects that contain them.
     pub objects: Vec<LoadedObject>,
-    /// For each address: not Rust code (C libraries, the system).
+    /// For each address, true if the code is not Rust (C libraries, the system).
     pub native: Vec<bool>,
-    /// Rust functions were found, but not one source line.
+    /// True if Rust functions have no source lines at all.
     pub no_line_numbers: bool,
-    /// Addresses of Rust code of which nothing is known.
+    /// Number of addresses of Rust code without a symbol.
     pub unknown_addresses: u64,
-    /// Modules whose files could not be read, and why.
+    /// The objects with unreadable files, and why.
     pub unreadable_objects: Vec<String>,
 }
 
-/// Resolves unique addresses of another process from the files of its modules, where those are still
-/// the same by their build-ids; `each` is called after each one.
-pub fn symbolise_files(addresses: &[u64], modules: Vec<LoadedObject>, mut each: impl FnMut()) -> Symbols {
+/// Resolves unique addresses of another process with the files of its objects, if their build-ids still match. Calls `each` after
+/// each address.
+pub fn symbolise_files(addresses: &[u64], objects: Vec<LoadedObject>, mut each: impl FnMut()) -> Symbols {
     let mut symbols = Symbols::default();
-    let mut resolver = Resolver::of_files(&modules);
+    let mut resolver = Resolver::of_files(&objects);
     for &address in addresses {
         let resolved = resolver.resolve(address);
-        symbols.push(address, &resolved, &modules, resolver.spans());
+        symbols.push(address, &resolved, &objects, resolver.spans());
         each();
     }
     let unreadable = resolver.unreadable();
-    symbols.finish(modules, unreadable)
+    symbols.finish(objects, unreadable)
 }
 
 impl Symbols {
-    /// Adds an address with what it means.
-    pub fn push(&mut self, address: u64, resolved: &Resolved, modules: &[LoadedObject], spans: &ObjectSpans) {
+    /// Adds a resolved address.
+    pub fn push(&mut self, address: u64, resolved: &Resolved, objects: &[LoadedObject], spans: &ObjectSpans) {
         let start = self.frames.len() as u32;
         self.frames.extend(resolved.frames.iter().cloned());
         let end = self.frames.len() as u32;
-        self.addresses.push(CodeAddress { frames: start..end, ..CodeAddress::in_objects(address, modules, spans) });
+        self.addresses.push(CodeAddress { frames: start..end, ..CodeAddress::in_objects(address, objects, spans) });
         self.native.push(resolved.native);
-        // What is not Rust is left out of stacks unless it was asked for.
+        // Native code is left out of stacks by default.
         if resolved.unknown && !resolved.native {
             self.unknown_addresses += 1;
         }
     }
 
-    /// All addresses are there.
+    /// Completes the set.
     #[must_use]
     pub fn finish(self, objects: Vec<LoadedObject>, unreadable_objects: Vec<String>) -> Self {
         let no_line_numbers = no_line_numbers(&self);
@@ -64,11 +65,11 @@ impl Symbols {
     }
 }
 
-/// The standard library comes with line numbers of its own, whatever the program was built with.
+/// Ignores the standard library, which always has line numbers.
 fn no_line_numbers(symbols: &Symbols) -> bool {
     let rust = symbols.addresses.iter().zip(&symbols.native).filter(|(_, native)| !**native);
-    let frames =
-        rust.flat_map(|(address, _)| &symbols.frames[address.frames.start as usize..address.frames.end as usize]);
+    let range = |address: &CodeAddress| address.frames.start as usize..address.frames.end as usize;
+    let frames = rust.flat_map(|(address, _)| &symbols.frames[range(address)]);
     let mut rest = frames.filter(|frame| !crate::sources::is_std(frame.file_or_empty())).peekable();
     rest.peek().is_some() && rest.all(|frame| frame.line.is_none())
 }

@@ -1,10 +1,10 @@
-//! Stacks in their final form: those of Rust, with the call at which a library was entered.
+//! Stack filtering: Rust calls, and the call that entered an allocating library.
 
 use super::Symbols;
 use crate::attribute::{is_memtraces, name_of_library};
 use crate::snapshot::{FRAMES_LEFT_OUT, Health, LoadedObject, Rules, Settings, StackKind, Stacks};
 
-/// Stacks in their final form, without C frames if those were not asked for.
+/// Builds the stack table, without native frames unless the settings keep them.
 pub fn with_symbols(
     stacks: &[Vec<u32>],
     symbols: Symbols,
@@ -18,8 +18,8 @@ pub fn with_symbols(
     let all = Stacks { starts: Vec::new(), calls: Vec::new(), addresses, frames };
     let is_native = |call: &u32| {
         let index = *call as usize;
-        let mark = all.addresses.get(index).is_some_and(|address| address.address == FRAMES_LEFT_OUT);
-        !mark && native.get(index).copied().unwrap_or(false)
+        let is_omission = all.addresses.get(index).is_some_and(|address| address.address == FRAMES_LEFT_OUT);
+        !is_omission && native.get(index).copied().unwrap_or(false)
     };
     let (mut starts, mut calls) = (vec![0], Vec::new());
     for stack in stacks {
@@ -32,8 +32,8 @@ pub fn with_symbols(
     (Stacks { starts, calls, ..all }, objects)
 }
 
-/// Where a stack entered the library that allocates, if it is not the program that does: that call stays
-/// among those of Rust.
+/// The position of the call that entered an allocating library, if a library allocates. The innermost call outside memtrace
+/// decides whether it does. This call stays among the Rust calls.
 fn entry_of_library(
     rules: &Rules,
     all: &Stacks,
