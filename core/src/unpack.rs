@@ -52,7 +52,8 @@ fn unpack(packed: &[u8], begin: &[u8], most: u64, free: u64) -> Result<Vec<u8>, 
     }
 }
 
-#[cfg(all(test, feature = "gzip"))]
+#[cfg(test)]
+#[cfg(feature = "gzip")]
 mod tests {
     use std::io::Write;
 

@@ -8,14 +8,31 @@ use super::codec::Coded;
 /// The largest number that a reader accepts where others are added to it, so that no sum of a few overflows.
 pub(super) const LARGEST: u64 = (1 << 62) - 1;
 
-/// The values before, from which the next ones of a chunk step.
-#[derive(Clone, Copy, Debug, Default)]
-struct Previous {
-    time_ns: u64,
-    address: u64,
-    seq: u64,
-    position: u64,
+/// Fields that are written as steps from their previous value in the chunk.
+macro_rules! steps {
+    ($($name:ident)*) => {
+        #[derive(Clone, Copy, Debug, Default)]
+        struct Previous {
+            $($name: u64,)*
+        }
+
+        impl Payload {
+            $(pub(super) fn $name(&mut self, value: u64) {
+                self.step(self.previous.$name, value);
+                self.previous.$name = value;
+            })*
+        }
+
+        impl Reader<'_> {
+            $(pub(super) fn $name(&mut self) -> Result<u64, Damage> {
+                self.previous.$name = self.step(self.previous.$name).and_then(in_range)?;
+                Ok(self.previous.$name)
+            })*
+        }
+    };
 }
+
+steps! { time address raw_seq position }
 
 /// The payload of a chunk under construction.
 #[derive(Debug, Default)]
@@ -58,29 +75,16 @@ impl Payload {
         self.raw((step << 1 ^ step >> 63) as u64);
     }
 
-    pub(super) fn time(&mut self, time_ns: u64) {
-        self.step(self.previous.time_ns, time_ns);
-        self.previous.time_ns = time_ns;
-    }
-
-    pub(super) fn address(&mut self, address: u64) {
-        self.step(self.previous.address, address);
-        self.previous.address = address;
-    }
-
     pub(super) fn seq(&mut self, seq: Option<NonZeroU64>) {
-        let seq = seq.map_or(0, NonZeroU64::get);
-        self.step(self.previous.seq, seq);
-        self.previous.seq = seq;
+        self.raw_seq(seq.map_or(0, NonZeroU64::get));
     }
 
     pub(super) fn block(&mut self, seq: NonZeroU64) {
-        self.seq(Some(seq));
+        self.raw_seq(seq.get());
     }
 
-    pub(super) fn position(&mut self, position: usize) {
-        self.step(self.previous.position, position as u64);
-        self.previous.position = position as u64;
+    pub(super) fn at(&mut self, position: usize) {
+        self.position(position as u64);
     }
 }
 
@@ -147,28 +151,16 @@ impl<'a> Reader<'a> {
         Ok(from.wrapping_add(step as u64))
     }
 
-    pub(super) fn time(&mut self) -> Result<u64, Damage> {
-        self.previous.time_ns = self.step(self.previous.time_ns).and_then(in_range)?;
-        Ok(self.previous.time_ns)
-    }
-
-    pub(super) fn address(&mut self) -> Result<u64, Damage> {
-        self.previous.address = self.step(self.previous.address).and_then(in_range)?;
-        Ok(self.previous.address)
-    }
-
     pub(super) fn seq(&mut self) -> Result<Option<NonZeroU64>, Damage> {
-        self.previous.seq = self.step(self.previous.seq).and_then(in_range)?;
-        Ok(NonZeroU64::new(self.previous.seq))
+        Ok(NonZeroU64::new(self.raw_seq()?))
     }
 
     pub(super) fn block(&mut self) -> Result<NonZeroU64, Damage> {
         self.seq()?.ok_or(Damage("a name without a block"))
     }
 
-    pub(super) fn position(&mut self) -> Result<usize, Damage> {
-        self.previous.position = self.step(self.previous.position).and_then(in_range)?;
-        Ok(self.previous.position as usize)
+    pub(super) fn at(&mut self) -> Result<usize, Damage> {
+        Ok(self.position()? as usize)
     }
 
     pub(super) fn byte(&mut self) -> Result<u8, Damage> {

@@ -51,7 +51,7 @@ coded! {
     CudaHooks { state, imports, refused_imports, looked_up, unseen_calls }
     UnseenCalls { function, calls }
     OutOfMemory { time_ns: time, size, device_free, device_total, stack, context, thread }
-    Gap { at: position, records, from_ns: time, to_ns: time }
+    Gap { at: at, records, from_ns: time, to_ns: time }
     ScopeStats { context, calls, allocations, allocated_bytes, own_peak, total_peak }
     BlockName { seq: block, name, category }
     Segment { address: address, size, estimated }

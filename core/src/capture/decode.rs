@@ -3,7 +3,7 @@
 use std::num::{NonZeroU32, NonZeroU64};
 
 use super::bytes::{Ids, LARGEST, Reader, in_range};
-use super::codec::{below, small};
+use super::codec::{Coded, below, small};
 use super::limits::{self, Budget};
 use super::rebuild::DeviceParts;
 use super::{CHUNK_HEADER, Commit, Damage, DecodedCapture, HEADER, MAGIC, Tag, VERSION, chunk_head, refused};
@@ -185,13 +185,12 @@ impl Reading {
             Tag::Skipped => parts.skip(r.get()?, r.get()?, r.get()?),
             Tag::Gaps => parts.gaps = r.get()?,
             Tag::Records => {
-                let records: Vec<Record> = r.get()?;
-                records.iter().try_for_each(|record| fits(record.address, record.size, total))?;
+                let records = checked(r, |record: &Record| fits(record.address, record.size, total))?;
                 parts.new_records().extend(records);
             }
             Tag::Marks => parts.new_marks().extend(r.get::<Vec<Mark>>()?),
-            Tag::Live => parts.set_live(blocks(r, total)?),
-            Tag::Peak => parts.new_peak = Some(blocks(r, total)?),
+            Tag::Live => parts.set_live(checked(r, |block: &Block| fits(block.address, block.size, total))?),
+            Tag::Peak => parts.new_peak = Some(checked(r, |block: &Block| fits(block.address, block.size, total))?),
             Tag::Counters => parts.set_counters(r.get()?),
             Tag::Counted => parts.counters.stats.counted = Some(r.get()?),
             Tag::Scopes => parts.scopes = Some(scopes(r)?),
@@ -199,16 +198,18 @@ impl Reading {
             Tag::Pool => parts.driver.pool = Some(r.get()?),
             Tag::Memory => parts.driver.memory = Some(r.get()?),
             Tag::SegmentRecords => {
-                let records: Vec<SegmentRecord> = r.get()?;
-                records.iter().try_for_each(|record| in_range(record.address + record.size).map(drop))?;
-                parts.segment_records.extend(records);
+                let ends = |record: &SegmentRecord| in_range(record.address + record.size);
+                parts.segment_records.extend(checked(r, |record| ends(record).map(drop))?);
             }
             Tag::Calls => parts.calls = calls(r)?,
             Tag::Names => {
                 parts.lost_names = in_range(parts.lost_names + r.get::<u64>()?)?;
-                parts.names.extend(names(r)?.into_iter().map(|name| (name.seq, name)));
+                parts.names.extend(checked(r, is_short)?.into_iter().map(|name| (name.seq, name)));
             }
-            Tag::Segments => parts.segments = Some(segments(r)?),
+            Tag::Segments => {
+                let ends = |segment: &Segment| in_range(segment.address + segment.size);
+                parts.segments = Some(checked(r, |segment| ends(segment).map(drop))?);
+            }
             _ => {}
         }
         Ok(())
@@ -268,16 +269,10 @@ fn fits(address: u64, size: u64, total: &mut u64) -> Result<(), Damage> {
     Ok(())
 }
 
-fn blocks(r: &mut Reader<'_>, total: &mut u64) -> Result<Vec<Block>, Damage> {
-    let blocks: Vec<Block> = r.get()?;
-    blocks.iter().try_for_each(|block| fits(block.address, block.size, total))?;
-    Ok(blocks)
-}
-
-fn segments(r: &mut Reader<'_>) -> Result<Vec<Segment>, Damage> {
-    let segments: Vec<Segment> = r.get()?;
-    segments.iter().try_for_each(|segment| in_range(segment.address + segment.size).map(drop))?;
-    Ok(segments)
+fn checked<T: Coded>(r: &mut Reader<'_>, check: impl FnMut(&T) -> Result<(), Damage>) -> Result<Vec<T>, Damage> {
+    let items: Vec<T> = r.get()?;
+    items.iter().try_for_each(check)?;
+    Ok(items)
 }
 
 fn scopes(r: &mut Reader<'_>) -> Result<Vec<ScopeStats>, Damage> {
@@ -285,23 +280,18 @@ fn scopes(r: &mut Reader<'_>) -> Result<Vec<ScopeStats>, Damage> {
     if scopes.is_sorted_by(|a, b| a.context < b.context) { Ok(scopes) } else { Err(Damage("a scope twice")) }
 }
 
-fn names(r: &mut Reader<'_>) -> Result<Vec<BlockName>, Damage> {
-    let names: Vec<BlockName> = r.get()?;
-    for name in &names {
-        // Each record of the block may be shown with it.
-        if name.name.len() > LONGEST_NAME {
-            return Err(Damage("a name longer than 256 bytes"));
-        }
-    }
-    Ok(names)
+/// Each record of a block may be shown with its name.
+fn is_short(name: &BlockName) -> Result<(), Damage> {
+    if name.name.len() > LONGEST_NAME { Err(Damage("a name longer than 256 bytes")) } else { Ok(()) }
 }
 
 fn calls(r: &mut Reader<'_>) -> Result<Vec<CallTime>, Damage> {
-    let calls: Vec<CallTime> = r.get()?;
-    let numbers =
-        |time: &CallTime| [time.allocs, time.alloc_ns, time.growing, time.growing_ns, time.frees, time.free_ns];
-    calls.iter().flat_map(numbers).try_fold(0, |sum, number| in_range(sum + number))?;
-    Ok(calls)
+    let mut sum = 0;
+    checked(r, |time: &CallTime| {
+        let numbers = [time.allocs, time.alloc_ns, time.growing, time.growing_ns, time.frees, time.free_ns];
+        sum = numbers.into_iter().try_fold(sum, |sum, number| in_range(sum + number))?;
+        Ok(())
+    })
 }
 
 fn objects(r: &mut Reader<'_>) -> Result<Vec<LoadedObject>, Damage> {

@@ -64,7 +64,6 @@ fn draw(
     Ok(())
 }
 
-/// The number of known blocks that were live at the peak.
 fn blocks(device: &DeviceSnapshot) -> u64 {
     device.peak_weights().map(|(_, weight)| weight).sum::<Weight>().blocks()
 }

@@ -18,13 +18,8 @@ impl<'a> Gathered<'a> {
     }
 
     #[inline]
-    pub(super) fn put(&mut self, piece: &[u8]) {
-        self.bytes.extend_from_slice(piece);
-    }
-
-    #[inline]
-    pub(super) fn json(&mut self, json: &str) {
-        self.put(json.as_bytes());
+    pub(super) fn put(&mut self, piece: impl AsRef<[u8]>) {
+        self.bytes.extend_from_slice(piece.as_ref());
     }
 
     /// A number as JSON; std's formatting takes several times as long.
@@ -34,7 +29,6 @@ impl<'a> Gathered<'a> {
         let _ = serde_json::to_writer(&mut self.bytes, &number);
     }
 
-    /// A text as JSON, quoted and escaped.
     pub(super) fn text(&mut self, text: &str) {
         let _ = serde_json::to_writer(&mut self.bytes, text);
     }

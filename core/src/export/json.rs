@@ -54,7 +54,6 @@ struct Tables {
     breakdowns: Vec<(&'static str, Breakdown)>,
     scopes: Vec<ScopeRow>,
     temporaries: Vec<TemporaryRow>,
-    /// Tables that not every device has.
     others: Vec<(&'static str, Value)>,
 }
 
@@ -84,7 +83,6 @@ impl Tables {
     }
 }
 
-/// Tables of the blocks live at the end.
 fn live(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<(&'static str, Breakdown)> {
     // Every recording knows its end.
     let Ok(end) = Moment::End.of(data, device) else { return Vec::new() };
@@ -146,7 +144,6 @@ fn cuda_hooks(hooks: &CudaHooks) -> Value {
     })
 }
 
-/// Tables of CUDA devices.
 fn cuda_tables(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<(&'static str, Value)> {
     let Device::Cuda(_) = device.device else { return Vec::new() };
     let mut tables = vec![("segments", segments(device))];

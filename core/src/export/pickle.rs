@@ -41,15 +41,12 @@ impl Word {
     }
 }
 
-/// A list under construction.
 pub(super) struct List {
     in_batch: usize,
 }
 
-/// A pickle under construction.
 pub(super) struct Pickler<'a> {
     out: Gathered<'a>,
-    /// The writer's first error.
     failed: Option<io::Error>,
     /// One bit for each word that was written.
     words: u64,
@@ -63,7 +60,6 @@ impl<'a> Pickler<'a> {
         pickle
     }
 
-    /// Returns the first error of the writer.
     pub(super) fn finish(mut self) -> io::Result<()> {
         self.put(b".");
         self.failed.map_or_else(|| self.out.finish(), Err)
@@ -89,7 +85,6 @@ impl<'a> Pickler<'a> {
         self.put(b"u");
     }
 
-    /// A list; `item` writes each of `items`.
     pub(super) fn list<T>(&mut self, items: impl IntoIterator<Item = T>, mut item: impl FnMut(&mut Self, T)) {
         let mut list = self.begin_list();
         for value in items {

@@ -12,14 +12,14 @@ pub enum Cut {
 /// Rows of cells: all columns but the last are right-aligned, the last is cut to fit.
 pub struct TextTable {
     cut: Cut,
-    header: Vec<&'static str>,
+    /// The first is the header.
     rows: Vec<Vec<String>>,
 }
 
 impl TextTable {
     /// A table without rows.
     pub fn new(header: &[&'static str], cut: Cut) -> Self {
-        Self { cut, header: header.to_vec(), rows: Vec::new() }
+        Self { cut, rows: vec![header.iter().map(|name| (*name).to_owned()).collect()] }
     }
 
     /// Adds a row.
@@ -29,20 +29,13 @@ impl TextTable {
 
     /// Lines of at most `width` characters; the first is the header.
     pub fn lines(&self, width: usize) -> Vec<String> {
-        let header: Vec<String> = self.header.iter().map(|name| (*name).to_owned()).collect();
-        let widths = self.widths(&header);
-        let used: usize = widths.iter().map(|w| w + 2).sum();
+        let columns = self.rows.first().map_or(0, |header| header.len().saturating_sub(1));
+        let cells = |column: usize| self.rows.iter().filter_map(move |row| row.get(column));
+        let width_of = |column| cells(column).map(|cell| cell.chars().count()).max().unwrap_or(0);
+        let widths: Vec<usize> = (0..columns).map(width_of).collect();
+        let used: usize = widths.iter().map(|width| width + 2).sum();
         let last = width.saturating_sub(used).max(20);
-        std::iter::once(&header).chain(&self.rows).map(|cells| line(cells, &widths, last, self.cut)).collect()
-    }
-
-    fn widths(&self, header: &[String]) -> Vec<usize> {
-        let numbers = header.len().saturating_sub(1);
-        let width = |column: usize| {
-            let cells = std::iter::once(header).chain(self.rows.iter().map(Vec::as_slice));
-            cells.filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max().unwrap_or(0)
-        };
-        (0..numbers).map(width).collect()
+        self.rows.iter().map(|cells| line(cells, &widths, last, self.cut)).collect()
     }
 }
 

@@ -64,7 +64,6 @@ struct Page<'a> {
 }
 
 impl Page<'_> {
-    /// Everything before the tables.
     fn begin(&mut self, report: &Report) {
         if !report.title.is_empty() {
             self.heading(&report.title);

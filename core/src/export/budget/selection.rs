@@ -13,7 +13,6 @@ type Rank = (u64, Device, u64);
 /// Allocations that stay whatever their size, by `seq`.
 type Kept = HashSet<(Device, u64), RandomState>;
 
-/// The records and marks that an export shows.
 #[derive(Debug, Default)]
 pub(in crate::export) struct Selection<'a> {
     /// Allocations with a lower rank are hidden, unless they are among the kept ones.
@@ -29,13 +28,11 @@ impl Selection<'_> {
         })
     }
 
-    /// True if the mark's scope is shown.
     pub(in crate::export) fn shows_mark(&self, data: &SnapshotData, mark: &Mark) -> bool {
         self.left_out.scopes_below.is_none_or(|depth| data.context_ids(mark.context).len() <= depth)
     }
 }
 
-/// Allocations and scopes that can be left out.
 pub(super) struct Choices {
     /// In the order in which they are left out.
     candidates: Vec<Rank>,
@@ -62,7 +59,6 @@ impl Choices {
         self.candidates.len() + self.deepest
     }
 
-    /// The selection without the first `step` candidates.
     pub(super) fn selection(&self, step: usize, left_out: LeftOut) -> Selection<'_> {
         let beyond = (u64::MAX, Device::Imported, u64::MAX);
         let cut = self.candidates.get(step).copied().unwrap_or(beyond);

@@ -5,7 +5,6 @@ use crate::analysis::CategoryBytes;
 /// Pixels from the left, and the bytes live from there on.
 pub(super) type Point = (f64, CategoryBytes);
 
-/// The records of one column of pixels.
 struct PixelColumn {
     at: f64,
     /// The moments with the lowest and the highest total, each with its position in the log.

@@ -4,10 +4,10 @@ use std::io::Write;
 
 use plotters::prelude::*;
 
-use super::plot::{self, Plot, TimeUnit, escape, text};
+use super::plot::{self, Plot, escape, text};
 use crate::analysis::{CategoryBytes, CategoryTimeline, category_timeline, device_or_main};
 use crate::error::Error;
-use crate::export::figure::{Unit, failed, mesh, shortened};
+use crate::export::figure::{AxisUnit, failed, mesh, shortened};
 use crate::export::{Export, LeftOut};
 use crate::report::sampled;
 use crate::snapshot::{Category, Device, SnapshotData};
@@ -35,7 +35,6 @@ impl Export for CategoriesSvg {
     }
 }
 
-/// The data of the figure.
 pub(super) struct Picture<'a> {
     pub(super) title: String,
     pub(super) timeline: CategoryTimeline<'a>,
@@ -44,7 +43,7 @@ pub(super) struct Picture<'a> {
     /// The most bytes of each category at any time.
     pub(super) highest: CategoryBytes,
     pub(super) peak: (u64, CategoryBytes),
-    time: TimeUnit,
+    time: AxisUnit,
     end_ns: u64,
 }
 
@@ -65,12 +64,12 @@ impl<'a> Picture<'a> {
         let title = format!("{program} on {}: memory by category{behind}, peak {size}", device.device);
         let highest = timeline.highest();
         let categories = Category::ALL.into_iter().filter(|category| highest.get(*category) > 0).collect();
-        let time = TimeUnit::of(end_ns.saturating_sub(timeline.start_ns()));
+        let time = AxisUnit::of_time(end_ns.saturating_sub(timeline.start_ns()));
         Ok(Self { title, categories, highest, timeline, peak, time, end_ns })
     }
 
     pub(super) fn time(&self, ns: u64) -> String {
-        self.time.label(ns)
+        self.time.label(self.time.value(ns))
     }
 
     pub(super) fn svg(&self) -> Result<String, Error> {
@@ -86,7 +85,7 @@ impl<'a> Picture<'a> {
     /// Draws background and axes; returns the plot's position in them.
     fn axes(&self, top: i32) -> Result<(Plot, String), Error> {
         let highest = self.peak.1.total();
-        let unit = Unit::of(highest);
+        let unit = AxisUnit::of_bytes(highest);
         let times = self.time.value(self.timeline.start_ns())..self.time.value(self.end_ns);
         let values = 0.0..unit.value(highest) * HEADROOM;
         let mut svg = String::new();
@@ -101,7 +100,7 @@ impl<'a> Picture<'a> {
                 .build_cartesian_2d(times, values)
                 .map_err(failed)?;
             let about = format!("Time since the recording began ({})", self.time.name);
-            mesh(&mut chart, unit, &about, &|time| self.time.number(*time))?;
+            mesh(&mut chart, unit, &about, &|time| AxisUnit::number(*time))?;
             let (x, y) = chart.plotting_area().get_pixel_range();
             all.present().map_err(failed)?;
             let times = (self.timeline.start_ns(), self.end_ns);

@@ -70,7 +70,6 @@ fn table(picture: &Picture<'_>) -> String {
     )
 }
 
-/// Limits of the figure.
 fn notes(device: &DeviceSnapshot, picture: &Picture<'_>) -> String {
     let mut notes = String::new();
     if let Some(note) = sampled::note(device.sample_interval()) {

@@ -5,6 +5,7 @@ use std::ops::Range;
 
 use super::columns::{Point, visible};
 use crate::analysis::{CategoryBytes, CategoryTimeline};
+use crate::export::figure::text_width;
 use crate::snapshot::Category;
 use crate::units::Bytes;
 
@@ -23,7 +24,6 @@ impl Plot {
         f64::from(self.x.end - self.x.start)
     }
 
-    /// Pixels from the plot's left edge.
     fn right_of_start(&self, time_ns: u64) -> f64 {
         let (start, end) = self.times;
         time_ns.saturating_sub(start) as f64 / end.saturating_sub(start).max(1) as f64 * self.width()
@@ -62,7 +62,6 @@ impl Plot {
         path
     }
 
-    /// A dashed line at the peak with a label above.
     pub(super) fn mark(&self, time_ns: u64, about: &str) -> String {
         let x = f64::from(self.x.start) + self.right_of_start(time_ns);
         let (top, bottom) = (self.y.start, self.y.end);
@@ -72,7 +71,7 @@ impl Plot {
             "<path d=\"M{x1} {top}V{bottom}\" stroke=\"white\" stroke-opacity=\".7\"/>\n\
              <path d=\"M{x1} {top}V{bottom}\" stroke=\"#222\" stroke-dasharray=\"5 4\"/>\n"
         );
-        let half = f64::from(width_of(about)) / 2.0;
+        let half = f64::from(capitals_width(about)) / 2.0;
         let centre = x.clamp(f64::from(self.x.start) + half, f64::from(self.x.end) - half);
         line + &text(13, (centre, f64::from(top) - 6.0), "middle", &escape(about))
     }
@@ -83,7 +82,7 @@ pub(super) fn legend(categories: &[Category], peak: &CategoryBytes, width: u32) 
     let (mut svg, mut x, mut y) = (String::new(), 16, 38);
     for category in categories {
         let about = format!("{category} {}", Bytes(peak.get(*category)));
-        let wide = 19 + width_of(&about) + 14;
+        let wide = 19 + capitals_width(&about) + 14;
         if x > 16 && x + wide > width as i32 {
             (x, y) = (16, y + 18);
         }
@@ -95,9 +94,9 @@ pub(super) fn legend(categories: &[Category], peak: &CategoryBytes, width: u32) 
     (svg, y + 10)
 }
 
-/// Estimated width of a text of 13 pixels in capitals; the font is the viewer's.
-fn width_of(text: &str) -> i32 {
-    (text.chars().count() as f64 * 13.0 * 0.66).ceil() as i32
+/// Estimated width of a text of 13 pixels, which may be in capitals.
+fn capitals_width(text: &str) -> i32 {
+    text_width(text, 13.0 * 0.66)
 }
 
 /// `content` must be escaped.
@@ -108,52 +107,13 @@ pub(super) fn text(size: u32, (x, y): (f64, f64), anchor: &str, content: &str) -
     )
 }
 
-/// Escapes a text for XML and HTML.
 pub(super) fn escape(text: &str) -> String {
-    let mut escaped = String::with_capacity(text.len());
-    for c in text.chars() {
-        match c {
-            '<' => escaped.push_str("&lt;"),
-            '>' => escaped.push_str("&gt;"),
-            '&' => escaped.push_str("&amp;"),
-            '"' => escaped.push_str("&quot;"),
-            '\'' => escaped.push_str("&#39;"),
-            c => escaped.push(c),
-        }
-    }
-    escaped
+    let text = text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
+    text.replace('"', "&quot;").replace('\'', "&#39;")
 }
 
 /// Rounds to a tenth of a pixel.
 fn number(pixels: f64) -> String {
     let text = format!("{pixels:.1}");
     text.strip_suffix(".0").map_or_else(|| text.clone(), str::to_owned)
-}
-
-/// The unit of the time axis.
-#[derive(Clone, Copy)]
-pub(super) struct TimeUnit {
-    ns: f64,
-    pub(super) name: &'static str,
-}
-
-impl TimeUnit {
-    pub(super) fn of(span_ns: u64) -> Self {
-        let units = [("s", 1_000_000_000), ("ms", 1_000_000), ("µs", 1000), ("ns", 1)];
-        let (name, ns) = units.into_iter().find(|(_, ns)| span_ns / ns >= 2).unwrap_or(("ns", 1));
-        Self { ns: ns as f64, name }
-    }
-
-    pub(super) fn value(self, ns: u64) -> f64 {
-        ns as f64 / self.ns
-    }
-
-    pub(super) fn number(self, value: f64) -> String {
-        let text = format!("{value:.3}");
-        text.trim_end_matches('0').trim_end_matches('.').to_owned()
-    }
-
-    pub(super) fn label(self, ns: u64) -> String {
-        format!("{} {}", self.number(self.value(ns)), self.name)
-    }
 }

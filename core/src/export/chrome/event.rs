@@ -13,23 +13,22 @@ pub(super) struct Trace<'a> {
 impl<'a> Trace<'a> {
     pub(super) fn begin(out: &'a mut dyn Write) -> Self {
         let mut out = Gathered::new(out);
-        out.json("{\"traceEvents\":[");
+        out.put("{\"traceEvents\":[");
         Self { out, empty: true }
     }
 
     /// Writes an event of a phase (`ph`) with the members that `fill` adds.
     #[inline]
     pub(super) fn event(&mut self, phase: &'static str, fill: impl FnOnce(&mut Object<'_, 'a>)) -> io::Result<()> {
-        self.out.json(if self.empty { "\n{\"ph\":\"" } else { ",\n{\"ph\":\"" });
+        self.out.put(if self.empty { "\n{\"ph\":\"" } else { ",\n{\"ph\":\"" });
         self.empty = false;
-        self.out.json(phase);
-        self.out.json("\"");
+        self.out.put(phase);
+        self.out.put("\"");
         fill(&mut Object { out: &mut self.out, empty: false });
-        self.out.json("}");
+        self.out.put("}");
         self.out.settle()
     }
 
-    /// Writes metadata: the name, labels or position of a process or thread.
     pub(super) fn metadata(&mut self, kind: &str, track: &Track, value: Value<'_>) -> io::Result<()> {
         self.event("M", |event| {
             event.text("name", kind);
@@ -44,9 +43,9 @@ impl<'a> Trace<'a> {
 
     /// Ends the list of events and flushes the output; `fill` adds the members after the list.
     pub(super) fn finish(mut self, fill: impl FnOnce(&mut Object<'_, 'a>)) -> io::Result<()> {
-        self.out.json("\n]");
+        self.out.put("\n]");
         fill(&mut Object { out: &mut self.out, empty: false });
-        self.out.json("}\n");
+        self.out.put("}\n");
         self.out.finish()
     }
 }
@@ -65,7 +64,6 @@ impl Track {
     }
 }
 
-/// The content of a metadata event.
 pub(super) enum Value<'a> {
     Name(&'a str),
     Labels(&'a str),
@@ -88,7 +86,7 @@ impl<'a> Object<'_, 'a> {
     #[inline]
     pub(super) fn json(&mut self, key: &str, json: &str) {
         self.key(key);
-        self.out.json(json);
+        self.out.put(json);
     }
 
     #[inline]
@@ -101,7 +99,7 @@ impl<'a> Object<'_, 'a> {
     pub(super) fn signed(&mut self, key: &str, number: i64) {
         self.key(key);
         if number < 0 {
-            self.out.json("-");
+            self.out.put("-");
         }
         self.out.number(number.unsigned_abs());
     }
@@ -113,7 +111,7 @@ impl<'a> Object<'_, 'a> {
         let rest = time_ns % 1000;
         if rest > 0 {
             let zeros = [".00", ".0", "."];
-            self.out.json(zeros[rest.ilog10() as usize]);
+            self.out.put(zeros[rest.ilog10() as usize]);
             self.out.number(rest);
         }
     }
@@ -127,25 +125,25 @@ impl<'a> Object<'_, 'a> {
     #[inline]
     pub(super) fn members(&mut self, json: &str) {
         if !self.empty {
-            self.out.json(",");
+            self.out.put(",");
         }
         self.empty = false;
-        self.out.json(json);
+        self.out.put(json);
     }
 
     #[inline]
     pub(super) fn object(&mut self, key: &str, fill: impl FnOnce(&mut Object<'_, 'a>)) {
         self.key(key);
-        self.out.json("{");
+        self.out.put("{");
         fill(&mut Object { out: self.out, empty: true });
-        self.out.json("}");
+        self.out.put("}");
     }
 
     #[inline]
     fn key(&mut self, key: &str) {
-        self.out.json(if self.empty { "\"" } else { ",\"" });
+        self.out.put(if self.empty { "\"" } else { ",\"" });
         self.empty = false;
-        self.out.json(key);
-        self.out.json("\":");
+        self.out.put(key);
+        self.out.put("\":");
     }
 }

@@ -16,7 +16,8 @@ use crate::snapshot::{Block, Device, DeviceSnapshot, Replay, SnapshotData};
 use crate::units::Bytes;
 
 /// The layout of memory step by step, for the same viewers as a [`ChromeTrace`](super::ChromeTrace): a row for each step, with
-/// the blocks that were live at the step's highest moment; the horizontal axis is bytes. As ExecuTorch's memory trace.
+/// the blocks that were live at the step's highest moment. The horizontal axis is bytes: the device's segments end to end, in the
+/// order of their addresses. As ExecuTorch's memory trace.
 ///
 /// The row of the step with the peak holds exactly the peak's blocks; it comes first if the log no longer has its records. A
 /// row's blocks and the unrecorded bytes in its label add up to the step's own peak. Blocks have their real sizes; if they are a
@@ -32,17 +33,14 @@ pub struct MemoryLayout {
     pub max_depth: Option<usize>,
     /// The most steps of a device.
     pub max_steps: usize,
-    /// Each block at its place in memory, the device's segments end to end in the order of their
-    /// addresses. Otherwise each row is packed from 0, in the order of allocation.
-    pub offsets: bool,
     /// The size to keep to: beyond it the smallest blocks are left out of all rows except the peak's. 128 MiB by default.
     pub max_bytes: Option<u64>,
 }
 
 impl Default for MemoryLayout {
     fn default() -> Self {
-        let (device, steps, max_depth) = (None, Steps::default(), None);
-        Self { device, steps, max_depth, max_steps: 2000, offsets: true, max_bytes: Some(super::MAX_BYTES) }
+        let max_bytes = Some(super::MAX_BYTES);
+        Self { device: None, steps: Steps::default(), max_depth: None, max_steps: 2000, max_bytes }
     }
 }
 
@@ -88,7 +86,6 @@ fn write_blocks(
     Ok(layout.finish(&plans)?)
 }
 
-/// Labels of blocks.
 struct BlockNames {
     names: Names,
     /// By stack, as JSON.
@@ -113,18 +110,18 @@ impl Layout<'_, '_> {
         let sample = if device.is_sample() { "1 us is 1 byte, a sample of the blocks" } else { "1 us is 1 byte" };
         self.trace.metadata("process_labels", &space, Value::Labels(sample))?;
         self.trace.metadata("process_sort_index", &space, Value::SortIndex(number.into()))?;
-        let places = AddressMap::of(device);
+        let addresses = AddressMap::of(device);
         let peak = peak_position(device);
         if peak.is_none() {
             let label = format!("the peak, which the log no longer has: {}", Bytes(device.peak.bytes));
             let blocks = device.peak.blocks.clone();
-            self.row(device, 0, &label, device.peak.not_recorded, blocks, &places)?;
+            self.row(device, 0, &label, device.peak.not_recorded, blocks, &addresses)?;
         }
         if device.records.is_empty() && device.overwritten == 0 && peak.is_none() {
             // A recording without history has only its peak.
             return Ok(());
         }
-        self.steps(device, plan, peak, &places)
+        self.steps(device, plan, peak, &addresses)
     }
 
     /// Writes the rows of all steps in one replay of the log.
@@ -133,7 +130,7 @@ impl Layout<'_, '_> {
         device: &DeviceSnapshot,
         plan: &Plan,
         peak: Option<usize>,
-        places: &AddressMap,
+        addresses: &AddressMap,
     ) -> io::Result<()> {
         let (mut state, mut applied) = (Replay::at_log_start(device), 0);
         for (number, step) in (1u64..).zip(&plan.steps) {
@@ -146,7 +143,7 @@ impl Layout<'_, '_> {
             blocks.retain(|block| holds_peak || block.size > self.hidden || self.hidden == 0);
             let peak = Some(device.peak.not_recorded).filter(|_| holds_peak);
             let not_recorded = peak.unwrap_or_else(|| step.allocated.saturating_sub(state.bytes()));
-            self.row(device, number, &label, not_recorded, blocks, places)?;
+            self.row(device, number, &label, not_recorded, blocks, addresses)?;
         }
         Ok(())
     }
@@ -173,7 +170,7 @@ impl Layout<'_, '_> {
         label: &str,
         not_recorded: u64,
         mut blocks: Vec<Block>,
-        places: &AddressMap,
+        addresses: &AddressMap,
     ) -> io::Result<()> {
         // Viewers ignore thread 0.
         let space = memory_space(device.device);
@@ -181,17 +178,9 @@ impl Layout<'_, '_> {
         let outside = format!("{label} (with {} that were not recorded)", Bytes(not_recorded));
         self.trace.metadata("thread_name", &row, Value::Name(if not_recorded > 0 { &outside } else { label }))?;
         self.trace.metadata("thread_sort_index", &row, Value::SortIndex(number))?;
-        if self.options.offsets {
-            blocks.sort_unstable_by_key(|block| (block.address, block.seq));
-        }
-        let mut packed = 0;
-        for block in &blocks {
-            let name = device.name(block.seq);
-            let offset = if self.options.offsets { places.offset(block) } else { packed };
-            self.block((space, &row), block, name, offset)?;
-            packed += block.size;
-        }
-        Ok(())
+        blocks.sort_unstable_by_key(|block| (block.address, block.seq));
+        let mut blocks = blocks.iter();
+        blocks.try_for_each(|block| self.block((space, &row), block, device.name(block.seq), addresses.offset(block)))
     }
 
     fn block(&mut self, (space, row): (u32, &Track), block: &Block, name: Option<&str>, offset: u64) -> io::Result<()> {
@@ -223,14 +212,14 @@ impl Layout<'_, '_> {
     }
 
     fn finish(self, plans: &[(Device, Plan)]) -> io::Result<()> {
-        let Self { data, options, left_out, trace, .. } = self;
+        let Self { data, left_out, trace, .. } = self;
         trace.finish(|out| {
             out.text("displayTimeUnit", "ms");
             out.object("otherData", |out| {
                 out.text("recorded_by", concat!("memtrace ", env!("CARGO_PKG_VERSION")));
                 out.text("program", &data.process.program);
                 out.text("horizontal_axis", "bytes: 1 us is 1 byte");
-                out.json("offsets", if options.offsets { "true" } else { "false" });
+                out.json("offsets", "true");
                 if !left_out.is_nothing() {
                     out.text("left_out", &left_out.to_string());
                 }

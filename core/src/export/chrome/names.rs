@@ -6,13 +6,11 @@ use crate::analysis::frame_location;
 use crate::attribute::{AllocationSite, Origin, Origins};
 use crate::snapshot::{ContextId, Frame, SnapshotData, StackId, ThreadId};
 
-/// A text as JSON, quoted and escaped.
 pub(super) fn quoted(text: &str) -> String {
     // Serializing a text cannot fail.
     serde_json::to_string(text).unwrap_or_default()
 }
 
-/// A text with its JSON form.
 #[derive(Debug, Default)]
 pub(super) struct Name {
     pub(super) text: String,
@@ -29,7 +27,6 @@ impl Name {
     }
 }
 
-/// The names of all stacks and contexts.
 pub(super) struct Names {
     /// For each stack, the index of its user line in `lines`.
     line_of: Vec<u32>,
@@ -94,7 +91,6 @@ pub(super) fn thread_name(data: &SnapshotData, thread: ThreadId) -> String {
     }
 }
 
-/// The innermost scope of a context.
 pub(super) fn scope_name(data: &SnapshotData, context: ContextId) -> &str {
     data.context_names(context).pop().unwrap_or("(no scope)")
 }

@@ -199,9 +199,9 @@ proptest! {
     /// 1. Each row has the blocks of its step's highest moment. 2. They do not overlap. 3. A row has
     /// exactly the peak's blocks.
     #[test]
-    fn rows_are_those_of_the_oracle(ops in prop::collection::vec(op(), 0..60), kept in 1..60usize, offsets: bool) {
+    fn rows_are_those_of_the_oracle(ops in prop::collection::vec(op(), 0..60), kept in 1..60usize) {
         let (data, states) = run(&ops, kept);
-        let trace = layout_of(&data, &MemoryLayout { offsets, ..Default::default() });
+        let trace = layout_of(&data, &MemoryLayout::default());
         let mut rows = rows(&trace);
         let mut peak: Vec<u64> = data.devices[0].peak.blocks.iter().map(|block| block.size).collect();
         peak.sort_unstable();

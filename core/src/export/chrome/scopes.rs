@@ -24,7 +24,6 @@ impl OpenByThread {
         earlier
     }
 
-    /// Enters or leaves a scope.
     pub(super) fn apply(&mut self, mark: &Mark) -> Change {
         let open = self.threads.entry(mark.thread).or_default();
         if mark.enter {
@@ -59,7 +58,6 @@ impl OpenByThread {
     }
 }
 
-/// The effect of a mark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Change {
     Entered,

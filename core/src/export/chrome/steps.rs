@@ -18,10 +18,8 @@ pub enum Steps {
     Operators,
 }
 
-/// A part of the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Step {
-    /// The range of its records.
     pub(super) records: Range<usize>,
     /// The innermost scope of the thread whose mark began the step.
     pub(super) context: ContextId,
@@ -63,7 +61,6 @@ pub(super) fn plan(
     Plan { steps: parts.chunks(joined).filter_map(whole).collect(), depth, joined }
 }
 
-/// A range of records and its label.
 struct Part {
     records: Range<usize>,
     context: ContextId,
@@ -164,7 +161,6 @@ impl LogTotals {
         Self(totals)
     }
 
-    /// The total after so many records.
     fn after(&self, records: usize) -> Option<u64> {
         self.0.get(records).copied()
     }

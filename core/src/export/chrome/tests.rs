@@ -96,9 +96,9 @@ fn scopes_entered_before_the_log_begin_with_it() {
 #[test]
 fn each_row_holds_what_was_live_at_the_highest_moment_of_its_step() {
     let data = two_lines_and_a_temporary();
-    let trace = layout_of(&data, &MemoryLayout { offsets: false, ..Default::default() });
+    let trace = layout_of(&data, &MemoryLayout::default());
     // Inside `forward` two blocks; after it the peak, with all three.
-    assert_eq!(blocks(&trace), [(2, 0, 2000), (2, 2000, 1000), (3, 0, 2000), (3, 2000, 1000), (3, 3000, 500)]);
+    assert_eq!(blocks(&trace), [(2, 0, 2000), (2, 4096, 1000), (3, 0, 2000), (3, 4096, 1000), (3, 8192, 500)]);
     let names: Vec<&Value> =
         events(&trace, "M").filter(|e| e["name"] == "thread_name").map(|e| &e["args"]["name"]).collect();
     let expected = [
@@ -109,7 +109,7 @@ fn each_row_holds_what_was_live_at_the_highest_moment_of_its_step() {
 }
 
 #[test]
-fn with_offsets_segments_lie_end_to_end() {
+fn segments_lie_end_to_end() {
     let mut told = Story::cpu();
     told.alloc("first", 2000).address(0x1000).alloc("second", 1000).address(0x2000).alloc("third", 500).address(0x3000);
     let mut data = told.build();
@@ -122,14 +122,14 @@ fn with_offsets_segments_lie_end_to_end() {
 
 #[test]
 fn the_peak_has_a_row_when_its_records_are_gone() {
-    let options = MemoryLayout { offsets: false, ..Default::default() };
+    let options = MemoryLayout::default();
     let peak = [(1, 0, 2000), (1, 2000, 1000), (1, 3000, 500)];
     let mut told = Story::cpu();
     told.alloc("kept", 2000).alloc("freed", 1000).alloc("kept, too", 500).free("freed");
     told.alloc("temporary", 64).free("temporary");
     let rows = blocks(&layout_of(&told.overwritten(4).build(), &options));
     assert_eq!(rows[..3], peak);
-    assert_eq!(rows[3..], [(2, 0, 2000), (2, 2000, 500), (2, 2500, 64)]);
+    assert_eq!(rows[3..], [(2, 0, 2000), (2, 3000, 500), (2, 7096, 64)]);
     // A recording of the state alone.
     assert_eq!(blocks(&layout_of(&told.overwritten(0).without_log().build(), &options)), peak);
 }

@@ -6,28 +6,40 @@ use super::{Chart, Figure, failed};
 use crate::analysis::{OperatorCall, OperatorSeries};
 use crate::error::Error;
 
-/// The unit of an axis: a power of 1024, so that its labels are round in it.
+/// The unit of an axis, so that its labels are short.
 #[derive(Clone, Copy)]
-pub(in crate::export) struct Unit {
-    bytes: f64,
-    name: &'static str,
+pub(in crate::export) struct AxisUnit {
+    size: u64,
+    pub(in crate::export) name: &'static str,
 }
 
-impl Unit {
-    pub(in crate::export) fn of(highest: u64) -> Self {
-        let units = [("B", 0), ("KiB", 10), ("MiB", 20), ("GiB", 30), ("TiB", 40)];
-        let fits = units.into_iter().rev().find(|(_, bits)| highest >> bits >= 2);
-        let (name, bits) = fits.unwrap_or(("B", 0));
-        Self { bytes: (1u64 << bits) as f64, name }
+impl AxisUnit {
+    pub(in crate::export) fn of_bytes(highest: u64) -> Self {
+        Self::of(&[("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10), ("B", 1)], highest)
     }
 
-    pub(in crate::export) fn value(self, bytes: u64) -> f64 {
-        bytes as f64 / self.bytes
+    pub(in crate::export) fn of_time(span_ns: u64) -> Self {
+        Self::of(&[("s", 1_000_000_000), ("ms", 1_000_000), ("µs", 1000), ("ns", 1)], span_ns)
+    }
+
+    /// The largest unit that `highest` has two of, or the last one.
+    fn of(units: &[(&'static str, u64)], highest: u64) -> Self {
+        let fits = units.iter().find(|(_, size)| highest / size >= 2).or(units.last());
+        let (name, size) = fits.copied().unwrap_or(("", 1));
+        Self { size, name }
+    }
+
+    pub(in crate::export) fn value(self, amount: u64) -> f64 {
+        amount as f64 / self.size as f64
+    }
+
+    pub(in crate::export) fn number(value: f64) -> String {
+        let text = format!("{value:.3}");
+        text.trim_end_matches('0').trim_end_matches('.').to_owned()
     }
 
     pub(in crate::export) fn label(self, value: f64) -> String {
-        let text = format!("{value:.3}");
-        format!("{} {}", text.trim_end_matches('0').trim_end_matches('.'), self.name)
+        format!("{} {}", Self::number(value), self.name)
     }
 }
 
@@ -80,7 +92,7 @@ impl Curve {
     pub(super) fn draw(
         &self,
         series: &OperatorSeries,
-        unit: Unit,
+        unit: AxisUnit,
         columns: u32,
         chart: &mut Chart<'_, '_>,
     ) -> Result<(), Error> {
@@ -92,7 +104,12 @@ impl Curve {
 }
 
 /// Draws the peaks inside the calls as an area behind the curves.
-pub(super) fn peaks(series: &OperatorSeries, unit: Unit, columns: u32, chart: &mut Chart<'_, '_>) -> Result<(), Error> {
+pub(super) fn peaks(
+    series: &OperatorSeries,
+    unit: AxisUnit,
+    columns: u32,
+    chart: &mut Chart<'_, '_>,
+) -> Result<(), Error> {
     let values: Vec<u64> = series.calls.iter().map(|call| call.peak).collect();
     let points = visible(&values, columns).into_iter().map(|(at, bytes)| (at as f64, unit.value(bytes)));
     let area = AreaSeries::new(points, 0.0, PEAK.mix(0.25)).border_style(PEAK.stroke_width(1));
@@ -137,8 +154,8 @@ mod tests {
 
     #[test]
     fn labels_are_round_in_the_unit_of_the_axis() {
-        assert_eq!(Unit::of(3 << 20).label(2.5), "2.5 MiB");
-        assert_eq!(Unit::of(1500 << 20).label(1000.0), "1000 MiB");
-        assert_eq!(Unit::of(0).label(0.0), "0 B");
+        assert_eq!(AxisUnit::of_bytes(3 << 20).label(2.5), "2.5 MiB");
+        assert_eq!(AxisUnit::of_bytes(1500 << 20).label(1000.0), "1000 MiB");
+        assert_eq!(AxisUnit::of_bytes(0).label(0.0), "0 B");
     }
 }

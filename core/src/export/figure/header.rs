@@ -14,7 +14,6 @@ const FIRST_ROW: i32 = 56;
 pub(super) const HEIGHT: i32 = FIRST_ROW + ROW * ROWS as i32 + 2;
 const LONGEST: usize = 28;
 
-/// A coloured box with its meaning.
 pub(super) struct LegendEntry {
     color: RGBColor,
     text: String,
@@ -103,9 +102,13 @@ pub(in crate::export) fn shortened(name: &str) -> String {
     if name.chars().count() <= LONGEST { name } else { name.chars().take(LONGEST - 1).chain(['…']).collect() }
 }
 
-/// Estimated width of a text in pixels; the font is the viewer's.
 fn width(text: &str, size: f64) -> i32 {
-    (text.chars().count() as f64 * size * 0.54).ceil() as i32
+    text_width(text, size * 0.54)
+}
+
+/// Estimated width of a text in pixels; the font is the viewer's.
+pub(in crate::export) fn text_width(text: &str, each: f64) -> i32 {
+    (text.chars().count() as f64 * each).ceil() as i32
 }
 
 #[cfg(test)]

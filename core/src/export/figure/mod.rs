@@ -13,9 +13,9 @@ use crate::error::Error;
 use crate::export::{ExportOperators, LeftOut};
 use crate::report::sampled;
 use crate::units::Bytes;
+pub(super) use curves::AxisUnit;
 use curves::Curve;
-pub(super) use curves::Unit;
-pub(super) use header::shortened;
+pub(super) use header::{shortened, text_width};
 
 /// The charts to draw.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -88,7 +88,6 @@ const LEFT: u32 = 96;
 const RIGHT: u32 = 24;
 const BELOW: u32 = 46;
 
-/// One chart.
 struct Panel<'a, 'b> {
     series: &'a OperatorSeries,
     figure: Figure,
@@ -102,7 +101,7 @@ impl<'b> Panel<'_, 'b> {
         let with_peaks = matches!(self.figure, Figure::Together | Figure::Allocated);
         let highest = curves.iter().map(|curve| curve.highest(self.series)).max().unwrap_or(0);
         let peak = self.series.calls.iter().map(|call| call.peak).max().filter(|_| with_peaks).unwrap_or(0);
-        let unit = Unit::of(highest.max(peak));
+        let unit = AxisUnit::of_bytes(highest.max(peak));
         let top = (unit.value(highest.max(peak)) * 1.05).max(1.0);
         let last = (self.series.calls.len().saturating_sub(1)).max(1) as f64;
         let mut chart = ChartBuilder::on(self.area)
@@ -127,7 +126,6 @@ impl<'b> Panel<'_, 'b> {
         )
     }
 
-    /// Width of the plot in pixels.
     fn columns(&self) -> u32 {
         self.size.0.saturating_sub(LEFT + RIGHT).max(1)
     }
@@ -141,10 +139,9 @@ impl<'b> Panel<'_, 'b> {
     }
 }
 
-/// Draws axes and grid.
 pub(super) fn mesh(
     chart: &mut Chart<'_, '_>,
-    unit: Unit,
+    unit: AxisUnit,
     x_desc: &str,
     x_label: &dyn Fn(&f64) -> String,
 ) -> Result<(), Error> {

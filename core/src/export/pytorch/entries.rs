@@ -70,7 +70,6 @@ impl Shared<'_> {
         }
     }
 
-    /// PyTorch's entries for a record.
     fn actions(&self, kind: RecordKind) -> Vec<Word> {
         let actions: &[Action] = match kind {
             RecordKind::Alloc => &[Action::Alloc],

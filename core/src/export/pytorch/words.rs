@@ -64,7 +64,6 @@ words! {
     USER_METADATA: "user_metadata",
 }
 
-/// Writes a key and an integer.
 #[inline]
 pub(super) fn number(p: &mut Pickler<'_>, key: Word, value: u64) {
     p.word(key);

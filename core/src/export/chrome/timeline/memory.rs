@@ -13,7 +13,6 @@ use crate::report::sampled;
 use crate::snapshot::{Device, DeviceSnapshot, NamesBySeq, RecordKind, SnapshotData, StackId};
 use crate::units::Bytes;
 
-/// Constant members of memory events.
 const MEMORY: &str = r#""s":"t","cat":"cpu_instant_event","name":"[memory]""#;
 
 /// Members common to all events of a device.
@@ -24,7 +23,6 @@ struct OnDevice<'a> {
     /// Names of its counters, as JSON.
     allocated: String,
     reserved: String,
-    /// Names of its blocks.
     names: NamesBySeq<'a>,
 }
 

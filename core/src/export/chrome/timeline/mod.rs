@@ -161,7 +161,6 @@ impl<'a> Timeline<'a, '_> {
     }
 }
 
-/// The threads with records or marks.
 fn threads(data: &SnapshotData) -> BTreeSet<ThreadId> {
     let mut threads: BTreeSet<ThreadId> = scopes::marks(data).iter().map(|mark| mark.thread).collect();
     let mut last = None;
