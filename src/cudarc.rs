@@ -1,4 +1,4 @@
-//! For programs on cudarc: allocations with a name, the type of their elements and how many there are.
+//! Integration with cudarc: allocations with a name, element type and length.
 //!
 //! ```no_run
 //! use cudarc::driver::CudaContext;
@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 #[cfg(feature = "cudarc")]
 use ::cudarc::driver;
-// The same crate, by way of candle.
+// The same crate, re-exported by candle.
 #[cfg(not(feature = "cudarc"))]
 use candle_core::cuda_backend::cudarc::driver;
 use driver::{CudaSlice, CudaStream, DevicePtr, DeviceRepr, DriverError, HostSlice, ValidAsZeroBits};
@@ -25,19 +25,19 @@ use crate::name::{Address, name_on};
 use crate::record::own;
 use crate::snapshot::{Device, SymbolName};
 
-/// What cudarc's streams allocate, with a name. A block that is not recorded is allocated all the same.
+/// Allocations of a CUDA stream with names. The allocation succeeds even if the block is not recorded and gets no name.
 pub trait CudaStreamExt {
-    /// As `CudaStream::alloc`, with a name: `len` elements that are not set.
+    /// `CudaStream::alloc` with a name: `len` uninitialized elements.
     ///
     /// # Errors
     /// cudarc's own.
     ///
     /// # Safety
-    /// As for `CudaStream::alloc`: the memory is not set.
-    #[expect(unsafe_code, reason = "what it is named after is unsafe")]
+    /// As for `CudaStream::alloc`: the memory is uninitialized.
+    #[expect(unsafe_code, reason = "`CudaStream::alloc` is unsafe")]
     unsafe fn alloc_named<T: DeviceRepr>(&self, len: usize, name: &str) -> Result<CudaSlice<T>, DriverError>;
 
-    /// As `CudaStream::alloc_zeros`, with a name: `len` elements of zero.
+    /// `CudaStream::alloc_zeros` with a name: `len` zeros.
     ///
     /// # Errors
     /// cudarc's own.
@@ -47,7 +47,7 @@ pub trait CudaStreamExt {
         name: &str,
     ) -> Result<CudaSlice<T>, DriverError>;
 
-    /// As `CudaStream::clone_htod`, with a name: the elements of `source`, which lies in main memory.
+    /// `CudaStream::clone_htod` with a name: a copy of `source`, which is in main memory.
     ///
     /// # Errors
     /// cudarc's own.
@@ -57,7 +57,7 @@ pub trait CudaStreamExt {
         name: &str,
     ) -> Result<CudaSlice<T>, DriverError>;
 
-    /// As `CudaStream::clone_dtod`, with a name: the elements of `source`, which lies on a device.
+    /// `CudaStream::clone_dtod` with a name: a copy of `source`, which is on a device.
     ///
     /// # Errors
     /// cudarc's own.
@@ -69,7 +69,7 @@ pub trait CudaStreamExt {
 }
 
 impl CudaStreamExt for Arc<CudaStream> {
-    #[expect(unsafe_code, reason = "what it is named after is unsafe")]
+    #[expect(unsafe_code, reason = "`CudaStream::alloc` is unsafe")]
     unsafe fn alloc_named<T: DeviceRepr>(&self, len: usize, name: &str) -> Result<CudaSlice<T>, DriverError> {
         // SAFETY: the caller keeps `alloc`'s contract, which is this one's.
         Ok(unsafe { self.alloc(len)? }.named(name))
@@ -100,10 +100,10 @@ impl CudaStreamExt for Arc<CudaStream> {
     }
 }
 
-/// A name for a block that is there already.
+/// A name for an existing slice.
 pub trait CudaSliceExt: Sized {
-    /// Itself, with a name for its block; nothing else about it changes.
-    #[must_use]
+    /// Names the block and returns the slice unchanged.
+    #[must_use = "it returns the slice that it takes"]
     fn named(self, name: &str) -> Self;
 }
 
@@ -114,8 +114,8 @@ impl<T> CudaSliceExt for CudaSlice<T> {
     }
 }
 
-/// Names the block of a slice, as [`memtrace::name`](fn@crate::name) does: `weights f32[1000]` if it has
-/// 1000 elements of type `f32`. False if no live block was recorded there.
+/// Names the block of a slice, as [`memtrace::name`](fn@crate::name) does, with its element type and length: `weights f32[1000]`.
+/// Returns false if the block is not recorded.
 pub fn tag<T>(slice: &CudaSlice<T>, name: &str) -> bool {
     let ordinal = u32::try_from(slice.ordinal()).unwrap_or(u32::MAX);
     own(|| {
@@ -125,10 +125,9 @@ pub fn tag<T>(slice: &CudaSlice<T>, name: &str) -> bool {
     })
 }
 
-/// Where a slice's block begins.
 pub(crate) fn address<T>(slice: &CudaSlice<T>) -> Address {
-    // What this says of reading is forgotten: nothing is read.
-    let (address, reading) = slice.device_ptr(slice.stream());
-    std::mem::forget(reading);
+    // `device_ptr` announces a read, which would make the stream wait for it; nothing is read here.
+    let (address, read) = slice.device_ptr(slice.stream());
+    std::mem::forget(read);
     address.into()
 }

@@ -1,8 +1,8 @@
-//! Whose memory is meant, in whatever type the program has it.
+//! Conversion of other libraries' device types to [`Device`].
 
 use crate::snapshot::Device;
 
-/// A [`Device`], or what stands for one: with the feature `candle`, a device of candle's.
+/// A [`Device`], or a type that stands for one: with the feature `candle`, also `candle_core::Device`.
 ///
 /// ```
 /// use memtrace::{Device, IntoDevice};

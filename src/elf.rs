@@ -1,4 +1,4 @@
-//! What the loader says of a loaded program or library.
+//! Program headers and notes of loaded ELF objects, read from `dl_phdr_info`.
 #![cfg_attr(all(unix, not(target_vendor = "apple")), expect(unsafe_code, reason = "reads what the loader has mapped"))]
 #![cfg(all(unix, not(target_vendor = "apple")))]
 
@@ -9,20 +9,20 @@ pub(crate) fn headers(info: &libc::dl_phdr_info) -> &[libc::Elf64_Phdr] {
     if info.dlpi_phdr.is_null() {
         return &[];
     }
-    // SAFETY: the loader says that this many headers lie there.
+    // SAFETY: the loader guarantees that this many headers are there.
     unsafe { std::slice::from_raw_parts(info.dlpi_phdr, info.dlpi_phnum.into()) }
 }
 
-/// Its file, as the loader calls it; the program has no name.
+/// The object's file; empty for the program itself.
 pub(crate) fn path(info: &libc::dl_phdr_info) -> &CStr {
     if info.dlpi_name.is_null() {
         return c"";
     }
-    // SAFETY: the loader's name is a C string that lives as long as the module is loaded.
+    // SAFETY: the loader's name is a C string that lives as long as the object is loaded.
     unsafe { CStr::from_ptr(info.dlpi_name) }
 }
 
-/// The addresses that it occupies.
+/// The address range that the object occupies.
 pub(crate) fn range(info: &libc::dl_phdr_info) -> Range<u64> {
     let loads = || headers(info).iter().filter(|header| header.p_type == libc::PT_LOAD);
     let start = loads().map(|header| header.p_vaddr).min().unwrap_or(0);
@@ -30,18 +30,18 @@ pub(crate) fn range(info: &libc::dl_phdr_info) -> Range<u64> {
     info.dlpi_addr.wrapping_add(start)..info.dlpi_addr.wrapping_add(end)
 }
 
-/// Its GNU build-id, or nothing.
+/// The GNU build-id; empty if there is none.
 pub(crate) fn build_id_of(info: &libc::dl_phdr_info) -> &[u8] {
     note(info, b"GNU\0", NT_GNU_BUILD_ID).unwrap_or_default()
 }
 
-/// What it has in a note of this name and type.
+/// The description of the note with this name and type.
 pub(crate) fn note<'a>(info: &'a libc::dl_phdr_info, name: &[u8], kind: u32) -> Option<&'a [u8]> {
     let notes = headers(info).iter().filter(|header| header.p_type == libc::PT_NOTE);
     notes.filter_map(|note| content(bytes(info, note)?, name, kind)).next()
 }
 
-/// A part that the loader has read from the file; headers may say anything.
+/// The bytes of a segment, if a readable mapping of the file contains it: headers may hold anything.
 fn bytes<'a>(info: &'a libc::dl_phdr_info, part: &libc::Elf64_Phdr) -> Option<&'a [u8]> {
     let end = part.p_vaddr.checked_add(part.p_memsz)?;
     let holds = |header: &libc::Elf64_Phdr| {
@@ -52,14 +52,14 @@ fn bytes<'a>(info: &'a libc::dl_phdr_info, part: &libc::Elf64_Phdr) -> Option<&'
         return None;
     }
     let start = info.dlpi_addr.wrapping_add(part.p_vaddr) as *const u8;
-    // SAFETY: it lies in what a readable segment has from its file.
+    // SAFETY: the range lies in the file-backed part of a readable segment.
     Some(unsafe { std::slice::from_raw_parts(start, part.p_memsz as usize) })
 }
 
 const NT_GNU_BUILD_ID: u32 = 3;
 
-/// The content of the note of this name and type among notes: each is three 32-bit words (name length, description length, type), the name and the
-/// description, both padded to four bytes.
+/// Finds the description of a note. A note is three 32-bit words (name length, description length, type), then the name and the
+/// description, each padded to four bytes.
 fn content<'a>(mut notes: &'a [u8], wanted: &[u8], kind: u32) -> Option<&'a [u8]> {
     while let Some((header, rest)) = notes.split_at_checked(12) {
         let word = |i: usize| header.get(i * 4..i * 4 + 4)?.try_into().ok().map(u32::from_ne_bytes);

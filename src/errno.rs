@@ -1,9 +1,9 @@
-//! The thread's `errno` is the program's: what memtrace does besides leaves it as it was.
+//! Preserving the thread's `errno`: hooks must not change what the program sees there.
 
 #[cfg(target_os = "linux")]
 pub(crate) use linux::last_error;
 
-/// While this lives, nothing changes it.
+/// Restores `errno` when dropped.
 #[derive(Debug)]
 pub(crate) struct KeepErrno {
     #[cfg(target_os = "linux")]
@@ -19,7 +19,7 @@ impl KeepErrno {
 
 #[cfg(target_os = "linux")]
 mod linux {
-    #![expect(unsafe_code, reason = "the C library says where it is")]
+    #![expect(unsafe_code, reason = "`errno` is behind a C function")]
 
     use super::KeepErrno;
 
@@ -31,18 +31,17 @@ mod linux {
 
     impl Drop for KeepErrno {
         fn drop(&mut self) {
-            // SAFETY: this thread's own place.
-            let place = unsafe { libc::__errno_location() };
-            // SAFETY: it is always valid for its thread.
-            unsafe { place.write(self.before) };
+            // SAFETY: the function has no preconditions.
+            let errno = unsafe { libc::__errno_location() };
+            // SAFETY: the pointer is always valid on its thread.
+            unsafe { errno.write(self.before) };
         }
     }
 
-    /// What the last call left there.
     pub(crate) fn last_error() -> libc::c_int {
-        // SAFETY: this thread's own place.
-        let place = unsafe { libc::__errno_location() };
-        // SAFETY: it is always valid for its thread.
-        unsafe { place.read() }
+        // SAFETY: the function has no preconditions.
+        let errno = unsafe { libc::__errno_location() };
+        // SAFETY: the pointer is always valid on its thread.
+        unsafe { errno.read() }
     }
 }

@@ -1,4 +1,4 @@
-//! What can go wrong with a recording or a measurement.
+//! The error type of recordings, measurements and assertions.
 
 use std::borrow::Cow;
 use std::error::Error as StdError;
@@ -6,16 +6,15 @@ use std::fmt;
 use std::io;
 use std::path::Path;
 
-/// What went wrong, in a sentence that names the next step.
+/// What failed, in a sentence that names the next step.
 ///
-/// The kind is private so that it can grow; the underlying I/O error, if there is one, is its
-/// [`source`](StdError::source).
+/// The kinds are private, so that they can grow. The underlying I/O error, if there is one, is the
+/// [`source`](StdError::source). `Debug` prints the same as `Display`, so that an error returned from `main` is readable.
 #[derive(Clone)]
 pub struct Error {
-    kind: Kind,
+    kind: ErrorKind,
 }
 
-/// As `Display`: `main` prints the error that it returns so.
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
@@ -23,7 +22,7 @@ impl fmt::Debug for Error {
 }
 
 #[derive(Clone)]
-pub(crate) enum Kind {
+pub(crate) enum ErrorKind {
     AlreadyRecording,
     NotInstalled,
     CannotMeasure,
@@ -33,21 +32,21 @@ pub(crate) enum Kind {
         runs: usize,
         of: usize,
     },
-    /// What makes no sense, said where that is found out.
+    /// Wrong use, with a complete message.
     Wrong(Cow<'static, str>),
-    /// Of a recording that is finished: reading, writing, drawing it.
+    /// Reading, writing or drawing a finished recording failed.
     Core(memtrace_core::Error),
 }
 
-impl From<Kind> for Error {
-    fn from(kind: Kind) -> Self {
+impl From<ErrorKind> for Error {
+    fn from(kind: ErrorKind) -> Self {
         Self { kind }
     }
 }
 
 impl From<memtrace_core::Error> for Error {
     fn from(error: memtrace_core::Error) -> Self {
-        Kind::Core(error).into()
+        ErrorKind::Core(error).into()
     }
 }
 
@@ -59,64 +58,72 @@ impl From<io::Error> for Error {
 
 impl Error {
     pub(crate) fn wrong(message: impl Into<Cow<'static, str>>) -> Self {
-        Kind::Wrong(message.into()).into()
+        ErrorKind::Wrong(message.into()).into()
     }
+
     pub(crate) fn output(path: &Path, source: io::Error) -> Self {
         memtrace_core::Error::output(path, source).into()
     }
+
     pub(crate) fn input(path: &Path, source: io::Error) -> Self {
         memtrace_core::Error::input(path, source).into()
     }
-    /// The same with what it means for what was to be written.
+
+    /// Adds the consequence to an error of reading or writing.
     #[must_use]
     pub(crate) fn and(self, then: &'static str) -> Self {
         match self.kind {
-            Kind::Core(error) => error.and(then).into(),
+            ErrorKind::Core(error) => error.and(then).into(),
             kind => kind.into(),
         }
     }
-    /// True if a session is already recording in this process.
+
+    /// True if another session is active in this process.
     pub fn is_already_recording(&self) -> bool {
-        matches!(self.kind, Kind::AlreadyRecording)
+        matches!(self.kind, ErrorKind::AlreadyRecording)
     }
-    /// True if the output path was taken; nothing was written and the old file is untouched.
+
+    /// True if the output file exists. Nothing was written, and the existing file is unchanged.
     pub fn is_already_exists(&self) -> bool {
-        matches!(&self.kind, Kind::Core(error) if error.is_already_exists())
+        matches!(&self.kind, ErrorKind::Core(error) if error.is_already_exists())
     }
 }
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.kind {
-            Kind::AlreadyRecording => write!(
+            ErrorKind::AlreadyRecording => write!(
                 f,
                 "a memtrace session is already recording; drop it before starting another \
-                 (recordings may follow one another, not overlap)"
+                 (sessions may follow one another, but not overlap)"
             ),
-            Kind::Signal(text) if cfg!(not(feature = "signals")) => {
+            ErrorKind::Signal(text) if cfg!(not(feature = "signals")) => {
                 write!(f, "cannot listen to signal {text:?}: build memtrace with its feature `signals`")
             }
-            Kind::Signal(text) => {
-                write!(f, "cannot listen to signal {text:?}; give USR1, USR2 or the number of one that can be caught")
+            ErrorKind::Signal(text) => {
+                write!(
+                    f,
+                    "cannot listen to signal {text:?}; give USR1, USR2 or the number of a signal that can be caught"
+                )
             }
-            Kind::NotInstalled => write!(
+            ErrorKind::NotInstalled => write!(
                 f,
                 "memtrace sees no allocations: install its allocator in the program, with\n    \
                  #[global_allocator]\n    static ALLOC: memtrace::Alloc = memtrace::Alloc::system();\n\
-                 or, if the memory of a GPU is all that is to be measured, open its device before"
+                 or, to record only GPU memory, open the CUDA device first"
             ),
-            Kind::NoRuns(option) => write!(f, "{option} is 0, so nothing would be checked; give 1 or more"),
-            Kind::LeftEarly { runs, of } => write!(
+            ErrorKind::NoRuns(option) => write!(f, "{option} is 0, so nothing would be checked; give 1 or more"),
+            ErrorKind::LeftEarly { runs, of } => write!(
                 f,
-                "only {runs} of {of} runs came to their end, so nothing can be said; let the code run through"
+                "only {runs} of {of} runs finished, so there is no verdict; let every run finish, without `return` or `?`"
             ),
-            Kind::CannotMeasure => write!(
+            ErrorKind::CannotMeasure => write!(
                 f,
                 "cannot measure here: there is no memory left, or too many scopes are open on this thread; \
-                 measure further out"
+                 measure in an outer function"
             ),
-            Kind::Wrong(message) => f.write_str(message),
-            Kind::Core(error) => error.fmt(f),
+            ErrorKind::Wrong(message) => f.write_str(message),
+            ErrorKind::Core(error) => error.fmt(f),
         }
     }
 }
@@ -124,7 +131,7 @@ impl fmt::Display for Error {
 impl StdError for Error {
     fn source(&self) -> Option<&(dyn StdError + 'static)> {
         match &self.kind {
-            Kind::Core(error) => error.source(),
+            ErrorKind::Core(error) => error.source(),
             _ => None,
         }
     }

@@ -1,4 +1,4 @@
-//! Futures whose work carries a scope, on whatever thread it is polled.
+//! Scopes for futures: entered at each poll, on whatever thread polls.
 
 use std::pin::Pin;
 use std::task::{Context as Waker, Poll};
@@ -7,35 +7,35 @@ use pin_project_lite::pin_project;
 
 use crate::scope::Context;
 
-/// Gives futures a scope of their own.
+/// Attaches a scope to a future, as `tracing`'s `Instrument` attaches a span.
 pub trait FutureExt: Future + Sized {
-    /// Labels what this future allocates while it is polled `name`, below the scopes that are open
-    /// where this is called. It stays right when the future moves between threads.
+    /// Runs this future in a scope called `name`, inside the scopes that are open where this is called, on whatever thread it is
+    /// polled.
     ///
     /// ```
     /// use memtrace::FutureExt;
     /// let answer = async { vec![0u8; 4096].len() }.memtrace("request");
     /// # drop(answer);
     /// ```
-    fn memtrace(self, name: impl AsRef<str>) -> Traced<Self> {
-        Traced { future: self, context: Context::current().below(name.as_ref()) }
+    fn memtrace(self, name: impl AsRef<str>) -> ScopedFuture<Self> {
+        ScopedFuture { future: self, context: Context::current().below(name.as_ref()) }
     }
 }
 
 impl<F: Future> FutureExt for F {}
 
 pin_project! {
-    /// A future with a scope; see [`FutureExt::memtrace`].
+    /// A future with a scope, from [`FutureExt::memtrace`].
     #[derive(Debug)]
-    #[must_use = "futures do nothing unless polled"]
-    pub struct Traced<F> {
+    #[must_use = "a future does nothing unless it is awaited or polled"]
+    pub struct ScopedFuture<F> {
         #[pin]
         future: F,
         context: Context,
     }
 }
 
-impl<F: Future> Future for Traced<F> {
+impl<F: Future> Future for ScopedFuture<F> {
     type Output = F::Output;
     fn poll(self: Pin<&mut Self>, waker: &mut Waker<'_>) -> Poll<F::Output> {
         let this = self.project();

@@ -1,4 +1,4 @@
-//! Spans of the `tracing` crate as scopes, and futures that carry their scopes along.
+//! `tracing` layer that turns spans into scopes.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
@@ -17,18 +17,17 @@ use crate::record::guard::Own;
 use crate::record::{Leaves, fork, own};
 use crate::scope::{self, LastPath, SpanKey};
 
-/// A layer that makes every span a scope: what is allocated while a span is entered carries its name,
-/// below the spans and scopes that are open on the thread.
+/// A layer that makes every span a scope: allocations made while a span is entered carry its name, inside the spans and scopes
+/// that are open on the thread.
 ///
-/// Install it **before the model is loaded**: models keep the spans they make when they are loaded,
-/// and a span that was made without a subscriber can never be entered. candle's spans are at level
-/// TRACE, so this layer brings a filter of its own that takes spans of every level; give the other
-/// layers their filters by `with_filter`, for a filter on the whole subscriber silences this one too.
-/// The report says so where a model of candle-transformers ran and its spans were not heard.
+/// Install it **before the model is loaded**: candle's models create their spans when they are loaded, and a span created without
+/// a subscriber can never be entered. candle's spans have level TRACE, so this layer brings its own filter, which accepts spans of
+/// every level. Give other layers their filters with `with_filter`: a filter on the whole subscriber silences this layer, too.
+/// The report warns if a model of candle-transformers ran and its spans did not reach the layer.
 ///
-/// Spans of level TRACE of the same name that exist side by side are numbered in the order in which they were made:
-/// `block[1] > attn[1]`. They are the parts of a model, as candle's. Spans of other levels are work, such as the requests that a
-/// server has at once: those of one name are one scope.
+/// Spans of level TRACE are parts of a model, as candle's. Those with the same name that exist at the same time are numbered in the
+/// order of their creation: `block[1] > attn[1]`. Spans of other levels are work, such as a server's concurrent requests; those
+/// with the same name are one scope.
 ///
 /// ```
 /// use tracing_subscriber::prelude::*;
@@ -48,49 +47,48 @@ fn is_span(metadata: &Metadata<'_>) -> bool {
     metadata.is_span()
 }
 
-/// Is it one of the parts of a model, which are told apart? candle's are at this level.
+/// Whether the span is a part of a model, so that spans of one name are numbered.
 fn is_part(metadata: &Metadata<'_>) -> bool {
     *metadata.level() == Level::TRACE
 }
 
-/// Is it a span of one of candle's models? The table of rules says so, too; it is not read here, in the program's own work.
+/// Whether the span belongs to one of candle's models. The rules table says so as well, but parsing it here would cost the
+/// program time.
 fn is_model(metadata: &Metadata<'_>) -> bool {
     metadata.target().split("::").next() == Some("candle_transformers")
 }
 
 static INSTALLED: AtomicBool = AtomicBool::new(false);
 
-/// Was a layer ever part of a subscriber in this process?
+/// Whether a layer was ever part of a subscriber in this process.
 pub(crate) fn was_installed() -> bool {
     INSTALLED.load(Relaxed)
 }
 
-/// Are spans at level TRACE, such as those of candle's models, kept from all layers? By a filter on
-/// the whole subscriber, or by a feature of `tracing` that leaves them out of the program.
+/// Whether no layer sees spans of level TRACE, such as those of candle's models: because of a filter on the whole subscriber, or
+/// a feature of `tracing` that compiles them out.
 pub(crate) fn trace_is_silenced() -> bool {
     STATIC_MAX_LEVEL.min(LevelFilter::current()) < LevelFilter::TRACE
 }
 
-/// What [`layer`] is made of.
+/// The layer behind [`layer`], which adds a filter.
 #[derive(Debug)]
 pub struct SpanLayer {
-    /// Tells its spans from those of another layer: each subscriber numbers its own.
+    /// Distinguishes this layer's spans from another layer's: each subscriber numbers its own.
     number: u64,
-    /// Which numbers are taken, by the place in the source that makes spans.
-    taken: Own<Mutex<HashMap<Identifier, Numbers>>>,
+    /// The numbers in use at each callsite.
+    taken: Own<Mutex<HashMap<Identifier, SpanNumbers>>>,
 }
 
-/// The spans of one callsite that exist now.
+/// Numbers for the spans of one callsite that exist at the same time.
 #[derive(Debug, Default)]
-struct Numbers {
-    /// How many were ever taken at a time; if more than one, numbers are shown.
+struct SpanNumbers {
+    /// The most numbers ever in use at once; if more than one, names show them.
     most: usize,
-    /// Those of them that are free.
     free: BinaryHeap<Reverse<usize>>,
 }
 
-impl Numbers {
-    /// The smallest free number.
+impl SpanNumbers {
     fn take(&mut self) -> usize {
         if let Some(Reverse(number)) = self.free.pop() {
             return number;
@@ -108,13 +106,13 @@ impl Numbers {
     }
 }
 
-/// What a span carries.
+/// The layer's data on a span.
 #[derive(Debug)]
-struct Label {
-    /// The layer that labelled it: a second one on the same subscriber leaves it alone.
+struct SpanLabel {
+    /// The layer that labelled the span; a second layer on the same subscriber ignores it.
     layer: u64,
     number: usize,
-    /// Made when it is entered for the first time: only then is it known whether there are several.
+    /// Made at the first entry, when it is known whether there are several spans.
     name: Option<Own<String>>,
     last: LastPath,
 }
@@ -130,11 +128,13 @@ impl SpanLayer {
         SpanKey { layer: self.number, span: id.into_u64() }
     }
 
-    /// Does something with the numbers of a callsite's spans, as memtrace's own work.
-    fn with_numbers<R: Leaves>(&self, metadata: &'static Metadata<'static>, f: impl FnOnce(&mut Numbers) -> R) -> R {
+    fn with_numbers<R: Leaves>(
+        &self,
+        metadata: &'static Metadata<'static>,
+        f: impl FnOnce(&mut SpanNumbers) -> R,
+    ) -> R {
         own(|| {
             let _no_fork = fork::no_fork();
-            // Nothing done under this lock panics.
             let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
             f(taken.entry(metadata.callsite()).or_default())
         })
@@ -155,18 +155,18 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for SpanLayer {
     fn on_new_span(&self, attributes: &Attributes<'_>, id: &Id, context: Context<'_, S>) {
         let Some(span) = context.span(id) else { return };
         let mut extensions = span.extensions_mut();
-        if extensions.get_mut::<Label>().is_none() {
+        if extensions.get_mut::<SpanLabel>().is_none() {
             let metadata = attributes.metadata();
-            let number = if is_part(metadata) { self.with_numbers(metadata, Numbers::take) } else { 0 };
-            extensions.insert(Label { layer: self.number, number, name: None, last: LastPath::default() });
+            let number = if is_part(metadata) { self.with_numbers(metadata, SpanNumbers::take) } else { 0 };
+            extensions.insert(SpanLabel { layer: self.number, number, name: None, last: LastPath::default() });
         }
     }
 
     fn on_enter(&self, id: &Id, context: Context<'_, S>) {
         let Some(span) = context.span(id) else { return };
         let mut extensions = span.extensions_mut();
-        let Some(label) = extensions.get_mut::<Label>().filter(|label| label.layer == self.number) else { return };
-        let Label { number, name, last, .. } = label;
+        let Some(label) = extensions.get_mut::<SpanLabel>().filter(|label| label.layer == self.number) else { return };
+        let SpanLabel { number, name, last, .. } = label;
         let metadata = span.metadata();
         scope::enter_span(self.key(id), last, || {
             (name.get_or_insert_with(|| self.name(metadata, *number)).as_str(), is_model(metadata))
@@ -179,7 +179,7 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for SpanLayer {
 
     fn on_close(&self, id: Id, context: Context<'_, S>) {
         let Some(span) = context.span(&id) else { return };
-        let label = span.extensions().get::<Label>().map(|label| (label.layer, label.number));
+        let label = span.extensions().get::<SpanLabel>().map(|label| (label.layer, label.number));
         if let Some((layer, number)) = label
             && layer == self.number
             && is_part(span.metadata())
@@ -195,7 +195,7 @@ mod tests {
 
     #[test]
     fn numbers_are_reused_and_shown_only_if_there_were_several() {
-        let mut numbers = Numbers::default();
+        let mut numbers = SpanNumbers::default();
         assert_eq!((numbers.take(), numbers.several()), (0, false));
         numbers.give_back(0);
         assert_eq!((numbers.take(), numbers.several()), (0, false));

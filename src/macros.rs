@@ -1,11 +1,11 @@
-//! Assertions for tests.
+//! Assertion macros for tests.
 
-/// Yields the value of an expression, and panics if it held more than a limit at once while it was evaluated.
+/// Evaluates an expression and panics if its memory peak exceeds a limit.
 ///
-/// The limit is text like `"512 MiB"` or a number of bytes; each device is held against it by itself. What is
-/// counted is what [`measure`](fn@crate::measure) counts. `?` inside the expression works, and so does `.await`, though what
-/// else the thread does meanwhile counts, too: [`measure_async`](fn@crate::measure_async) measures a future alone. The message
-/// of a failure has the limit, the peak, the lines, operators and scopes that held it, and the snapshot's file.
+/// The limit is text like `"512 MiB"` or a number of bytes, and applies to each device by itself. It counts what
+/// [`measure`](fn@crate::measure) counts. `?` and `.await` work inside the expression; with `.await`, other work that the thread does
+/// meanwhile counts as well ([`measure_async`](fn@crate::measure_async) measures a future alone). A failure's message has the limit,
+/// the peak, the lines, operators and scopes that held it, and the path of a snapshot.
 ///
 /// ```
 /// # #[global_allocator] static ALLOC: memtrace::Alloc = memtrace::Alloc::system();
@@ -17,8 +17,8 @@
 /// memtrace::assert_peak!("1 KiB", vec![0u8; 4096]);
 /// ```
 ///
-/// What [`PeakLimit`](crate::PeakLimit) can be told stands before the expression: a baseline beside the test
-/// instead of the limit, or besides, its tolerance, a device, a name for the list of all peaks:
+/// Options of [`PeakLimit`](crate::PeakLimit) go before the expression: a baseline in addition to the limit or instead of it, its
+/// tolerance, a device, a name for the list of all peaks:
 /// ```no_run
 /// # #[global_allocator] static ALLOC: memtrace::Alloc = memtrace::Alloc::system();
 /// # fn forward() {}
@@ -45,9 +45,8 @@ macro_rules! assert_peak {
     };
 }
 
-/// Runs an expression again and again, and panics if more stays behind the more often it runs: by stack, after some
-/// runs to warm up. What [`NoLeak`](crate::NoLeak) can be told stands before the expression. Its value is dropped
-/// each time; `?` and `.await` inside work.
+/// Runs an expression repeatedly and panics if any allocation site leaks, that is, keeps more memory with more runs. Options of
+/// [`NoLeak`](crate::NoLeak) go before the expression. Its value is dropped each time; `?` and `.await` work inside it.
 ///
 /// ```
 /// # #[global_allocator] static ALLOC: memtrace::Alloc = memtrace::Alloc::system();
@@ -66,7 +65,7 @@ macro_rules! assert_no_leak {
     (@with [$($plan:tt)*] $code:expr $(,)?) => {{
         let mut watch = $crate::shell::or_panic("assert_no_leak!", $($plan)*.begin());
         while watch.again() {
-            // A block with a name: `break` and `continue` in the code are errors instead of ending this loop.
+            // The label makes `break` and `continue` in the code errors; otherwise they would end this loop.
             ::core::mem::drop('run: { $code });
         }
         $crate::shell::or_panic("assert_no_leak!", watch.finish());
@@ -79,9 +78,9 @@ macro_rules! assert_no_leak {
     };
 }
 
-/// Runs an expression again and again, and panics if what is live after each run grows on and on: by stack, and in
-/// all. What [`NoGrowth`](crate::NoGrowth) can be told stands before the expression. Its value is dropped each time;
-/// `?` and `.await` inside work.
+/// Runs an expression repeatedly and panics if the memory that is live after each run keeps growing, in total or at one allocation
+/// site. Options of [`NoGrowth`](crate::NoGrowth) go before the expression. Its value is dropped each time; `?` and `.await` work
+/// inside it.
 ///
 /// ```
 /// # #[global_allocator] static ALLOC: memtrace::Alloc = memtrace::Alloc::system();
@@ -118,9 +117,9 @@ macro_rules! assert_no_growth {
     };
 }
 
-/// Runs an expression for several sizes of its input, and panics if its peak, or the part of a stack in it, grows
-/// faster with the size than stated. What [`Scales`](crate::Scales) can be told stands before the closure, whose
-/// body is evaluated in place: `?` and `.await` inside work.
+/// Runs an expression for several input sizes and panics if its peak, or the part of it from one allocation site, grows faster with
+/// the size than stated. Options of [`Scales`](crate::Scales) go before the closure. The closure's body is evaluated in place, so `?`
+/// and `.await` work inside it.
 ///
 /// ```
 /// # #[global_allocator] static ALLOC: memtrace::Alloc = memtrace::Alloc::system();

@@ -1,10 +1,10 @@
-//! Names for blocks: what a block of memory is, in the program's own words.
+//! Names for blocks, chosen by the program.
 
 use crate::device::IntoDevice;
 use crate::record::{BlockLabel, naming};
 use crate::snapshot::Category;
 
-/// Where a block begins: a pointer, or a device address as CUDA's driver has it.
+/// The address at which a block begins: a pointer, or a CUDA device address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Address(u64);
 
@@ -33,14 +33,13 @@ impl<T> From<*mut T> for Address {
     }
 }
 
-/// Names the block that begins at an address, on whatever device it lies. Reports and traces show the
-/// name wherever they show the block.
+/// Names the block that begins at an address, on any device. Reports and traces show the name wherever they show the block.
 ///
-/// False if no recorded block begins there that is live now (it was allocated before the recording, or
-/// is smaller than [`min_size`](crate::Builder::min_size)), or if 65,536 blocks that are live or were at
-/// the peak have names already. The name belongs to the block: it stays with it when it is freed, a
-/// second one takes its place, and neither the next block at the address nor a reallocated one has it.
-/// What is longer than 256 bytes is cut.
+/// Returns false if no recorded live block begins there (it was allocated before the recording, or is smaller than
+/// [`min_size`](crate::Builder::min_size)), or if 65,536 blocks that are live or were at the peak have names already.
+///
+/// The name belongs to the block, not to the address: it survives the free, and neither a reallocated block nor the next block at
+/// the address inherits it. A second name replaces the first. Names are cut to 256 bytes.
 ///
 /// ```
 /// # #[global_allocator] static ALLOC: memtrace::Alloc = memtrace::Alloc::system();
@@ -55,12 +54,12 @@ pub fn name(block: impl Into<Address>, name: &str) -> bool {
     naming::name(None, block.into().0, name.into())
 }
 
-/// As [`name`](fn@name), for a block of this device: the same address may mean different blocks on different ones.
+/// [`name`](fn@name) for a block on this device; two devices may use the same address for different blocks.
 pub fn name_on(device: impl IntoDevice, block: impl Into<Address>, name: &str) -> bool {
     naming::name(Some(device.into_device()), block.into().0, name.into())
 }
 
-/// As [`name_on`], and says what the block is for: tables by category believe that before anything else.
+/// [`name_on`] with the block's category, which overrides what attribution would find.
 ///
 /// ```
 /// # #[global_allocator] static ALLOC: memtrace::Alloc = memtrace::Alloc::system();

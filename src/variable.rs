@@ -1,41 +1,41 @@
-//! Variables of the environment. None counts in a program that has more rights than whoever started it: that one would
-//! have files read and written with those rights.
-#![cfg_attr(unix, expect(unsafe_code, reason = "what the kernel says of this process is asked by C functions"))]
+//! Environment variables, ignored in privileged programs (set-user-id, set-group-id, file capabilities): the user who starts one
+//! could otherwise make it read and write files with its privileges.
+#![cfg_attr(unix, expect(unsafe_code, reason = "queries process credentials with C functions"))]
 
 use std::env;
 use std::ffi::OsString;
 
-/// A variable's value; set and empty is not set.
+/// A variable's value; an empty value counts as unset.
 pub(crate) fn value(name: &str) -> Option<OsString> {
-    read(has_others_rights(), || env::var_os(name))
+    read(is_privileged(), || env::var_os(name))
 }
 
-fn read(others_rights: bool, value: impl FnOnce() -> Option<OsString>) -> Option<OsString> {
-    if others_rights { None } else { value().filter(|value| !value.is_empty()) }
+fn read(is_privileged: bool, value: impl FnOnce() -> Option<OsString>) -> Option<OsString> {
+    if is_privileged { None } else { value().filter(|value| !value.is_empty()) }
 }
 
-/// Set-user-id, set-group-id or capabilities of its file. May be called before `main`.
+/// Whether the program has more rights than the user who started it. May be called before `main`.
 #[cfg(target_os = "linux")]
-pub(crate) fn has_others_rights() -> bool {
-    // SAFETY: it has no preconditions, and answers 0 for what the kernel did not say.
+pub(crate) fn is_privileged() -> bool {
+    // SAFETY: no preconditions; the result is 0 if the kernel did not pass the entry.
     unsafe { libc::getauxval(libc::AT_SECURE) != 0 }
 }
 
 #[cfg(all(unix, not(target_os = "linux")))]
-pub(crate) fn has_others_rights() -> bool {
-    // SAFETY: it has no preconditions.
+pub(crate) fn is_privileged() -> bool {
+    // SAFETY: no preconditions.
     let user = unsafe { libc::getuid() };
-    // SAFETY: likewise.
+    // SAFETY: no preconditions.
     let group = unsafe { libc::getgid() };
-    // SAFETY: likewise.
+    // SAFETY: no preconditions.
     let acting_user = unsafe { libc::geteuid() };
-    // SAFETY: likewise.
+    // SAFETY: no preconditions.
     let acting_group = unsafe { libc::getegid() };
     (user, group) != (acting_user, acting_group)
 }
 
 #[cfg(not(unix))]
-pub(crate) fn has_others_rights() -> bool {
+pub(crate) fn is_privileged() -> bool {
     false
 }
 
@@ -44,11 +44,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_variable_counts_where_the_program_has_rights_of_others() {
+    fn no_variable_counts_in_a_privileged_program() {
         let set = || Some(OsString::from("1"));
         assert_eq!(read(false, set), set());
         assert_eq!(read(true, set), None);
         assert_eq!(read(false, || Some(OsString::new())), None);
-        assert!(!has_others_rights() && value("PATH").is_some());
+        assert!(!is_privileged() && value("PATH").is_some());
     }
 }

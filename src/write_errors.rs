@@ -1,34 +1,35 @@
-//! Writes that fail with a signal as well as with an error: beyond the limit on the size of files that whoever runs the
-//! program has set (`ulimit -f`), or into a pipe that nobody reads. memtrace's end with the error, and not the program.
-#![cfg_attr(target_os = "linux", expect(unsafe_code, reason = "signals are blocked and taken by C functions"))]
+//! Blocking of SIGXFSZ and SIGPIPE around memtrace's writes.
+//!
+//! A write beyond the file size limit (`ulimit -f`) or into a closed pipe raises a signal, which by default ends the program.
+//! With the signal blocked the write only returns an error.
+#![cfg_attr(target_os = "linux", expect(unsafe_code, reason = "blocks and consumes signals with C functions"))]
 
-/// While this lives, a write of this thread's that fails is an error and nothing else.
-#[must_use]
+/// Until this is dropped, a failed write on this thread raises no signal.
+#[must_use = "the signals are unblocked when it is dropped"]
 #[derive(Debug)]
 pub(crate) struct ErrorsOnly {
-    before: [Before; signal::KINDS.len()],
-    /// It is about the thread that it was made on.
+    before: [SignalState; signal::KINDS.len()],
+    /// Signal masks belong to a thread.
     _here: std::marker::PhantomData<*const ()>,
 }
 
-/// How it was with a signal.
 #[derive(Clone, Copy, Debug)]
-struct Before {
+struct SignalState {
     was_blocked: bool,
-    /// One of its kind waits, which is the program's.
-    was_waiting: bool,
+    /// The program already had such a signal pending.
+    was_pending: bool,
 }
 
 pub(crate) fn errors_only() -> ErrorsOnly {
-    let block = |kind| Before { was_waiting: signal::is_waiting(kind), was_blocked: signal::block(kind) };
+    let block = |kind| SignalState { was_pending: signal::is_pending(kind), was_blocked: signal::block(kind) };
     ErrorsOnly { before: signal::KINDS.map(block), _here: std::marker::PhantomData }
 }
 
 impl Drop for ErrorsOnly {
     fn drop(&mut self) {
-        for (kind, Before { was_blocked, was_waiting }) in signal::KINDS.into_iter().zip(self.before) {
-            if !was_waiting {
-                signal::take(kind);
+        for (kind, SignalState { was_blocked, was_pending }) in signal::KINDS.into_iter().zip(self.before) {
+            if !was_pending {
+                signal::consume(kind);
             }
             if !was_blocked {
                 signal::unblock(kind);
@@ -48,31 +49,31 @@ mod signal {
 
     fn set(fill: impl FnOnce(*mut sigset_t)) -> sigset_t {
         let mut set = MaybeUninit::uninit();
-        // SAFETY: it fills in the set that it is given.
+        // SAFETY: `sigemptyset` initializes the set that it is given.
         unsafe { libc::sigemptyset(set.as_mut_ptr()) };
         fill(set.as_mut_ptr());
-        // SAFETY: filled in above.
+        // SAFETY: the set is initialized above.
         unsafe { set.assume_init() }
     }
 
     fn only(kind: c_int) -> sigset_t {
-        // SAFETY: the set was filled in, and the signal is one.
+        // SAFETY: the set is initialized, and the number is a valid signal.
         set(|set| _ = unsafe { libc::sigaddset(set, kind) })
     }
 
     fn contains(set: &sigset_t, kind: c_int) -> bool {
-        // SAFETY: the set was filled in.
+        // SAFETY: the set is initialized.
         unsafe { libc::sigismember(set, kind) == 1 }
     }
 
-    pub(super) fn is_waiting(kind: c_int) -> bool {
-        // SAFETY: it fills in the set that it is given.
+    pub(super) fn is_pending(kind: c_int) -> bool {
+        // SAFETY: `sigpending` fills in the set that it is given.
         contains(&set(|set| _ = unsafe { libc::sigpending(set) }), kind)
     }
 
-    /// True if it was before.
+    /// Returns whether the signal was blocked before.
     pub(super) fn block(kind: c_int) -> bool {
-        // SAFETY: only this thread's mask changes; what it was is written to the set.
+        // SAFETY: only this thread's mask changes; the previous mask is written to the set.
         contains(&set(|before| _ = unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &only(kind), before) }), kind)
     }
 
@@ -81,11 +82,11 @@ mod signal {
         unsafe { libc::pthread_sigmask(libc::SIG_UNBLOCK, &only(kind), null_mut()) };
     }
 
-    /// Takes one that waits, and waits for none.
-    pub(super) fn take(kind: c_int) {
-        let at_once = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-        // SAFETY: the set and the time are there to be read; nothing is written.
-        unsafe { libc::sigtimedwait(&only(kind), null_mut(), &at_once) };
+    /// Consumes a pending signal, without waiting for one.
+    pub(super) fn consume(kind: c_int) {
+        let no_wait = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+        // SAFETY: the set and the time are valid for reading; nothing is written.
+        unsafe { libc::sigtimedwait(&only(kind), null_mut(), &no_wait) };
     }
 }
 
@@ -93,7 +94,7 @@ mod signal {
 mod signal {
     pub(super) const KINDS: [i32; 0] = [];
 
-    pub(super) fn is_waiting(_kind: i32) -> bool {
+    pub(super) fn is_pending(_kind: i32) -> bool {
         false
     }
 
@@ -103,5 +104,5 @@ mod signal {
 
     pub(super) fn unblock(_kind: i32) {}
 
-    pub(super) fn take(_kind: i32) {}
+    pub(super) fn consume(_kind: i32) {}
 }

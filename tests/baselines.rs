@@ -138,7 +138,7 @@ fn an_increase_past_the_tolerance_fails_with_the_difference_by_line() {
     let written = package.baselines();
     package.passes(&PLAIN, &[CI, (MORE, "1000")]);
     let failed = package.fails(&PLAIN, &[CI, (MORE, "1001")]);
-    says(&failed, &["is over its baseline `forward` of 97.66 KiB by 1001 B: 1.0 %, where 1 % are allowed"]);
+    says(&failed, &["is over its baseline `forward` of 97.66 KiB by 1001 B, 1.0 %; 1 % is allowed"]);
     says(&failed, &["Against the baseline, by line", "+1001 B  59.57 KiB  58.59 KiB  "]);
     says(&failed, &["At the peak, by scope", "activations"]);
     // In cargo's target folder, which is not below this package.
@@ -173,7 +173,7 @@ fn tests_that_write_side_by_side_lose_nothing() {
 fn baselines_that_cannot_be_read_or_written_are_a_clear_error() {
     let package = Package::new();
     fs::write(package.path("tests/baselines.peaks.txt"), "[forward] cpu\npeak many\n").unwrap();
-    says(&package.fails(&PLAIN, &[]), &["cannot read the baselines of", "line 2 is neither", "make it anew"]);
+    says(&package.fails(&PLAIN, &[]), &["cannot read the baselines of", "line 2 is neither", "create it anew"]);
     assert_eq!(package.baselines(), "[forward] cpu\npeak many\n", "it is left as it is");
     let elsewhere = Package::new();
     fs::remove_file(elsewhere.path("tests/baselines.rs")).unwrap();
@@ -251,6 +251,6 @@ fn a_list_that_cannot_be_written_does_not_fail_the_test() {
     fs::write(package.path("peaks.json"), "not json").unwrap();
     let path = package.path("peaks.json");
     let said = package.passes(&["other"], &[("MEMTRACE_PEAKS", path.to_str().unwrap())]);
-    says(&said, &["peaks.json: line 1 is not that of a JSON list"]);
+    says(&said, &["peaks.json: line 1 does not fit a JSON list of peaks"]);
     assert_eq!(fs::read_to_string(path).unwrap(), "not json", "somebody else's file is left as it is");
 }

@@ -1,12 +1,14 @@
-//! Peaks of earlier runs, kept in files beside the tests.
+//! Baselines: peaks of earlier runs, stored in files next to the tests.
+//!
+//! They are text without hashes, and lines are matched by line number or by function, so that a review shows what changed.
 
 use std::env;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
-use super::baseline_file::{Change, Entries, Entry, LINES, changes, clean};
+use super::baseline_file::{BaselineEntry, Baselines, LINES, LineChange, changes, clean};
 use super::failure::Failure;
-use super::held::Held;
+use super::peak_check::PeakCheck;
 use crate::analysis::{by_line, device_or_main};
 use crate::error::Error;
 use crate::export::{file, table};
@@ -18,7 +20,7 @@ use crate::units::{Bytes, grouped, signed};
 use crate::variable;
 use crate::write_errors;
 
-/// A share in hundredths of a percent.
+/// A percentage, in hundredths of a percent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Percent(u32);
 
@@ -53,7 +55,7 @@ impl std::fmt::Display for Percent {
 #[derive(Debug)]
 pub(super) struct Baseline {
     name: Own<String>,
-    /// The source file, as the compiler calls it.
+    /// The source file, as in `file!()`.
     source: &'static str,
 }
 
@@ -66,13 +68,13 @@ impl Baseline {
         &self.name
     }
 
-    /// Holds a device's peak against the baseline, and if all are meant each other one's that has one under this name. Gives the
-    /// baseline as it was, if there was one.
+    /// Compares a device's peak with the baseline, and if `all`, also those of other devices that have a baseline of this name.
+    /// Returns the baseline's bytes as well, as they were before.
     pub(super) fn check(
         &self,
         all: bool,
         device: Device,
-        held: &Held<'_>,
+        held: &PeakCheck<'_>,
         tolerance: Percent,
     ) -> (Result<(), Failure>, Option<u64>) {
         let (path, entries) = match self.read() {
@@ -86,12 +88,12 @@ impl Baseline {
         (outcome, known(device).map(|entry| entry.peak))
     }
 
-    /// Or makes it the baseline.
+    /// Compares one device, or stores its peak as the baseline.
     fn check_device(
         &self,
-        (path, known): (&Path, Option<&Entry>),
+        (path, known): (&Path, Option<&BaselineEntry>),
         device: Device,
-        held: &Held<'_>,
+        held: &PeakCheck<'_>,
         tolerance: Percent,
     ) -> Result<(), Failure> {
         let peak = held.measured.device(device).peak;
@@ -105,22 +107,28 @@ impl Baseline {
                 }
                 let limit = known.peak.saturating_add(tolerance.of(known.peak));
                 let over = |peak| grown(held, peak, device, known, tolerance, &root_of(path, self.source));
-                held.at_most(limit, device, over, || format!("the peak is that of the baseline `{}`", *self.name))
+                held.at_most(limit, device, over, || format!("the peak matches the baseline `{}`", *self.name))
             }
         }
     }
 
     fn is_missing(&self, path: &Path, device: &str) -> String {
         format!(
-            "there is no baseline `{}` for {device} in {}; run the tests once with MEMTRACE_UPDATE_BASELINES=1, look \
-             at that file and commit it",
+            "there is no baseline `{}` for {device} in {}; run the tests once with MEMTRACE_UPDATE_BASELINES=1, review \
+             that file and commit it",
             *self.name,
             path.display()
         )
     }
 
-    /// Makes what was measured the baseline, if it is another than before.
-    fn write(&self, path: &Path, device: Device, held: &Held<'_>, was: Option<&Entry>) -> Result<(), Error> {
+    /// Stores the measurement as the baseline, if it differs.
+    fn write(
+        &self,
+        path: &Path,
+        device: Device,
+        held: &PeakCheck<'_>,
+        was: Option<&BaselineEntry>,
+    ) -> Result<(), Error> {
         let data = &held.needed().data;
         let entry = entry((&self.name, row_of(device, held)), data, device, &root_of(path, self.source));
         if was == Some(&entry) {
@@ -135,23 +143,24 @@ impl Baseline {
         Ok(())
     }
 
-    /// The file, and what stands in it.
-    fn read(&self) -> Result<(PathBuf, Entries), Error> {
+    fn read(&self) -> Result<(PathBuf, Baselines), Error> {
         let path = beside(self.source)?;
         let entries = entries_of(&path)?;
         Ok((path, entries))
     }
 }
 
-fn entries_of(path: &Path) -> Result<Entries, Error> {
+fn entries_of(path: &Path) -> Result<Baselines, Error> {
     let wrong = |reason| {
         let path = path.display();
-        Error::wrong(format!("cannot read the baselines of {path}: {reason}; mend it, or remove it and make it anew"))
+        Error::wrong(format!(
+            "cannot read the baselines of {path}: {reason}; correct the file, or delete it and create it anew"
+        ))
     };
-    Entries::parse(&text_of(path)?).map_err(wrong)
+    Baselines::parse(&text_of(path)?).map_err(wrong)
 }
 
-/// A file's text; nothing if there is none.
+/// A file's text; empty if the file does not exist.
 pub(super) fn text_of(path: &Path) -> Result<String, Error> {
     match fs::read_to_string(path) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(String::new()),
@@ -159,8 +168,8 @@ pub(super) fn text_of(path: &Path) -> Result<String, Error> {
     }
 }
 
-/// Other tests, of this process and of others, put theirs at the same time.
-fn put(path: &Path, entry: Entry) -> Result<(), Error> {
+/// Stores an entry under a lock, because other tests and other processes write to the same file.
+fn put(path: &Path, entry: BaselineEntry) -> Result<(), Error> {
     let _lock = lock(path)?;
     let mut entries = entries_of(path)?;
     entries.put(entry);
@@ -168,7 +177,7 @@ fn put(path: &Path, entry: Entry) -> Result<(), Error> {
     Ok(file::replace(path, entries.to_string().as_bytes())?)
 }
 
-/// Held against other processes until it is dropped: a lock on the file's folder, so that there is no file for it.
+/// Locks the file's folder against other processes until the result is dropped. Locking the folder needs no lock file.
 pub(super) fn lock(file: &Path) -> Result<Option<File>, Error> {
     let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     if cfg!(not(unix)) {
@@ -178,36 +187,36 @@ pub(super) fn lock(file: &Path) -> Result<Option<File>, Error> {
     locked.map(Some).map_err(|error| Error::output(file, error))
 }
 
-/// `tests/model.peaks.txt` for `tests/model.rs`. The compiler names sources from the workspace's root, and tests
-/// run in their package's folder.
+/// `tests/model.peaks.txt` for `tests/model.rs`. The compiler's paths start at the workspace's root, but tests run in their
+/// package's folder.
 fn beside(source: &str) -> Result<PathBuf, Error> {
     let package = env::var_os("CARGO_MANIFEST_DIR").map(PathBuf::from).or_else(|| env::current_dir().ok());
     let package = package.unwrap_or_default();
     let found = package.ancestors().map(|folder| folder.join(source)).find(|path| path.is_file());
     found.map(|path| path.with_extension("peaks.txt")).ok_or_else(|| {
         Error::wrong(format!(
-            "cannot find {source} from {}, beside which the baselines stand; run the tests with cargo, where the \
-             sources are",
+            "cannot find {source} from {}; baselines are stored next to the source file, so run the tests with cargo in the \
+             source tree",
             package.display()
         ))
     })
 }
 
-/// The workspace's folder with a slash behind it.
+/// The workspace's folder with a trailing slash.
 fn root_of(baselines: &Path, source: &str) -> String {
     let source = Path::new(source).with_extension("peaks.txt");
     let path = baselines.to_string_lossy();
     path.strip_suffix(&*source.to_string_lossy()).unwrap_or_default().to_owned()
 }
 
-/// What stands beside a baseline's name.
-fn row_of(device: Device, held: &Held<'_>) -> String {
+/// The device, and whether the whole process was measured: the second half of an entry's key.
+fn row_of(device: Device, held: &PeakCheck<'_>) -> String {
     let of = if held.counted.whole_process { " (whole process)" } else { "" };
     format!("{device}{of}")
 }
 
-/// Lines below `root` are named from there: other machines have the workspace elsewhere.
-fn entry((name, row): (&str, String), data: &SnapshotData, device: Device, root: &str) -> Entry {
+/// Paths are stored relative to `root`, because other machines have the workspace elsewhere.
+fn entry((name, row): (&str, String), data: &SnapshotData, device: Device, root: &str) -> BaselineEntry {
     let mut lines = peak_lines(data, device, root);
     if lines.len() > LINES {
         let rest = lines.split_off(LINES - 1);
@@ -215,7 +224,7 @@ fn entry((name, row): (&str, String), data: &SnapshotData, device: Device, root:
         lines.push((bytes, format!("({} more lines)", rest.len())));
     }
     let peak = data.device(device).map_or(0, |device| device.peak.bytes);
-    Entry { name: name.to_owned(), device: row, peak, lines }
+    BaselineEntry { name: name.to_owned(), device: row, peak, lines }
 }
 
 fn peak_lines(data: &SnapshotData, device: Device, root: &str) -> Vec<(u64, String)> {
@@ -224,14 +233,21 @@ fn peak_lines(data: &SnapshotData, device: Device, root: &str) -> Vec<(u64, Stri
     by_line(data, device).rows.into_iter().map(|row| (row.bytes, relative(row.label))).collect()
 }
 
-/// The peak is over its baseline: by line.
-fn grown(held: &Held<'_>, peak: u64, device: Device, known: &Entry, tolerance: Percent, root: &str) -> Failure {
+/// The failure for a peak over its baseline, with the changes by line.
+fn grown(
+    held: &PeakCheck<'_>,
+    peak: u64,
+    device: Device,
+    known: &BaselineEntry,
+    tolerance: Percent,
+    root: &str,
+) -> Failure {
     let share = (peak - known.peak) as f64 / known.peak.max(1) as f64 * 100.0;
     let (now, bytes, was) = (Bytes(peak), grouped(peak), Bytes(known.peak));
     let over = Bytes(peak - known.peak);
     let head = format!(
-        "peak of {now} ({bytes} bytes) on {device} is over its baseline `{}` of {was} by {over}: {share:.1} %, \
-         where {tolerance} are allowed\n(if that is meant: MEMTRACE_UPDATE_BASELINES=1)",
+        "peak of {now} ({bytes} bytes) on {device} is over its baseline `{}` of {was} by {over}, {share:.1} %; \
+         {tolerance} is allowed\n(if this is intended, run with MEMTRACE_UPDATE_BASELINES=1)",
         known.name
     );
     Failure::without_setup(&head, held.measured, held.needed(), |data| {
@@ -241,9 +257,9 @@ fn grown(held: &Held<'_>, peak: u64, device: Device, known: &Entry, tolerance: P
     })
 }
 
-fn table_of_changes(changes: &[Change]) -> String {
+fn table_of_changes(changes: &[LineChange]) -> String {
     let mut table = table::TextTable::new(&["Change", "Now", "Baseline", "Location"], table::Cut::Start);
-    for Change { now, was, line } in changes.iter().filter(|change| change.now != change.was) {
+    for LineChange { now, was, line } in changes.iter().filter(|change| change.now != change.was) {
         let change = signed(*now as i64 - *was as i64);
         table.row(vec![change, Bytes(*now).to_string(), Bytes(*was).to_string(), line.clone()]);
     }
@@ -254,7 +270,7 @@ fn updates() -> bool {
     is_on("MEMTRACE_UPDATE_BASELINES")
 }
 
-/// GitHub's, GitLab's and most other services set it.
+/// GitHub, GitLab and most other services set `CI`.
 fn in_ci() -> bool {
     is_on("CI")
 }

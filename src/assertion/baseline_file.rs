@@ -1,4 +1,4 @@
-//! Baselines as text: one file beside each source file, to be reviewed.
+//! Text format of baseline files: one file next to each source file, meant for review.
 //!
 //! ```text
 //! [forward] cuda:0
@@ -7,7 +7,7 @@
 //!          131,072  (2 more lines)
 //! ```
 
-use std::fmt::Write as _;
+use std::fmt;
 
 use crate::units::grouped;
 
@@ -16,29 +16,26 @@ const HEAD: &str = "\
 # Written by `MEMTRACE_UPDATE_BASELINES=1 cargo test`, to be reviewed and committed.
 ";
 
-/// Lines of a peak that are kept.
+/// How many lines of a peak are stored.
 pub(super) const LINES: usize = 12;
 
-/// What was live at a peak, by line, largest first.
+/// One peak, and what was live at it by line, largest first.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Entry {
+pub(super) struct BaselineEntry {
     pub(super) name: String,
     pub(super) device: String,
     pub(super) peak: u64,
     pub(super) lines: Vec<(u64, String)>,
 }
 
-/// All entries, by name and device.
+/// All entries of a file, sorted by name and device.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Entries(Vec<Entry>);
+pub(super) struct Baselines(Vec<BaselineEntry>);
 
-impl Entries {
-    /// Reads a file's text.
-    ///
-    /// # Errors
-    /// A sentence that names the line.
+impl Baselines {
+    /// Parses a file's text; the error names the line.
     pub(super) fn parse(text: &str) -> Result<Self, String> {
-        let mut entries: Vec<Entry> = Vec::new();
+        let mut entries: Vec<BaselineEntry> = Vec::new();
         for (number, line) in text.lines().enumerate() {
             let line = line.trim();
             if line.is_empty() || line.starts_with('#') {
@@ -51,22 +48,22 @@ impl Entries {
         Ok(Self(entries))
     }
 
-    pub(super) fn get(&self, name: &str, device: &str) -> Option<&Entry> {
+    pub(super) fn get(&self, name: &str, device: &str) -> Option<&BaselineEntry> {
         self.0.iter().find(|entry| entry.name == name && entry.device == device)
     }
 
-    /// Puts an entry in its place.
-    pub(super) fn put(&mut self, entry: Entry) {
+    /// Inserts or replaces an entry.
+    pub(super) fn put(&mut self, entry: BaselineEntry) {
         self.0.retain(|old| (&old.name, &old.device) != (&entry.name, &entry.device));
         self.0.push(entry);
         self.0.sort_by(|a, b| (&a.name, &a.device).cmp(&(&b.name, &b.device)));
     }
 }
 
-impl std::fmt::Display for Entries {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Display for Baselines {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(HEAD)?;
-        for Entry { name, device, peak, lines } in &self.0 {
+        for BaselineEntry { name, device, peak, lines } in &self.0 {
             write!(f, "\n[{name}] {device}\npeak {}\n", grouped(*peak))?;
             for (bytes, line) in lines {
                 writeln!(f, "{:>17}  {line}", grouped(*bytes))?;
@@ -76,11 +73,11 @@ impl std::fmt::Display for Entries {
     }
 }
 
-fn read_line(entries: &mut Vec<Entry>, line: &str) -> Option<()> {
+fn read_line(entries: &mut Vec<BaselineEntry>, line: &str) -> Option<()> {
     if let Some(rest) = line.strip_prefix('[') {
         let (name, device) = rest.rsplit_once("] ")?;
         let (name, device) = (name.to_owned(), device.to_owned());
-        entries.push(Entry { name, device, peak: 0, lines: Vec::new() });
+        entries.push(BaselineEntry { name, device, peak: 0, lines: Vec::new() });
         return Some(());
     }
     let entry = entries.last_mut()?;
@@ -97,53 +94,51 @@ fn number(text: &str) -> Option<u64> {
     text.replace(',', "").parse().ok()
 }
 
-/// A name that stands on a line of its own between brackets.
+/// Makes a name fit on one line.
 pub(super) fn clean(name: &str) -> String {
-    let mut clean = String::new();
-    name.trim().chars().for_each(|c| _ = clean.write_char(if c.is_control() { ' ' } else { c }));
-    clean
+    name.trim().replace(char::is_control, " ")
 }
 
-/// What became of a line.
+/// A line's bytes now and in the baseline.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Change {
+pub(super) struct LineChange {
     pub(super) now: u64,
     pub(super) was: u64,
     pub(super) line: String,
 }
 
-/// The lines of two peaks, those first that changed most. A line that moved within its function is found again if
-/// the function has as many lines as before.
-pub(super) fn changes(was: &[(u64, String)], now: &[(u64, String)]) -> Vec<Change> {
+/// Compares the lines of two peaks; the largest change comes first. A line that moved within its function is matched if the function
+/// still has the same number of lines.
+pub(super) fn changes(was: &[(u64, String)], now: &[(u64, String)]) -> Vec<LineChange> {
     let mut old: Vec<(u64, &str)> = was.iter().map(|(bytes, line)| (*bytes, line.as_str())).collect();
-    let mut rows: Vec<Change> = Vec::new();
+    let mut rows: Vec<LineChange> = Vec::new();
     let mut moved: Vec<(u64, &str)> = Vec::new();
     for (bytes, line) in now {
         match old.iter().position(|(_, known)| known == line) {
-            Some(at) => rows.push(Change { now: *bytes, was: old.remove(at).0, line: line.clone() }),
+            Some(at) => rows.push(LineChange { now: *bytes, was: old.remove(at).0, line: line.clone() }),
             None => moved.push((*bytes, line)),
         }
     }
     moved.sort_by_key(|(_, line)| line_number(line));
-    let as_many = |line: &str| {
-        let of_it = |list: &[(u64, &str)]| list.iter().filter(|(_, other)| function(other) == function(line)).count();
-        of_it(&old) == of_it(&moved)
+    let has_same_count = |line: &str| {
+        let count = |list: &[(u64, &str)]| list.iter().filter(|(_, other)| function(other) == function(line)).count();
+        count(&old) == count(&moved)
     };
-    let found: Vec<bool> = moved.iter().map(|(_, line)| as_many(line)).collect();
+    let found: Vec<bool> = moved.iter().map(|(_, line)| has_same_count(line)).collect();
     for ((bytes, line), found) in moved.iter().zip(found) {
         let at = found.then(|| first_of(&old, line)).flatten();
         let was = at.map_or(0, |at| old.remove(at).0);
-        rows.push(Change { now: *bytes, was, line: (*line).to_owned() });
+        rows.push(LineChange { now: *bytes, was, line: (*line).to_owned() });
     }
-    rows.extend(old.into_iter().map(|(was, line)| Change { now: 0, was, line: line.to_owned() }));
+    rows.extend(old.into_iter().map(|(was, line)| LineChange { now: 0, was, line: line.to_owned() }));
     rows.sort_by_key(|row| std::cmp::Reverse(row.now.abs_diff(row.was)));
     rows
 }
 
 /// The first line of the same function.
 fn first_of(old: &[(u64, &str)], line: &str) -> Option<usize> {
-    let of_it = old.iter().enumerate().filter(|(_, (_, other))| function(other) == function(line));
-    of_it.min_by_key(|(_, (_, other))| line_number(other)).map(|(at, _)| at)
+    let candidates = old.iter().enumerate().filter(|(_, (_, other))| function(other) == function(line));
+    candidates.min_by_key(|(_, (_, other))| line_number(other)).map(|(at, _)| at)
 }
 
 /// `tests/model.rs (forward)` for `tests/model.rs:12 (forward)`.
@@ -164,19 +159,19 @@ mod tests {
         rows.iter().map(|(bytes, line)| (*bytes, (*line).to_owned())).collect()
     }
 
-    fn entry(name: &str, peak: u64) -> Entry {
+    fn entry(name: &str, peak: u64) -> BaselineEntry {
         let lines = lines(&[(peak, "tests/model.rs:12 (forward)")]);
-        Entry { name: name.to_owned(), device: "cpu".to_owned(), peak, lines }
+        BaselineEntry { name: name.to_owned(), device: "cpu".to_owned(), peak, lines }
     }
 
     #[test]
     fn what_was_written_is_read_again() {
-        let mut entries = Entries::default();
+        let mut entries = Baselines::default();
         [("b", 5), ("a [odd] name", 1_234_567), ("b", 7)]
             .into_iter()
             .for_each(|(name, peak)| entries.put(entry(name, peak)));
         let text = entries.to_string();
-        assert_eq!(Entries::parse(&text).unwrap(), entries);
+        assert_eq!(Baselines::parse(&text).unwrap(), entries);
         assert_eq!(entries.get("b", "cpu").map(|entry| entry.peak), Some(7));
         assert!(text.contains("[a [odd] name] cpu\npeak 1,234,567\n        1,234,567  tests/model.rs:12 (forward)\n"));
     }
@@ -184,7 +179,7 @@ mod tests {
     #[test]
     fn what_is_no_entry_is_an_error_with_its_line() {
         for text in ["peak 5", "\n12  x", "[a cpu", "[a] cpu\npeak x", "[a] cpu\nnonsense"] {
-            let error = Entries::parse(text).unwrap_err();
+            let error = Baselines::parse(text).unwrap_err();
             let line = text.lines().count();
             assert!(error.starts_with(&format!("line {line} ")), "{text:?}: {error}");
         }
@@ -194,7 +189,7 @@ mod tests {
     fn a_line_that_moved_is_compared_with_itself() {
         let was = lines(&[(10, "m.rs:3 (f)"), (20, "m.rs:5 (f)"), (30, "m.rs:9 (g)"), (1, "m.rs:20 (gone)")]);
         let now = lines(&[(15, "m.rs:4 (f)"), (20, "m.rs:6 (f)"), (30, "m.rs:9 (g)"), (2, "m.rs:30 (new)")]);
-        let row = |now, was, line: &str| Change { now, was, line: line.to_owned() };
+        let row = |now, was, line: &str| LineChange { now, was, line: line.to_owned() };
         let expected = [row(15, 10, "m.rs:4 (f)"), row(2, 0, "m.rs:30 (new)"), row(0, 1, "m.rs:20 (gone)")];
         assert_eq!(changes(&was, &now)[..3], expected);
     }

@@ -1,4 +1,4 @@
-//! Why an assertion failed, as a report.
+//! The failure of a memory assertion: its text, and the snapshot that it saves.
 
 use std::fmt::{self, Write as _};
 use std::path::{Path, PathBuf};
@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use super::measure::{Measured, Unattributed};
 use super::setup::Needed;
 use super::undecided::Undecided;
-use crate::error::{Error, Kind};
+use crate::error::{Error, ErrorKind};
 use crate::export;
 use crate::record::Leaves;
 use crate::record::guard::Own;
@@ -15,56 +15,56 @@ use crate::snapshot::{Device, SnapshotData};
 use crate::units::{Bytes, grouped, signed};
 use crate::variable;
 
-/// Rows of a table.
 const ROWS: usize = 10;
 
-/// Why an assertion about memory failed: prints the limit, what was measured, the lines, operators and scopes that
-/// held it, and where the snapshot is that was saved.
+/// A failed memory assertion. Prints the limit, the measurement, the lines, operators and scopes that held the memory, and the path of
+/// a saved snapshot.
 ///
-/// `Debug` prints the same as `Display`, so that a test which returns it is readable.
-pub struct Failure(Own<Report>);
+/// `Debug` prints the same as `Display`, so that a test that returns it is readable.
+pub struct Failure(Own<FailureReport>);
 
-struct Report {
+struct FailureReport {
     text: String,
-    verdict: Verdict,
+    verdict: FailureKind,
     snapshot: Option<PathBuf>,
 }
 
 impl Leaves for Failure {}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Verdict {
+enum FailureKind {
     Violated,
     Undecided,
-    NotMade,
+    NotRun,
 }
 
 impl Failure {
-    /// The limit was exceeded, what ought not to grow grew, …; else the assertion is undecided, or could not be made at all.
+    /// True if the code violates the assertion: a limit was exceeded, something leaked or grew. Otherwise the verdict is undecided, or
+    /// the assertion could not run, for instance for want of the allocator.
     pub fn is_violation(&self) -> bool {
-        self.0.verdict == Verdict::Violated
+        self.0.verdict == FailureKind::Violated
     }
 
-    /// What was measured is within the limits, but with what may have been done for it on other threads it would not be.
+    /// True if the measurement alone satisfies the assertion, but not together with work that other threads may have done for the code.
     pub fn is_undecided(&self) -> bool {
-        self.0.verdict == Verdict::Undecided
+        self.0.verdict == FailureKind::Undecided
     }
 
-    /// The snapshot that was saved, if it could be: a pickle for PyTorch's memory_viz.
+    /// The path of the saved snapshot, a pickle for PyTorch's memory_viz, if it could be written.
     pub fn snapshot(&self) -> Option<&Path> {
         self.0.snapshot.as_deref()
     }
 
-    fn new(verdict: Verdict, text: String, snapshot: Option<PathBuf>) -> Self {
-        Self(Own::new(Report { text, verdict, snapshot }))
+    fn new(verdict: FailureKind, text: String, snapshot: Option<PathBuf>) -> Self {
+        Self(Own::new(FailureReport { text, verdict, snapshot }))
     }
 
-    /// With tables of what was live at the peak, and the snapshot saved.
+    /// A violation with tables of what was live at the peak.
     pub(super) fn at_peak(head: &str, measured: &Measured, needed: &Needed, device: Device) -> Self {
         Self::without_setup(head, measured, needed, |data| export::at_peak(data, device, ROWS))
     }
 
-    /// With what `tables` says of what the code needs each time.
+    /// A violation with tables that leave one-time initialization out.
     pub(super) fn without_setup(
         head: &str,
         measured: &Measured,
@@ -75,7 +75,7 @@ impl Failure {
         Self::saved(head, measured, &needed.all, |_| tables(&needed.data), &setup)
     }
 
-    /// With what `tables` says about the measurement's snapshot, which is saved.
+    /// A violation with tables of the measurement's snapshot.
     pub(super) fn with_snapshot(head: &str, measured: &Measured, tables: impl FnOnce(&SnapshotData) -> String) -> Self {
         Self::saved(head, measured, &measured.snapshot(), tables, "")
     }
@@ -94,35 +94,33 @@ impl Failure {
         };
         let (totals, tables) = (totals(measured), tables(snapshot));
         let text = format!("{head}\n{totals}{note}\n{}\n\n{end}\n", tables.trim_end());
-        Self::new(Verdict::Violated, text, saved.ok())
+        Self::new(FailureKind::Violated, text, saved.ok())
     }
 
-    /// It passes without what these threads did, and nobody can tell whether that was for this code.
     pub(super) fn undecided(what: &str, undecided: &Undecided) -> Self {
         let text = format!(
-            "undecided: {what}\nThreads that were there before share memory with this code, and nobody can tell \
-             for whom they worked:\n{}Have them begun inside of the code, let their work carry \
-             `memtrace::Context`, count everything with `whole_process = true`, or leave them out with \
-             `allow = \"a thread's or a function's name\"`",
+            "undecided: {what}\nThreads that existed before share memory with this code, and memtrace cannot tell whether \
+             they worked for it:\n{}Start them inside the code, hand them a `memtrace::Context`, count the whole process \
+             with `whole_process = true`, or exclude them with `allow = \"name of a thread or function\"`",
             undecided.table()
         );
-        Self::new(Verdict::Undecided, text, None)
+        Self::new(FailureKind::Undecided, text, None)
     }
 
     pub(super) fn violation(text: String) -> Self {
-        Self::new(Verdict::Violated, text, None)
+        Self::new(FailureKind::Violated, text, None)
     }
 }
 
-/// It could not be made.
+/// The assertion could not run.
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
-        Self(Own::make(|| Report { text: error.to_string(), verdict: Verdict::NotMade, snapshot: None }))
+        Self(Own::make(|| FailureReport { text: error.to_string(), verdict: FailureKind::NotRun, snapshot: None }))
     }
 }
 
-impl From<Kind> for Failure {
-    fn from(kind: Kind) -> Self {
+impl From<ErrorKind> for Failure {
+    fn from(kind: ErrorKind) -> Self {
         Error::from(kind).into()
     }
 }
@@ -141,7 +139,7 @@ impl fmt::Debug for Failure {
 
 impl std::error::Error for Failure {}
 
-/// Sums, and what they are without.
+/// The totals, by device if there are several, with notes.
 fn totals(measured: &Measured) -> String {
     let m = measured;
     let (allocations, net) = (grouped(m.allocations), signed(m.net));
@@ -152,16 +150,18 @@ fn totals(measured: &Measured) -> String {
             _ = writeln!(text, "    {}: peak {} ({peak} bytes), net {}", on.device, Bytes(on.peak), signed(on.net));
         }
     }
-    // The runner says which GPU it chose.
+    // Set by the test runner, which chooses the GPU.
     let gpu = variable::value("MEMTRACE_GPU_USED");
     if let Some(used) = gpu.filter(|_| m.devices().iter().any(|on| matches!(on.device, Device::Cuda(_)))) {
         _ = writeln!(text, "On a {} GPU", used.display());
     }
-    notes(m).iter().for_each(|note| _ = writeln!(text, "Note: {note}"));
+    for note in notes(m) {
+        _ = writeln!(text, "Note: {note}");
+    }
     text
 }
 
-/// What the numbers are without.
+/// What the totals do not include.
 pub(super) fn notes(measured: &Measured) -> Vec<String> {
     let mut notes = Vec::new();
     let Unattributed { bytes, allocations, pool_bytes, pool_allocations } = measured.unattributed;
@@ -169,17 +169,17 @@ pub(super) fn notes(measured: &Measured) -> Vec<String> {
         let (pool, count) = (Bytes(pool_bytes), grouped(pool_allocations));
         notes.push(format!(
             "unattributed: rayon's workers allocated {pool} in {count} allocations meanwhile, for this code or for \
-             other; `measure_in_pool` counts what is done for this code"
+             other code; `measure_in_pool` counts only their work for this code"
         ));
     }
     if allocations > pool_allocations {
         let (others, count) = (Bytes(bytes - pool_bytes), grouped(allocations - pool_allocations));
         notes.push(format!(
-            "unattributed: threads that carry no measurement allocated {others} in {count} allocations meanwhile"
+            "unattributed: threads outside any measurement allocated {others} in {count} allocations meanwhile"
         ));
     }
     if measured.unknown_frees > 0 {
-        notes.push(format!("{} older blocks of unknown size were freed: net is without them", measured.unknown_frees));
+        notes.push(format!("{} older blocks of unknown size were freed, which net leaves out", measured.unknown_frees));
     }
     if measured.lost_blocks > 0 {
         notes.push(format!("{} blocks were not counted for lack of memory", grouped(measured.lost_blocks)));
@@ -187,7 +187,7 @@ pub(super) fn notes(measured: &Measured) -> Vec<String> {
     notes
 }
 
-/// To a new file called after the test: libtest and nextest name a test's thread after it.
+/// Saves to a new file named after the test: libtest and nextest give each test's thread its name.
 fn save(snapshot: &Snapshot) -> Result<PathBuf, Error> {
     let thread = std::thread::current();
     let test = thread.name().unwrap_or("unnamed").replace("::", "-");

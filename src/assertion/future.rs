@@ -1,4 +1,4 @@
-//! Measuring futures.
+//! Measurement of a future: active at each poll, on whatever thread polls.
 
 use std::pin::Pin;
 use std::task::{Context as Waker, Poll};
@@ -6,11 +6,11 @@ use std::task::{Context as Waker, Poll};
 use pin_project_lite::pin_project;
 
 use super::measure::{Measurement, Opened};
-use crate::error::{Error, Kind};
+use crate::error::{Error, ErrorKind};
 use crate::scope::ScopeGuard;
 
-/// Runs a future and says what it allocates while it is polled, on whatever thread. Tasks that it spawns count if
-/// they carry the context: `tokio::spawn(task.memtrace("name"))`.
+/// Runs a future and measures what it allocates while it is polled, on whatever thread. Tasks that it spawns count if they are given
+/// the context: `tokio::spawn(task.memtrace("name"))`.
 ///
 /// ```
 /// # #[global_allocator] static ALLOC: memtrace::Alloc = memtrace::Alloc::system();
@@ -33,19 +33,18 @@ pub async fn measure_async<F: Future>(future: F) -> Measurement<F::Output> {
     try_measure_async(future).await.unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// [`measure_async`](crate::measure_async), with wrong use as an error.
+/// [`measure_async`](crate::measure_async) that returns an error instead of panicking.
 ///
 /// # Errors
-/// As [`try_measure`](crate::try_measure): when it is first polled, and then `future` was not run; or when it is polled
-/// where too many scopes are open.
+/// As [`try_measure`](crate::try_measure), at the first poll, before `future` runs; or at any poll, if too many scopes are open.
 pub fn try_measure_async<F: Future>(future: F) -> MeasureFuture<F> {
     MeasureFuture { future, opened: None }
 }
 
 pin_project! {
-    /// A future that is measured; see [`try_measure_async`](crate::try_measure_async).
+    /// A future that is measured, from [`try_measure_async`](crate::try_measure_async).
     #[derive(Debug)]
-    #[must_use = "futures do nothing unless polled"]
+    #[must_use = "a future does nothing unless it is awaited or polled"]
     pub struct MeasureFuture<F> {
         #[pin]
         future: F,
@@ -61,11 +60,11 @@ impl<F: Future> Future for MeasureFuture<F> {
             *this.opened = Some(Opened::begin()?);
         }
         let Some(opened) = this.opened.as_ref() else { return Poll::Pending };
-        let Some(in_force) = ScopeGuard::of_measure(opened.0.id) else {
-            return Poll::Ready(Err(Error::from(Kind::CannotMeasure)));
+        let Some(active) = ScopeGuard::of_measure(opened.0.id) else {
+            return Poll::Ready(Err(Error::from(ErrorKind::CannotMeasure)));
         };
         let polled = this.future.poll(waker);
-        drop(in_force);
+        drop(active);
         polled.map(|value| Ok(Measurement { value, memory: opened.end() }))
     }
 }

@@ -1,30 +1,29 @@
-//! What is live may not grow with each run, on and on.
+//! Assertion that live memory does not keep growing over repeated runs.
 
 use super::failure::Failure;
 use super::leak::check_helpers;
 use super::measure::Measured;
-use super::origins::Origin;
+use super::origins::BlockOrigin;
 use super::rows::{Labelled, table};
-use super::runs::{Plan, Samples, Watch};
-use super::setup::made_once_of;
+use super::runs::{RunPlan, Samples, Watch};
+use super::setup::one_time_origins;
 use super::slope::{Trend, ends_higher, trend};
-use super::undecided::{Counted, counted_methods};
-use crate::error::{Error, Kind};
+use super::undecided::{CountedWork, counted_methods};
+use crate::error::{Error, ErrorKind};
 use crate::session::say;
 use crate::snapshot::SnapshotData;
 use crate::units::{Bytes, signed};
 
-/// Fewer runs say too little.
+/// Fewer runs give no reliable verdict.
 const LEAST: usize = 20;
 
-/// Code that must not hold more and more the longer it goes on; what
-/// [`assert_no_growth!`](crate::assert_no_growth) goes by.
+/// Code whose memory must not keep growing with its runs; the assertion behind [`assert_no_growth!`](crate::assert_no_growth).
 ///
-/// Of each stack, and of all together, the bytes that are live after each run are a series. The runs of the warm-up,
-/// half of all if nothing is said, may build up what they like. After that a series grows if it reaches new heights
-/// at least three times, also in the last third, and besides hardly ever falls, or climbs part by part; or if it grows
-/// by doubling. A cache that fills up, or what varies from run to run, is no growth: where that is not clear the code
-/// runs more often than was asked for, at most 256 times, but no longer than thirty seconds or 64 MiB of what stays.
+/// The bytes live after each run form a series for each stack, and one for all together. During the warm-up, by default half of the
+/// runs, a series may do anything. Afterwards it grows if it reaches new maxima at least three times, also in the last third, and
+/// either hardly ever falls or climbs from each fifth of the runs to the next; or if it grows by doubling. A cache that fills up is no growth, and
+/// neither is noise. If the verdict is not clear the code runs more often than requested: up to 256 times, for up to thirty seconds,
+/// or until 64 MiB have accumulated.
 ///
 /// ```
 /// # #[global_allocator] static ALLOC: memtrace::Alloc = memtrace::Alloc::system();
@@ -33,42 +32,41 @@ const LEAST: usize = 20;
 /// assert!(growth.to_string().contains("+1000 B"), "{growth}");
 /// ```
 #[derive(Clone, Copy, Debug)]
+#[must_use = "an assertion checks nothing until `run`"]
 pub struct NoGrowth {
     iterations: usize,
     warmup: Option<usize>,
-    counted: Counted,
+    counted: CountedWork,
 }
 
 impl Default for NoGrowth {
     fn default() -> Self {
-        Self { iterations: 20, warmup: None, counted: Counted::default() }
+        Self { iterations: 20, warmup: None, counted: CountedWork::default() }
     }
 }
 
 impl NoGrowth {
-    /// Twenty runs, half of them to warm up.
+    /// Twenty runs, half of them as warm-up.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Runs in all, 20 or more.
-    #[must_use]
+    /// The number of runs, at least 20.
     pub fn iterations(self, runs: usize) -> Self {
         Self { iterations: runs, ..self }
     }
 
-    /// Those of them that may build something up.
-    #[must_use]
+    /// How many of the runs are warm-up.
     pub fn warmup(self, runs: usize) -> Self {
         Self { warmup: Some(runs), ..self }
     }
 
     counted_methods!();
 
-    /// Runs `f` as often as is asked for, and drops what it returns.
+    /// Runs `f` and drops what it returns.
     ///
     /// # Errors
-    /// If something grew, or the number of runs makes no sense.
+    /// If memory grows, or there are too few runs.
     pub fn run<T>(self, f: impl FnMut() -> T) -> Result<(), Failure> {
         self.begin()?.run(f)
     }
@@ -77,55 +75,55 @@ impl NoGrowth {
     pub fn begin(self) -> Result<Watch, Failure> {
         let warmup = self.warmup.unwrap_or(self.iterations / 2);
         match self.iterations {
-            0 => Err(Kind::NoRuns("iterations").into()),
+            0 => Err(ErrorKind::NoRuns("iterations").into()),
             runs if runs < LEAST || runs < warmup.saturating_add(LEAST / 2) => Err(Error::wrong(format!(
-                "{runs} iterations with {warmup} to warm up say too little about growth; give {LEAST} or more, and \
+                "{runs} iterations, {warmup} of them as warm-up, are too few to detect growth; give {LEAST} or more, and \
                      10 or more after the warm-up"
             ))
             .into()),
-            asked => Watch::begin(Plan { asked, warmup, counted: self.counted, judge }),
+            asked => Watch::begin(RunPlan { asked, warmup, counted: self.counted, judge }),
         }
     }
 }
 
-fn judge(plan: &Plan, measured: &Measured, samples: &Samples) -> Result<(), Failure> {
+fn judge(plan: &RunPlan, measured: &Measured, samples: &Samples) -> Result<(), Failure> {
     let mut grown = Grown::of(samples, plan);
-    // Names are asked for only where they matter.
+    // Symbols are resolved only if the verdict depends on them.
     if grown.is_growing() {
-        grown = Grown::of(&samples.without(&made_once_of(measured)), plan);
+        grown = Grown::of(&samples.without(&one_time_origins(measured)), plan);
     }
     let helpers_grow = grown.take_helpers();
     if grown.is_growing() {
         return Err(grown.report(measured, samples.len()));
     }
     if let Trend::Unsettled = grown.total {
-        say("assert_no_growth: memory still grew in the last runs, too seldom to tell");
+        say("assert_no_growth: memory still grew in the last runs, but too seldom for a verdict");
     }
     check_helpers(measured, helpers_grow, plan.counted)
 }
 
-/// What became of each stack, and of all.
+/// The trends of each stack and of the total.
 #[derive(Debug)]
 struct Grown {
-    stacks: Vec<(Origin, Trend, u64)>,
+    stacks: Vec<(BlockOrigin, Trend, u64)>,
     total: Trend,
     warmup: usize,
 }
 
 impl Grown {
-    /// Where more runs were needed than were asked for, half of them are those that may build something up.
-    fn of(samples: &Samples, &Plan { asked, warmup, .. }: &Plan) -> Self {
+    /// If there were more runs than requested, half of all are warm-up.
+    fn of(samples: &Samples, &RunPlan { asked, warmup, .. }: &RunPlan) -> Self {
         let half = if samples.len() > asked { warmup.max(samples.len() / 2) } else { warmup };
         let of = |series: &[f64]| match trend(series, half) {
             Trend::Growing { .. } if samples.len() > asked && !ends_higher(series) => Trend::Unsettled,
             trend => trend,
         };
-        let of_stack = |origin: &Origin| match of(&samples.bytes(origin)) {
+        let of_stack = |origin: &BlockOrigin| match of(&samples.bytes(origin)) {
             trend if !trend.goes_on() && samples.doubles(origin, warmup) => Trend::Doubling,
             trend => trend,
         };
-        let now = |origin: &Origin| samples.held(origin).last().unwrap_or_default().bytes;
-        let mut stacks: Vec<(Origin, Trend, u64)> = samples
+        let now = |origin: &BlockOrigin| samples.held(origin).last().unwrap_or_default().bytes;
+        let mut stacks: Vec<(BlockOrigin, Trend, u64)> = samples
             .origins()
             .into_iter()
             .map(|origin| (origin, of_stack(&origin), now(&origin)))
@@ -135,7 +133,7 @@ impl Grown {
         Self { stacks, total: of(&samples.total()), warmup: half }
     }
 
-    /// Takes out what other threads hold. Does any of that grow?
+    /// Removes the stacks of other threads, and returns whether any of them grows.
     fn take_helpers(&mut self) -> bool {
         let grows = self.stacks.iter().any(|(origin, trend, _)| origin.of_helper && trend.goes_on());
         self.stacks.retain(|(origin, ..)| !origin.of_helper);
@@ -150,9 +148,9 @@ impl Grown {
     fn report(&self, measured: &Measured, runs: usize) -> Failure {
         let rate = match self.total {
             Trend::Growing { slope, give_or_take } => format!("{} with each run", sloped(slope, give_or_take)),
-            _ => "in some lines, while the sum does not grow steadily".to_owned(),
+            _ => "in some stacks, although the total does not grow steadily".to_owned(),
         };
-        let head = format!("memory grows: {rate}; {runs} runs, of which {} to warm up", self.warmup);
+        let head = format!("memory grows: {rate}; {runs} runs, the first {} as warm-up", self.warmup);
         Failure::with_snapshot(&head, measured, |data| self.tables(measured, data))
     }
 
@@ -173,7 +171,7 @@ impl Grown {
         }
         let mut text = table(&["With each run", "Live now"], growing, measured, data);
         if !other.is_empty() {
-            text.push_str("\nGrew, and then no more\n");
+            text.push_str("\nGrew, then stopped\n");
             text.push_str(&table(&["Last growth", "Live now"], other, measured, data));
         }
         text

@@ -1,26 +1,25 @@
-//! Nothing may stay behind that is not freed by the next run.
+//! Assertion that repeated runs leak nothing.
 
 use super::failure::Failure;
 use super::measure::Measured;
-use super::origins::Origin;
+use super::origins::BlockOrigin;
 use super::rows::{Labelled, table};
-use super::runs::{Held, Plan, Samples, Watch};
-use super::setup::made_once_of;
+use super::runs::{LiveTotals, RunPlan, Samples, Watch};
+use super::setup::one_time_origins;
 use super::slope::{ends_higher, is_frequent, rise, trend};
-use super::undecided::{Counted, Undecided, counted_methods};
-use crate::error::Kind;
+use super::undecided::{CountedWork, Undecided, counted_methods};
+use crate::error::ErrorKind;
 use crate::units::{Bytes, grouped};
 
-/// Bytes with each run: less is what a pool of threads needs that grows by one now and then.
+/// Bytes per run below which rare growth is no leak: a thread pool that occasionally adds a thread stays below.
 const LEAST_RISE: f64 = 4.0;
 
-/// Code that must not leave more behind the more often it runs; what [`assert_no_leak!`](crate::assert_no_leak)
-/// goes by.
+/// Code that must not keep more memory with more runs; the assertion behind [`assert_no_leak!`](crate::assert_no_leak).
 ///
-/// A stack has leaked whose blocks or bytes reach new heights on and on after the warm-up. If any reaches one, the code
-/// runs more often than was asked for, until it is clear: at most 256 times, but no longer than thirty seconds or 64 MiB of what
-/// stays. So what one run leaves and the next one replaces is no leak, nor is a cache that fills up; and a container that
-/// only now and then needs more room is one.
+/// A stack leaks if its live blocks or bytes keep reaching new maxima after the warm-up. If one reaches a new maximum, the code runs more
+/// often than requested until the verdict is clear: up to 256 times, for up to thirty seconds, or until 64 MiB have accumulated. So
+/// memory that one run leaves and the next one replaces is no leak, and neither is a cache that fills up; a container that only
+/// occasionally needs more capacity is one.
 ///
 /// ```
 /// # #[global_allocator] static ALLOC: memtrace::Alloc = memtrace::Alloc::system();
@@ -31,42 +30,41 @@ const LEAST_RISE: f64 = 4.0;
 /// assert!(leaks.to_string().contains("leak of 1000 B with each run"), "{leaks}");
 /// ```
 #[derive(Clone, Copy, Debug)]
+#[must_use = "an assertion checks nothing until `run`"]
 pub struct NoLeak {
     warmup: usize,
     runs: usize,
-    counted: Counted,
+    counted: CountedWork,
 }
 
 impl Default for NoLeak {
     fn default() -> Self {
-        Self { warmup: 2, runs: 3, counted: Counted::default() }
+        Self { warmup: 2, runs: 3, counted: CountedWork::default() }
     }
 }
 
 impl NoLeak {
-    /// Two runs to warm up, three that count.
+    /// Two runs as warm-up, three that count.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Runs whose leftovers are caches, and no leaks.
-    #[must_use]
+    /// How many runs come first, in which caches may fill up.
     pub fn warmup(self, runs: usize) -> Self {
         Self { warmup: runs, ..self }
     }
 
-    /// Runs after them.
-    #[must_use]
+    /// How many runs follow.
     pub fn runs(self, runs: usize) -> Self {
         Self { runs, ..self }
     }
 
     counted_methods!();
 
-    /// Runs `f` as often as is asked for, and drops what it returns.
+    /// Runs `f` and drops what it returns.
     ///
     /// # Errors
-    /// If something leaked, or the numbers of runs make no sense.
+    /// If something leaks, or `runs` is 0.
     pub fn run<T>(self, f: impl FnMut() -> T) -> Result<(), Failure> {
         self.begin()?.run(f)
     }
@@ -75,13 +73,13 @@ impl NoLeak {
     pub fn begin(self) -> Result<Watch, Failure> {
         let Self { warmup, runs, counted } = self;
         match runs {
-            0 => Err(Kind::NoRuns("runs").into()),
-            _ => Watch::begin(Plan { asked: warmup.saturating_add(runs), warmup, counted, judge }),
+            0 => Err(ErrorKind::NoRuns("runs").into()),
+            _ => Watch::begin(RunPlan { asked: warmup.saturating_add(runs), warmup, counted, judge }),
         }
     }
 }
 
-fn judge(plan: &Plan, measured: &Measured, samples: &Samples) -> Result<(), Failure> {
+fn judge(plan: &RunPlan, measured: &Measured, samples: &Samples) -> Result<(), Failure> {
     let warmup = plan.warmup;
     let leaks = leaks(samples, warmup);
     let own = leaks_of_its_own(&leaks, measured);
@@ -91,19 +89,19 @@ fn judge(plan: &Plan, measured: &Measured, samples: &Samples) -> Result<(), Fail
     check_helpers(measured, leaks.iter().any(|(origin, _)| origin.of_helper), plan.counted)
 }
 
-/// Those that are no other threads', less what was made once.
-fn leaks_of_its_own(leaks: &[(Origin, Held)], measured: &Measured) -> Vec<(Origin, Held)> {
+/// The leaks of the code's own threads, without one-time initialization.
+fn leaks_of_its_own(leaks: &[(BlockOrigin, LiveTotals)], measured: &Measured) -> Vec<(BlockOrigin, LiveTotals)> {
     let mut own: Vec<_> = leaks.iter().filter(|(origin, _)| !origin.of_helper).copied().collect();
-    // Names are asked for only where they matter.
+    // Symbols are resolved only if the verdict depends on them.
     if !own.is_empty() {
-        let left_out = made_once_of(measured);
+        let left_out = one_time_origins(measured);
         own.retain(|(origin, _)| !left_out.contains(origin));
     }
     own
 }
 
-/// What grows on other threads that share memory with the code, if anything does.
-pub(super) fn check_helpers(measured: &Measured, has_grown: bool, counted: Counted) -> Result<(), Failure> {
+/// Fails as undecided if memory grows on other threads that share memory with the code.
+pub(super) fn check_helpers(measured: &Measured, has_grown: bool, counted: CountedWork) -> Result<(), Failure> {
     if !has_grown {
         return Ok(());
     }
@@ -112,34 +110,34 @@ pub(super) fn check_helpers(measured: &Measured, has_grown: bool, counted: Count
         return Ok(());
     }
     Err(Failure::undecided(
-        "the code itself keeps nothing, but what other threads hold grows with its runs",
+        "the code itself keeps nothing, but other threads hold more memory with each run",
         &undecided,
     ))
 }
 
-/// What each stack has leaked since the warm-up: its blocks or their bytes grow on and on.
-fn leaks(samples: &Samples, warmup: usize) -> Vec<(Origin, Held)> {
+/// What each stack has leaked since the warm-up.
+fn leaks(samples: &Samples, warmup: usize) -> Vec<(BlockOrigin, LiveTotals)> {
     let half = warmup.max(samples.len() / 2);
     let grows = |series: &[f64]| ends_higher(series) && trend(series, half).goes_on();
-    let leaked = |origin: Origin| {
+    let leaked = |origin: BlockOrigin| {
         let bytes = samples.bytes(&origin);
         let blocks = samples.blocks(&origin);
-        // With each run, or with one of a few, or less often and then much.
+        // Growth in every few runs matters; rarer growth matters if it is large.
         let frequent = is_frequent(&blocks, half) || is_frequent(&bytes, half);
         let matters = frequent || !origin.of_helper && rise(&bytes, half) >= LEAST_RISE;
         let leaks = (grows(&blocks) || grows(&bytes)) && matters || samples.doubles(&origin, warmup);
-        let held: Vec<Held> = samples.held(&origin).collect();
+        let held: Vec<LiveTotals> = samples.held(&origin).collect();
         let before = held.get(..warmup)?.last().copied().unwrap_or_default();
         let last = held.last().filter(|_| leaks)?;
         let bytes = last.bytes.saturating_sub(before.bytes);
-        Some((origin, Held { bytes, blocks: last.blocks.saturating_sub(before.blocks) }))
+        Some((origin, LiveTotals { bytes, blocks: last.blocks.saturating_sub(before.blocks) }))
     };
-    let mut leaks: Vec<(Origin, Held)> = samples.origins().into_iter().filter_map(leaked).collect();
+    let mut leaks: Vec<(BlockOrigin, LiveTotals)> = samples.origins().into_iter().filter_map(leaked).collect();
     leaks.sort_by_key(|(origin, held)| (std::cmp::Reverse(held.bytes), origin.stack));
     leaks
 }
 
-fn report(runs: usize, warmup: usize, measured: &Measured, leaks: &[(Origin, Held)]) -> Failure {
+fn report(runs: usize, warmup: usize, measured: &Measured, leaks: &[(BlockOrigin, LiveTotals)]) -> Failure {
     let bytes: u64 = leaks.iter().map(|(_, held)| held.bytes).sum();
     let blocks: u64 = leaks.iter().map(|(_, held)| held.blocks).sum();
     let head = format!(
@@ -151,7 +149,7 @@ fn report(runs: usize, warmup: usize, measured: &Measured, leaks: &[(Origin, Hel
         leaks.len()
     );
     Failure::with_snapshot(&head, measured, |data| {
-        let cells = |held: &Held| vec![Bytes(held.bytes).to_string(), grouped(held.blocks)];
+        let cells = |held: &LiveTotals| vec![Bytes(held.bytes).to_string(), grouped(held.blocks)];
         let rows = leaks.iter().map(|(origin, held)| Labelled { origin: *origin, cells: cells(held) });
         table(&["Leaked", "Blocks"], rows, measured, data)
     })

@@ -1,9 +1,9 @@
-//! What a piece of code allocates.
+//! Taking a measurement: what some code allocates, by device.
 
 use std::ops::Deref;
 
 use crate::device::IntoDevice;
-use crate::error::{Error, Kind};
+use crate::error::{Error, ErrorKind};
 use crate::hook::cuda;
 use crate::record::guard::{self, Own};
 pub use crate::record::measure::Unattributed;
@@ -12,18 +12,19 @@ use crate::scope::ScopeGuard;
 use crate::session::{Snapshot, measured_snapshot};
 use crate::snapshot::Device;
 
-/// What some code allocated, and the code's value.
+/// The value of measured code, and what the code allocated.
 #[derive(Debug)]
+#[must_use = "read its numbers, or take its `value`"]
 #[non_exhaustive]
 pub struct Measurement<T> {
-    /// What the code returned.
+    /// The return value.
     pub value: T,
-    /// What it allocated.
+    /// What the code allocated; `Deref` gives access to its fields.
     pub memory: Measured,
 }
 
 impl<T, E> Measurement<Result<T, E>> {
-    /// The measurement of code that went well, or its error.
+    /// The measurement if the code returned `Ok`, or else the code's error.
     ///
     /// ```
     /// # #[global_allocator] static ALLOC: memtrace::Alloc = memtrace::Alloc::system();
@@ -34,7 +35,7 @@ impl<T, E> Measurement<Result<T, E>> {
     /// ```
     ///
     /// # Errors
-    /// The code's.
+    /// The code's error.
     pub fn transpose(self) -> Result<Measurement<T>, E> {
         self.value.map(|value| Measurement { value, memory: self.memory })
     }
@@ -47,66 +48,63 @@ impl<T> Deref for Measurement<T> {
     }
 }
 
-/// What some code allocated.
+/// What some code allocated, on the heap and on CUDA devices.
 ///
-/// Counted are the blocks, of every size, that its thread allocated and that work allocated which carries its
-/// [`Context`](crate::Context), less those of them that were freed, on whatever thread. Memory of CUDA devices is
-/// seen besides the heap's. What else is allocated meanwhile is [`unattributed`](Self::unattributed): candle's
-/// operators on the CPU use rayon's workers, see `measure_in_pool`.
+/// It counts blocks of every size that the code's thread allocated, threads that the code started, and work that was given its
+/// [`Context`](crate::Context). A free counts on whatever thread it happens. Everything else that is allocated meanwhile is
+/// [`unattributed`](Self::unattributed): candle's operators on the CPU, for instance, use rayon's workers, see `measure_in_pool`.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Measured {
-    /// The most bytes live at once on a device among the blocks allocated meanwhile: of the devices, the one with
-    /// the most.
+    /// The peak: the most bytes live at once, of blocks allocated by the code, on the device where that is largest.
     pub peak: u64,
-    /// Bytes of the blocks allocated meanwhile that are still live, on all devices.
+    /// Bytes allocated by the code that are still live, on all devices.
     pub leaked: u64,
-    /// `leaked` less the bytes of older blocks that were freed meanwhile: the change in what is held.
+    /// `leaked` minus the bytes of older blocks that the code freed: the change in live memory.
     pub net: i64,
-    /// Bytes of all blocks allocated meanwhile, on all devices.
+    /// All bytes allocated, on all devices.
     pub allocated: u64,
-    /// Number of blocks allocated meanwhile.
+    /// Number of blocks allocated.
     pub allocations: u64,
-    /// Number of those that were freed.
+    /// Number of those blocks that were freed.
     pub frees: u64,
-    /// What other threads allocated meanwhile that carry no measurement.
+    /// What threads outside any measurement allocated meanwhile.
     pub unattributed: Unattributed,
-    /// Older blocks that were freed meanwhile and of which nobody knew the size: `net` is without them.
+    /// Number of older blocks of unknown size that were freed; `net` leaves them out.
     pub unknown_frees: u64,
-    /// Blocks that could not be counted for lack of memory.
+    /// Number of blocks that were not counted for lack of memory.
     pub lost_blocks: u64,
-    behind: Own<Behind>,
+    details: Own<Details>,
 }
 
 impl Leaves for Measured {}
 
-/// What is behind the numbers.
 #[derive(Debug)]
-struct Behind {
+struct Details {
     devices: Vec<MeasuredDevice>,
     seen: Vec<measure::MeasuredCopy>,
-    /// Work that was handed over to threads that others share, as it seems.
+    /// Handed-over work, as far as the evidence goes.
     handed: Vec<measure::MeasuredCopy>,
     helpers: Vec<measure::Helper>,
 }
 
-/// What some code allocated on a device.
+/// What some code allocated on one device.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct MeasuredDevice {
-    /// Which one.
+    /// The device.
     pub device: Device,
     /// The most bytes live at once.
     pub peak: u64,
-    /// Bytes that are still live.
+    /// Bytes allocated by the code that are still live.
     pub leaked: u64,
-    /// `leaked` less the bytes of older blocks that were freed meanwhile.
+    /// `leaked` minus the bytes of older blocks that the code freed.
     pub net: i64,
-    /// Bytes of all blocks allocated meanwhile.
+    /// All bytes allocated.
     pub allocated: u64,
-    /// Number of blocks allocated meanwhile.
+    /// Number of blocks allocated.
     pub allocations: u64,
-    /// Number of those that were freed.
+    /// Number of those blocks that were freed.
     pub frees: u64,
 }
 
@@ -141,42 +139,42 @@ impl Measured {
             unattributed,
             unknown_frees,
             lost_blocks: lost,
-            behind: Own::new(Behind { devices, seen, handed, helpers }),
+            details: Own::new(Details { devices, seen, handed, helpers }),
         }
     }
 
     pub(super) fn handed(&self) -> &[measure::MeasuredCopy] {
-        &self.behind.handed
+        &self.details.handed
     }
 
     pub(super) fn helpers(&self) -> &[measure::Helper] {
-        &self.behind.helpers
+        &self.details.helpers
     }
 
     pub(super) fn seen(&self) -> &[measure::MeasuredCopy] {
-        &self.behind.seen
+        &self.details.seen
     }
 
-    /// Each device on which something was allocated, or freed that is older.
+    /// The devices on which the code allocated, or freed older blocks.
     pub fn devices(&self) -> &[MeasuredDevice] {
-        &self.behind.devices
+        &self.details.devices
     }
 
-    /// One device's part; zeros if nothing was allocated there.
+    /// One device's numbers; zeros if nothing was allocated there.
     pub fn device(&self, device: impl IntoDevice) -> MeasuredDevice {
         let device = device.into_device();
         let zeros = MeasuredDevice { device, peak: 0, leaked: 0, net: 0, allocated: 0, allocations: 0, frees: 0 };
-        self.behind.devices.iter().find(|on| on.device == device).copied().unwrap_or(zeros)
+        self.details.devices.iter().find(|on| on.device == device).copied().unwrap_or(zeros)
     }
 
-    /// The blocks behind the numbers, with their lines: resolves symbols, so it takes a moment. The log holds the
-    /// newest 65,536 records of each device.
+    /// A snapshot of the measured blocks, for a report by line. Resolves symbols, which takes a moment. Its log holds the newest 65,536
+    /// records of each device.
     pub fn snapshot(&self) -> Snapshot {
         Snapshot::take(|| measured_snapshot(self.seen()))
     }
 }
 
-/// Runs `f` and says what it allocates. Needs no session.
+/// Runs `f` and measures what it allocates. Needs no session.
 ///
 /// ```
 /// # #[global_allocator] static ALLOC: memtrace::Alloc = memtrace::Alloc::system();
@@ -184,7 +182,7 @@ impl Measured {
 /// assert_eq!((m.peak, m.leaked, m.allocations), (4096, 4096, 1));
 /// ```
 ///
-/// Work on other threads counts if it carries the context:
+/// Threads that `f` starts count. Work on existing threads counts if it is given the context:
 /// ```
 /// # #[global_allocator] static ALLOC: memtrace::Alloc = memtrace::Alloc::system();
 /// let m = memtrace::measure(|| {
@@ -195,29 +193,29 @@ impl Measured {
 /// ```
 ///
 /// # Panics
-/// If neither [`Alloc`](crate::Alloc) is installed nor CUDA loaded: the numbers would be zeros that mean
-/// nothing. [`try_measure`](crate::try_measure) returns that as an error.
+/// If neither [`Alloc`](crate::Alloc) is installed nor CUDA loaded, because all numbers would be zero.
+/// [`try_measure`](crate::try_measure) returns an error instead.
 #[track_caller]
 pub fn measure<T>(f: impl FnOnce() -> T) -> Measurement<T> {
     try_measure(f).unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// [`measure`](crate::measure), with wrong use as an error.
+/// [`measure`](crate::measure) that returns an error instead of panicking.
 ///
 /// # Errors
-/// If neither [`Alloc`](crate::Alloc) is installed nor CUDA loaded; then `f` was not run.
+/// If neither [`Alloc`](crate::Alloc) is installed nor CUDA loaded. `f` does not run then.
 pub fn try_measure<T>(f: impl FnOnce() -> T) -> Result<Measurement<T>, Error> {
     let open = OpenMeasure::begin()?;
     let value = f();
     Ok(Measurement { value, memory: open.end() })
 }
 
-/// A measurement under way, in force on this thread.
+/// A measurement that is active on this thread.
 #[doc(hidden)]
 #[derive(Debug)]
-#[must_use]
+#[must_use = "the measurement ends when it is dropped"]
 pub struct OpenMeasure {
-    /// Left before the measurement is closed.
+    /// Dropped before the measurement is closed.
     guard: Option<ScopeGuard>,
     opened: Opened,
 }
@@ -226,20 +224,20 @@ impl OpenMeasure {
     /// Begins to measure this thread.
     ///
     /// # Errors
-    /// If nothing can be seen here.
+    /// If neither the allocator is installed nor CUDA loaded.
     pub fn begin() -> Result<Self, Error> {
         Self::begin_on(false)
     }
 
-    /// The same for the whole process.
+    /// Begins to measure this thread, or the whole process.
     pub(super) fn begin_on(whole: bool) -> Result<Self, Error> {
         let opened = Opened::begin_on(whole)?;
-        let guard = ScopeGuard::of_measure(opened.0.id).ok_or(Kind::CannotMeasure)?;
+        let guard = ScopeGuard::of_measure(opened.0.id).ok_or(ErrorKind::CannotMeasure)?;
         measure::on_this_stack(opened.0);
         Ok(Self { guard: Some(guard), opened })
     }
 
-    /// What was measured.
+    /// Ends the measurement.
     pub fn end(mut self) -> Measured {
         drop(self.guard.take());
         self.opened.end()
@@ -250,7 +248,7 @@ impl OpenMeasure {
     }
 }
 
-/// A measurement that is open and in force where it is entered; closed when dropped.
+/// An open measurement, active wherever it is entered; closed when dropped.
 #[derive(Debug)]
 pub(super) struct Opened(pub(super) measure::OpenMeasurement);
 
@@ -266,14 +264,14 @@ impl Opened {
             #[cfg(feature = "rayon")]
             measure::workers_are(|| rayon::current_thread_index().is_some());
             if cuda::is_elsewhere() {
-                let why = "cannot measure here: another copy of memtrace in this process sees CUDA's memory, and this \
-                           one does not; use one copy only";
+                let why = "cannot measure here: another copy of memtrace in this process has the CUDA hooks, and this \
+                           one does not; use only one copy";
                 return Err(Error::wrong(why));
             }
             if !guard::allocator_is_installed() && !cuda::is_loaded() {
-                return Err(Kind::NotInstalled.into());
+                return Err(ErrorKind::NotInstalled.into());
             }
-            measure::begin(whole).map(Self).ok_or(Kind::CannotMeasure.into())
+            measure::begin(whole).map(Self).ok_or(ErrorKind::CannotMeasure.into())
         })
     }
 
@@ -284,7 +282,7 @@ impl Opened {
 
 impl Drop for Opened {
     fn drop(&mut self) {
-        // Closing twice is harmless: numbers are never used again.
+        // Closing twice is harmless, because ids are never reused.
         measure::close(self.0);
     }
 }

@@ -1,15 +1,15 @@
-//! A limit for the peak.
+//! Assertion that a peak stays within a limit or baseline.
 
 use std::panic::Location;
 
 use super::baseline::{Baseline, Percent};
 use super::failure::Failure;
-use super::held::Held;
 use super::measure::{Measured, MeasuredDevice, OpenMeasure};
-use super::run_log::{self, Row};
-use super::undecided::{Counted, counted_methods};
+use super::peak_check::PeakCheck;
+use super::run_log::{self, PeakRow};
+use super::undecided::{CountedWork, counted_methods};
 use crate::device::IntoDevice;
-use crate::error::{Error, Kind};
+use crate::error::{Error, ErrorKind};
 use crate::hook::cuda;
 use crate::record::guard::{self, Own};
 use crate::record::own;
@@ -17,9 +17,9 @@ use crate::session::IntoBytes;
 use crate::snapshot::Device;
 use crate::units::{Bytes, grouped};
 
-/// How much memory some code may hold at once; what [`assert_peak!`](crate::assert_peak) goes by.
+/// A limit for the memory peak of some code; the assertion behind [`assert_peak!`](crate::assert_peak). It needs a limit, a baseline, or
+/// both.
 ///
-/// A limit, a baseline, or both:
 /// ```
 /// # #[global_allocator] static ALLOC: memtrace::Alloc = memtrace::Alloc::system();
 /// let limit = memtrace::PeakLimit::new().limit("1 MiB");
@@ -27,68 +27,63 @@ use crate::units::{Bytes, grouped};
 /// assert!(limit.run(|| vec![0u8; 2 << 20]).unwrap_err().is_violation());
 /// ```
 #[derive(Debug, Default)]
+#[must_use = "an assertion checks nothing until `run` or `check`"]
 pub struct PeakLimit {
     limit: Option<Result<u64, Error>>,
     baseline: Option<Baseline>,
     tolerance: Option<Result<Percent, Error>>,
     device: Option<Device>,
     name: Option<Own<String>>,
-    counted: Counted,
+    counted: CountedWork,
     code: &'static str,
     made_at: Option<&'static Location<'static>>,
 }
 
 impl PeakLimit {
-    /// Without a limit yet.
+    /// An assertion without a limit yet.
     #[track_caller]
     pub fn new() -> Self {
         Self { made_at: Some(Location::caller()), ..Self::default() }
     }
 
-    /// The limit: text like `"512 MiB"`, or bytes. Each device is held against it by itself.
-    #[must_use]
+    /// The limit: text like `"512 MiB"`, or bytes. It applies to each device by itself.
     pub fn limit(self, limit: impl IntoBytes) -> Self {
         Self { limit: Some(own(|| limit.into_bytes())), ..self }
     }
 
-    /// The peak that is written under this name in the baselines of the source file that calls this:
-    /// `tests/model.peaks.txt` for `tests/model.rs`.
+    /// Compares the peak with the entry of this name in the baselines of the calling source file: `tests/model.peaks.txt` for
+    /// `tests/model.rs`. `MEMTRACE_UPDATE_BASELINES=1` stores the measured peak there.
     #[track_caller]
-    #[must_use]
     pub fn baseline(self, name: impl AsRef<str>) -> Self {
         Self { baseline: Some(Baseline::named(name.as_ref(), Location::caller().file())), ..self }
     }
 
-    /// By how much the baseline may be exceeded: `"5%"`; 1 % if nothing is said.
-    #[must_use]
+    /// By how much the peak may exceed the baseline, like `"5%"` (default: 1 %).
     pub fn tolerance(self, percent: impl AsRef<str>) -> Self {
         Self { tolerance: Some(own(|| Percent::parse(percent.as_ref()))), ..self }
     }
 
-    /// Only this device; if nothing is said, the one with the largest peak.
-    #[must_use]
+    /// Checks only this device (default: the one with the largest peak).
     pub fn device(self, device: impl IntoDevice) -> Self {
         Self { device: Some(device.into_device()), ..self }
     }
 
     counted_methods!();
 
-    /// What it is called in the list of all peaks; if nothing is said, as the baseline, as the code, or by its line.
-    #[must_use]
+    /// The name in the list of all peaks (default: the baseline's name, the code, or its line).
     pub fn name(self, name: impl AsRef<str>) -> Self {
         Self { name: Some(Own::make(|| name.as_ref().to_owned())), ..self }
     }
 
     #[doc(hidden)]
-    #[must_use]
     pub fn code(self, code: &'static str) -> Self {
         Self { code, ..self }
     }
 
-    /// Runs `f` on this thread and holds what it allocates against the limit.
+    /// Runs `f` on this thread and compares its peak with the limit.
     ///
     /// # Errors
-    /// If the peak is over the limit, or the limit makes no sense: then `f` was not run.
+    /// If the peak exceeds the limit, or the limit is invalid. In the latter case `f` does not run.
     pub fn run<T>(&self, f: impl FnOnce() -> T) -> Result<T, Failure> {
         let open = self.begin()?;
         let value = f();
@@ -96,45 +91,45 @@ impl PeakLimit {
         Ok(value)
     }
 
-    /// Holds what was measured against the limit.
+    /// Compares a measurement with the limit.
     ///
     /// # Errors
-    /// If the peak is over the limit, or the limit makes no sense.
+    /// If the peak exceeds the limit, or the limit is invalid.
     pub fn check(&self, measured: &Measured) -> Result<(), Failure> {
         own(|| self.judge(measured))
     }
 
     fn judge(&self, measured: &Measured) -> Result<(), Failure> {
-        let (limit, tolerance) = self.understood()?;
+        let (limit, tolerance) = self.parsed()?;
         let on = self.device_of(measured)?;
-        let held = Held::new(measured, self.counted);
-        let against_limit = limit.map_or(Ok(()), |limit| self.held_against(limit, &on, &held));
+        let held = PeakCheck::new(measured, self.counted);
+        let against_limit = limit.map_or(Ok(()), |limit| self.check_limit(limit, &on, &held));
         let (outcome, baseline) = match (against_limit, &self.baseline) {
             (Ok(()), Some(baseline)) => baseline.check(self.device.is_none(), on.device, &held, tolerance),
             (against_limit, _) => (against_limit, None),
         };
-        run_log::note(Row { name: &self.called(), on: &on, limit, baseline, measured, passed: outcome.is_ok() });
+        run_log::note(PeakRow { name: &self.called(), on: &on, limit, baseline, measured, passed: outcome.is_ok() });
         outcome
     }
 
-    /// The limit and the tolerance, if they make sense.
-    fn understood(&self) -> Result<(Option<u64>, Percent), Failure> {
+    /// The limit and the tolerance, if they are valid.
+    fn parsed(&self) -> Result<(Option<u64>, Percent), Failure> {
         if self.limit.is_none() && self.baseline.is_none() {
-            let why = "nothing to hold the peak against; give a limit (\"512 MiB\") or a baseline";
+            let why = "no limit for the peak; give one (\"512 MiB\"), or a baseline";
             return Err(Error::wrong(why).into());
         }
         Ok((self.limit.clone().transpose()?, self.tolerance.clone().transpose()?.unwrap_or_default()))
     }
 
-    /// The device that is meant, if its memory can be seen: 0 bytes of what cannot be seen would mean nothing.
+    /// The device to check; an error if its memory cannot be seen, because 0 bytes would then pass every limit.
     fn device_of(&self, measured: &Measured) -> Result<MeasuredDevice, Failure> {
         let largest = measured.devices().iter().max_by_key(|on| on.peak).map(|on| on.device);
         let device = self.device.or(largest).unwrap_or(Device::Cpu);
         match device {
-            Device::Cpu if !guard::allocator_is_installed() => Err(Kind::NotInstalled.into()),
+            Device::Cpu if !guard::allocator_is_installed() => Err(ErrorKind::NotInstalled.into()),
             Device::Cpu => Ok(measured.device(device)),
             _ if !cuda::is_loaded() => Err(Error::wrong(format!(
-                "memory of {device} cannot be seen: the CUDA driver is not loaded; open the device before"
+                "memory of {device} cannot be seen: the CUDA driver is not loaded; open the device first"
             ))
             .into()),
             _ => Ok(measured.device(device)),
@@ -150,7 +145,7 @@ impl PeakLimit {
         }
     }
 
-    fn held_against(&self, limit: u64, on: &MeasuredDevice, held: &Held<'_>) -> Result<(), Failure> {
+    fn check_limit(&self, limit: u64, on: &MeasuredDevice, held: &PeakCheck<'_>) -> Result<(), Failure> {
         let name = self.called();
         let of = if name.is_empty() { name } else { format!(" of `{name}`") };
         let over = |peak: u64| {
@@ -165,15 +160,15 @@ impl PeakLimit {
 
     #[doc(hidden)]
     pub fn begin(&self) -> Result<OpenMeasure, Failure> {
-        own(|| self.understood())?;
+        own(|| self.parsed())?;
         Ok(OpenMeasure::begin_on(self.counted.whole_process)?)
     }
 }
 
-/// Holds a measurement against a limit in bytes.
+/// Compares a measurement with a limit in bytes.
 ///
 /// # Errors
-/// If its peak is over the limit.
+/// If its peak exceeds the limit.
 #[track_caller]
 pub fn check_peak(limit: u64, measured: &Measured) -> Result<(), Failure> {
     PeakLimit::new().limit(limit).check(measured)

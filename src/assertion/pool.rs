@@ -1,4 +1,4 @@
-//! Measuring work on a pool of threads that nobody else uses.
+//! Measurement on a rayon pool of its own, so that the workers' allocations count.
 
 use rayon::ThreadPool;
 
@@ -7,11 +7,11 @@ use crate::error::Error;
 use crate::record::measure;
 use crate::scope::{Context, ScopeGuard};
 
-/// Runs `f` on a pool of rayon workers of its own, and says what they allocate: candle's operators on the CPU
-/// included, which otherwise share a pool with all other code.
+/// Runs `f` on a new rayon pool and measures what its workers allocate. This includes candle's operators on the CPU, which
+/// otherwise share a pool with all other code.
 ///
-/// The pool has as many workers as rayon would start by itself (`RAYON_NUM_THREADS`). With the feature `candle`
-/// each of them has the buffer that gemm keeps for its thread, 1 or 2 MiB, before the measurement begins.
+/// The pool has rayon's default number of workers (`RAYON_NUM_THREADS`). With the feature `candle`, each worker allocates gemm's buffer
+/// of 1 or 2 MiB before the measurement begins.
 ///
 /// ```
 /// # #[global_allocator] static ALLOC: memtrace::Alloc = memtrace::Alloc::system();
@@ -20,7 +20,7 @@ use crate::scope::{Context, ScopeGuard};
 /// assert!(m.leaked >= 4000 && m.unattributed.pool_bytes == 0);
 /// ```
 ///
-/// What rayon frees late of pools that ended before may count into `net`.
+/// Memory of earlier pools that rayon frees late may count in `net`.
 ///
 /// # Panics
 /// As [`measure`](crate::measure), and if the threads cannot be started.
@@ -29,25 +29,24 @@ pub fn measure_in_pool<T: Send>(f: impl FnOnce() -> T + Send) -> Measurement<T> 
     try_measure_in_pool(0, f).unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// [`measure_in_pool`](crate::measure_in_pool) with so many workers (0 for rayon's own choice), and with wrong use
-/// as an error.
+/// [`measure_in_pool`](crate::measure_in_pool) with this many workers (0 for rayon's default) that returns an error instead of panicking.
 ///
 /// # Errors
-/// As [`try_measure`](crate::try_measure), and if the threads cannot be started; then `f` was not run.
+/// As [`try_measure`](crate::try_measure), and if the threads cannot be started. `f` does not run then.
 pub fn try_measure_in_pool<T: Send>(workers: usize, f: impl FnOnce() -> T + Send) -> Result<Measurement<T>, Error> {
-    let wrong = |source| format!("cannot start a pool of threads to measure: {source}; use fewer workers");
+    let wrong = |source| format!("cannot start a thread pool to measure in: {source}; use fewer workers");
     let pool = rayon::ThreadPoolBuilder::new().num_threads(workers).build();
     let pool = pool.map_err(|source| Error::wrong(wrong(source)))?;
     warm(&pool);
     let opened = Opened::begin()?;
     measure::carry_id(opened.0.id);
-    // In force on the workers alone: what installing the work costs is not the work's.
+    // Active on the workers only, so that the cost of `install` on this thread does not count.
     join(&pool, Context::current().measured_as(opened.0.id));
     let value = pool.install(f);
     Ok(Measurement { value, memory: opened.end() })
 }
 
-/// All workers of the pool carry the context to their end.
+/// Enters the context on all workers until they end.
 fn join(pool: &ThreadPool, here: Context) {
     pool.broadcast(|_| ScopeGuard::keep(here.enter()));
 }

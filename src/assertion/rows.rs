@@ -1,7 +1,7 @@
-//! Tables of stacks: each with its line, and the first with their callers.
+//! Tables of stacks for failures: each with its line, the first few with their callers.
 
 use super::measure::Measured;
-use super::origins::{Origin, in_snapshot};
+use super::origins::{BlockOrigin, in_snapshot};
 use crate::analysis::line_and_callers;
 use crate::attribute::operator;
 use crate::export::table::{Cut, TextTable};
@@ -12,15 +12,14 @@ const ROWS: usize = 10;
 const WITH_CALLERS: usize = 3;
 const CALLERS: usize = 4;
 
-/// A stack and what is to be said of it.
+/// A stack and the leading cells of its row.
 #[derive(Clone, Debug)]
 pub(super) struct Labelled {
-    pub(super) origin: Origin,
+    pub(super) origin: BlockOrigin,
     pub(super) cells: Vec<String>,
 }
 
-/// As text, with what the snapshot knows of each. The first rows show their callers, where they are others than the row
-/// before has.
+/// Renders the table. The first rows show their callers, unless the row before has the same ones.
 pub(super) fn table(
     header: &[&'static str],
     rows: impl IntoIterator<Item = Labelled>,
@@ -45,7 +44,9 @@ pub(super) fn table(
         let empty = cells.len() - 1;
         table.row(cells);
         if at < WITH_CALLERS && callers != before {
-            callers.iter().for_each(|caller| table.row(below(empty, caller)));
+            for caller in &callers {
+                table.row(below(empty, caller));
+            }
         }
         before = callers;
     }

@@ -1,6 +1,6 @@
-//! All peaks of a run, for machines and for a summary: `MEMTRACE_PEAKS` and `MEMTRACE_SUMMARY` name the files.
+//! List of all peaks of a test run: as JSON (`MEMTRACE_PEAKS`) and as a Markdown table (`MEMTRACE_SUMMARY`).
 //!
-//! Tests of one process and of many add their rows under a lock; a row that is there already is replaced.
+//! Tests of any number of processes add their rows under a lock. A row replaces an older one with the same key.
 
 use std::collections::HashMap;
 use std::env;
@@ -19,9 +19,9 @@ use crate::units::{Bytes, grouped};
 use crate::variable;
 use crate::write_errors;
 
-/// One assertion about a peak.
+/// The outcome of one peak assertion.
 #[derive(Debug)]
-pub(super) struct Row<'a> {
+pub(super) struct PeakRow<'a> {
     pub(super) name: &'a str,
     pub(super) on: &'a MeasuredDevice,
     pub(super) limit: Option<u64>,
@@ -32,8 +32,8 @@ pub(super) struct Row<'a> {
 
 const FILES: [&str; 2] = ["MEMTRACE_PEAKS", "MEMTRACE_SUMMARY"];
 
-/// Adds a row to the files, if there are any; what cannot be written is said on the standard error.
-pub(super) fn note(row: Row<'_>) {
+/// Adds a row to the files, if the variables are set. Errors are reported on stderr.
+pub(super) fn note(row: PeakRow<'_>) {
     if FILES.iter().all(|variable| variable::value(variable).is_none()) {
         return;
     }
@@ -48,7 +48,7 @@ pub(super) fn note(row: Row<'_>) {
     }
 }
 
-fn value(row: &Row<'_>) -> Value {
+fn value(row: &PeakRow<'_>) -> Value {
     let program = env::current_exe().ok().and_then(|path| Some(path.file_stem()?.to_string_lossy().into_owned()));
     let program = program.unwrap_or_default();
     // Cargo adds a hash to a test program's name.
@@ -76,10 +76,10 @@ fn value(row: &Row<'_>) -> Value {
     })
 }
 
-/// What tells one row from another.
+/// The key of a row.
 const KEY: [&str; 5] = ["package", "program", "test", "name", "device"];
 
-/// The name, with a number if this process has had it in this test before.
+/// The name, with a number if it occurs repeatedly in this test of this process.
 fn numbered(test: &str, name: &str, on: &MeasuredDevice) -> String {
     static SEEN: Mutex<Option<HashMap<String, usize>>> = Mutex::new(None);
     let mut seen = SEEN.lock().unwrap_or_else(PoisonError::into_inner);
@@ -99,9 +99,9 @@ fn add_json(path: &Path, row: &Value) -> Result<(), Error> {
     Ok(file::replace(path, format!("[\n{}\n]\n", lines.join(",\n")).as_bytes())?)
 }
 
-/// Where, but not what stands there: the file's name comes from outside.
+/// The error quotes only the line number: the user who named the file may not be allowed to read it.
 fn not_a_list(path: &Path, error: &serde_json::Error) -> Error {
-    Error::input(path, std::io::Error::other(format!("line {} is not that of a JSON list", error.line())))
+    Error::input(path, std::io::Error::other(format!("line {} does not fit a JSON list of peaks", error.line())))
 }
 
 const BEGIN: &str = "<!-- memtrace: peaks -->";
@@ -109,7 +109,7 @@ const END: &str = "<!-- memtrace: end of peaks -->";
 const HEAD: &str =
     "### Memory\n\n| | Peak | Limit | Baseline | Device | Test | Measured |\n|---|--:|--:|--:|---|---|---|";
 
-/// Puts a row into our table in a file that others write to besides.
+/// Adds a row to memtrace's table in a file that others write to as well.
 fn add_markdown(path: &Path, row: &Value) -> Result<(), Error> {
     let mut text = text_of(path)?;
     let end_after = |begin: usize| text.get(begin..).and_then(|rest| rest.find(END)).map(|at| (begin, begin + at));
@@ -125,7 +125,7 @@ fn add_markdown(path: &Path, row: &Value) -> Result<(), Error> {
     let kept: Vec<&str> = kept.collect();
     let new = format!("{}\n{line}\n", kept.join("\n"));
     text.replace_range(begin..end, &new);
-    // In place: whoever gave us the file's name reads it by that, and may hold it open.
+    // In place instead of by renaming: the reader may hold the file open.
     let _limit = write_errors::errors_only();
     fs::write(path, text).map_err(|error| Error::output(path, error))
 }

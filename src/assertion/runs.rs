@@ -1,115 +1,113 @@
-//! Code that runs again and again, and what is live after each run, by stack.
+//! Repeated runs of some code, and what is live after each run, by stack.
 
 use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
 
 use super::failure::Failure;
 use super::measure::{Measured, OpenMeasure};
-use super::origins::Origin;
+use super::origins::BlockOrigin;
 use super::slope;
-use super::undecided::Counted;
-use crate::error::Kind;
+use super::undecided::CountedWork;
+use crate::error::ErrorKind;
 use crate::record::guard::Own;
 use crate::record::{measure, own};
 
-/// Runs in all, where it is not clear after those that were asked for whether something grows on.
+/// The most runs if the verdict is not clear after the requested ones.
 const MOST: usize = 256;
-/// After so long, or with so many bytes more than at first, it is left at what is known.
+/// Extra runs end after this time, or after this many accumulated bytes.
 const LONGEST: Duration = Duration::from_secs(30);
 const MOST_BYTES: u64 = 64 << 20;
-/// What threads free that nobody waits for is freed by then.
+/// Time for detached threads and tasks to free their memory.
 const SETTLES: Duration = Duration::from_millis(20);
 
-/// Bytes and blocks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Held {
+pub(super) struct LiveTotals {
     pub(super) bytes: u64,
     pub(super) blocks: u64,
 }
 
-/// What is live after a run.
-pub(super) type Sample = HashMap<Origin, Held>;
+pub(super) type LiveByOrigin = HashMap<BlockOrigin, LiveTotals>;
 
 /// What is live after each run.
 #[derive(Debug, Default)]
-pub(super) struct Samples(Vec<Sample>);
+pub(super) struct Samples(Vec<LiveByOrigin>);
 
 impl Samples {
     pub(super) fn len(&self) -> usize {
         self.0.len()
     }
 
-    pub(super) fn origins(&self) -> HashSet<Origin> {
-        self.0.iter().flat_map(Sample::keys).copied().collect()
+    pub(super) fn origins(&self) -> HashSet<BlockOrigin> {
+        self.0.iter().flat_map(LiveByOrigin::keys).copied().collect()
     }
 
-    pub(super) fn held(&self, origin: &Origin) -> impl Iterator<Item = Held> {
+    pub(super) fn held(&self, origin: &BlockOrigin) -> impl Iterator<Item = LiveTotals> {
         self.0.iter().map(|sample| sample.get(origin).copied().unwrap_or_default())
     }
 
-    pub(super) fn bytes(&self, origin: &Origin) -> Vec<f64> {
+    pub(super) fn bytes(&self, origin: &BlockOrigin) -> Vec<f64> {
         self.held(origin).map(|held| held.bytes as f64).collect()
     }
 
-    pub(super) fn blocks(&self, origin: &Origin) -> Vec<f64> {
+    pub(super) fn blocks(&self, origin: &BlockOrigin) -> Vec<f64> {
         self.held(origin).map(|held| held.blocks as f64).collect()
     }
 
-    /// Does a stack have blocks that grow by doubling, as containers do, and are no more than before?
-    pub(super) fn doubles(&self, origin: &Origin, warmup: usize) -> bool {
+    /// Whether a stack's blocks grow by doubling, as containers do, while their number stays the same.
+    pub(super) fn doubles(&self, origin: &BlockOrigin, warmup: usize) -> bool {
         let blocks = self.blocks(origin);
         let before = blocks.iter().take(warmup).copied().fold(0.0, f64::max);
         blocks.last().is_some_and(|last| *last <= before + 1.0) && slope::doubles(&self.bytes(origin), warmup)
     }
 
-    /// Of all stacks together, but not of other threads'.
+    /// The bytes of all stacks, without those of other threads.
     pub(super) fn total(&self) -> Vec<f64> {
-        let sum = |sample: &Sample| {
+        let sum = |sample: &LiveByOrigin| {
             sample.iter().filter(|(origin, _)| !origin.of_helper).map(|(_, held)| held.bytes).sum::<u64>()
         };
         self.0.iter().map(|sample| sum(sample) as f64).collect()
     }
 
-    /// Without some of them.
-    pub(super) fn without(&self, left_out: &HashSet<Origin>) -> Self {
-        let rest = |sample: &Sample| {
+    pub(super) fn without(&self, left_out: &HashSet<BlockOrigin>) -> Self {
+        let rest = |sample: &LiveByOrigin| {
             sample.iter().filter(|(origin, _)| !left_out.contains(origin)).map(|(o, h)| (*o, *h)).collect()
         };
         Self(self.0.iter().map(rest).collect())
     }
 
-    /// Something has lately reached a new height, so more runs would tell.
+    /// Whether something reached a new maximum so late that more runs are needed.
     fn is_unsure(&self, warmup: usize) -> bool {
-        let is_unsettled = |origin: &Origin| {
+        let is_unsettled = |origin: &BlockOrigin| {
             slope::is_unsettled(&self.bytes(origin), warmup) || slope::is_unsettled(&self.blocks(origin), warmup)
         };
         slope::is_unsettled(&self.total(), warmup) || self.origins().iter().any(is_unsettled)
     }
 
-    /// How much more there is than after the warm-up.
+    /// Bytes accumulated since the warm-up.
     fn grown(&self, warmup: usize) -> u64 {
-        let sum =
-            |sample: Option<&Sample>| sample.map_or(0, |sample| sample.values().map(|held| held.bytes).sum::<u64>());
+        let sum = |sample: Option<&LiveByOrigin>| {
+            sample.map_or(0, |sample| sample.values().map(|held| held.bytes).sum::<u64>())
+        };
         sum(self.0.last()).saturating_sub(sum(self.0.get(warmup.saturating_sub(1))))
     }
 }
 
-/// What is to run, and what is said of it.
+/// How often to run, and how to judge the result.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Plan {
-    /// Runs in all, unless it is not clear after them.
+pub(super) struct RunPlan {
+    /// The requested number of runs.
     pub(super) asked: usize,
-    /// Those of them that may build something up.
+    /// How many of them are warm-up.
     pub(super) warmup: usize,
-    pub(super) counted: Counted,
+    pub(super) counted: CountedWork,
     pub(super) judge: fn(&Self, &Measured, &Samples) -> Result<(), Failure>,
 }
 
-/// A loop that is watched: `while watch.again() { … }`, then `watch.finish()`. All its runs are one measurement.
+/// A watched loop: `while watch.again() { … }`, then `watch.finish()`. All its runs are one measurement.
 #[doc(hidden)]
 #[derive(Debug)]
 pub struct Watch {
-    plan: Plan,
+    plan: RunPlan,
     open: OpenMeasure,
     began: Instant,
     begun: bool,
@@ -118,7 +116,7 @@ pub struct Watch {
 }
 
 impl Watch {
-    pub(super) fn begin(plan: Plan) -> Result<Self, Failure> {
+    pub(super) fn begin(plan: RunPlan) -> Result<Self, Failure> {
         let open = OpenMeasure::begin_on(plan.counted.whole_process)?;
         let samples = Own::new(Samples::default());
         Ok(Self { plan, open, began: Instant::now(), begun: false, total: plan.asked, samples })
@@ -131,16 +129,16 @@ impl Watch {
         self.finish()
     }
 
-    /// To be called before each run, and once after the last: is there another one?
+    /// Call before each run. Returns whether there is another one.
     pub fn again(&mut self) -> bool {
         own(|| self.is_another())
     }
 
-    /// The verdict, if all runs came to their end.
+    /// The verdict, if all runs finished.
     pub fn finish(self) -> Result<(), Failure> {
         own(|| {
             if self.samples.len() < self.total {
-                return Err(Kind::LeftEarly { runs: self.samples.len(), of: self.total }.into());
+                return Err(ErrorKind::LeftEarly { runs: self.samples.len(), of: self.total }.into());
             }
             (self.plan.judge)(&self.plan, &self.open.end(), &self.samples)
         })
@@ -161,7 +159,7 @@ impl Watch {
         goes_on
     }
 
-    /// Looks once more after the last run: threads and tasks that nobody waited for may free something yet.
+    /// Takes the last sample again after a moment, because detached threads and tasks may still free memory.
     fn settle(&mut self) {
         std::thread::sleep(SETTLES);
         let settled = sample(self.open.opened());
@@ -170,7 +168,7 @@ impl Watch {
         }
     }
 
-    /// Once in any case, where it is not clear.
+    /// Whether more runs are needed; the limits on time and bytes apply only after the first extension.
     fn must_go_on(&self) -> bool {
         let (samples, warmup) = (&self.samples, self.plan.warmup);
         let takes_long = || self.began.elapsed() > LONGEST || samples.grown(warmup) > MOST_BYTES;
@@ -179,10 +177,10 @@ impl Watch {
     }
 }
 
-fn sample(opened: measure::OpenMeasurement) -> Sample {
-    let mut sample = Sample::new();
+fn sample(opened: measure::OpenMeasurement) -> LiveByOrigin {
+    let mut sample = LiveByOrigin::new();
     let mut add = |device, stack, size, of_helper| {
-        let held = sample.entry(Origin { device, stack, of_helper }).or_default();
+        let held = sample.entry(BlockOrigin { device, stack, of_helper }).or_default();
         held.bytes += size;
         held.blocks += 1;
     };

@@ -1,31 +1,31 @@
-//! How memory may grow with the size of the input.
+//! Assertion on how the peak grows with the input size.
 
 use std::collections::HashMap;
 
 use super::failure::Failure;
 use super::measure::{Measured, OpenMeasure};
-use super::origins::Origin;
+use super::origins::BlockOrigin;
 use super::rows::{Labelled, table};
 use crate::device::IntoDevice;
-use crate::error::{Error, Kind};
+use crate::error::{Error, ErrorKind};
 use crate::record::guard::Own;
 use crate::record::own;
 use crate::snapshot::{Device, RecordKind};
 use crate::units::{Bytes, grouped};
 
-/// How the peak may grow with the size of the input.
+/// How the peak may grow with the input size.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub enum Scaling {
     /// Not at all.
     Constant,
-    /// As the size.
+    /// Proportional to the size.
     Linear,
-    /// As its square.
+    /// Proportional to its square.
     Quadratic,
-    /// As this power of it.
+    /// Proportional to this power of it.
     Power(f64),
-    /// As this function of it.
+    /// Proportional to this function of it.
     As(fn(usize) -> f64),
 }
 
@@ -41,21 +41,21 @@ impl Scaling {
     }
 }
 
-/// What is allowed over the prediction: a tenth, and so many bytes.
+/// The peak may exceed the prediction by this share, plus `SLACK` bytes.
 const TOLERANCE: f64 = 0.1;
 const SLACK: f64 = 4096.0;
-/// Stacks with less than this share of the largest peak are not looked at.
+/// Stacks with less than this share of the largest peak are ignored.
 const LEAST_SHARE: f64 = 0.01;
-/// The largest size is at least so many times the smallest.
+/// The least ratio of the largest size to the smallest.
 const LEAST_SPAN: usize = 4;
 
-/// Code whose peak must not grow faster with its input than stated; what [`assert_scaling!`](crate::assert_scaling)
-/// goes by.
+/// Code whose peak must not grow faster with its input than stated; the assertion behind
+/// [`assert_scaling!`](crate::assert_scaling).
 ///
-/// It runs once for each size. From the last size but one to the last the peak may grow as `f(size)`, and a tenth
-/// and 4,096 bytes more: the whole peak, and the most that each stack held by itself, if it was there at all sizes and
-/// holds 1 % of the largest. Constants besides `f` do no harm, but hide what is smaller: the largest size is to be one
-/// that matters, whose memory is many times those 4,096 bytes.
+/// The code runs once for each size. From the second largest size to the largest, the peak may grow as `f(size)`, plus a tenth and
+/// 4,096 bytes. The same holds for the most that each stack held by itself, if it occurs at all sizes and holds 1 % of the largest
+/// peak. Constant memory in addition to `f` does no harm, but hides what is smaller; choose a largest size whose memory is many
+/// times 4,096 bytes.
 ///
 /// ```
 /// # #[global_allocator] static ALLOC: memtrace::Alloc = memtrace::Alloc::system();
@@ -65,6 +65,7 @@ const LEAST_SPAN: usize = 4;
 /// assert!(linear.run(|n| vec![0u8; n * n / 10]).is_err());
 /// ```
 #[derive(Debug)]
+#[must_use = "an assertion checks nothing until `run`"]
 pub struct Scales {
     scaling: Scaling,
     sizes: Own<Vec<usize>>,
@@ -72,14 +73,13 @@ pub struct Scales {
 }
 
 impl Scales {
-    /// Without sizes yet.
+    /// An assertion without sizes yet.
     pub fn new(scaling: Scaling) -> Self {
         Self { scaling, sizes: Own::new(Vec::new()), device: None }
     }
 
-    /// Three or more, the largest at least four times the smallest and twice the one before it. Let each be twice the
-    /// one before: what grows by doubling, as a `Vec` does, jumps elsewhere.
-    #[must_use]
+    /// The input sizes: three or more, the largest at least four times the smallest and twice the second largest. Best make each
+    /// twice the one before, because memory that grows by doubling, as in a `Vec`, jumps in between.
     pub fn sizes(self, sizes: impl AsRef<[usize]>) -> Self {
         let sorted = Own::make(|| {
             let mut sizes = sizes.as_ref().to_vec();
@@ -90,16 +90,15 @@ impl Scales {
         Self { sizes: sorted, ..self }
     }
 
-    /// Only this device; if nothing is said, the one with the largest peak.
-    #[must_use]
+    /// Checks only this device (default: the one with the largest peak).
     pub fn device(self, device: impl IntoDevice) -> Self {
         Self { device: Some(device.into_device()), ..self }
     }
 
-    /// Runs `f` for each size, the smallest once before to warm up, and drops what it returns.
+    /// Runs `f` for each size, after a warm-up with the smallest, and drops what it returns.
     ///
     /// # Errors
-    /// If the peak grows faster than stated, or the sizes make no sense.
+    /// If the peak grows faster than stated, or the sizes do not suffice.
     pub fn run<T>(&self, mut f: impl FnMut(usize) -> T) -> Result<(), Failure> {
         let mut watch = self.begin()?;
         while let Some(size) = watch.next_size()? {
@@ -122,12 +121,12 @@ impl Scales {
     }
 }
 
-/// A loop that is watched: `while let Some(size) = watch.next_size()? { … }`, then `watch.finish()`.
+/// A watched loop: `while let Some(size) = watch.next_size()? { … }`, then `watch.finish()`.
 #[doc(hidden)]
 #[derive(Debug)]
 pub struct ScalingWatch<'a> {
     plan: &'a Scales,
-    /// Runs begun, the one to warm up included.
+    /// Runs begun, including the warm-up.
     at: usize,
     open: Option<OpenMeasure>,
     measured: Own<Vec<Measured>>,
@@ -148,7 +147,7 @@ impl ScalingWatch<'_> {
     }
 
     pub fn finish(self) -> Result<(), Failure> {
-        // The program's function.
+        // Not own work: this calls the user's function.
         let scaled: Vec<f64> = self.plan.sizes.iter().map(|size| self.plan.scaling.of(*size)).collect();
         own(|| self.judge(&scaled))
     }
@@ -156,7 +155,7 @@ impl ScalingWatch<'_> {
     fn judge(&self, scaled: &[f64]) -> Result<(), Failure> {
         let (runs, of) = (self.measured.len(), self.plan.sizes.len());
         let Some(largest) = self.measured.last().filter(|_| runs == of) else {
-            return Err(Kind::LeftEarly { runs, of }.into());
+            return Err(ErrorKind::LeftEarly { runs, of }.into());
         };
         let main = largest.devices().iter().max_by_key(|on| on.peak).map_or(Device::Cpu, |on| on.device);
         let device = self.plan.device.unwrap_or(main);
@@ -170,13 +169,13 @@ impl ScalingWatch<'_> {
 /// The peaks of one device at each size.
 struct Peaks<'a> {
     plan: &'a Scales,
-    /// Its function of each size.
+    /// The scaling function at each size.
     scaled: &'a [f64],
     measured: &'a [Measured],
     device: Device,
 }
 
-/// Bytes at the largest size, and those that were predicted.
+/// Actual and predicted bytes at the largest size.
 #[derive(Clone, Copy, Debug)]
 struct Faster {
     bytes: u64,
@@ -188,36 +187,36 @@ impl Peaks<'_> {
         self.measured.iter().map(|measured| measured.device(self.device).peak).collect()
     }
 
-    /// Is the last more than those before it and the scaling predict?
+    /// Whether the last peak exceeds what the earlier ones predict.
     fn faster(&self, peaks: &[u64]) -> Option<Faster> {
         let (last, earlier) = peaks.split_last()?;
         let predicted = predict(self.scaled, earlier);
         (*last as f64 > predicted * (1.0 + TOLERANCE) + SLACK).then_some(Faster { bytes: *last, predicted })
     }
 
-    fn faster_stacks(&self) -> Vec<(Origin, Faster)> {
+    fn faster_stacks(&self) -> Vec<(BlockOrigin, Faster)> {
         let least = self.whole().last().map_or(0.0, |peak| *peak as f64 * LEAST_SHARE);
         let by_size: Vec<_> = self.measured.iter().map(|measured| by_stack(measured, self.device)).collect();
         let Some(largest) = by_size.last() else { return Vec::new() };
         let series =
-            |origin: &Origin| by_size.iter().map(|stacks| stacks.get(origin).copied()).collect::<Option<Vec<_>>>();
-        let faster = |(origin, bytes): (&Origin, &u64)| {
+            |origin: &BlockOrigin| by_size.iter().map(|stacks| stacks.get(origin).copied()).collect::<Option<Vec<_>>>();
+        let faster = |(origin, bytes): (&BlockOrigin, &u64)| {
             let faster = self.faster(&series(origin)?)?;
             (*bytes as f64 >= least).then_some((*origin, faster))
         };
-        let mut stacks: Vec<(Origin, Faster)> = largest.iter().filter_map(faster).collect();
+        let mut stacks: Vec<(BlockOrigin, Faster)> = largest.iter().filter_map(faster).collect();
         stacks.sort_by_key(|(origin, faster)| (std::cmp::Reverse(faster.bytes), origin.stack));
         stacks
     }
 
-    fn report(&self, whole: Option<Faster>, stacks: &[(Origin, Faster)], largest: &Measured) -> Failure {
+    fn report(&self, whole: Option<Faster>, stacks: &[(BlockOrigin, Faster)], largest: &Measured) -> Failure {
         Failure::with_snapshot(&self.head(whole), largest, |data| {
             let cells =
                 |faster: &Faster| vec![Bytes(faster.bytes).to_string(), Bytes(faster.predicted as u64).to_string()];
             let rows = stacks.iter().map(|(origin, faster)| Labelled { origin: *origin, cells: cells(faster) });
             let stacks = table(&["Bytes", "Predicted"], rows, largest, data);
             format!(
-                "At the largest size, the most that was held by what grew faster\n{stacks}\n{}",
+                "Stacks that grew faster: the most that each held at the largest size\n{stacks}\n{}",
                 crate::export::at_peak(data, self.device, 5)
             )
         })
@@ -230,7 +229,7 @@ impl Peaks<'_> {
         let grows = match whole {
             Some(Faster { predicted, .. }) => {
                 format!(
-                    "the peak on {} grows faster than {:?}, by which the last would be {}",
+                    "the peak on {} grows faster than {:?}, which predicts {} for the largest size",
                     self.device,
                     self.plan.scaling,
                     Bytes(predicted as u64)
@@ -242,8 +241,8 @@ impl Peaks<'_> {
     }
 }
 
-/// What the last may be, by the peak before it: what grows as `f`, with constants besides, has a share `peak / f` that
-/// never rises. That holds for the maximum of several such phases, too, which no fitted line would follow.
+/// Predicts the last peak from the one before. For a peak that grows as `f` plus constants, the ratio `peak / f` never rises. That also
+/// holds for the maximum of several such phases, which a fitted line would not follow.
 fn predict(scaled: &[f64], earlier: &[u64]) -> f64 {
     let highest = earlier.iter().copied().max().unwrap_or(0) as f64;
     let [.., before, last] = scaled else { return highest };
@@ -251,12 +250,13 @@ fn predict(scaled: &[f64], earlier: &[u64]) -> f64 {
     if *before > 0.0 { grown.max(highest) } else { highest }
 }
 
-/// The most that each stack held by itself; unknown if the log has lost its beginning.
-fn by_stack(measured: &Measured, device: Device) -> HashMap<Origin, u64> {
-    let mut held: HashMap<Origin, (u64, u64)> = HashMap::new();
+/// The most that each stack held by itself; empty if the log has lost its beginning.
+fn by_stack(measured: &Measured, device: Device) -> HashMap<BlockOrigin, u64> {
+    let mut held: HashMap<BlockOrigin, (u64, u64)> = HashMap::new();
     for seen in measured.seen().iter().filter(|seen| seen.device == device && seen.ledger.overwritten == 0) {
         for record in &seen.ledger.records {
-            let (now, most) = held.entry(Origin { device, stack: record.alloc_stack, of_helper: false }).or_default();
+            let (now, most) =
+                held.entry(BlockOrigin { device, stack: record.alloc_stack, of_helper: false }).or_default();
             match record.kind {
                 RecordKind::Alloc => *now += record.size,
                 RecordKind::Free => *now = now.saturating_sub(record.size),

@@ -1,16 +1,17 @@
-//! What is made once, whoever comes first: a pool's threads, a thread's buffers, statics. What some code needs does not
-//! depend on who that was.
+//! One-time initialization: a pool's threads, a thread's buffers, statics.
+//!
+//! Whichever test runs first pays for it, so it does not count against limits and baselines. It is recognized by functions on the stack.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::measure::Measured;
-use super::origins::{Origin, in_snapshot};
+use super::origins::{BlockOrigin, in_snapshot};
 use crate::session::Snapshot;
 use crate::snapshot::{Device, DeviceSnapshot, Frame, Replay, SnapshotData, StackId};
 use crate::units::Bytes;
 
-/// Functions below which something is made once, and what that is called.
-const MADE_ONCE: [(&str, &str); 8] = [
+/// Functions that initialize something once, and what that is called.
+const ONE_TIME: [(&str, &str); 8] = [
     ("rayon_core::registry::Registry::new", "rayon's threads"),
     ("rayon_core::registry::global_registry", "rayon's threads"),
     ("std::sys::thread_local::native::lazy::", "a thread's own variable"),
@@ -21,7 +22,7 @@ const MADE_ONCE: [(&str, &str); 8] = [
     ("print_to_buffer_if_capture_used", "text that the test harness keeps"),
 ];
 
-/// Sources whose own blocks are those of a pool of threads: a crate, and what stands in the file's path.
+/// Sources whose own blocks belong to a thread pool: a crate, and a part of the file's path.
 const POOLS: [(&str, &str); 6] = [
     ("/rayon-core-", ""),
     ("/crossbeam-deque-", ""),
@@ -31,10 +32,10 @@ const POOLS: [(&str, &str); 6] = [
     ("/tokio-", "/src/runtime/builder.rs"),
 ];
 
-/// What it is that a stack made once; `None` for what the code needs each time.
-pub(super) fn made_once(data: &SnapshotData, stack: StackId) -> Option<&'static str> {
+/// What a stack initializes once; `None` for memory that the code needs in each run.
+pub(super) fn one_time(data: &SnapshotData, stack: StackId) -> Option<&'static str> {
     let is_gemms = || data.stacks.frames(stack).any(|frame| frame.function_or_empty().contains("gemm_common"));
-    let listed = |frame: &Frame| MADE_ONCE.iter().find(|(function, _)| frame.function_or_empty().contains(function));
+    let listed = |frame: &Frame| ONE_TIME.iter().find(|(function, _)| frame.function_or_empty().contains(function));
     match data.stacks.frames(stack).find_map(listed) {
         Some((_, "a thread's own variable")) if is_gemms() => Some("gemm's buffer for a thread"),
         Some((_, what)) => Some(what),
@@ -42,14 +43,14 @@ pub(super) fn made_once(data: &SnapshotData, stack: StackId) -> Option<&'static 
     }
 }
 
-/// Where a measurement's blocks come from that are made once.
-pub(super) fn made_once_of(measured: &Measured) -> HashSet<Origin> {
+/// The origins in a measurement that are one-time initialization.
+pub(super) fn one_time_origins(measured: &Measured) -> HashSet<BlockOrigin> {
     let data = measured.snapshot();
-    let is_made_once = |(origin, stack): (Origin, StackId)| made_once(&data, stack).map(|_| origin);
-    in_snapshot(measured, &data).into_iter().filter_map(is_made_once).collect()
+    let is_one_time = |(origin, stack): (BlockOrigin, StackId)| one_time(&data, stack).map(|_| origin);
+    in_snapshot(measured, &data).into_iter().filter_map(is_one_time).collect()
 }
 
-/// Did one of those sources ask for the block itself?
+/// Whether one of the pools' sources requested the block itself.
 fn is_pools(data: &SnapshotData, stack: StackId) -> bool {
     let is_std = |frame: &&Frame| frame.file.is_none() || frame.file_or_empty().contains("/library/");
     let asked = data.stacks.frames(stack).find(|frame| !is_std(frame));
@@ -60,28 +61,27 @@ fn is_pools(data: &SnapshotData, stack: StackId) -> bool {
     })
 }
 
-/// A measurement without what was made once.
+/// A measurement, whole and without one-time initialization.
 #[derive(Debug)]
 pub(super) struct Needed {
-    /// All of it.
     pub(super) all: Snapshot,
-    /// Less what was made once.
+    /// Without one-time initialization.
     pub(super) data: SnapshotData,
-    /// Bytes of that which were live at the peak of all, the most first.
-    pub(super) besides: Vec<(&'static str, u64)>,
+    /// Bytes of one-time initialization live at the peak, the most first.
+    pub(super) left_out: Vec<(&'static str, u64)>,
 }
 
 impl Needed {
     pub(super) fn of(measured: &Measured) -> Self {
         let all = measured.snapshot();
-        Self { data: without(&all), besides: besides(&all), all }
+        Self { data: without(&all), left_out: left_out(&all), all }
     }
 
-    /// What it was at the peak, if there was any.
+    /// A note on the one-time initialization at the peak, if there was any.
     pub(super) fn setup(&self) -> Option<String> {
         let parts: Vec<String> =
-            self.besides.iter().map(|(what, bytes)| format!("{} for {what}", Bytes(*bytes))).collect();
-        (!parts.is_empty()).then(|| format!("made once, and not counted: {}", parts.join(", ")))
+            self.left_out.iter().map(|(what, bytes)| format!("{} for {what}", Bytes(*bytes))).collect();
+        (!parts.is_empty()).then(|| format!("one-time initialization, not counted: {}", parts.join(", ")))
     }
 
     /// A device's peak.
@@ -90,10 +90,10 @@ impl Needed {
     }
 }
 
-fn besides(data: &SnapshotData) -> Vec<(&'static str, u64)> {
+fn left_out(data: &SnapshotData) -> Vec<(&'static str, u64)> {
     let mut sums = BTreeMap::new();
     for block in data.devices.iter().flat_map(|device| &device.peak.blocks) {
-        if let Some(what) = made_once(data, block.stack) {
+        if let Some(what) = one_time(data, block.stack) {
             *sums.entry(what).or_default() += block.size;
         }
     }
@@ -107,8 +107,8 @@ fn without(data: &SnapshotData) -> SnapshotData {
     let mut known: HashMap<StackId, bool> = HashMap::new();
     let mut devices = std::mem::take(&mut data.devices);
     for device in &mut devices {
-        let mut is_needed = |stack| *known.entry(stack).or_insert_with(|| made_once(&data, stack).is_none());
-        // Where the log has lost its beginning, nobody can say what the peak would have been.
+        let mut is_needed = |stack| *known.entry(stack).or_insert_with(|| one_time(&data, stack).is_none());
+        // If the log has lost its beginning, the peak without those blocks is unknown.
         if device.overwritten == 0 && device.peak.blocks.iter().any(|block| !is_needed(block.stack)) {
             device.records.retain(|record| is_needed(record.alloc_stack));
             device.live.retain(|block| is_needed(block.stack));
@@ -119,7 +119,7 @@ fn without(data: &SnapshotData) -> SnapshotData {
     data
 }
 
-/// By the log, which is whole.
+/// Finds the peak by replaying the log, which must be complete.
 fn find_peak(device: &mut DeviceSnapshot) {
     let (mut live, mut most, mut at) = (Replay::default(), 0, 0);
     for (number, record) in device.records.iter().enumerate() {
@@ -132,5 +132,6 @@ fn find_peak(device: &mut DeviceSnapshot) {
     device.records.iter().take(at).for_each(|record| live.apply(record));
     let blocks = live.blocks();
     (device.peak.seq, device.peak.time_ns) = blocks.last().map_or((None, 0), |block| (block.seq, block.time_ns));
-    (device.peak.bytes, device.peak.blocks) = (most, blocks);
+    device.peak.bytes = most;
+    device.peak.blocks = blocks;
 }

@@ -1,17 +1,20 @@
-//! Does a series of numbers go on growing?
+//! Trend test: does a noisy series keep growing?
+//!
+//! Few runs cannot distinguish a leak from a cache that fills up, nor show a container that doubles its capacity. So a series that reached
+//! a new maximum late is unsettled and gets more runs (`runs`). The tests below measure false alarms in noise; `tests/verdicts` runs
+//! whole programs.
 
-/// What became of a series.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Trend {
     /// It stays, or goes up and down.
     Steady,
-    /// It grew at first and then no more: the last growth was in this run, counted from 0.
+    /// It stopped growing; the last growth was in this run, counted from 0.
     Settled(usize),
-    /// It grew lately, but too seldom to tell.
+    /// It grew recently, but too seldom for a verdict.
     Unsettled,
-    /// It grows seldom and then by so much as it had, which it does not cease to do.
+    /// It grows by doubling, ever more rarely.
     Doubling,
-    /// It grows by so much with each run, give or take.
+    /// It grows with each run by `slope`, within a 99.9 % confidence interval of ± `give_or_take`.
     Growing { slope: f64, give_or_take: f64 },
 }
 
@@ -21,73 +24,73 @@ impl Trend {
     }
 }
 
-/// How often a series has to reach a new height after the warm-up.
-const HEIGHTS: usize = 3;
-/// Parts of a long series, and how long each is at least.
+/// A growing series reaches at least this many new maxima after the warm-up.
+const MAXIMA: usize = 3;
+/// A long series is compared in this many parts, each with at least `LEAST_PART` runs.
 const PARTS: usize = 5;
 const LEAST_PART: usize = 5;
 
-/// Has a series reached a new height after its warm-up, and not stayed below it for longer than it took to get there?
-/// What doubles its room reaches the next height after as many runs again.
+/// Whether a series reached a new maximum after the warm-up, and not stayed below it for longer than it took to get there. A
+/// container that doubles its capacity reaches the next maximum after that time.
 pub(super) fn is_unsettled(series: &[f64], warmup: usize) -> bool {
-    let last = heights(series).last().map_or(0, |at| at + 1);
+    let last = maxima(series).last().map_or(0, |at| at + 1);
     last > warmup && series.len() < last * 9 / 4 + 2
 }
 
-/// Does it reach new heights after the warm-up in every fourth run or more often? A pool that now and then needs one more
-/// thread does not.
+/// Whether a series reaches new maxima in at least a quarter of the runs after the warm-up. A thread pool that occasionally adds a thread
+/// does not.
 pub(super) fn is_frequent(series: &[f64], warmup: usize) -> bool {
-    let late = heights(series).into_iter().filter(|at| *at >= warmup).count();
+    let late = maxima(series).into_iter().filter(|at| *at >= warmup).count();
     late * 4 >= series.len().saturating_sub(warmup)
 }
 
-/// How much more there is at the end than after the warm-up, for each run since.
+/// The mean growth per run since the warm-up.
 pub(super) fn rise(series: &[f64], warmup: usize) -> f64 {
     let before = series.get(warmup.saturating_sub(1)).copied().unwrap_or(0.0);
     let runs = series.len().saturating_sub(warmup).max(1);
     series.last().map_or(0.0, |last| (last - before) / runs as f64)
 }
 
-/// Is there more at the end than in the first half? What comes and goes, and is looked at in between, need not be.
+/// Whether the last value exceeds the whole first half. Memory that comes and goes can be at a maximum by chance, but not this.
 pub(super) fn ends_higher(series: &[f64]) -> bool {
     let first = series.iter().take(series.len() / 2).copied().fold(0.0, f64::max);
     series.last().is_some_and(|last| *last > first)
 }
 
-/// Does it grow by doubling, as a container does that is filled on and on: three times at least after the warm-up, each
-/// time by two fifths or more, never less than before, and is the next time not overdue?
+/// Whether a series grows by doubling, as a container does: at least three times after the warm-up, mostly by two fifths or more, never
+/// falling, and without the next doubling being overdue.
 pub(super) fn doubles(series: &[f64], warmup: usize) -> bool {
-    let heights = heights(series);
+    let maxima = maxima(series);
     let before = |at: usize| series.iter().take(at).copied().fold(0.0, f64::max);
     let value = |at: usize| series.get(at).copied().unwrap_or(0.0);
-    let late = heights.iter().filter(|at| **at >= warmup);
+    let late = maxima.iter().filter(|at| **at >= warmup);
     let times = late.filter(|at| value(**at) >= before(**at) * 1.4).count();
-    let last = heights.last().map_or(0, |at| at + 1);
-    times >= HEIGHTS
+    let last = maxima.last().map_or(0, |at| at + 1);
+    times >= MAXIMA
         && series.get(warmup..).is_some_and(<[f64]>::is_sorted)
-        && times * 2 >= heights.iter().filter(|at| **at >= warmup).count()
+        && times * 2 >= maxima.iter().filter(|at| **at >= warmup).count()
         && series.len() < last * 9 / 4 + 2
 }
 
-/// The trend of what comes after the warm-up, whose runs count as what was there before.
+/// The trend after the warm-up.
 ///
-/// Growing is what reaches new heights at least three times, also in the last third, and besides
-/// * never falls, or reaches new heights in seven of ten runs and never falls by more than a tenth of what it rises in all,
-/// * or, of 25 runs or more, has five parts each of which lies above the one before.
+/// A series grows if it reaches new maxima at least three times, also in the last third, and
+/// * never falls, or reaches new maxima in seven of ten runs and never falls by more than a tenth of its total rise,
+/// * or has at least 25 runs, and each fifth of them lies above the one before.
 ///
-/// So a cache that fills up is none, nor is what varies from run to run, also if one run's size depends on that of the runs before:
-/// a slope alone would take a queue that is long for a while for a leak.
+/// So a cache that fills up does not grow, and neither does noise, even if each run's size depends on the runs before. A test of the
+/// slope alone would report a queue that is temporarily long as a leak.
 pub(super) fn trend(series: &[f64], warmup: usize) -> Trend {
-    let heights = heights(series);
-    let Some(last) = heights.last().copied() else { return Trend::Steady };
-    let late = heights.iter().filter(|at| **at >= warmup).count();
+    let maxima = maxima(series);
+    let Some(last) = maxima.last().copied() else { return Trend::Steady };
+    let late = maxima.iter().filter(|at| **at >= warmup).count();
     if late == 0 {
         return Trend::Settled(last);
     }
     let tail = series.get(warmup..).unwrap_or_default();
     let goes_on = last >= warmup + 2 * tail.len() / 3;
     let often = late * 10 >= tail.len() * 7;
-    if goes_on && late >= HEIGHTS && (tail.is_sorted() || often && hardly_falls(tail) || climbs(tail)) {
+    if goes_on && late >= MAXIMA && (tail.is_sorted() || often && hardly_falls(tail) || climbs(tail)) {
         let (slope, give_or_take) = slope(tail);
         let give_or_take = if give_or_take.is_finite() { give_or_take } else { 0.0 };
         return Trend::Growing { slope, give_or_take };
@@ -95,7 +98,7 @@ pub(super) fn trend(series: &[f64], warmup: usize) -> Trend {
     if goes_on { Trend::Unsettled } else { Trend::Settled(last) }
 }
 
-/// Is the deepest fall less than a tenth of the whole rise?
+/// Whether the deepest fall is at most a tenth of the total rise.
 fn hardly_falls(series: &[f64]) -> bool {
     let (mut highest, mut deepest) = (f64::NEG_INFINITY, 0.0f64);
     for value in series.iter().copied() {
@@ -106,7 +109,7 @@ fn hardly_falls(series: &[f64]) -> bool {
     rise > 0.0 && deepest * 10.0 <= rise
 }
 
-/// Does each part of a long series lie above the one before, by the middle half of its values?
+/// Whether the interquartile range of each part of a long series lies above that of the part before.
 fn climbs(series: &[f64]) -> bool {
     let length = series.len() / PARTS;
     if length < LEAST_PART {
@@ -118,24 +121,24 @@ fn climbs(series: &[f64]) -> bool {
         sorted.get(length / 4).copied().zip(sorted.get(length * 3 / 4).copied())
     };
     let parts: Vec<_> = series.rchunks(length).take(PARTS).filter_map(quartiles).collect();
-    // The newest first.
+    // `rchunks` yields the newest part first.
     parts.windows(2).all(|pair| matches!(pair, [(lower, _), (_, upper)] if lower > upper))
 }
 
-/// The runs after which there was more than ever before; the first is none.
-fn heights(series: &[f64]) -> Vec<usize> {
+/// The runs that reached a new maximum, without the first run.
+fn maxima(series: &[f64]) -> Vec<usize> {
     let mut highest = series.first().copied().unwrap_or(0.0);
-    let mut heights = Vec::new();
+    let mut maxima = Vec::new();
     for (at, value) in series.iter().copied().enumerate() {
         if value > highest {
-            heights.push(at);
+            maxima.push(at);
             highest = value;
         }
     }
-    heights
+    maxima
 }
 
-/// The least-squares slope with half the width of its confidence interval.
+/// The least-squares slope, with half the width of its confidence interval.
 fn slope(series: &[f64]) -> (f64, f64) {
     let n = series.len() as f64;
     let mean_x = (n - 1.0) / 2.0;
@@ -151,7 +154,7 @@ fn slope(series: &[f64]) -> (f64, f64) {
     (slope, student(freedom) * (residual / freedom as f64 / spread).sqrt())
 }
 
-/// Student's t for a two-sided confidence of 99.9 %, by degrees of freedom.
+/// Quantiles of Student's t-distribution for a two-sided confidence of 99.9 %, by degrees of freedom.
 fn student(freedom: usize) -> f64 {
     const T: [f64; 10] = [636.62, 31.60, 12.92, 8.610, 6.869, 5.959, 5.408, 5.041, 4.781, 4.587];
     match freedom {

@@ -1,10 +1,10 @@
-//! Work that may have been done for the code, by threads that were there before and of which nobody can tell.
+//! Undecided verdicts: work of threads that existed before and may have worked for the measured code.
 
 use std::collections::HashSet;
 use std::fmt::Write as _;
 
 use super::measure::Measured;
-use super::setup::made_once;
+use super::setup::one_time;
 use crate::analysis::line_and_callers;
 use crate::record::measure::{Helper, MeasuredCopy};
 use crate::record::thread;
@@ -12,52 +12,48 @@ use crate::session::measured_snapshot;
 use crate::snapshot::{Block, Device, SnapshotData, StackId, ThreadId};
 use crate::units::{Bytes, grouped};
 
-/// Whose memory an assertion counts.
+/// Whose work an assertion counts.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Counted {
-    /// That of all threads.
+pub(super) struct CountedWork {
     pub(super) whole_process: bool,
-    /// What stands in the name of a thread, or in its stack, whose work may be left out.
+    /// Work is left out if this text occurs in the name or the stack of its thread.
     pub(super) allowed: Option<&'static str>,
 }
 
 /// The methods of an assertion's builder that set its `counted`.
 macro_rules! counted_methods {
     () => {
-        /// Counts what all threads of the process allocate meanwhile. Its baselines are its own.
-        #[must_use]
+        /// Counts the allocations of all threads of the process. Baselines for it are separate entries.
         pub fn whole_process(self, whole_process: bool) -> Self {
-            Self { counted: Counted { whole_process, ..self.counted }, ..self }
+            Self { counted: CountedWork { whole_process, ..self.counted }, ..self }
         }
 
-        /// Work on other threads that may be left out although nobody can tell for whom it was done: those in whose
-        /// names, or in the functions or files of whose stacks, this text stands.
-        #[must_use]
+        /// Ignores other threads' work that would make the verdict undecided, if this text occurs in the thread's name, or in a function
+        /// or file of its stack.
         pub fn allow(self, name: &'static str) -> Self {
-            Self { counted: Counted { allowed: Some(name), ..self.counted }, ..self }
+            Self { counted: CountedWork { allowed: Some(name), ..self.counted }, ..self }
         }
     };
 }
 pub(super) use counted_methods;
 
-/// What nobody can tell, of one assertion.
+/// The work that one assertion cannot attribute.
 #[derive(Debug)]
 pub(super) struct Undecided {
-    /// Threads that share memory with what was measured.
+    /// Threads that share memory with the measured code.
     helpers: Vec<Helper>,
     /// Their largest blocks.
     largest: SnapshotData,
-    /// Work that was handed over, as it seems: the most that was live at once.
+    /// The most bytes of handed-over work that were live at once, and its blocks.
     handed: u64,
-    /// Blocks of it.
     blocks: SnapshotData,
 }
 
 impl Undecided {
-    /// Of what was allocated on the device, or on all; less what is allowed to be left out.
-    pub(super) fn of(measured: &Measured, device: Option<Device>, counted: Counted) -> Self {
-        let is_meant = |of: Device| device.is_none_or(|device| device == of);
-        let helps = |helper: &&Helper| helper.shares && is_meant(helper.device);
+    /// For one device or all of them, without allowed work.
+    pub(super) fn of(measured: &Measured, device: Option<Device>, counted: CountedWork) -> Self {
+        let is_selected = |of: Device| device.is_none_or(|device| device == of);
+        let helps = |helper: &&Helper| helper.shares && is_selected(helper.device);
         let mut helpers: Vec<Helper> = measured.helpers().iter().filter(helps).copied().collect();
         helpers.sort_by_key(|helper| (std::cmp::Reverse(helper.bytes), helper.thread));
         let largest = snapshot_of(if helpers.is_empty() { vec![] } else { vec![MeasuredCopy::of_helpers(&helpers)] });
@@ -67,12 +63,12 @@ impl Undecided {
             let stack = at.next().copied().unwrap_or(StackId::NONE);
             !counted.allowed.is_some_and(|allowed| is_called(helper, &largest, stack, allowed))
         });
-        let handed: Vec<MeasuredCopy> = measured.handed().iter().filter(|on| is_meant(on.device)).cloned().collect();
+        let handed: Vec<MeasuredCopy> = measured.handed().iter().filter(|on| is_selected(on.device)).cloned().collect();
         let mut blocks = snapshot_of(handed);
         let left_out: HashSet<StackId> = blocks_at(&blocks)
             .filter(|block| {
                 let is_allowed = |allowed| has_frame(&blocks, block.stack, allowed) || is_thread(block.thread, allowed);
-                made_once(&blocks, block.stack).is_some() || counted.allowed.is_some_and(is_allowed)
+                one_time(&blocks, block.stack).is_some() || counted.allowed.is_some_and(is_allowed)
             })
             .map(|block| block.stack)
             .collect();
@@ -81,18 +77,18 @@ impl Undecided {
         Self { helpers, largest, handed, blocks }
     }
 
-    /// The most that all of them held, each by itself.
+    /// The sum of what each held at most.
     pub(super) fn bytes(&self) -> u64 {
         self.helpers.iter().map(|helper| helper.bytes).sum::<u64>() + self.handed
     }
 
-    /// Who they are and where they allocated their largest blocks.
+    /// The threads, and where they allocated their largest blocks.
     pub(super) fn table(&self) -> String {
         let mut text = String::new();
         let live: Vec<_> = self.largest.devices.iter().flat_map(|on| &on.live).collect();
         for helper in &self.helpers {
-            let is_its_own = |block: &&&Block| (block.thread, block.size) == (helper.thread, helper.largest);
-            let stack = live.iter().find(is_its_own).map_or(StackId::NONE, |block| block.stack);
+            let is_its_largest = |block: &&&Block| (block.thread, block.size) == (helper.thread, helper.largest);
+            let stack = live.iter().find(is_its_largest).map_or(StackId::NONE, |block| block.stack);
             let (name, most, count) = (helper.name(), Bytes(helper.bytes), grouped(helper.allocations));
             _ = writeln!(
                 text,
@@ -105,7 +101,7 @@ impl Undecided {
         handed.sort_by_key(|block| std::cmp::Reverse(block.size));
         if let Some(block) = handed.first() {
             let (most, count) = (Bytes(self.handed), grouped(handed.len() as u64));
-            _ = writeln!(text, "    with memory of the code in hand: {most} in {count} blocks at most; the largest:");
+            _ = writeln!(text, "    handed-over work: {most} in {count} blocks at most; the largest:");
             lines(&self.blocks, block.stack, block.size, &mut text);
         }
         text
@@ -135,7 +131,7 @@ fn is_thread(thread: ThreadId, name: &str) -> bool {
     first.into_iter().chain(last).any(|known| is_name(&known, name))
 }
 
-/// The system keeps fifteen bytes of a thread's name.
+/// Linux keeps only fifteen bytes of a thread's name.
 fn is_name(known: &str, name: &str) -> bool {
     known.contains(name) || known.len() == 15 && name.starts_with(known)
 }

@@ -1,4 +1,4 @@
-//! For programs on candle: its own devices with recording in place, names for tensors and for the parts of models.
+//! Integration with candle: devices, names and categories for tensors, modules as scopes.
 //!
 //! ```
 //! # #[global_allocator] static ALLOC: memtrace::Alloc = memtrace::Alloc::system();
@@ -12,8 +12,8 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! A program on another version of candle than 0.11.1 does without this module: it is recorded all the
-//! same, and [`memtrace::name`](fn@crate::name) takes a tensor's pointer.
+//! This module needs candle 0.11.1. Programs on other versions are recorded as well, without it, and
+//! [`memtrace::name`](fn@crate::name) takes a tensor's pointer.
 
 mod named;
 mod tags;
@@ -28,17 +28,16 @@ use candle_core::{DeviceLocation, Result};
 use crate::device::IntoDevice;
 use crate::snapshot::Device;
 
-/// candle's CPU device. Its tensors lie on the heap, which [`Alloc`](crate::Alloc) sees.
+/// candle's CPU device. Its tensors are on the heap, which [`Alloc`](crate::Alloc) sees.
 pub fn cpu() -> candle_core::Device {
     candle_core::Device::Cpu
 }
 
-/// candle's CUDA device of that ordinal, from 0, with recording in place before it exists.
+/// candle's CUDA device with this ordinal. The hooks are installed before it is created.
 ///
 /// # Errors
-/// candle's own: if there is no such device, or if candle was built without CUDA
-/// ([`Error::NotCompiledWithCudaSupport`](candle_core::Error::NotCompiledWithCudaSupport)); memtrace's
-/// feature `cuda` builds it in.
+/// candle's own: there is no such device, or candle was built without CUDA
+/// ([`Error::NotCompiledWithCudaSupport`](candle_core::Error::NotCompiledWithCudaSupport)), which memtrace's feature `cuda` enables.
 ///
 /// ```
 /// # if cfg!(not(feature = "cuda")) {
@@ -51,8 +50,7 @@ pub fn cuda(ordinal: usize) -> Result<candle_core::Device> {
     candle_core::Device::new_cuda(ordinal)
 }
 
-/// A Metal device is the CPU's: its buffers lie in main memory and are not seen; what memtrace does
-/// see of a program that uses one is its heap.
+/// A Metal device counts as the CPU: its buffers are in main memory and not recorded, so only the program's heap is.
 impl IntoDevice for &candle_core::Device {
     fn into_device(self) -> Device {
         at(self.location())
@@ -66,9 +64,8 @@ fn at(location: DeviceLocation) -> Device {
     }
 }
 
-/// Makes the buffer that gemm, candle's matrix product on the CPU, keeps for this thread from its first product on: 1 or
-/// 2 MiB, by the size of the processor's caches. To be called before a test on the thread that calls it measures
-/// products; the workers of [`measure_in_pool`](crate::measure_in_pool) have it already.
+/// Allocates the buffer of 1 or 2 MiB that gemm, candle's matrix product on the CPU, keeps for each thread after its first product.
+/// Call it on a thread before measuring products there. [`measure_in_pool`](crate::measure_in_pool) does it for its workers.
 ///
 /// ```
 /// # #[global_allocator] static ALLOC: memtrace::Alloc = memtrace::Alloc::system();
@@ -87,6 +84,6 @@ pub fn warm() {
         }
         Ok(())
     };
-    // A failure leaves the buffer to be made later.
+    // On failure the first real product allocates the buffer.
     let _ = multiply();
 }

@@ -1,4 +1,4 @@
-//! Parameters by their paths, without a line in the model.
+//! A `VarBuilder` that names every parameter by its path.
 
 use candle_core::{DType, Device, Result, Shape, Tensor};
 use candle_nn::Init;
@@ -6,10 +6,10 @@ use candle_nn::var_builder::{SimpleBackend, VarBuilder};
 
 use super::tags::parameter;
 
-/// A builder that gives what this one gives, and names each parameter by its path: PARAMETER.
+/// Wraps a builder so that each parameter it returns is named by its path, in the category PARAMETER.
 ///
-/// Prefix and type stay what they were. Only `get_unchecked` of a builder that was changed by `to_dtype` differs: it gives
-/// the changed type, where the original gives the first one.
+/// Prefix and dtype stay the same. One thing differs: after `to_dtype`, `get_unchecked` returns the new dtype, where the original
+/// builder returns the first one.
 ///
 /// ```
 /// # #[global_allocator] static ALLOC: memtrace::Alloc = memtrace::Alloc::system();
@@ -25,13 +25,13 @@ use super::tags::parameter;
 /// ```
 pub fn named(build: VarBuilder<'_>) -> VarBuilder<'_> {
     let (prefix, dtype, device) = (build.prefix(), build.dtype(), build.device().clone());
-    let named = VarBuilder::from_backend(Box::new(Named(build.root())), dtype, device);
+    let named = VarBuilder::from_backend(Box::new(NamingBackend(build.root())), dtype, device);
     if prefix.is_empty() { named } else { named.set_prefix(prefix) }
 }
 
-struct Named<'a>(VarBuilder<'a>);
+struct NamingBackend<'a>(VarBuilder<'a>);
 
-impl Named<'_> {
+impl NamingBackend<'_> {
     fn on(&self, device: &Device) -> VarBuilder<'_> {
         match self.0.device().same_device(device) {
             true => self.0.clone(),
@@ -40,7 +40,7 @@ impl Named<'_> {
     }
 }
 
-impl SimpleBackend for Named<'_> {
+impl SimpleBackend for NamingBackend<'_> {
     fn get(&self, shape: Shape, name: &str, init: Init, dtype: DType, device: &Device) -> Result<Tensor> {
         let tensor = self.on(device).get_with_hints_dtype(shape, name, init, dtype)?;
         parameter(&tensor, name);

@@ -1,4 +1,4 @@
-//! Names and categories for tensors, by the block that their elements lie in.
+//! Names and categories for tensors, attached to the block that holds their elements.
 
 use std::collections::HashMap;
 use std::sync::{LazyLock, Mutex, PoisonError};
@@ -15,22 +15,21 @@ use crate::name::Address;
 use crate::record::{BlockLabel, fork, naming, own};
 use crate::snapshot::{Category, Device};
 
-/// The names of so many parameters are kept for their gradients.
+/// How many parameter names are kept for naming gradients.
 const MOST_PARAMETERS: usize = 1 << 16;
 
 static PARAMETERS: LazyLock<Mutex<HashMap<TensorId, String>>> = LazyLock::new(Mutex::default);
 
-/// Names the block that a tensor's elements lie in, as [`memtrace::name`](fn@crate::name) does: `weights f32[10, 20]` if
-/// the tensor is all of its block. A view names the block of the tensor that it is a view of.
+/// Names the block that holds a tensor's elements, as [`memtrace::name`](fn@crate::name) does. Dtype and shape are appended if the
+/// tensor fills its block: `weights f32[10, 20]`. A view names the block of the tensor behind it.
 ///
-/// False if no live block was recorded there, and for CUDA tensors without memtrace's feature `cuda`.
-/// The tensor is neither changed nor copied. Its storage is locked for reading meanwhile: do not call
-/// this while you hold what [`Tensor::storage_and_layout`] returned.
+/// Returns false if the block is not recorded, and for CUDA tensors without memtrace's feature `cuda`. The tensor's storage is
+/// locked for reading meanwhile: do not call this while you hold the result of [`Tensor::storage_and_layout`].
 pub fn tag(tensor: &Tensor, name: &str) -> bool {
     tag_as(tensor, name, Category::Unknown)
 }
 
-/// As [`tag`], and says what the tensor is for: tables by category believe that before anything else.
+/// [`tag`] with the tensor's category, which overrides what attribution would find.
 ///
 /// ```
 /// # #[global_allocator] static ALLOC: memtrace::Alloc = memtrace::Alloc::system();
@@ -44,7 +43,7 @@ pub fn tag_as(tensor: &Tensor, name: &str, category: Category) -> bool {
     put(tensor, BlockLabel { category, ..name.into() })
 }
 
-/// Names all parameters of a model: PARAMETER. Says how many got their name.
+/// Names all parameters of a model, in the category PARAMETER. Returns how many got their name.
 ///
 /// ```
 /// # #[global_allocator] static ALLOC: memtrace::Alloc = memtrace::Alloc::system();
@@ -54,7 +53,7 @@ pub fn tag_as(tensor: &Tensor, name: &str, category: Category) -> bool {
 /// let weights = candle_nn::VarMap::new();
 /// let build = candle_nn::VarBuilder::from_varmap(&weights, DType::F32, &Device::Cpu);
 /// let layer = candle_nn::linear(64, 32, build.pp("head"))?;
-/// // head.weight; head.bias has 128 bytes, which is below the threshold of 1 KiB.
+/// // head.weight. With 128 bytes, head.bias is below the threshold of 1 KiB.
 /// assert_eq!(memtrace::candle::tag_varmap(&weights), 1);
 /// # Ok::<(), candle_core::Error>(())
 /// ```
@@ -63,14 +62,14 @@ pub fn tag_varmap(weights: &VarMap) -> usize {
     tag_vars(&*vars)
 }
 
-/// [`tag_varmap`] for variables that are kept in something else: names with variables.
+/// [`tag_varmap`] for variables in any other collection of names and variables.
 pub fn tag_vars<'a, N: AsRef<str> + 'a>(vars: impl IntoIterator<Item = (&'a N, &'a Var)>) -> usize {
     vars.into_iter().filter(|(name, var)| parameter(var, name.as_ref())).count()
 }
 
-/// Names gradients: GRADIENT, `grad of NAME` if their parameter was named by [`tag_varmap`], [`tag_vars`] or [`named`](super::named()).
-/// Gradients that share a block with something that has a name, a view of it for instance, take its name
-/// over. Says how many were found.
+/// Names gradients, in the category GRADIENT: `grad of NAME` if [`tag_varmap`], [`tag_vars`] or [`named`](super::named()) named the
+/// parameter. If a gradient shares its block with something that is named already, it replaces that name. Returns how many were
+/// found.
 ///
 /// ```
 /// # #[global_allocator] static ALLOC: memtrace::Alloc = memtrace::Alloc::system();
@@ -96,8 +95,8 @@ pub fn tag_grads(gradients: &GradStore) -> usize {
     gradients.get_ids().filter(found).count()
 }
 
-/// Names what an optimizer keeps between steps: OPTIMIZER_STATE. For optimizers of your own: the
-/// state of candle's AdamW is out of reach, and is known by the line that makes it. Says how many were found.
+/// Names the state that an optimizer keeps between steps, in the category OPTIMIZER_STATE. Returns how many were found. This is for
+/// your own optimizers; the state of candle's AdamW is private, and attribution recognizes it by its allocation site.
 ///
 /// ```
 /// # #[global_allocator] static ALLOC: memtrace::Alloc = memtrace::Alloc::system();
@@ -112,11 +111,11 @@ pub fn tag_optimizer<'a, N: AsRef<str> + 'a>(state: impl IntoIterator<Item = (N,
     state.into_iter().filter(found).count()
 }
 
-/// Names a parameter, and remembers it for its gradient.
+/// Names a parameter and remembers the name for its gradient.
 pub(super) fn parameter(tensor: &Tensor, name: &str) -> bool {
     own(|| {
         with_parameters(|known| {
-            // Those of models long gone, as a rule; tensors' numbers are never used again.
+            // Most of them belong to models that no longer exist; tensor ids are never reused.
             if known.len() >= MOST_PARAMETERS {
                 known.clear();
             }
@@ -133,7 +132,6 @@ fn gradient_name(parameter: TensorId) -> String {
 
 fn with_parameters<R>(f: impl FnOnce(&mut HashMap<TensorId, String>) -> R) -> R {
     let _no_fork = fork::no_fork();
-    // Nothing done under this lock panics.
     f(&mut PARAMETERS.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
@@ -149,12 +147,12 @@ pub(super) fn put(tensor: &Tensor, label: BlockLabel<'_>) -> bool {
     })
 }
 
-/// Is a tensor of this layout all of a block with so many elements?
+/// Whether a tensor with this layout fills a block of `elements` elements.
 fn covers(layout: &Layout, elements: usize) -> bool {
     layout.start_offset() == 0 && layout.is_contiguous() && layout.shape().elem_count() == elements
 }
 
-/// Where a tensor's elements lie, and how many.
+/// Device and address of a tensor's block, and the number of elements in it.
 fn block_of(storage: &Storage) -> Option<(Device, Address, usize)> {
     match storage {
         Storage::Cpu(storage) => {

@@ -1,12 +1,12 @@
-//! Modules that say where they stand in the model.
+//! A module wrapper that opens a scope in `forward`.
 
 use candle_core::{Module, Result, Tensor};
 
 use super::tags::put;
 use crate::record::{BlockLabel, own};
 
-/// A module with a name: what it allocates in `forward` stands below that name in tables by module and by scope,
-/// and its output is named after it unless it has a name already.
+/// A module with a name. Tables by module and by scope list its allocations in `forward` under that name, and its output is named
+/// after it unless it has a name already.
 ///
 /// ```
 /// # #[global_allocator] static ALLOC: memtrace::Alloc = memtrace::Alloc::system();
@@ -27,17 +27,17 @@ pub struct Traced<M> {
 }
 
 impl<M> Traced<M> {
-    /// The module under this name.
+    /// Wraps a module.
     pub fn new(name: impl Into<String>, inner: M) -> Self {
         Self { name: name.into(), inner }
     }
 
-    /// The module itself.
+    /// The wrapped module.
     pub fn inner(&self) -> &M {
         &self.inner
     }
 
-    /// The module without its name.
+    /// Unwraps the module.
     pub fn into_inner(self) -> M {
         self.inner
     }

@@ -1,4 +1,7 @@
-//! Labels for parts of the program: [`scope`], its guard form, and carrying them to other threads.
+//! Scopes: labels for parts of the program, a stack of which is open on each thread.
+//!
+//! The path of open scopes is interned to one number, the *context*, which every record carries. [`Context`] takes it to other
+//! threads. Open scopes also carry the active measurement (see `assertion`).
 
 mod open;
 #[cfg(feature = "tracing")]
@@ -10,15 +13,14 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use crate::record::{CONTEXTS, fork, guard, measure, recorder};
 use crate::snapshot::ContextId;
 
-use open::{OPEN, OpenScope};
+use open::{OPEN, ThreadScope};
 #[cfg(feature = "tracing")]
 pub(crate) use span::{LastPath, SpanKey, enter_span, exit_span};
 
-/// Runs `f`; what this thread allocates meanwhile is labelled `name`, below the scopes already open.
+/// Runs `f` in a scope: allocations of this thread are labelled `name`, inside the scopes that are already open.
 ///
-/// The label goes on this thread only: work that other threads do for `f` is not labelled, unless
-/// it carries the [`Context`]. With no recording under way a scope costs about as much as a map
-/// look-up.
+/// Other threads that work for `f` are not labelled, unless they are given the [`Context`]. While nothing is recorded, a scope costs
+/// about as much as a hash map lookup.
 ///
 /// ```
 /// let sum = memtrace::scope("forward", || 1 + 1);
@@ -26,13 +28,12 @@ pub(crate) use span::{LastPath, SpanKey, enter_span, exit_span};
 /// ```
 #[inline(always)]
 pub fn scope<R>(name: impl AsRef<str>, f: impl FnOnce() -> R) -> R {
-    // Inlined, so that `f` is, too: the compiler makes one function of equal ones, with the line of any.
-
+    // Inlined because the compiler merges identical functions: one caller's closure would show the other's line.
     let _scope = scope_guard(name);
     f()
 }
 
-/// [`scope`] for a part of a model: tables by module show its name, others show it as they show a scope's.
+/// [`scope`] for a part of a model: tables by module show its name, and all others treat it as a scope.
 ///
 /// ```
 /// let sum = memtrace::module("encoder", || memtrace::module("layer 3", || 1 + 1));
@@ -40,22 +41,22 @@ pub fn scope<R>(name: impl AsRef<str>, f: impl FnOnce() -> R) -> R {
 /// ```
 #[inline(always)]
 pub fn module<R>(name: impl AsRef<str>, f: impl FnOnce() -> R) -> R {
-    // Inlined as `scope` is.
+    // Inlined for the same reason as `scope`.
     let _scope = module_guard(name.as_ref());
     f()
 }
 
 fn module_guard(name: &str) -> ScopeGuard {
-    ScopeGuard::open(below(guard::context(), name, true), Kind::Named)
+    ScopeGuard::open(below(guard::context(), name, true), ScopeKind::Named)
 }
 
-/// The path of a scope below another one.
+/// The context of a scope inside another one.
 fn below(parent: ContextId, name: &str, is_module: bool) -> ContextId {
     fork::watch();
     CONTEXTS.intern(parent, name, is_module)
 }
 
-/// The guard form of [`scope`]: the scope is open until the guard is dropped.
+/// Opens a scope until the guard is dropped.
 ///
 /// ```
 /// let forward = memtrace::scope_guard("forward");
@@ -63,7 +64,7 @@ fn below(parent: ContextId, name: &str, is_module: bool) -> ContextId {
 /// drop(forward);
 /// ```
 ///
-/// A guard stays on its thread:
+/// A guard cannot be sent to another thread:
 /// ```compile_fail
 /// let guard = memtrace::scope_guard("forward");
 /// std::thread::spawn(move || drop(guard));
@@ -73,33 +74,33 @@ pub fn scope_guard(name: impl AsRef<str>) -> ScopeGuard {
 }
 
 fn named_guard(name: &str) -> ScopeGuard {
-    ScopeGuard::open(below(guard::context(), name, false), Kind::Named)
+    ScopeGuard::open(below(guard::context(), name, false), ScopeKind::Named)
 }
 
-/// Closes its scope when dropped, in whatever order guards are dropped.
-#[must_use = "a scope closes when its guard is dropped"]
+/// Closes its scope when dropped; guards may be dropped in any order.
+#[must_use = "the scope closes when its guard is dropped; bind it: `let _scope = …`"]
 #[derive(Debug)]
 pub struct ScopeGuard {
     instance: u64,
-    /// Belongs to the thread that opened it.
+    /// Not `Send`: the scope is open on this thread.
     thread: PhantomData<*const ()>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
-    /// Opened by name, below what was open.
+enum ScopeKind {
+    /// Opened by name, inside the open scopes.
     Named,
-    /// A future's scope: entered at each poll, below what was open where the future was made.
+    /// A future's scope, entered at each poll, inside the scopes that were open where the future was created.
     #[cfg(feature = "tracing")]
     Task,
-    /// Carried here from elsewhere: not an entering of its own.
+    /// Entered from a [`Context`], which does not count as another entry of the scope.
     Carried,
-    /// A measurement begins here, in the scopes that are open.
+    /// A measurement, not a scope of the user's.
     Measure,
 }
 
-impl Kind {
-    fn is_entering(self) -> bool {
+impl ScopeKind {
+    fn is_entry(self) -> bool {
         !matches!(self, Self::Carried | Self::Measure)
     }
 }
@@ -110,8 +111,8 @@ fn next_instance() -> u64 {
     NEXT.fetch_add(1, Relaxed)
 }
 
-/// False, and counted, if too many are open.
-fn push(scope: OpenScope) -> bool {
+/// False if too many scopes are open, which is counted.
+fn push(scope: ThreadScope) -> bool {
     let pushed = OPEN.with(|open| open.borrow_mut().push(scope));
     if !pushed {
         CONTEXTS.count_refused();
@@ -119,41 +120,41 @@ fn push(scope: OpenScope) -> bool {
     pushed
 }
 
-fn enter_windows(kind: Kind, instance: u64, context: ContextId) {
-    if kind.is_entering() && recorder::is_recording() {
+fn enter_windows(kind: ScopeKind, instance: u64, context: ContextId) {
+    if kind.is_entry() && recorder::is_recording() {
         recorder::on_scope(true, instance, context);
     }
 }
 
-fn exit_windows(kind: Kind, instance: u64, context: ContextId) {
-    if kind.is_entering() && recorder::is_recording() {
+fn exit_windows(kind: ScopeKind, instance: u64, context: ContextId) {
+    if kind.is_entry() && recorder::is_recording() {
         recorder::on_scope(false, instance, context);
     }
 }
 
 impl ScopeGuard {
-    fn open(context: ContextId, kind: Kind) -> Self {
+    fn open(context: ContextId, kind: ScopeKind) -> Self {
         Self::open_carrying(context, kind, 0)
     }
 
-    fn open_carrying(context: ContextId, kind: Kind, measure: measure::Id) -> Self {
+    fn open_carrying(context: ContextId, kind: ScopeKind, measure: measure::Id) -> Self {
         let instance = next_instance();
         let thread = PhantomData;
-        if push(OpenScope::new(instance, context, kind).carrying(measure)) {
+        if push(ThreadScope::new(instance, context, kind).carrying(measure)) {
             enter_windows(kind, instance, context);
             return Self { instance, thread };
         }
-        // A guard of no scope.
+        // Nothing was opened, so dropping the guard closes nothing.
         Self { instance: 0, thread }
     }
 
-    /// Puts a measurement in force on this thread; `None` if too many scopes are open.
+    /// Makes a measurement active on this thread; `None` if too many scopes are open.
     pub(crate) fn of_measure(measure: measure::Id) -> Option<Self> {
-        let guard = Self::open_carrying(guard::context(), Kind::Measure, measure);
+        let guard = Self::open_carrying(guard::context(), ScopeKind::Measure, measure);
         (guard.instance != 0).then_some(guard)
     }
 
-    /// The scope stays open until the thread ends.
+    /// Leaves the scope open until the thread ends.
     #[cfg(feature = "rayon")]
     pub(crate) fn keep(self) {
         std::mem::forget(self);
@@ -168,8 +169,7 @@ impl Drop for ScopeGuard {
     }
 }
 
-/// The scopes that are open on a thread, and the measurement in force there, to be carried to work that runs
-/// elsewhere.
+/// The scopes that are open on a thread, and the measurement that is active there, to be handed to work on other threads.
 ///
 /// ```
 /// let _scope = memtrace::scope_guard("load");
@@ -184,15 +184,15 @@ pub struct Context {
 }
 
 impl Context {
-    /// The scopes open on this thread now, and the innermost [`measure`](fn@crate::measure).
+    /// The open scopes of this thread and its innermost [`measure`](fn@crate::measure).
     pub fn current() -> Self {
         Self { path: guard::context(), measure: measure::carry() }
     }
 
-    /// Puts these scopes in place of this thread's until the guard is dropped; what is allocated meanwhile
-    /// counts for the measurement that they come from.
+    /// Replaces this thread's scopes with these until the guard is dropped. Meanwhile, allocations count for the measurement that
+    /// was active where the context was taken.
     pub fn enter(self) -> ScopeGuard {
-        ScopeGuard::open_carrying(self.path, Kind::Carried, self.measure)
+        ScopeGuard::open_carrying(self.path, ScopeKind::Carried, self.measure)
     }
 
     /// The same scopes with another measurement.
@@ -201,19 +201,19 @@ impl Context {
         Self { measure, ..self }
     }
 
-    /// A scope called `name` below these, for a future to be polled in.
+    /// A scope called `name` inside these, for polling a future in.
     #[cfg(feature = "tracing")]
     pub(crate) fn below(self, name: &str) -> Self {
         Self { path: below(self.path, name, false), ..self }
     }
 
-    /// Enters the innermost of these scopes as a future's own.
+    /// Enters the context for one poll of a future.
     #[cfg(feature = "tracing")]
     pub(crate) fn enter_task(self) -> ScopeGuard {
-        ScopeGuard::open_carrying(self.path, Kind::Task, self.measure)
+        ScopeGuard::open_carrying(self.path, ScopeKind::Task, self.measure)
     }
 
-    /// Runs `f` with these scopes in place of this thread's.
+    /// Runs `f` with these scopes instead of this thread's.
     #[inline(always)]
     pub fn scope<R>(self, f: impl FnOnce() -> R) -> R {
         let _scope = self.enter();

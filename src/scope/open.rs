@@ -1,44 +1,43 @@
-//! The scopes that are open on a thread.
+//! The stack of open scopes of a thread.
 
 use std::cell::RefCell;
 
-use super::Kind;
+use super::ScopeKind;
 #[cfg(feature = "tracing")]
 use super::SpanKey;
 use crate::record::{CONTEXTS, guard, measure};
 use crate::snapshot::ContextId;
 
-/// Deeper nesting is not told apart: the scopes beyond keep the context of the deepest one.
+/// Scopes nested deeper than this are ignored, so their allocations belong to the deepest open one.
 pub(super) const MAX_OPEN: usize = 64;
 
 thread_local! {
-    // Const and without a destructor: scopes may be opened in thread-local destructors.
-    pub(super) static OPEN: RefCell<OpenScopes> = const { RefCell::new(OpenScopes::new()) };
+    // Const-initialized and without a destructor, because thread-local destructors may open scopes.
+    pub(super) static OPEN: RefCell<ScopeStack> = const { RefCell::new(ScopeStack::new()) };
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(super) struct OpenScope {
-    /// Unique number of this entering.
+pub(super) struct ThreadScope {
+    /// Unique number of this entry.
     pub(super) instance: u64,
-    /// Its path now.
+    /// The current context.
     context: ContextId,
-    /// Its path when it was entered, if a scope around it was closed since.
+    /// The context at entry, which differs if an enclosing scope was closed since.
     pub(super) entered: ContextId,
-    pub(super) kind: Kind,
-    /// The measurement that it carries; 0 for none.
+    pub(super) kind: ScopeKind,
+    /// The measurement that the scope brought along; 0 for none.
     carried: measure::Id,
-    /// The one in force in it.
+    /// The measurement that is active inside.
     measure: measure::Id,
-    /// The span that it stands for.
     #[cfg(feature = "tracing")]
     pub(super) span: Option<SpanKey>,
-    /// How often its span was entered again without being opened, too many scopes being open.
+    /// How many later entries of the span were not opened because too many scopes are open.
     #[cfg(feature = "tracing")]
     again: u32,
 }
 
-impl OpenScope {
-    pub(super) const fn new(instance: u64, context: ContextId, kind: Kind) -> Self {
+impl ThreadScope {
+    pub(super) const fn new(instance: u64, context: ContextId, kind: ScopeKind) -> Self {
         Self {
             instance,
             context,
@@ -58,37 +57,36 @@ impl OpenScope {
     }
 }
 
-/// The scopes of one thread from the outermost inwards.
+/// The open scopes of one thread, outermost first.
 #[derive(Debug)]
-pub(super) struct OpenScopes {
-    scopes: [OpenScope; MAX_OPEN],
+pub(super) struct ScopeStack {
+    scopes: [ThreadScope; MAX_OPEN],
     length: usize,
 }
 
-impl OpenScopes {
+impl ScopeStack {
     const fn new() -> Self {
-        Self { scopes: [OpenScope::new(0, ContextId::ROOT, Kind::Named); MAX_OPEN], length: 0 }
+        Self { scopes: [ThreadScope::new(0, ContextId::ROOT, ScopeKind::Named); MAX_OPEN], length: 0 }
     }
 
-    /// False if there are too many already.
-    pub(super) fn push(&mut self, scope: OpenScope) -> bool {
+    /// False if the stack is full.
+    pub(super) fn push(&mut self, scope: ThreadScope) -> bool {
         let Some(slot) = self.scopes.get_mut(self.length) else { return false };
-        let around = guard::measure();
-        let in_force = measure::active_for(around, scope.carried);
-        *slot = OpenScope { measure: in_force, ..scope };
+        let outer = guard::measure();
+        let active = measure::active_for(outer, scope.carried);
+        *slot = ThreadScope { measure: active, ..scope };
         self.length += 1;
         guard::set_context(scope.context);
-        if in_force != around {
-            guard::set_measure(in_force);
+        if active != outer {
+            guard::set_measure(active);
         }
         true
     }
 
-    /// Takes out the innermost scope that is meant, wherever it stands; those inside it move up to
-    /// what encloses it.
-    pub(super) fn remove(&mut self, is_meant: impl Fn(&OpenScope) -> bool) -> Option<OpenScope> {
+    /// Removes the innermost matching scope. The scopes inside it become children of the enclosing one.
+    pub(super) fn remove(&mut self, matches: impl Fn(&ThreadScope) -> bool) -> Option<ThreadScope> {
         let open = self.scopes.get_mut(..self.length)?;
-        let at = open.iter().rposition(is_meant)?;
+        let at = open.iter().rposition(matches)?;
         let closed = *open.get(at)?;
         open.get_mut(at..)?.rotate_left(1);
         self.length -= 1;
@@ -96,8 +94,7 @@ impl OpenScopes {
         Some(closed)
     }
 
-    /// A span was entered that could not be opened: if it is open already, its next exit is not that
-    /// one's.
+    /// Notes an entry of a span that could not be opened, so that the matching exit does not close an earlier entry.
     #[cfg(feature = "tracing")]
     pub(super) fn enter_again(&mut self, span: SpanKey) {
         if let Some(scope) = self.of_span(span) {
@@ -105,36 +102,36 @@ impl OpenScopes {
         }
     }
 
-    /// Takes out the innermost scope of a span, unless it was entered again since.
+    /// Removes the innermost scope of a span, unless the exit belongs to an entry that was not opened.
     #[cfg(feature = "tracing")]
-    pub(super) fn exit_span(&mut self, span: SpanKey) -> Option<OpenScope> {
+    pub(super) fn exit_span(&mut self, span: SpanKey) -> Option<ThreadScope> {
         let scope = self.of_span(span)?;
-        match scope.again.checked_sub(1) {
-            Some(fewer) => {
-                scope.again = fewer;
-                None
-            }
-            None => self.remove(|scope| scope.span == Some(span)),
+        if scope.again > 0 {
+            scope.again -= 1;
+            return None;
         }
+        self.remove(|scope| scope.span == Some(span))
     }
 
     #[cfg(feature = "tracing")]
-    fn of_span(&mut self, span: SpanKey) -> Option<&mut OpenScope> {
+    fn of_span(&mut self, span: SpanKey) -> Option<&mut ThreadScope> {
         self.scopes.get_mut(..self.length)?.iter_mut().rfind(|scope| scope.span == Some(span))
     }
 
+    /// Recomputes contexts and measurements from this index on.
     fn repath(&mut self, from: usize) {
         let enclosing = from.checked_sub(1).and_then(|i| self.scopes.get(i));
         let (mut parent, mut measure) =
             enclosing.map_or((ContextId::ROOT, guard::inherited()), |scope| (scope.context, scope.measure));
         for scope in self.scopes.iter_mut().take(self.length).skip(from) {
             match scope.kind {
-                Kind::Named => scope.context = CONTEXTS.intern_like(parent, scope.context),
-                Kind::Measure => scope.context = parent,
+                ScopeKind::Named => scope.context = CONTEXTS.intern_like(parent, scope.context),
+                ScopeKind::Measure => scope.context = parent,
                 _ => {}
             }
             scope.measure = measure::active_for(measure, scope.carried);
-            (parent, measure) = (scope.context, scope.measure);
+            parent = scope.context;
+            measure = scope.measure;
         }
         guard::set_context(parent);
         if measure != guard::measure() {

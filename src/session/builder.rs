@@ -1,4 +1,4 @@
-//! What to record, in PyTorch's words.
+//! Builder of a session: recording options under PyTorch's names.
 
 use std::fmt;
 use std::num::NonZeroU64;
@@ -12,59 +12,59 @@ use crate::session::Session;
 use crate::snapshot::{Action, Device, Enabled, MAX_INTERVAL, Rules, Settings, StackContext, StackKind};
 use crate::units::{MAX_STACK_DEPTH, parse_bytes};
 
-/// Options of a recording; begin with [`builder`](crate::builder), end with [`start`](Builder::start).
+/// Options for a recording: from [`builder`](crate::builder) to [`start`](Builder::start).
 ///
-/// The names are those of `torch.cuda.memory._record_memory_history` where it has them. One default
-/// differs: `context` is [`StackContext::Alloc`] here and "all" there.
+/// Names follow `torch.cuda.memory._record_memory_history` where it has them. One default differs: `context` is
+/// [`StackContext::Alloc`] here and "all" there.
 ///
 /// ```no_run
 /// let session = memtrace::builder().max_entries(100_000).min_size("64 KiB").start()?;
 /// # Ok::<(), memtrace::Error>(())
 /// ```
 #[derive(Debug, Default)]
-#[must_use = "nothing is recorded before `start`"]
+#[must_use = "a builder does nothing until `start` is called"]
 pub struct Builder {
-    plan: Plan,
+    plan: SessionPlan,
     on_trace_ready: Option<TraceReady>,
-    /// The first option that made no sense; told by `start`.
+    /// The first invalid option, reported by `start`.
     wrong: Option<Error>,
 }
 
-/// Everything that was asked for, as data.
+/// All options, as data.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Plan {
+pub(super) struct SessionPlan {
     pub(super) settings: Settings,
-    /// Somebody said which blocks are too small.
-    pub(super) min_size_said: bool,
+    /// The user chose `min_size`, so that sampling must not change it.
+    pub(super) min_size_is_set: bool,
     pub(super) dumps: Dumps,
     pub(super) stream: Option<String>,
-    /// The environment named the stream's file.
-    pub(super) stream_from_outside: bool,
+    pub(super) stream_from_environment: bool,
     pub(super) schedule: Option<Schedule>,
-    /// Stacks are compared with libgcc's.
     pub(super) check_stacks: bool,
-    /// Which sample is drawn.
     pub(super) sample_seed: u64,
 }
 
-impl Plan {
-    /// Where the environment wants the recording: written at the end and on a panic; a capture is
-    /// streamed, and then nothing is written besides unless the code named a place for that.
+impl SessionPlan {
+    /// Applies `MEMTRACE_OUT`: dumps to that file at the end and on a panic. A capture is streamed instead, and then nothing
+    /// is dumped unless the code chose a file for that.
     pub(super) fn output(&mut self, pattern: &str) {
         if pattern.ends_with(".memtrace") {
-            (self.stream, self.stream_from_outside) = (Some(pattern.to_owned()), true);
+            self.stream = Some(pattern.to_owned());
+            self.stream_from_environment = true;
             if self.dumps.path.is_none() {
-                (self.dumps.at_end, self.dumps.on_panic) = (false, false);
+                self.dumps.at_end = false;
+                self.dumps.on_panic = false;
             }
         } else {
             self.dumps.path = Some(pattern.to_owned());
-            (self.dumps.at_end, self.dumps.on_panic) = (true, true);
+            self.dumps.at_end = true;
+            self.dumps.on_panic = true;
         }
     }
 
-    /// What nobody said follows from what was said: a sample is one of all blocks.
+    /// Derives unset options from the others: without a `min_size`, sampling covers blocks of every size.
     pub(super) fn settle(&mut self) {
-        if self.settings.sample_interval.is_some() && !self.min_size_said {
+        if self.settings.sample_interval.is_some() && !self.min_size_is_set {
             self.settings.min_size = 0;
         }
         self.dumps.settle();
@@ -98,7 +98,7 @@ impl Plan {
             return Err(Error::wrong(message));
         }
         if self.stream.is_some() && self.schedule.is_some() {
-            return Err(Error::wrong("a streamed capture has no pauses; leave out `stream` or `schedule`"));
+            return Err(Error::wrong("a streamed capture cannot pause; leave out `stream` or `schedule`"));
         }
         if self.stream.is_some() && (*enabled == Enabled::State || !skip_actions.is_empty()) {
             let why = "a streamed capture needs the whole history; leave out `stream`, or `enabled` and `skip_actions`";
@@ -108,7 +108,7 @@ impl Plan {
     }
 }
 
-/// What is called with each finished snapshot of a schedule.
+/// The callback for each finished cycle of a schedule.
 pub(super) struct TraceReady(pub(super) Box<dyn FnMut(&Snapshot) + Send>);
 
 impl fmt::Debug for TraceReady {
@@ -118,159 +118,152 @@ impl fmt::Debug for TraceReady {
 }
 
 impl Builder {
-    /// How much is recorded: nothing, the live blocks, or the history as well (default).
+    /// How much is recorded: nothing, live blocks only, or the history as well (default).
     pub fn enabled(mut self, enabled: Enabled) -> Self {
         self.plan.settings.enabled = enabled;
         self
     }
 
-    /// Whose stacks are kept (default: of allocations).
+    /// Which records get a stack (default: allocations).
     pub fn context(mut self, context: StackContext) -> Self {
         self.plan.settings.context = context;
         self
     }
 
-    /// Which frames are kept (default: Rust's).
+    /// Which frames are kept (default: Rust code only).
     pub fn stacks(mut self, stacks: StackKind) -> Self {
         self.plan.settings.stacks = stacks;
         self
     }
 
-    /// How many records the log holds before it overwrites its oldest ones (default: 1,048,576, of
-    /// 32 bytes each, 40 on CUDA devices or with the stacks of frees); entering and leaving scopes fills a second log of the same length. One record is one alloc or one free; in a PyTorch pickle a free becomes two
-    /// entries. The peak and the counters stay exact whatever is overwritten.
+    /// Length of each device's log, a ring buffer, in records (default: 1,048,576). A record is one alloc or one free and takes
+    /// 32 bytes, or 40 on CUDA devices and with stacks of frees. Scopes have a second log of the same length. In a PyTorch
+    /// pickle a free becomes two entries. The peak and the counters stay exact when records are overwritten.
     pub fn max_entries(mut self, records: usize) -> Self {
         self.plan.settings.max_entries = records;
         self
     }
 
-    /// CPU only: the smallest block that is recorded, as bytes or text like `"64 KiB"`; a power of
-    /// two, or 0 for every block (default: 1 KiB, or 0 with [`sample_interval`](Builder::sample_interval)). Smaller blocks are counted, without stacks, in a
-    /// row of their own.
+    /// CPU only: the threshold, the smallest block that is recorded, as bytes or text like `"64 KiB"`: a power of two, or 0 for
+    /// every block (default: 1 KiB, or 0 with [`sample_interval`](Builder::sample_interval)). Smaller blocks are counted in a
+    /// row of their own, without stacks.
     ///
-    /// The default leaves out about 70 % of the allocations of a candle training step, which hold
-    /// less than 0.1 % of its memory.
+    /// The default leaves out about 70 % of the allocations of a candle training step, which hold less than 0.1 % of its memory.
     pub fn min_size(self, size: impl IntoBytes) -> Self {
-        self.take(size.into_bytes(), |plan, bytes| (plan.settings.min_size, plan.min_size_said) = (bytes, true))
+        self.take(size.into_bytes(), |plan, bytes| (plan.settings.min_size, plan.min_size_is_set) = (bytes, true))
     }
 
-    /// CPU only: records a sample of the blocks that are smaller than this, one in so many allocated bytes on average,
-    /// and every larger one; as bytes or text like `"512 KiB"`, a power of two of at most 1 GiB, or 0 for every block
-    /// (default). For programs whose many small blocks make recording slow: one that is left out costs nanoseconds.
+    /// CPU only: Poisson sampling. Blocks of at least `interval` bytes are all recorded; of smaller ones a sample, on average
+    /// one for each `interval` allocated bytes. As bytes or text like `"512 KiB"`: a power of two up to 1 GiB, or 0 to record
+    /// every block (default). Use it when many small blocks make recording slow; a block that is not sampled costs nanoseconds.
     ///
-    /// Each block of the sample stands for as many as it takes for one of its size to be recorded
-    /// ([`Sampling`](crate::snapshot::Sampling)), so what was allocated in all, and curves, are unbiased estimates, and marked
-    /// as such. What is live is counted, exactly ([`Counted`](crate::snapshot::Counted)), whenever a block is recorded,
-    /// and the most that was counted is the peak: it may have been higher between two recorded blocks, by what each
-    /// thread allocated there, about an interval. The sample shares out the counted bytes among lines, scopes and
-    /// whatever else has a table. These shares are good where they are large: a line that holds a hundred intervals is
-    /// right to about a tenth, one that holds less than an interval may be missing. Small blocks from before the
-    /// recording cannot be told from those that were left out: of them is known how many bytes there were then.
+    /// * **Totals and curves** are unbiased estimates and marked as such: each sampled block counts with its weight, the inverse
+    ///   of its probability to be recorded ([`Sampling`](crate::snapshot::Sampling)).
+    /// * **Live bytes** are counted exactly ([`Counted`](crate::snapshot::Counted)) whenever a block is recorded, and the peak is
+    ///   the highest of these counts. Between two recorded blocks it may have been higher, by about an interval per thread.
+    /// * **Tables** distribute the counted bytes among their rows by the weights of the sample. A row that holds a hundred
+    ///   intervals is right to about a tenth; a row that holds less than one may be missing.
+    /// * **Small blocks from before the recording** cannot be distinguished from those left out; only their sum at the start
+    ///   is known.
     ///
-    /// Without [`min_size`](Builder::min_size) the sample is one of all blocks, however small. Memory of CUDA devices is
-    /// always recorded as a whole, and [`measure`](fn@crate::measure) and the assertions see every block.
+    /// Without [`min_size`](Builder::min_size) blocks of every size are sampled. CUDA memory is always recorded completely, and
+    /// [`measure`](fn@crate::measure) and the assertions see every block.
     pub fn sample_interval(self, interval: impl IntoBytes) -> Self {
         self.take(interval.into_bytes(), |plan, bytes| plan.settings.sample_interval = NonZeroU64::new(bytes))
     }
 
-    /// How many frames are kept of a stack, 2 to 256 (default: 128). A deeper stack keeps its
-    /// innermost and its outermost half.
+    /// How many frames of a stack are kept, 2 to 256 (default: 128). A deeper stack keeps half of them at each end.
     pub fn stack_depth(mut self, frames: usize) -> Self {
         self.plan.settings.stack_depth = frames;
         self
     }
 
-    /// What attribution knows of frameworks (default: candle, cudarc and what they are made of).
+    /// The rules that attribution uses to recognize frameworks (default: candle, cudarc and their dependencies).
     pub fn rules(mut self, rules: Rules) -> Self {
         self.plan.settings.rules = rules;
         self
     }
 
-    /// Records this device only (default: all).
+    /// Records only this device (default: all).
     pub fn device(mut self, device: Device) -> Self {
         self.plan.settings.device = Some(device);
         self
     }
 
-    /// Leaves log entries out (default: none). Counters and the peak are not affected; a log
-    /// without frees or without allocs cannot be replayed, and viewers show it accordingly.
+    /// Leaves these records out of the log (default: none). Counters and the peak stay exact. A log without frees or without
+    /// allocs cannot be replayed, and viewers show it as it is.
     pub fn skip_actions(mut self, actions: impl IntoIterator<Item = Action>) -> Self {
         self.plan.settings.skip_actions = actions.into_iter().collect();
         self
     }
 
-    /// Records by steps, as torch.profiler's `schedule`: of each cycle `wait` steps are not recorded,
-    /// `warmup` steps are recorded and thrown away, `active` steps are kept; `repeat` cycles, 0 for as
-    /// many as there are. [`Session::step`] ends a step.
+    /// Records by steps, as torch.profiler's `schedule`. In each cycle `wait` steps are not recorded, `warmup` steps are recorded
+    /// and discarded, `active` steps are kept. There are `repeat` cycles; 0 repeats until the session ends. [`Session::step`]
+    /// ends a step.
     ///
-    /// What was allocated in a warm-up step is known, with its stack, when the active steps begin.
+    /// Blocks allocated in a warm-up step are known, with their stacks, when the active steps begin.
     pub fn schedule(self, wait: u64, warmup: u64, active: u64, repeat: u64) -> Self {
         self.take(Schedule::new(wait, warmup, active, repeat), |plan, schedule| plan.schedule = Some(schedule))
     }
 
-    /// Called with the snapshot of each finished cycle of the [`schedule`](Builder::schedule), by
-    /// [`Session::step`]; at the session's end too if that comes amid active steps. Without a schedule
-    /// the session is one cycle.
+    /// Called by [`Session::step`] with the snapshot of each finished cycle of the [`schedule`](Builder::schedule), and at the
+    /// session's end if that interrupts active steps. Without a schedule the session is one cycle.
     pub fn on_trace_ready(mut self, ready: impl FnMut(&Snapshot) + Send + 'static) -> Self {
         self.on_trace_ready = Some(TraceReady(Box::new(ready)));
         self
     }
 
-    /// Appends what is recorded to a capture while the program runs, so that it is there whatever ends
-    /// the program, `kill -9` included; [`read_capture`](crate::read_capture) reads it. `%e`, `%h`, `%p`,
-    /// `%r`, `%t` in the path stand for program, host, pid, rank and seconds since 1970.
+    /// Streams the recording to a capture while the program runs, so that it survives whatever ends the program, `kill -9`
+    /// included. [`read_capture`](crate::read_capture) reads it. In the path, `%e`, `%h`, `%p`, `%r` and `%t` stand for program,
+    /// host, pid, rank and seconds since 1970.
     ///
-    /// It is written about ten times a second by a thread of its own; recorded threads never wait for
-    /// the disk. If more than [`max_entries`](Builder::max_entries) records come in between, the oldest
-    /// are missing in the capture, and it says so.
+    /// A thread of memtrace's writes about ten times a second; recorded threads never wait for the disk. If more than
+    /// [`max_entries`](Builder::max_entries) records arrive in between, the capture misses the oldest and says how many.
     pub fn stream(mut self, path: impl Into<String>) -> Self {
         self.plan.stream = Some(path.into());
         self
     }
 
-    /// Where snapshots go that are written without being called for (see the `dump_` options; at the end if none of
-    /// them is given); its end says the format, see [`Snapshot::write`]. `%e`, `%h`, `%p`, `%r`, `%t` stand for program, host,
-    /// pid, rank and seconds since 1970. A name that is taken gets a number. What is relative begins in the folder in which
-    /// the session began, wherever the program has gone since. Without it they are pickles below `memtrace` in cargo's target
-    /// folder, or else here, of which the newest ten are kept.
+    /// The file for dumps: snapshots that the other `dump_` options request, or one at the end if none of them is given. The
+    /// extension chooses the format, see [`Snapshot::write`]. `%e`, `%h`, `%p`, `%r` and `%t` stand for program, host, pid, rank
+    /// and seconds since 1970. An existing file is kept; the new one gets a number. A relative path starts in the folder in which
+    /// the session began. Without this option dumps are pickles under `memtrace` in cargo's target folder, or else in the working
+    /// directory, and the newest ten are kept.
     pub fn dump_to(mut self, path: impl Into<String>) -> Self {
         self.plan.dumps.path = Some(path.into());
         self
     }
 
-    /// Writes a snapshot when the session ends, at the latest when the process exits in order, be it by
-    /// [`std::process::exit`].
+    /// Writes a snapshot when the session ends or the process exits, also by [`std::process::exit`].
     pub fn dump_at_end(mut self, on: bool) -> Self {
         self.plan.dumps.at_end = on;
         self
     }
 
-    /// Writes a snapshot on the first panic, before anything is unwound, as things were before its message. What the
-    /// message takes (a backtrace reads the debug information of the program) is in later snapshots, as all that the
-    /// program does.
+    /// Writes a snapshot on the first panic, before unwinding. It shows the state before the panic message was printed, because
+    /// the message, with a backtrace, takes memory of its own.
     pub fn dump_on_panic(mut self, on: bool) -> Self {
         self.plan.dumps.on_panic = on;
         self
     }
 
-    /// Writes a snapshot from inside the first allocation that fails, and explains it on the standard error: who held the
-    /// memory, and what would help. Of a later one if too little memory was left for it, or its file could not be written.
-    /// 288 MiB of address space are kept aside for it, which are never touched.
+    /// On the first refused allocation, writes a snapshot from inside the failing call and a post-mortem to stderr: who held the
+    /// memory, and what would help. If too little memory is left, or the file cannot be written, the next refusal tries again.
+    /// For this, 288 MiB of address space are reserved and never touched.
     ///
-    /// Where nobody says anything the first one is explained, too, if there is memory left for that, and no file is written.
-    /// `false` keeps it quiet.
+    /// By default only the post-mortem is written, if enough memory is left for it. `false` turns it off.
     pub fn dump_on_oom(mut self, on: bool) -> Self {
         self.plan.dumps.on_oom = Some(on);
         self
     }
 
-    /// Writes a snapshot at each signal of this kind, such as `"USR2"` (feature `signals`). What the program itself does at
-    /// that signal is done besides. It comes within a tenth of a second, and signals that come in that time are one.
+    /// Writes a snapshot whenever this signal arrives, such as `"USR2"` (feature `signals`), within a tenth of a second. Several
+    /// signals within that time are one. The program's own handler for the signal still runs.
     pub fn dump_on_signal(self, signal: &str) -> Self {
         self.take(signal_number(signal), |plan, signal| plan.dumps.signal = Some(signal))
     }
 
-    fn take<T>(mut self, option: Result<T, Error>, put: impl FnOnce(&mut Plan, T)) -> Self {
+    fn take<T>(mut self, option: Result<T, Error>, put: impl FnOnce(&mut SessionPlan, T)) -> Self {
         match option {
             Ok(option) => put(&mut self.plan, option),
             Err(error) => self.wrong = self.wrong.or(Some(error)),
@@ -278,12 +271,11 @@ impl Builder {
         self
     }
 
-    /// Begins to record. Variables `MEMTRACE_*` of the environment come before what was said here; they
-    /// are listed in the crate's documentation.
+    /// Starts the recording. The environment variables `MEMTRACE_*` override these options; the crate's documentation lists
+    /// them.
     ///
     /// # Errors
-    /// If a session is under way already, an option or variable makes no sense, or the file to stream to
-    /// cannot be made; the message says what would.
+    /// If a session is already active, an option or variable has an invalid value, or the file to stream to cannot be created.
     pub fn start(self) -> Result<Session, Error> {
         if let Some(error) = self.wrong {
             return Err(error);
@@ -292,12 +284,12 @@ impl Builder {
     }
 }
 
-/// A size: a number of bytes, or text like `"512 MiB"` as [`parse_bytes`] reads it.
+/// A size: a number of bytes, or text like `"512 MiB"` (see [`parse_bytes`]).
 pub trait IntoBytes {
-    /// The number of bytes.
+    /// The size in bytes.
     ///
     /// # Errors
-    /// If text cannot be read as a size.
+    /// If the text is no size, or the number is negative.
     fn into_bytes(self) -> Result<u64, Error>;
 }
 
@@ -338,7 +330,7 @@ mod tests {
     fn of_a_threshold_that_is_no_power_of_two_both_neighbours_are_named_if_there_are_two() {
         let text = |min_size| {
             let settings = Settings { min_size, ..Settings::default() };
-            Plan { settings, ..Plan::default() }.check().unwrap_err().to_string()
+            SessionPlan { settings, ..SessionPlan::default() }.check().unwrap_err().to_string()
         };
         assert!(text(1500).ends_with("use 1024 or 2048"), "{}", text(1500));
         assert!(text(u64::MAX).ends_with("use 9223372036854775808"), "{}", text(u64::MAX));

@@ -1,20 +1,17 @@
-//! From the recorder's ledgers to a snapshot: renumbers the stacks, resolves their addresses.
-
-use std::collections::HashMap;
-
-use foldhash::fast::RandomState;
+//! Assembly of a snapshot from copied ledgers: renumbers the stacks and resolves their addresses.
 
 use super::missed::{self, spans};
+use super::numbers::DenseStacks;
 use super::process::this_process;
 use crate::attribute::learn_backward_pass;
 use crate::capture::Driver;
 use crate::record::measure::MeasuredCopy;
 use crate::record::unwind::ObjectMap;
-use crate::record::{CONTEXTS, DeviceCopy, STACKS};
-use crate::snapshot::{Device, DeviceSnapshot, Health, Process, Sampling, Settings, SnapshotData, StackId, segments};
+use crate::record::{CONTEXTS, DeviceCopy};
+use crate::snapshot::{Device, DeviceSnapshot, Health, Process, Sampling, Settings, SnapshotData, segments};
 use crate::symbol;
 
-/// All that changes while the program goes on, as it was at one moment: the rest can be done later.
+/// Everything that changes while the program runs, copied at one moment. The rest of the work can wait.
 #[derive(Debug)]
 pub(super) struct Copied {
     pub(super) settings: Settings,
@@ -34,7 +31,7 @@ impl Copied {
     }
 }
 
-/// The finished data of a measurement, whose ledgers stand for themselves.
+/// The finished data of a measurement.
 pub(crate) fn measured_snapshot(devices: &[MeasuredCopy]) -> SnapshotData {
     let duration_ns = devices.iter().map(|on| on.ledger.duration_ns).max().unwrap_or(0);
     let settings = Settings { min_size: 0, ..Settings::default() };
@@ -49,16 +46,18 @@ fn assemble(
     process: Process,
     mut health: Health,
 ) -> SnapshotData {
-    let mut renumber = Renumber { known: ObjectMap::now(), ..Renumber::default() };
+    let known = ObjectMap::now();
+    let mut numbers = DenseStacks::default();
     let mut devices = Vec::new();
     for (device, copy) in copies {
         health.lost_blocks += copy.ledger.lost_blocks;
         health.missed_frees += copy.ledger.missed_frees;
         health.lost_scopes += copy.ledger.lost_scopes;
-        devices.push(renumber.device(device, settings.sampling(device), copy));
+        devices.push(device_snapshot(device, settings.sampling(device), copy, &mut numbers));
     }
     health.spans = spans();
-    let Renumber { stacks, addresses, known, .. } = renumber;
+    let stacks = numbers.take_new(&known);
+    let addresses = numbers.addresses.take_new();
     let (modules, loaded) = known.all(symbol::loaded_modules);
     let symbols = symbol::symbolise(&addresses, modules, loaded);
     let (stacks, modules) = memtrace_core::symbol::with_symbols(&stacks, symbols, settings, &mut health);
@@ -67,77 +66,36 @@ fn assemble(
     SnapshotData { process, settings, devices, stacks, contexts: CONTEXTS.nodes(), objects: modules, health }
 }
 
-/// Gives the stacks that occur in a snapshot numbers of its own, without gaps.
-#[derive(Default)]
-struct Renumber {
-    /// By old number: that is a place, of which there are many more than stacks.
-    new_ids: HashMap<StackId, StackId, RandomState>,
-    /// The stacks by new number less one, as indices into `addresses`.
-    stacks: Vec<Vec<u32>>,
-    addresses: Vec<u64>,
-    address_index: HashMap<u64, u32, RandomState>,
-    known: ObjectMap,
-}
-
-impl Renumber {
-    fn device(&mut self, device: Device, sampling: Sampling, copy: DeviceCopy) -> DeviceSnapshot {
-        let DeviceCopy { ledger: mut copy, below_threshold: below } = copy;
-        for record in &mut copy.records {
-            record.stack = self.id(record.stack);
-            record.alloc_stack = self.id(record.alloc_stack);
-        }
-        copy.live.iter_mut().chain(&mut copy.peak.blocks).for_each(|block| block.stack = self.id(block.stack));
-        copy.ooms.iter_mut().for_each(|oom| oom.stack = self.id(oom.stack));
-        copy.stats.below_threshold = below;
-        copy.segment_records.iter_mut().for_each(|record| record.stack = self.id(record.stack));
-        copy.calls.iter_mut().for_each(|time| time.stack = self.id(time.stack));
-        let segments = segments::cover(&copy.records, &copy.live, &copy.segments, &copy.segment_records);
-        DeviceSnapshot {
-            device,
-            sampling,
-            records: copy.records,
-            overwritten: copy.overwritten,
-            gaps: Vec::new(),
-            live: copy.live,
-            not_recorded: copy.not_recorded,
-            below_threshold: below,
-            peak: copy.peak,
-            stats: copy.stats,
-            ooms: copy.ooms,
-            pool: None,
-            memory: None,
-            segments,
-            segment_records: copy.segment_records,
-            calls: copy.calls,
-            scopes: copy.scopes,
-            marks: copy.marks,
-            names: copy.names,
-            lost_names: copy.lost_names,
-        }
-    }
-
-    fn id(&mut self, old: StackId) -> StackId {
-        if old == StackId::NONE {
-            return old;
-        }
-        if let Some(new) = self.new_ids.get(&old) {
-            return *new;
-        }
-        let mut addresses = Vec::new();
-        let mark = STACKS.copy_to(old, &mut addresses);
-        let calls = addresses.into_iter().map(|address| self.address(self.known.address(address, mark))).collect();
-        self.stacks.push(calls);
-        let new = StackId(self.stacks.len() as u32);
-        self.new_ids.insert(old, new);
-        new
-    }
-
-    fn address(&mut self, address: u64) -> u32 {
-        let next = self.addresses.len() as u32;
-        let index = *self.address_index.entry(address).or_insert(next);
-        if index == next {
-            self.addresses.push(address);
-        }
-        index
+fn device_snapshot(
+    device: Device,
+    sampling: Sampling,
+    mut copy: DeviceCopy,
+    numbers: &mut DenseStacks,
+) -> DeviceSnapshot {
+    numbers.renumber_device(&mut copy);
+    let DeviceCopy { ledger: mut copy, below_threshold } = copy;
+    copy.stats.below_threshold = below_threshold;
+    let segments = segments::cover(&copy.records, &copy.live, &copy.segments, &copy.segment_records);
+    DeviceSnapshot {
+        device,
+        sampling,
+        records: copy.records,
+        overwritten: copy.overwritten,
+        gaps: Vec::new(),
+        live: copy.live,
+        not_recorded: copy.not_recorded,
+        below_threshold,
+        peak: copy.peak,
+        stats: copy.stats,
+        ooms: copy.ooms,
+        pool: None,
+        memory: None,
+        segments,
+        segment_records: copy.segment_records,
+        calls: copy.calls,
+        scopes: copy.scopes,
+        marks: copy.marks,
+        names: copy.names,
+        lost_names: copy.lost_names,
     }
 }

@@ -1,21 +1,20 @@
-//! Snapshots that are written without being called for: at the end, on a panic, on a signal, when an
-//! allocation fails.
+//! Dumps on a panic and at the process's exit: snapshots that no code requested.
 
 use std::sync::Once;
 use std::sync::atomic::Ordering;
 
 use super::collect::Copied;
 use super::outputs::Snapshot;
-use super::recording::{self, Shared};
+use super::recording::{self, SharedRecording};
 use crate::record::{Leaves, guard, own};
 
-/// The recording that is under way, if this thread may look for it.
-pub(super) fn current() -> Option<Shared> {
+/// The active recording; `None` inside own work, where looking for it could deadlock.
+pub(super) fn current() -> Option<SharedRecording> {
     if guard::state() & guard::OWN != 0 { None } else { recording::current() }
 }
 
 pub(super) fn hook_panics() {
-    // While a thread panics its hook cannot be changed.
+    // `set_hook` panics on a thread that is already panicking.
     if std::thread::panicking() {
         return;
     }
@@ -23,7 +22,7 @@ pub(super) fn hook_panics() {
     ONCE.call_once(|| {
         let before = std::panic::take_hook();
         std::panic::set_hook(Box::new(move |panic| {
-            // What the hook takes for its message, with a backtrace most of all, is not what the program held.
+            // Copied first: the message's memory, above all its backtrace's, is not what the program held.
             let copied = copy_at_panic();
             before(panic);
             if let Some(copied) = copied {
@@ -33,16 +32,16 @@ pub(super) fn hook_panics() {
     });
 }
 
-/// What there was at a panic.
+/// The state at a panic.
 struct AtPanic {
-    recording: Shared,
+    recording: SharedRecording,
     copied: Copied,
 }
 
-/// `write` drops it inside.
+/// `write` drops it as own work.
 impl Leaves for AtPanic {}
 
-/// Only the first panic of a recording: a server may catch thousands.
+/// Only the first panic of a recording is dumped: a server may catch thousands.
 fn copy_at_panic() -> Option<AtPanic> {
     let recording = current().filter(|recording| recording.dumps.on_panic)?;
     let is_first = !recording.panicked.swap(true, Ordering::AcqRel);
@@ -54,12 +53,12 @@ impl AtPanic {
         own(|| {
             let Self { recording, copied } = self;
             recording.flush();
-            recording.dumps.write(|| Snapshot::take(|| copied.finish()), "after a panic");
+            recording.dumps.write(&Snapshot::take(|| copied.finish()), "after a panic");
         });
     }
 }
 
-/// At the process's end, finishes what is under way. Registered with the C library, once.
+/// Registers a handler, once, that finishes the active recording when the process exits.
 pub(super) fn at_exit() {
     static ONCE: Once = Once::new();
     ONCE.call_once(exit::register);
@@ -71,13 +70,13 @@ mod exit {
     use super::{guard, own, recording};
 
     pub(super) fn register() {
-        // SAFETY: the function neither unwinds nor needs anything that is gone at exit. A failure (no
-        // memory) leaves the process without a last snapshot.
+        // SAFETY: the function does not unwind and uses nothing that is destroyed before exit. If registering fails for lack
+        // of memory, the process leaves no last snapshot.
         unsafe { libc::atexit(finish) };
     }
 
     extern "C" fn finish() {
-        // Called out of work of ours, it might wait for itself.
+        // `exit` was called inside own work, whose locks `finish_current` would wait for.
         if guard::state() & guard::OWN != 0 {
             return;
         }

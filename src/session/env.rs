@@ -1,4 +1,4 @@
-//! `MEMTRACE_*`: what whoever runs a program says, over what its code says.
+//! Environment variables `MEMTRACE_*`. They override what the code chose.
 
 use std::ffi::OsString;
 use std::fs;
@@ -6,7 +6,7 @@ use std::num::NonZeroU64;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::builder::Plan;
+use super::builder::SessionPlan;
 use super::dumps::Dumps;
 use super::signals::signal_number;
 use crate::error::Error;
@@ -14,19 +14,19 @@ use crate::snapshot::{Enabled, Settings, StackContext, StackKind};
 use crate::units::parse_bytes;
 use crate::variable;
 
-/// Does the environment ask for a recording of a program that does not start one by itself? A place for it is enough.
+/// Whether the environment asks [`init`](super::init) to record: by `MEMTRACE`, or else by naming an output.
 pub(super) fn asks() -> Result<bool, Error> {
     let mut said = None;
     set(&mut said, "MEMTRACE", ENABLED, |text| enabled(text).map(Some))?;
     Ok(said.map_or(text("MEMTRACE_OUT")?.is_some(), |enabled| enabled != Enabled::Off))
 }
 
-// What variables take.
+// Accepted values, for error messages.
 const ENABLED: &str = "off, state or all";
 const SIZE: &str = "a size such as 65536 or 64 KiB";
 const FLAG: &str = "1 or 0";
 
-/// Those that the documentation has.
+/// Documented variables.
 const KNOWN: [&str; 15] = [
     "MEMTRACE",
     "MEMTRACE_OUT",
@@ -45,7 +45,7 @@ const KNOWN: [&str; 15] = [
     "MEMTRACE_UPDATE_BASELINES",
 ];
 
-/// Those of tests, of simulated GPUs and of memtrace's own making.
+/// Variables of the tests, the simulated GPU and the runner; names that end in `_` are prefixes.
 const OTHERS: [&str; 10] = [
     "MEMTRACE_GPU",
     "MEMTRACE_GPU_USED",
@@ -59,10 +59,10 @@ const OTHERS: [&str; 10] = [
     "MEMTRACE_FUZZ_SECONDS",
 ];
 
-/// Names that begin like memtrace's variables and are none: somebody meant another. Once for a process.
+/// A message that lists unknown `MEMTRACE…` variables, probably typing errors; once for each process.
 pub(super) fn misspelt() -> Option<String> {
     static ASKED: AtomicBool = AtomicBool::new(false);
-    if variable::has_others_rights() || ASKED.swap(true, Ordering::Relaxed) {
+    if variable::is_privileged() || ASKED.swap(true, Ordering::Relaxed) {
         return None;
     }
     let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
@@ -71,17 +71,17 @@ pub(super) fn misspelt() -> Option<String> {
             || OTHERS.iter().any(|known| name == *known || known.ends_with('_') && name.starts_with(known))
     };
     let wrong: Vec<String> = names.filter(|name| name.starts_with("MEMTRACE") && !is_known(name)).collect();
-    (!wrong.is_empty()).then(|| format!("nothing reads {}; there are {}", wrong.join(", "), KNOWN.join(", ")))
+    (!wrong.is_empty()).then(|| format!("unknown variables {}; memtrace reads {}", wrong.join(", "), KNOWN.join(", ")))
 }
 
-/// Puts the variables that are set over the plan.
-pub(super) fn apply(plan: &mut Plan) -> Result<(), Error> {
+/// Overrides the plan with the variables that are set.
+pub(super) fn apply(plan: &mut SessionPlan) -> Result<(), Error> {
     let settings = &mut plan.settings;
     set(&mut settings.enabled, "MEMTRACE", ENABLED, enabled)?;
     set(&mut settings.stacks, "MEMTRACE_STACKS", "rust or all", stacks)?;
     set(&mut settings.context, "MEMTRACE_CONTEXT", "none, state, alloc or all", context)?;
     set(&mut settings.max_entries, "MEMTRACE_MAX_ENTRIES", "a number of records", |text| text.parse().ok())?;
-    plan.min_size_said |= text("MEMTRACE_MIN_SIZE")?.is_some();
+    plan.min_size_is_set |= text("MEMTRACE_MIN_SIZE")?.is_some();
     set(&mut settings.min_size, "MEMTRACE_MIN_SIZE", SIZE, size)?;
     set(&mut settings.sample_interval, "MEMTRACE_SAMPLE_INTERVAL", SIZE, |text| size(text).map(NonZeroU64::new))?;
     set(&mut plan.sample_seed, "MEMTRACE_SAMPLE_SEED", "a number", |text| text.parse().ok())?;
@@ -97,12 +97,12 @@ pub(super) fn apply(plan: &mut Plan) -> Result<(), Error> {
         plan.output(&out);
     }
     if plan.settings.enabled == Enabled::Off {
-        (plan.stream, plan.dumps) = (None, Dumps::default());
+        plan.stream = None;
+        plan.dumps = Dumps::default();
     }
     Ok(())
 }
 
-/// A variable's text.
 fn text(name: &str) -> Result<Option<String>, Error> {
     let refused = |value: OsString| wrong(name, &value.to_string_lossy(), "UTF-8 text");
     variable::value(name).map(OsString::into_string).transpose().map_err(refused)
@@ -112,7 +112,7 @@ fn wrong(name: &str, value: &str, accepted: &str) -> Error {
     Error::wrong(format!("{name} is {value:?}; it takes {accepted}"))
 }
 
-/// Puts what a variable says in its place, if it is set; it has to be what is accepted.
+/// Stores a variable's value if it is set; other values than `accepted` are errors.
 fn set<T>(slot: &mut T, name: &str, accepted: &str, read: impl FnOnce(&str) -> Option<T>) -> Result<(), Error> {
     if let Some(value) = text(name)? {
         *slot = read(&value).ok_or_else(|| wrong(name, &value, accepted))?;
@@ -159,7 +159,7 @@ fn flag(text: &str) -> Option<bool> {
     }
 }
 
-/// Nothing of the file is in a message: whoever named it may not be one who may read it.
+/// Error messages do not quote the file: the user who named it may not be allowed to read it.
 fn add_rules(settings: &mut Settings, file: &Path) -> Result<(), Error> {
     let lines = fs::read_to_string(file).map_err(|error| Error::input(file, error))?;
     Ok(settings.rules.add_file(file, &lines)?)

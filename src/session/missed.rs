@@ -1,4 +1,4 @@
-//! What was not seen, or not kept.
+//! Health counters of this process: events that were not seen or not kept.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -8,7 +8,7 @@ use crate::layer;
 use crate::record::{CONTEXTS, STACKS, device_memory, guard, here, unwind};
 use crate::snapshot::{Health, Spans};
 
-/// What was missed in this process, in all recordings and measurements together.
+/// The counters over all recordings and measurements of this process.
 pub(super) fn so_far() -> Health {
     Health {
         shortened_stacks: here::SHORTENED.load(Relaxed),
@@ -23,12 +23,12 @@ pub(super) fn so_far() -> Health {
     }
 }
 
-/// What was missed since an earlier reading, and what cannot be seen.
+/// The counters since an earlier reading, and what cannot be seen at all.
 pub(super) fn since(earlier: &Health) -> Health {
     Health { cuda: cuda::coverage(), no_allocator: !guard::allocator_is_installed(), ..so_far().since(earlier) }
 }
 
-/// Whether spans can become scopes as things stand.
+/// Whether `tracing` spans can become scopes.
 #[cfg(feature = "tracing")]
 pub(super) fn spans() -> Spans {
     match (layer::was_installed(), layer::trace_is_silenced()) {

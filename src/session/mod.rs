@@ -1,7 +1,8 @@
-//! A recording under way, and what comes out of it.
+//! Session lifecycle: starts a recording, takes snapshots of it, streams and dumps it, ends it.
 //!
-//! With `assertion` the only part that sees both sides: it drives the recorder and hands finished
-//! data to analysis and export.
+//! With `assertion` this is the only part that sees both sides: it drives the recorder and hands finished data to analysis and
+//! export. Everything that must be finished when the session *or the process* ends is in [`Recording`](recording::Recording),
+//! which the session shares with memtrace's own threads, the panic hook and the `atexit` handler.
 
 mod background;
 mod builder;
@@ -10,10 +11,10 @@ mod collect;
 mod dump;
 mod dumps;
 mod env;
-mod listen;
+mod files;
 mod missed;
+mod numbers;
 mod operators;
-mod output;
 mod outputs;
 mod pending;
 mod process;
@@ -21,9 +22,8 @@ mod recording;
 mod refusal;
 mod schedule;
 mod signals;
-mod since;
+mod start;
 mod stream;
-mod writing;
 
 use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -32,37 +32,37 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
 pub use builder::{Builder, IntoBytes};
-use builder::{Plan, TraceReady};
+use builder::{SessionPlan, TraceReady};
 pub use captures::{parse_capture, read_capture};
 pub(crate) use collect::measured_snapshot;
+pub(crate) use files::write_new;
 pub use operators::{Operators, read_operators};
-pub(crate) use output::write_new;
-pub use outputs::{Report, Snapshot, output_dir, trace_handler};
-use recording::{Recording, Shared};
-use schedule::{Phase, Schedule, Turn};
-use since::Since;
-use stream::Stream;
+pub use outputs::{RenderedReport, Snapshot, output_dir, trace_handler};
+use recording::{Recording, SharedRecording};
+use schedule::{Phase, Schedule, Transition};
+use start::RecordingStart;
+use stream::CaptureStream;
 
 use crate::device::IntoDevice;
-use crate::error::{Error, Kind};
+use crate::error::{Error, ErrorKind};
 use crate::export::file;
 use crate::hook::cuda;
 use crate::record::{Leaves, guard, heap, own, recorder, set_sample_seed, unwind};
 use crate::snapshot::{Device, Enabled, MemoryStats, Settings};
 use crate::write_errors;
 
-/// A recording under way. Dropping it ends the recording.
+/// An active recording. Dropping it ends the recording.
 ///
-/// One at a time in a process; one may follow another.
+/// A process has at most one session at a time; sessions may follow one another.
 #[derive(Debug)]
 #[must_use = "the recording ends when its session is dropped; bind it: `let session = …`"]
 pub struct Session {
-    recording: Shared,
+    recording: SharedRecording,
     cycle: Mutex<Cycle>,
     ended: bool,
 }
 
-/// Where the session is in its schedule.
+/// The session's position in its schedule.
 #[derive(Debug)]
 struct Cycle {
     schedule: Option<Schedule>,
@@ -75,29 +75,28 @@ impl Cycle {
         self.schedule.map_or(Phase::Active, |schedule| schedule.phase(self.step))
     }
 
-    /// A panic of the program's is to go on when everything is in order.
+    /// Calls the user's callback. A panic in it is returned, so that the caller can restore its state before it resumes it.
     fn deliver(&mut self, recording: &Recording) -> thread::Result<()> {
         let Some(TraceReady(ready)) = &mut self.on_trace_ready else { return Ok(()) };
         catch_unwind(AssertUnwindSafe(|| ready(&recording.snapshot())))
     }
 }
 
-/// Begins to record with the default options; [`builder`] has the others.
+/// Starts a recording with the default options. [`builder`] sets others.
 ///
 /// # Errors
-/// If a session is under way already, or a variable `MEMTRACE_*` makes no sense.
+/// If a session is already active, or a `MEMTRACE_*` variable has an invalid value.
 pub fn start() -> Result<Session, Error> {
     builder().start()
 }
 
-/// Options of a recording to come.
+/// Options for a recording, to be finished with [`Builder::start`].
 pub fn builder() -> Builder {
     Builder::default()
 }
 
-/// Records until the process ends, if the environment asks for it by `MEMTRACE=1` or `MEMTRACE_OUT`; else does nothing.
-/// What was recorded is written at the end and on a panic, to `MEMTRACE_OUT` if that is set. True if it
-/// records.
+/// Records until the process ends if the environment asks for it, with `MEMTRACE=1` or `MEMTRACE_OUT`; otherwise does nothing.
+/// Writes a snapshot at the end and on a panic, to `MEMTRACE_OUT` if that is set. Returns whether it records.
 ///
 /// ```
 /// #[global_allocator]
@@ -122,9 +121,9 @@ pub fn init() -> Result<bool, Error> {
 }
 
 impl Session {
-    fn begin(plan: &Plan, on_trace_ready: Option<TraceReady>) -> Result<Self, Error> {
+    fn begin(plan: &SessionPlan, on_trace_ready: Option<TraceReady>) -> Result<Self, Error> {
         let (recording, schedule) = own(|| begin(plan))?;
-        // Not memtrace's own work: others may free what stands in the process's tables.
+        // Not own work: the panic hook and the signal handler live in tables that other code may free.
         if recording.dumps.on_panic {
             dump::hook_panics();
         }
@@ -136,17 +135,16 @@ impl Session {
         Ok(Self { recording, cycle, ended: false })
     }
 
-    /// What was recorded so far; the recording goes on. Resolves symbols: about a second for a
-    /// program of candle's size, less when repeated.
+    /// Everything recorded so far; the recording continues. Resolves symbols, which takes about a second for a program of
+    /// candle's size and less when repeated.
     ///
-    /// In a process that was forked off after the session began it is empty.
+    /// In a child process forked after the session began, the snapshot is empty.
     pub fn snapshot(&self) -> Snapshot {
         self.recording.snapshot()
     }
 
-    /// Ends a step of the [`schedule`](Builder::schedule): what it says for the next one begins. After
-    /// the last active step of a cycle [`on_trace_ready`](Builder::on_trace_ready) is called from here.
-    /// Without a schedule it does nothing.
+    /// Ends a step of the [`schedule`](Builder::schedule) and enters the next one. After the last active step of a cycle it
+    /// calls [`on_trace_ready`](Builder::on_trace_ready). Without a schedule it does nothing.
     pub fn step(&self) {
         if recorder::was_forked() {
             return;
@@ -154,39 +152,39 @@ impl Session {
         let mut cycle = self.cycle.lock().unwrap_or_else(PoisonError::into_inner);
         let before = cycle.phase();
         cycle.step += 1;
-        let turn = Turn::between(before, cycle.phase());
+        let transition = Transition::between(before, cycle.phase());
         let is_over = before == Phase::LastActive && cycle.schedule.is_some();
         let delivered = if is_over { cycle.deliver(&self.recording) } else { Ok(()) };
-        own(|| match turn {
-            Turn::Nothing => {}
-            Turn::On => self.recording.switch(true),
-            Turn::Off => self.recording.switch(false),
-            Turn::Anew => self.recording.restart(),
+        own(|| match transition {
+            Transition::Stay => {}
+            Transition::Start => self.recording.switch(true),
+            Transition::Stop => self.recording.switch(false),
+            Transition::Restart => self.recording.restart(),
         });
         drop(cycle);
         delivered.unwrap_or_else(|panic| resume_unwind(panic));
     }
 
-    /// Writes what was recorded so far to the file of the [`stream`](Builder::stream), which otherwise happens about ten
-    /// times a second: before something that may not return. Does nothing without a stream. A file that cannot be
-    /// written is said on stderr, and tried again.
+    /// Writes everything recorded so far to the file of the [`stream`](Builder::stream), which otherwise happens about ten
+    /// times a second. Call it before something that may not return. Does nothing without a stream. A write error is reported
+    /// on stderr, and the next flush tries again.
     pub fn flush(&self) {
-        // The file is the parent's.
+        // A forked child must not write to its parent's file.
         if recorder::was_forked() {
             return;
         }
         own(|| _ = self.recording.flush());
     }
 
-    /// What was asked for.
+    /// The settings that this session records with.
     pub fn settings(&self) -> &Settings {
         &self.recording.settings
     }
 
-    /// Ends the recording as dropping does, and says whether everything was written that was to be.
+    /// Ends the recording, as dropping the session does, and returns whether the streamed capture is complete.
     ///
     /// # Errors
-    /// If the rest of a streamed capture cannot be written; what it holds by then is good.
+    /// If the rest of a streamed capture cannot be written. Everything written before is valid.
     pub fn end(mut self) -> Result<(), Error> {
         self.finish()
     }
@@ -194,8 +192,8 @@ impl Session {
     fn finish(&mut self) -> Result<(), Error> {
         self.ended = true;
         let cycle = self.cycle.get_mut().unwrap_or_else(PoisonError::into_inner);
-        let amid = matches!(cycle.phase(), Phase::Active | Phase::LastActive);
-        let is_over = amid && !recorder::was_forked() && !thread::panicking();
+        let is_active = matches!(cycle.phase(), Phase::Active | Phase::LastActive);
+        let is_over = is_active && !recorder::was_forked() && !thread::panicking();
         let delivered = if is_over { cycle.deliver(&self.recording) } else { Ok(()) };
         let ended = own(|| recording::end(&self.recording));
         delivered.unwrap_or_else(|panic| resume_unwind(panic));
@@ -213,16 +211,18 @@ impl Drop for Session {
     }
 }
 
-fn begin(plan: &Plan) -> Result<(Shared, Option<Schedule>), Error> {
+fn begin(plan: &SessionPlan) -> Result<(SharedRecording, Option<Schedule>), Error> {
     if recorder::was_forked() {
-        let why = "cannot record in a process that was forked off a recording one; fork first, or exec";
+        let why = "cannot record in a child forked from a recording process; fork before recording, or call exec";
         return Err(Error::wrong(why));
     }
     let mut plan = plan.clone();
-    env::misspelt().iter().for_each(|message| say(message));
+    if let Some(message) = env::misspelt() {
+        say(&message);
+    }
     env::apply(&mut plan)?;
     plan.settle();
-    // What is relative is so to where the program is now. Without such a folder it stays as it is.
+    // Relative paths start in today's working directory. If it no longer exists they stay relative.
     plan.dumps.folder = std::env::current_dir().unwrap_or_default();
     plan.check()?;
     plan.dumps.prepare()?;
@@ -230,11 +230,11 @@ fn begin(plan: &Plan) -> Result<(Shared, Option<Schedule>), Error> {
         heap::on_refusal(refusal::dump_out_of_memory);
     }
     if sees_nothing(&plan.settings) {
-        say(&Error::from(Kind::NotInstalled).to_string());
+        say(&Error::from(ErrorKind::NotInstalled).to_string());
     }
     let waits = plan.schedule.is_some_and(|schedule| schedule.phase(0) == Phase::Wait);
     if recorder::is_taken() {
-        return Err(Kind::AlreadyRecording.into());
+        return Err(ErrorKind::AlreadyRecording.into());
     }
     unwind::check_stacks(plan.check_stacks);
     set_sample_seed(plan.sample_seed);
@@ -252,21 +252,21 @@ fn begin(plan: &Plan) -> Result<(Shared, Option<Schedule>), Error> {
     Ok((recording, plan.schedule))
 }
 
-/// Neither the heap, which is to be recorded, nor a GPU.
+/// The heap is to be recorded but the allocator is not installed, and no GPU is in sight either.
 fn sees_nothing(settings: &Settings) -> bool {
     let wants_heap = settings.enabled != Enabled::Off && settings.device.is_none_or(|device| device == Device::Cpu);
     wants_heap && !guard::allocator_is_installed() && !cuda::is_loaded()
 }
 
-/// A new file. One that was named from outside gets a number if it is there already: a second session
-/// of the program must not fail for that.
-fn open_stream(plan: &Plan, pattern: &str) -> Result<Stream, Error> {
+/// Creates the capture's file. A name from the environment gets a number if the file exists: a second session of the program
+/// must not fail for that.
+fn open_stream(plan: &SessionPlan, pattern: &str) -> Result<CaptureStream, Error> {
     let path = plan.dumps.folder.join(process::expand(pattern, &process::this_process()));
     let create = |path: &Path| {
-        let made = Stream::create(path, &plan.settings, Since::now().unix_us);
+        let made = CaptureStream::create(path, &plan.settings, RecordingStart::now().unix_us);
         made.map_err(|error| error.and("nothing is recorded"))
     };
-    if !plan.stream_from_outside {
+    if !plan.stream_from_environment {
         return create(&path);
     }
     file::first_free(&path, Error::is_already_exists, create)
@@ -277,13 +277,13 @@ fn append_in_background(recording: &Arc<Recording>) -> Result<(), Error> {
     background::repeat(c"memtrace-stream", stream::INTERVAL, move || shared.flush()).map_err(Error::from)
 }
 
-/// A message to whoever runs the program. That it cannot be written must not end the program.
+/// Prints a message on stderr. A failed write must not end the program.
 pub(crate) fn say(message: &str) {
     let _limit = write_errors::errors_only();
     let _ = writeln!(std::io::stderr(), "memtrace: {message}");
 }
 
-/// The counters of a device; zeros if it is not being recorded.
+/// The counters of a device; zeros if the device is not being recorded.
 ///
 /// ```no_run
 /// let session = memtrace::start()?;
@@ -296,8 +296,8 @@ pub fn stats(device: impl IntoDevice) -> MemoryStats {
     own(|| recorder::stats(device)).unwrap_or_default()
 }
 
-/// Sets the peaks in [`stats`] to the current values, as `torch.cuda.reset_peak_memory_stats` does.
-/// The peak of the snapshot, with what was live at it, stays that of the whole recording.
+/// Resets the peaks in [`stats`] to the current values, as `torch.cuda.reset_peak_memory_stats` does.
+/// The peak in a snapshot, and what was live at it, remain those of the whole recording.
 pub fn reset_peak(device: impl IntoDevice) {
     let device = device.into_device();
     own(|| recorder::reset_peak(device));
@@ -305,14 +305,14 @@ pub fn reset_peak(device: impl IntoDevice) {
 
 impl Leaves for MemoryStats {}
 
-/// Calls `call` when the CUDA driver has been started, once, on the thread that started it: to record programs
-/// that may not use CUDA at all. False if that will not be seen, because the program has memtrace in it.
+/// Calls `call` once, on the thread that initializes the CUDA driver: for recorders of programs that may not use CUDA at all.
+/// False if this copy of memtrace has no hooks, because the program itself contains memtrace.
 #[doc(hidden)]
 pub fn on_cuda_start(call: fn()) -> bool {
     crate::hook::cuda::on_cuda_start(call)
 }
 
-/// Is anything being recorded?
+/// Whether a recording is active.
 pub fn is_recording() -> bool {
     recorder::is_recording()
 }

@@ -1,17 +1,16 @@
-//! The series of operator calls: made from a snapshot, written, drawn, and read from a file again.
+//! The series of operator calls of a snapshot, as a table and as files.
 
 use std::fmt;
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
 
-use super::writing::create;
+use super::files::create;
 use crate::analysis::OperatorSeries;
 use crate::error::Error;
 use crate::export::{ExportOperators, Format};
 use crate::record::guard::Own;
 
-/// The calls of operators on one device, one after another (see [`OperatorSeries`]); prints as a table of those that
-/// added most.
+/// The operator calls on one device, in order (see [`OperatorSeries`]). Prints as a table of the calls that added most memory.
 ///
 /// ```no_run
 /// # let session = memtrace::start()?;
@@ -19,11 +18,12 @@ use crate::record::guard::Own;
 /// println!("{operators}");
 /// operators.write("train.operators.json")?;
 /// operators.write("train.operators.svg")?;
-/// // later, elsewhere:
+/// // Later, in another program:
 /// let operators = memtrace::read_operators("train.operators.json")?;
 /// # Ok::<(), memtrace::Error>(())
 /// ```
 #[derive(Debug)]
+#[must_use = "print the series, or `write` it to a file"]
 pub struct Operators {
     series: Own<OperatorSeries>,
 }
@@ -47,19 +47,17 @@ impl Operators {
         Self { series: Own::make(series) }
     }
 
-    /// Writes a file in the format that the end of its name says, and gives its path: `.operators.json` (to be read again with
-    /// [`read_operators`]), `.operators.csv` (a line for each call), `.operators.svg` (its four figures). One whose name
-    /// ends in `.gz` is compressed.
+    /// Writes a file in the format of its extension and returns its path: `.operators.json` (for [`read_operators`]),
+    /// `.operators.csv` (a line for each call) or `.operators.svg` (four figures). A name that ends in `.gz` is compressed.
     ///
     /// # Errors
-    /// If the name says no such format, the file cannot be written, or there is nothing to draw.
+    /// If the extension names no such format, the file cannot be written, or there is nothing to draw.
     pub fn write(&self, path: impl AsRef<Path>) -> Result<PathBuf, Error> {
         let format = Format::of(path.as_ref())?;
         create(path.as_ref(), |out| format.write_operators(&self.series, out))
     }
 
-    /// Writes a file in such a format with options: a size to keep to, one figure. The name says nothing but whether it is
-    /// compressed.
+    /// Writes a file in such a format with options: a size limit, or a single figure. Of the name only `.gz` matters.
     ///
     /// # Errors
     /// If the file cannot be written, or there is nothing to draw.
@@ -71,7 +69,7 @@ impl Operators {
 /// Reads a series that [`Operators::write`] wrote as `.operators.json`, also compressed.
 ///
 /// # Errors
-/// If the file cannot be read, is larger than 512 MiB (unpacked), or is no series; says what is wrong with it.
+/// If the file cannot be read, is larger than 512 MiB (unpacked), or is no series.
 pub fn read_operators(path: impl AsRef<Path>) -> Result<Operators, Error> {
     Ok(Operators { series: Own::try_make(|| memtrace_core::read_operators(path))? })
 }

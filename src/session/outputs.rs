@@ -1,4 +1,4 @@
-//! What people call on a finished recording: reports and files, as memtrace's own work.
+//! Public API of a finished recording: its report and its files, made as own work.
 
 use std::fmt;
 use std::fs;
@@ -6,11 +6,10 @@ use std::io::IsTerminal;
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
 
+use super::files::{base_dir, create};
 use super::operators::Operators;
-use super::output::base_dir;
 use super::process::default_name;
 use super::say;
-use super::writing::create;
 use crate::analysis::{Moment, Since};
 use crate::error::Error;
 use crate::export::{self, Export, Format, Text};
@@ -18,11 +17,12 @@ use crate::record::guard::{Own, own_work};
 use crate::report::ReportOptions;
 use crate::snapshot::{Device, SnapshotData};
 
-/// A finished recording: its data (see [`SnapshotData`]), a report, and files for people's tools.
+/// A finished recording: its data (see [`SnapshotData`]), a report, and files for other tools.
 ///
-/// A file appears whole or not at all: it is written to a temporary name and renamed. If there is one of that name already, the
-/// new one has a number (`peak-2.svg`), and the path that it has is given back.
+/// A file appears whole or not at all: it is written under a temporary name and renamed. An existing file is never overwritten;
+/// the new one gets a number (`peak-2.svg`), and the methods return its path.
 #[derive(Debug)]
+#[must_use = "print its `report()` or `write` it to a file"]
 pub struct Snapshot {
     data: Own<SnapshotData>,
 }
@@ -43,14 +43,14 @@ impl Snapshot {
         Self { data }
     }
 
-    /// Who held the memory at the peak: an answer in sentences, what could be better, tables. Print it with `{}`; it is 80
-    /// columns wide on a terminal (or `COLUMNS`), and uncut elsewhere.
-    pub fn report(&self) -> Report {
-        Report::of(|| for_terminal().render(&self.data))
+    /// The report on the peak: a summary, findings and tables. Print it with `{}`. On a terminal it is 80 columns wide (or
+    /// `COLUMNS`); elsewhere lines are not cut.
+    pub fn report(&self) -> RenderedReport {
+        RenderedReport::of(|| for_terminal().render(&self.data))
     }
 
-    /// What was allocated since an earlier snapshot of the same session and is still live: by line, operator, module, scope and
-    /// age. [`Moment::Growth`](crate::analysis::Moment::Growth) draws the same as a flamegraph.
+    /// The report on growth: what was allocated since an earlier snapshot of the same session and is still live, by line,
+    /// operator, module, scope and age. [`Moment::Growth`](crate::analysis::Moment::Growth) draws it as a flamegraph.
     ///
     /// ```no_run
     /// # let session = memtrace::start()?;
@@ -59,15 +59,15 @@ impl Snapshot {
     /// println!("{}", session.snapshot().since(&before));
     /// # Ok::<(), memtrace::Error>(())
     /// ```
-    pub fn since(&self, earlier: &Self) -> Report {
-        Report::of(|| {
-            let (text, moment) = (for_terminal(), Moment::Growth(Since::of(&earlier.data)));
-            let text = Text { report: ReportOptions { moment, ..text.report }, ..text };
-            text.render(&self.data)
+    pub fn since(&self, earlier: &Self) -> RenderedReport {
+        RenderedReport::of(|| {
+            let text = for_terminal();
+            let moment = Moment::Growth(Since::of(&earlier.data));
+            Text { report: ReportOptions { moment, ..text.report }, ..text }.render(&self.data)
         })
     }
 
-    /// The same for another device, moment, width, number of rows, or with some sections only.
+    /// The report for another device, moment, width or number of rows, or with some sections only.
     ///
     /// ```no_run
     /// use memtrace::export::Text;
@@ -80,41 +80,45 @@ impl Snapshot {
     /// ```
     ///
     /// # Errors
-    /// If the [moment](crate::analysis::Moment) is not known: the log does not reach back to it, or there is no such scope.
-    pub fn report_with(&self, options: &Text) -> Result<Report, Error> {
-        Ok(Report { text: Own::try_make(|| options.render(&self.data))? })
+    /// If the log does not reach back to the [moment](crate::analysis::Moment), or there is no such scope.
+    pub fn report_with(&self, options: &Text) -> Result<RenderedReport, Error> {
+        Ok(RenderedReport { text: Own::try_make(|| options.render(&self.data))? })
     }
 
-    /// The calls of operators on the main device, one after another: what they are called, what they added, the memory after each
-    /// and the peak inside it. As torch.distributed's `MemoryTracker`; prints as a table.
+    /// The operator calls on the main device, in order, as torch.distributed's `MemoryTracker` has them: name, bytes added,
+    /// memory afterwards and peak inside. Prints as a table.
     pub fn operators(&self) -> Operators {
         self.operators_on(None)
     }
 
-    /// The same for a device; the main device if `None`.
+    /// [`operators`](Self::operators) for a device; `None` is the main device.
     pub fn operators_on(&self, device: impl Into<Option<Device>>) -> Operators {
         let device = device.into();
         Operators::make(|| export::operators_of(&self.data, device))
     }
 
-    /// Writes a file in the format that the end of its name says, with the options that the format has by default, and gives its
-    /// path: `.pickle` (PyTorch's `memory_viz`), `.trace.json` (Chrome, Perfetto), `.layout.json` (memory layout), `.json` (the
-    /// report's numbers), `.svg` (flamegraph of the peak), `.folded`, `.txt` (the report), `.memtrace` (a capture),
-    /// `.operators.json`, `.operators.csv` and `.operators.svg` (see [`operators`](Self::operators)), `.categories.json`,
-    /// `.categories.raw.json`, `.categories.svg` and `.categories.html` (the bytes of each category over time, as
-    /// torch.profiler's `export_memory_timeline`). [`export`] has the formats one by one.
+    /// Writes a file in the format of its extension, with that format's default options, and returns its path.
     ///
-    /// As with all files, one whose name ends in `.gz` is compressed.
+    /// | extension | content |
+    /// |---|---|
+    /// | `.pickle` | snapshot for PyTorch's `memory_viz` |
+    /// | `.trace.json`, `.layout.json` | timeline and memory layout for Chrome and Perfetto |
+    /// | `.svg`, `.folded` | flamegraph of the peak; its stacks as text |
+    /// | `.txt`, `.json` | the report; its numbers |
+    /// | `.operators.json`, `.operators.csv`, `.operators.svg` | the series of operator calls, see [`operators`](Self::operators) |
+    /// | `.categories.html`, `.categories.svg`, `.categories.json`, `.categories.raw.json` | the bytes of each category over time, as torch.profiler's `export_memory_timeline` |
+    /// | `.memtrace` | a capture, for [`read_capture`](crate::read_capture) |
+    ///
+    /// `.gz` after any of them compresses the file. [`export`] documents each format.
     ///
     /// # Errors
-    /// If the name says no format, the file cannot be written, or there is nothing to draw.
+    /// If the extension names no format, the file cannot be written, or there is nothing to draw.
     pub fn write(&self, path: impl AsRef<Path>) -> Result<PathBuf, Error> {
         let format = Format::of(path.as_ref())?;
         create(path.as_ref(), |out| format.write(&self.data, out))
     }
 
-    /// Writes a file in any format with options: those of [`export`], or one of your own. The name says nothing but whether it is
-    /// compressed.
+    /// Writes a file in any format with options: one of [`export`], or your own. Of the name only `.gz` matters.
     ///
     /// ```no_run
     /// use memtrace::export::{ChromeTrace, Flamegraph, Folded, Measure};
@@ -131,7 +135,7 @@ impl Snapshot {
         create(path.as_ref(), |out| format.write(&self.data, out))
     }
 
-    /// A name for a file of this snapshot: host, program, pid, rank if there is one, seconds since 1970.
+    /// A file name for this snapshot: host, program, pid, rank if there is one, and seconds since 1970.
     ///
     /// ```no_run
     /// # let session = memtrace::start()?;
@@ -144,12 +148,13 @@ impl Snapshot {
     }
 }
 
-/// What becomes of a snapshot that nobody called for and that cannot be written.
+/// Added to the error when a dump cannot be written.
 pub(super) const LOST: &str = "the snapshot is lost";
 
-/// A callback for [`Builder::on_trace_ready`](crate::Builder::on_trace_ready) that writes each snapshot to
-/// a folder, as torch's `tensorboard_trace_handler` does: a timeline and a PyTorch snapshot, compressed,
-/// named after host, program, pid, rank and time. What cannot be written is said on the standard error.
+/// A callback for [`Builder::on_trace_ready`](crate::Builder::on_trace_ready) that writes each snapshot to a folder, as torch's
+/// `tensorboard_trace_handler` does: a timeline and a PyTorch snapshot, compressed, with names from
+/// [`Snapshot::file_name`]. Write errors are reported on stderr.
+#[must_use = "give it to `Builder::on_trace_ready`"]
 pub fn trace_handler(dir: impl Into<PathBuf>) -> impl FnMut(&Snapshot) + Send + 'static {
     let dir = dir.into();
     move |snapshot| {
@@ -164,7 +169,7 @@ pub fn trace_handler(dir: impl Into<PathBuf>) -> impl FnMut(&Snapshot) + Send + 
     }
 }
 
-/// Colours on a terminal, unless the user wants none, and its width.
+/// Options for stdout: colours and a width if it is a terminal.
 fn for_terminal() -> Text {
     if !std::io::stdout().is_terminal() {
         return Text::default();
@@ -174,30 +179,31 @@ fn for_terminal() -> Text {
     Text { color: !no_color, width: columns.unwrap_or(80), ..Text::default() }
 }
 
-/// A report as text: made once, printed as often as wanted.
+/// A report as text; print it with `{}`.
 #[derive(Debug)]
-pub struct Report {
+#[must_use = "print it: `println!(\"{}\", snapshot.report())`"]
+pub struct RenderedReport {
     text: Own<String>,
 }
 
-impl Report {
-    /// Of a moment that is always known.
+impl RenderedReport {
+    /// The moment must be one that every snapshot has, such as the peak.
     fn of(text: impl FnOnce() -> Result<String, memtrace_core::Error>) -> Self {
         Self { text: Own::make(|| text().unwrap_or_else(|error| error.to_string())) }
     }
 }
 
-impl fmt::Display for Report {
+impl fmt::Display for RenderedReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.text)
     }
 }
 
-/// Makes a new folder `NAME-1`, `NAME-2`, … for the outputs of one run, under `memtrace` in cargo's target folder if this
-/// program lies in one, or else in the working directory.
+/// Creates a new folder `NAME-1`, `NAME-2`, … for the outputs of one run, under `memtrace` in cargo's target folder if this
+/// program is in one, or else in the working directory.
 ///
 /// # Errors
-/// If the folder cannot be made.
+/// If the folder cannot be created.
 pub fn output_dir(name: &str) -> Result<PathBuf, Error> {
     let base = base_dir(Path::new(""));
     fs::create_dir_all(&base).map_err(|source| Error::output(&base, source))?;

@@ -1,4 +1,4 @@
-//! This process, as far as a snapshot names it, and file names made from that.
+//! Identity of this process in snapshots, and file names made from it.
 
 use std::fs;
 use std::path::PathBuf;
@@ -7,7 +7,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use crate::record::thread;
 use crate::snapshot::{Process, Thread, ThreadId};
 
-/// Variables in which launchers of distributed jobs say a process's number.
+/// Variables in which launchers of distributed jobs pass a process its rank.
 const RANKS: [&str; 5] = ["RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID"];
 
 pub(super) fn this_process() -> Process {
@@ -23,21 +23,20 @@ pub(super) fn this_process() -> Process {
     }
 }
 
-/// The machine's name, as far as a file or a variable has it.
 fn host() -> String {
     let kernels = fs::read_to_string("/proc/sys/kernel/hostname").ok();
     let name = kernels.or_else(|| std::env::var("HOSTNAME").ok()).unwrap_or_default();
     if name.trim().is_empty() { "localhost".to_owned() } else { name.trim().to_owned() }
 }
 
-/// Name of the executable file; of one that was replaced since, without the kernel's remark.
+/// Name of the executable file, without the kernel's remark if the file was replaced since.
 fn program() -> String {
     let path = std::env::current_exe().ok();
     let name = path.as_deref().and_then(|path| path.file_name()).map(|name| name.to_string_lossy().into_owned());
     name.unwrap_or_default().trim_end_matches(" (deleted)").to_owned()
 }
 
-/// A thread that has ended had its last name then, and its number may be another's now.
+/// An ended thread keeps its last name; the system may have reused its id.
 fn name(number: ThreadId, os_id: u32) -> String {
     let (first, last) = thread::kept_names(number);
     let now =
@@ -50,21 +49,24 @@ pub(super) fn threads() -> Vec<Thread> {
     thread::seen().map(thread).collect()
 }
 
-/// Fills in a pattern for file names: `%e` program, `%h` host, `%p` pid, `%r` rank (0 if there is none),
-/// `%t` seconds since 1970, `%%` a percent sign; others stay as they are.
+/// Expands a file name pattern: `%e` program, `%h` host, `%p` pid, `%r` rank (0 if there is none), `%t` seconds since 1970,
+/// `%%` a percent sign. Other characters after `%` stay.
 pub(super) fn expand(pattern: &str, process: &Process) -> PathBuf {
     let mut out = String::new();
     let mut chars = pattern.chars();
     while let Some(c) = chars.next() {
-        match (c, if c == '%' { chars.next() } else { None }) {
-            ('%', Some('e')) => out.push_str(&process.program),
-            ('%', Some('h')) => out.push_str(&process.host),
-            ('%', Some('p')) => out.push_str(&process.pid.to_string()),
-            ('%', Some('r')) => out.push_str(&process.rank.unwrap_or(0).to_string()),
-            ('%', Some('t')) => out.push_str(&seconds_now().to_string()),
-            ('%', Some('%')) => out.push('%'),
-            ('%', Some(other)) => out.extend(['%', other]),
-            (c, _) => out.push(c),
+        if c != '%' {
+            out.push(c);
+            continue;
+        }
+        match chars.next() {
+            Some('e') => out.push_str(&process.program),
+            Some('h') => out.push_str(&process.host),
+            Some('p') => out.push_str(&process.pid.to_string()),
+            Some('r') => out.push_str(&process.rank.unwrap_or(0).to_string()),
+            Some('t') => out.push_str(&seconds_now().to_string()),
+            Some('%') | None => out.push('%'),
+            Some(other) => out.extend(['%', other]),
         }
     }
     out.into()
@@ -73,7 +75,7 @@ pub(super) fn expand(pattern: &str, process: &Process) -> PathBuf {
 /// `host_program_pid_rank0_1790000000.EXTENSION`, the rank only where there is one.
 pub(super) fn default_name(process: &Process, extension: &str) -> String {
     let rank = process.rank.map_or(String::new(), |rank| format!("_rank{rank}"));
-    // A capture of another machine may say anything; a name is a name, not a path.
+    // A capture from elsewhere may hold anything; a separator would make the name a path.
     let name = |name: &str| name.replace(['/', '\\', '\0'], "-");
     let (host, program, pid) = (name(&process.host), name(&process.program), process.pid);
     let (started, below) = (process.started_unix_us / 1_000_000, process.started_unix_us % 1_000_000);

@@ -1,4 +1,4 @@
-//! The recording under way, as the session, its threads and the process's end know it.
+//! The active recording, shared by the session, memtrace's threads, the panic hook and the process's exit.
 
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -7,25 +7,24 @@ use super::collect::Copied;
 use super::dumps::Dumps;
 use super::missed;
 use super::outputs::Snapshot;
-use super::pending::Pending;
+use super::pending::PendingDump;
 use super::process::this_process;
 use super::say;
-use super::since::Since;
-use super::stream::Stream;
+use super::start::RecordingStart;
+use super::stream::CaptureStream;
 use crate::capture::Driver;
-use crate::error::{Error, Kind};
+use crate::error::{Error, ErrorKind};
 use crate::hook::cuda;
 use crate::record::guard::Own;
 use crate::record::{DeviceCopy, fork, recorder};
 use crate::snapshot::{Device, Enabled, Pool, Process, Settings, SnapshotData};
 
-/// Shared by whoever may have to finish it.
-pub(super) type Shared = Own<Arc<Recording>>;
+/// SharedRecording by whoever may have to finish it.
+pub(super) type SharedRecording = Own<Arc<Recording>>;
 
-/// The one that is under way.
-static CURRENT: Mutex<Option<Shared>> = Mutex::new(None);
+static CURRENT: Mutex<Option<SharedRecording>> = Mutex::new(None);
 
-fn with_current<T>(act: impl FnOnce(&mut Option<Shared>) -> T) -> T {
+fn with_current<T>(act: impl FnOnce(&mut Option<SharedRecording>) -> T) -> T {
     let _no_fork = fork::no_fork();
     act(&mut lock(&CURRENT))
 }
@@ -33,70 +32,64 @@ fn with_current<T>(act: impl FnOnce(&mut Option<Shared>) -> T) -> T {
 #[derive(Debug)]
 pub(super) struct Recording {
     pub(super) settings: Settings,
-    since: Mutex<Since>,
-    /// What was in use in the driver's pools when recording began, by ordinal; `None`: nothing.
+    since: Mutex<RecordingStart>,
+    /// Bytes in use in each device's memory pool when recording began, by ordinal. `None`: CUDA was not in use.
     used_before: Mutex<Option<Vec<(u32, u64)>>>,
-    stream: Option<Mutex<Stream>>,
+    stream: Option<Mutex<CaptureStream>>,
     pub(super) dumps: Dumps,
-    /// A panic was seen.
     pub(super) panicked: AtomicBool,
-    /// The dump that a failed allocation will leave.
-    pub(super) out_of_memory: Mutex<Pending>,
+    pub(super) out_of_memory: Mutex<PendingDump>,
     finished: Mutex<bool>,
 }
 
 impl Recording {
-    /// Begins to record.
     pub(super) fn begin(
         settings: &Settings,
         waits: bool,
-        stream: Option<Stream>,
+        stream: Option<CaptureStream>,
         dumps: &Dumps,
-    ) -> Result<Shared, Error> {
+    ) -> Result<SharedRecording, Error> {
         cuda::refresh();
-        let since = Since::now();
+        let since = RecordingStart::now();
         let first = if waits { Settings { enabled: Enabled::Off, ..settings.clone() } } else { settings.clone() };
-        let mut used = None;
-        let ask = || {
-            used = cuda::used_pools();
-            used.clone().unwrap_or_default()
+        let mut used_before = None;
+        let query = || {
+            used_before = cuda::used_pools();
+            used_before.clone().unwrap_or_default()
         };
-        if !recorder::start(&first, since.began, ask) {
-            return Err(Kind::AlreadyRecording.into());
+        if !recorder::start(&first, since.began, query) {
+            return Err(ErrorKind::AlreadyRecording.into());
         }
-        let used_before = Mutex::new(used);
-        let (since, stream) = (Mutex::new(since), stream.map(Mutex::new));
         let recording = Arc::new(Self {
             settings: settings.clone(),
-            since,
-            used_before,
-            stream,
+            since: Mutex::new(since),
+            used_before: Mutex::new(used_before),
+            stream: stream.map(Mutex::new),
             dumps: dumps.clone(),
             panicked: AtomicBool::new(false),
-            out_of_memory: Mutex::new(Pending::new(dumps.on_oom)),
+            out_of_memory: Mutex::new(PendingDump::new(dumps.on_oom)),
             finished: Mutex::new(false),
         });
         with_current(|current| *current = Some(share(&recording)));
         Ok(share(&recording))
     }
 
-    pub(super) fn since(&self) -> Since {
+    pub(super) fn since(&self) -> RecordingStart {
         lock(&self.since).clone()
     }
 
-    /// All that is recorded, and since when.
-    fn copies(&self) -> (Since, Vec<(Device, DeviceCopy)>) {
-        // Held meanwhile: a snapshot has what was before a switch, or what came after it.
+    fn copies(&self) -> (RecordingStart, Vec<(Device, DeviceCopy)>) {
+        // Holding the lock while copying keeps `switch` out: a snapshot never mixes two recordings.
         let since = lock(&self.since);
         (since.clone(), recorder::copies(since.began))
     }
 
-    /// Records from now on, or no longer.
+    /// Resumes or pauses the recording of a schedule.
     pub(super) fn switch(&self, on: bool) {
         let enabled = if on { self.settings.enabled } else { Enabled::Off };
         let settings = Settings { enabled, ..self.settings.clone() };
         let mut since = lock(&self.since);
-        *since = Since::now();
+        *since = RecordingStart::now();
         let used = || {
             let used = cuda::used_pools();
             lock(&self.used_before).clone_from(&used);
@@ -105,14 +98,14 @@ impl Recording {
         recorder::switch(&settings, since.began, used);
     }
 
-    /// Begins the log, the counters and the peak anew; what is live stays known.
+    /// Clears the log, counters and peak; live blocks stay known.
     pub(super) fn restart(&self) {
         let mut since = lock(&self.since);
-        *since = Since::now();
+        *since = RecordingStart::now();
         recorder::restart(since.began);
     }
 
-    /// What the CUDA driver says of a device.
+    /// The CUDA driver's memory figures for a device.
     pub(super) fn driver(&self, device: Device) -> Driver {
         let Device::Cuda(ordinal) = device else { return Driver::default() };
         let before = match &*lock(&self.used_before) {
@@ -127,17 +120,16 @@ impl Recording {
         Snapshot::take(|| self.collect())
     }
 
-    /// Everything that is being recorded, as finished data.
     fn collect(&self) -> SnapshotData {
         if recorder::was_forked() {
-            // No lock of the parent's is taken here: another thread of it may have held it.
+            // Take no locks in a forked child: a thread that no longer exists may have held one.
             let settings = self.settings.clone();
             return SnapshotData { process: this_process(), settings, ..SnapshotData::default() };
         }
         self.copied().finish()
     }
 
-    /// All that changes while the program goes on, as it is at this moment. Not in a forked child: it takes locks.
+    /// Copies the state at this moment. Must not be called in a forked child, because it takes locks.
     pub(super) fn copied(&self) -> Copied {
         cuda::settle();
         let (since, copies) = self.copies();
@@ -154,52 +146,51 @@ impl Recording {
         self.stream.is_some()
     }
 
-    /// Appends what was recorded since the last time; false when there is nothing more to come.
+    /// Appends new records to the streamed capture; false once the capture is closed.
     pub(super) fn flush(&self) -> bool {
         let Some(stream) = &self.stream else { return false };
         lock(stream).flush(self.since())
     }
 
-    /// What is to be done before recording ends, by the session's end or the process's: once. Whoever
-    /// comes second waits: neither the process nor the ledger may go while the first one writes.
+    /// Writes the last dump and closes the capture, once. Both the session's end and the process's exit call this. The second
+    /// caller waits, because neither the process nor the ledgers may go away while the first one writes.
     pub(super) fn finish(&self) -> Result<(), Error> {
         let mut finished = lock(&self.finished);
         if std::mem::replace(&mut *finished, true) {
             return Ok(());
         }
         if self.dumps.at_end {
-            self.dumps.write(|| self.snapshot(), "at the end");
+            self.dumps.write(&self.snapshot(), "at the end");
         }
         match &self.stream {
             Some(stream) => lock(stream)
                 .close(self.since(), |device| self.driver(device))
-                .map_err(|error| error.and("what it holds so far is good")),
+                .map_err(|error| error.and("everything written before is valid")),
             None => Ok(()),
         }
     }
 }
 
-/// The recording under way.
-pub(super) fn current() -> Option<Shared> {
+/// The active recording; `None` in a forked child.
+pub(super) fn current() -> Option<SharedRecording> {
     if recorder::was_forked() {
         return None;
     }
     with_current(|current| current.as_ref().map(|shared| share(shared)))
 }
 
-/// Ends the recording that is under way.
 pub(super) fn end(recording: &Recording) -> Result<(), Error> {
     if recorder::was_forked() {
         return Ok(());
     }
     let finished = recording.finish();
-    // In this order: as soon as the recorder is free another session may begin, and be the current one.
+    // In this order: as soon as the recorder stops, another session may start and become the current one.
     drop(with_current(Option::take));
     recorder::stop();
     finished
 }
 
-/// At the process's end.
+/// Called when the process exits.
 pub(super) fn finish_current() {
     if let Some(recording) = current()
         && let Err(error) = recording.finish()
@@ -208,11 +199,11 @@ pub(super) fn finish_current() {
     }
 }
 
-pub(super) fn share(recording: &Arc<Recording>) -> Shared {
+pub(super) fn share(recording: &Arc<Recording>) -> SharedRecording {
     Own::new(Arc::clone(recording))
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // A panic under these locks is a defect of ours; what they protect is still the best there is.
+    // After a panic under a lock, which would be a bug of memtrace, the data is still the best there is.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,10 +1,10 @@
-//! A snapshot out of a failed allocation: one in a recording, from inside the failing call.
+//! Post-mortem of a refused allocation, written inside the failing call, once for each recording.
 
 use std::io::Write;
 
 use super::dump;
 use super::outputs::Snapshot;
-use super::recording::{Recording, Shared};
+use super::recording::{Recording, SharedRecording};
 use crate::export::Text;
 use crate::record::own;
 use crate::report::Report;
@@ -12,43 +12,37 @@ use crate::snapshot::Device;
 use crate::units::Bytes;
 use crate::write_errors;
 
-/// So much no machine has: who asks for it finds out whether it can be asked for, or has a defect that is no lack of
-/// memory.
-const NO_MEMORY_AT_ALL: usize = 1 << 46;
+/// More than any machine has (64 TiB): such a request probes the limit or is a bug, not a lack of memory.
+const IMPOSSIBLE: usize = 1 << 46;
 
 /// Characters in a line of a post-mortem.
 const WIDTH: usize = 80;
 
-/// To be called with each request that is refused.
+/// Called with each refused request.
 pub(super) fn dump_out_of_memory(device: Device, size: usize) {
-    let wanted = |recording: &Shared| match recording.dumps.on_oom {
-        None => size < NO_MEMORY_AT_ALL,
-        Some(wanted) => wanted,
-    };
-    let Some(recording) = dump::current().filter(wanted) else { return };
-    // Another thread may be at it.
+    let is_wanted = |recording: &SharedRecording| recording.dumps.on_oom.unwrap_or(size < IMPOSSIBLE);
+    let Some(recording) = dump::current().filter(is_wanted) else { return };
+    // If another thread holds the lock, it is writing the post-mortem.
     if let Ok(mut pending) = recording.out_of_memory.try_lock() {
         own(|| pending.make(|| write(&recording, device, size)));
     }
 }
 
-/// True if there is nothing more to be done.
+/// True if no later refusal has to try again.
 fn write(recording: &Recording, device: Device, size: usize) -> bool {
-    let place = if device == Device::Cpu { String::new() } else { format!(" on {device}") };
-    let reason = format!("after an allocation of {}{place} failed", Bytes(size as u64));
+    let on = if device == Device::Cpu { String::new() } else { format!(" on {device}") };
+    let reason = format!("after an allocation of {}{on} failed", Bytes(size as u64));
     recording.flush();
-    if recording.dumps.on_oom.is_none() {
-        explain(&recording.snapshot(), device);
-        return true;
-    }
-    let Some(dumped) = recording.dumps.write(|| recording.snapshot(), &reason) else { return false };
-    explain(&dumped.snapshot, device);
-    dumped.is_written
+    let snapshot = recording.snapshot();
+    let is_done = recording.dumps.on_oom.is_none() || recording.dumps.write(&snapshot, &reason);
+    explain(&snapshot, device);
+    is_done
 }
 
 fn explain(snapshot: &Snapshot, device: Device) {
     let options = Text { width: WIDTH, ..Text::default() };
-    let text = Report::of_refusal(snapshot, device).map_or_else(String::new, |report| options.show(&report));
+    let Some(report) = Report::of_refusal(snapshot, device) else { return };
+    let text = options.show(&report);
     let _limit = write_errors::errors_only();
     let _ = std::io::stderr().write_all(text.as_bytes());
 }

@@ -1,10 +1,17 @@
-//! When to record, by steps, as torch.profiler's `schedule` has it.
+//! State machine of a scheduled recording, as torch.profiler's `schedule`.
+//!
+//! ```text
+//!      Wait ──Start──► Warmup ──Restart──► Active … LastActive
+//!       ▲                 ▲                              │  on_trace_ready
+//!       │                 └──────────Restart─────────────┤
+//!       └─────────────────────────────Stop───────────────┘
+//! ```
 
 use crate::error::Error;
 use crate::record::Leaves;
 
-/// `wait` steps not recorded, `warmup` steps recorded and thrown away, `active` steps kept; `repeat`
-/// times, 0 for as long as the session lasts.
+/// In each cycle `wait` steps are not recorded, `warmup` steps are recorded and discarded, `active` steps are kept.
+/// There are `repeat` cycles; 0 repeats until the session ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Schedule {
     wait: u64,
@@ -15,16 +22,13 @@ pub(super) struct Schedule {
 
 impl Leaves for Schedule {}
 
-/// What happens in a step.
+/// The state during one step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
-    /// Nothing is recorded.
     Wait,
-    /// It is recorded and thrown away.
     Warmup,
-    /// It is recorded.
     Active,
-    /// The same, and it is the last of its cycle.
+    /// The last active step of its cycle.
     LastActive,
 }
 
@@ -33,13 +37,13 @@ impl Schedule {
         let length = wait.checked_add(warmup).and_then(|sum| sum.checked_add(active));
         if active == 0 || length.is_none() {
             return Err(Error::wrong(
-                "a schedule needs at least one active step in a cycle; give wait, warmup, active, repeat",
+                "a schedule needs at least one active step in each cycle; give wait, warmup, active and repeat",
             ));
         }
         Ok(Self { wait, warmup, active, repeat })
     }
 
-    /// The phase of a step, counted from 0.
+    /// The phase of a step; steps count from 0.
     pub(super) fn phase(self, step: u64) -> Phase {
         let length = self.wait + self.warmup + self.active;
         if self.repeat > 0 && step / length >= self.repeat {
@@ -54,27 +58,24 @@ impl Schedule {
     }
 }
 
-/// What is to be done between two steps.
+/// What the recording does between two steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Turn {
-    /// Goes on as it is.
-    Nothing,
-    /// Begins to record.
-    On,
-    /// Stops recording.
-    Off,
-    /// Begins the log anew; what is live stays known.
-    Anew,
+pub(super) enum Transition {
+    Stay,
+    Start,
+    Stop,
+    /// Clears the log, counters and peak; live blocks stay known.
+    Restart,
 }
 
-impl Turn {
+impl Transition {
     pub(super) fn between(before: Phase, after: Phase) -> Self {
         match (before, after) {
-            (Phase::Wait, Phase::Wait) => Self::Nothing,
-            (Phase::Wait, _) => Self::On,
-            (_, Phase::Wait) => Self::Off,
-            (Phase::Warmup, Phase::Active | Phase::LastActive) | (Phase::LastActive, _) => Self::Anew,
-            _ => Self::Nothing,
+            (Phase::Wait, Phase::Wait) => Self::Stay,
+            (Phase::Wait, _) => Self::Start,
+            (_, Phase::Wait) => Self::Stop,
+            (Phase::Warmup, Phase::Active | Phase::LastActive) | (Phase::LastActive, _) => Self::Restart,
+            _ => Self::Stay,
         }
     }
 }
@@ -105,19 +106,21 @@ mod tests {
     }
 
     #[test]
-    fn turns_between_phases() {
+    fn transitions_between_phases() {
         use Phase::{Active, LastActive, Wait, Warmup};
         let cases = [
-            (Wait, Warmup, Turn::On),
-            (Wait, LastActive, Turn::On),
-            (Warmup, Warmup, Turn::Nothing),
-            (Warmup, Active, Turn::Anew),
-            (Active, LastActive, Turn::Nothing),
-            (LastActive, Wait, Turn::Off),
-            (LastActive, LastActive, Turn::Anew),
-            (LastActive, Warmup, Turn::Anew),
-            (Wait, Wait, Turn::Nothing),
+            (Wait, Warmup, Transition::Start),
+            (Wait, LastActive, Transition::Start),
+            (Warmup, Warmup, Transition::Stay),
+            (Warmup, Active, Transition::Restart),
+            (Active, LastActive, Transition::Stay),
+            (LastActive, Wait, Transition::Stop),
+            (LastActive, LastActive, Transition::Restart),
+            (LastActive, Warmup, Transition::Restart),
+            (Wait, Wait, Transition::Stay),
         ];
-        cases.iter().for_each(|(before, after, turn)| assert_eq!(Turn::between(*before, *after), *turn));
+        cases
+            .iter()
+            .for_each(|(before, after, transition)| assert_eq!(Transition::between(*before, *after), *transition));
     }
 }

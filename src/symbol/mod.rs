@@ -1,4 +1,4 @@
-//! Code addresses of this process to functions, files and lines: once per unique address, after recording.
+//! Symbolization of this process's code addresses, after recording, with a cache for the whole process.
 
 use std::num::NonZeroU32;
 
@@ -13,14 +13,14 @@ use crate::snapshot::{Frame, LoadedObject};
 
 pub(crate) use modules::loaded as loaded_modules;
 
-/// Resolved addresses: a second snapshot resolves only what is new. What an address means stays as it is:
-/// that of a module which came to the addresses of another one has a number of its own.
+/// Resolved addresses, so that a second snapshot resolves only new ones. Entries stay valid when a loaded object is replaced at the
+/// same addresses, because the new object's addresses then have a number in their upper bits.
 static CACHE: Mutex<Option<HashMap<u64, Resolved>>> = Mutex::new(None);
 
-/// Resolves unique addresses. Of the modules so many are loaded, the others are gone, and their files may be others by now.
+/// Resolves unique addresses. The first `loaded` modules are still loaded; the files of the others may have changed since.
 pub(crate) fn symbolise(addresses: &[u64], modules: Vec<LoadedObject>, loaded: usize) -> Symbols {
     let mut symbols = Symbols::default();
-    // Held by another thread, perhaps one that a fork left behind: then without the cache.
+    // If another thread holds the lock, perhaps one that a fork left behind, work without the cache.
     let mut shared = CACHE.try_lock().ok();
     let mut own = None;
     let cache = shared.as_deref_mut().unwrap_or(&mut own).get_or_insert_with(HashMap::new);
@@ -33,7 +33,7 @@ pub(crate) fn symbolise(addresses: &[u64], modules: Vec<LoadedObject>, loaded: u
     symbols.finish(modules, unreadable)
 }
 
-/// An address outside every known module: on systems without a module list, `backtrace` knows.
+/// Resolves an address outside every known module with `backtrace`, for systems without a module list.
 fn elsewhere(address: u64) -> Option<Resolved> {
     let mut frames = Vec::new();
     backtrace::resolve(address as *mut _, |symbol| {

@@ -1,11 +1,11 @@
-//! The programs and libraries that are loaded, with their build-ids.
+//! The loaded objects of this process, with their build-ids, from `dl_iterate_phdr`.
 
 use crate::snapshot::LoadedObject;
 
 #[cfg(all(unix, not(target_vendor = "apple")))]
 pub(crate) use listed::loaded;
 
-/// Elsewhere addresses are resolved by the `backtrace` crate and stay absolute.
+/// Without a list, `backtrace` resolves the addresses, which stay absolute.
 #[cfg(not(all(unix, not(target_vendor = "apple"))))]
 pub(crate) fn loaded() -> Vec<LoadedObject> {
     Vec::new()
@@ -24,7 +24,7 @@ mod listed {
     pub(crate) fn loaded() -> Vec<LoadedObject> {
         let mut modules: Vec<LoadedObject> = Vec::new();
         let list: *mut Vec<LoadedObject> = &mut modules;
-        // SAFETY: `visit` is called only during this call, with `list` as its last argument.
+        // SAFETY: the loader calls `visit` only during this call, with `list` as its last argument.
         unsafe { libc::dl_iterate_phdr(Some(visit), list.cast()) };
         if let Some(program) = modules.first_mut().filter(|m| m.path.is_none()) {
             program.path = std::env::current_exe().map(|p| p.display().to_string()).ok();
@@ -33,11 +33,11 @@ mod listed {
     }
 
     /// # Safety
-    /// `info` and `list` as `dl_iterate_phdr` in [`loaded`] passes them.
+    /// `info` and `list` must be what `dl_iterate_phdr` in [`loaded`] passes.
     unsafe extern "C" fn visit(info: *mut libc::dl_phdr_info, _size: usize, list: *mut c_void) -> c_int {
         // SAFETY: the loader passes a valid record.
         let info = unsafe { &*info };
-        // SAFETY: `loaded` passes its list, which nobody else uses meanwhile.
+        // SAFETY: `loaded` passes its list, and does not use it during the call.
         let list = unsafe { &mut *list.cast::<Vec<LoadedObject>>() };
         list.push(LoadedObject {
             path: Some(elf::path(info).to_string_lossy().into_owned()).filter(|path| !path.is_empty()),

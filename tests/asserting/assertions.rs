@@ -156,8 +156,8 @@ fn growth_is_told_from_a_cache_that_fills_up() {
         leaked.push(Raw::new(300));
     });
     let text = grown.unwrap_err().to_string();
-    says(&text, &["memory grows: +300 B with each run; 256 runs, of which 128 to warm up"]);
-    says(&text, &["Grew, and then no more", "run 4  7.812 KiB"]);
+    says(&text, &["memory grows: +300 B with each run; 256 runs, the first 128 as warm-up"]);
+    says(&text, &["Grew, then stopped", "run 4  7.812 KiB"]);
     cache.clear();
     assert_no_growth!(if cache.len() < 4 {
         cache.push(Raw::new(2000))
@@ -168,7 +168,7 @@ fn growth_is_told_from_a_cache_that_fills_up() {
         let depth = ways.len();
         ways.push(at_depth(depth));
     });
-    says(&all_ways.unwrap_err().to_string(), &["+100 B with each run; 256 runs, of which 128"]);
+    says(&all_ways.unwrap_err().to_string(), &["+100 B with each run; 256 runs, the first 128"]);
 }
 
 #[inline(never)]
@@ -212,7 +212,7 @@ fn wrong_use_is_said_before_anything_runs() {
         ),
         (message(|| assert_no_leak!(runs = 0, run())), "runs is 0, so nothing would be checked; give 1 or more"),
         (message(|| assert_no_growth!(iterations = 0, run())), "iterations is 0, so nothing would be checked"),
-        (message(|| assert_no_growth!(iterations = 19, run())), "19 iterations with 9 to warm up say too little"),
+        (message(|| assert_no_growth!(iterations = 19, run())), "19 iterations, 9 of them as warm-up, are too few"),
         (message(|| assert_no_growth!(iterations = 20, warmup = 12, run())), "20 iterations with 12 to warm up"),
         (message(|| assert_scaling!(Scaling::Linear, sizes = [], |_| run())), "too few sizes"),
         (
@@ -322,10 +322,7 @@ fn work_of_a_shared_pool_is_said_to_be_undecided_where_it_matters() {
     assert!(measured.peak < 5000, "{}", measured.peak);
     let failure = memtrace::check_peak(MIB as u64, &measured).unwrap_err();
     assert!(failure.is_undecided(), "{failure}");
-    says(
-        &failure.to_string(),
-        &["with memory of the code in hand: 2.000 MiB in 2 blocks", "tests/asserting/assertions.rs"],
-    );
+    says(&failure.to_string(), &["handed-over work: 2.000 MiB in 2 blocks", "tests/asserting/assertions.rs"]);
 }
 
 #[test]
@@ -354,6 +351,6 @@ fn a_measurement_that_cannot_be_is_an_error_and_what_it_is_of_does_not_run() {
     }
     assert_eq!(outcomes[0].as_ref().unwrap().peak, 10);
     let error = outcomes[1].as_ref().unwrap_err().to_string();
-    says(&error, &["too many scopes are open on this thread; measure further out"]);
+    says(&error, &["too many scopes are open on this thread; measure in an outer function"]);
     assert_eq!(memtrace::Context::current(), before_all());
 }

@@ -72,7 +72,7 @@ fn decode(window: Option<usize>) -> std::result::Result<(), Failure> {
 fn a_kv_cache_that_grows_with_each_token() {
     let text = quiet_and_caught(|| decode(Some(8)), decode(None));
     // A row of 16 numbers of 4 bytes.
-    says(&text, &["memory grows: +64 B with each run; 256 runs, of which 128 to warm up", &at("// the cache grows")]);
+    says(&text, &["memory grows: +64 B with each run; 256 runs, the first 128 as warm-up", &at("// the cache grows")]);
 }
 
 fn parameters() -> (VarMap, Linear) {

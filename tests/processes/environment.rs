@@ -104,7 +104,7 @@ fn a_misspelt_variable_is_said_once_with_those_that_there_are() {
     let dir = tempfile::tempdir().unwrap();
     let child = asked(dir.path(), &[("MEMTRACE", "1"), ("MEMTRACE_OUTT", "a.txt"), ("MEMTRACE_CUSIM_MEMORY", "1GiB")]);
     assert_eq!(
-        child.errors.matches("nothing reads MEMTRACE_OUTT; there are MEMTRACE, MEMTRACE_OUT,").count(),
+        child.errors.matches("unknown variables MEMTRACE_OUTT; memtrace reads MEMTRACE, MEMTRACE_OUT,").count(),
         1,
         "{child}"
     );

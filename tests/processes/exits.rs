@@ -212,7 +212,7 @@ fn a_full_disk_costs_the_rest_of_the_capture_and_nothing_else() {
     let mut child = with_a_disk(&command(dir.path()), dir.path()).spawn().unwrap();
     let mut errors = BufReader::new(child.stderr.take().unwrap());
     // This test needs `unshare` with user namespaces.
-    wait_for(&mut errors, "memtrace goes on trying");
+    wait_for(&mut errors, "memtrace keeps trying");
     fs::write(dir.path().join("stop"), "").unwrap();
     let output = child.wait_with_output().unwrap();
     let mut text = String::from_utf8_lossy(&output.stdout).into_owned();

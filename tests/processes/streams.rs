@@ -223,6 +223,6 @@ fn a_capture_that_somebody_took_away_is_an_error_at_the_end() {
             session.end()
         });
         let said = ends.each_mut().map(|end| end.as_mut().unwrap_err().to_string());
-        assert!(said[0].contains("has deleted the file") && said[1].contains("has made the file shorter"), "{said:?}");
+        assert!(said[0].contains("the file was deleted") && said[1].contains("the file was truncated"), "{said:?}");
     });
 }

@@ -64,7 +64,7 @@ fn pair(name: &CStr) -> Option<Pair> {
 
 /// `MEMTRACE=0` or `off`: nothing is touched. Read in C: Rust's environment may not be there yet.
 fn is_turned_off() -> bool {
-    if variable::has_others_rights() {
+    if variable::is_privileged() {
         return false;
     }
     // SAFETY: no thread changes the environment before `main`.

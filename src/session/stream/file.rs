@@ -1,27 +1,32 @@
-//! The file of a stream. The program may close every descriptor it finds, ours too, and then open others under the same
-//! numbers: so each use of ours is preceded by a look at what it stands for.
+//! The file of a streamed capture, guarded against a program that closes foreign descriptors.
+//!
+//! A program may close every descriptor it finds, as daemons do, and then open other files under the same numbers. So each use of
+//! the descriptor first checks device and inode, and opens the file again if the program closed it.
 
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::mem::ManuallyDrop;
 use std::path::{Path, PathBuf};
 
-use self::system::{Identity, far_up, identity, is_linked, write_at};
+use self::system::{identity, is_linked, move_up, write_at};
 use crate::write_errors;
+
+/// Device and inode; zeros on systems without them.
+type FileIdentity = (u64, u64);
 
 #[derive(Debug)]
 pub(super) struct StreamFile {
     path: PathBuf,
-    /// Closed only if it is still ours.
+    /// Closed on drop only if the descriptor is still this file's.
     file: ManuallyDrop<File>,
-    identity: Identity,
+    identity: FileIdentity,
     length: u64,
 }
 
 impl StreamFile {
-    /// Makes a new file.
+    /// Creates the file.
     pub(super) fn create(path: &Path) -> io::Result<Self> {
-        let file = far_up(OpenOptions::new().write(true).create_new(true).open(path)?);
+        let file = move_up(OpenOptions::new().write(true).create_new(true).open(path)?);
         let identity = identity(&file)?;
         // The program may change its working directory.
         let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
@@ -45,31 +50,31 @@ impl StreamFile {
         Ok(())
     }
 
-    /// Takes back what was appended after that length.
-    pub(super) fn go_back(&mut self, length: u64) {
+    /// Shortens the file to this length.
+    pub(super) fn truncate(&mut self, length: u64) {
         self.length = length;
-        // Never longer: who has made it shorter would not be noticed.
+        // Never extend the file: that would hide that somebody else truncated it.
         let is_longer = |file: &File| file.metadata().is_ok_and(|metadata| metadata.len() > length);
         if self.ensure_ours().is_ok() && is_longer(&self.file) {
             let _ = self.file.set_len(length);
         }
     }
 
-    /// Whatever was appended is there for good; an error if somebody has taken the file or a part of it away.
+    /// Syncs the file to disk; an error if it was deleted or truncated.
     pub(super) fn end(&mut self) -> io::Result<()> {
         self.ensure_ours()?;
         self.ensure_whole()?;
         self.file.sync_data()?;
         match is_linked(&self.file)? {
             true => Ok(()),
-            false => Err(io::Error::new(io::ErrorKind::NotFound, "somebody has deleted the file")),
+            false => Err(io::Error::new(io::ErrorKind::NotFound, "the file was deleted")),
         }
     }
 
-    /// What is appended to a file without its beginning could not be read.
+    /// A capture that lost its beginning cannot be read, so nothing more is appended to one.
     fn ensure_whole(&self) -> io::Result<()> {
         match self.file.metadata()?.len() < self.length {
-            true => Err(io::Error::other("somebody has made the file shorter")),
+            true => Err(io::Error::other("the file was truncated")),
             false => Ok(()),
         }
     }
@@ -78,20 +83,20 @@ impl StreamFile {
         identity(&self.file).is_ok_and(|identity| identity == self.identity)
     }
 
-    /// Opens the file again if its descriptor is not ours any more.
+    /// Opens the file again if the descriptor is no longer this file's.
     fn ensure_ours(&mut self) -> io::Result<()> {
         if self.is_ours() {
             return Ok(());
         }
         let closed = |error: io::Error| {
-            let message = format!("the program closed its descriptor, and it cannot be opened again: {error}");
+            let message = format!("the program closed its descriptor, and the file cannot be opened again: {error}");
             io::Error::new(error.kind(), message)
         };
-        let file = far_up(OpenOptions::new().write(true).open(&self.path).map_err(closed)?);
+        let file = move_up(OpenOptions::new().write(true).open(&self.path).map_err(closed)?);
         if identity(&file)? != self.identity {
-            return Err(closed(io::Error::other("another file is in its place")));
+            return Err(closed(io::Error::other("another file has its name now")));
         }
-        // The one before is somebody else's now, or nobody's: it is forgotten, not closed.
+        // The old descriptor is closed or belongs to somebody else, so it must not be closed here.
         self.file = ManuallyDrop::new(file);
         Ok(())
     }
@@ -107,7 +112,7 @@ impl Drop for StreamFile {
 
 #[cfg(unix)]
 mod system {
-    #![expect(unsafe_code, reason = "a descriptor with a high number is had from a C function")]
+    #![expect(unsafe_code, reason = "`fcntl` moves a descriptor to a high number")]
 
     use std::fs::File;
     use std::io;
@@ -115,26 +120,23 @@ mod system {
     use std::os::fd::{AsRawFd, FromRawFd};
     use std::os::unix::fs::{FileExt, MetadataExt};
 
-    /// Device and inode.
-    pub(super) type Identity = (u64, u64);
+    /// Programs rarely use descriptors this high: after closing ours, the next file that they open gets a lower one.
+    const LOWEST: libc::c_int = 700;
 
-    /// Numbers that programs hardly come to: what closes ours and opens another file gets a lower one.
-    const FAR_UP: libc::c_int = 700;
-
-    pub(super) fn identity(file: &File) -> io::Result<Identity> {
+    pub(super) fn identity(file: &File) -> io::Result<super::FileIdentity> {
         file.metadata().map(|metadata| (metadata.dev(), metadata.ino()))
     }
 
-    /// Does it have a name?
+    /// Whether the file still has a name.
     pub(super) fn is_linked(file: &File) -> io::Result<bool> {
         file.metadata().map(|metadata| metadata.nlink() > 0)
     }
 
-    /// The same file under a high number, if there is one.
-    pub(super) fn far_up(file: File) -> File {
-        // SAFETY: it makes a new descriptor of one that is open, and touches nothing else.
-        let copy = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_DUPFD_CLOEXEC, FAR_UP) };
-        // SAFETY: a descriptor that was just made belongs to nobody else.
+    /// Moves the descriptor to a high number, if one is free.
+    pub(super) fn move_up(file: File) -> File {
+        // SAFETY: it duplicates an open descriptor and touches nothing else.
+        let copy = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_DUPFD_CLOEXEC, LOWEST) };
+        // SAFETY: nothing else owns the new descriptor.
         if copy < 0 { file } else { unsafe { File::from_raw_fd(copy) } }
     }
 
@@ -143,7 +145,7 @@ mod system {
     }
 
     pub(super) fn close(file: &mut ManuallyDrop<File>) {
-        // SAFETY: called once, when the file's owner is dropped.
+        // SAFETY: called once, when the owner is dropped.
         unsafe { ManuallyDrop::drop(file) };
     }
 }
@@ -154,17 +156,15 @@ mod system {
     use std::io::{self, Seek, SeekFrom, Write};
     use std::mem::ManuallyDrop;
 
-    pub(super) type Identity = ();
-
-    pub(super) fn identity(_file: &File) -> io::Result<Identity> {
-        Ok(())
+    pub(super) fn identity(_file: &File) -> io::Result<super::FileIdentity> {
+        Ok((0, 0))
     }
 
     pub(super) fn is_linked(_file: &File) -> io::Result<bool> {
         Ok(true)
     }
 
-    pub(super) fn far_up(file: File) -> File {
+    pub(super) fn move_up(file: File) -> File {
         file
     }
 

@@ -1,14 +1,29 @@
-//! A capture that grows while the program runs, so that what was recorded survives its end, whatever that is. A thread
-//! of memtrace's own appends; recorded threads never wait for the disk, only for the short time in which a part of the
-//! log is copied.
+//! Streamed capture: an append-only file that grows while the program runs, and survives any end of it.
 //!
-//! A flush looks once where each device's log ends, and appends up to there, however much the program goes on doing
-//! meanwhile. Each portion is committed by itself. What could not be read in time is skipped: then the file says how
-//! much is missing, what was live behind it, and goes on from there.
+//! ```text
+//!  ring buffer of a ledger ──(device lock, 8,192 records at a time)──► CaptureStream: stacks and addresses renumbered
+//!         ▲                                                                  │ capture::Encoder, one buffer
+//!         │ recorded threads take only that lock and never wait for the disk ▼
+//!         └────────────────────────────────────────────────  write, then a commit, about ten times a second
+//! ```
+//!
+//! **Commits.** A commit is a chunk of the file, and readers trust everything before the last whole one. A killed program
+//! therefore leaves everything up to its last commit. A flush notes once where each device's log ends and appends up to there,
+//! whatever the program does meanwhile. It commits at the end and wherever the ledger kept a checkpoint of its counters (every
+//! 4,096 allocs, `record/ledger/part.rs`). On an almost full disk, what fits is kept; after a failed write the stream returns to
+//! its last commit and tries again with the next flush.
+//!
+//! **Skipped records.** Records that are overwritten before they are read, or take longer than 0.2 s to write, are skipped. The
+//! file then states how many there were, what was live afterwards and at the peak, and continues from there. The reader
+//! (`capture/gaps.rs` of `memtrace-core`) adds a free at the start of the gap for each block that is gone after it, and an alloc
+//! for each new one, so that every sum holds. `DeviceSnapshot::gaps` lists the gaps.
+//!
+//! **Derived data.** Live blocks, the peak's blocks and scope statistics follow from the records, so they are written only by the
+//! last flush and computed by the reader otherwise. A closed capture therefore equals the session's snapshot
+//! (`tests/recording/captures.rs` compares the two for random programs).
 
 mod device;
 mod file;
-mod numbers;
 mod state;
 
 use std::fs;
@@ -17,21 +32,22 @@ use std::path::Path;
 use std::time::Duration;
 
 use self::file::StreamFile;
-use self::numbers::Numbers;
-pub(super) use self::state::Stream;
+pub(super) use self::state::CaptureStream;
 use self::state::{Committed, Flush};
+use super::numbers::DenseStacks;
 use super::process::this_process;
-use super::since::Since;
+use super::start::RecordingStart;
 use crate::capture::{Commit, Driver, Encoder};
 use crate::error::Error;
 use crate::record::recorder;
 use crate::snapshot::{Device, Process, Settings};
 use crate::symbol;
 
-/// From one look at the log to the next.
+/// Time between two flushes.
 pub(super) const INTERVAL: Duration = Duration::from_millis(100);
-impl Stream {
-    /// Makes a new file.
+
+impl CaptureStream {
+    /// Creates the file.
     pub(super) fn create(path: &Path, settings: &Settings, started_unix_us: u64) -> Result<Self, Error> {
         let output = |error: io::Error| match error.kind() {
             io::ErrorKind::AlreadyExists => memtrace_core::Error::exists(path).into(),
@@ -44,8 +60,7 @@ impl Stream {
             file: StreamFile::create(path).map_err(output)?,
             encoder: Encoder::begin(Vec::new()).map_err(output)?,
             devices: Vec::new(),
-            stacks: Numbers::new(),
-            addresses: Numbers::new(),
+            numbers: DenseStacks::default(),
             contexts: 1,
             modules: Vec::new(),
             threads: 0,
@@ -67,9 +82,8 @@ impl Stream {
         self.write_out()
     }
 
-    /// Appends what is new; false once it is closed. After a failure the file is as after the last commit, and the
-    /// next flush begins there.
-    pub(super) fn flush(&mut self, since: Since) -> bool {
+    /// Appends new records; false once the stream is closed. After an error the file ends at its last commit.
+    pub(super) fn flush(&mut self, since: RecordingStart) -> bool {
         if self.closed {
             return false;
         }
@@ -82,21 +96,21 @@ impl Stream {
     }
 
     /// Appends the rest and the end mark.
-    pub(super) fn close(&mut self, since: Since, driver: impl Fn(Device) -> Driver) -> Result<(), Error> {
+    pub(super) fn close(&mut self, since: RecordingStart, driver: impl Fn(Device) -> Driver) -> Result<(), Error> {
         if self.closed {
             return Ok(());
         }
         self.closed = true;
         self.finish(since, driver).map_err(|error| {
-            self.file.go_back(self.committed.length);
+            self.file.truncate(self.committed.length);
             Error::output(self.file.path(), error)
         })
     }
 
-    fn finish(&mut self, since: Since, driver: impl Fn(Device) -> Driver) -> io::Result<()> {
+    fn finish(&mut self, since: RecordingStart, driver: impl Fn(Device) -> Driver) -> io::Result<()> {
         let flush = Flush { since, last: true };
         recorder::devices().try_for_each(|device| self.append(device, &flush))?;
-        let devices: Vec<Device> = self.devices.iter().map(|place| place.device).collect();
+        let devices: Vec<Device> = self.devices.iter().map(|position| position.device).collect();
         devices.into_iter().try_for_each(|device| self.encoder.driver(device, driver(device)))?;
         self.encode_commit(&flush)?;
         self.encoder.end()?;

@@ -1,34 +1,34 @@
-//! What was measured, to be held against a number of bytes.
+//! Comparison of a measured peak with a limit in bytes.
 
 use std::cell::OnceCell;
 
 use super::failure::Failure;
 use super::measure::Measured;
 use super::setup::Needed;
-use super::undecided::{Counted, Undecided};
+use super::undecided::{CountedWork, Undecided};
 use crate::session::say;
 use crate::snapshot::Device;
 
-/// A measurement. Names of functions are asked for only where they matter.
+/// A measurement, with a snapshot that is made only if the verdict depends on it.
 #[derive(Debug)]
-pub(super) struct Held<'a> {
+pub(super) struct PeakCheck<'a> {
     pub(super) measured: &'a Measured,
-    pub(super) counted: Counted,
+    pub(super) counted: CountedWork,
     needed: OnceCell<Needed>,
 }
 
-impl<'a> Held<'a> {
-    pub(super) fn new(measured: &'a Measured, counted: Counted) -> Self {
+impl<'a> PeakCheck<'a> {
+    pub(super) fn new(measured: &'a Measured, counted: CountedWork) -> Self {
         Self { measured, counted, needed: OnceCell::new() }
     }
 
-    /// Without what was made once.
+    /// The measurement without one-time initialization.
     pub(super) fn needed(&self) -> &Needed {
         self.needed.get_or_init(|| Needed::of(self.measured))
     }
 
-    /// Holds the peak against a limit: what was made once does not count, and what other threads may have done for the
-    /// code makes it undecided. `over` is called with the bytes that are too many, `within` says what holds otherwise.
+    /// Fails if the peak exceeds the limit. One-time initialization does not count, and work that other threads may have done for the
+    /// code makes the verdict undecided. `over` makes the failure for a peak; `within` says what holds if it is undecided.
     pub(super) fn at_most(
         &self,
         limit: u64,
