@@ -1,5 +1,5 @@
-//! Who holds the memory of a tensor program, and when it holds most: by source line, function and
-//! scope, to the byte.
+//! Memory profiler for Rust tensor programs: who held the memory at the peak, on the CPU and on CUDA devices, by source line, function
+//! and scope, to the byte.
 //!
 //! ```no_run
 //! #[global_allocator]
@@ -12,85 +12,197 @@
 //!     let snapshot = session.snapshot();
 //!     println!("{}", snapshot.report());
 //!     snapshot.write("snapshot.pickle")?; // opens in pytorch.org/memory_viz
-//!     snapshot.write("peak.svg")?;
+//!     snapshot.write("peak.svg")?; // a flamegraph
 //!     Ok(())
 //! }
 //! ```
 //!
-//! # What is recorded
-//! Every allocation, reallocation and free that goes through Rust's global allocator, on every
-//! thread, once a [`Session`] is under way: with its stack, its [`scope`]s, its thread and its time.
-//! Blocks smaller than [`min_size`](Builder::min_size) (1 KiB) are counted, not recorded.
-//!
-//! On Linux with glibc on x86_64 also every allocation and free of the CUDA driver, whoever asks for it:
-//! candle, cudarc, cuBLAS. Nothing has to be installed for that; each GPU is a [`Device`] of its own, and so are
-//! pinned and managed memory. [`snapshot::CudaHooks`] says what was in sight.
-//!
-//! # What is exact
-//! The peak, what was live at it, the counters and every table's sum, to the byte, whatever the log
-//! has overwritten. The log itself holds the newest [`max_entries`](Builder::max_entries) records.
-//! The bytes below the threshold are exact for each thread and read one thread after another.
-//! With [`sample_interval`](Builder::sample_interval) what is live is counted, and the peak is the most that was counted when a
-//! block was recorded; the heap's other figures are estimates, marked as such, and sums still hold to the byte.
-//!
-//! # What cannot be seen from here
-//! Memory that C libraries take with `malloc`, mapped files, thread stacks; of CUDA's memory what
-//! [`snapshot::CudaHooks::unseen_calls`] counts, and what the driver takes for itself. A reallocation counts as a
-//! free followed by an allocation.
-//!
-//! # From outside
-//! Variables of the environment come before what the code says. [`init`] records programs that start no
-//! session of their own, if `MEMTRACE` or `MEMTRACE_OUT` asks for it. A name that begins like these and is none is said. None counts in a program that has more rights than whoever runs it
-//! (set-user-id, set-group-id, capabilities of its file).
-//!
-//! | variable | takes | |
-//! |---|---|---|
-//! | `MEMTRACE` | `off`, `state`, `all` (or `0`, `1`) | how much is recorded; with `off` the CUDA driver is left alone, too |
-//! | `MEMTRACE_OUT` | a path with `%e %h %p %r %t` for program, host, pid, rank, seconds since 1970 | written at the end and on a panic; the format by its end, see [`Snapshot::write`]; `.memtrace` is streamed while the program runs |
-//! | `MEMTRACE_STACKS` | `rust`, `all` | whose frames are kept |
-//! | `MEMTRACE_CONTEXT` | `none`, `state`, `alloc`, `all` | whose stacks are kept |
-//! | `MEMTRACE_MAX_ENTRIES` | a number | records that the log holds |
-//! | `MEMTRACE_MIN_SIZE` | a size such as `64 KiB` | smaller blocks are counted only |
-//! | `MEMTRACE_SAMPLE_INTERVAL` | a size such as `512 KiB`, or `0` | of smaller blocks a sample is recorded, see [`Builder::sample_interval`] |
-//! | `MEMTRACE_SAMPLE_SEED` | a number | another sample: the same program under a few of them shows how far its estimates vary |
-//! | `MEMTRACE_DUMP_ON_OOM` | `1`, `0` | a snapshot when an allocation fails; `0`: nothing is said of it either |
-//! | `MEMTRACE_RULES` | a file | lines added to [`Rules`], which say what is a framework and what its blocks are for |
-//! | `MEMTRACE_CHECK_STACKS` | `1`, `0` | every stack is taken by libgcc's unwinder, too; [`snapshot::Health`] says how often they differed |
-//! | `MEMTRACE_SIGNAL` | `USR1`, `USR2`, a number | a snapshot at each such signal (feature `signals`) |
-//!
-//! # When the program dies
-//! [`Builder::stream`] appends to a capture that survives `kill -9`; [`Builder::dump_on_panic`],
-//! [`dump_on_signal`](Builder::dump_on_signal), [`dump_at_end`](Builder::dump_at_end) and
-//! [`dump_on_oom`](Builder::dump_on_oom) write snapshots. [`read_capture`] reads captures, elsewhere and
-//! later too.
-//!
-//! # Names
-//! [`name`](fn@name) says what a block is; reports, traces and captures show it. The feature `candle` has
-//! `memtrace::candle` with candle's devices and `tag` for tensors, `cudarc` has `memtrace::cudarc` with
-//! named allocations; `cuda` is `candle` with candle's own feature `cuda`. The library needs neither.
-//!
-//! # In tests
-//! [`measure`](fn@measure) says what code allocates, [`assert_peak!`], [`assert_no_leak!`], [`assert_no_growth!`] and
-//! [`assert_scaling!`] what it may; they need the allocator and no session, and are right when tests run side by side.
-//! [`measure_async`](fn@measure_async) is for futures, `measure_in_pool` (feature `rayon`, which `candle` brings along)
-//! for work on rayon's workers. `docs/testing.md` has recipes.
-//!
-//! | variable | |
-//! |---|---|
-//! | `MEMTRACE_UPDATE_BASELINES=1` | what is measured becomes the baseline |
-//! | `CI` | a baseline that is missing is a failure; elsewhere it is written |
-//! | `MEMTRACE_PEAKS` | a JSON file with every `assert_peak!` of a run |
-//! | `MEMTRACE_SUMMARY` | the same as a table in a Markdown file, such as `$GITHUB_STEP_SUMMARY` |
-//!
-//! # Line numbers
-//! A release build has function names only, unless `Cargo.toml` says:
+//! Release builds need line tables, or reports show functions without lines. Put this in `Cargo.toml`:
 //! ```toml
 //! [profile.release]
 //! debug = "line-tables-only"
 //! ```
+//!
+//! The manual explains [seven ideas](#the-allocator) in the order in which you meet them, then [what memtrace sees](#what-is-seen) and
+//! [how exact it is](#what-is-exact), then [tests](#tests) and [programs that die](#when-the-program-dies). The
+//! [variables](#environment-variables) and [features](#features) are at the end.
+//!
+//! # The allocator
+//! memtrace sees the heap through the program's global allocator. [`Alloc`] wraps one and passes every request on to it. While nothing
+//! is recorded, that costs a few nanoseconds.
+//!
+//! ```
+//! #[global_allocator]
+//! static ALLOC: memtrace::Alloc = memtrace::Alloc::system(); // or `Alloc::new(other)` around any other allocator
+//! ```
+//!
+//! CUDA memory needs no allocator. On Linux with glibc on x86-64, memtrace replaces the CUDA driver's functions in the running
+//! program, so it sees every allocation of candle, cudarc, cuBLAS and any other library. Nothing has to be installed.
+//!
+//! # The session
+//! A [`Session`] is one recording: from [`start`], or [`builder`] for other [options](Builder), until it is dropped. A process has at
+//! most one at a time. While it is active, each allocation, reallocation and free is a *record*, with its stack, scopes, thread and
+//! time, in a log that keeps the newest [`max_entries`](Builder::max_entries). Blocks smaller than
+//! [`min_size`](Builder::min_size) (1 KiB) are only counted.
+//!
+//! ```
+//! # #[global_allocator] static ALLOC: memtrace::Alloc = memtrace::Alloc::system();
+//! let session = memtrace::builder().min_size("64 KiB").start()?;
+//! let weights = vec![0u8; 1 << 20];
+//! assert!(memtrace::stats(memtrace::Device::Cpu).allocated_bytes.current >= 1 << 20);
+//! drop(session);
+//! assert!(!memtrace::is_recording());
+//! # Ok::<(), memtrace::Error>(())
+//! ```
+//!
+//! If many small blocks make recording slow, [`sample_interval`](Builder::sample_interval) records a sample of them.
+//!
+//! # The scope
+//! A stack says where an allocation was made, but not in which phase of the program. A [`scope`] does: it labels what a thread allocates
+//! while a closure runs. Scopes nest. A [`module`] is a scope for a part of a model, and reports have a table by module as well.
+//! [`scope_guard`] opens a scope until the guard is dropped, and `layer` makes scopes of `tracing` spans, such as those of candle's models.
+//!
+//! ```
+//! let sum: f32 = memtrace::scope("forward", || {
+//!     let hidden = memtrace::module("encoder", || vec![1.0; 1000]);
+//!     hidden.iter().sum()
+//! });
+//! # assert_eq!(sum, 1000.0);
+//! ```
+//!
+//! # The context
+//! The path of open scopes, here `forward > encoder`, is the thread's [`Context`]. A new thread starts with none, so hand it the
+//! context of the thread that it works for:
+//!
+//! ```
+//! let _scope = memtrace::scope_guard("load");
+//! let here = memtrace::Context::current();
+//! let shard = std::thread::spawn(move || here.scope(|| vec![0u8; 4096])).join().unwrap();
+//! ```
+//!
+//! A future keeps its context on whatever thread it is polled: `task.memtrace("request")`, from `FutureExt`.
+//!
+//! # The device
+//! Each [`Device`] has an account of its own: the heap ([`Device::Cpu`]), each GPU ([`Device::Cuda`]), and pinned, managed and imported
+//! memory. Limits, peaks and tables are per device and never added up, because a GPU's memory ends where its card's does. With the feature
+//! `candle`, `&candle_core::Device` works wherever a device is expected.
+//!
+//! # The peak
+//! The peak is the high-water mark of a device: the most bytes that were live at once. It decides whether the program fits, so
+//! reports are about that moment: which blocks were live, who allocated them, and what for. memtrace notes the peak while it records, so it
+//! stays exact when older records are overwritten.
+//!
+//! ```
+//! # #[global_allocator] static ALLOC: memtrace::Alloc = memtrace::Alloc::system();
+//! let session = memtrace::start()?;
+//! drop(vec![0u8; 3 << 20]);
+//! let kept = vec![0u8; 1 << 20];
+//! let snapshot = session.snapshot();
+//! let peak = &snapshot.device(memtrace::Device::Cpu).unwrap().peak;
+//! assert!(peak.blocks.iter().any(|block| block.size == 3 << 20), "the large block was live then");
+//! assert!(peak.blocks.iter().all(|block| block.size != 1 << 20), "the other one was not");
+//! # Ok::<(), memtrace::Error>(())
+//! ```
+//!
+//! # The snapshot
+//! A [`Snapshot`] is everything recorded so far, as [plain data](SnapshotData). It prints as a [report](Snapshot::report): a summary,
+//! findings on what could be better, and tables by line, operator, module, category and scope. [`Snapshot::write`] makes files
+//! for other tools, in the format of the file's extension. [`analysis`] has the tables as values.
+//!
+//! ```no_run
+//! # let session = memtrace::start()?;
+//! let before = session.snapshot();
+//! // … some requests later
+//! let now = session.snapshot();
+//! println!("{}", now.since(&before)); // what was allocated since and is still live
+//! now.write("timeline.trace.json")?; // for ui.perfetto.dev
+//! # Ok::<(), memtrace::Error>(())
+//! ```
+//!
+//! [`name`](fn@name) attaches a name to a block, which reports then show. The modules `memtrace::candle` and `memtrace::cudarc` name tensors
+//! and slices, with their shapes.
+//!
+//! # What is seen
+//! * Every request to Rust's global allocator, on every thread, if [`Alloc`] is installed. A reallocation counts as a free and an
+//!   allocation.
+//! * Every allocation and free of the CUDA driver. [`snapshot::CudaHooks`] says what the hooks reached.
+//!
+//! **Not seen** are memory that C libraries take with `malloc`, mapped files, and thread stacks; the calls that
+//! [`snapshot::CudaHooks::unseen_calls`] counts; and what the CUDA driver allocates for itself.
+//!
+//! # What is exact
+//! The peak, what was live at it, the counters and the sum of every table are exact to the byte, whatever the log has overwritten. Bytes
+//! below the threshold are exact for each thread, and threads are read one after another.
+//!
+//! With [`sample_interval`](Builder::sample_interval), live bytes are counted and the peak is the highest count at a recorded block. The
+//! heap's other figures are estimates and marked as such; sums still hold to the byte.
+//!
+//! # Tests
+//! [`measure`](fn@measure) measures what some code allocates. [`assert_peak!`], [`assert_no_leak!`], [`assert_no_growth!`] and
+//! [`assert_scaling!`] check it. They need the allocator but no session, and are right when tests run side by side.
+//! [`measure_async`](fn@measure_async) is for futures, `measure_in_pool` (feature `rayon`) for work on rayon's threads. `docs/testing.md`
+//! in the repository has recipes.
+//!
+//! ```
+//! # #[global_allocator] static ALLOC: memtrace::Alloc = memtrace::Alloc::system();
+//! # fn forward(n: usize) -> Vec<f32> { vec![0.0; n] }
+//! let logits = memtrace::assert_peak!("1 MiB", forward(1000));
+//! memtrace::assert_no_leak!(forward(1000));
+//! let m = memtrace::measure(|| forward(1000));
+//! assert_eq!((m.peak, m.leaked, m.allocations), (4000, 4000, 1));
+//! ```
+//!
+//! # When the program dies
+//! [`Builder::stream`] appends to a capture while the program runs, which survives `kill -9`. [`read_capture`] reads it, later and on
+//! other machines, too. [`Builder::dump_on_panic`], [`dump_on_signal`](Builder::dump_on_signal),
+//! [`dump_at_end`](Builder::dump_at_end) and [`dump_on_oom`](Builder::dump_on_oom) write snapshots. The first refused allocation of a
+//! recording is explained on stderr in any case.
+//!
+//! # Environment variables
+//! Variables override the code. [`init`] records programs that start no session of their own, if `MEMTRACE` or `MEMTRACE_OUT` asks for
+//! it. Unknown names that start with `MEMTRACE` are reported. Privileged programs (set-user-id, set-group-id, file capabilities) ignore
+//! all of them.
+//!
+//! | variable | value | effect |
+//! |---|---|---|
+//! | `MEMTRACE` | `off`, `state`, `all` (or `0`, `1`) | how much is recorded; with `off` the CUDA driver is not hooked either |
+//! | `MEMTRACE_OUT` | a path; `%e %h %p %r %t` stand for program, host, pid, rank, seconds since 1970 | output at the end and on a panic, in the format of the extension, see [`Snapshot::write`]; a `.memtrace` file is streamed while the program runs |
+//! | `MEMTRACE_STACKS` | `rust`, `all` | which frames are kept |
+//! | `MEMTRACE_CONTEXT` | `none`, `state`, `alloc`, `all` | which records get a stack |
+//! | `MEMTRACE_MAX_ENTRIES` | a number | length of the log, in records |
+//! | `MEMTRACE_MIN_SIZE` | a size such as `64 KiB` | smaller blocks are only counted |
+//! | `MEMTRACE_SAMPLE_INTERVAL` | a size such as `512 KiB`, or `0` | smaller blocks are sampled, see [`Builder::sample_interval`] |
+//! | `MEMTRACE_SAMPLE_SEED` | a number | draws another sample; a few seeds show how far the estimates vary |
+//! | `MEMTRACE_DUMP_ON_OOM` | `1`, `0` | a snapshot when an allocation fails; `0` turns off the post-mortem as well |
+//! | `MEMTRACE_RULES` | a file | adds rules to [`Rules`], by which attribution recognizes frameworks and categories |
+//! | `MEMTRACE_CHECK_STACKS` | `1`, `0` | takes every stack with libgcc's unwinder as well; [`snapshot::Health`] counts the differences |
+//! | `MEMTRACE_SIGNAL` | `USR1`, `USR2`, a number | a snapshot whenever this signal arrives (feature `signals`) |
+//!
+//! In tests:
+//!
+//! | variable | effect |
+//! |---|---|
+//! | `MEMTRACE_UPDATE_BASELINES=1` | measured peaks become the baselines |
+//! | `CI` | a missing baseline is a failure; without `CI` it is written |
+//! | `MEMTRACE_PEAKS` | a JSON file with every `assert_peak!` of a run |
+//! | `MEMTRACE_SUMMARY` | the same as a table in a Markdown file, such as `$GITHUB_STEP_SUMMARY` |
+//!
+//! # Features
+//! | feature | default | adds |
+//! |---|---|---|
+//! | `flamegraph` | yes | flamegraph SVGs (the crate inferno is under the CDDL-1.0) |
+//! | `gzip` | yes | files that end in `.gz`, written and read |
+//! | `tracing` | yes | spans as scopes: `layer`, `FutureExt` |
+//! | `candle` | | `memtrace::candle`: candle's devices, names for tensors and parameters; includes `rayon` |
+//! | `cuda` | | `candle` with candle's own feature `cuda`, and `memtrace::cudarc`; building it needs a CUDA toolkit |
+//! | `cudarc` | | `memtrace::cudarc`: names for cudarc's slices; builds without a toolkit |
+//! | `rayon` | | `measure_in_pool` |
+//! | `figures` | | operator series and category timelines as SVG |
+//! | `signals` | | `Builder::dump_on_signal`, `MEMTRACE_SIGNAL` |
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #![cfg_attr(
     not(all(target_os = "linux", target_arch = "x86_64", target_env = "gnu")),
-    allow(dead_code, reason = "nothing records the memory of devices here")
+    allow(dead_code, reason = "nothing records device memory here")
 )]
 
 mod assertion;
@@ -130,22 +242,24 @@ pub use assertion::{measure_in_pool, try_measure_in_pool};
 pub use device::IntoDevice;
 pub use error::Error;
 #[cfg(feature = "tracing")]
-pub use future::{FutureExt, Traced};
+pub use future::{FutureExt, ScopedFuture};
 pub use hook::Alloc;
 #[cfg(feature = "tracing")]
 pub use layer::{SpanLayer, layer};
+#[doc(inline)]
 pub use memtrace_core::{analysis, attribute, export, report, snapshot};
 use memtrace_core::{capture, units};
 pub use name::{Address, name, name_as, name_on};
-/// For the benchmarks of this package.
 #[doc(hidden)]
 pub use record::unwind::take_stack;
 pub use scope::{Context, ScopeGuard, module, scope, scope_guard};
 pub use session::{
-    Builder, IntoBytes, Operators, Report, Session, Snapshot, builder, init, is_recording, on_cuda_start, output_dir,
-    parse_capture, read_capture, read_operators, reset_peak, start, stats, trace_handler,
+    Builder, IntoBytes, Operators, RenderedReport, Session, Snapshot, builder, init, is_recording, on_cuda_start,
+    output_dir, parse_capture, read_capture, read_operators, reset_peak, start, stats, trace_handler,
 };
+#[doc(inline)]
 pub use snapshot::{
     Action, Category, Device, Enabled, MemoryStats, Rules, Settings, SnapshotData, StackContext, StackKind, Stat,
 };
+#[doc(inline)]
 pub use units::{Bytes, parse_bytes};
