@@ -58,12 +58,12 @@ fn assemble(
     health.spans = spans();
     let stacks = numbers.take_new(&known);
     let addresses = numbers.addresses.take_new();
-    let (modules, loaded) = known.all(symbol::loaded_modules);
-    let symbols = symbol::symbolise(&addresses, modules, loaded);
-    let (stacks, modules) = memtrace_core::symbol::with_symbols(&stacks, symbols, settings, &mut health);
+    let (objects, loaded) = known.all(symbol::loaded_objects);
+    let symbols = symbol::symbolize(&addresses, objects, loaded);
+    let (stacks, objects) = memtrace_core::symbol::with_symbols(&stacks, symbols, settings, &mut health);
     let mut settings = settings.clone();
     learn_backward_pass(&mut settings.rules, &stacks);
-    SnapshotData { process, settings, devices, stacks, contexts: CONTEXTS.nodes(), objects: modules, health }
+    SnapshotData { process, settings, devices, stacks, contexts: CONTEXTS.nodes(), objects, health }
 }
 
 fn device_snapshot(

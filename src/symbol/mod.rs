@@ -2,7 +2,7 @@
 
 use std::num::NonZeroU32;
 
-mod modules;
+mod loaded;
 
 use std::collections::HashMap;
 use std::sync::Mutex;
@@ -11,29 +11,29 @@ use memtrace_core::symbol::{Resolved, Resolver, Symbols, without_machinery};
 
 use crate::snapshot::{Frame, LoadedObject};
 
-pub(crate) use modules::loaded as loaded_modules;
+pub(crate) use loaded::loaded_objects;
 
 /// Resolved addresses, so that a second snapshot resolves only new ones. Entries stay valid when a loaded object is replaced at the
 /// same addresses, because the new object's addresses then have a number in their upper bits.
 static CACHE: Mutex<Option<HashMap<u64, Resolved>>> = Mutex::new(None);
 
-/// Resolves unique addresses. The first `loaded` modules are still loaded; the files of the others may have changed since.
-pub(crate) fn symbolise(addresses: &[u64], modules: Vec<LoadedObject>, loaded: usize) -> Symbols {
+/// Resolves unique addresses. The first `loaded` objects are still loaded; the files of the others may have changed since.
+pub(crate) fn symbolize(addresses: &[u64], objects: Vec<LoadedObject>, loaded: usize) -> Symbols {
     let mut symbols = Symbols::default();
     // If another thread holds the lock, perhaps one that a fork left behind, work without the cache.
     let mut shared = CACHE.try_lock().ok();
     let mut own = None;
     let cache = shared.as_deref_mut().unwrap_or(&mut own).get_or_insert_with(HashMap::new);
-    let mut resolver = Resolver::new(&modules, loaded, elsewhere);
+    let mut resolver = Resolver::new(&objects, loaded, elsewhere);
     for &address in addresses {
         let resolved = cache.entry(address).or_insert_with(|| resolver.resolve(address));
-        symbols.push(address, resolved, &modules, resolver.spans());
+        symbols.push(address, resolved, &objects, resolver.spans());
     }
     let unreadable = resolver.unreadable();
-    symbols.finish(modules, unreadable)
+    symbols.finish(objects, unreadable)
 }
 
-/// Resolves an address outside every known module with `backtrace`, for systems without a module list.
+/// Resolves an address outside every loaded object with `backtrace`, for systems without a list of them.
 fn elsewhere(address: u64) -> Option<Resolved> {
     let mut frames = Vec::new();
     backtrace::resolve(address as *mut _, |symbol| {

@@ -131,7 +131,7 @@ impl CaptureStream {
         Ok(())
     }
 
-    /// Appends the new contexts, modules, addresses and stacks, which the next records refer to.
+    /// Appends the new contexts, loaded objects, addresses and stacks, which the next records refer to.
     fn append_tables(&mut self) -> io::Result<()> {
         let contexts = CONTEXTS.nodes_from(self.contexts);
         if !contexts.is_empty() {
@@ -144,26 +144,26 @@ impl CaptureStream {
         let known = ObjectMap::now();
         let stacks = self.numbers.take_new(&known);
         let addresses = self.numbers.addresses.take_new();
-        self.append_modules(&addresses, &known)?;
+        self.append_objects(&addresses, &known)?;
         if !addresses.is_empty() {
             self.encoder.addresses(addresses.into_iter())?;
         }
         self.encoder.stacks(stacks.iter().map(Vec::as_slice))
     }
 
-    /// Appends the module list again if libraries were loaded since.
-    fn append_modules(&mut self, addresses: &[u64], known: &ObjectMap) -> io::Result<()> {
-        let is_known = |address: &u64| self.modules.iter().any(|module| module.range.contains(address));
+    /// Appends the list of loaded objects again if libraries were loaded since.
+    fn append_objects(&mut self, addresses: &[u64], known: &ObjectMap) -> io::Result<()> {
+        let is_known = |address: &u64| self.objects.iter().any(|object| object.range.contains(address));
         if addresses.iter().all(is_known) {
             return Ok(());
         }
-        let (all, _) = known.all(symbol::loaded_modules);
-        let new: Vec<LoadedObject> = all.into_iter().filter(|module| !self.modules.contains(module)).collect();
+        let (all, _) = known.all(symbol::loaded_objects);
+        let new: Vec<LoadedObject> = all.into_iter().filter(|object| !self.objects.contains(object)).collect();
         if new.is_empty() {
             return Ok(());
         }
-        self.modules.extend(new);
-        self.encoder.modules(&self.modules)
+        self.objects.extend(new);
+        self.encoder.modules(&self.objects)
     }
 }
 

@@ -62,7 +62,7 @@ impl CaptureStream {
             devices: Vec::new(),
             numbers: DenseStacks::default(),
             contexts: 1,
-            modules: Vec::new(),
+            objects: Vec::new(),
             threads: 0,
             committed: Committed { contexts: 1, ..Committed::default() },
             failing: false,
@@ -76,8 +76,8 @@ impl CaptureStream {
     fn begin(&mut self, process: &Process, settings: &Settings) -> io::Result<()> {
         self.encoder.process(process)?;
         self.encoder.settings(settings)?;
-        self.modules = symbol::loaded_modules();
-        self.encoder.modules(&self.modules)?;
+        self.objects = symbol::loaded_objects();
+        self.encoder.modules(&self.objects)?;
         self.encoder.commit(&Commit::default())?;
         self.write_out()
     }

@@ -43,7 +43,7 @@ pub(in crate::session) struct CaptureStream {
     pub(super) devices: Vec<LogPosition>,
     pub(super) numbers: DenseStacks,
     pub(super) contexts: usize,
-    pub(super) modules: Vec<LoadedObject>,
+    pub(super) objects: Vec<LoadedObject>,
     pub(super) threads: usize,
     pub(super) committed: Committed,
     /// The last flush failed, which was reported.
@@ -59,7 +59,7 @@ pub(super) struct Committed {
     pub(super) stacks: usize,
     pub(super) addresses: usize,
     pub(super) contexts: usize,
-    pub(super) modules: usize,
+    pub(super) objects: usize,
 }
 
 #[derive(Clone, Debug)]
@@ -103,7 +103,7 @@ impl CaptureStream {
             stacks: self.numbers.stacks.count(),
             addresses: self.numbers.addresses.count(),
             contexts: self.contexts,
-            modules: self.modules.len(),
+            objects: self.objects.len(),
         };
         Ok(())
     }
@@ -115,7 +115,7 @@ impl CaptureStream {
         self.devices.clone_from(&self.committed.devices);
         self.numbers.stacks.truncate(self.committed.stacks);
         self.numbers.addresses.truncate(self.committed.addresses);
-        self.modules.truncate(self.committed.modules);
+        self.objects.truncate(self.committed.objects);
         self.contexts = self.committed.contexts;
         self.threads = 0;
         if !self.failing {

@@ -3,11 +3,11 @@
 use crate::snapshot::LoadedObject;
 
 #[cfg(all(unix, not(target_vendor = "apple")))]
-pub(crate) use listed::loaded;
+pub(crate) use listed::loaded_objects;
 
 /// Without a list, `backtrace` resolves the addresses, which stay absolute.
 #[cfg(not(all(unix, not(target_vendor = "apple"))))]
-pub(crate) fn loaded() -> Vec<LoadedObject> {
+pub(crate) fn loaded_objects() -> Vec<LoadedObject> {
     Vec::new()
 }
 
@@ -21,23 +21,23 @@ mod listed {
     use crate::elf;
 
     /// Every loaded ELF object, the program first.
-    pub(crate) fn loaded() -> Vec<LoadedObject> {
-        let mut modules: Vec<LoadedObject> = Vec::new();
-        let list: *mut Vec<LoadedObject> = &mut modules;
+    pub(crate) fn loaded_objects() -> Vec<LoadedObject> {
+        let mut objects: Vec<LoadedObject> = Vec::new();
+        let list: *mut Vec<LoadedObject> = &mut objects;
         // SAFETY: the loader calls `visit` only during this call, with `list` as its last argument.
         unsafe { libc::dl_iterate_phdr(Some(visit), list.cast()) };
-        if let Some(program) = modules.first_mut().filter(|m| m.path.is_none()) {
+        if let Some(program) = objects.first_mut().filter(|m| m.path.is_none()) {
             program.path = std::env::current_exe().map(|p| p.display().to_string()).ok();
         }
-        modules
+        objects
     }
 
     /// # Safety
-    /// `info` and `list` must be what `dl_iterate_phdr` in [`loaded`] passes.
+    /// `info` and `list` must be what `dl_iterate_phdr` in [`loaded_objects`] passes.
     unsafe extern "C" fn visit(info: *mut libc::dl_phdr_info, _size: usize, list: *mut c_void) -> c_int {
         // SAFETY: the loader passes a valid record.
         let info = unsafe { &*info };
-        // SAFETY: `loaded` passes its list, and does not use it during the call.
+        // SAFETY: `loaded_objects` passes its list, and does not use it during the call.
         let list = unsafe { &mut *list.cast::<Vec<LoadedObject>>() };
         list.push(LoadedObject {
             path: Some(elf::path(info).to_string_lossy().into_owned()).filter(|path| !path.is_empty()),
@@ -54,9 +54,9 @@ mod listed {
 
         #[test]
         fn this_program_has_a_range_that_holds_its_code() {
-            let modules = loaded();
+            let objects = loaded_objects();
             let here = this_program_has_a_range_that_holds_its_code as fn() as usize as u64;
-            let home = modules.iter().find(|m| m.range.contains(&here)).unwrap();
+            let home = objects.iter().find(|m| m.range.contains(&here)).unwrap();
             assert_eq!(home.path, Some(std::env::current_exe().unwrap().display().to_string()));
         }
     }
