@@ -115,7 +115,7 @@ impl PeakLimit {
     /// The limit and the tolerance, if they are valid.
     fn parsed(&self) -> Result<(Option<u64>, Percent), Failure> {
         if self.limit.is_none() && self.baseline.is_none() {
-            let why = "no limit for the peak; give one (\"512 MiB\"), or a baseline";
+            let why = "no limit for the peak; give a limit (\"512 MiB\") or a baseline";
             return Err(Error::wrong(why).into());
         }
         Ok((self.limit.clone().transpose()?, self.tolerance.clone().transpose()?.unwrap_or_default()))
