@@ -1,24 +1,103 @@
-//! What [memtrace](https://docs.rs/candle-memtrace) knows of a finished recording: its data, captures, attribution, analysis,
-//! reports and file formats. `candle-memtrace` is what makes recordings, inside the program; this reads them, anywhere.
+//! Recordings of [memtrace](https://docs.rs/candle-memtrace), the memory profiler for Rust tensor programs: read them, analyze
+//! them, export them.
 //!
-//! ```no_run
-//! let recording = memtrace_core::read_capture("train.memtrace", |_, _| {})?;
-//! println!("{}", memtrace_core::export::Text::default().render(&recording)?);
+//! `candle-memtrace` makes recordings, inside the watched program. This crate reads them, anywhere: it has no allocator, no
+//! hooks, no threads and no unsafe code.
+//!
+//! # What is a recording?
+//! [`SnapshotData`] is plain data. It has a [`DeviceSnapshot`](snapshot::DeviceSnapshot) for each device (the CPU's heap, each
+//! GPU): a log of allocs and frees, the blocks that are live at the end, and the **peak**, the moment at which most bytes were
+//! live, with exactly the blocks that were live then. Every block refers to its **stack** (call frames with functions, files and
+//! lines) and to its **context** (the path of scopes that were open). The log keeps only the newest records, but peak, live
+//! blocks and counters are complete.
+//!
+//! # How do I read one?
+//! [`read_capture`] reads a `.memtrace` file, compressed or not, also of a program that was killed.
+//!
+//! ```
+//! # let path = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/small.memtrace");
+//! let data = memtrace_core::read_capture(path, |_done, _all| {})?;
+//! assert_eq!(data.process.program, "net");
+//! assert!(!data.health.cut_off); // the recording ended in order
+//! for device in &data.devices {
+//!     println!("{}: {} records, peak {} bytes", device.device, device.records.len(), device.peak.total());
+//! }
 //! # Ok::<(), memtrace_core::Error>(())
 //! ```
 //!
-//! Everything is pure: `&SnapshotData` in, values or bytes out. Only [`read_capture`] and [`read_operators`] open files, and
-//! [`export::file`] writes them. There is no unsafe code, no thread, no hook and no allocator here.
+//! # What held the peak?
+//! [`analysis`] has tables by line, function, operator, scope, category and more. Their rows add up to the total, to the byte.
 //!
-//! | module | holds |
+//! ```
+//! use memtrace_core::{Bytes, analysis};
+//!
+//! # let path = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/small.memtrace");
+//! # let data = memtrace_core::read_capture(path, |_, _| {})?;
+//! let device = analysis::device_or_main(&data, None).expect("a device was used");
+//! let lines = analysis::by_line(&data, device);
+//! assert_eq!(lines.rows[0].label, "src/model.rs:7 (Net::forward)");
+//! assert_eq!(Bytes(lines.rows[0].bytes).to_string(), "2.930 KiB");
+//! assert_eq!(lines.total, device.peak.total());
+//! # Ok::<(), memtrace_core::Error>(())
+//! ```
+//!
+//! [`report`] puts the tables that matter together with findings and notes; [`export::Text`] prints it.
+//!
+//! # How do I write another format?
+//! Each format of [`export`] is a type with its options. [`export::file::create`] writes files atomically.
+//!
+//! ```
+//! use memtrace_core::export::{Export, Folded, Measure};
+//!
+//! # let path = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/small.memtrace");
+//! # let data = memtrace_core::read_capture(path, |_, _| {})?;
+//! let mut stacks = Vec::new();
+//! Folded { measure: Measure::Count, ..Folded::default() }.write(&data, &mut stacks)?;
+//! assert!(stacks.ends_with(b" 2\n")); // two blocks have the last stack
+//! # Ok::<(), memtrace_core::Error>(())
+//! ```
+//!
+//! A format of your own implements [`export::Export`]:
+//!
+//! ```
+//! use std::io::Write;
+//!
+//! use memtrace_core::export::{Export, LeftOut};
+//! use memtrace_core::{Error, SnapshotData};
+//!
+//! /// One line for each device: its peak in bytes.
+//! struct Peaks;
+//!
+//! impl Export for Peaks {
+//!     fn write(&self, data: &SnapshotData, out: &mut dyn Write) -> Result<LeftOut, Error> {
+//!         for device in &data.devices {
+//!             writeln!(out, "{} {}", device.device, device.peak.total())?;
+//!         }
+//!         Ok(LeftOut::default())
+//!     }
+//! }
+//!
+//! # let path = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/small.memtrace");
+//! # let data = memtrace_core::read_capture(path, |_, _| {})?;
+//! let mut text = Vec::new();
+//! Peaks.write(&data, &mut text)?;
+//! assert_eq!(text, b"cpu 4652\n");
+//! # Ok::<(), memtrace_core::Error>(())
+//! ```
+//!
+//! # Parts
+//! Everything is pure: `&SnapshotData` in, values or bytes out. Only [`read_capture`], [`read_operators`] and [`export::file`]
+//! touch files.
+//!
+//! | module | content |
 //! |---|---|
 //! | [`snapshot`] | the data of a recording |
-//! | [`capture`] | the capture format, written and read |
-//! | [`symbol`] | code addresses to functions, files and lines |
-//! | [`attribute`] | who needed a block, and what for |
-//! | [`analysis`] | tables, series, findings |
-//! | [`report`] | the report: an answer, findings and tables |
-//! | [`export`] | formats for people and their tools |
+//! | [`capture`] | memtrace's file format |
+//! | [`symbol`] | symbolication: code addresses to functions, files and lines |
+//! | [`attribute`] | the user line, operator, model part and category of a block |
+//! | [`analysis`] | tables, operator series, category timelines |
+//! | [`report`] | the report: answer, findings, notes, tables |
+//! | [`export`] | file formats |
 
 pub mod analysis;
 pub mod attribute;

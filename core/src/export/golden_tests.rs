@@ -5,7 +5,9 @@
 use std::path::Path;
 
 use super::naive_unpickle::{PickleValue, unpickle};
-use super::{CategoriesJson, CategoriesRaw, ChromeTrace, Export, Folded, Json, Measure, MemoryLayout, Pickle, Text};
+use super::{
+    Capture, CategoriesJson, CategoriesRaw, ChromeTrace, Export, Folded, Json, Measure, MemoryLayout, Pickle, Text,
+};
 use crate::snapshot::testing::two_lines_and_a_temporary;
 
 pub(crate) fn check(name: &str, made: &[u8]) {
@@ -190,4 +192,12 @@ fn a_small_pickle_says_what_it_left_out_and_keeps_the_peak() {
         assert_eq!(said, (!left_out.is_nothing()).then(|| left_out.to_string()));
         assert_eq!(shown, entries, "{max_bytes:?}");
     }
+}
+
+/// The manual of the crate reads this capture.
+#[test]
+fn the_capture_of_the_manual_matches_its_golden() {
+    let mut out = Vec::new();
+    Capture::default().write(&two_lines_and_a_temporary(), &mut out).unwrap();
+    check("../../core/docs/small.memtrace", &out);
 }

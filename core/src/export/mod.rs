@@ -1,7 +1,7 @@
 //! Exporters: serialize a recording for viewers, tools and people.
 //!
 //! Each format is a type whose value has the format's options. It implements [`Export`], which writes to any
-//! [`Write`](std::io::Write); [`mod@file`] writes files.
+//! [`Write`]; [`mod@file`] writes files.
 //!
 //! | type | extension | content |
 //! |---|---|---|
