@@ -213,7 +213,7 @@ fn wrong_use_is_said_before_anything_runs() {
         (message(|| assert_no_leak!(runs = 0, run())), "runs is 0, so nothing would be checked; give 1 or more"),
         (message(|| assert_no_growth!(iterations = 0, run())), "iterations is 0, so nothing would be checked"),
         (message(|| assert_no_growth!(iterations = 19, run())), "19 iterations, 9 of them as warm-up, are too few"),
-        (message(|| assert_no_growth!(iterations = 20, warmup = 12, run())), "20 iterations with 12 to warm up"),
+        (message(|| assert_no_growth!(iterations = 20, warmup = 12, run())), "20 iterations, 12 of them as warm-up"),
         (message(|| assert_scaling!(Scaling::Linear, sizes = [], |_| run())), "too few sizes"),
         (
             message(|| assert_scaling!(Scaling::Linear, sizes = [1, 2, 3], |_| run())),
