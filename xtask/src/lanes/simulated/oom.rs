@@ -24,7 +24,7 @@ struct LogAtRefusal {
     reserved: u64,
 }
 
-struct PostMortem<'a> {
+struct RefusalSnapshot<'a> {
     logged: LogAtRefusal,
     segments: Vec<&'a PickledSegment>,
     live: Vec<&'a PickledBlock>,
@@ -36,9 +36,9 @@ struct PostMortem<'a> {
 pub(super) fn check(shell: &Shell, snapshot: &Path, log: &Path, text: &str) -> Result<String> {
     let snapshot = PickledSnapshot::read(shell, snapshot)?;
     let model = shell.read_file("examples/resnet/model.rs")?;
-    let post_mortem = PostMortem::of(&snapshot, &SimulatorLog::read(log)?)?;
-    post_mortem.differences(text, &model).end()?;
-    Ok(post_mortem.summary())
+    let refusal = RefusalSnapshot::of(&snapshot, &SimulatorLog::read(log)?)?;
+    refusal.differences(text, &model).end()?;
+    Ok(refusal.summary())
 }
 
 impl LogAtRefusal {
@@ -51,7 +51,7 @@ impl LogAtRefusal {
     }
 }
 
-impl<'a> PostMortem<'a> {
+impl<'a> RefusalSnapshot<'a> {
     fn of(snapshot: &'a PickledSnapshot, log: &SimulatorLog) -> Result<Self> {
         let segments: Vec<&PickledSegment> = snapshot.segments.iter().filter(|segment| segment.device == 0).collect();
         let blocks = segments.iter().flat_map(|segment| &segment.blocks);
@@ -213,7 +213,7 @@ mod tests {
 
     fn compared(snapshot: &PickledSnapshot, text: &str) -> String {
         let log = log();
-        let found = PostMortem::of(snapshot, &log).unwrap();
+        let found = RefusalSnapshot::of(snapshot, &log).unwrap();
         found.differences(text, SOURCE).end().map_or_else(|error| error.to_string(), |()| found.summary())
     }
 
@@ -253,6 +253,6 @@ mod tests {
     fn a_snapshot_without_a_refusal_is_an_error() {
         let mut none = snapshot();
         none.device_traces[0].pop();
-        assert!(PostMortem::of(&none, &log()).is_err());
+        assert!(RefusalSnapshot::of(&none, &log()).is_err());
     }
 }
