@@ -1,4 +1,4 @@
-"""Builds the programs of benches/peers, and says what machine they run on."""
+"""Builds the programs of benches/peers, and describes the machine."""
 
 import os
 import platform
@@ -18,7 +18,7 @@ def program(name):
 
 
 def build(*options):
-    """None, or why it did not work: the last line that says so."""
+    """None, or the last line with an error."""
     command = ["cargo", "build", "--release", "--locked", "--manifest-path", ROOT / "benches/peers/Cargo.toml", *options]
     done = subprocess.run(command, env={**os.environ, "CARGO_TARGET_DIR": str(TARGET)}, stderr=subprocess.PIPE, text=True)
     if done.returncode == 0:
@@ -28,8 +28,8 @@ def build(*options):
 
 
 def build_all():
-    """Why a feature's programs are not there, by feature; the plain ones must be."""
-    # All at once if that works: then they share every library.
+    """Errors by feature; the programs without features must build."""
+    # If all build at once, they share every library.
     if build("--all-features") is None:
         return {}
     if problem := build():

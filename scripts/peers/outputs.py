@@ -1,4 +1,4 @@
-"""What other profilers' files say of the peak: (bytes, bytes whose stack has a frame of the program or None)."""
+"""Reads the peak from other profilers' files: (bytes, bytes with a frame of the program, or None)."""
 
 import json
 import math
@@ -10,7 +10,7 @@ USER = re.compile(r"examples/resnet/|examples/llama/|user_code/")
 
 
 def dhat(files, program):
-    """dhat-rs and Valgrind's DHAT write the same JSON: `gb` is what a stack held at the peak."""
+    """dhat-rs and Valgrind's DHAT write the same JSON; `gb` is a stack's bytes at the peak."""
     data = json.loads(files[0].read_text())
     user = [bool(USER.search(frame)) for frame in data["ftbl"]]
     peak = sum(point["gb"] for point in data["pps"])
@@ -18,7 +18,7 @@ def dhat(files, program):
 
 
 def massif(files, program):
-    """The tree of the peak. Its leaves add up to it; small ones stand together, without a place."""
+    """The tree at the peak, whose leaves add up to it. Small leaves are combined, without a source line."""
     tree = files[0].read_text().split("heap_tree=peak\n", 1)[1].split("#-----------", 1)[0]
     user, above = 0, []
     for line in tree.splitlines():
@@ -30,7 +30,7 @@ def massif(files, program):
 
 
 def heaptrack(files, program):
-    """Replays the events; text by numbers in hex, compressed."""
+    """Replays the compressed log of events, which are lines of hexadecimal numbers."""
     unpack = ["zstd", "-dc"] if files[0].suffix == ".zst" else ["gzip", "-dc"]
     lines = subprocess.run([*unpack, files[0]], capture_output=True, check=True, text=True).stdout.splitlines()
     tables, live = HeaptrackTables(), LiveBlocks()
@@ -47,7 +47,7 @@ def heaptrack(files, program):
 
 
 class LiveBlocks:
-    """How many blocks of each kind are live, and were at the peak."""
+    """Number of live blocks of each kind, now and at the peak."""
 
     def __init__(self):
         self.bytes = self.peak = 0
@@ -65,7 +65,7 @@ class LiveBlocks:
         self.changed.add(block)
 
     def keep_peak(self):
-        """Before a new height is left, what has changed since the last one is kept."""
+        """Updates the peak's counts, before a free or at the end, with the changes since the last peak."""
         if self.bytes > self.peak:
             self.at_peak.update((block, self.counts[block]) for block in self.changed)
             self.changed.clear()
@@ -73,7 +73,7 @@ class LiveBlocks:
 
 
 class HeaptrackTables:
-    """Strings, code addresses, traces and kinds of blocks; all but the last are counted from 1."""
+    """Strings, code addresses, traces and kinds of blocks; all but kinds are numbered from 1."""
 
     def __init__(self):
         self.user_string, self.user_address, self.user = [False], [False], [False]
@@ -96,7 +96,7 @@ class HeaptrackTables:
 
 
 def heap_profiles(files, program):
-    """jemalloc's and gperftools' lists of stacks; of several the one with most in it."""
+    """Stacks in the format of jemalloc and gperftools, from the largest of several files."""
     stacks = max((held_by_stack(file.read_text()) for file in files), key=lambda held: sum(held.values()))
     base = mapped_at(files[0].read_text(), program)
     user = user_addresses({address for stack in stacks for address in stack}, base, program)
@@ -104,7 +104,7 @@ def heap_profiles(files, program):
 
 
 def held_by_stack(text):
-    """Bytes by stack. In jemalloc's format each stack stands before its numbers, and these are those of samples."""
+    """Bytes by stack. In jemalloc's format each stack precedes its numbers, which are of samples."""
     if not text.startswith("heap_v2/"):
         rows = re.findall(r"^ *\d+: +(\d+) \[.*\] @ (.*)$", text, re.MULTILINE)
         return add_up((stack, int(size)) for size, stack in rows)
@@ -116,25 +116,25 @@ def held_by_stack(text):
 def add_up(rows):
     held = {}
     for stack, size in rows:
-        # A return address is the one after the call.
+        # The call precedes its return address.
         key = tuple(int(address, 16) - 1 for address in stack.split())
         held[key] = held.get(key, 0) + size
     return held
 
 
 def unsampled(count, size, every):
-    """A block of n bytes is in the sample with probability 1 - exp(-n / every)."""
+    """Poisson sampling: a block of n bytes is sampled with probability 1 - exp(-n / every)."""
     return round(size / -math.expm1(-size / count / every)) if count else 0
 
 
 def mapped_at(text, program):
-    """Where the program's file begins in memory."""
+    """Start address of the program's mapping."""
     starts = [line.split("-")[0] for line in text.splitlines() if line.endswith(str(program))]
     return int(starts[0], 16) if starts else 0
 
 
 def user_addresses(addresses, base, program):
-    """Those whose line, or that of a function they are inlined into, is the program's."""
+    """Addresses with a line of the program, directly or through inlining."""
     offsets = {hex(address - base): address for address in addresses if address >= base}
     asked = subprocess.run(["addr2line", "-a", "-i", "-e", program], input="\n".join(offsets), capture_output=True,
                            check=True, text=True).stdout

@@ -1,4 +1,4 @@
-"""The profilers that the work runs under, each as a way to start a program."""
+"""The profilers, each with its command, environment and output files."""
 
 import os
 import shutil
@@ -14,7 +14,7 @@ FOLDERS = ["/usr/lib", "/usr/lib64", "/usr/local/lib", "/usr/lib/x86_64-linux-gn
 
 @dataclass(frozen=True)
 class Variant:
-    """One row of the table. Files of a run begin with a path, which `wrap`, `env` and `arguments` are given."""
+    """One row of the table. `wrap`, `env` and `arguments` get the path that the names of output files begin with."""
 
     name: str
     program: str = "plain"
@@ -23,9 +23,9 @@ class Variant:
     wrap: Callable = lambda out: []
     env: Callable = lambda out: {}
     read: Callable | None = None
-    # Of the files whose name begins with the path.
+    # Pattern of output files, after the path.
     files: str = ""
-    # A run of its own, for what is read: dumps that would be timed otherwise.
+    # Environment of a separate run for reading, because its dumps would be timed.
     read_env: Callable | None = None
     small: bool = False
     missing: str | None = None
@@ -50,11 +50,11 @@ def heaptrack():
     tool = shutil.which("heaptrack")
     near = Path(tool).resolve().parents[1] / "lib/heaptrack" if tool else Path("/")
     preload = library("libheaptrack_preload.so", near, *(f"{folder}/heaptrack" for folder in FOLDERS))
-    # With its window installed, heaptrack opens it after every run, unless it knows how not to.
-    told = subprocess.run([tool, "--help"], capture_output=True, text=True).stdout if tool else ""
-    quiet = ["--record-only"] if "--record-only" in told else []
+    # If its GUI is installed, heaptrack opens it after every run, unless it knows --record-only.
+    usage = subprocess.run([tool, "--help"], capture_output=True, text=True).stdout if tool else ""
+    quiet = ["--record-only"] if "--record-only" in usage else []
     window = tool and not quiet and (Path(tool).parent / "heaptrack_gui").exists()
-    why = "heaptrack" if not tool else "a heaptrack that keeps its window shut" if window else None
+    why = "heaptrack" if not tool else "a heaptrack with --record-only" if window else None
     return [
         Variant("heaptrack", wrap=lambda out: [tool, *quiet, "-o", str(out)], read=outputs.heaptrack, missing=why),
         Variant("heaptrack, its preload alone", missing=None if preload else "libheaptrack_preload.so",
@@ -74,7 +74,7 @@ def jemalloc(problem):
     def variant(name, base, options, read=None):
         def env(more):
             return lambda out: {"_RJEM_MALLOC_CONF": f"{options}{more},prof_prefix:{out}" if options else ""}
-        # A dump at each new height is the only way to a peak.
+        # jemalloc shows a peak only through dumps at each new one.
         return Variant(name, "under-jemalloc", base, env=env(""), read=read, read_env=env(",prof_gdump:true"),
                        files="*.heap", missing=problem)
     return [
@@ -109,11 +109,11 @@ def valgrind():
 
 
 def every(problems):
-    """All of them; what could not be built is there with its problem."""
+    """All variants; those that could not be built have the problem in `missing`."""
     built = [*dhat(problems.get("dhat")), *jemalloc(problems.get("jemalloc"))]
     return [Variant("plain"), *all_memtrace(), *heaptrack(), *built, *gperftools(), *valgrind()]
 
 
 def environment(variant, out, extra=None):
-    # Other numbers of threads make other allocations.
+    # The number of threads changes the allocations.
     return {**os.environ, "RAYON_NUM_THREADS": "2", **(extra or variant.env)(out)}
