@@ -1,21 +1,20 @@
-//! What a span costs under memtrace's layer: nanoseconds per enter+exit of a stored span, and per
-//! create+enter+exit+close of a new one, beside tracing-subscriber's registry alone.
+//! Cost of a span under memtrace's layer: nanoseconds per enter+exit of a stored span, and per create+enter+exit+close
+//! of a new one, relative to tracing-subscriber's registry alone.
 //!
 //! ```text
 //! cargo bench --bench spans          the table
-//! cargo test --benches               a few spans: does it still run?
+//! cargo test --benches               a few spans, to see that it runs
 //! ```
 //!
 //! # Conditions
-//! - Every round runs every case, the order shifting by one from round to round; a ratio compares two
-//!   cases of the same round, `benches/record/main.rs` says why.
-//! - A turn enters the spans one inside the other and leaves them again; figures are per span, so that
-//!   a depth of 4 is four spans. Spans are at level TRACE, without fields, from one callsite for each
-//!   level, made anew in each turn or once in each measurement.
-//! - Nothing is allocated inside the spans. Where something is recorded the device's lock is taken and
-//!   two marks are kept for every span; each measurement begins a new session.
-//! - The registry alone keeps its stack of spans and counts references, and does nothing else. Nothing
-//!   is subtracted.
+//! - Every round runs every case, in an order that shifts by one. A ratio compares two cases of the same round;
+//!   `benches/record/main.rs` gives the reason.
+//! - A turn enters nested spans and leaves them. Figures are per span: a depth of 4 is four spans. Spans have level
+//! TRACE,
+//!   no fields, and one callsite per level; they are created anew in each turn, or once per measurement.
+//! - Nothing allocates inside the spans. A recording takes the device's lock and keeps two marks for every span; each
+//!   measurement starts a new session.
+//! - The registry alone keeps its stack of spans and counts references. Nothing is subtracted.
 
 use std::hint::black_box;
 use std::time::Instant;
@@ -30,7 +29,7 @@ static ALLOC: memtrace::Alloc = memtrace::Alloc::system();
 const DEPTHS: [usize; 2] = [1, 4];
 const WARM_UP: usize = 64;
 
-/// What listens to the spans.
+/// The subscriber's layers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Listener {
     Registry,
@@ -93,7 +92,7 @@ impl Case {
     }
 }
 
-/// The span of a level of nesting.
+/// The span of a nesting level.
 fn made(level: usize) -> Span {
     let span = match level {
         0 => trace_span!("model"),
@@ -120,7 +119,7 @@ fn nest_new(level: usize, depth: usize) {
     }
 }
 
-/// By depth and by what is done, the listeners together, the registry first.
+/// All cases by depth and kind of span, with the registry first in each group.
 fn cases() -> Vec<Case> {
     let each = |(depth, made_anew)| LISTENERS.map(|listener| Case { depth, made_anew, listener });
     [false, true].into_iter().flat_map(|made_anew| DEPTHS.map(|depth| (depth, made_anew))).flat_map(each).collect()
@@ -144,7 +143,7 @@ fn minimum_and_median(values: &[f64]) -> (f64, f64) {
     (sorted[0], sorted[sorted.len() / 2])
 }
 
-/// To the registry alone: ratio of the minima, median of the rounds' ratios.
+/// Ratios to the registry alone: of the minima, and the median of the rounds' ratios.
 fn ratios(nanos: &[Vec<f64>], case: usize) -> (f64, f64) {
     let (with, alone) = (&nanos[case], &nanos[case - case % LISTENERS.len()]);
     let by_round: Vec<f64> = with.iter().zip(alone).map(|(with, alone)| with / alone).collect();

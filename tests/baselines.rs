@@ -1,5 +1,5 @@
-//! Baselines in files beside the tests, and the list of all peaks: of tests in a child, whose package is a temporary
-//! folder.
+//! Baseline files beside tests, and the list of all peaks. A child process runs the tests in a package that is a
+//! temporary folder.
 
 #[path = "support/child.rs"]
 mod child;
@@ -15,15 +15,15 @@ use support::Raw;
 #[global_allocator]
 static ALLOC: memtrace::Alloc = memtrace::Alloc::system();
 
-/// A package that has a file of this one's name, so that its baselines stand beside it.
+/// A package with a copy of this file, so that its baselines are beside the copy.
 struct Package {
     folder: tempfile::TempDir,
-    /// That of this program which made it.
+    /// The executable of the test that created this package.
     test: String,
 }
 
 impl Package {
-    /// In a child, runs what that is asked for instead.
+    /// In a child, runs the selected tests instead.
     fn new() -> Self {
         if_child(run_measured_tests);
         let folder = tempfile::tempdir().unwrap();
@@ -41,7 +41,7 @@ impl Package {
         fs::read_to_string(self.path("tests/baselines.peaks.txt")).unwrap_or_default()
     }
 
-    /// Runs these of the measured tests, in one child.
+    /// Runs these measured tests in one child.
     fn run(&self, tests: &[&str], variables: &[(&str, &str)]) -> Ended {
         let mut command = command_of(&std::env::current_exe().unwrap(), &self.test);
         command.current_dir(&self.folder).env("CARGO_MANIFEST_DIR", self.folder.path()).env("RUST_BACKTRACE", "0");
@@ -66,12 +66,12 @@ fn says(text: &str, parts: &[&str]) {
     }
 }
 
-/// Names the measured tests that a child is to run.
+/// The environment variable with the measured tests that a child runs.
 const TESTS: &str = "TEST_MEASURED";
-/// So many bytes more than usual.
+/// The environment variable with additional bytes to allocate.
 const MORE: &str = "TEST_MORE";
 
-/// Side by side, each on a thread of its name, as the harness does it.
+/// Runs them in parallel, each on a thread with its name, like the test harness.
 fn run_measured_tests() {
     std::thread::scope(|threads| {
         for name in std::env::var(TESTS).unwrap().split(' ') {
@@ -141,7 +141,7 @@ fn an_increase_past_the_tolerance_fails_with_the_difference_by_line() {
     says(&failed, &["is over its baseline `forward` of 97.66 KiB by 1001 B, 1.0 %; 1 % is allowed"]);
     says(&failed, &["Against the baseline, by line", "+1001 B  59.57 KiB  58.59 KiB  "]);
     says(&failed, &["At the peak, by scope", "activations"]);
-    // In cargo's target folder, which is not below this package.
+    // Cargo's target folder, which is outside this package.
     let saved = failed.split("Snapshot: ").nth(1).and_then(|rest| rest.split(" (drop").next()).unwrap();
     assert!(saved.contains("/memtrace/plain") && std::path::Path::new(saved).exists(), "{saved}");
     package.passes(&["tolerant"], &[CI, (MORE, "10000")]);
@@ -155,7 +155,7 @@ fn an_increase_past_the_tolerance_fails_with_the_difference_by_line() {
 }
 
 #[test]
-fn tests_that_write_side_by_side_lose_nothing() {
+fn parallel_tests_lose_no_baseline() {
     let package = Package::new();
     let children = ["many", "plain"].map(|test| (test, &package));
     std::thread::scope(|threads| {
@@ -170,7 +170,7 @@ fn tests_that_write_side_by_side_lose_nothing() {
 }
 
 #[test]
-fn baselines_that_cannot_be_read_or_written_are_a_clear_error() {
+fn unreadable_and_unwritable_baselines_are_a_clear_error() {
     let package = Package::new();
     fs::write(package.path("tests/baselines.peaks.txt"), "[forward] cpu\npeak many\n").unwrap();
     says(&package.fails(&PLAIN, &[]), &["cannot read the baselines of", "line 2 is neither", "create it anew"]);
@@ -186,7 +186,7 @@ fn rows(path: &Path) -> Vec<serde_json::Value> {
 }
 
 #[test]
-fn all_peaks_of_a_run_are_listed_for_machines_and_in_a_summary() {
+fn all_peaks_of_a_run_are_in_a_list_and_in_a_summary() {
     let package = Package::new();
     let (json, summary) = (package.path("peaks.json"), package.path("summary.md"));
     fs::write(&summary, "# Build\nfine\n").unwrap();

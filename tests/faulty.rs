@@ -1,4 +1,4 @@
-//! An allocator that refuses: the program sees its null, and every account is as before.
+//! An allocator that refuses requests: the program gets null, and every account is unchanged.
 #![expect(unsafe_code, reason = "GlobalAlloc is an unsafe trait")]
 
 mod support;
@@ -15,7 +15,7 @@ static ALLOC: memtrace::Alloc<Faulty> = memtrace::Alloc::new(Faulty);
 
 struct Faulty;
 
-/// The next request for this many bytes is refused, by kind.
+/// By kind of call: the size of the next request to refuse.
 static REFUSE: [AtomicUsize; 3] = [const { AtomicUsize::new(0) }; 3];
 const ALLOC_CALL: usize = 0;
 const ZEROED_CALL: usize = 1;
@@ -25,7 +25,7 @@ fn refuses(call: usize, size: usize) -> bool {
     REFUSE[call].compare_exchange(size, 0, Relaxed, Relaxed).is_ok()
 }
 
-/// Says that a request was refused since the last call of [`refuse`].
+/// Whether a request was refused since the last call of [`refuse`].
 fn was_refused(call: usize) -> bool {
     REFUSE[call].load(Relaxed) == 0
 }
@@ -34,7 +34,7 @@ fn refuse(call: usize, size: usize) {
     REFUSE[call].store(size, Relaxed);
 }
 
-// SAFETY: what is not refused goes to the system's allocator unchanged.
+// SAFETY: forwards requests unchanged to the system's allocator, unless it refuses them.
 unsafe impl GlobalAlloc for Faulty {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         if refuses(ALLOC_CALL, layout.size()) {
@@ -66,23 +66,23 @@ unsafe impl GlobalAlloc for Faulty {
     }
 }
 
-/// A size that nobody else asks for.
+/// A size that no other code requests.
 const ODD: usize = 3 * MIB + 12_345;
 
-/// The program asks for `ODD` bytes and gets null.
-fn ask_in_vain(call: usize) {
+/// Requests `ODD` bytes and gets null.
+fn allocate_in_vain(call: usize) {
     let layout = Layout::from_size_align(ODD, 8).unwrap();
     refuse(call, ODD);
     let block = match call {
         // SAFETY: the size is not zero.
         ALLOC_CALL => unsafe { std::alloc::alloc(layout) },
-        // SAFETY: as above.
+        // SAFETY: likewise.
         _ => unsafe { std::alloc::alloc_zeroed(layout) },
     };
     assert!(block.is_null() && was_refused(call));
 }
 
-/// The program asks to resize a block and gets null; the block is where it was.
+/// Requests to resize a block and gets null; the block stays where it is.
 fn resize_in_vain(block: &mut Raw, size: usize) {
     let key = block.key();
     refuse(REALLOC_CALL, size);
@@ -94,7 +94,7 @@ fn stats() -> MemoryStats {
     memtrace::stats(Device::Cpu)
 }
 
-/// What must be the same before and after something that came to nothing.
+/// The figures that a failed request leaves unchanged.
 fn account(device: &DeviceSnapshot) -> [u64; 6] {
     let (bytes, blocks) = (device.stats.allocated_bytes, device.stats.allocations);
     [bytes.current, bytes.peak, blocks.current, device.peak.bytes, device.peak.not_recorded, device.not_recorded]
@@ -110,15 +110,15 @@ fn a_refused_allocation_is_not_counted() {
     let session = record_large();
     let _block = Raw::new(MIB);
     let before = stats();
-    ask_in_vain(ALLOC_CALL);
-    ask_in_vain(ZEROED_CALL);
+    allocate_in_vain(ALLOC_CALL);
+    allocate_in_vain(ZEROED_CALL);
     assert_eq!(stats().allocated_bytes, before.allocated_bytes);
     assert_eq!(stats().allocations, before.allocations);
     assert_eq!(records(&session.snapshot()).len(), 1);
     drop(session);
     let untraced = bytes_before_recording();
-    ask_in_vain(ALLOC_CALL);
-    ask_in_vain(ZEROED_CALL);
+    allocate_in_vain(ALLOC_CALL);
+    allocate_in_vain(ZEROED_CALL);
     assert_eq!(bytes_before_recording(), untraced);
 }
 
@@ -162,7 +162,7 @@ fn a_refused_reallocation_leaves_a_block_below_the_threshold_where_it_was() {
     let empty = bytes_before_recording();
     let session = memtrace::builder().min_size("4 MiB").start().unwrap();
     let mut block = Raw::new(2 * MIB);
-    // To a size that would be recorded, and to one that would not.
+    // To a size above the threshold, and to one below it.
     resize_in_vain(&mut block, ODD + 4 * MIB);
     resize_in_vain(&mut block, ODD);
     assert_eq!(records(&session.snapshot()), []);
@@ -195,7 +195,7 @@ fn a_refused_reallocation_leaves_a_block_in_its_measurement() {
             let mut new = Raw::new(2 * MIB);
             resize_in_vain(&mut new, ODD);
             resize_in_vain(&mut old, ODD);
-            ask_in_vain(ALLOC_CALL);
+            allocate_in_vain(ALLOC_CALL);
             new
         });
         let (leaked, net) = (measured.leaked, measured.net);

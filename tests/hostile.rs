@@ -1,5 +1,5 @@
-//! Captures whose chunks are whole and hold what no writer wrote: read, used, or refused. The fuzz
-//! targets look for the same at length.
+//! Captures with valid checksums and invalid contents are either refused or safe to use. The fuzz targets search for
+//! counterexamples at length.
 
 #[path = "support/hostile.rs"]
 #[expect(unreachable_pub, reason = "also what the fuzz targets share")]
@@ -19,9 +19,10 @@ use proptest::prelude::*;
 #[global_allocator]
 static ALLOC: memtrace::Alloc = memtrace::Alloc::system();
 
-/// A real capture, whole, as the input of [`capture_of`].
+/// A real capture, as the input of [`capture_of`].
 static WHOLE: LazyLock<Vec<u8>> = LazyLock::new(|| recorded(512, memtrace::builder()));
-/// The same of a sample, in which half of the blocks are certain to be; so large that no other thread has any.
+/// A real capture of a sample, whose blocks are large enough to be the test's own; half of them are certain to be
+/// sampled.
 static SAMPLED: LazyLock<Vec<u8>> = LazyLock::new(|| recorded(1 << 20, memtrace::builder().sample_interval(4 << 20)));
 
 static ALONE: Mutex<()> = Mutex::new(());
@@ -39,14 +40,14 @@ fn recorded(smallest: usize, builder: Builder) -> Vec<u8> {
     input_of(&std::fs::read(path).unwrap())
 }
 
-/// What is done to the input.
+/// A change of the input.
 #[derive(Clone, Copy, Debug)]
 enum Change {
     Set(u8),
     Add(u8),
     Insert(u8),
     Remove,
-    /// The bytes of a number, about as large as numbers get, or as steps do.
+    /// Overwrites the bytes of a number with a large number or a small step.
     Large(u8),
 }
 
@@ -61,7 +62,7 @@ fn change() -> impl Strategy<Value = (prop::sample::Index, Change)> {
     (any::<prop::sample::Index>(), what)
 }
 
-/// The chunks of the input with their payloads: what is changed stays within a chunk.
+/// The chunks of the input with their payloads: each change stays within a chunk.
 fn chunks(input: &[u8]) -> Vec<(u8, Vec<u8>)> {
     let (mut chunks, mut rest) = (Vec::new(), input);
     while let Some((&[tag, low, high], after)) = rest.split_first_chunk() {
@@ -93,7 +94,7 @@ proptest! {
     #![proptest_config(random::programs(256))]
 
     #[test]
-    fn payloads_of_a_real_capture_can_hold_anything(
+    fn payloads_may_contain_anything(
         changes in prop::collection::vec((any::<prop::sample::Index>(), change()), 1..4),
         again in prop::option::of(any::<prop::sample::Index>()),
         sampled in any::<bool>(),
@@ -118,9 +119,9 @@ proptest! {
 }
 
 #[test]
-fn the_capture_itself_is_among_what_is_used() {
+fn the_unchanged_capture_is_accepted() {
     let capture = capture_of(&WHOLE);
-    // The harness allocates as it likes meanwhile, so what this file's scope made is counted.
+    // The test harness allocates meanwhile, so only this file's scope counts.
     let snapshot = parse_capture(&capture).unwrap();
     assert_eq!(snapshot.devices[0].records.iter().filter(|r| r.context != Default::default()).count(), 8);
     read_and_use(&capture);
@@ -130,7 +131,7 @@ fn the_capture_itself_is_among_what_is_used() {
 }
 
 #[test]
-fn the_fuzzers_seeds_can_be_used() {
+fn the_fuzzers_seeds_are_accepted() {
     let seeds = {
         let _alone = ALONE.lock().unwrap();
         seeds::seeds().unwrap()

@@ -1,4 +1,4 @@
-//! A program that has forgotten memtrace's allocator.
+//! A program without memtrace's allocator.
 #![cfg(target_os = "linux")]
 #![allow(unsafe_code, reason = "`child.rs` sets an alarm")]
 
@@ -10,7 +10,7 @@ use child::in_child;
 const CURE: &str = "static ALLOC: memtrace::Alloc = memtrace::Alloc::system();";
 
 #[test]
-fn who_forgot_the_allocator_is_told_when_it_begins_and_in_the_report() {
+fn a_missing_allocator_is_reported_at_the_start_and_in_the_report() {
     let child = in_child(&[], || {
         let session = memtrace::start().unwrap();
         let _kept = std::hint::black_box(vec![0u8; 1 << 20]);
@@ -23,13 +23,13 @@ fn who_forgot_the_allocator_is_told_when_it_begins_and_in_the_report() {
 }
 
 #[test]
-fn who_records_nothing_is_not_told_so() {
+fn an_inactive_session_does_not_report_it() {
     let child = in_child(&[("MEMTRACE", "off")], || drop(memtrace::start().unwrap()));
     assert!(!child.errors.contains("sees no allocations"), "{child}");
 }
 
 #[test]
-fn who_records_a_gpu_alone_is_not_told_so() {
+fn a_recording_of_a_gpu_alone_does_not_report_it() {
     let child = in_child(&[], || drop(memtrace::builder().device(memtrace::Device::Cuda(0)).start().unwrap()));
     assert!(!child.errors.contains("sees no allocations"), "{child}");
 }

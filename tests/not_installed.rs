@@ -1,4 +1,4 @@
-//! A program that forgot the allocator is told so, and told what to write.
+//! Without memtrace's allocator, measurements fail with a message that names the missing lines.
 
 use std::panic::catch_unwind;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -22,7 +22,7 @@ fn a_measurement_without_the_allocator_is_an_error_and_nothing_runs() {
 static RAN: AtomicBool = AtomicBool::new(false);
 
 #[test]
-fn an_assertion_without_the_allocator_panics_with_what_to_write() {
+fn an_assertion_without_the_allocator_panics_with_the_missing_lines() {
     let measured = message(|| drop(measure(|| ())));
     let asserted = message(|| assert_peak!("1 MiB", RAN.store(true, Relaxed)));
     assert!(!RAN.load(Relaxed));

@@ -51,7 +51,7 @@ fn training_step() -> Result<()> {
     let varmap = VarMap::new();
     let model = Mlp::load(VarBuilder::from_varmap(&varmap, DType::F32, &Device::Cpu))?;
     let mut optimizer = AdamW::new_lr(varmap.all_vars(), 1e-3)?;
-    // gemm's buffer for this thread, whose size is the processor's affair.
+    // Allocates gemm's buffer for this thread, whose size depends on the processor.
     memtrace::candle::warm();
     let x = batch(32)?;
     let mut step = || optimizer.backward_step(&model.forward(&x)?.sqr()?.mean_all()?);
@@ -95,7 +95,7 @@ fn no_growth_per_request() -> Result<()> {
     assert_no_growth!(iterations = 40, {
         request += 1;
         let n = 1 + request % 8;
-        // Eight lengths, eight masks: that is a cache, and no growth.
+        // Eight lengths, eight masks: a cache that fills up, not growth.
         let mask = masks.entry(n).or_insert(batch(n)?).clone();
         model.forward(&(batch(n)? * mask)?)?
     });

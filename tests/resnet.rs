@@ -1,4 +1,4 @@
-//! The example's network under memtrace, held against what theory says of its memory.
+//! The network of the example resnet under memtrace, compared with its memory in theory.
 
 use candle_core::{DType, Device, Tensor};
 use candle_nn::{VarBuilder, VarMap};
@@ -56,7 +56,7 @@ fn check_sums(snapshot: &memtrace::Snapshot) {
     assert!(in_model.map(|row| row.bytes).sum::<u64>() * 10 > peak * 8, "lines of this program hold most: {lines:?}");
 }
 
-/// What the child printed after `word`, in order.
+/// The numbers that the child printed after `word`, in order.
 fn numbers(output: &str, word: &str) -> Vec<u64> {
     output.lines().filter_map(|line| line.strip_prefix(word)?.trim().parse().ok()).collect()
 }
@@ -71,6 +71,6 @@ fn parameters_and_peaks_agree_with_theory() {
     let peaks = numbers(&output, "peak ");
     assert_eq!(peaks.len(), 5, "{output}");
     assert!(peaks[1..].iter().all(|&peak| peak == peaks[1]), "peaks of steps 2 to 5 differ: {peaks:?}");
-    // Parameters, momentum, gradients at least; a network this small has few activations.
+    // At least parameters, momentum and gradients; a network this small has few activations.
     assert!(peaks[1] > 3 * 25_557_032 * 4, "{peaks:?}");
 }

@@ -1,4 +1,4 @@
-//! What work costs: seconds, and the memory that memtrace takes from the system for it.
+//! Cost of work: seconds, and memory that memtrace takes from the system.
 #![allow(dead_code, reason = "each bench uses a part of this")]
 #![expect(unsafe_code, reason = "an allocator that counts")]
 
@@ -6,13 +6,13 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Instant;
 
-/// The system's allocator, counted.
+/// The system's allocator with counters.
 pub(crate) struct Counted;
 
 static NOW: AtomicUsize = AtomicUsize::new(0);
 static MOST: AtomicUsize = AtomicUsize::new(0);
 
-// SAFETY: passes everything on to the system allocator.
+// SAFETY: forwards every call to the system allocator.
 unsafe impl GlobalAlloc for Counted {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         MOST.fetch_max(NOW.fetch_add(layout.size(), Relaxed) + layout.size(), Relaxed);
@@ -40,17 +40,16 @@ unsafe impl GlobalAlloc for Counted {
     }
 }
 
-/// What some work cost.
 #[derive(Clone, Copy)]
 pub(crate) struct Cost {
     pub(crate) seconds: f64,
-    /// Most memory beyond what there was before.
+    /// Peak beyond the memory in use before.
     pub(crate) memory: usize,
-    /// What is left of it.
+    /// The part of it that remains.
     pub(crate) kept: usize,
 }
 
-/// What `work` gives, and what it cost.
+/// Runs `work` and measures its cost.
 pub(crate) fn measured<T>(work: impl FnOnce() -> T) -> (T, Cost) {
     let before = NOW.load(Relaxed);
     MOST.store(before, Relaxed);

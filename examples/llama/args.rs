@@ -1,4 +1,4 @@
-//! The command line of the example.
+//! Command line of the example.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -9,41 +9,39 @@ use lexopt::{Error, Parser};
 
 use super::options::{DeviceArg, number, positive, unknown};
 
-/// What `--help` prints.
 const HELP: &str = "\
-Generate text with candle's Llama and profile the memory that it takes.
+Generate text with candle's Llama and profile its memory.
 
-A prompt is read in one pass (prefill), then each pass makes one token (decode) and adds to the KV
-cache what the next one will look back on, while memtrace records who holds how much memory: which
-line, and which part of the model by its tracing spans. The end holds what was measured against
-what theory says, above all how much each token adds to what is live.
+One pass processes the prompt (prefill); each further pass generates a token (decode) and adds its
+keys and values to the KV cache. memtrace records which line and which part of the model holds the
+memory, the latter by the model's tracing spans. The output compares the measured bytes with theory:
+weights, tables, and the growth per token.
 
 Usage: cargo run --release --example llama -- [OPTIONS]
 
-What runs:
+Workload:
   --tokens N       tokens to decode, at least 3 [default: 64]
-  --prompt N       tokens of a made-up prompt [default: 16]
+  --prompt N       tokens of an artificial prompt [default: 16]
   --layers N       layers of a small Llama with random weights [default: 8]
   --hidden N       its width, a multiple of 128 [default: 512]
-  --weights FILE   weights of a real Llama, a safetensors file; once for each file
+  --weights FILE   weights of a real Llama, a safetensors file; repeat for more files
   --config FILE    its config.json
   --dtype TYPE     type of weights and KV cache: f32, f16 or bf16 [default: f32]
   --device DEVICE  where the tensors live: cpu, or cuda:N with --features cuda [default: cpu]
-  --bug varmap     afterwards the same once more with weights that are variables, as a VarMap has
-                   them: every operation then keeps its arguments for a backward pass that never
-                   comes, and the KV cache holds the last one
-What is kept:
+  --bug varmap     run a second time with variables of a VarMap as weights: every operation then
+                   keeps its arguments for a backward pass that never runs, and the KV cache keeps
+                   the last operation
+Recording:
   --out DIR        folder for the files [default: a new one below target/memtrace]
-  --max-entries N  allocations and frees kept in the event history [default: 100000]
+  --max-entries N  allocations and frees kept in the log [default: 100000]
   --min-size SIZE  smallest allocation recorded, such as 512, 64KiB or 1MiB [default: 1KiB]
   --sample-interval SIZE
-                   record a sample of the allocations that are smaller than this, one in so many
-                   bytes, such as 512KiB; the figures are estimates then [default: off, and with
-                   it --min-size 0]
+                   record a sample of smaller allocations, on average one per SIZE bytes, such as
+                   512KiB; figures are then estimates [default: off; implies --min-size 0]
   -h, --help       print this help
 
-On the CPU, RAYON_NUM_THREADS=1 makes runs alike to the byte. With any number in it candle also
-spares itself to read /proc/cpuinfo before each matrix product.
+On the CPU, RAYON_NUM_THREADS=1 makes runs equal to the byte. If the variable is set, candle does
+not read /proc/cpuinfo before each matrix product.
 
 Examples:
   cargo run --release --example llama
@@ -52,10 +50,9 @@ Examples:
   cargo run --release --example llama --features cuda -- --device cuda:0 --dtype bf16
 ";
 
-/// The options of one run.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Args {
-    /// Tokens to decode, at least 3: the first is not counted, and a median needs two.
+    /// Tokens to decode, at least 3: the first does not count, and a median needs two.
     pub(crate) tokens: usize,
     /// Tokens of the prompt, at least 1.
     pub(crate) prompt: usize,
@@ -63,23 +60,22 @@ pub(crate) struct Args {
     pub(crate) layers: Option<usize>,
     /// Width of the small model, a positive multiple of 128.
     pub(crate) hidden: Option<usize>,
-    /// Files with weights, and the configuration that goes with them: both or none.
+    /// Files with weights; need `config`.
     pub(crate) weights: Vec<PathBuf>,
     /// The path of config.json.
     pub(crate) config: Option<PathBuf>,
     /// Type of weights and KV cache.
     pub(crate) dtype: DType,
-    /// Whether to run once more with variables for weights.
+    /// Whether to run a second time with variables as weights.
     pub(crate) varmap: bool,
-    /// Where the tensors live.
     pub(crate) device: DeviceArg,
     /// Folder for the recording's files.
     pub(crate) out: Option<PathBuf>,
-    /// Records kept in the event history; for the library to check.
+    /// Limit of the log, as typed; the library checks it.
     pub(crate) max_entries: usize,
-    /// Smallest allocation recorded, as typed; for the library to parse.
+    /// Threshold, as typed; the library parses it.
     pub(crate) min_size: Option<String>,
-    /// Mean number of bytes between the smaller allocations that are recorded, likewise.
+    /// Sampling interval for smaller blocks, as typed; the library parses it.
     pub(crate) sample_interval: Option<String>,
 }
 
@@ -104,10 +100,10 @@ impl Default for Args {
 }
 
 impl Args {
-    /// The options on a command line, without the program's name; `None` once the help it asked for is printed.
+    /// Parses a command line without the program's name; `None` after printing the help.
     ///
     /// # Errors
-    /// A sentence for the user: what is wrong with which option.
+    /// A message for the user that names the option and what it accepts.
     pub(crate) fn parse(line: impl IntoIterator<Item = OsString>) -> Result<Option<Self>, Error> {
         let line: Vec<OsString> = line.into_iter().collect();
         let args = Self::from_parser(Parser::from_args(line))?;
@@ -117,7 +113,7 @@ impl Args {
         Ok(args)
     }
 
-    /// The options in `parser`; `None` if they ask for help.
+    /// `None` asks for help.
     fn from_parser(mut parser: Parser) -> Result<Option<Self>, Error> {
         let mut args = Self::default();
         while let Some(arg) = parser.next()? {
@@ -131,7 +127,7 @@ impl Args {
         args.checked().map(Some)
     }
 
-    /// Sets the option `flag` to the value that follows in `parser`.
+    /// Sets the option `flag` to the next value in `parser`.
     fn set(&mut self, flag: &str, parser: &mut Parser) -> Result<(), Error> {
         match flag {
             "tokens" => self.tokens = positive(flag, parser)?,
@@ -152,7 +148,7 @@ impl Args {
         Ok(())
     }
 
-    /// What no option can tell alone.
+    /// Checks combinations of options.
     fn checked(self) -> Result<Self, Error> {
         let small = self.layers.is_some() || self.hidden.is_some();
         match &self.config {
@@ -166,7 +162,7 @@ impl Args {
     }
 }
 
-/// The next value as a width that heads of 64 values divide, two for each head of the KV cache.
+/// The next value as a width: a multiple of 128, which is two heads of 64 values per head of the KV cache.
 fn width(flag: &str, parser: &mut Parser) -> Result<usize, Error> {
     match number(flag, parser)? {
         size if size > 0 && size % 128 == 0 => Ok(size),

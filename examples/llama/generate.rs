@@ -1,4 +1,4 @@
-//! Prefill and decode, with a look at what is live after each token.
+//! Prefill and decode steps, with the live bytes after each token.
 
 use std::time::{Duration, Instant};
 
@@ -8,26 +8,26 @@ use candle_transformers::models::llama::{Cache, Config, Llama};
 use memtrace::candle::named;
 use memtrace::scope;
 
-/// A model with its KV cache, and what was live when.
+/// A model with its KV cache, and the history of live bytes.
 pub(crate) struct Generation {
     model: Llama,
     cache: Cache,
     device: Device,
-    /// Bytes that loading the weights added.
+    /// Bytes added by loading the weights.
     pub(crate) parameters: u64,
-    /// Bytes that the tables of the cache added.
+    /// Bytes added by the tables of the cache.
     pub(crate) rope_tables: u64,
-    /// Bytes live after each decoded token.
+    /// Live bytes after each decoded token.
     pub(crate) live: Vec<u64>,
 }
 
-/// Bytes live on a device in blocks of every size.
+/// Live bytes on a device, including blocks below the threshold.
 fn live_on(device: &Device) -> u64 {
     memtrace::stats(device).live()
 }
 
 impl Generation {
-    /// A model with an empty cache; `weights` are read within, to count with what they take.
+    /// Creates a model with an empty cache; `weights` runs inside, so that its bytes count.
     pub(crate) fn load<'a>(
         weights: impl FnOnce() -> Result<VarBuilder<'a>>,
         config: &Config,
@@ -48,14 +48,14 @@ impl Generation {
         })
     }
 
-    /// Reads the prompt; gives the token that follows and the time.
+    /// Processes the prompt; returns the next token and the time.
     pub(crate) fn prefill(&mut self, prompt: &[u32]) -> Result<(u32, Duration)> {
         let began = Instant::now();
         let next = scope("prefill", || self.next(prompt, 0))?;
         Ok((next, began.elapsed()))
     }
 
-    /// Makes `tokens` more after `first`, which stands at `position`; gives the time.
+    /// Decodes `tokens` more after `first`, which is at `position`; returns the time.
     pub(crate) fn decode(&mut self, first: u32, position: usize, tokens: usize) -> Result<Duration> {
         self.live = Vec::with_capacity(tokens);
         let began = Instant::now();
@@ -67,15 +67,15 @@ impl Generation {
         Ok(began.elapsed())
     }
 
-    /// How much each token added to what was live, smallest first. Not the first token: it also makes buffers
-    /// that all share.
+    /// Bytes that each token added, sorted. Without the first token, which also allocates buffers that all tokens
+    /// share.
     pub(crate) fn growth(&self) -> Vec<i64> {
         let mut growth: Vec<i64> = self.live.windows(2).map(|pair| pair[1] as i64 - pair[0] as i64).collect();
         growth.sort_unstable();
         growth
     }
 
-    /// The likeliest token after `tokens`, the first of which stands at `position`.
+    /// The most probable token after `tokens`, the first of which is at `position`.
     fn next(&mut self, tokens: &[u32], position: usize) -> Result<u32> {
         let input = Tensor::new(tokens, &self.device)?.unsqueeze(0)?;
         let logits = self.model.forward(&input, position, &mut self.cache)?;

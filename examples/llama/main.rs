@@ -1,6 +1,6 @@
-//! Generates text with candle's Llama and says who holds the memory, and what each token adds to it.
+//! Generates text with candle's Llama, and reports which lines hold the memory and what each token adds.
 //!
-//! The weights are random unless files are given; what memory they take does not depend on their values.
+//! The weights are random unless files are given; their memory does not depend on their values.
 
 mod args;
 mod generate;
@@ -36,29 +36,28 @@ fn main() {
     }
 }
 
-/// Runs the example with that command line.
 pub(crate) fn run(line: impl IntoIterator<Item = OsString>) -> Outcome<()> {
     let Some(args) = Args::parse(line)? else { return Ok(()) };
     let config = config(&args)?;
-    // Before the model: it makes its spans when it is loaded, and a span without a layer stays dead.
+    // Before the model, which creates its spans when it is loaded: a span created without a layer stays disabled.
     tracing_subscriber::registry().with(memtrace::layer()).init();
     let session =
         options::record(args.max_entries, (args.min_size.as_deref(), "1KiB"), args.sample_interval.as_deref())?;
     let out = output::folder("llama", args.out.as_deref())?;
     let generated = generate(&args, &config);
     if generated.is_err() {
-        eprintln!("the generation failed; this is what it held until then");
+        eprintln!("the generation failed; the report covers it up to the failure");
     }
     eprintln!("resolving symbols");
     let snapshot = session.snapshot();
     drop(session);
     println!("{}", snapshot.report());
     let written = output::write(&snapshot, &out);
-    // Why it failed comes before what could not be written because of that.
+    // The run's error comes before errors of its output files.
     generated.and(written)
 }
 
-/// Generates with plain tensors, and with variables if that is asked for; gives what is to stay alive for the snapshot.
+/// Generates with plain tensors, and with variables if requested; returns what must live until the snapshot.
 fn generate(args: &Args, config: &Config) -> Outcome<Generation> {
     let device = args.device.open()?;
     let theory = Theory::of(config, args.dtype);
@@ -82,13 +81,12 @@ fn generate(args: &Args, config: &Config) -> Outcome<Generation> {
     Ok(leaking)
 }
 
-/// What to do about the bug.
 const ADVICE: &str = "\
-Operations on variables keep their arguments for a backward pass; the KV cache holds the last of them, and so
-each earlier one. The table by operator names them. Weights that are no variables cure it: a VarBuilder
-from_tensors or from_mmaped_safetensors, or the tensors of a VarMap detached.";
+Operations on variables keep their arguments for a backward pass; the KV cache keeps the last operation, and with it
+all earlier ones. The table by operator names them. Fix: use weights that are not variables, from VarBuilder's
+from_tensors or from_mmaped_safetensors, or detach the tensors of the VarMap.";
 
-/// One prefill and decode, in a scope of that name.
+/// Runs prefill and decode in a scope with this name.
 fn way<'a>(
     name: &str,
     args: &Args,
@@ -125,7 +123,7 @@ fn config(args: &Args) -> Outcome<Config> {
     };
     let (wanted, most) = (args.prompt + args.tokens, config.max_position_embeddings);
     if wanted > most {
-        return Err(format!("--prompt and --tokens make {wanted} tokens; this model knows {most} positions").into());
+        return Err(format!("--prompt and --tokens make {wanted} tokens; this model has {most} positions").into());
     }
     Ok(config)
 }
@@ -134,12 +132,12 @@ fn print_theory(theory: &Theory, found: &Generation) {
     let row = |what: &str, live: u64, theory: u64| {
         println!("{what:<24}{live:>14}{theory:>14}  {}", Bytes(theory));
     };
-    println!("Bytes that became live          found     in theory");
+    println!("Bytes that became live       measured     in theory");
     row("Weights", found.parameters, theory.parameters);
     row("RoPE tables", found.rope_tables, theory.rope_tables);
 }
 
-/// What a decoded token adds, in the middle and at the ends.
+/// Bytes that a decoded token adds: median, least and most.
 fn growth_line(what: &str, found: &Generation, theory: &Theory) -> String {
     let growth = found.growth();
     let at = |place: usize| growth.get(place).copied().unwrap_or(0);

@@ -1,4 +1,4 @@
-//! candle's Llama in a small size, ways to come by its weights, and what theory says of its memory.
+//! A small version of candle's Llama, sources of weights, and its memory in theory.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -8,12 +8,12 @@ use candle_nn::var_builder::SimpleBackend;
 use candle_nn::{Init, VarBuilder};
 use candle_transformers::models::llama::Config;
 
-/// A Llama of that many layers and that width, a multiple of 128: heads of 64 values, two for each head of the
-/// KV cache.
+/// A Llama with this number of layers and this width, a multiple of 128: two heads of 64 values for each head of the KV
+/// cache.
 pub(crate) fn small(layers: usize, hidden: usize) -> Config {
     Config {
         hidden_size: hidden,
-        // Two thirds of four times the width, to the next multiple of 32.
+        // Two thirds of four times the width, rounded up to a multiple of 32.
         intermediate_size: (8 * hidden).div_ceil(3).next_multiple_of(32),
         vocab_size: 32_000,
         num_hidden_layers: layers,
@@ -24,14 +24,14 @@ pub(crate) fn small(layers: usize, hidden: usize) -> Config {
     }
 }
 
-/// Bytes that theory gives a configuration.
+/// Bytes in theory for a configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Theory {
     /// All weights.
     pub(crate) parameters: u64,
-    /// The tables of sines and cosines.
+    /// Tables of sines and cosines.
     pub(crate) rope_tables: u64,
-    /// What a token adds to the KV cache: a key and a value in each layer.
+    /// Growth of the KV cache per token: a key and a value in each layer.
     pub(crate) per_token: u64,
 }
 
@@ -53,7 +53,7 @@ impl Theory {
     }
 }
 
-/// Random weights as plain tensors: those that a `VarMap` would make, but no variables.
+/// Random weights as plain tensors: those that a `VarMap` would create, but not variables.
 pub(crate) struct RandomTensors;
 
 impl SimpleBackend for RandomTensors {
@@ -70,12 +70,12 @@ impl SimpleBackend for RandomTensors {
     }
 }
 
-/// Random weights that are no variables.
+/// Random weights that are not variables.
 pub(crate) fn random(dtype: DType, device: &Device) -> VarBuilder<'static> {
     VarBuilder::from_backend(Box::new(RandomTensors), dtype, device.clone())
 }
 
-/// Weights out of safetensors files; they are no variables.
+/// Weights from safetensors files, as plain tensors.
 pub(crate) fn from_files(files: &[PathBuf], dtype: DType, device: &Device) -> Result<VarBuilder<'static>> {
     let mut tensors = HashMap::new();
     for file in files {

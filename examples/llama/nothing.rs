@@ -1,1 +1,1 @@
-//! A package needs a target besides its examples and tests; this one has nothing in it.
+//! An empty target: a package needs one besides its examples and tests.

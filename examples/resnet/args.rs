@@ -1,4 +1,4 @@
-//! The command line of the example.
+//! Command line of the example.
 
 use std::path::PathBuf;
 
@@ -7,12 +7,11 @@ use lexopt::{Error, Parser};
 
 use super::options::{DeviceArg, number, positive, unknown};
 
-/// What `--help` prints.
 const HELP: &str = "\
-Train ResNet-50 on a batch of random images and profile the memory that it takes.
+Train ResNet-50 on a batch of random images and profile its memory.
 
 Each iteration runs forward, backward and one step of SGD with momentum on the CPU or a GPU, while
-memtrace records which source line holds how much memory. The end shows what was held at the peak.
+memtrace records which source line holds how much memory. The report shows the memory at the peak.
 
 Usage: cargo run --release --example resnet -- [OPTIONS]
 
@@ -22,12 +21,11 @@ Options:
   --image N        height and width of an image in pixels, a multiple of 32 [default: 224]
   --device DEVICE  where the tensors live: cpu, or cuda:N with --features cuda [default: cpu]
   --out DIR        folder for the files [default: a new one below target/memtrace]
-  --max-entries N  allocations and frees kept in the event history [default: 100000]
+  --max-entries N  allocations and frees kept in the log [default: 100000]
   --min-size SIZE  smallest allocation recorded, such as 512, 64KiB or 1MiB [default: 64KiB]
   --sample-interval SIZE
-                   record a sample of the allocations that are smaller than this, one in so many
-                   bytes, such as 512KiB; the figures are estimates then [default: off, and with
-                   it --min-size 0]
+                   record a sample of smaller allocations, on average one per SIZE bytes, such as
+                   512KiB; figures are then estimates [default: off; implies --min-size 0]
   -h, --help       print this help
 
 Examples:
@@ -36,22 +34,20 @@ Examples:
   cargo run --release --example resnet --features cuda -- --device cuda:0
 ";
 
-/// The options of one run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Args {
     /// Training iterations, at least 1.
     pub(crate) iterations: usize,
     /// Images per iteration, at least 1.
     pub(crate) batch: usize,
-    /// Where the tensors live.
     pub(crate) device: DeviceArg,
-    /// Folder for the recording's files; none are written without it.
+    /// Folder for the recording's files; without it there are none.
     pub(crate) out: Option<PathBuf>,
-    /// Records kept in the event history; for the library to check.
+    /// Limit of the log, as typed; the library checks it.
     pub(crate) max_entries: usize,
-    /// Smallest allocation recorded, as typed; for the library to parse.
+    /// Threshold, as typed; the library parses it.
     pub(crate) min_size: Option<String>,
-    /// Mean number of bytes between the smaller allocations that are recorded, likewise.
+    /// Sampling interval for smaller blocks, as typed; the library parses it.
     pub(crate) sample_interval: Option<String>,
     /// Height and width of an image in pixels, a positive multiple of 32.
     pub(crate) image: usize,
@@ -73,10 +69,10 @@ impl Default for Args {
 }
 
 impl Args {
-    /// The process's command line; `None` once the help it asked for is printed.
+    /// Parses the process's command line; `None` after printing the help.
     ///
     /// # Errors
-    /// A sentence for the user: what is wrong with which option.
+    /// A message for the user that names the option and what it accepts.
     pub(crate) fn parse() -> Result<Option<Self>, Error> {
         let args = Self::from_parser(Parser::from_env())?;
         if args.is_none() {
@@ -85,7 +81,7 @@ impl Args {
         Ok(args)
     }
 
-    /// The options in `parser`; `None` if they ask for help.
+    /// `None` asks for help.
     fn from_parser(mut parser: Parser) -> Result<Option<Self>, Error> {
         let mut args = Self::default();
         while let Some(arg) = parser.next()? {
@@ -99,7 +95,7 @@ impl Args {
         Ok(Some(args))
     }
 
-    /// Sets the option `flag` to the value that follows in `parser`.
+    /// Sets the option `flag` to the next value in `parser`.
     fn set(&mut self, flag: &str, parser: &mut Parser) -> Result<(), Error> {
         match flag {
             "iterations" => self.iterations = positive(flag, parser)?,
@@ -116,7 +112,7 @@ impl Args {
     }
 }
 
-/// The next value as an image size that ResNet halves five times without a remainder.
+/// The next value as an image size that can be halved five times.
 fn image_size(flag: &str, parser: &mut Parser) -> Result<usize, Error> {
     match number(flag, parser)? {
         size if size > 0 && size % 32 == 0 => Ok(size),
@@ -153,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn cuda_devices_are_taken_by_builds_that_have_cuda() {
+    fn only_builds_with_cuda_accept_cuda_devices() {
         for (name, ordinal) in [("cuda", 0), ("cuda:3", 3)] {
             let device = parse(&format!("--device {name}")).map(|args| args.unwrap().device);
             match device {

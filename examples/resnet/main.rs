@@ -1,6 +1,6 @@
-//! Trains ResNet-50 for a few iterations and says which source lines held the memory at the peak.
+//! Trains ResNet-50 for a few iterations and reports which source lines held the memory at the peak.
 //!
-//! The network is the one of PyTorch's own memory tutorial, with random weights and random images.
+//! The network is that of PyTorch's memory tutorial, with random weights and random images.
 
 mod args;
 mod model;
@@ -37,21 +37,21 @@ fn main() {
 
 fn run() -> Outcome<()> {
     let Some(args) = Args::parse()? else { return Ok(()) };
-    // Blocks below 64 KiB are counted but not recorded, so that five iterations fit into 100,000
-    // entries; they hold well under 1 % of the peak.
+    // The threshold of 64 KiB makes five iterations fit into 100,000 records; smaller blocks hold well under 1 % of the
+    // peak.
     let session =
         options::record(args.max_entries, (args.min_size.as_deref(), "64KiB"), args.sample_interval.as_deref())?;
     let out = output::folder("resnet", args.out.as_deref())?;
     let trained = train(&args);
     if trained.is_err() {
-        eprintln!("the training failed; this is what it held until then");
+        eprintln!("the training failed; the report covers it up to the failure");
     }
     eprintln!("resolving symbols");
     let snapshot = session.snapshot();
     drop(session);
     println!("{}", snapshot.report());
     let written = output::write(&snapshot, &out);
-    // Why it failed comes before what could not be written because of that.
+    // The run's error comes before errors of its output files.
     trained.and(written)
 }
 
@@ -79,14 +79,14 @@ fn train(args: &Args) -> Outcome<()> {
     Ok(())
 }
 
-/// One training step; says the loss and the seconds that each phase took.
+/// One training step; returns the loss and the seconds of each phase.
 fn iteration(model: &ResNet50, optimizer: &mut SgdMomentum, images: &Tensor, labels: &Tensor) -> Outcome<String> {
     let began = Instant::now();
     let loss = scope("forward", || {
         let logits = model.forward(images)?;
         candle_nn::loss::cross_entropy(&logits, labels)
     })?;
-    // A GPU works on while the program goes ahead.
+    // A GPU runs asynchronously.
     let device = images.device();
     device.synchronize()?;
     let forward = began.elapsed();
@@ -103,7 +103,7 @@ fn iteration(model: &ResNet50, optimizer: &mut SgdMomentum, images: &Tensor, lab
     Ok(format!("loss {loss:.4}, forward {forward}, backward {backward}, optimizer {step}"))
 }
 
-/// The variables by name: `VarMap` itself gives them in an order that changes from run to run.
+/// The variables by name: the order of `VarMap` differs between runs.
 fn sorted_vars(varmap: &VarMap) -> Outcome<Vec<Var>> {
     let named = varmap.data().lock().map_err(|_| "a thread panicked while it held the variables")?;
     let mut names: Vec<&String> = named.keys().collect();

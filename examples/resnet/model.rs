@@ -1,7 +1,7 @@
-//! ResNet-50 in train mode, laid out and named like torchvision's: stride in the 3x3 convolution.
+//! ResNet-50 in train mode, with torchvision's layout and names: the stride is in the 3x3 convolution.
 //!
-//! Shapes are (batch, channels, height, width). Each tensor operation has a source line of its
-//! own, so that a profile by line tells them apart. Architecture: arXiv 1512.03385, table 1.
+//! Shapes are (batch, channels, height, width). Each tensor operation has its own source line, so that a profile by
+//! line separates them. Architecture: arXiv 1512.03385, table 1.
 
 use candle_core::{Result, Tensor};
 use candle_nn::{BatchNorm, Conv2d, Conv2dConfig, Linear, Module, ModuleT, VarBuilder};
@@ -10,16 +10,16 @@ use candle_nn::{batch_norm, conv2d_no_bias, linear};
 /// Bottleneck blocks in `layer1` to `layer4`.
 const BLOCKS: [usize; 4] = [3, 4, 6, 3];
 
-/// Channels after the stem; `layer1`'s blocks are this wide, and each later layer's twice as wide.
+/// Channels after the stem. `layer1`'s blocks have this width; each later layer doubles it.
 const STEM_CHANNELS: usize = 64;
 
-/// Output channels of a block over its width.
+/// Ratio of a block's output channels to its width.
 const EXPANSION: usize = 4;
 
 /// Classes of ImageNet.
 const CLASSES: usize = 1000;
 
-/// What batch norm adds to the variance.
+/// Added to the variance in batch norm.
 const EPS: f64 = 1e-5;
 
 /// ResNet-50: 25,557,032 trainable parameters and 53,120 running statistics.
@@ -31,7 +31,7 @@ pub(crate) struct ResNet50 {
 }
 
 impl ResNet50 {
-    /// Takes the parameters from `vb`, which creates those that it does not hold yet.
+    /// Takes the parameters from `vb`, which creates missing ones.
     pub(crate) fn new(vb: VarBuilder) -> Result<Self> {
         Ok(Self {
             conv1: conv(3, STEM_CHANNELS, 7, 2, vb.pp("conv1"))?,
@@ -41,7 +41,7 @@ impl ResNet50 {
         })
     }
 
-    /// Images (batch, 3, height, width) to logits (batch, 1000); updates the running statistics.
+    /// Maps images (batch, 3, height, width) to logits (batch, 1000); updates the running statistics.
     pub(crate) fn forward(&self, x: &Tensor) -> Result<Tensor> {
         let x = self.conv1.forward(x)?;
         let x = self.bn1.forward_t(&x, true)?;
@@ -114,14 +114,14 @@ impl Bottleneck {
     }
 }
 
-/// The shortcut of a block whose output has another shape than its input.
+/// The shortcut of a block whose output shape differs from its input's.
 struct Downsample {
     conv: Conv2d,
     bn: BatchNorm,
 }
 
 impl Downsample {
-    /// None where the shortcut can be the block's input itself.
+    /// `None` if the block's input itself is the shortcut.
     fn if_needed(cin: usize, cout: usize, stride: usize, vb: VarBuilder) -> Result<Option<Self>> {
         if stride == 1 && cin == cout {
             return Ok(None);
@@ -129,7 +129,7 @@ impl Downsample {
         Ok(Some(Self { conv: conv(cin, cout, 1, stride, vb.pp("0"))?, bn: batch_norm(cout, EPS, vb.pp("1"))? }))
     }
 
-    /// Brings `x` to the shape of the block's output.
+    /// Gives `x` the shape of the block's output.
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
         let y = self.conv.forward(x)?;
         self.bn.forward_t(&y, true)
@@ -142,16 +142,16 @@ fn conv(cin: usize, cout: usize, kernel: usize, stride: usize, vb: VarBuilder) -
     conv2d_no_bias(cin, cout, kernel, config, vb)
 }
 
-/// 3x3 max pool with stride 2 and padding 1, from operations that candle can differentiate: its
-/// own `max_pool2d` has no backward unless kernel == stride.
+/// 3x3 max pool with stride 2 and padding 1, built from differentiable operations: candle's `max_pool2d` has no
+/// backward pass unless kernel == stride.
 ///
-/// Pads with zeros, not with -inf: the same where no value is negative, as after relu.
+/// Pads with zeros instead of -inf, which is the same for values that are not negative, as after relu.
 pub(crate) fn max_pool_3x3_s2(x: &Tensor) -> Result<Tensor> {
     let rows = max_pool_along(x, 2)?;
     max_pool_along(&rows, 3)
 }
 
-/// The pool along one dimension: of n values, output i is the largest of 2i-1, 2i and 2i+1.
+/// Pools along one dimension: output i is the maximum of inputs 2i-1, 2i and 2i+1.
 fn max_pool_along(x: &Tensor, dim: usize) -> Result<Tensor> {
     let size = x.dim(dim)?;
     let out = size.div_ceil(2);
@@ -165,7 +165,7 @@ fn max_pool_along(x: &Tensor, dim: usize) -> Result<Tensor> {
     max.maximum(&right)
 }
 
-/// A view with `dim`, of length 2n, split in two dimensions (n, 2).
+/// A view with `dim`, of length 2n, split into two dimensions (n, 2).
 fn split_pairs(x: &Tensor, dim: usize) -> Result<Tensor> {
     let mut shape = x.dims().to_vec();
     shape[dim] /= 2;

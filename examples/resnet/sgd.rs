@@ -1,13 +1,13 @@
-//! Stochastic gradient descent with momentum, which candle's own `SGD` lacks.
+//! Stochastic gradient descent with momentum, which candle's `SGD` lacks.
 
 use candle_core::backprop::GradStore;
 use candle_core::{Result, Tensor, Var};
 
-/// The rule of `torch.optim.SGD(lr, momentum)`: velocity = momentum * velocity + gradient (at the
-/// first step the gradient alone), then parameter -= lr * velocity.
+/// The rule of `torch.optim.SGD(lr, momentum)`: velocity = momentum * velocity + gradient (the gradient alone in the
+/// first step), then parameter -= lr * velocity.
 ///
-/// Velocities and parameters are written in place: their addresses stay, and none of them keeps
-/// an autograd graph alive. A step needs at most two temporaries of the parameter in hand.
+/// Updates velocities and parameters in place: their addresses stay the same, and none keeps an autograd graph alive. A
+/// step needs at most two temporaries per parameter.
 pub(crate) struct SgdMomentum {
     slots: Vec<Slot>,
     lr: f64,
@@ -15,12 +15,12 @@ pub(crate) struct SgdMomentum {
 }
 
 impl SgdMomentum {
-    /// An optimizer of `vars`; velocities are allocated at the first step.
+    /// An optimizer of `vars`; the first step allocates the velocities.
     pub(crate) fn new(vars: Vec<Var>, lr: f64, momentum: f64) -> Self {
         Self { slots: vars.into_iter().map(Slot::new).collect(), lr, momentum }
     }
 
-    /// Updates every variable that has a gradient; the others (running statistics) stay.
+    /// Updates every variable that has a gradient; others (running statistics) stay.
     pub(crate) fn step(&mut self, grads: &GradStore) -> Result<()> {
         for slot in &mut self.slots {
             if let Some(grad) = grads.get(&slot.var) {
@@ -32,19 +32,19 @@ impl SgdMomentum {
     }
 }
 
-/// One variable with its velocity, once it has one.
+/// A variable and its velocity, if it has one yet.
 struct Slot {
     var: Var,
     velocity: Option<Var>,
 }
 
 impl Slot {
-    /// A slot whose variable was never updated.
+    /// A slot without a velocity.
     fn new(var: Var) -> Self {
         Self { var, velocity: None }
     }
 
-    /// Adds `grad`, which is free of a graph, to the velocity, and returns a view of the result.
+    /// Adds `grad`, which has no graph, to the velocity, and returns a view of the result.
     fn accumulate(&mut self, grad: &Tensor, momentum: f64) -> Result<Tensor> {
         if let Some(velocity) = &self.velocity {
             let decayed = (velocity.as_detached_tensor() * momentum)?;

@@ -1,20 +1,18 @@
-//! What the examples' command lines have in common.
+//! Command-line options that the examples share.
 
 use candle_core::Device;
 use lexopt::prelude::*;
 use lexopt::{Arg, Error, Parser};
 
-/// Where the tensors live.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum DeviceArg {
-    /// Main memory.
     Cpu,
-    /// The GPU of that ordinal.
+    /// The GPU with this ordinal.
     Cuda(usize),
 }
 
 impl DeviceArg {
-    /// The next value as a device; `example` stands in the advice for builds without CUDA.
+    /// The next value as a device. The advice for builds without CUDA names `example`.
     pub(crate) fn parse(example: &str, parser: &mut Parser) -> Result<Self, Error> {
         let name = parser.value()?.string()?;
         let ordinal = if name == "cuda" { Some(0) } else { name.strip_prefix("cuda:").and_then(|n| n.parse().ok()) };
@@ -23,14 +21,14 @@ impl DeviceArg {
             None => Err(format!("--device accepts cpu or cuda:N, such as cuda:0, not '{name}'").into()),
             Some(ordinal) if cfg!(feature = "cuda") => Ok(Self::Cuda(ordinal)),
             Some(_) => Err(format!(
-                "this build has no CUDA; build it in: \
+                "this build has no CUDA; enable it: \
                  cargo run --release --example {example} --features cuda -- --device {name}"
             )
             .into()),
         }
     }
 
-    /// candle's own device, with recording in place.
+    /// candle's device, with recording.
     pub(crate) fn open(self) -> candle_core::Result<Device> {
         match self {
             Self::Cpu => Ok(memtrace::candle::cpu()),
@@ -39,7 +37,7 @@ impl DeviceArg {
     }
 }
 
-/// Begins to record and says what. Of the smallest size that is recorded, the second is for want of the first.
+/// Starts recording and prints the settings. `min_size` overrides `default_min_size`.
 pub(crate) fn record(
     max_entries: usize,
     (min_size, default): (Option<&str>, &str),
@@ -54,23 +52,25 @@ pub(crate) fn record(
     };
     let builder = builder.sample_interval(interval);
     let session = if let Some(smallest) = min_size { builder.min_size(smallest).start() } else { builder.start() }?;
-    eprintln!("recording a sample of one in {interval}, and blocks of {interval} or more; figures are estimates");
+    eprintln!(
+        "recording one sample per {interval} of smaller blocks, and all blocks of {interval} or more; figures are estimates"
+    );
     Ok(session)
 }
 
-/// The error for an argument that the example does not have.
+/// The error for an unknown argument.
 pub(crate) fn unknown(arg: Arg<'_>) -> Error {
     format!("{}; try --help", arg.unexpected()).into()
 }
 
-/// The next value as a whole number.
+/// The next value as an integer.
 pub(crate) fn number(flag: &str, parser: &mut Parser) -> Result<usize, Error> {
     let text = parser.value()?.string()?;
     let error = format!("--{flag} takes a whole number, not '{text}'");
     text.parse().or(Err(error.into()))
 }
 
-/// The next value as a whole number above zero.
+/// The next value as a positive integer.
 pub(crate) fn positive(flag: &str, parser: &mut Parser) -> Result<usize, Error> {
     match number(flag, parser)? {
         0 => Err(format!("--{flag} must be at least 1").into()),

@@ -1,4 +1,4 @@
-//! The input as chunks of a capture with right checksums, so that what is in them gets read.
+//! Reads arbitrary chunks with correct checksums, so that the fuzzer reaches their contents.
 #![no_main]
 
 use candle_memtrace_fuzz::{capture_of, read_and_use};

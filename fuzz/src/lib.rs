@@ -1,4 +1,4 @@
-//! What the fuzz targets share with a test of the package, `tests/hostile.rs`.
+//! Code that the fuzz targets share with `tests/hostile.rs`.
 
 #[path = "../../tests/support/hostile.rs"]
 mod hostile;

@@ -1,4 +1,4 @@
-//! What the assertions about memory say, when they are right and when they are used wrongly.
+//! Memory assertions: their messages, and errors of wrong use.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -8,7 +8,7 @@ use memtrace::{
     assert_peak, assert_scaling, measure, measure_async, scope,
 };
 
-/// The message of the panic.
+/// The panic's message.
 fn message<T>(failing: impl FnOnce() -> T) -> String {
     let panic = catch_unwind(AssertUnwindSafe(|| drop(failing()))).unwrap_err();
     *panic.downcast::<String>().unwrap()
@@ -29,7 +29,7 @@ fn saved(failure: &Failure) -> Vec<u8> {
 }
 
 #[test]
-fn a_failure_is_a_report_with_the_snapshot_saved_before() {
+fn a_failure_saves_the_snapshot_and_prints_a_report() {
     let held = || scope("forward", || std::hint::black_box(vec![0u8; 3 * MIB]));
     let line = format!("tests/asserting/assertions.rs:{}", line!() - 1);
     let failure = PeakLimit::new().limit("1 MiB").name("three").run(held).unwrap_err();
@@ -42,7 +42,7 @@ fn a_failure_is_a_report_with_the_snapshot_saved_before() {
 }
 
 #[test]
-fn options_stand_before_the_code_in_any_order() {
+fn options_precede_the_code_in_any_order() {
     assert_eq!(assert_peak!("2 KiB", name = "a", device = Device::Cpu, Raw::new(2000)).size(), 2000);
     assert_eq!(assert_peak!(name = "a", limit = 2000, Raw::new(2000)).size(), 2000);
     let mut sizes = Vec::with_capacity(10);
@@ -80,13 +80,13 @@ fn a_question_mark_inside_leaves_the_function_and_nothing_stays_open() {
     }
 }
 
-/// The context of a thread on which nothing was opened.
+/// A thread's context with nothing open.
 fn before_all() -> memtrace::Context {
     std::thread::spawn(memtrace::Context::current).join().unwrap()
 }
 
 #[test]
-fn what_each_run_keeps_leaks_and_what_the_next_replaces_does_not() {
+fn a_block_kept_by_each_run_leaks_and_a_replaced_one_does_not() {
     let mut kept = Vec::with_capacity(256);
     let leak = NoLeak::new().run(|| kept.push((Raw::new(1000), Raw::new(24)))).unwrap_err();
     let line = format!("called at tests/asserting/assertions.rs:{}", line!() - 1);
@@ -100,19 +100,19 @@ fn what_each_run_keeps_leaks_and_what_the_next_replaces_does_not() {
     assert_no_leak!(runs = 5, {
         turn += 1;
         let other = turn % 2;
-        // Made on one line or the other, in turn.
+        // Allocated on one of two lines in alternation.
         if other == 0 { buffers = [Some(Raw::new(500)), None] } else { buffers = [None, Some(Raw::new(500))] }
     });
     drop((kept, last, buffers));
 }
 
 #[test]
-fn what_is_replaced_by_something_else_is_no_leak_and_a_large_warm_up_hides_none() {
+fn a_replaced_block_is_no_leak_and_a_large_warm_up_hides_none() {
     let (mut last, mut sizes) = (None, [100, 90, 80, 100, 110].into_iter());
     assert_no_leak!(last = sizes.next().map(Raw::new));
     let (mut kept, mut large) = (Vec::with_capacity(256), true);
     let leak = NoLeak::new().run(|| {
-        // The same stack: a large block first, and gone after it.
+        // A large block and then a small one from the same stack.
         kept.push(Raw::new(if std::mem::take(&mut large) { MIB } else { 1000 }));
         kept.retain(|block| kept_len(block) < MIB);
     });
@@ -146,7 +146,7 @@ fn a_tolerance_may_be_larger_than_the_peak() {
 }
 
 #[test]
-fn growth_is_told_from_a_cache_that_fills_up() {
+fn growth_is_distinguished_from_a_cache_that_fills_up() {
     let mut cache: Vec<Raw> = Vec::with_capacity(256);
     let mut leaked: Vec<Raw> = Vec::with_capacity(256);
     let grown = NoGrowth::new().run(|| {
@@ -162,7 +162,7 @@ fn growth_is_told_from_a_cache_that_fills_up() {
     assert_no_growth!(if cache.len() < 4 {
         cache.push(Raw::new(2000))
     });
-    // Both a stack and the sum: what takes another way each time.
+    // The sum grows although each run allocates from another stack.
     let mut ways: Vec<Raw> = Vec::with_capacity(256);
     let all_ways = NoGrowth::new().iterations(20).run(|| {
         let depth = ways.len();
@@ -178,7 +178,7 @@ fn at_depth(depth: usize) -> Raw {
 }
 
 #[test]
-fn what_grows_faster_than_stated_is_found_in_the_whole_and_in_a_part() {
+fn faster_growth_than_stated_is_found_in_the_whole_and_in_a_part() {
     let sizes = [8, 16, 32, 64];
     let quadratic = |n: usize| Raw::new(n * n * 100);
     let failure = Scales::new(Scaling::Linear).sizes(sizes).run(quadratic).unwrap_err();
@@ -189,7 +189,7 @@ fn what_grows_faster_than_stated_is_found_in_the_whole_and_in_a_part() {
     Scales::new(Scaling::Quadratic).sizes(sizes).run(quadratic).unwrap();
     Scales::new(Scaling::Power(2.5)).sizes(sizes).run(quadratic).unwrap();
     Scales::new(Scaling::As(|n| (n * n) as f64)).sizes(sizes).run(quadratic).unwrap();
-    // 3 % of the peak, hidden in the whole.
+    // 3 % of the peak: small within the whole.
     let part = |n: usize| (Raw::new(n * 200_000), Raw::new(n * n * 100));
     let failure = Scales::new(Scaling::Linear).sizes(sizes).run(part).unwrap_err();
     let line = format!("called at tests/asserting/assertions.rs:{}", line!() - 2);
@@ -199,7 +199,7 @@ fn what_grows_faster_than_stated_is_found_in_the_whole_and_in_a_part() {
 }
 
 #[test]
-fn wrong_use_is_said_before_anything_runs() {
+fn wrong_use_is_reported_before_anything_runs() {
     let mut ran = false;
     let mut run = || ran = true;
     let wrong = [
@@ -285,11 +285,11 @@ async fn a_future_is_measured_wherever_it_is_polled_and_so_are_tasks_that_carry_
         }
         block
     };
-    // Spawned, so that each moves between threads; side by side, so that they mix.
+    // Spawned tasks move between threads, and interleave.
     let all: Vec<_> = (1..=8).map(|n| tokio::spawn(measure_async(request(n * 10_000)))).collect();
     for (n, task) in (1..).zip(all) {
         let measured = task.await.unwrap();
-        // What waking the task takes is little and comes and goes.
+        // Waking the task takes a small amount that comes and goes.
         let (peak, wakes) = (n * 11_000, measured.allocations - 21);
         assert!((peak..peak + 500).contains(&measured.peak) && wakes < 20, "{measured:?}");
         assert!((n * 10_000..n * 10_000 + 500).contains(&measured.leaked), "{measured:?}");
@@ -310,14 +310,14 @@ async fn a_future_is_measured_wherever_it_is_polled_and_so_are_tasks_that_carry_
 }
 
 #[test]
-fn work_of_a_shared_pool_is_said_to_be_undecided_where_it_matters() {
+fn work_of_a_shared_pool_makes_a_verdict_undecided_where_it_matters() {
     rayon::join(|| (), || ());
     let both = std::sync::Barrier::new(2);
     let half = || {
         both.wait();
         Raw::new(MIB)
     };
-    // This thread is none of the pool's: both run on workers.
+    // This thread is not in the pool: both run on workers.
     let measured = measure(|| rayon::join(half, half));
     assert!(measured.peak < 5000, "{}", measured.peak);
     let failure = memtrace::check_peak(MIB as u64, &measured).unwrap_err();
@@ -326,7 +326,7 @@ fn work_of_a_shared_pool_is_said_to_be_undecided_where_it_matters() {
 }
 
 #[test]
-fn gemms_buffers_are_there_before_a_pool_is_measured() {
+fn gemms_buffers_exist_before_a_pool_is_measured() {
     use candle_core::{DType, Tensor};
     let device = candle_core::Device::Cpu;
     let multiply = || {
@@ -344,7 +344,7 @@ fn nested(scopes: usize, f: &mut dyn FnMut()) {
 }
 
 #[test]
-fn a_measurement_that_cannot_be_is_an_error_and_what_it_is_of_does_not_run() {
+fn an_impossible_measurement_is_an_error_and_its_code_does_not_run() {
     let mut outcomes = Vec::new();
     for scopes in [63, 64] {
         nested(scopes, &mut || outcomes.push(memtrace::try_measure(|| Raw::new(10))));

@@ -1,4 +1,4 @@
-//! Measurements and assertions, side by side as tests run: each sees what its own code allocates.
+//! Parallel measurements and assertions: each sees only its own code's allocations.
 
 mod assertions;
 mod measure;

@@ -1,4 +1,4 @@
-//! What `measure` and `assert_peak!` say about the calling thread.
+//! Results of `measure` and `assert_peak!` on the calling thread.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
@@ -12,7 +12,7 @@ fn numbers(measured: &Measured) -> (u64, u64, i64, u64, u64, u64) {
     (m.peak, m.leaked, m.net, m.allocated, m.allocations, m.frees)
 }
 
-/// Holds 1100 bytes at most, keeps 700 of them.
+/// Holds at most 1100 bytes, keeps 700.
 fn known() -> Raw {
     let first = Raw::new(400);
     let kept = Raw::new(700);
@@ -50,7 +50,7 @@ fn nested_measurements_each_count_their_own_code() {
 }
 
 #[test]
-fn an_older_block_that_is_freed_inside_makes_the_change_negative_and_no_peak() {
+fn freeing_an_older_block_makes_the_change_negative_and_leaves_the_peak() {
     let old = Raw::new(3000);
     let measured = measure(|| {
         drop(old);
@@ -63,7 +63,7 @@ fn an_older_block_that_is_freed_inside_makes_the_change_negative_and_no_peak() {
 }
 
 #[test]
-fn a_block_of_the_outer_measurement_is_an_older_one_for_the_inner() {
+fn a_block_of_the_outer_measurement_is_older_than_the_inner_one() {
     let outer = measure(|| {
         let block = Raw::new(900);
         let inner = measure(|| drop(block));
@@ -74,7 +74,7 @@ fn a_block_of_the_outer_measurement_is_an_older_one_for_the_inner() {
 }
 
 #[test]
-fn what_other_threads_do_is_not_counted() {
+fn other_threads_are_not_counted() {
     let given = Raw::new(77);
     let worker = std::thread::spawn(|| {
         std::thread::park();
@@ -123,7 +123,7 @@ fn a_panic_inside_ends_the_measurement_and_the_next_one_is_right() {
     }
 }
 
-/// Is a measurement open on this thread? Its blocks have stacks, also in a recording without stacks.
+/// Whether a measurement is active on this thread: its blocks have stacks even in a recording without stacks.
 fn is_measuring() -> bool {
     let _alone = alone();
     let session = memtrace::builder().min_size(MIB).context(StackContext::None).start().unwrap();
@@ -141,7 +141,7 @@ fn a_measurement_that_is_left_early_is_closed() {
 }
 
 #[test]
-fn a_measurement_goes_on_around_a_panic_that_is_caught_inside() {
+fn a_measurement_continues_after_a_panic_that_is_caught_inside() {
     let measured = measure(|| {
         let kept = Raw::new(100);
         let outcome = catch_unwind(AssertUnwindSafe(|| measure(|| resume_unwind(Box::new(()))).value));
@@ -214,7 +214,7 @@ fn the_snapshot_of_a_measurement_has_its_blocks() {
     assert_eq!(cpu(&snapshot).peak.blocks.iter().map(|block| block.size).collect::<Vec<_>>(), [400, 700]);
 }
 
-/// The message of the panic.
+/// The panic's message.
 fn message(failing: impl FnOnce()) -> String {
     let panic = catch_unwind(AssertUnwindSafe(failing)).unwrap_err();
     *panic.downcast::<String>().unwrap()
@@ -238,7 +238,7 @@ fn an_assertion_passes_at_its_limit_and_fails_a_byte_above() {
 }
 
 #[test]
-fn a_limit_that_cannot_be_read_is_a_clear_panic_and_nothing_runs() {
+fn an_unreadable_limit_is_a_clear_panic_and_nothing_runs() {
     let mut ran = false;
     let text = message(|| assert_peak!("lots", ran = true));
     assert!(text.contains("cannot read \"lots\" as a size") && !ran, "{text}");

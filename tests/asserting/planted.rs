@@ -1,4 +1,4 @@
-//! Five ways to lose memory with candle: each assertion catches its bug, and is quiet two hundred times without it.
+//! Five candle programs with a planted memory bug: each assertion finds its bug, and passes 200 times without it.
 
 use candle_core::{DType, Device, Result, Tensor, Var};
 use candle_nn::{AdamW, Linear, Module, Optimizer, VarBuilder, VarMap, linear};
@@ -6,7 +6,7 @@ use memtrace::{Failure, NoGrowth, NoLeak, PeakLimit, Scales, Scaling};
 
 const CLEAN_RUNS: usize = 200;
 
-/// What an assertion says of the clean program, two hundred times, and of the one with the bug.
+/// The failure of the program with the bug; the program without it must pass 200 times.
 fn quiet_and_caught(
     clean: impl Fn() -> std::result::Result<(), Failure>,
     bug: std::result::Result<(), Failure>,
@@ -26,7 +26,7 @@ fn says(text: &str, parts: &[&str]) {
     }
 }
 
-/// Where a comment stands in this file.
+/// `file:line` of a comment in this file.
 fn at(mark: &str) -> String {
     let line = include_str!("planted.rs").lines().position(|line| line.ends_with(mark)).unwrap() + 1;
     format!("tests/asserting/planted.rs:{line} (")
@@ -36,7 +36,7 @@ fn row(n: usize) -> Result<Tensor> {
     Tensor::full(n as f32, (1, 16), &Device::Cpu)
 }
 
-/// Keys and values of the tokens so far; a window keeps the newest.
+/// Keys and values of the tokens so far; a window keeps only the newest.
 struct KvCache {
     rows: Option<Tensor>,
     window: Option<usize>,
@@ -58,7 +58,7 @@ impl KvCache {
     }
 }
 
-/// Twenty-four tokens each.
+/// Measures twenty-four iterations of one token.
 fn decode(window: Option<usize>) -> std::result::Result<(), Failure> {
     let mut cache = KvCache { rows: None, window };
     let mut token = 0;
@@ -82,7 +82,7 @@ fn parameters() -> (VarMap, Linear) {
     (varmap, layer)
 }
 
-/// Ten steps of training; the losses are kept as tensors, with their graphs, or as numbers.
+/// Ten training steps; keeps losses as tensors with their graphs, or as numbers.
 fn train(keep_graphs: bool) -> std::result::Result<(), Failure> {
     let (varmap, layer) = parameters();
     let mut optimizer = AdamW::new_lr(varmap.all_vars(), 0.01).unwrap();
@@ -103,7 +103,7 @@ fn losses_that_keep_their_graphs() {
     says(&text, &["leak of", "with each run", "runs after 3 to warm up", &at("// the graph")]);
 }
 
-/// A pass through so many layers, whose weights are variables or plain tensors.
+/// A pass through this number of layers, with variables or plain tensors as weights.
 fn infer(layers: usize, variables: bool) -> Tensor {
     let weight = Tensor::ones((64, 64), DType::F32, &Device::Cpu).unwrap();
     let weight = if variables { Var::from_tensor(&weight).unwrap().as_tensor().clone() } else { weight };
@@ -114,7 +114,7 @@ fn infer(layers: usize, variables: bool) -> Tensor {
     x
 }
 
-/// The peak of inference does not depend on the number of layers that share a weight.
+/// Asserts that the peak of inference does not depend on the number of layers that share a weight.
 fn inference_scales(variables: bool) -> std::result::Result<(), Failure> {
     Scales::new(Scaling::Constant).sizes([4, 8, 16]).run(|layers| infer(layers, variables))
 }
@@ -125,7 +125,7 @@ fn weights_of_a_varmap_at_inference() {
     says(&text, &["grows faster than Constant", "matmul", &at("// kept for a backward pass")]);
 }
 
-/// Masks by length, up to sixteen lengths.
+/// A cache of masks by length.
 fn with_masks(lengths: usize) -> std::result::Result<(), Failure> {
     let mut masks = std::collections::HashMap::with_capacity(100);
     let mut request = 0;
@@ -142,8 +142,8 @@ fn a_cache_that_fills_up_is_no_leak_and_one_that_does_not_is() {
     says(&text, &["memory grows", &at("// a mask")]);
 }
 
-/// Scales an image of 64 KiB. The name `x` is taken three times: what it meant before lives to the end, unless it
-/// was given away.
+/// Scales an image of 64 KiB. The name `x` is bound three times: a shadowed tensor lives to the end unless it was
+/// moved.
 fn scale(shadowed: bool) -> std::result::Result<(), Failure> {
     let two = || -> Result<Tensor> {
         let x = Tensor::ones((128, 128), DType::F32, &Device::Cpu)?; // the first x

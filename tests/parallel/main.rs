@@ -1,5 +1,5 @@
-//! Sixty-four tests side by side in one process, each with a peak that is known: what one allocates never counts for
-//! another. `MEMTRACE_TEST_RUNS=1000 cargo test --test parallel` runs them a thousand times.
+//! Sixty-four parallel tests in one process, each with a known peak: the allocations of one never count for another.
+//! `MEMTRACE_TEST_RUNS=1000 cargo test --test parallel` runs them a thousand times.
 
 #[path = "../support/child.rs"]
 mod child;
@@ -35,7 +35,7 @@ macro_rules! sixteen_of {
 
 sixteen_of!(own_thread, scoped_threads, own_pool, simulated_cuda);
 
-/// Allocates and frees without a measurement until it is dropped.
+/// A thread that allocates and frees without a measurement until this is dropped.
 struct Noise(&'static AtomicBool);
 
 impl Noise {

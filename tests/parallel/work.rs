@@ -1,4 +1,4 @@
-//! Work with known peaks, of four kinds.
+//! Four kinds of work with known peaks.
 
 use std::sync::{Barrier, Mutex};
 
@@ -7,7 +7,7 @@ use memtrace::{Context, Device, Measured, measure, try_measure_in_pool};
 
 use crate::support::Raw;
 
-/// Numbers that look random, the same for the same seed.
+/// Pseudorandom numbers from a seed.
 fn numbers(seed: usize) -> impl Iterator<Item = usize> {
     std::iter::successors(Some(seed as u64 * 2 + 1), |n| {
         Some(n.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407))
@@ -16,7 +16,7 @@ fn numbers(seed: usize) -> impl Iterator<Item = usize> {
     .skip(1)
 }
 
-/// What a program of allocations and frees holds at most, keeps, allocates: (peak, kept, allocated, allocations).
+/// Peak, kept and allocated bytes, and the number of allocations.
 type Known = (u64, u64, u64, u64);
 
 fn known_of(measured: &Measured, device: Device) -> Known {
@@ -24,7 +24,7 @@ fn known_of(measured: &Measured, device: Device) -> Known {
     (on.peak, on.leaked, on.allocated, on.allocations)
 }
 
-/// Allocates and frees at random; gives what is kept, and what is known of it all.
+/// Allocates and frees at random; returns the kept blocks and the expected figures.
 fn program<B>(seed: usize, slots: &mut [Option<(u64, B)>], mut alloc: impl FnMut(usize) -> B) -> Known {
     let (mut now, mut peak, mut allocated, mut allocations) = (0, 0, 0, 0);
     let mut numbers = numbers(seed);
@@ -47,14 +47,14 @@ fn program<B>(seed: usize, slots: &mut [Option<(u64, B)>], mut alloc: impl FnMut
     (peak, now, allocated, allocations)
 }
 
-/// On the thread of the test.
+/// Works on the test's thread.
 pub(crate) fn own_thread(seed: usize) {
     let mut slots: Vec<Option<(u64, Raw)>> = (0..10).map(|_| None).collect();
     let measured = measure(|| program(seed, &mut slots, Raw::new));
     assert_eq!(known_of(&measured, Device::Cpu), measured.value);
 }
 
-/// On threads that carry the context; what some allocate others free.
+/// Works on threads that carry the context; some allocate, others free.
 pub(crate) fn scoped_threads(seed: usize) {
     const THREADS: usize = 3;
     let (here, given): (Mutex<Option<Context>>, Mutex<Vec<Raw>>) =
@@ -65,7 +65,7 @@ pub(crate) fn scoped_threads(seed: usize) {
         let here = here.lock().unwrap().unwrap();
         let block = here.scope(|| Raw::new(1000 * number + seed));
         barrier.wait();
-        // Everybody holds a block now.
+        // Every thread holds a block now.
         given.lock().unwrap().push(block);
         barrier.wait();
     };
@@ -82,12 +82,12 @@ pub(crate) fn scoped_threads(seed: usize) {
     });
     let all = (1000 * (1 + 2 + 3) + 3 * seed) as u64;
     assert_eq!(known_of(&measured, Device::Cpu), (all, all, all, 3));
-    // Freed by a thread that carries nothing, while a measurement is open that they do not belong to.
+    // A thread without the context frees them, while a measurement is active to which they do not belong.
     let freed = measure(|| given.lock().unwrap().clear());
     assert_eq!((freed.net, freed.peak), (-(all as i64), 0));
 }
 
-/// On a pool of its own.
+/// Works in its own pool.
 pub(crate) fn own_pool(seed: usize) {
     let both = Barrier::new(2);
     let half = |size: usize| {
@@ -105,18 +105,18 @@ pub(crate) fn own_pool(seed: usize) {
     assert_eq!(known_of(&measured, Device::Cpu), (a + b, b, a + b, 2));
 }
 
-/// On a simulated GPU that all share.
+/// Works on a simulated GPU that all tests share.
 pub(crate) fn simulated_cuda(seed: usize) {
     let stream = CudaContext::new(0).unwrap().new_stream().unwrap();
     let mut slots: Vec<_> = (0..10).map(|_| None).collect();
-    // SAFETY: nothing is read from it.
+    // SAFETY: the memory is not read.
     #[expect(unsafe_code, reason = "memory that is not initialised, and not read")]
     let alloc = |size: usize| unsafe { stream.alloc::<u8>(size) }.unwrap();
     let measured = measure(|| program(seed, &mut slots, alloc));
     assert_eq!(known_of(&measured, Device::Cuda(0)), measured.value);
     let kept = measured.value.1;
     let freed = measure(|| slots.clear());
-    // The driver may round what nobody knows any more.
+    // These frees count the driver's sizes, which may be rounded.
     let net = -freed.device(Device::Cuda(0)).net;
     assert!((kept as i64..=kept as i64 + 512 * 10).contains(&net), "{kept} bytes freed, {net} counted");
 }

@@ -1,4 +1,4 @@
-//! Children of a recording process that came about otherwise than by `fork`, or that get its signals.
+//! Children of a recording process that are created without `fork`, or that receive its signals.
 
 use std::fs::{self, File};
 use std::os::fd::AsRawFd;
@@ -9,15 +9,15 @@ use crate::child::{eventually, in_child};
 use crate::support::Raw;
 use crate::training::{OUT, out};
 
-/// A child without the fork handlers of the C library.
+/// Creates a child without running the C library's fork handlers.
 fn bare_fork() -> i32 {
-    // SAFETY: as `fork`: the child is a copy, with this thread alone.
+    // SAFETY: like `fork`: the child is a copy with only this thread.
     unsafe { libc::syscall(libc::SYS_clone, libc::SIGCHLD, 0, 0, 0, 0) as i32 }
 }
 
 fn wait_for(child: i32) -> i32 {
     let mut status = 0;
-    // SAFETY: `status` is there to be written to.
+    // SAFETY: `status` is valid for writes.
     assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
     status
 }
@@ -39,7 +39,7 @@ fn a_child_without_fork_handlers_leaves_its_parents_capture_alone() {
                 drop(session.take());
                 std::process::exit(3);
             }
-            // Such a child hangs now and then whatever it does: another thread may have been inside of `malloc`.
+            // Such a child sometimes hangs for other reasons: another thread may have held a lock of `malloc`.
             let status = wait_for(child);
             assert!([3 << 8, libc::SIGALRM].contains(&status), "{status}");
             ended += usize::from(status == 3 << 8);
@@ -54,25 +54,25 @@ fn a_child_without_fork_handlers_leaves_its_parents_capture_alone() {
 }
 
 #[test]
-fn a_signal_to_a_forked_child_asks_its_parent_for_nothing() {
+fn a_signal_to_a_forked_child_does_not_affect_its_parent() {
     let dir = tempfile::tempdir().unwrap();
     in_child(&[(OUT, dir.path().to_str().unwrap())], || {
         let dump = out().join("dump.memtrace");
         let session = memtrace::builder().min_size(4096).dump_on_signal("USR2");
         let session = session.dump_to(dump.display().to_string()).start().unwrap();
-        // SAFETY: the child calls nothing but functions of the C library.
+        // SAFETY: the child calls only functions of the C library.
         let child = unsafe { libc::fork() };
         if child == 0 {
             // SAFETY: waits for the signal, whose handler sets a flag.
             unsafe { libc::pause() };
-            // SAFETY: ends the process, without handlers that are the parent's.
+            // SAFETY: ends the process without the parent's exit handlers.
             unsafe { libc::_exit(0) };
         }
-        // Until it is there: a signal before the child waits would be lost.
+        // Repeatedly: a signal before the child waits would be lost.
         eventually("the child has had its signal", || {
             // SAFETY: the child has not been waited for.
             unsafe { libc::kill(child, libc::SIGUSR2) };
-            // SAFETY: no status is asked for.
+            // SAFETY: a null pointer requests no status.
             unsafe { libc::waitpid(child, std::ptr::null_mut(), libc::WNOHANG) == child }
         });
         let _kept = scope("after the child", || Raw::new(5000));
@@ -87,13 +87,13 @@ fn a_signal_to_a_forked_child_asks_its_parent_for_nothing() {
 }
 
 #[test]
-fn a_signal_writes_into_no_descriptor_of_the_program() {
+fn a_signal_writes_to_no_descriptor_of_the_program() {
     let dir = tempfile::tempdir().unwrap();
     in_child(&[(OUT, dir.path().to_str().unwrap())], || {
         let dump = out().join("dump.memtrace");
         let session = memtrace::builder().min_size(4096).dump_on_signal("USR2");
         let _session = session.dump_to(dump.display().to_string()).start().unwrap();
-        // SAFETY: what a daemon does; nobody uses one of them.
+        // SAFETY: closes them like a daemon; no code here uses them.
         unsafe { libc::close_range(3, u32::MAX, 0) };
         let files: Vec<File> = (0..20).map(|n| File::create(out().join(format!("file-{n}"))).unwrap()).collect();
         assert_eq!(files[0].as_raw_fd(), 3);

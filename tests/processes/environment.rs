@@ -1,4 +1,4 @@
-//! Recordings that the environment asks for.
+//! Recordings that environment variables request.
 
 use std::fs;
 use std::path::Path;
@@ -8,26 +8,26 @@ use memtrace::read_capture;
 use crate::child::{Ended, command, ended, if_child};
 use crate::training::{ONE_THREAD, Training, check, say};
 
-/// In a child: records two steps if the environment says so.
-fn asks_the_environment() {
+/// The child's body: trains two steps and records if the environment says so.
+fn trains_under_the_environment() {
     match memtrace::init() {
         Ok(recording) => say(&format!("recording: {recording}")),
         Err(error) => return say(&error.to_string()),
     }
     let mut training = Training::load().unwrap();
     training.two_steps();
-    // What was live at the end is in the last snapshot.
+    // Blocks that were live at the end are in the last snapshot.
     std::mem::forget(training);
 }
 
-/// A child with these variables, in that folder.
+/// Runs a child with these variables in this folder.
 fn asked(folder: &Path, variables: &[(&str, &str)]) -> Ended {
     ended(command(variables).envs([ONE_THREAD]).current_dir(folder)).well()
 }
 
 #[test]
-fn the_environment_starts_a_recording_and_says_where_to() {
-    if_child(asks_the_environment);
+fn the_environment_starts_a_recording_and_names_its_file() {
+    if_child(trains_under_the_environment);
     let dir = tempfile::tempdir().unwrap();
     let child = asked(dir.path(), &[]);
     assert!(child.said("recording: false"), "{child}");
@@ -44,8 +44,8 @@ fn the_environment_starts_a_recording_and_says_where_to() {
 }
 
 #[test]
-fn a_capture_that_the_environment_asks_for_is_all_that_is_written() {
-    if_child(asks_the_environment);
+fn a_requested_capture_is_the_only_file() {
+    if_child(trains_under_the_environment);
     let dir = tempfile::tempdir().unwrap();
     let out = dir.path().join("a.memtrace");
     fs::write(&out, "an earlier run").unwrap();
@@ -66,8 +66,8 @@ fn a_capture_that_the_environment_asks_for_is_all_that_is_written() {
 }
 
 #[test]
-fn a_variable_that_makes_no_sense_is_named() {
-    if_child(asks_the_environment);
+fn an_invalid_variable_is_named_in_the_message() {
+    if_child(trains_under_the_environment);
     let dir = tempfile::tempdir().unwrap();
     let cases = [
         ("MEMTRACE", "yes", "off, state or all"),
@@ -82,7 +82,7 @@ fn a_variable_that_makes_no_sense_is_named() {
         ("MEMTRACE_SIGNAL", "KILL", "USR1, USR2"),
         ("MEMTRACE_SIGNAL", "9", "USR1, USR2"),
         ("MEMTRACE_SIGNAL", "SEGV", "USR1, USR2"),
-        // The C library's own, and none at all.
+        // The C library's own variable, and an empty one.
         ("MEMTRACE_SIGNAL", "32", "USR1, USR2"),
         ("MEMTRACE_SIGNAL", "33", "USR1, USR2"),
         ("MEMTRACE_SIGNAL", "65", "USR1, USR2"),
@@ -99,8 +99,8 @@ fn a_variable_that_makes_no_sense_is_named() {
 }
 
 #[test]
-fn a_misspelt_variable_is_said_once_with_those_that_there_are() {
-    if_child(asks_the_environment);
+fn a_misspelt_variable_is_reported_once_with_the_valid_names() {
+    if_child(trains_under_the_environment);
     let dir = tempfile::tempdir().unwrap();
     let child = asked(dir.path(), &[("MEMTRACE", "1"), ("MEMTRACE_OUTT", "a.txt"), ("MEMTRACE_CUSIM_MEMORY", "1GiB")]);
     assert_eq!(
@@ -112,8 +112,8 @@ fn a_misspelt_variable_is_said_once_with_those_that_there_are() {
 }
 
 #[test]
-fn a_place_for_a_recording_asks_for_one() {
-    if_child(asks_the_environment);
+fn a_path_alone_starts_a_recording() {
+    if_child(trains_under_the_environment);
     let dir = tempfile::tempdir().unwrap();
     let child = asked(dir.path(), &[("MEMTRACE_OUT", dir.path().join("a.txt").to_str().unwrap())]);
     assert!(child.said("recording: true") && dir.path().join("a.txt").exists(), "{child}");
@@ -122,8 +122,8 @@ fn a_place_for_a_recording_asks_for_one() {
 }
 
 #[test]
-fn a_file_of_rules_is_named_with_the_line_that_is_wrong_and_not_quoted() {
-    if_child(asks_the_environment);
+fn an_invalid_rules_file_is_named_with_the_line_but_not_quoted() {
+    if_child(trains_under_the_environment);
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("rules");
     let cases = [

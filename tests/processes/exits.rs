@@ -1,5 +1,5 @@
-//! What the unusual ends of a program leave behind: kill -9, a panic, a signal, `exit`, a full disk, a
-//! failed allocation, each in the middle of a training.
+//! Files that remain after abnormal ends of a program in the middle of a training: kill -9, a panic, a signal, `exit`,
+//! a full disk, a failed allocation.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
@@ -20,29 +20,29 @@ unsafe extern "C" {
 const SIGKILL: i32 = 9;
 const SIGUSR2: i32 = 12;
 
-/// In a child: a file in its folder.
+/// The child's file with this name in its folder.
 fn file(name: &str) -> String {
     out().join(name).display().to_string()
 }
 
-/// The child of this test, which writes to that folder.
+/// The command for this test's child, which writes to this folder.
 fn command(folder: &Path) -> Command {
-    // The backtrace of a panic would hold more memory than the network.
+    // A panic's backtrace would hold more memory than the network.
     let mut command = child::command(&[ONE_THREAD, ("RUST_BACKTRACE", "0")]);
     command.env(OUT, folder).stdout(Stdio::piped()).stderr(Stdio::piped());
     command
 }
 
-/// A growing capture has a scope of this name, and so all that was recorded before it.
+/// Whether a streamed capture has a scope with this name, and thus everything recorded before it.
 fn has_scope(capture: &Path, name: &str) -> bool {
-    // Names stand in the file as they are; reading it all takes longer.
+    // Names are stored as plain text; parsing the file would take longer.
     let named = |bytes: &Vec<u8>| bytes.windows(name.len()).any(|word| word == name.as_bytes());
     let Some(bytes) = fs::read(capture).ok().filter(named) else { return false };
     parse_capture(&bytes).is_ok_and(|read| read.contexts.iter().any(|node| node.name == name))
 }
 
-/// In a child: trains until the file `stop` is there.
-fn goes_on() {
+/// The child's body: trains until the file `stop` exists.
+fn trains_until_stopped() {
     let session = recording().stream(file("streamed.memtrace")).dump_to(file("dump.memtrace"));
     let session = session.dump_on_signal("USR2").start().unwrap();
     let mut training = Training::load().unwrap();
@@ -55,7 +55,7 @@ fn goes_on() {
     say(&format!("peak {}", stats.allocated_bytes.peak));
 }
 
-/// The child that goes on, after two steps.
+/// Starts the child and waits for two steps.
 fn after_two_steps(folder: &Path) -> (Child, BufReader<ChildStdout>) {
     let mut child = command(folder).spawn().unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap());
@@ -75,17 +75,17 @@ fn wait_for(lines: &mut impl BufRead, text: &str) -> String {
 }
 
 fn send(child: &Child, signal: i32) {
-    // SAFETY: sends a signal to a child that has not been waited for.
+    // SAFETY: the child has not been waited for, so its id is valid.
     assert_eq!(unsafe { kill(child.id() as i32, signal) }, 0);
 }
 
 #[test]
 fn a_killed_program_leaves_its_capture() {
-    if_child(goes_on);
+    if_child(trains_until_stopped);
     let dir = tempfile::tempdir().unwrap();
     let (mut child, _lines) = after_two_steps(dir.path());
     let capture = dir.path().join("streamed.memtrace");
-    // The stream's thread runs when it may.
+    // The stream's thread may run at any time.
     eventually("the stream is flushed", || has_scope(&capture, "more"));
     send(&child, SIGKILL);
     assert!(!child.wait().unwrap().success());
@@ -99,8 +99,8 @@ fn a_killed_program_leaves_its_capture() {
 }
 
 #[test]
-fn a_signal_writes_a_snapshot_and_the_program_goes_on() {
-    if_child(goes_on);
+fn a_signal_writes_a_snapshot_and_the_program_continues() {
+    if_child(trains_until_stopped);
     let dir = tempfile::tempdir().unwrap();
     let (mut child, mut lines) = after_two_steps(dir.path());
     let files = ["dump.memtrace", "dump-2.memtrace"].map(|name| dir.path().join(name));
@@ -120,7 +120,7 @@ fn a_signal_writes_a_snapshot_and_the_program_goes_on() {
 }
 
 #[test]
-fn a_panic_leaves_what_was_live_when_it_happened() {
+fn a_panic_leaves_a_snapshot_of_its_moment() {
     if_child(|| {
         let session = recording().stream(file("streamed.memtrace")).dump_to(file("dump.memtrace"));
         let _session = session.dump_on_panic(true).start().unwrap();
@@ -137,7 +137,7 @@ fn a_panic_leaves_what_was_live_when_it_happened() {
     assert!(child.said("in the middle") && child.said("after a panic"), "{child}");
     let dump = read_capture(dir.path().join("dump.memtrace")).unwrap();
     check(&dump, &["step 1", "step 2", "step 3"]);
-    // The panic itself leaves blocks behind, too.
+    // The panic itself also leaves blocks behind.
     let in_step_3 = |snapshot: &Snapshot| {
         let live = &snapshot.device(Device::Cpu).unwrap().live;
         let in_network =
@@ -152,7 +152,7 @@ fn a_panic_leaves_what_was_live_when_it_happened() {
 }
 
 #[test]
-fn exit_leaves_a_snapshot_and_its_code() {
+fn exit_writes_a_snapshot_and_keeps_the_exit_code() {
     if_child(|| {
         let session = recording().dump_to(file("dump.memtrace")).dump_at_end(true).start().unwrap();
         let mut training = Training::load().unwrap();
@@ -171,7 +171,7 @@ fn exit_leaves_a_snapshot_and_its_code() {
     check_replay(&dump);
 }
 
-/// In a child: trains on while the disk is full, until the file `stop` is there.
+/// The child's body: trains on while the disk is full, until the file `stop` exists.
 fn fills_the_disk() {
     let disk = out().join("disk");
     let stream = disk.join("streamed.memtrace");
@@ -188,7 +188,7 @@ fn fills_the_disk() {
     say(&format!("pickle: {failed}\nstream: {ended}"));
 }
 
-/// The command with a disk of its own, which it alone sees: what it leaves there is copied out before it goes.
+/// Runs the command with a private disk; its files are copied out before the disk disappears.
 fn with_a_disk(command: &Command, folder: &Path) -> Command {
     let script = "disk=$1/disk; out=$1; shift; mkdir \"$disk\" && mount -t tmpfs -o size=512k tmpfs \"$disk\" && \
         echo earlier > \"$disk/earlier.pickle\" && \"$@\" && cp \"$disk\"/*.memtrace \"$disk\"/*.pickle \"$out\"";
@@ -228,7 +228,7 @@ fn a_full_disk_costs_the_rest_of_the_capture_and_nothing_else() {
 }
 
 #[test]
-fn the_first_failed_allocation_leaves_a_snapshot_and_the_program_goes_on() {
+fn the_first_failed_allocation_writes_a_snapshot_and_the_program_continues() {
     if_child(|| {
         let session = recording().dump_to(file("dump.memtrace")).dump_on_oom(true).start().unwrap();
         let mut training = Training::load().unwrap();
@@ -260,7 +260,7 @@ fn a_forked_child_writes_nothing() {
             std::process::exit(kept.len() as i32 >> 20)
         }
         let mut status = 0;
-        // SAFETY: `status` is there to be written to.
+        // SAFETY: `status` is valid for writes.
         assert_eq!(unsafe { waitpid(pid, &raw mut status, 0) }, pid);
         assert_eq!(status, 1 << 8, "the forked child's code is 1");
         drop((kept, session));

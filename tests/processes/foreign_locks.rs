@@ -1,4 +1,5 @@
-//! Locks and errors that are the program's own: of fork handlers, of the loader, of threads that wait for each other.
+//! No deadlock with locks of the program: of fork handlers, of the loader, of threads that wait for each other. And
+//! `errno` of the program stays.
 
 use std::hint::black_box;
 use std::io::Error;
@@ -10,7 +11,7 @@ use crate::child::in_child;
 use crate::support::{Raw, cpu};
 use crate::training::{OUT, out};
 
-/// What a library guards by a mutex that its fork handlers take.
+/// State of a library, guarded by a mutex that its fork handlers take.
 static LIBRARY: Mutex<Vec<Raw>> = Mutex::new(Vec::new());
 static KEPT: Mutex<Vec<Raw>> = Mutex::new(Vec::new());
 
@@ -37,21 +38,21 @@ extern "C" fn before_fork() {
 }
 
 extern "C" fn after_fork() {
-    // SAFETY: this thread has locked it in `before_fork`, and given up its guard.
+    // SAFETY: `before_fork` locked it on this thread and forgot its guard.
     unsafe { force_unlock(&LIBRARY) };
 }
 
 /// # Safety
-/// This thread has the mutex, and no guard of it.
+/// This thread holds the mutex, and no guard of it.
 unsafe fn force_unlock<T>(mutex: &Mutex<T>) {
-    // SAFETY: a guard is a reference to its mutex and whether a panic was under way, which it was not.
+    // SAFETY: a guard is a reference to its mutex and a flag for a panic, of which there was none.
     drop(unsafe { std::mem::transmute::<(&Mutex<T>, bool), std::sync::MutexGuard<'_, T>>((mutex, false)) });
 }
 
 #[test]
 fn a_fork_handler_may_wait_for_a_lock_under_which_others_allocate_and_allocate_itself() {
     in_child(&[], || {
-        // SAFETY: the handlers may be called at any time.
+        // SAFETY: the handlers may run at any time.
         unsafe { libc::pthread_atfork(Some(before_fork), Some(after_fork), Some(after_fork)) };
         let session = memtrace::builder().min_size(4096).start().unwrap();
         let done = AtomicBool::new(false);
@@ -71,7 +72,7 @@ fn a_fork_handler_may_wait_for_a_lock_under_which_others_allocate_and_allocate_i
     });
 }
 
-/// Frees wait for a snapshot, which is a system call with an error of its own.
+/// Frees wait for the snapshot's lock with a system call, which sets `errno`.
 #[test]
 fn a_free_that_has_to_wait_leaves_the_threads_error_alone() {
     in_child(&[], || {
@@ -82,7 +83,7 @@ fn a_free_that_has_to_wait_leaves_the_threads_error_alone() {
             let frees = || {
                 while !done.load(Relaxed) {
                     let block = black_box(Raw::new(100));
-                    // SAFETY: there is no such descriptor.
+                    // SAFETY: the descriptor does not exist.
                     assert_eq!(unsafe { libc::close(-1) }, -1);
                     drop(block);
                     assert_eq!(Error::last_os_error().raw_os_error(), Some(libc::EBADF));
@@ -96,27 +97,27 @@ fn a_free_that_has_to_wait_leaves_the_threads_error_alone() {
     });
 }
 
-/// With a signal's default action, as in programs that are not Rust's.
+/// With the signal's default action, as in programs that are not written in Rust.
 #[test]
-fn a_message_that_nobody_reads_does_not_end_the_program() {
+fn a_message_to_a_closed_pipe_does_not_end_the_program() {
     let dir = tempfile::tempdir().unwrap();
     in_child(&[(OUT, dir.path().to_str().unwrap())], || {
         let mut ends = [0; 2];
-        // SAFETY: two descriptors are written.
+        // SAFETY: the array has room for two descriptors.
         assert_eq!(unsafe { libc::pipe(ends.as_mut_ptr()) }, 0);
-        // SAFETY: a descriptor of this process's, kept for the end of the test.
+        // SAFETY: duplicates a descriptor of this process, to restore it at the end.
         let errors = unsafe { libc::dup(2) };
-        // SAFETY: the standard error becomes one end of the pipe.
+        // SAFETY: standard error becomes one end of the pipe.
         unsafe { libc::dup2(ends[1], 2) };
-        // SAFETY: nobody has the other end from now on.
+        // SAFETY: closes the only reading end.
         unsafe { libc::close(ends[0]) };
-        // SAFETY: the default action is one.
+        // SAFETY: sets the default action.
         unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
         let dump = out().join("a.txt").display().to_string();
         let session = memtrace::builder().dump_to(dump).dump_at_end(true).start().unwrap();
         let _kept = Raw::new(5000);
         drop(session);
-        // SAFETY: as it was.
+        // SAFETY: restores standard error.
         unsafe { libc::dup2(errors, 2) };
     });
 }

@@ -1,6 +1,6 @@
-//! Processes that are forked off one that records: they go on as if memtrace were not there.
+//! Processes forked from a recording process behave as if memtrace were not there.
 //!
-//! A process that hangs is killed after a while, and that is a failure.
+//! A child that hangs is killed after a while, and the test fails.
 
 use std::panic::catch_unwind;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -22,40 +22,40 @@ unsafe extern "C" {
 const WNOHANG: i32 = 1;
 const SIGKILL: i32 = 9;
 
-/// A forked child that runs for this long is taken to hang.
+/// A forked child that runs for this long counts as hanging.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Forks, runs `work` in the child; panics unless that ended in time and without a panic.
+/// Forks and runs `work` in the child; panics unless it ends in time and without a panic.
 fn in_fork(work: impl Fn() + std::panic::RefUnwindSafe) {
-    // SAFETY: the child calls nothing but `work` and `_exit`; glibc lets it allocate.
+    // SAFETY: the child calls only `work` and `_exit`; glibc lets it allocate.
     let pid = unsafe { fork() };
     assert!(pid >= 0);
     if pid == 0 {
         let code = if catch_unwind(&work).is_ok() { 0 } else { 1 };
-        // SAFETY: ends the process, without handlers that are the parent's.
+        // SAFETY: ends the process without the parent's exit handlers.
         unsafe { _exit(code) };
     }
     let status = outcome(pid);
     assert_eq!(status, 0, "the child was ended by signal {} or with code {}", status & 0x7f, status >> 8);
 }
 
-/// Waits for a child, kills it if it hangs; does not allocate.
+/// Waits for a child and kills it if it hangs; does not allocate.
 fn outcome(pid: i32) -> i32 {
     let (started, mut status) = (Instant::now(), 0);
     loop {
-        // SAFETY: `status` is there to be written to.
+        // SAFETY: `status` is valid for writes.
         if unsafe { waitpid(pid, &raw mut status, WNOHANG) } == pid {
             return status;
         }
         if started.elapsed() > PATIENCE {
-            // SAFETY: the child was not waited for yet, so that the number is still its own.
+            // SAFETY: the child has not been waited for, so its id is valid.
             unsafe { kill(pid, SIGKILL) };
         }
         std::thread::yield_now();
     }
 }
 
-/// Runs `main` while two threads do `noise` over and over.
+/// Runs `main` while two threads repeat `noise`.
 fn beside(noise: fn(), main: impl FnOnce()) {
     let stop = &AtomicBool::new(false);
     std::thread::scope(|threads| {
@@ -154,7 +154,7 @@ fn children_forked_while_others_measure_do_not_hang() {
     });
 }
 
-/// Of many depths, so that every part of the table of stacks is asked.
+/// Measures at many depths, to reach every part of the stack table.
 fn measure() {
     (0..60).for_each(measure_at);
 }
@@ -169,7 +169,7 @@ fn measure_at(depth: usize) {
 #[test]
 fn children_forked_inside_a_measurement_do_not_hang() {
     in_child(&[], || {
-        // It records nothing; from the first session on memtrace watches for forks.
+        // It records nothing; memtrace watches for forks from the first session on.
         let _session = memtrace::builder().enabled(memtrace::Enabled::Off).start().unwrap();
         beside(measure, || {
             let inside = memtrace::measure(|| {

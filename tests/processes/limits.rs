@@ -1,4 +1,4 @@
-//! Limits that whoever runs the program has set, and those that memtrace has.
+//! Resource limits of the system, and memtrace's own limits.
 
 use std::fs;
 use std::hint::black_box;
@@ -11,7 +11,7 @@ use crate::child::in_child;
 use crate::support::{MIB, Raw, cpu};
 use crate::training::{OUT, out};
 
-/// A block from a stack that its number makes: at each step down one of two lines calls the next.
+/// A block whose stack depends on its number: at each level one of two lines makes the next call.
 #[inline(never)]
 fn at(number: u64, depth: u32) -> Raw {
     match (depth, number >> (depth % 64) & 1) {
@@ -22,10 +22,10 @@ fn at(number: u64, depth: u32) -> Raw {
 }
 
 #[test]
-fn stacks_for_which_there_is_no_room_are_counted_for_the_session_that_lacks_them() {
+fn stacks_beyond_the_tables_limit_are_counted_for_their_session() {
     in_child(&[], || {
         let mut found = Vec::new();
-        // More than there is room for; one of those that there was room for; one that is new.
+        // More stacks than fit into the table, one of those that fit, and a new one.
         for numbers in [0..140_000, 0..1, 200_000..200_001] {
             let session = memtrace::builder().min_size(4096).max_entries(1000).stack_depth(256).start().unwrap();
             let kept = numbers.fold(None, |_, number| Some(at(number << 40, 250)));
@@ -41,18 +41,18 @@ fn stacks_for_which_there_is_no_room_are_counted_for_the_session_that_lacks_them
 
 fn set_limit(resource: libc::__rlimit_resource_t, bytes: u64) {
     let limit = libc::rlimit { rlim_cur: bytes, rlim_max: libc::RLIM_INFINITY };
-    // SAFETY: the limit is there to be read.
+    // SAFETY: the limit is a valid struct.
     assert_eq!(unsafe { libc::setrlimit(resource, &raw const limit) }, 0);
 }
 
 static SIGNALS: AtomicU64 = AtomicU64::new(0);
 
-/// Counts what of this kind comes.
+/// Counts signals of this kind.
 fn count_signals(signal: i32) {
     extern "C" fn count(_: i32) {
         SIGNALS.fetch_add(1, Relaxed);
     }
-    // SAFETY: the handler adds to a number.
+    // SAFETY: the handler increments a number.
     unsafe { libc::signal(signal, count as *const () as libc::sighandler_t) };
 }
 
@@ -71,7 +71,7 @@ fn a_limit_on_the_size_of_files_costs_the_files_and_not_the_program() {
         let session = memtrace::builder().min_size(0).stream(stream).dump_to(dump).dump_at_end(true).start().unwrap();
         set_limit(libc::RLIMIT_FSIZE, 8192);
         let kept: Vec<Raw> = (1..2000).map(Raw::new).collect();
-        // At the end of `main`, as for most programs.
+        // At the end of `main`, as most programs do.
         std::mem::forget((session, kept));
     });
     assert!(child.said("cannot write"), "{child}");
@@ -97,22 +97,22 @@ fn a_program_gets_the_signals_for_its_own_files_that_are_too_large_and_no_others
     });
 }
 
-/// Bytes of address space that this process has.
+/// The size of this process's address space in bytes.
 fn address_space() -> u64 {
     let pages = fs::read_to_string("/proc/self/statm").unwrap();
     pages.split(' ').next().unwrap().parse::<u64>().unwrap() * 4096
 }
 
-/// A recording with a dump when an allocation fails, in what little room there is.
+/// Records with a dump on a failed allocation, in a limited address space.
 fn record_within(room: usize) -> memtrace::Session {
-    // Symbols are read before there is little of it.
+    // Symbols are read before the limit applies.
     drop(memtrace::start().unwrap().snapshot());
     set_limit(libc::RLIMIT_AS, address_space() + room as u64);
     let session = memtrace::builder().max_entries(1000).dump_on_oom(true);
     session.dump_to(out().join("dump.memtrace").display().to_string()).start().unwrap()
 }
 
-/// Takes all there is in small steps.
+/// Takes all memory in small steps.
 fn take_all() -> Vec<Vec<u8>> {
     let mut taken = Vec::new();
     loop {
@@ -125,7 +125,7 @@ fn take_all() -> Vec<Vec<u8>> {
 }
 
 #[test]
-fn memory_that_runs_out_in_small_steps_leaves_a_snapshot() {
+fn running_out_of_memory_in_small_steps_writes_a_snapshot() {
     let dir = tempfile::tempdir().unwrap();
     let child = in_child(&[(OUT, dir.path().to_str().unwrap())], || {
         let session = record_within(1500 * MIB);
@@ -142,10 +142,10 @@ fn memory_that_runs_out_in_small_steps_leaves_a_snapshot() {
 }
 
 #[test]
-fn a_dump_for_which_there_is_no_room_is_made_at_a_later_failure() {
+fn a_dump_without_room_is_written_at_a_later_failure() {
     let dir = tempfile::tempdir().unwrap();
     let child = in_child(&[(OUT, dir.path().to_str().unwrap())], || {
-        // Not enough to keep any aside.
+        // Too little to set an emergency reserve aside.
         let _session = record_within(100 * MIB);
         let taken = take_all();
         assert_eq!(files(), [""; 0]);
@@ -162,7 +162,7 @@ fn a_dump_for_which_there_is_no_room_is_made_at_a_later_failure() {
 }
 
 #[test]
-fn a_dump_that_cannot_be_written_is_tried_again_some_times() {
+fn a_dump_that_fails_is_retried_several_times() {
     let dir = tempfile::tempdir().unwrap();
     let child = in_child(&[(OUT, dir.path().to_str().unwrap())], || {
         let is_refused = || assert!(Vec::<u8>::new().try_reserve_exact(1 << 46).is_err());

@@ -1,5 +1,5 @@
-//! Processes: what they do before `main`, how their threads and they themselves end, what they fork, and what
-//! memtrace takes for itself meanwhile. Each test runs in a process of its own.
+//! Recordings around `main`, ends of threads and processes, forks, and memtrace's own memory. Each test runs in its own
+//! process.
 #![cfg(target_os = "linux")]
 #![allow(unsafe_code, reason = "fork, kill and atexit are C functions; a constructor runs from .init_array")]
 

@@ -1,4 +1,4 @@
-//! A program whose first thread ends before the others.
+//! A program whose main thread ends before the others.
 
 use std::thread;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use memtrace::{Device, read_capture};
 use crate::child::{ended, program};
 use crate::support::Raw;
 
-/// Names the file of a stream; the first thread does not come to `main`.
+/// The variable with the stream's file; if it is set, the main thread ends before `main`.
 const STREAM: &str = "MEMTRACE_TEST_NO_MAIN";
 
 #[used]
@@ -23,7 +23,7 @@ static BEFORE_MAIN: extern "C" fn() = {
             std::mem::forget(Raw::new(5000));
             thread::sleep(Duration::from_millis(300));
         });
-        // SAFETY: ends this thread alone. Not with `pthread_exit`, which would unwind.
+        // SAFETY: ends only this thread. `pthread_exit` would unwind.
         unsafe { libc::syscall(libc::SYS_exit, 0) };
     }
     start
@@ -33,7 +33,7 @@ static BEFORE_MAIN: extern "C" fn() = {
 fn the_process_ends_with_the_programs_last_thread() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("s.memtrace");
-    // Without an end it would be killed.
+    // The kernel kills a process that hangs.
     let child = ended(program(&std::env::current_exe().unwrap()).arg("--list").env(STREAM, &file));
     assert!(child.status.success() && !child.out.contains("tests"), "{child}");
     let read = read_capture(&file).unwrap();

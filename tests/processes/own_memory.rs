@@ -1,6 +1,6 @@
-//! What is not recorded: blocks below the threshold, and memtrace's own memory.
+//! Memory that is not recorded: blocks below the threshold, and memtrace's own memory.
 //!
-//! In a child one thread runs and the harness's waits, so that every byte is accounted for.
+//! In the child only one thread runs, while the harness's thread waits, so that every byte is accounted for.
 
 use std::hint::black_box;
 use std::io::Write;
@@ -36,7 +36,7 @@ fn small_blocks_are_counted_to_the_byte() {
 #[test]
 fn the_small_blocks_of_the_peak_are_those_of_that_moment() {
     in_child(&[], || {
-        // Neither this nor what is recorded is small.
+        // Neither this block nor a recorded one is below the threshold.
         let _old = Raw::new(1500);
         let session = memtrace::builder().min_size(1024).start().unwrap();
         let small = [Raw::new(700), Raw::new(30)];
@@ -51,7 +51,7 @@ fn the_small_blocks_of_the_peak_are_those_of_that_moment() {
     });
 }
 
-/// Everything is recorded, and there is something to write about.
+/// Records everything, and provides something to report.
 fn record_all() -> (Session, Raw) {
     let session = memtrace::builder().min_size(0).start().unwrap();
     let block = memtrace::scope("kept", || Raw::new(1000));
@@ -65,9 +65,9 @@ fn snapshots_reports_and_exports_are_not_recorded_and_give_their_memory_back() {
         let files = ["a.json", "a.pickle", "a.svg", "a.folded"].map(|name| dir.join(name));
         let (session, _block) = record_all();
         let rounds = [(); 7].map(|()| (export(&session, &files), own_bytes()));
-        // The paths that come back are the program's, and gone when the next one is written.
+        // Returned paths belong to the program and are freed when the next one is written.
         let paths = 2 * files.len();
-        // The first rounds resolve symbols, whose results are kept.
+        // The first rounds resolve symbols, whose results are cached.
         for pair in rounds[2..].windows(2) {
             assert_eq!(pair[1], (pair[0].0 + paths, pair[0].1));
         }
@@ -75,7 +75,7 @@ fn snapshots_reports_and_exports_are_not_recorded_and_give_their_memory_back() {
     });
 }
 
-/// One of each output; the number of records before.
+/// Writes one file of each kind; returns the number of records before.
 fn export(session: &Session, [json, pickle, svg, folded]: &[PathBuf; 4]) -> usize {
     let snapshot = session.snapshot();
     write!(std::io::sink(), "{}", snapshot.report()).unwrap();
@@ -92,7 +92,7 @@ fn remove(path: &Path, _written: &Snapshot) {
     std::fs::remove_file(path).unwrap();
 }
 
-/// What `work` adds to the log, beyond what a snapshot would.
+/// Records that `work` adds to the log, beyond those of a snapshot.
 fn added(session: &Session, work: impl FnOnce()) -> Vec<u64> {
     let before = records(&session.snapshot()).len();
     work();
@@ -134,7 +134,7 @@ fn scopes_and_counters_add_nothing_to_a_recording() {
 }
 
 #[test]
-fn a_path_that_is_given_away_is_freed_as_the_programs() {
+fn a_returned_path_is_freed_as_the_programs_memory() {
     in_child(&[], || {
         let path = std::env::temp_dir().join(format!("memtrace-own-path-{}.memtrace", std::process::id()));
         memtrace::start().unwrap().snapshot().write(&path).unwrap();

@@ -1,4 +1,4 @@
-//! What a panic itself takes is not the program's.
+//! Memory of a panic itself is not the program's.
 
 use memtrace::{Device, read_capture};
 
@@ -7,7 +7,7 @@ use crate::support::MIB;
 use crate::training::{OUT, out, recording};
 
 #[test]
-fn the_memory_of_a_backtrace_is_not_in_the_peak_that_a_panic_leaves() {
+fn a_panics_snapshot_excludes_the_memory_of_its_backtrace() {
     if_child(|| {
         let session = recording().dump_to(out().join("dump.memtrace").display().to_string());
         let _session = session.dump_on_panic(true).start().unwrap();

@@ -1,4 +1,4 @@
-//! Where files of memtrace's go, and what is said when they cannot go there.
+//! Output paths of memtrace, and messages if a path is not writable.
 
 use std::fs;
 use std::path::Path;
@@ -15,13 +15,13 @@ fn names(folder: &Path) -> Vec<String> {
     names
 }
 
-/// The child of this test in that folder, and where it ends up.
+/// Runs this test's child in this folder, where it changes to another one.
 fn in_folder(folder: &Path, out: &str) -> Ended {
     fs::create_dir_all(folder.join("elsewhere")).unwrap();
     ended(command(&[("MEMTRACE_OUT", out), ("MEMTRACE", "1")]).current_dir(folder)).well()
 }
 
-/// In a child: records, and goes elsewhere.
+/// The child's body: records, and changes its folder.
 fn records_and_leaves() {
     assert!(memtrace::init().unwrap());
     std::env::set_current_dir("elsewhere").unwrap();
@@ -29,22 +29,22 @@ fn records_and_leaves() {
 }
 
 #[test]
-fn a_relative_path_is_that_of_the_folder_in_which_the_session_began() {
+fn a_relative_path_belongs_to_the_folder_in_which_the_session_started() {
     if_child(records_and_leaves);
     let dir = tempfile::tempdir().unwrap();
-    // What looks like a part of the pattern is none.
+    // Text that looks like a part of the pattern is not replaced.
     let folder = dir.path().join("100%p");
     let child = in_folder(&folder, "a/%e.memtrace");
     assert_eq!(names(&folder.join("elsewhere")), [""; 0], "{child}");
     let name = names(&folder.join("a")).remove(0);
     let path = folder.join("a").join(name);
     assert!(child.said(&format!("wrote {}", path.display())) || read_capture(&path).is_ok(), "{child}");
-    // Not streamed: named when it is written.
+    // Not streamed: the file gets its name when it is written.
     let child = in_folder(&folder, "b/%e.txt");
     assert_eq!(names(&folder.join("elsewhere")), [""; 0], "{child}");
     let path = folder.join("b").join(names(&folder.join("b")).remove(0));
     assert!(child.said(&format!("wrote {}", path.display())), "{child}");
-    // Nobody said where to: cargo's target folder has the program in it.
+    // Without a path: cargo's target folder, which contains the program.
     let child = in_folder(&folder, "");
     assert_eq!(names(&folder), ["a", "b", "elsewhere"], "{child}");
     let program = std::env::current_exe().unwrap();
@@ -53,7 +53,7 @@ fn a_relative_path_is_that_of_the_folder_in_which_the_session_began() {
 }
 
 #[test]
-fn a_dump_that_cannot_be_written_at_the_end_is_not_said_to_be_there_still() {
+fn an_unwritable_dump_is_not_reported_as_written() {
     if_child(|| {
         records_and_leaves();
         fs::write("../file", "").unwrap();
@@ -66,7 +66,7 @@ fn a_dump_that_cannot_be_written_at_the_end_is_not_said_to_be_there_still() {
 }
 
 #[test]
-fn a_place_where_nothing_can_be_written_is_said_at_the_start() {
+fn an_unwritable_path_is_reported_at_the_start() {
     if_child(|| {
         let error = memtrace::init().unwrap_err().to_string();
         assert!(error.contains("file/dump.txt") && error.contains("nothing is recorded"), "{error}");
@@ -77,7 +77,7 @@ fn a_place_where_nothing_can_be_written_is_said_at_the_start() {
 }
 
 #[test]
-fn a_capture_that_cannot_be_made_is_not_said_to_be_in_memory() {
+fn a_capture_that_cannot_be_created_is_not_reported_as_in_memory() {
     if_child(|| {
         let error = memtrace::builder().stream("file/streamed.memtrace").start().unwrap_err().to_string();
         assert!(error.contains("nothing is recorded") && !error.contains("still in memory"), "{error}");

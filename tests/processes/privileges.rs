@@ -1,4 +1,4 @@
-//! Programs that run with more rights than whoever started them: what that one says does not count.
+//! Programs that run with more rights than their user ignore memtrace's variables.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
@@ -12,18 +12,18 @@ use memtrace::{Device, is_recording};
 use crate::child::{Ended, command_of, ended, if_child, test_name};
 use crate::training::say;
 
-/// Whoever this is, it is not root and owns nothing.
+/// A user id that is not root and owns nothing.
 const NOBODY: u32 = 65534;
 
 /// Only root may read it.
 const SECRET: &str = "root:the-secret:1:2";
 
 fn runs_with_others_rights() -> bool {
-    // SAFETY: it has no preconditions.
+    // SAFETY: has no preconditions.
     unsafe { libc::getauxval(libc::AT_SECURE) != 0 }
 }
 
-/// This test in a program that belongs to root and runs as root whoever starts it, started by nobody.
+/// This test in a program that belongs to root and runs as root (set-user-id), started by another user.
 fn set_user_id(folder: &Path) -> Command {
     let program = folder.join("program");
     fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
@@ -34,7 +34,7 @@ fn set_user_id(folder: &Path) -> Command {
     command
 }
 
-/// The child's end; `None`, said, where there are no such programs.
+/// Runs the child; `None`, with a message, where the system has no set-user-id programs.
 fn with_rights(command: &mut Command) -> Option<Ended> {
     let child = ended(command).well();
     if child.said("no rights but its own") {
@@ -45,7 +45,7 @@ fn with_rights(command: &mut Command) -> Option<Ended> {
 }
 
 fn is_root() -> bool {
-    // SAFETY: it has no preconditions.
+    // SAFETY: has no preconditions.
     let root = unsafe { libc::geteuid() == 0 };
     if !root {
         eprintln!("skipped: only root can make a program that runs as root");
@@ -80,7 +80,7 @@ fn a_set_user_id_program_reads_and_writes_no_file_that_a_variable_names() {
 }
 
 #[test]
-fn a_set_user_id_program_is_not_turned_off_from_outside() {
+fn a_set_user_id_program_ignores_the_variable_that_disables_memtrace() {
     if_child(|| {
         if !runs_with_others_rights() {
             return say("no rights but its own");

@@ -1,4 +1,4 @@
-//! Recordings at the ends of threads and processes.
+//! Recordings at the end of threads and processes.
 
 use std::cell::RefCell;
 use std::process::exit;
@@ -10,7 +10,7 @@ use memtrace::{Device, Session, scope};
 use crate::child::{command, ended, if_child, in_child};
 use crate::support::{MIB, Raw, bytes_before_recording, cpu, live, record_large, records};
 
-/// Asks for a block before `main`.
+/// Allocates a block before `main`.
 const EARLY_BLOCK: &str = "TEST_EARLY_BLOCK";
 
 static EARLY: Mutex<Option<Raw>> = Mutex::new(None);
@@ -29,7 +29,7 @@ static BEFORE_MAIN: extern "C" fn() = {
     start
 };
 
-/// Does something while the destructors of its thread's locals run.
+/// Runs code in the destructor of a thread-local.
 struct AtEnd(fn());
 
 impl Drop for AtEnd {
@@ -50,7 +50,7 @@ fn on_a_thread(work: fn()) {
     std::thread::spawn(work).join().unwrap();
 }
 
-/// The code that `body` ends a process with. On the test's thread: the locals of whichever thread calls `exit` end.
+/// The exit code of a child that `body` ends. On the test's thread, because `exit` destroys the locals of its thread.
 fn exit_code(body: fn()) -> Option<i32> {
     if_child(body);
     ended(&mut command(&[])).status.code()
@@ -80,7 +80,7 @@ fn destructors_of_thread_locals_are_recorded() {
                 drop(Raw::new(2 * MIB));
                 KEPT.lock().unwrap().push(scope("last", || Raw::new(MIB)));
             });
-            // Locals that memtrace may have are used for the first time after the one above: they go first.
+            // memtrace's own thread-locals are first used after the one above, so they are destroyed first.
             scope("first", || drop(Raw::new(3 * MIB)));
         });
         let snapshot = session.snapshot();
@@ -95,14 +95,14 @@ fn destructors_of_thread_locals_are_recorded() {
 }
 
 #[test]
-fn a_session_may_begin_in_a_destructor_of_a_thread_local() {
+fn a_session_may_start_in_a_destructor_of_a_thread_local() {
     in_child(&[], || {
         on_a_thread(|| {
             at_thread_end(|| {
                 *SESSION.lock().unwrap() = Some(record_large());
                 KEPT.lock().unwrap().push(Raw::new(MIB));
             });
-            // As above: locals that sessions may have are gone by then.
+            // As above: thread-locals of sessions are already destroyed.
             drop(record_large());
         });
         let session = SESSION.lock().unwrap().take().unwrap();
@@ -155,7 +155,7 @@ fn a_measurement_that_is_never_closed_ends_with_its_thread() {
 }
 
 #[test]
-fn a_recording_process_exits_with_its_own_code() {
+fn a_recording_process_keeps_its_exit_code() {
     let code = exit_code(|| {
         let _session = memtrace::builder().min_size(0).start().unwrap();
         for _ in 0..2 {
@@ -182,7 +182,7 @@ fn recorded() -> u64 {
 #[test]
 fn destructors_that_run_at_exit_are_recorded() {
     let code = exit_code(|| {
-        // The C library runs this after the destructors of this thread's locals. 43 is what passes.
+        // The C library runs this after the destructors of this thread's locals. 43 means success.
         extern "C" fn last() {
             let (before, block) = (recorded(), Raw::new(MIB));
             let passed = before == 2 && recorded() == 3;

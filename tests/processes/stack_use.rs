@@ -1,4 +1,4 @@
-//! How much of the program's own stack a recorded block takes: what lies below is painted before, and looked at afterwards.
+//! Use of the program's own stack by a recorded block: paints the stack below, and looks for the paint afterwards.
 
 use std::alloc::Layout;
 use std::hint::black_box;
@@ -9,25 +9,25 @@ use memtrace::StackContext;
 use crate::child::in_child;
 use crate::support::Raw;
 
-/// A thread may have 16 KiB in all.
+/// A thread may have as little as 16 KiB.
 const LIMIT: usize = if cfg!(debug_assertions) { 8 << 10 } else { 4 << 10 };
 
 const AREA: usize = 64 << 10;
 const PAINT: u8 = 0xa5;
 
-/// Where it begins, just below the caller's frame.
+/// The start of the painted area, just below the caller's frame.
 #[inline(never)]
 fn paint() -> *const u8 {
     let mut area = [PAINT; AREA];
     black_box(&mut area).as_ptr()
 }
 
-/// The bytes of the stack that some work takes.
+/// Bytes of the stack that some work uses.
 #[inline(never)]
 fn taken_by(work: impl FnOnce()) -> usize {
     let low = paint();
     work();
-    // SAFETY: it is all of this thread's stack, and nothing there lives.
+    // SAFETY: the range is this thread's stack, and nothing there is live.
     let is_painted = |at: &usize| unsafe { low.wrapping_add(*at).read_volatile() } == PAINT;
     AREA - (0..AREA).take_while(is_painted).count()
 }
@@ -37,7 +37,7 @@ fn block() {
     black_box(Raw::new(64));
 }
 
-/// Calls itself, and then does the work.
+/// Calls itself to this depth, and then does the work.
 #[inline(never)]
 fn at_depth(levels: usize, work: &mut dyn FnMut()) {
     match levels {
@@ -47,9 +47,9 @@ fn at_depth(levels: usize, work: &mut dyn FnMut()) {
     black_box(levels);
 }
 
-/// What is done, and the most of the stack that it takes.
+/// Each kind of work, and its use of the stack.
 fn all_kinds() -> Vec<(String, usize)> {
-    // Before anything else of this thread.
+    // Before any other work of this thread.
     let first = taken_by(block);
     let mut list = vec![("the first block".to_owned(), first)];
     let mut say = |what: &str, bytes: usize| list.push((what.to_owned(), bytes));
@@ -80,7 +80,7 @@ fn assert_within_limit(work: impl FnOnce() -> Vec<(String, usize)> + Send) {
     assert!(list.iter().all(|(_, bytes)| *bytes <= LIMIT), "more than {LIMIT}: {list:?}");
 }
 
-/// Beyond that, on a stack that is none of a thread's: libgcc's unwinder takes what is called from there.
+/// The additional limit on a stack that does not belong to a thread: libgcc unwinds calls from there.
 const LIMIT_ELSEWHERE: usize = if cfg!(debug_assertions) { 11 << 10 } else { 6 << 10 };
 
 static ON_SIGNAL: AtomicUsize = AtomicUsize::new(0);
@@ -90,21 +90,21 @@ extern "C" fn on_signal(_signal: i32) {
 }
 
 #[test]
-fn a_block_on_a_signals_stack_takes_more_at_first_and_is_limited_too() {
+fn a_block_on_a_signal_stack_is_limited_and_takes_more_the_first_time() {
     in_child(&[], || {
         let _session = memtrace::builder().min_size(0).start().unwrap();
         let mut stack = vec![0u8; 4 * AREA];
         let own = libc::stack_t { ss_sp: stack.as_mut_ptr().cast(), ss_flags: 0, ss_size: stack.len() };
         // SAFETY: the memory lives as long as this process.
         assert_eq!(unsafe { libc::sigaltstack(&raw const own, std::ptr::null_mut()) }, 0);
-        // SAFETY: zeros are a valid one: no mask, and no flags but the one that follows.
+        // SAFETY: zeros are valid: no mask, and only the flag that follows.
         let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
         action.sa_sigaction = on_signal as *const () as usize;
         action.sa_flags = libc::SA_ONSTACK;
-        // SAFETY: the handler allocates, which it may: it comes at a call, not amid one of the allocator's.
+        // SAFETY: the handler may allocate: the signal arrives at a known call, never inside the allocator.
         assert_eq!(unsafe { libc::sigaction(libc::SIGUSR1, &raw const action, std::ptr::null_mut()) }, 0);
         for _ in 0..3 {
-            // SAFETY: it has a handler.
+            // SAFETY: the signal has a handler.
             unsafe { libc::raise(libc::SIGUSR1) };
         }
         let taken = ON_SIGNAL.load(Relaxed);

@@ -1,4 +1,4 @@
-//! Streams of programs that never pause, close descriptors that are not theirs, or have little room on the disk.
+//! Streamed captures of programs that never pause, close all descriptors, or have little disk space.
 
 use std::collections::HashMap;
 use std::fs::{self, File};
@@ -21,7 +21,7 @@ unsafe extern "C" {
 
 const THREADS: &str = "TEST_THREADS";
 
-/// Threads that allocate and free without a pause; each block's size says whose it is.
+/// Threads that allocate and free without a pause; each has its own block size.
 fn busy_threads(count: usize) {
     for thread in 0..count {
         std::thread::spawn(move || {
@@ -42,7 +42,7 @@ fn out() -> PathBuf {
     std::env::var("TEST_OUT").unwrap().into()
 }
 
-/// The log adds up: what is freed is there, and what is left is what was live.
+/// Checks that the log adds up: every free has its allocation, and the remaining blocks are the live ones.
 fn check_log(data: &SnapshotData) {
     let device = data.device(Device::Cpu).unwrap();
     let mut live = HashMap::new();
@@ -60,7 +60,7 @@ fn check_log(data: &SnapshotData) {
     assert_eq!(total + device.not_recorded, device.stats.allocated_bytes.current);
 }
 
-/// The child that is busy with so many threads, once its capture holds something of them.
+/// Starts a child with this number of busy threads; returns once its capture has records of them.
 fn busy_child(capture: &Path, threads: usize) -> Child {
     let mut command = child::command(&[(THREADS, &threads.to_string())]);
     let child = command.env("TEST_OUT", capture).spawn().unwrap();
@@ -69,15 +69,15 @@ fn busy_child(capture: &Path, threads: usize) -> Child {
     child
 }
 
-/// Seconds between a capture's last commit and now.
+/// Seconds since a capture's last commit.
 fn age(data: &SnapshotData, now: Duration) -> f64 {
     let process = &data.process;
     now.as_secs_f64() - process.started_unix_us as f64 / 1e6 - process.duration_ns as f64 / 1e9
 }
 
-/// With `MEMTRACE_CASES` so many times as often. How old the last commit was is printed, not tested.
+/// `MEMTRACE_CASES` multiplies the number of kills. Prints the age of the last commit without asserting it.
 #[test]
-fn a_program_killed_while_it_never_pauses_leaves_all_but_its_last_moment() {
+fn a_program_killed_while_busy_leaves_all_but_its_last_moment() {
     if_child(|| {
         let session = stream_to(&out());
         busy_threads(std::env::var(THREADS).unwrap().parse().unwrap());
@@ -89,7 +89,7 @@ fn a_program_killed_while_it_never_pauses_leaves_all_but_its_last_moment() {
     for run in 0..3 * times {
         let (capture, threads) = (dir.path().join(format!("{run}.memtrace")), [2, 4, 8][run as usize % 3]);
         let mut child = busy_child(&capture, threads);
-        // Not a wait for anything: some moment or other.
+        // An arbitrary moment, not a condition.
         std::thread::sleep(Duration::from_millis(run * 7919 % 1000));
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
         child.kill().unwrap();
@@ -109,7 +109,7 @@ fn a_program_killed_while_it_never_pauses_leaves_all_but_its_last_moment() {
 }
 
 #[test]
-fn a_session_ends_though_its_threads_never_pause() {
+fn a_session_ends_while_its_threads_are_busy() {
     if_child(|| {
         for threads in [2, 6] {
             let path = out().with_extension(threads.to_string());
@@ -128,7 +128,7 @@ fn a_session_ends_though_its_threads_never_pause() {
 }
 
 #[test]
-fn a_caught_panic_comes_back_though_other_threads_never_pause() {
+fn a_caught_panic_returns_while_other_threads_are_busy() {
     if_child(|| {
         let dump = out().with_extension("txt").display().to_string();
         let builder = memtrace::builder().min_size(4096).stream(out().display().to_string());
@@ -149,11 +149,11 @@ fn a_program_that_closes_all_descriptors_keeps_its_own_files_and_its_capture() {
     if_child(|| {
         let session = stream_to(&out());
         let mine = out().with_extension("mine");
-        // As often as there are numbers that ours might have.
+        // One descriptor for each number that memtrace's might have.
         let mut files = Vec::new();
         for round in 0..3 {
             files.drain(..).for_each(std::mem::forget::<File>);
-            // SAFETY: no object of this process but the session's has a descriptor.
+            // SAFETY: the session is the only object of this process with a descriptor.
             assert_eq!(unsafe { close_range(3, u32::MAX, 0) }, 0);
             for _ in 0..1000 {
                 let mut file = File::options().append(true).create(true).open(&mine).unwrap();
@@ -166,7 +166,7 @@ fn a_program_that_closes_all_descriptors_keeps_its_own_files_and_its_capture() {
         }
         session.end().unwrap();
         assert_eq!(fs::read(&mine).unwrap(), b"mine\n".repeat(3000));
-        // None of them was closed by us.
+        // memtrace closed none of them.
         assert!(files.iter().all(|file| file.metadata().is_ok()));
         let read = read_capture(out()).unwrap();
         check_log(&read);
@@ -180,14 +180,14 @@ fn a_program_that_closes_all_descriptors_keeps_its_own_files_and_its_capture() {
 }
 
 #[test]
-fn what_fits_on_a_small_disk_is_kept() {
+fn a_small_disk_keeps_the_beginning_of_a_capture() {
     const ROOM: u64 = 150_000;
     if_child(|| {
         const RLIMIT_FSIZE: i32 = 1;
         let (sigxfsz, ignore) = (25, 1);
-        // SAFETY: a signal of this process is ignored.
+        // SAFETY: ignores a signal of this process.
         unsafe { signal(sigxfsz, ignore) };
-        // SAFETY: this process's writes are limited.
+        // SAFETY: limits this process's files.
         assert_eq!(unsafe { setrlimit(RLIMIT_FSIZE, &[ROOM, ROOM]) }, 0);
         let session = stream_to(&out());
         (0..50_000).for_each(|_| drop(black_box(vec![0u8; 5000])));
@@ -205,7 +205,7 @@ fn what_fits_on_a_small_disk_is_kept() {
 }
 
 #[test]
-fn a_capture_that_somebody_took_away_is_an_error_at_the_end() {
+fn a_removed_capture_is_an_error_at_the_end() {
     let dir = tempfile::tempdir().unwrap();
     in_child(&[("TEST_OUT", dir.path().to_str().unwrap())], || {
         let mut ends = ["deleted", "shorter"].map(|how| {
@@ -217,7 +217,7 @@ fn a_capture_that_somebody_took_away_is_an_error_at_the_end() {
                 "deleted" => std::fs::remove_file(&path).unwrap(),
                 _ => std::fs::File::options().write(true).open(&path).unwrap().set_len(10).unwrap(),
             }
-            // A flush that fails takes back what it wrote, and no more.
+            // A failed flush reverts its own writes, and no more.
             drop(black_box(vec![0u8; 5000]));
             session.flush();
             session.end()

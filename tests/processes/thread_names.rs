@@ -1,4 +1,4 @@
-//! Names of threads, whether they are still there or not.
+//! Names of running and ended threads.
 
 use std::sync::mpsc::channel;
 use std::thread;
@@ -21,7 +21,7 @@ fn allocate(name: &'static str) {
 }
 
 fn rename(name: &std::ffi::CStr) {
-    // SAFETY: a name that ends in a zero, for this thread.
+    // SAFETY: names this thread with a string that ends in a zero byte.
     unsafe { libc::prctl(libc::PR_SET_NAME, name.as_ptr()) };
 }
 
@@ -60,7 +60,7 @@ fn threads_that_have_ended_keep_their_names() {
 }
 
 #[test]
-fn a_name_that_a_thread_gets_at_its_end_is_the_one_that_counts() {
+fn a_name_that_a_thread_gets_at_its_end_is_kept() {
     struct AtEnd;
     impl Drop for AtEnd {
         fn drop(&mut self) {

@@ -1,4 +1,5 @@
-//! A small network in training, for processes that end in the middle of it, and what must be true of a recording of it.
+//! A small network in training, for processes that end in the middle of it, with checks that every recording of it must
+//! pass.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -15,22 +16,22 @@ const LAYERS: usize = 16;
 const ROWS: usize = 256;
 const WIDTH: usize = 256;
 
-/// For children that train: candle's threads spin while they wait for each other, for seconds on a busy machine.
+/// One thread for children that train: candle's threads spin while they wait for each other, for seconds on a busy
+/// machine.
 pub(crate) const ONE_THREAD: (&str, &str) = ("RAYON_NUM_THREADS", "1");
 
-/// Where a child writes to.
+/// The environment variable with the child's output path.
 pub(crate) const OUT: &str = "TEST_OUT";
 
 pub(crate) fn out() -> PathBuf {
     PathBuf::from(std::env::var_os(OUT).unwrap())
 }
 
-/// Records what a network has, and little else.
+/// Records the network's blocks and little else.
 pub(crate) fn recording() -> Builder {
     memtrace::builder().min_size("16 KiB").max_entries(100_000)
 }
 
-/// A network with its optimizer and its input.
 pub(crate) struct Training {
     layers: Vec<(Linear, BatchNorm)>,
     optimizer: sgd::SgdMomentum,
@@ -65,7 +66,7 @@ impl Training {
         self.optimizer.step(&gradients)
     }
 
-    /// The first two steps, told on the standard output as they end.
+    /// Runs two steps, and prints a line after each.
     pub(crate) fn two_steps(&mut self) {
         for number in 1..=2 {
             scope(format!("step {number}"), || self.step()).unwrap();
@@ -79,7 +80,7 @@ pub(crate) fn say(line: &str) {
     std::io::stdout().flush().unwrap();
 }
 
-/// The sums hold, the scopes are there, and most of the memory has a line of the network.
+/// Checks sums and scopes, and that most of the memory has a line of the network.
 pub(crate) fn check(snapshot: &Snapshot, scopes: &[&str]) {
     let device = snapshot.device(memtrace::Device::Cpu).unwrap();
     let lines = analysis::by_line(snapshot, device);

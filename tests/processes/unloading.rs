@@ -1,4 +1,4 @@
-//! Libraries that are unloaded, and others that come to their addresses, as plugins do that are reloaded.
+//! Shared libraries that are unloaded and replaced at the same addresses, like reloaded plugins.
 
 use std::ffi::{CString, c_void};
 use std::hint::black_box;
@@ -14,7 +14,7 @@ use crate::training::{OUT, out};
 type Take = extern "C" fn(usize);
 type Entry = extern "C" fn(Take, usize);
 
-/// Takes memory that stays.
+/// Allocates memory that stays.
 extern "C" fn take(size: usize) {
     std::mem::forget(black_box(Raw::new(size)));
 }
@@ -23,7 +23,7 @@ fn build(dir: &Path, name: &str) -> PathBuf {
     build_with(dir, name, "sha1")
 }
 
-/// A library with one function, of this name, that calls back.
+/// Builds a library with one function of this name, which calls back.
 fn build_with(dir: &Path, name: &str, build_id: &str) -> PathBuf {
     let (source, library) = (dir.join(format!("{name}.c")), dir.join(format!("lib{name}.so")));
     let code = "(void (*back)(unsigned long), unsigned long n) { back(n); __asm__ volatile(\"\"); }";
@@ -46,25 +46,25 @@ impl Library {
         Self(library)
     }
 
-    /// Where the function lies that was called.
+    /// Calls the function; returns its address.
     fn call(&self, name: &str, size: usize) -> usize {
         let name = CString::new(name).unwrap();
         // SAFETY: the library is loaded.
         let entry = unsafe { libc::dlsym(self.0, name.as_ptr()) };
         assert!(!entry.is_null());
-        // SAFETY: such is the function.
+        // SAFETY: the function has this type.
         let call = unsafe { std::mem::transmute::<*mut c_void, Entry>(entry) };
         call(take, size);
         entry.addr()
     }
 
     fn close(self) {
-        // SAFETY: it is open, and none of its functions is running.
+        // SAFETY: the library is open, and none of its functions is running.
         assert_eq!(unsafe { libc::dlclose(self.0) }, 0);
     }
 }
 
-/// The function of a library that a block of this size was allocated under.
+/// The library function below which a block of this size was allocated.
 fn plugin(snapshot: &Snapshot, size: u64) -> String {
     let block = cpu(snapshot).live.iter().find(|block| block.size == size).unwrap();
     let is_one = |name: &String| {
@@ -78,7 +78,7 @@ fn plugin(snapshot: &Snapshot, size: u64) -> String {
 }
 
 #[test]
-fn code_that_came_to_the_addresses_of_other_code_has_its_own_names() {
+fn code_at_the_addresses_of_unloaded_code_has_its_own_names() {
     let dir = tempfile::tempdir().unwrap();
     let libraries = ["alpha", "beta"].map(|name| build(dir.path(), name));
     in_child(&[(OUT, dir.path().to_str().unwrap())], || {
@@ -109,9 +109,9 @@ fn code_that_came_to_the_addresses_of_other_code_has_its_own_names() {
     });
 }
 
-/// Neither a name that is missing nor a wrong one.
+/// Neither a missing name nor a wrong one.
 #[test]
-fn code_that_is_gone_is_named_from_its_file_if_that_is_still_the_same() {
+fn unloaded_code_is_named_from_its_file_if_that_is_unchanged() {
     let dir = tempfile::tempdir().unwrap();
     let [gone, changed] = ["gone", "changed"].map(|name| build(dir.path(), name));
     in_child(&[(OUT, dir.path().to_str().unwrap())], || {
@@ -131,9 +131,9 @@ fn code_that_is_gone_is_named_from_its_file_if_that_is_still_the_same() {
     });
 }
 
-/// While it is still loaded.
+/// While the library is still loaded.
 #[test]
-fn code_is_not_named_from_the_file_that_has_taken_the_place_of_its_own() {
+fn code_is_not_named_from_a_file_that_replaced_its_own() {
     let dir = tempfile::tempdir().unwrap();
     let [changed, other] = ["changed", "alpha"].map(|name| build(dir.path(), name));
     in_child(&[(OUT, dir.path().to_str().unwrap())], || {
@@ -147,9 +147,9 @@ fn code_is_not_named_from_the_file_that_has_taken_the_place_of_its_own() {
     });
 }
 
-/// Nothing in such a library says that it is another one.
+/// Nothing in the file of such a library distinguishes it.
 #[test]
-fn a_library_without_a_build_id_is_known_by_its_file() {
+fn a_library_without_a_build_id_is_identified_by_its_file() {
     let dir = tempfile::tempdir().unwrap();
     let [alpha, beta] = ["alpha", "beta"].map(|name| build_with(dir.path(), name, "none"));
     in_child(&[(OUT, dir.path().to_str().unwrap())], || {

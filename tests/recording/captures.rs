@@ -1,4 +1,4 @@
-//! Captures of real recordings: written whole, streamed, of programs that are gone.
+//! Captures of real recordings: written whole, streamed, and of programs that have ended.
 
 #![cfg(target_os = "linux")]
 
@@ -13,7 +13,7 @@ use memtrace::snapshot::{Block, DeviceSnapshot, Record, RecordKind, ScopeStats, 
 use memtrace::{Session, Snapshot, SnapshotData, parse_capture, read_capture, scope};
 use proptest::prelude::*;
 
-/// A file's capture written again, and that once more.
+/// A capture read from a file and written again, twice.
 fn written_twice(path: &Path) -> [Vec<u8>; 2] {
     let dir = tempfile::tempdir().unwrap();
     let mut from = path.to_owned();
@@ -25,8 +25,8 @@ fn written_twice(path: &Path) -> [Vec<u8>; 2] {
     })
 }
 
-/// What a recording says, without the numbers that name stacks and without what is below the threshold:
-/// other threads of the test harness change that all the time.
+/// The contents of a recording without numbers of stacks and without blocks below the threshold, which other threads of
+/// the test harness change.
 fn said(data: &SnapshotData) -> Vec<String> {
     let device = cpu(data);
     let stack = |id| data.stacks.addresses(id).map(|address| address.address).collect::<Vec<u64>>();
@@ -62,7 +62,7 @@ fn assert_same(one: &SnapshotData, other: &SnapshotData) {
 }
 
 #[test]
-fn a_snapshot_written_as_a_capture_comes_back_whole() {
+fn a_snapshot_survives_a_capture() {
     let _alone = alone();
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("a.memtrace");
@@ -85,20 +85,20 @@ fn a_snapshot_written_as_a_capture_comes_back_whole() {
 }
 
 #[test]
-fn a_packed_file_of_something_else_is_refused_by_its_beginning() {
+fn a_gzip_file_of_something_else_is_refused_by_its_beginning() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("a.gz");
     let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
     std::io::Write::write_all(&mut encoder, &vec![b'['; 1 << 20]).unwrap();
     let bytes = encoder.finish().unwrap();
-    // Its end is missing, which is not noticed.
+    // Its end is missing, which the reader of the beginning does not notice.
     fs::write(&path, &bytes[..bytes.len() / 2]).unwrap();
     let errors = [read_capture(&path).unwrap_err(), memtrace::read_operators(&path).unwrap_err()];
     errors.iter().for_each(|error| assert!(error.to_string().contains("does not begin with"), "{error}"));
 }
 
 #[test]
-fn a_program_that_is_gone_is_read_and_its_missing_names_are_said() {
+fn a_capture_without_its_binary_is_read_and_missing_names_are_reported() {
     let _alone = alone();
     if_child(|| {
         let out = std::env::var("TEST_OUT").unwrap();
@@ -127,7 +127,7 @@ fn a_program_that_is_gone_is_read_and_its_missing_names_are_said() {
         !named(&after) && report.contains("no names for the code of") && report.contains("file is gone"),
         "{report}"
     );
-    // A capture that was read while the names were to be had keeps them.
+    // A capture that was read while the binaries existed keeps their names.
     let kept = dir.path().join("kept.memtrace");
     before.write(&kept).unwrap();
     assert!(named(&read_capture(&kept).unwrap()));
@@ -155,7 +155,8 @@ fn a_log_that_outruns_the_stream_has_a_gap_and_exact_sums() {
     let read = read_capture(&path).unwrap();
     let (read, live) = (cpu(&read), cpu(&snapshot));
     let missing: u64 = read.gaps.iter().map(|gap| gap.records).sum();
-    // Of 804 records all that the background did not write in time are missing. What is live after a gap has its alloc again.
+    // Of the 804 records, those that the background thread did not write in time are missing. Blocks that are live
+    // after a gap have their allocation records again.
     let there = read.records.len() as u64;
     let again = 4 * read.gaps.len() as u64;
     assert!((804..=804 + again).contains(&(missing + there)), "{missing} are missing, {there} are there");
@@ -170,14 +171,14 @@ fn a_log_that_outruns_the_stream_has_a_gap_and_exact_sums() {
         (places(read), read.peak.blocks.len(), read.peak.bytes),
         (places(live), live.peak.blocks.len(), live.peak.bytes)
     );
-    // Small blocks come and go meanwhile: the harness's.
+    // The harness's small blocks come and go meanwhile.
     let mut stats = read.stats;
     stats.below_threshold = live.stats.below_threshold;
     assert_eq!((&read.scopes, &stats), (&live.scopes, &live.stats));
 }
 
-/// Whatever was skipped: what is live and was at the peak is the session's, and the log adds up to it.
-fn sums_are_right_across_gaps(steps: &[Step]) {
+/// Whatever was skipped: live blocks and peak are the session's, and the log adds up to them.
+fn check_sums_across_gaps(steps: &[Step]) {
     let _alone = alone();
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("a.memtrace");
@@ -194,7 +195,7 @@ fn sums_are_right_across_gaps(steps: &[Step]) {
         let (read, expected) = (cpu(&read), cpu(&snapshot));
         let of = |device: &DeviceSnapshot| (device.live.clone(), device.peak.clone(), device.scopes.clone());
         let (mut found, mut expected_state) = (of(read), of(expected));
-        // Stacks have numbers of the file's own.
+        // Stacks are numbered per file.
         [&mut found, &mut expected_state].into_iter().for_each(|(live, peak, _)| {
             live.iter_mut().chain(&mut peak.blocks).for_each(|block| block.stack = StackId::NONE);
             peak.below_threshold = 0;
@@ -222,7 +223,7 @@ fn size_of(device: &DeviceSnapshot, seq: Option<NonZeroU64>) -> u64 {
 }
 
 #[test]
-fn a_file_that_is_there_is_not_streamed_to() {
+fn an_existing_file_is_not_overwritten_by_a_stream() {
     let _alone = alone();
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("a.memtrace");
@@ -234,7 +235,7 @@ fn a_file_that_is_there_is_not_streamed_to() {
 }
 
 #[test]
-fn options_that_exclude_each_other_are_said() {
+fn contradictory_options_are_refused() {
     let _alone = alone();
     let dir = tempfile::tempdir().unwrap();
     let stream = || memtrace::builder().stream(dir.path().join("%p.memtrace").display().to_string());
@@ -247,7 +248,7 @@ fn options_that_exclude_each_other_are_said() {
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
 }
 
-/// What a program does next.
+/// A program's next step.
 #[derive(Clone, Debug)]
 enum Step {
     Alloc(usize),
@@ -289,9 +290,8 @@ fn run(session: &Session, steps: &[Step], kept: &mut Vec<Raw>, depth: usize) {
     }
 }
 
-/// The closed stream is the session's snapshot, and the records of the stream alone, without the lists at its end, say
-/// the same.
-fn stream_says_what_the_session_says(steps: &[Step]) {
+/// The closed stream equals the session's snapshot, and so do its records alone, without the lists at its end.
+fn check_stream_against_session(steps: &[Step]) {
     let _alone = alone();
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("a.memtrace");
@@ -314,8 +314,8 @@ fn stream_says_what_the_session_says(steps: &[Step]) {
 }
 
 #[test]
-fn the_stream_of_a_program_that_does_nothing_says_so() {
-    stream_says_what_the_session_says(&[]);
+fn the_stream_of_an_idle_program_equals_its_session() {
+    check_stream_against_session(&[]);
 }
 
 proptest! {
@@ -323,11 +323,11 @@ proptest! {
 
     #[test]
     fn sums_across_gaps_are_right(steps in steps()) {
-        sums_are_right_across_gaps(&steps);
+        check_sums_across_gaps(&steps);
     }
 
     #[test]
-    fn a_stream_says_what_the_session_says(steps in steps()) {
-        stream_says_what_the_session_says(&steps);
+    fn a_stream_equals_its_session(steps in steps()) {
+        check_stream_against_session(&steps);
     }
 }

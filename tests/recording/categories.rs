@@ -1,4 +1,4 @@
-//! Categories against what the program knows of its own tensors, by their addresses: an MLP trained with AdamW.
+//! Categories compared with the program's knowledge of its own tensors, by address: an MLP trained with AdamW.
 
 use std::collections::HashMap;
 use std::num::NonZeroU64;
@@ -13,7 +13,7 @@ use memtrace::attribute::{Categories, Either, operator};
 use memtrace::snapshot::{Block, RecordKind};
 use memtrace::{Category, Snapshot, scope};
 
-/// What the program knows: address, from and until which record of the log, category.
+/// The known blocks: address, category, and range of records in the log.
 #[derive(Default)]
 struct Known(Vec<(u64, Category)>);
 
@@ -25,10 +25,10 @@ impl Known {
     }
 }
 
-/// Bytes of the data that it is trained on.
+/// Bytes of the training data.
 const INPUT: u64 = 64 * 256 * 4;
 
-/// Five steps; what was live in the last backward pass is still there at the end.
+/// Trains for five steps, and keeps the blocks of the last backward pass to the end.
 fn train(tagged: bool, in_scopes: bool) -> Result<(Snapshot, HashMap<Option<NonZeroU64>, Category>)> {
     let session = memtrace::start().unwrap();
     let phase = |name: &'static str| in_scopes.then(|| memtrace::scope_guard(name));
@@ -80,7 +80,7 @@ fn train(tagged: bool, in_scopes: bool) -> Result<(Snapshot, HashMap<Option<NonZ
     Ok((snapshot, by_seq))
 }
 
-/// Bytes of what the program knows that have the right category, are unknown, or have another one.
+/// Known bytes whose category is right, unknown or wrong.
 fn compared(snapshot: &Snapshot, known: &HashMap<Option<NonZeroU64>, Category>) -> [u64; 3] {
     let device = cpu(snapshot);
     let categories = Categories::of(snapshot, device);
@@ -100,28 +100,28 @@ fn compared(snapshot: &Snapshot, known: &HashMap<Option<NonZeroU64>, Category>) 
 }
 
 #[test]
-fn what_is_tagged_and_what_follows_from_it_is_right() {
+fn tagged_tensors_and_conclusions_from_tags_are_right() {
     let _alone = alone();
     let (snapshot, known) = train(true, true).unwrap();
     assert!(known.len() > 20);
     let [right, unknown, wrong] = compared(&snapshot, &known);
     println!("tagged: {right} bytes right, {unknown} unknown, {wrong} wrong");
     assert_eq!((wrong, unknown), (0, INPUT), "data that was brought in once and stays may be weights");
-    // What hangs on the gradients is no gradient, now that those are named.
+    // Other tensors in the gradients' graphs are no gradients, because the gradients are named now.
     let device = cpu(&snapshot);
     let categories = Categories::of(&snapshot, device);
     let of_pass = |block: &&Block| operator(&snapshot, block.stack).is_some_and(|operator| operator.is_backward);
     let found: Vec<Category> = device.live.iter().filter(of_pass).map(|block| categories.get(block.seq)).collect();
     let count = |category| found.iter().filter(|found| **found == category).count();
     assert_eq!(count(Category::Gradient), 9, "{found:?}");
-    // Matrix kernels work in a pass, too.
+    // Matrix kernels also work during a pass.
     let is_other = |category: &&Category| !matches!(category, Category::Gradient | Category::Workspace);
     let others = found.iter().filter(is_other).collect::<Vec<_>>();
     assert!(!others.is_empty() && others.iter().all(|category| **category == Category::AutogradDetail), "{others:?}");
 }
 
 #[test]
-fn what_outlives_a_step_of_an_optimizer_is_its_state() {
+fn tensors_that_outlive_an_optimizers_step_are_its_state() {
     let _alone = alone();
     let session = memtrace::start().unwrap();
     let ones = Tensor::ones((64, 64), DType::F32, &Device::Cpu).unwrap();
@@ -152,7 +152,7 @@ fn without_tags_gradients_are_counted_and_nothing_is_wrong() {
     }
 }
 
-/// AdamW's state, by theory: two values for each parameter.
+/// AdamW's state in theory: two values per parameter.
 #[test]
 fn the_optimizers_state_is_twice_the_parameters() {
     let _alone = alone();
@@ -195,7 +195,7 @@ fn every_record_has_a_category_and_a_named_one_wins() {
     assert_eq!(found, [Category::Unknown, Category::KvCache]);
 }
 
-/// A decoder of three layers without tracing: `cat` makes the cache longer with every token, another `cat` repeats it.
+/// A decoder of three layers without tracing: one `cat` extends the cache with every token, another repeats it.
 fn decode(tokens: usize, keep: &mut Vec<Tensor>) -> Result<()> {
     for _ in 0..tokens {
         let _token = memtrace::scope_guard("token");
@@ -216,7 +216,7 @@ fn decode(tokens: usize, keep: &mut Vec<Tensor>) -> Result<()> {
 }
 
 #[test]
-fn a_cache_that_grows_by_cat_is_known_and_what_repeats_it_is_not_taken_for_one() {
+fn a_cache_that_grows_by_cat_is_recognized_and_its_repetition_is_not() {
     let _alone = alone();
     let session = memtrace::start().unwrap();
     let mut keep = Vec::new();
@@ -229,8 +229,8 @@ fn a_cache_that_grows_by_cat_is_known_and_what_repeats_it_is_not_taken_for_one()
         let found = allocs.filter(|record| categories.get(record.alloc_seq) == category);
         found.map(|record| record.size / 2048).collect::<Vec<_>>()
     };
-    // Five tokens' caches by `cat`; the first one is no `cat` and was still there when its token's scope ended. What is
-    // filled with ones may be for anything.
+    // The caches of five tokens by `cat`. The first cache comes from no `cat` and outlived its token's scope. A tensor
+    // filled with ones may serve any purpose.
     assert_eq!(of(Category::KvCache), [2, 3, 4, 5, 6].map(|n| [n; 3]).concat());
     assert_eq!(of(Category::Unknown), [1; 3 + 6]);
     assert_eq!(of(Category::Temporary).len(), 6 + 18);

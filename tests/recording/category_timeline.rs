@@ -1,4 +1,4 @@
-//! The category timeline of a program that trains, against its log, its tables and its live blocks.
+//! The category timeline of a training program, compared with its log, tables and live blocks.
 
 use std::collections::HashMap;
 use std::io::Read;
@@ -12,7 +12,7 @@ use memtrace::export::{CategoriesHtml, CategoriesJson, CategoriesRaw, Categories
 use memtrace::snapshot::{DeviceSnapshot, RecordKind};
 use memtrace::{Category, Snapshot, scope};
 
-/// Three steps of an MLP; blocks from before the recording are freed in it, others are still there at its end.
+/// Three steps of an MLP. It frees blocks from before the recording, and others are live at its end.
 fn trained(max_entries: usize) -> Snapshot {
     let before = vec![0u8; 100_000];
     let session = memtrace::builder().max_entries(max_entries).start().unwrap();
@@ -42,7 +42,7 @@ fn train(before: Vec<u8>) -> Result<(VarMap, AdamW)> {
     Ok((weights, optimizer))
 }
 
-/// The total after each record, backwards from the counters.
+/// The total after each record, computed backwards from the counters.
 fn totals(device: &DeviceSnapshot) -> Vec<u64> {
     let mut now = device.stats.allocated_bytes.current;
     let mut totals = Vec::new();
@@ -74,7 +74,7 @@ fn the_sum_of_the_categories_is_the_total_at_every_record() {
 }
 
 #[test]
-fn at_the_peak_it_says_what_the_table_says() {
+fn at_the_peak_the_timeline_equals_the_table() {
     let _alone = alone();
     let snapshot = trained(100_000);
     let device = cpu(&snapshot);
@@ -89,7 +89,7 @@ fn at_the_peak_it_says_what_the_table_says() {
 }
 
 #[test]
-fn what_was_there_before_the_recording_is_unknown_until_it_is_freed() {
+fn blocks_from_before_the_recording_are_unknown_until_they_are_freed() {
     let _alone = alone();
     let snapshot = trained(100_000);
     let device = cpu(&snapshot);
@@ -105,7 +105,7 @@ fn what_was_there_before_the_recording_is_unknown_until_it_is_freed() {
 }
 
 #[test]
-fn files_are_written_by_the_end_of_their_name() {
+fn the_file_extension_selects_the_format() {
     let _alone = alone();
     let snapshot = trained(100_000);
     let dir = tempfile::tempdir().unwrap();

@@ -7,7 +7,7 @@ use memtrace::export::{ChromeTrace, Export, MemoryLayout};
 use memtrace::scope;
 use serde_json::Value;
 
-/// Two blocks and a temporary on this thread, one on another, in scopes left in the wrong order.
+/// Two blocks and a temporary on this thread, one block on another thread, in scopes that end in the wrong order.
 fn program() -> Vec<Raw> {
     let (outer, inner) = (memtrace::scope_guard("outer"), memtrace::scope_guard("inner"));
     let first = Raw::new(2 * MIB);
@@ -24,7 +24,7 @@ fn events<'a>(trace: &'a Value, phase: &'a str) -> Vec<&'a Value> {
 }
 
 #[test]
-fn the_traces_of_a_recording_say_what_the_snapshot_says() {
+fn the_traces_of_a_recording_equal_its_snapshot() {
     let _alone = alone();
     let session = record_large();
     let kept = program();

@@ -1,4 +1,4 @@
-//! The heap's account: what the program holds is there, with its exact size, until it is freed.
+//! The heap's ledger has every block with its exact size until its free.
 
 use std::alloc::Layout;
 use std::num::NonZeroU64;
@@ -6,12 +6,12 @@ use std::num::NonZeroU64;
 use crate::support::{MIB, Raw, alone, bytes_before_recording, cpu, live, record_large, records};
 use memtrace::snapshot::{RecordKind, StackId};
 
-/// (kind, address, size) of the log.
+/// Kind, address and size of each record in the log.
 fn log(snapshot: &memtrace::SnapshotData) -> Vec<(RecordKind, u64, u64)> {
     records(snapshot).iter().map(|record| (record.kind, record.address, record.size)).collect()
 }
 
-/// Whose allocs and frees they are.
+/// Numbers of the blocks that are allocated or freed.
 fn seqs(snapshot: &memtrace::SnapshotData, kind: RecordKind) -> Vec<u64> {
     records(snapshot).iter().filter(|r| r.kind == kind).filter_map(|r| r.alloc_seq).map(NonZeroU64::get).collect()
 }
@@ -66,7 +66,7 @@ fn a_reallocation_is_a_free_and_an_alloc() {
     let session = record_large();
     let mut block = Raw::new(2 * MIB);
     let mut expected = vec![entry(RecordKind::Alloc, block.key())];
-    // Grown, shrunk in place, grown by a byte, moved far.
+    // Grows, shrinks in place, grows by a byte, moves far away.
     for size in [5 * MIB + 1, 3 * MIB, 3 * MIB + 1, 90 * MIB] {
         expected.push(entry(RecordKind::Free, block.key()));
         block.resize(size);
@@ -80,7 +80,7 @@ fn a_reallocation_is_a_free_and_an_alloc() {
 }
 
 #[test]
-fn a_reallocation_that_fails_is_nowhere() {
+fn a_failed_reallocation_leaves_no_trace() {
     let _alone = alone();
     let too_much = usize::MAX / 4;
     let mut before = vec![0u8; 7 * MIB];
@@ -114,7 +114,7 @@ fn a_reallocation_across_the_threshold_enters_and_leaves_the_account() {
 }
 
 #[test]
-fn zeroed_and_aligned_blocks_are_recorded_as_they_were_asked_for() {
+fn zeroed_and_aligned_blocks_are_recorded_with_their_requested_size() {
     let _alone = alone();
     let session = record_large();
     let layouts = [(MIB + 3, 64), (MIB, 4096), (MIB + 1, 2 * MIB), (3 * MIB, 1)];
@@ -148,13 +148,13 @@ fn free_on_another_thread_finds_its_alloc() {
     assert_eq!([log(&snapshot)[2], log(&snapshot)[3]], keys.map(|key| entry(RecordKind::Free, key)));
     assert_eq!(seqs(&snapshot, RecordKind::Free), [1, 2]);
     let threads: Vec<u32> = records(&snapshot).iter().map(|r| r.thread.number()).collect();
-    // Two allocs here, a free on one thread, a free and an alloc on another.
+    // Two allocations here, a free on one thread, a free and an allocation on another.
     assert!(threads[0] == threads[1] && threads[3] == threads[4]);
     assert!(threads[2] != threads[0] && threads[3] != threads[0] && threads[2] != threads[3]);
 }
 
 #[test]
-fn blocks_from_before_the_recording_leave_it_one_by_one() {
+fn blocks_from_before_the_recording_leave_one_by_one() {
     let _alone = alone();
     let empty = bytes_before_recording();
     let old = [MIB, 2 * MIB, 5 * MIB + 1].map(Raw::new);
@@ -184,7 +184,7 @@ fn the_peak_can_be_the_very_start() {
     let session = record_large();
     let start = cpu(&session.snapshot()).not_recorded;
     old.remove(0);
-    // As much as at the start, but later: the first maximum counts.
+    // As many bytes as at the start, but later: the first maximum counts.
     let new = Raw::new(4 * MIB);
     let snapshot = session.snapshot();
     let peak = &cpu(&snapshot).peak;
@@ -199,7 +199,7 @@ fn the_peak_can_be_the_very_start() {
 }
 
 #[test]
-fn what_one_recording_left_is_from_before_for_the_next() {
+fn remaining_blocks_are_from_before_the_next_recording() {
     let _alone = alone();
     let empty = bytes_before_recording();
     let first = record_large();

@@ -1,10 +1,10 @@
-//! Random programs on four threads against a naive account of what they hold.
+//! Property tests: random programs on four threads, compared with a naive account (the oracle).
 //!
-//! The truths, of every program and every size of the log:
-//! 1. the live set, the counters and the peak with its live set are the oracle's, to the byte;
-//! 2. the log, replayed from its start, goes through the oracle's states and ends in the live set;
-//! 3. while nothing was overwritten, the largest state of the replay is the peak;
-//! 4. the rows of every breakdown add up to the peak.
+//! Invariants for every program and every size of the log:
+//! 1. The live set, the counters and the peak with its live set equal the oracle's, to the byte.
+//! 2. The log, replayed from its start, passes through the oracle's states and ends in the live set.
+//! 3. While no record was overwritten, the largest state of the replay is the peak.
+//! 4. The rows of every breakdown add up to the peak.
 
 mod oracle;
 mod program;
@@ -96,7 +96,7 @@ proptest! {
     }
 
     #[test]
-    fn a_log_that_overwrote_its_oldest_records_agrees_as_well(
+    fn a_log_that_overwrote_its_oldest_records_agrees_too(
         steps in prop::collection::vec(step(), 0..60),
         max_entries in prop::sample::select(vec![1usize, 2, 7]),
     ) {

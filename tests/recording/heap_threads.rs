@@ -1,4 +1,4 @@
-//! Threads that run free: no order is known, and the accounts are exact all the same.
+//! Unsynchronized threads: their order is unknown, but the accounts are exact.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -10,7 +10,7 @@ use memtrace::{Device, stats};
 const THREADS: usize = 4;
 const ROUNDS: usize = 500;
 
-/// Allocates, resizes and frees, the own blocks and those of others.
+/// Allocates, resizes and frees its own blocks and those of other threads.
 fn churn(thread: usize, shelf: &Mutex<Vec<Raw>>) {
     for round in 0..ROUNDS {
         let mut block = Raw::new(MIB * (1 + (thread + round) % 3));
@@ -53,7 +53,7 @@ fn a_block_is_in_one_account_while_sessions_come_and_go() {
 }
 
 #[test]
-fn threads_at_once_are_recorded_to_the_byte() {
+fn concurrent_threads_are_recorded_to_the_byte() {
     let _alone = alone();
     let session = record_large();
     let (base, shelf) = (stats(Device::Cpu).allocated_bytes.current, Mutex::new(Vec::new()));
@@ -77,7 +77,7 @@ fn threads_at_once_are_recorded_to_the_byte() {
 }
 
 #[test]
-fn the_peak_holds_still_while_other_threads_free_older_blocks() {
+fn the_peak_stays_while_other_threads_free_older_blocks() {
     let _alone = alone();
     (0..crate::random::programs(6).cases).for_each(|_| free_older_blocks(500));
 }

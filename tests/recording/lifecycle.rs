@@ -1,4 +1,4 @@
-//! Sessions and scopes from begin to end: options, panics, one inside the other.
+//! Starts and ends of sessions and scopes: options, panics, nesting.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
@@ -7,12 +7,12 @@ use memtrace::snapshot::{DeviceSnapshot, ScopeStats};
 use memtrace::{Context, Device, Enabled, Error, SnapshotData, scope, scope_guard};
 use rayon::prelude::*;
 
-/// The scopes of the live blocks, in the order of allocation.
+/// Scopes of the live blocks, in the order of allocation.
 fn paths(snapshot: &SnapshotData) -> Vec<String> {
     cpu(snapshot).live.iter().map(|block| snapshot.context_path(block.context)).collect()
 }
 
-/// The numbers of one scope.
+/// Statistics of one scope.
 fn numbers(snapshot: &SnapshotData, path: &str) -> Option<ScopeStats> {
     let found = |stats: &&ScopeStats| snapshot.context_path(stats.context) == path;
     cpu(snapshot).scopes.iter().find(found).copied()
@@ -39,7 +39,7 @@ fn a_panic_inside_scopes_closes_them_and_frees_what_was_live() {
             let _second = Raw::new(2 * MIB);
             scope("inner", || {
                 let _third = Raw::new(3 * MIB);
-                // Without the panic hook, whose backtrace takes memory of its own.
+                // Without the panic hook, whose backtrace allocates.
                 resume_unwind(Box::new("on purpose"))
             })
         })
@@ -54,7 +54,7 @@ fn a_panic_inside_scopes_closes_them_and_frees_what_was_live() {
     assert_eq!(numbers(&snapshot, "outer").unwrap().own_peak, 5 * MIB as u64);
 }
 
-/// A name that cannot be said.
+/// A scope name whose conversion panics.
 struct Unspeakable;
 
 impl AsRef<str> for Unspeakable {
@@ -91,7 +91,7 @@ fn a_session_may_end_inside_a_scope() {
     let block = Raw::new(MIB);
     let snapshot = session.snapshot();
     assert_eq!(paths(&snapshot), ["open"]);
-    // Still open: what it has seen so far.
+    // A scope that is still open: its peak so far.
     assert_eq!(numbers(&snapshot, "open").unwrap().total_peak, Some(cpu(&snapshot).peak.bytes));
     drop((session, block));
     let next = record_large();
@@ -105,7 +105,7 @@ fn a_session_may_end_inside_a_scope() {
 }
 
 #[test]
-fn a_session_may_begin_inside_a_scope() {
+fn a_session_may_start_inside_a_scope() {
     let _alone = alone();
     let open = scope_guard("open");
     let session = record_large();
@@ -122,7 +122,7 @@ fn a_session_may_begin_inside_a_scope() {
 }
 
 #[test]
-fn scopes_nested_too_deep_are_left_as_often_as_they_are_entered() {
+fn scopes_nested_too_deep_are_left_as_often_as_entered() {
     let _alone = alone();
     let session = record_large();
     let guards: Vec<_> = (0..100).map(|_| scope_guard("level")).collect();
@@ -147,7 +147,7 @@ fn scopes_nested_too_deep_are_reported() {
 }
 
 #[test]
-fn a_second_session_is_refused_and_the_first_goes_on() {
+fn a_second_session_is_refused_and_the_first_continues() {
     let _alone = alone();
     let first = memtrace::builder().min_size(MIB).max_entries(100).start().unwrap();
     let mut blocks = vec![Raw::new(MIB)];
@@ -167,7 +167,7 @@ fn a_second_session_is_refused_and_the_first_goes_on() {
 }
 
 #[test]
-fn a_session_that_is_off_records_nothing_and_is_a_session() {
+fn a_disabled_session_records_nothing_and_works() {
     let _alone = alone();
     let session = memtrace::builder().enabled(Enabled::Off).min_size(MIB).start().unwrap();
     let _block = scope("somewhere", || Raw::new(MIB));
@@ -180,7 +180,7 @@ fn a_session_that_is_off_records_nothing_and_is_a_session() {
 }
 
 #[test]
-fn a_session_of_the_state_keeps_everything_but_the_history() {
+fn a_session_of_the_state_keeps_everything_but_the_log() {
     let _alone = alone();
     let session = memtrace::builder().enabled(Enabled::State).max_entries(0).min_size(MIB).start().unwrap();
     assert!(memtrace::is_recording());
@@ -203,7 +203,7 @@ fn only_the_named_device_is_recorded() {
 }
 
 #[test]
-fn options_that_make_no_sense_are_refused_and_the_message_says_what_would() {
+fn invalid_options_are_refused_and_the_message_names_valid_ones() {
     let _alone = alone();
     let new = memtrace::builder;
     let cases = [
@@ -233,7 +233,7 @@ fn a_threshold_beyond_the_largest_power_of_two_is_refused_like_any_other() {
 }
 
 #[test]
-fn what_worker_threads_allocate_is_recorded_and_labelled_where_the_context_is_carried() {
+fn allocations_of_worker_threads_are_recorded_with_the_carried_context() {
     let _alone = alone();
     let pool = rayon::ThreadPoolBuilder::new().num_threads(3).build().unwrap();
     let session = record_large();

@@ -1,5 +1,5 @@
-//! Recordings of the heap, one at a time: whoever records holds [`support::alone`], and so does whoever allocates what
-//! a recording would see.
+//! Recordings of the heap, one at a time: tests that record, or that allocate blocks which a recording would see, hold
+//! [`support::alone`].
 
 mod captures;
 mod categories;

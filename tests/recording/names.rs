@@ -1,4 +1,4 @@
-//! Names for blocks and tensors: who gets one, who does not, and where it is shown.
+//! Names of blocks and tensors: which blocks get one, and which outputs show it.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU64;
@@ -12,7 +12,7 @@ use memtrace::candle::{Traced, named as named_builder, tag, tag_varmap};
 use memtrace::snapshot::{BlockName, RecordKind};
 use memtrace::{Category, Snapshot, SnapshotData, name, name_on, read_capture};
 
-/// The names with the sizes of the blocks that were allocated with them, in order.
+/// Names with the sizes of their blocks, in the order of allocation.
 fn named(snapshot: &SnapshotData) -> Vec<(String, u64)> {
     let device = cpu(snapshot);
     let allocs = device.records.iter().filter(|record| record.kind == RecordKind::Alloc);
@@ -28,7 +28,7 @@ fn tensor(mib: usize) -> Tensor {
 }
 
 #[test]
-fn a_live_block_has_the_last_name_that_it_was_given_also_when_it_is_freed() {
+fn a_block_keeps_its_last_name_also_after_its_free() {
     let _alone = alone();
     let session = record_large();
     let (first, second) = (Raw::new(MIB), Raw::new(2 * MIB));
@@ -39,7 +39,7 @@ fn a_live_block_has_the_last_name_that_it_was_given_also_when_it_is_freed() {
 }
 
 #[test]
-fn what_is_not_recorded_live_and_at_its_beginning_gets_no_name() {
+fn only_recorded_live_blocks_get_a_name_by_their_start_address() {
     let _alone = alone();
     let before = Raw::new(MIB);
     assert!(!name(before.address(), "no session"));
@@ -129,7 +129,7 @@ fn candles_devices_are_memtraces() {
     drop(session);
 }
 
-/// Two blocks with the same name, one without any, one from before; the peak is not the end.
+/// Two blocks with the same name, one without a name, one from before the recording; the peak is not at the end.
 fn program() -> Snapshot {
     let _before = Raw::new(MIB);
     let session = record_large();
@@ -157,7 +157,7 @@ fn the_table_by_name_adds_up_to_the_peak() {
 }
 
 #[test]
-fn names_stand_in_every_file() {
+fn names_are_in_every_file() {
     let _alone = alone();
     let snapshot = program();
     let dir = tempfile::tempdir().unwrap();
@@ -181,7 +181,7 @@ fn names_stand_in_every_file() {
 }
 
 #[test]
-fn without_names_nothing_is_said_of_them() {
+fn without_names_the_report_does_not_mention_them() {
     let _alone = alone();
     let session = record_large();
     let _block = Raw::new(MIB);
@@ -189,7 +189,7 @@ fn without_names_nothing_is_said_of_them() {
 }
 
 #[test]
-fn names_come_back_from_captures_the_same_bytes_again() {
+fn captures_with_names_are_rewritten_byte_for_byte() {
     let _alone = alone();
     let snapshot = program();
     let dir = tempfile::tempdir().unwrap();
@@ -226,7 +226,7 @@ fn a_stream_has_the_last_names() {
     assert_eq!(streamed(), cpu(&snapshot).names);
 }
 
-/// A model of two layers, its gradients, and what the blocks at the end are called.
+/// Trains a model of two layers; returns the names and bytes of the blocks at the end.
 fn trained(tag_parameters: impl Fn(&VarMap), build: impl Fn(&VarMap) -> VarBuilder<'static>) -> BTreeMap<String, u64> {
     let session = memtrace::start().unwrap();
     let weights = VarMap::new();
@@ -236,7 +236,7 @@ fn trained(tag_parameters: impl Fn(&VarMap), build: impl Fn(&VarMap) -> VarBuild
     let input = Tensor::ones((8, 512), DType::F32, &Device::Cpu).unwrap();
     let output = layers.iter().fold(input, |input, layer| candle_core::Module::forward(layer, &input).unwrap());
     let gradients = output.sqr().unwrap().sum_all().unwrap().backward().unwrap();
-    // candle keeps that of the input, too.
+    // candle also keeps the input's gradient.
     assert_eq!(memtrace::candle::tag_grads(&gradients), 5);
     let snapshot = session.snapshot();
     for name in &cpu(&snapshot).names {
@@ -257,7 +257,7 @@ fn parameters_and_gradients_of_a_model_have_names() {
     let expected = [("bias f32[512]", 2048), ("weight f32[512, 512]", 1 << 20)];
     let names = |of: &'static str| expected.map(|(name, bytes)| (format!("{of}.{name}"), bytes));
     let parameters = ["a", "b"].map(names).concat();
-    // Every gradient has a block that is as large as its parameter's.
+    // Every gradient has a block as large as its parameter's.
     let of_input = ("gradient f32[8, 512]".to_owned(), 8 * 2048);
     let gradients = parameters.iter().map(|(name, bytes)| (format!("grad of {name}"), *bytes));
     assert_eq!(tagged, gradients.chain(parameters.clone()).chain([of_input]).collect());
@@ -265,7 +265,7 @@ fn parameters_and_gradients_of_a_model_have_names() {
 }
 
 #[test]
-fn a_naming_builder_gives_what_the_other_gives() {
+fn a_naming_builder_returns_the_same_tensors() {
     let _alone = alone();
     let weights = VarMap::new();
     let plain = from_varmap(&weights).pp("model").pp("head");
@@ -300,7 +300,7 @@ fn a_traced_modules_output_is_named_unless_it_has_a_name() {
 }
 
 #[test]
-fn names_of_gradients_leave_nothing_behind_in_the_programs_account() {
+fn names_of_gradients_leave_no_memory_in_the_programs_account() {
     let _alone = alone();
     let weights = VarMap::new();
     let weight = from_varmap(&weights).get((64, 64), "a.name.that.is.long.enough.to.be.seen.weight").unwrap();

@@ -1,5 +1,5 @@
-//! How well calls of operators are told from stacks: here each stands in a scope of its own, whose marks are then taken
-//! away, so that the scopes say what is true and help nowhere.
+//! Accuracy of separating operator calls by stacks. Each call has a scope of its own as the truth, and the scopes'
+//! marks are removed before the analysis, so that they cannot help.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
@@ -24,7 +24,7 @@ impl Numbered {
     }
 }
 
-/// Each operator `times` times in a row by the same line; the results are kept.
+/// Calls each operator `times` times in a row at the same line; keeps the results.
 fn all_operators(numbered: &Numbered, times: usize) -> Result<()> {
     let device = Device::Cpu;
     let (a, b) = (Tensor::ones((64, 64), DType::F32, &device)?, Tensor::ones((64, 64), DType::F32, &device)?);
@@ -84,7 +84,7 @@ fn all_operators(numbered: &Numbered, times: usize) -> Result<()> {
     Ok(())
 }
 
-/// Operators that call others in a loop: two turns each.
+/// Operators that call others in a loop: two iterations each.
 fn loops(numbered: &Numbered) -> Result<()> {
     let device = Device::Cpu;
     let (images, kernels) =
@@ -96,7 +96,7 @@ fn loops(numbered: &Numbered) -> Result<()> {
     Ok(())
 }
 
-/// Every result takes the place of the one before.
+/// Each result replaces the previous one.
 fn a_chain(numbered: &Numbered) -> Result<()> {
     let mut x = Tensor::ones((32, 32), DType::F32, &Device::Cpu)?;
     for _ in 0..20 {
@@ -113,7 +113,7 @@ fn a_chain(numbered: &Numbered) -> Result<()> {
     Ok(())
 }
 
-/// Three layers and a loss, with AdamW, whose step allocates for each variable in turn.
+/// Three layers and a loss with AdamW, whose step allocates for each variable in turn.
 fn training(numbered: &Numbered, steps_in_a_row: usize) -> Result<()> {
     let device = Device::Cpu;
     let sizes = [(32, 64), (64, 64), (64, 16)];
@@ -140,8 +140,7 @@ fn training(numbered: &Numbered, steps_in_a_row: usize) -> Result<()> {
     Ok(())
 }
 
-/// How the calls that were found compare with the true ones: all, those that were lost in another, those beyond one for
-/// each.
+/// Found calls compared with true ones: the true number, calls merged into another, and superfluous calls.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Rate {
     calls: usize,
@@ -151,7 +150,7 @@ struct Rate {
 
 fn rate(program: &str, run: impl FnOnce(&Numbered) -> Result<()>) -> Rate {
     let _alone = alone();
-    // The first product of matrices asks the system for its processor, in libraries that are not candle's.
+    // The first matrix product queries the system for its processor, in libraries other than candle's.
     let one = Tensor::ones((64, 64), DType::F32, &Device::Cpu).unwrap();
     one.matmul(&one).unwrap();
     let session = memtrace::builder().min_size(THRESHOLD).start().unwrap();
@@ -164,7 +163,7 @@ fn rate(program: &str, run: impl FnOnce(&Numbered) -> Result<()>) -> Rate {
     let allocs = cpu.records.iter().filter(|record| record.kind == RecordKind::Alloc);
     let operator =
         |record: &memtrace::snapshot::Record| Some(attribute::operator(&data, record.stack)?.root.to_owned());
-    // A scope holds one call of each operator.
+    // A scope contains one call of each operator.
     let truth: BTreeSet<(String, String)> = allocs
         .filter_map(|record| Some((data.context_path(record.context), operator(record)?)))
         .filter(|(path, _)| path.contains('#'))
@@ -183,7 +182,7 @@ fn rate(program: &str, run: impl FnOnce(&Numbered) -> Result<()>) -> Rate {
     Rate { calls: truth.len(), merged: merged.len(), split: found.values().map(|count| count - 1).sum() }
 }
 
-/// The calls of a backward pass by operator.
+/// Calls of a backward pass by operator.
 fn backward_calls(run: impl FnOnce() -> Result<()>) -> BTreeMap<String, u64> {
     let _alone = alone();
     let session = memtrace::builder().min_size(THRESHOLD).start().unwrap();
@@ -200,14 +199,14 @@ fn backward_calls(run: impl FnOnce() -> Result<()>) -> BTreeMap<String, u64> {
 }
 
 #[test]
-fn calls_of_one_line_in_a_row_are_told_apart() {
+fn consecutive_calls_at_one_line_are_separated() {
     let rate = rate("all operators, five times each by one line", |numbered| all_operators(numbered, 5));
     assert!(rate.calls >= 200, "{rate:?}");
     assert_eq!((rate.merged, rate.split), (0, 0));
 }
 
 #[test]
-fn calls_whose_results_take_the_place_of_the_one_before_are_told_apart() {
+fn calls_whose_results_replace_the_previous_one_are_separated() {
     assert_eq!(rate("a chain", a_chain), Rate { calls: 80, merged: 0, split: 0 });
 }
 
@@ -218,15 +217,15 @@ fn a_step_of_an_optimizer_is_one_call() {
     assert_eq!((rate.merged, rate.split), (0, 0));
 }
 
-/// What the documentation says of them.
+/// As documented.
 #[test]
-fn operators_that_loop_are_listed_once_for_each_turn() {
+fn operators_that_loop_are_listed_once_per_iteration() {
     assert_eq!(rate("operators that loop", loops), Rate { calls: 10, merged: 0, split: 10 });
 }
 
-/// The same.
+/// As documented.
 #[test]
-fn steps_of_an_optimizer_with_nothing_in_between_are_one_call() {
+fn consecutive_steps_of_an_optimizer_are_one_call() {
     let rate = rate("steps in a row", |numbered| training(numbered, 2));
     assert_eq!((rate.merged, rate.split), (3, 0));
 }
@@ -243,14 +242,14 @@ fn every_operator_of_a_backward_pass_is_one_call() {
         x.backward().map(drop)
     });
     println!("{counts:?}");
-    // What candle's pass does for each relu.
+    // Operators of candle's backward pass for each relu.
     let each = [("ge", 1), ("to_dtype", 1), ("mul", 1), ("add", 1), ("zeros_like", 2)];
     let expected = each.into_iter().map(|(operator, times)| (operator.to_owned(), times * LENGTH));
     assert_eq!(counts, expected.chain([("ones_like".to_owned(), 1)]).collect());
 }
 
 #[test]
-fn files_of_a_recording_are_written_and_read_again() {
+fn files_of_a_recording_are_read_back() {
     let _alone = alone();
     let session = memtrace::builder().min_size(THRESHOLD).start().unwrap();
     training(&Numbered::default(), 1).unwrap();
@@ -276,7 +275,7 @@ fn files_of_a_recording_are_written_and_read_again() {
 
 #[cfg(feature = "figures")]
 #[test]
-fn figures_have_their_curves_and_the_names_of_the_markers() {
+fn figures_have_curves_and_names_of_markers() {
     let _alone = alone();
     let session = memtrace::builder().min_size(THRESHOLD).start().unwrap();
     let kept = scope("load <& more>", || Tensor::ones((64, 64), DType::F32, &Device::Cpu)).unwrap();

@@ -1,11 +1,12 @@
-//! Operators are told from stacks; here each call stands in a scope of its name, which is told without them.
+//! Operators are recognized by stacks. Each call has a scope with its operator's name as the truth, and the analysis
+//! ignores the scopes.
 
 use candle_core::{D, DType, Device, IndexOp, Result, Tensor, Var};
 use memtrace::{attribute, scope};
 
 use crate::support::alone;
 
-/// Calls each operator in a scope that is called as its root should be.
+/// Calls each operator in a scope with the name of its expected root operator.
 fn calls() -> Result<()> {
     let device = Device::Cpu;
     let (a, b) = (Tensor::ones((64, 64), DType::F32, &device)?, Tensor::ones((64, 64), DType::F32, &device)?);
@@ -62,8 +63,8 @@ fn calls() -> Result<()> {
     Ok(())
 }
 
-/// Other operators that a call needs besides the one it is named after, on the same line. The last two end with
-/// a call of the other one, which takes their place on the stack.
+/// Other operators that a call also needs, on the same line. The last two end with a tail call of the other operator,
+/// which replaces their frame on the stack.
 const BESIDES: [(&str, &[&str]); 5] = [
     ("where_cond", &["ge"]),
     ("gather", &["contiguous"]),
@@ -73,7 +74,7 @@ const BESIDES: [(&str, &[&str]); 5] = [
 ];
 
 #[test]
-fn the_root_is_what_the_program_called() {
+fn the_root_operator_is_the_programs_call() {
     let _alone = alone();
     let session = memtrace::builder().min_size(256).start().unwrap();
     calls().unwrap();

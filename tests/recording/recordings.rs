@@ -1,4 +1,4 @@
-//! What one recording must not take over from another, and odd things that programs do in one.
+//! Independence of recordings from each other, and unusual programs.
 
 use std::collections::HashMap;
 
@@ -24,7 +24,7 @@ fn the_stack_depth_of_a_session_ends_with_it() {
 }
 
 #[test]
-fn what_an_earlier_recording_missed_is_not_told_again() {
+fn losses_of_an_earlier_recording_are_not_reported_again() {
     let _alone = alone();
     let session = memtrace::builder().min_size(MIB).stack_depth(2).start().unwrap();
     drop(deep(40));
@@ -35,7 +35,7 @@ fn what_an_earlier_recording_missed_is_not_told_again() {
 }
 
 #[test]
-fn scopes_closed_out_of_order_are_left_under_the_names_they_were_entered_by() {
+fn scopes_closed_out_of_order_are_left_under_their_own_names() {
     let _alone = alone();
     let session = memtrace::builder().min_size(MIB).start().unwrap();
     let (outer, inner) = (scope_guard("outer"), scope_guard("inner"));
@@ -64,7 +64,7 @@ fn a_scope_open_when_the_recording_starts_is_neither_entered_nor_left_in_it() {
     let snapshot = session.snapshot();
     let scopes = &cpu(&snapshot).scopes;
     let mut seen: Vec<_> = scopes.iter().map(|s| (snapshot.context_path(s.context), s.calls, s.total_peak)).collect();
-    // They are in the order in which the process first had them.
+    // In the order in which the process first entered them.
     seen.sort();
     let peak = Some(cpu(&snapshot).peak.bytes);
     let path = |path: &str| path.to_owned();
@@ -74,7 +74,7 @@ fn a_scope_open_when_the_recording_starts_is_neither_entered_nor_left_in_it() {
 }
 
 #[test]
-fn scopes_carried_elsewhere_are_not_entered_there() {
+fn carried_scopes_are_not_entered_again() {
     let _alone = alone();
     let session = memtrace::builder().min_size(MIB).start().unwrap();
     scope("work", || {
@@ -118,7 +118,7 @@ fn a_scope_that_outlives_its_session_closes_none_of_the_next_one() {
 }
 
 #[test]
-fn the_growth_of_a_hash_map_is_the_callers() {
+fn growth_of_a_hash_map_is_attributed_to_the_caller() {
     let _alone = alone();
     let session = memtrace::builder().min_size(MIB).start().unwrap();
     let mut map: HashMap<u64, [u64; 64]> = HashMap::new();
@@ -150,7 +150,7 @@ fn odd_scope_names_stay_in_their_row_and_frame() {
 }
 
 #[test]
-fn nothing_is_recorded_of_a_device_that_was_not_asked_for() {
+fn a_device_that_was_not_selected_is_not_recorded() {
     let _alone = alone();
     let session = memtrace::builder().min_size(MIB).device(Device::Cuda(0)).start().unwrap();
     let block = Raw::new(MIB);
@@ -161,7 +161,7 @@ fn nothing_is_recorded_of_a_device_that_was_not_asked_for() {
 }
 
 #[test]
-fn a_name_that_ends_in_gz_is_the_same_file_compressed() {
+fn a_name_that_ends_in_gz_compresses_the_file() {
     use std::io::Read;
 
     let _alone = alone();
@@ -182,7 +182,7 @@ fn a_name_that_ends_in_gz_is_the_same_file_compressed() {
 }
 
 #[test]
-fn the_reports_json_is_of_its_schema_and_nothing_else_is() {
+fn the_reports_json_matches_its_schema_and_changed_json_does_not() {
     for golden in [include_str!("../golden/report.json"), include_str!("../golden/sampled.json")] {
         let report = serde_json::from_str(golden).unwrap();
         assert_eq!(violations(&report), [""; 0]);

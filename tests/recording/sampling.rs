@@ -1,4 +1,4 @@
-//! A sample of the small blocks: estimates that are unbiased and add up, and accounts that are exact all the same.
+//! Poisson sampling of small blocks: estimates are unbiased and add up, and accounts are exact.
 #![cfg(target_os = "linux")]
 
 use std::sync::Mutex;
@@ -25,8 +25,8 @@ fn sampling() -> Sampling {
     Sampling::every(MIB as u64)
 }
 
-/// Bytes in blocks of at least 256 KiB that a recording of every block finds when it begins. In a process of their own these are
-/// only a test's: what another's thread looks up to print a backtrace has such sizes, too.
+/// Bytes in blocks of at least 256 KiB that exist when a recording of every block starts. In a child process these are
+/// only the test's; elsewhere another thread's symbols for a backtrace have such sizes, too.
 fn before() -> u64 {
     before_of(SMALLEST)
 }
@@ -35,12 +35,12 @@ fn before_of(size: usize) -> u64 {
     cpu(&memtrace::builder().min_size(size).start().unwrap().snapshot()).not_recorded
 }
 
-/// Sizes below and above the interval, in no order.
+/// Sizes below and above the interval, in mixed order.
 fn mixed(count: usize) -> impl Iterator<Item = usize> + Clone {
     (0..count).map(|n| SMALLEST + (n * 7919 % 1000) * KIB)
 }
 
-/// The standard error of an estimate of the bytes of all these blocks.
+/// Standard error of the estimate of these blocks' bytes.
 fn error_of(sizes: impl Iterator<Item = usize>) -> f64 {
     let variance = |size: usize| (size as f64).powi(2) * (1.0 / sampling().probability(size as u64) - 1.0);
     sizes.map(variance).sum::<f64>().sqrt()
@@ -61,13 +61,13 @@ fn another_line(blocks: &mut Vec<Vec<u8>>, size: usize) {
     blocks.push(std::hint::black_box(Vec::with_capacity(size)));
 }
 
-/// The peak is counted. It may be missed by what comes behind the last block of the sample.
+/// The peak is counted exactly, but blocks after the last sampled one may be missing from it.
 #[track_caller]
 fn assert_just_below(peak: u64, highest: u64) {
     assert!(peak <= highest && highest - peak < 20 * MIB as u64, "{peak} of {highest}");
 }
 
-/// What is counted besides is the whole process's.
+/// The counters cover the whole process.
 #[test]
 fn totals_lines_and_flows_are_estimated_without_bias() {
     in_child(&[], estimates_are_near);
@@ -95,7 +95,7 @@ fn estimates_are_near() {
     let count = of("another_line").count.unwrap() as f64;
     let spread: f64 = sizes(false).map(|size| 1.0 / sampling().probability(size as u64) - 1.0).sum();
     assert!((count - sizes(false).count() as f64).abs() < 5.0 * spread.sqrt(), "{count}");
-    // What is live is counted besides.
+    // Live bytes are also counted.
     let counted = device.stats.counted.unwrap();
     assert_eq!((counted.now, counted.before), (device.not_recorded + mixed(COUNT).sum::<usize>() as u64, 0));
     drop(blocks);
@@ -137,7 +137,7 @@ fn apply(blocks: &mut Vec<Raw>, step: Step) {
     }
 }
 
-/// Every sum over blocks is the total that stands beside it, to the byte.
+/// Every sum over blocks equals its total, to the byte.
 fn check_sums(data: &SnapshotData) {
     let device = cpu(data);
     let (counted, flows) = (device.stats.counted.unwrap(), device.stats.allocated_bytes);
@@ -153,7 +153,7 @@ fn check_sums(data: &SnapshotData) {
             .chain(device.live_weights())
             .all(|(block, weight)| !is_large(block) || weight.bytes == block.size)
     );
-    // The log and what is worked out from it go by sizes.
+    // The log and its derived figures use real sizes.
     let stands_for = |block: &Block| device.sampling.bytes(block.size);
     let (by_sizes, whole) = (device.live.iter().map(stands_for).sum::<u64>(), device.overwritten == 0);
     assert!(!whole || by_sizes == flows.allocated - (flows.freed - unknown_freed(device)));
@@ -194,7 +194,7 @@ fn check_sums(data: &SnapshotData) {
     check_replay(device);
 }
 
-/// Bytes of blocks from before the recording that the log has as freed.
+/// Bytes of blocks from before the recording whose frees are in the log.
 fn unknown_freed(device: &DeviceSnapshot) -> u64 {
     let unknown = |record: &&Record| record.kind == RecordKind::Free && record.alloc_seq.is_none();
     device.records.iter().filter(unknown).map(|record| record.size).sum()
@@ -212,7 +212,7 @@ fn check_replay(device: &DeviceSnapshot) {
     assert_eq!(replay.blocks(), device.live);
 }
 
-/// The most that was counted so far when a block was recorded.
+/// The maximum of the counted bytes at moments when a block was recorded.
 struct Highest {
     recorded: u64,
     bytes: u64,
@@ -224,7 +224,7 @@ impl Highest {
         Self { recorded: allocations.allocated, bytes: counted.unwrap().now }
     }
 
-    /// After something in which at most one block was recorded, and as the last of all.
+    /// Call after every step that records at most one block, and at the end.
     fn look(&mut self) {
         let now = Self::at_start();
         if now.recorded > self.recorded {
@@ -253,7 +253,7 @@ proptest! {
         let held: u64 = blocks.iter().map(Raw::size).sum();
         let snapshot = session.snapshot();
         if blocks.len().is_multiple_of(4) {
-            // Not always: symbols are read each time.
+            // Not always, because symbols are read each time.
             session.flush();
             check_sums(&read_capture(&streamed).unwrap());
         }
@@ -265,7 +265,7 @@ proptest! {
         snapshot.write(&written).unwrap();
         let back = read_capture(&written).unwrap();
         prop_assert_eq!(&*back, &*snapshot);
-        // What was live and at the peak is not in a stream, it follows from the records.
+        // A stream does not contain live and peak blocks; they follow from its records.
         let streamed = read_capture(&streamed).unwrap();
         check_sums(&streamed);
         let told = |device: &DeviceSnapshot| (device.peak.bytes, device.stats.allocations, device.scopes.clone());
@@ -279,7 +279,7 @@ proptest! {
     #![proptest_config(crate::random::programs(24))]
 
     #[test]
-    fn a_log_that_overwrote_its_oldest_records_adds_up_as_well(
+    fn a_log_that_overwrote_its_oldest_records_adds_up_too(
         steps in prop::collection::vec(step(), 0..80),
         max_entries in 1..20usize,
     ) {
@@ -293,7 +293,7 @@ proptest! {
 }
 
 #[test]
-fn blocks_are_in_one_account_while_sampling_sessions_come_and_go() {
+fn a_block_is_in_one_account_while_sampling_sessions_come_and_go() {
     in_child(&[], || {
         const THREADS: usize = 4;
         let empty = before();
@@ -311,7 +311,7 @@ fn blocks_are_in_one_account_while_sampling_sessions_come_and_go() {
                 });
             }
             while running.load(Relaxed) > 0 {
-                // Of every kind: what one of them sampled is freed under another.
+                // Sessions of every kind: a block sampled under one is freed under another.
                 match sessions % 3 {
                     0 => drop(sampled()),
                     1 => drop(memtrace::builder().min_size(SMALLEST).sample_interval(4 * MIB).start().unwrap()),
@@ -329,7 +329,7 @@ fn blocks_are_in_one_account_while_sampling_sessions_come_and_go() {
     });
 }
 
-/// Allocates, resizes and frees, the own blocks and those of others.
+/// Allocates, resizes and frees its own blocks and those of other threads.
 fn churn(thread: usize, shelf: &Mutex<Vec<Raw>>) {
     for round in 0..2000 {
         let mut block = Raw::new(SMALLEST + (thread * 311 + round * 97) % 1000 * KIB);
@@ -345,7 +345,7 @@ fn churn(thread: usize, shelf: &Mutex<Vec<Raw>>) {
 }
 
 #[test]
-fn threads_at_once_are_counted_to_the_byte_and_estimated_without_bias() {
+fn concurrent_threads_are_counted_to_the_byte_and_estimated_without_bias() {
     const EACH: usize = 1500;
     let _alone = alone();
     let session = sampled();
@@ -360,14 +360,14 @@ fn threads_at_once_are_counted_to_the_byte_and_estimated_without_bias() {
     assert_eq!(device.stats.counted.unwrap().now, base + all().sum::<usize>() as u64);
     assert_near(device.stats.allocated_bytes.current - device.not_recorded, all());
     check_sums(&snapshot);
-    // Freed on another thread than allocated.
+    // Freed on another thread.
     drop(blocks);
     let after = stats(Device::Cpu);
     assert_eq!((after.counted.unwrap().now, after.allocations.current), (base, 0));
 }
 
 #[test]
-fn what_one_session_sampled_is_known_to_the_next() {
+fn blocks_sampled_by_one_session_are_known_to_the_next() {
     in_child(&[], || {
         let (empty, empty_large) = (before(), before_of(MIB));
         let first = sampled();
@@ -375,13 +375,13 @@ fn what_one_session_sampled_is_known_to_the_next() {
         drop(first);
         let held = |blocks: &[Raw]| empty + blocks.iter().map(Raw::size).sum::<u64>();
         assert_eq!(before(), held(&blocks));
-        // To a recording of every block all are from before it, and so are their frees.
+        // For a recording of every block, all blocks and their frees are from before it.
         let second = memtrace::builder().min_size(SMALLEST).start().unwrap();
         blocks.truncate(200);
         let snapshot = second.snapshot();
         assert_eq!((cpu(&snapshot).records.len(), cpu(&snapshot).not_recorded), (100, held(&blocks)));
         drop(second);
-        // To one that samples, small ones are in no table, and their frees are no records.
+        // For a sampling recording, small blocks are in no table, and their frees are no records.
         let large = |blocks: &[Raw]| blocks.iter().map(Raw::size).filter(|size| *size >= MIB as u64).sum::<u64>();
         let third = sampled();
         let counted = stats(Device::Cpu).counted.unwrap();
@@ -389,7 +389,7 @@ fn what_one_session_sampled_is_known_to_the_next() {
         blocks.truncate(100);
         let snapshot = third.snapshot();
         let device = cpu(&snapshot);
-        // Nothing of the sample stands for small ones.
+        // No sampled block carries weight for small blocks.
         assert_eq!(device.not_recorded, held(&blocks));
         let live = analysis::live_by_line(&snapshot, device);
         assert!(
@@ -403,7 +403,7 @@ fn what_one_session_sampled_is_known_to_the_next() {
 }
 
 #[test]
-fn what_a_warm_up_step_sampled_is_in_the_active_ones() {
+fn blocks_sampled_in_a_warm_up_step_are_in_active_steps() {
     let _alone = alone();
     let session = memtrace::builder().min_size(SMALLEST).sample_interval(MIB).schedule(0, 1, 1, 1).start().unwrap();
     let mut blocks: Vec<Raw> = mixed(100).map(Raw::new).collect();
@@ -426,7 +426,7 @@ fn what_a_warm_up_step_sampled_is_in_the_active_ones() {
 }
 
 #[test]
-fn a_reallocation_that_fails_leaves_the_sample_as_it_was() {
+fn a_failed_reallocation_leaves_the_sample_unchanged() {
     let _alone = alone();
     let session = sampled();
     let mut blocks: Vec<Raw> = mixed(200).map(Raw::new).collect();
@@ -464,7 +464,7 @@ fn a_measurement_sees_every_block_and_the_sample_stays_one() {
 }
 
 #[test]
-fn another_seed_draws_another_sample_and_the_same_one_the_same() {
+fn a_seed_determines_the_sample() {
     let sample = |seed: &str| in_child(&[("MEMTRACE_SAMPLE_SEED", seed)], print_sample).out;
     let [first, again, other] = ["1", "1", "2"].map(sample);
     assert!(first.contains("sampled [") && first == again && first != other, "{first}{again}{other}");
@@ -482,7 +482,7 @@ fn a_peak_is_not_higher_by_chance_however_many_moments_there_are() {
     in_child(&[], || {
         let session = sampled();
         let held: Vec<Raw> = mixed(100).map(Raw::new).collect();
-        // The same again and again: an estimate would be too high at one of these moments.
+        // The same step repeatedly: an estimate would be too high at some of these moments.
         for size in mixed(3000) {
             drop(Raw::new(size));
         }
@@ -496,7 +496,7 @@ fn a_peak_is_not_higher_by_chance_however_many_moments_there_are() {
 }
 
 #[test]
-fn interval_and_threshold_say_what_is_sampled() {
+fn interval_and_threshold_determine_what_is_sampled() {
     let _alone = alone();
     let settings = |builder: memtrace::Builder| builder.start().unwrap().settings().clone();
     let new = || memtrace::builder().sample_interval("512 KiB");
@@ -512,7 +512,7 @@ fn interval_and_threshold_say_what_is_sampled() {
 }
 
 #[test]
-fn more_blocks_than_the_filter_has_cells_are_told_apart() {
+fn more_blocks_than_filter_cells_are_told_apart() {
     let _alone = alone();
     // Every byte is known there.
     in_child(&[], || {
@@ -524,9 +524,9 @@ fn more_blocks_than_the_filter_has_cells_are_told_apart() {
         let bytes = blocks.iter().map(Raw::size).sum::<u64>();
         let now = stats(Device::Cpu);
         assert_eq!(now.counted.unwrap().now, base + bytes);
-        // More than two for each cell.
+        // More than two blocks per filter cell.
         assert!(cpu(&session.snapshot()).live.len() > 1 << 16);
-        // Every other one first, so that cells go up and down between others that stay.
+        // Frees every other block first, so that cells decrease while their other blocks stay.
         let mut others = Vec::with_capacity(COUNT / 2);
         (0..COUNT / 2).for_each(|n| others.push(blocks.swap_remove(n)));
         let with_others = stats(Device::Cpu).counted.unwrap().now;
@@ -537,7 +537,7 @@ fn more_blocks_than_the_filter_has_cells_are_told_apart() {
         blocks.clear();
         let last = stats(Device::Cpu);
         assert_eq!(last.counted.unwrap().now, with_others - gone - left);
-        // The list of the others is still there. No free was taken for that of a block from before.
+        // The list of the remaining blocks is still exact: no free was mistaken for one of a block from before.
         assert_eq!(last.allocations.current, 1);
         let flows = last.allocated_bytes;
         assert_eq!(flows.allocated - flows.freed, (others.capacity() * size_of::<Raw>()) as u64);

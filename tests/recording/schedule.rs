@@ -1,4 +1,4 @@
-//! Recording by steps, as torch.profiler's schedule has it.
+//! Recording by steps, with the schedule of torch.profiler.
 
 use std::sync::{Arc, Mutex};
 
@@ -6,7 +6,7 @@ use crate::support::{MIB, Raw, alone, cpu};
 use memtrace::snapshot::Replay;
 use memtrace::{Builder, Session, Snapshot, scope};
 
-/// What the tests look at in a snapshot.
+/// The figures of a snapshot that the tests compare.
 #[derive(Clone, Debug, PartialEq)]
 struct Seen {
     records: usize,
@@ -50,7 +50,7 @@ fn collecting(builder: Builder) -> (Session, Arc<Mutex<Vec<Seen>>>) {
     (builder.min_size(MIB).on_trace_ready(ready).start().unwrap(), list)
 }
 
-/// A step keeps one block of as many MiB as its number says, and frees another of 10 MiB.
+/// A step keeps one block of as many MiB as its number, and frees another of 10 MiB.
 fn step(session: &Session, kept: &mut Vec<Raw>) {
     let number = kept.len() + 1;
     scope(format!("step {number}"), || {
@@ -61,7 +61,7 @@ fn step(session: &Session, kept: &mut Vec<Raw>) {
 }
 
 #[test]
-fn only_active_steps_are_delivered_and_warm_up_is_known() {
+fn only_active_steps_are_delivered_and_blocks_of_warm_up_are_known() {
     let _alone = alone();
     let (session, list) = collecting(memtrace::builder().schedule(1, 1, 2, 2));
     let mut kept = Vec::new();
@@ -70,19 +70,19 @@ fn only_active_steps_are_delivered_and_warm_up_is_known() {
     let list = list.lock().unwrap().clone();
     let names = |seen: &Seen| seen.scopes.iter().map(|scope| scope.0.clone()).collect::<Vec<_>>();
     assert_eq!(list.len(), 2);
-    // Step 1 waits, 2 warms up, 3 and 4 count: 4 allocs and 2 frees.
+    // Step 1 waits, 2 warms up, 3 and 4 are active: 4 allocations and 2 frees.
     assert_eq!((list[0].records, list[0].live.clone()), (6, vec![2, 3, 4]));
     assert_eq!(names(&list[0]), ["step 3", "step 4"]);
     assert_eq!(list[0].peak, list[0].not_recorded + 2 + 3 + 4 + 10);
     assert_eq!(list[0].scopes[1], ("step 4".into(), 1, 14, Some(list[0].peak)));
     assert_eq!((list[1].records, list[1].live.clone()), (6, vec![6, 7, 8]));
     assert_eq!(names(&list[1]), ["step 7", "step 8"]);
-    // What was recorded in the first cycle is from before the second.
+    // Records of the first cycle are from before the second.
     assert_eq!(list[1].not_recorded, list[0].not_recorded + 2 + 3 + 4 + 5);
 }
 
 #[test]
-fn cycles_without_a_pause_hand_on_what_is_live() {
+fn consecutive_cycles_keep_live_blocks() {
     let _alone = alone();
     let (session, list) = collecting(memtrace::builder().schedule(0, 0, 1, 0));
     let mut kept = Vec::new();
@@ -96,7 +96,7 @@ fn cycles_without_a_pause_hand_on_what_is_live() {
 }
 
 #[test]
-fn a_session_that_ends_amid_active_steps_delivers_them() {
+fn a_session_that_ends_during_active_steps_delivers_them() {
     let _alone = alone();
     let (session, list) = collecting(memtrace::builder().schedule(0, 0, 5, 1));
     let mut kept = Vec::new();

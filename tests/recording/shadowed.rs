@@ -40,7 +40,7 @@ fn replacing(size: usize) -> Result<Tensor> {
 
 #[test]
 fn a_shadowed_tensor_is_live_to_the_end_of_its_scope() {
-    // What others leave behind would make it a smaller part of the peak.
+    // Leftovers of other code would make it a smaller part of the peak.
     let ended = in_child(&[], || {
         let kept = recorded("let x = f(&x)", || shadowing(WIDTH));
         let cured = recorded("x = f(&x)", || replacing(WIDTH));

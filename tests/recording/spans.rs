@@ -9,7 +9,7 @@ use tracing::{Level, span};
 use tracing_subscriber::layer::{Context, Layer};
 use tracing_subscriber::prelude::*;
 
-/// The context paths of what is live, in the order of allocation.
+/// Context paths of the live blocks, in the order of allocation.
 fn contexts(session: &memtrace::Session) -> Vec<String> {
     let snapshot = session.snapshot();
     cpu(&snapshot).live.iter().map(|block| snapshot.context_path(block.context)).collect()
@@ -37,7 +37,7 @@ fn spans_of_every_level_are_scopes_and_nest_with_those_of_the_program() {
 }
 
 #[test]
-fn stored_spans_of_one_name_are_numbered_in_the_order_of_their_making() {
+fn stored_spans_of_one_name_are_numbered_in_the_order_of_creation() {
     let _alone = alone();
     let session = record_large();
     let blocks: Vec<Raw> = with_layer(|| {
@@ -48,9 +48,9 @@ fn stored_spans_of_one_name_are_numbered_in_the_order_of_their_making() {
     drop(blocks);
 }
 
-/// As the requests of a server are, whose futures are polled by turns.
+/// Like requests of a server, whose futures are polled alternately.
 #[test]
-fn work_of_one_name_that_is_done_at_once_is_one_scope() {
+fn concurrent_work_of_one_name_is_one_scope() {
     let _alone = alone();
     let session = record_large();
     let blocks: Vec<Raw> = with_layer(|| {
@@ -65,7 +65,7 @@ fn work_of_one_name_that_is_done_at_once_is_one_scope() {
 }
 
 #[test]
-fn a_span_that_is_made_anew_each_time_has_no_number() {
+fn a_span_that_is_created_anew_each_time_has_no_number() {
     let _alone = alone();
     let session = record_large();
     let blocks: Vec<Raw> = with_layer(|| (0..3).map(|_| span!(Level::DEBUG, "request").in_scope(block)).collect());
@@ -93,7 +93,7 @@ fn spans_may_be_left_out_of_order_and_in_a_panic() {
 }
 
 #[test]
-fn a_span_goes_below_whatever_is_open_when_it_is_entered() {
+fn a_span_nests_in_the_scope_that_is_open_at_its_entry() {
     let _alone = alone();
     let session = record_large();
     let blocks: Vec<Raw> = with_layer(|| {
@@ -119,7 +119,7 @@ fn a_recursive_span_is_left_once_for_each_time_it_was_entered() {
 }
 
 #[test]
-fn a_span_entered_deeper_than_scopes_are_kept_is_left_in_order() {
+fn a_span_beyond_the_nesting_limit_is_left_in_order() {
     let _alone = alone();
     let session = record_large();
     let blocks = with_layer(|| {
@@ -141,7 +141,7 @@ fn a_span_entered_deeper_than_scopes_are_kept_is_left_in_order() {
 }
 
 #[test]
-fn spans_of_two_subscribers_are_not_confused_though_they_have_the_same_numbers() {
+fn spans_of_two_subscribers_with_the_same_ids_are_not_confused() {
     let _alone = alone();
     let session = record_large();
     let here = with_layer(|| span!(Level::INFO, "here"));
@@ -165,7 +165,7 @@ fn a_second_layer_on_the_same_subscriber_adds_nothing() {
 }
 
 #[test]
-fn a_span_entered_on_another_thread_is_a_scope_of_that_thread_alone() {
+fn a_span_entered_on_another_thread_is_a_scope_of_that_thread_only() {
     let _alone = alone();
     let session = record_large();
     let subscriber = Arc::new(tracing_subscriber::registry().with(memtrace::layer()));
@@ -190,7 +190,7 @@ fn without_a_subscriber_spans_do_nothing() {
     drop(kept);
 }
 
-/// Another layer, which keeps the names of the spans it is shown.
+/// Another layer, which keeps the names of its spans.
 #[derive(Clone, Default)]
 struct Seen(Arc<Mutex<Vec<&'static str>>>);
 
@@ -216,7 +216,7 @@ fn the_filter_of_another_layer_is_its_own() {
 }
 
 #[test]
-fn a_span_counts_its_calls_and_what_it_held() {
+fn a_span_counts_its_calls_and_its_bytes() {
     let _alone = alone();
     let session = record_large();
     with_layer(|| (0..5).for_each(|_| span!(Level::TRACE, "step").in_scope(|| drop([block(), block()]))));
@@ -226,7 +226,7 @@ fn a_span_counts_its_calls_and_what_it_held() {
     assert_eq!((step.calls, step.allocations, step.own_peak), (5, 10, 2 * MIB as u64));
 }
 
-/// Pends once, so that its task is polled again, elsewhere.
+/// Pends once, so that its task is polled again on another thread.
 async fn elsewhere() {
     let mut pended = false;
     std::future::poll_fn(|waker| {

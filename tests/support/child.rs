@@ -1,7 +1,7 @@
-//! Tests in processes of their own: this test program again, told to run the one test that asks.
+//! Tests in their own processes: starts this test program again with the name of the calling test.
 //!
-//! The child comes to the test's body as its parent did, runs it and ends there. So what stands before the body runs
-//! in both, and a test has one body.
+//! The child runs the test up to its body, runs the body, and exits. Code before the body therefore runs in both
+//! processes, and the body stays in the test.
 #![allow(dead_code, reason = "each test program uses a part of this")]
 #![expect(unsafe_code, reason = "`alarm` is a C function")]
 
@@ -10,28 +10,28 @@ use std::path::Path;
 use std::process::{Command, ExitStatus};
 use std::time::{Duration, Instant};
 
-/// Set in a child: its test.
+/// The variable with the child's test.
 const CHILD: &str = "MEMTRACE_TEST_CHILD";
 
-/// What a child says when its body has come to the end.
+/// Printed by a child whose body returned.
 pub(crate) const AT_THE_END: &str = "the child's test passed";
 
-/// A process stuck for this long is taken to hang.
+/// A child that runs for this long counts as hanging.
 const PATIENCE_SECONDS: u32 = 240;
 
 unsafe extern "C" {
-    /// The kernel ends the process after this time, whatever locks it waits for.
+    /// The kernel ends the process after this time, even if it waits for a lock.
     safe fn alarm(seconds: u32) -> u32;
 }
 
-/// Runs `body` in a child with these variables; it must come to its end. Does not return in the child.
+/// Runs `body` in a child with these variables and asserts that it returns. Does not return in the child.
 #[track_caller]
 pub(crate) fn in_child(variables: &[(&str, &str)], body: impl FnOnce()) -> Ended {
     if_child(body);
     ended(&mut command(variables)).well()
 }
 
-/// In a child runs `body` and ends the process; elsewhere does nothing. For tests that run the child themselves.
+/// In a child, runs `body` and ends the process; elsewhere does nothing. For tests that start the child themselves.
 pub(crate) fn if_child(body: impl FnOnce()) {
     if std::env::var_os(CHILD).is_none() {
         return;
@@ -45,33 +45,33 @@ pub(crate) fn if_child(body: impl FnOnce()) {
     std::process::exit(0);
 }
 
-/// Waits until the harness's thread sleeps, which it does until the test ends: then nothing allocates but the body.
+/// Waits until the harness's thread sleeps, as it does until the test ends: then only the body allocates.
 #[cfg(target_os = "linux")]
 fn harness_waits() {
     let stat = format!("/proc/self/task/{}/stat", std::process::id());
-    // The state stands behind the thread's name, which is in parentheses.
+    // The state follows the thread's name, which is in parentheses.
     let state = || std::fs::read_to_string(&stat).unwrap().rsplit_once(") ").unwrap().1.chars().next();
     while state() != Some('S') {
         std::thread::yield_now();
     }
 }
 
-/// The test that asks as a child with these variables, and without others of memtrace's.
+/// The calling test as a child, with these variables and without other variables of memtrace.
 pub(crate) fn command(variables: &[(&str, &str)]) -> Command {
     let mut command = command_of(&std::env::current_exe().unwrap(), &test_name());
     command.envs(variables.iter().copied());
     command
 }
 
-/// The same for a copy of the test program, and for threads that are not the test's own.
+/// The same for a copy of the test program, or from a thread that is not the test's.
 pub(crate) fn command_of(program: &Path, test: &str) -> Command {
     let mut command = self::program(program);
-    // Quiet, or the harness begins a line with the test's name.
+    // Quiet, because the harness would print the test's name first.
     command.args([test, "--exact", "--nocapture", "--quiet", "--test-threads=1"]).env(CHILD, test);
     command
 }
 
-/// A test program without variables of memtrace's.
+/// A test program without variables of memtrace.
 pub(crate) fn program(path: &Path) -> Command {
     let mut command = Command::new(path);
     for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("MEMTRACE")) {
@@ -85,7 +85,7 @@ pub(crate) fn test_name() -> String {
     std::thread::current().name().unwrap().to_owned()
 }
 
-/// How a child ended, and what it wrote.
+/// A child's exit status and output.
 #[derive(Debug)]
 pub(crate) struct Ended {
     pub(crate) status: ExitStatus,
@@ -93,7 +93,7 @@ pub(crate) struct Ended {
     pub(crate) errors: String,
 }
 
-/// Runs a child to its end, whatever that is.
+/// Runs a child until it ends.
 pub(crate) fn ended(command: &mut Command) -> Ended {
     let output = command.output().unwrap();
     let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
@@ -101,7 +101,7 @@ pub(crate) fn ended(command: &mut Command) -> Ended {
 }
 
 impl Ended {
-    /// Panics unless the body came to its end.
+    /// Panics unless the body returned.
     #[track_caller]
     pub(crate) fn well(self) -> Self {
         assert!(self.status.success() && self.errors.contains(AT_THE_END), "{self}");
@@ -119,7 +119,7 @@ impl fmt::Display for Ended {
     }
 }
 
-/// Waits until that is so, on another thread or in another process.
+/// Waits for a condition on another thread or in another process.
 #[track_caller]
 pub(crate) fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
     let began = Instant::now();

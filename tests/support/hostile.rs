@@ -1,5 +1,4 @@
-//! Captures cut from any input, and everything that a user would do with one that can be read: for
-//! `tests/hostile.rs` and for the fuzz targets.
+//! Captures cut from arbitrary input, and all uses of a readable capture: for `tests/hostile.rs` and the fuzz targets.
 
 use std::io;
 use std::path::PathBuf;
@@ -14,14 +13,14 @@ use memtrace::snapshot::{Block, DeviceSnapshot, Replay};
 use memtrace::{Snapshot, SnapshotData, analysis, parse_capture};
 use tempfile::TempDir;
 
-/// Tags that mean something; the cutter's first byte counts round in them and a few more.
+/// Valid tags; the cutter takes the first byte modulo these and a few more.
 const TAGS: u8 = 29;
 const COMMIT: u8 = 17;
-/// Flamegraphs are drawn of captures up to this size: inferno's time is not what is looked for.
+/// Flamegraphs are drawn only of captures up to this size, because inferno's time is not of interest.
 const SMALL: usize = 1 << 12;
 
-/// A capture whose chunks come from the input: tag, length in two bytes, payload, and again. Header and
-/// checksums are right, and a commit stands at the end, so that what came before counts.
+/// A capture whose chunks come from the input: tag, two bytes of length, payload, repeatedly. The header and the
+/// checksums are valid, and a commit at the end makes the chunks count.
 pub fn capture_of(input: &[u8]) -> Vec<u8> {
     let mut capture = b"memtrace\x01\0\0\0".to_vec();
     let mut rest = input;
@@ -35,7 +34,7 @@ pub fn capture_of(input: &[u8]) -> Vec<u8> {
     capture
 }
 
-/// The input from which [`capture_of`] makes this capture: to have seeds from real ones.
+/// The input from which [`capture_of`] makes this capture, for seeds from real captures.
 pub fn input_of(capture: &[u8]) -> Vec<u8> {
     let (mut input, mut rest) = (Vec::new(), capture.get(12..).unwrap_or_default());
     while let Some((head, after)) = rest.split_first_chunk::<13>() {
@@ -59,7 +58,7 @@ fn chunk(out: &mut Vec<u8>, tag: u8, payload: &[u8]) {
     out.extend_from_slice(payload);
 }
 
-/// Reads a capture; what can be read can be used.
+/// Reads a capture and, if it is accepted, uses it.
 pub fn read_and_use(bytes: &[u8]) {
     let Ok(snapshot) = parse_capture(bytes) else { return };
     sums(&snapshot);
@@ -78,7 +77,7 @@ fn sums(data: &SnapshotData) {
     }
 }
 
-/// What the blocks stand for: of a sample more than their sizes.
+/// The sum of the blocks' weights.
 fn sum(device: &DeviceSnapshot, blocks: &[Block]) -> u64 {
     blocks.iter().map(|block| device.sampling.bytes(block.size)).sum()
 }
@@ -117,14 +116,14 @@ fn exports(snapshot: &Snapshot, draw: bool) {
     ];
     formats.iter().for_each(|format| _ = format.write(snapshot, &mut io::sink()).unwrap());
     if draw {
-        // Fails if nothing was live, or if flamegraphs were left out of the build.
+        // Fails if nothing is live, or without the feature for flamegraphs.
         let path = new_file("svg");
         let _ = snapshot.write(&path);
         let _ = std::fs::remove_file(path);
     }
 }
 
-/// What is read can be written and read again, and is then the same.
+/// An accepted capture can be written, read again, and is equal.
 fn round_trip(snapshot: &Snapshot) {
     let path = new_file("memtrace");
     snapshot.write(&path).unwrap();
@@ -133,12 +132,12 @@ fn round_trip(snapshot: &Snapshot) {
     assert_eq!(**snapshot, *again);
 }
 
-/// A path at which there is nothing, whoever else asks for one.
+/// A path without a file, for any number of processes.
 fn new_file(end: &str) -> PathBuf {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     FOLDER.path().join(format!("{}.{end}", NEXT.fetch_add(1, Ordering::Relaxed)))
 }
 
-/// In memory where that is possible. Left behind at the end of the fuzzer, which has none.
+/// In memory where possible. The fuzzer is killed at its end and leaves the folder behind.
 static FOLDER: LazyLock<TempDir> =
     LazyLock::new(|| tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).expect("a temporary folder"));

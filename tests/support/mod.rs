@@ -1,4 +1,4 @@
-//! What the tests of the heap share: blocks that cost no memory, one recording at a time.
+//! Helpers for tests of the heap: blocks that use no physical memory, and one recording at a time.
 #![allow(dead_code, reason = "each test program uses a part of this")]
 #![expect(unsafe_code, reason = "blocks come straight from the global allocator")]
 
@@ -11,8 +11,8 @@ use memtrace::{Device, Session, SnapshotData};
 
 pub(crate) const MIB: usize = 1 << 20;
 
-/// Recordings are process-wide and the test harness runs tests side by side: one at a time. The harness has done by
-/// then with the test before, and what began since waits here.
+/// One test at a time, because a recording covers the process and the harness runs tests in parallel. Afterwards the
+/// harness has finished the previous test, and tests that started since wait here.
 pub(crate) fn alone() -> MutexGuard<'static, ()> {
     static LOCK: Mutex<()> = Mutex::new(());
     let alone = LOCK.lock().unwrap_or_else(PoisonError::into_inner);
@@ -21,12 +21,12 @@ pub(crate) fn alone() -> MutexGuard<'static, ()> {
     alone
 }
 
-/// Waits for that, but not long: some threads have work of their own.
+/// Waits until all other threads sleep, but not long: some have work of their own.
 #[cfg(target_os = "linux")]
 fn all_others_sleep() {
     let began = std::time::Instant::now();
     let is_awake = |task: std::io::Result<std::fs::DirEntry>| {
-        // The state stands behind the thread's name, which is in parentheses. A thread that is gone has none.
+        // The state follows the thread's name, which is in parentheses. An ended thread has none.
         let stat = std::fs::read_to_string(task.unwrap().path().join("stat")).unwrap_or_default();
         stat.rsplit_once(") ").is_some_and(|(_, state)| state.starts_with(['R', 'D']))
     };
@@ -38,7 +38,7 @@ fn all_others_sleep() {
     }
 }
 
-/// Records blocks of 1 MiB or more: the harness has none, so what is recorded is the test's own.
+/// Records blocks of 1 MiB or more: the harness has none, so all recorded blocks are the test's.
 pub(crate) fn record_large() -> Session {
     memtrace::builder().min_size(MIB).start().unwrap()
 }
@@ -47,12 +47,12 @@ pub(crate) fn cpu(snapshot: &SnapshotData) -> &DeviceSnapshot {
     snapshot.device(Device::Cpu).unwrap()
 }
 
-/// (address, size) of the live blocks, in the order of their allocation.
+/// Address and size of the live blocks, in the order of allocation.
 pub(crate) fn live(snapshot: &SnapshotData) -> Vec<(u64, u64)> {
     cpu(snapshot).live.iter().map(|block| (block.address, block.size)).collect()
 }
 
-/// The bytes of 1 MiB blocks and larger that a recording finds when it begins.
+/// Bytes of blocks of 1 MiB or more that exist when a recording starts.
 pub(crate) fn bytes_before_recording() -> u64 {
     cpu(&record_large().snapshot()).not_recorded
 }
@@ -61,14 +61,14 @@ pub(crate) fn records(snapshot: &SnapshotData) -> &[Record] {
     &cpu(snapshot).records
 }
 
-/// A block from the global allocator, never touched, so that even a large one takes no memory.
+/// A block from the global allocator, never touched, so that a large one uses no physical memory.
 #[derive(Debug)]
 pub(crate) struct Raw {
     start: NonNull<u8>,
     layout: Layout,
 }
 
-// SAFETY: a block belongs to whoever holds this; nobody else has its address.
+// SAFETY: this value owns its block; no other code has the address.
 unsafe impl Send for Raw {}
 
 impl Raw {
@@ -93,7 +93,7 @@ impl Raw {
         assert!(self.try_resize(size), "the allocator refused {size} bytes");
     }
 
-    /// False if the allocator returned null; then the block is as it was.
+    /// Returns false if the allocator returned null; the block is then unchanged.
     pub(crate) fn try_resize(&mut self, size: usize) -> bool {
         let layout = Layout::from_size_align(size, self.layout.align()).unwrap();
         assert!(layout.size() > 0);
@@ -112,13 +112,13 @@ impl Raw {
         self.layout.size() as u64
     }
 
-    /// As the ledger names it.
+    /// The ledger's key: address and size.
     pub(crate) fn key(&self) -> (u64, u64) {
         (self.address(), self.size())
     }
 
     fn of(start: *mut u8, layout: Layout) -> Self {
-        // Hidden from the optimiser, which may leave out a pair of alloc and dealloc.
+        // Hides the block from the optimizer, which may remove a pair of alloc and dealloc.
         Self { start: NonNull::new(std::hint::black_box(start)).unwrap(), layout }
     }
 }

@@ -1,5 +1,5 @@
-//! Seeds for the fuzz targets: captures of real recordings of each kind, whole and cut in the middle. They have the names
-//! of this machine in them, so they are made anew wherever they are used.
+//! Seeds for the fuzz targets: captures of real recordings of each kind, whole and cut in the middle. They contain
+//! paths of this machine, so each user creates them anew.
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ use crate::hostile::input_of;
 
 type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
 
-/// Each with its name, as the input of `capture_of`. The process must have memtrace's allocator, and no other recording.
+/// Names and inputs of `capture_of`. The process must have memtrace's allocator and no other recording.
 pub fn seeds() -> Outcome<Vec<(String, Vec<u8>)>> {
     let folder = tempfile::tempdir()?;
     let mut seeds = Vec::new();
@@ -21,8 +21,7 @@ pub fn seeds() -> Outcome<Vec<(String, Vec<u8>)>> {
     Ok(seeds)
 }
 
-/// A snapshot with everything, one of a log that has lost its beginning, one of a sample, a stream, and one that could
-/// not keep up.
+/// A complete snapshot, one whose log lost its beginning, one of a sample, a stream, and a stream with gaps.
 fn captures(folder: &Path) -> Outcome<Vec<(&'static str, Vec<u8>)>> {
     let small = || memtrace::builder().min_size(256);
     Ok(vec![
@@ -57,7 +56,7 @@ fn snapshot(builder: Builder, folder: &Path) -> Outcome<Vec<u8>> {
     Ok(capture)
 }
 
-/// The files that the capture names, and their build-ids.
+/// The paths and build-ids in the capture.
 fn files(capture: &[u8]) -> Result<Vec<Vec<u8>>, Error> {
     let snapshot = parse_capture(capture)?;
     let names = snapshot
@@ -67,8 +66,7 @@ fn files(capture: &[u8]) -> Result<Vec<Vec<u8>>, Error> {
     Ok(names.filter(|name| name.len() > 8).map(<[u8]>::to_vec).collect())
 }
 
-/// Names files that are not there, by texts of the same length: to read the debug information of this
-/// machine's would take nearly all the time.
+/// Replaces paths by missing ones of the same length: reading debug information would take nearly all the time.
 fn without_files(mut input: Vec<u8>, files: &[Vec<u8>]) -> Vec<u8> {
     for file in files {
         let places = input.windows(file.len()).enumerate().filter(|(_, part)| part == file);
@@ -78,7 +76,7 @@ fn without_files(mut input: Vec<u8>, files: &[Vec<u8>]) -> Vec<u8> {
     input
 }
 
-/// Some blocks that stay, some that go, in scopes.
+/// Allocates some blocks that stay and some that are freed, in scopes.
 fn work() {
     let mut kept = Vec::new();
     for step in 0..12usize {

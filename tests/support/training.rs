@@ -1,4 +1,4 @@
-//! The resnet example's network on small images.
+//! The network of the example resnet on small images.
 
 use candle_core::{DType, Device, Result, Tensor};
 use candle_nn::{VarBuilder, VarMap};

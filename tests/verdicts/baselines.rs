@@ -1,4 +1,4 @@
-//! Baselines that were written on one machine hold on another with more or fewer cores, whoever comes first.
+//! Baselines from one machine hold on another with more or fewer cores, whatever test runs first.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -7,9 +7,9 @@ use candle_core::{DType, Device, Tensor};
 
 use crate::{one_at_a_time, runs};
 
-/// The programs below are run by the test, each in processes of their own.
+/// The variable that makes the programs below run; the test starts them in child processes.
 const IN_CHILD: &str = "MEMTRACE_TEST_CHILD";
-/// Then each of them needs 64 KiB more.
+/// The variable that makes each of them need 64 KiB more.
 const PLANTED: &str = "MEMTRACE_TEST_PLANTED";
 
 struct Mlp {
@@ -60,7 +60,7 @@ fn program_d() {
     program("d");
 }
 
-/// A package that has nothing but the place for the baselines.
+/// A package with nothing but the folder for the baselines.
 fn package() -> PathBuf {
     let folder = std::env::temp_dir().join(format!("memtrace-baselines-{}", std::process::id()));
     std::fs::create_dir_all(folder.join("tests/verdicts")).unwrap();
@@ -68,7 +68,7 @@ fn package() -> PathBuf {
     folder
 }
 
-/// Runs programs with so many workers and so many test threads; do they pass?
+/// Whether the programs pass with this number of workers and these options of the harness.
 fn pass(package: &Path, workers: usize, arguments: &[&str], variables: &[(&str, &str)]) -> bool {
     let mut child = Command::new(std::env::current_exe().unwrap());
     child.args(arguments).current_dir(package).envs(variables.iter().copied());
@@ -85,7 +85,7 @@ const ALL: [&str; 1] = ["baselines::program_"];
 const ONE: [&str; 4] = ["baselines::program_a", "baselines::program_b", "baselines::program_c", "baselines::program_d"];
 
 #[test]
-fn hold_with_any_number_of_workers_and_of_tests_at_a_time() {
+fn baselines_hold_with_any_number_of_workers_and_parallel_tests() {
     let _one = one_at_a_time();
     let package = package();
     assert!(pass(&package, 2, &[ALL[0], "--test-threads=4"], &[("MEMTRACE_UPDATE_BASELINES", "1")]));

@@ -1,19 +1,19 @@
-//! Programs that keep something with each run: a block, or eight bytes in a container.
+//! Programs that leak in each run: a block, or eight bytes in a container.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::hint::black_box;
 use std::mem::forget;
 use std::sync::mpsc;
 
-use crate::{is_found, runtime};
+use crate::{fails, runtime};
 use memtrace::{NoGrowth, NoLeak};
 
-/// A test of a program that must be said to leak.
+/// Defines a test of a program whose leak must be found.
 macro_rules! keeps_something {
     ($($name:ident: $program:expr;)*) => {$(
         #[test]
         fn $name() {
-            is_found(|| ($program)(NoLeak::new()));
+            fails(|| ($program)(NoLeak::new()));
         }
     )*};
 }
@@ -70,7 +70,7 @@ keeps_something! {
     };
     a_channel_that_is_not_read: |no_leak: NoLeak| {
         let (to, _from) = mpsc::channel();
-        // It takes a block for every 31 messages.
+        // The channel allocates a block for every 31 messages.
         no_leak.runs(70).run(|| to.send(black_box(1u64)).unwrap())
     };
     blocks_in_a_vector: |no_leak: NoLeak| {
@@ -131,22 +131,22 @@ keeps_something! {
 
 #[test]
 fn containers_that_grow_on_and_on() {
-    is_found(|| {
+    fails(|| {
         let mut arrays: Vec<[u8; 4096]> = Vec::new();
         NoGrowth::new().iterations(20).run(|| arrays.push(black_box([0; 4096])))
     });
-    is_found(|| {
+    fails(|| {
         let mut losses: Vec<f64> = Vec::new();
         NoGrowth::new().iterations(20).run(|| losses.push(black_box(1.0)))
     });
-    is_found(|| {
+    fails(|| {
         let (mut map, mut key) = (HashMap::new(), 0u64);
         NoGrowth::new().iterations(100).run(|| {
             key += 1;
             map.insert(key, [0u8; 1024])
         })
     });
-    is_found(|| {
+    fails(|| {
         let mut blocks = Vec::new();
         NoGrowth::new().iterations(40).run(|| blocks.push(vec![0u8; 10]))
     });
@@ -154,9 +154,9 @@ fn containers_that_grow_on_and_on() {
 
 #[test]
 fn a_scope_of_a_pool_with_blocks_on_both_sides_of_the_stack() {
-    // So much has pages of its own, the first in the highest place where there is room.
+    // A block of this size has its own pages, the first one at the highest free address.
     const LARGE: usize = 64 << 20;
-    is_found(|| {
+    fails(|| {
         let above = black_box(vec![0u8; LARGE]);
         let (may_go_on, waits) = mpsc::channel();
         let thread = std::thread::Builder::new().stack_size(LARGE).spawn(move || {

@@ -1,5 +1,5 @@
-//! Are the assertions right? Programs without a leak, for which each must be quiet, and with one, which each must find;
-//! on one thread, on many, with pools, tasks, channels and containers.
+//! Reliability of the assertions: each must pass for programs without a leak, and fail for programs with one; on one
+//! thread, on many, with pools, tasks, channels and containers.
 //!
 //! `MEMTRACE_TEST_RUNS=1000 cargo test --test verdicts` runs every program a thousand times.
 
@@ -21,26 +21,26 @@ fn runs() -> usize {
     std::env::var("MEMTRACE_TEST_RUNS").map_or(5, |runs| runs.parse().unwrap())
 }
 
-/// One after the other, or the machine has more threads than anybody would give it.
+/// One program at a time, because together they would start very many threads.
 fn one_at_a_time() -> MutexGuard<'static, ()> {
     static LOCK: Mutex<()> = Mutex::new(());
     LOCK.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Says nothing, however often it is asked.
+/// The program passes in every run.
 #[track_caller]
-fn is_quiet(program: impl Fn() -> Verdict) {
+fn passes(program: impl Fn() -> Verdict) {
     let _one = one_at_a_time();
-    let alarms: Vec<String> = (0..runs()).filter_map(|_| program().err()).map(|failure| gone(&failure)).collect();
+    let alarms: Vec<String> = (0..runs()).filter_map(|_| program().err()).map(|failure| removed(&failure)).collect();
     println!("{}: {} false alarms of {}", name(), alarms.len(), runs());
     assert!(alarms.is_empty(), "{} false alarms of {}, the first: {}", alarms.len(), runs(), alarms[0]);
 }
 
-/// Is found each time.
+/// The program fails in every run.
 #[track_caller]
-fn is_found(program: impl Fn() -> Verdict) {
+fn fails(program: impl Fn() -> Verdict) {
     let _one = one_at_a_time();
-    let found = (0..runs()).filter(|_| program().err().inspect(|failure| drop(gone(failure))).is_some()).count();
+    let found = (0..runs()).filter(|_| program().err().inspect(|failure| drop(removed(failure))).is_some()).count();
     println!("{}: found {found} of {}", name(), runs());
     assert_eq!(found, runs());
 }
@@ -49,8 +49,8 @@ fn name() -> String {
     std::thread::current().name().unwrap_or_default().to_owned()
 }
 
-/// Its text; its snapshot is not kept.
-fn gone(failure: &Failure) -> String {
+/// The failure's text; its snapshot is removed.
+fn removed(failure: &Failure) -> String {
     failure.snapshot().map(std::fs::remove_file).transpose().unwrap();
     failure.to_string()
 }

@@ -1,9 +1,9 @@
-//! Peaks of work on other threads: found, or said to be undecided; and what others do meanwhile is none of it.
+//! Peaks of work on other threads are found, or reported as undecided; unrelated work does not count.
 
 use std::hint::black_box;
 use std::sync::mpsc;
 
-use crate::{Verdict, is_found, is_quiet, one_at_a_time, runs, runtime};
+use crate::{Verdict, fails, one_at_a_time, passes, runs, runtime};
 use memtrace::PeakLimit;
 
 const MIB: usize = 1 << 20;
@@ -18,17 +18,17 @@ fn large() -> usize {
 
 #[test]
 fn of_a_thread() {
-    is_found(|| limit().run(|| std::thread::spawn(large).join().unwrap()).map(drop));
-    is_found(|| limit().run(|| std::thread::scope(|threads| threads.spawn(large).join().unwrap())).map(drop));
+    fails(|| limit().run(|| std::thread::spawn(large).join().unwrap()).map(drop));
+    fails(|| limit().run(|| std::thread::scope(|threads| threads.spawn(large).join().unwrap())).map(drop));
 }
 
 #[test]
 fn of_a_pool() {
     use rayon::prelude::*;
     let parts = || (0..8).into_par_iter().map(|_| black_box(vec![1u8; 2 * MIB]).len()).sum::<usize>();
-    is_found(|| limit().run(parts).map(drop));
+    fails(|| limit().run(parts).map(drop));
     let pool = rayon::ThreadPoolBuilder::new().num_threads(2).build().unwrap();
-    is_found(|| limit().run(|| pool.install(large)).map(drop));
+    fails(|| limit().run(|| pool.install(large)).map(drop));
 }
 
 #[test]
@@ -36,14 +36,14 @@ fn of_tasks() {
     let runtime = runtime();
     let blocking = || runtime.block_on(async { tokio::task::spawn_blocking(large).await.unwrap() });
     let task = || runtime.block_on(async { tokio::spawn(async { large() }).await.unwrap() });
-    is_found(|| limit().run(blocking).map(drop));
-    is_found(|| limit().run(task).map(drop));
+    fails(|| limit().run(blocking).map(drop));
+    fails(|| limit().run(task).map(drop));
 }
 
 #[test]
 fn of_a_task_beside_a_measurement_of_the_whole_process() {
     let runtime = runtime();
-    is_found(|| {
+    fails(|| {
         let ((open, is_open), (close, is_closed)) = (mpsc::channel(), mpsc::channel());
         let whole = move || {
             let everything = PeakLimit::new().limit("1 GiB").whole_process(true);
@@ -66,7 +66,7 @@ fn of_a_task_beside_a_measurement_of_the_whole_process() {
 fn of_an_actor_with_closures() {
     let (to, work) = mpsc::channel::<Box<dyn FnOnce() + Send>>();
     std::thread::spawn(move || work.iter().for_each(|work| work()));
-    is_found(|| {
+    fails(|| {
         let ask = || {
             let (done, wait) = mpsc::channel();
             to.send(Box::new(move || done.send(large()).unwrap())).unwrap();
@@ -76,13 +76,13 @@ fn of_an_actor_with_closures() {
     });
 }
 
-/// What is asked for is a number, and what comes back is a block.
+/// Requests are numbers, replies are blocks.
 fn with_an_actor(check: impl Fn(&dyn Fn()) -> Verdict) -> Verdict {
     let (to, sizes) = mpsc::channel::<usize>();
     let (give, blocks) = mpsc::channel();
     let actor = std::thread::Builder::new().name("loader".to_owned());
     let actor = actor.spawn(move || sizes.iter().for_each(|size| give.send(vec![1u8; size]).unwrap())).unwrap();
-    // The channels have their first blocks before anything is measured.
+    // The channels allocate their first blocks before the measurement.
     to.send(1).unwrap();
     drop(blocks.recv().unwrap());
     let outcome = check(&|| {
@@ -95,15 +95,15 @@ fn with_an_actor(check: impl Fn(&dyn Fn()) -> Verdict) -> Verdict {
 }
 
 #[test]
-fn of_an_actor_of_which_nobody_knows_for_whom_it_works() {
-    is_found(|| with_an_actor(|ask| limit().run(ask)));
+fn of_an_actor_without_a_known_client() {
+    fails(|| with_an_actor(|ask| limit().run(ask)));
     let failure = with_an_actor(|ask| limit().run(ask)).unwrap_err();
     assert!(failure.is_undecided() && !failure.is_violation(), "{failure}");
     let text = failure.to_string();
     for part in ["undecided: the peak", "16.00 MiB", "tests/verdicts/peaks.rs:", "allow = "] {
         assert!(text.contains(part), "{part} is not in\n{text}");
     }
-    is_quiet(|| with_an_actor(|ask| limit().allow("with_an_actor").run(ask)));
+    passes(|| with_an_actor(|ask| limit().allow("with_an_actor").run(ask)));
     let _one = one_at_a_time();
     let whole = with_an_actor(|ask| limit().whole_process(true).run(ask)).unwrap_err();
     assert!(whole.is_violation(), "{whole}");
@@ -111,7 +111,7 @@ fn of_an_actor_of_which_nobody_knows_for_whom_it_works() {
 }
 
 #[test]
-fn what_others_do_meanwhile_is_none_of_it() {
+fn unrelated_work_does_not_count() {
     let busy = || {
         let worker = std::thread::spawn(|| (0..50).for_each(|_| drop(black_box(vec![1u8; 2 * MIB]))));
         let outcome = limit().run(|| {
@@ -121,11 +121,11 @@ fn what_others_do_meanwhile_is_none_of_it() {
         worker.join().unwrap();
         outcome.map(drop)
     };
-    is_quiet(busy);
+    passes(busy);
 }
 
 #[test]
-fn of_the_whole_process_is_counted_when_it_is_asked_for() {
+fn of_the_whole_process_on_request() {
     let _one = one_at_a_time();
     for _ in 0..runs() {
         let (go, wait) = mpsc::channel::<()>();

@@ -1,4 +1,4 @@
-//! The work alone, on the system's allocator.
+//! The workload on the system's allocator, without a profiler.
 
 use peers::{Args, Outcome, run};
 

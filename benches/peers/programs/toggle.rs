@@ -1,5 +1,5 @@
-//! Iterations with recording off and on in turns, in one process; `--iterations` is the number of pairs and
-//! `--record` the size from which on blocks are recorded. Prints the processor time of each as a line of JSON.
+//! Iterations with recording off and on in alternation, in one process. `--iterations` is the number of pairs,
+//! `--record` the threshold. Prints the processor time of each iteration as a line of JSON.
 
 mod options;
 
@@ -9,7 +9,6 @@ use peers::{Args, Clock, Outcome, Work};
 #[global_allocator]
 static ALLOC: memtrace::Alloc = memtrace::Alloc::system();
 
-/// What one iteration took.
 struct Measured {
     cpu_ns: u128,
     allocations: u64,
@@ -18,7 +17,7 @@ struct Measured {
 fn main() -> Outcome<()> {
     let args = Args::parse()?;
     let mut work = Work::load(&args)?;
-    // Twice each: the first ones fill caches, here as there.
+    // Two warm-up iterations of each kind fill caches.
     for _ in 0..2 {
         measure(&mut work, &args.record, false)?;
         measure(&mut work, &args.record, true)?;
@@ -26,7 +25,7 @@ fn main() -> Outcome<()> {
     let (mut off, mut on) = (Vec::new(), Vec::new());
     let mut allocations = 0;
     for pair in 0..args.iterations {
-        // In turns also which of the two comes first.
+        // The order within a pair alternates, too.
         for recorded in [pair % 2 == 1, pair % 2 == 0] {
             let took = measure(&mut work, &args.record, recorded)?;
             if recorded {
@@ -41,8 +40,8 @@ fn main() -> Outcome<()> {
     Ok(())
 }
 
-/// One iteration, recorded or not. A recording has begun just before in both cases: what that alone does (threads of the
-/// pool have fallen asleep, caches are not what they were) is not what recording adds.
+/// One iteration, recorded or not. A recording starts just before in both cases, so that its side effects (sleeping
+/// threads of the pool, cold caches) do not count as overhead.
 fn measure(work: &mut Work, record: &str, recorded: bool) -> Outcome<Measured> {
     let session = options::options(record).map(|options| options.start()).transpose()?;
     let session = session.filter(|_| recorded);

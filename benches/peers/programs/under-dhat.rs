@@ -1,4 +1,4 @@
-//! The work under dhat-rs; `--record full` is all frames of a stack, anything else its default of ten.
+//! The workload under dhat-rs; `--record full` keeps all frames of a stack, anything else dhat's default of ten.
 
 use peers::{Args, Outcome, run};
 

@@ -1,4 +1,4 @@
-//! The work on jemalloc; `_RJEM_MALLOC_CONF` says what it profiles, and it writes at the end by itself.
+//! The workload on jemalloc; `_RJEM_MALLOC_CONF` configures its profiler, which writes its file at exit.
 
 use peers::{Args, Outcome, run};
 

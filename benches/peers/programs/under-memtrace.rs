@@ -1,4 +1,4 @@
-//! The work under memtrace; for `--record` see `options::options`.
+//! The workload under memtrace; `options::options` reads `--record`.
 
 mod options;
 
@@ -14,7 +14,7 @@ fn main() -> Outcome<()> {
     run(&args, || Ok(options::options(&args.record).map(Builder::start).transpose()?), |session| finish(session, &args))
 }
 
-/// What the other profilers do by themselves: the file, with symbols.
+/// Writes the file with symbols, as the other profilers do at exit.
 fn finish(session: Option<Session>, args: &Args) -> Outcome<String> {
     let Some(session) = session else { return Ok(String::new()) };
     let snapshot = session.snapshot();
@@ -24,13 +24,13 @@ fn finish(session: Option<Session>, args: &Args) -> Outcome<String> {
     Ok(told(&snapshot))
 }
 
-/// The peak, how much of it has a frame of the program, and what went through the allocator.
+/// The peak, its bytes with a frame of the program, and the allocator's counters, as JSON fields.
 fn told(snapshot: &Snapshot) -> String {
     let Some(device) = snapshot.device(Device::Cpu) else { return String::new() };
-    // A block of a sample stands for more than its size.
+    // The weight of a sampled block may exceed its size.
     let weights = device.peak_weights().filter(|(block, _)| reaches_user(snapshot, block.stack));
     let user: u64 = weights.map(|(_, weight)| weight.bytes).sum();
-    // Counters have no stacks.
+    // Without a recording there are only counters.
     let user = if device.peak.blocks.is_empty() { "null".to_owned() } else { user.to_string() };
     let (peak, allocations) = (device.peak.total(), device.stats.allocations.allocated);
     format!(r#", "peak": {peak}, "user": {user}, "allocations": {allocations}"#)

@@ -1,4 +1,4 @@
-//! The command line that all programs have.
+//! The command line that all programs share.
 
 use std::path::PathBuf;
 
@@ -6,31 +6,29 @@ use lexopt::prelude::*;
 
 use crate::Outcome;
 
-/// What to do, and under which options of the profiler.
 #[derive(Clone, Debug)]
 pub struct Args {
-    /// `resnet`, `llama` or `blocks`.
+    /// The workload: `resnet`, `llama` or `blocks`.
     pub work: String,
     /// Training steps, or texts.
     pub iterations: usize,
-    /// Images in a training step.
+    /// Images per training step.
     pub batch: usize,
-    /// Their height and width.
+    /// Height and width of an image.
     pub image: usize,
-    /// How far a training step goes; 0: all steps do the same arithmetic.
+    /// The learning rate; with 0, every step does the same arithmetic.
     pub learning_rate: f64,
-    /// Tokens in a text.
+    /// Tokens per text.
     pub tokens: usize,
-    /// Blocks that are live at once.
+    /// Live blocks.
     pub blocks: usize,
-    /// What the profiler records, in its own words.
+    /// The profiler's mode; each program has its own values.
     pub record: String,
-    /// Where its file goes.
+    /// The profiler's output file.
     pub out: Option<PathBuf>,
 }
 
 impl Args {
-    /// The command line of this process.
     pub fn parse() -> Outcome<Self> {
         let mut parser = lexopt::Parser::from_env();
         let mut args = Self {

@@ -1,4 +1,4 @@
-//! Very many small blocks that are live at once, from stacks of different depths.
+//! A million small live blocks, allocated from stacks of different depths.
 
 use std::hint::black_box;
 
@@ -6,12 +6,12 @@ use candle_core::Result;
 
 use crate::Iteration;
 
-/// So many calls lie between the work and a block, one more or less each time.
+/// The number of calls between the workload and an allocation varies up to this.
 const CALLS: u64 = 24;
-/// Bytes of a block.
+/// Sizes of blocks in bytes.
 const SIZES: std::ops::RangeInclusive<u64> = 16..=80;
 
-/// Fills a table of blocks, replaces as many at random, and frees all.
+/// Fills a table of blocks, replaces an equal number at random, and frees all.
 pub(crate) struct Blocks {
     count: usize,
     random: u64,
@@ -22,7 +22,7 @@ impl Blocks {
         Self { count, random: 42 }
     }
 
-    /// Xorshift: costs next to nothing beside what is measured.
+    /// Xorshift, whose cost is negligible here.
     fn random(&mut self, below: u64) -> u64 {
         self.random ^= self.random << 13;
         self.random ^= self.random >> 7;
@@ -37,7 +37,7 @@ impl Blocks {
     }
 }
 
-/// A block that is made so many calls further in.
+/// Allocates a block below this number of nested calls.
 #[inline(never)]
 fn called(calls: u64, size: usize) -> Vec<u8> {
     black_box(if black_box(calls) == 0 { Vec::with_capacity(size) } else { called(calls - 1, size) })

@@ -1,7 +1,7 @@
-//! The work of the examples `resnet` and `llama`, without what they say and write, and very many small blocks, as
-//! programs that differ in their allocator only.
+//! Workloads for comparing heap profilers: those of the examples `resnet` and `llama`, without their output, and many
+//! small blocks. The programs differ only in their allocator.
 //!
-//! `scripts/bench-peers` builds and runs them; its `--help` says what for.
+//! `scripts/bench-peers` builds and runs them; see its `--help`.
 
 mod args;
 mod blocks;
@@ -14,10 +14,9 @@ use std::error::Error;
 pub use args::Args;
 pub use clock::{Clock, most_resident};
 
-/// What everything here returns.
 pub type Outcome<T> = Result<T, Box<dyn Error>>;
 
-/// Work that can be done again and again.
+/// A workload that can run repeatedly.
 #[expect(missing_debug_implementations, reason = "the model has none")]
 pub struct Work(Box<dyn Iteration>);
 
@@ -35,16 +34,16 @@ impl Work {
         }))
     }
 
-    /// A training step, a text of `--tokens` tokens, or `--blocks` blocks made, replaced and freed.
+    /// Runs a training step, generates a text of `--tokens` tokens, or allocates, replaces and frees `--blocks` blocks.
     pub fn iteration(&mut self) -> Outcome<()> {
         Ok(self.0.iteration()?)
     }
 }
 
-/// Does the whole work between `start` and `finish`, and prints what it took as a line of JSON, to which `finish`
-/// adds fields.
+/// Runs the whole workload between `start` and `finish`, and prints its cost as a line of JSON, to which `finish` adds
+/// fields.
 ///
-/// The profiler's own writing is outside of what is timed here; who measures the process sees it.
+/// The time excludes the profiler's writing of files; the time of the process includes it.
 pub fn run<P>(
     args: &Args,
     start: impl FnOnce() -> Outcome<P>,

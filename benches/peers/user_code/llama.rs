@@ -1,4 +1,4 @@
-//! Texts of a tiny Llama, token by token, on the model of `examples/llama`.
+//! Text generation with a tiny Llama, the model of `examples/llama`.
 
 use candle_core::{D, DType, Device, Result, Tensor};
 use candle_transformers::models::llama::{Cache, Config, Llama};
@@ -12,7 +12,7 @@ mod model;
 const LAYERS: usize = 4;
 const HIDDEN: usize = 128;
 
-/// A model, which begins each text with an empty cache.
+/// A model; each text starts with an empty cache.
 pub(crate) struct Decode {
     model: Llama,
     config: Config,

@@ -1,4 +1,4 @@
-//! Training steps of ResNet-50, as `examples/resnet` does them.
+//! Training steps of ResNet-50, as in `examples/resnet`.
 
 use candle_core::{DType, Device, Result, Tensor, Var};
 use candle_nn::{VarBuilder, VarMap};
@@ -44,7 +44,7 @@ impl Iteration for Training {
     }
 }
 
-/// The variables by name: `VarMap` itself gives them in an order that changes from run to run.
+/// The variables by name: the order of `VarMap` differs between runs.
 fn sorted_vars(varmap: &VarMap) -> Vec<Var> {
     let named = varmap.data().lock().expect("no other thread has them");
     let mut vars: Vec<(&String, &Var)> = named.iter().collect();

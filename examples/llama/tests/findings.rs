@@ -1,5 +1,5 @@
-//! Ways to lose memory with candle 0.11.1, and what memtrace shows of each. Beside each stands the same work done
-//! so that it does not happen. docs/findings.md explains them; this prints the reports:
+//! Ways to waste memory with candle 0.11.1, and memtrace's report of each, beside the same work without the waste.
+//! docs/findings.md explains them; this prints the reports:
 //!
 //! `cargo test -p llama-example --test findings -- --nocapture --test-threads 1`
 
@@ -22,14 +22,14 @@ mod llama;
 #[global_allocator]
 static ALLOC: memtrace::Alloc = memtrace::Alloc::system();
 
-/// One test at a time: a recording has what other threads allocate, too.
+/// One test at a time: a recording also contains allocations of other threads.
 static TESTS: Mutex<()> = Mutex::new(());
 
 fn alone() -> MutexGuard<'static, ()> {
     TESTS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Runs a program and takes a snapshot while what it gives back is alive; prints the report.
+/// Runs a program and takes a snapshot while its result is alive; prints the report.
 fn recorded<T>(title: &str, program: impl FnOnce() -> Result<T>) -> (Snapshot, T) {
     let session = memtrace::start().unwrap();
     let kept = program().unwrap();
@@ -42,7 +42,7 @@ fn cpu(snapshot: &Snapshot) -> &DeviceSnapshot {
     snapshot.device(memtrace::Device::Cpu).unwrap()
 }
 
-/// What the report finds, of which kinds.
+/// Kinds of the report's findings.
 fn findings(snapshot: &Snapshot) -> Vec<&'static str> {
     memtrace::report::findings(snapshot, cpu(snapshot)).iter().map(|finding| finding.kind).collect()
 }
@@ -53,7 +53,7 @@ const WIDTH: usize = 512;
 /// A batch of values as wide as a layer, or a layer's weights.
 const SQUARE: u64 = (WIDTH * WIDTH * 4) as u64;
 
-/// Three layers with a relu after each but the last.
+/// Three layers with a relu between them.
 struct Mlp {
     weights: Vec<Var>,
 }
@@ -86,10 +86,10 @@ fn gradients_keep_the_graph_until_they_are_detached() {
         Ok(mlp.weights.iter().filter_map(|var| Some(gradients.get(var)?.detach())).collect::<Vec<_>>())
     });
     assert_eq!(gradients.len(), 3);
-    // The loss is gone, and still the gradient of the last layer's weights keeps what that layer was given: two
-    // products and what relu made of them.
+    // The loss is dropped, but the gradient of the last layer's weights keeps that layer's input: two products and
+    // their relu.
     let is_forward = |snapshot: &Snapshot, block: &Block| snapshot.context_path(block.context) == "forward";
-    // Whole tensors: rayon may take some for itself the first time that it is used.
+    // Only whole tensors: on first use, rayon allocates memory of its own.
     let tensors = |snapshot: &Snapshot| {
         let live = cpu(snapshot).live.iter().filter(|block| block.size == SQUARE && is_forward(snapshot, block));
         live.map(|block| block.size).sum::<u64>()
@@ -111,7 +111,7 @@ fn gradients_keep_the_graph_until_they_are_detached() {
 
 const STEPS: usize = 8;
 
-/// Trains, and keeps what `keep` makes of each step's loss.
+/// Trains, and keeps the result of `keep` for each step's loss.
 fn losses<T>(mlp: &Mlp, keep: impl Fn(Tensor) -> Result<T>) -> Result<Vec<T>> {
     let x = Tensor::ones((WIDTH, WIDTH), DType::F32, &Device::Cpu)?;
     let step = |_| {
@@ -129,7 +129,7 @@ fn losses<T>(mlp: &Mlp, keep: impl Fn(Tensor) -> Result<T>) -> Result<Vec<T>> {
 }
 
 #[test]
-fn losses_that_are_kept_keep_the_graph_of_each_step() {
+fn kept_losses_keep_the_graph_of_each_step() {
     let _alone = alone();
     let mlp = Mlp::new().unwrap();
     let (kept, losses_kept) = recorded("losses that are tensors", || losses(&mlp, Ok));
@@ -172,7 +172,7 @@ fn cumsum_makes_a_square_matrix() {
 
 // ---- AdamW's step ----
 
-/// AdamW with candle's defaults, on tensors that are no variables.
+/// AdamW with candle's defaults, on tensors that are not variables.
 struct Frugal {
     slots: Vec<[Var; 3]>,
     steps: i32,
@@ -201,13 +201,13 @@ impl Frugal {
     }
 }
 
-/// A moving average takes in a value.
+/// Adds a value to a moving average.
 fn update(average: &Var, beta: f64, value: &Tensor) -> Result<()> {
     let old = (average.as_detached_tensor() * beta)?;
     average.set(&(old + (value * (1. - beta))?)?)
 }
 
-/// The largest transient of two steps, in sizes of the largest parameter, what was found, and what became of the first parameter.
+/// The largest transient of two steps, in sizes of the largest parameter, the findings, and the first parameter.
 fn two_steps(
     title: &str,
     step: &mut dyn FnMut(&GradStore) -> Result<()>,
@@ -263,7 +263,7 @@ const LAYERS: usize = 2;
 // Enough that what the caches keep is well over a tenth of the peak, whatever the buffers of matrix kernels take here.
 const TOKENS: usize = 64;
 
-/// Reads four tokens, makes `TOKENS`, and keeps model and cache.
+/// Reads four tokens, generates `TOKENS`, and keeps model and cache.
 fn generate(weights: VarBuilder<'_>) -> Result<generate::Generation> {
     let config = candle_transformers::models::llama::Config { vocab_size: 256, ..llama::small(LAYERS, 128) };
     let mut model = generate::Generation::load(|| Ok(weights), &config, DType::F32, &Device::Cpu)?;
@@ -272,7 +272,7 @@ fn generate(weights: VarBuilder<'_>) -> Result<generate::Generation> {
     Ok(model)
 }
 
-/// Live blocks that came of joining others, and their bytes.
+/// Number and bytes of live blocks that an operation created by concatenation.
 fn joined(snapshot: &Snapshot) -> (usize, u64) {
     let by_cat = |stack| attribute::operator(snapshot, stack).is_some_and(|operator| operator.root == "cat");
     let sizes = cpu(snapshot).live.iter().filter(|block| by_cat(block.stack)).map(|block| block.size);
@@ -288,10 +288,10 @@ fn a_kv_cache_of_variables_keeps_each_earlier_one() {
     let varmap = VarMap::new();
     let weights = || VarBuilder::from_varmap(&varmap, DType::F32, &Device::Cpu);
     let (leaking, _model) = recorded("weights of a VarMap", || generate(weights()));
-    // A key and a value for each layer, of 64 values for each of all tokens.
+    // A key and a value per layer, of 64 values per token.
     let cache = |tokens: usize| (64 * 4 * tokens) as u64;
     assert_eq!(joined(&plain), (2 * LAYERS, 2 * LAYERS as u64 * cache(4 + TOKENS)));
-    // The values' caches of all lengths; the keys went through an operation that has no backward pass.
+    // The values' caches of all lengths; the keys pass through an operation without a backward pass.
     let lengths: u64 = (1..=TOKENS).map(|made| cache(4 + made)).sum();
     let layers = LAYERS as u64;
     assert_eq!(joined(&leaking), (LAYERS * (TOKENS + 1), layers * (cache(4 + TOKENS) + lengths)));

@@ -1,4 +1,4 @@
-//! The example llama, run small: what it prints and writes, held against theory.
+//! The example llama in a small size: its output and files agree with theory.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -10,14 +10,14 @@ use memtrace::{Device, analysis};
 #[path = "../main.rs"]
 mod example;
 
-/// Set in the child process that runs the example: the command line.
+/// Set in the child process that runs the example: its command line.
 const CHILD: &str = "MEMTRACE_TEST_LLAMA";
 /// Two layers, two heads of 64 values, one of them for the KV cache.
 const SMALL: &str = "--layers 2 --hidden 128 --prompt 4 --tokens 12 --bug varmap";
 const PER_TOKEN: i64 = 2 * 2 * 64 * 4;
 const WEIGHTS: i64 = 4 * (2 * 32_000 * 128 + 128 + 2 * (3 * 128 * 128 + 3 * 128 * 352 + 2 * 128));
 
-/// Runs the example in the child process with its command line; that there is none says that this is not the child.
+/// The child's body: runs the example with its command line. Without one, this is not the child.
 #[test]
 fn child() {
     if let Ok(line) = std::env::var(CHILD) {
@@ -25,7 +25,7 @@ fn child() {
     }
 }
 
-/// Standard output of the example with that command line; it must have ended well.
+/// Standard output of the example with this command line; it must succeed.
 fn run(line: &str) -> String {
     let output = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "child", "--nocapture"])
@@ -46,11 +46,11 @@ fn numbers(output: &str, what: &str) -> Vec<i64> {
 }
 
 #[test]
-fn each_token_adds_what_theory_says_and_variables_add_more() {
+fn each_token_adds_the_theoretical_bytes_and_variables_add_more() {
     let out = tempfile::tempdir().unwrap();
     let dir = out.path().join("files");
     let output = run(&format!("{SMALL} --out {}", dir.display()));
-    // Found, in theory, the smallest, the largest.
+    // The measured, theoretical, smallest and largest number.
     assert_eq!(numbers(&output, "Each token"), [PER_TOKEN; 4]);
     let weights = numbers(&output, "Weights");
     assert_eq!(weights[1], WEIGHTS);
@@ -80,7 +80,7 @@ fn check_files(dir: &Path) {
     assert!(analysis::scopes(&snapshot, device).iter().any(in_attention), "the model's spans are scopes");
 }
 
-/// Writes random weights for a vocabulary of 64, one layer and two heads of 64 values, and their configuration.
+/// Writes random weights and their configuration: a vocabulary of 64, one layer and two heads of 64 values.
 fn write_weights(dir: &Path) {
     let matrices = [
         ("model.embed_tokens", 64, 128),
@@ -105,7 +105,7 @@ fn write_weights(dir: &Path) {
 }
 
 #[test]
-fn weights_out_of_files_are_counted_in_the_type_that_they_are_used_in() {
+fn weights_from_files_are_counted_in_the_type_of_their_use() {
     let out = tempfile::tempdir().unwrap();
     write_weights(out.path());
     let dir = out.path().display();

@@ -1,4 +1,4 @@
-//! Peaks of ResNet-50 and of Llama on a GPU, real or simulated: run by `cargo xtask peaks`.
+//! Peaks of ResNet-50 and Llama on a real or simulated GPU; `cargo xtask peaks` runs them.
 #![cfg(feature = "cuda")]
 
 use candle_core::{D, DType, Result, Tensor, Var};
@@ -23,7 +23,7 @@ fn gpu() -> Result<candle_core::Device> {
     memtrace::candle::cuda(0)
 }
 
-/// By name: `VarMap` itself gives them in an order that changes from run to run, and with it the first step's peak.
+/// The variables by name: the order of `VarMap` differs between runs, and with it the first step's peak.
 fn sorted_vars(varmap: &VarMap) -> Vec<Var> {
     let named = varmap.data().lock().unwrap();
     let mut names: Vec<&String> = named.keys().collect();
@@ -36,7 +36,7 @@ fn a_training_step_of_resnet_50() -> Result<()> {
     let device = gpu()?;
     let varmap = VarMap::new();
     let network = measure(|| resnet::ResNet50::new(VarBuilder::from_varmap(&varmap, DType::F32, &device)));
-    // 25,557,032 parameters and 53,120 running statistics, of four bytes.
+    // 25,557,032 parameters and 53,120 running statistics of four bytes.
     assert_eq!(network.device(GPU).leaked, 102_440_608);
     let network = network.value?;
     let mut optimizer = sgd::SgdMomentum::new(sorted_vars(&varmap), 0.01, 0.9);
@@ -48,7 +48,7 @@ fn a_training_step_of_resnet_50() -> Result<()> {
         let gradients = scope("backward", || loss.backward())?;
         scope("optimizer", || optimizer.step(&gradients))
     };
-    // The first step makes the momentum.
+    // The first step allocates the momentum.
     assert_peak!(baseline = "resnet-50: first training step", device = GPU, step()?);
     assert_peak!(baseline = "resnet-50: training step", device = GPU, step()?);
     assert_no_leak!(step()?);
@@ -64,7 +64,7 @@ fn inference_of_resnet_50() -> Result<()> {
     Ok(())
 }
 
-/// The token after `tokens`, the first of which stands at `position`.
+/// The token after `tokens`, the first of which is at `position`.
 fn next(model: &Llama, cache: &mut Cache, tokens: &[u32], position: usize) -> Result<u32> {
     let input = Tensor::new(tokens, &gpu()?)?.unsqueeze(0)?;
     model.forward(&input, position, cache)?.argmax(D::Minus1)?.squeeze(0)?.to_scalar()
@@ -86,7 +86,7 @@ fn each_token_of_llama_adds_its_keys_and_values() -> Result<()> {
 }
 
 #[test]
-fn requests_to_llama_leave_nothing_behind() -> Result<()> {
+fn requests_to_llama_leak_nothing() -> Result<()> {
     let (device, config) = (gpu()?, llama::small(2, 256));
     let model = Llama::load(VarBuilder::zeros(DType::F32, &device), &config)?;
     let tables = Cache::new(true, DType::F32, &config, &device)?;

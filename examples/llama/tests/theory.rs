@@ -1,7 +1,7 @@
-//! Snapshots of candle's networks held against what theory says of their memory. The parameters of ResNet-50 and
-//! what repeats from step to step are in `resnet.rs`; the sums of the example llama in `llama.rs`.
+//! Memory of candle's networks compared with theory. `resnet.rs` covers the parameters of ResNet-50 and the repetition
+//! of steps, `llama.rs` the figures of the example llama.
 //!
-//! Each number is what one scope's blocks have live in a snapshot; each test says the error that it grants.
+//! Each number is the live bytes of one scope in a snapshot; each test states its tolerance.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -31,7 +31,7 @@ fn recorded(test: impl FnOnce(&Session) -> Result<()>) {
     test(&session).unwrap();
 }
 
-/// Bytes live now of what was allocated directly in the scope of that path.
+/// Live bytes allocated directly in the scope with this path.
 fn live_in(session: &Session, path: &str) -> f64 {
     let snapshot = session.snapshot();
     let device = snapshot.device(memtrace::Device::Cpu).unwrap();
@@ -39,8 +39,7 @@ fn live_in(session: &Session, path: &str) -> f64 {
     rows.iter().find(|row| row.label == path).map_or(0., |row| row.bytes as f64)
 }
 
-/// Bytes live now of tensors that other ones were joined to. A scope alone would also have queues of rayon's, which
-/// grow when they like to.
+/// Live bytes of tensors created by concatenation. A whole scope would include rayon's queues, which grow at any time.
 fn joined(session: &Session) -> f64 {
     let snapshot = session.snapshot();
     let live = &snapshot.device(memtrace::Device::Cpu).unwrap().live;
@@ -49,22 +48,22 @@ fn joined(session: &Session) -> f64 {
     joined.map(|block| block.size as f64).sum()
 }
 
-/// `found` is `theory`, with an error of up to `percent`: a scope also keeps what is no tensor, and blocks below the
-/// threshold are not in it.
+/// Checks that `found` is `theory` within `percent`: a scope also holds memory that is no tensor, and lacks blocks
+/// below the threshold.
 fn check(what: &str, found: f64, theory: u64, percent: f64) {
     let error = 100. * (found / theory as f64 - 1.);
     println!("{what}: {found} bytes, {theory} in theory, {error:+.4} %");
     assert!(error.abs() <= percent, "{what}: {found}, theory {theory}");
 }
 
-/// Values that the forward pass keeps for the backward pass, for one image of `size` times `size` pixels.
+/// Values that the forward pass keeps for the backward pass, for one square image of `size` pixels.
 fn resnet_activations(size: usize) -> usize {
-    // A convolution keeps its output, batch norm five of that size and six values a channel.
+    // A convolution keeps its output; batch norm keeps five tensors of that size and six values per channel.
     let convolution = |channels: usize, size: usize| 6 * channels * size * size + 6 * channels;
     let (half, quarter) = (size / 2, size / 4);
     // The stem with its relu.
     let mut sum = convolution(64, half) + 64 * half * half;
-    // A max pool keeps along each dimension the padding, what is padded, and two maxima.
+    // A max pool keeps, along each dimension, the padding, the padded tensor, and two maxima.
     sum += 64 * (2 * half + (half + 2) * half + 2 * quarter * half);
     sum += 64 * (2 * quarter + (half + 2) * quarter + 2 * quarter * quarter);
     let mut size = quarter;
@@ -75,7 +74,7 @@ fn resnet_activations(size: usize) -> usize {
             size = if stage > 0 && block == 0 { size / 2 } else { size };
             sum += convolution(width, before) + width * before * before;
             sum += convolution(width, size) + width * size * size;
-            // Addition and relu after the last one.
+            // The last convolution is followed by addition and relu.
             sum += convolution(out, size) + 2 * out * size * size;
             sum += if block == 0 { convolution(out, size) } else { 0 };
         }
@@ -89,7 +88,7 @@ fn resnet_keeps_the_activations_that_its_backward_pass_needs() {
         let varmap = VarMap::new();
         let network = resnet::ResNet50::new(VarBuilder::from_varmap(&varmap, DType::F32, &Device::Cpu))?;
         let images = Tensor::randn(0f32, 1., (1, 3, 224, 224), &Device::Cpu)?;
-        // What the matrix product keeps for itself comes into being here, not in the scope.
+        // Buffers of the matrix product are allocated here, outside the scope.
         drop(network.forward(&images)?);
         let logits = scope("forward", || network.forward(&images))?;
         let theory = 4 * resnet_activations(224) as u64;
@@ -121,7 +120,7 @@ fn adamw_keeps_two_values_for_each_parameter() {
     });
 }
 
-/// Weights, tables and KV cache of a Llama.
+/// Checks weights, tables and KV cache of a Llama.
 fn llama_holds_what_theory_says(layers: usize, hidden: usize, theory: llama::Theory) {
     recorded(|session| {
         let config = llama::small(layers, hidden);

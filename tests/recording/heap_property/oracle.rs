@@ -1,23 +1,23 @@
-//! The naive account that a recording is held against.
+//! The oracle: a naive account of a program's blocks.
 
 use std::collections::BTreeMap;
 
-/// (address, size, scopes)
+/// Address, size and scopes of a block.
 pub(crate) type Known = (u64, u64, String);
 
-/// What a program holds, in the order of allocation; nothing clever.
+/// A program's live blocks in the order of allocation.
 #[derive(Default)]
 pub(crate) struct Oracle {
     pub(crate) live: Vec<Known>,
     pub(crate) old_freed: u64,
-    /// (bytes more than at the start, live set, old bytes freed by then)
+    /// The first maximum: bytes above the start, live set, and old bytes freed by then.
     pub(crate) peak: (i64, Vec<Known>, u64),
     pub(crate) allocs: Vec<u64>,
     pub(crate) frees: Vec<u64>,
     pub(crate) most_blocks: usize,
-    /// The state before the first record and after each one.
+    /// The state before the first record and after each record.
     pub(crate) states: Vec<Vec<(u64, u64)>>,
-    /// Most bytes at once by scope path, inner scopes included.
+    /// Peak bytes by scope path, including inner scopes.
     pub(crate) own_peaks: BTreeMap<String, u64>,
 }
 

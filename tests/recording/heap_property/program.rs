@@ -1,4 +1,4 @@
-//! A random program: real blocks on real threads, one step after another, and the oracle beside it.
+//! A random program: real blocks on real threads, one step after another, with the oracle beside it.
 
 use std::sync::mpsc;
 
@@ -11,7 +11,7 @@ use crate::support::MIB;
 
 const THREADS: usize = 4;
 
-/// What one thread does.
+/// One thread's operation.
 #[derive(Clone, Debug)]
 pub(crate) enum Op {
     Alloc(usize),
@@ -22,7 +22,7 @@ pub(crate) enum Op {
     Leave(Index),
 }
 
-/// An operation and the number of its thread.
+/// An operation and its thread's number.
 pub(crate) type Step = (usize, Op);
 
 pub(crate) fn step() -> impl Strategy<Value = Step> {
@@ -39,10 +39,10 @@ pub(crate) fn step() -> impl Strategy<Value = Step> {
     (0..THREADS, op)
 }
 
-/// A thread that does what it is told, one thing after another.
+/// A thread that runs commands one after another.
 struct Worker {
     jobs: mpsc::Sender<Job>,
-    /// Names of the scopes that it has open.
+    /// Names of its open scopes.
     path: Vec<&'static str>,
 }
 
@@ -65,7 +65,7 @@ impl Worker {
     }
 }
 
-/// As the ledger names it. The capacity is what was asked for: nothing is rounded for bytes.
+/// The ledger's key of a block. Vectors of bytes have exactly the requested capacity.
 fn key(block: &Vec<u8>) -> (u64, u64) {
     (block.as_ptr().addr() as u64, block.capacity() as u64)
 }
@@ -103,7 +103,7 @@ impl Program {
         }
     }
 
-    /// Closes every scope, so that none is closed while the next program is recorded.
+    /// Closes every scope, so that none remains for the next program.
     pub(crate) fn finish(self) {
         self.workers.iter().for_each(|worker| worker.run(Vec::clear));
     }
@@ -126,7 +126,7 @@ impl Program {
             }
             block
         });
-        // To the size that it has: nothing happens.
+        // A resize to the same size does nothing.
         if before.1 != size as u64 {
             self.oracle.free(before.0);
             self.oracle.alloc(key(&block), &worker.path);
@@ -152,7 +152,7 @@ impl Program {
         worker.run(move |scopes| scopes.push(memtrace::scope_guard(name)));
     }
 
-    /// Closes any open scope, not only the innermost.
+    /// Closes any open scope, not only the innermost one.
     fn leave(&mut self, thread: usize, which: Index) {
         let worker = &mut self.workers[thread];
         if !worker.path.is_empty() {

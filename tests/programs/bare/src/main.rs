@@ -1,5 +1,5 @@
-//! Allocates known blocks from known places and prints memtrace's report; `cargo xtask builds`
-//! looks at what the report says in each kind of build.
+//! Allocates known blocks at known sites and prints memtrace's report. `cargo xtask builds` checks the report of each
+//! kind of build.
 
 use std::hint::black_box;
 

@@ -1,4 +1,4 @@
-//! Attribution against labels, by count and by bytes.
+//! Comparison of attribution with labels, by events and by bytes.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use memtrace::attribute::{AllocationSite, allocation_site, operator};
 use memtrace::snapshot::{ContextId, Frame, Record, RecordKind};
 use memtrace::{Device, SnapshotData};
 
-/// Events and bytes of which something was right, unknown or wrong.
+/// Events and bytes whose attribution is right, unknown or wrong.
 #[derive(Default)]
 struct Sums {
     events: [u64; 3],
@@ -36,7 +36,7 @@ impl Sums {
     }
 }
 
-/// What came of one program.
+/// Results of one program.
 #[derive(Default)]
 pub(crate) struct Rates {
     operator: Sums,
@@ -76,7 +76,7 @@ impl Rates {
         self.operator.add(verdict, record.size);
         let verdict = match allocation_site(data, record.stack) {
             AllocationSite::User(frame) if is_at(frame, label.place) => Verdict::Right,
-            // A name without a line makes no claim about it.
+            // A name without a line makes no claim about the line.
             AllocationSite::User(frame) if frame.line.is_none() => Verdict::Unknown,
             AllocationSite::User(frame) => {
                 self.is_wrong(format!("line {:?}:{:?} for {}", frame.file, frame.line, label.place), record.size);
@@ -105,7 +105,7 @@ impl Rates {
         wrong.iter().take(12).for_each(|(what, bytes)| println!("{:8} wrong     {bytes} bytes: {what}", ""));
     }
 
-    /// `strict`: enough is known, too.
+    /// With `strict`, enough must be known, too.
     pub(crate) fn are_good(&self, strict: bool) -> bool {
         let few_wrong = [&self.operator, &self.line].iter().all(|sums| sums.share(Verdict::Wrong) <= 0.001);
         let known = self.operator.share(Verdict::Right) >= 0.995 && self.line.share(Verdict::Right) >= 0.99;
@@ -113,7 +113,7 @@ impl Rates {
     }
 }
 
-/// What candle_nn's composed operators are made of, and shorter words for that: a label must fit into one line.
+/// Abbreviations of the operators that compose candle_nn's: a label must fit into one line.
 const COMPOSED: [(&str, &str); 2] = [
     ("LOG_SOFTMAX", "log_softmax/max_keepdim|broadcast_sub|exp|sum_keepdim|log"),
     (
@@ -122,7 +122,7 @@ const COMPOSED: [(&str, &str); 2] = [
     ),
 ];
 
-/// What the program said of a call.
+/// The program's label of a call.
 struct Label<'a> {
     operators: Vec<&'a str>,
     /// `src/mlp.rs:12`
@@ -137,7 +137,7 @@ fn label(data: &SnapshotData, context: ContextId) -> Option<Label<'_>> {
     let composed = COMPOSED.iter().find(|(word, _)| *word == operators);
     let operators = composed.map_or(operators, |(_, operators)| operators);
     let (operators, parts) = operators.split_once('/').unwrap_or((operators, ""));
-    // Without line numbers inlined calls are not known either, and then a part is what there is to know.
+    // Without line numbers, inlined calls are unknown, so the composing operator is as precise as possible.
     let parts = parts.split('|').filter(|_| data.health.no_line_numbers);
     Some(Label { operators: operators.split('|').chain(parts).collect(), place })
 }

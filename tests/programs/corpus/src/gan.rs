@@ -1,4 +1,4 @@
-//! Two networks against each other: transposed convolutions, group norm, dropout, an embedding, candle's SGD.
+//! A generative adversarial network (GAN): transposed convolutions, group norm, dropout, an embedding, candle's SGD.
 
 use candle_core::{DType, Device, IndexOp, Module, Result, Tensor, Var};
 use candle_nn::{Optimizer, SGD, VarBuilder, VarMap};

@@ -1,4 +1,4 @@
-//! A decoder in the manner of Llama: prefill, then token by token with caches that grow.
+//! A decoder like Llama: prefill, then token by token with growing caches.
 
 use candle_core::{D, DType, Device, IndexOp, Result, Tensor};
 

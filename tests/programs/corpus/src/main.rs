@@ -1,8 +1,7 @@
-//! Programs whose every tensor operation says in a scope what it is and on which line: attribution, which knows only
-//! stacks, is held against that. Prints one line for each program:
-//! `PROGRAM events N bytes N operator RIGHT UNKNOWN WRONG line RIGHT UNKNOWN WRONG` with the shares in bytes, and what is wrong.
-//! Fails if more than 0.1 % of the bytes are wrong; with `--strict` also if fewer than 99.5 % have the right operator
-//! or fewer than 99 % the right line.
+//! Programs in which a scope labels every tensor operation with its operator and line, compared with attribution, which
+//! knows only stacks. Prints one line per program: `PROGRAM events N bytes N operator RIGHT UNKNOWN WRONG line RIGHT
+//! UNKNOWN WRONG`, in per cent of the bytes, followed by wrong attributions. Fails if more than 0.1 % of the bytes are
+//! wrong; with `--strict` also if fewer than 99.5 % have the right operator or fewer than 99 % the right line.
 
 mod check;
 mod gan;
@@ -19,8 +18,8 @@ use check::Rates;
 #[global_allocator]
 static ALLOC: memtrace::Alloc = memtrace::Alloc::system();
 
-/// Runs a call and says, in a scope, which operators it is made of as candle's source has it (any of several, with `|`
-/// between them) and where it stands. Behind a `/`: of which operators these are made.
+/// Runs a call in a scope with its label: the operators that compose it in candle's source (alternatives separated by
+/// `|`), and its line. After a `/`: the operators that compose those.
 macro_rules! op {
     ($operators:literal, $call:expr) => {
         memtrace::scope(concat!("op ", $operators, " ", file!(), ":", line!()), || $call)
@@ -30,7 +29,7 @@ pub(crate) use op;
 
 type Program = (&'static str, fn() -> Result<()>);
 
-/// The last one was written when the rules were done, and they were not changed after it was measured.
+/// The last program was written after the rules, which were not changed for it.
 const PROGRAMS: [Program; 4] =
     [("mlp", mlp::train), ("resnet", resnet::train), ("llama", llama::generate), ("gan", gan::train)];
 

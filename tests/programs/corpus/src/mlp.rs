@@ -26,7 +26,7 @@ impl Layer {
     }
 }
 
-/// Generic in the activation, which is a closure.
+/// Generic over the activation, which is a closure.
 fn network<F: Fn(&Tensor) -> Result<Tensor>>(layers: &[Layer], x: &Tensor, activation: F) -> Result<Tensor> {
     let (last, hidden) = layers.split_last().expect("there are layers");
     let x = hidden.iter().try_fold(x.clone(), |x, layer| activation(&layer.forward(&x)?))?;
@@ -40,7 +40,7 @@ async fn scaled(x: &Tensor) -> Result<Tensor> {
     op!("div", x / factor)
 }
 
-/// The value of a future that never waits.
+/// The value of a future that is ready at once.
 fn ready<T>(future: impl Future<Output = T>) -> T {
     let mut context = std::task::Context::from_waker(std::task::Waker::noop());
     match std::pin::pin!(future).poll(&mut context) {

@@ -1,4 +1,4 @@
-//! A small residual network in train mode, with batch norm and an optimizer of the program's own.
+//! A small residual network in train mode, with batch norm and the program's own optimizer.
 
 use candle_core::{DType, Device, Result, Tensor, Var};
 use candle_nn::{VarBuilder, VarMap};

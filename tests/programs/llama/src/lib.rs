@@ -1,1 +1,1 @@
-//! Nothing but tests.
+//! An empty library; the package has only tests.

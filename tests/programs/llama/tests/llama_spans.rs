@@ -1,7 +1,7 @@
-//! candle's own Llama under memtrace's layer: what its spans cover, and what is said where they are
-//! dead. Each test is a process of its own: that a layer was installed is a fact of a process.
+//! candle's own Llama under memtrace's layer: coverage of its spans, and notes about disabled spans. Each test has its
+//! own process, because installing a layer affects the whole process.
 //!
-//! `cargo test -p llama-spans -- --nocapture` prints the shares.
+//! `cargo test -p llama-spans -- --nocapture` prints the coverage.
 #![expect(unsafe_code, reason = "an allocator that counts")]
 
 #[path = "../../../support/child.rs"]
@@ -25,12 +25,12 @@ use support::records;
 use tracing::level_filters::LevelFilter;
 use tracing_subscriber::prelude::*;
 
-/// Counts what is asked for, whoever asks.
+/// An allocator that counts all requested bytes.
 struct Counting;
 
 static REQUESTED: AtomicU64 = AtomicU64::new(0);
 
-// SAFETY: passes everything on to the system allocator.
+// SAFETY: forwards every call to the system allocator.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         REQUESTED.fetch_add(layout.size() as u64, Relaxed);
@@ -53,7 +53,7 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOC: memtrace::Alloc<Counting> = memtrace::Alloc::new(Counting);
 
-/// Runs `body` in a child, and prints what that printed.
+/// Runs `body` in a child and prints its output.
 fn passes(body: fn()) {
     print!("{}", in_child(&[], body).out);
 }
@@ -79,7 +79,7 @@ fn config() -> Config {
     }
 }
 
-/// Without `Var`s: weights that are trained would keep every step's graph in the cache.
+/// Without `Var`s: trainable weights would keep every step's graph in the cache.
 fn llama() -> Llama {
     Llama::load(VarBuilder::zeros(DType::F32, &Device::Cpu), &config()).unwrap()
 }
@@ -88,7 +88,7 @@ fn cache() -> Cache {
     Cache::new(true, DType::F32, &config(), &Device::Cpu).unwrap()
 }
 
-/// A prompt of 16 tokens, then four tokens one by one.
+/// Processes a prompt of 16 tokens, then four tokens one by one.
 fn generate(model: &Llama, mut cache: Cache) {
     let mut position = 0;
     for tokens in [16, 1, 1, 1, 1] {
@@ -98,7 +98,7 @@ fn generate(model: &Llama, mut cache: Cache) {
     }
 }
 
-/// Every block, of every size.
+/// Records blocks of every size.
 fn record_all() -> Session {
     memtrace::builder().min_size(0).start().unwrap()
 }
@@ -113,13 +113,13 @@ fn install() {
     tracing_subscriber::registry().with(memtrace::layer()).init();
 }
 
-/// Bytes of the allocations that `is_meant`.
+/// Bytes of allocations for which the predicate holds.
 fn allocated(snapshot: &Snapshot, is_meant: impl Fn(&Record) -> bool) -> u64 {
     let allocs = records(snapshot).iter().filter(|record| record.kind == RecordKind::Alloc);
     allocs.filter(|record| is_meant(record)).map(|record| record.size).sum()
 }
 
-/// The share of the bytes that have a span of the model, by the name that paths begin with.
+/// The part of the bytes in a span of the model; paths begin with the span's name.
 fn share_in_spans(snapshot: &Snapshot, at_least: u64) -> f64 {
     const OUTERMOST: [&str; 4] = ["block[", "rms-norm[", "linear[", "attn"];
     let in_span = |record: &Record| {
@@ -129,7 +129,7 @@ fn share_in_spans(snapshot: &Snapshot, at_least: u64) -> f64 {
     allocated(snapshot, |r| large(r) && in_span(r)) as f64 / allocated(snapshot, large) as f64
 }
 
-/// A matrix product that this thread computes alone, with gemm's own memory of this thread.
+/// A matrix product on this thread alone, which allocates gemm's buffer of this thread.
 fn product() {
     let matrix = Tensor::zeros((32, 32), DType::F32, &Device::Cpu).unwrap();
     matrix.matmul(&matrix).unwrap();
@@ -153,7 +153,7 @@ fn json(snapshot: &Snapshot) -> serde_json::Value {
     serde_json::from_slice(&out).unwrap()
 }
 
-/// Says that spans are missing, and `cause`; linear layers make most of what is known to be missed.
+/// Asserts that the report mentions missing spans and `cause`; most of the known missing bytes are in linear layers.
 fn assert_said(snapshot: &Snapshot, cause: &str) {
     let Spanless { blocks, bytes } = spanless(snapshot);
     let all = allocated(snapshot, |_| true);
@@ -166,12 +166,12 @@ fn assert_said(snapshot: &Snapshot, cause: &str) {
 }
 
 #[test]
-fn nearly_all_that_llama_allocates_has_a_span_with_its_layers_number() {
+fn nearly_all_of_llamas_allocations_have_a_span_with_the_layers_number() {
     passes(|| {
         install();
         let (model, first, second) = (llama(), cache(), cache());
         print_shares("first pass", &recorded(|| generate(&model, first)));
-        // What lasts is made: rayon's threads, which are in no scope, and gemm's 1 MiB for each of them.
+        // Excludes lasting memory: rayon's threads, which are in no scope, and gemm's 1 MiB for each of them.
         rayon::broadcast(|_| product());
         let session = record_all();
         let before = REQUESTED.load(Relaxed);
@@ -192,14 +192,14 @@ fn nearly_all_that_llama_allocates_has_a_span_with_its_layers_number() {
 }
 
 #[test]
-fn a_model_loaded_before_the_layer_has_dead_spans_and_the_report_says_so() {
+fn a_model_loaded_before_the_layer_has_disabled_spans_and_the_report_says_so() {
     passes(|| {
         let model = llama();
         install();
         let snapshot = recorded(|| generate(&model, cache()));
         assert_said(&snapshot, "install memtrace::layer() before loading the model");
         assert_eq!(share_in_spans(&snapshot, 0), 0.0);
-        // Loading alone is no reason to say anything, nor is a second model whose spans are alive.
+        // Loading alone causes no note, nor does a second model with working spans.
         assert_silent(&recorded(|| drop(llama())));
         let alive = llama();
         assert_silent(&recorded(|| generate(&alive, cache())));
@@ -207,7 +207,7 @@ fn a_model_loaded_before_the_layer_has_dead_spans_and_the_report_says_so() {
 }
 
 #[test]
-fn a_span_of_the_program_does_not_hide_that_the_models_are_dead() {
+fn a_span_of_the_program_does_not_hide_the_models_disabled_spans() {
     passes(|| {
         let model = llama();
         install();
@@ -217,7 +217,7 @@ fn a_span_of_the_program_does_not_hide_that_the_models_are_dead() {
 }
 
 #[test]
-fn a_filter_on_the_whole_subscriber_is_told_from_a_late_layer() {
+fn a_filter_on_the_whole_subscriber_is_distinguished_from_a_late_layer() {
     passes(|| {
         tracing_subscriber::registry().with(memtrace::layer()).with(LevelFilter::INFO).init();
         let model = llama();
@@ -226,7 +226,7 @@ fn a_filter_on_the_whole_subscriber_is_told_from_a_late_layer() {
 }
 
 #[test]
-fn who_did_not_install_the_layer_hears_nothing_of_spans() {
+fn without_the_layer_the_report_does_not_mention_spans() {
     passes(|| {
         let model = llama();
         assert_silent(&recorded(|| generate(&model, cache())));

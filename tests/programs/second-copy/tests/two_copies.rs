@@ -1,4 +1,5 @@
-//! Two copies of memtrace in one process: the program's own sees CUDA memory, the other one says that it does not.
+//! Two copies of memtrace in one process: the program's own copy sees CUDA memory, and the other copy reports that it
+//! does not.
 
 #![cfg(all(target_os = "linux", target_arch = "x86_64", target_env = "gnu"))]
 #![allow(unsafe_code, reason = "libraries are loaded and called through C")]
@@ -30,7 +31,7 @@ fn beside_this_test(name: &str) -> PathBuf {
 type Number = extern "C" fn(i32) -> i32;
 type Place<T> = extern "C" fn(*mut u64, T) -> i32;
 
-/// The driver, with a context that is current.
+/// Opens the driver and makes a context current.
 fn driver() -> *mut c_void {
     let (driver, mut context) = (open(Path::new("libcuda.so.1")), 0);
     assert_eq!(function::<Number>(driver, "cuInit")(0), 0);
@@ -39,7 +40,7 @@ fn driver() -> *mut c_void {
     driver
 }
 
-/// Allocates and frees with both copies recording; the program's own has all of it.
+/// Allocates and frees while both copies record; the program's own copy has all of it.
 fn record_with_both() {
     let session = memtrace::start().unwrap();
     let second = open(&beside_this_test("libsecond_copy.so"));
@@ -64,12 +65,12 @@ fn record_with_both() {
 }
 
 #[test]
-fn a_library_that_is_loaded_says_that_the_program_has_the_hooks() {
+fn a_loaded_library_reports_that_the_program_has_the_hooks() {
     on_gpu(&[], record_with_both);
 }
 
 #[test]
-fn a_preloaded_library_leaves_them_to_the_program() {
+fn a_preloaded_library_leaves_the_hooks_to_the_program() {
     let library = beside_this_test("libsecond_copy.so");
     on_gpu(&[("LD_PRELOAD", library.to_str().unwrap())], record_with_both);
 }

@@ -1,4 +1,4 @@
-//! Trains a perceptron with burn on the first GPU: nothing of memtrace is in it.
+//! Trains a perceptron with burn on the first GPU, without memtrace in the program.
 
 use burn::backend::cuda::CudaDevice;
 use burn::backend::{Autodiff, Cuda};

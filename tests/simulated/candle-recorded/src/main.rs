@@ -1,5 +1,5 @@
-//! Trains a small network with candle on `cuda:0` under memtrace, and compares the recording with the
-//! simulated driver's own account. `cargo xtask simulated` looks at what is printed.
+//! Trains a small network with candle on `cuda:0` under memtrace, and compares the recording with the simulated
+//! driver's own figures. `cargo xtask simulated` checks the output.
 
 use candle_core::{DType, Module, Result, Tensor};
 use candle_nn::{AdamW, Linear, Optimizer, VarBuilder, VarMap};

@@ -1,6 +1,5 @@
-//! Trains a small convolutional net and a multi-layer perceptron with AdamW on `cuda:0`, and calls
-//! argmax, embedding and sort. Nothing here knows that the GPU may be a simulated one; what is printed is
-//! checked by `cargo xtask simulated`.
+//! Trains a small convolutional net and a multi-layer perceptron with AdamW on `cuda:0`, and calls argmax, embedding
+//! and sort. The program does not know that the GPU may be simulated; `cargo xtask simulated` checks the output.
 
 use candle_core::{DType, Device, IndexOp, Module, Result, Tensor};
 use candle_nn::{AdamW, Conv2d, Conv2dConfig, Embedding, Linear, Optimizer, VarBuilder, VarMap};
@@ -30,7 +29,7 @@ fn train_on(device: &Device) -> Result<()> {
     device.synchronize()
 }
 
-/// Five steps of AdamW; the loss must be a number.
+/// Runs five steps of AdamW; the loss must be a number.
 fn train<M>(
     name: &str,
     new: impl Fn(VarBuilder) -> Result<M>,

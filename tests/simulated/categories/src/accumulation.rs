@@ -1,4 +1,4 @@
-//! Gradients of four small batches are summed up in tensors of the program's own before each step.
+//! Gradient accumulation: sums the gradients of four small batches in the program's own tensors before each step.
 
 use std::collections::HashMap;
 
@@ -39,7 +39,7 @@ impl Model {
     }
 }
 
-/// What was summed up of each variable.
+/// The accumulated gradient of each variable.
 #[derive(Default)]
 struct Sums(HashMap<TensorId, Tensor>);
 
@@ -57,7 +57,7 @@ impl Sums {
         Ok(())
     }
 
-    /// In place of one small batch's.
+    /// Replaces the gradients of one small batch.
     fn put_into(self, gradients: &mut GradStore) {
         for (id, sum) in self.0 {
             gradients.insert_id(id, sum);

@@ -1,4 +1,4 @@
-//! A frozen base, whose weights were loaded, with low-rank adapters that are trained.
+//! A frozen base with loaded weights, and trained low-rank adapters.
 
 use std::collections::HashMap;
 
@@ -11,7 +11,7 @@ const WIDTH: usize = 768;
 const LAYERS: usize = 4;
 const RANK: usize = 8;
 
-/// As a file of weights would give them.
+/// Weights as from a file.
 fn pretrained(device: &Device) -> Result<HashMap<String, Tensor>> {
     let mut tensors = HashMap::new();
     for n in 0..LAYERS {

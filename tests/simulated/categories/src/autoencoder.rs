@@ -1,4 +1,4 @@
-//! A variational autoencoder: momentum and clipping by hand, an evaluation after each epoch, results collected.
+//! A variational autoencoder: momentum and clipping by hand, an evaluation after each epoch, collected results.
 
 use std::collections::BTreeMap;
 
@@ -42,7 +42,7 @@ impl Autoencoder {
         ops::sigmoid(&self.out.forward(&self.decoder.forward(code)?.relu()?)?)
     }
 
-    /// What is made of the images, and how bad that is.
+    /// The reconstructed images, and the loss.
     fn loss(&self, images: &Tensor) -> Result<(Tensor, Tensor)> {
         let (mean, spread) = self.encode(images)?;
         let noise = mean.randn_like(0., 1.)?;
@@ -56,7 +56,7 @@ impl Autoencoder {
     }
 }
 
-/// Velocities are made when the first gradients come.
+/// The first gradients allocate the velocities.
 struct Momentum {
     vars: Vec<Var>,
     velocities: Vec<Option<Tensor>>,
@@ -139,7 +139,7 @@ pub(crate) fn train(truth: &Truth, device: &Device) -> Result<()> {
         copies.push(copy);
         history.push(loss);
     }
-    // New images, of codes that nothing was encoded to.
+    // Generates images from new codes.
     let codes = truth.while_reading(|| Tensor::randn(0f32, 1., (16, CODE), device))?;
     let made = truth.on_the_way_there(|| Ok::<_, candle_core::Error>(model.decode(&codes)?.detach()))?;
     truth.is_none_of_them(&made);

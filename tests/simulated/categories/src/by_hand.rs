@@ -1,4 +1,4 @@
-//! A model whose weights the program makes by hand, of values that it read or of random ones, and that is asked often.
+//! A model with weights that the program creates by hand, from loaded or random values, and many inferences.
 
 use candle_core::{D, DType, Device, Module, Result, Tensor};
 use candle_nn::{Embedding, LayerNorm, Linear};
@@ -46,7 +46,7 @@ impl Model {
         let mut file = File { next: 0. };
         let words = Embedding::new(file.read((WORDS, WIDTH), device)?, WIDTH);
         let blocks = (0..3).map(|_| Block::read(&mut file, device)).collect::<Result<_>>()?;
-        // The file has none for this task.
+        // The file has no weights for this task.
         let weight = (Tensor::randn(0f32, 1., (100, WIDTH), device)? * 0.02)?;
         let bias = Tensor::zeros(100, DType::F32, device)?;
         Ok(Self { words, blocks, head: Linear::new(weight, Some(bias)) })
@@ -61,7 +61,7 @@ impl Model {
     }
 }
 
-/// A perceptron of random weights, as for an experiment.
+/// A perceptron with random weights, as for an experiment.
 fn random(device: &Device) -> Result<Vec<Linear>> {
     let layer = |_| {
         let weight = (Tensor::randn(0f32, 1., (WIDTH, WIDTH), device)? * 0.02)?;

@@ -1,4 +1,4 @@
-//! An allocator of the program's own on cudarc: it keeps its pages until it goes, and hands pieces of them out.
+//! A caching allocator of the program on cudarc: it keeps its pages to the end, and hands out pieces.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use crate::truth::Truth;
 
 const MIB: usize = 1 << 20;
 
-/// Its pieces are all of one size.
+/// All pieces have one size.
 struct Page {
     memory: CudaSlice<u8>,
     piece: usize,
@@ -30,7 +30,7 @@ struct Pool {
 }
 
 impl Pool {
-    /// Of a new page if none has a free piece of that size.
+    /// From a new page if no page has a free piece of this size.
     fn get(&mut self, truth: &Truth, bytes: usize) -> std::result::Result<Piece, DriverError> {
         let (size, piece) = match bytes / MIB {
             0 => (20 * MIB, MIB),
@@ -69,7 +69,7 @@ fn address(memory: &CudaSlice<u8>) -> u64 {
     memory.device_ptr(memory.stream()).0
 }
 
-/// Reads a piece back, by way of a block of the driver.
+/// Reads a piece back through a block of the driver.
 fn download(truth: &Truth, pool: &Pool, piece: &Piece) -> std::result::Result<Vec<u8>, DriverError> {
     let mut scratch = pool.stream.alloc_zeros(piece.bytes.len())?;
     truth.label_address(address(&scratch), Some(Temporary));

@@ -1,4 +1,4 @@
-//! Categories against the truth, in bytes.
+//! Comparison of categories with the truth, in bytes.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
@@ -9,7 +9,7 @@ use memtrace::{Category, SnapshotData};
 
 use crate::truth::Truth;
 
-/// Bytes of which the category is right, unknown or wrong.
+/// Bytes whose category is right, unknown or wrong.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Sums([u64; 3]);
 
@@ -28,18 +28,18 @@ impl Sums {
     }
 }
 
-/// What came of one program.
+/// Results of one program.
 #[derive(Debug, Default)]
 pub(crate) struct Rates {
-    /// Of all blocks.
+    /// All blocks.
     pub(crate) all: Sums,
-    /// Of those that were live at the peak.
+    /// Blocks that are live at the peak.
     pub(crate) peak: Sums,
-    /// Bytes of which the program says nothing.
+    /// Bytes without a truth.
     untold: u64,
-    /// What is not right, by what it is, what it is called and where it was allocated.
+    /// Bytes that are not right, by true category, found category and allocation site.
     missed: BTreeMap<(usize, String), (u64, u64)>,
-    /// What is unknown at the peak, by what it can only be and what it is.
+    /// Unknown bytes at the peak, by remaining candidates and true category.
     between: BTreeMap<(&'static str, &'static str), u64>,
 }
 
@@ -56,7 +56,7 @@ impl Rates {
             };
             let found = categories.get(record.alloc_seq);
             let is_at_peak = at_peak.contains(&record.alloc_seq);
-            // Of what has no category there is nothing to be found, but something to be wrong.
+            // No category is right for a block without one, but any may be wrong.
             let verdict = match found {
                 _ if Some(found) == known => 0,
                 Category::Unknown if known.is_none() => continue,
@@ -75,7 +75,7 @@ impl Rates {
         rates
     }
 
-    /// Adds a program's.
+    /// Adds the results of a program.
     pub(crate) fn sum(&mut self, other: &Self) {
         for (sums, others) in [(&mut self.all, &other.all), (&mut self.peak, &other.peak)] {
             sums.0.iter_mut().zip(others.0).for_each(|(sum, bytes)| *sum += bytes);
@@ -113,7 +113,7 @@ impl Rates {
         *row = (row.0 + record.size, row.1 + 1);
     }
 
-    /// What is unknown at the peak, and could be right only if what looks the same were told apart.
+    /// Unknown bytes at the peak that could only be right by separating indistinguishable blocks.
     pub(crate) fn print_between(&self) {
         for ((class, known), bytes) in &self.between {
             println!("{bytes:12} bytes at the peak: {class}: {known}");

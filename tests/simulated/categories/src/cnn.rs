@@ -1,4 +1,4 @@
-//! A small network for pictures: convolutions, batch norms and SGD; the data set is uploaded once.
+//! A small convolutional network (CNN): convolutions, batch norms and SGD; the data set is uploaded once.
 
 use candle_core::{D, DType, Device, Module, ModuleT, Result, Tensor};
 use candle_nn::{
@@ -42,14 +42,14 @@ impl ModuleT for Network {
     }
 }
 
-/// Pictures and what is on them.
+/// Pictures and their labels.
 struct Data {
     pictures: Tensor,
     labels: Tensor,
 }
 
 impl Data {
-    /// Made on the host, then uploaded.
+    /// Created on the host, then uploaded.
     fn load(device: &Device) -> Result<Self> {
         let pixels: Vec<f32> = (0..PICTURES * 28 * 28).map(|n| (n % 256) as f32 / 255.).collect();
         let labels: Vec<u32> = (0..PICTURES as u32).map(|n| n % 10).collect();
@@ -57,7 +57,7 @@ impl Data {
         Ok(Self { pictures, labels: Tensor::from_vec(labels, PICTURES, &Device::Cpu)?.to_device(device)? })
     }
 
-    /// As they lie.
+    /// In their own order.
     fn batch(&self, n: usize) -> Result<Self> {
         let part = |data: &Tensor| data.narrow(0, n * BATCH, BATCH);
         Ok(Self { pictures: part(&self.pictures)?, labels: part(&self.labels)? })

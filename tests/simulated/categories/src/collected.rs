@@ -1,4 +1,4 @@
-//! Inference that collects what comes out, without any attention cache: joined by `cat`, or pushed on a vector.
+//! Inference that collects its outputs, without an attention cache: concatenated by `cat`, or pushed onto a vector.
 
 use candle_core::{D, DType, Device, IndexOp, Module, Result, Tensor};
 use candle_nn::rnn::{GRU, GRUConfig, GRUState, gru};
@@ -47,7 +47,7 @@ impl Module for Encoder {
     }
 }
 
-/// Each batch's logits go to the end of those before.
+/// Appends each batch's logits to the previous ones.
 pub(crate) fn join(truth: &Truth, device: &Device) -> Result<()> {
     let encoder = truth.while_loading(|| Encoder::new(&VarBuilder::zeros(DType::F32, device)))?;
     let mut all: Option<Tensor> = None;
@@ -66,7 +66,7 @@ pub(crate) fn join(truth: &Truth, device: &Device) -> Result<()> {
     Ok(())
 }
 
-/// A recurrent network with a layer for what it says last.
+/// A recurrent network with an output layer.
 struct Recurrent {
     cell: GRU,
     head: Linear,
@@ -85,7 +85,7 @@ impl Recurrent {
     }
 }
 
-/// Each batch's output is pushed on a vector; in the end all are joined.
+/// Pushes each batch's output onto a vector, and concatenates all at the end.
 pub(crate) fn push(truth: &Truth, device: &Device) -> Result<()> {
     let model = truth.while_loading(|| Recurrent::new(&VarBuilder::zeros(DType::F32, device)))?;
     let values = vec![1f32; 16 * BATCH * 10 * WIDTH];

@@ -1,4 +1,4 @@
-//! A decoder that generates: keys and values of two layers grow by `cat`.
+//! A generating decoder: keys and values of two layers grow by `cat`.
 
 use candle_core::{D, DType, Device, Module, Result, Tensor};
 use candle_nn::{Embedding, Linear, VarBuilder, embedding, linear_no_bias, ops};

@@ -1,5 +1,5 @@
-//! A small network learns from a large one that is frozen, on three losses and two batches a step. Of the small one an
-//! average is kept, and evaluated.
+//! Distillation: a small network learns from a large frozen one, with three losses and two batches per step. An average
+//! of the small one is kept and evaluated.
 
 use candle_core::backprop::GradStore;
 use candle_core::{D, Device, Result, Tensor, Var};
@@ -29,7 +29,7 @@ impl Net {
     }
 }
 
-/// What the teacher knows was learned elsewhere.
+/// The teacher's weights were trained elsewhere.
 fn teacher(device: &Device) -> Result<Net> {
     let mut layers = Vec::new();
     for (inputs, outputs) in [(FEATURES, 1024), (1024, 1024), (1024, CLASSES)] {
@@ -41,7 +41,7 @@ fn teacher(device: &Device) -> Result<Net> {
 
 struct Student {
     net: Net,
-    /// From its hidden layer to the teacher's.
+    /// Maps the student's hidden layer to the teacher's.
     bridge: Var,
     vars: Vec<Var>,
 }
@@ -73,7 +73,7 @@ impl Student {
     }
 }
 
-/// A slow average of the student's weights.
+/// A moving average of the student's weights.
 struct Average(Net);
 
 impl Average {

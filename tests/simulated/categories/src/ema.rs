@@ -1,4 +1,4 @@
-//! A perceptron with averaged copies of its weights, which a last evaluation uses.
+//! A perceptron with averaged copies of its weights (EMA), which a last evaluation uses.
 
 use candle_core::{DType, Device, Module, Result, Tensor};
 use candle_nn::{AdamW, Linear, Optimizer, VarBuilder, VarMap, linear, loss};
@@ -33,7 +33,7 @@ impl Averaged {
     }
 }
 
-/// Of the new one's values alone: else all of its versions would stay in a graph.
+/// Detached, because a graph would keep all versions.
 fn average(truth: &Truth, old: &Tensor, new: &Tensor) -> Result<Tensor> {
     let averaged = ((old * 0.99)? + (new.detach() * 0.01)?)?;
     truth.is(&averaged, Parameter);

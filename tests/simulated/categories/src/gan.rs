@@ -1,4 +1,4 @@
-//! Two networks against each other, each with an optimizer of its own: AdamW and SGD.
+//! A generative adversarial network (GAN): two networks with an optimizer each, AdamW and SGD.
 
 use candle_core::backprop::GradStore;
 use candle_core::{DType, Device, Module, Result, Tensor, Var};
@@ -45,7 +45,7 @@ struct Game {
 }
 
 impl Game {
-    /// The critic's pass: the generator's graph is cut off.
+    /// The critic's pass, without the generator's graph.
     fn critic_loss(&self, real: &Tensor, noise: &Tensor) -> Result<Tensor> {
         let made = self.generator.forward(noise)?.detach();
         let of_real = binary_cross_entropy_with_logit(&self.critic.forward(real)?, &self.ones)?;

@@ -1,4 +1,4 @@
-//! An optimizer of one's own: its state is made when a variable's first gradient comes, and replaced by each.
+//! A custom optimizer whose state is created with a variable's first gradient and replaced in each step.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -33,7 +33,7 @@ impl Lazy {
     }
 }
 
-/// The variable's moment: zeros at first.
+/// The variable's moment, initially zeros.
 fn moment<'a>(truth: &Truth, moments: &'a mut HashMap<TensorId, Tensor>, var: &Var) -> Result<&'a mut Tensor> {
     Ok(match moments.entry(var.id()) {
         Entry::Occupied(entry) => entry.into_mut(),

@@ -1,4 +1,4 @@
-//! An optimizer of one's own: its state is variables that are made up front, and set in place.
+//! A custom optimizer whose state is variables, created up front and updated in place.
 
 use candle_core::backprop::GradStore;
 use candle_core::{DType, Device, Module, Result, Tensor, Var};

@@ -1,7 +1,8 @@
-//! Programs whose every tensor says what it is for, on a simulated GPU: categories, which know only stacks, scopes and
-//! lives, are held against that. Prints two lines for each program, the shares of bytes at the peak and of all, and what
-//! is wrong; with `--full` also what is unknown. A program's name runs that one alone. Fails if anything is wrong, or too
-//! little is right, or the report finds what is not there. `--truth` prints what the programs say, and holds nothing against it.
+//! Programs that state the purpose of every tensor, on a simulated GPU, compared with categories, which know only
+//! stacks, scopes and lifetimes. Prints two lines per program with the parts of the bytes at the peak and of all bytes,
+//! followed by wrong categories; with `--full` also unknown ones. The name of a program selects it. Fails if a category
+//! is wrong, too little is right, or the report has a false finding. `--truth` prints the programs' statements without
+//! the comparison.
 
 mod check;
 mod truth;
@@ -42,7 +43,7 @@ use truth::Truth;
 #[global_allocator]
 static ALLOC: memtrace::Alloc = memtrace::Alloc::system();
 
-/// A program, and the percentages of bytes that are right in it at least, at the peak and of all.
+/// A program, and the minimum percentages of right bytes, at the peak and of all.
 struct Program {
     name: &'static str,
     run: fn(&Truth, &Device) -> Result<()>,
@@ -54,7 +55,7 @@ const fn program(name: &'static str, run: fn(&Truth, &Device) -> Result<()>, lea
 }
 
 const PROGRAMS: &[Program] = &[
-    // The rules were tuned on these.
+    // The rules were tuned with these programs.
     program("mlp", mlp::train, [99., 99.]),
     program("decoder", decoder::generate, [99., 97.]),
     program("lazy", lazy::train, [57., 87.]),
@@ -74,14 +75,14 @@ const PROGRAMS: &[Program] = &[
     program("cnn", cnn::train, [96., 96.]),
     program("quantized", quantized::generate, [88., 90.]),
     program("statistics", statistics::train, [72., 91.]),
-    // Written from the definitions of the categories alone, by someone who had not seen the rules.
+    // Written from the definitions of the categories alone, by an author who had not seen the rules.
     program("holdout_autoencoder", autoencoder::train, [68., 82.]),
     program("holdout_seq2seq", seq2seq::translate, [93., 89.]),
     program("holdout_distill", distill::train, [67., 89.]),
     program("holdout_rl", rl::play, [57., 87.]),
 ];
 
-/// A map's variables by name: its own order is another in each run.
+/// Variables by name: the order of `VarMap` differs between runs.
 fn variables(map: &VarMap) -> Vec<Var> {
     let named: BTreeMap<String, Var> = map.data().lock().expect("no thread panicked").clone().into_iter().collect();
     named.into_values().collect()
@@ -117,10 +118,10 @@ fn main() -> ExitCode {
     if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS }
 }
 
-/// Programs that step with candle's AdamW alone, and hold the most while they do.
+/// Programs that only use candle's AdamW and whose peak is in its step.
 const WITH_ADAMW: [&str; 5] = ["mlp", "gan", "ema", "accumulation", "holdout_distill"];
 
-/// Nothing is found in programs where nothing is to be found.
+/// Asserts that the report has no finding for programs without a problem.
 fn check_findings(name: &str, data: &SnapshotData, device: &DeviceSnapshot) -> std::result::Result<(), String> {
     let found: Vec<&str> = findings(data, device).iter().map(|finding| finding.kind).collect();
     let expected: &[&str] = if WITH_ADAMW.contains(&name) { &["optimizer_transient"] } else { &[] };

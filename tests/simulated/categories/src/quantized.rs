@@ -1,4 +1,4 @@
-//! A decoder of quantized weights, read from a file of the GGUF format.
+//! A decoder with quantized weights from a file in GGUF format.
 
 use std::io::Cursor;
 
@@ -14,8 +14,8 @@ const WORDS: usize = 1024;
 const LAYERS: usize = 2;
 const PROMPT: u32 = 32;
 
-/// What candle keeps for ever, in statics: a block to sum up in, and what it quantizes inputs of products into, the
-/// prompt's and a token's, made anew for wider ones.
+/// candle's permanent statics: a block for sums, and the quantized inputs of products, of the prompt and of a token,
+/// which are reallocated for wider inputs.
 const WORKSPACES: [usize; 5] = [16 << 20, of_prompt(WIDTH), of_prompt(4 * WIDTH), of_token(WIDTH), of_token(4 * WIDTH)];
 
 /// Blocks of 144 bytes for 128 values each, and 128 more.
@@ -28,7 +28,7 @@ const fn of_token(width: usize) -> usize {
     36 * width / 32
 }
 
-/// A file, in memory.
+/// A file in memory.
 fn file() -> Result<Vec<u8>> {
     let quantized = |name: String, shape: (usize, usize), dtype| {
         Result::Ok((name, QTensor::quantize(&Tensor::ones(shape, DType::F32, &Device::Cpu)?, dtype)?))

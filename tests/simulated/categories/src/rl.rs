@@ -1,5 +1,5 @@
-//! An actor and a critic that learn to play from frames: a replay buffer on the GPU, a target network that is replaced
-//! every few steps, and momentum by hand.
+//! Reinforcement learning: an actor and a critic learn to play from frames, with a replay buffer on the GPU, a target
+//! network that is replaced every few steps, and momentum by hand.
 
 use std::collections::VecDeque;
 
@@ -14,7 +14,7 @@ const ACTIONS: usize = 6;
 const BATCH: usize = 32;
 const CAPACITY: usize = 48;
 
-/// Two convolutions and two layers above them.
+/// Two convolutions and two linear layers.
 #[derive(Clone)]
 struct Net([Tensor; 4]);
 
@@ -35,7 +35,7 @@ impl Net {
         seen.flatten_from(1)?.matmul(hidden)?.relu()?.matmul(out)
     }
 
-    /// Weights of its own, that do not learn.
+    /// A copy with its own weights, which are not trained.
     fn frozen(&self) -> Result<Self> {
         let [first, second, hidden, out] = &self.0;
         let copy = |tensor: &Tensor| Ok::<_, candle_core::Error>(tensor.copy()?.detach());
@@ -72,7 +72,7 @@ struct Transition {
     next: Tensor,
 }
 
-/// What the game shows next.
+/// The game's next frame.
 fn observe(time: usize, device: &Device) -> Result<Tensor> {
     Tensor::from_vec(vec![time as f32; FRAME.iter().product()], &FRAME, device)
 }
@@ -123,7 +123,7 @@ impl Agent {
         Ok(error.detach())
     }
 
-    /// Its loss.
+    /// The critic's loss.
     fn improve_actor(&self, truth: &Truth, frames: &Tensor, actions: &Tensor, advantage: &Tensor) -> Result<Tensor> {
         let loss = truth.on_the_way_there(|| {
             let chances = ops::log_softmax(&self.actor.forward(frames)?, D::Minus1)?;

@@ -1,5 +1,5 @@
-//! An encoder and a decoder that looks at what was encoded: greedy answers to several requests, with caches of a fixed
-//! length.
+//! An encoder and a decoder with cross-attention (sequence to sequence): greedy answers to several requests, with
+//! caches of a fixed length.
 
 use std::collections::HashMap;
 
@@ -15,7 +15,7 @@ const WORDS: usize = 1000;
 const LONGEST: usize = 128;
 const BATCH: usize = 4;
 
-/// As they would be read from a file.
+/// Weights as from a file.
 fn read_weights() -> Result<HashMap<String, Tensor>> {
     let mut shapes = vec![
         ("words.weight".to_owned(), vec![WORDS, WIDTH]),
@@ -67,7 +67,7 @@ impl Attention {
     }
 }
 
-/// Keys and values of what a layer of the decoder may look at.
+/// Keys and values that a decoder layer attends to.
 struct Cache {
     keys: Tensor,
     values: Tensor,
@@ -140,7 +140,7 @@ impl Model {
         self.words.forward(tokens)?.broadcast_add(&self.positions.narrow(0, at, tokens.dim(1)?)?)
     }
 
-    /// Encodes the source. All that is left of it are the keys and values that the decoder will look at.
+    /// Encodes the source. Only the keys and values for the decoder remain.
     fn start(&self, truth: &Truth, source: &Tensor, mask: &Tensor, tokens: usize) -> Result<Vec<Cache>> {
         let mut x = self.embed(source, 0)?;
         for layer in &self.encoder {

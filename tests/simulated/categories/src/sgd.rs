@@ -1,4 +1,4 @@
-//! One big linear layer with candle's SGD, which keeps nothing between steps.
+//! One large linear layer with candle's SGD, which keeps no state between steps.
 
 use candle_core::{DType, Device, Module, Result, Tensor};
 use candle_nn::{Optimizer, SGD, VarBuilder, VarMap, linear};

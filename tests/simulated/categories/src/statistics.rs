@@ -1,5 +1,5 @@
-//! A layer with running statistics of its own that each pass replaces; batches are picked from a data set on the GPU, for
-//! training and for evaluation.
+//! A layer with its own running statistics, which each pass replaces; batches are selected from a data set on the GPU,
+//! for training and for evaluation.
 
 use std::cell::RefCell;
 
@@ -11,7 +11,7 @@ use crate::truth::Truth;
 
 const WIDTH: usize = 512;
 
-/// Takes the mean of all batches so far away.
+/// Subtracts the mean of all previous batches.
 struct Centre<'a> {
     truth: &'a Truth,
     mean: RefCell<Tensor>,

@@ -1,4 +1,4 @@
-//! A model that one thread loads and another uses, then two in turn. Only one works at a time.
+//! A model that one thread loads and another uses, then two alternately. Only one works at a time.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -14,7 +14,7 @@ const BATCH: usize = 32;
 
 type Job = Box<dyn FnOnce() -> Result<Tensor> + Send>;
 
-/// A thread that does what it is told to.
+/// A thread that runs commands.
 struct Worker {
     jobs: Option<SyncSender<Job>>,
     results: Receiver<Result<Tensor>>,
@@ -29,7 +29,7 @@ impl Worker {
         Self { jobs: Some(jobs), results, thread: Some(std::thread::spawn(work)) }
     }
 
-    /// Until that is done.
+    /// Runs a command and waits for its end.
     fn run(&self, job: impl FnOnce() -> Result<Tensor> + Send + 'static) -> Result<Tensor> {
         let jobs = self.jobs.as_ref().expect("it was not dropped");
         jobs.send(Box::new(job)).expect("the worker waits for jobs");
@@ -63,7 +63,7 @@ impl Model {
         out.argmax(D::Minus1)
     }
 
-    /// The worker brings its batch in itself, and what it found out goes to no one.
+    /// The worker uploads its batch itself, and discards its result.
     fn serve(&self, truth: &Truth, worker: &Worker, value: u32) -> Result<()> {
         let device = self.device.clone();
         let values = vec![value as f32; BATCH * WIDTH];

@@ -1,4 +1,4 @@
-//! One big linear layer with candle's SGD and its `backward_step`, in which the step begins unseen.
+//! One large linear layer with candle's SGD and its `backward_step`, which hides the start of the optimizer's step.
 
 use candle_core::backprop::GradStore;
 use candle_core::{DType, Device, Module, Result, Tensor, Var};
@@ -8,7 +8,7 @@ use crate::truth::Truth;
 
 const WIDTH: usize = 2048;
 
-/// An optimizer that tells when it begins.
+/// An optimizer that reports the start of its step.
 struct Told<'a> {
     truth: &'a Truth,
     vars: Vec<Var>,

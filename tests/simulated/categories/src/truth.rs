@@ -1,4 +1,4 @@
-//! What a program knows of its own tensors: by their addresses, and by what it was doing when their blocks came.
+//! A program's knowledge of its own tensors: by address, and by the phase in which their blocks were allocated.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
@@ -11,22 +11,22 @@ use memtrace::Category::{self, Activation, AutogradDetail, Gradient, Input, Opti
 use memtrace::Device;
 use memtrace::snapshot::{DeviceSnapshot, Record, RecordKind};
 
-/// What a part of the program does.
+/// A phase of the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Part {
-    /// Loads a model: what it leaves are its parameters.
+    /// Loads a model: blocks that remain are its parameters.
     Load,
-    /// Brings data in.
+    /// Loads data.
     Input,
-    /// A forward pass. What is kept until a backward pass begins is kept for that.
+    /// A forward pass. Blocks that live until a backward pass begins are activations.
     Forward,
     /// A backward pass.
     Backward,
-    /// An optimizer's step: what it leaves is its state.
+    /// An optimizer's step: blocks that remain are its state.
     Step,
 }
 
-/// Positions are numbers of records: so many allocations and frees came before.
+/// Positions are numbers of records: allocations and frees so far.
 #[derive(Debug)]
 struct Stretch {
     part: Part,
@@ -41,8 +41,8 @@ struct Label {
     category: Option<Category>,
 }
 
-/// What one program knows. Its functions are on the stacks of what it watches, so their names are none that anybody would
-/// go by.
+/// The knowledge of one program. Its functions are on the stacks of the allocations, so their names must not help the
+/// rules.
 #[derive(Debug)]
 pub(crate) struct Truth {
     device: Device,
@@ -52,7 +52,7 @@ pub(crate) struct Truth {
 }
 
 impl Truth {
-    /// Of a device whose memory is all recorded, from the first block on.
+    /// For a device whose memory is all recorded, from the first block on.
     pub(crate) fn new(device: &candle_core::Device) -> Self {
         Self {
             device: memtrace::IntoDevice::into_device(device),
@@ -67,12 +67,12 @@ impl Truth {
         allocations.allocated + allocations.freed
     }
 
-    /// The tensor's block is for this. What is said last counts.
+    /// States the purpose of the tensor's block. The last statement counts.
     pub(crate) fn is(&self, tensor: &Tensor, category: Category) {
         self.label(tensor, Some(category));
     }
 
-    /// No category fits it: all but *unknown* would be wrong.
+    /// States that no category fits: any but *unknown* would be wrong.
     pub(crate) fn is_none_of_them(&self, tensor: &Tensor) {
         self.label(tensor, None);
     }
@@ -81,18 +81,18 @@ impl Truth {
         self.label_address(address(tensor), category);
     }
 
-    /// The same for a block that no tensor has.
+    /// The same for a block without a tensor.
     pub(crate) fn label_address(&self, address: u64, category: Option<Category>) {
         let position = self.position();
         self.labels.borrow_mut().push(Label { address, position, category });
     }
 
-    /// All blocks of so many bytes are for this: blocks that only a library knows.
+    /// States the purpose of all blocks of this size, which only a library knows.
     pub(crate) fn are_of_size(&self, bytes: u64, category: Category) {
         self.sizes.borrow_mut().insert(bytes, category);
     }
 
-    /// Each variable's gradient is one.
+    /// States that each variable's gradient is one.
     pub(crate) fn are_gradients(&self, gradients: &GradStore, variables: &[Var]) {
         variables.iter().filter_map(|var| gradients.get(var)).for_each(|gradient| self.is(gradient, Gradient));
     }
@@ -124,8 +124,8 @@ impl Truth {
         value
     }
 
-    /// What each allocation's block is for, in the order of the log: `None` of which the program knows nothing, else the
-    /// category, if one fits.
+    /// The purpose of each allocation's block, in the order of the log: `None` if the program does not know it, else
+    /// the category, if one fits.
     pub(crate) fn of(&self, device: &DeviceSnapshot) -> Vec<(Record, Option<Option<Category>>)> {
         let lives = Lives::of(&device.records);
         let mut found: Vec<_> = lives.0.iter().map(|life| (life.record, self.by_part(life))).collect();
@@ -149,13 +149,13 @@ impl Truth {
         sums.iter().for_each(|(word, (bytes, blocks))| println!("    {bytes:>12} bytes in {blocks:>6} blocks: {word}"));
     }
 
-    /// By its size, or the innermost part in which it was allocated, and whether it outlived that.
+    /// By its size, or by the innermost phase of its allocation and whether it outlived that phase.
     fn by_part(&self, life: &Life) -> Option<Option<Category>> {
         if let Some(category) = self.sizes.borrow().get(&life.record.size) {
             return Some(Some(*category));
         }
         let stretches = self.stretches.borrow();
-        // Those inside others come to their end before them.
+        // Inner phases end before outer ones.
         let stretch = stretches.iter().find(|stretch| stretch.from < life.from && life.from <= stretch.to)?;
         let is_over = life.to <= stretch.to;
         let next_pass = || {
@@ -170,7 +170,7 @@ impl Truth {
             Part::Step => Some(Some(OptimizerState)),
             Part::Forward if next_pass().is_some_and(|pass| life.to > pass) => Some(Some(Activation)),
             Part::Forward if next_pass().is_some() => Some(Some(Temporary)),
-            // Kept by the program for something of its own.
+            // Kept by the program for its own purposes.
             Part::Forward => None,
         }
     }
@@ -201,7 +201,7 @@ impl Lives {
     }
 }
 
-/// Where the tensor's elements lie.
+/// The address of the tensor's elements.
 fn address(tensor: &Tensor) -> u64 {
     let (storage, _) = tensor.storage_and_layout();
     let Storage::Cuda(storage) = &*storage else { panic!("a tensor that is on no GPU") };

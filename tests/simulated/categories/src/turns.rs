@@ -1,4 +1,4 @@
-//! Requests of several lengths take turns on one decoder: each has keys and values of its own, which grow by `cat`.
+//! Requests of several lengths alternate on one decoder: each has its own keys and values, which grow by `cat`.
 
 use candle_core::{D, DType, Device, Module, Result, Tensor};
 use candle_nn::{Embedding, Linear, RmsNorm, VarBuilder, embedding, linear_no_bias, ops, rms_norm};
@@ -70,7 +70,7 @@ impl Decoder {
     }
 }
 
-/// What was asked, and what was kept of it.
+/// A request and its cache.
 struct Request {
     prompt: Vec<u32>,
     caches: Vec<Cache>,
@@ -96,7 +96,7 @@ pub(crate) fn generate(truth: &Truth, device: &Device) -> Result<()> {
     }
     for turn in 0..50 {
         for request in &mut requests {
-            // Not what the model says: the simulator computes nothing.
+            // Not the model's output: the simulator computes nothing.
             request.advance(truth, &model, vec![turn], device)?;
         }
     }

@@ -1,1 +1,1 @@
-//! Nothing: see the test.
+//! An empty library; see the test.

@@ -1,5 +1,5 @@
-//! A program that is linked against the driver, under a recording or without one (`off`), while some of
-//! its calls are refused. Built with panic=unwind and with panic=abort; a panic in a hook would end the latter.
+//! A program that is linked against the driver, with or without a recording (`off`), while some calls are refused.
+//! Built with panic=unwind and with panic=abort, where a panic in a hook would end the program.
 
 use std::sync::Arc;
 
@@ -33,7 +33,7 @@ fn main() {
     println!("{refused} allocations refused, {} events", truth().len());
 }
 
-/// Gives how many allocations were refused.
+/// Returns the number of refused allocations.
 fn work(number: usize, context: Arc<CudaContext>) -> usize {
     context.bind_to_thread().expect("the context is a live one");
     let stream = context.new_stream().expect("there is room for a stream");

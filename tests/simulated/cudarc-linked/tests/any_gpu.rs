@@ -1,4 +1,4 @@
-//! Tests as a package has them that uses a GPU: they run on the one that memtrace-runner chose.
+//! Tests of a package that uses a GPU: they run on the GPU that memtrace-runner chose.
 
 use cudarc::driver::CudaContext;
 use memtrace::Device;

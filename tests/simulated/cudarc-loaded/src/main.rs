@@ -1,5 +1,5 @@
-//! Allocates with cudarc on several streams and threads, with and without event tracking, and reads back
-//! what it wrote. Prints how many bytes of allocations it asked for.
+//! Allocates with cudarc on several streams and threads, with and without event tracking, and reads back the written
+//! values. Prints the bytes of all requests.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -23,7 +23,7 @@ fn main() -> Result<(), DriverError> {
     Ok(())
 }
 
-/// A block of each of three streams, handed on to the next stream.
+/// Allocates a block on each of three streams, and hands it on to the next stream.
 fn on_streams(context: &Arc<CudaContext>) -> Result<(), DriverError> {
     let streams = [context.default_stream(), context.new_stream()?, context.new_stream()?];
     for (index, stream) in streams.iter().enumerate() {
@@ -58,7 +58,7 @@ fn work(context: &Arc<CudaContext>) -> Result<(), DriverError> {
 
 fn pinned(context: &Arc<CudaContext>) -> Result<(), DriverError> {
     let stream = context.default_stream();
-    // SAFETY: it is written before it is read.
+    // SAFETY: the block is written before it is read.
     let mut host = unsafe { context.alloc_pinned::<u32>(256)? };
     host.as_mut_slice()?.fill(5);
     let block = stream.clone_htod(&host)?;

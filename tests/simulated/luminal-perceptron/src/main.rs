@@ -1,4 +1,4 @@
-//! Runs a perceptron with luminal on the first GPU: nothing of memtrace is in it.
+//! Runs a perceptron with luminal on the first GPU, without memtrace in the program.
 
 use luminal::nn::{activation::ReLU, linear::Linear};
 use luminal::prelude::*;
