@@ -99,6 +99,10 @@ impl Error {
         Kind::Parse { path: PathBuf::new(), format: "a memtrace capture", reason, next }.into()
     }
 
+    pub(crate) fn pytorch(reason: String) -> Self {
+        let next = "`torch.cuda.memory._dump_snapshot` writes them";
+        Kind::Parse { path: PathBuf::new(), format: "a PyTorch memory snapshot", reason, next }.into()
+    }
     pub(crate) fn operators(reason: String) -> Self {
         let next = "`Operators::write` writes them as .operators.json";
         Kind::Parse { path: PathBuf::new(), format: "a series of operators", reason, next }.into()

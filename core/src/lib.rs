@@ -104,6 +104,7 @@ pub mod attribute;
 pub mod capture;
 mod error;
 pub mod export;
+mod import;
 #[cfg(test)]
 #[path = "../../tests/support/random.rs"]
 mod random;
@@ -117,6 +118,7 @@ pub mod units;
 mod unpack;
 
 pub use error::Error;
+pub use import::{parse_pytorch, read_pytorch};
 pub use read::{parse_capture, read_capture, read_operators};
 pub use snapshot::{
     Action, Category, Device, Enabled, MemoryStats, Rules, Settings, SnapshotData, StackContext, StackKind, Stat,

@@ -9,6 +9,7 @@ use crate::attribute::learn_backward_pass;
 use crate::capture::{self, DecodedCapture};
 use crate::error::Error;
 use crate::export::parse_operators;
+use crate::import::{PICKLE_MAGIC, begins_like_pickle, parse_pytorch};
 use crate::snapshot::SnapshotData;
 use crate::symbol::{symbolise_files, with_symbols};
 use crate::unpack::unpacked;
@@ -24,12 +25,14 @@ const LARGEST: u64 = 512 << 20;
 /// A streamed capture has only addresses. The reader symbolizes them with the files of the program and its libraries, if their
 /// build-ids still match. It calls `progress` after each address, with the number of finished addresses and of all.
 ///
+/// A file that begins like a pickle is read as a PyTorch memory snapshot; see [`read_pytorch`](crate::read_pytorch).
+///
 /// # Errors
 /// If the file cannot be read, is not a capture, or is damaged before its first commit.
 pub fn read_capture(path: impl AsRef<Path>, progress: impl FnMut(u64, u64)) -> Result<SnapshotData, Error> {
     let path = path.as_ref();
     let bytes = fs::read(path).map_err(|error| Error::input(path, error))?;
-    let bytes = unpacked(bytes, capture::MAGIC, MOST_UNPACKED).map_err(Error::capture);
+    let bytes = unpacked(bytes, &[capture::MAGIC, PICKLE_MAGIC], MOST_UNPACKED).map_err(Error::capture);
     bytes.and_then(|bytes| parse_capture(&bytes, progress)).map_err(|error| error.at(path))
 }
 
@@ -38,6 +41,9 @@ pub fn read_capture(path: impl AsRef<Path>, progress: impl FnMut(u64, u64)) -> R
 /// # Errors
 /// If they are not a capture, or damaged before the first commit.
 pub fn parse_capture(bytes: &[u8], progress: impl FnMut(u64, u64)) -> Result<SnapshotData, Error> {
+    if begins_like_pickle(bytes) {
+        return parse_pytorch(bytes);
+    }
     capture::read(bytes).map(|capture| symbolised(capture, progress))
 }
 
@@ -67,7 +73,10 @@ pub fn read_operators(path: impl AsRef<Path>) -> Result<OperatorSeries, Error> {
     let mut bytes = Vec::new();
     let read = File::open(path).and_then(|file| file.take(LARGEST + 1).read_to_end(&mut bytes));
     read.map_err(|error| Error::input(path, error))?;
-    let bytes =
-        if bytes.len() as u64 > LARGEST { Err("it is too large".to_owned()) } else { unpacked(bytes, b"{", LARGEST) };
+    let bytes = if bytes.len() as u64 > LARGEST {
+        Err("it is too large".to_owned())
+    } else {
+        unpacked(bytes, &[b"{"], LARGEST)
+    };
     bytes.map_err(Error::operators).and_then(|bytes| parse_operators(&bytes)).map_err(|error| error.at(path))
 }

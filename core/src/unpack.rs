@@ -13,34 +13,36 @@ const MOST_FOR_ONE: u64 = 100;
 #[cfg(feature = "gzip")]
 const PORTION: u64 = 1 << 20;
 
-/// The content of a file that may be compressed: at most `most` bytes, and they must start with `begin`. The error is a reason.
-pub(crate) fn unpacked(bytes: Vec<u8>, begin: &[u8], most: u64) -> Result<Vec<u8>, String> {
+/// The content of a file that may be compressed: at most `most` bytes, and they must start with one of `begins`. The error is a reason.
+pub(crate) fn unpacked(bytes: Vec<u8>, begins: &[&[u8]], most: u64) -> Result<Vec<u8>, String> {
     if !bytes.starts_with(&[0x1f, 0x8b]) {
         return Ok(bytes);
     }
     #[cfg(feature = "gzip")]
-    return unpack(&bytes, begin, most, FREE);
+    return unpack(&bytes, begins, most, FREE);
     #[cfg(not(feature = "gzip"))]
     {
-        let _ = (begin, most);
+        let _ = (begins, most);
         Err("it is compressed; build memtrace with its feature `gzip`".to_owned())
     }
 }
 
 #[cfg(feature = "gzip")]
-fn unpack(packed: &[u8], begin: &[u8], most: u64, free: u64) -> Result<Vec<u8>, String> {
+fn unpack(packed: &[u8], begins: &[&[u8]], most: u64, free: u64) -> Result<Vec<u8>, String> {
     use std::io::Read;
 
     use flate2::bufread::MultiGzDecoder;
 
     let mut decoder = MultiGzDecoder::new(packed);
     let mut unpacked = Vec::new();
+    let longest = begins.iter().map(|begin| begin.len() as u64).max().unwrap_or(0);
     loop {
-        let portion = if unpacked.is_empty() { begin.len() as u64 } else { PORTION };
+        let portion = if unpacked.is_empty() { longest } else { PORTION };
         let read = decoder.by_ref().take(portion).read_to_end(&mut unpacked);
         let read = read.map_err(|error| format!("it cannot be decompressed: {error}"))?;
-        if !unpacked.starts_with(begin) {
-            return Err(format!("its compressed content does not begin with `{}`", String::from_utf8_lossy(begin)));
+        if !begins.iter().any(|begin| unpacked.starts_with(begin)) {
+            let begins: Vec<String> = begins.iter().map(|begin| format!("`{}`", begin.escape_ascii())).collect();
+            return Err(format!("its compressed content does not begin with {}", begins.join(" or ")));
         }
         let used = (packed.len() - decoder.get_ref().len()) as u64;
         if unpacked.len() as u64 > most.min(free.max(used.saturating_mul(MOST_FOR_ONE))) {
@@ -76,28 +78,28 @@ mod tests {
     fn a_file_of_several_gzip_members_is_unpacked_whole() {
         let text: Vec<u8> = (0..3 << 20).map(|n: u32| (n.wrapping_mul(n) >> 7) as u8).collect();
         let bytes = [packed(&text[..100]), packed(&text[100..])].concat();
-        assert_eq!(unpacked(bytes, &text[..5], text.len() as u64).unwrap(), text);
-        assert_eq!(unpacked(b"plain".to_vec(), b"x", 1).unwrap(), b"plain");
-        assert!(says(unpacked(packed(&text), &text[..5], text.len() as u64 - 1), "too large"));
+        assert_eq!(unpacked(bytes, &[&text[..5]], text.len() as u64).unwrap(), text);
+        assert_eq!(unpacked(b"plain".to_vec(), &[b"x"], 1).unwrap(), b"plain");
+        assert!(says(unpacked(packed(&text), &[&text[..5]], text.len() as u64 - 1), "too large"));
         assert!(says(
-            unpacked(packed(&text)[..1000].to_vec(), &text[..5], text.len() as u64),
+            unpacked(packed(&text)[..1000].to_vec(), &[&text[..5]], text.len() as u64),
             "cannot be decompressed"
         ));
-        assert!(says(unpacked(packed(b""), b"x", 1), "does not begin with"));
+        assert!(says(unpacked(packed(b""), &[b"x"], 1), "does not begin with"));
     }
 
     #[test]
     fn other_content_is_refused_by_its_beginning() {
         // The missing end is not noticed.
         let bomb = packed(&vec![0; 1 << 20]);
-        assert!(says(unpacked(bomb[..bomb.len() / 2].to_vec(), b"memtrace", u64::MAX), "does not begin with"));
+        assert!(says(unpacked(bomb[..bomb.len() / 2].to_vec(), &[b"memtrace"], u64::MAX), "does not begin with"));
     }
 
     #[test]
     fn a_bomb_is_refused_before_it_is_unpacked() {
         let bomb = packed(&[b"memtrace".to_vec(), vec![0; 8 << 20]].concat());
         let early = &bomb[..bomb.len() / 2];
-        assert!(says(unpack(early, b"memtrace", u64::MAX, 1 << 20), "too large"));
-        assert!(matches!(unpack(&bomb, b"memtrace", u64::MAX, 9 << 20), Ok(bytes) if bytes.len() == (8 << 20) + 8));
+        assert!(says(unpack(early, &[b"memtrace"], u64::MAX, 1 << 20), "too large"));
+        assert!(matches!(unpack(&bomb, &[b"memtrace"], u64::MAX, 9 << 20), Ok(bytes) if bytes.len() == (8 << 20) + 8));
     }
 }

@@ -14,6 +14,7 @@ use super::hint::Hint;
 use super::history::AllocationHistory;
 use super::lifetimes::{Lifetime, lifetimes};
 use super::passes::{Exits, Pass, Passes, exits, pass_at, passes};
+use super::torch::is_python;
 use crate::snapshot::{Category, ContextId, DeviceSnapshot, SnapshotData, StackId, ThreadId};
 
 /// A block that is freed before this many further blocks are allocated was needed only briefly.
@@ -99,7 +100,7 @@ impl Categories {
         };
         let verdict = |life: &Lifetime| match told(life) {
             Some(category) => Verdict::Is(category),
-            None if work.caches.contains(&life.seq) => Verdict::Is(Category::KvCache),
+            None if !work.is_python && work.caches.contains(&life.seq) => Verdict::Is(Category::KvCache),
             None => work.verdict(life),
         };
         let verdicts: Vec<Verdict> = lives.iter().map(verdict).collect();
@@ -198,6 +199,8 @@ impl Like {
 /// The evidence for verdicts.
 struct Work<'a> {
     data: &'a SnapshotData,
+    /// The program is Python's: lifetimes decide nothing, because variables and forward passes are not known.
+    is_python: bool,
     backward: Passes,
     steps: Passes,
     counted: GradientCounts,
@@ -217,16 +220,20 @@ impl<'a> Work<'a> {
         let [backward, steps] = [Hint::Backward, Hint::Step].map(|kind| passes(device, lives, kind, &exits));
         let are_all_known = device.overwritten == 0 && device.peak.not_recorded == 0;
         // Without the lines of inlined calls, some variables are not recognised.
-        let can_count = !data.health.no_line_numbers;
+        let is_python = is_python(data);
+        let can_count = !data.health.no_line_numbers && !is_python;
         let counted =
             if can_count { gradients::count(lives, &backward, are_all_known) } else { GradientCounts::default() };
         let growing = growing(lives, |life| backward_after(&backward, life).is_none());
         let (caches, prefixes) = (growing.caches, growing.prefixes);
         let (forward, history) = (forward_passes(lives, &backward), AllocationHistory::of(lives));
-        Self { data, backward, steps, counted, history, forward, caches, prefixes, exits }
+        Self { data, is_python, backward, steps, counted, history, forward, caches, prefixes, exits }
     }
 
     fn verdict(&self, life: &Lifetime) -> Verdict {
+        if self.is_python && !matches!(life.hint, Hint::Rule(_) | Hint::Backward | Hint::Step) {
+            return Verdict::Open;
+        }
         match life.hint {
             Hint::Workspace => Verdict::Is(Category::Workspace),
             Hint::GivenOut => Verdict::Kept(Some(Either::GivenOut)),

@@ -16,6 +16,7 @@ mod operator;
 mod origin;
 mod passes;
 mod spanned;
+mod torch;
 
 pub use allocator::allocator;
 #[doc(hidden)]

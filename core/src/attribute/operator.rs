@@ -5,6 +5,7 @@ use std::fmt;
 
 use super::Origin;
 use super::origin::{package_and_path, version_of};
+use super::torch::{self, TorchCall};
 use crate::snapshot::{Fact, Frame, Rules, SnapshotData, StackId, SymbolName};
 
 /// A tensor operation, as a stack shows it.
@@ -39,13 +40,22 @@ impl fmt::Display for Operator<'_> {
 /// Within a backward pass, the root is the operator that the pass itself called.
 pub fn operator(data: &SnapshotData, stack: StackId) -> Option<Operator<'_>> {
     let rules = &data.settings.rules;
-    let (mut leaf, mut root, mut pass, mut inside) = (None, None, None, false);
+    let (mut leaf, mut root, mut weak, mut pass, mut inside) = (None, None, None, None, false);
     for frame in data.stacks.frames(stack) {
         match Origin::of(rules, frame) {
             Origin::Framework => inside = true,
             Origin::Workspace | Origin::Library if inside => break,
             Origin::Workspace | Origin::Library => return None,
             Origin::Std | Origin::Memtrace | Origin::Unknown => continue,
+        }
+        match torch::call(frame) {
+            Some(TorchCall::Backward(node)) => {
+                pass = Some(node);
+                break;
+            }
+            Some(TorchCall::Operator(name)) => (leaf, root) = (leaf.or(Some(name)), Some(name)),
+            Some(TorchCall::Weak(name)) => weak = Some(name),
+            None => {}
         }
         let place = FramePlace::of(frame);
         if place.is(rules, Fact::Pass) {
@@ -61,7 +71,7 @@ pub fn operator(data: &SnapshotData, stack: StackId) -> Option<Operator<'_>> {
         }
     }
     let (is_backward, backward_of) = (pass.is_some(), pass.flatten());
-    match (root, leaf) {
+    match (root.or(weak), leaf.or(weak)) {
         (Some(root), Some(leaf)) => Some(Operator { root, leaf, is_backward, backward_of }),
         _ if is_backward => Some(Operator { root: "gradients", leaf: "gradients", is_backward, backward_of }),
         _ => None,

@@ -23,13 +23,13 @@ impl Origin {
     /// The origin of a frame: by its file, or by the crate in its symbol name without one.
     pub fn of(rules: &Rules, frame: &Frame) -> Self {
         match &frame.file {
-            Some(file) => by_file(rules, file),
+            Some(file) => by_file(rules, file, frame.function_or_empty()),
             None => by_name(rules, frame.function_or_empty()),
         }
     }
 }
 
-fn by_file(rules: &Rules, file: &str) -> Origin {
+fn by_file(rules: &Rules, file: &str, function: &str) -> Origin {
     if crate::sources::own(file).is_some() {
         return Origin::Memtrace;
     }
@@ -40,7 +40,7 @@ fn by_file(rules: &Rules, file: &str) -> Origin {
         Some("candle-memtrace" | "memtrace-core") => Origin::Memtrace,
         Some(package) => by_crate(rules, &package.replace('-', "_"), Origin::Library),
         None if file.ends_with(".rs") => vendored(rules, file),
-        None => Origin::Unknown,
+        None => super::torch::origin(file, function),
     }
 }
 
@@ -121,7 +121,7 @@ mod tests {
             ("./csu/../sysdeps/nptl/libc_start_call_main.h", Origin::Unknown),
         ];
         for (file, origin) in cases {
-            assert_eq!(by_file(&Rules::default(), file), origin, "{file}");
+            assert_eq!(by_file(&Rules::default(), file, ""), origin, "{file}");
         }
         let own = env!("CARGO_MANIFEST_DIR").strip_suffix("core").unwrap();
         for (file, origin) in [
@@ -129,7 +129,7 @@ mod tests {
             ("core/src/lib.rs", Origin::Memtrace),
             ("tests/resnet.rs", Origin::Workspace),
         ] {
-            assert_eq!(by_file(&Rules::default(), &format!("{own}{file}")), origin);
+            assert_eq!(by_file(&Rules::default(), &format!("{own}{file}"), ""), origin);
         }
     }
 

@@ -9,7 +9,8 @@ use crate::units::grouped;
 /// The notes, each a text of one or more lines.
 pub(super) fn notes(data: &SnapshotData) -> Vec<String> {
     let health = &data.health;
-    let mut notes = health.notes();
+    let mut notes = health.import_notes.clone();
+    notes.extend(health.notes());
     let lost_names: u64 = data.devices.iter().map(|device| device.lost_names).sum();
     if lost_names > 0 {
         notes.push(format!("{} blocks were not named: the table of names is full", grouped(lost_names)));

@@ -1,0 +1,160 @@
+//! Frames of PyTorch programs: whose code a Python or C++ frame is, and the operator or the backward pass that it tells of.
+
+use super::Origin;
+use crate::snapshot::{Frame, SnapshotData};
+
+/// Python packages that are the framework's.
+const PACKAGES: [&str; 4] = ["torch", "torchgen", "functorch", "triton"];
+/// Overloads in the names of operators, which their dispatch functions have behind the operator: `sum_dim_IntList`. Those that
+/// begin with a capital are recognized by that.
+const OVERLOADS: [&str; 11] = [
+    "_memory_format",
+    "_dtype_layout",
+    "_dtype",
+    "_device",
+    "_dim",
+    "_int",
+    "_out",
+    "_self",
+    "_generator",
+    "_start",
+    "_other",
+];
+/// How the dispatcher's functions begin: `at::_ops::mul_Tensor::call`.
+const DISPATCH: &str = "at::_ops::";
+const AUTOGRAD: &str = "torch::autograd::";
+
+/// What a frame of PyTorch tells of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum TorchCall<'a> {
+    Operator(&'a str),
+    /// An operator or a module that counts if there is no other.
+    Weak(&'a str),
+    /// A backward pass, at this node of its graph: `MmBackward0`.
+    Backward(Option<&'a str>),
+}
+
+/// Whether a recording is of a Python program.
+pub(super) fn is_python(data: &SnapshotData) -> bool {
+    data.stacks.frames.iter().any(|frame| is_script(frame.file_or_empty()))
+}
+
+/// Whose code a frame is that has a file, but none of Rust's.
+pub(super) fn origin(file: &str, function: &str) -> Origin {
+    if !is_script(file) {
+        let is_torch = function.starts_with(DISPATCH) || function.starts_with(AUTOGRAD);
+        return if is_torch { Origin::Framework } else { Origin::Unknown };
+    }
+    match file.rsplit_once("-packages/").map(|(_, path)| path.split('/').next().unwrap_or_default()) {
+        Some(package) if PACKAGES.contains(&package) => Origin::Framework,
+        Some(_) => Origin::Library,
+        None if file.contains("/torchinductor_") || file.contains("/pytorch/torch/") => Origin::Framework,
+        None if file.contains("/lib/python") || file.starts_with("<frozen ") => Origin::Std,
+        None => Origin::Workspace,
+    }
+}
+
+/// Python's files, and what it calls code without a file: `<string>`, `<ipython-input-3-0a1b>`.
+fn is_script(file: &str) -> bool {
+    file.ends_with(".py") || file.starts_with('<') && file.ends_with('>')
+}
+
+/// What a frame tells of, if it is PyTorch's.
+pub(super) fn call(frame: &Frame) -> Option<TorchCall<'_>> {
+    if frame.file_or_empty().ends_with(".py") { python_call(frame) } else { cpp_call(frame.function_or_empty()) }
+}
+
+fn cpp_call(function: &str) -> Option<TorchCall<'_>> {
+    if let Some(rest) = function.strip_prefix(DISPATCH) {
+        let name = without_overload(rest.split("::").next()?);
+        let is_helper = name.starts_with("empty") || name.starts_with("new_empty");
+        return Some(if is_helper { TorchCall::Weak(name) } else { TorchCall::Operator(name) });
+    }
+    let rest = function.strip_prefix(AUTOGRAD)?;
+    if rest.starts_with("Engine::") {
+        return Some(TorchCall::Backward(None));
+    }
+    let node = rest.strip_suffix("::apply")?.rsplit("::").next()?;
+    (node != "Node").then_some(TorchCall::Backward(Some(node)))
+}
+
+fn python_call(frame: &Frame) -> Option<TorchCall<'_>> {
+    let (_, path) = frame.file_or_empty().rsplit_once("/torch/")?;
+    let name = frame.function_or_empty();
+    let is_plain = !name.starts_with(['_', '<']);
+    let stem = path.rsplit('/').next()?.strip_suffix(".py")?;
+    match path {
+        "autograd/__init__.py" if name == "backward" => Some(TorchCall::Backward(None)),
+        "autograd/graph.py" if name == "_engine_run_backward" => Some(TorchCall::Backward(None)),
+        "nn/functional.py" | "functional.py" if is_plain => Some(TorchCall::Operator(name)),
+        "nn/modules/module.py" | "nn/modules/container.py" => None,
+        _ if path.starts_with("nn/modules/") && matches!(name, "forward" | "_conv_forward") => {
+            Some(TorchCall::Weak(stem))
+        }
+        _ => None,
+    }
+}
+
+/// `sum` of `sum_dim_IntList`.
+fn without_overload(name: &str) -> &str {
+    let capital = name.match_indices('_').find(|(at, _)| name[at + 1..].starts_with(|c: char| c.is_ascii_uppercase()));
+    let plain = capital.map_or(name, |(at, _)| &name[..at]);
+    let plain = if plain.is_empty() { name } else { plain };
+    let overload = OVERLOADS.iter().find_map(|overload| plain.strip_suffix(overload));
+    overload.filter(|plain| !plain.is_empty()).unwrap_or(plain)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn frame(function: &str, file: &str) -> Frame {
+        Frame { function: Some(function.into()), file: Some(file.into()), line: None, inlined: false }
+    }
+
+    #[test]
+    fn files_and_names_tell_whose_code_it_is() {
+        for (file, function, whose) in [
+            ("/home/u/env/lib/python3.10/site-packages/torch/nn/modules/linear.py", "forward", Origin::Framework),
+            ("/usr/lib/python3/dist-packages/transformers/models/gpt2.py", "forward", Origin::Library),
+            ("/home/u/.conda/lib/python3.9/runpy.py", "_run_code", Origin::Std),
+            ("<frozen runpy>", "_run_code", Origin::Std),
+            ("/home/u/project/model.py", "forward", Origin::Workspace),
+            ("<ipython-input-3-0a1b2c>", "<module>", Origin::Workspace),
+            ("/tmp/torchinductor_u/qo/cqobcc.py", "call", Origin::Framework),
+            ("RegisterCUDA_0.cpp", "at::_ops::mul_Tensor::call", Origin::Framework),
+            ("??", "torch::unwind::unwind", Origin::Unknown),
+            ("??", "_PyEval_EvalFrameDefault", Origin::Unknown),
+        ] {
+            assert_eq!(origin(file, function), whose, "{file} {function}");
+        }
+    }
+
+    #[test]
+    fn frames_tell_of_operators_and_backward_passes() {
+        let in_torch = |path| format!("/env/lib/python3.10/site-packages/torch/{path}");
+        for (function, file, told) in [
+            ("at::_ops::bmm::redispatch", "??".into(), Some(TorchCall::Operator("bmm"))),
+            ("at::_ops::mul_Tensor::call", "??".into(), Some(TorchCall::Operator("mul"))),
+            ("at::_ops::sum_dim_IntList::call", "??".into(), Some(TorchCall::Operator("sum"))),
+            ("at::_ops::pow_Tensor_Scalar::call", "??".into(), Some(TorchCall::Operator("pow"))),
+            ("at::_ops::_to_copy::call", "??".into(), Some(TorchCall::Operator("_to_copy"))),
+            ("at::_ops::empty_memory_format::call", "??".into(), Some(TorchCall::Weak("empty"))),
+            (
+                "torch::autograd::generated::BmmBackward0::apply",
+                "??".into(),
+                Some(TorchCall::Backward(Some("BmmBackward0"))),
+            ),
+            ("torch::autograd::AccumulateGrad::apply", "??".into(), Some(TorchCall::Backward(Some("AccumulateGrad")))),
+            ("torch::autograd::Engine::thread_main", "??".into(), Some(TorchCall::Backward(None))),
+            ("torch::autograd::THPVariable_mul", "x.cpp".into(), None),
+            ("softmax", in_torch("nn/functional.py"), Some(TorchCall::Operator("softmax"))),
+            ("forward", in_torch("nn/modules/linear.py"), Some(TorchCall::Weak("linear"))),
+            ("forward", in_torch("nn/modules/container.py"), None),
+            ("_call_impl", in_torch("nn/modules/module.py"), None),
+            ("forward", "/home/u/model.py".into(), None),
+        ] {
+            assert_eq!(call(&frame(function, &file)), told, "{function} {file}");
+        }
+    }
+}

@@ -1,0 +1,248 @@
+//! Arena of unpickled values. Objects are referred to by index, so what the memo shares stays shared; strings are interned.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+
+use foldhash::fast::RandomState;
+
+use super::limits::{DEEPEST, PickleBudget, Refusal};
+use super::value::{Content, PickleValue, Shapes};
+
+/// The index of a container that never had items.
+const EMPTY: u32 = u32::MAX;
+const VALUE: usize = size_of::<PickleValue>();
+/// What a string takes besides its bytes: its entries in two tables.
+const TEXT: usize = 64;
+
+#[derive(Clone, Copy, Debug)]
+struct PickleObject<S> {
+    content: Content<S>,
+    /// Levels of containers in it.
+    depth: u8,
+    /// It is an item of another container. Nothing may be added any more, so there are no cycles.
+    sealed: bool,
+}
+
+/// All values of a pickle.
+pub(in crate::import) struct Values<'a, S> {
+    objects: Vec<PickleObject<S>>,
+    items: Vec<Vec<PickleValue>>,
+    /// Unused elements of `items`.
+    free: Vec<u32>,
+    texts: Vec<Cow<'a, str>>,
+    text_ids: HashMap<Cow<'a, str>, u32, RandomState>,
+    bytes: Vec<&'a [u8]>,
+    longs: Vec<i128>,
+    pub(super) budget: PickleBudget,
+}
+
+impl<'a, S: Copy> Values<'a, S> {
+    /// `words` are the first strings: their indices are known in advance.
+    pub(super) fn new(length: usize, words: &[&'static str]) -> Self {
+        let mut values = Self {
+            objects: Vec::new(),
+            items: Vec::new(),
+            free: Vec::new(),
+            texts: Vec::new(),
+            text_ids: HashMap::default(),
+            bytes: Vec::new(),
+            longs: Vec::new(),
+            budget: PickleBudget::of(length),
+        };
+        for word in words {
+            values.text_ids.insert(Cow::Borrowed(*word), values.texts.len() as u32);
+            values.texts.push(Cow::Borrowed(*word));
+        }
+        values
+    }
+
+    #[inline]
+    pub(super) fn add_text(&mut self, text: Cow<'a, str>) -> Result<PickleValue, Refusal> {
+        if let Some(id) = self.text_ids.get(&text) {
+            return Ok(PickleValue::Text(*id));
+        }
+        let owned = if let Cow::Owned(text) = &text { 2 * text.len() } else { 0 };
+        self.budget.take(TEXT + owned)?;
+        let id = self.texts.len() as u32;
+        self.texts.push(text.clone());
+        self.text_ids.insert(text, id);
+        Ok(PickleValue::Text(id))
+    }
+
+    pub(super) fn add_bytes(&mut self, bytes: &'a [u8]) -> Result<PickleValue, Refusal> {
+        self.budget.take(VALUE)?;
+        self.bytes.push(bytes);
+        Ok(PickleValue::Bytes(self.bytes.len() as u32 - 1))
+    }
+
+    #[inline]
+    pub(super) fn add_integer(&mut self, value: i128) -> Result<PickleValue, Refusal> {
+        if let Ok(value) = i64::try_from(value) {
+            return Ok(PickleValue::Int(value));
+        }
+        self.budget.take(VALUE)?;
+        self.longs.push(value);
+        Ok(PickleValue::Long(self.longs.len() as u32 - 1))
+    }
+
+    /// A new container without items; `kind` makes its content of an index.
+    #[inline]
+    pub(super) fn add_object(&mut self, kind: fn(u32) -> Content<S>) -> Result<PickleValue, Refusal> {
+        self.budget.take(size_of::<PickleObject<S>>())?;
+        self.objects.push(PickleObject { content: kind(EMPTY), depth: 1, sealed: false });
+        Ok(PickleValue::Object(self.objects.len() as u32 - 1))
+    }
+
+    /// Memory that may still be used, for tables beside this one.
+    pub(in crate::import) fn budget(&mut self) -> &mut PickleBudget {
+        &mut self.budget
+    }
+
+    pub(in crate::import) fn content(&self, value: PickleValue) -> Option<Content<S>> {
+        let PickleValue::Object(id) = value else { return None };
+        self.objects.get(id as usize).map(|object| object.content)
+    }
+
+    /// Replaces what a container is kept as.
+    pub(in crate::import) fn keep(&mut self, value: PickleValue, shape: S) {
+        let PickleValue::Object(id) = value else { return };
+        let Some(object) = self.objects.get_mut(id as usize) else { return };
+        let old = std::mem::replace(&mut object.content, Content::Kept(shape));
+        let (Content::List(at) | Content::Tuple(at) | Content::Dict(at) | Content::Set(at) | Content::FrozenSet(at)) =
+            old
+        else {
+            return;
+        };
+        if let Some(items) = self.items.get_mut(at as usize) {
+            self.budget.give_back(items.len() * VALUE);
+            items.clear();
+            self.free.push(at);
+        }
+    }
+
+    /// The compact form of a container, if it has one.
+    #[inline]
+    pub(in crate::import) fn kept(&self, value: PickleValue) -> Option<S> {
+        match self.content(value)? {
+            Content::Kept(shape) => Some(shape),
+            _ => None,
+        }
+    }
+
+    fn stored(&self, at: u32) -> &[PickleValue] {
+        self.items.get(at as usize).map_or(&[], Vec::as_slice)
+    }
+
+    /// The items of a list or a tuple; of anything else none.
+    pub(in crate::import) fn list(&self, value: PickleValue) -> &[PickleValue] {
+        match self.content(value) {
+            Some(Content::List(at) | Content::Tuple(at)) => self.stored(at),
+            _ => &[],
+        }
+    }
+
+    /// The keys and values of a dict in turn; of anything else none.
+    pub(in crate::import) fn dict(&self, value: PickleValue) -> &[PickleValue] {
+        match self.content(value) {
+            Some(Content::Dict(at)) => self.stored(at),
+            _ => &[],
+        }
+    }
+
+    #[cfg(test)]
+    pub(super) fn set(&self, value: PickleValue) -> &[PickleValue] {
+        match self.content(value) {
+            Some(Content::Set(at) | Content::FrozenSet(at)) => self.stored(at),
+            _ => &[],
+        }
+    }
+
+    pub(in crate::import) fn text(&self, value: PickleValue) -> Option<&str> {
+        let PickleValue::Text(id) = value else { return None };
+        self.texts.get(id as usize).map(|text| &**text)
+    }
+
+    #[cfg(test)]
+    pub(super) fn bytes(&self, value: PickleValue) -> Option<&'a [u8]> {
+        let PickleValue::Bytes(id) = value else { return None };
+        self.bytes.get(id as usize).copied()
+    }
+
+    pub(in crate::import) fn integer(&self, value: PickleValue) -> Option<i128> {
+        match value {
+            PickleValue::Int(value) => Some(value.into()),
+            PickleValue::Long(id) => self.longs.get(id as usize).copied(),
+            _ => None,
+        }
+    }
+
+    /// The values of a dict as they are; `shapes` may make something compact of a complete container.
+    pub(super) fn seal(&mut self, value: PickleValue, shapes: &mut impl Shapes<Shape = S>) -> Result<u8, Refusal> {
+        let PickleValue::Object(id) = value else { return Ok(0) };
+        let Some(object) = self.objects.get_mut(id as usize) else { return Ok(0) };
+        let (depth, was_sealed) = (object.depth, object.sealed);
+        object.sealed = true;
+        if !was_sealed {
+            self.shape(value, shapes)?;
+        }
+        Ok(depth)
+    }
+
+    /// Makes something compact of a dict or a list, if it can be made compact.
+    pub(super) fn shape(&mut self, value: PickleValue, shapes: &mut impl Shapes<Shape = S>) -> Result<(), Refusal> {
+        let (at, is_dict) = match self.content(value) {
+            Some(Content::Dict(at)) => (at, true),
+            Some(Content::List(at)) => (at, false),
+            _ => return Ok(()),
+        };
+        let Some(items) = self.items.get_mut(at as usize).map(std::mem::take) else { return Ok(()) };
+        let shape = if is_dict { shapes.dict(&items, self) } else { shapes.list(&items, self) };
+        if let Some(slot) = self.items.get_mut(at as usize) {
+            *slot = items;
+        }
+        if let Some(shape) = shape? {
+            self.keep(value, shape);
+        }
+        Ok(())
+    }
+
+    /// Adds sealed items to a container that is not sealed.
+    pub(super) fn extend(&mut self, target: PickleValue, items: &[PickleValue], deepest: u8) -> Result<(), Refusal> {
+        let PickleValue::Object(id) = target else { return Err(Refusal::new("items for something that holds none")) };
+        let next = self.items.len() as u32;
+        let object = self.objects.get_mut(id as usize).ok_or_else(|| Refusal::new("no such object"))?;
+        object.depth = object.depth.max(deepest + 1);
+        if object.depth > DEEPEST {
+            return Err(Refusal::new("containers are nested too deep"));
+        }
+        let (Content::List(at) | Content::Tuple(at) | Content::Dict(at) | Content::Set(at) | Content::FrozenSet(at)) =
+            &mut object.content
+        else {
+            return Err(changed());
+        };
+        if items.is_empty() {
+            return Ok(());
+        }
+        self.budget.take(items.len() * VALUE)?;
+        if *at == EMPTY {
+            *at = self.free.pop().unwrap_or(next);
+            if *at == next {
+                self.items.push(Vec::new());
+            }
+        }
+        let at = *at as usize;
+        self.items.get_mut(at).into_iter().for_each(|stored| stored.extend_from_slice(items));
+        Ok(())
+    }
+
+    /// Whether items may still be added to it.
+    pub(super) fn is_open(&self, value: PickleValue) -> bool {
+        let PickleValue::Object(id) = value else { return true };
+        self.objects.get(id as usize).is_some_and(|object| !object.sealed)
+    }
+}
+
+/// Refuses an object that gets items after another one has it: it could be its own part.
+pub(super) fn changed() -> Refusal {
+    Refusal::new("an object is changed after another object holds it, or holds itself")
+}

@@ -1,0 +1,67 @@
+//! Limits of the unpickler: depth, number of open marks, and memory in proportion to the input.
+
+use std::borrow::Cow;
+use std::fmt;
+
+/// Containers within containers. A snapshot has about eight levels.
+pub(super) const DEEPEST: u8 = 100;
+/// MARK opcodes that wait for their end.
+pub(super) const MOST_MARKS: usize = 1000;
+/// Memory that every pickle may use.
+const FREE: usize = 16 << 20;
+/// Bytes of memory for a byte of the pickle. An opcode of one byte makes a value of 16.
+const FOR_ONE: usize = 8;
+
+/// Why a pickle was refused, and where.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::import) struct Refusal {
+    /// The offset of the opcode.
+    pub(in crate::import) offset: Option<usize>,
+    pub(in crate::import) reason: Cow<'static, str>,
+}
+
+impl Refusal {
+    pub(in crate::import) fn new(reason: impl Into<Cow<'static, str>>) -> Self {
+        Self { offset: None, reason: reason.into() }
+    }
+
+    /// The same at this offset, if it has none yet.
+    pub(super) fn at(self, offset: usize) -> Self {
+        Self { offset: self.offset.or(Some(offset)), ..self }
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.offset {
+            Some(offset) => write!(f, "at byte {offset}: {}", self.reason),
+            None => f.write_str(&self.reason),
+        }
+    }
+}
+
+/// Memory that may still be used.
+#[derive(Debug)]
+pub(in crate::import) struct PickleBudget(usize);
+
+impl PickleBudget {
+    pub(in crate::import) fn of(length: usize) -> Self {
+        Self(length.saturating_mul(FOR_ONE).saturating_add(FREE))
+    }
+
+    #[inline]
+    pub(in crate::import) fn take(&mut self, bytes: usize) -> Result<(), Refusal> {
+        self.0 =
+            self.0.checked_sub(bytes).ok_or_else(|| Refusal::new("it needs far more memory than its length allows"))?;
+        Ok(())
+    }
+
+    #[inline]
+    pub(super) fn give_back(&mut self, bytes: usize) {
+        self.0 = self.0.saturating_add(bytes);
+    }
+
+    pub(super) fn left(&self) -> usize {
+        self.0
+    }
+}

@@ -1,0 +1,168 @@
+//! One device of a recording, from its trace and its segments.
+
+use std::collections::HashMap;
+use std::num::NonZeroU64;
+
+use super::contexts::Contexts;
+use super::reconcile::{Reconciled, reconcile};
+use super::segments::{DeviceSegments, whole_pieces};
+use super::shapes::SnapshotValues;
+use super::stats::count;
+use super::trace::{BEFORE, DeviceTrace};
+use crate::import::pickle::PickleValue;
+use crate::snapshot::{
+    Block, ContextId, Device, DeviceSnapshot, Mark, MemoryStats, Peak, Record, RecordKind, Sampling, scopes_of_log,
+    segments,
+};
+
+/// What all devices have in common.
+pub(super) struct Common<'s, 'a> {
+    pub(super) contexts: &'s mut Contexts,
+    pub(super) values: &'s SnapshotValues<'a>,
+    /// Microseconds since 1970.
+    pub(super) started_us: u64,
+    pub(super) frees_are_requests: bool,
+}
+
+/// How much of a device is not in its log.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct MissingFromLog {
+    /// Blocks that were there before the log began.
+    pub(super) before: usize,
+    /// How many of these are still live.
+    pub(super) still_live: usize,
+    /// Entries that fit no other.
+    pub(super) misfits: u64,
+    pub(super) has_times: bool,
+}
+
+/// A device by its number in the file, which annotations use as well.
+pub(super) fn build(
+    device: Device,
+    number: u64,
+    mut trace: DeviceTrace,
+    placed: Option<&DeviceSegments>,
+    shared: &mut Common<'_, '_>,
+) -> (DeviceSnapshot, MissingFromLog) {
+    let mut active = placed.map(|placed| placed.active.clone());
+    if shared.frees_are_requests {
+        active.iter_mut().for_each(|active| active.retain(|block| !block.is_pending));
+    }
+    let known = reconcile(&mut trace, active.as_deref());
+    let marks = shared.contexts.marks(number, shared.started_us);
+    let missing = MissingFromLog {
+        before: known.before.len(),
+        still_live: known.still_live,
+        misfits: trace.misfits,
+        has_times: trace.has_times || trace.records.is_empty(),
+    };
+    settle_times(&mut trace, shared.started_us);
+    settle_contexts(&mut trace, &marks, shared);
+    let before = known.before.len() as u64;
+    for record in &mut trace.records {
+        let seq = record.raw_seq();
+        record.alloc_seq = NonZeroU64::new(if seq & BEFORE == 0 { before + seq } else { (seq & !BEFORE) + 1 });
+    }
+    let told = placed.map_or(&[][..], |placed| &placed.segments);
+    let pieces = if trace.records.is_empty() { Vec::new() } else { whole_pieces(&trace.segment_records, told) };
+    let live = live_blocks(&trace.records, &known);
+    let mut snapshot = DeviceSnapshot {
+        device,
+        sampling: Sampling::default(),
+        overwritten: before,
+        gaps: Vec::new(),
+        not_recorded: 0,
+        below_threshold: 0,
+        peak: Peak::default(),
+        stats: MemoryStats::default(),
+        ooms: trace.ooms,
+        pool: None,
+        memory: None,
+        segments: segments::cover(&trace.records, &live, told, &pieces),
+        segment_records: pieces,
+        records: trace.records,
+        live,
+        calls: Vec::new(),
+        scopes: Vec::new(),
+        marks,
+        names: Vec::new(),
+        lost_names: 0,
+    };
+    count(&mut snapshot, &known.before, trace.num_ooms);
+    let (end, nodes) = (snapshot.stats.allocated_bytes.current, &shared.contexts.nodes);
+    snapshot.scopes = scopes_of_log(&snapshot.records, &snapshot.marks, nodes, snapshot.sampling, end);
+    (snapshot, missing)
+}
+
+/// In the order of allocation.
+fn live_blocks(records: &[Record], known: &Reconciled) -> Vec<Block> {
+    let before = known.before.iter().skip(known.before.len() - known.still_live).copied();
+    let logged = known.live.iter().filter_map(|position| records.get(*position as usize)).map(Record::block);
+    before.chain(logged).collect()
+}
+
+/// From microseconds as in the file to nanoseconds since the beginning.
+fn settle_times(trace: &mut DeviceTrace, started_us: u64) {
+    let started_us = if trace.has_times { started_us } else { 0 };
+    let records = trace.records.iter_mut().map(|record| &mut record.time_ns);
+    let segments = trace.segment_records.iter_mut().map(|segment| &mut segment.time_ns);
+    let refused = trace.ooms.iter_mut().map(|oom| &mut oom.time_ns);
+    records.chain(segments).chain(refused).for_each(|time| *time = time.saturating_sub(started_us) * 1000);
+}
+
+/// From the texts of metadata to contexts, within the annotations that are open.
+fn settle_contexts(trace: &mut DeviceTrace, marks: &[Mark], shared: &mut Common<'_, '_>) {
+    let mut known: HashMap<(ContextId, u32), ContextId> = HashMap::new();
+    let mut settle = |context: ContextId, around: ContextId| match context.0.checked_sub(1) {
+        None if shared.contexts.are_paths => ContextId::ROOT,
+        None => around,
+        Some(text) => *known.entry((around, text)).or_insert_with(|| {
+            let metadata = shared.values.text(PickleValue::Text(text)).unwrap_or_default();
+            shared.contexts.with_metadata(around, metadata)
+        }),
+    };
+    let mut open = OpenMarks::of(marks);
+    for at in 0..trace.records.len() {
+        let Some(record) = trace.records.get(at).copied() else { break };
+        let context = match record.kind {
+            RecordKind::Alloc => settle(record.context, open.at(record.time_ns)),
+            RecordKind::Free if record.raw_seq() & BEFORE != 0 => ContextId::ROOT,
+            RecordKind::Free => {
+                let alloc = trace.records.get(record.raw_seq() as usize - 1);
+                alloc.map_or(ContextId::ROOT, |alloc| alloc.context)
+            }
+        };
+        trace.records.get_mut(at).into_iter().for_each(|record| record.context = context);
+    }
+    let mut open = OpenMarks::of(marks);
+    for segment in &mut trace.segment_records {
+        segment.context = settle(segment.context, open.at(segment.time_ns));
+    }
+    let mut open = OpenMarks::of(marks);
+    for oom in &mut trace.ooms {
+        oom.context = settle(oom.context, open.at(oom.time_ns));
+    }
+}
+
+/// The annotations that are open while time goes on.
+struct OpenMarks<'m> {
+    marks: std::iter::Peekable<std::slice::Iter<'m, Mark>>,
+    open: Vec<ContextId>,
+}
+
+impl<'m> OpenMarks<'m> {
+    fn of(marks: &'m [Mark]) -> Self {
+        Self { marks: marks.iter().peekable(), open: Vec::new() }
+    }
+
+    fn at(&mut self, time_ns: u64) -> ContextId {
+        while let Some(mark) = self.marks.next_if(|mark| mark.time_ns <= time_ns) {
+            if mark.enter {
+                self.open.push(mark.context);
+            } else if let Some(at) = self.open.iter().rposition(|open| *open == mark.context) {
+                self.open.remove(at);
+            }
+        }
+        self.open.last().copied().unwrap_or(ContextId::ROOT)
+    }
+}

@@ -1,0 +1,72 @@
+//! One entry of a trace.
+
+use super::fields::{DictFields, number};
+use super::shapes::{SnapshotTables, SnapshotValues};
+use super::words;
+use crate::import::pickle::{PickleValue, Refusal};
+
+/// What an entry says happened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum TraceAction {
+    Alloc,
+    FreeRequested,
+    FreeCompleted,
+    SegmentAlloc,
+    SegmentFree,
+    OutOfMemory,
+    /// Nothing that changes memory: a snapshot, an annotation, or something unknown.
+    Other,
+}
+
+/// One entry of a trace.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct TraceEntry {
+    pub(super) action: TraceAction,
+    pub(super) address: u64,
+    pub(super) size: u64,
+    /// A handle of CUDA's.
+    pub(super) stream: u64,
+    /// Microseconds since 1970; torch 2.0 wrote none.
+    pub(super) time_us: Option<u64>,
+    pub(super) device_free: Option<u64>,
+    /// The number of a stack; 0 for none.
+    pub(super) stack: u32,
+    /// The index of a string.
+    pub(super) metadata: Option<u32>,
+}
+
+impl TraceEntry {
+    pub(super) fn of(
+        fields: &DictFields<'_>,
+        tables: &SnapshotTables,
+        values: &SnapshotValues<'_>,
+    ) -> Result<Self, Refusal> {
+        let action = match fields.find(words::ACTION) {
+            Some(PickleValue::Text(words::ALLOC)) => TraceAction::Alloc,
+            Some(PickleValue::Text(words::FREE_REQUESTED)) => TraceAction::FreeRequested,
+            Some(PickleValue::Text(words::FREE_COMPLETED | words::FREE)) => TraceAction::FreeCompleted,
+            Some(PickleValue::Text(words::SEGMENT_ALLOC | words::SEGMENT_MAP)) => TraceAction::SegmentAlloc,
+            Some(PickleValue::Text(words::SEGMENT_FREE | words::SEGMENT_UNMAP)) => TraceAction::SegmentFree,
+            Some(PickleValue::Text(words::OOM)) => TraceAction::OutOfMemory,
+            _ => TraceAction::Other,
+        };
+        let has_address = !matches!(action, TraceAction::OutOfMemory | TraceAction::Other);
+        let needed = |key| if has_address { fields.needed(key, values) } else { Ok(0) };
+        let metadata = match fields.find(words::USER_METADATA) {
+            Some(PickleValue::Text(id)) if values.text(PickleValue::Text(id)).is_some_and(|text| !text.is_empty()) => {
+                Some(id)
+            }
+            _ => None,
+        };
+        Ok(Self {
+            action,
+            address: needed(words::ADDR)?,
+            size: if action == TraceAction::Other { 0 } else { fields.needed(words::SIZE, values)? },
+            stream: fields.find(words::STREAM).and_then(|stream| number(stream, values)).unwrap_or(0),
+            time_us: fields.number(words::TIME_US, values)?,
+            device_free: fields.number(words::DEVICE_FREE, values)?,
+            stack: tables.stack(fields.find(words::FRAMES), values),
+            metadata,
+        })
+    }
+}

@@ -1,0 +1,210 @@
+//! Compact forms of what a snapshot has most of: frames, stacks, blocks, and entries of traces, which are taken out of their list
+//! as they arrive.
+
+use std::collections::HashMap;
+
+use foldhash::fast::RandomState;
+
+use super::entry::TraceEntry;
+use super::fields::DictFields;
+use super::trace::DeviceTrace;
+use super::words;
+use crate::import::pickle::{PickleValue, Refusal, Shapes, Values};
+
+/// What a dict or a list is kept as: an index into one of the tables.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Shape {
+    Frame(u32),
+    Stack(u32),
+    Block(u32),
+    Entry(u32),
+    /// An entry that was taken into its trace.
+    Taken,
+    Trace(u32),
+}
+
+/// The values of a snapshot.
+pub(super) type SnapshotValues<'a> = Values<'a, Shape>;
+
+/// A frame: indices of two strings, and a line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct FrameRow {
+    pub(super) name: u32,
+    pub(super) file: Option<u32>,
+    pub(super) line: u32,
+}
+
+/// What a block of a segment is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum BlockState {
+    Allocated,
+    /// Freed, and still used by another stream.
+    Pending,
+    Inactive,
+}
+
+/// A block of a segment.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct BlockRow {
+    /// Torch 2.0 wrote none.
+    pub(super) address: Option<u64>,
+    pub(super) size: u64,
+    /// What was asked for.
+    pub(super) requested: u64,
+    pub(super) state: BlockState,
+    /// A number in [`SnapshotTables::stacks`] from 1 on; 0 for none.
+    pub(super) stack: u32,
+}
+
+/// Everything that is kept compactly.
+#[derive(Default)]
+pub(super) struct SnapshotTables {
+    pub(super) frames: Vec<FrameRow>,
+    frame_ids: HashMap<FrameRow, u32, RandomState>,
+    stack_ids: HashMap<Box<[u32]>, u32, RandomState>,
+    pub(super) blocks: Vec<BlockRow>,
+    entries: Vec<TraceEntry>,
+    traces: Vec<Option<DeviceTrace>>,
+    /// Blocks are freed when this is requested: the file has no completed frees.
+    pub(super) frees_are_requests: bool,
+}
+
+/// Memory of a row beside its fields: its place in a table by content.
+const ROW: usize = 64;
+
+impl SnapshotTables {
+    pub(super) fn new(frees_are_requests: bool) -> Self {
+        Self { frees_are_requests, ..Self::default() }
+    }
+
+    /// The frames of every stack, by its number; the first is empty.
+    pub(super) fn stacks(&self) -> Vec<&[u32]> {
+        let mut stacks: Vec<&[u32]> = vec![&[]; self.stack_ids.len() + 1];
+        for (frames, id) in &self.stack_ids {
+            stacks.get_mut(*id as usize).into_iter().for_each(|stack| *stack = frames);
+        }
+        stacks
+    }
+
+    /// Takes a trace out; each belongs to one device.
+    pub(super) fn take_trace(&mut self, index: u32) -> Result<DeviceTrace, Refusal> {
+        let trace = self.traces.get_mut(index as usize).and_then(Option::take);
+        trace.ok_or_else(|| Refusal::new("two devices share one trace"))
+    }
+
+    /// The number of a stack; 0 for none.
+    pub(super) fn stack(&self, frames: Option<PickleValue>, values: &SnapshotValues<'_>) -> u32 {
+        match frames.and_then(|frames| values.kept(frames)) {
+            Some(Shape::Stack(id)) => id,
+            _ => 0,
+        }
+    }
+
+    fn frame(&mut self, fields: &DictFields<'_>, values: &mut SnapshotValues<'_>) -> Result<Option<Shape>, Refusal> {
+        let text = |key| match fields.find(key) {
+            Some(PickleValue::Text(id)) => Some(id),
+            _ => None,
+        };
+        let Some(name) = text(words::NAME) else { return Ok(None) };
+        let line = fields.find(words::LINE).and_then(|line| values.integer(line));
+        let line = line.and_then(|line| line.try_into().ok()).unwrap_or(0);
+        let row = FrameRow { name, file: text(words::FILENAME), line };
+        let next = self.frames.len() as u32;
+        let id = *self.frame_ids.entry(row).or_insert(next);
+        if id == next {
+            values.budget().take(ROW)?;
+            self.frames.push(row);
+        }
+        Ok(Some(Shape::Frame(id)))
+    }
+
+    fn block(&mut self, fields: &DictFields<'_>, values: &mut SnapshotValues<'_>) -> Result<Option<Shape>, Refusal> {
+        let state = match fields.find(words::STATE) {
+            Some(PickleValue::Text(words::ACTIVE_ALLOCATED)) => BlockState::Allocated,
+            Some(PickleValue::Text(words::ACTIVE_PENDING_FREE | words::ACTIVE_AWAITING_FREE)) => BlockState::Pending,
+            Some(PickleValue::Text(words::INACTIVE)) => BlockState::Inactive,
+            _ => return Err(Refusal::new("a block of an unknown state")),
+        };
+        let size = fields.needed(words::SIZE, values)?;
+        // The newest comes first.
+        let history = fields.find(words::HISTORY).and_then(|history| values.list(history).first().copied());
+        let history = DictFields(history.map_or(&[], |newest| values.dict(newest)));
+        let requested = fields.number(words::REQUESTED_SIZE, values)?;
+        let requested = requested.or(history.number(words::REAL_SIZE, values)?).unwrap_or(size);
+        let frames = fields.find(words::FRAMES).or(history.find(words::FRAMES));
+        let (address, stack) = (fields.number(words::ADDRESS, values)?, self.stack(frames, values));
+        values.budget().take(size_of::<BlockRow>())?;
+        self.blocks.push(BlockRow { address, size, requested, state, stack });
+        Ok(Some(Shape::Block(self.blocks.len() as u32 - 1)))
+    }
+}
+
+impl Shapes for SnapshotTables {
+    type Shape = Shape;
+
+    fn dict(&mut self, items: &[PickleValue], values: &mut SnapshotValues<'_>) -> Result<Option<Shape>, Refusal> {
+        let fields = DictFields(items);
+        if fields.find(words::ACTION).is_some() {
+            let entry = TraceEntry::of(&fields, self, values)?;
+            self.entries.push(entry);
+            return Ok(Some(Shape::Entry(self.entries.len() as u32 - 1)));
+        }
+        if fields.find(words::FILENAME).is_some() {
+            return self.frame(&fields, values);
+        }
+        if fields.find(words::STATE).is_some() { self.block(&fields, values) } else { Ok(None) }
+    }
+
+    fn list(&mut self, items: &[PickleValue], values: &mut SnapshotValues<'_>) -> Result<Option<Shape>, Refusal> {
+        let frame = |item: &PickleValue| match values.kept(*item) {
+            Some(Shape::Frame(id)) => Some(id),
+            _ => None,
+        };
+        let Some(frames) = items.iter().map(frame).collect::<Option<Vec<u32>>>() else { return Ok(None) };
+        if frames.is_empty() {
+            return Ok(None);
+        }
+        if let Some(id) = self.stack_ids.get(frames.as_slice()) {
+            return Ok(Some(Shape::Stack(*id)));
+        }
+        values.budget().take(ROW + 4 * frames.len())?;
+        let id = self.stack_ids.len() as u32 + 1;
+        self.stack_ids.insert(frames.into(), id);
+        Ok(Some(Shape::Stack(id)))
+    }
+
+    fn stream(
+        &mut self,
+        list: Option<Shape>,
+        items: &[PickleValue],
+        values: &mut SnapshotValues<'_>,
+    ) -> Result<Option<Shape>, Refusal> {
+        let entry = |item: &PickleValue| match values.kept(*item) {
+            Some(Shape::Entry(id)) => Some(id),
+            _ => None,
+        };
+        let trace = match list {
+            Some(Shape::Trace(trace)) => trace,
+            None if items.first().is_some_and(|item| entry(item).is_some()) => {
+                self.traces.push(Some(DeviceTrace::default()));
+                self.traces.len() as u32 - 1
+            }
+            _ => return Ok(None),
+        };
+        let first = items.first().and_then(entry).unwrap_or(0) as usize;
+        let are_the_last = first + items.len() == self.entries.len();
+        for item in items {
+            let Some(Shape::Entry(id)) = values.kept(*item) else {
+                return Err(Refusal::new("a trace holds something else than entries, or one entry twice"));
+            };
+            values.keep(*item, Shape::Taken);
+            let Some(entry) = self.entries.get(id as usize) else { continue };
+            let traces = self.traces.get_mut(trace as usize);
+            traces.and_then(Option::as_mut).map_or(Ok(()), |trace| trace.push(entry, self.frees_are_requests))?;
+        }
+        if are_the_last {
+            self.entries.truncate(first);
+        }
+        Ok(Some(Shape::Trace(trace)))
+    }
+}

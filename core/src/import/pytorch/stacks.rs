@@ -1,0 +1,133 @@
+//! The stacks of a recording from those of a snapshot: only those in use, numbered in the order of their use.
+
+use std::collections::HashMap;
+use std::num::NonZeroU32;
+
+use super::shapes::{FrameRow, SnapshotTables, SnapshotValues};
+use crate::import::pickle::PickleValue;
+use crate::snapshot::{CodeAddress, DeviceSnapshot, Frame, StackId, Stacks};
+
+/// Frames of snapshots have no code addresses: these stand for them.
+const FIRST_ADDRESS: u64 = 1 << 32;
+/// The file of a frame whose file is not known, as in the snapshots themselves.
+const UNKNOWN_FILE: &str = "??";
+
+struct Numbering<'t> {
+    frames: &'t [FrameRow],
+    old: Vec<&'t [u32]>,
+    /// By the old numbers.
+    new_stacks: Vec<Option<StackId>>,
+    new_frames: HashMap<u32, u32>,
+    /// By content: names without arguments make some of them equal.
+    by_calls: HashMap<Vec<u32>, StackId>,
+    by_frame: HashMap<Frame, u32>,
+    stacks: Stacks,
+}
+
+/// Gives every stack of the devices its final number.
+pub(super) fn number_stacks(
+    devices: &mut [DeviceSnapshot],
+    tables: &SnapshotTables,
+    values: &SnapshotValues<'_>,
+) -> Stacks {
+    let old = tables.stacks();
+    let mut new_stacks = vec![None; old.len()];
+    new_stacks.first_mut().into_iter().for_each(|none| *none = Some(StackId::NONE));
+    let mut stacks = Stacks::default();
+    stacks.starts.push(0);
+    let (new_frames, by_calls, by_frame) = Default::default();
+    let frames = &tables.frames;
+    let mut numbering = Numbering { frames, old, new_stacks, new_frames, by_calls, by_frame, stacks };
+    for device in devices {
+        let live = device.live.iter_mut().chain(&mut device.peak.blocks).map(|block| &mut block.stack);
+        let records = device.records.iter_mut().flat_map(|record| [&mut record.stack, &mut record.alloc_stack]);
+        let segments = device.segment_records.iter_mut().map(|segment| &mut segment.stack);
+        let refused = device.ooms.iter_mut().map(|oom| &mut oom.stack);
+        live.chain(records).chain(segments).chain(refused).for_each(|stack| *stack = numbering.stack(*stack, values));
+    }
+    numbering.stacks
+}
+
+impl Numbering<'_> {
+    fn stack(&mut self, old: StackId, values: &SnapshotValues<'_>) -> StackId {
+        let number = old.0 as usize;
+        if let Some(&Some(new)) = self.new_stacks.get(number) {
+            return new;
+        }
+        let frames = self.old.get(number).copied().unwrap_or_default();
+        let calls: Vec<u32> = frames.iter().map(|frame| self.frame(*frame, values)).collect();
+        let next = StackId(self.stacks.starts.len() as u32);
+        let new = *self.by_calls.entry(calls.clone()).or_insert(next);
+        if new == next {
+            self.stacks.starts.push(self.stacks.calls.len() as u32);
+            self.stacks.calls.extend(calls);
+        }
+        self.new_stacks.get_mut(number).into_iter().for_each(|slot| *slot = Some(new));
+        new
+    }
+
+    fn frame(&mut self, old: u32, values: &SnapshotValues<'_>) -> u32 {
+        if let Some(new) = self.new_frames.get(&old) {
+            return *new;
+        }
+        let row = self.frames.get(old as usize).copied().unwrap_or(FrameRow { name: 0, file: None, line: 0 });
+        let text = |id| values.text(PickleValue::Text(id)).unwrap_or_default();
+        let file = row.file.map(text).filter(|file| !file.is_empty()).unwrap_or(UNKNOWN_FILE);
+        let function = without_arguments(text(row.name), file).to_owned();
+        let (file, line) = (Some(file.to_owned()), NonZeroU32::new(row.line));
+        let frame = Frame { function: Some(function), file, line, inlined: false };
+        let next = self.stacks.frames.len() as u32;
+        let new = *self.by_frame.entry(frame.clone()).or_insert(next);
+        if new == next {
+            self.stacks.frames.push(frame);
+            let address = FIRST_ADDRESS + u64::from(new);
+            self.stacks.addresses.push(CodeAddress { address, object: None, offset: 0, frames: new..new + 1 });
+        }
+        self.new_frames.insert(old, new);
+        new
+    }
+}
+
+/// The name of a C++ function without its arguments; other names as they are.
+fn without_arguments<'n>(name: &'n str, file: &str) -> &'n str {
+    if file.ends_with(".py") || !name.contains("::") {
+        return name;
+    }
+    let (mut depth, mut from) = (0usize, 0);
+    for (at, byte) in name.bytes().enumerate() {
+        let rest = name.get(at..).unwrap_or_default();
+        match byte {
+            _ if at < from => {}
+            b'<' => depth += 1,
+            b'>' => depth = depth.saturating_sub(1),
+            b'(' if rest.starts_with("(anonymous namespace)") => from = at + "(anonymous namespace)".len(),
+            b'(' if name.get(..at).is_some_and(|before| before.ends_with("operator")) => from = at + "()".len(),
+            b'(' if depth == 0 && at > 0 => return name.get(..at).unwrap_or(name),
+            _ => {}
+        }
+    }
+    name
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn functions_of_cpp_lose_their_arguments() {
+        for (name, short) in [
+            ("at::_ops::bmm::call(at::Tensor const&, at::Tensor const&)", "at::_ops::bmm::call"),
+            (
+                "torch::cuda::(anonymous namespace)::gather_with_cpp()",
+                "torch::cuda::(anonymous namespace)::gather_with_cpp",
+            ),
+            ("torch::autograd::Node::operator()(std::vector<at::Tensor>&&)", "torch::autograd::Node::operator()"),
+            ("void at::f<at::g(int)>(at::h const&)", "void at::f<at::g(int)>"),
+            ("_PyEval_EvalFrameDefault", "_PyEval_EvalFrameDefault"),
+        ] {
+            assert_eq!(without_arguments(name, "??"), short);
+            assert_eq!(without_arguments(short, "??"), short);
+        }
+        assert_eq!(without_arguments("A::f(x)", "/a.py"), "A::f(x)");
+    }
+}

@@ -1,0 +1,59 @@
+//! Keys and values of PyTorch's snapshots that the reader knows, by their indices among the strings of a pickle.
+
+/// A constant for each word, and all words in the order of their indices.
+macro_rules! words {
+    ($($name:ident: $text:literal,)*) => {
+        #[allow(non_camel_case_types, clippy::upper_case_acronyms, reason = "named after the constants")]
+        enum Index { $($name,)* }
+        $(pub(super) const $name: u32 = Index::$name as u32;)*
+        pub(super) const WORDS: &[&str] = &[$($text),*];
+    };
+}
+
+words! {
+    ACTION: "action",
+    ACTIVE_ALLOCATED: "active_allocated",
+    ACTIVE_AWAITING_FREE: "active_awaiting_free",
+    ACTIVE_PENDING_FREE: "active_pending_free",
+    ADDR: "addr",
+    ADDRESS: "address",
+    ALLOC: "alloc",
+    ALLOCATOR_SETTINGS: "allocator_settings",
+    ALLOC_CONF: "PYTORCH_CUDA_ALLOC_CONF",
+    BLOCKS: "blocks",
+    DEVICE: "device",
+    DEVICE_FREE: "device_free",
+    DEVICE_TRACES: "device_traces",
+    END: "END",
+    EXTERNAL_ANNOTATIONS: "external_annotations",
+    FILENAME: "filename",
+    FRAMES: "frames",
+    FREE: "free",
+    FREE_COMPLETED: "free_completed",
+    FREE_REQUESTED: "free_requested",
+    HISTORY: "history",
+    HOST_SEGMENTS: "host_segments",
+    HOST_TRACES: "host_traces",
+    INACTIVE: "inactive",
+    LINE: "line",
+    NAME: "name",
+    OOM: "oom",
+    PROGRAM: "program",
+    REAL_SIZE: "real_size",
+    RECORDED_BY: "recorded_by",
+    REQUESTED_SIZE: "requested_size",
+    SEGMENTS: "segments",
+    SEGMENT_ALLOC: "segment_alloc",
+    SEGMENT_FREE: "segment_free",
+    SEGMENT_MAP: "segment_map",
+    SEGMENT_POOL_ID: "segment_pool_id",
+    SEGMENT_UNMAP: "segment_unmap",
+    SIZE: "size",
+    STAGE: "stage",
+    START: "START",
+    STATE: "state",
+    STREAM: "stream",
+    TIME_US: "time_us",
+    TOTAL_SIZE: "total_size",
+    USER_METADATA: "user_metadata",
+}
