@@ -84,8 +84,13 @@ impl<'a> Labels<'a> {
     }
 
     pub(super) fn is_named(&mut self, block: &Block, name: &str) -> bool {
+        self.name(block) == name
+    }
+
+    /// The block's name.
+    pub(super) fn name(&mut self, block: &Block) -> &str {
         let number = self.number(block);
-        self.names.get(number).is_some_and(|known| **known == *name)
+        self.names.get(number).map_or("", |name| name)
     }
 
     /// The labels in the order of their numbers.

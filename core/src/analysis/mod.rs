@@ -3,7 +3,10 @@
 mod balance;
 mod breakdown;
 mod category_timeline;
+mod curve;
+mod diff;
 mod driver_time;
+mod explain;
 mod fragmentation;
 mod labels;
 pub(crate) mod log;
@@ -26,7 +29,10 @@ pub use breakdown::{
 };
 pub(crate) use breakdown::{label_of_rest, operator_of_line};
 pub use category_timeline::{CategoryBytes, CategoryStep, CategoryTimeline, category_timeline};
+pub use curve::{Curve, CurveColumn, curve};
+pub use diff::{Diff, DiffKey, DiffRow};
 pub use driver_time::{Churn, TimeRow, churn, time_by_line, time_by_scope, time_in_driver};
+pub use explain::{BlockLife, Explained, Subject, explain};
 pub use fragmentation::{Fragmentation, fragmentation};
 #[doc(hidden)]
 pub use labels::line_and_callers;

@@ -31,11 +31,13 @@ mod gathered;
 #[cfg(test)]
 pub(crate) mod golden_tests;
 mod json;
+mod markdown;
 #[cfg(test)]
 mod naive_unpickle;
 mod operators;
 mod pickle;
 mod pytorch;
+mod report_json;
 #[cfg(test)]
 mod sample_tests;
 pub mod table;
@@ -60,8 +62,10 @@ use format::MissingFlamegraph as Flamegraph;
 #[cfg(not(feature = "figures"))]
 use format::{MissingFigure as CategoriesHtml, MissingFigure as CategoriesSvg, MissingFigure as OperatorsSvg};
 pub use json::Json;
+pub use markdown::markdown;
 pub use operators::{ExportOperators, OperatorsCsv, OperatorsJson, operators_of, parse_operators};
 pub use pytorch::Pickle;
+pub use report_json::report_json;
 pub use text::{Text, at_peak};
 
 use crate::error::Error;

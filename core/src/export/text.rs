@@ -8,7 +8,7 @@ use super::{Export, LeftOut};
 use crate::error::Error;
 use crate::report::{Cell, Finding, Report, ReportOptions, Section, device_memory, sampled};
 use crate::snapshot::{Device, SnapshotData};
-use crate::units::{Bytes, grouped};
+use crate::units::{Bytes, grouped, signed};
 
 /// The report as text.
 #[derive(Clone, Debug)]
@@ -109,7 +109,7 @@ impl Page<'_> {
         let mut table = TextTable::new(&titles, cut);
         let about = if section.is_estimate { sampled::ABOUT } else { "" };
         for row in &section.rows {
-            table.row(row.iter().map(|cell| shown(cell, about)).collect());
+            table.row(row.iter().map(|cell| cell_text(cell, about)).collect());
         }
         table.lines(self.options.width).iter().for_each(|line| self.line(line));
     }
@@ -128,13 +128,14 @@ impl Page<'_> {
     }
 }
 
-fn shown(cell: &Cell, about: &str) -> String {
+pub(super) fn cell_text(cell: &Cell, about: &str) -> String {
     match cell {
         Cell::Nothing => String::new(),
         Cell::Unknown => "-".to_owned(),
         Cell::Bytes(bytes) => Bytes(*bytes).to_string(),
         Cell::Sum(bytes) => format!("{about}{}", Bytes(*bytes)),
         Cell::Signed(bytes) => format!("{}{}", sign(*bytes), Bytes(bytes.unsigned_abs())),
+        Cell::Change(bytes) => signed(*bytes),
         Cell::Exactly(bytes) => format!("{}{}", sign(*bytes), grouped(bytes.unsigned_abs())),
         Cell::Count(count) => grouped(*count),
         Cell::Share { whole: 0, .. } => "-".to_owned(),

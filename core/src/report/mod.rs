@@ -3,6 +3,8 @@
 pub(crate) mod answer;
 pub(crate) mod coverage;
 pub(crate) mod device_memory;
+mod diff;
+mod explain;
 mod findings;
 mod notes;
 mod post_mortem;
@@ -11,6 +13,7 @@ mod section;
 mod summary;
 mod tables;
 
+pub use diff::DiffOptions;
 pub use findings::{Cost, Finding, findings};
 pub use section::{Cell, Column, Section};
 

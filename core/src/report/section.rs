@@ -59,6 +59,8 @@ pub enum Cell {
     Sum(u64),
     /// A difference in bytes.
     Signed(i64),
+    /// A change in bytes, with its sign.
+    Change(i64),
     /// A difference in bytes, shown to the byte.
     Exactly(i64),
     /// A number of items.

@@ -65,7 +65,7 @@ pub(super) fn of_breakdown(
     section
 }
 
-fn more(rows: usize) -> String {
+pub(super) fn more(rows: usize) -> String {
     format!("({rows} more rows)")
 }
 

@@ -1,0 +1,248 @@
+//! Arguments and help texts.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+/// Records Rust programs that use candle or cudarc, and says who held the memory at the peak: source line, operator,
+/// module, parameter and scope, to the byte.
+#[derive(Parser)]
+#[command(
+    name = "cargo memtrace",
+    bin_name = "cargo memtrace",
+    version,
+    arg_required_else_help = true,
+    after_help = "Begin with:\n  cargo memtrace run --release    build, run and record this package\n  cargo memtrace report           who held the memory at the peak of the newest recording\n\nFILE is a capture (.memtrace), a folder of captures, or nothing: the newest recording under cargo's target folder.\nExit codes: 0 success, 1 a check failed, 2 wrong use or unreadable input."
+)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Subcommand)]
+pub(crate) enum Command {
+    /// Print the answer, then tables: by line, function, operator, category, scope …
+    Report(ReportArgs),
+    /// Print what could be better, the largest saving first
+    Advise(AdviseArgs),
+    /// Print all blocks of a line or operator, or the life of one block
+    Explain(ExplainArgs),
+    /// Print what is live at the end
+    Leaks(Reading),
+    /// Print blocks that were freed soon after they were allocated
+    Temporaries(Reading),
+    /// Print what changed between two recordings, or two moments of one
+    Diff(DiffArgs),
+    /// Draw a flamegraph of what held the peak
+    Flamegraph(FlamegraphArgs),
+    /// Draw live memory over time
+    Timeline(TimelineArgs),
+    /// Write a recording in the format of another tool
+    Export(ExportArgs),
+    /// Fail if a recording's peak or leaks are over a limit
+    Check(CheckArgs),
+    /// Print completions for a shell
+    Completions {
+        /// The shell
+        shell: clap_complete::Shell,
+    },
+    /// Print the manual page
+    Man,
+}
+
+/// What every reading command takes.
+#[derive(Args, Clone)]
+pub(crate) struct Reading {
+    /// The recording [default: the newest one under cargo's target folder]
+    pub(crate) file: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) shown: Shown,
+}
+
+#[derive(Args, Clone)]
+pub(crate) struct Shown {
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Which memory: cpu, cuda:0, pinned, managed [default: the device with the largest peak, GPUs first]
+    #[arg(long, value_name = "DEVICE", value_parser = crate::moment::device)]
+    pub(crate) device: Option<memtrace_core::Device>,
+    /// Rows of a table
+    #[arg(long, value_name = "N", default_value_t = 20)]
+    pub(crate) top: usize,
+    /// Colours and bold headings
+    #[arg(long, value_name = "WHEN", default_value = "auto")]
+    pub(crate) color: When,
+}
+
+#[derive(Args)]
+#[command(after_help = "Examples:
+  cargo memtrace report
+  cargo memtrace report run.memtrace --by line,operator --top 5
+  cargo memtrace report --at step:3
+  cargo memtrace report --at scope:forward --by line")]
+pub(crate) struct ReportArgs {
+    #[command(flatten)]
+    pub(crate) reading: Reading,
+    /// Tables to print
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    pub(crate) by: Vec<By>,
+    /// The moment: peak, end, a time in seconds, step:N, scope:NAME
+    #[arg(long, value_name = "MOMENT", default_value = "peak", value_parser = crate::moment::parse)]
+    pub(crate) at: memtrace_core::analysis::Moment,
+}
+
+#[derive(Args)]
+pub(crate) struct AdviseArgs {
+    #[command(flatten)]
+    pub(crate) reading: Reading,
+}
+
+#[derive(Args)]
+#[command(after_help = "Examples:
+  cargo memtrace explain src/train.rs:32
+  cargo memtrace explain run.memtrace matmul
+  cargo memtrace explain 0x7f3a94000000")]
+pub(crate) struct ExplainArgs {
+    /// [FILE] SUBJECT: a line (train.rs:32), a function, an operator (matmul) or an address (0x7f…)
+    #[arg(required = true, num_args = 1..=2, value_name = "[FILE] SUBJECT")]
+    pub(crate) what: Vec<PathBuf>,
+    #[command(flatten)]
+    pub(crate) shown: Shown,
+}
+
+#[derive(Args)]
+#[command(after_help = "Rows are matched by function, operator and name: an edit that moves lines is no change.
+
+Examples:
+  cargo memtrace diff before.memtrace after.memtrace
+  cargo memtrace diff before.memtrace after.memtrace --by line --md >>pull-request.md
+  cargo memtrace diff run.memtrace run.memtrace --at step:2 --at-after step:9")]
+pub(crate) struct DiffArgs {
+    /// The recording before the change
+    pub(crate) before: PathBuf,
+    /// The recording after the change
+    pub(crate) after: PathBuf,
+    /// Tables to print
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    pub(crate) by: Vec<By>,
+    /// The moment of both: peak, end, a time in seconds, step:N, scope:NAME
+    #[arg(long, value_name = "MOMENT", default_value = "peak", value_parser = crate::moment::parse)]
+    pub(crate) at: memtrace_core::analysis::Moment,
+    /// Another moment of the second recording
+    #[arg(long, value_name = "MOMENT", value_parser = crate::moment::parse)]
+    pub(crate) at_after: Option<memtrace_core::analysis::Moment>,
+    /// Fold rows that changed less
+    #[arg(long, value_name = "SIZE", default_value = "64 KiB", value_parser = crate::moment::size)]
+    pub(crate) threshold: u64,
+    /// Print Markdown, for a pull request
+    #[arg(long, conflicts_with = "json")]
+    pub(crate) md: bool,
+    #[command(flatten)]
+    pub(crate) shown: Shown,
+}
+
+#[derive(Args)]
+pub(crate) struct FlamegraphArgs {
+    #[command(flatten)]
+    pub(crate) reading: Reading,
+    /// The moment: peak, end, a time in seconds, step:N, scope:NAME
+    #[arg(long, value_name = "MOMENT", default_value = "peak", value_parser = crate::moment::parse)]
+    pub(crate) at: memtrace_core::analysis::Moment,
+    /// What stands outermost: stacks alone, or scopes above them
+    #[arg(long, value_name = "KEY", default_value = "stack")]
+    pub(crate) by: FrameKey,
+    /// Count blocks, not bytes
+    #[arg(long)]
+    pub(crate) count: bool,
+    /// The SVG file, or - for the standard output [default: beside FILE]
+    #[arg(short, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+}
+
+#[derive(Args)]
+pub(crate) struct TimelineArgs {
+    #[command(flatten)]
+    pub(crate) reading: Reading,
+    /// Write an SVG file, or - for the standard output, in place of a picture in the terminal
+    #[arg(short, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+}
+
+#[derive(Args)]
+#[command(after_help = "Examples:
+  cargo memtrace export run.memtrace --to pytorch -o snapshot.pickle    for pytorch.org/memory_viz
+  cargo memtrace export --to chrome -o run.trace.json.gz                for ui.perfetto.dev")]
+pub(crate) struct ExportArgs {
+    /// The recording [default: the newest one under cargo's target folder]
+    pub(crate) file: Option<PathBuf>,
+    /// The format
+    #[arg(long, value_name = "FORMAT")]
+    pub(crate) to: Target,
+    /// The file, compressed if it ends in .gz, or - for the standard output
+    #[arg(short, value_name = "FILE")]
+    pub(crate) output: PathBuf,
+}
+
+#[derive(Args)]
+#[command(after_help = "Examples:
+  cargo memtrace check --peak 6GiB
+  cargo memtrace check new.memtrace --baseline old.memtrace --tolerance 1%")]
+pub(crate) struct CheckArgs {
+    #[command(flatten)]
+    pub(crate) reading: Reading,
+    /// The largest peak that is allowed
+    #[arg(long, value_name = "SIZE", value_parser = crate::moment::size)]
+    pub(crate) peak: Option<u64>,
+    /// The peak of this recording is the largest that is allowed
+    #[arg(long, value_name = "FILE")]
+    pub(crate) baseline: Option<PathBuf>,
+    /// How far the peak may be over the baseline, in per cent
+    #[arg(long, value_name = "PERCENT", default_value = "1%", value_parser = crate::moment::percent)]
+    pub(crate) tolerance: f64,
+    /// Nothing allocated in a scope may be live at the end
+    #[arg(long)]
+    pub(crate) no_leak: bool,
+}
+
+/// What a table is by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum By {
+    Line,
+    Function,
+    Operator,
+    Module,
+    Category,
+    Scope,
+    Parameter,
+    Name,
+    Age,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum FrameKey {
+    Stack,
+    Scope,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum When {
+    Auto,
+    Always,
+    Never,
+}
+
+/// Formats of other tools.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Target {
+    /// PyTorch's memory_viz
+    Pytorch,
+    /// Perfetto and chrome://tracing: what happened over time
+    Chrome,
+    /// The same viewers: what lay where in memory
+    Layout,
+    /// Folded stacks for flamegraph tools
+    Folded,
+    /// The whole report, with a schema
+    Json,
+}

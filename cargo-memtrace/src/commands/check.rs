@@ -1,0 +1,86 @@
+//! `check`: exit code 1 if a recording's peak or leaks are over a limit.
+
+use memtrace_core::Bytes;
+use memtrace_core::analysis::{device_or_main, live_by_scope};
+use memtrace_core::snapshot::{DeviceSnapshot, SnapshotData};
+use serde_json::json;
+
+use crate::cli::CheckArgs;
+use crate::failure::Failure;
+use crate::{input, output};
+
+/// One limit and whether it holds.
+struct Outcome {
+    is_met: bool,
+    what: String,
+}
+
+pub(crate) fn check(args: &CheckArgs) -> Result<(), Failure> {
+    if args.peak.is_none() && args.baseline.is_none() && !args.no_leak {
+        return Err(Failure::usage("nothing is checked: give --peak, --baseline or --no-leak"));
+    }
+    let recording = input::read(args.reading.file.as_deref())?;
+    let (data, shown) = (&recording.data, &args.reading.shown);
+    let device = device_or_main(data, shown.device).ok_or_else(|| missing("the recording"))?;
+    let mut outcomes = Vec::new();
+    outcomes.extend(args.peak.map(|limit| under(device, limit, "the limit of")));
+    if let Some(baseline) = &args.baseline {
+        let baseline = input::read(Some(baseline))?;
+        let before = baseline.data.device(device.device).ok_or_else(|| missing("the baseline"))?;
+        let limit = before.peak.total() as f64 * (1.0 + args.tolerance / 100.0);
+        outcomes.push(under(device, limit as u64, &format!("the baseline and {} %,", args.tolerance)));
+    }
+    outcomes.extend(args.no_leak.then(|| no_leak(data, device)));
+    print(&outcomes, shown.json)
+}
+
+fn missing(which: &str) -> Failure {
+    Failure::usage(format!("{which} has nothing on this device; choose another with --device"))
+}
+
+fn under(device: &DeviceSnapshot, limit: u64, name: &str) -> Outcome {
+    let peak = device.peak.total();
+    let (is_met, word) = if peak <= limit { (true, "within") } else { (false, "over") };
+    let by = if is_met { String::new() } else { format!(" by {}", Bytes(peak - limit)) };
+    Outcome {
+        is_met,
+        what: format!("the peak of {} on {} is {word} {name} {}{by}", Bytes(peak), device.device, Bytes(limit)),
+    }
+}
+
+/// What was allocated in a scope and is live at the end.
+fn no_leak(data: &SnapshotData, device: &DeviceSnapshot) -> Outcome {
+    let rows = live_by_scope(data, device).rows;
+    let leaks: Vec<_> = rows.iter().filter(|row| !row.label.starts_with('(') && row.bytes > 0).collect();
+    let bytes = leaks.iter().map(|row| row.bytes).sum();
+    match leaks.first() {
+        None => Outcome {
+            is_met: true,
+            what: format!("nothing that a scope allocated on {} is live at the end", device.device),
+        },
+        Some(first) => Outcome {
+            is_met: false,
+            what: format!(
+                "{} that scopes allocated on {} are live at the end, most in {}: {}",
+                Bytes(bytes),
+                device.device,
+                first.label,
+                Bytes(first.bytes)
+            ),
+        },
+    }
+}
+
+fn print(outcomes: &[Outcome], json: bool) -> Result<(), Failure> {
+    if json {
+        let row = |outcome: &Outcome| json!({ "met": outcome.is_met, "what": outcome.what });
+        let value = json!({ "version": 1, "checks": outcomes.iter().map(row).collect::<Vec<_>>() });
+        output::print_text(&format!("{value:#}\n"))?;
+    } else {
+        for outcome in outcomes.iter().filter(|outcome| outcome.is_met) {
+            output::print_text(&format!("ok: {}\n", outcome.what))?;
+        }
+    }
+    let failed: Vec<&str> = outcomes.iter().filter(|outcome| !outcome.is_met).map(|outcome| &*outcome.what).collect();
+    if failed.is_empty() { Ok(()) } else { Err(Failure::Check(failed.join("\nerror: "))) }
+}

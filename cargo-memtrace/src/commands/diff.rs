@@ -1,0 +1,45 @@
+//! `diff`: what changed between two recordings, or between two moments of one.
+
+use memtrace_core::analysis::DiffKey;
+use memtrace_core::export::markdown;
+use memtrace_core::report::{DiffOptions, Report};
+
+use crate::cli::{By, DiffArgs};
+use crate::failure::Failure;
+use crate::{input, output};
+
+pub(crate) fn diff(args: &DiffArgs) -> Result<(), Failure> {
+    let keys = args.by.iter().map(|by| key(*by)).collect::<Result<Vec<_>, _>>()?;
+    let defaults = DiffOptions::default();
+    let options = DiffOptions {
+        keys: if keys.is_empty() { defaults.keys } else { keys },
+        device: args.shown.device,
+        before: args.at.clone(),
+        after: args.at_after.clone().unwrap_or_else(|| args.at.clone()),
+        rows: args.shown.top,
+        threshold: args.threshold,
+    };
+    let before = input::read(Some(&args.before))?;
+    let report = if args.before == args.after {
+        Report::of_diff(&before.data, &before.data, &options)?
+    } else {
+        Report::of_diff(&before.data, &input::read(Some(&args.after))?.data, &options)?
+    };
+    if args.md { output::print_text(&markdown(&report)) } else { output::print(&report, &args.shown) }
+}
+
+fn key(by: By) -> Result<DiffKey, Failure> {
+    Ok(match by {
+        By::Line => DiffKey::Line,
+        By::Function => DiffKey::Function,
+        By::Operator => DiffKey::Operator,
+        By::Module => DiffKey::Module,
+        By::Category => DiffKey::Category,
+        By::Scope => DiffKey::Scope,
+        By::Parameter => DiffKey::Parameter,
+        By::Name => DiffKey::Name,
+        By::Age => {
+            return Err(Failure::usage("a difference has no table by age; `cargo memtrace report --by age` has"));
+        }
+    })
+}

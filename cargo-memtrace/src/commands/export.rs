@@ -1,0 +1,19 @@
+//! `export`: a recording in the format of another tool.
+
+use memtrace_core::export::{ChromeTrace, Export, Folded, Json, MemoryLayout, Pickle};
+
+use crate::cli::{ExportArgs, Target};
+use crate::failure::Failure;
+use crate::{input, output};
+
+pub(crate) fn export(args: &ExportArgs) -> Result<(), Failure> {
+    let format: &dyn Export = match args.to {
+        Target::Pytorch => &Pickle::default(),
+        Target::Chrome => &ChromeTrace::default(),
+        Target::Layout => &MemoryLayout::default(),
+        Target::Folded => &Folded::default(),
+        Target::Json => &Json::default(),
+    };
+    let recording = input::read(args.file.as_deref())?;
+    output::export(&recording.data, format, &args.output)
+}

@@ -1,0 +1,48 @@
+//! `report`, `advise`, `leaks` and `temporaries`: parts of one report.
+
+use memtrace_core::analysis::Moment;
+use memtrace_core::report::{Report, ReportOptions};
+
+use super::section;
+use crate::cli::{Reading, ReportArgs};
+use crate::failure::Failure;
+use crate::{input, output};
+
+pub(crate) fn report(args: &ReportArgs) -> Result<(), Failure> {
+    let sections = args.by.iter().map(|by| section(*by).to_owned()).collect();
+    show(&args.reading, args.at.clone(), sections)
+}
+
+pub(crate) fn leaks(reading: &Reading) -> Result<(), Failure> {
+    show(reading, Moment::End, Vec::new())
+}
+
+pub(crate) fn temporaries(reading: &Reading) -> Result<(), Failure> {
+    let recording = input::read(reading.file.as_deref())?;
+    let mut report = Report::of(&recording.data, &options(reading, Moment::Peak, vec!["temporaries".to_owned()]))?;
+    (report.findings, report.totals) = (Vec::new(), Vec::new());
+    if report.sections.is_empty() {
+        report.answer = vec!["No block was freed soon after it was allocated.".to_owned()];
+    }
+    output::print(&report, &reading.shown)
+}
+
+pub(crate) fn advise(reading: &Reading) -> Result<(), Failure> {
+    let recording = input::read(reading.file.as_deref())?;
+    let mut report = Report::of(&recording.data, &options(reading, Moment::Peak, Vec::new()))?;
+    (report.sections, report.totals, report.notes) = (Vec::new(), Vec::new(), Vec::new());
+    if report.findings.is_empty() {
+        report.answer.push("Nothing that memtrace knows of could be better.".to_owned());
+    }
+    output::print(&report, &reading.shown)
+}
+
+fn show(reading: &Reading, moment: Moment, sections: Vec<String>) -> Result<(), Failure> {
+    let recording = input::read(reading.file.as_deref())?;
+    let report = Report::of(&recording.data, &options(reading, moment, sections))?;
+    output::print(&report, &reading.shown)
+}
+
+fn options(reading: &Reading, moment: Moment, sections: Vec<String>) -> ReportOptions {
+    ReportOptions { device: reading.shown.device, rows: reading.shown.top, sections, moment }
+}

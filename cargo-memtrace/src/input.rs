@@ -1,0 +1,86 @@
+//! Recordings: the named file, the newest one of a folder, or the newest one under cargo's target folder.
+
+use std::io::IsTerminal;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant, SystemTime};
+
+use memtrace_core::snapshot::SnapshotData;
+
+use crate::failure::Failure;
+
+/// A recording with the file that it was read from.
+pub(crate) struct Recording {
+    pub(crate) path: PathBuf,
+    pub(crate) data: SnapshotData,
+}
+
+/// Reads a recording, with its progress on a terminal if it takes a while.
+pub(crate) fn read(file: Option<&Path>) -> Result<Recording, Failure> {
+    let path = match file {
+        Some(path) if path.is_dir() => newest_in(path).ok_or_else(|| none_in(path))?,
+        Some(path) => path.to_owned(),
+        None => newest()?,
+    };
+    let mut progress = Progress::new();
+    let data = memtrace_core::read_capture(&path, |done, all| progress.show(done, all));
+    progress.clear();
+    Ok(Recording { data: data?, path })
+}
+
+fn newest() -> Result<PathBuf, Failure> {
+    let folder = target_dir().join("memtrace");
+    let found = newest_in(&folder).ok_or_else(|| {
+        Failure::usage(format!(
+            "there is no recording in {}; make one with `cargo memtrace run`, or name a file",
+            folder.display()
+        ))
+    })?;
+    eprintln!("memtrace: reading {}", found.display());
+    Ok(found)
+}
+
+fn none_in(folder: &Path) -> Failure {
+    Failure::usage(format!("there is no recording (.memtrace) in {}", folder.display()))
+}
+
+fn newest_in(folder: &Path) -> Option<PathBuf> {
+    let modified = |path: &PathBuf| path.metadata().and_then(|data| data.modified()).unwrap_or(SystemTime::UNIX_EPOCH);
+    let files = std::fs::read_dir(folder).ok()?.filter_map(|entry| Some(entry.ok()?.path()));
+    files.filter(|path| is_recording(path)).max_by_key(modified)
+}
+
+fn is_recording(path: &Path) -> bool {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    name.ends_with(".memtrace") || name.ends_with(".memtrace.gz")
+}
+
+/// Cargo's target folder here, as cargo says; `target` outside of packages.
+pub(crate) fn target_dir() -> PathBuf {
+    let metadata = cargo_metadata::MetadataCommand::new().no_deps().exec();
+    metadata.map_or_else(|_| PathBuf::from("target"), |metadata| metadata.target_directory.into())
+}
+
+/// A line on the standard error, for work that takes longer than half a second.
+struct Progress {
+    began: Instant,
+    shown: bool,
+}
+
+impl Progress {
+    fn new() -> Self {
+        Self { began: Instant::now(), shown: false }
+    }
+
+    fn show(&mut self, done: u64, all: u64) {
+        if done % 64 == 0 && self.began.elapsed() > Duration::from_millis(500) && std::io::stderr().is_terminal() {
+            eprint!("\rmemtrace: finding names of functions: {} %\x1b[K", 100 * done / all.max(1));
+            self.shown = true;
+        }
+    }
+
+    fn clear(&self) {
+        if self.shown {
+            eprint!("\r\x1b[K");
+        }
+    }
+}

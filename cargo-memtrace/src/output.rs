@@ -1,0 +1,79 @@
+//! Where output goes: the standard output, or a new file.
+
+use std::io::{self, IsTerminal, Write};
+use std::path::{Path, PathBuf};
+
+use memtrace_core::export::{Export, LeftOut, Text, file};
+use memtrace_core::report::Report;
+use memtrace_core::snapshot::SnapshotData;
+
+use crate::cli::{Shown, When};
+use crate::failure::Failure;
+
+/// Prints a report as text or JSON.
+pub(crate) fn print(report: &Report, shown: &Shown) -> Result<(), Failure> {
+    let text = if shown.json {
+        let json = serde_json::to_string_pretty(&memtrace_core::export::report_json(report));
+        json.map_err(|error| Failure::usage(error.to_string()))? + "\n"
+    } else {
+        text(shown).show(report)
+    };
+    print_text(&text)
+}
+
+/// Writes to the standard output. A reader that went away, such as `head`, is no error.
+pub(crate) fn print_text(text: &str) -> Result<(), Failure> {
+    let mut out = io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            Err(Failure::usage(format!("cannot write to the standard output: {error}")))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn text(shown: &Shown) -> Text {
+    let is_terminal = io::stdout().is_terminal();
+    let color = match shown.color {
+        When::Always => true,
+        When::Never => false,
+        When::Auto => is_terminal && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty()),
+    };
+    Text { width: width(is_terminal), color, ..Text::default() }
+}
+
+/// Columns of a picture in the terminal.
+pub(crate) fn columns(_: &Shown) -> usize {
+    let width = width(io::stdout().is_terminal());
+    if width == usize::MAX { 80 } else { width }
+}
+
+/// `PROGRAM-3.svg` beside `PROGRAM-3.memtrace`.
+pub(crate) fn beside(recording: &Path, extension: &str) -> PathBuf {
+    let name = recording.file_name().unwrap_or_default().to_string_lossy();
+    let stem = name.strip_suffix(".gz").unwrap_or(&name);
+    recording.with_file_name(stem.strip_suffix(".memtrace").unwrap_or(stem).to_owned() + "." + extension)
+}
+
+/// Of a terminal its columns, or `COLUMNS`; files and pipes are not cut.
+fn width(is_terminal: bool) -> usize {
+    let columns = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
+    columns
+        .or(is_terminal.then(|| terminal_size::terminal_size().map_or(80, |(width, _)| width.0.into())))
+        .unwrap_or(usize::MAX)
+}
+
+/// Writes a recording to a file, or to the standard output for `-`. Says where it is.
+pub(crate) fn export(data: &SnapshotData, format: &dyn Export, path: &Path) -> Result<(), Failure> {
+    if path == Path::new("-") {
+        let mut out = io::stdout().lock();
+        format.write(data, &mut out)?;
+        return out.flush().map_err(|error| Failure::usage(format!("cannot write to the standard output: {error}")));
+    }
+    let (path, left_out): (PathBuf, LeftOut) = file::create(path, |out| format.write(data, out))?;
+    eprintln!("memtrace: wrote {}", path.display());
+    if !left_out.is_nothing() {
+        eprintln!("memtrace: {left_out}");
+    }
+    Ok(())
+}

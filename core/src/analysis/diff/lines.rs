@@ -1,0 +1,134 @@
+//! Line matching: an edit above a line moves it, so lines are matched within their function, in order, by what they
+//! allocate.
+
+use std::collections::BTreeMap;
+
+use super::{Diff, DiffRow, add_after, add_before, unchanged};
+use crate::analysis::breakdown::{Row, by_line};
+use crate::analysis::labels::{Labels, line_label, operator_label};
+use crate::attribute::{Place, place};
+use crate::snapshot::{DeviceSnapshot, SnapshotData, SymbolName};
+
+/// A source line of one recording.
+#[derive(Debug)]
+struct Line {
+    number: u32,
+    /// The operator that allocated most of it.
+    operator: String,
+    row: Row,
+}
+
+/// The lines of a function, by number; rows without a line have no function.
+type Lines = BTreeMap<(String, String), Vec<Line>>;
+
+pub(super) fn diff(before: (&SnapshotData, &DeviceSnapshot), after: (&SnapshotData, &DeviceSnapshot)) -> Diff {
+    let (mut old, new) = (lines(before.0, before.1), lines(after.0, after.1));
+    let mut rows = Vec::new();
+    for (function, new) in new {
+        rows.extend(matched(old.remove(&function).unwrap_or_default(), new));
+    }
+    rows.extend(old.into_values().flatten().map(|line| row(Some(line), None)));
+    Diff::of_rows(rows)
+}
+
+/// The device's lines by file and function.
+fn lines(data: &SnapshotData, device: &DeviceSnapshot) -> Lines {
+    let mut named: BTreeMap<String, (String, String, u32, BTreeMap<String, u64>)> = BTreeMap::new();
+    let mut operators = Labels::of_stacks(data, operator_label);
+    let mut labels = Labels::of_stacks(data, line_label);
+    for (block, weight) in device.peak_weights() {
+        let (label, operator) = (labels.name(block).to_owned(), operators.name(block).to_owned());
+        let entry = named.entry(label).or_insert_with(|| {
+            let (file, function, number) = match place(data, block.stack) {
+                Place::User(frame) | Place::Framework(frame) => {
+                    (frame.file.clone(), function(&frame.function), frame.line)
+                }
+                Place::Unknown => (String::new(), String::new(), 0),
+            };
+            (file, function, number, BTreeMap::new())
+        });
+        *entry.3.entry(operator).or_default() += weight.bytes;
+    }
+    let mut lines = Lines::new();
+    for row in by_line(data, device).rows {
+        let (file, function, number, operators) = named.remove(&row.label).unwrap_or_default();
+        let operator = operators.into_iter().max_by_key(|(_, bytes)| *bytes).map(|(name, _)| name).unwrap_or_default();
+        // A row without a function is matched by its label.
+        let key = if function.is_empty() { (String::new(), row.label.clone()) } else { (file, function) };
+        lines.entry(key).or_default().push(Line { number, operator, row });
+    }
+    lines.values_mut().for_each(|lines| lines.sort_by_key(|line| line.number));
+    lines
+}
+
+/// A function's name without the numbers of closures: a closure above changes them.
+fn function(name: &str) -> String {
+    let mut plain = String::new();
+    let mut rest = name;
+    while let Some((front, behind)) = rest.split_once("{closure#") {
+        plain.push_str(front);
+        plain.push_str("{closure");
+        rest = behind.trim_start_matches(|c: char| c.is_ascii_digit());
+    }
+    plain.push_str(rest);
+    SymbolName(&plain).short()
+}
+
+/// The lines of one function: a longest common subsequence by operator, so that lines keep their order.
+fn matched(old: Vec<Line>, new: Vec<Line>) -> Vec<DiffRow> {
+    // `lengths[i][j]`: pairs among `old[i..]` and `new[j..]`. Equal numbers count more than moved lines.
+    let mut lengths = vec![vec![0_u32; new.len() + 1]; old.len() + 1];
+    for i in (0..old.len()).rev() {
+        for j in (0..new.len()).rev() {
+            let paired = score(&old[i], &new[j]).map_or(0, |score| score + lengths[i + 1][j + 1]);
+            lengths[i][j] = paired.max(lengths[i + 1][j]).max(lengths[i][j + 1]);
+        }
+    }
+    let mut rows = Vec::new();
+    let (mut i, mut j) = (0, 0);
+    let (mut old, mut new): (Vec<_>, Vec<_>) =
+        (old.into_iter().map(Some).collect(), new.into_iter().map(Some).collect());
+    while i < old.len() || j < new.len() {
+        let pair = old.get(i).and_then(Option::as_ref).zip(new.get(j).and_then(Option::as_ref));
+        let paired = pair.and_then(|(old, new)| score(old, new)).map(|score| score + lengths[i + 1][j + 1]);
+        if paired == Some(lengths[i][j]) {
+            rows.push(row(old[i].take(), new[j].take()));
+            (i, j) = (i + 1, j + 1);
+        } else if j == new.len() || i < old.len() && lengths[i + 1][j] == lengths[i][j] {
+            rows.push(row(old[i].take(), None));
+            i += 1;
+        } else {
+            rows.push(row(None, new[j].take()));
+            j += 1;
+        }
+    }
+    rows
+}
+
+/// How well two lines of one function fit: `None` if one cannot be the other.
+fn score(old: &Line, new: &Line) -> Option<u32> {
+    match (old.number == new.number, old.operator == new.operator) {
+        (true, true) => Some(4),
+        (false, true) => Some(3),
+        (true, false) => Some(2),
+        (false, false) => None,
+    }
+}
+
+fn row(old: Option<Line>, new: Option<Line>) -> DiffRow {
+    let label = match (&old, &new) {
+        (Some(old), Some(new)) if old.number != new.number => format!("{}, before :{}", new.row.label, old.number),
+        (_, Some(line)) | (Some(line), None) => line.row.label.clone(),
+        (None, None) => String::new(),
+    };
+    let some = old.as_ref().or(new.as_ref());
+    let mut sum = some.map_or_else(DiffRow::default, |line| unchanged(&line.row));
+    sum.label = label;
+    if let Some(line) = &old {
+        add_before(&mut sum, &line.row);
+    }
+    if let Some(line) = &new {
+        add_after(&mut sum, &line.row);
+    }
+    sum
+}

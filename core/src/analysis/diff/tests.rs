@@ -1,0 +1,47 @@
+use super::*;
+use crate::snapshot::testing::{LINE_7, LINE_9, Trace};
+
+fn diff(before: &SnapshotData, after: &SnapshotData, key: DiffKey) -> Diff {
+    Diff::of((before, &before.devices[0]), (after, &after.devices[0]), key)
+}
+
+/// Line 7 holds `seven` bytes, line 9 `nine`.
+fn recording(seven: u64, nine: u64) -> SnapshotData {
+    let mut trace = Trace::cpu();
+    trace.before(1024);
+    trace.at(1_000).alloc("a", seven).on(LINE_7);
+    trace.at(2_000).alloc("b", nine).on(LINE_9);
+    trace.build()
+}
+
+/// The same program after an edit that moved every line.
+fn moved(mut data: SnapshotData, by: u32) -> SnapshotData {
+    data.stacks.frames.iter_mut().filter(|frame| frame.line != 0).for_each(|frame| frame.line += by);
+    data
+}
+
+#[test]
+fn rows_add_up_to_the_change_of_the_total() {
+    let (before, after) = (recording(2000, 500), recording(5000, 400));
+    for key in [DiffKey::Line, DiffKey::Function, DiffKey::Operator, DiffKey::Category, DiffKey::Scope, DiffKey::Name] {
+        let diff = diff(&before, &after, key);
+        assert_eq!(diff.rows.iter().map(DiffRow::change).sum::<i64>(), diff.change(), "{key:?}");
+        assert_eq!((diff.before, diff.after), (3524, 6424), "{key:?}");
+    }
+}
+
+#[test]
+fn a_recording_does_not_differ_from_itself() {
+    let data = recording(2000, 500);
+    assert!(diff(&data, &data, DiffKey::Line).rows.iter().all(|row| row.change() == 0));
+}
+
+#[test]
+fn lines_that_an_edit_moved_are_the_same_lines() {
+    let (before, after) = (recording(2000, 500), moved(recording(5000, 500), 10));
+    let diff = diff(&before, &after, DiffKey::Line);
+    let changed: Vec<_> = diff.rows.iter().filter(|row| row.change() != 0).collect();
+    assert_eq!(changed.len(), 1, "{:#?}", diff.rows);
+    assert_eq!((changed[0].before, changed[0].after), (2000, 5000));
+    assert!(changed[0].label.contains(":17 ") && changed[0].label.ends_with(", before :7"), "{}", changed[0].label);
+}

@@ -1,0 +1,226 @@
+//! Everything that is known of the blocks of one line, operator or address.
+
+use std::collections::{BTreeMap, HashSet};
+
+use super::breakdown::Row;
+use super::labels::{Labels, function_label, line_label, operator_label, scope_label};
+use crate::attribute::Categories;
+use crate::snapshot::{Block, DeviceSnapshot, RecordKind, SnapshotData, StackId, Weight};
+
+/// Which blocks are meant.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Subject {
+    /// Blocks that contain this address.
+    Address(u64),
+    /// Blocks whose line, function or operator has this text: `train.rs:32`, `forward`, `matmul`.
+    Text(String),
+}
+
+impl Subject {
+    /// `0x7f00…` is an address, anything else a text.
+    pub fn parse(text: &str) -> Self {
+        let digits = text.strip_prefix("0x").or_else(|| text.strip_prefix("0X"));
+        let address = digits.and_then(|digits| u64::from_str_radix(digits, 16).ok());
+        address.map_or_else(|| Self::Text(text.to_owned()), Self::Address)
+    }
+}
+
+/// A block from its allocation to its free.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BlockLife {
+    /// The block as it was allocated.
+    pub block: Block,
+    /// When it was freed: nanoseconds since the recording began. `None` if it is live at the end.
+    pub freed_ns: Option<u64>,
+    /// Where it was freed, if that was recorded.
+    pub freed_at: StackId,
+    /// It was live at the peak.
+    pub at_peak: bool,
+    /// The log no longer holds its allocation, so its time is not known.
+    pub alloc_lost: bool,
+}
+
+/// What the blocks of a [`Subject`] did.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Explained {
+    /// Names of the lines, functions and operators that were meant.
+    pub names: Vec<String>,
+    /// The blocks in the order of their allocation, as far as the log reaches back, and those of the peak and the end.
+    pub blocks: Vec<BlockLife>,
+    /// Bytes live at the peak.
+    pub at_peak: Weight,
+    /// Bytes allocated in all that the log holds.
+    pub allocated: Weight,
+    /// Bytes live at the end.
+    pub at_end: Weight,
+    /// At the peak by scope, by category and by size. If nothing of it was live then: of all blocks.
+    pub tables: Vec<(&'static str, Vec<Row>)>,
+}
+
+/// Every block of a line, function, operator or address. There is none if nothing has that name.
+pub fn explain(data: &SnapshotData, device: &DeviceSnapshot, subject: &Subject) -> Explained {
+    let mut matcher = Matcher::of(data, subject);
+    let lives = lives(device, |block| matcher.is_meant(block));
+    let weigh = |is_meant: fn(&BlockLife) -> bool| {
+        lives.iter().filter(|life| is_meant(life)).map(|life| device.weight(life.block.size)).sum::<Weight>()
+    };
+    let at_peak = weigh(|life| life.at_peak);
+    let shown: Vec<&Block> =
+        lives.iter().filter(|life| life.at_peak || at_peak.bytes == 0).map(|life| &life.block).collect();
+    Explained {
+        names: matcher.names.into_iter().collect(),
+        tables: tables(data, device, &shown),
+        at_peak,
+        allocated: weigh(|life| !life.alloc_lost),
+        at_end: weigh(|life| life.freed_ns.is_none()),
+        blocks: lives,
+    }
+}
+
+/// The lives of the meant blocks, by the number of their allocation.
+fn lives(device: &DeviceSnapshot, mut is_meant: impl FnMut(&Block) -> bool) -> Vec<BlockLife> {
+    let mut lives: BTreeMap<u64, BlockLife> = BTreeMap::new();
+    let live =
+        |block: Block| BlockLife { block, freed_ns: None, freed_at: StackId::NONE, at_peak: false, alloc_lost: false };
+    for record in &device.records {
+        let block = record.block();
+        if !is_meant(&block) {
+            continue;
+        }
+        match record.kind {
+            RecordKind::Alloc => _ = lives.insert(block.seq, live(block)),
+            RecordKind::Free => {
+                let lost = BlockLife { alloc_lost: true, ..live(block) };
+                let life = lives.entry(block.seq).or_insert(lost);
+                (life.freed_ns, life.freed_at) = (Some(record.time_ns), record.stack);
+            }
+        }
+    }
+    let now = device.live.iter().map(|block| (block, false));
+    for (block, at_peak) in now.chain(device.peak.blocks.iter().map(|block| (block, true))) {
+        if is_meant(block) {
+            let lost = BlockLife { alloc_lost: true, ..live(*block) };
+            lives.entry(block.seq).or_insert(lost).at_peak |= at_peak;
+        }
+    }
+    lives.into_values().collect()
+}
+
+/// Rows by scope, category and size, the largest first.
+fn tables(data: &SnapshotData, device: &DeviceSnapshot, blocks: &[&Block]) -> Vec<(&'static str, Vec<Row>)> {
+    let mut scopes = Labels::of_contexts(data, scope_label);
+    let mut operators = Labels::of_stacks(data, operator_label);
+    let categories = Categories::of(data, device);
+    vec![
+        ("scope", rows(device, blocks, |block| scopes.name(block).to_owned())),
+        ("operator", rows(device, blocks, |block| operators.name(block).to_owned())),
+        ("category", rows(device, blocks, |block| categories.get(block.seq).word().to_owned())),
+        ("size", rows(device, blocks, |block| crate::units::grouped(block.size))),
+    ]
+}
+
+fn rows(device: &DeviceSnapshot, blocks: &[&Block], mut label: impl FnMut(&Block) -> String) -> Vec<Row> {
+    let mut sums: BTreeMap<String, (Weight, Vec<u64>)> = BTreeMap::new();
+    for block in blocks {
+        let sum = sums.entry(label(block)).or_default();
+        sum.0 += device.weight(block.size);
+        sum.1.push(block.size);
+    }
+    let row = |(label, (weight, mut sizes)): (String, (Weight, Vec<u64>))| {
+        sizes.sort_unstable();
+        Row { label, bytes: weight.bytes, median: sizes[(sizes.len() - 1) / 2], count: Some(weight.blocks()) }
+    };
+    let mut rows: Vec<Row> = sums.into_iter().map(row).collect();
+    rows.sort_by(|a, b| b.bytes.cmp(&a.bytes).then_with(|| a.label.cmp(&b.label)));
+    rows
+}
+
+/// Decides once for each stack.
+struct Matcher<'a> {
+    subject: &'a Subject,
+    labels: [Labels<'a>; 3],
+    names: std::collections::BTreeSet<String>,
+    meant: HashSet<StackId>,
+    others: HashSet<StackId>,
+}
+
+impl<'a> Matcher<'a> {
+    fn of(data: &'a SnapshotData, subject: &'a Subject) -> Self {
+        let labels = [line_label, function_label, operator_label].map(|label| Labels::of_stacks(data, label));
+        Self { subject, labels, names: Default::default(), meant: HashSet::new(), others: HashSet::new() }
+    }
+
+    fn is_meant(&mut self, block: &Block) -> bool {
+        match self.subject {
+            Subject::Address(address) => {
+                address.checked_sub(block.address).is_some_and(|offset| offset < block.size.max(1))
+            }
+            Subject::Text(_) if self.meant.contains(&block.stack) => true,
+            Subject::Text(_) if self.others.contains(&block.stack) => false,
+            Subject::Text(text) => {
+                let named = self.labels.iter_mut().map(|labels| labels.name(block)).find(|name| has(name, text));
+                self.names.extend(named.map(str::to_owned));
+                let set = if named.is_some() { &mut self.meant } else { &mut self.others };
+                set.insert(block.stack);
+                named.is_some()
+            }
+        }
+    }
+}
+
+/// Has a name this text, as whole words? `train.rs:3` is no part of `train.rs:32`.
+fn has(name: &str, text: &str) -> bool {
+    let is_word = |c: char| c.is_alphanumeric() || c == '_';
+    let is_whole = |(at, _): (usize, &str)| {
+        let before = name[..at].chars().next_back().filter(|_| text.starts_with(is_word));
+        let behind = name[at + text.len()..].chars().next().filter(|_| text.ends_with(is_word));
+        !before.is_some_and(is_word) && !behind.is_some_and(is_word)
+    };
+    !text.is_empty() && name.match_indices(text).any(is_whole)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::snapshot::testing::{LINE_7, LINE_9, Trace, WORKER};
+
+    fn trace() -> SnapshotData {
+        let mut trace = Trace::cpu();
+        trace.at(900).enter("forward");
+        trace.at(1_000).alloc("a", 2000).on(LINE_7);
+        trace.at(2_000).alloc("b", 1000).on(LINE_7);
+        trace.at(2_500).leave("forward");
+        trace.at(3_000).alloc("c", 500).on(WORKER);
+        trace.at(4_000).free("b");
+        trace.at(5_000).alloc("d", 64).on(LINE_9);
+        trace.build()
+    }
+
+    #[test]
+    fn a_lines_blocks_have_their_lives_and_sums() {
+        let data = trace();
+        let line = explain(&data, &data.devices[0], &Subject::parse("model.rs:7"));
+        assert_eq!(line.names, ["src/model.rs:7 (Net::forward)"]);
+        let lives: Vec<_> = line.blocks.iter().map(|life| (life.block.size, life.freed_ns, life.at_peak)).collect();
+        assert_eq!(lives, [(2000, None, true), (1000, Some(4_000), true)]);
+        assert_eq!((line.at_peak.bytes, line.allocated.bytes, line.at_end.bytes), (3000, 3000, 2000));
+        assert_eq!(line.tables[0].1[0].label, "forward");
+    }
+
+    #[test]
+    fn an_address_within_a_block_is_the_blocks() {
+        let data = trace();
+        let address = data.devices[0].records[0].address;
+        let found = explain(&data, &data.devices[0], &Subject::parse(&format!("{:#x}", address + 7)));
+        assert_eq!(found.blocks.len(), 1);
+        assert_eq!(explain(&data, &data.devices[0], &Subject::Address(1)).blocks, []);
+    }
+
+    #[test]
+    fn texts_are_whole_words() {
+        let cases = [("src/train.rs:32 (f)", "train.rs:32", true), ("src/train.rs:32 (f)", "train.rs:3", false)];
+        cases.iter().for_each(|(name, text, is)| assert_eq!(has(name, text), *is, "{name} {text}"));
+        assert!(has("matmul", "matmul") && !has("var/randn", "rand") && !has("x", ""));
+    }
+}

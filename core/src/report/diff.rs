@@ -1,0 +1,190 @@
+//! The report of a difference: what changed between two recordings, or between two moments of one.
+
+use super::Report;
+use super::section::{Cell, Section};
+use super::tables::more;
+use crate::analysis::{Diff, DiffKey, DiffRow, Moment, device_or_main};
+use crate::error::Error;
+use crate::snapshot::{Device, DeviceSnapshot, SnapshotData};
+use crate::units::{Bytes, signed};
+
+/// What a difference shows.
+#[derive(Clone, Debug)]
+pub struct DiffOptions {
+    /// The tables, in this order.
+    pub keys: Vec<DiffKey>,
+    /// The device; the main device of the second recording if `None`.
+    pub device: Option<Device>,
+    /// The moment of the first recording.
+    pub before: Moment,
+    /// The moment of the second recording.
+    pub after: Moment,
+    /// Rows of a table, at most.
+    pub rows: usize,
+    /// Rows that changed by fewer bytes are folded into one row.
+    pub threshold: u64,
+}
+
+impl Default for DiffOptions {
+    fn default() -> Self {
+        Self {
+            keys: vec![DiffKey::Line, DiffKey::Operator, DiffKey::Category, DiffKey::Scope],
+            device: None,
+            before: Moment::Peak,
+            after: Moment::Peak,
+            rows: 20,
+            threshold: 64 << 10,
+        }
+    }
+}
+
+const COLUMNS: [&str; 5] = ["Change", "Before", "After", "Blocks", ""];
+
+impl Report {
+    /// What the second recording holds more, or less, than the first.
+    ///
+    /// # Errors
+    /// If a recording has no such device, or its log does not reach back to the moment.
+    pub fn of_diff(before: &SnapshotData, after: &SnapshotData, options: &DiffOptions) -> Result<Self, Error> {
+        let new =
+            device_or_main(after, options.device).ok_or_else(|| missing("the second recording", options.device))?;
+        let old = before.device(new.device).ok_or_else(|| missing("the first recording", Some(new.device)))?;
+        let (old, new) = (options.before.of(before, old)?, options.after.of(after, new)?);
+        let diffs: Vec<_> =
+            options.keys.iter().map(|key| (*key, Diff::of((before, &old), (after, &new), *key))).collect();
+        let mut report = Self {
+            title: title(before, after, new.device),
+            answer: vec![total(options, &old, &new)],
+            ..Self::default()
+        };
+        report.answer.extend(diffs.first().and_then(|(_, diff)| largest(diff, options.threshold)));
+        report.notes.extend(sampled(&old, &new));
+        report.sections = diffs.iter().map(|(key, diff)| section(*key, diff, options)).collect();
+        Ok(report)
+    }
+}
+
+fn missing(which: &str, device: Option<Device>) -> Error {
+    let device = device.map_or("no device that allocated".to_owned(), |device| format!("nothing on {device}"));
+    Error::moment(format!("{which} has {device}; choose another with --device"))
+}
+
+fn title(before: &SnapshotData, after: &SnapshotData, device: Device) -> String {
+    match (&before.process.program, &after.process.program) {
+        (one, other) if one == other => format!("memtrace: difference of {one} on {device}"),
+        (one, other) => format!("memtrace: difference of {one} and {other} on {device}"),
+    }
+}
+
+fn total(options: &DiffOptions, old: &DeviceSnapshot, new: &DeviceSnapshot) -> String {
+    let (before, after) = (old.peak.total(), new.peak.total());
+    let words = if options.before == options.after {
+        options.after.heading()
+    } else {
+        format!("{}, then {}", options.before.heading(), options.after.words())
+    };
+    let change = change_of(before, after);
+    if before == after {
+        return format!("{words}: {} both times.", Bytes(before));
+    }
+    let percent = 100.0 * change as f64 / before.max(1) as f64;
+    let percent = if before == 0 { String::new() } else { format!(" ({percent:+.1} %)") };
+    format!("{words}: {} before, {} after: {}{percent}.", Bytes(before), Bytes(after), signed(change))
+}
+
+fn change_of(before: u64, after: u64) -> i64 {
+    DiffRow { before, after, ..DiffRow::default() }.change()
+}
+
+fn largest(diff: &Diff, threshold: u64) -> Option<String> {
+    let row = diff.rows.first().filter(|row| row.change() != 0 && row.change().unsigned_abs() >= threshold);
+    match row {
+        Some(row) => Some(format!("Largest change: {}, {} ({}).", row.label, signed(row.change()), word(row))),
+        None => Some(format!("No row changed by {} or more.", Bytes(threshold))),
+    }
+}
+
+fn word(row: &DiffRow) -> &'static str {
+    match (row.before, row.after) {
+        (0, _) => "new",
+        (_, 0) => "gone",
+        (before, after) if after > before => "grown",
+        _ => "shrunk",
+    }
+}
+
+fn sampled(old: &DeviceSnapshot, new: &DeviceSnapshot) -> Option<String> {
+    let is_sample = old.is_sample() || new.is_sample();
+    is_sample.then(|| "Small blocks were sampled: rows are estimates, and small changes may be chance.".to_owned())
+}
+
+fn section(key: DiffKey, diff: &Diff, options: &DiffOptions) -> Section {
+    let (name, by, column) = words(key);
+    let mut section = Section::of_columns(name, format!("Change, by {by}"), &COLUMNS);
+    section.columns.last_mut().into_iter().for_each(|last| last.title = column);
+    let is_large = |row: &&DiffRow| row.change() != 0 && row.change().unsigned_abs() >= options.threshold;
+    let shown: Vec<&DiffRow> = diff.rows.iter().filter(is_large).take(options.rows).collect();
+    section.rows = shown.iter().map(|row| cells(row)).collect();
+    let hidden: Vec<&DiffRow> = diff.rows.iter().skip(shown.len()).collect();
+    if !hidden.is_empty() {
+        let sum = |of: fn(&DiffRow) -> u64| hidden.iter().map(|row| of(row)).sum::<u64>();
+        let (before, after) = (sum(|row| row.before), sum(|row| row.after));
+        let front = vec![Cell::Change(change_of(before, after)), Cell::Sum(before), Cell::Sum(after)];
+        section.partial_row(front, more(hidden.len()));
+    }
+    section
+}
+
+fn cells(row: &DiffRow) -> Vec<Cell> {
+    let blocks = row.blocks_before.zip(row.blocks_after).map_or(Cell::Unknown, |(before, after)| {
+        Cell::Text(if before == after { before.to_string() } else { format!("{before} → {after}") })
+    });
+    let label = match word(row) {
+        "new" | "gone" => format!("{} ({})", row.label, word(row)),
+        _ => row.label.clone(),
+    };
+    vec![Cell::Change(row.change()), Cell::Sum(row.before), Cell::Sum(row.after), blocks, Cell::Text(label)]
+}
+
+fn words(key: DiffKey) -> (&'static str, &'static str, &'static str) {
+    match key {
+        DiffKey::Line => ("diff_by_line", "line", "Location"),
+        DiffKey::Function => ("diff_by_function", "function", "Function"),
+        DiffKey::Operator => ("diff_by_operator", "operator", "Operator"),
+        DiffKey::Module => ("diff_by_module", "module", "Module"),
+        DiffKey::Category => ("diff_by_category", "category", "Category"),
+        DiffKey::Scope => ("diff_by_scope", "scope", "Scope"),
+        DiffKey::Parameter => ("diff_by_parameter", "parameter", "Parameter"),
+        DiffKey::Name => ("diff_by_name", "name", "Name"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::snapshot::testing::{LINE_7, LINE_9, Trace};
+
+    fn recording(seven: u64) -> SnapshotData {
+        let mut trace = Trace::cpu();
+        trace.at(1_000).alloc("a", seven).on(LINE_7);
+        trace.at(2_000).alloc("b", 500).on(LINE_9);
+        trace.build()
+    }
+
+    #[test]
+    fn the_answer_names_the_change_and_its_line() {
+        let report = Report::of_diff(&recording(1 << 20), &recording(3 << 20), &DiffOptions::default()).unwrap();
+        assert!(report.answer[0].contains("+2.000 MiB (+199.9 %)"), "{:?}", report.answer);
+        assert_eq!(report.answer[1], "Largest change: src/model.rs:7 (Net::forward), +2.000 MiB (grown).");
+        let first = &report.sections[0];
+        assert_eq!(first.rows[0][0], Cell::Change(2 << 20));
+        assert_eq!(first.rows.len(), 2, "what did not change is one row: {:?}", first.rows);
+    }
+
+    #[test]
+    fn equal_recordings_have_no_change() {
+        let report = Report::of_diff(&recording(1 << 20), &recording(1 << 20), &DiffOptions::default()).unwrap();
+        assert!(report.answer[0].ends_with("both times."), "{:?}", report.answer);
+        assert_eq!(report.answer[1], "No row changed by 64.00 KiB or more.");
+    }
+}

@@ -1,0 +1,166 @@
+//! The report of one line, operator or address: how much it held and when, and the life of its blocks.
+
+use super::section::{Cell, Section};
+use super::tables::{more, of_breakdown};
+use super::{Report, ReportOptions};
+use crate::analysis::{BlockLife, Breakdown, Explained, Subject, device_or_main, explain, line_and_callers};
+use crate::attribute::Categories;
+use crate::snapshot::{DeviceSnapshot, SnapshotData, StackId, Weight};
+use crate::units::{Bytes, grouped};
+
+/// Frames of a stack that are shown.
+const FRAMES: usize = 8;
+/// Stacks that are shown.
+const STACKS: usize = 3;
+
+impl Report {
+    /// Everything about the blocks of one line, function, operator or address; `None` if there are none.
+    pub fn of_subject(data: &SnapshotData, subject: &Subject, options: &ReportOptions) -> Option<Self> {
+        let device = device_or_main(data, options.device)?;
+        let found = explain(data, device, subject);
+        if found.blocks.is_empty() {
+            return None;
+        }
+        let mut sections: Vec<Section> = found.tables.iter().map(|table| by(table, &found, options)).collect();
+        sections.push(stacks(data, device, &found));
+        sections.push(lives(data, device, &found, options.rows));
+        Some(Self {
+            title: title(subject, &found, device),
+            answer: answer(device, &found),
+            sections,
+            ..Self::default()
+        })
+    }
+}
+
+fn title(subject: &Subject, found: &Explained, device: &DeviceSnapshot) -> String {
+    let name = match (subject, &*found.names) {
+        (Subject::Address(address), _) => format!("{address:#x}"),
+        (Subject::Text(_), [name]) => name.clone(),
+        (Subject::Text(text), names) => format!("{text}: {} places", names.len()),
+    };
+    format!("memtrace: {name} on {}", device.device)
+}
+
+fn answer(device: &DeviceSnapshot, found: &Explained) -> Vec<String> {
+    let blocks = |weight: Weight| match weight.blocks() {
+        1 => "1 block".to_owned(),
+        blocks => format!("{} blocks", grouped(blocks)),
+    };
+    let sum = |weight: Weight| format!("{} in {}", Bytes(weight.bytes), blocks(weight));
+    let share = 100.0 * found.at_peak.bytes as f64 / device.peak.total().max(1) as f64;
+    let mut lines = vec![
+        format!("At the peak: {} ({share:.1} % of {}).", sum(found.at_peak), Bytes(device.peak.total())),
+        format!("Allocated in all: {}; live at the end: {}.", sum(found.allocated), sum(found.at_end)),
+    ];
+    lines.extend(lifetimes(found));
+    let names = found.names.iter().take(FRAMES).filter(|_| found.names.len() > 1);
+    lines.extend(names.map(|name| format!("  {name}")));
+    lines
+}
+
+fn lifetimes(found: &Explained) -> Option<String> {
+    let life = |life: &BlockLife| life.freed_ns.filter(|_| !life.alloc_lost).map(|freed| freed - life.block.time_ns);
+    let mut lives: Vec<u64> = found.blocks.iter().filter_map(life).collect();
+    lives.sort_unstable();
+    let median = lives.get(lives.len() / 2)?;
+    let longest = lives.last()?;
+    Some(format!(
+        "{} of them were freed, after {} (median), at most {}.",
+        grouped(lives.len() as u64),
+        super::device_memory::time(*median),
+        super::device_memory::time(*longest)
+    ))
+}
+
+fn by(
+    (column, rows): &(&'static str, Vec<crate::analysis::Row>),
+    found: &Explained,
+    options: &ReportOptions,
+) -> Section {
+    let when = if found.at_peak.bytes > 0 { "At the peak" } else { "In all" };
+    let breakdown = Breakdown { rows: rows.clone(), total: rows.iter().map(|row| row.bytes).sum() };
+    let (key, heading) = match *column {
+        "scope" => ("by_scope", "Scope"),
+        "operator" => ("by_operator", "Operator"),
+        "category" => ("by_category", "Category"),
+        _ => ("by_size", "Bytes each"),
+    };
+    of_breakdown(key, &format!("{when}, by {column}"), heading, &breakdown, options)
+}
+
+/// The stacks that allocated most.
+fn stacks(data: &SnapshotData, device: &DeviceSnapshot, found: &Explained) -> Section {
+    let mut sums: Vec<(StackId, Weight)> = Vec::new();
+    for life in &found.blocks {
+        let weight = device.weight(life.block.size);
+        match sums.iter_mut().find(|(stack, _)| *stack == life.block.stack) {
+            Some((_, sum)) => *sum += weight,
+            None => sums.push((life.block.stack, weight)),
+        }
+    }
+    sums.sort_by_key(|(_, weight)| std::cmp::Reverse(weight.bytes));
+    let mut lines = Vec::new();
+    for (stack, weight) in sums.iter().take(STACKS) {
+        lines.push(format!("{} in {} blocks:", Bytes(weight.bytes), grouped(weight.blocks())));
+        lines.extend(line_and_callers(data, *stack, FRAMES).into_iter().map(|frame| format!("  {frame}")));
+    }
+    if sums.len() > STACKS {
+        lines.push(format!("and {} more stacks", sums.len() - STACKS));
+    }
+    Section::of_lines("stacks", "Stacks, outwards", lines)
+}
+
+fn lives(data: &SnapshotData, device: &DeviceSnapshot, found: &Explained, rows: usize) -> Section {
+    let mut section =
+        Section::of_columns("blocks", "Blocks, the largest first", &["Size", "From", "To", "Peak", "Block"]);
+    let categories = Categories::of(data, device);
+    let mut blocks: Vec<&BlockLife> = found.blocks.iter().collect();
+    blocks.sort_by_key(|life| (std::cmp::Reverse(life.block.size), life.block.seq));
+    for life in blocks.iter().take(rows) {
+        let block = &life.block;
+        let from = if life.alloc_lost { Cell::Unknown } else { Cell::Time(block.time_ns) };
+        let to = life.freed_ns.map_or(Cell::Text("live".to_owned()), Cell::Time);
+        let what = [
+            Some(format!("{:#x}", block.address)),
+            device.name(block.seq).map(str::to_owned),
+            Some(categories.get(block.seq).word().to_owned()),
+            Some(data.context_path(block.context)).filter(|path| !path.is_empty()),
+            line_and_callers(data, life.freed_at, 0)
+                .pop()
+                .filter(|_| life.freed_at != StackId::NONE)
+                .map(|line| format!("freed at {line}")),
+        ];
+        let at_peak = Cell::Text(if life.at_peak { "yes" } else { "" }.to_owned());
+        let what = what.into_iter().flatten().collect::<Vec<_>>().join(", ");
+        section.rows.push(vec![Cell::Bytes(block.size), from, to, at_peak, Cell::Text(what)]);
+    }
+    if blocks.len() > rows {
+        section.partial_row(Vec::new(), more(blocks.len() - rows));
+    }
+    section
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::export::Text;
+    use crate::snapshot::testing::two_lines_and_a_temporary;
+
+    #[test]
+    fn a_line_is_explained_in_words_tables_and_blocks() {
+        let data = two_lines_and_a_temporary();
+        let subject = Subject::parse("model.rs:7");
+        let report = Report::of_subject(&data, &subject, &ReportOptions::default()).unwrap();
+        let text = Text::default().show(&report);
+        for part in [
+            "memtrace: src/model.rs:7 (Net::forward) on cpu",
+            "At the peak: 2.930 KiB in 2 blocks",
+            "weights f32[250]",
+            "forward",
+        ] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+        assert_eq!(Report::of_subject(&data, &Subject::parse("nothing"), &ReportOptions::default()), None);
+    }
+}
