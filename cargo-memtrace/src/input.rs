@@ -72,7 +72,7 @@ impl Progress {
     }
 
     fn show(&mut self, done: u64, all: u64) {
-        if done % 64 == 0 && self.began.elapsed() > Duration::from_millis(500) && std::io::stderr().is_terminal() {
+        if done.is_multiple_of(64) && self.began.elapsed() > Duration::from_millis(500) && std::io::stderr().is_terminal() {
             eprint!("\rmemtrace: finding names of functions: {} %\x1b[K", 100 * done / all.max(1));
             self.shown = true;
         }

@@ -58,17 +58,17 @@ fn add(columns: &mut [Option<CurveColumn>], at: usize, bytes: u64) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::snapshot::testing::{LINE_7, Trace};
+    use crate::snapshot::testing::{LINE_7, Story};
 
     #[test]
     fn an_instant_of_a_column_is_in_it_and_the_rest_lasts() {
-        let mut trace = Trace::cpu();
-        trace.lasting(4_000);
-        trace.at(100).alloc("a", 1000).on(LINE_7);
-        trace.at(1_100).alloc("b", 5000).on(LINE_7);
-        trace.at(1_200).free("b");
-        trace.at(3_500).free("a");
-        let data = trace.build();
+        let mut story = Story::cpu();
+        story.lasting(4_000);
+        story.at(100).alloc("a", 1000).on(LINE_7);
+        story.at(1_100).alloc("b", 5000).on(LINE_7);
+        story.at(1_200).free("b");
+        story.at(3_500).free("a");
+        let data = story.build();
         let columns = curve(&data, &data.devices[0], 4).columns;
         let expected = [(0, 1000), (1000, 6000), (1000, 1000), (0, 1000)];
         assert_eq!(columns.iter().map(|column| (column.lowest, column.highest)).collect::<Vec<_>>(), expected);

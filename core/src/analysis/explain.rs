@@ -89,10 +89,10 @@ fn lives(device: &DeviceSnapshot, mut is_meant: impl FnMut(&Block) -> bool) -> V
             continue;
         }
         match record.kind {
-            RecordKind::Alloc => _ = lives.insert(block.seq, live(block)),
+            RecordKind::Alloc => _ = lives.insert(block.raw_seq(), live(block)),
             RecordKind::Free => {
                 let lost = BlockLife { alloc_lost: true, ..live(block) };
-                let life = lives.entry(block.seq).or_insert(lost);
+                let life = lives.entry(block.raw_seq()).or_insert(lost);
                 (life.freed_ns, life.freed_at) = (Some(record.time_ns), record.stack);
             }
         }
@@ -101,7 +101,7 @@ fn lives(device: &DeviceSnapshot, mut is_meant: impl FnMut(&Block) -> bool) -> V
     for (block, at_peak) in now.chain(device.peak.blocks.iter().map(|block| (block, true))) {
         if is_meant(block) {
             let lost = BlockLife { alloc_lost: true, ..live(*block) };
-            lives.entry(block.seq).or_insert(lost).at_peak |= at_peak;
+            lives.entry(block.raw_seq()).or_insert(lost).at_peak |= at_peak;
         }
     }
     lives.into_values().collect()
@@ -183,23 +183,23 @@ fn has(name: &str, text: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::snapshot::testing::{LINE_7, LINE_9, Trace, WORKER};
+    use crate::snapshot::testing::{LINE_7, LINE_9, Story, WORKER};
 
-    fn trace() -> SnapshotData {
-        let mut trace = Trace::cpu();
-        trace.at(900).enter("forward");
-        trace.at(1_000).alloc("a", 2000).on(LINE_7);
-        trace.at(2_000).alloc("b", 1000).on(LINE_7);
-        trace.at(2_500).leave("forward");
-        trace.at(3_000).alloc("c", 500).on(WORKER);
-        trace.at(4_000).free("b");
-        trace.at(5_000).alloc("d", 64).on(LINE_9);
-        trace.build()
+    fn story() -> SnapshotData {
+        let mut story = Story::cpu();
+        story.at(900).enter("forward");
+        story.at(1_000).alloc("a", 2000).on(LINE_7);
+        story.at(2_000).alloc("b", 1000).on(LINE_7);
+        story.at(2_500).leave("forward");
+        story.at(3_000).alloc("c", 500).on(WORKER);
+        story.at(4_000).free("b");
+        story.at(5_000).alloc("d", 64).on(LINE_9);
+        story.build()
     }
 
     #[test]
     fn a_lines_blocks_have_their_lives_and_sums() {
-        let data = trace();
+        let data = story();
         let line = explain(&data, &data.devices[0], &Subject::parse("model.rs:7"));
         assert_eq!(line.names, ["src/model.rs:7 (Net::forward)"]);
         let lives: Vec<_> = line.blocks.iter().map(|life| (life.block.size, life.freed_ns, life.at_peak)).collect();
@@ -210,7 +210,7 @@ mod tests {
 
     #[test]
     fn an_address_within_a_block_is_the_blocks() {
-        let data = trace();
+        let data = story();
         let address = data.devices[0].records[0].address;
         let found = explain(&data, &data.devices[0], &Subject::parse(&format!("{:#x}", address + 7)));
         assert_eq!(found.blocks.len(), 1);

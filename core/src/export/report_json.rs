@@ -30,7 +30,7 @@ fn finding(finding: &Finding) -> Value {
     json!({
         "kind": finding.kind,
         "what": finding.what,
-        "place": finding.place,
+        "line": finding.line,
         "unit": unit,
         "cost": cost,
         "certainty": finding.certainty,

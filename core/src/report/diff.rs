@@ -162,13 +162,13 @@ fn words(key: DiffKey) -> (&'static str, &'static str, &'static str) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::snapshot::testing::{LINE_7, LINE_9, Trace};
+    use crate::snapshot::testing::{LINE_7, LINE_9, Story};
 
     fn recording(seven: u64) -> SnapshotData {
-        let mut trace = Trace::cpu();
-        trace.at(1_000).alloc("a", seven).on(LINE_7);
-        trace.at(2_000).alloc("b", 500).on(LINE_9);
-        trace.build()
+        let mut story = Story::cpu();
+        story.at(1_000).alloc("a", seven).on(LINE_7);
+        story.at(2_000).alloc("b", 500).on(LINE_9);
+        story.build()
     }
 
     #[test]

@@ -2,11 +2,12 @@
 //! allocate.
 
 use std::collections::BTreeMap;
+use std::num::NonZeroU32;
 
 use super::{Diff, DiffRow, add_after, add_before, unchanged};
 use crate::analysis::breakdown::{Row, by_line};
 use crate::analysis::labels::{Labels, line_label, operator_label};
-use crate::attribute::{Place, place};
+use crate::attribute::{AllocationSite, allocation_site};
 use crate::snapshot::{DeviceSnapshot, SnapshotData, SymbolName};
 
 /// A source line of one recording.
@@ -39,11 +40,13 @@ fn lines(data: &SnapshotData, device: &DeviceSnapshot) -> Lines {
     for (block, weight) in device.peak_weights() {
         let (label, operator) = (labels.name(block).to_owned(), operators.name(block).to_owned());
         let entry = named.entry(label).or_insert_with(|| {
-            let (file, function, number) = match place(data, block.stack) {
-                Place::User(frame) | Place::Framework(frame) => {
-                    (frame.file.clone(), function(&frame.function), frame.line)
-                }
-                Place::Unknown => (String::new(), String::new(), 0),
+            let (file, function, number) = match allocation_site(data, block.stack) {
+                AllocationSite::User(frame) | AllocationSite::Framework(frame) => (
+                    frame.file_or_empty().to_owned(),
+                    function(frame.function_or_empty()),
+                    frame.line.map_or(0, NonZeroU32::get),
+                ),
+                AllocationSite::Unknown => (String::new(), String::new(), 0),
             };
             (file, function, number, BTreeMap::new())
         });

@@ -1,5 +1,5 @@
 use super::*;
-use crate::snapshot::testing::{LINE_7, LINE_9, Trace};
+use crate::snapshot::testing::{LINE_7, LINE_9, Story};
 
 fn diff(before: &SnapshotData, after: &SnapshotData, key: DiffKey) -> Diff {
     Diff::of((before, &before.devices[0]), (after, &after.devices[0]), key)
@@ -7,16 +7,18 @@ fn diff(before: &SnapshotData, after: &SnapshotData, key: DiffKey) -> Diff {
 
 /// Line 7 holds `seven` bytes, line 9 `nine`.
 fn recording(seven: u64, nine: u64) -> SnapshotData {
-    let mut trace = Trace::cpu();
-    trace.before(1024);
-    trace.at(1_000).alloc("a", seven).on(LINE_7);
-    trace.at(2_000).alloc("b", nine).on(LINE_9);
-    trace.build()
+    let mut story = Story::cpu();
+    story.before(1024);
+    story.at(1_000).alloc("a", seven).on(LINE_7);
+    story.at(2_000).alloc("b", nine).on(LINE_9);
+    story.build()
 }
 
 /// The same program after an edit that moved every line.
 fn moved(mut data: SnapshotData, by: u32) -> SnapshotData {
-    data.stacks.frames.iter_mut().filter(|frame| frame.line != 0).for_each(|frame| frame.line += by);
+    for frame in &mut data.stacks.frames {
+        frame.line = frame.line.map(|line| line.saturating_add(by));
+    }
     data
 }
 
