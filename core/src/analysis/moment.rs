@@ -6,7 +6,7 @@ use std::num::NonZeroU64;
 
 use super::log;
 use crate::error::Error;
-use crate::snapshot::{Block, ContextId, Device, DeviceSnapshot, Peak, RecordKind, Replay, SnapshotData, Weight};
+use crate::snapshot::{Block, ContextId, Device, DeviceSnapshot, Mark, Peak, RecordKind, Replay, SnapshotData, Weight};
 use crate::units::Bytes;
 
 /// The moment that a report, a flamegraph or folded stacks show.
@@ -111,6 +111,12 @@ impl Moment {
         }
         if matches!(self, Self::Allocated) && device.overwritten > 0 {
             notes.push(format!("{} older records were overwritten and are not included", device.overwritten));
+        }
+        if let Self::Scope(name) = self {
+            let early = scopes(data, name).map_or(0, |scopes| began_before_log(device, &scopes));
+            if early > 0 {
+                notes.push(format!("the log no longer holds {early} of the times that it was entered"));
+            }
         }
         if let Self::Growth(since) = self {
             notes.push(net_growth(device, since));
@@ -236,35 +242,63 @@ fn names(data: &SnapshotData, is_meant: impl Fn(&str) -> bool) -> String {
 
 /// The state at the maximum while one of these scopes was open.
 fn in_scopes(data: &SnapshotData, device: &DeviceSnapshot, scopes: &[ContextId]) -> Result<Peak, Error> {
+    let early = began_before_log(device, scopes);
     let mut marks = device.marks.iter().filter(|mark| scopes.contains(&mark.context)).peekable();
-    let (mut open, mut now) = (0usize, (0, log::allocated_at_start(device)));
+    let mut open = OpenScopes { lost: early, known: 0, start_ns: log::start_ns(device) };
+    let mut now = (0, log::allocated_at_start(device));
     let mut highest: Option<(usize, u64)> = None;
-    let mut look = |open: usize, now: (usize, u64)| {
-        if open > 0 && highest.is_none_or(|(_, most)| now.1 > most) {
+    let mut look = |open: &OpenScopes, now: (usize, u64)| {
+        if open.known > 0 && highest.is_none_or(|(_, most)| now.1 > most) {
             highest = Some(now);
         }
     };
     for (index, moment) in log::entries(device).enumerate() {
         while let Some(mark) = marks.next_if(|mark| mark.time_ns <= moment.record.time_ns) {
-            open = if mark.enter { open + 1 } else { open.saturating_sub(1) };
-            look(open, now);
+            open.apply(mark);
+            look(&open, now);
         }
         now = (index + 1, moment.allocated);
-        look(open, now);
+        look(&open, now);
     }
     for mark in marks {
-        open = if mark.enter { open + 1 } else { open.saturating_sub(1) };
-        look(open, now);
+        open.apply(mark);
+        look(&open, now);
     }
-    let name = || scopes.first().map_or_else(String::new, |scope| data.context_path(*scope));
     let (records, _) = highest.ok_or_else(|| {
+        let name = scopes.first().map_or_else(String::new, |scope| data.context_path(*scope));
         Error::moment(format!(
-            "`{}` was not open on {} within the records that the log still holds",
-            name(),
+            "`{name}` was not entered on {} in what the log still holds; a larger MEMTRACE_MAX_ENTRIES keeps more",
             device.device
         ))
     })?;
     Ok(after(device, records))
+}
+
+/// How often these scopes were entered before the log begins: their highest moments may have been overwritten.
+fn began_before_log(device: &DeviceSnapshot, scopes: &[ContextId]) -> usize {
+    let start_ns = log::start_ns(device);
+    let early = device.marks.iter().filter(|mark| mark.enter && mark.time_ns < start_ns);
+    early.filter(|mark| scopes.contains(&mark.context)).count()
+}
+
+/// How many of some scopes are open.
+struct OpenScopes {
+    /// Entered before the log begins.
+    lost: usize,
+    /// Entered since.
+    known: usize,
+    start_ns: u64,
+}
+
+impl OpenScopes {
+    fn apply(&mut self, mark: &Mark) {
+        match (mark.enter, self.lost) {
+            (true, _) if mark.time_ns < self.start_ns => {}
+            (true, _) => self.known += 1,
+            (false, 0) => self.known = self.known.saturating_sub(1),
+            (false, _) => self.lost -= 1,
+        }
+    }
 }
 
 fn growth(data: &SnapshotData, device: &DeviceSnapshot, since: &Since) -> Peak {

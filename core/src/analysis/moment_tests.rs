@@ -149,3 +149,17 @@ fn what_the_log_has_lost_is_not_made_up() {
     let error = peak(&Moment::Time(5), &data).unwrap_err().to_string();
     assert!(error.contains("the log begins at"), "{error}");
 }
+
+#[test]
+fn a_scope_that_was_entered_before_the_log_is_no_moment_of_it() {
+    let mut story = Story::cpu();
+    story.at(1).enter("step 1").alloc("a", 5000).on(LINE_7);
+    story.at(2).free("a");
+    story.at(3).leave("step 1").enter("step 2").alloc("b", 100).on(LINE_7);
+    story.at(4).leave("step 2");
+    story.overwritten(2);
+    let data = story.build();
+    assert_eq!(peak(&Moment::Step(2), &data).unwrap().bytes, 100);
+    let error = peak(&Moment::Step(1), &data).unwrap_err().to_string();
+    assert!(error.contains("`step 1` was not entered on cpu in what the log still holds"), "{error}");
+}
