@@ -1,5 +1,6 @@
 //! The log with the device's running total after each record.
 
+use crate::error::Error;
 use crate::snapshot::{DeviceSnapshot, Record, RecordKind, Weight};
 
 /// A record and the device's total after it.
@@ -54,4 +55,16 @@ fn signed(record: &Record, weight: Weight) -> i64 {
 pub(crate) fn start_ns(device: &DeviceSnapshot) -> u64 {
     let oldest = device.records.first().filter(|_| device.overwritten > 0);
     oldest.map_or(0, |record| record.time_ns)
+}
+
+/// An error if records from after this time have been overwritten.
+pub(crate) fn reaches_back_to(device: &DeviceSnapshot, ns: u64) -> Result<(), Error> {
+    let start = start_ns(device);
+    if ns >= start {
+        return Ok(());
+    }
+    Err(Error::moment(format!(
+        "the log begins at {:.3} s: the records before it were overwritten; a larger MEMTRACE_MAX_ENTRIES keeps more",
+        start as f64 / 1e9
+    )))
 }

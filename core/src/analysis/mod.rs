@@ -20,6 +20,7 @@ mod spanless;
 mod tables;
 mod temporaries;
 mod twice;
+mod window;
 
 pub use balance::{Balance, BalanceItem, BalanceRow, balance};
 pub use breakdown::{
@@ -48,6 +49,7 @@ pub use spanless::{Spanless, spanless, spanless_note};
 pub(crate) use tables::{BreakdownTable, Shown, TABLES};
 pub use temporaries::{SOON, TemporaryRow, temporaries};
 pub use twice::{LiveTwice, live_twice};
+pub use window::{window, window_notes};
 
 use crate::snapshot::{Device, DeviceSnapshot, SnapshotData};
 

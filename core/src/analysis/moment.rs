@@ -152,19 +152,13 @@ fn at_end(data: &SnapshotData, device: &DeviceSnapshot) -> Peak {
 }
 
 fn at_time(device: &DeviceSnapshot, ns: u64) -> Result<Peak, Error> {
-    let start = log::start_ns(device);
-    if ns < start {
-        return Err(Error::moment(format!(
-            "the log begins at {:.3} s: the records before it were overwritten; a larger MEMTRACE_MAX_ENTRIES keeps more",
-            seconds(start)
-        )));
-    }
+    log::reaches_back_to(device, ns)?;
     let records = device.records.partition_point(|record| record.time_ns <= ns);
     Ok(Peak { time_ns: ns, ..after(device, records) })
 }
 
 /// The state after this many records of the log.
-fn after(device: &DeviceSnapshot, records: usize) -> Peak {
+pub(super) fn after(device: &DeviceSnapshot, records: usize) -> Peak {
     let mut state = Replay::at_log_start(device);
     let mut bytes = log::allocated_at_start(device);
     let (mut seq, mut time_ns) = (None, log::start_ns(device));
@@ -188,7 +182,7 @@ fn after(device: &DeviceSnapshot, records: usize) -> Peak {
 }
 
 /// The contexts whose scope has this name or path.
-fn scopes(data: &SnapshotData, name: &str) -> Result<Vec<ContextId>, Error> {
+pub(super) fn scopes(data: &SnapshotData, name: &str) -> Result<Vec<ContextId>, Error> {
     let is_meant = |id: &ContextId| data.contexts[id.0 as usize].name == name || data.context_path(*id) == name;
     let found: Vec<ContextId> = contexts(data).filter(is_meant).collect();
     let known = || names(data, |_| true);
@@ -200,7 +194,7 @@ fn scopes(data: &SnapshotData, name: &str) -> Result<Vec<ContextId>, Error> {
 }
 
 /// The contexts whose scope's name ends in this number.
-fn step(data: &SnapshotData, number: u64) -> Result<Vec<ContextId>, Error> {
+pub(super) fn step(data: &SnapshotData, number: u64) -> Result<Vec<ContextId>, Error> {
     let is_meant = |name: &str| number_of(name) == Some(number);
     let found: Vec<ContextId> = contexts(data)
         .filter(|id| !data.contexts[id.0 as usize].module && is_meant(&data.contexts[id.0 as usize].name))
@@ -319,7 +313,7 @@ fn of_blocks(data: &SnapshotData, blocks: impl Iterator<Item = (Block, Weight)>)
     Peak { bytes, time_ns: data.process.duration_ns, blocks, ..Peak::default() }
 }
 
-fn seconds(nanos: u64) -> f64 {
+pub(super) fn seconds(nanos: u64) -> f64 {
     nanos as f64 / 1e9
 }
 
