@@ -56,23 +56,29 @@ pub(crate) struct Reading {
     /// The recording [default: the newest one under cargo's target folder]
     pub(crate) file: Option<PathBuf>,
     #[command(flatten)]
-    pub(crate) shown: Shown,
+    pub(crate) selection: Selection,
 }
 
 #[derive(Args, Clone)]
-pub(crate) struct Shown {
+pub(crate) struct Selection {
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
     /// Which memory: cpu, cuda:0, pinned, managed [default: the device with the largest peak, GPUs first]
     #[arg(long, value_name = "DEVICE", value_parser = crate::moment::device)]
     pub(crate) device: Option<memtrace_core::Device>,
+    /// Only from this moment on: peak, end, a time in seconds, step:N, scope:NAME
+    #[arg(long, value_name = "MOMENT", value_parser = crate::moment::parse)]
+    pub(crate) from: Option<memtrace_core::analysis::Moment>,
+    /// Only up to this moment
+    #[arg(long, value_name = "MOMENT", value_parser = crate::moment::parse)]
+    pub(crate) to: Option<memtrace_core::analysis::Moment>,
     /// Rows of a table
     #[arg(long, value_name = "N", default_value_t = 20)]
     pub(crate) top: usize,
     /// Colours and bold headings
     #[arg(long, value_name = "WHEN", default_value = "auto")]
-    pub(crate) color: When,
+    pub(crate) color: ColorWhen,
 }
 
 #[derive(Args)]
@@ -108,7 +114,7 @@ pub(crate) struct ExplainArgs {
     #[arg(required = true, num_args = 1..=2, value_name = "[FILE] SUBJECT")]
     pub(crate) what: Vec<PathBuf>,
     #[command(flatten)]
-    pub(crate) shown: Shown,
+    pub(crate) selection: Selection,
 }
 
 #[derive(Args)]
@@ -139,7 +145,7 @@ pub(crate) struct DiffArgs {
     #[arg(long, conflicts_with = "json")]
     pub(crate) md: bool,
     #[command(flatten)]
-    pub(crate) shown: Shown,
+    pub(crate) selection: Selection,
 }
 
 #[derive(Args)]
@@ -226,7 +232,7 @@ pub(crate) enum FrameKey {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum When {
+pub(crate) enum ColorWhen {
     Auto,
     Always,
     Never,

@@ -4,14 +4,32 @@ use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
+use memtrace_core::analysis::{Moment, device_or_main, log_start_ns, window, window_notes};
 use memtrace_core::snapshot::SnapshotData;
 
+use crate::cli::Selection;
 use crate::failure::Failure;
 
 /// A recording with the file that it was read from.
 pub(crate) struct Recording {
     pub(crate) path: PathBuf,
     pub(crate) data: SnapshotData,
+    /// What a time window left out, for the notes of a report.
+    pub(crate) notes: Vec<String>,
+}
+
+/// Reads a recording, or the time window of it that `--from` and `--to` select.
+pub(crate) fn read_selected(file: Option<&Path>, selection: &Selection) -> Result<Recording, Failure> {
+    let recording = read(file)?;
+    if selection.from.is_none() && selection.to.is_none() {
+        return Ok(recording);
+    }
+    let Recording { path, data, .. } = recording;
+    let device = device_or_main(&data, selection.device).ok_or_else(|| Failure::usage("nothing was recorded"))?;
+    let span = |moment: &Option<Moment>| moment.as_ref().map(|moment| moment.span(&data, device)).transpose();
+    let from = span(&selection.from)?.map_or_else(|| log_start_ns(device), |(from, _)| from);
+    let to = span(&selection.to)?.map_or(data.process.duration_ns, |(_, to)| to);
+    Ok(Recording { path, notes: window_notes(&data, from, to), data: window(&data, from, to)? })
 }
 
 /// Reads a recording, with its progress on a terminal if it takes a while.
@@ -24,7 +42,7 @@ pub(crate) fn read(file: Option<&Path>) -> Result<Recording, Failure> {
     let mut progress = Progress::new();
     let data = memtrace_core::read_capture(&path, |done, all| progress.show(done, all));
     progress.clear();
-    Ok(Recording { data: data?, path })
+    Ok(Recording { data: data?, path, notes: Vec::new() })
 }
 
 fn newest() -> Result<PathBuf, Failure> {
@@ -72,7 +90,10 @@ impl Progress {
     }
 
     fn show(&mut self, done: u64, all: u64) {
-        if done.is_multiple_of(64) && self.began.elapsed() > Duration::from_millis(500) && std::io::stderr().is_terminal() {
+        if done.is_multiple_of(64)
+            && self.began.elapsed() > Duration::from_millis(500)
+            && std::io::stderr().is_terminal()
+        {
             eprint!("\rmemtrace: finding names of functions: {} %\x1b[K", 100 * done / all.max(1));
             self.shown = true;
         }

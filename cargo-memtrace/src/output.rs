@@ -7,16 +7,16 @@ use memtrace_core::export::{Export, LeftOut, Text, file};
 use memtrace_core::report::Report;
 use memtrace_core::snapshot::SnapshotData;
 
-use crate::cli::{Shown, When};
+use crate::cli::{ColorWhen, Selection};
 use crate::failure::Failure;
 
 /// Prints a report as text or JSON.
-pub(crate) fn print(report: &Report, shown: &Shown) -> Result<(), Failure> {
-    let text = if shown.json {
+pub(crate) fn print(report: &Report, selection: &Selection) -> Result<(), Failure> {
+    let text = if selection.json {
         let json = serde_json::to_string_pretty(&memtrace_core::export::report_json(report));
         json.map_err(|error| Failure::usage(error.to_string()))? + "\n"
     } else {
-        text(shown).show(report)
+        text(selection).show(report)
     };
     print_text(&text)
 }
@@ -32,18 +32,18 @@ pub(crate) fn print_text(text: &str) -> Result<(), Failure> {
     }
 }
 
-fn text(shown: &Shown) -> Text {
+fn text(selection: &Selection) -> Text {
     let is_terminal = io::stdout().is_terminal();
-    let color = match shown.color {
-        When::Always => true,
-        When::Never => false,
-        When::Auto => is_terminal && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty()),
+    let color = match selection.color {
+        ColorWhen::Always => true,
+        ColorWhen::Never => false,
+        ColorWhen::Auto => is_terminal && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty()),
     };
     Text { width: width(is_terminal), color, ..Text::default() }
 }
 
 /// Columns of a picture in the terminal.
-pub(crate) fn columns(_: &Shown) -> usize {
+pub(crate) fn columns() -> usize {
     let width = width(io::stdout().is_terminal());
     if width == usize::MAX { 80 } else { width }
 }

@@ -19,9 +19,9 @@ pub(crate) fn check(args: &CheckArgs) -> Result<(), Failure> {
     if args.peak.is_none() && args.baseline.is_none() && !args.no_leak {
         return Err(Failure::usage("nothing is checked: give --peak, --baseline or --no-leak"));
     }
-    let recording = input::read(args.reading.file.as_deref())?;
-    let (data, shown) = (&recording.data, &args.reading.shown);
-    let device = device_or_main(data, shown.device).ok_or_else(|| missing("the recording"))?;
+    let recording = input::read_selected(args.reading.file.as_deref(), &args.reading.selection)?;
+    let (data, selection) = (&recording.data, &args.reading.selection);
+    let device = device_or_main(data, selection.device).ok_or_else(|| missing("the recording"))?;
     let mut outcomes = Vec::new();
     outcomes.extend(args.peak.map(|limit| under(device, limit, "the limit of")));
     if let Some(baseline) = &args.baseline {
@@ -31,7 +31,7 @@ pub(crate) fn check(args: &CheckArgs) -> Result<(), Failure> {
         outcomes.push(under(device, limit as u64, &format!("the baseline and {} %,", args.tolerance)));
     }
     outcomes.extend(args.no_leak.then(|| no_leak(data, device)));
-    print(&outcomes, shown.json)
+    print(&outcomes, selection.json)
 }
 
 fn missing(which: &str) -> Failure {

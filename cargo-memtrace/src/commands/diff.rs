@@ -13,19 +13,19 @@ pub(crate) fn diff(args: &DiffArgs) -> Result<(), Failure> {
     let defaults = DiffOptions::default();
     let options = DiffOptions {
         keys: if keys.is_empty() { defaults.keys } else { keys },
-        device: args.shown.device,
+        device: args.selection.device,
         before: args.at.clone(),
         after: args.at_after.clone().unwrap_or_else(|| args.at.clone()),
-        rows: args.shown.top,
+        rows: args.selection.top,
         threshold: args.threshold,
     };
-    let before = input::read(Some(&args.before))?;
+    let before = input::read_selected(Some(&args.before), &args.selection)?;
     let report = if args.before == args.after {
         Report::of_diff(&before.data, &before.data, &options)?
     } else {
-        Report::of_diff(&before.data, &input::read(Some(&args.after))?.data, &options)?
+        Report::of_diff(&before.data, &input::read_selected(Some(&args.after), &args.selection)?.data, &options)?
     };
-    if args.md { output::print_text(&markdown(&report)) } else { output::print(&report, &args.shown) }
+    if args.md { output::print_text(&markdown(&report)) } else { output::print(&report, &args.selection) }
 }
 
 fn key(by: By) -> Result<DiffKey, Failure> {

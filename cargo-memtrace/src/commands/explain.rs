@@ -16,11 +16,11 @@ pub(crate) fn explain(args: &ExplainArgs) -> Result<(), Failure> {
         _ => return Err(Failure::usage("name a line, a function, an operator or an address")),
     };
     let subject = subject.to_string_lossy();
-    let recording = input::read(file)?;
-    let options = ReportOptions { device: args.shown.device, rows: args.shown.top, ..ReportOptions::default() };
+    let recording = input::read_selected(file, &args.selection)?;
+    let options = ReportOptions { device: args.selection.device, rows: args.selection.top, ..ReportOptions::default() };
     let report = Report::of_subject(&recording.data, &Subject::parse(&subject), &options).ok_or_else(|| {
         let known = "`cargo memtrace report --by line,operator,function` lists what there is";
         Failure::usage(format!("no block of {} belongs to {subject:?}; {known}", recording.path.display()))
     })?;
-    output::print(&report, &args.shown)
+    output::print(&report, &args.selection)
 }

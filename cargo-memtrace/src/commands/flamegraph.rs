@@ -7,10 +7,10 @@ use crate::failure::Failure;
 use crate::{input, output};
 
 pub(crate) fn flamegraph(args: &FlamegraphArgs) -> Result<(), Failure> {
-    let recording = input::read(args.reading.file.as_deref())?;
+    let recording = input::read_selected(args.reading.file.as_deref(), &args.reading.selection)?;
     let format = Flamegraph(Folded {
         measure: if args.count { Measure::Count } else { Measure::Bytes },
-        device: args.reading.shown.device,
+        device: args.reading.selection.device,
         moment: args.at.clone(),
         scopes: args.by == FrameKey::Scope,
         ..Folded::default()

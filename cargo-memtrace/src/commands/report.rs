@@ -18,31 +18,32 @@ pub(crate) fn leaks(reading: &Reading) -> Result<(), Failure> {
 }
 
 pub(crate) fn temporaries(reading: &Reading) -> Result<(), Failure> {
-    let recording = input::read(reading.file.as_deref())?;
+    let recording = input::read_selected(reading.file.as_deref(), &reading.selection)?;
     let mut report = Report::of(&recording.data, &options(reading, Moment::Peak, vec!["temporaries".to_owned()]))?;
     (report.findings, report.totals) = (Vec::new(), Vec::new());
     if report.sections.is_empty() {
         report.answer = vec!["No block was freed soon after it was allocated.".to_owned()];
     }
-    output::print(&report, &reading.shown)
+    output::print(&report, &reading.selection)
 }
 
 pub(crate) fn advise(reading: &Reading) -> Result<(), Failure> {
-    let recording = input::read(reading.file.as_deref())?;
+    let recording = input::read_selected(reading.file.as_deref(), &reading.selection)?;
     let mut report = Report::of(&recording.data, &options(reading, Moment::Peak, Vec::new()))?;
     (report.sections, report.totals, report.notes) = (Vec::new(), Vec::new(), Vec::new());
     if report.findings.is_empty() {
         report.answer.push("Nothing that memtrace knows of could be better.".to_owned());
     }
-    output::print(&report, &reading.shown)
+    output::print(&report, &reading.selection)
 }
 
 fn show(reading: &Reading, moment: Moment, sections: Vec<String>) -> Result<(), Failure> {
-    let recording = input::read(reading.file.as_deref())?;
-    let report = Report::of(&recording.data, &options(reading, moment, sections))?;
-    output::print(&report, &reading.shown)
+    let recording = input::read_selected(reading.file.as_deref(), &reading.selection)?;
+    let mut report = Report::of(&recording.data, &options(reading, moment, sections))?;
+    report.notes.splice(0..0, recording.notes);
+    output::print(&report, &reading.selection)
 }
 
 fn options(reading: &Reading, moment: Moment, sections: Vec<String>) -> ReportOptions {
-    ReportOptions { device: reading.shown.device, rows: reading.shown.top, sections, moment }
+    ReportOptions { device: reading.selection.device, rows: reading.selection.top, sections, moment }
 }

@@ -3,31 +3,32 @@
 use memtrace_core::Bytes;
 use memtrace_core::analysis::{Curve, curve, device_or_main};
 use memtrace_core::export::CategoriesSvg;
-use memtrace_core::snapshot::{DeviceSnapshot, SnapshotData};
+use memtrace_core::snapshot::DeviceSnapshot;
 use serde_json::json;
 
-use crate::cli::{Shown, TimelineArgs};
+use crate::cli::TimelineArgs;
 use crate::failure::Failure;
 use crate::{input, output};
 
 const ROWS: usize = 16;
 
 pub(crate) fn timeline(args: &TimelineArgs) -> Result<(), Failure> {
-    let shown = &args.reading.shown;
-    let recording = input::read(args.reading.file.as_deref())?;
+    let selection = &args.reading.selection;
+    let recording = input::read_selected(args.reading.file.as_deref(), &args.reading.selection)?;
     if let Some(path) = &args.output {
-        return output::export(&recording.data, &CategoriesSvg { device: shown.device }, path);
+        return output::export(&recording.data, &CategoriesSvg { device: selection.device }, path);
     }
-    let device = device_or_main(&recording.data, shown.device).ok_or_else(|| Failure::usage("nothing was recorded"))?;
-    output::print_text(&if shown.json {
-        as_json(&recording.data, device)
+    let device =
+        device_or_main(&recording.data, selection.device).ok_or_else(|| Failure::usage("nothing was recorded"))?;
+    output::print_text(&if selection.json {
+        as_json(device, curve(&recording.data, device, 1000))
     } else {
-        picture(&recording.data, device, shown)
+        picture(device, &curve(&recording.data, device, output::columns().clamp(40, 160) - 12))
     })
 }
 
-fn as_json(data: &SnapshotData, device: &DeviceSnapshot) -> String {
-    let Curve { from_ns, to_ns, columns } = curve(data, device, 1000);
+fn as_json(device: &DeviceSnapshot, curve: Curve) -> String {
+    let Curve { from_ns, to_ns, columns } = curve;
     let columns: Vec<_> = columns.iter().map(|column| json!([column.lowest, column.highest])).collect();
     let device = device.device.to_string();
     let value = json!({ "version": 1, "device": device, "from_ns": from_ns, "to_ns": to_ns, "lowest_and_highest_bytes": columns });
@@ -35,9 +36,8 @@ fn as_json(data: &SnapshotData, device: &DeviceSnapshot) -> String {
 }
 
 /// Columns of eighths of a character; the highest of each column counts.
-fn picture(data: &SnapshotData, device: &DeviceSnapshot, shown: &Shown) -> String {
-    let width = output::columns(shown).clamp(40, 160) - 12;
-    let Curve { from_ns, to_ns, columns } = curve(data, device, width);
+fn picture(device: &DeviceSnapshot, curve: &Curve) -> String {
+    let Curve { from_ns, to_ns, columns } = curve;
     let peak = columns.iter().map(|column| column.highest).max().unwrap_or(0).max(1);
     let mut text = format!("Live on {} over time; the peak is {}\n", device.device, Bytes(device.peak.total()));
     for row in (0..ROWS).rev() {
@@ -51,7 +51,7 @@ fn picture(data: &SnapshotData, device: &DeviceSnapshot, shown: &Shown) -> Strin
         text.push('\n');
     }
     text += &format!("{:>10} └{}\n", "0 B", "─".repeat(columns.len()));
-    let (from, to) = (seconds(from_ns), seconds(to_ns));
+    let (from, to) = (seconds(*from_ns), seconds(*to_ns));
     text += &format!("{:12}{from}{to:>width$}\n", "", width = columns.len().saturating_sub(from.chars().count()));
     text
 }

@@ -52,7 +52,7 @@ fn signed(record: &Record, weight: Weight) -> i64 {
 }
 
 /// Start of the log in nanoseconds: 0, or the time of the oldest record if older ones were overwritten.
-pub(crate) fn start_ns(device: &DeviceSnapshot) -> u64 {
+pub fn start_ns(device: &DeviceSnapshot) -> u64 {
     let oldest = device.records.first().filter(|_| device.overwritten > 0);
     oldest.map_or(0, |record| record.time_ns)
 }

@@ -38,6 +38,7 @@ pub use fragmentation::{Fragmentation, fragmentation};
 #[doc(hidden)]
 pub use labels::line_and_callers;
 pub use labels::{frame_location, shorten_path};
+pub use log::start_ns as log_start_ns;
 pub use moment::{Moment, Since};
 pub(crate) use operators::{Call, Texts, calls, name as call_name};
 pub use operators::{Marker, MarkerKind, OperatorCall, OperatorSeries, operators};
