@@ -90,7 +90,7 @@ mod tests {
 
     #[test]
     fn other_content_is_refused_by_its_beginning() {
-        // The missing end is not noticed.
+        // Nobody reads as far as the missing end.
         let bomb = packed(&vec![0; 1 << 20]);
         assert!(says(unpacked(bomb[..bomb.len() / 2].to_vec(), &[b"memtrace"], u64::MAX), "does not begin with"));
     }

@@ -267,7 +267,7 @@ fn files_of_a_recording_are_read_back() {
     let csv = std::fs::read_to_string(path("a.operators.csv")).unwrap();
     assert_eq!(csv.lines().count(), operators.calls.len() + 1);
     let error = memtrace::read_operators(path("a.operators.csv")).unwrap_err().to_string();
-    assert!(error.contains("a.operators.csv") && error.contains("no JSON"), "{error}");
+    assert!(error.contains("a.operators.csv") && error.contains("not JSON"), "{error}");
     assert!(operators.write(path("b.pickle")).is_err());
     let text = operators.to_string();
     assert!(text.contains("tests/recording/operator_series.rs"), "{text}");

@@ -133,6 +133,15 @@ coded_by! {
     Option<String>: |text, p| p.text(text.as_deref().unwrap_or_default()), |r| Ok(Some(r.get()?).filter(|text: &String| !text.is_empty()));
     Option<u32>: |value, p| p.put(&value.map(u64::from)), |r| r.get::<Option<u64>>()?.map(small).transpose();
     Option<Device>: |value, p| p.put(&value.map(device_number)), |r| r.get::<Option<u64>>()?.map(device).transpose();
+    Option<GraphMemory>: |memory, p| {
+        p.put(&memory.is_some());
+        memory.iter().for_each(|memory| p.put(memory))
+    }, |r| if r.get()? { r.get().map(Some) } else { Ok(None) };
+    Rules: |rules, p| p.text(rules.added()), |r| {
+        let mut rules = Self::default();
+        let added = rules.add(r.text()?);
+        added.map(|()| rules).map_err(|_| Damage("rules that this version does not know"))
+    };
 }
 
 /// A number of 32 bits.
@@ -172,32 +181,6 @@ impl<T: Coded> Coded for Vec<T> {
     fn get(r: &mut Reader<'_>) -> Result<Self, Damage> {
         let count = r.count()?;
         (0..count).map(|_| r.get()).collect()
-    }
-}
-
-impl Coded for Option<GraphMemory> {
-    fn put(&self, p: &mut Payload) {
-        p.put(&self.is_some());
-        if let Some(memory) = self {
-            p.put(memory);
-        }
-    }
-
-    fn get(r: &mut Reader<'_>) -> Result<Self, Damage> {
-        let is_some = r.get()?;
-        if is_some { r.get().map(Some) } else { Ok(None) }
-    }
-}
-
-impl Coded for Rules {
-    fn put(&self, p: &mut Payload) {
-        p.text(self.added());
-    }
-
-    fn get(r: &mut Reader<'_>) -> Result<Self, Damage> {
-        let mut rules = Self::default();
-        let added = rules.add(r.text()?);
-        added.map(|()| rules).map_err(|_| Damage("rules that this version does not know"))
     }
 }
 

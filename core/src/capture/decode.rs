@@ -106,7 +106,7 @@ impl Reading {
             Tag::Settings => data.settings = r.get()?,
             Tag::Sampling => data.settings.sample_interval = Some(interval(&mut r)?),
             Tag::Threads => data.process.threads = r.get()?,
-            Tag::Modules => data.objects = objects(&mut r)?,
+            Tag::Objects => data.objects = objects(&mut r)?,
             Tag::Addresses => self.addresses(&mut r)?,
             Tag::Stacks => self.stacks(&mut r)?,
             Tag::Contexts => self.contexts(&mut r)?,

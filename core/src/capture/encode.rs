@@ -27,7 +27,7 @@ pub fn write(data: &SnapshotData, records: usize, out: impl Write) -> io::Result
     encoder.process(&data.process)?;
     encoder.settings(&data.settings)?;
     encoder.threads(&data.process.threads)?;
-    encoder.modules(&data.objects)?;
+    encoder.objects(&data.objects)?;
     encoder.addresses(data.stacks.addresses.iter().map(|address| address.address))?;
     encoder.stacks(data.stacks.each_calls().skip(1))?;
     encoder.contexts(data.contexts.get(1..).unwrap_or_default())?;
@@ -37,15 +37,14 @@ pub fn write(data: &SnapshotData, records: usize, out: impl Write) -> io::Result
     encoder.end()
 }
 
+#[doc(hidden)]
 impl<W: Write> Encoder<W> {
-    /// Writes the file's header.
     pub fn begin(mut out: W) -> io::Result<Self> {
         out.write_all(MAGIC)?;
         out.write_all(&VERSION.to_le_bytes())?;
         Ok(Self { out })
     }
 
-    /// The writer behind.
     pub fn out(&mut self) -> &mut W {
         &mut self.out
     }
@@ -76,12 +75,10 @@ impl<W: Write> Encoder<W> {
         if items.is_empty() { Ok(()) } else { self.list_of_device(tag, device, items) }
     }
 
-    /// The process.
     pub fn process(&mut self, process: &Process) -> io::Result<()> {
         self.chunk(Tag::Process, |p| p.put(process))
     }
 
-    /// The settings of the recording.
     pub fn settings(&mut self, settings: &Settings) -> io::Result<()> {
         self.chunk(Tag::Settings, |p| p.put(settings))?;
         match settings.sample_interval {
@@ -90,14 +87,12 @@ impl<W: Write> Encoder<W> {
         }
     }
 
-    /// Threads seen so far.
     pub fn threads(&mut self, threads: &[Thread]) -> io::Result<()> {
         self.chunk(Tag::Threads, |p| p.list(threads))
     }
 
-    /// Loaded programs and libraries.
-    pub fn modules(&mut self, objects: &[LoadedObject]) -> io::Result<()> {
-        self.chunk(Tag::Modules, |p| p.list(objects))
+    pub fn objects(&mut self, objects: &[LoadedObject]) -> io::Result<()> {
+        self.chunk(Tag::Objects, |p| p.list(objects))
     }
 
     /// More code addresses; stacks refer to them by position.
@@ -180,17 +175,14 @@ impl<W: Write> Encoder<W> {
         marks.chunks(RECORDS_IN_A_CHUNK).try_for_each(|part| self.list_of_device(Tag::Marks, device, part))
     }
 
-    /// Blocks that are live at the commit.
     pub fn live(&mut self, device: Device, blocks: &[Block]) -> io::Result<()> {
         self.list_of_device(Tag::Live, device, blocks)
     }
 
-    /// Blocks that were live at the peak.
     pub fn peak(&mut self, device: Device, blocks: &[Block]) -> io::Result<()> {
         self.list_of_device(Tag::Peak, device, blocks)
     }
 
-    /// Totals of scopes.
     pub fn scopes(&mut self, device: Device, scopes: &[ScopeStats]) -> io::Result<()> {
         self.list_of_device(Tag::Scopes, device, scopes)
     }
@@ -207,7 +199,6 @@ impl<W: Write> Encoder<W> {
         })
     }
 
-    /// All refused allocations that are kept.
     pub fn ooms(&mut self, device: Device, ooms: &[OutOfMemory]) -> io::Result<()> {
         self.some_of_device(Tag::Ooms, device, ooms)
     }
@@ -228,7 +219,6 @@ impl<W: Write> Encoder<W> {
         counters.stats.counted.map_or(Ok(()), |counted| self.of_device(Tag::Counted, device, &counted))
     }
 
-    /// The driver's own numbers.
     pub fn driver(&mut self, device: Device, driver: Driver) -> io::Result<()> {
         driver.pool.map_or(Ok(()), |pool| self.of_device(Tag::Pool, device, &pool))?;
         driver.memory.map_or(Ok(()), |memory| self.of_device(Tag::Memory, device, &memory))

@@ -1,4 +1,4 @@
-//! Chunks with right checksums that ask for more than they are worth, or for sums that overflow.
+//! Hostile chunks with right checksums: decompression bombs and sums that overflow.
 
 use super::*;
 
@@ -34,9 +34,9 @@ impl CaptureFile {
     }
 }
 
-/// A block of one byte may stand for a gigabyte: what many of them stand for can be added up.
+/// A sampled block of one byte may have a weight of a gigabyte.
 #[test]
-fn what_the_blocks_of_a_sample_stand_for_can_be_added() {
+fn weights_of_sampled_blocks_can_be_added() {
     let end = |current| [&[0, 0, 0, 0, 0, 0, 0, 0, current][..], &[0; 18]].concat();
     let file = |current| {
         let file = CaptureFile::new().numbers(Tag::Settings, &[0; 9]).numbers(Tag::Sampling, &[1 << 30]);
@@ -47,7 +47,7 @@ fn what_the_blocks_of_a_sample_stand_for_can_be_added() {
     file(LARGEST - (1 << 31) - 1).refused("beyond");
 }
 
-/// PyTorch's pickle has a list for every device up to the last.
+/// PyTorch's pickle has a list for every device up to the highest.
 #[test]
 fn a_device_beyond_any_machine_is_refused() {
     CaptureFile::new().numbers(Tag::Gap, &[4 + 1024, 0]).refused("device");
@@ -97,14 +97,14 @@ fn segments_lie_in_memory_and_times_add_up() {
 }
 
 #[test]
-fn names_that_were_not_kept_can_be_added() {
+fn numbers_of_dropped_names_can_be_added() {
     let file = CaptureFile::new().numbers(Tag::Names, &[0, LARGEST, 0]);
     assert!(CaptureFile(file.0.clone()).read().is_ok());
     file.numbers(Tag::Names, &[0, 1, 0]).refused("beyond");
 }
 
 #[test]
-fn a_scope_stands_once() {
+fn a_scope_occurs_once() {
     let contexts =
         |file: CaptureFile| file.chunk(Tag::Contexts, |p| p.bytes.extend_from_slice(&[2, 0, 1, b'a', 0, 1, b'b']));
     let scopes = |first, second| [&[0, 2, first][..], &[0; 5], &[second], &[0; 5]].concat();
@@ -121,9 +121,9 @@ fn the_largest_rank_comes_back() {
     assert_eq!(read(&bytes).unwrap().data.process.rank, Some(u32::MAX));
 }
 
-/// The paths of such a chain would fill any memory.
+/// The paths of such scopes would fill any memory.
 #[test]
-fn scopes_in_scopes_in_scopes_are_refused() {
+fn deeply_nested_scopes_are_refused() {
     let chain = |depth: u64| {
         CaptureFile::new().chunk(Tag::Contexts, |p| {
             p.raw(depth);
@@ -146,9 +146,9 @@ fn scopes_in_scopes_in_scopes_are_refused() {
     wide.refused("text");
 }
 
-/// A hundred calls of an address with many frames with long names, in many stacks.
+/// Many stacks with a hundred calls each, of an address with many long frames.
 #[test]
-fn stacks_that_are_far_longer_than_their_bytes_are_refused() {
+fn stacks_with_far_more_text_than_bytes_are_refused() {
     let long = "x".repeat(10_000);
     let file = CaptureFile::new().numbers(Tag::Addresses, &[1, 2]).chunk(Tag::Stacks, |p| {
         p.raw(1000);
@@ -164,7 +164,7 @@ fn stacks_that_are_far_longer_than_their_bytes_are_refused() {
 }
 
 #[test]
-fn addresses_behind_the_frames_come_back_without_any() {
+fn addresses_after_the_frames_have_no_frames() {
     let file = CaptureFile::new().numbers(Tag::Addresses, &[1, 2]).chunk(Tag::Frames, |p| {
         p.bytes.extend_from_slice(&[1, 1, b'f', 1, 0, 0, 2]);
     });
@@ -174,10 +174,10 @@ fn addresses_behind_the_frames_come_back_without_any() {
     assert_eq!(read(&bytes).unwrap().data.stacks, data.stacks);
 }
 
-/// This took as long as comparing each with each.
+/// The objects of addresses are found by binary search.
 #[test]
-fn many_modules_and_many_addresses_are_no_trouble() {
-    let file = CaptureFile::new().chunk(Tag::Modules, |p| {
+fn many_objects_and_many_addresses_take_no_time() {
+    let file = CaptureFile::new().chunk(Tag::Objects, |p| {
         p.raw(4096);
         for n in 0..4096 {
             p.text("");

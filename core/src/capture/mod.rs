@@ -24,7 +24,7 @@
 //! | 1 process | program:text host:text pid:n rank:n(0: none, else 1 + rank) working_dir:text started_unix_us:n |
 //! | 2 settings | enabled:n context:n stacks:n (in the order of their enums) max_entries:n min_size:n stack_depth:n device:n(0: all, else 1 + device) count:n action:n* rules:text |
 //! | 3 threads | count:n (number:n os_id:n name:text)*; replaces earlier ones |
-//! | 4 modules | count:n (path:text build_id:text base:n start:n end:n)*; build_id as bytes |
+//! | 4 objects | count:n (path:text build_id:text base:n start:n end:n)*; build_id as bytes |
 //! | 5 addresses | count:n step* |
 //! | 6 stacks | count:n (calls:n address:n*)*; innermost call first |
 //! | 7 contexts | count:n (parent·2+module:n name:text)*; parents come first |
@@ -37,7 +37,7 @@
 //! | 14 counters | device not_recorded below_threshold peak(bytes time_ns seq not_recorded below_threshold) stat stat stat stat below_threshold num_ooms num_alloc_retries; the stats are allocated, active and reserved bytes and allocations, each (current peak allocated freed) |
 //! | 15 scopes | device count:n (context calls allocations allocated_bytes own_peak total_peak:n(0: none, else 1 + bytes))* |
 //! | 16 segments | device count:n (address:step size:n estimated:n)* |
-//! | 17 commit | duration_ns:n count:n counter:n* count:n unreadable_module:text* spans:n no_line_numbers:n cut_off:n cuda(state:n imports:n refused_imports:n looked_up:n count:n (function:text calls:n)*) no_allocator:n; the counters are those of [`Health`]; makes the chunks before count |
+//! | 17 commit | duration_ns:n count:n counter:n* count:n unreadable_object:text* spans:n no_line_numbers:n cut_off:n cuda(state:n imports:n refused_imports:n looked_up:n count:n (function:text calls:n)*) no_allocator:n; the counters are those of [`Health`]; makes the chunks before count |
 //! | 18 end | nothing; the recording ended in order |
 //! | 19 names | device lost:n count:n (alloc_seq:step name:text category:n)*; a later name of a block replaces an earlier one; `lost` is how many were dropped since the chunk before |
 //! | 20 pool | device used used_high reserved reserved_high release_threshold used_before:n(0: unknown, else 1 + bytes) |
@@ -102,7 +102,7 @@ macro_rules! tags {
 }
 
 tags! {
-    Process = 1, Settings = 2, Threads = 3, Modules = 4, Addresses = 5, Stacks = 6, Contexts = 7, Frames = 8,
+    Process = 1, Settings = 2, Threads = 3, Objects = 4, Addresses = 5, Stacks = 6, Contexts = 7, Frames = 8,
     Gap = 9, Records = 10, Marks = 11, Live = 12, Peak = 13, Counters = 14, Scopes = 15, Segments = 16,
     Commit = 17, End = 18, Names = 19, Pool = 20, Ooms = 21, Memory = 22, SegmentRecords = 23, Calls = 24,
     Sampling = 25, Counted = 26, Skipped = 27, Gaps = 28,

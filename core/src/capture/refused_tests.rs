@@ -1,4 +1,4 @@
-//! Refused frees in the chunks of a stream: the free, what is written between, and what says that it was refused.
+//! Refused frees in streamed captures: the free, the chunks in between, and the undo record.
 
 use std::num::NonZeroU64;
 
@@ -18,7 +18,7 @@ fn free(block: &Block) -> Record {
     Record { kind: RecordKind::Free, time_ns: 9, ..Record::alloc_of(block) }
 }
 
-/// The device of a stream with these records before and after lists of what is live and was at the peak.
+/// A device with these records before and after lists of live blocks and of the peak's blocks.
 fn device(before: &[Record], skipped: bool, lists: Option<(&[Block], &[Block])>, after: &[Record]) -> DeviceSnapshot {
     let mut parts = DeviceParts::default();
     let current = Stat { current: 200, ..Stat::default() };
@@ -40,11 +40,11 @@ fn device(before: &[Record], skipped: bool, lists: Option<(&[Block], &[Block])>,
 }
 
 #[test]
-fn a_free_that_was_refused_later_is_nowhere() {
+fn a_refused_free_is_dropped_and_its_block_stays_live() {
     let (a, b, c) = (block(0x10, 1), block(0x20, 2), block(0x30, 3));
     let (first, last) = ([alloc(&a), alloc(&b), free(&a)], [Record::again(&a), alloc(&c), free(&c)]);
     let whole = device(&first, false, None, &last);
-    // The free is known, then skipped; the peak was before it, then after it.
+    // The free is known, then skipped; the peak is before it, then after it.
     let known = device(&first, true, Some((&[b], &[a, b])), &last);
     let skipped = device(&first[..2], true, Some((&[b], &[b])), &last);
     for device in [&whole, &known, &skipped] {

@@ -1,4 +1,4 @@
-//! Captures come back as they were written, and whatever else the bytes are is told apart.
+//! Round trips of captures, and errors for damaged, foreign and hostile bytes.
 
 use std::num::NonZeroU64;
 
@@ -15,7 +15,7 @@ fn bytes_of(data: &SnapshotData) -> Vec<u8> {
     bytes
 }
 
-/// Everything that the capture of a recording of every block can hold.
+/// A recording of every block with every kind of data.
 fn sample() -> SnapshotData {
     let mut trace = two_lines_of_many_kinds();
     trace.pool(Pool {
@@ -42,7 +42,7 @@ fn sample() -> SnapshotData {
     data
 }
 
-/// Two lines and a temporary, with what only CUDA devices have.
+/// Two lines and a temporary, with data of CUDA devices.
 fn two_lines_of_many_kinds() -> Story {
     let mut trace = Story::cpu();
     trace.before(1024).below_threshold(128);
@@ -134,7 +134,7 @@ fn a_flipped_bit_anywhere_is_noticed() {
 }
 
 #[test]
-fn what_is_no_capture_says_so() {
+fn other_files_are_refused() {
     let newer = [&MAGIC[..], &7u32.to_le_bytes(), &[0; 40]].concat();
     for (bytes, word) in [(&b""[..], "begin"), (b"\x80\x04}q\x00.", "begin"), (&newer, "version 7")] {
         let error = read(bytes).unwrap_err().to_string();
@@ -142,9 +142,9 @@ fn what_is_no_capture_says_so() {
     }
 }
 
-/// Chunks that are whole but hold what cannot be.
+/// Chunks with right checksums and impossible content.
 #[test]
-fn nonsense_with_a_right_checksum_is_refused() {
+fn impossible_content_is_refused() {
     let chunk = |tag: Tag, payload: &[u8]| [&chunk_head(tag as u8, payload), payload].concat();
     let commit = chunk(Tag::Commit, &[0; 12]);
     let file = |chunks: &[u8]| [&MAGIC[..], &VERSION.to_le_bytes(), chunks, &commit].concat();
@@ -190,14 +190,14 @@ fn nonsense_with_a_right_checksum_is_refused() {
 }
 
 #[test]
-fn chunks_of_a_later_writer_are_passed_over() {
+fn chunks_with_unknown_tags_are_skipped() {
     let bytes = bytes_of(&sample());
     let unknown = [&chunk_head(200, b"new")[..], b"new"].concat();
     let with = [&bytes[..HEADER], &unknown, &bytes[HEADER..]].concat();
     assert_eq!(read(&with).unwrap().data, sample());
 }
 
-/// As a stream has them.
+/// As a streamed capture has them.
 #[test]
 fn names_come_in_parts_and_the_last_one_counts() {
     let named = |seq, name: &str| BlockName {
@@ -222,7 +222,7 @@ fn names_come_in_parts_and_the_last_one_counts() {
 }
 
 #[test]
-fn fewer_records_are_a_younger_log() {
+fn a_capture_of_fewer_records_has_the_newest() {
     let data = sample();
     let mut bytes = Vec::new();
     write(&data, 2, &mut bytes).unwrap();
@@ -232,7 +232,7 @@ fn fewer_records_are_a_younger_log() {
     assert_eq!((&few.peak, &few.live, &few.scopes), (&all.peak, &all.live, &all.scopes));
 }
 
-/// Records alone, as a stream has them: what was live and at the peak follows, and the scopes.
+/// Live blocks, the peak's blocks and the scopes follow from records alone, as a streamed capture has them.
 #[test]
 fn a_device_without_lists_is_replayed() {
     for data in [sample(), testing::a_sample()] {
@@ -258,9 +258,9 @@ fn replayed_alone(data: &SnapshotData) {
     assert_eq!((&replayed.scopes, &replayed.segments), (&device.scopes, &device.segments));
 }
 
-/// Without it, a capture is as it was before there were samples: older readers read it.
+/// So older readers can read it.
 #[test]
-fn a_recording_of_every_block_has_no_word_of_samples() {
+fn a_recording_of_every_block_has_no_chunk_about_sampling() {
     let has = |data: &SnapshotData, tag: Tag| {
         let (bytes, empty) = (bytes_of(data), chunk_head(tag as u8, &[])[0]);
         let mut rest = &bytes[HEADER..];

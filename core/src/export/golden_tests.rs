@@ -1,6 +1,6 @@
-//! Every format of one small snapshot, made by hand, against files in `tests/golden`.
+//! Golden tests: every format of one small hand-made snapshot against files in `tests/golden`.
 //!
-//! `MEMTRACE_UPDATE_GOLDENS=1 cargo test goldens` writes them anew; a missing one fails.
+//! `MEMTRACE_UPDATE_GOLDENS=1 cargo test -p memtrace-core golden` updates them; a missing file is a failure.
 
 use std::path::Path;
 

@@ -1,5 +1,5 @@
-//! A pickle reader for tests: the opcodes of `pickle.rs`, one after another, no cleverness. It panics
-//! at anything else, as PyTorch's JavaScript viewer throws.
+//! Naive pickle reader for tests: it knows the opcodes of `pickle.rs` and panics at others, as PyTorch's JavaScript viewer
+//! throws.
 
 use std::cell::RefCell;
 use std::collections::HashMap;

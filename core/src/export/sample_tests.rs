@@ -1,4 +1,4 @@
-//! Every format of a sample: marked as one, and adding up.
+//! Sampled recordings in every format: marked as estimates, with sums that hold.
 
 use serde_json::Value;
 
@@ -100,7 +100,7 @@ fn what_a_sample_stands_for_adds_up_in_every_table_and_curve() {
     let trace: Value = serde_json::from_slice(&written(|out| ChromeTrace::default().write(&data, out))).unwrap();
     let totals = trace["traceEvents"].as_array().unwrap().iter();
     let mut totals = totals.filter_map(|event| event["args"]["Total Allocated"].as_u64());
-    // Curves go by the sizes of the blocks alone.
+    // Curves use weights by size.
     assert_eq!(totals.next_back(), Some(device.live_by_sizes()));
 }
 

@@ -163,7 +163,7 @@ impl CaptureStream {
             return Ok(());
         }
         self.objects.extend(new);
-        self.encoder.modules(&self.objects)
+        self.encoder.objects(&self.objects)
     }
 }
 

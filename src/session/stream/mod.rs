@@ -77,7 +77,7 @@ impl CaptureStream {
         self.encoder.process(process)?;
         self.encoder.settings(settings)?;
         self.objects = symbol::loaded_objects();
-        self.encoder.modules(&self.objects)?;
+        self.encoder.objects(&self.objects)?;
         self.encoder.commit(&Commit::default())?;
         self.write_out()
     }

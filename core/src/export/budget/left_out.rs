@@ -51,15 +51,15 @@ impl fmt::Display for LeftOut {
             parts.push(format!("the {} oldest records", grouped(self.oldest_records)));
         }
         if let Some(size) = self.blocks_up_to {
-            parts.push(format!("blocks of at most {}, but for the row of the peak", Bytes(size)));
+            parts.push(format!("blocks of at most {}, except in the row of the peak", Bytes(size)));
         }
         let budget = Bytes(self.max_bytes);
         match (parts.is_empty(), self.too_large) {
             (true, false) => f.write_str("nothing was left out"),
-            (true, true) => write!(f, "nothing can be left out, though it takes more than {budget}"),
+            (true, true) => write!(f, "nothing can be left out, although the file is larger than {budget}"),
             (false, false) => write!(f, "left out to keep to {budget}: {}", parts.join("; ")),
             (false, true) => {
-                write!(f, "left out, though the rest still takes more than {budget}: {}", parts.join("; "))
+                write!(f, "left out, although the rest is still larger than {budget}: {}", parts.join("; "))
             }
         }
     }

@@ -7,16 +7,13 @@ use plotters::prelude::*;
 use super::plot::{self, Plot, escape, text};
 use crate::analysis::{CategoryBytes, CategoryTimeline, category_timeline, device_or_main};
 use crate::error::Error;
-use crate::export::figure::{AxisUnit, failed, mesh, shortened};
+use crate::export::figure::{AxisUnit, axes, failed, mesh, shortened};
 use crate::export::{Export, LeftOut};
 use crate::report::sampled;
 use crate::snapshot::{Category, Device, SnapshotData};
 use crate::units::Bytes;
 
 const SIZE: (u32, u32) = (1280, 520);
-const LEFT: u32 = 96;
-const RIGHT: u32 = 24;
-const BELOW: u32 = 46;
 const HEADROOM: f64 = 1.05;
 
 /// The category timeline as an SVG: bytes by category over time, stacked in PyTorch's order and colours, with the peak marked.
@@ -92,13 +89,7 @@ impl<'a> Picture<'a> {
         let plot = {
             let all = SVGBackend::with_string(&mut svg, SIZE).into_drawing_area();
             all.fill(&WHITE).map_err(failed)?;
-            let mut chart = ChartBuilder::on(&all)
-                .margin_top(top)
-                .margin_right(RIGHT)
-                .set_label_area_size(LabelAreaPosition::Left, LEFT)
-                .set_label_area_size(LabelAreaPosition::Bottom, BELOW)
-                .build_cartesian_2d(times, values)
-                .map_err(failed)?;
+            let mut chart = axes(&all, top, times, values)?;
             let about = format!("Time since the recording began ({})", self.time.name);
             mesh(&mut chart, unit, &about, &|time| AxisUnit::number(*time))?;
             let (x, y) = chart.plotting_area().get_pixel_range();

@@ -24,8 +24,8 @@ i { display: inline-block; width: .9em; height: .9em; margin-right: .5em; vertic
 p { max-width: 60em }";
 
 const HOW: &str = "\
-What a block is for is what the program said of it, or follows from the line that allocated it and from how long it \
-was there; unknown is what neither tells, and what was there before the recording began.";
+The program gives a block's category, or it follows from the line that allocated the block and from the block's lifetime. \
+Other blocks are unknown, and so is memory from before the recording.";
 
 /// The category timeline as one HTML page without scripts: the figure of [`CategoriesSvg`](super::CategoriesSvg), the exact bytes
 /// of each category at the peak, and an explanation of categories. An error if nothing was ever live.
@@ -76,7 +76,7 @@ fn notes(device: &DeviceSnapshot, picture: &Picture<'_>) -> String {
         notes += &format!("<p>The picture and its table are {note}.</p>\n");
     }
     if device.below_threshold > 0 || device.peak.below_threshold > 0 {
-        notes += "<p>Blocks smaller than the recording's threshold are not in it.</p>\n";
+        notes += "<p>Blocks smaller than the recording's threshold are not shown.</p>\n";
     }
     if device.overwritten > 0 {
         let (lost, began) = (grouped(device.overwritten), picture.time(picture.timeline.start_ns()));
@@ -84,7 +84,7 @@ fn notes(device: &DeviceSnapshot, picture: &Picture<'_>) -> String {
     }
     let (time, bytes) = (picture.time(device.peak.time_ns), grouped(device.peak.bytes));
     if device.is_sample() {
-        notes += &format!("<p>The recording's peak as it was counted is {bytes} bytes at {time}.</p>\n");
+        notes += &format!("<p>The recording's counted peak is {bytes} bytes at {time}.</p>\n");
     } else if device.peak.bytes > picture.peak.1.total() {
         notes += &format!("<p>The recording's peak, {bytes} bytes at {time}, was before that.</p>\n");
     }

@@ -1,4 +1,4 @@
-//! The files are read as PyTorch's users read theirs, and hold what the log says.
+//! Category timelines, read back as users of PyTorch do.
 
 use serde_json::Value;
 

@@ -29,15 +29,22 @@ impl<'a> Trace<'a> {
         self.out.settle()
     }
 
-    pub(super) fn metadata(&mut self, kind: &str, track: &Track, value: Value<'_>) -> io::Result<()> {
+    pub(super) fn process(&mut self, track: &Track, name: &str, labels: &str, index: u64) -> io::Result<()> {
+        self.metadata("process_name", track, |args| args.text("name", name))?;
+        self.metadata("process_labels", track, |args| args.text("labels", labels))?;
+        self.metadata("process_sort_index", track, |args| args.number("sort_index", index))
+    }
+
+    pub(super) fn thread(&mut self, track: &Track, name: &str, index: u64) -> io::Result<()> {
+        self.metadata("thread_name", track, |args| args.text("name", name))?;
+        self.metadata("thread_sort_index", track, |args| args.number("sort_index", index))
+    }
+
+    fn metadata(&mut self, kind: &str, track: &Track, args: impl FnOnce(&mut Object<'_, 'a>)) -> io::Result<()> {
         self.event("M", |event| {
             event.text("name", kind);
             event.track(track);
-            event.object("args", |args| match value {
-                Value::Name(name) => args.text("name", name),
-                Value::Labels(labels) => args.text("labels", labels),
-                Value::SortIndex(index) => args.number("sort_index", index),
-            });
+            event.object("args", args);
         })
     }
 
@@ -62,12 +69,6 @@ impl Track {
     pub(super) fn thread(pid: u32, tid: u64) -> Self {
         Self(format!("\"pid\":{pid},\"tid\":{tid}"))
     }
-}
-
-pub(super) enum Value<'a> {
-    Name(&'a str),
-    Labels(&'a str),
-    SortIndex(u64),
 }
 
 /// A JSON object under construction. Keys must need no escapes.

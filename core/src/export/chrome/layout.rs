@@ -6,7 +6,7 @@
 use std::io::{self, Write};
 
 use super::devices;
-use super::event::{Trace, Track, Value};
+use super::event::{Trace, Track};
 use super::names::{self, Names};
 use super::steps::{Plan, Step, Steps, peak_position, plan};
 use crate::error::Error;
@@ -106,10 +106,8 @@ impl Layout<'_, '_> {
     fn device(&mut self, device: &DeviceSnapshot, plan: &Plan) -> io::Result<()> {
         let number = memory_space(device.device);
         let space = Track::process(number);
-        self.trace.metadata("process_name", &space, Value::Name(&format!("{} memory", device.device)))?;
-        let sample = if device.is_sample() { "1 us is 1 byte, a sample of the blocks" } else { "1 us is 1 byte" };
-        self.trace.metadata("process_labels", &space, Value::Labels(sample))?;
-        self.trace.metadata("process_sort_index", &space, Value::SortIndex(number.into()))?;
+        let labels = if device.is_sample() { "1 us is 1 byte, a sample of the blocks" } else { "1 us is 1 byte" };
+        self.trace.process(&space, &format!("{} memory", device.device), labels, number.into())?;
         let addresses = AddressMap::of(device);
         let peak = peak_position(device);
         if peak.is_none() {
@@ -176,8 +174,7 @@ impl Layout<'_, '_> {
         let space = memory_space(device.device);
         let row = Track::thread(space, number + 1);
         let outside = format!("{label} (with {} that were not recorded)", Bytes(not_recorded));
-        self.trace.metadata("thread_name", &row, Value::Name(if not_recorded > 0 { &outside } else { label }))?;
-        self.trace.metadata("thread_sort_index", &row, Value::SortIndex(number))?;
+        self.trace.thread(&row, if not_recorded > 0 { &outside } else { label }, number)?;
         blocks.sort_unstable_by_key(|block| (block.address, block.seq));
         let mut blocks = blocks.iter();
         blocks.try_for_each(|block| self.block((space, &row), block, device.name(block.seq), addresses.offset(block)))

@@ -1,4 +1,4 @@
-//! Both traces of small snapshots made by hand, read back as JSON.
+//! Both traces of small hand-made snapshots, read back as JSON.
 
 use serde_json::Value;
 
@@ -97,7 +97,7 @@ fn scopes_entered_before_the_log_begin_with_it() {
 fn each_row_holds_what_was_live_at_the_highest_moment_of_its_step() {
     let data = two_lines_and_a_temporary();
     let trace = layout_of(&data, &MemoryLayout::default());
-    // Inside `forward` two blocks; after it the peak, with all three.
+    // Two blocks in `forward`; then the peak, with all three.
     assert_eq!(blocks(&trace), [(2, 0, 2000), (2, 4096, 1000), (3, 0, 2000), (3, 4096, 1000), (3, 8192, 500)]);
     let names: Vec<&Value> =
         events(&trace, "M").filter(|e| e["name"] == "thread_name").map(|e| &e["args"]["name"]).collect();
@@ -114,7 +114,7 @@ fn segments_lie_end_to_end() {
     told.alloc("first", 2000).address(0x1000).alloc("second", 1000).address(0x2000).alloc("third", 500).address(0x3000);
     let mut data = told.build();
     let device = &mut data.devices[0];
-    // The others are at the peak, and in no segment any more.
+    // The other two blocks of the peak are in no segment.
     device.segments = segments::cover(&[], &device.peak.blocks[..1], &[], &[]);
     let trace = layout_of(&data, &MemoryLayout { max_steps: 1, ..Default::default() });
     assert_eq!(blocks(&trace), [(2, 0, 2000), (2, 2000, 1000), (2, 3000, 500)]);
@@ -130,7 +130,7 @@ fn the_peak_has_a_row_when_its_records_are_gone() {
     let rows = blocks(&layout_of(&told.overwritten(4).build(), &options));
     assert_eq!(rows[..3], peak);
     assert_eq!(rows[3..], [(2, 0, 2000), (2, 3000, 500), (2, 7096, 64)]);
-    // A recording of the state alone.
+    // A recording without a log.
     assert_eq!(blocks(&layout_of(&told.overwritten(0).without_log().build(), &options)), peak);
 }
 
@@ -204,7 +204,7 @@ fn a_small_timeline_keeps_the_peak_and_exact_totals() {
         assert_eq!(trace["otherData"]["left_out"], left_out.to_string());
         let totals: Vec<u64> =
             memory(&trace).iter().map(|event| event["args"]["Total Allocated"].as_u64().unwrap()).collect();
-        // The temporary is gone; what is shown has the totals that it had.
+        // The temporary is left out; the other totals are unchanged.
         assert_eq!(totals, [3024, 4024, 4524, 3524]);
     }
 }

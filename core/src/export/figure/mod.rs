@@ -4,6 +4,7 @@ mod curves;
 mod header;
 
 use std::io::Write;
+use std::ops::Range;
 
 use plotters::coord::types::RangedCoordf64;
 use plotters::prelude::*;
@@ -55,7 +56,7 @@ impl Default for OperatorsSvg {
 impl ExportOperators for OperatorsSvg {
     fn write_operators(&self, series: &OperatorSeries, out: &mut dyn Write) -> Result<LeftOut, Error> {
         if series.calls.is_empty() {
-            return Err(Error::drawing("figure", "there are no calls of operators".to_owned()));
+            return Err(Error::drawing("figure", "there are no operator calls".to_owned()));
         }
         let figures = match self.figure {
             Figure::All => &[Figure::Together, Figure::Allocated, Figure::Active, Figure::Reserved][..],
@@ -104,13 +105,7 @@ impl<'b> Panel<'_, 'b> {
         let unit = AxisUnit::of_bytes(highest.max(peak));
         let top = (unit.value(highest.max(peak)) * 1.05).max(1.0);
         let last = (self.series.calls.len().saturating_sub(1)).max(1) as f64;
-        let mut chart = ChartBuilder::on(self.area)
-            .margin_top(header::HEIGHT)
-            .margin_right(RIGHT)
-            .set_label_area_size(LabelAreaPosition::Left, LEFT)
-            .set_label_area_size(LabelAreaPosition::Bottom, BELOW)
-            .build_cartesian_2d(0.0..last, 0.0..top)
-            .map_err(failed)?;
+        let mut chart = axes(self.area, header::HEIGHT, 0.0..last, 0.0..top)?;
         mesh(&mut chart, unit, "Number of the operator call", &|call| format!("{call:.0}"))?;
         if with_peaks {
             curves::peaks(self.series, unit, self.columns(), &mut chart)?;
@@ -137,6 +132,21 @@ impl<'b> Panel<'_, 'b> {
         let behind = sampled::behind(interval);
         format!("{program} on {device}: {what} after each call of an operator{behind}, peak {peak}")
     }
+}
+
+pub(super) fn axes<'a, 'b>(
+    area: &'a Area<'b>,
+    margin_top: i32,
+    x: Range<f64>,
+    y: Range<f64>,
+) -> Result<Chart<'a, 'b>, Error> {
+    ChartBuilder::on(area)
+        .margin_top(margin_top)
+        .margin_right(RIGHT)
+        .set_label_area_size(LabelAreaPosition::Left, LEFT)
+        .set_label_area_size(LabelAreaPosition::Bottom, BELOW)
+        .build_cartesian_2d(x, y)
+        .map_err(failed)
 }
 
 pub(super) fn mesh(

@@ -11,11 +11,14 @@ use crate::error::Error;
 /// # Errors
 /// If the bytes are not JSON, not a series or of a later version, or if a field is missing or invalid; the error names it.
 pub fn parse_operators(bytes: &[u8]) -> Result<OperatorSeries, Error> {
-    let value: Value = serde_json::from_slice(bytes).map_err(|error| Error::operators(format!("no JSON: {error}")))?;
+    let value: Value =
+        serde_json::from_slice(bytes).map_err(|error| Error::operators(format!("it is not JSON: {error}")))?;
     let top = Fields::of(&value, "the file")?;
     match (top.get("format").and_then(Value::as_str), top.number("version")) {
         (Some(FORMAT), Ok(VERSION)) => series(&top),
-        (Some(FORMAT), Ok(version)) => Err(Error::operators(format!("its version is {version}, this reads {VERSION}"))),
+        (Some(FORMAT), Ok(version)) => {
+            Err(Error::operators(format!("it has version {version}; this memtrace reads version {VERSION}")))
+        }
         (Some(FORMAT), Err(error)) => Err(error),
         _ => Err(Error::operators(format!("it does not say \"format\": {FORMAT:?}"))),
     }
@@ -50,10 +53,7 @@ fn call(call: &Fields<'_>, texts: &mut Texts) -> Result<OperatorCall, Error> {
     let thread = call.number("thread")?;
     Ok(OperatorCall {
         operator: texts.kept(call.text("operator")?),
-        is_backward: call
-            .get("backward")
-            .and_then(Value::as_bool)
-            .ok_or_else(|| call.wrong("backward", "true or false"))?,
+        is_backward: call.read("backward", Value::as_bool, "true or false")?,
         number: call.number("number")?,
         scope: texts.kept(call.text("scope")?),
         line: texts.kept(call.text("line")?),
@@ -90,7 +90,7 @@ struct Fields<'a> {
 
 impl<'a> Fields<'a> {
     fn of(value: &'a Value, place: &'a str) -> Result<Self, Error> {
-        let object = value.as_object().ok_or_else(|| Error::operators(format!("{place} is no object")))?;
+        let object = value.as_object().ok_or_else(|| Error::operators(format!("{place} is not an object")))?;
         Ok(Self { object, place })
     }
 
@@ -102,19 +102,23 @@ impl<'a> Fields<'a> {
         Error::operators(format!("{key:?} of {} is not {wanted}", self.place))
     }
 
+    fn read<T>(&self, key: &str, read: impl FnOnce(&'a Value) -> Option<T>, wanted: &str) -> Result<T, Error> {
+        self.get(key).and_then(read).ok_or_else(|| self.wrong(key, wanted))
+    }
+
     fn number(&self, key: &str) -> Result<u64, Error> {
-        self.get(key).and_then(Value::as_u64).ok_or_else(|| self.wrong(key, "a whole number from 0"))
+        self.read(key, Value::as_u64, "a whole number from 0")
     }
 
     fn signed(&self, key: &str) -> Result<i64, Error> {
-        self.get(key).and_then(Value::as_i64).ok_or_else(|| self.wrong(key, "a whole number"))
+        self.read(key, Value::as_i64, "a whole number")
     }
 
     fn text(&self, key: &str) -> Result<&'a str, Error> {
-        self.get(key).and_then(Value::as_str).ok_or_else(|| self.wrong(key, "a text"))
+        self.read(key, Value::as_str, "a text")
     }
 
     fn list(&self, key: &str) -> Result<&'a [Value], Error> {
-        self.get(key).and_then(Value::as_array).map(Vec::as_slice).ok_or_else(|| self.wrong(key, "a list"))
+        self.read(key, |value| value.as_array().map(Vec::as_slice), "a list")
     }
 }

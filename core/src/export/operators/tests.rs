@@ -1,4 +1,4 @@
-//! What is written is read again, and nothing else is.
+//! Round trips of operator series, and errors for everything else.
 
 use super::*;
 use crate::analysis::{MarkerKind, operators};
@@ -60,7 +60,7 @@ fn files_that_make_no_sense_are_refused_with_the_place() {
     let good = String::from_utf8(written(&series(), &OperatorsJson::default())).unwrap();
     for (from, to, said) in [
         ("memtrace operators", "something", "does not say \"format\""),
-        ("\"version\":1", "\"version\":2", "its version is 2"),
+        ("\"version\":1", "\"version\":2", "it has version 2"),
         ("\"version\":1,", "", "\"version\" of the file"),
         ("\"allocations\":1", "\"allocations\":-1", "\"allocations\" of calls[0]"),
         ("\"peak\":4524", "\"peak\":1e99", "\"peak\" of the file"),
@@ -68,7 +68,7 @@ fn files_that_make_no_sense_are_refused_with_the_place() {
         ("\"backward\":false", "\"backward\":0", "\"backward\" of calls[0]"),
         ("\"kind\":\"forward\"", "\"kind\":\"x\"", "\"kind\" of markers[0]"),
         ("\"call\":0", "\"call\":3", "\"call\" of markers[0]"),
-        ("]}\n", "]", "no JSON"),
+        ("]}\n", "]", "not JSON"),
     ] {
         let bad = good.replacen(from, to, 1);
         assert_ne!(bad, good, "{from}");

@@ -16,7 +16,7 @@ impl fmt::Display for OperatorSeries {
         let calls = grouped(self.calls.len() as u64);
         writeln!(
             f,
-            "{calls} calls of operators on {}, peak {}; those that added most:",
+            "{calls} operator calls on {}, peak {}; the calls that added most:",
             self.device,
             Bytes(self.peak)
         )?;
@@ -24,8 +24,8 @@ impl fmt::Display for OperatorSeries {
         let mut table = TextTable::new(&["Added", "Peak in it", "Allocated", "Reserved", "Operator"], Cut::End);
         top.iter().for_each(|call| table.row(row(call)));
         table.lines(WIDTH).iter().try_for_each(|line| writeln!(f, "{line}"))?;
-        writeln!(f, "{} added outside of them", signed(self.added_elsewhere))?;
-        write!(f, "retries after refused memory {}, out of memory {}", self.num_alloc_retries, self.num_ooms)?;
+        writeln!(f, "{} added outside operator calls", signed(self.added_elsewhere))?;
+        write!(f, "retries after refused allocations {}, out of memory {}", self.num_alloc_retries, self.num_ooms)?;
         if self.overwritten > 0 {
             write!(f, "\nthe log has overwritten {} older records", grouped(self.overwritten))?;
         }

@@ -9,7 +9,7 @@ mod memory;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
 
-use super::event::{Trace, Track, Value};
+use super::event::{Trace, Track};
 use super::names::{Names, scope_name, thread_name};
 use super::stack_frames::{Frames, StackFrames};
 use super::{MAX_BYTES, devices, scopes};
@@ -99,13 +99,9 @@ struct Timeline<'a, 'o> {
 
 impl<'a> Timeline<'a, '_> {
     fn metadata(&mut self) -> io::Result<()> {
-        let process = &self.known.process;
-        self.trace.metadata("process_name", process, Value::Name(&self.data.process.program))?;
-        self.trace.metadata("process_labels", process, Value::Labels("memory"))?;
-        self.trace.metadata("process_sort_index", process, Value::SortIndex(0))?;
+        self.trace.process(&self.known.process, &self.data.process.program, "memory", 0)?;
         for (&thread, track) in &self.known.threads {
-            self.trace.metadata("thread_name", track, Value::Name(&thread_name(self.data, thread)))?;
-            self.trace.metadata("thread_sort_index", track, Value::SortIndex(thread.number().into()))?;
+            self.trace.thread(track, &thread_name(self.data, thread), thread.number().into())?;
         }
         Ok(())
     }
