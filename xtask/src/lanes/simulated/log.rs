@@ -43,7 +43,7 @@ pub(super) struct DeviceTotals {
 
 /// Totals of all devices when the program ends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct LogTotals {
+pub(super) struct ProgramTotals {
     pub(super) allocations: usize,
     pub(super) frees: usize,
     pub(super) refused: usize,
@@ -124,9 +124,9 @@ impl SimulatorLog {
         self.rows.iter().filter(|row| row.op == LogOperation::Alloc && row.kind == "Pool").map(|row| row.size).sum()
     }
 
-    pub(super) fn totals(&self) -> LogTotals {
+    pub(super) fn totals(&self) -> ProgramTotals {
         let count = |is: fn(&LogRow) -> bool| self.rows.iter().filter(|row| is(row)).count();
-        LogTotals {
+        ProgramTotals {
             allocations: count(|row| row.op == LogOperation::Alloc),
             frees: count(|row| matches!(row.op, LogOperation::Free | LogOperation::Bulk)),
             refused: count(|row| row.result != 0),
@@ -194,7 +194,7 @@ number\top\tkind\tdevice\tresult\tcontext\tstream\tthread\taddress\tsize\tused\t
     #[test]
     fn leaks_and_refusals_are_counted() {
         // The size of a refused allocation counts as leaked: a log with a refusal never balances.
-        let totals = LogTotals { allocations: 5, frees: 4, refused: 2, leaked: 9500 };
+        let totals = ProgramTotals { allocations: 5, frees: 4, refused: 2, leaked: 9500 };
         assert_eq!(SimulatorLog::parse(LOG).unwrap().totals(), totals);
     }
 

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use anyhow::Result;
 
 use super::command::GpuCommand;
-use super::log::{LogTotals, SimulatorLog};
+use super::log::{ProgramTotals, SimulatorLog};
 use super::{builds, oom};
 use crate::checks::{Checks, number_before};
 use crate::lane::Run;
@@ -90,7 +90,7 @@ impl<'r> SimulatedLane<'r> {
 
     /// Checks that the log has at least this number of allocations, none refused and all freed.
     fn balanced(&mut self, name: &str, least: usize) -> Result<()> {
-        let LogTotals { allocations, frees, refused, leaked } = SimulatorLog::read(&self.log)?.totals();
+        let ProgramTotals { allocations, frees, refused, leaked } = SimulatorLog::read(&self.log)?.totals();
         let holds = allocations >= least && frees == allocations && refused == 0 && leaked == 0;
         let numbers = format!(
             "{allocations} allocations of at least {least}, {frees} frees, {refused} refused, {leaked} bytes leaked"
