@@ -1,4 +1,4 @@
-//! The heap of the process, through the global allocator.
+//! Global allocator wrapper: reports every heap request to the recorder and forwards it to an inner allocator.
 #![expect(unsafe_code, reason = "GlobalAlloc is an unsafe trait")]
 
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -8,7 +8,7 @@ use crate::record::heap::{
 };
 use crate::snapshot::Device;
 
-/// A global allocator that lets memtrace see the memory of CPU tensors, and passes every request on.
+/// Global allocator wrapper that shows memtrace the memory of CPU tensors and forwards every request.
 ///
 /// ```
 /// #[global_allocator]
@@ -17,28 +17,27 @@ use crate::snapshot::Device;
 /// ```
 ///
 /// # What it costs
-/// While nothing is recorded or measured, a request costs two thread-local reads, one relaxed load and
-/// one addition besides the allocation itself, from the 64th thread on an uncontended atomic one: the
-/// live bytes of *all* blocks are always counted, so that a recording can say exactly what was there
-/// before it began.
+/// Without a recording or a measurement, each request pays for two thread-local reads, one relaxed load and one
+/// addition (from the 64th thread on, an uncontended atomic addition). The live bytes of *all* blocks are always
+/// counted, so a recording can state exactly what was live before it began.
 ///
-/// # What it means
-/// A reallocation is a free followed by an allocation at the line that reallocates. Memory that C
-/// libraries take with `malloc`, and mapped files, do not pass through here and are not seen.
+/// # What it sees
+/// A reallocation is a free followed by an allocation at the line that reallocates. Memory that C libraries take with
+/// `malloc`, and mapped files, do not pass through this allocator and are not seen.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Alloc<A = System> {
     inner: A,
 }
 
 impl Alloc<System> {
-    /// Over the system allocator, Rust's default.
+    /// Wraps the system allocator, Rust's default.
     pub const fn system() -> Self {
         Self { inner: System }
     }
 }
 
-/// What `malloc` serves as it is. Anything else needs memory of the function that asks for it, which then cannot hand
-/// over to [`on_watched_alloc`] and stays a frame of the stack.
+/// Whether `malloc` alone can serve the request. Other layouts need stack memory in the calling function, which
+/// prevents the tail call to [`on_watched_alloc`] and leaves a frame on the stack that is unwound.
 #[inline(always)]
 const fn is_common(layout: Layout) -> bool {
     layout.align() <= 16 && layout.align() <= layout.size()
@@ -61,7 +60,7 @@ impl<A: GlobalAlloc> Alloc<A> {
         seen(unsafe { self.inner.alloc_zeroed(layout) }, layout.size())
     }
 
-    /// Apart, so that the way of a block that nobody watches keeps nothing for afterwards.
+    /// A separate function, so that the unwatched path saves no registers.
     ///
     /// # Safety
     /// As [`GlobalAlloc::dealloc`].
@@ -74,14 +73,14 @@ impl<A: GlobalAlloc> Alloc<A> {
 }
 
 impl<A> Alloc<A> {
-    /// Over another allocator, such as jemalloc or mimalloc.
+    /// Wraps another allocator, such as jemalloc or mimalloc.
     pub const fn new(inner: A) -> Self {
         Self { inner }
     }
 }
 
-// SAFETY: every request goes to `inner` unchanged and its answer comes back unchanged; what is done
-// besides neither unwinds nor touches the memory in question.
+// SAFETY: every request goes to `inner` unchanged and its result is returned unchanged; the bookkeeping neither unwinds
+// nor touches the block.
 unsafe impl<A: GlobalAlloc> GlobalAlloc for Alloc<A> {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         if is_common(layout) {
@@ -104,7 +103,7 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for Alloc<A> {
     }
 
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
-        // Before the memory is given back: afterwards another thread may own this address.
+        // The free is reported first: once the memory is back, another thread may receive this address.
         if on_unwatched_dealloc(layout.size()) {
             // SAFETY: the caller keeps `dealloc`'s contract.
             unsafe { self.inner.dealloc(block, layout) }
@@ -115,7 +114,7 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for Alloc<A> {
     }
 
     unsafe fn realloc(&self, block: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
-        // Out first, for the same reason; back in if nothing came of it.
+        // The free is reported first, for the same reason, and undone if the reallocation fails.
         let account = on_free(block.addr(), layout.size());
         // SAFETY: the caller keeps `realloc`'s contract.
         let moved = unsafe { self.inner.realloc(block, layout, new_size) };

@@ -1,6 +1,7 @@
-//! Where memtrace stands between the program and its allocators.
+//! Interception of allocations: the global allocator wrapper and the hooks of the CUDA driver.
 //!
-//! A hook turns a foreign call into the recorder's words and knows nothing of stacks, spans or files.
+//! A hook turns a foreign call into the recorder's `on_alloc` and `on_free`. It knows nothing of stacks, spans or
+//! files.
 
 #[cfg_attr(not(all(target_os = "linux", target_arch = "x86_64", target_env = "gnu")), path = "cuda_elsewhere.rs")]
 pub(crate) mod cuda;

@@ -1,11 +1,11 @@
-//! Reasons for the hooks to look at calls although nothing is recorded: captures under
-//! way, addresses that are remembered until they are freed.
+//! Reasons for the hooks to look at calls without a recording: stream captures under way, addresses that must be seen
+//! freed.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::record::gates;
 
-/// Reasons that hold.
+/// The number of reasons.
 static COUNT: AtomicU64 = AtomicU64::new(0);
 
 /// One relaxed load.
@@ -17,16 +17,16 @@ pub(super) fn is_wanted() -> bool {
 /// The gate of every hook: two relaxed loads.
 #[inline]
 pub(super) fn is_idle() -> bool {
-    !gates::watches_device_memory() && !is_wanted()
+    !is_recording() && !is_wanted()
 }
 
-/// Does anybody record?
+/// Whether device memory is recorded or measured.
 #[inline]
-pub(super) fn watching() -> bool {
+pub(super) fn is_recording() -> bool {
     gates::watches_device_memory()
 }
 
-/// There is a reason more, or one less. To be called under the lock of what it is about.
+/// Adds a reason, or removes one. Call this under the lock of what the reason is about.
 pub(super) fn set_reason(holds: bool) {
     if holds {
         COUNT.fetch_add(1, Ordering::AcqRel);

@@ -1,63 +1,78 @@
-//! The functions that stand in for the driver's: each calls the real one and tells what came of it.
+//! Hooks of the driver: each calls the original function and reports the result.
 #![expect(unsafe_code, reason = "functions of the driver's C interface")]
 #![allow(non_snake_case, reason = "the names are the driver's")]
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
 
-use super::arrays::{self, Deep, Flat};
+use super::arrays::{self, Array2d, Array3d};
 use super::driver::{Function, NOT_FOUND};
 use super::events::{alloc, free};
 use super::graphs::{self, AllocNode, GRAPHS, PROGRAMS};
-use super::handles::{self, Kind};
+use super::handles::{self, HandleKind};
 use super::pointers::CallerPtr;
 use super::requests::{
-    External, at_once, classic, external, flags_of, host, in_order, of_pool, ordered, per_thread, physical, pinned,
+    ExternalMemoryDesc, at_once, classic, external, flags_of, host, in_order, of_pool, ordered, physical, pinned,
     registered,
 };
-use super::words::{Class, Handle, LocationOfPool, Pointer, Size, Stream};
-use super::{bulk, capture, imports, pools, segments, started, unseen};
+use super::types::{Class, Handle, Pointer, PoolLocation, Size, Stream};
+use super::{capture, contexts, imports, init, pools, segments, unseen};
 use crate::hook::interpose::dlsym;
 
-/// Defines a function for each of the driver's. What stands behind the arrow is evaluated before the driver is called, and
-/// gives the callback to run with the driver's answer: freed memory may have a new owner by the time the call returns.
+/// Defines a hook for each name, from rows `name(arguments) | other_name => expression;`.
+///
+/// The expression runs before the driver is called, because freed memory may have a new owner by the time that the call
+/// returns. Its value is the callback to run with the driver's result, so every function that a row calls returns a
+/// callback.
 macro_rules! hooks {
-    ($($name:ident($($arg:ident: $type:ty),*) => $before:expr;)*) => {
-        $(mod $name {
-            use super::*;
+    ($($name:ident $args:tt $(| $alias:ident)* => $before:expr;)*) => {
+        $(hook! { $name $args $before } $(hook! { $alias $args $before })*)*
 
-            pub(super) static REAL: Function = Function::named(concat!(stringify!($name), "\0"));
-
-            /// # Safety
-            /// The arguments as the driver's function takes them.
-            pub(super) unsafe extern "C" fn hook($($arg: $type),*) -> c_int {
-                let Some(address) = REAL.address() else { return NOT_FOUND };
-                // SAFETY: the address is that of the driver's function, which has this signature.
-                let real = unsafe {
-                    std::mem::transmute::<usize, unsafe extern "C" fn($($type),*) -> c_int>(address)
-                };
-                let after = $before;
-                // SAFETY: the arguments are the caller's.
-                let result = unsafe { real($($arg),*) };
-                after(result);
-                result
-            }
-        })*
-
-        /// The driver's functions and ours.
+        /// The driver's functions and the addresses of their hooks.
         pub(super) fn all() -> impl Iterator<Item = (&'static Function, usize)> {
-            [$((&$name::REAL, $name::hook as *const () as usize)),*].into_iter()
+            [
+                $((&$name::ORIGINAL, $name::hook as *const () as usize),
+                $((&$alias::ORIGINAL, $alias::hook as *const () as usize),)*)*
+            ]
+            .into_iter()
         }
     };
 }
 
-/// Returns the callback to run with the result of `cuGetProcAddress`: it puts our function where the driver's was found, by
-/// its address, so names and versions do not matter.
+macro_rules! hook {
+    ($name:ident ($($arg:ident: $type:ty),*) $before:expr) => {
+        mod $name {
+            use super::*;
+
+            pub(super) static ORIGINAL: Function = Function::named(concat!(stringify!($name), "\0"));
+            /// Whether a null stream is the calling thread's own default stream.
+            #[allow(dead_code, reason = "not every function has a stream")]
+            const PER_THREAD: bool = matches!(stringify!($name).as_bytes(), [.., b'_', b'p', b't', b's', b'z']);
+
+            /// # Safety
+            /// The arguments as the driver's function takes them.
+            pub(super) unsafe extern "C" fn hook($($arg: $type),*) -> c_int {
+                let Some(address) = ORIGINAL.address() else { return NOT_FOUND };
+                // SAFETY: the address is that of the driver's function, which has this signature.
+                let original = unsafe {
+                    std::mem::transmute::<usize, unsafe extern "C" fn($($type),*) -> c_int>(address)
+                };
+                let after = $before;
+                // SAFETY: the arguments are the caller's.
+                let result = unsafe { original($($arg),*) };
+                after(result);
+                result
+            }
+        }
+    };
+}
+
+/// Replaces what `cuGetProcAddress` found, by its address: names and versions do not matter.
 fn looked_up(out: CallerPtr<*mut c_void>) -> impl FnOnce(c_int) {
     move |result| {
         let Some(found) = out.written(result) else { return };
-        if let Some((_, ours)) = all().find(|(real, _)| real.address() == Some(found.addr())) {
+        if let Some((_, hook)) = all().find(|(original, _)| original.address() == Some(found.addr())) {
             dlsym::count_answer();
-            out.overwrite(std::ptr::with_exposed_provenance_mut(ours));
+            out.overwrite(std::ptr::with_exposed_provenance_mut(hook));
         }
     }
 }
@@ -68,17 +83,15 @@ fn looked_up(out: CallerPtr<*mut c_void>) -> impl FnOnce(c_int) {
 struct IpcHandle([u8; 64]);
 
 hooks! {
-    cuMemAllocAsync(out: CallerPtr<Pointer>, size: usize, stream: Handle) =>
-        alloc(ordered(out, size, Stream::of(stream)));
-    cuMemAllocAsync_ptsz(out: CallerPtr<Pointer>, size: usize, stream: Handle) =>
-        alloc(ordered(out, size, per_thread(stream)));
-    cuMemAllocFromPoolAsync(out: CallerPtr<Pointer>, size: usize, pool: Handle, stream: Handle) =>
-        alloc(of_pool(out, size, Stream::of(stream)));
-    cuMemAllocFromPoolAsync_ptsz(out: CallerPtr<Pointer>, size: usize, pool: Handle, stream: Handle) =>
-        alloc(of_pool(out, size, per_thread(stream)));
-    cuMemFreeAsync(pointer: Pointer, stream: Handle) => free(in_order(pointer, Stream::of(stream)));
-    cuMemFreeAsync_ptsz(pointer: Pointer, stream: Handle) => free(in_order(pointer, per_thread(stream)));
-    cuMemPoolCreate(out: CallerPtr<u64>, properties: CallerPtr<LocationOfPool>) => pools::created(out, properties);
+    cuMemAllocAsync(out: CallerPtr<Pointer>, size: usize, stream: Handle) | cuMemAllocAsync_ptsz =>
+        alloc(ordered(out, size, Stream::of(stream, PER_THREAD)));
+    cuMemAllocFromPoolAsync(
+        out: CallerPtr<Pointer>, size: usize, pool: Handle, stream: Handle)
+        | cuMemAllocFromPoolAsync_ptsz =>
+        alloc(of_pool(out, size, Stream::of(stream, PER_THREAD)));
+    cuMemFreeAsync(pointer: Pointer, stream: Handle) | cuMemFreeAsync_ptsz =>
+        free(in_order(pointer, Stream::of(stream, PER_THREAD)));
+    cuMemPoolCreate(out: CallerPtr<u64>, properties: CallerPtr<PoolLocation>) => pools::created(out, properties);
     cuMemPoolDestroy(pool: Handle) => segments::then_settle(pools::destroyed(pool));
     cuMemPoolTrimTo(pool: Handle, keep: usize) => segments::settle;
 
@@ -92,29 +105,28 @@ hooks! {
     cuMemAllocHost_v2(out: CallerPtr<u64>, size: usize) => alloc(pinned(out, size));
     cuMemHostAlloc(out: CallerPtr<u64>, size: usize, flags: c_uint) => alloc(pinned(out, size));
     cuMemHostRegister_v2(pointer: Handle, size: usize, flags: c_uint) => alloc(registered(pointer, size));
-    cuMemFreeHost(pointer: Handle) => free(host(pointer));
-    cuMemHostUnregister(pointer: Handle) => free(host(pointer));
+    cuMemFreeHost(pointer: Handle) | cuMemHostUnregister => free(host(pointer));
 
-    cuMemCreate(out: CallerPtr<u64>, size: usize, properties: CallerPtr<LocationOfPool>, flags: u64) =>
+    cuMemCreate(out: CallerPtr<u64>, size: usize, properties: CallerPtr<PoolLocation>, flags: u64) =>
         handles::made(physical(out, size, properties));
     cuMemImportFromShareableHandle(out: CallerPtr<u64>, handle: Handle, kind: c_int) => handles::retained(out);
     cuMemRetainAllocationHandle(out: CallerPtr<u64>, pointer: Handle) => handles::retained(out);
-    cuMemRelease(handle: u64) => handles::released(Kind::Physical, handle);
+    cuMemRelease(handle: u64) => handles::released(HandleKind::Physical, handle);
     cuMemMap(pointer: Pointer, size: usize, offset: usize, handle: u64, flags: u64) =>
         handles::mapped(pointer, size as u64, handle);
     cuMemUnmap(pointer: Pointer, size: usize) => handles::unmapped(pointer, size as u64);
 
-    cuArrayCreate_v2(out: CallerPtr<u64>, description: CallerPtr<Flat>) =>
-        handles::made(arrays::flat(out, description));
-    cuArray3DCreate_v2(out: CallerPtr<u64>, description: CallerPtr<Deep>) =>
-        handles::made(arrays::deep(out, description));
-    cuMipmappedArrayCreate(out: CallerPtr<u64>, description: CallerPtr<Deep>, levels: c_uint) =>
+    cuArrayCreate_v2(out: CallerPtr<u64>, description: CallerPtr<Array2d>) =>
+        handles::made(arrays::array_2d(out, description));
+    cuArray3DCreate_v2(out: CallerPtr<u64>, description: CallerPtr<Array3d>) =>
+        handles::made(arrays::mipmapped(out, description, 1));
+    cuMipmappedArrayCreate(out: CallerPtr<u64>, description: CallerPtr<Array3d>, levels: c_uint) =>
         handles::made(arrays::mipmapped(out, description, levels));
-    cuArrayDestroy(array: Handle) => handles::released(Kind::Array, array.addr() as u64);
-    cuMipmappedArrayDestroy(array: Handle) => handles::released(Kind::Array, array.addr() as u64);
+    cuArrayDestroy(array: Handle) | cuMipmappedArrayDestroy =>
+        handles::released(HandleKind::Array, array.addr() as u64);
 
     cuGraphCreate(out: CallerPtr<usize>, flags: c_uint) => graphs::created(out);
-    cuGraphDestroy(graph: Handle) => GRAPHS.removed(graph.addr());
+    cuGraphDestroy(graph: Handle) => GRAPHS.destroying(graph.addr());
     cuGraphAddMemAllocNode(
         out: CallerPtr<usize>, graph: Handle, before: Handle, count: usize, node: CallerPtr<AllocNode>) =>
         graphs::added_alloc(graph, node);
@@ -123,56 +135,49 @@ hooks! {
     cuGraphAddNode(out: CallerPtr<usize>, graph: Handle, before: Handle, count: usize, node: CallerPtr<c_int>) =>
         graphs::added(graph, node);
     cuGraphAddNode_v2(
-        out: CallerPtr<usize>, graph: Handle, before: Handle, edges: Handle, count: usize, node: CallerPtr<c_int>) =>
+        out: CallerPtr<usize>, graph: Handle, before: Handle, edges: Handle, count: usize, node: CallerPtr<c_int>)
+        | cuGraphAddNode_v3 =>
         graphs::added(graph, node);
-    cuGraphAddNode_v3(
-        out: CallerPtr<usize>, graph: Handle, before: Handle, edges: Handle, count: usize, node: CallerPtr<c_int>) =>
-        graphs::added(graph, node);
-    cuGraphInstantiate(out: CallerPtr<usize>, graph: Handle, failed: Handle, log: Handle, length: usize) =>
-        graphs::instantiated(out, graph, 0);
-    cuGraphInstantiate_v2(out: CallerPtr<usize>, graph: Handle, failed: Handle, log: Handle, length: usize) =>
+    cuGraphInstantiate(
+        out: CallerPtr<usize>, graph: Handle, failed: Handle, log: Handle, length: usize)
+        | cuGraphInstantiate_v2 =>
         graphs::instantiated(out, graph, 0);
     cuGraphInstantiateWithFlags(out: CallerPtr<usize>, graph: Handle, flags: u64) =>
         graphs::instantiated(out, graph, flags);
-    cuGraphInstantiateWithParams(out: CallerPtr<usize>, graph: Handle, parameters: CallerPtr<u64>) =>
+    cuGraphInstantiateWithParams(
+        out: CallerPtr<usize>, graph: Handle, parameters: CallerPtr<u64>)
+        | cuGraphInstantiateWithParams_ptsz =>
         graphs::instantiated(out, graph, flags_of(parameters));
-    cuGraphInstantiateWithParams_ptsz(out: CallerPtr<usize>, graph: Handle, parameters: CallerPtr<u64>) =>
-        graphs::instantiated(out, graph, flags_of(parameters));
-    cuGraphLaunch(program: Handle, stream: Handle) => graphs::launched(program, Stream::of(stream));
-    cuGraphLaunch_ptsz(program: Handle, stream: Handle) => graphs::launched(program, per_thread(stream));
-    cuGraphExecDestroy(program: Handle) => PROGRAMS.removed(program.addr());
+    cuGraphLaunch(program: Handle, stream: Handle) | cuGraphLaunch_ptsz =>
+        graphs::launched(program, Stream::of(stream, PER_THREAD));
+    cuGraphExecDestroy(program: Handle) => PROGRAMS.destroying(program.addr());
 
     cuIpcOpenMemHandle_v2(out: CallerPtr<Pointer>, handle: IpcHandle, flags: c_uint) => imports::opened(out);
     cuIpcCloseMemHandle(pointer: Pointer) => imports::closed(pointer);
     cuMemPoolImportPointer(out: CallerPtr<Pointer>, pool: Handle, data: Handle) => imports::imported(out);
     cuExternalMemoryGetMappedBuffer(out: CallerPtr<Pointer>, memory: Handle, description: Handle) =>
         imports::mapped(out);
-    cuImportExternalMemory(out: CallerPtr<u64>, description: CallerPtr<External>) =>
+    cuImportExternalMemory(out: CallerPtr<u64>, description: CallerPtr<ExternalMemoryDesc>) =>
         handles::made(external(out, description));
-    cuDestroyExternalMemory(memory: Handle) => handles::released(Kind::External, memory.addr() as u64);
+    cuDestroyExternalMemory(memory: Handle) => handles::released(HandleKind::External, memory.addr() as u64);
 
-    cuInit(flags: c_uint) => started::cuda_started;
-    cuStreamSynchronize(stream: Handle) => segments::settle;
-    cuStreamSynchronize_ptsz(stream: Handle) => segments::settle;
-    cuEventSynchronize(event: Handle) => segments::settle;
+    cuInit(flags: c_uint) => init::cuda_started;
     cuCtxSynchronize() => segments::settle;
-    cuCtxSynchronize_v2(context: Handle) => segments::settle;
-    cuStreamBeginCapture_v2(stream: Handle, mode: c_int) => capture::beginning(Stream::of(stream));
-    cuStreamBeginCapture_v2_ptsz(stream: Handle, mode: c_int) => capture::beginning(per_thread(stream));
+    cuCtxSynchronize_v2(object: Handle) | cuEventSynchronize | cuStreamSynchronize | cuStreamSynchronize_ptsz =>
+        segments::settle;
+    cuStreamBeginCapture_v2(stream: Handle, mode: c_int) | cuStreamBeginCapture_v2_ptsz =>
+        capture::beginning(Stream::of(stream, PER_THREAD));
     cuStreamBeginCaptureToGraph(
-        stream: Handle, graph: Handle, before: Handle, edges: Handle, count: usize, mode: c_int) =>
-        capture::beginning(Stream::of(stream));
-    cuStreamBeginCaptureToGraph_ptsz(
-        stream: Handle, graph: Handle, before: Handle, edges: Handle, count: usize, mode: c_int) =>
-        capture::beginning(per_thread(stream));
-    cuStreamDestroy_v2(stream: Handle) => capture::destroying(Stream::of(stream));
-    cuStreamEndCapture(stream: Handle, graph: CallerPtr<usize>) => capture::ending(Stream::of(stream), graph);
-    cuStreamEndCapture_ptsz(stream: Handle, graph: CallerPtr<usize>) =>
-        capture::ending(per_thread(stream), graph);
+        stream: Handle, graph: Handle, before: Handle, edges: Handle, count: usize, mode: c_int)
+        | cuStreamBeginCaptureToGraph_ptsz =>
+        capture::beginning(Stream::of(stream, PER_THREAD));
+    cuStreamEndCapture(stream: Handle, graph: CallerPtr<usize>) | cuStreamEndCapture_ptsz =>
+        capture::ending(Stream::of(stream, PER_THREAD), graph);
+    cuStreamDestroy_v2(stream: Handle) => capture::destroying(Stream::of(stream, PER_THREAD));
 
-    cuCtxDestroy_v2(context: Handle) => bulk::context_destroyed(context);
-    cuDevicePrimaryCtxRelease_v2(device: c_int) => bulk::primary_released(device);
-    cuDevicePrimaryCtxReset_v2(device: c_int) => bulk::primary_reset(device);
+    cuCtxDestroy_v2(context: Handle) => contexts::destroyed(context);
+    cuDevicePrimaryCtxRelease_v2(device: c_int) => contexts::primary_released(device);
+    cuDevicePrimaryCtxReset_v2(device: c_int) => contexts::primary_reset(device);
 
     cuMulticastCreate(out: CallerPtr<u64>, properties: Handle) => unseen::MULTICAST.called();
 

@@ -1,5 +1,4 @@
-//! Streams whose calls are being captured into a graph: memory that is asked for there is a node of the
-//! graph, and comes and goes with its launches.
+//! CUDA stream capture: allocations and frees on a captured stream become nodes of a graph and run at its launches.
 
 use std::ffi::c_int;
 
@@ -8,22 +7,21 @@ use super::functions::{self, answer, cuStreamIsCapturing};
 use super::graphs::{self, Node};
 use super::pointers::CallerPtr;
 use super::table::HandleTable;
-use super::words::{Outcome, Stream, Whose};
-use super::{place, unseen};
+use super::types::{DeviceHint, Outcome, Stream};
+use super::{device, unseen};
 use crate::record::thread;
 use crate::snapshot::Device;
 
-/// A stream, with the thread if it is of the thread's own.
-type Key = (Stream, u32);
+/// A stream, with the thread's number for the per-thread default stream.
+type CaptureKey = (Stream, u32);
 
-/// Streams whose capture was begun. What is asked of the driver for each call is asked only if there are some.
-static BEGUN: HandleTable<Key, ()> = HandleTable::new().draws_attention();
+/// Streams on which a capture was begun. Only while there are some does each call query the driver.
+static BEGUN: HandleTable<CaptureKey, ()> = HandleTable::new().draws_attention();
 
-fn key(stream: Stream) -> Key {
+fn key(stream: Stream) -> CaptureKey {
     (stream, if stream == Stream::PER_THREAD { thread::number().number() } else { 0 })
 }
 
-/// A capture is about to begin. Returns the callback to run with the call's result.
 pub(super) fn beginning(stream: Stream) -> impl FnOnce(c_int) {
     let key = key(stream);
     let is_new = BEGUN.insert(key, ());
@@ -34,50 +32,48 @@ pub(super) fn beginning(stream: Stream) -> impl FnOnce(c_int) {
     }
 }
 
-/// A capture is about to end. Returns the callback to run with the call's result. It is over once its stream is not
-/// captured, even if the call failed because it was spoilt.
+/// The capture is over once its stream is not captured any more, even if the call failed because the capture was
+/// invalidated.
 pub(super) fn ending(stream: Stream, out: CallerPtr<usize>) -> impl FnOnce(c_int) {
     let capture = capture_of(stream);
     move |result| {
         if let Some(graph) = out.written(result) {
             graphs::captured(graph, capture.map_or(u64::MAX, |capture| capture.id));
         }
-        if capture.is_some() && of(stream).is_none() {
+        if capture.is_some() && query(stream).is_none() {
             BEGUN.forget(key(stream));
         }
     }
 }
 
-/// A stream is about to be destroyed, and a capture that was begun on it comes to nothing. Returns the callback to run
-/// with the call's result. Its handle may be another's by then.
+/// A capture on a destroyed stream yields no graph.
 pub(super) fn destroying(stream: Stream) -> impl FnOnce(c_int) {
-    BEGUN.removed(key(stream))
+    BEGUN.destroying(key(stream))
 }
 
-/// Did an allocation go into a graph?
+/// Whether an allocation went into a graph.
 pub(super) fn takes_alloc(outcome: &Outcome) -> bool {
-    let capture = capture_of(outcome.stream);
+    let Some(capture) = capture_of(outcome.stream) else { return false };
     let Outcome { address, size, .. } = *outcome;
-    let node = || {
-        let whose = match place::device_of(outcome) {
-            Device::Cuda(ordinal) => Whose::Ordinal(ordinal),
-            _ => Whose::Streams,
+    capture.add(|| {
+        let whose = match device::device_of(outcome) {
+            Device::Cuda(ordinal) => DeviceHint::Ordinal(ordinal),
+            _ => DeviceHint::Stream,
         };
         Node::Alloc { address, size, whose, site: graphs::site() }
-    };
-    capture.into_iter().for_each(|capture| capture.add(node));
-    capture.is_some()
+    });
+    true
 }
 
-/// A capture under way.
+/// A stream capture under way.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Capture {
+pub(super) struct StreamCapture {
     id: u64,
     /// 0 if the driver does not name it.
     graph: usize,
 }
 
-impl Capture {
+impl StreamCapture {
     fn add(self, node: impl FnOnce() -> Node) {
         if self.graph == 0 {
             unseen::CAPTURED.count();
@@ -86,27 +82,23 @@ impl Capture {
         }
     }
 
-    /// A free was captured.
     pub(super) fn freed(self, address: u64) {
         self.add(|| Node::Free { address });
     }
 }
 
-/// The capture that a stream takes part in; nothing is asked as long as there is none.
-pub(super) fn capture_of(stream: Stream) -> Option<Capture> {
-    if stream == Stream::NONE || BEGUN.is_empty() { None } else { of(stream) }
+/// The capture that a stream takes part in. Queries the driver only if a capture was begun.
+pub(super) fn capture_of(stream: Stream) -> Option<StreamCapture> {
+    if stream == Stream::NONE || BEGUN.is_empty() { None } else { query(stream) }
 }
 
-fn of(stream: Stream) -> Option<Capture> {
-    if !is_capturing(stream)? {
+fn query(stream: Stream) -> Option<StreamCapture> {
+    let status = answer(|status: &mut c_int| cuStreamIsCapturing(stream.handle(), status))?;
+    if status == 0 {
         return None;
     }
     let (id, graph) = functions::capture_of(stream.handle()).unwrap_or_default();
-    Some(Capture { id, graph })
-}
-
-fn is_capturing(stream: Stream) -> Option<bool> {
-    answer(|status: &mut c_int| cuStreamIsCapturing(stream.handle(), status)).map(|status| status != 0)
+    Some(StreamCapture { id, graph })
 }
 
 #[cfg(test)]
@@ -114,7 +106,7 @@ mod tests {
     use super::*;
 
     fn stream(number: usize) -> Stream {
-        Stream::of(std::ptr::without_provenance_mut(number))
+        Stream::of(std::ptr::without_provenance_mut(number), false)
     }
 
     #[test]

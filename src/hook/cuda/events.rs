@@ -1,21 +1,21 @@
-//! Where a call of the driver and its result go: to the recorder, into a graph, or to a table of what stays.
+//! Dispatch of allocations and frees: to the recorder, into a captured graph, or to a handle table.
 
 use std::ffi::c_int;
 
 use super::driver::{OUT_OF_MEMORY, SUCCESS};
 use super::graphs::LIVE;
 use super::imports::PARTS;
+use super::notify::{PendingFree, notify_alloc, notify_free};
 use super::table::Undo;
-use super::tell::{Told, tell_alloc, tell_free};
-use super::words::{Address, Outcome, Release, Request, Size};
+use super::types::{AddressSource, FreeRequest, Outcome, Request, Size};
 use super::{attention, capture};
 use crate::record::ticks;
 
 impl Outcome {
     fn of(result: c_int, request: Request, took: u64) -> Self {
         let address = match request.address {
-            Address::Out(out) => out.written(result).unwrap_or(0),
-            Address::Given(address) => address,
+            AddressSource::Out(out) => out.written(result).unwrap_or(0),
+            AddressSource::Given(address) => address,
         };
         let size = match request.size {
             Size::Plain(size) => size,
@@ -26,7 +26,6 @@ impl Outcome {
     }
 }
 
-/// Returns the callback to run with the result of a call that allocates.
 pub(super) fn alloc(request: Request) -> impl FnOnce(c_int) {
     let began = if attention::is_idle() { None } else { Some(ticks::now()) };
     move |result| {
@@ -45,31 +44,31 @@ fn after_alloc(result: c_int, request: Request, began: u64) {
     if result == SUCCESS && (outcome.address == 0 || capture::takes_alloc(&outcome)) {
         return;
     }
-    tell_alloc(&outcome);
+    notify_alloc(&outcome);
 }
 
-/// Takes a block out of the account, before anybody else can be given its address.
-fn take(release: Release) -> (Undo<u64, ()>, Told) {
-    let part = PARTS.remove(release.address);
+/// Takes a block out of its account. This happens before the driver call, after which another thread may get the
+/// address.
+fn take(request: FreeRequest) -> (Undo<u64, ()>, PendingFree) {
+    let part = PARTS.remove(request.address);
     if part.entry().is_some() {
-        return (part, Told::NOTHING);
+        return (part, PendingFree::NONE);
     }
-    (LIVE.remove(release.address), tell_free(release))
+    (LIVE.remove(request.address), notify_free(request))
 }
 
-/// Returns the callback to run with the result of a call that frees. While its stream is captured, the free becomes a
-/// node of a graph instead.
-pub(super) fn free(release: Release) -> impl FnOnce(c_int) {
-    let is_seen = !attention::is_idle() && release.address != 0;
-    let captured = if is_seen { capture::capture_of(release.stream) } else { None };
-    let taken = if is_seen && captured.is_none() { Some(take(release)) } else { None };
+/// While its stream is captured, the free becomes a graph node instead.
+pub(super) fn free(request: FreeRequest) -> impl FnOnce(c_int) {
+    let is_seen = !attention::is_idle() && request.address != 0;
+    let captured = if is_seen { capture::capture_of(request.stream) } else { None };
+    let taken = if is_seen && captured.is_none() { Some(take(request)) } else { None };
     move |result| {
         if let Some(capture) = captured.filter(|_| result == SUCCESS) {
-            capture.freed(release.address);
+            capture.freed(request.address);
         }
-        if let Some((undo, told)) = taken {
-            undo.after(result);
-            told.after(result);
+        if let Some((undo, pending)) = taken {
+            undo.finish(result);
+            pending.finish(result);
         }
     }
 }

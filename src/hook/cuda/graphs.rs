@@ -1,79 +1,81 @@
-//! Memory of graphs: nodes of a graph allocate and free when it is launched, at addresses that were fixed
-//! when the nodes were made. So a launch is entered as what its nodes do, in the order in which they were made.
+//! CUDA graphs: a launch is recorded as what the nodes of the graph do.
+//!
+//! Allocation nodes have fixed addresses from the time that they are created. A launch enters the nodes in the order of
+//! their creation: each node comes after those that it depends on, so the nodes may run in that order. An allocation
+//! gets the stack of its node's creation, because that line requested the memory, and the scopes of the launch, because
+//! that phase holds it.
 
 use std::ffi::c_int;
 
-use super::attention::watching;
+use super::attention::is_recording;
 use super::driver::SUCCESS;
+use super::notify;
 use super::pointers::CallerPtr;
 use super::table::{HandleTable, own_vec};
-use super::tell;
-use super::words::{Class, Handle, LocationOfPool, Outcome, Release, Stream, Whose};
+use super::types::{Class, DeviceHint, FreeRequest, Handle, Outcome, PoolLocation, Stream};
 use crate::record::memory::{OwnVec, System, try_push};
 use crate::record::{EventSite, guard};
 
-/// What a node does when its graph is launched.
+/// What a node does at a launch.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Node {
-    Alloc { address: u64, size: u64, whose: Whose, site: Option<EventSite> },
+    Alloc { address: u64, size: u64, whose: DeviceHint, site: Option<EventSite> },
     Free { address: u64 },
 }
 
-/// Nodes of a graph with the capture that they came from, 0 for none.
+/// Nodes of a graph, each with the stream capture that it came from, or 0.
 type Nodes = OwnVec<(u64, Node)>;
 
-/// What was made of a graph, to be launched.
+/// An executable graph (`CUgraphExec`).
 pub(super) struct Program {
     nodes: OwnVec<Node>,
-    /// What a launch left is freed by the next.
+    /// A launch first frees what the last one left allocated.
     frees_first: bool,
 }
 
 /// Graphs with nodes.
 pub(super) static GRAPHS: HandleTable<usize, Nodes> = HandleTable::new();
-/// Programs with nodes.
+/// Executable graphs with nodes.
 pub(super) static PROGRAMS: HandleTable<usize, Program> = HandleTable::new();
-/// Addresses that a launch left allocated: their frees, by calls of their own, must be seen.
+/// Addresses that launches left allocated. Calls of their own free these.
 pub(super) static LIVE: HandleTable<u64, ()> = HandleTable::new().draws_attention();
 
-/// A graph got a node, by a capture or, with 0, by hand.
+/// Adds a node to a graph. `capture` is 0 for a node that was added explicitly.
 pub(super) fn add(graph: usize, capture: u64, node: Node) {
     GRAPHS.change_or_insert(graph, || OwnVec::new_in(System), |nodes| _ = try_push(nodes, (capture, node)));
 }
 
-/// Where something is captured or added, if that is recorded.
+/// The site of a node's creation, if device memory is recorded.
 pub(super) fn site() -> Option<EventSite> {
-    if !watching() || guard::state() & guard::OWN != 0 {
+    if !is_recording() || guard::state() & guard::OWN != 0 {
         return None;
     }
     let _own = guard::own_work();
-    Some(tell::site_here())
+    Some(notify::site_here())
 }
 
 /// `CUDA_MEM_ALLOC_NODE_PARAMS`.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub(super) struct AllocNode {
-    location: LocationOfPool,
+    location: PoolLocation,
     rest_of_pool: [u64; 9],
     access: usize,
     access_count: usize,
     size: usize,
+    /// Written by the driver.
     address: u64,
 }
 
-/// Returns the callback to run with `cuGraphAddMemAllocNode`'s result.
 pub(super) fn added_alloc(graph: Handle, parameters: CallerPtr<AllocNode>) -> impl FnOnce(c_int) {
     move |result| {
-        // The driver wrote the address.
         if let Some(AllocNode { location, size, address, .. }) = parameters.written(result) {
-            let whose = location.ordinal().map_or(Whose::Streams, Whose::Ordinal);
+            let whose = location.ordinal().map_or(DeviceHint::Stream, DeviceHint::Ordinal);
             add(graph.addr(), 0, Node::Alloc { address, size: size as u64, whose, site: site() });
         }
     }
 }
 
-/// Returns the callback to run with `cuGraphAddMemFreeNode`'s result.
 pub(super) fn added_free(graph: Handle, address: u64) -> impl FnOnce(c_int) {
     move |result| {
         if result == SUCCESS {
@@ -82,20 +84,21 @@ pub(super) fn added_free(graph: Handle, address: u64) -> impl FnOnce(c_int) {
     }
 }
 
-/// Returns the callback to run with `cuGraphAddNode`'s result. `CUgraphNodeParams` begins with the kind of node.
+/// `CUgraphNodeParams` begins with the node's type.
 pub(super) fn added(graph: Handle, kind: CallerPtr<c_int>) -> impl FnOnce(c_int) {
     const ALLOC: c_int = 10;
     const FREE: c_int = 11;
-    /// Where the node's own parameters begin.
-    const OWN: usize = 16;
+    /// The offset of the parameters of that type.
+    const PARAMETERS: usize = 16;
     move |result| match kind.written(result) {
-        Some(ALLOC) => added_alloc(graph, kind.part(OWN))(result),
-        Some(FREE) => added_free(graph, kind.part(OWN).read().unwrap_or(0))(result),
+        Some(ALLOC) => added_alloc(graph, kind.part(PARAMETERS))(result),
+        Some(FREE) => added_free(graph, kind.part(PARAMETERS).read().unwrap_or(0))(result),
         _ => {}
     }
 }
 
-/// A capture came to an end: its nodes are the graph's, and those of captures that failed are not.
+/// At the end of a stream capture: its nodes become the graph's, and nodes of captures that failed are dropped. The
+/// driver may have reused the handle of a failed capture's graph.
 pub(super) fn captured(graph: usize, capture: u64) {
     GRAPHS.change(graph, |nodes| {
         nodes.retain(|(of, _)| *of == 0 || *of == capture);
@@ -103,23 +106,23 @@ pub(super) fn captured(graph: usize, capture: u64) {
     });
 }
 
-/// Returns the callback to run with `cuGraphCreate`'s result. Nodes that were known by this handle were another graph's.
+/// Nodes known by a new graph's handle belonged to an earlier graph.
 pub(super) fn created(out: CallerPtr<usize>) -> impl FnOnce(c_int) {
     move |result| {
         if let Some(graph) = out.written(result) {
-            GRAPHS.remove(graph).after(result);
+            GRAPHS.remove(graph).finish(result);
         }
     }
 }
 
-/// A graph was made a program, which keeps the nodes that it had. Returns the callback to run with the call's result.
+/// An executable graph keeps the nodes that its graph has now.
 pub(super) fn instantiated(out: CallerPtr<usize>, graph: Handle, flags: u64) -> impl FnOnce(c_int) {
     /// `CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH`.
     const FREES_FIRST: u64 = 1;
     let known = |nodes: &mut Nodes| own_vec(nodes.iter().filter(|(capture, _)| *capture == 0).map(|(_, node)| *node));
     move |result| {
         let Some(program) = out.written(result) else { return };
-        PROGRAMS.remove(program).after(result);
+        PROGRAMS.remove(program).finish(result);
         if let Some(nodes) = GRAPHS.change(graph.addr(), known).filter(|nodes| !nodes.is_empty()) {
             PROGRAMS.insert(program, Program { nodes, frees_first: flags & FREES_FIRST != 0 });
         }
@@ -137,7 +140,6 @@ fn steps(program: usize) -> OwnVec<Node> {
     own_vec(nodes.iter().filter_map(left).chain(nodes.iter().copied()))
 }
 
-/// Returns the callback to run with `cuGraphLaunch`'s result.
 pub(super) fn launched(program: Handle, stream: Stream) -> impl FnOnce(c_int) {
     move |result| {
         if result != SUCCESS || PROGRAMS.is_empty() {
@@ -148,11 +150,11 @@ pub(super) fn launched(program: Handle, stream: Stream) -> impl FnOnce(c_int) {
                 Node::Alloc { address, size, whose, site } => {
                     LIVE.insert(address, ());
                     let outcome = Outcome { result, class: Class::Graph, address, size, stream, whose, took: 0 };
-                    tell::tell_alloc_at(&outcome, site);
+                    notify::notify_alloc_at(&outcome, site);
                 }
                 Node::Free { address } => {
-                    LIVE.remove(address).after(result);
-                    tell::tell_free(Release { class: Class::Graph, address, stream }).after(result);
+                    LIVE.remove(address).finish(result);
+                    notify::notify_free(FreeRequest { class: Class::Graph, address, stream }).finish(result);
                 }
             }
         }
@@ -173,7 +175,7 @@ mod tests {
     }
 
     fn add_alloc(graph: usize) {
-        add(graph, 0, Node::Alloc { address: 0x7003, size: 10, whose: Whose::Streams, site: None });
+        add(graph, 0, Node::Alloc { address: 0x7003, size: 10, whose: DeviceHint::Stream, site: None });
     }
 
     fn is_known(graph: usize) -> bool {
@@ -188,16 +190,16 @@ mod tests {
     #[test]
     fn a_handle_that_comes_again_at_once_is_not_forgotten() {
         let (graph, program) = (0x7101, 0x7102);
-        let done = GRAPHS.removed(graph);
+        let done = GRAPHS.destroying(graph);
         created(CallerPtr::to(&graph))(SUCCESS);
         add_alloc(graph);
         done(SUCCESS);
-        let done = PROGRAMS.removed(program);
+        let done = PROGRAMS.destroying(program);
         instantiated(CallerPtr::to(&program), handle(graph), 0)(SUCCESS);
         done(SUCCESS);
         assert!(is_known(graph) && is_program(program));
-        GRAPHS.removed(graph)(SUCCESS);
-        PROGRAMS.removed(program)(SUCCESS);
+        GRAPHS.destroying(graph)(SUCCESS);
+        PROGRAMS.destroying(program)(SUCCESS);
         assert!(!is_known(graph) && !is_program(program));
     }
 
@@ -206,8 +208,8 @@ mod tests {
         let (graph, program) = (0x7201, 0x7202);
         add_alloc(graph);
         instantiated(CallerPtr::to(&program), handle(graph), 0)(SUCCESS);
-        GRAPHS.removed(graph)(1);
-        PROGRAMS.removed(program)(1);
+        GRAPHS.destroying(graph)(1);
+        PROGRAMS.destroying(program)(1);
         assert!(is_known(graph) && is_program(program));
         created(CallerPtr::to(&graph))(SUCCESS);
         assert!(!is_known(graph), "another graph has the handle");

@@ -1,26 +1,26 @@
-//! Memory of other processes and libraries that is known by its address here: opened as often as it is closed,
-//! mapped from what is entered by its handle, or a block of another's pool.
+//! Imported memory that is known by its address: IPC handles, buffers of external memory, blocks of another process's
+//! pool.
 
 use std::ffi::c_int;
 
+use super::notify::{self, PendingFree};
 use super::pointers::CallerPtr;
 use super::query;
 use super::table::HandleTable;
-use super::tell::{self, Told};
-use super::words::{Class, Outcome, Pointer, Release, Stream, Whose};
+use super::types::{Class, FreeRequest, Outcome, Pointer};
 use crate::record::ticks;
 
-/// What is open: each opening is a use.
+/// Open IPC handles. Each opening counts as a use.
 static OPENED: HandleTable<u64, ()> = HandleTable::new().draws_attention();
-/// Parts of something that is entered already, and stays when they are freed.
+/// Buffers within external memory, which is recorded by its handle and outlives them.
 pub(super) static PARTS: HandleTable<u64, ()> = HandleTable::new().draws_attention();
 
-/// Returns the callback to run with `cuIpcOpenMemHandle`'s result. What is open already is the same block.
+/// `cuIpcOpenMemHandle`. A handle that is open already yields the same block.
 pub(super) fn opened(out: CallerPtr<Pointer>) -> impl FnOnce(c_int) {
     after(out, |address| OPENED.retain_or_insert(address, ()))
 }
 
-/// Returns the callback to run with `cuMemPoolImportPointer`'s result. It is freed as any block of a pool is.
+/// `cuMemPoolImportPointer`. The block is freed like any block of a pool.
 pub(super) fn imported(out: CallerPtr<Pointer>) -> impl FnOnce(c_int) {
     after(out, |_| true)
 }
@@ -29,27 +29,22 @@ fn after(out: CallerPtr<Pointer>, is_new: impl FnOnce(u64) -> bool) -> impl FnOn
     let began = ticks::now();
     move |result| {
         if let Some(address) = out.written(result).filter(|address| is_new(*address)) {
-            let (class, stream, whose) = (Class::Imported, Stream::NONE, Whose::Streams);
             // Only the driver knows the size.
             let size = query::range_size(address).unwrap_or(0);
             let took = ticks::now().saturating_sub(began);
-            tell::tell_alloc(&Outcome { result, class, address, size, stream, whose, took });
+            notify::notify_alloc(&Outcome { took, ..Outcome::of_block(Class::Imported, address, size) });
         }
     }
 }
 
-/// Returns the callback to run with `cuIpcCloseMemHandle`'s result.
 pub(super) fn closed(address: Pointer) -> impl FnOnce(c_int) {
     let removed = OPENED.remove(address);
-    let release = Release { class: Class::Imported, address, stream: Stream::NONE };
-    let told = if removed.leaves_uses() { Told::NOTHING } else { tell::tell_free(release) };
-    move |result| {
-        removed.after(result);
-        told.after(result);
-    }
+    let request = FreeRequest::at_once(Class::Imported, address);
+    let pending = if removed.leaves_uses() { PendingFree::NONE } else { notify::notify_free(request) };
+    pending.with(removed)
 }
 
-/// Returns the callback to run with `cuExternalMemoryGetMappedBuffer`'s result.
+/// `cuExternalMemoryGetMappedBuffer`.
 pub(super) fn mapped(out: CallerPtr<Pointer>) -> impl FnOnce(c_int) {
     move |result| {
         if let Some(address) = out.written(result) {
@@ -58,7 +53,7 @@ pub(super) fn mapped(out: CallerPtr<Pointer>) -> impl FnOnce(c_int) {
     }
 }
 
-/// A context may have come to an end: forgets what it took along.
+/// Forgets what is gone after a context may have ended.
 pub(super) fn context_ended() {
     for table in [&OPENED, &PARTS] {
         let mut gone = table.pick(|address, ()| Some(address));

@@ -1,89 +1,97 @@
-//! CUDA memory, at the boundary of the driver: every call of `libcuda.so.1` that allocates or frees,
-//! whoever makes it.
+//! CUDA driver hooks: every call of `libcuda.so.1` that allocates or frees memory, whoever makes it.
 //!
-//! Programs reach the driver through their imports (candle links it), through `dlsym` (cudarc's dynamic
-//! loading) or through `cuGetProcAddress` (NVIDIA's own libraries). All three are led past functions of
-//! ours, which call the driver and tell the recorder what came of it:
+//! ```text
+//!    candle (imports) ─┐    cudarc (dlsym) ─┐    NVIDIA's libraries (cuGetProcAddress) ─┐
+//!                      ▼                    ▼                                           ▼
+//!    hook::interpose   patch: imports of every object · dlsym: look-ups by name         │
+//!                      └──────────────► hook::cuda::calls ◄─────────────────────────────┘
+//!                                         │  alloc: the driver first, then on_alloc
+//!                                         │  free:  before_free, the driver, undone if it refuses
+//!                                         ▼
+//!    record::device_memory   finds the device's ledger, or creates it with the device's first block
+//! ```
 //!
-//! * [`start`] does so before `main`, unless it is not wanted, through [`interpose`](super::interpose),
-//! * [`started`] calls what waits for the driver to be started,
-//! * [`lookup`] says which of our functions stands for which of the driver's,
-//! * [`calls`] are those functions, [`requests`] and [`arrays`] read their arguments, through [`pointers`]; [`driver`] knows
-//!   the real ones, [`functions`] are those that are called for our own ends,
-//! * [`events`] says where a call and its result go, [`tell`] tells the recorder, in the [`words`] that all of these share,
-//!   [`place`] says where that is, [`bulk`] what is freed without being named; [`streams`] numbers streams, [`capture`] knows
-//!   which are captured into graphs, [`unseen`] counts what is not recorded,
-//! * [`graphs`] enters what launched graphs allocate and free, [`handles`] what has a handle and no address, [`imports`] what
-//!   other processes have, [`pools`] knows the program's own pools, each in a [`table`]; [`segments`] what the driver reserved,
-//! * [`query`] asks the driver what it says itself.
+//! A constructor puts the hooks in place before `main`, because cudarc keeps the addresses of its first look-ups.
+//! Without a recording each hook costs two relaxed loads, unless [`attention`] has a reason to look at calls anyway (a
+//! stream capture, an open import, memory that a graph left). A process that never loads CUDA only has its imports of
+//! `dlsym` and `pthread_create` patched; with `MEMTRACE=0` nothing is.
 //!
-//! The hooks are put in place before `main`, because cudarc keeps the addresses that it looked up
-//! first. While nothing is recorded each costs two relaxed loads besides the call, unless there is a reason for
-//! [`attention`]. A process that never
-//! loads CUDA has its imports of `dlsym` changed and nothing else; with `MEMTRACE=0` not even that.
+//! Files import each other in one direction, from top to bottom:
 //!
-//! Rules for everything here: the driver's answer is passed on as it is, and so are `errno` and what
-//! `dlerror` says; nothing panics, allocates from the watched allocator, or prints. No lock of ours is held while
-//! foreign code runs. The loader's is taken for a look through all objects, as rarely as can be: a thread
-//! that holds it and waits for one that looks up a function of the driver would wait for ever.
+//! | layer | files | |
+//! |---|---|---|
+//! | start | [`constructor`], [`init`] | before `main`: hands the hooks to `interpose`; at `cuInit`: runs what waits for it |
+//! | look-up | [`lookup`] | which hook replaces which driver function |
+//! | hooks | [`calls`], [`contexts`] | one row for each driver function; contexts that end |
+//! | routes | [`events`], [`capture`], [`requests`], [`arrays`] | arguments, and where a call goes |
+//! | tables | [`graphs`], [`handles`], [`imports`], [`pools`] | objects with a handle, each in a [`table`] |
+//! | recorder | [`notify`], [`segments`], [`streams`] | what is reported to the recorder |
+//! | queries | [`query`], [`device`] | what the driver knows |
+//! | types | [`types`], [`table`], [`unseen`], [`attention`] | kinds of memory, devices, CUDA streams; handle tables with undo; counts of unrecorded calls |
+//! | driver | [`functions`], [`pointers`], [`driver`] | driver functions that memtrace calls; the program's pointers; addresses |
+//!
+//! Rules for every file: the driver's result, `errno` and `dlerror` reach the program unchanged. Nothing panics,
+//! prints, or allocates from the watched allocator. No lock of memtrace is held while foreign code runs. Searching all
+//! objects takes the loader's lock and is done as rarely as possible, because it can deadlock: a thread may hold that
+//! lock while it waits for one that looks up a driver function.
 
 mod arrays;
 mod attention;
-mod bulk;
 mod calls;
 mod capture;
+mod constructor;
+mod contexts;
+mod device;
 mod driver;
 mod events;
 mod functions;
 mod graphs;
 mod handles;
 mod imports;
+mod init;
 mod lookup;
-mod place;
+mod notify;
 mod pointers;
 mod pools;
 mod query;
 mod requests;
 mod segments;
-mod start;
-mod started;
 mod streams;
 mod table;
-mod tell;
+mod types;
 mod unseen;
-mod words;
 
 use crate::hook::interpose::{dlsym, patch};
 use crate::snapshot::{CudaHooks, CudaState};
 
+pub(crate) use init::on_cuda_start;
 pub(crate) use query::{memory, pool, used_pools};
-pub(crate) use started::on_cuda_start;
 
-/// Looks through objects that were loaded since the last time: a hook that was missed is put in place.
+/// Patches imports of objects that were loaded since the last time.
 pub(crate) fn refresh() {
-    if start::has_hooks() {
+    if constructor::has_hooks() {
         patch::patch_all();
     }
 }
 
-/// Looks at what pools have given back unnoticed: other processes' needs may take it.
+/// Finds out what pools have given back unnoticed, for instance because another process needed memory.
 pub(crate) fn settle() {
     segments::look();
 }
 
-/// Is the driver there, with hooks in place?
+/// Whether the driver is loaded and this copy has the hooks.
 pub(crate) fn is_loaded() -> bool {
-    start::state() == CudaState::Active && driver::is_loaded()
+    constructor::state() == CudaState::Active && driver::is_loaded()
 }
 
-/// Is the driver there, and another copy of memtrace has the hooks?
+/// Whether the driver is loaded and another copy of memtrace has the hooks.
 pub(crate) fn is_elsewhere() -> bool {
-    start::state() == CudaState::AnotherCopy && driver::is_loaded()
+    constructor::state() == CudaState::AnotherCopy && driver::is_loaded()
 }
 
-/// What the hooks are in place for.
+/// What the hooks cover.
 pub(crate) fn coverage() -> CudaHooks {
-    let state = match start::state() {
+    let state = match constructor::state() {
         CudaState::Active if !driver::is_loaded() => CudaState::NotLoaded,
         CudaState::Active if driver::is_simulated() => CudaState::Simulated,
         state => state,

@@ -1,51 +1,51 @@
-//! Pools that the program made for itself.
+//! Memory pools that the program created (`cuMemPoolCreate`).
 
 use std::ffi::c_int;
 
 use super::driver::SUCCESS;
 use super::pointers::CallerPtr;
 use super::table::HandleTable;
-use super::words::{Handle, LocationOfPool};
+use super::types::{Handle, PoolLocation};
 use crate::record::memory::OwnVec;
 
 #[derive(Clone, Copy, Debug)]
 struct OwnPool {
-    /// The device's ordinal; `None` for memory of the host.
+    /// The device's ordinal; `None` for host memory.
     device: Option<u32>,
-    is_gone: bool,
+    is_destroyed: bool,
 }
 
 static POOLS: HandleTable<u64, OwnPool> = HandleTable::new();
 
-/// Returns the callback to run with `cuMemPoolCreate`'s result.
-pub(super) fn created(out: CallerPtr<u64>, properties: CallerPtr<LocationOfPool>) -> impl FnOnce(c_int) {
+pub(super) fn created(out: CallerPtr<u64>, properties: CallerPtr<PoolLocation>) -> impl FnOnce(c_int) {
     move |result| {
         if let (Some(handle), Some(properties)) = (out.written(result), properties.written(result)) {
-            POOLS.insert(handle, OwnPool { device: properties.ordinal(), is_gone: false });
+            POOLS.insert(handle, OwnPool { device: properties.ordinal(), is_destroyed: false });
         }
     }
 }
 
-/// Returns the callback to run with `cuMemPoolDestroy`'s result. The driver is not asked about the pool meanwhile;
-/// afterwards its handle may be another's.
+/// Marks the pool before the call, so that it is not queried meanwhile: afterwards the handle may belong to another
+/// pool.
 pub(super) fn destroyed(pool: Handle) -> impl FnOnce(c_int) {
-    let mark = move |is_gone| POOLS.change(pool.addr() as u64, |pool| std::mem::replace(&mut pool.is_gone, is_gone));
-    let was_there = mark(true) == Some(false);
+    let mark = move |is_destroyed| {
+        POOLS.change(pool.addr() as u64, |pool| std::mem::replace(&mut pool.is_destroyed, is_destroyed))
+    };
+    let existed = mark(true) == Some(false);
     move |result| {
-        if result != SUCCESS && was_there {
+        if result != SUCCESS && existed {
             mark(false);
         }
     }
 }
 
-/// Its handle may no longer be used.
+/// Whether the handle may no longer be used.
 pub(super) fn was_destroyed(handle: u64) -> bool {
-    POOLS.get(handle).is_some_and(|pool| pool.is_gone)
+    POOLS.get(handle).is_some_and(|pool| pool.is_destroyed)
 }
 
-/// Those of a device.
 pub(super) fn of_device(ordinal: u32) -> OwnVec<u64> {
-    POOLS.pick(|handle, pool| (!pool.is_gone && pool.device == Some(ordinal)).then_some(handle))
+    POOLS.pick(|handle, pool| (!pool.is_destroyed && pool.device == Some(ordinal)).then_some(handle))
 }
 
 #[cfg(test)]
@@ -55,7 +55,7 @@ mod tests {
     #[test]
     fn a_pool_that_comes_again_at_once_is_another() {
         let pool: Handle = std::ptr::without_provenance_mut(0x7301);
-        let place = LocationOfPool::on_device(31);
+        let place = PoolLocation::on_device(31);
         created(CallerPtr::to(&0x7301), CallerPtr::to(&place))(SUCCESS);
         destroyed(pool)(1);
         assert!(!was_destroyed(0x7301) && of_device(31).as_slice() == [0x7301]);

@@ -1,11 +1,12 @@
-//! What the driver says of its pools, to hold the ledger against. Asked at a snapshot, when an allocation
-//! failed or on demand, never per event.
+//! Queries to the driver: memory pools, segments, addresses.
+//!
+//! Pools are compared with the ledger at a snapshot, after a failed allocation or on demand, never for each event.
 
 use std::ffi::c_int;
 
 use super::driver::{self, SUCCESS};
 use super::functions::*;
-use super::{place, pools};
+use super::{device, pools};
 use crate::record::segments::SegmentAnswer;
 use crate::snapshot::{DeviceMemory, GraphMemory, MADE_UP, Pool};
 
@@ -18,39 +19,38 @@ const USED_HIGH: c_int = 8;
 /// `CU_STREAM_CAPTURE_MODE_RELAXED`.
 const RELAXED: c_int = 2;
 
-/// What the driver says of a device's default pool, as far as it can be asked now.
+/// The state of a device's default pool, if it can be queried now.
 pub(crate) fn pool(ordinal: u32) -> Option<Pool> {
     if !driver::is_loaded() {
         return None;
     }
-    let _relaxed = Relaxed::enter()?;
-    pool_of(device(ordinal)?)
+    let _relaxed = RelaxedCapture::enter()?;
+    pool_of(device_at(ordinal)?)
 }
 
-/// Bytes in use in the default pool of every device; `None` if the driver has not been started yet, so that
-/// nothing is.
+/// Bytes in use in the default pool of every device; `None` if the driver is not initialized, and so nothing is in use.
 pub(crate) fn used_pools() -> Option<Vec<(u32, u64)>> {
-    let count = if driver::is_loaded() { place::device_count()? } else { return None };
-    let _relaxed = Relaxed::enter();
-    let used = |ordinal| Some((ordinal, pool_of(device(ordinal)?)?.used));
+    let count = if driver::is_loaded() { device::device_count()? } else { return None };
+    let _relaxed = RelaxedCapture::enter();
+    let used = |ordinal| Some((ordinal, pool_of(device_at(ordinal)?)?.used));
     Some((0..count).filter_map(used).collect())
 }
 
-/// (free, total) bytes of the current context's device.
+/// Free and total bytes of the current context's device.
 pub(super) fn device_memory() -> Option<(u64, u64)> {
-    let _relaxed = Relaxed::enter();
+    let _relaxed = RelaxedCapture::enter();
     let (mut free, mut total) = (0, 0);
     (cuMemGetInfo_v2(&mut free, &mut total)? == SUCCESS).then_some((free as u64, total as u64))
 }
 
-/// What a device's pools of the program's own and its graphs have, and what nobody has.
+/// The memory of a device: free bytes, the program's own pools, and graphs.
 pub(crate) fn memory(ordinal: u32) -> Option<DeviceMemory> {
     if !driver::is_loaded() {
         return None;
     }
-    let _relaxed = Relaxed::enter()?;
-    let (free, total) = with_context(device(ordinal)?, device_memory)??;
-    let mut memory = DeviceMemory { free, total, graphs: graphs_of(device(ordinal)?), ..DeviceMemory::default() };
+    let _relaxed = RelaxedCapture::enter()?;
+    let (free, total) = with_context(device_at(ordinal)?, device_memory)??;
+    let mut memory = DeviceMemory { free, total, graphs: graphs_of(device_at(ordinal)?), ..DeviceMemory::default() };
     for pool in pools::of_device(ordinal) {
         let pool = pool as usize;
         memory.own_pools += 1;
@@ -60,12 +60,12 @@ pub(crate) fn memory(ordinal: u32) -> Option<DeviceMemory> {
     Some(memory)
 }
 
-/// Does something in a context of the device, if it has one: none is made for it.
+/// Runs a closure in a context of the device, if it has one. Creates none.
 fn with_context<T>(device: c_int, act: impl FnOnce() -> T) -> Option<T> {
-    if place::current_device().is_some_and(|current| c_int::try_from(current) == Ok(device)) {
+    if device::current_device().is_some_and(|current| c_int::try_from(current) == Ok(device)) {
         return Some(act());
     }
-    let context = Retained::of(device)?;
+    let context = RetainedContext::of(device)?;
     let pushed = cuCtxPushCurrent_v2(context.handle)? == SUCCESS;
     let answer = pushed.then(act);
     if pushed {
@@ -76,7 +76,7 @@ fn with_context<T>(device: c_int, act: impl FnOnce() -> T) -> Option<T> {
 
 /// The primary context of a device, if it has one.
 pub(super) fn primary(device: c_int) -> Option<usize> {
-    Retained::of(device).map(|context| context.handle)
+    RetainedContext::of(device).map(|context| context.handle)
 }
 
 pub(super) fn primary_is_active(device: c_int) -> bool {
@@ -84,13 +84,13 @@ pub(super) fn primary_is_active(device: c_int) -> bool {
     answer(|active| cuDevicePrimaryCtxGetState(device, &mut flags, active)).is_some_and(|active| active != 0)
 }
 
-/// A reference to a primary context that is active anyhow.
-struct Retained {
+/// A reference to a primary context that was active before.
+struct RetainedContext {
     device: c_int,
     handle: usize,
 }
 
-impl Retained {
+impl RetainedContext {
     fn of(device: c_int) -> Option<Self> {
         if !primary_is_active(device) {
             return None;
@@ -100,7 +100,7 @@ impl Retained {
     }
 }
 
-impl Drop for Retained {
+impl Drop for RetainedContext {
     fn drop(&mut self) {
         cuDevicePrimaryCtxRelease_v2(self.device);
     }
@@ -115,13 +115,13 @@ fn graph_attribute(device: c_int, attribute: c_int) -> Option<u64> {
     answer(|value| cuDeviceGetGraphMemAttribute(device, attribute, value))
 }
 
-/// Bytes that a pool has from its device.
+/// Bytes that a pool has reserved.
 pub(super) fn reserved(pool: u64) -> Option<u64> {
-    let _relaxed = Relaxed::enter()?;
+    let _relaxed = RelaxedCapture::enter()?;
     attribute(pool as usize, RESERVED_CURRENT)
 }
 
-/// The segment that a block lies in, and its pool's if it is of one.
+/// The segment that contains an address, with its pool for memory of a pool.
 pub(super) fn segment(address: u64, of_pool: bool) -> Option<SegmentAnswer> {
     const POOL: c_int = 17;
     const MAPPING_SIZE: c_int = 18;
@@ -132,34 +132,32 @@ pub(super) fn segment(address: u64, of_pool: bool) -> Option<SegmentAnswer> {
     Some(SegmentAnswer { address: start, size, pool, pool_reserved })
 }
 
-/// The size of the allocation that an address belongs to.
+/// The size of the allocation that contains an address.
 pub(super) fn range_size(address: u64) -> Option<u64> {
     const RANGE_SIZE: c_int = 12;
     of_address(address, RANGE_SIZE)
 }
 
-/// The device and the size of a block of a pool, as the pool counts it in what it has handed out: in multiples of
-/// 512 bytes, as far as is known.
+/// The device and the size of a block of a pool, rounded up as the pool counts it: to 512 bytes, as far as is known.
 pub(super) fn pool_block(address: u64) -> Option<(u32, u64)> {
     const POOL: c_int = 17;
     of_address(address, POOL).filter(|pool| *pool != 0)?;
-    Some((place::owner(address)?, range_size(address)?.checked_next_multiple_of(512)?))
+    Some((device::owner(address)?, range_size(address)?.checked_next_multiple_of(512)?))
 }
 
-/// Does the driver no longer know the address?
+/// Whether the driver no longer knows an address.
 pub(super) fn is_gone(address: u64) -> bool {
     const INVALID_VALUE: c_int = 1;
     const MEMORY_TYPE: c_int = 2;
-    // Of what has no address the driver cannot be asked.
+    // The driver knows no made-up addresses.
     address < MADE_UP && cuPointerGetAttribute(&mut 0, MEMORY_TYPE, address) == Some(INVALID_VALUE)
 }
 
-/// An attribute of an address that is a word.
 fn of_address(address: u64, attribute: c_int) -> Option<u64> {
     answer(|value| cuPointerGetAttribute(value, attribute, address))
 }
 
-fn device(ordinal: u32) -> Option<c_int> {
+fn device_at(ordinal: u32) -> Option<c_int> {
     let ordinal = ordinal.try_into().ok()?;
     answer(|device| cuDeviceGet(device, ordinal))
 }
@@ -176,24 +174,23 @@ fn pool_of(device: c_int) -> Option<Pool> {
     })
 }
 
-fn attribute(pool: Object, attribute: c_int) -> Option<u64> {
+fn attribute(pool: DriverObject, attribute: c_int) -> Option<u64> {
     answer(|value| cuMemPoolGetAttribute(pool, attribute, value))
 }
 
-/// While this lives the thread may ask what would otherwise spoil a stream capture, its own or another
-/// thread's.
-struct Relaxed {
+/// Allows queries that would otherwise invalidate a stream capture, of this thread or another one.
+struct RelaxedCapture {
     before: c_int,
 }
 
-impl Relaxed {
+impl RelaxedCapture {
     fn enter() -> Option<Self> {
         let mut before = RELAXED;
         (cuThreadExchangeStreamCaptureMode(&mut before)? == SUCCESS).then_some(Self { before })
     }
 }
 
-impl Drop for Relaxed {
+impl Drop for RelaxedCapture {
     fn drop(&mut self) {
         cuThreadExchangeStreamCaptureMode(&mut self.before);
     }

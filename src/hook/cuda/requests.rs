@@ -1,28 +1,24 @@
-//! What the arguments of the driver's functions say: how much of which memory, or what goes.
+//! Arguments of driver calls, turned into requests: how much of which memory, or which block is freed.
 
 use std::ffi::c_int;
 
-use super::handles::{Kind, Made};
-use super::place;
+use super::device;
+use super::handles::{HandleKind, NewHandle};
 use super::pointers::CallerPtr;
-use super::words::{Address, Class, Handle, LocationOfPool, Pointer, Release, Request, Size, Stream, Whose};
-
-/// A stream of the calling thread's own where none is named.
-pub(super) fn per_thread(stream: Handle) -> Stream {
-    if stream.is_null() { Stream::PER_THREAD } else { Stream::of(stream) }
-}
+use super::types::{
+    AddressSource, Class, DeviceHint, FreeRequest, Handle, Pointer, PoolLocation, Request, Size, Stream,
+};
 
 pub(super) fn ordered(out: CallerPtr<Pointer>, size: usize, stream: Stream) -> Request {
-    let (address, size) = (Address::Out(out), Size::Plain(size));
-    Request { class: Class::Pool, address, size, stream, whose: Whose::Streams }
+    Request { stream, ..classic(Class::Pool, out, Size::Plain(size)) }
 }
 
 pub(super) fn of_pool(out: CallerPtr<Pointer>, size: usize, stream: Stream) -> Request {
-    Request { whose: Whose::Address, ..ordered(out, size, stream) }
+    Request { whose: DeviceHint::Address, ..ordered(out, size, stream) }
 }
 
 pub(super) fn classic(class: Class, out: CallerPtr<Pointer>, size: Size) -> Request {
-    Request { class, address: Address::Out(out), size, stream: Stream::NONE, whose: Whose::Streams }
+    Request { class, address: AddressSource::Out(out), size, stream: Stream::NONE, whose: DeviceHint::Stream }
 }
 
 pub(super) fn pinned(out: CallerPtr<u64>, size: usize) -> Request {
@@ -30,44 +26,45 @@ pub(super) fn pinned(out: CallerPtr<u64>, size: usize) -> Request {
 }
 
 pub(super) fn registered(pointer: Handle, size: usize) -> Request {
-    let (address, size) = (Address::Given(pointer.addr() as u64), Size::Plain(size));
-    Request { class: Class::Registered, address, size, stream: Stream::NONE, whose: Whose::Streams }
+    let (address, size) = (AddressSource::Given(pointer.addr() as u64), Size::Plain(size));
+    Request { class: Class::Registered, address, size, stream: Stream::NONE, whose: DeviceHint::Stream }
 }
 
-pub(super) fn in_order(pointer: Pointer, stream: Stream) -> Release {
-    Release { class: Class::Pool, address: pointer, stream }
+pub(super) fn in_order(address: Pointer, stream: Stream) -> FreeRequest {
+    FreeRequest { class: Class::Pool, address, stream }
 }
 
-/// `cuMemFree` takes memory of pools, too.
-pub(super) fn at_once(pointer: Pointer) -> Release {
-    Release { class: Class::Classic, address: pointer, stream: Stream::NONE }
+/// `cuMemFree`, which takes memory of pools, too.
+pub(super) fn at_once(address: Pointer) -> FreeRequest {
+    FreeRequest::at_once(Class::Classic, address)
 }
 
-pub(super) fn host(pointer: Handle) -> Release {
-    Release { class: Class::Pinned, address: pointer.addr() as u64, stream: Stream::NONE }
+pub(super) fn host(pointer: Handle) -> FreeRequest {
+    FreeRequest::at_once(Class::Pinned, pointer.addr() as u64)
 }
 
-/// `cuMemCreate`; the description begins as that of a pool.
-pub(super) fn physical(out: CallerPtr<u64>, size: usize, properties: CallerPtr<LocationOfPool>) -> Made {
-    let ordinal = properties.read().and_then(LocationOfPool::ordinal);
-    let (class, whose) =
-        ordinal.map_or((Class::VirtualHost, Whose::Streams), |ordinal| (Class::Virtual, Whose::Ordinal(ordinal)));
-    Made { kind: Kind::Physical, class, out, size: size as u64, whose, context: 0 }
+/// `cuMemCreate`. `CUmemAllocationProp` begins like `CUmemPoolProps`.
+pub(super) fn physical(out: CallerPtr<u64>, size: usize, properties: CallerPtr<PoolLocation>) -> NewHandle {
+    let (class, whose) = match properties.read().and_then(PoolLocation::ordinal) {
+        Some(ordinal) => (Class::Virtual, DeviceHint::Ordinal(ordinal)),
+        None => (Class::VirtualHost, DeviceHint::Stream),
+    };
+    NewHandle { kind: HandleKind::Physical, class, out, size: size as u64, whose, context: 0 }
 }
 
-/// `CUDA_EXTERNAL_MEMORY_HANDLE_DESC`, as far as its size.
+/// `CUDA_EXTERNAL_MEMORY_HANDLE_DESC`, up to its size.
 #[repr(C)]
 #[derive(Clone, Copy)]
-pub(super) struct External {
+pub(super) struct ExternalMemoryDesc {
     kind: c_int,
     handle: [u64; 2],
     size: u64,
 }
 
-pub(super) fn external(out: CallerPtr<u64>, description: CallerPtr<External>) -> Made {
+pub(super) fn external(out: CallerPtr<u64>, description: CallerPtr<ExternalMemoryDesc>) -> NewHandle {
     let size = description.read().map_or(0, |description| description.size);
-    let context = place::current_context();
-    Made { kind: Kind::External, class: Class::Imported, out, size, whose: Whose::Streams, context }
+    let context = device::current_context();
+    NewHandle { kind: HandleKind::External, class: Class::Imported, out, size, whose: DeviceHint::Stream, context }
 }
 
 /// The first field of `CUDA_GRAPH_INSTANTIATE_PARAMS`.
@@ -83,8 +80,8 @@ mod tests {
     #[test]
     fn physical_memory_is_the_hosts_or_a_devices_as_it_is_described() {
         let class = |properties: &[c_int; 4]| {
-            let made = physical(CallerPtr::to(&0), 1, CallerPtr::to(properties).part(0));
-            (made.class.is_pinned(), made.class.memory())
+            let handle = physical(CallerPtr::to(&0), 1, CallerPtr::to(properties).part(0));
+            (handle.class.is_pinned(), handle.class.memory())
         };
         let (device, host) = ([1, 1, 1, 0], [1, 1, 2, 0]);
         assert_eq!(class(&device), (false, MemoryKind::Virtual));

@@ -1,5 +1,13 @@
-//! Segments: asked for when a block lies in none that is known, and looked at again after calls that
-//! may have given some back.
+//! Segments of the driver's pools: queried for a block outside all known segments, and checked after calls that may
+//! release some.
+//!
+//! Each segment is queried once; for a block inside a known one, a search of a sorted list is enough. What a pool has
+//! released shows in its reserved bytes. Which segments went follows from which are empty; where that is ambiguous they
+//! are marked as estimated.
+//!
+//! No lock of the recorder is held during a query, so two answers may be entered in the other order than they were
+//! given. Each carries the number of answers entered before its query: an answer that others overtook takes nothing
+//! back ([`crate::record::segments`]), the next one does.
 
 use std::ffi::c_int;
 use std::panic::catch_unwind;
@@ -10,14 +18,16 @@ use crate::record::segments::SegmentAnswer;
 use crate::record::{device_memory, guard, recorder};
 use crate::snapshot::{Device, MemoryKind};
 
-/// The segment that a block lies in, if the driver tells.
-pub(super) fn told(address: u64, size: u64, memory: MemoryKind) -> Option<SegmentAnswer> {
+/// The segment that contains a block, if the driver reports one.
+pub(super) fn segment_of(address: u64, size: u64, memory: MemoryKind) -> Option<SegmentAnswer> {
     let end = address.saturating_add(size);
-    let has_it = |told: &SegmentAnswer| told.address <= address && end <= told.address.saturating_add(told.size);
-    query::segment(address, memory == MemoryKind::Pool).filter(has_it)
+    let contains = |segment: &SegmentAnswer| {
+        segment.address <= address && end <= segment.address.saturating_add(segment.size)
+    };
+    query::segment(address, memory == MemoryKind::Pool).filter(contains)
 }
 
-/// After a call that may have given memory back to devices.
+/// Runs after a call that may have released memory to devices.
 pub(super) fn settle(result: c_int) {
     if result != SUCCESS || attention::is_idle() || guard::state() & guard::OWN != 0 {
         return;
@@ -26,15 +36,14 @@ pub(super) fn settle(result: c_int) {
     let _ = catch_unwind(look);
 }
 
-/// The same after what is to be done anyhow.
-pub(super) fn then_settle(done: impl FnOnce(c_int)) -> impl FnOnce(c_int) {
+pub(super) fn then_settle(after: impl FnOnce(c_int)) -> impl FnOnce(c_int) {
     move |result| {
-        done(result);
+        after(result);
         settle(result);
     }
 }
 
-/// Asks the pools that have segments without blocks.
+/// Queries the pools that have segments without blocks.
 pub(super) fn look() {
     recorder::cuda_devices().for_each(settle_device);
 }

@@ -1,7 +1,8 @@
-//! What the program has from the driver by a handle or an address, from the call that gives it until the call that takes it back.
+//! Handle table with undo: maps what the program has from the driver, by handle or address, to what memtrace knows of
+//! it.
 //!
-//! The driver may give a handle to another thread before the call that gave it back has returned. So a call takes its entry out
-//! before the driver is called, and puts it back if the driver refuses: see [`Undo`].
+//! The driver may give a handle to another thread before the call that returned it is over. So an entry is removed
+//! before the driver is called, and the [`Undo`] puts it back if the driver refuses.
 
 use std::ffi::c_int;
 use std::hash::Hash;
@@ -14,17 +15,18 @@ use crate::record::fork;
 use crate::record::lock::lock;
 use crate::record::memory::{OwnMap, OwnVec, System, own_map, try_push};
 
-/// Entries by their keys, each with a count of its uses.
+/// A map with a count of uses for each entry.
 ///
-/// They are memtrace's own memory; an entry for which there is none is left out. No process is forked while a table is locked,
-/// and nothing that is called under the lock uses another table: all share the lock that keeps forks away.
+/// Entries are memtrace's own memory; without memory for a new one it is left out. No process forks while a table is
+/// locked. Closures that run under the lock must not use another table, because all tables share the lock that prevents
+/// forks.
 pub(super) struct HandleTable<K, V> {
-    entries: Mutex<OwnMap<K, Entry<V>>>,
+    entries: Mutex<OwnMap<K, HandleEntry<V>>>,
     has_entries: AtomicBool,
     draws_attention: bool,
 }
 
-struct Entry<V> {
+struct HandleEntry<V> {
     value: V,
     uses: u32,
 }
@@ -34,7 +36,7 @@ impl<K: Copy + Eq + Hash, V> HandleTable<K, V> {
         Self { entries: Mutex::new(own_map()), has_entries: AtomicBool::new(false), draws_attention: false }
     }
 
-    /// Its entries are a reason for the hooks to look at calls although nothing is recorded.
+    /// Makes its entries a reason for the hooks to look at calls without a recording.
     pub(super) const fn draws_attention(mut self) -> Self {
         self.draws_attention = true;
         self
@@ -45,7 +47,7 @@ impl<K: Copy + Eq + Hash, V> HandleTable<K, V> {
         !self.has_entries.load(Ordering::Acquire)
     }
 
-    fn with<T>(&self, act: impl FnOnce(&mut OwnMap<K, Entry<V>>) -> T) -> T {
+    fn with<T>(&self, act: impl FnOnce(&mut OwnMap<K, HandleEntry<V>>) -> T) -> T {
         let _no_fork = fork::no_fork();
         let mut entries = lock(&self.entries);
         let answer = act(&mut entries);
@@ -56,17 +58,17 @@ impl<K: Copy + Eq + Hash, V> HandleTable<K, V> {
         answer
     }
 
-    /// Enters something with one use, in the place of what had that key. True if nothing had.
+    /// Inserts an entry with one use, replacing any other. Returns true if there was none.
     pub(super) fn insert(&self, key: K, value: V) -> bool {
         self.with(|entries| insert(entries, key, value))
     }
 
-    /// One use more of what has that key; if nothing has, this is entered. True if nothing had.
+    /// Adds a use, or inserts the entry. Returns true if there was none.
     pub(super) fn retain_or_insert(&self, key: K, value: V) -> bool {
         self.with(|entries| retain(entries, &key).is_none() && insert(entries, key, value))
     }
 
-    /// One use more of an entry, if there is one.
+    /// Adds a use to an entry, if there is one.
     pub(super) fn retain(&self, key: K) -> Option<V>
     where
         V: Copy,
@@ -74,9 +76,9 @@ impl<K: Copy + Eq + Hash, V> HandleTable<K, V> {
         self.with(|entries| retain(entries, &key).copied())
     }
 
-    /// One use less of an entry, which is taken out with its last.
+    /// Removes a use of an entry, and the entry with its last use.
     pub(super) fn remove(&'static self, key: K) -> Undo<K, V> {
-        let remove = |entries: &mut OwnMap<K, Entry<V>>| match entries.get_mut(&key) {
+        let remove = |entries: &mut OwnMap<K, HandleEntry<V>>| match entries.get_mut(&key) {
             Some(entry) if entry.uses > 1 => {
                 entry.uses -= 1;
                 Removed::Use
@@ -87,18 +89,18 @@ impl<K: Copy + Eq + Hash, V> HandleTable<K, V> {
         Undo { table: self, key, removed }
     }
 
-    /// The same. Returns the callback to run with the driver's answer.
-    pub(super) fn removed(&'static self, key: K) -> impl FnOnce(c_int) {
+    /// Removes a use, and returns the callback to run with the driver's result.
+    pub(super) fn destroying(&'static self, key: K) -> impl FnOnce(c_int) {
         let undo = self.remove(key);
-        move |result| undo.after(result)
+        move |result| undo.finish(result)
     }
 
-    /// Takes an entry out that is gone, however often it was used.
+    /// Removes an entry with all its uses.
     pub(super) fn forget(&self, key: K) {
         self.with(|entries| entries.remove(&key));
     }
 
-    /// Does something with an entry, if there is one.
+    /// Runs a closure on an entry, if there is one.
     pub(super) fn change<T>(&self, key: K, act: impl FnOnce(&mut V) -> T) -> Option<T> {
         if self.is_empty() {
             return None;
@@ -106,11 +108,11 @@ impl<K: Copy + Eq + Hash, V> HandleTable<K, V> {
         self.with(|entries| entries.get_mut(&key).map(|entry| act(&mut entry.value)))
     }
 
-    /// The same with an entry that is made if there is none.
+    /// Runs a closure on an entry, which is inserted if there is none.
     pub(super) fn change_or_insert(&self, key: K, new: impl FnOnce() -> V, act: impl FnOnce(&mut V)) {
         self.with(|entries| {
             if entries.try_reserve(1).is_ok() {
-                act(&mut entries.entry(key).or_insert_with(|| Entry { value: new(), uses: 1 }).value);
+                act(&mut entries.entry(key).or_insert_with(|| HandleEntry { value: new(), uses: 1 }).value);
             }
         });
     }
@@ -122,12 +124,12 @@ impl<K: Copy + Eq + Hash, V> HandleTable<K, V> {
         self.change(key, |value| *value)
     }
 
-    /// What `pick` makes of the entries.
+    /// Maps and filters the entries.
     pub(super) fn pick<T>(&self, mut pick: impl FnMut(K, &V) -> Option<T>) -> OwnVec<T> {
         self.with(|entries| own_vec(entries.iter().filter_map(|(key, entry)| pick(*key, &entry.value))))
     }
 
-    /// Takes entries out, however often they are used.
+    /// Removes the matching entries with all their uses.
     pub(super) fn take_all(&self, is_meant: impl Fn(&V) -> bool) -> OwnVec<V> {
         self.with(|entries| {
             own_vec(entries.extract_if(|_, entry| is_meant(&entry.value)).map(|(_, entry)| entry.value))
@@ -135,25 +137,27 @@ impl<K: Copy + Eq + Hash, V> HandleTable<K, V> {
     }
 }
 
-fn insert<K: Eq + Hash, V>(entries: &mut OwnMap<K, Entry<V>>, key: K, value: V) -> bool {
-    entries.try_reserve(1).is_err() || entries.insert(key, Entry { value, uses: 1 }).is_none()
+fn insert<K: Eq + Hash, V>(entries: &mut OwnMap<K, HandleEntry<V>>, key: K, value: V) -> bool {
+    entries.try_reserve(1).is_err() || entries.insert(key, HandleEntry { value, uses: 1 }).is_none()
 }
 
-fn retain<'a, K: Eq + Hash, V>(entries: &'a mut OwnMap<K, Entry<V>>, key: &K) -> Option<&'a V> {
+fn retain<'a, K: Eq + Hash, V>(entries: &'a mut OwnMap<K, HandleEntry<V>>, key: &K) -> Option<&'a V> {
     let entry = entries.get_mut(key)?;
     entry.uses += 1;
     Some(&entry.value)
 }
 
-/// As many of these as there is memory for.
+/// Collects items while there is memory for them.
 pub(super) fn own_vec<T>(items: impl IntoIterator<Item = T>) -> OwnVec<T> {
     let mut list = OwnVec::new_in(System);
-    items.into_iter().for_each(|item| _ = try_push(&mut list, item));
+    for item in items {
+        let _ = try_push(&mut list, item);
+    }
     list
 }
 
-/// What a call took out of a table before the driver was called.
-#[must_use]
+/// What a call removed from a table before the driver was called.
+#[must_use = "`finish` puts the entry back if the driver refuses"]
 pub(super) struct Undo<K: 'static, V: 'static> {
     table: &'static HandleTable<K, V>,
     key: K,
@@ -161,7 +165,6 @@ pub(super) struct Undo<K: 'static, V: 'static> {
 }
 
 enum Removed<V> {
-    /// There was no such entry.
     Nothing,
     Use,
     Entry(V),
@@ -173,18 +176,19 @@ impl<K: Copy + Eq + Hash, V> Undo<K, V> {
         if let Removed::Entry(value) = &self.removed { Some(value) } else { None }
     }
 
-    /// Other uses of the entry are left.
     pub(super) fn leaves_uses(&self) -> bool {
         matches!(self.removed, Removed::Use)
     }
 
-    /// To be called with the driver's answer: puts back what was taken out if the driver refused.
-    pub(super) fn after(self, result: c_int) {
+    /// Takes the driver's result, and puts back what was removed if the driver refused.
+    pub(super) fn finish(self, result: c_int) {
+        if result == SUCCESS {
+            return;
+        }
         let Self { table, key, removed } = self;
         match removed {
-            _ if result == SUCCESS => {}
             Removed::Nothing => {}
-            Removed::Use => _ = table.with(|entries| retain(entries, &key).is_some()),
+            Removed::Use => table.with(|entries| _ = retain(entries, &key)),
             Removed::Entry(value) => _ = table.insert(key, value),
         }
     }
@@ -203,22 +207,22 @@ mod tests {
         assert!(TABLE.insert(1, 'a') && TABLE.insert(2, 'b') && !TABLE.insert(2, 'c'));
         let undo = TABLE.remove(1);
         assert_eq!((undo.entry(), TABLE.get(1)), (Some(&'a'), None));
-        undo.after(REFUSED);
+        undo.finish(REFUSED);
         assert_eq!(TABLE.get(1), Some('a'));
-        TABLE.remove(1).after(SUCCESS);
+        TABLE.remove(1).finish(SUCCESS);
         assert_eq!((TABLE.get(1), TABLE.get(2)), (None, Some('c')));
-        TABLE.remove(1).after(REFUSED);
+        TABLE.remove(1).finish(REFUSED);
         assert_eq!(TABLE.get(1), None, "there was nothing to be put back");
     }
 
-    /// The driver gives the handle to another thread before the call that gave it back is over.
+    /// The driver may give the handle to another thread before the call that returned it is over.
     #[test]
     fn a_handle_that_comes_again_at_once_is_not_forgotten() {
         static TABLE: HandleTable<u64, char> = HandleTable::new();
         TABLE.insert(1, 'a');
         let undo = TABLE.remove(1);
         assert!(TABLE.insert(1, 'b'));
-        undo.after(SUCCESS);
+        undo.finish(SUCCESS);
         assert_eq!(TABLE.get(1), Some('b'));
     }
 
@@ -230,7 +234,7 @@ mod tests {
         let [first, second, third] = [0; 3].map(|_| TABLE.remove(1));
         assert!(first.leaves_uses() && second.leaves_uses() && third.entry() == Some(&'a'));
         assert!(TABLE.is_empty());
-        [third, second].into_iter().for_each(|undo| undo.after(REFUSED));
+        [third, second].into_iter().for_each(|undo| undo.finish(REFUSED));
         assert!(TABLE.remove(1).leaves_uses() && TABLE.remove(1).entry().is_some());
     }
 
@@ -250,11 +254,11 @@ mod tests {
     fn hooks_look_at_calls_as_long_as_there_are_such_entries() {
         static TABLE: HandleTable<u64, ()> = HandleTable::new().draws_attention();
         [1, 2, 1].into_iter().for_each(|key| _ = TABLE.insert(key, ()));
-        TABLE.remove(1).after(SUCCESS);
+        TABLE.remove(1).finish(SUCCESS);
         assert!(attention::is_wanted());
-        TABLE.remove(2).after(REFUSED);
+        TABLE.remove(2).finish(REFUSED);
         assert!(attention::is_wanted());
-        TABLE.remove(2).after(SUCCESS);
+        TABLE.remove(2).finish(SUCCESS);
         assert!(TABLE.is_empty());
     }
 

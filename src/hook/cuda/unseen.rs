@@ -1,4 +1,4 @@
-//! Calls that make memory which is not recorded: they are counted, and named in the report.
+//! Counts of calls that create memory which is not recorded. The report lists them.
 
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -7,16 +7,15 @@ use super::attention;
 use crate::snapshot::UnseenCalls;
 
 pub(super) struct Unseen {
-    /// What the calls are called.
     function: &'static str,
     calls: AtomicU64,
 }
 
 pub(super) static MULTICAST: Unseen = Unseen::of("cuMulticastCreate");
-/// Allocations and frees that went into graphs that the driver did not name.
+/// Calls that went into graphs that the driver did not name.
 pub(super) static CAPTURED: Unseen = Unseen::of("cuMemAllocAsync or cuMemFreeAsync under stream capture");
 
-/// Those that there were.
+/// Functions that were called, with the number of calls.
 pub(super) fn calls() -> Vec<UnseenCalls> {
     let counts = [&MULTICAST, &CAPTURED].map(|unseen| (unseen.function, unseen.calls.load(Ordering::Relaxed)));
     let called = counts.into_iter().filter(|(_, calls)| *calls > 0);
@@ -32,9 +31,9 @@ impl Unseen {
         self.calls.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Counts a call if something is recorded. Returns the callback to run with its result.
+    /// Counts a call if device memory is recorded.
     pub(super) fn called(&self) -> impl FnOnce(c_int) + use<> {
-        if attention::watching() {
+        if attention::is_recording() {
             self.count();
         }
         |_| {}

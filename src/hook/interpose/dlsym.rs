@@ -1,59 +1,56 @@
-//! `dlsym`: who asks for a function that has a stand-in gets that.
+//! Hook of `dlsym`: answers look-ups of hooked functions with their hooks.
 #![expect(unsafe_code, reason = "functions of C, and one in assembly that must leave its caller's frame alone")]
 
 use std::ffi::{CStr, c_char, c_void};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
-use super::{Pair, loader, patch, table};
+use super::{HookedFunction, installed, loader, patch};
 use crate::errno::KeepErrno;
 use crate::record::fork;
 
 type Dlsym = unsafe extern "C" fn(*mut c_void, *const c_char) -> *mut c_void;
 
-/// The real one, kept before anything was changed.
-static REAL_DLSYM: AtomicUsize = AtomicUsize::new(0);
-/// Another library's comes before it.
+/// The address of the original `dlsym`.
+static ORIGINAL: AtomicUsize = AtomicUsize::new(0);
 static IS_INTERPOSED: AtomicBool = AtomicBool::new(false);
-/// Answers that were ours.
+/// Look-ups that were answered with hooks.
 static ANSWERED: AtomicU64 = AtomicU64::new(0);
 
-/// The name by which a copy of this library in the same process is known to others, through the `dlsym`
-/// that it has put in the place of the real one.
+/// A hooked `dlsym` answers this name; so one copy of memtrace recognizes another in the same process.
 pub(in crate::hook) const OUR_NAME: &CStr = c"memtrace_hooks_are_here";
 
-/// Keeps the real `dlsym`: to be called before anything is changed; false if it cannot be found. It is
-/// asked for in its library: a program that takes its address may have a stub of its own under that name,
-/// which leads to what we change.
-pub(in crate::hook) fn keep_real() -> bool {
+/// Looks up the original `dlsym`; false if it is not found. Call this before any import is patched.
+///
+/// The look-up goes through the library that defines it: a program that takes the address of `dlsym` may get a PLT stub
+/// of its own, which leads through the slot that is patched.
+pub(in crate::hook) fn save_original() -> bool {
     let found = loader::function_of(&[c"libc.so.6", c"libdl.so.2"], c"dlsym");
-    REAL_DLSYM.store(found.map_or(0, |found| found.address), Ordering::Release);
+    ORIGINAL.store(found.map_or(0, |found| found.address), Ordering::Release);
     IS_INTERPOSED.store(found.is_some_and(|found| found.is_interposed), Ordering::Release);
     found.is_some()
 }
 
-/// Functions that were asked for by name and answered with ours.
+/// Look-ups that were answered with hooks.
 pub(in crate::hook) fn answered() -> u64 {
     ANSWERED.load(Ordering::Relaxed)
 }
 
-/// One more was.
 pub(in crate::hook) fn count_answer() {
     ANSWERED.fetch_add(1, Ordering::Relaxed);
 }
 
-pub(in crate::hook) fn real_address() -> usize {
-    REAL_DLSYM.load(Ordering::Acquire)
+pub(in crate::hook) fn original_address() -> usize {
+    ORIGINAL.load(Ordering::Acquire)
 }
 
-/// `dlsym` and ours.
-pub(in crate::hook) fn pair() -> Pair {
-    let interposed = IS_INTERPOSED.load(Ordering::Acquire);
-    Pair { real: real_address(), ours: dlsym as *const () as usize, interposed, is_counted: true }
+pub(in crate::hook) fn hooked() -> HookedFunction {
+    let is_interposed = IS_INTERPOSED.load(Ordering::Acquire);
+    HookedFunction { original: original_address(), hook: dlsym as *const () as usize, is_interposed, is_counted: true }
 }
 
-/// Asks the real `dlsym`.
-pub(in crate::hook) fn real_dlsym(handle: *mut c_void, name: &CStr) -> *mut c_void {
-    let address = REAL_DLSYM.load(Ordering::Acquire);
+/// Calls the original `dlsym`.
+pub(in crate::hook) fn call_original(handle: *mut c_void, name: &CStr) -> *mut c_void {
+    let address = original_address();
     if address == 0 {
         return std::ptr::null_mut();
     }
@@ -63,9 +60,9 @@ pub(in crate::hook) fn real_dlsym(handle: *mut c_void, name: &CStr) -> *mut c_vo
     unsafe { dlsym(handle, name.as_ptr()) }
 }
 
-/// Is what another `dlsym` finds by our name a copy of ours?
+/// Whether the `dlsym` at this address is the hook of another copy of memtrace.
 pub(in crate::hook) fn knows_our_name(dlsym: usize) -> bool {
-    // SAFETY: it is what some object calls as `dlsym`.
+    // SAFETY: a loaded object calls this address as `dlsym`.
     let dlsym = unsafe { std::mem::transmute::<usize, Dlsym>(dlsym) };
     // SAFETY: `dlsym` takes this handle and a C string.
     let answer = unsafe { dlsym(libc::RTLD_DEFAULT, OUR_NAME.as_ptr()) };
@@ -73,15 +70,15 @@ pub(in crate::hook) fn knows_our_name(dlsym: usize) -> bool {
     !answer.is_null()
 }
 
-/// An answer, or where to go on if there is none.
+/// An answer, or 0 and the function to continue with.
 #[repr(C)]
 struct Decision {
     answer: usize,
-    go_on: usize,
+    original: usize,
 }
 
-/// Stands in for `dlsym`. Where there is nothing to answer it jumps to the real one, which then sees
-/// its true caller: `RTLD_NEXT` means "after the caller".
+/// The hook. Without an answer it jumps to the original, which then sees its true caller: `RTLD_NEXT` means "after the
+/// caller".
 #[unsafe(naked)]
 unsafe extern "C" fn dlsym(_handle: *mut c_void, _name: *const c_char) -> *mut c_void {
     core::arch::naked_asm!(
@@ -103,39 +100,35 @@ unsafe extern "C" fn dlsym(_handle: *mut c_void, _name: *const c_char) -> *mut c
 }
 
 /// # Safety
-/// The arguments as `dlsym` takes them, and where it returns to.
+/// The arguments of `dlsym`, and its return address.
 unsafe extern "C" fn decide(handle: *mut c_void, name: *const c_char, caller: *const c_void) -> Decision {
     let _errno = KeepErrno::new();
-    let go_on = REAL_DLSYM.load(Ordering::Acquire);
-    let nothing = Decision { answer: 0, go_on };
+    let original = original_address();
+    let pass_on = Decision { answer: 0, original };
     if name.is_null() {
-        return nothing;
+        return pass_on;
     }
     // SAFETY: `dlsym` takes a C string.
     let name = unsafe { CStr::from_ptr(name) };
-    let Some(table) = table() else { return nothing };
-    let is_meant = (table.is_meant)(name);
-    // What is asked for may lie in an object that was loaded just now.
-    if (is_meant || is_new(handle)) && !fork::is_child() {
+    let Some(interposition) = installed() else { return pass_on };
+    let is_candidate = (interposition.is_candidate)(name);
+    // The caller may be looking into an object that was loaded just now.
+    if (is_candidate || is_new(handle)) && !fork::is_child() {
         patch::patch_new_objects();
     }
     if name == OUR_NAME {
-        return Decision { answer: decide as *const () as usize, go_on };
+        return Decision { answer: decide as *const () as usize, original };
     }
-    if !is_meant || handle == libc::RTLD_NEXT {
-        return nothing;
+    if !is_candidate || handle == libc::RTLD_NEXT {
+        return pass_on;
     }
-    match (table.answer)(name, &|| find_for(caller, handle, name)) {
-        Some(ours) => {
-            count_answer();
-            Decision { answer: ours, go_on }
-        }
-        None => nothing,
-    }
+    let Some(answer) = (interposition.hook_for)(name, &|| find_for(caller, handle, name)) else { return pass_on };
+    count_answer();
+    Decision { answer, original }
 }
 
-/// Has this handle not been asked lately? Objects are looked for only then: the loader has to be locked for
-/// that, which not every caller of `dlsym` is prepared for.
+/// Whether this handle was not used lately. Objects are searched only then, because the search locks the loader, which
+/// not every caller of `dlsym` is prepared for.
 fn is_new(handle: *mut c_void) -> bool {
     const KNOWN: usize = 64;
     static HANDLES: [AtomicUsize; KNOWN] = [const { AtomicUsize::new(0) }; KNOWN];
@@ -143,32 +136,28 @@ fn is_new(handle: *mut c_void) -> bool {
         return false;
     }
     let address = handle.addr();
-    // Handles are addresses of large structures.
-    let place = HANDLES.get((address >> 5) % KNOWN);
-    place.is_none_or(|place| place.swap(address, Ordering::Relaxed) != address)
+    // Handles are addresses of large structures, so their low bits say little.
+    let slot = HANDLES.get((address >> 5) % KNOWN);
+    slot.is_none_or(|slot| slot.swap(address, Ordering::Relaxed) != address)
 }
 
-/// What the real `dlsym` would answer this caller. Asked for what it can see itself, without a handle, it
-/// looks among the caller's own libraries too, which ours are not.
+/// What the original `dlsym` would answer this caller. For `RTLD_DEFAULT` it also searches the caller's own libraries,
+/// which a call from here does not reach.
 fn find_for(caller: *const c_void, handle: *mut c_void, name: &CStr) -> *mut c_void {
-    let found = real_dlsym(handle, name);
+    let found = call_original(handle, name);
     if !found.is_null() || handle != libc::RTLD_DEFAULT {
         return found;
     }
-    let mut object: libc::Dl_info = libc::Dl_info {
-        dli_fname: std::ptr::null(),
-        dli_fbase: std::ptr::null_mut(),
-        dli_sname: std::ptr::null(),
-        dli_saddr: std::ptr::null_mut(),
-    };
-    // SAFETY: the place for the answer is ours; any address may be asked about.
+    // SAFETY: every field may be zero.
+    let mut object = unsafe { std::mem::zeroed::<libc::Dl_info>() };
+    // SAFETY: writes to a local variable; any address is a valid argument.
     if unsafe { libc::dladdr(caller, &mut object) } == 0 || object.dli_fname.is_null() {
         return found;
     }
-    // SAFETY: the loader's name is a C string that lives as long as the object, which is the caller's.
+    // SAFETY: the loader's name is a C string that lives as long as the caller's object.
     let Some(own) = loader::opened(unsafe { CStr::from_ptr(object.dli_fname) }) else { return found };
-    let found = real_dlsym(own, name);
-    // SAFETY: the handle was opened above; its object stays loaded, for it is the caller's.
+    let found = call_original(own, name);
+    // SAFETY: the handle was opened above; the object stays loaded, because it is the caller's.
     unsafe { libc::dlclose(own) };
     found
 }

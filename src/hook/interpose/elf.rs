@@ -1,22 +1,22 @@
-//! The imports of loaded objects: which slot of memory holds the address of which foreign function.
+//! ELF imports of loaded objects: which GOT slot holds the address of which foreign function.
 #![expect(unsafe_code, reason = "the loader's tables are raw memory")]
 
 use std::ffi::{CStr, c_int, c_void};
 use std::ops::Range;
 use std::slice;
 
-/// Where an object keeps the address of a function that it imports.
+/// An import: the slot in which an object keeps the address of a foreign function.
 #[derive(Clone, Debug)]
 pub(in crate::hook) struct Import<'a> {
     pub(in crate::hook) name: &'a CStr,
     pub(in crate::hook) slot: *mut usize,
-    /// A word of the object's data, which its program may change, and not of its tables of imports.
+    /// The slot is a word of the object's data, which the program may change, and not part of the GOT.
     pub(in crate::hook) data: bool,
-    /// The loader makes the slot's page read-only when it is done with the object.
+    /// The loader makes the slot's page read-only after relocation (RELRO).
     pub(in crate::hook) read_only: bool,
-    /// The slot lies where an object has no writable memory, as in code, or across two words.
+    /// The slot cannot be changed: it is outside writable memory, as in code, or unaligned.
     pub(in crate::hook) fixed: bool,
-    /// Where a slot leads that the loader has not looked up yet, because it does so at the first call.
+    /// Where a slot leads that the loader resolves at the first call (lazy binding).
     pub(in crate::hook) stubs: Range<usize>,
 }
 
@@ -31,8 +31,8 @@ const DT_RELA: usize = 7;
 const DT_RELASZ: usize = 8;
 const DT_JMPREL: usize = 23;
 
-/// Calls `each` for every import of every loaded object but those of CUDA and of the system, whose own
-/// calls must reach what they mean. Allocates nothing: `each` must not either, for the loader is locked.
+/// Calls `each` for every import of every loaded object, except those of CUDA and of the system, whose own calls must
+/// not be redirected. The loader is locked meanwhile, so neither this function nor `each` allocates.
 pub(in crate::hook) fn each_import(mut each: impl FnMut(Import<'_>)) {
     let mut each: &mut dyn FnMut(Import<'_>) = &mut each;
     let each: *mut &mut dyn FnMut(Import<'_>) = &mut each;
@@ -40,19 +40,18 @@ pub(in crate::hook) fn each_import(mut each: impl FnMut(Import<'_>)) {
     unsafe { libc::dl_iterate_phdr(Some(visit), each.cast()) };
 }
 
-/// How many objects were ever loaded: changes when one was.
+/// The number of objects ever loaded.
 pub(in crate::hook) fn objects_loaded() -> u64 {
     unsafe extern "C" fn first(info: *mut libc::dl_phdr_info, _size: usize, out: *mut c_void) -> c_int {
         // SAFETY: the loader passes a valid record.
         let adds = unsafe { (*info).dlpi_adds };
-        // SAFETY: `objects_loaded` passes its own number.
+        // SAFETY: `objects_loaded` passes a local variable.
         unsafe { out.cast::<u64>().write(adds) };
         1
     }
     let mut adds = 0u64;
-    let out: *mut u64 = &mut adds;
-    // SAFETY: `first` is called during this call only, with `out` as its last argument.
-    unsafe { libc::dl_iterate_phdr(Some(first), out.cast()) };
+    // SAFETY: `first` is called during this call only, with `adds` as its last argument.
+    unsafe { libc::dl_iterate_phdr(Some(first), (&raw mut adds).cast()) };
     adds
 }
 
@@ -61,10 +60,10 @@ pub(in crate::hook) fn objects_loaded() -> u64 {
 unsafe extern "C" fn visit(info: *mut libc::dl_phdr_info, _size: usize, each: *mut c_void) -> c_int {
     // SAFETY: the loader passes a valid record.
     let info = unsafe { &*info };
-    // SAFETY: `each_import` passes its closure, which nobody else uses meanwhile.
+    // SAFETY: `each_import` passes its closure, which nothing else uses meanwhile.
     let each = unsafe { &mut *each.cast::<&mut dyn FnMut(Import<'_>)>() };
     if !is_left_alone(info)
-        && let Some(object) = Object::of(info)
+        && let Some(object) = LoadedObject::of(info)
     {
         object.each_import(each);
     }
@@ -84,16 +83,16 @@ fn is_left_alone(info: &libc::dl_phdr_info) -> bool {
 }
 
 pub(in crate::hook) fn page_size() -> usize {
-    // SAFETY: asks for a number.
+    // SAFETY: returns a number.
     unsafe { libc::sysconf(libc::_SC_PAGESIZE) }.max(4096) as usize
 }
 
-/// The tables of a loaded object that say what it imports.
-struct Object {
+/// The tables of a loaded object that describe its imports.
+struct LoadedObject {
     base: usize,
     symbols: usize,
     strings: usize,
-    /// Address and size of the two relocation tables.
+    /// Address and size of each relocation table.
     tables: [(usize, usize); 2],
     read_only: Range<usize>,
     code: Range<usize>,
@@ -113,11 +112,11 @@ struct Relocation {
     addend: i64,
 }
 
-/// The values of the dynamic section by tag, as far as the tags are wanted.
+/// Values of the dynamic section, indexed by tag.
 fn dynamic_values(mut entry: *const Dynamic) -> [usize; DT_JMPREL + 1] {
     let mut values = [0; DT_JMPREL + 1];
     loop {
-        // SAFETY: a loaded object's dynamic section ends with an entry of tag 0, and we stop there.
+        // SAFETY: a dynamic section ends with an entry of tag 0, at which the loop stops.
         let Dynamic { tag, value } = unsafe { entry.read() };
         if tag == 0 {
             return values;
@@ -129,7 +128,7 @@ fn dynamic_values(mut entry: *const Dynamic) -> [usize; DT_JMPREL + 1] {
     }
 }
 
-impl Object {
+impl LoadedObject {
     fn of(info: &libc::dl_phdr_info) -> Option<Self> {
         if info.dlpi_phdr.is_null() {
             return None;
@@ -140,7 +139,7 @@ impl Object {
         let at = |header: &libc::Elf64_Phdr| base.wrapping_add(header.p_vaddr as usize);
         let dynamic = headers.iter().find(|header| header.p_type == libc::PT_DYNAMIC)?;
         let relro = headers.iter().find(|header| header.p_type == libc::PT_GNU_RELRO);
-        // As the loader rounds: what shares its page with other data stays writable.
+        // Rounded as the loader does: a page that is shared with other data stays writable.
         let page = |address: usize| address & !(page_size() - 1);
         let end = |header: &libc::Elf64_Phdr| at(header).wrapping_add(header.p_memsz as usize);
         let read_only = relro.map_or(0..0, |header| page(at(header))..page(end(header)));
@@ -169,13 +168,13 @@ impl Object {
 
     fn each_import(&self, each: &mut dyn FnMut(Import<'_>)) {
         for (table, bytes) in self.tables.into_iter().filter(|(table, _)| *table != 0) {
-            // SAFETY: the object's dynamic section says that the table lies there and is so long.
+            // SAFETY: the dynamic section gives the address and the length of the table.
             let table = unsafe { slice::from_raw_parts(table as *const Relocation, bytes / size_of::<Relocation>()) };
             table.iter().filter_map(|relocation| self.import(relocation)).for_each(&mut *each);
         }
     }
 
-    /// The import that a relocation fills in, if it is the address of a function of another object.
+    /// The import that a relocation fills in, if it is the address of a foreign function.
     fn import(&self, relocation: &Relocation) -> Option<Import<'_>> {
         let kind = relocation.info as u32;
         let plain = [R_X86_64_64, R_X86_64_GLOB_DAT, R_X86_64_JUMP_SLOT].contains(&kind) && relocation.addend == 0;
@@ -183,13 +182,13 @@ impl Object {
             return None;
         }
         let symbol = (self.symbols as *const libc::Elf64_Sym).wrapping_add((relocation.info >> 32) as usize);
-        // SAFETY: a relocation names a symbol of its own object's table.
+        // SAFETY: a relocation refers to a symbol of its own object's table.
         let symbol = unsafe { &*symbol };
         if symbol.st_shndx != 0 {
             return None;
         }
         let name = self.strings.wrapping_add(symbol.st_name as usize) as *const std::ffi::c_char;
-        // SAFETY: a symbol's name is a C string in its object's string table.
+        // SAFETY: the symbol's name is a C string in the string table.
         let name = unsafe { CStr::from_ptr(name) };
         let slot = self.base.wrapping_add(relocation.offset as usize);
         let stubs = if kind == R_X86_64_JUMP_SLOT { self.code.clone() } else { 0..0 };

@@ -1,11 +1,11 @@
-//! What the loader is asked, leaving no trace of it to the program.
-#![expect(unsafe_code, reason = "the loader is asked in C")]
+//! Queries to the dynamic loader (`dlopen`, `dlsym`, `dladdr`) that leave no `dlerror` to the program.
+#![expect(unsafe_code, reason = "the loader is called in C")]
 
 use std::ffi::{CStr, c_void};
 
-/// A handle of an object that is loaded; loads none.
+/// A handle to an object if it is loaded already; loads nothing.
 pub(in crate::hook) fn opened(name: &CStr) -> Option<*mut c_void> {
-    // SAFETY: the name ends with a zero byte; nothing is loaded, so no code of others runs.
+    // SAFETY: the name ends with a zero byte; with `RTLD_NOLOAD` no foreign code runs.
     let handle = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD) };
     if handle.is_null() {
         forget_error();
@@ -18,36 +18,36 @@ pub(in crate::hook) fn opened(name: &CStr) -> Option<*mut c_void> {
 #[derive(Clone, Copy, Debug)]
 pub(in crate::hook) struct Found {
     pub(in crate::hook) address: usize,
-    /// Another library's of the same name comes before it.
+    /// Another library with this name comes earlier in the search order.
     pub(in crate::hook) is_interposed: bool,
 }
 
-/// The function of this name in the first of the libraries that has it.
+/// Looks up a function in the first of the libraries that has it.
 pub(in crate::hook) fn function_of(libraries: &[&CStr], name: &CStr) -> Option<Found> {
-    // SAFETY: the handle is a live one or stands for all objects, and the name ends with a zero byte.
+    // SAFETY: the handle is live or `RTLD_DEFAULT`, and the name ends with a zero byte.
     let find = |handle| unsafe { libc::dlsym(handle, name.as_ptr()) };
     let libraries = libraries.iter().filter_map(|library| opened(library));
     let found = libraries.map(find).find(|address| !address.is_null());
-    let everybodys = find(libc::RTLD_DEFAULT);
+    let default = find(libc::RTLD_DEFAULT);
     forget_error();
-    let is_interposed = |found| !everybodys.is_null() && everybodys != found;
+    let is_interposed = |found| !default.is_null() && default != found;
     found.map(|found| Found { address: found.expose_provenance(), is_interposed: is_interposed(found) })
 }
 
-/// What failed was our question: `dlerror` must not tell the program.
+/// Clears the error of a query of ours, so that the program's `dlerror` does not return it.
 pub(in crate::hook) fn forget_error() {
-    // SAFETY: gives the thread's last error, and forgets it.
+    // SAFETY: returns and clears the thread's last error.
     unsafe { libc::dlerror() };
 }
 
-/// Keeps the object that an address lies in loaded to the process's end, if it is a library.
+/// Keeps the library that contains an address loaded until the process ends.
 pub(in crate::hook) fn pin(address: *const c_void) {
-    // SAFETY: all its fields may be zero.
+    // SAFETY: every field may be zero.
     let mut object = unsafe { std::mem::zeroed::<libc::Dl_info>() };
-    // SAFETY: the place for the answer is ours; any address may be asked about.
+    // SAFETY: writes to a local variable; any address is a valid argument.
     let found = unsafe { libc::dladdr(address, &mut object) };
     if found != 0 && !object.dli_fname.is_null() {
-        // SAFETY: the loader's name is a C string; what it names is loaded already.
+        // SAFETY: the loader's name is a C string; the object is loaded already.
         unsafe { libc::dlopen(object.dli_fname, libc::RTLD_LAZY | libc::RTLD_NOLOAD | libc::RTLD_NODELETE) };
         forget_error();
     }

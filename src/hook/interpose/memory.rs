@@ -1,4 +1,4 @@
-//! Words in pages that may be read-only.
+//! Writes to GOT slots on read-only pages (RELRO).
 #![expect(unsafe_code, reason = "memory of loaded objects is changed in place")]
 
 use std::ffi::c_void;
@@ -6,11 +6,10 @@ use std::ffi::c_void;
 use super::elf;
 use crate::errno::last_error;
 
-/// Writes a word of a page that the loader makes read-only once it is done with the object; false if that
-/// cannot be done.
+/// Writes a word to a page that the loader makes read-only after relocation. Returns false on failure.
 ///
-/// The page may be writable still, and its rights the loader's to change: so the kernel writes, which
-/// fails where we would crash, and rights are changed only after that, when the loader is done.
+/// The page may still be writable, and then its protection is the loader's to change. So the kernel writes first, which
+/// fails where a store would crash; the protection is changed only if that fails, when the loader is done.
 pub(in crate::hook) fn write_word(slot: *mut usize, value: usize) -> bool {
     if kernel_writes(slot, value) {
         return true;
@@ -26,16 +25,15 @@ pub(in crate::hook) fn write_word(slot: *mut usize, value: usize) -> bool {
 fn kernel_writes(slot: *mut usize, value: usize) -> bool {
     let from = libc::iovec { iov_base: (&raw const value).cast_mut().cast::<c_void>(), iov_len: size_of::<usize>() };
     let to = libc::iovec { iov_base: slot.cast(), iov_len: size_of::<usize>() };
-    // SAFETY: asks for a number.
+    // SAFETY: takes no arguments.
     let pid = unsafe { libc::getpid() };
-    // SAFETY: reads our own word; the kernel checks where it writes to.
+    // SAFETY: reads a local variable; the kernel checks the address that it writes to.
     unsafe { libc::process_vm_writev(pid, &from, 1, &to, 1, 0) == size_of::<usize>() as isize }
 }
 
 fn protect(slot: *mut usize, protection: i32) -> bool {
     let page = elf::page_size();
     let start = slot.map_addr(|address| address & !(page - 1));
-    // SAFETY: the page belongs to a loaded object; it stays readable throughout, and writable only
-    // becomes what was read-only.
+    // SAFETY: the page belongs to a loaded object and was read-only; it stays readable throughout.
     unsafe { libc::mprotect(start.cast(), page, protection) == 0 }
 }

@@ -1,14 +1,19 @@
-//! Interposition: functions of ours in the place of other libraries', in a process that knows nothing of it.
+//! Interposition: replaces functions of other libraries with hooks, in a running process that does not cooperate.
 //!
-//! Who calls a function of a library got its address in one of two ways: through an import, a slot in its object's GOT that the
-//! loader fills in, or by asking `dlsym`. [`patch`] changes the slots in every loaded object, and those of objects that are
-//! loaded later; [`dlsym`] answers look-ups. What has a stand-in is said by one [`Table`], so nothing here knows whose
-//! functions these are: those of CUDA's driver and `pthread_create` today. `malloc` or `mmap` of C libraries would be further
-//! rows of the table: a [`Pair`] by name, with the real function kept before anything is changed, as [`loader::function_of`]
-//! finds it.
+//! A caller gets the address of a library function in one of two ways: through an import, which is a slot in the GOT of
+//! its loaded object, or by calling `dlsym`. [`patch`] rewrites the slots of every loaded object and of those that are
+//! loaded later (GOT patching); [`dlsym`] answers look-ups by name.
 //!
-//! [`elf`] finds the imports, [`memory`] writes to slots that are read-only, [`loader`] asks what is loaded, and [`note`] marks
-//! programs that have memtrace in them.
+//! This module knows no driver: one [`Interposition`] names the functions and their hooks, today those of the CUDA
+//! driver and `pthread_create`. To interpose `malloc` or `mmap` of C libraries, add further [`HookedFunction`]s, and
+//! look up the original with [`loader::function_of`] before any import is patched.
+//!
+//! [`elf`] finds imports, [`memory`] writes to read-only slots, [`loader`] queries the dynamic loader, and [`note`] marks
+//! programs that contain memtrace.
+//!
+//! Only one copy of memtrace in a process has hooks. A program that contains memtrace carries a [`note`], at which a
+//! preloaded copy stands back. Among other copies the first one wins, because each looks for a hooked `dlsym` before it
+//! starts.
 
 pub(in crate::hook) mod dlsym;
 pub(in crate::hook) mod elf;
@@ -20,38 +25,38 @@ pub(in crate::hook) mod patch;
 use std::ffi::{CStr, c_void};
 use std::sync::OnceLock;
 
-/// A function and what stands in for it.
+/// A function of another library and the hook that replaces it, by address.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::hook) struct Pair {
-    pub(in crate::hook) real: usize,
-    pub(in crate::hook) ours: usize,
-    /// What is asked for by that name need not be the real one.
-    pub(in crate::hook) interposed: bool,
-    /// [`patch::counts`] has its imports.
+pub(in crate::hook) struct HookedFunction {
+    pub(in crate::hook) original: usize,
+    pub(in crate::hook) hook: usize,
+    /// Another library defines this name too, so an import that is still unresolved may not lead to the original.
+    pub(in crate::hook) is_interposed: bool,
+    /// [`patch::counts`] includes its imports.
     pub(in crate::hook) is_counted: bool,
 }
 
-/// What has a stand-in.
+/// Which functions have hooks.
 #[derive(Debug)]
-pub(in crate::hook) struct Table {
-    /// By the name of an import.
-    pub(in crate::hook) pair: fn(&CStr) -> Option<Pair>,
-    /// Called before imports are looked through, while the loader is not locked.
+pub(in crate::hook) struct Interposition {
+    /// Finds a function by the name of an import.
+    pub(in crate::hook) function: fn(&CStr) -> Option<HookedFunction>,
+    /// Called before imports are searched, while the loader is not locked.
     pub(in crate::hook) prepare: fn(),
-    /// May a name that somebody looks up be one of these?
-    pub(in crate::hook) is_meant: fn(&CStr) -> bool,
-    /// Ours for such a name, if what the caller would find is the real one.
-    pub(in crate::hook) answer: fn(&CStr, &dyn Fn() -> *mut c_void) -> Option<usize>,
+    /// Whether a looked-up name may have a hook: a quick test.
+    pub(in crate::hook) is_candidate: fn(&CStr) -> bool,
+    /// The hook for a looked-up name, if the caller's own look-up, given as a closure, would find the original.
+    pub(in crate::hook) hook_for: fn(&CStr, &dyn Fn() -> *mut c_void) -> Option<usize>,
 }
 
-static TABLE: OnceLock<&Table> = OnceLock::new();
+static INSTALLED: OnceLock<&Interposition> = OnceLock::new();
 
-/// From now on these functions have stand-ins, in all objects that are loaded and will be.
-pub(in crate::hook) fn install(table: &'static Table) {
-    let _ = TABLE.set(table);
+/// Puts the hooks in place, in all objects that are loaded now or later.
+pub(in crate::hook) fn install(interposition: &'static Interposition) {
+    let _ = INSTALLED.set(interposition);
     patch::patch_new_objects();
 }
 
-fn table() -> Option<&'static Table> {
-    TABLE.get().copied()
+fn installed() -> Option<&'static Interposition> {
+    INSTALLED.get().copied()
 }

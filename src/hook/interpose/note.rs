@@ -1,11 +1,11 @@
-//! A note in the file of every program that has memtrace in it, by which a preloaded copy knows that it is not needed.
-#![expect(unsafe_code, reason = "a note has a section of its own, and the loader is asked in C")]
+//! ELF note in every program that contains memtrace: it tells a preloaded copy to stand back.
+#![expect(unsafe_code, reason = "a note has a section of its own, and the loader is called in C")]
 
 use std::ffi::{c_int, c_void};
 
 use crate::elf;
 
-/// As ELF has notes: the lengths of name and content, a type, the name padded to four bytes.
+/// Layout of an ELF note: lengths of name and content, a type, and the name padded to four bytes.
 #[repr(C)]
 struct Note {
     name_length: u32,
@@ -18,11 +18,11 @@ const NAME: &[u8; 12] = b"memtrace\0\0\0\0";
 const KIND: u32 = 1;
 
 #[used]
-// SAFETY: nobody runs what is in this section; it has the form of a note.
+// SAFETY: the section holds data in the form of a note, not code.
 #[unsafe(link_section = ".note.memtrace")]
 static NOTE: Note = Note { name_length: 9, length: 0, kind: KIND, name: *NAME };
 
-/// Does the program have a copy of memtrace, other than this one?
+/// Whether the program contains a copy of memtrace other than this one.
 pub(in crate::hook) fn program_has_its_own() -> bool {
     let mut found = false;
     // SAFETY: `look` is called only during this call, with `found` as its last argument.
@@ -36,8 +36,8 @@ unsafe extern "C" fn look(info: *mut libc::dl_phdr_info, _size: usize, found: *m
     // SAFETY: the loader passes a valid record.
     let program = unsafe { &*info };
     let is_ours = elf::range(program).contains(&((&raw const NOTE).addr() as u64));
-    // SAFETY: a place of the caller's, which nobody else uses meanwhile.
+    // SAFETY: the caller's variable, which nothing else uses meanwhile.
     unsafe { found.cast::<bool>().write(!is_ours && elf::note(program, &NAME[..9], KIND).is_some()) };
-    // The first is the program.
+    // Stops after the first object, which is the program.
     1
 }

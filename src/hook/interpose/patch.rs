@@ -1,7 +1,7 @@
-//! GOT patching: our functions in the place of others, in the imports of every loaded object.
+//! GOT patching: writes hooks into the import slots of every loaded object.
 //!
-//! Only a slot that holds the real function is changed, or one that the loader will look up
-//! at the first call: what leads to another library, and what the loader has not filled in yet, stays as it is.
+//! A slot is changed only if it holds the original function, or if the loader resolves it lazily at the first call.
+//! Slots that lead to another library, and slots that the loader has not filled in yet, stay as they are.
 #![expect(unsafe_code, reason = "slots of loaded objects are changed in place")]
 
 use std::ffi::CStr;
@@ -9,23 +9,23 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use super::elf::{self, Import};
-use super::{Pair, memory, table};
+use super::{HookedFunction, installed, memory};
 
-/// Of the last look: imports that lead past us, and that should but do not.
+/// Result of the last pass: imports that lead to hooks, and imports that could not be changed.
 static CHANGED: AtomicU64 = AtomicU64::new(0);
 static REFUSED: AtomicU64 = AtomicU64::new(0);
-/// The loader's count of objects when they were looked through last.
+/// The loader's count of loaded objects at the last complete pass.
 static SEEN: AtomicU64 = AtomicU64::new(0);
+/// A thread wants another pass.
 static WANTED: AtomicBool = AtomicBool::new(false);
 static LOCK: Mutex<()> = Mutex::new(());
 
-/// How many imports lead past us, and how many should but cannot be changed: calls through those are not
-/// seen.
+/// Imports that lead to hooks, and imports that cannot be changed: calls through the latter are not seen.
 pub(in crate::hook) fn counts() -> (u64, u64) {
     (CHANGED.load(Ordering::Relaxed), REFUSED.load(Ordering::Relaxed))
 }
 
-/// Looks through all objects if any was loaded since the last time.
+/// Patches all objects if any was loaded since the last time.
 pub(in crate::hook) fn patch_new_objects() {
     let loaded = elf::objects_loaded();
     if SEEN.load(Ordering::Acquire) != loaded && patch_all() {
@@ -33,67 +33,68 @@ pub(in crate::hook) fn patch_new_objects() {
     }
 }
 
-/// Looks through all objects; false if some were not ready yet. Never waits: if another thread is at
-/// it, that one looks once more.
+/// Patches all objects. Returns false if the loader was still busy with some. Never waits: if another thread is
+/// patching, that thread makes a further pass.
 pub(in crate::hook) fn patch_all() -> bool {
-    let Some(table) = table() else { return true };
-    // Asked before the loader is locked.
-    (table.prepare)();
+    let Some(interposition) = installed() else { return true };
+    (interposition.prepare)();
     let mut all = true;
     WANTED.store(true, Ordering::Release);
     while WANTED.load(Ordering::Acquire) {
         let Ok(_patching) = LOCK.try_lock() else { return false };
         WANTED.store(false, Ordering::Release);
-        let mut look = Look::default();
-        elf::each_import(|import| look.import(&import, table.pair));
-        all = !look.unready;
-        CHANGED.store(look.changed, Ordering::Relaxed);
-        REFUSED.store(look.refused, Ordering::Relaxed);
+        let mut pass = PatchPass::default();
+        elf::each_import(|import| pass.patch(&import, interposition.function));
+        all = !pass.is_incomplete;
+        CHANGED.store(pass.changed, Ordering::Relaxed);
+        REFUSED.store(pass.refused, Ordering::Relaxed);
     }
     all
 }
 
-/// One look through all objects.
 #[derive(Debug, Default)]
-struct Look {
+struct PatchPass {
     changed: u64,
     refused: u64,
-    /// The loader has still to fill in some.
-    unready: bool,
+    /// The loader has yet to fill in some slots.
+    is_incomplete: bool,
 }
 
-impl Look {
-    fn import(&mut self, import: &Import<'_>, pair: fn(&CStr) -> Option<Pair>) {
-        let Some(Pair { real, ours, interposed, is_counted }) = pair(import.name) else { return };
-        let mut other = Self::default();
-        let counts = if is_counted { self } else { &mut other };
-        // SAFETY: the loader keeps the slot there as long as the object is loaded; it may not be aligned.
+impl PatchPass {
+    fn patch(&mut self, import: &Import<'_>, function: fn(&CStr) -> Option<HookedFunction>) {
+        let Some(HookedFunction { original, hook, is_interposed, is_counted }) = function(import.name) else { return };
+        let mut uncounted = Self::default();
+        let counts = if is_counted { self } else { &mut uncounted };
+        // SAFETY: the slot exists as long as the object is loaded; it may be unaligned.
         let current = unsafe { import.slot.read_unaligned() };
-        if current == ours {
+        if current == hook {
             counts.changed += 1;
-        } else if current == real || is_unbound(import, current) && !interposed {
-            let done = !import.fixed && set(import, current, ours);
-            (counts.changed, counts.refused) = (counts.changed + u64::from(done), counts.refused + u64::from(!done));
+        } else if current == original || is_lazy(import, current) && !is_interposed {
+            if !import.fixed && write(import, current, hook) {
+                counts.changed += 1;
+            } else {
+                counts.refused += 1;
+            }
         } else if !import.data {
-            // Below any code: not filled in yet, or a weak import that stays empty.
-            let empty = current < import.stubs.start.max(elf::page_size());
-            counts.unready |= empty;
-            counts.refused += u64::from(!empty);
+            // An address below any code: the slot is not filled in yet, or belongs to a weak import that stays empty.
+            let is_empty = current < import.stubs.start.max(elf::page_size());
+            counts.is_incomplete |= is_empty;
+            counts.refused += u64::from(!is_empty);
         }
     }
 }
 
-/// The loader looks the function up at the first call.
-fn is_unbound(import: &Import<'_>, current: usize) -> bool {
+/// Whether the loader resolves the slot at the first call.
+fn is_lazy(import: &Import<'_>, current: usize) -> bool {
     import.stubs.contains(&current) && !import.read_only
 }
 
-fn set(import: &Import<'_>, current: usize, ours: usize) -> bool {
+fn write(import: &Import<'_>, current: usize, hook: usize) -> bool {
     if import.read_only {
-        return memory::write_word(import.slot, ours);
+        return memory::write_word(import.slot, hook);
     }
-    // SAFETY: an aligned word of a loaded object, in memory that is writable for good.
+    // SAFETY: an aligned word of a loaded object, in memory that stays writable.
     let slot = unsafe { AtomicUsize::from_ptr(import.slot) };
-    // If it changed meanwhile, it is the program's or the loader's.
-    slot.compare_exchange(current, ours, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+    // If the slot changed meanwhile, the program or the loader owns the new value.
+    slot.compare_exchange(current, hook, Ordering::AcqRel, Ordering::Relaxed).is_ok()
 }

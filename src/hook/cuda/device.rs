@@ -1,13 +1,16 @@
-//! Which device and which context a call is about.
+//! Which device and which context a call uses.
+//!
+//! Pinned, managed and imported memory are devices of their own: their addresses belong to no single GPU, so adding
+//! them to one would make its sum wrong.
 
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::functions::{answer, cuCtxGetCurrent, cuCtxGetDevice, cuDeviceGetCount, cuPointerGetAttribute};
-use super::words::{Class, Outcome, Stream, Whose};
+use super::types::{Class, DeviceHint, Outcome, Stream};
 use crate::snapshot::Device;
 
-/// The memory that an allocation came from.
+/// The device of an allocation.
 pub(super) fn device_of(outcome: &Outcome) -> Device {
     match outcome.class {
         Class::Managed => Device::Managed,
@@ -19,10 +22,10 @@ pub(super) fn device_of(outcome: &Outcome) -> Device {
 
 fn ordinal_of(outcome: &Outcome) -> Option<u32> {
     match outcome.whose {
-        Whose::Ordinal(ordinal) => Some(ordinal),
+        DeviceHint::Ordinal(ordinal) => Some(ordinal),
         _ if has_one_device() => Some(0),
-        Whose::Streams if outcome.stream.is_special() => current_device(),
-        Whose::Streams | Whose::Address => owner(outcome.address).or_else(current_device),
+        DeviceHint::Stream if outcome.stream.is_special() => current_device(),
+        DeviceHint::Stream | DeviceHint::Address => owner(outcome.address).or_else(current_device),
     }
 }
 
@@ -36,31 +39,30 @@ fn has_one_device() -> bool {
     ONE.load(Ordering::Acquire)
 }
 
-/// The device of this thread's context.
+/// The device of this thread's current context.
 pub(super) fn current_device() -> Option<u32> {
     answer(cuCtxGetDevice)?.try_into().ok()
 }
 
-/// This thread's context, which is the one of the special streams; other streams are told apart by their
-/// handles alone.
+/// The context to number a stream by: the current one for the default streams, which every context has, else 0.
 pub(super) fn context_of(stream: Stream) -> usize {
     if stream.is_special() { current_context() } else { 0 }
 }
 
-/// 0 if the thread has none.
+/// This thread's current context, or 0.
 pub(super) fn current_context() -> usize {
     answer(cuCtxGetCurrent).unwrap_or(0)
 }
 
-/// How many devices there are, if the driver has been initialised.
+/// The number of devices, if the driver is initialized.
 pub(super) fn device_count() -> Option<u32> {
     answer(cuDeviceGetCount)?.try_into().ok()
 }
 
-/// The device that an address belongs to.
+/// The device that owns an address.
 pub(super) fn owner(address: u64) -> Option<u32> {
     const DEVICE_ORDINAL: c_int = 9;
-    // A number of four bytes; -1 where there is none.
+    // The driver writes four bytes; -1 if there is no device.
     let device = answer(|value| cuPointerGetAttribute(value, DEVICE_ORDINAL, address))? as u32 as c_int;
     device.try_into().ok()
 }

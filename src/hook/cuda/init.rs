@@ -1,4 +1,4 @@
-//! The driver was started: what waits for that is called once, on the thread that started it.
+//! Callback at `cuInit`: runs once, on the thread that initializes the driver first.
 #![expect(unsafe_code, reason = "a function is kept as an address")]
 
 use std::ffi::c_int;
@@ -9,27 +9,27 @@ use crate::errno::KeepErrno;
 use crate::hook::interpose::note;
 use crate::record::thread;
 
-/// That thread was the parent's.
+/// The callback; null if there is none, or once it has been called.
+static ON_CUDA_START: AtomicPtr<()> = AtomicPtr::new(std::ptr::null_mut());
+
+/// The number of the thread that is running the callback; 0 if none is. Not a lock, which a forked child would inherit.
+static STARTER: AtomicU32 = AtomicU32::new(0);
+
+/// The longest that other threads wait for the callback, which may itself wait for a lock that one of them holds.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// In a forked child: the starter was a thread of the parent.
 pub(super) fn in_child() {
     STARTER.store(0, Ordering::Relaxed);
 }
 
-/// To be called once the driver has been started; null once it was.
-static ON_CUDA_START: AtomicPtr<()> = AtomicPtr::new(std::ptr::null_mut());
-
-/// The number of the thread on which that is being called; 0 if it is not. Not a lock: a forked child would inherit it.
-static STARTER: AtomicU32 = AtomicU32::new(0);
-
-/// Others wait no longer than this for the starter: it might be waiting for what one of them holds.
-const PATIENCE: Duration = Duration::from_secs(10);
-
-/// False if that will not be seen, because the program has memtrace in it.
+/// Sets the callback. Returns false if it will never run, because the program contains memtrace itself.
 pub(crate) fn on_cuda_start(call: fn()) -> bool {
     ON_CUDA_START.store(call as *mut (), Ordering::Release);
     !note::program_has_its_own()
 }
 
-/// After `cuInit`. Who comes while another thread has the recording begun waits: what it allocates next is to be recorded.
+/// Runs after `cuInit`. While one thread runs the callback, others wait, so that their first allocations are recorded.
 pub(super) fn cuda_started(result: c_int) {
     if result != 0 {
         return;
@@ -48,18 +48,18 @@ fn start_once() {
     }
     let call = ON_CUDA_START.swap(std::ptr::null_mut(), Ordering::AcqRel);
     if !call.is_null() {
-        // SAFETY: only functions of this type are stored there.
+        // SAFETY: only functions of this type are stored.
         let call = unsafe { std::mem::transmute::<*mut (), fn()>(call) };
         let _ = std::panic::catch_unwind(call);
     }
     STARTER.store(0, Ordering::Release);
 }
 
-/// The starter itself may come here out of its call.
+/// The callback may call `cuInit` itself, so its own thread does not wait.
 fn wait_for_starter() {
     let is_other = || ![0, thread::number().0].contains(&STARTER.load(Ordering::Acquire));
-    let begun = Instant::now();
-    while is_other() && begun.elapsed() < PATIENCE {
+    let began = Instant::now();
+    while is_other() && began.elapsed() < PATIENCE {
         std::thread::sleep(Duration::from_millis(1));
     }
 }

@@ -1,23 +1,23 @@
-//! Before `main`: the hooks are put in place and stay passive until a session records.
+//! `.init_array` constructor: puts the hooks in place before `main`.
 #![expect(unsafe_code, reason = "a constructor is a function in a section of its own")]
 
 use std::ffi::{CStr, c_void};
 use std::sync::atomic::{AtomicU8, Ordering};
 
-use super::{lookup, started};
-use crate::hook::interpose::{self, Pair, Table, dlsym, elf, loader, note};
+use super::{init, lookup};
+use crate::hook::interpose::{self, HookedFunction, Interposition, dlsym, elf, loader, note};
 use crate::hook::threads;
 use crate::record::fork;
 use crate::snapshot::CudaState;
 use crate::variable;
 
 #[used]
-// SAFETY: the loader calls the functions in this section; this one neither unwinds nor needs anything
-// that is not there before `main`.
+// SAFETY: the loader calls the functions in this section; this one neither unwinds nor needs anything that does not
+// exist before `main`.
 #[unsafe(link_section = ".init_array")]
-static START: extern "C" fn() = start;
+static CONSTRUCTOR: extern "C" fn() = construct;
 
-/// What came of it: a [`CudaState`] as a number, for it is needed before anything else.
+/// A [`CudaState`] as a number.
 static STATE: AtomicU8 = AtomicU8::new(OFF);
 const OFF: u8 = 0;
 const ACTIVE: u8 = 1;
@@ -31,38 +31,43 @@ pub(super) fn state() -> CudaState {
     }
 }
 
-extern "C" fn start() {
+pub(super) fn has_hooks() -> bool {
+    STATE.load(Ordering::Acquire) == ACTIVE
+}
+
+extern "C" fn construct() {
     fork::watch();
-    if is_turned_off() {
-        return;
-    }
-    if !dlsym::keep_real() {
+    if is_turned_off() || !dlsym::save_original() {
         return;
     }
     if note::program_has_its_own() || is_another_copy_there() {
         return STATE.store(ANOTHER_COPY, Ordering::Release);
     }
-    threads::keep_real();
-    // What leads to us must not lead nowhere when a library with us in it is closed.
-    loader::pin(start as *const c_void);
-    fork::in_each_child(started::in_child);
+    threads::save_original();
+    // Patched imports must not dangle when a library that contains memtrace is closed.
+    loader::pin(construct as *const c_void);
+    fork::in_each_child(init::in_child);
     STATE.store(ACTIVE, Ordering::Release);
-    interpose::install(&TABLE);
+    interpose::install(&HOOKS);
 }
 
-/// Everything that has a stand-in.
-static TABLE: Table = Table { pair, prepare: lookup::look_up_all, is_meant: lookup::is_meant, answer: lookup::answer };
+static HOOKS: Interposition = Interposition {
+    function,
+    prepare: lookup::look_up_all,
+    is_candidate: lookup::is_candidate,
+    hook_for: lookup::hook_for,
+};
 
-fn pair(name: &CStr) -> Option<Pair> {
+fn function(name: &CStr) -> Option<HookedFunction> {
     match name.to_bytes() {
-        b"dlsym" => Some(dlsym::pair()),
-        b"pthread_create" => threads::pair(),
-        _ if lookup::is_meant(name) => lookup::pair(name),
+        b"dlsym" => Some(dlsym::hooked()),
+        b"pthread_create" => threads::hooked(),
+        _ if lookup::is_candidate(name) => lookup::hooked(name),
         _ => None,
     }
 }
 
-/// `MEMTRACE=0` or `off`: nothing is touched. Read in C: Rust's environment may not be there yet.
+/// Whether `MEMTRACE` is `0`, `off` or `false`. Read in C, because Rust's environment may not be initialized yet.
 fn is_turned_off() -> bool {
     if variable::is_privileged() {
         return false;
@@ -77,21 +82,16 @@ fn is_turned_off() -> bool {
     [c"0", c"off", c"false"].contains(&value)
 }
 
-/// This copy put the hooks in place.
-pub(super) fn has_hooks() -> bool {
-    STATE.load(Ordering::Acquire) == ACTIVE
-}
-
-/// Has a copy of this library changed the imports of this process already? Two would see everything twice, or each what
-/// the other missed, so one has hooks, and the others say so.
+/// Whether another copy of memtrace has patched the imports of this process. Two copies with hooks would record each
+/// call twice, or each miss what the other one sees.
 fn is_another_copy_there() -> bool {
     const MOST: usize = 8;
     let mut others = [0usize; MOST];
     let mut count = 0;
-    let own = dlsym::real_address();
+    let own = dlsym::original_address();
     elf::each_import(|import| {
         if import.name == c"dlsym" && !import.data {
-            // SAFETY: the loader keeps a word there.
+            // SAFETY: the slot exists while the loader is locked.
             let address = unsafe { import.slot.read_unaligned() };
             let known = address < elf::page_size() || address == own || others.contains(&address);
             if let Some(slot) = others.get_mut(count).filter(|_| !known) {

@@ -1,15 +1,15 @@
-//! What the calls of the driver are about, in memtrace's words: kinds of memory, devices, streams, requests and what came of
-//! them.
+//! Types shared by all hooks: kinds of memory, devices, CUDA streams, requests and their outcomes.
 
 use std::ffi::{c_int, c_void};
 
+use super::driver::SUCCESS;
 use super::pointers::CallerPtr;
 use crate::snapshot::MemoryKind;
 
 pub(super) type Pointer = u64;
 pub(super) type Handle = *mut c_void;
 
-/// What kind of memory a call is about.
+/// The kind of memory that a call allocates or frees.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Class {
     Pool,
@@ -18,7 +18,7 @@ pub(super) enum Class {
     Pinned,
     Registered,
     Virtual,
-    /// As `Virtual`, but the host's.
+    /// `cuMemCreate` for host memory.
     VirtualHost,
     Array,
     Graph,
@@ -26,7 +26,7 @@ pub(super) enum Class {
 }
 
 impl Class {
-    /// Of the host, and known to the driver.
+    /// Whether it is host memory that the driver knows.
     pub(super) fn is_pinned(self) -> bool {
         matches!(self, Self::Pinned | Self::Registered | Self::VirtualHost)
     }
@@ -46,69 +46,74 @@ impl Class {
     }
 }
 
-/// Which device a call is about.
+/// How to find the device of an allocation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Whose {
-    /// The stream's, if it is not one that every context has, else the current context's.
-    Streams,
-    /// Of that which the address belongs to: a pool may be another device's.
+pub(super) enum DeviceHint {
+    /// The device of the stream, or of the current context for the default streams.
+    Stream,
+    /// The device that owns the address, because a pool may belong to another device.
     Address,
-    /// Named by the call.
+    /// The call names it.
     Ordinal(u32),
 }
 
-/// Where a call leaves the address of what it allocated.
+/// Where the address of an allocation comes from.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Address {
+pub(super) enum AddressSource {
     Out(CallerPtr<u64>),
     Given(u64),
 }
 
-/// How large it is.
+/// The size of an allocation.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Size {
     Plain(usize),
-    /// The bytes of a row that the driver chose, those that were asked for, and the number of rows.
+    /// Bytes of a row as the driver chose them, as requested, and the number of rows.
     Pitched(CallerPtr<usize>, usize, usize),
 }
 
-/// The stream that a call names.
+/// A CUDA stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Stream(usize);
 
 impl Stream {
-    /// The call is not in the order of a stream.
+    /// The call is not ordered by a stream.
     pub(super) const NONE: Self = Self(0);
-    /// `CU_STREAM_LEGACY`, which is also what no stream means.
+    /// `CU_STREAM_LEGACY`, which a null stream means by default.
     pub(super) const LEGACY: Self = Self(1);
     /// `CU_STREAM_PER_THREAD`.
     pub(super) const PER_THREAD: Self = Self(2);
 
-    pub(super) fn of(handle: *mut c_void) -> Self {
-        if handle.is_null() { Self::LEGACY } else { Self(handle.addr()) }
+    /// `per_thread`: a null handle means the thread's own default stream.
+    pub(super) fn of(handle: *mut c_void, per_thread: bool) -> Self {
+        match handle.addr() {
+            0 if per_thread => Self::PER_THREAD,
+            0 => Self::LEGACY,
+            address => Self(address),
+        }
     }
 
     pub(super) fn handle(self) -> usize {
         self.0
     }
 
-    /// None, or a number instead of an object: each context has these streams.
+    /// Whether it is no stream, or a default stream, which every context has.
     pub(super) fn is_special(self) -> bool {
         self.0 <= 2
     }
 }
 
-/// An allocation that was asked for.
+/// An allocation before the driver call.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Request {
     pub(super) class: Class,
-    pub(super) address: Address,
+    pub(super) address: AddressSource,
     pub(super) size: Size,
     pub(super) stream: Stream,
-    pub(super) whose: Whose,
+    pub(super) whose: DeviceHint,
 }
 
-/// An allocation as it came out.
+/// An allocation after the driver call.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Outcome {
     pub(super) result: c_int,
@@ -117,31 +122,44 @@ pub(super) struct Outcome {
     pub(super) address: u64,
     pub(super) size: u64,
     pub(super) stream: Stream,
-    pub(super) whose: Whose,
-    /// How long the driver took, in ticks.
+    pub(super) whose: DeviceHint,
+    /// Time in the driver, in ticks.
     pub(super) took: u64,
 }
 
-/// A free that is asked for.
+/// A free before the driver call.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Release {
+pub(super) struct FreeRequest {
     pub(super) class: Class,
     pub(super) address: u64,
-    /// As in [`Request`].
     pub(super) stream: Stream,
 }
 
-/// The beginning of `CUmemPoolProps`.
+impl Outcome {
+    /// A successful allocation without a stream, on the device of the current context.
+    pub(super) fn of_block(class: Class, address: u64, size: u64) -> Self {
+        Self { result: SUCCESS, class, address, size, stream: Stream::NONE, whose: DeviceHint::Stream, took: 0 }
+    }
+}
+
+impl FreeRequest {
+    /// A free without a stream.
+    pub(super) fn at_once(class: Class, address: u64) -> Self {
+        Self { class, address, stream: Stream::NONE }
+    }
+}
+
+/// The first fields of `CUmemPoolProps`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
-pub(super) struct LocationOfPool {
+pub(super) struct PoolLocation {
     allocation: c_int,
     handles: c_int,
     kind: c_int,
     id: c_int,
 }
 
-impl LocationOfPool {
+impl PoolLocation {
     /// `CU_MEM_LOCATION_TYPE_DEVICE`.
     const DEVICE: c_int = 1;
 
@@ -150,7 +168,7 @@ impl LocationOfPool {
         Self { allocation: 1, handles: 0, kind: Self::DEVICE, id }
     }
 
-    /// The device's ordinal, if it is one.
+    /// The device's ordinal, unless the pool is in host memory.
     pub(super) fn ordinal(self) -> Option<u32> {
         if self.kind == Self::DEVICE { self.id.try_into().ok() } else { None }
     }

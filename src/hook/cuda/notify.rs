@@ -1,0 +1,173 @@
+//! Reports allocations and frees to the recorder, wherever they come from.
+
+use std::ffi::c_int;
+use std::hash::Hash;
+use std::panic::catch_unwind;
+
+use super::attention::is_recording;
+use super::device::{context_of, device_of};
+use super::driver::{DEINITIALIZED, OUT_OF_MEMORY, SUCCESS};
+use super::table::Undo;
+use super::types::{Class, DeviceHint, FreeRequest, Outcome, Stream};
+use super::{query, segments, streams};
+use crate::errno::KeepErrno;
+use crate::record::device_memory::{self, DeviceFree};
+use crate::record::measure::{self, Space};
+use crate::record::{EventSite, gates, guard, heap, here, recorder, thread, ticks};
+use crate::snapshot::{Device, OutOfMemory};
+
+pub(super) fn notify_alloc(outcome: &Outcome) {
+    notify_alloc_at(outcome, None);
+}
+
+/// Reports an allocation. `at` is the site that requested it, if that is not here; the current scopes hold it in any
+/// case.
+pub(super) fn notify_alloc_at(outcome: &Outcome, at: Option<EventSite>) {
+    if !is_recording() || guard::state() & guard::OWN != 0 {
+        return;
+    }
+    // The stack is taken outside of `catch_unwind`, whose frames would end up in it.
+    let own = guard::own_work();
+    let site = match at {
+        Some(site) => EventSite { context: guard::context(), thread: thread::number(), ..site },
+        None => site_here(),
+    };
+    let act = || if outcome.result == SUCCESS { record(outcome, site) } else { note_refusal(outcome, site) };
+    // Nothing here panics; if it did, the panic must not reach the program.
+    let _ = catch_unwind(act);
+    drop(own);
+    if outcome.result == OUT_OF_MEMORY {
+        // A dump writes files.
+        let _errno = KeepErrno::new();
+        let _ = catch_unwind(|| heap::refused(device_refused(outcome), outcome.size as usize));
+    }
+}
+
+/// Reports a failed call if it is out of memory.
+pub(super) fn notify_refusal(outcome: &Outcome) {
+    if outcome.result == OUT_OF_MEMORY {
+        notify_alloc(outcome);
+    }
+}
+
+/// The current site; the stack is taken only if a recording or a measurement needs it.
+pub(super) fn site_here() -> EventSite {
+    let measuring = gates::any_measurement() && measure::may_concern_this_thread();
+    if measuring || gates::records_device_memory() { here::alloc_site(measuring) } else { EventSite::default() }
+}
+
+#[cold]
+fn note_refusal(outcome: &Outcome, site: EventSite) {
+    let (device_free, device_total) = query::device_memory().unzip();
+    let EventSite { stack, context, thread, .. } = site;
+    let (size, time_ns) = (outcome.size, 0);
+    let oom = OutOfMemory { time_ns, size, device_free, device_total, stack, context, thread };
+    device_memory::refused(device_refused(outcome), oom);
+}
+
+/// The device of a refused allocation. There is no block to query, so a stream of another device than the current one
+/// is not recognized.
+fn device_refused(outcome: &Outcome) -> Device {
+    let whose = match outcome.whose {
+        DeviceHint::Ordinal(ordinal) => DeviceHint::Ordinal(ordinal),
+        _ => DeviceHint::Stream,
+    };
+    device_of(&Outcome { stream: Stream::NONE, whose, ..*outcome })
+}
+
+fn record(outcome: &Outcome, mut site: EventSite) {
+    site.memory = outcome.class.memory();
+    if outcome.stream != Stream::NONE {
+        site.stream = streams::number(context_of(outcome.stream), outcome.stream, site.thread);
+    }
+    let device = device_of(outcome);
+    let Outcome { address, size, took, .. } = *outcome;
+    let query_segment = || segments::segment_of(address, size, site.memory);
+    device_memory::on_alloc(device, device_memory::NewBlock { address, size, site, took }, query_segment);
+}
+
+/// A free that was reported before the driver call. `None` for memtrace's own work, or if nothing is recorded.
+#[derive(Debug)]
+pub(super) struct PendingFree(Option<ReportedFree>);
+
+#[derive(Debug)]
+struct ReportedFree {
+    taking: DeviceFree,
+    measured: Option<measure::MeasuredFree>,
+    class: Class,
+    began: u64,
+}
+
+/// Reports a free, before the driver call.
+pub(super) fn notify_free(request: FreeRequest) -> PendingFree {
+    if !is_recording() || guard::state() & guard::OWN != 0 {
+        return PendingFree::NONE;
+    }
+    let (taking, measured) = take(&request);
+    PendingFree(Some(ReportedFree { taking, measured, class: request.class, began: ticks::now() }))
+}
+
+fn take(request: &FreeRequest) -> (DeviceFree, Option<measure::MeasuredFree>) {
+    let _own = guard::own_work();
+    let take = || {
+        let pinned = request.class.is_pinned();
+        match device_memory::before_free(pinned, request.address) {
+            DeviceFree::Unknown if recorder::had_blocks_before() && !pinned => query::pool_block(request.address)
+                .map_or(DeviceFree::Unknown, |(ordinal, size)| {
+                    device_memory::before_free_from_pool(Device::Cuda(ordinal), request.address, size)
+                }),
+            taking => taking,
+        }
+    };
+    let taking = catch_unwind(take).unwrap_or(DeviceFree::Unknown);
+    let measured = || gates::any_measurement().then(|| take_measured(request, taking.known())).flatten();
+    (taking, catch_unwind(measured).unwrap_or(None))
+}
+
+fn take_measured(request: &FreeRequest, known: Option<(Device, u64)>) -> Option<measure::MeasuredFree> {
+    let address = request.address;
+    let space = if request.class.is_pinned() { Space::Pinned } else { Space::Device };
+    let of_pool = || query::pool_block(address).map(|(ordinal, size)| (Device::Cuda(ordinal), size));
+    // The driver is queried if a measurement is active here and nothing knows the block.
+    let must_query = known.is_none() && guard::state() & guard::MEASURING != 0 && !measure::knows(space, address);
+    let known = if must_query && space == Space::Device { of_pool() } else { known };
+    measure::on_free(space, address, known)
+}
+
+impl PendingFree {
+    pub(super) const NONE: Self = Self(None);
+
+    /// The callback of a call that also removed a table's entry.
+    pub(super) fn with<K: Copy + Eq + Hash, V>(self, removed: Undo<K, V>) -> impl FnOnce(c_int) {
+        move |result| {
+            removed.finish(result);
+            self.finish(result);
+        }
+    }
+
+    /// Takes the driver's result. If the driver refused the free, the block is live again.
+    pub(super) fn finish(self, result: c_int) {
+        let Some(ReportedFree { taking, measured, class, began }) = self.0 else { return };
+        finish(result, taking, measured, ticks::now().saturating_sub(began));
+        // Memory outside of pools returns to the device at once.
+        if class == Class::Classic {
+            segments::settle(result);
+        }
+    }
+}
+
+fn finish(result: c_int, taking: DeviceFree, measured: Option<measure::MeasuredFree>, took: u64) {
+    if result == DEINITIALIZED {
+        return;
+    }
+    let _own = guard::own_work();
+    let _ = catch_unwind(|| match result {
+        SUCCESS => device_memory::freed(taking, took),
+        _ => {
+            device_memory::free_was_refused(taking);
+            if let Some(taken) = measured {
+                measure::undo_free(taken);
+            }
+        }
+    });
+}
