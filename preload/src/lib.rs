@@ -1,4 +1,4 @@
-//! memtrace in programs that were not changed: see the README.
+//! `LD_PRELOAD` library: records programs that were not changed. See the README.
 #![expect(unsafe_code, reason = "a constructor is a function in a section of its own")]
 
 use std::sync::{Mutex, PoisonError};
@@ -8,16 +8,16 @@ use memtrace::Session;
 #[used]
 // SAFETY: the loader calls the functions in this section; this one stores a function.
 #[unsafe(link_section = ".init_array")]
-static START: extern "C" fn() = start;
+static CONSTRUCTOR: extern "C" fn() = construct;
 
-/// Until the process ends: the snapshot is written at its exit.
+/// The session, until the process ends: its exit writes the snapshot.
 static SESSION: Mutex<Option<Session>> = Mutex::new(None);
 
-extern "C" fn start() {
-    let is_asked = ["MEMTRACE", "MEMTRACE_OUT"].iter().any(|name| std::env::var_os(name).is_some());
-    if !memtrace::on_cuda_start(record) && is_asked {
+extern "C" fn construct() {
+    let is_requested = ["MEMTRACE", "MEMTRACE_OUT"].iter().any(|name| std::env::var_os(name).is_some());
+    if !memtrace::on_cuda_start(record) && is_requested {
         eprintln!(
-            "memtrace: the program has memtrace in it; that one can record, by `memtrace::init()`, and the preloaded one does not"
+            "memtrace: the program has memtrace in it, so the preloaded copy records nothing; to record, call `memtrace::init()` in the program"
         );
     }
 }
