@@ -1,5 +1,5 @@
-//! Writes what follows from the list of names in `symbols/` and from the functions in the source: a stub
-//! for each function that is not simulated, and the driver's table of everything it exports.
+//! Generates code from the list of names in `symbols/` and from the functions in the source: a stub for each function
+//! that is not simulated, and the table of the driver's exports.
 
 use std::fmt::Write as _;
 
@@ -12,7 +12,7 @@ fn main() {
     if env::var("CARGO_CFG_TARGET_OS").as_deref() != Ok("linux") {
         return;
     }
-    // As NVIDIA's: calls inside the driver cannot be taken by a program that defines the same names.
+    // As in NVIDIA's driver: a program that defines the same names does not intercept calls inside the driver.
     println!("cargo:rustc-cdylib-link-arg=-Wl,-Bsymbolic");
     println!("cargo:rustc-cdylib-link-arg=-Wl,-soname,libcuda.so.1");
     let driver = write_stubs("driver", "cu", Path::new("src"));
@@ -21,13 +21,15 @@ fn main() {
 
 /// The table behind `cuGetProcAddress`, sorted by name.
 fn exports(names: &BTreeSet<String>) -> String {
-    let mut text = String::from("unsafe extern \"C\" {\n");
+    let mut declarations = String::new();
+    let mut entries = String::new();
     for name in names {
-        writeln!(text, "    fn {name}();").expect("a String takes all");
+        writeln!(declarations, "    fn {name}();").expect("writing to a String cannot fail");
+        writeln!(entries, "    ExportedFunction {{ name: c\"{name}\", function: {name} }},")
+            .expect("writing to a String cannot fail");
     }
-    writeln!(text, "}}\npub(super) static EXPORTS: [Export; {}] = [", names.len()).expect("a String takes all");
-    for name in names {
-        writeln!(text, "    Export {{ name: c\"{name}\", function: {name} }},").expect("a String takes all");
-    }
-    text + "];\n"
+    let count = names.len();
+    format!(
+        "unsafe extern \"C\" {{\n{declarations}}}\npub(super) static EXPORTS: [ExportedFunction; {count}] = [\n{entries}];\n"
+    )
 }

@@ -1,4 +1,4 @@
-//! Writes a stub for each function of `symbols/` that the library's source does not have.
+//! Generates a stub for each function of `symbols/` that the library's source does not define.
 
 include!("../names.rs");
 

@@ -1,14 +1,13 @@
-//! What the libraries beside the simulated driver share. They reach the driver as NVIDIA's do: by name, at run
-//! time.
+//! Code shared by the stand-in libraries. They find the driver's functions by name at run time, as NVIDIA's do.
 
 #![cfg(target_os = "linux")]
 #![expect(unsafe_code, reason = "called through C")]
 
 use std::ffi::{CStr, c_void};
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
-/// Functions that exist, so that programs load, and answer `NOT_SUPPORTED`.
+/// Defines functions that only return `NOT_SUPPORTED`, so that programs load.
 #[macro_export]
 macro_rules! not_simulated {
     ($($name:ident)*) => { $(
@@ -21,9 +20,8 @@ macro_rules! not_simulated {
     )* };
 }
 
-/// Says on stderr that a function is not simulated.
+/// Prints once to stderr that a function is not simulated.
 pub fn say_once(said: &AtomicBool, name: &str) {
-    // Relaxed: nothing else depends on who says it.
     if !said.swap(true, Ordering::Relaxed) {
         for part in ["memtrace-cusim: ", name, " is not simulated\n"] {
             // SAFETY: reads from a string.
@@ -32,7 +30,7 @@ pub fn say_once(said: &AtomicBool, name: &str) {
     }
 }
 
-/// Functions that answer that all went well.
+/// Defines functions that do nothing and return success.
 #[macro_export]
 macro_rules! done {
     ($(fn $name:ident;)*) => { $(
@@ -43,14 +41,47 @@ macro_rules! done {
     )* };
 }
 
-/// The address of a driver's function; none if there is no driver.
-#[must_use]
-pub fn driver(name: &CStr) -> Option<NonNull<c_void>> {
-    // SAFETY: the driver has no code that runs when it is loaded.
+/// An output pointer of a C function, possibly null.
+#[repr(transparent)]
+pub struct OutArg<T>(*mut T);
+
+impl<T> OutArg<T> {
+    /// Writes a value and returns success, or `error` if the pointer is null.
+    pub fn set(self, value: T, error: u32) -> u32 {
+        let Some(output) = NonNull::new(self.0) else { return error };
+        // SAFETY: the caller of the C function passes a pointer to a `T` that it owns.
+        unsafe { output.write(value) };
+        0
+    }
+}
+
+/// A typed function of the driver: `driver_function!(c"cuMemFree_v2": fn(u64))` is an `Option`, `None` without a
+/// driver.
+#[macro_export]
+macro_rules! driver_function {
+    ($name:literal: fn($($type:ty),*)) => {{
+        static CACHE: std::sync::atomic::AtomicPtr<std::ffi::c_void> =
+            std::sync::atomic::AtomicPtr::new(std::ptr::null_mut());
+        $crate::driver(&CACHE, $name).map(|function| {
+            // SAFETY: the driver's function has this type.
+            unsafe { std::mem::transmute::<std::ptr::NonNull<std::ffi::c_void>, extern "C" fn($($type),*) -> u32>(function) }
+        })
+    }};
+}
+
+/// The address of a driver function, kept in `cache`; `None` without a driver.
+pub fn driver(cache: &AtomicPtr<c_void>, name: &CStr) -> Option<NonNull<c_void>> {
+    // Relaxed: every thread finds the same function.
+    if let Some(function) = NonNull::new(cache.load(Ordering::Relaxed)) {
+        return Some(function);
+    }
+    // SAFETY: the driver runs no code when it is loaded.
     let handle = unsafe { libc::dlopen(c"libcuda.so.1".as_ptr(), libc::RTLD_NOW) };
     if handle.is_null() {
         return None;
     }
-    // SAFETY: the handle is one that `dlopen` gave; the name ends with a zero byte.
-    NonNull::new(unsafe { libc::dlsym(handle, name.as_ptr()) })
+    // SAFETY: the handle is open; the name ends with a zero byte.
+    let function = NonNull::new(unsafe { libc::dlsym(handle, name.as_ptr()) })?;
+    cache.store(function.as_ptr(), Ordering::Relaxed);
+    Some(function)
 }

@@ -1,18 +1,18 @@
-//! The driver's result codes, with the names and texts that it gives them.
+//! The driver's result codes, with their names and texts.
 
 use std::ffi::CStr;
 
 /// A `CUresult`: 0 is success.
 pub type Code = u32;
 
-/// What a simulated call answers.
+/// The result of a simulated call.
 pub type Answer<T = ()> = Result<T, Code>;
 
 macro_rules! codes {
     ($($constant:ident = $number:literal, $name:literal, $text:literal;)*) => {
         $(#[doc = concat!("`", stringify!($constant), "`, ", $number, ".")] pub const $constant: Code = $number;)*
 
-        /// The code's name and text; `None` if the simulator does not know it.
+        /// The code's name and text, if the simulator knows it.
         pub(crate) fn words(code: Code) -> Option<(&'static CStr, &'static CStr)> {
             match code {
                 0 => Some((c"CUDA_SUCCESS", c"no error")),

@@ -1,34 +1,34 @@
-//! What is simulated: given in code, or by the environment of the program.
+//! Configuration of a simulated machine, set in code or by environment variables.
 
 use std::ffi::CStr;
 
 use crate::faults::{Faults, Reuse};
 use crate::units::bytes;
 
-/// What new memory holds.
+/// The contents of new memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Fill {
-    /// Zeros, which cost no host memory.
+    /// Zeros, which take no host memory.
     #[default]
     Zeros,
-    /// Bytes of 0xFF: NaN as floats, -1 as integers.
+    /// Bytes 0xFF: NaN as floats, -1 as integers.
     Ones,
-    /// Bytes that look random and are the same in every run.
+    /// Pseudorandom bytes, the same in every run.
     Random,
 }
 
-/// A machine to simulate.
+/// The configuration of a simulated machine.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// How many GPUs there are.
+    /// The number of GPUs.
     pub devices: usize,
-    /// What `cuDeviceGetName` says.
+    /// The name of the GPUs.
     pub name: &'static str,
     /// Compute capability: major, minor.
     pub capability: (i32, i32),
     /// Bytes of memory of each GPU.
     pub memory: u64,
-    /// Bytes of each GPU that other processes have.
+    /// Bytes of each GPU that other processes use.
     pub others: [u64; MAX_DEVICES],
     /// Bytes that each live context takes of its GPU.
     pub context: u64,
@@ -36,9 +36,9 @@ pub struct Config {
     pub module: u64,
     /// Whether `cuMemAllocAsync` works.
     pub pools: bool,
-    /// What new memory holds.
+    /// The contents of new memory.
     pub fill: Fill,
-    /// What goes wrong.
+    /// Injected faults.
     pub faults: Faults,
 }
 
@@ -59,34 +59,32 @@ impl Default for Config {
     }
 }
 
-/// The most GPUs that a machine has.
+/// The maximal number of GPUs.
 pub const MAX_DEVICES: usize = 16;
 
 impl Config {
-    /// As `MEMTRACE_CUSIM_*` says.
+    /// Reads the variables `MEMTRACE_CUSIM_*`.
     ///
     /// # Errors
-    /// The variable whose value makes no sense.
+    /// The name of a variable whose value is not valid.
     pub fn from_env() -> Result<Self, &'static str> {
         let mut config = Self::default();
-        read("MEMTRACE_CUSIM_DEVICES", c"MEMTRACE_CUSIM_DEVICES", &mut config.devices, |text| {
+        read(c"MEMTRACE_CUSIM_DEVICES", &mut config.devices, |text| {
             text.parse().ok().filter(|count| *count <= MAX_DEVICES)
         })?;
-        read("MEMTRACE_CUSIM_NAME", c"MEMTRACE_CUSIM_NAME", &mut config.name, Some)?;
-        read("MEMTRACE_CUSIM_CAPABILITY", c"MEMTRACE_CUSIM_CAPABILITY", &mut config.capability, capability)?;
-        read("MEMTRACE_CUSIM_MEMORY", c"MEMTRACE_CUSIM_MEMORY", &mut config.memory, |text| {
-            size(text).filter(|memory| *memory > 0)
-        })?;
-        read("MEMTRACE_CUSIM_OTHERS", c"MEMTRACE_CUSIM_OTHERS", &mut config.others, others)?;
-        read("MEMTRACE_CUSIM_CONTEXT", c"MEMTRACE_CUSIM_CONTEXT", &mut config.context, size)?;
-        read("MEMTRACE_CUSIM_MODULE", c"MEMTRACE_CUSIM_MODULE", &mut config.module, size)?;
-        read("MEMTRACE_CUSIM_POOLS", c"MEMTRACE_CUSIM_POOLS", &mut config.pools, |text| match text {
+        read(c"MEMTRACE_CUSIM_NAME", &mut config.name, Some)?;
+        read(c"MEMTRACE_CUSIM_CAPABILITY", &mut config.capability, capability)?;
+        read(c"MEMTRACE_CUSIM_MEMORY", &mut config.memory, |text| size(text).filter(|memory| *memory > 0))?;
+        read(c"MEMTRACE_CUSIM_OTHERS", &mut config.others, others)?;
+        read(c"MEMTRACE_CUSIM_CONTEXT", &mut config.context, size)?;
+        read(c"MEMTRACE_CUSIM_MODULE", &mut config.module, size)?;
+        read(c"MEMTRACE_CUSIM_POOLS", &mut config.pools, |text| match text {
             "0" => Some(false),
             "1" => Some(true),
             _ => None,
         })?;
-        read("MEMTRACE_CUSIM_FILL", c"MEMTRACE_CUSIM_FILL", &mut config.fill, fill)?;
-        read("MEMTRACE_CUSIM_FAULTS", c"MEMTRACE_CUSIM_FAULTS", &mut config.faults, Faults::parse)?;
+        read(c"MEMTRACE_CUSIM_FILL", &mut config.fill, fill)?;
+        read(c"MEMTRACE_CUSIM_FAULTS", &mut config.faults, Faults::parse)?;
         Ok(config)
     }
 
@@ -104,12 +102,12 @@ fn capability(text: &str) -> Option<(i32, i32)> {
     Some((number / 10, number % 10))
 }
 
-/// Bytes: no more than any GPU has.
+/// Parses bytes, at most 4 TiB.
 fn size(text: &str) -> Option<u64> {
     bytes(text).filter(|size| *size <= 1 << 42)
 }
 
-/// One size for all GPUs, or one for each from the first on.
+/// One size for all GPUs, or a list with one for each, from the first.
 fn others(text: &str) -> Option<[u64; MAX_DEVICES]> {
     if let Some(all) = size(text) {
         return Some([all; MAX_DEVICES]);
@@ -130,28 +128,22 @@ fn fill(text: &str) -> Option<Fill> {
     }
 }
 
-/// Reads a variable into `value` if it is set.
-fn read<T>(
-    name: &'static str,
-    key: &CStr,
-    value: &mut T,
-    parse: impl Fn(&'static str) -> Option<T>,
-) -> Result<(), &'static str> {
-    let Some(text) = variable(key).filter(|text| !text.is_empty()) else { return Ok(()) };
-    *value = parse(text).ok_or(name)?;
+/// Reads a variable into `value` if it is set. The error is its name.
+fn read<T>(name: &'static CStr, value: &mut T, parse: impl Fn(&'static str) -> Option<T>) -> Result<(), &'static str> {
+    if let Some(text) = variable(name).filter(|text| !text.is_empty()) {
+        *value = parse(text).ok_or(name.to_str().unwrap_or_default())?;
+    }
     Ok(())
 }
 
-/// A variable's text, without the copy on the heap that `std::env::var` makes. Text that is no UTF-8 counts
-/// as not set.
+/// A variable's value, without the heap allocation of `std::env::var`. A value that is not UTF-8 counts as not set.
 pub(crate) fn variable(key: &CStr) -> Option<&'static str> {
     // SAFETY: `key` ends with a zero byte.
     let text = unsafe { libc::getenv(key.as_ptr()) };
     if text.is_null() {
         return None;
     }
-    // SAFETY: `getenv` gives a string that ends with a zero byte; programs under test do not change
-    // these variables while they run.
+    // SAFETY: `getenv` returns a C string; programs under test do not change these variables while they run.
     unsafe { CStr::from_ptr(text) }.to_str().ok()
 }
 

@@ -1,4 +1,4 @@
-//! What goes wrong, and when: the script in `MEMTRACE_CUSIM_FAULTS`.
+//! Fault injection: the script in `MEMTRACE_CUSIM_FAULTS`.
 //!
 //! ```text
 //! script  = part { ";" part }
@@ -10,18 +10,18 @@
 //!         | ">=" size        those of that many bytes or more (alloc, copy)
 //! ```
 //!
-//! Without `when` every such call fails. `oom` answers 2, `fail` answers 999 (unknown error) or the given
-//! code. `oom@size>=1GiB` is another way to write `oom@alloc>=1GiB`.
+//! Without `when` every such call fails. `oom` returns 2, `fail` returns 999 (unknown error) or the given code.
+//! `oom@size>=1GiB` means `oom@alloc>=1GiB`.
 
 use std::time::Duration;
 
 use crate::code::{Answer, Code, OUT_OF_MEMORY, UNKNOWN};
 use crate::units::{bytes, duration};
 
-/// Kinds of calls that can go wrong.
+/// Kinds of calls that can fail or be slow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs, reason = "they say it")]
-pub enum Call {
+#[allow(missing_docs, reason = "the names say it")]
+pub enum CallKind {
     Init,
     Alloc,
     Free,
@@ -35,13 +35,13 @@ pub enum Call {
 
 const CALLS: usize = 9;
 
-/// Which addresses a new block gets.
+/// Which free addresses a new block gets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Reuse {
-    /// Those that were not used for the longest time.
+    /// The least recently used ones.
     #[default]
     Late,
-    /// Those that were freed last.
+    /// The most recently freed ones.
     Immediate,
 }
 
@@ -54,28 +54,28 @@ enum When {
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Action {
+enum FaultAction {
     Answer(Code),
     Sleep(Duration),
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Fault {
-    call: Call,
+    call: CallKind,
     when: When,
-    action: Action,
+    action: FaultAction,
 }
 
 /// A fault script: at most 16 faults.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Faults {
     faults: [Option<Fault>; 16],
-    /// Which addresses a new block gets.
+    /// Which free addresses a new block gets.
     pub reuse: Reuse,
 }
 
 impl Faults {
-    /// Reads a script; `None` if it is not understood or has too many faults.
+    /// Parses a script; `None` if it is invalid or has too many faults.
     #[must_use]
     pub fn parse(script: &str) -> Option<Self> {
         let mut faults = Self::default();
@@ -90,21 +90,22 @@ impl Faults {
         Some(faults)
     }
 
-    /// How long calls of this kind take longer.
+    /// The delay of calls of this kind.
     #[must_use]
-    pub fn delay(&self, call: Call) -> Duration {
-        let of_call = self.faults.iter().flatten().filter(|fault| fault.call == call);
-        of_call.map(|fault| if let Action::Sleep(time) = fault.action { time } else { Duration::ZERO }).sum()
+    pub fn delay(&self, call: CallKind) -> Duration {
+        self.of(call).map(|fault| if let FaultAction::Sleep(time) = fault.action { time } else { Duration::ZERO }).sum()
     }
 
-    fn answer(&self, call: Call, number: u64, size: u64) -> Answer {
-        let of_call = self.faults.iter().flatten().filter(|fault| fault.call == call);
-        for fault in of_call.filter(|fault| fault.when.holds(number, size)) {
-            if let Action::Answer(code) = fault.action {
-                return Err(code);
-            }
-        }
-        Ok(())
+    fn of(&self, call: CallKind) -> impl Iterator<Item = &Fault> {
+        self.faults.iter().flatten().filter(move |fault| fault.call == call)
+    }
+
+    fn answer(&self, call: CallKind, number: u64, size: u64) -> Answer {
+        let failure = |fault: &Fault| match fault.action {
+            FaultAction::Answer(code) => Some(code),
+            FaultAction::Sleep(_) => None,
+        };
+        self.of(call).filter(|fault| fault.when.holds(number, size)).find_map(failure).map_or(Ok(()), Err)
     }
 }
 
@@ -119,7 +120,7 @@ impl When {
     }
 }
 
-/// Counts calls and says which of them fail.
+/// Counts calls and decides which of them fail.
 #[derive(Debug, Default)]
 pub(crate) struct Script {
     faults: Faults,
@@ -128,11 +129,11 @@ pub(crate) struct Script {
 
 impl Script {
     pub(crate) fn new(faults: Faults) -> Self {
-        Self { faults, counts: [0; CALLS] }
+        Self { faults, ..Self::default() }
     }
 
-    /// To be asked once for each call; `size` is 0 where there is none.
-    pub(crate) fn check(&mut self, call: Call, size: u64) -> Answer {
+    /// Counts a call. `size` is 0 for calls without a size.
+    pub(crate) fn check(&mut self, call: CallKind, size: u64) -> Answer {
         let count = &mut self.counts[call as usize];
         *count += 1;
         self.faults.answer(call, *count, size)
@@ -146,9 +147,9 @@ fn parse_fault(part: &str) -> Option<Fault> {
     let call = parse_call(call.trim())?;
     if action == "slow" {
         let time = duration(when.strip_prefix(':')?)?;
-        return Some(Fault { call, when: When::Always, action: Action::Sleep(time) });
+        return Some(Fault { call, when: When::Always, action: FaultAction::Sleep(time) });
     }
-    Some(Fault { call, when: parse_when(when)?, action: Action::Answer(parse_code(action)?) })
+    Some(Fault { call, when: parse_when(when)?, action: FaultAction::Answer(parse_code(action)?) })
 }
 
 fn parse_code(action: &str) -> Option<Code> {
@@ -173,17 +174,17 @@ fn parse_when(text: &str) -> Option<When> {
     }
 }
 
-fn parse_call(name: &str) -> Option<Call> {
+fn parse_call(name: &str) -> Option<CallKind> {
     Some(match name {
-        "init" => Call::Init,
-        "alloc" | "size" => Call::Alloc,
-        "free" => Call::Free,
-        "event" => Call::Event,
-        "stream" => Call::Stream,
-        "module" => Call::Module,
-        "launch" => Call::Launch,
-        "copy" => Call::Copy,
-        "sync" => Call::Sync,
+        "init" => CallKind::Init,
+        "alloc" | "size" => CallKind::Alloc,
+        "free" => CallKind::Free,
+        "event" => CallKind::Event,
+        "stream" => CallKind::Stream,
+        "module" => CallKind::Module,
+        "launch" => CallKind::Launch,
+        "copy" => CallKind::Copy,
+        "sync" => CallKind::Sync,
         _ => return None,
     })
 }
@@ -192,28 +193,28 @@ fn parse_call(name: &str) -> Option<Call> {
 mod tests {
     use super::*;
 
-    fn answers(script: &str, call: Call, sizes: &[u64]) -> Vec<Code> {
+    fn answers(script: &str, call: CallKind, sizes: &[u64]) -> Vec<Code> {
         let mut script = Script::new(Faults::parse(script).unwrap());
         sizes.iter().map(|size| script.check(call, *size).err().unwrap_or(0)).collect()
     }
 
     #[test]
     fn the_nth_call_fails() {
-        assert_eq!(answers("oom@alloc:2", Call::Alloc, &[1, 1, 1]), [0, 2, 0]);
-        assert_eq!(answers("fail(700)@free:2+", Call::Free, &[0, 0, 0]), [0, 700, 700]);
-        assert_eq!(answers("fail@init", Call::Init, &[0, 0]), [999, 999]);
+        assert_eq!(answers("oom@alloc:2", CallKind::Alloc, &[1, 1, 1]), [0, 2, 0]);
+        assert_eq!(answers("fail(700)@free:2+", CallKind::Free, &[0, 0, 0]), [0, 700, 700]);
+        assert_eq!(answers("fail@init", CallKind::Init, &[0, 0]), [999, 999]);
     }
 
     #[test]
     fn sizes_decide() {
-        assert_eq!(answers("oom@size>=1KiB", Call::Alloc, &[1023, 1024, 1025]), [0, 2, 2]);
+        assert_eq!(answers("oom@size>=1KiB", CallKind::Alloc, &[1023, 1024, 1025]), [0, 2, 2]);
     }
 
     #[test]
     fn a_script_has_several_parts() {
         let faults = Faults::parse("slow@alloc:5ms; reuse=immediate; slow@alloc:1us").unwrap();
-        assert_eq!(faults.delay(Call::Alloc), Duration::from_micros(5001));
-        assert_eq!(faults.delay(Call::Free), Duration::ZERO);
+        assert_eq!(faults.delay(CallKind::Alloc), Duration::from_micros(5001));
+        assert_eq!(faults.delay(CallKind::Free), Duration::ZERO);
         assert_eq!(faults.reuse, Reuse::Immediate);
     }
 

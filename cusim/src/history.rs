@@ -1,32 +1,32 @@
-//! The simulator's own truth: one record for each allocation, each free and each change of what is
-//! reserved, with the counters after it.
+//! Event log: one record for each allocation, each free and each release of reserved memory, with the counters after
+//! it.
 //!
-//! `MEMTRACE_CUSIM_LOG=FILE` writes them as lines of tab-separated values while the program runs, after a
-//! line with the names of [`Record`]'s fields. `%p` in the name is the process's number. In the process
-//! itself C functions give them, found by `dlsym`:
+//! It is the ground truth that a profiler's ledger is compared with. `MEMTRACE_CUSIM_LOG=FILE` writes the records as
+//! lines of tab-separated values while the program runs, after a header with the names of [`HistoryRecord`]'s fields.
+//! `%p` in the name is the process id. Within the process, C functions return them, found by `dlsym`:
 //!
 //! ```c
-//! size_t memtrace_cusim_events(uint64_t from, struct record *to, size_t room); // how many were copied
+//! size_t memtrace_cusim_events(uint64_t from, struct record *to, size_t room); // returns the number copied
 //! uint64_t memtrace_cusim_event_count(void);
-//! uint64_t memtrace_cusim_used(int device);     // of the device's default pool, in bytes
+//! uint64_t memtrace_cusim_used(int device);     // bytes in the device's default pool
 //! uint64_t memtrace_cusim_reserved(int device);
 //! uint64_t memtrace_cusim_graph_used(int device);     // by allocation nodes of graphs
-//! uint64_t memtrace_cusim_graph_reserved(int device); // the device keeps for them
+//! uint64_t memtrace_cusim_graph_reserved(int device); // for graphs
 //! uint64_t memtrace_cusim_overhead(int device);       // contexts and modules
 //! uint64_t memtrace_cusim_others(int device);         // other processes
-//! uint64_t memtrace_cusim_taken(int device);          // everything that is not free
-//! void memtrace_cusim_foreign_handle(uint64_t size, void *handle); // for cuIpcOpenMemHandle, of another process
+//! uint64_t memtrace_cusim_taken(int device);          // all memory that is not free
+//! void memtrace_cusim_foreign_handle(uint64_t size, void *handle); // another process's, for cuIpcOpenMemHandle
 //! ```
 //!
-//! A program that sees any of these has a simulated driver.
+//! Where any of these exists, the driver is the simulated one.
 
 use std::fmt::Write as _;
 
 use crate::config::variable;
-use crate::own::{OwnVec, own_vec};
+use crate::own::{MmapVec, mmap_vec};
 use crate::say::Line;
 
-/// What a record is about.
+/// What happened.
 #[repr(u32)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Op {
@@ -35,17 +35,17 @@ pub enum Op {
     Alloc = 0,
     /// A free, done or refused.
     Free = 1,
-    /// A free because its context came to an end.
+    /// A free at the end of the block's context.
     Bulk = 2,
-    /// A pool gave memory back: `size` bytes.
+    /// A pool released `size` reserved bytes.
     Release = 3,
 }
 
-/// Which memory.
+/// The kind of memory.
 #[repr(u32)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Kind {
-    /// Not known: the address of a refused free.
+pub enum BlockKind {
+    /// Unknown, for a refused free.
     #[default]
     Unknown = 0,
     /// Stream-ordered, from a pool.
@@ -58,64 +58,61 @@ pub enum Kind {
     Pinned = 4,
     /// `cuMemHostRegister`.
     Registered = 5,
-    /// `cuMemCreate`. The address is the handle.
+    /// `cuMemCreate`; the address is the handle.
     Virtual = 6,
-    /// An array. The address is the handle.
+    /// An array; the address is the handle.
     Array = 7,
-    /// An allocation node of a graph, when the graph was launched.
+    /// An allocation node of a launched graph.
     Graph = 8,
     /// Memory of another process or another library.
     Imported = 9,
 }
 
-/// A record. The order of the fields is part of `memtrace_cusim_events`.
+/// A record of the log. C programs depend on the order of the fields.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Record {
+pub struct HistoryRecord {
     /// From 1, without gaps.
     pub number: u64,
     /// What happened.
     pub op: Op,
-    /// To which memory.
-    pub kind: Kind,
-    /// The device, -1 for the host.
+    /// The kind of memory.
+    pub kind: BlockKind,
+    /// The device, or -1 for the host.
     pub device: i32,
     /// The call's result code.
     pub result: u32,
     /// The handle of the context.
     pub context: u64,
-    /// The handle of the stream, as the program gave it.
+    /// The handle of the stream, as the program passed it.
     pub stream: u64,
-    /// The kernel's number of the calling thread.
+    /// The id of the calling thread (`gettid`).
     pub thread: u64,
-    /// The block's address, 0 for a refused allocation.
+    /// The block's address, or 0 for a refused allocation.
     pub address: u64,
-    /// The bytes asked for.
+    /// The requested bytes.
     pub size: u64,
-    /// USED of the block's pool after this. Classic and managed memory of a device count as pools of
-    /// their own.
+    /// Used bytes of the block's pool after the event. Each kind of memory of a device counts as a pool.
     pub used: u64,
-    /// RESERVED of the block's pool after this.
+    /// Reserved bytes of the block's pool after the event.
     pub reserved: u64,
 }
 
-/// The records so far, and the file that they go to.
+/// The log.
 pub struct History {
-    records: OwnVec<Record>,
+    records: MmapVec<HistoryRecord>,
     file: Option<i32>,
 }
 
-/// Records kept for `memtrace_cusim_events`; the file has all.
+/// The number of records kept in memory. The file has all.
 const MOST: usize = 1 << 22;
 
 impl History {
-    /// Without a file.
     pub(crate) fn new() -> Self {
-        Self { records: own_vec(), file: None }
+        Self { records: mmap_vec(), file: None }
     }
 
-    /// Writes to `MEMTRACE_CUSIM_LOG` from now on. A file that cannot be written is an error that names
-    /// itself.
+    /// Writes to the file that `MEMTRACE_CUSIM_LOG` names, if it is set. The error is the variable's name.
     pub(crate) fn open_file(&mut self) -> Result<(), &'static str> {
         let Some(path) = variable(c"MEMTRACE_CUSIM_LOG").filter(|path| !path.is_empty()) else { return Ok(()) };
         let flags = libc::O_WRONLY | libc::O_CREAT | libc::O_TRUNC | libc::O_CLOEXEC;
@@ -130,10 +127,10 @@ impl History {
         Ok(())
     }
 
-    /// Numbers a record and keeps it.
-    pub(crate) fn add(&mut self, mut record: Record) {
+    /// Numbers a record and stores it.
+    pub(crate) fn add(&mut self, mut record: HistoryRecord) {
         record.number = self.count() + 1;
-        // SAFETY: asks the kernel for a number.
+        // SAFETY: returns a number.
         record.thread = unsafe { libc::gettid() } as u64;
         if self.file.is_some() {
             let mut line = Line::new();
@@ -142,11 +139,11 @@ impl History {
         }
         self.records.push(record);
         if self.records.len() > MOST {
-            self.forget();
+            self.records.drain(..MOST / 2);
         }
     }
 
-    /// How many records there were.
+    /// The number of records, including those no longer kept.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.records.last().map_or(0, |record| record.number)
@@ -154,13 +151,8 @@ impl History {
 
     /// The records that are kept.
     #[must_use]
-    pub fn records(&self) -> &[Record] {
+    pub fn records(&self) -> &[HistoryRecord] {
         &self.records
-    }
-
-    /// Forgets the older half.
-    fn forget(&mut self) {
-        self.records.drain(..MOST / 2);
     }
 
     fn write(&self, text: &str) {
@@ -170,7 +162,7 @@ impl History {
     }
 }
 
-/// The path with a zero byte; `%p` in it is the process's number.
+/// The path with `%p` replaced by the process id, and a zero byte.
 fn file_name(path: &str) -> Line {
     let mut name = Line::new();
     let _ = match path.split_once("%p") {
@@ -180,7 +172,11 @@ fn file_name(path: &str) -> Line {
     name
 }
 
-impl Record {
+impl HistoryRecord {
+    pub(crate) fn new(op: Op, kind: BlockKind, device: usize) -> Self {
+        Self { op, kind, device: device as i32, ..Self::default() }
+    }
+
     fn write(&self, line: &mut Line) -> std::fmt::Result {
         let Self { number, op, kind, device, result, context, stream, thread, address, size, used, reserved } = self;
         writeln!(

@@ -1,5 +1,5 @@
-//! Tables in memory that comes from the kernel. The program under test may watch its own `malloc`; what
-//! the simulator does must not show there.
+//! Collections on an `mmap` allocator: the program under test may watch its own `malloc`, where the simulator must not
+//! show up.
 
 use std::alloc::Layout;
 use std::ptr::NonNull;
@@ -7,23 +7,23 @@ use std::ptr::NonNull;
 use allocator_api2::alloc::{AllocError, Allocator};
 use foldhash::fast::FixedState;
 
-pub(crate) type OwnVec<T> = allocator_api2::vec::Vec<T, Kernel>;
-pub(crate) type OwnMap<K, V> = hashbrown::HashMap<K, V, FixedState, Kernel>;
+pub(crate) type MmapVec<T> = allocator_api2::vec::Vec<T, Mmap>;
+pub(crate) type MmapMap<K, V> = hashbrown::HashMap<K, V, FixedState, Mmap>;
 
-pub(crate) fn own_map<K, V>() -> OwnMap<K, V> {
-    OwnMap::with_hasher_in(FixedState::with_seed(0x0063_7573_696D), Kernel)
+pub(crate) fn mmap_map<K, V>() -> MmapMap<K, V> {
+    MmapMap::with_hasher_in(FixedState::with_seed(0x0063_7573_696D), Mmap)
 }
 
-pub(crate) fn own_vec<T>() -> OwnVec<T> {
-    OwnVec::new_in(Kernel)
+pub(crate) fn mmap_vec<T>() -> MmapVec<T> {
+    MmapVec::new_in(Mmap)
 }
 
-/// An allocator whose every block is a mapping of its own: for few, growing tables.
+/// Allocator that maps each block separately, which suits few, growing tables.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Kernel;
+pub(crate) struct Mmap;
 
-// SAFETY: a block is a mapping that nobody else has; copies of `Kernel` are the same, it has no state.
-unsafe impl Allocator for Kernel {
+// SAFETY: each block is a mapping of its own; the allocator has no state, so all copies are equal.
+unsafe impl Allocator for Mmap {
     fn allocate(&self, layout: Layout) -> Result<NonNull<[u8]>, AllocError> {
         let length = layout.size().max(1).next_multiple_of(PAGE);
         let start = map(length, libc::PROT_READ | libc::PROT_WRITE).ok_or(AllocError)?;
@@ -32,17 +32,17 @@ unsafe impl Allocator for Kernel {
 
     unsafe fn deallocate(&self, start: NonNull<u8>, layout: Layout) {
         let length = layout.size().max(1).next_multiple_of(PAGE);
-        // SAFETY: the caller gives back what `allocate` gave for this layout.
+        // SAFETY: `allocate` returned this block for this layout.
         unsafe { libc::munmap(start.as_ptr().cast(), length) };
     }
 }
 
 pub(crate) const PAGE: usize = 4096;
 
-/// A private mapping that takes no memory until it is touched. Reads as zero.
+/// A private mapping, which takes no memory until it is touched and reads as zero.
 pub(crate) fn map(length: usize, protection: i32) -> Option<NonNull<u8>> {
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
-    // SAFETY: asks for a new mapping at an address of the kernel's choice.
+    // SAFETY: a new mapping at an address of the kernel's choice.
     let start = unsafe { libc::mmap(std::ptr::null_mut(), length, protection, flags, -1, 0) };
     if start == libc::MAP_FAILED { None } else { NonNull::new(start.cast()) }
 }

@@ -1,8 +1,8 @@
-//! Lines to files and to stderr, without the heap.
+//! Formatted output to files and stderr that does not use the heap.
 
 use std::fmt;
 
-/// Text on the stack; what does not fit is cut.
+/// A text buffer on the stack, which truncates what does not fit.
 pub(crate) struct Line {
     bytes: [u8; 1024],
     length: usize,
@@ -33,17 +33,17 @@ impl fmt::Write for Line {
     }
 }
 
-/// A line on stderr that says who says it.
+/// Prints a line to stderr, with the name of the simulator.
 pub(crate) fn say(message: fmt::Arguments<'_>) {
     let mut line = Line::new();
     let _ = fmt::write(&mut line, format_args!("memtrace-cusim: {message}\n"));
     write_all(libc::STDERR_FILENO, line.bytes());
 }
 
-/// Says why, and ends the process: a simulator that is set up wrongly must not be taken for one that works.
+/// Prints the reason and aborts, because a misconfigured simulator must not be mistaken for a working one.
 pub(crate) fn give_up(message: fmt::Arguments<'_>) -> ! {
     say(message);
-    // SAFETY: ends the process.
+    // SAFETY: takes no arguments.
     unsafe { libc::abort() }
 }
 

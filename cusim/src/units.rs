@@ -1,8 +1,8 @@
-//! Sizes and times as people write them.
+//! Parser of sizes and durations with units.
 
 use std::time::Duration;
 
-/// Bytes: a number with an optional `B`, `KiB`, `MiB`, `GiB` or `TiB`.
+/// Parses a number of bytes with an optional unit `B`, `KiB`, `MiB`, `GiB` or `TiB`.
 ///
 /// ```
 /// assert_eq!(memtrace_cusim::bytes("80GiB"), Some(80 << 30));
@@ -23,7 +23,7 @@ pub fn bytes(text: &str) -> Option<u64> {
     scaled(number, 1 << shift)
 }
 
-/// A time: a number with `us`, `ms` or `s`.
+/// Parses a duration with the unit `us`, `ms` or `s`.
 pub(crate) fn duration(text: &str) -> Option<Duration> {
     let (number, unit) = split(text)?;
     let nanos = match unit {
@@ -42,7 +42,7 @@ fn split(text: &str) -> Option<(&str, &str)> {
     (!number.is_empty()).then_some((number, unit.trim()))
 }
 
-/// Whole results only: `1.5 B` is none.
+/// Only whole results: `1.5 B` has none.
 fn scaled(number: &str, unit: u64) -> Option<u64> {
     if !number.contains('.') {
         return number.parse::<u64>().ok()?.checked_mul(unit);

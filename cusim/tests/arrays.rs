@@ -8,7 +8,7 @@ mod records;
 mod support;
 
 use memtrace_cusim::code::{INVALID_HANDLE, INVALID_VALUE, OUT_OF_MEMORY};
-use memtrace_cusim::history::{Kind, Op};
+use memtrace_cusim::history::{BlockKind, Op};
 use records::records;
 use support::{Driver, in_child};
 
@@ -21,7 +21,7 @@ fn descriptor([width, height, depth]: [u64; 3], channels: u64, flags: u64) -> [u
 }
 
 fn log(driver: Driver) -> Vec<(Op, u64, u64, u32)> {
-    let arrays = records(driver).into_iter().filter(|record| record.kind == Kind::Array);
+    let arrays = records(driver).into_iter().filter(|record| record.kind == BlockKind::Array);
     arrays.map(|record| (record.op, record.address, record.size, record.result)).collect()
 }
 

@@ -10,7 +10,7 @@ mod support;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use memtrace_cusim::code::{INVALID_CONTEXT, INVALID_VALUE, NOT_FOUND, NOT_INITIALIZED, OUT_OF_MEMORY};
-use memtrace_cusim::history::{Kind, Op};
+use memtrace_cusim::history::{BlockKind, Op};
 use records::records;
 use support::{Driver, in_child};
 
@@ -161,7 +161,7 @@ fn a_context_takes_its_memory_along() {
         assert_eq!(driver.alloc(&mut address, 3 << 20), 0);
         assert_eq!(driver.context_destroy(context), 0);
         let last = *records(driver).last().unwrap();
-        assert_eq!((last.op, last.kind, last.address, last.size), (Op::Bulk, Kind::Classic, address, 3 << 20));
+        assert_eq!((last.op, last.kind, last.address, last.size), (Op::Bulk, BlockKind::Classic, address, 3 << 20));
         assert_eq!((last.context, last.used, last.reserved), (context, 0, 0));
         driver.enter(0);
         assert_eq!(driver.free(address), INVALID_VALUE);
@@ -330,7 +330,7 @@ fn pinned_memory_is_in_the_log() {
         let seen: Vec<_> =
             records(driver).iter().map(|record| (record.op, record.kind, record.size, record.result)).collect();
         let expected = [(Op::Alloc, 10_000, 0), (Op::Free, 10_000, 0), (Op::Free, 0, 1)];
-        assert_eq!(seen, expected.map(|(op, size, result)| (op, Kind::Pinned, size, result)));
+        assert_eq!(seen, expected.map(|(op, size, result)| (op, BlockKind::Pinned, size, result)));
     });
 }
 

@@ -8,7 +8,7 @@ mod records;
 mod support;
 
 use memtrace_cusim::code::{INVALID_VALUE, OUT_OF_MEMORY};
-use memtrace_cusim::history::{Kind, Op};
+use memtrace_cusim::history::{BlockKind, Op};
 use records::records;
 use support::{Driver, in_child};
 
@@ -30,7 +30,7 @@ fn of_graphs(driver: Driver) -> (u64, u64) {
 
 /// What happened to memory of graphs: what, address, bytes, result.
 fn log(driver: Driver) -> Vec<(Op, u64, u64, u32)> {
-    let of_graphs = |record: &memtrace_cusim::history::Record| record.kind == Kind::Graph;
+    let of_graphs = |record: &memtrace_cusim::history::HistoryRecord| record.kind == BlockKind::Graph;
     let records = records(driver).into_iter().filter(of_graphs);
     records.map(|record| (record.op, record.address, record.size, record.result)).collect()
 }

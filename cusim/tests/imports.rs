@@ -8,7 +8,7 @@ mod records;
 mod support;
 
 use memtrace_cusim::code::{INVALID_CONTEXT, INVALID_HANDLE, INVALID_VALUE, NOT_SUPPORTED};
-use memtrace_cusim::history::{Kind, Op};
+use memtrace_cusim::history::{BlockKind, Op};
 use records::records;
 use support::{Driver, Handle, in_child};
 
@@ -23,7 +23,7 @@ fn foreign(driver: Driver, size: u64) -> Handle {
 }
 
 fn log(driver: Driver) -> Vec<(Op, u64, u64, u32)> {
-    let imported = records(driver).into_iter().filter(|record| record.kind == Kind::Imported);
+    let imported = records(driver).into_iter().filter(|record| record.kind == BlockKind::Imported);
     imported.map(|record| (record.op, record.address, record.size, record.result)).collect()
 }
 

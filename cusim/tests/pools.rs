@@ -5,8 +5,8 @@
 
 use memtrace_cusim::code::{INVALID_VALUE, NOT_SUPPORTED, OUT_OF_MEMORY};
 use memtrace_cusim::faults::Faults;
-use memtrace_cusim::history::{Kind, Op};
-use memtrace_cusim::{Config, Fill, Machine, Request};
+use memtrace_cusim::history::{BlockKind, Op};
+use memtrace_cusim::{AllocationRequest, Config, Fill, Machine};
 
 const MIB: u64 = 1 << 20;
 
@@ -18,34 +18,34 @@ fn with_faults(script: &str) -> Machine {
     Machine::new(Config { faults: Faults::parse(script).unwrap(), ..Config::default() }).unwrap()
 }
 
-fn request(kind: Kind, size: u64) -> Request {
-    Request { kind, size, ..Request::default() }
+fn request(kind: BlockKind, size: u64) -> AllocationRequest {
+    AllocationRequest { kind, size, ..AllocationRequest::default() }
 }
 
 /// Of the default pool: used, reserved.
 fn counters(machine: &Machine) -> (u64, u64) {
-    let counters = machine.counters(0, Kind::Pool);
+    let counters = machine.counters(0, BlockKind::Pool);
     (counters.used, counters.reserved)
 }
 
 #[test]
 fn a_pool_grows_in_steps_of_32_mib() {
     let mut machine = machine(1 << 30);
-    machine.allocate(request(Kind::Pool, 1)).unwrap();
+    machine.allocate(request(BlockKind::Pool, 1)).unwrap();
     assert_eq!(counters(&machine), (512, 32 * MIB));
-    machine.allocate(request(Kind::Pool, 31 * MIB)).unwrap();
+    machine.allocate(request(BlockKind::Pool, 31 * MIB)).unwrap();
     assert_eq!(counters(&machine), (31 * MIB + 512, 32 * MIB));
-    machine.allocate(request(Kind::Pool, MIB)).unwrap();
+    machine.allocate(request(BlockKind::Pool, MIB)).unwrap();
     assert_eq!(counters(&machine), (32 * MIB + 512, 64 * MIB));
-    machine.allocate(request(Kind::Pool, 65 * MIB)).unwrap();
+    machine.allocate(request(BlockKind::Pool, 65 * MIB)).unwrap();
     assert_eq!(counters(&machine).1, (64 + 96) * MIB);
 }
 
 #[test]
 fn a_synchronise_gives_empty_segments_back() {
     let mut machine = machine(1 << 30);
-    let first = machine.allocate(request(Kind::Pool, 32 * MIB)).unwrap();
-    let second = machine.allocate(request(Kind::Pool, 32 * MIB)).unwrap();
+    let first = machine.allocate(request(BlockKind::Pool, 32 * MIB)).unwrap();
+    let second = machine.allocate(request(BlockKind::Pool, 32 * MIB)).unwrap();
     machine.free(first, 0, 0).unwrap();
     assert_eq!(counters(&machine), (32 * MIB, 64 * MIB));
     machine.synchronise(0);
@@ -53,7 +53,7 @@ fn a_synchronise_gives_empty_segments_back() {
     machine.free(second, 0, 0).unwrap();
     machine.synchronise(0);
     assert_eq!(counters(&machine), (0, 0));
-    let high = machine.counters(0, Kind::Pool);
+    let high = machine.counters(0, BlockKind::Pool);
     assert_eq!((high.used_high, high.reserved_high), (64 * MIB, 64 * MIB));
     let ops: Vec<Op> = machine.history().records().iter().map(|record| record.op).collect();
     assert_eq!(ops, [Op::Alloc, Op::Alloc, Op::Free, Op::Release, Op::Free, Op::Release]);
@@ -62,13 +62,13 @@ fn a_synchronise_gives_empty_segments_back() {
 #[test]
 fn capacity_counts_what_is_reserved() {
     let mut machine = machine(64 * MIB);
-    let first = machine.allocate(request(Kind::Pool, MIB)).unwrap();
-    machine.allocate(request(Kind::Pool, 32 * MIB)).unwrap();
+    let first = machine.allocate(request(BlockKind::Pool, MIB)).unwrap();
+    machine.allocate(request(BlockKind::Pool, 32 * MIB)).unwrap();
     assert_eq!(machine.memory(0), (0, 64 * MIB));
-    assert_eq!(machine.allocate(request(Kind::Classic, 1)), Err(OUT_OF_MEMORY));
+    assert_eq!(machine.allocate(request(BlockKind::Classic, 1)), Err(OUT_OF_MEMORY));
     machine.free(first, 0, 0).unwrap();
     // Without a synchronise: who needs memory gets what pools do not use.
-    machine.allocate(request(Kind::Classic, 1)).unwrap();
+    machine.allocate(request(BlockKind::Classic, 1)).unwrap();
     assert_eq!(counters(&machine), (32 * MIB, 32 * MIB));
     assert_eq!(machine.memory(0).0, 30 * MIB);
 }
@@ -76,32 +76,32 @@ fn capacity_counts_what_is_reserved() {
 #[test]
 fn the_last_megabytes_can_be_had() {
     let mut machine = machine(35 * MIB);
-    machine.allocate(request(Kind::Pool, 32 * MIB)).unwrap();
-    machine.allocate(request(Kind::Pool, MIB)).unwrap();
+    machine.allocate(request(BlockKind::Pool, 32 * MIB)).unwrap();
+    machine.allocate(request(BlockKind::Pool, MIB)).unwrap();
     assert_eq!(counters(&machine), (33 * MIB, 34 * MIB));
-    assert_eq!(machine.allocate(request(Kind::Pool, 2 * MIB)), Err(OUT_OF_MEMORY));
+    assert_eq!(machine.allocate(request(BlockKind::Pool, 2 * MIB)), Err(OUT_OF_MEMORY));
 }
 
 #[test]
 fn classic_memory_is_given_back_at_once() {
     let mut machine = machine(1 << 30);
-    let address = machine.allocate(request(Kind::Classic, 3 * MIB)).unwrap();
-    assert_eq!(machine.counters(0, Kind::Classic).reserved, 4 * MIB);
+    let address = machine.allocate(request(BlockKind::Classic, 3 * MIB)).unwrap();
+    assert_eq!(machine.counters(0, BlockKind::Classic).reserved, 4 * MIB);
     machine.free(address, 0, 0).unwrap();
-    assert_eq!(machine.counters(0, Kind::Classic).reserved, 0);
+    assert_eq!(machine.counters(0, BlockKind::Classic).reserved, 0);
 }
 
 #[test]
 fn managed_memory_may_exceed_the_device() {
     let mut machine = machine(64 * MIB);
-    machine.allocate(request(Kind::Managed, 256 * MIB)).unwrap();
+    machine.allocate(request(BlockKind::Managed, 256 * MIB)).unwrap();
     assert_eq!(machine.memory(0), (64 * MIB, 64 * MIB));
 }
 
 #[test]
 fn what_is_not_there_cannot_be_freed() {
     let mut machine = machine(1 << 30);
-    let address = machine.allocate(request(Kind::Pool, 4096)).unwrap();
+    let address = machine.allocate(request(BlockKind::Pool, 4096)).unwrap();
     assert_eq!(machine.free(address + 512, 0, 0), Err(INVALID_VALUE));
     machine.free(address, 0, 0).unwrap();
     assert_eq!(machine.free(address, 0, 0), Err(INVALID_VALUE));
@@ -112,29 +112,29 @@ fn what_is_not_there_cannot_be_freed() {
 #[test]
 fn addresses_are_not_used_again_soon_unless_asked_for() {
     let mut late = machine(1 << 30);
-    late.allocate(request(Kind::Pool, MIB)).unwrap();
-    let first = late.allocate(request(Kind::Pool, MIB)).unwrap();
+    late.allocate(request(BlockKind::Pool, MIB)).unwrap();
+    let first = late.allocate(request(BlockKind::Pool, MIB)).unwrap();
     late.free(first, 0, 0).unwrap();
     for _ in 0..20 {
-        let next = late.allocate(request(Kind::Pool, MIB)).unwrap();
+        let next = late.allocate(request(BlockKind::Pool, MIB)).unwrap();
         assert_ne!(next, first);
         late.free(next, 0, 0).unwrap();
     }
     let mut immediate = with_faults("reuse=immediate");
-    let blocks: Vec<u64> = (0..4).map(|_| immediate.allocate(request(Kind::Pool, MIB)).unwrap()).collect();
+    let blocks: Vec<u64> = (0..4).map(|_| immediate.allocate(request(BlockKind::Pool, MIB)).unwrap()).collect();
     for address in &blocks {
         immediate.free(*address, 0, 0).unwrap();
     }
-    let again: Vec<u64> = (0..4).map(|_| immediate.allocate(request(Kind::Pool, MIB)).unwrap()).collect();
+    let again: Vec<u64> = (0..4).map(|_| immediate.allocate(request(BlockKind::Pool, MIB)).unwrap()).collect();
     assert_eq!(again, blocks.into_iter().rev().collect::<Vec<_>>(), "the last freed comes first");
 }
 
 #[test]
 fn faults_leave_things_as_they_were() {
     let mut machine = with_faults("oom@alloc:2; fail(700)@free:1; oom@size>=1GiB");
-    let address = machine.allocate(request(Kind::Pool, 512)).unwrap();
-    assert_eq!(machine.allocate(request(Kind::Pool, 512)), Err(OUT_OF_MEMORY));
-    assert_eq!(machine.allocate(request(Kind::Pool, 1 << 30)), Err(OUT_OF_MEMORY));
+    let address = machine.allocate(request(BlockKind::Pool, 512)).unwrap();
+    assert_eq!(machine.allocate(request(BlockKind::Pool, 512)), Err(OUT_OF_MEMORY));
+    assert_eq!(machine.allocate(request(BlockKind::Pool, 1 << 30)), Err(OUT_OF_MEMORY));
     assert_eq!(machine.free(address, 0, 0), Err(700));
     assert_eq!(counters(&machine).0, 512);
     machine.free(address, 0, 0).unwrap();
@@ -146,15 +146,15 @@ fn faults_leave_things_as_they_were() {
 #[test]
 fn without_pools_there_is_classic_memory_only() {
     let mut machine = Machine::new(Config { pools: false, ..Config::default() }).unwrap();
-    assert_eq!(machine.allocate(request(Kind::Pool, 1)), Err(NOT_SUPPORTED));
-    machine.allocate(request(Kind::Classic, 1)).unwrap();
+    assert_eq!(machine.allocate(request(BlockKind::Pool, 1)), Err(NOT_SUPPORTED));
+    machine.allocate(request(BlockKind::Classic, 1)).unwrap();
 }
 
 #[test]
 fn random_bytes_are_the_same_in_each_run() {
     let contents = || {
         let mut machine = Machine::new(Config { fill: Fill::Random, ..Config::default() }).unwrap();
-        let address = machine.allocate(request(Kind::Pool, 512)).unwrap();
+        let address = machine.allocate(request(BlockKind::Pool, 512)).unwrap();
         // SAFETY: a live block, aligned, of 64 words.
         unsafe { (address as *const [u64; 64]).read() }
     };
@@ -167,9 +167,9 @@ fn random_bytes_are_the_same_in_each_run() {
 fn huge_sizes_are_refused() {
     let mut machine = machine(1 << 30);
     for size in [u64::MAX, u64::MAX / 2, (1 << 30) + 1] {
-        assert_eq!(machine.allocate(request(Kind::Pool, size)), Err(OUT_OF_MEMORY), "{size}");
-        assert_eq!(machine.allocate(request(Kind::Classic, size)), Err(OUT_OF_MEMORY), "{size}");
+        assert_eq!(machine.allocate(request(BlockKind::Pool, size)), Err(OUT_OF_MEMORY), "{size}");
+        assert_eq!(machine.allocate(request(BlockKind::Classic, size)), Err(OUT_OF_MEMORY), "{size}");
     }
-    assert_eq!(machine.allocate(request(Kind::Classic, 0)), Err(INVALID_VALUE));
+    assert_eq!(machine.allocate(request(BlockKind::Classic, 0)), Err(INVALID_VALUE));
     assert_eq!(machine.memory(0).0, 1 << 30);
 }

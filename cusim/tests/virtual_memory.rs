@@ -8,7 +8,7 @@ mod records;
 mod support;
 
 use memtrace_cusim::code::{INVALID_VALUE, NOT_SUPPORTED, OUT_OF_MEMORY};
-use memtrace_cusim::history::{Kind, Op};
+use memtrace_cusim::history::{BlockKind, Op};
 use records::records;
 use support::{Driver, in_child};
 
@@ -29,7 +29,7 @@ fn reserve(driver: Driver, size: usize) -> u64 {
     address
 }
 
-fn log(driver: Driver) -> Vec<(Op, Kind, u64, u64, u32)> {
+fn log(driver: Driver) -> Vec<(Op, BlockKind, u64, u64, u32)> {
     let records = records(driver).into_iter();
     records.map(|record| (record.op, record.kind, record.address, record.size, record.result)).collect()
 }
@@ -50,10 +50,10 @@ fn memory_goes_when_it_is_released_and_unmapped() {
         assert_eq!((driver.memory_release(handle), taken(driver)), (INVALID_VALUE, 2 * STEP), "it is still mapped");
         assert_eq!((driver.memory_retain(&mut again, address + 5), again), (0, handle));
         assert_eq!((driver.unmap(address, 2 * STEP), taken(driver)), (0, 2 * STEP), "it is still referred to");
-        let alloc = (Op::Alloc, Kind::Virtual, handle, 2 * STEP as u64, 0);
+        let alloc = (Op::Alloc, BlockKind::Virtual, handle, 2 * STEP as u64, 0);
         assert_eq!(log(driver), [alloc]);
         assert_eq!((driver.memory_release(handle), taken(driver)), (0, 0));
-        assert_eq!(log(driver), [alloc, (Op::Free, Kind::Virtual, handle, 2 * STEP as u64, 0)]);
+        assert_eq!(log(driver), [alloc, (Op::Free, BlockKind::Virtual, handle, 2 * STEP as u64, 0)]);
         assert_eq!((driver.address_free(address, STEP), driver.address_free(address, 8 * STEP)), (INVALID_VALUE, 0));
     });
 }
@@ -94,7 +94,7 @@ fn nonsense_is_refused() {
         assert_eq!(driver.memory_create(&mut handle, STEP, &[1, 2, 0, 0], 0), NOT_SUPPORTED, "host memory");
         assert_eq!(driver.memory_create(&mut handle, 33 * STEP, &PROPERTIES, 0), OUT_OF_MEMORY);
         let refused = [(STEP as u64 + 1, INVALID_VALUE), (33 * STEP as u64, OUT_OF_MEMORY)];
-        assert_eq!(log(driver), refused.map(|(size, code)| (Op::Alloc, Kind::Virtual, 0, size, code)));
+        assert_eq!(log(driver), refused.map(|(size, code)| (Op::Alloc, BlockKind::Virtual, 0, size, code)));
         let (own, address) = (create(driver, STEP), reserve(driver, 4 * STEP));
         assert_eq!((driver.memory_properties(&mut kept, own), kept), (0, PROPERTIES));
         for (at, size, offset) in [(1, STEP, 0), (0, STEP, STEP), (0, 2 * STEP, 0), (4 * STEP, STEP, 0), (0, 0, 0)] {
@@ -130,7 +130,7 @@ fn memory_is_shared_as_a_file() {
         assert_eq!((driver.map(address, 3 * STEP, 0, other, 0), driver.memory_release(other)), (0, 0));
         assert_eq!(driver.set_access(address, 3 * STEP, &READ_AND_WRITE, 1), 0);
         assert_eq!((driver.fill(address, 7, 100, 0), driver.unmap(address, 3 * STEP)), (0, 0));
-        let expected = [Op::Alloc, Op::Free].map(|op| (op, Kind::Imported, other, 3 * STEP as u64, 0));
+        let expected = [Op::Alloc, Op::Free].map(|op| (op, BlockKind::Imported, other, 3 * STEP as u64, 0));
         assert_eq!(log(driver)[before..], expected);
     });
 }

@@ -1,9 +1,9 @@
-//! A stand-in for cuRAND (`libcurand.so.10`): generators that leave memory as it is, which is zeros.
+//! Stand-in for cuRAND (`libcurand.so.10`): generators that leave memory unchanged, which is zeros.
 
 #![cfg(target_os = "linux")]
 #![expect(unsafe_code, reason = "called through C")]
 
-use memtrace_cusim_libraries::{done, not_simulated};
+use memtrace_cusim_libraries::{OutArg, done, not_simulated};
 
 include!(concat!(env!("OUT_DIR"), "/curand.rs"));
 
@@ -12,42 +12,25 @@ const OUT_OF_RANGE: u32 = 104;
 const LENGTH_NOT_MULTIPLE: u32 = 105;
 
 #[unsafe(no_mangle)]
-extern "C" fn curandCreateGenerator(generator: *mut u64, _kind: u32) -> u32 {
-    let Some(generator) = std::ptr::NonNull::new(generator) else { return OUT_OF_RANGE };
-    // SAFETY: the caller passes a pointer to a handle that it owns.
-    unsafe { generator.write(1) };
-    0
+extern "C" fn curandCreateGenerator(generator: OutArg<u64>, _kind: u32) -> u32 {
+    generator.set(1, OUT_OF_RANGE)
 }
 
-#[unsafe(no_mangle)]
-extern "C" fn curandGenerateNormal(_generator: u64, _out: u64, count: usize, _mean: f32, _deviation: f32) -> u32 {
-    normal(count)
+/// Normally distributed numbers are generated in pairs.
+macro_rules! normal {
+    ($(fn $name:ident($number:ty);)*) => { $(
+        #[unsafe(no_mangle)]
+        extern "C" fn $name(_generator: u64, _out: u64, count: usize, _mean: $number, _deviation: $number) -> u32 {
+            if count.is_multiple_of(2) { 0 } else { LENGTH_NOT_MULTIPLE }
+        }
+    )* };
 }
 
-#[unsafe(no_mangle)]
-extern "C" fn curandGenerateNormalDouble(_generator: u64, _out: u64, count: usize, _mean: f64, _deviation: f64) -> u32 {
-    normal(count)
-}
-
-#[unsafe(no_mangle)]
-extern "C" fn curandGenerateLogNormal(_generator: u64, _out: u64, count: usize, _mean: f32, _deviation: f32) -> u32 {
-    normal(count)
-}
-
-#[unsafe(no_mangle)]
-extern "C" fn curandGenerateLogNormalDouble(
-    _generator: u64,
-    _out: u64,
-    count: usize,
-    _mean: f64,
-    _deviation: f64,
-) -> u32 {
-    normal(count)
-}
-
-/// Normal numbers come in pairs.
-fn normal(count: usize) -> u32 {
-    if count.is_multiple_of(2) { 0 } else { LENGTH_NOT_MULTIPLE }
+normal! {
+    fn curandGenerateNormal(f32);
+    fn curandGenerateNormalDouble(f64);
+    fn curandGenerateLogNormal(f32);
+    fn curandGenerateLogNormalDouble(f64);
 }
 
 done! {

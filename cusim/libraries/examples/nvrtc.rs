@@ -1,5 +1,5 @@
-//! A stand-in for NVRTC (`libnvrtc.so.13`): programs compile to PTX whose kernels have their names and their parameters,
-//! and no instructions.
+//! Stand-in for NVRTC (`libnvrtc.so.13`): compiles programs to PTX in which kernels have names and parameters, but no
+//! instructions.
 
 #![cfg(target_os = "linux")]
 #![expect(unsafe_code, reason = "called through C")]
@@ -8,77 +8,70 @@ use std::ffi::{CStr, CString, c_char};
 use std::fmt::Write as _;
 use std::ptr::NonNull;
 
-use memtrace_cusim_libraries::{done, not_simulated};
+use memtrace_cusim_libraries::{OutArg, done, not_simulated};
 
 include!(concat!(env!("OUT_DIR"), "/nvrtc.rs"));
 
 const NOT_SUPPORTED: u32 = 4;
 const INVALID_INPUT: u32 = 3;
 const INVALID_PROGRAM: u32 = 4;
-/// A program that does not end is all that is found to be wrong.
+/// Unbalanced brackets are the only error that is found.
 const COMPILATION: u32 = 6;
 const NO_SUCH_NAME: u32 = 10;
-/// What `nvrtcGetSupportedArchs` of CUDA 13 says.
+/// The architectures of CUDA 13.
 const ARCHITECTURES: [i32; 12] = [75, 80, 86, 87, 88, 89, 90, 100, 103, 110, 120, 121];
 
-struct Program {
+struct NvrtcProgram {
     source: String,
-    /// Names that the program asked for, and as what they are in the code.
+    /// Name expressions, which are also their lowered names.
     names: Vec<CString>,
     ptx: CString,
 }
 
-/// A program by the handle that `nvrtcCreateProgram` gave.
-fn program<'a>(handle: *mut Program) -> Option<&'a mut Program> {
-    // SAFETY: the caller passes a handle of a program that it has not destroyed, from one thread at a time.
+fn program<'a>(handle: *mut NvrtcProgram) -> Option<&'a mut NvrtcProgram> {
+    // SAFETY: the caller passes the handle of a live program, from one thread at a time.
     unsafe { handle.as_mut() }
 }
 
-fn set<T>(place: *mut T, value: T) -> u32 {
-    let Some(place) = NonNull::new(place) else { return INVALID_INPUT };
-    // SAFETY: the caller passes a pointer to a value that it owns.
-    unsafe { place.write(value) };
-    0
-}
-
-/// Text with the zero byte at its end.
+/// Copies text with its zero byte.
 fn copy(text: &CStr, place: *mut c_char) -> u32 {
     let bytes = text.to_bytes_with_nul();
     if place.is_null() {
         return INVALID_INPUT;
     }
-    // SAFETY: the caller has room for as many bytes as it was told that there are.
+    // SAFETY: the caller has room for the size that it queried.
     unsafe { place.copy_from_nonoverlapping(bytes.as_ptr().cast(), bytes.len()) };
     0
 }
 
 fn text<'a>(pointer: *const c_char) -> Option<&'a CStr> {
-    // SAFETY: the caller passes a C string, or nothing.
+    // SAFETY: the caller passes a C string or null.
     (!pointer.is_null()).then(|| unsafe { CStr::from_ptr(pointer) })
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn nvrtcCreateProgram(handle: *mut *mut Program, source: *const c_char) -> u32 {
+extern "C" fn nvrtcCreateProgram(handle: OutArg<*mut NvrtcProgram>, source: *const c_char) -> u32 {
     let Some(source) = text(source) else { return INVALID_INPUT };
     let source = source.to_string_lossy().into_owned();
-    set(handle, Box::into_raw(Box::new(Program { source, names: Vec::new(), ptx: CString::default() })))
+    let program = Box::new(NvrtcProgram { source, names: Vec::new(), ptx: CString::default() });
+    handle.set(Box::into_raw(program), INVALID_INPUT)
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn nvrtcDestroyProgram(handle: *mut *mut Program) -> u32 {
+extern "C" fn nvrtcDestroyProgram(handle: *mut *mut NvrtcProgram) -> u32 {
     let Some(mut place) = NonNull::new(handle) else { return INVALID_INPUT };
     // SAFETY: the caller passes a pointer to a handle that it owns.
     let program = std::mem::replace(unsafe { place.as_mut() }, std::ptr::null_mut());
     if program.is_null() {
         return INVALID_PROGRAM;
     }
-    // SAFETY: `nvrtcCreateProgram` made it, and it is given up once.
+    // SAFETY: `nvrtcCreateProgram` created it, and the caller's handle is null from now on.
     drop(unsafe { Box::from_raw(program) });
     0
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn nvrtcCompileProgram(handle: *mut Program) -> u32 {
+extern "C" fn nvrtcCompileProgram(handle: *mut NvrtcProgram) -> u32 {
     let Some(program) = program(handle) else { return INVALID_PROGRAM };
     let count = |c: char| program.source.matches(c).count();
     if count('{') != count('}') || count('(') != count(')') {
@@ -89,48 +82,52 @@ extern "C" fn nvrtcCompileProgram(handle: *mut Program) -> u32 {
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn nvrtcAddNameExpression(handle: *mut Program, name: *const c_char) -> u32 {
+extern "C" fn nvrtcAddNameExpression(handle: *mut NvrtcProgram, name: *const c_char) -> u32 {
     let (Some(program), Some(name)) = (program(handle), text(name)) else { return INVALID_INPUT };
     program.names.push(name.to_owned());
     0
 }
 
-/// The name as it was asked for: modules with names of C++ accept every one.
+/// Returns the name unchanged, because modules with C++ names accept every name.
 #[unsafe(no_mangle)]
-extern "C" fn nvrtcGetLoweredName(handle: *mut Program, name: *const c_char, lowered: *mut *const c_char) -> u32 {
+extern "C" fn nvrtcGetLoweredName(
+    handle: *mut NvrtcProgram,
+    name: *const c_char,
+    lowered: OutArg<*const c_char>,
+) -> u32 {
     let (Some(program), Some(name)) = (program(handle), text(name)) else { return INVALID_INPUT };
     let found = program.names.iter().find(|known| known.as_c_str() == name);
-    found.map_or(NO_SUCH_NAME, |known| set(lowered, known.as_ptr()))
+    found.map_or(NO_SUCH_NAME, |known| lowered.set(known.as_ptr(), INVALID_INPUT))
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn nvrtcGetPTXSize(handle: *mut Program, size: *mut usize) -> u32 {
-    program(handle).map_or(INVALID_PROGRAM, |program| set(size, program.ptx.count_bytes() + 1))
+extern "C" fn nvrtcGetPTXSize(handle: *mut NvrtcProgram, size: OutArg<usize>) -> u32 {
+    program(handle).map_or(INVALID_PROGRAM, |program| size.set(program.ptx.count_bytes() + 1, INVALID_INPUT))
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn nvrtcGetPTX(handle: *mut Program, ptx: *mut c_char) -> u32 {
+extern "C" fn nvrtcGetPTX(handle: *mut NvrtcProgram, ptx: *mut c_char) -> u32 {
     program(handle).map_or(INVALID_PROGRAM, |program| copy(&program.ptx, ptx))
 }
 
-/// The simulated driver takes PTX in place of machine code.
+/// The simulated driver accepts PTX in place of machine code.
 #[unsafe(no_mangle)]
-extern "C" fn nvrtcGetCUBINSize(handle: *mut Program, size: *mut usize) -> u32 {
+extern "C" fn nvrtcGetCUBINSize(handle: *mut NvrtcProgram, size: OutArg<usize>) -> u32 {
     nvrtcGetPTXSize(handle, size)
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn nvrtcGetCUBIN(handle: *mut Program, cubin: *mut c_char) -> u32 {
+extern "C" fn nvrtcGetCUBIN(handle: *mut NvrtcProgram, cubin: *mut c_char) -> u32 {
     nvrtcGetPTX(handle, cubin)
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn nvrtcGetProgramLogSize(_handle: *mut Program, size: *mut usize) -> u32 {
-    set(size, 1)
+extern "C" fn nvrtcGetProgramLogSize(_handle: *mut NvrtcProgram, size: OutArg<usize>) -> u32 {
+    size.set(1, INVALID_INPUT)
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn nvrtcGetProgramLog(_handle: *mut Program, log: *mut c_char) -> u32 {
+extern "C" fn nvrtcGetProgramLog(_handle: *mut NvrtcProgram, log: *mut c_char) -> u32 {
     copy(c"", log)
 }
 
@@ -140,13 +137,13 @@ extern "C" fn nvrtcGetErrorString(result: u32) -> *const c_char {
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn nvrtcVersion(major: *mut i32, minor: *mut i32) -> u32 {
-    set(major, 13) | set(minor, 0)
+extern "C" fn nvrtcVersion(major: OutArg<i32>, minor: OutArg<i32>) -> u32 {
+    major.set(13, INVALID_INPUT) | minor.set(0, INVALID_INPUT)
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn nvrtcGetNumSupportedArchs(count: *mut i32) -> u32 {
-    set(count, ARCHITECTURES.len() as i32)
+extern "C" fn nvrtcGetNumSupportedArchs(count: OutArg<i32>) -> u32 {
+    count.set(ARCHITECTURES.len() as i32, INVALID_INPUT)
 }
 
 #[unsafe(no_mangle)]
@@ -154,7 +151,7 @@ extern "C" fn nvrtcGetSupportedArchs(architectures: *mut i32) -> u32 {
     if architectures.is_null() {
         return INVALID_INPUT;
     }
-    // SAFETY: the caller has room for as many as it was told that there are.
+    // SAFETY: the caller has room for the number that it queried.
     unsafe { architectures.copy_from_nonoverlapping(ARCHITECTURES.as_ptr(), ARCHITECTURES.len()) };
     0
 }
@@ -164,7 +161,8 @@ done! {
     fn nvrtcRemoveBundledHeaders;
 }
 
-/// Kernels with their parameters. If one has a name of C++ there are none: of such a module every name is accepted.
+/// Kernels with their parameters. Without `extern "C"` around all of them there are none, and the module accepts every
+/// name.
 fn ptx(source: &str) -> String {
     let mut ptx = ".version 9.0\n.target sm_80\n.address_size 64\n".to_owned();
     let parts: Vec<&str> = source.split("__global__").collect();
@@ -183,7 +181,7 @@ fn ptx(source: &str) -> String {
     ptx
 }
 
-/// Name and number of parameters of the kernel that this text declares, from behind `__global__` on.
+/// The name and the number of parameters of the kernel whose declaration follows `__global__`.
 fn kernel(text: &str) -> Option<(&str, usize)> {
     let text = match text.split_once("__launch_bounds__") {
         Some((before, bounds)) if !before.contains(['(', '{', ';']) => bounds.split_once(')')?.1,

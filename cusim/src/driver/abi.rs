@@ -1,12 +1,27 @@
-//! How the driver's functions take arguments and give answers.
+//! Arguments and results of the driver's C functions.
 
 use std::ffi::{CStr, c_char};
 
+use super::process::with;
+use crate::Machine;
 use crate::code::{Answer, Code, INVALID_VALUE};
 
-/// Exported functions whose bodies give an [`Answer`].
+/// Defines exported functions whose bodies, blocks or `=> expression;`, return an [`Answer`].
+///
+/// `| alias()` exports the same function under another name, `| alias(stream)` as the variant for programs that were
+/// built with a per-thread default stream: there a null `stream` is the thread's own.
 macro_rules! driver {
-    ($($(#[$doc:meta])* fn $name:ident($($arg:ident: $type:ty),* $(,)?) $body:block)*) => { $(
+    ($(
+        $(#[$doc:meta])*
+        fn $name:ident $args:tt $(| $alias:ident($($stream:ident)?))* $($body:block)? $(=> $result:expr;)?
+    )*) => { $(
+        driver_function! { $(#[$doc])* $name $args $($body)? $({ $result })? }
+        $(driver_alias! { $alias $name $args $($stream)? })*
+    )* };
+}
+
+macro_rules! driver_function {
+    ($(#[$doc:meta])* $name:ident ($($arg:ident: $type:ty),* $(,)?) $body:block) => {
         $(#[$doc])*
         #[unsafe(no_mangle)]
         pub(super) extern "C" fn $name($($arg: $type),*) -> $crate::code::Code {
@@ -14,40 +29,29 @@ macro_rules! driver {
             fn body($($arg: $type),*) -> $crate::code::Answer $body
             $crate::driver::abi::code(body($($arg),*))
         }
-    )* };
+    };
 }
 
-/// The same functions under the names that programs get which were built for a default stream per thread:
-/// a stream of 0 is then the thread's own.
-macro_rules! per_thread {
-    ($(fn $name:ident = $base:ident($($arg:ident: $type:ty),*; stream $(; $($rest:ident: $rest_type:ty),*)?);)*) => { $(
+macro_rules! driver_alias {
+    ($alias:ident $name:ident ($($arg:ident: $type:ty),* $(,)?) $($stream:ident)?) => {
         #[unsafe(no_mangle)]
-        extern "C" fn $name($($arg: $type,)* stream: u64 $($(, $rest: $rest_type)*)?) -> $crate::code::Code {
-            $base($($arg,)* $crate::driver::thread::own_stream(stream) $($(, $rest)*)?)
+        extern "C" fn $alias($($arg: $type),*) -> $crate::code::Code {
+            $(let $stream = $crate::driver::thread::own_stream($stream);)?
+            $name($($arg),*)
         }
-    )* };
-}
-
-/// The same functions under other names.
-macro_rules! same {
-    ($(fn $name:ident = $base:ident($($arg:ident: $type:ty),*);)*) => { $(
-        #[unsafe(no_mangle)]
-        extern "C" fn $name($($arg: $type),*) -> $crate::code::Code {
-            $base($($arg),*)
-        }
-    )* };
+    };
 }
 
 pub(super) fn code(answer: Answer) -> Code {
     answer.err().unwrap_or(0)
 }
 
-/// The other way round: for functions that call another one.
+/// The inverse of [`code`], for functions that call another one.
 pub(super) fn answer(code: Code) -> Answer {
     if code == 0 { Ok(()) } else { Err(code) }
 }
 
-/// Where a function writes a result.
+/// A pointer argument, to an output or an input.
 #[repr(transparent)]
 pub(super) struct Out<T>(*mut T);
 
@@ -64,64 +68,69 @@ impl<T> Out<T> {
         Self(std::ptr::null_mut())
     }
 
-    /// An error if the pointer is null: for calls that must not do anything then.
+    /// Fails if the pointer is null.
     pub(super) fn check(self) -> Answer {
         if self.0.is_null() { Err(INVALID_VALUE) } else { Ok(()) }
+    }
+
+    /// Writes the result of an action, which does not run if the pointer is null.
+    pub(super) fn set_with(self, action: impl FnOnce(&mut Machine) -> Answer<T>) -> Answer {
+        self.check()?;
+        self.set(with(action)?)
     }
 
     pub(super) fn address(self) -> usize {
         self.0.addr()
     }
 
-    /// Writes; a null pointer is an error.
+    /// Writes a value; fails if the pointer is null.
     pub(super) fn set(self, value: T) -> Answer {
         self.check()?;
-        // SAFETY: a caller of the driver passes a pointer to a `T` that it owns.
+        // SAFETY: the caller passes a pointer to a `T` that it owns.
         unsafe { self.0.write(value) };
         Ok(())
     }
 
-    /// Writes unless the pointer is null.
+    /// Writes a value unless the pointer is null.
     pub(super) fn offer(self, value: T) {
         let _ = self.set(value);
     }
 
-    /// Reads what the caller put there.
+    /// Reads an input.
     pub(super) fn get(self) -> Answer<T>
     where
         T: Copy,
     {
-        // SAFETY: as in `set`; here the value is one that the caller has written.
+        // SAFETY: the caller passes a pointer to an initialized `T`.
         unsafe { self.0.as_ref() }.copied().ok_or(INVALID_VALUE)
     }
 
-    /// The same pointer to something else: for arguments whose type an attribute decides.
+    /// Changes the type, for arguments whose type depends on an attribute.
     pub(super) fn cast<U>(self) -> Out<U> {
         Out(self.0.cast())
     }
 
-    /// The `index`-th element behind the pointer.
+    /// A pointer to the `index`-th element.
     pub(super) fn at(self, index: usize) -> Self {
         Self(self.0.wrapping_add(index))
     }
 }
 
-/// Text that a caller passes.
+/// A C string argument.
 #[repr(transparent)]
 #[derive(Clone, Copy)]
-pub(super) struct Text(*const c_char);
+pub(super) struct CallerText(*const c_char);
 
-impl Text {
+impl CallerText {
     pub(super) fn get<'a>(self) -> Answer<&'a CStr> {
         if self.0.is_null() {
             return Err(INVALID_VALUE);
         }
-        // SAFETY: a caller of the driver passes text that ends with a zero byte, and keeps it during the
-        // call; nobody keeps the reference for longer.
+        // SAFETY: the caller passes a C string that lives during the call; no reference outlives it.
         Ok(unsafe { CStr::from_ptr(self.0) })
     }
 
-    /// The first bytes of what may not be text.
+    /// The first bytes of data that may not be text.
     pub(super) fn start(self) -> Answer<[u8; 4]> {
         Out(self.0.cast_mut().cast()).get()
     }

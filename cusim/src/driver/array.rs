@@ -1,10 +1,10 @@
-//! Arrays and mipmapped arrays. Nothing can be copied to or from them.
+//! CUDA arrays and mipmapped arrays. Copies to and from them are not simulated.
 
 use super::abi::Out;
 use super::process::{pause, with};
 use super::thread::current;
 use crate::code::{Answer, INVALID_VALUE};
-use crate::faults::Call;
+use crate::faults::CallKind;
 use crate::machine::Descriptor;
 
 /// `CUDA_ARRAY_DESCRIPTOR`.
@@ -32,54 +32,35 @@ driver! {
         create(array, Descriptor { width, height, depth: 0, format, channels, flags: 0, padding: 0 }, 0)
     }
 
-    fn cuArray3DCreate_v2(array: Out<u64>, descriptor: Out<Descriptor>) {
-        create(array, descriptor.get()?, 0)
-    }
-
-    fn cuMipmappedArrayCreate(array: Out<u64>, descriptor: Out<Descriptor>, levels: u32) {
-        create(array, descriptor.get()?, levels.max(1))
-    }
-
-    fn cuMipmappedArrayGetLevel(level_array: Out<u64>, array: u64, level: u32) {
-        level_array.check()?;
-        level_array.set(with(|machine| machine.level_of_array(array, level))?)
-    }
-
-    fn cuArrayDestroy(array: u64) {
-        destroy(array, false)
-    }
-
-    fn cuMipmappedArrayDestroy(array: u64) {
-        destroy(array, true)
-    }
+    fn cuArray3DCreate_v2(array: Out<u64>, descriptor: Out<Descriptor>) => create(array, descriptor.get()?, 0);
+    fn cuMipmappedArrayCreate(array: Out<u64>, descriptor: Out<Descriptor>, levels: u32) =>
+        create(array, descriptor.get()?, levels.max(1));
+    fn cuMipmappedArrayGetLevel(level_array: Out<u64>, array: u64, level: u32) =>
+        level_array.set_with(|machine| machine.level_of_array(array, level));
+    fn cuArrayDestroy(array: u64) => destroy(array, false);
+    fn cuMipmappedArrayDestroy(array: u64) => destroy(array, true);
 
     fn cuArrayGetDescriptor_v2(plane: Out<Plane>, array: u64) {
         let Descriptor { width, height, format, channels, .. } = with(|machine| machine.array(array, false))?.descriptor;
         plane.set(Plane { width, height, format, channels })
     }
 
-    fn cuArray3DGetDescriptor_v2(descriptor: Out<Descriptor>, array: u64) {
-        descriptor.set(with(|machine| machine.array(array, false))?.descriptor)
-    }
-
-    fn cuArrayGetMemoryRequirements(requirements: Out<Requirements>, array: u64, device: i32) {
-        require(requirements, array, device, false)
-    }
-
-    fn cuMipmappedArrayGetMemoryRequirements(requirements: Out<Requirements>, array: u64, device: i32) {
-        require(requirements, array, device, true)
-    }
+    fn cuArray3DGetDescriptor_v2(descriptor: Out<Descriptor>, array: u64) =>
+        descriptor.set(with(|machine| machine.array(array, false))?.descriptor);
+    fn cuArrayGetMemoryRequirements(requirements: Out<Requirements>, array: u64, device: i32) =>
+        require(requirements, array, device, false);
+    fn cuMipmappedArrayGetMemoryRequirements(requirements: Out<Requirements>, array: u64, device: i32) =>
+        require(requirements, array, device, true);
 }
 
 fn create(array: Out<u64>, descriptor: Descriptor, levels: u32) -> Answer {
-    pause(Call::Alloc);
+    pause(CallKind::Alloc);
     let context = current()?;
-    array.check()?;
-    array.set(with(|machine| machine.create_array(descriptor, levels, context))?)
+    array.set_with(|machine| machine.create_array(descriptor, levels, context))
 }
 
 fn destroy(array: u64, has_levels: bool) -> Answer {
-    pause(Call::Free);
+    pause(CallKind::Free);
     let context = current()?;
     with(|machine| machine.destroy_array(array, has_levels, context))
 }
@@ -87,7 +68,7 @@ fn destroy(array: u64, has_levels: bool) -> Answer {
 /// Memory is mapped to arrays in pages of this size (assumed).
 const PAGE: u64 = 64 << 10;
 
-/// Only arrays that memory is mapped to later have requirements: so the driver's header says.
+/// According to `cuda.h`, only arrays with deferred mapping have requirements.
 fn require(requirements: Out<Requirements>, array: u64, device: i32, has_levels: bool) -> Answer {
     let array = with(|machine| {
         machine.device(device)?;

@@ -1,4 +1,4 @@
-//! What a device can do: numbers of a GPU of the Hopper generation, in the order of `CUdevice_attribute`.
+//! Device attributes: values of a GPU of the Hopper generation, in the order of `CUdevice_attribute`.
 
 use crate::Config;
 

@@ -1,45 +1,27 @@
-//! Contexts and which one is current.
+//! Contexts, and which one is current.
 
 use super::abi::{Out, answer};
-use super::process::{begin, with};
+use super::process::{begin, with, with_device};
 use super::thread::{current, mode, number, pop, push, replace};
 use crate::code::{Answer, INVALID_VALUE};
-use crate::faults::Call;
+use crate::faults::CallKind;
 
 driver! {
-    fn cuDevicePrimaryCtxRetain(context: Out<u64>, device: i32) {
-        let handle = with(|machine| {
-            let device = machine.device(device)?;
-            machine.retain_primary(device)
-        })?;
-        context.set(handle)
-    }
-
-    fn cuDevicePrimaryCtxRelease_v2(device: i32) {
-        with(|machine| {
-            let device = machine.device(device)?;
-            machine.release_primary(device)
-        })
-    }
-
-    fn cuDevicePrimaryCtxReset_v2(device: i32) {
-        with(|machine| {
-            let device = machine.device(device)?;
-            machine.reset_primary(device)
-        })
-    }
+    fn cuDevicePrimaryCtxRetain(context: Out<u64>, device: i32) =>
+        context.set(with_device(device, |machine, device| machine.retain_primary(device))?);
+    fn cuDevicePrimaryCtxRelease_v2(device: i32) =>
+        with_device(device, |machine, device| machine.release_primary(device));
+    fn cuDevicePrimaryCtxReset_v2(device: i32) => with_device(device, |machine, device| machine.reset_primary(device));
 
     fn cuDevicePrimaryCtxSetFlags_v2(device: i32, flags: u32) {
-        with(|machine| {
-            let device = machine.device(device)?;
+        with_device(device, |machine, device| {
             machine.primary(device)?.flags = flags;
             Ok(())
         })
     }
 
     fn cuDevicePrimaryCtxGetState(device: i32, flags: Out<u32>, active: Out<i32>) {
-        with(|machine| {
-            let device = machine.device(device)?;
+        with_device(device, |machine, device| {
             let context = machine.primary(device)?;
             flags.set(context.flags)?;
             active.set(i32::from(context.count > 0))
@@ -47,10 +29,7 @@ driver! {
     }
 
     fn cuCtxCreate_v2(context: Out<u64>, flags: u32, device: i32) {
-        let handle = with(|machine| {
-            let device = machine.device(device)?;
-            machine.create_context(device, flags)
-        })?;
+        let handle = with_device(device, |machine, device| machine.create_context(device, flags))?;
         context.set(handle)?;
         push(handle)
     }
@@ -106,17 +85,12 @@ driver! {
 
     fn cuCtxGetApiVersion(context: u64, version: Out<u32>) {
         let handle = or_current(context)?;
-        with(|machine| machine.context(handle).map(|_| ()))?;
+        with(|machine| machine.context(handle))?;
         version.set(3020)
     }
 
-    fn cuCtxSynchronize() {
-        synchronize(current()?)
-    }
-
-    fn cuCtxSynchronize_v2(context: u64) {
-        synchronize(or_current(context)?)
-    }
+    fn cuCtxSynchronize() => synchronize(current()?);
+    fn cuCtxSynchronize_v2(context: u64) => synchronize(or_current(context)?);
 
     fn cuCtxGetStreamPriorityRange(least: Out<i32>, greatest: Out<i32>) {
         current()?;
@@ -127,13 +101,12 @@ driver! {
 
     fn cuCtxGetLimit(value: Out<usize>, limit: u32) {
         current()?;
-        let known = LIMITS.iter().find(|(known, _)| *known == limit).ok_or(INVALID_VALUE)?;
-        value.set(known.1)
+        value.set(default_limit(limit)?)
     }
 
     fn cuCtxSetLimit(limit: u32, _value: usize) {
         current()?;
-        LIMITS.iter().any(|(known, _)| *known == limit).then_some(()).ok_or(INVALID_VALUE)
+        default_limit(limit).map(|_| ())
     }
 
     fn cuCtxGetCacheConfig(config: Out<u32>) {
@@ -141,37 +114,26 @@ driver! {
         config.set(0)
     }
 
-    fn cuCtxSetCacheConfig(_config: u32) {
-        current().map(|_| ())
-    }
-
-    fn cuCtxEnablePeerAccess(context: u64, _flags: u32) {
-        with(|machine| machine.context(context).map(|_| ()))
-    }
-
-    fn cuCtxDisablePeerAccess(context: u64) {
-        with(|machine| machine.context(context).map(|_| ()))
-    }
-
-    fn cuCtxCreate_v3(context: Out<u64>, _affinity: usize, _count: i32, flags: u32, device: i32) {
-        answer(cuCtxCreate_v2(context, flags, device))
-    }
-
-    fn cuCtxCreate_v4(context: Out<u64>, _parameters: usize, flags: u32, device: i32) {
-        answer(cuCtxCreate_v2(context, flags, device))
-    }
+    fn cuCtxSetCacheConfig(_config: u32) => current().map(|_| ());
+    fn cuCtxEnablePeerAccess(context: u64, _flags: u32) => with(|machine| machine.context(context).map(|_| ()));
+    fn cuCtxDisablePeerAccess(context: u64) => with(|machine| machine.context(context).map(|_| ()));
+    fn cuCtxCreate_v3(context: Out<u64>, _affinity: usize, _count: i32, flags: u32, device: i32) =>
+        answer(cuCtxCreate_v2(context, flags, device));
+    fn cuCtxCreate_v4(context: Out<u64>, _parameters: usize, flags: u32, device: i32) =>
+        answer(cuCtxCreate_v2(context, flags, device));
 }
 
-/// Limits and their defaults: stack, printf buffer, heap of kernels.
-const LIMITS: [(u32, usize); 3] = [(0, 1024), (1, 1 << 20), (2, 8 << 20)];
+/// Limits of the stack, the printf buffer and the heap of kernels.
+fn default_limit(limit: u32) -> Answer<usize> {
+    [1024, 1 << 20, 8 << 20].get(limit as usize).copied().ok_or(INVALID_VALUE)
+}
 
 fn synchronize(context: u64) -> Answer {
-    begin(Call::Sync)?;
+    begin(CallKind::Sync)?;
     with(|machine| {
-        let device = machine.context(context)?.device;
+        machine.context(context)?;
         machine.check_captures(number(), mode())?;
-        machine.synchronise(device);
-        Ok(())
+        machine.synchronise_context(context)
     })
 }
 

@@ -1,25 +1,25 @@
-//! Memory of other libraries.
+//! External memory: memory of other libraries, such as Vulkan.
 
 use super::abi::Out;
 use super::process::{pause, with};
 use super::thread::current;
 use crate::code::{INVALID_VALUE, NOT_SUPPORTED};
-use crate::faults::Call;
+use crate::faults::CallKind;
 
-/// `CUDA_EXTERNAL_MEMORY_HANDLE_DESC` up to its size.
+/// `CUDA_EXTERNAL_MEMORY_HANDLE_DESC`, up to its size.
 #[repr(C)]
 #[derive(Clone, Copy)]
-pub(super) struct Description {
+pub(super) struct ExternalDescription {
     kind: u32,
     file: i32,
     others: [i32; 3],
     size: u64,
 }
 
-/// `CUDA_EXTERNAL_MEMORY_BUFFER_DESC` up to its flags.
+/// `CUDA_EXTERNAL_MEMORY_BUFFER_DESC`, up to its flags.
 #[repr(C)]
 #[derive(Clone, Copy)]
-pub(super) struct Part {
+pub(super) struct BufferDescription {
     offset: u64,
     size: u64,
     flags: u32,
@@ -30,34 +30,32 @@ const OPAQUE_FILE: u32 = 1;
 const LAST_KIND: u32 = 9;
 
 driver! {
-    /// A file is not looked at, and not closed.
-    fn cuImportExternalMemory(memory: Out<u64>, description: Out<Description>) {
-        pause(Call::Alloc);
+    /// The file is neither read nor closed.
+    fn cuImportExternalMemory(memory: Out<u64>, description: Out<ExternalDescription>) {
+        pause(CallKind::Alloc);
         let context = current()?;
         memory.check()?;
-        let Description { kind, file, size, .. } = description.get()?;
+        let ExternalDescription { kind, file, size, .. } = description.get()?;
         match kind {
-            OPAQUE_FILE if file >= 0 && size > 0 => {
-                memory.set(with(|machine| machine.import_external(size, context))?)
-            }
+            OPAQUE_FILE if file >= 0 && size > 0 => memory.set_with(|machine| machine.import_external(size, context)),
             OPAQUE_FILE | 0 => Err(INVALID_VALUE),
             ..=LAST_KIND => Err(NOT_SUPPORTED),
             _ => Err(INVALID_VALUE),
         }
     }
 
-    fn cuExternalMemoryGetMappedBuffer(address: Out<u64>, memory: u64, part: Out<Part>) {
+    fn cuExternalMemoryGetMappedBuffer(address: Out<u64>, memory: u64, part: Out<BufferDescription>) {
         let context = current()?;
         address.check()?;
-        let Part { offset, size, flags } = part.get()?;
+        let BufferDescription { offset, size, flags } = part.get()?;
         if flags != 0 {
             return Err(INVALID_VALUE);
         }
-        address.set(with(|machine| machine.map_buffer(memory, offset, size, context))?)
+        address.set_with(|machine| machine.map_buffer(memory, offset, size, context))
     }
 
     fn cuDestroyExternalMemory(memory: u64) {
-        pause(Call::Free);
+        pause(CallKind::Free);
         let context = current()?;
         with(|machine| machine.destroy_external(memory, context))
     }

@@ -1,5 +1,4 @@
-//! Graphs: made node by node or by a capture, instantiated, launched. Only allocations and frees do
-//! something.
+//! CUDA graphs, built node by node or by a stream capture. Only allocation and free nodes have an effect.
 
 use super::abi::{Out, answer};
 use super::capture::check_nodes;
@@ -7,26 +6,18 @@ use super::copy::check_stream;
 use super::process::{begin, with};
 use super::thread::current;
 use crate::code::{Answer, INVALID_VALUE, NOT_SUPPORTED};
-use crate::faults::Call;
+use crate::faults::CallKind;
 use crate::machine::node_type;
 
-/// Where `CUDA_GRAPH_INSTANTIATE_PARAMS` has what went wrong, in words; it begins with the flags.
+/// Offsets of outputs in `CUDA_GRAPH_INSTANTIATE_PARAMS`, in 8-byte words. It begins with the flags.
 const WRONG_NODE: usize = 2;
 const RESULT: usize = 3;
 
 driver! {
-    fn cuGraphCreate(graph: Out<u64>, flags: u32) {
-        if flags == 0 { graph.set(with(|machine| Ok(machine.create_graph()))?) } else { Err(INVALID_VALUE) }
-    }
-
-    fn cuGraphDestroy(graph: u64) {
-        with(|machine| machine.destroy_graph(graph))
-    }
-
-    fn cuGraphClone(clone: Out<u64>, graph: u64) {
-        clone.check()?;
-        clone.set(with(|machine| machine.clone_graph(graph))?)
-    }
+    fn cuGraphCreate(graph: Out<u64>, flags: u32) =>
+        if flags == 0 { graph.set_with(|machine| Ok(machine.create_graph())) } else { Err(INVALID_VALUE) };
+    fn cuGraphDestroy(graph: u64) => with(|machine| machine.destroy_graph(graph));
+    fn cuGraphClone(clone: Out<u64>, graph: u64) => clone.set_with(|machine| machine.clone_graph(graph));
 
     fn cuGraphGetNodes(graph: u64, nodes: Out<u64>, count: Out<usize>) {
         with(|machine| {
@@ -42,40 +33,27 @@ driver! {
         })
     }
 
-    fn cuGraphNodeGetType(node: u64, kind: Out<u32>) {
-        with(|machine| kind.set(machine.node(node)?.kind))
-    }
-
-    fn cuGraphAddEmptyNode(node: Out<u64>, graph: u64, dependencies: Out<u64>, count: usize) {
-        add_idle(node, graph, (dependencies, count), node_type::EMPTY)
-    }
-
-    fn cuGraphAddKernelNode_v2(node: Out<u64>, graph: u64, dependencies: Out<u64>, count: usize, _parameters: usize) {
-        add_idle(node, graph, (dependencies, count), node_type::KERNEL)
-    }
-
-    fn cuGraphAddHostNode(node: Out<u64>, graph: u64, dependencies: Out<u64>, count: usize, _parameters: usize) {
-        add_idle(node, graph, (dependencies, count), node_type::HOST)
-    }
-
+    fn cuGraphNodeGetType(node: u64, kind: Out<u32>) => with(|machine| kind.set(machine.node(node)?.kind));
+    fn cuGraphAddEmptyNode(node: Out<u64>, graph: u64, dependencies: Out<u64>, count: usize) =>
+        add_idle(node, graph, (dependencies, count), node_type::EMPTY);
+    fn cuGraphAddKernelNode_v2(node: Out<u64>, graph: u64, dependencies: Out<u64>, count: usize, _parameters: usize)
+    | cuGraphAddKernelNode() =>
+        add_idle(node, graph, (dependencies, count), node_type::KERNEL);
+    fn cuGraphAddHostNode(node: Out<u64>, graph: u64, dependencies: Out<u64>, count: usize, _parameters: usize) =>
+        add_idle(node, graph, (dependencies, count), node_type::HOST);
     fn cuGraphAddMemcpyNode(
         node: Out<u64>, graph: u64, dependencies: Out<u64>, count: usize, _parameters: usize, _context: u64,
-    ) {
-        add_idle(node, graph, (dependencies, count), node_type::COPY)
-    }
-
+    ) =>
+        add_idle(node, graph, (dependencies, count), node_type::COPY);
     fn cuGraphAddMemsetNode(
         node: Out<u64>, graph: u64, dependencies: Out<u64>, count: usize, _parameters: usize, _context: u64,
-    ) {
-        add_idle(node, graph, (dependencies, count), node_type::FILL)
-    }
+    ) =>
+        add_idle(node, graph, (dependencies, count), node_type::FILL);
+    fn cuGraphInstantiateWithFlags(executable: Out<u64>, graph: u64, flags: u64) =>
+        executable.set_with(|machine| machine.instantiate(graph, flags));
 
-    fn cuGraphInstantiateWithFlags(executable: Out<u64>, graph: u64, flags: u64) {
-        executable.check()?;
-        executable.set(with(|machine| machine.instantiate(graph, flags))?)
-    }
-
-    fn cuGraphInstantiate(executable: Out<u64>, graph: u64, wrong_node: Out<u64>, log: Out<u8>, room: usize) {
+    fn cuGraphInstantiate(executable: Out<u64>, graph: u64, wrong_node: Out<u64>, log: Out<u8>, room: usize)
+    | cuGraphInstantiate_v2() {
         wrong_node.offer(0);
         if room > 0 {
             log.offer(0);
@@ -83,15 +61,16 @@ driver! {
         answer(cuGraphInstantiateWithFlags(executable, graph, 0))
     }
 
-    fn cuGraphInstantiateWithParams(executable: Out<u64>, graph: u64, parameters: Out<u64>) {
+    fn cuGraphInstantiateWithParams(executable: Out<u64>, graph: u64, parameters: Out<u64>)
+    | cuGraphInstantiateWithParams_ptsz() {
         let instantiated = answer(cuGraphInstantiateWithFlags(executable, graph, parameters.get()?));
         parameters.at(WRONG_NODE).set(0)?;
         parameters.at(RESULT).cast().set(u32::from(instantiated.is_err()))?;
         instantiated
     }
 
-    fn cuGraphLaunch(executable: u64, stream: u64) {
-        begin(Call::Launch)?;
+    fn cuGraphLaunch(executable: u64, stream: u64) | cuGraphLaunch_ptsz(stream) {
+        begin(CallKind::Launch)?;
         with(|machine| {
             let context = machine.context_of(stream, current())?;
             let has_memory = machine.executable(executable)?.has_memory();
@@ -105,35 +84,18 @@ driver! {
         })
     }
 
-    fn cuGraphUpload(executable: u64, stream: u64) {
+    fn cuGraphUpload(executable: u64, stream: u64) | cuGraphUpload_ptsz(stream) {
         with(|machine| machine.executable(executable).map(|_| ()))?;
         check_stream(stream)
     }
 
-    fn cuGraphExecDestroy(executable: u64) {
-        with(|machine| machine.destroy_executable(executable))
-    }
-}
-
-per_thread! {
-    fn cuGraphLaunch_ptsz = cuGraphLaunch(executable: u64; stream);
-    fn cuGraphUpload_ptsz = cuGraphUpload(executable: u64; stream);
-}
-
-same! {
-    fn cuGraphAddKernelNode =
-        cuGraphAddKernelNode_v2(node: Out<u64>, graph: u64, dependencies: Out<u64>, count: usize, parameters: usize);
-    fn cuGraphInstantiate_v2 =
-        cuGraphInstantiate(executable: Out<u64>, graph: u64, wrong_node: Out<u64>, log: Out<u8>, room: usize);
-    fn cuGraphInstantiateWithParams_ptsz =
-        cuGraphInstantiateWithParams(executable: Out<u64>, graph: u64, parameters: Out<u64>);
+    fn cuGraphExecDestroy(executable: u64) => with(|machine| machine.destroy_executable(executable));
 }
 
 /// Adds a node that does nothing.
 pub(super) fn add_idle(node: Out<u64>, graph: u64, (nodes, count): (Out<u64>, usize), kind: u32) -> Answer {
-    node.check()?;
-    node.set(with(|machine| {
+    node.set_with(|machine| {
         check_nodes(machine, graph, nodes, count)?;
         machine.add_node(graph, kind, 0)
-    })?)
+    })
 }

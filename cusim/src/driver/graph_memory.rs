@@ -1,12 +1,11 @@
-//! Nodes that allocate and free, and what a device has for them.
+//! Graph nodes that allocate and free, and the device's memory for graphs.
 
 use super::abi::{Out, answer};
 use super::capture::check_nodes;
 use super::graph::add_idle;
-use super::process::with;
-use crate::Machine;
-use crate::code::{Answer, INVALID_VALUE, NOT_SUPPORTED};
-use crate::history::Kind;
+use super::process::{with, with_device};
+use crate::code::{INVALID_VALUE, NOT_SUPPORTED};
+use crate::history::BlockKind;
 use crate::machine::node_type;
 
 /// `CUDA_MEM_ALLOC_NODE_PARAMS`.
@@ -17,19 +16,19 @@ pub(super) struct Allocation {
     handles: u32,
     location: u32,
     device: i32,
-    /// What else `CUmemPoolProps` has.
+    /// The remaining fields of `CUmemPoolProps`.
     others: [u64; 9],
     access: u64,
     access_count: usize,
     size: usize,
-    /// Where the driver says what it gives.
+    /// Written by the driver.
     address: u64,
 }
 
 const ALLOCATION_PINNED: u32 = 1;
 const LOCATION_DEVICE: u32 = 1;
 
-/// Where a kind's parameters begin in `CUgraphNodeParams`, after the type.
+/// The offset of a node type's parameters in `CUgraphNodeParams`.
 const PARAMETERS: usize = 16;
 
 driver! {
@@ -51,11 +50,10 @@ driver! {
     }
 
     fn cuGraphAddMemFreeNode(node: Out<u64>, graph: u64, dependencies: Out<u64>, count: usize, address: u64) {
-        node.check()?;
-        node.set(with(|machine| {
+        node.set_with(|machine| {
             check_nodes(machine, graph, dependencies, count)?;
             machine.add_free(graph, address)
-        })?)
+        })
     }
 
     fn cuGraphAddNode(node: Out<u64>, graph: u64, dependencies: Out<u64>, count: usize, parameters: Out<u32>) {
@@ -75,9 +73,8 @@ driver! {
 
     fn cuGraphAddNode_v2(
         node: Out<u64>, graph: u64, dependencies: Out<u64>, _data: usize, count: usize, parameters: Out<u32>,
-    ) {
-        answer(cuGraphAddNode(node, graph, dependencies, count, parameters))
-    }
+    ) | cuGraphAddNode_v3() =>
+        answer(cuGraphAddNode(node, graph, dependencies, count, parameters));
 
     fn cuGraphMemAllocNodeGetParams(node: u64, parameters: Out<Allocation>) {
         with(|machine| {
@@ -89,14 +86,12 @@ driver! {
         })
     }
 
-    fn cuGraphMemFreeNodeGetParams(node: u64, address: Out<u64>) {
-        with(|machine| address.set(machine.memory_of_node(node, node_type::FREE)?.0))
-    }
+    fn cuGraphMemFreeNodeGetParams(node: u64, address: Out<u64>) =>
+        with(|machine| address.set(machine.memory_of_node(node, node_type::FREE)?.0));
 
     fn cuDeviceGetGraphMemAttribute(device: i32, attribute: u32, value: Out<u64>) {
-        with(|machine| {
-            let device = machine.device(device)?;
-            let counters = machine.counters(device, Kind::Graph);
+        with_device(device, |machine, device| {
+            let counters = machine.counters(device, BlockKind::Graph);
             value.set(match attribute {
                 USED => counters.used,
                 USED_HIGH => counters.used_high,
@@ -108,37 +103,27 @@ driver! {
     }
 
     fn cuDeviceSetGraphMemAttribute(device: i32, attribute: u32, value: Out<u64>) {
-        with(|machine| {
-            let device = machine.device(device)?;
-            if value.get()? == 0 { reset_high(machine, device, attribute) } else { Err(INVALID_VALUE) }
+        with_device(device, |machine, device| {
+            let counters = machine.graph_counters_mut(device)?;
+            match attribute {
+                _ if value.get()? != 0 => return Err(INVALID_VALUE),
+                USED_HIGH => counters.reset_used_high(),
+                RESERVED_HIGH => counters.reset_reserved_high(),
+                _ => return Err(INVALID_VALUE),
+            }
+            Ok(())
         })
     }
 
     fn cuDeviceGraphMemTrim(device: i32) {
-        with(|machine| {
-            let device = machine.device(device)?;
+        with_device(device, |machine, device| {
             machine.trim_graphs(device);
             Ok(())
         })
     }
 }
 
-same! {
-    fn cuGraphAddNode_v3 = cuGraphAddNode_v2(
-        node: Out<u64>, graph: u64, dependencies: Out<u64>, data: usize, count: usize, parameters: Out<u32>);
-}
-
 const USED: u32 = 0;
 const USED_HIGH: u32 = 1;
 const RESERVED: u32 = 2;
 const RESERVED_HIGH: u32 = 3;
-
-fn reset_high(machine: &mut Machine, device: usize, attribute: u32) -> Answer {
-    let counters = machine.graph_counters_mut(device)?;
-    match attribute {
-        USED_HIGH => counters.used_high = counters.used,
-        RESERVED_HIGH => counters.reserved_high = counters.reserved,
-        _ => return Err(INVALID_VALUE),
-    }
-    Ok(())
-}

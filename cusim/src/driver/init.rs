@@ -1,24 +1,22 @@
-//! Start, version, errors.
+//! Initialization, version, and error names.
 
 use std::ffi::c_char;
 
 use super::abi::Out;
 use super::process;
 use crate::code::{INVALID_VALUE, words};
-use crate::faults::Call;
+use crate::faults::CallKind;
 
-/// The version that the simulated driver has: 13.0.
+/// CUDA 13.0.
 pub(super) const VERSION: i32 = 13000;
 
 driver! {
     fn cuInit(flags: u32) {
-        process::pause(Call::Init);
+        process::pause(CallKind::Init);
         if flags == 0 { process::start() } else { Err(INVALID_VALUE) }
     }
 
-    fn cuDriverGetVersion(version: Out<i32>) {
-        version.set(VERSION)
-    }
+    fn cuDriverGetVersion(version: Out<i32>) => version.set(VERSION);
 
     fn cuGetErrorName(code: u32, name: Out<*const c_char>) {
         let words = words(code);
@@ -32,11 +30,5 @@ driver! {
         words.map(|_| ()).ok_or(INVALID_VALUE)
     }
 
-    fn cuProfilerStart() {
-        Ok(())
-    }
-
-    fn cuProfilerStop() {
-        Ok(())
-    }
+    fn cuProfilerStart() | cuProfilerStop() => Ok(());
 }

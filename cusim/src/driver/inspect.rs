@@ -1,15 +1,15 @@
-//! What a test asks the simulator itself: functions that no real driver has. Found by `dlsym`; a program
-//! can tell by them that the driver is a simulated one.
+//! Functions of the simulator for tests, found by `dlsym`. No real driver has them, so they also show that the driver
+//! is a simulated one.
 
 use super::abi::Out;
-use super::process::with;
+use super::process::{with, with_device};
 use crate::Machine;
-use crate::history::{Kind, Record};
+use crate::history::{BlockKind, HistoryRecord};
 use crate::machine::Ticket;
 
-/// Copies records from `from` on (the first is 1), at most `room`; gives how many.
+/// Copies at most `room` records, starting with number `from` (the first is 1). Returns how many were copied.
 #[unsafe(no_mangle)]
-extern "C" fn memtrace_cusim_events(from: u64, to: Out<Record>, room: usize) -> usize {
+extern "C" fn memtrace_cusim_events(from: u64, to: Out<HistoryRecord>, room: usize) -> usize {
     let copied = with(|machine| {
         let records = machine.history().records();
         let first = records.partition_point(|record| record.number < from);
@@ -19,68 +19,46 @@ extern "C" fn memtrace_cusim_events(from: u64, to: Out<Record>, room: usize) -> 
     copied.unwrap_or(0)
 }
 
-/// How many records there were.
+/// The number of records.
 #[unsafe(no_mangle)]
 extern "C" fn memtrace_cusim_event_count() -> u64 {
     with(|machine| Ok(machine.history().count())).unwrap_or(0)
 }
 
-/// Bytes in live blocks of the device's default pool.
-#[unsafe(no_mangle)]
-extern "C" fn memtrace_cusim_used(device: i32) -> u64 {
-    counter(device, |machine, device| machine.counters(device, Kind::Pool).used)
+macro_rules! counters {
+    ($($(#[$doc:meta])* fn $name:ident = $read:expr;)*) => { $(
+        $(#[$doc])*
+        #[unsafe(no_mangle)]
+        extern "C" fn $name(device: i32) -> u64 {
+            let read: fn(&Machine, usize) -> u64 = $read;
+            with_device(device, |machine, device| Ok(read(machine, device))).unwrap_or(0)
+        }
+    )* };
 }
 
-/// Bytes in segments of the device's default pool.
-#[unsafe(no_mangle)]
-extern "C" fn memtrace_cusim_reserved(device: i32) -> u64 {
-    counter(device, |machine, device| machine.counters(device, Kind::Pool).reserved)
+counters! {
+    /// Bytes in live blocks of the device's default pool.
+    fn memtrace_cusim_used = |machine, device| machine.counters(device, BlockKind::Pool).used;
+    /// Bytes in segments of the device's default pool.
+    fn memtrace_cusim_reserved = |machine, device| machine.counters(device, BlockKind::Pool).reserved;
+    /// Bytes that other processes use.
+    fn memtrace_cusim_others = |machine, device| machine.config.others.get(device).copied().unwrap_or(0);
+    /// Bytes of contexts and modules.
+    fn memtrace_cusim_overhead = Machine::overhead;
+    /// Bytes in live allocations of graphs.
+    fn memtrace_cusim_graph_used = |machine, device| machine.counters(device, BlockKind::Graph).used;
+    /// Bytes reserved for graphs.
+    fn memtrace_cusim_graph_reserved = |machine, device| machine.counters(device, BlockKind::Graph).reserved;
+    /// All bytes of the device that are not free.
+    fn memtrace_cusim_taken = Machine::taken;
 }
 
-/// Bytes of the device that other processes have.
-#[unsafe(no_mangle)]
-extern "C" fn memtrace_cusim_others(device: i32) -> u64 {
-    counter(device, |machine, device| machine.config.others.get(device).copied().unwrap_or(0))
-}
-
-/// Bytes that the device's contexts and modules take.
-#[unsafe(no_mangle)]
-extern "C" fn memtrace_cusim_overhead(device: i32) -> u64 {
-    counter(device, Machine::overhead)
-}
-
-/// Bytes in live allocations of graphs.
-#[unsafe(no_mangle)]
-extern "C" fn memtrace_cusim_graph_used(device: i32) -> u64 {
-    counter(device, |machine, device| machine.counters(device, Kind::Graph).used)
-}
-
-/// Bytes that the device keeps for graphs.
-#[unsafe(no_mangle)]
-extern "C" fn memtrace_cusim_graph_reserved(device: i32) -> u64 {
-    counter(device, |machine, device| machine.counters(device, Kind::Graph).reserved)
-}
-
-/// Bytes of the device that somebody has, other processes too.
-#[unsafe(no_mangle)]
-extern "C" fn memtrace_cusim_taken(device: i32) -> u64 {
-    counter(device, Machine::taken)
-}
-
-/// Writes a handle of that much memory for `cuIpcOpenMemHandle`, as if from another process: other memory
-/// each time. `cuMemPoolImportPointer` takes it, too.
+/// Writes a handle for `cuIpcOpenMemHandle` or `cuMemPoolImportPointer`, as if from another process, for new memory at
+/// each call.
 #[unsafe(no_mangle)]
 extern "C" fn memtrace_cusim_foreign_handle(size: u64, handle: Out<Ticket>) {
     let _ = with(|machine| {
         let address = machine.new_handle();
         handle.set(Ticket::foreign(address, size))
     });
-}
-
-fn counter(device: i32, read: impl Fn(&Machine, usize) -> u64) -> u64 {
-    with(|machine| {
-        let device = machine.device(device)?;
-        Ok(read(machine, device))
-    })
-    .unwrap_or(0)
 }

@@ -1,38 +1,36 @@
-//! Libraries: modules that belong to no context. A kernel is a function.
+//! Libraries: modules that belong to no context. The handle of a kernel is that of its function.
 
-use super::abi::{Out, Text};
-use super::module::{ptx_of, read, text_of};
+use super::abi::{CallerText, Out};
+use super::module::{check_function, ptx_of, read, text_of};
 use super::process::{begin, with};
 use super::thread::current;
 use crate::code::{INVALID_HANDLE, NOT_FOUND};
-use crate::faults::Call;
+use crate::faults::CallKind;
 
 driver! {
     fn cuLibraryLoadData(
-        library: Out<u64>, image: Text, _options: usize, _values: usize, _count: u32, _library_options: usize,
+        library: Out<u64>, image: CallerText, _options: usize, _values: usize, _count: u32, _library_options: usize,
         _library_values: usize, _library_count: u32,
     ) {
-        begin(Call::Module)?;
+        begin(CallKind::Module)?;
         let (context, ptx) = (current().unwrap_or(0), text_of(image)?);
-        library.set(with(|machine| machine.load_library(context, ptx))?)
+        library.set_with(|machine| machine.load_library(context, ptx))
     }
 
     fn cuLibraryLoadFromFile(
-        library: Out<u64>, path: Text, _options: usize, _values: usize, _count: u32, _library_options: usize,
+        library: Out<u64>, path: CallerText, _options: usize, _values: usize, _count: u32, _library_options: usize,
         _library_values: usize, _library_count: u32,
     ) {
-        begin(Call::Module)?;
+        begin(CallKind::Module)?;
         let (context, bytes) = (current().unwrap_or(0), read(path)?);
-        library.set(with(|machine| machine.load_library(context, ptx_of(&bytes)))?)
+        library.set_with(|machine| machine.load_library(context, ptx_of(&bytes)))
     }
 
-    fn cuLibraryUnload(library: u64) {
-        with(|machine| machine.unload_module(library))
-    }
+    fn cuLibraryUnload(library: u64) => with(|machine| machine.unload_module(library));
 
-    fn cuLibraryGetKernel(kernel: Out<u64>, library: u64, name: Text) {
+    fn cuLibraryGetKernel(kernel: Out<u64>, library: u64, name: CallerText) {
         let name = name.get()?;
-        kernel.set(with(|machine| machine.function(library, name.to_bytes()))?)
+        kernel.set_with(|machine| machine.function(library, name.to_bytes()))
     }
 
     fn cuLibraryGetModule(module: Out<u64>, library: u64) {
@@ -40,12 +38,10 @@ driver! {
         module.set(library)
     }
 
-    fn cuLibraryGetGlobal(_address: Out<u64>, _size: Out<usize>, _library: u64, _name: Text) {
-        Err(NOT_FOUND)
-    }
+    fn cuLibraryGetGlobal(_address: Out<u64>, _size: Out<usize>, _library: u64, _name: CallerText) => Err(NOT_FOUND);
 
     fn cuKernelGetFunction(function: Out<u64>, kernel: u64) {
-        with(|machine| machine.functions.get(&kernel).map(|_| ()).ok_or(INVALID_HANDLE))?;
+        check_function(kernel)?;
         function.set(kernel)
     }
 }

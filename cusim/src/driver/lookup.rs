@@ -1,19 +1,18 @@
-//! `cuGetProcAddress`: functions by name and version. Gives the addresses that `dlsym` gives.
+//! `cuGetProcAddress`: look-up of functions by name and version, with the same addresses as `dlsym`.
 
 use std::fmt::Write as _;
 
-use super::abi::{Out, Text};
+use super::abi::{CallerText, Out};
 use super::exports::EXPORTS;
 use super::init::VERSION;
 use crate::code::{Answer, INVALID_VALUE, NOT_FOUND};
 use crate::say::Line;
 
 driver! {
-    fn cuGetProcAddress(name: Text, function: Out<usize>, version: i32, flags: u64) {
-        look_up(name, function, version, flags)
-    }
+    fn cuGetProcAddress(name: CallerText, function: Out<usize>, version: i32, flags: u64) =>
+        look_up(name, function, version, flags);
 
-    fn cuGetProcAddress_v2(name: Text, function: Out<usize>, version: i32, flags: u64, status: Out<u32>) {
+    fn cuGetProcAddress_v2(name: CallerText, function: Out<usize>, version: i32, flags: u64, status: Out<u32>) {
         let answer = look_up(name, function, version, flags);
         status.offer(if answer.is_ok() { 0 } else { SYMBOL_NOT_FOUND });
         answer
@@ -22,10 +21,10 @@ driver! {
 
 const SYMBOL_NOT_FOUND: u32 = 1;
 
-/// The flag of a program that was built for a default stream per thread.
+/// The flag of programs that were built with a per-thread default stream.
 const PER_THREAD: u64 = 2;
 
-/// Functions whose newest form is younger than CUDA 4.0, and the version that brought it.
+/// Functions with a variant newer than CUDA 4.0, and the version that introduced it.
 const SINCE: [(&str, i32); 19] = [
     ("cuGetProcAddress_v2", 12000),
     ("cuDeviceGetUuid_v2", 11040),
@@ -37,7 +36,7 @@ const SINCE: [(&str, i32); 19] = [
     ("cuCtxSynchronize_v2", 13000),
     ("cuEventElapsedTime_v2", 12080),
     ("cuGraphAddNode_v2", 12030),
-    // Younger than this driver.
+    // Newer than this driver.
     ("cuGraphAddNode_v3", i32::MAX),
     ("cuGraphInstantiate_v2", 11000),
     ("cuMemAdvise_v2", 12020),
@@ -49,10 +48,10 @@ const SINCE: [(&str, i32); 19] = [
     ("cuMemHostRegister_v2", 6050),
 ];
 
-fn look_up(name: Text, function: Out<usize>, version: i32, flags: u64) -> Answer {
+fn look_up(name: CallerText, function: Out<usize>, version: i32, flags: u64) -> Answer {
     let name = name.get()?.to_str().map_err(|_| INVALID_VALUE)?;
     let version = version.min(VERSION);
-    // From then on the short name means the function with flags.
+    // Since CUDA 12 this name means the function with flags.
     let name = if name == "cuGraphInstantiate" && version >= 12000 { "cuGraphInstantiateWithFlags" } else { name };
     let forms = ["_v4", "_v3", "_v2", ""];
     let newest = forms.iter().find_map(|form| find_form(name, form, version, flags));
@@ -60,12 +59,12 @@ fn look_up(name: Text, function: Out<usize>, version: i32, flags: u64) -> Answer
     newest.map(|_| ()).ok_or(NOT_FOUND)
 }
 
-/// One form of a function; the one for a default stream per thread if that is wanted and exists.
+/// One variant of a function; with [`PER_THREAD`], the one for a per-thread default stream if it exists.
 fn find_form(name: &str, form: &str, version: i32, flags: u64) -> Option<usize> {
     let mut line = Line::new();
     write!(line, "{name}{form}").ok()?;
     let full = line.text();
-    if SINCE.iter().any(|(young, since)| *young == full && *since > version) {
+    if SINCE.iter().any(|(name, since)| *name == full && *since > version) {
         return None;
     }
     let plain = find(full);

@@ -1,17 +1,16 @@
-//! Device memory.
+//! Device memory: allocation, free, queries.
 
 use super::abi::Out;
 use super::process::{pause, with};
 use super::thread::{current, mode, number};
-use crate::Request;
+use crate::AllocationRequest;
 use crate::code::{Answer, INVALID_VALUE};
-use crate::faults::Call;
-use crate::history::Kind;
+use crate::faults::CallKind;
+use crate::history::BlockKind;
 
 driver! {
-    fn cuMemAlloc_v2(address: Out<u64>, size: usize) {
-        allocate(address, Request { kind: Kind::Classic, size: size as u64, ..Request::default() })
-    }
+    fn cuMemAlloc_v2(address: Out<u64>, size: usize) =>
+        allocate(address, AllocationRequest::new(BlockKind::Classic, size as u64));
 
     fn cuMemAllocPitch_v2(address: Out<u64>, pitch: Out<usize>, width: usize, height: usize, element: u32) {
         if !matches!(element, 4 | 8 | 16) {
@@ -19,16 +18,15 @@ driver! {
         }
         let row = width.checked_next_multiple_of(PITCH).ok_or(INVALID_VALUE)?;
         let size = row.checked_mul(height).ok_or(INVALID_VALUE)? as u64;
-        allocate(address, Request { kind: Kind::Classic, size, ..Request::default() })?;
+        allocate(address, AllocationRequest::new(BlockKind::Classic, size))?;
         pitch.set(row)
     }
 
-    fn cuMemAllocManaged(address: Out<u64>, size: usize, _flags: u32) {
-        allocate(address, Request { kind: Kind::Managed, size: size as u64, ..Request::default() })
-    }
+    fn cuMemAllocManaged(address: Out<u64>, size: usize, _flags: u32) =>
+        allocate(address, AllocationRequest::new(BlockKind::Managed, size as u64));
 
     fn cuMemFree_v2(address: u64) {
-        pause(Call::Free);
+        pause(CallKind::Free);
         let context = current()?;
         with(|machine| {
             machine.context(context)?;
@@ -37,19 +35,20 @@ driver! {
         })
     }
 
-    fn cuMemAllocAsync(address: Out<u64>, size: usize, stream: u64) {
-        let request = Request { kind: Kind::Pool, size: size as u64, stream, ..Request::default() };
+    fn cuMemAllocAsync(address: Out<u64>, size: usize, stream: u64) | cuMemAllocAsync_ptsz(stream) {
+        let request = AllocationRequest { stream, ..AllocationRequest::new(BlockKind::Pool, size as u64) };
         allocate_on_stream(address, request)
     }
 
-    fn cuMemAllocFromPoolAsync(address: Out<u64>, size: usize, pool: u64, stream: u64) {
+    fn cuMemAllocFromPoolAsync(address: Out<u64>, size: usize, pool: u64, stream: u64)
+    | cuMemAllocFromPoolAsync_ptsz(stream) {
         let device = with(|machine| Ok(machine.pool_data(pool)?.device))?;
-        let request = Request { kind: Kind::Pool, device, size: size as u64, pool, stream, ..Request::default() };
+        let request = AllocationRequest { device, pool, stream, ..AllocationRequest::new(BlockKind::Pool, size as u64) };
         allocate_on_stream(address, request)
     }
 
-    fn cuMemFreeAsync(address: u64, stream: u64) {
-        pause(Call::Free);
+    fn cuMemFreeAsync(address: u64, stream: u64) | cuMemFreeAsync_ptsz(stream) {
+        pause(CallKind::Free);
         with(|machine| {
             let context = machine.context_of(stream, current())?;
             if address == 0 || machine.captures_free(stream, address)? {
@@ -79,47 +78,36 @@ driver! {
         })
     }
 
-    fn cuMemAdvise_v2(address: u64, size: usize, _advice: u32, _location: u64) {
-        with(|machine| machine.check_range(address, size as u64))
-    }
-
-    fn cuMemPrefetchAsync_v2(address: u64, size: usize, _location: u64, _flags: u32, _stream: u64) {
-        with(|machine| machine.check_range(address, size as u64))
-    }
+    fn cuMemAdvise_v2(address: u64, size: usize, _advice: u32, _location: u64) =>
+        with(|machine| machine.check_range(address, size as u64));
+    fn cuMemPrefetchAsync_v2(address: u64, size: usize, _location: u64, _flags: u32, _stream: u64)
+    | cuMemPrefetchAsync_v2_ptsz() =>
+        with(|machine| machine.check_range(address, size as u64));
 }
 
-per_thread! {
-    fn cuMemAllocAsync_ptsz = cuMemAllocAsync(address: Out<u64>, size: usize; stream);
-    fn cuMemAllocFromPoolAsync_ptsz = cuMemAllocFromPoolAsync(address: Out<u64>, size: usize, pool: u64; stream);
-    fn cuMemFreeAsync_ptsz = cuMemFreeAsync(address: u64; stream);
-    fn cuMemPrefetchAsync_v2_ptsz = cuMemPrefetchAsync_v2(address: u64, size: usize, location: u64, flags: u32; stream);
-}
-
-/// Rows of pitched memory are multiples of this.
+/// Rows of pitched memory are multiples of this, in bytes.
 const PITCH: usize = 512;
 
-/// Memory of the current context's device.
-fn allocate(address: Out<u64>, request: Request) -> Answer {
-    pause(Call::Alloc);
+/// Allocates on the current context's device.
+fn allocate(address: Out<u64>, request: AllocationRequest) -> Answer {
+    pause(CallKind::Alloc);
     let context = current()?;
-    address.check()?;
-    address.set(with(|machine| {
+    address.set_with(|machine| {
         let device = machine.context(context)?.device;
         machine.check_captures(number(), mode())?;
-        machine.allocate(Request { device, context, ..request })
-    })?)
+        machine.allocate(AllocationRequest { device, context, ..request })
+    })
 }
 
-/// Memory of a pool; without a pool, of the stream's device.
-fn allocate_on_stream(address: Out<u64>, request: Request) -> Answer {
-    pause(Call::Alloc);
-    address.check()?;
-    address.set(with(|machine| {
+/// Allocates from a pool, by default from the current one of the stream's device.
+fn allocate_on_stream(address: Out<u64>, request: AllocationRequest) -> Answer {
+    pause(CallKind::Alloc);
+    address.set_with(|machine| {
         let context = machine.context_of(request.stream, current())?;
         let device = if request.pool == 0 { machine.context(context)?.device } else { request.device };
         if let Some(address) = machine.captures_allocation(request.stream, device, request.size)? {
             return Ok(address);
         }
-        machine.allocate(Request { device, context, ..request })
-    })?)
+        machine.allocate(AllocationRequest { device, context, ..request })
+    })
 }

@@ -1,5 +1,6 @@
-//! The driver's functions, by group. Each is a thin layer over [`Machine`](crate::Machine). Build.rs finds
-//! them by `fn cu…` at the start of a line.
+//! The driver's C functions, by group: a thin layer over one [`Machine`](crate::Machine) for the process.
+//!
+//! The build script finds them by `fn cu…` at the start of a line, and aliases by `| cu…`.
 
 #[macro_use]
 mod abi;

@@ -1,17 +1,17 @@
-//! Modules, functions, launches. Nothing runs.
+//! Modules, kernel functions and launches. Kernels do not run.
 
-use super::abi::{Out, Text, answer};
-use super::copy::is_captured;
+use super::abi::{CallerText, Out, answer};
+use super::copy::unless_captured;
 use super::process::{begin, with};
 use super::thread::{current, own_stream};
-use crate::code::{Answer, Code, FILE_NOT_FOUND, INVALID_HANDLE, INVALID_VALUE, NOT_FOUND};
-use crate::faults::Call;
+use crate::code::{Answer, FILE_NOT_FOUND, INVALID_HANDLE, INVALID_VALUE, NOT_FOUND};
+use crate::faults::CallKind;
 use crate::machine::node_type;
 
-/// `CUlaunchConfig` up to the stream.
+/// `CUlaunchConfig`, up to the stream.
 #[repr(C)]
 #[derive(Clone, Copy)]
-pub(super) struct Launch {
+pub(super) struct LaunchConfig {
     grid: [u32; 3],
     block: [u32; 3],
     shared: u32,
@@ -19,39 +19,29 @@ pub(super) struct Launch {
 }
 
 driver! {
-    fn cuModuleLoadData(module: Out<u64>, image: Text) {
-        begin(Call::Module)?;
+    fn cuModuleLoadData(module: Out<u64>, image: CallerText) | cuModuleLoadFatBinary() {
+        begin(CallKind::Module)?;
         let (context, ptx) = (current()?, text_of(image)?);
-        module.set(with(|machine| machine.load_module(context, ptx))?)
+        module.set_with(|machine| machine.load_module(context, ptx))
     }
 
-    fn cuModuleLoad(module: Out<u64>, path: Text) {
-        begin(Call::Module)?;
+    fn cuModuleLoad(module: Out<u64>, path: CallerText) {
+        begin(CallKind::Module)?;
         let context = current()?;
         let bytes = read(path)?;
-        module.set(with(|machine| machine.load_module(context, ptx_of(&bytes)))?)
+        module.set_with(|machine| machine.load_module(context, ptx_of(&bytes)))
     }
 
-    fn cuModuleLoadDataEx(module: Out<u64>, image: Text, _count: u32, _options: usize, _values: usize) {
-        answer(cuModuleLoadData(module, image))
-    }
+    fn cuModuleLoadDataEx(module: Out<u64>, image: CallerText, _count: u32, _options: usize, _values: usize) =>
+        answer(cuModuleLoadData(module, image));
+    fn cuModuleUnload(module: u64) => with(|machine| machine.unload_module(module));
 
-    fn cuModuleLoadFatBinary(module: Out<u64>, image: Text) {
-        answer(cuModuleLoadData(module, image))
-    }
-
-    fn cuModuleUnload(module: u64) {
-        with(|machine| machine.unload_module(module))
-    }
-
-    fn cuModuleGetFunction(function: Out<u64>, module: u64, name: Text) {
+    fn cuModuleGetFunction(function: Out<u64>, module: u64, name: CallerText) {
         let name = name.get()?;
-        function.set(with(|machine| machine.function(module, name.to_bytes()))?)
+        function.set_with(|machine| machine.function(module, name.to_bytes()))
     }
 
-    fn cuModuleGetGlobal_v2(_address: Out<u64>, _size: Out<usize>, _module: u64, _name: Text) {
-        Err(NOT_FOUND)
-    }
+    fn cuModuleGetGlobal_v2(_address: Out<u64>, _size: Out<usize>, _module: u64, _name: CallerText) => Err(NOT_FOUND);
 
     fn cuFuncGetAttribute(value: Out<i32>, attribute: u32, function: u64) {
         check_function(function)?;
@@ -63,17 +53,10 @@ driver! {
         })
     }
 
-    fn cuFuncSetAttribute(function: u64, _attribute: u32, _value: i32) {
-        check_function(function)
-    }
-
-    fn cuFuncSetCacheConfig(function: u64, _config: u32) {
-        check_function(function)
-    }
-
-    fn cuFuncGetModule(module: Out<u64>, function: u64) {
-        module.set(with(|machine| Ok(machine.functions.get(&function).ok_or(INVALID_HANDLE)?.module))?)
-    }
+    fn cuFuncSetAttribute(function: u64, _attribute: u32, _value: i32) => check_function(function);
+    fn cuFuncSetCacheConfig(function: u64, _config: u32) => check_function(function);
+    fn cuFuncGetModule(module: Out<u64>, function: u64) =>
+        module.set(with(|machine| Ok(machine.functions.get(&function).ok_or(INVALID_HANDLE)?.module))?);
 
     fn cuOccupancyMaxActiveBlocksPerMultiprocessor(blocks: Out<i32>, function: u64, _size: i32, _shared: usize) {
         check_function(function)?;
@@ -96,80 +79,59 @@ driver! {
     }
 
     fn cuOccupancyMaxPotentialBlockSizeWithFlags(
-        grid: Out<i32>, block: Out<i32>, function: u64, _shared_of: usize, _shared: usize, _limit: i32, _flags: u32,
-    ) {
-        check_function(function)?;
-        grid.set(132)?;
-        block.set(1024)
-    }
+        grid: Out<i32>, block: Out<i32>, function: u64, shared_of: usize, shared: usize, limit: i32, _flags: u32,
+    ) =>
+        answer(cuOccupancyMaxPotentialBlockSize(grid, block, function, shared_of, shared, limit));
 
-    fn cuLaunchKernelEx(launch: Out<Launch>, function: u64, _arguments: usize, _extra: usize) {
-        let Launch { grid, block, stream, .. } = launch.get()?;
+    fn cuLaunchKernelEx(launch: Out<LaunchConfig>, function: u64, _arguments: usize, _extra: usize) {
+        let LaunchConfig { grid, block, stream, .. } = launch.get()?;
         start(function, grid, block, stream)
     }
+
+    fn cuLaunchKernelEx_ptsz(launch: Out<LaunchConfig>, function: u64, _arguments: usize, _extra: usize) {
+        let LaunchConfig { grid, block, stream, .. } = launch.get()?;
+        start(function, grid, block, own_stream(stream))
+    }
+
+    /// The cooperative launch has no `extra`, which is not read.
+    fn cuLaunchKernel(
+        function: u64, grid_x: u32, grid_y: u32, grid_z: u32, block_x: u32, block_y: u32, block_z: u32, _shared: u32,
+        stream: u64, _arguments: usize, _extra: usize,
+    ) | cuLaunchKernel_ptsz(stream) | cuLaunchCooperativeKernel() | cuLaunchCooperativeKernel_ptsz(stream) =>
+        start(function, [grid_x, grid_y, grid_z], [block_x, block_y, block_z], stream);
 }
 
 fn start(function: u64, grid: [u32; 3], block: [u32; 3], stream: u64) -> Answer {
-    begin(Call::Launch)?;
+    begin(CallKind::Launch)?;
     check_function(function)?;
     let threads = block.iter().try_fold(1, |product: u32, side| product.checked_mul(*side)).ok_or(INVALID_VALUE)?;
     if grid.contains(&0) || threads == 0 || threads > 1024 {
         return Err(INVALID_VALUE);
     }
-    is_captured(stream, node_type::KERNEL).map(|_| ())
+    unless_captured(stream, node_type::KERNEL, || Ok(()))
 }
 
-macro_rules! launches {
-    ($($(#[$doc:meta])* fn $name:ident: $stream:expr;)*) => { $(
-        $(#[$doc])*
-        #[unsafe(no_mangle)]
-        extern "C" fn $name(
-            function: u64, grid_x: u32, grid_y: u32, grid_z: u32, block_x: u32, block_y: u32, block_z: u32,
-            _shared: u32, stream: u64, _arguments: usize, _extra: usize,
-        ) -> Code {
-            let stream_of: fn(u64) -> u64 = $stream;
-            super::abi::code(start(function, [grid_x, grid_y, grid_z], [block_x, block_y, block_z], stream_of(stream)))
-        }
-    )* };
-}
-
-launches! {
-    fn cuLaunchKernel: |stream| stream;
-    fn cuLaunchKernel_ptsz: own_stream;
-    /// Its arguments end one earlier than those of the others.
-    fn cuLaunchCooperativeKernel: |stream| stream;
-    fn cuLaunchCooperativeKernel_ptsz: own_stream;
-}
-
-#[unsafe(no_mangle)]
-extern "C" fn cuLaunchKernelEx_ptsz(launch: Out<Launch>, function: u64, arguments: usize, extra: usize) -> Code {
-    let _ = (arguments, extra);
-    let started =
-        launch.get().and_then(|Launch { grid, block, stream, .. }| start(function, grid, block, own_stream(stream)));
-    super::abi::code(started)
-}
-
-fn check_function(function: u64) -> Answer {
+pub(super) fn check_function(function: u64) -> Answer {
     with(|machine| machine.functions.get(&function).map(|_| ()).ok_or(INVALID_HANDLE))
 }
 
-/// The PTX at an address; empty for code without.
-pub(super) fn text_of<'a>(image: Text) -> Answer<&'a [u8]> {
+/// The PTX at an address, or nothing for a binary.
+pub(super) fn text_of<'a>(image: CallerText) -> Answer<&'a [u8]> {
     if is_binary(image.start()?) { Ok(&[]) } else { Ok(image.get()?.to_bytes()) }
 }
 
-pub(super) fn read(path: Text) -> Answer<Vec<u8>> {
+pub(super) fn read(path: CallerText) -> Answer<Vec<u8>> {
     let path = path.get()?.to_str().map_err(|_| FILE_NOT_FOUND)?;
     std::fs::read(path).map_err(|_| FILE_NOT_FOUND)
 }
 
-/// The PTX in a file; empty for code without.
+/// The PTX in a file, or nothing for a binary.
 pub(super) fn ptx_of(file: &[u8]) -> &[u8] {
     let start = file.first_chunk().copied().unwrap_or_default();
     if is_binary(start) { &[] } else { file }
 }
 
-/// An ELF file or a fat binary: code without PTX text that could be read.
+/// Whether it is an ELF file or a fat binary, which has no PTX in plain text.
 fn is_binary(start: [u8; 4]) -> bool {
     start == *b"\x7fELF" || start == 0xBA55_ED50_u32.to_le_bytes()
 }

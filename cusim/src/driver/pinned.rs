@@ -1,34 +1,28 @@
-//! Host memory that the device can reach.
+//! Pinned and registered host memory.
 
-use super::abi::Out;
+use super::abi::{Out, answer};
 use super::process::{pause, with};
 use super::thread::current;
 use crate::code::INVALID_VALUE;
-use crate::faults::Call;
+use crate::faults::CallKind;
 
 driver! {
     fn cuMemHostAlloc(address: Out<u64>, size: usize, flags: u32) {
-        pause(Call::Alloc);
+        pause(CallKind::Alloc);
         let context = current()?;
-        address.check()?;
-        address.set(with(|machine| machine.allocate_host(size as u64, flags, context))?)
+        address.set_with(|machine| machine.allocate_host(size as u64, flags, context))
     }
 
-    fn cuMemAllocHost_v2(address: Out<u64>, size: usize) {
-        pause(Call::Alloc);
-        let context = current()?;
-        address.check()?;
-        address.set(with(|machine| machine.allocate_host(size as u64, 0, context))?)
-    }
+    fn cuMemAllocHost_v2(address: Out<u64>, size: usize) => answer(cuMemHostAlloc(address, size, 0));
 
     fn cuMemFreeHost(address: u64) {
-        pause(Call::Free);
+        pause(CallKind::Free);
         let context = current()?;
         with(|machine| machine.free_host(address, context))
     }
 
     fn cuMemHostRegister_v2(address: u64, size: usize, flags: u32) {
-        pause(Call::Alloc);
+        pause(CallKind::Alloc);
         let context = current()?;
         if address == 0 || size == 0 || address.checked_add(size as u64).is_none() {
             return Err(INVALID_VALUE);
@@ -37,7 +31,7 @@ driver! {
     }
 
     fn cuMemHostUnregister(address: u64) {
-        pause(Call::Free);
+        pause(CallKind::Free);
         let context = current()?;
         with(|machine| machine.unregister_host(address, context))
     }

@@ -1,15 +1,14 @@
-//! What the driver knows about an address.
+//! Attributes of addresses.
 
 use super::abi::Out;
 use super::process::with;
 use crate::Machine;
 use crate::code::{Answer, INVALID_VALUE};
-use crate::history::Kind;
+use crate::history::BlockKind;
 
 driver! {
-    fn cuPointerGetAttribute(value: Out<u64>, attribute: u32, address: u64) {
-        with(|machine| attribute_of(machine, value, attribute, address))
-    }
+    fn cuPointerGetAttribute(value: Out<u64>, attribute: u32, address: u64) =>
+        with(|machine| attribute_of(machine, value, attribute, address));
 
     fn cuPointerGetAttributes(count: u32, attributes: Out<u32>, values: Out<Out<u64>>, address: u64) {
         with(|machine| {
@@ -52,14 +51,14 @@ fn attribute_of(machine: &Machine, value: Out<u64>, attribute: u32, address: u64
         CONTEXT => value.set(block.context),
         MEMORY_TYPE => value.cast().set(DEVICE_MEMORY),
         DEVICE_POINTER => value.set(address),
-        HOST_POINTER if block.kind == Kind::Managed => value.set(address),
+        HOST_POINTER if block.kind == BlockKind::Managed => value.set(address),
         BUFFER_ID | BLOCK_ID => value.set(block.id),
-        IS_MANAGED => value.cast().set(u32::from(block.kind == Kind::Managed)),
+        IS_MANAGED => value.cast().set(u32::from(block.kind == BlockKind::Managed)),
         DEVICE_ORDINAL => value.cast().set(device),
         RANGE_START => value.set(block.address),
         RANGE_SIZE => value.set(block.size),
         MAPPED => value.cast().set(1_u32),
-        POOL if block.kind == Kind::Pool => value.set(pool),
+        POOL if block.kind == BlockKind::Pool => value.set(pool),
         MAPPING_SIZE => value.set(length),
         MAPPING_BASE => value.set(base),
         _ => Err(INVALID_VALUE),
@@ -79,7 +78,7 @@ fn attribute_of_host(machine: &Machine, value: Out<u64>, attribute: u32, address
     }
 }
 
-/// Several attributes at once are zero where they make no sense.
+/// `cuPointerGetAttributes` writes zero for attributes that do not apply.
 fn zero(value: Out<u64>, attribute: u32) -> Answer {
     match attribute {
         MEMORY_TYPE | IS_MANAGED | MAPPED => value.cast().set(0_u32),

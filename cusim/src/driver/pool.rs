@@ -1,15 +1,15 @@
-//! Pools of stream-ordered memory.
+//! Memory pools (stream-ordered allocation).
 
 use super::abi::Out;
-use super::process::with;
+use super::process::{with, with_device};
 use super::thread::{mode, number};
 use crate::code::{Answer, INVALID_VALUE, NOT_SUPPORTED};
-use crate::memory::Pool;
+use crate::memory::SimPool;
 
-/// What a program says about a pool that it makes: the beginning of `CUmemPoolProps`.
+/// The first fields of `CUmemPoolProps`.
 #[repr(C)]
 #[derive(Clone, Copy)]
-pub(super) struct Properties {
+pub(super) struct PoolProperties {
     allocation: u32,
     handles: u32,
     location: u32,
@@ -17,31 +17,16 @@ pub(super) struct Properties {
 }
 
 driver! {
-    fn cuDeviceGetDefaultMemPool(pool: Out<u64>, device: i32) {
-        with(|machine| {
-            let device = machine.device(device)?;
-            pool.set(machine.default_pool(device))
-        })
-    }
+    fn cuDeviceGetDefaultMemPool(pool: Out<u64>, device: i32) =>
+        with_device(device, |machine, device| pool.set(machine.default_pool(device)));
+    fn cuDeviceGetMemPool(pool: Out<u64>, device: i32) =>
+        with_device(device, |machine, device| pool.set(machine.current_pool(device)));
+    fn cuDeviceSetMemPool(device: i32, pool: u64) =>
+        with_device(device, |machine, device| machine.set_current_pool(device, pool));
 
-    fn cuDeviceGetMemPool(pool: Out<u64>, device: i32) {
-        with(|machine| {
-            let device = machine.device(device)?;
-            pool.set(machine.current_pool(device))
-        })
-    }
-
-    fn cuDeviceSetMemPool(device: i32, pool: u64) {
-        with(|machine| {
-            let device = machine.device(device)?;
-            machine.set_current_pool(device, pool)
-        })
-    }
-
-    fn cuMemPoolCreate(pool: Out<u64>, properties: Out<Properties>) {
-        let Properties { allocation, handles, location, device } = properties.get()?;
-        with(|machine| {
-            let device = machine.device(device)?;
+    fn cuMemPoolCreate(pool: Out<u64>, properties: Out<PoolProperties>) {
+        let PoolProperties { allocation, handles, location, device } = properties.get()?;
+        with_device(device, |machine, device| {
             if !machine.config.pools {
                 return Err(NOT_SUPPORTED);
             }
@@ -52,9 +37,7 @@ driver! {
         })
     }
 
-    fn cuMemPoolDestroy(pool: u64) {
-        with(|machine| machine.destroy_pool(pool))
-    }
+    fn cuMemPoolDestroy(pool: u64) => with(|machine| machine.destroy_pool(pool));
 
     fn cuMemPoolTrimTo(pool: u64, keep: usize) {
         with(|machine| {
@@ -77,9 +60,8 @@ driver! {
         })
     }
 
-    fn cuMemPoolSetAccess(pool: u64, _descriptions: usize, _count: usize) {
-        with(|machine| machine.pool_data(pool).map(|_| ()))
-    }
+    fn cuMemPoolSetAccess(pool: u64, _descriptions: usize, _count: usize) =>
+        with(|machine| machine.pool_data(pool).map(|_| ()));
 
     fn cuMemPoolGetAccess(flags: Out<u32>, pool: u64, _location: usize) {
         with(|machine| machine.pool_data(pool).map(|_| ()))?;
@@ -97,9 +79,9 @@ const RESERVED_HIGH: u32 = 6;
 const USED: u32 = 7;
 const USED_HIGH: u32 = 8;
 
-fn get_attribute(pool: &Pool, attribute: u32, value: Out<u64>) -> Answer {
+fn get_attribute(pool: &SimPool, attribute: u32, value: Out<u64>) -> Answer {
     match attribute {
-        // Whether blocks may be used again across streams: they always are here.
+        // Whether blocks are reused across streams: always, here.
         1..=3 => value.cast::<i32>().set(1),
         RELEASE_THRESHOLD => value.set(pool.threshold),
         RESERVED => value.set(pool.counters.reserved),
@@ -110,20 +92,14 @@ fn get_attribute(pool: &Pool, attribute: u32, value: Out<u64>) -> Answer {
     }
 }
 
-/// The threshold can be set, and the high marks can be set back.
-fn set_attribute(pool: &mut Pool, attribute: u32, value: Out<u64>) -> Answer {
+/// The release threshold can be set, and the high-water marks can be reset.
+fn set_attribute(pool: &mut SimPool, attribute: u32, value: Out<u64>) -> Answer {
     match attribute {
         1..=3 => value.cast::<i32>().get().map(|_| ()),
         RELEASE_THRESHOLD => value.get().map(|bytes| pool.threshold = bytes),
         RESERVED_HIGH | USED_HIGH if value.get()? != 0 => Err(INVALID_VALUE),
-        RESERVED_HIGH => {
-            pool.counters.reserved_high = pool.counters.reserved;
-            Ok(())
-        }
-        USED_HIGH => {
-            pool.counters.used_high = pool.counters.used;
-            Ok(())
-        }
+        RESERVED_HIGH => Ok(pool.counters.reset_reserved_high()),
+        USED_HIGH => Ok(pool.counters.reset_used_high()),
         _ => Err(INVALID_VALUE),
     }
 }

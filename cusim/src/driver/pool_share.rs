@@ -1,4 +1,4 @@
-//! Pools of other processes, and pools by location.
+//! Sharing of pools between processes, and pools by location.
 
 use super::abi::{Out, answer};
 use super::pool::{cuDeviceGetDefaultMemPool, cuDeviceGetMemPool, cuDeviceSetMemPool};
@@ -7,7 +7,7 @@ use super::shareable;
 use super::thread::current;
 use super::virtual_memory::Location;
 use crate::code::{Answer, INVALID_VALUE, NOT_SUPPORTED};
-use crate::faults::Call;
+use crate::faults::CallKind;
 use crate::machine::Ticket;
 use crate::own::PAGE;
 
@@ -30,7 +30,7 @@ driver! {
         file.set(shareable::export(pool, PAGE as u64)?)
     }
 
-    /// A file stands for its number in the place of a pointer. What pool it is makes no difference here.
+    /// The file descriptor is passed as a pointer. Which pool the file names makes no difference.
     fn cuMemPoolImportFromShareableHandle(pool: Out<u64>, file: usize, kind: u32, flags: u64) {
         if kind != shareable::FILE {
             return Err(NOT_SUPPORTED);
@@ -46,32 +46,26 @@ driver! {
         })
     }
 
-    fn cuMemPoolExportPointer(data: Out<Ticket>, address: u64) {
-        with(|machine| data.set(machine.ticket_of_pool(address)?))
-    }
+    fn cuMemPoolExportPointer(data: Out<Ticket>, address: u64) =>
+        with(|machine| data.set(machine.ticket_of_pool(address)?));
 
     fn cuMemPoolImportPointer(address: Out<u64>, pool: u64, data: Out<Ticket>) {
-        pause(Call::Alloc);
+        pause(CallKind::Alloc);
         let context = current()?;
         address.check()?;
         let ticket = data.get()?;
-        address.set(with(|machine| machine.import_pointer(pool, ticket, context))?)
+        address.set_with(|machine| machine.import_pointer(pool, ticket, context))
     }
 
-    fn cuMemGetDefaultMemPool(pool: Out<u64>, location: Out<Location>, allocation: u32) {
-        answer(cuDeviceGetDefaultMemPool(pool, device_of(location, allocation)?))
-    }
-
-    fn cuMemGetMemPool(pool: Out<u64>, location: Out<Location>, allocation: u32) {
-        answer(cuDeviceGetMemPool(pool, device_of(location, allocation)?))
-    }
-
-    fn cuMemSetMemPool(location: Out<Location>, allocation: u32, pool: u64) {
-        answer(cuDeviceSetMemPool(device_of(location, allocation)?, pool))
-    }
+    fn cuMemGetDefaultMemPool(pool: Out<u64>, location: Out<Location>, allocation: u32) =>
+        answer(cuDeviceGetDefaultMemPool(pool, device_of(location, allocation)?));
+    fn cuMemGetMemPool(pool: Out<u64>, location: Out<Location>, allocation: u32) =>
+        answer(cuDeviceGetMemPool(pool, device_of(location, allocation)?));
+    fn cuMemSetMemPool(location: Out<Location>, allocation: u32, pool: u64) =>
+        answer(cuDeviceSetMemPool(device_of(location, allocation)?, pool));
 }
 
-/// The device whose pinned memory is meant. Pools of managed memory and of the host are not simulated.
+/// The device of a location. Pools of managed and of host memory are not simulated.
 fn device_of(location: Out<Location>, allocation: u32) -> Answer<i32> {
     let Location { kind, device } = location.get()?;
     match (allocation, kind) {

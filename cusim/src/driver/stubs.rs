@@ -1,4 +1,4 @@
-//! The functions that are not simulated: they exist, so that programs load.
+//! Stubs of functions that are not simulated, so that programs load.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -17,7 +17,6 @@ macro_rules! not_simulated {
 include!(concat!(env!("OUT_DIR"), "/driver.rs"));
 
 fn refuse(said: &AtomicBool, name: &str) -> crate::code::Code {
-    // Relaxed: nothing else depends on who says it.
     if !said.swap(true, Ordering::Relaxed) {
         say(format_args!("{name} is not simulated"));
     }

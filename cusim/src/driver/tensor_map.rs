@@ -1,32 +1,34 @@
-//! Descriptors of tensors in memory, by which kernels copy parts of them. They are checked by what CUDA's documentation
-//! demands, and are never read: no kernel runs.
+//! Tensor maps: descriptors that kernels use to copy parts of tensors.
+//!
+//! Arguments are checked as CUDA's documentation demands. No kernel runs, so the descriptors are never read.
 
 use super::abi::Out;
 use super::process::with;
 use crate::code::{Answer, INVALID_VALUE, NOT_SUPPORTED};
 
-/// `CUtensorMap`: opaque to programs.
+/// `CUtensorMap`, which is opaque to programs.
 #[repr(C)]
 #[derive(Clone, Copy)]
-pub(super) struct Map {
+pub(super) struct TensorMap {
     address: u64,
-    /// What an address has to be a multiple of. 0 in what no call has written.
+    /// The required alignment of the address; 0 in memory that no call has written.
     alignment: u64,
     form: [u64; 14],
 }
 
-/// Bytes of an element, by the number of its type. The last three are packed, and what goes by bytes is not checked for them.
+/// Bytes of an element, by data type. The last three types are packed; checks that depend on bytes are skipped for
+/// them.
 const ELEMENTS: [u64; 16] = [1, 2, 4, 4, 8, 8, 2, 4, 8, 2, 4, 4, 4, 0, 0, 0];
-/// Numbers of types that have numbers which are none.
+/// Floating-point data types.
 const FLOATS: std::ops::RangeInclusive<u32> = 6..=12;
-/// The most bytes of a row in shared memory, by the number of the swizzle.
+/// The maximal bytes of a row in shared memory, by swizzle mode.
 const ROWS: [u64; 7] = [u64::MAX, 32, 64, 128, 128, 128, 128];
-/// Numbers of layouts and swizzles.
+/// Layouts and swizzle modes.
 const PLAIN: u32 = 0;
 const INTERLEAVED_32: u32 = 2;
 const SWIZZLED_32: u32 = 1;
 
-/// What all functions take.
+/// Arguments that all functions have in common.
 struct Tensor {
     kind: u32,
     rank: u32,
@@ -42,7 +44,7 @@ struct Tensor {
 
 driver! {
     fn cuTensorMapEncodeTiled(
-        map: Out<Map>, kind: u32, rank: u32, address: u64, sizes: Out<u64>, strides: Out<u64>, tile: Out<u32>,
+        map: Out<TensorMap>, kind: u32, rank: u32, address: u64, sizes: Out<u64>, strides: Out<u64>, tile: Out<u32>,
         steps: Out<u32>, layout: u32, swizzle: u32, promotion: u32, fill: u32,
     ) {
         let tensor = Tensor { kind, rank, address, sizes, strides, steps, layout, swizzle, promotion, fill };
@@ -54,7 +56,7 @@ driver! {
     }
 
     fn cuTensorMapEncodeIm2col(
-        map: Out<Map>, kind: u32, rank: u32, address: u64, sizes: Out<u64>, strides: Out<u64>, lower: Out<i32>,
+        map: Out<TensorMap>, kind: u32, rank: u32, address: u64, sizes: Out<u64>, strides: Out<u64>, lower: Out<i32>,
         upper: Out<i32>, channels: u32, pixels: u32, steps: Out<u32>, layout: u32, swizzle: u32, promotion: u32, fill: u32,
     ) {
         let tensor = Tensor { kind, rank, address, sizes, strides, steps, layout, swizzle, promotion, fill };
@@ -67,7 +69,7 @@ driver! {
     }
 
     fn cuTensorMapEncodeIm2colWide(
-        map: Out<Map>, kind: u32, rank: u32, address: u64, sizes: Out<u64>, strides: Out<u64>, lower: i32, upper: i32,
+        map: Out<TensorMap>, kind: u32, rank: u32, address: u64, sizes: Out<u64>, strides: Out<u64>, lower: i32, upper: i32,
         channels: u32, pixels: u32, steps: Out<u32>, layout: u32, mode: u32, swizzle: u32, promotion: u32, fill: u32,
     ) {
         let tensor = Tensor { kind, rank, address, sizes, strides, steps, layout, swizzle, promotion, fill };
@@ -76,11 +78,11 @@ driver! {
         tensor.columns(map, channels, pixels)
     }
 
-    fn cuTensorMapReplaceAddress(map: Out<Map>, address: u64) {
+    fn cuTensorMapReplaceAddress(map: Out<TensorMap>, address: u64) {
         check_map(map)?;
         let known = map.get()?;
         demand(known.alignment > 0 && address.is_multiple_of(known.alignment))?;
-        map.set(Map { address, ..known })
+        map.set(TensorMap { address, ..known })
     }
 }
 
@@ -102,37 +104,36 @@ impl Tensor {
         demand(self.fill == 0 || FLOATS.contains(&self.kind))
     }
 
-    /// Of the address and of the strides.
+    /// The required alignment of the address and the strides.
     fn alignment(&self) -> u64 {
         if self.layout == INTERLEAVED_32 || self.kind > 13 { 32 } else { 16 }
     }
 
-    /// Bytes of so many elements, which must not be more than the swizzle takes.
+    /// Bytes of a row, which the swizzle mode limits.
     fn row(&self, elements: u32) -> Answer<u64> {
         let bytes = u64::from(elements) * ELEMENTS[self.kind as usize];
         demand(self.layout != PLAIN || bytes <= ROWS[self.swizzle as usize])?;
         Ok(bytes)
     }
 
-    fn columns(&self, map: Out<Map>, channels: u32, pixels: u32) -> Answer {
+    fn columns(&self, map: Out<TensorMap>, channels: u32, pixels: u32) -> Answer {
         demand((1..=256).contains(&channels) && (1..=1024).contains(&pixels))?;
         self.row(channels)?;
         self.write(map)
     }
 
-    fn write(&self, map: Out<Map>) -> Answer {
+    fn write(&self, map: Out<TensorMap>) -> Answer {
         check_map(map)?;
         let mut form = [0; 14];
         form[0] = u64::from(self.kind) | u64::from(self.rank) << 8 | u64::from(self.layout) << 16;
         for (index, size) in form[1..=self.rank as usize].iter_mut().enumerate() {
             *size = self.sizes.at(index).get()?;
         }
-        map.set(Map { address: self.address, alignment: self.alignment(), form })
+        map.set(TensorMap { address: self.address, alignment: self.alignment(), form })
     }
 }
 
-/// Checked before it is read or written.
-fn check_map(map: Out<Map>) -> Answer {
+fn check_map(map: Out<TensorMap>) -> Answer {
     map.check()?;
     demand(map.address().is_multiple_of(64))
 }

@@ -1,10 +1,11 @@
-//! What each thread has: a stack of contexts, and a capture mode. No destructors: programs call the
-//! driver from those of their own thread-locals.
+//! Per-thread state: a stack of contexts, and a capture mode.
+//!
+//! No destructors, because programs call the driver from the destructors of their own thread-locals.
 
 use std::cell::Cell;
 
 use crate::code::{Answer, INVALID_CONTEXT, INVALID_VALUE};
-use crate::machine::{GLOBAL, RELAXED};
+use crate::machine::{GLOBAL, PER_THREAD, RELAXED};
 
 const DEPTH: usize = 32;
 
@@ -19,7 +20,6 @@ thread_local! {
     static MODE: Cell<u32> = const { Cell::new(GLOBAL) };
 }
 
-/// The current context.
 pub(super) fn current() -> Answer<u64> {
     let Contexts { handles, count } = CONTEXTS.get();
     let handle = count.checked_sub(1).and_then(|top| handles.get(top)).copied().unwrap_or(0);
@@ -42,31 +42,27 @@ pub(super) fn pop() -> Answer<u64> {
     Ok(handle)
 }
 
-/// Puts a context in the place of the current one; 0 takes that away.
+/// Replaces the current context; 0 only removes it.
 pub(super) fn replace(handle: u64) -> Answer {
     let _ = pop();
     if handle == 0 { Ok(()) } else { push(handle) }
 }
 
-/// The thread's capture mode.
 pub(super) fn mode() -> u32 {
     MODE.get()
 }
 
-/// Changes the thread's capture mode; gives the one before.
+/// Changes the thread's capture mode and returns the previous one.
 pub(super) fn set_mode(mode: u32) -> Answer<u32> {
     if mode > RELAXED { Err(INVALID_VALUE) } else { Ok(MODE.replace(mode)) }
 }
 
-/// The handle of the thread's own default stream.
-const PER_THREAD: u64 = 2;
-
-/// What a stream handle means to a program that was built for a default stream per thread.
+/// What a stream handle means in a program that was built with a per-thread default stream.
 pub(super) fn own_stream(stream: u64) -> u64 {
     if stream == 0 { PER_THREAD } else { stream }
 }
 
 pub(super) fn number() -> u64 {
-    // SAFETY: asks the kernel for a number.
+    // SAFETY: returns a number.
     unsafe { libc::gettid() as u64 }
 }

@@ -1,4 +1,4 @@
-//! Virtual memory: physical memory with a handle, addresses, and mappings from one to the other.
+//! Virtual memory management: physical memory with a handle, address ranges, and mappings.
 
 use super::abi::Out;
 use super::process::{pause, with};
@@ -6,8 +6,8 @@ use super::shareable;
 use super::thread::current;
 use crate::Machine;
 use crate::code::{Answer, INVALID_VALUE, NOT_SUPPORTED};
-use crate::faults::Call;
-use crate::machine::{Access, GRANULARITY, Properties};
+use crate::faults::CallKind;
+use crate::machine::{Access, AllocationProperties, GRANULARITY};
 
 /// `CUmemLocation`.
 #[repr(C)]
@@ -20,7 +20,7 @@ pub(super) struct Location {
 /// `CUmemAccessDesc`.
 #[repr(C)]
 #[derive(Clone, Copy)]
-pub(super) struct Description {
+pub(super) struct AccessDescription {
     location: Location,
     flags: u32,
 }
@@ -31,19 +31,19 @@ const LOCATION_DEVICE: u32 = 1;
 const LOCATION_LAST: u32 = 4;
 
 driver! {
-    fn cuMemCreate(handle: Out<u64>, size: usize, properties: Out<Properties>, flags: u64) {
-        pause(Call::Alloc);
+    fn cuMemCreate(handle: Out<u64>, size: usize, properties: Out<AllocationProperties>, flags: u64) {
+        pause(CallKind::Alloc);
         handle.check()?;
         let properties = check_properties(properties)?;
         if flags != 0 {
             return Err(INVALID_VALUE);
         }
         let context = current().unwrap_or(0);
-        handle.set(with(|machine| machine.create_virtual(size as u64, properties, context))?)
+        handle.set_with(|machine| machine.create_virtual(size as u64, properties, context))
     }
 
     fn cuMemRelease(handle: u64) {
-        pause(Call::Free);
+        pause(CallKind::Free);
         let context = current().unwrap_or(0);
         with(|machine| machine.release_virtual(handle, context))
     }
@@ -56,11 +56,10 @@ driver! {
         })
     }
 
-    fn cuMemGetAllocationPropertiesFromHandle(properties: Out<Properties>, handle: u64) {
-        with(|machine| properties.set(machine.virtual_memory(handle)?.properties))
-    }
+    fn cuMemGetAllocationPropertiesFromHandle(properties: Out<AllocationProperties>, handle: u64) =>
+        with(|machine| properties.set(machine.virtual_memory(handle)?.properties));
 
-    fn cuMemGetAllocationGranularity(granularity: Out<usize>, properties: Out<Properties>, option: u32) {
+    fn cuMemGetAllocationGranularity(granularity: Out<usize>, properties: Out<AllocationProperties>, option: u32) {
         check_properties(properties)?;
         if option > 1 { Err(INVALID_VALUE) } else { granularity.set(GRANULARITY as usize) }
     }
@@ -70,14 +69,12 @@ driver! {
         if flags != 0 {
             return Err(INVALID_VALUE);
         }
-        address.set(with(|machine| machine.reserve_addresses(size as u64, alignment as u64))?)
+        address.set_with(|machine| machine.reserve_addresses(size as u64, alignment as u64))
     }
 
-    fn cuMemAddressFree(address: u64, size: usize) {
-        with(|machine| machine.free_addresses(address, size as u64))
-    }
+    fn cuMemAddressFree(address: u64, size: usize) => with(|machine| machine.free_addresses(address, size as u64));
 
-    /// The header says that `offset` must be zero.
+    /// According to `cuda.h`, `offset` must be zero.
     fn cuMemMap(address: u64, size: usize, offset: usize, handle: u64, flags: u64) {
         if offset != 0 || flags != 0 {
             return Err(INVALID_VALUE);
@@ -91,10 +88,10 @@ driver! {
         with(|machine| machine.unmap(address, size as u64, context))
     }
 
-    fn cuMemSetAccess(address: u64, size: usize, descriptions: Out<Description>, count: usize) {
+    fn cuMemSetAccess(address: u64, size: usize, descriptions: Out<AccessDescription>, count: usize) {
         with(|machine| {
             for index in 0..count {
-                let Description { location, flags } = descriptions.at(index).get()?;
+                let AccessDescription { location, flags } = descriptions.at(index).get()?;
                 set_access(machine, (address, size as u64), location, u64::from(flags))?;
             }
             Ok(())
@@ -121,39 +118,39 @@ driver! {
         to.set(shareable::export(handle, memory.size)?)
     }
 
-    /// A file stands for its number in the place of a pointer.
+    /// The file descriptor is passed as a pointer.
     fn cuMemImportFromShareableHandle(handle: Out<u64>, file: usize, kind: u32) {
-        pause(Call::Alloc);
+        pause(CallKind::Alloc);
         handle.check()?;
         if kind != shareable::FILE {
             return Err(NOT_SUPPORTED);
         }
         let found = shareable::read(file as i32)?;
         let context = current().unwrap_or(0);
-        handle.set(with(|machine| match found.handle {
+        handle.set_with(|machine| match found.handle {
             Some(own) => machine.retain_virtual(own),
             None => machine.import_virtual(found.size, of_import(machine, context), context),
-        })?)
+        })
     }
 }
 
-fn check_properties(properties: Out<Properties>) -> Answer<Properties> {
+fn check_properties(properties: Out<AllocationProperties>) -> Answer<AllocationProperties> {
     let given = properties.get()?;
     match (given.allocation, given.location) {
         (ALLOCATION_PINNED, LOCATION_DEVICE) => Ok(given),
-        // Memory of the host is not simulated.
+        // Host memory is not simulated.
         (ALLOCATION_PINNED, ..=LOCATION_LAST) if given.location > 0 => Err(NOT_SUPPORTED),
         _ => Err(INVALID_VALUE),
     }
 }
 
-fn of_import(machine: &Machine, context: u64) -> Properties {
+fn of_import(machine: &Machine, context: u64) -> AllocationProperties {
     let device = machine.context(context).map_or(0, |context| context.device as i32);
     let (allocation, location) = (ALLOCATION_PINNED, LOCATION_DEVICE);
-    Properties { allocation, handles: shareable::FILE, location, device, of_windows: 0, flags: 0 }
+    AllocationProperties { allocation, handles: shareable::FILE, location, device, of_windows: 0, flags: 0 }
 }
 
-/// What the host may do is not simulated: it can do nothing.
+/// Access of the host is not simulated.
 fn set_access(machine: &mut Machine, (address, size): (u64, u64), location: Location, flags: u64) -> Answer {
     if location.kind != LOCATION_DEVICE || !matches!(flags, 0 | 1 | Access::READ_AND_WRITE) {
         return Err(INVALID_VALUE);

@@ -1,13 +1,13 @@
-//! What devices may do in mappings.
+//! Access rights of devices in mappings.
 
-/// What a device may do in a mapping: nothing, read, or read and write. Two bits for each device.
+/// None, read, or read and write, in two bits for each device.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Access(u64);
 
 impl Access {
     pub(crate) const READ_AND_WRITE: u64 = 3;
 
-    /// What every device has in memory that was not mapped by hand.
+    /// The rights in memory that was not mapped explicitly.
     pub(crate) const FULL: Self = Self(u64::MAX);
 
     pub(super) fn of(self, device: usize) -> u64 {

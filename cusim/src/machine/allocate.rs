@@ -1,21 +1,21 @@
-//! Device memory: taking it.
+//! Allocation of device memory from pools.
 
-use super::{Machine, POOLS_OF_A_DEVICE};
+use super::{Machine, pool_index};
 use crate::code::{Answer, INVALID_VALUE, NOT_SUPPORTED, OUT_OF_MEMORY};
-use crate::faults::Call;
-use crate::history::{Kind, Op, Record};
-use crate::memory::{Block, Span};
+use crate::faults::CallKind;
+use crate::history::{BlockKind, HistoryRecord, Op};
+use crate::memory::{SimBlock, SimPool, Span};
 
 /// An allocation on a device.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Request {
-    /// From 0.
+pub struct AllocationRequest {
+    /// The device's index, from 0.
     pub device: usize,
     /// Pool, classic or managed.
-    pub kind: Kind,
+    pub kind: BlockKind,
     /// In bytes.
     pub size: u64,
-    /// The handle of the pool; 0 for the device's current one.
+    /// The handle of the pool, or 0 for the device's current one.
     pub pool: u64,
     /// The handle of the context, for the log.
     pub context: u64,
@@ -23,7 +23,13 @@ pub struct Request {
     pub stream: u64,
 }
 
-/// What a pool grows by where there is no room for a whole step.
+impl AllocationRequest {
+    pub(crate) fn new(kind: BlockKind, size: u64) -> Self {
+        Self { kind, size, ..Self::default() }
+    }
+}
+
+/// The least that a pool grows by, where there is no room for a whole step.
 const LEAST_STEP: u64 = 2 << 20;
 
 fn round_up(bytes: u64, step: u64) -> Answer<u64> {
@@ -31,26 +37,25 @@ fn round_up(bytes: u64, step: u64) -> Answer<u64> {
 }
 
 impl Machine {
-    /// Allocates; gives the address.
+    /// Allocates a block and returns its address.
     ///
     /// # Errors
-    /// As the driver: out of memory, a size of 0 (except for pools), no such pool; and what the fault script
-    /// says.
-    pub fn allocate(&mut self, request: Request) -> Answer<u64> {
-        let answer = self.find_pool(&request).and_then(|pool| self.allocate_in(&request, pool));
-        let pool = self.find_pool(&request).ok();
-        let Request { kind, size, context, stream, .. } = request;
-        let (device, address) = (request.device as i32, answer.unwrap_or(0));
-        let record = Record { op: Op::Alloc, kind, device, context, stream, address, size, ..Record::default() };
-        self.record(record, answer.map(|_| ()), pool);
+    /// As the driver: out of memory, a size of 0 (except for pools), no such pool. Also what the fault script demands.
+    pub fn allocate(&mut self, request: AllocationRequest) -> Answer<u64> {
+        let pool = self.find_pool(&request);
+        let answer = pool.and_then(|pool| self.allocate_in(&request, pool));
+        let AllocationRequest { device, kind, size, context, stream, .. } = request;
+        let address = answer.unwrap_or(0);
+        let record = HistoryRecord { context, stream, address, size, ..HistoryRecord::new(Op::Alloc, kind, device) };
+        self.record(record, answer, pool.ok());
         answer
     }
 
-    fn allocate_in(&mut self, request: &Request, pool: usize) -> Answer<u64> {
-        self.script.check(Call::Alloc, request.size)?;
-        let pool_data = self.pools.get(pool).ok_or(INVALID_VALUE)?;
-        let is_pool = request.kind == Kind::Pool;
-        if is_pool && pool_data.is_imported {
+    fn allocate_in(&mut self, request: &AllocationRequest, index: usize) -> Answer<u64> {
+        self.script.check(CallKind::Alloc, request.size)?;
+        let pool = self.pool_at(index)?;
+        let is_pool = request.kind == BlockKind::Pool;
+        if is_pool && pool.is_imported {
             return Err(INVALID_VALUE);
         }
         if is_pool && !self.config.pools {
@@ -59,62 +64,60 @@ impl Machine {
         if request.size == 0 && !is_pool {
             return Err(INVALID_VALUE);
         }
-        // The driver is assumed to give an address for 0 bytes from a pool: cudarc's `null()` asks for it.
-        let taken = round_up(request.size.max(1), pool_data.grain)?;
-        self.place(request, pool, taken).or_else(|_| self.grow_and_place(request, pool, taken))
+        // The driver is assumed to return an address for 0 bytes from a pool, which cudarc's `null()` asks for.
+        let taken = round_up(request.size.max(1), pool.grain)?;
+        self.place(request, index, taken).or_else(|_| self.grow_and_place(request, index, taken))
     }
 
-    fn find_pool(&self, request: &Request) -> Answer<usize> {
+    fn find_pool(&self, request: &AllocationRequest) -> Answer<usize> {
         match request.kind {
-            Kind::Classic => Ok(request.device * POOLS_OF_A_DEVICE + 1),
-            Kind::Managed => Ok(request.device * POOLS_OF_A_DEVICE + 2),
+            BlockKind::Classic | BlockKind::Managed => Ok(pool_index(request.device, request.kind)),
             _ if request.pool == 0 => self.current_pools.get(request.device).copied().ok_or(INVALID_VALUE),
             _ => self.pool(request.pool),
         }
     }
 
-    /// Puts the block into a gap of what the pool has.
-    fn place(&mut self, request: &Request, index: usize, taken: u64) -> Answer<u64> {
+    /// Puts the block into a gap in the pool's segments.
+    fn place(&mut self, request: &AllocationRequest, index: usize, taken: u64) -> Answer<u64> {
         let pool = self.pools.get_mut(index).ok_or(INVALID_VALUE)?;
         let device = self.devices.get_mut(pool.device).ok_or(INVALID_VALUE)?;
-        let place = device.find(index, pool, taken, self.config.reuses_at_once()).ok_or(OUT_OF_MEMORY)?;
+        let slot = device.find(index, pool, taken, self.config.reuses_at_once()).ok_or(OUT_OF_MEMORY)?;
         self.next_block += 1;
-        let Request { size, kind, context, .. } = *request;
-        device.put(place, Block { address: place.address, size, taken, kind, context, id: self.next_block });
+        let AllocationRequest { size, kind, context, .. } = *request;
+        device.put(slot, SimBlock { address: slot.address, size, taken, kind, context, id: self.next_block });
         pool.use_bytes(taken);
-        Span::fill(place.address, taken, self.config.fill, self.next_block);
-        Ok(place.address)
+        Span::fill(slot.address, taken, self.config.fill, self.next_block);
+        Ok(slot.address)
     }
 
-    fn grow_and_place(&mut self, request: &Request, index: usize, taken: u64) -> Answer<u64> {
-        let pool = self.pools.get(index).ok_or(INVALID_VALUE)?;
-        let (device, on_device) = (pool.device, pool.on_device);
-        let (wanted, least) = (round_up(taken, pool.step)?, round_up(taken, LEAST_STEP)?);
+    fn grow_and_place(&mut self, request: &AllocationRequest, index: usize, taken: u64) -> Answer<u64> {
+        let SimPool { device, on_device, step, .. } = *self.pool_at(index)?;
+        let (wanted, least) = (round_up(taken, step)?, round_up(taken, LEAST_STEP)?);
         let length =
             if on_device { self.make_room(device, wanted).or_else(|_| self.make_room(device, least))? } else { wanted };
         self.devices.get_mut(device).ok_or(INVALID_VALUE)?.grow(index, length)?;
-        self.pools.get_mut(index).ok_or(INVALID_VALUE)?.reserve(length);
+        self.pool_at_mut(index)?.reserve(length);
         self.place(request, index, taken)
     }
 
-    /// Takes memory for something that is not in a segment.
-    pub(super) fn take_directly(&mut self, pool: usize, bytes: u64) -> Answer {
-        let device = self.pools.get(pool).ok_or(INVALID_VALUE)?.device;
+    /// Takes memory that is in no segment.
+    pub(super) fn take_directly(&mut self, index: usize, bytes: u64) -> Answer {
+        let device = self.pool_at(index)?.device;
         self.make_room(device, bytes)?;
-        let pool = self.pools.get_mut(pool).ok_or(INVALID_VALUE)?;
+        let pool = self.pool_at_mut(index)?;
         pool.reserve(bytes);
         pool.use_bytes(bytes);
         Ok(())
     }
 
-    pub(super) fn give_directly(&mut self, pool: usize, bytes: u64) -> Answer {
-        let pool = self.pools.get_mut(pool).ok_or(INVALID_VALUE)?;
-        pool.counters.reserved -= bytes;
-        pool.counters.used -= bytes;
+    pub(super) fn give_directly(&mut self, index: usize, bytes: u64) -> Answer {
+        let counters = &mut self.pool_at_mut(index)?.counters;
+        counters.reserved -= bytes;
+        counters.used -= bytes;
         Ok(())
     }
 
-    /// Before it is out of memory, a device takes back what its pools do not use.
+    /// Fails if the device has not enough free memory, even after its pools have released what they do not use.
     pub(super) fn make_room(&mut self, device: usize, length: u64) -> Answer<u64> {
         if self.memory(device).0 < length {
             self.shrink_pools(device, |_| 0);

@@ -1,21 +1,21 @@
-//! Arrays: memory of textures, which has a handle and no address. Nothing is in it.
+//! CUDA arrays: texture memory, which has a handle and no address. Its contents are not simulated.
 
 use super::formats::Descriptor;
-use super::{Machine, POOLS_OF_A_DEVICE};
+use super::{Machine, pool_index};
 use crate::code::{Answer, INVALID_HANDLE, INVALID_VALUE};
-use crate::faults::Call;
-use crate::history::{Kind, Op, Record};
+use crate::faults::CallKind;
+use crate::history::{BlockKind, HistoryRecord, Op};
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Array {
     pub(crate) descriptor: Descriptor,
-    /// Of mipmaps; 0 for an array without.
+    /// Mipmap levels; 0 for an array without mipmaps.
     levels: u32,
-    /// All levels together.
+    /// Bytes of all levels.
     pub(crate) size: u64,
     device: usize,
     context: u64,
-    /// What this is a level of, and which; it goes along with that.
+    /// The mipmapped array that this is a level of, and the level.
     part_of: Option<(u64, u32)>,
 }
 
@@ -31,8 +31,8 @@ impl Machine {
         if descriptor.has_no_memory() {
             return Ok(self.keep_array(array));
         }
-        let check = self.script.check(Call::Alloc, size);
-        let answer = check.and_then(|()| self.take_directly(array_pool(device), size));
+        let check = self.script.check(CallKind::Alloc, size);
+        let answer = check.and_then(|()| self.take_directly(pool_index(device, BlockKind::Array), size));
         let handle = answer.map_or(0, |()| self.keep_array(array));
         self.record_array(Op::Alloc, &array, handle, context, answer);
         answer.map(|()| handle)
@@ -44,13 +44,13 @@ impl Machine {
         handle
     }
 
-    /// An array, one with mipmaps if that is wanted.
+    /// An array with or without mipmap levels.
     pub(crate) fn array(&self, handle: u64, has_levels: bool) -> Answer<Array> {
         let found = self.arrays.get(&handle).copied();
         found.filter(|array| (array.levels > 0) == has_levels).ok_or(INVALID_HANDLE)
     }
 
-    /// A level as an array: always the same handle.
+    /// A level as an array, with the same handle at each call.
     pub(crate) fn level_of_array(&mut self, handle: u64, level: u32) -> Answer<u64> {
         let whole = self.array(handle, true)?;
         if level >= whole.levels {
@@ -71,7 +71,7 @@ impl Machine {
         if array.part_of.is_some() {
             return Err(INVALID_HANDLE);
         }
-        let check = self.script.check(Call::Free, 0);
+        let check = self.script.check(CallKind::Free, 0);
         if check.is_err() {
             self.record_array(Op::Free, &array, handle, context, check);
             return check;
@@ -81,8 +81,7 @@ impl Machine {
 
     pub(super) fn end_arrays_of(&mut self, context: u64) {
         let of_context = |(_, array): &(&u64, &Array)| array.context == context && array.part_of.is_none();
-        while let Some((handle, _)) = self.arrays.iter().find(of_context) {
-            let handle = *handle;
+        while let Some((&handle, _)) = self.arrays.iter().find(of_context) {
             let _ = self.end_array(handle, Op::Bulk, context);
         }
     }
@@ -93,19 +92,14 @@ impl Machine {
         if array.descriptor.has_no_memory() {
             return Ok(());
         }
-        self.give_directly(array_pool(array.device), array.size)?;
+        self.give_directly(pool_index(array.device, BlockKind::Array), array.size)?;
         self.record_array(op, &array, handle, context, Ok(()));
         Ok(())
     }
 
     fn record_array(&mut self, op: Op, array: &Array, address: u64, context: u64, answer: Answer) {
-        let (kind, device, size) = (Kind::Array, array.device as i32, array.size);
-        let record = Record { op, kind, device, context, address, size, ..Record::default() };
-        self.record(record, answer, Some(array_pool(array.device)));
+        let record = HistoryRecord::new(op, BlockKind::Array, array.device);
+        let record = HistoryRecord { context, address, size: array.size, ..record };
+        self.record(record, answer, Some(pool_index(array.device, BlockKind::Array)));
     }
-}
-
-/// The index of the device's memory for arrays, which counts as a pool.
-fn array_pool(device: usize) -> usize {
-    device * POOLS_OF_A_DEVICE + 5
 }

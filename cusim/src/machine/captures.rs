@@ -1,14 +1,14 @@
-//! Captures: calls on a stream become nodes of a graph and are not done.
+//! CUDA stream capture: calls on a stream become nodes of a graph and are not executed.
 
 use super::streams::{GLOBAL, PER_THREAD, RELAXED, THREAD_LOCAL, key};
-use super::{Capture, Machine, Stream};
+use super::{Machine, SimCapture, SimStream};
 use crate::code::{Answer, CAPTURE_INVALIDATED, CAPTURE_UNSUPPORTED, INVALID_VALUE};
 
 impl Machine {
-    /// Captures into `graph`, or into a new one if that is `None`.
+    /// Captures into `graph`, by default into a new one.
     pub(crate) fn begin_capture(&mut self, stream: u64, mode: u32, thread: u64, graph: Option<u64>) -> Answer {
         if stream == PER_THREAD {
-            let own = Stream { context: 0, flags: 0, priority: 0, capture: None };
+            let own = SimStream { context: 0, flags: 0, priority: 0, capture: None };
             self.streams.entry(key(stream)).or_insert(own);
         }
         let is_capturing = self.streams.get(&key(stream)).ok_or(CAPTURE_UNSUPPORTED)?.capture.is_some();
@@ -17,12 +17,12 @@ impl Machine {
         }
         let (id, owns_graph) = (self.new_handle(), graph.is_none());
         let graph = if let Some(graph) = graph { graph } else { self.create_graph() };
-        let capture = Capture { mode, thread, is_broken: false, graph, owns_graph, id };
+        let capture = SimCapture { mode, thread, is_broken: false, graph, owns_graph, id };
         self.streams.get_mut(&key(stream)).ok_or(CAPTURE_UNSUPPORTED)?.capture = Some(capture);
         Ok(())
     }
 
-    /// Gives the graph.
+    /// Returns the graph.
     pub(crate) fn end_capture(&mut self, stream: u64) -> Answer<u64> {
         let found = self.streams.get_mut(&key(stream)).ok_or(INVALID_VALUE)?;
         let capture = found.capture.take().ok_or(INVALID_VALUE)?;
@@ -33,8 +33,8 @@ impl Machine {
         Ok(capture.graph)
     }
 
-    /// Nobody gets the graph of a capture that came to nothing.
-    pub(super) fn drop_capture(&mut self, capture: &Capture) {
+    /// Destroys the graph of a failed capture.
+    pub(super) fn drop_capture(&mut self, capture: &SimCapture) {
         if capture.owns_graph {
             let _ = self.destroy_graph(capture.graph);
         }
@@ -53,7 +53,7 @@ impl Machine {
         self.streams.get(&key(stream)).is_some_and(|stream| stream.capture.is_some())
     }
 
-    /// The graph that a stream's calls are captured into.
+    /// The graph that a stream is captured into.
     pub(crate) fn captured_graph(&self, stream: u64) -> Answer<Option<u64>> {
         match self.streams.get(&key(stream)).and_then(|stream| stream.capture) {
             Some(capture) if capture.is_broken => Err(CAPTURE_INVALIDATED),
@@ -61,28 +61,28 @@ impl Machine {
         }
     }
 
-    /// Whether a call on a stream was captured, as a node of that type: it must not be done then.
+    /// Adds a node if the stream is captured. Returns whether it is, and so whether the call must not be executed.
     pub(crate) fn captures(&mut self, stream: u64, kind: u32) -> Answer<bool> {
         let Some(graph) = self.captured_graph(stream)? else { return Ok(false) };
         self.add_node(graph, kind, 0)?;
         Ok(true)
     }
 
-    /// An allocation that was captured: its address.
+    /// As [`Self::captures`], for an allocation; returns its address.
     pub(crate) fn captures_allocation(&mut self, stream: u64, device: usize, size: u64) -> Answer<Option<u64>> {
         let Some(graph) = self.captured_graph(stream)? else { return Ok(None) };
         self.add_allocation(graph, device, size).map(|(_, address)| Some(address))
     }
 
-    /// Whether a free was captured.
+    /// As [`Self::captures`], for a free.
     pub(crate) fn captures_free(&mut self, stream: u64, address: u64) -> Answer<bool> {
         let Some(graph) = self.captured_graph(stream)? else { return Ok(false) };
         self.add_free(graph, address)?;
         Ok(true)
     }
 
-    /// Refuses a call that is not allowed while somebody captures, and breaks the capture. `mode` is the
-    /// calling thread's.
+    /// Refuses a call that is not allowed during a capture, and invalidates the capture. `mode` is the calling
+    /// thread's.
     pub(crate) fn check_captures(&mut self, thread: u64, mode: u32) -> Answer {
         let mut answer = Ok(());
         for capture in self.streams.values_mut().filter_map(|stream| stream.capture.as_mut()) {

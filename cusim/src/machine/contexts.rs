@@ -1,38 +1,38 @@
-//! Contexts: a primary one for each device, and those that programs make.
+//! Contexts: one primary context for each device, and those that programs create.
 
 use super::Machine;
 use crate::code::{Answer, INVALID_CONTEXT, INVALID_VALUE};
 
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Context {
+pub(crate) struct SimContext {
     pub(crate) handle: u64,
     pub(crate) device: usize,
     pub(crate) is_primary: bool,
-    /// How often it was retained; 0 if it is not alive.
+    /// Its references; 0 if it is not active.
     pub(crate) count: u32,
     pub(crate) flags: u32,
 }
 
-impl Context {
+impl SimContext {
     pub(crate) fn primary(handle: u64, device: usize) -> Self {
         Self { handle, device, is_primary: true, count: 0, flags: 0 }
     }
 }
 
 impl Machine {
-    /// A context that is alive.
-    pub(crate) fn context(&self, handle: u64) -> Answer<Context> {
+    /// An active context.
+    pub(crate) fn context(&self, handle: u64) -> Answer<SimContext> {
         let found = self.contexts.iter().find(|context| context.handle == handle && context.count > 0);
         found.copied().ok_or(INVALID_CONTEXT)
     }
 
-    pub(crate) fn context_mut(&mut self, handle: u64) -> Answer<&mut Context> {
+    pub(crate) fn context_mut(&mut self, handle: u64) -> Answer<&mut SimContext> {
         let found = self.contexts.iter_mut().find(|context| context.handle == handle && context.count > 0);
         found.ok_or(INVALID_CONTEXT)
     }
 
-    /// The device's primary context, alive or not.
-    pub(crate) fn primary(&mut self, device: usize) -> Answer<&mut Context> {
+    /// The device's primary context, active or not.
+    pub(crate) fn primary(&mut self, device: usize) -> Answer<&mut SimContext> {
         let found = self.contexts.iter_mut().find(|context| context.is_primary && context.device == device);
         found.ok_or(INVALID_VALUE)
     }
@@ -56,7 +56,7 @@ impl Machine {
         Ok(())
     }
 
-    /// Ends what the primary context has; who retained it goes on retaining it.
+    /// Frees what belongs to the primary context, which keeps its references.
     pub(crate) fn reset_primary(&mut self, device: usize) -> Answer {
         let handle = self.primary(device)?.handle;
         self.end_context(handle);
@@ -66,7 +66,7 @@ impl Machine {
     pub(crate) fn create_context(&mut self, device: usize, flags: u32) -> Answer<u64> {
         self.make_room(device, self.config.context)?;
         let handle = self.new_handle();
-        self.contexts.push(Context { handle, device, is_primary: false, count: 1, flags });
+        self.contexts.push(SimContext { handle, device, is_primary: false, count: 1, flags });
         Ok(handle)
     }
 
@@ -79,13 +79,12 @@ impl Machine {
         Ok(())
     }
 
-    /// Memory, streams, events and modules go with their context.
+    /// Frees the memory, streams, events and modules of a context.
     fn end_context(&mut self, handle: u64) {
         self.free_all_of(handle);
         self.end_arrays_of(handle);
         self.end_externals_of(handle);
-        while let Some((stream, _)) = self.streams.iter().find(|(_, stream)| stream.context == handle) {
-            let stream = *stream;
+        while let Some((&stream, _)) = self.streams.iter().find(|(_, stream)| stream.context == handle) {
             let _ = self.destroy_stream(stream);
         }
         self.events.retain(|_, event| event.context != handle);

@@ -1,13 +1,13 @@
-//! Memory of other libraries, such as Vulkan: imported by a file, used through buffers.
+//! External memory: memory of other libraries, such as Vulkan, imported by a file and used through buffers.
 
 use super::Machine;
-use super::outside::Role;
+use super::outside::{OutsideRange, Role};
 use crate::code::{Answer, INVALID_HANDLE, INVALID_VALUE};
-use crate::faults::Call;
-use crate::history::{Kind, Op, Record};
+use crate::faults::CallKind;
+use crate::history::{BlockKind, HistoryRecord, Op};
 
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct External {
+pub(crate) struct ExternalMemory {
     size: u64,
     device: usize,
     context: u64,
@@ -15,9 +15,9 @@ pub(crate) struct External {
 
 impl Machine {
     pub(crate) fn import_external(&mut self, size: u64, context: u64) -> Answer<u64> {
-        let external = External { size, device: self.context(context)?.device, context };
-        let answer = self.script.check(Call::Alloc, size);
-        let handle = if answer.is_ok() { self.new_handle() } else { 0 };
+        let external = ExternalMemory { size, device: self.context(context)?.device, context };
+        let answer = self.script.check(CallKind::Alloc, size);
+        let handle = answer.map_or(0, |()| self.new_handle());
         if answer.is_ok() {
             self.externals.insert(handle, external);
         }
@@ -25,10 +25,10 @@ impl Machine {
         answer.map(|()| handle)
     }
 
-    /// Buffers in it stay until they are freed.
+    /// Its buffers stay until they are freed.
     pub(crate) fn destroy_external(&mut self, handle: u64, context: u64) -> Answer {
         let external = *self.externals.get(&handle).ok_or(INVALID_HANDLE)?;
-        let check = self.script.check(Call::Free, 0);
+        let check = self.script.check(CallKind::Free, 0);
         if check.is_ok() {
             self.externals.remove(&handle);
         }
@@ -36,9 +36,9 @@ impl Machine {
         check
     }
 
-    /// The address of a part. The log has the whole only.
+    /// The address of a buffer, which is not logged.
     pub(crate) fn map_buffer(&mut self, handle: u64, offset: u64, size: u64, context: u64) -> Answer<u64> {
-        let External { size: whole, device, .. } = *self.externals.get(&handle).ok_or(INVALID_HANDLE)?;
+        let ExternalMemory { size: whole, device, .. } = *self.externals.get(&handle).ok_or(INVALID_HANDLE)?;
         let end = offset.checked_add(size).ok_or(INVALID_VALUE)?;
         if size == 0 || end > whole {
             return Err(INVALID_VALUE);
@@ -46,22 +46,22 @@ impl Machine {
         self.open_import(Role::Buffer, size, (device, context))
     }
 
-    /// With the context go its external memory and its buffers.
+    /// Frees the external memory and the buffers of a context.
     pub(super) fn end_externals_of(&mut self, context: u64) {
         while let Some((handle, external)) = self.externals.iter().find(|(_, external)| external.context == context) {
             let (handle, external) = (*handle, *external);
             self.externals.remove(&handle);
             self.record_external(Op::Bulk, external, handle, context, Ok(()));
         }
-        let is_buffer = |found: &&super::outside::Outside| found.role == Role::Buffer && found.block.context == context;
+        let is_buffer = |found: &&OutsideRange| found.role == Role::Buffer && found.block.context == context;
         while let Some(found) = self.outside.iter().find(is_buffer) {
             let address = found.block.address;
             let _ = self.close_import(address);
         }
     }
 
-    fn record_external(&mut self, op: Op, external: External, address: u64, context: u64, answer: Answer) {
-        let (kind, device, size) = (Kind::Imported, external.device as i32, external.size);
-        self.record(Record { op, kind, device, context, address, size, ..Record::default() }, answer, None);
+    fn record_external(&mut self, op: Op, external: ExternalMemory, address: u64, context: u64, answer: Answer) {
+        let record = HistoryRecord::new(op, BlockKind::Imported, external.device);
+        self.record(HistoryRecord { context, address, size: external.size, ..record }, answer, None);
     }
 }

@@ -1,4 +1,4 @@
-//! What arrays are made of, and how many bytes that takes, tightly packed.
+//! Array descriptors and formats, and the bytes that they take, tightly packed.
 
 use crate::code::{Answer, INVALID_VALUE, NOT_SUPPORTED};
 
@@ -7,9 +7,9 @@ use crate::code::{Answer, INVALID_VALUE, NOT_SUPPORTED};
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Descriptor {
     pub(crate) width: u64,
-    /// 0: one row.
+    /// 0 for one row.
     pub(crate) height: u64,
-    /// 0: one plane. The number of layers, if it is layered.
+    /// 0 for one plane. For layered arrays the number of layers.
     pub(crate) depth: u64,
     pub(crate) format: u32,
     pub(crate) channels: u32,
@@ -23,7 +23,7 @@ const SPARSE: u32 = 0x40;
 const DEFERRED_MAPPING: u32 = 0x80;
 
 impl Descriptor {
-    /// Memory is mapped to it later, page by page.
+    /// Whether memory is mapped to it later.
     pub(crate) fn has_no_memory(&self) -> bool {
         self.flags & (SPARSE | DEFERRED_MAPPING) != 0
     }
@@ -32,7 +32,7 @@ impl Descriptor {
         self.flags & DEFERRED_MAPPING != 0
     }
 
-    /// A level of mipmaps: each extent halved that often, but not the number of layers.
+    /// A mipmap level: each extent halved `level` times, but not the number of layers.
     pub(crate) fn level(self, level: u32) -> Self {
         let halve = |extent: u64| if extent == 0 { 0 } else { extent.checked_shr(level).unwrap_or(0).max(1) };
         let is_layered = self.flags & (LAYERED | CUBEMAP) != 0;
@@ -40,7 +40,7 @@ impl Descriptor {
         Self { width: halve(self.width), height: halve(self.height), depth, ..self }
     }
 
-    /// How many levels there are at most.
+    /// The maximal number of mipmap levels.
     pub(crate) fn most_levels(&self) -> u32 {
         let is_layered = self.flags & (LAYERED | CUBEMAP) != 0;
         let depth = if is_layered { 0 } else { self.depth };
@@ -59,12 +59,12 @@ impl Descriptor {
     }
 }
 
-/// Formats that are compressed in blocks of 4 by 4 elements.
+/// Whether elements are compressed in blocks of 4 by 4.
 fn is_of_blocks(format: u32) -> bool {
     (0x91..=0x9e).contains(&format)
 }
 
-/// Bytes of an element, or of a block. Formats of video are not simulated.
+/// Bytes of an element, or of a compressed block. Video formats are not simulated.
 fn bytes_of(format: u32, channels: u32) -> Answer<u64> {
     let channels = u64::from(channels);
     let bytes = match format {
@@ -72,10 +72,10 @@ fn bytes_of(format: u32, channels: u32) -> Answer<u64> {
         0x02 | 0x09 | 0x10 => 2 * channels,
         0x03 | 0x0a | 0x20 => 4 * channels,
         0x50 => 4,
-        // BC1 and BC4 take half a byte for each element, the others one byte.
+        // BC1 and BC4 take half a byte per element, the others one byte.
         0x91 | 0x92 | 0x97 | 0x98 => 8,
         0x93..=0x96 | 0x99..=0x9e => 16,
-        // Normalized, of 1, 2 or 4 channels: of 8 bits, of 16, the same signed.
+        // Normalized formats with 1, 2 or 4 channels: unsigned of 8 and 16 bits, then signed.
         0xc0..=0xcb => (1 + u64::from((format - 0xc0) / 3 % 2)) << ((format - 0xc0) % 3),
         0x9f..=0xb5 => return Err(NOT_SUPPORTED),
         _ => return Err(INVALID_VALUE),

@@ -1,12 +1,12 @@
-//! Graphs: nodes in the order in which they were added. Allocations and frees among them act when the
-//! graph is launched; all others do nothing.
+//! CUDA graphs: nodes in the order in which they were added. Only allocations and frees have an effect at a launch.
 
-use super::{Machine, POOLS_OF_A_DEVICE};
+use super::{Machine, pool_index};
 use crate::code::{Answer, INVALID_VALUE, NOT_SUPPORTED, OUT_OF_MEMORY};
+use crate::history::BlockKind;
 use crate::memory::Span;
-use crate::own::{OwnVec, own_vec};
+use crate::own::{MmapVec, mmap_vec};
 
-/// Types of nodes: `CUgraphNodeType`.
+/// `CUgraphNodeType`.
 pub(crate) mod node_type {
     pub(crate) const KERNEL: u32 = 0;
     pub(crate) const COPY: u32 = 1;
@@ -20,32 +20,32 @@ pub(crate) mod node_type {
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Node {
+pub(crate) struct GraphNode {
     pub(crate) handle: u64,
     pub(crate) kind: u32,
-    /// What an allocation gives and a free frees, else 0.
+    /// The address that the node allocates or frees, or 0.
     pub(crate) address: u64,
 }
 
 #[derive(Debug)]
 pub(crate) struct Graph {
-    pub(crate) nodes: OwnVec<Node>,
-    /// The handles of the nodes, for who asks on what the next captured node depends.
-    pub(crate) handles: OwnVec<u64>,
+    pub(crate) nodes: MmapVec<GraphNode>,
+    /// The handles of the nodes, in an array that programs read.
+    pub(crate) handles: MmapVec<u64>,
 }
 
-/// What an allocation node gives. Its address is nobody else's while a graph or an executable graph has a
-/// node for it, or the memory is live.
+/// Memory of an allocation node. Its address stays reserved while a graph or an executable graph has a node for it, or
+/// the memory is live.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct GraphMemory {
+pub(crate) struct NodeMemory {
     pub(crate) device: usize,
     pub(crate) size: u64,
-    /// Bytes taken of the device: `size`, rounded up.
+    /// `size` rounded up.
     pub(crate) taken: u64,
-    /// Bytes of addresses.
+    /// The reserved addresses.
     pub(crate) length: u64,
     owner: u64,
-    /// The first graph that got a node that frees it.
+    /// The first graph with a node that frees it.
     freed_by: Option<u64>,
     holders: u32,
 }
@@ -53,7 +53,7 @@ pub(crate) struct GraphMemory {
 impl Machine {
     pub(crate) fn create_graph(&mut self) -> u64 {
         let handle = self.new_handle();
-        self.graphs.insert(handle, Graph { nodes: own_vec(), handles: own_vec() });
+        self.graphs.insert(handle, Graph { nodes: mmap_vec(), handles: mmap_vec() });
         handle
     }
 
@@ -61,10 +61,10 @@ impl Machine {
         self.graphs.get(&handle).ok_or(INVALID_VALUE)
     }
 
-    /// What its launches left allocated stays.
+    /// Memory that launches left allocated stays.
     pub(crate) fn destroy_graph(&mut self, handle: u64) -> Answer {
         let graph = self.graphs.remove(&handle).ok_or(INVALID_VALUE)?;
-        self.let_go_of_all(&graph.nodes);
+        self.release_memory_of(&graph.nodes);
         Ok(())
     }
 
@@ -85,37 +85,37 @@ impl Machine {
         Ok(has_memory(&self.graph(graph)?.nodes))
     }
 
-    /// Adds a node; gives its handle.
+    /// Adds a node and returns its handle.
     pub(crate) fn add_node(&mut self, graph: u64, kind: u32, address: u64) -> Answer<u64> {
         let handle = self.new_handle();
         let graph = self.graphs.get_mut(&graph).ok_or(INVALID_VALUE)?;
-        graph.nodes.push(Node { handle, kind, address });
+        graph.nodes.push(GraphNode { handle, kind, address });
         graph.handles.push(handle);
         Ok(handle)
     }
 
-    /// Adds a node that allocates; gives its handle and the address.
+    /// Adds an allocation node; returns its handle and its address.
     pub(crate) fn add_allocation(&mut self, graph: u64, device: usize, size: u64) -> Answer<(u64, u64)> {
         self.graph(graph)?;
         if !self.config.pools {
             return Err(NOT_SUPPORTED);
         }
-        let grain = self.pools.get(graph_pool(device)).ok_or(INVALID_VALUE)?.grain;
+        let grain = self.pool_at(pool_index(device, BlockKind::Graph))?.grain;
         let taken = size.checked_next_multiple_of(grain).filter(|taken| *taken > 0).ok_or(INVALID_VALUE)?;
         let Span { base: address, length } = Span::reserve(taken, 0).ok_or(OUT_OF_MEMORY)?;
-        let memory = GraphMemory { device, size, taken, length, owner: graph, freed_by: None, holders: 1 };
+        let memory = NodeMemory { device, size, taken, length, owner: graph, freed_by: None, holders: 1 };
         self.graph_memory.insert(address, memory);
         Ok((self.add_node(graph, node_type::ALLOCATE, address)?, address))
     }
 
-    /// Adds a node that frees what a node of this graph or of another one allocates.
+    /// Adds a node that frees memory of an allocation node, of this graph or of another one.
     pub(crate) fn add_free(&mut self, graph: u64, address: u64) -> Answer<u64> {
-        let frees_it = |node: &Node| node.kind == node_type::FREE && node.address == address;
+        let frees_it = |node: &GraphNode| node.kind == node_type::FREE && node.address == address;
         if self.graph(graph)?.nodes.iter().any(frees_it) {
             return Err(INVALID_VALUE);
         }
         let memory = self.graph_memory.get_mut(&address).ok_or(INVALID_VALUE)?;
-        // Either the graph that allocates it frees it, or others do.
+        // Memory is freed either by the graph that allocates it or by others.
         if memory.freed_by.is_some_and(|other| (other == memory.owner) != (graph == memory.owner)) {
             return Err(INVALID_VALUE);
         }
@@ -124,13 +124,13 @@ impl Machine {
         self.add_node(graph, node_type::FREE, address)
     }
 
-    pub(crate) fn node(&self, handle: u64) -> Answer<Node> {
+    pub(crate) fn node(&self, handle: u64) -> Answer<GraphNode> {
         let mut nodes = self.graphs.values().flat_map(|graph| graph.nodes.iter());
         nodes.find(|node| node.handle == handle).copied().ok_or(INVALID_VALUE)
     }
 
-    /// What a node of that kind is about: its address, and what is known of the memory there.
-    pub(crate) fn memory_of_node(&self, handle: u64, kind: u32) -> Answer<(u64, Option<GraphMemory>)> {
+    /// The address of an allocation or free node, and its memory if it still exists.
+    pub(crate) fn memory_of_node(&self, handle: u64, kind: u32) -> Answer<(u64, Option<NodeMemory>)> {
         let node = self.node(handle)?;
         if node.kind != kind {
             return Err(INVALID_VALUE);
@@ -138,14 +138,14 @@ impl Machine {
         Ok((node.address, self.graph_memory.get(&node.address).copied()))
     }
 
-    pub(super) fn hold(&mut self, address: u64) {
+    pub(super) fn retain_memory(&mut self, address: u64) {
         if let Some(memory) = self.graph_memory.get_mut(&address) {
             memory.holders += 1;
         }
     }
 
-    /// The last one to let go gives the addresses back.
-    pub(super) fn let_go(&mut self, address: u64) {
+    /// Releases a reference; the last one unmaps the addresses.
+    pub(super) fn release_memory(&mut self, address: u64) {
         let Some(memory) = self.graph_memory.get_mut(&address) else { return };
         memory.holders -= 1;
         if memory.holders == 0 {
@@ -154,18 +154,13 @@ impl Machine {
         }
     }
 
-    pub(super) fn let_go_of_all(&mut self, nodes: &[Node]) {
+    pub(super) fn release_memory_of(&mut self, nodes: &[GraphNode]) {
         for node in nodes {
-            self.let_go(node.address);
+            self.release_memory(node.address);
         }
     }
 }
 
-pub(super) fn has_memory(nodes: &[Node]) -> bool {
+pub(super) fn has_memory(nodes: &[GraphNode]) -> bool {
     nodes.iter().any(|node| matches!(node.kind, node_type::ALLOCATE | node_type::FREE))
-}
-
-/// The index of the device's memory for graphs, which counts as a pool.
-pub(super) fn graph_pool(device: usize) -> usize {
-    device * POOLS_OF_A_DEVICE + 3
 }

@@ -1,15 +1,15 @@
-//! Memory of other processes: opened by a handle that tells whose it is. Nothing is taken of the device.
+//! Memory of other processes, opened by IPC handles. It takes no memory of the device.
 
 use super::Machine;
 use super::access::Access;
-use super::outside::{Outside, Role};
+use super::outside::{OutsideRange, Role};
 use super::virtual_memory::GRANULARITY;
 use crate::code::{Answer, INVALID_CONTEXT, INVALID_VALUE, OUT_OF_MEMORY};
-use crate::faults::Call;
-use crate::history::{Kind, Op, Record};
-use crate::memory::{Block, Span};
+use crate::faults::CallKind;
+use crate::history::{BlockKind, HistoryRecord, Op};
+use crate::memory::{SimBlock, Span};
 
-/// 64 bytes that tell of memory: `CUipcMemHandle`, `CUmemPoolPtrExportData`.
+/// A handle of 64 bytes: `CUipcMemHandle`, `CUmemPoolPtrExportData`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ticket {
@@ -27,7 +27,7 @@ impl Ticket {
         Self { mark: MARK, process: u64::from(std::process::id()), address, size, others: [0; 4] }
     }
 
-    /// As if another process had made it.
+    /// A handle as if another process had created it.
     pub(crate) fn foreign(address: u64, size: u64) -> Self {
         Self { process: 0, ..Self::new(address, size) }
     }
@@ -38,15 +38,15 @@ impl Ticket {
 }
 
 impl Machine {
-    /// What tells other processes of a classic block.
+    /// The handle of a classic block.
     pub(crate) fn ticket(&self, address: u64) -> Answer<Ticket> {
-        let block = self.block_around(address).filter(|block| block.kind == Kind::Classic).ok_or(INVALID_VALUE)?;
+        let block = self.block_around(address).filter(|block| block.kind == BlockKind::Classic).ok_or(INVALID_VALUE)?;
         Ok(Ticket::new(block.address, block.size))
     }
 
-    /// What tells other processes of a block of a pool that is shared.
+    /// The handle of a block of a shared pool.
     pub(crate) fn ticket_of_pool(&self, address: u64) -> Answer<Ticket> {
-        let block = self.block_around(address).filter(|block| block.kind == Kind::Pool).ok_or(INVALID_VALUE)?;
+        let block = self.block_around(address).filter(|block| block.kind == BlockKind::Pool).ok_or(INVALID_VALUE)?;
         let (_, _, pool) = self.segment_around(address).ok_or(INVALID_VALUE)?;
         if self.pool_data(pool)?.handles == 0 {
             return Err(INVALID_VALUE);
@@ -54,14 +54,14 @@ impl Machine {
         Ok(Ticket::new(block.address, block.size))
     }
 
-    /// Opens another process's memory; what a context has open already is only counted once more.
+    /// Opens another process's memory. Memory that the context has open already gets a further reference.
     pub(crate) fn open_ticket(&mut self, ticket: Ticket, context: u64) -> Answer<u64> {
         ticket.check()?;
         if ticket.process == u64::from(std::process::id()) {
             return Err(INVALID_CONTEXT);
         }
-        let (key, block_of) = ((ticket.process, ticket.address), |found: &Outside| found.block.context);
-        for found in self.outside.iter_mut().filter(|found| block_of(found) == context) {
+        let key = (ticket.process, ticket.address);
+        for found in self.outside.iter_mut().filter(|found| found.block.context == context) {
             if let Role::Ipc { of, count } = &mut found.role
                 && *of == key
             {
@@ -79,14 +79,14 @@ impl Machine {
         let Role::Ipc { count, .. } = &mut found.role else { return Err(INVALID_VALUE) };
         let is_last = *count == 1;
         if is_last {
-            let check = self.script.check(Call::Free, 0);
+            let check = self.script.check(CallKind::Free, 0);
             return self.free_if(check, address, (context, 0), true);
         }
         *count -= 1;
         Ok(())
     }
 
-    /// A pointer to a block in another process's pool; a free gives it back.
+    /// The address of a block in another process's pool, until it is freed.
     pub(crate) fn import_pointer(&mut self, pool: u64, ticket: Ticket, context: u64) -> Answer<u64> {
         ticket.check()?;
         if !self.pool_data(pool)?.is_imported {
@@ -97,15 +97,14 @@ impl Machine {
 
     fn import(&mut self, role: Role, size: u64, context: u64) -> Answer<u64> {
         let device = self.context(context)?.device;
-        let check = self.script.check(Call::Alloc, size);
+        let check = self.script.check(CallKind::Alloc, size);
         let answer = check.and_then(|()| self.open_import(role, size, (device, context)));
-        let (kind, number, address) = (Kind::Imported, device as i32, answer.unwrap_or(0));
-        let record = Record { op: Op::Alloc, kind, device: number, context, address, size, ..Record::default() };
-        self.record(record, answer.map(|_| ()), None);
+        let record = HistoryRecord::new(Op::Alloc, BlockKind::Imported, device);
+        self.record(HistoryRecord { context, address: answer.unwrap_or(0), size, ..record }, answer, None);
         answer
     }
 
-    /// Addresses for memory that is elsewhere. It has bytes of its own here, zeros.
+    /// Maps memory of another process, which reads as zero.
     pub(super) fn open_import(&mut self, role: Role, size: u64, (device, context): (usize, u64)) -> Answer<u64> {
         let span = Span::reserve(size, 0).ok_or(OUT_OF_MEMORY)?;
         let address = span.base;
@@ -113,9 +112,8 @@ impl Machine {
             span.release();
             return Err(OUT_OF_MEMORY);
         }
-        self.next_block += 1;
-        let block = Block { address, size, taken: size, kind: Kind::Imported, context, id: self.next_block };
-        self.put_outside(Outside { device, block, role, access: Access::FULL });
+        let block = SimBlock { address, size, taken: size, kind: BlockKind::Imported, context, id: 0 };
+        self.put_outside(OutsideRange { device, block, role, access: Access::FULL });
         Ok(address)
     }
 

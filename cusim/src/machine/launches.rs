@@ -1,21 +1,21 @@
-//! Executable graphs, and what their launches allocate and free. Each device has physical memory for
-//! graphs that is apart from its pools.
+//! Executable graphs, and what their launches allocate and free. Each device has memory for graphs apart from its
+//! pools.
 
-use super::Machine;
 use super::access::Access;
-use super::graphs::{GraphMemory, Node, graph_pool, has_memory, node_type};
-use super::outside::{Outside, Role};
+use super::graphs::{GraphNode, NodeMemory, has_memory, node_type};
+use super::outside::{OutsideRange, Role};
+use super::{Machine, pool_index};
 use crate::code::{Answer, INVALID_VALUE, OUT_OF_MEMORY};
 use crate::config::MAX_DEVICES;
-use crate::faults::Call;
-use crate::history::{Kind, Op, Record};
-use crate::memory::{Block, Counters, Span};
-use crate::own::{OwnVec, own_vec};
+use crate::faults::CallKind;
+use crate::history::{BlockKind, HistoryRecord, Op};
+use crate::memory::{PoolCounters, SimBlock, Span};
+use crate::own::{MmapVec, mmap_vec};
 
 #[derive(Debug)]
 pub(crate) struct Executable {
     graph: u64,
-    nodes: OwnVec<Node>,
+    nodes: MmapVec<GraphNode>,
     frees_on_launch: bool,
 }
 
@@ -25,17 +25,17 @@ impl Executable {
     }
 }
 
-/// The flag of `CUgraphInstantiate_flags`.
+/// `CUgraphInstantiate_flags`.
 const AUTO_FREE_ON_LAUNCH: u64 = 1;
 const ALL_FLAGS: u64 = 15;
 const DEVICE_LAUNCH: u64 = 4;
 
-/// Memory that a launch needs of a device beside what is in use: at most, and the size of the allocation
-/// that brings it there.
+/// Memory that a launch needs of a device in addition to what is in use.
 #[derive(Clone, Copy, Default)]
 struct Need {
     now: i64,
     most: i64,
+    /// The size of the allocation at which `most` was reached.
     last: u64,
 }
 
@@ -47,10 +47,10 @@ impl Machine {
         if is_wrong || self.has_memory(graph)? && others.any(|other| other.graph == graph) {
             return Err(INVALID_VALUE);
         }
-        let mut nodes = own_vec();
+        let mut nodes = mmap_vec();
         nodes.extend_from_slice(&self.graph(graph)?.nodes);
         for node in &nodes {
-            self.hold(node.address);
+            self.retain_memory(node.address);
         }
         let handle = self.new_handle();
         let frees_on_launch = flags & AUTO_FREE_ON_LAUNCH != 0;
@@ -64,14 +64,14 @@ impl Machine {
 
     pub(crate) fn destroy_executable(&mut self, handle: u64) -> Answer {
         let executable = self.executables.remove(&handle).ok_or(INVALID_VALUE)?;
-        self.let_go_of_all(&executable.nodes);
+        self.release_memory_of(&executable.nodes);
         Ok(())
     }
 
-    /// Runs the nodes in the order in which they were added. A launch that there is no memory for does
-    /// nothing, but for the frees of what the launch before left (assumed).
+    /// Runs the nodes in the order in which they were added. A launch that is out of memory only frees what the
+    /// previous one left (assumed).
     ///
-    /// Memory becomes physical here (assumed: a GPU may take it when the graph is uploaded).
+    /// Physical memory is taken at the launch (assumed; a GPU may take it when the graph is uploaded).
     pub(crate) fn launch(&mut self, handle: u64, context: u64, stream: u64) -> Answer {
         self.executable(handle)?;
         let executable = self.executables.remove(&handle).ok_or(INVALID_VALUE)?;
@@ -100,7 +100,7 @@ impl Machine {
         Ok(())
     }
 
-    /// What an earlier launch allocated and nobody freed stands in the way of another one.
+    /// Frees what an earlier launch left allocated; fails if the graph does not permit that.
     fn free_what_is_left(&mut self, executable: &Executable, context: u64, stream: u64) -> Answer {
         for node in executable.nodes.iter().filter(|node| node.kind == node_type::ALLOCATE) {
             if self.outside_at(node.address).is_none() {
@@ -114,8 +114,8 @@ impl Machine {
         Ok(())
     }
 
-    /// What the nodes need of each device; an error if a node frees what is not there.
-    fn needs(&mut self, nodes: &[Node], caller: (u64, u64)) -> Answer<[Need; MAX_DEVICES]> {
+    /// What the nodes need of each device. Fails if a node frees memory that is not live.
+    fn needs(&mut self, nodes: &[GraphNode], caller: (u64, u64)) -> Answer<[Need; MAX_DEVICES]> {
         let mut needs = [Need::default(); MAX_DEVICES];
         for (index, node) in nodes.iter().enumerate().filter(|(_, node)| node.address != 0) {
             let memory = *self.graph_memory.get(&node.address).ok_or(INVALID_VALUE)?;
@@ -133,8 +133,8 @@ impl Machine {
         Ok(needs)
     }
 
-    fn add_need(&mut self, need: &mut Need, memory: &GraphMemory, caller: (u64, u64)) -> Answer {
-        let answer = self.script.check(Call::Alloc, memory.size);
+    fn add_need(&mut self, need: &mut Need, memory: &NodeMemory, caller: (u64, u64)) -> Answer {
+        let answer = self.script.check(CallKind::Alloc, memory.size);
         if answer.is_err() {
             self.record_graph(Op::Alloc, memory.device, (0, memory.size), caller, answer);
         }
@@ -146,42 +146,39 @@ impl Machine {
     }
 
     fn allocate_for_graph(&mut self, address: u64, context: u64, stream: u64) -> Answer {
-        let GraphMemory { device, size, taken, length, .. } = *self.graph_memory.get(&address).ok_or(INVALID_VALUE)?;
+        let NodeMemory { device, size, taken, length, .. } = *self.graph_memory.get(&address).ok_or(INVALID_VALUE)?;
         if !Span::open(address, length) {
             return Err(OUT_OF_MEMORY);
         }
-        self.hold(address);
-        self.next_block += 1;
+        self.retain_memory(address);
+        let block = SimBlock { address, size, taken, kind: BlockKind::Graph, context, id: 0 };
+        self.put_outside(OutsideRange { device, block, role: Role::Graph, access: Access::FULL });
         Span::fill(address, taken, self.config.fill, self.next_block);
-        let block = Block { address, size, taken, kind: Kind::Graph, context, id: self.next_block };
-        self.put_outside(Outside { device, block, role: Role::Graph, access: Access::FULL });
-        if let Some(pool) = self.pools.get_mut(graph_pool(device)) {
-            pool.use_bytes(taken);
-        }
+        self.pool_at_mut(pool_index(device, BlockKind::Graph))?.use_bytes(taken);
         self.record_graph(Op::Alloc, device, (address, size), (context, stream), Ok(()));
         Ok(())
     }
 
-    /// Takes the memory of an allocation node out; gives the index of its pool.
+    /// Removes the memory of an allocation node; returns the index of its pool.
     pub(super) fn take_graph_memory(&mut self, address: u64) -> Answer<usize> {
         let found = self.remove_outside(address)?;
         Span::close(address, self.graph_memory.get(&address).ok_or(INVALID_VALUE)?.length);
-        self.let_go(address);
-        let index = graph_pool(found.device);
-        self.pools.get_mut(index).ok_or(INVALID_VALUE)?.counters.used -= found.block.taken;
+        self.release_memory(address);
+        let index = pool_index(found.device, BlockKind::Graph);
+        self.pool_at_mut(index)?.counters.used -= found.block.taken;
         Ok(index)
     }
 
-    /// Makes the device's memory for graphs large enough for `more` bytes than are in use.
+    /// Reserves memory for graphs so that `more` bytes can be used.
     fn reserve_for_graphs(&mut self, device: usize, more: u64) -> Answer {
-        let index = graph_pool(device);
-        let pool = self.pools.get(index).ok_or(INVALID_VALUE)?;
+        let index = pool_index(device, BlockKind::Graph);
+        let pool = self.pool_at(index)?;
         let wanted = (pool.counters.used + more).next_multiple_of(pool.step);
         if wanted.saturating_sub(pool.counters.reserved) > self.memory(device).0 {
             self.shrink_pools(device, |_| 0);
         }
         let free = self.memory(device).0;
-        let pool = self.pools.get_mut(index).ok_or(INVALID_VALUE)?;
+        let pool = self.pool_at_mut(index)?;
         let growth = wanted.saturating_sub(pool.counters.reserved);
         if growth > free {
             return Err(OUT_OF_MEMORY);
@@ -190,8 +187,8 @@ impl Machine {
         Ok(())
     }
 
-    pub(crate) fn graph_counters_mut(&mut self, device: usize) -> Answer<&mut Counters> {
-        self.pools.get_mut(graph_pool(device)).map(|pool| &mut pool.counters).ok_or(INVALID_VALUE)
+    pub(crate) fn graph_counters_mut(&mut self, device: usize) -> Answer<&mut PoolCounters> {
+        self.pool_at_mut(pool_index(device, BlockKind::Graph)).map(|pool| &mut pool.counters)
     }
 
     fn record_graph(
@@ -202,8 +199,8 @@ impl Machine {
         (context, stream): (u64, u64),
         answer: Answer,
     ) {
-        let (kind, number) = (Kind::Graph, device as i32);
-        let record = Record { op, kind, device: number, context, stream, address, size, ..Record::default() };
-        self.record(record, answer, Some(graph_pool(device)));
+        let record = HistoryRecord::new(op, BlockKind::Graph, device);
+        let record = HistoryRecord { context, stream, address, size, ..record };
+        self.record(record, answer, Some(pool_index(device, BlockKind::Graph)));
     }
 }

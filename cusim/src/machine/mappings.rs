@@ -1,21 +1,20 @@
-//! Addresses for virtual memory: reserved, mapped, made accessible.
+//! Address ranges for virtual memory: reservation, mapping, access.
 //!
-//! Each mapping has bytes of its own: two mappings of one handle do not see what the other one has, and
-//! what was unmapped is forgotten.
+//! Each mapping has bytes of its own: two mappings of one handle do not share contents, and unmapping discards them.
 
 use super::Machine;
 use super::access::Access;
-use super::outside::{Outside, Role};
+use super::outside::{OutsideRange, Role};
 use super::virtual_memory::GRANULARITY;
 use crate::code::{Answer, INVALID_VALUE, OUT_OF_MEMORY};
-use crate::memory::{Block, Span};
+use crate::memory::{SimBlock, Span};
 use crate::own::PAGE;
 
-/// Addresses that a program reserved.
+/// An address range that a program reserved.
 #[derive(Debug)]
 pub(crate) struct Reservation {
     span: Span,
-    /// Bytes asked for.
+    /// Requested bytes.
     size: u64,
 }
 
@@ -31,7 +30,7 @@ impl Machine {
         Ok(address)
     }
 
-    /// Addresses that something is mapped to cannot be freed (assumed).
+    /// Addresses with mappings cannot be freed (assumed).
     pub(crate) fn free_addresses(&mut self, address: u64, size: u64) -> Answer {
         let is_it = |found: &Reservation| found.span.base == address && found.size == size;
         let index = self.reservations.iter().position(is_it).ok_or(INVALID_VALUE)?;
@@ -53,14 +52,9 @@ impl Machine {
             return Err(INVALID_VALUE);
         }
         self.virtuals.get_mut(&handle).ok_or(INVALID_VALUE)?.mappings += 1;
-        self.next_block += 1;
-        let block = Block { address, size, taken: size, kind: memory.kind, context, id: self.next_block };
-        self.put_outside(Outside {
-            device: memory.device,
-            block,
-            role: Role::Mapping(handle),
-            access: Access::default(),
-        });
+        let block = SimBlock { address, size, taken: size, kind: memory.kind, context, id: 0 };
+        let (role, access) = (Role::Mapping(handle), Access::default());
+        self.put_outside(OutsideRange { device: memory.device, block, role, access });
         Ok(())
     }
 
@@ -80,7 +74,7 @@ impl Machine {
         Ok(())
     }
 
-    /// Says what a device may do in the mappings that fill a range.
+    /// Sets the access rights of a device in the mappings that fill a range.
     pub(crate) fn set_access(&mut self, address: u64, size: u64, device: usize, flags: u64) -> Answer {
         self.check_filled(address, size)?;
         let last = self.outside.partition_point(|found| found.block.address < address + size);
@@ -99,7 +93,7 @@ impl Machine {
         Ok(self.outside_around(address).ok_or(INVALID_VALUE)?.access.of(device))
     }
 
-    /// The handle of what is mapped at an address.
+    /// The handle of the memory mapped at an address.
     pub(crate) fn mapped_at(&self, address: u64) -> Answer<u64> {
         match self.outside_around(address).map(|found| found.role) {
             Some(Role::Mapping(handle)) => Ok(handle),
@@ -107,7 +101,7 @@ impl Machine {
         }
     }
 
-    /// That mappings begin and end where a range does, and leave no gap in it.
+    /// Fails unless whole mappings fill a range without a gap.
     fn check_filled(&self, address: u64, size: u64) -> Answer {
         let end = address.checked_add(size).filter(|end| *end > address).ok_or(INVALID_VALUE)?;
         let mut at = address;

@@ -1,5 +1,5 @@
-//! A simulated machine as a value: the driver's functions act on one for the whole process, tests make
-//! their own.
+//! The simulated machine: GPUs, their memory, and everything that has a handle. The driver has one for the process;
+//! tests make their own.
 
 mod access;
 mod allocate;
@@ -22,90 +22,102 @@ mod property_tests;
 mod streams;
 mod virtual_memory;
 
-use crate::code::{Answer, Code, INVALID_DEVICE, OUT_OF_MEMORY};
+use crate::code::{Answer, INVALID_DEVICE, INVALID_VALUE, OUT_OF_MEMORY};
 use crate::config::Config;
-use crate::faults::{Call, Script};
-use crate::history::{History, Kind, Record};
-use crate::memory::{Counters, Device, Pool};
-use crate::own::{OwnMap, OwnVec, own_map, own_vec};
+use crate::faults::{CallKind, Script};
+use crate::history::{BlockKind, History, HistoryRecord};
+use crate::memory::{PoolCounters, SimDevice, SimPool};
+use crate::own::{MmapMap, MmapVec, mmap_map, mmap_vec};
 
 pub(crate) use access::Access;
-pub use allocate::Request;
+pub use allocate::AllocationRequest;
 use arrays::Array;
-pub(crate) use contexts::Context;
-use externals::External;
+pub(crate) use contexts::SimContext;
+use externals::ExternalMemory;
 pub(crate) use formats::Descriptor;
 pub(crate) use graphs::node_type;
-use graphs::{Graph, GraphMemory};
+use graphs::{Graph, NodeMemory};
 pub(crate) use host::HostBlock;
 pub(crate) use imports::Ticket;
 use launches::Executable;
 use mappings::Reservation;
-pub(crate) use modules::{Function, Module};
-use outside::Outside;
-pub(crate) use streams::{Capture, DEFAULT_STREAMS, Event, GLOBAL, RELAXED, Stream};
+pub(crate) use modules::{KernelFunction, SimModule};
+use outside::OutsideRange;
+pub(crate) use streams::{DEFAULT_STREAMS, GLOBAL, PER_THREAD, RELAXED, SimCapture, SimEvent, SimStream};
 use virtual_memory::VirtualMemory;
-pub(crate) use virtual_memory::{GRANULARITY, Properties};
+pub(crate) use virtual_memory::{AllocationProperties, GRANULARITY};
 
-/// GPUs, their memory, and everything that has a handle.
+/// A simulated machine with GPUs.
 pub struct Machine {
     pub(crate) config: Config,
     script: Script,
     history: History,
-    devices: OwnVec<Device>,
-    /// For each device six: its default pool, classic memory, managed memory, memory of graphs, virtual
-    /// memory, arrays. Then those that programs made.
-    pools: OwnVec<Pool>,
-    /// For each device, the pool that `cuMemAllocAsync` takes from.
-    current_pools: OwnVec<usize>,
-    pub(crate) contexts: OwnVec<Context>,
-    pub(crate) streams: OwnMap<u64, Stream>,
-    pub(crate) events: OwnMap<u64, Event>,
-    pub(crate) modules: OwnMap<u64, Module>,
-    pub(crate) functions: OwnMap<u64, Function>,
-    pub(crate) graphs: OwnMap<u64, Graph>,
-    executables: OwnMap<u64, Executable>,
-    /// What allocation nodes give, by address.
-    graph_memory: OwnMap<u64, GraphMemory>,
-    outside: OwnVec<Outside>,
-    arrays: OwnMap<u64, Array>,
-    externals: OwnMap<u64, External>,
-    virtuals: OwnMap<u64, VirtualMemory>,
-    reservations: OwnVec<Reservation>,
-    host: OwnVec<HostBlock>,
+    devices: MmapVec<SimDevice>,
+    /// First those of each device, as [`pool_index`] numbers them, then those that programs created.
+    pools: MmapVec<SimPool>,
+    /// For each device, the index of the pool that `cuMemAllocAsync` uses.
+    current_pools: MmapVec<usize>,
+    pub(crate) contexts: MmapVec<SimContext>,
+    pub(crate) streams: MmapMap<u64, SimStream>,
+    pub(crate) events: MmapMap<u64, SimEvent>,
+    pub(crate) modules: MmapMap<u64, SimModule>,
+    pub(crate) functions: MmapMap<u64, KernelFunction>,
+    pub(crate) graphs: MmapMap<u64, Graph>,
+    executables: MmapMap<u64, Executable>,
+    /// Memory of allocation nodes, by address.
+    graph_memory: MmapMap<u64, NodeMemory>,
+    outside: MmapVec<OutsideRange>,
+    arrays: MmapMap<u64, Array>,
+    externals: MmapMap<u64, ExternalMemory>,
+    virtuals: MmapMap<u64, VirtualMemory>,
+    reservations: MmapVec<Reservation>,
+    host: MmapVec<HostBlock>,
     next_handle: u64,
     next_block: u64,
 }
 
-/// Pools that each device has.
+/// The number of pools of each device.
 const POOLS_OF_A_DEVICE: usize = 6;
 
+/// The index of a device's pool for a kind of memory. Memory without segments counts as a pool, too.
+fn pool_index(device: usize, kind: BlockKind) -> usize {
+    let offset = match kind {
+        BlockKind::Classic => 1,
+        BlockKind::Managed => 2,
+        BlockKind::Graph => 3,
+        BlockKind::Virtual => 4,
+        BlockKind::Array => 5,
+        _ => 0,
+    };
+    device * POOLS_OF_A_DEVICE + offset
+}
+
 impl Machine {
-    /// A machine as `config` says.
+    /// Creates a machine.
     ///
     /// # Errors
-    /// [`OUT_OF_MEMORY`] if this process has not enough addresses for the GPUs' memory.
+    /// [`OUT_OF_MEMORY`] if this process has not enough address space for the GPUs' memory.
     pub fn new(config: Config) -> Answer<Self> {
         let mut machine = Self {
             script: Script::new(config.faults),
             history: History::new(),
-            devices: own_vec(),
-            pools: own_vec(),
-            current_pools: own_vec(),
-            contexts: own_vec(),
-            streams: own_map(),
-            events: own_map(),
-            modules: own_map(),
-            functions: own_map(),
-            graphs: own_map(),
-            executables: own_map(),
-            graph_memory: own_map(),
-            outside: own_vec(),
-            arrays: own_map(),
-            externals: own_map(),
-            virtuals: own_map(),
-            reservations: own_vec(),
-            host: own_vec(),
+            devices: mmap_vec(),
+            pools: mmap_vec(),
+            current_pools: mmap_vec(),
+            contexts: mmap_vec(),
+            streams: mmap_map(),
+            events: mmap_map(),
+            modules: mmap_map(),
+            functions: mmap_map(),
+            graphs: mmap_map(),
+            executables: mmap_map(),
+            graph_memory: mmap_map(),
+            outside: mmap_vec(),
+            arrays: mmap_map(),
+            externals: mmap_map(),
+            virtuals: mmap_map(),
+            reservations: mmap_vec(),
+            host: mmap_vec(),
             next_handle: FIRST_HANDLE,
             next_block: 0,
             config,
@@ -117,17 +129,20 @@ impl Machine {
     }
 
     fn add_device(&mut self, device: usize) -> Answer {
-        self.devices.push(Device::new(self.config.memory).ok_or(OUT_OF_MEMORY)?);
+        self.devices.push(SimDevice::new(self.config.memory).ok_or(OUT_OF_MEMORY)?);
         let handle = self.new_handle();
         self.current_pools.push(self.pools.len());
-        self.pools.push(Pool::stream_ordered(device, handle));
-        self.pools.push(Pool::classic(device));
-        self.pools.push(Pool::managed(device));
-        self.pools.push(Pool::of_graphs(device));
-        self.pools.push(Pool::counted(device));
-        self.pools.push(Pool::counted(device));
+        // In the order of `pool_index`.
+        self.pools.extend([
+            SimPool::stream_ordered(device, handle),
+            SimPool::classic(device),
+            SimPool::managed(device),
+            SimPool::of_graphs(device),
+            SimPool::counted(device),
+            SimPool::counted(device),
+        ]);
         let context = self.new_handle();
-        self.contexts.push(Context::primary(context, device));
+        self.contexts.push(SimContext::primary(context, device));
         Ok(())
     }
 
@@ -135,62 +150,56 @@ impl Machine {
         self.history.open_file()
     }
 
-    /// Handles look like addresses and are none.
+    /// A handle that looks like an address.
     pub(crate) fn new_handle(&mut self) -> u64 {
         self.next_handle += 16;
         self.next_handle
     }
 
-    /// Counts a call, and gives the code that the fault script wants from it.
+    /// Counts a call for the fault script.
     ///
     /// # Errors
-    /// What the script says.
-    pub fn check(&mut self, call: Call) -> Answer {
+    /// The result code that the script demands.
+    pub fn check(&mut self, call: CallKind) -> Answer {
         self.script.check(call, 0)
     }
 
-    pub(crate) fn check_copy(&mut self, size: u64) -> Answer {
-        self.script.check(Call::Copy, size)
+    fn pool_at(&self, index: usize) -> Answer<&SimPool> {
+        self.pools.get(index).ok_or(INVALID_VALUE)
     }
 
-    /// What happened so far.
+    fn pool_at_mut(&mut self, index: usize) -> Answer<&mut SimPool> {
+        self.pools.get_mut(index).ok_or(INVALID_VALUE)
+    }
+
+    pub(crate) fn check_copy(&mut self, size: u64) -> Answer {
+        self.script.check(CallKind::Copy, size)
+    }
+
+    /// The event log.
     #[must_use]
     pub fn history(&self) -> &History {
         &self.history
     }
 
-    /// The device's index, if there is such a device.
-    ///
-    /// # Errors
-    /// [`INVALID_DEVICE`].
     pub(crate) fn device(&self, ordinal: i32) -> Answer<usize> {
         usize::try_from(ordinal).ok().filter(|device| *device < self.devices.len()).ok_or(INVALID_DEVICE)
     }
 
-    /// The counters of the device's pool of that kind.
+    /// The counters of the device's pool for a kind of memory.
     #[must_use]
-    pub fn counters(&self, device: usize, kind: Kind) -> Counters {
-        let pool = device * POOLS_OF_A_DEVICE
-            + match kind {
-                Kind::Classic => 1,
-                Kind::Managed => 2,
-                Kind::Graph => 3,
-                Kind::Virtual => 4,
-                Kind::Array => 5,
-                _ => 0,
-            };
-        self.pools.get(pool).map_or_else(Counters::default, |pool| pool.counters)
+    pub fn counters(&self, device: usize, kind: BlockKind) -> PoolCounters {
+        self.pools.get(pool_index(device, kind)).map(|pool| pool.counters).unwrap_or_default()
     }
 
-    /// Bytes of the device that nobody has, and all bytes.
+    /// Free bytes and all bytes of the device.
     #[must_use]
     pub fn memory(&self, device: usize) -> (u64, u64) {
         let capacity = self.devices.get(device).map_or(0, |device| device.capacity);
         (capacity.saturating_sub(self.taken(device)), capacity)
     }
 
-    /// Bytes of the device that somebody has: pools and all else that is allocated, contexts, modules, other
-    /// processes.
+    /// Bytes of the device that are not free: of pools, other allocations, contexts, modules and other processes.
     #[must_use]
     pub fn taken(&self, device: usize) -> u64 {
         let of_device = self.pools.iter().filter(|pool| pool.device == device && pool.on_device);
@@ -198,7 +207,7 @@ impl Machine {
         reserved + self.overhead(device) + self.config.others.get(device).copied().unwrap_or(0)
     }
 
-    /// Bytes of the device that contexts and modules take.
+    /// Bytes of the device's contexts and modules.
     #[must_use]
     pub fn overhead(&self, device: usize) -> u64 {
         let contexts = self.contexts.iter().filter(|context| context.device == device && context.count > 0);
@@ -206,10 +215,11 @@ impl Machine {
         contexts.count() as u64 * self.config.context + modules.count() as u64 * self.config.module
     }
 
-    fn record(&mut self, record: Record, answer: Answer<()>, pool: Option<usize>) {
-        let counters = pool.and_then(|pool| self.pools.get(pool)).map_or_else(Counters::default, |pool| pool.counters);
-        let result = answer.err().unwrap_or(0 as Code);
-        self.history.add(Record { result, used: counters.used, reserved: counters.reserved, ..record });
+    /// Logs an event, with its result and the counters of its pool.
+    fn record<T>(&mut self, record: HistoryRecord, answer: Answer<T>, pool: Option<usize>) {
+        let counters = pool.and_then(|pool| self.pools.get(pool)).map(|pool| pool.counters).unwrap_or_default();
+        let result = answer.err().unwrap_or(0);
+        self.history.add(HistoryRecord { result, used: counters.used, reserved: counters.reserved, ..record });
     }
 }
 

@@ -1,36 +1,36 @@
-//! Modules and functions: names, nothing that runs.
+//! Modules and kernel functions: only names, because no kernel runs.
 
 use super::Machine;
 use crate::code::{Answer, INVALID_HANDLE, NOT_FOUND};
-use crate::own::{OwnVec, own_vec};
+use crate::own::{MmapVec, mmap_vec};
 
 #[derive(Debug)]
-pub(crate) struct Module {
-    /// 0 for a library: it belongs to none.
+pub(crate) struct SimModule {
+    /// 0 for a library, which belongs to no context.
     context: u64,
-    /// Whose memory it takes.
+    /// The device whose memory it takes.
     pub(crate) device: Option<usize>,
-    /// For a library, the context that it takes memory in.
+    /// The context that was current when it was loaded.
     loaded_in: u64,
-    /// The kernels in its PTX, by name's hash. None known: every name is accepted.
-    kernels: OwnVec<u64>,
+    /// Hashes of the kernel names in its PTX. Without any, every name is accepted.
+    kernels: MmapVec<u64>,
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Function {
+pub(crate) struct KernelFunction {
     pub(crate) module: u64,
     pub(crate) context: u64,
     name: u64,
 }
 
 impl Machine {
-    /// Loads PTX text. Of other code (`ptx` is empty) every kernel name is accepted.
+    /// Loads PTX text. For other code `ptx` is empty, and every kernel name is accepted.
     pub(crate) fn load_module(&mut self, context: u64, ptx: &[u8]) -> Answer<u64> {
         self.load(context, context, ptx)
     }
 
-    /// Loads a library, which outlives contexts. It takes memory where the context is that is current now, and
-    /// none without one (assumed: a GPU loads it into each context that uses it).
+    /// Loads a library, which outlives contexts. It takes memory of the current context's device, if there is one
+    /// (assumed; a GPU loads it into each context that uses it).
     pub(crate) fn load_library(&mut self, loaded_in: u64, ptx: &[u8]) -> Answer<u64> {
         self.load(0, loaded_in, ptx)
     }
@@ -41,11 +41,11 @@ impl Machine {
             self.make_room(device, self.config.module)?;
         }
         let handle = self.new_handle();
-        self.modules.insert(handle, Module { context, device, loaded_in, kernels: kernels(ptx) });
+        self.modules.insert(handle, SimModule { context, device, loaded_in, kernels: kernels(ptx) });
         Ok(handle)
     }
 
-    /// Modules go with their context; libraries stay and take no memory any more.
+    /// Unloads the modules of a context. Libraries stay, but take no memory any more.
     pub(super) fn end_modules_of(&mut self, context: u64) {
         self.modules.retain(|_, module| module.context != context);
         for library in self.modules.values_mut().filter(|module| module.loaded_in == context) {
@@ -59,9 +59,9 @@ impl Machine {
         Ok(())
     }
 
-    /// A kernel's handle: always the same for the same name.
+    /// The handle of a kernel, the same for each look-up of a name.
     pub(crate) fn function(&mut self, module: u64, name: &[u8]) -> Answer<u64> {
-        let Module { context, ref kernels, .. } = *self.modules.get(&module).ok_or(INVALID_HANDLE)?;
+        let SimModule { context, ref kernels, .. } = *self.modules.get(&module).ok_or(INVALID_HANDLE)?;
         let name = hash(name);
         if !kernels.is_empty() && !kernels.contains(&name) {
             return Err(NOT_FOUND);
@@ -71,18 +71,18 @@ impl Machine {
             return Ok(*handle);
         }
         let handle = self.new_handle();
-        self.functions.insert(handle, Function { module, context, name });
+        self.functions.insert(handle, KernelFunction { module, context, name });
         Ok(handle)
     }
 }
 
 /// The names after each `.entry` in PTX text.
-fn kernels(ptx: &[u8]) -> OwnVec<u64> {
-    let mut names = own_vec();
+fn kernels(ptx: &[u8]) -> MmapVec<u64> {
+    let mut names = mmap_vec();
     let mut rest = ptx;
     while let Some(at) = rest.windows(ENTRY.len()).position(|window| window == ENTRY) {
         rest = rest.get(at + ENTRY.len()..).unwrap_or_default().trim_ascii_start();
-        let end = rest.iter().position(|byte| !is_of_name(*byte)).unwrap_or(rest.len());
+        let end = rest.iter().position(|byte| !is_in_name(*byte)).unwrap_or(rest.len());
         names.push(hash(rest.get(..end).unwrap_or_default()));
     }
     names
@@ -90,7 +90,7 @@ fn kernels(ptx: &[u8]) -> OwnVec<u64> {
 
 const ENTRY: &[u8] = b".entry";
 
-fn is_of_name(byte: u8) -> bool {
+fn is_in_name(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'$'
 }
 

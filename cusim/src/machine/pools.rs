@@ -1,10 +1,9 @@
-//! Pools: made, chosen, trimmed.
+//! Memory pools: creation, choice, release of unused memory.
 
-use super::graphs::graph_pool;
-use super::{Machine, POOLS_OF_A_DEVICE};
+use super::{Machine, POOLS_OF_A_DEVICE, pool_index};
 use crate::code::{Answer, INVALID_VALUE};
-use crate::history::{Kind, Op, Record};
-use crate::memory::Pool;
+use crate::history::{BlockKind, HistoryRecord, Op};
+use crate::memory::SimPool;
 
 impl Machine {
     /// The index of the pool with that handle.
@@ -12,16 +11,16 @@ impl Machine {
         self.pools.iter().position(|pool| pool.handle == handle && handle != 0).ok_or(INVALID_VALUE)
     }
 
-    pub(crate) fn pool_data(&self, handle: u64) -> Answer<&Pool> {
-        self.pool(handle).and_then(|index| self.pools.get(index).ok_or(INVALID_VALUE))
+    pub(crate) fn pool_data(&self, handle: u64) -> Answer<&SimPool> {
+        self.pool_at(self.pool(handle)?)
     }
 
-    pub(crate) fn pool_data_mut(&mut self, handle: u64) -> Answer<&mut Pool> {
-        self.pool(handle).and_then(|index| self.pools.get_mut(index).ok_or(INVALID_VALUE))
+    pub(crate) fn pool_data_mut(&mut self, handle: u64) -> Answer<&mut SimPool> {
+        self.pool_at_mut(self.pool(handle)?)
     }
 
     pub(crate) fn default_pool(&self, device: usize) -> u64 {
-        self.pools.get(device * POOLS_OF_A_DEVICE).map_or(0, |pool| pool.handle)
+        self.pools.get(pool_index(device, BlockKind::Pool)).map_or(0, |pool| pool.handle)
     }
 
     pub(crate) fn current_pool(&self, device: usize) -> u64 {
@@ -38,17 +37,17 @@ impl Machine {
         Ok(())
     }
 
-    /// `handles` says what it can be exported as.
+    /// `handles` are the handle types that it can be exported as.
     pub(crate) fn create_pool(&mut self, device: usize, handles: u32, is_imported: bool) -> u64 {
         let handle = self.new_handle();
-        let mut pool = Pool::stream_ordered(device, handle);
+        let mut pool = SimPool::stream_ordered(device, handle);
         (pool.handles, pool.is_imported) = (handles, is_imported);
         self.pools.push(pool);
         handle
     }
 
-    /// The pool's handle is gone; blocks that are live can still be freed. Where it was the current pool, the
-    /// default one is.
+    /// The handle becomes invalid, but live blocks can still be freed. The default pool replaces it as the current
+    /// pool.
     pub(crate) fn destroy_pool(&mut self, handle: u64) -> Answer {
         let index = self.pool(handle)?;
         if index < self.devices.len() * POOLS_OF_A_DEVICE {
@@ -56,19 +55,25 @@ impl Machine {
         }
         for (device, current) in self.current_pools.iter_mut().enumerate() {
             if *current == index {
-                *current = device * POOLS_OF_A_DEVICE;
+                *current = pool_index(device, BlockKind::Pool);
             }
         }
-        let pool = self.pools.get_mut(index).ok_or(INVALID_VALUE)?;
+        let pool = self.pool_at_mut(index)?;
         pool.handle = 0;
         pool.threshold = 0;
         self.shrink(index, 0);
         Ok(())
     }
 
-    /// What a synchronise does: pools give back what they do not use, down to their thresholds.
+    /// What a synchronization does: pools release what they do not use, down to their thresholds.
     pub fn synchronise(&mut self, device: usize) {
         self.shrink_pools(device, |pool| pool.threshold);
+    }
+
+    pub(crate) fn synchronise_context(&mut self, context: u64) -> Answer {
+        let device = self.context(context)?.device;
+        self.synchronise(device);
+        Ok(())
     }
 
     pub(crate) fn trim(&mut self, handle: u64, keep: u64) -> Answer {
@@ -77,7 +82,7 @@ impl Machine {
         Ok(())
     }
 
-    pub(super) fn shrink_pools(&mut self, device: usize, keep: impl Fn(&Pool) -> u64) {
+    pub(super) fn shrink_pools(&mut self, device: usize, keep: impl Fn(&SimPool) -> u64) {
         for index in 0..self.pools.len() {
             if let Some(pool) = self.pools.get(index).filter(|pool| pool.device == device && pool.counters.reserved > 0)
             {
@@ -87,25 +92,25 @@ impl Machine {
         }
     }
 
-    /// Gives back the memory for graphs that is not in use.
+    /// Releases memory for graphs that is not in use.
     pub(crate) fn trim_graphs(&mut self, device: usize) {
-        self.shrink(graph_pool(device), 0);
+        self.shrink(pool_index(device, BlockKind::Graph), 0);
     }
 
     fn shrink(&mut self, index: usize, keep: u64) {
         let Some(pool) = self.pools.get_mut(index) else { return };
         let Some(device) = self.devices.get_mut(pool.device) else { return };
         let before = pool.counters.reserved;
-        let is_graphs = index == graph_pool(pool.device);
+        let is_graphs = index == pool_index(pool.device, BlockKind::Graph);
         if is_graphs {
             pool.shrink(keep);
         } else {
             device.shrink(index, pool, keep);
         }
-        let (number, size) = (pool.device as i32, before - pool.counters.reserved);
+        let (device, size) = (pool.device, before - pool.counters.reserved);
         if size > 0 {
-            let kind = if is_graphs { Kind::Graph } else { Kind::Pool };
-            let record = Record { op: Op::Release, kind, device: number, size, ..Record::default() };
+            let kind = if is_graphs { BlockKind::Graph } else { BlockKind::Pool };
+            let record = HistoryRecord { size, ..HistoryRecord::new(Op::Release, kind, device) };
             self.record(record, Ok(()), Some(index));
         }
     }

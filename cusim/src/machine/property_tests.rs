@@ -1,20 +1,20 @@
-//! Random programs with graphs, virtual memory and arrays: the counters and the log equal what a naive
-//! model says.
+//! Property test: for random programs with graphs, virtual memory and arrays, counters and log equal those of a naive
+//! model.
 
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 
-use super::{Access, Descriptor, Machine, Properties};
+use super::{Access, AllocationProperties, Descriptor, Machine};
 use crate::code::{Answer, INVALID_VALUE, OUT_OF_MEMORY};
 use crate::config::Config;
-use crate::history::{Kind, Op};
+use crate::history::{BlockKind, Op};
 
 const MEMORY: u64 = 256 << 20;
 const MIB: u64 = 1 << 20;
 
 #[derive(Clone, Debug)]
-enum Step {
+enum ModelStep {
     /// A graph with allocations, some of which it frees.
     Graph {
         blocks: Vec<(u64, bool)>,
@@ -36,7 +36,7 @@ enum Step {
     EndArray(usize),
 }
 
-struct Graph {
+struct ModelGraph {
     handle: u64,
     executable: u64,
     /// Address, size, whether the graph frees it.
@@ -45,7 +45,7 @@ struct Graph {
 }
 
 /// A handle's size, how often it can be released, where it is mapped.
-struct Handle {
+struct ModelHandle {
     size: u64,
     references: u32,
     mappings: Vec<u64>,
@@ -53,32 +53,32 @@ struct Handle {
 
 #[derive(Default)]
 struct Model {
-    graphs: Vec<Graph>,
+    graphs: Vec<ModelGraph>,
     /// What launches left: address to size.
     left: BTreeMap<u64, u64>,
-    handles: BTreeMap<u64, Handle>,
+    handles: BTreeMap<u64, ModelHandle>,
     arrays: BTreeMap<u64, u64>,
     context: u64,
 }
 
-const PROPERTIES: Properties =
-    Properties { allocation: 1, handles: 0, location: 1, device: 0, of_windows: 0, flags: 0 };
+const PROPERTIES: AllocationProperties =
+    AllocationProperties { allocation: 1, handles: 0, location: 1, device: 0, of_windows: 0, flags: 0 };
 
-fn step() -> impl Strategy<Value = Step> {
+fn step() -> impl Strategy<Value = ModelStep> {
     let size = prop_oneof![1_u64..5000, MIB..40 * MIB];
     let blocks = prop::collection::vec((size, any::<bool>()), 1..4);
     prop_oneof![
-        3 => (blocks, 0_u64..2).prop_map(|(blocks, flags)| Step::Graph { blocks, flags }),
-        6 => any::<usize>().prop_map(Step::Launch),
-        1 => any::<usize>().prop_map(Step::Destroy),
-        3 => any::<usize>().prop_map(Step::FreeLeft),
-        1 => Just(Step::Trim),
-        2 => (1_u64..40).prop_map(|steps| Step::Create { steps }),
-        2 => any::<usize>().prop_map(Step::Map),
-        2 => any::<usize>().prop_map(Step::Unmap),
-        2 => any::<usize>().prop_map(Step::Release),
-        2 => (1_u64..20 * MIB).prop_map(|width| Step::Array { width }),
-        1 => any::<usize>().prop_map(Step::EndArray),
+        3 => (blocks, 0_u64..2).prop_map(|(blocks, flags)| ModelStep::Graph { blocks, flags }),
+        6 => any::<usize>().prop_map(ModelStep::Launch),
+        1 => any::<usize>().prop_map(ModelStep::Destroy),
+        3 => any::<usize>().prop_map(ModelStep::FreeLeft),
+        1 => Just(ModelStep::Trim),
+        2 => (1_u64..40).prop_map(|steps| ModelStep::Create { steps }),
+        2 => any::<usize>().prop_map(ModelStep::Map),
+        2 => any::<usize>().prop_map(ModelStep::Unmap),
+        2 => any::<usize>().prop_map(ModelStep::Release),
+        2 => (1_u64..20 * MIB).prop_map(|width| ModelStep::Array { width }),
+        1 => any::<usize>().prop_map(ModelStep::EndArray),
     ]
 }
 
@@ -86,24 +86,24 @@ fn pick<T>(items: &BTreeMap<u64, T>, which: usize) -> Option<u64> {
     items.keys().nth(which % items.len().max(1)).copied()
 }
 
-fn take_step(machine: &mut Machine, model: &mut Model, step: &Step) {
+fn take_step(machine: &mut Machine, model: &mut Model, step: &ModelStep) {
     match step {
-        Step::Graph { blocks, flags } => add_graph(machine, model, blocks, *flags),
-        Step::Launch(which) => launch(machine, model, *which),
-        Step::Destroy(which) if !model.graphs.is_empty() => {
+        ModelStep::Graph { blocks, flags } => add_graph(machine, model, blocks, *flags),
+        ModelStep::Launch(which) => launch(machine, model, *which),
+        ModelStep::Destroy(which) if !model.graphs.is_empty() => {
             let graph = model.graphs.swap_remove(which % model.graphs.len());
             machine.destroy_graph(graph.handle).unwrap();
             machine.destroy_executable(graph.executable).unwrap();
         }
-        Step::FreeLeft(which) => {
+        ModelStep::FreeLeft(which) => {
             let Some(address) = pick(&model.left, *which) else { return };
             machine.free(address, 0, 0).unwrap();
             assert_eq!(machine.free(address, 0, 0), Err(INVALID_VALUE));
             model.left.remove(&address);
         }
-        Step::Trim => machine.trim_graphs(0),
-        Step::Array { width } => add_array(machine, model, *width),
-        Step::EndArray(which) => {
+        ModelStep::Trim => machine.trim_graphs(0),
+        ModelStep::Array { width } => add_array(machine, model, *width),
+        ModelStep::EndArray(which) => {
             let Some(handle) = pick(&model.arrays, *which) else { return };
             machine.destroy_array(handle, false, 0).unwrap();
             model.arrays.remove(&handle);
@@ -120,7 +120,7 @@ fn add_graph(machine: &mut Machine, model: &mut Model, blocks: &[(u64, bool)], f
         machine.add_free(handle, *address).unwrap();
     }
     let executable = machine.instantiate(handle, flags).unwrap();
-    model.graphs.push(Graph { handle, executable, blocks, frees_on_launch: flags == 1 });
+    model.graphs.push(ModelGraph { handle, executable, blocks, frees_on_launch: flags == 1 });
 }
 
 fn launch(machine: &mut Machine, model: &mut Model, which: usize) {
@@ -144,22 +144,22 @@ fn launch(machine: &mut Machine, model: &mut Model, which: usize) {
 /// Memory is refused only if there is too little, counting what graphs have reserved and do not use.
 fn check_refused<T: std::fmt::Debug>(machine: &Machine, model: &Model, answer: Answer<T>, needed: u64) {
     assert_eq!(answer.map(|_| ()), Err(OUT_OF_MEMORY));
-    let spare = machine.counters(0, Kind::Graph).reserved - used(model).next_multiple_of(2 * MIB);
+    let spare = machine.counters(0, BlockKind::Graph).reserved - used(model).next_multiple_of(2 * MIB);
     assert!(machine.memory(0).0 + spare < needed.next_multiple_of(2 * MIB), "there was room");
 }
 
-fn virtual_step(machine: &mut Machine, model: &mut Model, step: &Step) {
+fn virtual_step(machine: &mut Machine, model: &mut Model, step: &ModelStep) {
     match step {
-        Step::Create { steps } => {
+        ModelStep::Create { steps } => {
             let size = steps * 2 * MIB;
             match machine.create_virtual(size, PROPERTIES, 0) {
                 Ok(handle) => {
-                    model.handles.insert(handle, Handle { size, references: 1, mappings: vec![] });
+                    model.handles.insert(handle, ModelHandle { size, references: 1, mappings: vec![] });
                 }
                 refused => check_refused(machine, model, refused, size),
             }
         }
-        Step::Map(which) | Step::Unmap(which) | Step::Release(which) => {
+        ModelStep::Map(which) | ModelStep::Unmap(which) | ModelStep::Release(which) => {
             let Some(handle) = pick(&model.handles, *which) else { return };
             let memory = model.handles.get_mut(&handle).unwrap();
             change(machine, handle, memory, step);
@@ -171,9 +171,9 @@ fn virtual_step(machine: &mut Machine, model: &mut Model, step: &Step) {
     }
 }
 
-fn change(machine: &mut Machine, handle: u64, memory: &mut Handle, step: &Step) {
+fn change(machine: &mut Machine, handle: u64, memory: &mut ModelHandle, step: &ModelStep) {
     match step {
-        Step::Map(_) => {
+        ModelStep::Map(_) => {
             let address = machine.reserve_addresses(memory.size, 0).unwrap();
             let answer = machine.map(address, memory.size, handle, 0);
             assert_eq!(answer.is_ok(), memory.references > 0);
@@ -183,7 +183,7 @@ fn change(machine: &mut Machine, handle: u64, memory: &mut Handle, step: &Step) 
                 memory.mappings.push(address);
             }
         }
-        Step::Unmap(_) => {
+        ModelStep::Unmap(_) => {
             let Some(address) = memory.mappings.pop() else { return };
             machine.unmap(address, memory.size, 0).unwrap();
             machine.free_addresses(address, memory.size).unwrap();
@@ -211,13 +211,13 @@ fn used(model: &Model) -> u64 {
 }
 
 fn check(machine: &Machine, model: &Model) {
-    let graphs = machine.counters(0, Kind::Graph);
+    let graphs = machine.counters(0, BlockKind::Graph);
     assert_eq!(graphs.used, used(model));
     assert!(graphs.used <= graphs.reserved && graphs.reserved.is_multiple_of(2 * MIB));
     let of_handles: u64 = model.handles.values().map(|handle| handle.size).sum();
     let of_arrays: u64 = model.arrays.values().sum();
-    assert_eq!(machine.counters(0, Kind::Virtual).used, of_handles);
-    assert_eq!(machine.counters(0, Kind::Array).used, of_arrays);
+    assert_eq!(machine.counters(0, BlockKind::Virtual).used, of_handles);
+    assert_eq!(machine.counters(0, BlockKind::Array).used, of_arrays);
     assert_eq!(machine.taken(0), graphs.reserved + of_handles + of_arrays);
     assert!(machine.taken(0) <= MEMORY);
 }
@@ -237,11 +237,12 @@ fn replay(machine: &Machine) -> BTreeMap<(u32, u64), u64> {
 }
 
 fn check_log(machine: &Machine, model: &Model) {
-    let of_kind = |kind: Kind, of: Vec<(u64, u64)>| of.into_iter().map(move |(key, size)| ((kind as u32, key), size));
+    let of_kind =
+        |kind: BlockKind, of: Vec<(u64, u64)>| of.into_iter().map(move |(key, size)| ((kind as u32, key), size));
     let handles = model.handles.iter().map(|(handle, memory)| (*handle, memory.size)).collect();
-    let expected: BTreeMap<_, _> = of_kind(Kind::Virtual, handles)
-        .chain(of_kind(Kind::Graph, model.left.clone().into_iter().collect()))
-        .chain(of_kind(Kind::Array, model.arrays.clone().into_iter().collect()))
+    let expected: BTreeMap<_, _> = of_kind(BlockKind::Virtual, handles)
+        .chain(of_kind(BlockKind::Graph, model.left.clone().into_iter().collect()))
+        .chain(of_kind(BlockKind::Array, model.arrays.clone().into_iter().collect()))
         .collect();
     assert_eq!(replay(machine), expected);
 }
@@ -263,7 +264,7 @@ proptest! {
         model.left.clear();
         model.arrays.clear();
         while !model.graphs.is_empty() {
-            take_step(&mut machine, &mut model, &Step::Destroy(0));
+            take_step(&mut machine, &mut model, &ModelStep::Destroy(0));
         }
         assert!(machine.graph_memory.is_empty(), "addresses are given back");
         check(&machine, &model);

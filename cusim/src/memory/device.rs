@@ -1,69 +1,69 @@
-//! One device's memory: its addresses, and which segment of which pool lies where.
+//! One device's address range and the segments in it.
 
-use super::{Block, Pool, Segment, Span};
+use super::{SimBlock, SimPool, SimSegment, Span};
 use crate::code::{Answer, INVALID_VALUE, OUT_OF_MEMORY};
-use crate::own::{OwnVec, own_vec};
+use crate::own::{MmapVec, mmap_vec};
 
 #[derive(Debug)]
-pub(crate) struct Device {
+pub(crate) struct SimDevice {
     pub(crate) capacity: u64,
     span: Span,
-    /// Where the search for room for a segment goes on.
+    /// Where the search for room continues (next fit).
     cursor: u64,
-    /// By address.
-    segments: OwnVec<Segment>,
+    /// Sorted by address.
+    segments: MmapVec<SimSegment>,
 }
 
-/// Where a new block goes: a segment's index and an address in it.
+/// A gap for a new block: a segment's index and an address in it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Place {
+pub(crate) struct FreeSlot {
     segment: usize,
     pub(crate) address: u64,
 }
 
-impl Drop for Device {
+impl Drop for SimDevice {
     fn drop(&mut self) {
         self.span.release();
     }
 }
 
-impl Device {
-    /// Reserves four times as many addresses as there is memory, and 64 GiB for managed memory, so that they
-    /// are not soon used again.
+impl SimDevice {
+    /// Reserves four addresses for each byte of memory, and 64 GiB for managed memory, so that addresses are not reused
+    /// soon.
     pub(crate) fn new(capacity: u64) -> Option<Self> {
         let span = Span::reserve(capacity.checked_mul(4)?.next_multiple_of(1 << 21) + (64 << 30), 0)?;
-        Some(Self { capacity, cursor: span.base, span, segments: own_vec() })
+        Some(Self { capacity, cursor: span.base, span, segments: mmap_vec() })
     }
 
     pub(crate) fn contains(&self, address: u64) -> bool {
         self.span.contains(address)
     }
 
-    pub(crate) fn segments(&self) -> &[Segment] {
+    pub(crate) fn segments(&self) -> &[SimSegment] {
         &self.segments
     }
 
-    /// A gap in the segments that the pool has: the next one after its last block, or with `at_once` where it
-    /// freed a block of that size last.
-    pub(crate) fn find(&self, index: usize, pool: &mut Pool, taken: u64, at_once: bool) -> Option<Place> {
+    /// A gap in the pool's segments: the next one after its last block (next fit), or with `at_once` where it last
+    /// freed a block of that size.
+    pub(crate) fn find(&self, index: usize, pool: &mut SimPool, taken: u64, at_once: bool) -> Option<FreeSlot> {
         if at_once
             && let Some(address) = pool.freed_last(taken, |address| self.is_gap(index, address, taken))
             && let Some(segment) = self.segment_at(address)
         {
-            return Some(Place { segment, address });
+            return Some(FreeSlot { segment, address });
         }
         let from = if at_once { 0 } else { pool.cursor };
-        let place = self.find_from(index, from, taken).or_else(|| self.find_from(index, 0, taken))?;
-        pool.cursor = place.address + taken;
-        Some(place)
+        let slot = self.find_from(index, from, taken).or_else(|| self.find_from(index, 0, taken))?;
+        pool.cursor = slot.address + taken;
+        Some(slot)
     }
 
-    fn find_from(&self, pool: usize, from: u64, taken: u64) -> Option<Place> {
+    fn find_from(&self, pool: usize, from: u64, taken: u64) -> Option<FreeSlot> {
         let first = self.segments.partition_point(|segment| segment.end() <= from);
         let later = self.segments.iter().enumerate().skip(first).filter(|(_, segment)| segment.pool == pool);
         later
             .into_iter()
-            .find_map(|(index, segment)| segment.gap(from, taken).map(|address| Place { segment: index, address }))
+            .find_map(|(index, segment)| segment.gap(from, taken).map(|address| FreeSlot { segment: index, address }))
     }
 
     fn is_gap(&self, pool: usize, address: u64, taken: u64) -> bool {
@@ -71,7 +71,7 @@ impl Device {
         segment.is_some_and(|segment| segment.pool == pool && segment.gap(address, taken) == Some(address))
     }
 
-    /// Takes a new segment for the pool.
+    /// Adds a segment to the pool.
     pub(crate) fn grow(&mut self, pool: usize, length: u64) -> Answer {
         let base = self.room(length).ok_or(OUT_OF_MEMORY)?;
         if !Span::open(base, length) {
@@ -79,11 +79,11 @@ impl Device {
         }
         self.cursor = base + length;
         let index = self.segments.partition_point(|segment| segment.base < base);
-        self.segments.insert(index, Segment::new(base, length, pool));
+        self.segments.insert(index, SimSegment::new(base, length, pool));
         Ok(())
     }
 
-    /// Addresses that no segment has, at the cursor or after it, else from the start.
+    /// Addresses without a segment, from the cursor on or else from the start.
     fn room(&self, length: u64) -> Option<u64> {
         self.room_from(self.cursor, length).or_else(|| self.room_from(self.span.base, length))
     }
@@ -100,14 +100,14 @@ impl Device {
         (self.span.base + self.span.length >= at + length).then_some(at)
     }
 
-    pub(crate) fn put(&mut self, place: Place, block: Block) {
-        if let Some(segment) = self.segments.get_mut(place.segment) {
+    pub(crate) fn put(&mut self, slot: FreeSlot, block: SimBlock) {
+        if let Some(segment) = self.segments.get_mut(slot.segment) {
             segment.put(block);
         }
     }
 
-    /// Takes a block out; gives it and its pool's index.
-    pub(crate) fn take(&mut self, address: u64) -> Answer<(Block, usize)> {
+    /// Removes a block; returns it with its pool's index.
+    pub(crate) fn take(&mut self, address: u64) -> Answer<(SimBlock, usize)> {
         let index = self.segment_at(address).ok_or(INVALID_VALUE)?;
         let segment = self.segments.get_mut(index).ok_or(INVALID_VALUE)?;
         let block = segment.take(address).ok_or(INVALID_VALUE)?;
@@ -115,8 +115,8 @@ impl Device {
         Ok((block, segment.pool))
     }
 
-    /// The block that an address lies in, and its segment.
-    pub(crate) fn block_around(&self, address: u64) -> Option<(&Block, &Segment)> {
+    /// The block that contains an address, and its segment.
+    pub(crate) fn block_around(&self, address: u64) -> Option<(&SimBlock, &SimSegment)> {
         let segment = self.segments.get(self.segment_at(address)?)?;
         segment.block_around(address).map(|block| (block, segment))
     }
@@ -126,8 +126,8 @@ impl Device {
         (address < self.segments.get(index)?.end()).then_some(index)
     }
 
-    /// Gives empty segments of the pool back, the last ones first; the pool keeps at least `keep` bytes.
-    pub(crate) fn shrink(&mut self, pool_index: usize, pool: &mut Pool, keep: u64) {
+    /// Releases empty segments of the pool, the last ones first, down to `keep` bytes.
+    pub(crate) fn shrink(&mut self, pool_index: usize, pool: &mut SimPool, keep: u64) {
         for index in (0..self.segments.len()).rev() {
             let segment = &self.segments[index];
             let left = pool.counters.reserved - if segment.pool == pool_index { segment.length } else { 0 };

@@ -1,12 +1,12 @@
-//! Where device memory is: address ranges, segments in them, pools that own segments.
+//! Device memory: address ranges, segments within them, and the pools that own segments.
 
 mod device;
 mod pool;
 mod segment;
 mod span;
 
-pub(crate) use device::Device;
-pub use pool::Counters;
-pub(crate) use pool::Pool;
-pub(crate) use segment::{Block, Segment};
+pub(crate) use device::SimDevice;
+pub use pool::PoolCounters;
+pub(crate) use pool::SimPool;
+pub(crate) use segment::{SimBlock, SimSegment};
 pub(crate) use span::Span;

@@ -1,52 +1,62 @@
-//! A pool: counters over the segments it has, and how it grows.
+//! Memory pools: counters, and how a pool grows.
 
-use crate::own::{OwnVec, own_vec};
+use crate::own::{MmapVec, mmap_vec};
 
-/// What a pool has and gives, in bytes: the driver's USED and RESERVED.
+/// A pool's bytes, as the driver's attributes report them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counters {
+pub struct PoolCounters {
     /// In live blocks, each rounded up.
     pub used: u64,
-    /// The most `used` since the last reset.
+    /// The high-water mark of `used` since the last reset.
     pub used_high: u64,
     /// In segments.
     pub reserved: u64,
-    /// The most `reserved` since the last reset.
+    /// The high-water mark of `reserved` since the last reset.
     pub reserved_high: u64,
 }
 
 #[derive(Debug)]
-pub(crate) struct Pool {
+pub(crate) struct SimPool {
     pub(crate) device: usize,
     /// 0 once the pool is destroyed.
     pub(crate) handle: u64,
-    /// Types of handles that it can be exported as.
+    /// Handle types that it can be exported as.
     pub(crate) handles: u32,
-    /// Another process's: nothing can be allocated from it.
+    /// The pool belongs to another process; nothing can be allocated from it.
     pub(crate) is_imported: bool,
     /// Blocks are multiples of this.
     pub(crate) grain: u64,
     /// Segments are multiples of this.
     pub(crate) step: u64,
-    /// Whether its memory is the device's: not so for managed memory.
+    /// Whether its memory is the device's; managed memory is not.
     pub(crate) on_device: bool,
-    /// What a synchronise leaves reserved.
+    /// The release threshold: what a synchronization leaves reserved.
     pub(crate) threshold: u64,
-    /// Where the search for a gap goes on.
+    /// Where the search for a gap continues (next fit).
     pub(crate) cursor: u64,
-    pub(crate) counters: Counters,
-    /// Where blocks were freed, the last one last; only if they are to be used again at once.
-    freed: OwnVec<(u64, u64)>,
+    pub(crate) counters: PoolCounters,
+    /// Addresses and sizes of freed blocks, the last one last; only if addresses are reused at once.
+    freed: MmapVec<(u64, u64)>,
 }
 
-/// The driver's pools grow in steps of 32 MiB, and their blocks lie on multiples of 512 bytes.
+/// Grain and step of the driver's pools.
 const POOL: (u64, u64) = (512, 32 << 20);
-/// `cuMemAlloc` takes 2 MiB at a time, and its blocks lie on multiples of 256 bytes.
+/// Grain and step of `cuMemAlloc`.
 const CLASSIC: (u64, u64) = (256, 2 << 20);
-/// Graphs take physical memory in steps of 2 MiB (assumed).
+/// Grain and step of memory for graphs (assumed).
 const GRAPHS: (u64, u64) = (512, 2 << 20);
 
-impl Pool {
+impl PoolCounters {
+    pub(crate) fn reset_used_high(&mut self) {
+        self.used_high = self.used;
+    }
+
+    pub(crate) fn reset_reserved_high(&mut self) {
+        self.reserved_high = self.reserved;
+    }
+}
+
+impl SimPool {
     pub(crate) fn stream_ordered(device: usize, handle: u64) -> Self {
         Self::new(device, handle, POOL, true)
     }
@@ -55,12 +65,12 @@ impl Pool {
         Self::new(device, 0, CLASSIC, true)
     }
 
-    /// What graphs have. No segments: each node has addresses of its own.
+    /// Memory for graphs. It has no segments, because each node has addresses of its own.
     pub(crate) fn of_graphs(device: usize) -> Self {
         Self { threshold: u64::MAX, ..Self::new(device, 0, GRAPHS, true) }
     }
 
-    /// Memory that is counted and nothing else: whoever has it knows where it is.
+    /// Memory that is only counted.
     pub(crate) fn counted(device: usize) -> Self {
         Self::new(device, 0, (1, 1), true)
     }
@@ -70,7 +80,7 @@ impl Pool {
     }
 
     fn new(device: usize, handle: u64, (grain, step): (u64, u64), on_device: bool) -> Self {
-        let counters = Counters::default();
+        let counters = PoolCounters::default();
         Self {
             device,
             handle,
@@ -82,7 +92,7 @@ impl Pool {
             threshold: 0,
             cursor: 0,
             counters,
-            freed: own_vec(),
+            freed: mmap_vec(),
         }
     }
 
@@ -96,7 +106,7 @@ impl Pool {
         self.counters.used_high = self.counters.used_high.max(self.counters.used);
     }
 
-    /// Gives back what is not in use, for a pool without segments; it keeps at least `keep` bytes.
+    /// Releases unused memory of a pool without segments, down to `keep` bytes.
     pub(crate) fn shrink(&mut self, keep: u64) {
         let least = self.counters.used.next_multiple_of(self.step).max(keep);
         self.counters.reserved = self.counters.reserved.min(least);
@@ -109,7 +119,7 @@ impl Pool {
         self.freed.push((address, taken));
     }
 
-    /// Where the last block of that size was that `fits`.
+    /// The address of the last freed block of that size that `fits`.
     pub(crate) fn freed_last(&mut self, taken: u64, fits: impl Fn(u64) -> bool) -> Option<u64> {
         let index = self.freed.iter().rposition(|(address, size)| *size == taken && fits(*address))?;
         Some(self.freed.remove(index).0)
