@@ -21,9 +21,8 @@ use crate::snapshot::{Device, MemoryKind};
 /// The segment that contains a block, if the driver reports one.
 pub(super) fn segment_of(address: u64, size: u64, memory: MemoryKind) -> Option<SegmentAnswer> {
     let end = address.saturating_add(size);
-    let contains = |segment: &SegmentAnswer| {
-        segment.address <= address && end <= segment.address.saturating_add(segment.size)
-    };
+    let contains =
+        |segment: &SegmentAnswer| segment.address <= address && end <= segment.address.saturating_add(segment.size);
     query::segment(address, memory == MemoryKind::Pool).filter(contains)
 }
 
