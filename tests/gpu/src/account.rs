@@ -1,4 +1,4 @@
-//! The ledger beside the driver's own account, and what the driver says of blocks and of what it reserves.
+//! Compares the ledger with the driver's counters: used and reserved bytes, attributes of blocks.
 
 use cudarc::driver::sys::CUpointer_attribute;
 use memtrace::stats;
@@ -12,7 +12,7 @@ const KIB: usize = 1 << 10;
 const MIB: usize = 1 << 20;
 const SIZES: [usize; 13] = [1, 255, 256, 257, 511, 512, 513, 1000, 4096, 64 * KIB + 1, MIB + 1, 2 * MIB + 1, 33 * MIB];
 
-/// How far USED moves for blocks of many sizes. Gives the rounding that follows.
+/// How much USED grows for blocks of many sizes. Returns the rounding that explains it.
 pub(crate) fn used(gpu: &Gpu, table: &mut Table) -> Outcome<u64> {
     gpu.settle();
     let _session = watch::recording();
@@ -27,7 +27,7 @@ pub(crate) fn used(gpu: &Gpu, table: &mut Table) -> Outcome<u64> {
     }
     let exact = ledger.iter().zip(SIZES).all(|(moved, size)| *moved == size as u64);
     table.check("ledger: bytes as asked for", exact && live() == 0, format!("{} sizes, 1 byte to 33 MiB", SIZES.len()));
-    // No more than 2 MiB, the driver's largest pages, should USED not move at all.
+    // At most 2 MiB, the driver's largest page, in case USED does not change at all.
     let unit = 1u64 << moved.iter().fold(0, |all, delta| all | delta).trailing_zeros().min(21);
     table.info("pool USED for a block of", rounding(&moved, unit));
     Ok(unit)
@@ -37,7 +37,7 @@ fn live() -> u64 {
     stats(GPU).allocated_bytes.current
 }
 
-/// Each size with what it took, and whether one unit explains them all.
+/// Each size with the bytes that it took, and whether one unit explains them all.
 fn rounding(moved: &[u64], unit: u64) -> String {
     let pairs: Vec<String> = SIZES.iter().zip(moved).map(|(size, delta)| format!("{size}: {delta}")).collect();
     let mut lines: Vec<String> = pairs.chunks(5).map(|few| few.join(", ")).collect();
@@ -50,7 +50,7 @@ fn rounding(moved: &[u64], unit: u64) -> String {
     lines.join("\n")
 }
 
-/// In which steps the pool grows, from empty, and what it keeps.
+/// The steps in which an empty pool grows, and what it keeps.
 pub(crate) fn reserved(gpu: &Gpu, table: &mut Table) -> Outcome<()> {
     gpu.settle();
     let mut steps = vec![gpu.reserved()];
@@ -85,7 +85,7 @@ fn mib(bytes: u64) -> String {
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
-/// What the driver says of an address of each kind.
+/// The driver's attributes of an address of each kind.
 pub(crate) fn pointers(gpu: &Gpu, table: &mut Table) -> Outcome<()> {
     gpu.settle();
     let pool = raw::alloc_async(3 * MIB, LEGACY)?;

@@ -1,4 +1,4 @@
-//! The balance of a device's memory: do its rows add up to what the driver says is taken?
+//! The balance of a device's memory: the sum of its rows must be what the driver reports as taken.
 
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ pub(crate) fn rows(gpu: &Gpu, table: &mut Table) -> Outcome<()> {
     Ok(())
 }
 
-/// Blocks of each kind that this device has. What cannot be made is left out.
+/// Blocks of each kind that this device supports.
 fn first(gpu: &Gpu, table: &mut Table) -> Outcome<()> {
     let session = watch::recording();
     let blocks = [1000, 3 * MIB + 1].map(|size| raw::alloc_async(size, LEGACY));
@@ -66,7 +66,7 @@ fn second(table: &mut Table) -> Outcome<()> {
     raw::pool_trim(raw::default_pool(1)?, 0)
 }
 
-/// Others may take memory meanwhile: three tries.
+/// Three tries, because other processes may take memory meanwhile.
 fn judge(which: &str, session: &Session, ordinal: u32, table: &mut Table) -> Outcome<()> {
     let mut found = (None, 0);
     for _ in 0..3 {

@@ -1,4 +1,4 @@
-//! More of the driver's functions, each with its answer's code: those that only this check calls.
+//! Bindings of driver functions that only this check calls, each with its result code.
 #![expect(unsafe_code, reason = "the driver is called in C")]
 
 use std::ffi::c_void;
@@ -33,23 +33,23 @@ calls! {
     fn event_destroy(event: sys::CUevent), cuEventDestroy_v2;
 }
 
-/// (free, total) bytes of the current context's device.
+/// Free and total bytes of the current context's device.
 pub(crate) fn memory() -> Outcome<(u64, u64)> {
     let (mut free, mut total) = (0, 0);
-    // SAFETY: the places for the answers are ours.
+    // SAFETY: outputs are local variables.
     let result = unsafe { sys::cuMemGetInfo_v2(&mut free, &mut total) };
     outcome(result, (free as u64, total as u64))
 }
 
-/// Bytes of the current context's device that somebody has.
+/// Bytes of the current context's device that are not free.
 pub(crate) fn taken() -> Outcome<u64> {
     memory().map(|(free, total)| total - free)
 }
 
-/// An attribute of a pool that is a number of bytes.
+/// An attribute of a pool, in bytes.
 pub(crate) fn pool_attribute(pool: sys::CUmemoryPool, attribute: CUmemPool_attribute) -> Outcome<u64> {
     let mut value = 0u64;
-    // SAFETY: the attributes that are asked for have this size.
+    // SAFETY: the queried attributes have this size.
     let result = unsafe { sys::cuMemPoolGetAttribute(pool, attribute, (&raw mut value).cast()) };
     outcome(result, value)
 }
@@ -61,14 +61,14 @@ pub(crate) fn set_threshold(pool: sys::CUmemoryPool, mut bytes: u64) -> Outcome<
     outcome(result, ())
 }
 
-/// A pool of the program's own on device 0.
+/// A new pool on device 0.
 pub(crate) fn own_pool() -> Outcome<sys::CUmemoryPool> {
     let mut words = [0; 11];
     words[..2].copy_from_slice(&[1, 1]);
     crate::raw::pool_create(&mut words)
 }
 
-/// (bytes in use, bytes reserved) of a device's graphs.
+/// Used and reserved bytes of a device's graphs.
 pub(crate) fn graph_memory(device: i32) -> Outcome<(u64, u64)> {
     use sys::CUgraphMem_attribute_enum as Attribute;
     let ask = |attribute| {
@@ -81,7 +81,7 @@ pub(crate) fn graph_memory(device: i32) -> Outcome<(u64, u64)> {
     Ok((used, ask(Attribute::CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT)?))
 }
 
-/// A node that allocates on device 0: the node, and the address that its memory will have.
+/// Adds a node that allocates on device 0. Returns the node and the address that its memory will have.
 pub(crate) fn alloc_node(
     graph: sys::CUgraph,
     size: u64,
@@ -90,33 +90,33 @@ pub(crate) fn alloc_node(
     let (mut node, mut words) = (std::ptr::null_mut(), [0u64; 15]);
     (words[0], words[1], words[13]) = (1, 1, size);
     let parameters = words.as_mut_ptr().cast();
-    // SAFETY: the places are ours, and as large as the driver's structures.
+    // SAFETY: outputs are local variables of the driver's sizes.
     let result = unsafe { sys::cuGraphAddMemAllocNode(&mut node, graph, after.as_ptr(), after.len(), parameters) };
     outcome(result, (node, words[14]))
 }
 
-/// A node that frees. It must come after the one that allocates, if that is in the same graph.
+/// Adds a node that frees. It depends on the node that allocates, if that is in the same graph.
 pub(crate) fn free_node(graph: sys::CUgraph, address: u64, after: &[sys::CUgraphNode]) -> Outcome<sys::CUgraphNode> {
     let mut node = std::ptr::null_mut();
-    // SAFETY: the places are ours.
+    // SAFETY: outputs are local variables.
     let result = unsafe { sys::cuGraphAddMemFreeNode(&mut node, graph, after.as_ptr(), after.len(), address) };
     outcome(result, node)
 }
 
-/// What sizes of physical memory are multiples of.
+/// The granularity of physical memory.
 pub(crate) fn granularity() -> Outcome<usize> {
     let option = sys::CUmemAllocationGranularity_flags_enum::CU_MEM_ALLOC_GRANULARITY_MINIMUM;
     let (mut granularity, properties) = (0, [1u64, 1, 0, 0]);
-    // SAFETY: the places are ours, and as large as the driver's structures.
+    // SAFETY: outputs are local variables of the driver's sizes.
     let result = unsafe { sys::cuMemGetAllocationGranularity(&mut granularity, properties.as_ptr().cast(), option) };
     outcome(result, granularity)
 }
 
-/// A module with one kernel that does nothing.
+/// Loads a module with an empty kernel.
 pub(crate) fn module() -> Outcome<sys::CUmodule> {
     let text = c".version 6.0\n.target sm_50\n.address_size 64\n.visible .entry nothing()\n{\nret;\n}\n";
     let mut module = std::ptr::null_mut();
-    // SAFETY: the place is ours, and the text ends with a zero byte.
+    // SAFETY: the output is a local variable; the text ends with a zero byte.
     let result = unsafe { sys::cuModuleLoadData(&mut module, text.as_ptr().cast()) };
     outcome(result, module)
 }

@@ -1,4 +1,4 @@
-//! Streams that are captured into graphs.
+//! CUDA streams that are captured into graphs.
 #![expect(unsafe_code, reason = "the driver is called in C")]
 
 use cudarc::driver::sys::{self, CUresult, CUstreamCaptureMode_enum, CUstreamCaptureStatus_enum as Status};
@@ -20,7 +20,7 @@ fn begin(stream: Stream) -> Outcome<()> {
     raw::begin_capture(stream, CUstreamCaptureMode_enum::CU_STREAM_CAPTURE_MODE_GLOBAL)
 }
 
-/// Snapshots, on this thread and another one, while a stream is captured in the strictest mode.
+/// Snapshots on this thread and on another one, while a stream is captured in the strictest mode.
 fn snapshot_meanwhile(session: &Session, stream: Stream, table: &mut Table) -> Outcome<()> {
     let block = raw::alloc_async(1000, LEGACY)?;
     begin(stream)?;
@@ -35,7 +35,7 @@ fn snapshot_meanwhile(session: &Session, stream: Stream, table: &mut Table) -> O
     raw::free_async(block, LEGACY)
 }
 
-/// An allocation that becomes a graph's.
+/// An allocation that becomes a node of a graph.
 fn alloc_meanwhile(stream: Stream, table: &mut Table) -> Outcome<()> {
     let before = live();
     begin(stream)?;
@@ -57,20 +57,20 @@ fn live() -> u64 {
 
 fn status(stream: Stream) -> Outcome<Status> {
     let mut status = Status::CU_STREAM_CAPTURE_STATUS_NONE;
-    // SAFETY: the place for the answer is ours.
+    // SAFETY: the output is a local variable.
     let result = unsafe { sys::cuStreamIsCapturing(stream, &mut status) };
     if result == CUresult::CUDA_SUCCESS { Ok(status) } else { Err(result) }
 }
 
-/// Ends a capture and throws its graph away.
+/// Ends a stream capture and destroys its graph.
 fn end(stream: Stream) -> Outcome<()> {
     let mut graph = std::ptr::null_mut();
-    // SAFETY: the place for the answer is ours.
+    // SAFETY: the output is a local variable.
     let result = unsafe { sys::cuStreamEndCapture(stream, &mut graph) };
     if result != CUresult::CUDA_SUCCESS {
         return Err(result);
     }
-    // SAFETY: the graph was made by the call above, and nobody else knows it.
+    // SAFETY: the call above created the graph, and nothing else uses it.
     let result = unsafe { sys::cuGraphDestroy(graph) };
     if result == CUresult::CUDA_SUCCESS { Ok(()) } else { Err(result) }
 }

@@ -1,4 +1,4 @@
-//! A second process that shares memory: this program once more, as a child.
+//! A second process that shares memory: this program, started as a child.
 #![expect(unsafe_code, reason = "files of other processes are taken from the kernel")]
 
 use std::io::{BufRead, BufReader, Read};
@@ -13,14 +13,14 @@ use crate::{calls, sharing};
 
 /// The argument that makes this program the child.
 pub(crate) const EXPORT: &str = "export";
-/// Bytes of the classic block that it shares.
+/// The size of the shared classic block.
 const SIZE: usize = 3 << 20;
-/// Bytes of the pool's block.
+/// The size of the shared block of the pool.
 const OF_POOL: usize = 5000;
-/// What could not be shared.
+/// What the child prints for what it cannot share.
 const NOTHING: &str = "-";
 
-/// The child: says what it shares in one line, and keeps it until its input ends.
+/// The child: prints what it shares in one line, and keeps it until its input ends.
 pub(crate) fn export() -> Result<(), String> {
     let _gpu = Gpu::open()?;
     let classic = raw::alloc(SIZE).and_then(calls::ipc_handle).map(|handle| handle.reserved.map(|byte| byte as u8));
@@ -32,7 +32,7 @@ pub(crate) fn export() -> Result<(), String> {
     Ok(())
 }
 
-/// A pool as a file, and a block of it.
+/// A pool as a file descriptor, and a block of it.
 fn pool() -> Option<(i32, [u8; 64])> {
     let pool = sharing::pool().ok()?;
     let block = raw::alloc_from_pool(OF_POOL, pool, LEGACY).ok()?;
@@ -44,7 +44,7 @@ fn hex(bytes: Option<[u8; 64]>) -> String {
     bytes.map_or(NOTHING.to_owned(), |bytes| bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
-/// What the child said; what is not there is not supported.
+/// What the child printed; `None` is not supported.
 struct Shared {
     classic: Outcome<[u8; 64]>,
     physical: Outcome<i32>,
@@ -72,7 +72,7 @@ fn bytes(text: &str) -> Outcome<[u8; 64]> {
     Ok(bytes)
 }
 
-/// The child. It ends when this is dropped.
+/// The child process, which ends when this is dropped.
 pub(crate) struct Exporter {
     child: Child,
     shared: Shared,
@@ -82,7 +82,7 @@ impl Exporter {
     pub(crate) fn start() -> Result<Self, String> {
         let program = std::env::current_exe().map_err(|error| error.to_string())?;
         let mut command = Command::new(program);
-        // A recording of the child's own, if the environment asks for one, is not wanted.
+        // The environment may request a recording; the child must not start one.
         command.arg(EXPORT).env("MEMTRACE", "0").stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn().map_err(|error| error.to_string())?;
         let mut line = String::new();
@@ -100,21 +100,21 @@ impl Exporter {
         Ok(CUipcMemHandle { reserved: self.shared.classic?.map(|byte| byte as _) })
     }
 
-    /// `None` if the kernel does not hand it over.
+    /// `None` if the kernel refuses to pass the descriptor.
     pub(crate) fn physical(&self) -> Outcome<Option<OwnedFd>> {
         self.shared.physical.map(|file| self.file(file))
     }
 
-    /// As above, and a block of the pool.
+    /// The same, with a block of the pool.
     pub(crate) fn pool(&self) -> Outcome<(Option<OwnedFd>, [u8; 64])> {
         Ok((self.file(self.shared.pool?), self.shared.pointer?))
     }
 
-    /// A file of the child's as one of ours.
+    /// A descriptor of the child's, duplicated into this process.
     fn file(&self, number: i32) -> Option<OwnedFd> {
-        // SAFETY: a system call that takes numbers.
+        // SAFETY: a system call with integer arguments.
         let process = unsafe { libc::syscall(libc::SYS_pidfd_open, self.child.id(), 0) };
-        // SAFETY: the kernel made it just now, if it is one.
+        // SAFETY: the kernel has just returned this descriptor, if it is valid.
         let process = (process >= 0).then(|| unsafe { OwnedFd::from_raw_fd(process as i32) })?;
         // SAFETY: as above.
         let file = unsafe { libc::syscall(libc::SYS_pidfd_getfd, process.as_raw_fd(), number, 0) };

@@ -1,4 +1,4 @@
-//! The GPU under test, and what its driver says of it.
+//! The GPU under test, and queries to its driver.
 #![expect(unsafe_code, reason = "the driver is asked in C")]
 
 use std::ffi::{CStr, c_char, c_void};
@@ -23,7 +23,7 @@ pub(crate) struct Gpu {
 }
 
 impl Gpu {
-    /// The first device, or what to do so that there is one.
+    /// Opens the first device. The error says how to provide one.
     pub(crate) fn open() -> Result<Self, String> {
         const NEXT: &str =
             "Run this where `nvidia-smi` shows a GPU, or on a simulated one with scripts/with-simulated-gpu.";
@@ -35,48 +35,48 @@ impl Gpu {
         Ok(Self { context, pool })
     }
 
-    /// Bytes that the pool's users have of it.
+    /// USED of the pool.
     pub(crate) fn used(&self) -> u64 {
         self.pool_attribute(PoolAttribute::CU_MEMPOOL_ATTR_USED_MEM_CURRENT)
     }
 
-    /// Bytes that the pool has of the device.
+    /// RESERVED of the pool.
     pub(crate) fn reserved(&self) -> u64 {
         self.pool_attribute(PoolAttribute::CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT)
     }
 
     fn pool_attribute(&self, attribute: PoolAttribute) -> u64 {
         let mut value = 0u64;
-        // SAFETY: the pool is the driver's, and these attributes have this size.
+        // SAFETY: the pool is valid, and these attributes have this size.
         let result = unsafe { sys::cuMemPoolGetAttribute(self.pool, attribute, (&raw mut value).cast()) };
         assert_eq!(result, CUresult::CUDA_SUCCESS, "{attribute:?}");
         value
     }
 
-    /// Waits for all that is under way; the pool gives back what it need not keep.
+    /// Synchronizes the device and trims the pool.
     pub(crate) fn settle(&self) {
         self.context.synchronize().expect("the GPU works");
-        // SAFETY: the pool is the driver's.
+        // SAFETY: the pool is valid.
         let result = unsafe { sys::cuMemPoolTrimTo(self.pool, 0) };
         assert_eq!(result, CUresult::CUDA_SUCCESS, "trimming the pool");
     }
 }
 
-/// What the driver says of an address: its answer's code and value.
+/// An attribute of an address: result code and value.
 pub(crate) fn pointer_attribute(address: u64, attribute: CUpointer_attribute) -> (CUresult, u64) {
     let mut value = 0u64;
-    // SAFETY: none of the attributes that are asked for is larger.
+    // SAFETY: no queried attribute is larger.
     let result = unsafe { sys::cuPointerGetAttribute((&raw mut value).cast(), attribute, address) };
     (result, value)
 }
 
-/// Is there memory at an address, in words: memtrace asks in this way what a context took with it.
+/// Whether there is memory at an address, as text. memtrace uses this query after a context has ended.
 pub(crate) fn known(address: u64) -> String {
     let (code, value) = pointer_attribute(address, CUpointer_attribute::CU_POINTER_ATTRIBUTE_MEMORY_TYPE);
     format!("MEMORY_TYPE: code {}, {value}", code as u32)
 }
 
-/// Not supported, if the device says so of itself.
+/// An error if the device reports that it does not support this.
 pub(crate) fn needs(what: CUdevice_attribute) -> Outcome<()> {
     let has_it = calls::attribute(what, 0)? != 0;
     if has_it { Ok(()) } else { Err(CUresult::CUDA_ERROR_NOT_SUPPORTED) }
@@ -84,7 +84,7 @@ pub(crate) fn needs(what: CUdevice_attribute) -> Outcome<()> {
 
 pub(crate) fn driver_version() -> i32 {
     let mut version = 0;
-    // SAFETY: the place for the answer is ours.
+    // SAFETY: the output is a local variable.
     let result = unsafe { sys::cuDriverGetVersion(&mut version) };
     if result == CUresult::CUDA_SUCCESS { version } else { 0 }
 }
@@ -102,20 +102,19 @@ fn driver() -> *mut c_void {
     unsafe { libc::dlopen(c"libcuda.so.1".as_ptr(), libc::RTLD_NOW) }
 }
 
-/// The driver's own function of that name, or 0: `dlvsym`, which memtrace leaves alone, leads to the real
-/// `dlsym`.
+/// The driver's own function of that name, or 0: `dlvsym`, which memtrace leaves alone, leads to the real `dlsym`.
 pub(crate) fn past_hooks(name: &CStr) -> usize {
     // SAFETY: the names end with a zero byte.
     let find = |version: &CStr| unsafe { libc::dlvsym(libc::RTLD_NEXT, c"dlsym".as_ptr(), version.as_ptr()) };
     let found = [c"GLIBC_2.34", c"GLIBC_2.2.5"].map(find).into_iter().find(|found| !found.is_null());
-    // SAFETY: that is the function's type.
+    // SAFETY: the function has this type.
     let dlsym = unsafe { std::mem::transmute::<*mut c_void, Dlsym>(found.expect("glibc has dlsym")) };
-    // SAFETY: the handle is a live one and the name ends with a zero byte.
+    // SAFETY: the handle is open and the name ends with a zero byte.
     unsafe { dlsym(driver(), name.as_ptr()) }.addr()
 }
 
 /// What a program gets that asks for the driver's function of that name, or 0.
 pub(crate) fn through_hooks(name: &CStr) -> usize {
-    // SAFETY: the handle is a live one and the name ends with a zero byte.
+    // SAFETY: the handle is open and the name ends with a zero byte.
     unsafe { libc::dlsym(driver(), name.as_ptr()) }.addr()
 }

@@ -1,4 +1,4 @@
-//! Graphs that allocate: captured or built by hand, launched and launched again.
+//! Graphs that allocate: from stream captures or built node by node, launched once and repeatedly.
 
 use cudarc::driver::sys::CUstreamCaptureMode_enum::CU_STREAM_CAPTURE_MODE_RELAXED as RELAXED;
 use cudarc::driver::sys::{CUgraph, CUgraphExec, CUresult};
@@ -22,7 +22,7 @@ pub(crate) fn rows(gpu: &Gpu, table: &mut Table) -> Outcome<()> {
     Ok(())
 }
 
-/// Its block is freed by `cuMemFreeAsync` after each launch.
+/// `cuMemFreeAsync` frees its block after each launch.
 fn captured(stream: Stream) -> Outcome<Did> {
     raw::begin_capture(stream, RELAXED)?;
     let inner = raw::alloc_async(4100, stream)?;
@@ -82,7 +82,7 @@ fn freed_at_once(stream: Stream) -> Outcome<Did> {
 
 type Ready = (CUgraph, CUgraphExec);
 
-/// A graph with one allocation, launched: what is to be destroyed, and the block's address.
+/// Launches a graph with one allocation. Returns what must be destroyed, and the block's address.
 pub(crate) fn holding(size: u64, stream: Stream) -> Outcome<(Ready, u64)> {
     let graph = raw::graph_create(0)?;
     let (_, address) = calls::alloc_node(graph, size, &[])?;
@@ -101,7 +101,7 @@ pub(crate) fn done(graph: CUgraph, program: CUgraphExec, stream: Stream) -> Outc
     raw::graph_destroy(graph)
 }
 
-/// What the driver says of the memory of graphs from launch to trim.
+/// The driver's counters of memory for graphs, from launch to trim.
 fn trimmed(stream: Stream) -> Outcome<String> {
     let before = calls::graph_memory(0)?;
     let ((graph, program), address) = match holding(5 << 20, stream) {

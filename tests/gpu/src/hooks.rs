@@ -1,4 +1,4 @@
-//! Does each hook fire? One row for each function of the driver, in a recording of its own.
+//! Whether each hook fires: one row for each driver function, with a recording of its own.
 #![expect(unsafe_code, reason = "functions that the driver was asked for are called in C")]
 
 use std::ffi::CStr;
@@ -11,7 +11,7 @@ use crate::raw::{self, LEGACY, Outcome};
 use crate::table::Table;
 use crate::watch::{self, came_and_went, watch};
 
-/// All rows but those about the end of contexts.
+/// All rows except those about the end of contexts.
 pub(crate) fn rows(gpu: &Gpu, table: &mut Table) -> Outcome<()> {
     of_streams(gpu, table);
     of_threads(gpu, table);
@@ -35,18 +35,18 @@ fn of_streams(gpu: &Gpu, table: &mut Table) {
     });
 }
 
-/// The forms for a default stream per thread, which programs get from `cuGetProcAddress`.
+/// The variants for a per-thread default stream, which programs get from `cuGetProcAddress`.
 fn of_threads(gpu: &Gpu, table: &mut Table) {
     type Alloc = extern "C" fn(*mut u64, usize, usize) -> CUresult;
     type FromPool = extern "C" fn(*mut u64, usize, usize, usize) -> CUresult;
     type Free = extern "C" fn(u64, usize) -> CUresult;
     let freed = |address| {
-        // SAFETY: that is the function's type.
+        // SAFETY: the function has this type.
         let free = unsafe { std::mem::transmute::<usize, Free>(per_thread(c"cuMemFreeAsync")) };
         free(address, 0)
     };
     watch(table, "cuMemAllocAsync_ptsz, looked up", || {
-        // SAFETY: that is the function's type.
+        // SAFETY: the function has this type.
         let alloc = unsafe { std::mem::transmute::<usize, Alloc>(per_thread(c"cuMemAllocAsync")) };
         let mut address = 0;
         check(alloc(&mut address, 1300, 0))?;
@@ -54,7 +54,7 @@ fn of_threads(gpu: &Gpu, table: &mut Table) {
         came_and_went(GPU, 1300)
     });
     watch(table, "cuMemAllocFromPoolAsync_ptsz, looked up", || {
-        // SAFETY: that is the function's type.
+        // SAFETY: the function has this type.
         let alloc = unsafe { std::mem::transmute::<usize, FromPool>(per_thread(c"cuMemAllocFromPoolAsync")) };
         let mut address = 0;
         check(alloc(&mut address, 1400, gpu.pool.expose_provenance(), 0))?;
@@ -109,7 +109,7 @@ fn pinned(table: &mut Table) {
     });
 }
 
-/// A context that ends takes its memory with it.
+/// The end of a context frees its memory.
 pub(crate) fn ended_context(gpu: &Gpu, table: &mut Table) -> Outcome<()> {
     const NAME: &str = "cuCtxDestroy_v2 frees in bulk";
     if past_hooks(c"cuCtxCreate_v4") == 0 {
@@ -129,8 +129,8 @@ pub(crate) fn ended_context(gpu: &Gpu, table: &mut Table) -> Outcome<()> {
     survivor(gpu, table)
 }
 
-/// A block of the device's pool, asked for in a context that ends: does it end, too? The driver's affair; the
-/// ledger should follow it.
+/// Whether the end of a context frees a block of the device's pool that was allocated in it. Whatever the driver does,
+/// the ledger must agree.
 fn survivor(gpu: &Gpu, table: &mut Table) -> Outcome<()> {
     let _session = watch::recording();
     gpu.context.bind_to_thread().expect("the primary context is a live one");
@@ -146,7 +146,7 @@ fn survivor(gpu: &Gpu, table: &mut Table) -> Outcome<()> {
     Ok(())
 }
 
-/// To be called last: nothing of the device can be used after it.
+/// Must be called last, because nothing on the device is usable afterwards.
 pub(crate) fn reset_device(table: &mut Table) -> Outcome<()> {
     let mut asked = String::new();
     watch(table, "cuDevicePrimaryCtxReset_v2 frees in bulk", || {

@@ -12,7 +12,7 @@ use crate::table::Table;
 use crate::watch::{Did, came_and_went, watch};
 use crate::{calls, sharing};
 
-/// The only flag there is; it must be given.
+/// The only flag, and a required one.
 pub(crate) const LAZY_PEER_ACCESS: u32 = 1;
 
 pub(crate) fn rows(table: &mut Table) -> Outcome<()> {
@@ -41,7 +41,7 @@ pub(crate) fn rows(table: &mut Table) -> Outcome<()> {
     Ok(())
 }
 
-/// Opened twice, it is there once. Its size is what the driver says.
+/// A block that is opened twice is recorded once, with the driver's size.
 fn opened(exporter: &Exporter) -> Outcome<Did> {
     let handle = exporter.classic()?;
     let address = calls::ipc_open(handle, LAZY_PEER_ACCESS)?;
@@ -58,7 +58,7 @@ fn said_size(address: u64) -> i64 {
     if code == CUresult::CUDA_SUCCESS { size as i64 } else { 0 }
 }
 
-/// Physical memory of the other process, mapped here.
+/// Physical memory of the other process, mapped into this one.
 fn mapped(file: &OwnedFd) -> Outcome<Did> {
     let size = calls::granularity()?;
     let handle = raw::import_physical(file.as_raw_fd())?;

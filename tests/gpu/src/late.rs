@@ -1,4 +1,4 @@
-//! A recording that begins when memory is in use already.
+//! A recording that starts while memory is in use.
 
 use memtrace::Session;
 use memtrace::analysis::pool_balance;
@@ -41,7 +41,7 @@ fn before(session: &Session) -> Option<u64> {
     session.snapshot().device(GPU)?.pool?.used_before
 }
 
-/// What is left of it is all that the pool has in use.
+/// In the end, only what is left of it is in use in the pool.
 fn freed(gpu: &Gpu, session: &Session, table: &mut Table) {
     let snapshot = session.snapshot();
     let device = snapshot.device(GPU).expect("it was recorded");

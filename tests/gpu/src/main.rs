@@ -1,10 +1,10 @@
-//! What memtrace takes for granted about CUDA's driver, checked on the GPU at hand: one table.
+//! Check of memtrace's assumptions about the CUDA driver on a real GPU. Prints one table.
 //!
-//! It needs NVIDIA's driver and nothing else. On a simulated GPU it runs to its end, too
-//! (`scripts/with-simulated-gpu -- cargo run --manifest-path tests/gpu/Cargo.toml`), and shows that the
-//! check works; what it prints there says nothing about real drivers.
+//! It needs only NVIDIA's driver. It also runs on a simulated GPU (`scripts/with-simulated-gpu -- cargo run
+//! --manifest-path tests/gpu/Cargo.toml`), which shows that the check works; the results then say nothing about real
+//! drivers.
 
-// First: the macros of one serve the other.
+// First, because the other modules use its macros.
 #[macro_use]
 #[expect(dead_code, unsafe_code, reason = "shared with tests that use all of it; calls C")]
 #[path = "../../cuda/raw.rs"]
@@ -64,7 +64,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Whether all is well, or why there was nothing to look at.
+/// Returns whether no row failed, or why nothing could be checked.
 fn answer(result: Result<bool, String>) -> ExitCode {
     match result {
         Ok(true) => ExitCode::SUCCESS,
@@ -76,7 +76,7 @@ fn answer(result: Result<bool, String>) -> ExitCode {
     }
 }
 
-/// All rows; whether none of them failed.
+/// Runs all rows. Returns whether none failed.
 fn check(gpu: &Gpu) -> bool {
     if gpu::is_simulated() {
         println!("A SIMULATED GPU: nothing below says anything about a real one.\n");
@@ -90,7 +90,7 @@ fn check(gpu: &Gpu) -> bool {
     table.section("other processes", ipc::rows);
     table.section("the end of a context", |table| hooks::ended_context(gpu, table));
     refusals::legacy_functions(&mut table);
-    // If the pool's rounding is not found out, this is what memtrace takes it for.
+    // The rounding that memtrace assumes, in case it cannot be measured.
     let mut unit = 512;
     table.section("the account", |table| account::used(gpu, table).map(|found| unit = found));
     table.section("reserved memory", |table| account::reserved(gpu, table));
@@ -109,7 +109,7 @@ fn check(gpu: &Gpu) -> bool {
     table.end()
 }
 
-/// The second table, from a process of its own: it finds a device in which nothing is in use, and may crash.
+/// The second table, from a process of its own, in which nothing is in use on the device, and which may crash.
 fn assumptions(table: &mut Table) -> std::io::Result<()> {
     println!("\nWhat the simulated GPU takes for granted:\n");
     let mut command = std::process::Command::new(std::env::current_exe()?);

@@ -1,4 +1,4 @@
-//! What a pair of calls costs, past the hooks and through them. Figures to read, not to pass or fail.
+//! The cost of an allocation and a free, past the hooks and through them. The rows only inform.
 #![expect(unsafe_code, reason = "the driver's functions are called by their addresses")]
 
 use std::ffi::CStr;
@@ -17,7 +17,7 @@ type Calls = (Alloc, Free);
 const ROUNDS: usize = 9;
 const PAIRS: usize = 2000;
 
-/// A way to call, and the recording under way meanwhile.
+/// Functions to call, and the recording that is active meanwhile.
 struct Case {
     name: &'static str,
     calls: Calls,
@@ -26,11 +26,11 @@ struct Case {
 
 pub(crate) fn rows(gpu: &Gpu, table: &mut Table) -> Outcome<()> {
     gpu.settle();
-    // With a block in use the pool keeps what it has reserved.
+    // While a block is in use the pool keeps its reserved memory.
     let held = raw::alloc_async(1 << 20, LEGACY)?;
     let cases = cases();
     let mut nanos = cases.each_ref().map(|_| Vec::new());
-    // Each round has every case, so that what slows the machine down for a while slows all of them.
+    // Each round runs every case, so that a temporary slowdown of the machine affects all of them.
     for _ in 0..ROUNDS {
         cases.iter().zip(&mut nanos).for_each(|(case, nanos)| nanos.push(measure(gpu, case)));
     }
@@ -60,14 +60,14 @@ fn cases() -> [Case; 4] {
 fn calls(find: impl Fn(&CStr) -> usize) -> Calls {
     let (alloc, free) = (find(c"cuMemAllocAsync"), find(c"cuMemFreeAsync"));
     assert!(alloc != 0 && free != 0, "the driver has them");
-    // SAFETY: that is the function's type.
+    // SAFETY: the function has this type.
     let alloc = unsafe { std::mem::transmute::<usize, Alloc>(alloc) };
-    // SAFETY: that is the function's type.
+    // SAFETY: the function has this type.
     let free = unsafe { std::mem::transmute::<usize, Free>(free) };
     (alloc, free)
 }
 
-/// Nanoseconds a pair, in a recording of its own if it has one.
+/// Nanoseconds for each pair, in a recording of its own if the case has one.
 fn measure(gpu: &Gpu, case: &Case) -> f64 {
     let _session = case.session.map(|options| options().start().expect("no other session is under way"));
     exchange(case.calls, 64);

@@ -1,4 +1,4 @@
-//! Memory with a handle and no address of its own: physical memory that is mapped by hand, arrays.
+//! Memory with a handle and without an address: physical memory, arrays.
 
 use cudarc::driver::sys::CUdevice_attribute as Attribute;
 
@@ -27,7 +27,7 @@ fn step() -> Outcome<usize> {
     calls::granularity()
 }
 
-/// The handle is given back first, so that the mapping is the last that refers to the memory.
+/// The handle is released first, so that the mapping is the last reference to the memory.
 fn mapped() -> Outcome<Did> {
     let size = step()?;
     let handle = raw::physical(size, 0)?;
@@ -54,7 +54,7 @@ fn retained() -> Outcome<Did> {
     came_and_went(GPU, size as i64)
 }
 
-/// Memory of this process comes back to it as a file: it is one memory, not two.
+/// This process imports its own exported memory: that is one block, not two.
 fn imported() -> Outcome<Did> {
     let size = step()?;
     let handle = sharing::physical(size)?;

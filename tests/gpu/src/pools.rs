@@ -1,4 +1,4 @@
-//! Pools of the program's own: made, chosen, trimmed, destroyed.
+//! The program's own pools: creation, choice, trimming, destruction.
 
 use cudarc::driver::sys::{CUmemPool_attribute as Attribute, CUmemoryPool};
 use memtrace::snapshot::DeviceMemory;
@@ -33,7 +33,7 @@ pub(crate) fn rows(gpu: &Gpu, table: &mut Table) -> Outcome<()> {
     with_live_block(table)
 }
 
-/// What a snapshot says of the program's pools, beside what the driver says.
+/// Compares a snapshot's numbers of the program's pools with the driver's.
 fn counted(table: &mut Table) -> Outcome<()> {
     let session = watch::recording();
     let pool = calls::own_pool()?;
@@ -66,7 +66,7 @@ fn says(pool: CUmemoryPool) -> Outcome<(u64, u64, u64)> {
     Ok((1, used, calls::pool_attribute(pool, Attribute::CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT)?))
 }
 
-/// A pool is destroyed while one of its blocks is live: whatever the driver does, the ledger must follow.
+/// A pool is destroyed while one of its blocks is live. Whatever the driver does, the ledger must agree.
 fn with_live_block(table: &mut Table) -> Outcome<()> {
     let session = watch::recording();
     let pool = calls::own_pool()?;

@@ -1,4 +1,4 @@
-//! What the driver refuses, and functions that are not memtrace's affair.
+//! Refused calls, and functions that memtrace does not hook.
 
 use std::ffi::CStr;
 use std::path::PathBuf;
@@ -11,7 +11,7 @@ use crate::raw::{self, LEGACY, Outcome};
 use crate::table::Table;
 use crate::watch;
 
-/// More than there is.
+/// More than the device has.
 pub(crate) fn out_of_memory(gpu: &Gpu, table: &mut Table) -> Outcome<()> {
     gpu.settle();
     let path = std::env::temp_dir().join(format!("gpu-check-{}.memtrace", std::process::id()));
@@ -35,9 +35,9 @@ pub(crate) fn out_of_memory(gpu: &Gpu, table: &mut Table) -> Outcome<()> {
     raw::free_async(held, LEGACY)
 }
 
-/// What the recording has of the two refusals, the second of which asked for as much as the first.
+/// Checks the recording of two refusals of the same size.
 fn noted(session: &Session, free: u64, table: &mut Table) {
-    /// What the driver may have given back, or others taken, meanwhile.
+    /// A tolerance for memory that the driver releases, or that other processes take, meanwhile.
     const ABOUT: u64 = 64 << 20;
     let snapshot = session.snapshot();
     let device = snapshot.device(GPU).expect("it was recorded");
@@ -55,7 +55,7 @@ fn noted(session: &Session, free: u64, table: &mut Table) {
     table.check("out of memory: events and retries", right, detail);
 }
 
-/// The capture that was written when the allocation was refused.
+/// The capture file that was written when the allocation was refused.
 fn dumped(table: &mut Table, path: PathBuf) {
     const NAME: &str = "out of memory: capture written";
     match read_capture(&path) {
@@ -67,7 +67,7 @@ fn dumped(table: &mut Table, path: PathBuf) {
         }
         Err(error) => table.check(NAME, false, error.to_string()),
     }
-    // It is in the folder for temporary files; if it stays there, so be it.
+    // A file that cannot be removed stays in the folder for temporary files.
     let _ = std::fs::remove_file(path);
 }
 
@@ -79,7 +79,7 @@ fn live() -> u64 {
     stats(GPU).allocated_bytes.current
 }
 
-/// Frees that go wrong, and whether the ledger follows.
+/// Failing frees, and whether the ledger agrees.
 pub(crate) fn frees(gpu: &Gpu, table: &mut Table) -> Outcome<()> {
     let session = watch::recording();
     double_free(&session, table)?;
@@ -110,7 +110,7 @@ fn middle_of_block(session: &Session, table: &mut Table) -> Outcome<()> {
     raw::free(block)
 }
 
-/// A thread that no context was made current on: whatever the driver does, the ledger must follow.
+/// A free on a thread without a current context. Whatever the driver does, the ledger must agree.
 fn without_context(gpu: &Gpu, session: &Session, table: &mut Table) -> Outcome<()> {
     let block = raw::alloc_async(1000, LEGACY)?;
     gpu.context.synchronize().expect("the GPU works");
@@ -122,7 +122,7 @@ fn without_context(gpu: &Gpu, session: &Session, table: &mut Table) -> Outcome<(
     if freed.is_err() { raw::free_async(block, LEGACY) } else { Ok(()) }
 }
 
-/// Functions from before `_v2`, whose arguments are other ones.
+/// Functions older than `_v2`, with other arguments.
 const LEGACY_FUNCTIONS: [&CStr; 8] = [
     c"cuMemAlloc",
     c"cuMemAllocPitch",
@@ -134,7 +134,7 @@ const LEGACY_FUNCTIONS: [&CStr; 8] = [
     c"cuDevicePrimaryCtxRelease",
 ];
 
-/// Who asks for one of them gets the driver's own, and who asks for the younger ones gets ours.
+/// A look-up of an old function finds the driver's own, and a look-up of a newer one finds the hook.
 pub(crate) fn legacy_functions(table: &mut Table) {
     let there = LEGACY_FUNCTIONS.into_iter().filter(|name| past_hooks(name) != 0);
     let there: Vec<&CStr> = there.collect();

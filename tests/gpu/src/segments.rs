@@ -1,4 +1,4 @@
-//! Segments: what the driver tells of them, and whether memtrace's sum to what the pool has reserved.
+//! Segments: the driver's attributes, and whether memtrace's segments sum to what the pool has reserved.
 
 use cudarc::driver::sys::{CUpointer_attribute as Attribute, CUresult};
 use memtrace::snapshot::{DeviceSnapshot, MemoryKind, RecordKind};
@@ -11,7 +11,7 @@ use crate::watch;
 
 const KIB: usize = 1 << 10;
 const MIB: usize = 1 << 20;
-/// 125 MiB in all.
+/// In total 125 MiB.
 const SIZES: [usize; 8] = [1, 513, 64 * KIB, MIB, 3 * MIB, 20 * MIB, 33 * MIB, 65 * MIB];
 
 pub(crate) fn rows(gpu: &Gpu, table: &mut Table) -> Outcome<()> {
@@ -35,7 +35,7 @@ fn tells(address: u64) -> bool {
     pointer_attribute(address, Attribute::CU_POINTER_ATTRIBUTE_MAPPING_SIZE).0 == CUresult::CUDA_SUCCESS
 }
 
-/// What the driver says of one block, in words.
+/// The driver's attributes of one block, as text.
 fn segment_of(gpu: &Gpu, (size, address): (usize, u64)) -> String {
     let ask = |attribute| match pointer_attribute(address, attribute) {
         (CUresult::CUDA_SUCCESS, value) => Ok(value),
@@ -55,7 +55,7 @@ fn segment_of(gpu: &Gpu, (size, address): (usize, u64)) -> String {
     )
 }
 
-/// The segments of the recording beside RESERVED.
+/// Compares the segments of the recording with RESERVED.
 fn told(gpu: &Gpu, snapshot: &Snapshot, table: &mut Table) {
     let device = snapshot.device(GPU).expect("it was recorded");
     let sum: u64 = device.segments.iter().map(|segment| segment.size).sum();
@@ -69,7 +69,7 @@ fn told(gpu: &Gpu, snapshot: &Snapshot, table: &mut Table) {
     table.check("segments sum to RESERVED", (sum, counted) == (gpu.reserved(), gpu.reserved()), detail);
 }
 
-/// `cuMemAlloc` takes memory of the device by the segment.
+/// `cuMemAlloc` takes whole segments of the device.
 fn classic(table: &mut Table) -> Outcome<()> {
     let mut lines = Vec::new();
     for size in [1, 100 * KIB, MIB, 3 * MIB] {
@@ -88,7 +88,7 @@ fn classic(table: &mut Table) -> Outcome<()> {
     Ok(())
 }
 
-/// All is freed and the stream synchronised: does the recording follow what the pool gives back?
+/// After all is freed and the stream synchronized, the recording must agree with what the pool has released.
 fn given_back(gpu: &Gpu, session: &Session, blocks: &[(usize, u64)], table: &mut Table) -> Outcome<()> {
     blocks.iter().try_for_each(|(_, address)| raw::free_async(*address, LEGACY))?;
     let freed = gpu.reserved();
@@ -111,7 +111,7 @@ fn given_back(gpu: &Gpu, session: &Session, blocks: &[(usize, u64)], table: &mut
     Ok(())
 }
 
-/// Bytes of a pool's segments that came and went, by the recording.
+/// Bytes of a pool's segments that were added and removed in the recording.
 fn log(device: &DeviceSnapshot) -> (u64, u64) {
     let bytes = |kind| device.segment_records.iter().filter(|r| r.kind == kind).map(|r| r.size).sum::<u64>();
     debug_assert!(device.live.iter().all(|block| block.memory == MemoryKind::Pool));

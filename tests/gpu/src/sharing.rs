@@ -1,4 +1,4 @@
-//! The driver's functions that make memory known to other processes.
+//! Bindings of driver functions that share memory with other processes.
 #![expect(unsafe_code, reason = "the driver is called in C")]
 
 use std::ffi::c_void;
@@ -11,22 +11,22 @@ use crate::gpu::needs;
 use crate::raw::{self, Outcome};
 
 const FILE: CUmemAllocationHandleType = CUmemAllocationHandleType::CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
-/// In the first word of what describes memory: it can be sent to other processes as an open file.
+/// In the first word of a memory description: it can be exported as a file descriptor.
 const AS_FILE: u64 = 1 << 32;
 
 /// Physical memory of device 0.
 pub(crate) fn physical(size: usize) -> Outcome<u64> {
     needs(Attribute::CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED)?;
     let (mut handle, properties) = (0, [1 | AS_FILE, 1, 0, 0]);
-    // SAFETY: the places are ours, and as large as the driver's structures.
+    // SAFETY: outputs are local variables of the driver's sizes.
     let result = unsafe { sys::cuMemCreate(&mut handle, size, properties.as_ptr().cast(), 0) };
     outcome(result, handle)
 }
 
-/// The number of an open file that stands for physical memory.
+/// Exports physical memory as a file descriptor.
 pub(crate) fn export_physical(handle: u64) -> Outcome<i32> {
     let mut file = -1i32;
-    // SAFETY: the place is ours, and for this kind of handle it is a file's number.
+    // SAFETY: the output is a local variable; this kind of handle is a file descriptor.
     let result = unsafe { sys::cuMemExportToShareableHandle((&raw mut file).cast(), handle, FILE, 0) };
     outcome(result, file)
 }
@@ -38,7 +38,7 @@ pub(crate) fn pool() -> Outcome<CUmemoryPool> {
     raw::pool_create(&mut words)
 }
 
-/// The number of an open file that stands for a pool.
+/// Exports a pool as a file descriptor.
 pub(crate) fn export_pool(pool: CUmemoryPool) -> Outcome<i32> {
     let mut file = -1i32;
     // SAFETY: as for physical memory.
@@ -49,15 +49,15 @@ pub(crate) fn export_pool(pool: CUmemoryPool) -> Outcome<i32> {
 pub(crate) fn import_pool(file: i32) -> Outcome<CUmemoryPool> {
     let mut pool = std::ptr::null_mut();
     let number: *mut c_void = std::ptr::without_provenance_mut(file as usize);
-    // SAFETY: the place is ours; for this kind of handle the pointer is a file's number.
+    // SAFETY: the output is a local variable; for this kind of handle the pointer is a file descriptor.
     let result = unsafe { sys::cuMemPoolImportFromShareableHandle(&mut pool, number, FILE, 0) };
     outcome(result, pool)
 }
 
-/// 64 bytes that stand for a block of a pool.
+/// Exports a block of a pool as 64 bytes.
 pub(crate) fn export_pointer(address: u64) -> Outcome<[u8; 64]> {
     let mut data = [0u64; 8];
-    // SAFETY: the place is ours, and as large as the driver's structure.
+    // SAFETY: the output is a local variable of the driver's size.
     let result = unsafe { sys::cuMemPoolExportPointer(data.as_mut_ptr().cast(), address) };
     let mut bytes = [0; 64];
     let words = data.iter().flat_map(|word| word.to_ne_bytes());
@@ -70,13 +70,13 @@ pub(crate) fn import_pointer(pool: CUmemoryPool, bytes: [u8; 64]) -> Outcome<u64
     for (word, bytes) in data.iter_mut().zip(bytes.chunks_exact(8)) {
         *word = bytes.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte));
     }
-    // SAFETY: the places are ours, and as large as the driver's structures.
+    // SAFETY: outputs are local variables of the driver's sizes.
     let result = unsafe { sys::cuMemPoolImportPointer(&mut address, pool, data.as_mut_ptr().cast()) };
     outcome(result, address)
 }
 
-/// Closes a file's number.
+/// Closes a file descriptor.
 pub(crate) fn close(file: i32) {
-    // SAFETY: the callers were given the number by the driver, for them alone.
+    // SAFETY: the driver returned the descriptor to the caller, who owns it.
     drop(unsafe { OwnedFd::from_raw_fd(file) });
 }

@@ -1,18 +1,18 @@
-//! The table that is printed, row by row: what was found before a crash or a hang can be read.
+//! The output table, printed row by row, so that a crash or a hang leaves the earlier results readable.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// What came of a check.
+/// The result of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Status {
     Holds,
     Fails,
-    /// Something to know; there is no right and wrong about it.
+    /// Information without a right or wrong.
     Info,
 }
 
-/// One line of the table; lines of the detail after its first stand below it.
+/// One row of the table. Further lines of the detail follow below it.
 #[derive(Clone, Debug)]
 pub(crate) struct Row {
     name: String,
@@ -31,7 +31,7 @@ impl Row {
     }
 }
 
-/// How many rows there were of each kind.
+/// The number of rows of each kind.
 #[derive(Debug, Default)]
 pub(crate) struct Table {
     holds: usize,
@@ -65,7 +65,7 @@ impl Table {
         self.add(&Row::info(name, detail));
     }
 
-    /// Rows that belong together. If making them goes wrong, that is a row, too, and the next ones follow.
+    /// Runs a group of rows. A panic or an error becomes a row, and the next group follows.
     pub(crate) fn section<E: std::fmt::Debug>(&mut self, name: &str, rows: impl FnOnce(&mut Self) -> Result<(), E>) {
         let failure = match catch_unwind(AssertUnwindSafe(|| rows(&mut *self))) {
             Ok(Ok(())) => return,
@@ -79,7 +79,7 @@ impl Table {
         }
     }
 
-    /// Prints the sum; says whether nothing failed.
+    /// Prints the totals. Returns whether nothing failed.
     pub(crate) fn end(&self) -> bool {
         println!("\n{} ok, {} FAIL, {} info", self.holds, self.fails, self.infos);
         self.fails == 0
@@ -90,7 +90,7 @@ fn print_line(name: &str, word: &str, detail: &str) {
     println!("{}", format!("{name:<41} {word:<4}  {detail}").trim_end());
 }
 
-/// What a panic said.
+/// The message of a panic.
 pub(crate) fn message(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
     text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "it panicked".to_owned())

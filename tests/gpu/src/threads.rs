@@ -1,4 +1,4 @@
-//! Two threads that free each other's blocks, whose addresses are soon somebody else's.
+//! Two threads that free each other's blocks, whose addresses are reused soon.
 
 use std::collections::HashSet;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -13,10 +13,10 @@ const ROUNDS: usize = 20_000;
 /// Blocks that each thread keeps to the end.
 const KEPT: usize = 16;
 
-/// `unit` is what the pool rounds sizes up to.
+/// `unit` is the pool's rounding.
 pub(crate) fn rows(gpu: &Gpu, unit: u64, table: &mut Table) -> Outcome<()> {
     gpu.settle();
-    // A device without pools has nothing to exchange.
+    // A device without pools has no blocks to exchange.
     raw::free_async(raw::alloc_async(600, LEGACY)?, LEGACY)?;
     gpu.settle();
     let before = gpu.used();
@@ -50,11 +50,11 @@ fn judge(snapshot: &Snapshot, used: u64, unit: u64, table: &mut Table) {
     table.check("two threads: no call missed", none && device.records.len() == all, detail);
 }
 
-/// Gives what is left.
+/// Returns what is left.
 fn exchange(gpu: &Gpu) -> Vec<u64> {
     let (to_second, from_first) = sync_channel(4);
     let (to_first, from_second) = sync_channel(4);
-    // The pool's handle in `gpu` stays on this thread.
+    // `gpu` holds the pool's handle, which stays on this thread.
     let context = &gpu.context;
     std::thread::scope(|scope| {
         let first = scope.spawn(move || work(context.clone(), 0, to_second, from_second));
@@ -65,7 +65,7 @@ fn exchange(gpu: &Gpu) -> Vec<u64> {
 
 type Context = std::sync::Arc<cudarc::driver::CudaContext>;
 
-/// Hands what it allocates to the other thread, frees what it is handed, and keeps the last ones.
+/// Sends its blocks to the other thread, frees those that it receives, and keeps the last ones.
 fn work(context: Context, number: usize, to: SyncSender<u64>, from: Receiver<u64>) -> Vec<u64> {
     context.bind_to_thread().expect("the context is a live one");
     let free = |block| raw::free_async(block, LEGACY).expect("the block is a live one");

@@ -1,4 +1,4 @@
-//! Time in allocation as the recording has it, and what it costs when a pool grows.
+//! Time in allocation calls according to the recording, and the cost of a growing pool.
 
 use cudarc::driver::sys::CUmemPool_attribute_enum::CU_MEMPOOL_ATTR_RELEASE_THRESHOLD as THRESHOLD;
 use cudarc::driver::sys::CUmemoryPool;
@@ -18,7 +18,7 @@ const STEPS: u64 = 10;
 
 pub(crate) fn rows(gpu: &Gpu, table: &mut Table) -> Outcome<()> {
     gpu.settle();
-    // With a block in use the pool keeps what it has reserved.
+    // While a block is in use the pool keeps its reserved memory.
     let held = raw::alloc_async(MIB, LEGACY)?;
     pairs(table, "time: pool, 4 KiB", || raw::free_async(raw::alloc_async(4096, LEGACY)?, LEGACY))?;
     pairs(table, "time: classic, 4 KiB", || raw::free(raw::alloc(4096)?))?;
@@ -35,7 +35,7 @@ pub(crate) fn rows(gpu: &Gpu, table: &mut Table) -> Outcome<()> {
     Ok(())
 }
 
-/// A pool's setting, which is put back.
+/// A changed attribute of a pool, which is restored on drop.
 struct Threshold {
     pool: CUmemoryPool,
     before: u64,
@@ -57,7 +57,7 @@ impl Drop for Threshold {
     }
 }
 
-/// What the recording says of calls that found memory in the pool, or took it of the device themselves.
+/// The recorded time of calls that found memory in the pool, or took it from the device.
 fn pairs(table: &mut Table, name: &str, pair: impl Fn() -> Outcome<()>) -> Outcome<()> {
     let session = watch::recording();
     (0..PAIRS).try_for_each(|_| pair())?;
@@ -79,7 +79,7 @@ fn device(snapshot: &Snapshot) -> &DeviceSnapshot {
     snapshot.device(GPU).expect("it was recorded")
 }
 
-/// A program that frees all and synchronises at each step.
+/// A program that frees everything and synchronizes at each step.
 fn growth(gpu: &Gpu, table: &mut Table, name: &str) -> Outcome<()> {
     let session = watch::recording();
     for _ in 0..STEPS {

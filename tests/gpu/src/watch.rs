@@ -1,4 +1,4 @@
-//! A recording of its own for each check: what was done must have been recorded, and nothing else.
+//! A recording for each check, which must contain what was done and nothing else.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -9,19 +9,19 @@ use memtrace::{Device, Session, Snapshot, StackContext};
 use crate::raw::Outcome;
 use crate::table::{Row, Table, message};
 
-/// What was done to memory: bytes allocated, or freed if negative, in order.
+/// What was done, in order: allocated bytes, or freed bytes as a negative number.
 pub(crate) type Did = Vec<(Device, i64)>;
 
 pub(crate) fn came_and_went(device: Device, size: i64) -> Outcome<Did> {
     Ok(vec![(device, size), (device, -size)])
 }
 
-/// A recording without stacks: looking up their lines takes longer than all else here.
+/// Starts a recording without stacks, because symbol look-up would take most of the time.
 pub(crate) fn recording() -> Session {
     memtrace::builder().context(StackContext::None).start().expect("no other session is under way")
 }
 
-/// A row: `work` says what it did, and that must have been recorded.
+/// A row: `work` returns what it did, which must have been recorded.
 pub(crate) fn watch(table: &mut Table, name: &str, work: impl FnOnce() -> Outcome<Did>) {
     let session = recording();
     let outcome = catch_unwind(AssertUnwindSafe(work));

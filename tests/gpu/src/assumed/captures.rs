@@ -1,4 +1,4 @@
-//! What spoils the capture of a stream: each row has the code of a call and that of the capture's end.
+//! What invalidates a stream capture: each row has the result codes of a call and of the end of the capture.
 
 use cudarc::driver::sys::CUmemPool_attribute_enum::CU_MEMPOOL_ATTR_USED_MEM_CURRENT as USED;
 use cudarc::driver::sys::CUstreamCaptureMode as Mode;
@@ -37,7 +37,7 @@ pub(super) const ROWS: &[Assumption] = &[
     }),
     row("RELAXED capture: cuMemAlloc_v2", "code 0, end code 0", |_| during(RELAXED, |_| code(Held::classic(1000)))),
     row("GLOBAL capture: cuMemFree_v2", "code 900, end code 901", |_| {
-        // If it is freed there, the second free, when all is over, is refused.
+        // If this call frees the block, the second free, after the capture, is refused.
         let block = Held::classic(1000)?;
         during(GLOBAL, |_| code(raw::free(block.address)))
     }),
@@ -81,7 +81,7 @@ fn begins(stream: Stream) -> Outcome<String> {
     Ok(code(begun))
 }
 
-/// Something done while a stream of its own is captured.
+/// Runs an action while a new stream is captured.
 fn during(mode: Mode, act: impl FnOnce(Stream) -> String) -> Outcome<String> {
     on(&Made::new(Made::APART)?, mode, act)
 }
@@ -92,7 +92,7 @@ fn on(stream: &Made, mode: Mode, act: impl FnOnce(Stream) -> String) -> Outcome<
     Ok(format!("{answer}, end {}", code(end(stream.0))))
 }
 
-/// A captured graph is of no use here.
+/// The captured graph is not needed.
 fn end(stream: Stream) -> Outcome<()> {
     raw::end_capture(stream).and_then(raw::graph_destroy)
 }

@@ -1,4 +1,4 @@
-//! Memory that is not a pool's: classic, managed, physical, arrays; modules and contexts.
+//! Memory outside of pools: classic, managed, physical, arrays; modules and contexts.
 
 use super::held::Held;
 use super::{Assumption, code, row, size, takes, when};
@@ -83,7 +83,7 @@ fn array(_gpu: &Gpu) -> Outcome<String> {
     Ok(size(bytes))
 }
 
-/// Addresses and physical memory of twice the smallest size.
+/// An address range and physical memory, both of twice the granularity.
 fn mapped(ask: impl FnOnce(u64, usize, u64) -> Outcome<String>) -> Outcome<String> {
     let step = calls::granularity()?;
     let memory = Held::physical(2 * step)?;

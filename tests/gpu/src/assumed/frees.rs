@@ -1,4 +1,4 @@
-//! Frees that go wrong, and what ends with a context.
+//! Failing frees, and what the end of a context frees.
 
 use super::held::{Held, known};
 use super::{Assumption, code, row};
@@ -48,7 +48,7 @@ fn without_context(block: Held) -> Outcome<String> {
     Ok(answer)
 }
 
-/// The answer to whether there is memory at a block's address when its context has ended.
+/// The result code of a query for a block's address after its context has ended.
 fn ended(gpu: &Gpu, alloc: fn() -> Outcome<u64>, free: fn(u64) -> Outcome<()>) -> Outcome<String> {
     let context = raw::context_create(std::ptr::null_mut(), 0, 0)?;
     let block = alloc();

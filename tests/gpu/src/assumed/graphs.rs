@@ -1,4 +1,4 @@
-//! Memory of graphs.
+//! Memory of CUDA graphs.
 
 use super::held::{Program, known};
 use super::{Assumption, code, row, size};
@@ -69,7 +69,7 @@ pub(super) const ROWS: &[Assumption] = &[
     }),
 ];
 
-/// What the graphs of the device have at each stage.
+/// RESERVED of the device's graphs at each stage.
 fn stages(_gpu: &Gpu) -> Outcome<String> {
     let program = Program::new(1000, 0)?;
     let reserved = || calls::graph_memory(0).map(|(_, reserved)| reserved);
@@ -97,7 +97,7 @@ fn one_after_another(_gpu: &Gpu) -> Outcome<String> {
     Ok(if first == second?.1 { "the same" } else { "different" }.to_owned())
 }
 
-/// What the driver answers when it is asked for the block.
+/// The result code of a query for the block.
 fn destroyed(_gpu: &Gpu) -> Outcome<String> {
     let program = Program::launched(1000, 0)?;
     let (graph, executable, address) = (program.graph, program.program, program.address);

@@ -1,4 +1,4 @@
-//! What a question holds, and gives back however it ends.
+//! Resources that a row holds, and releases however it ends.
 
 use cudarc::driver::sys::{CUgraph, CUgraphExec, CUmemoryPool, CUpointer_attribute, CUresult};
 
@@ -23,7 +23,7 @@ impl Held {
         Ok(Self { address: address?, free, is_freed: false })
     }
 
-    /// Of the device's pool.
+    /// Allocates from the device's pool.
     pub(super) fn pool(size: usize) -> Outcome<Self> {
         Self::new(raw::alloc_async(size, LEGACY), free_in_order)
     }
@@ -44,25 +44,25 @@ impl Held {
         Self::new(raw::physical(size, 0), raw::release_physical)
     }
 
-    /// Frees it as it came.
+    /// Frees the block by the function that belongs to its allocation.
     pub(super) fn free(self) -> Outcome<()> {
         let free = self.free;
         self.freed_by(free)
     }
 
-    /// How it is freed.
+    /// The function that frees the block.
     pub(super) fn way(&self) -> fn(u64) -> Outcome<()> {
         self.free
     }
 
-    /// Frees it in another way.
+    /// Frees the block by another function.
     pub(super) fn freed_by(mut self, free: impl FnOnce(u64) -> Outcome<()>) -> Outcome<()> {
         let freed = free(self.address);
         self.is_freed = freed.is_ok();
         freed
     }
 
-    /// What the driver says of it: a size, or the code of its refusal.
+    /// An attribute of the block: a size, or the result code.
     pub(super) fn size_of(&self, attribute: CUpointer_attribute) -> String {
         size_at(self.address, attribute)
     }
@@ -83,7 +83,7 @@ pub(super) fn size_at(address: u64, attribute: CUpointer_attribute) -> String {
     word_at(address, attribute).map_or_else(|refused| code(Err::<(), _>(refused)), size)
 }
 
-/// The answer's code when the driver is asked whether there is memory at an address.
+/// The result code of a query for memory at an address.
 pub(super) fn known(address: u64) -> String {
     code(word_at(address, CUpointer_attribute::CU_POINTER_ATTRIBUTE_MEMORY_TYPE))
 }
@@ -96,7 +96,7 @@ impl Drop for Held {
     }
 }
 
-/// A pool of the program's own.
+/// A pool that the program created.
 pub(super) struct OwnPool(pub(super) CUmemoryPool);
 
 impl OwnPool {
@@ -136,7 +136,7 @@ impl Program {
 
 impl Drop for Program {
     fn drop(&mut self) {
-        // Refused if it was never launched.
+        // The driver refuses this if the graph was never launched.
         let _ = raw::free_async(self.address, LEGACY);
         let _ = graphs::done(self.graph, self.program, LEGACY);
     }
@@ -146,7 +146,7 @@ impl Drop for Program {
 pub(super) struct Made(pub(super) Stream);
 
 impl Made {
-    /// One that waits for the default stream, and one that does not.
+    /// `flags` decides whether it synchronizes with the default stream.
     pub(super) const BLOCKING: u32 = 0;
     pub(super) const APART: u32 = 1;
 

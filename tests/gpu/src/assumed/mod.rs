@@ -1,7 +1,7 @@
-//! What the simulated GPU takes for granted about a real one, row by row: a table of what differs.
+//! The simulated GPU's assumptions about a real one, row by row: a table of differences.
 //!
-//! It is printed in Markdown, for docs/gpu-results.md. On the simulated GPU every row says `same`; where a
-//! real one says `differs`, the simulator in `cusim/` is to be corrected, and then the row here.
+//! It is printed in Markdown, for docs/gpu-results.md. On the simulated GPU every row says `same`. If a real GPU says
+//! `differs`, correct the simulator in `cusim/`, and then the row here.
 
 mod captures;
 mod classic;
@@ -19,10 +19,10 @@ use crate::gpu::Gpu;
 use crate::raw::Outcome;
 use crate::table::message;
 
-/// The argument that makes this program print the table and nothing else.
+/// The argument that makes this program print only the table.
 pub(crate) const ASSUMPTIONS: &str = "assumptions";
 
-/// A question to the driver, and the answer that the simulator gives.
+/// A query to the driver, and the simulator's answer.
 struct Assumption {
     what: &'static str,
     assumed: &'static str,
@@ -33,7 +33,7 @@ const fn row(what: &'static str, assumed: &'static str, ask: fn(&Gpu) -> Outcome
     Assumption { what, assumed, ask }
 }
 
-/// How many rows there were of each kind.
+/// The number of rows of each kind.
 #[derive(Debug, Default)]
 struct Counts {
     same: usize,
@@ -41,7 +41,7 @@ struct Counts {
     not_supported: usize,
 }
 
-/// Prints the table; says whether nothing differs.
+/// Prints the table. Returns whether nothing differs.
 pub(crate) fn print(gpu: &Gpu) -> bool {
     line("what", "assumed", "this device", "");
     println!("|{}|{}|{}|{}|", "-".repeat(66), "-".repeat(32), "-".repeat(32), "-".repeat(15));
@@ -72,32 +72,32 @@ fn show(gpu: &Gpu, assumption: &Assumption, counts: &mut Counts) {
     line(assumption.what, assumption.assumed, &says, word);
 }
 
-/// The next question finds nothing in use and nothing reserved.
+/// Releases all memory, so that the next row finds nothing used or reserved.
 fn settle(gpu: &Gpu) {
     gpu.context.bind_to_thread().expect("the primary context is a live one");
     gpu.settle();
-    // A driver without graphs has nothing to trim.
+    // A driver without graphs returns an error here.
     let _ = calls::trim_graphs(0);
 }
 
-/// The code of an answer.
+/// The result code as text.
 fn code<T>(answer: Outcome<T>) -> String {
     format!("code {}", answer.err().map_or(0, |code| code as u32))
 }
 
-/// Bytes in words: whole MiB, or bytes.
+/// A size as text, in whole MiB or in bytes.
 fn size(bytes: u64) -> String {
     if bytes.is_multiple_of(1 << 20) { format!("{} MiB", bytes >> 20) } else { format!("{bytes} bytes") }
 }
 
-/// By how much the device has more in use after something was done than before.
+/// How many more bytes the device has in use after an action than before.
 fn takes<T>(act: impl FnOnce() -> Outcome<T>) -> Outcome<(u64, T)> {
     let before = calls::taken()?;
     let done = act()?;
     Ok((calls::taken()?.saturating_sub(before), done))
 }
 
-/// Whether something falls to nothing at once, or only when all is synchronised.
+/// Whether a value falls to 0 at once, or only after a synchronization.
 fn when(gpu: &Gpu, value: impl Fn() -> Outcome<u64>, before: u64) -> Outcome<String> {
     let at_once = value()?;
     gpu.context.synchronize().map_err(|error| error.0)?;

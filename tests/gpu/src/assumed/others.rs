@@ -35,7 +35,7 @@ pub(super) const ROWS: &[Assumption] = &[
     row("another process's memory, opened: cuMemFree_v2", "code 1", |_| opened(|address| code(raw::free(address)))),
 ];
 
-/// A second process, which the machine may not allow.
+/// A second process, which the machine may forbid.
 fn exporter() -> Outcome<Exporter> {
     Exporter::start().map_err(|_| CUresult::CUDA_ERROR_NOT_SUPPORTED)
 }
@@ -44,7 +44,7 @@ fn opened(ask: impl FnOnce(u64) -> String) -> Outcome<String> {
     let exporter = exporter()?;
     let address = calls::ipc_open(exporter.classic()?, LAZY_PEER_ACCESS)?;
     let answer = ask(address);
-    // Refused, if it was freed.
+    // The driver refuses this if the block was freed.
     let _ = calls::ipc_close(address);
     Ok(answer)
 }

@@ -1,4 +1,4 @@
-//! Pools: sizes, growth, what is given back and when.
+//! Pools: sizes, growth, and when memory is released.
 
 use cudarc::driver::sys::CUmemPool_attribute_enum::CU_MEMPOOL_ATTR_RELEASE_THRESHOLD as THRESHOLD;
 use cudarc::driver::sys::CUpointer_attribute_enum::CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR as BASE;
@@ -62,7 +62,7 @@ pub(super) const ROWS: &[Assumption] = &[
     row("pool: the current one is destroyed; current is then", "the default one", current),
 ];
 
-/// Every block's size explained by one unit, or the sizes that are not.
+/// The unit that explains the size of every block, or the sizes that it does not explain.
 fn rounding(gpu: &Gpu) -> Outcome<String> {
     let mut moved = Vec::new();
     for size in [1, 257, 513, 1000, 4097, 65_537, MIB + 1] {
@@ -95,7 +95,7 @@ fn grows(gpu: &Gpu, size_of_block: usize) -> Outcome<String> {
     Ok(size(gpu.reserved()))
 }
 
-/// What is reserved when a block was freed and something was done then.
+/// RESERVED after a free and a further action.
 fn left(gpu: &Gpu, act: impl FnOnce() -> Outcome<()>) -> Outcome<String> {
     let block = Held::pool(MIB)?;
     gpu.context.synchronize().map_err(|error| error.0)?;
@@ -111,7 +111,7 @@ fn event() -> Outcome<()> {
     waited
 }
 
-/// Three segments of 32 MiB without blocks: where they began.
+/// The start addresses of three segments of 32 MiB without blocks.
 fn three_unused(gpu: &Gpu) -> Outcome<Vec<u64>> {
     let blocks = [(); 3].map(|()| Held::pool(20 * MIB));
     let bases = blocks.iter().map(|block| block.as_ref().map_err(|code| *code)?.word(BASE));
@@ -138,7 +138,7 @@ fn stays(gpu: &Gpu) -> Outcome<String> {
         return Ok(format!("{} stay", size(left)));
     }
     bases.sort_unstable();
-    // The pool has no other place for it.
+    // The pool has no other gap for it.
     let base = Held::pool(20 * MIB)?.word(BASE)?;
     let names = ["the lowest", "the middle one", "the highest"];
     let at = bases.iter().position(|other| *other == base);

@@ -1,4 +1,4 @@
-//! What the driver says of an address.
+//! The driver's attributes of an address.
 
 use cudarc::driver::sys::CUpointer_attribute_enum::{
     CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR as BASE, CU_POINTER_ATTRIBUTE_MAPPING_SIZE as MAPPING,
@@ -34,7 +34,7 @@ pub(super) const ROWS: &[Assumption] = &[
     row("MAPPING_SIZE of a classic block of 3 MiB", "4 MiB", |_| Ok(Held::classic(3 * MIB)?.size_of(MAPPING))),
 ];
 
-/// Does the driver say the same of two blocks?
+/// Whether an attribute of two blocks is the same.
 fn of_two(size: usize, attribute: cudarc::driver::sys::CUpointer_attribute) -> Outcome<String> {
     let (first, second) = (Held::pool(size)?, Held::pool(size)?);
     Ok(match (first.word(attribute), second.word(attribute)) {
