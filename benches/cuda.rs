@@ -1,19 +1,18 @@
-//! What a hook of the CUDA driver costs: nanoseconds per `cuMemAllocAsync` + `cuMemFreeAsync` of a driver
-//! that does nothing, past the hooks and through them.
+//! Cost of the CUDA hooks: nanoseconds per `cuMemAllocAsync` + `cuMemFreeAsync` of a driver that does nothing, past the
+//! hooks and through them.
 //!
 //! ```text
 //! cargo bench --bench cuda          the table
-//! cargo test --benches              a few pairs: does it still run?
+//! cargo test --benches              a few pairs, to see that it still runs
 //! ```
 //!
 //! # Conditions
-//! - Linux with glibc on x86_64, and a C compiler, which builds a `libcuda.so.1` of two functions that hand
-//!   out 1,000 addresses in turn and a few that answer 0. A real driver takes about a microsecond for a pair,
-//!   so what stands here is the addition and not the share.
-//! - Every round runs every case, the order shifting by one from round to round; `benches/record/main.rs` says why.
-//! - One live block, one size, one thread, one stream, one device, no scopes. With stacks: those of this
-//!   program, whose depth is printed.
-//! - Every measurement begins a new session, whose log of 2^20 records starts empty and grows.
+//! - Linux with glibc on x86_64, and a C compiler. It builds a `libcuda.so.1` that returns 1,000 addresses in turn and
+//!   otherwise 0. A real driver takes about a microsecond per pair, so these figures are what the hooks add, not a ratio.
+//! - Every round runs every case, in an order that shifts by one from round to round; `benches/record/main.rs` says why.
+//! - One live block, one size, one thread, one stream, one device, no scopes. Stacks are those of this program, whose depth is
+//!   printed.
+//! - Every measurement starts a new session, whose log of 2^20 records starts empty and grows.
 #![cfg_attr(
     all(target_os = "linux", target_arch = "x86_64", target_env = "gnu"),
     expect(unsafe_code, reason = "the driver is called in C")
@@ -21,7 +20,7 @@
 
 #[cfg(not(all(target_os = "linux", target_arch = "x86_64", target_env = "gnu")))]
 fn main() {
-    println!("there are no hooks on this system");
+    println!("this platform has no CUDA hooks");
 }
 
 #[cfg(all(target_os = "linux", target_arch = "x86_64", target_env = "gnu"))]
@@ -62,7 +61,7 @@ mod bench {
     }
 
     impl Case {
-        /// Nanoseconds per pair, in a session of its own if it has one.
+        /// Nanoseconds per pair, in a new session if the case has one.
         fn measure(&self, pairs: usize) -> f64 {
             let session = self.session.map(|options| options().start().expect("no other session is under way"));
             self.exchange(64);
@@ -110,7 +109,7 @@ mod bench {
     }
 
     fn cases(library: *mut c_void) -> Vec<Case> {
-        let past = calls(library, real_dlsym());
+        let past = calls(library, original_dlsym());
         let through = calls(library, libc::dlsym);
         assert_ne!(past.0 as usize, through.0 as usize, "the hooks are in place");
         let case = |name, session| Case { name, calls: through, session };
@@ -128,7 +127,7 @@ mod bench {
         memtrace::builder().context(StackContext::None)
     }
 
-    /// Frames of the stacks that the last case takes.
+    /// The number of frames of the stacks that the last case takes.
     fn frames(cases: &[Case]) -> usize {
         let session = memtrace::start().expect("no other session is under way");
         cases.last().expect("there are cases").exchange(1);
@@ -144,28 +143,28 @@ mod bench {
         compile.args(["-shared", "-fPIC", "-O2", "-Wl,-soname,libcuda.so.1", "-o"]).arg(&built).arg(&source);
         assert!(compile.status().expect("a C compiler is there").success());
         let path = std::ffi::CString::new(built.to_str().expect("a path in UTF-8")).expect("no zero byte");
-        // SAFETY: the library has no code that runs when it is loaded.
+        // SAFETY: the library runs no code when it is loaded.
         let library = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_NOW) };
         assert!(!library.is_null(), "the driver was built");
         library
     }
 
     fn calls(library: *mut c_void, dlsym: Dlsym) -> (Alloc, Free) {
-        // SAFETY: the handle is a live one and the names end with a zero byte.
+        // SAFETY: the handle is open and the names end with a zero byte.
         let find = |name: &CStr| unsafe { dlsym(library, name.as_ptr()) };
-        // SAFETY: that is the function's type.
+        // SAFETY: the function has this type.
         let alloc = unsafe { std::mem::transmute::<*mut c_void, Alloc>(find(c"cuMemAllocAsync")) };
-        // SAFETY: that is the function's type.
+        // SAFETY: the function has this type.
         let free = unsafe { std::mem::transmute::<*mut c_void, Free>(find(c"cuMemFreeAsync")) };
         (alloc, free)
     }
 
-    /// `dlvsym` leads to the real `dlsym`, past the hooks.
-    fn real_dlsym() -> Dlsym {
+    /// The original `dlsym`, which `dlvsym` finds past the hooks.
+    fn original_dlsym() -> Dlsym {
         // SAFETY: the names end with a zero byte.
         let find = |version: &CStr| unsafe { libc::dlvsym(libc::RTLD_NEXT, c"dlsym".as_ptr(), version.as_ptr()) };
         let found = [c"GLIBC_2.34", c"GLIBC_2.2.5"].map(find).into_iter().find(|found| !found.is_null());
-        // SAFETY: that is the function's type.
+        // SAFETY: the function has this type.
         unsafe { std::mem::transmute::<*mut c_void, Dlsym>(found.expect("glibc has dlsym")) }
     }
 }

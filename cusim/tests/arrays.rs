@@ -1,4 +1,4 @@
-//! Arrays through the built library.
+//! CUDA arrays, through the built library.
 
 #![cfg(target_os = "linux")]
 #![allow(unsafe_code, reason = "a driver is called through C")]
@@ -15,7 +15,7 @@ use support::{Driver, in_child};
 const FLOAT: u64 = 0x20;
 const DEFERRED: u64 = 0x80;
 
-/// Width, height, depth; floats of so many channels; flags.
+/// An array descriptor of floats: width, height, depth; channels; flags.
 fn descriptor([width, height, depth]: [u64; 3], channels: u64, flags: u64) -> [u64; 5] {
     [width, height, depth, FLOAT | channels << 32, flags]
 }

@@ -1,4 +1,4 @@
-//! The library as a program sees it, each time in a process of its own.
+//! The built library as a program sees it. Each test runs in a process of its own.
 
 #![cfg(target_os = "linux")]
 #![allow(unsafe_code, reason = "a driver is called through C")]
@@ -16,7 +16,7 @@ use support::{Driver, in_child};
 
 const GIB: usize = 1 << 30;
 
-/// Kilobytes of memory that this process has from the kernel.
+/// The resident memory of this process, in KiB.
 fn resident_kib() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
@@ -69,7 +69,7 @@ fn memory_reads_as_zero_also_when_it_is_used_again() {
     let reuse = [("MEMTRACE_CUSIM_FAULTS", "reuse=immediate")];
     in_child("memory_reads_as_zero_also_when_it_is_used_again", &reuse, || {
         let driver = Driver::start();
-        // So that the others do not begin on a page.
+        // Moves the other blocks away from a page boundary.
         assert_eq!(driver.alloc_async(&mut 0, 1, 0), 0);
         for size in [1, 100, 4096, 10_000, 100_000] {
             let mut addresses = [0; 2];
@@ -227,7 +227,7 @@ fn the_programs_malloc_is_left_alone() {
             assert_eq!(driver.array_create(&mut handle, &[10, 10, 1 | 1 << 32]), 0);
             in_use() - before
         };
-        // The test runner's own thread allocates too, now and then.
+        // The test runner's own thread sometimes allocates, too.
         assert!((0..10).any(|_| work() == 0));
     });
 }
@@ -324,7 +324,7 @@ fn pinned_memory_is_in_the_log() {
         let driver = Driver::start();
         let mut address = 0;
         assert_eq!(driver.host_alloc(&mut address, 10_000, 0), 0);
-        // SAFETY: the driver gave that memory.
+        // SAFETY: the driver allocated that memory.
         unsafe { (address as *mut [u8; 10_000]).write([1; 10_000]) };
         assert_eq!((driver.host_free(address), driver.host_free(address)), (0, INVALID_VALUE));
         let seen: Vec<_> =

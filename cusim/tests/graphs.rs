@@ -1,4 +1,4 @@
-//! Graphs with nodes that allocate and free, through the built library.
+//! CUDA graphs with nodes that allocate and free, through the built library.
 
 #![cfg(target_os = "linux")]
 #![allow(unsafe_code, reason = "a driver is called through C")]
@@ -15,12 +15,12 @@ use support::{Driver, in_child};
 const MIB: usize = 1 << 20;
 const AUTO_FREE: u64 = 1;
 
-/// Used and reserved of the device's memory for graphs.
+/// Used and reserved bytes of the device's memory for graphs.
 fn of_graphs(driver: Driver) -> (u64, u64) {
     let (mut used, mut reserved) = (9, 9);
     assert_eq!((driver.graph_attribute(0, 0, &mut used), driver.graph_attribute(0, 2, &mut reserved)), (0, 0));
     let read = |name| {
-        // SAFETY: that is the function's type.
+        // SAFETY: the function has this type.
         let read = unsafe { std::mem::transmute::<usize, extern "C" fn(i32) -> u64>(driver.address(name)) };
         read(0)
     };
@@ -28,21 +28,21 @@ fn of_graphs(driver: Driver) -> (u64, u64) {
     (used, reserved)
 }
 
-/// What happened to memory of graphs: what, address, bytes, result.
+/// Events of memory of graphs: operation, address, bytes, result code.
 fn log(driver: Driver) -> Vec<(Op, u64, u64, u32)> {
     let of_graphs = |record: &memtrace_cusim::history::HistoryRecord| record.kind == BlockKind::Graph;
     let records = records(driver).into_iter().filter(of_graphs);
     records.map(|record| (record.op, record.address, record.size, record.result)).collect()
 }
 
-/// The parameters of an allocation on the first device.
+/// The parameters of an allocation node on the first device.
 fn allocation(size: usize) -> [u64; 15] {
     let mut parameters = [0; 15];
     (parameters[0], parameters[1], parameters[13]) = (1, 1, size as u64);
     parameters
 }
 
-/// Adds an allocation; gives the address.
+/// Adds an allocation node and returns its address.
 fn add_allocation(driver: Driver, graph: u64, size: usize) -> u64 {
     let mut parameters = allocation(size);
     assert_eq!(driver.graph_alloc(&mut 0, graph, std::ptr::null(), 0, &mut parameters), 0);

@@ -12,10 +12,10 @@ use memtrace_cusim::history::{BlockKind, Op};
 use records::records;
 use support::{Driver, Handle, in_child};
 
-/// A handle that looks as if another process had made it.
+/// A handle as if another process had created it.
 fn foreign(driver: Driver, size: u64) -> Handle {
     let address = driver.address(c"memtrace_cusim_foreign_handle");
-    // SAFETY: that is the function's type.
+    // SAFETY: the function has this type.
     let make = unsafe { std::mem::transmute::<usize, extern "C" fn(u64, &mut Handle)>(address) };
     let mut handle = Handle::default();
     make(size, &mut handle);

@@ -1,4 +1,4 @@
-//! The rarer kinds of memory, through the built library.
+//! Managed, pitched, pinned and registered memory, through the built library.
 
 #![cfg(target_os = "linux")]
 #![allow(unsafe_code, reason = "a driver is called through C")]
@@ -56,7 +56,7 @@ fn managed_memory_is_the_hosts_too() {
         let driver = Driver::start();
         let (mut address, mut value) = (0, 0);
         assert_eq!(driver.alloc_managed(&mut address, 4096, 1), 0);
-        // SAFETY: the driver gave that memory.
+        // SAFETY: the driver allocated that memory.
         unsafe { (address as *mut u32).write(7) };
         assert_eq!((driver.pointer_attribute(&mut value, 8, address), value), (0, 1));
         assert_eq!((driver.free(address), driver.free(address)), (0, INVALID_VALUE));
@@ -102,7 +102,7 @@ fn devices_and_errors_have_names() {
         }
         assert_ne!(uuids[0], uuids[1]);
         assert_eq!(driver.error_name(2, &mut error), 0);
-        // SAFETY: the driver's texts are constants.
+        // SAFETY: the driver's strings are constants.
         assert_eq!(unsafe { std::ffi::CStr::from_ptr(error) }, c"CUDA_ERROR_OUT_OF_MEMORY");
         assert_eq!(driver.error_name(12_345, &mut error), INVALID_VALUE);
     });

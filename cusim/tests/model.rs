@@ -1,4 +1,4 @@
-//! Random programs: the simulator's log equals what thirty obvious lines say.
+//! Property test: for random programs, the simulator's log equals that of a naive model.
 
 #![cfg(target_os = "linux")]
 
@@ -21,7 +21,7 @@ enum Step {
     Synchronise,
 }
 
-/// What is live, by address: kind, size, bytes taken. Nothing is known of segments.
+/// The model: kind, size and taken bytes of live blocks, by address. It has no segments.
 #[derive(Default)]
 struct Model {
     live: BTreeMap<u64, (BlockKind, u64, u64)>,
@@ -111,7 +111,7 @@ fn allocate(machine: &mut Machine, model: &mut Model, kind: BlockKind, size: u64
     }
 }
 
-/// The last record is the expected one, with the model's counters.
+/// Checks that the last record is the expected one, with the model's counters.
 fn check_last(machine: &Machine, model: &Model, expected: HistoryRecord) {
     let last = machine.history().records().last().unwrap();
     let HistoryRecord { number, thread, reserved, .. } = *last;

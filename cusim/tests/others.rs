@@ -1,4 +1,4 @@
-//! Memory of the device that is not the program's allocations: other processes, contexts, modules.
+//! Device memory of other processes, contexts and modules.
 
 #![cfg(target_os = "linux")]
 #![allow(unsafe_code, reason = "a driver is called through C")]
@@ -10,10 +10,10 @@ use support::{Driver, in_child};
 
 const MIB: usize = 1 << 20;
 
-/// What the simulator says of the device: others, overhead, taken.
+/// The simulator's counters of the device: others, overhead, taken.
 fn inspect(driver: Driver, device: i32) -> [u64; 3] {
     [c"memtrace_cusim_others", c"memtrace_cusim_overhead", c"memtrace_cusim_taken"].map(|name| {
-        // SAFETY: that is the function's type.
+        // SAFETY: the function has this type.
         let read = unsafe { std::mem::transmute::<usize, extern "C" fn(i32) -> u64>(driver.address(name)) };
         read(device) >> 20
     })

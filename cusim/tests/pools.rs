@@ -1,4 +1,4 @@
-//! How pools grow, give back, refuse: on a [`Machine`] in this process.
+//! Memory pools on a [`Machine`] in this process: growth, release, refusals.
 
 #![cfg(target_os = "linux")]
 #![allow(unsafe_code, reason = "reads simulated memory")]
@@ -22,7 +22,7 @@ fn request(kind: BlockKind, size: u64) -> AllocationRequest {
     AllocationRequest { kind, size, ..AllocationRequest::default() }
 }
 
-/// Of the default pool: used, reserved.
+/// Used and reserved bytes of the default pool.
 fn counters(machine: &Machine) -> (u64, u64) {
     let counters = machine.counters(0, BlockKind::Pool);
     (counters.used, counters.reserved)
@@ -67,7 +67,7 @@ fn capacity_counts_what_is_reserved() {
     assert_eq!(machine.memory(0), (0, 64 * MIB));
     assert_eq!(machine.allocate(request(BlockKind::Classic, 1)), Err(OUT_OF_MEMORY));
     machine.free(first, 0, 0).unwrap();
-    // Without a synchronise: who needs memory gets what pools do not use.
+    // Without a synchronization, an allocation gets what other pools do not use.
     machine.allocate(request(BlockKind::Classic, 1)).unwrap();
     assert_eq!(counters(&machine), (32 * MIB, 32 * MIB));
     assert_eq!(machine.memory(0).0, 30 * MIB);
@@ -155,7 +155,7 @@ fn random_bytes_are_the_same_in_each_run() {
     let contents = || {
         let mut machine = Machine::new(Config { fill: Fill::Random, ..Config::default() }).unwrap();
         let address = machine.allocate(request(BlockKind::Pool, 512)).unwrap();
-        // SAFETY: a live block, aligned, of 64 words.
+        // SAFETY: a live, aligned block of 64 words.
         unsafe { (address as *const [u64; 64]).read() }
     };
     let first = contents();

@@ -1,4 +1,4 @@
-//! Descriptors of tensors through the built library.
+//! Tensor maps, through the built library.
 
 #![cfg(target_os = "linux")]
 #![allow(unsafe_code, reason = "a driver is called through C")]
@@ -12,7 +12,7 @@ const FLOAT: u32 = 7;
 const INT: u32 = 3;
 const ADDRESS: u64 = 1 << 20;
 
-/// A matrix of 64 × 32 floats by tiles of 16 × 8: what is asked for, with one thing changed.
+/// Arguments for a matrix of 64 × 32 floats in tiles of 16 × 8, to be changed in one respect.
 #[derive(Clone, Copy)]
 struct Asked {
     kind: u32,
@@ -49,7 +49,7 @@ impl Asked {
         driver.tensor_map_tiled(map, kind, rank, address, sizes, strides, tile, steps, layout, swizzle, promotion, fill)
     }
 
-    /// Corners in the innermost of the dimensions between; channels and pixels.
+    /// The corners of the bounding box in its innermost dimension; channels and pixels.
     fn columns(self, driver: Driver, map: *mut Map, corners: [i32; 2], channels: u32, pixels: u32) -> u32 {
         let Self { kind, rank, address, sizes, strides, steps, layout, swizzle, promotion, fill, .. } = self;
         let (sizes, strides, steps) = (sizes.as_ptr(), strides.as_ptr(), steps.as_ptr());

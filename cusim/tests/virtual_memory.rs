@@ -1,4 +1,4 @@
-//! Virtual memory through the built library: handles, addresses, mappings.
+//! Virtual memory, through the built library: handles, addresses, mappings.
 
 #![cfg(target_os = "linux")]
 #![allow(unsafe_code, reason = "a driver is called through C")]
@@ -13,7 +13,7 @@ use records::records;
 use support::{Driver, in_child};
 
 const STEP: usize = 2 << 20;
-/// Pinned memory of the first device, to be exported as a file.
+/// Properties of memory on the first device that can be exported as a file descriptor.
 const PROPERTIES: [u64; 4] = [1 | 1 << 32, 1, 0, 0];
 const READ_AND_WRITE: [u32; 3] = [1, 0, 3];
 
@@ -34,7 +34,7 @@ fn log(driver: Driver) -> Vec<(Op, BlockKind, u64, u64, u32)> {
     records.map(|record| (record.op, record.kind, record.address, record.size, record.result)).collect()
 }
 
-/// Bytes that the device has lost.
+/// Bytes of the device that are not free.
 fn taken(driver: Driver) -> usize {
     let (mut free, mut total) = (0, 0);
     assert_eq!(driver.memory(&mut free, &mut total), 0);
@@ -120,7 +120,7 @@ fn memory_is_shared_as_a_file() {
         assert_eq!((driver.memory_release(other), taken(driver), log(driver).len()), (0, 0, 2));
         assert_eq!(driver.memory_import(&mut other, file as usize, 1), INVALID_VALUE, "it is gone");
         assert_eq!(driver.memory_import(&mut other, 999, 1), INVALID_VALUE);
-        // SAFETY: an empty file of this process.
+        // SAFETY: a new, empty file.
         let foreign = unsafe { libc::memfd_create(c"foreign".as_ptr(), 0) };
         // SAFETY: as above.
         assert_eq!(unsafe { libc::ftruncate(foreign, 3 * STEP as i64) }, 0);

@@ -1,4 +1,4 @@
-//! Accounts of devices from one recording to the next, and beside the CPU's.
+//! Ledgers of devices: from one recording to the next, and beside the CPU's ledger.
 
 use cudarc::driver::CudaContext;
 use memtrace::snapshot::RecordKind;
@@ -53,8 +53,8 @@ fn a_schedule_begins_the_accounts_of_devices_anew() {
             kept.push(stream.alloc_zeros::<u8>(512 << step).unwrap());
             session.step();
         }
-        // Steps 3 and 6 are recorded, and 2 and 5 warm them up, with what was kept then still live. The pool
-        // was asked when the warm-up began.
+        // Steps 3 and 6 are recorded; 2 and 5 warm them up, and what they kept is still live. The pool was queried when
+        // the warm-up began.
         let sum = |steps: std::ops::RangeInclusive<u64>| steps.map(|step| 512 << step).sum::<u64>();
         let first = (3, sum(1..=3), sum(1..=3), 512 * 2);
         let second = (3, sum(1..=6), sum(1..=6), sum(1..=4));
@@ -78,7 +78,7 @@ fn blocks_of_the_heap_are_not_in_the_devices_scopes() {
         let session = memtrace::start().unwrap();
         let context = CudaContext::new(0).unwrap();
         context.bind_to_thread().unwrap();
-        // A clock of the device's own would be behind by this: more than passes between two of the scopes' ends.
+        // A clock per device would lag by this time, which is longer than the time between the ends of two scopes.
         std::thread::sleep(std::time::Duration::from_millis(20));
         scope("earlier", || drop(std::hint::black_box(vec![1u8; 8 << 20])));
         scope("outer", || {
@@ -96,7 +96,7 @@ fn blocks_of_the_heap_are_not_in_the_devices_scopes() {
         let times = |device| snapshot.device(device).unwrap().marks.iter().map(|mark| mark.time_ns).collect::<Vec<_>>();
         let (ours, heaps) = (times(Device::Cuda(0)), times(Device::Cpu));
         assert_eq!(ours.len(), heaps.len());
-        // Both are told of a scope before either is of the next. Clocks are read from ticks: nearly the same.
+        // Both ledgers get a scope before either gets the next. Times are read from the TSC, so they are nearly equal.
         const NEARLY: u64 = 1_000_000;
         let follow = |one: &[u64], other: &[u64]| one.iter().zip(&other[1..]).all(|(a, b)| *a <= b + NEARLY);
         assert!(follow(&ours, &heaps) && follow(&heaps, &ours), "{ours:?} {heaps:?}");
@@ -142,7 +142,7 @@ fn streams_have_numbers_of_their_own() {
         raw::alloc(1000).unwrap();
         let snapshot = session.snapshot();
         streams.extend(snapshot.device(Device::Cuda(0)).unwrap().live.iter().map(|block| block.stream));
-        // Two special streams for each context, and two others, which are the same in both.
+        // Two default streams for each context, and two other streams, which are the same in both.
         assert_eq!(streams, [1, 2, 3, 4, 3, 5, 6, 3, 4, 3, 0]);
     });
 }

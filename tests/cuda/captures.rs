@@ -1,4 +1,4 @@
-//! Captures that are ended wrongly, refused or given up.
+//! Stream captures that are ended wrongly, refused or abandoned.
 
 use cudarc::driver::CudaContext;
 use cudarc::driver::sys::CUstreamCaptureMode_enum::CU_STREAM_CAPTURE_MODE_RELAXED as RELAXED;

@@ -1,4 +1,4 @@
-//! What goes wrong, and the end of a process.
+//! Faults, and the end of a process.
 
 use std::fs;
 
@@ -46,7 +46,7 @@ fn a_refused_allocation_is_no_block_and_is_dumped() {
     let [oom] = gpu.ooms[..] else { panic!("{:?}", gpu.ooms) };
     assert_eq!((oom.size, oom.device_total, gpu.stats.num_ooms), (300 << 20, Some(500 << 20), 1));
     assert_eq!(capture.context_path(oom.context), "forward");
-    assert!(capture.report().to_string().contains("Out of memory    1 times, the last asking for 300.0 MiB"));
+    assert!(capture.report().to_string().contains("Out of memory    1 times, the last for 300.0 MiB"));
     assert_eq!(oom.device_free.unwrap() + gpu.pool.unwrap().reserved, 500 << 20);
     assert_eq!(gpu.pool.unwrap().used, 300 << 20, "the driver was asked in the middle of it");
 }
@@ -63,7 +63,7 @@ fn refused_rows_are_as_many_bytes_as_were_asked_for() {
     });
 }
 
-/// The dump makes a folder and looks for what is not there.
+/// The dump creates a folder and looks for a file that does not exist.
 #[test]
 fn errno_is_the_programs_after_a_dump() {
     let folder = tempfile::tempdir().unwrap();
@@ -72,12 +72,12 @@ fn errno_is_the_programs_after_a_dump() {
         let out = std::env::var("TEST_OUT").unwrap();
         let _session = memtrace::builder().dump_to(&out).dump_on_oom(true).start().unwrap();
         let _context = CudaContext::new(0).unwrap();
-        // SAFETY: this thread's own place.
+        // SAFETY: the thread's own variable.
         let errno = unsafe { libc::__errno_location() };
-        // SAFETY: it is valid.
+        // SAFETY: the pointer is valid.
         unsafe { errno.write(77) };
         raw::alloc(1 << 45).unwrap_err();
-        // SAFETY: it is valid.
+        // SAFETY: the pointer is valid.
         assert_eq!(unsafe { errno.read() }, 77);
     });
     assert!(path.exists());
@@ -138,9 +138,9 @@ fn a_pool_that_gives_back_and_takes_again_is_advised_to_keep() {
         assert_eq!((churn.bytes, churn.calls, churn.release_threshold, churn.keep), (128 << 20, 3, 0, 64 << 20));
         assert!(churn.ns > 0 && churn.ns <= analysis::time_in_driver(gpu).ns());
         let text = snapshot.report().to_string();
-        assert!(text.contains("took 128.0 MiB again; 3 calls"), "{text}");
+        assert!(text.contains("reserved 128.0 MiB again; the 3 calls"), "{text}");
         checked_json(&snapshot);
-        // What is advised stands in this file, and is followed.
+        // The advice names a line of this file, and is followed.
         let advice: Vec<&str> = text.lines().skip_while(|line| !line.contains("use cudarc::")).take(5).collect();
         assert!(advice.iter().all(|line| include_str!("faults.rs").contains(line.trim())), "{advice:#?}");
         keep(&context).unwrap();
@@ -230,7 +230,7 @@ fn blocks_that_are_live_at_the_end_are_in_the_last_snapshot() {
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
 }
 
-/// Each with the lines of its stack: (allocations, frees) of calls, bytes of segments.
+/// By the lines of the stack: (allocations, frees) of timed calls, bytes of segments.
 fn calls_and_segments(data: &SnapshotData) -> [Vec<(String, u64, u64)>; 2] {
     let gpu = data.device(Device::Cuda(0)).unwrap();
     let lines = |stack| {
@@ -250,7 +250,7 @@ fn a_streamed_capture_says_where_time_was_spent_and_segments_were_taken() {
     let path = folder.path().join("stream.memtrace");
     on_gpu(&[("TEST_OUT", path.to_str().unwrap())], || {
         let out = std::env::var("TEST_OUT").unwrap();
-        // Stacks that the capture does not have, so that its numbers are not the process's.
+        // Interns stacks that the capture does not have, so that its numbers differ from the process's.
         let session = memtrace::start().unwrap();
         let context = CudaContext::new(0).unwrap();
         raw::alloc(1).unwrap();
@@ -276,17 +276,17 @@ fn a_forked_child_is_not_recorded_and_the_parent_is() {
         let session = memtrace::start().unwrap();
         let _context = CudaContext::new(0).unwrap();
         let kept = raw::alloc(1000).unwrap();
-        // SAFETY: the child calls the simulated driver, whose state it has a copy of, and ends.
+        // SAFETY: the child calls its copy of the simulated driver, and exits.
         let child = unsafe { libc::fork() };
         if child == 0 {
             let address = raw::alloc(2000).unwrap_or(0);
             let freed = raw::free(address).is_ok() && raw::free(kept).is_ok();
             let silent = !memtrace::is_recording() && session.snapshot().devices.is_empty();
-            // SAFETY: ends the process without anything of the parent's.
+            // SAFETY: exits without running the parent's handlers.
             unsafe { libc::_exit(i32::from(!(address != 0 && freed && silent))) };
         }
         let mut status = -1;
-        // SAFETY: waits for our child.
+        // SAFETY: waits for the child.
         unsafe { libc::waitpid(child, &mut status, 0) };
         assert_eq!(status, 0);
         raw::alloc(4000).unwrap();

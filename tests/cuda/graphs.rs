@@ -1,4 +1,4 @@
-//! Graphs whose nodes allocate: captured or built by hand, launched and launched again.
+//! CUDA graphs whose nodes allocate: from stream captures or built node by node, launched once and repeatedly.
 
 use cudarc::driver::CudaContext;
 use cudarc::driver::sys::CUstreamCaptureMode_enum::{
@@ -11,7 +11,7 @@ use super::raw;
 use super::support::on_gpu;
 use super::truth::{assert_equals_truth, assert_live_equals_truth};
 
-/// Bytes at the peak, bytes live, number of records.
+/// Bytes at the peak, live bytes, number of records.
 fn of_gpu(snapshot: &Snapshot) -> (u64, u64, usize) {
     let gpu = snapshot.device(Device::Cuda(0)).unwrap();
     (gpu.peak.bytes, gpu.stats.allocated_bytes.current, gpu.records.len())
@@ -99,7 +99,7 @@ fn a_graph_captured_before_the_recording_is_known_when_it_is_launched() {
     });
 }
 
-/// As candle works: on the stream that each thread has of its own.
+/// As candle does: on the per-thread default stream.
 #[test]
 fn the_threads_own_stream_is_captured() {
     on_gpu(&[], || {
@@ -171,7 +171,7 @@ fn what_a_launch_left_is_freed_once_by_whom_it_may() {
     });
 }
 
-/// By functions of which each has variants.
+/// Through functions that have variants.
 #[test]
 fn nodes_and_launches_have_several_functions() {
     on_gpu(&[], || {

@@ -1,4 +1,4 @@
-//! What must stay as it is, whatever the program and its libraries look like.
+//! What must stay unchanged, whatever the program and its libraries look like.
 
 use std::ffi::{CStr, c_void};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,7 +10,7 @@ use cudarc::driver::CudaContext;
 
 pub(crate) type Answer = extern "C" fn() -> i32;
 
-/// Builds each of the sources and passes their paths to the child as `TEST_` and the name.
+/// Builds each source, and passes its path to the child in the variable `TEST_` + name.
 pub(crate) fn with_libraries(libraries: &[(&str, &str)], body: impl FnOnce()) {
     let folder = tempfile::tempdir().unwrap();
     let search = format!("-L{}", folder.path().display());
@@ -35,25 +35,25 @@ pub(crate) fn library(name: &str) -> *mut c_void {
 #[test]
 fn errno_and_dlerror_are_the_programs() {
     with_libraries(&[("empty", "int empty(void) { return 1; }")], || {
-        // SAFETY: gives the thread's last error.
+        // SAFETY: returns the thread's last error.
         assert!(unsafe { libc::dlerror() }.is_null(), "nothing of ours is left over");
         let empty = library("empty");
-        // SAFETY: this thread's own place.
+        // SAFETY: the thread's own variable.
         let errno = unsafe { libc::__errno_location() };
         for name in ["empty", "empty"] {
-            // SAFETY: it is valid.
+            // SAFETY: the pointer is valid.
             unsafe { errno.write(77) };
             assert_eq!(function::<Answer>(empty, name)(), 1);
-            // SAFETY: it is valid.
+            // SAFETY: the pointer is valid.
             assert_eq!(unsafe { errno.read() }, 77);
         }
         drop(memtrace::start().unwrap());
-        // SAFETY: gives the thread's last error.
+        // SAFETY: returns the thread's last error.
         assert!(unsafe { libc::dlerror() }.is_null(), "nor after a session");
     });
 }
 
-/// A library whose imports take the loader a while to fill in, looked at meanwhile.
+/// Patches imports while the loader is still relocating a library with many imports.
 #[test]
 fn libraries_can_be_loaded_while_others_are_looked_up() {
     const LARGE: &str = "#include <dlfcn.h>\n static char c; \
@@ -71,7 +71,7 @@ fn libraries_can_be_loaded_while_others_are_looked_up() {
             for _ in 0..20 {
                 let large = library("large");
                 assert_eq!(function::<Answer>(large, "large")(), 1);
-                // SAFETY: nothing of it is used any more.
+                // SAFETY: nothing uses it any more.
                 unsafe { libc::dlclose(large) };
             }
             done.store(true, Ordering::Relaxed);
@@ -95,17 +95,17 @@ fn children_of_a_program_that_looks_functions_up_do_not_hang() {
                 }
             });
             for _ in 0..300 {
-                // SAFETY: the child calls what a child may call besides a look-up, and ends.
+                // SAFETY: the child calls what a child may call and a look-up, and exits.
                 let child = unsafe { libc::fork() };
                 if child == 0 {
-                    // SAFETY: ends the child if it hangs.
+                    // SAFETY: ends a child that hangs.
                     unsafe { libc::alarm(5) };
                     let found = ask(c"malloc");
-                    // SAFETY: ends the process without anything of the parent's.
+                    // SAFETY: exits without running the parent's handlers.
                     unsafe { libc::_exit(i32::from(found == 0)) };
                 }
                 let mut status = -1;
-                // SAFETY: waits for our child.
+                // SAFETY: waits for the child.
                 unsafe { libc::waitpid(child, &mut status, 0) };
                 assert_eq!(status, 0);
             }

@@ -1,4 +1,4 @@
-//! Memory of other processes and libraries, which has an address here for a while.
+//! Imported memory: IPC handles, external memory, blocks of another process's pool.
 
 use std::ffi::c_void;
 
@@ -101,18 +101,18 @@ fn what_a_context_took_along_can_be_opened_again() {
         assert_eq!(raw::ipc_open(handle), Ok(address), "the address is used again");
         assert_eq!(imported(&session), 5 << 20);
         assert_live_equals_truth(&session.snapshot());
-        // What is in them is gone.
+        // Their buffers are gone.
         std::mem::forget((first, second));
     });
 }
 
 #[test]
 fn addresses_that_went_while_nothing_was_recorded_are_forgotten() {
-    // Something else may come to lie where the buffer was; then the next one tells.
+    // Another mapping may take the buffer's address; then the next buffer decides.
     on_gpu(&[], || assert!((0..5).any(|_| are_forgotten()), "no address is used again"));
 }
 
-/// Nothing is recorded while the context ends, nor while the buffer is freed. Was the address used once more?
+/// Nothing is recorded while the context ends and while the buffer is freed. Returns whether the address was reused.
 fn are_forgotten() -> bool {
     let first = CudaContext::new(0).unwrap();
     let handle = foreign_handle(5 << 20);
@@ -124,7 +124,7 @@ fn are_forgotten() -> bool {
     assert_eq!(buffer, address, "the address is used again");
     raw::free(buffer).unwrap();
     raw::external_destroy(external).unwrap();
-    // Recorded is as little as can be: the memory for more could come to lie where the buffer was.
+    // Records as little as possible, because memory for more records could take the buffer's address.
     let session = memtrace::builder().min_size(1u64 << 40).max_entries(100).start().unwrap();
     let pool = raw::import_pool(raw::shared_pool(0).unwrap()).unwrap();
     let again = raw::import_pointer(pool, handle).unwrap();

@@ -1,4 +1,4 @@
-//! Memory that is not simply an address: pools of the program's own, physical memory and its mappings, arrays.
+//! The program's own pools, physical memory and its mappings, arrays.
 
 use cudarc::driver::CudaContext;
 use memtrace::analysis::{self, BalanceItem};
@@ -187,7 +187,7 @@ fn segments_come_and_go_as_the_driver_says() {
         let growing: u64 = gpu.calls.iter().map(|time| time.growing).sum();
         assert_eq!((growing, gpu.calls.iter().map(|time| (time.allocs, time.frees)).fold((0, 0), add)), (4, (5, 2)));
         assert_equals_truth(&snapshot, true);
-        // Given back by a call that is not seen: the snapshot notices.
+        // A call without a hook released the memory; the snapshot notices.
         raw::free_async(blocks[0], stream).unwrap();
         raw::free_async(blocks[1], stream).unwrap();
         super::truth::synchronise_unseen();
@@ -242,9 +242,9 @@ fn physical_memory_of_others_is_entered_where_it_is_mapped() {
     on_gpu(&[], || {
         let session = memtrace::start().unwrap();
         let _context = CudaContext::new(0).unwrap();
-        // SAFETY: asks for a file that lies in memory.
+        // SAFETY: creates a file in memory.
         let file = unsafe { libc::memfd_create(c"others".as_ptr(), 0) };
-        // SAFETY: the file was made just now.
+        // SAFETY: the file was created above.
         assert_eq!(unsafe { libc::ftruncate(file, 4 << 20) }, 0);
         let handle = raw::import_physical(file).unwrap();
         let address = raw::reserve(4 * MIB, 0, 0, 0).unwrap();

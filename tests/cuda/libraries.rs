@@ -1,4 +1,4 @@
-//! Libraries that a program loads while it runs, and that call the driver themselves.
+//! Libraries that a program loads at run time, and that call the driver.
 
 use cudarc::driver::CudaContext;
 use memtrace::analysis::{self, BalanceItem};
@@ -46,7 +46,7 @@ fn calls_of_a_library_are_seen(binding: &str) {
         let gpu = snapshot.device(Device::Cuda(0)).unwrap();
         assert_eq!((gpu.records.len(), gpu.live.len()), (12, 6));
         let categories = attribute::Categories::of(&snapshot, gpu);
-        // The call that entered the library stands among the frames of Rust, and says whose the block is.
+        // The stack keeps the call that entered the library, which attributes the block to it.
         for (block, name) in gpu.live.iter().zip(["plain", "pointed"].into_iter().cycle()) {
             assert_eq!(attribute::library(&snapshot, block.stack), Some("plugin.so"));
             assert_eq!(categories.get(block.seq), memtrace::Category::Workspace);
@@ -61,7 +61,7 @@ fn calls_of_a_library_are_seen(binding: &str) {
         assert_eq!(taken, [2 * (1000 + 1001 + 1002)]);
         assert!(snapshot.health.cuda.imports > 0);
         assert_eq!(snapshot.health.cuda.refused_imports, 0);
-        // SAFETY: nothing of the library is used any more; what it allocated is the driver's.
+        // SAFETY: nothing uses the library any more; its blocks belong to the driver.
         unsafe { libc::dlclose(library) };
         assert_equals_truth(&session.snapshot(), true);
     });

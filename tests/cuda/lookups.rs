@@ -1,4 +1,4 @@
-//! Ways to the driver's functions, and when they are left alone.
+//! Look-ups of driver functions, and which of them are not hooked.
 
 use std::ffi::CStr;
 
@@ -23,25 +23,24 @@ fn functions_that_the_driver_is_asked_for_are_ours() {
         let session = memtrace::start().unwrap();
         let _context = CudaContext::new(0).unwrap();
         let mut address = 0;
-        // SAFETY: that is the function's type.
+        // SAFETY: the function has this type.
         let alloc = unsafe { std::mem::transmute::<usize, Alloc>(raw::get_proc_address(c"cuMemAlloc", VERSION, 0)) };
         assert_eq!(alloc(&mut address, 1000), 0);
-        // The older function asked for through the newer one, the newer one through that, and both through
-        // themselves.
+        // Each of the two functions, looked up through the other one and through itself.
         let older = raw::get_proc_address(c"cuGetProcAddress", 11030, 0);
-        // SAFETY: that is the function's type.
+        // SAFETY: the function has this type.
         let older = unsafe { std::mem::transmute::<usize, GetProcAddress>(older) };
         let mut found = 0;
         assert_eq!(older(c"cuMemAllocAsync".as_ptr(), &mut found, VERSION, 0), 0);
-        // SAFETY: that is the function's type.
+        // SAFETY: the function has this type.
         let alloc_async = unsafe { std::mem::transmute::<usize, AllocAsync>(found) };
         assert_eq!(alloc_async(&mut address, 2000, 0), 0);
         assert_eq!(older(c"cuGetProcAddress".as_ptr(), &mut found, VERSION, 0), 0);
-        // SAFETY: that is the function's type: version 13 has the newer one under this name.
+        // SAFETY: the function has this type: version 13 has the newer one under this name.
         let newer = unsafe { std::mem::transmute::<usize, GetProcAddressV2>(found) };
         let per_thread = 2;
         assert_eq!(newer(c"cuMemAllocAsync".as_ptr(), &mut found, VERSION, per_thread, &mut 0), 0);
-        // SAFETY: that is the function's type.
+        // SAFETY: the function has this type.
         let alloc_async = unsafe { std::mem::transmute::<usize, AllocAsync>(found) };
         assert_eq!(alloc_async(&mut address, 3000, 0), 0);
         let snapshot = session.snapshot();
@@ -50,15 +49,15 @@ fn functions_that_the_driver_is_asked_for_are_ours() {
     });
 }
 
-/// What the simulator's own address of a function is.
+/// The simulator's own address of a function.
 fn real(name: &CStr) -> usize {
     type Dlsym = extern "C" fn(*mut std::ffi::c_void, *const std::ffi::c_char) -> usize;
-    // SAFETY: asks the loader for what is loaded; `dlvsym` leads to the real `dlsym`, past the hooks.
+    // SAFETY: looks up a loaded function; `dlvsym` finds the original `dlsym`, past the hooks.
     let dlsym = unsafe { libc::dlvsym(libc::RTLD_NEXT, c"dlsym".as_ptr(), c"GLIBC_2.34".as_ptr()) };
     assert!(!dlsym.is_null());
-    // SAFETY: that is the function's type.
+    // SAFETY: the function has this type.
     let dlsym = unsafe { std::mem::transmute::<*mut std::ffi::c_void, Dlsym>(dlsym) };
-    // SAFETY: opens what is loaded already.
+    // SAFETY: opens a loaded library.
     let driver = unsafe { libc::dlopen(c"libcuda.so.1".as_ptr(), libc::RTLD_NOW) };
     dlsym(driver, name.as_ptr())
 }
@@ -71,12 +70,12 @@ fn other_functions_and_other_libraries_are_left_alone() {
         for name in [c"cuMemGetInfo_v2", c"cuDeviceGetCount", c"cuMemcpyHtoD_v2", c"memtrace_cusim_used"] {
             assert_eq!(simulator(name), real(name), "{name:?} does not allocate");
         }
-        // SAFETY: asks the loader for a name.
+        // SAFETY: looks up a name.
         let ask = |name: &CStr| unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) };
         assert!(!ask(c"getenv").is_null() && ask(c"cuThereIsNone").is_null());
-        // SAFETY: gives the last error's text.
+        // SAFETY: returns the text of the last error.
         let error = unsafe { libc::dlerror() };
-        // SAFETY: it is the caller's until the next one.
+        // SAFETY: it is valid until the next error.
         let error = unsafe { CStr::from_ptr(error) };
         assert!(error.to_string_lossy().contains("cuThereIsNone"), "{error:?}");
     });
@@ -102,7 +101,7 @@ fn functions_that_are_not_recorded_are_counted() {
         let session = memtrace::start().unwrap();
         let _context = CudaContext::new(0).unwrap();
         let create = simulator(c"cuMulticastCreate");
-        // SAFETY: the simulator has a stub for it, which takes no notice of its arguments.
+        // SAFETY: the simulator's stub ignores its arguments.
         let create = unsafe { std::mem::transmute::<usize, extern "C" fn(*mut u64, usize) -> u32>(create) };
         assert_eq!(create(&mut 0, 0), 801, "it is not simulated");
         let snapshot = session.snapshot();

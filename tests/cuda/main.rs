@@ -1,5 +1,5 @@
-//! CUDA memory of programs on cudarc, which loads the driver at run time: recorded on a simulated GPU and
-//! compared with the simulator's own account.
+//! CUDA memory of programs on cudarc, which loads the driver at run time: recordings on a simulated GPU are compared
+//! with the simulator's log.
 
 #![cfg(all(target_os = "linux", target_arch = "x86_64", target_env = "gnu"))]
 #![allow(unsafe_code, reason = "the driver is called in C")]
@@ -33,7 +33,7 @@ use truth::{assert_equals_truth, assert_live_equals_truth};
 #[global_allocator]
 static ALLOC: memtrace::Alloc = memtrace::Alloc::system();
 
-/// The segments that the simulator has around these addresses, by address: (address, size).
+/// The simulator's segments around these addresses, sorted: (address, size).
 fn simulated_segments(blocks: &[u64], classic: u64) -> Vec<(u64, u64)> {
     let mut all: Vec<(u64, u64)> = blocks.iter().chain([&classic]).map(|address| raw::mapping(*address)).collect();
     all.sort_unstable();
@@ -122,7 +122,7 @@ fn cudarc_objects_come_and_go_as_the_driver_sees_it() {
         let stream = context.new_stream().unwrap();
         let leaked = stream.alloc_zeros::<u8>(7000).unwrap().leak();
         drop(stream.null::<u8>());
-        // SAFETY: the block was leaked, has this size, and nobody else frees it.
+        // SAFETY: the block was leaked, has this size, and nothing else frees it.
         let upgraded = unsafe { stream.upgrade_device_ptr::<u8>(leaked, 7000) };
         let snapshot = session.snapshot();
         assert_equals_truth(&snapshot, true);
@@ -147,7 +147,7 @@ fn each_device_has_an_account_of_its_own() {
         let contexts = [0, 1, 2].map(|ordinal| CudaContext::new(ordinal).unwrap());
         let streams = contexts.each_ref().map(|context| context.new_stream().unwrap());
         let blocks = streams.each_ref().map(|stream| stream.alloc_zeros::<u8>(1000 + stream.context().ordinal()));
-        // With the context of another device current: the stream says where, and so does the free.
+        // The context of another device is current: the stream decides the device, also for the free.
         contexts[0].bind_to_thread().unwrap();
         let there = raw::alloc_async(5000, streams[2].cu_stream()).unwrap();
         let here = raw::alloc_async(6000, raw::PER_THREAD).unwrap();

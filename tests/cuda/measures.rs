@@ -1,4 +1,4 @@
-//! What measurements see of CUDA memory, with and without a recording besides.
+//! CUDA memory in measurements, with and without a recording.
 
 use cudarc::driver::CudaContext;
 use cudarc::driver::sys::CUstreamCaptureMode_enum::CU_STREAM_CAPTURE_MODE_RELAXED as RELAXED;
@@ -10,7 +10,7 @@ use crate::truth::assert_equals_truth;
 
 const GPU: Device = Device::Cuda(0);
 
-/// peak, leaked, net, allocations, frees
+/// Peak, leaked bytes, net bytes, allocations, frees.
 fn numbers(measured: &Measured, device: Device) -> (u64, u64, i64, u64, u64) {
     let on = measured.device(device);
     (on.peak, on.leaked, on.net, on.allocations, on.frees)
@@ -98,7 +98,7 @@ fn other_threads_free_what_is_measured_and_allocate_for_it() {
                 threads.spawn(|| drop(block)).join().unwrap();
                 let carrying = || here.scope(|| stream.alloc_zeros::<u8>(500).unwrap());
                 let alone = || stream.alloc_zeros::<u8>(70_000).unwrap();
-                // With what it carries, or because it was begun here.
+                // Either the context carries the measurement, or it was begun on this thread.
                 (threads.spawn(carrying).join().unwrap(), threads.spawn(alone).join().unwrap())
             })
         });

@@ -1,4 +1,4 @@
-//! Physical memory whose handles and mappings are given back in ways that the driver refuses.
+//! Physical memory whose handles and mappings are released in ways that the driver refuses.
 
 use cudarc::driver::CudaContext;
 use memtrace::{Device, Session};

@@ -1,4 +1,4 @@
-//! The driver's functions, as far as the tests call them by hand: each with its answer's code.
+//! Bindings of driver functions for the tests, each with its result code.
 
 use std::ffi::{CStr, c_void};
 
@@ -10,7 +10,7 @@ fn outcome<T>(result: CUresult, value: T) -> Outcome<T> {
     if result == CUresult::CUDA_SUCCESS { Ok(value) } else { Err(result) }
 }
 
-/// `name(arguments) -> type = cuFunction(&mut answer, arguments)`, or without an answer.
+/// `name(arguments) -> type = cuFunction(&mut output, arguments)`, or without an output.
 macro_rules! calls {
     ($(fn $name:ident($($arg:ident: $type:ty),*) $(-> $out:ty = $nothing:expr)?, $function:ident;)*) => {$(
         pub(crate) fn $name($($arg: $type),*) -> Outcome<calls!(@type $($out)?)> {
@@ -20,19 +20,19 @@ macro_rules! calls {
     (@type) => { () };
     (@type $out:ty) => { $out };
     (@call $function:ident [$($arg:expr),*]) => {
-        // SAFETY: what is passed is what the tests were given before; the driver checks it.
+        // SAFETY: the tests pass what they received before; the driver checks it.
         outcome(unsafe { sys::$function($($arg),*) }, ())
     };
     (@call $function:ident [$($arg:expr),*] $nothing:expr) => {{
         let mut answer = $nothing;
-        // SAFETY: the place for the answer is ours; the driver checks the rest.
+        // SAFETY: the output is a local variable; the driver checks the arguments.
         let result = unsafe { sys::$function(&mut answer, $($arg),*) };
         outcome(result, answer)
     }};
 }
 
 pub(crate) type Stream = sys::CUstream;
-/// The default stream, and the one that each thread has of its own.
+/// The legacy and the per-thread default stream.
 pub(crate) const LEGACY: Stream = std::ptr::null_mut();
 pub(crate) const PER_THREAD: Stream = std::ptr::without_provenance_mut(2);
 
@@ -79,24 +79,24 @@ calls! {
 
 pub(crate) fn end_capture(stream: Stream) -> Outcome<sys::CUgraph> {
     let mut graph = std::ptr::null_mut();
-    // SAFETY: the place for the answer is ours.
+    // SAFETY: the output is a local variable.
     let result = unsafe { sys::cuStreamEndCapture(stream, &mut graph) };
     outcome(result, graph)
 }
 
-/// Gives the mode before.
+/// Returns the previous mode.
 pub(crate) fn exchange_mode(mut mode: sys::CUstreamCaptureMode) -> sys::CUstreamCaptureMode {
-    // SAFETY: the place is ours.
+    // SAFETY: the output is a local variable.
     let result = unsafe { sys::cuThreadExchangeStreamCaptureMode(&mut mode) };
     outcome(result, mode).unwrap()
 }
 
-/// Functions whose arguments lie in memory: words stand for the driver's structures.
+/// Functions that take structures, which are given as words.
 macro_rules! described {
     ($(fn $name:ident(words $($arg:ident: $type:ty),*) -> $out:ty = $nothing:expr, $function:ident;)*) => {$(
         pub(crate) fn $name(words: &mut [u64] $(, $arg: $type)*) -> Outcome<$out> {
             let mut answer = $nothing;
-            // SAFETY: the places for the answers are ours, and as large as the driver's structures.
+            // SAFETY: outputs are local variables of the driver's sizes.
             let result = unsafe { sys::$function(&mut answer, words.as_mut_ptr().cast() $(, $arg)*) };
             outcome(result, answer)
         }
@@ -111,10 +111,10 @@ described! {
     fn external(words) -> sys::CUexternalMemory = std::ptr::null_mut(), cuImportExternalMemory;
 }
 
-/// Physical memory of a device.
+/// Creates physical memory on a device.
 pub(crate) fn physical(size: usize, device: u64) -> Outcome<u64> {
     let (mut handle, properties) = (0, [1u64, 1 | device << 32, 0, 0]);
-    // SAFETY: the places are ours; pinned memory, no handles to share, of a device.
+    // SAFETY: outputs are local variables; the description is of pinned memory of a device, without shareable handles.
     let result = unsafe { sys::cuMemCreate(&mut handle, size, properties.as_ptr().cast(), 0) };
     outcome(result, handle)
 }
@@ -124,31 +124,31 @@ pub(crate) fn ipc_open(handle: [u64; 8]) -> Outcome<u64> {
     let mut address = 0;
     // SAFETY: the handle is as long as the driver's.
     let handle = unsafe { std::mem::transmute::<[u64; 8], sys::CUipcMemHandle>(handle) };
-    // SAFETY: the place is ours; the driver checks the handle.
+    // SAFETY: the output is a local variable; the driver checks the handle.
     let result = unsafe { sys::cuIpcOpenMemHandle_v2(&mut address, handle, 1) };
     outcome(result, address)
 }
 
-/// A buffer at the start of external memory.
+/// Maps a buffer at the start of external memory.
 pub(crate) fn external_buffer(memory: sys::CUexternalMemory, size: u64) -> Outcome<u64> {
     let (mut address, words) = (0, [0u64, size, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
-    // SAFETY: the places are ours, and as large as the driver's structures.
+    // SAFETY: outputs are local variables of the driver's sizes.
     let result = unsafe { sys::cuExternalMemoryGetMappedBuffer(&mut address, memory, words.as_ptr().cast()) };
     outcome(result, address)
 }
 
-/// A pool of a device that other processes could use.
+/// Creates a pool that can be exported.
 pub(crate) fn shared_pool(device: u64) -> Outcome<sys::CUmemoryPool> {
     let mut words = [0; 11];
     words[..2].copy_from_slice(&[1 | 1 << 32, 1 | device << 32]);
     pool_create(&mut words)
 }
 
-/// The same pool, as another process would have it.
+/// Imports the same pool, as another process would.
 pub(crate) fn import_pool(pool: sys::CUmemoryPool) -> Outcome<sys::CUmemoryPool> {
     let kind = sys::CUmemAllocationHandleType_enum::CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
     let (mut file, mut imported) = (0i32, std::ptr::null_mut());
-    // SAFETY: the place is ours; the driver checks the rest.
+    // SAFETY: the output is a local variable; the driver checks the arguments.
     let result = unsafe { sys::cuMemPoolExportToShareableHandle((&raw mut file).cast(), pool, kind, 0) };
     outcome(result, ())?;
     let file = file as usize as *mut c_void;
@@ -157,61 +157,61 @@ pub(crate) fn import_pool(pool: sys::CUmemoryPool) -> Outcome<sys::CUmemoryPool>
     outcome(result, imported)
 }
 
-/// A block of another process in an imported pool.
+/// Imports another process's block of an imported pool.
 pub(crate) fn import_pointer(pool: sys::CUmemoryPool, mut handle: [u64; 8]) -> Outcome<u64> {
     let mut address = 0;
-    // SAFETY: the places are ours, and as large as the driver's structures.
+    // SAFETY: outputs are local variables of the driver's sizes.
     let result = unsafe { sys::cuMemPoolImportPointer(&mut address, pool, handle.as_mut_ptr().cast()) };
     outcome(result, address)
 }
 
-/// The handle of what is mapped at an address, once more.
+/// A further handle of the memory mapped at an address.
 pub(crate) fn retain_physical(address: u64) -> Outcome<u64> {
     let mut handle = 0;
-    // SAFETY: the place is ours; the driver checks the address.
+    // SAFETY: the output is a local variable; the driver checks the address.
     let result = unsafe { sys::cuMemRetainAllocationHandle(&mut handle, address as *mut c_void) };
     outcome(result, handle)
 }
 
-/// What another process shares, by its descriptor.
+/// Imports shared memory by its file descriptor.
 pub(crate) fn import_physical(descriptor: i32) -> Outcome<u64> {
     let mut handle = 0;
     let kind = sys::CUmemAllocationHandleType_enum::CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
-    // SAFETY: the place is ours; the driver checks the descriptor.
+    // SAFETY: the output is a local variable; the driver checks the descriptor.
     let result = unsafe { sys::cuMemImportFromShareableHandle(&mut handle, descriptor as usize as *mut c_void, kind) };
     outcome(result, handle)
 }
 
-/// A node that allocates; gives the address that its memory will have.
+/// Adds an allocation node; returns the address that its memory will have.
 pub(crate) fn graph_alloc(graph: sys::CUgraph, size: u64) -> Outcome<u64> {
     let (mut node, mut words) = (std::ptr::null_mut(), [0u64; 15]);
     (words[0], words[1], words[13]) = (1, 1, size);
     let parameters = words.as_mut_ptr().cast();
-    // SAFETY: the places are ours, and as large as the driver's structures.
+    // SAFETY: outputs are local variables of the driver's sizes.
     let result = unsafe { sys::cuGraphAddMemAllocNode(&mut node, graph, std::ptr::null(), 0, parameters) };
     outcome(result, words[14])
 }
 
 pub(crate) fn graph_free(graph: sys::CUgraph, address: u64) -> Outcome<()> {
     let mut node = std::ptr::null_mut();
-    // SAFETY: the place is ours; the driver checks the rest.
+    // SAFETY: the output is a local variable; the driver checks the arguments.
     let result = unsafe { sys::cuGraphAddMemFreeNode(&mut node, graph, std::ptr::null(), 0, address) };
     outcome(result, ())
 }
 
-/// What the program gets that asks for a function by its name: not every version of the interface has it.
+/// A driver function by name, as a program's own look-up finds it; not every version of the driver has it.
 fn by_name<F: Copy>(name: &CStr) -> F {
     assert_eq!(size_of::<F>(), size_of::<usize>());
-    // SAFETY: opens what is loaded already.
+    // SAFETY: opens a loaded library.
     let driver = unsafe { libc::dlopen(c"libcuda.so.1".as_ptr(), libc::RTLD_NOW) };
-    // SAFETY: the handle is a live one and the name ends with a zero byte.
+    // SAFETY: the handle is open and the name ends with a zero byte.
     let address = unsafe { libc::dlsym(driver, name.as_ptr()) };
     assert!(!address.is_null(), "{name:?} is there");
     // SAFETY: the caller names the function's type.
     unsafe { std::mem::transmute_copy(&address) }
 }
 
-/// A node of any type, whose parameters are these words; gives what the driver made of them.
+/// Adds a node of any type with these parameters; returns them as the driver changed them.
 pub(crate) fn graph_add(graph: sys::CUgraph, kind: u64, parameters: &[u64]) -> Outcome<[u64; 30]> {
     type Add = extern "C" fn(&mut usize, sys::CUgraph, usize, usize, *mut u64) -> CUresult;
     let (mut node, mut words) = (0, [0; 32]);
@@ -221,43 +221,43 @@ pub(crate) fn graph_add(graph: sys::CUgraph, kind: u64, parameters: &[u64]) -> O
     outcome(result, std::array::from_fn(|at| words[at + 2]))
 }
 
-/// On the stream that each thread has of its own, if none is named.
+/// A null stream means the per-thread default stream.
 pub(crate) fn launch_per_thread(program: sys::CUgraphExec, stream: Stream) -> Outcome<()> {
     type Launch = extern "C" fn(sys::CUgraphExec, Stream) -> CUresult;
     outcome(by_name::<Launch>(c"cuGraphLaunch_ptsz")(program, stream), ())
 }
 
-/// `flags` lie in a structure.
+/// `flags` are passed in a structure.
 pub(crate) fn instantiate_with(graph: sys::CUgraph, flags: u64) -> Outcome<sys::CUgraphExec> {
     let (mut program, mut words) = (std::ptr::null_mut(), [flags, 0, 0, 0]);
-    // SAFETY: the places are ours, and as large as the driver's structures.
+    // SAFETY: outputs are local variables of the driver's sizes.
     let result = unsafe { sys::cuGraphInstantiateWithParams(&mut program, graph, words.as_mut_ptr().cast()) };
     outcome(result, program)
 }
 
-/// (address, bytes of a row).
+/// Returns the address and the bytes of a row.
 pub(crate) fn alloc_pitch(width: usize, rows: usize) -> Outcome<(u64, usize)> {
     let (mut address, mut pitch) = (0, 0);
-    // SAFETY: the places for the answers are ours.
+    // SAFETY: outputs are local variables.
     let result = unsafe { sys::cuMemAllocPitch_v2(&mut address, &mut pitch, width, rows, 4) };
     outcome(result, (address, pitch))
 }
 
-/// What `cuGetProcAddress_v2` answers.
+/// The result of `cuGetProcAddress_v2`.
 pub(crate) fn get_proc_address(name: &CStr, version: i32, flags: u64) -> usize {
     let (mut found, mut status) =
         (std::ptr::null_mut(), sys::CUdriverProcAddressQueryResult::CU_GET_PROC_ADDRESS_SUCCESS);
-    // SAFETY: the places for the answers are ours, and the name ends with a zero byte.
+    // SAFETY: outputs are local variables; the name ends with a zero byte.
     let result = unsafe { sys::cuGetProcAddress_v2(name.as_ptr(), &mut found, version, flags, &mut status) };
     outcome(result, found as usize).unwrap()
 }
 
-/// The segment around an address: (address, size).
+/// The segment that contains an address: (address, size).
 pub(crate) fn mapping(address: u64) -> (u64, u64) {
     use sys::CUpointer_attribute_enum::{CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR, CU_POINTER_ATTRIBUTE_MAPPING_SIZE};
     let [start, size] = [CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR, CU_POINTER_ATTRIBUTE_MAPPING_SIZE].map(|attribute| {
         let mut value = 0u64;
-        // SAFETY: the place is ours, and both attributes are words.
+        // SAFETY: the output is a local variable; both attributes are words.
         let result = unsafe { sys::cuPointerGetAttribute((&raw mut value).cast(), attribute, address) };
         outcome(result, value).unwrap()
     });

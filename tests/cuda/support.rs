@@ -1,4 +1,4 @@
-//! Programs on a simulated GPU, each in a process of its own.
+//! Runs tests on a simulated GPU, each in a process of its own.
 
 use std::ffi::{CString, c_void};
 use std::path::{Path, PathBuf};
@@ -7,8 +7,8 @@ use std::sync::OnceLock;
 
 use crate::child;
 
-/// Runs `body` in a child process that finds the simulated driver as `libcuda.so.1`, with these variables
-/// besides; gives what the child wrote to stderr. In the child this does not return.
+/// Runs `body` in a child process with these variables that finds the simulated driver as `libcuda.so.1`, and returns
+/// the child's stderr. In the child this does not return.
 #[track_caller]
 pub(crate) fn on_gpu(variables: &[(&str, &str)], body: impl FnOnce()) -> String {
     child::if_child(body);
@@ -17,7 +17,7 @@ pub(crate) fn on_gpu(variables: &[(&str, &str)], body: impl FnOnce()) -> String 
     child::ended(&mut command).well().errors
 }
 
-/// A library made of C, in a folder.
+/// Builds a library from C source, in a folder.
 pub(crate) fn build_c(folder: &Path, name: &str, source: &str, flags: &[&str]) -> PathBuf {
     let (text, built) = (folder.join(format!("{name}.c")), folder.join(format!("{name}.so")));
     std::fs::write(&text, source).unwrap();
@@ -30,24 +30,24 @@ pub(crate) fn build_c(folder: &Path, name: &str, source: &str, flags: &[&str]) -
 /// Loads a library.
 pub(crate) fn open(path: impl AsRef<Path>) -> *mut c_void {
     let name = CString::new(path.as_ref().to_str().unwrap()).unwrap();
-    // SAFETY: the tests' libraries have no code that runs when they are loaded.
+    // SAFETY: the tests' libraries run no code when they are loaded.
     let library = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_LAZY | libc::RTLD_GLOBAL) };
     assert!(!library.is_null(), "{name:?} can be loaded");
     library
 }
 
-/// A function of a library, of the type that the caller names.
+/// A function of a library, with the type that the caller names.
 pub(crate) fn function<F: Copy>(library: *mut c_void, name: &str) -> F {
     assert_eq!(size_of::<F>(), size_of::<usize>());
     let name = CString::new(name).unwrap();
-    // SAFETY: the handle is a live one and the name ends with a zero byte.
+    // SAFETY: the handle is open and the name ends with a zero byte.
     let address = unsafe { libc::dlsym(library, name.as_ptr()) };
     assert!(!address.is_null(), "{name:?} is there");
     // SAFETY: the caller names the function's type.
     unsafe { std::mem::transmute_copy(&address) }
 }
 
-/// A folder with the simulated driver under the real one's names.
+/// A folder with the simulated driver under the real driver's names.
 pub(crate) fn driver_folder() -> &'static Path {
     static FOLDER: OnceLock<tempfile::TempDir> = OnceLock::new();
     let folder = FOLDER.get_or_init(|| {

@@ -1,4 +1,4 @@
-//! Several threads and streams at once.
+//! Several threads and CUDA streams at once.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -38,7 +38,7 @@ fn streams_and_threads_are_told_apart() {
         assert_equals_truth(&snapshot, false);
         let gpu = snapshot.device(Device::Cuda(0)).unwrap();
         assert_eq!(gpu.records.len(), 4 * 100 * 4);
-        // Each thread has used two streams that no other one has.
+        // Each thread has used two streams of its own.
         let mut thread_of = HashMap::new();
         for record in gpu.records.iter().filter(|record| record.kind == RecordKind::Alloc) {
             assert_ne!(record.stream, 0);
@@ -53,10 +53,10 @@ fn streams_and_threads_are_told_apart() {
 fn threads_that_start_cuda_at_once_are_all_recorded() {
     static SESSION: OnceLock<Session> = OnceLock::new();
     fn record() {
-        // The others come back from `cuInit` meanwhile, if they may.
+        // Meanwhile the others return from `cuInit`, if nothing stops them.
         std::thread::sleep(Duration::from_millis(100));
         SESSION.set(memtrace::start().unwrap()).unwrap();
-        // As one that asks the driver for something.
+        // Like a callback that queries the driver.
         CudaContext::device_count().unwrap();
     }
     on_gpu(&[], || {
@@ -82,7 +82,7 @@ fn a_block_can_be_dropped_on_another_thread() {
         let context = CudaContext::new(0).unwrap();
         let stream = context.new_stream().unwrap();
         let block = stream.alloc_zeros::<u8>(1000).unwrap();
-        // This thread has no context, which cudarc does not make good: whatever the driver says, we follow.
+        // This thread has no context, and cudarc sets none. Whatever the driver does, the ledger agrees.
         std::thread::scope(|scope| scope.spawn(move || drop(block)).join().unwrap());
         assert_live_equals_truth(&session.snapshot());
         let legacy = context.default_stream().alloc_zeros::<u8>(3000).unwrap();
@@ -111,7 +111,7 @@ fn destructors_of_thread_locals_are_seen() {
     on_gpu(&[], || {
         let session = memtrace::start().unwrap();
         let context = CudaContext::new(0).unwrap();
-        // Joined by hand: the end of a scope does not wait for destructors.
+        // Joined explicitly, because the end of a scope does not wait for destructors.
         let work = move || {
             let block = context.default_stream().alloc_zeros::<u8>(1000).unwrap();
             KEPT.with(|kept| kept.0.replace(Some((context, block))));
@@ -123,8 +123,8 @@ fn destructors_of_thread_locals_are_seen() {
     });
 }
 
-/// Half a million blocks on each of two threads, which free each other's: the address of a block that is
-/// being freed is the next one's at once, on the other thread, before the free has returned to its caller.
+/// Half a million blocks on each of two threads, which free each other's. The other thread gets the address of a block
+/// before the call that frees it has returned (ABA).
 #[test]
 fn an_address_that_is_used_again_at_once_is_nobody_elses() {
     const ROUNDS: usize = 500_000;
@@ -157,7 +157,7 @@ fn an_address_that_is_used_again_at_once_is_nobody_elses() {
         let gpu = snapshot.device(Device::Cuda(0)).unwrap();
         assert_eq!(gpu.records.len(), 4 * ROUNDS);
         assert_equals_truth(&snapshot, false);
-        // And each row is of the thread that the simulator saw.
+        // Each record has the thread that the simulator logged.
         let os_ids: HashMap<_, _> = snapshot.process.threads.iter().map(|t| (t.number, u64::from(t.os_id))).collect();
         let mut threads: HashMap<u64, Vec<u64>> = HashMap::new();
         for record in truth().iter().filter(|record| device_of(record) == Device::Cuda(0)) {

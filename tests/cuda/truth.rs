@@ -1,5 +1,4 @@
-//! The simulator's own account of what happened to memory, and comparisons with it. Programs that are linked
-//! against the driver share this.
+//! The simulator's event log, and comparisons with it. Programs that are linked against the driver use this file, too.
 
 use std::collections::BTreeMap;
 
@@ -7,18 +6,17 @@ use memtrace::analysis::{self, BalanceItem};
 use memtrace::snapshot::{DeviceSnapshot, MemoryKind, RecordKind};
 use memtrace::{Device, Snapshot};
 
-/// A function of the simulator, or of the driver it stands in for, past everything that may stand between.
+/// A function of the simulator, past all hooks.
 pub(crate) fn simulator(name: &std::ffi::CStr) -> usize {
-    // SAFETY: opens what is loaded already, and asks it for a name.
+    // SAFETY: opens a loaded library and looks up a name.
     let handle = unsafe { libc::dlopen(c"libcuda.so.1".as_ptr(), libc::RTLD_NOW) };
-    // SAFETY: the handle is a live one and the name ends with a zero byte.
+    // SAFETY: the handle is open and the name ends with a zero byte.
     let address = unsafe { libc::dlsym(handle, name.as_ptr()) as usize };
     assert_ne!(address, 0, "{name:?} is there");
     address
 }
 
-/// What happened to memory, as the simulator tells it. Not the type of its own package: that would link the
-/// simulator into the test, in the driver's place.
+/// A record of the simulator's log. A copy of its package's type, which would link the simulator into the test.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Event {
@@ -40,12 +38,12 @@ pub(crate) const ALLOC: u32 = 0;
 pub(crate) const FREE: u32 = 1;
 const RELEASE: u32 = 3;
 
-/// Everything that the simulator granted or freed so far.
+/// All records of granted allocations and frees so far.
 pub(crate) fn truth() -> Vec<Event> {
-    // SAFETY: that is the function's type.
+    // SAFETY: the function has this type.
     let count =
         unsafe { std::mem::transmute::<usize, extern "C" fn() -> u64>(simulator(c"memtrace_cusim_event_count")) };
-    // SAFETY: that is the function's type.
+    // SAFETY: the function has this type.
     let events = unsafe {
         std::mem::transmute::<usize, extern "C" fn(u64, *mut Event, usize) -> usize>(simulator(
             c"memtrace_cusim_events",
@@ -72,7 +70,7 @@ fn kind_of(record: &Event) -> MemoryKind {
     [Pool, Classic, Managed, Pinned, Registered, Virtual, Array, Graph, Imported][record.kind as usize - 1]
 }
 
-/// Memory that has a handle and no address: the simulator tells the one, memtrace makes up the other.
+/// Memory with a handle and without an address: the simulator logs the handle, memtrace makes up an address.
 fn place_of(kind: MemoryKind, address: u64) -> u64 {
     match kind {
         MemoryKind::Virtual | MemoryKind::Array | MemoryKind::Imported => 0,
@@ -80,11 +78,11 @@ fn place_of(kind: MemoryKind, address: u64) -> u64 {
     }
 }
 
-/// What happened to a block: (+1 or -1, its kind and bytes).
+/// An event of a block: +1 or -1, its kind and its bytes.
 type Events = Vec<(i8, MemoryKind, u64)>;
 
-/// Compares the ledgers with the simulator, event by event: in the order of the device if one thread made
-/// them all, else in the order of each address.
+/// Compares the ledgers with the simulator's log, event by event: in the device's order if one thread made all of them,
+/// else in the order of each address.
 pub(crate) fn assert_equals_truth(snapshot: &Snapshot, in_order: bool) {
     let (mut truth_of, mut ours_of) = (BTreeMap::<_, Events>::new(), BTreeMap::<_, Events>::new());
     for record in truth() {
@@ -104,7 +102,7 @@ pub(crate) fn assert_equals_truth(snapshot: &Snapshot, in_order: bool) {
     if in_order {
         assert_eq!(ours_of, truth_of);
     } else {
-        // There are many of them.
+        // Not with `assert_eq!`, because the lists are long.
         let wrong = truth_of.iter().find(|(key, events)| ours_of.get(key) != Some(events));
         assert_eq!(wrong.map(|(key, events)| (key, events, ours_of.get(key))), None);
         assert_eq!(ours_of.len(), truth_of.len());
@@ -112,7 +110,8 @@ pub(crate) fn assert_equals_truth(snapshot: &Snapshot, in_order: bool) {
     assert_live_equals_truth(snapshot);
 }
 
-/// The device's memory adds up, and what nothing explains is what other processes, contexts and modules have.
+/// Checks that the device's balance adds up, and that its unexplained row is the memory of other processes, contexts
+/// and modules.
 fn assert_balances(snapshot: &Snapshot, device: &DeviceSnapshot) {
     let Device::Cuda(ordinal) = device.device else { return };
     let Some(balance) = analysis::balance(snapshot, device) else { return };
@@ -124,32 +123,32 @@ fn assert_balances(snapshot: &Snapshot, device: &DeviceSnapshot) {
     assert_eq!(unexplained, others as i64, "{balance:?}");
 }
 
-/// A handle to memory of another process, as if one had passed it on.
+/// A handle to memory, as if from another process.
 pub(crate) fn foreign_handle(size: u64) -> [u64; 8] {
     let function = simulator(c"memtrace_cusim_foreign_handle");
-    // SAFETY: that is the function's type.
+    // SAFETY: the function has this type.
     let function = unsafe { std::mem::transmute::<usize, extern "C" fn(u64, *mut [u64; 8])>(function) };
     let mut handle = [0; 8];
     function(size, &mut handle);
     handle
 }
 
-/// The context is synchronised past the hooks.
+/// Synchronizes the context past the hooks.
 pub(crate) fn synchronise_unseen() {
     let function = simulator(c"cuCtxSynchronize");
-    // SAFETY: that is the function's type.
+    // SAFETY: the function has this type.
     let function = unsafe { std::mem::transmute::<usize, extern "C" fn() -> u32>(function) };
     assert_eq!(function(), 0);
 }
 
-/// What the simulator says of a device.
+/// A counter of the simulator for a device.
 pub(crate) fn of_device(name: &std::ffi::CStr, ordinal: u32) -> u64 {
-    // SAFETY: that is the type of the functions that are asked for.
+    // SAFETY: the functions that are looked up have this type.
     let function = unsafe { std::mem::transmute::<usize, extern "C" fn(i32) -> u64>(simulator(name)) };
     function(ordinal as i32)
 }
 
-/// Compares what is live.
+/// Compares the live blocks.
 pub(crate) fn assert_live_equals_truth(snapshot: &Snapshot) {
     let (mut live, mut ours) = (BTreeMap::new(), BTreeMap::new());
     for record in truth() {

@@ -1,4 +1,4 @@
-//! Programs that are not linked against the driver, and know it at most by what they load.
+//! Programs that are not linked against the driver.
 
 use cudarc::driver::CudaContext;
 use memtrace::Device;
@@ -16,10 +16,10 @@ fn without_cuda_nothing_is_there_and_nothing_is_said() {
         assert_eq!(snapshot.health.cuda.state, CudaState::NotLoaded);
         assert!(!snapshot.report().to_string().contains("CUDA"));
         assert_eq!(snapshot.devices.iter().map(|d| d.device).collect::<Vec<_>>(), [Device::Cpu]);
-        // SAFETY: looks for what must not have been loaded.
+        // SAFETY: looks up a library that must not be loaded.
         assert!(unsafe { libc::dlopen(c"libcuda.so.1".as_ptr(), libc::RTLD_NOW | libc::RTLD_NOLOAD) }.is_null());
     });
-    // Nor is a driver needed.
+    // No driver is needed, either.
     child::ended(child::command(&[]).env_remove("LD_LIBRARY_PATH")).well();
 }
 
@@ -56,7 +56,7 @@ fn what_is_not_there_stays_away_and_variables_stay_the_programs() {
         function::<Answer>(variable, "change")();
         assert_eq!(function::<Answer>(library("packed"), "works")(), 1);
         assert_eq!(function::<Answer>(variable, "is_mine")(), 1);
-        // As often as they are looked through, there is one that cannot be changed.
+        // Every pass finds the same one import that cannot be changed.
         drop(session);
         for _ in 0..2 {
             assert_eq!(memtrace::start().unwrap().snapshot().health.cuda.refused_imports, 1);
@@ -64,7 +64,7 @@ fn what_is_not_there_stays_away_and_variables_stay_the_programs() {
     });
 }
 
-/// A driver whose stream 0x10 is being captured: the simulated one refuses to allocate there.
+/// A driver whose stream 0x10 is being captured. The simulated driver refuses to allocate there.
 #[test]
 fn memory_of_graphs_is_counted_and_not_recorded() {
     const DRIVER: &str = "

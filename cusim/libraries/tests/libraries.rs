@@ -1,4 +1,4 @@
-//! The stand-ins beside the driver: they exist in full, and reach the driver as NVIDIA's do.
+//! The stand-in libraries: they export all names, and find the driver as NVIDIA's do.
 
 #![cfg(target_os = "linux")]
 #![allow(unsafe_code, reason = "libraries are called through C")]
@@ -10,7 +10,7 @@ use std::ffi::{CStr, c_char};
 
 use support::{Driver, in_child};
 
-/// The library that cargo built as an example.
+/// Loads the library that cargo built as an example.
 fn load(name: &str) -> Driver {
     let executable = std::env::current_exe().unwrap();
     let folder = executable.parent().unwrap().parent().unwrap().join("examples");
@@ -62,27 +62,27 @@ fn the_runtime_allocates_from_the_driver() {
     });
 }
 
-/// What a program compiles to, or the error.
+/// The PTX of a program, or the result code.
 fn compiled(nvrtc: &Driver, source: &CStr) -> Result<String, u32> {
     type Create = extern "C" fn(*mut u64, *const c_char) -> u32;
     type Compile = extern "C" fn(u64) -> u32;
     type Size = extern "C" fn(u64, *mut usize) -> u32;
     type Text = extern "C" fn(u64, *mut u8) -> u32;
     let (mut program, mut size) = (0, 0);
-    // SAFETY: here and below: that is the function's type.
+    // SAFETY: here and below: the function has this type.
     let create = unsafe { std::mem::transmute::<usize, Create>(nvrtc.address(c"nvrtcCreateProgram")) };
     assert_eq!(create(&mut program, source.as_ptr()), 0);
-    // SAFETY: see above.
+    // SAFETY: as above.
     let compile = unsafe { std::mem::transmute::<usize, Compile>(nvrtc.address(c"nvrtcCompileProgram")) };
     match compile(program) {
         0 => {}
         error => return Err(error),
     }
-    // SAFETY: see above.
+    // SAFETY: as above.
     let size_of = unsafe { std::mem::transmute::<usize, Size>(nvrtc.address(c"nvrtcGetPTXSize")) };
     assert_eq!(size_of(program, &mut size), 0);
     let mut text = vec![0; size];
-    // SAFETY: see above.
+    // SAFETY: as above.
     let text_of = unsafe { std::mem::transmute::<usize, Text>(nvrtc.address(c"nvrtcGetPTX")) };
     assert_eq!((text_of(program, text.as_mut_ptr()), text.pop()), (0, Some(0)));
     Ok(String::from_utf8(text).unwrap())

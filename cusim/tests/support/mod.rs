@@ -1,11 +1,11 @@
-//! The built library, loaded as a program would load it, in a child process of its own.
+//! Loads the built library as a program does, in a child process.
 
 use std::ffi::{CStr, c_char, c_void};
 use std::path::PathBuf;
 use std::process::Command;
 
-/// Runs `body` in a child process with these variables; gives what the child wrote to stderr. In the child
-/// this does not return.
+/// Runs `body` in a child process with these variables, and returns the child's stderr. In the child this does not
+/// return.
 pub(crate) fn in_child(test: &str, variables: &[(&str, &str)], body: impl FnOnce()) -> String {
     if std::env::var("CUSIM_TEST_CHILD").as_deref() == Ok(test) {
         body();
@@ -24,21 +24,21 @@ pub(crate) fn in_child(test: &str, variables: &[(&str, &str)], body: impl FnOnce
     errors
 }
 
-/// 64 bytes that tell of another process's memory.
+/// An IPC handle of 64 bytes.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Handle([u64; 8]);
 
-/// 128 bytes that tell of a tensor.
+/// A tensor map of 128 bytes.
 #[repr(C, align(64))]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Map([u64; 16]);
 
-/// A loaded library: the driver, or one beside it.
+/// A loaded library: the driver or a stand-in.
 #[derive(Clone, Copy)]
 pub(crate) struct Driver(*mut c_void);
 
-// SAFETY: a handle of the loader; every thread may use it.
+// SAFETY: every thread may use a handle of the loader.
 unsafe impl Send for Driver {}
 // SAFETY: as above.
 unsafe impl Sync for Driver {}
@@ -51,13 +51,13 @@ impl Driver {
 
     pub(crate) fn load_file(path: PathBuf) -> Self {
         let path = std::ffi::CString::new(path.into_os_string().into_string().unwrap()).unwrap();
-        // SAFETY: the library has no code that runs when it is loaded.
+        // SAFETY: the library runs no code when it is loaded.
         let handle = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_NOW) };
         assert!(!handle.is_null(), "{path:?} is there");
         Self(handle)
     }
 
-    /// Loads, starts, and makes the first device's primary context current.
+    /// Loads and initializes the driver, and makes the first device's primary context current.
     pub(crate) fn start() -> Self {
         let driver = Self::load();
         assert_eq!(driver.init(0), 0);
@@ -65,7 +65,7 @@ impl Driver {
         driver
     }
 
-    /// Makes a device's primary context current; gives it.
+    /// Makes a device's primary context current, and returns it.
     pub(crate) fn enter(self, device: i32) -> u64 {
         let mut context = 0;
         assert_eq!(self.primary_retain(&mut context, device), 0);
@@ -74,7 +74,7 @@ impl Driver {
     }
 
     pub(crate) fn address(self, name: &CStr) -> usize {
-        // SAFETY: the handle is a live one and the name ends with a zero byte.
+        // SAFETY: the handle is open and the name ends with a zero byte.
         unsafe { libc::dlsym(self.0, name.as_ptr()) as usize }
     }
 }
@@ -86,7 +86,7 @@ macro_rules! functions {
             pub(crate) fn $name(self, $($arg: $type),*) -> u32 {
                 let address = self.address($symbol);
                 assert_ne!(address, 0, "{:?} is there", $symbol);
-                // SAFETY: that is the function's type.
+                // SAFETY: the function has this type.
                 let function = unsafe { std::mem::transmute::<usize, extern "C" fn($($type),*) -> u32>(address) };
                 function($($arg),*)
             }

@@ -1,4 +1,4 @@
-//! The simulator's own records, as a program gets them.
+//! The simulator's event log, as a program reads it.
 
 use memtrace_cusim::history::HistoryRecord;
 
@@ -6,7 +6,7 @@ use super::support::Driver;
 
 pub(crate) fn records(driver: Driver) -> Vec<HistoryRecord> {
     let address = driver.address(c"memtrace_cusim_events");
-    // SAFETY: that is the function's type.
+    // SAFETY: the function has this type.
     let events =
         unsafe { std::mem::transmute::<usize, extern "C" fn(u64, *mut HistoryRecord, usize) -> usize>(address) };
     let mut records = vec![HistoryRecord::default(); 100_000];
