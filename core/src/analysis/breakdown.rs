@@ -58,22 +58,22 @@ pub(crate) fn label_of_rest(device: &DeviceSnapshot, blocks: &[Block]) -> &'stat
 
 /// The peak's blocks by user line.
 pub fn by_line(data: &SnapshotData, device: &DeviceSnapshot) -> Breakdown {
-    at_peak(device, &mut Labels::of_stacks(data, line_label))
+    at_peak(device, Labels::of_stacks(data, line_label))
 }
 
 /// The peak's blocks by line of the model. Where that is a library's line, [`by_line`] shows the program's call.
 pub fn by_model_line(data: &SnapshotData, device: &DeviceSnapshot) -> Breakdown {
-    at_peak(device, &mut Labels::of_stacks(data, model_line_label))
+    at_peak(device, Labels::of_stacks(data, model_line_label))
 }
 
 /// The peak's blocks by the function of the user line.
 pub fn by_function(data: &SnapshotData, device: &DeviceSnapshot) -> Breakdown {
-    at_peak(device, &mut Labels::of_stacks(data, function_label))
+    at_peak(device, Labels::of_stacks(data, function_label))
 }
 
 /// The peak's blocks by operator.
 pub fn by_operator(data: &SnapshotData, device: &DeviceSnapshot) -> Breakdown {
-    at_peak(device, &mut Labels::of_stacks(data, operator_label))
+    at_peak(device, Labels::of_stacks(data, operator_label))
 }
 
 /// Bytes of the peak held by suballocators of frameworks, one row for each crate.
@@ -84,7 +84,7 @@ pub fn by_allocator(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<Row> {
 
 /// The peak's blocks by innermost scope.
 pub fn by_scope(data: &SnapshotData, device: &DeviceSnapshot) -> Breakdown {
-    at_peak(device, &mut Labels::of_contexts(data, scope_label))
+    at_peak(device, Labels::of_contexts(data, scope_label))
 }
 
 /// Label of blocks without a name.
@@ -140,7 +140,7 @@ pub fn by_age(data: &SnapshotData, device: &DeviceSnapshot) -> Breakdown {
 
 /// The peak's blocks by module of the model.
 pub fn by_module(data: &SnapshotData, device: &DeviceSnapshot) -> Breakdown {
-    at_peak(device, &mut Labels::of_contexts(data, module_label))
+    at_peak(device, Labels::of_contexts(data, module_label))
 }
 
 fn at_peak_by<'a>(data: &SnapshotData, device: &'a DeviceSnapshot, label: impl Fn(&'a Block) -> &'a str) -> Breakdown {
@@ -149,17 +149,17 @@ fn at_peak_by<'a>(data: &SnapshotData, device: &'a DeviceSnapshot, label: impl F
         sums.entry(label(block)).or_default().add(block, weight);
     }
     let rows = sums.into_iter().map(|(label, sum)| sum.row(label)).collect();
-    with_rest(data, rows, Rest::at_peak(device))
+    peak_with_rest(data, device, rows)
 }
 
 /// The live blocks by user line.
 pub fn live_by_line(data: &SnapshotData, device: &DeviceSnapshot) -> Breakdown {
-    breakdown(device.live_weights(), Rest::now(device), &mut Labels::of_stacks(data, line_label))
+    live(device, Labels::of_stacks(data, line_label))
 }
 
 /// The live blocks by innermost scope.
 pub fn live_by_scope(data: &SnapshotData, device: &DeviceSnapshot) -> Breakdown {
-    breakdown(device.live_weights(), Rest::now(device), &mut Labels::of_contexts(data, scope_label))
+    live(device, Labels::of_contexts(data, scope_label))
 }
 
 /// The operator that allocated more than half of a row of [`by_line`], or else "the backward pass".
@@ -174,39 +174,26 @@ pub(crate) fn operator_of_line(data: &SnapshotData, device: &DeviceSnapshot, lin
     most_by(operator_label).or_else(|| most_by(pass_label))
 }
 
-fn at_peak(device: &DeviceSnapshot, labels: &mut Labels<'_>) -> Breakdown {
-    breakdown(device.peak_weights(), Rest::at_peak(device), labels)
+fn at_peak(device: &DeviceSnapshot, mut labels: Labels<'_>) -> Breakdown {
+    let rows = summed(device.peak_weights(), &mut labels);
+    peak_with_rest(labels.data(), device, rows)
 }
 
-/// The breakdown of weighted blocks.
-fn breakdown<'a>(blocks: impl Iterator<Item = (&'a Block, Weight)>, rest: Rest, labels: &mut Labels<'_>) -> Breakdown {
-    let rows = summed(blocks, labels);
-    with_rest(labels.data(), rows, rest)
+fn peak_with_rest(data: &SnapshotData, device: &DeviceSnapshot, rows: Vec<Row>) -> Breakdown {
+    let Peak { not_recorded, below_threshold, ref blocks, .. } = device.peak;
+    with_rest(data, rows, (label_of_rest(device, blocks), not_recorded), below_threshold)
 }
 
-/// The bytes that were not recorded.
-struct Rest {
-    label: &'static str,
-    not_recorded: u64,
-    below_threshold: u64,
-}
-
-impl Rest {
-    fn at_peak(device: &DeviceSnapshot) -> Self {
-        let Peak { not_recorded, below_threshold, ref blocks, .. } = device.peak;
-        Self { label: label_of_rest(device, blocks), not_recorded, below_threshold }
-    }
-
-    fn now(device: &DeviceSnapshot) -> Self {
-        let DeviceSnapshot { not_recorded, below_threshold, ref live, .. } = *device;
-        Self { label: label_of_rest(device, live), not_recorded, below_threshold }
-    }
+fn live(device: &DeviceSnapshot, mut labels: Labels<'_>) -> Breakdown {
+    let rows = summed(device.live_weights(), &mut labels);
+    let not_recorded = (label_of_rest(device, &device.live), device.not_recorded);
+    with_rest(labels.data(), rows, not_recorded, device.below_threshold)
 }
 
 /// Adds the rows of what was not recorded; sorts and sums.
-fn with_rest(data: &SnapshotData, mut rows: Vec<Row>, rest: Rest) -> Breakdown {
+fn with_rest(data: &SnapshotData, mut rows: Vec<Row>, not_recorded: (&str, u64), below: u64) -> Breakdown {
     let below_label = format!("(blocks smaller than {})", crate::units::round(data.settings.min_size));
-    for (label, bytes) in [(rest.label.to_owned(), rest.not_recorded), (below_label, rest.below_threshold)] {
+    for (label, bytes) in [(not_recorded.0.to_owned(), not_recorded.1), (below_label, below)] {
         if bytes > 0 {
             rows.push(Row { label, bytes, median: 0, count: None });
         }
@@ -219,7 +206,7 @@ fn with_rest(data: &SnapshotData, mut rows: Vec<Row>, rest: Rest) -> Breakdown {
 fn summed<'a>(blocks: impl Iterator<Item = (&'a Block, Weight)>, labels: &mut Labels<'_>) -> Vec<Row> {
     let mut sums: Vec<Sum> = Vec::new();
     for (block, weight) in blocks {
-        let number = labels.number(block);
+        let number = labels.number(block.stack, block.context);
         if number >= sums.len() {
             sums.resize_with(number + 1, Sum::default);
         }
@@ -230,7 +217,6 @@ fn summed<'a>(blocks: impl Iterator<Item = (&'a Block, Weight)>, labels: &mut La
     labels.names().zip(sums).map(|(label, sum)| sum.row(label)).collect()
 }
 
-/// The blocks of one row.
 #[derive(Default)]
 struct Sum {
     weight: Weight,

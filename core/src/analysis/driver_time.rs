@@ -1,7 +1,7 @@
 //! Latency of the driver's allocator: time in calls by line and scope, and pool churn.
 
 use super::labels::{Labels, line_label, scope_label};
-use crate::snapshot::{Block, CallTime, DeviceSnapshot, MemoryKind, RecordKind, SnapshotData, ThreadId};
+use crate::snapshot::{CallTime, DeviceSnapshot, RecordKind, SnapshotData};
 
 /// Time in the driver calls of one line or scope.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -45,22 +45,17 @@ pub fn time_by_scope(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<TimeRo
 fn rows(device: &DeviceSnapshot, mut labels: Labels<'_>) -> Vec<TimeRow> {
     let mut rows: Vec<TimeRow> = Vec::new();
     for time in &device.calls {
-        let number = labels.number(&standing_for(time));
+        let number = labels.number(time.stack, time.context);
         if number >= rows.len() {
             rows.resize_with(number + 1, TimeRow::default);
         }
-        rows.get_mut(number).into_iter().for_each(|row| row.add(time));
+        if let Some(row) = rows.get_mut(number) {
+            row.add(time);
+        }
     }
     rows.iter_mut().zip(labels.names()).for_each(|(row, label)| row.label = label.to_owned());
     rows.sort_by(|a, b| b.ns().cmp(&a.ns()).then_with(|| a.label.cmp(&b.label)));
     rows
-}
-
-/// A block of the same site, for its label.
-fn standing_for(time: &CallTime) -> Block {
-    let CallTime { stack, context, .. } = *time;
-    let (thread, memory) = (ThreadId::default(), MemoryKind::Pool);
-    Block { address: 0, size: 0, seq: None, time_ns: 0, stack, context, thread, stream: 0, memory }
 }
 
 /// Time in all calls.

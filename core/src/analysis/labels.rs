@@ -44,7 +44,7 @@ pub fn line_and_callers(data: &SnapshotData, stack: StackId, callers: usize) -> 
 /// Cache of labels by stack or context. Equal labels have one number.
 pub(super) struct Labels<'a> {
     data: &'a SnapshotData,
-    key: fn(&Block) -> u32,
+    key: fn(StackId, ContextId) -> u32,
     label: fn(&SnapshotData, u32) -> String,
     by_key: HashMap<u32, usize>,
     by_name: HashMap<Rc<str>, usize>,
@@ -53,14 +53,18 @@ pub(super) struct Labels<'a> {
 
 impl<'a> Labels<'a> {
     pub(super) fn of_stacks(data: &'a SnapshotData, label: fn(&SnapshotData, u32) -> String) -> Self {
-        Self::new(data, |block| block.stack.0, label)
+        Self::new(data, |stack, _| stack.0, label)
     }
 
     pub(super) fn of_contexts(data: &'a SnapshotData, label: fn(&SnapshotData, u32) -> String) -> Self {
-        Self::new(data, |block| block.context.0, label)
+        Self::new(data, |_, context| context.0, label)
     }
 
-    fn new(data: &'a SnapshotData, key: fn(&Block) -> u32, label: fn(&SnapshotData, u32) -> String) -> Self {
+    fn new(
+        data: &'a SnapshotData,
+        key: fn(StackId, ContextId) -> u32,
+        label: fn(&SnapshotData, u32) -> String,
+    ) -> Self {
         Self { data, key, label, by_key: HashMap::new(), by_name: HashMap::new(), names: Vec::new() }
     }
 
@@ -68,9 +72,9 @@ impl<'a> Labels<'a> {
         self.data
     }
 
-    /// The number of the block's label, in the order of first use.
-    pub(super) fn number(&mut self, block: &Block) -> usize {
-        let key = (self.key)(block);
+    /// The number of the label, in the order of first use.
+    pub(super) fn number(&mut self, stack: StackId, context: ContextId) -> usize {
+        let key = (self.key)(stack, context);
         if let Some(&number) = self.by_key.get(&key) {
             return number;
         }
@@ -89,17 +93,15 @@ impl<'a> Labels<'a> {
 
     /// The block's name.
     pub(super) fn name(&mut self, block: &Block) -> &str {
-        let number = self.number(block);
+        let number = self.number(block.stack, block.context);
         self.names.get(number).map_or("", |name| name)
     }
 
-    /// The labels in the order of their numbers.
     pub(super) fn names(&self) -> impl Iterator<Item = &str> {
         self.names.iter().map(|name| &**name)
     }
 }
 
-/// Label of a stack without names, or of no stack.
 fn nameless(data: &SnapshotData, stack: StackId) -> &'static str {
     if data.stacks.addresses(stack).next().is_some() { "(no names)" } else { "(no stack)" }
 }

@@ -6,7 +6,9 @@ use std::num::NonZeroU64;
 
 use super::log;
 use crate::error::Error;
-use crate::snapshot::{Block, ContextId, Device, DeviceSnapshot, Mark, Peak, RecordKind, Replay, SnapshotData, Weight};
+use crate::snapshot::{
+    Block, ContextId, ContextNode, Device, DeviceSnapshot, Mark, Peak, RecordKind, Replay, SnapshotData, Weight,
+};
 use crate::units::Bytes;
 
 /// The moment that a report, a flamegraph or folded stacks show.
@@ -183,27 +185,23 @@ pub(super) fn after(device: &DeviceSnapshot, records: usize) -> Peak {
 
 /// The contexts whose scope has this name or path.
 pub(super) fn scopes(data: &SnapshotData, name: &str) -> Result<Vec<ContextId>, Error> {
-    let is_meant = |id: &ContextId| data.contexts[id.0 as usize].name == name || data.context_path(*id) == name;
-    let found: Vec<ContextId> = contexts(data).filter(is_meant).collect();
-    let known = || names(data, |_| true);
+    let is_meant = |(id, node): &(ContextId, &ContextNode)| node.name == name || data.context_path(*id) == name;
+    let found: Vec<ContextId> = contexts(data).filter(is_meant).map(|(id, _)| id).collect();
     if found.is_empty() {
-        Err(Error::moment(format!("there is no scope `{name}`; there are {}", known())))
-    } else {
-        Ok(found)
+        return Err(Error::moment(format!("there is no scope `{name}`; there are {}", names(data, |_| true))));
     }
+    Ok(found)
 }
 
 /// The contexts whose scope's name ends in this number.
 pub(super) fn step(data: &SnapshotData, number: u64) -> Result<Vec<ContextId>, Error> {
     let is_meant = |name: &str| number_of(name) == Some(number);
-    let found: Vec<ContextId> = contexts(data)
-        .filter(|id| !data.contexts[id.0 as usize].module && is_meant(&data.contexts[id.0 as usize].name))
-        .collect();
-    let mut known: Vec<&str> = found.iter().map(|id| &*data.contexts[id.0 as usize].name).collect();
+    let steps = || contexts(data).filter(|(_, node)| !node.module && is_meant(&node.name));
+    let mut known: Vec<&str> = steps().map(|(_, node)| &*node.name).collect();
     known.sort_unstable();
     known.dedup();
     match *known {
-        [_] => Ok(found),
+        [_] => Ok(steps().map(|(id, _)| id).collect()),
         [] => Err(Error::moment(format!("no scope has the number {number}; there are {}", names(data, |_| true)))),
         _ => {
             Err(Error::moment(format!("several scopes have the number {number}, name one: {}", names(data, is_meant))))
@@ -217,15 +215,14 @@ fn number_of(name: &str) -> Option<u64> {
     name.get(start..).filter(|_| start > 0).and_then(|digits| digits.parse().ok())
 }
 
-fn contexts(data: &SnapshotData) -> impl Iterator<Item = ContextId> {
-    (1..data.contexts.len()).map(|id| ContextId(u32::try_from(id).unwrap_or(u32::MAX)))
+fn contexts(data: &SnapshotData) -> impl Iterator<Item = (ContextId, &ContextNode)> {
+    (0..).map(ContextId).zip(&data.contexts).skip(1)
 }
 
-/// Some scope names, for an error message.
 fn names(data: &SnapshotData, is_meant: impl Fn(&str) -> bool) -> String {
     const SOME: usize = 8;
     let mut names: Vec<String> = Vec::new();
-    for node in data.contexts.iter().skip(1).filter(|node| is_meant(&node.name)) {
+    for (_, node) in contexts(data).filter(|(_, node)| is_meant(&node.name)) {
         let name = format!("`{}`", node.name);
         if names.len() < SOME && !names.contains(&name) {
             names.push(name);
@@ -246,17 +243,16 @@ fn in_scopes(data: &SnapshotData, device: &DeviceSnapshot, scopes: &[ContextId])
             highest = Some(now);
         }
     };
-    for (index, moment) in log::entries(device).enumerate() {
-        while let Some(mark) = marks.next_if(|mark| mark.time_ns <= moment.record.time_ns) {
+    for moment in log::entries(device).map(Some).chain([None]) {
+        let until = moment.map_or(u64::MAX, |moment| moment.record.time_ns);
+        while let Some(mark) = marks.next_if(|mark| mark.time_ns <= until) {
             open.apply(mark);
             look(&open, now);
         }
-        now = (index + 1, moment.allocated);
-        look(&open, now);
-    }
-    for mark in marks {
-        open.apply(mark);
-        look(&open, now);
+        if let Some(moment) = moment {
+            now = (now.0 + 1, moment.allocated);
+            look(&open, now);
+        }
     }
     let (records, _) = highest.ok_or_else(|| {
         let name = scopes.first().map_or_else(String::new, |scope| data.context_path(*scope));

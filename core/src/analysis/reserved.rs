@@ -10,7 +10,6 @@ use crate::snapshot::{DeviceSnapshot, Record, RecordKind, SegmentRecord};
 /// Sweep over the log. Blocks outside of all segments count by themselves.
 pub(crate) struct Reserved<'a> {
     segments: Peekable<Iter<'a, SegmentRecord>>,
-    /// The existing segments: address and size.
     known: BTreeMap<u64, u64>,
     device: &'a DeviceSnapshot,
     now: i128,
@@ -51,7 +50,6 @@ impl<'a> Reserved<'a> {
         }
     }
 
-    /// Applies a record.
     pub(crate) fn after(&mut self, record: &Record) {
         let segment = self.known.range(..=record.address).next_back();
         if segment.is_none_or(|(start, size)| record.address - start >= *size) {

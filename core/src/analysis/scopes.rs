@@ -82,7 +82,6 @@ fn folded(rows: Vec<ScopeRow>, depth: usize) -> Vec<ScopeRow> {
     groups.into_iter().flat_map(of_group).collect()
 }
 
-/// Scopes whose names differ only in a number.
 struct Group {
     row: ScopeRow,
     last: String,

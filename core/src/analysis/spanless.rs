@@ -54,7 +54,6 @@ pub fn spanless_note(data: &SnapshotData) -> Option<(String, &'static str)> {
 
 struct Search<'a> {
     data: &'a SnapshotData,
-    /// By stack.
     belongs: HashMap<StackId, bool>,
     sum: Spanless,
 }

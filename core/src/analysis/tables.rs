@@ -7,7 +7,6 @@ use super::breakdown::{
 use crate::attribute::{module, operator};
 use crate::snapshot::{ContextId, DeviceSnapshot, SnapshotData};
 
-/// A breakdown table.
 pub(crate) struct BreakdownTable {
     /// Its key in JSON, which has all tables.
     pub(crate) key: &'static str,

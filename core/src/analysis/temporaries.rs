@@ -30,7 +30,7 @@ pub fn temporaries(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<Temporar
     let mut given_out: HashMap<StackId, bool> = HashMap::new();
     let mut is_given_out = |stack| *given_out.entry(stack).or_insert_with(|| allocator(data, stack).is_some());
     for block in short_lived(&device.records).into_iter().filter(|block| !is_given_out(block.stack)) {
-        let number = labels.number(&block);
+        let number = labels.number(block.stack, block.context);
         if number >= rows.len() {
             rows.resize(number + 1, Default::default());
         }

@@ -129,13 +129,11 @@ fn parting(data: &SnapshotData, older: StackId, newer: StackId) -> Parting<'_> {
     one_function(a, b).then_some((a, b))
 }
 
-/// Index of the log.
 struct Log<'a> {
     device: &'a DeviceSnapshot,
     /// Positions of each block's alloc and free, by the block's number.
     allocated: HashMap<Option<NonZeroU64>, usize>,
     freed: HashMap<Option<NonZeroU64>, usize>,
-    /// Positions of each thread's allocs.
     allocs: HashMap<ThreadId, Vec<usize>>,
     /// Number of allocs in backward passes before each record.
     backward_before: Vec<usize>,
@@ -175,7 +173,6 @@ impl<'a> Log<'a> {
         chains.filter(|chain| chain.len() > 1 && !self.saw_a_backward_pass(chain)).collect()
     }
 
-    /// Did a backward pass run while the oldest block was live?
     fn saw_a_backward_pass(&self, chain: &[&Block]) -> bool {
         let Some(oldest) = chain.first() else { return false };
         let from = self.allocated.get(&oldest.seq).copied().unwrap_or(0);

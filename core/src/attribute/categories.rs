@@ -76,7 +76,6 @@ impl Either {
     }
 }
 
-/// What is known of a block by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Verdict {
     Is(Category),
@@ -84,7 +83,6 @@ enum Verdict {
     Likely(Category),
     /// Unknown, and not brief.
     Kept(Option<Either>),
-    /// Unknown.
     Open,
 }
 
@@ -160,7 +158,6 @@ fn inherit(lives: &[Lifetime], verdicts: &[Verdict], categories: &mut HashMap<No
 struct Like {
     /// Sites whose blocks replace each other.
     replaced: HashSet<(StackId, u64)>,
-    /// Where blocks without a category were freed.
     freed: HashMap<(StackId, u64), Vec<usize>>,
 }
 
@@ -210,7 +207,6 @@ struct Work<'a> {
     /// Growing caches, and blocks that they may have begun with.
     caches: HashSet<NonZeroU64>,
     prefixes: HashSet<NonZeroU64>,
-    /// Where scopes were left.
     exits: Exits,
 }
 
@@ -272,7 +268,7 @@ impl<'a> Work<'a> {
         let Some(pass) = pass_at(&self.backward, life) else { return Verdict::Kept(None) };
         // Blocks of the pass's own go when it ends; so do its gradients if nobody takes them.
         let in_pass = life.to <= pass.to || !outlives(life, pass) && pass.next.is_some() && self.has_result(life, pass);
-        let is_detail = in_pass || pass.has_gradients || !life.may_be_gradient;
+        let is_detail = in_pass || pass.has_gradients || !life.of_stack.is_gradient;
         if is_detail || self.counted.details.contains(&life.seq) {
             Verdict::Is(Category::AutogradDetail)
         } else if self.counted.gradients.contains(&life.seq) {
@@ -282,7 +278,6 @@ impl<'a> Work<'a> {
         }
     }
 
-    /// Did any block outlive the pass?
     fn has_result(&self, life: &Lifetime, pass: &Pass) -> bool {
         self.history.outlive(life.thread, pass.from, pass.to, pass.next.unwrap_or(usize::MAX))
     }
@@ -297,7 +292,7 @@ impl<'a> Work<'a> {
     }
 
     fn input(&self, life: &Lifetime) -> Verdict {
-        if life.in_forward || self.is_short(life) {
+        if life.of_stack.in_forward || self.is_short(life) {
             Verdict::Open
         } else if self.history.comes_again(life.stack) {
             Verdict::Is(Category::Input)
@@ -332,7 +327,7 @@ impl<'a> Work<'a> {
             None => self.is_soon_freed(life),
         };
         // A batch picked from a data set is freed with the pass that it was for.
-        let may_be_input = life.moves && !life.in_forward && self.history.spans_forward(life);
+        let may_be_input = life.of_stack.moves && !life.of_stack.in_forward && self.history.spans_forward(life);
         !may_be_input && !self.prefixes.contains(&life.seq) && (is_short() || self.is_brief(life))
     }
 
@@ -340,7 +335,8 @@ impl<'a> Work<'a> {
     /// block must be part of a forward pass; so must a block that overlaps with the next, as sums do.
     fn is_brief(&self, life: &Lifetime) -> bool {
         let trains = self.backward.get(&life.thread).is_some_and(|passes| !passes.is_empty());
-        (life.in_forward || !trains) && self.history.is_brief(life.stack, life.in_forward && life.hint == Hint::Forward)
+        (life.of_stack.in_forward || !trains)
+            && self.history.is_brief(life.stack, life.of_stack.in_forward && life.hint == Hint::Forward)
     }
 
     /// Either its stack says so, or the pass had begun before it and its site also allocated before the thread's first backward
@@ -349,7 +345,7 @@ impl<'a> Work<'a> {
         let first = self.backward.get(&life.thread).and_then(|passes| passes.first());
         let recurs = first.is_some_and(|first| self.history.allocates_around(life.stack, first.from));
         let has_begun = self.forward.get(&(life.thread, next)).is_some_and(|begins| *begins < life.from);
-        life.in_forward || recurs && has_begun
+        life.of_stack.in_forward || recurs && has_begun
     }
 
     /// Was it freed before the program left its innermost scope that is not a module? `None` outside of all scopes, and for a
@@ -370,7 +366,7 @@ impl<'a> Work<'a> {
 
 fn forward_passes(lives: &[Lifetime], backward: &Passes) -> HashMap<(ThreadId, usize), usize> {
     let mut forward = HashMap::new();
-    for life in lives.iter().filter(|life| life.in_forward && life.from > 0) {
+    for life in lives.iter().filter(|life| life.of_stack.in_forward && life.from > 0) {
         if let Some([next, ..]) =
             backward_after(backward, life).filter(|passes| passes.first().is_some_and(|next| life.to > next.from))
         {
@@ -380,7 +376,6 @@ fn forward_passes(lives: &[Lifetime], backward: &Passes) -> HashMap<(ThreadId, u
     forward
 }
 
-/// The thread's backward passes after the block's allocation, if any.
 fn backward_after<'a>(backward: &'a Passes, life: &Lifetime) -> Option<&'a [Pass]> {
     let passes = backward.get(&life.thread)?;
     let later = passes.get(passes.partition_point(|pass| pass.from <= life.from)..)?;

@@ -14,13 +14,11 @@ use super::lifetimes::Lifetime;
 use super::passes::{Pass, Passes, pass_at};
 use crate::snapshot::Category;
 
-/// The outcome of counting, as numbers of blocks.
 #[derive(Debug, Default)]
 pub(super) struct GradientCounts {
     pub(super) gradients: HashSet<NonZeroU64>,
     /// Results of a pass whose size no variable has.
     pub(super) details: HashSet<NonZeroU64>,
-    /// Variables that have gradients.
     pub(super) parameters: HashSet<NonZeroU64>,
 }
 
@@ -37,7 +35,7 @@ pub(super) fn count(lives: &[Lifetime], backward: &Passes, are_all_known: bool) 
     for (from, left) in passes {
         let (variables, others): (Vec<&Lifetime>, Vec<&Lifetime>) = live.at(from).partition(|life| is_variable(life));
         let (left, on_the_way): (Vec<&Lifetime>, Vec<&Lifetime>) =
-            left.into_iter().partition(|life| life.may_be_gradient);
+            left.into_iter().partition(|life| life.of_stack.is_gradient);
         // If gradients retain their graph, gradients of intermediate results are left as well.
         let may_have_one = |life: &&Lifetime| !on_the_way.is_empty() || may_be_operand(life);
         let count = Count {
@@ -75,7 +73,6 @@ impl<'a> Live<'a> {
     }
 }
 
-/// Blocks by size.
 type Sizes<'a> = HashMap<u64, Vec<&'a Lifetime>>;
 
 /// The blocks of each size when a pass ends.
@@ -114,7 +111,7 @@ pub(super) fn outlives(life: &Lifetime, pass: &Pass) -> bool {
 
 /// A model's variable, or perhaps an optimizer's, but not one known to be an optimizer's.
 fn is_variable(life: &Lifetime) -> bool {
-    life.is_variable && matches!(life.hint, Hint::Variable | Hint::Rule(Category::Parameter))
+    life.of_stack.is_variable && matches!(life.hint, Hint::Variable | Hint::Rule(Category::Parameter))
 }
 
 fn sizes<'a>(lives: impl Iterator<Item = &'a Lifetime>) -> Sizes<'a> {

@@ -10,7 +10,6 @@ use crate::snapshot::{StackId, ThreadId};
 /// Blocks in a run that counts as a cache.
 const LEAST: usize = 3;
 
-/// Growing caches, as numbers of blocks.
 #[derive(Debug, Default)]
 pub(super) struct Growing {
     /// Blocks of the caches: three or more allocated by `cat`, each larger than the last by the same amount and allocated while
@@ -65,7 +64,6 @@ fn runs<'a>(place: &[&'a Lifetime]) -> Vec<Vec<&'a Lifetime>> {
     runs
 }
 
-/// Does the block extend the run by one step?
 fn continues(run: &[&Lifetime], life: &Lifetime) -> bool {
     /// Maximum number of records until the last block is freed.
     const SOON: usize = 16;

@@ -2,7 +2,7 @@
 
 use super::operator::FramePlace;
 use super::{Origin, allocator, library, operator};
-use crate::snapshot::{Category, ContextId, Fact, SnapshotData, StackId, SymbolName};
+use crate::snapshot::{Category, ContextId, Fact, Frame, Rules, SnapshotData, StackId, SymbolName};
 
 /// What a stack says about a block's purpose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,7 +27,6 @@ pub(super) enum Hint {
     Join,
     /// Allocated by another operator of the forward pass.
     Forward,
-    /// None of these.
     Nothing,
 }
 
@@ -37,13 +36,10 @@ pub(super) struct StackHint {
     hint: Hint,
     /// Allocated by an operator of the forward pass or of an optimizer: in an optimizer's scope it is the optimizer's.
     is_operator: bool,
-    /// An optimizer's function is on the stack.
     in_optimizer: bool,
-    /// The block is a variable.
     pub(super) is_variable: bool,
     /// A function in which a model works is on the stack.
     pub(super) in_forward: bool,
-    /// The operator only moves elements.
     pub(super) moves: bool,
     /// In a backward pass, the operator's results are gradients.
     pub(super) is_gradient: bool,
@@ -52,33 +48,37 @@ pub(super) struct StackHint {
 impl StackHint {
     pub(super) fn of(data: &SnapshotData, stack: StackId) -> Self {
         let rules = &data.settings.rules;
-        let by_rule = by_rule(data, stack);
+        let run: Vec<FramePlace<'_>> = framework_run(data, stack).collect();
         let operator = operator(data, stack);
-        let is_variable = is_variable(data, stack);
-        let hint = match (by_rule, operator) {
+        let called = operator.and_then(|operator| run.iter().rfind(|place| place.function == operator.root));
+        let calls = |fact| called.is_some_and(|place| place.is(rules, fact));
+        let is_variable = run.iter().any(|place| place.is(rules, Fact::Variable));
+        let hint = match (by_rule(rules, &run), operator) {
             _ if allocator(data, stack).is_some() => Hint::GivenOut,
             _ if library(data, stack).is_some() => Hint::Workspace,
             (Some(Category::Workspace), _) => Hint::Workspace,
             (_, Some(operator)) if operator.is_backward => Hint::Backward,
             (Some(category), _) => Hint::Rule(category),
             (None, _) if is_variable => Hint::Variable,
-            (None, Some(operator)) if is_called(data, stack, operator.root, Fact::Input) => Hint::Input,
-            (None, Some(operator)) if is_called(data, stack, operator.root, Fact::Constant) => Hint::Constant,
+            (None, Some(_)) if calls(Fact::Input) => Hint::Input,
+            (None, Some(_)) if calls(Fact::Constant) => Hint::Constant,
             (None, Some(operator)) if rules.names(Fact::Join, operator.root) => Hint::Join,
             (None, Some(_)) => Hint::Forward,
-            (None, None) if is_upload(data, stack) => Hint::Input,
+            // The program brings data in without an operator.
+            (None, None) if run.last().is_some_and(|place| place.is(rules, Fact::Input)) => Hint::Input,
             (None, None) => Hint::Nothing,
         };
         // These hold whatever else the stack says.
         let is_final =
             matches!(hint, Hint::GivenOut | Hint::Workspace | Hint::Backward | Hint::Rule(Category::Unknown));
         let is_operator = operator.is_some() && !is_final;
-        let in_optimizer = is_operator && in_optimizer(data, stack);
-        let moves = operator.is_some_and(|operator| is_called(data, stack, operator.root, Fact::Move));
-        let is_gradient =
-            operator.is_some_and(|operator| rules.is_gradient(operator.root, operator.backward_of.unwrap_or_default()));
-        let in_forward = in_forward(data, stack);
-        Self { hint, is_operator, in_optimizer, is_variable, in_forward, moves, is_gradient }
+        let frames = || data.stacks.frames(stack);
+        let in_optimizer = is_operator && frames().any(|frame| FramePlace::of(frame).is(rules, Fact::Optimizer));
+        let of = operator.and_then(|operator| operator.backward_of).unwrap_or_default();
+        let is_gradient = operator.is_some_and(|operator| rules.is_gradient(operator.root, of));
+        let is_forward = |frame: &Frame| rules.names(Fact::Forward, SymbolName(frame.function_or_empty()).function());
+        let in_forward = frames().any(is_forward);
+        Self { hint, is_operator, in_optimizer, is_variable, in_forward, moves: calls(Fact::Move), is_gradient }
     }
 
     /// The hint, given whether one of the block's scopes is an optimizer's.
@@ -103,34 +103,10 @@ fn framework_run(data: &SnapshotData, stack: StackId) -> impl Iterator<Item = Fr
 }
 
 /// [`Category::Workspace`] if any frame's rule says so, else the category of the outermost frame that has a rule.
-fn by_rule(data: &SnapshotData, stack: StackId) -> Option<Category> {
-    let rules = &data.settings.rules;
-    let mut found = None;
-    for place in framework_run(data, stack) {
-        match rules.category(&place.package, &place.file, place.function) {
-            Some(Category::Workspace) => return Some(Category::Workspace),
-            Some(category) => found = Some(category),
-            None => {}
-        }
-    }
-    found
-}
-
-/// Does a rule state this fact about the operator that the program called?
-fn is_called(data: &SnapshotData, stack: StackId, root: &str, fact: Fact) -> bool {
-    let is_root = |place: &FramePlace<'_>| place.function == root;
-    let called = framework_run(data, stack).filter(is_root).last();
-    called.is_some_and(|place| place.is(&data.settings.rules, fact))
-}
-
-/// Does the program bring data in without an operator of the framework?
-fn is_upload(data: &SnapshotData, stack: StackId) -> bool {
-    let called = framework_run(data, stack).last();
-    called.is_some_and(|place| place.is(&data.settings.rules, Fact::Input))
-}
-
-fn is_variable(data: &SnapshotData, stack: StackId) -> bool {
-    framework_run(data, stack).any(|place| place.is(&data.settings.rules, Fact::Variable))
+fn by_rule(rules: &Rules, run: &[FramePlace<'_>]) -> Option<Category> {
+    let mut found = run.iter().filter_map(|place| rules.category(&place.package, &place.file, place.function));
+    let outermost = found.clone().next_back();
+    found.find(|category| *category == Category::Workspace).or(outermost)
 }
 
 /// Was the block created from data or a constant, not from other tensors?
@@ -138,19 +114,6 @@ pub(crate) fn is_made_anew(data: &SnapshotData, stack: StackId) -> bool {
     matches!(StackHint::of(data, stack).hint, Hint::Input | Hint::Constant | Hint::Variable)
 }
 
-/// Is a function in which a model works on the stack?
-fn in_forward(data: &SnapshotData, stack: StackId) -> bool {
-    let rules = &data.settings.rules;
-    data.stacks.frames(stack).any(|frame| rules.names(Fact::Forward, SymbolName(frame.function_or_empty()).function()))
-}
-
-/// Is a function of an optimizer on the stack?
-fn in_optimizer(data: &SnapshotData, stack: StackId) -> bool {
-    let mut places = data.stacks.frames(stack).map(FramePlace::of);
-    places.any(|place| place.is(&data.settings.rules, Fact::Optimizer))
-}
-
-/// Is one of these scopes an optimizer's?
 pub(super) fn is_step(data: &SnapshotData, context: ContextId) -> bool {
     data.context_names(context).into_iter().any(|name| data.settings.rules.names(Fact::Step, name))
 }

@@ -19,7 +19,6 @@ pub(super) struct AllocationHistory {
     ends: HashMap<ThreadId, Vec<(usize, usize)>>,
 }
 
-/// The allocation pattern of a site.
 #[derive(Clone, Copy, Debug)]
 struct Habit {
     comes_again: bool,
@@ -33,7 +32,7 @@ impl AllocationHistory {
         for life in lives.iter().filter(|life| life.from > 0) {
             places.all.push(life.from);
             places.stacks.push(life.stack);
-            if life.in_forward {
+            if life.of_stack.in_forward {
                 places.forward.push(life.from);
             }
             places.of_thread.entry(life.thread).or_default().push(life.from);
@@ -52,7 +51,6 @@ impl AllocationHistory {
         until(to) - until(from)
     }
 
-    /// Does the thread allocate after this position?
     pub(super) fn goes_on(&self, thread: ThreadId, position: usize) -> bool {
         self.of_thread.get(&thread).and_then(|all| all.last()).is_some_and(|last| *last > position)
     }
@@ -86,13 +84,11 @@ impl AllocationHistory {
         self.of_stack.get(&stack).map_or(&[], Vec::as_slice)
     }
 
-    /// Does the site allocate between two positions?
     pub(super) fn allocates_between(&self, stack: StackId, from: usize, to: usize) -> bool {
         let all = self.of_stack(stack);
         all.get(all.partition_point(|(at, _)| *at <= from)).is_some_and(|(next, _)| *next < to)
     }
 
-    /// Does the site allocate both before and after a position?
     pub(super) fn allocates_around(&self, stack: StackId, position: usize) -> bool {
         let ends = self.of_stack(stack).first().zip(self.of_stack(stack).last());
         ends.is_some_and(|((first, _), (last, _))| *first < position && position < *last)

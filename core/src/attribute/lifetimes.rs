@@ -19,18 +19,10 @@ pub(super) struct Lifetime {
     /// `usize::MAX` if it is live or its free is unknown.
     pub(super) to: usize,
     pub(super) hint: Hint,
-    /// A variable, of a model or an optimizer.
-    pub(super) is_variable: bool,
-    /// Allocated in a forward pass, judging by the functions on its stack.
-    pub(super) in_forward: bool,
-    /// Its operator only moves elements.
-    pub(super) moves: bool,
-    /// May be a gradient if it is allocated in a backward pass.
-    pub(super) may_be_gradient: bool,
+    pub(super) of_stack: StackHint,
 }
 
 impl Lifetime {
-    /// Is the block live at this position?
     pub(super) fn is_live_at(&self, position: usize) -> bool {
         self.from <= position && position < self.to
     }
@@ -48,22 +40,8 @@ pub(super) fn lifetimes(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<Lif
     let mut found: HashMap<NonZeroU64, Lifetime> = HashMap::new();
     let mut life = |seq: NonZeroU64, block: &Block, from: usize| {
         let Block { size, stack, context, thread, .. } = *block;
-        let (hint, StackHint { is_variable, in_forward, moves, is_gradient: may_be_gradient, .. }) =
-            hint(stack, context);
-        Lifetime {
-            seq,
-            size,
-            stack,
-            context,
-            thread,
-            from,
-            to: usize::MAX,
-            hint,
-            is_variable,
-            in_forward,
-            moves,
-            may_be_gradient,
-        }
+        let (hint, of_stack) = hint(stack, context);
+        Lifetime { seq, size, stack, context, thread, from, to: usize::MAX, hint, of_stack }
     };
     // Position 0 is before the log.
     for (position, record) in (1..).zip(&device.records) {

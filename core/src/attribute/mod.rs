@@ -64,7 +64,6 @@ pub fn allocation_site(data: &SnapshotData, stack: StackId) -> AllocationSite<'_
     site_of(data.stacks.frames(stack).map(|frame| (Origin::of(&data.settings.rules, frame), frame)))
 }
 
-/// The user line among a stack's frames.
 fn site_of<'a>(frames: impl Iterator<Item = (Origin, &'a Frame)>) -> AllocationSite<'a> {
     let (mut library, mut framework) = (None, None);
     for (origin, frame) in frames {
@@ -100,7 +99,6 @@ impl Origins {
         numbers.filter_map(|number| Some((*self.0.get(number)?, data.stacks.frames.get(number)?)))
     }
 
-    /// See [`allocation_site`].
     pub(crate) fn allocation_site<'a>(&self, data: &'a SnapshotData, stack: StackId) -> AllocationSite<'a> {
         site_of(self.frames(data, stack))
     }

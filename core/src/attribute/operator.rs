@@ -85,7 +85,6 @@ pub(crate) fn squared_by(data: &SnapshotData, stack: StackId) -> Option<&str> {
     operator(data, stack).map(|found| found.root).filter(|root| *root != square.function)
 }
 
-/// Does any stack contain a backward pass?
 pub(crate) fn has_backward_pass(data: &SnapshotData) -> bool {
     data.stacks.frames.iter().any(|frame| FramePlace::of(frame).is(&data.settings.rules, Fact::Pass))
 }
@@ -130,7 +129,6 @@ impl<'a> FramePlace<'a> {
         Self { package: package.to_owned(), version: "", file: file.into(), function }
     }
 
-    /// Does a rule state this fact about the function?
     pub(super) fn is(&self, rules: &Rules, fact: Fact) -> bool {
         rules.says(fact, &self.package, &self.file, self.function)
     }

@@ -51,7 +51,6 @@ fn vendored(rules: &Rules, file: &str) -> Origin {
     package.map_or(otherwise, |package| by_crate(rules, &package.replace('-', "_"), otherwise))
 }
 
-/// The package of a file in a registry or a git checkout.
 fn library_of(file: &str) -> Option<&str> {
     if let Some((_, path)) = file.split_once("/registry/src/") {
         return path.split('/').nth(1).map(without_version);

@@ -20,13 +20,11 @@ pub(super) struct Pass {
     pub(super) has_gradients: bool,
 }
 
-/// The passes of each thread, in order.
 pub(super) type Passes = HashMap<ThreadId, Vec<Pass>>;
 
 /// Positions of the last record before each scope was left, by thread and context.
 pub(super) type Exits = HashMap<(ThreadId, ContextId), Vec<usize>>;
 
-/// The pass in which a block was allocated.
 pub(super) fn pass_at<'a>(passes: &'a Passes, life: &Lifetime) -> Option<&'a Pass> {
     let passes = passes.get(&life.thread)?;
     let at = passes.partition_point(|pass| pass.from <= life.from).checked_sub(1)?;
@@ -83,7 +81,6 @@ pub(super) fn exits(device: &DeviceSnapshot) -> Exits {
     exits
 }
 
-/// The exits of each thread, from any scope.
 fn left(exits: &Exits) -> HashMap<ThreadId, Vec<usize>> {
     let mut left: HashMap<ThreadId, Vec<usize>> = HashMap::new();
     for ((thread, _), positions) in exits {

@@ -136,7 +136,7 @@ fn health(data: &SnapshotData) -> Value {
 fn cuda_hooks(hooks: &CudaHooks) -> Value {
     let unseen = hooks.unseen_calls.iter().map(|unseen| (unseen.function.clone(), unseen.calls.into()));
     json!({
-        "hooks": coverage::state_word(hooks.state),
+        "hooks": hooks.state.word(),
         "imports": hooks.imports,
         "refused_imports": hooks.refused_imports,
         "looked_up": hooks.looked_up,

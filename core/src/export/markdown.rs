@@ -21,7 +21,7 @@ fn table(text: &mut String, section: &Section) {
     if section.rows.is_empty() {
         return;
     }
-    let titles: Vec<&str> = section.columns.iter().map(|column| column.title).collect();
+    let titles = &section.columns;
     let rule = vec!["---:"; titles.len().saturating_sub(1)];
     let _ = writeln!(text, "| {} |\n| {} | :--- |", titles.join(" | "), rule.join(" | "));
     for row in &section.rows {
@@ -46,13 +46,13 @@ fn escaped(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::{Cell, Column};
+    use crate::report::Cell;
 
     #[test]
     fn a_table_has_a_rule_and_names_are_escaped() {
         let section = Section {
             title: "Change, by line".into(),
-            columns: vec![Column { title: "Change" }, Column { title: "Location" }],
+            columns: vec!["Change", "Location"],
             rows: vec![vec![Cell::Change(1024), Cell::Text("a|b::<T>".into())]],
             ..Section::default()
         };

@@ -40,7 +40,7 @@ fn finding(finding: &Finding) -> Value {
 
 fn section(section: &Section) -> Value {
     let row = |row: &Vec<Cell>| {
-        let titles = section.columns.iter().map(|column| key(column.title));
+        let titles = section.columns.iter().map(|title| key(title));
         Value::Object(titles.zip(row).map(|(title, cell)| (title, value(cell))).collect::<Map<_, _>>())
     };
     json!({

@@ -104,9 +104,9 @@ impl Page<'_> {
     }
 
     fn table(&mut self, section: &Section) {
-        let titles: Vec<&'static str> = section.columns.iter().map(|column| column.title).collect();
+        let titles = &section.columns;
         let cut = if titles.last() == Some(&"Location") { Cut::Start } else { Cut::End };
-        let mut table = TextTable::new(&titles, cut);
+        let mut table = TextTable::new(titles, cut);
         let about = if section.is_estimate { sampled::ABOUT } else { "" };
         for row in &section.rows {
             table.row(row.iter().map(|cell| cell_text(cell, about)).collect());

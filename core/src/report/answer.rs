@@ -9,10 +9,8 @@ use super::summary::seconds;
 
 /// Parts below 1/20 of the peak are not mentioned.
 const WORTH_SAYING: u64 = 20;
-/// Maximum number of categories mentioned.
 const CATEGORIES: usize = 4;
 
-/// The answer as lines of one sentence each.
 pub(super) fn answer(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<String> {
     let mut lines = vec![peak(data, device)];
     lines.extend(made_of(data, device));
@@ -40,7 +38,6 @@ fn peak(data: &SnapshotData, device: &DeviceSnapshot) -> String {
     }
 }
 
-/// The scope of the alloc that made the peak.
 fn scope_at_peak(device: &DeviceSnapshot) -> Option<ContextId> {
     let last = device.peak.blocks.last().filter(|block| block.seq == device.peak.seq);
     last.map(|block| block.context)

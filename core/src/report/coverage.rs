@@ -5,18 +5,6 @@ use crate::analysis::{self, PoolBalance, Row, pool_balance};
 use crate::snapshot::{CudaHooks, CudaState, Device, DeviceSnapshot, SnapshotData};
 use crate::units::{Bytes, grouped};
 
-/// The state as one word, for JSON.
-pub(crate) fn state_word(state: CudaState) -> &'static str {
-    match state {
-        CudaState::NotLoaded => "not_loaded",
-        CudaState::Active => "active",
-        CudaState::TurnedOff => "turned_off",
-        CudaState::AnotherCopy => "another_copy",
-        CudaState::NotSupported => "not_supported",
-        CudaState::Simulated => "simulated",
-    }
-}
-
 /// The device, and whether it is simulated.
 pub(super) fn device_name(data: &SnapshotData, device: Device) -> String {
     let is_simulated = matches!(device, Device::Cuda(_)) && data.health.cuda.state == CudaState::Simulated;
@@ -51,7 +39,6 @@ fn rest(balance: &PoolBalance) -> String {
     }
 }
 
-/// Notes on what limits the figures of CUDA memory.
 pub(super) fn notes(data: &SnapshotData) -> Vec<String> {
     let mut notes = hook_notes(&data.health.cuda);
     notes.extend(data.devices.iter().filter_map(balance_note));

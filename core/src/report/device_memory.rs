@@ -7,10 +7,8 @@ use crate::analysis::{
 use crate::snapshot::{Device, DeviceSnapshot, MemoryKind, SnapshotData};
 use crate::units::{Bytes, grouped};
 
-/// The keys of these sections.
 pub(super) const KEYS: [&str; 4] = ["balance", "segments", "driver_time", "driver_time_by_scope"];
 
-/// Number of lines and scopes shown.
 const ROWS: usize = 5;
 
 /// The sections of a CUDA device; none for other memory.
@@ -36,7 +34,6 @@ fn balance_section(data: &SnapshotData, device: &DeviceSnapshot) -> Option<Secti
     Some(section)
 }
 
-/// The label of a row.
 pub(crate) fn name(item: &BalanceItem) -> String {
     match item {
         BalanceItem::Live(kind) => format!("live, {}", kind_in_words(*kind)),
@@ -156,7 +153,6 @@ fn each(ns: u64, calls: u64) -> Cell {
     ns.checked_div(calls).map_or(Cell::Unknown, Cell::Time)
 }
 
-/// A duration in a suitable unit.
 pub(crate) fn time(ns: u64) -> String {
     match ns {
         0..10_000 => format!("{ns} ns"),
@@ -165,7 +161,6 @@ pub(crate) fn time(ns: u64) -> String {
     }
 }
 
-/// How to avoid the churn.
 fn churn_notes(churn: &Churn) -> Vec<String> {
     vec![
         format!(

@@ -121,7 +121,9 @@ fn sampled(old: &DeviceSnapshot, new: &DeviceSnapshot) -> Option<String> {
 fn section(key: DiffKey, diff: &Diff, options: &DiffOptions) -> Section {
     let (name, by, column) = words(key);
     let mut section = Section::of_columns(name, format!("Change, by {by}"), &COLUMNS);
-    section.columns.last_mut().into_iter().for_each(|last| last.title = column);
+    if let Some(last) = section.columns.last_mut() {
+        *last = column;
+    }
     let is_large = |row: &&DiffRow| row.change() != 0 && row.change().unsigned_abs() >= options.threshold;
     let shown: Vec<&DiffRow> = diff.rows.iter().filter(is_large).take(options.rows).collect();
     section.rows = shown.iter().map(|row| cells(row)).collect();

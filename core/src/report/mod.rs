@@ -15,7 +15,7 @@ mod tables;
 
 pub use diff::DiffOptions;
 pub use findings::{Cost, Finding, findings};
-pub use section::{Cell, Column, Section};
+pub use section::{Cell, Section};
 
 use crate::analysis::{Moment, Shown, TABLES, device_or_main};
 use crate::error::Error;
@@ -81,7 +81,6 @@ impl Report {
         Ok(report)
     }
 
-    /// The report on another moment than the peak.
     fn of_moment(
         data: &SnapshotData,
         device: &DeviceSnapshot,
@@ -133,7 +132,6 @@ impl Report {
     }
 }
 
-/// The keys of all sections.
 fn keys() -> impl Iterator<Item = &'static str> {
     TABLES.iter().map(|table| table.key).chain(tables::KEYS).chain(device_memory::KEYS)
 }

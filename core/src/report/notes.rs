@@ -6,7 +6,6 @@ use crate::analysis;
 use crate::snapshot::{DeviceSnapshot, Health, SnapshotData};
 use crate::units::grouped;
 
-/// The notes, each a text of one or more lines.
 pub(super) fn notes(data: &SnapshotData) -> Vec<String> {
     let health = &data.health;
     let mut notes = health.import_notes.clone();
@@ -61,7 +60,6 @@ fn file_notes(health: &Health) -> Vec<String> {
     notes
 }
 
-/// The records that a streamed capture lacks.
 fn gap_note(device: &DeviceSnapshot) -> Option<String> {
     let (first, last) = (device.gaps.first()?, device.gaps.last()?);
     let missing: u64 = device.gaps.iter().map(|gap| gap.records).sum();

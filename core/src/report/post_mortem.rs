@@ -5,10 +5,8 @@ use crate::analysis::{self, PostMortem};
 use crate::snapshot::{DeviceSnapshot, SnapshotData};
 use crate::units::{Bytes, grouped};
 
-/// Number of lines and scopes shown.
 const ROWS: usize = 10;
 
-/// `None` if the device refused nothing.
 pub(super) fn report(data: &SnapshotData, device: &DeviceSnapshot) -> Option<Report> {
     let post_mortem = analysis::post_mortem(data, device)?;
     let options = ReportOptions { rows: ROWS, ..ReportOptions::default() };

@@ -28,7 +28,6 @@ pub(crate) fn blocks_note(interval: Option<u64>) -> Option<String> {
     Some(format!("blocks smaller than {interval} are a sample of one in {interval}, in their real sizes"))
 }
 
-/// What is estimated and what was counted.
 pub(super) fn lines(device: &DeviceSnapshot) -> Vec<(&'static str, String)> {
     let Some(note) = note(device.sample_interval()) else { return Vec::new() };
     let mut lines = vec![("Sampled", note)];

@@ -11,8 +11,8 @@ pub struct Section {
     pub is_estimate: bool,
     /// Lines above the table: what it shows.
     pub about: Vec<String>,
-    /// One for each cell of a row.
-    pub columns: Vec<Column>,
+    /// The headings, one for each cell of a row.
+    pub columns: Vec<&'static str>,
     /// The rows.
     pub rows: Vec<Vec<Cell>>,
     /// Lines below the table: what follows from it.
@@ -26,8 +26,7 @@ impl Section {
     }
 
     pub(crate) fn of_columns(key: &'static str, title: impl Into<String>, columns: &[&'static str]) -> Self {
-        let columns = columns.iter().map(|title| Column { title }).collect();
-        Self { key, title: title.into(), columns, ..Self::default() }
+        Self { key, title: title.into(), columns: columns.to_vec(), ..Self::default() }
     }
 
     /// A row with figures in the first columns only.
@@ -37,13 +36,6 @@ impl Section {
         row.push(Cell::Text(label));
         self.rows.push(row);
     }
-}
-
-/// A column of a table.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Column {
-    /// Its heading.
-    pub title: &'static str,
 }
 
 /// The content of a row in one column.

@@ -51,7 +51,6 @@ fn out_of_memory(device: &DeviceSnapshot) -> Vec<(&'static str, String)> {
     lines
 }
 
-/// The peaks of the other devices.
 fn other_devices(data: &SnapshotData, shown: &DeviceSnapshot) -> Vec<(&'static str, String)> {
     let others = data.devices.iter().filter(|other| other.device != shown.device && other.peak.total() > 0);
     let line = |(number, device): (usize, &DeviceSnapshot)| {

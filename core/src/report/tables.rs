@@ -9,7 +9,6 @@ use crate::units::Bytes;
 pub(super) const KEYS: [&str; 3] = ["scopes", "temporaries", "live_twice"];
 /// Rows with less than 1/200 of the total are folded.
 const SMALL: u64 = 200;
-/// Maximum number of lines shown for one row.
 const LINES: usize = 4;
 
 /// The breakdown tables shown in these places.
@@ -33,7 +32,6 @@ pub(super) fn sections(
     TABLES.iter().filter(matters).map(section).collect()
 }
 
-/// A breakdown as a table.
 pub(super) fn of_breakdown(
     key: &'static str,
     title: &str,

@@ -1,22 +1,26 @@
 //! State of the CUDA hooks, and the driver's own memory statistics.
 
-/// Whether CUDA driver calls were hooked.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum CudaState {
-    /// The hooks were ready, but the program never loaded the driver: it uses no CUDA.
-    #[default]
-    NotLoaded,
-    /// The hooks were active.
-    Active,
-    /// The program was started with `MEMTRACE=0`.
-    TurnedOff,
-    /// Another copy of memtrace in the process has the hooks; this copy sees no CUDA memory.
-    AnotherCopy,
-    /// This platform has no hooks: they need Linux on x86_64 with glibc.
-    NotSupported,
-    /// The hooks were active on the simulated driver, whose own memory use differs from a GPU's.
-    Simulated,
+use super::words::words;
+
+words! {
+    /// Whether CUDA driver calls were hooked.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    #[non_exhaustive]
+    pub enum CudaState {
+        /// The hooks were ready, but the program never loaded the driver: it uses no CUDA.
+        #[default]
+        NotLoaded = "not_loaded",
+        /// The hooks were active.
+        Active = "active",
+        /// The program was started with `MEMTRACE=0`.
+        TurnedOff = "turned_off",
+        /// Another copy of memtrace in the process has the hooks; this copy sees no CUDA memory.
+        AnotherCopy = "another_copy",
+        /// This platform has no hooks: they need Linux on x86_64 with glibc.
+        NotSupported = "not_supported",
+        /// The hooks were active on the simulated driver, whose own memory use differs from a GPU's.
+        Simulated = "simulated",
+    }
 }
 
 impl CudaState {

@@ -29,6 +29,7 @@ mod symbol_name;
 #[cfg(test)]
 pub(crate) mod testing;
 mod weight;
+mod words;
 
 pub use calls::CallTime;
 pub use category::Category;
@@ -70,6 +71,7 @@ pub use stats::{Counted, MemoryStats, Stat};
 #[doc(hidden)]
 pub use symbol_name::SymbolName;
 pub use weight::Weight;
+pub(crate) use words::words;
 
 /// The high-water mark of a device: the moment at which most bytes were live.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

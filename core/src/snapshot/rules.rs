@@ -11,7 +11,6 @@ use std::sync::LazyLock;
 use super::Category;
 use crate::error::{Error, Kind};
 
-/// The built-in table.
 static KNOWN: LazyLock<Table> = LazyLock::new(|| {
     let mut table = Table::default();
     // A test parses every line.
@@ -67,66 +66,50 @@ static KNOWN: LazyLock<Table> = LazyLock::new(|| {
 ///
 /// Crates are spelled as in `use`, files are relative to `src`. A name that ends in `/` is a folder; a `*` at the beginning
 /// or the end of a name matches anything; `#` begins a comment.
-#[derive(Clone, Default)]
+#[derive(Clone, Default, PartialEq, Eq)]
 pub struct Rules {
     added: Table,
 }
 
-/// The meaning of a rule that names one function, file, crate or name.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Fact {
-    Framework,
-    Own,
-    Pool,
-    Tracer,
-    Operators,
-    Helper,
-    Kernel,
-    Allocator,
-    Variable,
-    Input,
-    Constant,
-    Move,
-    Join,
-    Loop,
-    Square,
-    Forward,
-    Optimizer,
-    Step,
-    Pass,
-    Span,
-    PassesOn,
+/// Declares the rules that state one fact about a function, file, crate or name: fact, keyword and operands.
+macro_rules! facts {
+    ($($fact:ident $keyword:literal $form:literal,)*) => {
+        #[derive(Clone, Copy, Debug)]
+        pub(crate) enum Fact {
+            $($fact,)*
+        }
+
+        const FACTS: [(&str, Fact, &str); [$($keyword),*].len()] = [$(($keyword, Fact::$fact, $form)),*];
+    };
 }
 
-/// The keyword of each such rule, and its operands.
-const FACTS: [(&str, Fact, &str); 21] = [
-    ("framework", Fact::Framework, "CRATE"),
-    ("own", Fact::Own, "CRATE"),
-    ("pool", Fact::Pool, "CRATE"),
-    ("tracer", Fact::Tracer, "CRATE"),
-    ("operators", Fact::Operators, "CRATE FILE"),
-    ("helper", Fact::Helper, "NAME"),
-    ("kernel", Fact::Kernel, "NAME"),
-    ("allocator", Fact::Allocator, "CRATE FILE [FUNCTION]"),
-    ("variable", Fact::Variable, "CRATE FILE [FUNCTION]"),
-    ("input", Fact::Input, "CRATE FILE FUNCTION"),
-    ("constant", Fact::Constant, "CRATE FILE FUNCTION"),
-    ("move", Fact::Move, "CRATE FILE FUNCTION"),
-    ("join", Fact::Join, "NAME"),
-    ("loop", Fact::Loop, "NAME"),
-    ("square", Fact::Square, "CRATE FILE FUNCTION"),
-    ("forward", Fact::Forward, "NAME"),
-    ("optimizer", Fact::Optimizer, "CRATE FILE FUNCTION"),
-    ("step", Fact::Step, "NAME"),
-    ("pass", Fact::Pass, "CRATE FILE FUNCTION"),
-    ("span", Fact::Span, "CRATE FILE FUNCTION"),
-    ("passes_on", Fact::PassesOn, "NAME"),
-];
+facts! {
+    Framework "framework" "CRATE",
+    Own "own" "CRATE",
+    Pool "pool" "CRATE",
+    Tracer "tracer" "CRATE",
+    Operators "operators" "CRATE FILE",
+    Helper "helper" "NAME",
+    Kernel "kernel" "NAME",
+    Allocator "allocator" "CRATE FILE [FUNCTION]",
+    Variable "variable" "CRATE FILE [FUNCTION]",
+    Input "input" "CRATE FILE FUNCTION",
+    Constant "constant" "CRATE FILE FUNCTION",
+    Move "move" "CRATE FILE FUNCTION",
+    Join "join" "NAME",
+    Loop "loop" "NAME",
+    Square "square" "CRATE FILE FUNCTION",
+    Forward "forward" "NAME",
+    Optimizer "optimizer" "CRATE FILE FUNCTION",
+    Step "step" "NAME",
+    Pass "pass" "CRATE FILE FUNCTION",
+    Span "span" "CRATE FILE FUNCTION",
+    PassesOn "passes_on" "NAME",
+}
 
-/// Keywords of rules of other forms.
 const OTHERS: [&str; 4] = ["operator", "category", "gradient", "backward"];
 
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Table {
     /// Indexed by [`Fact`]. Plain names are stored as functions; so are crates without a file.
     facts: [Vec<FunctionPattern>; FACTS.len()],
@@ -134,7 +117,6 @@ struct Table {
     categories: Vec<(Category, FunctionPattern)>,
     gradients: Vec<(Pattern, Pattern)>,
     backward: Vec<Arms>,
-    /// The rules as text without comments, and their number.
     text: String,
     lines: usize,
 }
@@ -144,7 +126,7 @@ const MOST_LINES: usize = 512;
 const MOST_BYTES: usize = 1 << 16;
 
 /// A name, possibly with a `*` at one end.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 enum Pattern {
     Any,
     Is(String),
@@ -154,7 +136,7 @@ enum Pattern {
     Folder(String),
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 struct FunctionPattern {
     package: Pattern,
     file: Pattern,
@@ -162,7 +144,7 @@ struct FunctionPattern {
 }
 
 /// An operator that is recognised by its type, or has another name.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 struct Method {
     place: FunctionPattern,
     /// Any type, if `None`.
@@ -172,7 +154,7 @@ struct Method {
 }
 
 /// The operator that each line of a version's backward pass works for, sorted by line.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 struct Arms {
     package: Pattern,
     version: String,
@@ -204,7 +186,6 @@ impl Rules {
         &self.added.text
     }
 
-    /// The built-in table, then the added rules.
     fn tables(&self) -> [&Table; 2] {
         [&KNOWN, &self.added]
     }
@@ -220,7 +201,6 @@ impl Rules {
         self.says(fact, "", "", name)
     }
 
-    /// Is this function an operator?
     pub(crate) fn is_operator(&self, package: &str, file: &str, function: &str) -> bool {
         let helps = || self.names(Fact::Helper, function) || self.names(Fact::Kernel, function);
         self.says(Fact::Operators, package, file, function) && !helps()
@@ -262,14 +242,6 @@ impl fmt::Debug for Rules {
     }
 }
 
-impl PartialEq for Rules {
-    fn eq(&self, other: &Self) -> bool {
-        self.added.text == other.added.text
-    }
-}
-
-impl Eq for Rules {}
-
 /// A parse error, at a line if it concerns one.
 #[derive(Debug, PartialEq)]
 struct Wrong<'a> {
@@ -292,7 +264,6 @@ impl Wrong<'_> {
 }
 
 impl Table {
-    /// Appends rules within the limits.
     fn add_within<'a>(&mut self, lines: &'a str) -> Result<(), Wrong<'a>> {
         let too_many = |why: &'static str| Wrong { line: None, why: why.into() };
         if self.text.len() + lines.len() > MOST_BYTES {

@@ -91,7 +91,6 @@ struct ScopeCell {
     stats: ScopeStats,
     /// Number of allocations in fixed point.
     allocations: u64,
-    /// Live bytes of its own blocks.
     now: u64,
 }
 
@@ -129,7 +128,7 @@ impl<'a> ScopeLog<'a> {
 
     /// Leaves a scope that was entered at position `since` of the totals.
     fn left(&mut self, context: ContextId, since: usize) {
-        let total = self.totals.largest_since(since).map(|total| u64::try_from(total).unwrap_or(0));
+        let total = self.totals.highest_since(since).map(|(_, total)| u64::try_from(total).unwrap_or(0));
         self.at(context, |cell| cell.stats.total_peak = cell.stats.total_peak.max(total));
     }
 
@@ -164,11 +163,6 @@ impl Totals {
         self.falling.push((self.count, total));
         self.count += 1;
         self.count - 1
-    }
-
-    /// The maximum from a position on.
-    fn largest_since(&self, place: usize) -> Option<i64> {
-        self.highest_since(place).map(|(_, total)| total)
     }
 
     /// The maximum from a position on, with the position where it was first reached.

@@ -55,11 +55,10 @@ pub fn cover(records: &[Record], live: &[Block], told: &[Segment], log: &[Segmen
     // Allocators reuse addresses, so a log has few distinct blocks.
     let different: HashSet<(u64, u64), RandomState> =
         recorded.chain(living).map(|(address, size)| range(address, size)).collect();
-    let mut ranges: Vec<(u64, u64)> = different.into_iter().collect();
-    ranges.sort_unstable();
     let known = known(told, log);
-    ranges.retain(|&(start, end)| !is_within(&known, start, end));
-    let mut all = merge(&ranges);
+    let ranges = different.into_iter().filter(|&(start, end)| !is_within(&known, start, end)).collect();
+    let estimated = |(start, end): (u64, u64)| Segment { address: start, size: end - start, estimated: true };
+    let mut all: Vec<Segment> = merged(ranges, NEIGHBOURS).into_iter().map(estimated).collect();
     if !told.is_empty() {
         all.iter_mut().for_each(|segment| keep_clear(segment, told));
         all.extend(told);
@@ -87,12 +86,16 @@ fn range(address: u64, size: u64) -> (u64, u64) {
 /// Every address range that was ever in a reported segment, merged and sorted.
 fn known(told: &[Segment], log: &[SegmentRecord]) -> Vec<(u64, u64)> {
     let logged = log.iter().map(|record| range(record.address, record.size));
-    let mut all: Vec<(u64, u64)> = told.iter().map(|s| range(s.address, s.size)).chain(logged).collect();
-    all.sort_unstable();
+    merged(told.iter().map(|s| range(s.address, s.size)).chain(logged).collect(), 0)
+}
+
+/// Sorts ranges and joins those at most `gap` apart.
+fn merged(mut ranges: Vec<(u64, u64)>, gap: u64) -> Vec<(u64, u64)> {
+    ranges.sort_unstable();
     let mut merged: Vec<(u64, u64)> = Vec::new();
-    for (start, end) in all {
+    for (start, end) in ranges {
         match merged.last_mut() {
-            Some(last) if start <= last.1 => last.1 = last.1.max(end),
+            Some(last) if start <= last.1.saturating_add(gap) => last.1 = last.1.max(end),
             _ => merged.push((start, end)),
         }
     }
@@ -110,19 +113,6 @@ fn keep_clear(estimated: &mut Segment, told: &[Segment]) {
     if let Some(next) = next {
         estimated.size = estimated.size.min(next - estimated.address);
     }
-}
-
-fn merge(sorted: &[(u64, u64)]) -> Vec<Segment> {
-    let mut segments: Vec<Segment> = Vec::new();
-    for &(start, end) in sorted {
-        match segments.last_mut() {
-            Some(last) if start <= last.address.saturating_add(last.size).saturating_add(NEIGHBOURS) => {
-                last.size = last.size.max(end - last.address);
-            }
-            _ => segments.push(Segment { address: start, size: end - start, estimated: true }),
-        }
-    }
-    segments
 }
 
 #[cfg(test)]
@@ -152,9 +142,7 @@ mod tests {
 
     #[test]
     fn neighbours_share_a_segment_and_strangers_do_not() {
-        let segments = merge(&[(0x1000, 0x2000), (0x1800, 0x1900), (0x2fff, 0x4000), (0x6000, 0x7000)]);
-        let expected =
-            [(0x1000, 0x3000), (0x6000, 0x1000)].map(|(address, size)| Segment { address, size, estimated: true });
-        assert_eq!(segments, expected);
+        let ranges = vec![(0x1000, 0x2000), (0x1800, 0x1900), (0x2fff, 0x4000), (0x6000, 0x7000)];
+        assert_eq!(merged(ranges, NEIGHBOURS), [(0x1000, 0x4000), (0x6000, 0x7000)]);
     }
 }

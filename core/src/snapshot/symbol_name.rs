@@ -72,7 +72,6 @@ impl<'a> SymbolName<'a> {
     }
 }
 
-/// Length of the first path segment.
 fn end_of_part(text: &str) -> usize {
     let bytes = text.as_bytes();
     let (mut depth, mut before) = (0usize, 0);

@@ -11,7 +11,6 @@ use crate::snapshot::{
     ContextId, DeviceSnapshot, Mark, Record, RecordKind, SnapshotData, StackId, ThreadId, Totals, Weight,
 };
 
-/// An operator call before it is described.
 #[derive(Clone, Debug)]
 pub(crate) struct Call<'a> {
     pub(crate) operator: &'a str,
@@ -61,20 +60,17 @@ fn numbered(mut calls: Vec<Call<'_>>) -> Vec<Call<'_>> {
     calls
 }
 
-/// A call that may continue.
 struct Open {
     call: usize,
     site: usize,
     /// The number of its first block.
     oldest: Option<NonZeroU64>,
-    /// The stacks of its allocations.
     stacks: HashSet<StackId>,
     newest: Newest,
     /// Bytes freed since its newest block was freed; they count if the call continues.
     dropped: Option<i64>,
 }
 
-/// The newest block of a call.
 struct Newest {
     seq: Option<NonZeroU64>,
     size: u64,
@@ -84,7 +80,6 @@ struct Newest {
 }
 
 impl Open {
-    /// Does this allocation begin another call?
     fn begins_again(&self, site: &Site<'_>, record: &Record) -> bool {
         site.is_once && self.stacks.contains(&record.stack) && !self.moves(record)
     }

@@ -1,36 +1,27 @@
 //! Phase markers of a series: where forward and backward passes, optimizer steps and outermost scopes begin.
 
 use super::calls::Call;
-use crate::snapshot::{ContextId, DeviceSnapshot, Fact, Mark, SnapshotData};
+use crate::snapshot::{ContextId, DeviceSnapshot, Fact, Mark, SnapshotData, words};
 
-/// What begins at a [`Marker`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum MarkerKind {
-    /// A forward pass: a scope with `forward` or `fwd` in its name.
-    Forward,
-    /// A backward pass, which ends the forward pass: a scope with `backward`, `bwd` or `backprop` in its name, or without such a
-    /// scope the first call of a backward pass.
-    Backward,
-    /// An optimizer step: a scope with `optimizer`, `optimiser` or `optim` in its name, or without such a scope a call of
-    /// candle's optimizers.
-    Optimizer,
-    /// Any other outermost scope.
-    Scope,
+words! {
+    /// What begins at a [`Marker`].
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+    #[non_exhaustive]
+    pub enum MarkerKind {
+        /// A forward pass: a scope with `forward` or `fwd` in its name.
+        Forward = "forward",
+        /// A backward pass, which ends the forward pass: a scope with `backward`, `bwd` or `backprop` in its name, or without such a
+        /// scope the first call of a backward pass.
+        Backward = "backward",
+        /// An optimizer step: a scope with `optimizer`, `optimiser` or `optim` in its name, or without such a scope a call of
+        /// candle's optimizers.
+        Optimizer = "optimizer",
+        /// Any other outermost scope.
+        Scope = "scope",
+    }
 }
 
 impl MarkerKind {
-    pub(crate) const ALL: [Self; 4] = [Self::Forward, Self::Backward, Self::Optimizer, Self::Scope];
-
-    pub(crate) fn word(self) -> &'static str {
-        match self {
-            Self::Forward => "forward",
-            Self::Backward => "backward",
-            Self::Optimizer => "optimizer",
-            Self::Scope => "scope",
-        }
-    }
-
     /// The kind of phase that a scope's name indicates.
     fn of(name: &str) -> Self {
         let name = name.to_lowercase();
@@ -58,7 +49,6 @@ pub struct Marker {
     pub time_ns: u64,
 }
 
-/// All markers, by call, then time.
 pub(super) fn markers(data: &SnapshotData, device: &DeviceSnapshot, calls: &[Call<'_>]) -> Vec<Marker> {
     let kinds: Vec<Option<MarkerKind>> =
         (0..data.contexts.len() as u32).map(|context| kind(data, ContextId(context))).collect();

@@ -31,7 +31,6 @@ mod sites;
 #[cfg(test)]
 mod tests;
 
-use std::fmt;
 use std::sync::Arc;
 
 pub(crate) use calls::{Call, calls};
@@ -195,11 +194,5 @@ impl Texts {
         let text = self.kept(&make());
         self.made.insert((kind, key), text.clone());
         text
-    }
-}
-
-impl fmt::Display for MarkerKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.word())
     }
 }

@@ -16,7 +16,6 @@ struct Key<'a> {
     outside: &'a [u32],
 }
 
-/// A call site of an operator.
 #[derive(Clone, Copy)]
 pub(super) struct Site<'a> {
     pub(super) number: usize,

@@ -69,7 +69,6 @@ pub(super) fn is_large(bytes: u64, device: &DeviceSnapshot) -> bool {
     bytes > 0 && bytes >= device.peak.total() / 10
 }
 
-/// The user line of a block.
 pub(super) fn line_of(data: &SnapshotData, block: &Block) -> String {
     line_and_callers(data, block.stack, 0).concat()
 }

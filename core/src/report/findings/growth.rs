@@ -8,7 +8,6 @@ use crate::attribute::{Categories, has_backward_pass};
 use crate::snapshot::{Block, Category, ContextId, DeviceSnapshot, SnapshotData, ThreadId};
 use crate::units::{Bytes, grouped};
 
-/// Minimum number of steps.
 const STEPS: usize = 4;
 
 const STEPS_LEAVE: [&str; 2] = [
@@ -33,7 +32,6 @@ struct LoopSteps {
     times: Vec<(u64, u64)>,
 }
 
-/// Nearly every step left blocks that are live at the end.
 pub(super) fn growth(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<Finding> {
     let live = no_state(data, device);
     let steps = loops(data, device).into_iter().chain(requests(data, device));
@@ -108,9 +106,7 @@ fn scope(data: &SnapshotData, context: ContextId) -> Option<(ContextId, String)>
     Some((node.parent, name_pattern(&node.name)))
 }
 
-/// The blocks that steps left.
 struct Left<'a> {
-    /// Number of steps that left any.
     steps: usize,
     bytes: u64,
     largest: &'a Block,

@@ -134,7 +134,6 @@ pub(super) fn kept_by_variables(data: &SnapshotData, device: &DeviceSnapshot) ->
     }]
 }
 
-/// All but the largest blocks.
 fn older(blocks: Vec<&Block>) -> Vec<&Block> {
     let largest = blocks.iter().map(|block| block.size).max();
     blocks.into_iter().filter(|block| Some(block.size) != largest).collect()

@@ -1,0 +1,31 @@
+//! Enums whose variants each have a word, as tables, files and messages show them.
+
+/// Declares the enum, with `ALL` variants, `word`, and `Display` as the word.
+macro_rules! words {
+    ($(#[$meta:meta])* pub enum $name:ident { $($(#[$about:meta])* $variant:ident = $word:literal,)* }) => {
+        $(#[$meta])*
+        pub enum $name {
+            $($(#[$about])* $variant,)*
+        }
+
+        impl $name {
+            /// All variants, in the order of their numbers.
+            pub const ALL: [Self; [$($word),*].len()] = [$(Self::$variant),*];
+
+            /// The word that stands for it.
+            pub fn word(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $word,)*
+                }
+            }
+        }
+
+        impl std::fmt::Display for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.pad(self.word())
+            }
+        }
+    };
+}
+
+pub(crate) use words;
