@@ -1,21 +1,19 @@
-//! What it takes to get from a recording to files: milliseconds, file sizes and memory for logs of
-//! 10,000, 100,000 and 1,000,000 records.
+//! Export benchmark: milliseconds, memory and file sizes from a recording to files, for logs of 10,000, 100,000 and
+//! 1,000,000 records.
 //!
 //! ```text
-//! cargo bench --bench export [-- RECORDS…]     the table; all three sizes if none is named
-//! cargo test --benches                         a small log: does it still run?
+//! cargo bench --bench export [-- RECORDS…]     the table; all three sizes by default
+//! cargo test --benches                         a small log, to see that it runs
 //! ```
 //!
 //! # Conditions
-//! - The recordings are real ones: blocks of 16 bytes to 4 KiB, 10,000 of them live, allocated through
-//!   1,024 call chains of 20 functions (so at least 1,024 stacks) in scopes that are nested two deep.
-//! - The first snapshot of the process resolves symbols, with the debug information that the program
-//!   has; later ones find them in the cache. So the first row says what the first log costs, whatever
-//!   its size, and the others are the least of several runs.
-//! - Files are written whole to a temporary folder, flushed to its disk, and removed. `sync` is in the
-//!   times, as it is in a program's.
-//! - Memory is what memtrace itself takes from the system while it works, beyond the snapshot: the
-//!   largest sum of requested bytes, counted below its own allocator.
+//! - The recordings are real: blocks of 16 bytes to 4 KiB, 10,000 of them live, allocated through 1,024 call chains of 20
+//!   functions (so at least 1,024 stacks) in scopes that are nested two deep.
+//! - The first snapshot of the process resolves symbols with the program's debug information; later ones find them in the
+//!   cache. The first row is a single run, the others are the minimum of several.
+//! - Files are written to a temporary folder, synced, and removed. The times include `sync`, as in a program.
+//! - Memory is the high-water mark of memtrace's own memory beyond the snapshot, in requested bytes, counted below its
+//!   allocator.
 
 #[path = "shared/counted.rs"]
 mod counted;
@@ -31,14 +29,14 @@ use memtrace::{Session, Snapshot, scope};
 static ALLOC: memtrace::Alloc<Counted> = memtrace::Alloc::new(Counted);
 
 const LIVE: usize = 10_000;
-/// Call chains: as many as there are paths of so many turns.
+/// There are 2 to the power of this many call chains.
 const TURNS: u32 = 10;
 const SCOPES: [&str; 8] = ["load", "embed", "attention", "mlp", "norm", "loss", "backward", "step"];
 
 /// Writes one file of a snapshot.
 type Export = fn(&Snapshot, &Path) -> Result<PathBuf, memtrace::Error>;
 
-/// The rows of the table: a name, the file's name and what writes it.
+/// The rows of the table: name, file name, writer.
 const EXPORTS: [(&str, &str, Export); 9] = [
     ("JSON report", "report.json", |snapshot, path| snapshot.write(path)),
     ("PyTorch pickle", "snapshot.pickle", |snapshot, path| snapshot.write(path)),
@@ -60,7 +58,7 @@ fn random(state: &mut u64) -> usize {
     (*state >> 33) as usize
 }
 
-/// Allocates at the end of a chain of calls to either side, as the bits of `path` say.
+/// Allocates at the end of the chain of calls that the bits of `path` choose.
 #[inline(never)]
 fn chain<const SIDE: bool>(turns: u32, path: usize, size: usize) -> Vec<u8> {
     let block = match (turns, path & 1) {
@@ -68,7 +66,7 @@ fn chain<const SIDE: bool>(turns: u32, path: usize, size: usize) -> Vec<u8> {
         (_, 0) => via::<false, SIDE>(turns - 1, path >> 1, size),
         _ => via::<true, SIDE>(turns - 1, path >> 1, size),
     };
-    // What follows a call keeps it a frame, and the two functions differ.
+    // Code after a call keeps the frame, and makes the two functions differ.
     black_box(SIDE);
     block
 }
@@ -80,7 +78,7 @@ fn via<const SIDE: bool, const FROM: bool>(turns: u32, path: usize, size: usize)
     block
 }
 
-/// Records so many allocs and frees.
+/// Makes a recording with this many records.
 fn record(records: usize) -> Session {
     let session = memtrace::builder().min_size(16).max_entries(records).start().expect("no other session");
     let mut slots: Vec<Vec<u8>> = Vec::with_capacity(LIVE);
@@ -92,12 +90,12 @@ fn record(records: usize) -> Session {
             scope(SCOPES[step / 8 % SCOPES.len()], || left = exchange(&mut slots, &mut state, left));
         });
     }
-    // Until the snapshot is taken, and then forgotten: what is live is not what is measured.
+    // The blocks must be live in the snapshot.
     std::mem::forget(slots);
     session
 }
 
-/// A hundred allocs, and frees once enough are live.
+/// Up to a hundred allocs, with frees once enough blocks are live.
 fn exchange(slots: &mut Vec<Vec<u8>>, state: &mut u64, mut left: usize) -> usize {
     for _ in 0..100 {
         if left == 0 {

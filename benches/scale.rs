@@ -1,20 +1,19 @@
-//! From a recording of a million records to a pickle, a timeline and a flamegraph: seconds, memory and sizes, in a
-//! program as large as the example resnet, which it is but for the command line.
+//! Scale benchmark: milliseconds, memory and file sizes from a recording of a million records to a pickle, a timeline and a
+//! flamegraph. The program is the example resnet without its command line.
 //!
 //! ```text
-//! cargo bench --bench scale [-- RECORDS]       the table; a million records if no number is named
-//! cargo bench --bench scale -- --check         the same, held against limits
-//! cargo test --benches                         one small iteration: are the sizes kept to?
+//! cargo bench --bench scale [-- RECORDS]       the table; a million records by default
+//! cargo bench --bench scale -- --check         the same, checked against limits
+//! cargo test --benches                         one small iteration, with a check of the size limits
 //! ```
 //!
 //! # Conditions
-//! - ResNet-50 is trained on images of 96 x 96 pixels until the log holds the records, blocks of every size among them.
-//! - The snapshot is the first of its process: it resolves the symbols of all stacks. A second one, which counts for
-//!   nothing else, does not.
-//! - Files are those that [`Snapshot::write`] writes, with the sizes that it keeps to, whole and flushed to the disk.
-//! - Memory is what memtrace takes from the system meanwhile, as in the bench `export`, from the snapshot's beginning on;
-//!   what is left of it is taken along from row to row. Resident memory is the kernel's VmHWM, set back before the
-//!   snapshot, less VmRSS then: it includes the pages of the program's file that symbols are read from.
+//! - ResNet-50 trains on images of 96 x 96 pixels until the log has the records; it records blocks of every size.
+//! - The first snapshot of the process resolves the symbols of all stacks; the second one, in a row of its own, does not.
+//! - [`Snapshot::write`] writes the files, with its default size limits, and syncs them.
+//! - Memory is the high-water mark of memtrace's own memory since the snapshot began, as in the bench `export`. Resident
+//!   memory is the kernel's VmHWM, reset before the snapshot, less VmRSS then; it includes the pages of the program's file from
+//!   which symbols are read.
 
 #[path = "shared/counted.rs"]
 mod counted;
@@ -38,7 +37,7 @@ static ALLOC: memtrace::Alloc<Counted> = memtrace::Alloc::new(Counted);
 const MIB: f64 = (1 << 20) as f64;
 const FILES: [&str; 3] = ["snapshot.pickle", "timeline.trace.json", "peak.svg"];
 
-/// What `--check` holds a million records against.
+/// The limits of `--check` for a million records.
 const MOST_SECONDS: f64 = 2.0;
 const MOST_MEMORY: u64 = 300_000_000;
 const MOST_ENTRY: f64 = 60.0;
@@ -62,7 +61,7 @@ impl Wanted {
     }
 }
 
-/// Trains until the log holds so many records.
+/// Trains until the log has the wanted records.
 fn train(wanted: &Wanted) -> candle_core::Result<()> {
     let (variables, device) = (VarMap::new(), Device::Cpu);
     let network = scope("load", || model::ResNet50::new(VarBuilder::from_varmap(&variables, DType::F32, &device)))?;
@@ -84,7 +83,7 @@ fn train(wanted: &Wanted) -> candle_core::Result<()> {
     Ok(())
 }
 
-/// A number of kB that the kernel says of this process; 0 where there is no such kernel.
+/// A field of `/proc/self/status` in bytes; 0 on other systems.
 fn resident(what: &str) -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix(what));
@@ -96,7 +95,7 @@ fn resident(what: &str) -> u64 {
 struct Row {
     name: &'static str,
     seconds: f64,
-    /// Most memory since the snapshot began.
+    /// High-water mark since the snapshot began.
     memory: usize,
     file: u64,
 }
@@ -114,7 +113,7 @@ impl Row {
     }
 }
 
-/// The snapshot, its files, and what each took.
+/// The snapshot, and a row for it and each of its files.
 fn export(session: &Session, folder: &Path) -> (Snapshot, Vec<Row>) {
     let (snapshot, first) = measured(|| session.snapshot());
     let mut rows = vec![Row { name: "snapshot, with symbols", seconds: first.seconds, memory: first.memory, file: 0 }];
@@ -128,14 +127,14 @@ fn export(session: &Session, folder: &Path) -> (Snapshot, Vec<Row>) {
     (snapshot, rows)
 }
 
-/// Events of `device_traces`: a free is requested and completed.
+/// Entries of `device_traces`: a free is requested and completed.
 fn entries(snapshot: &Snapshot) -> usize {
     let frees = |record: &&Record| record.kind == RecordKind::Free;
     let records = || snapshot.devices.iter().flat_map(|device| &device.records);
     records().count() + records().filter(frees).count()
 }
 
-/// What was found, and whether it is within the limits.
+/// Prints the table; true if it is within the limits.
 fn report(snapshot: &Snapshot, rows: &[Row], resident: Option<u64>) -> bool {
     let records: usize = snapshot.devices.iter().map(|device| device.records.len()).sum();
     let (entries, stacks, addresses) = (entries(snapshot), snapshot.stacks.len(), snapshot.stacks.addresses.len());
@@ -146,7 +145,7 @@ fn report(snapshot: &Snapshot, rows: &[Row], resident: Option<u64>) -> bool {
     all.print();
     match resident {
         Some(bytes) => println!("VmHWM added: {:.1} MiB", bytes as f64 / MIB),
-        None => println!("VmHWM could not be set back"),
+        None => println!("VmHWM could not be reset"),
     }
     let entry = rows[1].file as f64 / entries as f64;
     println!("bytes a pickle entry: {entry:.1}");
@@ -159,12 +158,12 @@ fn main() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let session = memtrace::builder().min_size(0).max_entries(wanted.records).start().expect("no other session");
     train(&wanted).expect("random images suit the network");
-    // Sets back VmHWM.
+    // Resets VmHWM.
     let is_back = std::fs::write("/proc/self/clear_refs", "5").is_ok();
     let before = resident("VmRSS:");
     let (snapshot, rows) = export(&session, folder.path());
     let added = is_back.then(|| resident("VmHWM:").saturating_sub(before));
-    // What it takes less is what symbols take.
+    // The difference is the cost of symbols.
     let again = measured(|| session.snapshot()).1;
     session.end().expect("nothing is written at the end");
     let within = report(&snapshot, &rows, added);
@@ -178,7 +177,6 @@ fn main() {
     }
 }
 
-/// And not much less.
 fn half_a_timeline_is_at_most_half(snapshot: &Snapshot, folder: &Path) {
     let max = std::fs::metadata(folder.join(FILES[1])).expect("it was just written").len() / 2;
     let path = folder.join("half.trace.json");

@@ -12,7 +12,8 @@
 //! blocks and counters are complete.
 //!
 //! # How do I read one?
-//! [`read_capture`] reads a `.memtrace` file, compressed or not, also of a program that was killed.
+//! [`read_capture`] reads a `.memtrace` file, compressed or not, also of a program that was killed. [`read_pytorch`] reads
+//! PyTorch's memory snapshots.
 //!
 //! ```
 //! # let path = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/small.memtrace");
@@ -86,8 +87,8 @@
 //! ```
 //!
 //! # Parts
-//! Everything is pure: `&SnapshotData` in, values or bytes out. Only [`read_capture`], [`read_operators`] and [`export::file`]
-//! touch files.
+//! Everything is pure: `&SnapshotData` in, values or bytes out. Only [`read_capture`], [`read_pytorch`], [`read_operators`] and
+//! [`export::file`] touch files.
 //!
 //! | module | content |
 //! |---|---|
