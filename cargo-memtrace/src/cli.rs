@@ -21,6 +21,8 @@ pub(crate) struct Cli {
 
 #[derive(Subcommand)]
 pub(crate) enum Command {
+    /// Build, run and record a program
+    Run(RunArgs),
     /// Print the answer, then tables: by line, function, operator, category, scope …
     Report(ReportArgs),
     /// Print what could be better, the largest saving first
@@ -48,6 +50,90 @@ pub(crate) enum Command {
     },
     /// Print the manual page
     Man,
+}
+
+/// What cargo builds.
+#[derive(Args)]
+pub(crate) struct CargoArgs {
+    /// Build with optimizations
+    #[arg(long, short)]
+    pub(crate) release: bool,
+    /// Build with this profile
+    #[arg(long, value_name = "NAME", conflicts_with = "release")]
+    pub(crate) profile: Option<String>,
+    /// The program
+    #[arg(long, value_name = "NAME", conflicts_with = "example")]
+    pub(crate) bin: Option<String>,
+    /// The example
+    #[arg(long, value_name = "NAME")]
+    pub(crate) example: Option<String>,
+    /// The package
+    #[arg(long, short, value_name = "SPEC")]
+    pub(crate) package: Option<String>,
+    /// Features, separated by commas
+    #[arg(long, short = 'F', value_name = "FEATURES")]
+    pub(crate) features: Vec<String>,
+    /// Activate all features
+    #[arg(long)]
+    pub(crate) all_features: bool,
+    /// Do not activate the default features
+    #[arg(long)]
+    pub(crate) no_default_features: bool,
+    /// Build for this target
+    #[arg(long, value_name = "TRIPLE")]
+    pub(crate) target: Option<String>,
+    /// The package's Cargo.toml
+    #[arg(long, value_name = "PATH")]
+    pub(crate) manifest_path: Option<String>,
+    /// Do not change Cargo.lock
+    #[arg(long)]
+    pub(crate) locked: bool,
+    /// Do not use the network
+    #[arg(long)]
+    pub(crate) offline: bool,
+}
+
+#[derive(Args)]
+#[command(
+    after_help = "A program that has memtrace in it records itself, CPU and CUDA memory. Any other program is recorded through a preloaded
+library, which sees CUDA memory only; put memtrace's allocator into the program to see its heap:
+
+  [dependencies]
+  candle-memtrace = \"0.1\"
+
+  #[global_allocator]
+  static ALLOC: memtrace::Alloc = memtrace::Alloc::system();
+
+Examples:
+  cargo memtrace run --release
+  cargo memtrace run --release --example train -- --epochs 1
+  cargo memtrace run --release --features cuda --simulate 24GiB
+  cargo memtrace run --exec ./server -- --port 8080"
+)]
+pub(crate) struct RunArgs {
+    #[command(flatten)]
+    pub(crate) cargo: CargoArgs,
+    /// Run on a simulated GPU with this memory; several, separated by commas
+    #[arg(long, value_name = "MEM[,MEM…]")]
+    pub(crate) simulate: Option<String>,
+    /// Record blocks of at least this size; smaller ones are only counted
+    #[arg(long, value_name = "SIZE", value_parser = crate::moment::size)]
+    pub(crate) min_size: Option<u64>,
+    /// Record a sample of smaller blocks: one in so many bytes
+    #[arg(long, value_name = "SIZE", value_parser = crate::moment::size)]
+    pub(crate) sample_interval: Option<u64>,
+    /// The recording [default: target/memtrace/PROGRAM-N.memtrace]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) out: Option<PathBuf>,
+    /// How many recordings of a program are kept
+    #[arg(long, value_name = "N", default_value_t = 20)]
+    pub(crate) keep: usize,
+    /// Run this program, and build nothing
+    #[arg(long, value_name = "PROGRAM")]
+    pub(crate) exec: Option<PathBuf>,
+    /// Arguments of the program
+    #[arg(last = true)]
+    pub(crate) args: Vec<std::ffi::OsString>,
 }
 
 /// What every reading command takes.

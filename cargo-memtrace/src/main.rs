@@ -1,11 +1,16 @@
 //! `cargo memtrace`: records programs, and reads, compares and checks recordings.
 
+mod build;
 mod cli;
 mod commands;
+mod elf;
 mod failure;
 mod input;
+mod kit;
 mod moment;
 mod output;
+mod recordings;
+mod signals;
 
 use std::ffi::OsString;
 use std::process::ExitCode;

@@ -46,7 +46,8 @@ const KNOWN: [&str; 15] = [
 ];
 
 /// Variables of the tests, the simulated GPU and the runner; names that end in `_` are prefixes.
-const OTHERS: [&str; 10] = [
+const OTHERS: [&str; 11] = [
+    "MEMTRACE_AUTOSTART",
     "MEMTRACE_GPU",
     "MEMTRACE_GPU_USED",
     "MEMTRACE_REQUIRE_GPU",

@@ -4,6 +4,8 @@
 //! export. Everything that must be finished when the session *or the process* ends is in [`Recording`](recording::Recording),
 //! which the session shares with memtrace's own threads, the panic hook and the `atexit` handler.
 
+#[cfg(target_os = "linux")]
+mod autostart;
 mod background;
 mod builder;
 mod captures;
@@ -60,6 +62,8 @@ pub struct Session {
     recording: SharedRecording,
     cycle: Mutex<Cycle>,
     ended: bool,
+    /// `cargo memtrace run` began the recording, and it lasts until the process ends.
+    is_shared: bool,
 }
 
 /// The session's position in its schedule.
@@ -122,6 +126,10 @@ pub fn init() -> Result<bool, Error> {
 
 impl Session {
     fn begin(plan: &SessionPlan, on_trace_ready: Option<TraceReady>) -> Result<Self, Error> {
+        if let Some(recording) = own(shared) {
+            let cycle = Mutex::new(Cycle { schedule: None, step: 0, on_trace_ready: None });
+            return Ok(Self { recording, cycle, ended: false, is_shared: true });
+        }
         let (recording, schedule) = own(|| begin(plan))?;
         // Not own work: the panic hook and the signal handler live in tables that other code may free.
         if recording.dumps.on_panic {
@@ -132,7 +140,7 @@ impl Session {
             return Err(error);
         }
         let cycle = Mutex::new(Cycle { schedule, step: 0, on_trace_ready });
-        Ok(Self { recording, cycle, ended: false })
+        Ok(Self { recording, cycle, ended: false, is_shared: false })
     }
 
     /// Everything recorded so far; the recording continues. Resolves symbols, which takes about a second for a program of
@@ -191,6 +199,10 @@ impl Session {
 
     fn finish(&mut self) -> Result<(), Error> {
         self.ended = true;
+        if self.is_shared {
+            self.flush();
+            return Ok(());
+        }
         let cycle = self.cycle.get_mut().unwrap_or_else(PoisonError::into_inner);
         let is_active = matches!(cycle.phase(), Phase::Active | Phase::LastActive);
         let is_over = is_active && !recorder::was_forked() && !thread::panicking();
@@ -209,6 +221,14 @@ impl Drop for Session {
             own(|| say(&error.to_string()));
         }
     }
+}
+
+/// A recording from before `main`, which the program's sessions share.
+fn shared() -> Option<SharedRecording> {
+    #[cfg(target_os = "linux")]
+    return autostart::shared();
+    #[cfg(not(target_os = "linux"))]
+    None
 }
 
 fn begin(plan: &SessionPlan) -> Result<(SharedRecording, Option<Schedule>), Error> {

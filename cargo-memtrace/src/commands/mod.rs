@@ -7,6 +7,7 @@ mod export;
 mod flamegraph;
 mod help;
 mod report;
+mod run;
 mod timeline;
 
 use std::process::ExitCode;
@@ -16,6 +17,7 @@ use crate::failure::Failure;
 
 pub(crate) fn run(command: Command) -> Result<ExitCode, Failure> {
     match command {
+        Command::Run(args) => return run::run(&args),
         Command::Report(args) => report::report(&args)?,
         Command::Advise(args) => report::advise(&args.reading)?,
         Command::Leaks(reading) => report::leaks(&reading)?,
