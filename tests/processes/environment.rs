@@ -43,6 +43,29 @@ fn the_environment_starts_a_recording_and_names_its_file() {
     assert!(report.contains("training.rs") && report.contains("step 2"), "{report}");
 }
 
+#[cfg(target_os = "linux")]
+#[test]
+fn a_program_is_recorded_from_before_main_and_its_sessions_share_that_recording() {
+    const BLOCK: usize = 5 << 20;
+    if_child(|| {
+        assert!(memtrace::is_recording());
+        let before_session = std::hint::black_box(vec![1u8; BLOCK]);
+        drop(before_session);
+        let session = memtrace::builder().max_entries(10).start().unwrap();
+        assert!(session.snapshot().report().to_string().contains("5.000 MiB"), "it has what came before");
+        drop(session);
+        assert!(memtrace::is_recording() && memtrace::init().unwrap(), "until the process ends");
+        std::mem::forget(std::hint::black_box(vec![1u8; BLOCK / 5]));
+    });
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("a.memtrace");
+    asked(dir.path(), &[("MEMTRACE_AUTOSTART", "1"), ("MEMTRACE", "1"), ("MEMTRACE_OUT", out.to_str().unwrap())]);
+    let snapshot = read_capture(&out).unwrap();
+    let device = &snapshot.devices[0];
+    assert!(device.peak.blocks.iter().any(|block| block.size == BLOCK as u64));
+    assert!(device.live.iter().any(|block| block.size == BLOCK as u64 / 5), "allocated after the session ended");
+}
+
 #[test]
 fn a_requested_capture_is_the_only_file() {
     if_child(trains_under_the_environment);
