@@ -11,7 +11,8 @@ use syn::{Attribute, Ident, Item, ItemMod, UseTree};
 
 use crate::lane::Run;
 
-const ROOTS: [&str; 6] = [
+const ROOTS: [&str; 7] = [
+    "cargo-memtrace/src/main.rs",
     "src/lib.rs",
     "core/src/lib.rs",
     "cusim/src/lib.rs",
@@ -24,10 +25,19 @@ pub(crate) fn run(run: &Run) -> Result<()> {
     for root in ROOTS {
         let modules = Modules::of(&run.root, Path::new(root))?;
         let circles = in_circles(modules.imports());
-        ensure!(circles.is_empty(), "these files import each other in a circle; move what they share: {circles:?}");
+        let imports: Vec<String> =
+            circles.iter().map(|(file, imports)| format!("{} {imports:?}", file.display())).collect();
+        ensure!(
+            circles.is_empty(),
+            "files import each other in a circle; move what they share:\n{}",
+            imports.join("\n")
+        );
     }
     Ok(())
 }
+
+/// Imported files by file.
+type Imports<'a> = BTreeMap<&'a PathBuf, BTreeSet<&'a PathBuf>>;
 
 /// Modules by path, each with its file and the paths that it names.
 #[derive(Default)]
@@ -47,7 +57,7 @@ impl Modules {
         let parsed = syn::parse_file(&text).with_context(|| file.display().to_string())?;
         let mut paths = LocalPaths::default();
         paths.visit_file(&parsed);
-        self.0.insert(module.clone(), (file.to_owned(), paths.0));
+        self.0.insert(module.clone(), (file.to_owned(), paths.paths));
         for inner in parsed.items.iter().filter_map(in_another_file) {
             let name = inner.ident.to_string();
             let [plain, nested] = [inside.join(format!("{name}.rs")), inside.join(&name).join("mod.rs")];
@@ -57,8 +67,8 @@ impl Modules {
         Ok(())
     }
 
-    fn imports(&self) -> BTreeMap<&PathBuf, BTreeSet<&PathBuf>> {
-        let mut imports: BTreeMap<_, BTreeSet<_>> = BTreeMap::new();
+    fn imports(&self) -> Imports<'_> {
+        let mut imports = Imports::new();
         for (module, (file, paths)) in &self.0 {
             let modules = paths.iter().filter_map(|path| self.module_of(module, path));
             let files = modules.filter_map(|module| Some(&self.0.get(&module)?.0));
@@ -105,12 +115,20 @@ fn is_for_tests(attributes: &[Attribute]) -> bool {
 
 /// Paths that begin with `crate`, `super` or `self`, outside of tests.
 #[derive(Default)]
-struct LocalPaths(Vec<Vec<String>>);
+struct LocalPaths {
+    paths: Vec<Vec<String>>,
+    /// The number of inline modules around the item.
+    depth: usize,
+}
 
 impl LocalPaths {
-    fn add(&mut self, path: Vec<String>) {
-        if path.first().is_some_and(|first| ["crate", "super", "self"].contains(&first.as_str())) {
-            self.0.push(path);
+    fn add(&mut self, mut path: Vec<String>) {
+        let leaves_inline_modules = path.len() > self.depth && path[..=self.depth].iter().all(|name| name == "super");
+        match path.first().map(String::as_str) {
+            Some("crate") => self.paths.push(path),
+            Some("super" | "self") if self.depth == 0 => self.paths.push(path),
+            Some("super") if leaves_inline_modules => self.paths.push(path.split_off(self.depth)),
+            _ => {}
         }
     }
 
@@ -129,7 +147,9 @@ impl LocalPaths {
 impl<'a> Visit<'a> for LocalPaths {
     fn visit_item_mod(&mut self, module: &'a ItemMod) {
         if !is_for_tests(&module.attrs) {
+            self.depth += 1;
             visit::visit_item_mod(self, module);
+            self.depth -= 1;
         }
     }
 
@@ -148,15 +168,15 @@ impl<'a> Visit<'a> for LocalPaths {
     }
 }
 
-/// The files on import cycles, and those between two cycles: what remains after files that import none of the rest, or
-/// that none of the rest imports, are removed until there are none.
-fn in_circles(mut imports: BTreeMap<&PathBuf, BTreeSet<&PathBuf>>) -> BTreeSet<PathBuf> {
+/// The imports of files on import cycles, and of files between two cycles. These remain after files that import none of
+/// the rest, or that none of the rest imports, are removed repeatedly.
+fn in_circles(mut imports: Imports<'_>) -> Imports<'_> {
     loop {
         let before = imports.len();
         let imported: BTreeSet<&PathBuf> = imports.values().flatten().copied().collect();
         imports.retain(|file, imported_by_file| imported.contains(file) && !imported_by_file.is_empty());
         if imports.len() == before {
-            return imports.into_keys().cloned().collect();
+            return imports;
         }
         let left: BTreeSet<&PathBuf> = imports.keys().copied().collect();
         imports.values_mut().for_each(|files| files.retain(|file| left.contains(file)));
@@ -174,7 +194,8 @@ mod tests {
             fs::create_dir_all(path.parent().context("in a folder")?)?;
             fs::write(path, text)?;
         }
-        Ok(in_circles(Modules::of(folder.path(), Path::new("lib.rs"))?.imports()))
+        let modules = Modules::of(folder.path(), Path::new("lib.rs"))?;
+        Ok(in_circles(modules.imports()).into_keys().cloned().collect())
     }
 
     #[test]
@@ -195,6 +216,14 @@ mod tests {
         ];
         let files = ["a/inner.rs", "a/mod.rs", "b.rs"].map(PathBuf::from);
         assert_eq!(circles(&round)?, BTreeSet::from(files));
+        let in_its_own_file = [
+            root,
+            ("a/mod.rs", "use crate::b;"),
+            ("b.rs", "mod own { mod inner { use super::X; use super::super::Y; use self::Z; } }"),
+        ];
+        assert_eq!(circles(&in_its_own_file)?, BTreeSet::new());
+        let beyond_inline_modules = [root, ("a/mod.rs", "use crate::b;"), ("b.rs", "mod own { use super::super::a; }")];
+        assert_eq!(circles(&beyond_inline_modules)?, BTreeSet::from(["a/mod.rs", "b.rs"].map(PathBuf::from)));
         let in_tests = [root, ("a/mod.rs", "use crate::b;"), ("b.rs", "#[cfg(test)]\nmod tests { use crate::a; }")];
         assert_eq!(circles(&in_tests)?, BTreeSet::new());
         Ok(())

@@ -1,9 +1,9 @@
-//! Formatting, clippy, documentation, and import cycles.
+//! Formatting, clippy, documentation, import cycles, and standard terms.
 
 use anyhow::Result;
 use xshell::cmd;
 
-use super::circles;
+use super::{circles, terms};
 use crate::lane::Run;
 
 /// Packages outside the workspace: they need other settings, or dependencies that would slow down every build.
@@ -11,6 +11,7 @@ const OUTSIDE: [&str; 3] = ["benches/peers", "fuzz", "tests/loom"];
 
 pub(crate) fn run(run: &Run) -> Result<String> {
     circles::run(run)?;
+    terms::run(run)?;
     let shell = &run.shell;
     cmd!(shell, "cargo fmt --all --check").run()?;
     for package in OUTSIDE {

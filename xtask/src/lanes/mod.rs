@@ -12,6 +12,7 @@ mod main_job;
 mod packages;
 mod report;
 mod simulated;
+mod terms;
 mod tests;
 mod viewers;
 
