@@ -22,17 +22,13 @@ const ROOTS: [&str; 7] = [
 ];
 
 pub(crate) fn run(run: &Run) -> Result<()> {
+    let mut found = Vec::new();
     for root in ROOTS {
         let modules = Modules::of(&run.root, Path::new(root))?;
         let circles = in_circles(modules.imports());
-        let imports: Vec<String> =
-            circles.iter().map(|(file, imports)| format!("{} {imports:?}", file.display())).collect();
-        ensure!(
-            circles.is_empty(),
-            "files import each other in a circle; move what they share:\n{}",
-            imports.join("\n")
-        );
+        found.extend(circles.iter().map(|(file, imports)| format!("{} {imports:?}", file.display())));
     }
+    ensure!(found.is_empty(), "files import each other in a circle; move what they share:\n{}", found.join("\n"));
     Ok(())
 }
 
