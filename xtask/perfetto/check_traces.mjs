@@ -1,4 +1,4 @@
-// Compares what a trace processor says of a recording's traces with its report: `cargo xtask main-job`.
+// Compares the traces of a recording, as the trace processor reads them, with its report: `cargo xtask main-job`.
 import fs from 'node:fs';
 import {TraceProcessor} from './trace_processor.mjs';
 
@@ -10,9 +10,9 @@ if (!timelineFile) {
 const report = JSON.parse(fs.readFileSync(reportFile));
 let failed = false;
 
-function check(text, made, expected) {
-  const same = JSON.stringify(made) === JSON.stringify(expected);
-  console.log(`${same ? 'ok   ' : 'FAIL '} ${text}: ${JSON.stringify(made)}${same ? '' : `, expected ${JSON.stringify(expected)}`}`);
+function check(text, actual, expected) {
+  const same = JSON.stringify(actual) === JSON.stringify(expected);
+  console.log(`${same ? 'ok   ' : 'FAIL '} ${text}: ${JSON.stringify(actual)}${same ? '' : `, expected ${JSON.stringify(expected)}`}`);
   failed ||= !same;
 }
 
@@ -28,14 +28,14 @@ async function load(file) {
   const {traceEvents: events, otherData} = JSON.parse(fs.readFileSync(file));
   check('slices in the trace processor and in the file',
     one(processor, 'select count(*) from slice'), events.filter(event => 'BXi'.includes(event.ph)).length);
-  check('begins without an end in the file', events.filter(event => event.ph === 'B').length - events.filter(event => event.ph === 'E').length, 0);
+  check('slices without an end in the file', events.filter(event => event.ph === 'B').length - events.filter(event => event.ph === 'E').length, 0);
   check('slices without an end', one(processor, 'select count(*) from slice where dur < 0'), 0);
   return {processor, leftOut: otherData.left_out ?? ''};
 }
 
 async function timeline() {
   const {processor: trace, leftOut} = await load(timelineFile);
-  // Freed allocations, each with its free, of all devices.
+  // Left-out allocations of all devices; each also leaves out its free.
   const without = Number(leftOut.match(/([\d,]+) allocations/)?.[1].replaceAll(',', '') ?? 0);
   if (without) {
     const all = report.devices.reduce((sum, device) => sum + device.records, 0);
@@ -55,7 +55,7 @@ async function timeline() {
     if (device.records && device.records_overwritten === 0) {
       check(`${device.device}: the largest total`, one(trace, `select max(${total}) ${memory}`), device.peak.bytes);
       check(`${device.device}: the curve's highest point`, one(trace, `select max(value) ${curve}`), device.peak.bytes);
-      check(`${device.device}: when it is highest`, one(trace, `select min(ts) ${curve} and value = ${device.peak.bytes}`), device.peak.time_ns);
+      check(`${device.device}: time of the highest point`, one(trace, `select min(ts) ${curve} and value = ${device.peak.bytes}`), device.peak.time_ns);
       const changes = one(trace, `select sum(${arg('s', 'Bytes')}) ${memory}`);
       const stats = device.stats;
       check(`${device.device}: the sum of all changes`, changes, stats['allocated_bytes.all.allocated'] - stats['allocated_bytes.all.freed']);
@@ -65,7 +65,7 @@ async function timeline() {
   scopes(trace);
 }
 
-// Scopes that were entered while recording; a scope left out of order is a slice for each piece.
+// Scopes entered during the recording. A scope that ends out of order has several slices.
 function scopes(trace) {
   const rows = report.devices.flatMap(device => device.scopes).filter(scope => scope.calls > 0);
   const calls = new Map(rows.map(row => [row.path, row.calls]));
@@ -77,8 +77,8 @@ function scopes(trace) {
 
 async function layout() {
   const {processor: trace} = await load(layoutFile);
-  check('blocks inside one another', one(trace, 'select count(*) from slice where depth > 0'), 0);
-  check('blocks that overlap', one(trace, `select count(*) from (select ts + dur as end,
+  check('nested blocks', one(trace, 'select count(*) from slice where depth > 0'), 0);
+  check('overlapping blocks', one(trace, `select count(*) from (select ts + dur as end,
     lead(ts) over (partition by track_id order by ts, dur) as next from slice) where next < end`), 0);
   const rows = trace.query(`select p.name as space, t.name as row, sum(s.dur) / 1000 as bytes, count(*) as blocks from slice s
     join thread_track k on k.id = s.track_id join thread t using (utid) join process p using (upid) group by utid`);

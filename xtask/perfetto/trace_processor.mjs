@@ -1,12 +1,12 @@
-// Perfetto's trace processor, the one that runs inside its UI, under node: loads a trace, answers SQL.
-// `engine` is the folder of the UI's engine_bundle.js and trace_processor.wasm.
+// Runs the trace processor of Perfetto's UI under node: loads a trace, answers SQL queries.
+// `engine` is the folder with the UI's engine_bundle.js and trace_processor.wasm.
 import fs from 'node:fs';
 import path from 'node:path';
 
 const APPEND = 1, FINALIZE = 2, QUERY = 3;
 const FIELD = {seq: 1, fatal: 5, request: 2, response: 3, appended: 101, query: 103, appendResult: 201, queryResult: 203};
 
-// --- the little of protobuf that its remote procedure calls need --------------------------------
+// --- the subset of protobuf that its remote procedure calls use --------------------------------
 function varint(value) {
   const bytes = [];
   let rest = BigInt(value);
@@ -32,7 +32,7 @@ function* fields(buffer) {
       case 0: yield [field, next()]; break;
       case 1: yield [field, buffer.subarray(at, at += 8)]; break;
       case 2: { const length = Number(next()); yield [field, buffer.subarray(at, at += length)]; break; }
-      default: throw new Error(`wire type ${tag & 7} in an answer`);
+      default: throw new Error(`wire type ${tag & 7} in a reply`);
     }
   }
 }
@@ -46,14 +46,14 @@ function* packed(buffer) {
 }
 
 // --- the engine -------------------------------------------------------------------------------
-// The bundle is made for a web worker: it gets the globals of one, and none of node's.
+// The bundle expects the globals of a web worker, without those of node.
 function worker(engine) {
   const log = [];
   const self = {location: {href: 'file:///engine_bundle.js'}};
   const globals = {
     self, log, process: undefined, WorkerGlobalScope: Object, location: self.location,
     console: {log() {}, error: line => log.push(line), warn: line => log.push(line)},
-    // Only the wasm module is asked for, and synchronously.
+    // Used only for a synchronous request of the wasm module.
     XMLHttpRequest: class {
       open(_method, url) { this.file = path.join(engine, path.basename(url)); }
       send() { this.response = fs.readFileSync(this.file); }
@@ -85,7 +85,7 @@ export class TraceProcessor {
     const port = {postMessage: data => this.#received(Buffer.from(data))};
     self.onmessage({data: port});
     this.send = data => port.onmessage({data: new Uint8Array(data)});
-    // The module takes requests once its initialisation, a promise, is done.
+    // The module accepts requests after its asynchronous initialization.
     await new Promise(done => setTimeout(done, 0));
   }
 
