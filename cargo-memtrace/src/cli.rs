@@ -12,7 +12,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
     bin_name = "cargo memtrace",
     version,
     arg_required_else_help = true,
-    after_help = "Begin with:\n  cargo memtrace run --release    build, run and record this package\n  cargo memtrace report           who held the memory at the peak of the newest recording\n\nFILE is a capture (.memtrace), a folder of captures, or nothing: the newest recording under cargo's target folder.\nExit codes: 0 success, 1 a check failed, 2 wrong use or unreadable input."
+    after_help = "Begin with:\n  cargo memtrace run --release    build, run and record this package\n  cargo memtrace report           who held the memory at the peak of the newest recording\n\nFILE is a capture (.memtrace), a folder of captures, a PyTorch snapshot (.pickle, .pickle.gz), or nothing: the newest recording under cargo's target folder.\nExit codes: 0 success, 1 a check failed, 2 wrong use or unreadable input."
 )]
 pub(crate) struct Cli {
     #[command(subcommand)]
@@ -23,6 +23,8 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Build, run and record a program
     Run(RunArgs),
+    /// Run tests, on a real or a simulated GPU
+    Test(TestArgs),
     /// Print the answer, then tables: by line, function, operator, category, scope …
     Report(ReportArgs),
     /// Print what could be better, the largest saving first
@@ -43,6 +45,8 @@ pub(crate) enum Command {
     Export(ExportArgs),
     /// Fail if a recording's peak or leaks are over a limit
     Check(CheckArgs),
+    /// Print what is installed, and what of a program can be recorded
+    Doctor(DoctorArgs),
     /// Print completions for a shell
     Completions {
         /// The shell
@@ -134,6 +138,26 @@ pub(crate) struct RunArgs {
     /// Arguments of the program
     #[arg(last = true)]
     pub(crate) args: Vec<std::ffi::OsString>,
+}
+
+#[derive(Args)]
+#[command(after_help = "Examples:
+  cargo memtrace test --simulate 24GiB -- --features cuda
+  cargo memtrace test -- nextest run --release
+  cargo memtrace test -- forward -- --nocapture")]
+pub(crate) struct TestArgs {
+    /// Run on a simulated GPU with this memory [default: a real GPU if there is one, else a simulated one]
+    #[arg(long, value_name = "MEM[,MEM…]")]
+    pub(crate) simulate: Option<String>,
+    /// Arguments of `cargo test`, or `nextest` and its arguments
+    #[arg(last = true)]
+    pub(crate) args: Vec<std::ffi::OsString>,
+}
+
+#[derive(Args)]
+pub(crate) struct DoctorArgs {
+    /// A program's file
+    pub(crate) program: Option<PathBuf>,
 }
 
 /// What every reading command takes.

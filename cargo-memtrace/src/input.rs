@@ -40,7 +40,11 @@ pub(crate) fn read(file: Option<&Path>) -> Result<Recording, Failure> {
         None => newest()?,
     };
     let mut progress = Progress::new();
-    let data = memtrace_core::read_capture(&path, |done, all| progress.show(done, all));
+    let data = if is_pickle(&path) {
+        memtrace_core::read_pytorch(&path)
+    } else {
+        memtrace_core::read_capture(&path, |done, all| progress.show(done, all))
+    };
     progress.clear();
     Ok(Recording { data: data?, path, notes: Vec::new() })
 }
@@ -65,6 +69,12 @@ fn newest_in(folder: &Path) -> Option<PathBuf> {
     let modified = |path: &PathBuf| path.metadata().and_then(|data| data.modified()).unwrap_or(SystemTime::UNIX_EPOCH);
     let files = std::fs::read_dir(folder).ok()?.filter_map(|entry| Some(entry.ok()?.path()));
     files.filter(|path| is_recording(path)).max_by_key(modified)
+}
+
+/// PyTorch's snapshots, by their names.
+fn is_pickle(path: &Path) -> bool {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    name.strip_suffix(".gz").unwrap_or(&name).ends_with(".pickle")
 }
 
 fn is_recording(path: &Path) -> bool {

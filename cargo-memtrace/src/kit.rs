@@ -1,44 +1,133 @@
-//! What programs need that do not contain memtrace, or have no GPU: the preload library and the simulated GPU, built once
-//! into the cache.
+//! What programs need that do not contain memtrace, or have no GPU: the preload library, the simulated GPU and the test
+//! runner, built once into the cache.
+//!
+//! Their sources are the packages that were published with this one. Cargo fetches them like any dependency; a copy of
+//! them, laid out like memtrace's repository, is built in the cache. A `cargo-memtrace` that was built in the repository
+//! uses the repository.
 
-use std::path::PathBuf;
-use std::process::Command;
+mod sources;
+
+use std::ffi::OsStr;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 
 use crate::build::cargo;
 use crate::failure::Failure;
 
+/// Variables for a program.
+pub(crate) type Environment = Vec<(String, String)>;
+
 /// The library for `LD_PRELOAD`.
 pub(crate) fn preload_library() -> Result<PathBuf, Failure> {
-    let source = source("preload")?;
-    let target = cache().join("kit");
-    eprintln!("memtrace: building the preload library, once");
-    let built = Command::new(cargo())
-        .args(["build", "--release", "--quiet", "--manifest-path"])
-        .arg(source.join("Cargo.toml"))
+    Ok(built("memtrace-preload", "the preload library")?.join("libmemtrace_preload.so"))
+}
+
+/// The runner that chooses a GPU for each test program.
+pub(crate) fn runner() -> Result<PathBuf, Failure> {
+    Ok(built("memtrace-runner", "the test runner")?.join("memtrace-runner"))
+}
+
+/// The variables with which programs are built for a simulated GPU and find it. One size a GPU.
+pub(crate) fn simulated_gpu(memory: &str) -> Result<Environment, Failure> {
+    let sizes: Vec<&str> = memory.split(',').collect();
+    for size in &sizes {
+        memtrace_core::parse_bytes(size)?;
+    }
+    if sizes.iter().any(|size| size != &sizes[0]) {
+        return Err(Failure::usage(format!("{memory}: all simulated GPUs have one size; give it once for each")));
+    }
+    let libraries = driver_folder()?;
+    let mut variables = toolkit()?;
+    variables.push(("MEMTRACE_CUSIM_MEMORY".to_owned(), sizes[0].to_owned()));
+    variables.push(("MEMTRACE_CUSIM_DEVICES".to_owned(), sizes.len().to_string()));
+    variables.push(("LD_LIBRARY_PATH".to_owned(), in_front("LD_LIBRARY_PATH", libraries.as_os_str())));
+    Ok(variables)
+}
+
+/// The folder with the simulated libcuda and the libraries above it.
+pub(crate) fn driver_folder() -> Result<PathBuf, Failure> {
+    let folder = script("simulated-driver")?;
+    Ok(PathBuf::from(folder.trim_end()))
+}
+
+/// The variables of the stand-in toolkit, with which candle's feature `cuda` builds.
+fn toolkit() -> Result<Environment, Failure> {
+    let exports = script("stand-in-toolkit")?;
+    let export = |line: &str| {
+        let (name, value) = line.strip_prefix("export ")?.split_once('=')?;
+        let value = match name {
+            "PATH" => in_front("PATH", OsStr::new(value.split('\'').nth(1)?)),
+            "CUDA_COMPUTE_CAP" => std::env::var(name).unwrap_or_else(|_| "90".to_owned()),
+            _ => value.trim_matches('\'').to_owned(),
+        };
+        Some((name.to_owned(), value))
+    };
+    Ok(exports.lines().filter_map(export).collect())
+}
+
+/// A variable's list of folders with this one in front.
+fn in_front(variable: &str, folder: &OsStr) -> String {
+    let others = std::env::var(variable).unwrap_or_default();
+    let folder = folder.to_string_lossy();
+    if others.is_empty() { folder.into_owned() } else { format!("{folder}:{others}") }
+}
+
+/// The output of one of the kit's scripts.
+fn script(name: &str) -> Result<String, Failure> {
+    let script = sources::root()?.join("scripts").join(name);
+    let output =
+        Command::new(&script).env("CARGO", cargo()).env_remove("CARGO_TARGET_DIR").stderr(Stdio::inherit()).output();
+    match output {
+        Ok(output) if output.status.success() => Ok(String::from_utf8_lossy(&output.stdout).into_owned()),
+        Ok(_) => Err(Failure::usage(format!("{} failed; its messages are above", script.display()))),
+        Err(error) => Err(Failure::usage(format!("cannot run {}: {error}", script.display()))),
+    }
+}
+
+/// Builds a package of the kit, if its sources are newer, and gives the folder with its files.
+fn built(package: &str, what: &str) -> Result<PathBuf, Failure> {
+    let (root, target) = (sources::root()?, cache().join("kit-target"));
+    let folder = target.join("release");
+    if !folder.exists() {
+        eprintln!("memtrace: building {what}; this happens once");
+    }
+    // The program's flags and targets are not the kit's.
+    let status = Command::new(cargo())
+        .args(["build", "--quiet", "--release", "--package", package, "--manifest-path"])
+        .arg(root.join("Cargo.toml"))
         .arg("--target-dir")
         .arg(&target)
+        .env_remove("RUSTFLAGS")
+        .env_remove("CARGO_ENCODED_RUSTFLAGS")
+        .env_remove("CARGO_BUILD_TARGET")
         .status();
-    match built {
-        Ok(status) if status.success() => Ok(target.join("release/libmemtrace_preload.so")),
-        _ => Err(Failure::usage("the preload library could not be built")),
+    match status {
+        Ok(status) if status.success() => Ok(folder),
+        Ok(_) => Err(Failure::usage(format!("{what} could not be built; cargo's messages are above"))),
+        Err(error) => Err(Failure::usage(format!("cannot run cargo: {error}"))),
     }
 }
 
-/// The environment in which programs are built for a simulated GPU and find it.
-pub(crate) fn simulated_gpu(_memory: &str) -> Result<Vec<(String, String)>, Failure> {
-    Err(Failure::usage("no simulated GPU is installed; use scripts/with-simulated-gpu of memtrace's repository"))
+/// `$XDG_CACHE_HOME/memtrace`.
+pub(crate) fn cache() -> PathBuf {
+    let home = || std::env::var_os("HOME").map(PathBuf::from).unwrap_or_default().join(".cache");
+    std::env::var_os("XDG_CACHE_HOME").filter(|path| !path.is_empty()).map_or_else(home, PathBuf::from).join("memtrace")
 }
 
-fn source(package: &str) -> Result<PathBuf, Failure> {
-    let beside = PathBuf::from(env!("CARGO_MANIFEST_DIR")).with_file_name(package);
-    if beside.join("Cargo.toml").exists() {
-        Ok(beside)
-    } else {
-        Err(Failure::usage(format!("the sources of {package} are not there")))
+/// Copies a folder, but not what cargo built in it.
+fn copy(from: &Path, to: &Path) -> std::io::Result<()> {
+    fs::create_dir_all(to)?;
+    for entry in fs::read_dir(from)? {
+        let entry = entry?;
+        let target = to.join(entry.file_name());
+        if entry.file_type()?.is_dir() {
+            if entry.file_name() != "target" {
+                copy(&entry.path(), &target)?;
+            }
+        } else {
+            fs::copy(entry.path(), target)?;
+        }
     }
-}
-
-fn cache() -> PathBuf {
-    let home = std::env::var_os("HOME").map(PathBuf::from).unwrap_or_default();
-    std::env::var_os("XDG_CACHE_HOME").map_or_else(|| home.join(".cache"), PathBuf::from).join("memtrace")
+    Ok(())
 }

@@ -2,12 +2,14 @@
 
 mod check;
 mod diff;
+mod doctor;
 mod explain;
 mod export;
 mod flamegraph;
 mod help;
 mod report;
 mod run;
+mod test;
 mod timeline;
 
 use std::process::ExitCode;
@@ -18,6 +20,8 @@ use crate::failure::Failure;
 pub(crate) fn run(command: Command) -> Result<ExitCode, Failure> {
     match command {
         Command::Run(args) => return run::run(&args),
+        Command::Test(args) => return test::test(&args),
+        Command::Doctor(args) => doctor::doctor(&args)?,
         Command::Report(args) => report::report(&args)?,
         Command::Advise(args) => report::advise(&args.reading)?,
         Command::Leaks(reading) => report::leaks(&reading)?,

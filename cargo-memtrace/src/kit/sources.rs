@@ -1,0 +1,81 @@
+//! The kit's sources: memtrace's repository, or a copy of the published packages in its layout.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use cargo_metadata::MetadataCommand;
+
+use super::{cache, copy};
+use crate::failure::Failure;
+
+/// The kit's packages and their folders in the repository.
+const PACKAGES: [(&str, &str); 4] = [
+    ("memtrace-cusim", "cusim"),
+    ("memtrace-cusim-libraries", "cusim/libraries"),
+    ("memtrace-preload", "preload"),
+    ("memtrace-runner", "runner"),
+];
+
+/// The scripts that build the simulated GPU.
+const SCRIPTS: [(&str, &str); 3] = [
+    ("simulated-driver", include_str!("../../kit/simulated-driver")),
+    ("stand-in-toolkit", include_str!("../../kit/stand-in-toolkit")),
+    ("with-simulated-gpu", include_str!("../../kit/with-simulated-gpu")),
+];
+
+const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// The folder with the sources.
+pub(super) fn root() -> Result<PathBuf, Failure> {
+    let repository = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap_or(Path::new("/"));
+    if PACKAGES.iter().all(|(_, folder)| repository.join(folder).join("Cargo.toml").exists()) {
+        return Ok(repository.to_owned());
+    }
+    let root = cache().join(format!("kit-{VERSION}"));
+    if !root.join("complete").exists() {
+        eprintln!(
+            "memtrace: fetching the sources of the simulated GPU, the runner and the preload library; this happens once"
+        );
+        make(&root)?;
+    }
+    Ok(root)
+}
+
+/// Has cargo fetch the packages, and copies them.
+fn make(root: &Path) -> Result<(), Failure> {
+    let failed = |error: std::io::Error| Failure::usage(format!("cannot write {}: {error}", root.display()));
+    let manifest = root.join("fetch/Cargo.toml");
+    fs::create_dir_all(root.join("fetch")).map_err(failed)?;
+    let needs: String = PACKAGES.iter().map(|(package, _)| format!("{package} = \"={VERSION}\"\n")).collect();
+    let fetch = format!(
+        "[package]\nname = \"memtrace-kit\"\nversion = \"0.0.0\"\nedition = \"2024\"\n[lib]\npath = \"lib.rs\"\n[dependencies]\n{needs}[workspace]\n"
+    );
+    fs::write(&manifest, fetch).map_err(failed)?;
+    fs::write(root.join("fetch/lib.rs"), "").map_err(failed)?;
+    let metadata = MetadataCommand::new().manifest_path(&manifest).exec();
+    let metadata =
+        metadata.map_err(|error| Failure::usage(format!("cargo cannot fetch memtrace's packages: {error}")))?;
+    for (name, folder) in PACKAGES {
+        let package = metadata.packages.iter().find(|package| package.name.as_str() == name);
+        let source = package.and_then(|package| package.manifest_path.parent());
+        let source = source.ok_or_else(|| Failure::usage(format!("cargo fetched no {name}")))?;
+        copy(source.as_std_path(), &root.join(folder)).map_err(failed)?;
+    }
+    let members: Vec<String> = PACKAGES.iter().map(|(_, folder)| format!("{folder:?}")).collect();
+    let workspace =
+        format!("[workspace]\nresolver = \"3\"\nmembers = [{}]\nexclude = [\"fetch\"]\n", members.join(", "));
+    fs::write(root.join("Cargo.toml"), workspace).map_err(failed)?;
+    scripts(root).map_err(failed)?;
+    fs::write(root.join("complete"), "").map_err(failed)
+}
+
+fn scripts(root: &Path) -> std::io::Result<()> {
+    fs::create_dir_all(root.join("scripts"))?;
+    for (name, content) in SCRIPTS {
+        let path = root.join("scripts").join(name);
+        fs::write(&path, content)?;
+        fs::set_permissions(path, fs::Permissions::from_mode(0o755))?;
+    }
+    Ok(())
+}
