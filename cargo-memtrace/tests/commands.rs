@@ -1,0 +1,155 @@
+//! The commands as a user runs them: what they print, where they write, and their exit codes.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+/// A small recording of one device with scopes, names and a temporary.
+fn recording() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/golden/everything.memtrace")
+}
+
+fn memtrace(arguments: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_cargo-memtrace"));
+    command.arg("memtrace").args(arguments).env_remove("COLUMNS").env("NO_COLOR", "1").output().unwrap()
+}
+
+/// The output of a command that must succeed.
+#[track_caller]
+fn prints(arguments: &[&str]) -> String {
+    let output = memtrace(arguments);
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{arguments:?}: {error}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// The message of a command that must fail with this exit code.
+#[track_caller]
+fn fails(code: i32, arguments: &[&str]) -> String {
+    let output = memtrace(arguments);
+    let error = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(code), "{arguments:?}: {error}");
+    assert!(error.starts_with("error: "), "{arguments:?}: {error}");
+    error
+}
+
+#[test]
+fn every_reading_command_prints_text_and_json_of_one_version() {
+    let file = recording();
+    let file = file.to_str().unwrap();
+    for command in ["report", "advise", "leaks", "temporaries", "timeline"] {
+        assert!(prints(&[command, file]).contains("cpu"), "{command}");
+        let json: serde_json::Value = serde_json::from_str(&prints(&[command, file, "--json"])).unwrap();
+        assert_eq!(json["version"], 1, "{command}");
+    }
+    let explained = prints(&["explain", file, "model.rs:7"]);
+    assert!(explained.contains("src/model.rs:7 (Net::forward)"), "{explained}");
+}
+
+#[test]
+fn the_reports_figures_are_those_of_the_recording() {
+    let file = recording();
+    let data = memtrace_core::read_capture(&file, |_, _| {}).unwrap();
+    let json: serde_json::Value =
+        serde_json::from_str(&prints(&["report", file.to_str().unwrap(), "--by", "line", "--json"])).unwrap();
+    let sections = json["sections"].as_array().unwrap();
+    assert_eq!(sections.len(), 1);
+    let sum: u64 = sections[0]["rows"].as_array().unwrap().iter().map(|row| row["mem"].as_u64().unwrap()).sum();
+    let device = memtrace_core::analysis::device_or_main(&data, None).unwrap();
+    assert_eq!(sum, device.peak.total());
+}
+
+#[test]
+fn a_recording_does_not_differ_from_itself_and_a_changed_peak_does() {
+    let file = recording();
+    let file = file.to_str().unwrap();
+    assert!(prints(&["diff", file, file]).contains("both times"));
+    let changed = prints(&["diff", file, file, "--at", "end", "--at-after", "peak", "--threshold", "1", "--md"]);
+    assert!(changed.starts_with("### memtrace") && changed.contains("| Change | Before | After |"), "{changed}");
+}
+
+#[test]
+fn checks_end_with_0_or_1_and_say_why() {
+    let file = recording();
+    let file = file.to_str().unwrap();
+    assert!(prints(&["check", file, "--peak", "1 GiB"]).starts_with("ok: the peak of "));
+    assert!(prints(&["check", file, "--baseline", file]).starts_with("ok: "));
+    let over = fails(1, &["check", file, "--peak", "16 B"]);
+    assert!(over.contains("is over the limit of 16 B by"), "{over}");
+    assert!(fails(2, &["check", file]).contains("--peak"));
+}
+
+#[test]
+fn files_are_written_whole_beside_the_recording_or_where_they_are_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("run-1.memtrace");
+    fs::copy(recording(), &file).unwrap();
+    let file = file.to_str().unwrap();
+    prints(&["flamegraph", file]);
+    assert!(fs::read_to_string(folder.path().join("run-1.svg")).unwrap().contains("<svg"));
+    for (format, name) in
+        [("pytorch", "a.pickle"), ("chrome", "a.trace.json"), ("folded", "a.folded"), ("json", "a.json")]
+    {
+        let out = folder.path().join(name);
+        prints(&["export", file, "--to", format, "-o", out.to_str().unwrap()]);
+        assert!(out.metadata().unwrap().len() > 0, "{format}");
+    }
+    let pickle = folder.path().join("a.pickle");
+    assert!(prints(&["report", pickle.to_str().unwrap()]).contains("src/model.rs:7"), "its own pickle is read");
+    assert!(prints(&["export", file, "--to", "folded", "-o", "-"]).contains(';'));
+    assert!(prints(&["report", folder.path().to_str().unwrap()]).contains("Peak"), "a folder's newest recording");
+}
+
+#[test]
+fn wrong_input_is_an_error_of_code_2_and_leaves_no_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let (whole, torn, other, newer) =
+        (at("whole.memtrace"), at("torn.memtrace"), at("other.memtrace"), at("newer.memtrace"));
+    let bytes = fs::read(recording()).unwrap();
+    fs::write(&whole, &bytes).unwrap();
+    fs::write(&torn, &bytes[..9]).unwrap();
+    fs::write(&other, "no recording").unwrap();
+    let mut of_newer_version = bytes.clone();
+    of_newer_version[8] = 200;
+    fs::write(&newer, of_newer_version).unwrap();
+    fs::write(at("bad.pickle"), "cos\nsystem\n(S'true'\ntR.").unwrap();
+    let before = fs::read_dir(folder.path()).unwrap().count();
+    let commands: [&[&str]; 8] = [
+        &["report"],
+        &["advise"],
+        &["leaks"],
+        &["temporaries"],
+        &["timeline"],
+        &["flamegraph"],
+        &["check", "--no-leak"],
+        &["export", "--to", "json", "-o", "-"],
+    ];
+    for input in [at("missing.memtrace"), torn, other, newer, at("bad.pickle")] {
+        for command in commands {
+            fails(2, &[&[command[0], &input], &command[1..]].concat());
+        }
+        fails(2, &["diff", &whole, &input]);
+        fails(2, &["explain", &input, "model.rs:7"]);
+    }
+    fails(2, &["flamegraph", &whole, "-o", &(whole.clone() + "/below.svg")]);
+    fails(2, &["export", &whole, "--to", "json", "-o", &(whole.clone() + "/below.json")]);
+    for unknown in [
+        &["report", &whole, "--sideways"][..],
+        &["reprot"],
+        &["report", &whole, "--device", "gpu"],
+        &["report", &whole, "--at", "scope:none"],
+    ] {
+        fails(2, unknown);
+    }
+    assert!(fails(2, &["explain", &whole, "no_such_line"]).contains("report --by"));
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), before);
+}
+
+#[test]
+fn the_page_and_the_completions_know_every_command() {
+    let (page, script) = (prints(&["man"]), prints(&["completions", "bash"]));
+    for command in ["run", "test", "report", "explain", "diff", "flamegraph", "timeline", "export", "check", "doctor"] {
+        assert!(page.contains(command) && script.contains(command), "{command}");
+    }
+}
