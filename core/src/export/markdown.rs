@@ -1,4 +1,4 @@
-//! A report as Markdown, for pull requests and summaries of CI.
+//! Markdown renderer of a report, for pull requests and CI summaries.
 
 use std::fmt::Write as _;
 
@@ -30,7 +30,7 @@ fn table(text: &mut String, section: &Section) {
     }
 }
 
-/// Names of functions have characters that mean something in Markdown.
+/// Escapes Markdown's special characters, which names of functions contain.
 fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {

@@ -1,10 +1,10 @@
-//! Any report as JSON: what its text shows, as values. [`Json`](super::Json) is the whole recording's.
+//! JSON serializer of any report: the cells of its text as values. ([`Json`](super::Json) exports a whole recording.)
 
 use serde_json::{Map, Value, json};
 
 use crate::report::{Cell, Cost, Finding, Report, Section};
 
-/// Grows if a key goes or gets another meaning; new keys may come without that.
+/// Grows when a key is gone or has another meaning.
 const VERSION: u32 = 1;
 
 /// A report as JSON: bytes are integers, times are nanoseconds, unknown figures are `null`. A row is an object by the
