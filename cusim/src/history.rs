@@ -24,7 +24,7 @@ use std::fmt::Write as _;
 
 use crate::config::variable;
 use crate::own::{MmapVec, mmap_vec};
-use crate::say::Line;
+use crate::say::StackText;
 
 /// What happened.
 #[repr(u32)]
@@ -133,7 +133,7 @@ impl History {
         // SAFETY: returns a number.
         record.thread = unsafe { libc::gettid() } as u64;
         if self.file.is_some() {
-            let mut line = Line::new();
+            let mut line = StackText::new();
             let _ = record.write(&mut line);
             self.write(line.text());
         }
@@ -163,8 +163,8 @@ impl History {
 }
 
 /// The path with `%p` replaced by the process id, and a zero byte.
-fn file_name(path: &str) -> Line {
-    let mut name = Line::new();
+fn file_name(path: &str) -> StackText {
+    let mut name = StackText::new();
     let _ = match path.split_once("%p") {
         Some((before, after)) => write!(name, "{before}{}{after}\0", std::process::id()),
         None => write!(name, "{path}\0"),
@@ -173,11 +173,12 @@ fn file_name(path: &str) -> Line {
 }
 
 impl HistoryRecord {
-    pub(crate) fn new(op: Op, kind: BlockKind, device: usize) -> Self {
-        Self { op, kind, device: device as i32, ..Self::default() }
+    /// Without a device, the record is of the host.
+    pub(crate) fn new(op: Op, kind: BlockKind, device: impl Into<Option<usize>>) -> Self {
+        Self { op, kind, device: device.into().map_or(-1, |device| device as i32), ..Self::default() }
     }
 
-    fn write(&self, line: &mut Line) -> std::fmt::Result {
+    fn write(&self, line: &mut StackText) -> std::fmt::Result {
         let Self { number, op, kind, device, result, context, stream, thread, address, size, used, reserved } = self;
         writeln!(
             line,

@@ -47,12 +47,12 @@
 //! A value that is not valid ends the program with a message.
 //!
 //! # As a value
-//! [`Machine`] is the simulator without a driver, for tests.
+//! [`SimMachine`] is the simulator without a driver, for tests.
 //!
 //! ```
-//! use memtrace_cusim::{AllocationRequest, Config, Machine, history::BlockKind};
+//! use memtrace_cusim::{AllocationRequest, Config, SimMachine, history::BlockKind};
 //!
-//! let mut machine = Machine::new(Config { memory: 64 << 20, ..Config::default() }).unwrap();
+//! let mut machine = SimMachine::new(Config { memory: 64 << 20, ..Config::default() }).unwrap();
 //! let request = AllocationRequest { kind: BlockKind::Pool, size: 1000, ..AllocationRequest::default() };
 //! let address = machine.allocate(request).unwrap();
 //! assert_eq!(machine.counters(0, BlockKind::Pool).used, 1024);
@@ -91,6 +91,6 @@ mod say;
 mod units;
 
 pub use config::{Config, Fill, MAX_DEVICES};
-pub use machine::{AllocationRequest, Machine};
+pub use machine::{AllocationRequest, SimMachine};
 pub use memory::PoolCounters;
 pub use units::bytes;

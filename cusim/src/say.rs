@@ -3,12 +3,12 @@
 use std::fmt;
 
 /// A text buffer on the stack, which truncates what does not fit.
-pub(crate) struct Line {
+pub(crate) struct StackText {
     bytes: [u8; 1024],
     length: usize,
 }
 
-impl Line {
+impl StackText {
     pub(crate) fn new() -> Self {
         Self { bytes: [0; 1024], length: 0 }
     }
@@ -22,7 +22,7 @@ impl Line {
     }
 }
 
-impl fmt::Write for Line {
+impl fmt::Write for StackText {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         let room = self.bytes.get_mut(self.length..).unwrap_or_default();
         for (to, from) in room.iter_mut().zip(text.bytes()) {
@@ -35,7 +35,7 @@ impl fmt::Write for Line {
 
 /// Prints a line to stderr, with the name of the simulator.
 pub(crate) fn say(message: fmt::Arguments<'_>) {
-    let mut line = Line::new();
+    let mut line = StackText::new();
     let _ = fmt::write(&mut line, format_args!("memtrace-cusim: {message}\n"));
     write_all(libc::STDERR_FILENO, line.bytes());
 }

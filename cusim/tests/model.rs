@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use memtrace_cusim::code::{INVALID_VALUE, OUT_OF_MEMORY};
 use memtrace_cusim::faults::Faults;
 use memtrace_cusim::history::{BlockKind, HistoryRecord, Op};
-use memtrace_cusim::{AllocationRequest, Config, Machine};
+use memtrace_cusim::{AllocationRequest, Config, SimMachine};
 use proptest::prelude::*;
 
 #[derive(Clone, Debug)]
@@ -65,7 +65,7 @@ fn step() -> impl Strategy<Value = Step> {
 
 fn run(steps: &[Step], faults: &str) {
     let faults = Faults::parse(faults).unwrap();
-    let mut machine = Machine::new(Config { memory: MEMORY, faults, ..Config::default() }).unwrap();
+    let mut machine = SimMachine::new(Config { memory: MEMORY, faults, ..Config::default() }).unwrap();
     let mut model = Model::default();
     for step in steps {
         take_step(&mut machine, &mut model, step);
@@ -73,7 +73,7 @@ fn run(steps: &[Step], faults: &str) {
     }
 }
 
-fn take_step(machine: &mut Machine, model: &mut Model, step: &Step) {
+fn take_step(machine: &mut SimMachine, model: &mut Model, step: &Step) {
     match *step {
         Step::Allocate { kind, size } => allocate(machine, model, kind, size),
         Step::Free { which } => {
@@ -93,7 +93,7 @@ fn take_step(machine: &mut Machine, model: &mut Model, step: &Step) {
     }
 }
 
-fn allocate(machine: &mut Machine, model: &mut Model, kind: BlockKind, size: u64) {
+fn allocate(machine: &mut SimMachine, model: &mut Model, kind: BlockKind, size: u64) {
     let answer =
         machine.allocate(AllocationRequest { kind, size, context: 7, stream: 8, ..AllocationRequest::default() });
     let record = HistoryRecord { op: Op::Alloc, kind, size, ..HistoryRecord::default() };
@@ -112,7 +112,7 @@ fn allocate(machine: &mut Machine, model: &mut Model, kind: BlockKind, size: u64
 }
 
 /// Checks that the last record is the expected one, with the model's counters.
-fn check_last(machine: &Machine, model: &Model, expected: HistoryRecord) {
+fn check_last(machine: &SimMachine, model: &Model, expected: HistoryRecord) {
     let last = machine.history().records().last().unwrap();
     let HistoryRecord { number, thread, reserved, .. } = *last;
     let used = model.used(expected.kind);
@@ -121,7 +121,7 @@ fn check_last(machine: &Machine, model: &Model, expected: HistoryRecord) {
     assert_eq!(reserved, machine.counters(0, expected.kind).reserved);
 }
 
-fn check_sums(machine: &Machine, model: &Model) {
+fn check_sums(machine: &SimMachine, model: &Model) {
     let mut reserved_on_device = 0;
     for kind in [BlockKind::Pool, BlockKind::Classic, BlockKind::Managed] {
         let counters = machine.counters(0, kind);

@@ -1,4 +1,4 @@
-//! Memory pools on a [`Machine`] in this process: growth, release, refusals.
+//! Memory pools on a [`SimMachine`] in this process: growth, release, refusals.
 
 #![cfg(target_os = "linux")]
 #![allow(unsafe_code, reason = "reads simulated memory")]
@@ -6,16 +6,16 @@
 use memtrace_cusim::code::{INVALID_VALUE, NOT_SUPPORTED, OUT_OF_MEMORY};
 use memtrace_cusim::faults::Faults;
 use memtrace_cusim::history::{BlockKind, Op};
-use memtrace_cusim::{AllocationRequest, Config, Fill, Machine};
+use memtrace_cusim::{AllocationRequest, Config, Fill, SimMachine};
 
 const MIB: u64 = 1 << 20;
 
-fn machine(memory: u64) -> Machine {
-    Machine::new(Config { memory, ..Config::default() }).unwrap()
+fn machine(memory: u64) -> SimMachine {
+    SimMachine::new(Config { memory, ..Config::default() }).unwrap()
 }
 
-fn with_faults(script: &str) -> Machine {
-    Machine::new(Config { faults: Faults::parse(script).unwrap(), ..Config::default() }).unwrap()
+fn with_faults(script: &str) -> SimMachine {
+    SimMachine::new(Config { faults: Faults::parse(script).unwrap(), ..Config::default() }).unwrap()
 }
 
 fn request(kind: BlockKind, size: u64) -> AllocationRequest {
@@ -23,7 +23,7 @@ fn request(kind: BlockKind, size: u64) -> AllocationRequest {
 }
 
 /// Used and reserved bytes of the default pool.
-fn counters(machine: &Machine) -> (u64, u64) {
+fn counters(machine: &SimMachine) -> (u64, u64) {
     let counters = machine.counters(0, BlockKind::Pool);
     (counters.used, counters.reserved)
 }
@@ -145,7 +145,7 @@ fn faults_leave_things_as_they_were() {
 
 #[test]
 fn without_pools_there_is_classic_memory_only() {
-    let mut machine = Machine::new(Config { pools: false, ..Config::default() }).unwrap();
+    let mut machine = SimMachine::new(Config { pools: false, ..Config::default() }).unwrap();
     assert_eq!(machine.allocate(request(BlockKind::Pool, 1)), Err(NOT_SUPPORTED));
     machine.allocate(request(BlockKind::Classic, 1)).unwrap();
 }
@@ -153,7 +153,7 @@ fn without_pools_there_is_classic_memory_only() {
 #[test]
 fn random_bytes_are_the_same_in_each_run() {
     let contents = || {
-        let mut machine = Machine::new(Config { fill: Fill::Random, ..Config::default() }).unwrap();
+        let mut machine = SimMachine::new(Config { fill: Fill::Random, ..Config::default() }).unwrap();
         let address = machine.allocate(request(BlockKind::Pool, 512)).unwrap();
         // SAFETY: a live, aligned block of 64 words.
         unsafe { (address as *const [u64; 64]).read() }

@@ -3,7 +3,7 @@
 use std::ffi::{CStr, c_char};
 
 use super::process::with;
-use crate::Machine;
+use crate::SimMachine;
 use crate::code::{Answer, Code, INVALID_VALUE};
 
 /// Defines exported functions whose bodies, blocks or `=> expression;`, return an [`Answer`].
@@ -74,7 +74,7 @@ impl<T> Out<T> {
     }
 
     /// Writes the result of an action, which does not run if the pointer is null.
-    pub(super) fn set_with(self, action: impl FnOnce(&mut Machine) -> Answer<T>) -> Answer {
+    pub(super) fn set_with(self, action: impl FnOnce(&mut SimMachine) -> Answer<T>) -> Answer {
         self.check()?;
         self.set(with(action)?)
     }

@@ -4,7 +4,7 @@ use super::abi::{Out, answer};
 use super::copy::check_stream;
 use super::process::with;
 use super::thread;
-use crate::Machine;
+use crate::SimMachine;
 use crate::code::{Answer, INVALID_VALUE};
 use crate::machine::SimCapture;
 
@@ -64,7 +64,7 @@ driver! {
     }
 }
 
-fn capture_of(machine: &Machine, stream: u64) -> Option<SimCapture> {
+fn capture_of(machine: &SimMachine, stream: u64) -> Option<SimCapture> {
     machine.stream(stream).ok().and_then(|stream| stream.capture)
 }
 
@@ -74,7 +74,7 @@ fn status_of(capture: Option<SimCapture>) -> u32 {
 }
 
 /// Fails unless all nodes belong to the graph.
-pub(super) fn check_nodes(machine: &Machine, graph: u64, nodes: Out<u64>, count: usize) -> Answer {
+pub(super) fn check_nodes(machine: &SimMachine, graph: u64, nodes: Out<u64>, count: usize) -> Answer {
     let known = &machine.graph(graph)?.handles;
     let all_known = (0..count).all(|index| nodes.at(index).get().is_ok_and(|node| known.contains(&node)));
     if all_known { Ok(()) } else { Err(INVALID_VALUE) }

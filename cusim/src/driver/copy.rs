@@ -3,7 +3,7 @@
 use super::abi::Out;
 use super::process::{pause, with};
 use super::thread::current;
-use crate::Machine;
+use crate::SimMachine;
 use crate::code::{Answer, INVALID_VALUE};
 use crate::faults::CallKind;
 use crate::machine::node_type::COPY;
@@ -114,7 +114,7 @@ impl CopyEnd {
         }
     }
 
-    fn check(self, machine: &Machine, size: u64) -> Answer {
+    fn check(self, machine: &SimMachine, size: u64) -> Answer {
         match self {
             Device(address) => machine.check_device_range(address, size),
             Host(address) | Either(address) => machine.check_range(address, size),

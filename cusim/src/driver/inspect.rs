@@ -3,7 +3,7 @@
 
 use super::abi::Out;
 use super::process::{with, with_device};
-use crate::Machine;
+use crate::SimMachine;
 use crate::history::{BlockKind, HistoryRecord};
 use crate::machine::Ticket;
 
@@ -30,7 +30,7 @@ macro_rules! counters {
         $(#[$doc])*
         #[unsafe(no_mangle)]
         extern "C" fn $name(device: i32) -> u64 {
-            let read: fn(&Machine, usize) -> u64 = $read;
+            let read: fn(&SimMachine, usize) -> u64 = $read;
             with_device(device, |machine, device| Ok(read(machine, device))).unwrap_or(0)
         }
     )* };
@@ -44,13 +44,13 @@ counters! {
     /// Bytes that other processes use.
     fn memtrace_cusim_others = |machine, device| machine.config.others.get(device).copied().unwrap_or(0);
     /// Bytes of contexts and modules.
-    fn memtrace_cusim_overhead = Machine::overhead;
+    fn memtrace_cusim_overhead = SimMachine::overhead;
     /// Bytes in live allocations of graphs.
     fn memtrace_cusim_graph_used = |machine, device| machine.counters(device, BlockKind::Graph).used;
     /// Bytes reserved for graphs.
     fn memtrace_cusim_graph_reserved = |machine, device| machine.counters(device, BlockKind::Graph).reserved;
     /// All bytes of the device that are not free.
-    fn memtrace_cusim_taken = Machine::taken;
+    fn memtrace_cusim_taken = SimMachine::taken;
 }
 
 /// Writes a handle for `cuIpcOpenMemHandle` or `cuMemPoolImportPointer`, as if from another process, for new memory at

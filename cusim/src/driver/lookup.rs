@@ -6,7 +6,7 @@ use super::abi::{CallerText, Out};
 use super::exports::EXPORTS;
 use super::init::VERSION;
 use crate::code::{Answer, INVALID_VALUE, NOT_FOUND};
-use crate::say::Line;
+use crate::say::StackText;
 
 driver! {
     fn cuGetProcAddress(name: CallerText, function: Out<usize>, version: i32, flags: u64) =>
@@ -61,7 +61,7 @@ fn look_up(name: CallerText, function: Out<usize>, version: i32, flags: u64) -> 
 
 /// One variant of a function; with [`PER_THREAD`], the one for a per-thread default stream if it exists.
 fn find_form(name: &str, form: &str, version: i32, flags: u64) -> Option<usize> {
-    let mut line = Line::new();
+    let mut line = StackText::new();
     write!(line, "{name}{form}").ok()?;
     let full = line.text();
     if SINCE.iter().any(|(name, since)| *name == full && *since > version) {
@@ -75,7 +75,7 @@ fn find_form(name: &str, form: &str, version: i32, flags: u64) -> Option<usize> 
 }
 
 fn find_suffixed(name: &str, suffix: &str) -> Option<usize> {
-    let mut line = Line::new();
+    let mut line = StackText::new();
     write!(line, "{name}{suffix}").ok()?;
     find(line.text())
 }

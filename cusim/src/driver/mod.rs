@@ -1,4 +1,4 @@
-//! The driver's C functions, by group: a thin layer over one [`Machine`](crate::Machine) for the process.
+//! The driver's C functions, by group: a thin layer over one [`SimMachine`](crate::SimMachine) for the process.
 //!
 //! The build script finds them by `fn cu…` at the start of a line, and aliases by `| cu…`.
 

@@ -2,7 +2,7 @@
 
 use super::abi::Out;
 use super::process::with;
-use crate::Machine;
+use crate::SimMachine;
 use crate::code::{Answer, INVALID_VALUE};
 use crate::history::BlockKind;
 
@@ -41,7 +41,7 @@ const BLOCK_ID: u32 = 20;
 const HOST_MEMORY: u32 = 1;
 const DEVICE_MEMORY: u32 = 2;
 
-fn attribute_of(machine: &Machine, value: Out<u64>, attribute: u32, address: u64) -> Answer {
+fn attribute_of(machine: &SimMachine, value: Out<u64>, attribute: u32, address: u64) -> Answer {
     let Some(block) = machine.block_around(address) else {
         return attribute_of_host(machine, value, attribute, address);
     };
@@ -65,7 +65,7 @@ fn attribute_of(machine: &Machine, value: Out<u64>, attribute: u32, address: u64
     }
 }
 
-fn attribute_of_host(machine: &Machine, value: Out<u64>, attribute: u32, address: u64) -> Answer {
+fn attribute_of_host(machine: &SimMachine, value: Out<u64>, attribute: u32, address: u64) -> Answer {
     let block = machine.host_block(address).ok_or(INVALID_VALUE)?;
     match attribute {
         MEMORY_TYPE => value.cast().set(HOST_MEMORY),

@@ -95,11 +95,12 @@ fn get_attribute(pool: &SimPool, attribute: u32, value: Out<u64>) -> Answer {
 /// The release threshold can be set, and the high-water marks can be reset.
 fn set_attribute(pool: &mut SimPool, attribute: u32, value: Out<u64>) -> Answer {
     match attribute {
-        1..=3 => value.cast::<i32>().get().map(|_| ()),
-        RELEASE_THRESHOLD => value.get().map(|bytes| pool.threshold = bytes),
-        RESERVED_HIGH | USED_HIGH if value.get()? != 0 => Err(INVALID_VALUE),
-        RESERVED_HIGH => Ok(pool.counters.reset_reserved_high()),
-        USED_HIGH => Ok(pool.counters.reset_used_high()),
-        _ => Err(INVALID_VALUE),
+        1..=3 => _ = value.cast::<i32>().get()?,
+        RELEASE_THRESHOLD => pool.threshold = value.get()?,
+        RESERVED_HIGH | USED_HIGH if value.get()? != 0 => return Err(INVALID_VALUE),
+        RESERVED_HIGH => pool.counters.reset_reserved_high(),
+        USED_HIGH => pool.counters.reset_used_high(),
+        _ => return Err(INVALID_VALUE),
     }
+    Ok(())
 }

@@ -5,9 +5,9 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 use crate::code::{Answer, NO_DEVICE, NOT_INITIALIZED};
 use crate::faults::{CallKind, Faults};
 use crate::say::give_up;
-use crate::{Config, Machine};
+use crate::{Config, SimMachine};
 
-static MACHINE: Mutex<Option<Machine>> = Mutex::new(None);
+static MACHINE: Mutex<Option<SimMachine>> = Mutex::new(None);
 /// Outside of the lock, so that a slow call does not delay others.
 static FAULTS: OnceLock<Faults> = OnceLock::new();
 
@@ -19,10 +19,10 @@ pub(super) fn start() -> Answer {
     if machine.config.devices == 0 { Err(NO_DEVICE) } else { Ok(()) }
 }
 
-fn new_machine() -> Machine {
+fn new_machine() -> SimMachine {
     let config = Config::from_env().unwrap_or_else(|name| give_up(format_args!("the value of {name} is not valid")));
     let _ = FAULTS.set(config.faults);
-    let mut machine = Machine::new(config).unwrap_or_else(|_| {
+    let mut machine = SimMachine::new(config).unwrap_or_else(|_| {
         give_up(format_args!("this process has not enough address space for MEMTRACE_CUSIM_MEMORY"))
     });
     if let Err(name) = machine.open_log() {
@@ -32,13 +32,13 @@ fn new_machine() -> Machine {
 }
 
 /// Runs an action on the machine, under its lock.
-pub(super) fn with<T>(action: impl FnOnce(&mut Machine) -> Answer<T>) -> Answer<T> {
+pub(super) fn with<T>(action: impl FnOnce(&mut SimMachine) -> Answer<T>) -> Answer<T> {
     let mut machine = MACHINE.lock().unwrap_or_else(PoisonError::into_inner);
     action(machine.as_mut().ok_or(NOT_INITIALIZED)?)
 }
 
 /// Runs an action on a device, by its ordinal.
-pub(super) fn with_device<T>(ordinal: i32, action: impl FnOnce(&mut Machine, usize) -> Answer<T>) -> Answer<T> {
+pub(super) fn with_device<T>(ordinal: i32, action: impl FnOnce(&mut SimMachine, usize) -> Answer<T>) -> Answer<T> {
     with(|machine| {
         let device = machine.device(ordinal)?;
         action(machine, device)

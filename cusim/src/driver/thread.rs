@@ -10,18 +10,18 @@ use crate::machine::{GLOBAL, PER_THREAD, RELAXED};
 const DEPTH: usize = 32;
 
 #[derive(Clone, Copy)]
-struct Contexts {
+struct ContextStack {
     handles: [u64; DEPTH],
     count: usize,
 }
 
 thread_local! {
-    static CONTEXTS: Cell<Contexts> = const { Cell::new(Contexts { handles: [0; DEPTH], count: 0 }) };
+    static CONTEXTS: Cell<ContextStack> = const { Cell::new(ContextStack { handles: [0; DEPTH], count: 0 }) };
     static MODE: Cell<u32> = const { Cell::new(GLOBAL) };
 }
 
 pub(super) fn current() -> Answer<u64> {
-    let Contexts { handles, count } = CONTEXTS.get();
+    let ContextStack { handles, count } = CONTEXTS.get();
     let handle = count.checked_sub(1).and_then(|top| handles.get(top)).copied().unwrap_or(0);
     if handle == 0 { Err(INVALID_CONTEXT) } else { Ok(handle) }
 }

@@ -4,7 +4,7 @@ use super::abi::Out;
 use super::process::{pause, with};
 use super::shareable;
 use super::thread::current;
-use crate::Machine;
+use crate::SimMachine;
 use crate::code::{Answer, INVALID_VALUE, NOT_SUPPORTED};
 use crate::faults::CallKind;
 use crate::machine::{Access, AllocationProperties, GRANULARITY};
@@ -144,14 +144,14 @@ fn check_properties(properties: Out<AllocationProperties>) -> Answer<AllocationP
     }
 }
 
-fn of_import(machine: &Machine, context: u64) -> AllocationProperties {
+fn of_import(machine: &SimMachine, context: u64) -> AllocationProperties {
     let device = machine.context(context).map_or(0, |context| context.device as i32);
     let (allocation, location) = (ALLOCATION_PINNED, LOCATION_DEVICE);
     AllocationProperties { allocation, handles: shareable::FILE, location, device, of_windows: 0, flags: 0 }
 }
 
 /// Access of the host is not simulated.
-fn set_access(machine: &mut Machine, (address, size): (u64, u64), location: Location, flags: u64) -> Answer {
+fn set_access(machine: &mut SimMachine, (address, size): (u64, u64), location: Location, flags: u64) -> Answer {
     if location.kind != LOCATION_DEVICE || !matches!(flags, 0 | 1 | Access::READ_AND_WRITE) {
         return Err(INVALID_VALUE);
     }

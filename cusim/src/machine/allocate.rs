@@ -1,6 +1,6 @@
 //! Allocation of device memory from pools.
 
-use super::{Machine, pool_index};
+use super::{SimMachine, pool_index};
 use crate::code::{Answer, INVALID_VALUE, NOT_SUPPORTED, OUT_OF_MEMORY};
 use crate::faults::CallKind;
 use crate::history::{BlockKind, HistoryRecord, Op};
@@ -36,7 +36,7 @@ fn round_up(bytes: u64, step: u64) -> Answer<u64> {
     bytes.checked_next_multiple_of(step).ok_or(OUT_OF_MEMORY)
 }
 
-impl Machine {
+impl SimMachine {
     /// Allocates a block and returns its address.
     ///
     /// # Errors

@@ -1,7 +1,7 @@
 //! CUDA arrays: texture memory, which has a handle and no address. Its contents are not simulated.
 
 use super::formats::Descriptor;
-use super::{Machine, pool_index};
+use super::{SimMachine, pool_index};
 use crate::code::{Answer, INVALID_HANDLE, INVALID_VALUE};
 use crate::faults::CallKind;
 use crate::history::{BlockKind, HistoryRecord, Op};
@@ -19,7 +19,13 @@ pub(crate) struct Array {
     part_of: Option<(u64, u32)>,
 }
 
-impl Machine {
+impl Array {
+    fn record(&self, op: Op, address: u64, context: u64) -> HistoryRecord {
+        HistoryRecord { context, address, size: self.size, ..HistoryRecord::new(op, BlockKind::Array, self.device) }
+    }
+}
+
+impl SimMachine {
     /// `levels` is 0 for an array without mipmaps.
     pub(crate) fn create_array(&mut self, descriptor: Descriptor, levels: u32, context: u64) -> Answer<u64> {
         let device = self.context(context)?.device;
@@ -31,11 +37,11 @@ impl Machine {
         if descriptor.has_no_memory() {
             return Ok(self.keep_array(array));
         }
-        let check = self.script.check(CallKind::Alloc, size);
-        let answer = check.and_then(|()| self.take_directly(pool_index(device, BlockKind::Array), size));
-        let handle = answer.map_or(0, |()| self.keep_array(array));
-        self.record_array(Op::Alloc, &array, handle, context, answer);
-        answer.map(|()| handle)
+        let pool = pool_index(device, BlockKind::Array);
+        self.allocate_logged(array.record(Op::Alloc, 0, context), Some(pool), |machine| {
+            machine.take_directly(pool, size)?;
+            Ok(machine.keep_array(array))
+        })
     }
 
     fn keep_array(&mut self, array: Array) -> u64 {
@@ -44,7 +50,6 @@ impl Machine {
         handle
     }
 
-    /// An array with or without mipmap levels.
     pub(crate) fn array(&self, handle: u64, has_levels: bool) -> Answer<Array> {
         let found = self.arrays.get(&handle).copied();
         found.filter(|array| (array.levels > 0) == has_levels).ok_or(INVALID_HANDLE)
@@ -73,7 +78,8 @@ impl Machine {
         }
         let check = self.script.check(CallKind::Free, 0);
         if check.is_err() {
-            self.record_array(Op::Free, &array, handle, context, check);
+            let pool = pool_index(array.device, BlockKind::Array);
+            self.record(array.record(Op::Free, handle, context), check, Some(pool));
             return check;
         }
         self.end_array(handle, Op::Free, context)
@@ -92,14 +98,9 @@ impl Machine {
         if array.descriptor.has_no_memory() {
             return Ok(());
         }
-        self.give_directly(pool_index(array.device, BlockKind::Array), array.size)?;
-        self.record_array(op, &array, handle, context, Ok(()));
+        let pool = pool_index(array.device, BlockKind::Array);
+        self.give_directly(pool, array.size)?;
+        self.record(array.record(op, handle, context), Ok(()), Some(pool));
         Ok(())
-    }
-
-    fn record_array(&mut self, op: Op, array: &Array, address: u64, context: u64, answer: Answer) {
-        let record = HistoryRecord::new(op, BlockKind::Array, array.device);
-        let record = HistoryRecord { context, address, size: array.size, ..record };
-        self.record(record, answer, Some(pool_index(array.device, BlockKind::Array)));
     }
 }

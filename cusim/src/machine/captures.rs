@@ -1,10 +1,10 @@
 //! CUDA stream capture: calls on a stream become nodes of a graph and are not executed.
 
 use super::streams::{GLOBAL, PER_THREAD, RELAXED, THREAD_LOCAL, key};
-use super::{Machine, SimCapture, SimStream};
+use super::{SimCapture, SimMachine, SimStream};
 use crate::code::{Answer, CAPTURE_INVALIDATED, CAPTURE_UNSUPPORTED, INVALID_VALUE};
 
-impl Machine {
+impl SimMachine {
     /// Captures into `graph`, by default into a new one.
     pub(crate) fn begin_capture(&mut self, stream: u64, mode: u32, thread: u64, graph: Option<u64>) -> Answer {
         if stream == PER_THREAD {
@@ -22,7 +22,6 @@ impl Machine {
         Ok(())
     }
 
-    /// Returns the graph.
     pub(crate) fn end_capture(&mut self, stream: u64) -> Answer<u64> {
         let found = self.streams.get_mut(&key(stream)).ok_or(INVALID_VALUE)?;
         let capture = found.capture.take().ok_or(INVALID_VALUE)?;
@@ -53,7 +52,6 @@ impl Machine {
         self.streams.get(&key(stream)).is_some_and(|stream| stream.capture.is_some())
     }
 
-    /// The graph that a stream is captured into.
     pub(crate) fn captured_graph(&self, stream: u64) -> Answer<Option<u64>> {
         match self.streams.get(&key(stream)).and_then(|stream| stream.capture) {
             Some(capture) if capture.is_broken => Err(CAPTURE_INVALIDATED),

@@ -1,6 +1,6 @@
 //! Contexts: one primary context for each device, and those that programs create.
 
-use super::Machine;
+use super::SimMachine;
 use crate::code::{Answer, INVALID_CONTEXT, INVALID_VALUE};
 
 #[derive(Clone, Copy, Debug)]
@@ -19,7 +19,7 @@ impl SimContext {
     }
 }
 
-impl Machine {
+impl SimMachine {
     /// An active context.
     pub(crate) fn context(&self, handle: u64) -> Answer<SimContext> {
         let found = self.contexts.iter().find(|context| context.handle == handle && context.count > 0);
@@ -79,7 +79,6 @@ impl Machine {
         Ok(())
     }
 
-    /// Frees the memory, streams, events and modules of a context.
     fn end_context(&mut self, handle: u64) {
         self.free_all_of(handle);
         self.end_arrays_of(handle);

@@ -1,6 +1,6 @@
 //! External memory: memory of other libraries, such as Vulkan, imported by a file and used through buffers.
 
-use super::Machine;
+use super::SimMachine;
 use super::outside::{OutsideRange, Role};
 use crate::code::{Answer, INVALID_HANDLE, INVALID_VALUE};
 use crate::faults::CallKind;
@@ -13,16 +13,21 @@ pub(crate) struct ExternalMemory {
     context: u64,
 }
 
-impl Machine {
+impl ExternalMemory {
+    fn record(&self, op: Op, address: u64) -> HistoryRecord {
+        let Self { size, device, context } = *self;
+        HistoryRecord { context, address, size, ..HistoryRecord::new(op, BlockKind::Imported, device) }
+    }
+}
+
+impl SimMachine {
     pub(crate) fn import_external(&mut self, size: u64, context: u64) -> Answer<u64> {
         let external = ExternalMemory { size, device: self.context(context)?.device, context };
-        let answer = self.script.check(CallKind::Alloc, size);
-        let handle = answer.map_or(0, |()| self.new_handle());
-        if answer.is_ok() {
-            self.externals.insert(handle, external);
-        }
-        self.record_external(Op::Alloc, external, handle, context, answer);
-        answer.map(|()| handle)
+        self.allocate_logged(external.record(Op::Alloc, 0), None, |machine| {
+            let handle = machine.new_handle();
+            machine.externals.insert(handle, external);
+            Ok(handle)
+        })
     }
 
     /// Its buffers stay until they are freed.
@@ -32,7 +37,7 @@ impl Machine {
         if check.is_ok() {
             self.externals.remove(&handle);
         }
-        self.record_external(Op::Free, external, handle, context, check);
+        self.record(HistoryRecord { context, ..external.record(Op::Free, handle) }, check, None);
         check
     }
 
@@ -46,22 +51,16 @@ impl Machine {
         self.open_import(Role::Buffer, size, (device, context))
     }
 
-    /// Frees the external memory and the buffers of a context.
     pub(super) fn end_externals_of(&mut self, context: u64) {
         while let Some((handle, external)) = self.externals.iter().find(|(_, external)| external.context == context) {
             let (handle, external) = (*handle, *external);
             self.externals.remove(&handle);
-            self.record_external(Op::Bulk, external, handle, context, Ok(()));
+            self.record(external.record(Op::Bulk, handle), Ok(()), None);
         }
         let is_buffer = |found: &&OutsideRange| found.role == Role::Buffer && found.block.context == context;
         while let Some(found) = self.outside.iter().find(is_buffer) {
             let address = found.block.address;
             let _ = self.close_import(address);
         }
-    }
-
-    fn record_external(&mut self, op: Op, external: ExternalMemory, address: u64, context: u64, answer: Answer) {
-        let record = HistoryRecord::new(op, BlockKind::Imported, external.device);
-        self.record(HistoryRecord { context, address, size: external.size, ..record }, answer, None);
     }
 }

@@ -40,7 +40,6 @@ impl Descriptor {
         Self { width: halve(self.width), height: halve(self.height), depth, ..self }
     }
 
-    /// The maximal number of mipmap levels.
     pub(crate) fn most_levels(&self) -> u32 {
         let is_layered = self.flags & (LAYERED | CUBEMAP) != 0;
         let depth = if is_layered { 0 } else { self.depth };

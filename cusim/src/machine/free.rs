@@ -1,13 +1,13 @@
 //! Free of device memory, and look-up of blocks by address.
 
-use super::Machine;
+use super::SimMachine;
 use super::outside::Role;
 use crate::code::{Answer, INVALID_VALUE};
 use crate::faults::CallKind;
 use crate::history::{BlockKind, HistoryRecord, Op};
 use crate::memory::SimBlock;
 
-impl Machine {
+impl SimMachine {
     /// Frees a block of device memory of any kind. A refused free changes nothing.
     ///
     /// # Errors
@@ -37,18 +37,8 @@ impl Machine {
         let device = self.device_of(address);
         let answer = check.and_then(|()| self.take(address, is_close));
         let (kind, size) = known.map_or((BlockKind::Unknown, 0), |block| (block.kind, block.size));
-        let device_number = device.map_or(-1, |device| device as i32);
-        let record = HistoryRecord {
-            op: Op::Free,
-            kind,
-            device: device_number,
-            context,
-            stream,
-            address,
-            size,
-            ..HistoryRecord::default()
-        };
-        self.record(record, answer.map(|_| ()), answer.ok().flatten());
+        let record = HistoryRecord { context, stream, address, size, ..HistoryRecord::new(Op::Free, kind, device) };
+        self.record(record, answer, answer.ok().flatten());
         answer.map(|_| ())
     }
 
@@ -68,7 +58,6 @@ impl Machine {
         Ok(Some(index))
     }
 
-    /// Frees the memory of a context that ends.
     pub(crate) fn free_all_of(&mut self, context: u64) {
         while let Some((device, block)) = self.any_block_of(context) {
             let pool = self.take(block.address, true);

@@ -1,6 +1,6 @@
 //! CUDA graphs: nodes in the order in which they were added. Only allocations and frees have an effect at a launch.
 
-use super::{Machine, pool_index};
+use super::{SimMachine, pool_index};
 use crate::code::{Answer, INVALID_VALUE, NOT_SUPPORTED, OUT_OF_MEMORY};
 use crate::history::BlockKind;
 use crate::memory::Span;
@@ -50,7 +50,7 @@ pub(crate) struct NodeMemory {
     holders: u32,
 }
 
-impl Machine {
+impl SimMachine {
     pub(crate) fn create_graph(&mut self) -> u64 {
         let handle = self.new_handle();
         self.graphs.insert(handle, Graph { nodes: mmap_vec(), handles: mmap_vec() });
@@ -85,7 +85,6 @@ impl Machine {
         Ok(has_memory(&self.graph(graph)?.nodes))
     }
 
-    /// Adds a node and returns its handle.
     pub(crate) fn add_node(&mut self, graph: u64, kind: u32, address: u64) -> Answer<u64> {
         let handle = self.new_handle();
         let graph = self.graphs.get_mut(&graph).ok_or(INVALID_VALUE)?;

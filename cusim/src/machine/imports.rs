@@ -1,6 +1,6 @@
 //! Memory of other processes, opened by IPC handles. It takes no memory of the device.
 
-use super::Machine;
+use super::SimMachine;
 use super::access::Access;
 use super::outside::{OutsideRange, Role};
 use super::virtual_memory::GRANULARITY;
@@ -37,7 +37,7 @@ impl Ticket {
     }
 }
 
-impl Machine {
+impl SimMachine {
     /// The handle of a classic block.
     pub(crate) fn ticket(&self, address: u64) -> Answer<Ticket> {
         let block = self.block_around(address).filter(|block| block.kind == BlockKind::Classic).ok_or(INVALID_VALUE)?;
@@ -97,11 +97,8 @@ impl Machine {
 
     fn import(&mut self, role: Role, size: u64, context: u64) -> Answer<u64> {
         let device = self.context(context)?.device;
-        let check = self.script.check(CallKind::Alloc, size);
-        let answer = check.and_then(|()| self.open_import(role, size, (device, context)));
-        let record = HistoryRecord::new(Op::Alloc, BlockKind::Imported, device);
-        self.record(HistoryRecord { context, address: answer.unwrap_or(0), size, ..record }, answer, None);
-        answer
+        let record = HistoryRecord { context, size, ..HistoryRecord::new(Op::Alloc, BlockKind::Imported, device) };
+        self.allocate_logged(record, None, |machine| machine.open_import(role, size, (device, context)))
     }
 
     /// Maps memory of another process, which reads as zero.

@@ -4,7 +4,7 @@
 use super::access::Access;
 use super::graphs::{GraphNode, NodeMemory, has_memory, node_type};
 use super::outside::{OutsideRange, Role};
-use super::{Machine, pool_index};
+use super::{SimMachine, pool_index};
 use crate::code::{Answer, INVALID_VALUE, OUT_OF_MEMORY};
 use crate::config::MAX_DEVICES;
 use crate::faults::CallKind;
@@ -39,7 +39,7 @@ struct Need {
     last: u64,
 }
 
-impl Machine {
+impl SimMachine {
     /// A graph with memory nodes has at most one executable graph at a time.
     pub(crate) fn instantiate(&mut self, graph: u64, flags: u64) -> Answer<u64> {
         let is_wrong = flags & !ALL_FLAGS != 0 || flags & AUTO_FREE_ON_LAUNCH != 0 && flags & DEVICE_LAUNCH != 0;

@@ -2,7 +2,7 @@
 //!
 //! Each mapping has bytes of its own: two mappings of one handle do not share contents, and unmapping discards them.
 
-use super::Machine;
+use super::SimMachine;
 use super::access::Access;
 use super::outside::{OutsideRange, Role};
 use super::virtual_memory::GRANULARITY;
@@ -18,7 +18,7 @@ pub(crate) struct Reservation {
     size: u64,
 }
 
-impl Machine {
+impl SimMachine {
     pub(crate) fn reserve_addresses(&mut self, size: u64, alignment: u64) -> Answer<u64> {
         let is_aligned = alignment == 0 || alignment.is_power_of_two();
         if size == 0 || !size.is_multiple_of(PAGE as u64) || !is_aligned {

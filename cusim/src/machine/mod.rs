@@ -48,7 +48,7 @@ use virtual_memory::VirtualMemory;
 pub(crate) use virtual_memory::{AllocationProperties, GRANULARITY};
 
 /// A simulated machine with GPUs.
-pub struct Machine {
+pub struct SimMachine {
     pub(crate) config: Config,
     script: Script,
     history: History,
@@ -92,7 +92,7 @@ fn pool_index(device: usize, kind: BlockKind) -> usize {
     device * POOLS_OF_A_DEVICE + offset
 }
 
-impl Machine {
+impl SimMachine {
     /// Creates a machine.
     ///
     /// # Errors
@@ -213,6 +213,19 @@ impl Machine {
         let contexts = self.contexts.iter().filter(|context| context.device == device && context.count > 0);
         let modules = self.modules.values().filter(|module| module.device == Some(device));
         contexts.count() as u64 * self.config.context + modules.count() as u64 * self.config.module
+    }
+
+    /// Allocates something that is not a block of a pool: asks the fault script, runs `take`, which returns an address
+    /// or a handle, and logs the event.
+    fn allocate_logged(
+        &mut self,
+        record: HistoryRecord,
+        pool: Option<usize>,
+        take: impl FnOnce(&mut Self) -> Answer<u64>,
+    ) -> Answer<u64> {
+        let answer = self.script.check(CallKind::Alloc, record.size).and_then(|()| take(self));
+        self.record(HistoryRecord { address: answer.unwrap_or(0), ..record }, answer, pool);
+        answer
     }
 
     /// Logs an event, with its result and the counters of its pool.

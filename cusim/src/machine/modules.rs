@@ -1,6 +1,6 @@
 //! Modules and kernel functions: only names, because no kernel runs.
 
-use super::Machine;
+use super::SimMachine;
 use crate::code::{Answer, INVALID_HANDLE, NOT_FOUND};
 use crate::own::{MmapVec, mmap_vec};
 
@@ -23,7 +23,7 @@ pub(crate) struct KernelFunction {
     name: u64,
 }
 
-impl Machine {
+impl SimMachine {
     /// Loads PTX text. For other code `ptx` is empty, and every kernel name is accepted.
     pub(crate) fn load_module(&mut self, context: u64, ptx: &[u8]) -> Answer<u64> {
         self.load(context, context, ptx)

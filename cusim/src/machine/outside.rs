@@ -1,11 +1,10 @@
 //! Live address ranges outside of pools: memory of graphs, mappings of virtual memory, imported memory.
 
-use super::Machine;
+use super::SimMachine;
 use super::access::Access;
 use crate::code::{Answer, INVALID_VALUE};
 use crate::memory::SimBlock;
 
-/// A live range.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct OutsideRange {
     pub(crate) device: usize,
@@ -29,7 +28,7 @@ pub(crate) enum Role {
     Buffer,
 }
 
-impl Machine {
+impl SimMachine {
     /// Adds a range, and gives its block an id.
     pub(super) fn put_outside(&mut self, mut range: OutsideRange) {
         self.next_block += 1;
@@ -45,7 +44,6 @@ impl Machine {
         (address < found.block.end()).then_some(found)
     }
 
-    /// The live range that starts at an address.
     pub(super) fn outside_at(&self, address: u64) -> Option<&OutsideRange> {
         self.outside_around(address).filter(|found| found.block.address == address)
     }

@@ -1,11 +1,11 @@
 //! Memory pools: creation, choice, release of unused memory.
 
-use super::{Machine, POOLS_OF_A_DEVICE, pool_index};
+use super::{POOLS_OF_A_DEVICE, SimMachine, pool_index};
 use crate::code::{Answer, INVALID_VALUE};
 use crate::history::{BlockKind, HistoryRecord, Op};
 use crate::memory::SimPool;
 
-impl Machine {
+impl SimMachine {
     /// The index of the pool with that handle.
     pub(crate) fn pool(&self, handle: u64) -> Answer<usize> {
         self.pools.iter().position(|pool| pool.handle == handle && handle != 0).ok_or(INVALID_VALUE)
@@ -92,7 +92,6 @@ impl Machine {
         }
     }
 
-    /// Releases memory for graphs that is not in use.
     pub(crate) fn trim_graphs(&mut self, device: usize) {
         self.shrink(pool_index(device, BlockKind::Graph), 0);
     }

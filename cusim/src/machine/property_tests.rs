@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 
-use super::{Access, AllocationProperties, Descriptor, Machine};
+use super::{Access, AllocationProperties, Descriptor, SimMachine};
 use crate::code::{Answer, INVALID_VALUE, OUT_OF_MEMORY};
 use crate::config::Config;
 use crate::history::{BlockKind, Op};
@@ -86,7 +86,7 @@ fn pick<T>(items: &BTreeMap<u64, T>, which: usize) -> Option<u64> {
     items.keys().nth(which % items.len().max(1)).copied()
 }
 
-fn take_step(machine: &mut Machine, model: &mut Model, step: &ModelStep) {
+fn take_step(machine: &mut SimMachine, model: &mut Model, step: &ModelStep) {
     match step {
         ModelStep::Graph { blocks, flags } => add_graph(machine, model, blocks, *flags),
         ModelStep::Launch(which) => launch(machine, model, *which),
@@ -112,7 +112,7 @@ fn take_step(machine: &mut Machine, model: &mut Model, step: &ModelStep) {
     }
 }
 
-fn add_graph(machine: &mut Machine, model: &mut Model, blocks: &[(u64, bool)], flags: u64) {
+fn add_graph(machine: &mut SimMachine, model: &mut Model, blocks: &[(u64, bool)], flags: u64) {
     let handle = machine.create_graph();
     let add = |&(size, is_freed): &(u64, bool)| (machine.add_allocation(handle, 0, size).unwrap().1, size, is_freed);
     let blocks: Vec<_> = blocks.iter().map(add).collect();
@@ -123,7 +123,7 @@ fn add_graph(machine: &mut Machine, model: &mut Model, blocks: &[(u64, bool)], f
     model.graphs.push(ModelGraph { handle, executable, blocks, frees_on_launch: flags == 1 });
 }
 
-fn launch(machine: &mut Machine, model: &mut Model, which: usize) {
+fn launch(machine: &mut SimMachine, model: &mut Model, which: usize) {
     let Some(graph) = model.graphs.get(which % model.graphs.len().max(1)) else { return };
     let left_before = graph.blocks.iter().any(|(address, ..)| model.left.contains_key(address));
     let answer = machine.launch(graph.executable, model.context, 3);
@@ -142,13 +142,13 @@ fn launch(machine: &mut Machine, model: &mut Model, which: usize) {
 }
 
 /// Memory is refused only if there is too little, counting what graphs have reserved and do not use.
-fn check_refused<T: std::fmt::Debug>(machine: &Machine, model: &Model, answer: Answer<T>, needed: u64) {
+fn check_refused<T: std::fmt::Debug>(machine: &SimMachine, model: &Model, answer: Answer<T>, needed: u64) {
     assert_eq!(answer.map(|_| ()), Err(OUT_OF_MEMORY));
     let spare = machine.counters(0, BlockKind::Graph).reserved - used(model).next_multiple_of(2 * MIB);
     assert!(machine.memory(0).0 + spare < needed.next_multiple_of(2 * MIB), "there was room");
 }
 
-fn virtual_step(machine: &mut Machine, model: &mut Model, step: &ModelStep) {
+fn virtual_step(machine: &mut SimMachine, model: &mut Model, step: &ModelStep) {
     match step {
         ModelStep::Create { steps } => {
             let size = steps * 2 * MIB;
@@ -171,7 +171,7 @@ fn virtual_step(machine: &mut Machine, model: &mut Model, step: &ModelStep) {
     }
 }
 
-fn change(machine: &mut Machine, handle: u64, memory: &mut ModelHandle, step: &ModelStep) {
+fn change(machine: &mut SimMachine, handle: u64, memory: &mut ModelHandle, step: &ModelStep) {
     match step {
         ModelStep::Map(_) => {
             let address = machine.reserve_addresses(memory.size, 0).unwrap();
@@ -196,7 +196,7 @@ fn change(machine: &mut Machine, handle: u64, memory: &mut ModelHandle, step: &M
     }
 }
 
-fn add_array(machine: &mut Machine, model: &mut Model, width: u64) {
+fn add_array(machine: &mut SimMachine, model: &mut Model, width: u64) {
     let descriptor = Descriptor { width, height: 0, depth: 0, format: 1, channels: 4, flags: 0, padding: 0 };
     match machine.create_array(descriptor, 0, model.context) {
         Ok(handle) => {
@@ -210,7 +210,7 @@ fn used(model: &Model) -> u64 {
     model.left.values().map(|size| size.next_multiple_of(512)).sum()
 }
 
-fn check(machine: &Machine, model: &Model) {
+fn check(machine: &SimMachine, model: &Model) {
     let graphs = machine.counters(0, BlockKind::Graph);
     assert_eq!(graphs.used, used(model));
     assert!(graphs.used <= graphs.reserved && graphs.reserved.is_multiple_of(2 * MIB));
@@ -223,7 +223,7 @@ fn check(machine: &Machine, model: &Model) {
 }
 
 /// What is live by the log: kind and address to size.
-fn replay(machine: &Machine) -> BTreeMap<(u32, u64), u64> {
+fn replay(machine: &SimMachine) -> BTreeMap<(u32, u64), u64> {
     let mut live = BTreeMap::new();
     for record in machine.history().records().iter().filter(|record| record.result == 0) {
         let key = (record.kind as u32, record.address);
@@ -236,7 +236,7 @@ fn replay(machine: &Machine) -> BTreeMap<(u32, u64), u64> {
     live
 }
 
-fn check_log(machine: &Machine, model: &Model) {
+fn check_log(machine: &SimMachine, model: &Model) {
     let of_kind =
         |kind: BlockKind, of: Vec<(u64, u64)>| of.into_iter().map(move |(key, size)| ((kind as u32, key), size));
     let handles = model.handles.iter().map(|(handle, memory)| (*handle, memory.size)).collect();
@@ -252,7 +252,7 @@ proptest! {
 
     #[test]
     fn counters_and_log_equal_a_naive_model(steps in prop::collection::vec(step(), 1..100)) {
-        let mut machine = Machine::new(Config { memory: MEMORY, ..Config::default() }).unwrap();
+        let mut machine = SimMachine::new(Config { memory: MEMORY, ..Config::default() }).unwrap();
         let context = machine.retain_primary(0).unwrap();
         let mut model = Model { context, ..Model::default() };
         for step in &steps {

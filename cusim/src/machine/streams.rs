@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use super::Machine;
+use super::SimMachine;
 use crate::code::{Answer, INVALID_HANDLE};
 
 #[derive(Clone, Copy, Debug)]
@@ -10,7 +10,6 @@ pub(crate) struct SimStream {
     pub(crate) context: u64,
     pub(crate) flags: u32,
     pub(crate) priority: i32,
-    /// The stream capture under way.
     pub(crate) capture: Option<SimCapture>,
 }
 
@@ -22,7 +21,6 @@ pub(crate) struct SimCapture {
     /// A call that is not allowed during a capture invalidated it.
     pub(crate) is_broken: bool,
     pub(crate) graph: u64,
-    /// The graph was created for this capture.
     pub(crate) owns_graph: bool,
     pub(crate) id: u64,
 }
@@ -51,7 +49,7 @@ pub(crate) const GLOBAL: u32 = 0;
 pub(crate) const THREAD_LOCAL: u32 = 1;
 pub(crate) const RELAXED: u32 = 2;
 
-impl Machine {
+impl SimMachine {
     pub(crate) fn create_stream(&mut self, context: u64, flags: u32, priority: i32) -> u64 {
         let handle = self.new_handle();
         self.streams.insert(handle, SimStream { context, flags, priority, capture: None });
@@ -62,7 +60,6 @@ impl Machine {
         self.streams.get(&key(handle)).copied().ok_or(INVALID_HANDLE)
     }
 
-    /// The context of work on a stream.
     pub(crate) fn context_of(&self, stream: u64, current: Answer<u64>) -> Answer<u64> {
         let context = if DEFAULT_STREAMS.contains(&stream) { current? } else { self.stream(stream)?.context };
         self.context(context).map(|context| context.handle)

@@ -1,7 +1,7 @@
 //! Physical memory with a handle and without an address (`cuMemCreate`). It is freed once it has no references and no
 //! mappings.
 
-use super::{Machine, pool_index};
+use super::{SimMachine, pool_index};
 use crate::code::{Answer, INVALID_VALUE};
 use crate::faults::CallKind;
 use crate::history::{BlockKind, HistoryRecord, Op};
@@ -33,7 +33,18 @@ pub(crate) struct VirtualMemory {
 /// The granularity of sizes and addresses.
 pub(crate) const GRANULARITY: u64 = 2 << 20;
 
-impl Machine {
+impl VirtualMemory {
+    /// The pool whose memory it takes; imported memory takes none.
+    fn pool(&self) -> Option<usize> {
+        (self.kind == BlockKind::Virtual).then(|| pool_index(self.device, self.kind))
+    }
+
+    fn record(&self, op: Op, address: u64, context: u64) -> HistoryRecord {
+        HistoryRecord { context, address, size: self.size, ..HistoryRecord::new(op, self.kind, self.device) }
+    }
+}
+
+impl SimMachine {
     pub(crate) fn create_virtual(&mut self, size: u64, properties: AllocationProperties, context: u64) -> Answer<u64> {
         self.add_virtual(BlockKind::Virtual, size, properties, context)
     }
@@ -52,26 +63,21 @@ impl Machine {
     ) -> Answer<u64> {
         let device = self.device(properties.device)?;
         let memory = VirtualMemory { device, size, kind, properties, references: 1, mappings: 0 };
-        let answer = self.script.check(CallKind::Alloc, size).and_then(|()| self.take_virtual(&memory));
-        let handle = answer.map_or(0, |()| self.new_handle());
-        if answer.is_ok() {
-            self.virtuals.insert(handle, memory);
-        }
-        self.record_virtual(Op::Alloc, &memory, handle, context, answer);
-        answer.map(|()| handle)
+        self.allocate_logged(memory.record(Op::Alloc, 0, context), memory.pool(), |machine| {
+            machine.take_virtual(&memory)?;
+            let handle = machine.new_handle();
+            machine.virtuals.insert(handle, memory);
+            Ok(handle)
+        })
     }
 
     fn take_virtual(&mut self, memory: &VirtualMemory) -> Answer {
         if memory.size == 0 || !memory.size.is_multiple_of(GRANULARITY) {
             return Err(INVALID_VALUE);
         }
-        if memory.kind == BlockKind::Imported {
-            return Ok(());
-        }
-        self.take_directly(pool_index(memory.device, BlockKind::Virtual), memory.size)
+        memory.pool().map_or(Ok(()), |pool| self.take_directly(pool, memory.size))
     }
 
-    /// Memory with a valid handle.
     pub(crate) fn virtual_memory(&self, handle: u64) -> Answer<VirtualMemory> {
         self.virtuals.get(&handle).filter(|memory| memory.references > 0).copied().ok_or(INVALID_VALUE)
     }
@@ -86,7 +92,7 @@ impl Machine {
         let memory = self.virtual_memory(handle)?;
         let check = self.script.check(CallKind::Free, 0);
         if check.is_err() {
-            self.record_virtual(Op::Free, &memory, handle, context, check);
+            self.record(memory.record(Op::Free, handle, context), check, memory.pool());
             return check;
         }
         self.virtuals.get_mut(&handle).ok_or(INVALID_VALUE)?.references -= 1;
@@ -99,16 +105,10 @@ impl Machine {
             return Ok(());
         }
         self.virtuals.remove(&handle);
-        if memory.kind == BlockKind::Virtual {
-            self.give_directly(pool_index(memory.device, BlockKind::Virtual), memory.size)?;
+        if let Some(pool) = memory.pool() {
+            self.give_directly(pool, memory.size)?;
         }
-        self.record_virtual(Op::Free, &memory, handle, context, Ok(()));
+        self.record(memory.record(Op::Free, handle, context), Ok(()), memory.pool());
         Ok(())
-    }
-
-    fn record_virtual(&mut self, op: Op, memory: &VirtualMemory, address: u64, context: u64, answer: Answer) {
-        let VirtualMemory { device, size, kind, .. } = *memory;
-        let pool = (kind == BlockKind::Virtual).then(|| pool_index(device, kind));
-        self.record(HistoryRecord { context, address, size, ..HistoryRecord::new(op, kind, device) }, answer, pool);
     }
 }

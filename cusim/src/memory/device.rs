@@ -71,7 +71,6 @@ impl SimDevice {
         segment.is_some_and(|segment| segment.pool == pool && segment.gap(address, taken) == Some(address))
     }
 
-    /// Adds a segment to the pool.
     pub(crate) fn grow(&mut self, pool: usize, length: u64) -> Answer {
         let base = self.room(length).ok_or(OUT_OF_MEMORY)?;
         if !Span::open(base, length) {

@@ -47,7 +47,7 @@ pub(super) fn mipmapped(out: CallerPtr<u64>, description: CallerPtr<Array3d>, le
 
 fn array(out: CallerPtr<u64>, size: u64) -> NewHandle {
     let context = device::current_context();
-    NewHandle { kind: HandleKind::Array, class: Class::Array, out, size, whose: DeviceHint::Stream, context }
+    NewHandle { kind: HandleKind::Array, class: Class::Array, out, size, hint: DeviceHint::Stream, context }
 }
 
 /// Bytes of all levels, tightly packed; 0 if the array has no memory or an unknown format.

@@ -14,7 +14,7 @@ use super::requests::{
     ExternalMemoryDesc, at_once, classic, external, flags_of, host, in_order, of_pool, ordered, physical, pinned,
     registered,
 };
-use super::types::{Class, Handle, Pointer, PoolLocation, Size, Stream};
+use super::types::{Class, Handle, PoolLocation, Size, Stream};
 use super::{capture, contexts, imports, init, pools, segments, unseen};
 use crate::hook::interpose::dlsym;
 
@@ -83,24 +83,24 @@ fn looked_up(out: CallerPtr<*mut c_void>) -> impl FnOnce(c_int) {
 struct IpcHandle([u8; 64]);
 
 hooks! {
-    cuMemAllocAsync(out: CallerPtr<Pointer>, size: usize, stream: Handle) | cuMemAllocAsync_ptsz =>
+    cuMemAllocAsync(out: CallerPtr<u64>, size: usize, stream: Handle) | cuMemAllocAsync_ptsz =>
         alloc(ordered(out, size, Stream::of(stream, PER_THREAD)));
     cuMemAllocFromPoolAsync(
-        out: CallerPtr<Pointer>, size: usize, pool: Handle, stream: Handle)
+        out: CallerPtr<u64>, size: usize, pool: Handle, stream: Handle)
         | cuMemAllocFromPoolAsync_ptsz =>
         alloc(of_pool(out, size, Stream::of(stream, PER_THREAD)));
-    cuMemFreeAsync(pointer: Pointer, stream: Handle) | cuMemFreeAsync_ptsz =>
+    cuMemFreeAsync(pointer: u64, stream: Handle) | cuMemFreeAsync_ptsz =>
         free(in_order(pointer, Stream::of(stream, PER_THREAD)));
     cuMemPoolCreate(out: CallerPtr<u64>, properties: CallerPtr<PoolLocation>) => pools::created(out, properties);
     cuMemPoolDestroy(pool: Handle) => segments::then_settle(pools::destroyed(pool));
     cuMemPoolTrimTo(pool: Handle, keep: usize) => segments::settle;
 
-    cuMemAlloc_v2(out: CallerPtr<Pointer>, size: usize) => alloc(classic(Class::Classic, out, Size::Plain(size)));
-    cuMemAllocPitch_v2(out: CallerPtr<Pointer>, pitch: CallerPtr<usize>, width: usize, height: usize, element: c_uint) =>
+    cuMemAlloc_v2(out: CallerPtr<u64>, size: usize) => alloc(classic(Class::Classic, out, Size::Plain(size)));
+    cuMemAllocPitch_v2(out: CallerPtr<u64>, pitch: CallerPtr<usize>, width: usize, height: usize, element: c_uint) =>
         alloc(classic(Class::Classic, out, Size::Pitched(pitch, width, height)));
-    cuMemAllocManaged(out: CallerPtr<Pointer>, size: usize, flags: c_uint) =>
+    cuMemAllocManaged(out: CallerPtr<u64>, size: usize, flags: c_uint) =>
         alloc(classic(Class::Managed, out, Size::Plain(size)));
-    cuMemFree_v2(pointer: Pointer) => free(at_once(pointer));
+    cuMemFree_v2(pointer: u64) => free(at_once(pointer));
 
     cuMemAllocHost_v2(out: CallerPtr<u64>, size: usize) => alloc(pinned(out, size));
     cuMemHostAlloc(out: CallerPtr<u64>, size: usize, flags: c_uint) => alloc(pinned(out, size));
@@ -112,9 +112,9 @@ hooks! {
     cuMemImportFromShareableHandle(out: CallerPtr<u64>, handle: Handle, kind: c_int) => handles::retained(out);
     cuMemRetainAllocationHandle(out: CallerPtr<u64>, pointer: Handle) => handles::retained(out);
     cuMemRelease(handle: u64) => handles::released(HandleKind::Physical, handle);
-    cuMemMap(pointer: Pointer, size: usize, offset: usize, handle: u64, flags: u64) =>
+    cuMemMap(pointer: u64, size: usize, offset: usize, handle: u64, flags: u64) =>
         handles::mapped(pointer, size as u64, handle);
-    cuMemUnmap(pointer: Pointer, size: usize) => handles::unmapped(pointer, size as u64);
+    cuMemUnmap(pointer: u64, size: usize) => handles::unmapped(pointer, size as u64);
 
     cuArrayCreate_v2(out: CallerPtr<u64>, description: CallerPtr<Array2d>) =>
         handles::made(arrays::array_2d(out, description));
@@ -130,7 +130,7 @@ hooks! {
     cuGraphAddMemAllocNode(
         out: CallerPtr<usize>, graph: Handle, before: Handle, count: usize, node: CallerPtr<AllocNode>) =>
         graphs::added_alloc(graph, node);
-    cuGraphAddMemFreeNode(out: CallerPtr<usize>, graph: Handle, before: Handle, count: usize, pointer: Pointer) =>
+    cuGraphAddMemFreeNode(out: CallerPtr<usize>, graph: Handle, before: Handle, count: usize, pointer: u64) =>
         graphs::added_free(graph, pointer);
     cuGraphAddNode(out: CallerPtr<usize>, graph: Handle, before: Handle, count: usize, node: CallerPtr<c_int>) =>
         graphs::added(graph, node);
@@ -152,10 +152,10 @@ hooks! {
         graphs::launched(program, Stream::of(stream, PER_THREAD));
     cuGraphExecDestroy(program: Handle) => PROGRAMS.destroying(program.addr());
 
-    cuIpcOpenMemHandle_v2(out: CallerPtr<Pointer>, handle: IpcHandle, flags: c_uint) => imports::opened(out);
-    cuIpcCloseMemHandle(pointer: Pointer) => imports::closed(pointer);
-    cuMemPoolImportPointer(out: CallerPtr<Pointer>, pool: Handle, data: Handle) => imports::imported(out);
-    cuExternalMemoryGetMappedBuffer(out: CallerPtr<Pointer>, memory: Handle, description: Handle) =>
+    cuIpcOpenMemHandle_v2(out: CallerPtr<u64>, handle: IpcHandle, flags: c_uint) => imports::opened(out);
+    cuIpcCloseMemHandle(pointer: u64) => imports::closed(pointer);
+    cuMemPoolImportPointer(out: CallerPtr<u64>, pool: Handle, data: Handle) => imports::imported(out);
+    cuExternalMemoryGetMappedBuffer(out: CallerPtr<u64>, memory: Handle, description: Handle) =>
         imports::mapped(out);
     cuImportExternalMemory(out: CallerPtr<u64>, description: CallerPtr<ExternalMemoryDesc>) =>
         handles::made(external(out, description));

@@ -56,11 +56,11 @@ pub(super) fn takes_alloc(outcome: &Outcome) -> bool {
     let Some(capture) = capture_of(outcome.stream) else { return false };
     let Outcome { address, size, .. } = *outcome;
     capture.add(|| {
-        let whose = match device::device_of(outcome) {
+        let hint = match device::device_of(outcome) {
             Device::Cuda(ordinal) => DeviceHint::Ordinal(ordinal),
             _ => DeviceHint::Stream,
         };
-        Node::Alloc { address, size, whose, site: graphs::site() }
+        Node::Alloc { address, size, hint, site: graphs::site() }
     });
     true
 }

@@ -21,7 +21,7 @@ pub(super) fn device_of(outcome: &Outcome) -> Device {
 }
 
 fn ordinal_of(outcome: &Outcome) -> Option<u32> {
-    match outcome.whose {
+    match outcome.hint {
         DeviceHint::Ordinal(ordinal) => Some(ordinal),
         _ if has_one_device() => Some(0),
         DeviceHint::Stream if outcome.stream.is_special() => current_device(),

@@ -21,8 +21,8 @@ impl Outcome {
             Size::Plain(size) => size,
             Size::Pitched(pitch, width, rows) => pitch.written(result).unwrap_or(width).saturating_mul(rows),
         };
-        let Request { class, stream, whose, .. } = request;
-        Self { result, class, address, size: size as u64, stream, whose, took }
+        let Request { class, stream, hint, .. } = request;
+        Self { result, class, address, size: size as u64, stream, hint, took }
     }
 }
 

@@ -19,7 +19,7 @@ use crate::record::{EventSite, guard};
 /// What a node does at a launch.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Node {
-    Alloc { address: u64, size: u64, whose: DeviceHint, site: Option<EventSite> },
+    Alloc { address: u64, size: u64, hint: DeviceHint, site: Option<EventSite> },
     Free { address: u64 },
 }
 
@@ -70,8 +70,8 @@ pub(super) struct AllocNode {
 pub(super) fn added_alloc(graph: Handle, parameters: CallerPtr<AllocNode>) -> impl FnOnce(c_int) {
     move |result| {
         if let Some(AllocNode { location, size, address, .. }) = parameters.written(result) {
-            let whose = location.ordinal().map_or(DeviceHint::Stream, DeviceHint::Ordinal);
-            add(graph.addr(), 0, Node::Alloc { address, size: size as u64, whose, site: site() });
+            let hint = location.ordinal().map_or(DeviceHint::Stream, DeviceHint::Ordinal);
+            add(graph.addr(), 0, Node::Alloc { address, size: size as u64, hint, site: site() });
         }
     }
 }
@@ -147,9 +147,9 @@ pub(super) fn launched(program: Handle, stream: Stream) -> impl FnOnce(c_int) {
         }
         for node in steps(program.addr()) {
             match node {
-                Node::Alloc { address, size, whose, site } => {
+                Node::Alloc { address, size, hint, site } => {
                     LIVE.insert(address, ());
-                    let outcome = Outcome { result, class: Class::Graph, address, size, stream, whose, took: 0 };
+                    let outcome = Outcome { result, class: Class::Graph, address, size, stream, hint, took: 0 };
                     notify::notify_alloc_at(&outcome, site);
                 }
                 Node::Free { address } => {
@@ -175,7 +175,7 @@ mod tests {
     }
 
     fn add_alloc(graph: usize) {
-        add(graph, 0, Node::Alloc { address: 0x7003, size: 10, whose: DeviceHint::Stream, site: None });
+        add(graph, 0, Node::Alloc { address: 0x7003, size: 10, hint: DeviceHint::Stream, site: None });
     }
 
     fn is_known(graph: usize) -> bool {

@@ -6,7 +6,7 @@
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::driver::SUCCESS;
+use super::driver::{OUT_OF_MEMORY, SUCCESS};
 use super::notify::{self, PendingFree};
 use super::pointers::CallerPtr;
 use super::table::{HandleTable, own_vec};
@@ -60,19 +60,19 @@ pub(super) struct NewHandle {
     /// Where the driver writes the handle.
     pub(super) out: CallerPtr<u64>,
     pub(super) size: u64,
-    pub(super) whose: DeviceHint,
+    pub(super) hint: DeviceHint,
     pub(super) context: usize,
 }
 
 pub(super) fn made(new: NewHandle) -> impl FnOnce(c_int) {
     let began = ticks::now();
     move |result| {
-        let NewHandle { kind, class, out, size, whose, context } = new;
+        let NewHandle { kind, class, out, size, hint, context } = new;
         let took = ticks::now().saturating_sub(began);
-        let outcome = Outcome { result, whose, took, ..Outcome::of_block(class, 0, size) };
-        if result != SUCCESS {
-            notify::notify_refusal(&outcome);
-        } else if let Some(handle) = out.read().filter(|_| size != 0) {
+        let outcome = Outcome { result, hint, took, ..Outcome::of_block(class, 0, size) };
+        if result == OUT_OF_MEMORY {
+            notify::notify_alloc(&outcome);
+        } else if let Some(handle) = out.written(result).filter(|_| size != 0) {
             let address = made_up_address(size);
             MEMORY.insert((kind, handle), HandleMemory { class, address, context });
             notify::notify_alloc(&Outcome { address, ..outcome });

@@ -7,7 +7,7 @@ use super::notify::{self, PendingFree};
 use super::pointers::CallerPtr;
 use super::query;
 use super::table::HandleTable;
-use super::types::{Class, FreeRequest, Outcome, Pointer};
+use super::types::{Class, FreeRequest, Outcome};
 use crate::record::ticks;
 
 /// Open IPC handles. Each opening counts as a use.
@@ -16,16 +16,16 @@ static OPENED: HandleTable<u64, ()> = HandleTable::new().draws_attention();
 pub(super) static PARTS: HandleTable<u64, ()> = HandleTable::new().draws_attention();
 
 /// `cuIpcOpenMemHandle`. A handle that is open already yields the same block.
-pub(super) fn opened(out: CallerPtr<Pointer>) -> impl FnOnce(c_int) {
+pub(super) fn opened(out: CallerPtr<u64>) -> impl FnOnce(c_int) {
     after(out, |address| OPENED.retain_or_insert(address, ()))
 }
 
 /// `cuMemPoolImportPointer`. The block is freed like any block of a pool.
-pub(super) fn imported(out: CallerPtr<Pointer>) -> impl FnOnce(c_int) {
+pub(super) fn imported(out: CallerPtr<u64>) -> impl FnOnce(c_int) {
     after(out, |_| true)
 }
 
-fn after(out: CallerPtr<Pointer>, is_new: impl FnOnce(u64) -> bool) -> impl FnOnce(c_int) {
+fn after(out: CallerPtr<u64>, is_new: impl FnOnce(u64) -> bool) -> impl FnOnce(c_int) {
     let began = ticks::now();
     move |result| {
         if let Some(address) = out.written(result).filter(|address| is_new(*address)) {
@@ -37,7 +37,7 @@ fn after(out: CallerPtr<Pointer>, is_new: impl FnOnce(u64) -> bool) -> impl FnOn
     }
 }
 
-pub(super) fn closed(address: Pointer) -> impl FnOnce(c_int) {
+pub(super) fn closed(address: u64) -> impl FnOnce(c_int) {
     let removed = OPENED.remove(address);
     let request = FreeRequest::at_once(Class::Imported, address);
     let pending = if removed.leaves_uses() { PendingFree::NONE } else { notify::notify_free(request) };
@@ -45,7 +45,7 @@ pub(super) fn closed(address: Pointer) -> impl FnOnce(c_int) {
 }
 
 /// `cuExternalMemoryGetMappedBuffer`.
-pub(super) fn mapped(out: CallerPtr<Pointer>) -> impl FnOnce(c_int) {
+pub(super) fn mapped(out: CallerPtr<u64>) -> impl FnOnce(c_int) {
     move |result| {
         if let Some(address) = out.written(result) {
             PARTS.insert(address, ());

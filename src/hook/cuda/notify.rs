@@ -16,6 +16,7 @@ use crate::record::measure::{self, Space};
 use crate::record::{EventSite, gates, guard, heap, here, recorder, thread, ticks};
 use crate::snapshot::{Device, OutOfMemory};
 
+/// Reports an allocation, or one that was refused for lack of memory.
 pub(super) fn notify_alloc(outcome: &Outcome) {
     notify_alloc_at(outcome, None);
 }
@@ -43,13 +44,6 @@ pub(super) fn notify_alloc_at(outcome: &Outcome, at: Option<EventSite>) {
     }
 }
 
-/// Reports a failed call if it is out of memory.
-pub(super) fn notify_refusal(outcome: &Outcome) {
-    if outcome.result == OUT_OF_MEMORY {
-        notify_alloc(outcome);
-    }
-}
-
 /// The current site; the stack is taken only if a recording or a measurement needs it.
 pub(super) fn site_here() -> EventSite {
     let measuring = gates::any_measurement() && measure::may_concern_this_thread();
@@ -68,11 +62,11 @@ fn note_refusal(outcome: &Outcome, site: EventSite) {
 /// The device of a refused allocation. There is no block to query, so a stream of another device than the current one
 /// is not recognized.
 fn device_refused(outcome: &Outcome) -> Device {
-    let whose = match outcome.whose {
+    let hint = match outcome.hint {
         DeviceHint::Ordinal(ordinal) => DeviceHint::Ordinal(ordinal),
         _ => DeviceHint::Stream,
     };
-    device_of(&Outcome { stream: Stream::NONE, whose, ..*outcome })
+    device_of(&Outcome { stream: Stream::NONE, hint, ..*outcome })
 }
 
 fn record(outcome: &Outcome, mut site: EventSite) {

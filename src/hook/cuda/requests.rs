@@ -5,20 +5,18 @@ use std::ffi::c_int;
 use super::device;
 use super::handles::{HandleKind, NewHandle};
 use super::pointers::CallerPtr;
-use super::types::{
-    AddressSource, Class, DeviceHint, FreeRequest, Handle, Pointer, PoolLocation, Request, Size, Stream,
-};
+use super::types::{AddressSource, Class, DeviceHint, FreeRequest, Handle, PoolLocation, Request, Size, Stream};
 
-pub(super) fn ordered(out: CallerPtr<Pointer>, size: usize, stream: Stream) -> Request {
+pub(super) fn ordered(out: CallerPtr<u64>, size: usize, stream: Stream) -> Request {
     Request { stream, ..classic(Class::Pool, out, Size::Plain(size)) }
 }
 
-pub(super) fn of_pool(out: CallerPtr<Pointer>, size: usize, stream: Stream) -> Request {
-    Request { whose: DeviceHint::Address, ..ordered(out, size, stream) }
+pub(super) fn of_pool(out: CallerPtr<u64>, size: usize, stream: Stream) -> Request {
+    Request { hint: DeviceHint::Address, ..ordered(out, size, stream) }
 }
 
-pub(super) fn classic(class: Class, out: CallerPtr<Pointer>, size: Size) -> Request {
-    Request { class, address: AddressSource::Out(out), size, stream: Stream::NONE, whose: DeviceHint::Stream }
+pub(super) fn classic(class: Class, out: CallerPtr<u64>, size: Size) -> Request {
+    Request { class, address: AddressSource::Out(out), size, stream: Stream::NONE, hint: DeviceHint::Stream }
 }
 
 pub(super) fn pinned(out: CallerPtr<u64>, size: usize) -> Request {
@@ -27,15 +25,15 @@ pub(super) fn pinned(out: CallerPtr<u64>, size: usize) -> Request {
 
 pub(super) fn registered(pointer: Handle, size: usize) -> Request {
     let (address, size) = (AddressSource::Given(pointer.addr() as u64), Size::Plain(size));
-    Request { class: Class::Registered, address, size, stream: Stream::NONE, whose: DeviceHint::Stream }
+    Request { class: Class::Registered, address, size, stream: Stream::NONE, hint: DeviceHint::Stream }
 }
 
-pub(super) fn in_order(address: Pointer, stream: Stream) -> FreeRequest {
+pub(super) fn in_order(address: u64, stream: Stream) -> FreeRequest {
     FreeRequest { class: Class::Pool, address, stream }
 }
 
 /// `cuMemFree`, which takes memory of pools, too.
-pub(super) fn at_once(address: Pointer) -> FreeRequest {
+pub(super) fn at_once(address: u64) -> FreeRequest {
     FreeRequest::at_once(Class::Classic, address)
 }
 
@@ -45,11 +43,11 @@ pub(super) fn host(pointer: Handle) -> FreeRequest {
 
 /// `cuMemCreate`. `CUmemAllocationProp` begins like `CUmemPoolProps`.
 pub(super) fn physical(out: CallerPtr<u64>, size: usize, properties: CallerPtr<PoolLocation>) -> NewHandle {
-    let (class, whose) = match properties.read().and_then(PoolLocation::ordinal) {
+    let (class, hint) = match properties.read().and_then(PoolLocation::ordinal) {
         Some(ordinal) => (Class::Virtual, DeviceHint::Ordinal(ordinal)),
         None => (Class::VirtualHost, DeviceHint::Stream),
     };
-    NewHandle { kind: HandleKind::Physical, class, out, size: size as u64, whose, context: 0 }
+    NewHandle { kind: HandleKind::Physical, class, out, size: size as u64, hint, context: 0 }
 }
 
 /// `CUDA_EXTERNAL_MEMORY_HANDLE_DESC`, up to its size.
@@ -64,7 +62,7 @@ pub(super) struct ExternalMemoryDesc {
 pub(super) fn external(out: CallerPtr<u64>, description: CallerPtr<ExternalMemoryDesc>) -> NewHandle {
     let size = description.read().map_or(0, |description| description.size);
     let context = device::current_context();
-    NewHandle { kind: HandleKind::External, class: Class::Imported, out, size, whose: DeviceHint::Stream, context }
+    NewHandle { kind: HandleKind::External, class: Class::Imported, out, size, hint: DeviceHint::Stream, context }
 }
 
 /// The first field of `CUDA_GRAPH_INSTANTIATE_PARAMS`.

@@ -5,9 +5,9 @@
 //! released shows in its reserved bytes. Which segments went follows from which are empty; where that is ambiguous they
 //! are marked as estimated.
 //!
-//! No lock of the recorder is held during a query, so two answers may be entered in the other order than they were
-//! given. Each carries the number of answers entered before its query: an answer that others overtook takes nothing
-//! back ([`crate::record::segments`]), the next one does.
+//! No lock of the recorder is held during a query, so two answers may be entered out of order. Each carries the number
+//! of answers that were entered before its query. An answer that another one overtook releases no segments; the next
+//! one does ([`crate::record::segments`]).
 
 use std::ffi::c_int;
 use std::panic::catch_unwind;

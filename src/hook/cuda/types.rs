@@ -6,7 +6,6 @@ use super::driver::SUCCESS;
 use super::pointers::CallerPtr;
 use crate::snapshot::MemoryKind;
 
-pub(super) type Pointer = u64;
 pub(super) type Handle = *mut c_void;
 
 /// The kind of memory that a call allocates or frees.
@@ -110,7 +109,7 @@ pub(super) struct Request {
     pub(super) address: AddressSource,
     pub(super) size: Size,
     pub(super) stream: Stream,
-    pub(super) whose: DeviceHint,
+    pub(super) hint: DeviceHint,
 }
 
 /// An allocation after the driver call.
@@ -122,7 +121,7 @@ pub(super) struct Outcome {
     pub(super) address: u64,
     pub(super) size: u64,
     pub(super) stream: Stream,
-    pub(super) whose: DeviceHint,
+    pub(super) hint: DeviceHint,
     /// Time in the driver, in ticks.
     pub(super) took: u64,
 }
@@ -138,7 +137,7 @@ pub(super) struct FreeRequest {
 impl Outcome {
     /// A successful allocation without a stream, on the device of the current context.
     pub(super) fn of_block(class: Class, address: u64, size: u64) -> Self {
-        Self { result: SUCCESS, class, address, size, stream: Stream::NONE, whose: DeviceHint::Stream, took: 0 }
+        Self { result: SUCCESS, class, address, size, stream: Stream::NONE, hint: DeviceHint::Stream, took: 0 }
     }
 }
 

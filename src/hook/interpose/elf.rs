@@ -1,9 +1,11 @@
 //! ELF imports of loaded objects: which GOT slot holds the address of which foreign function.
 #![expect(unsafe_code, reason = "the loader's tables are raw memory")]
 
-use std::ffi::{CStr, c_int, c_void};
-use std::ops::Range;
+use std::ffi::CStr;
+use std::ops::{ControlFlow, Range};
 use std::slice;
+
+use super::loader;
 
 /// An import: the slot in which an object keeps the address of a foreign function.
 #[derive(Clone, Debug)]
@@ -34,40 +36,24 @@ const DT_JMPREL: usize = 23;
 /// Calls `each` for every import of every loaded object, except those of CUDA and of the system, whose own calls must
 /// not be redirected. The loader is locked meanwhile, so neither this function nor `each` allocates.
 pub(in crate::hook) fn each_import(mut each: impl FnMut(Import<'_>)) {
-    let mut each: &mut dyn FnMut(Import<'_>) = &mut each;
-    let each: *mut &mut dyn FnMut(Import<'_>) = &mut each;
-    // SAFETY: `visit` is called during this call only, with `each` as its last argument.
-    unsafe { libc::dl_iterate_phdr(Some(visit), each.cast()) };
+    loader::each_object(|info| {
+        if !is_left_alone(info)
+            && let Some(object) = ElfImports::of(info)
+        {
+            object.each_import(&mut each);
+        }
+        ControlFlow::Continue(())
+    });
 }
 
 /// The number of objects ever loaded.
 pub(in crate::hook) fn objects_loaded() -> u64 {
-    unsafe extern "C" fn first(info: *mut libc::dl_phdr_info, _size: usize, out: *mut c_void) -> c_int {
-        // SAFETY: the loader passes a valid record.
-        let adds = unsafe { (*info).dlpi_adds };
-        // SAFETY: `objects_loaded` passes a local variable.
-        unsafe { out.cast::<u64>().write(adds) };
-        1
-    }
-    let mut adds = 0u64;
-    // SAFETY: `first` is called during this call only, with `adds` as its last argument.
-    unsafe { libc::dl_iterate_phdr(Some(first), (&raw mut adds).cast()) };
-    adds
-}
-
-/// # Safety
-/// `info` and `each` as `dl_iterate_phdr` in [`each_import`] passes them.
-unsafe extern "C" fn visit(info: *mut libc::dl_phdr_info, _size: usize, each: *mut c_void) -> c_int {
-    // SAFETY: the loader passes a valid record.
-    let info = unsafe { &*info };
-    // SAFETY: `each_import` passes its closure, which nothing else uses meanwhile.
-    let each = unsafe { &mut *each.cast::<&mut dyn FnMut(Import<'_>)>() };
-    if !is_left_alone(info)
-        && let Some(object) = LoadedObject::of(info)
-    {
-        object.each_import(each);
-    }
-    0
+    let mut count = 0;
+    loader::each_object(|info| {
+        count = info.dlpi_adds;
+        ControlFlow::Break(())
+    });
+    count
 }
 
 fn is_left_alone(info: &libc::dl_phdr_info) -> bool {
@@ -88,7 +74,7 @@ pub(in crate::hook) fn page_size() -> usize {
 }
 
 /// The tables of a loaded object that describe its imports.
-struct LoadedObject {
+struct ElfImports {
     base: usize,
     symbols: usize,
     strings: usize,
@@ -128,7 +114,7 @@ fn dynamic_values(mut entry: *const Dynamic) -> [usize; DT_JMPREL + 1] {
     }
 }
 
-impl LoadedObject {
+impl ElfImports {
     fn of(info: &libc::dl_phdr_info) -> Option<Self> {
         if info.dlpi_phdr.is_null() {
             return None;
