@@ -42,6 +42,13 @@ macro_rules! driver_alias {
     };
 }
 
+/// `CUmemAllocationType`.
+pub(super) const ALLOCATION_PINNED: u32 = 1;
+pub(super) const ALLOCATION_MANAGED: u32 = 2;
+/// `CUmemLocationType`.
+pub(super) const LOCATION_DEVICE: u32 = 1;
+pub(super) const LOCATION_LAST: u32 = 4;
+
 pub(super) fn code(answer: Answer) -> Code {
     answer.err().unwrap_or(0)
 }

@@ -1,6 +1,6 @@
 //! Graph nodes that allocate and free, and the device's memory for graphs.
 
-use super::abi::{Out, answer};
+use super::abi::{ALLOCATION_PINNED, LOCATION_DEVICE, Out, answer};
 use super::capture::check_nodes;
 use super::graph::add_idle;
 use super::process::{with, with_device};
@@ -24,9 +24,6 @@ pub(super) struct Allocation {
     /// Written by the driver.
     address: u64,
 }
-
-const ALLOCATION_PINNED: u32 = 1;
-const LOCATION_DEVICE: u32 = 1;
 
 /// The offset of a node type's parameters in `CUgraphNodeParams`.
 const PARAMETERS: usize = 16;

@@ -1,6 +1,6 @@
 //! Memory pools (stream-ordered allocation).
 
-use super::abi::Out;
+use super::abi::{ALLOCATION_PINNED, LOCATION_DEVICE, Out};
 use super::process::{with, with_device};
 use super::thread::{mode, number};
 use crate::code::{Answer, INVALID_VALUE, NOT_SUPPORTED};
@@ -69,8 +69,6 @@ driver! {
     }
 }
 
-const ALLOCATION_PINNED: u32 = 1;
-const LOCATION_DEVICE: u32 = 1;
 const READ_AND_WRITE: u32 = 3;
 
 const RELEASE_THRESHOLD: u32 = 4;

@@ -1,6 +1,6 @@
 //! Sharing of pools between processes, and pools by location.
 
-use super::abi::{Out, answer};
+use super::abi::{ALLOCATION_MANAGED, ALLOCATION_PINNED, LOCATION_DEVICE, LOCATION_LAST, Out, answer};
 use super::pool::{cuDeviceGetDefaultMemPool, cuDeviceGetMemPool, cuDeviceSetMemPool};
 use super::process::{pause, with};
 use super::shareable;
@@ -10,12 +10,6 @@ use crate::code::{Answer, INVALID_VALUE, NOT_SUPPORTED};
 use crate::faults::CallKind;
 use crate::machine::Ticket;
 use crate::own::PAGE;
-
-const ALLOCATION_PINNED: u32 = 1;
-const ALLOCATION_MANAGED: u32 = 2;
-const LOCATION_DEVICE: u32 = 1;
-/// The last of `CUmemLocationType`.
-const LOCATION_LAST: u32 = 4;
 
 driver! {
     fn cuMemPoolExportToShareableHandle(file: Out<i32>, pool: u64, kind: u32, flags: u64) {

@@ -1,6 +1,6 @@
 //! Virtual memory management: physical memory with a handle, address ranges, and mappings.
 
-use super::abi::Out;
+use super::abi::{ALLOCATION_PINNED, LOCATION_DEVICE, LOCATION_LAST, Out};
 use super::process::{pause, with};
 use super::shareable;
 use super::thread::current;
@@ -24,11 +24,6 @@ pub(super) struct AccessDescription {
     location: Location,
     flags: u32,
 }
-
-const ALLOCATION_PINNED: u32 = 1;
-const LOCATION_DEVICE: u32 = 1;
-/// The last of `CUmemLocationType`.
-const LOCATION_LAST: u32 = 4;
 
 driver! {
     fn cuMemCreate(handle: Out<u64>, size: usize, properties: Out<AllocationProperties>, flags: u64) {
