@@ -9,9 +9,9 @@ use super::rebuild::DeviceParts;
 use super::{CHUNK_HEADER, Commit, Damage, DecodedCapture, HEADER, MAGIC, Tag, VERSION, chunk_head, refused};
 use crate::error::Error;
 use crate::snapshot::{
-    Block, BlockName, CallTime, CodeAddress, ContextId, ContextNode, Device, DeviceSnapshot, Frame, LONGEST_NAME,
-    LoadedObject, MAX_INTERVAL, Mark, ObjectSpans, Process, Record, ScopeStats, Segment, SegmentRecord, SnapshotData,
-    Stacks,
+    Block, BlockName, CallTime, CodeAddress, ContextId, ContextNode, Device, DeviceSnapshot, Frame, Health,
+    LONGEST_NAME, LoadedObject, MAX_INTERVAL, Mark, ObjectSpans, Process, Record, ScopeStats, Segment, SegmentRecord,
+    SnapshotData, Stacks,
 };
 
 /// Reads a capture up to its last commit before the end or the first damage.
@@ -114,8 +114,10 @@ impl Reading {
             Tag::Commit => {
                 let commit: Commit = r.get()?;
                 data.process.duration_ns = commit.duration_ns;
-                data.health = commit.health;
+                let import_notes = std::mem::take(&mut data.health.import_notes);
+                data.health = Health { import_notes, ..commit.health };
             }
+            Tag::ImportNotes => data.health.import_notes = r.get()?,
             Tag::End => {}
             _ => self.of_device(tag, &mut r)?,
         }

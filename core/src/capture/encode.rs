@@ -33,6 +33,9 @@ pub fn write(data: &SnapshotData, records: usize, out: impl Write) -> io::Result
     encoder.contexts(data.contexts.get(1..).unwrap_or_default())?;
     encoder.frames(&data.stacks)?;
     data.devices.iter().try_for_each(|device| encoder.device(device, records))?;
+    if !data.health.import_notes.is_empty() {
+        encoder.chunk(Tag::ImportNotes, |p| p.list(&data.health.import_notes))?;
+    }
     encoder.commit(&Commit { duration_ns: data.process.duration_ns, health: data.health.clone() })?;
     encoder.end()
 }

@@ -21,7 +21,7 @@ macro_rules! counters {
             /// The capture has no end mark: the program was killed, or the capture was copied while it was written. Everything up
             /// to the last flush is here.
             pub cut_off: bool,
-            /// What a file of another program did not say, in sentences. Captures do not keep them.
+            /// What the file of another program, from which the recording was read, does not say, in sentences.
             pub import_notes: Vec<String>,
             /// Whether spans of `tracing` could become scopes.
             pub spans: Spans,

@@ -21,6 +21,8 @@ mod fixtures;
 #[cfg(test)]
 mod genuine_tests;
 #[cfg(test)]
+mod random_tests;
+#[cfg(test)]
 mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};

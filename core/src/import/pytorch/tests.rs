@@ -21,7 +21,7 @@ fn read(snapshot: &Python) -> SnapshotData {
 }
 
 /// What holds for every recording.
-fn check(data: &SnapshotData) {
+pub(super) fn check(data: &SnapshotData) {
     for device in &data.devices {
         let mut replay = Replay::at_log_start(device);
         device.records.iter().for_each(|record| replay.apply(record));
@@ -30,6 +30,9 @@ fn check(data: &SnapshotData) {
         assert!(device.records.is_sorted_by_key(|record| record.time_ns));
         assert_eq!(device.peak.blocks.iter().map(|block| block.size).sum::<u64>(), device.peak.bytes);
     }
+    let mut capture = Vec::new();
+    crate::capture::write(data, usize::MAX, &mut capture).unwrap();
+    assert!(crate::parse_capture(&capture, |_, _| {}).unwrap() == *data, "a capture of it differs");
     let again = written_and_read(data);
     let plain = |data: &SnapshotData| (data.devices.clone(), data.stacks.clone(), data.contexts.clone());
     assert_eq!(plain(&again), plain(data));
