@@ -1,9 +1,10 @@
-//! Writes the seeds of both fuzz targets to `fuzz/corpus`.
+//! Writes the seeds of the fuzz targets to `fuzz/corpus`.
 
 use std::path::Path;
 
 use candle_memtrace_fuzz::capture_of;
 use candle_memtrace_fuzz::seeds::seeds;
+use memtrace::export::{Export, Pickle};
 
 #[global_allocator]
 static ALLOC: memtrace::Alloc = memtrace::Alloc::system();
@@ -11,7 +12,13 @@ static ALLOC: memtrace::Alloc = memtrace::Alloc::system();
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus");
     for (name, input) in seeds()? {
-        for (target, bytes) in [("capture_bytes", capture_of(&input)), ("capture_chunks", input)] {
+        let capture = capture_of(&input);
+        let mut pickle = Vec::new();
+        let snapshot = memtrace::parse_capture(&capture)?;
+        Pickle::default().write(&snapshot, &mut pickle)?;
+        // The target adds the protocol.
+        let pickle = pickle[2..].to_vec();
+        for (target, bytes) in [("capture_bytes", capture), ("capture_chunks", input), ("pickle_bytes", pickle)] {
             std::fs::create_dir_all(corpus.join(target))?;
             std::fs::write(corpus.join(target).join(&name), bytes)?;
         }

@@ -2,7 +2,9 @@
 
 #[path = "../../tests/support/hostile.rs"]
 mod hostile;
+mod pickles;
 #[path = "../../tests/support/seeds.rs"]
 pub mod seeds;
 
 pub use hostile::*;
+pub use pickles::pickle_of;
