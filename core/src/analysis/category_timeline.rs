@@ -154,10 +154,10 @@ mod tests {
     use super::*;
     use crate::snapshot::testing::Story;
 
-    /// Blocks with a size and a category, each from one record to another or to the end. Some from before the
-    /// recording; the log has lost its oldest records.
+    /// Blocks with a size and a category, each live from one record to another or to the end; some are from before the recording.
+    /// The log has lost its oldest records.
     fn program() -> impl Strategy<Value = (SnapshotData, Vec<CategoryBytes>)> {
-        // All have a name that says what they are for, so no category is guessed.
+        // Every block has a stated category, so none is inferred.
         let told = prop::sample::select(Category::ALL.to_vec()).prop_filter("told", |c| *c != Category::Unknown);
         let block = (1u64..5000, told, 0usize..60, prop::option::of(0usize..60), any::<bool>());
         (prop::collection::vec(block, 0..40), 0usize..50, 0u64..2000).prop_map(|(blocks, lost, before)| {
@@ -171,7 +171,7 @@ mod tests {
         })
     }
 
-    /// A snapshot of these events, and what was live after each that the log still has, worked out block by block.
+    /// A snapshot of these events, and the expected bytes after each record that the log still has.
     fn made(
         blocks: &[(u64, Category, bool)],
         events: &[(usize, usize, RecordKind)],
@@ -219,7 +219,7 @@ mod tests {
         }
     }
 
-    /// At the peak are a parameter, which is freed afterwards, and an older block, which stays.
+    /// The peak holds a parameter, which is freed later, and an older block, which stays.
     fn parameter_beside_another_block() -> Story {
         let mut trace = Story::cpu();
         trace.before(1024);

@@ -54,15 +54,14 @@ pub use window::{window, window_notes};
 
 use crate::snapshot::{Device, DeviceSnapshot, SnapshotData};
 
-/// The device that a report is about when none is named: the one with the largest peak, a CUDA device
-/// before the host's memory.
+/// The default device of a report: the one with the largest peak, CUDA devices before host memory.
 pub fn main_device(data: &SnapshotData) -> Option<Device> {
     let on_gpu = |device: &DeviceSnapshot| matches!(device.device, Device::Cuda(_)) && device.peak.total() > 0;
     let largest = data.devices.iter().rev().max_by_key(|device| (on_gpu(device), device.peak.total()));
     largest.map(|device| device.device)
 }
 
-/// The named device's part, or that of the main device.
+/// The named device, or else the main device.
 pub fn device_or_main(data: &SnapshotData, device: Option<Device>) -> Option<&DeviceSnapshot> {
     device.or_else(|| main_device(data)).and_then(|device| data.device(device))
 }

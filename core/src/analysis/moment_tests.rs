@@ -27,7 +27,7 @@ fn op() -> impl Strategy<Value = ScopeOp> {
     ]
 }
 
-/// What is live after each nanosecond: the sizes by label, and what nobody saw being allocated.
+/// The live blocks after each nanosecond: sizes by label, and bytes from before the recording.
 type States = Vec<(BTreeMap<usize, u64>, u64)>;
 
 fn run(ops: &[ScopeOp]) -> (SnapshotData, States) {

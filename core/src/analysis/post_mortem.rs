@@ -64,7 +64,7 @@ mod tests {
     use crate::snapshot::Pool;
     use crate::snapshot::testing::{LINE_7, Story, WORKER};
 
-    /// A device with a line to drop, and a worker's block that has none, refuses an allocation.
+    /// A device with a block of a line and a block of a worker without a line; it refuses an allocation.
     fn refused(size: u64, free: u64, unused: u64) -> (SnapshotData, PostMortem) {
         let mut trace = Story::cuda(0);
         trace.before(1024).below_threshold(128);

@@ -89,10 +89,10 @@ mod tests {
     use super::*;
     use crate::snapshot::testing::{Story, frame, registry, stacks, two_lines_and_a_temporary};
 
-    /// The stack of a function with a span, in a program that has no other.
+    /// The stack of a function with a span.
     const MODEL: StackId = StackId(1);
 
-    /// That program; the function calls another one of a library to allocate.
+    /// A program in which that function allocates through a function of a library.
     fn program(function: &str, file: &str) -> Story {
         let model = registry("candle-transformers-0.11.1/src/models/with_tracing.rs");
         let frames = vec![frame(function, &registry(file), 700), frame("net::Net::forward", &model, 7)];
@@ -101,7 +101,7 @@ mod tests {
         trace
     }
 
-    /// Two blocks of the model's at the peak, of which one is live, in a scope of the program's own.
+    /// Two blocks of the model at the peak, one of them still live, in a scope of the program.
     fn two_blocks(mut trace: Story) -> Story {
         trace.enter("forward").alloc("input", 2000).on(MODEL).alloc("weights", 1000).on(MODEL).leave("forward");
         trace.alloc("elsewhere", 500).free("weights");

@@ -1,16 +1,16 @@
 use super::*;
 use crate::snapshot::testing::{Story, frame, registry, stacks};
 
-/// The stack of a block without a user line; those before it are the stacks of the lines 1, 2 …
+/// The stack of a block without a user line; stacks 1, 2 … are those of lines 1, 2 …
 const NO_LINE: StackId = StackId(50);
 
-/// A recording of `steps`: `+3` allocates block 3, `-3` frees it. Each block has 100 bytes and its number as its line,
-/// all in one function; but those from 50 on have 7 bytes and no user line.
+/// A recording of `steps`: `+3` allocates block 3, `-3` frees it. Block n has 100 bytes and line n of one function; blocks
+/// from 50 on have 7 bytes and no user line.
 fn story(steps: &[i64]) -> Story {
     story_of(|line| frame("net::Net::forward", "/home/u/net/src/model.rs", line), steps)
 }
 
-/// The same where the lines are these.
+/// The same with these lines.
 fn story_of(line: impl Fn(u32) -> Frame, steps: &[i64]) -> Story {
     let mut trace = Story::cpu();
     trace.stacks(stacks((1..50).map(line).chain([Frame::default()]).collect(), (0..50).map(|line| [line])));
@@ -43,7 +43,7 @@ fn a_shadowed_block_is_live_until_its_successor_is_gone() {
 
 #[test]
 fn the_peak_without_is_that_of_the_program_that_drops_them() {
-    // Temporaries, an unrelated block that is as high, and one that stays.
+    // Temporaries, an unrelated block of the same height, and a block that stays.
     let kept = recording(&[60, 1, 51, -51, 2, 52, 53, -52, 3, 54, -54, -53, -3, -2, -1, 55]);
     let dropped = recording(&[60, 1, 51, -51, 2, -1, 52, 53, -52, 3, -2, 54, -54, -53, -3, 55]);
     assert_eq!(found(&kept)[0].peak_without, Some(dropped.devices[0].peak.bytes));

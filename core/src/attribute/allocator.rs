@@ -19,7 +19,7 @@ mod tests {
     const STORAGE: &str =
         "<cubecl_cuda::compute::storage::gpu::GpuStorage as cubecl_runtime::storage::base::ComputeStorage>";
 
-    /// A page that a server's thread takes, and a block of the program's own.
+    /// A page of a suballocator, taken by a server thread, and a block of the program.
     fn page_and_own(storage: &str, file: &str) -> Story {
         let driver = frame("malloc_async", &registry("cudarc-0.19.10/src/driver/result.rs"), 485);
         let own = frame("net::main", "/home/u/net/src/main.rs", 9);

@@ -91,7 +91,7 @@ mod tests {
         crates.filter_map(|entry| Some((version(&entry.as_ref().ok()?.path())?, entry.ok()?.path()))).collect()
     }
 
-    /// What is missing in the table is printed as a line for it.
+    /// Prints a missing rule as a line for the table.
     #[test]
     fn the_tables_lines_are_those_of_candles_sources() {
         let sources = sources();

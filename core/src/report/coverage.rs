@@ -126,7 +126,7 @@ mod tests {
         assert!(balance_note(&device).unwrap().contains("something was not seen"));
     }
 
-    /// Two pages of an allocator's, one of them for a moment, and a block of the program's own.
+    /// Two pages of a suballocator, one of them brief, and a block of the program.
     fn pages(own: u64) -> SnapshotData {
         let page = frame("alloc", &registry("cubecl-cuda-0.10.0/src/compute/storage/gpu.rs"), 174);
         let mut trace = Story::cuda(0);

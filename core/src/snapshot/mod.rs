@@ -114,9 +114,9 @@ pub struct Gap {
     pub at: usize,
     /// How many records are missing.
     pub records: u64,
-    /// Its beginning: nanoseconds since the recording began.
+    /// Begin in nanoseconds since the recording began.
     pub from_ns: u64,
-    /// Its end.
+    /// End.
     pub to_ns: u64,
 }
 

@@ -13,8 +13,7 @@ pub const LONGEST_NAME: usize = 256;
 /// The name and category that the program gave a block (`memtrace::name` and related functions).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BlockName {
-    /// The block's [`seq`](super::Block::seq); also the [`alloc_seq`](super::Record::alloc_seq) of its
-    /// alloc and of its free.
+    /// The block's number: its [`seq`](super::Block::seq), and the [`alloc_seq`](super::Record::alloc_seq) of its records.
     pub seq: NonZeroU64,
     /// At most 256 bytes.
     pub name: String,

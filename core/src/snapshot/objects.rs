@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-/// A loaded program or library.
+/// A loaded object: a program or shared library in memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LoadedObject {
     /// Its file, if the system reports one.

@@ -5,7 +5,7 @@ use std::num::NonZeroU64;
 use super::MemoryKind;
 use super::ids::{ContextId, StackId, ThreadId};
 
-/// Whether a [`Record`] took memory or gave it back.
+/// Alloc or free.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum RecordKind {
     /// Memory was allocated.
@@ -14,7 +14,7 @@ pub enum RecordKind {
     Free,
 }
 
-/// One entry of the log.
+/// An entry of the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record {
     /// Nanoseconds since the recording began; never goes back within a device.
@@ -35,7 +35,7 @@ pub struct Record {
     pub thread: ThreadId,
     /// The alloc's position in the device's log, from 1; `None` for the free of a block whose alloc was not recorded.
     pub alloc_seq: Option<NonZeroU64>,
-    /// CUDA stream, renumbered by exporters; 0 on the CPU.
+    /// CUDA stream, which exporters renumber; 0 on the CPU.
     pub stream: u32,
     /// Alloc or free.
     pub kind: RecordKind,
@@ -98,7 +98,7 @@ pub struct Block {
     /// Position of its alloc in the device's log, from 1; never reused. `None` only in the block that
     /// [`Record::block`] makes from the free of an unknown one.
     pub seq: Option<NonZeroU64>,
-    /// When it was allocated: nanoseconds since the recording began.
+    /// Time of its alloc in nanoseconds since the recording began.
     pub time_ns: u64,
     /// The stack that allocated it.
     pub stack: StackId,

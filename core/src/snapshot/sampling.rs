@@ -146,7 +146,7 @@ mod tests {
         assert_eq!((Sampling::whole(3 * ONE), Sampling::whole(ONE / 2), Sampling::whole(ONE / 2 - 1)), (3, 1, 0));
     }
 
-    /// Files hold sums of these: another way of working them out must give the same.
+    /// Files hold sums of these numbers, so every implementation must give the same.
     #[test]
     fn the_estimates_are_the_same_on_every_machine() {
         let sampling = Sampling::every(INTERVAL);

@@ -22,7 +22,7 @@ pub struct ContextNode {
 pub struct ScopeStats {
     /// The context.
     pub context: ContextId,
-    /// How often it was entered while recording.
+    /// Number of times it was entered while recording.
     pub calls: u64,
     /// Allocations inside it, nested scopes included.
     pub allocations: u64,
@@ -219,7 +219,7 @@ mod tests {
         assert_eq!(scopes.iter().map(|scope| scope.total_peak).collect::<Vec<_>>(), [Some(100), Some(20), Some(7)]);
     }
 
-    /// Neither many open scopes nor many records cost more than their sum.
+    /// The cost is linear in scopes and records.
     #[test]
     fn a_hundred_thousand_open_scopes_are_no_trouble() {
         let contexts = vec![ContextNode { parent: ContextId::ROOT, name: String::new(), module: false }; 2];

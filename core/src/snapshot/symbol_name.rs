@@ -94,7 +94,7 @@ mod tests {
 
     #[test]
     fn names_are_taken_apart() {
-        // The name; its crate and module, its type, its own name, its last two parts.
+        // Name; crate, module, type, function, last two segments.
         for (name, package, module, of, own, last) in [
             ("matmul", "", "", "", "matmul", "matmul"),
             ("", "", "", "", "", ""),

@@ -4,7 +4,7 @@ use super::calls::Call;
 use crate::snapshot::{ContextId, DeviceSnapshot, Fact, Mark, SnapshotData, words};
 
 words! {
-    /// What begins at a [`Marker`].
+    /// What a [`Marker`] marks.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
     #[non_exhaustive]
     pub enum MarkerKind {
@@ -35,13 +35,13 @@ impl MarkerKind {
     }
 }
 
-/// A phase or a scope began.
+/// The beginning of a phase or a scope.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Marker {
     /// The scope's name, or that of the kind without a scope.
     pub name: String,
-    /// What began.
+    /// The kind of beginning.
     pub kind: MarkerKind,
     /// Index of the call before which it began.
     pub call: usize,

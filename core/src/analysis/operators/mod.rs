@@ -170,7 +170,7 @@ fn described(data: &SnapshotData, calls: &[Call<'_>]) -> Vec<OperatorCall> {
     calls.iter().map(describe).collect()
 }
 
-/// Texts that many calls share, each once.
+/// Interned texts, which calls share.
 #[derive(Default)]
 pub(crate) struct Texts {
     kept: std::collections::HashSet<Arc<str>>,

@@ -1,4 +1,4 @@
-//! Random logs of two threads against thirty obvious lines.
+//! Compares operator series of random two-thread logs with an oracle of thirty obvious lines.
 
 use proptest::prelude::*;
 
@@ -44,7 +44,7 @@ fn snapshot(ops: &[CallOp]) -> SnapshotData {
     story(ops).build()
 }
 
-/// Something happens at each nanosecond.
+/// One event per nanosecond.
 fn story(ops: &[CallOp]) -> Story {
     let (mut trace, mut live) = (Story::cpu(), Vec::new());
     trace.before(1000).stacks(program());
@@ -55,7 +55,7 @@ fn story(ops: &[CallOp]) -> Story {
                 trace.thread(thread).alloc(time_ns, size).on(StackId(stack));
                 live.push(time_ns);
             }
-            // The newest blocks are freed most often, as programs do.
+            // As in programs, the newest blocks are freed most often.
             CallOp::Free { thread, nth } if nth < live.len() => {
                 trace.thread(thread).free(live.remove(live.len() - 1 - nth));
             }
@@ -73,12 +73,12 @@ fn story(ops: &[CallOp]) -> Story {
     trace
 }
 
-/// The records of each call, told by going through each thread's log alone.
+/// The records of each call, found thread by thread.
 fn naive_calls(data: &SnapshotData) -> Vec<Vec<usize>> {
     let device = &data.devices[0];
     let mut all = Vec::new();
     for thread in [ThreadId(1), ThreadId(2)] {
-        // Sure to belong to the call, and what belongs to it only if it goes on.
+        // Records that belong to the call, and records that belong to it only if it continues.
         let (mut sure, mut maybe): (Vec<usize>, Vec<usize>) = (Vec::new(), Vec::new());
         let mut marks = device.marks.iter().filter(|mark| mark.thread == thread).map(|mark| mark.time_ns).peekable();
         for (at, record) in device.records.iter().enumerate().filter(|(_, record)| record.thread == thread) {
@@ -125,8 +125,8 @@ fn naive_calls(data: &SnapshotData) -> Vec<Vec<usize>> {
 proptest! {
     #![proptest_config(crate::random::programs(2000))]
 
-    /// 1. The calls are the oracle's, with the device's totals around them. 2. What they added and what was added
-    /// elsewhere is the change of the total. 3. The largest peak inside is the peak, if that lies in a call.
+    /// 1. The calls are the oracle's, with the device's totals around them. 2. The bytes added by the calls and elsewhere make up
+    /// the change of the total. 3. The largest peak of a call is the device's, if that lies in a call.
     #[test]
     fn calls_and_their_memory_are_those_of_the_oracle(ops in prop::collection::vec(op(), 0..60)) {
         let data = snapshot(&ops);

@@ -1,4 +1,4 @@
-//! Each kind in a recording that shows it, and in one that nearly does.
+//! Each kind of finding: a recording that has it, and one that nearly has it.
 
 use super::*;
 use crate::snapshot::testing::{LINE_7, LINE_9, Story, frame, registry, stacks, two_lines_and_a_temporary};
@@ -15,7 +15,7 @@ fn kinds(trace: &Story) -> Vec<&'static str> {
 
 const TENSOR: &str = "candle-core-0.11.1/src/tensor.rs";
 
-/// Stack 1: an operator of candle's, stack 2: the same below a backward pass, stack 3: below `AdamW::step`.
+/// Stack 1: an operator of candle; stack 2: the same in a backward pass; stack 3: in `AdamW::step`.
 fn operator(name: &str) -> Story {
     let frames = vec![
         frame(&format!("candle_core::tensor::Tensor::{name}"), &registry(TENSOR), 700),
@@ -65,7 +65,7 @@ fn a_cache_of_variables_is_kept_unless_something_is_trained() {
             }
         }
         if !trains {
-            // The frames of the backward pass are in nobody's stack.
+            // No stack contains the frames of the backward pass.
             trace.stacks(stacks(
                 vec![
                     frame("candle_core::tensor::Tensor::cat", &registry(TENSOR), 700),
@@ -100,7 +100,7 @@ fn a_square_matrix_is_named_with_its_operator() {
     assert_eq!(kinds(&sums(asked_for)), [""; 0]);
 }
 
-/// Five steps; each makes something in `forward`, and some keep it.
+/// Five steps; each allocates in `forward`, and some retain the block.
 fn steps(keeps: impl Fn(usize) -> bool) -> Story {
     let mut trace = Story::cpu();
     for step in 0..5 {
@@ -131,7 +131,7 @@ fn what_nearly_every_step_leaves_is_growth() {
 
 #[test]
 fn what_is_left_all_along_the_requests_of_a_server_is_growth() {
-    // What stays is made by another thread, between one look at the request and the next.
+    // Another thread allocates the retained block, between two events of the request.
     let served = |keeps: fn(usize) -> bool| {
         let mut trace = Story::cpu();
         for request in 0..32 {
@@ -144,7 +144,7 @@ fn what_is_left_all_along_the_requests_of_a_server_is_growth() {
         trace
     };
     let finding = found(&served(|_| true));
-    // Of eight parts with four requests each without the first and the largest.
+    // Of eight parts with four requests each, the first part and the largest do not count.
     assert_eq!((finding[0].kind, finding[0].cost), ("growth", Cost::AtEnd(24_000)), "{finding:?}");
     assert!(finding[0].what.contains("8 parts of the time in which `handle` was opened"), "{}", finding[0].what);
     assert!(!kinds(&served(|request| request < 16)).contains(&"growth"), "a cache that is full after half of them");
@@ -178,7 +178,7 @@ fn what_a_forward_pass_made_and_is_live_at_the_end_is_a_kept_graph() {
     assert_eq!(kinds(&trained(false)), [""; 0], "its weights and their gradients");
 }
 
-/// A tensor of 1,000 bytes, and so much that a function takes for itself.
+/// A tensor of 1,000 bytes, and a block of this size that a function takes for itself.
 fn beside_a_tensor(function: Frame, size: u64) -> SnapshotData {
     let mut trace = Story::cuda(0);
     trace.stacks(stacks(vec![function, frame("net::main", "/home/u/net/src/main.rs", 9)], [&[0, 1][..], &[1]]));

@@ -1,4 +1,4 @@
-//! What follows from a story, worked out the long way: an oracle is to be obvious, not fast.
+//! Test oracle: derives the state of a device from a story, by the most obvious computation.
 
 use super::super::{
     Block, ContextId, ContextNode, Mark, MemoryStats, OutOfMemory, Peak, Record, RecordKind, Sampling, ScopeStats,
@@ -6,10 +6,10 @@ use super::super::{
 };
 use super::story::StoryStep;
 
-/// A story and what it takes to replay it.
+/// A story with what is needed to replay it.
 pub(super) struct StoryReplay<'a> {
     pub(super) steps: &'a [StoryStep],
-    /// Bytes live when it begins.
+    /// Bytes live at the beginning.
     pub(super) before: u64,
     pub(super) sampling: Sampling,
     pub(super) contexts: &'a [ContextNode],
@@ -35,7 +35,7 @@ impl StoryReplay<'_> {
         segment_records(self.steps).copied().collect()
     }
 
-    /// Blocks that are live after so many steps, in the order of their allocation.
+    /// Blocks live after this many steps, in the order of their allocation.
     pub(super) fn live(&self, steps: usize) -> Vec<Block> {
         let mut live: Vec<Block> = Vec::new();
         for record in records(&self.steps[..steps]) {
@@ -47,13 +47,13 @@ impl StoryReplay<'_> {
         live
     }
 
-    /// Bytes from before the recording that are live after so many steps.
+    /// Bytes from before the recording that are live after this many steps.
     pub(super) fn not_recorded(&self, steps: usize) -> u64 {
         let freed = records(&self.steps[..steps]).filter(|record| record.alloc_seq.is_none());
         self.before - freed.map(|record| record.size).sum::<u64>()
     }
 
-    /// Segments that are there after so many steps, by address.
+    /// Segments that exist after this many steps, by address.
     pub(super) fn segments(&self, steps: usize) -> Vec<Segment> {
         let mut there: Vec<Segment> = Vec::new();
         for &SegmentRecord { address, size, kind, .. } in segment_records(&self.steps[..steps]) {
@@ -66,7 +66,7 @@ impl StoryReplay<'_> {
         there
     }
 
-    /// The first of the highest moments; it may be the very start.
+    /// The first maximum, which may be the very start.
     pub(super) fn peak(&self) -> Peak {
         let totals = self.totals();
         let bytes = totals.iter().copied().max().unwrap_or(0);
@@ -99,7 +99,7 @@ impl StoryReplay<'_> {
         }
     }
 
-    /// Segments, and blocks outside of them; `None` if the driver told of no segment.
+    /// Segments and the blocks outside of them; `None` if the driver reported no segment.
     fn reserved(&self) -> Option<Stat> {
         segment_records(self.steps).next()?;
         let after = |steps| {
@@ -112,7 +112,7 @@ impl StoryReplay<'_> {
         Some(stat(0, levels.windows(2).map(|pair| pair[1] as i64 - pair[0] as i64)))
     }
 
-    /// How often a thread that was refused asked for as much again before anything else.
+    /// Number of refused allocations that their thread repeats as its next allocation.
     fn retries(&self) -> u64 {
         let asked = |step: &StoryStep| match step {
             StoryStep::Record(record) if record.kind == RecordKind::Alloc => Some((record.thread, record.size, false)),
@@ -125,7 +125,7 @@ impl StoryReplay<'_> {
         (0..asked.len()).filter(is_retried).count() as u64
     }
 
-    /// Of every context that was entered, or in which something was allocated.
+    /// The statistics of each context that was entered or allocated in.
     pub(super) fn scopes(&self) -> Vec<ScopeStats> {
         let contexts = (1..self.contexts.len() as u32).map(ContextId);
         contexts.map(|context| self.scope(context)).filter(|scope| scope.calls + scope.allocations > 0).collect()
@@ -146,20 +146,20 @@ impl StoryReplay<'_> {
         }
     }
 
-    /// The largest total while it was open.
+    /// The largest total while the scope was open.
     fn total_peak(&self, context: ContextId) -> Option<u64> {
         let totals = self.totals();
         self.entered(context).filter_map(|at| totals[at..=self.left(at)].iter().copied().max()).max()
     }
 
-    /// The steps that entered it.
+    /// The steps that entered the scope.
     fn entered(&self, context: ContextId) -> impl Iterator<Item = usize> {
         let enters =
             move |step: &StoryStep| matches!(step, StoryStep::Mark(mark) if mark.enter && mark.context == context);
         (0..self.steps.len()).filter(move |at| enters(&self.steps[*at]))
     }
 
-    /// The step that left what this step entered; the end if none did.
+    /// The step that left what this step entered; the number of steps if none did.
     fn left(&self, entered: usize) -> usize {
         let StoryStep::Mark(scope) = self.steps[entered] else { panic!("no mark") };
         let mut open = 0;
@@ -218,7 +218,7 @@ fn signed(kind: RecordKind, amount: u64) -> i64 {
     if kind == RecordKind::Alloc { amount } else { -amount }
 }
 
-/// A quantity that begins somewhere and changes.
+/// The statistics of a quantity that starts at a value and changes.
 fn stat(start: u64, changes: impl Iterator<Item = i64>) -> Stat {
     let mut stat = Stat { current: start, peak: start, ..Stat::default() };
     for change in changes {

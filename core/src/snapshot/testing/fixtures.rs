@@ -1,4 +1,4 @@
-//! The recordings that many tests look at.
+//! Recordings shared by many tests.
 
 use super::super::{
     Category, ContextId, ContextNode, Counted, Health, LoadedObject, Process, Settings, SnapshotData, Stacks, Stat,
@@ -7,7 +7,7 @@ use super::super::{
 use super::stacks::{LINE_7, LINE_9, WORKER, of_net};
 use super::story::Story;
 
-/// Nothing was recorded at all.
+/// An empty recording.
 pub(crate) fn empty() -> SnapshotData {
     SnapshotData {
         process: Process::default(),
@@ -20,7 +20,7 @@ pub(crate) fn empty() -> SnapshotData {
     }
 }
 
-/// The program of all stories, before it used any device.
+/// The program of all stories, without any device.
 pub(super) fn net() -> SnapshotData {
     let process = Process {
         program: "net".into(),
@@ -41,14 +41,14 @@ pub(super) fn net() -> SnapshotData {
     SnapshotData { process, stacks: of_net(), objects: vec![module], ..empty() }
 }
 
-/// Two blocks of 2,000 and 1,000 bytes from line 7 in scope `forward`, one of 500 from a worker
-/// without a user line, a temporary of 64 from line 9, 1,024 bytes from before the recording and 128
-/// below the threshold. The peak is after the third block; the second one has a name and was freed since.
+/// Two blocks of 2,000 and 1,000 bytes from line 7 in scope `forward`, one of 500 from a worker without a user line, a
+/// temporary of 64 from line 9, 1,024 bytes from before the recording and 128 below the threshold. The peak follows the third
+/// block. The second block has a name and is freed later.
 pub(crate) fn two_lines_and_a_temporary() -> SnapshotData {
     two_lines().below_threshold(128).build()
 }
 
-/// Its story, without what is below the threshold.
+/// Its story, without the blocks below the threshold.
 fn two_lines() -> Story {
     let mut trace = Story::cpu();
     trace.before(1024);
@@ -63,12 +63,12 @@ fn two_lines() -> Story {
     trace
 }
 
-/// The same as a sample: of blocks below 1 KiB some were recorded, and stand for others.
+/// The same with sampling of blocks below 1 KiB.
 pub(crate) fn a_sample() -> SnapshotData {
     let mut data = two_lines().sampled(1024).build();
     let device = &mut data.devices[0];
     let counted = Counted { now: 4200, at_peak: 5300, before: 70 };
-    // In small blocks, where 2,898 at the peak and 1,294 now are estimated, these are 2,276 and 1,176.
+    // Small blocks: 2,276 bytes at the peak and 1,176 now, where the estimates are 2,898 and 1,294.
     device.peak.bytes = counted.at_peak;
     let bytes = Stat { current: counted.now, peak: counted.at_peak, ..device.stats.allocated_bytes };
     let stats = &mut device.stats;

@@ -1,4 +1,4 @@
-//! Small recordings made by hand, for tests of what lies right of here: each test tells its own as a [`Story`].
+//! Test fixtures: recordings made by hand. Each test tells its own as a [`Story`].
 
 mod derive;
 mod fixtures;
@@ -15,7 +15,7 @@ use std::num::NonZeroU64;
 
 use super::{Block, ContextId, MemoryKind, StackId, ThreadId};
 
-/// A block and no more.
+/// A block with nothing but an address and a size.
 pub(crate) fn block(address: u64, size: u64) -> Block {
     let (stack, context, thread) = (StackId::NONE, ContextId::ROOT, ThreadId(1));
     Block {

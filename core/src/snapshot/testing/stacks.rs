@@ -1,17 +1,17 @@
-//! Stacks for stories.
+//! Stack tables for stories.
 
 use std::num::NonZeroU32;
 
 use super::super::{CodeAddress, Frame, StackId, Stacks};
 
-/// candle below `Net::forward`, at line 7 of the model, below `main`.
+/// candle, called by `Net::forward` at line 7 of the model, called by `main`.
 pub(crate) const LINE_7: StackId = StackId(1);
-/// A worker of rayon's, without a line of the user's.
+/// A rayon worker without a user line.
 pub(crate) const WORKER: StackId = StackId(2);
 /// `main` at line 9, in a function with an array type whose name has a semicolon.
 pub(crate) const LINE_9: StackId = StackId(3);
 
-/// The stacks of the program `net`: [`LINE_7`], [`WORKER`] and [`LINE_9`].
+/// The stack table of the program `net`: [`LINE_7`], [`WORKER`] and [`LINE_9`].
 pub(super) fn of_net() -> Stacks {
     let frames = vec![
         frame("candle_core::tensor::Tensor::relu", &registry("candle-core-0.11.1/src/tensor.rs"), 700),
@@ -24,7 +24,7 @@ pub(super) fn of_net() -> Stacks {
     stacks(frames, [&[0, 1, 2, 5][..], &[3], &[4, 2, 5]])
 }
 
-/// Stacks 1, 2 … with these frames, by their numbers, the innermost first. Each frame is at an address of its own.
+/// A table of stacks 1, 2 … given as frame numbers, innermost first. Each frame has an address of its own.
 pub(crate) fn stacks(frames: Vec<Frame>, stacks: impl IntoIterator<Item = impl AsRef<[u32]>>) -> Stacks {
     let address = |n: u32| CodeAddress {
         address: 0x200 + u64::from(n),

@@ -1,5 +1,5 @@
-//! A recording of one device, told in the order in which it happened. `words` has what may happen,
-//! `derive` what follows from it.
+//! Test builder for recordings of one device: tells what happens in order, and derives everything else. `words` has the
+//! events, `derive` what follows from them.
 //!
 //! ```text
 //! let mut trace = Story::cpu();
@@ -11,8 +11,8 @@
 //! trace.build()
 //! ```
 //!
-//! `at` and `thread` hold for what follows them. What stands behind an alloc (`on`, `address`, `named` …) is about that
-//! alloc. Blocks have labels, which are the story's alone; a label may be used again once its block was freed.
+//! `at` and `thread` apply to the events that follow. `on`, `address`, `named` and so on modify the last alloc. Labels name
+//! blocks within the story; a label can be reused once its block is freed.
 
 use std::collections::HashMap;
 use std::num::NonZeroU64;
@@ -24,7 +24,7 @@ use super::super::{
 use super::derive::StoryReplay;
 use super::fixtures::net;
 
-/// Something that happened.
+/// An event.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum StoryStep {
     Record(Record),
@@ -33,43 +33,43 @@ pub(super) enum StoryStep {
     Refused(OutOfMemory),
 }
 
-/// The story so far.
+/// A story under construction.
 #[derive(Clone, Debug)]
 pub(crate) struct Story {
-    /// All but the device.
+    /// Everything but the device.
     pub(super) data: SnapshotData,
     pub(super) device: Device,
-    /// What happened.
+    /// The events.
     pub(super) steps: Vec<StoryStep>,
-    /// Bytes from before the recording, and in blocks below the threshold.
+    /// Bytes from before the recording, and bytes below the threshold.
     before: u64,
     below_threshold: u64,
-    /// So many of the oldest records were overwritten; without a log there never were any.
+    /// Number of the oldest records that were overwritten.
     overwritten: usize,
     has_log: bool,
     pub(super) names: Vec<BlockName>,
     pool: Option<Pool>,
     memory: Option<DeviceMemory>,
     calls: Vec<CallTime>,
-    /// What holds for the next step.
+    /// Time and thread of the next event.
     pub(super) time_ns: u64,
     pub(super) thread: ThreadId,
-    /// The scopes that are open, in the order in which they were entered.
+    /// The open scopes, in the order of entering.
     pub(super) open: Vec<(ThreadId, ContextId)>,
-    /// How many blocks were allocated, and where the next one goes.
+    /// Number of allocated blocks, and the address of the next one.
     pub(super) allocs: u64,
     pub(super) next_address: u64,
-    /// The live blocks' allocs among the steps, by label.
+    /// The step of each live block's alloc, by label.
     pub(super) labels: HashMap<String, usize>,
 }
 
 impl Story {
-    /// A recording of the heap.
+    /// A story of the heap.
     pub(crate) fn cpu() -> Self {
         Self::of(Device::Cpu)
     }
 
-    /// A recording of a GPU. Its blocks come from the pool, unless they say otherwise.
+    /// A story of a GPU, whose blocks come from the pool by default.
     pub(crate) fn cuda(ordinal: u32) -> Self {
         Self::of(Device::Cuda(ordinal))
     }
@@ -96,62 +96,62 @@ impl Story {
         }
     }
 
-    /// So much was live when the recording began.
+    /// Sets the bytes live when the recording began.
     pub(crate) fn before(&mut self, bytes: u64) -> &mut Self {
         self.before = bytes;
         self
     }
 
-    /// So much was live all the time in blocks below the threshold.
+    /// Sets the bytes below the threshold, live throughout.
     pub(crate) fn below_threshold(&mut self, bytes: u64) -> &mut Self {
         self.below_threshold = bytes;
         self
     }
 
-    /// Of blocks below this size only some were recorded.
+    /// Samples blocks below this size.
     pub(crate) fn sampled(&mut self, interval: u64) -> &mut Self {
         let settings = &mut self.data.settings;
         (settings.min_size, settings.sample_interval) = (0, NonZeroU64::new(interval));
         self
     }
 
-    /// The stacks of another program.
+    /// Replaces the stack table.
     pub(crate) fn stacks(&mut self, stacks: Stacks) -> &mut Self {
         self.data.stacks = stacks;
         self
     }
 
-    /// The snapshot was taken then.
+    /// Sets the time of the snapshot.
     pub(crate) fn lasting(&mut self, duration_ns: u64) -> &mut Self {
         self.data.process.duration_ns = duration_ns;
         self
     }
 
-    /// The log has lost its oldest records.
+    /// Drops the oldest records of the log.
     pub(crate) fn overwritten(&mut self, records: usize) -> &mut Self {
         self.overwritten = records;
         self
     }
 
-    /// Only the state was recorded.
+    /// Drops the log.
     pub(crate) fn without_log(&mut self) -> &mut Self {
         self.has_log = false;
         self
     }
 
-    /// What the driver said of the pool.
+    /// Sets the driver's pool statistics.
     pub(crate) fn pool(&mut self, pool: Pool) -> &mut Self {
         self.pool = Some(pool);
         self
     }
 
-    /// What the driver said of the whole device.
+    /// Sets the driver's device statistics.
     pub(crate) fn memory_of_device(&mut self, memory: DeviceMemory) -> &mut Self {
         self.memory = Some(memory);
         self
     }
 
-    /// How long the driver took for the blocks of one place.
+    /// Adds time in driver calls.
     pub(crate) fn driver_took(&mut self, time: CallTime) -> &mut Self {
         self.calls.push(time);
         self
@@ -162,7 +162,7 @@ impl Story {
         SnapshotData { devices: vec![self.device()], ..self.data.clone() }
     }
 
-    /// Its device alone.
+    /// The device of the recording.
     pub(crate) fn device(&self) -> DeviceSnapshot {
         let sampling = self.data.settings.sampling(self.device);
         let replay = StoryReplay { steps: &self.steps, before: self.before, sampling, contexts: &self.data.contexts };
@@ -193,7 +193,7 @@ impl Story {
         }
     }
 
-    /// What the log still has.
+    /// The part of the log that is left.
     fn kept(&self, mut records: Vec<Record>) -> Vec<Record> {
         if self.has_log { records.split_off(self.overwritten) } else { Vec::new() }
     }

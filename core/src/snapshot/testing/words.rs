@@ -1,4 +1,4 @@
-//! The words in which a story is told.
+//! The events of a story.
 
 use std::fmt::Display;
 use std::num::NonZeroU64;
@@ -10,26 +10,26 @@ use super::super::{
 use super::story::{Story, StoryStep};
 
 impl Story {
-    /// What follows happened then: nanoseconds since the recording began.
+    /// Sets the time of the events that follow, in nanoseconds since the recording began.
     pub(crate) fn at(&mut self, time_ns: u64) -> &mut Self {
         self.time_ns = time_ns;
         self
     }
 
-    /// What follows happened on this thread.
+    /// Sets the thread of the events that follow.
     pub(crate) fn thread(&mut self, number: u32) -> &mut Self {
         self.thread = ThreadId(number);
         self
     }
 
-    /// A scope is entered; `a > b` is `b` in `a`. Allocs of its thread are in it until it is left.
+    /// Enters a scope; `a > b` is `b` in `a`. Allocs of the thread are in it until it is left.
     pub(crate) fn enter(&mut self, path: &str) -> &mut Self {
         let context = self.context(path);
         self.open.push((self.thread, context));
         self.mark(context, true)
     }
 
-    /// A scope is left; if it was never entered, it was open when the recording began.
+    /// Leaves a scope; one that was never entered was open when the recording began.
     pub(crate) fn leave(&mut self, path: &str) -> &mut Self {
         let scope = (self.thread, self.context(path));
         if let Some(at) = self.open.iter().rposition(|open| *open == scope) {
@@ -38,14 +38,14 @@ impl Story {
         self.mark(scope.1, false)
     }
 
-    /// The scope is a part of a model.
+    /// Makes the scope a module.
     pub(crate) fn module(&mut self, path: &str) -> &mut Self {
         let context = self.context(path);
         self.data.contexts[context.0 as usize].module = true;
         self
     }
 
-    /// A block is allocated: behind those before it, at a line that nobody knows, unless the story says more.
+    /// Allocates a block, by default after the previous one and without a stack.
     pub(crate) fn alloc(&mut self, label: impl Display, size: u64) -> &mut Self {
         let known = self.labels.insert(label.to_string(), self.steps.len());
         assert!(known.is_none(), "block {label} is live already");
@@ -55,7 +55,7 @@ impl Story {
         self.then(StoryStep::Record(record))
     }
 
-    /// It is freed.
+    /// Frees the block.
     pub(crate) fn free(&mut self, label: impl Display) -> &mut Self {
         let alloc = self.labels.remove(&label.to_string()).map(|at| self.steps[at]);
         let Some(StoryStep::Record(alloc)) = alloc else { panic!("no block {label} is live") };
@@ -63,18 +63,18 @@ impl Story {
         self.then(StoryStep::Record(Record { time_ns, thread, stack, kind, ..alloc }))
     }
 
-    /// A block from before the recording is freed.
+    /// Frees a block from before the recording.
     pub(crate) fn free_from_before(&mut self, size: u64) -> &mut Self {
         let record = Record { context: ContextId::ROOT, ..self.record(RecordKind::Free, None, 0xf000_0000, size) };
         self.then(StoryStep::Record(record))
     }
 
-    /// The driver tells of a segment that came.
+    /// The driver reports a new segment.
     pub(crate) fn segment_alloc(&mut self, address: u64, size: u64) -> &mut Self {
         self.segment(RecordKind::Alloc, address, size)
     }
 
-    /// It went.
+    /// The driver reports that the segment is gone.
     pub(crate) fn segment_free(&mut self, address: u64) -> &mut Self {
         let size = self.steps.iter().rev().find_map(|step| match step {
             StoryStep::Segment(segment) if segment.address == address => Some(segment.size),
@@ -83,14 +83,14 @@ impl Story {
         self.segment(RecordKind::Free, address, size.unwrap_or_else(|| panic!("no segment is at {address:#x}")))
     }
 
-    /// An allocation is refused; so much of the device is free.
+    /// Refuses an allocation, with this much of the device free.
     pub(crate) fn refused(&mut self, size: u64, device_free: Option<u64>) -> &mut Self {
         let (time_ns, context, thread) = (self.time_ns, self.innermost(), self.thread);
         let refused = OutOfMemory { time_ns, size, device_free, context, thread, ..OutOfMemory::default() };
         self.then(StoryStep::Refused(refused))
     }
 
-    /// By this stack: the alloc, the segment or the refused allocation before.
+    /// Sets the stack of the last alloc, segment or refused allocation.
     pub(crate) fn on(&mut self, stack: StackId) -> &mut Self {
         match self.steps.last_mut() {
             Some(StoryStep::Record(alloc)) => (alloc.stack, alloc.alloc_stack) = (stack, stack),
@@ -101,19 +101,19 @@ impl Story {
         self
     }
 
-    /// Where the alloc before put its block.
+    /// Sets the address of the last alloc.
     pub(crate) fn address(&mut self, address: u64) -> &mut Self {
         self.last_alloc().address = address;
         self
     }
 
-    /// How its block was come by.
+    /// Sets the kind of memory of the last alloc.
     pub(crate) fn memory(&mut self, memory: MemoryKind) -> &mut Self {
         self.last_alloc().memory = memory;
         self
     }
 
-    /// What the program called its block.
+    /// Names the last alloc's block.
     pub(crate) fn named(&mut self, name: &str, category: Category) -> &mut Self {
         let seq = self.last_alloc().alloc_seq.expect("an alloc has a number");
         self.names.push(BlockName { seq, name: name.into(), category });
@@ -160,13 +160,13 @@ impl Story {
         self.then(StoryStep::Mark(Mark { time_ns, context, thread, enter }))
     }
 
-    /// The scope that this thread entered last, of those that are open.
+    /// The innermost open scope of the thread.
     fn innermost(&self) -> ContextId {
         let own = self.open.iter().rev().find(|(thread, _)| *thread == self.thread);
         own.map_or(ContextId::ROOT, |(_, context)| *context)
     }
 
-    /// The context of a path, which may be new.
+    /// The context of a path, created if it is new.
     fn context(&mut self, path: &str) -> ContextId {
         path.split(" > ").fold(ContextId::ROOT, |parent, name| {
             let contexts = &mut self.data.contexts;
