@@ -4,7 +4,7 @@ use std::fmt;
 
 use crate::analysis::line_and_callers;
 use crate::report::device_memory::time;
-use crate::snapshot::{Block, DeviceSnapshot, SnapshotData};
+use crate::snapshot::{Block, DeviceSnapshot, SnapshotData, Weight};
 use crate::units::Bytes;
 
 /// A finding: something that could be better.
@@ -67,6 +67,17 @@ pub(super) fn lines(text: &[&str]) -> Vec<String> {
 /// Is it at least 10 % of the peak?
 pub(super) fn is_large(bytes: u64, device: &DeviceSnapshot) -> bool {
     bytes > 0 && bytes >= device.peak.total() / 10
+}
+
+/// The number and bytes of these blocks and the largest of them, if they are large together.
+pub(super) fn large<'a>(
+    blocks: impl Iterator<Item = (&'a Block, Weight)>,
+    device: &DeviceSnapshot,
+) -> Option<(u64, u64, &'a Block)> {
+    let blocks: Vec<(&Block, u64)> = blocks.map(|(block, weight)| (block, weight.bytes)).collect();
+    let bytes = blocks.iter().map(|(_, bytes)| bytes).sum();
+    let (largest, _) = blocks.iter().max_by_key(|(_, bytes)| *bytes).filter(|_| is_large(bytes, device))?;
+    Some((blocks.len() as u64, bytes, largest))
 }
 
 pub(super) fn line_of(data: &SnapshotData, block: &Block) -> String {

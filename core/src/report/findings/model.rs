@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::finding::{Cost, Finding, is_large, line_of, lines};
+use super::finding::{Cost, Finding, is_large, large, line_of, lines};
 use crate::analysis::{LiveTwice, live_twice};
 use crate::attribute::{Categories, has_backward_pass, operator, squared_by};
 use crate::snapshot::{Block, Category, DeviceSnapshot, Fact, SnapshotData, StackId};
@@ -77,20 +77,11 @@ pub(super) fn optimizer_transient(data: &SnapshotData, device: &DeviceSnapshot) 
 pub(super) fn kept_graph(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<Finding> {
     let categories = Categories::of(data, device);
     let of_graph = |block: &Block| matches!(categories.get(block.seq), Category::Activation | Category::AutogradDetail);
-    let blocks: Vec<(&Block, u64)> = device
-        .live_weights()
-        .filter(|(block, _)| of_graph(block))
-        .map(|(block, weight)| (block, weight.bytes))
-        .collect();
-    let bytes = blocks.iter().map(|(_, bytes)| bytes).sum();
-    let largest = blocks.iter().max_by_key(|(_, bytes)| *bytes).filter(|_| is_large(bytes, device));
-    let finding = |(block, _): &(&Block, u64)| Finding {
+    let kept = large(device.live_weights().filter(|(block, _)| of_graph(block)), device);
+    let finding = |(count, bytes, largest)| Finding {
         kind: "kept_graph",
-        what: format!(
-            "{} activations and intermediate results of a backward pass are kept",
-            grouped(blocks.len() as u64)
-        ),
-        line: Some(line_of(data, block)),
+        what: format!("{} activations and intermediate results of a backward pass are kept", grouped(count)),
+        line: Some(line_of(data, largest)),
         cost: Cost::AtEnd(bytes),
         certainty: "Certain that they are live; a graph that is still needed is no mistake.",
         advice: lines(&[
@@ -98,7 +89,7 @@ pub(super) fn kept_graph(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<Fi
             "`tensor.detach()`, and drop the `GradStore` (docs/findings.md).",
         ]),
     };
-    largest.map(finding).into_iter().collect()
+    kept.map(finding).into_iter().collect()
 }
 
 /// Tensors are concatenated repeatedly from variables, so each retains the one before it.
@@ -142,22 +133,16 @@ fn older(blocks: Vec<&Block>) -> Vec<&Block> {
 /// An operator makes a square matrix from a row.
 pub(super) fn square(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<Finding> {
     let mut squares = StackTest::that(|stack| squared_by(data, stack).is_some());
-    let blocks: Vec<(&Block, u64)> = device
-        .peak_weights()
-        .filter(|(block, _)| squares.has(block.stack))
-        .map(|(block, weight)| (block, weight.bytes))
-        .collect();
-    let bytes = blocks.iter().map(|(_, bytes)| bytes).sum();
-    let largest = blocks.iter().max_by_key(|(_, bytes)| *bytes).filter(|_| is_large(bytes, device));
-    let finding = |(block, _): &(&Block, u64)| Finding {
+    let found = large(device.peak_weights().filter(|(block, _)| squares.has(block.stack)), device);
+    let finding = |(_, bytes, largest): (u64, u64, &Block)| Finding {
         kind: "square",
-        what: squared_by(data, block.stack).map_or_else(String::new, |operator| {
+        what: squared_by(data, largest.stack).map_or_else(String::new, |operator| {
             format!("{operator} makes a square matrix as wide as the tensor is long")
         }),
-        line: Some(line_of(data, block)),
+        line: Some(line_of(data, largest)),
         cost: Cost::OfPeak(bytes),
         certainty: "Certain: these blocks were allocated inside it and are live at the peak.",
         advice: lines(&["Work on parts of the tensor and carry the last value over, or sum in a loop of your own."]),
     };
-    largest.map(finding).into_iter().collect()
+    found.map(finding).into_iter().collect()
 }
