@@ -4,7 +4,7 @@
 
 use std::path::Path;
 
-use super::naive_unpickle::{PickleValue, unpickle};
+use super::naive_unpickle::{NaiveValue, unpickle};
 use super::{
     Capture, CategoriesJson, CategoriesRaw, ChromeTrace, Export, Folded, Json, Measure, MemoryLayout, Pickle, Text,
 };
@@ -85,7 +85,7 @@ fn an_empty_snapshot_is_written_by_every_format() {
     assert!(Text::default().render(&data).unwrap().contains("nothing was recorded"));
     let mut out = Vec::new();
     Pickle::default().write(&data, &mut out).unwrap();
-    assert!(matches!(unpickle(&out), PickleValue::Dict(_)));
+    assert!(matches!(unpickle(&out), NaiveValue::Dict(_)));
     out.clear();
     Folded::default().write(&data, &mut out).unwrap();
     assert!(out.is_empty());
@@ -152,13 +152,13 @@ fn a_writer_that_fails_anywhere_is_an_error_and_never_a_panic() {
 
 /// The live bytes over time, as the viewers work them out: from the entries, on top of the live blocks
 /// whose allocs are not among them.
-fn viewers_peak(pickle: &PickleValue) -> i128 {
+fn viewers_peak(pickle: &NaiveValue) -> i128 {
     let entries = pickle.at("device_traces").list()[0].list();
-    let blocks: Vec<PickleValue> =
+    let blocks: Vec<NaiveValue> =
         pickle.at("segments").list().iter().flat_map(|segment| segment.at("blocks").list()).collect();
     let live = blocks.iter().filter(|block| block.at("state").text() == "active_allocated");
     let end: i128 = live.map(|block| block.at("requested_size").int()).sum();
-    let change = |entry: &PickleValue| match entry.at("action").text().as_str() {
+    let change = |entry: &NaiveValue| match entry.at("action").text().as_str() {
         "alloc" => entry.at("size").int(),
         "free_completed" => -entry.at("size").int(),
         _ => 0,

@@ -6,16 +6,16 @@ use std::collections::HashMap;
 use std::rc::Rc;
 
 #[derive(Clone, Debug)]
-pub(super) enum PickleValue {
+pub(super) enum NaiveValue {
     Bool(bool),
     Int(i128),
     Text(String),
-    Tuple(Vec<PickleValue>),
-    List(Rc<RefCell<Vec<PickleValue>>>),
-    Dict(Rc<RefCell<Vec<(String, PickleValue)>>>),
+    Tuple(Vec<NaiveValue>),
+    List(Rc<RefCell<Vec<NaiveValue>>>),
+    Dict(Rc<RefCell<Vec<(String, NaiveValue)>>>),
 }
 
-pub(super) fn unpickle(bytes: &[u8]) -> PickleValue {
+pub(super) fn unpickle(bytes: &[u8]) -> NaiveValue {
     assert_eq!(bytes[..2], [0x80, 4], "protocol");
     let mut machine = Machine { rest: &bytes[2..], stack: Vec::new(), marks: Vec::new(), memo: HashMap::new() };
     while machine.step() {}
@@ -25,17 +25,17 @@ pub(super) fn unpickle(bytes: &[u8]) -> PickleValue {
 
 struct Machine<'a> {
     rest: &'a [u8],
-    stack: Vec<PickleValue>,
+    stack: Vec<NaiveValue>,
     marks: Vec<usize>,
-    memo: HashMap<u32, PickleValue>,
+    memo: HashMap<u32, NaiveValue>,
 }
 
 impl Machine<'_> {
     fn step(&mut self) -> bool {
         match self.take(1)[0] {
             b'.' => return false,
-            b'}' => self.stack.push(PickleValue::Dict(Rc::default())),
-            b']' => self.stack.push(PickleValue::List(Rc::default())),
+            b'}' => self.stack.push(NaiveValue::Dict(Rc::default())),
+            b']' => self.stack.push(NaiveValue::List(Rc::default())),
             b'(' => self.marks.push(self.stack.len()),
             b'u' => self.set_items(),
             b'e' => self.append(),
@@ -54,10 +54,10 @@ impl Machine<'_> {
             b'X' => self.text(4),
             0x86 => {
                 let pair = self.stack.split_off(self.stack.len() - 2);
-                self.stack.push(PickleValue::Tuple(pair));
+                self.stack.push(NaiveValue::Tuple(pair));
             }
-            0x88 => self.stack.push(PickleValue::Bool(true)),
-            0x89 => self.stack.push(PickleValue::Bool(false)),
+            0x88 => self.stack.push(NaiveValue::Bool(true)),
+            0x89 => self.stack.push(NaiveValue::Bool(false)),
             other => panic!("opcode {other:#x}"),
         }
         true
@@ -77,13 +77,13 @@ impl Machine<'_> {
         let bytes = self.take(length);
         let value = bytes.iter().rev().fold(0i128, |value, byte| value << 8 | i128::from(*byte));
         let negative = signed && bytes[length - 1] & 0x80 != 0;
-        self.stack.push(PickleValue::Int(if negative { value - (1 << (8 * length)) } else { value }));
+        self.stack.push(NaiveValue::Int(if negative { value - (1 << (8 * length)) } else { value }));
     }
 
     fn text(&mut self, length_bytes: usize) {
         let length = self.number(length_bytes) as usize;
         let text = String::from_utf8(self.take(length).to_vec()).unwrap();
-        self.stack.push(PickleValue::Text(text));
+        self.stack.push(NaiveValue::Text(text));
     }
 
     fn put(&mut self, length: usize) {
@@ -101,32 +101,32 @@ impl Machine<'_> {
         let items = self.stack.split_off(self.marks.pop().unwrap());
         assert!(items.len() <= 1000, "the viewer passes a batch as arguments of one call");
         match self.stack.last().unwrap() {
-            PickleValue::List(list) => list.borrow_mut().extend(items),
+            NaiveValue::List(list) => list.borrow_mut().extend(items),
             other => panic!("APPENDS to {other:?}"),
         }
     }
 
     fn set_items(&mut self) {
         let items = self.stack.split_off(self.marks.pop().unwrap());
-        let Some(PickleValue::Dict(dict)) = self.stack.last() else { panic!("SETITEMS on no dict") };
+        let Some(NaiveValue::Dict(dict)) = self.stack.last() else { panic!("SETITEMS on no dict") };
         for pair in items.chunks_exact(2) {
-            let PickleValue::Text(key) = &pair[0] else { panic!("a key that is no string") };
+            let NaiveValue::Text(key) = &pair[0] else { panic!("a key that is no string") };
             dict.borrow_mut().push((key.clone(), pair[1].clone()));
         }
     }
 }
 
-impl PickleValue {
-    pub(super) fn find(&self, key: &str) -> Option<PickleValue> {
+impl NaiveValue {
+    pub(super) fn find(&self, key: &str) -> Option<NaiveValue> {
         let Self::Dict(items) = self else { panic!("{key} of no dict") };
         items.borrow().iter().find(|(name, _)| name == key).map(|(_, value)| value.clone())
     }
 
-    pub(super) fn at(&self, key: &str) -> PickleValue {
+    pub(super) fn at(&self, key: &str) -> NaiveValue {
         self.find(key).unwrap_or_else(|| panic!("no {key}"))
     }
 
-    pub(super) fn list(&self) -> Vec<PickleValue> {
+    pub(super) fn list(&self) -> Vec<NaiveValue> {
         let Self::List(items) = self else { panic!("no list") };
         items.borrow().clone()
     }

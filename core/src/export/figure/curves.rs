@@ -44,7 +44,7 @@ impl AxisUnit {
 }
 
 #[derive(Clone, Copy)]
-pub(super) struct Curve {
+pub(super) struct SeriesCurve {
     pub(super) name: &'static str,
     /// The curve with the same values that hides this one.
     pub(super) same_as: Option<&'static str>,
@@ -56,17 +56,17 @@ pub(super) struct Curve {
 pub(super) const PEAK: RGBColor = RGBColor(204, 121, 167);
 
 /// Wide strokes first, so that a later curve with the same values does not hide them.
-const CURVES: [(Figure, Curve); 3] = [
+const CURVES: [(Figure, SeriesCurve); 3] = [
     (Figure::Reserved, curve("Reserved", RGBColor(0, 158, 115), 5, |call| call.reserved)),
     (Figure::Active, curve("Active", RGBColor(240, 228, 66), 3, |call| call.active)),
     (Figure::Allocated, curve("Allocated", RGBColor(0, 90, 170), 1, |call| call.allocated)),
 ];
 
-const fn curve(name: &'static str, color: RGBColor, stroke: u32, bytes: fn(&OperatorCall) -> u64) -> Curve {
-    Curve { name, same_as: None, color, stroke, bytes }
+const fn curve(name: &'static str, color: RGBColor, stroke: u32, bytes: fn(&OperatorCall) -> u64) -> SeriesCurve {
+    SeriesCurve { name, same_as: None, color, stroke, bytes }
 }
 
-impl Curve {
+impl SeriesCurve {
     /// The curves of a chart, in drawing order.
     pub(super) fn of(series: &OperatorSeries, figure: Figure) -> Vec<Self> {
         let mut curves: Vec<Self> = CURVES.iter().filter(|(own, _)| figure == *own).map(|(_, curve)| *curve).collect();

@@ -3,7 +3,7 @@
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
-use super::curves::{Curve, PEAK};
+use super::curves::{PEAK, SeriesCurve};
 use super::{Area, FONT, failed};
 use crate::analysis::{Marker, MarkerKind};
 use crate::error::Error;
@@ -29,8 +29,8 @@ pub(super) fn color(kind: MarkerKind) -> RGBColor {
 }
 
 /// The curves, the last drawn first, then the kinds of markers in the series.
-pub(super) fn legend(curves: &[Curve], with_peaks: bool, markers: &[Marker]) -> Vec<LegendEntry> {
-    let curve = |curve: &Curve| LegendEntry {
+pub(super) fn legend(curves: &[SeriesCurve], with_peaks: bool, markers: &[Marker]) -> Vec<LegendEntry> {
+    let curve = |curve: &SeriesCurve| LegendEntry {
         color: curve.color,
         text: curve
             .same_as

@@ -15,7 +15,7 @@ use crate::export::{ExportOperators, LeftOut};
 use crate::report::sampled;
 use crate::units::Bytes;
 pub(super) use curves::AxisUnit;
-use curves::Curve;
+use curves::SeriesCurve;
 pub(super) use header::{shortened, text_width};
 
 /// The charts to draw.
@@ -98,7 +98,7 @@ struct Panel<'a, 'b> {
 
 impl<'b> Panel<'_, 'b> {
     fn draw(&self) -> Result<(), Error> {
-        let curves = Curve::of(self.series, self.figure);
+        let curves = SeriesCurve::of(self.series, self.figure);
         let with_peaks = matches!(self.figure, Figure::Together | Figure::Allocated);
         let highest = curves.iter().map(|curve| curve.highest(self.series)).max().unwrap_or(0);
         let peak = self.series.calls.iter().map(|call| call.peak).max().filter(|_| with_peaks).unwrap_or(0);
@@ -125,7 +125,7 @@ impl<'b> Panel<'_, 'b> {
         self.size.0.saturating_sub(LEFT + RIGHT).max(1)
     }
 
-    fn title(&self, curves: &[Curve]) -> String {
+    fn title(&self, curves: &[SeriesCurve]) -> String {
         let what = if curves.len() > 1 { "Memory" } else { curves.first().map_or("", |curve| curve.name) };
         let [program, device] = [&self.series.program, &self.series.device].map(|text| shortened(text));
         let (interval, peak) = (self.series.sample_interval, Bytes(self.series.peak));

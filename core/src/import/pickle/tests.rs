@@ -9,20 +9,20 @@ use super::{PickleValue, Refusal, Shapes, Values, read};
 /// Keeps everything as it is.
 pub(super) struct KeepAll;
 
-type Kept<'a> = Values<'a, ()>;
+type KeptValues<'a> = Values<'a, ()>;
 
 impl Shapes for KeepAll {
     type Shape = ();
 
-    fn dict(&mut self, _: &[PickleValue], _: &mut Kept<'_>) -> Result<Option<()>, Refusal> {
+    fn dict(&mut self, _: &[PickleValue], _: &mut KeptValues<'_>) -> Result<Option<()>, Refusal> {
         Ok(None)
     }
 
-    fn list(&mut self, _: &[PickleValue], _: &mut Kept<'_>) -> Result<Option<()>, Refusal> {
+    fn list(&mut self, _: &[PickleValue], _: &mut KeptValues<'_>) -> Result<Option<()>, Refusal> {
         Ok(None)
     }
 
-    fn stream(&mut self, _: Option<()>, _: &[PickleValue], _: &mut Kept<'_>) -> Result<Option<()>, Refusal> {
+    fn stream(&mut self, _: Option<()>, _: &[PickleValue], _: &mut KeptValues<'_>) -> Result<Option<()>, Refusal> {
         Ok(None)
     }
 }
@@ -87,7 +87,7 @@ for round in range(int(sys.argv[2])):
 ";
 
 /// The same as `plain` of the script.
-fn plain(values: &Kept<'_>, value: PickleValue, known: &mut HashMap<u32, usize>) -> String {
+fn plain(values: &KeptValues<'_>, value: PickleValue, known: &mut HashMap<u32, usize>) -> String {
     let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
     let PickleValue::Object(id) = value else {
         return match value {

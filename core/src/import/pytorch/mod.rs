@@ -50,19 +50,19 @@ pub(super) fn read(bytes: &[u8]) -> Result<SnapshotData, Refusal> {
     let frees_are_requests = !completes && holds("free_requested");
     let mut tables = SnapshotTables::new(frees_are_requests);
     let (values, top) = pickle::read(bytes, words::WORDS, &mut tables)?;
-    Snapshot { top: DictFields(values.dict(top)), only_segments: values.list(top), root: top, values: &values }
+    SnapshotRoot { top: DictFields(values.dict(top)), only_segments: values.list(top), root: top, values: &values }
         .read(tables)
 }
 
 /// The top of a snapshot: a dict, or the list of segments that `torch.cuda.memory_snapshot` gives.
-struct Snapshot<'v, 'a> {
+struct SnapshotRoot<'v, 'a> {
     top: DictFields<'v>,
     only_segments: &'v [PickleValue],
     root: PickleValue,
     values: &'v SnapshotValues<'a>,
 }
 
-impl Snapshot<'_, '_> {
+impl SnapshotRoot<'_, '_> {
     fn read(&self, mut tables: SnapshotTables) -> Result<SnapshotData, Refusal> {
         let segments = self.segments()?;
         let mut traces = self.traces(words::DEVICE_TRACES, &mut tables)?;
