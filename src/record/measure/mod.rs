@@ -1,4 +1,4 @@
-//! Measurements: per-measurement ledgers of what some code allocates, and the decision work_owner work a thread does.
+//! Measurements: per-measurement ledgers of what some code allocates, and the decision whose work a thread does.
 //!
 //! ```text
 //!   measure(code) ─► an id, and a ledger for each device that is used ─► active on this thread (guard)
@@ -300,7 +300,7 @@ fn count_unattributed(size: u64, of_pool: bool) {
     allocations.fetch_add(1, Ordering::Relaxed);
 }
 
-/// Rayon's workers: work_owner work one does follows from what it holds.
+/// Rayon's workers: whose work one does follows from what it holds.
 fn is_worker() -> bool {
     IS_WORKER.get().is_some_and(|is_worker| is_worker())
 }

@@ -1,4 +1,4 @@
-//! Threads without a measurement while one is open, and the evidence for work_owner work they do.
+//! Threads without a measurement while one is open, and the evidence for whose work they do.
 
 use super::id::Id;
 use crate::record::lineage::Family;

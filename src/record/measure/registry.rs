@@ -294,7 +294,7 @@ impl Registry {
         self.owners.get(&key).map_or(0, |owner| self.nearest_open(owner.measure))
     }
 
-    /// Decides work_owner work a thread does, from the words in its registers and on its stack: a thread that works for
+    /// Decides whose work a thread does, from the words in its registers and on its stack: a thread that works for
     /// a measurement holds addresses of its blocks or of its stack.
     pub(super) fn work_owner(&self, family: Family, each_word: impl FnOnce(&mut dyn FnMut(u64, u64))) -> WorkOwner {
         let mut work_owner = WorkOwner::Nobody;
