@@ -14,7 +14,6 @@ use crate::record::memory::{OwnVec, System};
 use crate::record::{gates, guard, recorder};
 use crate::snapshot::Device;
 
-/// What is live before a context may end.
 #[derive(Debug)]
 struct LiveBefore {
     recorded: OwnVec<LiveOnDevice>,

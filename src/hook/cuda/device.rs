@@ -10,7 +10,6 @@ use super::functions::{answer, cuCtxGetCurrent, cuCtxGetDevice, cuDeviceGetCount
 use super::types::{Class, DeviceHint, Outcome, Stream};
 use crate::snapshot::Device;
 
-/// The device of an allocation.
 pub(super) fn device_of(outcome: &Outcome) -> Device {
     match outcome.class {
         Class::Managed => Device::Managed,
@@ -39,7 +38,6 @@ fn has_one_device() -> bool {
     ONE.load(Ordering::Acquire)
 }
 
-/// The device of this thread's current context.
 pub(super) fn current_device() -> Option<u32> {
     answer(cuCtxGetDevice)?.try_into().ok()
 }
@@ -59,7 +57,6 @@ pub(super) fn device_count() -> Option<u32> {
     answer(cuDeviceGetCount)?.try_into().ok()
 }
 
-/// The device that owns an address.
 pub(super) fn owner(address: u64) -> Option<u32> {
     const DEVICE_ORDINAL: c_int = 9;
     // The driver writes four bytes; -1 if there is no device.

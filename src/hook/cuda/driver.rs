@@ -47,7 +47,6 @@ impl Function {
         }
     }
 
-    /// Its address, if it has been looked up already.
     pub(super) fn known_address(&self) -> Option<usize> {
         Some(self.address.load(Ordering::Acquire)).filter(|address| *address > ABSENT)
     }
@@ -77,7 +76,6 @@ pub(super) fn find(name: &CStr) -> Option<usize> {
     (address != 0).then_some(address)
 }
 
-/// Whether the driver is memtrace's simulated one.
 pub(super) fn is_simulated() -> bool {
     let found = find(c"memtrace_cusim_event_count").is_some();
     loader::forget_error();

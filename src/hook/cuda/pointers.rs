@@ -22,7 +22,6 @@ impl<T: Copy> CallerPtr<T> {
         if result == SUCCESS { self.read() } else { None }
     }
 
-    /// Replaces an output.
     pub(super) fn overwrite(self, value: T) {
         // SAFETY: null, or where the driver has written.
         if let Some(answer) = unsafe { self.0.cast_mut().as_mut() } {

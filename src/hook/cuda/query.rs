@@ -74,7 +74,6 @@ fn with_context<T>(device: c_int, act: impl FnOnce() -> T) -> Option<T> {
     answer
 }
 
-/// The primary context of a device, if it has one.
 pub(super) fn primary(device: c_int) -> Option<usize> {
     RetainedContext::of(device).map(|context| context.handle)
 }
@@ -115,7 +114,6 @@ fn graph_attribute(device: c_int, attribute: c_int) -> Option<u64> {
     answer(|value| cuDeviceGetGraphMemAttribute(device, attribute, value))
 }
 
-/// Bytes that a pool has reserved.
 pub(super) fn reserved(pool: u64) -> Option<u64> {
     let _relaxed = RelaxedCapture::enter()?;
     attribute(pool as usize, RESERVED_CURRENT)
@@ -132,7 +130,6 @@ pub(super) fn segment(address: u64, of_pool: bool) -> Option<SegmentAnswer> {
     Some(SegmentAnswer { address: start, size, pool, pool_reserved })
 }
 
-/// The size of the allocation that contains an address.
 pub(super) fn range_size(address: u64) -> Option<u64> {
     const RANGE_SIZE: c_int = 12;
     of_address(address, RANGE_SIZE)

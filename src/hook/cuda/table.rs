@@ -68,7 +68,6 @@ impl<K: Copy + Eq + Hash, V> HandleTable<K, V> {
         self.with(|entries| retain(entries, &key).is_none() && insert(entries, key, value))
     }
 
-    /// Adds a use to an entry, if there is one.
     pub(super) fn retain(&self, key: K) -> Option<V>
     where
         V: Copy,
@@ -95,7 +94,6 @@ impl<K: Copy + Eq + Hash, V> HandleTable<K, V> {
         move |result| undo.finish(result)
     }
 
-    /// Removes an entry with all its uses.
     pub(super) fn forget(&self, key: K) {
         self.with(|entries| entries.remove(&key));
     }

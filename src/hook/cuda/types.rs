@@ -52,7 +52,6 @@ pub(super) enum DeviceHint {
     Stream,
     /// The device that owns the address, because a pool may belong to another device.
     Address,
-    /// The call names it.
     Ordinal(u32),
 }
 
@@ -63,7 +62,6 @@ pub(super) enum AddressSource {
     Given(u64),
 }
 
-/// The size of an allocation.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Size {
     Plain(usize),
@@ -71,7 +69,6 @@ pub(super) enum Size {
     Pitched(CallerPtr<usize>, usize, usize),
 }
 
-/// A CUDA stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Stream(usize);
 

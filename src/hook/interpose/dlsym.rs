@@ -10,7 +10,6 @@ use crate::record::fork;
 
 type Dlsym = unsafe extern "C" fn(*mut c_void, *const c_char) -> *mut c_void;
 
-/// The address of the original `dlsym`.
 static ORIGINAL: AtomicUsize = AtomicUsize::new(0);
 static IS_INTERPOSED: AtomicBool = AtomicBool::new(false);
 /// Look-ups that were answered with hooks.
@@ -48,7 +47,6 @@ pub(in crate::hook) fn hooked() -> HookedFunction {
     HookedFunction { original: original_address(), hook: dlsym as *const () as usize, is_interposed, is_counted: true }
 }
 
-/// Calls the original `dlsym`.
 pub(in crate::hook) fn call_original(handle: *mut c_void, name: &CStr) -> *mut c_void {
     let address = original_address();
     if address == 0 {
