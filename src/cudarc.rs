@@ -12,6 +12,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+use std::borrow::Borrow;
 use std::sync::Arc;
 
 #[cfg(feature = "cudarc")]
@@ -26,16 +27,19 @@ use crate::record::own;
 use crate::snapshot::{Device, SymbolName};
 
 /// Allocations of a CUDA stream with names. The allocation succeeds even if the block is not recorded and gets no name.
-pub trait CudaStreamExt {
+pub trait CudaStreamExt: Borrow<Arc<CudaStream>> {
     /// `CudaStream::alloc` with a name: `len` uninitialized elements.
-    ///
-    /// # Errors
-    /// cudarc's own.
     ///
     /// # Safety
     /// As for `CudaStream::alloc`: the memory is uninitialized.
+    ///
+    /// # Errors
+    /// cudarc's own.
     #[expect(unsafe_code, reason = "`CudaStream::alloc` is unsafe")]
-    unsafe fn alloc_named<T: DeviceRepr>(&self, len: usize, name: &str) -> Result<CudaSlice<T>, DriverError>;
+    unsafe fn alloc_named<T: DeviceRepr>(&self, len: usize, name: &str) -> Result<CudaSlice<T>, DriverError> {
+        // SAFETY: the caller keeps `alloc`'s contract, which is this one's.
+        Ok(unsafe { self.borrow().alloc(len)? }.named(name))
+    }
 
     /// `CudaStream::alloc_zeros` with a name: `len` zeros.
     ///
@@ -45,7 +49,9 @@ pub trait CudaStreamExt {
         &self,
         len: usize,
         name: &str,
-    ) -> Result<CudaSlice<T>, DriverError>;
+    ) -> Result<CudaSlice<T>, DriverError> {
+        Ok(self.borrow().alloc_zeros(len)?.named(name))
+    }
 
     /// `CudaStream::clone_htod` with a name: a copy of `source`, which is in main memory.
     ///
@@ -55,7 +61,9 @@ pub trait CudaStreamExt {
         &self,
         source: &Source,
         name: &str,
-    ) -> Result<CudaSlice<T>, DriverError>;
+    ) -> Result<CudaSlice<T>, DriverError> {
+        Ok(self.borrow().clone_htod(source)?.named(name))
+    }
 
     /// `CudaStream::clone_dtod` with a name: a copy of `source`, which is on a device.
     ///
@@ -65,40 +73,12 @@ pub trait CudaStreamExt {
         &self,
         source: &Source,
         name: &str,
-    ) -> Result<CudaSlice<T>, DriverError>;
+    ) -> Result<CudaSlice<T>, DriverError> {
+        Ok(self.borrow().clone_dtod(source)?.named(name))
+    }
 }
 
-impl CudaStreamExt for Arc<CudaStream> {
-    #[expect(unsafe_code, reason = "`CudaStream::alloc` is unsafe")]
-    unsafe fn alloc_named<T: DeviceRepr>(&self, len: usize, name: &str) -> Result<CudaSlice<T>, DriverError> {
-        // SAFETY: the caller keeps `alloc`'s contract, which is this one's.
-        Ok(unsafe { self.alloc(len)? }.named(name))
-    }
-
-    fn alloc_zeros_named<T: DeviceRepr + ValidAsZeroBits>(
-        &self,
-        len: usize,
-        name: &str,
-    ) -> Result<CudaSlice<T>, DriverError> {
-        Ok(self.alloc_zeros(len)?.named(name))
-    }
-
-    fn clone_htod_named<T: DeviceRepr, Source: HostSlice<T> + ?Sized>(
-        &self,
-        source: &Source,
-        name: &str,
-    ) -> Result<CudaSlice<T>, DriverError> {
-        Ok(self.clone_htod(source)?.named(name))
-    }
-
-    fn clone_dtod_named<T: DeviceRepr, Source: DevicePtr<T>>(
-        &self,
-        source: &Source,
-        name: &str,
-    ) -> Result<CudaSlice<T>, DriverError> {
-        Ok(self.clone_dtod(source)?.named(name))
-    }
-}
+impl CudaStreamExt for Arc<CudaStream> {}
 
 /// A name for an existing slice.
 pub trait CudaSliceExt: Sized {
@@ -114,8 +94,8 @@ impl<T> CudaSliceExt for CudaSlice<T> {
     }
 }
 
-/// Names the block of a slice, as [`memtrace::name`](fn@crate::name) does, with its element type and length: `weights f32[1000]`.
-/// Returns false if the block is not recorded.
+/// Names the block of a slice, as [`memtrace::name`](fn@crate::name) does, with its element type and length: `weights
+/// f32[1000]`. Returns false if the block is not recorded.
 pub fn tag<T>(slice: &CudaSlice<T>, name: &str) -> bool {
     let ordinal = u32::try_from(slice.ordinal()).unwrap_or(u32::MAX);
     own(|| {
@@ -126,7 +106,7 @@ pub fn tag<T>(slice: &CudaSlice<T>, name: &str) -> bool {
 }
 
 pub(crate) fn address<T>(slice: &CudaSlice<T>) -> Address {
-    // `device_ptr` announces a read, which would make the stream wait for it; nothing is read here.
+    // Nothing is read here, so the guard must not record a read on the stream when it is dropped.
     let (address, read) = slice.device_ptr(slice.stream());
     std::mem::forget(read);
     address.into()

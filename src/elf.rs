@@ -58,8 +58,8 @@ fn bytes<'a>(info: &'a libc::dl_phdr_info, part: &libc::Elf64_Phdr) -> Option<&'
 
 const NT_GNU_BUILD_ID: u32 = 3;
 
-/// Finds the description of a note. A note is three 32-bit words (name length, description length, type), then the name and the
-/// description, each padded to four bytes.
+/// Finds the description of a note. A note is three 32-bit words (name length, description length, type), then the name
+/// and the description, each padded to four bytes.
 fn content<'a>(mut notes: &'a [u8], wanted: &[u8], kind: u32) -> Option<&'a [u8]> {
     while let Some((header, rest)) = notes.split_at_checked(12) {
         let word = |i: usize| header.get(i * 4..i * 4 + 4)?.try_into().ok().map(u32::from_ne_bytes);

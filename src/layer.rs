@@ -17,17 +17,18 @@ use crate::record::guard::Own;
 use crate::record::{Leaves, fork, own};
 use crate::scope::{self, LastPath, SpanKey};
 
-/// A layer that makes every span a scope: allocations made while a span is entered carry its name, inside the spans and scopes
-/// that are open on the thread.
+/// A layer that makes every span a scope: allocations made while a span is entered carry its name, inside the spans and
+/// scopes that are open on the thread.
 ///
-/// Install it **before the model is loaded**: candle's models create their spans when they are loaded, and a span created without
-/// a subscriber can never be entered. candle's spans have level TRACE, so this layer brings its own filter, which accepts spans of
-/// every level. Give other layers their filters with `with_filter`: a filter on the whole subscriber silences this layer, too.
-/// The report warns if a model of candle-transformers ran and its spans did not reach the layer.
+/// Install it **before the model is loaded**: candle's models create their spans when they are loaded, and a span
+/// created without a subscriber can never be entered. candle's spans have level TRACE, so this layer brings its own
+/// filter, which accepts spans of every level. Give other layers their filters with `with_filter`: a filter on the
+/// whole subscriber silences this layer, too. The report warns if a model of candle-transformers ran and its spans did
+/// not reach the layer.
 ///
-/// Spans of level TRACE are parts of a model, as candle's. Those with the same name that exist at the same time are numbered in the
-/// order of their creation: `block[1] > attn[1]`. Spans of other levels are work, such as a server's concurrent requests; those
-/// with the same name are one scope.
+/// Spans of level TRACE are parts of a model, as candle's. Those with the same name that exist at the same time are
+/// numbered in the order of their creation: `block[1] > attn[1]`. Spans of other levels are work, such as a server's
+/// concurrent requests; those with the same name are one scope.
 ///
 /// ```
 /// use tracing_subscriber::prelude::*;
@@ -52,8 +53,8 @@ fn is_part(metadata: &Metadata<'_>) -> bool {
     *metadata.level() == Level::TRACE
 }
 
-/// Whether the span belongs to one of candle's models. The rules table says so as well, but parsing it here would cost the
-/// program time.
+/// Whether the span belongs to one of candle's models. The rules table says so as well, but parsing it here would cost
+/// the program time.
 fn is_model(metadata: &Metadata<'_>) -> bool {
     metadata.target().split("::").next() == Some("candle_transformers")
 }
@@ -65,8 +66,8 @@ pub(crate) fn was_installed() -> bool {
     INSTALLED.load(Relaxed)
 }
 
-/// Whether no layer sees spans of level TRACE, such as those of candle's models: because of a filter on the whole subscriber, or
-/// a feature of `tracing` that compiles them out.
+/// Whether no layer sees spans of level TRACE, such as those of candle's models: because of a filter on the whole
+/// subscriber, or a feature of `tracing` that compiles them out.
 pub(crate) fn trace_is_silenced() -> bool {
     STATIC_MAX_LEVEL.min(LevelFilter::current()) < LevelFilter::TRACE
 }

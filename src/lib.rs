@@ -1,5 +1,5 @@
-//! Memory profiler for Rust tensor programs: who held the memory at the peak, on the CPU and on CUDA devices, by source line, function
-//! and scope, to the byte.
+//! Memory profiler for Rust tensor programs: who held the memory at the peak, on the CPU and on CUDA devices, by source
+//! line, function and scope, to the byte.
 //!
 //! ```no_run
 //! #[global_allocator]
@@ -23,27 +23,28 @@
 //! debug = "line-tables-only"
 //! ```
 //!
-//! The manual explains [seven ideas](#the-allocator) in the order in which you meet them, then [what memtrace sees](#what-is-seen) and
-//! [how exact it is](#what-is-exact), then [tests](#tests) and [programs that die](#when-the-program-dies). The
-//! [variables](#environment-variables) and [features](#features) are at the end.
+//! The manual explains [seven ideas](#the-allocator) in the order in which you meet them, then [what memtrace
+//! sees](#what-is-seen) and [how exact it is](#what-is-exact), then [tests](#tests) and [programs that
+//! die](#when-the-program-dies). The [variables](#environment-variables) and [features](#features) are at the end.
 //!
 //! # The allocator
-//! memtrace sees the heap through the program's global allocator. [`Alloc`] wraps one and passes every request on to it. While nothing
-//! is recorded, that costs a few nanoseconds.
+//! memtrace sees the heap through the program's global allocator. [`Alloc`] wraps one and passes every request on to
+//! it. While nothing is recorded, that costs a few nanoseconds.
 //!
 //! ```
 //! #[global_allocator]
 //! static ALLOC: memtrace::Alloc = memtrace::Alloc::system(); // or `Alloc::new(other)` around any other allocator
 //! ```
 //!
-//! CUDA memory needs no allocator. On Linux with glibc on x86-64, memtrace replaces the CUDA driver's functions in the running
-//! program, so it sees every allocation of candle, cudarc, cuBLAS and any other library. Nothing has to be installed.
+//! CUDA memory needs no allocator. On Linux with glibc on x86-64, memtrace replaces the CUDA driver's functions in the
+//! running program, so it sees every allocation of candle, cudarc, cuBLAS and any other library. Nothing has to be
+//! installed.
 //!
 //! # The session
-//! A [`Session`] is one recording: from [`start`], or [`builder`] for other [options](Builder), until it is dropped. A process has at
-//! most one at a time. While it is active, each allocation, reallocation and free is a *record*, with its stack, scopes, thread and
-//! time, in a log that keeps the newest [`max_entries`](Builder::max_entries). Blocks smaller than
-//! [`min_size`](Builder::min_size) (1 KiB) are only counted.
+//! A [`Session`] is one recording: from [`start`], or [`builder`] for other [options](Builder), until it is dropped. A
+//! process has at most one at a time. While it is active, each allocation, reallocation and free is a *record*, with
+//! its stack, scopes, thread and time, in a log that keeps the newest [`max_entries`](Builder::max_entries). Blocks
+//! smaller than [`min_size`](Builder::min_size) (1 KiB) are only counted.
 //!
 //! ```
 //! # #[global_allocator] static ALLOC: memtrace::Alloc = memtrace::Alloc::system();
@@ -58,9 +59,10 @@
 //! If many small blocks make recording slow, [`sample_interval`](Builder::sample_interval) records a sample of them.
 //!
 //! # The scope
-//! A stack says where an allocation was made, but not in which phase of the program. A [`scope`] does: it labels what a thread allocates
-//! while a closure runs. Scopes nest. A [`module`] is a scope for a part of a model, and reports have a table by module as well.
-//! [`scope_guard`] opens a scope until the guard is dropped, and `layer` makes scopes of `tracing` spans, such as those of candle's models.
+//! A stack says where an allocation was made, but not in which phase of the program. A [`scope`] does: it labels what a
+//! thread allocates while a closure runs. Scopes nest. A [`module`] is a scope for a part of a model, and reports have
+//! a table by module as well. [`scope_guard`] opens a scope until the guard is dropped, and `layer` makes scopes of
+//! `tracing` spans, such as those of candle's models.
 //!
 //! ```
 //! let sum: f32 = memtrace::scope("forward", || {
@@ -71,8 +73,8 @@
 //! ```
 //!
 //! # The context
-//! The path of open scopes, here `forward > encoder`, is the thread's [`Context`]. A new thread starts with none, so hand it the
-//! context of the thread that it works for:
+//! The path of open scopes, here `forward > encoder`, is the thread's [`Context`]. A new thread starts with none, so
+//! hand it the context of the thread that it works for:
 //!
 //! ```
 //! let _scope = memtrace::scope_guard("load");
@@ -83,14 +85,14 @@
 //! A future keeps its context on whatever thread it is polled: `task.memtrace("request")`, from `FutureExt`.
 //!
 //! # The device
-//! Each [`Device`] has an account of its own: the heap ([`Device::Cpu`]), each GPU ([`Device::Cuda`]), and pinned, managed and imported
-//! memory. Limits, peaks and tables are per device and never added up, because a GPU's memory ends where its card's does. With the feature
-//! `candle`, `&candle_core::Device` works wherever a device is expected.
+//! Each [`Device`] has an account of its own: the heap ([`Device::Cpu`]), each GPU ([`Device::Cuda`]), and pinned,
+//! managed and imported memory. Limits, peaks and tables are per device and never added up, because a GPU's memory ends
+//! where its card's does. With the feature `candle`, `&candle_core::Device` works wherever a device is expected.
 //!
 //! # The peak
-//! The peak is the high-water mark of a device: the most bytes that were live at once. It decides whether the program fits, so
-//! reports are about that moment: which blocks were live, who allocated them, and what for. memtrace notes the peak while it records, so it
-//! stays exact when older records are overwritten.
+//! The peak is the high-water mark of a device: the most bytes that were live at once. It decides whether the program
+//! fits, so reports are about that moment: which blocks were live, who allocated them, and what for. memtrace notes the
+//! peak while it records, so it stays exact when older records are overwritten.
 //!
 //! ```
 //! # #[global_allocator] static ALLOC: memtrace::Alloc = memtrace::Alloc::system();
@@ -105,9 +107,10 @@
 //! ```
 //!
 //! # The snapshot
-//! A [`Snapshot`] is everything recorded so far, as [plain data](SnapshotData). It prints as a [report](Snapshot::report): a summary,
-//! findings on what could be better, and tables by line, operator, module, category and scope. [`Snapshot::write`] makes files
-//! for other tools, in the format of the file's extension. [`analysis`] has the tables as values.
+//! A [`Snapshot`] is everything recorded so far, as [plain data](SnapshotData). It prints as a
+//! [report](Snapshot::report): a summary, findings on what could be better, and tables by line, operator, module,
+//! category and scope. [`Snapshot::write`] makes files for other tools, in the format of the file's extension.
+//! [`analysis`] has the tables as values.
 //!
 //! ```no_run
 //! # let session = memtrace::start()?;
@@ -119,29 +122,29 @@
 //! # Ok::<(), memtrace::Error>(())
 //! ```
 //!
-//! [`name`](fn@name) attaches a name to a block, which reports then show. The modules `memtrace::candle` and `memtrace::cudarc` name tensors
-//! and slices, with their shapes.
+//! [`name`](fn@name) attaches a name to a block, which reports then show. The modules `memtrace::candle` and
+//! `memtrace::cudarc` name tensors and slices, with their shapes.
 //!
 //! # What is seen
-//! * Every request to Rust's global allocator, on every thread, if [`Alloc`] is installed. A reallocation counts as a free and an
-//!   allocation.
+//! * Every request to Rust's global allocator, on every thread, if [`Alloc`] is installed. A reallocation counts as a
+//!   free and an allocation.
 //! * Every allocation and free of the CUDA driver. [`snapshot::CudaHooks`] says what the hooks reached.
 //!
 //! **Not seen** are memory that C libraries take with `malloc`, mapped files, and thread stacks; the calls that
 //! [`snapshot::CudaHooks::unseen_calls`] counts; and what the CUDA driver allocates for itself.
 //!
 //! # What is exact
-//! The peak, what was live at it, the counters and the sum of every table are exact to the byte, whatever the log has overwritten. Bytes
-//! below the threshold are exact for each thread, and threads are read one after another.
+//! The peak, what was live at it, the counters and the sum of every table are exact to the byte, whatever the log has
+//! overwritten. Bytes below the threshold are exact for each thread, and threads are read one after another.
 //!
-//! With [`sample_interval`](Builder::sample_interval), live bytes are counted and the peak is the highest count at a recorded block. The
-//! heap's other figures are estimates and marked as such; sums still hold to the byte.
+//! With [`sample_interval`](Builder::sample_interval), live bytes are counted and the peak is the highest count at a
+//! recorded block. The heap's other figures are estimates and marked as such; sums still hold to the byte.
 //!
 //! # Tests
-//! [`measure`](fn@measure) measures what some code allocates. [`assert_peak!`], [`assert_no_leak!`], [`assert_no_growth!`] and
-//! [`assert_scaling!`] check it. They need the allocator but no session, and are right when tests run side by side.
-//! [`measure_async`](fn@measure_async) is for futures, `measure_in_pool` (feature `rayon`) for work on rayon's threads. `docs/testing.md`
-//! in the repository has recipes.
+//! [`measure`](fn@measure) measures what some code allocates. [`assert_peak!`], [`assert_no_leak!`],
+//! [`assert_no_growth!`] and [`assert_scaling!`] check it. They need the allocator but no session, and are right when
+//! tests run side by side. [`measure_async`](fn@measure_async) is for futures, `measure_in_pool` (feature `rayon`) for
+//! work on rayon's threads. `docs/testing.md` in the repository has recipes.
 //!
 //! ```
 //! # #[global_allocator] static ALLOC: memtrace::Alloc = memtrace::Alloc::system();
@@ -153,15 +156,15 @@
 //! ```
 //!
 //! # When the program dies
-//! [`Builder::stream`] appends to a capture while the program runs, which survives `kill -9`. [`read_capture`] reads it, later and on
-//! other machines, too. [`Builder::dump_on_panic`], [`dump_on_signal`](Builder::dump_on_signal),
-//! [`dump_at_end`](Builder::dump_at_end) and [`dump_on_oom`](Builder::dump_on_oom) write snapshots. The first refused allocation of a
-//! recording is explained on stderr in any case.
+//! [`Builder::stream`] appends to a capture while the program runs, which survives `kill -9`. [`read_capture`] reads
+//! it, later and on other machines, too. [`Builder::dump_on_panic`], [`dump_on_signal`](Builder::dump_on_signal),
+//! [`dump_at_end`](Builder::dump_at_end) and [`dump_on_oom`](Builder::dump_on_oom) write snapshots. The first refused
+//! allocation of a recording is explained on stderr in any case.
 //!
 //! # Environment variables
-//! Variables override the code. [`init`] records programs that start no session of their own, if `MEMTRACE` or `MEMTRACE_OUT` asks for
-//! it. Unknown names that start with `MEMTRACE` are reported. Privileged programs (set-user-id, set-group-id, file capabilities) ignore
-//! all of them.
+//! Variables override the code. [`init`] records programs that start no session of their own, if `MEMTRACE` or
+//! `MEMTRACE_OUT` asks for it. Unknown names that start with `MEMTRACE` are reported. Privileged programs (set-user-id,
+//! set-group-id, file capabilities) ignore all of them.
 //!
 //! | variable | value | effect |
 //! |---|---|---|

@@ -3,9 +3,9 @@
 /// Evaluates an expression and panics if its memory peak exceeds a limit.
 ///
 /// The limit is text like `"512 MiB"` or a number of bytes, and applies to each device by itself. It counts what
-/// [`measure`](fn@crate::measure) counts. `?` and `.await` work inside the expression; with `.await`, other work that the thread does
-/// meanwhile counts as well ([`measure_async`](fn@crate::measure_async) measures a future alone). A failure's message has the limit,
-/// the peak, the lines, operators and scopes that held it, and the path of a snapshot.
+/// [`measure`](fn@crate::measure) counts. `?` and `.await` work inside the expression; with `.await`, other work that
+/// the thread does meanwhile counts as well ([`measure_async`](fn@crate::measure_async) measures a future alone). A
+/// failure's message has the limit, the peak, the lines, operators and scopes that held it, and the path of a snapshot.
 ///
 /// ```
 /// # #[global_allocator] static ALLOC: memtrace::Alloc = memtrace::Alloc::system();
@@ -17,8 +17,8 @@
 /// memtrace::assert_peak!("1 KiB", vec![0u8; 4096]);
 /// ```
 ///
-/// Options of [`PeakLimit`](crate::PeakLimit) go before the expression: a baseline in addition to the limit or instead of it, its
-/// tolerance, a device, a name for the list of all peaks:
+/// Options of [`PeakLimit`](crate::PeakLimit) go before the expression: a baseline in addition to the limit or instead
+/// of it, its tolerance, a device, a name for the list of all peaks:
 /// ```no_run
 /// # #[global_allocator] static ALLOC: memtrace::Alloc = memtrace::Alloc::system();
 /// # fn forward() {}
@@ -45,8 +45,9 @@ macro_rules! assert_peak {
     };
 }
 
-/// Runs an expression repeatedly and panics if any allocation site leaks, that is, keeps more memory with more runs. Options of
-/// [`NoLeak`](crate::NoLeak) go before the expression. Its value is dropped each time; `?` and `.await` work inside it.
+/// Runs an expression repeatedly and panics if any allocation site leaks, that is, keeps more memory with more runs.
+/// Options of [`NoLeak`](crate::NoLeak) go before the expression. Its value is dropped each time; `?` and `.await` work
+/// inside it.
 ///
 /// ```
 /// # #[global_allocator] static ALLOC: memtrace::Alloc = memtrace::Alloc::system();
@@ -59,28 +60,36 @@ macro_rules! assert_peak {
 /// ```
 #[macro_export]
 macro_rules! assert_no_leak {
-    (@with [$($plan:tt)*] $option:ident = $value:expr, $($rest:tt)+) => {
-        $crate::assert_no_leak!(@with [$($plan)* .$option($value)] $($rest)+)
+    ($($all:tt)+) => {
+        $crate::__assert_runs!(
+            ["assert_no_leak!", "write it like `assert_no_leak!(runs = 3, code)`"] [$crate::shell::NoLeak::new()] $($all)+
+        )
     };
-    (@with [$($plan:tt)*] $code:expr $(,)?) => {{
-        let mut watch = $crate::shell::or_panic("assert_no_leak!", $($plan)*.begin());
+}
+
+/// Options become calls on the assertion; the code becomes the body of a loop.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __assert_runs {
+    ($texts:tt [$($assertion:tt)*] $option:ident = $value:expr, $($rest:tt)+) => {
+        $crate::__assert_runs!($texts [$($assertion)* .$option($value)] $($rest)+)
+    };
+    ([$name:literal, $usage:literal] [$($assertion:tt)*] $code:expr $(,)?) => {{
+        let mut watch = $crate::shell::or_panic($name, $($assertion)*.begin());
         while watch.again() {
             // The label makes `break` and `continue` in the code errors; otherwise they would end this loop.
             ::core::mem::drop('run: { $code });
         }
-        $crate::shell::or_panic("assert_no_leak!", watch.finish());
+        $crate::shell::or_panic($name, watch.finish());
     }};
-    (@with $($rest:tt)*) => {
-        ::core::compile_error!("write it like `assert_no_leak!(runs = 3, code)`")
-    };
-    ($($all:tt)+) => {
-        $crate::assert_no_leak!(@with [$crate::shell::NoLeak::new()] $($all)+)
+    ([$name:literal, $usage:literal] $($rest:tt)*) => {
+        ::core::compile_error!($usage)
     };
 }
 
-/// Runs an expression repeatedly and panics if the memory that is live after each run keeps growing, in total or at one allocation
-/// site. Options of [`NoGrowth`](crate::NoGrowth) go before the expression. Its value is dropped each time; `?` and `.await` work
-/// inside it.
+/// Runs an expression repeatedly and panics if the memory that is live after each run keeps growing, in total or at one
+/// allocation site. Options of [`NoGrowth`](crate::NoGrowth) go before the expression. Its value is dropped each time;
+/// `?` and `.await` work inside it.
 ///
 /// ```
 /// # #[global_allocator] static ALLOC: memtrace::Alloc = memtrace::Alloc::system();
@@ -98,28 +107,17 @@ macro_rules! assert_no_leak {
 /// ```
 #[macro_export]
 macro_rules! assert_no_growth {
-    (@with [$($plan:tt)*] $option:ident = $value:expr, $($rest:tt)+) => {
-        $crate::assert_no_growth!(@with [$($plan)* .$option($value)] $($rest)+)
-    };
-    (@with [$($plan:tt)*] $code:expr $(,)?) => {{
-        let mut watch = $crate::shell::or_panic("assert_no_growth!", $($plan)*.begin());
-        while watch.again() {
-            // As in `assert_no_leak!`.
-            ::core::mem::drop('run: { $code });
-        }
-        $crate::shell::or_panic("assert_no_growth!", watch.finish());
-    }};
-    (@with $($rest:tt)*) => {
-        ::core::compile_error!("write it like `assert_no_growth!(iterations = 20, code)`")
-    };
     ($($all:tt)+) => {
-        $crate::assert_no_growth!(@with [$crate::shell::NoGrowth::new()] $($all)+)
+        $crate::__assert_runs!(
+            ["assert_no_growth!", "write it like `assert_no_growth!(iterations = 20, code)`"]
+            [$crate::shell::NoGrowth::new()] $($all)+
+        )
     };
 }
 
-/// Runs an expression for several input sizes and panics if its peak, or the part of it from one allocation site, grows faster with
-/// the size than stated. Options of [`Scales`](crate::Scales) go before the closure. The closure's body is evaluated in place, so `?`
-/// and `.await` work inside it.
+/// Runs an expression for several input sizes and panics if its peak, or the part of it from one allocation site, grows
+/// faster with the size than stated. Options of [`Scales`](crate::Scales) go before the closure. The closure's body is
+/// evaluated in place, so `?` and `.await` work inside it.
 ///
 /// ```
 /// # #[global_allocator] static ALLOC: memtrace::Alloc = memtrace::Alloc::system();
@@ -140,7 +138,7 @@ macro_rules! assert_scaling {
         let plan = $($plan)*;
         let mut watch = $crate::shell::or_panic("assert_scaling!", plan.begin());
         while let ::core::option::Option::Some($size) = $crate::shell::or_panic("assert_scaling!", watch.next_size()) {
-            // As in `assert_no_leak!`.
+            // As in `__assert_runs!`.
             ::core::mem::drop('run: { $code });
         }
         $crate::shell::or_panic("assert_scaling!", watch.finish());

@@ -33,13 +33,14 @@ impl<T> From<*mut T> for Address {
     }
 }
 
-/// Names the block that begins at an address, on any device. Reports and traces show the name wherever they show the block.
+/// Names the block that begins at an address, on any device. Reports and traces show the name wherever they show the
+/// block.
 ///
 /// Returns false if no recorded live block begins there (it was allocated before the recording, or is smaller than
 /// [`min_size`](crate::Builder::min_size)), or if 65,536 blocks that are live or were at the peak have names already.
 ///
-/// The name belongs to the block, not to the address: it survives the free, and neither a reallocated block nor the next block at
-/// the address inherits it. A second name replaces the first. Names are cut to 256 bytes.
+/// The name belongs to the block, not to the address: it survives the free, and neither a reallocated block nor the
+/// next block at the address inherits it. A second name replaces the first. Names are cut to 256 bytes.
 ///
 /// ```
 /// # #[global_allocator] static ALLOC: memtrace::Alloc = memtrace::Alloc::system();

@@ -1,7 +1,7 @@
 //! Blocking of SIGXFSZ and SIGPIPE around memtrace's writes.
 //!
-//! A write beyond the file size limit (`ulimit -f`) or into a closed pipe raises a signal, which by default ends the program.
-//! With the signal blocked the write only returns an error.
+//! A write beyond the file size limit (`ulimit -f`) or into a closed pipe raises a signal, which by default ends the
+//! program. With the signal blocked the write only returns an error.
 #![cfg_attr(target_os = "linux", expect(unsafe_code, reason = "blocks and consumes signals with C functions"))]
 
 /// Until this is dropped, a failed write on this thread raises no signal.

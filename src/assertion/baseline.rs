@@ -1,6 +1,7 @@
 //! Baselines: peaks of earlier runs, stored in files next to the tests.
 //!
-//! They are text without hashes, and lines are matched by line number or by function, so that a review shows what changed.
+//! They are text without hashes, and lines are matched by line number or by function, so that a review shows what
+//! changed.
 
 use std::env;
 use std::fs::{self, File};
@@ -68,8 +69,8 @@ impl Baseline {
         &self.name
     }
 
-    /// Compares a device's peak with the baseline, and if `all`, also those of other devices that have a baseline of this name.
-    /// Returns the baseline's bytes as well, as they were before.
+    /// Compares a device's peak with the baseline, and if `all`, also those of other devices that have a baseline of
+    /// this name. Returns the baseline's bytes as well, as they were before.
     pub(super) fn check(
         &self,
         all: bool,
@@ -187,16 +188,16 @@ pub(super) fn lock(file: &Path) -> Result<Option<File>, Error> {
     locked.map(Some).map_err(|error| Error::output(file, error))
 }
 
-/// `tests/model.peaks.txt` for `tests/model.rs`. The compiler's paths start at the workspace's root, but tests run in their
-/// package's folder.
+/// `tests/model.peaks.txt` for `tests/model.rs`. The compiler's paths start at the workspace's root, but tests run in
+/// their package's folder.
 fn beside(source: &str) -> Result<PathBuf, Error> {
     let package = env::var_os("CARGO_MANIFEST_DIR").map(PathBuf::from).or_else(|| env::current_dir().ok());
     let package = package.unwrap_or_default();
     let found = package.ancestors().map(|folder| folder.join(source)).find(|path| path.is_file());
     found.map(|path| path.with_extension("peaks.txt")).ok_or_else(|| {
         Error::wrong(format!(
-            "cannot find {source} from {}; baselines are stored next to the source file, so run the tests with cargo in the \
-             source tree",
+            "cannot find {source} from {}; baselines are stored next to the source file, so run the tests with cargo \
+             in the source tree",
             package.display()
         ))
     })

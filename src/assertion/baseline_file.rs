@@ -107,8 +107,8 @@ pub(super) struct LineChange {
     pub(super) line: String,
 }
 
-/// Compares the lines of two peaks; the largest change comes first. A line that moved within its function is matched if the function
-/// still has the same number of lines.
+/// Compares the lines of two peaks; the largest change comes first. A line that moved within its function is matched if
+/// the function still has the same number of lines.
 pub(super) fn changes(was: &[(u64, String)], now: &[(u64, String)]) -> Vec<LineChange> {
     let mut old: Vec<(u64, &str)> = was.iter().map(|(bytes, line)| (*bytes, line.as_str())).collect();
     let mut rows: Vec<LineChange> = Vec::new();

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use super::measure::{Measured, Unattributed};
 use super::setup::Needed;
 use super::undecided::Undecided;
-use crate::error::{Error, ErrorKind};
+use crate::error::Error;
 use crate::export;
 use crate::record::Leaves;
 use crate::record::guard::Own;
@@ -17,8 +17,8 @@ use crate::variable;
 
 const ROWS: usize = 10;
 
-/// A failed memory assertion. Prints the limit, the measurement, the lines, operators and scopes that held the memory, and the path of
-/// a saved snapshot.
+/// A failed memory assertion. Prints the limit, the measurement, the lines, operators and scopes that held the memory,
+/// and the path of a saved snapshot.
 ///
 /// `Debug` prints the same as `Display`, so that a test that returns it is readable.
 pub struct Failure(Own<FailureReport>);
@@ -39,13 +39,14 @@ enum FailureKind {
 }
 
 impl Failure {
-    /// True if the code violates the assertion: a limit was exceeded, something leaked or grew. Otherwise the verdict is undecided, or
-    /// the assertion could not run, for instance for want of the allocator.
+    /// True if the code violates the assertion: a limit was exceeded, something leaked or grew. Otherwise the verdict
+    /// is undecided, or the assertion could not run, for instance for want of the allocator.
     pub fn is_violation(&self) -> bool {
         self.0.verdict == FailureKind::Violated
     }
 
-    /// True if the measurement alone satisfies the assertion, but not together with work that other threads may have done for the code.
+    /// True if the measurement alone satisfies the assertion, but not together with work that other threads may have
+    /// done for the code.
     pub fn is_undecided(&self) -> bool {
         self.0.verdict == FailureKind::Undecided
     }
@@ -99,9 +100,9 @@ impl Failure {
 
     pub(super) fn undecided(what: &str, undecided: &Undecided) -> Self {
         let text = format!(
-            "undecided: {what}\nThreads that existed before share memory with this code, and memtrace cannot tell whether \
-             they worked for it:\n{}Start them inside the code, hand them a `memtrace::Context`, count the whole process \
-             with `whole_process = true`, or exclude them with `allow = \"name of a thread or function\"`",
+            "undecided: {what}\nThreads that existed before share memory with this code, and memtrace cannot tell \
+             whether they worked for it:\n{}Start them inside the code, hand them a `memtrace::Context`, count the \
+             whole process with `whole_process = true`, or exclude them with `allow = \"name of a thread or function\"`",
             undecided.table()
         );
         Self::new(FailureKind::Undecided, text, None)
@@ -116,12 +117,6 @@ impl Failure {
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
         Self(Own::make(|| FailureReport { text: error.to_string(), verdict: FailureKind::NotRun, snapshot: None }))
-    }
-}
-
-impl From<ErrorKind> for Failure {
-    fn from(kind: ErrorKind) -> Self {
-        Error::from(kind).into()
     }
 }
 

@@ -6,11 +6,11 @@ use std::task::{Context as Waker, Poll};
 use pin_project_lite::pin_project;
 
 use super::measure::{Measurement, Opened};
-use crate::error::{Error, ErrorKind};
+use crate::error::{CANNOT_MEASURE, Error};
 use crate::scope::ScopeGuard;
 
-/// Runs a future and measures what it allocates while it is polled, on whatever thread. Tasks that it spawns count if they are given
-/// the context: `tokio::spawn(task.memtrace("name"))`.
+/// Runs a future and measures what it allocates while it is polled, on whatever thread. Tasks that it spawns count if
+/// they are given the context: `tokio::spawn(task.memtrace("name"))`.
 ///
 /// ```
 /// # #[global_allocator] static ALLOC: memtrace::Alloc = memtrace::Alloc::system();
@@ -36,7 +36,8 @@ pub async fn measure_async<F: Future>(future: F) -> Measurement<F::Output> {
 /// [`measure_async`](crate::measure_async) that returns an error instead of panicking.
 ///
 /// # Errors
-/// As [`try_measure`](crate::try_measure), at the first poll, before `future` runs; or at any poll, if too many scopes are open.
+/// As [`try_measure`](crate::try_measure), at the first poll, before `future` runs; or at any poll, if too many scopes
+/// are open.
 pub fn try_measure_async<F: Future>(future: F) -> MeasureFuture<F> {
     MeasureFuture { future, opened: None }
 }
@@ -61,7 +62,7 @@ impl<F: Future> Future for MeasureFuture<F> {
         }
         let Some(opened) = this.opened.as_ref() else { return Poll::Pending };
         let Some(active) = ScopeGuard::of_measure(opened.0.id) else {
-            return Poll::Ready(Err(Error::from(ErrorKind::CannotMeasure)));
+            return Poll::Ready(Err(Error::wrong(CANNOT_MEASURE)));
         };
         let polled = this.future.poll(waker);
         drop(active);

@@ -9,7 +9,7 @@ use super::runs::{RunPlan, Samples, Watch};
 use super::setup::one_time_origins;
 use super::slope::{Trend, ends_higher, trend};
 use super::undecided::{CountedWork, counted_methods};
-use crate::error::{Error, ErrorKind};
+use crate::error::Error;
 use crate::session::say;
 use crate::snapshot::SnapshotData;
 use crate::units::{Bytes, signed};
@@ -17,13 +17,14 @@ use crate::units::{Bytes, signed};
 /// Fewer runs give no reliable verdict.
 const LEAST: usize = 20;
 
-/// Code whose memory must not keep growing with its runs; the assertion behind [`assert_no_growth!`](crate::assert_no_growth).
+/// Code whose memory must not keep growing with its runs; the assertion behind
+/// [`assert_no_growth!`](crate::assert_no_growth).
 ///
-/// The bytes live after each run form a series for each stack, and one for all together. During the warm-up, by default half of the
-/// runs, a series may do anything. Afterwards it grows if it reaches new maxima at least three times, also in the last third, and
-/// either hardly ever falls or climbs from each fifth of the runs to the next; or if it grows by doubling. A cache that fills up is no growth, and
-/// neither is noise. If the verdict is not clear the code runs more often than requested: up to 256 times, for up to thirty seconds,
-/// or until 64 MiB have accumulated.
+/// The bytes live after each run form a series for each stack, and one for all together. During the warm-up, by default
+/// half of the runs, a series may do anything. Afterwards it grows if it reaches new maxima at least three times, also
+/// in the last third, and either hardly ever falls or climbs from each fifth of the runs to the next; or if it grows by
+/// doubling. A cache that fills up is no growth, and neither is noise. If the verdict is not clear the code runs more
+/// often than requested: up to 256 times, for up to thirty seconds, or until 64 MiB have accumulated.
 ///
 /// ```
 /// # #[global_allocator] static ALLOC: memtrace::Alloc = memtrace::Alloc::system();
@@ -74,15 +75,18 @@ impl NoGrowth {
     #[doc(hidden)]
     pub fn begin(self) -> Result<Watch, Failure> {
         let warmup = self.warmup.unwrap_or(self.iterations / 2);
-        match self.iterations {
-            0 => Err(ErrorKind::NoRuns("iterations").into()),
-            runs if runs < LEAST || runs < warmup.saturating_add(LEAST / 2) => Err(Error::wrong(format!(
-                "{runs} iterations, {warmup} of them as warm-up, are too few to detect growth; give {LEAST} or more, and \
-                     10 or more after the warm-up"
-            ))
-            .into()),
-            asked => Watch::begin(RunPlan { asked, warmup, counted: self.counted, judge }),
+        let runs = self.iterations;
+        if runs == 0 {
+            return Err(Error::wrong("iterations is 0, so nothing would be checked; give 1 or more").into());
         }
+        if runs < LEAST || runs < warmup.saturating_add(LEAST / 2) {
+            return Err(Error::wrong(format!(
+                "{runs} iterations, {warmup} of them as warm-up, are too few to detect growth; give {LEAST} or more, \
+                 and 10 or more after the warm-up"
+            ))
+            .into());
+        }
+        Watch::begin(RunPlan { requested: runs, warmup, counted: self.counted, judge })
     }
 }
 
@@ -112,10 +116,10 @@ struct Grown {
 
 impl Grown {
     /// If there were more runs than requested, half of all are warm-up.
-    fn of(samples: &Samples, &RunPlan { asked, warmup, .. }: &RunPlan) -> Self {
-        let half = if samples.len() > asked { warmup.max(samples.len() / 2) } else { warmup };
+    fn of(samples: &Samples, &RunPlan { requested, warmup, .. }: &RunPlan) -> Self {
+        let half = if samples.len() > requested { warmup.max(samples.len() / 2) } else { warmup };
         let of = |series: &[f64]| match trend(series, half) {
-            Trend::Growing { .. } if samples.len() > asked && !ends_higher(series) => Trend::Unsettled,
+            Trend::Growing { .. } if samples.len() > requested && !ends_higher(series) => Trend::Unsettled,
             trend => trend,
         };
         let of_stack = |origin: &BlockOrigin| match of(&samples.bytes(origin)) {

@@ -8,7 +8,7 @@ use super::runs::{LiveTotals, RunPlan, Samples, Watch};
 use super::setup::one_time_origins;
 use super::slope::{ends_higher, is_frequent, rise, trend};
 use super::undecided::{CountedWork, Undecided, counted_methods};
-use crate::error::ErrorKind;
+use crate::error::Error;
 use crate::units::{Bytes, grouped};
 
 /// Bytes per run below which rare growth is no leak: a thread pool that occasionally adds a thread stays below.
@@ -16,10 +16,10 @@ const LEAST_RISE: f64 = 4.0;
 
 /// Code that must not keep more memory with more runs; the assertion behind [`assert_no_leak!`](crate::assert_no_leak).
 ///
-/// A stack leaks if its live blocks or bytes keep reaching new maxima after the warm-up. If one reaches a new maximum, the code runs more
-/// often than requested until the verdict is clear: up to 256 times, for up to thirty seconds, or until 64 MiB have accumulated. So
-/// memory that one run leaves and the next one replaces is no leak, and neither is a cache that fills up; a container that only
-/// occasionally needs more capacity is one.
+/// A stack leaks if its live blocks or bytes keep reaching new maxima after the warm-up. If one reaches a new maximum,
+/// the code runs more often than requested until the verdict is clear: up to 256 times, for up to thirty seconds, or
+/// until 64 MiB have accumulated. So memory that one run leaves and the next one replaces is no leak, and neither is a
+/// cache that fills up; a container that only occasionally needs more capacity is one.
 ///
 /// ```
 /// # #[global_allocator] static ALLOC: memtrace::Alloc = memtrace::Alloc::system();
@@ -72,10 +72,10 @@ impl NoLeak {
     #[doc(hidden)]
     pub fn begin(self) -> Result<Watch, Failure> {
         let Self { warmup, runs, counted } = self;
-        match runs {
-            0 => Err(ErrorKind::NoRuns("runs").into()),
-            _ => Watch::begin(RunPlan { asked: warmup.saturating_add(runs), warmup, counted, judge }),
+        if runs == 0 {
+            return Err(Error::wrong("runs is 0, so nothing would be checked; give 1 or more").into());
         }
+        Watch::begin(RunPlan { requested: warmup.saturating_add(runs), warmup, counted, judge })
     }
 }
 

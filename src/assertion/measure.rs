@@ -3,7 +3,7 @@
 use std::ops::Deref;
 
 use crate::device::IntoDevice;
-use crate::error::{Error, ErrorKind};
+use crate::error::{CANNOT_MEASURE, Error, NOT_INSTALLED};
 use crate::hook::cuda;
 use crate::record::guard::{self, Own};
 pub use crate::record::measure::Unattributed;
@@ -50,9 +50,10 @@ impl<T> Deref for Measurement<T> {
 
 /// What some code allocated, on the heap and on CUDA devices.
 ///
-/// It counts blocks of every size that the code's thread allocated, threads that the code started, and work that was given its
-/// [`Context`](crate::Context). A free counts on whatever thread it happens. Everything else that is allocated meanwhile is
-/// [`unattributed`](Self::unattributed): candle's operators on the CPU, for instance, use rayon's workers, see `measure_in_pool`.
+/// It counts blocks of every size that the code's thread allocated, threads that the code started, and work that was
+/// given its [`Context`](crate::Context). A free counts on whatever thread it happens. Everything else that is
+/// allocated meanwhile is [`unattributed`](Self::unattributed): candle's operators on the CPU, for instance, use
+/// rayon's workers, see `measure_in_pool`.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Measured {
@@ -167,8 +168,8 @@ impl Measured {
         self.details.devices.iter().find(|on| on.device == device).copied().unwrap_or(zeros)
     }
 
-    /// A snapshot of the measured blocks, for a report by line. Resolves symbols, which takes a moment. Its log holds the newest 65,536
-    /// records of each device.
+    /// A snapshot of the measured blocks, for a report by line. Resolves symbols, which takes a moment. Its log holds
+    /// the newest 65,536 records of each device.
     pub fn snapshot(&self) -> Snapshot {
         Snapshot::take(|| measured_snapshot(self.seen()))
     }
@@ -232,7 +233,7 @@ impl OpenMeasure {
     /// Begins to measure this thread, or the whole process.
     pub(super) fn begin_on(whole: bool) -> Result<Self, Error> {
         let opened = Opened::begin_on(whole)?;
-        let guard = ScopeGuard::of_measure(opened.0.id).ok_or(ErrorKind::CannotMeasure)?;
+        let guard = ScopeGuard::of_measure(opened.0.id).ok_or_else(|| Error::wrong(CANNOT_MEASURE))?;
         measure::on_this_stack(opened.0);
         Ok(Self { guard: Some(guard), opened })
     }
@@ -269,9 +270,9 @@ impl Opened {
                 return Err(Error::wrong(why));
             }
             if !guard::allocator_is_installed() && !cuda::is_loaded() {
-                return Err(ErrorKind::NotInstalled.into());
+                return Err(Error::wrong(NOT_INSTALLED));
             }
-            measure::begin(whole).map(Self).ok_or(ErrorKind::CannotMeasure.into())
+            measure::begin(whole).map(Self).ok_or_else(|| Error::wrong(CANNOT_MEASURE))
         })
     }
 

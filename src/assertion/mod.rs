@@ -1,21 +1,24 @@
-//! Memory assertions for tests: a measurement is compared with a limit, or code runs repeatedly and its runs are compared.
+//! Memory assertions for tests: a measurement is compared with a limit, or code runs repeatedly and its runs are
+//! compared.
 //!
-//! [`measure`](fn@crate::measure) takes one measurement. [`PeakLimit`] compares its peak with a limit or a baseline; [`NoLeak`],
-//! [`NoGrowth`] and [`Scales`] run code repeatedly. Each returns a `Result` with a [`Failure`], and a macro that panics wraps it.
+//! [`measure`](fn@crate::measure) takes one measurement. [`PeakLimit`] compares its peak with a limit or a baseline;
+//! [`NoLeak`], [`NoGrowth`] and [`Scales`] run code repeatedly. Each returns a `Result` with a [`Failure`], and a macro
+//! that panics wraps it.
 //!
-//! **What counts.** A measurement belongs to *work*, not to a thread: it travels with [`Context`](crate::Context) and is inherited by
-//! threads that the work starts, so assertions give the same result when other tests run beside them. Spans do not carry it: a model's
-//! span may be created in one test and entered in another. Each device is compared with the limit by itself, because that is the
-//! memory a card has; a sum over devices would count copies twice.
+//! **What counts.** A measurement belongs to *work*, not to a thread: it travels with [`Context`](crate::Context) and
+//! is inherited by threads that the work starts, so assertions give the same result when other tests run beside them.
+//! Spans do not carry it: a model's span may be created in one test and entered in another. Each device is compared
+//! with the limit by itself, because that is the memory a card has; a sum over devices would count copies twice.
 //!
-//! **Undecided.** A thread that existed before may have worked for the code (*handed-over work*, `record::measure`). The evidence is
-//! words on its stack, which may be stale. So such work never enters a number, but if the verdict depends on it, the assertion fails
-//! as undecided: passing would hide the memory of a pool, and a wrong number would be worse than both.
+//! **Undecided.** A thread that existed before may have worked for the code (*handed-over work*, `record::measure`).
+//! The evidence is words on its stack, which may be stale. So such work never enters a number, but if the verdict
+//! depends on it, the assertion fails as undecided: passing would hide the memory of a pool, and a wrong number would
+//! be worse than both.
 //!
 //! | file | holds |
 //! |---|---|
 //! | `measure`, `future`, `pool` | taking a measurement |
-//! | `peak`, `peak_check`, `baseline`, `baseline_file`, `run_log` | a limit for the peak, its file, the list of all peaks of a test run |
+//! | `peak`, `peak_check`, `baseline`, `baseline_file`, `run_log` | a limit for the peak, its file, the list of peaks |
 //! | `runs`, `leak`, `growth`, `slope` | repeated runs, and the statistics on what stays live |
 //! | `scaling` | peaks for growing inputs |
 //! | `setup`, `undecided` | memory that does not count: one-time initialization, other threads' work |

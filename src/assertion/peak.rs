@@ -9,7 +9,7 @@ use super::peak_check::PeakCheck;
 use super::run_log::{self, PeakRow};
 use super::undecided::{CountedWork, counted_methods};
 use crate::device::IntoDevice;
-use crate::error::{Error, ErrorKind};
+use crate::error::{Error, NOT_INSTALLED};
 use crate::hook::cuda;
 use crate::record::guard::{self, Own};
 use crate::record::own;
@@ -17,8 +17,8 @@ use crate::session::IntoBytes;
 use crate::snapshot::Device;
 use crate::units::{Bytes, grouped};
 
-/// A limit for the memory peak of some code; the assertion behind [`assert_peak!`](crate::assert_peak). It needs a limit, a baseline, or
-/// both.
+/// A limit for the memory peak of some code; the assertion behind [`assert_peak!`](crate::assert_peak). It needs a
+/// limit, a baseline, or both.
 ///
 /// ```
 /// # #[global_allocator] static ALLOC: memtrace::Alloc = memtrace::Alloc::system();
@@ -51,8 +51,8 @@ impl PeakLimit {
         Self { limit: Some(own(|| limit.into_bytes())), ..self }
     }
 
-    /// Compares the peak with the entry of this name in the baselines of the calling source file: `tests/model.peaks.txt` for
-    /// `tests/model.rs`. `MEMTRACE_UPDATE_BASELINES=1` stores the measured peak there.
+    /// Compares the peak with the entry of this name in the baselines of the calling source file:
+    /// `tests/model.peaks.txt` for `tests/model.rs`. `MEMTRACE_UPDATE_BASELINES=1` stores the measured peak there.
     #[track_caller]
     pub fn baseline(self, name: impl AsRef<str>) -> Self {
         Self { baseline: Some(Baseline::named(name.as_ref(), Location::caller().file())), ..self }
@@ -126,7 +126,7 @@ impl PeakLimit {
         let largest = measured.devices().iter().max_by_key(|on| on.peak).map(|on| on.device);
         let device = self.device.or(largest).unwrap_or(Device::Cpu);
         match device {
-            Device::Cpu if !guard::allocator_is_installed() => Err(ErrorKind::NotInstalled.into()),
+            Device::Cpu if !guard::allocator_is_installed() => Err(Error::wrong(NOT_INSTALLED).into()),
             Device::Cpu => Ok(measured.device(device)),
             _ if !cuda::is_loaded() => Err(Error::wrong(format!(
                 "memory of {device} cannot be seen: the CUDA driver is not loaded; open the device first"

@@ -7,11 +7,11 @@ use crate::error::Error;
 use crate::record::measure;
 use crate::scope::{Context, ScopeGuard};
 
-/// Runs `f` on a new rayon pool and measures what its workers allocate. This includes candle's operators on the CPU, which
-/// otherwise share a pool with all other code.
+/// Runs `f` on a new rayon pool and measures what its workers allocate. This includes candle's operators on the CPU,
+/// which otherwise share a pool with all other code.
 ///
-/// The pool has rayon's default number of workers (`RAYON_NUM_THREADS`). With the feature `candle`, each worker allocates gemm's buffer
-/// of 1 or 2 MiB before the measurement begins.
+/// The pool has rayon's default number of workers (`RAYON_NUM_THREADS`). With the feature `candle`, each worker
+/// allocates gemm's buffer of 1 or 2 MiB before the measurement begins.
 ///
 /// ```
 /// # #[global_allocator] static ALLOC: memtrace::Alloc = memtrace::Alloc::system();
@@ -29,7 +29,8 @@ pub fn measure_in_pool<T: Send>(f: impl FnOnce() -> T + Send) -> Measurement<T> 
     try_measure_in_pool(0, f).unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// [`measure_in_pool`](crate::measure_in_pool) with this many workers (0 for rayon's default) that returns an error instead of panicking.
+/// [`measure_in_pool`](crate::measure_in_pool) with this many workers (0 for rayon's default) that returns an error
+/// instead of panicking.
 ///
 /// # Errors
 /// As [`try_measure`](crate::try_measure), and if the threads cannot be started. `f` does not run then.

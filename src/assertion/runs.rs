@@ -8,7 +8,7 @@ use super::measure::{Measured, OpenMeasure};
 use super::origins::BlockOrigin;
 use super::slope;
 use super::undecided::CountedWork;
-use crate::error::ErrorKind;
+use crate::error::Error;
 use crate::record::guard::Own;
 use crate::record::{measure, own};
 
@@ -96,7 +96,7 @@ impl Samples {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RunPlan {
     /// The requested number of runs.
-    pub(super) asked: usize,
+    pub(super) requested: usize,
     /// How many of them are warm-up.
     pub(super) warmup: usize,
     pub(super) counted: CountedWork,
@@ -119,7 +119,7 @@ impl Watch {
     pub(super) fn begin(plan: RunPlan) -> Result<Self, Failure> {
         let open = OpenMeasure::begin_on(plan.counted.whole_process)?;
         let samples = Own::new(Samples::default());
-        Ok(Self { plan, open, began: Instant::now(), begun: false, total: plan.asked, samples })
+        Ok(Self { plan, open, began: Instant::now(), begun: false, total: plan.requested, samples })
     }
 
     pub(super) fn run<T>(mut self, mut f: impl FnMut() -> T) -> Result<(), Failure> {
@@ -138,7 +138,7 @@ impl Watch {
     pub fn finish(self) -> Result<(), Failure> {
         own(|| {
             if self.samples.len() < self.total {
-                return Err(ErrorKind::LeftEarly { runs: self.samples.len(), of: self.total }.into());
+                return Err(left_early(self.samples.len(), self.total));
             }
             (self.plan.judge)(&self.plan, &self.open.end(), &self.samples)
         })
@@ -153,7 +153,7 @@ impl Watch {
             self.total = (2 * self.total + 2).min(MOST.max(self.total));
         }
         let goes_on = self.samples.len() < self.total;
-        if !goes_on && self.total > self.plan.asked {
+        if !goes_on && self.total > self.plan.requested {
             self.settle();
         }
         goes_on
@@ -172,9 +172,17 @@ impl Watch {
     fn must_go_on(&self) -> bool {
         let (samples, warmup) = (&self.samples, self.plan.warmup);
         let takes_long = || self.began.elapsed() > LONGEST || samples.grown(warmup) > MOST_BYTES;
-        let enough = self.total > self.plan.asked && takes_long();
+        let enough = self.total > self.plan.requested && takes_long();
         !enough && samples.is_unsure(warmup)
     }
+}
+
+/// The failure of an assertion whose code left the loop by `return` or `?`.
+pub(super) fn left_early(runs: usize, of: usize) -> Failure {
+    Error::wrong(format!(
+        "only {runs} of {of} runs finished, so there is no verdict; let every run finish, without `return` or `?`"
+    ))
+    .into()
 }
 
 fn sample(opened: measure::OpenMeasurement) -> LiveByOrigin {

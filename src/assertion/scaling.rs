@@ -6,8 +6,9 @@ use super::failure::Failure;
 use super::measure::{Measured, OpenMeasure};
 use super::origins::BlockOrigin;
 use super::rows::{Labelled, table};
+use super::runs::left_early;
 use crate::device::IntoDevice;
-use crate::error::{Error, ErrorKind};
+use crate::error::Error;
 use crate::record::guard::Own;
 use crate::record::own;
 use crate::snapshot::{Device, RecordKind};
@@ -52,10 +53,10 @@ const LEAST_SPAN: usize = 4;
 /// Code whose peak must not grow faster with its input than stated; the assertion behind
 /// [`assert_scaling!`](crate::assert_scaling).
 ///
-/// The code runs once for each size. From the second largest size to the largest, the peak may grow as `f(size)`, plus a tenth and
-/// 4,096 bytes. The same holds for the most that each stack held by itself, if it occurs at all sizes and holds 1 % of the largest
-/// peak. Constant memory in addition to `f` does no harm, but hides what is smaller; choose a largest size whose memory is many
-/// times 4,096 bytes.
+/// The code runs once for each size. From the second largest size to the largest, the peak may grow as `f(size)`, plus
+/// a tenth and 4,096 bytes. The same holds for the most that each stack held by itself, if it occurs at all sizes and
+/// holds 1 % of the largest peak. Constant memory in addition to `f` does no harm, but hides what is smaller; choose a
+/// largest size whose memory is many times 4,096 bytes.
 ///
 /// ```
 /// # #[global_allocator] static ALLOC: memtrace::Alloc = memtrace::Alloc::system();
@@ -78,8 +79,8 @@ impl Scales {
         Self { scaling, sizes: Own::new(Vec::new()), device: None }
     }
 
-    /// The input sizes: three or more, the largest at least four times the smallest and twice the second largest. Best make each
-    /// twice the one before, because memory that grows by doubling, as in a `Vec`, jumps in between.
+    /// The input sizes: three or more, the largest at least four times the smallest and twice the second largest. Best
+    /// make each twice the one before, because memory that grows by doubling, as in a `Vec`, jumps in between.
     pub fn sizes(self, sizes: impl AsRef<[usize]>) -> Self {
         let sorted = Own::make(|| {
             let mut sizes = sizes.as_ref().to_vec();
@@ -155,7 +156,7 @@ impl ScalingWatch<'_> {
     fn judge(&self, scaled: &[f64]) -> Result<(), Failure> {
         let (runs, of) = (self.measured.len(), self.plan.sizes.len());
         let Some(largest) = self.measured.last().filter(|_| runs == of) else {
-            return Err(ErrorKind::LeftEarly { runs, of }.into());
+            return Err(left_early(runs, of));
         };
         let main = largest.devices().iter().max_by_key(|on| on.peak).map_or(Device::Cpu, |on| on.device);
         let device = self.plan.device.unwrap_or(main);
@@ -241,8 +242,8 @@ impl Peaks<'_> {
     }
 }
 
-/// Predicts the last peak from the one before. For a peak that grows as `f` plus constants, the ratio `peak / f` never rises. That also
-/// holds for the maximum of several such phases, which a fitted line would not follow.
+/// Predicts the last peak from the one before. For a peak that grows as `f` plus constants, the ratio `peak / f` never
+/// rises. That also holds for the maximum of several such phases, which a fitted line would not follow.
 fn predict(scaled: &[f64], earlier: &[u64]) -> f64 {
     let highest = earlier.iter().copied().max().unwrap_or(0) as f64;
     let [.., before, last] = scaled else { return highest };

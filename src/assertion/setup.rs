@@ -1,6 +1,7 @@
 //! One-time initialization: a pool's threads, a thread's buffers, statics.
 //!
-//! Whichever test runs first pays for it, so it does not count against limits and baselines. It is recognized by functions on the stack.
+//! Whichever test runs first pays for it, so it does not count against limits and baselines. It is recognized by
+//! functions on the stack.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 

@@ -1,8 +1,8 @@
 //! Trend test: does a noisy series keep growing?
 //!
-//! Few runs cannot distinguish a leak from a cache that fills up, nor show a container that doubles its capacity. So a series that reached
-//! a new maximum late is unsettled and gets more runs (`runs`). The tests below measure false alarms in noise; `tests/verdicts` runs
-//! whole programs.
+//! Few runs cannot distinguish a leak from a cache that fills up, nor show a container that doubles its capacity. So a
+//! series that reached a new maximum late is unsettled and gets more runs (`runs`). The tests below measure false
+//! alarms in noise; `tests/verdicts` runs whole programs.
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Trend {
@@ -30,15 +30,15 @@ const MAXIMA: usize = 3;
 const PARTS: usize = 5;
 const LEAST_PART: usize = 5;
 
-/// Whether a series reached a new maximum after the warm-up, and not stayed below it for longer than it took to get there. A
-/// container that doubles its capacity reaches the next maximum after that time.
+/// Whether a series reached a new maximum after the warm-up, and not stayed below it for longer than it took to get
+/// there. A container that doubles its capacity reaches the next maximum after that time.
 pub(super) fn is_unsettled(series: &[f64], warmup: usize) -> bool {
     let last = maxima(series).last().map_or(0, |at| at + 1);
     last > warmup && series.len() < last * 9 / 4 + 2
 }
 
-/// Whether a series reaches new maxima in at least a quarter of the runs after the warm-up. A thread pool that occasionally adds a thread
-/// does not.
+/// Whether a series reaches new maxima in at least a quarter of the runs after the warm-up. A thread pool that
+/// occasionally adds a thread does not.
 pub(super) fn is_frequent(series: &[f64], warmup: usize) -> bool {
     let late = maxima(series).into_iter().filter(|at| *at >= warmup).count();
     late * 4 >= series.len().saturating_sub(warmup)
@@ -51,14 +51,15 @@ pub(super) fn rise(series: &[f64], warmup: usize) -> f64 {
     series.last().map_or(0.0, |last| (last - before) / runs as f64)
 }
 
-/// Whether the last value exceeds the whole first half. Memory that comes and goes can be at a maximum by chance, but not this.
+/// Whether the last value exceeds the whole first half. Memory that comes and goes can be at a maximum by chance, but
+/// not this.
 pub(super) fn ends_higher(series: &[f64]) -> bool {
     let first = series.iter().take(series.len() / 2).copied().fold(0.0, f64::max);
     series.last().is_some_and(|last| *last > first)
 }
 
-/// Whether a series grows by doubling, as a container does: at least three times after the warm-up, mostly by two fifths or more, never
-/// falling, and without the next doubling being overdue.
+/// Whether a series grows by doubling, as a container does: at least three times after the warm-up, mostly by two
+/// fifths or more, never falling, and without the next doubling being overdue.
 pub(super) fn doubles(series: &[f64], warmup: usize) -> bool {
     let maxima = maxima(series);
     let before = |at: usize| series.iter().take(at).copied().fold(0.0, f64::max);
@@ -78,8 +79,8 @@ pub(super) fn doubles(series: &[f64], warmup: usize) -> bool {
 /// * never falls, or reaches new maxima in seven of ten runs and never falls by more than a tenth of its total rise,
 /// * or has at least 25 runs, and each fifth of them lies above the one before.
 ///
-/// So a cache that fills up does not grow, and neither does noise, even if each run's size depends on the runs before. A test of the
-/// slope alone would report a queue that is temporarily long as a leak.
+/// So a cache that fills up does not grow, and neither does noise, even if each run's size depends on the runs before.
+/// A test of the slope alone would report a queue that is temporarily long as a leak.
 pub(super) fn trend(series: &[f64], warmup: usize) -> Trend {
     let maxima = maxima(series);
     let Some(last) = maxima.last().copied() else { return Trend::Steady };

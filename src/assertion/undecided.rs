@@ -28,8 +28,8 @@ macro_rules! counted_methods {
             Self { counted: CountedWork { whole_process, ..self.counted }, ..self }
         }
 
-        /// Ignores other threads' work that would make the verdict undecided, if this text occurs in the thread's name, or in a function
-        /// or file of its stack.
+        /// Ignores other threads' work that would make the verdict undecided, if this text occurs in the thread's name,
+        /// or in a function or file of its stack.
         pub fn allow(self, name: &'static str) -> Self {
             Self { counted: CountedWork { allowed: Some(name), ..self.counted }, ..self }
         }

@@ -37,7 +37,8 @@ pub fn cpu() -> candle_core::Device {
 ///
 /// # Errors
 /// candle's own: there is no such device, or candle was built without CUDA
-/// ([`Error::NotCompiledWithCudaSupport`](candle_core::Error::NotCompiledWithCudaSupport)), which memtrace's feature `cuda` enables.
+/// ([`Error::NotCompiledWithCudaSupport`](candle_core::Error::NotCompiledWithCudaSupport)), which memtrace's feature
+/// `cuda` enables.
 ///
 /// ```
 /// # if cfg!(not(feature = "cuda")) {
@@ -64,8 +65,9 @@ fn at(location: DeviceLocation) -> Device {
     }
 }
 
-/// Allocates the buffer of 1 or 2 MiB that gemm, candle's matrix product on the CPU, keeps for each thread after its first product.
-/// Call it on a thread before measuring products there. [`measure_in_pool`](crate::measure_in_pool) does it for its workers.
+/// Allocates the buffer of 1 or 2 MiB that gemm, candle's matrix product on the CPU, keeps for each thread after its
+/// first product. Call it on a thread before measuring products there. [`measure_in_pool`](crate::measure_in_pool) does
+/// it for its workers.
 ///
 /// ```
 /// # #[global_allocator] static ALLOC: memtrace::Alloc = memtrace::Alloc::system();

@@ -8,8 +8,8 @@ use super::tags::parameter;
 
 /// Wraps a builder so that each parameter it returns is named by its path, in the category PARAMETER.
 ///
-/// Prefix and dtype stay the same. One thing differs: after `to_dtype`, `get_unchecked` returns the new dtype, where the original
-/// builder returns the first one.
+/// Prefix and dtype stay the same. One thing differs: after `to_dtype`, `get_unchecked` returns the new dtype, where
+/// the original builder returns the first one.
 ///
 /// ```
 /// # #[global_allocator] static ALLOC: memtrace::Alloc = memtrace::Alloc::system();

@@ -6,6 +6,8 @@ use std::sync::{LazyLock, Mutex, PoisonError};
 #[cfg(feature = "cuda")]
 use candle_core::backend::BackendDevice;
 use candle_core::backprop::GradStore;
+#[cfg(feature = "cuda")]
+use candle_core::cuda_backend::CudaStorageSlice;
 use candle_core::{CpuStorage, Layout, Storage, Tensor, TensorId, Var};
 use candle_nn::VarMap;
 
@@ -20,11 +22,12 @@ const MOST_PARAMETERS: usize = 1 << 16;
 
 static PARAMETERS: LazyLock<Mutex<HashMap<TensorId, String>>> = LazyLock::new(Mutex::default);
 
-/// Names the block that holds a tensor's elements, as [`memtrace::name`](fn@crate::name) does. Dtype and shape are appended if the
-/// tensor fills its block: `weights f32[10, 20]`. A view names the block of the tensor behind it.
+/// Names the block that holds a tensor's elements, as [`memtrace::name`](fn@crate::name) does. Dtype and shape are
+/// appended if the tensor fills its block: `weights f32[10, 20]`. A view names the block of the tensor behind it.
 ///
-/// Returns false if the block is not recorded, and for CUDA tensors without memtrace's feature `cuda`. The tensor's storage is
-/// locked for reading meanwhile: do not call this while you hold the result of [`Tensor::storage_and_layout`].
+/// Returns false if the block is not recorded, and for CUDA tensors without memtrace's feature `cuda`. The tensor's
+/// storage is locked for reading meanwhile: do not call this while you hold the result of
+/// [`Tensor::storage_and_layout`].
 pub fn tag(tensor: &Tensor, name: &str) -> bool {
     tag_as(tensor, name, Category::Unknown)
 }
@@ -67,9 +70,9 @@ pub fn tag_vars<'a, N: AsRef<str> + 'a>(vars: impl IntoIterator<Item = (&'a N, &
     vars.into_iter().filter(|(name, var)| parameter(var, name.as_ref())).count()
 }
 
-/// Names gradients, in the category GRADIENT: `grad of NAME` if [`tag_varmap`], [`tag_vars`] or [`named`](super::named()) named the
-/// parameter. If a gradient shares its block with something that is named already, it replaces that name. Returns how many were
-/// found.
+/// Names gradients, in the category GRADIENT: `grad of NAME` if [`tag_varmap`], [`tag_vars`] or
+/// [`named`](super::named()) named the parameter. If a gradient shares its block with something that is named already,
+/// it replaces that name. Returns how many were found.
 ///
 /// ```
 /// # #[global_allocator] static ALLOC: memtrace::Alloc = memtrace::Alloc::system();
@@ -95,8 +98,9 @@ pub fn tag_grads(gradients: &GradStore) -> usize {
     gradients.get_ids().filter(found).count()
 }
 
-/// Names the state that an optimizer keeps between steps, in the category OPTIMIZER_STATE. Returns how many were found. This is for
-/// your own optimizers; the state of candle's AdamW is private, and attribution recognizes it by its allocation site.
+/// Names the state that an optimizer keeps between steps, in the category OPTIMIZER_STATE. Returns how many were found.
+/// This is for your own optimizers; the state of candle's AdamW is private, and attribution recognizes it by its
+/// allocation site.
 ///
 /// ```
 /// # #[global_allocator] static ALLOC: memtrace::Alloc = memtrace::Alloc::system();
@@ -152,59 +156,38 @@ fn covers(layout: &Layout, elements: usize) -> bool {
     layout.start_offset() == 0 && layout.is_contiguous() && layout.shape().elem_count() == elements
 }
 
+/// Evaluates an expression for the elements of a storage: its variants have the same names on all devices.
+macro_rules! with_elements {
+    ($variants:ident, $storage:expr, $data:ident => $block:expr) => {{
+        use $variants as S;
+        match $storage {
+            S::U8($data) | S::F6E2M3($data) | S::F6E3M2($data) | S::F4($data) | S::F8E8M0($data) => $block,
+            S::U32($data) => $block,
+            S::I16($data) => $block,
+            S::I32($data) => $block,
+            S::I64($data) => $block,
+            S::BF16($data) => $block,
+            S::F16($data) => $block,
+            S::F32($data) => $block,
+            S::F64($data) => $block,
+            S::F8E4M3($data) => $block,
+        }
+    }};
+}
+
 /// Device and address of a tensor's block, and the number of elements in it.
 fn block_of(storage: &Storage) -> Option<(Device, Address, usize)> {
     match storage {
         Storage::Cpu(storage) => {
-            let (block, elements) = cpu_block(storage);
-            Some((Device::Cpu, block, elements))
+            Some(with_elements!(CpuStorage, storage, data => (Device::Cpu, data.as_ptr().into(), data.len())))
         }
         #[cfg(feature = "cuda")]
         Storage::Cuda(storage) => {
-            let (block, elements) = cuda_block(storage);
-            Some((at(storage.device.location()), block, elements))
+            let device = at(storage.device.location());
+            Some(with_elements!(CudaStorageSlice, &storage.slice, data => {
+                (device, crate::cudarc::address(data), data.len())
+            }))
         }
         _ => None,
-    }
-}
-
-fn cpu_block(storage: &CpuStorage) -> (Address, usize) {
-    use CpuStorage as S;
-    fn vector<T>(data: &[T]) -> (Address, usize) {
-        (data.as_ptr().into(), data.len())
-    }
-    match storage {
-        S::U8(data) | S::F6E2M3(data) | S::F6E3M2(data) | S::F4(data) | S::F8E8M0(data) => vector(data),
-        S::U32(data) => vector(data),
-        S::I16(data) => vector(data),
-        S::I32(data) => vector(data),
-        S::I64(data) => vector(data),
-        S::BF16(data) => vector(data),
-        S::F16(data) => vector(data),
-        S::F32(data) => vector(data),
-        S::F64(data) => vector(data),
-        S::F8E4M3(data) => vector(data),
-    }
-}
-
-#[cfg(feature = "cuda")]
-fn cuda_block(storage: &candle_core::CudaStorage) -> (Address, usize) {
-    use candle_core::cuda_backend::CudaStorageSlice as S;
-    use candle_core::cuda_backend::cudarc::driver::CudaSlice;
-
-    fn slice<T>(data: &CudaSlice<T>) -> (Address, usize) {
-        (crate::cudarc::address(data), data.len())
-    }
-    match &storage.slice {
-        S::U8(data) | S::F6E2M3(data) | S::F6E3M2(data) | S::F4(data) | S::F8E8M0(data) => slice(data),
-        S::U32(data) => slice(data),
-        S::I16(data) => slice(data),
-        S::I32(data) => slice(data),
-        S::I64(data) => slice(data),
-        S::BF16(data) => slice(data),
-        S::F16(data) => slice(data),
-        S::F32(data) => slice(data),
-        S::F64(data) => slice(data),
-        S::F8E4M3(data) => slice(data),
     }
 }

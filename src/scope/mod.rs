@@ -1,7 +1,7 @@
 //! Scopes: labels for parts of the program, a stack of which is open on each thread.
 //!
-//! The path of open scopes is interned to one number, the *context*, which every record carries. [`Context`] takes it to other
-//! threads. Open scopes also carry the active measurement (see `assertion`).
+//! The path of open scopes is interned to one number, the *context*, which every record carries. [`Context`] takes it
+//! to other threads. Open scopes also carry the active measurement (see `assertion`).
 
 mod open;
 #[cfg(feature = "tracing")]
@@ -19,8 +19,8 @@ pub(crate) use span::{LastPath, SpanKey, enter_span, exit_span};
 
 /// Runs `f` in a scope: allocations of this thread are labelled `name`, inside the scopes that are already open.
 ///
-/// Other threads that work for `f` are not labelled, unless they are given the [`Context`]. While nothing is recorded, a scope costs
-/// about as much as a hash map lookup.
+/// Other threads that work for `f` are not labelled, unless they are given the [`Context`]. While nothing is recorded,
+/// a scope costs about as much as a hash map lookup.
 ///
 /// ```
 /// let sum = memtrace::scope("forward", || 1 + 1);
@@ -169,7 +169,8 @@ impl Drop for ScopeGuard {
     }
 }
 
-/// The scopes that are open on a thread, and the measurement that is active there, to be handed to work on other threads.
+/// The scopes that are open on a thread, and the measurement that is active there, to be handed to work on other
+/// threads.
 ///
 /// ```
 /// let _scope = memtrace::scope_guard("load");
@@ -189,8 +190,8 @@ impl Context {
         Self { path: guard::context(), measure: measure::carry() }
     }
 
-    /// Replaces this thread's scopes with these until the guard is dropped. Meanwhile, allocations count for the measurement that
-    /// was active where the context was taken.
+    /// Replaces this thread's scopes with these until the guard is dropped. Meanwhile, allocations count for the
+    /// measurement that was active where the context was taken.
     pub fn enter(self) -> ScopeGuard {
         ScopeGuard::open_carrying(self.path, ScopeKind::Carried, self.measure)
     }

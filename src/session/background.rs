@@ -1,6 +1,7 @@
 //! Background threads: detached, with all signals blocked, and every allocation on them is own memory.
 //!
-//! They are created with `pthread_create`, because `std::thread` allocates on the new thread before it calls the closure.
+//! They are created with `pthread_create`, because `std::thread` allocates on the new thread before it calls the
+//! closure.
 #![cfg_attr(unix, expect(unsafe_code, reason = "creates threads with C functions"))]
 
 use std::ffi::CStr;
@@ -44,8 +45,8 @@ fn spawn(name: &'static CStr, work: impl FnOnce() + Send + 'static) -> io::Resul
     }))
 }
 
-/// Detects that all threads of the program have ended. If the main thread calls `pthread_exit`, the process lives until its
-/// last thread ends, and a background thread must not be that thread.
+/// Detects that all threads of the program have ended. If the main thread calls `pthread_exit`, the process lives until
+/// its last thread ends, and a background thread must not be that thread.
 #[derive(Debug)]
 struct ProcessWatch {
     checked: Instant,

@@ -45,8 +45,8 @@ pub(super) struct SessionPlan {
 }
 
 impl SessionPlan {
-    /// Applies `MEMTRACE_OUT`: dumps to that file at the end and on a panic. A capture is streamed instead, and then nothing
-    /// is dumped unless the code chose a file for that.
+    /// Applies `MEMTRACE_OUT`: dumps to that file at the end and on a panic. A capture is streamed instead, and then
+    /// nothing is dumped unless the code chose a file for that.
     pub(super) fn output(&mut self, pattern: &str) {
         if pattern.ends_with(".memtrace") {
             self.stream = Some(pattern.to_owned());
@@ -85,12 +85,12 @@ impl SessionPlan {
             let message = format!("min_size is {min_size} bytes, which is not a power of two; use {below}{above}");
             return Err(Error::wrong(message));
         }
-        if let Some(sample_interval) = sample_interval
-            && !(sample_interval.is_power_of_two() && sample_interval.get() <= MAX_INTERVAL)
+        if let Some(interval) = sample_interval
+            && !(interval.is_power_of_two() && interval.get() <= MAX_INTERVAL)
         {
-            let below = 1u64 << sample_interval.ilog2().min(30);
+            let below = 1u64 << interval.ilog2().min(30);
             return Err(Error::wrong(format!(
-                "sample_interval is {sample_interval} bytes; give a power of two of at most 1 GiB, such as {below}, or 0"
+                "sample_interval is {interval} bytes; give a power of two of at most 1 GiB, such as {below}, or 0"
             )));
         }
         if !(2..=MAX_STACK_DEPTH).contains(stack_depth) {
@@ -119,148 +119,145 @@ impl fmt::Debug for TraceReady {
 
 impl Builder {
     /// How much is recorded: nothing, live blocks only, or the history as well (default).
-    pub fn enabled(mut self, enabled: Enabled) -> Self {
-        self.plan.settings.enabled = enabled;
-        self
+    pub fn enabled(self, enabled: Enabled) -> Self {
+        self.set(|plan| plan.settings.enabled = enabled)
     }
 
     /// Which records get a stack (default: allocations).
-    pub fn context(mut self, context: StackContext) -> Self {
-        self.plan.settings.context = context;
-        self
+    pub fn context(self, context: StackContext) -> Self {
+        self.set(|plan| plan.settings.context = context)
     }
 
     /// Which frames are kept (default: Rust code only).
-    pub fn stacks(mut self, stacks: StackKind) -> Self {
-        self.plan.settings.stacks = stacks;
-        self
+    pub fn stacks(self, stacks: StackKind) -> Self {
+        self.set(|plan| plan.settings.stacks = stacks)
     }
 
-    /// Length of each device's log, a ring buffer, in records (default: 1,048,576). A record is one alloc or one free and takes
-    /// 32 bytes, or 40 on CUDA devices and with stacks of frees. Scopes have a second log of the same length. In a PyTorch
-    /// pickle a free becomes two entries. The peak and the counters stay exact when records are overwritten.
-    pub fn max_entries(mut self, records: usize) -> Self {
-        self.plan.settings.max_entries = records;
-        self
+    /// Length of each device's log, a ring buffer, in records (default: 1,048,576). A record is one alloc or one free
+    /// and takes 32 bytes, or 40 on CUDA devices and with stacks of frees. Scopes have a second log of the same length.
+    /// In a PyTorch pickle a free becomes two entries. The peak and the counters stay exact when records are
+    /// overwritten.
+    pub fn max_entries(self, records: usize) -> Self {
+        self.set(|plan| plan.settings.max_entries = records)
     }
 
-    /// CPU only: the threshold, the smallest block that is recorded, as bytes or text like `"64 KiB"`: a power of two, or 0 for
-    /// every block (default: 1 KiB, or 0 with [`sample_interval`](Builder::sample_interval)). Smaller blocks are counted in a
-    /// row of their own, without stacks.
+    /// CPU only: the threshold, the smallest block that is recorded, as bytes or text like `"64 KiB"`: a power of two,
+    /// or 0 for every block (default: 1 KiB, or 0 with [`sample_interval`](Builder::sample_interval)). Smaller blocks
+    /// are counted in a row of their own, without stacks.
     ///
-    /// The default leaves out about 70 % of the allocations of a candle training step, which hold less than 0.1 % of its memory.
+    /// The default leaves out about 70 % of the allocations of a candle training step, which hold less than 0.1 % of
+    /// its memory.
     pub fn min_size(self, size: impl IntoBytes) -> Self {
         self.take(size.into_bytes(), |plan, bytes| (plan.settings.min_size, plan.min_size_is_set) = (bytes, true))
     }
 
-    /// CPU only: Poisson sampling. Blocks of at least `interval` bytes are all recorded; of smaller ones a sample, on average
-    /// one for each `interval` allocated bytes. As bytes or text like `"512 KiB"`: a power of two up to 1 GiB, or 0 to record
-    /// every block (default). Use it when many small blocks make recording slow; a block that is not sampled costs nanoseconds.
+    /// CPU only: Poisson sampling. Blocks of at least `interval` bytes are all recorded; of smaller ones a sample, on
+    /// average one for each `interval` allocated bytes. As bytes or text like `"512 KiB"`: a power of two up to 1 GiB,
+    /// or 0 to record every block (default). Use it when many small blocks make recording slow; a block that is not
+    /// sampled costs nanoseconds.
     ///
-    /// * **Totals and curves** are unbiased estimates and marked as such: each sampled block counts with its weight, the inverse
-    ///   of its probability to be recorded ([`Sampling`](crate::snapshot::Sampling)).
-    /// * **Live bytes** are counted exactly ([`Counted`](crate::snapshot::Counted)) whenever a block is recorded, and the peak is
-    ///   the highest of these counts. Between two recorded blocks it may have been higher, by about an interval per thread.
-    /// * **Tables** distribute the counted bytes among their rows by the weights of the sample. A row that holds a hundred
-    ///   intervals is right to about a tenth; a row that holds less than one may be missing.
-    /// * **Small blocks from before the recording** cannot be distinguished from those left out; only their sum at the start
-    ///   is known.
+    /// * **Totals and curves** are unbiased estimates and marked as such: each sampled block counts with its weight,
+    ///   the inverse of its probability to be recorded ([`Sampling`](crate::snapshot::Sampling)).
+    /// * **Live bytes** are counted exactly ([`Counted`](crate::snapshot::Counted)) whenever a block is recorded, and
+    ///   the peak is the highest of these counts. Between two recorded blocks it may have been higher, by about an
+    ///   interval per thread.
+    /// * **Tables** distribute the counted bytes among their rows by the weights of the sample. A row that holds a
+    ///   hundred intervals is right to about a tenth; a row that holds less than one may be missing.
+    /// * **Small blocks from before the recording** cannot be distinguished from those left out; only their sum at the
+    ///   start is known.
     ///
-    /// Without [`min_size`](Builder::min_size) blocks of every size are sampled. CUDA memory is always recorded completely, and
-    /// [`measure`](fn@crate::measure) and the assertions see every block.
+    /// Without [`min_size`](Builder::min_size) blocks of every size are sampled. CUDA memory is always recorded
+    /// completely, and [`measure`](fn@crate::measure) and the assertions see every block.
     pub fn sample_interval(self, interval: impl IntoBytes) -> Self {
         self.take(interval.into_bytes(), |plan, bytes| plan.settings.sample_interval = NonZeroU64::new(bytes))
     }
 
     /// How many frames of a stack are kept, 2 to 256 (default: 128). A deeper stack keeps half of them at each end.
-    pub fn stack_depth(mut self, frames: usize) -> Self {
-        self.plan.settings.stack_depth = frames;
-        self
+    pub fn stack_depth(self, frames: usize) -> Self {
+        self.set(|plan| plan.settings.stack_depth = frames)
     }
 
     /// The rules that attribution uses to recognize frameworks (default: candle, cudarc and their dependencies).
-    pub fn rules(mut self, rules: Rules) -> Self {
-        self.plan.settings.rules = rules;
-        self
+    pub fn rules(self, rules: Rules) -> Self {
+        self.set(|plan| plan.settings.rules = rules)
     }
 
     /// Records only this device (default: all).
-    pub fn device(mut self, device: Device) -> Self {
-        self.plan.settings.device = Some(device);
-        self
+    pub fn device(self, device: Device) -> Self {
+        self.set(|plan| plan.settings.device = Some(device))
     }
 
-    /// Leaves these records out of the log (default: none). Counters and the peak stay exact. A log without frees or without
-    /// allocs cannot be replayed, and viewers show it as it is.
-    pub fn skip_actions(mut self, actions: impl IntoIterator<Item = Action>) -> Self {
-        self.plan.settings.skip_actions = actions.into_iter().collect();
-        self
+    /// Leaves these records out of the log (default: none). Counters and the peak stay exact. A log without frees or
+    /// without allocs cannot be replayed, and viewers show it as it is.
+    pub fn skip_actions(self, actions: impl IntoIterator<Item = Action>) -> Self {
+        self.set(|plan| plan.settings.skip_actions = actions.into_iter().collect())
     }
 
-    /// Records by steps, as torch.profiler's `schedule`. In each cycle `wait` steps are not recorded, `warmup` steps are recorded
-    /// and discarded, `active` steps are kept. There are `repeat` cycles; 0 repeats until the session ends. [`Session::step`]
-    /// ends a step.
+    /// Records by steps, as torch.profiler's `schedule`. In each cycle `wait` steps are not recorded, `warmup` steps
+    /// are recorded and discarded, `active` steps are kept. There are `repeat` cycles; 0 repeats until the session
+    /// ends. [`Session::step`] ends a step.
     ///
     /// Blocks allocated in a warm-up step are known, with their stacks, when the active steps begin.
     pub fn schedule(self, wait: u64, warmup: u64, active: u64, repeat: u64) -> Self {
         self.take(Schedule::new(wait, warmup, active, repeat), |plan, schedule| plan.schedule = Some(schedule))
     }
 
-    /// Called by [`Session::step`] with the snapshot of each finished cycle of the [`schedule`](Builder::schedule), and at the
-    /// session's end if that interrupts active steps. Without a schedule the session is one cycle.
+    /// Called by [`Session::step`] with the snapshot of each finished cycle of the [`schedule`](Builder::schedule), and
+    /// at the session's end if that interrupts active steps. Without a schedule the session is one cycle.
     pub fn on_trace_ready(mut self, ready: impl FnMut(&Snapshot) + Send + 'static) -> Self {
         self.on_trace_ready = Some(TraceReady(Box::new(ready)));
         self
     }
 
-    /// Streams the recording to a capture while the program runs, so that it survives whatever ends the program, `kill -9`
-    /// included. [`read_capture`](crate::read_capture) reads it. In the path, `%e`, `%h`, `%p`, `%r` and `%t` stand for program,
-    /// host, pid, rank and seconds since 1970.
+    /// Streams the recording to a capture while the program runs, so that it survives whatever ends the program, `kill
+    /// -9` included. [`read_capture`](crate::read_capture) reads it. In the path, `%e`, `%h`, `%p`, `%r` and `%t` stand
+    /// for program, host, pid, rank and seconds since 1970.
     ///
     /// A thread of memtrace's writes about ten times a second; recorded threads never wait for the disk. If more than
-    /// [`max_entries`](Builder::max_entries) records arrive in between, the capture misses the oldest and says how many.
-    pub fn stream(mut self, path: impl Into<String>) -> Self {
-        self.plan.stream = Some(path.into());
-        self
+    /// [`max_entries`](Builder::max_entries) records arrive in between, the capture misses the oldest and says how
+    /// many.
+    pub fn stream(self, path: impl Into<String>) -> Self {
+        self.set(|plan| plan.stream = Some(path.into()))
     }
 
-    /// The file for dumps: snapshots that the other `dump_` options request, or one at the end if none of them is given. The
-    /// extension chooses the format, see [`Snapshot::write`]. `%e`, `%h`, `%p`, `%r` and `%t` stand for program, host, pid, rank
-    /// and seconds since 1970. An existing file is kept; the new one gets a number. A relative path starts in the folder in which
-    /// the session began. Without this option dumps are pickles under `memtrace` in cargo's target folder, or else in the working
-    /// directory, and the newest ten are kept.
-    pub fn dump_to(mut self, path: impl Into<String>) -> Self {
-        self.plan.dumps.path = Some(path.into());
-        self
+    /// The file for dumps: snapshots that the other `dump_` options request, or one at the end if none of them is
+    /// given. The extension chooses the format, see [`Snapshot::write`]. `%e`, `%h`, `%p`, `%r` and `%t` stand for
+    /// program, host, pid, rank and seconds since 1970. An existing file is kept; the new one gets a number. A relative
+    /// path starts in the folder in which the session began. Without this option dumps are pickles under `memtrace` in
+    /// cargo's target folder, or else in the working directory, and the newest ten are kept.
+    pub fn dump_to(self, path: impl Into<String>) -> Self {
+        self.set(|plan| plan.dumps.path = Some(path.into()))
     }
 
     /// Writes a snapshot when the session ends or the process exits, also by [`std::process::exit`].
-    pub fn dump_at_end(mut self, on: bool) -> Self {
-        self.plan.dumps.at_end = on;
-        self
+    pub fn dump_at_end(self, on: bool) -> Self {
+        self.set(|plan| plan.dumps.at_end = on)
     }
 
-    /// Writes a snapshot on the first panic, before unwinding. It shows the state before the panic message was printed, because
-    /// the message, with a backtrace, takes memory of its own.
-    pub fn dump_on_panic(mut self, on: bool) -> Self {
-        self.plan.dumps.on_panic = on;
-        self
+    /// Writes a snapshot on the first panic, before unwinding. It shows the state before the panic message was printed,
+    /// because the message, with a backtrace, takes memory of its own.
+    pub fn dump_on_panic(self, on: bool) -> Self {
+        self.set(|plan| plan.dumps.on_panic = on)
     }
 
-    /// On the first refused allocation, writes a snapshot from inside the failing call and a post-mortem to stderr: who held the
-    /// memory, and what would help. If too little memory is left, or the file cannot be written, the next refusal tries again.
-    /// For this, 288 MiB of address space are reserved and never touched.
+    /// On the first refused allocation, writes a snapshot from inside the failing call and a post-mortem to stderr: who
+    /// held the memory, and what would help. If too little memory is left, or the file cannot be written, the next
+    /// refusal tries again. For this, 288 MiB of address space are reserved and never touched.
     ///
     /// By default only the post-mortem is written, if enough memory is left for it. `false` turns it off.
-    pub fn dump_on_oom(mut self, on: bool) -> Self {
-        self.plan.dumps.on_oom = Some(on);
-        self
+    pub fn dump_on_oom(self, on: bool) -> Self {
+        self.set(|plan| plan.dumps.on_oom = Some(on))
     }
 
-    /// Writes a snapshot whenever this signal arrives, such as `"USR2"` (feature `signals`), within a tenth of a second. Several
-    /// signals within that time are one. The program's own handler for the signal still runs.
+    /// Writes a snapshot whenever this signal arrives, such as `"USR2"` (feature `signals`), within a tenth of a
+    /// second. Several signals within that time are one. The program's own handler for the signal still runs.
     pub fn dump_on_signal(self, signal: &str) -> Self {
         self.take(signal_number(signal), |plan, signal| plan.dumps.signal = Some(signal))
+    }
+
+    fn set(mut self, put: impl FnOnce(&mut SessionPlan)) -> Self {
+        put(&mut self.plan);
+        self
     }
 
     fn take<T>(mut self, option: Result<T, Error>, put: impl FnOnce(&mut SessionPlan, T)) -> Self {
@@ -271,11 +268,12 @@ impl Builder {
         self
     }
 
-    /// Starts the recording. The environment variables `MEMTRACE_*` override these options; the crate's documentation lists
-    /// them.
+    /// Starts the recording. The environment variables `MEMTRACE_*` override these options; the crate's documentation
+    /// lists them.
     ///
     /// # Errors
-    /// If a session is already active, an option or variable has an invalid value, or the file to stream to cannot be created.
+    /// If a session is already active, an option or variable has an invalid value, or the file to stream to cannot be
+    /// created.
     pub fn start(self) -> Result<Session, Error> {
         if let Some(error) = self.wrong {
             return Err(error);

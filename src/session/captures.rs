@@ -9,8 +9,8 @@ use crate::record::{Leaves, own};
 
 impl Leaves for Snapshot {}
 
-/// Reads a capture: one written by [`Snapshot::write`], or one that [`Builder::stream`] has written so far, also of a program
-/// that was killed. [`SnapshotData::health`](crate::SnapshotData::health) says what could not be read.
+/// Reads a capture: one written by [`Snapshot::write`], or one that [`Builder::stream`] has written so far, also of a
+/// program that was killed. [`SnapshotData::health`](crate::SnapshotData::health) says what could not be read.
 ///
 /// A streamed capture holds only addresses. This resolves them to functions and lines from the program's file and its
 /// libraries, as long as their build-ids are still the same.

@@ -70,8 +70,8 @@ mod exit {
     use super::{guard, own, recording};
 
     pub(super) fn register() {
-        // SAFETY: the function does not unwind and uses nothing that is destroyed before exit. If registering fails for lack
-        // of memory, the process leaves no last snapshot.
+        // SAFETY: the function does not unwind and uses nothing that is destroyed before exit. If registering fails for
+        // lack of memory, the process leaves no last snapshot.
         unsafe { libc::atexit(finish) };
     }
 

@@ -39,8 +39,8 @@ impl Dumps {
         self.at_end |= self.path.is_some() && !at_a_moment;
     }
 
-    /// Writes a snapshot to a new file and reports it on stderr. False if there is nothing to write, or the file cannot be
-    /// written.
+    /// Writes a snapshot to a new file and reports it on stderr. False if there is nothing to write, or the file cannot
+    /// be written.
     pub(super) fn write(&self, snapshot: &Snapshot, reason: &str) -> bool {
         if snapshot.devices.is_empty() {
             say(&format!("no snapshot {reason}: nothing is being recorded"));

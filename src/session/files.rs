@@ -29,7 +29,8 @@ pub(super) fn create(
     Ok(written.to_path_buf())
 }
 
-/// Writes a snapshot as `name`, or `name-2`, … if that exists, in the [default folder](base_dir), and prunes older ones.
+/// Writes a snapshot as `name`, or `name-2`, … if that exists, in the [default folder](base_dir), and prunes older
+/// ones.
 pub(crate) fn write_new(snapshot: &super::Snapshot, name: &str) -> Result<PathBuf, Error> {
     let path = base_dir(Path::new("")).join(name);
     let written = snapshot.write(&path)?;
@@ -57,15 +58,16 @@ pub(super) fn prune(path: &Path, matches: impl Fn(&str) -> bool) {
     }
 }
 
-/// The default output folder: `memtrace` in cargo's target folder, or else in the working directory. Relative to `folder`, or
-/// to the working directory if `folder` is empty.
+/// The default output folder: `memtrace` in cargo's target folder, or else in the working directory. Relative to
+/// `folder`, or to the working directory if `folder` is empty.
 pub(super) fn base_dir(folder: &Path) -> PathBuf {
     let Some(target) = cargo_target() else { return "memtrace".into() };
     let here = if folder.as_os_str().is_empty() { std::env::current_dir().unwrap_or_default() } else { folder.into() };
     target.strip_prefix(here).unwrap_or(&target).join("memtrace")
 }
 
-/// Cargo's target folder, recognized by its cache tag: above this program, or, for a doctest, above the working directory.
+/// Cargo's target folder, recognized by its cache tag: above this program, or, for a doctest, above the working
+/// directory.
 fn cargo_target() -> Option<PathBuf> {
     let is_cargos =
         |folder: &PathBuf| std::fs::read_to_string(folder.join("CACHEDIR.TAG")).is_ok_and(|tag| tag.contains("cargo"));

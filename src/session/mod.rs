@@ -1,8 +1,9 @@
 //! Session lifecycle: starts a recording, takes snapshots of it, streams and dumps it, ends it.
 //!
-//! With `assertion` this is the only part that sees both sides: it drives the recorder and hands finished data to analysis and
-//! export. Everything that must be finished when the session *or the process* ends is in [`Recording`](recording::Recording),
-//! which the session shares with memtrace's own threads, the panic hook and the `atexit` handler.
+//! With `assertion` this is the only part that sees both sides: it drives the recorder and hands finished data to
+//! analysis and export. Everything that must be finished when the session *or the process* ends is in
+//! [`Recording`](recording::Recording), which the session shares with memtrace's own threads, the panic hook and the
+//! `atexit` handler.
 
 #[cfg(target_os = "linux")]
 mod autostart;
@@ -46,7 +47,7 @@ use start::RecordingStart;
 use stream::CaptureStream;
 
 use crate::device::IntoDevice;
-use crate::error::{Error, ErrorKind};
+use crate::error::{Error, NOT_INSTALLED};
 use crate::export::file;
 use crate::hook::cuda;
 use crate::record::{Leaves, guard, heap, own, recorder, set_sample_seed, unwind};
@@ -79,7 +80,8 @@ impl Cycle {
         self.schedule.map_or(Phase::Active, |schedule| schedule.phase(self.step))
     }
 
-    /// Calls the user's callback. A panic in it is returned, so that the caller can restore its state before it resumes it.
+    /// Calls the user's callback. A panic in it is returned, so that the caller can restore its state before it resumes
+    /// it.
     fn deliver(&mut self, recording: &Recording) -> thread::Result<()> {
         let Some(TraceReady(ready)) = &mut self.on_trace_ready else { return Ok(()) };
         catch_unwind(AssertUnwindSafe(|| ready(&recording.snapshot())))
@@ -99,8 +101,8 @@ pub fn builder() -> Builder {
     Builder::default()
 }
 
-/// Records until the process ends if the environment asks for it, with `MEMTRACE=1` or `MEMTRACE_OUT`; otherwise does nothing.
-/// Writes a snapshot at the end and on a panic, to `MEMTRACE_OUT` if that is set. Returns whether it records.
+/// Records until the process ends if the environment asks for it, with `MEMTRACE=1` or `MEMTRACE_OUT`; otherwise does
+/// nothing. Writes a snapshot at the end and on a panic, to `MEMTRACE_OUT` if that is set. Returns whether it records.
 ///
 /// ```
 /// #[global_allocator]
@@ -143,16 +145,16 @@ impl Session {
         Ok(Self { recording, cycle, ended: false, is_shared: false })
     }
 
-    /// Everything recorded so far; the recording continues. Resolves symbols, which takes about a second for a program of
-    /// candle's size and less when repeated.
+    /// Everything recorded so far; the recording continues. Resolves symbols, which takes about a second for a program
+    /// of candle's size and less when repeated.
     ///
     /// In a child process forked after the session began, the snapshot is empty.
     pub fn snapshot(&self) -> Snapshot {
         self.recording.snapshot()
     }
 
-    /// Ends a step of the [`schedule`](Builder::schedule) and enters the next one. After the last active step of a cycle it
-    /// calls [`on_trace_ready`](Builder::on_trace_ready). Without a schedule it does nothing.
+    /// Ends a step of the [`schedule`](Builder::schedule) and enters the next one. After the last active step of a
+    /// cycle it calls [`on_trace_ready`](Builder::on_trace_ready). Without a schedule it does nothing.
     pub fn step(&self) {
         if recorder::was_forked() {
             return;
@@ -173,9 +175,9 @@ impl Session {
         delivered.unwrap_or_else(|panic| resume_unwind(panic));
     }
 
-    /// Writes everything recorded so far to the file of the [`stream`](Builder::stream), which otherwise happens about ten
-    /// times a second. Call it before something that may not return. Does nothing without a stream. A write error is reported
-    /// on stderr, and the next flush tries again.
+    /// Writes everything recorded so far to the file of the [`stream`](Builder::stream), which otherwise happens about
+    /// ten times a second. Call it before something that may not return. Does nothing without a stream. A write error
+    /// is reported on stderr, and the next flush tries again.
     pub fn flush(&self) {
         // A forked child must not write to its parent's file.
         if recorder::was_forked() {
@@ -250,11 +252,11 @@ fn begin(plan: &SessionPlan) -> Result<(SharedRecording, Option<Schedule>), Erro
         heap::on_refusal(refusal::dump_out_of_memory);
     }
     if sees_nothing(&plan.settings) {
-        say(&Error::from(ErrorKind::NotInstalled).to_string());
+        say(NOT_INSTALLED);
     }
     let waits = plan.schedule.is_some_and(|schedule| schedule.phase(0) == Phase::Wait);
     if recorder::is_taken() {
-        return Err(ErrorKind::AlreadyRecording.into());
+        return Err(Error::already_recording());
     }
     unwind::check_stacks(plan.check_stacks);
     set_sample_seed(plan.sample_seed);
@@ -278,8 +280,8 @@ fn sees_nothing(settings: &Settings) -> bool {
     wants_heap && !guard::allocator_is_installed() && !cuda::is_loaded()
 }
 
-/// Creates the capture's file. A name from the environment gets a number if the file exists: a second session of the program
-/// must not fail for that.
+/// Creates the capture's file. A name from the environment gets a number if the file exists: a second session of the
+/// program must not fail for that.
 fn open_stream(plan: &SessionPlan, pattern: &str) -> Result<CaptureStream, Error> {
     let path = plan.dumps.folder.join(process::expand(pattern, &process::this_process()));
     let create = |path: &Path| {
@@ -325,8 +327,8 @@ pub fn reset_peak(device: impl IntoDevice) {
 
 impl Leaves for MemoryStats {}
 
-/// Calls `call` once, on the thread that initializes the CUDA driver: for recorders of programs that may not use CUDA at all.
-/// False if this copy of memtrace has no hooks, because the program itself contains memtrace.
+/// Calls `call` once, on the thread that initializes the CUDA driver: for recorders of programs that may not use CUDA
+/// at all. False if this copy of memtrace has no hooks, because the program itself contains memtrace.
 #[doc(hidden)]
 pub fn on_cuda_start(call: fn()) -> bool {
     crate::hook::cuda::on_cuda_start(call)

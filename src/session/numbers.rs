@@ -1,6 +1,7 @@
 //! Dense ids for stacks and their addresses, in the order of first use.
 //!
-//! The recorder's stack ids are positions in its table, with gaps. A snapshot or capture numbers only the stacks that it uses.
+//! The recorder's stack ids are positions in its table, with gaps. A snapshot or capture numbers only the stacks that
+//! it uses.
 
 use std::collections::HashMap;
 use std::hash::Hash;

@@ -10,7 +10,8 @@ use crate::error::Error;
 use crate::export::{ExportOperators, Format};
 use crate::record::guard::Own;
 
-/// The operator calls on one device, in order (see [`OperatorSeries`]). Prints as a table of the calls that added most memory.
+/// The operator calls on one device, in order (see [`OperatorSeries`]). Prints as a table of the calls that added most
+/// memory.
 ///
 /// ```no_run
 /// # let session = memtrace::start()?;
@@ -48,7 +49,8 @@ impl Operators {
     }
 
     /// Writes a file in the format of its extension and returns its path: `.operators.json` (for [`read_operators`]),
-    /// `.operators.csv` (a line for each call) or `.operators.svg` (four figures). A name that ends in `.gz` is compressed.
+    /// `.operators.csv` (a line for each call) or `.operators.svg` (four figures). A name that ends in `.gz` is
+    /// compressed.
     ///
     /// # Errors
     /// If the extension names no such format, the file cannot be written, or there is nothing to draw.

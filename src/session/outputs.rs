@@ -19,8 +19,8 @@ use crate::snapshot::{Device, SnapshotData};
 
 /// A finished recording: its data (see [`SnapshotData`]), a report, and files for other tools.
 ///
-/// A file appears whole or not at all: it is written under a temporary name and renamed. An existing file is never overwritten;
-/// the new one gets a number (`peak-2.svg`), and the methods return its path.
+/// A file appears whole or not at all: it is written under a temporary name and renamed. An existing file is never
+/// overwritten; the new one gets a number (`peak-2.svg`), and the methods return its path.
 #[derive(Debug)]
 #[must_use = "print its `report()` or `write` it to a file"]
 pub struct Snapshot {
@@ -43,14 +43,15 @@ impl Snapshot {
         Self { data }
     }
 
-    /// The report on the peak: a summary, findings and tables. Print it with `{}`. On a terminal it is 80 columns wide (or
-    /// `COLUMNS`); elsewhere lines are not cut.
+    /// The report on the peak: a summary, findings and tables. Print it with `{}`. On a terminal it is 80 columns wide
+    /// (or `COLUMNS`); elsewhere lines are not cut.
     pub fn report(&self) -> RenderedReport {
         RenderedReport::of(|| for_terminal().render(&self.data))
     }
 
-    /// The report on growth: what was allocated since an earlier snapshot of the same session and is still live, by line,
-    /// operator, module, scope and age. [`Moment::Growth`](crate::analysis::Moment::Growth) draws it as a flamegraph.
+    /// The report on growth: what was allocated since an earlier snapshot of the same session and is still live, by
+    /// line, operator, module, scope and age. [`Moment::Growth`](crate::analysis::Moment::Growth) draws it as a
+    /// flamegraph.
     ///
     /// ```no_run
     /// # let session = memtrace::start()?;
@@ -85,8 +86,8 @@ impl Snapshot {
         Ok(RenderedReport { text: Own::try_make(|| options.render(&self.data))? })
     }
 
-    /// The operator calls on the main device, in order, as torch.distributed's `MemoryTracker` has them: name, bytes added,
-    /// memory afterwards and peak inside. Prints as a table.
+    /// The operator calls on the main device, in order, as torch.distributed's `MemoryTracker` has them: name, bytes
+    /// added, memory afterwards and peak inside. Prints as a table.
     pub fn operators(&self) -> Operators {
         self.operators_on(None)
     }
@@ -151,8 +152,8 @@ impl Snapshot {
 /// Added to the error when a dump cannot be written.
 pub(super) const LOST: &str = "the snapshot is lost";
 
-/// A callback for [`Builder::on_trace_ready`](crate::Builder::on_trace_ready) that writes each snapshot to a folder, as torch's
-/// `tensorboard_trace_handler` does: a timeline and a PyTorch snapshot, compressed, with names from
+/// A callback for [`Builder::on_trace_ready`](crate::Builder::on_trace_ready) that writes each snapshot to a folder, as
+/// torch's `tensorboard_trace_handler` does: a timeline and a PyTorch snapshot, compressed, with names from
 /// [`Snapshot::file_name`]. Write errors are reported on stderr.
 #[must_use = "give it to `Builder::on_trace_ready`"]
 pub fn trace_handler(dir: impl Into<PathBuf>) -> impl FnMut(&Snapshot) + Send + 'static {
@@ -199,8 +200,8 @@ impl fmt::Display for RenderedReport {
     }
 }
 
-/// Creates a new folder `NAME-1`, `NAME-2`, … for the outputs of one run, under `memtrace` in cargo's target folder if this
-/// program is in one, or else in the working directory.
+/// Creates a new folder `NAME-1`, `NAME-2`, … for the outputs of one run, under `memtrace` in cargo's target folder if
+/// this program is in one, or else in the working directory.
 ///
 /// # Errors
 /// If the folder cannot be created.

@@ -5,11 +5,12 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use super::say;
 use crate::record::pages::{PageVec, Pages};
 
-/// Allocated and given back before the dump, as a test: a dump that runs out of memory aborts a program that might continue.
+/// Allocated and given back before the dump, as a test: a dump that runs out of memory aborts a program that might
+/// continue.
 const ROOM_FOR_A_DUMP: usize = 256 << 20;
 
-/// Address space reserved when recording begins and never touched, for memory that runs out in small steps. It is larger than
-/// [`ROOM_FOR_A_DUMP`] because allocators need some memory of their own.
+/// Address space reserved when recording begins and never touched, for memory that runs out in small steps. It is
+/// larger than [`ROOM_FOR_A_DUMP`] because allocators need some memory of their own.
 const RESERVE: usize = ROOM_FOR_A_DUMP + (32 << 20);
 
 /// A file that cannot be written now may be writable later, but each attempt takes time.

@@ -49,8 +49,8 @@ pub(super) fn threads() -> Vec<Thread> {
     thread::seen().map(thread).collect()
 }
 
-/// Expands a file name pattern: `%e` program, `%h` host, `%p` pid, `%r` rank (0 if there is none), `%t` seconds since 1970,
-/// `%%` a percent sign. Other characters after `%` stay.
+/// Expands a file name pattern: `%e` program, `%h` host, `%p` pid, `%r` rank (0 if there is none), `%t` seconds since
+/// 1970, `%%` a percent sign. Other characters after `%` stay.
 pub(super) fn expand(pattern: &str, process: &Process) -> PathBuf {
     let mut out = String::new();
     let mut chars = pattern.chars();

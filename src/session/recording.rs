@@ -13,7 +13,7 @@ use super::say;
 use super::start::RecordingStart;
 use super::stream::CaptureStream;
 use crate::capture::Driver;
-use crate::error::{Error, ErrorKind};
+use crate::error::Error;
 use crate::hook::cuda;
 use crate::record::guard::Own;
 use crate::record::{DeviceCopy, fork, recorder};
@@ -58,7 +58,7 @@ impl Recording {
             used_before.clone().unwrap_or_default()
         };
         if !recorder::start(&first, since.began, query) {
-            return Err(ErrorKind::AlreadyRecording.into());
+            return Err(Error::already_recording());
         }
         let recording = Arc::new(Self {
             settings: settings.clone(),
@@ -152,8 +152,8 @@ impl Recording {
         lock(stream).flush(self.since())
     }
 
-    /// Writes the last dump and closes the capture, once. Both the session's end and the process's exit call this. The second
-    /// caller waits, because neither the process nor the ledgers may go away while the first one writes.
+    /// Writes the last dump and closes the capture, once. Both the session's end and the process's exit call this. The
+    /// second caller waits, because neither the process nor the ledgers may go away while the first one writes.
     pub(super) fn finish(&self) -> Result<(), Error> {
         let mut finished = lock(&self.finished);
         if std::mem::replace(&mut *finished, true) {

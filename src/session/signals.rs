@@ -1,9 +1,9 @@
 //! Snapshots on a signal.
 //!
-//! The handler only sets a flag, which a background thread polls. A self-pipe would wake the thread at once, but the program may
-//! close the descriptor and reuse its number, and forked children would inherit it.
+//! The handler only sets a flag, which a background thread polls. A self-pipe would wake the thread at once, but the
+//! program may close the descriptor and reuse its number, and forked children would inherit it.
 
-use crate::error::{Error, ErrorKind};
+use crate::error::Error;
 
 #[cfg(all(unix, feature = "signals"))]
 pub(super) use supported::{listen, signal_number};
@@ -19,7 +19,13 @@ pub(super) fn signal_number(text: &str) -> Result<i32, Error> {
 }
 
 fn refused(signal: impl ToString) -> Error {
-    ErrorKind::Signal(signal.to_string()).into()
+    let signal = signal.to_string();
+    Error::wrong(match cfg!(feature = "signals") {
+        true => {
+            format!("cannot listen to signal {signal:?}; give USR1, USR2 or the number of a signal that can be caught")
+        }
+        false => format!("cannot listen to signal {signal:?}: build memtrace with its feature `signals`"),
+    })
 }
 
 #[cfg(all(unix, feature = "signals"))]

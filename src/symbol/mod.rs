@@ -13,11 +13,12 @@ use crate::snapshot::{Frame, LoadedObject};
 
 pub(crate) use loaded::loaded_objects;
 
-/// Resolved addresses, so that a second snapshot resolves only new ones. Entries stay valid when a loaded object is replaced at the
-/// same addresses, because the new object's addresses then have a number in their upper bits.
+/// Resolved addresses, so that a second snapshot resolves only new ones. Entries stay valid when a loaded object is
+/// replaced at the same addresses, because the new object's addresses then have a number in their upper bits.
 static CACHE: Mutex<Option<HashMap<u64, Resolved>>> = Mutex::new(None);
 
-/// Resolves unique addresses. The first `loaded` objects are still loaded; the files of the others may have changed since.
+/// Resolves unique addresses. The first `loaded` objects are still loaded; the files of the others may have changed
+/// since.
 pub(crate) fn symbolize(addresses: &[u64], objects: Vec<LoadedObject>, loaded: usize) -> Symbols {
     let mut symbols = Symbols::default();
     // If another thread holds the lock, perhaps one that a fork left behind, work without the cache.

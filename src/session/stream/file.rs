@@ -1,7 +1,7 @@
 //! The file of a streamed capture, guarded against a program that closes foreign descriptors.
 //!
-//! A program may close every descriptor it finds, as daemons do, and then open other files under the same numbers. So each use of
-//! the descriptor first checks device and inode, and opens the file again if the program closed it.
+//! A program may close every descriptor it finds, as daemons do, and then open other files under the same numbers. So
+//! each use of the descriptor first checks device and inode, and opens the file again if the program closed it.
 
 use std::fs::{File, OpenOptions};
 use std::io;

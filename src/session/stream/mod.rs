@@ -7,20 +7,20 @@
 //!         └────────────────────────────────────────────────  write, then a commit, about ten times a second
 //! ```
 //!
-//! **Commits.** A commit is a chunk of the file, and readers trust everything before the last whole one. A killed program
-//! therefore leaves everything up to its last commit. A flush notes once where each device's log ends and appends up to there,
-//! whatever the program does meanwhile. It commits at the end and wherever the ledger kept a checkpoint of its counters (every
-//! 4,096 allocs, `record/ledger/part.rs`). On an almost full disk, what fits is kept; after a failed write the stream returns to
-//! its last commit and tries again with the next flush.
+//! **Commits.** A commit is a chunk of the file, and readers trust everything before the last whole one. A killed
+//! program therefore leaves everything up to its last commit. A flush notes once where each device's log ends and
+//! appends up to there, whatever the program does meanwhile. It commits at the end and wherever the ledger kept a
+//! checkpoint of its counters (every 4,096 allocs, `record/ledger/part.rs`). On an almost full disk, what fits is kept;
+//! after a failed write the stream returns to its last commit and tries again with the next flush.
 //!
-//! **Skipped records.** Records that are overwritten before they are read, or take longer than 0.2 s to write, are skipped. The
-//! file then states how many there were, what was live afterwards and at the peak, and continues from there. The reader
-//! (`capture/gaps.rs` of `memtrace-core`) adds a free at the start of the gap for each block that is gone after it, and an alloc
-//! for each new one, so that every sum holds. `DeviceSnapshot::gaps` lists the gaps.
+//! **Skipped records.** Records that are overwritten before they are read, or take longer than 0.2 s to write, are
+//! skipped. The file then states how many there were, what was live afterwards and at the peak, and continues from
+//! there. The reader (`capture/gaps.rs` of `memtrace-core`) adds a free at the start of the gap for each block that is
+//! gone after it, and an alloc for each new one, so that every sum holds. `DeviceSnapshot::gaps` lists the gaps.
 //!
-//! **Derived data.** Live blocks, the peak's blocks and scope statistics follow from the records, so they are written only by the
-//! last flush and computed by the reader otherwise. A closed capture therefore equals the session's snapshot
-//! (`tests/recording/captures.rs` compares the two for random programs).
+//! **Derived data.** Live blocks, the peak's blocks and scope statistics follow from the records, so they are written
+//! only by the last flush and computed by the reader otherwise. A closed capture therefore equals the session's
+//! snapshot (`tests/recording/captures.rs` compares the two for random programs).
 
 mod device;
 mod file;
