@@ -58,7 +58,7 @@ impl<F: Future> Future for MeasureFuture<F> {
     fn poll(self: Pin<&mut Self>, waker: &mut Waker<'_>) -> Poll<Self::Output> {
         let this = self.project();
         if this.opened.is_none() {
-            *this.opened = Some(Opened::begin()?);
+            *this.opened = Some(Opened::begin(false)?);
         }
         let Some(opened) = this.opened.as_ref() else { return Poll::Pending };
         let Some(active) = ScopeGuard::of_measure(opened.0.id) else {

@@ -206,7 +206,7 @@ pub fn measure<T>(f: impl FnOnce() -> T) -> Measurement<T> {
 /// # Errors
 /// If neither [`Alloc`](crate::Alloc) is installed nor CUDA loaded. `f` does not run then.
 pub fn try_measure<T>(f: impl FnOnce() -> T) -> Result<Measurement<T>, Error> {
-    let open = OpenMeasure::begin()?;
+    let open = OpenMeasure::begin(false)?;
     let value = f();
     Ok(Measurement { value, memory: open.end() })
 }
@@ -222,17 +222,9 @@ pub struct OpenMeasure {
 }
 
 impl OpenMeasure {
-    /// Begins to measure this thread.
-    ///
-    /// # Errors
-    /// If neither the allocator is installed nor CUDA loaded.
-    pub fn begin() -> Result<Self, Error> {
-        Self::begin_on(false)
-    }
-
     /// Begins to measure this thread, or the whole process.
-    pub(super) fn begin_on(whole: bool) -> Result<Self, Error> {
-        let opened = Opened::begin_on(whole)?;
+    pub(super) fn begin(whole: bool) -> Result<Self, Error> {
+        let opened = Opened::begin(whole)?;
         let guard = ScopeGuard::of_measure(opened.0.id).ok_or_else(|| Error::wrong(CANNOT_MEASURE))?;
         measure::on_this_stack(opened.0);
         Ok(Self { guard: Some(guard), opened })
@@ -256,11 +248,7 @@ pub(super) struct Opened(pub(super) measure::OpenMeasurement);
 impl Leaves for Opened {}
 
 impl Opened {
-    pub(super) fn begin() -> Result<Self, Error> {
-        Self::begin_on(false)
-    }
-
-    fn begin_on(whole: bool) -> Result<Self, Error> {
+    pub(super) fn begin(whole: bool) -> Result<Self, Error> {
         own(|| {
             #[cfg(feature = "rayon")]
             measure::workers_are(|| rayon::current_thread_index().is_some());

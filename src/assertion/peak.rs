@@ -161,7 +161,7 @@ impl PeakLimit {
     #[doc(hidden)]
     pub fn begin(&self) -> Result<OpenMeasure, Failure> {
         own(|| self.parsed())?;
-        Ok(OpenMeasure::begin_on(self.counted.whole_process)?)
+        Ok(OpenMeasure::begin(self.counted.whole_process)?)
     }
 }
 

@@ -39,7 +39,7 @@ pub fn try_measure_in_pool<T: Send>(workers: usize, f: impl FnOnce() -> T + Send
     let pool = rayon::ThreadPoolBuilder::new().num_threads(workers).build();
     let pool = pool.map_err(|source| Error::wrong(wrong(source)))?;
     warm(&pool);
-    let opened = Opened::begin()?;
+    let opened = Opened::begin(false)?;
     measure::carry_id(opened.0.id);
     // Active on the workers only, so that the cost of `install` on this thread does not count.
     join(&pool, Context::current().measured_as(opened.0.id));

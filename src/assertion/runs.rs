@@ -117,7 +117,7 @@ pub struct Watch {
 
 impl Watch {
     pub(super) fn begin(plan: RunPlan) -> Result<Self, Failure> {
-        let open = OpenMeasure::begin_on(plan.counted.whole_process)?;
+        let open = OpenMeasure::begin(plan.counted.whole_process)?;
         let samples = Own::new(Samples::default());
         Ok(Self { plan, open, began: Instant::now(), begun: false, total: plan.requested, samples })
     }

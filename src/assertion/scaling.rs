@@ -143,7 +143,7 @@ impl ScalingWatch<'_> {
         }
         let Some(size) = self.plan.sizes.get(self.at.saturating_sub(1)).copied() else { return Ok(None) };
         self.at += 1;
-        self.open = Some(OpenMeasure::begin()?);
+        self.open = Some(OpenMeasure::begin(false)?);
         Ok(Some(size))
     }
 

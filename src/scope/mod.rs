@@ -42,12 +42,8 @@ pub fn scope<R>(name: impl AsRef<str>, f: impl FnOnce() -> R) -> R {
 #[inline(always)]
 pub fn module<R>(name: impl AsRef<str>, f: impl FnOnce() -> R) -> R {
     // Inlined for the same reason as `scope`.
-    let _scope = module_guard(name.as_ref());
+    let _scope = named_guard(name.as_ref(), true);
     f()
-}
-
-fn module_guard(name: &str) -> ScopeGuard {
-    ScopeGuard::open(below(guard::context(), name, true), ScopeKind::Named)
 }
 
 /// The context of a scope inside another one.
@@ -70,11 +66,11 @@ fn below(parent: ContextId, name: &str, is_module: bool) -> ContextId {
 /// std::thread::spawn(move || drop(guard));
 /// ```
 pub fn scope_guard(name: impl AsRef<str>) -> ScopeGuard {
-    named_guard(name.as_ref())
+    named_guard(name.as_ref(), false)
 }
 
-fn named_guard(name: &str) -> ScopeGuard {
-    ScopeGuard::open(below(guard::context(), name, false), ScopeKind::Named)
+fn named_guard(name: &str, is_module: bool) -> ScopeGuard {
+    ScopeGuard::open(below(guard::context(), name, is_module), ScopeKind::Named, 0)
 }
 
 /// Closes its scope when dropped; guards may be dropped in any order.
@@ -133,11 +129,7 @@ fn exit_windows(kind: ScopeKind, instance: u64, context: ContextId) {
 }
 
 impl ScopeGuard {
-    fn open(context: ContextId, kind: ScopeKind) -> Self {
-        Self::open_carrying(context, kind, 0)
-    }
-
-    fn open_carrying(context: ContextId, kind: ScopeKind, measure: measure::Id) -> Self {
+    fn open(context: ContextId, kind: ScopeKind, measure: measure::Id) -> Self {
         let instance = next_instance();
         let thread = PhantomData;
         if push(ThreadScope::new(instance, context, kind).carrying(measure)) {
@@ -150,7 +142,7 @@ impl ScopeGuard {
 
     /// Makes a measurement active on this thread; `None` if too many scopes are open.
     pub(crate) fn of_measure(measure: measure::Id) -> Option<Self> {
-        let guard = Self::open_carrying(guard::context(), ScopeKind::Measure, measure);
+        let guard = Self::open(guard::context(), ScopeKind::Measure, measure);
         (guard.instance != 0).then_some(guard)
     }
 
@@ -193,7 +185,7 @@ impl Context {
     /// Replaces this thread's scopes with these until the guard is dropped. Meanwhile, allocations count for the
     /// measurement that was active where the context was taken.
     pub fn enter(self) -> ScopeGuard {
-        ScopeGuard::open_carrying(self.path, ScopeKind::Carried, self.measure)
+        ScopeGuard::open(self.path, ScopeKind::Carried, self.measure)
     }
 
     /// The same scopes with another measurement.
@@ -211,7 +203,7 @@ impl Context {
     /// Enters the context for one poll of a future.
     #[cfg(feature = "tracing")]
     pub(crate) fn enter_task(self) -> ScopeGuard {
-        ScopeGuard::open_carrying(self.path, ScopeKind::Task, self.measure)
+        ScopeGuard::open(self.path, ScopeKind::Task, self.measure)
     }
 
     /// Runs `f` with these scopes instead of this thread's.

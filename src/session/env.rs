@@ -121,31 +121,22 @@ fn set<T>(slot: &mut T, name: &str, accepted: &str, read: impl FnOnce(&str) -> O
     Ok(())
 }
 
+fn one_of<T: Copy>(text: &str, values: &[(&str, T)]) -> Option<T> {
+    values.iter().find(|(name, _)| *name == text).map(|(_, value)| *value)
+}
+
 fn enabled(text: &str) -> Option<Enabled> {
-    match text {
-        "0" | "off" | "false" => Some(Enabled::Off),
-        "state" => Some(Enabled::State),
-        "1" | "on" | "true" | "all" => Some(Enabled::All),
-        _ => None,
-    }
+    let by_name = one_of(text, &[("state", Enabled::State), ("all", Enabled::All)]);
+    by_name.or_else(|| flag(text).map(|on| if on { Enabled::All } else { Enabled::Off }))
 }
 
 fn stacks(text: &str) -> Option<StackKind> {
-    match text {
-        "rust" => Some(StackKind::Rust),
-        "all" => Some(StackKind::All),
-        _ => None,
-    }
+    one_of(text, &[("rust", StackKind::Rust), ("all", StackKind::All)])
 }
 
 fn context(text: &str) -> Option<StackContext> {
-    match text {
-        "none" => Some(StackContext::None),
-        "state" => Some(StackContext::State),
-        "alloc" => Some(StackContext::Alloc),
-        "all" => Some(StackContext::All),
-        _ => None,
-    }
+    use StackContext as C;
+    one_of(text, &[("none", C::None), ("state", C::State), ("alloc", C::Alloc), ("all", C::All)])
 }
 
 fn size(text: &str) -> Option<u64> {
@@ -153,11 +144,7 @@ fn size(text: &str) -> Option<u64> {
 }
 
 fn flag(text: &str) -> Option<bool> {
-    match text {
-        "0" | "off" | "false" => Some(false),
-        "1" | "on" | "true" => Some(true),
-        _ => None,
-    }
+    one_of(text, &[("0", false), ("off", false), ("false", false), ("1", true), ("on", true), ("true", true)])
 }
 
 /// Error messages do not quote the file: the user who named it may not be allowed to read it.

@@ -1,6 +1,7 @@
-//! Health counters of this process: events that were not seen or not kept.
+//! Health counters of this process: events that were not seen or not kept, in all or since a recording began.
 
 use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use crate::hook::cuda;
 #[cfg(feature = "tracing")]
@@ -41,4 +42,19 @@ pub(super) fn spans() -> Spans {
 #[cfg(not(feature = "tracing"))]
 pub(super) fn spans() -> Spans {
     Spans::NoLayer
+}
+
+/// When the recording began, and the process's health counters at that moment.
+#[derive(Clone, Debug)]
+pub(super) struct RecordingStart {
+    pub(super) began: Instant,
+    pub(super) unix_us: u64,
+    pub(super) missed: Health,
+}
+
+impl RecordingStart {
+    pub(super) fn now() -> Self {
+        let epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Self { began: Instant::now(), unix_us: epoch.as_micros() as u64, missed: so_far() }
+    }
 }

@@ -19,13 +19,11 @@ mod missed;
 mod numbers;
 mod operators;
 mod outputs;
-mod pending;
 mod process;
 mod recording;
 mod refusal;
 mod schedule;
 mod signals;
-mod start;
 mod stream;
 
 use std::io::Write;
@@ -39,11 +37,11 @@ use builder::{SessionPlan, TraceReady};
 pub use captures::{parse_capture, read_capture};
 pub(crate) use collect::measured_snapshot;
 pub(crate) use files::write_new;
+use missed::RecordingStart;
 pub use operators::{Operators, read_operators};
 pub use outputs::{RenderedReport, Snapshot, output_dir, trace_handler};
 use recording::{Recording, SharedRecording};
 use schedule::{Phase, Schedule, Transition};
-use start::RecordingStart;
 use stream::CaptureStream;
 
 use crate::device::IntoDevice;

@@ -5,12 +5,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::collect::Copied;
 use super::dumps::Dumps;
-use super::missed;
+use super::missed::{self, RecordingStart};
 use super::outputs::Snapshot;
-use super::pending::PendingDump;
 use super::process::this_process;
+use super::refusal::PendingDump;
 use super::say;
-use super::start::RecordingStart;
 use super::stream::CaptureStream;
 use crate::capture::Driver;
 use crate::error::Error;

@@ -6,11 +6,10 @@ use std::time::Duration;
 use super::file::StreamFile;
 use crate::capture::{Commit, Encoder};
 use crate::record::{Cursor, thread};
-use crate::session::missed::{self, spans};
+use crate::session::missed::{self, RecordingStart, spans};
 use crate::session::numbers::DenseStacks;
 use crate::session::process::threads;
 use crate::session::say;
-use crate::session::start::RecordingStart;
 use crate::snapshot::{Device, Health, LoadedObject};
 
 /// A flush that takes longer than this for a device skips the remaining records.
