@@ -49,7 +49,8 @@ fn made_up_address(size: u64) -> u64 {
     const STEP: u64 = 1 << 20;
     static NEXT: AtomicU64 = AtomicU64::new(MADE_UP);
     let length = size.checked_next_multiple_of(STEP).unwrap_or(u64::MAX).saturating_add(STEP);
-    NEXT.update(Ordering::Relaxed, Ordering::Relaxed, |address| address.saturating_add(length))
+    let past = |address: u64| Some(address.saturating_add(length));
+    NEXT.fetch_update(Ordering::Relaxed, Ordering::Relaxed, past).unwrap_or_else(|address| address)
 }
 
 /// A call that creates memory with a handle, as far as it is known before the call.
