@@ -50,9 +50,7 @@ impl Export for MemoryLayout {
         let sizes = sizes(data);
         let up_to = |step: usize| step.checked_sub(1).and_then(|at| sizes.get(at)).copied();
         let left_out = |step| LeftOut { blocks_up_to: up_to(step), ..LeftOut::default() };
-        let write = |step, left_out: &LeftOut, out: &mut dyn Write| {
-            write_blocks(data, self, &names, up_to(step).unwrap_or(0), left_out, out)
-        };
+        let write = |_, left_out: &LeftOut, out: &mut dyn Write| write_blocks(data, self, &names, left_out, out);
         budget::stepwise(self.max_bytes, || sizes.len(), left_out, out, write)
     }
 }
@@ -71,12 +69,10 @@ fn write_blocks(
     data: &SnapshotData,
     options: &MemoryLayout,
     names: &BlockNames,
-    hidden: u64,
     left_out: &LeftOut,
     out: &mut dyn Write,
 ) -> Result<(), Error> {
-    let trace = Trace::begin(out);
-    let mut layout = Layout { data, options, names, hidden, left_out, trace };
+    let mut layout = Layout { data, options, names, left_out, trace: Trace::begin(out) };
     let mut plans = Vec::new();
     for device in devices(data, options.device) {
         let plan = plan(data, device, options.steps, options.max_depth, options.max_steps);
@@ -96,8 +92,6 @@ struct Layout<'a, 'o> {
     data: &'a SnapshotData,
     options: &'a MemoryLayout,
     names: &'a BlockNames,
-    /// Blocks of at most this size are shown only in the row of the peak.
-    hidden: u64,
     left_out: &'a LeftOut,
     trace: Trace<'o>,
 }
@@ -138,7 +132,7 @@ impl Layout<'_, '_> {
             let holds_peak = peak.is_some_and(|peak| peak == step.highest);
             let label = self.label(device, number, step, holds_peak);
             let mut blocks = state.blocks();
-            blocks.retain(|block| holds_peak || block.size > self.hidden || self.hidden == 0);
+            blocks.retain(|block| holds_peak || self.left_out.blocks_up_to.is_none_or(|size| block.size > size));
             let peak = Some(device.peak.not_recorded).filter(|_| holds_peak);
             let not_recorded = peak.unwrap_or_else(|| step.allocated.saturating_sub(state.bytes()));
             self.row(device, number, &label, not_recorded, blocks, addresses)?;
