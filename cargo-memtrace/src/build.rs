@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use cargo_metadata::Message;
 
 use crate::cli::CargoArgs;
-use crate::failure::Failure;
+use crate::failure::CommandFailure;
 
 /// An executable that cargo built.
 #[derive(Clone, Debug)]
@@ -17,7 +17,7 @@ pub(crate) struct Built {
 }
 
 /// Builds what the arguments select, which must be one program.
-pub(crate) fn program(args: &CargoArgs, environment: &[(String, String)]) -> Result<Built, Failure> {
+pub(crate) fn program(args: &CargoArgs, environment: &[(String, String)]) -> Result<Built, CommandFailure> {
     let mut command = Command::new(cargo());
     command.arg("build").args(selection(args));
     command.arg("--message-format=json-render-diagnostics");
@@ -29,14 +29,16 @@ pub(crate) fn program(args: &CargoArgs, environment: &[(String, String)]) -> Res
     if std::env::var_os(&variable).is_none() {
         command.env(&variable, "line-tables-only");
     }
-    let mut child =
-        command.stdout(Stdio::piped()).spawn().map_err(|error| Failure::usage(format!("cannot run cargo: {error}")))?;
+    let mut child = command
+        .stdout(Stdio::piped())
+        .spawn()
+        .map_err(|error| CommandFailure::usage(format!("cannot run cargo: {error}")))?;
     let output = child.stdout.take().map(BufReader::new).into_iter();
     let built: Vec<Built> =
         output.flat_map(Message::parse_stream).filter_map(Result::ok).filter_map(executable).collect();
-    let status = child.wait().map_err(|error| Failure::usage(format!("cargo did not end: {error}")))?;
+    let status = child.wait().map_err(|error| CommandFailure::usage(format!("cargo did not end: {error}")))?;
     if !status.success() {
-        return Err(Failure::usage("the build failed"));
+        return Err(CommandFailure::usage("the build failed"));
     }
     one(built, args)
 }
@@ -89,17 +91,17 @@ fn executable(message: Message) -> Option<Built> {
 }
 
 /// As `cargo run`: one program, or the package's default.
-fn one(built: Vec<Built>, args: &CargoArgs) -> Result<Built, Failure> {
+fn one(built: Vec<Built>, args: &CargoArgs) -> Result<Built, CommandFailure> {
     let default = default_run(args);
     match (&*built, default) {
-        ([], _) => Err(Failure::usage("the build made no program; name one with --bin or --example")),
+        ([], _) => Err(CommandFailure::usage("the build made no program; name one with --bin or --example")),
         ([program], _) => Ok(program.clone()),
         (several, Some(default)) if several.iter().any(|built| built.name == default) => {
             Ok(several.iter().find(|built| built.name == default).unwrap_or(&several[0]).clone())
         }
         (several, _) => {
             let names: Vec<&str> = several.iter().map(|built| &*built.name).collect();
-            Err(Failure::usage(format!("there are several programs, name one with --bin: {}", names.join(", "))))
+            Err(CommandFailure::usage(format!("there are several programs, name one with --bin: {}", names.join(", "))))
         }
     }
 }

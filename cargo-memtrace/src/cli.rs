@@ -32,9 +32,9 @@ pub(crate) enum Command {
     /// Print all blocks of a line or operator, or the life of one block
     Explain(ExplainArgs),
     /// Print what is live at the end
-    Leaks(Reading),
+    Leaks(ReadingArgs),
     /// Print blocks that were freed soon after they were allocated
-    Temporaries(Reading),
+    Temporaries(ReadingArgs),
     /// Print what changed between two recordings, or two moments of one
     Diff(DiffArgs),
     /// Draw a flamegraph of what held the peak
@@ -162,15 +162,15 @@ pub(crate) struct DoctorArgs {
 
 /// What every reading command takes.
 #[derive(Args, Clone)]
-pub(crate) struct Reading {
+pub(crate) struct ReadingArgs {
     /// The recording [default: the newest one under cargo's target folder]
     pub(crate) file: Option<PathBuf>,
     #[command(flatten)]
-    pub(crate) selection: Selection,
+    pub(crate) selection: SelectionArgs,
 }
 
 #[derive(Args, Clone)]
-pub(crate) struct Selection {
+pub(crate) struct SelectionArgs {
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
@@ -199,7 +199,7 @@ pub(crate) struct Selection {
   cargo memtrace report --at scope:forward --by line")]
 pub(crate) struct ReportArgs {
     #[command(flatten)]
-    pub(crate) reading: Reading,
+    pub(crate) reading: ReadingArgs,
     /// Tables to print
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     pub(crate) by: Vec<By>,
@@ -211,7 +211,7 @@ pub(crate) struct ReportArgs {
 #[derive(Args)]
 pub(crate) struct AdviseArgs {
     #[command(flatten)]
-    pub(crate) reading: Reading,
+    pub(crate) reading: ReadingArgs,
 }
 
 #[derive(Args)]
@@ -224,7 +224,7 @@ pub(crate) struct ExplainArgs {
     #[arg(required = true, num_args = 1..=2, value_name = "[FILE] SUBJECT")]
     pub(crate) what: Vec<PathBuf>,
     #[command(flatten)]
-    pub(crate) selection: Selection,
+    pub(crate) selection: SelectionArgs,
 }
 
 #[derive(Args)]
@@ -255,13 +255,13 @@ pub(crate) struct DiffArgs {
     #[arg(long, conflicts_with = "json")]
     pub(crate) md: bool,
     #[command(flatten)]
-    pub(crate) selection: Selection,
+    pub(crate) selection: SelectionArgs,
 }
 
 #[derive(Args)]
 pub(crate) struct FlamegraphArgs {
     #[command(flatten)]
-    pub(crate) reading: Reading,
+    pub(crate) reading: ReadingArgs,
     /// The moment: peak, end, a time in seconds, step:N, scope:NAME
     #[arg(long, value_name = "MOMENT", default_value = "peak", value_parser = crate::moment::parse)]
     pub(crate) at: memtrace_core::analysis::Moment,
@@ -279,7 +279,7 @@ pub(crate) struct FlamegraphArgs {
 #[derive(Args)]
 pub(crate) struct TimelineArgs {
     #[command(flatten)]
-    pub(crate) reading: Reading,
+    pub(crate) reading: ReadingArgs,
     /// Write an SVG file, or - for the standard output, in place of a picture in the terminal
     #[arg(short, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
@@ -306,7 +306,7 @@ pub(crate) struct ExportArgs {
   cargo memtrace check new.memtrace --baseline old.memtrace --tolerance 1%")]
 pub(crate) struct CheckArgs {
     #[command(flatten)]
-    pub(crate) reading: Reading,
+    pub(crate) reading: ReadingArgs,
     /// The largest peak that is allowed
     #[arg(long, value_name = "SIZE", value_parser = crate::moment::size)]
     pub(crate) peak: Option<u64>,

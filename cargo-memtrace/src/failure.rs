@@ -5,14 +5,14 @@ use std::process::ExitCode;
 
 /// Why a command ends without success.
 #[derive(Debug)]
-pub(crate) enum Failure {
+pub(crate) enum CommandFailure {
     /// A check did not hold.
     Check(String),
     /// Wrong use, or input or output that does not work.
     Use(String),
 }
 
-impl Failure {
+impl CommandFailure {
     pub(crate) fn code(&self) -> ExitCode {
         ExitCode::from(match self {
             Self::Check(_) => 1,
@@ -25,14 +25,14 @@ impl Failure {
     }
 }
 
-impl fmt::Display for Failure {
+impl fmt::Display for CommandFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (Self::Check(text) | Self::Use(text)) = self;
         f.write_str(text)
     }
 }
 
-impl From<memtrace_core::Error> for Failure {
+impl From<memtrace_core::Error> for CommandFailure {
     fn from(error: memtrace_core::Error) -> Self {
         Self::Use(error.to_string())
     }

@@ -7,11 +7,11 @@ use std::time::{Duration, Instant, SystemTime};
 use memtrace_core::analysis::{Moment, device_or_main, log_start_ns, window, window_notes};
 use memtrace_core::snapshot::SnapshotData;
 
-use crate::cli::Selection;
-use crate::failure::Failure;
+use crate::cli::SelectionArgs;
+use crate::failure::CommandFailure;
 
 /// A recording with the file that it was read from.
-pub(crate) struct Recording {
+pub(crate) struct RecordingFile {
     pub(crate) path: PathBuf,
     pub(crate) data: SnapshotData,
     /// What a time window left out, for the notes of a report.
@@ -19,21 +19,22 @@ pub(crate) struct Recording {
 }
 
 /// Reads a recording, or the time window of it that `--from` and `--to` select.
-pub(crate) fn read_selected(file: Option<&Path>, selection: &Selection) -> Result<Recording, Failure> {
+pub(crate) fn read_selected(file: Option<&Path>, selection: &SelectionArgs) -> Result<RecordingFile, CommandFailure> {
     let recording = read(file)?;
     if selection.from.is_none() && selection.to.is_none() {
         return Ok(recording);
     }
-    let Recording { path, data, .. } = recording;
-    let device = device_or_main(&data, selection.device).ok_or_else(|| Failure::usage("nothing was recorded"))?;
+    let RecordingFile { path, data, .. } = recording;
+    let device =
+        device_or_main(&data, selection.device).ok_or_else(|| CommandFailure::usage("nothing was recorded"))?;
     let span = |moment: &Option<Moment>| moment.as_ref().map(|moment| moment.span(&data, device)).transpose();
     let from = span(&selection.from)?.map_or_else(|| log_start_ns(device), |(from, _)| from);
     let to = span(&selection.to)?.map_or(data.process.duration_ns, |(_, to)| to);
-    Ok(Recording { path, notes: window_notes(&data, from, to), data: window(&data, from, to)? })
+    Ok(RecordingFile { path, notes: window_notes(&data, from, to), data: window(&data, from, to)? })
 }
 
 /// Reads a recording, with its progress on a terminal if it takes a while.
-pub(crate) fn read(file: Option<&Path>) -> Result<Recording, Failure> {
+pub(crate) fn read(file: Option<&Path>) -> Result<RecordingFile, CommandFailure> {
     let path = match file {
         Some(path) if path.is_dir() => newest_in(path).ok_or_else(|| none_in(path))?,
         Some(path) => path.to_owned(),
@@ -46,13 +47,13 @@ pub(crate) fn read(file: Option<&Path>) -> Result<Recording, Failure> {
         memtrace_core::read_capture(&path, |done, all| progress.show(done, all))
     };
     progress.clear();
-    Ok(Recording { data: data?, path, notes: Vec::new() })
+    Ok(RecordingFile { data: data?, path, notes: Vec::new() })
 }
 
-fn newest() -> Result<PathBuf, Failure> {
+fn newest() -> Result<PathBuf, CommandFailure> {
     let folder = target_dir().join("memtrace");
     let found = newest_in(&folder).ok_or_else(|| {
-        Failure::usage(format!(
+        CommandFailure::usage(format!(
             "there is no recording in {}; make one with `cargo memtrace run`, or name a file",
             folder.display()
         ))
@@ -61,8 +62,8 @@ fn newest() -> Result<PathBuf, Failure> {
     Ok(found)
 }
 
-fn none_in(folder: &Path) -> Failure {
-    Failure::usage(format!("there is no recording (.memtrace) in {}", folder.display()))
+fn none_in(folder: &Path) -> CommandFailure {
+    CommandFailure::usage(format!("there is no recording (.memtrace) in {}", folder.display()))
 }
 
 fn newest_in(folder: &Path) -> Option<PathBuf> {

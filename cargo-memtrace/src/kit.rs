@@ -13,29 +13,31 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use crate::build::cargo;
-use crate::failure::Failure;
+use crate::failure::CommandFailure;
 
 /// Variables for a program.
 pub(crate) type Environment = Vec<(String, String)>;
 
 /// The library for `LD_PRELOAD`.
-pub(crate) fn preload_library() -> Result<PathBuf, Failure> {
+pub(crate) fn preload_library() -> Result<PathBuf, CommandFailure> {
     Ok(built("memtrace-preload", "the preload library")?.join("libmemtrace_preload.so"))
 }
 
 /// The runner that chooses a GPU for each test program.
-pub(crate) fn runner() -> Result<PathBuf, Failure> {
+pub(crate) fn runner() -> Result<PathBuf, CommandFailure> {
     Ok(built("memtrace-runner", "the test runner")?.join("memtrace-runner"))
 }
 
 /// The variables with which programs are built for a simulated GPU and find it. One size a GPU.
-pub(crate) fn simulated_gpu(memory: &str) -> Result<Environment, Failure> {
+pub(crate) fn simulated_gpu(memory: &str) -> Result<Environment, CommandFailure> {
     let sizes: Vec<&str> = memory.split(',').collect();
     for size in &sizes {
         memtrace_core::parse_bytes(size)?;
     }
     if sizes.iter().any(|size| size != &sizes[0]) {
-        return Err(Failure::usage(format!("{memory}: all simulated GPUs have one size; give it once for each")));
+        return Err(CommandFailure::usage(format!(
+            "{memory}: all simulated GPUs have one size; give it once for each"
+        )));
     }
     let libraries = driver_folder()?;
     let mut variables = toolkit()?;
@@ -46,13 +48,13 @@ pub(crate) fn simulated_gpu(memory: &str) -> Result<Environment, Failure> {
 }
 
 /// The folder with the simulated libcuda and the libraries above it.
-pub(crate) fn driver_folder() -> Result<PathBuf, Failure> {
+pub(crate) fn driver_folder() -> Result<PathBuf, CommandFailure> {
     let folder = script("simulated-driver")?;
     Ok(PathBuf::from(folder.trim_end()))
 }
 
 /// The variables of the stand-in toolkit, with which candle's feature `cuda` builds.
-fn toolkit() -> Result<Environment, Failure> {
+fn toolkit() -> Result<Environment, CommandFailure> {
     let exports = script("stand-in-toolkit")?;
     let export = |line: &str| {
         let (name, value) = line.strip_prefix("export ")?.split_once('=')?;
@@ -74,19 +76,19 @@ fn in_front(variable: &str, folder: &OsStr) -> String {
 }
 
 /// The output of one of the kit's scripts.
-fn script(name: &str) -> Result<String, Failure> {
+fn script(name: &str) -> Result<String, CommandFailure> {
     let script = sources::root()?.join("scripts").join(name);
     let output =
         Command::new(&script).env("CARGO", cargo()).env_remove("CARGO_TARGET_DIR").stderr(Stdio::inherit()).output();
     match output {
         Ok(output) if output.status.success() => Ok(String::from_utf8_lossy(&output.stdout).into_owned()),
-        Ok(_) => Err(Failure::usage(format!("{} failed; its messages are above", script.display()))),
-        Err(error) => Err(Failure::usage(format!("cannot run {}: {error}", script.display()))),
+        Ok(_) => Err(CommandFailure::usage(format!("{} failed; its messages are above", script.display()))),
+        Err(error) => Err(CommandFailure::usage(format!("cannot run {}: {error}", script.display()))),
     }
 }
 
 /// Builds a package of the kit, if its sources are newer, and gives the folder with its files.
-fn built(package: &str, what: &str) -> Result<PathBuf, Failure> {
+fn built(package: &str, what: &str) -> Result<PathBuf, CommandFailure> {
     let (root, target) = (sources::root()?, cache().join("kit-target"));
     let folder = target.join("release");
     if !folder.exists() {
@@ -104,8 +106,8 @@ fn built(package: &str, what: &str) -> Result<PathBuf, Failure> {
         .status();
     match status {
         Ok(status) if status.success() => Ok(folder),
-        Ok(_) => Err(Failure::usage(format!("{what} could not be built; cargo's messages are above"))),
-        Err(error) => Err(Failure::usage(format!("cannot run cargo: {error}"))),
+        Ok(_) => Err(CommandFailure::usage(format!("{what} could not be built; cargo's messages are above"))),
+        Err(error) => Err(CommandFailure::usage(format!("cannot run cargo: {error}"))),
     }
 }
 

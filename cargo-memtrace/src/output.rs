@@ -7,14 +7,14 @@ use memtrace_core::export::{Export, LeftOut, Text, file};
 use memtrace_core::report::Report;
 use memtrace_core::snapshot::SnapshotData;
 
-use crate::cli::{ColorWhen, Selection};
-use crate::failure::Failure;
+use crate::cli::{ColorWhen, SelectionArgs};
+use crate::failure::CommandFailure;
 
 /// Prints a report as text or JSON.
-pub(crate) fn print(report: &Report, selection: &Selection) -> Result<(), Failure> {
+pub(crate) fn print(report: &Report, selection: &SelectionArgs) -> Result<(), CommandFailure> {
     let text = if selection.json {
         let json = serde_json::to_string_pretty(&memtrace_core::export::report_json(report));
-        json.map_err(|error| Failure::usage(error.to_string()))? + "\n"
+        json.map_err(|error| CommandFailure::usage(error.to_string()))? + "\n"
     } else {
         text(selection).show(report)
     };
@@ -22,17 +22,17 @@ pub(crate) fn print(report: &Report, selection: &Selection) -> Result<(), Failur
 }
 
 /// Writes to the standard output. A reader that went away, such as `head`, is no error.
-pub(crate) fn print_text(text: &str) -> Result<(), Failure> {
+pub(crate) fn print_text(text: &str) -> Result<(), CommandFailure> {
     let mut out = io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-            Err(Failure::usage(format!("cannot write to the standard output: {error}")))
+            Err(CommandFailure::usage(format!("cannot write to the standard output: {error}")))
         }
         _ => Ok(()),
     }
 }
 
-fn text(selection: &Selection) -> Text {
+fn text(selection: &SelectionArgs) -> Text {
     let is_terminal = io::stdout().is_terminal();
     let color = match selection.color {
         ColorWhen::Always => true,
@@ -64,11 +64,13 @@ fn width(is_terminal: bool) -> usize {
 }
 
 /// Writes a recording to a file, or to the standard output for `-`. Says where it is.
-pub(crate) fn export(data: &SnapshotData, format: &dyn Export, path: &Path) -> Result<(), Failure> {
+pub(crate) fn export(data: &SnapshotData, format: &dyn Export, path: &Path) -> Result<(), CommandFailure> {
     if path == Path::new("-") {
         let mut out = io::stdout().lock();
         format.write(data, &mut out)?;
-        return out.flush().map_err(|error| Failure::usage(format!("cannot write to the standard output: {error}")));
+        return out
+            .flush()
+            .map_err(|error| CommandFailure::usage(format!("cannot write to the standard output: {error}")));
     }
     let (path, left_out): (PathBuf, LeftOut) = file::create(path, |out| format.write(data, out))?;
     eprintln!("memtrace: wrote {}", path.display());

@@ -3,14 +3,14 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::failure::Failure;
+use crate::failure::CommandFailure;
 use crate::input::target_dir;
 
 /// The path of a program's next recording. Of the older ones at most `keep - 1` stay.
-pub(crate) fn next(program: &str, keep: usize) -> Result<PathBuf, Failure> {
+pub(crate) fn next(program: &str, keep: usize) -> Result<PathBuf, CommandFailure> {
     let folder = std::path::absolute(target_dir()).unwrap_or_else(|_| target_dir()).join("memtrace");
     fs::create_dir_all(&folder)
-        .map_err(|error| Failure::usage(format!("cannot make {}: {error}", folder.display())))?;
+        .map_err(|error| CommandFailure::usage(format!("cannot make {}: {error}", folder.display())))?;
     let mut numbers = numbers(&folder, program);
     numbers.sort_unstable();
     let next = numbers.last().map_or(1, |last| last + 1);

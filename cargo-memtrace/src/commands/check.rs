@@ -6,18 +6,18 @@ use memtrace_core::snapshot::{DeviceSnapshot, SnapshotData};
 use serde_json::json;
 
 use crate::cli::CheckArgs;
-use crate::failure::Failure;
+use crate::failure::CommandFailure;
 use crate::{input, output};
 
 /// One limit and whether it holds.
-struct Outcome {
+struct CheckOutcome {
     is_met: bool,
     what: String,
 }
 
-pub(crate) fn check(args: &CheckArgs) -> Result<(), Failure> {
+pub(crate) fn check(args: &CheckArgs) -> Result<(), CommandFailure> {
     if args.peak.is_none() && args.baseline.is_none() && !args.no_leak {
-        return Err(Failure::usage("nothing is checked: give --peak, --baseline or --no-leak"));
+        return Err(CommandFailure::usage("nothing is checked: give --peak, --baseline or --no-leak"));
     }
     let recording = input::read_selected(args.reading.file.as_deref(), &args.reading.selection)?;
     let (data, selection) = (&recording.data, &args.reading.selection);
@@ -34,31 +34,31 @@ pub(crate) fn check(args: &CheckArgs) -> Result<(), Failure> {
     print(&outcomes, selection.json)
 }
 
-fn missing(which: &str) -> Failure {
-    Failure::usage(format!("{which} has nothing on this device; choose another with --device"))
+fn missing(which: &str) -> CommandFailure {
+    CommandFailure::usage(format!("{which} has nothing on this device; choose another with --device"))
 }
 
-fn under(device: &DeviceSnapshot, limit: u64, name: &str) -> Outcome {
+fn under(device: &DeviceSnapshot, limit: u64, name: &str) -> CheckOutcome {
     let peak = device.peak.total();
     let (is_met, word) = if peak <= limit { (true, "within") } else { (false, "over") };
     let by = if is_met { String::new() } else { format!(" by {}", Bytes(peak - limit)) };
-    Outcome {
+    CheckOutcome {
         is_met,
         what: format!("the peak of {} on {} is {word} {name} {}{by}", Bytes(peak), device.device, Bytes(limit)),
     }
 }
 
 /// What was allocated in a scope and is live at the end.
-fn no_leak(data: &SnapshotData, device: &DeviceSnapshot) -> Outcome {
+fn no_leak(data: &SnapshotData, device: &DeviceSnapshot) -> CheckOutcome {
     let rows = live_by_scope(data, device).rows;
     let leaks: Vec<_> = rows.iter().filter(|row| !row.label.starts_with('(') && row.bytes > 0).collect();
     let bytes = leaks.iter().map(|row| row.bytes).sum();
     match leaks.first() {
-        None => Outcome {
+        None => CheckOutcome {
             is_met: true,
             what: format!("nothing that a scope allocated on {} is live at the end", device.device),
         },
-        Some(first) => Outcome {
+        Some(first) => CheckOutcome {
             is_met: false,
             what: format!(
                 "{} that scopes allocated on {} are live at the end, most in {}: {}",
@@ -71,9 +71,9 @@ fn no_leak(data: &SnapshotData, device: &DeviceSnapshot) -> Outcome {
     }
 }
 
-fn print(outcomes: &[Outcome], json: bool) -> Result<(), Failure> {
+fn print(outcomes: &[CheckOutcome], json: bool) -> Result<(), CommandFailure> {
     if json {
-        let row = |outcome: &Outcome| json!({ "met": outcome.is_met, "what": outcome.what });
+        let row = |outcome: &CheckOutcome| json!({ "met": outcome.is_met, "what": outcome.what });
         let value = json!({ "version": 1, "checks": outcomes.iter().map(row).collect::<Vec<_>>() });
         output::print_text(&format!("{value:#}\n"))?;
     } else {
@@ -82,5 +82,5 @@ fn print(outcomes: &[Outcome], json: bool) -> Result<(), Failure> {
         }
     }
     let failed: Vec<&str> = outcomes.iter().filter(|outcome| !outcome.is_met).map(|outcome| &*outcome.what).collect();
-    if failed.is_empty() { Ok(()) } else { Err(Failure::Check(failed.join("\nerror: "))) }
+    if failed.is_empty() { Ok(()) } else { Err(CommandFailure::Check(failed.join("\nerror: "))) }
 }

@@ -5,10 +5,10 @@ use memtrace_core::export::markdown;
 use memtrace_core::report::{DiffOptions, Report};
 
 use crate::cli::{By, DiffArgs};
-use crate::failure::Failure;
+use crate::failure::CommandFailure;
 use crate::{input, output};
 
-pub(crate) fn diff(args: &DiffArgs) -> Result<(), Failure> {
+pub(crate) fn diff(args: &DiffArgs) -> Result<(), CommandFailure> {
     let keys = args.by.iter().map(|by| key(*by)).collect::<Result<Vec<_>, _>>()?;
     let defaults = DiffOptions::default();
     let options = DiffOptions {
@@ -28,7 +28,7 @@ pub(crate) fn diff(args: &DiffArgs) -> Result<(), Failure> {
     if args.md { output::print_text(&markdown(&report)) } else { output::print(&report, &args.selection) }
 }
 
-fn key(by: By) -> Result<DiffKey, Failure> {
+fn key(by: By) -> Result<DiffKey, CommandFailure> {
     Ok(match by {
         By::Line => DiffKey::Line,
         By::Function => DiffKey::Function,
@@ -39,7 +39,9 @@ fn key(by: By) -> Result<DiffKey, Failure> {
         By::Parameter => DiffKey::Parameter,
         By::Name => DiffKey::Name,
         By::Age => {
-            return Err(Failure::usage("a difference has no table by age; `cargo memtrace report --by age` has"));
+            return Err(CommandFailure::usage(
+                "a difference has no table by age; `cargo memtrace report --by age` has",
+            ));
         }
     })
 }

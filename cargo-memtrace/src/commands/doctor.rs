@@ -6,10 +6,10 @@ use std::process::Command;
 use object::{Object, ObjectSection};
 
 use crate::cli::DoctorArgs;
-use crate::failure::Failure;
+use crate::failure::CommandFailure;
 use crate::{build, elf, kit, output};
 
-pub(crate) fn doctor(args: &DoctorArgs) -> Result<(), Failure> {
+pub(crate) fn doctor(args: &DoctorArgs) -> Result<(), CommandFailure> {
     let mut lines = vec![
         tool("cargo", &build::cargo(), "--version"),
         tool("C compiler (for --simulate)", "cc".as_ref(), "--version"),
@@ -38,8 +38,8 @@ fn driver() -> String {
     )
 }
 
-fn of_program(program: &Path) -> Result<Vec<String>, Failure> {
-    let failed = |why: String| Failure::usage(format!("cannot read {}: {why}", program.display()));
+fn of_program(program: &Path) -> Result<Vec<String>, CommandFailure> {
+    let failed = |why: String| CommandFailure::usage(format!("cannot read {}: {why}", program.display()));
     let bytes = std::fs::read(program).map_err(|error| failed(error.to_string()))?;
     let file = object::File::parse(&*bytes).map_err(|error| failed(format!("it is no ELF program ({error})")))?;
     let has = |section: &str| file.section_by_name(section).is_some_and(|section| section.size() > 0);

@@ -3,10 +3,10 @@
 use memtrace_core::export::{ChromeTrace, Export, Folded, Json, MemoryLayout, Pickle};
 
 use crate::cli::{ExportArgs, Target};
-use crate::failure::Failure;
+use crate::failure::CommandFailure;
 use crate::{input, output};
 
-pub(crate) fn export(args: &ExportArgs) -> Result<(), Failure> {
+pub(crate) fn export(args: &ExportArgs) -> Result<(), CommandFailure> {
     let format: &dyn Export = match args.to {
         Target::Pytorch => &Pickle::default(),
         Target::Chrome => &ChromeTrace::default(),

@@ -3,10 +3,10 @@
 use memtrace_core::export::{Flamegraph, Folded, Measure};
 
 use crate::cli::{FlamegraphArgs, FrameKey};
-use crate::failure::Failure;
+use crate::failure::CommandFailure;
 use crate::{input, output};
 
-pub(crate) fn flamegraph(args: &FlamegraphArgs) -> Result<(), Failure> {
+pub(crate) fn flamegraph(args: &FlamegraphArgs) -> Result<(), CommandFailure> {
     let recording = input::read_selected(args.reading.file.as_deref(), &args.reading.selection)?;
     let format = Flamegraph(Folded {
         measure: if args.count { Measure::Count } else { Measure::Bytes },

@@ -15,9 +15,9 @@ mod timeline;
 use std::process::ExitCode;
 
 use crate::cli::{By, Command};
-use crate::failure::Failure;
+use crate::failure::CommandFailure;
 
-pub(crate) fn run(command: Command) -> Result<ExitCode, Failure> {
+pub(crate) fn run(command: Command) -> Result<ExitCode, CommandFailure> {
     match command {
         Command::Run(args) => return run::run(&args),
         Command::Test(args) => return test::test(&args),

@@ -4,20 +4,20 @@ use memtrace_core::analysis::Moment;
 use memtrace_core::report::{Report, ReportOptions};
 
 use super::section;
-use crate::cli::{Reading, ReportArgs};
-use crate::failure::Failure;
+use crate::cli::{ReadingArgs, ReportArgs};
+use crate::failure::CommandFailure;
 use crate::{input, output};
 
-pub(crate) fn report(args: &ReportArgs) -> Result<(), Failure> {
+pub(crate) fn report(args: &ReportArgs) -> Result<(), CommandFailure> {
     let sections = args.by.iter().map(|by| section(*by).to_owned()).collect();
     show(&args.reading, args.at.clone(), sections)
 }
 
-pub(crate) fn leaks(reading: &Reading) -> Result<(), Failure> {
+pub(crate) fn leaks(reading: &ReadingArgs) -> Result<(), CommandFailure> {
     show(reading, Moment::End, Vec::new())
 }
 
-pub(crate) fn temporaries(reading: &Reading) -> Result<(), Failure> {
+pub(crate) fn temporaries(reading: &ReadingArgs) -> Result<(), CommandFailure> {
     let recording = input::read_selected(reading.file.as_deref(), &reading.selection)?;
     let mut report = Report::of(&recording.data, &options(reading, Moment::Peak, vec!["temporaries".to_owned()]))?;
     (report.findings, report.totals) = (Vec::new(), Vec::new());
@@ -27,7 +27,7 @@ pub(crate) fn temporaries(reading: &Reading) -> Result<(), Failure> {
     output::print(&report, &reading.selection)
 }
 
-pub(crate) fn advise(reading: &Reading) -> Result<(), Failure> {
+pub(crate) fn advise(reading: &ReadingArgs) -> Result<(), CommandFailure> {
     let recording = input::read_selected(reading.file.as_deref(), &reading.selection)?;
     let mut report = Report::of(&recording.data, &options(reading, Moment::Peak, Vec::new()))?;
     (report.sections, report.totals, report.notes) = (Vec::new(), Vec::new(), Vec::new());
@@ -37,13 +37,13 @@ pub(crate) fn advise(reading: &Reading) -> Result<(), Failure> {
     output::print(&report, &reading.selection)
 }
 
-fn show(reading: &Reading, moment: Moment, sections: Vec<String>) -> Result<(), Failure> {
+fn show(reading: &ReadingArgs, moment: Moment, sections: Vec<String>) -> Result<(), CommandFailure> {
     let recording = input::read_selected(reading.file.as_deref(), &reading.selection)?;
     let mut report = Report::of(&recording.data, &options(reading, moment, sections))?;
     report.notes.splice(0..0, recording.notes);
     output::print(&report, &reading.selection)
 }
 
-fn options(reading: &Reading, moment: Moment, sections: Vec<String>) -> ReportOptions {
+fn options(reading: &ReadingArgs, moment: Moment, sections: Vec<String>) -> ReportOptions {
     ReportOptions { device: reading.selection.device, rows: reading.selection.top, sections, moment }
 }

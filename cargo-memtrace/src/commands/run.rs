@@ -8,10 +8,10 @@ use memtrace_core::export::Text;
 use memtrace_core::report::{Report, ReportOptions};
 
 use crate::cli::RunArgs;
-use crate::failure::Failure;
+use crate::failure::CommandFailure;
 use crate::{build, elf, input, kit, recordings, signals};
 
-pub(crate) fn run(args: &RunArgs) -> Result<ExitCode, Failure> {
+pub(crate) fn run(args: &RunArgs) -> Result<ExitCode, CommandFailure> {
     let mut environment = Vec::new();
     if let Some(memory) = &args.simulate {
         environment = kit::simulated_gpu(memory)?;
@@ -39,7 +39,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode, Failure> {
         command.env("LD_PRELOAD", preloaded(&kit::preload_library()?));
     }
     let child =
-        command.spawn().map_err(|error| Failure::usage(format!("cannot run {}: {error}", program.display())))?;
+        command.spawn().map_err(|error| CommandFailure::usage(format!("cannot run {}: {error}", program.display())))?;
     let status = wait(child)?;
     summary(&out, &name, status);
     Ok(exit_code(status))
@@ -67,9 +67,9 @@ fn preloaded(library: &Path) -> std::ffi::OsString {
 }
 
 /// Waits for the program. Signals that ask this command to end go to the program, which decides.
-fn wait(mut child: Child) -> Result<ExitStatus, Failure> {
-    let _forwarded = signals::forward_to(child.id()).map_err(|error| Failure::usage(error.to_string()))?;
-    child.wait().map_err(|error| Failure::usage(format!("the program did not end: {error}")))
+fn wait(mut child: Child) -> Result<ExitStatus, CommandFailure> {
+    let _forwarded = signals::forward_to(child.id()).map_err(|error| CommandFailure::usage(error.to_string()))?;
+    child.wait().map_err(|error| CommandFailure::usage(format!("the program did not end: {error}")))
 }
 
 /// As a shell: 128 and the signal's number for a program that a signal ended.

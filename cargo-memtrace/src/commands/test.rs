@@ -5,10 +5,10 @@ use std::process::{Command, ExitCode};
 
 use crate::build::cargo;
 use crate::cli::TestArgs;
-use crate::failure::Failure;
+use crate::failure::CommandFailure;
 use crate::kit;
 
-pub(crate) fn test(args: &TestArgs) -> Result<ExitCode, Failure> {
+pub(crate) fn test(args: &TestArgs) -> Result<ExitCode, CommandFailure> {
     let (nextest, rest) = match args.args.split_first() {
         Some((first, rest)) if first == "nextest" => (true, rest),
         _ => (false, &*args.args),
@@ -22,17 +22,17 @@ pub(crate) fn test(args: &TestArgs) -> Result<ExitCode, Failure> {
         // Programs with empty kernels must never be taken for programs of a real GPU.
         command.env("CARGO_TARGET_DIR", crate::input::target_dir().join("simulated-gpu"));
     }
-    let status = command.status().map_err(|error| Failure::usage(format!("cannot run cargo: {error}")))?;
+    let status = command.status().map_err(|error| CommandFailure::usage(format!("cannot run cargo: {error}")))?;
     Ok(ExitCode::from(status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(2)))
 }
 
 /// `CARGO_TARGET_<TRIPLE>_RUNNER` of this machine.
-fn runner_variable() -> Result<OsString, Failure> {
+fn runner_variable() -> Result<OsString, CommandFailure> {
     let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
     let output = Command::new(rustc).arg("-vV").output();
     let text = output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned());
-    let text = text.map_err(|error| Failure::usage(format!("cannot run rustc: {error}")))?;
+    let text = text.map_err(|error| CommandFailure::usage(format!("cannot run rustc: {error}")))?;
     let host = text.lines().find_map(|line| line.strip_prefix("host: "));
-    let host = host.ok_or_else(|| Failure::usage("rustc does not say for which machine it builds"))?;
+    let host = host.ok_or_else(|| CommandFailure::usage("rustc does not say for which machine it builds"))?;
     Ok(format!("CARGO_TARGET_{}_RUNNER", host.to_uppercase().replace('-', "_")).into())
 }

@@ -7,19 +7,19 @@ use memtrace_core::snapshot::DeviceSnapshot;
 use serde_json::json;
 
 use crate::cli::TimelineArgs;
-use crate::failure::Failure;
+use crate::failure::CommandFailure;
 use crate::{input, output};
 
 const ROWS: usize = 16;
 
-pub(crate) fn timeline(args: &TimelineArgs) -> Result<(), Failure> {
+pub(crate) fn timeline(args: &TimelineArgs) -> Result<(), CommandFailure> {
     let selection = &args.reading.selection;
     let recording = input::read_selected(args.reading.file.as_deref(), &args.reading.selection)?;
     if let Some(path) = &args.output {
         return output::export(&recording.data, &CategoriesSvg { device: selection.device }, path);
     }
-    let device =
-        device_or_main(&recording.data, selection.device).ok_or_else(|| Failure::usage("nothing was recorded"))?;
+    let device = device_or_main(&recording.data, selection.device)
+        .ok_or_else(|| CommandFailure::usage("nothing was recorded"))?;
     output::print_text(&if selection.json {
         as_json(device, curve(&recording.data, device, 1000))
     } else {

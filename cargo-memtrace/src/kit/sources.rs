@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use cargo_metadata::MetadataCommand;
 
 use super::{cache, copy};
-use crate::failure::Failure;
+use crate::failure::CommandFailure;
 
 /// The kit's packages and their folders in the repository.
 const PACKAGES: [(&str, &str); 4] = [
@@ -27,7 +27,7 @@ const SCRIPTS: [(&str, &str); 3] = [
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// The folder with the sources.
-pub(super) fn root() -> Result<PathBuf, Failure> {
+pub(super) fn root() -> Result<PathBuf, CommandFailure> {
     let repository = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap_or(Path::new("/"));
     if PACKAGES.iter().all(|(_, folder)| repository.join(folder).join("Cargo.toml").exists()) {
         return Ok(repository.to_owned());
@@ -43,8 +43,8 @@ pub(super) fn root() -> Result<PathBuf, Failure> {
 }
 
 /// Has cargo fetch the packages, and copies them.
-fn make(root: &Path) -> Result<(), Failure> {
-    let failed = |error: std::io::Error| Failure::usage(format!("cannot write {}: {error}", root.display()));
+fn make(root: &Path) -> Result<(), CommandFailure> {
+    let failed = |error: std::io::Error| CommandFailure::usage(format!("cannot write {}: {error}", root.display()));
     let manifest = root.join("fetch/Cargo.toml");
     fs::create_dir_all(root.join("fetch")).map_err(failed)?;
     let needs: String = PACKAGES.iter().map(|(package, _)| format!("{package} = \"={VERSION}\"\n")).collect();
@@ -55,11 +55,11 @@ fn make(root: &Path) -> Result<(), Failure> {
     fs::write(root.join("fetch/lib.rs"), "").map_err(failed)?;
     let metadata = MetadataCommand::new().manifest_path(&manifest).exec();
     let metadata =
-        metadata.map_err(|error| Failure::usage(format!("cargo cannot fetch memtrace's packages: {error}")))?;
+        metadata.map_err(|error| CommandFailure::usage(format!("cargo cannot fetch memtrace's packages: {error}")))?;
     for (name, folder) in PACKAGES {
         let package = metadata.packages.iter().find(|package| package.name.as_str() == name);
         let source = package.and_then(|package| package.manifest_path.parent());
-        let source = source.ok_or_else(|| Failure::usage(format!("cargo fetched no {name}")))?;
+        let source = source.ok_or_else(|| CommandFailure::usage(format!("cargo fetched no {name}")))?;
         copy(source.as_std_path(), &root.join(folder)).map_err(failed)?;
     }
     let members: Vec<String> = PACKAGES.iter().map(|(_, folder)| format!("{folder:?}")).collect();

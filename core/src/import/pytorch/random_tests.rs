@@ -15,7 +15,7 @@ const SLOT: u64 = 1 << 20;
 const SLOTS: u64 = 16;
 
 /// What happens to a slot: if it is free it is allocated with this size, else freed.
-type Step = (u64, u64);
+type RandomStep = (u64, u64);
 
 /// One event as the allocator sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,7 +26,7 @@ struct Happened {
     time_us: u64,
 }
 
-fn history(steps: &[Step]) -> (Vec<Happened>, BTreeMap<u64, u64>) {
+fn history(steps: &[RandomStep]) -> (Vec<Happened>, BTreeMap<u64, u64>) {
     let (mut live, mut all) = (BTreeMap::new(), Vec::new());
     for (time_us, &(slot, size)) in (0..).zip(steps) {
         let address = (1 + slot) * SLOT;
