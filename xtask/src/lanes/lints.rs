@@ -1,9 +1,9 @@
-//! Formatting, clippy, documentation, import cycles, and standard terms.
+//! Formatting, clippy, documentation, import cycles, standard terms, and names of types.
 
 use anyhow::Result;
 use xshell::cmd;
 
-use super::{circles, terms};
+use super::{circles, terms, type_names};
 use crate::lane::Run;
 
 /// Packages outside the workspace: they need other settings, or dependencies that would slow down every build.
@@ -12,6 +12,7 @@ const OUTSIDE: [&str; 3] = ["benches/peers", "fuzz", "tests/loom"];
 pub(crate) fn run(run: &Run) -> Result<String> {
     circles::run(run)?;
     terms::run(run)?;
+    type_names::run(run)?;
     let shell = &run.shell;
     cmd!(shell, "cargo fmt --all --check").run()?;
     for package in OUTSIDE {

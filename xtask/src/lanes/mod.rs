@@ -14,6 +14,7 @@ mod report;
 mod simulated;
 mod terms;
 mod tests;
+mod type_names;
 mod viewers;
 
 use crate::lane::{Lane, Tier};
@@ -29,7 +30,7 @@ pub(crate) const LANES: &[Lane] = &[
     Lane {
         name: "lints",
         tier: Tier::Quick,
-        holds: "formatting, clippy and documentation have no warning, imports no cycle",
+        holds: "formatting, clippy and documentation have no warning, imports no cycle, types unique names",
         owns: &["rustfmt.toml"],
         run: lints::run,
     },
