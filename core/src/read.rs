@@ -9,7 +9,7 @@ use crate::attribute::learn_backward_pass;
 use crate::capture::{self, DecodedCapture};
 use crate::error::Error;
 use crate::export::parse_operators;
-use crate::import::{PICKLE_MAGIC, begins_like_pickle, parse_pytorch};
+use crate::import::{PICKLE_MAGIC, begins_like_pickle, parse_packed, parse_pytorch};
 use crate::snapshot::SnapshotData;
 use crate::symbol::{symbolise_files, with_symbols};
 use crate::unpack::unpacked;
@@ -32,8 +32,13 @@ const LARGEST: u64 = 512 << 20;
 pub fn read_capture(path: impl AsRef<Path>, progress: impl FnMut(u64, u64)) -> Result<SnapshotData, Error> {
     let path = path.as_ref();
     let bytes = fs::read(path).map_err(|error| Error::input(path, error))?;
+    let packed = bytes.len();
     let bytes = unpacked(bytes, &[capture::MAGIC, PICKLE_MAGIC], MOST_UNPACKED).map_err(Error::capture);
-    bytes.and_then(|bytes| parse_capture(&bytes, progress)).map_err(|error| error.at(path))
+    let parsed = bytes.and_then(|bytes| match begins_like_pickle(&bytes) {
+        true => parse_packed(&bytes, packed),
+        false => parse_capture(&bytes, progress),
+    });
+    parsed.map_err(|error| error.at(path))
 }
 
 /// [`read_capture`] for bytes in memory.

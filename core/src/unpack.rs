@@ -2,7 +2,7 @@
 
 /// Bytes that are decompressed whatever their ratio.
 #[cfg(feature = "gzip")]
-const FREE: u64 = 64 << 20;
+const FREE: u64 = 32 << 20;
 
 /// The most decompressed bytes for a compressed one, beyond [`FREE`]. A capture of one line that allocates in a loop has
 /// eleven, a bomb has a thousand.

@@ -155,6 +155,11 @@ pub(crate) struct DecodedCapture {
 /// More devices than any machine has; PyTorch's pickles have a list for every number up to the largest.
 const MAX_ORDINALS: u64 = 1024;
 
+/// Refuses a recording whose stacks and paths of scopes, written out, are far longer than a file of `length` bytes justifies.
+pub(crate) fn check_texts(data: &SnapshotData, length: usize) -> Result<(), &'static str> {
+    limits::check(data, true, length).map_err(|Damage(why)| why)
+}
+
 fn refused(reason: impl Into<String>) -> Error {
     Error::capture(reason.into())
 }

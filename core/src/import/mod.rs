@@ -15,6 +15,8 @@ use crate::unpack::unpacked;
 
 /// Larger pickles are not unpacked.
 const MOST_UNPACKED: u64 = 4 << 30;
+/// Bytes of a snapshot in a byte of its compressed file, for the limits of memory; real ones have seven.
+const MOST_PACKED: usize = 32;
 /// How a pickle of protocol 2 and later begins.
 pub(crate) const PICKLE_MAGIC: &[u8] = &[0x80];
 
@@ -28,8 +30,9 @@ pub(crate) const PICKLE_MAGIC: &[u8] = &[0x80];
 pub fn read_pytorch(path: impl AsRef<Path>) -> Result<SnapshotData, Error> {
     let path = path.as_ref();
     let bytes = fs::read(path).map_err(|error| Error::input(path, error))?;
+    let packed = bytes.len();
     let bytes = unpacked(bytes, &[PICKLE_MAGIC], MOST_UNPACKED).map_err(Error::pytorch);
-    bytes.and_then(|bytes| parse_pytorch(&bytes)).map_err(|error| error.at(path))
+    bytes.and_then(|bytes| parse_packed(&bytes, packed)).map_err(|error| error.at(path))
 }
 
 /// [`read_pytorch`] for bytes that came from elsewhere.
@@ -37,5 +40,11 @@ pub fn read_pytorch(path: impl AsRef<Path>) -> Result<SnapshotData, Error> {
 /// # Errors
 /// If they are no snapshot; says where and what is wrong with it.
 pub fn parse_pytorch(bytes: &[u8]) -> Result<SnapshotData, Error> {
-    pytorch::read(bytes).map_err(|refusal| Error::pytorch(refusal.to_string()))
+    parse_packed(bytes, bytes.len())
+}
+
+/// Parses the content of a file of `packed` bytes: its memory is in proportion to these.
+pub(crate) fn parse_packed(bytes: &[u8], packed: usize) -> Result<SnapshotData, Error> {
+    let length = bytes.len().min(packed.saturating_mul(MOST_PACKED));
+    pytorch::read(bytes, length).map_err(|refusal| Error::pytorch(refusal.to_string()))
 }

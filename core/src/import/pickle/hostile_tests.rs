@@ -4,7 +4,7 @@ use super::tests::KeepAll;
 use super::{Refusal, read};
 
 fn refusal(bytes: &[u8]) -> Refusal {
-    match read(bytes, &[], &mut KeepAll) {
+    match read(bytes, bytes.len(), &[], &mut KeepAll) {
         Err(refusal) => refusal,
         Ok(_) => panic!("{:?} is accepted", &bytes[..bytes.len().min(40)]),
     }
@@ -38,7 +38,7 @@ fn whatever_could_run_code_is_refused_with_its_name_and_offset() {
 #[test]
 fn what_is_nested_too_deep_is_refused() {
     let lists = |depth: usize| [vec![b']'; depth], vec![b'a'; depth - 1], vec![b'.']].concat();
-    assert!(read(&lists(100), &[], &mut KeepAll).is_ok());
+    assert!(read(&lists(100), 200, &[], &mut KeepAll).is_ok());
     let tuples = [&b"\x80\x02N"[..], &[0x85; 5000], b"."].concat();
     for bytes in [lists(101), lists(1_000_000), vec![b'('; 1_000_000], tuples] {
         assert!(refusal(&bytes).reason.contains("too deep") || refusal(&bytes).reason.contains("memory"));

@@ -9,8 +9,8 @@ pub(super) const DEEPEST: u8 = 100;
 pub(super) const MOST_MARKS: usize = 1000;
 /// Memory that every pickle may use.
 const FREE: usize = 16 << 20;
-/// Bytes of memory for a byte of the pickle. An opcode of one byte makes a value of 16.
-const FOR_ONE: usize = 8;
+/// Bytes of memory for a byte of the pickle. Snapshots need two at most.
+const FOR_ONE: usize = 4;
 
 /// Why a pickle was refused, and where.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -6,9 +6,10 @@ use super::limits::{MOST_MARKS, Refusal};
 use super::opcodes as op;
 use super::value::{Content, PickleValue, Shapes};
 
-/// Reads one pickle. `words` are strings whose indices the caller knows.
+/// Reads one pickle, with memory for a pickle of `length` bytes. `words` are strings whose indices the caller knows.
 pub(in crate::import) fn read<'a, K: Shapes>(
     bytes: &'a [u8],
+    length: usize,
     words: &[&'static str],
     shapes: &mut K,
 ) -> Result<(Values<'a, K::Shape>, PickleValue), Refusal> {
@@ -17,7 +18,7 @@ pub(in crate::import) fn read<'a, K: Shapes>(
     }
     let mut machine = Unpickler {
         input: Input::new(bytes),
-        values: Values::new(bytes.len(), words),
+        values: Values::new(length.min(bytes.len()), words),
         shapes,
         stack: Vec::new(),
         marks: Vec::new(),

@@ -123,7 +123,7 @@ fn plain(values: &KeptValues<'_>, value: PickleValue, known: &mut HashMap<u32, u
 }
 
 fn plainly(bytes: &[u8]) -> Result<String, Refusal> {
-    let (values, top) = read(bytes, &[], &mut KeepAll)?;
+    let (values, top) = read(bytes, bytes.len(), &[], &mut KeepAll)?;
     Ok(plain(&values, top, &mut HashMap::new()))
 }
 

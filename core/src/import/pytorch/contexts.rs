@@ -10,6 +10,8 @@ use crate::snapshot::{ContextId, ContextNode, Mark, ThreadId};
 
 /// A path's scopes within scopes.
 const DEEPEST: u32 = 64;
+/// Annotations that are open at once.
+const MOST_OPEN: usize = 1024;
 /// What stands between the scopes of a path.
 const SEPARATOR: &str = " > ";
 
@@ -81,6 +83,9 @@ impl Contexts {
         let (mut open, mut marks): (Vec<(String, ContextId)>, Vec<Mark>) = Default::default();
         for Annotation { time_us, name, enter } in self.annotations.remove(&device).unwrap_or_default() {
             let context = if enter {
+                if open.len() == MOST_OPEN {
+                    continue;
+                }
                 let around = open.last().map_or(ContextId::ROOT, |(_, context)| *context);
                 let context = if self.are_paths { self.path(&name) } else { self.below(around, &name) };
                 open.push((name, context));

@@ -21,6 +21,8 @@ mod fixtures;
 #[cfg(test)]
 mod genuine_tests;
 #[cfg(test)]
+mod hostile_tests;
+#[cfg(test)]
 mod random_tests;
 #[cfg(test)]
 mod tests;
@@ -34,6 +36,7 @@ use self::segments::DeviceSegments;
 use self::shapes::{Shape, SnapshotTables, SnapshotValues};
 use self::trace::DeviceTrace;
 use super::pickle::{self, PickleValue, Refusal};
+use crate::capture::check_texts;
 use crate::snapshot::{
     CudaHooks, CudaState, Device, DeviceSnapshot, Enabled, Health, Process, RecordKind, Settings, SnapshotData,
     StackContext, StackId, StackKind, Stacks,
@@ -42,16 +45,18 @@ use crate::snapshot::{
 /// More devices than any machine has.
 const MOST_DEVICES: u64 = 1024;
 
-/// Reads a pickle.
-pub(super) fn read(bytes: &[u8]) -> Result<SnapshotData, Refusal> {
+/// Reads a pickle, with memory for one of `length` bytes.
+pub(super) fn read(bytes: &[u8], length: usize) -> Result<SnapshotData, Refusal> {
     let holds = |word: &str| bytes.windows(word.len()).any(|window| window == word.as_bytes());
     // A recording may leave one of the two out. Blocks that wait for their completed frees tell that those are in it.
     let completes = holds("free_completed") || holds("active_pending_free") || holds("active_awaiting_free");
     let frees_are_requests = !completes && holds("free_requested");
     let mut tables = SnapshotTables::new(frees_are_requests);
-    let (values, top) = pickle::read(bytes, words::WORDS, &mut tables)?;
-    SnapshotRoot { top: DictFields(values.dict(top)), only_segments: values.list(top), root: top, values: &values }
-        .read(tables)
+    let (values, top) = pickle::read(bytes, length, words::WORDS, &mut tables)?;
+    let (fields, only_segments) = (DictFields(values.dict(top)), values.list(top));
+    let data = SnapshotRoot { top: fields, only_segments, root: top, values: &values }.read(tables)?;
+    check_texts(&data, length).map_err(Refusal::new)?;
+    Ok(data)
 }
 
 /// The top of a snapshot: a dict, or the list of segments that `torch.cuda.memory_snapshot` gives.

@@ -35,20 +35,23 @@ pub(super) fn by_device(
     values: &SnapshotValues<'_>,
 ) -> Result<BTreeMap<u64, DeviceSegments>, Refusal> {
     let mut devices: BTreeMap<u64, DeviceSegments> = BTreeMap::new();
+    let mut placed = vec![false; tables.blocks.len()];
     for segment in segments.map_or(&[][..], |segments| values.list(segments)) {
         let fields = DictFields(values.dict(*segment));
         let device = fields.number(words::DEVICE, values)?.unwrap_or(0);
-        devices.entry(device).or_default().add(&fields, tables, values)?;
+        devices.entry(device).or_default().add(&fields, tables, &mut placed, values)?;
     }
     devices.values_mut().try_for_each(DeviceSegments::finish)?;
     Ok(devices)
 }
 
 impl DeviceSegments {
+    /// `placed` says which blocks have a segment already.
     fn add(
         &mut self,
         fields: &DictFields<'_>,
         tables: &SnapshotTables,
+        placed: &mut [bool],
         values: &SnapshotValues<'_>,
     ) -> Result<(), Refusal> {
         let address = fields.needed(words::ADDRESS, values)?;
@@ -64,7 +67,11 @@ impl DeviceSegments {
             let Some(Shape::Block(row)) = values.kept(*block) else {
                 return Err(Refusal::new("a block without a state"));
             };
-            let Some(block) = tables.blocks.get(row as usize) else { continue };
+            let (block, placed) = (tables.blocks.get(row as usize), placed.get_mut(row as usize));
+            let (Some(block), Some(placed)) = (block, placed) else { continue };
+            if std::mem::replace(placed, true) {
+                return Err(Refusal::new("one block in two places"));
+            }
             let at = block.address.unwrap_or(next);
             next = at.checked_add(block.size).filter(|after| at >= next && *after <= end).ok_or_else(misplaced)?;
             if block.state != BlockState::Inactive {

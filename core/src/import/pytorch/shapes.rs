@@ -10,6 +10,7 @@ use super::fields::DictFields;
 use super::trace::DeviceTrace;
 use super::words;
 use crate::import::pickle::{PickleValue, Refusal, Shapes, Values};
+use crate::snapshot::Record;
 
 /// What a dict or a list is kept as: an index into one of the tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,6 +18,8 @@ pub(super) enum Shape {
     Frame(u32),
     Stack(u32),
     Block(u32),
+    /// An earlier use of a block's memory, as torch 2.0 wrote it.
+    Use(u32),
     Entry(u32),
     /// An entry that was taken into its trace.
     Taken,
@@ -63,12 +66,16 @@ pub(super) struct SnapshotTables {
     frame_ids: HashMap<FrameRow, u32, RandomState>,
     stack_ids: HashMap<Box<[u32]>, u32, RandomState>,
     pub(super) blocks: Vec<BlockRow>,
+    /// The size and the stack of each use.
+    uses: Vec<(u64, u32)>,
     entries: Vec<TraceEntry>,
     traces: Vec<Option<DeviceTrace>>,
     /// Blocks are freed when this is requested: the file has no completed frees.
     pub(super) frees_are_requests: bool,
 }
 
+/// Memory of an entry's record, and of what is remembered of its address.
+const RECORD: usize = size_of::<Record>() + 24;
 /// Memory of a row beside its fields: its place in a table by content.
 const ROW: usize = 64;
 
@@ -127,12 +134,18 @@ impl SnapshotTables {
         };
         let size = fields.needed(words::SIZE, values)?;
         // The newest comes first.
-        let history = fields.find(words::HISTORY).and_then(|history| values.list(history).first().copied());
-        let history = DictFields(history.map_or(&[], |newest| values.dict(newest)));
+        let newest = fields.find(words::HISTORY).and_then(|history| values.list(history).first().copied());
+        let used = match newest.and_then(|newest| values.kept(newest)) {
+            Some(Shape::Use(row)) => self.uses.get(row as usize).copied(),
+            _ => None,
+        };
         let requested = fields.number(words::REQUESTED_SIZE, values)?;
-        let requested = requested.or(history.number(words::REAL_SIZE, values)?).unwrap_or(size);
-        let frames = fields.find(words::FRAMES).or(history.find(words::FRAMES));
-        let (address, stack) = (fields.number(words::ADDRESS, values)?, self.stack(frames, values));
+        let requested = requested.or(used.map(|(size, _)| size)).unwrap_or(size);
+        let address = fields.number(words::ADDRESS, values)?;
+        let stack = match (fields.find(words::FRAMES), used) {
+            (None, Some((_, stack))) => stack,
+            (frames, _) => self.stack(frames, values),
+        };
         values.budget().take(size_of::<BlockRow>())?;
         self.blocks.push(BlockRow { address, size, requested, state, stack });
         Ok(Some(Shape::Block(self.blocks.len() as u32 - 1)))
@@ -151,6 +164,12 @@ impl Shapes for SnapshotTables {
         }
         if fields.find(words::FILENAME).is_some() {
             return self.frame(&fields, values);
+        }
+        if fields.find(words::REAL_SIZE).is_some() {
+            let used = (fields.needed(words::REAL_SIZE, values)?, self.stack(fields.find(words::FRAMES), values));
+            values.budget().take(size_of_val(&used))?;
+            self.uses.push(used);
+            return Ok(Some(Shape::Use(self.uses.len() as u32 - 1)));
         }
         if fields.find(words::STATE).is_some() { self.block(&fields, values) } else { Ok(None) }
     }
@@ -198,6 +217,7 @@ impl Shapes for SnapshotTables {
                 return Err(Refusal::new("a trace holds something else than entries, or one entry twice"));
             };
             values.keep(*item, Shape::Taken);
+            values.budget().take(RECORD)?;
             let Some(entry) = self.entries.get(id as usize) else { continue };
             let traces = self.traces.get_mut(trace as usize);
             traces.and_then(Option::as_mut).map_or(Ok(()), |trace| trace.push(entry, self.frees_are_requests))?;
