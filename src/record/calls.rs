@@ -49,7 +49,9 @@ impl Calls {
         let rest = Some(self.rest).filter(|rest| rest.allocs + rest.frees > 0);
         let mut all: Vec<CallTime> = self.times.values().copied().chain(rest).collect();
         for time in &mut all {
-            (time.alloc_ns, time.free_ns, time.growing_ns) = (ns(time.alloc_ns), ns(time.free_ns), ns(time.growing_ns));
+            for field in [&mut time.alloc_ns, &mut time.free_ns, &mut time.growing_ns] {
+                *field = ns(*field);
+            }
         }
         all.sort_unstable_by_key(|time| (time.stack, time.context));
         all

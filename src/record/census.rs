@@ -47,7 +47,7 @@ mod tests {
     const LARGE: u64 = 1000;
     const BEFORE: u64 = 500;
 
-    /// So much in small blocks, and so much of it by the sample.
+    /// Counted small bytes, and their estimate.
     fn census(small: u64, estimate: u64) -> Census {
         Census { all: LARGE + BEFORE + small, large: LARGE, large_before: BEFORE, estimate }
     }
@@ -66,7 +66,7 @@ mod tests {
         assert_eq!(census(400, 400).without(LARGE, 0).not_recorded(0), BEFORE + LARGE);
     }
 
-    /// Counters of several threads are not read at one instant.
+    /// Counters of several threads are not read at the same instant.
     #[test]
     fn counters_that_do_not_fit_together_are_no_trouble() {
         let odd = Census { all: 10, large: 20, large_before: 30, estimate: 40 };

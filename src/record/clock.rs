@@ -79,7 +79,8 @@ impl Clock {
         // A TSC that is this far ahead is not synchronised between cores.
         self.is_unsynced |= self.last > read_clocks.ns.saturating_add(LEAST_NS);
         if self.is_unsynced {
-            (self.rate, self.span) = (0, 0);
+            self.rate = 0;
+            self.span = 0;
         } else if undisturbed && apart >= LEAST_NS && ticks::are_steady() {
             self.learn(read_clocks, apart);
             LAST_RATE.store(self.rate, Relaxed);

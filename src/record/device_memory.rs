@@ -75,13 +75,17 @@ pub(crate) fn pools_with_empty(device: Device) -> (OwnVec<u64>, QueryTicket) {
 /// The driver reports the size of a pool.
 pub(crate) fn pool_has(device: Device, pool: u64, bytes: u64, ticket: QueryTicket) {
     let site = free_site();
-    recorder::with_ledger_there(device, |ledger| ledger.pool_has(pool, bytes, ticket, site));
+    recorder::with_ledger_there(device, |ledger| {
+        ledger.change_segments(|segments, now| _ = segments.pool_has(pool, bytes, ticket, now, site));
+    });
 }
 
 /// Memory outside pools is returned to the system as soon as it is empty.
 pub(crate) fn drop_empty_segments(device: Device) {
     let site = free_site();
-    recorder::with_ledger_there(device, |ledger| ledger.drop_empty_segments(site));
+    recorder::with_ledger_there(device, |ledger| {
+        ledger.change_segments(|segments, now| segments.drop_empty_of_none(now, site));
+    });
 }
 
 fn measured(device: Device, new: NewBlock) -> NewBlock {

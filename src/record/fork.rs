@@ -111,5 +111,9 @@ fn put(held: Option<ForkLocks>) {
 }
 
 fn with(f: impl FnOnce(&mut Option<ForkLocks>)) {
-    HELD.with(|slot| slot.try_borrow_mut().map_or((), |mut slot| f(&mut slot)));
+    HELD.with(|slot| {
+        if let Ok(mut slot) = slot.try_borrow_mut() {
+            f(&mut slot);
+        }
+    });
 }

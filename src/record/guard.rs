@@ -13,51 +13,79 @@ pub(crate) const PROBING: u8 = 4;
 /// The thread has neither allocated nor freed anything yet.
 pub(crate) const NEW: u8 = 8;
 
+/// What the hot path reads of its thread, in one thread-local: computing the address of each one takes instructions.
+#[derive(Debug)]
+struct PerThread {
+    state: Cell<u8>,
+    context: Cell<ContextId>,
+    /// See [`thread::number`](super::thread::number).
+    number: Cell<u32>,
+    measure: Cell<u64>,
+    inherited: Cell<u64>,
+}
+
 thread_local! {
     // Const and without a destructor: usable before main, in thread-local destructors and at exit.
-    static STATE: Cell<u8> = const { Cell::new(NEW) };
-    static CONTEXT: Cell<ContextId> = const { Cell::new(ContextId::ROOT) };
-    static MEASURE: Cell<u64> = const { Cell::new(0) };
-    static INHERITED: Cell<u64> = const { Cell::new(0) };
+    static THREAD: PerThread = const {
+        PerThread {
+            state: Cell::new(NEW),
+            context: Cell::new(ContextId::ROOT),
+            number: Cell::new(0),
+            measure: Cell::new(0),
+            inherited: Cell::new(0),
+        }
+    };
 }
 
 #[inline]
 pub(crate) fn state() -> u8 {
-    STATE.with(Cell::get)
+    THREAD.with(|thread| thread.state.get())
 }
 
 pub(crate) fn set(bit: u8, on: bool) {
-    STATE.with(|state| state.set(if on { state.get() | bit } else { state.get() & !bit }));
+    THREAD.with(|thread| {
+        let state = thread.state.get();
+        thread.state.set(if on { state | bit } else { state & !bit });
+    });
 }
 
 /// The innermost open scope of this thread.
 #[inline]
 pub(crate) fn context() -> ContextId {
-    CONTEXT.with(Cell::get)
+    THREAD.with(|thread| thread.context.get())
 }
 
 pub(crate) fn set_context(context: ContextId) {
-    CONTEXT.with(|cell| cell.set(context));
+    THREAD.with(|thread| thread.context.set(context));
+}
+
+/// This thread's number; `first` assigns one.
+#[inline]
+pub(super) fn thread_number(first: impl FnOnce(&Cell<u32>) -> u32) -> u32 {
+    THREAD.with(|thread| match thread.number.get() {
+        0 => first(&thread.number),
+        number => number,
+    })
 }
 
 /// The measurement that is active on this thread; 0 for none.
 pub(crate) fn measure() -> u64 {
-    MEASURE.with(Cell::get)
+    THREAD.with(|thread| thread.measure.get())
 }
 
 pub(crate) fn set_measure(measure: u64) {
-    MEASURE.with(|cell| cell.set(measure));
+    THREAD.with(|thread| thread.measure.set(measure));
     set(MEASURING, measure != 0);
 }
 
 /// The measurement that this thread inherited, which is active whenever no other is; 0 for none.
 pub(crate) fn inherited() -> u64 {
-    INHERITED.with(Cell::get)
+    THREAD.with(|thread| thread.inherited.get())
 }
 
 /// This thread inherits a measurement from the thread that started it.
 pub(crate) fn inherit(measure: u64) {
-    INHERITED.with(|cell| cell.set(measure));
+    THREAD.with(|thread| thread.inherited.set(measure));
     if self::measure() == 0 {
         set_measure(measure);
     }
@@ -73,9 +101,9 @@ pub(crate) struct OwnWork {
 
 #[inline]
 pub(crate) fn own_work() -> OwnWork {
-    STATE.with(|state| {
-        let before = state.get();
-        state.set(before | OWN);
+    THREAD.with(|thread| {
+        let before = thread.state.get();
+        thread.state.set(before | OWN);
         OwnWork { before }
     })
 }
@@ -83,7 +111,7 @@ pub(crate) fn own_work() -> OwnWork {
 impl Drop for OwnWork {
     #[inline]
     fn drop(&mut self) {
-        STATE.with(|state| state.set(state.get() & !OWN | self.before & OWN));
+        THREAD.with(|thread| thread.state.set(thread.state.get() & !OWN | self.before & OWN));
     }
 }
 

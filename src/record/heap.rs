@@ -101,14 +101,27 @@ fn enter(address: u64, size: usize) {
     }
     let interval = sampling::interval();
     let recording = records_heap_block(size) && !sampling::leaves_out(size, interval);
-    let measured = any_measurement();
-    if !(measured || recording) {
+    if any_measurement() {
+        return enter_measured(address, size, recording, interval);
+    }
+    if !recording {
         return untraced::add(size as u64);
     }
     let _own = guard::own_work();
     prefetch_slot(address);
-    let measuring = measured && measure::may_concern_this_thread();
-    if measured && !measuring {
+    let site = here::alloc_site(false);
+    if !recorder::on_heap_alloc(address, size as u64, site, interval) {
+        untraced::add(size as u64);
+    }
+}
+
+/// [`enter`] while a measurement is open. Out of line, so that it costs other recordings nothing.
+#[cold]
+#[inline(never)]
+fn enter_measured(address: u64, size: usize, recording: bool, interval: usize) {
+    let _own = guard::own_work();
+    let measuring = measure::may_concern_this_thread();
+    if !measuring {
         measure::on_unrelated(size as u64);
     }
     if !(measuring || recording) {
@@ -118,7 +131,7 @@ fn enter(address: u64, size: usize) {
     if measuring {
         measure::on_alloc(Device::Cpu, address, size as u64, site);
     }
-    let site = if measured { here::site_for_session(site) } else { site };
+    let site = here::site_for_session(site);
     if !(recording && recorder::on_heap_alloc(address, size as u64, site, interval)) {
         untraced::add(size as u64);
     }

@@ -46,8 +46,7 @@ fn stack_of_free() -> StackId {
 
 #[inline(always)]
 fn capture(depth: usize) -> StackId {
-    let guess = |innermost| STACKS.guess(innermost);
-    let stack = with_stack(depth, guess, |taken| match taken {
+    let stack = with_stack(depth, &STACKS, |taken| match taken {
         FoundStack::Guessed(known) => StackId(known.number),
         FoundStack::Walked(stack) => {
             if stack.shortened {

@@ -343,7 +343,7 @@ mod tests {
         fn it_holds_what_a_map_would(steps in prop::collection::vec((0..300u64, 0..4u32), 0..2000), spread in 0..3u32) {
             let (mut live, mut map) = (LiveBlocks::new(), HashMap::new());
             for (seq, (n, step)) in (1..).zip(steps) {
-                // Neighbours, pages, and addresses that are far apart.
+                // Neighbours, pages, and distant addresses.
                 let address = n << [4, 12, 40][spread as usize];
                 if step == 0 {
                     let packed = live.remove_packed(address).map(|words| LiveBlock::Packed(words).block());

@@ -145,7 +145,7 @@ mod tests {
 
     fn record(n: u64) -> Record {
         Record {
-            // Every third is too late to be packed, and every fifth has a stream.
+            // Every third record is too late to be packed, every fifth has a stream.
             time_ns: if n.is_multiple_of(3) { 1 << 60 | n } else { n },
             address: n * 64,
             size: n,

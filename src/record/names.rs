@@ -111,7 +111,8 @@ impl NameTable {
     /// Keeps only names that are `needed`.
     pub(crate) fn restart(&mut self, needed: impl Fn(u64, u64) -> bool) {
         self.by_seq.retain(|seq, known| needed(*seq, known.address));
-        (self.refused, self.look_at) = (0, 0);
+        self.refused = 0;
+        self.look_at = 0;
     }
 
     /// All names by position, and how many were refused.
@@ -207,7 +208,7 @@ mod tests {
         assert!(names.give(5, 5, "renamed".into()), "a block that has a name can be given another");
         names.make_room(|_, _| true);
         assert!(names.is_full());
-        // Where there was none, none is looked for until many were refused.
+        // A search without a result is not repeated until many names were refused.
         names.make_room(|_, _| false);
         assert!(names.is_full());
         (0..MAX_NAMES as u64 / 16).for_each(|_| assert!(!names.give(1 << 20, 0, "y".into())));

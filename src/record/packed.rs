@@ -160,7 +160,7 @@ mod tests {
 
     use super::*;
 
-    /// Numbers of every length.
+    /// Numbers of every bit length.
     fn number(bits: u32) -> impl Strategy<Value = u64> {
         (0..=bits, any::<u64>()).prop_map(|(bits, n)| n.checked_shr(64 - bits).unwrap_or(0))
     }

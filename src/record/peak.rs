@@ -13,15 +13,10 @@ use crate::snapshot::Block;
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct PeakTracker {
-    /// Largest total, in bytes relative to the start of the recording; at least 0.
-    pub(crate) total: i64,
-    /// Position of the alloc that reached it.
-    pub(crate) seq: u64,
+    /// The maximum; at least 0, the start of the recording.
+    pub(crate) at: PeakMoment,
     /// Blocks of the peak that were freed since, packed.
     freed: OwnVec<Packed<4>>,
-    pub(crate) time_ns: u64,
-    /// Bytes from before the recording that had been freed by then.
-    pub(crate) unknown_freed: u64,
     /// Bytes below the threshold at the peak.
     pub(crate) below_threshold: u64,
     /// Blocks of the peak that were freed since and cannot be packed.
@@ -32,21 +27,23 @@ pub(crate) struct PeakTracker {
     pub(crate) lost_of_sample: u64,
 }
 
-/// A moment that may be the new maximum.
-pub(crate) struct PeakCandidate {
+/// A moment that is the maximum, or may be.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
+pub(crate) struct PeakMoment {
+    /// Bytes relative to the start of the recording.
     pub(crate) total: i64,
+    /// Position of the last alloc.
     pub(crate) seq: u64,
     pub(crate) time_ns: u64,
+    /// Bytes from before the recording that had been freed by then.
     pub(crate) unknown_freed: u64,
 }
 
 impl PeakTracker {
     pub(crate) const fn new(below_threshold: u64) -> Self {
         Self {
-            total: 0,
-            seq: 0,
-            time_ns: 0,
-            unknown_freed: 0,
+            at: PeakMoment { total: 0, seq: 0, time_ns: 0, unknown_freed: 0 },
             below_threshold,
             freed: OwnVec::new_in(System),
             freed_whole: OwnVec::new_in(System),
@@ -56,20 +53,19 @@ impl PeakTracker {
     }
 
     /// Restarts with this moment as the maximum.
-    pub(crate) fn restart(&mut self, now: PeakCandidate, below_threshold: u64) {
+    pub(crate) fn restart(&mut self, now: PeakMoment, below_threshold: u64) {
         self.forget_freed();
-        (self.total, self.seq, self.time_ns) = (now.total, now.seq, now.time_ns);
-        (self.unknown_freed, self.below_threshold) = (now.unknown_freed, below_threshold);
+        self.at = now;
+        self.below_threshold = below_threshold;
     }
 
     /// Called after each alloc; returns whether it is a new maximum (an equal total is not). Only then calls
     /// `below_threshold`.
     #[inline]
-    pub(crate) fn after_alloc(&mut self, now: PeakCandidate, below_threshold: impl FnOnce() -> u64) -> bool {
-        let is_new = now.total > self.total;
+    pub(crate) fn after_alloc(&mut self, now: PeakMoment, below_threshold: impl FnOnce() -> u64) -> bool {
+        let is_new = now.total > self.at.total;
         if is_new {
-            (self.total, self.seq, self.time_ns) = (now.total, now.seq, now.time_ns);
-            self.unknown_freed = now.unknown_freed;
+            self.at = now;
             self.below_threshold = below_threshold();
             self.forget_freed();
         }
@@ -78,7 +74,7 @@ impl PeakTracker {
 
     #[cfg_attr(not(debug_assertions), inline(always))]
     pub(crate) fn after_free(&mut self, held: &LiveBlock, bytes: u64) {
-        let kept = held.seq() > self.seq
+        let kept = held.seq() > self.at.seq
             || match held {
                 LiveBlock::Packed(words) => try_push(&mut self.freed, *words),
                 LiveBlock::Whole(block) => try_push(&mut self.freed_whole, *block),
@@ -90,7 +86,7 @@ impl PeakTracker {
 
     /// Undoes the free of a block; returns whether the block was live at the peak.
     pub(crate) fn take_back(&mut self, block: &Block, bytes: u64) -> bool {
-        if block.raw_seq() > self.seq {
+        if block.raw_seq() > self.at.seq {
             return false;
         }
         if let Some(at) = self.freed.iter().rposition(|words| seq_of(words) == block.raw_seq()) {
@@ -112,18 +108,18 @@ impl PeakTracker {
     /// Moves the peak to an earlier moment; `freed` (and `lost` bytes) are its blocks that were freed since.
     pub(crate) fn move_to(
         &mut self,
-        moment: PeakCandidate,
+        moment: PeakMoment,
         freed: OwnVec<Block>,
         lost: u64,
         below_threshold: impl FnOnce() -> u64,
     ) {
-        if (moment.seq, moment.time_ns) != (self.seq, self.time_ns) {
+        if (moment.seq, moment.time_ns) != (self.at.seq, self.at.time_ns) {
             self.below_threshold = below_threshold();
         }
-        (self.total, self.seq, self.time_ns) = (moment.total, moment.seq, moment.time_ns);
-        self.unknown_freed = moment.unknown_freed;
+        self.at = moment;
         self.forget_freed();
-        (self.freed_whole, self.lost) = (freed, lost);
+        self.freed_whole = freed;
+        self.lost = lost;
     }
 
     #[cold]
@@ -136,7 +132,8 @@ impl PeakTracker {
     fn forget_freed(&mut self) {
         self.freed.clear();
         self.freed_whole.clear();
-        (self.lost, self.lost_of_sample) = (0, 0);
+        self.lost = 0;
+        self.lost_of_sample = 0;
     }
 
     /// The peak's blocks that were freed since.
@@ -157,7 +154,7 @@ impl PeakTracker {
 
     /// The live set at the peak in the order of allocation, without the blocks in `lost`.
     pub(crate) fn live_set(&self, live: impl Iterator<Item = Block>) -> Vec<Block> {
-        let survivors = live.filter(|block| block.raw_seq() <= self.seq);
+        let survivors = live.filter(|block| block.raw_seq() <= self.at.seq);
         let mut blocks: Vec<Block> = survivors.chain(self.freed()).collect();
         blocks.sort_unstable_by_key(|block| block.seq);
         blocks

@@ -146,7 +146,7 @@ impl<T: Copy> Ring<T> {
 mod tests {
     use super::*;
 
-    /// Bytes in memory of the mapping that an address lies in.
+    /// Resident bytes of the mapping that contains an address.
     #[cfg(all(target_os = "linux", not(miri)))]
     fn resident_around(address: usize) -> usize {
         let maps = std::fs::read_to_string("/proc/self/smaps").unwrap();

@@ -148,7 +148,7 @@ fn cell(address: u64) -> &'static AtomicU8 {
 mod tests {
     use super::*;
 
-    /// Blocks with a point among blocks of these sizes, allocated one after the other.
+    /// The sampled ones of blocks with these sizes, allocated in sequence.
     fn hit(interval: u64, sizes: impl Iterator<Item = u64>) -> Vec<u64> {
         let units = |size: &u64| size << (UNITS - interval.trailing_zeros());
         let to_point = Cell::new(0);
@@ -162,7 +162,7 @@ mod tests {
         sizes.filter(is_hit).collect()
     }
 
-    /// Whatever the sizes, and in whatever order: what is recorded stands for all. Each thread has its own random
+    /// The weights of recorded blocks add up to all, whatever the sizes and their order. Each thread has its own random
     /// numbers, always the same ones.
     #[test]
     fn estimates_of_bytes_and_blocks_are_unbiased_for_every_size() {
@@ -197,7 +197,7 @@ mod tests {
 
     #[test]
     fn a_cell_that_was_full_says_perhaps_and_others_count() {
-        // Addresses that no block has: other tests of this process may be recording.
+        // Addresses that no real block has: other tests of this process may be recording.
         let (full, counted) = (3, 5);
         (0..300).for_each(|_| enter(full));
         (0..300).for_each(|_| leave(full));

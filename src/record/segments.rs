@@ -396,7 +396,7 @@ mod tests {
         let ticket = segments.ticket();
         let mut add_late = |answer| segments.add(answer, ticket, std::iter::empty(), 0, EventSite::default());
         assert!(add_late(answer(64 * MIB, 32 * MIB, 96 * MIB)));
-        // From before the other thread's segment.
+        // The answer does not include the other thread's segment.
         assert!(!add_late(answer(32 * MIB, 32 * MIB, 64 * MIB)));
         assert_eq!(starts(&segments), [0, 32, 64]);
         assert_eq!(segments.reserved().unwrap().current, 96 * MIB);

@@ -3,6 +3,7 @@
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
+use super::guard;
 use super::thread_name::ThreadNames;
 use crate::snapshot::ThreadId;
 
@@ -13,17 +14,10 @@ static NAMES: [ThreadNames; MAX_NAMED] = [const { ThreadNames::new() }; MAX_NAME
 /// Threads beyond this have no names.
 const MAX_NAMED: usize = 4096;
 
-thread_local! {
-    static NUMBER: Cell<u32> = const { Cell::new(0) };
-}
-
 /// This thread's id, from 1.
 #[inline]
 pub(crate) fn number() -> ThreadId {
-    ThreadId(NUMBER.with(|number| match number.get() {
-        0 => first_time(number),
-        n => n,
-    }))
+    ThreadId(guard::thread_number(first_time))
 }
 
 #[cold]

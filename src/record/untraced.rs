@@ -143,7 +143,7 @@ mod tests {
 
     #[test]
     fn no_byte_gets_lost_however_many_threads_there_are() {
-        // A size that no other test of this process has.
+        // A size that no other test of this process uses.
         const SIZE: u64 = 1 << 61;
         let sum = || sum(class(SIZE), class(SIZE) + 1);
         std::thread::scope(|scope| {

@@ -151,12 +151,12 @@ impl Ledger {
     pub(super) fn peak_numbers(&self, base: u64) -> Peak {
         let not_recorded = match self.options.sampling.is_on() {
             true => self.census_at_peak().not_recorded(self.sample.small_before),
-            false => base.saturating_sub(self.peak.unknown_freed) + self.peak.lost,
+            false => base.saturating_sub(self.peak.at.unknown_freed) + self.peak.lost,
         };
         Peak {
-            bytes: base.saturating_add_signed(self.peak.total),
-            time_ns: self.peak.time_ns,
-            seq: NonZeroU64::new(self.peak.seq),
+            bytes: base.saturating_add_signed(self.peak.at.total),
+            time_ns: self.peak.at.time_ns,
+            seq: NonZeroU64::new(self.peak.at.seq),
             blocks: Vec::new(),
             not_recorded,
             below_threshold: self.peak.below_threshold,

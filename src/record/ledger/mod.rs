@@ -24,7 +24,7 @@ use crate::record::flow::Flow;
 use crate::record::live::{Entered, LiveBlock, LiveBlocks};
 use crate::record::log::{LogShape, RecordLog};
 use crate::record::names::{BlockLabel, NameTable};
-use crate::record::peak::{PeakCandidate, PeakTracker};
+use crate::record::peak::{PeakMoment, PeakTracker};
 use crate::record::ring::Ring;
 use crate::record::segments::{QueryTicket, SegmentAnswer, Segments};
 use crate::record::site::EventSite;
@@ -354,10 +354,14 @@ impl Ledger {
 
     /// Restarts log, counters, peak and scopes at `began`. Live blocks stay; their times become 0.
     pub(crate) fn restart(&mut self, began: Instant) {
-        let (shape, marks) = (self.options.log_shape(), Ring::new(self.options.max_entries));
-        (self.began, self.clock, self.records, self.marks) = (began, Clock::new(began), RecordLog::new(shape), marks);
+        self.began = began;
+        self.clock = Clock::new(began);
+        self.records = RecordLog::new(self.options.log_shape());
+        self.marks = Ring::new(self.options.max_entries);
         self.checkpoints = part::checkpoints(self.options.max_entries);
-        (self.ooms, self.num_ooms, self.num_alloc_retries) = (Ring::new(MAX_OOMS), 0, 0);
+        self.ooms = Ring::new(MAX_OOMS);
+        self.num_ooms = 0;
+        self.num_alloc_retries = 0;
         self.refused_frees = 0;
         self.segments.iter_mut().for_each(Segments::restart);
         self.calls.forget();
@@ -365,12 +369,14 @@ impl Ledger {
         let census = self.census();
         let total = self.total_of(&census);
         self.sample.restart(census);
-        let now = PeakCandidate { total, seq: self.seq, time_ns: 0, unknown_freed: self.unknown };
+        let now = PeakMoment { total, seq: self.seq, time_ns: 0, unknown_freed: self.unknown };
         self.peak.restart(now, self.options.below_threshold());
         let live = &self.live;
         self.names.restart(|seq, address| live.get(address).is_some_and(|block| block.raw_seq() == seq));
         self.windows.restart(total);
-        (self.allocs, self.frees, self.unknown_before) = (Flow::default(), Flow::default(), self.unknown);
+        self.allocs = Flow::default();
+        self.frees = Flow::default();
+        self.unknown_before = self.unknown;
         self.reset_peak_to(total);
     }
 
@@ -424,19 +430,11 @@ impl Ledger {
         self.segments.as_mut().is_some_and(|segments| segments.add(answer, ticket, live, time_ns, site))
     }
 
-    /// The driver reports the size of a pool.
-    pub(crate) fn pool_has(&mut self, pool: u64, bytes: u64, ticket: QueryTicket, site: EventSite) {
+    /// Calls `change` with the segments, if the driver reports any, and the current time.
+    pub(crate) fn change_segments(&mut self, change: impl FnOnce(&mut Segments, u64)) {
         let time_ns = self.now();
         if let Some(segments) = &mut self.segments {
-            segments.pool_has(pool, bytes, ticket, time_ns, site);
-        }
-    }
-
-    /// Empty segments outside pools are gone.
-    pub(crate) fn drop_empty_segments(&mut self, site: EventSite) {
-        let time_ns = self.now();
-        if let Some(segments) = &mut self.segments {
-            segments.drop_empty_of_none(time_ns, site);
+            change(segments, time_ns);
         }
     }
 
@@ -451,11 +449,11 @@ impl Ledger {
     }
 
     #[inline(always)]
-    fn count_alloc(&mut self, block: &Block, flow: Flow, total: i64) -> PeakCandidate {
+    fn count_alloc(&mut self, block: &Block, flow: Flow, total: i64) -> PeakMoment {
         self.stat_peak = self.stat_peak.max(total);
         self.stat_peak_parts = self.stat_peak_parts.max(self.live_flow.parts);
         self.windows.on_alloc(block.context, flow, total);
-        PeakCandidate { total, seq: block.raw_seq(), time_ns: block.time_ns, unknown_freed: self.unknown }
+        PeakMoment { total, seq: block.raw_seq(), time_ns: block.time_ns, unknown_freed: self.unknown }
     }
 
     #[inline(always)]

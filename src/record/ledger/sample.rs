@@ -3,7 +3,7 @@
 
 use super::{Flow, Ledger, LedgerOptions};
 use crate::record::census::Census;
-use crate::record::peak::PeakCandidate;
+use crate::record::peak::PeakMoment;
 use crate::snapshot::Block;
 
 /// Additional state of such a ledger.
@@ -26,7 +26,8 @@ impl SampleTotals {
 
     /// Restarts the log. Blocks from before the recording can only have become fewer.
     pub(super) fn restart(&mut self, census: Census) {
-        (self.small_before, self.at_peak) = (self.small_before.min(census.small()), census);
+        self.small_before = self.small_before.min(census.small());
+        self.at_peak = census;
     }
 
     /// A block was live at the peak although its free had been logged; `estimate` is its weight if it was sampled, else
@@ -72,7 +73,7 @@ impl Ledger {
 
     /// The same at the edge of a scope; at most the peak, because blocks that were left out are not compared there.
     pub(super) fn total_for_scopes(&self) -> i64 {
-        self.total().min(self.peak.total)
+        self.total().min(self.peak.at.total)
     }
 
     pub(super) fn total_of(&self, census: &Census) -> i64 {
@@ -97,7 +98,7 @@ impl Ledger {
         self.new_peak(now, census);
     }
 
-    pub(super) fn new_peak(&mut self, now: PeakCandidate, census: Census) {
+    pub(super) fn new_peak(&mut self, now: PeakMoment, census: Census) {
         let options = self.options;
         if self.peak.after_alloc(now, || options.below_threshold()) {
             self.sample.at_peak = census;

@@ -6,7 +6,7 @@
 use super::{Flow, Ledger};
 use crate::record::live::{Entered, LiveBlock};
 use crate::record::memory::{OwnVec, System, try_push};
-use crate::record::peak::PeakCandidate;
+use crate::record::peak::PeakMoment;
 use crate::snapshot::{Block, Record, RecordKind};
 
 /// Records that are searched for the free at first; then eight times as many, and so on.
@@ -27,7 +27,7 @@ impl Ledger {
             segments.on_alloc(block.address, block.size);
         }
         self.windows.take_back(block.context, flow.bytes);
-        if !self.peak.take_back(block, flow.bytes) && block.raw_seq() <= self.peak.seq {
+        if !self.peak.take_back(block, flow.bytes) && block.raw_seq() <= self.peak.at.seq {
             // A new peak was found meanwhile, without this block.
             self.add_to_peak(block.size, flow);
         }
@@ -52,7 +52,7 @@ impl Ledger {
         let census = self.census();
         let total = self.total_of(&census);
         self.note_total(total, total);
-        let now = PeakCandidate { total, seq: self.seq, time_ns: self.now(), unknown_freed: self.unknown };
+        let now = PeakMoment { total, seq: self.seq, time_ns: self.now(), unknown_freed: self.unknown };
         self.new_peak(now, census);
     }
 
@@ -66,7 +66,7 @@ impl Ledger {
         let Some(since) = self.since_free(block) else { return };
         let scopes_since = self.marks.newest().map_or(0, |mark| mark.time_ns);
         let (mut total, mut unknown_freed) = (self.recorded_total(), self.unknown);
-        let (mut largest, mut in_open_scopes) = (None::<(usize, PeakCandidate)>, i64::MIN);
+        let (mut largest, mut in_open_scopes) = (None::<(usize, PeakMoment)>, i64::MIN);
         for (index, record) in since.iter().enumerate().rev() {
             let size = record.size as i64;
             if record.kind == RecordKind::Free {
@@ -79,7 +79,7 @@ impl Ledger {
             }
             if largest.as_ref().is_none_or(|(_, moment)| total >= moment.total) {
                 let (seq, time_ns) = (record.raw_seq(), record.time_ns);
-                largest = Some((index, PeakCandidate { total, seq, time_ns, unknown_freed }));
+                largest = Some((index, PeakMoment { total, seq, time_ns, unknown_freed }));
             }
             total -= size;
         }
@@ -90,8 +90,8 @@ impl Ledger {
     }
 
     /// Moves the peak to this moment if that is higher; `after` are the records since then.
-    fn raise_peak(&mut self, moment: PeakCandidate, after: &[Record]) {
-        if moment.total <= self.peak.total {
+    fn raise_peak(&mut self, moment: PeakMoment, after: &[Record]) {
+        if moment.total <= self.peak.at.total {
             return;
         }
         let (seq, mut freed) = (moment.seq, OwnVec::new_in(System));
@@ -141,10 +141,10 @@ impl Ledger {
     }
 
     fn add_to_peak(&mut self, size: u64, flow: Flow) {
-        if self.stat_peak == self.peak.total {
+        if self.stat_peak == self.peak.at.total {
             self.stat_peak += size as i64;
         }
-        self.peak.total += size as i64;
+        self.peak.at.total += size as i64;
         let is_sampled = self.samples(size);
         self.sample.add_to_peak(size, if is_sampled { flow.bytes } else { 0 });
     }

@@ -213,7 +213,8 @@ impl Registry {
     pub(crate) fn make_whole(&mut self, id: Id) {
         for (other, measure) in &mut self.measures {
             if *other == id {
-                (measure.parent, measure.whole) = (0, true);
+                measure.parent = 0;
+                measure.whole = true;
             } else if measure.parent == 0 {
                 measure.parent = id;
             }
@@ -354,7 +355,8 @@ impl Registry {
         self.stacks.hand_over(id, parent);
         if self.open == 0 {
             self.owners.retain(|_, owner| owner.measure != 0);
-            (self.heap, self.stacks) = (Hidden::NOWHERE, MeasuredStacks::new());
+            self.heap = Hidden::NOWHERE;
+            self.stacks = MeasuredStacks::new();
             self.others.clear();
         }
     }

@@ -1,4 +1,4 @@
-//! The registry of measurements, without threads.
+//! Tests of the registry of measurements, without threads.
 
 use super::*;
 use crate::record::unwind::stack::StackPart;
@@ -7,7 +7,7 @@ fn alloc(registry: &mut Registry, current: Id, address: u64) {
     registry.alloc(current, Device::Cpu, address, 10, EventSite::default());
 }
 
-/// Bytes live and freed of others.
+/// (live bytes, bytes freed that others had allocated).
 fn held(registry: &Registry, id: Id) -> (u64, u64) {
     let (devices, ..) = registry.copy(id).unwrap();
     devices.first().map_or((0, 0), |on| (on.ledger.stats.allocated_bytes.current, on.foreign_freed))

@@ -86,7 +86,7 @@ mod tests {
     use crate::record::recorder::slots::MAX_ORDINALS;
     use crate::record::recorder::{start, stop};
 
-    /// A free looks for its block among the devices that have a ledger, however new one of them is.
+    /// A free searches the devices that have a ledger, including one that was just created.
     #[test]
     fn who_enters_a_block_in_a_new_ledger_finds_it_there() {
         const THREADS: usize = 4;

@@ -144,7 +144,7 @@ mod tests {
             std::thread::yield_now();
         }
         assert!(!on_heap_alloc(0x1000, 2048, EventSite::default(), 0));
-        // One that was chosen for a sample.
+        // A block that another session's sampling chose.
         assert!(!on_heap_alloc(0x1000, 65_536, EventSite::default(), 1 << 19));
         assert!(matches!(on_heap_free(0x1000, 2048), LedgerFree::NotRecorded));
         assert!(on_heap_alloc(0x2000, 65_536, EventSite::default(), 0));

@@ -40,27 +40,32 @@ impl Guesses {
     /// The id of the stack that this thread is likely to have, given its innermost address.
     #[inline(always)]
     pub(super) fn next(&self, innermost: u64) -> Option<u32> {
-        let memory = PREDICTION.get();
-        let slot = slot_of(memory.last, innermost);
-        PREDICTION.set(Prediction { slot, ..memory });
-        // Acquire: the stack was written before its id was stored here.
-        let guess = self.at(slot).load(Ordering::Acquire);
-        (memory.credit > 0 && guess != 0).then_some(guess)
+        // `LocalKey::with` is inlined, `LocalKey::set` is not.
+        PREDICTION.with(|cell| {
+            let prediction = cell.get();
+            let slot = slot_of(prediction.last, innermost);
+            cell.set(Prediction { slot, ..prediction });
+            // Acquire: the stack was written before its id was stored here.
+            let guess = self.at(slot).load(Ordering::Acquire);
+            (prediction.credit > 0 && guess != 0).then_some(guess)
+        })
     }
 
     /// Learns the actual stack.
     #[inline(always)]
     pub(super) fn learn(&self, place: u32) {
-        let Prediction { slot, credit, .. } = PREDICTION.get();
-        let guess = self.at(slot);
-        let credit = if guess.load(Ordering::Relaxed) == place {
-            (credit + RIGHT).min(MOST_CREDIT)
-        } else {
-            // Release: this thread has read that stack.
-            guess.store(place, Ordering::Release);
-            credit.saturating_sub(1)
-        };
-        PREDICTION.set(Prediction { last: place, slot, credit });
+        PREDICTION.with(|cell| {
+            let Prediction { slot, credit, .. } = cell.get();
+            let guess = self.at(slot);
+            let credit = if guess.load(Ordering::Relaxed) == place {
+                (credit + RIGHT).min(MOST_CREDIT)
+            } else {
+                // Release: this thread has read that stack.
+                guess.store(place, Ordering::Release);
+                credit.saturating_sub(1)
+            };
+            cell.set(Prediction { last: place, slot, credit });
+        });
     }
 
     #[inline(always)]
@@ -80,7 +85,7 @@ fn slot_of(last: u32, innermost: u64) -> u32 {
 mod tests {
     use super::*;
 
-    /// How many of these stacks are guessed, each from the call that its number leaves by 10.
+    /// How many of these stacks are predicted. A stack's innermost address is its number modulo 10.
     fn guessed(guesses: &Guesses, stacks: impl Iterator<Item = u32>) -> usize {
         let is_guessed = |stack: &u32| {
             let right = guesses.next(u64::from(stack % 10)) == Some(*stack);

@@ -17,7 +17,7 @@ use self::index::{EntryCount, Index};
 use self::words::{Pen, Words};
 use super::lock::{Lock, Locked, rank};
 use super::unwind::objects::mark;
-use super::unwind::stack::{KnownStack, SpacingBuffer, Stack, hash_with};
+use super::unwind::stack::{KnownStack, PredictStack, SpacingBuffer, Stack, hash_with};
 use crate::snapshot::StackId;
 use crate::units::MAX_STACK_DEPTH;
 
@@ -107,12 +107,6 @@ impl StackTable {
         StackId(place)
     }
 
-    /// The predicted stack of this thread, given its innermost address.
-    #[inline(always)]
-    pub(crate) fn guess(&self, innermost: u64) -> Option<KnownStack<'_>> {
-        self.words.known(self.guesses.next(innermost)?)
-    }
-
     #[cfg(test)]
     pub(crate) fn known(&self, stack: StackId) -> Option<KnownStack<'_>> {
         self.words.known(stack.0)
@@ -149,13 +143,20 @@ impl StackTable {
     }
 }
 
+impl<'a> PredictStack<'a> for &'a StackTable {
+    #[inline(always)]
+    fn predict(self, innermost: u64) -> Option<KnownStack<'a>> {
+        self.words.known(self.guesses.next(innermost)?)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::record::unwind::stack::HASH_OF_NONE;
 
     fn stack_of(addresses: &[u64]) -> Stack<'_> {
-        // Few hashes, so that stacks are told apart by their addresses.
+        // Few hashes, so that the addresses must tell stacks apart.
         let hash = addresses.iter().fold(HASH_OF_NONE, |hash, address| hash_with(hash, *address)) >> 58 << 58;
         Stack { addresses, hash, shortened: false, may_go: false, source: None }
     }

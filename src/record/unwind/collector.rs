@@ -96,7 +96,8 @@ impl<'a> Collector<'a> {
         for (place, address) in ring.iter_mut().zip(outermost.iter().rev()) {
             place.write(*address);
         }
-        (self.next, self.seen) = (self.depth, self.depth + 1);
+        self.next = self.depth;
+        self.seen = self.depth + 1;
         true
     }
 

@@ -2,7 +2,7 @@
 
 use super::collector::{CapturedStack, Collector};
 use super::registers::Registers;
-use super::stack::{FoundStack, KnownStack, Stack, StackPart};
+use super::stack::{FoundStack, KnownStack, PredictStack, Stack, StackPart};
 
 pub(in crate::record) fn each_word(_each: impl FnMut(u64, u64)) {}
 
@@ -42,16 +42,16 @@ pub(super) fn with_last<T, F: FnOnce(Stack<'_>) -> T>(_start: Registers, _depth:
 pub(super) fn with_taken<'a, T, F: FnOnce(FoundStack<'_>) -> T>(
     _start: Registers,
     _depth: usize,
-    _guess: impl FnOnce(u64) -> Option<KnownStack<'a>>,
+    _prediction: impl PredictStack<'a>,
     work: F,
 ) -> Result<T, F> {
     Err(work)
 }
 
-pub(super) fn guessed<'a>(
+pub(super) fn predicted<'a>(
     _start: Registers,
     _depth: usize,
-    _guess: impl FnOnce(u64) -> Option<KnownStack<'a>>,
+    _prediction: impl PredictStack<'a>,
 ) -> Option<KnownStack<'a>> {
     None
 }

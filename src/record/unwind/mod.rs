@@ -60,35 +60,31 @@ pub(in crate::record) use self::fast::{
 pub(crate) use self::mode::{COMPARED, WRONG, after_fork, check_stacks};
 pub(crate) use self::objects::ObjectMap;
 use self::registers::Registers;
-use self::stack::{FoundStack, KnownStack, Stack};
+use self::stack::{FoundStack, PredictStack, Stack};
 use super::STACKS;
 use crate::units::MAX_STACK_DEPTH;
 
 /// Takes the calling thread's stack and returns the number of its addresses.
 #[inline(never)]
 pub fn take_stack() -> usize {
-    with_stack(
-        MAX_STACK_DEPTH,
-        |_| None,
-        |taken| match taken {
-            FoundStack::Walked(stack) => stack.addresses.len(),
-            FoundStack::Guessed(known) => known.addresses.len(),
-        },
-    )
+    with_stack(MAX_STACK_DEPTH, (), |taken| match taken {
+        FoundStack::Walked(stack) => stack.addresses.len(),
+        FoundStack::Guessed(known) => known.addresses.len(),
+    })
 }
 
 /// Calls `work` with the calling thread's stack. A stack deeper than `depth` keeps its innermost and outermost halves,
 /// with [`FRAMES_LEFT_OUT`](crate::snapshot::FRAMES_LEFT_OUT) between them: the inner frames name the operator, the
-/// outer ones the user line; recursion lies in between. `guess` may be called for a prediction, given the innermost
-/// address.
+/// outer ones the user line; recursion lies in between.
 #[inline(always)]
 pub(crate) fn with_stack<'a, T>(
     depth: usize,
-    guess: impl FnOnce(u64) -> Option<KnownStack<'a>>,
+    prediction: impl PredictStack<'a>,
     work: impl FnOnce(FoundStack<'_>) -> T,
 ) -> T {
     let start = Registers::here();
-    let taken = if mode::current() == mode::FAST { fast::with_taken(start, depth, guess, work) } else { Err(work) };
+    let taken =
+        if mode::current() == mode::FAST { fast::with_taken(start, depth, prediction, work) } else { Err(work) };
     let done = taken.unwrap_or_else(|work| with_walked(start, depth, |stack| work(FoundStack::Walked(stack))));
     // Uses `start` after the walk, so that this frame stays live until then.
     std::hint::black_box(&start);
@@ -134,7 +130,7 @@ impl CapturedStack {
         if let Ok(same) = fast::with_last(start, depth, same_of_last) {
             mode::count(same);
         }
-        if let Some(known) = fast::guessed(start, depth, |innermost| STACKS.guess(innermost)) {
+        if let Some(known) = fast::predicted(start, depth, &STACKS) {
             mode::count(same(known.addresses));
         }
         let mut walked = Self::empty();

@@ -10,6 +10,7 @@
 
 use std::ffi::{CStr, c_int, c_void};
 use std::mem::MaybeUninit;
+use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
@@ -81,9 +82,10 @@ static NOW: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
 /// Queries the loader's counts.
 pub(super) fn query_counts() -> Counts {
     let mut counts = (0, 0);
-    let data: *mut Counts = &mut counts;
-    // SAFETY: `first` is called only during this call, with `data` as its last argument.
-    unsafe { libc::dl_iterate_phdr(Some(first), data.cast()) };
+    each_object(|info| {
+        counts = counts_of(info);
+        ControlFlow::Break(())
+    });
     note_counts(counts);
     counts
 }
@@ -101,14 +103,26 @@ fn get(place: &[AtomicU64; 2]) -> Counts {
     (place[0].load(Relaxed), place[1].load(Relaxed))
 }
 
-/// # Safety
-/// Called by `dl_iterate_phdr` in [`query_counts`].
-unsafe extern "C" fn first(info: *mut libc::dl_phdr_info, _size: usize, counts: *mut c_void) -> c_int {
-    // SAFETY: the loader passes a valid record.
-    let info = unsafe { &*info };
-    // SAFETY: the caller's pair, used nowhere else meanwhile.
-    unsafe { counts.cast::<Counts>().write((info.dlpi_adds, info.dlpi_subs)) };
-    1
+pub(super) fn counts_of(info: &libc::dl_phdr_info) -> Counts {
+    (info.dlpi_adds, info.dlpi_subs)
+}
+
+/// Calls `visit` with each loaded object until it breaks. The loader keeps all of them loaded meanwhile.
+pub(super) fn each_object<F: FnMut(&libc::dl_phdr_info) -> ControlFlow<()>>(mut visit: F) {
+    /// # Safety
+    /// Called by `dl_iterate_phdr` with a pointer to `F`.
+    unsafe extern "C" fn call<F>(info: *mut libc::dl_phdr_info, _size: usize, visit: *mut c_void) -> c_int
+    where
+        F: FnMut(&libc::dl_phdr_info) -> ControlFlow<()>,
+    {
+        // SAFETY: the loader passes a valid record.
+        let info = unsafe { &*info };
+        // SAFETY: the caller's closure, used nowhere else meanwhile.
+        let visit = unsafe { &mut *visit.cast::<F>() };
+        visit(info).is_break().into()
+    }
+    // SAFETY: `call` runs only during this call, with a pointer to `visit`.
+    unsafe { libc::dl_iterate_phdr(Some(call::<F>), (&raw mut visit).cast()) };
 }
 
 /// The unload mark of a stack that was just taken and has code that may be unloaded; 0 if it needs none.
@@ -153,11 +167,12 @@ impl Noted {
             return;
         }
         self.here.iter_mut().for_each(|here| here.seen = false);
-        let mut visit = Visit { noted: self, counts };
-        let data: *mut Visit<'_> = &mut visit;
-        // SAFETY: `each` is called only during this call, with `data` as its last argument.
-        unsafe { libc::dl_iterate_phdr(Some(each), data.cast()) };
-        let counts = visit.counts;
+        let mut counts = counts;
+        each_object(|info| {
+            counts = counts_of(info);
+            self.see(info);
+            ControlFlow::Continue(())
+        });
         self.drop_unseen(counts.1);
         set(&SEEN, counts);
     }
@@ -195,23 +210,6 @@ impl Noted {
         let from = if get(&SEEN) == (0, 0) { 0 } else { info.dlpi_subs };
         try_push(here, Here { identity, start, end, from, seen: true });
     }
-}
-
-struct Visit<'a> {
-    noted: &'a mut Noted,
-    counts: Counts,
-}
-
-/// # Safety
-/// Called by `dl_iterate_phdr` in [`Noted::catch_up`].
-unsafe extern "C" fn each(info: *mut libc::dl_phdr_info, _size: usize, visit: *mut c_void) -> c_int {
-    // SAFETY: the loader passes a valid record.
-    let info = unsafe { &*info };
-    // SAFETY: the caller's, used nowhere else meanwhile.
-    let visit = unsafe { &mut *visit.cast::<Visit<'_>>() };
-    visit.counts = (info.dlpi_adds, info.dlpi_subs);
-    visit.noted.see(info);
-    0
 }
 
 fn copied(bytes: &[u8]) -> Option<OwnVec<u8>> {
@@ -393,7 +391,7 @@ mod tests {
 
     type Times<'a> = &'a [(u64, u64)];
 
-    /// Each module once, with the times at which it was there.
+    /// Each object with the times at which it was loaded.
     fn known(list: &[(&str, std::ops::Range<u64>, Times<'_>)]) -> ObjectMap {
         let mut noted = Noted::new();
         for (identity, (name, range, times)) in list.iter().enumerate() {
@@ -432,7 +430,7 @@ mod tests {
         assert_eq!([at(0x1010, 0), at(0x1010, 9)].map(|name| name.unwrap()), ["program", "program"]);
         let names = [0, 1, 2, 4, 5, 6, 7].map(|mark| at(0x5010, mark).unwrap());
         assert_eq!(names, ["alpha", "alpha", "beta", "gamma", "gamma", "alpha", "gamma"]);
-        // Nobody was there when three had been unloaded, and of some stacks nothing is known.
+        // At unload count 3 nothing was loaded there; some stacks have an unknown mark.
         assert_eq!((at(0x5010, 3), at(0x5010, UNKNOWN_MARK), at(0x9010, 0)), (None, None, None));
         assert_eq!((known.address(0x9010, 0), at(0x1010, UNKNOWN_MARK).as_deref()), (0x9010, Some("program")));
         let (modules, loaded) = known.all(|| unreachable!());

@@ -170,7 +170,9 @@ impl LastStack {
     fn put(&mut self, n: usize, at: Registers, with: FrameDetail) {
         let all = (self.places.get_mut(n), self.addresses.get_mut(n), self.rests.get_mut(n));
         if let (Some(place), Some(address), Some(rest)) = all {
-            (*place, *address, *rest) = (TaggedSp(at.sp), at.ip, with);
+            *place = TaggedSp(at.sp);
+            *address = at.ip;
+            *rest = with;
         }
     }
 

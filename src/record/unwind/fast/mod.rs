@@ -34,7 +34,7 @@ pub(super) use self::scratch::with_scratch;
 use super::collector::Collector;
 use super::objects;
 use super::registers::Registers;
-use super::stack::{FoundStack, KnownStack, Stack};
+use super::stack::{FoundStack, KnownStack, PredictStack, Stack};
 
 static CACHE: Cache = Cache::new();
 /// The count of unloads when the cache last dropped rules.
@@ -55,11 +55,11 @@ thread_local! {
 pub(super) fn with_taken<'a, T, F: FnOnce(FoundStack<'_>) -> T>(
     start: Registers,
     depth: usize,
-    guess: impl FnOnce(u64) -> Option<KnownStack<'a>>,
+    prediction: impl PredictStack<'a>,
     work: F,
 ) -> Result<T, F> {
     let Some((first, end)) = first(start) else { return Err(work) };
-    match right(first.to, end, depth, guess) {
+    match right(first.to, end, depth, prediction) {
         Some(known) => Ok(work(FoundStack::Guessed(known))),
         None => with_last_from(first, end, depth, |taken| match taken {
             Some(stack) => Ok(work(FoundStack::Walked(stack))),
@@ -69,13 +69,13 @@ pub(super) fn with_taken<'a, T, F: FnOnce(FoundStack<'_>) -> T>(
 }
 
 /// The stack outside the frame with these registers, if it is the predicted one.
-pub(super) fn guessed<'a>(
+pub(super) fn predicted<'a>(
     start: Registers,
     depth: usize,
-    guess: impl FnOnce(u64) -> Option<KnownStack<'a>>,
+    prediction: impl PredictStack<'a>,
 ) -> Option<KnownStack<'a>> {
     let (first, end) = first(start)?;
-    right(first.to, end, depth, guess)
+    right(first.to, end, depth, prediction)
 }
 
 /// [`with_taken`] without a prediction.
@@ -100,13 +100,9 @@ fn first(start: Registers) -> Option<(UnwindStep, u64)> {
 
 /// The predicted stack, if it is the right one.
 #[cfg_attr(not(debug_assertions), inline(always))]
-fn right<'a>(
-    at: Registers,
-    end: u64,
-    depth: usize,
-    guess: impl FnOnce(u64) -> Option<KnownStack<'a>>,
-) -> Option<KnownStack<'a>> {
-    guess(at.ip).filter(|known| known.addresses.len() <= depth && known::is_here(known, at, end, read))
+fn right<'a>(at: Registers, end: u64, depth: usize, prediction: impl PredictStack<'a>) -> Option<KnownStack<'a>> {
+    let known = prediction.predict(at.ip)?;
+    (known.addresses.len() <= depth && known::is_here(&known, at, end, read)).then_some(known)
 }
 
 #[cfg_attr(not(debug_assertions), inline(always))]

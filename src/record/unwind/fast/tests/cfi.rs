@@ -1,4 +1,4 @@
-//! Call frame information as rules.
+//! Translation of call frame information (CFI) to rules.
 
 use gimli::{BaseAddresses, EhFrame, EndianSlice, NativeEndian, UnwindSection};
 
@@ -48,9 +48,9 @@ fn the_usual_frames_have_rules() {
     assert_eq!(rule(&[&CFA_OFFSET_32, &RBP_AT_MINUS_16]), Rule::new(Base::Rsp, 32, Some(-16)));
     assert_eq!(rule(&[&CFA_FROM_RBP_16, &RBP_AT_MINUS_16]), Rule::new(Base::Rbp, 16, Some(-16)));
     assert_eq!(rule(&[&REALIGNED]), Rule::new(Base::AtRbp, -8, Some(0)));
-    // Registers that no stack needs.
+    // Registers that unwinding does not need.
     assert_eq!(rule(&[&[0x83, 3, 0x8c, 4]]), Rule::new(Base::Rsp, 8, None));
-    // rbp is as it was.
+    // rbp is unchanged.
     assert_eq!(rule(&[&[0x08, 6]]), Rule::new(Base::Rsp, 8, None));
 }
 

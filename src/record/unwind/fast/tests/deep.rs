@@ -1,4 +1,4 @@
-//! Stacks of more frames than are kept: what is taken from marks is what a whole walk finds.
+//! Deep stacks: a stack taken with the help of marks equals that of a complete walk.
 
 use std::cell::Cell;
 
@@ -12,7 +12,7 @@ use crate::record::unwind::fast::deep::{DeepStack, Ends};
 use crate::record::unwind::fast::rule::Rule;
 use crate::snapshot::FRAMES_LEFT_OUT;
 
-/// What a thread keeps between two walks.
+/// A thread's state between walks.
 struct Thread {
     marks: OwnVec<super::Registers>,
     ends: Box<Ends>,
@@ -23,7 +23,7 @@ impl Thread {
         Self { marks: OwnVec::new_in(System), ends: Box::new(Ends::new()) }
     }
 
-    /// The addresses, innermost first, and how many rules were asked for.
+    /// The addresses, innermost first, and the number of rule look-ups.
     fn walk(&mut self, machine: &Machine, depth: usize) -> (Vec<u64>, usize) {
         let (mut stack, asked) = (CapturedStack::empty(), Cell::new(0));
         let rule = |ip: u64| -> Option<Rule> {
@@ -40,7 +40,7 @@ impl Thread {
     }
 }
 
-/// What is kept of a stack, innermost first.
+/// The frames of a stack that are kept, innermost first.
 fn kept(mut truth: Vec<u64>, depth: usize) -> Vec<u64> {
     truth.reverse();
     if truth.len() > depth {
@@ -67,7 +67,7 @@ proptest! {
         for (leave, call, many, enter, depth) in steps {
             machine.leave(leave, call);
             enter.iter().for_each(|frame| machine.enter(*frame));
-            // The last of them again and again, as what recurses does.
+            // Repeats the last one, as recursion does.
             let last = enter.last().filter(|frame| frame.kind != Kind::Realigned);
             last.into_iter().flat_map(|frame| (0..many).map(|n| Frame { call: n % 3, ..*frame })).for_each(|frame| machine.enter(frame));
             let truth = machine.truth();
@@ -84,7 +84,7 @@ fn a_walk_ends_soon_whatever_the_depth() {
         let (mut machine, mut thread) = (Machine::new(), Thread::new());
         enter(&mut machine, Kind::Plain, levels);
         assert!(thread.walk(&machine, 128).1 > levels as usize);
-        // On the way in, from where it is, and on the way out.
+        // On the way in, at the end, and on the way out.
         for (leave, more) in [(0, 1), (0, 50), (1, 0), (1, 1), (30, 0), (100, 60)] {
             machine.leave(leave, 1);
             enter(&mut machine, Kind::Plain, more);
@@ -95,7 +95,7 @@ fn a_walk_ends_soon_whatever_the_depth() {
     }
 }
 
-/// The same frames, at the same places, inside of others.
+/// The same frames at the same addresses, inside other ones.
 #[test]
 fn a_stack_with_other_outermost_frames_is_another_one() {
     let (mut machine, mut thread) = (Machine::new(), Thread::new());
@@ -107,7 +107,7 @@ fn a_stack_with_other_outermost_frames_is_another_one() {
     }
 }
 
-/// What lies between the ends is not kept, but it may lead elsewhere.
+/// Frames between the two ends are not kept, but may lead elsewhere.
 #[test]
 fn what_was_left_meanwhile_is_walked_again() {
     let (mut machine, mut thread) = (Machine::new(), Thread::new());
@@ -123,7 +123,7 @@ fn what_was_left_meanwhile_is_walked_again() {
     }
 }
 
-/// Be it that a walk ended further out, or that it led over them.
+/// Whether a walk ended further out or passed over them.
 #[test]
 fn frames_that_are_gone_are_walked_again_though_they_come_back() {
     let gone = [(0, 0), (1300, 200)];

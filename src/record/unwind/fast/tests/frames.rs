@@ -1,4 +1,4 @@
-//! Frames as compilers make them, and as they do not.
+//! Frames that compilers emit, and some that they do not.
 #![expect(unsafe_code, reason = "calls functions written in assembly")]
 
 use std::arch::global_asm;
@@ -10,19 +10,19 @@ use super::{Both, note, only_one, seen_in};
 pub(super) type Callback = extern "C" fn(*mut c_void);
 
 unsafe extern "C" {
-    /// Takes so many bytes (a multiple of 16) from the stack, as `alloca` does.
+    /// Takes this many bytes (a multiple of 16) from the stack, like `alloca`.
     pub(super) fn memtrace_alloca(callback: Callback, data: *mut c_void, bytes: usize);
-    /// Realigns its frame as GCC does: the CFA lies in memory.
+    /// Realigns its frame as GCC does: the CFA is in memory.
     pub(super) fn memtrace_realigned(callback: Callback, data: *mut c_void);
     /// Keeps a number in rbp while it calls.
     pub(super) fn memtrace_rbp_is_a_number(callback: Callback, data: *mut c_void);
-    /// Counts its CFA from rbx.
+    /// Its CFA is relative to rbx.
     pub(super) fn memtrace_cfa_from_rbx(callback: Callback, data: *mut c_void);
-    /// Ends with its call, and what follows has another frame.
+    /// Ends with its call; the code behind it has another frame.
     fn memtrace_ends_with_a_call(callback: Callback, data: *mut c_void);
-    /// Says nothing of its frame.
+    /// Has no CFI.
     fn memtrace_without_cfi(callback: Callback, data: *mut c_void);
-    /// Calls on another stack, of which `top` is the end.
+    /// Calls on another stack that ends at `top`.
     fn memtrace_on_stack(callback: Callback, data: *mut c_void, top: *mut c_void);
 }
 
@@ -181,9 +181,9 @@ fn code_without_call_frame_information_is_left_to_libgcc() {
     only_one(seen_in(|| unsafe { memtrace_without_cfi(note, null_mut()) })).assert_not_proven();
 }
 
-/// What is seen on a stack that ends at `top`.
+/// The stacks taken on a stack that ends at `top`.
 fn seen_on_stack(top: *mut u8) -> Both {
-    // SAFETY: keeps the ABI; callers pass the end of a large, aligned piece of memory that nobody else uses.
+    // SAFETY: keeps the ABI; callers pass the end of a large, aligned mapping that nobody else uses.
     only_one(seen_in(|| unsafe { memtrace_on_stack(note, null_mut(), top.cast()) }))
 }
 
@@ -204,7 +204,7 @@ fn another_stack_below_the_threads_own_is_left_to_libgcc() {
     let memory = unsafe { libc::mmap(below, size, protection, flags, -1, 0) };
     assert!(memory != libc::MAP_FAILED && memory.addr() < (&raw const size).addr());
     let seen = seen_on_stack(memory.cast::<u8>().wrapping_add(size));
-    // SAFETY: nobody uses it any longer.
+    // SAFETY: not used any more.
     unsafe { libc::munmap(memory, size) };
     seen.assert_not_proven();
 }
@@ -220,7 +220,7 @@ fn callbacks_of_c_are_proven() {
         a.cmp(&b) as i32
     }
     let mut numbers = [3u32, 1, 2];
-    // SAFETY: three numbers of four bytes lie there.
+    // SAFETY: an array of three four-byte numbers.
     let seen = seen_in(|| unsafe { libc::qsort(numbers.as_mut_ptr().cast(), 3, 4, Some(compare)) });
     assert_eq!(numbers, [1, 2, 3]);
     assert!(seen.len() >= 2);

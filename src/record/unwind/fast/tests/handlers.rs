@@ -1,4 +1,4 @@
-//! Stacks out of signal handlers, coroutines, destructors, panics, and from before main.
+//! Stacks taken in signal handlers, coroutines, destructors and panics, and before main.
 #![expect(unsafe_code, reason = "signals and contexts are C functions")]
 
 use std::cell::Cell;
@@ -15,7 +15,7 @@ extern "C" fn on_signal(_: c_int) {
     note(null_mut());
 }
 
-/// What a handler of `signal` sees, on the stack that `flags` say.
+/// The stacks taken in a handler of `signal` that was installed with `flags`.
 fn seen_by_handler(signal: c_int, flags: c_int) -> Both {
     // SAFETY: all zeros is a valid value.
     let mut action: libc::sigaction = unsafe { MaybeUninit::zeroed().assume_init() };
@@ -24,7 +24,7 @@ fn seen_by_handler(signal: c_int, flags: c_int) -> Both {
     // SAFETY: the handler takes one number and does not unwind; this thread is interrupted in `raise` only.
     assert_eq!(unsafe { libc::sigaction(signal, &action, null_mut()) }, 0);
     only_one(seen_in(|| {
-        // SAFETY: there is a handler.
+        // SAFETY: a handler is installed.
         assert_eq!(unsafe { libc::raise(signal) }, 0);
     }))
 }
@@ -38,11 +38,11 @@ fn signal_handlers_are_left_to_libgcc() {
 fn signal_handlers_on_a_stack_of_their_own_are_left_to_libgcc() {
     let mut memory = vec![0u8; 1 << 18];
     let stack = libc::stack_t { ss_sp: memory.as_mut_ptr().cast(), ss_flags: 0, ss_size: memory.len() };
-    // SAFETY: the memory lives until the stack is no longer used, see below.
+    // SAFETY: the memory outlives its use as a stack, see below.
     assert_eq!(unsafe { libc::sigaltstack(&stack, null_mut()) }, 0);
     let seen = seen_by_handler(libc::SIGUSR2, libc::SA_ONSTACK);
     let none = libc::stack_t { ss_flags: libc::SS_DISABLE, ..stack };
-    // SAFETY: the handler is over.
+    // SAFETY: the handler has returned.
     assert_eq!(unsafe { libc::sigaltstack(&none, null_mut()) }, 0);
     seen.assert_not_proven();
 }
@@ -55,7 +55,7 @@ extern "C" fn coroutine() {
     note(null_mut());
 }
 
-/// What a coroutine on this stack sees.
+/// The stacks taken in a coroutine on this stack.
 fn seen_by_coroutine(stack: &mut [u8]) -> Both {
     // SAFETY: all zeros is a valid value.
     let mut back: libc::ucontext_t = unsafe { MaybeUninit::zeroed().assume_init() };
@@ -65,10 +65,10 @@ fn seen_by_coroutine(stack: &mut [u8]) -> Both {
     assert_eq!(unsafe { libc::getcontext(&mut there) }, 0);
     there.uc_stack = libc::stack_t { ss_sp: stack.as_mut_ptr().cast(), ss_flags: 0, ss_size: stack.len() };
     there.uc_link = &mut back;
-    // SAFETY: the context has a stack that nobody else uses and one to go on with.
+    // SAFETY: the context has a stack of its own and a successor.
     unsafe { makecontext(&mut there, coroutine, 0) };
     only_one(seen_in(|| {
-        // SAFETY: both contexts are valid until the coroutine is over, and then it comes back here.
+        // SAFETY: both contexts are valid until the coroutine ends and returns here.
         assert_eq!(unsafe { libc::swapcontext(&mut back, &there) }, 0);
     }))
 }
@@ -147,7 +147,7 @@ fn a_stack_from_any_depth_is_shortened_like_libgccs() {
 #[test]
 fn a_forked_child_leaves_its_stacks_to_libgcc() {
     crate::record::fork::watch();
-    // SAFETY: the child does nothing but take a stack, and ends.
+    // SAFETY: the child only takes a stack and exits.
     let child = unsafe { libc::fork() };
     if child == 0 {
         let fine = mode::current() == mode::LIBRARY && take_stack() > 3;
@@ -155,7 +155,7 @@ fn a_forked_child_leaves_its_stacks_to_libgcc() {
         unsafe { libc::_exit(i32::from(!fine)) };
     }
     let mut status = -1;
-    // SAFETY: a child of ours, and a place of ours for the answer.
+    // SAFETY: waits for this process's own child; `status` is valid for writes.
     assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
     assert_eq!(status, 0);
 }

@@ -1,4 +1,4 @@
-//! Stacks that were taken before: each is known again while it is there, and no other one is taken for it.
+//! Recognition of stored stacks: each is recognised while it is there, and no other stack is confused with it.
 
 use proptest::prelude::*;
 
@@ -9,7 +9,7 @@ use crate::record::unwind::fast::rule::UnwindStep;
 use crate::record::unwind::registers::Registers;
 use crate::record::unwind::stack::{KnownStack, Spacing, SpacingBuffer};
 
-/// A stack with its spacing, apart from where it was taken.
+/// A copy of a stack with its spacing.
 #[derive(Debug)]
 struct Remembered {
     addresses: Vec<u64>,
@@ -30,7 +30,7 @@ fn first_step(machine: &Machine) -> Option<UnwindStep> {
     rule_for(start.ip, machine.age)?.step(start, END, |address| machine.read(address))
 }
 
-/// The machine's stack, if it can be known again.
+/// The machine's stack, if it has a spacing.
 fn remembered(machine: &Machine, last: &mut LastStack) -> Option<Remembered> {
     let step = first_step(machine)?;
     let stack = last.take(step, END, |ip| rule_for(ip, machine.age), |address| machine.read(address))?;
@@ -66,7 +66,7 @@ proptest! {
     }
 }
 
-/// Frames that are found by rbp are known by what it was, wherever that was read.
+/// Frames found by rbp are recognised by its value, wherever that was read.
 #[test]
 fn frames_of_a_changing_size_are_told_apart() {
     let (mut machine, mut last) = (Machine::new(), LastStack::new());
@@ -102,7 +102,7 @@ fn what_may_be_unloaded_is_not_known() {
     }
 }
 
-/// The outermost frame says that it has a caller, and where it would go on is a 0.
+/// The outermost frame's rule says that it has a caller, but its return address is 0.
 #[test]
 fn a_stack_that_goes_on_is_not_the_one_that_ended_there() {
     let (mut machine, mut last) = (Machine::new(), LastStack::new());

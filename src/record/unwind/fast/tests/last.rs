@@ -1,4 +1,4 @@
-//! Stacks that follow one another, as lists of numbers: what is taken from the last one is what a walk finds.
+//! Incremental unwinding over simulated stacks: the result equals that of a complete walk.
 
 use proptest::prelude::*;
 
@@ -9,33 +9,33 @@ use crate::record::unwind::stack::{HASH_OF_NONE, hash_with};
 
 const START: u64 = 0x7ffc_0000_0000;
 pub(super) const END: u64 = START + 4096 * 8;
-/// Where a stack's outermost frame goes on.
+/// Return address of the outermost frame.
 pub(super) const OUTERMOST: u64 = 99;
 
-/// A frame to be entered: how it is found, and what is in it.
+/// A frame to enter: its rule and its contents.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Frame {
     pub(super) kind: Kind,
-    /// Which of the calls of its function it has made.
+    /// Which of its function's calls it is in.
     pub(super) call: u64,
-    /// Its rbp, if it saved its caller's.
+    /// Its rbp, if it saved the caller's.
     pub(super) bp: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// Leaves rbp alone.
+    /// Leaves rbp unchanged.
     Plain,
-    /// Uses it as a number.
+    /// Uses rbp as a number.
     Saves,
-    /// Is found by it; has taken this much memory besides.
+    /// Uses rbp as a frame pointer; has this much more memory.
     ByRbp(u64),
     Realigned,
-    /// Of a module that may go.
+    /// Of an object that may be unloaded.
     Passing,
 }
 
-/// `age` is that of the module that passes: each time it comes its frames are larger.
+/// `age` counts the loads of the object that is unloaded: each time its frames are larger.
 pub(super) fn rule_for(ip: u64, age: u64) -> Option<Rule> {
     let rule = match ip / 10 {
         1 => Rule::new(Base::Rsp, 24, None)?.that_stays(),
@@ -53,7 +53,7 @@ fn passing(age: u64) -> i64 {
     40 + 16 * (age % 3) as i64
 }
 
-/// A stack that frames are entered and left on; what was there stays there until it is written over.
+/// A stack on which frames are entered and left; old words stay until they are overwritten.
 pub(super) struct Machine {
     words: Vec<u64>,
     pub(super) frames: Vec<Registers>,
@@ -100,7 +100,7 @@ impl Machine {
         self.frames.push(Registers { ip: kind * 10 + frame.call, sp, bp });
     }
 
-    /// Back in one of the frames, which then makes another call.
+    /// Returns to one of the frames, which then makes another call.
     pub(super) fn leave(&mut self, frames: usize, call: u64) {
         let left = self.frames.len() - frames.min(self.frames.len() - 1);
         self.frames.truncate(left);
@@ -112,7 +112,7 @@ impl Machine {
         }
     }
 
-    /// Addresses outermost first: the innermost frame is the one that asks.
+    /// Addresses, outermost first; the innermost frame is the one that takes the stack.
     pub(super) fn truth(&self) -> Vec<u64> {
         self.frames.split_last().unwrap().1.iter().map(|frame| frame.ip).collect()
     }
@@ -135,7 +135,7 @@ pub(super) fn frame() -> impl Strategy<Value = Frame> {
         1 => Just(Kind::Realigned),
         1 => Just(Kind::Passing),
     ];
-    // An rbp that is a number, or might be an address.
+    // An rbp that is a number, or may be an address.
     (kind, 0..3u64, prop_oneof![0..3u64, Just(END - 64), Just(END - 256)]).prop_map(|(kind, call, bp)| Frame {
         kind,
         call,
@@ -161,7 +161,7 @@ proptest! {
     }
 }
 
-/// The innermost frames and every word that they return by are the same, but for the rbp that one of them saved.
+/// The innermost frames and their return addresses are equal; only an rbp that one of them saved differs.
 #[test]
 fn a_saved_rbp_tells_stacks_apart() {
     let (mut machine, mut last) = (Machine::new(), LastStack::new());

@@ -1,4 +1,4 @@
-//! Libraries that come and go.
+//! Libraries that are loaded and unloaded.
 #![expect(unsafe_code, reason = "dlopen and dlclose are C functions")]
 
 use std::ffi::{CString, c_void};
@@ -11,8 +11,8 @@ use super::frames::Callback;
 use super::{both, note, only_one, seen_in};
 use crate::record::unwind::fast::lookup;
 
-/// A library whose only function calls back, from a frame of so many bytes. Libraries with different
-/// frames have the same code addresses.
+/// A library whose only function calls back from a frame of this many bytes. Libraries with different frames have the
+/// same code addresses.
 pub(super) fn build(folder: &Path, frame: usize) -> PathBuf {
     let (source, library) = (folder.join(format!("{frame}.s")), folder.join(format!("{frame}.so")));
     let code = format!(
@@ -39,7 +39,7 @@ impl Library {
     }
 
     pub(super) fn call_back(&self) -> unsafe extern "C" fn(Callback, *mut c_void) {
-        // SAFETY: the handle is open, the name ends with a zero.
+        // SAFETY: the handle is open, the name ends with a NUL byte.
         let found = unsafe { libc::dlsym(self.0, c"call_back".as_ptr()) };
         assert!(!found.is_null());
         // SAFETY: the function has this signature.
@@ -68,7 +68,7 @@ fn another_library_at_the_same_address_has_its_own_frames() {
             only_one(seen_in(|| unsafe { call_back(note, null_mut()) })).assert_proven();
         }
     }
-    // Or else nothing was tested. Other tests may map memory in between.
+    // Otherwise nothing was tested. Other tests may map memory in between.
     let again = addresses.windows(2).filter(|pair| pair[0] == pair[1]).count();
     assert!(again > 20, "{again} of {}", addresses.len());
 }

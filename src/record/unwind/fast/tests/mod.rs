@@ -1,4 +1,4 @@
-//! Our stacks against libgcc's.
+//! Stacks of our unwinder compared with libgcc's.
 
 mod cfi;
 mod deep;
@@ -14,14 +14,23 @@ mod threads;
 use std::cell::RefCell;
 use std::ffi::c_void;
 
-use super::{DeepStack, Registers, guessed, with_last, with_scratch};
+use super::{DeepStack, Registers, predicted, with_last, with_scratch};
 use crate::record::STACKS;
-use crate::record::unwind::stack::KnownStack;
+use crate::record::unwind::stack::{KnownStack, PredictStack};
 use crate::record::unwind::{CapturedStack, library};
 use crate::snapshot::StackId;
 use crate::units::MAX_STACK_DEPTH;
 
-/// Ours, if every step could be proven, and libgcc's.
+/// Predicts a stored stack, whatever the innermost address is.
+struct Stored(StackId);
+
+impl PredictStack<'static> for Stored {
+    fn predict(self, _innermost: u64) -> Option<KnownStack<'static>> {
+        STACKS.known(self.0)
+    }
+}
+
+/// Our stack, if every step was proven, and libgcc's.
 #[derive(Debug, PartialEq, Eq)]
 struct Both {
     ours: Option<Vec<u64>>,
@@ -37,15 +46,15 @@ fn both() -> Both {
     let take = || with_scratch(walked);
     // Nothing is proven while another thread changes the cache.
     let ours = (0..3_000).find_map(|_| take().or_else(|| (std::thread::yield_now(), None).1));
-    // From the stack that was taken last: ours as well, and if it is another one, it is that which counts.
+    // Incremental unwinding. If its result differs from the walk's, that result is reported.
     let inward = |addresses: &[u64]| addresses.iter().rev().copied().collect::<Vec<u64>>();
     let last = with_last(start, MAX_STACK_DEPTH, |stack| (inward(stack.addresses), STACKS.intern(stack))).ok();
     let ours = last.clone().map(|(last, _)| last).or(ours);
-    // So is every earlier one that it is taken for.
+    // The same for a stored stack that it is recognised as.
     EARLIER.with_borrow_mut(|earlier| earlier.extend(last.map(|(_, stack)| stack)));
-    let guessed = |stack: &StackId| guessed(start, MAX_STACK_DEPTH, |_| STACKS.known(*stack));
+    let recognised = |stack: &StackId| predicted(start, MAX_STACK_DEPTH, Stored(*stack));
     let wrong = |known: &KnownStack<'_>| ours.as_ref().is_some_and(|ours| *ours != inward(known.addresses));
-    let earlier = EARLIER.with_borrow(|earlier| earlier.iter().filter_map(guessed).find(wrong));
+    let earlier = EARLIER.with_borrow(|earlier| earlier.iter().filter_map(recognised).find(wrong));
     let ours = earlier.map(|known| inward(known.addresses)).or(ours);
     let mut stack = CapturedStack::empty();
     stack.fill(MAX_STACK_DEPTH, |to| library::walk(start.sp, to));
@@ -71,7 +80,7 @@ impl Both {
 thread_local! {
     /// Stacks of this thread.
     static EARLIER: RefCell<Vec<StackId>> = const { RefCell::new(Vec::new()) };
-    /// What was seen from where no test may fail, because nothing may unwind from there.
+    /// Stacks taken where no test may fail, because nothing may unwind from there.
     static SEEN: RefCell<Vec<Both>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -79,7 +88,7 @@ extern "C" fn note(_: *mut c_void) {
     SEEN.with_borrow_mut(|seen| seen.push(both()));
 }
 
-/// What [`note`] saw meanwhile.
+/// The stacks that [`note`] took meanwhile.
 fn seen_in(work: impl FnOnce()) -> Vec<Both> {
     SEEN.take();
     work();

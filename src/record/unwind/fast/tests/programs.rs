@@ -1,4 +1,4 @@
-//! Random programs of calls.
+//! Property test: random programs of calls, our stacks compared with libgcc's.
 #![expect(unsafe_code, reason = "calls functions written in assembly, and C")]
 
 use std::cell::RefCell;
@@ -27,9 +27,9 @@ enum Call {
     Sorted,
     InDrop,
     Caught,
-    /// Through a library that is loaded for it, and one at the same place before.
+    /// Calls through a library that is loaded for it, after another one at the same addresses.
     Loaded(u8),
-    /// Takes a stack and goes on.
+    /// Takes a stack and continues.
     Look,
 }
 
@@ -71,7 +71,7 @@ extern "C" fn go_on(rest: *mut c_void) {
 
 extern "C" fn compare(_: *const c_void, _: *const c_void) -> i32 {
     let rest = REST.replace(&[]);
-    // SAFETY: `sorted` put a list there that lives until it returns, or there is an empty one.
+    // SAFETY: the list that `sorted` put there lives until it returns; otherwise it is empty.
     run(unsafe { &*rest });
     0
 }
@@ -79,7 +79,7 @@ extern "C" fn compare(_: *const c_void, _: *const c_void) -> i32 {
 #[inline(never)]
 fn sorted(rest: &[Call]) {
     REST.set(rest);
-    // SAFETY: two numbers of one byte lie there.
+    // SAFETY: an array of two one-byte numbers.
     unsafe { libc::qsort([1u8, 2].as_mut_ptr().cast(), 2, 1, Some(compare)) };
 }
 
@@ -97,7 +97,7 @@ fn aligned(rest: &[Call]) {
     black_box(words.0);
 }
 
-/// Runs the rest of the program inside of its first call.
+/// Runs the rest of the program inside its first call.
 #[inline(never)]
 fn run(program: &[Call]) {
     let Some((first, mut rest)) = program.split_first() else { return note(null_mut()) };
@@ -128,7 +128,7 @@ fn run(program: &[Call]) {
     black_box(rest);
 }
 
-/// Goes on from a library that is unloaded afterwards.
+/// Continues from a library that is unloaded afterwards.
 #[inline(never)]
 fn loaded(n: usize, data: *mut c_void) {
     let path = LIBRARIES.with_borrow(|all| all[n % all.len()].clone());

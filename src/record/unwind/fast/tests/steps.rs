@@ -1,4 +1,4 @@
-//! Rules, on stacks that are lists of numbers.
+//! Rules applied to simulated stacks.
 
 use crate::record::unwind::fast::rule::{Base, Rule};
 use crate::record::unwind::registers::Registers;
@@ -10,7 +10,7 @@ fn address(word: u64) -> u64 {
     START + word * 8
 }
 
-/// Every word's value is its number and a thousand, unless `words` has another one.
+/// A word's value is its index plus 1000, unless `words` has another one.
 fn step(rule: Rule, at: Registers, words: &[(u64, u64)]) -> Option<Registers> {
     rule.step(at, END, |asked| {
         assert!(asked.is_multiple_of(8) && asked >= at.sp && asked < END, "{asked:x}");
@@ -65,7 +65,7 @@ fn a_step_goes_outwards_and_stays_on_the_stack() {
         assert_eq!(step(rule(Base::Rsp, offset, None), at(sp, 0), &[]), None, "{offset}");
     }
     assert_eq!(step(rule(Base::Rsp, 54 * 8, None), at(sp, 0), &[]).map(|frame| frame.sp), Some(END));
-    // A saved rbp must lie in the frame.
+    // A saved rbp must be in the frame.
     for saved in [-40, 0, 8, -1016] {
         assert_eq!(step(rule(Base::Rsp, 32, Some(saved)), at(sp, 0), &[]), None, "{saved}");
     }

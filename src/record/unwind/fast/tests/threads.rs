@@ -1,11 +1,11 @@
-//! The cache, alone and with many threads.
+//! The rule cache with one thread and with many.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use crate::record::unwind::fast::cache::{ADDRESS_BITS, Cache};
 use crate::record::unwind::fast::rule::{Base, Rule};
 
-/// A rule that only this address has.
+/// A rule unique to this address.
 fn rule_of(address: u64) -> Rule {
     Rule::new(Base::Rsp, (address % 60_000) as i64 * 8, Some(-8 * (address % 100) as i64)).unwrap()
 }
@@ -66,7 +66,7 @@ fn what_stays_is_not_forgotten() {
 #[test]
 fn readers_see_whole_entries_while_one_thread_writes() {
     let (cache, over) = (cache(), AtomicBool::new(false));
-    // More than there is room for, so that entries are replaced all the time.
+    // More than fit, so that entries are replaced all the time.
     let addresses = addresses(40_000);
     std::thread::scope(|scope| {
         for _ in 0..2 {
