@@ -18,7 +18,7 @@ const FIRST_SIZE: usize = 1 << 10;
 const FIRST_SIZE: usize = 2;
 
 #[derive(Debug)]
-pub(super) struct Index {
+pub(super) struct StackIndex {
     table: AtomicPtr<IndexTable>,
 }
 
@@ -61,7 +61,7 @@ impl IndexTable {
     }
 }
 
-impl Index {
+impl StackIndex {
     #[cfg(not(loom))]
     pub(super) const fn new() -> Self {
         Self { table: AtomicPtr::new(std::ptr::null_mut()) }

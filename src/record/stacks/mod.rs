@@ -13,7 +13,7 @@ mod words;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use self::guess::Guesses;
-use self::index::{EntryCount, Index};
+use self::index::{EntryCount, StackIndex};
 use self::words::{Pen, Words};
 use super::lock::{Lock, Locked, rank};
 use super::unwind::objects::mark;
@@ -25,7 +25,7 @@ use crate::units::MAX_STACK_DEPTH;
 /// most; stacks beyond that are not stored (`Health::lost_stacks`).
 #[derive(Debug)]
 pub(crate) struct StackTable {
-    index: Index,
+    index: StackIndex,
     words: Words,
     guesses: Guesses,
     writer: Lock<Writer, { rank::STACKS }>,
@@ -54,7 +54,13 @@ impl StackTable {
     pub(crate) const fn new() -> Self {
         let new = Adding { pen: Pen::new(), count: EntryCount::new(), spacing: SpacingBuffer::new() };
         let writer = Lock::new(Writer { new, marked: [0; MAX_STACK_DEPTH + 2] });
-        Self { index: Index::new(), words: Words::new(), guesses: Guesses::new(), writer, refused: AtomicU64::new(0) }
+        Self {
+            index: StackIndex::new(),
+            words: Words::new(),
+            guesses: Guesses::new(),
+            writer,
+            refused: AtomicU64::new(0),
+        }
     }
 
     /// The id of this stack; `NONE` if the table is full.

@@ -20,11 +20,11 @@ use loom::cell::UnsafeCell;
 use loom::sync::{Arc, Mutex};
 use loom::thread;
 
-use index::{EntryCount, Index};
+use index::{EntryCount, StackIndex};
 
 /// The index and the stacks. loom fails if a stack is read before or while it is written.
 struct Stacks {
-    index: Index,
+    index: StackIndex,
     places: [UnsafeCell<u64>; 4],
     writer: Mutex<EntryCount>,
 }
@@ -32,7 +32,7 @@ struct Stacks {
 impl Stacks {
     fn new() -> Arc<Self> {
         let places = std::array::from_fn(|_| UnsafeCell::new(0));
-        Arc::new(Self { index: Index::new(), places, writer: Mutex::new(EntryCount::new()) })
+        Arc::new(Self { index: StackIndex::new(), places, writer: Mutex::new(EntryCount::new()) })
     }
 
     fn at(&self, place: u32) -> u64 {
