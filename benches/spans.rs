@@ -9,9 +9,8 @@
 //! # Conditions
 //! - Every round runs every case, in an order that shifts by one. A ratio compares two cases of the same round;
 //!   `benches/record/main.rs` gives the reason.
-//! - A turn enters nested spans and leaves them. Figures are per span: a depth of 4 is four spans. Spans have level
-//! TRACE,
-//!   no fields, and one callsite per level; they are created anew in each turn, or once per measurement.
+//! - A turn enters nested spans and leaves them. Figures are per span: a depth of 4 is four spans. Spans have
+//!   level TRACE, no fields, and one callsite per level; they are created anew in each turn, or once per measurement.
 //! - Nothing allocates inside the spans. A recording takes the device's lock and keeps two marks for every span; each
 //!   measurement starts a new session.
 //! - The registry alone keeps its stack of spans and counts references. Nothing is subtracted.

@@ -19,6 +19,7 @@ mod missed;
 mod numbers;
 mod operators;
 mod outputs;
+mod pending;
 mod process;
 mod recording;
 mod refusal;

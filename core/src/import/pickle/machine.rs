@@ -176,7 +176,7 @@ impl<K: Shapes> Unpickler<'_, '_, K> {
             Some(Content::Kept(_)) => {}
             _ => return Err(Refusal::new("items for something else than such a container")),
         }
-        if is_dict && (self.stack.len() - from) % 2 != 0 {
+        if is_dict && !(self.stack.len() - from).is_multiple_of(2) {
             return Err(Refusal::new("a key without a value"));
         }
         if !self.values.is_open(target) {
