@@ -3,7 +3,12 @@
 use std::num::NonZeroU64;
 
 use super::Damage;
-use super::codec::Coded;
+
+/// A value with one encoding.
+pub(super) trait Coded: Sized {
+    fn put(&self, p: &mut Payload);
+    fn get(r: &mut Reader<'_>) -> Result<Self, Damage>;
+}
 
 /// The largest number that a reader accepts where others are added to it, so that no sum of a few overflows.
 pub(super) const LARGEST: u64 = (1 << 62) - 1;

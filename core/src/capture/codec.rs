@@ -5,7 +5,7 @@
 use std::num::NonZeroU64;
 use std::ops::Range;
 
-use super::bytes::{Payload, Reader, in_range};
+use super::bytes::{Coded, Payload, Reader, in_range};
 use super::{Commit, Counters, Damage, MAX_ORDINALS};
 use crate::snapshot::{
     Action, Block, BlockName, CallTime, Category, ContextId, Counted, CudaHooks, CudaState, Device, DeviceMemory,
@@ -13,12 +13,6 @@ use crate::snapshot::{
     Record, RecordKind, Rules, ScopeStats, Segment, SegmentRecord, Settings, Spans, StackContext, StackId, StackKind,
     Stat, Thread, ThreadId, UnseenCalls,
 };
-
-/// A value with one encoding.
-pub(super) trait Coded: Sized {
-    fn put(&self, p: &mut Payload);
-    fn get(r: &mut Reader<'_>) -> Result<Self, Damage>;
-}
 
 /// `field` is encoded as its type, `field: method` by the methods of that name of [`Payload`] and [`Reader`]; fields
 /// behind `..` are in other chunks.

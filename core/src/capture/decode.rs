@@ -2,8 +2,8 @@
 
 use std::num::{NonZeroU32, NonZeroU64};
 
-use super::bytes::{Ids, LARGEST, Reader, in_range};
-use super::codec::{Coded, below, small};
+use super::bytes::{Coded, Ids, LARGEST, Reader, in_range};
+use super::codec::{below, small};
 use super::limits::{self, Budget};
 use super::rebuild::DeviceParts;
 use super::{CHUNK_HEADER, Commit, Damage, DecodedCapture, HEADER, MAGIC, Tag, VERSION, chunk_head, refused};

@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::io::{self, Write};
 use std::num::NonZeroU32;
 
-use super::bytes::Payload;
-use super::codec::{Coded, with_flag};
+use super::bytes::{Coded, Payload};
+use super::codec::with_flag;
 use super::{Commit, Counters, Driver, MAGIC, Tag, VERSION};
 use crate::snapshot::{
     Block, BlockName, CallTime, ContextNode, Device, DeviceSnapshot, Frame, Gap, LoadedObject, Mark, OutOfMemory,

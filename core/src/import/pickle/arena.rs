@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use foldhash::fast::RandomState;
 
 use super::limits::{DEEPEST, PickleBudget, Refusal};
-use super::value::{Content, PickleValue, Shapes};
+use super::value::{Content, PickleValue};
 
 /// The index of a container that never had items.
 const EMPTY: u32 = u32::MAX;
@@ -21,6 +21,34 @@ struct PickleObject<S> {
     depth: u8,
     /// It is an item of another container. Nothing may be added any more, so there are no cycles.
     sealed: bool,
+}
+
+/// Compact forms of containers that occur very often.
+pub(in crate::import) trait Shapes: Sized {
+    /// A compact form.
+    type Shape: Copy;
+
+    /// The compact form of a dict, if it has one; `items` are keys and values in turn.
+    fn dict(
+        &mut self,
+        items: &[PickleValue],
+        values: &mut Values<'_, Self::Shape>,
+    ) -> Result<Option<Self::Shape>, Refusal>;
+
+    /// The compact form of a complete list, if it has one.
+    fn list(
+        &mut self,
+        items: &[PickleValue],
+        values: &mut Values<'_, Self::Shape>,
+    ) -> Result<Option<Self::Shape>, Refusal>;
+
+    /// Takes items that are appended to a list which is empty or consists of such items only; false if they are to be stored.
+    fn stream(
+        &mut self,
+        list: Option<Self::Shape>,
+        items: &[PickleValue],
+        values: &mut Values<'_, Self::Shape>,
+    ) -> Result<Option<Self::Shape>, Refusal>;
 }
 
 /// All values of a pickle.

@@ -1,10 +1,10 @@
 //! The stack machine: one opcode after another.
 
-use super::arena::{Values, changed};
+use super::arena::{Shapes, Values, changed};
 use super::input::Input;
 use super::limits::{MOST_MARKS, Refusal};
 use super::opcodes as op;
-use super::value::{Content, PickleValue, Shapes};
+use super::value::{Content, PickleValue};
 
 /// Reads one pickle, with memory for a pickle of `length` bytes. `words` are strings whose indices the caller knows.
 pub(in crate::import) fn read<'a, K: Shapes>(

@@ -1,8 +1,9 @@
 //! Opcodes of the memo, by which objects are shared.
 
+use super::arena::Shapes;
 use super::limits::Refusal;
 use super::machine::Unpickler;
-use super::value::{PickleValue, Shapes};
+use super::value::PickleValue;
 
 impl<K: Shapes> Unpickler<'_, '_, K> {
     pub(super) fn get_from(&mut self, bytes: u64) -> Result<(), Refusal> {

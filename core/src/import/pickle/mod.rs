@@ -17,10 +17,10 @@ mod hostile_tests;
 #[cfg(test)]
 mod tests;
 
-pub(super) use arena::Values;
+pub(super) use arena::{Shapes, Values};
 pub(super) use limits::Refusal;
 pub(super) use machine::read;
-pub(super) use value::{PickleValue, Shapes};
+pub(super) use value::PickleValue;
 
 /// Whether these bytes begin like a pickle: with a protocol, or with the container of protocols 0 and 1.
 pub(crate) fn begins_like_pickle(bytes: &[u8]) -> bool {

@@ -1,10 +1,11 @@
 //! Opcodes of values that hold no others: numbers, strings, bytes.
 
+use super::arena::Shapes;
 use super::input::{Input, long, raw_unicode, utf8};
 use super::limits::Refusal;
 use super::machine::Unpickler;
 use super::opcodes as op;
-use super::value::{PickleValue, Shapes};
+use super::value::PickleValue;
 
 impl<K: Shapes> Unpickler<'_, '_, K> {
     pub(super) fn scalar(&mut self, opcode: u8) -> Result<(), Refusal> {

@@ -1,9 +1,6 @@
-//! Unpickled values, and what makes compact forms of them.
+//! Unpickled values.
 
-use super::arena::Values;
-use super::limits::Refusal;
-
-/// A value: itself, or an index into [`Values`].
+/// A value: itself, or an index into [`Values`](super::Values).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(in crate::import) enum PickleValue {
     None,
@@ -17,7 +14,7 @@ pub(in crate::import) enum PickleValue {
     Object(u32),
 }
 
-/// What a container holds: an index into the lists of items, or what [`Shapes`] made of it.
+/// What a container holds: an index into the lists of items, or what [`Shapes`](super::Shapes) made of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::import) enum Content<S> {
     List(u32),
@@ -27,32 +24,4 @@ pub(in crate::import) enum Content<S> {
     Set(u32),
     FrozenSet(u32),
     Kept(S),
-}
-
-/// Compact forms of containers that occur very often.
-pub(in crate::import) trait Shapes: Sized {
-    /// A compact form.
-    type Shape: Copy;
-
-    /// The compact form of a dict, if it has one; `items` are keys and values in turn.
-    fn dict(
-        &mut self,
-        items: &[PickleValue],
-        values: &mut Values<'_, Self::Shape>,
-    ) -> Result<Option<Self::Shape>, Refusal>;
-
-    /// The compact form of a complete list, if it has one.
-    fn list(
-        &mut self,
-        items: &[PickleValue],
-        values: &mut Values<'_, Self::Shape>,
-    ) -> Result<Option<Self::Shape>, Refusal>;
-
-    /// Takes items that are appended to a list which is empty or consists of such items only; false if they are to be stored.
-    fn stream(
-        &mut self,
-        list: Option<Self::Shape>,
-        items: &[PickleValue],
-        values: &mut Values<'_, Self::Shape>,
-    ) -> Result<Option<Self::Shape>, Refusal>;
 }

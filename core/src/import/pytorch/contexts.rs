@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use super::fields::{DictFields, number};
-use super::shapes::SnapshotValues;
+use super::rows::SnapshotValues;
 use super::words;
 use crate::import::pickle::{PickleValue, Refusal};
 use crate::snapshot::{ContextId, ContextNode, Mark, ThreadId};

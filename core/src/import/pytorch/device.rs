@@ -5,8 +5,8 @@ use std::num::NonZeroU64;
 
 use super::contexts::Contexts;
 use super::reconcile::{Reconciled, reconcile};
+use super::rows::SnapshotValues;
 use super::segments::{DeviceSegments, whole_pieces};
-use super::shapes::SnapshotValues;
 use super::stats::count;
 use super::trace::{BEFORE, DeviceTrace};
 use crate::import::pickle::PickleValue;

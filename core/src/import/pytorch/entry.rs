@@ -1,7 +1,7 @@
 //! One entry of a trace.
 
 use super::fields::{DictFields, number};
-use super::shapes::{SnapshotTables, SnapshotValues};
+use super::rows::{SnapshotValues, stack_number};
 use super::words;
 use crate::import::pickle::{PickleValue, Refusal};
 
@@ -36,11 +36,7 @@ pub(super) struct TraceEntry {
 }
 
 impl TraceEntry {
-    pub(super) fn of(
-        fields: &DictFields<'_>,
-        tables: &SnapshotTables,
-        values: &SnapshotValues<'_>,
-    ) -> Result<Self, Refusal> {
+    pub(super) fn of(fields: &DictFields<'_>, values: &SnapshotValues<'_>) -> Result<Self, Refusal> {
         let action = match fields.find(words::ACTION) {
             Some(PickleValue::Text(words::ALLOC)) => TraceAction::Alloc,
             Some(PickleValue::Text(words::FREE_REQUESTED)) => TraceAction::FreeRequested,
@@ -65,7 +61,7 @@ impl TraceEntry {
             stream: fields.find(words::STREAM).and_then(|stream| number(stream, values)).unwrap_or(0),
             time_us: fields.number(words::TIME_US, values)?,
             device_free: fields.number(words::DEVICE_FREE, values)?,
-            stack: tables.stack(fields.find(words::FRAMES), values),
+            stack: stack_number(fields.find(words::FRAMES), values),
             metadata,
         })
     }

@@ -1,6 +1,6 @@
-//! DictFields of the dicts of a snapshot, checked.
+//! Fields of the dicts of a snapshot, checked.
 
-use super::shapes::SnapshotValues;
+use super::rows::SnapshotValues;
 use super::words::WORDS;
 use crate::import::pickle::{PickleValue, Refusal};
 

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use super::fields::{DictFields, LARGEST, number};
-use super::shapes::{BlockRow, BlockState, Shape, SnapshotTables, SnapshotValues};
+use super::rows::{BlockRow, BlockState, Shape, SnapshotValues};
+use super::shapes::SnapshotTables;
 use super::words;
 use crate::import::pickle::{PickleValue, Refusal};
 use crate::snapshot::{ContextId, RecordKind, Segment, SegmentRecord, StackId, ThreadId};

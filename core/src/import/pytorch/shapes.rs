@@ -7,57 +7,11 @@ use foldhash::fast::RandomState;
 
 use super::entry::TraceEntry;
 use super::fields::DictFields;
+use super::rows::{BlockRow, BlockState, FrameRow, Shape, SnapshotValues, stack_number};
 use super::trace::DeviceTrace;
 use super::words;
-use crate::import::pickle::{PickleValue, Refusal, Shapes, Values};
+use crate::import::pickle::{PickleValue, Refusal, Shapes};
 use crate::snapshot::Record;
-
-/// What a dict or a list is kept as: an index into one of the tables.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Shape {
-    Frame(u32),
-    Stack(u32),
-    Block(u32),
-    /// An earlier use of a block's memory, as torch 2.0 wrote it.
-    Use(u32),
-    Entry(u32),
-    /// An entry that was taken into its trace.
-    Taken,
-    Trace(u32),
-}
-
-/// The values of a snapshot.
-pub(super) type SnapshotValues<'a> = Values<'a, Shape>;
-
-/// A frame: indices of two strings, and a line.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct FrameRow {
-    pub(super) name: u32,
-    pub(super) file: Option<u32>,
-    pub(super) line: u32,
-}
-
-/// What a block of a segment is doing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum BlockState {
-    Allocated,
-    /// Freed, and still used by another stream.
-    Pending,
-    Inactive,
-}
-
-/// A block of a segment.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct BlockRow {
-    /// Torch 2.0 wrote none.
-    pub(super) address: Option<u64>,
-    pub(super) size: u64,
-    /// What was asked for.
-    pub(super) requested: u64,
-    pub(super) state: BlockState,
-    /// A number in [`SnapshotTables::stacks`] from 1 on; 0 for none.
-    pub(super) stack: u32,
-}
 
 /// Everything that is kept compactly.
 #[derive(Default)]
@@ -99,14 +53,6 @@ impl SnapshotTables {
         trace.ok_or_else(|| Refusal::new("two devices share one trace"))
     }
 
-    /// The number of a stack; 0 for none.
-    pub(super) fn stack(&self, frames: Option<PickleValue>, values: &SnapshotValues<'_>) -> u32 {
-        match frames.and_then(|frames| values.kept(frames)) {
-            Some(Shape::Stack(id)) => id,
-            _ => 0,
-        }
-    }
-
     fn frame(&mut self, fields: &DictFields<'_>, values: &mut SnapshotValues<'_>) -> Result<Option<Shape>, Refusal> {
         let text = |key| match fields.find(key) {
             Some(PickleValue::Text(id)) => Some(id),
@@ -144,7 +90,7 @@ impl SnapshotTables {
         let address = fields.number(words::ADDRESS, values)?;
         let stack = match (fields.find(words::FRAMES), used) {
             (None, Some((_, stack))) => stack,
-            (frames, _) => self.stack(frames, values),
+            (frames, _) => stack_number(frames, values),
         };
         values.budget().take(size_of::<BlockRow>())?;
         self.blocks.push(BlockRow { address, size, requested, state, stack });
@@ -158,7 +104,7 @@ impl Shapes for SnapshotTables {
     fn dict(&mut self, items: &[PickleValue], values: &mut SnapshotValues<'_>) -> Result<Option<Shape>, Refusal> {
         let fields = DictFields(items);
         if fields.find(words::ACTION).is_some() {
-            let entry = TraceEntry::of(&fields, self, values)?;
+            let entry = TraceEntry::of(&fields, values)?;
             self.entries.push(entry);
             return Ok(Some(Shape::Entry(self.entries.len() as u32 - 1)));
         }
@@ -166,7 +112,7 @@ impl Shapes for SnapshotTables {
             return self.frame(&fields, values);
         }
         if fields.find(words::REAL_SIZE).is_some() {
-            let used = (fields.needed(words::REAL_SIZE, values)?, self.stack(fields.find(words::FRAMES), values));
+            let used = (fields.needed(words::REAL_SIZE, values)?, stack_number(fields.find(words::FRAMES), values));
             values.budget().take(size_of_val(&used))?;
             self.uses.push(used);
             return Ok(Some(Shape::Use(self.uses.len() as u32 - 1)));

@@ -3,7 +3,8 @@
 use std::collections::HashMap;
 use std::num::NonZeroU32;
 
-use super::shapes::{FrameRow, SnapshotTables, SnapshotValues};
+use super::rows::{FrameRow, SnapshotValues};
+use super::shapes::SnapshotTables;
 use crate::import::pickle::PickleValue;
 use crate::snapshot::{CodeAddress, DeviceSnapshot, Frame, StackId, Stacks};
 
