@@ -220,7 +220,7 @@ pub(crate) struct AdviseArgs {
   cargo memtrace explain run.memtrace matmul
   cargo memtrace explain 0x7f3a94000000")]
 pub(crate) struct ExplainArgs {
-    /// [FILE] SUBJECT: a line (train.rs:32), a function, an operator (matmul) or an address (0x7f…)
+    /// The recording, if there is one, then a line (train.rs:32), a function, an operator (matmul) or an address (0x7f…)
     #[arg(required = true, num_args = 1..=2, value_name = "[FILE] SUBJECT")]
     pub(crate) what: Vec<PathBuf>,
     #[command(flatten)]

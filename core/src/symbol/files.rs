@@ -6,11 +6,14 @@ use std::path::{Path, PathBuf};
 use addr2line::Loader;
 use object::{Object, ReadCache};
 
-use super::resolve::path_of;
 use crate::snapshot::LoadedObject;
 
 /// Folder in which distributions keep debug information by build-id.
 const DEBUG_FILES: &str = "/usr/lib/debug/.build-id";
+
+pub(super) fn path_of(object: &LoadedObject) -> &Path {
+    Path::new(object.path.as_deref().unwrap_or_default())
+}
 
 /// Opens the file of an object, or its separate debug information.
 pub(super) fn open(object: &LoadedObject) -> Result<Loader, String> {

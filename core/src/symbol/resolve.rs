@@ -5,10 +5,10 @@
 
 use std::collections::HashMap;
 use std::num::NonZeroU32;
-use std::path::Path;
 
 use addr2line::Loader;
 
+use super::files::{self, path_of};
 use crate::snapshot::{FRAMES_LEFT_OUT, Frame, LoadedObject, ObjectSpans, SymbolName};
 
 /// The meaning of one address.
@@ -79,7 +79,7 @@ impl<'a> Resolver<'a> {
     fn loader(&mut self, index: usize, object: &LoadedObject) -> Option<&Loader> {
         let is_loaded = index < self.loaded;
         let file = self.files.get(index).copied().unwrap_or(index);
-        let open = || match if is_loaded { open_loaded(object, index) } else { super::files::open(object) } {
+        let open = || match if is_loaded { open_loaded(object, index) } else { files::open(object) } {
             Ok(loader) => Some(loader),
             Err(why) => {
                 if !is_loaded || path_of(object).exists() {
@@ -91,10 +91,6 @@ impl<'a> Resolver<'a> {
         };
         self.loaders.entry(file).or_insert_with(open).as_ref()
     }
-}
-
-pub(super) fn path_of(object: &LoadedObject) -> &Path {
-    Path::new(object.path.as_deref().unwrap_or_default())
 }
 
 /// For each object, the first one with the same path and build-id, so that no file is read twice.
@@ -113,7 +109,7 @@ fn open_loaded(object: &LoadedObject, index: usize) -> Result<Loader, String> {
     match running {
         Some(program) => Ok(program),
         None if object.build_id.is_empty() => Loader::new(path_of(object)).map_err(|error| error.to_string()),
-        None => super::files::open(object),
+        None => files::open(object),
     }
 }
 

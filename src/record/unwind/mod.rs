@@ -25,6 +25,10 @@
 //! `MEMTRACE_CHECK_STACKS=1` has libgcc take every proven stack as well, keeps libgcc's where they differ, and counts
 //! that in `Health`.
 //!
+//! It is not a package of its own: it interns each stack while the words of that stack are still at hand, reads the
+//! recorder's gates and reentrancy guard, and keeps its tables on the recorder's allocators. Passing these four as
+//! parameters would add an indirect call to every stack, or type parameters to all of `fast`.
+//!
 //! # Constraints
 //! - **Stacks are taken before any of memtrace's locks**, because the unwinder may wait for the loader's. It never
 //!   waits for its own.
