@@ -16,13 +16,13 @@ pub(crate) struct Reserved<'a> {
 }
 
 impl<'a> Reserved<'a> {
-    /// `None` without reported segments: then reserved bytes equal allocated bytes.
+    /// `None` without any reported segment: then reserved bytes equal allocated bytes.
     pub(crate) fn of(device: &'a DeviceSnapshot) -> Option<Self> {
-        let walk =
-            |now| Self { segments: device.segment_records.iter().peekable(), known: BTreeMap::new(), device, now };
-        if device.segment_records.is_empty() {
+        if device.segment_records.is_empty() && device.segments.iter().all(|segment| segment.estimated) {
             return None;
         }
+        let known = at_log_start(device);
+        let walk = |now| Self { segments: device.segment_records.iter().peekable(), known: known.clone(), device, now };
         // The current value and all changes are known; they give the initial value.
         let mut changes = walk(0);
         device.records.iter().for_each(|record| {
@@ -60,6 +60,19 @@ impl<'a> Reserved<'a> {
     pub(crate) fn bytes(&self) -> u64 {
         u64::try_from(self.now).unwrap_or(0)
     }
+}
+
+/// The reported segments before the first record: those of today, with every record undone.
+fn at_log_start(device: &DeviceSnapshot) -> BTreeMap<u64, u64> {
+    let told = device.segments.iter().filter(|segment| !segment.estimated);
+    let mut there: BTreeMap<u64, u64> = told.map(|segment| (segment.address, segment.size)).collect();
+    for segment in device.segment_records.iter().rev() {
+        match segment.kind {
+            RecordKind::Alloc => _ = there.remove(&segment.address),
+            RecordKind::Free => _ = there.insert(segment.address, segment.size),
+        }
+    }
+    there
 }
 
 #[cfg(test)]

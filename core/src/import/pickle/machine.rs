@@ -80,7 +80,8 @@ impl<K: Shapes> Unpickler<'_, '_, K> {
 
     #[inline]
     pub(super) fn push(&mut self, value: PickleValue) -> Result<(), Refusal> {
-        if self.stack.len() * size_of::<PickleValue>() > self.values.budget.left() {
+        // What is on the stack is copied into a container.
+        if 2 * self.stack.len() * size_of::<PickleValue>() > self.values.budget.left() {
             return Err(Refusal::new("it needs far more memory than its length allows"));
         }
         self.stack.push(value);

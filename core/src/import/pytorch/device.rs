@@ -64,7 +64,7 @@ pub(super) fn build(
         record.alloc_seq = NonZeroU64::new(if seq & BEFORE == 0 { before + seq } else { (seq & !BEFORE) + 1 });
     }
     let told = placed.map_or(&[][..], |placed| &placed.segments);
-    let pieces = if trace.records.is_empty() { Vec::new() } else { whole_pieces(&trace.segment_records, told) };
+    let pieces = whole_pieces(&trace.segment_records);
     let live = live_blocks(&trace.records, &known);
     let mut snapshot = DeviceSnapshot {
         device,
@@ -103,7 +103,7 @@ fn live_blocks(records: &[Record], known: &Reconciled) -> Vec<Block> {
 
 /// From microseconds as in the file to nanoseconds since the beginning.
 fn settle_times(trace: &mut DeviceTrace, started_us: u64) {
-    let started_us = if trace.has_times { started_us } else { 0 };
+    let started_us = if trace.has_times { started_us } else { trace.first_us().unwrap_or(0) };
     let records = trace.records.iter_mut().map(|record| &mut record.time_ns);
     let segments = trace.segment_records.iter_mut().map(|segment| &mut segment.time_ns);
     let refused = trace.ooms.iter_mut().map(|oom| &mut oom.time_ns);

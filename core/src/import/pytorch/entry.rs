@@ -13,6 +13,10 @@ pub(super) enum TraceAction {
     FreeCompleted,
     SegmentAlloc,
     SegmentFree,
+    /// A part of an expandable segment came.
+    SegmentMap,
+    /// A part of an expandable segment went.
+    SegmentUnmap,
     OutOfMemory,
     /// Nothing that changes memory: a snapshot, an annotation, or something unknown.
     Other,
@@ -41,8 +45,10 @@ impl TraceEntry {
             Some(PickleValue::Text(words::ALLOC)) => TraceAction::Alloc,
             Some(PickleValue::Text(words::FREE_REQUESTED)) => TraceAction::FreeRequested,
             Some(PickleValue::Text(words::FREE_COMPLETED | words::FREE)) => TraceAction::FreeCompleted,
-            Some(PickleValue::Text(words::SEGMENT_ALLOC | words::SEGMENT_MAP)) => TraceAction::SegmentAlloc,
-            Some(PickleValue::Text(words::SEGMENT_FREE | words::SEGMENT_UNMAP)) => TraceAction::SegmentFree,
+            Some(PickleValue::Text(words::SEGMENT_ALLOC)) => TraceAction::SegmentAlloc,
+            Some(PickleValue::Text(words::SEGMENT_MAP)) => TraceAction::SegmentMap,
+            Some(PickleValue::Text(words::SEGMENT_FREE)) => TraceAction::SegmentFree,
+            Some(PickleValue::Text(words::SEGMENT_UNMAP)) => TraceAction::SegmentUnmap,
             Some(PickleValue::Text(words::OOM)) => TraceAction::OutOfMemory,
             _ => TraceAction::Other,
         };

@@ -82,7 +82,12 @@ impl SnapshotRoot<'_, '_> {
         let annotations = self.top.find(words::EXTERNAL_ANNOTATIONS);
         let mut contexts = Contexts::of(annotations, recorder.starts_with("memtrace"), self.values)?;
         let all = || traces.values().chain(host_traces.values());
-        let started_us = all().filter_map(DeviceTrace::first_us).chain(contexts.first_us()).min().unwrap_or(0);
+        let started_us = all()
+            .filter(|trace| trace.has_times)
+            .filter_map(DeviceTrace::first_us)
+            .chain(contexts.first_us())
+            .min()
+            .unwrap_or(0);
         let ended = |trace: &DeviceTrace| if trace.has_times { trace.last_us } else { started_us + trace.last_us };
         let ended_us = all().map(ended).chain(contexts.last_us()).max().unwrap_or(started_us);
         let mut shared = Common {

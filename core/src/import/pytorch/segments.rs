@@ -1,13 +1,13 @@
-//! Segments of a snapshot with their blocks, and the segments that were there when the log began.
+//! Segments of a snapshot with their blocks, and what happened to them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::fields::{DictFields, LARGEST, number};
 use super::rows::{BlockRow, BlockState, Shape, SnapshotValues};
 use super::shapes::SnapshotTables;
 use super::words;
 use crate::import::pickle::{PickleValue, Refusal};
-use crate::snapshot::{ContextId, RecordKind, Segment, SegmentRecord, StackId, ThreadId};
+use crate::snapshot::{Segment, SegmentRecord};
 
 /// A block that is not inactive, with its address.
 #[derive(Clone, Copy, Debug)]
@@ -108,56 +108,24 @@ fn misplaced() -> Refusal {
     Refusal::new("a block lies outside of its segment or on another block")
 }
 
-/// Events of a log in pieces that came whole and go whole: an expandable segment is mapped and unmapped in different pieces.
-/// Segments that were there when the log began come first, at its beginning.
-pub(super) fn whole_pieces(events: &[SegmentRecord], now: &[Segment]) -> Vec<SegmentRecord> {
-    let mut there: BTreeMap<u64, u64> = now.iter().map(|segment| (segment.address, segment.size)).collect();
-    for event in events.iter().rev() {
-        match event.kind {
-            RecordKind::Alloc => cut(&mut there, event.address, event.size, |_, _, _| {}),
-            RecordKind::Free => _ = there.insert(event.address, event.size),
-        }
-    }
-    let before = |(address, size): (&u64, &u64)| SegmentRecord {
-        time_ns: 0,
-        address: *address,
-        size: *size,
-        kind: RecordKind::Alloc,
-        estimated: false,
-        stack: StackId::NONE,
-        context: ContextId::ROOT,
-        thread: ThreadId::default(),
-    };
-    let mut pieces: Vec<SegmentRecord> = there.iter().map(before).collect();
+/// Events of a log in pieces that come whole and go whole: an expandable segment is mapped and unmapped in different ranges. So
+/// far its events have the mark `estimated`.
+pub(super) fn whole_pieces(events: &[SegmentRecord]) -> Vec<SegmentRecord> {
+    let most = 8 * events.len() + 1024;
+    let mapped = events.iter().filter(|event| event.estimated);
+    let bounds: BTreeSet<u64> = mapped.flat_map(|event| [event.address, event.address + event.size]).collect();
+    let mut pieces = Vec::new();
     for event in events {
-        let piece = |kind, address, size| SegmentRecord { kind, address, size, ..*event };
-        match event.kind {
-            RecordKind::Alloc => {
-                there.insert(event.address, event.size);
-                pieces.push(*event);
-            }
-            RecordKind::Free => cut(&mut there, event.address, event.size, |kind, address, size| {
-                pieces.push(piece(kind, address, size));
-            }),
+        let (mut from, end) = (event.address, event.address + event.size);
+        let after = bounds.range(event.address.saturating_add(1)..).copied();
+        let inside = after.take_while(|bound| event.estimated && *bound < end);
+        for to in inside.chain([end]) {
+            pieces.push(SegmentRecord { address: from, size: to - from, estimated: false, ..*event });
+            from = to;
+        }
+        if pieces.len() > most {
+            return events.iter().map(|event| SegmentRecord { estimated: false, ..*event }).collect();
         }
     }
     pieces
-}
-
-/// Takes a range out of pieces; `each` is called for each piece that goes and for what stays of it.
-fn cut(there: &mut BTreeMap<u64, u64>, from: u64, size: u64, mut each: impl FnMut(RecordKind, u64, u64)) {
-    let to = from.saturating_add(size);
-    let first = there.range(..=from).next_back().map_or(from, |(start, _)| *start);
-    let touched: Vec<(u64, u64)> = there.range(first..to).map(|(start, size)| (*start, *size)).collect();
-    for (start, size) in touched.into_iter().filter(|(start, size)| start + size > from) {
-        there.remove(&start);
-        each(RecordKind::Free, start, size);
-        let end = start + size;
-        for (start, end) in [(start, from.max(start)), (to.min(end), end)] {
-            if end > start {
-                there.insert(start, end - start);
-                each(RecordKind::Alloc, start, end - start);
-            }
-        }
-    }
 }

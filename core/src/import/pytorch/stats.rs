@@ -74,10 +74,14 @@ fn reserved(device: &DeviceSnapshot) -> Option<Stat> {
     let told = device.segments.iter().filter(|segment| !segment.estimated);
     let now: u64 = told.map(|segment| segment.size).sum();
     let mut level = Level::default();
-    if device.segment_records.is_empty() {
-        level.up(now);
-        return (now > 0).then_some(level.0);
+    if now == 0 && device.segment_records.is_empty() {
+        return None;
     }
+    let came = |kind| {
+        let records = device.segment_records.iter().filter(move |segment| segment.kind == kind);
+        records.map(|segment| segment.size).sum::<u64>()
+    };
+    level.up((now + came(RecordKind::Free)).saturating_sub(came(RecordKind::Alloc)));
     for segment in &device.segment_records {
         match segment.kind {
             RecordKind::Alloc => level.up(segment.size),

@@ -173,9 +173,9 @@ fn expandable_segments_come_and_go_in_whole_pieces() {
     let pieces: Vec<(RecordKind, u64, u64)> =
         device.segment_records.iter().map(|segment| (segment.kind, segment.address, segment.size)).collect();
     let (alloc, free) = (RecordKind::Alloc, RecordKind::Free);
-    let first = [(alloc, 0x900000, 2 * MIB), (alloc, 0x200000, 2 * MIB), (alloc, 0x400000, 2 * MIB)];
-    let last = [(free, 0x200000, 2 * MIB), (alloc, 0x200000, MIB), (free, 0x400000, 2 * MIB)];
-    assert_eq!(pieces, [first, last].concat());
+    let mapped = [(alloc, 0x200000, MIB), (alloc, 0x300000, MIB), (alloc, 0x400000, 2 * MIB)];
+    let unmapped = [(free, 0x300000, MIB), (free, 0x400000, 2 * MIB)];
+    assert_eq!(pieces, [&mapped[..], &unmapped].concat());
     assert_eq!((device.stats.reserved_bytes.current, device.stats.reserved_bytes.peak), (3 * MIB, 6 * MIB));
 }
 

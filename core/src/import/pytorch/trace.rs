@@ -40,16 +40,20 @@ pub(super) struct DeviceTrace {
     pub(super) misfits: u64,
     pub(super) has_times: bool,
     pub(super) last_us: u64,
-    first_us: Option<u64>,
+    /// An entry was there.
+    has_begun: bool,
     streams: HashMap<u64, u32>,
     /// The sum of all sizes.
     total: u64,
 }
 
 impl DeviceTrace {
-    /// The time of the first entry, if entries have times.
+    /// The time of the first entry that is kept.
     pub(super) fn first_us(&self) -> Option<u64> {
-        self.first_us.filter(|_| self.has_times)
+        let record = self.records.first().map(|record| record.time_ns);
+        let segment = self.segment_records.first().map(|segment| segment.time_ns);
+        let oom = self.ooms.first().map(|oom| oom.time_ns);
+        [record, segment, oom].into_iter().flatten().min()
     }
 
     pub(super) fn push(&mut self, entry: &TraceEntry, frees_are_requests: bool) -> Result<(), Refusal> {
@@ -60,8 +64,8 @@ impl DeviceTrace {
             TraceAction::Alloc => self.alloc(entry),
             TraceAction::FreeRequested if is_free(true) => self.free(entry),
             TraceAction::FreeCompleted if is_free(false) => self.free(entry),
-            TraceAction::SegmentAlloc => self.segment(entry, RecordKind::Alloc),
-            TraceAction::SegmentFree => self.segment(entry, RecordKind::Free),
+            TraceAction::SegmentAlloc | TraceAction::SegmentMap => self.segment(entry, RecordKind::Alloc),
+            TraceAction::SegmentFree | TraceAction::SegmentUnmap => self.segment(entry, RecordKind::Free),
             TraceAction::OutOfMemory => self.oom(entry),
             TraceAction::FreeRequested | TraceAction::FreeCompleted | TraceAction::Other => {}
         }
@@ -77,9 +81,9 @@ impl DeviceTrace {
                 self.last_us = self.last_us.max(time_us);
             }
             None if self.has_times => {}
-            None => self.last_us += u64::from(self.first_us.is_some()),
+            None => self.last_us += u64::from(self.has_begun),
         }
-        self.first_us.get_or_insert(self.last_us);
+        self.has_begun = true;
         Ok(())
     }
 
@@ -143,7 +147,7 @@ impl DeviceTrace {
             address: entry.address,
             size: entry.size,
             kind,
-            estimated: false,
+            estimated: matches!(entry.action, TraceAction::SegmentMap | TraceAction::SegmentUnmap),
             stack: StackId(entry.stack),
             context: context(entry),
             thread: ThreadId::default(),
