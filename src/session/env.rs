@@ -46,7 +46,7 @@ const KNOWN: [&str; 15] = [
 ];
 
 /// Variables of the tests, the simulated GPU and the runner; names that end in `_` are prefixes.
-const OTHERS: [&str; 11] = [
+const OTHERS: [&str; 12] = [
     "MEMTRACE_AUTOSTART",
     "MEMTRACE_GPU",
     "MEMTRACE_GPU_USED",
@@ -57,6 +57,7 @@ const OTHERS: [&str; 11] = [
     "MEMTRACE_CASES",
     "MEMTRACE_UPDATE_GOLDENS",
     "MEMTRACE_SNAPSHOT_CHECK",
+    "MEMTRACE_PYTORCH_SNAPSHOTS",
     "MEMTRACE_FUZZ_SECONDS",
 ];
 

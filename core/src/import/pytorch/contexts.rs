@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use super::fields::{DictFields, number};
 use super::rows::SnapshotValues;
+use super::trace::LATEST_US;
 use super::words;
 use crate::import::pickle::{PickleValue, Refusal};
 use crate::snapshot::{ContextId, ContextNode, Mark, ThreadId};
@@ -56,13 +57,14 @@ impl Contexts {
     /// Takes annotations that have all that is needed.
     fn annotation(&mut self, fields: &DictFields<'_>, values: &SnapshotValues<'_>) {
         let numbered = |key| fields.find(key).and_then(|value| number(value, values));
+        let time_us = numbered(words::TIME_US).filter(|time_us| *time_us < LATEST_US);
         let name = fields.find(words::NAME).and_then(|name| values.text(name));
         let enter = match fields.find(words::STAGE) {
             Some(PickleValue::Text(words::START)) => true,
             Some(PickleValue::Text(words::END)) => false,
             _ => return,
         };
-        if let (Some(device), Some(time_us), Some(name)) = (numbered(words::DEVICE), numbered(words::TIME_US), name) {
+        if let (Some(device), Some(time_us), Some(name)) = (numbered(words::DEVICE), time_us, name) {
             let annotation = Annotation { time_us, name: name.to_owned(), enter };
             self.annotations.entry(device).or_default().push(annotation);
         }

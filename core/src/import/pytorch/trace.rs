@@ -11,7 +11,7 @@ use crate::import::pickle::Refusal;
 use crate::snapshot::{ContextId, MemoryKind, OutOfMemory, Record, RecordKind, SegmentRecord, StackId, ThreadId};
 
 /// Later times are refused: nanoseconds would not fit.
-const LATEST_US: u64 = 1 << 52;
+pub(super) const LATEST_US: u64 = 1 << 52;
 /// In [`Record::alloc_seq`]: the block was there before the log began, with this number among such blocks.
 pub(super) const BEFORE: u64 = 1 << 63;
 /// As many refused allocations are kept as in memtrace's own recordings.
