@@ -128,6 +128,9 @@ proptest! {
         if let Ok(data) = parse_pytorch(&bytes) {
             data.devices.iter().for_each(ends_in_its_live_blocks);
             crate::export::Text::default().render(&data).unwrap();
+            let mut capture = Vec::new();
+            crate::capture::write(&data, usize::MAX, &mut capture).unwrap();
+            assert!(crate::parse_capture(&capture, |_, _| {}).unwrap() == data, "a capture of it differs");
         }
     }
 }
