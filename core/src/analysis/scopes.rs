@@ -65,8 +65,9 @@ fn folded(rows: Vec<ScopeRow>, depth: usize) -> Vec<ScopeRow> {
     let mut groups: Vec<Group> = Vec::new();
     let (mut numbers, mut number) = (HashMap::new(), 0);
     for row in rows {
-        if row.depth > depth {
-            groups[number].inside.push(row);
+        // In a damaged capture a scope may stand there without the scopes around it.
+        if let Some(group) = groups.get_mut(number).filter(|_| row.depth > depth) {
+            group.inside.push(row);
             continue;
         }
         number = *numbers.entry(name_pattern(&row.name)).or_insert(groups.len());
@@ -155,5 +156,13 @@ mod tests {
         let wanted = [(1, "load", 9, 1), (1, steps, 8, 3), (2, "forward", 7, 2), (2, "eval", 1, 1), (1, "end", 1, 1)];
         assert_eq!(shown, wanted);
         assert_eq!(found.iter().map(|row| row.at_peak).sum::<u64>(), 8, "nothing is lost");
+    }
+    #[test]
+    fn a_scope_without_the_one_around_it_has_a_row() {
+        let found = scopes_by_pattern(vec![row(3, "inner", 2), row(2, "middle", 3), row(1, "outer", 4)]);
+        assert_eq!(
+            found.iter().map(|row| (row.depth, &*row.name)).collect::<Vec<_>>(),
+            [(3, "inner"), (2, "middle"), (1, "outer")]
+        );
     }
 }
