@@ -288,7 +288,8 @@ pub(crate) struct TimelineArgs {
 #[derive(Args)]
 #[command(after_help = "Examples:
   cargo memtrace export run.memtrace --to pytorch -o snapshot.pickle    for pytorch.org/memory_viz
-  cargo memtrace export --to chrome -o run.trace.json.gz                for ui.perfetto.dev")]
+  cargo memtrace export --to chrome -o run.trace.json.gz                for ui.perfetto.dev
+  cargo memtrace export --to pprof -o peak.pb.gz                        for go tool pprof")]
 pub(crate) struct ExportArgs {
     /// The recording [default: the newest one under cargo's target folder]
     pub(crate) file: Option<PathBuf>,
@@ -359,6 +360,12 @@ pub(crate) enum Target {
     Layout,
     /// Folded stacks for flamegraph tools
     Folded,
+    /// go tool pprof, Pyroscope, Parca
+    Pprof,
+    /// speedscope.app
+    Speedscope,
+    /// DHAT's viewer, dh_view.html
+    Dhat,
     /// The whole report, with a schema
     Json,
 }

@@ -87,9 +87,15 @@ fn files_are_written_whole_beside_the_recording_or_where_they_are_told() {
     let file = file.to_str().unwrap();
     prints(&["flamegraph", file]);
     assert!(fs::read_to_string(folder.path().join("run-1.svg")).unwrap().contains("<svg"));
-    for (format, name) in
-        [("pytorch", "a.pickle"), ("chrome", "a.trace.json"), ("folded", "a.folded"), ("json", "a.json")]
-    {
+    for (format, name) in [
+        ("pytorch", "a.pickle"),
+        ("chrome", "a.trace.json"),
+        ("folded", "a.folded"),
+        ("pprof", "a.pb.gz"),
+        ("speedscope", "a.speedscope.json"),
+        ("dhat", "a.dhat.json"),
+        ("json", "a.json"),
+    ] {
         let out = folder.path().join(name);
         prints(&["export", file, "--to", format, "-o", out.to_str().unwrap()]);
         assert!(out.metadata().unwrap().len() > 0, "{format}");

@@ -1,6 +1,6 @@
 //! `export`: a recording in the format of another tool.
 
-use memtrace_core::export::{ChromeTrace, Export, Folded, Json, MemoryLayout, Pickle};
+use memtrace_core::export::{ChromeTrace, Dhat, Export, Folded, Json, MemoryLayout, Pickle, Pprof, Speedscope};
 
 use crate::cli::{ExportArgs, Target};
 use crate::failure::CommandFailure;
@@ -12,6 +12,9 @@ pub(crate) fn export(args: &ExportArgs) -> Result<(), CommandFailure> {
         Target::Chrome => &ChromeTrace::default(),
         Target::Layout => &MemoryLayout::default(),
         Target::Folded => &Folded::default(),
+        Target::Pprof => &Pprof::default(),
+        Target::Speedscope => &Speedscope::default(),
+        Target::Dhat => &Dhat::default(),
         Target::Json => &Json::default(),
     };
     let recording = input::read(args.file.as_deref())?;

@@ -110,10 +110,7 @@ pub fn by_parameter(data: &SnapshotData, device: &DeviceSnapshot) -> Breakdown {
 /// The peak's blocks by category.
 pub fn by_category(data: &SnapshotData, device: &DeviceSnapshot) -> Breakdown {
     let categories = Categories::of(data, device);
-    at_peak_by(data, device, |block| match (categories.get(block.seq), categories.either(block.seq)) {
-        (Category::Unknown, Some(either)) => either.label(),
-        (category, _) => category.word(),
-    })
+    at_peak_by(data, device, |block| categories.label(block.seq))
 }
 
 /// Age classes of blocks, each below this number of nanoseconds.

@@ -37,6 +37,7 @@ pub use explain::{BlockLife, Explained, Subject, explain};
 pub use fragmentation::{Fragmentation, fragmentation};
 #[doc(hidden)]
 pub use labels::line_and_callers;
+pub(crate) use labels::operator_label;
 pub use labels::{frame_location, shorten_path};
 pub use log::start_ns as log_start_ns;
 pub use moment::{Moment, Since};

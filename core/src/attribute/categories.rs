@@ -134,6 +134,14 @@ impl Categories {
     pub fn either(&self, seq: Option<NonZeroU64>) -> Option<Either> {
         self.either.get(&seq?).copied()
     }
+
+    /// The label in tables: the category, or what [`either`](Self::either) knows.
+    pub(crate) fn label(&self, seq: Option<NonZeroU64>) -> &'static str {
+        match (self.get(seq), self.either(seq)) {
+            (Category::Unknown, Some(either)) => either.label(),
+            (category, _) => category.word(),
+        }
+    }
 }
 
 /// Gives live and open blocks the category of the blocks with the same stack, if those agree.

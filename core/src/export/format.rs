@@ -109,6 +109,9 @@ mod tests {
             ("b.categories.json.gz", ".categories.json"),
             ("b.categories.raw.json.gz", ".categories.raw.json"),
             ("b.memtrace", ".memtrace"),
+            ("b.pb.gz", ".pb"),
+            ("b.dhat.json", ".dhat.json"),
+            ("b.speedscope.json", ".speedscope.json"),
         ];
         cases
             .iter()

@@ -29,6 +29,16 @@ impl<'a> Gathered<'a> {
         let _ = serde_json::to_writer(&mut self.bytes, &number);
     }
 
+    /// Numbers separated by commas.
+    pub(super) fn numbers(&mut self, numbers: impl Iterator<Item = u64>) {
+        for (at, number) in numbers.enumerate() {
+            if at > 0 {
+                self.put(",");
+            }
+            self.number(number);
+        }
+    }
+
     pub(super) fn text(&mut self, text: &str) {
         let _ = serde_json::to_writer(&mut self.bytes, text);
     }

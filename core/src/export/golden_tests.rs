@@ -116,7 +116,7 @@ fn the_flamegraph_names_every_line_and_the_peak() {
 }
 
 /// A writer that takes only so many bytes.
-struct Full(usize);
+pub(crate) struct Full(pub(crate) usize);
 
 impl std::io::Write for Full {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {

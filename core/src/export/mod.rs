@@ -10,6 +10,9 @@
 //! | [`MemoryLayout`] | `.layout.json` | the blocks in each region of memory, step by step, for the same viewers |
 //! | [`Text`], [`Json`] | `.txt`, `.json` | the report |
 //! | [`Folded`], `Flamegraph` | `.folded`, `.svg` | stacks of the peak |
+//! | [`Speedscope`] | `.speedscope.json` | profiles of each device for speedscope |
+//! | [`Pprof`] | `.pb` | a profile for `go tool pprof` |
+//! | [`Dhat`] | `.dhat.json` | for DHAT's viewer |
 //! | [`Capture`] | `.memtrace` | the whole recording, for [`read_capture`](crate::read_capture) |
 //! | [`OperatorsJson`], [`OperatorsCsv`], `OperatorsSvg` | `.operators.json`, `.csv`, `.svg` | the series of operator calls |
 //! | [`CategoriesJson`], [`CategoriesRaw`], `CategoriesSvg`, `CategoriesHtml` | `.categories.json`, `.raw.json`, `.svg`, `.html` | the category timeline |
@@ -20,6 +23,7 @@ mod budget;
 mod capture;
 mod categories;
 mod chrome;
+mod dhat;
 #[cfg(feature = "figures")]
 mod figure;
 pub mod file;
@@ -33,15 +37,23 @@ pub(crate) mod golden_tests;
 mod json;
 mod markdown;
 #[cfg(test)]
+mod naive_protobuf;
+#[cfg(test)]
 mod naive_unpickle;
 mod operators;
 mod pickle;
+mod pprof;
+mod protobuf;
 mod pytorch;
 mod report_json;
 #[cfg(test)]
 mod sample_tests;
+mod speedscope;
 pub mod table;
 mod text;
+#[cfg(test)]
+mod viewer_tests;
+mod viewers;
 
 use std::io::Write;
 
@@ -51,6 +63,7 @@ pub use capture::Capture;
 pub use categories::{CategoriesHtml, CategoriesSvg};
 pub use categories::{CategoriesJson, CategoriesRaw};
 pub use chrome::{ChromeTrace, MemoryLayout, Steps};
+pub use dhat::Dhat;
 #[cfg(feature = "figures")]
 pub use figure::{Figure, OperatorsSvg};
 #[cfg(feature = "flamegraph")]
@@ -64,15 +77,17 @@ use format::{MissingFigure as CategoriesHtml, MissingFigure as CategoriesSvg, Mi
 pub use json::Json;
 pub use markdown::markdown;
 pub use operators::{ExportOperators, OperatorsCsv, OperatorsJson, operators_of, parse_operators};
+pub use pprof::Pprof;
 pub use pytorch::Pickle;
 pub use report_json::report_json;
+pub use speedscope::Speedscope;
 pub use text::{Text, at_peak};
 
 use crate::error::Error;
 use crate::snapshot::SnapshotData;
 
 /// Formats by extension. A new format is a file beside this one, a line in the table above, and a row here.
-const FORMATS: [Format; 15] = [
+const FORMATS: [Format; 18] = [
     Format::of_recording::<Pickle>(".pickle"),
     Format::of_recording::<ChromeTrace>(".trace.json"),
     Format::of_recording::<MemoryLayout>(".layout.json"),
@@ -80,6 +95,9 @@ const FORMATS: [Format; 15] = [
     Format::of_recording::<Flamegraph>(".svg"),
     Format::of_recording::<Folded>(".folded"),
     Format::of_recording::<Text>(".txt"),
+    Format::of_recording::<Speedscope>(".speedscope.json"),
+    Format::of_recording::<Pprof>(".pb"),
+    Format::of_recording::<Dhat>(".dhat.json"),
     Format::of_recording::<Capture>(".memtrace"),
     Format::of_operators::<OperatorsJson>(".operators.json"),
     Format::of_operators::<OperatorsCsv>(".operators.csv"),

@@ -26,6 +26,11 @@ impl Weight {
     pub fn blocks(self) -> u64 {
         Sampling::whole(self.parts)
     }
+
+    /// The weight without `less`, at least nothing.
+    pub(crate) fn saturating_sub(self, less: Self) -> Self {
+        Self { bytes: self.bytes.saturating_sub(less.bytes), parts: self.parts.saturating_sub(less.parts) }
+    }
 }
 
 impl AddAssign for Weight {

@@ -1,0 +1,88 @@
+//! DHAT JSON, version 2: for each stack the bytes in all, at the global maximum and at the end, and the blocks' lifetimes.
+
+mod points;
+
+use std::io::Write;
+
+use self::points::{HeapPoint, points};
+use super::gathered::Gathered;
+use super::viewers::Numbered;
+use super::{Export, LeftOut};
+use crate::analysis::device_or_main;
+use crate::error::Error;
+use crate::report::sampled;
+use crate::snapshot::{Device, DeviceSnapshot, SnapshotData};
+
+/// Blocks with a shorter average lifetime are short-lived.
+const SHORT_LIVED_US: u64 = 1000;
+
+/// A profile of one device for [DHAT's viewer](https://valgrind.org/docs/manual/dh-manual.html). Its global maximum
+/// (`t-gmax`) is the device's peak, and the bytes there add up to the report's total.
+///
+/// The totals are those of all blocks that the recording knows: the log's, the peak's and the live ones. A block that was
+/// not freed lives to the end; a block whose record was overwritten lives from or to the beginning of the log.
+#[derive(Clone, Debug, Default)]
+pub struct Dhat {
+    /// The device; the one with the largest peak if `None`.
+    pub device: Option<Device>,
+}
+
+impl Export for Dhat {
+    fn write(&self, data: &SnapshotData, out: &mut dyn Write) -> Result<LeftOut, Error> {
+        let device = device_or_main(data, self.device);
+        // The format requires that frame 0 is the root.
+        let mut frames = Numbered::new();
+        frames.number("[root]".to_owned());
+        let points = device.map(|device| points(data, device, &mut frames)).transpose()?;
+        let mut out = Gathered::new(out);
+        head(data, device, &mut out);
+        out.put(",\n\"pps\":[");
+        for (number, (frames, point)) in points.iter().flat_map(Numbered::rows).enumerate() {
+            out.put(if number > 0 { ",\n" } else { "\n" });
+            write_point(frames, point, &mut out);
+            out.settle()?;
+        }
+        out.put("],\n\"ftbl\":[");
+        for (number, (frame, ())) in frames.rows().iter().enumerate() {
+            out.put(if number > 0 { ",\n" } else { "\n" });
+            out.text(frame);
+            out.settle()?;
+        }
+        out.put("]}\n");
+        out.finish()?;
+        Ok(LeftOut::default())
+    }
+}
+
+fn head(data: &SnapshotData, device: Option<&DeviceSnapshot>, out: &mut Gathered<'_>) {
+    let interval = device.and_then(DeviceSnapshot::sample_interval);
+    let name = device.map_or(String::new(), |device| format!(" on {}", device.device));
+    let note = sampled::note(interval).map_or(String::new(), |note| format!(" ({note})"));
+    out.put("{\"dhatFileVersion\":2,\"mode\":\"heap\",\"verb\":\"Allocated\",\"bklt\":true,\"bkacc\":false,");
+    out.put("\"tu\":\"µs\",\"Mtu\":\"s\",\"tuth\":");
+    out.number(SHORT_LIVED_US);
+    out.put(",\"cmd\":");
+    out.text(&format!("{}{name}{note}", data.process.program));
+    out.put(",\"pid\":");
+    out.number(data.process.pid.into());
+    out.put(",\"te\":");
+    out.number(data.process.duration_ns / 1000);
+    out.put(",\"tg\":");
+    out.number(device.map_or(0, |device| device.peak.time_ns / 1000));
+}
+
+fn write_point(frames: &[usize], point: &HeapPoint, out: &mut Gathered<'_>) {
+    let HeapPoint { total, maximum, at_peak, at_end, lifetimes_us, .. } = point;
+    let sums = [("tb", "tbk", total), ("mb", "mbk", maximum), ("gb", "gbk", at_peak), ("eb", "ebk", at_end)];
+    out.put("{\"tl\":");
+    out.number(lifetimes_us.round() as u64);
+    for (bytes, blocks, sum) in sums {
+        for (name, value) in [(bytes, sum.bytes), (blocks, sum.blocks())] {
+            out.put(format!(",\"{name}\":"));
+            out.number(value);
+        }
+    }
+    out.put(",\"fs\":[");
+    out.numbers(frames.iter().map(|frame| *frame as u64));
+    out.put("]}");
+}

@@ -1,0 +1,191 @@
+//! Program points of DHAT: the blocks that the recording knows, summed by the frames of their stack.
+
+use std::collections::HashMap;
+use std::num::NonZeroU64;
+
+use crate::analysis::{Moment, log_start_ns, shorten_path};
+use crate::error::Error;
+use crate::export::viewers::{NO_STACK, Numbered, ShownFrames, frame_name, rest};
+use crate::snapshot::{Block, DeviceSnapshot, Frame, RecordKind, SnapshotData, StackId, Weight};
+
+/// What the blocks of a point add up to.
+#[derive(Default)]
+pub(super) struct HeapPoint {
+    /// Allocated in all.
+    pub(super) total: Weight,
+    /// At the point's own maximum.
+    pub(super) maximum: Weight,
+    pub(super) at_peak: Weight,
+    pub(super) at_end: Weight,
+    /// Sum of the blocks' lifetimes.
+    pub(super) lifetimes_us: f64,
+    /// Live while the log is replayed.
+    now: Weight,
+}
+
+impl HeapPoint {
+    fn allocate(&mut self, weight: Weight) {
+        self.now += weight;
+        self.reaches(self.now);
+    }
+
+    fn reaches(&mut self, weight: Weight) {
+        if weight.bytes > self.maximum.bytes {
+            self.maximum = weight;
+        }
+    }
+}
+
+/// Points by their frames, which are numbers in `names`, innermost first. No two points have the same frames: the viewer
+/// expects each call path once.
+pub(super) type HeapPoints = Numbered<Vec<usize>, HeapPoint>;
+
+pub(super) fn points(
+    data: &SnapshotData,
+    device: &DeviceSnapshot,
+    names: &mut Numbered<String>,
+) -> Result<HeapPoints, Error> {
+    let end = Moment::End.of(data, device)?;
+    let mut points = PointBuilder::new(data, names);
+    points.totals(device);
+    points.replay(device);
+    points.add(device, |point| &mut point.at_peak);
+    points.add(&end, |point| &mut point.at_end);
+    let mut points = points.points;
+    for number in 0..points.rows().len() {
+        points.update_row(number, |point| {
+            point.reaches(point.at_peak);
+            point.reaches(point.at_end);
+        });
+    }
+    Ok(points)
+}
+
+/// A block with its lifetime, as far as the recording knows it.
+struct KnownBlock {
+    block: Block,
+    from_ns: u64,
+    to_ns: u64,
+    /// Its alloc is not in the log.
+    is_older: bool,
+}
+
+/// All blocks of the log, of the peak and of the end, each once, in the order of their allocation.
+fn known_blocks(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<KnownBlock> {
+    let (log_start, end) = (log_start_ns(device), data.process.duration_ns);
+    let mut known: HashMap<NonZeroU64, KnownBlock> = HashMap::new();
+    let older = |block: &Block| {
+        let from_ns = if block.time_ns == 0 { log_start } else { block.time_ns };
+        KnownBlock { block: *block, from_ns, to_ns: log_start, is_older: true }
+    };
+    for block in &device.peak.blocks {
+        if let Some(seq) = block.seq {
+            known.insert(seq, older(block));
+        }
+    }
+    for record in &device.records {
+        let Some(seq) = record.alloc_seq else { continue };
+        let block = record.block();
+        match record.kind {
+            RecordKind::Alloc => {
+                known.insert(seq, KnownBlock { block, from_ns: record.time_ns, to_ns: end, is_older: false });
+            }
+            RecordKind::Free => known.entry(seq).or_insert_with(|| older(&block)).to_ns = record.time_ns,
+        }
+    }
+    for block in &device.live {
+        if let Some(seq) = block.seq {
+            known.entry(seq).or_insert_with(|| older(block)).to_ns = end;
+        }
+    }
+    let mut known: Vec<(NonZeroU64, KnownBlock)> = known.into_iter().collect();
+    known.sort_unstable_by_key(|(seq, _)| *seq);
+    known.into_iter().map(|(_, known)| known).collect()
+}
+
+struct PointBuilder<'a, 'n> {
+    data: &'a SnapshotData,
+    shown: ShownFrames<'a>,
+    names: &'n mut Numbered<String>,
+    of_stack: HashMap<StackId, usize>,
+    points: HeapPoints,
+}
+
+impl<'a, 'n> PointBuilder<'a, 'n> {
+    fn new(data: &'a SnapshotData, names: &'n mut Numbered<String>) -> Self {
+        Self { data, shown: ShownFrames::of(data), names, of_stack: HashMap::new(), points: Numbered::new() }
+    }
+
+    fn totals(&mut self, device: &DeviceSnapshot) {
+        for KnownBlock { block, from_ns, to_ns, is_older } in known_blocks(self.data, device) {
+            let lifetime_us = to_ns.saturating_sub(from_ns) as f64 / 1000.0;
+            let lifetimes_us = lifetime_us * device.sampling.blocks(block.size);
+            let weight = device.weight(block.size);
+            // Live when the log begins; the others are in the replay.
+            let is_live = is_older && to_ns > log_start_ns(device);
+            self.update(block.stack, |point| {
+                point.total += weight;
+                point.lifetimes_us += lifetimes_us;
+                if is_live {
+                    point.allocate(weight);
+                }
+            });
+        }
+    }
+
+    /// The maximum of each point.
+    fn replay(&mut self, device: &DeviceSnapshot) {
+        for record in device.records.iter().filter(|record| record.alloc_seq.is_some()) {
+            let weight = device.weight(record.size);
+            self.update(record.alloc_stack, |point| match record.kind {
+                RecordKind::Alloc => point.allocate(weight),
+                RecordKind::Free => point.now = point.now.saturating_sub(weight),
+            });
+        }
+    }
+
+    /// Adds what is live at a moment, including what has no stack.
+    fn add(&mut self, device: &DeviceSnapshot, sum: impl Fn(&mut HeapPoint) -> &mut Weight) {
+        for (block, weight) in device.peak_weights() {
+            self.update(block.stack, |point| *sum(point) += weight);
+        }
+        for (label, bytes) in rest(self.data, device) {
+            let frames = vec![self.names.number(label)];
+            self.points.update(frames, |point| {
+                sum(point).bytes += bytes;
+                point.total.bytes = point.total.bytes.max(bytes);
+            });
+        }
+    }
+
+    fn update(&mut self, stack: StackId, change: impl FnOnce(&mut HeapPoint)) {
+        let known = self.of_stack.get(&stack).copied();
+        let number = known.unwrap_or_else(|| self.number(stack));
+        self.points.update_row(number, change);
+    }
+
+    fn number(&mut self, stack: StackId) -> usize {
+        let mut frames = Vec::new();
+        for (address, lines) in self.shown.of_stack(stack) {
+            let text = |frame: &Frame| frame_text(address.address, frame, &self.data.process.working_dir);
+            frames.extend(lines.into_iter().map(|frame| self.names.number(text(frame))));
+        }
+        if frames.is_empty() {
+            frames.push(self.names.number(NO_STACK.to_owned()));
+        }
+        let number = self.points.number(frames);
+        self.of_stack.insert(stack, number);
+        number
+    }
+}
+
+/// `0x1234: net::Net::forward (src/model.rs:7)`, as DHAT writes frames.
+fn frame_text(address: u64, frame: &Frame, working_dir: &str) -> String {
+    let name = frame_name(frame);
+    let Some(file) = &frame.file else { return format!("{address:#x}: {name}") };
+    let file = shorten_path(file, working_dir);
+    match frame.line {
+        Some(line) => format!("{address:#x}: {name} ({file}:{line})"),
+        None => format!("{address:#x}: {name} ({file})"),
+    }
+}

@@ -1,0 +1,161 @@
+//! Pprof profile: symbolised protobuf for `go tool pprof`, Pyroscope and Parca.
+//!
+//! Field numbers are those of `perftools.profiles.Profile`.
+
+mod tables;
+#[cfg(test)]
+mod tests;
+
+use std::collections::HashMap;
+use std::io::Write;
+use std::rc::Rc;
+
+use self::tables::{ProfileTables, id};
+use super::protobuf::ProtoMessage;
+use super::viewers::{NO_STACK, Numbered, ShownFrames, devices, rest, sums};
+use super::{Export, LeftOut};
+use crate::analysis::{Moment, operator_label};
+use crate::attribute::Categories;
+use crate::error::Error;
+use crate::report::sampled;
+use crate::snapshot::{Block, ContextId, Device, DeviceSnapshot, SnapshotData, StackId, Weight};
+
+/// The values of a sample, in the order of Go's heap profiles. The last is shown by default.
+const SAMPLE_TYPES: [(&str, &str); 4] =
+    [("alloc_objects", "count"), ("alloc_space", "bytes"), ("inuse_objects", "count"), ("inuse_space", "bytes")];
+
+/// A profile for [pprof](https://github.com/google/pprof): `inuse_space` and `inuse_objects` at each device's peak,
+/// `alloc_space` and `alloc_objects` of all records of the log. `inuse_space` adds up to the peaks' totals. Samples have the
+/// labels `device`, `scope`, `operator` and `category`; frames of the standard library and of memtrace are left out.
+#[derive(Clone, Debug, Default)]
+pub struct Pprof {
+    /// Only this device; all if `None`.
+    pub device: Option<Device>,
+}
+
+impl Export for Pprof {
+    fn write(&self, data: &SnapshotData, out: &mut dyn Write) -> Result<LeftOut, Error> {
+        let mut profile = ProfileBuilder::new(data);
+        for device in devices(data, self.device) {
+            profile.device(device)?;
+        }
+        out.write_all(profile.finish().bytes())?;
+        out.flush()?;
+        Ok(LeftOut::default())
+    }
+}
+
+/// Samples with the same stack and labels are one.
+type SampleKey = (StackId, ContextId, &'static str);
+
+#[derive(Default)]
+struct SampleWeights {
+    allocated: Weight,
+    at_peak: Weight,
+}
+
+struct ProfileBuilder<'a> {
+    data: &'a SnapshotData,
+    shown: ShownFrames<'a>,
+    profile: ProtoMessage,
+    tables: ProfileTables,
+    /// Locations and operator of each stack.
+    stacks: HashMap<StackId, Rc<(Vec<usize>, String)>>,
+}
+
+impl<'a> ProfileBuilder<'a> {
+    fn new(data: &'a SnapshotData) -> Self {
+        let (shown, profile) = (ShownFrames::of(data), ProtoMessage::default());
+        Self { data, shown, profile, tables: ProfileTables::new(), stacks: HashMap::new() }
+    }
+
+    fn device(&mut self, device: &DeviceSnapshot) -> Result<(), Error> {
+        let categories = Categories::of(self.data, device);
+        let key = |block: &Block| (block.stack, block.context, categories.label(block.seq));
+        let mut samples: Numbered<SampleKey, SampleWeights> = Numbered::new();
+        let allocated = Moment::Allocated.of(self.data, device)?;
+        for (key, weight) in sums(&allocated, key).rows() {
+            samples.update(*key, |weights| weights.allocated = *weight);
+        }
+        for (key, weight) in sums(device, key).rows() {
+            samples.update(*key, |weights| weights.at_peak = *weight);
+        }
+        let name = device.device.to_string();
+        for ((stack, context, category), weights) in samples.rows() {
+            let known = self.stack(*stack);
+            let (locations, operator) = &*known;
+            let scope = self.data.context_path(*context);
+            let labels = [("device", &*name), ("scope", &scope), ("operator", operator), ("category", category)];
+            let SampleWeights { allocated, at_peak } = weights;
+            let values = [allocated.blocks(), allocated.bytes, at_peak.blocks(), at_peak.bytes];
+            self.sample(locations, values, &labels);
+        }
+        for (label, bytes) in rest(self.data, device) {
+            let location = self.tables.label(label);
+            self.sample(&[location], [0, 0, 0, bytes], &[("device", &*name)]);
+        }
+        Ok(())
+    }
+
+    fn sample(&mut self, locations: &[usize], values: [u64; 4], labels: &[(&str, &str)]) {
+        let labels: Vec<(u64, u64)> = labels
+            .iter()
+            .filter(|(_, value)| !value.is_empty())
+            .map(|(key, value)| (self.tables.string(key), self.tables.string(value)))
+            .collect();
+        self.profile.message(2, |sample| {
+            sample.numbers(1, locations.iter().map(|location| id(*location)));
+            // The format's values are signed.
+            sample.numbers(2, values.map(|value| value.min(i64::MAX as u64)));
+            for (key, value) in labels {
+                sample.message(3, |label| {
+                    label.number(1, key);
+                    label.number(2, value);
+                });
+            }
+        });
+    }
+
+    fn stack(&mut self, stack: StackId) -> Rc<(Vec<usize>, String)> {
+        if let Some(known) = self.stacks.get(&stack) {
+            return known.clone();
+        }
+        let addresses = self.shown.of_stack(stack);
+        let mut locations: Vec<usize> = addresses
+            .into_iter()
+            .map(|(_, frames)| self.tables.location(&frames, &self.data.process.working_dir))
+            .collect();
+        if locations.is_empty() {
+            locations.push(self.tables.label(NO_STACK.to_owned()));
+        }
+        let made = Rc::new((locations, operator_label(self.data, stack.0)));
+        self.stacks.insert(stack, made.clone());
+        made
+    }
+
+    fn finish(mut self) -> ProtoMessage {
+        let types = SAMPLE_TYPES.map(|(name, unit)| (self.tables.string(name), self.tables.string(unit)));
+        let program = self.tables.string(&self.data.process.program);
+        let notes = self.data.devices.iter().filter_map(|device| sampled::note(device.sample_interval())).take(1);
+        let comments: Vec<u64> = notes.map(|note| self.tables.string(&note)).collect();
+        let mut profile = self.profile;
+        for (name, unit) in types {
+            profile.message(1, |of| {
+                of.number(1, name);
+                of.number(2, unit);
+            });
+        }
+        // One mapping whose functions, files, lines and inlined frames are known: readers look for no symbols.
+        profile.message(3, |mapping| {
+            mapping.number(1, 1);
+            mapping.number(5, program);
+            (7..=10).for_each(|is_known| mapping.number(is_known, 1));
+        });
+        self.tables.write(&mut profile);
+        profile.number(9, self.data.process.started_unix_us.saturating_mul(1000));
+        profile.number(10, self.data.process.duration_ns);
+        profile.numbers(13, comments);
+        profile.number(14, types.last().map_or(0, |(name, _)| *name));
+        profile
+    }
+}

@@ -1,0 +1,105 @@
+//! What the formats of profile viewers share: an insertion-ordered map, the frames to show, and the rows without a stack.
+
+use std::collections::HashMap;
+use std::hash::Hash;
+
+use crate::analysis::label_of_rest;
+use crate::attribute::Origin;
+use crate::snapshot::{Block, CodeAddress, Device, DeviceSnapshot, Frame, SnapshotData, StackId, Weight};
+use crate::units;
+
+/// Frame of blocks without any frame to show.
+pub(super) const NO_STACK: &str = "(no stack)";
+
+/// Map that numbers its keys from 0 in the order of first use.
+pub(super) struct Numbered<K, V = ()> {
+    numbers: HashMap<K, usize>,
+    rows: Vec<(K, V)>,
+}
+
+impl<K: Clone + Eq + Hash, V: Default> Numbered<K, V> {
+    pub(super) fn new() -> Self {
+        Self { numbers: HashMap::new(), rows: Vec::new() }
+    }
+
+    /// The key's number.
+    pub(super) fn number(&mut self, key: K) -> usize {
+        let (next, rows) = (self.rows.len(), &mut self.rows);
+        *self.numbers.entry(key).or_insert_with_key(|key| {
+            rows.push((key.clone(), V::default()));
+            next
+        })
+    }
+
+    /// Changes the key's value.
+    pub(super) fn update(&mut self, key: K, change: impl FnOnce(&mut V)) {
+        let number = self.number(key);
+        self.update_row(number, change);
+    }
+
+    /// Changes the value of the key with this number.
+    pub(super) fn update_row(&mut self, number: usize, change: impl FnOnce(&mut V)) {
+        if let Some((_, value)) = self.rows.get_mut(number) {
+            change(value);
+        }
+    }
+
+    /// Keys and values by number.
+    pub(super) fn rows(&self) -> &[(K, V)] {
+        &self.rows
+    }
+}
+
+/// The blocks of the peak, summed by a key, in the order of their allocation.
+pub(super) fn sums<K: Clone + Eq + Hash>(device: &DeviceSnapshot, key: impl Fn(&Block) -> K) -> Numbered<K, Weight> {
+    let mut sums = Numbered::new();
+    device.peak_weights().for_each(|(block, weight)| sums.update(key(block), |sum: &mut Weight| *sum += weight));
+    sums
+}
+
+/// Bytes of the peak that no block counts for, with their labels in parentheses.
+pub(super) fn rest(data: &SnapshotData, device: &DeviceSnapshot) -> impl Iterator<Item = (String, u64)> {
+    let before = label_of_rest(device, &device.peak.blocks).to_owned();
+    let below = format!("(blocks smaller than {})", units::round(data.settings.min_size));
+    [(before, device.peak.not_recorded), (below, device.peak.below_threshold)]
+        .into_iter()
+        .filter(|(_, bytes)| *bytes > 0)
+}
+
+/// One device, or all if `None`.
+pub(super) fn devices(data: &SnapshotData, only: Option<Device>) -> impl Iterator<Item = &DeviceSnapshot> {
+    data.devices.iter().filter(move |device| only.is_none_or(|only| only == device.device))
+}
+
+/// The function of a frame, or else its file.
+pub(super) fn frame_name(frame: &Frame) -> &str {
+    let names = [frame.function_or_empty(), frame.file_or_empty(), "(unknown)"];
+    names.into_iter().find(|name| !name.is_empty()).unwrap_or_default()
+}
+
+/// The frames to show: all but those of the standard library and of memtrace.
+pub(super) struct ShownFrames<'a> {
+    data: &'a SnapshotData,
+    /// By number of the frame.
+    is_shown: Vec<bool>,
+}
+
+impl<'a> ShownFrames<'a> {
+    pub(super) fn of(data: &'a SnapshotData) -> Self {
+        let origin = |frame| Origin::of(&data.settings.rules, frame);
+        let is_shown = |frame| !matches!(origin(frame), Origin::Std | Origin::Memtrace);
+        Self { data, is_shown: data.stacks.frames.iter().map(is_shown).collect() }
+    }
+
+    /// The code addresses of a stack with their frames, both innermost first. Addresses without any are left out.
+    pub(super) fn of_stack(&self, stack: StackId) -> Vec<(&'a CodeAddress, Vec<&'a Frame>)> {
+        let addresses = self.data.stacks.addresses(stack).map(|address| (address, self.at(address)));
+        addresses.filter(|(_, frames)| !frames.is_empty()).collect()
+    }
+
+    fn at(&self, address: &'a CodeAddress) -> Vec<&'a Frame> {
+        let frames = self.data.stacks.frames_at(address).iter();
+        let shown = self.is_shown.iter().skip(address.frames.start as usize);
+        frames.zip(shown).filter(|(_, is_shown)| **is_shown).map(|(frame, _)| frame).collect()
+    }
+}
