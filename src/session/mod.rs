@@ -121,7 +121,9 @@ pub fn init() -> Result<bool, Error> {
         return Ok(false);
     }
     let session = builder().dump_at_end(true).dump_on_panic(true).start()?;
-    *KEPT.lock().unwrap_or_else(PoisonError::into_inner) = Some(session);
+    // The session that began before `main` stays.
+    let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
+    kept.get_or_insert(session);
     Ok(true)
 }
 
