@@ -117,7 +117,8 @@ fn an_invalid_value_is_refused_with_the_valid_ones() {
     let run = |name, value| CommandOutput::of(sandbox.runner().env(name, value).arg(&program));
     run("MEMTRACE_GPU", "cuda").assert_refused(&["MEMTRACE_GPU is \"cuda\"", "auto (the default), real or simulated"]);
     run("MEMTRACE_REQUIRE_GPU", "yes").assert_refused(&["MEMTRACE_REQUIRE_GPU is \"yes\"", "set it to 1"]);
-    run("MEMTRACE_CUSIM_MEMORY", "much").assert_refused(&["the simulated driver says: the value of MEMTRACE_CUSIM_MEMORY"]);
+    run("MEMTRACE_CUSIM_MEMORY", "much")
+        .assert_refused(&["the simulated driver says: the value of MEMTRACE_CUSIM_MEMORY"]);
     run("MEMTRACE_SIMULATED_GPU", "nowhere").assert_refused(&["a folder/nowhere", "scripts/simulated-driver"]);
     run("MEMTRACE_SIMULATED_GPU", "system").assert_refused(&["a folder/system", "is not memtrace's simulated one"]);
     let colon = sandbox.install_simulated("a:b");
