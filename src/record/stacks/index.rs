@@ -3,7 +3,8 @@
 //!
 //! An entry is one word: the upper half of the hash, and the place; 0 is empty. It is written once, after the stack at
 //! its place, and never changes. A full table is replaced by one of twice the size and is never freed, because readers
-//! may still use it: all old tables together are smaller than the newest.
+//! may still use it: all old tables together are smaller than the newest. Entries and tables are published by release
+//! stores and read by acquire loads, so there is no data race; `tests/loom` runs every interleaving.
 
 #[cfg(loom)]
 use loom::sync::atomic::{AtomicPtr, AtomicU64, Ordering};

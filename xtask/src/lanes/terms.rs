@@ -11,6 +11,7 @@ const TERMS: &[(&str, &str)] = &[
     ("Poisson", "src/record/sampling.rs"),
     ("TSC", "src/record/clock.rs"),
     ("cache line", "src/record/live.rs"),
+    ("data race", "src/record/stacks/index.rs"),
     ("deadlock", "src/record/unwind/mod.rs"),
     ("false sharing", "src/record/untraced.rs"),
     ("high-water mark", "src/record/peak.rs"),
