@@ -13,12 +13,16 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus");
     for (name, input) in seeds()? {
         let capture = capture_of(&input);
-        let mut pickle = Vec::new();
-        let snapshot = memtrace::parse_capture(&capture)?;
-        Pickle::default().write(&snapshot, &mut pickle)?;
-        // The target adds the protocol.
-        let pickle = pickle[2..].to_vec();
-        for (target, bytes) in [("capture_bytes", capture), ("capture_chunks", input), ("pickle_bytes", pickle)] {
+        let mut seeds = Vec::new();
+        // A capture that was cut in the middle may be refused.
+        if let Ok(snapshot) = memtrace::parse_capture(&capture) {
+            let mut pickle = Vec::new();
+            Pickle::default().write(&snapshot, &mut pickle)?;
+            // The target adds the protocol.
+            seeds.push(("pickle_bytes", pickle[2..].to_vec()));
+        }
+        seeds.extend([("capture_bytes", capture), ("capture_chunks", input)]);
+        for (target, bytes) in seeds {
             std::fs::create_dir_all(corpus.join(target))?;
             std::fs::write(corpus.join(target).join(&name), bytes)?;
         }
