@@ -61,20 +61,21 @@ pub struct Explained {
 /// Every block of a line, function, operator or address. There is none if nothing has that name.
 pub fn explain(data: &SnapshotData, device: &DeviceSnapshot, subject: &Subject) -> Explained {
     let mut matcher = Matcher::of(data, subject);
-    let lives = lives(device, |block| matcher.is_meant(block));
-    let weigh = |is_meant: fn(&BlockLife) -> bool| {
-        lives.iter().filter(|life| is_meant(life)).map(|life| device.weight(life.block.size)).sum::<Weight>()
-    };
-    let at_peak = weigh(|life| life.at_peak);
-    let shown: Vec<&Block> =
-        lives.iter().filter(|life| life.at_peak || at_peak.bytes == 0).map(|life| &life.block).collect();
+    let blocks = lives(device, |block| matcher.is_meant(block));
+    // In a sample a block counts for more at the peak and at the end than by its size alone.
+    let at_peak: Vec<(&Block, Weight)> = device.peak_weights().filter(|(block, _)| matcher.is_meant(block)).collect();
+    let at_end = device.live_weights().filter(|(block, _)| matcher.is_meant(block)).map(|(_, weight)| weight).sum();
+    let by_size = |life: &BlockLife| device.weight(life.block.size);
+    let allocated = blocks.iter().filter(|life| !life.alloc_lost).map(by_size).sum();
+    let all = || blocks.iter().map(|life| (&life.block, by_size(life))).collect();
+    let shown = if at_peak.is_empty() { all() } else { at_peak.clone() };
     Explained {
         names: matcher.names.into_iter().collect(),
         tables: tables(data, device, &shown),
-        at_peak,
-        allocated: weigh(|life| !life.alloc_lost),
-        at_end: weigh(|life| life.freed_ns.is_none()),
-        blocks: lives,
+        at_peak: at_peak.iter().map(|(_, weight)| *weight).sum(),
+        allocated,
+        at_end,
+        blocks,
     }
 }
 
@@ -108,23 +109,23 @@ fn lives(device: &DeviceSnapshot, mut is_meant: impl FnMut(&Block) -> bool) -> V
 }
 
 /// Rows by scope, category and size, the largest first.
-fn tables(data: &SnapshotData, device: &DeviceSnapshot, blocks: &[&Block]) -> Vec<(&'static str, Vec<Row>)> {
+fn tables(data: &SnapshotData, device: &DeviceSnapshot, blocks: &[(&Block, Weight)]) -> Vec<(&'static str, Vec<Row>)> {
     let mut scopes = Labels::of_contexts(data, scope_label);
     let mut operators = Labels::of_stacks(data, operator_label);
     let categories = Categories::of(data, device);
     vec![
-        ("scope", rows(device, blocks, |block| scopes.name(block).to_owned())),
-        ("operator", rows(device, blocks, |block| operators.name(block).to_owned())),
-        ("category", rows(device, blocks, |block| categories.get(block.seq).word().to_owned())),
-        ("size", rows(device, blocks, |block| crate::units::grouped(block.size))),
+        ("scope", rows(blocks, |block| scopes.name(block).to_owned())),
+        ("operator", rows(blocks, |block| operators.name(block).to_owned())),
+        ("category", rows(blocks, |block| categories.get(block.seq).word().to_owned())),
+        ("size", rows(blocks, |block| crate::units::grouped(block.size))),
     ]
 }
 
-fn rows(device: &DeviceSnapshot, blocks: &[&Block], mut label: impl FnMut(&Block) -> String) -> Vec<Row> {
+fn rows(blocks: &[(&Block, Weight)], mut label: impl FnMut(&Block) -> String) -> Vec<Row> {
     let mut sums: BTreeMap<String, (Weight, Vec<u64>)> = BTreeMap::new();
-    for block in blocks {
+    for (block, weight) in blocks {
         let sum = sums.entry(label(block)).or_default();
-        sum.0 += device.weight(block.size);
+        sum.0 += *weight;
         sum.1.push(block.size);
     }
     let row = |(label, (weight, mut sizes)): (String, (Weight, Vec<u64>))| {
@@ -183,7 +184,8 @@ fn has(name: &str, text: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::snapshot::testing::{LINE_7, LINE_9, Story, WORKER};
+    use crate::analysis::by_line;
+    use crate::snapshot::testing::{LINE_7, LINE_9, Story, WORKER, a_sample, two_lines_and_a_temporary};
 
     fn story() -> SnapshotData {
         let mut story = Story::cpu();
@@ -222,5 +224,25 @@ mod tests {
         let cases = [("src/train.rs:32 (f)", "train.rs:32", true), ("src/train.rs:32 (f)", "train.rs:3", false)];
         cases.iter().for_each(|(name, text, is)| assert_eq!(has(name, text), *is, "{name} {text}"));
         assert!(has("matmul", "matmul") && !has("var/randn", "rand") && !has("x", ""));
+    }
+
+    #[test]
+    fn a_line_holds_as_much_as_in_the_report_also_in_a_sample() {
+        for data in [two_lines_and_a_temporary(), a_sample()] {
+            let device = &data.devices[0];
+            let lines = by_line(&data, device).rows;
+            let lines: Vec<_> = lines.iter().filter(|row| row.label.starts_with("src/")).collect();
+            assert!(!lines.is_empty());
+            for row in lines {
+                let found = explain(&data, device, &Subject::Text(row.label.clone()));
+                assert_eq!(
+                    (found.at_peak.bytes, Some(found.at_peak.blocks())),
+                    (row.bytes, row.count),
+                    "{}",
+                    row.label
+                );
+                assert_eq!(found.tables[0].1.iter().map(|row| row.bytes).sum::<u64>(), row.bytes);
+            }
+        }
     }
 }
