@@ -366,6 +366,8 @@ pub(crate) enum Target {
     Speedscope,
     /// DHAT's viewer, dh_view.html
     Dhat,
+    /// profiler.firefox.com
+    Firefox,
     /// The whole report, with a schema
     Json,
 }

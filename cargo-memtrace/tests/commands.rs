@@ -94,6 +94,7 @@ fn files_are_written_whole_beside_the_recording_or_where_they_are_told() {
         ("pprof", "a.pb.gz"),
         ("speedscope", "a.speedscope.json"),
         ("dhat", "a.dhat.json"),
+        ("firefox", "a.firefox.json.gz"),
         ("json", "a.json"),
     ] {
         let out = folder.path().join(name);

@@ -1,6 +1,8 @@
 //! `export`: a recording in the format of another tool.
 
-use memtrace_core::export::{ChromeTrace, Dhat, Export, Folded, Json, MemoryLayout, Pickle, Pprof, Speedscope};
+use memtrace_core::export::{
+    ChromeTrace, Dhat, Export, Firefox, Folded, Json, MemoryLayout, Pickle, Pprof, Speedscope,
+};
 
 use crate::cli::{ExportArgs, Target};
 use crate::failure::CommandFailure;
@@ -15,6 +17,7 @@ pub(crate) fn export(args: &ExportArgs) -> Result<(), CommandFailure> {
         Target::Pprof => &Pprof::default(),
         Target::Speedscope => &Speedscope::default(),
         Target::Dhat => &Dhat::default(),
+        Target::Firefox => &Firefox::default(),
         Target::Json => &Json::default(),
     };
     let recording = input::read(args.file.as_deref())?;

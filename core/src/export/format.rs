@@ -112,6 +112,7 @@ mod tests {
             ("b.pb.gz", ".pb"),
             ("b.dhat.json", ".dhat.json"),
             ("b.speedscope.json", ".speedscope.json"),
+            ("b.firefox.json.gz", ".firefox.json"),
         ];
         cases
             .iter()

@@ -13,6 +13,7 @@
 //! | [`Speedscope`] | `.speedscope.json` | profiles of each device for speedscope |
 //! | [`Pprof`] | `.pb` | a profile for `go tool pprof` |
 //! | [`Dhat`] | `.dhat.json` | for DHAT's viewer |
+//! | [`Firefox`] | `.firefox.json` | a profile of allocations over time for the Firefox Profiler |
 //! | [`Capture`] | `.memtrace` | the whole recording, for [`read_capture`](crate::read_capture) |
 //! | [`OperatorsJson`], [`OperatorsCsv`], `OperatorsSvg` | `.operators.json`, `.csv`, `.svg` | the series of operator calls |
 //! | [`CategoriesJson`], [`CategoriesRaw`], `CategoriesSvg`, `CategoriesHtml` | `.categories.json`, `.raw.json`, `.svg`, `.html` | the category timeline |
@@ -27,6 +28,7 @@ mod dhat;
 #[cfg(feature = "figures")]
 mod figure;
 pub mod file;
+mod firefox;
 #[cfg(feature = "flamegraph")]
 mod flamegraph;
 mod folded;
@@ -66,6 +68,7 @@ pub use chrome::{ChromeTrace, MemoryLayout, Steps};
 pub use dhat::Dhat;
 #[cfg(feature = "figures")]
 pub use figure::{Figure, OperatorsSvg};
+pub use firefox::Firefox;
 #[cfg(feature = "flamegraph")]
 pub use flamegraph::Flamegraph;
 pub use folded::{Folded, Measure};
@@ -87,7 +90,7 @@ use crate::error::Error;
 use crate::snapshot::SnapshotData;
 
 /// Formats by extension. A new format is a file beside this one, a line in the table above, and a row here.
-const FORMATS: [Format; 18] = [
+const FORMATS: [Format; 19] = [
     Format::of_recording::<Pickle>(".pickle"),
     Format::of_recording::<ChromeTrace>(".trace.json"),
     Format::of_recording::<MemoryLayout>(".layout.json"),
@@ -98,6 +101,7 @@ const FORMATS: [Format; 18] = [
     Format::of_recording::<Speedscope>(".speedscope.json"),
     Format::of_recording::<Pprof>(".pb"),
     Format::of_recording::<Dhat>(".dhat.json"),
+    Format::of_recording::<Firefox>(".firefox.json"),
     Format::of_recording::<Capture>(".memtrace"),
     Format::of_operators::<OperatorsJson>(".operators.json"),
     Format::of_operators::<OperatorsCsv>(".operators.csv"),

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 
 use super::golden_tests::Full;
-use super::{Dhat, Export, Pprof, Speedscope};
+use super::{Dhat, Export, Firefox, Pprof, Speedscope};
 use crate::analysis::Moment;
 use crate::snapshot::testing::{Story, a_sample, empty, frame, stacks, two_lines_and_a_temporary};
 use crate::snapshot::{SnapshotData, StackId};
@@ -117,7 +117,7 @@ fn dhat_has_totals_maxima_and_lifetimes_of_each_call_path_and_any_name_as_text()
 
 #[test]
 fn an_empty_recording_is_written_and_a_full_disk_is_an_error() {
-    let formats: [&dyn Export; 3] = [&Speedscope::default(), &Pprof::default(), &Dhat::default()];
+    let formats: [&dyn Export; 4] = [&Speedscope::default(), &Pprof::default(), &Dhat::default(), &Firefox::default()];
     for format in formats {
         format.write(&empty(), &mut Vec::new()).unwrap();
         for room in 0..200 {

@@ -60,10 +60,14 @@ pub(super) fn sums<K: Clone + Eq + Hash>(device: &DeviceSnapshot, key: impl Fn(&
 /// Bytes of the peak that no block counts for, with their labels in parentheses.
 pub(super) fn rest(data: &SnapshotData, device: &DeviceSnapshot) -> impl Iterator<Item = (String, u64)> {
     let before = label_of_rest(device, &device.peak.blocks).to_owned();
-    let below = format!("(blocks smaller than {})", units::round(data.settings.min_size));
-    [(before, device.peak.not_recorded), (below, device.peak.below_threshold)]
+    [(before, device.peak.not_recorded), (below_label(data), device.peak.below_threshold)]
         .into_iter()
         .filter(|(_, bytes)| *bytes > 0)
+}
+
+/// Label of the blocks below the threshold.
+pub(super) fn below_label(data: &SnapshotData) -> String {
+    format!("(blocks smaller than {})", units::round(data.settings.min_size))
 }
 
 /// One device, or all if `None`.

@@ -81,7 +81,7 @@ fn start_ns(data: &SnapshotData, marks: &[Mark]) -> u64 {
 }
 
 /// The end of the recording and of all logs.
-pub(super) fn end_ns(data: &SnapshotData) -> u64 {
+pub(in crate::export) fn end_ns(data: &SnapshotData) -> u64 {
     let last = |device: &DeviceSnapshot| {
         let record = device.records.last().map_or(0, |record| record.time_ns);
         record.max(device.marks.last().map_or(0, |mark| mark.time_ns))
@@ -93,7 +93,7 @@ pub(super) fn end_ns(data: &SnapshotData) -> u64 {
 ///
 /// A scope that is left while scopes inside it are open ends those and begins them again at once. Scopes that were entered
 /// before the log begin with it; scopes that are still open end with the snapshot.
-pub(super) fn nested(data: &SnapshotData) -> Vec<Mark> {
+pub(in crate::export) fn nested(data: &SnapshotData) -> Vec<Mark> {
     let marks = marks(data);
     let mut open = OpenByThread::at_start(marks);
     let start = start_ns(data, marks);
