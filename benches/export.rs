@@ -37,7 +37,7 @@ const SCOPES: [&str; 8] = ["load", "embed", "attention", "mlp", "norm", "loss", 
 type Export = fn(&Snapshot, &Path) -> Result<PathBuf, memtrace::Error>;
 
 /// The rows of the table: name, file name, writer.
-const EXPORTS: [(&str, &str, Export); 9] = [
+const EXPORTS: [(&str, &str, Export); 10] = [
     ("JSON report", "report.json", |snapshot, path| snapshot.write(path)),
     ("PyTorch pickle", "snapshot.pickle", |snapshot, path| snapshot.write(path)),
     ("Chrome timeline", "kept.trace.json", |snapshot, path| snapshot.write(path)),
@@ -47,6 +47,7 @@ const EXPORTS: [(&str, &str, Export); 9] = [
     ("memory layout, 20 steps", "memory.layout.json", |snapshot, path| {
         snapshot.write_as(path, &MemoryLayout { max_steps: 20, ..MemoryLayout::default() })
     }),
+    ("pprof", "peak.pb.gz", |snapshot, path| snapshot.write(path)),
     ("capture, written", "whole.memtrace", |snapshot, path| snapshot.write(path)),
     ("text report", "report.txt", |snapshot, path| snapshot.write(path)),
     ("folded stacks", "peak.folded", |snapshot, path| snapshot.write(path)),
@@ -146,6 +147,8 @@ fn table(records: usize, runs: usize, first: &str, folder: &Path) {
     println!("{:<26} {:>10} {:>9} {:>12} {:>9}", "", "ms", "MiB", "file, bytes", "a record");
     row(first, cost, None, logged);
     row("snapshot, symbols cached", least(runs, || measured(|| session.snapshot()).1), None, logged);
+    let serve = || measured(|| session.snapshot().write_pprof(std::io::sink()).expect("a sink takes all")).1;
+    row("a server's pprof", least(runs, serve), None, logged);
     session.end().expect("nothing is written at the end");
     for (name, file, write) in EXPORTS {
         let path: PathBuf = folder.join(file);

@@ -1,11 +1,14 @@
 //! `tracing` layer that turns spans into scopes.
 
+mod peaks;
+
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 use tracing::callsite::Identifier;
+use tracing::dispatcher::WeakDispatch;
 use tracing::level_filters::{LevelFilter, STATIC_MAX_LEVEL};
 use tracing::span::{Attributes, Id};
 use tracing::{Dispatch, Level, Metadata, Subscriber};
@@ -13,8 +16,9 @@ use tracing_subscriber::filter::{FilterFn, Filtered, filter_fn};
 use tracing_subscriber::layer::{Context, Layer};
 use tracing_subscriber::registry::LookupSpan;
 
+use self::peaks::PeakFields;
 use crate::record::guard::Own;
-use crate::record::{Leaves, fork, own};
+use crate::record::{Leaves, fork, own, recorder};
 use crate::scope::{self, LastPath, SpanKey};
 
 /// A layer that makes every span a scope: allocations made while a span is entered carry its name, inside the spans and
@@ -29,6 +33,14 @@ use crate::scope::{self, LastPath, SpanKey};
 /// Spans of level TRACE are parts of a model, as candle's. Those with the same name that exist at the same time are
 /// numbered in the order of their creation: `block[1] > attn[1]`. Spans of other levels are work, such as a server's
 /// concurrent requests; those with the same name are one scope.
+///
+/// A span that declares the field `memtrace.cpu.peak_bytes` or `memtrace.cuda0.peak_bytes` gets the most bytes that were live
+/// on the device while it was entered, blocks below the threshold left out. Layers that show fields show it, too, if they are
+/// added after this one. Other spans cost nothing for that.
+///
+/// ```
+/// let request = tracing::info_span!("request", memtrace.cpu.peak_bytes = tracing::field::Empty);
+/// ```
 ///
 /// ```
 /// use tracing_subscriber::prelude::*;
@@ -79,6 +91,10 @@ pub struct SpanLayer {
     number: u64,
     /// The numbers in use at each callsite.
     taken: Own<Mutex<HashMap<Identifier, SpanNumbers>>>,
+    /// The subscriber that this layer is part of.
+    subscriber: OnceLock<WeakDispatch>,
+    /// Whether any span declared a field for its peak.
+    records_peaks: AtomicBool,
 }
 
 /// Numbers for the spans of one callsite that exist at the same time.
@@ -116,13 +132,19 @@ struct SpanLabel {
     /// Made at the first entry, when it is known whether there are several spans.
     name: Option<Own<String>>,
     last: LastPath,
+    peaks: Option<PeakFields>,
 }
 
 impl SpanLayer {
     fn new() -> Self {
         static LAYERS: AtomicU64 = AtomicU64::new(0);
         // Relaxed: only the uniqueness of the number matters.
-        Self { number: LAYERS.fetch_add(1, Relaxed), taken: Own::make(Mutex::default) }
+        Self {
+            number: LAYERS.fetch_add(1, Relaxed),
+            taken: Own::make(Mutex::default),
+            subscriber: OnceLock::new(),
+            records_peaks: AtomicBool::new(false),
+        }
     }
 
     fn key(&self, id: &Id) -> SpanKey {
@@ -141,6 +163,24 @@ impl SpanLayer {
         })
     }
 
+    /// Records the peaks of a span that is about to be left.
+    #[cold]
+    fn record_peaks<S: Subscriber + for<'a> LookupSpan<'a>>(&self, id: &Id, context: &Context<'_, S>) {
+        let Some(span) = context.span(id).filter(|_| recorder::is_recording()) else { return };
+        let Some(instance) = scope::open_instance(self.key(id)) else { return };
+        let mut extensions = span.extensions_mut();
+        let label = extensions.get_mut::<SpanLabel>().filter(|label| label.layer == self.number);
+        let Some(raised) = label.and_then(|label| label.peaks.as_mut()).map(|peaks| peaks::raise(peaks, instance))
+        else {
+            return;
+        };
+        // Other layers lock the span to note the fields.
+        drop(extensions);
+        if let Some(subscriber) = self.subscriber.get().and_then(WeakDispatch::upgrade) {
+            peaks::record(&raised, span.metadata(), id, &subscriber);
+        }
+    }
+
     fn name(&self, metadata: &'static Metadata<'static>, number: usize) -> Own<String> {
         let several = is_part(metadata) && self.with_numbers(metadata, |numbers| numbers.several());
         let name = metadata.name();
@@ -149,8 +189,9 @@ impl SpanLayer {
 }
 
 impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for SpanLayer {
-    fn on_register_dispatch(&self, _subscriber: &Dispatch) {
+    fn on_register_dispatch(&self, subscriber: &Dispatch) {
         INSTALLED.store(true, Relaxed);
+        let _ = self.subscriber.set(subscriber.downgrade());
     }
 
     fn on_new_span(&self, attributes: &Attributes<'_>, id: &Id, context: Context<'_, S>) {
@@ -159,7 +200,12 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for SpanLayer {
         if extensions.get_mut::<SpanLabel>().is_none() {
             let metadata = attributes.metadata();
             let number = if is_part(metadata) { self.with_numbers(metadata, SpanNumbers::take) } else { 0 };
-            extensions.insert(SpanLabel { layer: self.number, number, name: None, last: LastPath::default() });
+            let peaks = peaks::declared(metadata);
+            if peaks.is_some() {
+                // Relaxed: the span reaches other threads by means that order this before their exits.
+                self.records_peaks.store(true, Relaxed);
+            }
+            extensions.insert(SpanLabel { layer: self.number, number, name: None, last: LastPath::default(), peaks });
         }
     }
 
@@ -174,7 +220,10 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for SpanLayer {
         });
     }
 
-    fn on_exit(&self, id: &Id, _context: Context<'_, S>) {
+    fn on_exit(&self, id: &Id, context: Context<'_, S>) {
+        if self.records_peaks.load(Relaxed) {
+            self.record_peaks(id, &context);
+        }
         scope::exit_span(self.key(id));
     }
 

@@ -200,6 +200,7 @@
 //! | `cuda` | | `candle` with candle's own feature `cuda`, and `memtrace::cudarc`; building it needs a CUDA toolkit |
 //! | `cudarc` | | `memtrace::cudarc`: names for cudarc's slices; builds without a toolkit |
 //! | `rayon` | | `measure_in_pool` |
+//! | `metrics` | | `memtrace::metrics`: gauges of live bytes and peaks for the facade `metrics` |
 //! | `figures` | | operator series and category timelines as SVG |
 //! | `signals` | | `Builder::dump_on_signal`, `MEMTRACE_SIGNAL` |
 #![cfg_attr(docsrs, feature(doc_cfg))]
@@ -223,6 +224,8 @@ mod hook;
 #[cfg(feature = "tracing")]
 mod layer;
 mod macros;
+#[cfg(feature = "metrics")]
+pub mod metrics;
 mod name;
 #[cfg(test)]
 #[path = "../tests/support/random.rs"]

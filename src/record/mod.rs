@@ -45,6 +45,8 @@ pub(crate) use own::{Leaves, own};
 pub(crate) use recorder::DeviceCopy;
 pub(crate) use sampling::set_sample_seed;
 pub(crate) use site::EventSite;
+#[cfg(feature = "metrics")]
+pub(crate) use windows::ScopeBytes;
 
 /// All contexts (paths of scopes) of this process.
 pub(crate) static CONTEXTS: contexts::ContextTable = contexts::ContextTable::new();

@@ -38,6 +38,15 @@ struct ContextTotals {
     total_peak: Option<i64>,
 }
 
+/// Bytes in blocks that were allocated in a context, or in one inside it.
+#[cfg(feature = "metrics")]
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ScopeBytes {
+    pub(crate) context: ContextId,
+    pub(crate) live: u64,
+    pub(crate) peak: u64,
+}
+
 impl Windows {
     pub(crate) const fn new() -> Self {
         Self { open: OwnVec::new_in(System), largest: 0, cells: OwnVec::new_in(System), lost: 0 }
@@ -132,6 +141,24 @@ impl Windows {
         };
         let used = |stats: &ScopeStats| stats.calls > 0 || stats.allocations > 0;
         self.cells.iter().enumerate().map(with_total).filter(used).collect()
+    }
+
+    /// Live bytes and their high-water mark of every context in which something was allocated.
+    #[cfg(feature = "metrics")]
+    pub(crate) fn bytes(&self) -> impl Iterator<Item = ScopeBytes> {
+        let used = self.cells.iter().enumerate().filter(|(_, cell)| cell.own_peak > 0);
+        used.map(|(index, cell)| ScopeBytes {
+            context: ContextId(index as u32 + 1),
+            live: cell.now,
+            peak: cell.own_peak,
+        })
+    }
+
+    /// The largest total since this entry of a scope; `None` if the scope was entered before the recording.
+    #[cfg(feature = "tracing")]
+    pub(crate) fn largest_since(&self, instance: u64) -> Option<i64> {
+        let open = self.open.iter().rfind(|scope| scope.instance == instance)?;
+        Some(open.largest.max(self.largest))
     }
 
     fn still_open(&self, context: ContextId) -> Option<i64> {

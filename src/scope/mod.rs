@@ -15,7 +15,7 @@ use crate::snapshot::ContextId;
 
 use open::{OPEN, ThreadScope};
 #[cfg(feature = "tracing")]
-pub(crate) use span::{LastPath, SpanKey, enter_span, exit_span};
+pub(crate) use span::{LastPath, SpanKey, enter_span, exit_span, open_instance};
 
 /// Runs `f` in a scope: allocations of this thread are labelled `name`, inside the scopes that are already open.
 ///

@@ -114,7 +114,7 @@ impl ScopeStack {
     }
 
     #[cfg(feature = "tracing")]
-    fn of_span(&mut self, span: SpanKey) -> Option<&mut ThreadScope> {
+    pub(super) fn of_span(&mut self, span: SpanKey) -> Option<&mut ThreadScope> {
         self.scopes.get_mut(..self.length)?.iter_mut().rfind(|scope| scope.span == Some(span))
     }
 

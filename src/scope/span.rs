@@ -48,6 +48,11 @@ pub(crate) fn enter_span<N: AsRef<str>>(key: SpanKey, last: &mut LastPath, name:
     }
 }
 
+/// Number of the innermost open entry of a span on this thread.
+pub(crate) fn open_instance(key: SpanKey) -> Option<u64> {
+    OPEN.with(|open| open.borrow_mut().of_span(key).map(|scope| scope.instance))
+}
+
 /// Closes the innermost open scope of a span on this thread.
 pub(crate) fn exit_span(key: SpanKey) {
     if let Some(closed) = OPEN.with(|open| open.borrow_mut().exit_span(key)) {

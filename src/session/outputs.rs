@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::fs;
-use std::io::IsTerminal;
+use std::io::{IsTerminal, Write};
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
 
@@ -12,7 +12,7 @@ use super::process::default_name;
 use super::say;
 use crate::analysis::{Moment, Since};
 use crate::error::Error;
-use crate::export::{self, Export, Format, Text};
+use crate::export::{self, Export, Format, Pprof, Text, file};
 use crate::record::guard::{Own, own_work};
 use crate::report::ReportOptions;
 use crate::snapshot::{Device, SnapshotData};
@@ -135,6 +135,27 @@ impl Snapshot {
     /// If the file cannot be written, or there is nothing to draw.
     pub fn write_as(&self, path: impl AsRef<Path>, format: &dyn Export) -> Result<PathBuf, Error> {
         create(path.as_ref(), |out| format.write(&self.data, out))
+    }
+
+    /// Writes a [pprof profile](export::Pprof) for a server's `/debug/pprof/heap`, compressed with the feature `gzip`. Symbols
+    /// of the process are resolved once; `docs/servers.md` in the repository has a handler and its cost.
+    ///
+    /// ```no_run
+    /// # let session = memtrace::start()?;
+    /// let mut body = Vec::new();
+    /// session.snapshot().write_pprof(&mut body)?; // the response, with the type application/octet-stream
+    /// # Ok::<(), memtrace::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If `out` fails.
+    pub fn write_pprof(&self, mut out: impl Write) -> Result<(), Error> {
+        let profile = Own::try_make(|| {
+            let mut profile = Vec::new();
+            file::compressed_or_plain(&mut profile, |out| Pprof::default().write(&self.data, out)).map(|_| profile)
+        })?;
+        // The writer is the program's, and so is its memory.
+        Ok(out.write_all(&profile).and_then(|()| out.flush())?)
     }
 
     /// A file name for this snapshot: host, program, pid, rank if there is one, and seconds since 1970.

@@ -48,3 +48,23 @@ fn elsewhere(address: u64) -> Option<Resolved> {
     let is_known = !frames.is_empty();
     is_known.then(|| Resolved { frames: without_machinery(frames), native: false, unknown: false })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_is_resolved_once_for_the_whole_process() {
+        let here = an_address_is_resolved_once_for_the_whole_process as fn() as usize as u64 + 1;
+        let function = || {
+            let symbols = symbolize(&[here], loaded_objects(), usize::MAX);
+            symbols.frames.first().and_then(|frame| frame.function.clone()).unwrap_or_default()
+        };
+        assert!(function().contains("an_address_is_resolved_once"), "{}", function());
+        // What the cache says is what a second snapshot shows.
+        let mut cache = CACHE.lock().unwrap();
+        cache.as_mut().unwrap().get_mut(&here).unwrap().frames[0].function = Some("from the cache".to_owned());
+        drop(cache);
+        assert_eq!(function(), "from the cache");
+    }
+}

@@ -11,6 +11,7 @@ mod heap;
 mod heap_property;
 mod heap_threads;
 mod lifecycle;
+mod metrics;
 mod names;
 mod operator_series;
 mod operators;
@@ -21,7 +22,9 @@ mod sampling;
 mod schedule;
 #[path = "../support/schema.rs"]
 mod schema;
+mod served;
 mod shadowed;
+mod span_peaks;
 mod spans;
 #[path = "../support/mod.rs"]
 mod support;

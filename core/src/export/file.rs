@@ -83,6 +83,18 @@ fn compressed<T>(_: &mut dyn Write, _: impl FnOnce(&mut dyn Write) -> Result<T, 
     Err(io::Error::other("it ends in .gz; build memtrace with its feature `gzip`").into())
 }
 
+/// Compresses the content, or with no feature `gzip` writes it as it is.
+///
+/// # Errors
+/// If `out` or `content` fails.
+#[doc(hidden)]
+pub fn compressed_or_plain<T>(
+    out: &mut dyn Write,
+    content: impl FnOnce(&mut dyn Write) -> Result<T, Error>,
+) -> Result<T, Error> {
+    if cfg!(feature = "gzip") { compressed(out, content) } else { content(out) }
+}
+
 /// Checks that a file can be created at `path`, with a temporary file in the innermost folder that exists.
 ///
 /// # Errors

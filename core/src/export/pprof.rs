@@ -20,13 +20,21 @@ use crate::error::Error;
 use crate::report::sampled;
 use crate::snapshot::{Block, ContextId, Device, DeviceSnapshot, SnapshotData, StackId, Weight};
 
-/// The values of a sample, in the order of Go's heap profiles. The last is shown by default.
-const SAMPLE_TYPES: [(&str, &str); 4] =
-    [("alloc_objects", "count"), ("alloc_space", "bytes"), ("inuse_objects", "count"), ("inuse_space", "bytes")];
+/// The values of a sample: first those of Go's heap profiles, in their order.
+const SAMPLE_TYPES: [(&str, &str); 6] = [
+    ("alloc_objects", "count"),
+    ("alloc_space", "bytes"),
+    ("inuse_objects", "count"),
+    (SHOWN_BY_DEFAULT, "bytes"),
+    ("live_objects", "count"),
+    ("live_space", "bytes"),
+];
+const SHOWN_BY_DEFAULT: &str = "inuse_space";
 
 /// A profile for [pprof](https://github.com/google/pprof): `inuse_space` and `inuse_objects` at each device's peak,
-/// `alloc_space` and `alloc_objects` of all records of the log. `inuse_space` adds up to the peaks' totals. Samples have the
-/// labels `device`, `scope`, `operator` and `category`; frames of the standard library and of memtrace are left out.
+/// `live_space` and `live_objects` at the end, `alloc_space` and `alloc_objects` of all records of the log. `inuse_space` adds
+/// up to the peaks' totals. Samples have the labels `device`, `scope`, `operator` and `category`; frames of the standard
+/// library and of memtrace are left out.
 #[derive(Clone, Debug, Default)]
 pub struct Pprof {
     /// Only this device; all if `None`.
@@ -52,6 +60,7 @@ type SampleKey = (StackId, ContextId, &'static str);
 struct SampleWeights {
     allocated: Weight,
     at_peak: Weight,
+    at_end: Weight,
 }
 
 struct ProfileBuilder<'a> {
@@ -80,24 +89,32 @@ impl<'a> ProfileBuilder<'a> {
         for (key, weight) in sums(device, key).rows() {
             samples.update(*key, |weights| weights.at_peak = *weight);
         }
+        let end = Moment::End.of(self.data, device)?;
+        for (key, weight) in sums(&end, key).rows() {
+            samples.update(*key, |weights| weights.at_end = *weight);
+        }
         let name = device.device.to_string();
         for ((stack, context, category), weights) in samples.rows() {
             let known = self.stack(*stack);
             let (locations, operator) = &*known;
             let scope = self.data.context_path(*context);
             let labels = [("device", &*name), ("scope", &scope), ("operator", operator), ("category", category)];
-            let SampleWeights { allocated, at_peak } = weights;
-            let values = [allocated.blocks(), allocated.bytes, at_peak.blocks(), at_peak.bytes];
-            self.sample(locations, values, &labels);
+            let SampleWeights { allocated, at_peak, at_end } = weights;
+            let values = [allocated, at_peak, at_end].map(|weight| [weight.blocks(), weight.bytes]);
+            self.sample(locations, values.as_flattened(), &labels);
         }
         for (label, bytes) in rest(self.data, device) {
             let location = self.tables.label(label);
-            self.sample(&[location], [0, 0, 0, bytes], &[("device", &*name)]);
+            self.sample(&[location], &[0, 0, 0, bytes, 0, 0], &[("device", &*name)]);
+        }
+        for (label, bytes) in rest(self.data, &end) {
+            let location = self.tables.label(label);
+            self.sample(&[location], &[0, 0, 0, 0, 0, bytes], &[("device", &*name)]);
         }
         Ok(())
     }
 
-    fn sample(&mut self, locations: &[usize], values: [u64; 4], labels: &[(&str, &str)]) {
+    fn sample(&mut self, locations: &[usize], values: &[u64], labels: &[(&str, &str)]) {
         let labels: Vec<(u64, u64)> = labels
             .iter()
             .filter(|(_, value)| !value.is_empty())
@@ -106,7 +123,7 @@ impl<'a> ProfileBuilder<'a> {
         self.profile.message(2, |sample| {
             sample.numbers(1, locations.iter().map(|location| id(*location)));
             // The format's values are signed.
-            sample.numbers(2, values.map(|value| value.min(i64::MAX as u64)));
+            sample.numbers(2, values.iter().map(|value| (*value).min(i64::MAX as u64)));
             for (key, value) in labels {
                 sample.message(3, |label| {
                     label.number(1, key);
@@ -135,7 +152,7 @@ impl<'a> ProfileBuilder<'a> {
 
     fn finish(mut self) -> ProtoMessage {
         let types = SAMPLE_TYPES.map(|(name, unit)| (self.tables.string(name), self.tables.string(unit)));
-        let program = self.tables.string(&self.data.process.program);
+        let [program, default] = [&*self.data.process.program, SHOWN_BY_DEFAULT].map(|text| self.tables.string(text));
         let notes = self.data.devices.iter().filter_map(|device| sampled::note(device.sample_interval())).take(1);
         let comments: Vec<u64> = notes.map(|note| self.tables.string(&note)).collect();
         let mut profile = self.profile;
@@ -155,7 +172,7 @@ impl<'a> ProfileBuilder<'a> {
         profile.number(9, self.data.process.started_unix_us.saturating_mul(1000));
         profile.number(10, self.data.process.duration_ns);
         profile.numbers(13, comments);
-        profile.number(14, types.last().map_or(0, |(name, _)| *name));
+        profile.number(14, default);
         profile
     }
 }

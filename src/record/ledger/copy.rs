@@ -6,6 +6,8 @@ use super::Ledger;
 use crate::record::census::Census;
 use crate::record::segments::Segments;
 use crate::record::ticks;
+#[cfg(feature = "metrics")]
+use crate::record::windows::ScopeBytes;
 use crate::snapshot::{
     Block, BlockName, CallTime, Counted, Mark, MemoryStats, OutOfMemory, Peak, Record, Sampling, ScopeStats, Segment,
     SegmentRecord, Stat, leave_out, positions, refused_frees,
@@ -110,6 +112,17 @@ impl Ledger {
             calls: self.calls.copy(ticks::to_ns()),
             ..self.copy_counters(base)
         }
+    }
+
+    #[cfg(feature = "metrics")]
+    pub(crate) fn scope_bytes(&self) -> Vec<ScopeBytes> {
+        self.windows.bytes().collect()
+    }
+
+    /// The most bytes that were live since this entry of a scope.
+    #[cfg(feature = "tracing")]
+    pub(crate) fn peak_since(&self, instance: u64, base: u64) -> Option<u64> {
+        self.windows.largest_since(instance).map(|largest| base.saturating_add_signed(largest))
     }
 
     /// Without anything that grows.

@@ -9,7 +9,11 @@ use std::sync::atomic::Ordering;
 
 pub(crate) use self::devices::cuda_devices;
 pub(super) use self::devices::{active_devices, with_ledger, with_ledger_there};
+#[cfg(feature = "metrics")]
+pub(crate) use self::read::gauges;
 pub(super) use self::read::keep_counters;
+#[cfg(feature = "tracing")]
+pub(crate) use self::read::peak_since;
 pub(crate) use self::read::{Detail, DeviceCopy, copies, log_end, read_log, reset_peak, skip_log, stats};
 pub(super) use self::slots::before;
 use self::slots::{ACTIVE_DEVICES, DEVICES, Slot, index_of};

@@ -6,6 +6,8 @@ use std::time::Instant;
 use super::slots::{ACTIVE, before, devices, slot_of};
 use crate::record::ledger::{Cursor, Ledger, LedgerCopy, LogPart, Outside, Overwritten};
 use crate::record::untraced;
+#[cfg(feature = "metrics")]
+use crate::record::windows::ScopeBytes;
 use crate::snapshot::{Device, MemoryStats};
 
 /// Counters of a device; `None` if it has no ledger.
@@ -14,6 +16,22 @@ pub(crate) fn stats(device: Device) -> Option<MemoryStats> {
     let ledger = slot.as_ref()?;
     let Outside { below_threshold, base } = outside(device, ledger);
     Some(MemoryStats { below_threshold, ..ledger.stats(base) })
+}
+
+/// Counters and peak of a device, and the bytes of its scopes.
+#[cfg(feature = "metrics")]
+pub(crate) fn gauges(device: Device) -> Option<(DeviceCopy, Vec<ScopeBytes>)> {
+    let slot = slot_of(device)?;
+    let ledger = slot.as_ref()?;
+    Some((device_copy(device, ledger, |base| ledger.copy_counters(base)), ledger.scope_bytes()))
+}
+
+/// The most bytes that were live on a device since this entry of a scope.
+#[cfg(feature = "tracing")]
+pub(crate) fn peak_since(device: Device, instance: u64) -> Option<u64> {
+    let slot = slot_of(device)?;
+    let ledger = slot.as_ref()?;
+    ledger.peak_since(instance, outside(device, ledger).base)
 }
 
 pub(crate) fn reset_peak(device: Device) {

@@ -11,7 +11,8 @@ use crate::lane::Run;
 /// Folders whose entries must be listed.
 const FOLDERS: [&str; 5] = ["benches", "fuzz", "scripts", "tests/programs", "tests/simulated"];
 /// Other paths that must be listed: packages, and settings of checks.
-const SINGLE: [&str; 5] = ["deny.toml", "rustfmt.toml", "tests/gpu", "tests/loom", "xtask/perfetto"];
+const SINGLE: [&str; 7] =
+    ["deny.toml", "examples/server", "rustfmt.toml", "tests/gpu", "tests/loom", "xtask/consumers", "xtask/perfetto"];
 /// Entries that need no lane: packages' manifests, and code that tests and benchmarks share.
 const SHARED: [&str; 5] =
     ["benches/shared", "fuzz/Cargo.toml", "fuzz/src", "tests/simulated/Cargo.toml", "tests/simulated/src"];

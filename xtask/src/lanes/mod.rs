@@ -4,6 +4,7 @@
 mod benches;
 mod builds;
 mod circles;
+mod consumers;
 mod corpus;
 mod fuzzing;
 mod lints;
@@ -110,6 +111,13 @@ pub(crate) const LANES: &[Lane] = &[
         holds: "PyTorch's own viewers open the main job's snapshot",
         owns: &[],
         run: viewers::run,
+    },
+    Lane {
+        name: "consumers",
+        tier: Tier::Quick,
+        holds: "pprof, DHAT's viewer, speedscope and Firefox compute the report's bytes from the files for them",
+        owns: &["examples/server", "xtask/consumers"],
+        run: consumers::run,
     },
     Lane {
         name: "benches",

@@ -47,8 +47,10 @@ fn pprof_has_the_peak_of_each_device_to_the_byte() {
         for device in &data.devices {
             let name = device.device.to_string();
             assert_eq!(sums("inuse_space")[&name], device.peak.total());
-            let allocated = Moment::Allocated.of(&data, device).unwrap();
-            assert_eq!(sums("alloc_space")[&name], allocated.peak.total());
+            for (sample_type, moment) in [("alloc_space", Moment::Allocated), ("live_space", Moment::End)] {
+                let expected = moment.of(&data, device).unwrap().peak.total();
+                assert_eq!(sums(sample_type)[&name], expected, "{sample_type}");
+            }
         }
     }
 }

@@ -41,7 +41,7 @@ pub(super) fn with_toolkit(run: &Run, options: &[&str]) -> Result<Programs> {
     Programs::built_by(cmd!(run.shell, "{script} -- cargo build --quiet --profile {PROFILE} {options...}"))
 }
 
-pub(super) fn script(run: &Run) -> PathBuf {
+pub(crate) fn script(run: &Run) -> PathBuf {
     run.root.join("scripts/with-simulated-gpu")
 }
 

@@ -17,7 +17,8 @@ mod text;
 mod unchanged;
 mod versions;
 
-pub(crate) use self::peaks::run as peaks;
+pub(crate) use self::builds::script;
+pub(crate) use self::peaks::{llama, run as peaks};
 pub(crate) use self::programs::run;
 pub(crate) use self::runner::run as runner;
 pub(crate) use self::unchanged::run as unchanged;

@@ -1,8 +1,11 @@
 //! The lane `peaks`: peaks of ResNet-50 and Llama on the simulated GPU equal their baselines.
 
-use anyhow::Result;
+use std::path::Path;
+
+use anyhow::{Result, ensure};
 
 use super::builds;
+use super::command::GpuCommand;
 use super::runner::linked;
 use crate::checks::Checks;
 use crate::lane::{Run, said};
@@ -15,4 +18,14 @@ pub(crate) fn run(run: &Run) -> Result<String> {
     checks.number("peaks", &said, 5..=99, " passed; 0 failed");
     checks.end()?;
     Ok("a training step and inference of ResNet-50, tokens and requests of Llama, a 7B model on 24 GB".to_owned())
+}
+
+/// Records the example llama on a simulated GPU.
+pub(crate) fn llama(run: &Run, recording: &Path) -> Result<()> {
+    let program = builds::linked(run, &["--example=llama"])?;
+    let command = GpuCommand::of(run, program.path("llama")?).arguments(&["--device", "cuda", "--tokens", "8"]);
+    let command = command.variable("MEMTRACE_OUT", recording.display());
+    let ended = command.run(run, &run.scratch("llama")?.join("log"))?;
+    ensure!(ended.succeeded(), "llama: {}\n{}", ended.status(), ended.both_streams());
+    Ok(())
 }

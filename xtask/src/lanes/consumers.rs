@@ -1,0 +1,141 @@
+//! Formats of other tools, opened in these tools: each computes the bytes at the peak and those of the largest line itself, and
+//! both equal the report's. The scripts in xtask/consumers drive the tools.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, ensure};
+use xshell::cmd;
+
+use super::{main_job, simulated};
+use crate::lane::{Run, said};
+
+/// Files of a recording: format and name.
+const FILES: [(&str, &str); 4] = [
+    ("json", "report.json"),
+    ("pprof", "peak.pb.gz"),
+    ("speedscope", "run.speedscope.json"),
+    ("dhat", "run.dhat.json"),
+];
+
+/// Debian's packages of the consumers: the program that shows whether one is installed, and its name.
+const PACKAGES: [(&str, &str); 3] = [
+    ("/usr/bin/go", "golang-go"),
+    ("/usr/bin/chromium", "chromium"),
+    ("/usr/libexec/valgrind/dh_view.html", "valgrind"),
+];
+
+pub(crate) fn run(run: &Run) -> Result<String> {
+    let mut lane = ConsumersLane { run, checks: 0, modules: modules(run)?, scratch: run.scratch("consumers")? };
+    cmd!(run.shell, "cargo build --quiet --package cargo-memtrace").run()?;
+    if !run.is_full() {
+        lane.opened("everything", &run.root.join("tests/golden/everything.memtrace"))?;
+        return Ok(format!("{} figures of the smallest recording", lane.checks));
+    }
+    install(run)?;
+    let main_job = main_job::files(run, &["--iterations", "1"])?;
+    lane.opened("resnet", &main_job.join("recording.memtrace"))?;
+    let llama = lane.scratch.join("llama.memtrace");
+    simulated::llama(run, &llama)?;
+    lane.opened("llama", &llama)?;
+    for (name, end, on) in [("server", "SIGINT", &["--gpu"][..]), ("killed", "SIGKILL", &[])] {
+        let recording = lane.server(name, end, on)?;
+        lane.opened(name, &recording)?;
+    }
+    lane.opened("pickle", &pickle().unwrap_or_else(|| main_job.join("snapshot.pickle")))?;
+    Ok(format!("{} figures of five recordings", lane.checks))
+}
+
+struct ConsumersLane<'r> {
+    run: &'r Run,
+    checks: usize,
+    /// The folder `node_modules`; without the consumers in the small form.
+    modules: PathBuf,
+    scratch: PathBuf,
+}
+
+impl ConsumersLane<'_> {
+    /// Exports a recording and opens the files.
+    fn opened(&mut self, name: &str, recording: &Path) -> Result<()> {
+        let Self { run, modules, scratch, .. } = self;
+        let folder = run.shell.create_dir(scratch.join(name))?;
+        let program = run.target.join("debug/cargo-memtrace");
+        for (format, file) in FILES {
+            let file = folder.join(file);
+            run.shell.remove_path(&file)?;
+            said(cmd!(run.shell, "{program} memtrace export {recording} --to {format} -o {file}"))?;
+        }
+        let size = if run.is_full() { "full" } else { "small" };
+        let scripts = run.root.join("xtask/consumers");
+        let text = said(cmd!(run.shell, "node {scripts}/check.mjs {size} {modules} {scratch} {folder}"))?;
+        self.count(&text)
+    }
+
+    fn count(&mut self, text: &str) -> Result<()> {
+        print!("{text}");
+        let checks = text.lines().filter(|line| line.starts_with("ok ")).count();
+        ensure!(checks > 0, "nothing was checked");
+        self.checks += checks;
+        Ok(())
+    }
+
+    /// Runs the example server until the signal; returns its capture.
+    fn server(&mut self, name: &str, end: &str, arguments: &[&str]) -> Result<PathBuf> {
+        let Self { run, scratch, .. } = self;
+        let (recording, scripts) = (scratch.join(format!("{name}.memtrace")), run.root.join("xtask/consumers"));
+        let target = run.target.join("server");
+        let manifest = run.root.join("examples/server/Cargo.toml");
+        cmd!(run.shell, "cargo build --quiet --locked --manifest-path {manifest} --target-dir {target}").run()?;
+        let command = simulated::script(run);
+        let program = target.join("debug/server");
+        let variable = format!("MEMTRACE_OUT={}", recording.display());
+        let said = said(cmd!(
+            run.shell,
+            "node {scripts}/server.mjs {end} {scratch} {command} -- env {variable} {program} --port 0 {arguments...}"
+        ))?;
+        if end == "SIGINT" {
+            self.count(&said)?;
+        }
+        Ok(recording)
+    }
+}
+
+/// Installs the consumers from npm into the cache; the small form needs none.
+fn modules(run: &Run) -> Result<PathBuf> {
+    let (shell, cache) = (&run.shell, run.cache()?.join("consumers"));
+    let modules = cache.join("node_modules");
+    if !run.is_full() {
+        return Ok(modules);
+    }
+    let lock = run.root.join("xtask/consumers/package-lock.json");
+    let ready = cache.join("ready");
+    let content = shell.read_file(&lock)?;
+    if shell.read_file(&ready).is_ok_and(|known| known == content) {
+        return Ok(modules);
+    }
+    shell.create_dir(&cache)?;
+    shell.copy_file(&lock, &cache)?;
+    shell.copy_file(run.root.join("xtask/consumers/package.json"), &cache)?;
+    cmd!(shell, "npm ci --silent --no-audit --no-fund --prefix {cache}").run()?;
+    shell.write_file(ready, content)?;
+    Ok(modules)
+}
+
+fn install(run: &Run) -> Result<()> {
+    let missing: Vec<&str> =
+        PACKAGES.iter().filter(|(file, _)| !Path::new(file).exists()).map(|(_, package)| *package).collect();
+    if !missing.is_empty() {
+        let command = "apt-get update --quiet --quiet; exec apt-get install --yes --quiet --quiet \"$@\"";
+        cmd!(run.shell, "sh -c {command} install {missing...}")
+            .run()
+            .with_context(|| format!("install {}", missing.join(", ")))?;
+    }
+    Ok(())
+}
+
+/// A genuine snapshot of PyTorch, where one is at hand.
+fn pickle() -> Option<PathBuf> {
+    let folder = std::env::var_os("MEMTRACE_PYTORCH_SNAPSHOTS")?;
+    let mut files: Vec<PathBuf> = std::fs::read_dir(folder).ok()?.flatten().map(|entry| entry.path()).collect();
+    files.retain(|file| file.extension().is_some_and(|extension| extension == "pickle"));
+    files.into_iter().min()
+}
