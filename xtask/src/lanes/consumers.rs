@@ -125,9 +125,8 @@ fn install(run: &Run) -> Result<()> {
         PACKAGES.iter().filter(|(file, _)| !Path::new(file).exists()).map(|(_, package)| *package).collect();
     if !missing.is_empty() {
         let command = "apt-get update --quiet --quiet; exec apt-get install --yes --quiet --quiet \"$@\"";
-        cmd!(run.shell, "sh -c {command} install {missing...}")
-            .run()
-            .with_context(|| format!("install {}", missing.join(", ")))?;
+        let names = missing.join(", ");
+        cmd!(run.shell, "sh -c {command} install {missing...}").run().with_context(|| format!("install {names}"))?;
     }
     Ok(())
 }
