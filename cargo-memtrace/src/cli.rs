@@ -289,16 +289,20 @@ pub(crate) struct TimelineArgs {
 #[command(after_help = "Examples:
   cargo memtrace export run.memtrace --to pytorch -o snapshot.pickle    for pytorch.org/memory_viz
   cargo memtrace export --to chrome -o run.trace.json.gz                for ui.perfetto.dev
-  cargo memtrace export --to pprof -o peak.pb.gz                        for go tool pprof")]
+  cargo memtrace export --to pprof -o peak.pb.gz                        for go tool pprof
+  cargo memtrace export --to parquet -o runs --label commit=1a2b3c4     for DuckDB, beside other runs")]
 pub(crate) struct ExportArgs {
     /// The recording [default: the newest one under cargo's target folder]
     pub(crate) file: Option<PathBuf>,
     /// The format
     #[arg(long, value_name = "FORMAT")]
     pub(crate) to: Target,
-    /// The file, compressed if it ends in .gz, or - for the standard output
-    #[arg(short, value_name = "FILE")]
+    /// The file, compressed if it ends in .gz, or - for the standard output; of tables the folder of all runs
+    #[arg(short, value_name = "PATH")]
     pub(crate) output: PathBuf,
+    /// What the tables say of the run, such as its commit; may be repeated
+    #[arg(long = "label", value_name = "KEY=VALUE", value_parser = label)]
+    pub(crate) labels: Vec<(String, String)>,
 }
 
 #[derive(Args)]
@@ -320,6 +324,11 @@ pub(crate) struct CheckArgs {
     /// Nothing allocated in a scope may be live at the end
     #[arg(long)]
     pub(crate) no_leak: bool,
+}
+
+fn label(text: &str) -> Result<(String, String), String> {
+    let (key, value) = text.split_once('=').filter(|(key, _)| !key.is_empty()).ok_or("write KEY=VALUE")?;
+    Ok((key.to_owned(), value.to_owned()))
 }
 
 /// What a table is by.
@@ -368,6 +377,10 @@ pub(crate) enum Target {
     Dhat,
     /// profiler.firefox.com
     Firefox,
+    /// Tables for DuckDB, Polars and Spark, in a folder below PATH
+    Parquet,
+    /// The same tables as CSV
+    Csv,
     /// The whole report, with a schema
     Json,
 }

@@ -11,6 +11,7 @@ mod moment;
 mod output;
 mod recordings;
 mod signals;
+mod tables;
 
 use std::ffi::OsString;
 use std::process::ExitCode;

@@ -101,6 +101,12 @@ fn files_are_written_whole_beside_the_recording_or_where_they_are_told() {
         prints(&["export", file, "--to", format, "-o", out.to_str().unwrap()]);
         assert!(out.metadata().unwrap().len() > 0, "{format}");
     }
+    for format in ["parquet", "csv"] {
+        let runs = folder.path().join(format);
+        prints(&["export", file, "--to", format, "-o", runs.to_str().unwrap(), "--label", "commit=1a2b"]);
+        let run = fs::read_dir(runs).unwrap().next().unwrap().unwrap().path();
+        assert!(run.join(format!("labels.{format}")).metadata().unwrap().len() > 0, "{}", run.display());
+    }
     let pickle = folder.path().join("a.pickle");
     assert!(prints(&["report", pickle.to_str().unwrap()]).contains("src/model.rs:7"), "its own pickle is read");
     assert!(prints(&["export", file, "--to", "folded", "-o", "-"]).contains(';'));

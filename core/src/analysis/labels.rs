@@ -126,7 +126,8 @@ pub(super) fn model_line_label(data: &SnapshotData, stack: u32) -> String {
     line.map_or_else(|| line_label(data, stack), |frame| frame_location(frame, &data.process.working_dir))
 }
 
-pub(crate) fn operator_label(data: &SnapshotData, stack: u32) -> String {
+/// The operator that allocated, or the library in parentheses.
+pub fn operator_label(data: &SnapshotData, stack: u32) -> String {
     let stack = StackId(stack);
     if let Some(allocator) = allocator(data, stack) {
         return format!("({allocator}'s allocator)");

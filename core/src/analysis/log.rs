@@ -41,6 +41,11 @@ pub(crate) fn entries_after(device: &DeviceSnapshot, at_start: u64) -> impl Iter
     })
 }
 
+/// The records with their weights and the live bytes after them.
+pub fn running_totals(device: &DeviceSnapshot) -> impl Iterator<Item = (&Record, Weight, u64)> {
+    entries(device).map(|entry| (entry.record, entry.weight, entry.allocated))
+}
+
 /// Bytes that the record adds to its device's total, by weight; negative for a free.
 pub(crate) fn change(device: &DeviceSnapshot, record: &Record) -> i64 {
     signed(record, device.weight(record.size))

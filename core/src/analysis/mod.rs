@@ -8,6 +8,7 @@ mod diff;
 mod driver_time;
 mod explain;
 mod fragmentation;
+mod known;
 mod labels;
 pub(crate) mod log;
 mod moment;
@@ -35,10 +36,12 @@ pub use diff::{Diff, DiffKey, DiffRow};
 pub use driver_time::{Churn, TimeRow, churn, time_by_line, time_by_scope, time_in_driver};
 pub use explain::{BlockLife, Explained, Subject, explain};
 pub use fragmentation::{Fragmentation, fragmentation};
-#[doc(hidden)]
-pub use labels::line_and_callers;
-pub(crate) use labels::operator_label;
+pub use known::{KnownBlock, known_blocks};
 pub use labels::{frame_location, shorten_path};
+#[doc(hidden)]
+pub use labels::{line_and_callers, operator_label};
+#[doc(hidden)]
+pub use log::running_totals;
 pub use log::start_ns as log_start_ns;
 pub use moment::{Moment, Since};
 pub(crate) use operators::{Call, Texts, calls, name as call_name};

@@ -136,7 +136,8 @@ impl Categories {
     }
 
     /// The label in tables: the category, or what [`either`](Self::either) knows.
-    pub(crate) fn label(&self, seq: Option<NonZeroU64>) -> &'static str {
+    #[doc(hidden)]
+    pub fn label(&self, seq: Option<NonZeroU64>) -> &'static str {
         match (self.get(seq), self.either(seq)) {
             (Category::Unknown, Some(either)) => either.label(),
             (category, _) => category.word(),

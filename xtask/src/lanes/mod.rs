@@ -13,6 +13,7 @@ mod main_job;
 mod packages;
 mod report;
 mod simulated;
+mod tables;
 mod terms;
 mod tests;
 mod type_names;
@@ -118,6 +119,13 @@ pub(crate) const LANES: &[Lane] = &[
         holds: "pprof, DHAT's viewer, speedscope and Firefox compute the report's bytes from the files for them",
         owns: &["examples/server", "xtask/consumers"],
         run: consumers::run,
+    },
+    Lane {
+        name: "tables",
+        tier: Tier::Full,
+        holds: "DuckDB runs the queries of docs/queries.md, Polars reads the same runs; both equal the reports",
+        owns: &["xtask/tables"],
+        run: tables::run,
     },
     Lane {
         name: "benches",

@@ -1,12 +1,11 @@
 //! Program points of DHAT: the blocks that the recording knows, summed by the frames of their stack.
 
 use std::collections::HashMap;
-use std::num::NonZeroU64;
 
-use crate::analysis::{Moment, log_start_ns, shorten_path};
+use crate::analysis::{KnownBlock, Moment, known_blocks, log_start_ns, shorten_path};
 use crate::error::Error;
 use crate::export::viewers::{NO_STACK, Numbered, ShownFrames, frame_name, rest};
-use crate::snapshot::{Block, DeviceSnapshot, Frame, RecordKind, SnapshotData, StackId, Weight};
+use crate::snapshot::{DeviceSnapshot, Frame, RecordKind, SnapshotData, StackId, Weight};
 
 /// What the blocks of a point add up to.
 #[derive(Default)]
@@ -61,48 +60,6 @@ pub(super) fn points(
     Ok(points)
 }
 
-/// A block with its lifetime, as far as the recording knows it.
-struct KnownBlock {
-    block: Block,
-    from_ns: u64,
-    to_ns: u64,
-    /// Its alloc is not in the log.
-    is_older: bool,
-}
-
-/// All blocks of the log, of the peak and of the end, each once, in the order of their allocation.
-fn known_blocks(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<KnownBlock> {
-    let (log_start, end) = (log_start_ns(device), data.process.duration_ns);
-    let mut known: HashMap<NonZeroU64, KnownBlock> = HashMap::new();
-    let older = |block: &Block| {
-        let from_ns = if block.time_ns == 0 { log_start } else { block.time_ns };
-        KnownBlock { block: *block, from_ns, to_ns: log_start, is_older: true }
-    };
-    for block in &device.peak.blocks {
-        if let Some(seq) = block.seq {
-            known.insert(seq, older(block));
-        }
-    }
-    for record in &device.records {
-        let Some(seq) = record.alloc_seq else { continue };
-        let block = record.block();
-        match record.kind {
-            RecordKind::Alloc => {
-                known.insert(seq, KnownBlock { block, from_ns: record.time_ns, to_ns: end, is_older: false });
-            }
-            RecordKind::Free => known.entry(seq).or_insert_with(|| older(&block)).to_ns = record.time_ns,
-        }
-    }
-    for block in &device.live {
-        if let Some(seq) = block.seq {
-            known.entry(seq).or_insert_with(|| older(block)).to_ns = end;
-        }
-    }
-    let mut known: Vec<(NonZeroU64, KnownBlock)> = known.into_iter().collect();
-    known.sort_unstable_by_key(|(seq, _)| *seq);
-    known.into_iter().map(|(_, known)| known).collect()
-}
-
 struct PointBuilder<'a, 'n> {
     data: &'a SnapshotData,
     shown: ShownFrames<'a>,
@@ -117,7 +74,7 @@ impl<'a, 'n> PointBuilder<'a, 'n> {
     }
 
     fn totals(&mut self, device: &DeviceSnapshot) {
-        for KnownBlock { block, from_ns, to_ns, is_older } in known_blocks(self.data, device) {
+        for KnownBlock { block, from_ns, to_ns, is_older, .. } in known_blocks(self.data, device) {
             let lifetime_us = to_ns.saturating_sub(from_ns) as f64 / 1000.0;
             let lifetimes_us = lifetime_us * device.sampling.blocks(block.size);
             let weight = device.weight(block.size);

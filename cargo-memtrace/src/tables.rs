@@ -1,0 +1,109 @@
+//! Tables of a recording, as Parquet or CSV files: one folder a run, which readers of many runs see as one table each.
+//!
+//! `docs/parquet.md` describes the tables. A change of a column is a new [`VERSION`].
+
+mod columns;
+mod csv;
+#[cfg(feature = "parquet")]
+mod parquet;
+mod rows;
+#[cfg(all(test, feature = "parquet"))]
+pub(crate) mod tests;
+
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use memtrace_core::snapshot::SnapshotData;
+
+pub(crate) use self::columns::{Cell, ColumnKind, TableSpec, TableWriter};
+use self::rows::TABLES;
+use crate::failure::CommandFailure;
+
+/// The version of the tables.
+pub(crate) const VERSION: i64 = 1;
+
+/// The file format of the tables.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum TableFormat {
+    Csv,
+    Parquet,
+}
+
+impl TableFormat {
+    fn extension(self) -> &'static str {
+        match self {
+            Self::Csv => "csv",
+            Self::Parquet => "parquet",
+        }
+    }
+
+    fn writer(self, table: &'static TableSpec, run: &str, file: File) -> io::Result<Box<dyn TableWriter>> {
+        match self {
+            Self::Csv => Ok(Box::new(csv::CsvTable::new(table, run, file)?)),
+            #[cfg(feature = "parquet")]
+            Self::Parquet => Ok(Box::new(parquet::ParquetTable::new(table, run, file)?)),
+            #[cfg(not(feature = "parquet"))]
+            Self::Parquet => Err(io::Error::other("this was built without cargo-memtrace's feature `parquet`")),
+        }
+    }
+}
+
+/// A recording with what its tables say of it.
+pub(crate) struct RunTables<'a> {
+    pub(crate) data: &'a SnapshotData,
+    pub(crate) recording: &'a Path,
+    pub(crate) labels: &'a [(String, String)],
+}
+
+impl RunTables<'_> {
+    /// The name of the run: program, start and process, which no two runs have in common; for a recording without them, the
+    /// file's name.
+    fn name(&self) -> String {
+        let process = &self.data.process;
+        let name = if process.started_unix_us == 0 {
+            self.recording.file_name().unwrap_or_default().to_string_lossy().into_owned()
+        } else {
+            format!("{}-{}-{}", process.program, process.started_unix_us, process.pid)
+        };
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+        name.chars().map(|c| if is_plain(c) { c } else { '_' }).take(200).collect()
+    }
+
+    /// Writes the folder `run=NAME` below this one, whole or not at all. Returns its path.
+    pub(crate) fn write(&self, format: TableFormat, folder: &Path) -> Result<PathBuf, CommandFailure> {
+        let name = self.name();
+        let path = folder.join(format!("run={name}"));
+        let failed = |error: io::Error| CommandFailure::usage(format!("cannot write {}: {error}", path.display()));
+        if path.exists() {
+            return Err(CommandFailure::usage(format!(
+                "{} exists: this run is exported already; remove the folder to export it again",
+                path.display()
+            )));
+        }
+        fs::create_dir_all(folder).map_err(failed)?;
+        let temporary = new_folder(folder).map_err(failed)?;
+        self.fill(format, &name, temporary.path()).map_err(failed)?;
+        fs::rename(temporary.path(), &path).map_err(failed)?;
+        // It has moved away: there is nothing to remove.
+        let _ = temporary.keep();
+        Ok(path)
+    }
+
+    fn fill(&self, format: TableFormat, name: &str, folder: &Path) -> io::Result<()> {
+        for (table, write) in TABLES {
+            let file = File::create_new(folder.join(format!("{}.{}", table.name, format.extension())))?;
+            let mut writer = format.writer(table, name, file)?;
+            write(self, &mut *writer)?;
+            writer.finish()?;
+        }
+        Ok(())
+    }
+}
+
+/// A temporary folder with the permissions of an ordinary new one.
+fn new_folder(folder: &Path) -> io::Result<tempfile::TempDir> {
+    use std::os::unix::fs::PermissionsExt;
+    let mut builder = tempfile::Builder::new();
+    builder.prefix(".memtrace-").permissions(fs::Permissions::from_mode(0o777)).tempdir_in(folder)
+}

@@ -1,0 +1,43 @@
+//! CSV with a header (RFC 4180, but with line feeds). A missing value is empty, an empty text is `""`.
+
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+
+use super::{Cell, TableSpec, TableWriter};
+
+pub(super) struct CsvTable {
+    out: BufWriter<File>,
+    run: String,
+}
+
+impl CsvTable {
+    pub(super) fn new(table: &TableSpec, run: &str, file: File) -> io::Result<Self> {
+        let names: Vec<&str> = table.all().map(|(name, _)| name).collect();
+        let mut out = BufWriter::with_capacity(1 << 16, file);
+        writeln!(out, "{}", names.join(","))?;
+        Ok(Self { out, run: run.to_owned() })
+    }
+}
+
+impl TableWriter for CsvTable {
+    fn row(&mut self, cells: &[Cell<'_>]) -> io::Result<()> {
+        self.out.write_all(self.run.as_bytes())?;
+        for cell in cells {
+            self.out.write_all(b",")?;
+            match cell {
+                Cell::Null => {}
+                Cell::Number(number) => write!(self.out, "{number}")?,
+                Cell::Flag(flag) => write!(self.out, "{flag}")?,
+                Cell::Text(text) if text.is_empty() || text.contains(['"', ',', '\n', '\r']) => {
+                    write!(self.out, "\"{}\"", text.replace('"', "\"\""))?;
+                }
+                Cell::Text(text) => self.out.write_all(text.as_bytes())?,
+            }
+        }
+        self.out.write_all(b"\n")
+    }
+
+    fn finish(mut self: Box<Self>) -> io::Result<()> {
+        self.out.flush()
+    }
+}

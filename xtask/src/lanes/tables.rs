@@ -1,0 +1,57 @@
+//! Tables of many runs: DuckDB runs the queries of docs/queries.md, Polars reads the same files, and both say what the reports
+//! say. `xtask/tables` has the script.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, ensure};
+use xshell::cmd;
+
+use super::main_job;
+use crate::lane::{Run, said};
+
+pub(crate) fn run(run: &Run) -> Result<String> {
+    let python = python(run)?;
+    let folder = run.scratch("tables")?;
+    cmd!(run.shell, "cargo build --quiet --package cargo-memtrace").run()?;
+    let mut recordings = vec![(run.root.join("tests/golden/everything.memtrace"), "other")];
+    for (commit, iterations) in [("before", "1"), ("after", "2")] {
+        let job = main_job::files(run, &["--iterations", iterations])?;
+        recordings.push((job.join("recording.memtrace"), commit));
+    }
+    let reports: Vec<PathBuf> =
+        recordings.iter().map(|(file, commit)| exported(run, &folder, file, commit)).collect::<Result<_>>()?;
+    let runs = reports.len();
+    let (script, queries) = (run.root.join("xtask/tables/check_queries.py"), run.root.join("docs/queries.md"));
+    let text = said(cmd!(run.shell, "{python} {script} {queries} {folder} {reports...}"))?;
+    print!("{text}");
+    let checks = text.lines().filter(|line| line.starts_with("ok ")).count();
+    ensure!(checks > 0, "nothing was checked");
+    Ok(format!("{checks} answers of DuckDB and Polars on {runs} runs"))
+}
+
+/// Adds a recording to the runs; returns its report, which is named as the run.
+fn exported(run: &Run, folder: &Path, recording: &Path, commit: &str) -> Result<PathBuf> {
+    let program = run.target.join("debug/cargo-memtrace");
+    let runs = folder.join("runs");
+    let label = format!("commit={commit}");
+    let said = said(cmd!(run.shell, "{program} memtrace export {recording} --to parquet -o {runs} --label {label}"))?;
+    let name = said.trim_end().rsplit_once("run=").context("no run was written")?.1;
+    let report = folder.join(format!("{name}.json"));
+    cmd!(run.shell, "{program} memtrace export {recording} --to json -o {report}").quiet().run()?;
+    Ok(report)
+}
+
+/// A Python with DuckDB and Polars, in the cache.
+fn python(run: &Run) -> Result<PathBuf> {
+    let (shell, cache) = (&run.shell, run.cache()?.join("tables"));
+    let requirements = run.root.join("xtask/tables/requirements.txt");
+    let (python, ready, content) = (cache.join("bin/python"), cache.join("ready"), shell.read_file(&requirements)?);
+    if shell.read_file(&ready).is_ok_and(|known| known == content) {
+        return Ok(python);
+    }
+    cmd!(shell, "python3 -m venv --clear {cache}").run()?;
+    cmd!(shell, "{python} -m pip install --quiet --no-deps --only-binary=:all: --require-hashes -r {requirements}")
+        .run()?;
+    shell.write_file(ready, content)?;
+    Ok(python)
+}
