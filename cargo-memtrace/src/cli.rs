@@ -12,7 +12,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
     bin_name = "cargo memtrace",
     version,
     arg_required_else_help = true,
-    after_help = "Begin with:\n  cargo memtrace run --release    build, run and record this package\n  cargo memtrace report           who held the memory at the peak of the newest recording\n\nFILE is a capture (.memtrace), a folder of captures, a PyTorch snapshot (.pickle, .pickle.gz), or nothing: the newest recording under cargo's target folder.\nExit codes: 0 success, 1 a check failed, 2 wrong use or unreadable input."
+    after_help = "Examples:\n  cargo memtrace run --release                     build, run and record this package\n  cargo memtrace run --features cuda --simulate 24GiB     the same on a simulated GPU\n  cargo memtrace report                            who held the memory at the peak of the newest recording\n  cargo memtrace explain src/train.rs:32           all blocks of this line\n  cargo memtrace diff before.memtrace after.memtrace      what a change did\n  cargo memtrace check --peak 6GiB                 exit code 1 if the peak is higher\n  cargo memtrace help run                          more about a command, with examples\n\nFILE is a capture (.memtrace), a folder of captures, a PyTorch snapshot (.pickle, .pickle.gz), or nothing: the newest recording under cargo's target folder.\nExit codes: 0 success, 1 a check failed, 2 wrong use or unreadable input."
 )]
 pub(crate) struct Cli {
     #[command(subcommand)]
@@ -28,12 +28,21 @@ pub(crate) enum Command {
     /// Print the answer, then tables: by line, function, operator, category, scope …
     Report(ReportArgs),
     /// Print what could be better, the largest saving first
+    #[command(after_help = "Examples:
+  cargo memtrace advise
+  cargo memtrace advise run.memtrace --device cuda:0 --json")]
     Advise(AdviseArgs),
     /// Print all blocks of a line or operator, or the life of one block
     Explain(ExplainArgs),
     /// Print what is live at the end
+    #[command(after_help = "Examples:
+  cargo memtrace leaks
+  cargo memtrace leaks run.memtrace --from step:2 --top 5")]
     Leaks(ReadingArgs),
     /// Print blocks that were freed soon after they were allocated
+    #[command(after_help = "Examples:
+  cargo memtrace temporaries
+  cargo memtrace temporaries run.memtrace --device cpu --top 5")]
     Temporaries(ReadingArgs),
     /// Print what changed between two recordings, or two moments of one
     Diff(DiffArgs),
@@ -48,11 +57,16 @@ pub(crate) enum Command {
     /// Print what is installed, and what of a program can be recorded
     Doctor(DoctorArgs),
     /// Print completions for a shell
+    #[command(after_help = "Examples:
+  cargo memtrace completions bash >~/.local/share/bash-completion/completions/cargo-memtrace
+  cargo memtrace completions zsh >~/.zfunc/_cargo-memtrace")]
     Completions {
         /// The shell
         shell: clap_complete::Shell,
     },
     /// Print the manual page
+    #[command(after_help = "Examples:
+  cargo memtrace man | man -l -")]
     Man,
 }
 
@@ -99,8 +113,10 @@ pub(crate) struct CargoArgs {
 
 #[derive(Args)]
 #[command(
-    after_help = "A program that has memtrace in it records itself, CPU and CUDA memory. Any other program is recorded through a preloaded
-library, which sees CUDA memory only; put memtrace's allocator into the program to see its heap:
+    after_help = "Builds as `cargo build` does, with line tables for this build only. Signals go to the program; its exit code is the command's.
+
+A program with memtrace in it records itself, CPU and CUDA memory, from before `main`. Any other program runs with the preload
+library, which sees CUDA memory only. To see its heap, put memtrace's allocator into the program:
 
   [dependencies]
   candle-memtrace = \"0.1\"
@@ -123,13 +139,13 @@ pub(crate) struct RunArgs {
     /// Record blocks of at least this size; smaller ones are only counted
     #[arg(long, value_name = "SIZE", value_parser = crate::moment::size)]
     pub(crate) min_size: Option<u64>,
-    /// Record a sample of smaller blocks: one in so many bytes
+    /// Sample smaller blocks: one sample point every SIZE bytes on average
     #[arg(long, value_name = "SIZE", value_parser = crate::moment::size)]
     pub(crate) sample_interval: Option<u64>,
-    /// The recording [default: target/memtrace/PROGRAM-N.memtrace]
+    /// Where the recording goes [default: target/memtrace/PROGRAM-N.memtrace]
     #[arg(long, value_name = "FILE")]
     pub(crate) out: Option<PathBuf>,
-    /// How many recordings of a program are kept
+    /// Remove older recordings of the program in the default folder beyond N
     #[arg(long, value_name = "N", default_value_t = 20)]
     pub(crate) keep: usize,
     /// Run this program, and build nothing
@@ -155,9 +171,16 @@ pub(crate) struct TestArgs {
 }
 
 #[derive(Args)]
+#[command(after_help = "Examples:
+  cargo memtrace doctor                         is everything there that the commands need?
+  cargo memtrace doctor target/release/train    what of this program can be recorded, and why not the rest
+  cargo memtrace doctor --gpu                   does this machine's GPU behave as memtrace expects?")]
 pub(crate) struct DoctorArgs {
     /// A program's file
     pub(crate) program: Option<PathBuf>,
+    /// Check on the first GPU of this machine what memtrace expects of NVIDIA's driver: takes seconds, and 300 MiB
+    #[arg(long, conflicts_with = "program")]
+    pub(crate) gpu: bool,
 }
 
 /// What every reading command takes.

@@ -1,12 +1,60 @@
-//! Reads a program's file: does it contain memtrace?
+//! What a program's ELF file says of it: memtrace, line tables, libraries.
 
 use std::path::Path;
 
-use object::{Object, ObjectSection};
+use object::elf::{DT_NEEDED, FileHeader64};
+use object::endian::Endianness;
+use object::read::elf::FileHeader;
+use object::{Architecture, Object, ObjectSection};
 
-/// True if the program has memtrace linked in: its file then has a note of that name.
+use crate::failure::CommandFailure;
+
+/// Libraries of CUDA, by the beginnings of their names.
+const CUDA: [&str; 6] = ["libcuda.so", "libcudart.so", "libcublas", "libcurand.so", "libnvrtc.so", "libcudnn"];
+
+/// A program's file.
+#[derive(Debug, Default)]
+pub(crate) struct ProgramFile {
+    /// memtrace is linked in: the file then has a note of that name.
+    pub(crate) has_memtrace: bool,
+    pub(crate) is_dynamic: bool,
+    pub(crate) is_x86_64: bool,
+    pub(crate) has_lines: bool,
+    pub(crate) has_symbols: bool,
+    /// Those it does not start without.
+    pub(crate) cuda_libraries: Vec<String>,
+}
+
+impl ProgramFile {
+    pub(crate) fn read(program: &Path) -> Result<Self, CommandFailure> {
+        let failed = |why: String| CommandFailure::usage(format!("cannot read {}: {why}", program.display()));
+        let bytes = std::fs::read(program).map_err(|error| failed(error.to_string()))?;
+        let file =
+            object::File::parse(&*bytes).map_err(|error| failed(format!("it is not an ELF program ({error})")))?;
+        let has = |section: &str| file.section_by_name(section).is_some_and(|section| section.size() > 0);
+        let mut cuda_libraries = needed(&bytes).unwrap_or_default();
+        cuda_libraries.retain(|name| CUDA.iter().any(|library| name.starts_with(library)));
+        Ok(Self {
+            has_memtrace: has(".note.memtrace"),
+            is_dynamic: has(".dynamic"),
+            is_x86_64: file.architecture() == Architecture::X86_64,
+            has_lines: has(".debug_line"),
+            has_symbols: file.symbols().next().is_some(),
+            cuda_libraries,
+        })
+    }
+}
+
+/// The libraries of the dynamic table.
+fn needed(bytes: &[u8]) -> object::read::Result<Vec<String>> {
+    let header = FileHeader64::<Endianness>::parse(bytes)?;
+    let endian = header.endian()?;
+    let table = header.sections(endian, bytes)?.dynamic_table(endian, bytes)?;
+    let entries = table.iter().filter(|entry| entry.tag == DT_NEEDED);
+    entries.map(|entry| Ok(String::from_utf8_lossy(table.string(entry)?).into_owned())).collect()
+}
+
+/// False also for a file that cannot be read; running it gives the better error.
 pub(crate) fn has_memtrace(program: &Path) -> bool {
-    let Ok(bytes) = std::fs::read(program) else { return false };
-    let Ok(file) = object::File::parse(&*bytes) else { return false };
-    file.section_by_name(".note.memtrace").is_some_and(|section| section.size() > 0)
+    ProgramFile::read(program).is_ok_and(|file| file.has_memtrace)
 }

@@ -28,6 +28,22 @@ pub(crate) fn runner() -> Result<PathBuf, CommandFailure> {
     Ok(built("memtrace-runner", "the test runner")?.join("memtrace-runner"))
 }
 
+/// The check of a real GPU.
+pub(crate) fn gpu_check() -> Result<PathBuf, CommandFailure> {
+    Ok(built("memtrace-gpu-check", "the check of the GPU")?.join("gpu-check"))
+}
+
+/// What is built on first use, and whether it was.
+pub(crate) fn parts() -> impl Iterator<Item = (&'static str, bool)> {
+    let files = [
+        ("preload library", "kit-target/release/libmemtrace_preload.so"),
+        ("test runner", "kit-target/release/memtrace-runner"),
+        ("simulated GPU", "target/cusim/release/libmemtrace_cusim.so"),
+        ("check of the GPU", "kit-target/release/gpu-check"),
+    ];
+    files.into_iter().map(|(name, file)| (name, cache().join(file).exists()))
+}
+
 /// The variables with which programs are built for a simulated GPU and find it. One size a GPU.
 pub(crate) fn simulated_gpu(memory: &str) -> Result<Environment, CommandFailure> {
     let sizes: Vec<&str> = memory.split(',').collect();

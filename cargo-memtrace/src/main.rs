@@ -10,6 +10,7 @@ mod kit;
 mod moment;
 mod output;
 mod recordings;
+mod resident;
 mod signals;
 mod tables;
 

@@ -1,9 +1,9 @@
 //! Generates a stub for each function of `symbols/` that the library's source does not define.
 
-include!("../names.rs");
+include!("names.rs");
 
 fn main() {
-    for path in ["build.rs", "../names.rs", "symbols", "examples"] {
+    for path in ["build.rs", "names.rs", "symbols", "examples"] {
         println!("cargo:rerun-if-changed={path}");
     }
     for (library, prefix) in

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::record::thread;
-use crate::snapshot::{Process, Thread, ThreadId};
+use crate::snapshot::{HostMemory, Process, Thread, ThreadId};
 
 /// Variables in which launchers of distributed jobs pass a process its rank.
 const RANKS: [&str; 5] = ["RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID"];
@@ -21,6 +21,25 @@ pub(super) fn this_process() -> Process {
         threads: threads(),
         ..Process::default()
     }
+}
+
+/// Physical memory of this process. `None` where the kernel has no `/proc`.
+pub(super) fn host_memory(time_ns: u64) -> Option<HostMemory> {
+    let status = fs::read_to_string("/proc/self/status").ok()?;
+    let bytes = |name: &str| {
+        let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
+        line.trim().strip_suffix(" kB")?.parse::<u64>().ok().map(|kib| kib << 10)
+    };
+    let (resident, files) = (bytes("VmRSS")?, bytes("RssFile").unwrap_or(0));
+    let resident_high = bytes("VmHWM").unwrap_or(0).max(resident);
+    Some(HostMemory {
+        time_ns,
+        resident,
+        resident_high,
+        files,
+        files_high: files,
+        swapped: bytes("VmSwap").unwrap_or(0),
+    })
 }
 
 fn host() -> String {
@@ -99,6 +118,17 @@ mod tests {
         let ranked = Process { rank: Some(3), ..process.clone() };
         assert_eq!(expand("%r", &ranked).to_str(), Some("3"));
         assert!(expand("%t", &process).to_str().unwrap().parse::<u64>().unwrap() >= seconds_now() - 1);
+    }
+
+    #[test]
+    fn resident_memory_grows_with_touched_pages() {
+        let before = host_memory(1).unwrap();
+        let touched = std::hint::black_box(vec![1u8; 64 << 20]);
+        let after = host_memory(2).unwrap();
+        // The kernel counts in batches of pages for each thread.
+        assert!(after.resident >= before.resident + (48 << 20), "{before:?} {after:?}");
+        assert!(after.files > 0 && after.resident_high >= after.resident && after.time_ns == 2, "{after:?}");
+        drop(touched);
     }
 
     #[test]

@@ -8,7 +8,7 @@ use super::dumps::Dumps;
 use super::missed::{self, RecordingStart};
 use super::outputs::Snapshot;
 use super::pending::PendingDump;
-use super::process::this_process;
+use super::process::{host_memory, this_process};
 use super::say;
 use super::stream::CaptureStream;
 use crate::capture::Driver;
@@ -132,11 +132,9 @@ impl Recording {
     pub(super) fn copied(&self) -> Copied {
         cuda::settle();
         let (since, copies) = self.copies();
-        let process = Process {
-            started_unix_us: since.unix_us,
-            duration_ns: since.began.elapsed().as_nanos() as u64,
-            ..this_process()
-        };
+        let duration_ns = since.began.elapsed().as_nanos() as u64;
+        let memory = host_memory(duration_ns);
+        let process = Process { started_unix_us: since.unix_us, duration_ns, memory, ..this_process() };
         let drivers = copies.iter().map(|(device, _)| self.driver(*device)).collect();
         Copied { settings: self.settings.clone(), process, health: missed::since(&since.missed), copies, drivers }
     }

@@ -1,64 +1,103 @@
 //! `doctor`: what is installed, and what of a program can be recorded.
 
+use std::ffi::OsStr;
 use std::path::Path;
-use std::process::Command;
-
-use object::{Object, ObjectSection};
+use std::process::{Command, ExitCode};
 
 use crate::cli::DoctorArgs;
+use crate::elf::ProgramFile;
 use crate::failure::CommandFailure;
-use crate::{build, elf, kit, output};
+use crate::{build, kit, output};
 
-pub(crate) fn doctor(args: &DoctorArgs) -> Result<(), CommandFailure> {
-    let mut lines = vec![
-        tool("cargo", &build::cargo(), "--version"),
-        tool("C compiler (for --simulate)", "cc".as_ref(), "--version"),
-    ];
-    lines.push(driver());
-    lines.push(format!("cache: {}", kit::cache().display()));
-    if let Some(program) = &args.program {
-        lines.push(String::new());
-        lines.extend(of_program(program)?);
+pub(crate) fn doctor(args: &DoctorArgs) -> Result<ExitCode, CommandFailure> {
+    if args.gpu {
+        return check_gpu();
     }
-    output::print_text(&(lines.join("\n") + "\n"))
+    let lines = match &args.program {
+        Some(program) => of_program(program)?,
+        None => of_machine(),
+    };
+    output::print_text(&(lines.join("\n") + "\n"))?;
+    Ok(ExitCode::SUCCESS)
 }
 
-fn tool(name: &str, program: &std::ffi::OsStr, argument: &str) -> String {
-    let output = Command::new(program).arg(argument).output().ok().filter(|output| output.status.success());
+/// The exit code is the check's: 0, 1 if something is not as expected, 2 if there is no GPU.
+fn check_gpu() -> Result<ExitCode, CommandFailure> {
+    let program = kit::gpu_check()?;
+    let status = Command::new(&program).status();
+    let status = status.map_err(|error| CommandFailure::usage(format!("cannot run {}: {error}", program.display())))?;
+    Ok(ExitCode::from(status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(2)))
+}
+
+fn of_machine() -> Vec<String> {
+    let mut lines = vec![
+        format!("cargo-memtrace: {}", env!("CARGO_PKG_VERSION")),
+        tool("cargo", &build::cargo(), "needed by `run` and `test`"),
+        tool("C compiler", "cc".as_ref(), "needed by `--simulate`; on Debian and Ubuntu: apt-get install gcc"),
+        tool("cargo-nextest", "cargo-nextest".as_ref(), "needed by `test -- nextest run` only"),
+        driver(),
+    ];
+    lines.push(format!("cache: {}", kit::cache().display()));
+    let state = |is_built| if is_built { "built" } else { "not built yet; the first use builds it" };
+    lines.extend(kit::parts().map(|(name, is_built)| format!("{name}: {}", state(is_built))));
+    lines
+}
+
+fn tool(name: &str, program: &OsStr, need: &str) -> String {
+    let output = Command::new(program).arg("--version").output().ok().filter(|output| output.status.success());
     let version = output.and_then(|output| String::from_utf8_lossy(&output.stdout).lines().next().map(str::to_owned));
-    format!("{name}: {}", version.unwrap_or_else(|| "missing".to_owned()))
+    format!("{name}: {}", version.unwrap_or_else(|| format!("missing; {need}")))
 }
 
 fn driver() -> String {
     let version = std::fs::read_to_string("/proc/driver/nvidia/version").ok();
     let line = version.as_deref().and_then(|text| text.lines().next());
     line.map_or_else(
-        || "NVIDIA driver: none on this machine; `--simulate 24GiB` runs on a simulated GPU".to_owned(),
+        || "NVIDIA driver: none here; `--simulate 24GiB` runs programs on a simulated GPU".to_owned(),
         |line| format!("NVIDIA driver: {line}"),
     )
 }
 
 fn of_program(program: &Path) -> Result<Vec<String>, CommandFailure> {
-    let failed = |why: String| CommandFailure::usage(format!("cannot read {}: {why}", program.display()));
-    let bytes = std::fs::read(program).map_err(|error| failed(error.to_string()))?;
-    let file = object::File::parse(&*bytes).map_err(|error| failed(format!("it is no ELF program ({error})")))?;
-    let has = |section: &str| file.section_by_name(section).is_some_and(|section| section.size() > 0);
-    let is_dynamic = has(".dynamic");
-    let heap = match elf::has_memtrace(program) {
-        true => "heap: recorded, if memtrace's allocator is its global allocator".to_owned(),
-        false => "heap: not recorded: the program does not contain memtrace; add candle-memtrace and its allocator"
-            .to_owned(),
-    };
-    let cuda = match is_dynamic {
-        true => "CUDA memory: recorded, by the program itself or through the preload library",
-        false => "CUDA memory: not recorded: the program is linked statically, so nothing can be preloaded",
-    };
-    let lines = match (has(".debug_line"), file.symbols().next().is_some()) {
-        (true, _) => "lines: yes",
-        (false, true) => "lines: functions only; build with debug = \"line-tables-only\"",
-        (false, false) => {
-            "lines: none, the program is stripped; build with strip = \"none\" and debug = \"line-tables-only\""
+    let file = ProgramFile::read(program)?;
+    let heap = match file.has_memtrace {
+        true => "heap: recorded, if memtrace's allocator is the program's global allocator",
+        false => {
+            "heap: not recorded: memtrace is not in the program; add to Cargo.toml and to the program:\n    \
+             [dependencies]\n    candle-memtrace = \"0.1\"\n\n    \
+             #[global_allocator]\n    static ALLOC: memtrace::Alloc = memtrace::Alloc::system();"
         }
     };
-    Ok(vec![format!("program: {}", program.display()), heap, cuda.to_owned(), lines.to_owned()])
+    let mut lines = vec![format!("program: {}", program.display()), heap.to_owned(), cuda(&file).to_owned()];
+    if !file.cuda_libraries.is_empty() {
+        lines.push(format!("linked against: {}; it starts only where they are", file.cuda_libraries.join(", ")));
+    }
+    lines.push(names(&file).to_owned());
+    lines.push("physical memory: recorded, as a total of the process".to_owned());
+    Ok(lines)
+}
+
+fn cuda(file: &ProgramFile) -> &'static str {
+    match (file.is_dynamic, file.is_x86_64, file.has_memtrace) {
+        (false, ..) => {
+            "CUDA memory: not recorded: the program is linked statically, so it has no driver and no preload library"
+        }
+        (_, false, _) => "CUDA memory: not recorded: memtrace hooks the driver on x86-64 only",
+        (_, _, true) => "CUDA memory: recorded by the program itself",
+        (_, _, false) => "CUDA memory: recorded through the preload library",
+    }
+}
+
+fn names(file: &ProgramFile) -> &'static str {
+    match (file.has_lines, file.has_symbols) {
+        (true, _) => "lines: yes",
+        (false, true) => {
+            "lines: functions only; `cargo memtrace run` builds with line tables, or add to Cargo.toml:\n    \
+             [profile.release]\n    debug = \"line-tables-only\""
+        }
+        (false, false) => {
+            "lines: none, the program is stripped; add to Cargo.toml:\n    \
+             [profile.release]\n    strip = \"none\"\n    debug = \"line-tables-only\""
+        }
+    }
 }

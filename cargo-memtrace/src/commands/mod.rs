@@ -21,7 +21,7 @@ pub(crate) fn run(command: Command) -> Result<ExitCode, CommandFailure> {
     match command {
         Command::Run(args) => return run::run(&args),
         Command::Test(args) => return test::test(&args),
-        Command::Doctor(args) => doctor::doctor(&args)?,
+        Command::Doctor(args) => return doctor::doctor(&args),
         Command::Report(args) => report::report(&args)?,
         Command::Advise(args) => report::advise(&args.reading)?,
         Command::Leaks(reading) => report::leaks(&reading)?,

@@ -4,11 +4,13 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, ExitStatus};
 
+use memtrace_core::Bytes;
 use memtrace_core::export::Text;
 use memtrace_core::report::{Report, ReportOptions};
 
 use crate::cli::RunArgs;
 use crate::failure::CommandFailure;
+use crate::resident::{ResidentMemory, ResidentSampler};
 use crate::{build, elf, input, kit, recordings, signals};
 
 pub(crate) fn run(args: &RunArgs) -> Result<ExitCode, CommandFailure> {
@@ -33,15 +35,25 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode, CommandFailure> {
     let mut command = Command::new(&program);
     command.args(&args.args).envs(environment).env("MEMTRACE_OUT", &out).env("MEMTRACE", "1");
     settings(&mut command, args);
-    if elf::has_memtrace(&program) {
+    let has_memtrace = elf::has_memtrace(&program);
+    if has_memtrace {
         command.env("MEMTRACE_AUTOSTART", "1");
     } else {
         command.env("LD_PRELOAD", preloaded(&kit::preload_library()?));
     }
     let child =
         command.spawn().map_err(|error| CommandFailure::usage(format!("cannot run {}: {error}", program.display())))?;
+    let sampler = ResidentSampler::of(child.id());
     let status = wait(child)?;
-    summary(&out, &name, status);
+    let memory = sampler.stop();
+    if let Some(signal) = status.signal() {
+        eprintln!("memtrace: {name} was ended by signal {signal}; what was recorded until then is kept");
+    }
+    if !out.exists() {
+        nothing_recorded(&name, has_memtrace, memory);
+    } else if let Err(failure) = summary(&out) {
+        eprintln!("memtrace: {failure}");
+    }
     Ok(exit_code(status))
 }
 
@@ -79,14 +91,8 @@ fn exit_code(status: ExitStatus) -> ExitCode {
 }
 
 /// The report's answer, where the recording is, and the next command; on the standard error.
-fn summary(out: &Path, name: &str, status: ExitStatus) {
-    if let Some(signal) = status.signal() {
-        eprintln!("memtrace: {name} was ended by signal {signal}; what was recorded until then is kept");
-    }
-    let Ok(recording) = input::read(Some(out)) else {
-        eprintln!("memtrace: nothing was recorded; `cargo memtrace doctor` says what of a program can be recorded");
-        return;
-    };
+fn summary(out: &Path) -> Result<(), CommandFailure> {
+    let recording = input::read(Some(out))?;
     if let Ok(report) = Report::of(&recording.data, &ReportOptions::default()) {
         let answer =
             Report { title: report.title, answer: report.answer, findings: report.findings, ..Report::default() };
@@ -97,4 +103,34 @@ fn summary(out: &Path, name: &str, status: ExitStatus) {
         .and_then(|here| Some(out.strip_prefix(here).ok()?.to_owned()))
         .unwrap_or_else(|| out.to_owned());
     eprintln!("\nmemtrace: recorded to {}\nmemtrace: next: cargo memtrace report", path.display());
+    Ok(())
+}
+
+/// Why, what the kernel knows instead, and the lines that record the heap.
+fn nothing_recorded(name: &str, has_memtrace: bool, memory: ResidentMemory) {
+    if has_memtrace {
+        eprintln!(
+            "memtrace: nothing was recorded; `cargo memtrace doctor PROGRAM` says what of a program can be recorded"
+        );
+        return;
+    }
+    let (most, files) = (Bytes(memory.most), Bytes(memory.files));
+    eprintln!(
+        "
+memtrace: nothing was recorded: {name} used no CUDA memory, and its heap is seen only with memtrace's allocator in it
+memtrace: {name} held at most {most} of physical memory; mapped files and code were at most {files} of it
+memtrace: to record its heap, add to Cargo.toml and to the program, and run again:
+
+    [dependencies]
+    candle-memtrace = \"{version}\"
+
+    #[global_allocator]
+    static ALLOC: memtrace::Alloc = memtrace::Alloc::system();",
+        version = version(),
+    );
+}
+
+/// The version as a requirement: 0.1 for 0.1.0.
+fn version() -> &'static str {
+    concat!(env!("CARGO_PKG_VERSION_MAJOR"), ".", env!("CARGO_PKG_VERSION_MINOR"))
 }

@@ -10,10 +10,11 @@ use super::{cache, copy};
 use crate::failure::CommandFailure;
 
 /// The kit's packages and their folders in the repository.
-const PACKAGES: [(&str, &str); 4] = [
+const PACKAGES: [(&str, &str); 5] = [
     ("memtrace-cusim", "cusim"),
     ("memtrace-cusim-libraries", "cusim/libraries"),
     ("memtrace-preload", "preload"),
+    ("memtrace-gpu-check", "tests/gpu"),
     ("memtrace-runner", "runner"),
 ];
 

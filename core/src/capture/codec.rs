@@ -9,9 +9,9 @@ use super::bytes::{Coded, Payload, Reader, in_range};
 use super::{Commit, Counters, Damage, MAX_ORDINALS};
 use crate::snapshot::{
     Action, Block, BlockName, CallTime, Category, ContextId, Counted, CudaHooks, CudaState, Device, DeviceMemory,
-    Enabled, Gap, GraphMemory, Health, LoadedObject, Mark, MemoryKind, MemoryStats, OutOfMemory, Peak, Pool, Process,
-    Record, RecordKind, Rules, ScopeStats, Segment, SegmentRecord, Settings, Spans, StackContext, StackId, StackKind,
-    Stat, Thread, ThreadId, UnseenCalls,
+    Enabled, Gap, GraphMemory, Health, HostMemory, LoadedObject, Mark, MemoryKind, MemoryStats, OutOfMemory, Peak,
+    Pool, Process, Record, RecordKind, Rules, ScopeStats, Segment, SegmentRecord, Settings, Spans, StackContext,
+    StackId, StackKind, Stat, Thread, ThreadId, UnseenCalls,
 };
 
 /// `field` is encoded as its type, `field: method` by the methods of that name of [`Payload`] and [`Reader`]; fields
@@ -40,6 +40,7 @@ coded! {
         enabled, context, stacks, max_entries, min_size, stack_depth, device, skip_actions, rules, ..Self::default()
     }
     Thread { number, os_id, name }
+    HostMemory { time_ns, resident, resident_high, files, files_high, swapped }
     LoadedObject { path, build_id, base: raw, range }
     Commit { duration_ns, health }
     CudaHooks { state, imports, refused_imports, looked_up, unseen_calls }

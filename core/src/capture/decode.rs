@@ -9,7 +9,7 @@ use super::rebuild::DeviceParts;
 use super::{CHUNK_HEADER, Commit, Damage, DecodedCapture, HEADER, MAGIC, Tag, VERSION, chunk_head, refused};
 use crate::error::Error;
 use crate::snapshot::{
-    Block, BlockName, CallTime, CodeAddress, ContextId, ContextNode, Device, DeviceSnapshot, Frame, Health,
+    Block, BlockName, CallTime, CodeAddress, ContextId, ContextNode, Device, DeviceSnapshot, Frame, Health, HostMemory,
     LONGEST_NAME, LoadedObject, MAX_INTERVAL, Mark, ObjectSpans, Process, Record, ScopeStats, Segment, SegmentRecord,
     SnapshotData, Stacks,
 };
@@ -100,8 +100,8 @@ impl Reading {
         let data = &mut self.data;
         match tag {
             Tag::Process => {
-                let Process { threads, duration_ns, .. } = std::mem::take(&mut data.process);
-                data.process = Process { threads, duration_ns, ..r.get()? };
+                let Process { threads, duration_ns, memory, .. } = std::mem::take(&mut data.process);
+                data.process = Process { threads, duration_ns, memory, ..r.get()? };
             }
             Tag::Settings => data.settings = r.get()?,
             Tag::Sampling => data.settings.sample_interval = Some(interval(&mut r)?),
@@ -118,6 +118,9 @@ impl Reading {
                 data.health = Health { import_notes, ..commit.health };
             }
             Tag::ImportNotes => data.health.import_notes = r.get()?,
+            Tag::HostMemory => {
+                data.process.memory = Some(r.get::<HostMemory>()?.after(data.process.memory));
+            }
             Tag::End => {}
             _ => self.of_device(tag, &mut r)?,
         }

@@ -8,8 +8,8 @@ use super::bytes::{Coded, Payload};
 use super::codec::with_flag;
 use super::{Commit, Counters, Driver, MAGIC, Tag, VERSION};
 use crate::snapshot::{
-    Block, BlockName, CallTime, ContextNode, Device, DeviceSnapshot, Frame, Gap, LoadedObject, Mark, OutOfMemory,
-    Process, Record, ScopeStats, Segment, SegmentRecord, Settings, SnapshotData, Stacks, Thread,
+    Block, BlockName, CallTime, ContextNode, Device, DeviceSnapshot, Frame, Gap, HostMemory, LoadedObject, Mark,
+    OutOfMemory, Process, Record, ScopeStats, Segment, SegmentRecord, Settings, SnapshotData, Stacks, Thread,
 };
 
 /// Records in one chunk; a reader loses them together if the file is damaged there.
@@ -36,6 +36,7 @@ pub fn write(data: &SnapshotData, records: usize, out: impl Write) -> io::Result
     if !data.health.import_notes.is_empty() {
         encoder.chunk(Tag::ImportNotes, |p| p.list(&data.health.import_notes))?;
     }
+    encoder.host_memory(data.process.memory)?;
     encoder.commit(&Commit { duration_ns: data.process.duration_ns, health: data.health.clone() })?;
     encoder.end()
 }
@@ -141,6 +142,10 @@ impl<W: Write> Encoder<W> {
                 }
             }
         })
+    }
+
+    pub fn host_memory(&mut self, memory: Option<HostMemory>) -> io::Result<()> {
+        memory.map_or(Ok(()), |memory| self.chunk(Tag::HostMemory, |p| p.put(&memory)))
     }
 
     /// Makes what was written before count.

@@ -50,6 +50,7 @@
 //! | 27 skipped | device records:n marks:n time_ns:n; so many records and marks up to that time were not written; a *live* chunk follows with the blocks live at that time |
 //! | 28 gaps | device count:n (at:step records:n from_ns:step to_ns:step)*; where the log has skipped records, see `snapshot::Gap` |
 //! | 29 import notes | count:n note:text*; what the file of another program, from which the recording was read, does not say; at most once |
+//! | 30 host memory | time_ns resident resident_high files files_high swapped; replaces the one before, but `files_high` is the largest of all |
 //!
 //! ```text
 //! record  = kind:n(bit 0: free, bit 1: stack and alloc_stack are the same, from bit 2 on: memory) time_ns:step address:step size:n
@@ -106,7 +107,7 @@ tags! {
     Process = 1, Settings = 2, Threads = 3, Objects = 4, Addresses = 5, Stacks = 6, Contexts = 7, Frames = 8,
     Gap = 9, Records = 10, Marks = 11, Live = 12, Peak = 13, Counters = 14, Scopes = 15, Segments = 16,
     Commit = 17, End = 18, Names = 19, Pool = 20, Ooms = 21, Memory = 22, SegmentRecords = 23, Calls = 24,
-    Sampling = 25, Counted = 26, Skipped = 27, Gaps = 28, ImportNotes = 29,
+    Sampling = 25, Counted = 26, Skipped = 27, Gaps = 28, ImportNotes = 29, HostMemory = 30,
 }
 
 /// A device's numbers at a commit that do not follow from its records.

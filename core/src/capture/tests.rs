@@ -5,8 +5,8 @@ use std::num::NonZeroU64;
 use super::*;
 use crate::snapshot::testing::{self, LINE_7, LINE_9, Story, WORKER};
 use crate::snapshot::{
-    Action, BlockName, CallTime, Category, ContextId, CudaHooks, CudaState, Device, Gap, GraphMemory, MemoryKind,
-    Spans, UnseenCalls,
+    Action, BlockName, CallTime, Category, ContextId, CudaHooks, CudaState, Device, Gap, GraphMemory, HostMemory,
+    MemoryKind, Process, Spans, UnseenCalls,
 };
 
 fn bytes_of(data: &SnapshotData) -> Vec<u8> {
@@ -38,8 +38,13 @@ fn sample() -> SnapshotData {
     device.segment_records.last_mut().unwrap().estimated = true;
     device.lost_names = 3;
     data.process.rank = Some(0);
+    data.process.memory = Some(host_memory());
     data.health = health();
     data
+}
+
+fn host_memory() -> HostMemory {
+    HostMemory { time_ns: 9, resident: 8, resident_high: 70, files: 6, files_high: 50, swapped: 4 }
 }
 
 /// Two lines and a temporary, with data of CUDA devices.
@@ -198,6 +203,19 @@ fn chunks_with_unknown_tags_are_skipped() {
 }
 
 /// As a streamed capture has them.
+#[test]
+fn the_last_reading_of_resident_memory_counts_with_the_most_of_mapped_files() {
+    let mut encoder = Encoder::begin(Vec::new()).unwrap();
+    let later = HostMemory { time_ns: 20, resident: 5, files: 1, files_high: 1, ..host_memory() };
+    for memory in [host_memory(), later] {
+        encoder.host_memory(Some(memory)).unwrap();
+        encoder.process(&Process::default()).unwrap();
+    }
+    encoder.commit(&Commit::default()).unwrap();
+    let read = read(encoder.out()).unwrap().data.process.memory;
+    assert_eq!(read, Some(HostMemory { files_high: 50, ..later }));
+}
+
 #[test]
 fn names_come_in_parts_and_the_last_one_counts() {
     let named = |seq, name: &str| BlockName {

@@ -9,7 +9,7 @@ use crate::analysis::{self, Breakdown, Moment, ScopeRow, TemporaryRow};
 use crate::error::Error;
 use crate::report::{Cost, Finding, coverage, device_memory, findings, sampled};
 use crate::snapshot::{
-    CudaHooks, Device, DeviceSnapshot, Gap, MemoryStats, OutOfMemory, RecordKind, SnapshotData, Stat,
+    CudaHooks, Device, DeviceSnapshot, Gap, HostMemory, MemoryStats, OutOfMemory, RecordKind, SnapshotData, Stat,
 };
 
 /// The JSON's version: higher if a key is gone or has another meaning.
@@ -110,10 +110,24 @@ fn report(data: &SnapshotData, devices: Vec<Value>, left_out: &LeftOut) -> Value
     if !left_out.is_nothing() {
         report["left_out"] = left_out.to_string().into();
     }
+    if let Some(memory) = &data.process.memory {
+        report["host_memory"] = host_memory(memory);
+    }
     if let Some(interval) = data.settings.sample_interval {
         report["sample_interval"] = interval.get().into();
     }
     report
+}
+
+fn host_memory(memory: &HostMemory) -> Value {
+    json!({
+        "time_ns": memory.time_ns,
+        "resident_bytes": memory.resident,
+        "resident_peak_bytes": memory.resident_high,
+        "mapped_file_bytes": memory.files,
+        "mapped_file_peak_bytes": memory.files_high,
+        "swapped_bytes": memory.swapped,
+    })
 }
 
 fn health(data: &SnapshotData) -> Value {

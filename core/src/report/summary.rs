@@ -1,7 +1,7 @@
 //! The totals section of a device.
 
 use super::{coverage, sampled};
-use crate::snapshot::{Device, DeviceSnapshot, SnapshotData};
+use crate::snapshot::{Device, DeviceSnapshot, HostMemory, SnapshotData};
 use crate::units::{Bytes, grouped, round};
 
 /// Label and figure of each total; an empty label continues the line above.
@@ -29,6 +29,7 @@ pub(super) fn totals(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<(&'sta
     lines.extend(coverage::pool_lines(device));
     lines.extend(out_of_memory(device));
     lines.extend(other_devices(data, device));
+    lines.extend(data.process.memory.iter().flat_map(host_memory));
     lines.push((
         "Recorded",
         format!(
@@ -60,6 +61,41 @@ fn other_devices(data: &SnapshotData, shown: &DeviceSnapshot) -> Vec<(&'static s
     others.enumerate().map(line).collect()
 }
 
+/// The whole process, beside what was recorded.
+fn host_memory(memory: &HostMemory) -> [(&'static str, String); 2] {
+    let HostMemory { time_ns, resident, resident_high, files, files_high, .. } = *memory;
+    let (resident, most, after) = (Bytes(resident), Bytes(resident_high), seconds(time_ns));
+    let (files, most_files) = (Bytes(files), Bytes(files_high));
+    [
+        ("Resident memory", format!("{resident} of the whole process after {after:.3} s, at most {most}")),
+        ("", format!("{files} of it mapped files and code, at most {most_files}")),
+    ]
+}
+
 pub(super) fn seconds(nanos: u64) -> f64 {
     nanos as f64 / 1e9
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::snapshot::testing::two_lines_and_a_temporary;
+
+    #[test]
+    fn resident_memory_stands_beside_the_heap_if_it_was_read() {
+        let mut data = two_lines_and_a_temporary();
+        let text = |data: &SnapshotData| format!("{:?}", totals(data, &data.devices[0]));
+        assert!(!text(&data).contains("Resident"));
+        let memory = HostMemory {
+            time_ns: 2_000_000,
+            resident: 3 << 20,
+            resident_high: 5 << 20,
+            files: 1 << 20,
+            ..Default::default()
+        };
+        data.process.memory = Some(HostMemory { files_high: 2 << 20, ..memory });
+        let text = text(&data);
+        assert!(text.contains("3.000 MiB of the whole process after 0.002 s, at most 5.000 MiB"), "{text}");
+        assert!(text.contains("1.000 MiB of it mapped files and code, at most 2.000 MiB"), "{text}");
+    }
 }

@@ -8,6 +8,7 @@ mod category;
 mod cuda;
 mod device;
 mod health;
+mod host_memory;
 mod ids;
 mod memory_kind;
 mod names;
@@ -36,6 +37,7 @@ pub use category::Category;
 pub use cuda::{CudaHooks, CudaState, DeviceMemory, GraphMemory, Pool, UnseenCalls};
 pub use device::Device;
 pub use health::{Health, Spans};
+pub use host_memory::HostMemory;
 pub use ids::{ContextId, StackId, ThreadId};
 #[doc(hidden)]
 pub use memory_kind::MADE_UP;

@@ -1,5 +1,6 @@
 //! The recorded process and its threads.
 
+use super::host_memory::HostMemory;
 use super::ids::ThreadId;
 
 /// The recorded process.
@@ -21,6 +22,8 @@ pub struct Process {
     pub duration_ns: u64,
     /// Threads whose name or system id is known.
     pub threads: Vec<Thread>,
+    /// Its physical memory, at the last reading.
+    pub memory: Option<HostMemory>,
 }
 
 /// A thread that memtrace has seen.

@@ -64,6 +64,7 @@ impl CaptureStream {
             contexts: 1,
             objects: Vec::new(),
             threads: 0,
+            memory_read: false,
             committed: Committed { contexts: 1, ..Committed::default() },
             failing: false,
             closed: false,
@@ -88,6 +89,7 @@ impl CaptureStream {
             return false;
         }
         let flush = Flush { since, last: false };
+        self.memory_read = false;
         match recorder::devices().try_for_each(|device| self.append(device, &flush)) {
             Ok(()) => self.failing = false,
             Err(error) => self.go_back(&error),
@@ -112,6 +114,7 @@ impl CaptureStream {
         recorder::devices().try_for_each(|device| self.append(device, &flush))?;
         let devices: Vec<Device> = self.devices.iter().map(|position| position.device).collect();
         devices.into_iter().try_for_each(|device| self.encoder.driver(device, driver(device)))?;
+        self.memory_read = false;
         self.encode_commit(&flush)?;
         self.encoder.end()?;
         self.write_out()?;

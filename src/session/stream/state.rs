@@ -8,7 +8,7 @@ use crate::capture::{Commit, Encoder};
 use crate::record::{Cursor, thread};
 use crate::session::missed::{self, RecordingStart, spans};
 use crate::session::numbers::DenseStacks;
-use crate::session::process::threads;
+use crate::session::process::{host_memory, threads};
 use crate::session::say;
 use crate::snapshot::{Device, Health, LoadedObject};
 
@@ -44,6 +44,8 @@ pub(in crate::session) struct CaptureStream {
     pub(super) contexts: usize,
     pub(super) objects: Vec<LoadedObject>,
     pub(super) threads: usize,
+    /// This flush has read the process's memory.
+    pub(super) memory_read: bool,
     pub(super) committed: Committed,
     /// The last flush failed, which was reported.
     pub(super) failing: bool,
@@ -89,6 +91,9 @@ impl CaptureStream {
             health.lost_scopes += lost.scopes;
         }
         let duration_ns = flush.since.began.elapsed().as_nanos() as u64;
+        if !std::mem::replace(&mut self.memory_read, true) {
+            self.encoder.host_memory(host_memory(duration_ns))?;
+        }
         self.encoder.commit(&Commit { duration_ns, health })
     }
 

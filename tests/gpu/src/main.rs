@@ -7,7 +7,6 @@
 // First, because the other modules use its macros.
 #[macro_use]
 #[expect(dead_code, unsafe_code, reason = "shared with tests that use all of it; calls C")]
-#[path = "../../cuda/raw.rs"]
 mod raw;
 mod calls;
 

@@ -11,8 +11,16 @@ use crate::lane::Run;
 /// Folders whose entries must be listed.
 const FOLDERS: [&str; 5] = ["benches", "fuzz", "scripts", "tests/programs", "tests/simulated"];
 /// Other paths that must be listed: packages, and settings of checks.
-const SINGLE: [&str; 7] =
-    ["deny.toml", "examples/server", "rustfmt.toml", "tests/gpu", "tests/loom", "xtask/consumers", "xtask/perfetto"];
+const SINGLE: [&str; 8] = [
+    "deny.toml",
+    "examples/server",
+    "rustfmt.toml",
+    "tests/gpu",
+    "tests/loom",
+    "xtask/consumers",
+    "xtask/packaged",
+    "xtask/perfetto",
+];
 /// Entries that need no lane: packages' manifests, and code that tests and benchmarks share.
 const SHARED: [&str; 5] =
     ["benches/shared", "fuzz/Cargo.toml", "fuzz/src", "tests/simulated/Cargo.toml", "tests/simulated/src"];

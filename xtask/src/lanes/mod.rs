@@ -10,6 +10,7 @@ mod fuzzing;
 mod lints;
 mod listed;
 mod main_job;
+mod packaged;
 mod packages;
 mod report;
 mod simulated;
@@ -188,6 +189,13 @@ pub(crate) const LANES: &[Lane] = &[
         holds: "every feature set builds without a warning",
         owns: &[],
         run: packages::features,
+    },
+    Lane {
+        name: "packaged",
+        tier: Tier::Full,
+        holds: "a user installs and uses the packaged crates without the repository; docs/tool.md shows it",
+        owns: &["xtask/packaged"],
+        run: packaged::run,
     },
     Lane {
         name: "licences",

@@ -31,6 +31,7 @@ pub(super) fn net() -> SnapshotData {
         started_unix_us: 1_790_000_000_000_000,
         duration_ns: 2_000_000,
         threads: vec![Thread { number: ThreadId(1), os_id: 42, name: "net".into() }],
+        memory: None,
     };
     let module = LoadedObject {
         path: Some("/home/u/net/net".into()),

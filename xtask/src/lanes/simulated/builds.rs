@@ -25,8 +25,12 @@ pub(super) const LINKED: &[&str] = &[
 pub(super) const PROFILE: &str = "simulated";
 
 /// Packages that build without a toolkit: they load the driver at run time, if at all.
-const LOADED: &[&str] =
-    &["--package=memtrace-preload", "--package=memtrace-runner", "--package=gpu-check", "--package=cudarc-loaded"];
+const LOADED: &[&str] = &[
+    "--package=memtrace-preload",
+    "--package=memtrace-runner",
+    "--package=memtrace-gpu-check",
+    "--package=cudarc-loaded",
+];
 
 /// Builds these targets of the linked packages. `any_gpu` makes cargo unify the features of dev-dependencies, too, as it
 /// does for other tests.

@@ -1,0 +1,132 @@
+//! Trial of the packaged crates: what a user does with them from an empty folder, without this repository and without a
+//! network. Its transcript is docs/tool.md.
+
+mod source;
+mod user;
+
+use anyhow::Result;
+
+use self::user::User;
+use crate::lane::Run;
+
+/// With this variable, a trial that passed writes docs/tool.md.
+const UPDATE: &str = "MEMTRACE_UPDATE_DOCS";
+
+pub(crate) fn run(run: &Run) -> Result<String> {
+    let home = run.scratch("packaged")?;
+    source::make(run, &home.join("crates"), &home.join(".cargo"))?;
+    run.shell.create_dir(home.join("digits"))?;
+    let mut user = User::new(&home, &run.root.join("xtask/packaged"));
+    install(&mut user)?;
+    unchanged(&mut user)?;
+    record(&mut user)?;
+    read(&mut user)?;
+    compare(&mut user)?;
+    simulate(&mut user)?;
+    help(&mut user)?;
+    let result = user.checks.end()?;
+    if std::env::var_os(UPDATE).is_some() {
+        run.shell.write_file(run.root.join("docs/tool.md"), user.transcript)?;
+    }
+    Ok(result)
+}
+
+fn install(user: &mut User) -> Result<()> {
+    user.write(
+        "# `cargo memtrace`, command by command\n\n\
+         Every command below ran in one go, in an empty folder, with the packaged crates only: no clone of the repository, no \
+         GPU, no network. `MEMTRACE_UPDATE_DOCS=1 cargo xtask packaged` runs them again, checks what they print and writes this \
+         page. Cargo's progress is left out; `~` is the home folder of the trial. The programs were built with `opt-level = 0`, to save time.\n\n\
+         ## Install",
+    );
+    user.run("cargo install --locked cargo-memtrace", 0, &["Installed package `cargo-memtrace v"])?;
+    user.write("The program, a package with candle as its only dependency:");
+    for file in ["Cargo.toml", "src/lib.rs", "src/main.rs"] {
+        user.add(file)?;
+    }
+    user.run("cargo memtrace doctor", 0, &["cargo: cargo 1.", "NVIDIA driver: ", "simulated GPU: "])
+}
+
+fn unchanged(user: &mut User) -> Result<()> {
+    user.write("## A program as it is\n\nThe preload library, which records the CUDA memory of any program, is built on first use.");
+    let expected = [
+        "8 batches",
+        "nothing was recorded",
+        "physical memory",
+        "candle-memtrace = \"0.1\"",
+        "memtrace::Alloc::system()",
+    ];
+    user.run("cargo memtrace run --release", 0, &expected)
+}
+
+fn record(user: &mut User) -> Result<()> {
+    user.write("## Record the heap");
+    user.edit("Cargo.toml", "[dependencies]\n", "[dependencies]\ncandle-memtrace = \"0.1\"\n")?;
+    user.edit(
+        "src/lib.rs",
+        "use candle_core::{Device, Result, Tensor};\n",
+        "use candle_core::{Device, Result, Tensor};\n\n#[global_allocator]\nstatic ALLOC: memtrace::Alloc = memtrace::Alloc::system();\n",
+    )?;
+    let expected = [
+        "8 batches",
+        "MiB on cpu after",
+        "recorded to target/memtrace/digits-1.memtrace",
+        "next: cargo memtrace report",
+    ];
+    user.run("cargo memtrace run --release", 0, &expected)
+}
+
+fn read(user: &mut User) -> Result<()> {
+    user.write("## Read");
+    user.run("cargo memtrace report --top 5", 0, &["At the peak, by line", "src/lib.rs:", "Resident memory"])?;
+    user.run("cargo memtrace report --by line,operator --top 3 --json | head -n 40", 0, &["\"version\": 1"])?;
+    user.run("cargo memtrace explain lib.rs:24", 0, &["src/lib.rs:24"])?;
+    user.run("cargo memtrace leaks --top 3", 0, &["cpu"])?;
+    user.run("cargo memtrace temporaries --top 3", 0, &[])?;
+    user.run("cargo memtrace advise", 0, &["cpu"])?;
+    user.run("cargo memtrace timeline", 0, &["cpu"])?;
+    user.run("cargo memtrace flamegraph", 0, &["digits-1.svg"])?;
+    user.run("cargo memtrace export --to pytorch -o snapshot.pickle", 0, &["wrote snapshot.pickle"])?;
+    user.run("cargo memtrace doctor target/release/digits", 0, &["heap: recorded", "lines: yes"])
+}
+
+fn compare(user: &mut User) -> Result<()> {
+    user.write("## Compare and check\n\nThe program keeps the outputs of all batches; their sums are enough.");
+    user.edit(
+        "src/main.rs",
+        "outputs.push(model.forward(&batch)?);",
+        "outputs.push(model.forward(&batch)?.sum_all()?);",
+    )?;
+    user.run("cargo memtrace run --release", 0, &["recorded to target/memtrace/digits-2.memtrace"])?;
+    user.run(
+        "cargo memtrace diff target/memtrace/digits-1.memtrace target/memtrace/digits-2.memtrace",
+        0,
+        &["src/lib.rs:"],
+    )?;
+    user.run("cargo memtrace check --baseline target/memtrace/digits-1.memtrace", 0, &["ok: the peak of "])?;
+    user.run("cargo memtrace check --peak 1MiB", 1, &["is over the limit of 1.000 MiB by"])
+}
+
+fn simulate(user: &mut User) -> Result<()> {
+    user.write(
+        "## Without a GPU\n\nCandle's feature `cuda` builds with a stand-in for the CUDA toolkit, and the program runs on a simulated \
+         GPU: its memory is right to the byte, its results are zeros ([testing-gpu.md](testing-gpu.md)). The simulated GPU is built \
+         on first use.",
+    );
+    let expected = ["8 batches", "on cuda:0", "recorded to target/memtrace/digits-3.memtrace"];
+    user.run("cargo memtrace run --features cuda --simulate 24GiB", 0, &expected)?;
+    user.run("cargo memtrace report --top 5", 0, &["a simulated GPU", "src/lib.rs:"])?;
+    user.write("A test of memory:");
+    user.add("tests/memory.rs")?;
+    user.run(
+        "cargo memtrace test --simulate 24GiB -- --features cuda --test memory",
+        0,
+        &["test result: ok. 1 passed", "simulated GPU of 24"],
+    )
+}
+
+fn help(user: &mut User) -> Result<()> {
+    user.write("## Help");
+    user.run("cargo memtrace --help", 0, &["Examples:"])?;
+    user.run("cargo memtrace reprot", 2, &["report"])
+}

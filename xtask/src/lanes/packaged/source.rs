@@ -1,0 +1,54 @@
+//! Local directory source: the packaged crates beside the third-party ones, in place of a registry.
+
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context, Result, ensure};
+use xshell::cmd;
+
+use crate::lane::Run;
+
+/// What a user needs.
+const PACKAGES: [&str; 8] = [
+    "memtrace-core",
+    "candle-memtrace",
+    "memtrace-preload",
+    "memtrace-cusim",
+    "memtrace-cusim-libraries",
+    "memtrace-runner",
+    "memtrace-gpu-check",
+    "cargo-memtrace",
+];
+
+/// Packages the crates and fills the folder `home` of a cargo that finds them, and no network.
+pub(super) fn make(run: &Run, crates: &Path, home: &Path) -> Result<()> {
+    let shell = &run.shell;
+    let packaged = run.target.join("package");
+    shell.remove_path(&packaged)?;
+    let selected = PACKAGES.iter().flat_map(|name| ["--package", name]);
+    cmd!(shell, "cargo package --quiet --no-verify --allow-dirty {selected...}").run()?;
+    cmd!(shell, "cargo vendor --quiet --locked --versioned-dirs {crates}").ignore_stdout().run()?;
+    let mut unpacked = 0;
+    for entry in fs::read_dir(&packaged)? {
+        let path = entry?.path();
+        if path.extension().is_some_and(|extension| extension == "crate") {
+            unpack(run, &path, crates)?;
+            unpacked += 1;
+        }
+    }
+    ensure!(unpacked == PACKAGES.len(), "cargo made {unpacked} packages, not {}", PACKAGES.len());
+    let source = format!(
+        "[source.crates-io]\nreplace-with = \"packaged\"\n\n[source.packaged]\ndirectory = {crates:?}\n\n[net]\noffline = true\n"
+    );
+    Ok(shell.write_file(home.join("config.toml"), source)?)
+}
+
+fn unpack(run: &Run, package: &Path, crates: &Path) -> Result<()> {
+    let shell = &run.shell;
+    cmd!(shell, "tar --extract --gzip --file {package} --directory {crates}").quiet().run()?;
+    let sum = cmd!(shell, "sha256sum {package}").quiet().read()?;
+    let sum = sum.split(' ').next().context("sha256sum printed nothing")?;
+    let name = package.file_stem().context("a package has a name")?;
+    let checksum = format!("{{\"files\":{{}},\"package\":\"{sum}\"}}");
+    Ok(shell.write_file(crates.join(name).join(".cargo-checksum.json"), checksum)?)
+}
