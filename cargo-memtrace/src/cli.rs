@@ -282,6 +282,9 @@ pub(crate) struct DiffArgs {
 }
 
 #[derive(Args)]
+#[command(after_help = "Examples:
+  cargo memtrace flamegraph
+  cargo memtrace flamegraph run.memtrace --at end --by scope -o end.svg")]
 pub(crate) struct FlamegraphArgs {
     #[command(flatten)]
     pub(crate) reading: ReadingArgs,
@@ -300,6 +303,9 @@ pub(crate) struct FlamegraphArgs {
 }
 
 #[derive(Args)]
+#[command(after_help = "Examples:
+  cargo memtrace timeline
+  cargo memtrace timeline run.memtrace --from step:2 -o run.svg")]
 pub(crate) struct TimelineArgs {
     #[command(flatten)]
     pub(crate) reading: ReadingArgs,

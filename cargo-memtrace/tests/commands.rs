@@ -147,6 +147,7 @@ fn wrong_input_is_an_error_of_code_2_and_leaves_no_file() {
     }
     fails(2, &["flamegraph", &whole, "-o", &(whole.clone() + "/below.svg")]);
     fails(2, &["export", &whole, "--to", "json", "-o", &(whole.clone() + "/below.json")]);
+    assert!(fails(2, &["run", "--exec", "true", "--out", &whole]).contains("exists"));
     for unknown in [
         &["report", &whole, "--sideways"][..],
         &["reprot"],
@@ -165,4 +166,53 @@ fn the_page_and_the_completions_know_every_command() {
     for command in ["run", "test", "report", "explain", "diff", "flamegraph", "timeline", "export", "check", "doctor"] {
         assert!(page.contains(command) && script.contains(command), "{command}");
     }
+}
+
+#[test]
+fn doctor_says_what_of_a_program_can_be_recorded_and_why_not() {
+    let itself = prints(&["doctor", env!("CARGO_BIN_EXE_cargo-memtrace")]);
+    for expected in [
+        "heap: not recorded: memtrace is not in the program",
+        "candle-memtrace = ",
+        "CUDA memory: recorded through the preload library",
+        "lines: yes",
+        "physical memory: recorded",
+    ] {
+        assert!(itself.contains(expected), "{expected}: {itself}");
+    }
+    assert!(!itself.contains("linked against"), "{itself}");
+    let machine = prints(&["doctor"]);
+    for expected in ["cargo: cargo 1.", "C compiler: ", "NVIDIA driver: ", "preload library: ", "simulated GPU: "] {
+        assert!(machine.contains(expected), "{expected}: {machine}");
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let text = folder.path().join("text");
+    fs::write(&text, "no program").unwrap();
+    assert!(fails(2, &["doctor", text.to_str().unwrap()]).contains("it is not an ELF program"));
+    fails(2, &["doctor", folder.path().join("missing").to_str().unwrap()]);
+}
+
+#[test]
+fn the_help_of_every_command_has_examples() {
+    let commands = [
+        "run",
+        "test",
+        "report",
+        "advise",
+        "explain",
+        "leaks",
+        "temporaries",
+        "diff",
+        "flamegraph",
+        "timeline",
+        "export",
+        "check",
+        "doctor",
+        "completions",
+        "man",
+    ];
+    for command in commands {
+        assert!(prints(&["help", command]).contains(&format!("  cargo memtrace {command}")), "{command}");
+    }
+    assert!(prints(&["--help"]).contains("Examples:"));
 }

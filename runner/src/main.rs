@@ -1,29 +1,5 @@
-//! A runner for cargo and nextest: chooses a real or a simulated GPU before a program starts. See README.md.
+//! The program of the package's library.
 
-#[cfg(target_os = "linux")]
-mod choice;
-#[cfg(target_os = "linux")]
-mod driver;
-#[cfg(target_os = "linux")]
-mod needs;
-#[cfg(target_os = "linux")]
-mod query;
-#[cfg(target_os = "linux")]
-mod run;
-#[cfg(target_os = "linux")]
-mod settings;
-#[cfg(target_os = "linux")]
-mod simulated;
-#[cfg(target_os = "linux")]
-mod skip;
-
-#[cfg(target_os = "linux")]
 fn main() -> std::process::ExitCode {
-    run::main()
-}
-
-#[cfg(not(target_os = "linux"))]
-fn main() -> std::process::ExitCode {
-    eprintln!("memtrace-runner: works on Linux only; remove it from .cargo/config.toml for this target");
-    std::process::ExitCode::FAILURE
+    memtrace_runner::main()
 }

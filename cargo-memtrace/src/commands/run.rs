@@ -1,12 +1,15 @@
 //! `run`: builds a program, runs it, records it, and says what held the memory.
 
+use std::fs::File;
+use std::io::BufWriter;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, ExitStatus};
 
 use memtrace_core::Bytes;
-use memtrace_core::export::Text;
+use memtrace_core::export::{Capture, Export, Text};
 use memtrace_core::report::{Report, ReportOptions};
+use memtrace_core::snapshot::SnapshotData;
 
 use crate::cli::RunArgs;
 use crate::failure::CommandFailure;
@@ -29,6 +32,9 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode, CommandFailure> {
         }
     };
     let out = match &args.out {
+        Some(path) if path.exists() => {
+            return Err(CommandFailure::usage(format!("{} exists; give another name, or remove it", path.display())));
+        }
         Some(path) => path.clone(),
         None => recordings::next(&name, args.keep)?,
     };
@@ -93,6 +99,9 @@ fn exit_code(status: ExitStatus) -> ExitCode {
 /// The report's answer, where the recording is, and the next command; on the standard error.
 fn summary(out: &Path) -> Result<(), CommandFailure> {
     let recording = input::read(Some(out))?;
+    if out.extension().is_some_and(|extension| extension == "memtrace") {
+        keep_names(out, &recording.data)?;
+    }
     if let Ok(report) = Report::of(&recording.data, &ReportOptions::default()) {
         let answer =
             Report { title: report.title, answer: report.answer, findings: report.findings, ..Report::default() };
@@ -104,6 +113,22 @@ fn summary(out: &Path) -> Result<(), CommandFailure> {
         .unwrap_or_else(|| out.to_owned());
     eprintln!("\nmemtrace: recorded to {}\nmemtrace: next: cargo memtrace report", path.display());
     Ok(())
+}
+
+/// Writes the capture again with the names of functions: the next build replaces the program that has them.
+fn keep_names(out: &Path, data: &SnapshotData) -> Result<(), CommandFailure> {
+    let failed = |error: std::io::Error| {
+        CommandFailure::usage(format!(
+            "cannot write {}: {error}; it stays without the names of functions",
+            out.display()
+        ))
+    };
+    let mut new = out.as_os_str().to_owned();
+    new.push(".new");
+    let mut file = BufWriter::new(File::create(&new).map_err(failed)?);
+    Capture::default().write(data, &mut file)?;
+    file.into_inner().map_err(|error| failed(error.into_error()))?;
+    std::fs::rename(&new, out).map_err(failed)
 }
 
 /// Why, what the kernel knows instead, and the lines that record the heap.
@@ -133,4 +158,21 @@ memtrace: to record its heap, add to Cargo.toml and to the program, and run agai
 /// The version as a requirement: 0.1 for 0.1.0.
 fn version() -> &'static str {
     concat!(env!("CARGO_PKG_VERSION_MAJOR"), ".", env!("CARGO_PKG_VERSION_MINOR"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_capture_with_names_takes_the_place_of_the_one_without() {
+        let folder = tempfile::tempdir().unwrap();
+        let out = folder.path().join("a-1.memtrace");
+        std::fs::write(&out, "streamed").unwrap();
+        let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/golden/everything.memtrace");
+        let data = memtrace_core::read_capture(golden, |_, _| {}).unwrap();
+        keep_names(&out, &data).unwrap();
+        assert_eq!(memtrace_core::read_capture(&out, |_, _| {}).unwrap(), data);
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1, "no temporary file stays");
+    }
 }

@@ -53,6 +53,7 @@ impl User {
         let text = self.shown(&String::from_utf8_lossy(&output.stdout));
         self.checks.exit(command, output.status, output.status.code() == Some(code), &text);
         expected.iter().for_each(|part| self.checks.says(command, &text, part));
+        self.checks.that(&format!("{command}: has names"), !text.contains("(no names)"));
         let ended = if code == 0 { String::new() } else { format!("\n[exit code {code}]") };
         Ok(write!(self.transcript, "```console\n$ {command}\n{}{ended}\n```\n\n", text.trim_end())?)
     }

@@ -1,0 +1,31 @@
+//! A runner for cargo and nextest: chooses a real or a simulated GPU before a program starts. See README.md.
+
+#[cfg(target_os = "linux")]
+mod choice;
+#[cfg(target_os = "linux")]
+mod driver;
+#[cfg(target_os = "linux")]
+mod needs;
+#[cfg(target_os = "linux")]
+mod query;
+#[cfg(target_os = "linux")]
+mod run;
+#[cfg(target_os = "linux")]
+mod settings;
+#[cfg(target_os = "linux")]
+mod simulated;
+#[cfg(target_os = "linux")]
+mod skip;
+
+/// The whole program. It is a library because cargo fetches packages of libraries only, and `cargo memtrace` has it fetched.
+#[cfg(target_os = "linux")]
+pub fn main() -> std::process::ExitCode {
+    run::main()
+}
+
+/// The whole program.
+#[cfg(not(target_os = "linux"))]
+pub fn main() -> std::process::ExitCode {
+    eprintln!("memtrace-runner: works on Linux only; remove it from .cargo/config.toml for this target");
+    std::process::ExitCode::FAILURE
+}
