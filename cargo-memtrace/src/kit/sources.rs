@@ -46,6 +46,8 @@ pub(super) fn root() -> Result<PathBuf, CommandFailure> {
 /// Has cargo fetch the packages, and copies them.
 fn make(root: &Path) -> Result<(), CommandFailure> {
     let failed = |error: std::io::Error| CommandFailure::usage(format!("cannot write {}: {error}", root.display()));
+    // Of an attempt that failed.
+    let _ = fs::remove_dir_all(root);
     let manifest = root.join("fetch/Cargo.toml");
     fs::create_dir_all(root.join("fetch")).map_err(failed)?;
     let needs: String = PACKAGES.iter().map(|(package, _)| format!("{package} = \"={VERSION}\"\n")).collect();
