@@ -262,7 +262,7 @@ pub(crate) struct DiffArgs {
     pub(crate) before: PathBuf,
     /// The recording after the change
     pub(crate) after: PathBuf,
-    /// Tables to print
+    /// Tables to print. By operator, a PyTorch snapshot and a recording of candle are paired
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     pub(crate) by: Vec<By>,
     /// The moment of both: peak, end, a time in seconds, step:N, scope:NAME

@@ -10,9 +10,8 @@ use crate::{input, output};
 
 pub(crate) fn diff(args: &DiffArgs) -> Result<(), CommandFailure> {
     let keys = args.by.iter().map(|by| key(*by)).collect::<Result<Vec<_>, _>>()?;
-    let defaults = DiffOptions::default();
     let options = DiffOptions {
-        keys: if keys.is_empty() { defaults.keys } else { keys },
+        keys,
         device: args.selection.device,
         before: args.at.clone(),
         after: args.at_after.clone().unwrap_or_else(|| args.at.clone()),

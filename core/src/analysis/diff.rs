@@ -100,7 +100,7 @@ impl Diff {
         Self::of_rows(rows.into_values().collect())
     }
 
-    fn of_rows(mut rows: Vec<DiffRow>) -> Self {
+    pub(super) fn of_rows(mut rows: Vec<DiffRow>) -> Self {
         let change = |row: &DiffRow| row.change().unsigned_abs();
         rows.sort_by(|a, b| change(b).cmp(&change(a)).then_with(|| a.label.cmp(&b.label)));
         let before = rows.iter().map(|row| row.before).sum();

@@ -50,7 +50,8 @@ pub fn temporaries(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<Temporar
     rows
 }
 
-fn short_lived(records: &[Record]) -> Vec<Block> {
+/// Blocks that were freed before [`SOON`] more were allocated.
+pub(super) fn short_lived(records: &[Record]) -> Vec<Block> {
     let mut allocated: HashMap<Option<std::num::NonZeroU64>, usize> = HashMap::new();
     let mut allocs = 0;
     let mut found = Vec::new();

@@ -1,6 +1,7 @@
 //! Category hints: what a stack alone says about the purpose of a block.
 
 use super::operator::FramePlace;
+use super::torch::is_optimizer;
 use super::{Origin, allocator, library, operator};
 use crate::snapshot::{Category, ContextId, Fact, Frame, Rules, SnapshotData, StackId, SymbolName};
 
@@ -73,7 +74,8 @@ impl StackHint {
             matches!(hint, Hint::GivenOut | Hint::Workspace | Hint::Backward | Hint::Rule(Category::Unknown));
         let is_operator = operator.is_some() && !is_final;
         let frames = || data.stacks.frames(stack);
-        let in_optimizer = is_operator && frames().any(|frame| FramePlace::of(frame).is(rules, Fact::Optimizer));
+        let steps = |frame: &Frame| FramePlace::of(frame).is(rules, Fact::Optimizer) || is_optimizer(frame);
+        let in_optimizer = is_operator && frames().any(steps);
         let of = operator.and_then(|operator| operator.backward_of).unwrap_or_default();
         let is_gradient = operator.is_some_and(|operator| rules.is_gradient(operator.root, of));
         let is_forward = |frame: &Frame| rules.names(Fact::Forward, SymbolName(frame.function_or_empty()).function());
@@ -112,6 +114,11 @@ fn by_rule(rules: &Rules, run: &[FramePlace<'_>]) -> Option<Category> {
 /// Was the block created from data or a constant, not from other tensors?
 pub(crate) fn is_made_anew(data: &SnapshotData, stack: StackId) -> bool {
     matches!(StackHint::of(data, stack).hint, Hint::Input | Hint::Constant | Hint::Variable)
+}
+
+/// Was the block allocated by an operator in an optimizer's step?
+pub(crate) fn is_of_optimizer(data: &SnapshotData, stack: StackId, context: ContextId) -> bool {
+    StackHint::of(data, stack).within(is_step(data, context)) == Hint::Step
 }
 
 pub(super) fn is_step(data: &SnapshotData, context: ContextId) -> bool {

@@ -22,13 +22,14 @@ pub use allocator::allocator;
 #[doc(hidden)]
 pub use arms::learn_backward_pass;
 pub use categories::{Categories, Either};
-pub(crate) use hint::is_made_anew;
+pub(crate) use hint::{is_made_anew, is_of_optimizer};
 pub use library::library;
 pub(crate) use library::{is_memtraces, name_of_library};
 pub use operator::{Operator, operator};
 pub(crate) use operator::{allocates_once, has_backward_pass, is_pool, squared_by};
 pub use origin::Origin;
 pub use spanned::belongs_to_a_span;
+pub(crate) use torch::is_python;
 
 use crate::snapshot::{ContextId, Frame, SnapshotData, StackId};
 

@@ -23,6 +23,32 @@ const OVERLOADS: [&str; 11] = [
 /// How the dispatcher's functions begin: `at::_ops::mul_Tensor::call`.
 const DISPATCH: &str = "at::_ops::";
 const AUTOGRAD: &str = "torch::autograd::";
+/// How functions begin that say nothing about the program: the interpreter's, the thread's, the allocator's, and those that took
+/// the stack.
+const MACHINERY: [&str; 22] = [
+    "_Py",
+    "Py",
+    "pymain_",
+    "pyrun_",
+    "run_mod",
+    "run_eval_code_obj",
+    "cfunction_",
+    "method_vectorcall",
+    "slot_tp_",
+    "_start",
+    "__libc_",
+    "__cxa_",
+    "clone",
+    "__clone",
+    "start_thread",
+    "pthread_",
+    "execute_native_thread_routine",
+    "torch::unwind::",
+    "torch::CapturedTraceback::",
+    "torch::cuda::(anonymous namespace)::gather",
+    "c10::cuda::CUDACachingAllocator::",
+    "c10::impl::wrap_kernel_functor_unboxed_",
+];
 
 /// What a frame of PyTorch tells of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,15 +61,19 @@ pub(super) enum TorchCall<'a> {
 }
 
 /// Whether a recording is of a Python program.
-pub(super) fn is_python(data: &SnapshotData) -> bool {
+pub(crate) fn is_python(data: &SnapshotData) -> bool {
     data.stacks.frames.iter().any(|frame| is_script(frame.file_or_empty()))
 }
 
 /// Whose code a frame is that has a file, but none of Rust's.
 pub(super) fn origin(file: &str, function: &str) -> Origin {
     if !is_script(file) {
-        let is_torch = function.starts_with(DISPATCH) || function.starts_with(AUTOGRAD);
-        return if is_torch { Origin::Framework } else { Origin::Unknown };
+        let begins = |names: &[&str]| names.iter().any(|name| function.starts_with(name));
+        return match () {
+            () if begins(&[DISPATCH, AUTOGRAD]) => Origin::Framework,
+            () if begins(&MACHINERY) => Origin::Std,
+            () => Origin::Unknown,
+        };
     }
     match file.rsplit_once("-packages/").map(|(_, path)| path.split('/').next().unwrap_or_default()) {
         Some(package) if PACKAGES.contains(&package) => Origin::Framework,
@@ -57,6 +87,13 @@ pub(super) fn origin(file: &str, function: &str) -> Origin {
 /// Python's files, and what it calls code without a file: `<string>`, `<ipython-input-3-0a1b>`.
 fn is_script(file: &str) -> bool {
     file.ends_with(".py") || file.starts_with('<') && file.ends_with('>')
+}
+
+/// Is this the step of one of PyTorch's optimizers?
+pub(super) fn is_optimizer(frame: &Frame) -> bool {
+    let path = frame.file_or_empty().rsplit_once("/torch/optim/").map(|(_, path)| path);
+    path.is_some_and(|path| !path.starts_with("lr_scheduler") && !path.starts_with("swa_utils"))
+        && frame.function_or_empty() == "step"
 }
 
 /// What a frame tells of, if it is PyTorch's.
@@ -123,11 +160,21 @@ mod tests {
             ("<ipython-input-3-0a1b2c>", "<module>", Origin::Workspace),
             ("/tmp/torchinductor_u/qo/cqobcc.py", "call", Origin::Framework),
             ("RegisterCUDA_0.cpp", "at::_ops::mul_Tensor::call", Origin::Framework),
-            ("??", "torch::unwind::unwind", Origin::Unknown),
-            ("??", "_PyEval_EvalFrameDefault", Origin::Unknown),
+            ("??", "torch::unwind::unwind", Origin::Std),
+            ("??", "_PyEval_EvalFrameDefault", Origin::Std),
+            ("bindings.cpp", "my_kernels::forward", Origin::Unknown),
         ] {
             assert_eq!(origin(file, function), whose, "{file} {function}");
         }
+    }
+
+    #[test]
+    fn the_step_of_an_optimizer_is_a_function_of_its_file() {
+        let in_torch =
+            |function, file| is_optimizer(&frame(function, &format!("/env/site-packages/torch/optim/{file}")));
+        assert!(in_torch("step", "adamw.py") && in_torch("step", "optimizer.py"));
+        assert!(!in_torch("zero_grad", "optimizer.py") && !in_torch("step", "lr_scheduler.py"));
+        assert!(!is_optimizer(&frame("step", "/home/u/torch/game.py")));
     }
 
     #[test]

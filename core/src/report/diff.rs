@@ -1,9 +1,9 @@
 //! The report of a difference: what changed between two recordings, or between two moments of one.
 
-use super::Report;
 use super::section::{Cell, Section};
 use super::tables::more;
-use crate::analysis::{Diff, DiffKey, DiffRow, Moment, device_or_main};
+use super::{Report, pairs};
+use crate::analysis::{Diff, DiffKey, DiffRow, Moment, OperatorPairs, device_or_main};
 use crate::error::Error;
 use crate::snapshot::{Device, DeviceSnapshot, SnapshotData};
 use crate::units::{Bytes, signed};
@@ -11,9 +11,11 @@ use crate::units::{Bytes, signed};
 /// What a difference shows.
 #[derive(Clone, Debug)]
 pub struct DiffOptions {
-    /// The tables, in this order.
+    /// The tables, in this order. Empty: by line, operator, category and scope; by operator alone where one recording is
+    /// PyTorch's and the other is not.
     pub keys: Vec<DiffKey>,
-    /// The device; the main device of the second recording if `None`.
+    /// The device. `None`: the main device of the second recording, in both; or each recording's main device, if the first does
+    /// not have that one.
     pub device: Option<Device>,
     /// The moment of the first recording.
     pub before: Moment,
@@ -28,7 +30,7 @@ pub struct DiffOptions {
 impl Default for DiffOptions {
     fn default() -> Self {
         Self {
-            keys: vec![DiffKey::Line, DiffKey::Operator, DiffKey::Category, DiffKey::Scope],
+            keys: Vec::new(),
             device: None,
             before: Moment::Peak,
             after: Moment::Peak,
@@ -38,7 +40,9 @@ impl Default for DiffOptions {
     }
 }
 
-const COLUMNS: [&str; 5] = ["Change", "Before", "After", "Blocks", ""];
+/// The tables of two recordings of the same kind of program.
+const KEYS: [DiffKey; 4] = [DiffKey::Line, DiffKey::Operator, DiffKey::Category, DiffKey::Scope];
+pub(super) const COLUMNS: [&str; 5] = ["Change", "Before", "After", "Blocks", ""];
 
 impl Report {
     /// What the second recording holds more, or less, than the first.
@@ -48,18 +52,36 @@ impl Report {
     pub fn of_diff(before: &SnapshotData, after: &SnapshotData, options: &DiffOptions) -> Result<Self, Error> {
         let new =
             device_or_main(after, options.device).ok_or_else(|| missing("the second recording", options.device))?;
-        let old = before.device(new.device).ok_or_else(|| missing("the first recording", Some(new.device)))?;
+        let old =
+            before.device(new.device).or_else(|| device_or_main(before, None).filter(|_| options.device.is_none()));
+        let old = old.ok_or_else(|| missing("the first recording", Some(new.device)))?;
         let (old, new) = (options.before.of(before, old)?, options.after.of(after, new)?);
-        let diffs: Vec<_> =
-            options.keys.iter().map(|key| (*key, Diff::of((before, &old), (after, &new), *key))).collect();
         let mut report = Self {
-            title: title(before, after, new.device),
+            title: title((before, old.device), (after, new.device)),
             answer: vec![total(options, &old, &new)],
             ..Self::default()
         };
-        report.answer.extend(diffs.first().and_then(|(_, diff)| largest(diff, options.threshold)));
+        let pairs = OperatorPairs::of((before, &old), (after, &new));
+        let keys: &[DiffKey] = match &pairs {
+            _ if !options.keys.is_empty() => &options.keys,
+            Some(_) => &[DiffKey::Operator],
+            None => &KEYS,
+        };
+        for key in keys {
+            let is_first = report.sections.is_empty();
+            let mut add = |diff: &Diff, sections: Vec<Section>| {
+                report.answer.extend(largest(diff, options.threshold).filter(|_| is_first));
+                report.sections.extend(sections);
+            };
+            if let (DiffKey::Operator, Some(found)) = (key, &pairs) {
+                add(&found.at_peak, pairs::sections(found, (&old, &new), options));
+            } else {
+                let diff = Diff::of((before, &old), (after, &new), *key);
+                add(&diff, vec![section(*key, &diff, options)]);
+            }
+        }
+        report.answer.extend(pairs.iter().filter(|_| keys.contains(&DiffKey::Operator)).map(pairs::answer));
         report.notes.extend(sampled(&old, &new));
-        report.sections = diffs.iter().map(|(key, diff)| section(*key, diff, options)).collect();
         Ok(report)
     }
 }
@@ -69,10 +91,17 @@ fn missing(which: &str, device: Option<Device>) -> Error {
     Error::moment(format!("{which} has {device}; choose another with --device"))
 }
 
-fn title(before: &SnapshotData, after: &SnapshotData, device: Device) -> String {
-    match (&before.process.program, &after.process.program) {
-        (one, other) if one == other => format!("memtrace: difference of {one} on {device}"),
-        (one, other) => format!("memtrace: difference of {one} and {other} on {device}"),
+fn title(before: (&SnapshotData, Device), after: (&SnapshotData, Device)) -> String {
+    match ((&before.0.process.program, before.1), (&after.0.process.program, after.1)) {
+        ((one, device), (other, same)) if one == other && device == same => {
+            format!("memtrace: difference of {one} on {device}")
+        }
+        ((one, device), (other, same)) if device == same => {
+            format!("memtrace: difference of {one} and {other} on {device}")
+        }
+        ((one, device), (other, another)) => {
+            format!("memtrace: difference of {one} on {device} and {other} on {another}")
+        }
     }
 }
 
@@ -126,25 +155,31 @@ fn section(key: DiffKey, diff: &Diff, options: &DiffOptions) -> Section {
     }
     let is_large = |row: &&DiffRow| row.change() != 0 && row.change().unsigned_abs() >= options.threshold;
     let shown: Vec<&DiffRow> = diff.rows.iter().filter(is_large).take(options.rows).collect();
-    section.rows = shown.iter().map(|row| cells(row)).collect();
+    let label = |row: &DiffRow| match word(row) {
+        word @ ("new" | "gone") => format!("{} ({word})", row.label),
+        _ => row.label.clone(),
+    };
+    section.rows = shown.iter().map(|row| cells(row, label(row))).collect();
     let hidden: Vec<&DiffRow> = diff.rows.iter().skip(shown.len()).collect();
-    if !hidden.is_empty() {
-        let sum = |of: fn(&DiffRow) -> u64| hidden.iter().map(|row| of(row)).sum::<u64>();
-        let (before, after) = (sum(|row| row.before), sum(|row| row.after));
-        let front = vec![Cell::Change(change_of(before, after)), Cell::Sum(before), Cell::Sum(after)];
-        section.partial_row(front, more(hidden.len()));
-    }
+    fold(&hidden, &mut section);
     section
 }
 
-fn cells(row: &DiffRow) -> Vec<Cell> {
+/// Adds one row for all that a table does not show.
+pub(super) fn fold(hidden: &[&DiffRow], section: &mut Section) {
+    if hidden.is_empty() {
+        return;
+    }
+    let sum = |of: fn(&DiffRow) -> u64| hidden.iter().map(|row| of(row)).sum::<u64>();
+    let (before, after) = (sum(|row| row.before), sum(|row| row.after));
+    let front = vec![Cell::Change(change_of(before, after)), Cell::Sum(before), Cell::Sum(after)];
+    section.partial_row(front, more(hidden.len()));
+}
+
+pub(super) fn cells(row: &DiffRow, label: String) -> Vec<Cell> {
     let blocks = row.blocks_before.zip(row.blocks_after).map_or(Cell::Unknown, |(before, after)| {
         Cell::Text(if before == after { before.to_string() } else { format!("{before} → {after}") })
     });
-    let label = match word(row) {
-        "new" | "gone" => format!("{} ({})", row.label, word(row)),
-        _ => row.label.clone(),
-    };
     vec![Cell::Change(row.change()), Cell::Sum(row.before), Cell::Sum(row.after), blocks, Cell::Text(label)]
 }
 

@@ -7,6 +7,7 @@ mod diff;
 mod explain;
 mod findings;
 mod notes;
+mod pairs;
 mod post_mortem;
 pub(crate) mod sampled;
 mod section;

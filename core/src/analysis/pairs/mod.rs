@@ -1,0 +1,139 @@
+//! Pairing of operators: a recording of PyTorch beside one of candle. Operators that do the same work share a row; a table
+//! (`operators.txt`) says which do. An operator that the table lacks, or whose partner the other program never called, is not
+//! paired.
+
+mod side;
+mod table;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+
+use self::side::{PairKey, PairSide, WorkKind};
+use super::diff::{Diff, DiffRow};
+use super::label_of_rest;
+use crate::attribute::is_python;
+use crate::snapshot::{DeviceSnapshot, SnapshotData, Weight};
+
+/// Operators that a label lists for a program.
+const LISTED: usize = 3;
+
+/// A recording of PyTorch beside one of candle, by operator. Before is the first, after the second.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct OperatorPairs {
+    /// What paired operators held at the peak.
+    pub at_peak: Diff,
+    /// What was held at the peak by anything without a partner.
+    pub unpaired: Diff,
+    /// Kept for the backward pass: allocated by an operator of the forward pass, live when the backward pass began, freed later.
+    /// Of several backward passes, the one that most is kept for.
+    pub kept: Diff,
+    /// Temporaries: blocks that were freed soon after they were allocated.
+    pub temporaries: Diff,
+}
+
+impl OperatorPairs {
+    /// `None` unless one of the recordings is PyTorch's and the other is not.
+    pub fn of(before: (&SnapshotData, &DeviceSnapshot), after: (&SnapshotData, &DeviceSnapshot)) -> Option<Self> {
+        if is_python(before.0) == is_python(after.0) {
+            return None;
+        }
+        let sides = [PairSide::of(before.0, before.1), PairSide::of(after.0, after.1)];
+        let mut pairs = Self::default();
+        let [mut paired, mut unpaired, mut kept, mut temporaries]: [Vec<DiffRow>; 4] = Default::default();
+        for row in rows(&sides) {
+            let is_paired = row.kinds.iter().all(|kinds| !kinds.is_empty());
+            let label = row.label(is_paired);
+            let add = |rows: &mut Vec<DiffRow>, of: fn(&WorkKind) -> Weight| rows.extend(row.sums(&label, of));
+            add(if is_paired { &mut paired } else { &mut unpaired }, |kind| kind.at_peak);
+            add(&mut kept, |kind| kind.kept);
+            add(&mut temporaries, |kind| kind.temporary);
+        }
+        unpaired.extend(not_recorded(before.1, true));
+        unpaired.extend(not_recorded(after.1, false));
+        pairs.at_peak = Diff::of_rows(paired);
+        pairs.unpaired = Diff::of_rows(unpaired);
+        pairs.kept = Diff::of_rows(kept);
+        pairs.temporaries = Diff::of_rows(temporaries);
+        Some(pairs)
+    }
+}
+
+/// The kinds of work of both programs that share a row.
+#[derive(Default)]
+struct PairRow<'s> {
+    key: Option<PairKey>,
+    kinds: [Vec<&'s WorkKind>; 2],
+}
+
+/// Each operator has the first of its keys that the other program has, too. Without such a key it has a row of its own.
+fn rows(sides: &[PairSide; 2]) -> Vec<PairRow<'_>> {
+    let keys = [sides[0].keys(), sides[1].keys()];
+    let (mut paired, mut alone): (BTreeMap<PairKey, PairRow<'_>>, Vec<PairRow<'_>>) = Default::default();
+    for (side, other) in [(0, 1), (1, 0)] {
+        for kind in &sides[side].kinds {
+            let Some(key) = kind.keys.iter().find(|key| keys[other].contains(key)).copied() else {
+                let mut row = PairRow::default();
+                row.kinds[side].push(kind);
+                alone.push(row);
+                continue;
+            };
+            let row = paired.entry(key).or_default();
+            row.key = Some(key);
+            row.kinds[side].push(kind);
+        }
+    }
+    paired.into_values().chain(alone).collect()
+}
+
+impl PairRow<'_> {
+    /// `matmul: linear/addmm ↔ matmul`, or the operator alone.
+    fn label(&self, is_paired: bool) -> String {
+        let Some(key) = self.key.filter(|_| is_paired) else {
+            let kind = self.kinds.iter().flatten().next();
+            return kind.map_or_else(String::new, |kind| kind.label.clone());
+        };
+        let title = key.title();
+        let [before, after] = self.kinds.each_ref().map(|kinds| listed(kinds));
+        if before == after && title.ends_with(&before) { title } else { format!("{title}: {before} ↔ {after}") }
+    }
+
+    /// The row with these bytes; `None` if it has none.
+    fn sums(&self, label: &str, of: fn(&WorkKind) -> Weight) -> Option<DiffRow> {
+        let [before, after] = self.kinds.each_ref().map(|kinds| kinds.iter().map(|kind| of(kind)).sum::<Weight>());
+        let row = DiffRow {
+            label: label.to_owned(),
+            before: before.bytes,
+            after: after.bytes,
+            blocks_before: Some(before.blocks()),
+            blocks_after: Some(after.blocks()),
+        };
+        Some(row).filter(|row| row.before + row.after > 0)
+    }
+}
+
+/// The operators of one program, those first that hold most at the peak.
+fn listed(kinds: &[&WorkKind]) -> String {
+    let mut sums: BTreeMap<&str, u64> = BTreeMap::new();
+    for kind in kinds {
+        *sums.entry(&kind.operator).or_default() += kind.at_peak.bytes;
+    }
+    let mut names: Vec<(&str, u64)> = sums.into_iter().collect();
+    names.sort_by_key(|(_, bytes)| std::cmp::Reverse(*bytes));
+    let shown: Vec<&str> = names.iter().take(LISTED).map(|(name, _)| *name).collect();
+    let more = if names.len() > LISTED { ", …" } else { "" };
+    format!("{}{more}", shown.join(", "))
+}
+
+/// Memory from before the recording, and blocks below the threshold.
+fn not_recorded(device: &DeviceSnapshot, is_before: bool) -> Vec<DiffRow> {
+    let peak = &device.peak;
+    let rest = (label_of_rest(device, &peak.blocks), peak.not_recorded);
+    let small = ("(blocks below the threshold)", peak.below_threshold);
+    let row = |(label, bytes): (&str, u64)| {
+        let (before, after) = if is_before { (bytes, 0) } else { (0, bytes) };
+        DiffRow { label: label.to_owned(), before, after, ..DiffRow::default() }
+    };
+    [rest, small].into_iter().filter(|(_, bytes)| *bytes > 0).map(row).collect()
+}

@@ -1,0 +1,153 @@
+//! One of the two recordings: its kinds of work, and what each of them holds.
+
+use std::collections::{HashMap, HashSet};
+
+use super::table::{PairNumber, operator_of_node};
+use crate::analysis::labels::operator_label;
+use crate::analysis::temporaries::short_lived;
+use crate::attribute::{Operator, is_of_optimizer, is_python, library, operator};
+use crate::snapshot::{Block, ContextId, DeviceSnapshot, RecordKind, SnapshotData, StackId, Weight};
+
+/// What operators of two programs have in common.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) enum PairKey {
+    Forward(PairNumber),
+    /// The backward pass of the operation.
+    Backward(PairNumber),
+    /// The operation, called by a backward pass for an unknown one.
+    InBackward(PairNumber),
+    /// The step of an optimizer, whatever operators it has.
+    OptimizerStep,
+}
+
+impl PairKey {
+    pub(super) fn title(self) -> String {
+        match self {
+            Self::Forward(number) => number.name().to_owned(),
+            Self::Backward(number) => format!("backward of {}", number.name()),
+            Self::InBackward(number) => format!("backward: {}", number.name()),
+            Self::OptimizerStep => "optimizer step".to_owned(),
+        }
+    }
+}
+
+/// A kind of work of one program: an operator, or a step of an optimizer.
+#[derive(Debug, Default)]
+pub(super) struct WorkKind {
+    /// The label in tables.
+    pub(super) label: String,
+    /// The operator alone.
+    pub(super) operator: String,
+    /// What it may be paired by, the best first; nothing without a known operator.
+    pub(super) keys: Vec<PairKey>,
+    is_backward: bool,
+    /// An operator of the forward pass that makes its results from other tensors.
+    is_kept: bool,
+    pub(super) at_peak: Weight,
+    pub(super) kept: Weight,
+    pub(super) temporary: Weight,
+}
+
+/// One of the two recordings.
+pub(super) struct PairSide {
+    pub(super) kinds: Vec<WorkKind>,
+    by_stack: HashMap<(StackId, ContextId), usize>,
+    by_label: HashMap<String, usize>,
+}
+
+impl PairSide {
+    pub(super) fn of(data: &SnapshotData, device: &DeviceSnapshot) -> Self {
+        let mut side = Self { kinds: Vec::new(), by_stack: HashMap::new(), by_label: HashMap::new() };
+        for (block, weight) in device.peak_weights() {
+            side.kind(data, block).at_peak += weight;
+        }
+        for block in short_lived(&device.records) {
+            side.kind(data, &block).temporary += device.weight(block.size);
+        }
+        for block in side.kept(data, device) {
+            side.kind(data, &block).kept += device.weight(block.size);
+        }
+        side
+    }
+
+    /// All that its operators can be paired by.
+    pub(super) fn keys(&self) -> HashSet<PairKey> {
+        self.kinds.iter().flat_map(|kind| kind.keys.iter().copied()).collect()
+    }
+
+    fn kind(&mut self, data: &SnapshotData, block: &Block) -> &mut WorkKind {
+        let (stack, context) = (block.stack, block.context);
+        let number = self.by_stack.get(&(stack, context)).copied().unwrap_or_else(|| {
+            let kind = work_kind(data, stack, context);
+            let next = self.kinds.len();
+            let number = *self.by_label.entry(kind.label.clone()).or_insert(next);
+            if number == next {
+                self.kinds.push(kind);
+            }
+            self.by_stack.insert((stack, context), number);
+            number
+        });
+        &mut self.kinds[number]
+    }
+
+    /// The blocks that the forward pass keeps for the backward pass that most is kept for: live when it begins, and freed later.
+    fn kept(&mut self, data: &SnapshotData, device: &DeviceSnapshot) -> Vec<Block> {
+        let mut live: HashMap<_, (usize, Block)> = HashMap::new();
+        let (mut begun, mut is_in_pass) = (Vec::new(), false);
+        let mut lives = Vec::new();
+        for (at, record) in device.records.iter().enumerate() {
+            let block = record.block();
+            let kind = self.kind(data, &block);
+            match record.kind {
+                RecordKind::Alloc => {
+                    if kind.is_backward && !is_in_pass {
+                        begun.push(at);
+                    }
+                    is_in_pass = kind.is_backward || is_in_pass && !kind.is_kept;
+                    if kind.is_kept {
+                        live.insert(record.alloc_seq, (at, block));
+                    }
+                }
+                RecordKind::Free => lives.extend(live.remove(&record.alloc_seq).map(|(from, block)| (from, at, block))),
+            }
+        }
+        let over = |begun: usize| lives.iter().filter(move |(from, to, _)| *from < begun && begun < *to);
+        let bytes = |begun: &usize| over(*begun).map(|(_, _, block)| device.weight(block.size)).sum::<Weight>().bytes;
+        let most = begun.into_iter().max_by_key(bytes);
+        most.map_or_else(Vec::new, |begun| over(begun).map(|(_, _, block)| *block).collect())
+    }
+}
+
+fn work_kind(data: &SnapshotData, stack: StackId, context: ContextId) -> WorkKind {
+    let label = operator_label(data, stack.0);
+    let Some(found) = operator(data, stack).filter(|_| library(data, stack).is_none()) else {
+        return WorkKind { label, ..WorkKind::default() };
+    };
+    let plain = Operator { is_backward: false, backward_of: None, ..found }.to_string();
+    if is_of_optimizer(data, stack, context) {
+        let (label, keys) = (format!("optimizer step: {plain}"), vec![PairKey::OptimizerStep]);
+        return WorkKind { label, operator: plain, keys, ..WorkKind::default() };
+    }
+    let keys = keys(&found, is_python(data));
+    let is_data = |key: &PairKey| matches!(key, PairKey::Forward(number) if number.is_data());
+    let is_kept = !found.is_backward && !keys.first().is_some_and(is_data);
+    WorkKind { label, operator: plain, keys, is_backward: found.is_backward, is_kept, ..WorkKind::default() }
+}
+
+/// What an operator can be paired by: the operation that its backward pass works for, or else its root, then its leaf.
+fn keys(operator: &Operator<'_>, is_torch: bool) -> Vec<PairKey> {
+    let lines = |name: &str| if is_torch { PairNumber::of_torch(name) } else { PairNumber::of_candle(name) }.to_vec();
+    let (names, key): (Vec<String>, fn(PairNumber) -> PairKey) = match operator.backward_of {
+        Some(node) if is_torch => (vec![operator_of_node(node)], PairKey::Backward),
+        Some(alternatives) => (alternatives.split('|').map(str::to_owned).collect(), PairKey::Backward),
+        // Outside of all nodes, PyTorch sums the gradients of operands that were broadcast.
+        None if is_torch && operator.is_backward && operator.root == "sum" => {
+            (vec!["expand".to_owned()], PairKey::Backward)
+        }
+        None => {
+            let key = if operator.is_backward { PairKey::InBackward } else { PairKey::Forward };
+            (vec![operator.root.to_owned(), operator.leaf.to_owned()], key)
+        }
+    };
+    names.iter().flat_map(|name| lines(name)).map(key).collect()
+}

@@ -1,0 +1,77 @@
+//! The report of a recording of PyTorch beside one of candle: tables of paired operators, and what has no partner.
+
+use super::DiffOptions;
+use super::diff::{COLUMNS, cells, fold};
+use super::section::{Cell, Section};
+use crate::analysis::{Diff, DiffRow, OperatorPairs};
+use crate::snapshot::{DeviceSnapshot, Weight};
+use crate::units::Bytes;
+
+/// How many bytes of each peak are paired.
+pub(super) fn answer(pairs: &OperatorPairs) -> String {
+    let Diff { before, after, .. } = pairs.at_peak;
+    let of = |part: u64, rest: u64| {
+        let whole = part + rest;
+        format!("{} of {} ({:.1} %)", Bytes(part), Bytes(whole), 100.0 * part as f64 / whole.max(1) as f64)
+    };
+    let (rest_before, rest_after) = (pairs.unpaired.before, pairs.unpaired.after);
+    format!("Paired by operator: {} before, {} after.", of(before, rest_before), of(after, rest_after))
+}
+
+pub(super) fn sections(
+    pairs: &OperatorPairs,
+    (old, new): (&DeviceSnapshot, &DeviceSnapshot),
+    options: &DiffOptions,
+) -> Vec<Section> {
+    let mut paired = table("diff_by_operator", "Change, by paired operators".to_owned(), &pairs.at_peak, options);
+    paired.about = vec!["An operator of PyTorch ↔ the operators of candle that do the same work.".to_owned()];
+    let mut sections = vec![paired];
+    if !pairs.unpaired.rows.is_empty() {
+        let mut unpaired = table("unpaired_operators", "Not paired".to_owned(), &pairs.unpaired, options);
+        unpaired.about = vec!["The other program calls no such operator, or the table of pairs lacks it.".to_owned()];
+        sections.push(unpaired);
+    }
+    sections.push(side_by_side(pairs, old, new));
+    let kept = "Kept for the backward pass, by operator".to_owned();
+    let temporaries = "Temporaries, by operator".to_owned();
+    let tables =
+        [("kept_by_operator", kept, &pairs.kept), ("temporaries_by_operator", temporaries, &pairs.temporaries)];
+    let filled = tables.into_iter().filter(|(_, _, diff)| !diff.rows.is_empty());
+    sections.extend(filled.map(|(key, title, diff)| table(key, title, diff, options)));
+    sections
+}
+
+/// All rows, also those that did not change, as long as they hold as much as the threshold.
+fn table(key: &'static str, title: String, diff: &Diff, options: &DiffOptions) -> Section {
+    let mut section = Section::of_columns(key, title, &COLUMNS);
+    section.columns.pop();
+    section.columns.push("Operator");
+    let mut rows: Vec<&DiffRow> = diff.rows.iter().collect();
+    rows.sort_by_key(|row| std::cmp::Reverse(row.before.max(row.after)));
+    let is_large = |row: &&&DiffRow| row.before.max(row.after) >= options.threshold;
+    let shown = rows.iter().take_while(is_large).take(options.rows).count();
+    section.rows = rows[..shown].iter().map(|row| cells(row, row.label.clone())).collect();
+    fold(&rows[shown..], &mut section);
+    section
+}
+
+fn side_by_side(pairs: &OperatorPairs, old: &DeviceSnapshot, new: &DeviceSnapshot) -> Section {
+    let mut section = Section::of_columns("side_by_side", "Side by side", &["Change", "Before", "After", "What"]);
+    section.about = vec![
+        "Kept: allocated by the forward pass, live when the backward pass began, freed later".to_owned(),
+        format!("Temporaries: freed before {} more blocks were allocated; the sum over the log", crate::analysis::SOON),
+    ];
+    let live = |device: &DeviceSnapshot| device.live_weights().map(|(_, weight)| weight).sum::<Weight>().bytes;
+    let rows = [
+        ("peak", old.peak.total(), new.peak.total()),
+        ("kept for the backward pass", pairs.kept.before, pairs.kept.after),
+        ("temporaries", pairs.temporaries.before, pairs.temporaries.after),
+        ("live at the end", live(old), live(new)),
+    ];
+    let row = |(label, before, after): (&str, u64, u64)| {
+        let change = DiffRow { before, after, ..DiffRow::default() }.change();
+        vec![Cell::Change(change), Cell::Sum(before), Cell::Sum(after), Cell::Text(label.to_owned())]
+    };
+    section.rows = rows.into_iter().map(row).collect();
+    section
+}
