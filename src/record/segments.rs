@@ -281,8 +281,12 @@ impl Segments {
 
     /// The current segments, by address.
     pub(crate) fn current(&self) -> impl Iterator<Item = Segment> {
-        let segment =
-            |known: &KnownSegment| Segment { address: known.answer.address, size: known.answer.size, estimated: false };
+        let segment = |known: &KnownSegment| Segment {
+            address: known.answer.address,
+            size: known.answer.size,
+            estimated: false,
+            pool: None,
+        };
         self.known.iter().map(segment)
     }
 

@@ -1,6 +1,8 @@
 //! External fragmentation: unused holes between live blocks in a device's segments.
 
-use crate::snapshot::{DeviceSnapshot, MADE_UP};
+use std::collections::BTreeMap;
+
+use crate::snapshot::{DeviceSnapshot, MADE_UP, Segment};
 
 /// Segments and their holes when the snapshot was taken.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -31,10 +33,23 @@ impl Fragmentation {
 
 /// The fragmentation of a device's segments. Memory without an address of its own is in no segment.
 pub fn fragmentation(device: &DeviceSnapshot) -> Fragmentation {
+    of_segments(device, device.segments.iter())
+}
+
+/// The same for each private pool of the allocator, such as a CUDA graph's; `None` is the pool that all others share.
+pub fn fragmentation_by_pool(device: &DeviceSnapshot) -> Vec<(Option<(u64, u64)>, Fragmentation)> {
+    let mut pools: BTreeMap<Option<(u64, u64)>, Vec<&Segment>> = BTreeMap::new();
+    for segment in &device.segments {
+        pools.entry(segment.pool).or_default().push(segment);
+    }
+    pools.into_iter().map(|(pool, segments)| (pool, of_segments(device, segments.into_iter()))).collect()
+}
+
+fn of_segments<'s>(device: &DeviceSnapshot, segments: impl Iterator<Item = &'s Segment>) -> Fragmentation {
     let mut blocks: Vec<(u64, u64)> = device.live.iter().map(|block| (block.address, block.size)).collect();
     blocks.sort_unstable();
     let mut all = Fragmentation::default();
-    for segment in device.segments.iter().filter(|segment| segment.address < MADE_UP) {
+    for segment in segments.filter(|segment| segment.address < MADE_UP) {
         let end = segment.address.saturating_add(segment.size);
         let first = blocks.partition_point(|(address, _)| *address < segment.address);
         let inside = blocks.get(first..).unwrap_or_default().iter().take_while(|(address, _)| *address < end);
@@ -84,6 +99,22 @@ mod tests {
             assert_eq!((found.holes, found.largest_hole, found.live), (holes, hole, live));
             assert_eq!((found.reserved, found.empty), (1000, if live == 0 { 1000 } else { 0 }));
         }
+    }
+
+    #[test]
+    fn pools_have_their_own_segments_and_holes() {
+        let mut trace = Story::cuda(0);
+        trace.segment_alloc(1000, 1000).segment_alloc(5000, 1000).segment_alloc(9000, 500);
+        trace.alloc("shared", 400).address(1000);
+        trace.alloc("private", 100).address(5000);
+        let mut device = trace.device();
+        device.segments.iter_mut().filter(|it| it.address >= 5000).for_each(|it| it.pool = Some((0, 1)));
+        let pools = fragmentation_by_pool(&device);
+        let figures = |all: &Fragmentation| (all.segments, all.reserved, all.live, all.largest_hole, all.empty);
+        let found: Vec<_> = pools.iter().map(|(pool, all)| (*pool, figures(all))).collect();
+        assert_eq!(found, [(None, (1, 1000, 400, 600, 0)), (Some((0, 1)), (2, 1500, 100, 900, 500))]);
+        let whole = fragmentation(&device);
+        assert_eq!(whole.reserved, pools.iter().map(|(_, all)| all.reserved).sum::<u64>());
     }
 
     #[test]

@@ -23,7 +23,7 @@ pub fn shorten_path<'a>(path: &'a str, working_dir: &str) -> &'a str {
 /// `src/main.rs:42 (forward)`; only the name if the file is unknown.
 pub fn frame_location(frame: &Frame, working_dir: &str) -> String {
     let name = frame.function_or_empty();
-    let Some(file) = &frame.file else { return name.to_owned() };
+    let Some(file) = frame.known_file() else { return name.to_owned() };
     let (file, function) = (shorten_path(file, working_dir), SymbolName(name).short());
     match frame.line {
         Some(line) => format!("{file}:{line} ({function})"),
@@ -161,7 +161,7 @@ pub(super) fn function_label(data: &SnapshotData, stack: u32) -> String {
 /// The function with its file. A closure's name may be just a number, so its line is added to keep closures apart.
 fn function_of(frame: &Frame, dir: &str) -> String {
     let name = frame.function.as_deref().unwrap_or("(unknown function)");
-    let Some(file) = frame.file.as_deref().map(|file| shorten_path(file, dir)) else { return name.to_owned() };
+    let Some(file) = frame.known_file().map(|file| shorten_path(file, dir)) else { return name.to_owned() };
     match name.starts_with('{') {
         true => format!("{name} ({file}:{})", frame.line.map_or(0, NonZeroU32::get)),
         false => format!("{name} ({file})"),
@@ -180,6 +180,13 @@ pub(super) fn scope_label(data: &SnapshotData, context: u32) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn files_that_pytorch_does_not_know_are_left_out() {
+        let frame = crate::snapshot::testing::frame("at::_ops::bmm::call", "??", 0);
+        assert_eq!(frame_location(&frame, ""), "at::_ops::bmm::call");
+        assert_eq!(function_of(&frame, ""), "at::_ops::bmm::call");
+    }
 
     #[test]
     fn paths_are_shortened_to_what_tells() {

@@ -49,7 +49,7 @@ coded! {
     Gap { at: at, records, from_ns: time, to_ns: time }
     ScopeStats { context, calls, allocations, allocated_bytes, own_peak, total_peak }
     BlockName { seq: block, name, category }
-    Segment { address: address, size, estimated }
+    Segment { address: address, size, estimated, ..Self::default() }
     CallTime { stack, context, allocs, alloc_ns, growing, growing_ns, frees, free_ns }
     Counters { not_recorded, below_threshold, peak, stats }
     Peak { bytes, time_ns, seq, not_recorded, below_threshold, ..Self::default() }

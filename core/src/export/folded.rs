@@ -159,7 +159,7 @@ impl<'a> FrameNames<'a> {
 /// `Net::forward src/model.rs:7`: viewers cut the end.
 fn function_and_line(frame: &Frame, working_dir: &str) -> String {
     let name = frame.function_or_empty();
-    let Some(file) = &frame.file else { return name.to_owned() };
+    let Some(file) = frame.known_file() else { return SymbolName(name).short() };
     let (file, function) = (shorten_path(file, working_dir), SymbolName(name).short());
     match frame.line {
         Some(line) => format!("{function} {file}:{line}"),

@@ -100,7 +100,7 @@ fn write_line(line: &ShownLine<'_>, working_dir: &str, out: &mut Gathered<'_>) {
         ShownLine::Label(label) => out.text(label),
         ShownLine::Frame(frame) => {
             out.text(frame_name(frame));
-            if let Some(file) = &frame.file {
+            if let Some(file) = frame.known_file() {
                 out.put(",\"file\":");
                 out.text(shorten_path(file, working_dir));
             }

@@ -5,7 +5,7 @@ use crate::snapshot::{ContextId, Device, DeviceSnapshot, SnapshotData};
 use crate::units::Bytes;
 
 use super::sampled;
-use super::summary::seconds;
+use super::summary::{after, seconds};
 
 /// Parts below 1/20 of the peak are not mentioned.
 const WORTH_SAYING: u64 = 20;
@@ -30,7 +30,7 @@ pub(super) fn of_moment(data: &SnapshotData, then: &DeviceSnapshot, moment: &Mom
 
 fn peak(data: &SnapshotData, device: &DeviceSnapshot) -> String {
     let peak = &device.peak;
-    let at = format!("Peak {} on {} after {:.3} s", Bytes(peak.total()), device.device, seconds(peak.time_ns));
+    let at = format!("Peak {} on {}{}", Bytes(peak.total()), device.device, after(data, peak.time_ns));
     match scope_at_peak(device).map(|scope| data.context_path(scope)) {
         Some(path) if !path.is_empty() => format!("{at}, in {path}."),
         Some(_) if !device.scopes.is_empty() => format!("{at}, outside of all scopes."),

@@ -2,8 +2,10 @@
 
 use super::{Cell, Section};
 use crate::analysis::{
-    BalanceItem, BalanceRow, Churn, TimeRow, balance, churn, fragmentation, time_by_line, time_by_scope, time_in_driver,
+    BalanceItem, BalanceRow, Churn, Fragmentation, TimeRow, balance, churn, fragmentation, fragmentation_by_pool,
+    time_by_line, time_by_scope, time_in_driver,
 };
+use crate::attribute::is_python;
 use crate::snapshot::{Device, DeviceSnapshot, MemoryKind, SnapshotData};
 use crate::units::{Bytes, grouped};
 
@@ -15,7 +17,7 @@ const ROWS: usize = 5;
 pub(super) fn sections(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<Section> {
     let Device::Cuda(_) = device.device else { return Vec::new() };
     let mut sections: Vec<Section> =
-        balance_section(data, device).into_iter().chain(segments_section(device)).collect();
+        balance_section(data, device).into_iter().chain(segments_section(data, device)).collect();
     sections.extend(time_sections(data, device));
     sections
 }
@@ -95,13 +97,17 @@ fn sentence(row: &BalanceRow) -> Option<&'static str> {
     })
 }
 
-fn segments_section(device: &DeviceSnapshot) -> Option<Section> {
+fn segments_section(data: &SnapshotData, device: &DeviceSnapshot) -> Option<Section> {
     let all = fragmentation(device);
     if all.segments == 0 {
         return None;
     }
     let (count, reserved) = (grouped(all.segments as u64), Bytes(all.reserved));
-    let told = if all.estimated { "some of them estimated from addresses" } else { "as the driver reports" };
+    let told = match () {
+        () if all.estimated => "some of them estimated from addresses",
+        () if is_python(data) => "as PyTorch's allocator reports",
+        () => "as the driver reports",
+    };
     let mut lines = vec![
         format!("{count} segments of {reserved} now, {told}; {} of it in live blocks", Bytes(all.live)),
         format!(
@@ -114,7 +120,28 @@ fn segments_section(device: &DeviceSnapshot) -> Option<Section> {
     let stats = &device.stats;
     let peaks = (Bytes(stats.reserved_bytes.peak), Bytes(stats.allocated_bytes.peak));
     lines.push(format!("High-water marks: {} reserved, {} allocated", peaks.0, peaks.1));
-    Some(Section::of_lines("segments", "Segments", lines))
+    let mut section = Section::of_lines("segments", "Segments", lines);
+    let pools = fragmentation_by_pool(device);
+    if pools.iter().any(|(pool, _)| pool.is_some()) {
+        section.columns = POOL_COLUMNS.to_vec();
+        section.rows = pools.iter().map(|(pool, of_pool)| pool_row(*pool, of_pool)).collect();
+    }
+    Some(section)
+}
+
+const POOL_COLUMNS: [&str; 7] = ["Reserved", "Live", "Segments", "Holes", "Largest hole", "Empty", "Pool"];
+
+fn pool_row(pool: Option<(u64, u64)>, all: &Fragmentation) -> Vec<Cell> {
+    let name = pool.map_or("shared".to_owned(), |(first, second)| format!("private ({first}, {second})"));
+    vec![
+        Cell::Sum(all.reserved),
+        Cell::Sum(all.live),
+        Cell::Count(all.segments as u64),
+        Cell::Count(all.holes as u64),
+        Cell::Sum(all.largest_hole),
+        Cell::Sum(all.empty),
+        Cell::Text(name),
+    ]
 }
 
 fn time_sections(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<Section> {

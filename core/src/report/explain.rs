@@ -1,5 +1,7 @@
 //! The report of one line, operator or address: how much it held and when, and the life of its blocks.
 
+use std::collections::{BTreeMap, HashMap};
+
 use super::section::{Cell, Section};
 use super::tables::{more, of_breakdown};
 use super::{Report, ReportOptions};
@@ -37,16 +39,12 @@ fn title(subject: &Subject, found: &Explained, device: &DeviceSnapshot) -> Strin
     let name = match (subject, &*found.names) {
         (Subject::Address(address), _) => format!("{address:#x}"),
         (Subject::Text(_), [name]) => name.clone(),
-        (Subject::Text(text), names) => format!("{text}: {} places", names.len()),
+        (Subject::Text(text), names) => format!("{text}: {} allocation sites", names.len()),
     };
     format!("memtrace: {name} on {}", device.device)
 }
 
 fn answer(device: &DeviceSnapshot, found: &Explained) -> Vec<String> {
-    let blocks = |weight: Weight| match weight.blocks() {
-        1 => "1 block".to_owned(),
-        blocks => format!("{} blocks", grouped(blocks)),
-    };
     let sum = |weight: Weight| format!("{} in {}", Bytes(weight.bytes), blocks(weight));
     let share = 100.0 * found.at_peak.bytes as f64 / device.peak.total().max(1) as f64;
     let mut lines = vec![
@@ -57,6 +55,13 @@ fn answer(device: &DeviceSnapshot, found: &Explained) -> Vec<String> {
     let names = found.names.iter().take(FRAMES).filter(|_| found.names.len() > 1);
     lines.extend(names.map(|name| format!("  {name}")));
     lines
+}
+
+fn blocks(weight: Weight) -> String {
+    match weight.blocks() {
+        1 => "1 block".to_owned(),
+        blocks => format!("{} blocks", grouped(blocks)),
+    }
 }
 
 fn lifetimes(found: &Explained) -> Option<String> {
@@ -91,19 +96,21 @@ fn by(
 
 /// The stacks that allocated most.
 fn stacks(data: &SnapshotData, device: &DeviceSnapshot, found: &Explained) -> Section {
-    let mut sums: Vec<(StackId, Weight)> = Vec::new();
+    let mut by_stack: HashMap<StackId, Weight> = HashMap::new();
     for life in &found.blocks {
-        let weight = device.weight(life.block.size);
-        match sums.iter_mut().find(|(stack, _)| *stack == life.block.stack) {
-            Some((_, sum)) => *sum += weight,
-            None => sums.push((life.block.stack, weight)),
-        }
+        *by_stack.entry(life.block.stack).or_default() += device.weight(life.block.size);
     }
+    // Stacks may differ only in frames that are not shown.
+    let mut by_lines: BTreeMap<Vec<String>, Weight> = BTreeMap::new();
+    for (stack, weight) in by_stack {
+        *by_lines.entry(line_and_callers(data, stack, FRAMES)).or_default() += weight;
+    }
+    let mut sums: Vec<(Vec<String>, Weight)> = by_lines.into_iter().collect();
     sums.sort_by_key(|(_, weight)| std::cmp::Reverse(weight.bytes));
     let mut lines = Vec::new();
-    for (stack, weight) in sums.iter().take(STACKS) {
-        lines.push(format!("{} in {} blocks:", Bytes(weight.bytes), grouped(weight.blocks())));
-        lines.extend(line_and_callers(data, *stack, FRAMES).into_iter().map(|frame| format!("  {frame}")));
+    for (frames, weight) in sums.iter().take(STACKS) {
+        lines.push(format!("{} in {}:", Bytes(weight.bytes), blocks(*weight)));
+        lines.extend(frames.iter().map(|frame| format!("  {frame}")));
     }
     if sums.len() > STACKS {
         lines.push(format!("and {} more stacks", sums.len() - STACKS));

@@ -2,6 +2,9 @@
 
 use super::{coverage, sampled};
 use crate::snapshot::{Device, DeviceSnapshot, HostMemory, SnapshotData};
+=======
+use crate::attribute::is_python;
+use crate::snapshot::{Device, DeviceSnapshot, SnapshotData};
 use crate::units::{Bytes, grouped, round};
 
 /// Label and figure of each total; an empty label continues the line above.
@@ -9,8 +12,7 @@ pub(super) fn totals(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<(&'sta
     let (peak, stats) = (&device.peak, &device.stats);
     let about = sampled::about(device.sample_interval());
     let total = peak.total();
-    let mut lines =
-        vec![("Peak", format!("{} ({} bytes) after {:.3} s", Bytes(total), grouped(total), seconds(peak.time_ns)))];
+    let mut lines = vec![("Peak", format!("{} ({} bytes){}", Bytes(total), grouped(total), after(data, peak.time_ns)))];
     lines.extend(sampled::lines(device));
     if data.settings.min_size > 1 && device.device == Device::Cpu {
         let threshold = round(data.settings.min_size);
@@ -33,10 +35,11 @@ pub(super) fn totals(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<(&'sta
     lines.push((
         "Recorded",
         format!(
-            "{:.3} s, {} records, {} overwritten",
+            "{:.3} s, {} records, {} {}",
             seconds(data.process.duration_ns),
             grouped(device.records.len() as u64),
-            grouped(device.overwritten)
+            grouped(device.overwritten),
+            if is_python(data) { "blocks older than the log" } else { "overwritten" }
         ),
     ));
     lines
@@ -70,6 +73,11 @@ fn host_memory(memory: &HostMemory) -> [(&'static str, String); 2] {
         ("Resident memory", format!("{resident} of the whole process after {after:.3} s, at most {most}")),
         ("", format!("{files} of it mapped files and code, at most {most_files}")),
     ]
+}
+
+/// ` after 0.952 s`; nothing in a recording without times.
+pub(super) fn after(data: &SnapshotData, time_ns: u64) -> String {
+    if data.process.duration_ns == 0 { String::new() } else { format!(" after {:.3} s", seconds(time_ns)) }
 }
 
 pub(super) fn seconds(nanos: u64) -> f64 {

@@ -12,7 +12,7 @@ use super::ids::{ContextId, StackId, ThreadId};
 use super::record::{Block, Record, RecordKind};
 
 /// Memory that the allocator reserved from the system in one piece.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Segment {
     /// Its first byte.
     pub address: u64,
@@ -20,6 +20,9 @@ pub struct Segment {
     pub size: u64,
     /// Estimated from the addresses of blocks, not reported by the driver.
     pub estimated: bool,
+    /// The id of the private pool that it belongs to, such as a CUDA graph's. Only PyTorch's snapshots have any; captures do not
+    /// keep it.
+    pub pool: Option<(u64, u64)>,
 }
 
 /// A segment was reserved or released: PyTorch's `segment_alloc` and `segment_free`.
@@ -57,7 +60,8 @@ pub fn cover(records: &[Record], live: &[Block], told: &[Segment], log: &[Segmen
         recorded.chain(living).map(|(address, size)| range(address, size)).collect();
     let known = known(told, log);
     let ranges = different.into_iter().filter(|&(start, end)| !is_within(&known, start, end)).collect();
-    let estimated = |(start, end): (u64, u64)| Segment { address: start, size: end - start, estimated: true };
+    let estimated =
+        |(start, end): (u64, u64)| Segment { address: start, size: end - start, estimated: true, pool: None };
     let mut all: Vec<Segment> = merged(ranges, NEIGHBOURS).into_iter().map(estimated).collect();
     if !told.is_empty() {
         all.iter_mut().for_each(|segment| keep_clear(segment, told));
@@ -76,7 +80,7 @@ pub(crate) fn still_there(log: &[SegmentRecord]) -> Vec<Segment> {
             RecordKind::Free => there.remove(&record.address),
         };
     }
-    there.into_iter().map(|(address, size)| Segment { address, size, estimated: false }).collect()
+    there.into_iter().map(|(address, size)| Segment { address, size, estimated: false, pool: None }).collect()
 }
 
 fn range(address: u64, size: u64) -> (u64, u64) {
@@ -122,7 +126,7 @@ mod tests {
 
     #[test]
     fn told_segments_stand_for_themselves_and_the_rest_is_estimated() {
-        let told = [Segment { address: 0x10_0000, size: 0x10_0000, estimated: false }];
+        let told = [Segment { address: 0x10_0000, size: 0x10_0000, estimated: false, pool: None }];
         let gone = SegmentRecord {
             time_ns: 0,
             address: 0x80_0000,

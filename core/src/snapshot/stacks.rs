@@ -29,6 +29,11 @@ impl Frame {
     pub fn file_or_empty(&self) -> &str {
         self.file.as_deref().unwrap_or_default()
     }
+
+    /// `file`, unless it is PyTorch's word for an unknown one.
+    pub(crate) fn known_file(&self) -> Option<&str> {
+        self.file.as_deref().filter(|file| !matches!(*file, "" | "??"))
+    }
 }
 
 /// A code address of a stack. It has several frames if calls were inlined there.

@@ -139,7 +139,7 @@ impl<'a, 'n> PointBuilder<'a, 'n> {
 /// `0x1234: net::Net::forward (src/model.rs:7)`, as DHAT writes frames.
 fn frame_text(address: u64, frame: &Frame, working_dir: &str) -> String {
     let name = frame_name(frame);
-    let Some(file) = &frame.file else { return format!("{address:#x}: {name}") };
+    let Some(file) = frame.known_file() else { return format!("{address:#x}: {name}") };
     let file = shorten_path(file, working_dir);
     match frame.line {
         Some(line) => format!("{address:#x}: {name} ({file}:{line})"),

@@ -55,7 +55,8 @@ impl<'a> Shared<'a> {
             p.word(words::SEGMENT_TYPE);
             p.word(words::LARGE);
             p.word(words::SEGMENT_POOL_ID);
-            p.pair(0, 0);
+            let (first, second) = placed.segment.pool.unwrap_or_default();
+            p.pair(first, second);
             p.word(words::IS_EXPANDABLE);
             p.bool(false);
             p.word(words::FRAMES);

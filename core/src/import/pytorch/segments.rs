@@ -57,9 +57,11 @@ impl DeviceSegments {
     ) -> Result<(), Refusal> {
         let address = fields.needed(words::ADDRESS, values)?;
         let size = fields.needed(words::TOTAL_SIZE, values)?;
-        self.segments.push(Segment { address, size, estimated: false });
         let pool = fields.find(words::SEGMENT_POOL_ID).map_or(&[][..], |pool| values.list(pool));
-        if pool.iter().any(|part| number(*part, values) != Some(0)) {
+        let part = |at: usize| pool.get(at).and_then(|part| number(*part, values)).unwrap_or(0);
+        let pool = Some((part(0), part(1))).filter(|pool| *pool != (0, 0));
+        self.segments.push(Segment { address, size, estimated: false, pool });
+        if pool.is_some() {
             self.private = (self.private.0 + 1, self.private.1.saturating_add(size));
         }
         let end = address + size;

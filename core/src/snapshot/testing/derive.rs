@@ -58,7 +58,7 @@ impl StoryReplay<'_> {
         let mut there: Vec<Segment> = Vec::new();
         for &SegmentRecord { address, size, kind, .. } in segment_records(&self.steps[..steps]) {
             match kind {
-                RecordKind::Alloc => there.push(Segment { address, size, estimated: false }),
+                RecordKind::Alloc => there.push(Segment { address, size, estimated: false, pool: None }),
                 RecordKind::Free => there.retain(|segment| segment.address != address),
             }
         }
