@@ -1,10 +1,8 @@
 //! The totals section of a device.
 
 use super::{coverage, sampled};
-use crate::snapshot::{Device, DeviceSnapshot, HostMemory, SnapshotData};
-=======
 use crate::attribute::is_python;
-use crate::snapshot::{Device, DeviceSnapshot, SnapshotData};
+use crate::snapshot::{Device, DeviceSnapshot, HostMemory, SnapshotData};
 use crate::units::{Bytes, grouped, round};
 
 /// Label and figure of each total; an empty label continues the line above.
