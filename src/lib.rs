@@ -172,6 +172,7 @@
 //! | `MEMTRACE_OUT` | a path; `%e %h %p %r %t` stand for program, host, pid, rank, seconds since 1970 | output at the end and on a panic, in the format of the extension, see [`Snapshot::write`]; a `.memtrace` file is streamed while the program runs |
 //! | `MEMTRACE_STACKS` | `rust`, `all` | which frames are kept |
 //! | `MEMTRACE_CONTEXT` | `none`, `state`, `alloc`, `all` | which records get a stack |
+//! | `MEMTRACE_USES` | `1`, `0` | uses of device memory are recorded, see [`Builder::uses`] |
 //! | `MEMTRACE_MAX_ENTRIES` | a number | length of the log, in records |
 //! | `MEMTRACE_MIN_SIZE` | a size such as `64 KiB` | smaller blocks are only counted |
 //! | `MEMTRACE_SAMPLE_INTERVAL` | a size such as `512 KiB`, or `0` | smaller blocks are sampled, see [`Builder::sample_interval`] |

@@ -142,6 +142,9 @@ pub(crate) struct RunArgs {
     /// Sample smaller blocks: one sample point every SIZE bytes on average
     #[arg(long, value_name = "SIZE", value_parser = crate::moment::size)]
     pub(crate) sample_interval: Option<u64>,
+    /// Record which kernel, copy or fill uses each GPU block first and last
+    #[arg(long)]
+    pub(crate) uses: bool,
     /// Where the recording goes [default: target/memtrace/PROGRAM-N.memtrace]
     #[arg(long, value_name = "FILE")]
     pub(crate) out: Option<PathBuf>,

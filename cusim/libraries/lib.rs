@@ -3,9 +3,9 @@
 #![cfg(target_os = "linux")]
 #![expect(unsafe_code, reason = "called through C")]
 
-use std::ffi::{CStr, c_void};
+use std::ffi::{CStr, CString, c_void};
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 
 /// Defines functions that only return `NOT_SUPPORTED`, so that programs load.
 #[macro_export]
@@ -84,4 +84,56 @@ pub fn driver(cache: &AtomicPtr<c_void>, name: &CStr) -> Option<NonNull<c_void>>
     let function = NonNull::new(unsafe { libc::dlsym(handle, name.as_ptr()) })?;
     cache.store(function.as_ptr(), Ordering::Relaxed);
     Some(function)
+}
+
+/// A kernel of a stand-in library, which gets pointers and does nothing.
+pub struct EmptyKernel {
+    name: &'static str,
+    /// 0 until it is loaded.
+    handle: AtomicU64,
+}
+
+/// More pointers than any function here passes.
+const MOST_POINTERS: usize = 8;
+
+impl EmptyKernel {
+    /// A kernel with this name.
+    pub const fn named(name: &'static str) -> Self {
+        Self { name, handle: AtomicU64::new(0) }
+    }
+
+    /// Launches it as the real library launches its kernels: through the driver, with these pointers as arguments.
+    /// Returns 0, or the driver's error. A null pointer is passed, too.
+    pub fn launch(&self, stream: u64, pointers: &[u64]) -> u32 {
+        type Launch = extern "C" fn(u64, u32, u32, u32, u32, u32, u32, u32, u64, *const *const u64, usize) -> u32;
+        let Some(kernel) = self.loaded(pointers.len().min(MOST_POINTERS)) else { return 0 };
+        static LAUNCH: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
+        let Some(launch) = driver(&LAUNCH, c"cuLaunchKernel") else { return 0 };
+        // SAFETY: the driver's function has this type.
+        let launch = unsafe { std::mem::transmute::<NonNull<c_void>, Launch>(launch) };
+        let mut arguments = [std::ptr::null(); MOST_POINTERS];
+        arguments.iter_mut().zip(pointers).for_each(|(argument, pointer)| *argument = pointer);
+        launch(kernel, 1, 1, 1, 1, 1, 1, 0, stream, arguments.as_ptr(), 0)
+    }
+
+    fn loaded(&self, pointers: usize) -> Option<u64> {
+        // Relaxed: a kernel that two threads load at once is loaded twice.
+        let known = self.handle.load(Ordering::Relaxed);
+        if known != 0 {
+            return Some(known);
+        }
+        let load =
+            driver_function!(c"cuLibraryLoadData": fn(*mut u64, *const i8, usize, usize, u32, usize, usize, u32))?;
+        let get = driver_function!(c"cuLibraryGetKernel": fn(*mut u64, u64, *const i8))?;
+        let parameters: Vec<String> = (0..pointers).map(|at| format!(".param .u64 pointer_{at}")).collect();
+        let parameters = parameters.join(", ");
+        let head = ".version 9.0\n.target sm_80\n.address_size 64\n";
+        let ptx = CString::new(format!("{head}.visible .entry {}({parameters})\n{{ ret; }}\n", self.name)).ok()?;
+        let name = CString::new(self.name).ok()?;
+        let (mut library, mut kernel) = (0, 0);
+        let is_loaded = load(&mut library, ptx.as_ptr().cast(), 0, 0, 0, 0, 0, 0) == 0
+            && get(&mut kernel, library, name.as_ptr().cast()) == 0;
+        self.handle.store(kernel, Ordering::Relaxed);
+        is_loaded.then_some(kernel)
+    }
 }

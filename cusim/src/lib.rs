@@ -26,7 +26,7 @@
 //! * Memory of other processes has the size that its handle states, takes no memory of the device and reads as zero.
 //! * All work is complete when the call that submits it returns. A block that was freed on one stream can be reused at once on
 //!   any other.
-//! * Kernels, cuBLAS and cuRAND write nothing, so results are zeros.
+//! * Kernels, cuBLAS and cuRAND write nothing, so results are zeros. The libraries launch what the real ones launch, as empty kernels.
 //!
 //! # Variables
 //! | `MEMTRACE_CUSIM_…` | default | meaning |

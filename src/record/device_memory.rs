@@ -8,7 +8,7 @@ use super::memory::{OwnVec, System};
 use super::recorder;
 use super::segments::{QueryTicket, SegmentAnswer, Segments};
 use super::site::EventSite;
-use super::{gates, measure};
+use super::{gates, measure, uses};
 use crate::snapshot::{Block, Device, MemoryKind, OutOfMemory};
 
 /// Frees of addresses that no ledger knew.
@@ -135,7 +135,13 @@ pub(crate) fn on_alloc(device: Device, new: NewBlock, ask: impl FnOnce() -> Opti
 fn enter(device: Device, ledger: &mut Ledger, new: NewBlock, grew: bool) {
     let NewBlock { address, size, site, took } = new;
     ledger.calls.on_alloc(site.stack, site.context, took, grew);
-    ledger.alloc(address, size, site);
+    let entered = ledger.alloc(address, size, site);
+    if uses::is_on()
+        && entered
+        && let Some(block) = ledger.live_block(address)
+    {
+        uses::entered(device, &block);
+    }
     recorder::keep_counters(device, ledger);
 }
 
@@ -147,6 +153,9 @@ pub(crate) fn before_free(pinned: bool, address: u64) -> DeviceFree {
     let taken = recorder::active_devices().filter(may_have_it).find_map(|device| {
         recorder::with_ledger_there(device, |ledger| {
             let block = ledger.free(address, site)?.block();
+            if uses::is_on() {
+                uses::left(device, &block);
+            }
             Some(RecordedFree { device, block, epoch: gates::epoch() })
         })?
     });
@@ -189,7 +198,11 @@ pub(crate) fn free_was_refused(taking: DeviceFree) {
     // To a recording that began meanwhile, the block is one from before.
     match taking {
         DeviceFree::Recorded(RecordedFree { device, block, epoch }) => {
-            recorder::with_ledger_there(device, |ledger| epoch == gates::epoch() && ledger.undo_free(&block));
+            recorder::with_ledger_there(device, |ledger| {
+                if epoch == gates::epoch() && ledger.undo_free(&block) && uses::is_on() {
+                    uses::refused(device, &block);
+                }
+            });
         }
         DeviceFree::FromBefore { device, address, size, epoch } => {
             recorder::with_ledger_there(device, |ledger| {
@@ -228,7 +241,11 @@ impl LiveOnDevice {
         let site = free_site();
         recorder::with_ledger_there(self.device, |ledger| {
             if self.epoch == gates::epoch() {
-                self.blocks.iter().for_each(|(address, seq)| _ = ledger.free_if(*address, *seq, site));
+                for (address, seq) in &self.blocks {
+                    if let Some(freed) = ledger.free_if(*address, *seq, site).filter(|_| uses::is_on()) {
+                        uses::left(self.device, &freed.block());
+                    }
+                }
             }
         });
     }

@@ -9,7 +9,7 @@ use std::sync::{Once, OnceLock};
 
 use super::lock::{Lock, Locked, rank};
 use super::recorder::{self, RecorderLocks};
-use super::{CONTEXTS, STACKS, contexts, guard, measure, stacks, unwind};
+use super::{CONTEXTS, STACKS, contexts, guard, measure, stacks, unwind, uses};
 
 /// Every lock that is held at a fork, in the order of the table in [`lock`](super::lock).
 struct ForkLocks {
@@ -18,6 +18,7 @@ struct ForkLocks {
     _contexts: Locked<'static, contexts::Paths, { rank::CONTEXTS }>,
     _stacks: Locked<'static, stacks::Writer, { rank::STACKS }>,
     _no_fork: NoFork,
+    _uses: uses::LockedUses,
     /// Other fork handlers may allocate on this thread, and must not wait for these locks.
     _own: guard::OwnWork,
 }
@@ -81,6 +82,7 @@ extern "C" fn before() {
         _contexts: CONTEXTS.lock(),
         _stacks: STACKS.lock(),
         _no_fork: NO_FORK.lock(),
+        _uses: uses::lock(),
         _own,
     }));
 }

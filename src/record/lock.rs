@@ -10,6 +10,7 @@
 //! | [`STACKS`](rank::STACKS) | `STACKS` | while a stack is added to the table | held |
 //! | [`NO_FORK`](rank::NO_FORK) | `fork::NO_FORK` | around one lock of the driver's tables, the span layer, candle's parameters or the current recording | held |
 //! | [`GATES`](rank::GATES) | `gates::CHANGE` | while the gates are updated, with `ACTIVE` or `REGISTRY` held | free, because those are held |
+//! | [`USES`](rank::USES) | `uses::USES` | while uses of device memory are recorded or read | held |
 //!
 //! A session's locks are taken before all of these, and not at all in a forked child. The unwinder and the symbol cache
 //! only try their locks. Builds with debug assertions count violations of the order, see [`out_of_order`].
@@ -28,6 +29,7 @@ pub(crate) mod rank {
     pub(crate) const STACKS: u8 = 4;
     pub(crate) const NO_FORK: u8 = 5;
     pub(crate) const GATES: u8 = 6;
+    pub(crate) const USES: u8 = 7;
 }
 
 /// A mutex with its rank in the lock order.

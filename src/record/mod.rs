@@ -37,6 +37,7 @@ pub(crate) mod thread_name;
 pub(crate) mod ticks;
 pub(crate) mod untraced;
 pub(crate) mod unwind;
+pub(crate) mod uses;
 mod windows;
 
 pub(crate) use ledger::{Checkpoint, Cursor, LogPart};

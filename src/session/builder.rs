@@ -193,6 +193,12 @@ impl Builder {
         self.set(|plan| plan.settings.skip_actions = actions.into_iter().collect())
     }
 
+    /// Records uses of device memory (default: off): which kernel, copy or fill used each block first and last. Then the
+    /// report says what could be freed earlier, and what the peak would be.
+    pub fn uses(self, on: bool) -> Self {
+        self.set(|plan| plan.settings.uses = on)
+    }
+
     /// Records by steps, as torch.profiler's `schedule`. In each cycle `wait` steps are not recorded, `warmup` steps
     /// are recorded and discarded, `active` steps are kept. There are `repeat` cycles; 0 repeats until the session
     /// ends. [`Session::step`] ends a step.

@@ -1,5 +1,8 @@
 //! Assembly of a snapshot from copied ledgers: renumbers the stacks and resolves their addresses.
 
+use std::collections::BTreeMap;
+use std::num::NonZeroU64;
+
 use super::missed::{self, spans};
 use super::numbers::DenseStacks;
 use super::process::this_process;
@@ -8,7 +11,9 @@ use crate::capture::Driver;
 use crate::record::measure::MeasuredCopy;
 use crate::record::unwind::ObjectMap;
 use crate::record::{CONTEXTS, DeviceCopy};
-use crate::snapshot::{Device, DeviceSnapshot, Health, Process, Sampling, Settings, SnapshotData, segments};
+use crate::snapshot::{
+    BlockUses, Device, DeviceSnapshot, GpuWork, Health, Process, Sampling, Settings, SnapshotData, segments,
+};
 use crate::symbol;
 
 /// Everything that changes while the program runs, copied at one moment. The rest of the work can wait.
@@ -19,6 +24,7 @@ pub(super) struct Copied {
     pub(super) health: Health,
     pub(super) copies: Vec<(Device, DeviceCopy)>,
     pub(super) drivers: Vec<Driver>,
+    pub(super) gpu_work: Option<GpuWork>,
 }
 
 impl Copied {
@@ -27,6 +33,7 @@ impl Copied {
         for (device, Driver { pool, memory }) in data.devices.iter_mut().zip(self.drivers) {
             (device.pool, device.memory) = (pool, memory);
         }
+        data.gpu_work = self.gpu_work;
         data
     }
 }
@@ -35,7 +42,7 @@ impl Copied {
 pub(crate) fn measured_snapshot(devices: &[MeasuredCopy]) -> SnapshotData {
     let duration_ns = devices.iter().map(|on| on.ledger.duration_ns).max().unwrap_or(0);
     let settings = Settings { min_size: 0, ..Settings::default() };
-    let copy = |on: &MeasuredCopy| (on.device, DeviceCopy { ledger: on.ledger.clone(), below_threshold: 0 });
+    let copy = |on: &MeasuredCopy| (on.device, DeviceCopy { ledger: on.ledger.clone(), ..DeviceCopy::default() });
     let copies = devices.iter().map(copy).collect();
     assemble(&settings, copies, Process { duration_ns, ..this_process() }, missed::since(&missed::so_far()))
 }
@@ -63,7 +70,13 @@ fn assemble(
     let (stacks, objects) = memtrace_core::symbol::with_symbols(&stacks, symbols, settings, &mut health);
     let mut settings = settings.clone();
     learn_backward_pass(&mut settings.rules, &stacks);
-    SnapshotData { process, settings, devices, stacks, contexts: CONTEXTS.nodes(), objects, health }
+    SnapshotData { process, settings, devices, stacks, contexts: CONTEXTS.nodes(), objects, health, gpu_work: None }
+}
+
+/// Of several uses of a block the last counts.
+fn by_block(uses: Vec<BlockUses>) -> Vec<BlockUses> {
+    let sorted: BTreeMap<NonZeroU64, BlockUses> = uses.into_iter().map(|uses| (uses.seq, uses)).collect();
+    sorted.into_values().collect()
 }
 
 fn device_snapshot(
@@ -73,7 +86,7 @@ fn device_snapshot(
     numbers: &mut DenseStacks,
 ) -> DeviceSnapshot {
     numbers.renumber_device(&mut copy);
-    let DeviceCopy { ledger: mut copy, below_threshold } = copy;
+    let DeviceCopy { ledger: mut copy, below_threshold, uses } = copy;
     copy.stats.below_threshold = below_threshold;
     let segments = segments::cover(&copy.records, &copy.live, &copy.segments, &copy.segment_records);
     DeviceSnapshot {
@@ -97,5 +110,6 @@ fn device_snapshot(
         marks: copy.marks,
         names: copy.names,
         lost_names: copy.lost_names,
+        uses: by_block(uses),
     }
 }

@@ -27,7 +27,7 @@ const SIZE: &str = "a size such as 65536 or 64 KiB";
 const FLAG: &str = "1 or 0";
 
 /// Documented variables.
-const KNOWN: [&str; 15] = [
+const KNOWN: [&str; 16] = [
     "MEMTRACE",
     "MEMTRACE_OUT",
     "MEMTRACE_MIN_SIZE",
@@ -37,6 +37,7 @@ const KNOWN: [&str; 15] = [
     "MEMTRACE_CONTEXT",
     "MEMTRACE_STACKS",
     "MEMTRACE_CHECK_STACKS",
+    "MEMTRACE_USES",
     "MEMTRACE_RULES",
     "MEMTRACE_DUMP_ON_OOM",
     "MEMTRACE_SIGNAL",
@@ -91,6 +92,7 @@ pub(super) fn apply(plan: &mut SessionPlan) -> Result<(), Error> {
         add_rules(settings, Path::new(&file))?;
     }
     set(&mut plan.dumps.on_oom, "MEMTRACE_DUMP_ON_OOM", FLAG, |text| flag(text).map(Some))?;
+    set(&mut settings.uses, "MEMTRACE_USES", FLAG, flag)?;
     set(&mut plan.check_stacks, "MEMTRACE_CHECK_STACKS", FLAG, flag)?;
     if let Some(signal) = text("MEMTRACE_SIGNAL")? {
         plan.dumps.signal = Some(signal_number(&signal)?);

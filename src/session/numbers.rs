@@ -10,7 +10,7 @@ use foldhash::fast::RandomState;
 
 use crate::record::unwind::ObjectMap;
 use crate::record::{DeviceCopy, STACKS};
-use crate::snapshot::{Record, SegmentRecord, StackId};
+use crate::snapshot::{BlockUses, Record, SegmentRecord, StackId};
 
 /// Dense ids from 0.
 #[derive(Debug)]
@@ -76,12 +76,20 @@ impl DenseStacks {
         records.iter_mut().for_each(|record| self.renumber(&mut record.stack));
     }
 
-    pub(super) fn renumber_device(&mut self, DeviceCopy { ledger, .. }: &mut DeviceCopy) {
+    pub(super) fn renumber_device(&mut self, DeviceCopy { ledger, uses, .. }: &mut DeviceCopy) {
         self.renumber_records(&mut ledger.records);
         ledger.live.iter_mut().chain(&mut ledger.peak.blocks).for_each(|block| self.renumber(&mut block.stack));
         ledger.ooms.iter_mut().for_each(|oom| self.renumber(&mut oom.stack));
         self.renumber_segments(&mut ledger.segment_records);
         ledger.calls.iter_mut().for_each(|time| self.renumber(&mut time.stack));
+        self.renumber_uses(uses);
+    }
+
+    pub(super) fn renumber_uses(&mut self, uses: &mut [BlockUses]) {
+        for uses in uses {
+            uses.first.iter_mut().chain(&mut uses.last).for_each(|used| self.renumber(&mut used.stack));
+            uses.dead_write.iter_mut().for_each(|dead| self.renumber(&mut dead.stack));
+        }
     }
 
     pub(super) fn has_new(&self) -> bool {

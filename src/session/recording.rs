@@ -15,6 +15,7 @@ use crate::capture::Driver;
 use crate::error::Error;
 use crate::hook::cuda;
 use crate::record::guard::Own;
+use crate::record::uses;
 use crate::record::{DeviceCopy, fork, recorder};
 use crate::snapshot::{Device, Enabled, Pool, Process, Settings, SnapshotData};
 
@@ -135,8 +136,10 @@ impl Recording {
         let duration_ns = since.began.elapsed().as_nanos() as u64;
         let memory = host_memory(duration_ns);
         let process = Process { started_unix_us: since.unix_us, duration_ns, memory, ..this_process() };
+        let gpu_work = uses::work(0);
         let drivers = copies.iter().map(|(device, _)| self.driver(*device)).collect();
-        Copied { settings: self.settings.clone(), process, health: missed::since(&since.missed), copies, drivers }
+        let (settings, health) = (self.settings.clone(), missed::since(&since.missed));
+        Copied { settings, process, health, copies, drivers, gpu_work }
     }
 
     pub(super) fn streams(&self) -> bool {

@@ -12,6 +12,7 @@ mod faults;
 mod graphs;
 mod harmless;
 mod imports;
+mod kernels;
 mod kinds;
 mod libraries;
 mod lookups;
@@ -24,6 +25,9 @@ mod support;
 mod threads;
 mod truth;
 mod unlinked;
+mod uses;
+mod uses_oracle;
+mod uses_waste;
 
 use cudarc::driver::CudaContext;
 use memtrace::{Device, scope};

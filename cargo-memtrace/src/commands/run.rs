@@ -72,6 +72,9 @@ fn settings(command: &mut Command, args: &RunArgs) {
     for (name, value) in values {
         command.envs(value.map(|value| (name, value.to_string())));
     }
+    if args.uses {
+        command.env("MEMTRACE_USES", "1");
+    }
 }
 
 /// Behind what is preloaded anyway.

@@ -22,6 +22,7 @@ mod spanless;
 mod tables;
 mod temporaries;
 mod twice;
+mod waste;
 mod window;
 
 pub use balance::{Balance, BalanceItem, BalanceRow, balance};
@@ -56,6 +57,7 @@ pub use spanless::{Spanless, spanless, spanless_note};
 pub(crate) use tables::{BreakdownTable, Shown, TABLES};
 pub use temporaries::{SOON, TemporaryRow, temporaries};
 pub use twice::{LiveTwice, live_twice};
+pub use waste::{UseCoverage, Waste, WasteKind, use_coverage, waste};
 pub use window::{window, window_notes};
 
 use crate::snapshot::{Device, DeviceSnapshot, SnapshotData};

@@ -8,10 +8,11 @@ use std::ops::Range;
 use super::bytes::{Coded, Payload, Reader, in_range};
 use super::{Commit, Counters, Damage, MAX_ORDINALS};
 use crate::snapshot::{
-    Action, Block, BlockName, CallTime, Category, ContextId, Counted, CudaHooks, CudaState, Device, DeviceMemory,
-    Enabled, Gap, GraphMemory, Health, HostMemory, LoadedObject, Mark, MemoryKind, MemoryStats, OutOfMemory, Peak,
-    Pool, Process, Record, RecordKind, Rules, ScopeStats, Segment, SegmentRecord, Settings, Spans, StackContext,
-    StackId, StackKind, Stat, Thread, ThreadId, UnseenCalls,
+    Action, Block, BlockName, BlockUse, BlockUses, CallTime, Category, ContextId, Counted, CudaHooks, CudaState,
+    DeadWrite, Device, DeviceMemory, Enabled, Gap, GpuTotals, GraphMemory, Health, HostMemory, IdleTime, KernelId,
+    LoadedObject, Mark, MemoryKind, MemoryStats, OutOfMemory, Peak, Pool, Process, Record, RecordKind, Rules,
+    ScopeStats, Segment, SegmentRecord, Settings, Spans, StackContext, StackId, StackKind, Stat, Thread, ThreadId,
+    UnseenCalls,
 };
 
 /// `field` is encoded as its type, `field: method` by the methods of that name of [`Payload`] and [`Reader`]; fields
@@ -62,6 +63,10 @@ coded! {
     Pool { used, used_high, reserved, reserved_high, release_threshold: raw, used_before }
     DeviceMemory { free, total, own_pools_used, own_pools_reserved, own_pools, graphs }
     GraphMemory { used, used_high, reserved, reserved_high }
+    GpuTotals { operations, launches, laid_out, copies, fills, graphs, last_opaque, lost }
+    BlockUse { operation, time_ns: time, after_alloc, frees_after, stack, kernel, stream }
+    IdleTime { operations, from_ns: time, to_ns: time, from_alloc, to_alloc }
+    DeadWrite { bytes, first, second, stack }
 }
 
 /// Enumerations, by the positions of their values in a list.
@@ -119,6 +124,8 @@ coded_by! {
     Device: |device, p| p.raw(device_number(*device)), |r| r.raw().and_then(device);
     ThreadId: |thread, p| p.put(&thread.0), |r| r.get().map(Self);
     StackId: |stack, p| p.put(&stack.0), |r| below(r.get()?, r.ids.stacks, "a stack number out of range").map(Self);
+    KernelId: |kernel, p| p.put(&kernel.0), |r| r.get().map(Self);
+    (KernelId, u64): |counted, p| { p.put(&counted.0); p.put(&counted.1) }, |r| Ok((r.get()?, r.get()?));
     ContextId: |context, p| p.put(&context.0), |r| below(r.get()?, r.ids.contexts, "a context number out of range").map(Self);
     /// 0 for `None`, else 1 more than the value.
     Option<u64>: |value, p| p.raw(value.map_or(0, |value| value.saturating_add(1))), |r| Ok(r.get::<u64>()?.checked_sub(1));
@@ -273,6 +280,47 @@ impl Coded for Block {
         let (memory, stream) = (memory(bits & 15)?, bits >> 4);
         let stream = stream.try_into().map_err(|_| Damage("a stream number of more than 32 bits"))?;
         Ok(Self { address, size, seq, time_ns, stack, context, thread, stream, memory })
+    }
+}
+
+impl Coded for BlockUses {
+    fn put(&self, p: &mut Payload) {
+        p.block(self.seq);
+        p.put(&self.allocated_at);
+        p.put(&self.freed_at);
+        [self.count, self.reads, self.writes, self.last_opaque].iter().for_each(|number| p.put(number));
+        let used = self.first.zip(self.last);
+        let flags = [self.opaque_first, self.escaped, used.is_some(), self.idle.is_some(), self.dead_write.is_some()];
+        p.raw(flags.iter().rev().fold(0, |bits, flag| bits << 1 | u64::from(*flag)));
+        used.iter().for_each(|(first, last)| {
+            p.put(first);
+            p.put(last);
+        });
+        self.idle.iter().for_each(|idle| p.put(idle));
+        self.dead_write.iter().for_each(|dead| p.put(dead));
+    }
+
+    fn get(r: &mut Reader<'_>) -> Result<Self, Damage> {
+        let (seq, allocated_at, freed_at) = (r.block()?, r.get()?, r.get()?);
+        let [count, reads, writes, last_opaque] = [r.get()?, r.get()?, r.get()?, r.get()?];
+        let bits = r.raw()?;
+        let has = |bit: u32| bits >> bit & 1 == 1;
+        let used: Option<(BlockUse, BlockUse)> = if has(2) { Some((r.get()?, r.get()?)) } else { None };
+        Ok(Self {
+            seq,
+            allocated_at,
+            freed_at,
+            count,
+            reads,
+            writes,
+            first: used.map(|(first, _)| first),
+            last: used.map(|(_, last)| last),
+            idle: if has(3) { Some(r.get()?) } else { None },
+            last_opaque,
+            opaque_first: has(0),
+            escaped: has(1),
+            dead_write: if has(4) { Some(r.get()?) } else { None },
+        })
     }
 }
 

@@ -9,9 +9,9 @@ use super::rebuild::DeviceParts;
 use super::{CHUNK_HEADER, Commit, Damage, DecodedCapture, HEADER, MAGIC, Tag, VERSION, chunk_head, refused};
 use crate::error::Error;
 use crate::snapshot::{
-    Block, BlockName, CallTime, CodeAddress, ContextId, ContextNode, Device, DeviceSnapshot, Frame, Health, HostMemory,
-    LONGEST_NAME, LoadedObject, MAX_INTERVAL, Mark, ObjectSpans, Process, Record, ScopeStats, Segment, SegmentRecord,
-    SnapshotData, Stacks,
+    Block, BlockName, BlockUses, CallTime, CodeAddress, ContextId, ContextNode, Device, DeviceSnapshot, Frame, Health,
+    HostMemory, LONGEST_NAME, LoadedObject, MAX_INTERVAL, Mark, ObjectSpans, Process, Record, ScopeStats, Segment,
+    SegmentRecord, SnapshotData, Stacks,
 };
 
 /// Reads a capture up to its last commit before the end or the first damage.
@@ -117,6 +117,12 @@ impl Reading {
                 let import_notes = std::mem::take(&mut data.health.import_notes);
                 data.health = Health { import_notes, ..commit.health };
             }
+            Tag::Kernels => data.gpu_work.get_or_insert_default().kernels.extend(r.get::<Vec<String>>()?),
+            Tag::GpuWork => {
+                let work = data.gpu_work.get_or_insert_default();
+                (work.totals, work.opaque) = (r.get()?, r.get()?);
+                data.settings.uses = true;
+            }
             Tag::ImportNotes => data.health.import_notes = r.get()?,
             Tag::HostMemory => {
                 data.process.memory = Some(r.get::<HostMemory>()?.after(data.process.memory));
@@ -211,6 +217,7 @@ impl Reading {
                 parts.lost_names = in_range(parts.lost_names + r.get::<u64>()?)?;
                 parts.names.extend(checked(r, is_short)?.into_iter().map(|name| (name.seq, name)));
             }
+            Tag::Uses => parts.uses.extend(r.get::<Vec<BlockUses>>()?.into_iter().map(|uses| (uses.seq, uses))),
             Tag::Segments => {
                 let ends = |segment: &Segment| in_range(segment.address + segment.size);
                 parts.segments = Some(checked(r, |segment| ends(segment).map(drop))?);
@@ -247,11 +254,20 @@ impl Reading {
             parts.finish(device, contexts, settings.sampling(device), total_bytes)
         };
         data.devices = devices.into_iter().map(finish).collect::<Result<_, _>>()?;
+        let last_opaque = data.gpu_work.as_ref().map_or(0, |work| work.totals.last_opaque);
+        data.devices.iter_mut().flat_map(|device| &mut device.uses).for_each(|uses| live_until(uses, last_opaque));
         let missing = |device: &DeviceSnapshot| {
             device.gaps.iter().try_fold(device.overwritten, |sum, gap| in_range(sum + gap.records))
         };
         data.devices.iter().try_fold(0, |sum, device| in_range(sum + missing(device)?))?;
         Ok(DecodedCapture { data, symbolised })
+    }
+}
+
+/// An opaque operation may have used a live block whose uses were written before it.
+fn live_until(uses: &mut BlockUses, last_opaque: u64) {
+    if uses.freed_at.is_none() && last_opaque > uses.allocated_at {
+        uses.last_opaque = last_opaque;
     }
 }
 

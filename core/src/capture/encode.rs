@@ -8,8 +8,9 @@ use super::bytes::{Coded, Payload};
 use super::codec::with_flag;
 use super::{Commit, Counters, Driver, MAGIC, Tag, VERSION};
 use crate::snapshot::{
-    Block, BlockName, CallTime, ContextNode, Device, DeviceSnapshot, Frame, Gap, HostMemory, LoadedObject, Mark,
-    OutOfMemory, Process, Record, ScopeStats, Segment, SegmentRecord, Settings, SnapshotData, Stacks, Thread,
+    Block, BlockName, BlockUses, CallTime, ContextNode, Device, DeviceSnapshot, Frame, Gap, GpuWork, HostMemory,
+    LoadedObject, Mark, OutOfMemory, Process, Record, ScopeStats, Segment, SegmentRecord, Settings, SnapshotData,
+    Stacks, Thread,
 };
 
 /// Records in one chunk; a reader loses them together if the file is damaged there.
@@ -32,6 +33,10 @@ pub fn write(data: &SnapshotData, records: usize, out: impl Write) -> io::Result
     encoder.stacks(data.stacks.each_calls().skip(1))?;
     encoder.contexts(data.contexts.get(1..).unwrap_or_default())?;
     encoder.frames(&data.stacks)?;
+    if let Some(work) = &data.gpu_work {
+        encoder.kernels(&work.kernels)?;
+        encoder.gpu_work(work)?;
+    }
     data.devices.iter().try_for_each(|device| encoder.device(device, records))?;
     if !data.health.import_notes.is_empty() {
         encoder.chunk(Tag::ImportNotes, |p| p.list(&data.health.import_notes))?;
@@ -211,6 +216,24 @@ impl<W: Write> Encoder<W> {
         self.some_of_device(Tag::Ooms, device, ooms)
     }
 
+    /// More names of kernels.
+    pub fn kernels(&mut self, names: &[String]) -> io::Result<()> {
+        if names.is_empty() { Ok(()) } else { self.chunk(Tag::Kernels, |p| p.list(names)) }
+    }
+
+    /// The GPU operations so far, without the names of kernels.
+    pub fn gpu_work(&mut self, work: &GpuWork) -> io::Result<()> {
+        self.chunk(Tag::GpuWork, |p| {
+            p.put(&work.totals);
+            p.list(&work.opaque);
+        })
+    }
+
+    /// Uses of blocks, in any order.
+    pub fn uses(&mut self, device: Device, uses: &[BlockUses]) -> io::Result<()> {
+        uses.chunks(RECORDS_IN_A_CHUNK).try_for_each(|part| self.list_of_device(Tag::Uses, device, part))
+    }
+
     /// Segments that came and went since the chunk before.
     pub fn segment_records(&mut self, device: Device, records: &[SegmentRecord]) -> io::Result<()> {
         self.some_of_device(Tag::SegmentRecords, device, records)
@@ -245,6 +268,7 @@ impl<W: Write> Encoder<W> {
         self.counters(device, &Counters::of(snapshot))?;
         self.scopes(device, &snapshot.scopes)?;
         self.names(device, &snapshot.names, snapshot.lost_names)?;
+        self.uses(device, &snapshot.uses)?;
         self.segment_records(device, &snapshot.segment_records)?;
         self.calls(device, &snapshot.calls)?;
         self.list_of_device::<Segment>(Tag::Segments, device, &snapshot.segments)?;

@@ -51,11 +51,18 @@
 //! | 28 gaps | device count:n (at:step records:n from_ns:step to_ns:step)*; where the log has skipped records, see `snapshot::Gap` |
 //! | 29 import notes | count:n note:text*; what the file of another program, from which the recording was read, does not say; at most once |
 //! | 30 host memory | time_ns resident resident_high files files_high swapped; replaces the one before, but `files_high` is the largest of all |
+//! | 33 kernels | count:n name:text*; names of kernels and driver functions, numbered from 0 in the order of the file, over all chunks |
+//! | 34 GPU work | operations launches laid_out copies fills graphs last_opaque lost count:n (kernel:n opaque:n)*; replaces an earlier one; says that uses were recorded |
+//! | 35 uses | device count:n uses*; later uses of a block replace earlier ones |
 //!
 //! ```text
 //! record  = kind:n(bit 0: free, bit 1: stack and alloc_stack are the same, from bit 2 on: memory) time_ns:step address:step size:n
 //!           stack:n [alloc_stack:n] context:n thread:n alloc_seq:step stream:n
 //! block   = address:step size:n seq:step time_ns:step stack:n context:n thread:n stream·16+memory:n
+//! uses    = seq:step allocated_at:n freed_at:n(0: live, else 1 + operations) count:n reads:n writes:n last_opaque:n
+//!           bits:n(bit 0: opaque_first, 1: escaped, 2: first and last use follow, 3: idle follows, 4: dead_write follows)
+//!           [use use] [operations:n from_ns:step to_ns:step from_alloc:n to_alloc:n] [bytes:n first:n second:n stack:n]
+//! use     = operation:n time_ns:step after_alloc:n frees_after:n stack:n kernel:n stream:n
 //! memory  = a number in the order of `MemoryKind`
 //! ```
 //! An alloc whose alloc_seq has bit 61 set says that the last free of that block was refused: readers drop both records.
@@ -108,6 +115,7 @@ tags! {
     Gap = 9, Records = 10, Marks = 11, Live = 12, Peak = 13, Counters = 14, Scopes = 15, Segments = 16,
     Commit = 17, End = 18, Names = 19, Pool = 20, Ooms = 21, Memory = 22, SegmentRecords = 23, Calls = 24,
     Sampling = 25, Counted = 26, Skipped = 27, Gaps = 28, ImportNotes = 29, HostMemory = 30,
+    Kernels = 33, GpuWork = 34, Uses = 35,
 }
 
 /// A device's numbers at a commit that do not follow from its records.

@@ -9,9 +9,9 @@ use super::bytes::in_range;
 use super::gaps::{self, Skip};
 use super::{Counters, Damage, Driver, by_seq};
 use crate::snapshot::{
-    Block, BlockName, CallTime, ContextNode, Device, DeviceSnapshot, Gap, Mark, OutOfMemory, Peak, Record, RecordKind,
-    Refused, Sampling, ScopeStats, Segment, SegmentRecord, Weight, leave_out, positions, refused_frees, scopes_of_log,
-    segments,
+    Block, BlockName, BlockUses, CallTime, ContextNode, Device, DeviceSnapshot, Gap, Mark, OutOfMemory, Peak, Record,
+    RecordKind, Refused, Sampling, ScopeStats, Segment, SegmentRecord, Weight, leave_out, positions, refused_frees,
+    scopes_of_log, segments,
 };
 
 /// The content of one device's chunks.
@@ -28,6 +28,8 @@ pub(super) struct DeviceParts {
     /// By the block's `seq`.
     pub(super) names: BTreeMap<NonZeroU64, BlockName>,
     pub(super) lost_names: u64,
+    /// By the block's `seq`.
+    pub(super) uses: BTreeMap<NonZeroU64, BlockUses>,
     overwritten: u64,
     skips: Vec<Skip>,
     /// The gaps of the snapshot that was written.
@@ -132,6 +134,7 @@ impl DeviceParts {
             marks: self.marks,
             names: self.names.into_values().collect(),
             lost_names: self.lost_names,
+            uses: self.uses.into_values().collect(),
         };
         let at_peak: Weight = device.peak_weights().map(|(_, weight)| weight).sum();
         if at_peak.bytes + device.peak.not_recorded != device.peak.bytes {

@@ -5,8 +5,8 @@ use std::num::NonZeroU64;
 use super::*;
 use crate::snapshot::testing::{self, LINE_7, LINE_9, Story, WORKER};
 use crate::snapshot::{
-    Action, BlockName, CallTime, Category, ContextId, CudaHooks, CudaState, Device, Gap, GraphMemory, HostMemory,
-    MemoryKind, Process, Spans, UnseenCalls,
+    Action, BlockName, BlockUse, BlockUses, CallTime, Category, ContextId, CudaHooks, CudaState, DeadWrite, Device,
+    Gap, GpuTotals, GpuWork, GraphMemory, HostMemory, IdleTime, KernelId, MemoryKind, Process, Spans, UnseenCalls,
 };
 
 fn bytes_of(data: &SnapshotData) -> Vec<u8> {
@@ -69,6 +69,52 @@ fn two_lines_of_many_kinds() -> Story {
     trace
 }
 
+/// A recording with uses: of a freed block, and of one that nothing used.
+fn with_uses() -> SnapshotData {
+    let mut data = two_lines_of_many_kinds().build();
+    let used = |operation, kernel| BlockUse {
+        operation,
+        time_ns: 10 * operation,
+        after_alloc: 2,
+        frees_after: 1,
+        stack: LINE_7,
+        kernel: KernelId(kernel),
+        stream: 3,
+    };
+    let idle = IdleTime { operations: 4, from_ns: 10, to_ns: 60, from_alloc: 2, to_alloc: 3 };
+    let unused = BlockUses::new(NonZeroU64::MIN, 0);
+    let freed = BlockUses {
+        freed_at: Some(7),
+        count: 2,
+        reads: 1,
+        writes: 1,
+        first: Some(used(1, 0)),
+        last: Some(used(6, 1)),
+        idle: Some(idle),
+        opaque_first: true,
+        dead_write: Some(DeadWrite { bytes: 8, first: KernelId(1), second: KernelId(0), stack: LINE_9 }),
+        ..BlockUses::new(NonZeroU64::new(2).unwrap(), 1)
+    };
+    data.devices[0].uses =
+        vec![unused, freed, BlockUses { escaped: true, ..BlockUses::new(NonZeroU64::new(3).unwrap(), 8) }];
+    data.settings.uses = true;
+    let totals = GpuTotals { operations: 9, launches: 8, laid_out: 7, copies: 1, last_opaque: 0, ..Default::default() };
+    let kernels = vec!["add".to_owned(), "cuMemcpyDtoH_v2".to_owned()];
+    data.gpu_work = Some(GpuWork { kernels, totals, opaque: vec![(KernelId(0), 1)] });
+    data
+}
+
+/// An opaque launch after the uses of a live block were written may have used it.
+#[test]
+fn a_live_block_may_have_been_used_by_what_came_after_its_uses_were_written() {
+    let mut data = with_uses();
+    data.gpu_work.as_mut().unwrap().totals.last_opaque = 8;
+    let read = read(&bytes_of(&data)).unwrap().data;
+    let opaque: Vec<u64> = read.devices[0].uses.iter().map(|uses| uses.last_opaque).collect();
+    assert_eq!(opaque, [8, 0, 0], "the second was freed, the third came later");
+    assert!(!read.devices[0].uses[0].is_unused());
+}
+
 fn health() -> Health {
     let unseen = UnseenCalls { function: "cuMemCreate".into(), calls: 3 };
     Health {
@@ -88,7 +134,7 @@ fn health() -> Health {
 
 #[test]
 fn what_is_written_is_read_and_written_again() {
-    for data in [sample(), testing::a_sample(), testing::empty()] {
+    for data in [sample(), with_uses(), testing::a_sample(), testing::empty()] {
         let bytes = bytes_of(&data);
         let capture = read(&bytes).unwrap();
         assert!(capture.symbolised);

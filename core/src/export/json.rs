@@ -210,6 +210,7 @@ fn finding(finding: &Finding) -> Value {
         Cost::AtEnd(bytes) => ("live_bytes", bytes),
         Cost::Unusable(bytes) => ("unusable_bytes", bytes),
         Cost::Time(ns) => ("ns", ns),
+        Cost::Written(bytes) => ("written_bytes", bytes),
     };
     json!({
         "kind": kind,

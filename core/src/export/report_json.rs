@@ -26,6 +26,7 @@ fn finding(finding: &Finding) -> Value {
         Cost::AtEnd(bytes) => ("bytes_at_end", bytes),
         Cost::Unusable(bytes) => ("bytes_unusable", bytes),
         Cost::Time(ns) => ("ns", ns),
+        Cost::Written(bytes) => ("bytes_written", bytes),
     };
     json!({
         "kind": finding.kind,

@@ -41,10 +41,33 @@ fn rest(balance: &PoolBalance) -> String {
 
 pub(super) fn notes(data: &SnapshotData) -> Vec<String> {
     let mut notes = hook_notes(&data.health.cuda);
+    notes.extend(uses_note(data));
     notes.extend(data.devices.iter().filter_map(balance_note));
     notes
         .extend(data.devices.iter().flat_map(|device| allocator_notes(data, device).into_iter().map(|(_, note)| note)));
     notes
+}
+
+/// How much is known about uses.
+fn uses_note(data: &SnapshotData) -> Option<String> {
+    const NAMED: usize = 3;
+    let work = data.gpu_work.as_ref()?;
+    let coverage = analysis::use_coverage(data);
+    let share = |part: u64, whole: u64| if whole == 0 { 100.0 } else { 100.0 * part as f64 / whole as f64 };
+    let mut opaque = work.opaque.clone();
+    opaque.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+    let named = opaque.iter().take(NAMED).map(|(id, count)| format!("{} ({})", work.kernel(*id), grouped(*count)));
+    let opaque = match opaque.len() {
+        0 => String::new(),
+        _ => format!("; unknown: {}", named.collect::<Vec<_>>().join(", ")),
+    };
+    Some(format!(
+        "uses: the arguments of {:.1} % of {} kernels are known{opaque};\n    \
+         of {:.1} % of the bytes allocated on GPUs the last use is known",
+        share(work.totals.laid_out, work.totals.launches),
+        grouped(work.totals.launches),
+        share(coverage.known, coverage.bytes)
+    ))
 }
 
 fn hook_notes(hooks: &CudaHooks) -> Vec<String> {

@@ -29,6 +29,7 @@ mod stats;
 mod symbol_name;
 #[cfg(test)]
 pub(crate) mod testing;
+mod uses;
 mod weight;
 mod words;
 
@@ -72,6 +73,7 @@ pub use stacks::{CodeAddress, Frame, Stacks};
 pub use stats::{Counted, MemoryStats, Stat};
 #[doc(hidden)]
 pub use symbol_name::SymbolName;
+pub use uses::{BlockUse, BlockUses, DeadWrite, GpuTotals, GpuWork, IdleTime, KernelId};
 pub use weight::Weight;
 pub(crate) use words::words;
 
@@ -167,6 +169,8 @@ pub struct DeviceSnapshot {
     pub names: Vec<BlockName>,
     /// Names dropped because the name table was full.
     pub lost_names: u64,
+    /// Uses of blocks, sorted by the blocks' numbers; including freed blocks. Only with [`Settings::uses`].
+    pub uses: Vec<BlockUses>,
 }
 
 /// A finished recording.
@@ -186,6 +190,8 @@ pub struct SnapshotData {
     pub objects: Vec<LoadedObject>,
     /// What the recording missed.
     pub health: Health,
+    /// The GPU operations, if uses were recorded ([`Settings::uses`]).
+    pub gpu_work: Option<GpuWork>,
 }
 
 impl SnapshotData {

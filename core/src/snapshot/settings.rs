@@ -72,6 +72,8 @@ pub struct Settings {
     pub device: Option<super::Device>,
     /// Log entries that are left out; counters and the peak still include them.
     pub skip_actions: Vec<Action>,
+    /// CUDA devices: uses of blocks are recorded, see [`BlockUses`](super::BlockUses).
+    pub uses: bool,
     /// Attribution rules; they may be changed after the recording.
     pub rules: super::Rules,
 }
@@ -96,6 +98,7 @@ impl Default for Settings {
             stack_depth: DEFAULT_STACK_DEPTH,
             device: None,
             skip_actions: Vec::new(),
+            uses: false,
             rules: super::Rules::default(),
         }
     }

@@ -3,12 +3,13 @@
 #![cfg(target_os = "linux")]
 #![expect(unsafe_code, reason = "called through C")]
 
-use memtrace_cusim_libraries::{OutArg, done, not_simulated};
+use memtrace_cusim_libraries::{EmptyKernel, OutArg, done, not_simulated};
 
 include!(concat!(env!("OUT_DIR"), "/cublaslt.rs"));
 
 const NOT_SUPPORTED: u32 = 15;
 const INVALID_VALUE: u32 = 7;
+const EXECUTION_FAILED: u32 = 13;
 
 macro_rules! creates {
     ($(fn $name:ident;)*) => { $(
@@ -48,13 +49,38 @@ extern "C" fn cublasLtMatmulAlgoGetHeuristic(
     results.set([0; 12], INVALID_VALUE) | count.set(1, INVALID_VALUE)
 }
 
+/// Launches an empty kernel with the matrices and the workspace.
+#[unsafe(no_mangle)]
+#[allow(clippy::too_many_arguments, reason = "the interface is cuBLASLt's")]
+extern "C" fn cublasLtMatmul(
+    _handle: u64,
+    _product: u64,
+    _alpha: u64,
+    a: u64,
+    _a_layout: u64,
+    b: u64,
+    _b_layout: u64,
+    _beta: u64,
+    c: u64,
+    _c_layout: u64,
+    d: u64,
+    _d_layout: u64,
+    _algorithm: u64,
+    workspace: u64,
+    _workspace_size: usize,
+    stream: u64,
+) -> u32 {
+    static KERNEL: EmptyKernel = EmptyKernel::named("cublasLtMatmul_kernel");
+    let result = KERNEL.launch(stream, &[a, b, c, d, workspace]);
+    if result == 0 { 0 } else { EXECUTION_FAILED }
+}
+
 done! {
     fn cublasLtLoggerForceDisable;
     fn cublasLtLoggerOpenFile;
     fn cublasLtLoggerSetLevel;
     fn cublasLtLoggerSetMask;
     fn cublasLtDestroy;
-    fn cublasLtMatmul;
     fn cublasLtMatmulDescDestroy;
     fn cublasLtMatmulDescSetAttribute;
     fn cublasLtMatmulPreferenceDestroy;

@@ -58,6 +58,15 @@ driver! {
     fn cuFuncGetModule(module: Out<u64>, function: u64) =>
         module.set(with(|machine| Ok(machine.functions.get(&function).ok_or(INVALID_HANDLE)?.module))?);
 
+    fn cuFuncGetName(name: Out<u64>, function: u64) | cuKernelGetName() =>
+        name.set_with(|machine| machine.kernel_name(function));
+
+    fn cuFuncGetParamInfo(function: u64, index: usize, offset: Out<usize>, size: Out<usize>) | cuKernelGetParamInfo() {
+        let (at, bytes) = with(|machine| machine.parameter(function, index))?;
+        size.offer(bytes);
+        offset.set(at)
+    }
+
     fn cuOccupancyMaxActiveBlocksPerMultiprocessor(blocks: Out<i32>, function: u64, _size: i32, _shared: usize) {
         check_function(function)?;
         blocks.set(2)

@@ -10,7 +10,8 @@ use crate::code::{Answer, INVALID_VALUE, NOT_SUPPORTED};
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub(super) struct TensorMap {
-    address: u64,
+    /// Inverted: as in a GPU's, the address is not there to be read.
+    hidden: u64,
     /// The required alignment of the address; 0 in memory that no call has written.
     alignment: u64,
     form: [u64; 14],
@@ -82,7 +83,7 @@ driver! {
         check_map(map)?;
         let known = map.get()?;
         demand(known.alignment > 0 && address.is_multiple_of(known.alignment))?;
-        map.set(TensorMap { address, ..known })
+        map.set(TensorMap { hidden: !address, ..known })
     }
 }
 
@@ -129,7 +130,7 @@ impl Tensor {
         for (index, size) in form[1..=self.rank as usize].iter_mut().enumerate() {
             *size = self.sizes.at(index).get()?;
         }
-        map.set(TensorMap { address: self.address, alignment: self.alignment(), form })
+        map.set(TensorMap { hidden: !self.address, alignment: self.alignment(), form })
     }
 }
 

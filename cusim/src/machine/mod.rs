@@ -62,6 +62,8 @@ pub struct SimMachine {
     pub(crate) events: MmapMap<u64, SimEvent>,
     pub(crate) modules: MmapMap<u64, SimModule>,
     pub(crate) functions: MmapMap<u64, KernelFunction>,
+    /// By function; names stay where they are, because programs read them.
+    kernel_names: MmapMap<u64, MmapVec<u8>>,
     pub(crate) graphs: MmapMap<u64, Graph>,
     executables: MmapMap<u64, Executable>,
     /// Memory of allocation nodes, by address.
@@ -109,6 +111,7 @@ impl SimMachine {
             events: mmap_map(),
             modules: mmap_map(),
             functions: mmap_map(),
+            kernel_names: mmap_map(),
             graphs: mmap_map(),
             executables: mmap_map(),
             graph_memory: mmap_map(),

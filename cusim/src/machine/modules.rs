@@ -1,7 +1,7 @@
-//! Modules and kernel functions: only names, because no kernel runs.
+//! Modules and kernel functions: only names and the sizes of parameters, because no kernel runs.
 
 use super::SimMachine;
-use crate::code::{Answer, INVALID_HANDLE, NOT_FOUND};
+use crate::code::{Answer, INVALID_HANDLE, INVALID_VALUE, NOT_FOUND};
 use crate::own::{MmapVec, mmap_vec};
 
 #[derive(Debug)]
@@ -12,8 +12,20 @@ pub(crate) struct SimModule {
     pub(crate) device: Option<usize>,
     /// The context that was current when it was loaded.
     loaded_in: u64,
-    /// Hashes of the kernel names in its PTX. Without any, every name is accepted.
-    kernels: MmapVec<u64>,
+    /// The kernels in its PTX.
+    kernels: MmapVec<SimKernel>,
+    /// Sizes of the parameters of all kernels.
+    sizes: MmapVec<usize>,
+    /// Other names are accepted, too: it has no PTX, or PTX of the stand-in compiler, which may miss kernels.
+    is_open: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct SimKernel {
+    /// A hash of its name.
+    name: u64,
+    /// Its parameters, as a range of the module's sizes; not known if it is `None`.
+    parameters: Option<(usize, usize)>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -41,7 +53,9 @@ impl SimMachine {
             self.make_room(device, self.config.module)?;
         }
         let handle = self.new_handle();
-        self.modules.insert(handle, SimModule { context, device, loaded_in, kernels: kernels(ptx) });
+        let (kernels, sizes) = kernels(ptx);
+        let is_open = kernels.is_empty() || ptx.starts_with(b"// memtrace's stand-in");
+        self.modules.insert(handle, SimModule { context, device, loaded_in, kernels, sizes, is_open });
         Ok(handle)
     }
 
@@ -61,9 +75,9 @@ impl SimMachine {
 
     /// The handle of a kernel, the same for each look-up of a name.
     pub(crate) fn function(&mut self, module: u64, name: &[u8]) -> Answer<u64> {
-        let SimModule { context, ref kernels, .. } = *self.modules.get(&module).ok_or(INVALID_HANDLE)?;
-        let name = hash(name);
-        if !kernels.is_empty() && !kernels.contains(&name) {
+        let SimModule { context, is_open, ref kernels, .. } = *self.modules.get(&module).ok_or(INVALID_HANDLE)?;
+        let (text, name) = (name, hash(name));
+        if !is_open && !kernels.iter().any(|kernel| kernel.name == name) {
             return Err(NOT_FOUND);
         }
         let known = self.functions.iter().find(|(_, function)| function.module == module && function.name == name);
@@ -72,20 +86,67 @@ impl SimMachine {
         }
         let handle = self.new_handle();
         self.functions.insert(handle, KernelFunction { module, context, name });
+        let mut copy = mmap_vec();
+        copy.extend_from_slice(text);
+        copy.push(0);
+        self.kernel_names.insert(handle, copy);
         Ok(handle)
+    }
+
+    /// The address of a kernel's name, which ends with a zero byte.
+    pub(crate) fn kernel_name(&self, function: u64) -> Answer<u64> {
+        Ok(self.kernel_names.get(&function).ok_or(INVALID_HANDLE)?.as_ptr() as u64)
+    }
+
+    /// Offset and size of a kernel's parameter, in bytes. What has no PTX has no known parameters (a GPU knows them).
+    pub(crate) fn parameter(&self, function: u64, index: usize) -> Answer<(usize, usize)> {
+        let KernelFunction { module, name, .. } = *self.functions.get(&function).ok_or(INVALID_HANDLE)?;
+        let module = self.modules.get(&module).ok_or(INVALID_HANDLE)?;
+        let kernel = module.kernels.iter().find(|kernel| kernel.name == name).ok_or(NOT_FOUND)?;
+        let (first, count) = kernel.parameters.ok_or(NOT_FOUND)?;
+        let sizes = module.sizes.get(first..first + count).unwrap_or_default();
+        let size = *sizes.get(index).ok_or(INVALID_VALUE)?;
+        // Parameters of at least 8 bytes are aligned to 8 bytes.
+        let end = |at: usize, size: &usize| at.next_multiple_of((*size).clamp(1, 8).next_power_of_two()) + size;
+        let end = sizes.iter().take(index + 1).fold(0, end);
+        Ok((end - size, size))
     }
 }
 
-/// The names after each `.entry` in PTX text.
-fn kernels(ptx: &[u8]) -> MmapVec<u64> {
-    let mut names = mmap_vec();
+/// The kernels after each `.entry` in PTX text, and the sizes of their parameters.
+fn kernels(ptx: &[u8]) -> (MmapVec<SimKernel>, MmapVec<usize>) {
+    let (mut kernels, mut sizes) = (mmap_vec(), mmap_vec());
     let mut rest = ptx;
     while let Some(at) = rest.windows(ENTRY.len()).position(|window| window == ENTRY) {
         rest = rest.get(at + ENTRY.len()..).unwrap_or_default().trim_ascii_start();
         let end = rest.iter().position(|byte| !is_in_name(*byte)).unwrap_or(rest.len());
-        names.push(hash(rest.get(..end).unwrap_or_default()));
+        let name = hash(rest.get(..end).unwrap_or_default());
+        let list = rest.get(end..).unwrap_or_default().trim_ascii_start();
+        let list = list.strip_prefix(b"(").and_then(|list| list.split(|byte| *byte == b')').next());
+        let first = sizes.len();
+        let known = list.is_none_or(|list| {
+            let mut parts = list.split(|byte| *byte == b',').filter(|part| !part.trim_ascii().is_empty());
+            parts.all(|part| parameter_size(part).map(|size| sizes.push(size)).is_some())
+        });
+        kernels.push(SimKernel { name, parameters: known.then(|| (first, sizes.len() - first)) });
     }
-    names
+    (kernels, sizes)
+}
+
+/// The size of a parameter such as `.param .u64 a` or `.param .align 8 .b8 b[24]`.
+fn parameter_size(text: &[u8]) -> Option<usize> {
+    let text = std::str::from_utf8(text).ok()?;
+    let bits = |word: &str| word.trim_start_matches(|c: char| !c.is_ascii_digit()).parse::<usize>().ok();
+    let types = text.split_whitespace().filter(|word| {
+        let Some(name) = word.strip_prefix('.') else { return false };
+        name.trim_start_matches(['u', 's', 'b', 'f']).parse::<u8>().is_ok()
+    });
+    let element = types.last().and_then(bits)? / 8;
+    let count = match text.split_once('[') {
+        Some((_, rest)) => rest.split(']').next()?.trim().parse().ok()?,
+        None => 1,
+    };
+    Some(element * count)
 }
 
 const ENTRY: &[u8] = b".entry";
@@ -106,8 +167,17 @@ mod tests {
 
     #[test]
     fn entries_are_found_in_ptx() {
-        let names = kernels(b".visible .entry add_f32(\n.param)\n{}\n.entry\n  mul$1 (");
-        assert_eq!(names.as_slice(), [hash(b"add_f32"), hash(b"mul$1")]);
-        assert!(kernels(b".version 9.0\n.target sm_80\n").is_empty());
+        let ptx = b".visible .entry add_f32(\n.param .u64 .ptr .global .align 4 a,\n.param .u8 b,\n\
+            .param .align 8 .b8 c[24])\n{}\n.entry\n  mul$1 (.param .what d)\n.entry none {}";
+        let (found, sizes) = kernels(ptx);
+        let names: Vec<u64> = found.iter().map(|kernel| kernel.name).collect();
+        assert_eq!(names, [&b"add_f32"[..], b"mul$1", b"none"].map(hash));
+        assert_eq!((sizes.as_slice(), found[1].parameters, found[2].parameters), (&[8, 1, 24][..], None, Some((3, 0))));
+        assert!(kernels(b".version 9.0\n.target sm_80\n").0.is_empty());
+        let mut machine = SimMachine::new(crate::Config::default()).unwrap();
+        let library = machine.load_library(0, ptx).unwrap();
+        let add = machine.function(library, b"add_f32").unwrap();
+        let parameters = [0, 1, 2, 3].map(|index| machine.parameter(add, index));
+        assert_eq!(parameters, [Ok((0, 8)), Ok((8, 1)), Ok((16, 24)), Err(INVALID_VALUE)]);
     }
 }

@@ -15,6 +15,7 @@ use super::requests::{
     registered,
 };
 use super::types::{Class, Handle, PoolLocation, Size, Stream};
+use super::uses::{self, Arguments, CopyKind, FillNode, KernelNode, LaunchConfig, Region2d, Region3d, TextureResource};
 use super::{capture, contexts, imports, init, pools, segments, unseen};
 use crate::hook::interpose::dlsym;
 
@@ -48,6 +49,9 @@ macro_rules! hook {
             #[allow(dead_code, reason = "not every function has a stream")]
             const PER_THREAD: bool = matches!(stringify!($name).as_bytes(), [.., b'_', b'p', b't', b's', b'z']);
 
+            #[allow(dead_code, reason = "few functions need their name")]
+            const NAME: &str = stringify!($name);
+
             /// # Safety
             /// The arguments as the driver's function takes them.
             pub(super) unsafe extern "C" fn hook($($arg: $type),*) -> c_int {
@@ -74,6 +78,14 @@ fn looked_up(out: CallerPtr<*mut c_void>) -> impl FnOnce(c_int) {
             dlsym::count_answer();
             out.overwrite(std::ptr::with_exposed_provenance_mut(hook));
         }
+    }
+}
+
+/// Both callbacks.
+fn both(one: impl FnOnce(c_int), other: impl FnOnce(c_int)) -> impl FnOnce(c_int) {
+    move |result| {
+        one(result);
+        other(result);
     }
 }
 
@@ -133,11 +145,11 @@ hooks! {
     cuGraphAddMemFreeNode(out: CallerPtr<usize>, graph: Handle, before: Handle, count: usize, pointer: u64) =>
         graphs::added_free(graph, pointer);
     cuGraphAddNode(out: CallerPtr<usize>, graph: Handle, before: Handle, count: usize, node: CallerPtr<c_int>) =>
-        graphs::added(graph, node);
+        both(uses::node_added(graph, node), graphs::added(graph, node));
     cuGraphAddNode_v2(
         out: CallerPtr<usize>, graph: Handle, before: Handle, edges: Handle, count: usize, node: CallerPtr<c_int>)
         | cuGraphAddNode_v3 =>
-        graphs::added(graph, node);
+        both(uses::node_added(graph, node), graphs::added(graph, node));
     cuGraphInstantiate(
         out: CallerPtr<usize>, graph: Handle, failed: Handle, log: Handle, length: usize)
         | cuGraphInstantiate_v2 =>
@@ -149,7 +161,7 @@ hooks! {
         | cuGraphInstantiateWithParams_ptsz =>
         graphs::instantiated(out, graph, flags_of(parameters));
     cuGraphLaunch(program: Handle, stream: Handle) | cuGraphLaunch_ptsz =>
-        graphs::launched(program, Stream::of(stream, PER_THREAD));
+        uses::graph_launched(program, Stream::of(stream, PER_THREAD));
     cuGraphExecDestroy(program: Handle) => PROGRAMS.destroying(program.addr());
 
     cuIpcOpenMemHandle_v2(out: CallerPtr<u64>, handle: IpcHandle, flags: c_uint) => imports::opened(out);
@@ -166,18 +178,206 @@ hooks! {
     cuCtxSynchronize_v2(object: Handle) | cuEventSynchronize | cuStreamSynchronize | cuStreamSynchronize_ptsz =>
         segments::settle;
     cuStreamBeginCapture_v2(stream: Handle, mode: c_int) | cuStreamBeginCapture_v2_ptsz =>
-        capture::beginning(Stream::of(stream, PER_THREAD));
+        capture::beginning(Stream::of(stream, PER_THREAD), true);
     cuStreamBeginCaptureToGraph(
         stream: Handle, graph: Handle, before: Handle, edges: Handle, count: usize, mode: c_int)
         | cuStreamBeginCaptureToGraph_ptsz =>
-        capture::beginning(Stream::of(stream, PER_THREAD));
+        capture::beginning(Stream::of(stream, PER_THREAD), false);
     cuStreamEndCapture(stream: Handle, graph: CallerPtr<usize>) | cuStreamEndCapture_ptsz =>
         capture::ending(Stream::of(stream, PER_THREAD), graph);
     cuStreamDestroy_v2(stream: Handle) => capture::destroying(Stream::of(stream, PER_THREAD));
 
-    cuCtxDestroy_v2(context: Handle) => contexts::destroyed(context);
-    cuDevicePrimaryCtxRelease_v2(device: c_int) => contexts::primary_released(device);
-    cuDevicePrimaryCtxReset_v2(device: c_int) => contexts::primary_reset(device);
+    cuCtxDestroy_v2(context: Handle) => both(uses::forget(), contexts::destroyed(context));
+    cuDevicePrimaryCtxRelease_v2(device: c_int) => both(uses::forget(), contexts::primary_released(device));
+    cuDevicePrimaryCtxReset_v2(device: c_int) => both(uses::forget(), contexts::primary_reset(device));
+
+    cuModuleLoadData(out: CallerPtr<usize>, image: *const c_char) => uses::loaded(out, image);
+    cuModuleLoadDataEx(out: CallerPtr<usize>, image: *const c_char, count: c_uint, options: Handle, values: Handle) =>
+        uses::loaded(out, image);
+    cuLibraryLoadData(
+        out: CallerPtr<usize>, image: *const c_char, options: Handle, values: Handle, count: c_uint,
+        library_options: Handle, library_values: Handle, library_count: c_uint) =>
+        uses::loaded(out, image);
+    cuModuleUnload(module: Handle) | cuLibraryUnload => uses::unloading(module);
+    cuModuleGetFunction(out: CallerPtr<usize>, module: Handle, name: *const c_char) | cuLibraryGetKernel =>
+        uses::found(out, module, name);
+    cuKernelGetFunction(out: CallerPtr<usize>, kernel: Handle) => uses::function_of(out, kernel);
+
+    cuLaunchKernel(
+        function: Handle, grid_x: c_uint, grid_y: c_uint, grid_z: c_uint, block_x: c_uint, block_y: c_uint,
+        block_z: c_uint, shared: c_uint, stream: Handle, parameters: CallerPtr<*const c_void>,
+        extra: CallerPtr<usize>)
+        | cuLaunchKernel_ptsz =>
+        uses::launch(function, Stream::of(stream, PER_THREAD), Arguments { parameters, extra });
+    cuLaunchCooperativeKernel(
+        function: Handle, grid_x: c_uint, grid_y: c_uint, grid_z: c_uint, block_x: c_uint, block_y: c_uint,
+        block_z: c_uint, shared: c_uint, stream: Handle, parameters: CallerPtr<*const c_void>)
+        | cuLaunchCooperativeKernel_ptsz =>
+        uses::launch(function, Stream::of(stream, PER_THREAD), Arguments::of(parameters));
+    cuLaunchKernelEx(
+        config: CallerPtr<LaunchConfig>, function: Handle, parameters: CallerPtr<*const c_void>,
+        extra: CallerPtr<usize>)
+        | cuLaunchKernelEx_ptsz =>
+        uses::launch(function, uses::stream_of(config, PER_THREAD), Arguments { parameters, extra });
+
+    cuMemcpyHtoD_v2(to: u64, from: u64, size: usize) | cuMemcpyHtoD_v2_ptds =>
+        uses::copy(NAME, CopyKind::ToDevice, to, from, size, Stream::NONE);
+    cuMemcpyDtoH_v2(to: u64, from: u64, size: usize) | cuMemcpyDtoH_v2_ptds =>
+        uses::copy(NAME, CopyKind::ToHost, to, from, size, Stream::NONE);
+    cuMemcpyDtoD_v2(to: u64, from: u64, size: usize) | cuMemcpyDtoD_v2_ptds =>
+        uses::copy(NAME, CopyKind::OnDevice, to, from, size, Stream::NONE);
+    cuMemcpy(to: u64, from: u64, size: usize) | cuMemcpy_ptds =>
+        uses::copy(NAME, CopyKind::Unified, to, from, size, Stream::NONE);
+    cuMemcpyHtoDAsync_v2(to: u64, from: u64, size: usize, stream: Handle) | cuMemcpyHtoDAsync_v2_ptsz =>
+        uses::copy(NAME, CopyKind::ToDevice, to, from, size, Stream::of(stream, PER_THREAD));
+    cuMemcpyDtoHAsync_v2(to: u64, from: u64, size: usize, stream: Handle) | cuMemcpyDtoHAsync_v2_ptsz =>
+        uses::copy(NAME, CopyKind::ToHost, to, from, size, Stream::of(stream, PER_THREAD));
+    cuMemcpyDtoDAsync_v2(to: u64, from: u64, size: usize, stream: Handle) | cuMemcpyDtoDAsync_v2_ptsz =>
+        uses::copy(NAME, CopyKind::OnDevice, to, from, size, Stream::of(stream, PER_THREAD));
+    cuMemcpyAsync(to: u64, from: u64, size: usize, stream: Handle) | cuMemcpyAsync_ptsz =>
+        uses::copy(NAME, CopyKind::Unified, to, from, size, Stream::of(stream, PER_THREAD));
+    cuMemcpyPeer(to: u64, to_context: Handle, from: u64, from_context: Handle, size: usize) | cuMemcpyPeer_ptds =>
+        uses::copy(NAME, CopyKind::OnDevice, to, from, size, Stream::NONE);
+    cuMemcpyPeerAsync(
+        to: u64, to_context: Handle, from: u64, from_context: Handle, size: usize, stream: Handle)
+        | cuMemcpyPeerAsync_ptsz =>
+        uses::copy(NAME, CopyKind::OnDevice, to, from, size, Stream::of(stream, PER_THREAD));
+    cuMemcpyDtoA_v2(array: Handle, offset: usize, from: u64, size: usize) | cuMemcpyDtoA_v2_ptds =>
+        uses::copy(NAME, CopyKind::ToHost, 0, from, size, Stream::NONE);
+    cuMemcpyAtoD_v2(to: u64, array: Handle, offset: usize, size: usize) | cuMemcpyAtoD_v2_ptds =>
+        uses::fill(NAME, to, size, Stream::NONE);
+    cuMemcpy2D_v2(region: CallerPtr<Region2d>)
+        | cuMemcpy2D_v2_ptds | cuMemcpy2DUnaligned_v2 | cuMemcpy2DUnaligned_v2_ptds =>
+        uses::copy_2d(NAME, region, Stream::NONE);
+    cuMemcpy2DAsync_v2(region: CallerPtr<Region2d>, stream: Handle) | cuMemcpy2DAsync_v2_ptsz =>
+        uses::copy_2d(NAME, region, Stream::of(stream, PER_THREAD));
+    cuMemcpy3D_v2(region: CallerPtr<Region3d>) | cuMemcpy3D_v2_ptds | cuMemcpy3DPeer | cuMemcpy3DPeer_ptds =>
+        uses::copy_3d(NAME, region, Stream::NONE);
+    cuMemcpy3DAsync_v2(region: CallerPtr<Region3d>, stream: Handle)
+        | cuMemcpy3DAsync_v2_ptsz | cuMemcpy3DPeerAsync | cuMemcpy3DPeerAsync_ptsz =>
+        uses::copy_3d(NAME, region, Stream::of(stream, PER_THREAD));
+    cuMemcpyBatchAsync(
+        to: Handle, from: Handle, sizes: Handle, count: usize, attributes: Handle, indices: Handle,
+        attribute_count: usize, failed: Handle, stream: Handle)
+        | cuMemcpyBatchAsync_ptsz =>
+        uses::batch(NAME, Stream::of(stream, PER_THREAD));
+    cuMemcpyBatchAsync_v2(
+        to: Handle, from: Handle, sizes: Handle, count: usize, attributes: Handle, indices: Handle,
+        attribute_count: usize, stream: Handle)
+        | cuMemcpyBatchAsync_v2_ptsz =>
+        uses::batch(NAME, Stream::of(stream, PER_THREAD));
+    cuMemcpy3DBatchAsync(count: usize, list: Handle, failed: Handle, flags: u64, stream: Handle)
+        | cuMemcpy3DBatchAsync_ptsz =>
+        uses::batch(NAME, Stream::of(stream, PER_THREAD));
+    cuMemcpy3DBatchAsync_v2(count: usize, list: Handle, flags: u64, stream: Handle)
+        | cuMemcpy3DBatchAsync_v2_ptsz =>
+        uses::batch(NAME, Stream::of(stream, PER_THREAD));
+    cuMemcpyWithAttributesAsync(to: u64, from: u64, size: usize, attributes: Handle, stream: Handle)
+        | cuMemcpyWithAttributesAsync_ptsz =>
+        uses::copy(NAME, CopyKind::Unified, to, from, size, Stream::of(stream, PER_THREAD));
+    cuMemcpy3DWithAttributesAsync(list: Handle, flags: u64, stream: Handle) | cuMemcpy3DWithAttributesAsync_ptsz =>
+        uses::batch(NAME, Stream::of(stream, PER_THREAD));
+
+    cuMemsetD8_v2(to: u64, value: u8, count: usize) | cuMemsetD8_v2_ptds => uses::fill(NAME, to, count, Stream::NONE);
+    cuMemsetD16_v2(to: u64, value: u16, count: usize) | cuMemsetD16_v2_ptds =>
+        uses::fill(NAME, to, count.saturating_mul(2), Stream::NONE);
+    cuMemsetD32_v2(to: u64, value: c_uint, count: usize) | cuMemsetD32_v2_ptds =>
+        uses::fill(NAME, to, count.saturating_mul(4), Stream::NONE);
+    cuMemsetD8Async(to: u64, value: u8, count: usize, stream: Handle) | cuMemsetD8Async_ptsz =>
+        uses::fill(NAME, to, count, Stream::of(stream, PER_THREAD));
+    cuMemsetD16Async(to: u64, value: u16, count: usize, stream: Handle) | cuMemsetD16Async_ptsz =>
+        uses::fill(NAME, to, count.saturating_mul(2), Stream::of(stream, PER_THREAD));
+    cuMemsetD32Async(to: u64, value: c_uint, count: usize, stream: Handle) | cuMemsetD32Async_ptsz =>
+        uses::fill(NAME, to, count.saturating_mul(4), Stream::of(stream, PER_THREAD));
+    cuMemsetD2D8_v2(to: u64, pitch: usize, value: u8, width: usize, height: usize) | cuMemsetD2D8_v2_ptds =>
+        uses::fill_2d(NAME, to, (pitch, width, height), Stream::NONE);
+    cuMemsetD2D16_v2(to: u64, pitch: usize, value: u16, width: usize, height: usize) | cuMemsetD2D16_v2_ptds =>
+        uses::fill_2d(NAME, to, (pitch, width.saturating_mul(2), height), Stream::NONE);
+    cuMemsetD2D32_v2(to: u64, pitch: usize, value: c_uint, width: usize, height: usize) | cuMemsetD2D32_v2_ptds =>
+        uses::fill_2d(NAME, to, (pitch, width.saturating_mul(4), height), Stream::NONE);
+    cuMemsetD2D8Async(to: u64, pitch: usize, value: u8, width: usize, height: usize, stream: Handle)
+        | cuMemsetD2D8Async_ptsz =>
+        uses::fill_2d(NAME, to, (pitch, width, height), Stream::of(stream, PER_THREAD));
+    cuMemsetD2D16Async(to: u64, pitch: usize, value: u16, width: usize, height: usize, stream: Handle)
+        | cuMemsetD2D16Async_ptsz =>
+        uses::fill_2d(NAME, to, (pitch, width.saturating_mul(2), height), Stream::of(stream, PER_THREAD));
+    cuMemsetD2D32Async(to: u64, pitch: usize, value: c_uint, width: usize, height: usize, stream: Handle)
+        | cuMemsetD2D32Async_ptsz =>
+        uses::fill_2d(NAME, to, (pitch, width.saturating_mul(4), height), Stream::of(stream, PER_THREAD));
+    cuStreamWriteValue32_v2(stream: Handle, to: u64, value: c_uint, flags: c_uint)
+        | cuStreamWriteValue32_v2_ptsz | cuStreamWaitValue32_v2 | cuStreamWaitValue32_v2_ptsz =>
+        uses::value(NAME, to, Stream::of(stream, PER_THREAD));
+    cuStreamWriteValue64_v2(stream: Handle, to: u64, value: u64, flags: c_uint)
+        | cuStreamWriteValue64_v2_ptsz | cuStreamWaitValue64_v2 | cuStreamWaitValue64_v2_ptsz =>
+        uses::value(NAME, to, Stream::of(stream, PER_THREAD));
+    cuStreamBatchMemOp_v2(stream: Handle, count: c_uint, list: Handle, flags: c_uint)
+        | cuStreamBatchMemOp_v2_ptsz =>
+        uses::batch(NAME, Stream::of(stream, PER_THREAD));
+
+    cuGraphClone(out: CallerPtr<usize>, graph: Handle) => uses::cloned(out, graph);
+    cuGraphAddKernelNode(
+        out: CallerPtr<usize>, graph: Handle, before: Handle, count: usize, node: CallerPtr<KernelNode>) =>
+        uses::kernel_added(graph, node, false);
+    cuGraphAddKernelNode_v2(
+        out: CallerPtr<usize>, graph: Handle, before: Handle, count: usize, node: CallerPtr<KernelNode>) =>
+        uses::kernel_added(graph, node, true);
+    cuGraphAddMemcpyNode(
+        out: CallerPtr<usize>, graph: Handle, before: Handle, count: usize, node: CallerPtr<Region3d>,
+        context: Handle) =>
+        uses::copy_added(graph, node);
+    cuGraphAddMemsetNode(
+        out: CallerPtr<usize>, graph: Handle, before: Handle, count: usize, node: CallerPtr<FillNode>,
+        context: Handle) =>
+        uses::fill_added(graph, node);
+    cuGraphAddChildGraphNode(out: CallerPtr<usize>, graph: Handle, before: Handle, count: usize, child: Handle) =>
+        uses::child_added(graph, child);
+    cuGraphAddBatchMemOpNode(out: CallerPtr<usize>, graph: Handle, before: Handle, count: usize, node: Handle) =>
+        uses::opaque_added(graph, NAME);
+    cuGraphKernelNodeSetParams(node: Handle, parameters: CallerPtr<KernelNode>) => uses::kernel_set(parameters, false);
+    cuGraphKernelNodeSetParams_v2(node: Handle, parameters: CallerPtr<KernelNode>) =>
+        uses::kernel_set(parameters, true);
+    cuGraphMemcpyNodeSetParams(node: Handle, parameters: CallerPtr<Region3d>) => uses::copy_set(None, parameters);
+    cuGraphMemsetNodeSetParams(node: Handle, parameters: CallerPtr<FillNode>) => uses::fill_set(None, parameters);
+    cuGraphNodeSetParams(node: Handle, parameters: CallerPtr<c_int>) => uses::node_set(None, parameters);
+    cuGraphExecKernelNodeSetParams(program: Handle, node: Handle, parameters: CallerPtr<KernelNode>) =>
+        uses::exec_set(program, parameters, false);
+    cuGraphExecKernelNodeSetParams_v2(program: Handle, node: Handle, parameters: CallerPtr<KernelNode>) =>
+        uses::exec_set(program, parameters, true);
+    cuGraphExecMemcpyNodeSetParams(
+        program: Handle, node: Handle, parameters: CallerPtr<Region3d>, context: Handle) =>
+        uses::copy_set(Some(program), parameters);
+    cuGraphExecMemsetNodeSetParams(
+        program: Handle, node: Handle, parameters: CallerPtr<FillNode>, context: Handle) =>
+        uses::fill_set(Some(program), parameters);
+    cuGraphExecChildGraphNodeSetParams(program: Handle, node: Handle, child: Handle) =>
+        uses::child_set(program, child);
+    cuGraphExecNodeSetParams(program: Handle, node: Handle, parameters: CallerPtr<c_int>) =>
+        uses::node_set(Some(program), parameters);
+    cuGraphExecUpdate(program: Handle, graph: Handle, node: Handle, result: Handle) =>
+        uses::exec_updated(program, graph);
+    cuGraphExecUpdate_v2(program: Handle, graph: Handle, result: Handle) => uses::exec_updated(program, graph);
+
+    cuTensorMapEncodeTiled(
+        map: CallerPtr<u64>, kind: c_int, rank: c_uint, address: u64, sizes: Handle, strides: Handle, boxes: Handle,
+        element_strides: Handle, interleave: c_int, swizzle: c_int, promotion: c_int, fill: c_int) =>
+        uses::encoded(map, address);
+    cuTensorMapEncodeIm2col(
+        map: CallerPtr<u64>, kind: c_int, rank: c_uint, address: u64, sizes: Handle, strides: Handle, lower: Handle,
+        upper: Handle, channels: c_uint, pixels: c_uint, element_strides: Handle, interleave: c_int, swizzle: c_int,
+        promotion: c_int, fill: c_int) =>
+        uses::encoded(map, address);
+    cuTensorMapEncodeIm2colWide(
+        map: CallerPtr<u64>, kind: c_int, rank: c_uint, address: u64, sizes: Handle, strides: Handle, lower: c_int,
+        upper: c_int, channels: c_uint, pixels: c_uint, element_strides: Handle, interleave: c_int, mode: c_int,
+        swizzle: c_int, promotion: c_int, fill: c_int) =>
+        uses::encoded(map, address);
+    cuTensorMapReplaceAddress(map: CallerPtr<u64>, address: u64) => uses::encoded(map, address);
+    cuTexObjectCreate(
+        out: CallerPtr<u64>, resource: CallerPtr<TextureResource>, texture: Handle, view: Handle) =>
+        uses::texture(resource);
+    cuSurfObjectCreate(out: CallerPtr<u64>, resource: CallerPtr<TextureResource>) => uses::texture(resource);
+    cuTexRefSetAddress_v2(offset: Handle, texture: Handle, address: u64, size: usize) => uses::escaped(address);
+    cuIpcGetMemHandle(out: Handle, address: u64) | cuMemPoolExportPointer => uses::escaped(address);
 
     cuMulticastCreate(out: CallerPtr<u64>, properties: Handle) => unseen::MULTICAST.called();
 

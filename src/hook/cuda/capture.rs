@@ -4,7 +4,7 @@ use std::ffi::c_int;
 
 use super::driver::SUCCESS;
 use super::functions::{self, answer, cuStreamIsCapturing};
-use super::graphs::{self, Node};
+use super::graphs::{self, GraphPart, Node};
 use super::pointers::CallerPtr;
 use super::table::HandleTable;
 use super::types::{DeviceHint, Outcome, Stream};
@@ -15,16 +15,18 @@ use crate::snapshot::Device;
 /// A stream, with the thread's number for the per-thread default stream.
 type CaptureKey = (Stream, u32);
 
-/// Streams on which a capture was begun. Only while there are some does each call query the driver.
-static BEGUN: HandleTable<CaptureKey, ()> = HandleTable::new().draws_attention();
+/// Streams on which a capture was begun, with the marker of a new graph if uses are recorded. Only while there are some does each call query the driver.
+static BEGUN: HandleTable<CaptureKey, Option<GraphPart>> = HandleTable::new().draws_attention();
 
 fn key(stream: Stream) -> CaptureKey {
     (stream, if stream == Stream::PER_THREAD { thread::number().number() } else { 0 })
 }
 
-pub(super) fn beginning(stream: Stream) -> impl FnOnce(c_int) {
+pub(super) fn beginning(stream: Stream, new_graph: bool) -> impl FnOnce(c_int) {
     let key = key(stream);
-    let is_new = BEGUN.insert(key, ());
+    // What an existing graph has may be unknown.
+    let complete = if new_graph { graphs::complete() } else { None };
+    let is_new = BEGUN.insert(key, complete);
     move |result| {
         if result != SUCCESS && is_new {
             BEGUN.forget(key);
@@ -36,9 +38,13 @@ pub(super) fn beginning(stream: Stream) -> impl FnOnce(c_int) {
 /// invalidated.
 pub(super) fn ending(stream: Stream, out: CallerPtr<usize>) -> impl FnOnce(c_int) {
     let capture = capture_of(stream);
+    let complete = BEGUN.get(key(stream)).flatten();
     move |result| {
         if let Some(graph) = out.written(result) {
             graphs::captured(graph, capture.map_or(u64::MAX, |capture| capture.id));
+            if let Some(complete) = complete {
+                graphs::add(graph, 0, Node::Part(complete));
+            }
         }
         if capture.is_some() && query(stream).is_none() {
             BEGUN.forget(key(stream));
@@ -74,7 +80,7 @@ pub(super) struct StreamCapture {
 }
 
 impl StreamCapture {
-    fn add(self, node: impl FnOnce() -> Node) {
+    pub(super) fn add(self, node: impl FnOnce() -> Node) {
         if self.graph == 0 {
             unseen::CAPTURED.count();
         } else {
@@ -113,10 +119,10 @@ mod tests {
     fn a_capture_is_under_way_until_it_ends_or_its_stream_is_destroyed() {
         let [one, two] = [0x8001, 0x8002].map(stream);
         let is_begun = |stream| BEGUN.get(key(stream)).is_some();
-        beginning(one)(1);
+        beginning(one, true)(1);
         assert!(!is_begun(one), "it was refused");
-        beginning(one)(SUCCESS);
-        beginning(one)(1);
+        beginning(one, true)(SUCCESS);
+        beginning(one, true)(1);
         assert!(is_begun(one), "it had begun before");
         destroying(two)(SUCCESS);
         destroying(one)(1);
@@ -128,7 +134,7 @@ mod tests {
     #[test]
     fn each_thread_captures_the_stream_of_its_own() {
         let is_begun = || BEGUN.get(key(Stream::PER_THREAD)).is_some();
-        beginning(Stream::PER_THREAD)(SUCCESS);
+        beginning(Stream::PER_THREAD, true)(SUCCESS);
         std::thread::spawn(move || assert!(!is_begun())).join().unwrap();
         assert!(is_begun() && BEGUN.remove(key(Stream::PER_THREAD)).entry().is_some());
     }

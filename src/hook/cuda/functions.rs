@@ -43,6 +43,11 @@ functions! {
     cuMemPoolGetAttribute(pool: DriverObject, attribute: c_int, value: &mut u64);
     // The attributes in use are words or smaller.
     cuPointerGetAttribute(value: &mut u64, attribute: c_int, address: u64);
+    // `usize` is a pointer to text.
+    cuFuncGetName(name: &mut usize, function: DriverObject);
+    cuKernelGetName(name: &mut usize, kernel: DriverObject);
+    cuFuncGetParamInfo(function: DriverObject, index: usize, offset: &mut usize, size: &mut usize);
+    cuKernelGetParamInfo(kernel: DriverObject, index: usize, offset: &mut usize, size: &mut usize);
     cuStreamIsCapturing(stream: DriverObject, status: &mut c_int);
     cuThreadExchangeStreamCaptureMode(mode: &mut c_int);
     cuStreamGetCaptureInfo_v2(

@@ -12,15 +12,33 @@ use super::driver::SUCCESS;
 use super::notify;
 use super::pointers::CallerPtr;
 use super::table::{HandleTable, own_vec};
-use super::types::{Class, DeviceHint, FreeRequest, Handle, Outcome, PoolLocation, Stream};
+use super::types::{DeviceHint, Handle, PoolLocation};
 use crate::record::memory::{OwnVec, System, try_push};
-use crate::record::{EventSite, guard};
+use crate::record::uses::{Access, Work};
+use crate::record::{EventSite, guard, uses};
+use crate::snapshot::KernelId;
+
+/// What a node does, apart from memory.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum GraphPart {
+    /// Every node since the beginning is known; the number of the recording.
+    Complete(u64),
+    /// A node begins.
+    Work(Work, KernelId),
+    Use(u64, Access, KernelId),
+}
+
+/// The marker of a graph all of whose nodes are seen, if uses are recorded.
+pub(super) fn complete() -> Option<GraphPart> {
+    uses::with(|table| table.epoch()).map(GraphPart::Complete)
+}
 
 /// What a node does at a launch.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Node {
     Alloc { address: u64, size: u64, hint: DeviceHint, site: Option<EventSite> },
     Free { address: u64 },
+    Part(GraphPart),
 }
 
 /// Nodes of a graph, each with the stream capture that it came from, or 0.
@@ -111,6 +129,9 @@ pub(super) fn created(out: CallerPtr<usize>) -> impl FnOnce(c_int) {
     move |result| {
         if let Some(graph) = out.written(result) {
             GRAPHS.remove(graph).finish(result);
+            if let Some(complete) = complete() {
+                add(graph, 0, Node::Part(complete));
+            }
         }
     }
 }
@@ -129,8 +150,34 @@ pub(super) fn instantiated(out: CallerPtr<usize>, graph: Handle, flags: u64) -> 
     }
 }
 
+fn parts_in<'a>(nodes: impl Iterator<Item = &'a Node>) -> OwnVec<GraphPart> {
+    own_vec(nodes.filter_map(|node| if let Node::Part(part) = node { Some(*part) } else { None }))
+}
+
+/// What the nodes of a graph do, apart from memory.
+pub(super) fn parts(graph: usize) -> OwnVec<GraphPart> {
+    let parts = |nodes: &mut Nodes| parts_in(nodes.iter().map(|(_, node)| node));
+    GRAPHS.change(graph, parts).unwrap_or(OwnVec::new_in(System))
+}
+
+/// The same of an executable graph.
+pub(super) fn program_parts(program: usize) -> OwnVec<GraphPart> {
+    PROGRAMS.change(program, |program| parts_in(program.nodes.iter())).unwrap_or(OwnVec::new_in(System))
+}
+
+pub(super) fn add_to_program(program: usize, parts: &[GraphPart]) {
+    PROGRAMS.change(program, |program| {
+        parts.iter().for_each(|part| _ = try_push(&mut program.nodes, Node::Part(*part)));
+    });
+}
+
+/// Adds parts to all graphs, because a node's graph is not known.
+pub(super) fn add_to_all(parts: &[GraphPart]) {
+    GRAPHS.change_all(|nodes| parts.iter().for_each(|part| _ = try_push(nodes, (0, Node::Part(*part)))));
+}
+
 /// What a launch does, in order.
-fn steps(program: usize) -> OwnVec<Node> {
+pub(super) fn steps(program: usize) -> OwnVec<Node> {
     let known = |program: &mut Program| (own_vec(program.nodes.iter().copied()), program.frees_first);
     let Some((nodes, frees_first)) = PROGRAMS.change(program, known) else { return OwnVec::new_in(System) };
     let left = |node: &Node| match *node {
@@ -138,27 +185,6 @@ fn steps(program: usize) -> OwnVec<Node> {
         _ => None,
     };
     own_vec(nodes.iter().filter_map(left).chain(nodes.iter().copied()))
-}
-
-pub(super) fn launched(program: Handle, stream: Stream) -> impl FnOnce(c_int) {
-    move |result| {
-        if result != SUCCESS || PROGRAMS.is_empty() {
-            return;
-        }
-        for node in steps(program.addr()) {
-            match node {
-                Node::Alloc { address, size, hint, site } => {
-                    LIVE.insert(address, ());
-                    let outcome = Outcome { result, class: Class::Graph, address, size, stream, hint, took: 0 };
-                    notify::notify_alloc_at(&outcome, site);
-                }
-                Node::Free { address } => {
-                    LIVE.remove(address).finish(result);
-                    notify::notify_free(FreeRequest { class: Class::Graph, address, stream }).finish(result);
-                }
-            }
-        }
-    }
 }
 
 #[cfg(test)]

@@ -23,6 +23,7 @@
 //! | start | [`constructor`], [`init`] | before `main`: hands the hooks to `interpose`; at `cuInit`: runs what waits for it |
 //! | look-up | [`lookup`] | which hook replaces which driver function |
 //! | hooks | [`calls`], [`contexts`] | one row for each driver function; contexts that end |
+//! | uses | [`uses`] | launches, copies and fills, and the blocks that they use |
 //! | routes | [`events`], [`capture`], [`requests`], [`arrays`] | arguments, and where a call goes |
 //! | tables | [`graphs`], [`handles`], [`imports`], [`pools`] | objects with a handle, each in a [`table`] |
 //! | recorder | [`notify`], [`segments`], [`streams`] | what is reported to the recorder |
@@ -60,6 +61,7 @@ mod streams;
 mod table;
 mod types;
 mod unseen;
+mod uses;
 
 use crate::hook::interpose::{dlsym, patch};
 use crate::snapshot::{CudaHooks, CudaState};

@@ -1,7 +1,7 @@
 //! Pointers that the program passes to driver functions.
 #![expect(unsafe_code, reason = "reads behind the caller's pointers")]
 
-use std::ffi::c_int;
+use std::ffi::{CStr, c_char, c_int};
 
 use super::driver::SUCCESS;
 
@@ -29,6 +29,21 @@ impl<T: Copy> CallerPtr<T> {
         }
     }
 
+    /// As [`read`](Self::read), from any address.
+    pub(super) fn read_unaligned(self) -> Option<T> {
+        // SAFETY: null, or valid for the driver to read.
+        if self.0.is_null() { None } else { Some(unsafe { self.0.read_unaligned() }) }
+    }
+
+    pub(super) fn is_null(self) -> bool {
+        self.0.is_null()
+    }
+
+    /// A pointer that the program passed within a structure.
+    pub(super) fn from_raw(pointer: *const T) -> Self {
+        Self(pointer)
+    }
+
     /// A pointer to a field, `offset` bytes into a struct.
     pub(super) fn part<U>(self, offset: usize) -> CallerPtr<U> {
         CallerPtr(self.0.wrapping_byte_add(offset).cast())
@@ -38,4 +53,10 @@ impl<T: Copy> CallerPtr<T> {
     pub(super) fn to(value: &T) -> Self {
         Self(value)
     }
+}
+
+/// A string of C that the program passes, unless it is null.
+pub(super) fn text<'a>(start: *const c_char) -> Option<&'a CStr> {
+    // SAFETY: null, or a string that is valid during the call.
+    if start.is_null() { None } else { Some(unsafe { CStr::from_ptr(start) }) }
 }

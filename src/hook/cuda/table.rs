@@ -122,6 +122,13 @@ impl<K: Copy + Eq + Hash, V> HandleTable<K, V> {
         self.change(key, |value| *value)
     }
 
+    /// Runs a closure on all entries.
+    pub(super) fn change_all(&self, mut act: impl FnMut(&mut V)) {
+        if !self.is_empty() {
+            self.with(|entries| entries.values_mut().for_each(|entry| act(&mut entry.value)));
+        }
+    }
+
     /// Maps and filters the entries.
     pub(super) fn pick<T>(&self, mut pick: impl FnMut(K, &V) -> Option<T>) -> OwnVec<T> {
         self.with(|entries| own_vec(entries.iter().filter_map(|(key, entry)| pick(*key, &entry.value))))

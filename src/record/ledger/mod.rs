@@ -400,6 +400,10 @@ impl Ledger {
         self.live.iter()
     }
 
+    pub(crate) fn live_block(&self, address: u64) -> Option<Block> {
+        self.live.get(address)
+    }
+
     pub(crate) fn live_len(&self) -> usize {
         self.live.len()
     }

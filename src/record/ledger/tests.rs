@@ -258,6 +258,7 @@ fn as_device(copy: &LedgerCopy, sampling: Sampling) -> DeviceSnapshot {
         marks: copy.marks.clone(),
         names: copy.names.clone(),
         lost_names: copy.lost_names,
+        uses: Vec::new(),
     }
 }
 

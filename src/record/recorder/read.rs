@@ -6,9 +6,10 @@ use std::time::Instant;
 use super::slots::{ACTIVE, before, devices, slot_of};
 use crate::record::ledger::{Cursor, Ledger, LedgerCopy, LogPart, Outside, Overwritten};
 use crate::record::untraced;
+use crate::record::uses::{self, UseCursor};
 #[cfg(feature = "metrics")]
 use crate::record::windows::ScopeBytes;
-use crate::snapshot::{Device, MemoryStats};
+use crate::snapshot::{BlockUses, Device, MemoryStats};
 
 /// Counters of a device; `None` if it has no ledger.
 pub(crate) fn stats(device: Device) -> Option<MemoryStats> {
@@ -23,7 +24,7 @@ pub(crate) fn stats(device: Device) -> Option<MemoryStats> {
 pub(crate) fn gauges(device: Device) -> Option<(DeviceCopy, Vec<ScopeBytes>)> {
     let slot = slot_of(device)?;
     let ledger = slot.as_ref()?;
-    Some((device_copy(device, ledger, |base| ledger.copy_counters(base)), ledger.scope_bytes()))
+    Some((device_copy(device, uses::end(), ledger, |base| ledger.copy_counters(base)), ledger.scope_bytes()))
 }
 
 /// The most bytes that were live on a device since this entry of a scope.
@@ -41,10 +42,12 @@ pub(crate) fn reset_peak(device: Device) {
 }
 
 /// A copy of one device's ledger, and the bytes below the threshold at that moment.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct DeviceCopy {
     pub(crate) ledger: LedgerCopy,
     pub(crate) below_threshold: u64,
+    /// Uses of its blocks, in no particular order; a later one of a block replaces an earlier one.
+    pub(crate) uses: Vec<BlockUses>,
 }
 
 /// Copies all ledgers of the recording that began at this moment (or restarted then); empty if another one is active.
@@ -57,7 +60,7 @@ pub(crate) fn copies(began: Instant) -> Vec<(Device, DeviceCopy)> {
 fn copy(device: Device, began: Instant) -> Option<DeviceCopy> {
     let slot = slot_of(device)?;
     let ledger = slot.as_ref().filter(|ledger| ledger.began() == began)?;
-    Some(device_copy(device, ledger, |base| ledger.copy(base)))
+    Some(device_copy(device, UseCursor::default(), ledger, |base| ledger.copy(base)))
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -69,10 +72,10 @@ pub(crate) enum Detail {
 }
 
 /// The end of a device's log, and the ledger's state at that moment.
-pub(crate) fn log_end(device: Device, detail: Detail) -> Option<(Cursor, DeviceCopy)> {
+pub(crate) fn log_end(device: Device, detail: Detail, uses: UseCursor) -> Option<(Cursor, DeviceCopy)> {
     let slot = slot_of(device)?;
     let ledger = slot.as_ref()?;
-    let copy = device_copy(device, ledger, |base| match detail {
+    let copy = device_copy(device, uses, ledger, |base| match detail {
         Detail::Counters => ledger.copy_counters(base),
         Detail::Scopes => ledger.copy_scopes(base),
         Detail::Whole => ledger.copy_state(base),
@@ -109,9 +112,9 @@ pub(in crate::record) fn keep_counters(device: Device, ledger: &mut Ledger) {
     }
 }
 
-fn device_copy(device: Device, ledger: &Ledger, copy: impl FnOnce(u64) -> LedgerCopy) -> DeviceCopy {
+fn device_copy(device: Device, uses: UseCursor, ledger: &Ledger, copy: impl FnOnce(u64) -> LedgerCopy) -> DeviceCopy {
     let Outside { below_threshold, base } = outside(device, ledger);
-    DeviceCopy { ledger: copy(base), below_threshold }
+    DeviceCopy { ledger: copy(base), below_threshold, uses: uses::copied(device, uses) }
 }
 
 /// Bytes outside the ledger; called under its lock.

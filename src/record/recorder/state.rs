@@ -23,7 +23,7 @@ use super::slots::{
 use crate::record::gates::GATES;
 use crate::record::ledger::Ledger;
 use crate::record::lock::{Lock, Locked, rank};
-use crate::record::{gates, sampling, thread, untraced};
+use crate::record::{gates, sampling, thread, untraced, uses};
 use crate::snapshot::{DEFAULT_STACK_DEPTH, Device, Enabled, Sampling, Settings};
 
 /// A session records. Relaxed is enough: the ledgers are behind locks.
@@ -59,7 +59,7 @@ pub(crate) fn start(settings: &Settings, began: Instant, before: impl FnOnce() -
     if active.is_some() {
         return false;
     }
-    set_up(&mut active, settings, ledger, &before);
+    set_up(&mut active, settings, (began, ledger), &before);
     drop(active);
     make_ledgers_of_before();
     true
@@ -71,7 +71,8 @@ pub(crate) fn switch(settings: &Settings, began: Instant, before: impl FnOnce() 
     let mut active = ACTIVE.lock();
     close_gates();
     DEVICES.iter().enumerate().for_each(|(index, device)| discard(index, &mut device.lock()));
-    set_up(&mut active, settings, ledger, &before);
+    uses::discard();
+    set_up(&mut active, settings, (began, ledger), &before);
     drop(active);
     make_ledgers_of_before();
 }
@@ -85,9 +86,15 @@ pub(crate) fn restart(began: Instant) {
             ledger.restart(began);
         }
     }
+    uses::restart(began);
 }
 
-fn set_up(active: &mut Option<Settings>, settings: &Settings, ledger: Option<Ledger>, before: &[(u32, u64)]) {
+fn set_up(
+    active: &mut Option<Settings>,
+    settings: &Settings,
+    (began, ledger): (Instant, Option<Ledger>),
+    before: &[(u32, u64)],
+) {
     *active = Some(settings.clone());
     OWNER.store(std::process::id(), Ordering::Relaxed);
     GATES.epoch.fetch_add(1, Ordering::Relaxed);
@@ -96,6 +103,9 @@ fn set_up(active: &mut Option<Settings>, settings: &Settings, ledger: Option<Led
     GATES.stack_depth.store(settings.stack_depth as u32, Ordering::Relaxed);
     // Frees read it as soon as the gates are open.
     set_before(before);
+    if settings.uses && ledger.is_some() {
+        uses::start(began, gates::epoch());
+    }
     if let Some(ledger) = ledger {
         open(ledger, settings);
     }
@@ -146,6 +156,7 @@ pub(crate) fn stop() {
     let mut active = ACTIVE.lock();
     close_gates();
     DEVICES.iter().enumerate().for_each(|(index, device)| discard(index, &mut device.lock()));
+    uses::discard();
     *active = None;
     OWNER.store(0, Ordering::Relaxed);
 }
@@ -176,6 +187,7 @@ fn close_gates() {
     sampling::set(Sampling::default());
     gates::set_device_memory(false);
     RECORDING.store(false, Ordering::Relaxed);
+    uses::pause();
     ACTIVE_DEVICES.store(0, Ordering::Relaxed);
     GATES.stack_depth.store(DEFAULT_STACK_DEPTH as u32, Ordering::Relaxed);
 }

@@ -7,8 +7,9 @@ use super::state::{CaptureStream, Flush, LogPosition, Lost};
 use crate::capture::Counters;
 use crate::record::recorder::Detail;
 use crate::record::unwind::ObjectMap;
+use crate::record::uses::{self, UseCursor};
 use crate::record::{CONTEXTS, Checkpoint, Cursor, DeviceCopy, LogPart, recorder};
-use crate::snapshot::{Device, LoadedObject, MemoryStats, Peak};
+use crate::snapshot::{BlockUses, Device, LoadedObject, MemoryStats, Peak};
 use crate::symbol;
 
 /// Records copied under the device's lock, which takes less than a millisecond.
@@ -22,8 +23,8 @@ struct LogEnd {
 }
 
 impl LogEnd {
-    fn of(device: Device, detail: Detail) -> Option<Self> {
-        recorder::log_end(device, detail).map(|(cursor, state)| Self { cursor, state, detail })
+    fn of(device: Device, detail: Detail, uses: UseCursor) -> Option<Self> {
+        recorder::log_end(device, detail, uses).map(|(cursor, state)| Self { cursor, state, detail })
     }
 }
 
@@ -37,25 +38,45 @@ impl CaptureStream {
             Some(position) if position.skipped => Detail::Scopes,
             _ => Detail::Counters,
         };
-        let Some(mut end) = LogEnd::of(device, detail) else { return Ok(()) };
-        if known.is_some_and(|position| position.cursor == end.cursor) && !flush.last {
+        let used = known.map_or(UseCursor::default(), |position| position.uses);
+        let now_used = uses::end();
+        let Some(mut end) = LogEnd::of(device, detail, used) else { return Ok(()) };
+        let has_no_new_uses = used == now_used || device == Device::Cpu;
+        if known.is_some_and(|position| position.cursor == end.cursor) && has_no_new_uses && !flush.last {
             return Ok(());
         }
         let at = at.unwrap_or_else(|| {
-            self.devices.push(LogPosition { device, cursor: Cursor::default(), skipped: false, lost: Lost::default() });
+            self.devices.push(LogPosition::of(device));
             self.devices.len() - 1
         });
+        self.append_uses(at, std::mem::take(&mut end.state.uses), now_used)?;
         let caught_up = self.append_log(at, &end, flush)?;
         if !caught_up {
             // The live blocks no longer follow from the records.
             if !flush.last {
-                let Some(whole) = LogEnd::of(device, Detail::Whole) else { return Ok(()) };
+                let later = uses::end();
+                let Some(whole) = LogEnd::of(device, Detail::Whole, now_used) else { return Ok(()) };
                 end = whole;
+                self.append_uses(at, std::mem::take(&mut end.state.uses), later)?;
             }
             self.skip(at, &end)?;
         }
         self.append_state(at, end)?;
         self.commit(flush)
+    }
+
+    /// Appends uses before the records: a free that is in the file has all uses of its block.
+    fn append_uses(&mut self, at: usize, mut uses: Vec<BlockUses>, until: UseCursor) -> io::Result<()> {
+        let Some(position) = self.devices.get_mut(at) else { return Ok(()) };
+        let device = position.device;
+        position.uses = until;
+        let Some(work) = uses::work(self.kernels) else { return Ok(()) };
+        self.numbers.renumber_uses(&mut uses);
+        self.append_tables()?;
+        self.encoder.kernels(&work.kernels)?;
+        self.kernels += work.kernels.len();
+        self.encoder.gpu_work(&work)?;
+        self.encoder.uses(device, &uses)
     }
 
     /// Appends records up to the end, a portion at a time; false if some were overwritten or time is up.
@@ -110,7 +131,7 @@ impl CaptureStream {
     fn append_state(&mut self, at: usize, end: LogEnd) -> io::Result<()> {
         let LogEnd { mut state, detail, .. } = end;
         self.numbers.renumber_device(&mut state);
-        let DeviceCopy { ledger, below_threshold } = state;
+        let DeviceCopy { ledger, below_threshold, .. } = state;
         let Some(position) = self.devices.get_mut(at) else { return Ok(()) };
         let device = position.device;
         position.lost = Lost { blocks: ledger.lost_blocks, frees: ledger.missed_frees, scopes: ledger.lost_scopes };

@@ -62,6 +62,7 @@ impl CaptureStream {
             devices: Vec::new(),
             numbers: DenseStacks::default(),
             contexts: 1,
+            kernels: 0,
             objects: Vec::new(),
             threads: 0,
             memory_read: false,

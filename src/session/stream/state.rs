@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::file::StreamFile;
 use crate::capture::{Commit, Encoder};
+use crate::record::uses::UseCursor;
 use crate::record::{Cursor, thread};
 use crate::session::missed::{self, RecordingStart, spans};
 use crate::session::numbers::DenseStacks;
@@ -22,9 +23,16 @@ const MOST_TIME_AT_END: Duration = Duration::from_millis(400);
 pub(super) struct LogPosition {
     pub(super) device: Device,
     pub(super) cursor: Cursor,
+    pub(super) uses: UseCursor,
     /// Records were skipped, so scope statistics no longer follow from the log.
     pub(super) skipped: bool,
     pub(super) lost: Lost,
+}
+
+impl LogPosition {
+    pub(super) fn of(device: Device) -> Self {
+        Self { device, cursor: Cursor::default(), uses: UseCursor::default(), skipped: false, lost: Lost::default() }
+    }
 }
 
 /// What the device's ledger failed to record.
@@ -42,6 +50,8 @@ pub(in crate::session) struct CaptureStream {
     pub(super) devices: Vec<LogPosition>,
     pub(super) numbers: DenseStacks,
     pub(super) contexts: usize,
+    /// Names of kernels written.
+    pub(super) kernels: usize,
     pub(super) objects: Vec<LoadedObject>,
     pub(super) threads: usize,
     /// This flush has read the process's memory.
@@ -60,6 +70,7 @@ pub(super) struct Committed {
     pub(super) stacks: usize,
     pub(super) addresses: usize,
     pub(super) contexts: usize,
+    pub(super) kernels: usize,
     pub(super) objects: usize,
 }
 
@@ -107,6 +118,7 @@ impl CaptureStream {
             stacks: self.numbers.stacks.count(),
             addresses: self.numbers.addresses.count(),
             contexts: self.contexts,
+            kernels: self.kernels,
             objects: self.objects.len(),
         };
         Ok(())
@@ -121,6 +133,7 @@ impl CaptureStream {
         self.numbers.addresses.truncate(self.committed.addresses);
         self.objects.truncate(self.committed.objects);
         self.contexts = self.committed.contexts;
+        self.kernels = self.committed.kernels;
         self.threads = 0;
         if !self.failing {
             let path = self.file.path().display();

@@ -87,6 +87,7 @@ pub(super) fn build(
         marks,
         names: Vec::new(),
         lost_names: 0,
+        uses: Vec::new(),
     };
     count(&mut snapshot, &known.before, trace.num_ooms);
     let (end, nodes) = (snapshot.stats.allocated_bytes.current, &shared.contexts.nodes);

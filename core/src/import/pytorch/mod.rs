@@ -133,6 +133,7 @@ impl SnapshotRoot<'_, '_> {
             contexts: contexts.nodes,
             objects: Vec::new(),
             health: Health { cuda, import_notes: notes, ..Health::default() },
+            gpu_work: None,
         })
     }
 

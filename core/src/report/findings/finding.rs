@@ -11,7 +11,8 @@ use crate::units::Bytes;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
     /// Its kind: `live_twice`, `optimizer_transient`, `kept_graph`, `kept_by_variables`, `growth`, `square`,
-    /// `given_out_in_parts`, `one_library`, `release_threshold`, `fragmentation`.
+    /// `given_out_in_parts`, `one_library`, `release_threshold`, `fragmentation`, `past_last_use`,
+    /// `never_used`, `allocated_early`, `written_twice`.
     pub kind: &'static str,
     /// What is wrong.
     pub what: String,
@@ -36,6 +37,8 @@ pub enum Cost {
     Unusable(u64),
     /// Nanoseconds.
     Time(u64),
+    /// Bytes written for nothing.
+    Written(u64),
 }
 
 impl fmt::Display for Cost {
@@ -45,6 +48,7 @@ impl fmt::Display for Cost {
             Self::AtEnd(bytes) => write!(f, "{} at the end", Bytes(*bytes)),
             Self::Unusable(bytes) => write!(f, "{} unusable", Bytes(*bytes)),
             Self::Time(ns) => f.write_str(&time(*ns)),
+            Self::Written(bytes) => write!(f, "{} written in vain", Bytes(*bytes)),
         }
     }
 }
@@ -55,6 +59,8 @@ impl Finding {
         let (is_memory, cost) = match self.cost {
             Cost::OfPeak(bytes) | Cost::AtEnd(bytes) | Cost::Unusable(bytes) => (true, bytes),
             Cost::Time(ns) => (false, ns),
+            // At about 1 TB/s, so that it can be compared with time.
+            Cost::Written(bytes) => (false, bytes / 1000),
         };
         (is_memory, self.kind != "growth", cost)
     }

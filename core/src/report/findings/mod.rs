@@ -7,16 +7,18 @@ mod growth;
 mod model;
 #[cfg(test)]
 mod tests;
+mod uses;
 
 use self::device::{fragmented, given_out_in_parts, one_library, release_threshold};
 pub use self::finding::{Cost, Finding};
 use self::growth::growth;
 use self::model::{kept_by_variables, kept_graph, optimizer_transient, square, twice};
+use self::uses::{wasted, written_twice};
 use crate::snapshot::{DeviceSnapshot, SnapshotData};
 
 type Detector = fn(&SnapshotData, &DeviceSnapshot) -> Vec<Finding>;
 
-const DETECTORS: [Detector; 10] = [
+const DETECTORS: [Detector; 12] = [
     twice,
     optimizer_transient,
     kept_graph,
@@ -27,6 +29,8 @@ const DETECTORS: [Detector; 10] = [
     one_library,
     release_threshold,
     fragmented,
+    wasted,
+    written_twice,
 ];
 
 /// The findings on a device, most expensive first; growth after its possible causes.

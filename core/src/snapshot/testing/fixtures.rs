@@ -17,6 +17,7 @@ pub(crate) fn empty() -> SnapshotData {
         contexts: vec![ContextNode { parent: ContextId::ROOT, name: String::new(), module: false }],
         objects: Vec::new(),
         health: Health::default(),
+        gpu_work: None,
     }
 }
 

@@ -188,6 +188,7 @@ impl Story {
             marks: replay.marks(),
             names: self.names.clone(),
             lost_names: 0,
+            uses: Vec::new(),
             records,
             live,
         }

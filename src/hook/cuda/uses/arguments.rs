@@ -1,0 +1,99 @@
+//! Arguments of a launch, read word by word.
+
+use std::ffi::{c_uint, c_void};
+
+use crate::hook::cuda::pointers::CallerPtr;
+use crate::hook::cuda::types::{Handle, Stream};
+use crate::record::uses::{Access, Parameter};
+
+/// The first fields of `CUlaunchConfig`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(in crate::hook::cuda) struct LaunchConfig {
+    sizes: [c_uint; 7],
+    pub(in crate::hook::cuda) stream: Handle,
+}
+
+/// `kernelParams` and `extra` of a launch.
+#[derive(Clone, Copy)]
+pub(in crate::hook::cuda) struct Arguments {
+    pub(in crate::hook::cuda) parameters: CallerPtr<*const c_void>,
+    pub(in crate::hook::cuda) extra: CallerPtr<usize>,
+}
+
+/// A CUDA tensor map (TMA descriptor): 128 bytes that hide an address.
+pub(in crate::hook::cuda) const TENSOR_MAP: usize = 128;
+const WORD: usize = size_of::<u64>();
+
+/// A part of the arguments.
+pub(super) enum Argument {
+    Word(u64, Access),
+    /// These bytes may be a tensor map; a whole parameter of this size is one.
+    Block([u64; TENSOR_MAP / WORD], bool),
+}
+
+/// The stream of a launch.
+pub(in crate::hook::cuda) fn stream_of(config: CallerPtr<LaunchConfig>, per_thread: bool) -> Stream {
+    config.read().map_or(Stream::NONE, |config| Stream::of(config.stream, per_thread))
+}
+
+impl Arguments {
+    /// Arguments without `extra`.
+    pub(in crate::hook::cuda) fn of(parameters: CallerPtr<*const c_void>) -> Self {
+        Self { parameters, extra: CallerPtr::from_raw(std::ptr::null()) }
+    }
+
+    /// Calls `each` with every word of the arguments. False if their layout is unknown.
+    pub(super) fn each(self, layout: Option<&[Parameter]>, mut each: impl FnMut(Argument)) -> bool {
+        if let Some((start, size)) = self.buffer() {
+            words(start, size, Access::Unknown, &mut each);
+            return true;
+        }
+        if self.parameters.is_null() {
+            return true;
+        }
+        let Some(layout) = layout else { return false };
+        for (at, parameter) in layout.iter().enumerate() {
+            let Some(value) = self.parameters.part::<*const c_void>(at * WORD).read() else { return false };
+            let access = if parameter.is_const { Access::Read } else { Access::Unknown };
+            words(CallerPtr::from_raw(value.cast()), parameter.size as usize, access, &mut each);
+        }
+        true
+    }
+
+    /// The buffer with all arguments that `extra` may name.
+    fn buffer(self) -> Option<(CallerPtr<u64>, usize)> {
+        const END: usize = 0;
+        const POINTER: usize = 1;
+        const SIZE: usize = 2;
+        let (mut start, mut size) = (None, None);
+        for pair in 0..3 {
+            let [key, value] = self.extra.part::<[usize; 2]>(pair * 2 * WORD).read()?;
+            match key {
+                END => break,
+                POINTER => start = Some(CallerPtr::from_raw(std::ptr::with_exposed_provenance(value))),
+                SIZE => size = CallerPtr::<usize>::from_raw(std::ptr::with_exposed_provenance(value)).read(),
+                _ => return None,
+            }
+            if start.is_some() && size.is_some() {
+                break;
+            }
+        }
+        start.zip(size)
+    }
+}
+
+fn words(start: CallerPtr<u64>, size: usize, access: Access, each: &mut impl FnMut(Argument)) {
+    for offset in (0..(size / WORD) * WORD).step_by(WORD) {
+        if let Some(word) = start.part::<u64>(offset).read_unaligned() {
+            each(Argument::Word(word, access));
+        }
+    }
+    if size >= TENSOR_MAP {
+        for offset in (0..=size - TENSOR_MAP).step_by(TENSOR_MAP / 2) {
+            if let Some(block) = start.part(offset).read_unaligned() {
+                each(Argument::Block(block, size == TENSOR_MAP));
+            }
+        }
+    }
+}

@@ -1,0 +1,184 @@
+//! Copies and fills.
+
+use std::ffi::c_int;
+
+use super::nodes;
+use super::regions::{Region2d, Region3d};
+use super::submit::{LOOKED, Looked, is_wanted, submit};
+use crate::hook::cuda::capture::capture_of;
+use crate::hook::cuda::functions::{answer, cuPointerGetAttribute};
+use crate::hook::cuda::pointers::CallerPtr;
+use crate::hook::cuda::types::Stream;
+use crate::record::memory::{OwnVec, System, try_push};
+use crate::record::uses::{Access, UseTable, Work};
+use crate::record::{guard, uses};
+
+/// Where the two ends of a copy are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::hook::cuda) enum CopyKind {
+    ToDevice,
+    ToHost,
+    OnDevice,
+    /// The driver finds out.
+    Unified,
+}
+
+/// The source of a longer copy from the host is not searched for addresses.
+const LONGEST_TABLE: usize = 64 << 10;
+const WORD: usize = size_of::<u64>();
+
+/// An operation whose blocks are known by their addresses.
+fn operate(name: &str, work: Work, stream: Stream, ends: &[(u64, Access)]) {
+    match capture_of(stream) {
+        Some(capture) => nodes::capture(capture, name.as_bytes(), work, ends),
+        None => submit(stream, |table, touched| {
+            ends.iter().for_each(|(address, access)| table.collect(*address, *access, touched));
+            Some((table.kernel(name.as_bytes()), work))
+        }),
+    }
+}
+
+pub(in crate::hook::cuda) fn copy(
+    name: &str,
+    kind: CopyKind,
+    to: u64,
+    from: u64,
+    size: usize,
+    stream: Stream,
+) -> Looked {
+    if is_wanted() && size > 0 {
+        let _own = guard::own_work();
+        let kind = settled(kind, to, from);
+        let writes = (to, Access::Write(to, size as u64));
+        match kind {
+            CopyKind::ToDevice => operate(name, Work::Copy, stream, &[writes]),
+            CopyKind::ToHost => operate(name, Work::Copy, stream, &[(from, Access::CopyFrom)]),
+            CopyKind::OnDevice | CopyKind::Unified => {
+                operate(name, Work::Copy, stream, &[(from, Access::CopyFrom), writes]);
+            }
+        }
+        let is_captured = capture_of(stream).is_some();
+        uses::with(|table| {
+            if !is_captured {
+                table.overwritten(to, size as u64);
+            }
+            match kind {
+                CopyKind::ToDevice => hold(table, to, from, size),
+                CopyKind::OnDevice => table.copy_held(from, to),
+                CopyKind::ToHost | CopyKind::Unified => {}
+            }
+        });
+    }
+    LOOKED
+}
+
+/// What a unified copy is. Its source is read only if it is host memory.
+fn settled(kind: CopyKind, to: u64, from: u64) -> CopyKind {
+    if kind != CopyKind::Unified {
+        return kind;
+    }
+    let (is_to, is_from) = uses::with(|table| (table.has(to), table.has(from))).unwrap_or_default();
+    match (is_to, is_from) {
+        (true, false) if !is_device_memory(from) => CopyKind::ToDevice,
+        (true, true) => CopyKind::OnDevice,
+        _ => CopyKind::Unified,
+    }
+}
+
+fn is_device_memory(address: u64) -> bool {
+    const MEMORY_TYPE: c_int = 2;
+    const DEVICE: u64 = 2;
+    answer(|value| cuPointerGetAttribute(value, MEMORY_TYPE, address)).is_some_and(|kind| kind & 0xffff == DEVICE)
+}
+
+/// Addresses of blocks among the words of a copy from the host: the destination holds these blocks.
+fn hold(table: &mut UseTable, to: u64, from: u64, size: usize) {
+    if size > LONGEST_TABLE {
+        return;
+    }
+    let start = CallerPtr::<u64>::from_raw(std::ptr::with_exposed_provenance(from as usize));
+    let mut found = OwnVec::new_in(System);
+    for offset in (0..(size / WORD) * WORD).step_by(WORD) {
+        let Some(word) = start.part::<u64>(offset).read_unaligned() else { break };
+        if table.has(word) && !try_push(&mut found, word) {
+            table.escape(word);
+        }
+    }
+    for offset in (0..(size + 1).saturating_sub(super::arguments::TENSOR_MAP)).step_by(WORD * 8) {
+        let map = if table.has_tensor_maps() { start.part(offset).read_unaligned() } else { None };
+        if let Some(address) = map.and_then(|block| table.tensor_map(&block)) {
+            try_push(&mut found, address);
+        }
+    }
+    found.iter().for_each(|address| table.hold(to, *address));
+}
+
+pub(in crate::hook::cuda) fn fill(name: &str, to: u64, size: usize, stream: Stream) -> Looked {
+    fill_2d(name, to, (size, size, 1), stream)
+}
+
+/// `rows` are pitch, width in bytes, and number of rows.
+pub(in crate::hook::cuda) fn fill_2d(
+    name: &str,
+    to: u64,
+    (pitch, width, height): (usize, usize, usize),
+    stream: Stream,
+) -> Looked {
+    if is_wanted() && width > 0 && height > 0 {
+        let _own = guard::own_work();
+        let size = width.saturating_mul(height) as u64;
+        let access = if pitch == width || height == 1 { Access::Write(to, size) } else { Access::WriteRows };
+        operate(name, Work::Fill, stream, &[(to, access)]);
+        if capture_of(stream).is_none() && access != Access::WriteRows {
+            uses::with(|table| table.overwritten(to, size));
+        }
+    }
+    LOOKED
+}
+
+/// A word that the device writes or waits for.
+pub(in crate::hook::cuda) fn value(name: &str, address: u64, stream: Stream) -> Looked {
+    if is_wanted() {
+        let _own = guard::own_work();
+        operate(name, Work::Copy, stream, &[(address, Access::Unknown)]);
+    }
+    LOOKED
+}
+
+/// Copies whose list is not read: any block may be used.
+pub(in crate::hook::cuda) fn batch(name: &str, stream: Stream) -> Looked {
+    if is_wanted() {
+        let _own = guard::own_work();
+        match capture_of(stream) {
+            Some(capture) => nodes::capture(capture, name.as_bytes(), Work::Opaque, &[]),
+            None => submit(stream, |table, _| {
+                let kernel = table.kernel(name.as_bytes());
+                table.begin();
+                table.count(Work::Opaque, kernel);
+                None
+            }),
+        }
+    }
+    LOOKED
+}
+
+fn copy_rows(name: &str, stream: Stream, ends: impl Iterator<Item = (u64, Access)>) {
+    let _own = guard::own_work();
+    let mut list = [(0, Access::Unknown); 2];
+    let count = list.iter_mut().zip(ends).map(|(place, end)| *place = end).count();
+    operate(name, Work::Copy, stream, list.get(..count).unwrap_or_default());
+}
+
+pub(in crate::hook::cuda) fn copy_2d(name: &str, region: CallerPtr<Region2d>, stream: Stream) -> Looked {
+    if let Some(region) = region.read().filter(|_| is_wanted()) {
+        copy_rows(name, stream, region.ends());
+    }
+    LOOKED
+}
+
+pub(in crate::hook::cuda) fn copy_3d(name: &str, region: CallerPtr<Region3d>, stream: Stream) -> Looked {
+    if let Some(region) = region.read().filter(|_| is_wanted()) {
+        copy_rows(name, stream, region.ends());
+    }
+    LOOKED
+}

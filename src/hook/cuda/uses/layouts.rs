@@ -1,0 +1,153 @@
+//! Argument layouts of kernels: from the driver (12.4 and later), else from the PTX that was loaded.
+
+use std::ffi::{CStr, c_char, c_int};
+
+use super::ptx::{self, PtxEntry};
+use crate::hook::cuda::driver::SUCCESS;
+use crate::hook::cuda::functions::{answer, cuFuncGetName, cuFuncGetParamInfo, cuKernelGetName, cuKernelGetParamInfo};
+use crate::hook::cuda::pointers::{CallerPtr, text};
+use crate::hook::cuda::table::HandleTable;
+use crate::hook::cuda::types::Handle;
+use crate::record::memory::{OwnVec, System, try_push};
+use crate::record::uses::{Layout, Parameter};
+use crate::record::{guard, uses};
+
+/// Signatures in the PTX of modules and libraries.
+static MODULES: HandleTable<usize, OwnVec<PtxEntry>> = HandleTable::new();
+/// Names and signatures of functions, by handle.
+static SIGNATURES: HandleTable<usize, (OwnVec<u8>, Option<Layout>)> = HandleTable::new();
+
+const MOST_PARAMETERS: usize = 4096;
+
+/// A module or library was loaded from this image.
+pub(in crate::hook::cuda) fn loaded(out: CallerPtr<usize>, image: *const c_char) -> impl FnOnce(c_int) {
+    move |result| {
+        if !uses::is_on() || guard::state() & guard::OWN != 0 {
+            return;
+        }
+        let Some(module) = out.written(result) else { return };
+        let _own = guard::own_work();
+        MODULES.forget(module);
+        if let Some(ptx) = ptx_of(image) {
+            let entries = ptx::entries(ptx);
+            if !entries.is_empty() {
+                MODULES.insert(module, entries);
+            }
+        }
+    }
+}
+
+/// The text of an image, unless it is an ELF file or a fat binary.
+fn ptx_of<'a>(image: *const c_char) -> Option<&'a [u8]> {
+    const FAT_BINARY: [[u8; 4]; 2] = [0xBA55_ED50_u32.to_le_bytes(), 0x4662_43B1_u32.to_le_bytes()];
+    let start = CallerPtr::<[u8; 4]>::from_raw(image.cast()).read()?;
+    let is_binary = start == *b"\x7fELF" || FAT_BINARY.contains(&start);
+    if is_binary { None } else { text(image).map(CStr::to_bytes) }
+}
+
+/// A module or library is about to be unloaded: its handles may be reused.
+pub(in crate::hook::cuda) fn unloading(module: Handle) -> fn(c_int) {
+    if uses::is_on() {
+        MODULES.forget(module.addr());
+    }
+    forget()
+}
+
+/// Functions are about to end with their context or module.
+pub(in crate::hook::cuda) fn forget() -> fn(c_int) {
+    uses::with(uses::UseTable::forget_functions);
+    |_| {}
+}
+
+/// A kernel was looked up in a module or library.
+pub(in crate::hook::cuda) fn found(out: CallerPtr<usize>, module: Handle, name: *const c_char) -> impl FnOnce(c_int) {
+    move |result| {
+        if !uses::is_on() {
+            return;
+        }
+        let Some((function, name)) = out.written(result).zip(text(name)) else { return };
+        let of_name = |entries: &mut OwnVec<PtxEntry>| {
+            let entry = entries.iter().find(|entry| entry.name.as_slice() == name.to_bytes())?;
+            entry.layout.as_ref().map(|layout| copied(layout))
+        };
+        let layout = MODULES.change(module.addr(), of_name).flatten();
+        SIGNATURES.forget(function);
+        SIGNATURES.insert(function, (copied(name.to_bytes()), layout));
+    }
+}
+
+/// The function of a kernel has the kernel's signature.
+pub(in crate::hook::cuda) fn function_of(out: CallerPtr<usize>, kernel: Handle) -> impl FnOnce(c_int) {
+    move |result| {
+        if !uses::is_on() {
+            return;
+        }
+        let Some(function) = out.written(result) else { return };
+        let copy = |(name, layout): &mut (OwnVec<u8>, Option<Layout>)| {
+            (copied(name), layout.as_ref().map(|layout| copied(layout)))
+        };
+        if let Some(signature) = SIGNATURES.change(kernel.addr(), copy) {
+            SIGNATURES.forget(function);
+            SIGNATURES.insert(function, signature);
+        }
+    }
+}
+
+fn copied<T: Copy>(list: &[T]) -> OwnVec<T> {
+    let mut copy = OwnVec::new_in(System);
+    if copy.try_reserve_exact(list.len()).is_ok() {
+        copy.extend_from_slice(list);
+    }
+    copy
+}
+
+/// Enters a function that is launched for the first time into the table of uses. Queries the driver.
+#[cold]
+pub(super) fn learn(function: Handle) {
+    let handle = function.addr();
+    let known = |(name, layout): &mut (OwnVec<u8>, Option<Layout>)| {
+        (copied(name), layout.as_ref().map(|layout| copied(layout)))
+    };
+    let (name, source) = SIGNATURES.change(handle, known).unwrap_or((OwnVec::new_in(System), None));
+    let layout = of_driver(handle).map(|layout| with_const(layout, source.as_ref())).or(source);
+    if name.is_empty() {
+        let asked =
+            name_by(|name| cuFuncGetName(name, handle)).or_else(|| name_by(|name| cuKernelGetName(name, handle)));
+        let name = asked.map_or(&b"(unnamed kernel)"[..], CStr::to_bytes);
+        uses::with(|table| table.learn(handle, name, layout));
+    } else {
+        uses::with(|table| table.learn(handle, &name, layout));
+    }
+}
+
+fn name_by<'a>(call: impl FnOnce(&mut usize) -> Option<c_int>) -> Option<&'a CStr> {
+    text(std::ptr::with_exposed_provenance::<c_char>(answer(call)?))
+}
+
+/// The parameters that the driver knows. A function without any cannot be told from one that the driver does not know.
+fn of_driver(handle: usize) -> Option<Layout> {
+    let by = |call: fn(usize, usize, &mut usize, &mut usize) -> Option<c_int>| {
+        let mut layout = OwnVec::new_in(System);
+        while layout.len() < MOST_PARAMETERS {
+            let (mut offset, mut size) = (0, 0);
+            if call(handle, layout.len(), &mut offset, &mut size) != Some(SUCCESS) {
+                break;
+            }
+            let size = u32::try_from(size).ok()?;
+            if !try_push(&mut layout, Parameter { size, is_const: false }) {
+                return None;
+            }
+        }
+        (!layout.is_empty()).then_some(layout)
+    };
+    by(cuFuncGetParamInfo).or_else(|| by(cuKernelGetParamInfo))
+}
+
+/// Adds what only the source says.
+fn with_const(mut layout: Layout, source: Option<&Layout>) -> Layout {
+    let Some(source) = source.filter(|source| source.len() == layout.len()) else { return layout };
+    for (known, told) in layout.iter_mut().zip(source) {
+        known.is_const = told.is_const && told.size == known.size;
+    }
+    layout
+}

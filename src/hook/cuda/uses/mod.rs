@@ -1,0 +1,28 @@
+//! Uses of blocks: launches, copies and fills, with the addresses in their arguments.
+//!
+//! Off, a hook costs two relaxed loads. On, a launch is looked at before the driver gets it, because another thread may
+//! free the blocks as soon as the driver has it.
+
+mod arguments;
+mod copies;
+mod escapes;
+mod graph_launch;
+mod launches;
+mod layouts;
+mod nodes;
+mod ptx;
+mod regions;
+mod scan;
+mod submit;
+
+pub(super) use arguments::{Arguments, LaunchConfig, stream_of};
+pub(super) use copies::{CopyKind, batch, copy, copy_2d, copy_3d, fill, fill_2d, value};
+pub(super) use escapes::{TextureResource, encoded, escaped, texture};
+pub(super) use graph_launch::graph_launched;
+pub(super) use launches::launch;
+pub(super) use layouts::{forget, found, function_of, loaded, unloading};
+pub(super) use nodes::{
+    FillNode, KernelNode, child_added, child_set, cloned, copy_added, copy_set, exec_set, exec_updated, fill_added,
+    fill_set, kernel_added, kernel_set, node_added, node_set, opaque_added,
+};
+pub(super) use regions::{Region2d, Region3d};

@@ -1,0 +1,34 @@
+//! The addresses in a kernel's arguments.
+
+use super::arguments::{Argument, Arguments};
+use super::layouts;
+use crate::hook::cuda::types::Handle;
+use crate::record::uses;
+use crate::record::uses::{Access, UseTable};
+use crate::snapshot::KernelId;
+
+/// Queries the driver about a function at its first launch.
+pub(super) fn make_known(function: Handle) {
+    if uses::with(|table| table.function(function.addr()).is_some()) == Some(false) {
+        layouts::learn(function);
+    }
+}
+
+/// Calls `take` with every word of a kernel's arguments, and the addresses in tensor maps.
+pub(super) fn each(
+    table: &UseTable,
+    function: Handle,
+    arguments: Arguments,
+    mut take: impl FnMut(&UseTable, u64, Access),
+) -> (Option<KernelId>, bool) {
+    let (kernel, layout) = table.function(function.addr()).unzip();
+    let mut hides = false;
+    let is_laid_out = arguments.each(layout.flatten(), |argument| match argument {
+        Argument::Word(word, access) => take(table, word, access),
+        Argument::Block(block, is_whole) => match table.tensor_map(&block) {
+            Some(address) => take(table, address, Access::Unknown),
+            None => hides |= is_whole && !block.iter().any(|word| table.has(*word)),
+        },
+    });
+    (kernel, is_laid_out && !hides)
+}

@@ -1,0 +1,55 @@
+//! Enters an operation with its blocks, and its stack if one of them is large.
+
+use std::ffi::c_int;
+
+use crate::hook::cuda::device::context_of;
+use crate::hook::cuda::types::Stream;
+use crate::hook::cuda::{notify, streams};
+use crate::record::uses::{Touched, UseTable, Work};
+use crate::record::{EventSite, guard, uses};
+use crate::snapshot::KernelId;
+
+/// What a hook does after a call that it looked at before.
+pub(in crate::hook::cuda) type Looked = fn(c_int);
+
+pub(super) const LOOKED: Looked = |_| {};
+
+/// Is the call the program's, and are uses recorded?
+#[inline]
+pub(super) fn is_wanted() -> bool {
+    uses::is_on() && guard::state() & guard::OWN == 0
+}
+
+/// The stack, scopes and stream of an operation.
+pub(super) fn site(stream: Stream) -> EventSite {
+    let site = notify::site_here();
+    if stream == Stream::NONE {
+        return site;
+    }
+    EventSite { stream: streams::number(context_of(stream), stream, site.thread), ..site }
+}
+
+/// Finds the blocks of the next operation, and enters the operation. `look` finds the kernel, the kind of work and the
+/// blocks; it runs under the table's lock.
+pub(super) fn submit(stream: Stream, look: impl FnOnce(&mut UseTable, &mut Touched) -> Option<(KernelId, Work)>) {
+    let mut touched = Touched::new();
+    let looked = uses::with(|table| {
+        let (kernel, work) = look(table, &mut touched)?;
+        if table.needs_stack(&touched) {
+            return Some((kernel, work));
+        }
+        enter(table, kernel, work, &touched, EventSite::default());
+        None
+    });
+    // The stack is taken without a lock.
+    if let Some((kernel, work)) = looked.flatten() {
+        let site = site(stream);
+        uses::with(|table| enter(table, kernel, work, &touched, site));
+    }
+}
+
+fn enter(table: &mut UseTable, kernel: KernelId, work: Work, touched: &Touched, site: EventSite) {
+    table.begin();
+    table.count(work, kernel);
+    table.apply(kernel, touched, site);
+}

@@ -1,0 +1,106 @@
+//! Names of kernels and driver functions, interned; and the argument layouts of functions by handle.
+
+use std::hash::BuildHasher;
+
+use crate::record::memory::{HASHER, OwnMap, OwnVec, System, own_map, try_push};
+use crate::snapshot::KernelId;
+
+/// Longer names, which C++ templates have, are cut.
+const LONGEST: usize = 512;
+const MAX_KERNELS: usize = 1 << 16;
+
+/// One parameter of a kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Parameter {
+    /// Bytes.
+    pub(crate) size: u32,
+    /// A pointer to data that the kernel does not write, as its source says.
+    pub(crate) is_const: bool,
+}
+
+pub(crate) type Layout = OwnVec<Parameter>;
+
+#[derive(Debug)]
+struct KernelFunction {
+    id: KernelId,
+    /// `None` if it is not known.
+    layout: Option<Layout>,
+}
+
+#[derive(Debug)]
+pub(super) struct KernelTable {
+    names: OwnVec<OwnVec<u8>>,
+    /// By hash.
+    ids: OwnMap<u64, u32>,
+    /// Opaque operations of each.
+    opaque: OwnVec<u64>,
+    functions: OwnMap<usize, KernelFunction>,
+}
+
+impl KernelTable {
+    pub(super) fn new() -> Self {
+        let list = OwnVec::new_in(System);
+        Self { names: list, ids: own_map(), opaque: OwnVec::new_in(System), functions: own_map() }
+    }
+
+    /// The id of a name. Without room, the id of the first name.
+    pub(super) fn id(&mut self, name: &[u8]) -> KernelId {
+        let name = name.get(..LONGEST).unwrap_or(name);
+        let hash = HASHER.hash_one(name);
+        if let Some(id) = self.ids.get(&hash) {
+            return KernelId(*id);
+        }
+        let next = self.names.len();
+        let mut copy = OwnVec::new_in(System);
+        let has_room = next < MAX_KERNELS
+            && copy.try_reserve_exact(name.len()).is_ok()
+            && self.ids.try_reserve(1).is_ok()
+            && self.opaque.try_reserve(1).is_ok()
+            && self.names.try_reserve(1).is_ok();
+        if !has_room {
+            return KernelId::default();
+        }
+        copy.extend_from_slice(name);
+        try_push(&mut self.names, copy);
+        try_push(&mut self.opaque, 0);
+        self.ids.insert(hash, next as u32);
+        KernelId(next as u32)
+    }
+
+    pub(super) fn count_opaque(&mut self, id: KernelId) {
+        if let Some(count) = self.opaque.get_mut(id.0 as usize) {
+            *count += 1;
+        }
+    }
+
+    /// The kernel behind a handle, if it was learnt.
+    #[inline]
+    pub(super) fn function(&self, handle: usize) -> Option<(KernelId, Option<&[Parameter]>)> {
+        let known = self.functions.get(&handle)?;
+        Some((known.id, known.layout.as_ref().map(OwnVec::as_slice)))
+    }
+
+    /// False without memory.
+    pub(super) fn learn(&mut self, handle: usize, name: &[u8], layout: Option<Layout>) -> bool {
+        let id = self.id(name);
+        self.functions.try_reserve(1).is_ok() && {
+            self.functions.insert(handle, KernelFunction { id, layout });
+            true
+        }
+    }
+
+    /// Handles of functions may be reused after their module was unloaded.
+    pub(super) fn forget_functions(&mut self) {
+        self.functions.clear();
+    }
+
+    pub(super) fn names_from(&self, from: usize) -> Vec<String> {
+        let names = self.names.get(from..).unwrap_or_default();
+        names.iter().map(|name| String::from_utf8_lossy(name).into_owned()).collect()
+    }
+
+    pub(super) fn opaque(&self) -> Vec<(KernelId, u64)> {
+        let counted = self.opaque.iter().enumerate().filter(|(_, count)| **count > 0);
+        counted.map(|(id, count)| (KernelId(id as u32), *count)).collect()
+    }
+}

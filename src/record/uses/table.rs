@@ -1,0 +1,407 @@
+//! The table of uses: blocks by address, and what GPU operations do to them.
+
+use std::hash::BuildHasher;
+use std::time::Instant;
+
+use super::index::AddressIndex;
+use super::kernels::{KernelTable, Layout, Parameter};
+use super::touched::{Access, Touch, Touched, Work};
+use crate::record::clock::Clock;
+use crate::record::memory::{HASHER, OwnMap, OwnVec, System, own_map, try_push};
+use crate::record::ring::Ring;
+use crate::record::site::EventSite;
+use crate::snapshot::{Block, BlockUse, BlockUses, DeadWrite, Device, GpuTotals, IdleTime, KernelId, MemoryKind};
+
+/// Uses of freed blocks that are kept, about 60 MiB of them.
+const MAX_FINISHED: usize = 1 << 18;
+/// An operation gets a stack if it uses a block of at least this size.
+const LARGE: u64 = 1 << 20;
+
+type TensorMap = [u64; 16];
+
+/// Do blocks of this kind have addresses of their own that only this process uses?
+fn has_known_uses(device: Device, memory: MemoryKind) -> bool {
+    matches!(device, Device::Cuda(_)) && matches!(memory, MemoryKind::Pool | MemoryKind::Classic | MemoryKind::Graph)
+}
+
+/// A write that nothing has read yet: its range, its number, and what wrote.
+#[derive(Clone, Copy, Debug)]
+struct UnreadWrite {
+    start: u64,
+    end: u64,
+    operation: u64,
+    by: KernelId,
+}
+
+#[derive(Debug)]
+pub(super) struct UsedBlock {
+    pub(super) device: Device,
+    address: u64,
+    size: u64,
+    pub(super) uses: BlockUses,
+    unread: Option<UnreadWrite>,
+    /// It holds addresses of other blocks.
+    holds: bool,
+}
+
+/// What is known of an operation when it is applied.
+#[derive(Clone, Copy, Debug)]
+struct Applied {
+    operation: u64,
+    time_ns: u64,
+    kernel: KernelId,
+    site: EventSite,
+}
+
+#[derive(Debug)]
+pub(crate) struct UseTable {
+    index: AddressIndex,
+    pub(super) slots: OwnVec<Option<UsedBlock>>,
+    vacant: OwnVec<u32>,
+    /// Addresses that a block holds, by its slot.
+    held: OwnMap<u32, OwnVec<u64>>,
+    pub(super) kernels: KernelTable,
+    pub(super) finished: Ring<(Device, BlockUses)>,
+    /// Of each device: the last alloc, and the frees since.
+    positions: OwnVec<(Device, (u64, u64))>,
+    pub(super) totals: GpuTotals,
+    /// Addresses in tensor maps, by a hash of their bytes.
+    tensor_maps: OwnMap<u64, u64>,
+    /// A graph launch is under way: its blocks may be used by all of its nodes.
+    in_graph: bool,
+    clock: Clock,
+    epoch: u64,
+}
+
+impl UseTable {
+    pub(super) fn new(began: Instant, epoch: u64) -> Self {
+        Self {
+            index: AddressIndex::new(),
+            slots: OwnVec::new_in(System),
+            vacant: OwnVec::new_in(System),
+            held: own_map(),
+            kernels: KernelTable::new(),
+            finished: Ring::new(MAX_FINISHED),
+            positions: OwnVec::new_in(System),
+            totals: GpuTotals::default(),
+            tensor_maps: own_map(),
+            in_graph: false,
+            clock: Clock::new(began),
+            epoch,
+        }
+    }
+
+    /// The number of the recording.
+    pub(crate) fn epoch(&self) -> u64 {
+        self.epoch
+    }
+
+    /// Forgets freed blocks, and the times of uses before.
+    pub(super) fn restart(&mut self, began: Instant) {
+        self.finished = Ring::new(MAX_FINISHED);
+        self.clock = Clock::new(began);
+        for block in self.slots.iter_mut().flatten() {
+            let uses = &mut block.uses;
+            uses.first.iter_mut().chain(&mut uses.last).for_each(|used| used.time_ns = 0);
+            uses.idle = None;
+        }
+    }
+
+    pub(super) fn alloc(&mut self, device: Device, block: &Block) {
+        match self.positions.iter_mut().find(|(of, _)| *of == device) {
+            Some((_, position)) => *position = (block.raw_seq(), 0),
+            None => _ = try_push(&mut self.positions, (device, (block.raw_seq(), 0))),
+        }
+        let Some(seq) = block.seq.filter(|_| has_known_uses(device, block.memory)) else { return };
+        if self.index.find(block.address).is_some() {
+            self.free_at(block.address);
+        }
+        let uses = BlockUses::new(seq, self.totals.operations - u64::from(self.in_graph));
+        let used = UsedBlock { device, address: block.address, size: block.size, uses, unread: None, holds: false };
+        let Some(slot) = self.put(used) else { return };
+        if !self.index.insert(block.address, block.size, slot) {
+            self.take(slot);
+        }
+    }
+
+    fn put(&mut self, block: UsedBlock) -> Option<u32> {
+        if let Some(slot) = self.vacant.pop() {
+            *self.slots.get_mut(slot as usize)? = Some(block);
+            return Some(slot);
+        }
+        let slot = self.slots.len() as u32;
+        // Room to give the slot back.
+        let has_room = self.vacant.try_reserve(self.slots.len() + 1).is_ok();
+        (has_room && try_push(&mut self.slots, Some(block))).then_some(slot)
+    }
+
+    fn take(&mut self, slot: u32) -> Option<UsedBlock> {
+        let block = self.slots.get_mut(slot as usize)?.take()?;
+        try_push(&mut self.vacant, slot);
+        if block.holds {
+            self.held.remove(&slot);
+        }
+        Some(block)
+    }
+
+    /// Ends the block at this address, if it is the one with this number.
+    pub(super) fn free(&mut self, device: Device, address: u64, seq: u64) {
+        if let Some((_, (_, frees))) = self.positions.iter_mut().find(|(of, _)| *of == device) {
+            *frees += 1;
+        }
+        let is_it = |block: &UsedBlock| block.address == address && block.uses.seq.get() == seq;
+        if self.index.find(address).and_then(|slot| self.block(slot)).is_some_and(is_it) {
+            self.free_at(address);
+        }
+    }
+
+    /// Ends the block that contains this address.
+    fn free_at(&mut self, address: u64) {
+        let start = self.index.find(address).and_then(|slot| self.block(slot)).map(|block| block.address);
+        let Some(block) = start.and_then(|start| self.index.remove(start)).and_then(|slot| self.take(slot)) else {
+            return;
+        };
+        let last_opaque = self.opaque_since(&block.uses);
+        let uses = BlockUses { freed_at: Some(self.totals.operations), last_opaque, ..block.uses };
+        self.finished.push((block.device, uses));
+    }
+
+    /// The last opaque operation in a block's lifetime, or 0.
+    pub(super) fn opaque_since(&self, uses: &BlockUses) -> u64 {
+        if self.totals.last_opaque > uses.allocated_at { self.totals.last_opaque } else { 0 }
+    }
+
+    #[inline]
+    fn block(&self, slot: u32) -> Option<&UsedBlock> {
+        self.slots.get(slot as usize)?.as_ref()
+    }
+
+    fn block_at(&mut self, address: u64) -> Option<&mut UsedBlock> {
+        let slot = self.index.find(address)?;
+        self.slots.get_mut(slot as usize)?.as_mut()
+    }
+
+    /// Is the address inside a known block?
+    pub(crate) fn has(&self, address: u64) -> bool {
+        self.index.find(address).is_some()
+    }
+
+    /// From now on any operation may use the block.
+    pub(crate) fn escape(&mut self, address: u64) {
+        if let Some(block) = self.block_at(address) {
+            block.uses.escaped = true;
+        }
+    }
+
+    /// The block at `holder` holds this address: a use of the one is a use of the other. Without a known holder or
+    /// memory the address has escaped.
+    pub(crate) fn hold(&mut self, holder: u64, address: u64) {
+        let slot = self.index.find(holder);
+        let is_held = slot.is_some_and(|slot| {
+            self.held.try_reserve(1).is_ok() && {
+                let list = self.held.entry(slot).or_insert_with(|| OwnVec::new_in(System));
+                list.contains(&address) || try_push(list, address)
+            }
+        });
+        match slot.and_then(|slot| self.slots.get_mut(slot as usize)?.as_mut()).filter(|_| is_held) {
+            Some(block) => block.holds = true,
+            None => self.escape(address),
+        }
+    }
+
+    /// Everything in this range was overwritten: a block within it holds no addresses any more.
+    pub(crate) fn overwritten(&mut self, start: u64, size: u64) {
+        let Some(slot) = self.index.find(start) else { return };
+        let is_whole = |block: &&mut UsedBlock| block.holds && start == block.address && size >= block.size;
+        if let Some(block) = self.slots.get_mut(slot as usize).and_then(Option::as_mut).filter(is_whole) {
+            block.holds = false;
+            self.held.remove(&slot);
+        }
+    }
+
+    /// The addresses that the block at `from` holds are copied to the one at `to`.
+    pub(crate) fn copy_held(&mut self, from: u64, to: u64) {
+        let Some(slot) = self.index.find(from).filter(|slot| self.block(*slot).is_some_and(|block| block.holds)) else {
+            return;
+        };
+        let count = self.held.get(&slot).map_or(0, |list| list.len());
+        for at in 0..count {
+            if let Some(address) = self.held.get(&slot).and_then(|list| list.get(at)).copied() {
+                self.hold(to, address);
+            }
+        }
+    }
+
+    /// Adds the block that a word points into, and those whose addresses that block holds.
+    #[inline]
+    pub(crate) fn collect(&self, word: u64, access: Access, touched: &mut Touched) {
+        let Some((slot, block)) = self.found(word) else { return };
+        let first = touched.len();
+        touched.add(Touch { slot, seq: block.uses.seq.get(), access });
+        if block.holds && access.follows() {
+            self.collect_held(first, touched);
+        }
+    }
+
+    fn found(&self, word: u64) -> Option<(u32, &UsedBlock)> {
+        let slot = self.index.find(word)?;
+        Some((slot, self.block(slot)?))
+    }
+
+    #[cold]
+    fn collect_held(&self, first: usize, touched: &mut Touched) {
+        let mut at = first;
+        while let Some(touch) = touched.get(at) {
+            for word in self.held.get(&touch.slot).into_iter().flatten() {
+                if let Some((slot, block)) = self.found(*word) {
+                    touched.add(Touch { slot, seq: block.uses.seq.get(), access: Access::Unknown });
+                }
+            }
+            at += 1;
+        }
+    }
+
+    /// Does the operation get a stack?
+    pub(crate) fn needs_stack(&self, touched: &Touched) -> bool {
+        touched.iter().any(|touch| self.block(touch.slot).is_some_and(|block| block.size >= LARGE))
+    }
+
+    pub(crate) fn kernel(&mut self, name: &[u8]) -> KernelId {
+        self.kernels.id(name)
+    }
+
+    pub(crate) fn function(&self, handle: usize) -> Option<(KernelId, Option<&[Parameter]>)> {
+        self.kernels.function(handle)
+    }
+
+    pub(crate) fn learn(&mut self, handle: usize, name: &[u8], layout: Option<Layout>) -> bool {
+        self.kernels.learn(handle, name, layout)
+    }
+
+    pub(crate) fn forget_functions(&mut self) {
+        self.kernels.forget_functions();
+    }
+
+    /// Begins the next operation.
+    pub(crate) fn begin(&mut self) -> u64 {
+        self.totals.operations += 1;
+        self.totals.operations
+    }
+
+    /// Begins a graph launch, which is one operation.
+    pub(crate) fn begin_graph(&mut self) {
+        self.in_graph = true;
+        self.begin();
+    }
+
+    pub(crate) fn end_graph(&mut self) {
+        self.in_graph = false;
+    }
+
+    pub(crate) fn learn_tensor_map(&mut self, map: &TensorMap, address: u64) {
+        if self.tensor_maps.try_reserve(1).is_err() {
+            return self.escape(address);
+        }
+        self.tensor_maps.insert(HASHER.hash_one(map), address);
+    }
+
+    pub(crate) fn has_tensor_maps(&self) -> bool {
+        !self.tensor_maps.is_empty()
+    }
+
+    /// The address in a tensor map.
+    pub(crate) fn tensor_map(&self, map: &TensorMap) -> Option<u64> {
+        if self.has_tensor_maps() { self.tensor_maps.get(&HASHER.hash_one(map)).copied() } else { None }
+    }
+
+    /// Counts work of the current operation.
+    pub(crate) fn count(&mut self, work: Work, kernel: KernelId) {
+        let totals = &mut self.totals;
+        match work {
+            Work::Kernel => {
+                totals.launches += 1;
+                totals.laid_out += 1;
+            }
+            Work::Copy => totals.copies += 1,
+            Work::Fill => totals.fills += 1,
+            Work::Graph => totals.graphs += 1,
+            Work::Opaque => {
+                totals.last_opaque = totals.operations;
+                self.kernels.count_opaque(kernel);
+            }
+        }
+    }
+
+    /// A kernel was launched whose arguments are unknown.
+    pub(crate) fn count_opaque_launch(&mut self, kernel: KernelId) {
+        self.totals.launches += 1;
+        self.count(Work::Opaque, kernel);
+    }
+
+    /// The current operation uses these blocks.
+    pub(crate) fn apply(&mut self, kernel: KernelId, touched: &Touched, site: EventSite) {
+        let applied = Applied { operation: self.totals.operations, time_ns: self.clock.now(), kernel, site };
+        for touch in touched.iter() {
+            let last_opaque = self.totals.last_opaque;
+            let Some(block) = self.slots.get_mut(touch.slot as usize).and_then(Option::as_mut) else { continue };
+            if block.uses.seq.get() == touch.seq {
+                let position = self.positions.iter().find(|(of, _)| *of == block.device);
+                let position = position.map_or((0, 0), |(_, position)| *position);
+                block.used(touch.access, &applied, position, last_opaque);
+            }
+        }
+    }
+}
+
+impl UsedBlock {
+    fn used(&mut self, access: Access, by: &Applied, (after_alloc, frees_after): (u64, u64), last_opaque: u64) {
+        let Applied { operation, time_ns, kernel, site } = *by;
+        let used =
+            BlockUse { operation, time_ns, after_alloc, frees_after, stack: site.stack, kernel, stream: site.stream };
+        self.note_write(access, &used, last_opaque);
+        let uses = &mut self.uses;
+        let is_new = uses.last.is_none_or(|last| last.operation != operation);
+        if is_new {
+            uses.count += 1;
+            uses.reads += u64::from(access.only_reads());
+            uses.writes += u64::from(matches!(access, Access::Write(..) | Access::WriteRows));
+        }
+        if let Some(last) = uses.last.filter(|last| is_new && last_opaque <= last.operation) {
+            let operations = operation - last.operation - 1;
+            if uses.idle.is_none_or(|idle| operations > idle.operations) && operations > 0 {
+                uses.idle = Some(IdleTime {
+                    operations,
+                    from_ns: last.time_ns,
+                    to_ns: time_ns,
+                    from_alloc: last.after_alloc,
+                    to_alloc: after_alloc,
+                });
+            }
+        }
+        if uses.first.is_none() {
+            uses.first = Some(used);
+            uses.opaque_first = last_opaque > uses.allocated_at;
+        }
+        uses.last = Some(used);
+    }
+
+    fn note_write(&mut self, access: Access, used: &BlockUse, last_opaque: u64) {
+        let Access::Write(start, size) = access else {
+            self.unread = None;
+            return;
+        };
+        let end = start.saturating_add(size);
+        let covers =
+            |before: &UnreadWrite| start <= before.start && before.end <= end && last_opaque < before.operation;
+        if let Some(before) = self.unread.filter(covers).filter(|_| !self.uses.escaped) {
+            let dead = DeadWrite {
+                bytes: before.end - before.start,
+                first: before.by,
+                second: used.kernel,
+                stack: used.stack,
+            };
+            self.uses.dead_write.get_or_insert(dead);
+        }
+        self.unread = Some(UnreadWrite { start, end, operation: used.operation, by: used.kernel });
+    }
+}

@@ -1,0 +1,168 @@
+//! The table of uses without a driver.
+
+use std::num::NonZeroU64;
+use std::time::Instant;
+
+use proptest::prelude::*;
+
+use super::copy::UseCursor;
+use super::index::AddressIndex;
+use super::{Access, Touched, UseTable, Work};
+use crate::record::site::EventSite;
+use crate::snapshot::{Block, BlockUses, Device, MemoryKind};
+
+const GPU: Device = Device::Cuda(0);
+
+fn block(address: u64, size: u64, seq: u64) -> Block {
+    Block { address, size, seq: NonZeroU64::new(seq), memory: MemoryKind::Pool, ..Block::default() }
+}
+
+fn table() -> UseTable {
+    UseTable::new(Instant::now(), 1)
+}
+
+/// An operation on these words.
+fn operate(table: &mut UseTable, work: Work, words: &[(u64, Access)]) {
+    let kernel = table.kernel(format!("{work:?}").as_bytes());
+    table.begin();
+    let mut touched = Touched::new();
+    words.iter().for_each(|(word, access)| table.collect(*word, *access, &mut touched));
+    table.apply(kernel, &touched, EventSite::default());
+    table.count(work, kernel);
+}
+
+fn launch(table: &mut UseTable, words: &[u64]) {
+    let words: Vec<_> = words.iter().map(|word| (*word, Access::Unknown)).collect();
+    operate(table, Work::Kernel, &words);
+}
+
+fn uses(table: &UseTable, seq: u64) -> BlockUses {
+    let all = table.copy(GPU, UseCursor::default());
+    all.into_iter().rfind(|uses| uses.seq.get() == seq).unwrap()
+}
+
+/// (first, last, count) by numbers of operations.
+fn span(table: &UseTable, seq: u64) -> (u64, u64, u64) {
+    let uses = uses(table, seq);
+    let number = |used: Option<crate::snapshot::BlockUse>| used.map_or(0, |used| used.operation);
+    (number(uses.first), number(uses.last), uses.count)
+}
+
+#[test]
+fn pointers_into_a_block_are_uses_of_it_until_it_is_freed() {
+    let mut table = table();
+    table.alloc(GPU, &block(0x1000, 0x100, 1));
+    table.alloc(GPU, &block(0x1100, 0x100, 2));
+    launch(&mut table, &[0x10ff, 5, 0x1200, 0x0fff]);
+    launch(&mut table, &[0x1100, 0x11ff, 0x1100]);
+    launch(&mut table, &[0x1000, 0x1100]);
+    table.free(GPU, 0x1000, 9);
+    assert!(table.has(0x1000), "another block has this number");
+    table.free(GPU, 0x1000, 1);
+    launch(&mut table, &[0x1000]);
+    assert_eq!((span(&table, 1), span(&table, 2)), ((1, 3, 2), (2, 3, 2)));
+    assert_eq!((uses(&table, 1).freed_at, uses(&table, 2).freed_at), (Some(3), None));
+    table.alloc(GPU, &block(0x1000, 0x100, 3));
+    assert!(uses(&table, 3).is_unused() && uses(&table, 3).allocated_at == 4);
+}
+
+#[test]
+fn after_an_opaque_operation_nothing_is_certain_until_the_next_use() {
+    let mut table = table();
+    table.alloc(GPU, &block(0x1000, 0x100, 1));
+    table.alloc(GPU, &block(0x2000, 0x100, 2));
+    launch(&mut table, &[0x1000]);
+    operate(&mut table, Work::Opaque, &[]);
+    let one = uses(&table, 1);
+    assert!(one.known_last().is_none() && one.known_first().is_some());
+    assert!(!uses(&table, 2).is_unused());
+    launch(&mut table, &[0x1000, 0x2000]);
+    assert_eq!(uses(&table, 1).known_last().unwrap().operation, 3);
+    assert!(uses(&table, 2).known_first().is_none() && uses(&table, 2).known_last().is_some());
+    assert_eq!(uses(&table, 1).idle, None, "it may have been used in between");
+    table.alloc(GPU, &block(0x3000, 0x100, 3));
+    assert!(uses(&table, 3).is_unused(), "it came later");
+    table.escape(0x30ff);
+    assert!(!uses(&table, 3).is_unused());
+}
+
+#[test]
+fn a_use_of_a_table_is_one_of_what_it_points_to() {
+    let mut table = table();
+    (1..=4).for_each(|n| table.alloc(GPU, &block(n << 12, 0x100, n)));
+    table.hold(0x1000, 0x2010);
+    table.hold(0x2000, 0x3000);
+    launch(&mut table, &[0x1008]);
+    assert_eq!([1, 2, 3, 4].map(|seq| span(&table, seq).2), [1, 1, 1, 0]);
+    table.copy_held(0x1000, 0x4000);
+    launch(&mut table, &[0x4000]);
+    assert_eq!([1, 2, 3, 4].map(|seq| span(&table, seq).2), [1, 2, 2, 1]);
+    table.overwritten(0x4000, 0x100);
+    launch(&mut table, &[0x4000]);
+    assert_eq!([1, 2, 3, 4].map(|seq| span(&table, seq).2), [1, 2, 2, 2]);
+    table.hold(0x9000, 0x3000);
+    assert!(uses(&table, 3).escaped, "the holder is unknown");
+}
+
+#[test]
+fn a_write_that_nothing_reads_before_the_next_is_dead() {
+    let fill = (Work::Fill, Access::Write(0x1000, 0x100));
+    let case = |steps: &[(Work, Access)]| {
+        let mut table = table();
+        table.alloc(GPU, &block(0x1000, 0x100, 1));
+        steps.iter().for_each(|(work, access)| operate(&mut table, *work, &[(0x1000, *access)]));
+        uses(&table, 1).dead_write.map(|dead| dead.bytes)
+    };
+    assert_eq!(case(&[fill, (Work::Copy, Access::Write(0x1000, 0x100))]), Some(0x100));
+    assert_eq!(case(&[(Work::Fill, Access::Write(0x1000, 8)), fill]), Some(8));
+    assert_eq!(case(&[fill, (Work::Copy, Access::Write(0x1000, 8))]), None, "the rest is left");
+    assert_eq!(case(&[fill, (Work::Kernel, Access::Unknown), fill]), None);
+    assert_eq!(case(&[fill, (Work::Copy, Access::Read), fill]), None);
+}
+
+#[test]
+fn an_operation_on_many_blocks_counts_once_for_each() {
+    let mut table = table();
+    (1..=50).for_each(|n| table.alloc(GPU, &block(n << 12, 0x100, n)));
+    let words: Vec<u64> = (1..=50).chain(1..=50).map(|n| n << 12).collect();
+    launch(&mut table, &words);
+    assert!((1..=50).all(|seq| span(&table, seq) == (1, 1, 1)));
+}
+
+#[test]
+fn a_reader_gets_what_changed_since() {
+    let mut table = table();
+    (1..=3).for_each(|n| table.alloc(GPU, &block(n << 12, 0x100, n)));
+    launch(&mut table, &[0x1000]);
+    let cursor = table.end();
+    launch(&mut table, &[0x2000]);
+    table.free(GPU, 0x3000, 3);
+    let mut changed: Vec<u64> = table.copy(GPU, cursor).iter().map(|uses| uses.seq.get()).collect();
+    changed.sort_unstable();
+    assert_eq!(changed, [2, 3]);
+    assert_eq!(table.copy(Device::Cuda(1), UseCursor::default()).len(), 0);
+}
+
+proptest! {
+    #[test]
+    fn the_index_finds_what_a_list_would(
+        steps in prop::collection::vec((0..200u64, 0..3u32, 0..4000u64), 0..400)
+    ) {
+        let (mut index, mut list) = (AddressIndex::new(), Vec::<(u64, u64, u32)>::new());
+        for (number, (place, step, word)) in (0..).zip(steps) {
+            let (start, size) = (place * 20, 1 + place % 20);
+            let known = list.iter().position(|(known, ..)| *known == start);
+            match (step, known) {
+                (0, Some(at)) => prop_assert_eq!(index.remove(start), Some(list.remove(at).2)),
+                (0, None) => prop_assert_eq!(index.remove(start), None),
+                (_, Some(_)) => {}
+                (_, None) => {
+                    prop_assert!(index.insert(start, size, number));
+                    list.push((start, start + size, number));
+                }
+            }
+            let expected = list.iter().find(|(start, end, _)| (*start..*end).contains(&word)).map(|(.., slot)| *slot);
+            prop_assert_eq!(index.find(word), expected);
+        }
+    }
+}

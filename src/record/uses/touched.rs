@@ -1,0 +1,101 @@
+//! The blocks that one GPU operation uses.
+
+use crate::record::memory::{OwnVec, System, try_push};
+
+/// How an operation uses a block, as far as known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Access {
+    /// A kernel's argument: it may read and write the block.
+    Unknown,
+    /// A kernel's argument that is a pointer to `const`.
+    Read,
+    /// A copy reads the block, and follows no addresses in it.
+    CopyFrom,
+    /// A copy or fill that writes from this address on, this many bytes, and reads nothing.
+    Write(u64, u64),
+    /// The same, in rows with gaps.
+    WriteRows,
+}
+
+impl Access {
+    /// May the operation follow addresses that the block holds?
+    pub(super) fn follows(self) -> bool {
+        matches!(self, Self::Unknown | Self::Read)
+    }
+
+    pub(super) fn only_reads(self) -> bool {
+        matches!(self, Self::Read | Self::CopyFrom)
+    }
+}
+
+/// A block that an operation uses. The number tells it from a later block in the same slot.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Touch {
+    pub(super) slot: u32,
+    pub(super) seq: u64,
+    pub(super) access: Access,
+}
+
+const NONE: Touch = Touch { slot: 0, seq: 0, access: Access::Unknown };
+/// More blocks than nearly every kernel has arguments.
+const INLINE: usize = 16;
+
+/// The first blocks are on the stack: most operations need no memory.
+#[derive(Debug)]
+pub(crate) struct Touched {
+    inline: [Touch; INLINE],
+    count: usize,
+    more: OwnVec<Touch>,
+}
+
+impl Touched {
+    pub(crate) fn new() -> Self {
+        Self { inline: [NONE; INLINE], count: 0, more: OwnVec::new_in(System) }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.count + self.more.len()
+    }
+
+    pub(super) fn get(&self, at: usize) -> Option<Touch> {
+        match at.checked_sub(self.count) {
+            None => self.inline.get(at).copied(),
+            Some(after) => self.more.get(after).copied(),
+        }
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Touch> {
+        self.inline.iter().take(self.count).chain(self.more.iter())
+    }
+
+    /// Adds a block, or a further access to it. False without memory.
+    pub(super) fn add(&mut self, touch: Touch) -> bool {
+        let known = self.inline.iter_mut().take(self.count).chain(self.more.iter_mut());
+        if let Some(known) = known.into_iter().find(|known| known.slot == touch.slot) {
+            if known.access != touch.access {
+                known.access = Access::Unknown;
+            }
+            return true;
+        }
+        match self.inline.get_mut(self.count) {
+            Some(place) => {
+                *place = touch;
+                self.count += 1;
+                true
+            }
+            None => try_push(&mut self.more, touch),
+        }
+    }
+}
+
+/// The kind of an operation, for the totals.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Work {
+    /// A kernel with a known layout.
+    Kernel,
+    /// A kernel or another operation whose arguments are unknown.
+    Opaque,
+    Copy,
+    Fill,
+    Graph,
+}
