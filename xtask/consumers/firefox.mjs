@@ -1,4 +1,5 @@
-// The Firefox Profiler's code, in its command line: its importer of DHAT's files. The tree has no lines, so functions are compared.
+// The Firefox Profiler's code, in its command line: its own profiles, and its import of DHAT's files. Its trees have no lines, so
+// functions are compared.
 import {execFileSync} from 'node:child_process';
 import path from 'node:path';
 
@@ -29,6 +30,20 @@ export class FirefoxProfiler {
     } finally {
       this.#call('stop');
     }
+  }
+
+  // Retained memory in the range of the marker `peak`, on the device's thread.
+  figures(file, devices) {
+    return this.with(file, query => devices.map((device, number) => {
+      const thread = ['--thread', `t-${number}`];
+      const marker = query('thread', 'markers', ...thread, '--search', 'name:peak', '--list').flatMarkers[0]?.handle;
+      if (marker) query('zoom', 'push', marker);
+      const strategy = ['--strategy', 'native-retained-allocations', '--max-lines', '10000000'];
+      const {friendlyThreadName, regularCallTree: tree} = query('thread', 'samples-top-down', ...thread, ...strategy);
+      if (marker) query('zoom', 'clear');
+      if (friendlyThreadName !== device.name) throw new Error(`thread ${number} is ${friendlyThreadName}, not ${device.name}`);
+      return {device, total: tree.totalSamples, table: device.functions, bytes: device.functions.bytesIn(leaves(tree, []))};
+    }));
   }
 
   // The four tracks of a DHAT file; the third is at the global maximum.

@@ -31,10 +31,11 @@ class Owners {
       const name = label.startsWith('(') || label.endsWith('[no user frame]') ? undefined : nameOf(label);
       if (name) this.#bytes.set(name, (this.#bytes.get(name) ?? 0) + bytes);
     }
-    const largest = [...this.#bytes].reduce((most, row) => row[1] > most[1] ? row : most, ['(none)', 0]);
+    const largest = [...this.#bytes].reduce((most, row) => row[1] > most[1] ? row : most, [undefined, 0]);
     [this.largest, this.bytes] = largest;
   }
 
+  // `largest` is undefined if no row is one of the program.
   // The bytes of the largest row, from stacks of [bytes, names], innermost first. A block belongs to the innermost name of the table.
   bytesIn(stacks) {
     const owner = names => names.find(name => this.#bytes.has(name));

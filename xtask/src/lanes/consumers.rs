@@ -10,11 +10,12 @@ use super::{main_job, simulated};
 use crate::lane::{Run, said};
 
 /// Files of a recording: format and name.
-const FILES: [(&str, &str); 4] = [
+const FILES: [(&str, &str); 5] = [
     ("json", "report.json"),
     ("pprof", "peak.pb.gz"),
     ("speedscope", "run.speedscope.json"),
     ("dhat", "run.dhat.json"),
+    ("firefox", "run.firefox.json"),
 ];
 
 /// Debian's packages of the consumers: the program that shows whether one is installed, and its name.
