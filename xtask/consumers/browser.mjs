@@ -13,7 +13,7 @@ export class Browser {
   #number = 0;
   #folder = fs.mkdtempSync(path.join(os.tmpdir(), 'memtrace-browser-'));
 
-  static async open(url, {width = 1400, height = 800} = {}) {
+  static async open(url, {width = 1280, height = 640} = {}) {
     const browser = new Browser(width, height);
     const {targetId} = await browser.#call('Target.createTarget', {url: 'about:blank'});
     ({sessionId: browser.session} = await browser.#call('Target.attachToTarget', {targetId, flatten: true}));

@@ -5,7 +5,7 @@ import {execFileSync} from 'node:child_process';
 import {VIEWER, dhatFigures} from './dhat.mjs';
 import {Expected} from './report.mjs';
 import {FirefoxProfiler} from './firefox.mjs';
-import {pprofFigures} from './pprof.mjs';
+import {pprofFigures, pprofPicture} from './pprof.mjs';
 import {conforms, speedscopeFigures} from './speedscope.mjs';
 
 const [size, modules, scratch, folder, pictures] = process.argv.slice(2);
@@ -51,4 +51,5 @@ for (const [consumer, isHere, figures] of CONSUMERS) {
   }
 }
 if (!isSmall) check(`speedscope's schema`, conforms(modules, file('run.speedscope.json')), true);
+if (pictures) await pprofPicture(file('peak.pb.gz'), path.join(pictures, 'pprof.png'));
 process.exit(failed ? 1 : 0);

@@ -1,5 +1,6 @@
 // `go tool pprof`: the totals are its sums by the label `device`, the stacks its listing of samples.
-import {execFileSync} from 'node:child_process';
+import {execFileSync, spawn} from 'node:child_process';
+import {Browser} from './browser.mjs';
 
 function pprof(file, ...options) {
   const all = ['tool', 'pprof', '-sample_index=inuse_space', '-unit=b', ...options, file];
@@ -20,6 +21,27 @@ function stacks(samples, device) {
     const lines = rows.map(row => row.replace(/ \(inline\)$/, '').match(/([^ ]+:\d+)$/)?.[1]);
     return [Number(rows[0]?.match(/^ *(\d+)B /)?.[1] ?? 0), lines];
   });
+}
+
+// The flame graph of the web page.
+export async function pprofPicture(file, picture, port = 6161) {
+  const options = ['tool', 'pprof', '-sample_index=inuse_space', '-no_browser', `-http=127.0.0.1:${port}`, file];
+  const server = spawn('go', options, {stdio: 'ignore', detached: true});
+  try {
+    const address = `http://127.0.0.1:${port}/ui/flamegraph`;
+    for (let tries = 0; tries < 100 && !await fetch(address).catch(() => null); tries++) await new Promise(done => setTimeout(done, 100));
+    const page = await Browser.open(address);
+    try {
+      await page.until(`document.querySelectorAll('.d3-flame-graph rect').length > 5`);
+      // The page fades the graph in.
+      await new Promise(done => setTimeout(done, 2000));
+      await page.picture(picture);
+    } finally {
+      await page.close();
+    }
+  } finally {
+    process.kill(-server.pid);
+  }
 }
 
 // `file` may also be the address of a server.
