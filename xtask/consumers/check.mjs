@@ -3,14 +3,15 @@ import fs from 'node:fs';
 import path from 'node:path';
 import {execFileSync} from 'node:child_process';
 import {VIEWER, dhatFigures} from './dhat.mjs';
+import {duckdbFigures} from './duckdb.mjs';
 import {Expected} from './report.mjs';
 import {FirefoxProfiler} from './firefox.mjs';
 import {pprofFigures, pprofPicture} from './pprof.mjs';
 import {conforms, speedscopeFigures} from './speedscope.mjs';
 
-const [size, modules, scratch, folder, pictures] = process.argv.slice(2);
+const [size, modules, python, scratch, folder, pictures] = process.argv.slice(2);
 if (!folder) {
-  console.error('usage: node check.mjs small|full MODULES SCRATCH FOLDER [PICTURES]');
+  console.error('usage: node check.mjs small|full MODULES PYTHON SCRATCH FOLDER [PICTURES]');
   process.exit(2);
 }
 const isSmall = size === 'small';
@@ -26,6 +27,7 @@ const CONSUMERS = [
   ['speedscope', () => !isSmall, () => speedscopeFigures(modules, file('run.speedscope.json'), expected.devices, options('speedscope'))],
   ['Firefox Profiler', () => !isSmall, () => new FirefoxProfiler(modules, scratch).figures(file('run.firefox.json'), expected.devices)],
   [`Firefox's import of DHAT`, () => !isSmall, () => new FirefoxProfiler(modules, scratch).dhatFigures(file('run.dhat.json'), expected.main)],
+  ['DuckDB', () => !isSmall, () => duckdbFigures(python, file('runs'), expected.devices)],
 ];
 
 let failed = false;

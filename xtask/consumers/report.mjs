@@ -12,12 +12,17 @@ export class Expected {
   }
 }
 
+// `src/main.rs:7` of `src/main.rs:7 (main)`.
+export function lineOf(label) {
+  return label.match(/^.*?:\d+(?= |$)/)?.[0];
+}
+
 class ExpectedDevice {
   constructor({device, peak, peak_by_line, peak_by_function}) {
     this.name = device;
     this.total = peak.total_bytes;
-    // `src/main.rs:7` of `src/main.rs:7 (main)`, `main` of `main (src/main.rs)`.
-    this.lines = new Owners(peak_by_line.rows, label => label.match(/^.*?:\d+(?= |$)/)?.[0]);
+    this.lines = new Owners(peak_by_line.rows, lineOf);
+    // `main` of `main (src/main.rs)`.
     this.functions = new Owners(peak_by_function.rows, label => label.replace(/ \([^()]*\)$/, ''));
   }
 }

@@ -6,16 +6,17 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, ensure};
 use xshell::cmd;
 
-use super::{main_job, simulated};
+use super::{main_job, simulated, tables};
 use crate::lane::{Run, said};
 
 /// Files of a recording: format and name.
-const FILES: [(&str, &str); 5] = [
+const FILES: [(&str, &str); 6] = [
     ("json", "report.json"),
     ("pprof", "peak.pb.gz"),
     ("speedscope", "run.speedscope.json"),
     ("dhat", "run.dhat.json"),
     ("firefox", "run.firefox.json"),
+    ("parquet", "runs"),
 ];
 
 /// Debian's packages of the consumers: the program that shows whether one is installed, and its name.
@@ -26,7 +27,8 @@ const PACKAGES: [(&str, &str); 3] = [
 ];
 
 pub(crate) fn run(run: &Run) -> Result<String> {
-    let mut lane = ConsumersLane { run, checks: 0, modules: modules(run)?, scratch: run.scratch("consumers")? };
+    let python = if run.is_full() { tables::python(run)? } else { PathBuf::new() };
+    let mut lane = ConsumersLane { run, checks: 0, modules: modules(run)?, python, scratch: run.scratch("consumers")? };
     cmd!(run.shell, "cargo build --quiet --package cargo-memtrace").run()?;
     if !run.is_full() {
         lane.opened("everything", &run.root.join("tests/golden/everything.memtrace"))?;
@@ -51,13 +53,15 @@ struct ConsumersLane<'r> {
     checks: usize,
     /// The folder `node_modules`; without the consumers in the small form.
     modules: PathBuf,
+    /// With DuckDB; empty in the small form.
+    python: PathBuf,
     scratch: PathBuf,
 }
 
 impl ConsumersLane<'_> {
     /// Exports a recording and opens the files.
     fn opened(&mut self, name: &str, recording: &Path) -> Result<()> {
-        let Self { run, modules, scratch, .. } = self;
+        let Self { run, modules, python, scratch, .. } = self;
         let folder = run.shell.create_dir(scratch.join(name))?;
         let program = run.target.join("debug/cargo-memtrace");
         for (format, file) in FILES {
@@ -67,7 +71,7 @@ impl ConsumersLane<'_> {
         }
         let size = if run.is_full() { "full" } else { "small" };
         let scripts = run.root.join("xtask/consumers");
-        let text = said(cmd!(run.shell, "node {scripts}/check.mjs {size} {modules} {scratch} {folder}"))?;
+        let text = said(cmd!(run.shell, "node {scripts}/check.mjs {size} {modules} {python} {scratch} {folder}"))?;
         self.count(&text)
     }
 

@@ -117,7 +117,7 @@ pub(crate) const LANES: &[Lane] = &[
     Lane {
         name: "consumers",
         tier: Tier::Quick,
-        holds: "pprof, DHAT's viewer, speedscope and Firefox compute the report's bytes from the files for them",
+        holds: "pprof, DHAT's viewer, speedscope, Firefox and DuckDB compute the report's bytes themselves",
         owns: &["examples/server", "xtask/consumers"],
         run: consumers::run,
     },

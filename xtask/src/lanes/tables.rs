@@ -42,7 +42,7 @@ fn exported(run: &Run, folder: &Path, recording: &Path, commit: &str) -> Result<
 }
 
 /// A Python with DuckDB and Polars, in the cache.
-fn python(run: &Run) -> Result<PathBuf> {
+pub(super) fn python(run: &Run) -> Result<PathBuf> {
     let (shell, cache) = (&run.shell, run.cache()?.join("tables"));
     let requirements = run.root.join("xtask/tables/requirements.txt");
     let (python, ready, content) = (cache.join("bin/python"), cache.join("ready"), shell.read_file(&requirements)?);
