@@ -1,10 +1,13 @@
 // `go tool pprof`: the totals are its sums by the label `device`, the stacks its listing of samples.
 import {execFileSync, spawn} from 'node:child_process';
+import os from 'node:os';
 import {Browser} from './browser.mjs';
 
 function pprof(file, ...options) {
   const all = ['tool', 'pprof', '-sample_index=inuse_space', '-unit=b', ...options, file];
-  return execFileSync('go', all, {encoding: 'utf8', maxBuffer: 1 << 30, stdio: ['ignore', 'pipe', 'ignore']});
+  // Where it keeps what it fetches from a server.
+  const env = {...process.env, PPROF_TMPDIR: os.tmpdir()};
+  return execFileSync('go', all, {encoding: 'utf8', maxBuffer: 1 << 30, env, stdio: ['ignore', 'pipe', 'ignore']});
 }
 
 // The bytes of each device, from the table of labels.

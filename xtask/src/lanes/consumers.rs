@@ -29,11 +29,13 @@ const PACKAGES: [(&str, &str); 3] = [
 pub(crate) fn run(run: &Run) -> Result<String> {
     let python = if run.is_full() { tables::python(run)? } else { PathBuf::new() };
     let mut lane = ConsumersLane { run, checks: 0, modules: modules(run)?, python, scratch: run.scratch("consumers")? };
-    cmd!(run.shell, "cargo build --quiet --package cargo-memtrace").run()?;
     if !run.is_full() {
+        // With the features of the lane `tests`, so that nothing is built again.
+        cmd!(run.shell, "cargo test --quiet --workspace --test commands --no-run").run()?;
         lane.opened("everything", &run.root.join("tests/golden/everything.memtrace"))?;
         return Ok(format!("{} figures of the smallest recording", lane.checks));
     }
+    cmd!(run.shell, "cargo build --quiet --package cargo-memtrace").run()?;
     install(run)?;
     let main_job = main_job::files(run, &["--iterations", "1"])?;
     lane.opened("resnet", &main_job.join("recording.memtrace"))?;
