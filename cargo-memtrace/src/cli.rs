@@ -50,6 +50,8 @@ pub(crate) enum Command {
     Flamegraph(FlamegraphArgs),
     /// Draw live memory over time
     Timeline(TimelineArgs),
+    /// Make the offline page of a recording, and open it in a browser
+    View(ViewArgs),
     /// Write a recording in the format of another tool
     Export(ExportArgs),
     /// Fail if a recording's peak or leaks are over a limit
@@ -315,6 +317,33 @@ pub(crate) struct TimelineArgs {
     /// Write an SVG file, or - for the standard output, in place of a picture in the terminal
     #[arg(short, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
+}
+
+#[derive(Args)]
+#[command(after_help = "The page is one file. It needs no network and no memtrace: send it to whom you like.
+
+Examples:
+  cargo memtrace view
+  cargo memtrace view run.memtrace -o report.html --no-open
+  cargo memtrace view before.memtrace after.memtrace      what changed, too
+  cargo memtrace view snapshot.pickle                     a snapshot of PyTorch")]
+pub(crate) struct ViewArgs {
+    /// The recording [default: the newest one under cargo's target folder]; of two the older one
+    pub(crate) file: Option<PathBuf>,
+    /// The recording after a change
+    pub(crate) other: Option<PathBuf>,
+    /// The HTML file, or - for the standard output [default: beside FILE]
+    #[arg(short, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+    /// Open the page in a browser, also if this is no terminal
+    #[arg(long)]
+    pub(crate) open: bool,
+    /// Do not open the page
+    #[arg(long, conflicts_with = "open")]
+    pub(crate) no_open: bool,
+    /// Largest size of the page; beyond it, small blocks are left out
+    #[arg(long, value_name = "SIZE", default_value = "32 MiB", value_parser = crate::moment::size)]
+    pub(crate) max_size: u64,
 }
 
 #[derive(Args)]

@@ -65,17 +65,21 @@ fn width(is_terminal: bool) -> usize {
 
 /// Writes a recording to a file, or to the standard output for `-`. Says where it is.
 pub(crate) fn export(data: &SnapshotData, format: &dyn Export, path: &Path) -> Result<(), CommandFailure> {
+    made(data, format, path).map(drop)
+}
+
+/// Writes a recording, and returns the file's path; `None` for the standard output.
+pub(crate) fn made(data: &SnapshotData, format: &dyn Export, path: &Path) -> Result<Option<PathBuf>, CommandFailure> {
     if path == Path::new("-") {
         let mut out = io::stdout().lock();
         format.write(data, &mut out)?;
-        return out
-            .flush()
-            .map_err(|error| CommandFailure::usage(format!("cannot write to the standard output: {error}")));
+        out.flush().map_err(|error| CommandFailure::usage(format!("cannot write to the standard output: {error}")))?;
+        return Ok(None);
     }
     let (path, left_out): (PathBuf, LeftOut) = file::create(path, |out| format.write(data, out))?;
     eprintln!("memtrace: wrote {}", path.display());
     if !left_out.is_nothing() {
         eprintln!("memtrace: {left_out}");
     }
-    Ok(())
+    Ok(Some(path))
 }

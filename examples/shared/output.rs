@@ -15,7 +15,7 @@ pub(crate) const FILES: [(&str, &str); 9] = [
     ("peak.folded", "folded stacks for other flamegraph tools"),
     ("timeline.trace.json", "open on https://ui.perfetto.dev: allocations over time"),
     ("memory.layout.json", "open on https://ui.perfetto.dev: address ranges of blocks over time"),
-    ("memory.categories.html", "open in a browser: memory by category, over time"),
+    ("report.html", "open in a browser: the page that answers what held the memory"),
     ("report.json", "the report's numbers, to compare runs"),
     ("recording.memtrace", "everything, for memtrace::read_capture"),
 ];

@@ -11,6 +11,7 @@ mod report;
 mod run;
 mod test;
 mod timeline;
+mod view;
 
 use std::process::ExitCode;
 
@@ -30,6 +31,7 @@ pub(crate) fn run(command: Command) -> Result<ExitCode, CommandFailure> {
         Command::Diff(args) => diff::diff(&args)?,
         Command::Flamegraph(args) => flamegraph::flamegraph(&args)?,
         Command::Timeline(args) => timeline::timeline(&args)?,
+        Command::View(args) => view::view(&args)?,
         Command::Export(args) => export::export(&args)?,
         Command::Check(args) => check::check(&args)?,
         Command::Completions { shell } => help::completions(shell)?,

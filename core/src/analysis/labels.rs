@@ -106,7 +106,7 @@ fn nameless(data: &SnapshotData, stack: StackId) -> &'static str {
     if data.stacks.addresses(stack).next().is_some() { "(no names)" } else { "(no stack)" }
 }
 
-pub(super) fn line_label(data: &SnapshotData, stack: u32) -> String {
+pub(crate) fn line_label(data: &SnapshotData, stack: u32) -> String {
     let dir = &data.process.working_dir;
     match allocation_site(data, StackId(stack)) {
         AllocationSite::User(frame) => frame_location(frame, dir),
@@ -149,7 +149,7 @@ pub(super) fn allocator_label(data: &SnapshotData, stack: u32) -> String {
     allocator(data, StackId(stack)).unwrap_or_default()
 }
 
-pub(super) fn function_label(data: &SnapshotData, stack: u32) -> String {
+pub(crate) fn function_label(data: &SnapshotData, stack: u32) -> String {
     let dir = &data.process.working_dir;
     match allocation_site(data, StackId(stack)) {
         AllocationSite::User(frame) => function_of(frame, dir),
@@ -168,11 +168,11 @@ fn function_of(frame: &Frame, dir: &str) -> String {
     }
 }
 
-pub(super) fn module_label(data: &SnapshotData, context: u32) -> String {
+pub(crate) fn module_label(data: &SnapshotData, context: u32) -> String {
     module(data, ContextId(context)).unwrap_or_else(|| "(no module)".to_owned())
 }
 
-pub(super) fn scope_label(data: &SnapshotData, context: u32) -> String {
+pub(crate) fn scope_label(data: &SnapshotData, context: u32) -> String {
     let path = data.context_path(ContextId(context));
     if path.is_empty() { "(no scope)".to_owned() } else { path }
 }

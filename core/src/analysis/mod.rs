@@ -40,6 +40,7 @@ pub use explain::{BlockLife, Explained, Subject, explain};
 pub use fragmentation::{Fragmentation, fragmentation, fragmentation_by_pool};
 pub use known::{KnownBlock, known_blocks};
 pub use labels::{frame_location, shorten_path};
+pub(crate) use labels::{function_label, line_label, module_label, scope_label};
 #[doc(hidden)]
 pub use labels::{line_and_callers, operator_label};
 #[doc(hidden)]

@@ -9,6 +9,7 @@
 //! | [`ChromeTrace`] | `.trace.json` | events over time, for Perfetto and `chrome://tracing` |
 //! | [`MemoryLayout`] | `.layout.json` | the blocks in each region of memory, step by step, for the same viewers |
 //! | [`Text`], [`Json`] | `.txt`, `.json` | the report |
+//! | [`HtmlPage`] | `.html` | the offline page, for browsers |
 //! | [`Folded`], `Flamegraph` | `.folded`, `.svg` | stacks of the peak |
 //! | [`Speedscope`] | `.speedscope.json` | profiles of each device for speedscope |
 //! | [`Pprof`] | `.pb` | a profile for `go tool pprof` |
@@ -36,6 +37,7 @@ mod format;
 mod gathered;
 #[cfg(test)]
 pub(crate) mod golden_tests;
+mod html;
 mod json;
 mod markdown;
 #[cfg(test)]
@@ -77,6 +79,7 @@ pub use format::Format;
 use format::MissingFlamegraph as Flamegraph;
 #[cfg(not(feature = "figures"))]
 use format::{MissingFigure as CategoriesHtml, MissingFigure as CategoriesSvg, MissingFigure as OperatorsSvg};
+pub use html::HtmlPage;
 pub use json::Json;
 pub use markdown::markdown;
 pub use operators::{ExportOperators, OperatorsCsv, OperatorsJson, operators_of, parse_operators};
@@ -90,13 +93,14 @@ use crate::error::Error;
 use crate::snapshot::SnapshotData;
 
 /// Formats by extension. A new format is a file beside this one, a line in the table above, and a row here.
-const FORMATS: [Format; 19] = [
+const FORMATS: [Format; 20] = [
     Format::of_recording::<Pickle>(".pickle"),
     Format::of_recording::<ChromeTrace>(".trace.json"),
     Format::of_recording::<MemoryLayout>(".layout.json"),
     Format::of_recording::<Json>(".json"),
     Format::of_recording::<Flamegraph>(".svg"),
     Format::of_recording::<Folded>(".folded"),
+    Format::of_recording::<HtmlPage<'static>>(".html"),
     Format::of_recording::<Text>(".txt"),
     Format::of_recording::<Speedscope>(".speedscope.json"),
     Format::of_recording::<Pprof>(".pb"),

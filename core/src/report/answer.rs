@@ -1,8 +1,10 @@
 //! The answer at the top of a report: how much memory, when, where, what for, and on which line.
 
-use crate::analysis::{BEFORE_RECORDING, Breakdown, Moment, NOT_IN_SAMPLE, by_category, by_line, operator_of_line};
+use crate::analysis::{
+    BEFORE_RECORDING, Breakdown, Moment, NOT_IN_SAMPLE, Row, by_category, by_line, operator_of_line,
+};
 use crate::snapshot::{ContextId, Device, DeviceSnapshot, SnapshotData};
-use crate::units::Bytes;
+use crate::units::{Bytes, grouped};
 
 use super::sampled;
 use super::summary::{after, seconds};
@@ -66,6 +68,34 @@ fn largest(data: &SnapshotData, device: &DeviceSnapshot) -> Option<String> {
     let (bytes, share) = (Bytes(row.bytes), percent(row.bytes, total));
     let operator = operator_of_line(data, device, row).map_or(String::new(), |name| format!(", most of it by {name}"));
     Some(format!("The line that held most: {}, {about}{bytes} ({share}){operator}.", row.label))
+}
+
+/// A line that held much of the peak.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Holder {
+    pub(crate) label: String,
+    pub(crate) sentence: String,
+}
+
+/// The lines that held most of the peak, the largest first.
+pub(crate) fn holders(data: &SnapshotData, device: &DeviceSnapshot, most: usize) -> Vec<Holder> {
+    let Breakdown { rows, total } = by_line(data, device);
+    let about = sampled::about(device.sample_interval());
+    let holder = |row: &Row| {
+        let operator =
+            operator_of_line(data, device, row).map_or(String::new(), |name| format!(", most of it by {name}"));
+        let blocks = match row.count {
+            Some(1) => " in 1 block".to_owned(),
+            Some(count) => format!(" in {about}{} blocks", grouped(count)),
+            None => String::new(),
+        };
+        let share = percent(row.bytes, total);
+        Holder {
+            sentence: format!("{about}{} ({share}){blocks}{operator}", Bytes(row.bytes)),
+            label: row.label.clone(),
+        }
+    };
+    rows.iter().take(most).map(holder).collect()
 }
 
 fn out_of_memory(device: &DeviceSnapshot) -> Option<String> {

@@ -14,6 +14,7 @@ mod section;
 mod summary;
 mod tables;
 
+pub(crate) use answer::holders;
 pub use diff::DiffOptions;
 pub use findings::{Cost, Finding, findings};
 pub use section::{Cell, Section};

@@ -11,9 +11,10 @@ use crate::lane::Run;
 /// Folders whose entries must be listed.
 const FOLDERS: [&str; 5] = ["benches", "fuzz", "scripts", "tests/programs", "tests/simulated"];
 /// Other paths that must be listed: packages, and settings of checks.
-const SINGLE: [&str; 8] = [
+const SINGLE: [&str; 9] = [
     "deny.toml",
     "examples/server",
+    "page",
     "rustfmt.toml",
     "tests/gpu",
     "tests/loom",

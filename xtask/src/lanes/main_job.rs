@@ -12,12 +12,12 @@ use crate::checks::Checks;
 use crate::lane::Run;
 
 const FILES: [&str; 9] = [
-    "memory.categories.html",
     "memory.layout.json",
     "peak-count.svg",
     "peak.folded",
     "peak.svg",
     "recording.memtrace",
+    "report.html",
     "report.json",
     "snapshot.pickle",
     "timeline.trace.json",

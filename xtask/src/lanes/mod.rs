@@ -12,6 +12,7 @@ mod listed;
 mod main_job;
 mod packaged;
 mod packages;
+mod page;
 mod report;
 mod simulated;
 mod tables;
@@ -57,6 +58,13 @@ pub(crate) const LANES: &[Lane] = &[
             "tests/simulated/cudarc-loaded",
         ],
         run: simulated::run,
+    },
+    Lane {
+        name: "page",
+        tier: Tier::Quick,
+        holds: "the offline page is what its sources build, shows the report's numbers and passes in a browser",
+        owns: &["page"],
+        run: page::run,
     },
     Lane {
         name: "unchanged",

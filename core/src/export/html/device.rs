@@ -1,0 +1,261 @@
+//! A device's columns: blocks, log, levels of detail and texts, reduced to a budget.
+
+use std::cmp::Reverse;
+
+use serde_json::{Value, json};
+
+use super::column::Coding::{Delta, Plain};
+use super::column::ColumnStore;
+use super::history::{BlockHistory, BlockRow};
+use super::keys::{BlockKey, KeySource, UsedStacks, keys};
+use super::levels::{self, BucketScale};
+use super::{extras, words};
+use crate::analysis::{label_of_rest, log_start_ns};
+use crate::error::Error;
+use crate::export::LeftOut;
+use crate::report::{Report, ReportOptions, holders};
+use crate::snapshot::{DeviceSnapshot, MADE_UP, SnapshotData};
+
+/// Rows of a table of the report.
+const ROWS: usize = 100;
+/// Lines of the first screen.
+const HOLDERS: usize = 5;
+/// Bytes of a budget for what the head has beside the report and the series.
+const OTHER_WORDS: usize = 4096;
+/// How often a budget is tried.
+const TRIES: usize = 4;
+
+/// A device as a part of the page.
+pub(super) struct DevicePart {
+    /// What the page reads first.
+    pub(super) head: Value,
+    pub(super) columns: String,
+    pub(super) left_out: LeftOut,
+}
+
+/// Packs a device into at most `max_bytes`, if its peak, its end and its curves leave room for more.
+pub(super) fn part(
+    data: &SnapshotData,
+    device: &DeviceSnapshot,
+    prefix: &str,
+    max_bytes: u64,
+) -> Result<DevicePart, Error> {
+    let options = ReportOptions { device: Some(device.device), rows: ROWS, ..ReportOptions::default() };
+    let report = Report::of(data, &options)?;
+    let history = BlockHistory::of(device);
+    let stacks = UsedStacks::of(&history);
+    let keys = keys(data, device, &history, &stacks);
+    let start_ns = log_start_ns(device);
+    let last_ns = history.steps.last().map_or(0, |step| step.time_ns);
+    let end_ns = data.process.duration_ns.max(last_ns).max(start_ns + 1);
+    let scales = levels::scales(&history, start_ns, end_ns);
+
+    let mut fixed = ColumnStore::named(prefix);
+    let series = curves(device, &history, &stacks, &keys, &scales, &mut fixed);
+    let frames = extras::stacks(data, &stacks, &mut fixed);
+    let (call_texts, calls, calls_left_out) = extras::calls(data, device, &mut fixed);
+    let spans_left_out = extras::spans(data, device, end_ns, &mut fixed);
+    extras::segments(device, &mut fixed);
+    let labels: serde_json::Map<String, Value> =
+        keys.iter().map(|key| (key.name.to_owned(), json!(key.labels))).collect();
+    let texts = json!({ "labels": labels, "frames": frames, "calls": call_texts });
+    fixed.json("texts", &texts);
+
+    let words = words::report(&report).to_string().len() + json!(series).to_string().len() + OTHER_WORDS;
+    let (blocks, left_out) =
+        fitting(&history, &stacks, &keys, device, prefix, max_bytes.saturating_sub((fixed.html.len() + words) as u64));
+    let holders = holders(data, device, HOLDERS);
+    let peak = &device.peak;
+    let (rest_label, rest) = (label_of_rest(device, &peak.blocks), peak.not_recorded);
+    let early: u64 = history.rows.iter().take(history.early).filter(|row| !row.is_gone).map(|row| row.weight).sum();
+    let head = json!({
+        "name": device.device.to_string(),
+        "prefix": prefix,
+        "report": words::report(&report),
+        "holders": holders.iter().map(|holder| json!([holder.label, holder.sentence])).collect::<Vec<_>>(),
+        "start_ns": start_ns,
+        "end_ns": end_ns,
+        "records": device.records.len(),
+        "calls": calls,
+        "overwritten": device.overwritten,
+        "is_sample": device.is_sample(),
+        "at_start": history.at_start,
+        "unexplained_at_start": i128::from(history.at_start) as i64 - early as i64,
+        "early": blocks.early,
+        "gone": blocks.gone,
+        "rows": blocks.rows,
+        "capacity": device.memory.map(|memory| memory.total),
+        "peak": {
+            "total": peak.total(),
+            "bytes": peak.bytes,
+            "time_ns": peak.time_ns,
+            "step": blocks.peak_step,
+            "rest": rest,
+            "rest_label": rest_label,
+            "below": peak.below_threshold,
+            "below_label": format!("(blocks smaller than {})", crate::units::round(data.settings.min_size)),
+        },
+        "keys": series,
+        "levels": scales.iter().map(|scale| json!([scale.each_ns, scale.buckets])).collect::<Vec<_>>(),
+        "is_reduced": left_out.allocations > 0,
+        "left_out": left_out_words(&left_out, calls_left_out, spans_left_out),
+        "threads": data.process.threads.iter().map(|thread| json!([thread.number.number(), thread.name])).collect::<Vec<_>>(),
+    });
+    Ok(DevicePart { head, columns: fixed.html + &blocks.columns.html, left_out })
+}
+
+fn left_out_words(left_out: &LeftOut, calls: usize, spans: usize) -> Vec<String> {
+    let mut words = Vec::new();
+    if left_out.allocations > 0 {
+        words.push(format!("{left_out}. The curves hold all blocks."));
+    }
+    if calls > 0 {
+        words.push(format!(
+            "{} operator calls that changed little are not listed.",
+            crate::units::grouped(calls as u64)
+        ));
+    }
+    if spans > 0 {
+        words.push(format!("{} inner or short scopes are not on the time axis.", crate::units::grouped(spans as u64)));
+    }
+    words
+}
+
+/// Levels of all curves. Returns the keys with the labels that are series of the timeline.
+fn curves(
+    device: &DeviceSnapshot,
+    history: &BlockHistory,
+    stacks: &UsedStacks,
+    keys: &[BlockKey],
+    scales: &[BucketScale],
+    columns: &mut ColumnStore,
+) -> Vec<Value> {
+    for (level, scale) in scales.iter().enumerate() {
+        let curve = levels::live(history, *scale);
+        columns.numbers(&format!("live.{level}.lowest"), Delta, curve.lowest.into_iter());
+        columns.numbers(&format!("live.{level}.highest"), Delta, curve.highest.into_iter());
+        columns.numbers(&format!("live.{level}.last"), Delta, curve.last.into_iter());
+        if let Some(curve) = levels::reserved(device, *scale) {
+            columns.numbers(&format!("reserved.{level}.highest"), Delta, curve.highest.into_iter());
+        }
+    }
+    let key = |key: &BlockKey| {
+        let mix = scales.first().map(|scale| levels::mix(history, key, stacks, *scale)).unwrap_or_default();
+        let label = |number: &u32| key.labels.get(*number as usize).cloned().unwrap_or_default();
+        let series: Vec<Value> = mix.labels.iter().map(|number| json!([number, label(number)])).collect();
+        columns.numbers(&format!("mix.{}", key.name), Delta, mix.bytes.into_iter().flatten());
+        json!({ "name": key.name, "source": key.source.word(), "series": series })
+    };
+    keys.iter().map(key).collect()
+}
+
+/// The rows that a page keeps.
+struct PackedBlocks {
+    columns: ColumnStore,
+    rows: usize,
+    early: usize,
+    gone: usize,
+    peak_step: Option<usize>,
+}
+
+/// All rows if they fit, or else as many of the largest as do; rows of the peak and of the end stay.
+fn fitting(
+    history: &BlockHistory,
+    stacks: &UsedStacks,
+    keys: &[BlockKey],
+    device: &DeviceSnapshot,
+    prefix: &str,
+    max_bytes: u64,
+) -> (PackedBlocks, LeftOut) {
+    let all: Vec<bool> = vec![true; history.rows.len()];
+    let mut packed = pack(history, stacks, keys, device, prefix, &all);
+    let mut left_out = LeftOut::default();
+    if packed.columns.html.len() as u64 <= max_bytes {
+        return (packed, left_out);
+    }
+    let (must, ranked) = ranked(history);
+    let mut kept = ranked.len();
+    for _ in 0..TRIES {
+        let (taken, rows) = (packed.columns.html.len() as u64, packed.rows as u64);
+        let target = (u128::from(rows) * u128::from(max_bytes) * 95 / 100 / u128::from(taken.max(1))) as usize;
+        kept = target.saturating_sub(history.rows.len() - ranked.len()).min(kept.saturating_sub(1));
+        let mut shown = must.clone();
+        ranked.iter().take(kept).for_each(|row| shown[*row as usize] = true);
+        packed = pack(history, stacks, keys, device, prefix, &shown);
+        if packed.columns.html.len() as u64 <= max_bytes || kept == 0 {
+            break;
+        }
+    }
+    left_out.max_bytes = max_bytes;
+    left_out.allocations = (ranked.len() - kept) as u64;
+    left_out.largest = ranked.get(kept).and_then(|row| history.rows.get(*row as usize)).map_or(0, |row| row.block.size);
+    left_out.too_large = packed.columns.html.len() as u64 > max_bytes;
+    (packed, left_out)
+}
+
+/// Which rows must stay, and the others, the largest first.
+fn ranked(history: &BlockHistory) -> (Vec<bool>, Vec<u32>) {
+    let mut must: Vec<bool> = history.rows.iter().map(|row| row.freed_ns.is_none()).collect();
+    history.peak.iter().for_each(|(row, _)| must[*row as usize] = true);
+    let mut others: Vec<u32> = (0..history.rows.len() as u32).filter(|row| !must[*row as usize]).collect();
+    others.sort_by_key(|row| (Reverse(history.rows[*row as usize].block.size), *row));
+    (must, others)
+}
+
+fn pack(
+    history: &BlockHistory,
+    stacks: &UsedStacks,
+    keys: &[BlockKey],
+    device: &DeviceSnapshot,
+    prefix: &str,
+    shown: &[bool],
+) -> PackedBlocks {
+    let mut columns = ColumnStore::named(prefix);
+    let is_shown = |row: usize| shown.get(row).copied().unwrap_or(false);
+    let numbers: Vec<u32> = shown
+        .iter()
+        .scan(0, |next, shown| {
+            let number = *next;
+            *next += u32::from(*shown);
+            Some(number)
+        })
+        .collect();
+    let rows = || history.rows.iter().enumerate().filter(|(at, _)| is_shown(*at)).map(|(_, row)| row);
+    let life = |row: &BlockRow| row.freed_ns.map_or(0, |freed| freed.saturating_sub(row.block.time_ns) + 1);
+    columns.numbers("block.from", Delta, rows().map(|row| row.block.time_ns));
+    columns.numbers("block.life", Plain, rows().map(life));
+    columns.numbers("block.size", Plain, rows().map(|row| row.block.size));
+    if device.is_sample() {
+        columns.numbers("block.weight", Plain, rows().map(|row| row.weight));
+    }
+    columns.numbers(
+        "block.address",
+        Delta,
+        rows().map(|row| if row.block.address < MADE_UP { row.block.address } else { 0 }),
+    );
+    columns.numbers("block.stack", Plain, rows().map(|row| stacks.number(row.block.stack).into()));
+    columns.numbers("block.freed_at", Plain, rows().map(|row| stacks.number(row.freed_at).into()));
+    columns.numbers("block.context", Plain, rows().map(|row| row.block.context.0.into()));
+    columns.numbers("block.thread", Plain, rows().map(|row| row.block.thread.number().into()));
+    for key in keys {
+        let numbers = || key.numbers.iter().enumerate();
+        let shown = numbers().filter(|(at, _)| key.source != KeySource::Block || is_shown(*at));
+        columns.numbers(&format!("key.{}", key.name), Plain, shown.map(|(_, number)| (*number).into()));
+    }
+    let number = |row: u32| u64::from(numbers.get(row as usize).copied().unwrap_or(0));
+    let step = |step: &super::history::HistoryStep| 2 * number(step.row) + u64::from(step.is_free);
+    let steps = history.steps.iter().filter(|step| is_shown(step.row as usize));
+    columns.numbers("steps", Delta, steps.map(step));
+    columns.numbers("peak.row", Delta, history.peak.iter().map(|(row, _)| number(*row)));
+    columns.numbers("peak.weight", Plain, history.peak.iter().map(|(_, weight)| *weight));
+    let early = || rows().take_while(|row| row.is_gone);
+    PackedBlocks {
+        rows: rows().count(),
+        early: (0..history.early).filter(|at| is_shown(*at)).count(),
+        gone: early().count(),
+        peak_step: history
+            .peak_step
+            .map(|steps| history.steps[..steps].iter().filter(|step| is_shown(step.row as usize)).count()),
+        columns,
+    }
+}

@@ -1,0 +1,159 @@
+//! Columns beside the blocks: stacks, scopes over time, segments, operator calls.
+
+use std::collections::HashMap;
+
+use serde_json::{Value, json};
+
+use super::column::Coding::{Delta, Plain};
+use super::column::ColumnStore;
+use super::keys::UsedStacks;
+use crate::analysis::{OperatorCall, operators, shorten_path};
+use crate::attribute::Origin;
+use crate::snapshot::{ContextId, DeviceSnapshot, Frame, RecordKind, Segment, SnapshotData, SymbolName, ThreadId};
+
+/// Scopes over time that a page shows, at most.
+const SPANS: usize = 50_000;
+/// Operator calls that a page lists, at most.
+const CALLS: usize = 100_000;
+
+/// The stacks as numbers of frames, innermost first. Returns the frames: function, file and line, whose code.
+pub(super) fn stacks(data: &SnapshotData, used: &UsedStacks, columns: &mut ColumnStore) -> Value {
+    let mut numbers: HashMap<(String, String), u64> = HashMap::new();
+    let mut frames: Vec<Value> = Vec::new();
+    let mut calls = Vec::new();
+    let mut depths = Vec::new();
+    for stack in &used.ids {
+        let before = calls.len();
+        for frame in data.stacks.frames(*stack) {
+            let named = named(frame, &data.process.working_dir);
+            let next = numbers.len() as u64;
+            let number = *numbers.entry(named.clone()).or_insert_with(|| {
+                frames.push(json!([named.0, named.1, origin(Origin::of(&data.settings.rules, frame))]));
+                next
+            });
+            calls.push(number);
+        }
+        depths.push((calls.len() - before) as u64);
+    }
+    columns.numbers("stack.depth", Plain, depths.into_iter());
+    columns.numbers("stack.frames", Delta, calls.into_iter());
+    frames.into()
+}
+
+fn named(frame: &Frame, working_dir: &str) -> (String, String) {
+    let function = SymbolName(frame.function_or_empty()).short();
+    let file = frame.file.as_deref().map_or("", |file| shorten_path(file, working_dir));
+    let line = frame.line.map_or(String::new(), |line| format!("{file}:{line}"));
+    (function, if line.is_empty() { file.to_owned() } else { line })
+}
+
+/// 0 the user's, 1 a library's, 2 a framework's, 3 anything else.
+fn origin(origin: Origin) -> u8 {
+    match origin {
+        Origin::Workspace => 0,
+        Origin::Library => 1,
+        Origin::Framework => 2,
+        Origin::Std | Origin::Memtrace | Origin::Unknown => 3,
+    }
+}
+
+/// The scopes that were open over time: the outer ones and the long ones first, at most [`SPANS`]. Returns how many are
+/// left out.
+pub(super) fn spans(data: &SnapshotData, device: &DeviceSnapshot, end_ns: u64, columns: &mut ColumnStore) -> usize {
+    let mut open: HashMap<ThreadId, Vec<(ContextId, u64)>> = HashMap::new();
+    let mut spans: Vec<(ContextId, u64, u64)> = Vec::new();
+    for mark in &device.marks {
+        let stack = open.entry(mark.thread).or_default();
+        if mark.enter {
+            stack.push((mark.context, mark.time_ns));
+        } else if let Some(at) = stack.iter().rposition(|(context, _)| *context == mark.context) {
+            let (context, from) = stack.remove(at);
+            spans.push((context, from, mark.time_ns));
+        }
+    }
+    spans.extend(open.into_values().flatten().map(|(context, from)| (context, from, end_ns.max(from))));
+    let mut depths: Vec<usize> = vec![0; data.contexts.len()];
+    (0..).zip(&mut depths).for_each(|(id, depth)| *depth = data.context_ids(ContextId(id)).len());
+    let depth = |context: ContextId| depths.get(context.0 as usize).copied().unwrap_or(0);
+    let left_out = spans.len().saturating_sub(SPANS);
+    if left_out > 0 {
+        spans.sort_by_key(|(context, from, to)| (depth(*context), std::cmp::Reverse(to - from), *from));
+        spans.truncate(SPANS);
+    }
+    spans.sort_by_key(|(context, from, _)| (*from, depth(*context), *context));
+    columns.numbers("span.context", Plain, spans.iter().map(|span| span.0.0.into()));
+    columns.numbers("span.from", Delta, spans.iter().map(|span| span.1));
+    columns.numbers("span.life", Plain, spans.iter().map(|span| span.2 - span.1));
+    left_out
+}
+
+/// The segments with their lifetimes: `life` is 0 for those that exist at the end.
+pub(super) fn segments(device: &DeviceSnapshot, columns: &mut ColumnStore) {
+    let mut rows: Vec<(Segment, u64, u64)> = Vec::new();
+    let mut there: HashMap<u64, usize> = HashMap::new();
+    let row = |address, size, estimated| Segment { address, size, estimated, pool: None };
+    for record in &device.segment_records {
+        match record.kind {
+            RecordKind::Alloc => {
+                there.insert(record.address, rows.len());
+                rows.push((row(record.address, record.size, false), record.time_ns, 0));
+            }
+            RecordKind::Free => {
+                let known = there.remove(&record.address).unwrap_or_else(|| {
+                    rows.push((row(record.address, record.size, record.estimated), 0, 0));
+                    rows.len() - 1
+                });
+                if let Some(row) = rows.get_mut(known) {
+                    row.2 = record.time_ns.saturating_sub(row.1) + 1;
+                }
+            }
+        }
+    }
+    let known = |segment: &&Segment| !there.contains_key(&segment.address);
+    rows.extend(device.segments.iter().filter(known).map(|segment| (*segment, 0, 0)));
+    rows.sort_by_key(|(segment, from, _)| (segment.address, *from));
+    columns.numbers("segment.address", Delta, rows.iter().map(|row| row.0.address));
+    columns.numbers("segment.size", Plain, rows.iter().map(|row| row.0.size));
+    columns.numbers("segment.from", Plain, rows.iter().map(|row| row.1));
+    columns.numbers("segment.life", Plain, rows.iter().map(|row| row.2));
+    columns.numbers("segment.estimated", Plain, rows.iter().map(|row| row.0.estimated.into()));
+}
+
+/// The operator calls, at most [`CALLS`]: those that changed most. Returns their texts, how many are
+/// listed, and how many are left out.
+pub(super) fn calls(data: &SnapshotData, device: &DeviceSnapshot, columns: &mut ColumnStore) -> (Value, usize, usize) {
+    let mut calls = operators(data, device).calls;
+    let left_out = calls.len().saturating_sub(CALLS);
+    if left_out > 0 {
+        calls.sort_by_key(|call| {
+            std::cmp::Reverse(call.added.unsigned_abs().max(call.peak.saturating_sub(call.before)))
+        });
+        calls.truncate(CALLS);
+        calls.sort_by_key(|call| (call.begin_ns, call.end_ns));
+    }
+    let mut texts: Vec<String> = Vec::new();
+    let mut numbers: HashMap<String, u64> = HashMap::new();
+    let mut text = |name: &str, of: &dyn Fn(&OperatorCall) -> String, columns: &mut ColumnStore| {
+        let number = |call| {
+            let text = of(call);
+            *numbers.entry(text.clone()).or_insert_with(|| {
+                texts.push(text);
+                texts.len() as u64 - 1
+            })
+        };
+        let found: Vec<u64> = calls.iter().map(number).collect();
+        columns.numbers(name, Plain, found.into_iter());
+    };
+    text("call.operator", &|call| call.operator.to_string(), columns);
+    text("call.line", &|call| call.line.to_string(), columns);
+    text("call.scope", &|call| call.scope.to_string(), columns);
+    columns.numbers("call.number", Plain, calls.iter().map(|call| call.number));
+    columns.numbers("call.backward", Plain, calls.iter().map(|call| call.is_backward.into()));
+    columns.numbers("call.begin", Delta, calls.iter().map(|call| call.begin_ns));
+    columns.numbers("call.life", Plain, calls.iter().map(|call| call.end_ns.saturating_sub(call.begin_ns)));
+    columns.numbers("call.allocations", Plain, calls.iter().map(|call| call.allocations));
+    columns.signed("call.added", calls.iter().map(|call| call.added));
+    columns.numbers("call.before", Plain, calls.iter().map(|call| call.before));
+    columns.numbers("call.peak", Plain, calls.iter().map(|call| call.peak));
+    (texts.into(), calls.len(), left_out)
+}

@@ -1,0 +1,183 @@
+//! Levels of detail: lowest, highest and last live bytes in buckets of equal time, and who held the highest.
+
+use super::history::{BlockHistory, HistoryStep};
+use super::keys::{BlockKey, UsedStacks};
+use crate::analysis::reserved::Reserved;
+use crate::snapshot::DeviceSnapshot;
+
+/// Buckets of the coarsest level; a picture has fewer columns.
+const COARSE: u64 = 4096;
+/// Buckets of the finest level, at most.
+const FINE: u64 = 1 << 18;
+/// Each level has this many times the buckets of the one before.
+const FINER: u64 = 8;
+/// Series that a key has in the timeline; the others are one.
+const SERIES: usize = 11;
+
+/// The time that levels cover, in buckets of whole nanoseconds.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct BucketScale {
+    pub(super) start_ns: u64,
+    pub(super) each_ns: u64,
+    pub(super) buckets: u64,
+}
+
+impl BucketScale {
+    fn new(start_ns: u64, end_ns: u64, most: u64) -> Self {
+        let span = end_ns.saturating_sub(start_ns).max(1);
+        let each_ns = span.div_ceil(most).max(1);
+        Self { start_ns, each_ns, buckets: span / each_ns + 1 }
+    }
+
+    fn bucket(self, time_ns: u64) -> usize {
+        (time_ns.saturating_sub(self.start_ns) / self.each_ns).min(self.buckets - 1) as usize
+    }
+}
+
+/// The scales of a log, coarse to fine: more buckets than twice the records show nothing new.
+pub(super) fn scales(history: &BlockHistory, start_ns: u64, end_ns: u64) -> Vec<BucketScale> {
+    let most = (2 * history.steps.len() as u64).min(FINE);
+    let finer = std::iter::successors(Some(COARSE), |buckets| Some(buckets * FINER).filter(|next| *next <= most));
+    finer.map(|buckets| BucketScale::new(start_ns, end_ns, buckets)).collect()
+}
+
+/// A curve in buckets.
+#[derive(Clone, Debug, Default)]
+pub(super) struct CurveBuckets {
+    pub(super) lowest: Vec<u64>,
+    pub(super) highest: Vec<u64>,
+    pub(super) last: Vec<u64>,
+}
+
+impl CurveBuckets {
+    /// Appends buckets with this value until there are `buckets`.
+    fn fill(&mut self, buckets: usize, value: u64) {
+        for column in [&mut self.lowest, &mut self.highest, &mut self.last] {
+            column.resize(buckets.max(column.len()), value);
+        }
+    }
+
+    /// The value changes in the last bucket; true if it is the highest there.
+    fn set(&mut self, value: u64) -> bool {
+        let (Some(lowest), Some(highest), Some(last)) =
+            (self.lowest.last_mut(), self.highest.last_mut(), self.last.last_mut())
+        else {
+            return false;
+        };
+        *last = value;
+        *lowest = value.min(*lowest);
+        let is_highest = value > *highest;
+        *highest = value.max(*highest);
+        is_highest
+    }
+}
+
+/// Live bytes.
+pub(super) fn live(history: &BlockHistory, scale: BucketScale) -> CurveBuckets {
+    let mut curve = CurveBuckets::default();
+    let mut now = history.at_start;
+    for step in &history.steps {
+        curve.fill(scale.bucket(step.time_ns) + 1, now);
+        now = step.total;
+        curve.set(now);
+    }
+    curve.fill(scale.buckets as usize, now);
+    curve
+}
+
+/// Reserved bytes; `None` if no segment was reported.
+pub(super) fn reserved(device: &DeviceSnapshot, scale: BucketScale) -> Option<CurveBuckets> {
+    let mut sweep = Reserved::of(device)?;
+    let mut curve = CurveBuckets::default();
+    let mut now = sweep.bytes();
+    let mut note = |time_ns: u64, bytes: u64| {
+        curve.fill(scale.bucket(time_ns) + 1, now);
+        now = bytes;
+        curve.set(now);
+    };
+    for record in &device.records {
+        sweep.before(record.time_ns, &mut note);
+        sweep.after(record);
+        note(record.time_ns, sweep.bytes());
+    }
+    sweep.before(u64::MAX, &mut note);
+    curve.fill(scale.buckets as usize, now);
+    Some(curve)
+}
+
+/// The largest series of a key, and their bytes at the highest moment of each bucket.
+#[derive(Clone, Debug, Default)]
+pub(super) struct SeriesMix {
+    /// Labels, the one with the highest maximum first.
+    pub(super) labels: Vec<u32>,
+    /// The bytes of each series, bucket after bucket.
+    pub(super) bytes: Vec<Vec<u64>>,
+}
+
+/// A key's series over the log.
+pub(super) fn mix(history: &BlockHistory, key: &BlockKey, stacks: &UsedStacks, scale: BucketScale) -> SeriesMix {
+    let of_rows: Vec<u32> = history.rows.iter().zip(0..).map(|(row, at)| key.of_row(stacks, at, row) as u32).collect();
+    let label = |row: u32| of_rows.get(row as usize).map_or(0, |label| *label as usize);
+    let mut sums = vec![0u64; key.labels.len()];
+    for row in history.rows.iter().zip(0..).take(history.early) {
+        sums[label(row.1)] += row.0.weight;
+    }
+    let labels = largest(history, &sums, &label);
+    let mut series: Vec<Option<usize>> = vec![None; key.labels.len()];
+    labels.iter().enumerate().for_each(|(at, label)| series[*label as usize] = Some(at));
+    let mut now: Vec<u64> = labels.iter().map(|label| sums[*label as usize]).collect();
+    let mut mix = SeriesMix { bytes: vec![Vec::with_capacity(scale.buckets as usize); labels.len()], labels };
+    let (mut total, mut highest) = (history.at_start, 0);
+    for step in &history.steps {
+        let bucket = scale.bucket(step.time_ns) + 1;
+        if mix.fill(bucket, &now) {
+            highest = total;
+        }
+        if let Some(at) = series[label(step.row)] {
+            change(&mut now[at], history, step);
+        }
+        total = step.total;
+        if total > highest {
+            highest = total;
+            mix.set(&now);
+        }
+    }
+    mix.fill(scale.buckets as usize, &now);
+    mix
+}
+
+impl SeriesMix {
+    /// Appends buckets with these values; true if there were any.
+    fn fill(&mut self, buckets: usize, now: &[u64]) -> bool {
+        let before = self.bytes.first().map_or(buckets, Vec::len);
+        self.bytes.iter_mut().zip(now).for_each(|(series, now)| series.resize(buckets.max(before), *now));
+        before < buckets
+    }
+
+    fn set(&mut self, now: &[u64]) {
+        for (series, now) in self.bytes.iter_mut().zip(now) {
+            if let Some(last) = series.last_mut() {
+                *last = *now;
+            }
+        }
+    }
+}
+
+fn change(sum: &mut u64, history: &BlockHistory, step: &HistoryStep) {
+    let weight = history.rows.get(step.row as usize).map_or(0, |row| row.weight);
+    *sum = if step.is_free { sum.saturating_sub(weight) } else { sum.saturating_add(weight) };
+}
+
+/// The labels whose own maximum is highest.
+fn largest(history: &BlockHistory, at_start: &[u64], label: &impl Fn(u32) -> usize) -> Vec<u32> {
+    let (mut now, mut most) = (at_start.to_vec(), at_start.to_vec());
+    for step in &history.steps {
+        let at = label(step.row);
+        change(&mut now[at], history, step);
+        most[at] = most[at].max(now[at]);
+    }
+    let mut labels: Vec<u32> = (0..most.len() as u32).filter(|label| most[*label as usize] > 0).collect();
+    labels.sort_by_key(|label| (std::cmp::Reverse(most[*label as usize]), *label));
+    labels.truncate(SERIES);
+    labels
+}

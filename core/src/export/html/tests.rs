@@ -1,0 +1,131 @@
+//! The page: texts are data, a budget keeps the peak, curves keep every extreme.
+
+use serde_json::Value;
+
+use super::history::BlockHistory;
+use super::keys::{UsedStacks, keys};
+use super::levels;
+use super::*;
+use crate::analysis::log;
+use crate::snapshot::testing::{LINE_7, LINE_9, Story, WORKER, two_lines_and_a_temporary};
+
+const HOSTILE: &str = "</script><script>alert(1)</script><img src=x onerror=alert(2)> \u{202e}; \u{2028}";
+
+fn page(data: &SnapshotData, max_bytes: Option<u64>) -> (String, LeftOut) {
+    let mut out = Vec::new();
+    let left_out = HtmlPage { max_bytes, before: None }.write(data, &mut out).unwrap();
+    (String::from_utf8(out).unwrap(), left_out)
+}
+
+fn head(page: &str) -> Value {
+    let (_, rest) = page.split_once("id=\"head\">").unwrap();
+    serde_json::from_str(rest.split_once("</script>").unwrap().0).unwrap()
+}
+
+/// Many blocks that grow, one of them freed at every turn.
+fn busy(blocks: u64) -> SnapshotData {
+    // Numbers that no compression finds.
+    let noise = |at: u64| at.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40;
+    let mut story = Story::cpu();
+    for at in 0..blocks {
+        story
+            .at(1000 * (at + 1) + noise(at) % 300)
+            .alloc(at, 64 + noise(at + 7) % 5003)
+            .on([LINE_7, LINE_9, WORKER][(at % 3) as usize]);
+        if at % 3 != 0 {
+            story.at(1000 * (at + 1) + 400 + noise(at + 9) % 500).free(at);
+        }
+    }
+    story.build()
+}
+
+#[test]
+fn texts_of_a_recording_are_data() {
+    let mut data = two_lines_and_a_temporary();
+    data.process.program = HOSTILE.to_owned();
+    data.health.import_notes.push(HOSTILE.to_owned());
+    let (page, _) = page(&data, None);
+    let elements = page.matches("<script").count();
+    assert_eq!(elements, page.matches("</script>").count());
+    assert!(!page.contains("<img") && !page.contains("alert(1)</script>"), "a text is no markup");
+    let head = head(&page);
+    assert_eq!(head["recordings"][0]["program"], HOSTILE);
+    assert!(head["recordings"][0]["devices"][0]["report"]["notes"].to_string().contains("onerror"));
+}
+
+#[test]
+fn the_viewer_forbids_everything_from_outside() {
+    assert!(PAGE.contains("default-src 'none'") && PAGE.contains("script-src 'sha256-"), "run `node page/build.mjs`");
+    assert_eq!(PAGE.matches(MARK).count(), 1);
+    assert!(!PAGE.contains("unsafe-") && !PAGE.contains("http://") && !PAGE.contains("https://"));
+}
+
+#[test]
+fn a_history_ends_in_what_is_live_and_knows_the_peak() {
+    for data in [two_lines_and_a_temporary(), busy(200)] {
+        let device = &data.devices[0];
+        let history = BlockHistory::of(device);
+        assert_eq!(history.steps.len(), device.records.len());
+        let live: Vec<_> = history.rows.iter().filter(|row| row.freed_ns.is_none()).map(|row| row.block).collect();
+        assert_eq!(live, device.live);
+        let peak: u64 = history.peak.iter().map(|(_, weight)| weight).sum();
+        assert_eq!(peak + device.peak.not_recorded, device.peak.bytes);
+        let steps = history.peak_step.unwrap();
+        assert_eq!(history.steps[steps - 1].total, device.peak.bytes);
+    }
+}
+
+#[test]
+fn a_log_that_lost_its_beginning_still_shows_the_peaks_blocks() {
+    let mut story = Story::cpu();
+    story.at(1).alloc("kept", 100).on(LINE_7);
+    story.at(2).alloc("large", 5000).on(LINE_9);
+    story.at(3).free("large");
+    story.at(4).alloc("last", 50).on(LINE_7);
+    story.at(5).free("kept");
+    let data = story.overwritten(3).build();
+    let history = BlockHistory::of(&data.devices[0]);
+    assert_eq!((history.early, history.peak_step), (2, None));
+    let sizes: Vec<u64> = history.peak.iter().map(|(row, _)| history.rows[*row as usize].block.size).collect();
+    assert_eq!(sizes, [100, 5000]);
+    assert!(history.rows[0].is_gone && !history.rows[1].is_gone);
+}
+
+#[test]
+fn levels_keep_every_extreme_and_a_mix_adds_up() {
+    let data = busy(9000);
+    let device = &data.devices[0];
+    let (history, totals) = (BlockHistory::of(device), || log::entries(device).map(|entry| entry.allocated));
+    let stacks = UsedStacks::of(&history);
+    let scales = levels::scales(&history, 0, data.process.duration_ns);
+    assert_eq!(scales.len(), 1, "no level is finer than the log");
+    let curve = levels::live(&history, scales[0]);
+    assert_eq!(curve.highest.iter().max().copied(), totals().max());
+    assert_eq!(curve.last.last().copied(), totals().last());
+    assert!(curve.lowest.iter().zip(&curve.highest).all(|(lowest, highest)| lowest <= highest));
+    for key in keys(&data, device, &history, &stacks) {
+        let mix = levels::mix(&history, &key, &stacks, scales[0]);
+        for (at, highest) in curve.highest.iter().enumerate() {
+            let sum: u64 = mix.bytes.iter().map(|series| series[at]).sum();
+            assert_eq!(sum, *highest, "{} has fewer labels than series", key.name);
+        }
+    }
+}
+
+#[test]
+fn a_budget_leaves_out_small_blocks_and_never_the_peaks() {
+    let data = busy(3000);
+    let (whole, left_out) = page(&data, None);
+    assert!(left_out.is_nothing());
+    let (smallest, least) = page(&data, Some(1));
+    assert!(least.too_large, "what must stay is written whatever the budget");
+    let max = (whole.len() + smallest.len()) as u64 / 2 + 1000;
+    let (reduced, left_out) = page(&data, Some(max));
+    assert!(left_out.allocations > 0 && !left_out.too_large && reduced.len() as u64 <= max, "{left_out}");
+    let (whole, reduced) = (head(&whole), head(&reduced));
+    let device = |head: &Value| head["recordings"][0]["devices"][0].clone();
+    assert!(device(&reduced)["rows"].as_u64() < device(&whole)["rows"].as_u64());
+    assert_eq!(device(&reduced)["peak"]["total"], device(&whole)["peak"]["total"]);
+    assert_eq!(device(&reduced)["report"]["sections"], device(&whole)["report"]["sections"]);
+    assert!(device(&reduced)["left_out"][0].as_str().unwrap().contains("freed before the end"));
+}

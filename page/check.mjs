@@ -1,0 +1,172 @@
+// Checks a page in headless Chromium: `node check.mjs PAGE.html [REPORT.json] [--screenshots FOLDER]`. The report is what
+// `cargo memtrace export --to json` writes of the same recording.
+
+import { readFileSync } from "node:fs";
+import { createRequire } from "node:module";
+import { pathToFileURL } from "node:url";
+import { chromium } from "playwright-core";
+
+const arguments_ = process.argv.slice(2);
+const at = arguments_.indexOf("--screenshots");
+const screenshots = at < 0 ? null : arguments_.splice(at, 2)[1];
+const [file, reportFile] = arguments_;
+const report = reportFile && JSON.parse(readFileSync(reportFile, "utf8"));
+const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
+
+let passed = 0;
+const failures = [];
+const check = (what, isTrue, found = "") => {
+  if (isTrue) passed++;
+  else failures.push(`${what} ${found}`);
+};
+
+const browser = await chromium.launch({
+  executablePath: process.env.MEMTRACE_CHROMIUM ?? "/usr/bin/chromium",
+  args: ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync"],
+});
+const context = await browser.newContext({ viewport: { width: 1280, height: 1000 }, colorScheme: "light" });
+const page = await context.newPage();
+page.on("console", (message) => failures.push(`console: ${message.text()}`));
+page.on("pageerror", (error) => failures.push(`error: ${error.message}`));
+page.on("request", (request) => {
+  const url = request.url();
+  if (!url.startsWith("blob:") && url.split("#")[0] !== pathToFileURL(file).href) failures.push(`request: ${url.slice(0, 100)}`);
+});
+page.on("dialog", () => failures.push("a dialog opened"));
+
+const open = async (fragment = "") => {
+  await page.goto("about:blank");
+  await page.goto(pathToFileURL(file).href + fragment);
+  await page.waitForSelector("html[data-ready=yes]", { state: "attached", timeout: 60_000 });
+};
+const fragment = () => page.evaluate(() => location.hash);
+const settled = () => page.evaluate(() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done(null)))));
+const rows = () =>
+  page.evaluate(() =>
+    [...document.querySelectorAll(".panel .sheet tbody tr")].map((row) =>
+      [...row.children].map((cell) => (cell.hasAttribute("data-sort") ? Number(cell.getAttribute("data-sort")) : cell.textContent)),
+    ),
+  );
+/** Different colours in a canvas. */
+const colours = (selector) =>
+  page.evaluate((selector) => {
+    const canvas = document.querySelector(selector);
+    if (!canvas) return 0;
+    const copy = Object.assign(document.createElement("canvas"), { width: canvas.width, height: canvas.height });
+    const ctx = copy.getContext("2d", { willReadFrequently: true });
+    ctx.drawImage(canvas, 0, 0);
+    const { data } = ctx.getImageData(0, 0, canvas.width, canvas.height);
+    return new Set(new Uint32Array(data.buffer)).size;
+  }, selector);
+
+const began = Date.now();
+await open();
+console.log(`ready after ${Date.now() - began} ms`);
+const head = await page.evaluate(() => JSON.parse(document.getElementById("head").textContent));
+const recording = head.recordings[0];
+const names = { line: "peak_by_line", function: "peak_by_function", operator: "peak_by_operator", category: "peak_by_category", scope: "peak_by_scope", module: "peak_by_module", name: "peak_by_name" };
+
+for (const [number, device] of recording.devices.entries()) {
+  const told = report?.devices.find((other) => other.device === device.name);
+  if (told) check(`${device.name}: peak`, told.peak.total_bytes === device.peak.total);
+  for (const key of device.keys.map(({ name }) => name)) {
+    await page.evaluate((to) => { location.hash = to; }, `#device=${number}&key=${key}`);
+    await settled();
+    await page.waitForSelector("html[data-ready=yes]", { state: "attached", timeout: 60_000 });
+    await page.waitForSelector(`.tools button[data-key="${key}"][aria-pressed=true]`);
+    await page.waitForSelector(".panel .sheet tbody tr");
+    for (const more of await page.$$(".panel .sheet > button")) await more.click();
+    const found = await rows();
+    const sum = found.reduce((sum, row) => sum + row[0], 0);
+    check(`${device.name} by ${key}: rows add up to the peak`, sum === device.peak.total, `${sum} ${device.peak.total}`);
+    const table = told?.[names[key]];
+    if (!table) continue;
+    const shown = new Map(found.map((row) => [row[4], row]));
+    check(`${device.name} by ${key}: as many rows`, shown.size === table.rows.length, `${shown.size} ${table.rows.length}`);
+    for (const row of table.rows) {
+      const [bytes, , count, median] = shown.get(row.label) ?? [];
+      const isSame = bytes === row.bytes && (device.is_sample || row.count === null || (count === row.count && median === row.median_bytes));
+      check(`${device.name} by ${key}: ${row.label}`, isSame, `${bytes} ${count} ${median}, not ${row.bytes} ${row.count} ${row.median_bytes}`);
+    }
+    check(`${device.name} by ${key}: timeline drawn`, (await colours("canvas.timeline")) > 4);
+  }
+}
+
+const main = recording.devices[recording.main];
+await open();
+for (const view of await page.$$eval(".tabs button", (tabs) => tabs.map((tab) => tab.id.slice(4)))) {
+  await page.click(`#tab-${view}`);
+  await settled();
+  check(`view ${view}: in the fragment`, view === "table" || (await fragment()).includes(`view=${view}`));
+  check(`view ${view}: has content`, (await page.$eval(".panel", (panel) => panel.textContent.length)) > 10);
+  if (await page.$(".panel canvas")) check(`view ${view}: drawn`, (await colours(".panel canvas")) > 2);
+  if (screenshots) {
+    for (const scheme of ["light", "dark"]) {
+      await page.emulateMedia({ colorScheme: scheme });
+      await settled();
+      await page.screenshot({ path: `${screenshots}/${view}-${scheme}.png`, fullPage: true });
+    }
+    await page.emulateMedia({ colorScheme: "light" });
+  }
+}
+
+// Brush, back, selection, search, keyboard. An old snapshot of PyTorch has no times.
+const hasTimes = main.end_ns - main.start_ns > 1000;
+await open();
+if (hasTimes) {
+  const box = await (await page.$("canvas.timeline")).boundingBox();
+  await page.mouse.move(box.x + 300, box.y + 150);
+  await page.mouse.down();
+  await page.mouse.move(box.x + 600, box.y + 150, { steps: 4 });
+  await page.mouse.up();
+  await settled();
+  check("brush: range in the fragment", /from=\d+/.test(await fragment()) && /to=\d+/.test(await fragment()), await fragment());
+  await page.goBack();
+  await settled();
+  check("back: all time again", !(await fragment()).includes("from="), await fragment());
+  await page.mouse.click(box.x + 400, box.y + 200);
+  await settled();
+  check("click: a moment is selected", /at=\d+/.test(await fragment()), await fragment());
+  check("click: the table is of that moment", (await page.textContent(".panel h3")).startsWith("Live after"));
+  await page.focus("canvas.timeline");
+  const before = await fragment();
+  await page.keyboard.press("ArrowRight");
+  await settled();
+  check("keyboard: the moment moves", (await fragment()) !== before);
+  await page.keyboard.press("p");
+  await settled();
+  check("keyboard: back at the peak", !(await fragment()).includes("at="));
+  await page.keyboard.press("+");
+  await settled();
+  check("keyboard: zoom", (await fragment()).includes("from="));
+  await page.keyboard.press("0");
+}
+await page.keyboard.press("2");
+await settled();
+check("keyboard: second view", (await fragment()).includes("view=flame"));
+await page.keyboard.press("1");
+await page.click('.tools button[data-key="line"]');
+await settled();
+await page.keyboard.press("/");
+await page.keyboard.type("zzz-nothing");
+await settled();
+check("search: nothing matches", (await page.$$(".panel .sheet tbody tr")).length === 0);
+await page.fill("#search", "");
+await settled();
+await page.click(".panel .sheet tbody tr");
+await settled();
+check("selection: in the fragment", (await fragment()).includes("label="));
+check("selection: row marked", (await page.$$('.panel tr[aria-selected="true"]')).length === 1);
+if (main.report.findings.length > 0) check("findings: shown", (await page.$$(".findings li")).length === main.report.findings.length);
+
+for (const scheme of ["light", "dark"]) {
+  await page.emulateMedia({ colorScheme: scheme });
+  await settled();
+  const { violations } = await page.evaluate(`(() => { ${axe}; return axe.run(document, { resultTypes: ["violations"] }); })()`);
+  const serious = violations.filter(({ impact }) => impact === "serious" || impact === "critical");
+  check(`axe, ${scheme}`, serious.length === 0, serious.map(({ id, nodes }) => `${id}: ${nodes[0].html.slice(0, 160)} ${nodes[0].failureSummary}`).join("; "));
+}
+await browser.close();
+failures.forEach((failure) => console.log(`FAILED ${failure}`));
+console.log(`${passed} checks passed, ${failures.length} failed`);
+process.exit(failures.length > 0 ? 1 : 0);

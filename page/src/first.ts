@@ -1,0 +1,56 @@
+// First screen: the answer, the largest holders, the findings and what was not seen, in core's words.
+
+import type { App } from "./app.ts";
+import { h, replace } from "./dom.ts";
+import type { Finding } from "./head.ts";
+
+export class FirstScreen {
+  readonly element = h("section", { class: "first", "aria-label": "The answer" });
+
+  constructor(private readonly app: App) {}
+
+  draw(): void {
+    const { app } = this;
+    const { report, holders, left_out } = app.head;
+    const [first = "", ...others] = report.answer;
+    const notes = [...report.notes, ...left_out];
+    replace(
+      this.element,
+      h("div", { class: "answer" }, h("p", { class: "peak" }, first), ...others.map((line) => h("p", {}, line))),
+      h(
+        "div", { class: "cards" },
+        h("div", { class: "card" }, h("h2", {}, "Largest holders at the peak"), h("ol", { class: "holders" }, ...holders.map((holder) => this.holder(holder)))),
+        h(
+          "div", { class: "card" },
+          h("h2", {}, "What could be better"),
+          report.findings.length > 0 && h("ol", { class: "findings" }, ...report.findings.map((finding) => this.finding(finding))),
+          report.findings.length === 0 && h("p", { class: "faint" }, "Nothing was found that is worth a change."),
+          h("h2", {}, "What was not seen"),
+          notes.length > 0 ? h("ul", { class: "notes" }, ...notes.map((note) => h("li", {}, note))) : h("p", { class: "faint" }, "Nothing is missing in this recording."),
+        ),
+      ),
+    );
+  }
+
+  private holder([label, sentence]: [string, string]): HTMLElement {
+    const { app } = this;
+    const select = () => app.set({ at: "peak", key: "line", label, view: "table" });
+    const isSelected = app.state.key === "line" && app.state.label === label;
+    return h("li", {}, h("button", { class: "holder", "aria-pressed": String(isSelected), click: select }, h("span", {}, sentence), h("code", {}, label)));
+  }
+
+  private finding(finding: Finding): HTMLElement {
+    const { app } = this;
+    const { line } = finding;
+    const show = () => app.set({ at: "peak", key: "line", label: line ?? "", view: "table" });
+    return h(
+      "li", {},
+      h("details", {},
+        h("summary", {}, h("strong", {}, finding.cost), ` ${finding.what}`),
+        line && h("p", {}, "at ", h("button", { class: "link", click: show }, line)),
+        h("p", { class: "faint" }, finding.certainty),
+        h("pre", { class: "advice" }, finding.advice.join("\n")),
+      ),
+    );
+  }
+}
