@@ -1,7 +1,7 @@
 //! The report of a difference: what changed between two recordings, or between two moments of one.
 
-use super::section::{Cell, Section};
-use super::tables::more;
+use super::diff_rows::{COLUMNS, cells, change_of, fold};
+use super::section::Section;
 use super::{Report, pairs};
 use crate::analysis::{Diff, DiffKey, DiffRow, Moment, OperatorPairs, device_or_main};
 use crate::error::Error;
@@ -42,7 +42,6 @@ impl Default for DiffOptions {
 
 /// The tables of two recordings of the same kind of program.
 const KEYS: [DiffKey; 4] = [DiffKey::Line, DiffKey::Operator, DiffKey::Category, DiffKey::Scope];
-pub(super) const COLUMNS: [&str; 5] = ["Change", "Before", "After", "Blocks", ""];
 
 impl Report {
     /// What the second recording holds more, or less, than the first.
@@ -74,7 +73,7 @@ impl Report {
                 report.sections.extend(sections);
             };
             if let (DiffKey::Operator, Some(found)) = (key, &pairs) {
-                add(&found.at_peak, pairs::sections(found, (&old, &new), options));
+                add(&found.at_peak, pairs::sections(found, (&old, &new), (options.rows, options.threshold)));
             } else {
                 let diff = Diff::of((before, &old), (after, &new), *key);
                 add(&diff, vec![section(*key, &diff, options)]);
@@ -121,10 +120,6 @@ fn total(options: &DiffOptions, old: &DeviceSnapshot, new: &DeviceSnapshot) -> S
     format!("{words}: {} before, {} after: {}{percent}.", Bytes(before), Bytes(after), signed(change))
 }
 
-fn change_of(before: u64, after: u64) -> i64 {
-    DiffRow { before, after, ..DiffRow::default() }.change()
-}
-
 fn largest(diff: &Diff, threshold: u64) -> Option<String> {
     let row = diff.rows.first().filter(|row| row.change() != 0 && row.change().unsigned_abs() >= threshold);
     match row {
@@ -165,24 +160,6 @@ fn section(key: DiffKey, diff: &Diff, options: &DiffOptions) -> Section {
     section
 }
 
-/// Adds one row for all that a table does not show.
-pub(super) fn fold(hidden: &[&DiffRow], section: &mut Section) {
-    if hidden.is_empty() {
-        return;
-    }
-    let sum = |of: fn(&DiffRow) -> u64| hidden.iter().map(|row| of(row)).sum::<u64>();
-    let (before, after) = (sum(|row| row.before), sum(|row| row.after));
-    let front = vec![Cell::Change(change_of(before, after)), Cell::Sum(before), Cell::Sum(after)];
-    section.partial_row(front, more(hidden.len()));
-}
-
-pub(super) fn cells(row: &DiffRow, label: String) -> Vec<Cell> {
-    let blocks = row.blocks_before.zip(row.blocks_after).map_or(Cell::Unknown, |(before, after)| {
-        Cell::Text(if before == after { before.to_string() } else { format!("{before} → {after}") })
-    });
-    vec![Cell::Change(row.change()), Cell::Sum(row.before), Cell::Sum(row.after), blocks, Cell::Text(label)]
-}
-
 fn words(key: DiffKey) -> (&'static str, &'static str, &'static str) {
     match key {
         DiffKey::Line => ("diff_by_line", "line", "Location"),
@@ -199,6 +176,7 @@ fn words(key: DiffKey) -> (&'static str, &'static str, &'static str) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::report::Cell;
     use crate::snapshot::testing::{LINE_7, LINE_9, Story};
 
     fn recording(seven: u64) -> SnapshotData {

@@ -4,6 +4,7 @@ pub(crate) mod answer;
 pub(crate) mod coverage;
 pub(crate) mod device_memory;
 mod diff;
+mod diff_rows;
 mod explain;
 mod findings;
 mod notes;

@@ -1,7 +1,6 @@
 //! The report of a recording of PyTorch beside one of candle: tables of paired operators, and what has no partner.
 
-use super::DiffOptions;
-use super::diff::{COLUMNS, cells, fold};
+use super::diff_rows::{COLUMNS, cells, change_of, fold};
 use super::section::{Cell, Section};
 use crate::analysis::{Diff, DiffRow, OperatorPairs};
 use crate::snapshot::{DeviceSnapshot, Weight};
@@ -21,13 +20,13 @@ pub(super) fn answer(pairs: &OperatorPairs) -> String {
 pub(super) fn sections(
     pairs: &OperatorPairs,
     (old, new): (&DeviceSnapshot, &DeviceSnapshot),
-    options: &DiffOptions,
+    limits: (usize, u64),
 ) -> Vec<Section> {
-    let mut paired = table("diff_by_operator", "Change, by paired operators".to_owned(), &pairs.at_peak, options);
+    let mut paired = table("diff_by_operator", "Change, by paired operators".to_owned(), &pairs.at_peak, limits);
     paired.about = vec!["An operator of PyTorch ↔ the operators of candle that do the same work.".to_owned()];
     let mut sections = vec![paired];
     if !pairs.unpaired.rows.is_empty() {
-        let mut unpaired = table("unpaired_operators", "Not paired".to_owned(), &pairs.unpaired, options);
+        let mut unpaired = table("unpaired_operators", "Not paired".to_owned(), &pairs.unpaired, limits);
         unpaired.about = vec!["The other program calls no such operator, or the table of pairs lacks it.".to_owned()];
         sections.push(unpaired);
     }
@@ -37,19 +36,19 @@ pub(super) fn sections(
     let tables =
         [("kept_by_operator", kept, &pairs.kept), ("temporaries_by_operator", temporaries, &pairs.temporaries)];
     let filled = tables.into_iter().filter(|(_, _, diff)| !diff.rows.is_empty());
-    sections.extend(filled.map(|(key, title, diff)| table(key, title, diff, options)));
+    sections.extend(filled.map(|(key, title, diff)| table(key, title, diff, limits)));
     sections
 }
 
-/// All rows, also those that did not change, as long as they hold as much as the threshold.
-fn table(key: &'static str, title: String, diff: &Diff, options: &DiffOptions) -> Section {
+/// All rows, also those that did not change, up to a number of rows and down to a number of bytes.
+fn table(key: &'static str, title: String, diff: &Diff, (most, threshold): (usize, u64)) -> Section {
     let mut section = Section::of_columns(key, title, &COLUMNS);
     section.columns.pop();
     section.columns.push("Operator");
     let mut rows: Vec<&DiffRow> = diff.rows.iter().collect();
     rows.sort_by_key(|row| std::cmp::Reverse(row.before.max(row.after)));
-    let is_large = |row: &&&DiffRow| row.before.max(row.after) >= options.threshold;
-    let shown = rows.iter().take_while(is_large).take(options.rows).count();
+    let is_large = |row: &&&DiffRow| row.before.max(row.after) >= threshold;
+    let shown = rows.iter().take_while(is_large).take(most).count();
     section.rows = rows[..shown].iter().map(|row| cells(row, row.label.clone())).collect();
     fold(&rows[shown..], &mut section);
     section
@@ -69,8 +68,7 @@ fn side_by_side(pairs: &OperatorPairs, old: &DeviceSnapshot, new: &DeviceSnapsho
         ("live at the end", live(old), live(new)),
     ];
     let row = |(label, before, after): (&str, u64, u64)| {
-        let change = DiffRow { before, after, ..DiffRow::default() }.change();
-        vec![Cell::Change(change), Cell::Sum(before), Cell::Sum(after), Cell::Text(label.to_owned())]
+        vec![Cell::Change(change_of(before, after)), Cell::Sum(before), Cell::Sum(after), Cell::Text(label.to_owned())]
     };
     section.rows = rows.into_iter().map(row).collect();
     section

@@ -50,6 +50,7 @@ pub(super) struct WorkKind {
 
 /// One of the two recordings.
 pub(super) struct PairSide {
+    is_torch: bool,
     pub(super) kinds: Vec<WorkKind>,
     by_stack: HashMap<(StackId, ContextId), usize>,
     by_label: HashMap<String, usize>,
@@ -57,7 +58,8 @@ pub(super) struct PairSide {
 
 impl PairSide {
     pub(super) fn of(data: &SnapshotData, device: &DeviceSnapshot) -> Self {
-        let mut side = Self { kinds: Vec::new(), by_stack: HashMap::new(), by_label: HashMap::new() };
+        let (kinds, is_torch) = (Vec::new(), is_python(data));
+        let mut side = Self { is_torch, kinds, by_stack: HashMap::new(), by_label: HashMap::new() };
         for (block, weight) in device.peak_weights() {
             side.kind(data, block).at_peak += weight;
         }
@@ -78,7 +80,7 @@ impl PairSide {
     fn kind(&mut self, data: &SnapshotData, block: &Block) -> &mut WorkKind {
         let (stack, context) = (block.stack, block.context);
         let number = self.by_stack.get(&(stack, context)).copied().unwrap_or_else(|| {
-            let kind = work_kind(data, stack, context);
+            let kind = work_kind(data, self.is_torch, stack, context);
             let next = self.kinds.len();
             let number = *self.by_label.entry(kind.label.clone()).or_insert(next);
             if number == next {
@@ -111,14 +113,29 @@ impl PairSide {
                 RecordKind::Free => lives.extend(live.remove(&record.alloc_seq).map(|(from, block)| (from, at, block))),
             }
         }
-        let over = |begun: usize| lives.iter().filter(move |(from, to, _)| *from < begun && begun < *to);
-        let bytes = |begun: &usize| over(*begun).map(|(_, _, block)| device.weight(block.size)).sum::<Weight>().bytes;
-        let most = begun.into_iter().max_by_key(bytes);
-        most.map_or_else(Vec::new, |begun| over(begun).map(|(_, _, block)| *block).collect())
+        let lived = |(from, to, block): &(usize, usize, Block)| (*from, *to, device.weight(block.size).bytes);
+        let Some(most) = fullest(&begun, lives.iter().map(lived)) else { return Vec::new() };
+        lives.retain(|(from, to, _)| *from < most && most < *to);
+        lives.into_iter().map(|(_, _, block)| block).collect()
     }
 }
 
-fn work_kind(data: &SnapshotData, stack: StackId, context: ContextId) -> WorkKind {
+/// The moment at which the most bytes are live. `moments` are sorted; a life is from, to and bytes.
+fn fullest(moments: &[usize], lives: impl Iterator<Item = (usize, usize, u64)>) -> Option<usize> {
+    let mut changes = vec![0_i128; moments.len() + 1];
+    for (from, to, bytes) in lives {
+        changes[moments.partition_point(|moment| *moment <= from)] += i128::from(bytes);
+        changes[moments.partition_point(|moment| *moment < to)] -= i128::from(bytes);
+    }
+    let mut live = 0;
+    let totals = changes.iter().map(|change| {
+        live += change;
+        live
+    });
+    moments.iter().copied().zip(totals).max_by_key(|(_, live)| *live).map(|(moment, _)| moment)
+}
+
+fn work_kind(data: &SnapshotData, is_torch: bool, stack: StackId, context: ContextId) -> WorkKind {
     let label = operator_label(data, stack.0);
     let Some(found) = operator(data, stack).filter(|_| library(data, stack).is_none()) else {
         return WorkKind { label, ..WorkKind::default() };
@@ -128,7 +145,7 @@ fn work_kind(data: &SnapshotData, stack: StackId, context: ContextId) -> WorkKin
         let (label, keys) = (format!("optimizer step: {plain}"), vec![PairKey::OptimizerStep]);
         return WorkKind { label, operator: plain, keys, ..WorkKind::default() };
     }
-    let keys = keys(&found, is_python(data));
+    let keys = keys(&found, is_torch);
     let is_data = |key: &PairKey| matches!(key, PairKey::Forward(number) if number.is_data());
     let is_kept = !found.is_backward && !keys.first().is_some_and(is_data);
     WorkKind { label, operator: plain, keys, is_backward: found.is_backward, is_kept, ..WorkKind::default() }
@@ -150,4 +167,17 @@ fn keys(operator: &Operator<'_>, is_torch: bool) -> Vec<PairKey> {
         }
     };
     names.iter().flat_map(|name| lines(name)).map(key).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_fullest_moment_is_the_one_within_most_lives() {
+        let lives = [(0, 4, 10), (1, 9, 5), (6, 9, 6), (7, 8, 100)];
+        assert_eq!(fullest(&[2, 5, 7], lives.into_iter()), Some(2));
+        assert_eq!(fullest(&[5, 7], lives.into_iter()), Some(7));
+        assert_eq!(fullest(&[], lives.into_iter()), None);
+    }
 }
