@@ -1,5 +1,5 @@
-//! Cost of the CUDA hooks: nanoseconds per `cuMemAllocAsync` + `cuMemFreeAsync` of a driver that does nothing, past the
-//! hooks and through them.
+//! Cost of the CUDA hooks: nanoseconds per `cuMemAllocAsync` + `cuMemFreeAsync`, and per `cuLaunchKernel`, of a driver that
+//! does nothing, past the hooks and through them.
 //!
 //! ```text
 //! cargo bench --bench cuda          the table
@@ -12,6 +12,8 @@
 //! - Every round runs every case, in an order that shifts by one from round to round; `benches/record/main.rs` says why.
 //! - One live block, one size, one thread, one stream, one device, no scopes. Stacks are those of this program, whose depth is
 //!   printed.
+//! - A launch has four pointers and two numbers. Uses of blocks below 1 MiB have no stack, so they show the look at the
+//!   arguments alone.
 //! - Every measurement starts a new session, whose log of 2^20 records starts empty and grows.
 #![cfg_attr(
     all(target_os = "linux", target_arch = "x86_64", target_env = "gnu"),
@@ -42,16 +44,25 @@ mod bench {
         #include <stddef.h>
         static unsigned n;
         int cuMemAllocAsync(unsigned long long *address, size_t size, void *stream) {
-            *address = 0x7f0000000000ull + 512 * (++n % 1000);
+            *address = 0x7f0000000000ull + 0x200000 * (++n % 1000);
             return 0;
         }
         int cuMemFreeAsync(unsigned long long address, void *stream) { return 0; }
         int cuDeviceGetCount(int *count) { *count = 1; return 0; }
         int cuCtxGetCurrent(void **context) { *context = &n; return 0; }
+        int cuLaunchKernel(void *f, unsigned a, unsigned b, unsigned c, unsigned d, unsigned e, unsigned g, unsigned h,
+                           void *stream, void **parameters, void **extra) { return 0; }
+        int cuFuncGetParamInfo(void *f, size_t index, size_t *offset, size_t *size) {
+            *offset = 8 * index;
+            *size = index < 4 ? 8 : 4;
+            return index < 6 ? 0 : 1;
+        }
+        int cuFuncGetName(const char **name, void *f) { *name = \"kernel\"; return 0; }
     ";
 
     type Alloc = extern "C" fn(*mut u64, usize, usize) -> i32;
     type Free = extern "C" fn(u64, usize) -> i32;
+    type Launch = extern "C" fn(usize, u32, u32, u32, u32, u32, u32, u32, usize, *mut *mut c_void, usize) -> i32;
     type Dlsym = unsafe extern "C" fn(*mut c_void, *const c_char) -> *mut c_void;
 
     struct Case {
@@ -84,6 +95,99 @@ mod bench {
         }
     }
 
+    /// Launches with blocks of one size live.
+    struct LaunchCase {
+        name: &'static str,
+        calls: (Alloc, Free),
+        launch: Launch,
+        session: Option<fn() -> Builder>,
+        live: usize,
+        size: usize,
+    }
+
+    impl LaunchCase {
+        /// Nanoseconds per launch, in a new session if the case has one.
+        fn measure(&self, launches: usize) -> f64 {
+            let session = self.session.map(|options| options().start().expect("no other session is under way"));
+            let (alloc, free) = self.calls;
+            let mut addresses = vec![0u64; self.live];
+            addresses.iter_mut().for_each(|address| assert_eq!(alloc(address, self.size, 2), 0));
+            self.launch(&addresses, 64);
+            let began = Instant::now();
+            self.launch(&addresses, launches);
+            let nanos = began.elapsed().as_nanos() as f64 / launches as f64;
+            if let Some(work) = session.as_ref().and_then(|session| session.snapshot().gpu_work.clone()) {
+                assert_eq!(work.totals.laid_out as usize, launches + 64, "{}", self.name);
+            }
+            addresses.iter().for_each(|address| assert_eq!(free(*address, 2), 0));
+            nanos
+        }
+
+        fn launch(&self, addresses: &[u64], launches: usize) {
+            for n in 0..launches {
+                let pointer = |at: usize| addresses[(n * 7 + at * 131) % addresses.len()] + 256;
+                let (mut pointers, mut numbers) = ([0, 1, 2, 3].map(pointer), [n as u32, 7]);
+                let [a, b, c, d] = &mut pointers;
+                let [x, y] = &mut numbers;
+                let mut arguments: [*mut c_void; 6] = [
+                    (&raw mut *a).cast(),
+                    (&raw mut *b).cast(),
+                    (&raw mut *c).cast(),
+                    (&raw mut *d).cast(),
+                    (&raw mut *x).cast(),
+                    (&raw mut *y).cast(),
+                ];
+                assert_eq!((self.launch)(5, 1, 1, 1, 1, 1, 1, 0, 2, black_box(arguments.as_mut_ptr()), 0), 0);
+            }
+        }
+    }
+
+    fn launch_cases(library: *mut c_void) -> Vec<LaunchCase> {
+        let through = calls(library, libc::dlsym);
+        let past = launch(library, original_dlsym());
+        let hooked = launch(library, libc::dlsym);
+        assert_ne!(past as usize, hooked as usize, "the hooks are in place");
+        let with_uses = || memtrace::builder().uses(true);
+        let case = |name, launch, session, live, size| LaunchCase { name, calls: through, launch, session, live, size };
+        vec![
+            case("past the hooks", past, None, 1000, 4096),
+            case("hooked, no session", hooked, None, 1000, 4096),
+            case("recording, no uses", hooked, Some(memtrace::builder), 1000, 4096),
+            case("uses, 100 live blocks", hooked, Some(with_uses), 100, 4096),
+            case("uses, 1,000 live blocks", hooked, Some(with_uses), 1000, 4096),
+            case("uses, blocks of 1 MiB: with a stack", hooked, Some(with_uses), 1000, 1 << 20),
+        ]
+    }
+
+    fn launch(library: *mut c_void, dlsym: Dlsym) -> Launch {
+        // SAFETY: the handle is open and the name ends with a zero byte.
+        let found = unsafe { dlsym(library, c"cuLaunchKernel".as_ptr()) };
+        // SAFETY: the function has this type.
+        unsafe { std::mem::transmute::<*mut c_void, Launch>(found) }
+    }
+
+    fn launches(library: *mut c_void, rounds: usize, launches: usize) {
+        let cases = launch_cases(library);
+        let mut nanos = vec![Vec::new(); cases.len()];
+        for round in 0..rounds {
+            for place in 0..cases.len() {
+                let case = (place + round) % cases.len();
+                nanos[case].push(cases[case].measure(launches));
+            }
+        }
+        let base = nanos[0].clone();
+        table("ns per launch", rounds, cases.iter().map(|case| case.name).zip(&mut nanos), &base);
+    }
+
+    fn table<'a>(title: &str, rounds: usize, rows: impl Iterator<Item = (&'a str, &'a mut Vec<f64>)>, base: &[f64]) {
+        println!("{title:<44}{:>12}{:>12}{:>14}", "minimum", "median", "more, median");
+        for (name, nanos) in rows {
+            let mut more: Vec<f64> = nanos.iter().zip(base).map(|(this, base)| this - base).collect();
+            [&mut *nanos, &mut more].into_iter().for_each(|list| list.sort_unstable_by(f64::total_cmp));
+            println!("{name:<44}{:>12.1}{:>12.1}{:>14.1}", nanos[0], nanos[rounds / 2], more[rounds / 2]);
+        }
+    }
+
     pub(super) fn main() {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let library = load_driver(folder.path());
@@ -99,13 +203,10 @@ mod bench {
         }
         println!("{rounds} rounds of {pairs} pairs{}", if quick { ": a test, its figures mean nothing" } else { "" });
         println!("stacks of {} frames\n", frames(&cases));
-        println!("{:<44}{:>12}{:>12}{:>14}", "ns per alloc+free", "minimum", "median", "more, median");
         let base = nanos[0].clone();
-        for (case, nanos) in cases.iter().zip(&mut nanos) {
-            let mut more: Vec<f64> = nanos.iter().zip(&base).map(|(this, base)| this - base).collect();
-            [&mut *nanos, &mut more].into_iter().for_each(|list| list.sort_unstable_by(f64::total_cmp));
-            println!("{:<44}{:>12.1}{:>12.1}{:>14.1}", case.name, nanos[0], nanos[rounds / 2], more[rounds / 2]);
-        }
+        table("ns per alloc+free", rounds, cases.iter().map(|case| case.name).zip(&mut nanos), &base);
+        println!();
+        launches(library, rounds, pairs);
     }
 
     fn cases(library: *mut c_void) -> Vec<Case> {

@@ -6,7 +6,7 @@ use cudarc::driver::sys::{
     CUfunction, CUgraphExec, CUstream, CUstreamCaptureMode_enum::CU_STREAM_CAPTURE_MODE_RELAXED,
 };
 use memtrace::snapshot::BlockUses;
-use memtrace::{Device, Snapshot};
+use memtrace::{Device, Snapshot, StackContext};
 
 use super::kernels::{self, FORMS};
 use super::raw;
@@ -326,7 +326,7 @@ impl Program {
 
 fn run(seed: u64, last_pointer: &str) -> Vec<String> {
     let context = CudaContext::new(0).unwrap();
-    let session = memtrace::builder().uses(true).start().unwrap();
+    let session = memtrace::builder().uses(true).context(StackContext::None).start().unwrap();
     let owned = context.new_stream().unwrap();
     let mut program = Program::new(seed, owned.cu_stream(), last_pointer);
     (0..STEPS).for_each(|_| program.step(!seed.is_multiple_of(3)));

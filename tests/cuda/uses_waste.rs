@@ -23,6 +23,7 @@ struct Gpu {
 
 // Macros, so that the lines of a program are those that allocate and launch.
 
+#[collapse_debuginfo(yes)]
 macro_rules! alloc {
     ($gpu:expr, $size:expr) => {{
         let mut address = 0;
@@ -32,6 +33,7 @@ macro_rules! alloc {
     }};
 }
 
+#[collapse_debuginfo(yes)]
 macro_rules! free {
     ($gpu:expr, $address:expr) => {
         // SAFETY: the block is live.
@@ -39,6 +41,7 @@ macro_rules! free {
     };
 }
 
+#[collapse_debuginfo(yes)]
 macro_rules! launch {
     ($gpu:expr, $kernel:ident, $a:expr, $b:expr) => {{
         let (a, b): (u64, u64) = ($a, $b);

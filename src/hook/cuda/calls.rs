@@ -15,7 +15,7 @@ use super::requests::{
     registered,
 };
 use super::types::{Class, Handle, PoolLocation, Size, Stream};
-use super::uses::{self, Arguments, CopyKind, FillNode, KernelNode, LaunchConfig, Region2d, Region3d, TextureResource};
+use super::uses::{self, Arguments, CopyKind, FillNode, KernelNode, LaunchStart, Region2d, Region3d, TextureResource};
 use super::{capture, contexts, imports, init, pools, segments, unseen};
 use crate::hook::interpose::dlsym;
 
@@ -215,7 +215,7 @@ hooks! {
         | cuLaunchCooperativeKernel_ptsz =>
         uses::launch(function, Stream::of(stream, PER_THREAD), Arguments::of(parameters));
     cuLaunchKernelEx(
-        config: CallerPtr<LaunchConfig>, function: Handle, parameters: CallerPtr<*const c_void>,
+        config: CallerPtr<LaunchStart>, function: Handle, parameters: CallerPtr<*const c_void>,
         extra: CallerPtr<usize>)
         | cuLaunchKernelEx_ptsz =>
         uses::launch(function, uses::stream_of(config, PER_THREAD), Arguments { parameters, extra });

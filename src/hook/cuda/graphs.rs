@@ -14,7 +14,7 @@ use super::pointers::CallerPtr;
 use super::table::{HandleTable, own_vec};
 use super::types::{DeviceHint, Handle, PoolLocation};
 use crate::record::memory::{OwnVec, System, try_push};
-use crate::record::uses::{Access, Work};
+use crate::record::uses::{OperationKind, UseAccess};
 use crate::record::{EventSite, guard, uses};
 use crate::snapshot::KernelId;
 
@@ -24,8 +24,8 @@ pub(super) enum GraphPart {
     /// Every node since the beginning is known; the number of the recording.
     Complete(u64),
     /// A node begins.
-    Work(Work, KernelId),
-    Use(u64, Access, KernelId),
+    Work(OperationKind, KernelId),
+    Use(u64, UseAccess, KernelId),
 }
 
 /// The marker of a graph all of whose nodes are seen, if uses are recorded.

@@ -18,13 +18,13 @@ pub(crate) struct Parameter {
     pub(crate) is_const: bool,
 }
 
-pub(crate) type Layout = OwnVec<Parameter>;
+pub(crate) type ArgumentLayout = OwnVec<Parameter>;
 
 #[derive(Debug)]
-struct KernelFunction {
+struct KnownKernel {
     id: KernelId,
     /// `None` if it is not known.
-    layout: Option<Layout>,
+    layout: Option<ArgumentLayout>,
 }
 
 #[derive(Debug)]
@@ -34,7 +34,7 @@ pub(super) struct KernelTable {
     ids: OwnMap<u64, u32>,
     /// Opaque operations of each.
     opaque: OwnVec<u64>,
-    functions: OwnMap<usize, KernelFunction>,
+    functions: OwnMap<usize, KnownKernel>,
 }
 
 impl KernelTable {
@@ -81,10 +81,10 @@ impl KernelTable {
     }
 
     /// False without memory.
-    pub(super) fn learn(&mut self, handle: usize, name: &[u8], layout: Option<Layout>) -> bool {
+    pub(super) fn learn(&mut self, handle: usize, name: &[u8], layout: Option<ArgumentLayout>) -> bool {
         let id = self.id(name);
         self.functions.try_reserve(1).is_ok() && {
-            self.functions.insert(handle, KernelFunction { id, layout });
+            self.functions.insert(handle, KnownKernel { id, layout });
             true
         }
     }

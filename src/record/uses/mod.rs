@@ -1,6 +1,7 @@
 //! Uses of device memory: an address index of the live blocks, and for each block its first and last use by a GPU
 //! operation. Off unless the recording asks for it.
 
+mod block;
 mod copy;
 mod index;
 mod kernels;
@@ -13,9 +14,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 pub(crate) use copy::UseCursor;
-pub(crate) use kernels::{Layout, Parameter};
+pub(crate) use kernels::{ArgumentLayout, Parameter};
 pub(crate) use table::UseTable;
-pub(crate) use touched::{Access, Touched, Work};
+pub(crate) use touched::{OperationKind, TensorMapWords, Touched, UseAccess};
 
 use super::lock::{Lock, Locked, rank};
 use crate::snapshot::{Block, BlockUses, Device, GpuWork};

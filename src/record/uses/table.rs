@@ -3,54 +3,24 @@
 use std::hash::BuildHasher;
 use std::time::Instant;
 
+use super::block::{Applied, UsedBlock};
 use super::index::AddressIndex;
-use super::kernels::{KernelTable, Layout, Parameter};
-use super::touched::{Access, Touch, Touched, Work};
+use super::kernels::{ArgumentLayout, KernelTable, Parameter};
+use super::touched::{OperationKind, TensorMapWords, Touch, Touched, UseAccess};
 use crate::record::clock::Clock;
 use crate::record::memory::{HASHER, OwnMap, OwnVec, System, own_map, try_push};
 use crate::record::ring::Ring;
 use crate::record::site::EventSite;
-use crate::snapshot::{Block, BlockUse, BlockUses, DeadWrite, Device, GpuTotals, IdleTime, KernelId, MemoryKind};
+use crate::snapshot::{Block, BlockUses, Device, GpuTotals, KernelId, MemoryKind};
 
 /// Uses of freed blocks that are kept, about 60 MiB of them.
 const MAX_FINISHED: usize = 1 << 18;
 /// An operation gets a stack if it uses a block of at least this size.
 const LARGE: u64 = 1 << 20;
 
-type TensorMap = [u64; 16];
-
 /// Do blocks of this kind have addresses of their own that only this process uses?
 fn has_known_uses(device: Device, memory: MemoryKind) -> bool {
     matches!(device, Device::Cuda(_)) && matches!(memory, MemoryKind::Pool | MemoryKind::Classic | MemoryKind::Graph)
-}
-
-/// A write that nothing has read yet: its range, its number, and what wrote.
-#[derive(Clone, Copy, Debug)]
-struct UnreadWrite {
-    start: u64,
-    end: u64,
-    operation: u64,
-    by: KernelId,
-}
-
-#[derive(Debug)]
-pub(super) struct UsedBlock {
-    pub(super) device: Device,
-    address: u64,
-    size: u64,
-    pub(super) uses: BlockUses,
-    unread: Option<UnreadWrite>,
-    /// It holds addresses of other blocks.
-    holds: bool,
-}
-
-/// What is known of an operation when it is applied.
-#[derive(Clone, Copy, Debug)]
-struct Applied {
-    operation: u64,
-    time_ns: u64,
-    kernel: KernelId,
-    site: EventSite,
 }
 
 #[derive(Debug)]
@@ -117,8 +87,7 @@ impl UseTable {
             self.free_at(block.address);
         }
         let uses = BlockUses::new(seq, self.totals.operations - u64::from(self.in_graph));
-        let used = UsedBlock { device, address: block.address, size: block.size, uses, unread: None, holds: false };
-        let Some(slot) = self.put(used) else { return };
+        let Some(slot) = self.put(UsedBlock::new(device, block, uses)) else { return };
         if !self.index.insert(block.address, block.size, slot) {
             self.take(slot);
         }
@@ -234,7 +203,7 @@ impl UseTable {
 
     /// Adds the block that a word points into, and those whose addresses that block holds.
     #[inline]
-    pub(crate) fn collect(&self, word: u64, access: Access, touched: &mut Touched) {
+    pub(crate) fn collect(&self, word: u64, access: UseAccess, touched: &mut Touched) {
         let Some((slot, block)) = self.found(word) else { return };
         let first = touched.len();
         touched.add(Touch { slot, seq: block.uses.seq.get(), access });
@@ -254,7 +223,7 @@ impl UseTable {
         while let Some(touch) = touched.get(at) {
             for word in self.held.get(&touch.slot).into_iter().flatten() {
                 if let Some((slot, block)) = self.found(*word) {
-                    touched.add(Touch { slot, seq: block.uses.seq.get(), access: Access::Unknown });
+                    touched.add(Touch { slot, seq: block.uses.seq.get(), access: UseAccess::Unknown });
                 }
             }
             at += 1;
@@ -274,7 +243,7 @@ impl UseTable {
         self.kernels.function(handle)
     }
 
-    pub(crate) fn learn(&mut self, handle: usize, name: &[u8], layout: Option<Layout>) -> bool {
+    pub(crate) fn learn(&mut self, handle: usize, name: &[u8], layout: Option<ArgumentLayout>) -> bool {
         self.kernels.learn(handle, name, layout)
     }
 
@@ -298,7 +267,7 @@ impl UseTable {
         self.in_graph = false;
     }
 
-    pub(crate) fn learn_tensor_map(&mut self, map: &TensorMap, address: u64) {
+    pub(crate) fn learn_tensor_map(&mut self, map: &TensorMapWords, address: u64) {
         if self.tensor_maps.try_reserve(1).is_err() {
             return self.escape(address);
         }
@@ -310,22 +279,22 @@ impl UseTable {
     }
 
     /// The address in a tensor map.
-    pub(crate) fn tensor_map(&self, map: &TensorMap) -> Option<u64> {
+    pub(crate) fn tensor_map(&self, map: &TensorMapWords) -> Option<u64> {
         if self.has_tensor_maps() { self.tensor_maps.get(&HASHER.hash_one(map)).copied() } else { None }
     }
 
     /// Counts work of the current operation.
-    pub(crate) fn count(&mut self, work: Work, kernel: KernelId) {
+    pub(crate) fn count(&mut self, work: OperationKind, kernel: KernelId) {
         let totals = &mut self.totals;
         match work {
-            Work::Kernel => {
+            OperationKind::Kernel => {
                 totals.launches += 1;
                 totals.laid_out += 1;
             }
-            Work::Copy => totals.copies += 1,
-            Work::Fill => totals.fills += 1,
-            Work::Graph => totals.graphs += 1,
-            Work::Opaque => {
+            OperationKind::Copy => totals.copies += 1,
+            OperationKind::Fill => totals.fills += 1,
+            OperationKind::Graph => totals.graphs += 1,
+            OperationKind::Opaque => {
                 totals.last_opaque = totals.operations;
                 self.kernels.count_opaque(kernel);
             }
@@ -335,7 +304,7 @@ impl UseTable {
     /// A kernel was launched whose arguments are unknown.
     pub(crate) fn count_opaque_launch(&mut self, kernel: KernelId) {
         self.totals.launches += 1;
-        self.count(Work::Opaque, kernel);
+        self.count(OperationKind::Opaque, kernel);
     }
 
     /// The current operation uses these blocks.
@@ -350,58 +319,5 @@ impl UseTable {
                 block.used(touch.access, &applied, position, last_opaque);
             }
         }
-    }
-}
-
-impl UsedBlock {
-    fn used(&mut self, access: Access, by: &Applied, (after_alloc, frees_after): (u64, u64), last_opaque: u64) {
-        let Applied { operation, time_ns, kernel, site } = *by;
-        let used =
-            BlockUse { operation, time_ns, after_alloc, frees_after, stack: site.stack, kernel, stream: site.stream };
-        self.note_write(access, &used, last_opaque);
-        let uses = &mut self.uses;
-        let is_new = uses.last.is_none_or(|last| last.operation != operation);
-        if is_new {
-            uses.count += 1;
-            uses.reads += u64::from(access.only_reads());
-            uses.writes += u64::from(matches!(access, Access::Write(..) | Access::WriteRows));
-        }
-        if let Some(last) = uses.last.filter(|last| is_new && last_opaque <= last.operation) {
-            let operations = operation - last.operation - 1;
-            if uses.idle.is_none_or(|idle| operations > idle.operations) && operations > 0 {
-                uses.idle = Some(IdleTime {
-                    operations,
-                    from_ns: last.time_ns,
-                    to_ns: time_ns,
-                    from_alloc: last.after_alloc,
-                    to_alloc: after_alloc,
-                });
-            }
-        }
-        if uses.first.is_none() {
-            uses.first = Some(used);
-            uses.opaque_first = last_opaque > uses.allocated_at;
-        }
-        uses.last = Some(used);
-    }
-
-    fn note_write(&mut self, access: Access, used: &BlockUse, last_opaque: u64) {
-        let Access::Write(start, size) = access else {
-            self.unread = None;
-            return;
-        };
-        let end = start.saturating_add(size);
-        let covers =
-            |before: &UnreadWrite| start <= before.start && before.end <= end && last_opaque < before.operation;
-        if let Some(before) = self.unread.filter(covers).filter(|_| !self.uses.escaped) {
-            let dead = DeadWrite {
-                bytes: before.end - before.start,
-                first: before.by,
-                second: used.kernel,
-                stack: used.stack,
-            };
-            self.uses.dead_write.get_or_insert(dead);
-        }
-        self.unread = Some(UnreadWrite { start, end, operation: used.operation, by: used.kernel });
     }
 }

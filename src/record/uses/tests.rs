@@ -7,7 +7,7 @@ use proptest::prelude::*;
 
 use super::copy::UseCursor;
 use super::index::AddressIndex;
-use super::{Access, Touched, UseTable, Work};
+use super::{OperationKind, Touched, UseAccess, UseTable};
 use crate::record::site::EventSite;
 use crate::snapshot::{Block, BlockUses, Device, MemoryKind};
 
@@ -22,7 +22,7 @@ fn table() -> UseTable {
 }
 
 /// An operation on these words.
-fn operate(table: &mut UseTable, work: Work, words: &[(u64, Access)]) {
+fn operate(table: &mut UseTable, work: OperationKind, words: &[(u64, UseAccess)]) {
     let kernel = table.kernel(format!("{work:?}").as_bytes());
     table.begin();
     let mut touched = Touched::new();
@@ -32,8 +32,8 @@ fn operate(table: &mut UseTable, work: Work, words: &[(u64, Access)]) {
 }
 
 fn launch(table: &mut UseTable, words: &[u64]) {
-    let words: Vec<_> = words.iter().map(|word| (*word, Access::Unknown)).collect();
-    operate(table, Work::Kernel, &words);
+    let words: Vec<_> = words.iter().map(|word| (*word, UseAccess::Unknown)).collect();
+    operate(table, OperationKind::Kernel, &words);
 }
 
 fn uses(table: &UseTable, seq: u64) -> BlockUses {
@@ -72,7 +72,7 @@ fn after_an_opaque_operation_nothing_is_certain_until_the_next_use() {
     table.alloc(GPU, &block(0x1000, 0x100, 1));
     table.alloc(GPU, &block(0x2000, 0x100, 2));
     launch(&mut table, &[0x1000]);
-    operate(&mut table, Work::Opaque, &[]);
+    operate(&mut table, OperationKind::Opaque, &[]);
     let one = uses(&table, 1);
     assert!(one.known_last().is_none() && one.known_first().is_some());
     assert!(!uses(&table, 2).is_unused());
@@ -106,18 +106,18 @@ fn a_use_of_a_table_is_one_of_what_it_points_to() {
 
 #[test]
 fn a_write_that_nothing_reads_before_the_next_is_dead() {
-    let fill = (Work::Fill, Access::Write(0x1000, 0x100));
-    let case = |steps: &[(Work, Access)]| {
+    let fill = (OperationKind::Fill, UseAccess::Write(0x1000, 0x100));
+    let case = |steps: &[(OperationKind, UseAccess)]| {
         let mut table = table();
         table.alloc(GPU, &block(0x1000, 0x100, 1));
         steps.iter().for_each(|(work, access)| operate(&mut table, *work, &[(0x1000, *access)]));
         uses(&table, 1).dead_write.map(|dead| dead.bytes)
     };
-    assert_eq!(case(&[fill, (Work::Copy, Access::Write(0x1000, 0x100))]), Some(0x100));
-    assert_eq!(case(&[(Work::Fill, Access::Write(0x1000, 8)), fill]), Some(8));
-    assert_eq!(case(&[fill, (Work::Copy, Access::Write(0x1000, 8))]), None, "the rest is left");
-    assert_eq!(case(&[fill, (Work::Kernel, Access::Unknown), fill]), None);
-    assert_eq!(case(&[fill, (Work::Copy, Access::Read), fill]), None);
+    assert_eq!(case(&[fill, (OperationKind::Copy, UseAccess::Write(0x1000, 0x100))]), Some(0x100));
+    assert_eq!(case(&[(OperationKind::Fill, UseAccess::Write(0x1000, 8)), fill]), Some(8));
+    assert_eq!(case(&[fill, (OperationKind::Copy, UseAccess::Write(0x1000, 8))]), None, "the rest is left");
+    assert_eq!(case(&[fill, (OperationKind::Kernel, UseAccess::Unknown), fill]), None);
+    assert_eq!(case(&[fill, (OperationKind::Copy, UseAccess::Read), fill]), None);
 }
 
 #[test]

@@ -4,7 +4,7 @@ use crate::record::memory::{OwnVec, System, try_push};
 
 /// How an operation uses a block, as far as known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Access {
+pub(crate) enum UseAccess {
     /// A kernel's argument: it may read and write the block.
     Unknown,
     /// A kernel's argument that is a pointer to `const`.
@@ -17,7 +17,7 @@ pub(crate) enum Access {
     WriteRows,
 }
 
-impl Access {
+impl UseAccess {
     /// May the operation follow addresses that the block holds?
     pub(super) fn follows(self) -> bool {
         matches!(self, Self::Unknown | Self::Read)
@@ -28,15 +28,18 @@ impl Access {
     }
 }
 
+/// A CUDA tensor map (TMA descriptor): 128 bytes that hide an address.
+pub(crate) type TensorMapWords = [u64; 16];
+
 /// A block that an operation uses. The number tells it from a later block in the same slot.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Touch {
     pub(super) slot: u32,
     pub(super) seq: u64,
-    pub(super) access: Access,
+    pub(super) access: UseAccess,
 }
 
-const NONE: Touch = Touch { slot: 0, seq: 0, access: Access::Unknown };
+const NONE: Touch = Touch { slot: 0, seq: 0, access: UseAccess::Unknown };
 /// More blocks than nearly every kernel has arguments.
 const INLINE: usize = 16;
 
@@ -73,7 +76,7 @@ impl Touched {
         let known = self.inline.iter_mut().take(self.count).chain(self.more.iter_mut());
         if let Some(known) = known.into_iter().find(|known| known.slot == touch.slot) {
             if known.access != touch.access {
-                known.access = Access::Unknown;
+                known.access = UseAccess::Unknown;
             }
             return true;
         }
@@ -90,7 +93,7 @@ impl Touched {
 
 /// The kind of an operation, for the totals.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Work {
+pub(crate) enum OperationKind {
     /// A kernel with a known layout.
     Kernel,
     /// A kernel or another operation whose arguments are unknown.

@@ -4,12 +4,12 @@ use std::ffi::{c_uint, c_void};
 
 use crate::hook::cuda::pointers::CallerPtr;
 use crate::hook::cuda::types::{Handle, Stream};
-use crate::record::uses::{Access, Parameter};
+use crate::record::uses::{Parameter, TensorMapWords, UseAccess};
 
 /// The first fields of `CUlaunchConfig`.
 #[repr(C)]
 #[derive(Clone, Copy)]
-pub(in crate::hook::cuda) struct LaunchConfig {
+pub(in crate::hook::cuda) struct LaunchStart {
     sizes: [c_uint; 7],
     pub(in crate::hook::cuda) stream: Handle,
 }
@@ -21,19 +21,18 @@ pub(in crate::hook::cuda) struct Arguments {
     pub(in crate::hook::cuda) extra: CallerPtr<usize>,
 }
 
-/// A CUDA tensor map (TMA descriptor): 128 bytes that hide an address.
-pub(in crate::hook::cuda) const TENSOR_MAP: usize = 128;
+pub(super) const TENSOR_MAP: usize = size_of::<TensorMapWords>();
 const WORD: usize = size_of::<u64>();
 
 /// A part of the arguments.
 pub(super) enum Argument {
-    Word(u64, Access),
+    Word(u64, UseAccess),
     /// These bytes may be a tensor map; a whole parameter of this size is one.
-    Block([u64; TENSOR_MAP / WORD], bool),
+    Block(TensorMapWords, bool),
 }
 
 /// The stream of a launch.
-pub(in crate::hook::cuda) fn stream_of(config: CallerPtr<LaunchConfig>, per_thread: bool) -> Stream {
+pub(in crate::hook::cuda) fn stream_of(config: CallerPtr<LaunchStart>, per_thread: bool) -> Stream {
     config.read().map_or(Stream::NONE, |config| Stream::of(config.stream, per_thread))
 }
 
@@ -46,7 +45,7 @@ impl Arguments {
     /// Calls `each` with every word of the arguments. False if their layout is unknown.
     pub(super) fn each(self, layout: Option<&[Parameter]>, mut each: impl FnMut(Argument)) -> bool {
         if let Some((start, size)) = self.buffer() {
-            words(start, size, Access::Unknown, &mut each);
+            words(start, size, UseAccess::Unknown, &mut each);
             return true;
         }
         if self.parameters.is_null() {
@@ -55,7 +54,7 @@ impl Arguments {
         let Some(layout) = layout else { return false };
         for (at, parameter) in layout.iter().enumerate() {
             let Some(value) = self.parameters.part::<*const c_void>(at * WORD).read() else { return false };
-            let access = if parameter.is_const { Access::Read } else { Access::Unknown };
+            let access = if parameter.is_const { UseAccess::Read } else { UseAccess::Unknown };
             words(CallerPtr::from_raw(value.cast()), parameter.size as usize, access, &mut each);
         }
         true
@@ -83,7 +82,7 @@ impl Arguments {
     }
 }
 
-fn words(start: CallerPtr<u64>, size: usize, access: Access, each: &mut impl FnMut(Argument)) {
+fn words(start: CallerPtr<u64>, size: usize, access: UseAccess, each: &mut impl FnMut(Argument)) {
     for offset in (0..(size / WORD) * WORD).step_by(WORD) {
         if let Some(word) = start.part::<u64>(offset).read_unaligned() {
             each(Argument::Word(word, access));

@@ -10,7 +10,7 @@ use crate::hook::cuda::functions::{answer, cuPointerGetAttribute};
 use crate::hook::cuda::pointers::CallerPtr;
 use crate::hook::cuda::types::Stream;
 use crate::record::memory::{OwnVec, System, try_push};
-use crate::record::uses::{Access, UseTable, Work};
+use crate::record::uses::{OperationKind, UseAccess, UseTable};
 use crate::record::{guard, uses};
 
 /// Where the two ends of a copy are.
@@ -28,7 +28,7 @@ const LONGEST_TABLE: usize = 64 << 10;
 const WORD: usize = size_of::<u64>();
 
 /// An operation whose blocks are known by their addresses.
-fn operate(name: &str, work: Work, stream: Stream, ends: &[(u64, Access)]) {
+fn operate(name: &str, work: OperationKind, stream: Stream, ends: &[(u64, UseAccess)]) {
     match capture_of(stream) {
         Some(capture) => nodes::capture(capture, name.as_bytes(), work, ends),
         None => submit(stream, |table, touched| {
@@ -49,12 +49,12 @@ pub(in crate::hook::cuda) fn copy(
     if is_wanted() && size > 0 {
         let _own = guard::own_work();
         let kind = settled(kind, to, from);
-        let writes = (to, Access::Write(to, size as u64));
+        let writes = (to, UseAccess::Write(to, size as u64));
         match kind {
-            CopyKind::ToDevice => operate(name, Work::Copy, stream, &[writes]),
-            CopyKind::ToHost => operate(name, Work::Copy, stream, &[(from, Access::CopyFrom)]),
+            CopyKind::ToDevice => operate(name, OperationKind::Copy, stream, &[writes]),
+            CopyKind::ToHost => operate(name, OperationKind::Copy, stream, &[(from, UseAccess::CopyFrom)]),
             CopyKind::OnDevice | CopyKind::Unified => {
-                operate(name, Work::Copy, stream, &[(from, Access::CopyFrom), writes]);
+                operate(name, OperationKind::Copy, stream, &[(from, UseAccess::CopyFrom), writes]);
             }
         }
         let is_captured = capture_of(stream).is_some();
@@ -127,9 +127,9 @@ pub(in crate::hook::cuda) fn fill_2d(
     if is_wanted() && width > 0 && height > 0 {
         let _own = guard::own_work();
         let size = width.saturating_mul(height) as u64;
-        let access = if pitch == width || height == 1 { Access::Write(to, size) } else { Access::WriteRows };
-        operate(name, Work::Fill, stream, &[(to, access)]);
-        if capture_of(stream).is_none() && access != Access::WriteRows {
+        let access = if pitch == width || height == 1 { UseAccess::Write(to, size) } else { UseAccess::WriteRows };
+        operate(name, OperationKind::Fill, stream, &[(to, access)]);
+        if capture_of(stream).is_none() && access != UseAccess::WriteRows {
             uses::with(|table| table.overwritten(to, size));
         }
     }
@@ -140,7 +140,7 @@ pub(in crate::hook::cuda) fn fill_2d(
 pub(in crate::hook::cuda) fn value(name: &str, address: u64, stream: Stream) -> Looked {
     if is_wanted() {
         let _own = guard::own_work();
-        operate(name, Work::Copy, stream, &[(address, Access::Unknown)]);
+        operate(name, OperationKind::Copy, stream, &[(address, UseAccess::Unknown)]);
     }
     LOOKED
 }
@@ -150,11 +150,11 @@ pub(in crate::hook::cuda) fn batch(name: &str, stream: Stream) -> Looked {
     if is_wanted() {
         let _own = guard::own_work();
         match capture_of(stream) {
-            Some(capture) => nodes::capture(capture, name.as_bytes(), Work::Opaque, &[]),
+            Some(capture) => nodes::capture(capture, name.as_bytes(), OperationKind::Opaque, &[]),
             None => submit(stream, |table, _| {
                 let kernel = table.kernel(name.as_bytes());
                 table.begin();
-                table.count(Work::Opaque, kernel);
+                table.count(OperationKind::Opaque, kernel);
                 None
             }),
         }
@@ -162,11 +162,11 @@ pub(in crate::hook::cuda) fn batch(name: &str, stream: Stream) -> Looked {
     LOOKED
 }
 
-fn copy_rows(name: &str, stream: Stream, ends: impl Iterator<Item = (u64, Access)>) {
+fn copy_rows(name: &str, stream: Stream, ends: impl Iterator<Item = (u64, UseAccess)>) {
     let _own = guard::own_work();
-    let mut list = [(0, Access::Unknown); 2];
+    let mut list = [(0, UseAccess::Unknown); 2];
     let count = list.iter_mut().zip(ends).map(|(place, end)| *place = end).count();
-    operate(name, Work::Copy, stream, list.get(..count).unwrap_or_default());
+    operate(name, OperationKind::Copy, stream, list.get(..count).unwrap_or_default());
 }
 
 pub(in crate::hook::cuda) fn copy_2d(name: &str, region: CallerPtr<Region2d>, stream: Stream) -> Looked {

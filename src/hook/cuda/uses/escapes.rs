@@ -2,9 +2,9 @@
 
 use std::ffi::{c_int, c_uint};
 
-use super::arguments::TENSOR_MAP;
 use super::submit::{LOOKED, Looked, is_wanted};
 use crate::hook::cuda::pointers::CallerPtr;
+use crate::record::uses::TensorMapWords;
 use crate::record::{guard, uses};
 
 /// The block at an address may be used by anything from now on.
@@ -33,12 +33,10 @@ pub(in crate::hook::cuda) fn texture(resource: CallerPtr<TextureResource>) -> Lo
     }
 }
 
-type TensorMap = [u64; TENSOR_MAP / size_of::<u64>()];
-
 /// A tensor map was encoded for an address, or given another.
 pub(in crate::hook::cuda) fn encoded(map: CallerPtr<u64>, address: u64) -> impl FnOnce(c_int) {
     move |result| {
-        if let Some(map) = map.part::<TensorMap>(0).written(result).filter(|_| is_wanted()) {
+        if let Some(map) = map.part::<TensorMapWords>(0).written(result).filter(|_| is_wanted()) {
             let _own = guard::own_work();
             uses::with(|table| table.learn_tensor_map(&map, address));
         }

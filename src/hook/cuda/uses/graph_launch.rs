@@ -9,7 +9,7 @@ use crate::hook::cuda::driver::SUCCESS;
 use crate::hook::cuda::graphs::{self, GraphPart, LIVE, Node, PROGRAMS};
 use crate::hook::cuda::notify;
 use crate::hook::cuda::types::{Class, FreeRequest, Handle, Outcome, Stream};
-use crate::record::uses::{Touched, Work};
+use crate::record::uses::{OperationKind, Touched};
 use crate::record::{EventSite, guard, uses};
 
 pub(in crate::hook::cuda) fn graph_launched(program: Handle, stream: Stream) -> impl FnOnce(c_int) {
@@ -57,14 +57,14 @@ fn begin(steps: &[Node], stream: Stream) -> Option<GraphUses> {
         table.begin_graph();
         let epoch = table.epoch();
         let name = table.kernel(b"cuGraphLaunch");
-        table.count(Work::Graph, name);
+        table.count(OperationKind::Graph, name);
         if !steps.iter().any(|step| matches!(step, Node::Part(GraphPart::Complete(of)) if *of == epoch)) {
-            table.count(Work::Opaque, name);
+            table.count(OperationKind::Opaque, name);
             return false;
         }
         for step in steps {
             match step {
-                Node::Part(GraphPart::Work(Work::Opaque, kernel)) => table.count_opaque_launch(*kernel),
+                Node::Part(GraphPart::Work(OperationKind::Opaque, kernel)) => table.count_opaque_launch(*kernel),
                 Node::Part(GraphPart::Work(work, kernel)) => table.count(*work, *kernel),
                 _ => {}
             }

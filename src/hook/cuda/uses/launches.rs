@@ -6,7 +6,7 @@ use super::{nodes, scan};
 use crate::hook::cuda::capture::capture_of;
 use crate::hook::cuda::types::{Handle, Stream};
 use crate::record::guard;
-use crate::record::uses::Work;
+use crate::record::uses::OperationKind;
 
 pub(in crate::hook::cuda) fn launch(function: Handle, stream: Stream, arguments: Arguments) -> Looked {
     if is_wanted() {
@@ -32,6 +32,6 @@ fn look(function: Handle, stream: Stream, arguments: Arguments) {
             table.count_opaque_launch(kernel);
             return None;
         }
-        Some((kernel, Work::Kernel))
+        Some((kernel, OperationKind::Kernel))
     });
 }

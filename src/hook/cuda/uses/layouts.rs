@@ -9,13 +9,13 @@ use crate::hook::cuda::pointers::{CallerPtr, text};
 use crate::hook::cuda::table::HandleTable;
 use crate::hook::cuda::types::Handle;
 use crate::record::memory::{OwnVec, System, try_push};
-use crate::record::uses::{Layout, Parameter};
+use crate::record::uses::{ArgumentLayout, Parameter};
 use crate::record::{guard, uses};
 
 /// Signatures in the PTX of modules and libraries.
 static MODULES: HandleTable<usize, OwnVec<PtxEntry>> = HandleTable::new();
 /// Names and signatures of functions, by handle.
-static SIGNATURES: HandleTable<usize, (OwnVec<u8>, Option<Layout>)> = HandleTable::new();
+static SIGNATURES: HandleTable<usize, (OwnVec<u8>, Option<ArgumentLayout>)> = HandleTable::new();
 
 const MOST_PARAMETERS: usize = 4096;
 
@@ -83,7 +83,7 @@ pub(in crate::hook::cuda) fn function_of(out: CallerPtr<usize>, kernel: Handle) 
             return;
         }
         let Some(function) = out.written(result) else { return };
-        let copy = |(name, layout): &mut (OwnVec<u8>, Option<Layout>)| {
+        let copy = |(name, layout): &mut (OwnVec<u8>, Option<ArgumentLayout>)| {
             (copied(name), layout.as_ref().map(|layout| copied(layout)))
         };
         if let Some(signature) = SIGNATURES.change(kernel.addr(), copy) {
@@ -105,7 +105,7 @@ fn copied<T: Copy>(list: &[T]) -> OwnVec<T> {
 #[cold]
 pub(super) fn learn(function: Handle) {
     let handle = function.addr();
-    let known = |(name, layout): &mut (OwnVec<u8>, Option<Layout>)| {
+    let known = |(name, layout): &mut (OwnVec<u8>, Option<ArgumentLayout>)| {
         (copied(name), layout.as_ref().map(|layout| copied(layout)))
     };
     let (name, source) = SIGNATURES.change(handle, known).unwrap_or((OwnVec::new_in(System), None));
@@ -125,7 +125,7 @@ fn name_by<'a>(call: impl FnOnce(&mut usize) -> Option<c_int>) -> Option<&'a CSt
 }
 
 /// The parameters that the driver knows. A function without any cannot be told from one that the driver does not know.
-fn of_driver(handle: usize) -> Option<Layout> {
+fn of_driver(handle: usize) -> Option<ArgumentLayout> {
     let by = |call: fn(usize, usize, &mut usize, &mut usize) -> Option<c_int>| {
         let mut layout = OwnVec::new_in(System);
         while layout.len() < MOST_PARAMETERS {
@@ -144,7 +144,7 @@ fn of_driver(handle: usize) -> Option<Layout> {
 }
 
 /// Adds what only the source says.
-fn with_const(mut layout: Layout, source: Option<&Layout>) -> Layout {
+fn with_const(mut layout: ArgumentLayout, source: Option<&ArgumentLayout>) -> ArgumentLayout {
     let Some(source) = source.filter(|source| source.len() == layout.len()) else { return layout };
     for (known, told) in layout.iter_mut().zip(source) {
         known.is_const = told.is_const && told.size == known.size;

@@ -15,7 +15,7 @@ mod regions;
 mod scan;
 mod submit;
 
-pub(super) use arguments::{Arguments, LaunchConfig, stream_of};
+pub(super) use arguments::{Arguments, LaunchStart, stream_of};
 pub(super) use copies::{CopyKind, batch, copy, copy_2d, copy_3d, fill, fill_2d, value};
 pub(super) use escapes::{TextureResource, encoded, escaped, texture};
 pub(super) use graph_launch::graph_launched;

@@ -16,7 +16,7 @@ use crate::hook::cuda::pointers::CallerPtr;
 use crate::hook::cuda::table::own_vec;
 use crate::hook::cuda::types::Handle;
 use crate::record::memory::{OwnVec, System, try_push};
-use crate::record::uses::{Access, Work};
+use crate::record::uses::{OperationKind, UseAccess};
 use crate::record::{guard, uses};
 
 pub(super) type Parts = OwnVec<GraphPart>;
@@ -26,7 +26,7 @@ fn may_be_address(word: u64) -> bool {
     (1 << 16..1 << 52).contains(&word)
 }
 
-fn parts_of(name: &[u8], work: Work, ends: &[(u64, Access)]) -> Parts {
+fn parts_of(name: &[u8], work: OperationKind, ends: &[(u64, UseAccess)]) -> Parts {
     let kernel = uses::with(|table| table.kernel(name)).unwrap_or_default();
     let ends = ends.iter().map(|(address, access)| GraphPart::Use(*address, *access, kernel));
     own_vec(std::iter::once(GraphPart::Work(work, kernel)).chain(ends))
@@ -44,13 +44,13 @@ fn kernel_parts(function: Handle, arguments: Arguments) -> Parts {
         (kernel.unwrap_or_else(|| table.kernel(b"(unnamed kernel)")), is_known)
     });
     let Some((kernel, is_known)) = scan else { return OwnVec::new_in(System) };
-    let work = GraphPart::Work(if is_known { Work::Kernel } else { Work::Opaque }, kernel);
+    let work = GraphPart::Work(if is_known { OperationKind::Kernel } else { OperationKind::Opaque }, kernel);
     let uses = words.iter().map(|(word, access)| GraphPart::Use(*word, *access, kernel));
     own_vec(std::iter::once(work).chain(uses))
 }
 
 /// An operation on a captured stream.
-pub(super) fn capture(capture: StreamCapture, name: &[u8], work: Work, ends: &[(u64, Access)]) {
+pub(super) fn capture(capture: StreamCapture, name: &[u8], work: OperationKind, ends: &[(u64, UseAccess)]) {
     parts_of(name, work, ends).iter().for_each(|part| capture.add(|| Node::Part(*part)));
 }
 
@@ -92,18 +92,19 @@ fn of_fill(node: Option<FillNode>) -> Parts {
     let Some(FillNode { to, pitch, element, width, height, .. }) = node else { return opaque("a graph's fill") };
     let width = width.saturating_mul(element as usize);
     let is_whole = pitch == width || height == 1;
-    let access = if is_whole { Access::Write(to, width.saturating_mul(height) as u64) } else { Access::WriteRows };
-    parts_of(b"cuGraphAddMemsetNode", Work::Fill, &[(to, access)])
+    let access =
+        if is_whole { UseAccess::Write(to, width.saturating_mul(height) as u64) } else { UseAccess::WriteRows };
+    parts_of(b"cuGraphAddMemsetNode", OperationKind::Fill, &[(to, access)])
 }
 
 fn of_copy(node: Option<Region3d>) -> Parts {
     let Some(region) = node else { return opaque("a graph's copy") };
     let ends = own_vec(region.ends());
-    parts_of(b"cuGraphAddMemcpyNode", Work::Copy, &ends)
+    parts_of(b"cuGraphAddMemcpyNode", OperationKind::Copy, &ends)
 }
 
 pub(super) fn opaque(name: &str) -> Parts {
-    parts_of(name.as_bytes(), Work::Opaque, &[])
+    parts_of(name.as_bytes(), OperationKind::Opaque, &[])
 }
 
 /// The parts of another graph, which becomes a node; opaque if it is not known.

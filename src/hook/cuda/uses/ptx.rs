@@ -1,14 +1,14 @@
 //! Parser of kernel signatures in PTX text: the parameters of each `.entry`.
 
 use crate::record::memory::{OwnVec, System, try_push};
-use crate::record::uses::{Layout, Parameter};
+use crate::record::uses::{ArgumentLayout, Parameter};
 
 /// A kernel and its parameters.
 #[derive(Debug)]
 pub(super) struct PtxEntry {
     pub(super) name: OwnVec<u8>,
     /// `None` if it cannot be read.
-    pub(super) layout: Option<Layout>,
+    pub(super) layout: Option<ArgumentLayout>,
 }
 
 /// More parameters than a kernel can have: they take 32,764 bytes at most.
@@ -52,7 +52,7 @@ fn is_in_name(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'$' | b'%')
 }
 
-fn layout(list: &[u8]) -> Option<Layout> {
+fn layout(list: &[u8]) -> Option<ArgumentLayout> {
     let mut layout = OwnVec::new_in(System);
     if list.trim_ascii().is_empty() {
         return Some(layout);
@@ -101,7 +101,7 @@ mod tests {
         let found: Vec<(String, Option<Vec<(u32, bool)>>)> = entries(text)
             .iter()
             .map(|entry| {
-                let sizes = |layout: &Layout| layout.iter().map(|known| (known.size, known.is_const)).collect();
+                let sizes = |layout: &ArgumentLayout| layout.iter().map(|known| (known.size, known.is_const)).collect();
                 (String::from_utf8(entry.name.to_vec()).unwrap(), entry.layout.as_ref().map(sizes))
             })
             .collect();

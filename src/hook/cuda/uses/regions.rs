@@ -2,7 +2,7 @@
 
 use std::ffi::c_uint;
 
-use crate::record::uses::Access;
+use crate::record::uses::UseAccess;
 
 /// One side of `CUDA_MEMCPY2D`, of which only the addresses matter.
 #[repr(C)]
@@ -56,19 +56,19 @@ fn is_linear(memory: c_uint) -> bool {
 }
 
 /// The ends of a copy of rows. Addresses of other blocks in it are not looked for.
-fn ends(from: (c_uint, u64), to: (c_uint, u64)) -> impl Iterator<Item = (u64, Access)> {
-    let from = is_linear(from.0).then_some((from.1, Access::CopyFrom));
-    from.into_iter().chain(is_linear(to.0).then_some((to.1, Access::WriteRows)))
+fn ends(from: (c_uint, u64), to: (c_uint, u64)) -> impl Iterator<Item = (u64, UseAccess)> {
+    let from = is_linear(from.0).then_some((from.1, UseAccess::CopyFrom));
+    from.into_iter().chain(is_linear(to.0).then_some((to.1, UseAccess::WriteRows)))
 }
 
 impl Region2d {
-    pub(super) fn ends(&self) -> impl Iterator<Item = (u64, Access)> {
+    pub(super) fn ends(&self) -> impl Iterator<Item = (u64, UseAccess)> {
         ends((self.from.memory, self.from.device), (self.to.memory, self.to.device))
     }
 }
 
 impl Region3d {
-    pub(super) fn ends(&self) -> impl Iterator<Item = (u64, Access)> {
+    pub(super) fn ends(&self) -> impl Iterator<Item = (u64, UseAccess)> {
         ends((self.from.memory, self.from.device), (self.to.memory, self.to.device))
     }
 }

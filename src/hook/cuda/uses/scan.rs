@@ -4,7 +4,7 @@ use super::arguments::{Argument, Arguments};
 use super::layouts;
 use crate::hook::cuda::types::Handle;
 use crate::record::uses;
-use crate::record::uses::{Access, UseTable};
+use crate::record::uses::{UseAccess, UseTable};
 use crate::snapshot::KernelId;
 
 /// Queries the driver about a function at its first launch.
@@ -19,14 +19,14 @@ pub(super) fn each(
     table: &UseTable,
     function: Handle,
     arguments: Arguments,
-    mut take: impl FnMut(&UseTable, u64, Access),
+    mut take: impl FnMut(&UseTable, u64, UseAccess),
 ) -> (Option<KernelId>, bool) {
     let (kernel, layout) = table.function(function.addr()).unzip();
     let mut hides = false;
     let is_laid_out = arguments.each(layout.flatten(), |argument| match argument {
         Argument::Word(word, access) => take(table, word, access),
         Argument::Block(block, is_whole) => match table.tensor_map(&block) {
-            Some(address) => take(table, address, Access::Unknown),
+            Some(address) => take(table, address, UseAccess::Unknown),
             None => hides |= is_whole && !block.iter().any(|word| table.has(*word)),
         },
     });

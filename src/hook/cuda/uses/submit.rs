@@ -5,7 +5,7 @@ use std::ffi::c_int;
 use crate::hook::cuda::device::context_of;
 use crate::hook::cuda::types::Stream;
 use crate::hook::cuda::{notify, streams};
-use crate::record::uses::{Touched, UseTable, Work};
+use crate::record::uses::{OperationKind, Touched, UseTable};
 use crate::record::{EventSite, guard, uses};
 use crate::snapshot::KernelId;
 
@@ -31,7 +31,10 @@ pub(super) fn site(stream: Stream) -> EventSite {
 
 /// Finds the blocks of the next operation, and enters the operation. `look` finds the kernel, the kind of work and the
 /// blocks; it runs under the table's lock.
-pub(super) fn submit(stream: Stream, look: impl FnOnce(&mut UseTable, &mut Touched) -> Option<(KernelId, Work)>) {
+pub(super) fn submit(
+    stream: Stream,
+    look: impl FnOnce(&mut UseTable, &mut Touched) -> Option<(KernelId, OperationKind)>,
+) {
     let mut touched = Touched::new();
     let looked = uses::with(|table| {
         let (kernel, work) = look(table, &mut touched)?;
@@ -48,7 +51,7 @@ pub(super) fn submit(stream: Stream, look: impl FnOnce(&mut UseTable, &mut Touch
     }
 }
 
-fn enter(table: &mut UseTable, kernel: KernelId, work: Work, touched: &Touched, site: EventSite) {
+fn enter(table: &mut UseTable, kernel: KernelId, work: OperationKind, touched: &Touched, site: EventSite) {
     table.begin();
     table.count(work, kernel);
     table.apply(kernel, touched, site);

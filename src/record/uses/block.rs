@@ -1,0 +1,97 @@
+//! A live block with its uses so far.
+
+use super::touched::UseAccess;
+use crate::record::site::EventSite;
+use crate::snapshot::{Block, BlockUse, BlockUses, DeadWrite, Device, IdleTime, KernelId};
+
+/// A write that nothing has read yet: its range, its number, and what wrote.
+#[derive(Clone, Copy, Debug)]
+struct UnreadWrite {
+    start: u64,
+    end: u64,
+    operation: u64,
+    by: KernelId,
+}
+
+#[derive(Debug)]
+pub(super) struct UsedBlock {
+    pub(super) device: Device,
+    pub(super) address: u64,
+    pub(super) size: u64,
+    pub(super) uses: BlockUses,
+    unread: Option<UnreadWrite>,
+    /// It holds addresses of other blocks.
+    pub(super) holds: bool,
+}
+
+/// What is known of an operation when it is applied.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Applied {
+    pub(super) operation: u64,
+    pub(super) time_ns: u64,
+    pub(super) kernel: KernelId,
+    pub(super) site: EventSite,
+}
+
+impl UsedBlock {
+    pub(super) fn new(device: Device, block: &Block, uses: BlockUses) -> Self {
+        Self { device, address: block.address, size: block.size, uses, unread: None, holds: false }
+    }
+
+    pub(super) fn used(
+        &mut self,
+        access: UseAccess,
+        by: &Applied,
+        (after_alloc, frees_after): (u64, u64),
+        last_opaque: u64,
+    ) {
+        let Applied { operation, time_ns, kernel, site } = *by;
+        let used =
+            BlockUse { operation, time_ns, after_alloc, frees_after, stack: site.stack, kernel, stream: site.stream };
+        self.note_write(access, &used, last_opaque);
+        let uses = &mut self.uses;
+        let is_new = uses.last.is_none_or(|last| last.operation != operation);
+        if is_new {
+            uses.count += 1;
+            uses.reads += u64::from(access.only_reads());
+            uses.writes += u64::from(matches!(access, UseAccess::Write(..) | UseAccess::WriteRows));
+        }
+        if let Some(last) = uses.last.filter(|last| is_new && last_opaque <= last.operation) {
+            let operations = operation - last.operation - 1;
+            if uses.idle.is_none_or(|idle| operations > idle.operations) && operations > 0 {
+                uses.idle = Some(IdleTime {
+                    operations,
+                    from_ns: last.time_ns,
+                    to_ns: time_ns,
+                    from_alloc: last.after_alloc,
+                    to_alloc: after_alloc,
+                });
+            }
+        }
+        if uses.first.is_none() {
+            uses.first = Some(used);
+            uses.opaque_first = last_opaque > uses.allocated_at;
+        }
+        uses.last = Some(used);
+    }
+
+    fn note_write(&mut self, access: UseAccess, used: &BlockUse, last_opaque: u64) {
+        let UseAccess::Write(start, size) = access else {
+            self.unread = None;
+            return;
+        };
+        let end = start.saturating_add(size);
+        let covers =
+            |before: &UnreadWrite| start <= before.start && before.end <= end && last_opaque < before.operation;
+        if let Some(before) = self.unread.filter(covers).filter(|_| !self.uses.escaped) {
+            let dead = DeadWrite {
+                bytes: before.end - before.start,
+                first: before.by,
+                second: used.kernel,
+                stack: used.stack,
+            };
+            self.uses.dead_write.get_or_insert(dead);
+        }
+        self.unread = Some(UnreadWrite { start, end, operation: used.operation, by: used.kernel });
+    }
+}
