@@ -7,7 +7,7 @@ use super::{circles, terms, type_names};
 use crate::lane::Run;
 
 /// Packages outside the workspace: they need other settings, or dependencies that would slow down every build.
-const OUTSIDE: [&str; 3] = ["benches/peers", "fuzz", "tests/loom"];
+const OUTSIDE: [&str; 4] = ["benches/peers", "examples/server", "fuzz", "tests/loom"];
 
 pub(crate) fn run(run: &Run) -> Result<String> {
     circles::run(run)?;
