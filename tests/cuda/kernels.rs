@@ -42,35 +42,38 @@ pub(crate) fn launch(function: CUfunction, form: LaunchForm, arguments: &[Vec<u6
     let mut pointers: Vec<*mut c_void> = arguments.iter().map(|words| words.as_ptr().cast_mut().cast()).collect();
     let mut buffer: Vec<u64> = arguments.concat();
     let mut size = buffer.len() * 8;
-    let mut extra =
-        [1 as *mut c_void, buffer.as_mut_ptr().cast(), 2 as *mut c_void, (&raw mut size).cast(), null_mut()];
+    // `CU_LAUNCH_PARAM_BUFFER_POINTER`, `CU_LAUNCH_PARAM_BUFFER_SIZE`, and the end.
+    let [is_pointer, is_size] = [1, 2].map(std::ptr::without_provenance_mut);
+    let mut extra = [is_pointer, buffer.as_mut_ptr().cast(), is_size, (&raw mut size).cast(), null_mut()];
     let (pointers, extra) = match form {
         LaunchForm::Buffer | LaunchForm::ExtendedBuffer => (null_mut(), extra.as_mut_ptr()),
         _ => (pointers.as_mut_ptr(), null_mut()),
     };
-    // SAFETY: kernels do not run; the arguments are valid for the call.
-    check(unsafe {
-        match form {
-            LaunchForm::Plain | LaunchForm::Buffer => {
-                sys::cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, stream, pointers, extra)
-            }
-            LaunchForm::Cooperative => sys::cuLaunchCooperativeKernel(function, 1, 1, 1, 1, 1, 1, 0, stream, pointers),
-            LaunchForm::Extended | LaunchForm::ExtendedBuffer => {
-                let config = sys::CUlaunchConfig {
-                    gridDimX: 1,
-                    gridDimY: 1,
-                    gridDimZ: 1,
-                    blockDimX: 1,
-                    blockDimY: 1,
-                    blockDimZ: 1,
-                    sharedMemBytes: 0,
-                    hStream: stream,
-                    attrs: null_mut(),
-                    numAttrs: 0,
-                };
-                sys::cuLaunchKernelEx(&config, function, pointers, extra)
-            }
-        }
+    let config = sys::CUlaunchConfig {
+        gridDimX: 1,
+        gridDimY: 1,
+        gridDimZ: 1,
+        blockDimX: 1,
+        blockDimY: 1,
+        blockDimZ: 1,
+        sharedMemBytes: 0,
+        hStream: stream,
+        attrs: null_mut(),
+        numAttrs: 0,
+    };
+    check(match form {
+        // SAFETY: kernels do not run; the arguments are valid for the call.
+        LaunchForm::Plain | LaunchForm::Buffer => unsafe {
+            sys::cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, stream, pointers, extra)
+        },
+        // SAFETY: the same.
+        LaunchForm::Cooperative => unsafe {
+            sys::cuLaunchCooperativeKernel(function, 1, 1, 1, 1, 1, 1, 0, stream, pointers)
+        },
+        // SAFETY: the same.
+        LaunchForm::Extended | LaunchForm::ExtendedBuffer => unsafe {
+            sys::cuLaunchKernelEx(&config, function, pointers, extra)
+        },
     });
 }
 

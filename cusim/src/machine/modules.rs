@@ -137,11 +137,11 @@ fn kernels(ptx: &[u8]) -> (MmapVec<SimKernel>, MmapVec<usize>) {
 fn parameter_size(text: &[u8]) -> Option<usize> {
     let text = std::str::from_utf8(text).ok()?;
     let bits = |word: &str| word.trim_start_matches(|c: char| !c.is_ascii_digit()).parse::<usize>().ok();
-    let types = text.split_whitespace().filter(|word| {
+    let mut types = text.split_whitespace().filter(|word| {
         let Some(name) = word.strip_prefix('.') else { return false };
         name.trim_start_matches(['u', 's', 'b', 'f']).parse::<u8>().is_ok()
     });
-    let element = types.last().and_then(bits)? / 8;
+    let element = types.next_back().and_then(bits)? / 8;
     let count = match text.split_once('[') {
         Some((_, rest)) => rest.split(']').next()?.trim().parse().ok()?,
         None => 1,
