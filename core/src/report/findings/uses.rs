@@ -15,30 +15,19 @@ pub(super) fn wasted(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<Findin
 
 fn wasted_by(row: &Waste) -> Finding {
     let blocks = match row.blocks {
-        1 => "a block".to_owned(),
-        count => format!("{} blocks", grouped(count)),
+        1 => Bytes(row.bytes).to_string(),
+        count => format!("{} in {} blocks", Bytes(row.bytes), grouped(count)),
     };
     let (what, advice) = match row.kind {
-        WasteKind::PastLastUse => (
-            format!(
-                "{blocks} of {} held {} after the last use, by {}",
-                Bytes(row.bytes),
-                time(row.idle_ns),
-                row.kernel
-            ),
-            after(row),
-        ),
+        WasteKind::PastLastUse => {
+            (format!("{blocks}, held {} after the last use, by {}", time(row.idle_ns), row.kernel), after(row))
+        }
         WasteKind::NeverUsed => (
-            format!("{blocks} of {} that no GPU operation uses", Bytes(row.bytes)),
+            format!("{blocks} that no GPU operation uses"),
             vec!["Do not allocate this memory, or allocate it where it is needed.".to_owned()],
         ),
         WasteKind::Early => (
-            format!(
-                "{blocks} of {} allocated {} before the first use, by {}",
-                Bytes(row.bytes),
-                time(row.idle_ns),
-                row.kernel
-            ),
+            format!("{blocks}, allocated {} before the first use, by {}", time(row.idle_ns), row.kernel),
             vec![match &*row.use_line {
                 "" => "Allocate this memory where it is used first.".to_owned(),
                 line => format!("Allocate this memory where it is used first: {line}."),
