@@ -154,6 +154,35 @@ fn an_increase_past_the_tolerance_fails_with_the_difference_by_line() {
     says(&package.passes(&PLAIN, &[CI]), &["forward: the peak is below its baseline by 4.883 KiB"]);
 }
 
+/// Where a package's changes are kept: below cargo's target folder, which is above this program.
+fn pending_of(package: &Package) -> PathBuf {
+    let program = std::env::current_exe().unwrap();
+    let target = program.ancestors().find(|folder| folder.join("CACHEDIR.TAG").exists()).unwrap();
+    let below = package.path("tests/baselines.peaks.txt").canonicalize().unwrap();
+    target.join("memtrace/baselines").join(below.strip_prefix("/").unwrap())
+}
+
+#[test]
+fn a_peak_that_differs_is_kept_for_review_until_it_matches() {
+    let package = Package::new();
+    package.passes(&PLAIN, &[UPDATE]);
+    let pending = pending_of(&package);
+    let kept = || fs::read_to_string(&pending).unwrap_or_default();
+    says(&package.fails(&PLAIN, &[CI, (MORE, "5000")]), &["cargo memtrace baselines review"]);
+    says(&kept(), &["[forward] cpu\npeak 105,000\n", "  65,000  "]);
+    package.passes(&PLAIN, &[CI]);
+    assert_eq!(kept(), "", "it matches again");
+    package.passes(&PLAIN, &[UPDATE, (MORE, "5000")]);
+    package.passes(&PLAIN, &[CI]);
+    says(&kept(), &["[forward] cpu\npeak 100,000\n"]);
+    package.passes(&PLAIN, &[UPDATE]);
+    assert_eq!(kept(), "", "it was accepted by the variable");
+    let list = package.path("used");
+    package.passes(&PLAIN, &[CI, ("MEMTRACE_BASELINES_USED", list.to_str().unwrap())]);
+    let file = package.path("tests/baselines.peaks.txt").canonicalize().unwrap();
+    assert_eq!(fs::read_to_string(list).unwrap(), format!("{}\tcpu\tforward\n", file.display()));
+}
+
 #[test]
 fn parallel_tests_lose_no_baseline() {
     let package = Package::new();

@@ -56,6 +56,8 @@ pub(crate) enum Command {
     Export(ExportArgs),
     /// Fail if a recording's peak or leaks are over a limit
     Check(CheckArgs),
+    /// Show and accept changed peaks of tests
+    Baselines(BaselinesArgs),
     /// Print what is installed, and what of a program can be recorded
     Doctor(DoctorArgs),
     /// Print completions for a shell
@@ -211,6 +213,12 @@ pub(crate) struct SelectionArgs {
     /// Only up to this moment
     #[arg(long, value_name = "MOMENT", value_parser = crate::moment::parse)]
     pub(crate) to: Option<memtrace_core::analysis::Moment>,
+    /// A program, a library or a file of debug information that has moved; used if its build-id matches
+    #[arg(long, value_name = "PATH")]
+    pub(crate) binary: Vec<PathBuf>,
+    /// A folder of such files, and of debug information as .build-id/AB/CDEF.debug
+    #[arg(long, value_name = "DIR")]
+    pub(crate) debug_dir: Vec<PathBuf>,
     /// Rows of a table
     #[arg(long, value_name = "N", default_value_t = 20)]
     pub(crate) top: usize,
@@ -288,20 +296,25 @@ pub(crate) struct DiffArgs {
 
 #[derive(Args)]
 #[command(after_help = "Examples:
-  cargo memtrace flamegraph
-  cargo memtrace flamegraph run.memtrace --at end --by scope -o end.svg")]
+  cargo memtrace flamegraph                                      beside the newest recording
+  cargo memtrace flamegraph run.memtrace --at step:3 -o step.svg
+  cargo memtrace flamegraph run.memtrace --by module --count
+  cargo memtrace flamegraph before.memtrace --diff after.memtrace    red: more than before")]
 pub(crate) struct FlamegraphArgs {
     #[command(flatten)]
     pub(crate) reading: ReadingArgs,
     /// The moment: peak, end, a time in seconds, step:N, scope:NAME
     #[arg(long, value_name = "MOMENT", default_value = "peak", value_parser = crate::moment::parse)]
     pub(crate) at: memtrace_core::analysis::Moment,
-    /// What stands outermost: stacks alone, or scopes above them
+    /// What stands outermost: stacks alone, or scopes or modules above them
     #[arg(long, value_name = "KEY", default_value = "stack")]
     pub(crate) by: FrameKey,
     /// Count blocks, not bytes
     #[arg(long)]
     pub(crate) count: bool,
+    /// Draw this recording, coloured by its difference from FILE: red is more, blue is less
+    #[arg(long, value_name = "OTHER")]
+    pub(crate) diff: Option<PathBuf>,
     /// The SVG file, or - for the standard output [default: beside FILE]
     #[arg(short, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
@@ -309,11 +322,15 @@ pub(crate) struct FlamegraphArgs {
 
 #[derive(Args)]
 #[command(after_help = "Examples:
-  cargo memtrace timeline
-  cargo memtrace timeline run.memtrace --from step:2 -o run.svg")]
+  cargo memtrace timeline                        the total, in the terminal
+  cargo memtrace timeline --by operator          a row for each of the largest operators
+  cargo memtrace timeline --by line -o lines.svg")]
 pub(crate) struct TimelineArgs {
     #[command(flatten)]
     pub(crate) reading: ReadingArgs,
+    /// A row or an area for each of the largest; the terminal shows only the total by default, SVG categories
+    #[arg(long, value_name = "KEY")]
+    pub(crate) by: Option<OverTime>,
     /// Write an SVG file, or - for the standard output, in place of a picture in the terminal
     #[arg(short, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
@@ -392,6 +409,57 @@ fn label(text: &str) -> Result<(String, String), String> {
     Ok((key.to_owned(), value.to_owned()))
 }
 
+#[derive(Args)]
+#[command(after_help = "A test whose peak differs from its baseline leaves the new peak below cargo's target folder.
+Review what changed, line by line, and accept it:
+
+  cargo test                              a peak is over its baseline
+  cargo memtrace baselines review         shows the change, and asks
+  git diff                                the accepted baselines, to be committed
+
+Where there is no terminal, `review` lists the changes and ends with 1 if there are any.")]
+pub(crate) struct BaselinesArgs {
+    #[command(subcommand)]
+    pub(crate) action: BaselinesAction,
+}
+
+#[derive(Subcommand)]
+pub(crate) enum BaselinesAction {
+    /// Show each changed peak by line, and ask whether to accept it
+    Review {
+        /// Accept all of them
+        #[arg(long)]
+        accept: bool,
+        /// Only these baseline files, or those in these folders
+        paths: Vec<PathBuf>,
+    },
+    /// Accept all changed peaks
+    Update {
+        /// Only these baseline files, or those in these folders
+        paths: Vec<PathBuf>,
+    },
+    /// Remove baselines that no test has any more
+    #[command(
+        after_help = "Runs the whole of `cargo test`, with the arguments after `--`. A baseline is removed if the run passed, used other
+baselines of that file for that device but not this one, and if the source file beside it no longer has its name.
+So the baselines of ignored tests, of other features and of GPUs that are not there stay.
+
+Examples:
+  cargo memtrace baselines prune
+  cargo memtrace baselines prune --accept -- --workspace"
+    )]
+    Prune {
+        /// Remove them without a question
+        #[arg(long)]
+        accept: bool,
+        /// Only these baseline files, or those in these folders
+        paths: Vec<PathBuf>,
+        /// Arguments of `cargo test`
+        #[arg(last = true)]
+        args: Vec<std::ffi::OsString>,
+    },
+}
+
 /// What a table is by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum By {
@@ -404,12 +472,23 @@ pub(crate) enum By {
     Parameter,
     Name,
     Age,
+    Thread,
+    Stream,
+    Crate,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum OverTime {
+    Category,
+    Operator,
+    Line,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum FrameKey {
     Stack,
     Scope,
+    Module,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

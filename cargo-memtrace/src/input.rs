@@ -6,6 +6,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use memtrace_core::analysis::{Moment, device_or_main, log_start_ns, window, window_notes};
 use memtrace_core::snapshot::SnapshotData;
+use memtrace_core::symbol::SymbolSources;
 
 use crate::cli::SelectionArgs;
 use crate::failure::CommandFailure;
@@ -20,7 +21,13 @@ pub(crate) struct RecordingFile {
 
 /// Reads a recording, or the time window of it that `--from` and `--to` select.
 pub(crate) fn read_selected(file: Option<&Path>, selection: &SelectionArgs) -> Result<RecordingFile, CommandFailure> {
-    let recording = read(file)?;
+    let sources = SymbolSources { binaries: selection.binary.clone(), debug_dirs: selection.debug_dir.clone() };
+    for path in sources.binaries.iter().chain(&sources.debug_dirs) {
+        if let Err(error) = path.metadata() {
+            return Err(CommandFailure::usage(format!("cannot read {}: {error}", path.display())));
+        }
+    }
+    let recording = read_with(file, &sources)?;
     if selection.from.is_none() && selection.to.is_none() {
         return Ok(recording);
     }
@@ -35,6 +42,10 @@ pub(crate) fn read_selected(file: Option<&Path>, selection: &SelectionArgs) -> R
 
 /// Reads a recording, with its progress on a terminal if it takes a while.
 pub(crate) fn read(file: Option<&Path>) -> Result<RecordingFile, CommandFailure> {
+    read_with(file, &SymbolSources::default())
+}
+
+fn read_with(file: Option<&Path>, sources: &SymbolSources) -> Result<RecordingFile, CommandFailure> {
     let path = match file {
         Some(path) if path.is_dir() => newest_in(path).ok_or_else(|| none_in(path))?,
         Some(path) => path.to_owned(),
@@ -44,7 +55,7 @@ pub(crate) fn read(file: Option<&Path>) -> Result<RecordingFile, CommandFailure>
     let data = if is_pickle(&path) {
         memtrace_core::read_pytorch(&path)
     } else {
-        memtrace_core::read_capture(&path, |done, all| progress.show(done, all))
+        memtrace_core::read_capture_with(&path, sources, |done, all| progress.show(done, all))
     };
     progress.clear();
     Ok(RecordingFile { data: data?, path, notes: Vec::new() })

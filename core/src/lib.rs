@@ -102,6 +102,8 @@
 
 pub mod analysis;
 pub mod attribute;
+#[doc(hidden)]
+pub mod baseline;
 pub mod capture;
 mod error;
 pub mod export;
@@ -120,7 +122,7 @@ mod unpack;
 
 pub use error::Error;
 pub use import::{parse_pytorch, read_pytorch};
-pub use read::{parse_capture, read_capture, read_operators};
+pub use read::{parse_capture, read_capture, read_capture_with, read_operators};
 pub use snapshot::{
     Action, Category, Device, Enabled, MemoryStats, Rules, Settings, SnapshotData, StackContext, StackKind, Stat,
 };

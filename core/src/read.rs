@@ -11,7 +11,7 @@ use crate::error::Error;
 use crate::export::parse_operators;
 use crate::import::{PICKLE_MAGIC, begins_like_pickle, parse_packed, parse_pytorch};
 use crate::snapshot::SnapshotData;
-use crate::symbol::{symbolise_files, with_symbols};
+use crate::symbol::{SymbolSources, symbolise_files, with_symbols};
 use crate::unpack::unpacked;
 
 /// The most bytes of a decompressed capture.
@@ -30,13 +30,25 @@ const LARGEST: u64 = 512 << 20;
 /// # Errors
 /// If the file cannot be read, is not a capture, or is damaged before its first commit.
 pub fn read_capture(path: impl AsRef<Path>, progress: impl FnMut(u64, u64)) -> Result<SnapshotData, Error> {
+    read_capture_with(path, &SymbolSources::default(), progress)
+}
+
+/// [`read_capture`] with more places for the files of the program and its libraries.
+///
+/// # Errors
+/// As those of [`read_capture`].
+pub fn read_capture_with(
+    path: impl AsRef<Path>,
+    sources: &SymbolSources,
+    progress: impl FnMut(u64, u64),
+) -> Result<SnapshotData, Error> {
     let path = path.as_ref();
     let bytes = fs::read(path).map_err(|error| Error::input(path, error))?;
     let packed = bytes.len();
     let bytes = unpacked(bytes, &[capture::MAGIC, PICKLE_MAGIC], MOST_UNPACKED).map_err(Error::capture);
     let parsed = bytes.and_then(|bytes| match begins_like_pickle(&bytes) {
         true => parse_packed(&bytes, packed),
-        false => parse_capture(&bytes, progress),
+        false => capture::read(&bytes).map(|capture| symbolised(capture, sources, progress)),
     });
     parsed.map_err(|error| error.at(path))
 }
@@ -49,10 +61,10 @@ pub fn parse_capture(bytes: &[u8], progress: impl FnMut(u64, u64)) -> Result<Sna
     if begins_like_pickle(bytes) {
         return parse_pytorch(bytes);
     }
-    capture::read(bytes).map(|capture| symbolised(capture, progress))
+    capture::read(bytes).map(|capture| symbolised(capture, &SymbolSources::default(), progress))
 }
 
-fn symbolised(capture: DecodedCapture, mut progress: impl FnMut(u64, u64)) -> SnapshotData {
+fn symbolised(capture: DecodedCapture, sources: &SymbolSources, mut progress: impl FnMut(u64, u64)) -> SnapshotData {
     let mut data = capture.data;
     if capture.symbolised {
         return data;
@@ -60,7 +72,7 @@ fn symbolised(capture: DecodedCapture, mut progress: impl FnMut(u64, u64)) -> Sn
     let addresses: Vec<u64> = data.stacks.addresses.iter().map(|address| address.address).collect();
     let stacks: Vec<Vec<u32>> = data.stacks.each_calls().skip(1).map(<[u32]>::to_vec).collect();
     let (mut done, all) = (0, addresses.len() as u64);
-    let symbols = symbolise_files(&addresses, std::mem::take(&mut data.objects), || {
+    let symbols = symbolise_files(&addresses, std::mem::take(&mut data.objects), sources, || {
         done += 1;
         progress(done, all);
     });

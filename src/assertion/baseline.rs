@@ -7,9 +7,9 @@ use std::env;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
-use super::baseline_file::{BaselineEntry, Baselines, LINES, LineChange, changes, clean};
 use super::failure::Failure;
 use super::peak_check::PeakCheck;
+use super::pending;
 use crate::analysis::{by_line, device_or_main};
 use crate::error::Error;
 use crate::export::{file, table};
@@ -20,6 +20,7 @@ use crate::snapshot::{Device, SnapshotData};
 use crate::units::{Bytes, grouped, signed};
 use crate::variable;
 use crate::write_errors;
+use memtrace_core::baseline::{BaselineEntry, Baselines, LINES, LineChange, changes, clean};
 
 /// A percentage, in hundredths of a percent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -98,19 +99,41 @@ impl Baseline {
         tolerance: Percent,
     ) -> Result<(), Failure> {
         let peak = held.measured.device(device).peak;
+        let row = row_of(device, held);
+        pending::used(path, &self.name, &row);
         match known {
             _ if updates() => Ok(self.write(path, device, held, known)?),
-            None if in_ci() => Err(Failure::violation(self.is_missing(path, &row_of(device, held)))),
+            None if in_ci() => {
+                self.put_up(path, device, held);
+                Err(Failure::violation(self.is_missing(path, &row)))
+            }
             None => Ok(self.write(path, device, held, None)?),
             Some(known) => {
-                if peak < known.peak.saturating_sub(tolerance.of(known.peak)) {
+                let slack = tolerance.of(known.peak);
+                let is_below = peak < known.peak.saturating_sub(slack);
+                if is_below {
                     say(&format!("{}: the peak is below its baseline by {}", *self.name, Bytes(known.peak - peak)));
+                    self.put_up(path, device, held);
                 }
-                let limit = known.peak.saturating_add(tolerance.of(known.peak));
-                let over = |peak| grown(held, peak, device, known, tolerance, &root_of(path, self.source));
-                held.at_most(limit, device, over, || format!("the peak matches the baseline `{}`", *self.name))
+                let over = |peak| {
+                    self.put_up(path, device, held);
+                    grown(held, peak, device, known, tolerance, &root_of(path, self.source))
+                };
+                let limit = known.peak.saturating_add(slack);
+                let outcome =
+                    held.at_most(limit, device, over, || format!("the peak matches the baseline `{}`", *self.name));
+                if outcome.is_ok() && !is_below {
+                    pending::withdraw(path, &self.name, &row);
+                }
+                outcome
             }
         }
+    }
+
+    /// Puts the measurement up for `cargo memtrace baselines review`.
+    fn put_up(&self, path: &Path, device: Device, held: &PeakCheck<'_>) {
+        let key = (&**self.name, row_of(device, held));
+        pending::put(path, entry(key, &held.needed().data, device, &root_of(path, self.source)));
     }
 
     fn is_missing(&self, path: &Path, device: &str) -> String {
@@ -139,6 +162,7 @@ impl Baseline {
             Some(was) => format!("{} → {}", Bytes(was.peak), Bytes(entry.peak)),
             None => format!("new, {}", Bytes(entry.peak)),
         };
+        pending::withdraw(path, &entry.name, &entry.device);
         put(path, entry)?;
         say(&format!("baseline `{}` in {}: {what}", *self.name, path.display()));
         Ok(())
@@ -151,7 +175,7 @@ impl Baseline {
     }
 }
 
-fn entries_of(path: &Path) -> Result<Baselines, Error> {
+pub(super) fn entries_of(path: &Path) -> Result<Baselines, Error> {
     let wrong = |reason| {
         let path = path.display();
         Error::wrong(format!(
@@ -170,7 +194,7 @@ pub(super) fn text_of(path: &Path) -> Result<String, Error> {
 }
 
 /// Stores an entry under a lock, because other tests and other processes write to the same file.
-fn put(path: &Path, entry: BaselineEntry) -> Result<(), Error> {
+pub(super) fn put(path: &Path, entry: BaselineEntry) -> Result<(), Error> {
     let _lock = lock(path)?;
     let mut entries = entries_of(path)?;
     entries.put(entry);
@@ -248,7 +272,8 @@ fn grown(
     let over = Bytes(peak - known.peak);
     let head = format!(
         "peak of {now} ({bytes} bytes) on {device} is over its baseline `{}` of {was} by {over}, {share:.1} %; \
-         {tolerance} is allowed\n(if this is intended, run with MEMTRACE_UPDATE_BASELINES=1)",
+         {tolerance} is allowed\n(if this is intended: `cargo memtrace baselines review`, or run with \
+         MEMTRACE_UPDATE_BASELINES=1)",
         known.name
     );
     Failure::without_setup(&head, held.measured, held.needed(), |data| {

@@ -18,7 +18,7 @@
 //! | file | holds |
 //! |---|---|
 //! | `measure`, `future`, `pool` | taking a measurement |
-//! | `peak`, `peak_check`, `baseline`, `baseline_file`, `run_log` | a limit for the peak, its file, the list of peaks |
+//! | `peak`, `peak_check`, `baseline`, `pending`, `run_log` | a limit for the peak, its file, changes to review, the list of peaks |
 //! | `runs`, `leak`, `growth`, `slope` | repeated runs, and the statistics on what stays live |
 //! | `scaling` | peaks for growing inputs |
 //! | `setup`, `undecided` | memory that does not count: one-time initialization, other threads' work |
@@ -26,7 +26,6 @@
 //! | `shell` | what the macros expand to |
 
 mod baseline;
-mod baseline_file;
 mod failure;
 mod future;
 mod growth;
@@ -35,6 +34,7 @@ mod measure;
 mod origins;
 mod peak;
 mod peak_check;
+mod pending;
 #[cfg(feature = "rayon")]
 mod pool;
 mod rows;

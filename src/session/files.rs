@@ -60,7 +60,7 @@ pub(super) fn prune(path: &Path, matches: impl Fn(&str) -> bool) {
 
 /// The default output folder: `memtrace` in cargo's target folder, or else in the working directory. Relative to
 /// `folder`, or to the working directory if `folder` is empty.
-pub(super) fn base_dir(folder: &Path) -> PathBuf {
+pub(crate) fn base_dir(folder: &Path) -> PathBuf {
     let Some(target) = cargo_target() else { return "memtrace".into() };
     let here = if folder.as_os_str().is_empty() { std::env::current_dir().unwrap_or_default() } else { folder.into() };
     target.strip_prefix(here).unwrap_or(&target).join("memtrace")

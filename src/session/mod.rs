@@ -37,7 +37,7 @@ pub use builder::{Builder, IntoBytes};
 use builder::{SessionPlan, TraceReady};
 pub use captures::{parse_capture, read_capture};
 pub(crate) use collect::measured_snapshot;
-pub(crate) use files::write_new;
+pub(crate) use files::{base_dir, write_new};
 use missed::RecordingStart;
 pub use operators::{Operators, read_operators};
 pub use outputs::{RenderedReport, Snapshot, output_dir, trace_handler};

@@ -37,10 +37,11 @@ fn key(by: By) -> Result<DiffKey, CommandFailure> {
         By::Scope => DiffKey::Scope,
         By::Parameter => DiffKey::Parameter,
         By::Name => DiffKey::Name,
-        By::Age => {
-            return Err(CommandFailure::usage(
-                "a difference has no table by age; `cargo memtrace report --by age` has",
-            ));
+        By::Age | By::Thread | By::Stream | By::Crate => {
+            let by = format!("{by:?}").to_lowercase();
+            return Err(CommandFailure::usage(format!(
+                "a difference has no table by {by}; `cargo memtrace report --by {by}` has"
+            )));
         }
     })
 }

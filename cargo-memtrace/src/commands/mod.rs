@@ -1,5 +1,6 @@
 //! The commands, a file each.
 
+mod baselines;
 mod check;
 mod diff;
 mod doctor;
@@ -32,6 +33,7 @@ pub(crate) fn run(command: Command) -> Result<ExitCode, CommandFailure> {
         Command::Flamegraph(args) => flamegraph::flamegraph(&args)?,
         Command::Timeline(args) => timeline::timeline(&args)?,
         Command::View(args) => view::view(&args)?,
+        Command::Baselines(args) => return baselines::baselines(&args.action),
         Command::Export(args) => export::export(&args)?,
         Command::Check(args) => check::check(&args)?,
         Command::Completions { shell } => help::completions(shell)?,
@@ -52,5 +54,8 @@ fn section(by: By) -> &'static str {
         By::Parameter => "peak_by_parameter",
         By::Name => "peak_by_name",
         By::Age => "peak_by_age",
+        By::Thread => "peak_by_thread",
+        By::Stream => "peak_by_stream",
+        By::Crate => "peak_by_crate",
     }
 }

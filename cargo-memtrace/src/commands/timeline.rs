@@ -1,12 +1,12 @@
 //! `timeline`: live memory over time, as a picture in the terminal or as SVG.
 
 use memtrace_core::Bytes;
-use memtrace_core::analysis::{Curve, curve, device_or_main};
-use memtrace_core::export::CategoriesSvg;
+use memtrace_core::analysis::{Curve, KeyTimeline, TimelineKey, TimelineRow, curve, device_or_main, key_timeline};
+use memtrace_core::export::{CategoriesSvg, Export, TimelineSvg};
 use memtrace_core::snapshot::DeviceSnapshot;
 use serde_json::json;
 
-use crate::cli::TimelineArgs;
+use crate::cli::{OverTime, TimelineArgs};
 use crate::failure::CommandFailure;
 use crate::{input, output};
 
@@ -16,15 +16,66 @@ pub(crate) fn timeline(args: &TimelineArgs) -> Result<(), CommandFailure> {
     let selection = &args.reading.selection;
     let recording = input::read_selected(args.reading.file.as_deref(), &args.reading.selection)?;
     if let Some(path) = &args.output {
-        return output::export(&recording.data, &CategoriesSvg { device: selection.device }, path);
+        let format: &dyn Export = match args.by {
+            None | Some(OverTime::Category) => &CategoriesSvg { device: selection.device },
+            Some(by) => &TimelineSvg { device: selection.device, by: key(by) },
+        };
+        return output::export(&recording.data, format, path);
     }
     let device = device_or_main(&recording.data, selection.device)
         .ok_or_else(|| CommandFailure::usage("nothing was recorded"))?;
-    output::print_text(&if selection.json {
-        as_json(device, curve(&recording.data, device, 1000))
-    } else {
-        picture(device, &curve(&recording.data, device, output::columns().clamp(40, 160) - 12))
+    let columns = output::columns().clamp(40, 160) - 12;
+    output::print_text(&match (args.by, selection.json) {
+        (None, true) => as_json(device, curve(&recording.data, device, 1000)),
+        (None, false) => picture(device, &curve(&recording.data, device, columns)),
+        (Some(by), true) => rows_as_json(device, &key_timeline(&recording.data, device, key(by), 1000, selection.top)),
+        (Some(by), false) => {
+            rows_of(device, &key_timeline(&recording.data, device, key(by), columns, selection.top.min(ROWS)))
+        }
     })
+}
+
+fn key(by: OverTime) -> TimelineKey {
+    match by {
+        OverTime::Category => TimelineKey::Category,
+        OverTime::Operator => TimelineKey::Operator,
+        OverTime::Line => TimelineKey::Line,
+    }
+}
+
+fn rows_as_json(device: &DeviceSnapshot, timeline: &KeyTimeline) -> String {
+    let row = |row: &TimelineRow| json!({ "label": row.label, "highest": row.highest, "bytes": row.columns });
+    let value = json!({
+        "version": 1,
+        "device": device.device.to_string(),
+        "from_ns": timeline.from_ns,
+        "to_ns": timeline.to_ns,
+        "rows": timeline.rows.iter().map(row).collect::<Vec<_>>(),
+        "highest_bytes": timeline.totals,
+    });
+    format!("{value:#}\n")
+}
+
+/// Two lines for each key: its name with its maximum, and its bytes over time, all at one scale.
+fn rows_of(device: &DeviceSnapshot, timeline: &KeyTimeline) -> String {
+    let largest = timeline.rows.iter().map(|row| row.highest).max().unwrap_or(0).max(1);
+    let mut text = format!(
+        "Live on {} over time; the peak is {}, and a full block is {}\n",
+        device.device,
+        Bytes(device.peak.total()),
+        Bytes(largest)
+    );
+    for TimelineRow { label, highest, columns } in &timeline.rows {
+        let cells: String = columns.iter().map(|bytes| level(*bytes, largest)).collect();
+        let label: String = label.chars().take(columns.len()).collect();
+        text += &format!("{:>10}  {label}\n{:10} │{}\n", Bytes(*highest).to_string(), "", cells.trim_end());
+    }
+    text + &axis(timeline.from_ns, timeline.to_ns, timeline.totals.len())
+}
+
+fn level(bytes: u64, largest: u64) -> char {
+    let eighths = (u128::from(bytes) * 8).div_ceil(u128::from(largest.max(1))) as usize;
+    EIGHTHS[eighths.min(8)]
 }
 
 fn as_json(device: &DeviceSnapshot, curve: Curve) -> String {
@@ -50,14 +101,18 @@ fn picture(device: &DeviceSnapshot, curve: &Curve) -> String {
         text += format!("{label:>10} │{cells}").trim_end();
         text.push('\n');
     }
-    text += &format!("{:>10} └{}\n", "0 B", "─".repeat(columns.len()));
-    let (from, to) = (seconds(*from_ns), seconds(*to_ns));
-    text += &format!("{:12}{from}{to:>width$}\n", "", width = columns.len().saturating_sub(from.chars().count()));
-    text
+    text + &axis(*from_ns, *to_ns, columns.len())
 }
 
+fn axis(from_ns: u64, to_ns: u64, columns: usize) -> String {
+    let (from, to) = (seconds(from_ns), seconds(to_ns));
+    let width = columns.saturating_sub(from.chars().count());
+    format!("{:>10} └{}\n{:12}{from}{to:>width$}\n", "0 B", "─".repeat(columns), "")
+}
+
+const EIGHTHS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+
 fn cell(bytes: u64, peak: u64, row: usize) -> char {
-    const EIGHTHS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
     let filled = (u128::from(bytes) * 8 * ROWS as u128).div_ceil(u128::from(peak)) as usize;
     EIGHTHS[filled.saturating_sub(8 * row).min(8)]
 }

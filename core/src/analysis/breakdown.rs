@@ -1,13 +1,13 @@
 //! Breakdowns of live memory by line, function, operator and other keys. The rows add up to the total, to the byte.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use super::labels::{
-    Labels, allocator_label, function_label, line_label, model_line_label, module_label, operator_label, pass_label,
-    scope_label,
+    Labels, allocator_label, crate_label, function_label, line_label, model_line_label, module_label, operator_label,
+    pass_label, scope_label,
 };
 use crate::attribute::Categories;
-use crate::snapshot::{Block, Category, DeviceSnapshot, Peak, SnapshotData, Weight};
+use crate::snapshot::{Block, Category, DeviceSnapshot, Peak, SnapshotData, Thread, ThreadId, Weight};
 
 /// A row of a breakdown.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -140,7 +140,35 @@ pub fn by_module(data: &SnapshotData, device: &DeviceSnapshot) -> Breakdown {
     at_peak(device, Labels::of_contexts(data, module_label))
 }
 
-fn at_peak_by<'a>(data: &SnapshotData, device: &'a DeviceSnapshot, label: impl Fn(&'a Block) -> &'a str) -> Breakdown {
+/// The peak's blocks by the crate whose code requested them, the standard library's not included.
+pub fn by_crate(data: &SnapshotData, device: &DeviceSnapshot) -> Breakdown {
+    at_peak(device, Labels::of_stacks(data, crate_label))
+}
+
+/// The peak's blocks by the thread that allocated them.
+pub fn by_thread(data: &SnapshotData, device: &DeviceSnapshot) -> Breakdown {
+    let name = |thread: &Thread| match &*thread.name {
+        "" => format!("(unnamed thread {})", thread.os_id),
+        name => name.to_owned(),
+    };
+    let names: HashMap<ThreadId, String> =
+        data.process.threads.iter().map(|thread| (thread.number, name(thread))).collect();
+    at_peak_by(data, device, |block| names.get(&block.thread).map_or("(unknown thread)", String::as_str))
+}
+
+/// The peak's blocks by CUDA stream, as the exporters number them.
+pub fn by_stream(data: &SnapshotData, device: &DeviceSnapshot) -> Breakdown {
+    let name = |stream: u32| if stream == 0 { "default stream".to_owned() } else { format!("stream {stream}") };
+    let names: HashMap<u32, String> =
+        device.peak.blocks.iter().map(|block| (block.stream, name(block.stream))).collect();
+    at_peak_by(data, device, |block| names.get(&block.stream).map_or("", String::as_str))
+}
+
+fn at_peak_by<'a, 'b>(
+    data: &SnapshotData,
+    device: &'a DeviceSnapshot,
+    label: impl Fn(&'a Block) -> &'b str,
+) -> Breakdown {
     let mut sums: BTreeMap<&str, Sum> = BTreeMap::new();
     for (block, weight) in device.peak_weights() {
         sums.entry(label(block)).or_default().add(block, weight);

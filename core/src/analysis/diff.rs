@@ -3,6 +3,8 @@
 
 mod lines;
 
+pub(crate) use lines::without_numbers;
+
 use std::collections::BTreeMap;
 
 use super::breakdown::{

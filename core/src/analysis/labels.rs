@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::num::NonZeroU32;
 use std::rc::Rc;
 
+use crate::attribute::package_and_path;
 use crate::attribute::{AllocationSite, Origin, allocation_site, allocator, library, model_line, module, operator};
 use crate::snapshot::{Block, ContextId, Frame, SnapshotData, StackId, SymbolName};
 
@@ -166,6 +167,18 @@ fn function_of(frame: &Frame, dir: &str) -> String {
         true => format!("{name} ({file}:{})", frame.line.map_or(0, NonZeroU32::get)),
         false => format!("{name} ({file})"),
     }
+}
+
+/// The crate of the innermost frame outside of the standard library: whose code requested the block.
+pub(super) fn crate_label(data: &SnapshotData, stack: u32) -> String {
+    let rules = &data.settings.rules;
+    let is_own = |frame: &&Frame| !matches!(Origin::of(rules, frame), Origin::Std | Origin::Memtrace);
+    let name = |frame: &Frame| {
+        let package = package_and_path(frame.file_or_empty()).map(|(package, _)| package.replace('-', "_"));
+        package.or_else(|| Some(SymbolName(frame.function_or_empty()).crate_and_module()?.0.to_owned()))
+    };
+    let name = data.stacks.frames(StackId(stack)).filter(is_own).find_map(name);
+    name.unwrap_or_else(|| nameless(data, StackId(stack)).to_owned())
 }
 
 pub(crate) fn module_label(data: &SnapshotData, context: u32) -> String {

@@ -8,6 +8,7 @@ mod diff;
 mod driver_time;
 mod explain;
 mod fragmentation;
+mod key_timeline;
 mod known;
 mod labels;
 pub(crate) mod log;
@@ -28,16 +29,18 @@ mod window;
 pub use balance::{Balance, BalanceItem, BalanceRow, balance};
 pub use breakdown::{
     BEFORE_RECORDING, Breakdown, NO_PARAMETER, NOT_IN_SAMPLE, Row, UNNAMED, by_age, by_allocator, by_category,
-    by_function, by_line, by_model_line, by_module, by_name, by_operator, by_parameter, by_scope, live_by_line,
-    live_by_scope,
+    by_crate, by_function, by_line, by_model_line, by_module, by_name, by_operator, by_parameter, by_scope, by_stream,
+    by_thread, live_by_line, live_by_scope,
 };
 pub(crate) use breakdown::{label_of_rest, operator_of_line};
 pub use category_timeline::{CategoryBytes, CategoryStep, CategoryTimeline, category_timeline};
 pub use curve::{Curve, CurveColumn, curve};
+pub(crate) use diff::without_numbers;
 pub use diff::{Diff, DiffKey, DiffRow};
 pub use driver_time::{Churn, TimeRow, churn, time_by_line, time_by_scope, time_in_driver};
 pub use explain::{BlockLife, Explained, Subject, explain};
 pub use fragmentation::{Fragmentation, fragmentation, fragmentation_by_pool};
+pub use key_timeline::{KeyTimeline, TimelineKey, TimelineRow, key_timeline};
 pub use known::{KnownBlock, known_blocks};
 pub use labels::{frame_location, shorten_path};
 pub(crate) use labels::{function_label, line_label, module_label, scope_label};
@@ -55,7 +58,7 @@ pub use post_mortem::{PostMortem, post_mortem};
 pub use scopes::{ScopeRow, scopes};
 pub(crate) use scopes::{name_pattern, scopes_by_pattern};
 pub use spanless::{Spanless, spanless, spanless_note};
-pub(crate) use tables::{BreakdownTable, Shown, TABLES};
+pub(crate) use tables::{BreakdownTable, ON_REQUEST, Shown, TABLES};
 pub use temporaries::{SOON, TemporaryRow, temporaries};
 pub use twice::{LiveTwice, live_twice};
 pub use waste::{UseCoverage, Waste, WasteKind, use_coverage, waste};

@@ -1,8 +1,8 @@
 //! The list of breakdown tables, shared by reports, failed assertions and JSON.
 
 use super::breakdown::{
-    Breakdown, by_age, by_category, by_function, by_line, by_model_line, by_module, by_name, by_operator, by_parameter,
-    by_scope, live_by_line,
+    Breakdown, by_age, by_category, by_crate, by_function, by_line, by_model_line, by_module, by_name, by_operator,
+    by_parameter, by_scope, by_stream, by_thread, live_by_line,
 };
 use crate::attribute::{module, operator};
 use crate::snapshot::{ContextId, DeviceSnapshot, SnapshotData};
@@ -47,6 +47,13 @@ pub(crate) const TABLES: [BreakdownTable; 11] = [
     of("peak_by_scope", "scope", "Scope", Shown::InFailures, has_scopes, by_scope),
     of("peak_by_age", "age", "Allocated", Shown::AtMoments, |_, _| true, by_age),
     of("live_by_line", "line", "Location", Shown::AtEnd, |_, _| true, live_by_line),
+];
+
+/// Tables that only a request shows, and that JSON does not have.
+pub(crate) const ON_REQUEST: [BreakdownTable; 3] = [
+    of("peak_by_thread", "thread", "Thread", Shown::Never, |_, _| true, by_thread),
+    of("peak_by_stream", "stream", "Stream", Shown::Never, |_, _| true, by_stream),
+    of("peak_by_crate", "crate", "Crate", Shown::Never, |_, _| true, by_crate),
 ];
 
 const fn of(

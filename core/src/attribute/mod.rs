@@ -28,6 +28,7 @@ pub(crate) use library::{is_memtraces, name_of_library};
 pub use operator::{Operator, operator};
 pub(crate) use operator::{allocates_once, has_backward_pass, is_pool, squared_by};
 pub use origin::Origin;
+pub(crate) use origin::package_and_path;
 pub use spanned::belongs_to_a_span;
 pub(crate) use torch::is_python;
 

@@ -67,7 +67,7 @@ fn library_of(file: &str) -> Option<&str> {
 }
 
 /// The package of a source file, without its version, and the path below `src`.
-pub(super) fn package_and_path(file: &str) -> Option<(&str, &str)> {
+pub(crate) fn package_and_path(file: &str) -> Option<(&str, &str)> {
     let (folder, path) = file.rsplit_once("/src/")?;
     folder.rsplit('/').next().map(|package| (without_version(package), path))
 }

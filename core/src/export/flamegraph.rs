@@ -7,7 +7,7 @@ use inferno::flamegraph;
 
 use super::folded::{self, Folded, Measure};
 use super::{Export, LeftOut, budget};
-use crate::analysis::device_or_main;
+use crate::analysis::{Moment, device_or_main};
 use crate::error::Error;
 use crate::report::sampled;
 use crate::snapshot::{DeviceSnapshot, SnapshotData, Weight};
@@ -33,6 +33,49 @@ impl Export for Flamegraph {
     }
 }
 
+/// A differential flamegraph: the width of a frame is what it held in the recording that is written, red where that is
+/// more than before and blue where it is less. Frames are functions, so edits that move lines do not matter. What is gone
+/// has no width: swap the recordings to see it.
+#[derive(Clone, Debug)]
+pub struct FlamegraphDiff<'a> {
+    /// The recording before the change.
+    pub before: &'a SnapshotData,
+    /// Which stacks of both.
+    pub stacks: Folded,
+    /// The moment of `before`.
+    pub moment_before: Moment,
+}
+
+impl Export for FlamegraphDiff<'_> {
+    fn write(&self, data: &SnapshotData, out: &mut dyn Write) -> Result<LeftOut, Error> {
+        let Self { before, stacks, moment_before } = self;
+        let Some(device) = device_or_main(data, stacks.device) else { return Err(nothing()) };
+        let old = before.device(device.device).ok_or_else(|| {
+            Error::drawing("flamegraph", format!("the recording before has nothing on {}", device.device))
+        })?;
+        let (old, new) = (moment_before.of(before, old)?, stacks.moment.of(data, device)?);
+        let lines = both(folded::functions(before, &old, stacks), folded::functions(data, &new, stacks));
+        if lines.is_empty() {
+            return Err(nothing());
+        }
+        let mut drawing = options(data, &new, stacks);
+        let size = |device: &DeviceSnapshot| total(device, stacks.measure);
+        drawing.title =
+            format!("{} on {}: {} before, {} after", data.process.program, new.device, size(&old), size(&new));
+        drawing.subtitle = Some("red: more than before; blue: less; what is gone is not shown".to_owned());
+        svg(&mut drawing, &lines, out)?;
+        Ok(LeftOut::default())
+    }
+}
+
+/// `STACK BEFORE AFTER`, sorted.
+fn both(before: BTreeMap<String, u64>, after: BTreeMap<String, u64>) -> Vec<String> {
+    let mut sums: BTreeMap<String, [u64; 2]> = BTreeMap::new();
+    before.into_iter().for_each(|(stack, value)| sums.entry(stack).or_default()[0] += value);
+    after.into_iter().for_each(|(stack, value)| sums.entry(stack).or_default()[1] += value);
+    sums.iter().map(|(stack, [before, after])| format!("{stack} {before} {after}")).collect()
+}
+
 fn draw(
     data: &SnapshotData,
     device: &DeviceSnapshot,
@@ -40,11 +83,14 @@ fn draw(
     lines: &BTreeMap<String, u64>,
     out: &mut dyn Write,
 ) -> Result<(), Error> {
+    let mut drawing = options(data, device, stacks);
+    let lines: Vec<String> = lines.iter().map(|(stack, value)| format!("{stack} {value}")).collect();
+    svg(&mut drawing, &lines, out)
+}
+
+fn options(data: &SnapshotData, device: &DeviceSnapshot, stacks: &Folded) -> flamegraph::Options<'static> {
     let (mut drawing, interval) = (flamegraph::Options::default(), device.sample_interval());
-    let total = match stacks.measure {
-        Measure::Bytes => Bytes(device.peak.total()).to_string(),
-        Measure::Count => format!("{}{} blocks", sampled::about(interval), grouped(blocks(device))),
-    };
+    let total = total(device, stacks.measure);
     drawing.title = format!("{} on {}: {total}, {}", data.process.program, device.device, stacks.moment.words());
     drawing.subtitle = sampled::note(interval);
     let unit = if stacks.measure == Measure::Bytes { "bytes" } else { "blocks" };
@@ -55,13 +101,23 @@ fn draw(
     // A frame's label begins with its function.
     drawing.text_truncate_direction = flamegraph::TextTruncateDirection::Right;
     drawing.deterministic = true;
-    let lines: Vec<String> = lines.iter().map(|(stack, value)| format!("{stack} {value}")).collect();
+    drawing
+}
+
+fn svg(drawing: &mut flamegraph::Options<'_>, lines: &[String], out: &mut dyn Write) -> Result<(), Error> {
     // A buffer for inferno's many small writes.
     let mut svg = Vec::new();
-    flamegraph::from_lines(&mut drawing, lines.iter().map(String::as_str), &mut svg)
+    flamegraph::from_lines(drawing, lines.iter().map(String::as_str), &mut svg)
         .map_err(|error| Error::drawing("flamegraph", error.to_string()))?;
     out.write_all(&svg)?;
     Ok(())
+}
+
+fn total(device: &DeviceSnapshot, measure: Measure) -> String {
+    match measure {
+        Measure::Bytes => Bytes(device.peak.total()).to_string(),
+        Measure::Count => format!("{}{} blocks", sampled::about(device.sample_interval()), grouped(blocks(device))),
+    }
 }
 
 fn blocks(device: &DeviceSnapshot) -> u64 {
@@ -70,4 +126,31 @@ fn blocks(device: &DeviceSnapshot) -> u64 {
 
 fn nothing() -> Error {
     Error::drawing("flamegraph", "nothing was live at the peak".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::snapshot::testing::{LINE_7, LINE_9, Story};
+
+    fn recording(seven: u64) -> SnapshotData {
+        let mut story = Story::cpu();
+        story.at(1_000).alloc("a", seven).on(LINE_7);
+        story.at(2_000).alloc("b", 5000).on(LINE_9);
+        story.build()
+    }
+
+    #[test]
+    fn a_difference_has_a_colour_where_a_function_changed() {
+        let draw = |before: u64, after: u64| {
+            let before = recording(before);
+            let format = FlamegraphDiff { before: &before, stacks: Folded::default(), moment_before: Moment::Peak };
+            let mut svg = Vec::new();
+            format.write(&recording(after), &mut svg).unwrap();
+            String::from_utf8(svg).unwrap()
+        };
+        assert!(draw(2000, 9000).contains("(9,000 bytes, 64.29%; +50.00%)"), "of the total after");
+        assert_ne!(draw(2000, 9000), draw(9000, 9000));
+        assert!(draw(2000, 9000).contains("6.836 KiB before, 13.67 KiB after"));
+    }
 }

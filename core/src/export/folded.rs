@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::io::Write;
 
 use super::{Export, LeftOut, budget};
-use crate::analysis::{Moment, device_or_main, label_of_rest, shorten_path};
+use crate::analysis::{Moment, device_or_main, label_of_rest, shorten_path, without_numbers};
 use crate::attribute::{Origin, is_pool};
 use crate::error::Error;
 use crate::snapshot::{ContextId, Device, DeviceSnapshot, Frame, SnapshotData, StackId, SymbolName, Weight};
@@ -34,6 +34,8 @@ pub struct Folded {
     pub moment: Moment,
     /// Adds the scopes as outermost frames in brackets. A call path that ran in several scopes then has several stacks.
     pub scopes: bool,
+    /// The same for modules of the model only.
+    pub modules: bool,
     /// Keeps the frames of the standard library, of memtrace and of thread pools.
     pub all_frames: bool,
     /// The size to keep to: beyond it the smallest stacks are summed in one line. No limit if `None`.
@@ -69,7 +71,15 @@ pub(super) fn largest(lines: &BTreeMap<String, u64>, count: usize) -> Cow<'_, BT
 }
 
 pub(super) fn lines(data: &SnapshotData, device: &DeviceSnapshot, options: &Folded) -> BTreeMap<String, u64> {
-    let mut lines = stacks(data, device, options);
+    with_rest(device, options, stacks(data, device, options, true))
+}
+
+/// [`lines`] by function: frames without line numbers.
+pub(super) fn functions(data: &SnapshotData, device: &DeviceSnapshot, options: &Folded) -> BTreeMap<String, u64> {
+    with_rest(device, options, stacks(data, device, options, false))
+}
+
+fn with_rest(device: &DeviceSnapshot, options: &Folded, mut lines: BTreeMap<String, u64>) -> BTreeMap<String, u64> {
     if options.measure == Measure::Bytes {
         let before = label_of_rest(device, &device.peak.blocks).trim_matches(['(', ')']);
         let rest = [(before, device.peak.not_recorded), ("blocks below min_size", device.peak.below_threshold)];
@@ -84,7 +94,7 @@ pub(super) fn lines(data: &SnapshotData, device: &DeviceSnapshot, options: &Fold
 const MOST_TEXT: usize = 256 << 20;
 
 /// A line for each stack in its scopes; beyond [`MOST_TEXT`] the smallest are summed.
-fn stacks(data: &SnapshotData, device: &DeviceSnapshot, options: &Folded) -> BTreeMap<String, u64> {
+fn stacks(data: &SnapshotData, device: &DeviceSnapshot, options: &Folded, by_line: bool) -> BTreeMap<String, u64> {
     let mut sums: HashMap<(ContextId, StackId), Weight> = HashMap::new();
     for (block, weight) in device.peak_weights() {
         *sums.entry((block.context, block.stack)).or_default() += weight;
@@ -95,7 +105,7 @@ fn stacks(data: &SnapshotData, device: &DeviceSnapshot, options: &Folded) -> BTr
     };
     let mut sums: Vec<_> = sums.into_iter().map(|(key, sum)| (key, value(sum))).collect();
     sums.sort_unstable_by_key(|(key, value)| (Reverse(*value), *key));
-    let mut names = FrameNames::of(data, options);
+    let mut names = FrameNames { lines: by_line, ..FrameNames::of(data, options) };
     let (mut lines, mut text) = (BTreeMap::new(), 0);
     for (at, ((context, stack), value)) in sums.iter().enumerate() {
         if text > MOST_TEXT {
@@ -123,17 +133,19 @@ struct FrameNames<'a> {
     options: &'a Folded,
     /// By the frame's address in memory; `None` for hidden frames.
     names: HashMap<*const Frame, Option<String>>,
+    /// Frames have no lines, so that two recordings have equal names where an edit moved lines.
+    lines: bool,
 }
 
 impl<'a> FrameNames<'a> {
     fn of(data: &'a SnapshotData, options: &'a Folded) -> Self {
-        Self { data, options, names: HashMap::new() }
+        Self { data, options, names: HashMap::new(), lines: true }
     }
 
     /// The stack, outermost frame first; scopes in brackets before it, if the options ask for them.
     fn folded(&mut self, context: ContextId, stack: StackId) -> String {
         let mut line = String::new();
-        for name in self.data.context_names(context).into_iter().filter(|_| self.options.scopes) {
+        for name in self.outermost(context) {
             append(&mut line, &format!("[{}]", clean(name)));
         }
         for frame in self.data.stacks.frames(stack).rev() {
@@ -145,12 +157,25 @@ impl<'a> FrameNames<'a> {
         if line.is_empty() { "(no stack)".to_owned() } else { line }
     }
 
+    fn outermost(&self, context: ContextId) -> Vec<&'a str> {
+        let Folded { scopes, modules, .. } = self.options;
+        let is_shown =
+            |id: &ContextId| *scopes || self.data.contexts.get(id.0 as usize).is_some_and(|node| node.module);
+        let names = self.data.context_ids(context).into_iter().zip(self.data.context_names(context));
+        names.filter(|(id, _)| (*scopes || *modules) && is_shown(id)).map(|(_, name)| name).collect()
+    }
+
     fn name(&mut self, frame: &'a Frame) -> Option<&str> {
-        let (rules, all) = (&self.data.settings.rules, self.options.all_frames);
+        let (rules, all, lines) = (&self.data.settings.rules, self.options.all_frames, self.lines);
         let name = || match Origin::of(rules, frame) {
             Origin::Std | Origin::Memtrace if !all => None,
             _ if !all && is_pool(rules, frame) => Some(POOL.to_owned()),
-            _ => Some(clean(&function_and_line(frame, &self.data.process.working_dir))),
+            _ if lines => Some(clean(&function_and_line(frame, &self.data.process.working_dir))),
+            _ => {
+                let frame =
+                    Frame { line: None, function: Some(without_numbers(frame.function_or_empty())), ..frame.clone() };
+                Some(clean(&function_and_line(&frame, &self.data.process.working_dir)))
+            }
         };
         self.names.entry(std::ptr::from_ref(frame)).or_insert_with(name).as_deref()
     }

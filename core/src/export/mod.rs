@@ -64,7 +64,7 @@ use std::io::Write;
 pub use budget::LeftOut;
 pub use capture::Capture;
 #[cfg(feature = "figures")]
-pub use categories::{CategoriesHtml, CategoriesSvg};
+pub use categories::{CategoriesHtml, CategoriesSvg, TimelineSvg};
 pub use categories::{CategoriesJson, CategoriesRaw};
 pub use chrome::{ChromeTrace, MemoryLayout, Steps};
 pub use dhat::Dhat;
@@ -72,7 +72,7 @@ pub use dhat::Dhat;
 pub use figure::{Figure, OperatorsSvg};
 pub use firefox::Firefox;
 #[cfg(feature = "flamegraph")]
-pub use flamegraph::Flamegraph;
+pub use flamegraph::{Flamegraph, FlamegraphDiff};
 pub use folded::{Folded, Measure};
 pub use format::Format;
 #[cfg(not(feature = "flamegraph"))]

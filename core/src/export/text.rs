@@ -111,7 +111,8 @@ impl Page<'_> {
         for row in &section.rows {
             table.row(row.iter().map(|cell| cell_text(cell, about)).collect());
         }
-        table.lines(self.options.width).iter().for_each(|line| self.line(line));
+        // A table cuts its labels itself.
+        table.lines(self.options.width).iter().for_each(|line| _ = writeln!(self.text, "{line}"));
     }
 
     fn heading(&mut self, text: &str) {
@@ -122,8 +123,22 @@ impl Page<'_> {
         let _ = writeln!(self.text, "{on}{text}{off}");
     }
 
+    /// A sentence, wrapped at the width. What follows is indented as its beginning.
     fn line(&mut self, text: &str) {
-        self.text.push_str(text);
+        let indent = text.len() - text.trim_start().len();
+        let mut rest = text.to_owned();
+        while let Some((at, _)) = rest.char_indices().nth(self.options.width) {
+            let within = rest.get(indent..=at).unwrap_or_default();
+            let space = indent + within.trim_end_matches(|c| c != ' ').trim_end().len();
+            if space == indent {
+                break;
+            }
+            let (line, after) = rest.split_at(space);
+            self.text.push_str(line);
+            self.text.push('\n');
+            rest = " ".repeat(indent) + after.trim_start();
+        }
+        self.text.push_str(&rest);
         self.text.push('\n');
     }
 }
@@ -147,4 +162,24 @@ pub(super) fn cell_text(cell: &Cell, about: &str) -> String {
 
 fn sign(bytes: i64) -> &'static str {
     if bytes < 0 { "-" } else { "" }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sentences_are_wrapped_at_spaces_and_keep_their_indentation() {
+        let wrapped = |width: usize, text: &str| {
+            let options = Text { width, ..Text::default() };
+            let mut page = Page { text: String::new(), options: &options };
+            page.line(text);
+            page.text
+        };
+        assert_eq!(wrapped(10, "one two three four"), "one two\nthree four\n");
+        assert_eq!(wrapped(10, "  é two three fo"), "  é two\n  three fo\n");
+        assert_eq!(wrapped(7, "one two"), "one two\n");
+        assert_eq!(wrapped(4, "unbreakable word"), "unbreakable word\n", "a long word is not cut");
+        assert_eq!(wrapped(usize::MAX, "a  b"), "a  b\n");
+    }
 }

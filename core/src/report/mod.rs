@@ -20,7 +20,7 @@ pub use diff::DiffOptions;
 pub use findings::{Cost, Finding, findings};
 pub use section::{Cell, Section};
 
-use crate::analysis::{Moment, Shown, TABLES, device_or_main};
+use crate::analysis::{Moment, ON_REQUEST, Shown, TABLES, device_or_main};
 use crate::error::Error;
 use crate::snapshot::{Device, DeviceSnapshot, SnapshotData};
 
@@ -136,7 +136,7 @@ impl Report {
 }
 
 fn keys() -> impl Iterator<Item = &'static str> {
-    TABLES.iter().map(|table| table.key).chain(tables::KEYS).chain(device_memory::KEYS)
+    TABLES.iter().chain(&ON_REQUEST).map(|table| table.key).chain(tables::KEYS).chain(device_memory::KEYS)
 }
 
 fn is_key(key: &str) -> bool {

@@ -1,7 +1,7 @@
 //! Tables of live memory, scopes, temporaries and shadowed variables.
 
 use super::{Cell, ReportOptions, Section};
-use crate::analysis::{self, Breakdown, Row, ScopeRow, Shown, TABLES, live_twice, scopes_by_pattern};
+use crate::analysis::{self, Breakdown, ON_REQUEST, Row, ScopeRow, Shown, TABLES, live_twice, scopes_by_pattern};
 use crate::snapshot::{DeviceSnapshot, SnapshotData};
 use crate::units::Bytes;
 
@@ -20,7 +20,8 @@ pub(super) fn sections(
 ) -> Vec<Section> {
     let asked = |key: &str| options.sections.iter().any(|asked| asked == key);
     let matters = |table: &&analysis::BreakdownTable| {
-        shown.contains(&table.shown) && (table.matters)(data, device) || table.shown == Shown::Never && asked(table.key)
+        shown.contains(&table.shown) && (table.matters)(data, device)
+            || table.shown == Shown::Never && shown.contains(&Shown::Always) && asked(table.key)
     };
     let section = |table: &analysis::BreakdownTable| {
         let heading =
@@ -29,7 +30,7 @@ pub(super) fn sections(
         let section = of_breakdown(table.key, &title, table.column, &(table.make)(data, device), options);
         Section { is_estimate: device.is_sample(), ..section }
     };
-    TABLES.iter().filter(matters).map(section).collect()
+    TABLES.iter().chain(&ON_REQUEST).filter(matters).map(section).collect()
 }
 
 pub(super) fn of_breakdown(

@@ -5,6 +5,7 @@ mod files;
 mod resolve;
 mod stacks;
 
+pub use files::SymbolSources;
 pub use resolve::{Resolved, Resolver, without_machinery};
 pub use stacks::with_symbols;
 
@@ -31,9 +32,14 @@ pub struct Symbols {
 
 /// Resolves unique addresses of another process with the files of its objects, if their build-ids still match. Calls `each` after
 /// each address.
-pub fn symbolise_files(addresses: &[u64], objects: Vec<LoadedObject>, mut each: impl FnMut()) -> Symbols {
+pub fn symbolise_files(
+    addresses: &[u64],
+    objects: Vec<LoadedObject>,
+    sources: &SymbolSources,
+    mut each: impl FnMut(),
+) -> Symbols {
     let mut symbols = Symbols::default();
-    let mut resolver = Resolver::of_files(&objects);
+    let mut resolver = Resolver::of_files(&objects, sources);
     for &address in addresses {
         let resolved = resolver.resolve(address);
         symbols.push(address, &resolved, &objects, resolver.spans());

@@ -8,7 +8,7 @@ use std::num::NonZeroU32;
 
 use addr2line::Loader;
 
-use super::files::{self, path_of};
+use super::files::{self, SymbolSources, path_of};
 use crate::snapshot::{FRAMES_LEFT_OUT, Frame, LoadedObject, ObjectSpans, SymbolName};
 
 /// The meaning of one address.
@@ -35,6 +35,7 @@ pub struct Resolver<'a> {
     /// Opened files by their first object; `None` for an unreadable file.
     loaders: HashMap<usize, Option<Loader>>,
     unreadable: Vec<String>,
+    sources: SymbolSources,
 }
 
 impl<'a> Resolver<'a> {
@@ -42,12 +43,13 @@ impl<'a> Resolver<'a> {
     /// objects.
     pub fn new(objects: &'a [LoadedObject], loaded: usize, elsewhere: fn(u64) -> Option<Resolved>) -> Self {
         let (spans, files) = (ObjectSpans::of(objects), first_of_file(objects, loaded));
-        Self { objects, loaded, spans, files, elsewhere, loaders: HashMap::new(), unreadable: Vec::new() }
+        let (loaders, unreadable, sources) = Default::default();
+        Self { objects, loaded, spans, files, elsewhere, loaders, unreadable, sources }
     }
 
     /// A resolver for another process, which has only files.
-    pub fn of_files(objects: &'a [LoadedObject]) -> Self {
-        Self::new(objects, 0, |_| None)
+    pub fn of_files(objects: &'a [LoadedObject], sources: &SymbolSources) -> Self {
+        Self { sources: sources.clone(), ..Self::new(objects, 0, |_| None) }
     }
 
     /// The address ranges of the objects.
@@ -79,7 +81,7 @@ impl<'a> Resolver<'a> {
     fn loader(&mut self, index: usize, object: &LoadedObject) -> Option<&Loader> {
         let is_loaded = index < self.loaded;
         let file = self.files.get(index).copied().unwrap_or(index);
-        let open = || match if is_loaded { open_loaded(object, index) } else { files::open(object) } {
+        let open = || match if is_loaded { open_loaded(object, index) } else { files::open(object, &self.sources) } {
             Ok(loader) => Some(loader),
             Err(why) => {
                 if !is_loaded || path_of(object).exists() {
@@ -109,7 +111,7 @@ fn open_loaded(object: &LoadedObject, index: usize) -> Result<Loader, String> {
     match running {
         Some(program) => Ok(program),
         None if object.build_id.is_empty() => Loader::new(path_of(object)).map_err(|error| error.to_string()),
-        None => files::open(object),
+        None => files::open(object, &SymbolSources::default()),
     }
 }
 
@@ -211,7 +213,7 @@ mod tests {
     fn a_file_is_opened_once_however_often_it_is_named() {
         let objects = [object("/gone", 1, 0x100), object("/gone", 1, 0x200), object("/gone", 2, 0x300)];
         assert_eq!((first_of_file(&objects, 0), first_of_file(&objects, 1)), (vec![0, 0, 2], vec![0, 1, 2]));
-        let mut resolver = Resolver::of_files(&objects);
+        let mut resolver = Resolver::of_files(&objects, &SymbolSources::default());
         (0x100..0x400).step_by(0x10).for_each(|address| assert!(resolver.resolve(address).unknown));
         assert_eq!(resolver.unreadable().len(), 2);
     }
@@ -221,13 +223,16 @@ mod tests {
     fn an_address_outside_the_objects_of_another_process_has_no_name() {
         let own = a_file_is_opened_once_however_often_it_is_named as fn() as usize as u64 + 1;
         let function = |frames: Vec<Frame>| frames.into_iter().filter_map(|frame| frame.function).collect::<Vec<_>>();
-        assert_eq!(function(Resolver::of_files(&[]).resolve(own).frames), [format!("{own:#x}")]);
+        assert_eq!(
+            function(Resolver::of_files(&[], &SymbolSources::default()).resolve(own).frames),
+            [format!("{own:#x}")]
+        );
     }
 
     #[test]
     fn every_address_repeats_a_name_of_any_length_in_part_only() {
         let objects = [object(&"é".repeat(10_000), 1, 0x100)];
-        let frames = Resolver::of_files(&objects).resolve(0x180).frames;
+        let frames = Resolver::of_files(&objects, &SymbolSources::default()).resolve(0x180).frames;
         assert_eq!(frames[0].function, Some(format!("{}+0x180", "é".repeat(LONGEST_NAME))));
     }
 }

@@ -10,7 +10,7 @@ use crate::programs::Programs;
 
 /// Runs each benchmark once.
 pub(crate) fn run(run: &Run) -> Result<String> {
-    let names = ["record", "spans", "cuda", "export", "scale", "unwind"];
+    let names = ["record", "spans", "cuda", "export", "report", "scale", "unwind"];
     let benches: Vec<&str> = names.iter().flat_map(|name| ["--bench", name]).collect();
     cmd!(run.shell, "cargo bench --quiet {benches...} -- --test").run()?;
     Ok(format!("{} benchmarks", names.len()))
@@ -58,6 +58,14 @@ pub(crate) fn scale(run: &Run) -> Result<String> {
     print!("{text}");
     let records = text.lines().find(|line| line.contains(" records, "));
     Ok(format!("within its limits: {}", records.context("the benchmark does not print its number of records")?))
+}
+
+/// Checks the limits of a report on a million and on ten million records.
+pub(crate) fn reading(run: &Run) -> Result<String> {
+    let text = said(cmd!(run.shell, "cargo bench --quiet --bench report -- --check"))?;
+    print!("{text}");
+    let ratios = text.lines().find(|line| line.contains(" times the records take "));
+    Ok(ratios.context("the benchmark does not print its ratios")?.to_owned())
 }
 
 /// Checks that the comparisons run. Their figures need a quiet machine; docs/performance.md has them.

@@ -42,7 +42,7 @@ pub(crate) const LANES: &[Lane] = &[
         name: "tests",
         tier: Tier::Quick,
         holds: "the README's test command passes",
-        owns: &["tests/programs/llama", "tests/programs/second-copy"],
+        owns: &["tests/programs/llama", "tests/programs/second-copy", "tests/programs/training"],
         run: tests::run,
     },
     Lane {
@@ -140,7 +140,14 @@ pub(crate) const LANES: &[Lane] = &[
         name: "benches",
         tier: Tier::Quick,
         holds: "every benchmark runs",
-        owns: &["benches/cuda.rs", "benches/export.rs", "benches/scale.rs", "benches/spans.rs", "benches/unwind.rs"],
+        owns: &[
+            "benches/cuda.rs",
+            "benches/export.rs",
+            "benches/report.rs",
+            "benches/scale.rs",
+            "benches/spans.rs",
+            "benches/unwind.rs",
+        ],
         run: benches::run,
     },
     Lane {
@@ -156,6 +163,20 @@ pub(crate) const LANES: &[Lane] = &[
         holds: "a million records are written within limits of time and memory",
         owns: &[],
         run: benches::scale,
+    },
+    Lane {
+        name: "reading",
+        tier: Tier::Full,
+        holds: "a report takes at most the time of reading its million records, 400 MB, and grows linearly to ten million",
+        owns: &[],
+        run: benches::reading,
+    },
+    Lane {
+        name: "differences",
+        tier: Tier::Full,
+        holds: "twenty pairs of equal runs have no difference, and each of ten planted regressions is the first row",
+        owns: &[],
+        run: tests::differences,
     },
     Lane {
         name: "peers",

@@ -21,6 +21,15 @@ pub(crate) fn loom(run: &Run) -> Result<String> {
     Ok("every interleaving".to_owned())
 }
 
+/// `diff` on twenty pairs of equal runs of a program, and on ten planted regressions.
+pub(crate) fn differences(run: &Run) -> Result<String> {
+    let test = cmd!(run.shell, "cargo test --quiet -p training --test differences -- --nocapture");
+    let text = crate::lane::said(test.env("MEMTRACE_TEST_DIFFERENCES", "full"))?;
+    let rows: Vec<&str> = text.lines().filter(|line| line.contains(" bytes")).collect();
+    rows.iter().for_each(|row| println!("{row}"));
+    Ok(rows.first().copied().unwrap_or("no pairs").to_owned())
+}
+
 /// Runs twenty times as many random programs, and the parallel tests a thousand times.
 pub(crate) fn stress(run: &Run) -> Result<String> {
     let shell = &run.shell;

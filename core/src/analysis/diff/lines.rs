@@ -64,8 +64,12 @@ fn lines(data: &SnapshotData, device: &DeviceSnapshot) -> Lines {
     lines
 }
 
-/// A function's name without the numbers of closures: a closure above changes them.
 fn function(name: &str) -> String {
+    SymbolName(&without_numbers(name)).short()
+}
+
+/// A function's name without the numbers of closures: a closure above changes them.
+pub(crate) fn without_numbers(name: &str) -> String {
     let mut plain = String::new();
     let mut rest = name;
     while let Some((front, behind)) = rest.split_once("{closure#") {
@@ -74,7 +78,7 @@ fn function(name: &str) -> String {
         rest = behind.trim_start_matches(|c: char| c.is_ascii_digit());
     }
     plain.push_str(rest);
-    SymbolName(&plain).short()
+    plain
 }
 
 /// The lines of one function: a longest common subsequence by operator, so that lines keep their order.

@@ -11,6 +11,8 @@ mod figure;
 mod html;
 mod json;
 #[cfg(feature = "figures")]
+mod keys;
+#[cfg(feature = "figures")]
 mod plot;
 #[cfg(test)]
 mod tests;
@@ -20,3 +22,5 @@ pub use figure::CategoriesSvg;
 #[cfg(feature = "figures")]
 pub use html::CategoriesHtml;
 pub use json::{CategoriesJson, CategoriesRaw};
+#[cfg(feature = "figures")]
+pub use keys::TimelineSvg;

@@ -1,4 +1,5 @@
-//! Text format of baseline files: one file next to each source file, meant for review.
+//! Text format of baseline files: one file next to each source file, meant for review. Tests write them, and
+//! `cargo memtrace baselines` reviews them.
 //!
 //! ```text
 //! [forward] cuda:0
@@ -17,24 +18,31 @@ const HEAD: &str = "\
 ";
 
 /// How many lines of a peak are stored.
-pub(super) const LINES: usize = 12;
+pub const LINES: usize = 12;
 
 /// One peak, and what was live at it by line, largest first.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct BaselineEntry {
-    pub(super) name: String,
-    pub(super) device: String,
-    pub(super) peak: u64,
-    pub(super) lines: Vec<(u64, String)>,
+pub struct BaselineEntry {
+    /// The assertion's name.
+    pub name: String,
+    /// The device, and whether the whole process was measured.
+    pub device: String,
+    /// Bytes.
+    pub peak: u64,
+    /// Bytes by line.
+    pub lines: Vec<(u64, String)>,
 }
 
 /// All entries of a file, sorted by name and device.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Baselines(Vec<BaselineEntry>);
+pub struct Baselines(Vec<BaselineEntry>);
 
 impl Baselines {
     /// Parses a file's text; the error names the line.
-    pub(super) fn parse(text: &str) -> Result<Self, String> {
+    ///
+    /// # Errors
+    /// If a line is not of the format.
+    pub fn parse(text: &str) -> Result<Self, String> {
         let mut entries: Vec<BaselineEntry> = Vec::new();
         for (number, line) in text.lines().enumerate() {
             let line = line.trim();
@@ -48,12 +56,24 @@ impl Baselines {
         Ok(Self(entries))
     }
 
-    pub(super) fn get(&self, name: &str, device: &str) -> Option<&BaselineEntry> {
+    /// The entry of a name and a device.
+    pub fn get(&self, name: &str, device: &str) -> Option<&BaselineEntry> {
         self.0.iter().find(|entry| entry.name == name && entry.device == device)
     }
 
+    /// The entries, by name and device.
+    pub fn entries(&self) -> &[BaselineEntry] {
+        &self.0
+    }
+
+    /// Removes the entry of a name and a device, if there is one.
+    pub fn remove(&mut self, name: &str, device: &str) -> Option<BaselineEntry> {
+        let at = self.0.iter().position(|entry| entry.name == name && entry.device == device)?;
+        Some(self.0.remove(at))
+    }
+
     /// Inserts or replaces an entry.
-    pub(super) fn put(&mut self, entry: BaselineEntry) {
+    pub fn put(&mut self, entry: BaselineEntry) {
         self.0.retain(|old| (&old.name, &old.device) != (&entry.name, &entry.device));
         self.0.push(entry);
         self.0.sort_by(|a, b| (&a.name, &a.device).cmp(&(&b.name, &b.device)));
@@ -95,21 +115,24 @@ fn number(text: &str) -> Option<u64> {
 }
 
 /// Makes a name fit on one line.
-pub(super) fn clean(name: &str) -> String {
+pub fn clean(name: &str) -> String {
     name.trim().replace(char::is_control, " ")
 }
 
 /// A line's bytes now and in the baseline.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct LineChange {
-    pub(super) now: u64,
-    pub(super) was: u64,
-    pub(super) line: String,
+pub struct LineChange {
+    /// Bytes now.
+    pub now: u64,
+    /// Bytes in the baseline.
+    pub was: u64,
+    /// The line.
+    pub line: String,
 }
 
 /// Compares the lines of two peaks; the largest change comes first. A line that moved within its function is matched if
 /// the function still has the same number of lines.
-pub(super) fn changes(was: &[(u64, String)], now: &[(u64, String)]) -> Vec<LineChange> {
+pub fn changes(was: &[(u64, String)], now: &[(u64, String)]) -> Vec<LineChange> {
     let mut old: Vec<(u64, &str)> = was.iter().map(|(bytes, line)| (*bytes, line.as_str())).collect();
     let mut rows: Vec<LineChange> = Vec::new();
     let mut moved: Vec<(u64, &str)> = Vec::new();

@@ -1,0 +1,114 @@
+//! `baselines`: changed peaks of tests are shown and accepted, as snapshot tests do it; unused ones are removed.
+
+mod pending;
+mod prune;
+
+use std::io::{self, BufRead, IsTerminal, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use memtrace_core::Bytes;
+use memtrace_core::baseline::{BaselineEntry, LineChange, changes};
+use memtrace_core::units::{grouped, signed};
+
+use crate::cli::BaselinesAction;
+use crate::failure::CommandFailure;
+use crate::output;
+use pending::{PendingFile, read};
+
+pub(crate) fn baselines(action: &BaselinesAction) -> Result<ExitCode, CommandFailure> {
+    match action {
+        BaselinesAction::Review { accept, paths } => review(paths, *accept),
+        BaselinesAction::Update { paths } => update(paths),
+        BaselinesAction::Prune { accept, paths, args } => prune::prune(paths, *accept, args),
+    }
+}
+
+fn is_interactive() -> bool {
+    io::stdin().is_terminal() && io::stdout().is_terminal()
+}
+
+fn review(paths: &[PathBuf], accept: bool) -> Result<ExitCode, CommandFailure> {
+    let files = pending::files(paths)?;
+    if files.is_empty() {
+        output::print_text("No baseline has changed.\n")?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let mut left = 0;
+    for file in &files {
+        for entry in file.entries.entries() {
+            output::print_text(&shown(file, entry)?)?;
+            match (accept, is_interactive()) {
+                (true, _) => file.accept(entry)?,
+                (false, false) => left += 1,
+                (false, true) => match answer("accept, skip or reject? [a/s/r] ", &['a', 's', 'r'])? {
+                    Some('a') => file.accept(entry)?,
+                    Some('r') => file.forget(entry)?,
+                    _ => left += 1,
+                },
+            }
+        }
+    }
+    let next = "`cargo memtrace baselines review --accept` or `update` accepts them";
+    if left > 0 {
+        output::print_text(&format!("{left} to review; {next}\n"))?;
+    }
+    Ok(ExitCode::from(u8::from(left > 0 && !is_interactive())))
+}
+
+fn update(paths: &[PathBuf]) -> Result<ExitCode, CommandFailure> {
+    let files = pending::files(paths)?;
+    for (file, entry) in files.iter().flat_map(|file| file.entries.entries().iter().map(move |entry| (file, entry))) {
+        output::print_text(&format!("{}\n", heading(file, entry)?))?;
+        file.accept(entry)?;
+    }
+    if files.is_empty() {
+        output::print_text("No baseline has changed.\n")?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// `tests/model.peaks.txt: forward on cpu: 97.66 KiB → 102.5 KiB, +4.883 KiB`.
+fn heading(file: &PendingFile, entry: &BaselineEntry) -> Result<String, CommandFailure> {
+    let known = read(&file.baselines)?.get(&entry.name, &entry.device).map(|known| known.peak);
+    let change = match known {
+        Some(was) => {
+            let change = entry.peak as i64 - was as i64;
+            format!("{} → {}, {}", Bytes(was), Bytes(entry.peak), signed(change))
+        }
+        None => format!("new, {}", Bytes(entry.peak)),
+    };
+    Ok(format!("{}: {} on {}: {change}", file.shown(), entry.name, entry.device))
+}
+
+/// The heading and the lines that changed, the largest change first.
+fn shown(file: &PendingFile, entry: &BaselineEntry) -> Result<String, CommandFailure> {
+    let baselines = read(&file.baselines)?;
+    let known = baselines.get(&entry.name, &entry.device).map_or(&[][..], |known| &known.lines);
+    let mut text = format!("{}\n", heading(file, entry)?);
+    for LineChange { now, was, line } in changes(known, &entry.lines) {
+        if now == was {
+            continue;
+        }
+        let change = signed(now as i64 - was as i64);
+        text += &format!("  {change:>12}  {:>15} → {:>15}  {line}\n", grouped(was), grouped(now));
+    }
+    Ok(text + "\n")
+}
+
+/// One of these letters; `None` at the end of the input.
+fn answer(question: &str, letters: &[char]) -> Result<Option<char>, CommandFailure> {
+    loop {
+        output::print_text(question)?;
+        let mut line = String::new();
+        let read = io::stdin().lock().read_line(&mut line);
+        if read.map_err(|error| CommandFailure::usage(format!("cannot read the answer: {error}")))? == 0 {
+            return Ok(None);
+        }
+        let first = line.trim().chars().next().map(|letter| letter.to_ascii_lowercase());
+        if first.is_some_and(|letter| letters.contains(&letter)) {
+            return Ok(first);
+        }
+        let _ = io::stdout().flush();
+    }
+}
