@@ -1,6 +1,7 @@
 //! Temporaries: blocks freed soon after their allocation, which is avoidable memory traffic.
 
 use std::collections::HashMap;
+use std::num::NonZeroU64;
 
 use super::labels::{Labels, line_label};
 use crate::attribute::allocator;
@@ -52,18 +53,20 @@ pub fn temporaries(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<Temporar
 
 /// Blocks that were freed before [`SOON`] more were allocated.
 pub(super) fn short_lived(records: &[Record]) -> Vec<Block> {
-    let mut allocated: HashMap<Option<std::num::NonZeroU64>, usize> = HashMap::new();
+    // The newest allocs that are not freed: what is freed soon is among them.
+    let mut newest: [Option<NonZeroU64>; SOON] = [None; SOON];
     let mut allocs = 0;
     let mut found = Vec::new();
     for record in records {
         match record.kind {
             RecordKind::Alloc => {
+                newest[allocs % SOON] = record.alloc_seq;
                 allocs += 1;
-                allocated.insert(record.alloc_seq, allocs);
             }
+            RecordKind::Free if record.alloc_seq.is_none() => {}
             RecordKind::Free => {
-                let since = allocated.remove(&record.alloc_seq).map(|at| allocs - at);
-                if since.is_some_and(|since| since < SOON) {
+                if let Some(one) = newest.iter_mut().find(|seq| **seq == record.alloc_seq) {
+                    *one = None;
                     found.push(record.block());
                 }
             }

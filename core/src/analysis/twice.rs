@@ -3,9 +3,11 @@
 use std::collections::{BTreeMap, HashMap};
 use std::num::NonZeroU64;
 
+use foldhash::fast::RandomState;
+
 use super::labels::frame_location;
 use super::log;
-use crate::attribute::{Origin, is_made_anew, operator};
+use crate::attribute::{Origin, is_made_anew, operator, twice_once};
 use crate::snapshot::{Block, DeviceSnapshot, Frame, RecordKind, SnapshotData, StackId, ThreadId};
 
 /// Blocks of one size that a function held together at the peak, and the peak if each had replaced the one before it.
@@ -42,6 +44,10 @@ impl LiveTwice {
 /// Weights are seldom counted, because the fields of a structure are dropped oldest first. A counted block may still be
 /// needed: it may be the second operand of an operation, or belong to a graph that no backward pass uses.
 pub fn live_twice(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<LiveTwice> {
+    twice_once(data, device, || made(data, device))
+}
+
+fn made(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<LiveTwice> {
     let peak = device.peak.bytes;
     let log = Log::of(data, device);
     let mut holders = Holders { data, known: HashMap::new() };
@@ -131,7 +137,7 @@ fn parting(data: &SnapshotData, older: StackId, newer: StackId) -> Parting<'_> {
 
 struct Log<'a> {
     device: &'a DeviceSnapshot,
-    /// Positions of each block's alloc and free, by the block's number.
+    /// Positions of the alloc and the free of each block of the peak, by the block's number.
     allocated: HashMap<Option<NonZeroU64>, usize>,
     freed: HashMap<Option<NonZeroU64>, usize>,
     allocs: HashMap<ThreadId, Vec<usize>>,
@@ -142,16 +148,25 @@ struct Log<'a> {
 impl<'a> Log<'a> {
     fn of(data: &SnapshotData, device: &'a DeviceSnapshot) -> Self {
         let (mut allocated, mut freed) = (HashMap::new(), HashMap::new());
+        // Sorted, as blocks of the peak are in the order of their allocation.
+        let mut wanted: Vec<Option<NonZeroU64>> = device.peak.blocks.iter().map(|block| block.seq).collect();
+        wanted.sort_unstable();
+        let last = wanted.last().copied().flatten();
+        let is_wanted = |seq: Option<NonZeroU64>| seq <= last && wanted.binary_search(&seq).is_ok();
         let (mut backward_before, mut count) = (Vec::with_capacity(device.records.len()), 0);
         let mut allocs: HashMap<ThreadId, Vec<usize>> = HashMap::new();
-        let mut backward = HashMap::new();
+        let mut backward: HashMap<StackId, bool, RandomState> = HashMap::default();
         for (at, record) in device.records.iter().enumerate() {
             backward_before.push(count);
             if record.kind == RecordKind::Free {
-                freed.insert(record.alloc_seq, at);
+                if is_wanted(record.alloc_seq) {
+                    freed.insert(record.alloc_seq, at);
+                }
                 continue;
             }
-            allocated.insert(record.alloc_seq, at);
+            if is_wanted(record.alloc_seq) {
+                allocated.insert(record.alloc_seq, at);
+            }
             let is_backward = || operator(data, record.stack).is_some_and(|operator| operator.is_backward);
             allocs.entry(record.thread).or_default().push(at);
             count += usize::from(*backward.entry(record.stack).or_insert_with(is_backward));

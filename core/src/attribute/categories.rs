@@ -5,14 +5,15 @@
 //! verdict inferred from a lifetime alone is only likely: other blocks of the same site and size that stay revoke it. Where
 //! the evidence does not decide, the category is unknown, and [`Either`] narrows it down if it can.
 
-use std::collections::{HashMap, HashSet};
 use std::num::NonZeroU64;
 
 use super::gradients::{self, GradientCounts, outlives};
 use super::growing::growing;
+use super::hashed::{HashMap, HashSet};
 use super::hint::Hint;
 use super::history::AllocationHistory;
 use super::lifetimes::{Lifetime, lifetimes};
+use super::memo;
 use super::passes::{Exits, Pass, Passes, exits, pass_at, passes};
 use super::torch::is_python;
 use crate::snapshot::{Category, ContextId, DeviceSnapshot, SnapshotData, StackId, ThreadId};
@@ -43,7 +44,9 @@ const SOON: usize = 10;
 /// agree; otherwise it is unknown.
 #[derive(Clone, Debug, Default)]
 pub struct Categories {
-    by_seq: HashMap<NonZeroU64, Category>,
+    /// Sorted, each with its category.
+    seqs: Vec<NonZeroU64>,
+    categories: Vec<Category>,
     either: HashMap<NonZeroU64, Either>,
 }
 
@@ -91,6 +94,10 @@ const TEMPORARY: Verdict = Verdict::Likely(Category::Temporary);
 impl Categories {
     /// The categories of all blocks that the recording knows.
     pub fn of(data: &SnapshotData, device: &DeviceSnapshot) -> Self {
+        memo::categories(data, device, || Self::made(data, device))
+    }
+
+    fn made(data: &SnapshotData, device: &DeviceSnapshot) -> Self {
         let lives = lifetimes(data, device);
         let work = Work::of(data, device, &lives);
         let told = |life: &Lifetime| {
@@ -103,21 +110,24 @@ impl Categories {
         };
         let verdicts: Vec<Verdict> = lives.iter().map(verdict).collect();
         let mut found = Self::agreed(&lives, &verdicts);
-        inherit(&lives, &verdicts, &mut found.by_seq);
-        found.either.retain(|seq, _| found.by_seq.get(seq) == Some(&Category::Unknown));
+        inherit(&lives, &verdicts, &mut found.categories);
+        let is_unknown = |seq: &NonZeroU64| found.place(*seq).map(|at| found.categories[at]) == Some(Category::Unknown);
+        let known: Vec<NonZeroU64> = found.either.keys().filter(|seq| !is_unknown(seq)).copied().collect();
+        known.iter().for_each(|seq| _ = found.either.remove(seq));
         found
     }
 
     fn agreed(lives: &[Lifetime], verdicts: &[Verdict]) -> Self {
         let like = Like::of(lives, verdicts);
-        let mut found = Self::default();
+        let mut found = Self { seqs: lives.iter().map(|life| life.seq).collect(), ..Self::default() };
+        found.categories.reserve(lives.len());
         for (life, verdict) in lives.iter().zip(verdicts) {
             let category = match verdict {
                 Verdict::Is(category) => *category,
                 Verdict::Likely(category) if !like.stays(life) => *category,
                 Verdict::Likely(_) | Verdict::Open | Verdict::Kept(_) => Category::Unknown,
             };
-            found.by_seq.insert(life.seq, category);
+            found.categories.push(category);
             if let Verdict::Kept(Some(either)) = verdict {
                 found.either.insert(life.seq, *either);
             }
@@ -127,7 +137,11 @@ impl Categories {
 
     /// The category of the block with this number ([`Block::seq`](crate::snapshot::Block::seq)).
     pub fn get(&self, seq: Option<NonZeroU64>) -> Category {
-        seq.and_then(|seq| self.by_seq.get(&seq)).copied().unwrap_or_default()
+        seq.and_then(|seq| self.categories.get(self.place(seq)?)).copied().unwrap_or_default()
+    }
+
+    fn place(&self, seq: NonZeroU64) -> Option<usize> {
+        self.seqs.binary_search(&seq).ok()
     }
 
     /// What the block can only be, if its category is unknown but narrowed down.
@@ -146,19 +160,20 @@ impl Categories {
 }
 
 /// Gives live and open blocks the category of the blocks with the same stack, if those agree.
-fn inherit(lives: &[Lifetime], verdicts: &[Verdict], categories: &mut HashMap<NonZeroU64, Category>) {
+fn inherit(lives: &[Lifetime], verdicts: &[Verdict], categories: &mut [Category]) {
     let is_open = |life: &Lifetime, verdict: &Verdict| life.to == usize::MAX || *verdict == Verdict::Open;
-    let mut of_stack: HashMap<StackId, Option<Category>> = HashMap::new();
-    let category = |categories: &HashMap<NonZeroU64, Category>, life: &Lifetime| categories.get(&life.seq).copied();
-    for (life, _) in lives.iter().zip(verdicts).filter(|(life, verdict)| !is_open(life, verdict)) {
-        let known = category(categories, life).filter(|known| *known != Category::Unknown);
+    let mut of_stack: HashMap<StackId, Option<Category>> = HashMap::default();
+    for ((life, verdict), category) in lives.iter().zip(verdicts).zip(categories.iter()) {
+        if is_open(life, verdict) {
+            continue;
+        }
+        let known = Some(*category).filter(|known| *known != Category::Unknown);
         of_stack.entry(life.stack).and_modify(|agreed| *agreed = agreed.filter(|_| *agreed == known)).or_insert(known);
     }
     let may = |hint| matches!(hint, Hint::Forward | Hint::Join | Hint::Input | Hint::Step);
-    for (life, _) in lives.iter().zip(verdicts).filter(|(life, verdict)| is_open(life, verdict) && may(life.hint)) {
-        let agreed = of_stack.get(&life.stack).copied().flatten();
-        if let (Some(Category::Unknown), Some(agreed)) = (category(categories, life), agreed) {
-            categories.insert(life.seq, agreed);
+    for ((life, verdict), category) in lives.iter().zip(verdicts).zip(categories) {
+        if *category == Category::Unknown && is_open(life, verdict) && may(life.hint) {
+            *category = of_stack.get(&life.stack).copied().flatten().unwrap_or(Category::Unknown);
         }
     }
 }
@@ -172,7 +187,7 @@ struct Like {
 
 impl Like {
     fn of(lives: &[Lifetime], verdicts: &[Verdict]) -> Self {
-        let mut like = Self { replaced: HashSet::new(), freed: HashMap::new() };
+        let mut like = Self { replaced: HashSet::default(), freed: HashMap::default() };
         for (life, verdict) in lives.iter().zip(verdicts) {
             match verdict {
                 Verdict::Kept(Some(_)) | Verdict::Is(Category::OptimizerState) => {
@@ -374,7 +389,7 @@ impl<'a> Work<'a> {
 }
 
 fn forward_passes(lives: &[Lifetime], backward: &Passes) -> HashMap<(ThreadId, usize), usize> {
-    let mut forward = HashMap::new();
+    let mut forward = HashMap::default();
     for life in lives.iter().filter(|life| life.of_stack.in_forward && life.from > 0) {
         if let Some([next, ..]) =
             backward_after(backward, life).filter(|passes| passes.first().is_some_and(|next| life.to > next.from))

@@ -6,9 +6,10 @@
 //! are gradients of variables. If the loss does not depend on all variables, this holds only for sizes that no other operand
 //! has.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::BTreeMap;
 use std::num::NonZeroU64;
 
+use super::hashed::{HashMap, HashSet};
 use super::hint::Hint;
 use super::lifetimes::Lifetime;
 use super::passes::{Pass, Passes, pass_at};
@@ -115,7 +116,7 @@ fn is_variable(life: &Lifetime) -> bool {
 }
 
 fn sizes<'a>(lives: impl Iterator<Item = &'a Lifetime>) -> Sizes<'a> {
-    let mut sizes = Sizes::new();
+    let mut sizes = Sizes::default();
     lives.for_each(|life| sizes.entry(life.size).or_default().push(life));
     sizes
 }

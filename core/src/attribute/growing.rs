@@ -1,8 +1,8 @@
 //! Detects KV caches that grow by concatenation: each block is the previous one plus a constant.
 
-use std::collections::{HashMap, HashSet};
 use std::num::NonZeroU64;
 
+use super::hashed::{HashMap, HashSet};
 use super::hint::Hint;
 use super::lifetimes::Lifetime;
 use crate::snapshot::{StackId, ThreadId};
@@ -21,7 +21,7 @@ pub(super) struct Growing {
 }
 
 pub(super) fn growing(lives: &[Lifetime], is_wanted: impl Fn(&Lifetime) -> bool) -> Growing {
-    let mut places: HashMap<StackId, Vec<&Lifetime>> = HashMap::new();
+    let mut places: HashMap<StackId, Vec<&Lifetime>> = HashMap::default();
     for life in lives.iter().filter(|life| life.hint == Hint::Join && life.from > 0 && is_wanted(life)) {
         places.entry(life.stack).or_default().push(life);
     }
@@ -78,7 +78,7 @@ fn continues(run: &[&Lifetime], life: &Lifetime) -> bool {
 
 /// Other allocations of each thread's operators, in order.
 fn work<'a>(lives: &'a [Lifetime], collected: &HashSet<NonZeroU64>) -> HashMap<ThreadId, Vec<&'a Lifetime>> {
-    let mut work: HashMap<ThreadId, Vec<&Lifetime>> = HashMap::new();
+    let mut work: HashMap<ThreadId, Vec<&Lifetime>> = HashMap::default();
     let is_one = |life: &&Lifetime| matches!(life.hint, Hint::Forward | Hint::Join) && !collected.contains(&life.seq);
     lives.iter().filter(is_one).for_each(|life| work.entry(life.thread).or_default().push(life));
     work
@@ -89,7 +89,7 @@ fn is_read(run: &[&Lifetime], work: &HashMap<ThreadId, Vec<&Lifetime>>) -> bool 
     let after = |life: &&Lifetime, until: usize| -> HashMap<StackId, u64> {
         let work = work.get(&life.thread).map_or(&[][..], Vec::as_slice);
         let work = work.get(work.partition_point(|other| other.from < life.from)..).unwrap_or_default();
-        let mut sizes = HashMap::new();
+        let mut sizes = HashMap::default();
         for other in work.iter().take_while(|other| other.from < until) {
             // The first of each site; later ones are those of the next layer.
             sizes.entry(other.stack).or_insert(other.size);

@@ -1,14 +1,14 @@
 //! Allocation history of each site and thread, as sorted positions in the log.
 
-use std::collections::HashMap;
-
+use super::hashed::HashMap;
 use super::lifetimes::Lifetime;
 use crate::snapshot::{StackId, ThreadId};
 
 /// Positions of allocations, sorted. A site is a stack here.
 #[derive(Debug, Default)]
 pub(super) struct AllocationHistory {
-    all: Vec<usize>,
+    /// Allocations up to each position.
+    until: Vec<u32>,
     stacks: Vec<StackId>,
     of_thread: HashMap<ThreadId, Vec<usize>>,
     of_stack: HashMap<StackId, Vec<(usize, usize)>>,
@@ -30,7 +30,12 @@ impl AllocationHistory {
     pub(super) fn of(lives: &[Lifetime]) -> Self {
         let mut places = Self::default();
         for life in lives.iter().filter(|life| life.from > 0) {
-            places.all.push(life.from);
+            let position = life.from;
+            if places.until.len() <= position {
+                // Lives are in the order of their allocation.
+                places.until.resize(position + 1, places.stacks.len() as u32);
+            }
+            places.until[position] += 1;
             places.stacks.push(life.stack);
             if life.of_stack.in_forward {
                 places.forward.push(life.from);
@@ -47,8 +52,11 @@ impl AllocationHistory {
 
     /// Number of allocations after position `from`, up to `to`.
     pub(super) fn allocations(&self, from: usize, to: usize) -> usize {
-        let until = |position| self.all.partition_point(|at| *at <= position);
-        until(to) - until(from)
+        self.until(to).saturating_sub(self.until(from))
+    }
+
+    fn until(&self, position: usize) -> usize {
+        self.until.get(position).or(self.until.last()).map_or(0, |count| *count as usize)
     }
 
     pub(super) fn goes_on(&self, thread: ThreadId, position: usize) -> bool {
@@ -69,9 +77,8 @@ impl AllocationHistory {
     pub(super) fn is_straight(&self, life: &Lifetime) -> bool {
         const MOST: usize = 512;
         const OFTEN: usize = 8;
-        let until = |position| self.all.partition_point(|at| *at <= position);
-        let (from, to) = (until(life.from), until(life.to));
-        let mut counts: HashMap<StackId, usize> = HashMap::new();
+        let (from, to) = (self.until(life.from), self.until(life.to));
+        let mut counts: HashMap<StackId, usize> = HashMap::default();
         let is_rare = |stack: &StackId| {
             let count = counts.entry(*stack).or_default();
             *count += 1;

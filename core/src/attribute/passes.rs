@@ -1,7 +1,6 @@
 //! Passes (backward passes, optimizer steps): stretches of the log in which a thread did one kind of work.
 
-use std::collections::{HashMap, HashSet};
-
+use super::hashed::{HashMap, HashSet};
 use super::hint::Hint;
 use super::lifetimes::Lifetime;
 use crate::snapshot::{Category, ContextId, DeviceSnapshot, ThreadId};
@@ -36,8 +35,8 @@ pub(super) fn passes(device: &DeviceSnapshot, lives: &[Lifetime], kind: Hint, ex
     let is_gradient =
         |life: &Lifetime| device.named(Some(life.seq)).is_some_and(|name| name.category == Category::Gradient);
     let left = left(exits);
-    let mut found = Passes::new();
-    let mut open: HashSet<ThreadId> = HashSet::new();
+    let mut found = Passes::default();
+    let mut open: HashSet<ThreadId> = HashSet::default();
     for life in lives.iter().filter(|life| life.from > 0 && life.hint.is_work()) {
         let passes = found.entry(life.thread).or_default();
         if life.hint != kind {
@@ -73,7 +72,7 @@ fn close(passes: &mut [Pass], left: Option<&Vec<usize>>, next: Option<usize>) {
 }
 
 pub(super) fn exits(device: &DeviceSnapshot) -> Exits {
-    let mut exits = Exits::new();
+    let mut exits = Exits::default();
     for mark in device.marks.iter().filter(|mark| !mark.enter) {
         let position = device.records.partition_point(|record| record.time_ns <= mark.time_ns);
         exits.entry((mark.thread, mark.context)).or_default().push(position);
@@ -82,7 +81,7 @@ pub(super) fn exits(device: &DeviceSnapshot) -> Exits {
 }
 
 fn left(exits: &Exits) -> HashMap<ThreadId, Vec<usize>> {
-    let mut left: HashMap<ThreadId, Vec<usize>> = HashMap::new();
+    let mut left: HashMap<ThreadId, Vec<usize>> = HashMap::default();
     for ((thread, _), positions) in exits {
         left.entry(*thread).or_default().extend(positions);
     }

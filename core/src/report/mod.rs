@@ -21,6 +21,7 @@ pub use findings::{Cost, Finding, findings};
 pub use section::{Cell, Section};
 
 use crate::analysis::{Moment, ON_REQUEST, Shown, TABLES, device_or_main};
+use crate::attribute::Memoized;
 use crate::error::Error;
 use crate::snapshot::{Device, DeviceSnapshot, SnapshotData};
 
@@ -74,6 +75,7 @@ impl Report {
         let Some(device) = device.filter(|device| device.peak.total() > 0 || device.stats.num_ooms > 0) else {
             return Ok(Self { notes: notes::notes(data), ..nothing(data) });
         };
+        let _memo = Memoized::begin(data, device);
         let mut report = match &options.moment {
             Moment::Peak => Self::of_device(data, device, options),
             moment => Self::of_moment(data, device, moment, options)?,
