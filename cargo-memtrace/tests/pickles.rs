@@ -98,8 +98,12 @@ fn snapshot() -> Value {
 }
 
 fn written(folder: &Path) -> PathBuf {
+    written_as(folder, &snapshot())
+}
+
+fn written_as(folder: &Path, snapshot: &Value) -> PathBuf {
     let mut bytes = vec![0x80, 2];
-    pickled(&snapshot(), &mut bytes);
+    pickled(snapshot, &mut bytes);
     bytes.push(b'.');
     let path = folder.join("generated.pickle");
     std::fs::write(&path, bytes).unwrap();
@@ -183,6 +187,20 @@ fn private_pools_have_segments_and_holes_of_their_own() {
     let row = |pool: &str| text.lines().find(|line| line.ends_with(pool)).unwrap_or_else(|| panic!("{pool}: {text}"));
     assert!(row("private (0, 1)").trim_start().starts_with("2.000 MiB  512.0 KiB"), "{text}");
     assert!(row("shared").trim_start().starts_with("2.000 MiB  1.000 MiB"), "{text}");
+}
+
+#[test]
+fn without_a_log_a_report_has_no_times_and_says_what_is_older() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut without_log = snapshot();
+    without_log["device_traces"] = json!([[]]);
+    without_log["external_annotations"] = json!([]);
+    let pickle = written_as(folder.path(), &without_log);
+    let file = pickle.to_str().unwrap();
+    let text = prints(&["report", file]);
+    assert!(text.contains("Peak 1.500 MiB on cuda:0.\n") && !text.contains(" after 0"), "{text}");
+    assert!(text.contains("0 records, 2 blocks older than the log"), "{text}");
+    assert!(prints(&["check", file, "--no-leak"]).contains("no scope was open on cuda:0"));
 }
 
 #[test]

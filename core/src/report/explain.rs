@@ -152,7 +152,7 @@ fn lives(data: &SnapshotData, device: &DeviceSnapshot, found: &Explained, rows: 
 mod tests {
     use super::*;
     use crate::export::Text;
-    use crate::snapshot::testing::two_lines_and_a_temporary;
+    use crate::snapshot::testing::{Story, frame, registry, stacks, two_lines_and_a_temporary};
 
     #[test]
     fn a_line_is_explained_in_words_tables_and_blocks() {
@@ -169,5 +169,19 @@ mod tests {
             assert!(text.contains(part), "{part}: {text}");
         }
         assert_eq!(Report::of_subject(&data, &Subject::parse("nothing"), &ReportOptions::default()), None);
+    }
+
+    #[test]
+    fn stacks_that_differ_in_hidden_frames_only_are_one() {
+        let operator = |name| frame(name, &registry("candle-core-0.11.1/src/tensor.rs"), 700);
+        let model = frame("net::Net::forward", "/home/u/net/src/model.rs", 7);
+        let mut story = Story::cpu();
+        story.stacks(stacks(vec![operator("relu"), operator("exp"), model], [[0, 2], [1, 2]]));
+        story.at(1_000).alloc("relu", 1024).on(StackId(1));
+        story.at(2_000).alloc("exp", 2048).on(StackId(2));
+        let report = Report::of_subject(&story.build(), &Subject::parse("model.rs:7"), &ReportOptions::default());
+        let sections = report.unwrap().sections;
+        let stacks = sections.iter().find(|section| section.key == "stacks").unwrap();
+        assert_eq!(stacks.about, ["3.000 KiB in 2 blocks:", "  src/model.rs:7 (Net::forward)"]);
     }
 }
