@@ -33,7 +33,11 @@ export class App {
   private readonly paths = new Map<number, string[]>();
   private frame = 0;
 
-  constructor(readonly page: PageHead, root: HTMLElement) {
+  constructor(
+    readonly page: PageHead,
+    root: HTMLElement,
+    private readonly parsed: Promise<void>,
+  ) {
     this.state = decodedState(location.hash);
     replace(root, this.top, this.first.element, this.tools, this.timeline.element, this.tabs, this.panel, this.pinned, this.hover.element);
     window.addEventListener("hashchange", () => {
@@ -104,6 +108,8 @@ export class App {
     this.curves = await curves;
     await this.openKey();
     this.drawNow();
+    performance.mark("first-picture");
+    await this.parsed;
     const known = this.loaded.get(head.prefix) ?? (await DeviceData.load(this.store, recording, head, this.curves));
     if (this.head !== head) return;
     this.loaded.set(head.prefix, known);

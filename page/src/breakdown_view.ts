@@ -12,6 +12,7 @@ export class BreakdownView {
   private readonly sheet = new Sheet();
   private readonly title = h("h3", { class: "told" });
   private readonly blocks = h("div", {});
+  private drawn: unknown[] = [];
 
   constructor(private readonly app: App) {
     this.element = h("div", {}, this.title, h("div", { class: "columns" }, this.sheet.element, this.blocks));
@@ -21,6 +22,9 @@ export class BreakdownView {
     const { app } = this;
     const { data, live, state } = app;
     if (!data || !live) return;
+    const shown = [live, state.key, state.label, state.search];
+    if (shown.every((part, at) => part === this.drawn[at])) return;
+    this.drawn = shown;
     this.title.textContent = `${live.words}, by ${state.key}: ${bytes(live.total)} (${grouped(live.total)} bytes)`;
     const about = data.head.is_sample ? "~" : "";
     const rows = breakdown(data, live, state.key);

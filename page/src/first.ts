@@ -2,18 +2,26 @@
 
 import type { App } from "./app.ts";
 import { h, replace } from "./dom.ts";
+import { grouped, seconds } from "./format.ts";
 import type { Finding } from "./head.ts";
 
 export class FirstScreen {
   readonly element = h("section", { class: "first", "aria-label": "The answer" });
+
+  private drawn: unknown[] = [];
 
   constructor(private readonly app: App) {}
 
   draw(): void {
     const { app } = this;
     const { report, holders, left_out } = app.head;
+    const shown = [report, app.state.key, app.state.label];
+    if (shown.every((part, at) => part === this.drawn[at])) return;
+    this.drawn = shown;
     const [first = "", ...others] = report.answer;
-    const notes = [...report.notes, ...left_out];
+    const { overwritten, start_ns, peak } = app.head;
+    const early = overwritten > 0 && `The log has overwritten its ${grouped(overwritten)} oldest records; the timeline begins at ${seconds(start_ns)}.${peak.time_ns < start_ns ? " The peak was before that; the blocks that were live at it are known." : ""}`;
+    const notes = [...report.notes, ...left_out, ...(early ? [early] : [])];
     replace(
       this.element,
       h("div", { class: "answer" }, h("p", { class: "peak" }, first), ...others.map((line) => h("p", {}, line))),

@@ -29,6 +29,9 @@ const TRIES: usize = 4;
 pub(super) struct DevicePart {
     /// What the page reads first.
     pub(super) head: Value,
+    /// Columns of the first picture.
+    pub(super) curves: String,
+    /// All other columns.
     pub(super) columns: String,
     pub(super) left_out: LeftOut,
 }
@@ -50,8 +53,9 @@ pub(super) fn part(
     let end_ns = data.process.duration_ns.max(last_ns).max(start_ns + 1);
     let scales = levels::scales(&history, start_ns, end_ns);
 
+    let mut first = ColumnStore::named(prefix);
+    let series = curves(device, &history, &stacks, &keys, &scales, &mut first);
     let mut fixed = ColumnStore::named(prefix);
-    let series = curves(device, &history, &stacks, &keys, &scales, &mut fixed);
     let frames = extras::stacks(data, &stacks, &mut fixed);
     let (call_texts, calls, calls_left_out) = extras::calls(data, device, &mut fixed);
     let spans_left_out = extras::spans(data, device, end_ns, &mut fixed);
@@ -63,7 +67,7 @@ pub(super) fn part(
 
     let words = words::report(&report).to_string().len() + json!(series).to_string().len() + OTHER_WORDS;
     let (blocks, left_out) =
-        fitting(&history, &stacks, &keys, device, prefix, max_bytes.saturating_sub((fixed.html.len() + words) as u64));
+        fitting(&history, &stacks, &keys, device, prefix, max_bytes.saturating_sub((first.html.len() + fixed.html.len() + words) as u64));
     let holders = holders(data, device, HOLDERS);
     let peak = &device.peak;
     let (rest_label, rest) = (label_of_rest(device, &peak.blocks), peak.not_recorded);
@@ -101,7 +105,7 @@ pub(super) fn part(
         "left_out": left_out_words(&left_out, calls_left_out, spans_left_out),
         "threads": data.process.threads.iter().map(|thread| json!([thread.number.number(), thread.name])).collect::<Vec<_>>(),
     });
-    Ok(DevicePart { head, columns: fixed.html + &blocks.columns.html, left_out })
+    Ok(DevicePart { head, curves: first.html, columns: fixed.html + &blocks.columns.html, left_out })
 }
 
 fn left_out_words(left_out: &LeftOut, calls: usize, spans: usize) -> Vec<String> {

@@ -23,9 +23,9 @@ use crate::error::Error;
 use crate::report::{DiffOptions, Report, ReportOptions};
 use crate::snapshot::{DeviceSnapshot, SnapshotData};
 
-/// The viewer, with a mark where the data goes.
+/// The viewer, with marks where the data goes: before its script what the first picture needs, behind it all else.
 const PAGE: &str = include_str!("page.html");
-const MARK: &str = "<!--data-->";
+const MARKS: [&str; 2] = ["<!--first-->", "<!--data-->"];
 /// Changes of fewer bytes are folded.
 const CHANGED: u64 = 1;
 
@@ -48,7 +48,9 @@ impl Default for HtmlPage<'_> {
 
 impl Export for HtmlPage<'_> {
     fn write(&self, data: &SnapshotData, out: &mut dyn Write) -> Result<LeftOut, Error> {
-        let (viewer, end) = PAGE.split_once(MARK).unwrap_or((PAGE, ""));
+        let (begin, rest) = PAGE.split_once(MARKS[0]).unwrap_or((PAGE, ""));
+        let (script, end) = rest.split_once(MARKS[1]).unwrap_or((rest, ""));
+        let mut curves = String::new();
         let mut columns = String::new();
         let mut left_out = LeftOut::default();
         let mut recordings = Vec::new();
@@ -62,6 +64,7 @@ impl Export for HtmlPage<'_> {
                 let share = (u128::from(budget) * u128::from(weight(device)) / u128::from(records.max(1))) as u64;
                 let part = device::part(data, device, &format!("{number}.{at}."), share)?;
                 devices.push(part.head);
+                curves.push_str(&part.curves);
                 columns.push_str(&part.columns);
                 left_out.allocations += part.left_out.allocations;
                 left_out.largest = left_out.largest.max(part.left_out.largest);
@@ -71,11 +74,8 @@ impl Export for HtmlPage<'_> {
         }
         left_out.max_bytes = self.max_bytes.unwrap_or(0);
         let head = json!({ "version": 1, "recordings": recordings, "changes": self.changes(data)? });
-        write!(
-            out,
-            "{viewer}<script type=\"application/json\" id=\"head\">{}</script>\n{columns}{end}",
-            harmless(&head)
-        )?;
+        write!(out, "{begin}<script type=\"application/json\" id=\"head\">{}</script>\n", harmless(&head))?;
+        write!(out, "{curves}{script}{columns}{end}")?;
         Ok(left_out)
     }
 }

@@ -56,7 +56,7 @@ fn texts_of_a_recording_are_data() {
 #[test]
 fn the_viewer_forbids_everything_from_outside() {
     assert!(PAGE.contains("default-src 'none'") && PAGE.contains("script-src 'sha256-"), "run `node page/build.mjs`");
-    assert_eq!(PAGE.matches(MARK).count(), 1);
+    assert!(MARKS.iter().all(|mark| PAGE.matches(mark).count() == 1));
     assert!(!PAGE.contains("unsafe-") && !PAGE.contains("http://") && !PAGE.contains("https://"));
 }
 
