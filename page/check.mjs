@@ -1,15 +1,19 @@
-// Checks a page in headless Chromium: `node check.mjs PAGE.html [REPORT.json] [--screenshots FOLDER]`. The report is what
-// `cargo memtrace export --to json` writes of the same recording.
+// Checks a page in headless Chromium: `node check.mjs PAGE.html [REPORT.json] [--hostile] [--screenshots FOLDER]`. The
+// report is what `cargo memtrace export --to json` writes of the same recording. With --hostile, every text of the page is
+// replaced by one that tries to be markup.
 
 import { readFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { pathToFileURL } from "node:url";
-import { chromium } from "playwright-core";
+import { browser as launched, open as opened, settled as drawn } from "./browser.mjs";
+import { hostile } from "./hostile.mjs";
 
 const arguments_ = process.argv.slice(2);
 const at = arguments_.indexOf("--screenshots");
 const screenshots = at < 0 ? null : arguments_.splice(at, 2)[1];
-const [file, reportFile] = arguments_;
+const isHostile = arguments_.includes("--hostile");
+const [given, reportFile] = arguments_.filter((argument) => argument !== "--hostile");
+const file = isHostile ? hostile(given) : given;
 const report = reportFile && JSON.parse(readFileSync(reportFile, "utf8"));
 const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
 
@@ -20,10 +24,7 @@ const check = (what, isTrue, found = "") => {
   else failures.push(`${what} ${found}`);
 };
 
-const browser = await chromium.launch({
-  executablePath: process.env.MEMTRACE_CHROMIUM ?? "/usr/bin/chromium",
-  args: ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync"],
-});
+const browser = await launched();
 const context = await browser.newContext({ viewport: { width: 1280, height: 1000 }, colorScheme: "light" });
 const page = await context.newPage();
 page.on("console", (message) => failures.push(`console: ${message.text()}`));
@@ -34,13 +35,9 @@ page.on("request", (request) => {
 });
 page.on("dialog", () => failures.push("a dialog opened"));
 
-const open = async (fragment = "") => {
-  await page.goto("about:blank");
-  await page.goto(pathToFileURL(file).href + fragment);
-  await page.waitForSelector("html[data-ready=yes]", { state: "attached", timeout: 60_000 });
-};
+const open = (fragment = "") => opened(page, file, fragment);
 const fragment = () => page.evaluate(() => location.hash);
-const settled = () => page.evaluate(() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done(null)))));
+const settled = () => drawn(page);
 const rows = () =>
   page.evaluate(() =>
     [...document.querySelectorAll(".panel .sheet tbody tr")].map((row) =>
@@ -127,7 +124,7 @@ if (hasTimes) {
   await page.mouse.click(box.x + 400, box.y + 200);
   await settled();
   check("click: a moment is selected", /at=\d+/.test(await fragment()), await fragment());
-  check("click: the table is of that moment", (await page.textContent(".panel h3")).startsWith("Live after"));
+  check("click: the table is of that moment", ((await page.textContent(".panel h3", { timeout: 2000 }).catch(() => "no table")) ?? "").startsWith("Live after"));
   await page.focus("canvas.timeline");
   const before = await fragment();
   await page.keyboard.press("ArrowRight");
@@ -165,6 +162,10 @@ for (const scheme of ["light", "dark"]) {
   const { violations } = await page.evaluate(`(() => { ${axe}; return axe.run(document, { resultTypes: ["violations"] }); })()`);
   const serious = violations.filter(({ impact }) => impact === "serious" || impact === "critical");
   check(`axe, ${scheme}`, serious.length === 0, serious.map(({ id, nodes }) => `${id}: ${nodes[0].html.slice(0, 160)} ${nodes[0].failureSummary}`).join("; "));
+}
+if (isHostile) {
+  check("hostile texts: no element but the page's own", (await page.$$("img, iframe, object, svg, a")).length === 0);
+  check("hostile texts: shown as they are", (await page.textContent("h1")).includes("<img src=x onerror="));
 }
 await browser.close();
 failures.forEach((failure) => console.log(`FAILED ${failure}`));

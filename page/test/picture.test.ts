@@ -1,9 +1,9 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { slabs } from "../src/lifetimes.ts";
 import { breakdown, liveAt } from "../src/moment.ts";
 import { fromLevel, fromLog } from "../src/picture.ts";
 import { laidOut, segmentsAt } from "../src/segments.ts";
+import { slabs } from "../src/slabs.ts";
 import { boxes, matched, tree } from "../src/tree.ts";
 import { device } from "./recording.ts";
 

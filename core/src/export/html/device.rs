@@ -66,8 +66,14 @@ pub(super) fn part(
     fixed.json("texts", &texts);
 
     let words = words::report(&report).to_string().len() + json!(series).to_string().len() + OTHER_WORDS;
-    let (blocks, left_out) =
-        fitting(&history, &stacks, &keys, device, prefix, max_bytes.saturating_sub((first.html.len() + fixed.html.len() + words) as u64));
+    let (blocks, left_out) = fitting(
+        &history,
+        &stacks,
+        &keys,
+        device,
+        prefix,
+        max_bytes.saturating_sub((first.html.len() + fixed.html.len() + words) as u64),
+    );
     let holders = holders(data, device, HOLDERS);
     let peak = &device.peak;
     let (rest_label, rest) = (label_of_rest(device, &peak.blocks), peak.not_recorded);
