@@ -235,3 +235,52 @@ fn a_write_before_anything_reads_is_dead() {
         assert_eq!((dead.bytes, names), (MIB as u64, ("cuMemsetD8Async", "cuMemcpyHtoDAsync_v2")));
     });
 }
+
+/// What a recording says of each block, without numbers of stacks.
+fn told(data: &SnapshotData) -> Vec<(u64, u64, Option<u64>, String, String)> {
+    let gpu = data.device(Device::Cuda(0)).unwrap();
+    let work = data.gpu_work.as_ref().unwrap();
+    let told = gpu.uses.iter().map(|uses| {
+        let last = uses.known_last();
+        let kernel = last.map_or("", |last| work.kernel(last.kernel)).to_owned();
+        let line = last.and_then(|last| data.stacks.frames(last.stack).next());
+        (
+            uses.seq.get(),
+            uses.count,
+            uses.freed_at,
+            kernel,
+            line.map_or("", |frame| frame.function_or_empty()).to_owned(),
+        )
+    });
+    told.collect()
+}
+
+#[test]
+fn a_streamed_capture_has_the_uses_of_freed_and_live_blocks() {
+    on_gpu(&[], || {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("uses.memtrace");
+        let session = memtrace::builder().uses(true).stream(path.to_str().unwrap()).start().unwrap();
+        let context = CudaContext::new(0).unwrap();
+        let owned = context.new_stream().unwrap();
+        let stream = owned.cu_stream();
+        let module = kernels::load(PTX);
+        let (add, tiles) = (kernels::function(module, "add"), kernels::function(module, "tiles"));
+        let kept = raw::alloc_async(MIB, stream).unwrap();
+        for step in 0..6 {
+            let temporary = raw::alloc_async(MIB + step, stream).unwrap();
+            kernels::launch(add, LaunchForm::Plain, &[vec![kept], vec![temporary], vec![0], vec![5]], stream);
+            // Some steps are flushed by themselves.
+            std::thread::sleep(std::time::Duration::from_millis(60));
+            raw::free_async(temporary, stream).unwrap();
+        }
+        kernels::launch(tiles, LaunchForm::Plain, &[vec![kept; 16], vec![0]], stream);
+        let snapshot = session.snapshot();
+        drop(session);
+        let read = memtrace::read_capture(&path).unwrap();
+        assert_eq!(told(&read), told(&snapshot));
+        assert_eq!(read.gpu_work, snapshot.gpu_work);
+        assert_eq!((read.devices[1].uses.len(), read.devices[1].uses[0].count), (7, 7));
+        assert!(read.settings.uses);
+    });
+}

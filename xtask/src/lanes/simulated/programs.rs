@@ -195,6 +195,7 @@ impl<'r> SimulatedLane<'r> {
     fn recorded(&mut self) -> Result<()> {
         let name = "candle recorded";
         let command = self.linked("candle-recorded")?.variable("MEMTRACE_CUSIM_CUBLAS_WORKSPACE", 8 << 20);
+        let command = command.variable("MEMTRACE_USES", 1);
         let said = self.succeeds(name, &command)?;
         self.checks.number(name, &said, 1..=u64::MAX, " records equal the driver");
         for line in [
@@ -208,6 +209,8 @@ impl<'r> SimulatedLane<'r> {
         let is_heading =
             |line: &str| line.contains("memory of ") && line.contains("candle-recorded on cuda:0, a simulated GPU");
         self.checks.line(name, &said, "\"memory of …candle-recorded on cuda:0, a simulated GPU\"", is_heading);
+        self.checks.says(name, &said, "uses: the arguments of 100.0 % of ");
+        self.checks.says(name, &said, "of 100.0 % of the bytes allocated on GPUs the last use is known");
         let is_explained =
             |line: &str| line.trim_start().starts_with("0 bytes more") || line.contains("rounding explains");
         self.checks.line(name, &said, "that explains the driver's additional bytes", is_explained);
