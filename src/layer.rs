@@ -36,7 +36,7 @@ use crate::scope::{self, LastPath, SpanKey};
 ///
 /// A span that declares the field `memtrace.cpu.peak_bytes` or `memtrace.cuda0.peak_bytes` gets the most bytes that were live
 /// on the device while it was entered, blocks below the threshold left out. Layers that show fields show it, too, if they are
-/// added after this one. Other spans cost nothing for that.
+/// added after this one.
 ///
 /// ```
 /// let request = tracing::info_span!("request", memtrace.cpu.peak_bytes = tracing::field::Empty);
