@@ -111,6 +111,7 @@ for (const view of await page.$$eval(".tabs button", (tabs) => tabs.map((tab) =>
 const hasTimes = main.end_ns - main.start_ns > 1000;
 await open();
 if (hasTimes) {
+  await (await page.$("canvas.timeline")).scrollIntoViewIfNeeded();
   const box = await (await page.$("canvas.timeline")).boundingBox();
   await page.mouse.move(box.x + 300, box.y + 150);
   await page.mouse.down();

@@ -11,7 +11,8 @@ use crate::lane::{Run, said};
 /// The viewer as committed.
 const VIEWER: &str = "core/src/export/html/page.html";
 /// Sources, copied beside the installed packages.
-const SOURCES: [&str; 6] = ["src", "test", "build.mjs", "check.mjs", "test.mjs", "tsconfig.json"];
+const SOURCES: [&str; 8] =
+    ["src", "test", "browser.mjs", "build.mjs", "check.mjs", "hostile.mjs", "test.mjs", "tsconfig.json"];
 
 pub(crate) fn run(run: &Run) -> Result<String> {
     let folder = folder(run)?;
@@ -28,12 +29,43 @@ pub(crate) fn run(run: &Run) -> Result<String> {
     let job = main_job::files(run, &["--iterations", "1"])?;
     let _chromium = shell.push_env("MEMTRACE_CHROMIUM", chromium);
     let found = checked(run, &folder, &job.join("report.html"), Some(&job.join("report.json")))?;
-    Ok(format!("the viewer is what its sources build; resnet: {found}"))
+    if !run.is_full() {
+        return Ok(format!("the viewer is what its sources build; resnet: {found}"));
+    }
+    let (page, hostile) = (job.join("report.html"), "--hostile");
+    said(cmd!(shell, "node {folder}/check.mjs {page} {hostile}"))?;
+    let others = recordings(run);
+    for recording in &others {
+        page_of(run, &folder, recording)?;
+    }
+    Ok(format!(
+        "the viewer is what its sources build; resnet: {found}; {} other recordings, hostile texts",
+        others.len()
+    ))
 }
 
 fn chromium() -> Option<PathBuf> {
     let named = std::env::var_os("MEMTRACE_CHROMIUM").map(PathBuf::from);
     Some(named.unwrap_or_else(|| "/usr/bin/chromium".into())).filter(|path| path.exists())
+}
+
+/// The golden recording, and genuine snapshots of PyTorch where they are at hand.
+fn recordings(run: &Run) -> Vec<PathBuf> {
+    let folder = std::env::var_os("MEMTRACE_PYTORCH_SNAPSHOTS").map(PathBuf::from);
+    let files = folder.and_then(|folder| std::fs::read_dir(folder).ok()).into_iter().flatten().flatten();
+    let pickles = files.map(|file| file.path()).filter(|path| path.extension().is_some_and(|end| end == "pickle"));
+    std::iter::once(run.root.join("tests/golden/everything.memtrace")).chain(pickles).collect()
+}
+
+/// Makes the page of a recording and compares it with the recording's report.
+fn page_of(run: &Run, folder: &Path, recording: &Path) -> Result<()> {
+    let stem = recording.file_stem().context("a recording has a name")?;
+    let (page, report) = (run.scratch("page")?.join(stem), run.scratch("page")?.join(stem));
+    let (page, report) = (page.with_extension("html"), report.with_extension("json"));
+    let shell = &run.shell;
+    said(cmd!(shell, "cargo run --quiet -p cargo-memtrace -- memtrace view {recording} -o {page} --no-open"))?;
+    said(cmd!(shell, "cargo run --quiet -p cargo-memtrace -- memtrace export {recording} --to json -o {report}"))?;
+    checked(run, folder, &page, Some(&report)).map(drop)
 }
 
 /// What the browser finds on a page: its last line.
