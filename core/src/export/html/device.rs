@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::column::Coding::{Delta, Plain};
 use super::column::ColumnStore;
-use super::history::{BlockHistory, BlockRow};
+use super::history::{PageHistory, LifetimeRow};
 use super::keys::{BlockKey, KeySource, UsedStacks, keys};
 use super::levels::{self, BucketScale};
 use super::{extras, words};
@@ -45,7 +45,7 @@ pub(super) fn part(
 ) -> Result<DevicePart, Error> {
     let options = ReportOptions { device: Some(device.device), rows: ROWS, ..ReportOptions::default() };
     let report = Report::of(data, &options)?;
-    let history = BlockHistory::of(device);
+    let history = PageHistory::of(device);
     let stacks = UsedStacks::of(&history);
     let keys = keys(data, device, &history, &stacks);
     let start_ns = log_start_ns(device);
@@ -134,7 +134,7 @@ fn left_out_words(left_out: &LeftOut, calls: usize, spans: usize) -> Vec<String>
 /// Levels of all curves. Returns the keys with the labels that are series of the timeline.
 fn curves(
     device: &DeviceSnapshot,
-    history: &BlockHistory,
+    history: &PageHistory,
     stacks: &UsedStacks,
     keys: &[BlockKey],
     scales: &[BucketScale],
@@ -170,7 +170,7 @@ struct PackedBlocks {
 
 /// All rows if they fit, or else as many of the largest as do; rows of the peak and of the end stay.
 fn fitting(
-    history: &BlockHistory,
+    history: &PageHistory,
     stacks: &UsedStacks,
     keys: &[BlockKey],
     device: &DeviceSnapshot,
@@ -204,7 +204,7 @@ fn fitting(
 }
 
 /// Which rows must stay, and the others, the largest first.
-fn ranked(history: &BlockHistory) -> (Vec<bool>, Vec<u32>) {
+fn ranked(history: &PageHistory) -> (Vec<bool>, Vec<u32>) {
     let mut must: Vec<bool> = history.rows.iter().map(|row| row.freed_ns.is_none()).collect();
     history.peak.iter().for_each(|(row, _)| must[*row as usize] = true);
     let mut others: Vec<u32> = (0..history.rows.len() as u32).filter(|row| !must[*row as usize]).collect();
@@ -213,7 +213,7 @@ fn ranked(history: &BlockHistory) -> (Vec<bool>, Vec<u32>) {
 }
 
 fn pack(
-    history: &BlockHistory,
+    history: &PageHistory,
     stacks: &UsedStacks,
     keys: &[BlockKey],
     device: &DeviceSnapshot,
@@ -231,7 +231,7 @@ fn pack(
         })
         .collect();
     let rows = || history.rows.iter().enumerate().filter(|(at, _)| is_shown(*at)).map(|(_, row)| row);
-    let life = |row: &BlockRow| row.freed_ns.map_or(0, |freed| freed.saturating_sub(row.block.time_ns) + 1);
+    let life = |row: &LifetimeRow| row.freed_ns.map_or(0, |freed| freed.saturating_sub(row.block.time_ns) + 1);
     columns.numbers("block.from", Delta, rows().map(|row| row.block.time_ns));
     columns.numbers("block.life", Plain, rows().map(life));
     columns.numbers("block.size", Plain, rows().map(|row| row.block.size));

@@ -10,7 +10,7 @@ use crate::snapshot::{Block, DeviceSnapshot, Record, RecordKind, StackId};
 
 /// A block from its alloc to its free.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct BlockRow {
+pub(super) struct LifetimeRow {
     pub(super) block: Block,
     pub(super) weight: u64,
     /// `None` if it is live at the end.
@@ -20,7 +20,7 @@ pub(super) struct BlockRow {
     pub(super) is_gone: bool,
 }
 
-impl BlockRow {
+impl LifetimeRow {
     fn live(block: Block, weight: u64) -> Self {
         Self { block, weight, freed_ns: None, freed_at: StackId::NONE, is_gone: false }
     }
@@ -38,9 +38,9 @@ pub(super) struct HistoryStep {
 
 /// All blocks that a device's log, its peak or its end know.
 #[derive(Debug, Default)]
-pub(super) struct BlockHistory {
+pub(super) struct PageHistory {
     /// Blocks from before the log first, then in the order of their allocation.
-    pub(super) rows: Vec<BlockRow>,
+    pub(super) rows: Vec<LifetimeRow>,
     /// How many rows are from before the log.
     pub(super) early: usize,
     pub(super) steps: Vec<HistoryStep>,
@@ -57,22 +57,22 @@ type BySeq = HashMap<NonZeroU64, (bool, u32), RandomState>;
 /// Rows while the log is read: those from before the log are found last.
 #[derive(Default)]
 struct Rows {
-    early: Vec<BlockRow>,
-    logged: Vec<BlockRow>,
+    early: Vec<LifetimeRow>,
+    logged: Vec<LifetimeRow>,
     by_seq: BySeq,
 }
 
 impl Rows {
     fn alloc(&mut self, block: Block, weight: u64) -> (bool, u32) {
         let place = (false, self.logged.len() as u32);
-        self.logged.push(BlockRow::live(block, weight));
+        self.logged.push(LifetimeRow::live(block, weight));
         block.seq.map(|seq| self.by_seq.insert(seq, place));
         place
     }
 
     fn early(&mut self, block: Block, weight: u64) -> (bool, u32) {
         let place = (true, self.early.len() as u32);
-        self.early.push(BlockRow::live(block, weight));
+        self.early.push(LifetimeRow::live(block, weight));
         block.seq.map(|seq| self.by_seq.insert(seq, place));
         place
     }
@@ -88,7 +88,7 @@ impl Rows {
     }
 }
 
-impl BlockHistory {
+impl PageHistory {
     pub(super) fn of(device: &DeviceSnapshot) -> Self {
         let weight = |size| device.weight(size).bytes;
         let mut rows = Rows::default();
@@ -152,7 +152,7 @@ impl Rows {
     /// Sorts the early rows by age, those known from the peak only first; returns the new place of each.
     fn sort_early(&mut self) -> Vec<u32> {
         let mut order: Vec<u32> = (0..self.early.len() as u32).collect();
-        let rank = |row: &BlockRow| (!row.is_gone, row.block.seq);
+        let rank = |row: &LifetimeRow| (!row.is_gone, row.block.seq);
         order.sort_by_key(|at| rank(&self.early[*at as usize]));
         let mut ranks = vec![0; order.len()];
         order.iter().zip(0..).for_each(|(at, rank)| ranks[*at as usize] = rank);

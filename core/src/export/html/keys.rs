@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use foldhash::fast::RandomState;
 
-use super::history::{BlockHistory, BlockRow};
+use super::history::{PageHistory, LifetimeRow};
 use crate::analysis::{UNNAMED, function_label, line_label, module_label, operator_label, scope_label};
 use crate::attribute::Categories;
 use crate::snapshot::{DeviceSnapshot, SnapshotData, StackId};
@@ -38,7 +38,7 @@ pub(super) struct BlockKey {
 }
 
 impl BlockKey {
-    pub(super) fn of_row(&self, stacks: &UsedStacks, row: u32, block: &BlockRow) -> usize {
+    pub(super) fn of_row(&self, stacks: &UsedStacks, row: u32, block: &LifetimeRow) -> usize {
         let at = match self.source {
             KeySource::Stack => stacks.number(block.block.stack),
             KeySource::Context => block.block.context.0,
@@ -56,7 +56,7 @@ pub(super) struct UsedStacks {
 }
 
 impl UsedStacks {
-    pub(super) fn of(history: &BlockHistory) -> Self {
+    pub(super) fn of(history: &PageHistory) -> Self {
         let mut used = Self::default();
         for row in &history.rows {
             used.add(row.block.stack);
@@ -105,7 +105,7 @@ impl LabelNumbers {
 pub(super) fn keys(
     data: &SnapshotData,
     device: &DeviceSnapshot,
-    history: &BlockHistory,
+    history: &PageHistory,
     stacks: &UsedStacks,
 ) -> Vec<BlockKey> {
     type Label = fn(&SnapshotData, u32) -> String;
@@ -118,7 +118,7 @@ pub(super) fn keys(
         LabelNumbers::default().key(name, KeySource::Context, labels)
     };
     let categories = Categories::of(data, device);
-    let by_block = |name, label: &dyn Fn(&BlockRow) -> String| {
+    let by_block = |name, label: &dyn Fn(&LifetimeRow) -> String| {
         LabelNumbers::default().key(name, KeySource::Block, history.rows.iter().map(label))
     };
     let mut keys = vec![

@@ -1,6 +1,6 @@
 //! Levels of detail: lowest, highest and last live bytes in buckets of equal time, and who held the highest.
 
-use super::history::{BlockHistory, HistoryStep};
+use super::history::{PageHistory, HistoryStep};
 use super::keys::{BlockKey, UsedStacks};
 use crate::analysis::reserved::Reserved;
 use crate::snapshot::DeviceSnapshot;
@@ -35,7 +35,7 @@ impl BucketScale {
 }
 
 /// The scales of a log, coarse to fine: more buckets than twice the records show nothing new.
-pub(super) fn scales(history: &BlockHistory, start_ns: u64, end_ns: u64) -> Vec<BucketScale> {
+pub(super) fn scales(history: &PageHistory, start_ns: u64, end_ns: u64) -> Vec<BucketScale> {
     let most = (2 * history.steps.len() as u64).min(FINE);
     let finer = std::iter::successors(Some(COARSE), |buckets| Some(buckets * FINER).filter(|next| *next <= most));
     finer.map(|buckets| BucketScale::new(start_ns, end_ns, buckets)).collect()
@@ -73,7 +73,7 @@ impl CurveBuckets {
 }
 
 /// Live bytes.
-pub(super) fn live(history: &BlockHistory, scale: BucketScale) -> CurveBuckets {
+pub(super) fn live(history: &PageHistory, scale: BucketScale) -> CurveBuckets {
     let mut curve = CurveBuckets::default();
     let mut now = history.at_start;
     for step in &history.steps {
@@ -115,7 +115,7 @@ pub(super) struct SeriesMix {
 }
 
 /// A key's series over the log.
-pub(super) fn mix(history: &BlockHistory, key: &BlockKey, stacks: &UsedStacks, scale: BucketScale) -> SeriesMix {
+pub(super) fn mix(history: &PageHistory, key: &BlockKey, stacks: &UsedStacks, scale: BucketScale) -> SeriesMix {
     let of_rows: Vec<u32> = history.rows.iter().zip(0..).map(|(row, at)| key.of_row(stacks, at, row) as u32).collect();
     let label = |row: u32| of_rows.get(row as usize).map_or(0, |label| *label as usize);
     let mut sums = vec![0u64; key.labels.len()];
@@ -163,13 +163,13 @@ impl SeriesMix {
     }
 }
 
-fn change(sum: &mut u64, history: &BlockHistory, step: &HistoryStep) {
+fn change(sum: &mut u64, history: &PageHistory, step: &HistoryStep) {
     let weight = history.rows.get(step.row as usize).map_or(0, |row| row.weight);
     *sum = if step.is_free { sum.saturating_sub(weight) } else { sum.saturating_add(weight) };
 }
 
 /// The labels whose own maximum is highest.
-fn largest(history: &BlockHistory, at_start: &[u64], label: &impl Fn(u32) -> usize) -> Vec<u32> {
+fn largest(history: &PageHistory, at_start: &[u64], label: &impl Fn(u32) -> usize) -> Vec<u32> {
     let (mut now, mut most) = (at_start.to_vec(), at_start.to_vec());
     for step in &history.steps {
         let at = label(step.row);

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::history::BlockHistory;
+use super::history::PageHistory;
 use super::keys::{UsedStacks, keys};
 use super::levels;
 use super::*;
@@ -64,7 +64,7 @@ fn the_viewer_forbids_everything_from_outside() {
 fn a_history_ends_in_what_is_live_and_knows_the_peak() {
     for data in [two_lines_and_a_temporary(), busy(200)] {
         let device = &data.devices[0];
-        let history = BlockHistory::of(device);
+        let history = PageHistory::of(device);
         assert_eq!(history.steps.len(), device.records.len());
         let live: Vec<_> = history.rows.iter().filter(|row| row.freed_ns.is_none()).map(|row| row.block).collect();
         assert_eq!(live, device.live);
@@ -84,7 +84,7 @@ fn a_log_that_lost_its_beginning_still_shows_the_peaks_blocks() {
     story.at(4).alloc("last", 50).on(LINE_7);
     story.at(5).free("kept");
     let data = story.overwritten(3).build();
-    let history = BlockHistory::of(&data.devices[0]);
+    let history = PageHistory::of(&data.devices[0]);
     assert_eq!((history.early, history.peak_step), (2, None));
     let sizes: Vec<u64> = history.peak.iter().map(|(row, _)| history.rows[*row as usize].block.size).collect();
     assert_eq!(sizes, [100, 5000]);
@@ -95,7 +95,7 @@ fn a_log_that_lost_its_beginning_still_shows_the_peaks_blocks() {
 fn levels_keep_every_extreme_and_a_mix_adds_up() {
     let data = busy(9000);
     let device = &data.devices[0];
-    let (history, totals) = (BlockHistory::of(device), || log::entries(device).map(|entry| entry.allocated));
+    let (history, totals) = (PageHistory::of(device), || log::entries(device).map(|entry| entry.allocated));
     let stacks = UsedStacks::of(&history);
     let scales = levels::scales(&history, 0, data.process.duration_ns);
     assert_eq!(scales.len(), 1, "no level is finer than the log");
