@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::column::Coding::{Delta, Plain};
 use super::column::ColumnStore;
-use super::history::{PageHistory, LifetimeRow};
+use super::history::{LifetimeRow, PageHistory};
 use super::keys::{BlockKey, KeySource, UsedStacks, keys};
 use super::levels::{self, BucketScale};
 use super::{extras, words};

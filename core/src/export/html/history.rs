@@ -56,13 +56,13 @@ type BySeq = HashMap<NonZeroU64, (bool, u32), RandomState>;
 
 /// Rows while the log is read: those from before the log are found last.
 #[derive(Default)]
-struct Rows {
+struct RowBuilder {
     early: Vec<LifetimeRow>,
     logged: Vec<LifetimeRow>,
     by_seq: BySeq,
 }
 
-impl Rows {
+impl RowBuilder {
     fn alloc(&mut self, block: Block, weight: u64) -> (bool, u32) {
         let place = (false, self.logged.len() as u32);
         self.logged.push(LifetimeRow::live(block, weight));
@@ -91,7 +91,7 @@ impl Rows {
 impl PageHistory {
     pub(super) fn of(device: &DeviceSnapshot) -> Self {
         let weight = |size| device.weight(size).bytes;
-        let mut rows = Rows::default();
+        let mut rows = RowBuilder::default();
         let steps: Vec<_> = log::entries(device)
             .map(|entry| {
                 let (record, weight) = (entry.record, entry.weight.bytes);
@@ -139,7 +139,7 @@ fn peak_step(device: &DeviceSnapshot) -> Option<usize> {
 }
 
 /// A block of the peak that was freed before the log begins.
-fn gone(rows: &mut Rows, block: &Block, start_ns: u64) -> (bool, u32) {
+fn gone(rows: &mut RowBuilder, block: &Block, start_ns: u64) -> (bool, u32) {
     let place = rows.early(*block, 0);
     if let Some(row) = rows.early.get_mut(place.1 as usize) {
         row.freed_ns = Some(row.block.time_ns.min(start_ns));
@@ -148,7 +148,7 @@ fn gone(rows: &mut Rows, block: &Block, start_ns: u64) -> (bool, u32) {
     place
 }
 
-impl Rows {
+impl RowBuilder {
     /// Sorts the early rows by age, those known from the peak only first; returns the new place of each.
     fn sort_early(&mut self) -> Vec<u32> {
         let mut order: Vec<u32> = (0..self.early.len() as u32).collect();

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use foldhash::fast::RandomState;
 
-use super::history::{PageHistory, LifetimeRow};
+use super::history::{LifetimeRow, PageHistory};
 use crate::analysis::{UNNAMED, function_label, line_label, module_label, operator_label, scope_label};
 use crate::attribute::Categories;
 use crate::snapshot::{DeviceSnapshot, SnapshotData, StackId};

@@ -1,6 +1,6 @@
 //! Levels of detail: lowest, highest and last live bytes in buckets of equal time, and who held the highest.
 
-use super::history::{PageHistory, HistoryStep};
+use super::history::{HistoryStep, PageHistory};
 use super::keys::{BlockKey, UsedStacks};
 use crate::analysis::reserved::Reserved;
 use crate::snapshot::DeviceSnapshot;
