@@ -9,6 +9,7 @@ mod sources;
 
 use std::ffi::OsStr;
 use std::fs;
+use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -110,9 +111,12 @@ fn built(package: &str, what: &str) -> Result<PathBuf, CommandFailure> {
     if !folder.exists() {
         eprintln!("memtrace: building {what}; this happens once");
     }
-    // The program's flags and targets are not the kit's.
+    // The program's flags and targets are not the kit's. On a terminal, cargo shows its progress.
+    let quiet = (!std::io::stderr().is_terminal()).then_some("--quiet");
     let status = Command::new(cargo())
-        .args(["build", "--quiet", "--release", "--package", package, "--manifest-path"])
+        .args(["build", "--release", "--package", package])
+        .args(quiet)
+        .arg("--manifest-path")
         .arg(root.join("Cargo.toml"))
         .arg("--target-dir")
         .arg(&target)

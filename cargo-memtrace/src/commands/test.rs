@@ -19,6 +19,12 @@ pub(crate) fn test(args: &TestArgs) -> Result<ExitCode, CommandFailure> {
     command.env(runner_variable()?, kit::runner()?);
     if let Some(memory) = &args.simulate {
         command.envs(kit::simulated_gpu(memory)?).env("MEMTRACE_GPU", "simulated");
+        // As `run` builds there, so that both share what is built.
+        for variable in ["CARGO_PROFILE_DEV_DEBUG", "CARGO_PROFILE_RELEASE_DEBUG"] {
+            if std::env::var_os(variable).is_none() {
+                command.env(variable, "line-tables-only");
+            }
+        }
         // Programs with empty kernels must never be taken for programs of a real GPU.
         command.env("CARGO_TARGET_DIR", crate::input::target_dir().join("simulated-gpu"));
     }

@@ -4,18 +4,21 @@
 mod source;
 mod user;
 
+use std::path::PathBuf;
+
 use anyhow::Result;
 
 use self::user::User;
 use crate::lane::Run;
 
+/// A folder for the trial, which stays, with what cargo built there. Default: a temporary one.
+const FOLDER: &str = "MEMTRACE_TRIAL_FOLDER";
 /// With this variable, a trial that passed writes docs/tool.md.
 const UPDATE: &str = "MEMTRACE_UPDATE_DOCS";
 
 pub(crate) fn run(run: &Run) -> Result<String> {
-    let home = run.scratch("packaged")?;
-    source::make(run, &home.join("crates"), &home.join(".cargo"))?;
-    run.shell.create_dir(home.join("digits"))?;
+    let home = home(run)?;
+    source::make(run, &home.join("vendor"), &home.join(".cargo"))?;
     let mut user = User::new(&home, &run.root.join("xtask/packaged"));
     install(&mut user)?;
     unchanged(&mut user)?;
@@ -29,6 +32,27 @@ pub(crate) fn run(run: &Run) -> Result<String> {
         run.shell.write_file(run.root.join("docs/tool.md"), user.transcript)?;
     }
     Ok(result)
+}
+
+/// The user's home folder, without files of an earlier trial; what cargo built stays.
+fn home(run: &Run) -> Result<PathBuf> {
+    let shell = &run.shell;
+    let home = match std::env::var_os(FOLDER) {
+        Some(folder) => std::path::absolute(folder)?,
+        None => run.scratch("packaged")?,
+    };
+    let package = home.join("digits");
+    let old = ["Cargo.lock", "src", "tests", "snapshot.pickle", "target/memtrace", "target/simulated-gpu/memtrace"];
+    old.iter().try_for_each(|name| shell.remove_path(package.join(name)))?;
+    let cache = shell.create_dir(home.join(".cache/memtrace"))?;
+    for path in shell.read_dir(&cache)? {
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        if !name.contains("target") {
+            shell.remove_path(path)?;
+        }
+    }
+    shell.create_dir(&package)?;
+    Ok(home)
 }
 
 fn install(user: &mut User) -> Result<()> {
@@ -80,7 +104,7 @@ fn read(user: &mut User) -> Result<()> {
     user.write("## Read");
     user.run("cargo memtrace report --top 5", 0, &["At the peak, by line", "src/lib.rs:", "Resident memory"])?;
     user.run("cargo memtrace report --by line,operator --top 3 --json | head -n 40", 0, &["\"version\": 1"])?;
-    user.run("cargo memtrace explain lib.rs:24", 0, &["src/lib.rs:24"])?;
+    user.run("cargo memtrace explain lib.rs:22", 0, &["src/lib.rs:22"])?;
     user.run("cargo memtrace leaks --top 3", 0, &["cpu"])?;
     user.run("cargo memtrace temporaries --top 3", 0, &[])?;
     user.run("cargo memtrace advise", 0, &["cpu"])?;
