@@ -28,7 +28,7 @@ pub(crate) fn choose(preference: GpuPreference, needs: &[String]) -> Result<GpuC
         (Any | Real, DriverAnswer::Real(gpus)) => Ok(GpuChoice::Real(gpus)),
         (Real, DriverAnswer::None(why)) => Ok(GpuChoice::None(why)),
         (Real, DriverAnswer::Simulated(_)) => Ok(GpuChoice::None(
-            "the driver on LD_LIBRARY_PATH is the simulated one; run without scripts/with-simulated-gpu".to_owned(),
+            "the driver on LD_LIBRARY_PATH is the simulated one; take its folder out of the variable".to_owned(),
         )),
         (Any, DriverAnswer::None(why)) => simulate(why, needs),
         (Any, DriverAnswer::Simulated(gpus)) => use_installed("it is on LD_LIBRARY_PATH", gpus, needs),
@@ -52,7 +52,7 @@ fn simulate(why: String, needs: &[String]) -> Result<GpuChoice, String> {
     };
     match needs.iter().find(|library| !folder.join(library).exists()) {
         Some(library) => Ok(GpuChoice::None(format!(
-            "{why}; the simulated GPU has no {library}: build with scripts/with-simulated-gpu or scripts/stand-in-toolkit"
+            "{why}; the simulated GPU has no {library}: build and run with `cargo memtrace test --simulate 24GiB`"
         ))),
         None => Ok(GpuChoice::Simulated { folder: Some(folder), gpus, why }),
     }

@@ -241,7 +241,7 @@ const TOOLS: &[(&str, &str)] = &[
     ("scripts/gpu-check", "needs a machine with a GPU; the lane simulated runs its program"),
     ("scripts/simulated-driver", "part of scripts/with-simulated-gpu"),
     ("scripts/stand-in-toolkit", "part of scripts/with-simulated-gpu"),
-    ("scripts/with-simulated-gpu", "runs programs, for users and for most lanes"),
+    ("scripts/with-simulated-gpu", "runs programs, for most lanes"),
 ];
 
 pub(crate) fn quick() -> Vec<&'static Lane> {
