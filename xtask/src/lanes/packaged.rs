@@ -52,6 +52,17 @@ fn home(run: &Run) -> Result<PathBuf> {
         }
     }
     shell.create_dir(&package)?;
+    // Cargo takes a package of the same name and version for the same package.
+    for target in [package.join("target"), package.join("target/simulated-gpu"), cache.join("kit-target")] {
+        for profile in ["debug", "release"] {
+            let built = target.join(profile).join(".fingerprint");
+            let names = if built.exists() { shell.read_dir(&built)? } else { Vec::new() };
+            names
+                .iter()
+                .filter(|path| path.display().to_string().contains("memtrace-"))
+                .try_for_each(|path| shell.remove_path(path))?;
+        }
+    }
     Ok(home)
 }
 
@@ -63,7 +74,7 @@ fn install(user: &mut User) -> Result<()> {
          page. Cargo's progress is left out; `~` is the home folder of the trial. The programs were built with `opt-level = 0`, to save time.\n\n\
          ## Install",
     );
-    user.run("cargo install --locked cargo-memtrace", 0, &["Installed package `cargo-memtrace v"])?;
+    user.run("cargo install --locked cargo-memtrace", 0, &["Installing ~/.cargo/bin/cargo-memtrace"])?;
     user.write("The program, a package with candle as its only dependency:");
     for file in ["Cargo.toml", "src/lib.rs", "src/main.rs"] {
         user.add(file)?;
@@ -110,6 +121,7 @@ fn read(user: &mut User) -> Result<()> {
     user.run("cargo memtrace advise", 0, &["cpu"])?;
     user.run("cargo memtrace timeline", 0, &["cpu"])?;
     user.run("cargo memtrace flamegraph", 0, &["digits-1.svg"])?;
+    user.run("cargo memtrace view --no-open", 0, &["digits-1.html"])?;
     user.run("cargo memtrace export --to pytorch -o snapshot.pickle", 0, &["wrote snapshot.pickle"])?;
     user.run("cargo memtrace doctor target/release/digits", 0, &["heap: recorded", "lines: yes"])
 }
