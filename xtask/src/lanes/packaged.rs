@@ -44,6 +44,7 @@ fn home(run: &Run) -> Result<PathBuf> {
     let package = home.join("digits");
     let old = ["Cargo.lock", "src", "tests", "snapshot.pickle", "target/memtrace", "target/simulated-gpu/memtrace"];
     old.iter().try_for_each(|name| shell.remove_path(package.join(name)))?;
+    shell.remove_path(home.join(".cargo"))?;
     let cache = shell.create_dir(home.join(".cache/memtrace"))?;
     for path in shell.read_dir(&cache)? {
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
