@@ -10,8 +10,9 @@
 //! # Conditions
 //! - One iteration of ResNet-50 is recorded with blocks of every size. The capture repeats it until it has the records;
 //!   each repetition ends with the frees of what it left.
-//! - Each capture is read by a process of its own, which does what `cargo memtrace report` does. Its memory is the
-//!   kernel's VmHWM: the program, the file's bytes, the recording and the report.
+//! - Each capture is read by a process of its own, which does what `cargo memtrace report` does. Its times are those of
+//!   its thread on a CPU, so that other programs do not count. Its memory is the kernel's VmHWM: the program, the file's
+//!   bytes, the recording and the report.
 
 #[path = "../examples/resnet/model.rs"]
 mod model;
@@ -24,7 +25,6 @@ use std::io::{BufWriter, Write};
 use std::num::NonZeroU64;
 use std::path::Path;
 use std::process::Command;
-use std::time::Instant;
 
 use candle_core::{DType, Device, Tensor};
 use candle_nn::{VarBuilder, VarMap};
@@ -35,8 +35,9 @@ use memtrace::snapshot::{Block, DeviceSnapshot, Mark, Record, RecordKind, Snapsh
 #[global_allocator]
 static ALLOC: memtrace::Alloc = memtrace::Alloc::system();
 
-/// The report of a million records may take as long as reading them, so that both take twice as long.
-const MOST_TIMES_READING: f64 = 2.0;
+/// How much longer reading and the report of a million records may take than reading alone. Categories, which need each
+/// block's whole lifetime, are most of it.
+const MOST_TIMES_READING: f64 = 8.0;
 /// Bytes of the process that reports a million records.
 const MOST_MEMORY: u64 = 400_000_000;
 /// Ten times the records may take this much longer, and this much more memory.
@@ -136,7 +137,7 @@ struct ReportCost {
 }
 
 impl ReportCost {
-    /// The best of three processes: others may use the machine.
+    /// The best of three processes: others share the caches.
     fn of(file: &Path) -> Self {
         let runs = (0..3).map(|_| Self::once(file));
         runs.reduce(|a, b| if a.read_ms + a.report_ms < b.read_ms + b.report_ms { a } else { b }).expect("three runs")
@@ -160,15 +161,21 @@ impl ReportCost {
 
 /// The child: reads and reports as `cargo memtrace report` does, and prints the figures.
 fn measure(file: &Path) {
-    let began = Instant::now();
+    let began = cpu_ms();
     let data = memtrace_core_data(file);
-    let read = began.elapsed();
+    let read = cpu_ms();
     let text = memtrace::export::Text { width: 100, ..Default::default() }.render(&data).expect("the peak is known");
-    let whole = began.elapsed();
+    let reported = cpu_ms();
     assert!(text.contains("At the peak, by line"));
     let records: usize = data.devices.iter().map(|device| device.records.len()).sum();
-    let ms = |time: std::time::Duration| time.as_secs_f64() * 1e3;
-    println!("{records} {} {} {}", ms(read), ms(whole - read), high_water_mark());
+    println!("{records} {} {} {}", read - began, reported - read, high_water_mark());
+}
+
+/// Milliseconds that this thread has spent on a CPU.
+fn cpu_ms() -> f64 {
+    let text = std::fs::read_to_string("/proc/thread-self/schedstat").expect("Linux counts them");
+    let ns: u64 = text.split_whitespace().next().and_then(|ns| ns.parse().ok()).expect("a number");
+    ns as f64 / 1e6
 }
 
 /// VmHWM of this process in bytes.
@@ -210,7 +217,7 @@ fn main() {
         let within = (small.read_ms + small.report_ms) / small.read_ms <= MOST_TIMES_READING
             && small.memory <= MOST_MEMORY
             && times.iter().all(|times| *times <= MOST_TIMES_FOR_TEN * more / 10.0);
-        println!("{}", if within { "ok" } else { "FAIL: over twice the time of reading, 400 MB, or linear" });
+        println!("{}", if within { "ok" } else { "FAIL: over 8 times the time of reading, 400 MB, or linear" });
         std::process::exit(i32::from(!within));
     }
 }

@@ -7,7 +7,7 @@ use foldhash::fast::RandomState;
 
 use super::labels::frame_location;
 use super::log;
-use crate::attribute::{Origin, is_made_anew, operator, twice_once};
+use crate::attribute::{Origin, is_made_anew, once, operator};
 use crate::snapshot::{Block, DeviceSnapshot, Frame, RecordKind, SnapshotData, StackId, ThreadId};
 
 /// Blocks of one size that a function held together at the peak, and the peak if each had replaced the one before it.
@@ -44,7 +44,7 @@ impl LiveTwice {
 /// Weights are seldom counted, because the fields of a structure are dropped oldest first. A counted block may still be
 /// needed: it may be the second operand of an operation, or belong to a graph that no backward pass uses.
 pub fn live_twice(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<LiveTwice> {
-    twice_once(data, device, || made(data, device))
+    once(data, device, || made(data, device))
 }
 
 fn made(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<LiveTwice> {

@@ -94,7 +94,7 @@ const TEMPORARY: Verdict = Verdict::Likely(Category::Temporary);
 impl Categories {
     /// The categories of all blocks that the recording knows.
     pub fn of(data: &SnapshotData, device: &DeviceSnapshot) -> Self {
-        memo::categories(data, device, || Self::made(data, device))
+        memo::once(data, device, || Self::made(data, device))
     }
 
     fn made(data: &SnapshotData, device: &DeviceSnapshot) -> Self {
@@ -199,7 +199,8 @@ impl Like {
                 _ => {}
             }
         }
-        like.freed.values_mut().for_each(|freed| freed.sort_unstable());
+        // A stable sort uses that most of them are in order.
+        like.freed.values_mut().for_each(|freed| freed.sort());
         like
     }
 

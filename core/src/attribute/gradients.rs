@@ -67,7 +67,9 @@ impl<'a> Live<'a> {
     fn at(&mut self, position: usize) -> impl Iterator<Item = &'a Lifetime> {
         while let Some(life) = self.coming.next_if(|life| life.from <= position) {
             // Keyed by the end of the lifetime.
-            self.live.insert((life.to, life.seq), life);
+            if life.to >= position + 2 {
+                self.live.insert((life.to, life.seq), life);
+            }
         }
         self.live = self.live.split_off(&(position + 2, NonZeroU64::MIN));
         self.live.values().copied()

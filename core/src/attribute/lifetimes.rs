@@ -37,7 +37,7 @@ pub(super) fn lifetimes(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<Lif
         let hint = *stacks.entry(stack).or_insert_with(|| StackHint::of(data, stack));
         (hint.within(is_step), hint)
     };
-    let mut found = Found::of(device);
+    let mut found = LifetimeTable::of(device);
     let mut life = |seq: NonZeroU64, block: &Block, from: usize| {
         let Block { size, stack, context, thread, .. } = *block;
         let (hint, of_stack) = hint(stack, context);
@@ -66,7 +66,7 @@ pub(super) fn lifetimes(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<Lif
 
 /// Lifetimes by the numbers of their blocks. The numbers of a log are dense, so a table finds them; those of a hostile
 /// capture need not be, and a hash map finds these.
-struct Found {
+struct LifetimeTable {
     lives: Vec<Lifetime>,
     first: u64,
     /// One more than the position in `lives`; 0 for none.
@@ -74,7 +74,7 @@ struct Found {
     others: HashMap<NonZeroU64, usize>,
 }
 
-impl Found {
+impl LifetimeTable {
     fn of(device: &DeviceSnapshot) -> Self {
         let seqs = || device.records.iter().filter_map(|record| record.alloc_seq).map(NonZeroU64::get);
         let (first, last) = seqs().fold((u64::MAX, 0), |(first, last), seq| (first.min(seq), last.max(seq)));

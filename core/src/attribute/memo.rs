@@ -1,22 +1,21 @@
-//! Memoization of what several parts of one report compute from the whole log: categories, and blocks that were live twice.
+//! Memoization of what several parts of one report compute from the whole log, such as categories.
 
+use std::any::Any;
 use std::cell::RefCell;
 use std::marker::PhantomData;
 
-use super::Categories;
-use crate::analysis::LiveTwice;
 use crate::snapshot::{DeviceSnapshot, SnapshotData};
 
 #[derive(Default)]
-struct Memo {
+struct ReportMemo {
     /// The recording and the device, by their addresses.
     of: (usize, usize),
-    categories: Option<Categories>,
-    twice: Option<Vec<LiveTwice>>,
+    /// One result of each type.
+    results: Vec<Box<dyn Any>>,
 }
 
 thread_local! {
-    static MEMO: RefCell<Option<Memo>> = const { RefCell::new(None) };
+    static MEMO: RefCell<Option<ReportMemo>> = const { RefCell::new(None) };
 }
 
 /// While it lives, this thread computes nothing twice for its device. The device is borrowed, so nothing can change.
@@ -25,7 +24,7 @@ pub(crate) struct Memoized<'a>(PhantomData<(&'a SnapshotData, &'a DeviceSnapshot
 impl<'a> Memoized<'a> {
     pub(crate) fn begin(data: &'a SnapshotData, device: &'a DeviceSnapshot) -> Self {
         let of = key(data, device);
-        MEMO.with_borrow_mut(|memo| *memo = Some(Memo { of, ..Memo::default() }));
+        MEMO.with_borrow_mut(|memo| *memo = Some(ReportMemo { of, ..ReportMemo::default() }));
         Self(PhantomData)
     }
 }
@@ -40,34 +39,20 @@ fn key(data: &SnapshotData, device: &DeviceSnapshot) -> (usize, usize) {
     (std::ptr::from_ref(data).addr(), std::ptr::from_ref(device).addr())
 }
 
-pub(super) fn categories(
-    data: &SnapshotData,
-    device: &DeviceSnapshot,
-    make: impl FnOnce() -> Categories,
-) -> Categories {
-    once(data, device, |memo| &mut memo.categories, make)
-}
-
-pub(crate) fn twice(
-    data: &SnapshotData,
-    device: &DeviceSnapshot,
-    make: impl FnOnce() -> Vec<LiveTwice>,
-) -> Vec<LiveTwice> {
-    once(data, device, |memo| &mut memo.twice, make)
-}
-
-fn once<T: Clone>(
-    data: &SnapshotData,
-    device: &DeviceSnapshot,
-    field: impl Fn(&mut Memo) -> &mut Option<T>,
-    make: impl FnOnce() -> T,
-) -> T {
+/// The result that `make` had before for this device, or has now.
+pub(crate) fn once<T: Clone + 'static>(data: &SnapshotData, device: &DeviceSnapshot, make: impl FnOnce() -> T) -> T {
     let of = key(data, device);
-    let is_of = |memo: &&mut Memo| memo.of == of;
-    let known = MEMO.with_borrow_mut(|memo| memo.as_mut().filter(is_of).and_then(|memo| field(memo).clone()));
+    let known = MEMO.with_borrow(|memo| {
+        let memo = memo.as_ref().filter(|memo| memo.of == of)?;
+        memo.results.iter().find_map(|result| result.downcast_ref::<T>()).cloned()
+    });
     known.unwrap_or_else(|| {
         let made = make();
-        MEMO.with_borrow_mut(|memo| memo.as_mut().filter(is_of).map(|memo| *field(memo) = Some(made.clone())));
+        MEMO.with_borrow_mut(|memo| {
+            if let Some(memo) = memo.as_mut().filter(|memo| memo.of == of) {
+                memo.results.push(Box::new(made.clone()));
+            }
+        });
         made
     })
 }
@@ -81,17 +66,14 @@ mod tests {
     fn only_the_borrowed_device_is_memoized_and_only_while_it_is() {
         let (data, other) = (two_lines_and_a_temporary(), two_lines_and_a_temporary());
         let count = std::cell::Cell::new(0);
-        let twice = |data: &SnapshotData| {
-            twice(data, &data.devices[0], || {
-                count.set(count.get() + 1);
-                Vec::new()
-            });
+        let calls = |data: &SnapshotData| {
+            once(data, &data.devices[0], || count.set(count.get() + 1));
             count.get()
         };
-        assert_eq!([twice(&data), twice(&data)], [1, 2]);
+        assert_eq!([calls(&data), calls(&data)], [1, 2]);
         let memo = Memoized::begin(&data, &data.devices[0]);
-        assert_eq!([twice(&data), twice(&data), twice(&other), twice(&other)], [3, 3, 4, 5]);
+        assert_eq!([calls(&data), calls(&data), calls(&other), calls(&other)], [3, 3, 4, 5]);
         drop(memo);
-        assert_eq!(twice(&data), 6);
+        assert_eq!(calls(&data), 6);
     }
 }

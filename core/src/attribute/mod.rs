@@ -27,7 +27,7 @@ pub use categories::{Categories, Either};
 pub(crate) use hint::{is_made_anew, is_of_optimizer};
 pub use library::library;
 pub(crate) use library::{is_memtraces, name_of_library};
-pub(crate) use memo::{Memoized, twice as twice_once};
+pub(crate) use memo::{Memoized, once};
 pub use operator::{Operator, operator};
 pub(crate) use operator::{allocates_once, has_backward_pass, is_pool, squared_by};
 pub use origin::Origin;
