@@ -106,9 +106,10 @@ impl Snapshot {
     /// | `.trace.json`, `.layout.json` | timeline and memory layout for Chrome and Perfetto |
     /// | `.svg`, `.folded` | flamegraph of the peak; its stacks as text |
     /// | `.pb`, `.speedscope.json`, `.dhat.json` | profiles for pprof, speedscope and DHAT |
+    /// | `.html` | the offline page, for a browser |
     /// | `.txt`, `.json` | the report; its numbers |
     /// | `.operators.json`, `.operators.csv`, `.operators.svg` | the series of operator calls, see [`operators`](Self::operators) |
-    /// | `.categories.html`, `.categories.svg`, `.categories.json`, `.categories.raw.json` | the bytes of each category over time, as torch.profiler's `export_memory_timeline` |
+    /// | `.categories.svg`, `.categories.json`, `.categories.raw.json` | the bytes of each category over time, as torch.profiler's `export_memory_timeline` |
     /// | `.memtrace` | a capture, for [`read_capture`](crate::read_capture) |
     ///
     /// `.gz` after any of them compresses the file. [`export`] documents each format.

@@ -17,9 +17,9 @@
 //! | [`Firefox`] | `.firefox.json` | a profile of allocations over time for the Firefox Profiler |
 //! | [`Capture`] | `.memtrace` | the whole recording, for [`read_capture`](crate::read_capture) |
 //! | [`OperatorsJson`], [`OperatorsCsv`], `OperatorsSvg` | `.operators.json`, `.csv`, `.svg` | the series of operator calls |
-//! | [`CategoriesJson`], [`CategoriesRaw`], `CategoriesSvg`, `CategoriesHtml` | `.categories.json`, `.raw.json`, `.svg`, `.html` | the category timeline |
+//! | [`CategoriesJson`], [`CategoriesRaw`], `CategoriesSvg` | `.categories.json`, `.raw.json`, `.svg` | the category timeline |
 //!
-//! The types without a link need a feature: `Flamegraph` needs `flamegraph`, the other three need `figures`.
+//! The types without a link need a feature: `Flamegraph` needs `flamegraph`, the other two need `figures`.
 
 mod budget;
 mod capture;
@@ -63,9 +63,9 @@ use std::io::Write;
 
 pub use budget::LeftOut;
 pub use capture::Capture;
-#[cfg(feature = "figures")]
-pub use categories::{CategoriesHtml, CategoriesSvg, TimelineSvg};
 pub use categories::{CategoriesJson, CategoriesRaw};
+#[cfg(feature = "figures")]
+pub use categories::{CategoriesSvg, TimelineSvg};
 pub use chrome::{ChromeTrace, MemoryLayout, Steps};
 pub use dhat::Dhat;
 #[cfg(feature = "figures")]
@@ -78,7 +78,7 @@ pub use format::Format;
 #[cfg(not(feature = "flamegraph"))]
 use format::MissingFlamegraph as Flamegraph;
 #[cfg(not(feature = "figures"))]
-use format::{MissingFigure as CategoriesHtml, MissingFigure as CategoriesSvg, MissingFigure as OperatorsSvg};
+use format::{MissingFigure as CategoriesSvg, MissingFigure as OperatorsSvg};
 pub use html::HtmlPage;
 pub use json::Json;
 pub use markdown::markdown;
@@ -93,7 +93,7 @@ use crate::error::Error;
 use crate::snapshot::SnapshotData;
 
 /// Formats by extension. A new format is a file beside this one, a line in the table above, and a row here.
-const FORMATS: [Format; 20] = [
+const FORMATS: [Format; 19] = [
     Format::of_recording::<Pickle>(".pickle"),
     Format::of_recording::<ChromeTrace>(".trace.json"),
     Format::of_recording::<MemoryLayout>(".layout.json"),
@@ -113,7 +113,6 @@ const FORMATS: [Format; 20] = [
     Format::of_recording::<CategoriesRaw>(".categories.raw.json"),
     Format::of_recording::<CategoriesJson>(".categories.json"),
     Format::of_recording::<CategoriesSvg>(".categories.svg"),
-    Format::of_recording::<CategoriesHtml>(".categories.html"),
 ];
 
 /// A format with its options.

@@ -7,7 +7,7 @@ use crate::analysis::{self, operators};
 use crate::export::Flamegraph;
 use crate::export::golden_tests::check;
 #[cfg(feature = "figures")]
-use crate::export::{CategoriesHtml, CategoriesSvg, OperatorsSvg};
+use crate::export::{CategoriesSvg, OperatorsSvg};
 use crate::export::{
     ChromeTrace, Dhat, Export, ExportOperators, Firefox, Folded, Json, MemoryLayout, OperatorsJson, Pickle, Pprof,
     Speedscope, Text, folded, parse_operators,
@@ -49,8 +49,6 @@ fn formats(data: &SnapshotData) -> Vec<(&'static str, Vec<u8>)> {
         ("estimates from a sample", series.to_string().into_bytes()),
         #[cfg(feature = "flamegraph")]
         ("estimates from a sample", written(|out| Flamegraph::default().write(data, out))),
-        #[cfg(feature = "figures")]
-        ("estimates from a sample", written(|out| CategoriesHtml::default().write(data, out))),
         #[cfg(feature = "figures")]
         (", estimated", written(|out| CategoriesSvg::default().write(data, out))),
         #[cfg(feature = "figures")]

@@ -37,8 +37,6 @@ pub(super) struct Picture<'a> {
     pub(super) timeline: CategoryTimeline<'a>,
     /// The categories that ever had a byte.
     pub(super) categories: Vec<Category>,
-    /// The most bytes of each category at any time.
-    pub(super) highest: CategoryBytes,
     pub(super) peak: (u64, CategoryBytes),
     time: AxisUnit,
     end_ns: u64,
@@ -62,7 +60,7 @@ impl<'a> Picture<'a> {
         let highest = timeline.highest();
         let categories = Category::ALL.into_iter().filter(|category| highest.get(*category) > 0).collect();
         let time = AxisUnit::of_time(end_ns.saturating_sub(timeline.start_ns()));
-        Ok(Self { title, categories, highest, timeline, peak, time, end_ns })
+        Ok(Self { title, categories, timeline, peak, time, end_ns })
     }
 
     pub(super) fn time(&self, ns: u64) -> String {

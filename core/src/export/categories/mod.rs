@@ -1,14 +1,12 @@
-//! Category timeline in the forms of torch.profiler's `export_memory_timeline`: two kinds of JSON, a figure and a page.
+//! Category timeline in the forms of torch.profiler's `export_memory_timeline`: two kinds of JSON, and a figure.
 //!
 //! Readers of PyTorch's JSON expect its eight categories, so there KV_CACHE counts as ACTIVATION and WORKSPACE as TEMPORARY. The
-//! figure and the page show all ten.
+//! figure shows all ten.
 
 #[cfg(feature = "figures")]
 mod columns;
 #[cfg(feature = "figures")]
 mod figure;
-#[cfg(feature = "figures")]
-mod html;
 mod json;
 #[cfg(feature = "figures")]
 mod keys;
@@ -19,8 +17,6 @@ mod tests;
 
 #[cfg(feature = "figures")]
 pub use figure::CategoriesSvg;
-#[cfg(feature = "figures")]
-pub use html::CategoriesHtml;
 pub use json::{CategoriesJson, CategoriesRaw};
 #[cfg(feature = "figures")]
 pub use keys::TimelineSvg;

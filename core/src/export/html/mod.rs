@@ -74,7 +74,7 @@ impl Export for HtmlPage<'_> {
         }
         left_out.max_bytes = self.max_bytes.unwrap_or(0);
         let head = json!({ "version": 1, "recordings": recordings, "changes": self.changes(data)? });
-        write!(out, "{begin}<script type=\"application/json\" id=\"head\">{}</script>\n", harmless(&head))?;
+        writeln!(out, "{begin}<script type=\"application/json\" id=\"head\">{}</script>", harmless(&head))?;
         write!(out, "{curves}{script}{columns}{end}")?;
         Ok(left_out)
     }
