@@ -3,6 +3,7 @@
 //!
 //! ```text
 //! cargo bench --bench export [-- RECORDS…]     the table; all three sizes by default
+//! cargo bench --bench export -- --keep FILE    makes a capture of 1,000,000 records only, for scripts/bench-formats
 //! cargo test --benches                         a small log, to see that it runs
 //! ```
 //!
@@ -22,7 +23,7 @@ use std::hint::black_box;
 use std::path::{Path, PathBuf};
 
 use counted::{Cost, Counted, measured};
-use memtrace::export::{ChromeTrace, MemoryLayout};
+use memtrace::export::{ChromeTrace, Dhat, Firefox, MemoryLayout, Speedscope};
 use memtrace::{Session, Snapshot, scope};
 
 #[global_allocator]
@@ -37,7 +38,7 @@ const SCOPES: [&str; 8] = ["load", "embed", "attention", "mlp", "norm", "loss", 
 type Export = fn(&Snapshot, &Path) -> Result<PathBuf, memtrace::Error>;
 
 /// The rows of the table: name, file name, writer.
-const EXPORTS: [(&str, &str, Export); 10] = [
+const EXPORTS: [(&str, &str, Export); 13] = [
     ("JSON report", "report.json", |snapshot, path| snapshot.write(path)),
     ("PyTorch pickle", "snapshot.pickle", |snapshot, path| snapshot.write(path)),
     ("Chrome timeline", "kept.trace.json", |snapshot, path| snapshot.write(path)),
@@ -48,6 +49,9 @@ const EXPORTS: [(&str, &str, Export); 10] = [
         snapshot.write_as(path, &MemoryLayout { max_steps: 20, ..MemoryLayout::default() })
     }),
     ("pprof", "peak.pb.gz", |snapshot, path| snapshot.write(path)),
+    ("speedscope", "run.speedscope.json", |snapshot, path| snapshot.write_as(path, &Speedscope::default())),
+    ("DHAT", "run.dhat.json", |snapshot, path| snapshot.write_as(path, &Dhat::default())),
+    ("Firefox Profiler", "run.firefox.json", |snapshot, path| snapshot.write_as(path, &Firefox::default())),
     ("capture, written", "whole.memtrace", |snapshot, path| snapshot.write(path)),
     ("text report", "report.txt", |snapshot, path| snapshot.write(path)),
     ("folded stacks", "peak.folded", |snapshot, path| snapshot.write(path)),
@@ -163,6 +167,11 @@ fn main() {
     let arguments: Vec<String> = std::env::args().collect();
     // `cargo bench` passes --bench; `cargo test --benches` does not.
     let quick = !arguments.iter().any(|a| a == "--bench") || arguments.iter().any(|a| a == "--test");
+    if let Some(at) = arguments.iter().position(|argument| argument == "--keep") {
+        let path = arguments.get(at + 1).expect("--keep FILE");
+        record(1_000_000).snapshot().write(Path::new(path)).expect("a file to write to");
+        return;
+    }
     let named: Vec<usize> = arguments.iter().filter_map(|argument| argument.parse().ok()).collect();
     let sizes = match (quick, named.is_empty()) {
         (true, _) => vec![1000],

@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 
 use memtrace_core::snapshot::SnapshotData;
 
-pub(crate) use self::columns::{Cell, ColumnKind, TableSpec, TableWriter};
+pub(crate) use self::columns::{ColumnKind, TableCell, TableSpec, TableWriter};
 use self::rows::TABLES;
 use crate::failure::CommandFailure;
 

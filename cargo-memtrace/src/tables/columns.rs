@@ -28,7 +28,7 @@ impl TableSpec {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Cell<'a> {
+pub(crate) enum TableCell<'a> {
     Null,
     Text(&'a str),
     Number(i64),
@@ -37,54 +37,54 @@ pub(crate) enum Cell<'a> {
 
 pub(crate) trait TableWriter {
     /// Adds a row with a cell for each column.
-    fn row(&mut self, cells: &[Cell<'_>]) -> io::Result<()>;
+    fn row(&mut self, cells: &[TableCell<'_>]) -> io::Result<()>;
 
     fn finish(self: Box<Self>) -> io::Result<()>;
 }
 
-impl<'a> From<&'a str> for Cell<'a> {
+impl<'a> From<&'a str> for TableCell<'a> {
     fn from(text: &'a str) -> Self {
         Self::Text(text)
     }
 }
 
-impl<'a> From<&'a String> for Cell<'a> {
+impl<'a> From<&'a String> for TableCell<'a> {
     fn from(text: &'a String) -> Self {
         Self::Text(text)
     }
 }
 
-impl From<i64> for Cell<'_> {
+impl From<i64> for TableCell<'_> {
     fn from(number: i64) -> Self {
         Self::Number(number)
     }
 }
 
-impl From<u64> for Cell<'_> {
+impl From<u64> for TableCell<'_> {
     fn from(number: u64) -> Self {
         Self::Number(i64::try_from(number).unwrap_or(i64::MAX))
     }
 }
 
-impl From<u32> for Cell<'_> {
+impl From<u32> for TableCell<'_> {
     fn from(number: u32) -> Self {
         Self::Number(number.into())
     }
 }
 
-impl From<usize> for Cell<'_> {
+impl From<usize> for TableCell<'_> {
     fn from(number: usize) -> Self {
         (number as u64).into()
     }
 }
 
-impl From<bool> for Cell<'_> {
+impl From<bool> for TableCell<'_> {
     fn from(flag: bool) -> Self {
         Self::Flag(flag)
     }
 }
 
-impl<'a, T: Into<Cell<'a>>> From<Option<T>> for Cell<'a> {
+impl<'a, T: Into<TableCell<'a>>> From<Option<T>> for TableCell<'a> {
     fn from(value: Option<T>) -> Self {
         value.map_or(Self::Null, Into::into)
     }

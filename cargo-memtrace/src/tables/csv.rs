@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 
-use super::{Cell, TableSpec, TableWriter};
+use super::{TableCell, TableSpec, TableWriter};
 
 pub(super) struct CsvTable {
     out: BufWriter<File>,
@@ -20,18 +20,18 @@ impl CsvTable {
 }
 
 impl TableWriter for CsvTable {
-    fn row(&mut self, cells: &[Cell<'_>]) -> io::Result<()> {
+    fn row(&mut self, cells: &[TableCell<'_>]) -> io::Result<()> {
         self.out.write_all(self.run.as_bytes())?;
         for cell in cells {
             self.out.write_all(b",")?;
             match cell {
-                Cell::Null => {}
-                Cell::Number(number) => write!(self.out, "{number}")?,
-                Cell::Flag(flag) => write!(self.out, "{flag}")?,
-                Cell::Text(text) if text.is_empty() || text.contains(['"', ',', '\n', '\r']) => {
+                TableCell::Null => {}
+                TableCell::Number(number) => write!(self.out, "{number}")?,
+                TableCell::Flag(flag) => write!(self.out, "{flag}")?,
+                TableCell::Text(text) if text.is_empty() || text.contains(['"', ',', '\n', '\r']) => {
                     write!(self.out, "\"{}\"", text.replace('"', "\"\""))?;
                 }
-                Cell::Text(text) => self.out.write_all(text.as_bytes())?,
+                TableCell::Text(text) => self.out.write_all(text.as_bytes())?,
             }
         }
         self.out.write_all(b"\n")

@@ -14,7 +14,7 @@ use parquet::file::writer::{SerializedColumnWriter, SerializedFileWriter};
 use parquet::schema::parser::parse_message_type;
 use parquet::schema::types::ColumnPath;
 
-use super::{Cell, ColumnKind, TableSpec, TableWriter, VERSION};
+use super::{ColumnKind, TableCell, TableSpec, TableWriter, VERSION};
 
 const ROWS_PER_GROUP: usize = if cfg!(test) { 1 << 7 } else { 1 << 17 };
 
@@ -73,8 +73,8 @@ impl ParquetTable {
 }
 
 impl TableWriter for ParquetTable {
-    fn row(&mut self, cells: &[Cell<'_>]) -> io::Result<()> {
-        let run = Cell::Text(&self.run);
+    fn row(&mut self, cells: &[TableCell<'_>]) -> io::Result<()> {
+        let run = TableCell::Text(&self.run);
         for (buffer, cell) in self.columns.iter_mut().zip(std::iter::once(&run).chain(cells)) {
             buffer.push(*cell);
         }
@@ -129,14 +129,14 @@ enum ColumnBuffer {
 }
 
 impl ColumnBuffer {
-    fn push(&mut self, cell: Cell<'_>) {
+    fn push(&mut self, cell: TableCell<'_>) {
         match (self, cell) {
-            (Self::Texts(buffer, known), Cell::Text(text)) => {
+            (Self::Texts(buffer, known), TableCell::Text(text)) => {
                 let last = buffer.values.last().filter(|last| last.data() == text.as_bytes()).cloned();
                 buffer.push(Some(last.unwrap_or_else(|| shared(known, text))));
             }
-            (Self::Numbers(buffer), Cell::Number(number)) => buffer.push(Some(number)),
-            (Self::Flags(buffer), Cell::Flag(flag)) => buffer.push(Some(flag)),
+            (Self::Numbers(buffer), TableCell::Number(number)) => buffer.push(Some(number)),
+            (Self::Flags(buffer), TableCell::Flag(flag)) => buffer.push(Some(flag)),
             (Self::Texts(buffer, _), _) => buffer.push(None),
             (Self::Numbers(buffer), _) => buffer.push(None),
             (Self::Flags(buffer), _) => buffer.push(None),

@@ -12,8 +12,8 @@ use parquet::record::Field;
 use super::rows::TABLES;
 use super::{RunTables, TableFormat};
 
-/// Rows by column.
-type Rows = Vec<BTreeMap<String, String>>;
+/// TableRows by column.
+type TableRows = Vec<BTreeMap<String, String>>;
 
 pub(crate) fn small() -> SnapshotData {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../core/docs/small.memtrace");
@@ -27,12 +27,12 @@ pub(crate) fn write(data: &SnapshotData, format: TableFormat, folder: &Path) -> 
 }
 
 /// A table of a run. Nulls are left out.
-pub(crate) fn rows(run: &Path, table: &str) -> Rows {
+pub(crate) fn rows(run: &Path, table: &str) -> TableRows {
     let parquet = run.join(format!("{table}.parquet"));
     if parquet.exists() { from_parquet(&parquet) } else { from_csv(&run.join(format!("{table}.csv"))) }
 }
 
-fn from_parquet(path: &Path) -> Rows {
+fn from_parquet(path: &Path) -> TableRows {
     let reader = SerializedFileReader::new(File::open(path).unwrap()).unwrap();
     let cells = |(name, field): (&String, &Field)| match field {
         Field::Null => None,
@@ -44,7 +44,7 @@ fn from_parquet(path: &Path) -> Rows {
     reader.get_row_iter(None).unwrap().map(|row| row.unwrap().get_column_iter().filter_map(cells).collect()).collect()
 }
 
-fn from_csv(path: &Path) -> Rows {
+fn from_csv(path: &Path) -> TableRows {
     let text = fs::read_to_string(path).unwrap();
     let (mut records, mut record, mut cell, mut is_quoted, mut was_quoted) =
         (Vec::new(), Vec::new(), String::new(), false, false);

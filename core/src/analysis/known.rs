@@ -3,6 +3,8 @@
 use std::collections::HashMap;
 use std::num::NonZeroU64;
 
+use foldhash::fast::RandomState;
+
 use super::log_start_ns;
 use crate::snapshot::{Block, DeviceSnapshot, RecordKind, SnapshotData};
 
@@ -24,7 +26,7 @@ pub struct KnownBlock {
 /// All blocks of the log, of the peak and of the end, each once, in the order of their allocation.
 pub fn known_blocks(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<KnownBlock> {
     let (log_start, end) = (log_start_ns(device), data.process.duration_ns);
-    let mut known: HashMap<NonZeroU64, KnownBlock> = HashMap::new();
+    let mut known: HashMap<NonZeroU64, KnownBlock, RandomState> = HashMap::default();
     let older = |block: &Block| {
         let from_ns = if block.time_ns == 0 { log_start } else { block.time_ns };
         KnownBlock { block: *block, from_ns, to_ns: log_start, is_older: true, is_freed: false }

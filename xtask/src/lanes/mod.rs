@@ -237,6 +237,10 @@ pub(crate) const LANES: &[Lane] = &[
 
 /// Scripts that are no checks, each with its purpose.
 const TOOLS: &[(&str, &str)] = &[
+    (
+        "scripts/bench-formats",
+        "prints the table of docs/viewers.md; the lane benches runs its recording, consumers its formats",
+    ),
     ("scripts/cuda-toolkit", "builds for real GPUs, also for scripts/gpu-check; downloads 105 MB"),
     ("scripts/gpu-check", "needs a machine with a GPU; the lane simulated runs its program"),
     ("scripts/simulated-driver", "part of scripts/with-simulated-gpu"),

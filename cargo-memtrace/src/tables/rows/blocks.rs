@@ -9,7 +9,7 @@ use memtrace_core::attribute::Categories;
 use memtrace_core::snapshot::{Block, DeviceSnapshot, Weight};
 
 use crate::tables::ColumnKind::{Number, Rising, Text};
-use crate::tables::{Cell, RunTables, TableSpec, TableWriter};
+use crate::tables::{RunTables, TableCell, TableSpec, TableWriter};
 
 pub(super) const BLOCKS: TableSpec = TableSpec {
     name: "blocks",
@@ -83,7 +83,7 @@ fn rest(run: &RunTables<'_>, device: &DeviceSnapshot, out: &mut dyn TableWriter)
     ];
     let device = device.device.to_string();
     rows.iter().filter(|(_, at_peak, at_end)| at_peak + at_end > 0).try_for_each(|(name, at_peak, at_end)| {
-        let mut row = [Cell::Null; BLOCKS.columns.len()];
+        let mut row = [TableCell::Null; BLOCKS.columns.len()];
         (row[0], row[5], row[6]) = ((&device).into(), (*at_peak).into(), (*at_end).into());
         (row[14], row[15]) = ("unknown".into(), (*name).into());
         out.row(&row)

@@ -6,7 +6,7 @@ use memtrace_core::analysis::running_totals;
 use memtrace_core::snapshot::{RecordKind, StackId};
 
 use crate::tables::ColumnKind::{Flag, Number, Rising, Text};
-use crate::tables::{Cell, RunTables, TableSpec, TableWriter};
+use crate::tables::{RunTables, TableCell, TableSpec, TableWriter};
 
 pub(super) const EVENTS: TableSpec = TableSpec {
     name: "events",
@@ -59,7 +59,7 @@ fn action(kind: RecordKind) -> &'static str {
     if kind == RecordKind::Alloc { "alloc" } else { "free" }
 }
 
-fn kept(stack: StackId) -> Cell<'static> {
+fn kept(stack: StackId) -> TableCell<'static> {
     Some(stack.0).filter(|_| stack != StackId::NONE).into()
 }
 
@@ -109,7 +109,7 @@ pub(super) fn segments(run: &RunTables<'_>, out: &mut dyn TableWriter) -> io::Re
         }
         for segment in &device.segments {
             let (address, size) = (segment.address.into(), segment.size.into());
-            let none = Cell::Null;
+            let none = TableCell::Null;
             out.row(&[
                 (&name).into(),
                 "live at the end".into(),

@@ -7,7 +7,7 @@ use memtrace_core::attribute::{AllocationSite, allocation_site};
 use memtrace_core::snapshot::{Frame, StackId};
 
 use crate::tables::ColumnKind::{Flag, Number, Text};
-use crate::tables::{Cell, RunTables, TableSpec, TableWriter};
+use crate::tables::{RunTables, TableCell, TableSpec, TableWriter};
 
 pub(super) const STACKS: TableSpec = TableSpec {
     name: "stacks",
@@ -29,7 +29,7 @@ pub(super) fn stacks(run: &RunTables<'_>, out: &mut dyn TableWriter) -> io::Resu
             AllocationSite::User(frame) | AllocationSite::Framework(frame) => Some(frame),
             AllocationSite::Unknown => None,
         };
-        let [function, file, line] = site.map_or([Cell::Null; 3], |frame| cells(run, frame));
+        let [function, file, line] = site.map_or([TableCell::Null; 3], |frame| cells(run, frame));
         let label = line_and_callers(data, StackId(number), 0);
         let operator = operator_label(data, number);
         out.row(&[number.into(), label.first().into(), file, line, function, (&operator).into()])
@@ -59,7 +59,7 @@ pub(super) fn frames(run: &RunTables<'_>, out: &mut dyn TableWriter) -> io::Resu
 }
 
 /// Function, file and line.
-fn cells<'a>(run: &RunTables<'a>, frame: &'a Frame) -> [Cell<'a>; 3] {
+fn cells<'a>(run: &RunTables<'a>, frame: &'a Frame) -> [TableCell<'a>; 3] {
     let file = frame.file.as_deref().map(|file| shorten_path(file, &run.data.process.working_dir));
     [frame.function.as_ref().into(), file.into(), frame.line.map(|line| line.get()).into()]
 }

@@ -2,6 +2,8 @@
 
 use std::collections::HashMap;
 
+use foldhash::fast::RandomState;
+
 use crate::analysis::shorten_path;
 use crate::error::Error;
 use crate::export::gathered::Gathered;
@@ -28,14 +30,14 @@ pub(super) struct ThreadTables<'a> {
     frames: Numbered<ColouredFrame>,
     /// Caller's stack, and frame.
     stacks: Numbered<(Option<usize>, usize)>,
-    known: HashMap<(StackId, Category), usize>,
+    known: HashMap<(StackId, Category), usize, RandomState>,
 }
 
 impl<'a> ThreadTables<'a> {
     pub(super) fn new(data: &'a SnapshotData) -> Self {
         let shown = ShownFrames::of(data);
         let (strings, functions, frames, stacks) = (Numbered::new(), Numbered::new(), Numbered::new(), Numbered::new());
-        Self { data, shown, strings, functions, frames, stacks, known: HashMap::new() }
+        Self { data, shown, strings, functions, frames, stacks, known: HashMap::default() }
     }
 
     pub(super) fn string(&mut self, text: &str) -> usize {
