@@ -75,6 +75,11 @@ fn install(user: &mut User) -> Result<()> {
          page. Cargo's progress is left out; `~` is the home folder of the trial. The programs were built with `opt-level = 0`, to save time.\n\n\
          ## Install",
     );
+    if std::env::var_os(FOLDER).is_some() {
+        user.write(
+            "In this run the folder was kept from a trial before, so cargo had built the tool and its kit already.",
+        );
+    }
     user.run("cargo install --locked cargo-memtrace", 0, &["Installing ~/.cargo/bin/cargo-memtrace"])?;
     user.write("The program, a package with candle as its only dependency:");
     for file in ["Cargo.toml", "src/lib.rs", "src/main.rs"] {
