@@ -90,8 +90,9 @@ pub fn key_timeline(
 fn highest_moments(device: &DeviceSnapshot, columns: usize, place: impl Fn(u64) -> usize) -> Vec<(usize, u64)> {
     let mut found: Vec<Option<(usize, u64)>> = vec![None; columns];
     let mut see = |column: usize, after: usize, total: u64| {
-        let known = found.get_mut(column);
-        known.filter(|known| known.is_none_or(|(_, most)| total > most)).map(|known| *known = Some((after, total)));
+        if let Some(known) = found.get_mut(column).filter(|known| known.is_none_or(|(_, most)| total > most)) {
+            *known = Some((after, total));
+        }
     };
     let (mut at, mut now) = (0, log::allocated_at_start(device));
     see(0, 0, now);

@@ -75,6 +75,7 @@ pub(super) fn lines(data: &SnapshotData, device: &DeviceSnapshot, options: &Fold
 }
 
 /// [`lines`] by function: frames without line numbers.
+#[cfg(feature = "flamegraph")]
 pub(super) fn functions(data: &SnapshotData, device: &DeviceSnapshot, options: &Folded) -> BTreeMap<String, u64> {
     with_rest(device, options, stacks(data, device, options, false))
 }
