@@ -91,7 +91,7 @@ impl ConsumersLane<'_> {
         let (recording, scripts) = (scratch.join(format!("{name}.memtrace")), run.root.join("xtask/consumers"));
         let target = run.target.join("server");
         let manifest = run.root.join("examples/server/Cargo.toml");
-        cmd!(run.shell, "cargo build --quiet --locked --manifest-path {manifest} --target-dir {target}").run()?;
+        cmd!(run.shell, "cargo build --quiet --manifest-path {manifest} --target-dir {target}").run()?;
         let command = simulated::script(run);
         let program = target.join("debug/server");
         let variable = format!("MEMTRACE_OUT={}", recording.display());
