@@ -171,3 +171,16 @@ fn the_help_of_every_command_has_examples() {
     }
     assert!(prints(&["--help"]).contains("Examples:"));
 }
+
+#[test]
+fn view_writes_a_page_that_holds_the_reports_answer_and_compares_two_recordings() {
+    let (file, folder) = (recording(), tempfile::tempdir().unwrap());
+    let (file, page) = (file.to_str().unwrap(), folder.path().join("page.html"));
+    prints(&["view", file, "-o", page.to_str().unwrap(), "--no-open"]);
+    let alone = fs::read_to_string(&page).unwrap();
+    let answer = prints(&["report", file]).lines().nth(1).unwrap().to_owned();
+    assert!(answer.starts_with("Peak ") && alone.contains(&answer), "{answer}");
+    assert!(alone.contains("\"changes\":null"));
+    let compared = prints(&["view", file, file, "-o", "-"]);
+    assert!(compared.contains("memtrace: difference of"));
+}
