@@ -1,12 +1,13 @@
 //! Tables of a recording, as Parquet or CSV files: one folder a run, which readers of many runs see as one table each.
 //!
-//! `docs/parquet.md` describes the tables. A change of a column is a new [`VERSION`].
+//! `docs/parquet.md` describes the tables. A change of a column is a new [`run::VERSION`].
 
 mod columns;
 mod csv;
 #[cfg(feature = "parquet")]
 mod parquet;
 mod rows;
+mod run;
 #[cfg(all(test, feature = "parquet"))]
 pub(crate) mod tests;
 
@@ -14,14 +15,10 @@ use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
-use memtrace_core::snapshot::SnapshotData;
-
 pub(crate) use self::columns::{ColumnKind, TableCell, TableSpec, TableWriter};
 use self::rows::TABLES;
+pub(crate) use self::run::RunTables;
 use crate::failure::CommandFailure;
-
-/// The version of the tables.
-pub(crate) const VERSION: i64 = 1;
 
 /// The file format of the tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,27 +46,7 @@ impl TableFormat {
     }
 }
 
-/// A recording with what its tables say of it.
-pub(crate) struct RunTables<'a> {
-    pub(crate) data: &'a SnapshotData,
-    pub(crate) recording: &'a Path,
-    pub(crate) labels: &'a [(String, String)],
-}
-
 impl RunTables<'_> {
-    /// The name of the run: program, start and process, which no two runs have in common; for a recording without them, the
-    /// file's name.
-    fn name(&self) -> String {
-        let process = &self.data.process;
-        let name = if process.started_unix_us == 0 {
-            self.recording.file_name().unwrap_or_default().to_string_lossy().into_owned()
-        } else {
-            format!("{}-{}-{}", process.program, process.started_unix_us, process.pid)
-        };
-        let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
-        name.chars().map(|c| if is_plain(c) { c } else { '_' }).take(200).collect()
-    }
-
     /// Writes the folder `run=NAME` below this one, whole or not at all. Returns its path.
     pub(crate) fn write(&self, format: TableFormat, folder: &Path) -> Result<PathBuf, CommandFailure> {
         let name = self.name();

@@ -26,6 +26,7 @@
 //! | `shell` | what the macros expand to |
 
 mod baseline;
+mod baseline_file;
 mod failure;
 mod future;
 mod growth;

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use memtrace_core::baseline::BaselineEntry;
 
-use super::baseline::{entries_of, lock, put as put_into};
+use super::baseline_file::{entries_of, lock, put as put_into};
 use crate::error::Error;
 use crate::export::file;
 use crate::session::base_dir;

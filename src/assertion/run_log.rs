@@ -10,7 +10,7 @@ use std::sync::{Mutex, PoisonError};
 
 use serde_json::{Value, json};
 
-use super::baseline::{lock, text_of};
+use super::baseline_file::{lock, text_of};
 use super::measure::{Measured, MeasuredDevice};
 use crate::error::Error;
 use crate::export::file;

@@ -14,7 +14,8 @@ use parquet::file::writer::{SerializedColumnWriter, SerializedFileWriter};
 use parquet::schema::parser::parse_message_type;
 use parquet::schema::types::ColumnPath;
 
-use super::{ColumnKind, TableCell, TableSpec, TableWriter, VERSION};
+use super::run::VERSION;
+use super::{ColumnKind, TableCell, TableSpec, TableWriter};
 
 const ROWS_PER_GROUP: usize = if cfg!(test) { 1 << 7 } else { 1 << 17 };
 

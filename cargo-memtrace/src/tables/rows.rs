@@ -7,8 +7,9 @@ mod stacks;
 
 use std::io;
 
-use super::ColumnKind::{Flag, Number, Text, Time};
-use super::{RunTables, TableSpec, TableWriter, VERSION};
+use super::columns::ColumnKind::{Flag, Number, Text, Time};
+use super::columns::{TableSpec, TableWriter};
+use super::run::{RunTables, VERSION};
 
 type WriteRows = fn(&RunTables<'_>, &mut dyn TableWriter) -> io::Result<()>;
 
