@@ -121,7 +121,7 @@ impl Training {
         let gradients = self.variables.iter().filter_map(|variable| store.get(variable));
         self.gradients =
             gradients.map(|gradient| if keeps_graph { gradient.clone() } else { gradient.detach() }).collect();
-        Ok(self.optimizer.step(&store)?)
+        self.optimizer.step(&store)
     }
 
     /// What follows the optimizer's own step.
