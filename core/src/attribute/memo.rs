@@ -3,6 +3,7 @@
 use std::any::Any;
 use std::cell::RefCell;
 use std::marker::PhantomData;
+use std::mem::ManuallyDrop;
 
 use crate::snapshot::{DeviceSnapshot, SnapshotData};
 
@@ -15,7 +16,8 @@ struct ReportMemo {
 }
 
 thread_local! {
-    static MEMO: RefCell<Option<ReportMemo>> = const { RefCell::new(None) };
+    /// Without a destructor: reports are also written at the end of a process, after the main thread's destructors.
+    static MEMO: RefCell<ManuallyDrop<Option<ReportMemo>>> = const { RefCell::new(ManuallyDrop::new(None)) };
 }
 
 /// While it lives, this thread computes nothing twice for its device. The device is borrowed, so nothing can change.
@@ -24,14 +26,14 @@ pub(crate) struct Memoized<'a>(PhantomData<(&'a SnapshotData, &'a DeviceSnapshot
 impl<'a> Memoized<'a> {
     pub(crate) fn begin(data: &'a SnapshotData, device: &'a DeviceSnapshot) -> Self {
         let of = key(data, device);
-        MEMO.with_borrow_mut(|memo| *memo = Some(ReportMemo { of, ..ReportMemo::default() }));
+        MEMO.with_borrow_mut(|memo| **memo = Some(ReportMemo { of, ..ReportMemo::default() }));
         Self(PhantomData)
     }
 }
 
 impl Drop for Memoized<'_> {
     fn drop(&mut self) {
-        MEMO.with_borrow_mut(|memo| *memo = None);
+        MEMO.with_borrow_mut(|memo| **memo = None);
     }
 }
 
@@ -75,5 +77,27 @@ mod tests {
         assert_eq!([calls(&data), calls(&data), calls(&other), calls(&other)], [3, 3, 4, 5]);
         drop(memo);
         assert_eq!(calls(&data), 6);
+    }
+
+    #[test]
+    fn a_report_may_be_written_by_the_last_destructors_of_a_thread() {
+        struct Reports;
+        impl Drop for Reports {
+            fn drop(&mut self) {
+                let data = two_lines_and_a_temporary();
+                let _memo = Memoized::begin(&data, &data.devices[0]);
+                assert_eq!(once(&data, &data.devices[0], || 1), 1);
+            }
+        }
+        thread_local! {
+            static EARLY: Reports = const { Reports };
+            static LATE: Reports = const { Reports };
+        }
+        std::thread::spawn(|| {
+            EARLY.with(|_| drop(Reports));
+            LATE.with(|_| ());
+        })
+        .join()
+        .unwrap();
     }
 }
