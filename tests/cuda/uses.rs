@@ -1,7 +1,9 @@
 //! Uses of blocks: the first and the last operation on each, found from the arguments of launches, copies and fills.
 
-use cudarc::driver::CudaContext;
+use std::sync::Arc;
+
 use cudarc::driver::sys::{self, CUstreamCaptureMode_enum::CU_STREAM_CAPTURE_MODE_RELAXED as RELAXED};
+use cudarc::driver::{CudaContext, CudaStream};
 use memtrace::snapshot::{BlockUses, MemoryKind};
 use memtrace::{Device, Session, Snapshot, SnapshotData};
 
@@ -18,6 +20,10 @@ const PTX: &[u8] = b".version 9.0\n.target sm_90\n.address_size 64\n\
     .visible .entry tiles(\n\t.param .align 64 .b8 map[128],\n\t.param .u64 out\n)\n{ ret; }\n";
 /// An ELF file without anything: its kernels have no known parameters.
 const BINARY: &[u8] = b"\x7fELF";
+
+fn new_stream() -> Arc<CudaStream> {
+    CudaContext::new(0).unwrap().new_stream().unwrap()
+}
 
 fn record() -> Session {
     memtrace::builder().uses(true).start().unwrap()
@@ -44,8 +50,7 @@ fn kernel<'a>(snapshot: &'a Snapshot, uses: &BlockUses) -> &'a str {
 fn launches_copies_and_fills_are_uses_with_kernel_and_line() {
     on_gpu(&[], || {
         let session = record();
-        let context = CudaContext::new(0).unwrap();
-        let owned = context.new_stream().unwrap();
+        let owned = new_stream();
         let stream = owned.cu_stream();
         let add = kernels::function(kernels::load(PTX), "add");
         let [a, b, c, d] = [MIB, MIB + 1, MIB + 2, 1000].map(|size| raw::alloc_async(size, stream).unwrap());
@@ -80,8 +85,7 @@ fn launches_copies_and_fills_are_uses_with_kernel_and_line() {
 fn without_the_setting_nothing_is_recorded() {
     on_gpu(&[], || {
         let session = memtrace::start().unwrap();
-        let context = CudaContext::new(0).unwrap();
-        let owned = context.new_stream().unwrap();
+        let owned = new_stream();
         let stream = owned.cu_stream();
         let add = kernels::function(kernels::load(PTX), "add");
         let a = raw::alloc_async(MIB, stream).unwrap();
@@ -95,8 +99,7 @@ fn without_the_setting_nothing_is_recorded() {
 fn every_form_of_a_launch_shows_its_pointers() {
     on_gpu(&[], || {
         let session = record();
-        let context = CudaContext::new(0).unwrap();
-        let owned = context.new_stream().unwrap();
+        let owned = new_stream();
         let stream = owned.cu_stream();
         let attention = kernels::function(kernels::load(PTX), "attention");
         for (at, form) in kernels::FORMS.into_iter().enumerate() {
@@ -111,8 +114,7 @@ fn every_form_of_a_launch_shows_its_pointers() {
 fn a_kernel_without_a_layout_forbids_claims_until_the_next_use() {
     on_gpu(&[], || {
         let session = record();
-        let context = CudaContext::new(0).unwrap();
-        let owned = context.new_stream().unwrap();
+        let owned = new_stream();
         let stream = owned.cu_stream();
         let add = kernels::function(kernels::load(PTX), "add");
         let unknown = kernels::function(kernels::load(BINARY), "unknown");
@@ -135,8 +137,7 @@ fn a_kernel_without_a_layout_forbids_claims_until_the_next_use() {
 fn nodes_of_a_graph_are_uses_at_each_launch() {
     on_gpu(&[], || {
         let session = record();
-        let context = CudaContext::new(0).unwrap();
-        let owned = context.new_stream().unwrap();
+        let owned = new_stream();
         let stream = owned.cu_stream();
         let add = kernels::function(kernels::load(PTX), "add");
         let [a, b, c] = [MIB, MIB + 1, MIB + 2].map(|size| raw::alloc_async(size, stream).unwrap());
@@ -165,8 +166,7 @@ fn nodes_of_a_graph_are_uses_at_each_launch() {
 #[test]
 fn a_graph_from_before_the_recording_is_opaque() {
     on_gpu(&[], || {
-        let context = CudaContext::new(0).unwrap();
-        let owned = context.new_stream().unwrap();
+        let owned = new_stream();
         let stream = owned.cu_stream();
         raw::begin_capture(stream, RELAXED).unwrap();
         let before = raw::instantiate(raw::end_capture(stream).unwrap(), 0).unwrap();
@@ -183,8 +183,7 @@ fn a_graph_from_before_the_recording_is_opaque() {
 fn tensor_maps_and_textures_hide_no_block() {
     on_gpu(&[], || {
         let session = record();
-        let context = CudaContext::new(0).unwrap();
-        let owned = context.new_stream().unwrap();
+        let owned = new_stream();
         let stream = owned.cu_stream();
         let tiles = kernels::function(kernels::load(PTX), "tiles");
         let [a, b] = [MIB, MIB + 1].map(|size| raw::alloc_async(size, stream).unwrap());
@@ -222,8 +221,7 @@ fn tensor_maps_and_textures_hide_no_block() {
 fn a_write_before_anything_reads_is_dead() {
     on_gpu(&[], || {
         let session = record();
-        let context = CudaContext::new(0).unwrap();
-        let owned = context.new_stream().unwrap();
+        let owned = new_stream();
         let stream = owned.cu_stream();
         let a = raw::alloc_async(MIB, stream).unwrap();
         kernels::fill(a, MIB, stream);
@@ -261,8 +259,7 @@ fn a_streamed_capture_has_the_uses_of_freed_and_live_blocks() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("uses.memtrace");
         let session = memtrace::builder().uses(true).stream(path.to_str().unwrap()).start().unwrap();
-        let context = CudaContext::new(0).unwrap();
-        let owned = context.new_stream().unwrap();
+        let owned = new_stream();
         let stream = owned.cu_stream();
         let module = kernels::load(PTX);
         let (add, tiles) = (kernels::function(module, "add"), kernels::function(module, "tiles"));
