@@ -6,7 +6,7 @@ use std::num::NonZeroU64;
 use std::ops::Range;
 
 use super::bytes::{Coded, Payload, Reader, in_range};
-use super::{Commit, Counters, Damage, MAX_ORDINALS};
+use super::{Commit, Counters, Damage, MAX_ORDINALS, PrivatePool};
 use crate::snapshot::{
     Action, Block, BlockName, BlockUse, BlockUses, CallTime, Category, ContextId, Counted, CudaHooks, CudaState,
     DeadWrite, Device, DeviceMemory, Enabled, Gap, GpuTotals, GraphMemory, Health, HostMemory, IdleTime, KernelId,
@@ -125,6 +125,7 @@ coded_by! {
     ThreadId: |thread, p| p.put(&thread.0), |r| r.get().map(Self);
     StackId: |stack, p| p.put(&stack.0), |r| below(r.get()?, r.ids.stacks, "a stack number out of range").map(Self);
     KernelId: |kernel, p| p.put(&kernel.0), |r| r.get().map(Self);
+    PrivatePool: |of, p| { p.count(of.segment); p.raw(of.id.0); p.raw(of.id.1) }, |r| Ok(Self { segment: r.get()?, id: (r.raw()?, r.raw()?) });
     (KernelId, u64): |counted, p| { p.put(&counted.0); p.put(&counted.1) }, |r| Ok((r.get()?, r.get()?));
     ContextId: |context, p| p.put(&context.0), |r| below(r.get()?, r.ids.contexts, "a context number out of range").map(Self);
     /// 0 for `None`, else 1 more than the value.

@@ -6,7 +6,9 @@ use super::bytes::{Coded, Ids, LARGEST, Reader, in_range};
 use super::codec::{below, small};
 use super::limits::{self, Budget};
 use super::rebuild::DeviceParts;
-use super::{CHUNK_HEADER, Commit, Damage, DecodedCapture, HEADER, MAGIC, Tag, VERSION, chunk_head, refused};
+use super::{
+    CHUNK_HEADER, Commit, Damage, DecodedCapture, HEADER, MAGIC, PrivatePool, Tag, VERSION, chunk_head, refused,
+};
 use crate::error::Error;
 use crate::snapshot::{
     Block, BlockName, BlockUses, CallTime, CodeAddress, ContextId, ContextNode, Device, DeviceSnapshot, Frame, Health,
@@ -221,6 +223,10 @@ impl Reading {
             Tag::Segments => {
                 let ends = |segment: &Segment| in_range(segment.address + segment.size);
                 parts.segments = Some(checked(r, |segment| ends(segment).map(drop))?);
+            }
+            Tag::PrivatePools => {
+                let segments = parts.segments.as_deref_mut().unwrap_or_default();
+                r.get::<Vec<PrivatePool>>()?.iter().try_for_each(|pool| pool.put_into(segments))?;
             }
             _ => {}
         }

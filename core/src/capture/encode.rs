@@ -6,7 +6,7 @@ use std::num::NonZeroU32;
 
 use super::bytes::{Coded, Payload};
 use super::codec::with_flag;
-use super::{Commit, Counters, Driver, MAGIC, Tag, VERSION};
+use super::{Commit, Counters, Driver, MAGIC, PrivatePool, Tag, VERSION};
 use crate::snapshot::{
     Block, BlockName, BlockUses, CallTime, ContextNode, Device, DeviceSnapshot, Frame, Gap, GpuWork, HostMemory,
     LoadedObject, Mark, OutOfMemory, Process, Record, ScopeStats, Segment, SegmentRecord, Settings, SnapshotData,
@@ -272,6 +272,7 @@ impl<W: Write> Encoder<W> {
         self.segment_records(device, &snapshot.segment_records)?;
         self.calls(device, &snapshot.calls)?;
         self.list_of_device::<Segment>(Tag::Segments, device, &snapshot.segments)?;
+        self.some_of_device(Tag::PrivatePools, device, &PrivatePool::of(&snapshot.segments))?;
         self.ooms(device, &snapshot.ooms)?;
         self.driver(device, Driver { pool: snapshot.pool, memory: snapshot.memory })
     }

@@ -74,6 +74,14 @@ fn a_block_ends_where_memory_does() {
 }
 
 #[test]
+fn a_pool_belongs_to_a_segment() {
+    let file = || CaptureFile::new().numbers(Tag::Segments, &[0, 1, 4096 << 1, 1, 0]);
+    let read = file().numbers(Tag::PrivatePools, &[0, 1, 0, 7, 8]).read().unwrap();
+    assert_eq!(read.devices[0].segments[0].pool, Some((7, 8)));
+    file().numbers(Tag::PrivatePools, &[0, 1, 1, 7, 8]).refused("unknown segment");
+}
+
+#[test]
 fn totals_of_scopes_stay_in_range() {
     let counters = |current| [&[0; 8][..], &[current], &[0; 18]].concat();
     assert!(CaptureFile::new().numbers(Tag::Counters, &counters(LARGEST - 1)).read().is_ok());

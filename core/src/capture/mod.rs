@@ -51,6 +51,7 @@
 //! | 28 gaps | device count:n (at:step records:n from_ns:step to_ns:step)*; where the log has skipped records, see `snapshot::Gap` |
 //! | 29 import notes | count:n note:text*; what the file of another program, from which the recording was read, does not say; at most once |
 //! | 30 host memory | time_ns resident resident_high files files_high swapped; replaces the one before, but `files_high` is the largest of all |
+//! | 31 private pools | device count:n (segment:n pool:n pool:n)*; position of a segment in the *segments* chunk before, and the two numbers of its pool |
 //! | 33 kernels | count:n name:text*; names of kernels and driver functions, numbered from 0 in the order of the file, over all chunks |
 //! | 34 GPU work | operations launches laid_out copies fills graphs last_opaque lost count:n (kernel:n opaque:n)*; replaces an earlier one; says that uses were recorded |
 //! | 35 uses | device count:n uses*; later uses of a block replace earlier ones |
@@ -81,7 +82,7 @@ mod limits;
 mod rebuild;
 
 use crate::error::Error;
-use crate::snapshot::{Block, DeviceMemory, Health, MemoryStats, Peak, Pool, SnapshotData};
+use crate::snapshot::{Block, DeviceMemory, Health, MemoryStats, Peak, Pool, Segment, SnapshotData};
 
 pub(crate) use decode::read;
 #[doc(hidden)]
@@ -114,7 +115,7 @@ tags! {
     Process = 1, Settings = 2, Threads = 3, Objects = 4, Addresses = 5, Stacks = 6, Contexts = 7, Frames = 8,
     Gap = 9, Records = 10, Marks = 11, Live = 12, Peak = 13, Counters = 14, Scopes = 15, Segments = 16,
     Commit = 17, End = 18, Names = 19, Pool = 20, Ooms = 21, Memory = 22, SegmentRecords = 23, Calls = 24,
-    Sampling = 25, Counted = 26, Skipped = 27, Gaps = 28, ImportNotes = 29, HostMemory = 30,
+    Sampling = 25, Counted = 26, Skipped = 27, Gaps = 28, ImportNotes = 29, HostMemory = 30, PrivatePools = 31,
     Kernels = 33, GpuWork = 34, Uses = 35,
 }
 
@@ -147,6 +148,26 @@ pub struct Commit {
     pub duration_ns: u64,
     /// What the recording missed.
     pub health: Health,
+}
+
+/// The private pool of the segment at a position of the list.
+#[derive(Clone, Copy, Debug)]
+struct PrivatePool {
+    segment: usize,
+    id: (u64, u64),
+}
+
+impl PrivatePool {
+    fn of(segments: &[Segment]) -> Vec<Self> {
+        let pools = segments.iter().enumerate();
+        pools.filter_map(|(segment, it)| it.pool.map(|id| Self { segment, id })).collect()
+    }
+
+    fn put_into(&self, segments: &mut [Segment]) -> Result<(), Damage> {
+        let segment = segments.get_mut(self.segment).ok_or(Damage("the pool of an unknown segment"))?;
+        segment.pool = Some(self.id);
+        Ok(())
+    }
 }
 
 /// Why a chunk cannot come from a writer.

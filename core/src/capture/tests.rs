@@ -248,6 +248,13 @@ fn chunks_with_unknown_tags_are_skipped() {
     assert_eq!(read(&with).unwrap().data, sample());
 }
 
+#[test]
+fn private_pools_of_segments_come_back() {
+    let mut data = sample();
+    data.devices[0].segments[0].pool = Some((1, u64::MAX));
+    assert_eq!(read(&bytes_of(&data)).unwrap().data, data);
+}
+
 /// As a streamed capture has them.
 #[test]
 fn the_last_reading_of_resident_memory_counts_with_the_most_of_mapped_files() {

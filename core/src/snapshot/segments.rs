@@ -20,8 +20,7 @@ pub struct Segment {
     pub size: u64,
     /// Estimated from the addresses of blocks, not reported by the driver.
     pub estimated: bool,
-    /// The id of the private pool that it belongs to, such as a CUDA graph's. Only PyTorch's snapshots have any; captures do not
-    /// keep it.
+    /// The id of the private pool that it belongs to, such as a CUDA graph's. Only PyTorch's snapshots have any.
     pub pool: Option<(u64, u64)>,
 }
 
