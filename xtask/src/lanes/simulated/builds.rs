@@ -18,6 +18,7 @@ pub(super) const LINKED: &[&str] = &[
     "--package=candle-recorded",
     "--package=categories",
     "--package=cudarc-linked",
+    "--package=uses",
     "--features=cuda",
 ];
 

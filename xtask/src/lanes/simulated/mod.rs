@@ -15,6 +15,7 @@ mod recording;
 mod runner;
 mod text;
 mod unchanged;
+mod uses;
 mod versions;
 
 pub(crate) use self::builds::script;
@@ -22,3 +23,4 @@ pub(crate) use self::peaks::{llama, run as peaks};
 pub(crate) use self::programs::run;
 pub(crate) use self::runner::run as runner;
 pub(crate) use self::unchanged::run as unchanged;
+pub(crate) use self::uses::run as uses;
