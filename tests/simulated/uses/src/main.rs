@@ -2,8 +2,10 @@
 //! The name of a model selects it; `--advice` prints findings. Fails if less is known than [`LEAST`].
 
 mod bert;
+mod cumsum;
 mod flash;
 mod llama;
+mod planted;
 mod quantized;
 mod training;
 mod unet;
@@ -46,10 +48,12 @@ const MODELS: &[(&str, Model)] = &[
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let (options, names): (Vec<_>, Vec<_>) = arguments.iter().partition(|argument| argument.starts_with("--"));
+    let (options, names): (Vec<&str>, Vec<&str>) =
+        arguments.iter().map(String::as_str).partition(|argument| argument.starts_with("--"));
     let is_ok = match names[..] {
         [] => every_model(&options),
-        [name] => one_model(name, options.iter().any(|option| *option == "--advice")),
+        ["planted"] => planted::check(),
+        [name] => one_model(name, options.contains(&"--advice")),
         _ => Err("name one model, or none for all".into()),
     };
     match is_ok {
@@ -63,7 +67,7 @@ fn main() -> ExitCode {
 }
 
 /// Runs each model in a process of its own: candle keeps workspaces in statics.
-fn every_model(options: &[&String]) -> Outcome<bool> {
+fn every_model(options: &[&str]) -> Outcome<bool> {
     println!(
         "| model | kernels | arguments known | bytes allocated | last use known | never used | in the last pass | peak |"
     );

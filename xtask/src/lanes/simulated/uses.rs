@@ -6,26 +6,46 @@ use super::builds;
 use super::command::GpuCommand;
 use crate::checks::Checks;
 use crate::lane::Run;
+use crate::programs::Programs;
 
 const MODELS: usize = 9;
+const PLANTED: usize = 6;
 
 pub(crate) fn run(run: &Run) -> Result<String> {
     let mut checks = Checks::default();
-    coverage(run, &mut checks)?;
+    let programs = builds::linked(run, &["--bin=uses"])?;
+    coverage(run, &programs, &mut checks)?;
+    planted(run, &programs, &mut checks)?;
     checks.end()
 }
 
 /// The program compares each row with the least that must be known.
-fn coverage(run: &Run, checks: &mut Checks) -> Result<()> {
-    let programs = builds::linked(run, &["--bin=uses"])?;
-    let ended = GpuCommand::of(run, programs.path("uses")?).run(run, &run.scratch("uses")?.join("log"))?;
-    let said = ended.both_streams();
-    print!("{}", ended.stdout);
-    checks.exit("uses", ended.status(), ended.succeeded(), &said);
-    let rows = ended.stdout.lines().filter(|line| line.starts_with("| ")).count().saturating_sub(1);
-    checks.equal("uses: models", rows, MODELS);
+fn coverage(run: &Run, programs: &Programs, checks: &mut Checks) -> Result<()> {
+    let said = output(run, programs, &[], checks)?;
+    checks.equal("uses: models", rows(&said), MODELS);
     for line in said.lines().filter(|line| line.contains("is not simulated")) {
         checks.fail(&format!("uses: calls a function that is not simulated: {line}"));
     }
     Ok(())
+}
+
+/// The program compares what is found with what was planted.
+fn planted(run: &Run, programs: &Programs, checks: &mut Checks) -> Result<()> {
+    let said = output(run, programs, &["planted"], checks)?;
+    checks.equal("uses: programs with planted waste", rows(&said), PLANTED);
+    Ok(())
+}
+
+/// Prints what the program prints, and returns it.
+fn output(run: &Run, programs: &Programs, arguments: &[&str], checks: &mut Checks) -> Result<String> {
+    let command = GpuCommand::of(run, programs.path("uses")?).arguments(arguments);
+    let ended = command.run(run, &run.scratch("uses")?.join("log"))?;
+    print!("{}", ended.stdout);
+    checks.exit("uses", ended.status(), ended.succeeded(), &ended.both_streams());
+    Ok(ended.both_streams())
+}
+
+/// Rows of a table, without its head.
+fn rows(said: &str) -> usize {
+    said.lines().filter(|line| line.starts_with("| ")).count().saturating_sub(1)
 }
