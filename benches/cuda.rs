@@ -15,6 +15,9 @@
 //! - A launch has four pointers and two numbers. Uses of blocks below 1 MiB have no stack, so they show the look at the
 //!   arguments alone.
 //! - Every measurement starts a new session, whose log of 2^20 records starts empty and grows.
+//!
+//! `--fixed CASE LAUNCHES` runs one case of the second table, from 0, for callgrind: the difference of two runs counts the
+//! instructions of a launch.
 #![cfg_attr(
     all(target_os = "linux", target_arch = "x86_64", target_env = "gnu"),
     expect(unsafe_code, reason = "the driver is called in C")
@@ -191,6 +194,12 @@ mod bench {
     pub(super) fn main() {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let library = load_driver(folder.path());
+        if let Some(at) = std::env::args().position(|argument| argument == "--fixed") {
+            let number = |at: usize| std::env::args().nth(at)?.parse::<usize>().ok();
+            let (case, count) = number(at + 1).zip(number(at + 2)).expect("--fixed CASE LAUNCHES");
+            launch_cases(library).get(case).expect("a case of launches, from 0").measure(count);
+            return;
+        }
         let quick = !std::env::args().any(|argument| argument == "--bench") || std::env::args().any(|a| a == "--test");
         let (rounds, pairs) = if quick { (1, 32) } else { (21, 20_000) };
         let cases = cases(library);

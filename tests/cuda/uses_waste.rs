@@ -2,7 +2,7 @@
 
 use cudarc::driver::CudaContext;
 use cudarc::driver::sys::{self, CUfunction, CUstream};
-use memtrace::analysis::{Waste, WasteKind, waste};
+use memtrace::analysis::{Waste, WasteKind, idle_memory, waste};
 use memtrace::report::findings;
 use memtrace::{Device, Snapshot};
 
@@ -187,6 +187,36 @@ fn every_kind_of_waste_is_found_and_its_cure_has_the_predicted_peak() {
             assert_eq!(found[0].peak_without, peak(&cured), "{found:?}");
             assert_eq!((wastes(&cured), kinds(&cured).len()), (vec![], 0), "{kind:?}");
         }
+    });
+}
+
+/// A value that is used at both ends of a long computation. `cured` keeps it on the host meanwhile.
+fn idle_at_the_peak(gpu: Gpu, cured: bool) {
+    let value = alloc!(gpu, 8 * MIB);
+    launch!(gpu, add, value, value);
+    if cured {
+        free!(gpu, value);
+    }
+    let x = alloc!(gpu, 5 * MIB);
+    (0..20).for_each(|_| launch!(gpu, norm, x, x));
+    free!(gpu, x);
+    let y = alloc!(gpu, MIB);
+    let value = if cured { alloc!(gpu, 8 * MIB) } else { value };
+    launch!(gpu, add, value, y);
+    free!(gpu, y);
+    free!(gpu, value);
+}
+
+#[test]
+fn an_idle_block_is_named_with_the_exact_peak_of_the_program_that_moves_it() {
+    on_gpu(&[], || {
+        let (kept, cured) = (record(|gpu| idle_at_the_peak(gpu, false)), record(|gpu| idle_at_the_peak(gpu, true)));
+        let rows = |snapshot: &Snapshot| idle_memory(snapshot, snapshot.device(Device::Cuda(0)).unwrap());
+        let [found] = &rows(&kept)[..] else { panic!("{:?}", rows(&kept)) };
+        assert_eq!((found.bytes, found.operations, found.kernel.as_str()), (8 << 20, 20, "add"));
+        assert_eq!((found.peak_without, found.saves), (peak(&cured), peak(&kept) - peak(&cured)));
+        assert_eq!((kinds(&kept), kinds(&cured)), (vec!["idle"], vec![]));
+        assert!(kept.report().to_string().contains("   Possible: the blocks are idle"), "{}", kept.report());
     });
 }
 

@@ -28,6 +28,7 @@ mod span_peaks;
 mod spans;
 #[path = "../support/mod.rs"]
 mod support;
+mod workspace;
 
 #[global_allocator]
 static ALLOC: memtrace::Alloc = memtrace::Alloc::system();

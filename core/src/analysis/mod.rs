@@ -61,7 +61,10 @@ pub use spanless::{Spanless, spanless, spanless_note};
 pub(crate) use tables::{BreakdownTable, ON_REQUEST, Shown, TABLES};
 pub use temporaries::{SOON, TemporaryRow, temporaries};
 pub use twice::{LiveTwice, live_twice};
-pub use waste::{UseCoverage, Waste, WasteKind, use_coverage, waste};
+pub use waste::{
+    IdleMemory, OperatorTemporaries, UseCoverage, Waste, WasteKind, idle_memory, operator_temporaries, use_coverage,
+    waste,
+};
 pub use window::{window, window_notes};
 
 use crate::snapshot::{Device, DeviceSnapshot, SnapshotData};

@@ -204,7 +204,7 @@ fn twice(data: &SnapshotData, device: &DeviceSnapshot) -> Option<Value> {
 }
 
 fn finding(finding: &Finding) -> Value {
-    let Finding { kind, what, line, cost, certainty, advice } = finding;
+    let Finding { kind, what, line, cost, confidence, why, advice } = finding;
     let (unit, cost) = match *cost {
         Cost::OfPeak(bytes) => ("peak_bytes", bytes),
         Cost::AtEnd(bytes) => ("live_bytes", bytes),
@@ -217,7 +217,9 @@ fn finding(finding: &Finding) -> Value {
         "what": what,
         "place": line.as_deref().unwrap_or_default(),
         "cost": { unit: cost },
-        "certainty": certainty,
+        "certainty": finding.certainty(),
+        "confidence": confidence.word(),
+        "why": why,
         "advice": advice.join("\n"),
     })
 }

@@ -21,6 +21,7 @@
 //!
 //! The types without a link need a feature: `Flamegraph` needs `flamegraph`, the other two need `figures`.
 
+pub(crate) mod advice;
 mod budget;
 mod capture;
 mod categories;

@@ -34,7 +34,9 @@ fn finding(finding: &Finding) -> Value {
         "line": finding.line,
         "unit": unit,
         "cost": cost,
-        "certainty": finding.certainty,
+        "certainty": finding.certainty(),
+        "confidence": finding.confidence.word(),
+        "why": finding.why,
         "advice": finding.advice,
     })
 }

@@ -84,12 +84,12 @@ impl Page<'_> {
     }
 
     fn finding(&mut self, number: usize, finding: &Finding) {
-        let Finding { cost, what, line, certainty, advice, .. } = finding;
+        let Finding { cost, what, line, advice, .. } = finding;
         self.line(&format!("{number}. {cost}: {what}"));
         if let Some(line) = line {
             self.line(&format!("   at {line}"));
         }
-        self.line(&format!("   {certainty}"));
+        self.line(&format!("   {}", finding.certainty()));
         advice.iter().for_each(|line| self.line(&format!("   {line}")));
     }
 

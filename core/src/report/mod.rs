@@ -17,7 +17,7 @@ mod tables;
 
 pub(crate) use answer::holders;
 pub use diff::DiffOptions;
-pub use findings::{Cost, Finding, findings};
+pub use findings::{Confidence, Cost, Finding, findings};
 pub use section::{Cell, Section};
 
 use crate::analysis::{Moment, ON_REQUEST, Shown, TABLES, device_or_main};

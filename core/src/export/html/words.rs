@@ -22,7 +22,7 @@ fn finding(finding: &Finding) -> Value {
         "what": finding.what,
         "line": finding.line,
         "cost": finding.cost.to_string(),
-        "certainty": finding.certainty,
+        "certainty": finding.certainty(),
         "advice": finding.advice,
     })
 }

@@ -2,6 +2,7 @@
 
 use super::shared::Shared;
 use super::words::{self, number};
+use crate::export::advice::Advice;
 use crate::export::pickle::{List, Pickler, Word};
 use crate::snapshot::{
     Action, ContextId, DeviceSnapshot, Mark, OutOfMemory, Record, RecordKind, SegmentRecord, StackId,
@@ -124,6 +125,17 @@ impl Shared<'_> {
             self.context(p, mark.context);
             number(p, words::DEVICE, device);
             number(p, words::TIME_US, self.epoch_us(mark.time_ns))
+        })
+    }
+
+    pub(super) fn advice(&self, p: &mut Pickler<'_>, device: u64, row: &Advice, (stage, time_ns): (Word, u64)) {
+        p.dict(|p| {
+            p.word(words::STAGE);
+            p.word(stage);
+            p.word(words::NAME);
+            p.text(&row.name);
+            number(p, words::DEVICE, device);
+            number(p, words::TIME_US, self.epoch_us(time_ns.min(self.data.process.duration_ns)))
         })
     }
 

@@ -2,6 +2,7 @@
 //!
 //! Dictionaries and keys are those of `torch.cuda.memory._snapshot()` (torch 2.15), so torch's own tools read it.
 //! `allocator_settings` holds the data that PyTorch has no key for; `user_metadata` holds a block's scopes and name.
+//! `external_annotations` has the scopes, and where uses were recorded the times in which blocks at the peak are not needed.
 
 mod entries;
 mod placed;
@@ -13,6 +14,7 @@ use std::io::Write;
 use self::placed::placed;
 use self::shared::Shared;
 use self::words::number;
+use super::advice::{Advice, advice};
 use super::budget::{self, Selection};
 use super::pickle::{Pickler, Word};
 use super::{Export, LeftOut};
@@ -42,13 +44,19 @@ impl Default for Pickle {
 impl Export for Pickle {
     fn write(&self, data: &SnapshotData, out: &mut dyn Write) -> Result<LeftOut, Error> {
         let devices = numbered(data, self.device);
-        budget::records(data, self.max_bytes, out, |selection, out| write_selection(data, &devices, selection, out))
+        let advised =
+            |&(number, device): &(u64, &DeviceSnapshot)| advice(data, device).into_iter().map(move |row| (number, row));
+        let advice: Vec<(u64, Advice)> = devices.iter().flat_map(advised).collect();
+        budget::records(data, self.max_bytes, out, |selection, out| {
+            write_selection(data, &devices, &advice, selection, out)
+        })
     }
 }
 
 fn write_selection(
     data: &SnapshotData,
     devices: &[(u64, &DeviceSnapshot)],
+    advice: &[(u64, Advice)],
     selection: &Selection<'_>,
     out: &mut dyn Write,
 ) -> Result<(), Error> {
@@ -68,7 +76,18 @@ fn write_selection(
         let marks = |device: &'_ DeviceSnapshot| device.marks.iter().filter(shown).copied().collect::<Vec<Mark>>();
         let marks =
             devices.iter().flat_map(|&(number, device)| marks(device).into_iter().map(move |mark| (number, mark)));
-        p.list(marks, |p, (number, mark)| shared.annotation(p, number, &mark));
+        let mut list = p.begin_list();
+        for (number, mark) in marks {
+            p.next_item(&mut list);
+            shared.annotation(p, number, &mark);
+        }
+        for (number, row) in advice {
+            for (stage, time_ns) in [(words::START, row.from_ns), (words::END, row.until_ns)] {
+                p.next_item(&mut list);
+                shared.advice(p, *number, row, (stage, time_ns));
+            }
+        }
+        p.end_list(list);
     });
     Ok(pickle.finish()?)
 }

@@ -16,6 +16,9 @@ const MOST_OPEN: usize = 1024;
 /// What stands between the scopes of a path.
 const SEPARATOR: &str = " > ";
 
+/// How the names of annotations begin that are memtrace's advice, not scopes.
+const ADVICE: &str = "memtrace advice: ";
+
 /// The tree of contexts, and the annotations of each device.
 pub(super) struct Contexts {
     pub(super) nodes: Vec<ContextNode>,
@@ -64,6 +67,8 @@ impl Contexts {
             Some(PickleValue::Text(words::END)) => false,
             _ => return,
         };
+        // memtrace's own advice is no scope.
+        let name = name.filter(|name| !(self.are_paths && name.starts_with(ADVICE)));
         if let (Some(device), Some(time_us), Some(name)) = (numbered(words::DEVICE), time_us, name) {
             let annotation = Annotation { time_us, name: name.to_owned(), enter };
             self.annotations.entry(device).or_default().push(annotation);

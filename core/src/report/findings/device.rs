@@ -1,6 +1,6 @@
 //! Findings on device memory held by frameworks, libraries and the driver.
 
-use super::finding::{Cost, Finding, is_large, lines};
+use super::finding::{Confidence, Cost, Finding, is_large, lines};
 use crate::analysis::{Churn, Row, by_allocator, by_operator, churn, fragmentation};
 use crate::snapshot::{Device, DeviceSnapshot, SnapshotData};
 use crate::units::{Bytes, grouped};
@@ -13,7 +13,8 @@ pub(super) fn given_out_in_parts(data: &SnapshotData, device: &DeviceSnapshot) -
         what: format!("{}'s allocator holds whole pages and hands out parts of them to tensors", row.label),
         line: None,
         cost: Cost::OfPeak(row.bytes),
-        certainty: "Certain; how much of the pages is in use is not known.",
+        confidence: Confidence::Certain,
+        why: "the pages are held; how much of them is in use is not known.",
         advice: lines(&["Query that framework's own memory statistics, or have it release unused pages."]),
     };
     rows.map(finding).collect()
@@ -30,7 +31,8 @@ pub(super) fn one_library(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<F
         what: format!("{} allocates memory for itself", row.label.trim_matches(['(', ')'])),
         line: None,
         cost: Cost::OfPeak(row.bytes),
-        certainty: "Certain: the library itself called the driver.",
+        confidence: Confidence::Certain,
+        why: "the library itself called the driver.",
         advice: lines(&["Each of its handles has a workspace: use fewer handles, or set a workspace of your own."]),
     };
     large.map(finding).collect()
@@ -44,7 +46,8 @@ pub(super) fn release_threshold(data: &SnapshotData, device: &DeviceSnapshot) ->
         what: format!("the driver's pool released memory and reserved {} again", Bytes(churn.bytes)),
         line: None,
         cost: Cost::Time(churn.ns),
-        certainty: "Certain: that is the time of the calls that made the pool grow.",
+        confidence: Confidence::Certain,
+        why: "that is the time of the calls that made the pool grow.",
         advice: vec![
             format!(
                 "Raise the pool's release threshold to {}, so that it keeps its memory; the section",
@@ -75,10 +78,11 @@ pub(super) fn fragmented(_: &SnapshotData, device: &DeviceSnapshot) -> Vec<Findi
         ),
         line: None,
         cost: Cost::Unusable(if refused { in_holes } else { in_small_holes }),
-        certainty: if refused {
-            "Certain: an allocation smaller than the unused memory was refused."
+        confidence: Confidence::Certain,
+        why: if refused {
+            "an allocation smaller than the unused memory was refused."
         } else {
-            "Certain that it is unused; smaller blocks may still fill it."
+            "it is unused; smaller blocks may still fill it."
         },
         advice: lines(&["Allocate long-lived blocks before short-lived ones, and large blocks first."]),
     }]

@@ -5,14 +5,14 @@ use std::fmt;
 use crate::analysis::line_and_callers;
 use crate::report::device_memory::time;
 use crate::snapshot::{Block, DeviceSnapshot, SnapshotData, Weight};
-use crate::units::Bytes;
+use crate::units::{Bytes, grouped};
 
 /// A finding: something that could be better.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
     /// Its kind: `live_twice`, `optimizer_transient`, `kept_graph`, `kept_by_variables`, `growth`, `square`,
     /// `given_out_in_parts`, `one_library`, `release_threshold`, `fragmentation`, `past_last_use`,
-    /// `never_used`, `allocated_early`, `written_twice`.
+    /// `never_used`, `allocated_early`, `written_twice`, `idle`, `operator_temporaries`.
     pub kind: &'static str,
     /// What is wrong.
     pub what: String,
@@ -20,10 +20,34 @@ pub struct Finding {
     pub line: Option<String>,
     /// What it costs.
     pub cost: Cost,
-    /// How certain it is, and why.
-    pub certainty: &'static str,
+    /// How certain it is.
+    pub confidence: Confidence,
+    /// Why it is no more and no less certain.
+    pub why: &'static str,
     /// How to fix it, in lines.
     pub advice: Vec<String>,
+}
+
+/// How certain a finding is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Confidence {
+    /// It follows from what was recorded.
+    Certain,
+    /// It looks like a mistake that is known; the record does not prove it.
+    Likely,
+    /// The figures are certain, and the program may want it so: the advice trades time for memory.
+    Possible,
+}
+
+impl Confidence {
+    /// The word in JSON.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Certain => "certain",
+            Self::Likely => "likely",
+            Self::Possible => "possible",
+        }
+    }
 }
 
 /// The cost of a finding.
@@ -54,6 +78,11 @@ impl fmt::Display for Cost {
 }
 
 impl Finding {
+    /// How certain it is and why, as a sentence.
+    pub fn certainty(&self) -> String {
+        format!("{:?}: {}", self.confidence, self.why)
+    }
+
     /// Sort key: bytes before time. Growth may be caused by another finding, so it comes last among bytes.
     pub(super) fn rank(&self) -> (bool, bool, u64) {
         let (is_memory, cost) = match self.cost {
@@ -68,6 +97,11 @@ impl Finding {
 
 pub(super) fn lines(text: &[&str]) -> Vec<String> {
     text.iter().map(|line| (*line).to_owned()).collect()
+}
+
+/// The peak that a replay found.
+pub(super) fn then(peak: u64) -> String {
+    format!("The peak would be {}: {} bytes.", Bytes(peak), grouped(peak))
 }
 
 /// Is it at least 10 % of the peak?

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::finding::{Cost, Finding, is_large, line_of, lines};
+use super::finding::{Confidence, Cost, Finding, is_large, line_of, lines};
 use crate::analysis::name_pattern;
 use crate::attribute::{Categories, has_backward_pass};
 use crate::snapshot::{Block, Category, ContextId, DeviceSnapshot, SnapshotData, ThreadId};
@@ -48,7 +48,8 @@ pub(super) fn growth(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<Findin
         ),
         line: Some(line_of(data, left.largest)),
         cost: Cost::AtEnd(left.bytes),
-        certainty: "Likely: a list of results or a cache grows like this as well.",
+        confidence: Confidence::Likely,
+        why: "a list of results or a cache grows like this as well.",
         advice: lines(if has_backward_pass(data) { &LOSSES } else { &STEPS_LEAVE }),
     };
     most.map(finding).into_iter().collect()

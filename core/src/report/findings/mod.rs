@@ -10,15 +10,15 @@ mod tests;
 mod uses;
 
 use self::device::{fragmented, given_out_in_parts, one_library, release_threshold};
-pub use self::finding::{Cost, Finding};
+pub use self::finding::{Confidence, Cost, Finding};
 use self::growth::growth;
 use self::model::{kept_by_variables, kept_graph, optimizer_transient, square, twice};
-use self::uses::{wasted, written_twice};
+use self::uses::{idle, temporaries, wasted, written_twice};
 use crate::snapshot::{DeviceSnapshot, SnapshotData};
 
 type Detector = fn(&SnapshotData, &DeviceSnapshot) -> Vec<Finding>;
 
-const DETECTORS: [Detector; 12] = [
+const DETECTORS: [Detector; 14] = [
     twice,
     optimizer_transient,
     kept_graph,
@@ -31,6 +31,8 @@ const DETECTORS: [Detector; 12] = [
     fragmented,
     wasted,
     written_twice,
+    idle,
+    temporaries,
 ];
 
 /// The findings on a device, most expensive first; growth after its possible causes.

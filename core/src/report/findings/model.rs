@@ -2,8 +2,8 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::finding::{Cost, Finding, is_large, large, line_of, lines};
-use crate::analysis::{LiveTwice, live_twice};
+use super::finding::{Confidence, Cost, Finding, is_large, large, line_of, lines, then};
+use crate::analysis::{LiveTwice, live_twice, operator_temporaries};
 use crate::attribute::{Categories, has_backward_pass, operator, squared_by};
 use crate::snapshot::{Block, Category, DeviceSnapshot, Fact, SnapshotData, StackId};
 use crate::units::{Bytes, grouped};
@@ -34,7 +34,8 @@ pub(super) fn twice(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<Finding
         what: format!("{} blocks of {}, each replaced by the next", grouped(row.count), Bytes(row.size)),
         line: Some(row.lines.join(", then ")),
         cost: Cost::OfPeak(saved(row.peak_without, row.older)),
-        certainty: "Likely: they were freed like variables at a function's end; reads of the older ones are not seen.",
+        confidence: Confidence::Likely,
+        why: "they were freed like variables at a function's end; reads of the older ones are not seen.",
         advice: lines(&["Drop each once the next exists: `let mut x = …; x = f(&x)?;`."]),
     };
     large.map(finding).collect()
@@ -65,7 +66,8 @@ pub(super) fn optimizer_transient(data: &SnapshotData, device: &DeviceSnapshot) 
         what: format!("AdamW::step holds {} times its largest parameter for a moment", bytes / largest.size.max(1)),
         line: Some(line_of(data, largest)),
         cost: Cost::OfPeak(bytes),
-        certainty: "Certain: these blocks were allocated by the step and are live at the peak.",
+        confidence: Confidence::Certain,
+        why: "these blocks were allocated by the step and are live at the peak.",
         advice: lines(&[
             "candle computes the step with variables, so each result keeps the one before it.",
             "A step of your own on `var.as_detached_tensor()` needs 4 times instead (docs/findings.md).",
@@ -83,7 +85,8 @@ pub(super) fn kept_graph(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<Fi
         what: format!("{} activations and intermediate results of a backward pass are kept", grouped(count)),
         line: Some(line_of(data, largest)),
         cost: Cost::AtEnd(bytes),
-        certainty: "Certain that they are live; a graph that is still needed is no mistake.",
+        confidence: Confidence::Certain,
+        why: "they are live; a graph that is still needed is no mistake.",
         advice: lines(&[
             "A retained loss or gradient retains its graph: keep `loss.to_scalar()` or",
             "`tensor.detach()`, and drop the `GradStore` (docs/findings.md).",
@@ -117,7 +120,8 @@ pub(super) fn kept_by_variables(data: &SnapshotData, device: &DeviceSnapshot) ->
         ),
         line: Some(line_of(data, last)),
         cost: Cost::OfPeak(bytes),
-        certainty: "Likely: no backward pass was seen that would need them.",
+        confidence: Confidence::Likely,
+        why: "no backward pass was seen that would need them.",
         advice: lines(&[
             "With weights of a `VarMap` each result keeps its arguments. To generate, load them with",
             "`VarBuilder::from_tensors` or `from_mmaped_safetensors` (docs/findings.md).",
@@ -141,8 +145,12 @@ pub(super) fn square(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<Findin
         }),
         line: Some(line_of(data, largest)),
         cost: Cost::OfPeak(bytes),
-        certainty: "Certain: these blocks were allocated inside it and are live at the peak.",
-        advice: lines(&["Work on parts of the tensor and carry the last value over, or sum in a loop of your own."]),
+        confidence: Confidence::Certain,
+        why: "these blocks were allocated inside it and are live at the peak.",
+        advice: lines(&["Work on parts of the tensor and carry the last value over, or sum in a loop of your own."])
+            .into_iter()
+            .chain(operator_temporaries(data, device).map(|found| then(found.peak_without)))
+            .collect(),
     };
     found.map(finding).into_iter().collect()
 }

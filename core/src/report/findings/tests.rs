@@ -244,10 +244,10 @@ fn holes_that_nothing_fits_into_are_fragmentation() {
     };
     let found_with = |refused| found(&with_holes(refused)).into_iter().find(|finding| finding.kind == "fragmentation");
     let refused = found_with(0x2_0000).unwrap();
-    assert!(refused.certainty.contains("was refused"), "{}", refused.certainty);
+    assert!(refused.why.contains("was refused"), "{}", refused.why);
     assert_eq!(refused.cost, Cost::Unusable(0x8_0000));
     let not_refused = found_with(0).unwrap();
-    assert!(not_refused.certainty.contains("may still fill it"), "half of the segment");
+    assert!(not_refused.why.contains("may still fill it"), "half of the segment");
     assert_eq!(not_refused.cost, Cost::Unusable(0x7_0000), "all but the largest");
     for (what, size) in [("full", 0x10_0000), ("one large hole", 0x1_0000)] {
         let mut trace = Story::cuda(0);

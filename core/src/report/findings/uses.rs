@@ -2,8 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use super::finding::{Cost, Finding, lines};
-use crate::analysis::{Waste, WasteKind, line_and_callers, waste};
+use super::finding::{Confidence, Cost, Finding, lines, then};
+use super::model::square;
+use crate::analysis::{
+    IdleMemory, OperatorTemporaries, Waste, WasteKind, idle_memory, line_and_callers, operator_temporaries, waste,
+};
 use crate::report::device_memory::time;
 use crate::snapshot::{DeadWrite, DeviceSnapshot, SnapshotData, StackId};
 use crate::units::{Bytes, grouped};
@@ -14,10 +17,7 @@ pub(super) fn wasted(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<Findin
 }
 
 fn wasted_by(row: &Waste) -> Finding {
-    let blocks = match row.blocks {
-        1 => Bytes(row.bytes).to_string(),
-        count => format!("{} in {} blocks", Bytes(row.bytes), grouped(count)),
-    };
+    let blocks = bytes_in_blocks(row.bytes, row.blocks);
     let (what, advice) = match row.kind {
         WasteKind::PastLastUse => {
             (format!("{blocks}, held {} after the last use, by {}", time(row.idle_ns), row.kernel), after(row))
@@ -34,7 +34,6 @@ fn wasted_by(row: &Waste) -> Finding {
             }],
         ),
     };
-    let then = format!("The peak would be {}: {} bytes.", Bytes(row.peak_without), grouped(row.peak_without));
     Finding {
         kind: match row.kind {
             WasteKind::PastLastUse => "past_last_use",
@@ -44,17 +43,95 @@ fn wasted_by(row: &Waste) -> Finding {
         what,
         line: Some(row.line.clone()).filter(|line| !line.is_empty()),
         cost: Cost::OfPeak(row.saves),
-        certainty: "Certain: every operation in between is known, and none gets the address.",
-        advice: advice.into_iter().chain([then]).collect(),
+        confidence: Confidence::Certain,
+        why: "every operation in between is known, and none gets the address.",
+        advice: advice.into_iter().chain([then(row.peak_without)]).collect(),
     }
 }
 
+fn bytes_in_blocks(bytes: u64, blocks: u64) -> String {
+    match blocks {
+        1 => Bytes(bytes).to_string(),
+        count => format!("{} in {} blocks", Bytes(bytes), grouped(count)),
+    }
+}
+
+/// The Rust that frees the block after its last use, as far as the lines say it.
 fn after(row: &Waste) -> Vec<String> {
     match &*row.use_line {
         "" => lines(&["Drop the value after its last use, or end its scope there."]),
-        line => vec![
+        line if row.in_one_function => vec![
             format!("Drop the value after its last use at {line}:"),
-            "`drop(x)`, or a block that ends there.".to_owned(),
+            "`drop(x)` on the next line, or a block `{ … }` that ends there.".to_owned(),
+        ],
+        line => vec![
+            format!("Drop the value after its last use at {line}, in another function:"),
+            "let that function take it by value, or take it out of its owner there: `self.x.take()`.".to_owned(),
+        ],
+    }
+}
+
+/// Memory that could be recomputed, or be on the host, while nothing uses it.
+pub(super) fn idle(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<Finding> {
+    idle_memory(data, device).iter().map(idle_by).collect()
+}
+
+fn idle_by(row: &IdleMemory) -> Finding {
+    let until = match (&*row.kernel, &*row.use_line) {
+        ("", _) => String::new(),
+        (kernel, "") => format!(", until {kernel}"),
+        (kernel, line) => format!(", until {kernel} at {line}"),
+    };
+    Finding {
+        kind: "idle",
+        what: format!(
+            "{} that {} GPU operations or more in turn do not use, {} of the host's time{until}",
+            bytes_in_blocks(row.bytes, row.blocks),
+            grouped(row.operations),
+            time(row.idle_ns)
+        ),
+        line: Some(row.line.clone()).filter(|line| !line.is_empty()),
+        cost: Cost::OfPeak(row.saves),
+        confidence: Confidence::Possible,
+        why: "the blocks are idle at the peak; to free them costs the time to compute or to move them.",
+        advice: vec![
+            format!(
+                "Compute the values again where they are used, or move them to the host: {} there and back,",
+                time(row.transfer_ns)
+            ),
+            format!("if the link moves {} a second (an assumption: PCIe 4.0, 16 lanes).", Bytes(IdleMemory::HOST_LINK)),
+            format!(
+                "The peak would be at most {}: {} bytes, without unneeded memory.",
+                Bytes(row.peak_without),
+                grouped(row.peak_without)
+            ),
+        ],
+    }
+}
+
+/// An operator whose workspace is many times what it reads and returns. `square` covers the squares among them.
+pub(super) fn temporaries(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<Finding> {
+    let found = operator_temporaries(data, device).filter(|_| square(data, device).is_empty());
+    found.iter().map(temporaries_of).collect()
+}
+
+fn temporaries_of(row: &OperatorTemporaries) -> Finding {
+    let least = if row.are_inputs_known { "" } else { "at least " };
+    Finding {
+        kind: "operator_temporaries",
+        what: format!(
+            "{} needs {} while it runs, {least}{} times its inputs and outputs",
+            row.operator,
+            bytes_in_blocks(row.bytes, row.blocks),
+            grouped(row.times())
+        ),
+        line: Some(row.line.clone()).filter(|line| !line.is_empty()),
+        cost: Cost::OfPeak(row.saves),
+        confidence: Confidence::Certain,
+        why: "the call allocates these blocks and frees them again.",
+        advice: vec![
+            "Call it on parts of the tensor, or compute the same with other operators.".to_owned(),
+            then(row.peak_without),
         ],
     }
 }
@@ -86,7 +163,8 @@ pub(super) fn written_twice(data: &SnapshotData, device: &DeviceSnapshot) -> Vec
             ),
             line: Some(line_and_callers(data, stack, 0).concat()),
             cost: Cost::Written(bytes),
-            certainty: "Certain: no operation in between gets the address.",
+            confidence: Confidence::Certain,
+            why: "no operation in between gets the address.",
             advice: lines(&[
                 "Allocate without filling where an upload or a copy follows: build the tensor from its data.",
             ]),

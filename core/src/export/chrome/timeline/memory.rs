@@ -6,11 +6,12 @@ use super::Timeline;
 use crate::analysis::frame_location;
 use crate::analysis::log::{self, Entry};
 use crate::analysis::reserved::Reserved;
+use crate::export::advice::last_use;
 use crate::export::chrome::event::{Object, Track};
 use crate::export::chrome::names::{Name, quoted};
 use crate::export::chrome::scopes;
 use crate::report::sampled;
-use crate::snapshot::{Device, DeviceSnapshot, NamesBySeq, RecordKind, SnapshotData, StackId};
+use crate::snapshot::{BlockUse, Device, DeviceSnapshot, NamesBySeq, RecordKind, SnapshotData, StackId};
 use crate::units::Bytes;
 
 const MEMORY: &str = r#""s":"t","cat":"cpu_instant_event","name":"[memory]""#;
@@ -24,6 +25,7 @@ struct OnDevice<'a> {
     allocated: String,
     reserved: String,
     names: NamesBySeq<'a>,
+    snapshot: &'a DeviceSnapshot,
 }
 
 impl<'a> OnDevice<'a> {
@@ -33,7 +35,7 @@ impl<'a> OnDevice<'a> {
         let name = |what: &str| quoted(&format!("{device} {what}{estimated}"));
         let (allocated, reserved) = (name("allocated"), name("reserved"));
         let args = device_args(device);
-        Self { device, args, allocated, reserved, names: snapshot.names_by_seq() }
+        Self { device, args, allocated, reserved, names: snapshot.names_by_seq(), snapshot }
     }
 }
 
@@ -75,7 +77,8 @@ impl Timeline<'_, '_> {
         let Entry { record, allocated, weight, change } = *entry;
         let track = self.thread(record.thread);
         let frame = self.stacks.number(record.stack);
-        let (names, whole) = (&self.known.names, self.options.stack_text.then_some(self.data));
+        let (names, data) = (&self.known.names, self.data);
+        let whole = self.options.stack_text.then_some(data);
         self.trace.event("i", |event| {
             event.members(MEMORY);
             event.track(track);
@@ -99,6 +102,10 @@ impl Timeline<'_, '_> {
                 add_name(args, "source", names.line(record.stack));
                 if record.kind == RecordKind::Free {
                     add_name(args, "allocated at", names.line(record.alloc_stack));
+                    if let Some(last) = last_use(here.snapshot, record.alloc_seq) {
+                        args.text("last used by", kernel_name(data, last));
+                        add_name(args, "last used at", names.line(last.stack));
+                    }
                 }
                 if let Some(data) = whole {
                     args.text("stack", &stack_text(data, record.alloc_stack));
@@ -163,6 +170,10 @@ fn add_name(args: &mut Object<'_, '_>, key: &str, name: &Name) {
     if !name.is_empty() {
         args.json(key, &name.json);
     }
+}
+
+fn kernel_name<'a>(data: &'a SnapshotData, used: &BlockUse) -> &'a str {
+    data.gpu_work.as_ref().map_or("", |work| work.kernel(used.kernel))
 }
 
 /// The frames of a stack, one per line, innermost first.

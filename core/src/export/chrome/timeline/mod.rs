@@ -1,9 +1,11 @@
-//! Timeline trace: scopes as slices, every alloc and free as an event, the total as a counter, and the peak.
+//! Timeline trace: scopes as slices, every alloc and free as an event, the total as a counter, the peak, and where uses were
+//! recorded, the advice at its times and each block's last use beside its free.
 //!
 //! Memory events have the names and keys of torch.profiler (`profile_memory=True`, torch 2.15), so its tools read them. Whole
 //! stacks are in the format's table of stack frames. `chrome://tracing` shows that table, but Perfetto (v52) does not; so each
 //! event also has its user line.
 
+mod advice;
 mod memory;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,6 +17,7 @@ use super::stack_frames::{Frames, StackFrames};
 use super::{MAX_BYTES, devices, scopes};
 use crate::analysis::log::allocated_at_start;
 use crate::error::Error;
+use crate::export::advice::{Advice, advice};
 use crate::export::budget::{self, Selection};
 use crate::export::{Export, LeftOut};
 use crate::report::sampled;
@@ -57,6 +60,7 @@ struct Known {
     /// The threads with records or marks, by number.
     threads: BTreeMap<ThreadId, Track>,
     edges: Vec<Mark>,
+    advice: BTreeMap<Device, Vec<Advice>>,
 }
 
 impl Known {
@@ -67,7 +71,8 @@ impl Known {
         let threads = threads(data).into_iter().map(track).collect();
         let start = |device: &DeviceSnapshot| (device.device, allocated_at_start(device));
         let at_start = data.devices.iter().map(start).collect();
-        Self { names, frames, at_start, process: Track::process(pid), threads, edges: scopes::nested(data) }
+        let advice = data.devices.iter().map(|device| (device.device, advice(data, device))).collect();
+        Self { names, frames, at_start, process: Track::process(pid), threads, edges: scopes::nested(data), advice }
     }
 }
 
@@ -84,6 +89,7 @@ fn write_selection(
     timeline.slices()?;
     for device in devices(data, options.device) {
         timeline.device(device)?;
+        timeline.advice(device)?;
     }
     Ok(timeline.finish()?)
 }

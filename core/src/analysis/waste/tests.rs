@@ -1,8 +1,10 @@
 //! Waste and the peak without it, compared with the program that does without.
 
+use std::num::NonZeroU64;
+
 use super::*;
-use crate::snapshot::testing::{LINE_7, LINE_9, Story};
-use crate::snapshot::{Device, GpuWork};
+use crate::snapshot::testing::{LINE_7, LINE_9, Story, frame, registry, stacks};
+use crate::snapshot::{BlockUse, BlockUses, Device, GpuWork, IdleTime};
 
 /// A program on a GPU: `alloc`, `free` and `use_` of blocks by name.
 struct Planted {
@@ -41,6 +43,13 @@ impl Planted {
         let used = BlockUse { operation: self.operations, after_alloc, frees_after, ..BlockUse::default() };
         for name in names {
             let uses = &mut self.uses[self.numbers[*name]];
+            if let Some(last) = uses.last {
+                let operations = self.operations - last.operation - 1;
+                if uses.idle.is_none_or(|idle| idle.operations < operations) {
+                    let (from_alloc, to_alloc) = (last.after_alloc, after_alloc);
+                    uses.idle = Some(IdleTime { operations, from_alloc, to_alloc, ..IdleTime::default() });
+                }
+            }
             uses.first.get_or_insert(used);
             uses.last = Some(used);
             uses.count += 1;
@@ -145,4 +154,90 @@ fn a_block_that_lives_to_the_end_may_be_used_later() {
     let mut program = Planted::new();
     program.alloc("w", 100).uses(&["w"]).alloc("y", 60).uses(&["y"]).free("y");
     assert_eq!(program.waste(), []);
+}
+
+/// A program that leaves a value idle while something large is computed. `moved` moves it to the host meanwhile.
+fn idle_program(operations: usize, moved: bool) -> Planted {
+    let mut program = Planted::new();
+    program.alloc("w", 100).uses(&["w"]);
+    if moved {
+        program.free("w");
+    }
+    program.alloc("y", 70);
+    (0..operations).for_each(|_| _ = program.uses(&["y"]));
+    program.free("y").alloc("z", 20);
+    if moved {
+        program.alloc("w", 100);
+    }
+    program.uses(&["w", "z"]).free("z").free("w");
+    program
+}
+
+fn idle_rows(program: &Planted) -> Vec<IdleMemory> {
+    let data = program.build();
+    idle_memory(&data, &data.devices[0])
+}
+
+#[test]
+fn idle_blocks_at_the_peak_are_found_with_the_peak_of_the_program_that_moves_them() {
+    let program = idle_program(20, false);
+    let [found] = &idle_rows(&program)[..] else { panic!("{:?}", idle_rows(&program)) };
+    assert_eq!((found.bytes, found.blocks, found.operations), (100, 1, 20));
+    assert_eq!((found.peak_without, found.saves), (idle_program(20, true).peak(), 50));
+    assert_eq!(found.transfer_ns, 200 * 1_000_000_000 / IdleMemory::HOST_LINK);
+    assert_eq!(program.waste(), [], "it is used again");
+}
+
+#[test]
+fn short_gaps_and_gaps_elsewhere_are_not_idle_memory() {
+    assert_eq!(idle_rows(&idle_program(15, false)), [], "a short gap");
+    let mut later = idle_program(20, false);
+    later.alloc("large", 900).uses(&["large"]).free("large");
+    assert_eq!(idle_rows(&later), [], "the peak is elsewhere");
+    let mut opaque = idle_program(20, false);
+    opaque.uses[0].escaped = true;
+    assert_eq!(idle_rows(&opaque), [], "its uses are not known");
+}
+
+/// An operator that makes a matrix from a row, and a result; `matrix` and `result` are their sizes.
+fn operator(matrix: u64, result: u64, reads_known: bool) -> Option<OperatorTemporaries> {
+    let tensor = registry("candle-core-0.11.1/src/tensor.rs");
+    let own = |name: &str, line| frame(&format!("candle_core::tensor::Tensor::{name}"), &tensor, line);
+    let frames =
+        vec![own("to_dtype", 2), own("cumsum", 1), own("rand", 3), frame("net::main", "/home/u/net/src/main.rs", 9)];
+    let mut program = Planted::new();
+    program.story.stacks(stacks(frames, [&[0, 1, 3][..], &[1, 3], &[2, 3]]));
+    let [inner, outer, made] = [1, 2, 3].map(StackId);
+    let mut alloc = |name: &str, size, on| {
+        program.alloc(name, size).story.on(on);
+    };
+    alloc("x", 100, made);
+    alloc("other", 300, made);
+    program.uses(&["other"]);
+    program.alloc("matrix", matrix).story.on(inner);
+    program.uses(&["matrix"]).alloc("sums", result).story.on(outer);
+    program.uses(&["x", "matrix", "sums"]).free("matrix").uses(&["sums"]).free("sums").free("x").free("other");
+    let mut data = program.build();
+    if !reads_known {
+        data.devices[0].uses.clear();
+    }
+    operator_temporaries(&data, &data.devices[0])
+}
+
+#[test]
+fn temporaries_many_times_the_inputs_and_outputs_are_found_with_and_without_uses() {
+    let found = operator(4000, 100, true).unwrap();
+    assert_eq!((&*found.operator, found.bytes, found.blocks), ("cumsum", 4000, 1));
+    assert_eq!((found.inputs, found.outputs, found.are_inputs_known, found.times()), (100, 100, true, 20));
+    assert_eq!((found.saves, found.peak_without), (4000, 500));
+    let found = operator(4000, 100, false).unwrap();
+    assert_eq!((found.inputs, found.are_inputs_known, found.times()), (300, false, 10), "the largest block");
+}
+
+#[test]
+fn temporaries_like_the_inputs_and_outputs_are_not_reported() {
+    assert_eq!(operator(700, 100, true), None, "3.5 times");
+    assert!(operator(800, 100, true).is_some(), "4 times");
+    assert_eq!(operator(800, 101, true), None, "of both");
+    assert_eq!(operator(800, 100, false), None, "the operator may read the other block");
 }

@@ -1,0 +1,125 @@
+//! Idle memory at the peak: blocks that are used before and after it, and not for long in between. They could be
+//! recomputed, or moved to the host for that time.
+
+use std::collections::BTreeMap;
+
+use super::replay::{LogChange, ReplayedLog};
+use super::{LineCache, followed};
+use crate::snapshot::{BlockUses, DeviceSnapshot, IdleTime, SnapshotData};
+
+/// Blocks of one allocation site whose longest time between two uses spans the peak.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IdleMemory {
+    /// The line that allocates the blocks.
+    pub line: String,
+    /// The line of the use that ends the gap; empty if it is not known, or differs.
+    pub use_line: String,
+    /// The kernel, copy or fill there.
+    pub kernel: String,
+    /// Idle bytes at the peak.
+    pub bytes: u64,
+    /// Idle blocks at the peak.
+    pub blocks: u64,
+    /// GPU operations in the shortest of their gaps.
+    pub operations: u64,
+    /// The shortest of their gaps in nanoseconds of the host's clock.
+    pub idle_ns: u64,
+    /// When all of these blocks are idle, from here on,
+    pub from_ns: u64,
+    /// until here. The peak lies in between.
+    pub until_ns: u64,
+    /// Nanoseconds to move the bytes to the host and back, at [`HOST_LINK`](Self::HOST_LINK) bytes per second.
+    pub transfer_ns: u64,
+    /// Reduction of the peak, in addition to the rows before this one and to the rows of [`waste`](super::waste).
+    pub saves: u64,
+    /// The peak then, at most.
+    pub peak_without: u64,
+}
+
+impl IdleMemory {
+    /// Bytes per second between host and device: an assumption, what PCIe 4.0 with 16 lanes reaches from pinned memory.
+    pub const HOST_LINK: u64 = 25_000_000_000;
+    /// Shorter gaps are left out, in GPU operations.
+    pub const LEAST_OPERATIONS: u64 = 16;
+    /// A row that saves less than this part of the peak is left out.
+    pub const LEAST_PART: u64 = 10;
+    /// Number of rows.
+    const MOST_ROWS: usize = 3;
+    /// Sites that are tried, those with the most bytes × time first.
+    const MOST_SITES: usize = 24;
+
+    fn of((line, use_line, kernel): (String, String, String)) -> Self {
+        Self {
+            line,
+            use_line,
+            kernel,
+            bytes: 0,
+            blocks: 0,
+            operations: u64::MAX,
+            idle_ns: u64::MAX,
+            from_ns: 0,
+            until_ns: u64::MAX,
+            transfer_ns: 0,
+            saves: 0,
+            peak_without: 0,
+        }
+    }
+
+    fn add(&mut self, size: u64, idle: &IdleTime) {
+        self.bytes = self.bytes.saturating_add(size);
+        self.blocks += 1;
+        self.operations = self.operations.min(idle.operations);
+        self.idle_ns = self.idle_ns.min(idle.to_ns.saturating_sub(idle.from_ns));
+        self.from_ns = self.from_ns.max(idle.from_ns);
+        self.until_ns = self.until_ns.min(idle.to_ns);
+        let there_and_back = u128::from(self.bytes) * 2 * 1_000_000_000 / u128::from(Self::HOST_LINK);
+        self.transfer_ns = u64::try_from(there_and_back).unwrap_or(u64::MAX);
+    }
+}
+
+/// Idle memory at the device's peak. Each row is the site that reduces the peak most once [`waste`](super::waste) and the
+/// rows before it are gone. Empty if uses were not recorded, or the log has lost records.
+pub fn idle_memory(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<IdleMemory> {
+    let Some(log) = ReplayedLog::with_uses(device) else { return Vec::new() };
+    let mut sites = sites(data, device, &log);
+    let weight = |idle: &IdleMemory| u128::from(idle.bytes) * u128::from(idle.idle_ns.max(1));
+    sites.sort_by(|(a, _), (b, _)| weight(b).cmp(&weight(a)).then_with(|| a.line.cmp(&b.line)));
+    sites.truncate(IdleMemory::MOST_SITES);
+    if sites.is_empty() {
+        return Vec::new();
+    }
+    let (_, needed) = followed(data, device, &log);
+    let least = device.peak.bytes / IdleMemory::LEAST_PART;
+    let (rows, _) = log.greedy(needed, sites, (least, IdleMemory::MOST_ROWS));
+    rows.into_iter().map(|(row, saves, peak_without)| IdleMemory { saves, peak_without, ..row }).collect()
+}
+
+fn sites(data: &SnapshotData, device: &DeviceSnapshot, log: &ReplayedLog) -> Vec<(IdleMemory, Vec<LogChange>)> {
+    let mut lines = LineCache::of_data(data);
+    let mut sites: BTreeMap<_, (IdleMemory, Vec<LogChange>)> = BTreeMap::new();
+    let Some(peak) = device.peak.seq.and_then(|seq| log.allocated.get(&seq)).copied() else { return Vec::new() };
+    for uses in &device.uses {
+        let Some((idle, from, until)) = gap(log, uses).filter(|(_, from, until)| (*from..*until).contains(&peak))
+        else {
+            continue;
+        };
+        let Some(record) = log.allocated.get(&uses.seq).and_then(|at| device.records.get(*at)) else { continue };
+        // Only the first and the last use of a block have a stack.
+        let end = uses.last.filter(|last| last.time_ns == idle.to_ns && last.after_alloc == idle.to_alloc);
+        let use_line = end.map_or(String::new(), |last| lines.of(last.stack));
+        let kernel = end.map_or("", |last| data.gpu_work.as_ref().map_or("", |work| work.kernel(last.kernel)));
+        let key = (lines.of(record.stack), use_line, kernel.to_owned());
+        let (row, changes) = sites.entry(key).or_insert_with_key(|key| (IdleMemory::of(key.clone()), Vec::new()));
+        row.add(record.size, &idle);
+        let size = i64::try_from(record.size).unwrap_or(i64::MAX);
+        changes.extend([(from, -size), (until, size)]);
+    }
+    sites.into_values().collect()
+}
+
+/// A block's longest gap between two uses, if it is long, and the records between which the block is not needed.
+fn gap(log: &ReplayedLog, uses: &BlockUses) -> Option<(IdleTime, usize, usize)> {
+    let idle = uses.idle.filter(|idle| idle.operations >= IdleMemory::LEAST_OPERATIONS && !uses.escaped)?;
+    let (from, until) = log.while_idle(&idle)?;
+    Some((idle, from, until))
+}

@@ -1,0 +1,188 @@
+//! Object lifetime analysis: blocks at the peak that no GPU operation uses any more, or not yet, and the peak by replay
+//! if they were freed after their last use or allocated before their first.
+//!
+//! Needs recorded uses ([`Settings::uses`](crate::snapshot::Settings::uses)). Only what is certain counts: a block that an
+//! opaque operation may have used is left out.
+
+mod coverage;
+mod idle;
+mod replay;
+mod temporaries;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, HashMap};
+
+use self::replay::{LogChange, ReplayedLog};
+use super::labels::line_and_callers;
+use crate::attribute::{AllocationSite, allocation_site};
+use crate::snapshot::{DeviceSnapshot, SnapshotData, StackId};
+pub use coverage::{UseCoverage, use_coverage};
+pub use idle::{IdleMemory, idle_memory};
+pub use temporaries::{OperatorTemporaries, operator_temporaries};
+
+/// What is wasted about a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum WasteKind {
+    /// At the peak it was past its last use.
+    PastLastUse,
+    /// Nothing ever used it.
+    NeverUsed,
+    /// At the peak it was not used yet.
+    Early,
+}
+
+/// Wasted blocks of one allocation site, and the peak without the waste.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Waste {
+    /// What is wasted.
+    pub kind: WasteKind,
+    /// The line that allocates the blocks.
+    pub line: String,
+    /// The line of the use after which they could be freed, or before which they could be allocated; empty if it is not
+    /// known.
+    pub use_line: String,
+    /// The kernel, copy or fill there.
+    pub kernel: String,
+    /// One function of the program has both lines.
+    pub in_one_function: bool,
+    /// Wasted bytes at the peak.
+    pub bytes: u64,
+    /// Blocks at the peak with this waste.
+    pub blocks: u64,
+    /// The longest time between the last use and the free, or between the allocation and the first use, in nanoseconds.
+    pub idle_ns: u64,
+    /// When all of these blocks are wasted, from here on,
+    pub from_ns: u64,
+    /// until here. The peak lies in between.
+    pub until_ns: u64,
+    /// Reduction of the peak, in addition to the rows before this one.
+    pub saves: u64,
+    /// The peak without this waste and that of all rows before this one, to the byte.
+    pub peak_without: u64,
+}
+
+/// Sites that waste less than this part of the peak are left out.
+const LEAST: u64 = 100;
+/// Sites that are tried, largest first, and rows.
+const MOST_SITES: usize = 24;
+const MOST_ROWS: usize = 10;
+
+/// Waste at the device's peak. Each row is the site that reduces the peak most once the rows before it are followed.
+/// Empty if uses were not recorded, or the log has lost records.
+pub fn waste(data: &SnapshotData, device: &DeviceSnapshot) -> Vec<Waste> {
+    ReplayedLog::with_uses(device).map_or_else(Vec::new, |log| followed(data, device, &log).0)
+}
+
+/// The rows, and what all of them change.
+fn followed(data: &SnapshotData, device: &DeviceSnapshot, log: &ReplayedLog) -> (Vec<Waste>, Vec<LogChange>) {
+    let mut sites = sites(data, device, log);
+    let least = device.peak.bytes / LEAST;
+    sites.retain(|site| site.waste.bytes > 0 && site.waste.bytes >= least);
+    sites.sort_by(|a, b| b.waste.bytes.cmp(&a.waste.bytes).then_with(|| a.waste.line.cmp(&b.waste.line)));
+    sites.truncate(MOST_SITES);
+    let sites = sites.into_iter().map(|site| (site.waste, site.changes)).collect();
+    let (found, changes) = log.greedy(Vec::new(), sites, (least, MOST_ROWS));
+    let row = |(waste, saves, peak_without)| Waste { saves, peak_without, ..waste };
+    (found.into_iter().map(row).collect(), changes)
+}
+
+/// A site's blocks, and what moving their allocs or frees changes.
+struct WastingSite {
+    waste: Waste,
+    changes: Vec<LogChange>,
+}
+
+type SiteKey = (WasteKind, String, String, String);
+
+fn sites(data: &SnapshotData, device: &DeviceSnapshot, log: &ReplayedLog) -> Vec<WastingSite> {
+    let mut lines = LineCache::of_data(data);
+    let mut sites: BTreeMap<SiteKey, WastingSite> = BTreeMap::new();
+    let peak_at = device.peak.seq.and_then(|seq| log.allocated.get(&seq)).copied();
+    for uses in &device.uses {
+        let Some((at, record)) = log.allocated.get(&uses.seq).and_then(|at| Some((*at, device.records.get(*at)?)))
+        else {
+            continue;
+        };
+        let found = [
+            (WasteKind::PastLastUse, log.past_last_use(uses), uses.last),
+            (WasteKind::NeverUsed, log.never_used(uses), None),
+            (WasteKind::Early, log.early(uses), uses.first),
+        ];
+        for (kind, range, used) in found {
+            let Some((from, until)) = range else { continue };
+            let (line, use_line) = (lines.of(record.stack), used.map_or(String::new(), |used| lines.of(used.stack)));
+            let kernel = used.map_or("", |used| data.gpu_work.as_ref().map_or("", |work| work.kernel(used.kernel)));
+            let key = (kind, line, use_line, kernel.to_owned());
+            let site = sites.entry(key).or_insert_with_key(WastingSite::of);
+            site.waste.in_one_function = used.is_some_and(|used| in_one_function(data, record.stack, used.stack));
+            let size = record.size as i64;
+            site.changes.push((from, -size));
+            site.changes.extend(until.map(|until| (until, size)));
+            let is_at_peak = peak_at.is_some_and(|peak| (from..until.unwrap_or(usize::MAX)).contains(&peak));
+            if is_at_peak {
+                site.waste.bytes += record.size;
+                site.waste.blocks += 1;
+                let time = |at: usize| log.times.get(at).copied().unwrap_or(0);
+                let used_ns = used.map_or(0, |used| used.time_ns);
+                let (from_ns, until_ns) = match kind {
+                    WasteKind::PastLastUse => (used_ns, until.map_or(u64::MAX, time)),
+                    WasteKind::NeverUsed => (time(at), until.map_or(u64::MAX, time)),
+                    WasteKind::Early => (time(at), used_ns),
+                };
+                let idle = if kind == WasteKind::NeverUsed { 0 } else { until_ns.saturating_sub(from_ns) };
+                site.waste.from_ns = site.waste.from_ns.max(from_ns);
+                site.waste.until_ns = site.waste.until_ns.min(until_ns);
+                site.waste.idle_ns = site.waste.idle_ns.max(idle);
+            }
+        }
+    }
+    sites.into_values().collect()
+}
+
+fn in_one_function(data: &SnapshotData, one: StackId, other: StackId) -> bool {
+    let [one, other] = [one, other].map(|stack| match allocation_site(data, stack) {
+        AllocationSite::User(frame) => Some((frame.file_or_empty(), frame.function_or_empty())),
+        _ => None,
+    });
+    one.is_some_and(|(file, function)| !file.is_empty() && !function.is_empty()) && one == other
+}
+
+impl WastingSite {
+    fn of((kind, line, use_line, kernel): &SiteKey) -> Self {
+        let waste = Waste {
+            kind: *kind,
+            line: line.clone(),
+            use_line: use_line.clone(),
+            kernel: kernel.clone(),
+            in_one_function: false,
+            bytes: 0,
+            blocks: 0,
+            idle_ns: 0,
+            from_ns: 0,
+            until_ns: u64::MAX,
+            saves: 0,
+            peak_without: 0,
+        };
+        Self { waste, changes: Vec::new() }
+    }
+}
+
+/// Lines of stacks, cached.
+struct LineCache<'a> {
+    data: &'a SnapshotData,
+    known: HashMap<StackId, String>,
+}
+
+impl<'a> LineCache<'a> {
+    fn of_data(data: &'a SnapshotData) -> Self {
+        Self { data, known: HashMap::new() }
+    }
+
+    fn of(&mut self, stack: StackId) -> String {
+        if stack == StackId::NONE {
+            return String::new();
+        }
+        self.known.entry(stack).or_insert_with(|| line_and_callers(self.data, stack, 0).concat()).clone()
+    }
+}

@@ -1,0 +1,143 @@
+//! Replay of the log with allocs and frees moved.
+
+use std::collections::HashMap;
+use std::num::NonZeroU64;
+
+use crate::analysis::log;
+use crate::snapshot::{BlockUse, BlockUses, DeviceSnapshot, IdleTime, Record, RecordKind};
+
+/// Bytes that are added to the total from this record on.
+pub(super) type LogChange = (usize, i64);
+
+/// A site's row, the reduction of the peak in addition to the rows before it, and the peak then.
+pub(super) type ChosenRow<T> = (T, u64, u64);
+
+pub(super) fn merged(one: &[LogChange], other: &[LogChange]) -> Vec<LogChange> {
+    let mut all = [one, other].concat();
+    all.sort_unstable();
+    all
+}
+
+/// The log with the positions of each block's records.
+pub(super) struct ReplayedLog {
+    at_start: i64,
+    steps: Vec<i64>,
+    pub(super) allocated: HashMap<NonZeroU64, usize>,
+    freed: HashMap<NonZeroU64, usize>,
+    pub(super) times: Vec<u64>,
+}
+
+impl ReplayedLog {
+    /// `None` if the log does not reproduce the peak.
+    pub(super) fn of(device: &DeviceSnapshot) -> Option<Self> {
+        if device.overwritten > 0 || !device.gaps.is_empty() || device.is_sample() {
+            return None;
+        }
+        let at_start = i64::try_from(log::allocated_at_start(device)).ok()?;
+        let (mut allocated, mut freed) = (HashMap::new(), HashMap::new());
+        for (at, record) in device.records.iter().enumerate() {
+            if let Some(seq) = record.alloc_seq {
+                let of = if record.kind == RecordKind::Alloc { &mut allocated } else { &mut freed };
+                of.insert(seq, at);
+            }
+        }
+        let steps = device.records.iter().map(|record| log::change(device, record)).collect();
+        let times = device.records.iter().map(|record| record.time_ns).collect();
+        let log = Self { at_start, steps, allocated, freed, times };
+        (u64::try_from(log.peak(&[])) == Ok(device.peak.bytes)).then_some(log)
+    }
+
+    pub(super) fn with_uses(device: &DeviceSnapshot) -> Option<Self> {
+        if device.uses.is_empty() { None } else { Self::of(device) }
+    }
+
+    /// Greedy choice of sites: each is the one that reduces the peak most with all before it applied. Returns at most
+    /// `most` rows that save at least `least` bytes each, and all changes.
+    pub(super) fn greedy<T>(
+        &self,
+        mut changes: Vec<LogChange>,
+        mut sites: Vec<(T, Vec<LogChange>)>,
+        (least, most): (u64, usize),
+    ) -> (Vec<ChosenRow<T>>, Vec<LogChange>) {
+        let (mut peak, mut rows) = (self.peak(&changes), Vec::new());
+        while rows.len() < most {
+            let with = |own: &[LogChange]| self.peak(&merged(&changes, own));
+            let best = sites.iter().enumerate().map(|(at, (_, own))| (with(own), at)).min();
+            let is_enough = |without: i64| peak - without >= (least as i64).max(1);
+            let Some((without, at)) = best.filter(|(without, _)| is_enough(*without)) else { break };
+            let (row, own) = sites.remove(at);
+            changes = merged(&changes, &own);
+            rows.push((row, (peak - without) as u64, without.max(0) as u64));
+            peak = without;
+        }
+        (rows, changes)
+    }
+
+    /// The highest total with these changes, in the order of their records.
+    pub(super) fn peak(&self, changes: &[LogChange]) -> i64 {
+        let (mut total, mut peak, mut changes) = (self.at_start, self.at_start, changes.iter().peekable());
+        for (at, step) in self.steps.iter().enumerate() {
+            total += step;
+            while let Some((_, change)) = changes.next_if(|(from, _)| *from <= at) {
+                total += change;
+            }
+            peak = peak.max(total);
+        }
+        peak
+    }
+
+    pub(super) fn freed_at(&self, seq: NonZeroU64) -> Option<usize> {
+        self.freed.get(&seq).copied()
+    }
+
+    /// Number and size of the blocks that are live before a record. Those from before the log have no number.
+    pub(super) fn live_before(
+        &self,
+        device: &DeviceSnapshot,
+        at: usize,
+    ) -> impl Iterator<Item = (Option<NonZeroU64>, u64)> {
+        let of_log = device.records.iter().take(at).filter(|record| record.kind == RecordKind::Alloc);
+        let lives =
+            move |record: &&Record| record.alloc_seq.and_then(|seq| self.freed_at(seq)).is_none_or(|freed| freed >= at);
+        let older = device.records.iter().skip(at).filter(|record| {
+            let is_of_log = record.alloc_seq.is_some_and(|seq| self.allocated.contains_key(&seq));
+            record.kind == RecordKind::Free && !is_of_log
+        });
+        let still = device.live.iter().filter(|block| block.seq.is_none_or(|seq| !self.allocated.contains_key(&seq)));
+        let (of_log, older) = (of_log.filter(lives), older.map(|record| (None, record.size)));
+        of_log.map(|record| (record.alloc_seq, record.size)).chain(older).chain(still.map(|block| (None, block.size)))
+    }
+
+    /// The last record before a use.
+    fn before(&self, used: &BlockUse) -> Option<usize> {
+        let alloc = self.allocated.get(&NonZeroU64::new(used.after_alloc)?)?;
+        Some(alloc + used.frees_after as usize)
+    }
+
+    /// What changes if the block is freed right after its last use; from which record on, until which.
+    pub(super) fn past_last_use(&self, uses: &BlockUses) -> Option<(usize, Option<usize>)> {
+        let freed = *self.freed.get(&uses.seq)?;
+        let from = self.before(uses.known_last()?)? + 1;
+        (from < freed).then_some((from, Some(freed)))
+    }
+
+    pub(super) fn never_used(&self, uses: &BlockUses) -> Option<(usize, Option<usize>)> {
+        let from = *self.allocated.get(&uses.seq).filter(|_| uses.is_unused())?;
+        Some((from, self.freed.get(&uses.seq).copied()))
+    }
+
+    /// What changes if the block is allocated right before its first use.
+    pub(super) fn early(&self, uses: &BlockUses) -> Option<(usize, Option<usize>)> {
+        let from = *self.allocated.get(&uses.seq)?;
+        let until = self.before(uses.known_first()?)?;
+        (from < until).then_some((from, Some(until)))
+    }
+
+    /// What changes if the block leaves after the use before its longest gap and comes back before the use after it. Frees
+    /// between an alloc and the later use are not known, so the block is back right after that alloc.
+    pub(super) fn while_idle(&self, idle: &IdleTime) -> Option<(usize, usize)> {
+        let at = |alloc: u64| self.allocated.get(&NonZeroU64::new(alloc)?).copied();
+        let (from, until) = (at(idle.from_alloc)? + 1, at(idle.to_alloc)?);
+        (from < until).then_some((from, until))
+    }
+}
