@@ -143,7 +143,8 @@
 //! # Tests
 //! [`measure`](fn@measure) measures what some code allocates. [`assert_peak!`], [`assert_no_leak!`],
 //! [`assert_no_growth!`] and [`assert_scaling!`] check it. They need the allocator but no session, and are right when
-//! tests run side by side. [`measure_async`](fn@measure_async) is for futures, `measure_in_pool` (feature `rayon`) for
+//! tests run side by side. [`assert_no_waste!`] checks what nothing uses at a GPU's peak; it records meanwhile, so it
+//! needs the GPU alone. [`measure_async`](fn@measure_async) is for futures, `measure_in_pool` (feature `rayon`) for
 //! work on rayon's threads. `docs/testing.md` in the repository has recipes.
 //!
 //! ```
@@ -241,8 +242,8 @@ mod write_errors;
 #[doc(hidden)]
 pub use assertion::shell;
 pub use assertion::{
-    Failure, MeasureFuture, Measured, MeasuredDevice, Measurement, NoGrowth, NoLeak, PeakLimit, Scales, Scaling,
-    Unattributed, check_peak, measure, measure_async, try_measure, try_measure_async,
+    Failure, MeasureFuture, Measured, MeasuredDevice, Measurement, NoGrowth, NoLeak, NoWaste, PeakLimit, Scales,
+    Scaling, Unattributed, check_peak, measure, measure_async, try_measure, try_measure_async,
 };
 #[cfg(feature = "rayon")]
 pub use assertion::{measure_in_pool, try_measure_in_pool};

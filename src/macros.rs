@@ -45,6 +45,39 @@ macro_rules! assert_peak {
     };
 }
 
+/// Evaluates an expression and panics if more than the limit of a GPU's peak is wasted: blocks past their last use by a
+/// kernel, copy or fill, and blocks that nothing ever uses. The message is the advice: lines, kernels, and the peak
+/// without the waste.
+///
+/// The limit is text like `"1 MiB"` or a number of bytes. Options of [`NoWaste`](crate::NoWaste) go before the expression:
+/// a baseline in addition to the limit or instead of it, its tolerance, a device. Records the whole process, with uses
+/// ([`Builder::uses`](crate::Builder::uses)); assertions of several threads take turns.
+///
+/// ```no_run
+/// # fn forward() {}
+/// memtrace::assert_no_waste!("1 MiB", forward());
+/// memtrace::assert_no_waste!(baseline = "forward", tolerance = "5%", forward());
+/// ```
+#[macro_export]
+macro_rules! assert_no_waste {
+    (@with [$($limit:tt)*] $option:ident = $value:expr, $($rest:tt)+) => {
+        $crate::assert_no_waste!(@with [$($limit)* .$option($value)] $($rest)+)
+    };
+    (@with [$($limit:tt)*] $code:expr $(,)?) => {{
+        let limit = $($limit)*;
+        let open = $crate::shell::or_panic("assert_no_waste!", limit.begin());
+        let value = $code;
+        $crate::shell::or_panic("assert_no_waste!", limit.end(open));
+        value
+    }};
+    ($option:ident = $value:expr, $($rest:tt)+) => {
+        $crate::assert_no_waste!(@with [$crate::shell::NoWaste::new().$option($value)] $($rest)+)
+    };
+    ($limit:expr, $($rest:tt)+) => {
+        $crate::assert_no_waste!(@with [$crate::shell::NoWaste::new().limit($limit)] $($rest)+)
+    };
+}
+
 /// Runs an expression repeatedly and panics if any allocation site leaks, that is, keeps more memory with more runs.
 /// Options of [`NoLeak`](crate::NoLeak) go before the expression. Its value is dropped each time; `?` and `.await` work
 /// inside it.

@@ -129,6 +129,42 @@ impl Baseline {
         }
     }
 
+    /// Compares bytes other than a measured peak, such as wasted ones; `over` makes the failure. `row` is the second half of
+    /// the entry's key.
+    pub(super) fn check_bytes(
+        &self,
+        row: &str,
+        (bytes, lines): (u64, Vec<(u64, String)>),
+        tolerance: Percent,
+        over: impl FnOnce(&BaselineEntry, u64) -> Failure,
+    ) -> Result<(), Failure> {
+        let (path, entries) = self.read()?;
+        let root = root_of(&path, self.source);
+        let entry = entry_of((&self.name, row.to_owned()), bytes, lines, &root);
+        let known = entries.get(&self.name, row).filter(|_| !updates());
+        pending::used(&path, &self.name, row);
+        match known {
+            Some(known) if bytes.abs_diff(known.peak) <= tolerance.of(known.peak) => {
+                pending::withdraw(&path, &self.name, row);
+                Ok(())
+            }
+            Some(known) => {
+                pending::put(&path, entry);
+                let limit = known.peak.saturating_add(tolerance.of(known.peak));
+                if bytes > limit { Err(over(known, limit)) } else { Ok(()) }
+            }
+            None if in_ci() && !updates() => {
+                pending::put(&path, entry);
+                Err(Failure::violation(self.is_missing(&path, row)))
+            }
+            None => {
+                pending::withdraw(&path, &self.name, row);
+                say(&format!("baseline `{}` in {}: {}", *self.name, path.display(), Bytes(bytes)));
+                Ok(put(&path, entry)?)
+            }
+        }
+    }
+
     /// Puts the measurement up for `cargo memtrace baselines review`.
     fn put_up(&self, path: &Path, device: Device, held: &PeakCheck<'_>) {
         let key = (&**self.name, row_of(device, held));
@@ -202,22 +238,26 @@ fn row_of(device: Device, held: &PeakCheck<'_>) -> String {
     format!("{device}{of}")
 }
 
+fn entry(key: (&str, String), data: &SnapshotData, device: Device, root: &str) -> BaselineEntry {
+    let peak = data.device(device).map_or(0, |device| device.peak.bytes);
+    entry_of(key, peak, peak_lines(data, device), root)
+}
+
 /// Paths are stored relative to `root`, because other machines have the workspace elsewhere.
-fn entry((name, row): (&str, String), data: &SnapshotData, device: Device, root: &str) -> BaselineEntry {
-    let mut lines = peak_lines(data, device, root);
+fn entry_of((name, row): (&str, String), peak: u64, lines: Vec<(u64, String)>, root: &str) -> BaselineEntry {
+    let relative = |label: String| label.strip_prefix(root).map_or_else(|| label.clone(), str::to_owned);
+    let mut lines: Vec<_> = lines.into_iter().map(|(bytes, label)| (bytes, relative(label))).collect();
     if lines.len() > LINES {
         let rest = lines.split_off(LINES - 1);
         let bytes = rest.iter().map(|(bytes, _)| bytes).sum();
         lines.push((bytes, format!("({} more lines)", rest.len())));
     }
-    let peak = data.device(device).map_or(0, |device| device.peak.bytes);
     BaselineEntry { name: name.to_owned(), device: row, peak, lines }
 }
 
-fn peak_lines(data: &SnapshotData, device: Device, root: &str) -> Vec<(u64, String)> {
+fn peak_lines(data: &SnapshotData, device: Device) -> Vec<(u64, String)> {
     let Some(device) = device_or_main(data, Some(device)) else { return Vec::new() };
-    let relative = |label: String| label.strip_prefix(root).map_or_else(|| label.clone(), str::to_owned);
-    by_line(data, device).rows.into_iter().map(|row| (row.bytes, relative(row.label))).collect()
+    by_line(data, device).rows.into_iter().map(|row| (row.bytes, row.label)).collect()
 }
 
 /// The failure for a peak over its baseline, with the changes by line.

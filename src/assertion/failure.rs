@@ -89,10 +89,7 @@ impl Failure {
         note: &str,
     ) -> Self {
         let saved = save(snapshot);
-        let end = match &saved {
-            Ok(path) => format!("Snapshot: {} (drop it on pytorch.org/memory_viz)", path.display()),
-            Err(error) => format!("No snapshot was saved: {error}"),
-        };
+        let end = place_of(&saved);
         let (totals, tables) = (totals(measured), tables(snapshot));
         let text = format!("{head}\n{totals}{note}\n{}\n\n{end}\n", tables.trim_end());
         Self::new(FailureKind::Violated, text, saved.ok())
@@ -108,8 +105,21 @@ impl Failure {
         Self::new(FailureKind::Undecided, text, None)
     }
 
+    /// A violation with its reasons and a saved snapshot, without a measurement.
+    pub(super) fn of_snapshot(text: &str, snapshot: &Snapshot) -> Self {
+        let saved = save(snapshot);
+        Self::new(FailureKind::Violated, format!("{text}\n{}\n", place_of(&saved)), saved.ok())
+    }
+
     pub(super) fn violation(text: String) -> Self {
         Self::new(FailureKind::Violated, text, None)
+    }
+}
+
+fn place_of(saved: &Result<PathBuf, Error>) -> String {
+    match saved {
+        Ok(path) => format!("Snapshot: {} (drop it on pytorch.org/memory_viz)", path.display()),
+        Err(error) => format!("No snapshot was saved: {error}"),
     }
 }
 

@@ -21,6 +21,7 @@
 //! | `peak`, `peak_check`, `baseline`, `pending`, `run_log` | a limit for the peak, its file, changes to review, the list of peaks |
 //! | `runs`, `leak`, `growth`, `slope` | repeated runs, and the statistics on what stays live |
 //! | `scaling` | peaks for growing inputs |
+//! | `waste` | GPU memory at the peak that nothing uses |
 //! | `setup`, `undecided` | memory that does not count: one-time initialization, other threads' work |
 //! | `failure`, `rows`, `origins` | the failure's text and its tables |
 //! | `shell` | what the macros expand to |
@@ -46,6 +47,7 @@ mod setup;
 pub mod shell;
 mod slope;
 mod undecided;
+mod waste;
 
 pub use failure::Failure;
 pub use future::{MeasureFuture, measure_async, try_measure_async};
@@ -56,3 +58,4 @@ pub use peak::{PeakLimit, check_peak};
 #[cfg(feature = "rayon")]
 pub use pool::{measure_in_pool, try_measure_in_pool};
 pub use scaling::{Scales, Scaling};
+pub use waste::NoWaste;

@@ -4,7 +4,7 @@ use cudarc::driver::CudaContext;
 use cudarc::driver::sys::{self, CUfunction, CUstream};
 use memtrace::analysis::{Waste, WasteKind, idle_memory, waste};
 use memtrace::report::findings;
-use memtrace::{Device, Snapshot};
+use memtrace::{Device, Failure, NoWaste, Snapshot};
 
 use super::kernels;
 use super::support::on_gpu;
@@ -56,12 +56,16 @@ macro_rules! launch {
 /// The recording of a program on a GPU of its own.
 fn record(program: impl FnOnce(Gpu)) -> Snapshot {
     let session = memtrace::builder().uses(true).start().unwrap();
+    on_stream(program);
+    session.snapshot()
+}
+
+fn on_stream(program: impl FnOnce(Gpu)) {
     let context = CudaContext::new(0).unwrap();
     let owned = context.new_stream().unwrap();
     let module = kernels::load(PTX);
     let [add, norm] = ["add", "norm"].map(|name| kernels::function(module, name));
     program(Gpu { stream: owned.cu_stream(), add, norm });
-    session.snapshot()
 }
 
 fn peak(snapshot: &Snapshot) -> u64 {
@@ -217,6 +221,53 @@ fn an_idle_block_is_named_with_the_exact_peak_of_the_program_that_moves_it() {
         assert_eq!((found.peak_without, found.saves), (peak(&cured), peak(&kept) - peak(&cured)));
         assert_eq!((kinds(&kept), kinds(&cured)), (vec!["idle"], vec![]));
         assert!(kept.report().to_string().contains("   Possible: the blocks are idle"), "{}", kept.report());
+    });
+}
+
+/// Runs a program as an assertion's code.
+fn asserted(limit: &NoWaste, program: impl FnOnce(Gpu)) -> Result<(), Failure> {
+    limit.run(|| on_stream(program))
+}
+
+#[test]
+fn the_assertion_fails_with_the_advice_and_passes_once_it_is_followed() {
+    on_gpu(&[], || {
+        let limit = NoWaste::new().limit("1 MiB");
+        let failure = asserted(&limit, |gpu| _ = held_in_a_function(gpu, false)).unwrap_err();
+        let text = failure.to_string();
+        assert!(failure.is_violation() && failure.snapshot().is_some(), "{text}");
+        for part in
+            ["8.000 MiB (8,388,608 bytes) of the peak", "past the last use", "uses_waste.rs:", "The peak would be"]
+        {
+            assert!(text.contains(part), "{part:?} is not in {text}");
+        }
+        asserted(&limit, |gpu| _ = held_in_a_function(gpu, true)).unwrap();
+        let unused = asserted(&limit, |gpu| never_used(gpu, false)).unwrap_err().to_string();
+        assert!(unused.contains("7.000 MiB  never used"), "{unused}");
+        asserted(&NoWaste::new().limit("7 MiB"), |gpu| never_used(gpu, false)).unwrap();
+        memtrace::assert_no_waste!("1 MiB", on_stream(|gpu| never_used(gpu, true)));
+        let none = NoWaste::new().limit("1 MiB").device(Device::Cuda(7)).run(|| ()).unwrap_err();
+        assert!(!none.is_violation() && none.to_string().contains("no memory of cuda:7 was recorded"), "{none}");
+        assert!(NoWaste::new().run(|| ()).unwrap_err().to_string().contains("give a limit"));
+    });
+}
+
+#[test]
+fn a_baseline_of_waste_is_stored_and_more_waste_fails() {
+    // Baselines are stored beside the source file, here in an empty package.
+    let package = tempfile::tempdir().unwrap();
+    std::fs::create_dir_all(package.path().join("tests/cuda")).unwrap();
+    std::fs::write(package.path().join("tests/cuda/uses_waste.rs"), "").unwrap();
+    let folder = package.path().to_str().unwrap();
+    on_gpu(&[("CI", "0"), ("MEMTRACE_UPDATE_BASELINES", "0"), ("CARGO_MANIFEST_DIR", folder)], || {
+        let limit = || NoWaste::new().baseline("spare");
+        asserted(&limit(), |gpu| never_used(gpu, true)).unwrap();
+        let folder = std::env::var("CARGO_MANIFEST_DIR").unwrap();
+        let file = std::fs::read_to_string(format!("{folder}/tests/cuda/uses_waste.peaks.txt")).unwrap();
+        assert!(file.contains("cuda:0 (waste)"), "{file}");
+        let more = asserted(&limit(), |gpu| never_used(gpu, false)).unwrap_err();
+        assert!(more.is_violation() && more.to_string().contains("its baseline of 0 B"), "{more}");
+        asserted(&limit(), |gpu| never_used(gpu, true)).unwrap();
     });
 }
 

@@ -63,7 +63,7 @@ pub use temporaries::{SOON, TemporaryRow, temporaries};
 pub use twice::{LiveTwice, live_twice};
 pub use waste::{
     IdleMemory, OperatorTemporaries, UseCoverage, Waste, WasteKind, idle_memory, operator_temporaries, use_coverage,
-    waste,
+    waste, waste_at_peak,
 };
 pub use window::{window, window_notes};
 

@@ -186,3 +186,13 @@ impl<'a> LineCache<'a> {
         self.known.entry(stack).or_insert_with(|| line_and_callers(self.data, stack, 0).concat()).clone()
     }
 }
+
+/// All blocks at the device's peak that are past their last use or never used, by site, largest first; nothing is too small,
+/// and nothing is replayed: [`Waste::saves`] is 0. `None` if uses were not recorded, or the log has lost records.
+pub fn waste_at_peak(data: &SnapshotData, device: &DeviceSnapshot) -> Option<Vec<Waste>> {
+    let log = ReplayedLog::with_uses(device)?;
+    let mut rows: Vec<Waste> = sites(data, device, &log).into_iter().map(|site| site.waste).collect();
+    rows.retain(|row| row.bytes > 0 && row.kind != WasteKind::Early);
+    rows.sort_by(|a, b| b.bytes.cmp(&a.bytes).then_with(|| a.line.cmp(&b.line)));
+    Some(rows)
+}

@@ -1,0 +1,196 @@
+//! Assertion that a GPU's peak holds no memory that nothing uses.
+
+use std::fmt::Write as _;
+use std::panic::Location;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use super::baseline::{Baseline, Percent};
+use super::failure::Failure;
+use crate::analysis::{Waste, WasteKind, main_device, use_coverage, waste_at_peak};
+use crate::device::IntoDevice;
+use crate::error::Error;
+use crate::record::own;
+use crate::report::findings;
+use crate::session::{IntoBytes, Session, Snapshot, builder, say};
+use crate::snapshot::{Device, DeviceSnapshot};
+use crate::units::{Bytes, grouped};
+
+/// A limit for the bytes of a GPU's peak that are past their last use or never used; the assertion behind
+/// [`assert_no_waste!`](crate::assert_no_waste). It needs a limit, a baseline, or both.
+///
+/// It records the whole process while the code runs, because uses of memory are known for whole devices: other tests must
+/// not use the same GPU meanwhile. Assertions of several threads take turns.
+///
+/// ```no_run
+/// # fn forward() {}
+/// memtrace::NoWaste::new().limit("1 MiB").run(forward)?;
+/// # Ok::<(), memtrace::Failure>(())
+/// ```
+#[derive(Debug, Default)]
+#[must_use = "an assertion checks nothing until `run`"]
+pub struct NoWaste {
+    limit: Option<Result<u64, Error>>,
+    baseline: Option<Baseline>,
+    tolerance: Option<Result<Percent, Error>>,
+    device: Option<Device>,
+}
+
+/// An assertion records; others wait.
+static TAKEN: AtomicBool = AtomicBool::new(false);
+
+/// The recording of an assertion.
+#[doc(hidden)]
+#[derive(Debug)]
+pub struct OpenWaste {
+    /// Ends before the next assertion may record.
+    session: Session,
+    _turn: Turn,
+}
+
+#[derive(Debug)]
+struct Turn;
+
+impl Turn {
+    fn wait() -> Self {
+        while TAKEN.swap(true, Ordering::Acquire) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        Self
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        TAKEN.store(false, Ordering::Release);
+    }
+}
+
+impl NoWaste {
+    /// An assertion without a limit yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The limit: text like `"1 MiB"`, or bytes.
+    pub fn limit(self, limit: impl IntoBytes) -> Self {
+        Self { limit: Some(own(|| limit.into_bytes())), ..self }
+    }
+
+    /// Compares the wasted bytes with the entry of this name in the baselines of the calling source file, as
+    /// [`PeakLimit::baseline`](crate::PeakLimit::baseline) does for peaks.
+    #[track_caller]
+    pub fn baseline(self, name: impl AsRef<str>) -> Self {
+        Self { baseline: Some(Baseline::named(name.as_ref(), Location::caller().file())), ..self }
+    }
+
+    /// By how much the waste may exceed the baseline, like `"5%"` (default: 1 %).
+    pub fn tolerance(self, percent: impl AsRef<str>) -> Self {
+        Self { tolerance: Some(own(|| Percent::parse(percent.as_ref()))), ..self }
+    }
+
+    /// Checks this device (default: the GPU with the largest peak).
+    pub fn device(self, device: impl IntoDevice) -> Self {
+        Self { device: Some(device.into_device()), ..self }
+    }
+
+    /// Runs `f` and compares the waste at its peak with the limit. What `f` returns is live then.
+    ///
+    /// # Errors
+    /// If more is wasted, the limit is invalid, another session is active, or no GPU memory was recorded.
+    pub fn run<T>(&self, f: impl FnOnce() -> T) -> Result<T, Failure> {
+        let open = self.begin()?;
+        let value = f();
+        self.end(open)?;
+        Ok(value)
+    }
+
+    #[doc(hidden)]
+    pub fn begin(&self) -> Result<OpenWaste, Failure> {
+        own(|| self.parsed().map(drop))?;
+        let turn = Turn::wait();
+        let session = builder().uses(true).max_entries(1 << 20).start()?;
+        Ok(OpenWaste { session, _turn: turn })
+    }
+
+    #[doc(hidden)]
+    pub fn end(&self, open: OpenWaste) -> Result<(), Failure> {
+        let snapshot = open.session.snapshot();
+        drop(open);
+        own(|| self.judge(&snapshot))
+    }
+
+    fn parsed(&self) -> Result<(Option<u64>, Percent), Failure> {
+        if self.limit.is_none() && self.baseline.is_none() {
+            let why = "no limit for the waste; give a limit (\"1 MiB\") or a baseline";
+            return Err(Error::wrong(why).into());
+        }
+        Ok((self.limit.clone().transpose()?, self.tolerance.clone().transpose()?.unwrap_or_default()))
+    }
+
+    fn judge(&self, snapshot: &Snapshot) -> Result<(), Failure> {
+        let (limit, tolerance) = self.parsed()?;
+        let device = self.device.or_else(|| main_device(snapshot)).unwrap_or(Device::Cuda(0));
+        let on = snapshot.device(device).filter(|on| matches!(on.device, Device::Cuda(_)));
+        let found = on.and_then(|on| Some((on, waste_at_peak(snapshot, on)?)));
+        let (on, rows) = found.ok_or_else(|| Error::wrong(nothing_known(device, on)))?;
+        note_unknown(snapshot);
+        let wasted = rows.iter().fold(0u64, |sum, row| sum.saturating_add(row.bytes));
+        if let Some(limit) = limit.filter(|limit| wasted > *limit) {
+            return Err(failure(snapshot, on, &rows, wasted, &format!("the limit of {}", Bytes(limit))));
+        }
+        let Some(baseline) = &self.baseline else { return Ok(()) };
+        let lines = rows.iter().map(|row| (row.bytes, row.line.clone())).collect();
+        baseline.check_bytes(&format!("{device} (waste)"), (wasted, lines), tolerance, |known, limit| {
+            let against = format!("its baseline of {} and a limit of {}", Bytes(known.peak), Bytes(limit));
+            failure(snapshot, on, &rows, wasted, &against)
+        })
+    }
+}
+
+/// Passing without knowledge would hide waste.
+fn nothing_known(device: Device, on: Option<&DeviceSnapshot>) -> String {
+    match on {
+        None => format!("no memory of {device} was recorded, so nothing would be checked; open the GPU in the code"),
+        Some(on) if on.overwritten > 0 => format!(
+            "the log of {device} is full, so the peak cannot be replayed; check less code at once, or raise \
+             MEMTRACE_MAX_ENTRIES"
+        ),
+        Some(_) => format!(
+            "uses of {device}'s memory were not recorded, so nothing would be checked; is MEMTRACE_USES=0 or \
+             MEMTRACE_SAMPLE_INTERVAL set?"
+        ),
+    }
+}
+
+fn note_unknown(snapshot: &Snapshot) {
+    let coverage = use_coverage(snapshot);
+    if coverage.known < coverage.bytes {
+        let (known, bytes) = (Bytes(coverage.known), Bytes(coverage.bytes));
+        say(&format!("assert_no_waste: the last use is known of {known} of {bytes}; the rest may hide waste"));
+    }
+}
+
+fn failure(snapshot: &Snapshot, on: &DeviceSnapshot, rows: &[Waste], wasted: u64, over: &str) -> Failure {
+    let mut text = format!(
+        "{} ({} bytes) of the peak of {} on {} are past their last use or never used, over {over}\n",
+        Bytes(wasted),
+        grouped(wasted),
+        Bytes(on.peak.bytes),
+        on.device
+    );
+    for row in rows.iter().take(10) {
+        let what = match row.kind {
+            WasteKind::NeverUsed => "never used",
+            _ => "past the last use",
+        };
+        _ = writeln!(text, "{:>12}  {what}, {}", Bytes(row.bytes).to_string(), row.line);
+    }
+    let advised = findings(snapshot, on).into_iter();
+    for finding in advised.filter(|finding| matches!(finding.kind, "past_last_use" | "never_used")) {
+        _ = writeln!(text, "\n{}: {}", finding.cost, finding.what);
+        finding.line.iter().for_each(|line| _ = writeln!(text, "   at {line}"));
+        finding.advice.iter().for_each(|line| _ = writeln!(text, "   {line}"));
+    }
+    Failure::of_snapshot(&text, snapshot)
+}
