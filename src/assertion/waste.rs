@@ -45,13 +45,13 @@ static TAKEN: AtomicBool = AtomicBool::new(false);
 pub struct OpenWaste {
     /// Ends before the next assertion may record.
     session: Session,
-    _turn: Turn,
+    _turn: AssertionTurn,
 }
 
 #[derive(Debug)]
-struct Turn;
+struct AssertionTurn;
 
-impl Turn {
+impl AssertionTurn {
     fn wait() -> Self {
         while TAKEN.swap(true, Ordering::Acquire) {
             std::thread::sleep(Duration::from_millis(1));
@@ -60,7 +60,7 @@ impl Turn {
     }
 }
 
-impl Drop for Turn {
+impl Drop for AssertionTurn {
     fn drop(&mut self) {
         TAKEN.store(false, Ordering::Release);
     }
@@ -108,7 +108,7 @@ impl NoWaste {
     #[doc(hidden)]
     pub fn begin(&self) -> Result<OpenWaste, Failure> {
         own(|| self.parsed().map(drop))?;
-        let turn = Turn::wait();
+        let turn = AssertionTurn::wait();
         let session = builder().uses(true).max_entries(1 << 20).start()?;
         Ok(OpenWaste { session, _turn: turn })
     }
