@@ -255,6 +255,9 @@ const TOOLS: &[(&str, &str)] = &[
     ("scripts/with-simulated-gpu", "runs programs, for most lanes"),
 ];
 
+/// The lanes that the quick tier runs in its second process. They share no scratch folder with others.
+pub(crate) const SECOND: &[&str] = &["page", "peaks", "builds", "corpus", "consumers", "loom"];
+
 pub(crate) fn quick() -> Vec<&'static Lane> {
     LANES.iter().filter(|lane| lane.tier == Tier::Quick).collect()
 }
